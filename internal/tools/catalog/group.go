@@ -111,7 +111,8 @@ func (g *group) selectNodes(found []*device.Node) {
 }
 
 // platformGroup is the group of a camera of a board, nil for all other platform devices. Such
-// hardware has no IDs: the driver of its nodes or their name identifies it.
+// hardware has no IDs: the name that its driver gives to a node identifies it, "unicam-image",
+// or else the driver.
 func (c *Catalog) platformGroup(h *device.Hardware) *group {
 	k := c.kindOf(h)
 	if k.resource != "camera" {
@@ -122,16 +123,29 @@ func (c *Catalog) platformGroup(h *device.Hardware) *group {
 		members: []*device.Hardware{h},
 	}
 	found := c.nodesOf(h, g.nodes)
-	name, _ := c.host.Attr(found[0].SysPath, "name")
-	if driver := c.host.Driver(h.Path); driver != "" {
-		g.identity = "match.driver = " + quote(pattern.Quote(driver))
-	} else if len(name) > 0 {
-		g.identity = "match.attr.name = " + quote(pattern.Quote(name[0]))
-	} else {
+	image := c.nodeName(found[0])
+	if image != "" {
+		found = slices.DeleteFunc(found, func(n *device.Node) bool {
+			return c.nodeName(n) != image
+		})
+		g.identity = "match.attr.name = " + quote(pattern.Quote(image))
+		g.selectNodes(found)
+		return g
+	}
+	driver := c.host.Driver(h.Path)
+	if driver == "" {
 		return nil
 	}
+	g.identity = "match.driver = " + quote(pattern.Quote(driver))
 	g.selectNodes(found)
 	return g
+}
+
+// nodeName returns the name that a driver gives to a node of video4linux, empty for none
+// (name_show in drivers/media/v4l2-core/v4l2-dev.c).
+func (c *Catalog) nodeName(n *device.Node) string {
+	names, _ := c.host.Attr(n.SysPath, "name")
+	return strings.Join(names, "")
 }
 
 // specialGroup is the group of hardware that is injected in another way than by its nodes;

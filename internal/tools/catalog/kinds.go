@@ -126,6 +126,15 @@ var kinds = []kind{
 	{name: "modem", pciClasses: []string{"0703"}},
 	{name: "communication", pciClasses: []string{"07"}},
 	{name: "crypto", pciClasses: []string{"10"}},
+	// Parts of a board, which have no class.
+	{name: "GPIO", nodes: []string{gpioNodes}},
+	{name: "SPI bus", nodes: []string{"/dev/spidev*"}},
+	{name: "I2C bus", nodes: []string{"/dev/i2c-*"}},
+	{name: "watchdog", nodes: []string{"/dev/watchdog*"}},
+	{name: "clock", nodes: []string{"/dev/rtc*"}},
+	{name: "sensor", nodes: []string{"/dev/iio:device*"}},
+	{name: "management controller", nodes: []string{"/dev/ipmi*"}},
+	{name: "disk", nodes: []string{"/dev/sd*", "/dev/vd*", "/dev/xvd*", "/dev/dasd*", "/dev/mmcblk*", "/dev/mtd*"}},
 	{name: "vendor-specific", usbClasses: []string{"ff", "fe"}, resource: "usb"},
 }
 

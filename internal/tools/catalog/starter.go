@@ -69,9 +69,14 @@ func countResource(groups []*group, resource string) int {
 	return count
 }
 
-// suffix distinguishes a group from others of its kind: the IDs of its model, or a number.
+// suffix distinguishes a group from others of its kind: the IDs or the type of its model, or
+// a number.
 func (g *group) suffix(number int) string {
-	vendor, product := ids(g.members[0])
+	h := g.members[0]
+	if h.MDev != nil {
+		return slug(h.MDev.Type)
+	}
+	vendor, product := ids(h)
 	model := strings.Trim(vendor+"-"+product, "-")
 	return cmp.Or(model, strconv.Itoa(number))
 }
