@@ -35,6 +35,7 @@ type Catalog struct {
 	names    Names
 	paths    map[string]bool           // of all nodes
 	patterns map[string]pattern.Values // by glob
+	keys     map[*device.Hardware]map[*device.Node]string
 }
 
 // New returns the catalog of a scan. Without names, only devices that report a name
@@ -46,6 +47,7 @@ func New(snap *device.Snapshot, host Host, names Names) *Catalog {
 		names:    names,
 		paths:    make(map[string]bool, len(snap.Nodes)),
 		patterns: make(map[string]pattern.Values),
+		keys:     make(map[*device.Hardware]map[*device.Node]string),
 	}
 	for _, n := range snap.Nodes {
 		c.paths[n.Path] = true

@@ -26,7 +26,7 @@ func (c *Catalog) Find(forms device.Forms, name string) (Found, error) {
 	}
 	nodes := slices.Concat(c.snap.Nodes, c.snap.Nets)
 	for _, n := range nodes {
-		if n.Path == name || device.NodeID(n, forms.Of(n.Hardware)) == name {
+		if n.Path == name || c.nodeID(n, forms) == name {
 			return Found{n.Hardware, n}, nil
 		}
 	}
@@ -48,6 +48,20 @@ func (c *Catalog) Find(forms device.Forms, name string) (Found, error) {
 		}
 	}
 	return Found{}, fmt.Errorf("no device %q on this host\n  hint: %s", name, c.hint(name))
+}
+
+// nodeID is the ID of a node or a network interface.
+func (c *Catalog) nodeID(n *device.Node, forms device.Forms) string {
+	h := n.Hardware
+	if h == nil {
+		return device.NodeID(n, "")
+	}
+	keys, known := c.keys[h]
+	if !known {
+		keys = device.NodeKeys(h)
+		c.keys[h] = keys
+	}
+	return device.KeyedNodeID(n, forms.Of(h), keys[n])
 }
 
 // isNamed reports whether a name means this hardware, and not just its model.
