@@ -61,7 +61,7 @@ them. This needs no configuration.`,
 		}
 		err = warn(cmd.ErrOrStderr(), view)
 		if all {
-			return inventory(f.catalog(cmd.ErrOrStderr(), view), view), err
+			return listAll(f.catalog(cmd.ErrOrStderr(), view), view), err
 		}
 		view.Probe(cmd.Context(), f.paths)
 		return newReport(cfg, view), err
@@ -160,8 +160,8 @@ func (f *flags) catalog(stderr io.Writer, view *agent.View) *catalog.Catalog {
 	return catalog.New(view.Snapshot, view.Host(), names)
 }
 
-// inventory lists all hardware.
-func inventory(all *catalog.Catalog, view *agent.View) inventoryReport {
+// listAll lists all hardware.
+func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
 	each, _ := config.Parse(config.File{Data: []byte(eachNodeConfig)}) // a constant
 	permitted := view.With(each).Matched
 	return inventoryReport{

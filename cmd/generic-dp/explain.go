@@ -95,7 +95,7 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 		return nil, fmt.Errorf("%q is neither a resource nor a device: %w", name, err)
 	}
 	return explainReport{
-		Device:    listed(inventory(all, view), found, name),
+		Device:    listed(listAll(all, view), found, name),
 		Variables: view.Variables(found.Hardware, found.Node),
 		Resources: explanations(view, cfg, found),
 	}, nil
