@@ -19,6 +19,7 @@ type group struct {
 	members  []*device.Hardware
 }
 
+// Lines and globs of several resources.
 const (
 	busNodes   = "/dev/bus/usb/*/*"
 	eachNode   = `each = "node"`
@@ -30,6 +31,7 @@ const (
 // groupOf is the group of a single device, nil if nothing of it can be injected, or the
 // kernel itself uses it.
 func (c *Catalog) groupOf(h *device.Hardware) *group {
+	// A root hub is the port of its controller, and no match selects it.
 	if h.IsRootHub() {
 		return nil
 	}
@@ -50,6 +52,7 @@ func (c *Catalog) groupOf(h *device.Hardware) *group {
 	}
 	found := c.nodesOf(h, g.nodes)
 	if len(found) == 0 {
+		// The path in a container is that of a node of the kind.
 		g.path = ""
 		g.nodes = c.otherNodes(h)
 		found = c.nodesOf(h, g.nodes)
@@ -103,9 +106,10 @@ func (g *group) selectNodes(found []*device.Node) {
 	case len(found) == 1:
 	case images == 1: // the other nodes of a camera have metadata
 		g.lines = append(g.lines, indexLine+`0"`)
-	case g.name == "serial adapter":
+	case g.name == "serial adapter": // each port is a line of its own
 		g.lines = append(g.lines, eachNode)
 	default:
+		// Several nodes cannot be at one path.
 		g.path = ""
 	}
 }
@@ -151,9 +155,11 @@ func (c *Catalog) nodeName(n *device.Node) string {
 // specialGroup is the group of hardware that is injected in another way than by its nodes;
 // nil for all other hardware.
 func specialGroup(h *device.Hardware) *group {
+	// A network function with nodes is an RDMA adapter, and its nodes are injected.
 	hasOnlyNets := len(h.Nets) > 0 && len(h.Nodes) == 0
 	isFunction := h.PCI != nil && hasOnlyNets
 	isCAN := func(n *device.Node) bool { return n.Net.Type == "can" }
+	// Interfaces move into a container by CDI only.
 	switch {
 	case h.MDev != nil:
 		return newSpecial(h, "mdev", "mediated device", identity(h), "match.vfio = true")
@@ -220,6 +226,8 @@ func (c *Catalog) narrow(g *group, n *device.Node) []string {
 	if IsBusNode(n.Path) {
 		glob = busNodes
 	}
+	// Among several nodes with one stem, the interface or the kernel's index does not change
+	// from boot to boot; the number in the path does.
 	alike := c.nodesOf(h, []string{glob})
 	var conditions []string
 	switch {

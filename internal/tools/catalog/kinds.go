@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -38,10 +37,19 @@ var serialNodes = []string{"/dev/ttyUSB*", "/dev/ttyACM*"}
 // videoNodes are the nodes of video4linux: cameras, codecs and image processors.
 var videoNodes = []string{"/dev/video*"}
 
-// kinds are the kinds of hardware: the first that applies is the kind of a device.
+// kinds are the kinds of hardware: the first that applies is the kind of a device. The classes
+// are those of include/linux/pci_ids.h and include/uapi/linux/usb/ch9.h.
 var kinds = []kind{
-	{name: "hub", usbClasses: []string{"09"}},
-	{name: "bridge", pciClasses: []string{"06"}},
+	{
+		// USB_CLASS_HUB. Its bus node powers off the ports below it.
+		name:       "hub",
+		usbClasses: []string{"09"},
+	},
+	{
+		// PCI_BASE_CLASS_BRIDGE: between buses, and to the host itself.
+		name:       "bridge",
+		pciClasses: []string{"06"},
+	},
 	{
 		// The ports of a modem are one device: one has the commands, another one the position,
 		// and data goes through cdc-wdm or wwan.
@@ -52,11 +60,18 @@ var kinds = []kind{
 		together: serialNodes,
 	},
 	{
+		// Codecs of a SoC have nodes like those of cameras, but pods request them
+		// for another purpose, and programs find them by their format.
 		name:  "video codec",
 		nodes: videoNodes,
 		words: []string{"codec", "vpu", "vdec", "venc", "decoder", "encoder", "jpeg", "hantro", "cedrus", "coda", "hevc"},
 	},
-	{name: "image processor", nodes: videoNodes, words: []string{"isp", "rga", "scaler", "pxp"}},
+	{
+		// Image processors convert what a camera of the board has captured.
+		name:  "image processor",
+		nodes: videoNodes,
+		words: []string{"isp", "rga", "scaler", "pxp"},
+	},
 	{
 		name:       "camera",
 		nodes:      videoNodes,
@@ -65,9 +80,21 @@ var kinds = []kind{
 		resource:   "camera",
 		path:       "/dev/video0",
 	},
-	{name: "DVB receiver", nodes: []string{"/dev/dvb/*/*"}, resource: "dvb"},
-	{name: "serial adapter", nodes: serialNodes, resource: "serial", path: "/dev/serial"},
 	{
+		// Frontend, demux and dvr of an adapter work together: all nodes are one device.
+		name:     "DVB receiver",
+		nodes:    []string{"/dev/dvb/*/*"},
+		resource: "dvb",
+	},
+	{
+		// A port has no class of its own: usb-serial drivers are for devices of class ff.
+		name:     "serial adapter",
+		nodes:    serialNodes,
+		resource: "serial",
+		path:     "/dev/serial",
+	},
+	{
+		// PCI_BASE_CLASS_ACCELERATOR, and the nodes of drivers outside of subsystem accel.
 		name:       "accelerator",
 		pciClasses: []string{"12"},
 		resource:   "accelerator",
@@ -77,14 +104,21 @@ var kinds = []kind{
 		},
 	},
 	{
+		// The node for rendering is enough for pods; card nodes also control displays. The
+		// runtime of AMD needs the node of all GPUs, too.
 		name:     "GPU",
 		nodes:    []string{"/dev/dri/renderD*"},
 		resource: "gpu",
 		vendor:   "1002",
 		with:     []string{"/dev/kfd"},
 	},
-	{name: "display", nodes: []string{"/dev/dri/*"}},
 	{
+		// A controller without a node for rendering, such as that of a server's console.
+		name:  "display",
+		nodes: []string{"/dev/dri/*"},
+	},
+	{
+		// PCI_CLASS_MULTIMEDIA_AUDIO and PCI_CLASS_MULTIMEDIA_HD_AUDIO, USB_CLASS_AUDIO.
 		name:       "sound card",
 		nodes:      []string{"/dev/snd/*"},
 		pciClasses: []string{"0401", "0403"},
@@ -93,13 +127,24 @@ var kinds = []kind{
 		with:       []string{"/dev/snd/timer", "/dev/snd/seq"},
 	},
 	{
+		// Its connections need the manager, which all adapters share.
 		name:     "RDMA adapter",
 		nodes:    []string{"/dev/infiniband/*"},
 		resource: "rdma",
 		with:     []string{"/dev/infiniband/rdma_cm"},
 	},
-	{name: "smart card reader", usbClasses: []string{"0b"}, resource: "card-reader"},
-	{name: "storage", pciClasses: []string{"01"}, usbClasses: []string{"08"}},
+	{
+		// USB_CLASS_CSCID. The daemon pcscd uses the bus node, without a driver.
+		name:       "smart card reader",
+		usbClasses: []string{"0b"},
+		resource:   "card-reader",
+	},
+	{
+		// PCI_BASE_CLASS_STORAGE and USB_CLASS_MASS_STORAGE.
+		name:       "storage",
+		pciClasses: []string{"01"},
+		usbClasses: []string{"08"},
+	},
 	{
 		// Most Ethernet and Wi-Fi adapters on USB have the class "vendor-specific".
 		name:       "network",
@@ -113,29 +158,115 @@ var kinds = []kind{
 			"brcmfmac", "zd1211rw", "p54usb", "rsi_91x", "mwifiex_usb",
 		},
 	},
-	{name: "Bluetooth", usbClasses: []string{"e0"}, drivers: []string{"btusb", "ath3k", "bfusb", "bpa10x", "bcm203x"}},
-	{name: "printer", nodes: []string{"/dev/usb/lp*"}, usbClasses: []string{"07"}, resource: "printer"},
-	{name: "input", nodes: []string{"/dev/input/*"}, usbClasses: []string{"03"}, pciClasses: []string{"09"}},
-	{name: "USB controller", pciClasses: []string{"0c03"}},
-	{name: "bus controller", pciClasses: []string{"0c"}},
-	{name: "memory", pciClasses: []string{"05"}},
-	{name: "system", pciClasses: []string{"08", "11"}},
+	{
+		// USB_CLASS_WIRELESS_CONTROLLER.
+		name:       "Bluetooth",
+		usbClasses: []string{"e0"},
+		drivers:    []string{"btusb", "ath3k", "bfusb", "bpa10x", "bcm203x"},
+	},
+	{
+		// USB_CLASS_PRINTER. The driver usblp has a node for it.
+		name:       "printer",
+		nodes:      []string{"/dev/usb/lp*"},
+		usbClasses: []string{"07"},
+		resource:   "printer",
+	},
+	{
+		// PCI_BASE_CLASS_INPUT and USB_CLASS_HID.
+		name:       "input",
+		nodes:      []string{"/dev/input/*"},
+		usbClasses: []string{"03"},
+		pciClasses: []string{"09"},
+	},
+	{
+		// PCI_CLASS_SERIAL_USB. VFIO gives a whole controller to a virtual machine.
+		name:       "USB controller",
+		pciClasses: []string{"0c03"},
+	},
+	{
+		// PCI_BASE_CLASS_SERIAL: SMBus, SPI and others.
+		name:       "bus controller",
+		pciClasses: []string{"0c"},
+	},
+	{
+		// PCI_BASE_CLASS_MEMORY.
+		name:       "memory",
+		pciClasses: []string{"05"},
+	},
+	{
+		// PCI_BASE_CLASS_SYSTEM, and signal processing, which is that of the power
+		// management of most chipsets.
+		name:       "system",
+		pciClasses: []string{"08", "11"},
+	},
 	// The subclasses of 07 in include/linux/pci_ids.h and in pci.ids.
-	{name: "serial port", pciClasses: []string{"0700", "0702"}, nodes: platformSerial},
-	{name: "parallel port", pciClasses: []string{"0701"}},
-	{name: "modem", pciClasses: []string{"0703"}},
-	{name: "communication", pciClasses: []string{"07"}},
-	{name: "crypto", pciClasses: []string{"10"}},
+	{
+		name:       "serial port",
+		pciClasses: []string{"0700", "0702"},
+		nodes:      platformSerial,
+	},
+	{
+		// PCI_CLASS_COMMUNICATION_PARALLEL.
+		name:       "parallel port",
+		pciClasses: []string{"0701"},
+	},
+	{
+		name:       "modem",
+		pciClasses: []string{"0703"},
+	},
+	{
+		// The rest of PCI_BASE_CLASS_COMMUNICATION: 0780 is the management engine, not
+		// a serial port.
+		name:       "communication",
+		pciClasses: []string{"07"},
+	},
+	{
+		// PCI_BASE_CLASS_CRYPT.
+		name:       "crypto",
+		pciClasses: []string{"10"},
+	},
 	// Parts of a board, which have no class.
-	{name: "GPIO", nodes: []string{gpioNodes}},
-	{name: "SPI bus", nodes: []string{"/dev/spidev*"}},
-	{name: "I2C bus", nodes: []string{"/dev/i2c-*"}},
-	{name: "watchdog", nodes: []string{"/dev/watchdog*"}},
-	{name: "clock", nodes: []string{"/dev/rtc*"}},
-	{name: "sensor", nodes: []string{"/dev/iio:device*"}},
-	{name: "management controller", nodes: []string{"/dev/ipmi*"}},
-	{name: "disk", nodes: []string{"/dev/sd*", "/dev/vd*", "/dev/xvd*", "/dev/dasd*", "/dev/mmcblk*", "/dev/mtd*"}},
-	{name: "vendor-specific", usbClasses: []string{"ff", "fe"}, resource: "usb"},
+	{
+		name:  "GPIO",
+		nodes: []string{gpioNodes},
+	},
+	{
+		name:  "SPI bus",
+		nodes: []string{"/dev/spidev*"},
+	},
+	{
+		name:  "I2C bus",
+		nodes: []string{"/dev/i2c-*"},
+	},
+	{
+		// A pod that opens it and ends without a word reboots the node.
+		name:  "watchdog",
+		nodes: []string{"/dev/watchdog*"},
+	},
+	{
+		name:  "clock",
+		nodes: []string{"/dev/rtc*"},
+	},
+	{
+		name:  "sensor",
+		nodes: []string{"/dev/iio:device*"},
+	},
+	{
+		// The BMC of a server.
+		name:  "management controller",
+		nodes: []string{"/dev/ipmi*"},
+	},
+	{
+		name:  "disk",
+		nodes: []string{"/dev/sd*", "/dev/vd*", "/dev/xvd*", "/dev/dasd*", "/dev/mmcblk*", "/dev/mtd*"},
+	},
+	{
+		// USB_CLASS_VENDOR_SPEC and USB_CLASS_APP_SPEC: dongles that programs open through
+		// the bus node.
+		name:       "vendor-specific",
+		usbClasses: []string{"ff", "fe"},
+		resource:   "usb",
+	},
 }
 
 // platformSerial are the serial ports of a board (Documentation/admin-guide/devices.txt).
@@ -178,10 +309,13 @@ func (c *Catalog) isKind(h *device.Hardware, k *kind) bool {
 		return true
 	case !c.hasNode(h, k.nodes):
 		return false
-	case len(k.words) == 0 || len(k.usbClasses) > 0 && h.Bus != device.PlatformBus:
+	case len(k.words) == 0:
 		return true
+	case h.Bus == device.PlatformBus:
+		return c.hasWord(h, k.words)
 	}
-	return h.Bus == device.PlatformBus && c.hasWord(h, k.words)
+	// The nodes of video4linux on other buses are those of cameras.
+	return len(k.usbClasses) > 0
 }
 
 // hasInterface reports whether an interface of a USB device is of the kind.
@@ -230,16 +364,64 @@ type nodeKind struct {
 	note  string // about the resource
 }
 
+// Each opening of a shared node is independent of the others: a virtual machine, a connection
+// of a file system, or an interface in the network namespace of the container. count only keeps
+// the kubelet from refusing pods.
 var nodeKinds = []nodeKind{
-	{name: "virtualization", glob: "/dev/kvm", resource: "kvm", count: 100},
-	{name: "file systems", glob: "/dev/fuse", resource: "fuse", count: 100},
-	{name: "tunnels", glob: "/dev/net/tun", resource: "tun", count: 100},
-	{name: "virtual networks", glob: "/dev/vhost-net", resource: "vhost-net", count: 100},
-	{name: "virtual sockets", glob: "/dev/vhost-vsock", resource: "vhost-vsock", count: 100},
-	{name: "SGX enclaves", glob: "/dev/sgx_enclave", resource: "sgx", count: 100},
-	{name: "TPM", glob: "/dev/tpmrm0", resource: "tpm", count: 64},
-	{name: "GPIO", glob: gpioNodes, resource: "gpio", each: true},
-	{name: "SPI", glob: "/dev/spidev*", resource: "spi", each: true},
+	{
+		name:     "virtualization",
+		glob:     "/dev/kvm",
+		resource: "kvm",
+		count:    100,
+	},
+	{
+		name:     "file systems",
+		glob:     "/dev/fuse",
+		resource: "fuse",
+		count:    100,
+	},
+	{
+		name:     "tunnels",
+		glob:     "/dev/net/tun",
+		resource: "tun",
+		count:    100,
+	},
+	{
+		name:     "virtual networks",
+		glob:     "/dev/vhost-net",
+		resource: "vhost-net",
+		count:    100,
+	},
+	{
+		name:     "virtual sockets",
+		glob:     "/dev/vhost-vsock",
+		resource: "vhost-vsock",
+		count:    100,
+	},
+	{
+		name:     "SGX enclaves",
+		glob:     "/dev/sgx_enclave",
+		resource: "sgx",
+		count:    100,
+	},
+	{
+		name:     "TPM",
+		glob:     "/dev/tpmrm0",
+		resource: "tpm",
+		count:    64,
+	},
+	{
+		name:     "GPIO",
+		glob:     gpioNodes,
+		resource: "gpio",
+		each:     true,
+	},
+	{
+		name:     "SPI",
+		glob:     "/dev/spidev*",
+		resource: "spi",
+		each:     true,
+	},
 	{
 		name:     "NVIDIA GPU",
 		glob:     "/dev/nvidia[0-9]*",
@@ -281,8 +463,13 @@ func isChipset(h *device.Hardware) bool {
 	if h == nil {
 		return false
 	}
-	isACPI := strings.Contains(h.Name, ":") && (strings.HasPrefix(h.Name, "INT") || strings.HasPrefix(h.Name, "AMD"))
-	return h.PCI != nil || h.Bus == device.PlatformBus && isACPI
+	if h.Bus != device.PlatformBus {
+		return h.PCI != nil
+	}
+	// Only ACPI names have a colon and a number after the identifier.
+	isACPI := strings.Contains(h.Name, ":")
+	isOfPC := hasPrefix(h.Name, []string{"INT", "AMD"})
+	return isACPI && isOfPC
 }
 
 // isDisplaySound reports whether a function is the sound of a graphics card, for its HDMI
@@ -310,8 +497,15 @@ func (c *Catalog) isSibling(h *device.Hardware) bool {
 	if h.PCI == nil || !h.PCI.VFIO {
 		return false
 	}
-	return slices.ContainsFunc(c.snap.Hardware, func(o *device.Hardware) bool {
-		isOfGroup := o.PCI != nil && o.PCI.VFIO && o.PCI.IOMMUGroup == h.PCI.IOMMUGroup
-		return isOfGroup && cmp.Less(o.PCI.Address, h.PCI.Address) && attribute(o, "pci.id") != attribute(h, "pci.id")
-	})
+	for _, other := range c.snap.Hardware {
+		if other.PCI == nil || !other.PCI.VFIO || other.PCI.IOMMUGroup != h.PCI.IOMMUGroup {
+			continue
+		}
+		// Functions of one model are one group of the starter configuration anyway.
+		isOther := attribute(other, "pci.id") != attribute(h, "pci.id")
+		if isOther && other.PCI.Address < h.PCI.Address {
+			return true
+		}
+	}
+	return false
 }

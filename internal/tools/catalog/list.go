@@ -46,7 +46,7 @@ type Offer struct {
 // have without dangerous = true.
 func (c *Catalog) List(result, permitted matchers.Result) []Device {
 	offers := ownersOf(result)
-	list := []Device{}
+	list := []Device{} // an empty list is [] in JSON, and nil is null
 	for _, h := range c.snap.Hardware {
 		// A root hub is a part of its controller: nothing selects it.
 		if !h.IsRootHub() {
@@ -130,7 +130,12 @@ func (c *Catalog) inUse(nets []*device.Node) string {
 }
 
 // buses are the buses in the order of the list.
-var buses = []string{string(device.USBBus), string(device.PCIBus), string(device.MDevBus), string(device.PlatformBus)}
+var buses = []string{
+	string(device.USBBus),
+	string(device.PCIBus),
+	string(device.MDevBus),
+	string(device.PlatformBus),
+}
 
 // compareDevices orders hardware by bus and name.
 func compareDevices(a, b Device) int {
@@ -152,6 +157,7 @@ func compareNames(a, b Device) int {
 // withoutHardware lists nodes and network interfaces without hardware. Those with one stem
 // that no resource has, such as the 64 terminals of a console, are one entry.
 func (c *Catalog) withoutHardware(offers owners) []Device {
+	// An interface in use and a free one never share an entry.
 	var list []Device
 	entries := map[string]int{} // by stem and use
 	for _, n := range slices.Concat(c.snap.Nodes, c.snap.Nets) {
@@ -202,6 +208,7 @@ func starred(path string) string {
 		}
 	}
 	var b strings.Builder
+	// A number is one star, however many digits it has.
 	wasDigit := false
 	for _, r := range path {
 		isDigit := r >= '0' && r <= '9'

@@ -24,7 +24,8 @@ func (c *Catalog) For(found Found) Resource {
 		return forInterface(h, n, hasModel)
 	}
 	if !hasModel {
-		return c.resourceOfNodes(c.kindOfNode(n), pattern.Quote(n.Path), []string{n.Path})
+		k := c.kindOfNode(n)
+		return c.resourceOfNodes(k, pattern.Quote(n.Path), []string{n.Path})
 	}
 	g := c.groupOf(h)
 	if g == nil {
@@ -40,6 +41,7 @@ func (c *Catalog) For(found Found) Resource {
 		}
 	}
 	conditions := c.distinguishing(h)
+	// The number of an IOMMU group changes with the firmware: key vfio finds it.
 	if n != nil && !strings.HasPrefix(n.Path, "/dev/vfio/") {
 		conditions = append(conditions, c.narrow(g, n)...)
 	}

@@ -53,8 +53,12 @@ func (c *Catalog) groups() []*group {
 			groups[i].add(g)
 		}
 	}
+	// Resources of one kind stand together, in the same order on all hosts.
 	slices.SortStableFunc(groups, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.identity, b.identity))
+		return cmp.Or(
+			cmp.Compare(a.resource, b.resource),
+			cmp.Compare(a.identity, b.identity),
+		)
 	})
 	return groups
 }
@@ -104,6 +108,7 @@ func (c *Catalog) resourcesOfKind(k nodeKind) []Resource {
 	if len(found) == 0 {
 		return nil
 	}
+	// Containers share the nodes, or any of them will do.
 	if !k.each {
 		return []Resource{c.resourceOfNodes(k, k.glob, paths(found))}
 	}
@@ -191,6 +196,7 @@ func (c *Catalog) resourceOfNodes(k nodeKind, glob string, found []string) Resou
 
 // companions is the line of key with, for the paths that the host has; no line without any.
 func (c *Catalog) companions(candidates []string) []string {
+	// A companion that the host lacks would make each device Unhealthy.
 	var tables []string
 	for _, path := range candidates {
 		if c.paths[path] {
@@ -218,6 +224,7 @@ func (c *Catalog) resourceOf(g *group) Resource {
 	if g.path != "" {
 		r.Lines = append(r.Lines, fmt.Sprintf("container.path = %q", g.path))
 	}
+	// Such hardware is still a device: a match selects it by its identity.
 	hasNothing := len(g.nodes) == 0 && len(g.lines) == 0
 	switch {
 	case hasNothing:
@@ -254,6 +261,7 @@ func (c *Catalog) describeMember(g *group, h *device.Hardware) string {
 
 // globLine is the line of key match.glob, with the globs that select a node of the group.
 func (c *Catalog) globLine(g *group) []string {
+	// check warns of a glob that selects nothing on this host.
 	var globs []string
 	for _, glob := range g.nodes {
 		selects := func(h *device.Hardware) bool { return c.hasNode(h, []string{glob}) }
