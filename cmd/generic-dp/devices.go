@@ -198,7 +198,7 @@ func (r inventoryReport) table(w io.Writer, wide bool) error {
 	}
 	err := tab.Flush()
 	if err == nil && hidden > 0 {
-		_, err = fmt.Fprintf(w, "\nnot shown, since no resource may have them: %s without hardware (see -o wide)\n", count(hidden, "node"))
+		_, err = fmt.Fprintf(w, "\nnot shown, since no resource may have them (-o wide does): nodes and interfaces without hardware: %d\n", hidden)
 	}
 	return err
 }

@@ -103,11 +103,14 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 
 // listed returns the entry of a device in the list of all hardware. A root hub has none.
 func listed(all inventoryReport, found catalog.Found, name string) *catalog.Device {
-	for _, d := range all.Devices {
-		isHardware := found.Hardware != nil && d.Name == found.Hardware.Name
-		hasNode := found.Node != nil && slices.Contains(slices.Concat(d.Nodes, d.Interfaces), found.Node.Path)
-		if isHardware || hasNode {
-			return &d
+	for i := range all.Devices {
+		d := &all.Devices[i]
+		if found.Hardware != nil && d.Name == found.Hardware.Name {
+			return d
+		}
+		nodes := slices.Concat(d.Nodes, d.Interfaces)
+		if found.Node != nil && slices.Contains(nodes, found.Node.Path) {
+			return d
 		}
 	}
 	return &catalog.Device{Name: name}
@@ -144,8 +147,10 @@ func unhealthy(view *agent.View, r *config.Resource, ids []string) map[string]st
 // table writes the device with its variables, then each resource.
 func (r explainReport) table(w io.Writer, _ bool) error {
 	if d := r.Device; d != nil {
-		title := strings.Join([]string{d.Name, d.Kind, d.ID, d.Vendor, d.Product}, " ")
-		fmt.Fprintln(w, strings.Join(strings.Fields(title), " "))
+		title := []string{d.Name, d.Kind, d.ID, d.Vendor, d.Product}
+		// Fields drops the space around what is empty.
+		words := strings.Fields(strings.Join(title, " "))
+		fmt.Fprintln(w, strings.Join(words, " "))
 		writeVariables(w, r.Variables)
 	}
 	for _, e := range r.Resources {

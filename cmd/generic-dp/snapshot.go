@@ -139,12 +139,13 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil // reported when it is scanned
 	}
-	isServed := cmd == cmd.Root() || slices.Contains([]string{"serve", "cdi", "status"}, cmd.Name())
+	served := []string{"serve", "cdi", "status"}
+	isServed := cmd == cmd.Root() || slices.Contains(served, cmd.Name())
 	if isServed {
-		return usageError{fmt.Errorf("--sysfs: %q is a recording and cannot be served: want try", file)}
+		return usageError{fmt.Errorf("--sysfs: %q is a recording and cannot be served: use try", file)}
 	}
 	if cmd.Flags().Changed("dev") {
-		return usageError{fmt.Errorf("--dev: the recording %q contains its own /dev: want --sysfs alone", file)}
+		return usageError{fmt.Errorf("--dev: the recording %q contains its own /dev: use only --sysfs", file)}
 	}
 	archive, err := os.ReadFile(file)
 	if err != nil {

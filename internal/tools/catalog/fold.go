@@ -11,12 +11,12 @@ type Folded struct {
 
 // Fold shortens a list for people. The parts of a chipset, of which a server has hundreds,
 // are one line for each model. Entries that no resource can have, such as the memory and the
-// terminals of the host, are left out; hidden is their number.
+// terminals of the host, are left out; hidden is the number of their nodes and interfaces.
 func Fold(list []Device) (short []Folded, hidden int) {
 	models := map[model]int{} // positions in short
 	for _, d := range list {
 		if d.Bus == "" && (d.Refused || d.InUse != "") {
-			hidden++
+			hidden += len(d.Nodes) + len(d.Interfaces)
 			continue
 		}
 		if !isPartOfChipset(d) {

@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"compress/gzip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -99,6 +100,31 @@ func TestNames(t *testing.T) {
 		if vendor != test.vendor || product != test.product {
 			t.Errorf("%+v %+v is %q %q: want %q %q", test.h.PCI, test.h.USB, vendor, product, test.vendor, test.product)
 		}
+	}
+}
+
+// Some distributions compress the files.
+func TestCompressedNames(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var compressed strings.Builder
+	w := gzip.NewWriter(&compressed)
+	_, err := w.Write([]byte(smallPCI))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir, "pci.ids.gz", compressed.String())
+	gpu := function("10de", "2330")
+	names, err := catalog.ReadNames(&device.Snapshot{Hardware: []*device.Hardware{gpu}}, []string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if vendor, product := names.Of(gpu); vendor != "NVIDIA Corporation" || product != "GH100 [H100 SXM5 80GB]" {
+		t.Errorf("%q %q", vendor, product)
 	}
 }
 
