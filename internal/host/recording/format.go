@@ -106,6 +106,7 @@ func checkConflict(e entry, seen map[string]kind) error {
 	return nil
 }
 
+// parseFile parses one file of an archive, by the separator after its name.
 func parseFile(f txtar.File) (entry, error) {
 	name, rest, err := cutToken(f.Name)
 	if err != nil {
@@ -134,6 +135,8 @@ func parseFile(f txtar.File) (entry, error) {
 	return entry{name, file, content}, nil
 }
 
+// checkNoContent rejects the content of an entry that has none. A blank line before the next
+// header is allowed, since people edit archives.
 func checkNoContent(s string) error {
 	if strings.TrimSpace(s) != "" {
 		return fmt.Errorf("has the content %q: want none", s)
@@ -164,6 +167,7 @@ func (e entry) check() error {
 
 var errNotBelow = errors.New("not a path below sys, dev or proc")
 
+// checkInSys checks an entry below sys, which is one file system.
 func (e entry) checkInSys() error {
 	switch e.kind {
 	case mount:
@@ -174,6 +178,8 @@ func (e entry) checkInSys() error {
 	return nil
 }
 
+// checkInDev checks an entry below dev. Its links may lead anywhere: a scan resolves them
+// by itself, and only to nodes that it knows.
 func (e entry) checkInDev() error {
 	if e.kind == link {
 		return e.checkLink()
@@ -244,6 +250,7 @@ func cutToken(header string) (name, rest string, err error) {
 	return header[:end], header[end:], nil
 }
 
+// unquote returns the text of a Go string.
 func unquote(s string) (string, error) {
 	text, err := strconv.Unquote(s)
 	if err != nil {

@@ -67,6 +67,7 @@ type unpacker struct {
 	parentName string
 }
 
+// unpack writes an entry. Its directories may be missing: an archive only has empty ones.
 func (u *unpacker) unpack(e entry) error {
 	switch e.kind {
 	case dir:

@@ -117,6 +117,7 @@ func IsBusNode(path string) bool {
 	return strings.HasPrefix(path, "/dev/bus/usb/")
 }
 
+// paths lists the paths of nodes, and the names of network interfaces.
 func paths(nodes []*device.Node) []string {
 	list := make([]string, len(nodes))
 	for i, n := range nodes {

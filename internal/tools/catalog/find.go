@@ -24,6 +24,7 @@ func (c *Catalog) Find(forms device.Forms, name string) (Found, error) {
 			return Found{l.Node.Hardware, l.Node}, nil
 		}
 	}
+	// The names of interfaces are not paths, so that they never are those of nodes.
 	nodes := slices.Concat(c.snap.Nodes, c.snap.Nets)
 	for _, n := range nodes {
 		if n.Path == name || c.nodeID(n, forms) == name {
@@ -42,6 +43,7 @@ func (c *Catalog) Find(forms device.Forms, name string) (Found, error) {
 	if len(models) > 1 {
 		return Found{}, ambiguous(name, models)
 	}
+	// The kernel's name comes last: it may be a serial number of other hardware.
 	for _, n := range nodes {
 		if n.Kernel == name {
 			return Found{n.Hardware, n}, nil
@@ -83,6 +85,7 @@ func (c *Catalog) ofModel(id string) []*device.Hardware {
 	return found
 }
 
+// ambiguous is the error for a model that the host has several of.
 func ambiguous(name string, found []*device.Hardware) error {
 	var names []string
 	for _, h := range found {
@@ -93,6 +96,7 @@ func ambiguous(name string, found []*device.Hardware) error {
 
 // hint says what to do about a name that nothing has.
 func (c *Catalog) hint(name string) string {
+	// The numbers of nodes change, and people remember the old ones.
 	for _, n := range c.snap.Nodes {
 		if stem(n.Path) == stem(name) {
 			return "there is " + n.Path

@@ -176,6 +176,7 @@ func specialGroup(h *device.Hardware) *group {
 	return nil
 }
 
+// newSpecial returns a group whose lines replace the nodes of a kind.
 func newSpecial(h *device.Hardware, resource, name, identity string, lines ...string) *group {
 	return &group{
 		kind:     kind{resource: resource, name: name},
@@ -207,6 +208,7 @@ func identity(h *device.Hardware, more ...string) string {
 	case h.MDev != nil:
 		model = fmt.Sprintf("type = %q", h.MDev.Type)
 	}
+	// Dotted keys of one table stay together.
 	var lines []string
 	for _, condition := range append([]string{model}, more...) {
 		lines = append(lines, "match."+table+"."+condition)
@@ -247,6 +249,7 @@ func (c *Catalog) narrow(g *group, n *device.Node) []string {
 // the sound of a camera.
 func (c *Catalog) adoptKind(g *group, n *device.Node) {
 	g.path = ""
+	// No node is of two kinds with a resource.
 	for _, k := range kinds {
 		if k.resource != "" && c.matches(n.Path, k.nodes...) {
 			g.kind = k
@@ -254,6 +257,7 @@ func (c *Catalog) adoptKind(g *group, n *device.Node) {
 	}
 }
 
+// interfaceOf and indexOf are the numbers that may distinguish the nodes of a device.
 func interfaceOf(n *device.Node) int { return n.Interface }
 
 func indexOf(n *device.Node) int { return n.Index }

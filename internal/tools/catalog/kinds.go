@@ -105,7 +105,7 @@ var kinds = []kind{
 	},
 	{
 		// The node for rendering is enough for pods; card nodes also control displays. The
-		// runtime of AMD needs the node of all GPUs, too.
+		// runtime of AMD also needs the node that all GPUs share.
 		name:     "GPU",
 		nodes:    []string{"/dev/dri/renderD*"},
 		resource: "gpu",
@@ -239,7 +239,7 @@ var kinds = []kind{
 		nodes: []string{"/dev/i2c-*"},
 	},
 	{
-		// A pod that opens it and ends without a word reboots the node.
+		// A container that opens it and dies reboots the node.
 		name:  "watchdog",
 		nodes: []string{"/dev/watchdog*"},
 	},
@@ -289,6 +289,7 @@ func (c *Catalog) kindOf(h *device.Hardware) kind {
 			return k
 		}
 	}
+	// PCI_BASE_CLASS_DISPLAY. All GPUs and the displays of consoles have it.
 	isDisplay := h.PCI != nil && strings.HasPrefix(h.PCI.Class, "03")
 	switch {
 	case len(h.Nets) > 0:
@@ -301,6 +302,8 @@ func (c *Catalog) kindOf(h *device.Hardware) kind {
 	return kind{}
 }
 
+// isKind reports whether hardware is of a kind. A class is what the manufacturer says, and
+// nodes are what a driver makes of it.
 func (c *Catalog) isKind(h *device.Hardware, k *kind) bool {
 	switch {
 	case h.PCI != nil && hasPrefix(h.PCI.Class, k.pciClasses):
@@ -342,6 +345,8 @@ func (c *Catalog) hasWord(h *device.Hardware, words []string) bool {
 	return false
 }
 
+// hasPrefix reports whether a text starts with one of some prefixes. Classes have the base
+// class first, then the subclass and the programming interface.
 func hasPrefix(s string, prefixes []string) bool {
 	for _, prefix := range prefixes {
 		if strings.HasPrefix(s, prefix) {
@@ -443,6 +448,7 @@ func (c *Catalog) kindOfNode(n *device.Node) nodeKind {
 			return k
 		}
 	}
+	// The subsystem is what the kernel calls the kind of a node.
 	name := n.Subsystem
 	switch {
 	case n.Net != nil:
@@ -478,6 +484,7 @@ func (c *Catalog) isDisplaySound(h *device.Hardware) bool {
 	if h.PCI == nil || !strings.HasPrefix(h.PCI.Class, "0403") {
 		return false
 	}
+	// PCI_CLASS_MULTIMEDIA_HD_AUDIO. The sound of a board is in a slot of its own.
 	slot := pciSlot(h.PCI.Address)
 	return slices.ContainsFunc(c.snap.Hardware, func(o *device.Hardware) bool {
 		isDisplay := o.PCI != nil && strings.HasPrefix(o.PCI.Class, "03")

@@ -78,6 +78,7 @@ func (c *Catalog) describe(h *device.Hardware, offers owners) Device {
 		InUse:      c.inUse(h.Nets),
 	}
 	d.Vendor, d.Product = c.names.Of(h)
+	// Platform devices have neither IDs nor a class.
 	switch {
 	case h.USB != nil:
 		d.ID = attribute(h, "usb.id")
@@ -92,6 +93,7 @@ func (c *Catalog) describe(h *device.Hardware, offers owners) Device {
 	case h.MDev != nil:
 		d.ID = h.MDev.Type
 	}
+	// The kernel has -1 for hardware whose node it does not know.
 	if h.NUMA >= 0 {
 		d.NUMA = append(d.NUMA, h.NUMA)
 	}
@@ -180,6 +182,7 @@ func (c *Catalog) withoutHardware(offers owners) []Device {
 	return list
 }
 
+// describeNode describes a node or a network interface without hardware, by its path or name.
 func (c *Catalog) describeNode(n *device.Node, offers owners) Device {
 	d := Device{
 		Name:       n.Path,
@@ -230,6 +233,7 @@ var containerPrefixes = []string{"cali", "veth", "lxc", "eni"}
 // owners are the offers by sysfs path of hardware, path of a node or name of an interface.
 type owners map[string][]Offer
 
+// ownersOf lists the offers of all resources by what they contain.
 func ownersOf(result matchers.Result) owners {
 	found := owners{}
 	for _, m := range result.Resources {
@@ -247,6 +251,7 @@ func (o owners) add(resource string, offered *device.Offer) {
 		o[path] = append(o[path], offer)
 	}
 	o[offered.Hardware] = append(o[offered.Hardware], offer)
+	// Every device has the companions of its resource: they are not taken by it.
 	for _, n := range offered.Nodes {
 		if !n.Companion {
 			o[n.HostPath] = append(o[n.HostPath], offer)

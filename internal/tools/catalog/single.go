@@ -48,6 +48,7 @@ func (c *Catalog) For(found Found) Resource {
 	g.identity = identity(h, conditions...)
 	g.resource = cmp.Or(g.resource, slug(strings.ToLower(g.name)))
 	r := c.resourceOf(g)
+	// The administrator asked for it: a comment is enough.
 	driver := KernelDriver(h)
 	if slices.Equal(g.nodes, []string{busNodes}) && driver != "" {
 		r.Comment = append(r.Comment, "The kernel's driver "+driver+" uses it: a container with this node can take it away from the host.")
@@ -76,6 +77,7 @@ func (c *Catalog) distinguishing(h *device.Hardware) []string {
 	sameSerial := slices.ContainsFunc(sameModel, func(other *device.Hardware) bool {
 		return attribute(other, "usb.serial") == serial
 	})
+	// A configuration is UTF-8, and a placeholder is the serial of all devices of a model.
 	hasSerial := h.USB != nil && serial != "" && utf8.ValidString(serial) && !device.PlaceholderSerial(serial)
 	switch {
 	case hasSerial && !sameSerial:
@@ -97,6 +99,7 @@ func (c *Catalog) distinguishing(h *device.Hardware) []string {
 
 // sameModel lists the other hardware with the vendor and product of h.
 func (c *Catalog) sameModel(h *device.Hardware) []*device.Hardware {
+	// Mediated devices have no IDs: all on the bus count as one model.
 	vendor, product := ids(h)
 	var found []*device.Hardware
 	for _, other := range c.snap.Hardware {

@@ -44,6 +44,7 @@ func (c *Catalog) groups() []*group {
 		if isForHost || c.isSibling(h) || c.isDisplaySound(h) {
 			continue
 		}
+		// Devices of one model are substitutes for each other.
 		i := slices.IndexFunc(groups, func(have *group) bool {
 			return have.resource == g.resource && have.identity == g.identity
 		})
@@ -63,6 +64,7 @@ func (c *Catalog) groups() []*group {
 	return groups
 }
 
+// countResource counts the groups with a resource name.
 func countResource(groups []*group, resource string) int {
 	count := 0
 	for _, g := range groups {
@@ -148,6 +150,7 @@ func (c *Catalog) resourceOfNode(k nodeKind, n *device.Node, all []*device.Node)
 			sameDriver++
 		}
 	}
+	// The path is the last resort: it follows no hardware.
 	if driver == "" || sameDriver > 1 {
 		r := c.resourceOfNodes(k, pattern.Quote(n.Path), []string{n.Path})
 		if len(all) > 1 {
@@ -239,6 +242,7 @@ func (c *Catalog) resourceOf(g *group) Resource {
 
 // title is the kind, vendor and product of a group.
 func (c *Catalog) title(g *group) string {
+	// Members have the same IDs, and nearly always the same names.
 	vendor, product := c.names.Of(g.members[0])
 	words := strings.Fields(g.name + " " + vendor + " " + withoutVendor(product, vendor))
 	return strings.Join(words, " ")
