@@ -42,6 +42,9 @@ func (v *View) Explain(cfg *config.Config, h *device.Hardware, n *device.Node) [
 	return matchers.Explain(cfg, v.Snapshot, v.Forms, v.options, h, n)
 }
 
+// Host returns the data of the host that is not part of the snapshot.
+func (v *View) Host() matchers.Host { return v.options.Host }
+
 // Variables lists the variables of hardware or a node, see matchers.Variables.
 func (v *View) Variables(h *device.Hardware, n *device.Node) []matchers.Variable {
 	return matchers.Variables(v.Snapshot, v.Forms, v.options, h, n)

@@ -259,6 +259,7 @@ func (c *scan) add(h *device.Hardware) {
 func (c *scan) finish(nodes []*device.Node) {
 	sort.Slice(c.list, func(i, j int) bool { return c.list[i].Path < c.list[j].Path })
 	none := &device.Hardware{}
+	c.nameAuto()
 	for _, h := range c.list {
 		c.parts(h)
 		c.formerly(h, none)
