@@ -83,11 +83,6 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 	}
 }
 
-// hasHardware reports whether there is hardware at a path of sysfs.
-func (v *View) hasHardware(path string) bool {
-	return slices.Contains(v.unread, device.Unread{Path: path}) || v.hardware(path) != nil
-}
-
 // hardware returns the hardware with a sysfs path, nil for none.
 func (v *View) hardware(path string) *device.Hardware {
 	all := v.Snapshot.Hardware
