@@ -63,6 +63,9 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// unknownDomain is reported for devices whose domain nothing tells.
+const unknownDomain = `in: the domain of the resources is unknown: the default was "squat.ai" before version 0.2.0 of generic-device-plugin and is "devic.es" since, and no image with a version and no pod that requests them was found: import with --domain=squat.ai or --domain=devic.es`
+
 // All problems of an input are reported, by line, with place, value and rule.
 func TestProblems(t *testing.T) {
 	t.Parallel()
@@ -88,6 +91,7 @@ func TestProblems(t *testing.T) {
 - {name: ok, groups: [{usb: [{vendor: "10cz", product: ea60}]}]}
 `,
 			want: []string{
+				unknownDomain,
 				`in: line 2: device 1 ("A"): name: "A" is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`,
 				`in: line 4: device 1 ("A"): group 1: count: "many": want a number such as 10`,
 				`in: line 4: device 1 ("A"): group 1: both paths and usb: want one of them`,
@@ -113,7 +117,6 @@ func TestProblems(t *testing.T) {
 			name: "squat: nothing that can be imported", in: "devices: [{name: app, groups: [{paths: [{path: /run/app}]}]}]",
 			want: []string{
 				`in: nothing in it can be imported`,
-				`in: The domain "squat.ai" is a guess: the default was "squat.ai" before version 0.2.0 and is "devic.es" since. Set the one that pods request, or import with --domain.`,
 				`in: device 1 ("app"): group 1: path 1: not imported: "/run/app" as a device: device nodes are below /dev`,
 				`in: device 1 ("app"): not imported: no paths and no usb to select`,
 			},
@@ -155,11 +158,17 @@ func TestProblems(t *testing.T) {
 			},
 		},
 		{
-			name: "rdma", in: `{"configList": [{"resourcePrefix": "x_y", "resourceName": "a", "rdmaHcaMax": 1},
-{"resourceName": "-", "rdmaHcaMax": 1}]}`,
+			name: "rdma", in: `{"configList": [{"resourcePrefix": "x_y", "resourceName": "a", "rdmaHcaMax": 1, "devices": ["ib0"]},
+{"resourceName": "-", "rdmaHcaMax": 1, "devices": ["ib0"]},
+{"resourceName": "all", "rdmaHcaMax": 1},
+{"resourceName": "none", "rdmaHcaMax": 1, "selectors": {"vendors": []}},
+{"resourceName": "both", "rdmaHcaMax": 1, "devices": ["ib0"], "selectors": {"vendors": ["15b3"]}}]}`,
 			want: []string{
 				`in: line 1: resource 1 ("a"): "x_y" is no domain of a resource: want a DNS subdomain such as "example.com"`,
 				`in: line 2: resource 2 ("-"): "-" is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`,
+				`in: line 3: resource 3 ("all"): neither selectors nor devices: want one of them`,
+				`in: line 4: resource 4 ("none"): neither selectors nor devices: want one of them`,
+				`in: line 5: resource 5 ("both"): both selectors and devices: want one of them`,
 			},
 		},
 		{name: "sriov: no resources", in: `{"resourceList": []}`, want: []string{`in: line 1: no resourceList: want at least one resource`}},
@@ -221,10 +230,10 @@ func TestProblems(t *testing.T) {
 			want: []string{`in: line 1: configuration 1: no discoveryDetails: want udevRules`},
 		},
 		{name: "not YAML", in: "a: [1\nb", want: []string{`in: line 2: invalid YAML: did not find expected ',' or ']'`}},
-		{name: "our own", in: "domain = \"a.b\"\n[[resource]]\nname: [\n", want: []string{`in: line 3: invalid YAML: mapping values are not allowed in this context: is it TOML already?`}},
+		{name: "our own", in: "domain = \"a.b\"\n[[resource]]\nname: [\n", want: []string{`in: is a configuration of generic-dp: it needs no import: see generic-dp check`}},
 		{name: "nothing", in: "a: 1\n", want: []string{`in: no configuration of a device plugin that import knows found`}},
 		{name: "empty", in: "", format: importer.SRIOV, want: []string{`in: no configuration of sriov-network-device-plugin found`}},
-		{name: "no format", format: "intel", want: []string{`unknown format "intel": want one of ["auto" "squat" "smarter" "sriov" "rdma" "kubevirt" "akri" "nvidia"]`}},
+		{name: "no format", format: "intel", want: []string{`unknown format "intel": want one of ["auto" "squat" "smarter" "sriov" "rdma" "kubevirt" "akri" "nvidia" "compose" "quadlet" "pod" "udev"]`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -85,7 +85,7 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 		slices.Sort(d.Nodes)
 		return fmt.Sprintf("%s: %d x %s", d.Resource, d.Slots, strings.Join(d.Nodes, " "))
 	}
-	for _, d := range result.Before(snap) {
+	for _, d := range result.Before(snap, opts.Host.(host).Attributes) {
 		before = append(before, line(d))
 	}
 	for _, m := range matched.Resources {
@@ -93,11 +93,7 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 			if o.Problem != "" {
 				t.Errorf("%s: %s: %s", m.Name, o.ID, o.Problem)
 			}
-			d := importer.Device{Resource: m.Name, Slots: o.Slots}
-			for _, n := range o.Nodes {
-				d.Nodes = append(d.Nodes, importer.NodeText(n.HostPath, n.Path.String()))
-			}
-			now = append(now, line(d))
+			now = append(now, line(importer.Offered(m.Name, &o)))
 		}
 	}
 	slices.Sort(before)
@@ -228,7 +224,7 @@ func TestSmarterNames(t *testing.T) {
 	for expression, want := range map[string][]string{
 		`^ttyUSB.*$`:    {"ttyUSB-Z-Stick-Gen5: 1 x /dev/ttyUSB0", "ttyUSB0: 1 x /dev/ttyUSB0"},
 		`ttyUSB`:        {"ttyUSB0: 1 x /dev/ttyUSB0"},
-		`^bus.*$`:       {"bus_usb_001_001: 1 x /dev/bus/usb/001/001", "bus_usb_001_002: 1 x /dev/bus/usb/001/002"},
+		`^bus.*$`:       {"bus: 1 x /dev/bus/usb/001/001 /dev/bus/usb/001/002", "bus_usb: 1 x /dev/bus/usb/001/001 /dev/bus/usb/001/002", "bus_usb_001_001: 1 x /dev/bus/usb/001/001", "bus_usb_001_002: 1 x /dev/bus/usb/001/002"},
 		`^*tun$`:        {"net_tun: 1 x /dev/net/tun"},
 		`^spidev0\.0$`:  {"spidev0_0: 1 x /dev/spidev0.0"},
 		`^dvb/.*$`:      {"dvb_adapter0_frontend0: 1 x /dev/dvb/adapter0/frontend0"},

@@ -1,0 +1,160 @@
+package importer
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/pattern"
+)
+
+// placeholderDomain is the domain of resources that have no names in the input.
+const placeholderDomain = "example.com"
+
+// hostDevice is a device that a plain container gets: of Docker Compose, Podman or a pod.
+type hostDevice struct {
+	at *value
+	// user is the container.
+	user string
+	// host is the path on the host, or the qualified name of a CDI device.
+	host string
+	// container is the path in the container.
+	container   string
+	permissions string
+	optional    bool
+}
+
+// parseHostDevice parses HOST[:CONTAINER[:PERMISSIONS]], as docker run --device has it.
+func parseHostDevice(text string) (d hostDevice) {
+	if isCDIName(text) {
+		d.host = text
+		return d
+	}
+	// A path may have colons, as /dev/serial/by-path/pci-0000:00:14.0-usb-0:2:1.0 has: the
+	// path in the container begins with the next "/".
+	parts := regexp.MustCompile(`^(/.*?)(?::(/.*?))?(?::([rwm]+))?$`).FindStringSubmatch(text)
+	if parts == nil {
+		d.host = text
+		return d
+	}
+	d.host = strings.TrimSuffix(parts[1], "/")
+	d.container = strings.TrimSuffix(parts[2], "/")
+	d.permissions = parts[3]
+	return d
+}
+
+// isCDIName reports whether a text is the qualified name of a CDI device.
+func isCDIName(text string) bool {
+	return fullMatch(`[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*=[\w.:-]+`, text)
+}
+
+// useDefault replaces a variable with a default by the default: "${ZIGBEE:-/dev/ttyACM0}".
+func useDefault(text string) (replaced string, changed bool) {
+	variable := regexp.MustCompile(`\$\{\w+:?-([^}]*)\}`)
+	replaced = variable.ReplaceAllString(text, "$1")
+	return replaced, replaced != text
+}
+
+// addHostDevices makes a resource for each device, or reports why there is none. Containers
+// that use the same device share it.
+func (c *conversion) addHostDevices(list []hostDevice, in *workload) {
+	c.comment("Pods request these resources instead of privileged: true and hostPath volumes. The number of slots is the number of containers here that use the device.")
+	if c.options.Domain == "" {
+		c.differs("The domain %q is a placeholder: import with --domain.", placeholderDomain)
+	}
+	var added []*resource
+	for _, d := range list {
+		r := c.hostResource(d)
+		if r == nil {
+			continue
+		}
+		same := slices.IndexFunc(added, func(other *resource) bool { return sameDevice(other, r) })
+		if same >= 0 {
+			added[same].Count = max(added[same].Count, 1) + 1
+			continue
+		}
+		r.Name = uniqueName(added, c.domainOr(placeholderDomain)+"/"+r.Name)
+		added = append(added, r)
+		c.add(d.at, r, in)
+	}
+}
+
+// sameDevice reports whether two resources differ at most in the number of slots.
+func sameDevice(a, b *resource) bool {
+	sameContainer := a.Container.Path == b.Container.Path && a.Container.Permissions == b.Container.Permissions
+	x := a.Match[0]
+	y := b.Match[0]
+	return sameContainer && slices.Equal(x.Glob, y.Glob) && x.CDIDevice == y.CDIDevice
+}
+
+// uniqueName is a name that no other resource has.
+func uniqueName(others []*resource, name string) string {
+	for n := 1; ; n++ {
+		candidate := name
+		if n > 1 {
+			candidate = fmt.Sprintf("%s-%d", name, n)
+		}
+		if !slices.ContainsFunc(others, func(r *resource) bool { return r.Name == candidate }) {
+			return candidate
+		}
+	}
+}
+
+// hostResource makes the resource of a device, nil if it cannot be imported.
+func (c *conversion) hostResource(d hostDevice) *resource {
+	host, hasVariable := useDefault(d.host)
+	container, _ := useDefault(d.container)
+	r := &resource{mayShare: true}
+	switch {
+	case strings.Contains(host, "$"):
+		d.at.differs("not imported: %q has a variable: write its value", d.host)
+		return nil
+	case isCDIName(host):
+		r.Match = []match{{CDIDevice: host}}
+		r.Name = resourceName(host[strings.Index(host, "/")+1:])
+		r.differs(d.at, "differs: CDI devices of other specs need --allow=cdi:%s", host[:strings.Index(host, "=")])
+		return r
+	case host == "/dev":
+		d.at.differs("not imported: all of /dev, as a privileged container has it: name the devices that %s opens", d.user)
+		return nil
+	case !strings.HasPrefix(host, "/dev/") || path.Clean(host) != host || hasNoNodes(host):
+		return nil // a directory of files
+	}
+	if hasVariable {
+		r.differs(d.at, "differs: imported %q, the default of the variable", host)
+	}
+	r.selectHostPath(host, container, d)
+	return r
+}
+
+// selectHostPath selects the nodes of a path of the host.
+func (r *resource) selectHostPath(host, container string, d hostDevice) {
+	r.Name = resourceName(strings.TrimPrefix(host, "/dev/"))
+	if r.Name == "" {
+		r.Name = "device"
+	}
+	m := match{Glob: []string{pattern.Quote(host)}}
+	if isDirectory(host) {
+		r.Each = "all"
+		m.Glob = []string{pattern.Quote(host) + "/**"}
+		if container != "" && container != host {
+			r.Container.Path = escapeVariables(container) + "/"
+		}
+		r.Match = []match{m}
+		r.leaveOutStorage(d.at, squatPath{host: host, directory: true})
+	} else {
+		if container == "" {
+			container = host
+		}
+		r.Container.Path = escapeVariables(container)
+		r.Match = []match{m}
+	}
+	if d.permissions != "" && d.permissions != defaultPermissions {
+		r.Container.Permissions = d.permissions
+	}
+	if d.optional {
+		r.differs(d.at, "differs: %q is optional for %s: a pod that requests it waits for a node that has it", host, d.user)
+	}
+}

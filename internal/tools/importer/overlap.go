@@ -1,0 +1,181 @@
+package importer
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// finish resolves conflicts between resources: equal names and common devices. It also sets
+// their default domain.
+func (c *conversion) finish() {
+	for i, r := range c.resources {
+		c.disable(r, c.resources[:i])
+	}
+	c.resources = slices.DeleteFunc(c.resources, func(r *resource) bool { return r.disabled && len(r.comments) == 0 })
+	c.shareOverlaps()
+	for _, r := range c.resources {
+		if r.mayBeDangerous() {
+			r.differs(r.at, "differs: disks, memory and the like need dangerous = true in their match, and --allow=dangerous")
+		}
+		domain, name, _ := strings.Cut(r.Name, "/")
+		if c.defaultDomain == "" {
+			c.defaultDomain = domain
+		}
+		if domain == c.defaultDomain {
+			r.Name = name
+		}
+	}
+}
+
+// disable disables a resource without matches, or with the name of an earlier resource.
+func (c *conversion) disable(r *resource, earlier []*resource) {
+	if len(r.Match) == 0 {
+		r.disabled = true
+		r.Match = r.tooBroad
+	}
+	for _, other := range earlier {
+		if !r.collides(other) {
+			continue
+		}
+		r.disabled = true
+		if lines("", reflect.ValueOf(*r)) != lines("", reflect.ValueOf(*other)) {
+			r.differs(r.at, "not imported: another configuration has this name above: put this resource into a file for its own nodes only")
+		}
+		return
+	}
+}
+
+// collides reports whether two resources have one name on the same nodes. Resources whose
+// names have variables may share a name.
+func (r *resource) collides(other *resource) bool {
+	hasNodes := r.When.NodeName != "" && other.When.NodeName != ""
+	onOtherNodes := hasNodes && r.When.NodeName != other.When.NodeName
+	sameName := other.Name == r.Name && !strings.Contains(r.Name, "${")
+	return sameName && !other.disabled && !onOtherNodes
+}
+
+// dangerous are names of nodes that give access to the host itself, for a warning: the host
+// decides by number and subsystem.
+const dangerous = `/dev/((sd|vd|hd|xvd)[a-z*?[].*|(nvme|mmcblk|loop|nbd|dm-|md|sr|sg|mtd|ipmi|mei)[0-9*?[].*|(mapper|disk|block|cpu|zvol)/.*|mem|kmem|port)`
+
+func (r *resource) mayBeDangerous() bool {
+	for _, m := range r.Match {
+		if slices.ContainsFunc(m.Glob, func(glob string) bool { return fullMatch(dangerous, glob) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// shareOverlaps lets resources share devices that several of them may select, if either
+// may be shared.
+func (c *conversion) shareOverlaps() {
+	selections := make([][]selection, len(c.resources))
+	for i, a := range c.resources {
+		selections[i] = a.selections()
+		for k, b := range c.resources[:i] {
+			mayShare := a.mayShare || b.mayShare
+			if a.disabled || b.disabled || !mayShare || !overlap(selections[i], selections[k]) {
+				continue
+			}
+			a.share()
+			b.share()
+		}
+	}
+}
+
+func (r *resource) share() {
+	r.Shared = true
+	r.comment("shared: another resource may select the same devices, and each counts its own slots")
+}
+
+// selection is the set of nodes that a glob of a match selects.
+type selection struct {
+	// prefix is the text before the first wildcard.
+	prefix string
+	// fixed is set if there is no wildcard.
+	fixed bool
+	class string
+	// whole is set if all nodes of the hardware are selected.
+	whole bool
+	// id and serial are of the USB device, if any.
+	id     string
+	serial string
+}
+
+func (r *resource) selections() (all []selection) {
+	for _, m := range r.Match {
+		if m.As != "" {
+			continue
+		}
+		for _, g := range m.Glob {
+			all = append(all, r.selection(m, g))
+		}
+	}
+	return all
+}
+
+func (r *resource) selection(m match, glob string) selection {
+	s := selection{
+		id:     m.USB.ID,
+		serial: strings.Join(m.USB.Serial, ""),
+		class:  classOf(glob),
+	}
+	s.whole = r.Each == "device" || r.Each == "all" && s.id != ""
+	if a, err := parseGlob(glob); err == nil {
+		_, s.fixed = a.Literal()
+		s.prefix = a.Prefix()
+	}
+	return s
+}
+
+// Hardware has nodes of a single class: those of graphics, or others, since a USB device may
+// have any of them. The class of nodes without hardware is empty.
+const (
+	graphicsNodes = `/dev/(dri/|fb|accel|nvidia).*`
+	softwareNodes = `/dev/(fuse|kvm|kfd|net/tun|vhost-|loop|uinput|uhid|dma_heap/|vfio/vfio).*`
+)
+
+func classOf(glob string) string {
+	if fullMatch(graphicsNodes, glob) {
+		return "graphics"
+	}
+	if fullMatch(softwareNodes, glob) {
+		return ""
+	}
+	return "other"
+}
+
+// overlap reports whether two resources may select the same device: the same node, or
+// nodes of hardware that one of them selects whole. It errs on the side of yes.
+func overlap(a, b []selection) bool {
+	for _, s := range a {
+		if slices.ContainsFunc(b, s.overlaps) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s selection) overlaps(t selection) bool {
+	sameClass := s.class == t.class && s.class != ""
+	sameHardware := sameClass && (s.whole || t.whole)
+	return s.sameUSB(t) && (s.samePath(t) || sameHardware)
+}
+
+// sameUSB reports whether two selections may be of the same USB device.
+func (s selection) sameUSB(t selection) bool {
+	if s.id == "" || t.id == "" {
+		return true
+	}
+	sameSerial := s.serial == "" || t.serial == "" || s.serial == t.serial
+	return s.id == t.id && sameSerial
+}
+
+// samePath reports whether two globs may match the same path.
+func (s selection) samePath(t selection) bool {
+	below := strings.HasPrefix(s.prefix, t.prefix) && !t.fixed
+	above := strings.HasPrefix(t.prefix, s.prefix) && !s.fixed
+	return s.prefix == t.prefix || below || above
+}
