@@ -45,7 +45,7 @@ func (c *conversion) find() {
 	}
 	if len(unreadable) > 0 {
 		reason := strings.TrimPrefix(unreadable[0].text, c.file+": ")
-		c.differs("Imported from the YAML in it: %s", reason)
+		c.differs("Imported from the YAML and the command lines in it, since the whole is not YAML: %s", reason)
 	}
 	c.refuseOtherFormats()
 }

@@ -341,7 +341,7 @@ func TestEmbedded(t *testing.T) {
 		if len(cfg.Resources) != 1 || cfg.Resources[0].Name != "smarter-devices/fuse" || cfg.Resources[0].Count != 9 {
 			t.Errorf("%s: want fuse with 9 slots:\n%s", test.name, result.TOML)
 		}
-		if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "in: Imported from the YAML in it: line ") {
+		if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "in: Imported from the YAML and the command lines in it, since the whole is not YAML: line ") {
 			t.Errorf("%s: warnings %q", test.name, result.Warnings)
 		}
 	}

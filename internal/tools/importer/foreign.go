@@ -79,7 +79,7 @@ var foreignKinds = []foreign{
 		advice: "import the configuration of a device plugin, or a pod with hostPath volumes of devices",
 	},
 	{what: "Nix", text: `(?m)^\s*\{[^{}:]*\.\.\.\s*\}:|^\s*(with|inherit) [\w.]+;|=\s*''\s*$`, advice: adviceRender},
-	{what: "CUE", text: `(?m)^package \w+\s*$[\s\S]*^\w[\w-]*:\s*[\w"{]|^import "`, advice: adviceRender},
+	{what: "CUE", text: `(?m)^package \w+\s*$[\s\S]*^\w[\w-]*:\s*[\w"{\[]|^import "`, advice: adviceRender},
 	{what: "Terraform", text: `(?m)^(resource|module|provider|variable|terraform|locals|data)\b[^:=]*\{`, advice: adviceRender},
 	{what: "Jsonnet", text: `(?m)^local \w+ = |::\s*\{`, advice: adviceRender},
 	{what: "a program", text: `(?m)^#!.*\b(python|perl|node|ruby)|^package \w+$|^(import|from) [\w.]+( import .*)?$|^#include `, advice: adviceRender},

@@ -63,7 +63,7 @@ var formats = []knownFormat{
 	{NVIDIA, "NVIDIA's device plugin", false, nvidiaFormat{}},
 	{Compose, "Docker Compose", true, composeFormat{}},
 	{Quadlet, "Podman", true, quadletFormat{}},
-	{Pod, "a pod", true, podFormat{}},
+	{Pod, "Kubernetes pods", true, podFormat{}},
 	{Udev, "udev", true, udevFormat{}},
 }
 

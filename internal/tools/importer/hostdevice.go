@@ -24,10 +24,14 @@ type hostDevice struct {
 	container   string
 	permissions string
 	optional    bool
+	// hasVariable is set if the default of a variable is used.
+	hasVariable bool
 }
 
 // parseHostDevice parses HOST[:CONTAINER[:PERMISSIONS]], as docker run --device has it.
+// Variables with a default have that default.
 func parseHostDevice(text string) (d hostDevice) {
+	text, d.hasVariable = useDefault(text)
 	if isCDIName(text) {
 		d.host = text
 		return d
@@ -104,8 +108,7 @@ func uniqueName(others []*resource, name string) string {
 
 // hostResource makes the resource of a device, nil if it cannot be imported.
 func (c *conversion) hostResource(d hostDevice) *resource {
-	host, hasVariable := useDefault(d.host)
-	container, _ := useDefault(d.container)
+	host := d.host
 	r := &resource{mayShare: true}
 	switch {
 	case strings.Contains(host, "$"):
@@ -122,10 +125,10 @@ func (c *conversion) hostResource(d hostDevice) *resource {
 	case !strings.HasPrefix(host, "/dev/") || path.Clean(host) != host || hasNoNodes(host):
 		return nil // a directory of files
 	}
-	if hasVariable {
+	if d.hasVariable {
 		r.differs(d.at, "differs: imported %q, the default of the variable", host)
 	}
-	r.selectHostPath(host, container, d)
+	r.selectHostPath(host, d.container, d)
 	return r
 }
 

@@ -96,7 +96,10 @@ type selection struct {
 	prefix string
 	// fixed is set if there is no wildcard.
 	fixed bool
-	class string
+	// target is the beginning of the paths of the nodes that links point to, empty if the
+	// glob names nodes by the kernel's names.
+	target string
+	class  string
 	// whole is set if all nodes of the hardware are selected.
 	whole bool
 	// id and serial are of the USB device, if any.
@@ -121,6 +124,7 @@ func (r *resource) selection(m match, glob string) selection {
 		id:     m.USB.ID,
 		serial: strings.Join(m.USB.Serial, ""),
 		class:  classOf(glob),
+		target: linkTarget(glob),
 	}
 	s.whole = r.Each == "device" || r.Each == "all" && s.id != ""
 	if a, err := parseGlob(glob); err == nil {
@@ -147,6 +151,28 @@ func classOf(glob string) string {
 	return "other"
 }
 
+// linkTargets are the nodes that the links in directories of udev point to.
+var linkTargets = map[string]string{
+	"/dev/serial/by-":  "/dev/tty",
+	"/dev/v4l/by-":     "/dev/v",
+	"/dev/input/by-":   "/dev/input/",
+	"/dev/snd/by-":     "/dev/snd/",
+	"/dev/dri/by-path": "/dev/dri/",
+}
+
+// linkTarget is the beginning of the paths of nodes that a glob of links selects.
+func linkTarget(glob string) string {
+	for dir, target := range linkTargets {
+		if strings.HasPrefix(glob, dir) {
+			return target
+		}
+	}
+	if isKernelNode(glob) {
+		return ""
+	}
+	return "/dev/"
+}
+
 // overlap reports whether two resources may select the same device: the same node, or
 // nodes of hardware that one of them selects whole. It errs on the side of yes.
 func overlap(a, b []selection) bool {
@@ -161,7 +187,8 @@ func overlap(a, b []selection) bool {
 func (s selection) overlaps(t selection) bool {
 	sameClass := s.class == t.class && s.class != ""
 	sameHardware := sameClass && (s.whole || t.whole)
-	return s.sameUSB(t) && (s.samePath(t) || sameHardware)
+	sameTarget := sameClass && s.sameTarget(t)
+	return s.sameUSB(t) && (s.samePath(t) || sameHardware || sameTarget)
 }
 
 // sameUSB reports whether two selections may be of the same USB device.
@@ -171,6 +198,20 @@ func (s selection) sameUSB(t selection) bool {
 	}
 	sameSerial := s.serial == "" || t.serial == "" || s.serial == t.serial
 	return s.id == t.id && sameSerial
+}
+
+// sameTarget reports whether the links of one selection may point to nodes of the other.
+func (s selection) sameTarget(t selection) bool {
+	if s.target == "" && t.target == "" || s.fixed && t.fixed && s.prefix == t.prefix {
+		return false
+	}
+	for _, links := range []*selection{&s, &t} {
+		if links.target != "" {
+			links.prefix = links.target
+			links.fixed = false
+		}
+	}
+	return s.samePath(t)
 }
 
 // samePath reports whether two globs may match the same path.

@@ -28,13 +28,13 @@ type resource struct {
 	When struct {
 		NodeName string `toml:"node_name"`
 	} `toml:"when"`
-	Count     int         `toml:"count"`
-	Each      string      `toml:"each"`
-	Shared    bool        `toml:"shared"`
-	Numa      string      `toml:"numa"`
-	Identity  string      `toml:"identity"`
-	Match     []match     `toml:"match"`
-	Exclude   struct {
+	Count    int     `toml:"count"`
+	Each     string  `toml:"each"`
+	Shared   bool    `toml:"shared"`
+	Numa     string  `toml:"numa"`
+	Identity string  `toml:"identity"`
+	Match    []match `toml:"match"`
+	Exclude  struct {
 		USB struct {
 			InterfaceClass string `toml:"interface_class"`
 		} `toml:"usb"`

@@ -114,7 +114,8 @@ func addSmarterDirectories(v *value, resources []*resource, re *regexp.Regexp) [
 	numbered := ""
 	for _, dir := range allDirectories() {
 		name := strings.TrimPrefix(dir, "/dev/")
-		hasNodes := !hasNoNodes(dir)
+		// From a directory of links containers get no nodes.
+		hasNodes := !hasNoNodes(dir) && !isLinkDirectory(dir)
 		isKnown := slices.ContainsFunc(resources, func(r *resource) bool { return r.Name == smarterName(name) })
 		if !hasNodes || isKnown || !re.MatchString(name) {
 			continue
@@ -215,11 +216,31 @@ func addForm(v *value, forms []*smarterForm, glob, others string) []*smarterForm
 	}
 	f := forms[i]
 	f.globs++
+	f.keepLinkNames(a)
 	if _, ok := a.Literal(); ok {
 		f.fixed = append(f.fixed, smarterPath(a))
 	}
 	f.wild.addGlob(glob, others)
 	return forms
+}
+
+// keepLinkNames injects the nodes of links under the names of the links, as
+// smarter-device-manager does, and not under the kernel's names.
+func (f *smarterForm) keepLinkNames(a pattern.Alternative) {
+	containerPath := ""
+	if isLinkGlob(a.String()) {
+		containerPath = captured(a.Shape(), escapeVariables)
+	}
+	if f.globs == 1 {
+		f.wild.Container.Path = containerPath
+	} else if f.wild.Container.Path != containerPath {
+		f.wild.Container.Path = ""
+	}
+}
+
+// isLinkGlob reports whether a glob selects links, and no nodes by the kernel's names.
+func isLinkGlob(glob string) bool {
+	return strings.HasSuffix(glob, linkSuffix) || isLinkDirectory(path.Dir(glob))
 }
 
 // addGlob selects the nodes of a glob, except for the nodes of others.
@@ -302,12 +323,11 @@ func smarterNames(a pattern.Alternative) string {
 func isNamedByMatch(a pattern.Alternative, dir, last string) bool {
 	glob := a.String()
 	_, isFixed := a.Literal()
-	isLink := strings.HasSuffix(glob, linkSuffix) || isLinkDirectory(path.Dir(glob))
 	name := path.Base(glob)
 	inWildDirectory := strings.Contains(dir, "*") && (name == "*" || !strings.Contains(name, "*"))
 	literals := strings.ReplaceAll(last, "*", "")
 	needsReplacement := !isFixed && smarterName(literals) != literals
-	return isLink || inWildDirectory || needsReplacement
+	return isLinkGlob(glob) || inWildDirectory || needsReplacement
 }
 
 // smarterName is a path in the name of a resource (sanitizeName in its main.go).

@@ -53,8 +53,9 @@ func (v *value) isWholeInput() bool {
 	return v.Value == v.c.text && v.key == "" && v.parent == ""
 }
 
-// yamlLine matches a line that YAML or JSON may have, unlike most lines of other languages.
-const yamlLine = `^\s*(-.*|["'[{}\]#].*|[\w./-]+:(\s.*)?)?$`
+// yamlLine matches a line that YAML or JSON may have, unlike most lines of other languages
+// and flags of a command line.
+const yamlLine = `^\s*(-([^-].*)?|---.*|["'[{}\]#].*|[\w./-]+:(\s.*)?)?$`
 
 // embedded returns the configurations in another language, such as Terraform, Nix, a shell
 // script or Markdown: blocks of lines, each indented at least as far as the first.

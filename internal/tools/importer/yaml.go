@@ -229,6 +229,7 @@ var elementNames = map[string]string{
 	"pcihostdevices":  "PCI device",
 	"mediateddevices": "mediated device",
 	"usbhostdevices":  "USB device",
+	"volumemounts":    "volume mount",
 }
 
 // items lists the elements of a list: the elements of "devices" are named
