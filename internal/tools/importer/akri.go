@@ -18,7 +18,9 @@ type akriFormat struct{}
 func (akriFormat) detect(v *value) bool {
 	isAkri := strings.HasPrefix(v.get("apiVersion").string(), akriDomain+"/")
 	isConfiguration := isAkri && v.get("kind").string() == "Configuration"
-	return isConfiguration || v.get("discoveryDetails").get("udevRules").list()
+	isChart := v.get("discoveryDetails").get("udevRules").list()
+	isOldChart := v.get("udevRules").list() // until version 0.1 of Akri
+	return isConfiguration || isChart || isOldChart
 }
 
 func (akriFormat) convert(c *conversion, sources []source) {
@@ -82,6 +84,9 @@ func akriDetails(spec *value) *value {
 	}
 	if details == nil {
 		details = spec.get("protocol").get("udev")
+	}
+	if details == nil && spec.has("udevRules") {
+		return spec.only("udevRules", "groupRecursive", "permissions")
 	}
 	if !details.scalar() {
 		return details

@@ -14,8 +14,8 @@ func (composeFormat) detect(v *value) bool {
 }
 
 func (composeFormat) convert(c *conversion, sources []source) {
+	var devices []hostDevice
 	for _, s := range sources {
-		var devices []hostDevice
 		services, _ := s.get("services").fields()
 		for _, service := range services {
 			if service.has("privileged") && service.get("privileged").string() == "true" {
@@ -29,10 +29,13 @@ func (composeFormat) convert(c *conversion, sources []source) {
 			if service.get("deploy").get("resources").get("reservations").has("devices") {
 				service.differs("not imported: deploy.resources.reservations.devices: devices that a driver of Docker finds")
 			}
-			devices = append(devices, composeDevices(service)...)
+			for _, d := range composeDevices(service) {
+				d.in = s.workload
+				devices = append(devices, d)
+			}
 		}
-		c.addHostDevices(devices, s.workload)
 	}
+	c.addHostDevices(devices)
 }
 
 // composeDevices lists the devices of a service: of the key devices, and volumes of paths

@@ -29,6 +29,10 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 func (c *conversion) find() {
 	forced := c.options.Format
 	documents, unreadable := c.readDocuments()
+	isPlainText := len(documents) == 1 && documents[0].isWholeInput()
+	isYAML := len(unreadable) == 0 && !isPlainText
+	broken := c.problems
+	c.problems = nil
 	c.searchPlain = forced.plain()
 	c.search(documents)
 	if len(c.sources) == 0 && forced == Auto && c.configFile() == "" && len(c.problems) == 0 {
@@ -40,18 +44,22 @@ func (c *conversion) find() {
 		c.forceFormat(documents)
 	}
 	if len(c.sources) == 0 {
-		c.reportNothingFound(unreadable)
+		c.reportNothingFound(isYAML, append(broken, unreadable...))
 		return
 	}
 	if len(unreadable) > 0 {
 		reason := strings.TrimPrefix(unreadable[0].text, c.file+": ")
 		c.differs("Imported from the YAML and the command lines in it, since the whole is not YAML: %s", reason)
 	}
+	for _, p := range broken {
+		c.differs("not imported: %s", strings.TrimPrefix(p.text, c.file+": "))
+	}
 	c.refuseOtherFormats()
 }
 
 // readDocuments returns the YAML documents of the input, or the text of the input where it
-// is not YAML. The problems say why it is not YAML; they only count if nothing is found.
+// is not YAML. unreadable says why it is not YAML. Configurations in it that are not YAML
+// are problems of the conversion.
 func (c *conversion) readDocuments() (documents []*value, unreadable []problem) {
 	whole := c.wholeText()
 	if isQuadlet(c.text) || isUdevRules(c.text) {
@@ -67,12 +75,7 @@ func (c *conversion) readDocuments() (documents []*value, unreadable []problem) 
 	}
 	unreadable = c.problems
 	c.problems = nil
-	embedded := c.embedded()
-	if len(embedded) == 0 && len(c.problems) > 0 {
-		// The configuration that it mentions is not YAML: this problem is the better one.
-		unreadable = nil
-	}
-	return append(embedded, whole), unreadable
+	return append(c.embedded(), whole), unreadable
 }
 
 // wholeText is the text of the input as a scalar.
@@ -128,8 +131,9 @@ func (c *conversion) configFile() string {
 	return c.first(func(w *workload) string { return w.config })
 }
 
-// reportNothingFound says why nothing was found.
-func (c *conversion) reportNothingFound(unreadable []problem) {
+// reportNothingFound says why nothing was found. The first of the syntax errors is of a
+// configuration in the input, if there is one that is broken.
+func (c *conversion) reportNothingFound(isYAML bool, syntaxErrors []problem) {
 	none := "no configuration of " + c.options.Format.plugin() + " found"
 	if len(c.problems) > 0 {
 		return
@@ -138,18 +142,20 @@ func (c *conversion) reportNothingFound(unreadable []problem) {
 		c.problem(0, none+": the arguments name the file "+file+", import that")
 		return
 	}
-	if kind := c.foreignKind(); kind != "" {
+	kind := c.foreignKind(isYAML)
+	isProgram := strings.HasPrefix(kind, "is a program")
+	hasBroken := len(syntaxErrors) > 1
+	switch {
+	case kind != "" && (isProgram || !hasBroken):
 		c.problem(0, kind)
-		return
+	case hasBroken:
+		c.problems = syntaxErrors[:1]
+	case c.templateIn(c.text, 0):
+	case len(syntaxErrors) > 0:
+		c.problems = syntaxErrors
+	default:
+		c.problem(0, none)
 	}
-	if c.templateIn(c.text, 0) {
-		return
-	}
-	if len(unreadable) > 0 {
-		c.problems = unreadable
-		return
-	}
-	c.problem(0, none)
 }
 
 // found adds a configuration. Messages about it begin at its top.

@@ -13,6 +13,10 @@ type foreign struct {
 	text string
 	// advice says what to do instead.
 	advice string
+	// language is set for languages in which a configuration may be embedded. Comments of
+	// YAML look like headings of Markdown: a language is only tested where YAML was not
+	// understood.
+	language bool
 }
 
 // foreignKinds are the kinds in the order in which they are tested: files of one kind of
@@ -78,26 +82,31 @@ var foreignKinds = []foreign{
 		text:   `(?m)^\s*-?\s*["']?containers["']?:`,
 		advice: "import the configuration of a device plugin, or a pod with hostPath volumes of devices",
 	},
-	{what: "Nix", text: `(?m)^\s*\{[^{}:]*\.\.\.\s*\}:|^\s*(with|inherit) [\w.]+;|=\s*''\s*$`, advice: adviceRender},
-	{what: "CUE", text: `(?m)^package \w+\s*$[\s\S]*^\w[\w-]*:\s*[\w"{\[]|^import "`, advice: adviceRender},
-	{what: "Terraform", text: `(?m)^(resource|module|provider|variable|terraform|locals|data)\b[^:=]*\{`, advice: adviceRender},
-	{what: "Jsonnet", text: `(?m)^local \w+ = |::\s*\{`, advice: adviceRender},
-	{what: "a program", text: `(?m)^#!.*\b(python|perl|node|ruby)|^package \w+$|^(import|from) [\w.]+( import .*)?$|^#include `, advice: adviceRender},
-	{what: "a shell script", text: `(?m)\A#!.*sh\b`, advice: adviceRender},
-	{what: "Markdown", text: "(?m)^#{1,6} \\S|^```|\\]\\(https?://", advice: adviceRender},
-	{what: "HTML or XML", text: `(?i)\A\s*<(!doctype|html|\?xml)`, advice: adviceRender},
+	{what: "a program", text: `(?m)^#!.*\b(python|perl|node|ruby)|^func |^import \($|^(import|from) [\w.]+( import .*)?$|^#include |^(pub )?(fn|use|mod|struct) .*[;{(]$`, language: true},
+	{what: "Nix", text: `(?m)^\s*\{[^{}:]*\.\.\.\s*\}:|^\s*(with|inherit) [\w.]+;|=\s*''\s*$`, language: true},
+	{what: "CUE", text: `(?m)^package \w+\s*$[\s\S]*^\w[\w-]*:\s*[\w"{\[]`, language: true},
+	{what: "Terraform", text: `(?m)^(resource|module|provider|variable|terraform|locals|data)\b[^:=]*\{`, language: true},
+	{what: "Jsonnet", text: `(?m)^local \w+ = |::\s*\{`, language: true},
+	{what: "a shell script", text: `(?m)\A#!.*sh\b`, language: true},
+	{what: "HTML or XML", text: `(?i)\A\s*<(!doctype|html|\?xml)`, language: true},
+	{what: "Markdown", text: "(?m)^#{1,6} \\S|^```|\\]\\(https?://", language: true},
 }
 
 // adviceRender is the advice for languages in which a configuration may be embedded.
 const adviceRender = "no configuration of a device plugin was found in it: import the YAML or JSON alone, or what it renders"
 
 // foreignKind says what the input is and what to do with it, if it is recognizably no
-// configuration of a device plugin.
-func (c *conversion) foreignKind() string {
+// configuration of a device plugin. Languages are only tested if the input is not YAML.
+func (c *conversion) foreignKind(isYAML bool) string {
 	for _, f := range foreignKinds {
-		if regexp.MustCompile(f.text).MatchString(c.text) {
-			return fmt.Sprintf("is %s: %s", f.what, f.advice)
+		if f.language && isYAML || !regexp.MustCompile(f.text).MatchString(c.text) {
+			continue
 		}
+		advice := f.advice
+		if f.language {
+			advice = adviceRender
+		}
+		return fmt.Sprintf("is %s: %s", f.what, advice)
 	}
 	return ""
 }

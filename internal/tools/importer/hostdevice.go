@@ -16,7 +16,8 @@ const placeholderDomain = "example.com"
 // hostDevice is a device that a plain container gets: of Docker Compose, Podman or a pod.
 type hostDevice struct {
 	at *value
-	// user is the container.
+	// in is the workload of the container, and user its name.
+	in   *workload
 	user string
 	// host is the path on the host, or the qualified name of a CDI device.
 	host string
@@ -63,7 +64,7 @@ func useDefault(text string) (replaced string, changed bool) {
 
 // addHostDevices makes a resource for each device, or reports why there is none. Containers
 // that use the same device share it.
-func (c *conversion) addHostDevices(list []hostDevice, in *workload) {
+func (c *conversion) addHostDevices(list []hostDevice) {
 	c.comment("Pods request these resources instead of privileged: true and hostPath volumes. The number of slots is the number of containers here that use the device.")
 	if c.options.Domain == "" {
 		c.differs("The domain %q is a placeholder: import with --domain.", placeholderDomain)
@@ -74,14 +75,15 @@ func (c *conversion) addHostDevices(list []hostDevice, in *workload) {
 		if r == nil {
 			continue
 		}
-		same := slices.IndexFunc(added, func(other *resource) bool { return sameDevice(other, r) })
+		r.workload = d.in
+		same := slices.IndexFunc(added, func(other *resource) bool { return sameDevice(other, r) && other.workload.node == d.in.node })
 		if same >= 0 {
 			added[same].Count = max(added[same].Count, 1) + 1
 			continue
 		}
-		r.Name = uniqueName(added, c.domainOr(placeholderDomain)+"/"+r.Name)
+		r.Name = uniqueName(added, r, c.domainOr(placeholderDomain)+"/"+r.Name)
 		added = append(added, r)
-		c.add(d.at, r, in)
+		c.add(d.at, r, d.in)
 	}
 }
 
@@ -93,14 +95,18 @@ func sameDevice(a, b *resource) bool {
 	return sameContainer && slices.Equal(x.Glob, y.Glob) && x.CDIDevice == y.CDIDevice
 }
 
-// uniqueName is a name that no other resource has.
-func uniqueName(others []*resource, name string) string {
+// uniqueName is a name that no other resource has, except for the same device of other
+// nodes. r may be nil.
+func uniqueName(others []*resource, r *resource, name string) string {
 	for n := 1; ; n++ {
 		candidate := name
 		if n > 1 {
 			candidate = fmt.Sprintf("%s-%d", name, n)
 		}
-		if !slices.ContainsFunc(others, func(r *resource) bool { return r.Name == candidate }) {
+		isTaken := func(other *resource) bool {
+			return other.Name == candidate && (r == nil || !sameDevice(other, r))
+		}
+		if !slices.ContainsFunc(others, isTaken) {
 			return candidate
 		}
 	}

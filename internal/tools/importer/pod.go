@@ -5,47 +5,61 @@ import (
 	"strings"
 )
 
-// podFormat are pods, and templates of pods, with hostPath volumes of devices.
+// podFormat are pods, and templates of pods, with hostPath volumes of devices, and values of
+// charts with such volumes.
 type podFormat struct{}
 
 func (podFormat) detect(v *value) bool {
 	isPod := v.get("containers").list()
-	return isPod && slices.ContainsFunc(v.get("volumes").items(), isDeviceVolume)
+	hasVolume := slices.ContainsFunc(v.get("volumes").items(), isDeviceVolume)
+	return isPod && hasVolume || len(persistentDevices(v)) > 0
 }
 
 // isDeviceVolume reports whether a volume of a pod is a path below /dev that may have
 // devices.
 func isDeviceVolume(volume *value) bool {
-	host := hostPath(volume)
-	return isBelow(host, "/dev") && !hasNoNodes(host)
+	return isDevicePath(hostPath(volume))
 }
+
+// isDevicePath reports whether a path of the host may be a device.
+func isDevicePath(path string) bool { return isBelow(path, "/dev") && !hasNoNodes(path) }
 
 func hostPath(volume *value) string {
 	return strings.TrimSuffix(volume.get("hostPath").get("path").string(), "/")
 }
 
 func (podFormat) convert(c *conversion, sources []source) {
+	var devices []hostDevice
 	for _, s := range sources {
-		volumes := make(map[string]string)
-		for _, volume := range s.get("volumes").items() {
-			if isDeviceVolume(volume) {
-				volumes[volume.get("name").string()] = hostPath(volume)
-			}
-		}
-		var devices []hostDevice
-		containers := s.get("containers").items()
-		for _, container := range append(containers, s.get("initContainers").items()...) {
-			devices = append(devices, podDevices(container, volumes)...)
-		}
-		if len(devices) == 0 {
+		found := append(podDevices(s), persistentDevices(s.value)...)
+		if len(found) == 0 {
 			s.differs("not imported: no container mounts the volumes of /dev")
 		}
-		c.addHostDevices(devices, s.workload)
+		for _, d := range found {
+			d.in = s.workload
+			devices = append(devices, d)
+		}
 	}
+	c.addHostDevices(devices)
 }
 
-// podDevices lists the devices that a container mounts.
-func podDevices(container *value, volumes map[string]string) (devices []hostDevice) {
+// podDevices lists the devices of a pod.
+func podDevices(s source) (devices []hostDevice) {
+	volumes := make(map[string]string)
+	for _, volume := range s.get("volumes").items() {
+		if isDeviceVolume(volume) {
+			volumes[volume.get("name").string()] = hostPath(volume)
+		}
+	}
+	containers := s.get("containers").items()
+	for _, container := range append(containers, s.get("initContainers").items()...) {
+		devices = append(devices, containerDevices(container, volumes)...)
+	}
+	return devices
+}
+
+// containerDevices lists the devices that a container mounts.
+func containerDevices(container *value, volumes map[string]string) (devices []hostDevice) {
 	for _, mount := range container.get("volumeMounts").items() {
 		host, ok := volumes[mount.get("name").string()]
 		if !ok {
@@ -54,17 +68,38 @@ func podDevices(container *value, volumes map[string]string) (devices []hostDevi
 		if below := mount.get("subPath").string(); below != "" {
 			host += "/" + strings.Trim(below, "/")
 		}
-		d := hostDevice{
+		devices = append(devices, hostDevice{
 			at:        mount,
 			user:      container.get("name").string(),
 			host:      host,
 			container: strings.TrimSuffix(mount.get("mountPath").string(), "/"),
+		})
+	}
+	return devices
+}
+
+// persistentDevices lists the devices in the values of a chart of the library app-template:
+// elements of persistence with a hostPath.
+func persistentDevices(v *value) (devices []hostDevice) {
+	elements, _ := v.get("persistence").fields()
+	for _, e := range elements {
+		host := strings.TrimSuffix(e.get("hostPath").string(), "/")
+		if !isDevicePath(host) || e.get("enabled").string() == "false" {
+			continue
 		}
-		if mount.get("readOnly").string() == "true" {
-			// A read-only mount does not keep a container from writing to a device.
-			d.permissions = defaultPermissions
+		container := e.get("mountPath").string()
+		for _, mount := range e.get("globalMounts").items() {
+			container = mount.get("path").string()
 		}
-		devices = append(devices, d)
+		if container == "" {
+			container = host // the default of the chart
+		}
+		devices = append(devices, hostDevice{
+			at:        e,
+			user:      "the chart",
+			host:      host,
+			container: strings.TrimSuffix(container, "/"),
+		})
 	}
 	return devices
 }

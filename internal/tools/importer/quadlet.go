@@ -22,12 +22,12 @@ func quadletDevice() *regexp.Regexp {
 }
 
 func (quadletFormat) convert(c *conversion, sources []source) {
+	var devices []hostDevice
 	for _, s := range sources {
 		user := "the container"
 		if m := regexp.MustCompile(`(?m)^\s*ContainerName\s*=\s*(\S+)`).FindStringSubmatch(s.Value); m != nil {
 			user = m[1]
 		}
-		var devices []hostDevice
 		for i, line := range strings.Split(s.Value, "\n") {
 			m := quadletDevice().FindStringSubmatch(line)
 			if m == nil {
@@ -36,14 +36,18 @@ func (quadletFormat) convert(c *conversion, sources []source) {
 			at := s.value.with(line)
 			at.Line = s.firstLine() + i
 			at.parent = strings.TrimSpace(m[1]) + ": "
-			devices = append(devices, quadletDevices(at, m[1], strings.TrimSpace(m[2]), user)...)
+			for _, d := range quadletDevices(at, m[1], strings.TrimSpace(m[2])) {
+				d.in = s.workload
+				d.user = user
+				devices = append(devices, d)
+			}
 		}
-		c.addHostDevices(devices, s.workload)
 	}
+	c.addHostDevices(devices)
 }
 
 // quadletDevices lists the devices of a line.
-func quadletDevices(at *value, key, text, user string) (devices []hostDevice) {
+func quadletDevices(at *value, key, text string) (devices []hostDevice) {
 	var d hostDevice
 	switch key {
 	case "AddDevice":
@@ -64,11 +68,10 @@ func quadletDevices(at *value, key, text, user string) (devices []hostDevice) {
 		}
 	case "PodmanArgs":
 		for _, m := range regexp.MustCompile(`--device[= ](\S+)`).FindAllStringSubmatch(text, -1) {
-			devices = append(devices, quadletDevices(at, "AddDevice", m[1], user)...)
+			devices = append(devices, quadletDevices(at, "AddDevice", m[1])...)
 		}
 		return devices
 	}
 	d.at = at
-	d.user = user
 	return []hostDevice{d}
 }

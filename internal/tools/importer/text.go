@@ -112,6 +112,20 @@ func (v *value) with(text string) *value {
 	return &copied
 }
 
+// only is the mapping with some of its keys.
+func (v *value) only(keys ...string) *value {
+	node := *v.Node
+	node.Content = nil
+	for i := 0; i+1 < len(v.Content); i += 2 {
+		if slices.Contains(keys, v.Content[i].Value) {
+			node.Content = append(node.Content, v.Content[i], v.Content[i+1])
+		}
+	}
+	copied := *v
+	copied.Node = &node
+	return &copied
+}
+
 // encoded is a value made of maps and lists, all of whose messages name one line.
 func (v *value) encoded(content any, line int) *value {
 	var node yaml.Node

@@ -72,7 +72,7 @@ func (udevFormat) convert(c *conversion, sources []source) {
 			if r == nil {
 				continue
 			}
-			r.Name = uniqueName(added, c.domainOr(placeholderDomain)+"/"+r.Name)
+			r.Name = uniqueName(added, nil, c.domainOr(placeholderDomain)+"/"+r.Name)
 			added = append(added, r)
 			c.add(at, r, s.workload)
 		}
