@@ -119,7 +119,8 @@ func (c *conversion) refuseOtherFormats() {
 		if isOther {
 			s.report("is a configuration of %s: want %s only", s.format.plugin(), forced.plugin())
 		}
-		if isOther || s.template() {
+		// Of a chart's values, only the devices matter.
+		if isOther || !s.format.plain() && s.template() {
 			c.sources = nil
 			return
 		}

@@ -117,7 +117,7 @@ func (c *conversion) hostResource(d hostDevice) *resource {
 	host := d.host
 	r := &resource{mayShare: true}
 	switch {
-	case strings.Contains(host, "$"):
+	case strings.Contains(host, "$"), strings.Contains(host, "{{"):
 		d.at.differs("not imported: %q has a variable: write its value", d.host)
 		return nil
 	case isCDIName(host):

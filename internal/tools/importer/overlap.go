@@ -160,17 +160,16 @@ var linkTargets = map[string]string{
 	"/dev/dri/by-path": "/dev/dri/",
 }
 
-// linkTarget is the beginning of the paths of nodes that a glob of links selects.
+// linkTarget is the beginning of the paths of nodes that a glob of links selects, empty if
+// the glob is not known to select links. Links of an administrator's own rules may point
+// anywhere: the first resource gets the node then, which check reports.
 func linkTarget(glob string) string {
 	for dir, target := range linkTargets {
 		if strings.HasPrefix(glob, dir) {
 			return target
 		}
 	}
-	if isKernelNode(glob) {
-		return ""
-	}
-	return "/dev/"
+	return ""
 }
 
 // overlap reports whether two resources may select the same device: the same node, or
@@ -202,7 +201,7 @@ func (s selection) sameUSB(t selection) bool {
 
 // sameTarget reports whether the links of one selection may point to nodes of the other.
 func (s selection) sameTarget(t selection) bool {
-	if s.target == "" && t.target == "" || s.fixed && t.fixed && s.prefix == t.prefix {
+	if s.target == "" && t.target == "" {
 		return false
 	}
 	for _, links := range []*selection{&s, &t} {

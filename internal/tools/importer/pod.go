@@ -12,7 +12,8 @@ type podFormat struct{}
 func (podFormat) detect(v *value) bool {
 	isPod := v.get("containers").list()
 	hasVolume := slices.ContainsFunc(v.get("volumes").items(), isDeviceVolume)
-	return isPod && hasVolume || len(persistentDevices(v)) > 0
+	isPersistence := v.key == "persistence" && len(persistentDevices(v)) > 0
+	return isPod && hasVolume || isPersistence
 }
 
 // isDeviceVolume reports whether a volume of a pod is a path below /dev that may have
@@ -31,7 +32,10 @@ func hostPath(volume *value) string {
 func (podFormat) convert(c *conversion, sources []source) {
 	var devices []hostDevice
 	for _, s := range sources {
-		found := append(podDevices(s), persistentDevices(s.value)...)
+		found := podDevices(s)
+		if !s.has("containers") {
+			found = persistentDevices(s.value)
+		}
 		if len(found) == 0 {
 			s.differs("not imported: no container mounts the volumes of /dev")
 		}
@@ -78,10 +82,10 @@ func containerDevices(container *value, volumes map[string]string) (devices []ho
 	return devices
 }
 
-// persistentDevices lists the devices in the values of a chart of the library app-template:
-// elements of persistence with a hostPath.
+// persistentDevices lists the devices of persistence, which the values of a chart of the
+// library app-template have: elements with a hostPath.
 func persistentDevices(v *value) (devices []hostDevice) {
-	elements, _ := v.get("persistence").fields()
+	elements, _ := v.fields()
 	for _, e := range elements {
 		host := strings.TrimSuffix(e.get("hostPath").string(), "/")
 		if !isDevicePath(host) || e.get("enabled").string() == "false" {

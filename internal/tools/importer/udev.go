@@ -105,14 +105,23 @@ func (c *conversion) udevRule(at *value, rule string) *resource {
 	if name == "" {
 		r.Name = nameOfMatch(m)
 	}
-	r.setSymlink(at, name)
+	// Without a subsystem or a name, a rule is about all nodes of the hardware.
+	isHardware := len(m.Glob)+len(m.Subsystem) == 0
+	if isHardware {
+		r.Each = "device"
+	}
+	r.setSymlink(at, name, isHardware)
 	r.readUdevMode(at, filters)
 	return r
 }
 
 // setSymlink puts the node at the path of the rule's symlink.
-func (r *resource) setSymlink(at *value, name string) {
+func (r *resource) setSymlink(at *value, name string, isHardware bool) {
 	if name == "" {
+		return
+	}
+	if isHardware {
+		r.differs(at, "differs: the nodes keep the kernel's names in the container: the rule is about all nodes of the hardware, and SYMLINK names one of them: add the subsystem, or a glob")
 		return
 	}
 	isPlain := fullMatch(`[\w./+-]+`, name) && path.Clean(name) == name
