@@ -139,12 +139,17 @@ func isSquatCommand(words []string) bool {
 	return false
 }
 
+// maxCommandLines limits a command line: without it, every apostrophe in a long text would be
+// followed to the end.
+const maxCommandLines = 200
+
 // splitCommand splits the command line that begins at a line into words, as a shell does,
 // without expansions. It returns the index of the line after the command. A command with a
 // quote that is not closed, which is probably an apostrophe in a sentence, has no words.
 func splitCommand(lines []string, first int) (words []string, after int) {
 	var s shellSplitter
-	for i := first; i < len(lines); i++ {
+	last := min(len(lines), first+maxCommandLines)
+	for i := first; i < last; i++ {
 		s.line(lines[i])
 		if s.quote == 0 && !s.continued {
 			return s.words, i + 1
@@ -153,7 +158,7 @@ func splitCommand(lines []string, first int) (words []string, after int) {
 	if s.quote != 0 {
 		return nil, first + 1
 	}
-	return s.words, len(lines)
+	return s.words, last
 }
 
 // shellSplitter splits lines into words (Shell Command Language of POSIX, 2.2 and 2.3).

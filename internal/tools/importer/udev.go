@@ -23,9 +23,10 @@ func isUdevRules(text string) bool {
 	if !rule.MatchString(text) {
 		return false
 	}
+	begin := regexp.MustCompile(`^[A-Z_]+(\{[^}]*\})?\s*[-+:!=]?="`)
 	for _, line := range joinLines(text) {
-		isRule := regexp.MustCompile(`^[A-Z_]+(\{[^}]*\})?\s*[-+:!=]?="`).MatchString(line.text)
-		if line.text != "" && !strings.HasPrefix(line.text, "#") && !isRule {
+		isComment := line.text == "" || strings.HasPrefix(line.text, "#")
+		if !isComment && !begin.MatchString(line.text) {
 			return false
 		}
 	}
