@@ -12,9 +12,36 @@ import (
 const akriDomain = "akri.sh"
 
 // akriFormat are Configurations of Akri, or the values of its chart, that discover devices
-// by rules of udev.
+// by rules of udev:
+//
+//	apiVersion: akri.sh/v0
+//	kind: Configuration
+//	metadata: {name: cameras}
+//	spec:
+//	  capacity: 2
+//	  discoveryHandler:
+//	    name: udev
+//	    discoveryDetails: |
+//	      udevRules:
+//	      - 'KERNEL=="video[0-9]*", ATTRS{idVendor}=="046d"'
+//
+// A rule selects devices of udev, and each node of one of them is an instance: a device with
+// as many slots as capacity says. A device without a node stands for the nearest device
+// above it with a node. With groupRecursive, a device and the devices below it are one
+// instance.
+//
+// The handler passes the conditions that libudev's enumerator knows to the enumerator, and
+// tests the others itself (find_devices in discovery-handlers/udev/src/discovery_impl.rs):
+//
+//	enumerator, patterns of fnmatch     == of KERNEL, SUBSYSTEM, ATTR, ENV, TAG; != of ATTR, SUBSYSTEM
+//	handler, regular expressions        ATTRS, DRIVER, DRIVERS, KERNELS, SUBSYSTEMS, TAGS; != of the rest
+//
+// The enumerator joins conditions on one kind of thing with or, except for attributes: two
+// rules with ENV are less strict than they look.
 type akriFormat struct{}
 
+// detect recognizes a Configuration by its kind, and the values of the chart by the list of
+// rules, since values have neither kind nor version.
 func (akriFormat) detect(v *value) bool {
 	isAkri := strings.HasPrefix(v.get("apiVersion").string(), akriDomain+"/")
 	isConfiguration := isAkri && v.get("kind").string() == "Configuration"
@@ -23,6 +50,8 @@ func (akriFormat) detect(v *value) bool {
 	return isConfiguration || isChart || isOldChart
 }
 
+// convert converts the Configurations, each to one resource. Akri itself also makes a resource
+// for each instance, whose name has a hash: pods cannot know it in advance.
 func (akriFormat) convert(c *conversion, sources []source) {
 	c.comment("Not imported from Akri: brokers, services, the properties of instances, and the hash of the instance in names of variables.")
 	for n, s := range sources {
@@ -101,7 +130,9 @@ func akriDetails(spec *value) *value {
 // akriProperty sets what a property of the discovery requests: what KubeVirt needs to pass a
 // device to a virtual machine.
 func (r *resource) akriProperty(v *value, name, content string) {
-	hasPCI := slices.ContainsFunc(r.Match, func(m match) bool { return !reflect.ValueOf(m.PCI).IsZero() })
+	hasPCI := slices.ContainsFunc(r.Match, func(m match) bool {
+		return !reflect.ValueOf(m.PCI).IsZero()
+	})
 	switch {
 	case name == "vfioPassthrough" && content == "true" && hasPCI:
 		for i := range r.Match {
@@ -183,7 +214,9 @@ func (r *resource) akriRule(v *value, rule string, filters []udevFilter, grouped
 // rule for each property that has to be equal (match_property in
 // src/libsystemd/sd-device/device-enumerator.c of systemd).
 func akriAlternatives(filters []udevFilter) (alternatives [][]udevFilter) {
-	isProperty := func(f udevFilter) bool { return f.key == "ENV" && f.op == "==" }
+	isProperty := func(f udevFilter) bool {
+		return f.key == "ENV" && f.op == "=="
+	}
 	var common []udevFilter
 	var properties []udevFilter
 	for _, f := range filters {

@@ -9,6 +9,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
+// The comparison evaluates the rules on a snapshot of the host, with the attributes of sysfs.
+// It knows less than udev does: properties of udev's database are missing, except for those
+// that follow from the hardware, and so are tags. Rules with others are not compared.
+
 // akriLister lists the devices of a Configuration (discover in
 // discovery-handlers/udev/src/discovery_handler.rs of Akri): each node that a rule selects.
 type akriLister struct {
@@ -65,12 +69,16 @@ func (a akriLister) devices(h *host) (devices []Device) {
 // selected lists the nodes that a rule selects, a device before the devices below it.
 func (a akriLister) selected(h *host) (nodes []*device.Node) {
 	for _, n := range h.Nodes {
-		isSelected := slices.ContainsFunc(a.rules, func(rule []udevFilter) bool { return h.akriSelects(n, rule) })
+		isSelected := slices.ContainsFunc(a.rules, func(rule []udevFilter) bool {
+			return h.akriSelects(n, rule)
+		})
 		if n.SysPath != "" && isSelected {
 			nodes = append(nodes, n)
 		}
 	}
-	slices.SortStableFunc(nodes, func(a, b *device.Node) int { return strings.Compare(a.SysPath, b.SysPath) })
+	slices.SortStableFunc(nodes, func(a, b *device.Node) int {
+		return strings.Compare(a.SysPath, b.SysPath)
+	})
 	return nodes
 }
 

@@ -10,6 +10,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
+// The devices of another plugin are computed by its own rules, from the same snapshot of the
+// host, and not from our conversion: a comparison with the conversion would agree with itself.
+
 // Device is a device of a resource on a host.
 type Device struct {
 	Resource string // with its domain
@@ -35,8 +38,11 @@ type lister func(*host) []Device
 type host struct {
 	*device.Snapshot
 	attributes Attributes
-	paths      []string          // of nodes, links and directories below /dev, sorted
-	nodes      map[string]string // path of a node or link: the node
+	// paths are those of nodes, links and directories below /dev, sorted as Go's ReadDir and
+	// Glob return them.
+	paths []string
+	// nodes are the nodes by their path, and by the paths of links to them.
+	nodes map[string]string
 }
 
 // Before lists the devices that the other plugin offers on a host by its own rules, except
@@ -114,7 +120,9 @@ func Compare(before, now []Device) (onlyBefore, onlyNow []string) {
 	for _, d := range before {
 		byID[d.Resource] = d.ID != ""
 	}
-	hasIDs := slices.ContainsFunc(before, func(d Device) bool { return d.ID != "" })
+	hasIDs := slices.ContainsFunc(before, func(d Device) bool {
+		return d.ID != ""
+	})
 	for _, d := range now {
 		known, isKnown := byID[d.Resource]
 		if known || hasIDs && !isKnown {

@@ -7,6 +7,11 @@ import (
 	"unicode"
 )
 
+// Configurations are often in a command line: of the plugin itself, of helm install, and of
+// docker run. Those in a list of arguments are words already (walkArgs). Those in a text, such
+// as a script, a README or the command of a service, are split as a shell does (walkCommands).
+// Words of other commands do not matter, since only flags with a configuration are used.
+
 // otherFlags are flags of generic-device-plugin that change no device, with their defaults
 // and the flags of generic-dp that replace them.
 var otherFlags = map[string]struct{ initial, ours string }{
@@ -175,6 +180,8 @@ type shellSplitter struct {
 	ended bool
 }
 
+// line splits a line. Inside double quotes, a backslash only escapes the characters that are
+// special there.
 func (s *shellSplitter) line(text string) {
 	s.continued = false
 	runes := []rune(strings.TrimRight(text, "\r"))
@@ -213,11 +220,14 @@ func (s *shellSplitter) line(text string) {
 	s.endWord()
 }
 
+// add adds a character to the current word, and begins a word if there is none: an empty pair
+// of quotes is a word as well.
 func (s *shellSplitter) add(r rune) {
 	s.open = true
 	s.word.WriteRune(r)
 }
 
+// endWord ends the current word, if there is one.
 func (s *shellSplitter) endWord() {
 	if s.open {
 		s.words = append(s.words, s.word.String())
@@ -248,7 +258,9 @@ func helmValues(words []string) map[string]any {
 				continue
 			}
 			hasRules = hasRules || strings.Contains(m[1], "udevRules[")
-			keys := strings.FieldsFunc(m[1], func(r rune) bool { return strings.ContainsRune(".[]", r) })
+			keys := strings.FieldsFunc(m[1], func(r rune) bool {
+				return strings.ContainsRune(".[]", r)
+			})
 			setValue(values, keys, m[2])
 		}
 	}

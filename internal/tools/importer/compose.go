@@ -5,14 +5,30 @@ import (
 	"strings"
 )
 
-// composeFormat are files of Docker Compose, whose services have devices.
+// composeFormat are files of Docker Compose, whose services have devices:
+//
+//	services:
+//	  zigbee:
+//	    devices:
+//	    - /dev/ttyUSB0:/dev/ttyACM0:rwm
+//	    - nvidia.com/gpu=all
+//
+// The specification also has a long form with source, target and permissions
+// (compose-spec, 05-services.md). A bind mount of a device node works in privileged
+// containers only, and is imported like a device.
 type composeFormat struct{}
 
+// detect recognizes a file by a service with devices. A file without devices is reported as
+// such (foreignKinds).
 func (composeFormat) detect(v *value) bool {
 	services, _ := v.get("services").fields()
-	return slices.ContainsFunc(services, func(s *value) bool { return len(composeDevices(s)) > 0 })
+	return slices.ContainsFunc(services, func(s *value) bool {
+		return len(composeDevices(s)) > 0
+	})
 }
 
+// convert converts the devices of all services together, so that services that use the same
+// device share one resource.
 func (composeFormat) convert(c *conversion, sources []source) {
 	var devices []hostDevice
 	for _, s := range sources {
@@ -82,7 +98,9 @@ var containerPrograms = []string{"docker", "podman", "nerdctl"}
 // composeOfRun is a file of Docker Compose for a command line of docker run with devices,
 // nil if the command line is another one.
 func composeOfRun(words []string) map[string]any {
-	program := slices.IndexFunc(words, func(w string) bool { return slices.Contains(containerPrograms, w) })
+	program := slices.IndexFunc(words, func(w string) bool {
+		return slices.Contains(containerPrograms, w)
+	})
 	if program < 0 || program+1 >= len(words) {
 		return nil
 	}

@@ -10,6 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// The plugins decode their configurations with Go's JSON decoder or with viper, both of which
+// ignore the case of keys and keys that they do not know. A misspelled key is therefore common
+// in configurations that work.
+
 // decode reads a mapping into a struct, as Go's JSON decoder does: the keys are
 // the names of its exported fields in any case, here without "-". Unknown keys
 // are a difference.

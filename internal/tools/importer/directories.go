@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// An import happens anywhere, usually not on the node: whether a path below /dev is a
+// directory, a node or a link has to follow from its name.
+
 // directories of /dev that hold nodes, one or several examples of each. Container runtimes
 // take a directory as a device for all nodes below it; a glob has to be explicit.
 var directories = []string{
@@ -22,7 +25,9 @@ var withoutNodes = []string{"/dev/shm", "/dev/pts", "/dev/mqueue", "/dev/hugepag
 
 // hasNoNodes reports whether a path is in one of the directories without device nodes.
 func hasNoNodes(path string) bool {
-	return slices.ContainsFunc(withoutNodes, func(d string) bool { return isBelow(path, d) })
+	return slices.ContainsFunc(withoutNodes, func(d string) bool {
+		return isBelow(path, d)
+	})
 }
 
 // isBelow reports whether a path is a directory, or below it.

@@ -35,7 +35,10 @@ func (c *conversion) find() {
 	c.problems = nil
 	c.searchPlain = forced.plain()
 	c.search(documents)
-	if len(c.sources) == 0 && forced == Auto && c.configFile() == "" && len(c.problems) == 0 {
+	// Without a configuration of a plugin, the input may be about plain containers. If it
+	// names the file of a plugin, it is a DaemonSet of that plugin.
+	isPlugin := len(c.sources) > 0 || c.configFile() != ""
+	if forced == Auto && !isPlugin && len(c.problems) == 0 {
 		c.searchPlain = true
 		c.workloads = nil
 		c.search(documents)
@@ -89,6 +92,8 @@ func (c *conversion) wholeText() *value {
 	return &value{Node: node, c: c}
 }
 
+// search finds the configurations in documents. Settings of a workload apply to what is below
+// it, so that every document begins without any.
 func (c *conversion) search(documents []*value) {
 	for _, document := range documents {
 		c.walk(document, "", &workload{})
@@ -98,8 +103,10 @@ func (c *conversion) search(documents []*value) {
 // forceFormat takes every document as a configuration of the requested format.
 func (c *conversion) forceFormat(documents []*value) {
 	for _, document := range documents {
-		isText := document.scalar()
-		if document.null() || isText && c.options.Format != Udev && c.options.Format != Quadlet {
+		// Only units and rules are text: any other text in the input is a part of it.
+		isTextFormat := c.options.Format == Udev || c.options.Format == Quadlet
+		isOtherText := document.scalar() && !isTextFormat
+		if document.null() || isOtherText {
 			continue
 		}
 		c.found(source{
@@ -189,6 +196,8 @@ func (c *conversion) walk(v *value, path string, in *workload) {
 	}
 }
 
+// walkMapping finds the configurations in the fields of a mapping. Objects of the Kubernetes
+// API are named by kind and name in messages, since a path would not tell them apart.
 func (c *conversion) walkMapping(v *value, path string, in *workload) {
 	name := v.get("metadata").get("name")
 	if v.has("kind") && name.scalar() {
@@ -272,5 +281,7 @@ func (v *value) template() bool {
 		v.c.unrendered(v.Line, v.Value)
 		return true
 	}
-	return slices.ContainsFunc(v.Content, func(n *yaml.Node) bool { return v.child(n, "").template() })
+	return slices.ContainsFunc(v.Content, func(n *yaml.Node) bool {
+		return v.child(n, "").template()
+	})
 }

@@ -5,6 +5,10 @@ import (
 	"regexp"
 )
 
+// Most files that users try first are not configurations of a device plugin, although they are
+// about devices. A message of the YAML library does not help them: these kinds get a message
+// that says what to import instead.
+
 // foreign is a kind of file that import recognizes and does not convert.
 type foreign struct {
 	// what it is, after "is ".

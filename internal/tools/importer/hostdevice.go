@@ -10,6 +10,15 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
+// Plain containers name the device nodes that they get. Unlike a device plugin, nothing
+// counts them: any number of containers may have a node. The import makes a resource for
+// each node, with as many slots as containers in the input use it, because a single slot
+// would keep all but one of them from starting.
+//
+// A path that is a link of udev, such as /dev/serial/by-id/..., identifies the hardware well:
+// it is kept as the glob of the match, and the container has the node at the same path as
+// before.
+
 // placeholderDomain is the domain of resources that have no names in the input.
 const placeholderDomain = "example.com"
 
@@ -21,10 +30,12 @@ type hostDevice struct {
 	user string
 	// host is the path on the host, or the qualified name of a CDI device.
 	host string
-	// container is the path in the container.
-	container   string
+	// container is the path in the container, empty if it is the same.
+	container string
+	// permissions are some of "rwm", empty for the default of ours.
 	permissions string
-	optional    bool
+	// optional is set if the container starts without the device.
+	optional bool
 	// hasVariable is set if the default of a variable is used.
 	hasVariable bool
 }
@@ -76,7 +87,9 @@ func (c *conversion) addHostDevices(list []hostDevice) {
 			continue
 		}
 		r.workload = d.in
-		same := slices.IndexFunc(added, func(other *resource) bool { return sameDevice(other, r) && other.workload.node == d.in.node })
+		same := slices.IndexFunc(added, func(other *resource) bool {
+			return sameDevice(other, r) && other.workload.node == d.in.node
+		})
 		if same >= 0 {
 			added[same].Count = max(added[same].Count, 1) + 1
 			continue

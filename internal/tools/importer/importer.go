@@ -57,6 +57,7 @@ type Result struct {
 // line, place, value and rule.
 type Problems []string
 
+// Error is all problems, one per line, so that a command can print them as they are.
 func (p Problems) Error() string { return strings.Join(p, "\n") }
 
 // maxInput is the size limit of a ConfigMap.
@@ -109,13 +110,19 @@ type conversion struct {
 	sources     []source
 	workloads   []*workload
 
-	// The result.
-	comments      []string // in front of all resources
-	defaultDomain string   // of resource names without a domain
+	// The result, from here on.
+
+	// comments are in front of all resources.
+	comments []string
+	// defaultDomain is the domain of resource names without one.
+	defaultDomain string
 	resources     []*resource
-	mounts        []string // for --allow
-	before        []lister
-	notCompared   []string
+	// mounts are words of the flag --allow that the mounts of the result need.
+	mounts []string
+	// before lists the devices of the other plugin, and notCompared names plugins without
+	// such a list.
+	before      []lister
+	notCompared []string
 }
 
 // convertSources converts the configurations of a format.
@@ -152,8 +159,11 @@ func (c *conversion) reportEmptyResult() {
 	c.problem(0, strings.Join(reasons, "\n"))
 }
 
+// sortedProblems are the problems in the order of the input, as a compiler reports them.
 func (c *conversion) sortedProblems() Problems {
-	slices.SortStableFunc(c.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
+	slices.SortStableFunc(c.problems, func(a, b problem) int {
+		return cmp.Compare(a.line, b.line)
+	})
 	var all Problems
 	for _, p := range c.problems {
 		all = append(all, p.text)
@@ -167,6 +177,7 @@ type problem struct {
 	text string
 }
 
+// problem records an error at a line of the input.
 func (c *conversion) problem(line int, text string) {
 	c.problems = append(c.problems, problem{line, c.file + ": " + text})
 }
@@ -188,6 +199,7 @@ func (c *conversion) differs(format string, args ...any) {
 	c.comment(text)
 }
 
+// addOnce appends a text unless the list has it: several devices often have one difference.
 func addOnce(list []string, s string) []string {
 	if slices.Contains(list, s) {
 		return list

@@ -9,14 +9,32 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// kubeVirtFormat is permittedHostDevices of KubeVirt, and of the HyperConverged operator.
+// kubeVirtFormat is permittedHostDevices of KubeVirt, and of the HyperConverged operator:
+//
+//	permittedHostDevices:
+//	  pciHostDevices:
+//	  - pciVendorSelector: "10DE:1EB8"
+//	    resourceName: nvidia.com/T4
+//	  mediatedDevices:
+//	  - mdevNameSelector: GRID T4-1Q
+//	    resourceName: nvidia.com/GRID_T4-1Q
+//	  usb:
+//	  - resourceName: kubevirt.io/storage
+//	    selectors: [{vendor: "46f4", product: "0001"}]
+//
+// KubeVirt only lists what is bound to vfio-pci. With externalResourceProvider, it leaves the
+// resource to another plugin, and only reads the variables that the plugin sets.
 type kubeVirtFormat struct{}
 
+// detect recognizes permittedHostDevices by its lists: the same mapping is below different
+// keys in KubeVirt and in the HyperConverged operator.
 func (kubeVirtFormat) detect(v *value) bool {
 	hasPCI := v.get("pciHostDevices").list() || v.get("mediatedDevices").list()
 	return hasPCI || v.get("usb").holds("selectors") || v.get("usbHostDevices").list()
 }
 
+// convert converts the lists in the order in which KubeVirt registers them. The variables are
+// those by which virt-launcher finds the devices (pkg/virt-launcher/virtwrap/device/hostdevice).
 func (kubeVirtFormat) convert(c *conversion, sources []source) {
 	c.comment("KubeVirt offers these devices itself until its configuration has externalResourceProvider: true for each of them.")
 	c.comment("container.cdi needs --cdi-dir. As before, functions have to be bound to vfio-pci, and mediated devices to exist.")
@@ -42,13 +60,19 @@ func (kubeVirtFormat) convert(c *conversion, sources []source) {
 
 // kubeVirtEntry is an element of one of the lists.
 type kubeVirtEntry struct {
-	ResourceName             string
-	PCIVendorSelector        string
-	PCIDeviceSelector        string
-	MdevNameSelector         string
-	Selectors                []*value
+	// ResourceName has its domain.
+	ResourceName string
+	// PCIVendorSelector is vendor and device; HyperConverged calls it PCIDeviceSelector.
+	PCIVendorSelector string
+	PCIDeviceSelector string
+	// MdevNameSelector is the name of a type of mediated devices.
+	MdevNameSelector string
+	// Selectors are USB devices, which a virtual machine gets together.
+	Selectors []*value
+	// ExternalResourceProvider leaves the resource to another plugin.
 	ExternalResourceProvider bool
-	Disabled                 bool
+	// Disabled is of HyperConverged, whose lists have defaults that can only be disabled.
+	Disabled bool
 }
 
 // kubeVirtDevice converts an entry. virt-launcher finds the device by a variable.
@@ -166,6 +190,8 @@ type functionLister struct {
 	driver   string
 }
 
+// devices lists the functions by address. KubeVirt names its devices after IOMMU groups, of
+// which usually each has one function.
 func (l functionLister) devices(h *host) (devices []Device) {
 	for _, hw := range h.Hardware {
 		pci := hw.PCI
@@ -178,6 +204,8 @@ func (l functionLister) devices(h *host) (devices []Device) {
 			ID:       pci.Address,
 		})
 	}
-	slices.SortFunc(devices, func(a, b Device) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(devices, func(a, b Device) int {
+		return cmp.Compare(a.ID, b.ID)
+	})
 	return devices
 }

@@ -6,13 +6,29 @@ import "strings"
 const nvidiaDomain = "nvidia.com"
 
 // nvidiaFormat are configurations of NVIDIA's device plugin: how GPUs are shared.
+//
+//	version: v1
+//	sharing:
+//	  timeSlicing:
+//	    renameByDefault: false
+//	    resources:
+//	    - name: nvidia.com/gpu
+//	      replicas: 10
+//
+// Time slicing only counts: a GPU with ten replicas runs the work of ten containers in turns,
+// as it does with count = 10. MPS starts a daemon that limits memory and threads, which has
+// no equivalent.
 type nvidiaFormat struct{}
 
+// detect recognizes a configuration by sharing or by the flag for MIG. A configuration with
+// neither shares nothing, and needs no import.
 func (nvidiaFormat) detect(v *value) bool {
 	sharing := v.get("sharing")
 	return sharing.has("timeSlicing") || sharing.has("mps") || v.get("flags").has("migStrategy")
 }
 
+// convert converts each configuration to a resource of CDI devices. The plugin itself finds
+// GPUs by NVML, a library that this program does not load.
 func (nvidiaFormat) convert(c *conversion, sources []source) {
 	c.comment("GPUs are those of a CDI specification: nvidia-ctk cdi generate --device-name-strategy=uuid. The containers need no NVIDIA runtime, and serving needs --allow=cdi:nvidia.com/gpu,env.")
 	c.comment("Not imported: health from XID errors, and flags other than migStrategy.")

@@ -6,13 +6,20 @@ import (
 	"strings"
 )
 
+// Other plugins do not know of each other's devices, and not even of other resources of their
+// own: two resources may both offer /dev/ttyUSB0, and a container each gets it. Ours gives a
+// device to the first resource unless both are shared. The import therefore shares resources
+// whose globs may match the same node, where the other plugin would have given it to both.
+
 // finish resolves conflicts between resources: equal names and common devices. It also sets
 // their default domain.
 func (c *conversion) finish() {
 	for i, r := range c.resources {
 		c.disable(r, c.resources[:i])
 	}
-	c.resources = slices.DeleteFunc(c.resources, func(r *resource) bool { return r.disabled && len(r.comments) == 0 })
+	c.resources = slices.DeleteFunc(c.resources, func(r *resource) bool {
+		return r.disabled && len(r.comments) == 0
+	})
 	c.shareOverlaps()
 	for _, r := range c.resources {
 		if r.mayBeDangerous() {
@@ -59,9 +66,13 @@ func (r *resource) collides(other *resource) bool {
 // decides by number and subsystem.
 const dangerous = `/dev/((sd|vd|hd|xvd)[a-z*?[].*|(nvme|mmcblk|loop|nbd|dm-|md|sr|sg|mtd|ipmi|mei)[0-9*?[].*|(mapper|disk|block|cpu|zvol)/.*|mem|kmem|port)`
 
+// mayBeDangerous reports whether a glob of the resource looks as if it selected nodes that
+// need a permission. It is only for a warning: the host decides.
 func (r *resource) mayBeDangerous() bool {
 	for _, m := range r.Match {
-		if slices.ContainsFunc(m.Glob, func(glob string) bool { return fullMatch(dangerous, glob) }) {
+		if slices.ContainsFunc(m.Glob, func(glob string) bool {
+			return fullMatch(dangerous, glob)
+		}) {
 			return true
 		}
 	}
@@ -76,15 +87,17 @@ func (c *conversion) shareOverlaps() {
 		selections[i] = a.selections()
 		for k, b := range c.resources[:i] {
 			mayShare := a.mayShare || b.mayShare
-			if a.disabled || b.disabled || !mayShare || !overlap(selections[i], selections[k]) {
-				continue
+			isDisabled := a.disabled || b.disabled
+			if mayShare && !isDisabled && overlap(selections[i], selections[k]) {
+				a.share()
+				b.share()
 			}
-			a.share()
-			b.share()
 		}
 	}
 }
 
+// share lets other resources have the devices of the resource. The other plugin does so
+// without being asked.
 func (r *resource) share() {
 	r.Shared = true
 	r.comment("shared: another resource may select the same devices, and each counts its own slots")
@@ -107,6 +120,8 @@ type selection struct {
 	serial string
 }
 
+// selections lists what the globs of a resource select. Mounts are left out, since any number
+// of containers may have them.
 func (r *resource) selections() (all []selection) {
 	for _, m := range r.Match {
 		if m.As != "" {
@@ -119,6 +134,7 @@ func (r *resource) selections() (all []selection) {
 	return all
 }
 
+// selection is what a glob of a match selects.
 func (r *resource) selection(m match, glob string) selection {
 	s := selection{
 		id:     m.USB.ID,
@@ -141,6 +157,7 @@ const (
 	softwareNodes = `/dev/(fuse|kvm|kfd|net/tun|vhost-|loop|uinput|uhid|dma_heap/|vfio/vfio).*`
 )
 
+// classOf is the class of the nodes that a glob selects.
 func classOf(glob string) string {
 	if fullMatch(graphicsNodes, glob) {
 		return "graphics"
@@ -183,6 +200,7 @@ func overlap(a, b []selection) bool {
 	return false
 }
 
+// overlaps reports whether two selections may have a device in common.
 func (s selection) overlaps(t selection) bool {
 	sameClass := s.class == t.class && s.class != ""
 	sameHardware := sameClass && (s.whole || t.whole)

@@ -6,9 +6,20 @@ import (
 )
 
 // podFormat are pods, and templates of pods, with hostPath volumes of devices, and values of
-// charts with such volumes.
+// charts with such volumes:
+//
+//	containers:
+//	- volumeMounts: [{name: stick, mountPath: /dev/ttyACM0}]
+//	volumes:
+//	- {name: stick, hostPath: {path: /dev/ttyUSB0, type: CharDevice}}
+//
+// Such a container has to be privileged: the device cgroup denies the node otherwise. Nothing
+// counts the containers that use the device, and the pod can start on a node without it,
+// where the kubelet creates a directory in its place if the volume has no type.
 type podFormat struct{}
 
+// detect recognizes the specification of a pod, wherever it is: in a Deployment, a Job, or a
+// Custom Resource with a template. Without a volume of /dev it is left alone.
 func (podFormat) detect(v *value) bool {
 	isPod := v.get("containers").list()
 	hasVolume := slices.ContainsFunc(v.get("volumes").items(), isDeviceVolume)
@@ -25,10 +36,13 @@ func isDeviceVolume(volume *value) bool {
 // isDevicePath reports whether a path of the host may be a device.
 func isDevicePath(path string) bool { return isBelow(path, "/dev") && !hasNoNodes(path) }
 
+// hostPath is the path of a hostPath volume without a slash at the end, otherwise empty.
 func hostPath(volume *value) string {
 	return strings.TrimSuffix(volume.get("hostPath").get("path").string(), "/")
 }
 
+// convert converts the devices of all pods together, so that pods that use the same device
+// share one resource.
 func (podFormat) convert(c *conversion, sources []source) {
 	var devices []hostDevice
 	for _, s := range sources {

@@ -5,9 +5,18 @@ import (
 	"strings"
 )
 
-// quadletFormat are container units of Podman (podman-systemd.unit).
+// quadletFormat are container units of Podman (man 5 podman-systemd.unit):
+//
+//	[Container]
+//	AddDevice=/dev/ttyUSB0:/dev/ttyACM0
+//	AddDevice=-/dev/dri
+//
+// AddDevice takes the argument of podman run --device. A leading "-" leaves the device out
+// where the host lacks it.
 type quadletFormat struct{}
 
+// detect recognizes a unit by its text, since it is not YAML. Units are often in a text of
+// YAML, such as a Butane configuration.
 func (quadletFormat) detect(v *value) bool { return v.scalar() && isQuadlet(v.Value) }
 
 // isQuadlet reports whether a text is a container unit with devices.
@@ -21,6 +30,8 @@ func quadletDevice() *regexp.Regexp {
 	return regexp.MustCompile(`(?m)^[ \t]*(AddDevice|Volume|PodmanArgs)[ \t]*=[ \t]*(.*/dev.*|[\w.-]+/[\w.-]+=\S+)$`)
 }
 
+// convert converts the lines with devices. Units are not parsed further: a line is the same in
+// every section that may have it.
 func (quadletFormat) convert(c *conversion, sources []source) {
 	var devices []hostDevice
 	for _, s := range sources {

@@ -10,12 +10,24 @@ import (
 // rdmaDomain is the default domain of k8s-rdma-shared-dev-plugin.
 const rdmaDomain = "rdma"
 
-// rdmaFormat are configurations of k8s-rdma-shared-dev-plugin: a resource has
-// rdmaHcaMax slots, each of which is all nodes of all selected HCAs.
+// rdmaFormat are configurations of k8s-rdma-shared-dev-plugin:
+//
+//	{"configList": [{
+//	    "resourceName": "hca_shared",
+//	    "rdmaHcaMax": 63,
+//	    "selectors": {"vendors": ["15b3"], "linkTypes": ["infiniband"]}
+//	}]}
+//
+// A resource has rdmaHcaMax slots, each of which is all nodes of all selected HCAs: a pool of
+// ours. Selectors are lists, of which each that is set must have the value of the function,
+// and devices is the old name of the selector ifNames.
 type rdmaFormat struct{}
 
+// detect recognizes a configuration by its only list.
 func (rdmaFormat) detect(v *value) bool { return v.get("configList").list() }
 
+// convert converts the entries in the order of the input. The interval of updates has no
+// equivalent, since ours reacts to events.
 func (rdmaFormat) convert(c *conversion, sources []source) {
 	n := 0
 	for _, s := range sources {
@@ -33,26 +45,35 @@ func (rdmaFormat) convert(c *conversion, sources []source) {
 
 // rdmaEntry is an element of configList.
 type rdmaEntry struct {
-	ResourceName   string
+	ResourceName string
+	// ResourcePrefix is the domain.
 	ResourcePrefix string
-	RDMAHCAMax     int
-	Devices        []string
-	Selectors      *value
+	// RDMAHCAMax is how many containers may have the HCAs at once.
+	RDMAHCAMax int
+	// Devices are names of network interfaces.
+	Devices   []string
+	Selectors *value
 }
 
 // rdmaSelectors select functions: all lists that are set must have a value of the function.
 type rdmaSelectors struct {
+	// Vendors and DeviceIDs are hexadecimal IDs, compared as text.
 	Vendors   []string
 	DeviceIDs []string
 	Drivers   []string
-	IfNames   []string
+	// IfNames are names of network interfaces.
+	IfNames []string
+	// LinkTypes are encapsulations: "ether" or "infiniband".
 	LinkTypes []string
 }
 
+// empty reports whether no selector is set, which upstream refuses (IsEmptySelector in
+// pkg/utils/utils.go).
 func (s rdmaSelectors) empty() bool {
 	return len(slices.Concat(s.Vendors, s.DeviceIDs, s.Drivers, s.IfNames, s.LinkTypes)) == 0
 }
 
+// rdmaResource converts an entry. Its pool has no NUMA node: upstream reports none.
 func (c *conversion) rdmaResource(v *value, in *workload) {
 	var e rdmaEntry
 	if !v.decode(&e) {
@@ -151,6 +172,7 @@ type rdmaLister struct {
 	selectors rdmaSelectors
 }
 
+// devices lists the one device of the entry, or none if it selects no HCA.
 func (l rdmaLister) devices(h *host) []Device {
 	var nodes []string
 	for _, hw := range h.Hardware {
@@ -181,7 +203,9 @@ func rdmaNodes(hw *device.Hardware) (nodes []string) {
 		}
 	}
 	for _, required := range []string{"umad", "uverbs"} {
-		if !slices.ContainsFunc(nodes, func(n string) bool { return strings.Contains(n, required) }) {
+		if !slices.ContainsFunc(nodes, func(n string) bool {
+			return strings.Contains(n, required)
+		}) {
 			return nil
 		}
 	}

@@ -10,6 +10,16 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
+// A regular expression is parsed by Go's parser, and its tree becomes one pattern of ours with
+// alternatives. What patterns lack is marked at first, because its translation depends on
+// what is beside it:
+//
+//	.*       any text: "*", and directories where it stands for "/" (expandAnything)
+//	[0-9]*   any number of characters of a class: "*" without the nodes that have others
+//	^ and $  without them, any text may be in front or behind
+//
+// Everything else that a pattern cannot say is a difference, or the expression is refused.
+
 // Private-use characters mark syntax that patterns lack, while an expression is translated.
 const (
 	beginText = "\ue000"
@@ -59,6 +69,7 @@ type translator struct {
 	differences []string
 }
 
+// differs records what the translation loses, once for each kind of loss.
 func (t *translator) differs(text string) { t.differences = addOnce(t.differences, text) }
 
 const ignored = "differs: word boundaries and anchors inside the expression are ignored"
@@ -179,6 +190,7 @@ func (t *translator) limitAnything(glob string) string {
 	return first + anything + between + rest[last:]
 }
 
+// literals are the characters of a literal part.
 func (t *translator) literals(re *syntax.Regexp) string {
 	var text strings.Builder
 	for _, r := range re.Rune {
@@ -187,6 +199,8 @@ func (t *translator) literals(re *syntax.Regexp) string {
 	return text.String()
 }
 
+// literal is one character. A control character needs a class, since a pattern must be
+// printable; so does a letter in any case.
 func (t *translator) literal(r rune, flags syntax.Flags) string {
 	cases := []rune{r, r}
 	if flags&syntax.FoldCase != 0 {
@@ -251,6 +265,7 @@ func classRange(first, last rune) string {
 	return classMember(first) + "-" + classMember(last)
 }
 
+// classMember is a character of a class, escaped where a class of ours has syntax.
 func classMember(r rune) string {
 	if strings.ContainsRune(`]\-!^[`, r) {
 		return `\` + string(r)

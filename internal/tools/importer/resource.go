@@ -14,16 +14,22 @@ import (
 // language, in the order in which they are written, unless they are zero.
 type resource struct {
 	comments []string
-	disabled bool // written as a comment
+	// disabled resources are written as comments: what could not be imported remains
+	// visible, and can be completed by hand.
+	disabled bool
 	// tooBroad are matches with a condition that our language lacks. They are written only if
 	// there are no others, in a disabled resource.
 	tooBroad []match
 	// mayShare allows other resources to have the same devices: the other plugin counts
 	// the slots of each of its resources separately.
 	mayShare bool
-	at       *value
+	// at is the value of the input that the resource is made of, for messages.
+	at *value
+	// workload is the plugin that offered the resource. Plugins on different nodes may have
+	// resources with one name.
 	workload *workload
 
+	// Name has its domain until finish leaves out the domain that most names have.
 	Name string `toml:"name"`
 	When struct {
 		NodeName string `toml:"node_name"`
@@ -51,6 +57,8 @@ type resource struct {
 	} `toml:"container"`
 }
 
+// match is an element of match. Conditions that the plugins of several formats have are
+// fields; attr has all others.
 type match struct {
 	USB       usbMatch       `toml:"usb"`
 	PCI       pciMatch       `toml:"pci"`
@@ -83,6 +91,7 @@ func (m *match) attr(name string, values ...string) {
 	m.Attr[name] = values
 }
 
+// usbMatch are the conditions on a USB device.
 type usbMatch struct {
 	ID           string   `toml:"id"`
 	Vendor       []string `toml:"vendor"`
@@ -93,15 +102,18 @@ type usbMatch struct {
 	Port         []string `toml:"port"`
 }
 
+// netMatch are the conditions on a network interface of the hardware.
 type netMatch struct {
 	Name []string `toml:"name"`
 	Type []string `toml:"type"`
 }
 
+// mdevMatch is the condition on a mediated device.
 type mdevMatch struct {
 	Name string `toml:"name"`
 }
 
+// pciMatch are the conditions on a PCI function.
 type pciMatch struct {
 	ID      string   `toml:"id"`
 	Class   []string `toml:"class"`
@@ -114,6 +126,7 @@ type pciMatch struct {
 	VF      string   `toml:"vf"`
 }
 
+// companion is an element of with: a path that accompanies every device of the resource.
 type companion struct {
 	Path          string `toml:"path"`
 	HostPath      string `toml:"host_path"`
@@ -148,7 +161,9 @@ func (r *resource) addMatches(at *value, untestable string, matches ...match) {
 		r.Match = append(r.Match, matches...)
 		return
 	}
-	matches = slices.DeleteFunc(matches, func(m match) bool { return reflect.ValueOf(m).IsZero() })
+	matches = slices.DeleteFunc(matches, func(m match) bool {
+		return reflect.ValueOf(m).IsZero()
+	})
 	if len(matches) == 0 {
 		r.differs(at, "not imported: %s", untestable)
 		return

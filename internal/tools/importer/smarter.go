@@ -12,13 +12,31 @@ import (
 // smarterDomain is the domain of all resources of smarter-device-manager.
 const smarterDomain = "smarter-devices"
 
-// smarterFormat are lists of smarter-device-manager: each node, link and directory that an
-// expression matches is a resource, named after its path below /dev with "_" for "/"
-// (sanitizeName in its main.go).
+// smarterFormat are lists of smarter-device-manager:
+//
+//   - devicematch: ^ttyUSB[0-9]*$
+//     nummaxdevices: 1
+//
+// Each node, link and directory that an expression matches is a resource, named after its
+// path below /dev with "_" for "/" (sanitizeName in its main.go): /dev/snd/timer is
+// smarter-devices/snd_timer. It has nummaxdevices slots, and always the same node.
+//
+// Expressions become globs, whose nodes share one [[resource]] with a variable in its name,
+// if all their names have one form:
+//
+//	^ttyUSB[0-9]*$     name = "${kernel}", match.glob = "/dev/ttyUSB*"
+//	^snd/control.*$    name = "snd_${kernel}", match.glob = "/dev/snd/control*"
+//	^serial/by-id/.*$  name = "serial_by-id_${1}", match.glob = "/dev/serial/by-id/*"
+//	^snd$              name = "snd", each = "all", match.glob = "/dev/snd/**"
+//
+// The plugin lists /dev once, when it starts (readDevDirectory). Ours follows events, so that
+// a resource appears with its node.
 type smarterFormat struct{}
 
+// detect recognizes a list by the key that every entry has.
 func (smarterFormat) detect(v *value) bool { return v.holds("devicematch") }
 
+// convert converts the entries of all lists, numbered through for messages.
 func (smarterFormat) convert(c *conversion, sources []source) {
 	n := 0
 	domain := c.domainOr(smarterDomain)
@@ -32,6 +50,8 @@ func (smarterFormat) convert(c *conversion, sources []source) {
 	}
 }
 
+// smarterEntry converts an entry to one or several resources, since the name of a resource is
+// made of the path.
 func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 	var e struct {
 		DeviceMatch   string
@@ -82,7 +102,9 @@ func (c *conversion) addSmarter(v *value, r *resource, domain string, in *worklo
 	}
 	name := domain + r.Name
 	isFixed := !strings.Contains(r.Name, "${")
-	isTaken := slices.ContainsFunc(c.resources, func(other *resource) bool { return other.Name == name && other.workload == in })
+	isTaken := slices.ContainsFunc(c.resources, func(other *resource) bool {
+		return other.Name == name && other.workload == in
+	})
 	if isFixed && isTaken {
 		v.differs("not imported: %q is selected by an earlier entry, too", r.Name)
 		return
@@ -116,7 +138,9 @@ func addSmarterDirectories(v *value, resources []*resource, re *regexp.Regexp) [
 		name := strings.TrimPrefix(dir, "/dev/")
 		// From a directory of links containers get no nodes.
 		hasNodes := !hasNoNodes(dir) && !isLinkDirectory(dir)
-		isKnown := slices.ContainsFunc(resources, func(r *resource) bool { return r.Name == smarterName(name) })
+		isKnown := slices.ContainsFunc(resources, func(r *resource) bool {
+			return r.Name == smarterName(name)
+		})
 		if !hasNodes || isKnown || !re.MatchString(name) {
 			continue
 		}
@@ -357,6 +381,8 @@ type smarterLister struct {
 	slots      int
 }
 
+// devices lists every path below /dev that the expression matches somewhere: it is not
+// anchored.
 func (s smarterLister) devices(h *host) (devices []Device) {
 	for _, p := range h.paths {
 		name := strings.TrimPrefix(p, "/dev/")

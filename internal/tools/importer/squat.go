@@ -15,8 +15,30 @@ const squatName = `[a-z0-9][-a-z0-9]*[a-z0-9]`
 
 // squatFormat are configurations of generic-device-plugin: files, flags, and values of
 // charts.
+//
+//	devices:
+//	- name: serial
+//	  groups:
+//	  - count: 2
+//	    paths:
+//	    - path: /dev/ttyUSB*
+//	    - path: /dev/kvm
+//	      limit: 9
+//	      optional: true
+//	  - usb:
+//	    - vendor: "10c4"
+//	      product: "ea60"
+//
+// What the plugin calls a device is a resource here, and a flag --device has one of them.
+// The n-th matches of the paths of a group are one device with count slots, while everything
+// that usb selects is one device (discoverPath and discoverUSB in deviceplugin). The forms
+// that this takes are squatForm.
+//
+// Decoding is not strict: the plugin ignores a key that it does not know.
 type squatFormat struct{}
 
+// detect recognizes configurations by groups, which devices of other programs do not have. A
+// mapping with an image has the values of a chart, and the devices are one of its keys.
 func (squatFormat) detect(v *value) bool {
 	isDeviceKey := v.key == "devices" || v.key == "device"
 	if isDeviceKey && v.holds("groups") {
@@ -42,6 +64,8 @@ type squatDevice struct {
 	configured string
 }
 
+// convert converts the devices of all sources. They are read first, because the names of all
+// devices help to find the domain that pods request.
 func (squatFormat) convert(c *conversion, sources []source) {
 	var devices []squatDevice
 	for _, s := range sources {
@@ -164,7 +188,9 @@ func (c *conversion) squatDomain(s source, configured string, names []string) st
 func (c *conversion) unknownSquatDomain() {
 	text := fmt.Sprintf("the domain of the resources is unknown: the default was %q before version 0.2.0 of generic-device-plugin and is %q since, and no image with a version and no pod that requests them was found: import with --domain=%s or --domain=%s",
 		oldSquatDomain, newSquatDomain, oldSquatDomain, newSquatDomain)
-	reported := slices.ContainsFunc(c.problems, func(p problem) bool { return strings.HasSuffix(p.text, text) })
+	reported := slices.ContainsFunc(c.problems, func(p problem) bool {
+		return strings.HasSuffix(p.text, text)
+	})
 	if !reported {
 		c.problem(0, text)
 	}
@@ -242,6 +268,8 @@ func readSquatDevice(v *value, flag bool) (name string, groups []squatGroup) {
 	return d.Name, groups
 }
 
+// readSquatGroup decodes a group. Paths outside of /dev are only accepted as mounts: a device
+// elsewhere is no device node that a kernel made.
 func readSquatGroup(v *value, flag bool) squatGroup {
 	var g struct {
 		Count int
@@ -279,13 +307,19 @@ func readSquatGroup(v *value, flag bool) squatGroup {
 
 // squatPath is a path of a group.
 type squatPath struct {
-	Path        string
+	// Path is a pattern of Go's path.Match.
+	Path string
+	// MountPath is the path in the container; with "/" at its end, the name of the match is
+	// added.
 	MountPath   string
 	Permissions string
-	Type        string
-	ReadOnly    bool
-	Optional    bool
-	Limit       int
+	// Type is "Device" or "Mount".
+	Type     string
+	ReadOnly bool
+	// Optional leaves the path out of devices while nothing matches it.
+	Optional bool
+	// Limit is how many devices may have the same match.
+	Limit int
 
 	// host is the path if it has no wildcards.
 	host string
@@ -294,6 +328,7 @@ type squatPath struct {
 	match     match
 }
 
+// readSquatPath decodes a path. ok is false if the path has no use.
 func readSquatPath(v *value) (p squatPath, ok bool) {
 	p = squatPath{
 		Permissions: "mrw",
@@ -326,7 +361,9 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 	}
 	p.match.ContainerPath = p.containerPath(a.Shape())
 	if p.match.As != "" {
-		v.c.mounts = addOnce(v.c.mounts, "mount:"+cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
+		// The permission for a pattern is that for the directory before the first wildcard.
+		prefix := path.Dir(a.Prefix() + "x")
+		v.c.mounts = addOnce(v.c.mounts, "mount:"+cmp.Or(p.host, prefix))
 		if p.match.ContainerPath == escapeVariables(p.host) {
 			p.match.ContainerPath = ""
 		}
@@ -382,11 +419,14 @@ func (p *squatPath) containerPath(shape string) string {
 
 // squatUSB selects USB devices.
 type squatUSB struct {
+	// Vendor and Product are hexadecimal IDs.
 	Vendor  string
 	Product string
-	Serial  string
+	// Serial is compared as a whole; empty is any.
+	Serial string
 }
 
+// readSquatUSB decodes a selector of USB devices. It is empty if it selects nothing.
 func readSquatUSB(v *value, flag bool) (u squatUSB) {
 	if !v.decode(&u) {
 		return u

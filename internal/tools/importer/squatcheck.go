@@ -17,6 +17,7 @@ type squatLister struct {
 	group    squatGroup
 }
 
+// devices lists the devices of a group. A group has paths or usb, and not both.
 func (s squatLister) devices(h *host) (devices []Device) {
 	devices = s.pathDevices(h)
 	if nodes := s.usbNodes(h); len(nodes) > 0 {
@@ -25,6 +26,7 @@ func (s squatLister) devices(h *host) (devices []Device) {
 	return devices
 }
 
+// device is a device of the group with some nodes.
 func (s squatLister) device(nodes []string) Device {
 	return Device{
 		Resource: s.resource,
@@ -93,6 +95,8 @@ func (u squatUSB) selects(hw *device.Hardware) bool {
 	return sameID && (u.Serial == "" || hw.USB.Serial == u.Serial)
 }
 
+// busNodes lists the nodes below /dev/bus/usb of a USB device: the plugin gives containers no
+// other nodes.
 func busNodes(hw *device.Hardware) (nodes []string) {
 	for _, n := range hw.Nodes {
 		if strings.HasPrefix(n.Path, "/dev/bus/usb/") {

@@ -19,6 +19,18 @@ type squatGroup struct {
 	usb   []squatUSB
 }
 
+// A group has one of four forms, of which each becomes a resource of its own kind. Which form
+// applies follows from how many of the paths have wildcards:
+//
+//	one path                          each = "node"     /dev/ttyUSB*
+//	several, no wildcards             each = "all"      /dev/snd/controlC0 and /dev/snd/pcmC0D0c
+//	several, one with wildcards       companions        /dev/ttyUSB* and /dev/kvm
+//	several, more with wildcards      each = "device"   /dev/dri/card* and /dev/dri/renderD*
+//
+// In the last form, the plugin pairs the n-th matches of sorted lists. Ours pairs the nodes of
+// the same hardware, which is what the author meant: the lists differ in order as soon as
+// there are ten of a kind, since "card10" is before "card2".
+
 // squatForm is what a device of a group consists of.
 type squatForm string
 
@@ -29,6 +41,8 @@ const (
 	hardwareForm squatForm = "hardware" // the nodes of one hardware, with companions
 )
 
+// form is the form of the devices of a group. It follows from the number of paths and their
+// wildcards: without wildcards, several paths are always one device.
 func (g squatGroup) form() squatForm {
 	wild := 0
 	for _, p := range g.paths {
@@ -54,6 +68,7 @@ func (g squatGroup) sameShape(other squatGroup) bool {
 	return len(g.paths) > 1 && slices.EqualFunc(g.paths, other.paths, sameShape)
 }
 
+// sameShape reports whether two paths differ only in what they select.
 func sameShape(p, q squatPath) bool {
 	if p.match.As != "" || q.match.As != "" {
 		return false
@@ -70,7 +85,9 @@ func (c *conversion) squatResources(device *value, name string, groups []squatGr
 	for _, g := range groups {
 		lister := squatLister{name, g}
 		c.before = append(c.before, lister.devices)
-		i := slices.IndexFunc(parts, func(part []squatGroup) bool { return part[0].canJoin(g) })
+		i := slices.IndexFunc(parts, func(part []squatGroup) bool {
+			return part[0].canJoin(g)
+		})
 		if i < 0 {
 			i = len(parts)
 			parts = append(parts, nil)
@@ -108,7 +125,9 @@ func (r *resource) addGroups(device *value, groups []squatGroup) {
 	if form == poolForm && len(groups) > 1 {
 		form = hardwareForm
 	}
-	hasUSB := slices.ContainsFunc(groups, func(g squatGroup) bool { return len(g.usb) > 0 })
+	hasUSB := slices.ContainsFunc(groups, func(g squatGroup) bool {
+		return len(g.usb) > 0
+	})
 	switch {
 	case form == poolForm:
 		r.Each = "all"
@@ -133,6 +152,7 @@ func (r *resource) addGroups(device *value, groups []squatGroup) {
 	}
 }
 
+// addGroupUSB selects the USB devices of a group.
 func (r *resource) addGroupUSB(device *value, form squatForm, g squatGroup) {
 	for _, u := range g.usb {
 		r.addUSB(u)

@@ -21,11 +21,24 @@ const (
 	sriovAux         = "auxNetDevice"
 )
 
-// sriovFormat are configurations of sriov-network-device-plugin.
+// sriovFormat are configurations of sriov-network-device-plugin:
+//
+//	{"resourceList": [{
+//	    "resourceName": "dpdk",
+//	    "selectors": {"vendors": ["8086"], "drivers": ["vfio-pci"], "pfNames": ["ens1f0#0-3"]}
+//	}]}
+//
+// Each function that a selector selects is a device of the first pool with such a selector.
+// What a container gets depends on the driver of the function (sriovKind), which is why one
+// selector may become several matches. Containers find the addresses in variables, and more
+// in a variable with JSON.
 type sriovFormat struct{}
 
+// detect recognizes a configuration by its only list.
 func (sriovFormat) detect(v *value) bool { return v.get("resourceList").list() }
 
+// convert converts the pools of all sources. Their order matters: a function belongs to the
+// first pool that selects it, as a device belongs to the first resource of ours.
 func (sriovFormat) convert(c *conversion, sources []source) {
 	n := 0
 	lister := &sriovLister{}
@@ -60,7 +73,9 @@ func (sriovFormat) convert(c *conversion, sources []source) {
 
 // sriovDomain is the domain of resources without resourcePrefix.
 func (c *conversion) sriovDomain(in *workload) string {
-	prefix := cmp.Or(c.options.Domain, in.prefix, c.first(func(w *workload) string { return w.prefix }))
+	prefix := cmp.Or(c.options.Domain, in.prefix, c.first(func(w *workload) string {
+		return w.prefix
+	}))
 	if prefix == "" {
 		c.comment(`The default domain is "intel.com", and --resource-prefix sets another: set the one that pods request, or import with --domain.`)
 	}
@@ -311,7 +326,9 @@ func (r *resource) sriovInfo(p sriovPool, kinds map[*sriovKind]bool) map[string]
 
 // rdmaInfo is what the _INFO variable says about an HCA.
 func (r *resource) rdmaInfo(p sriovPool) map[string]string {
-	mayBeEther := func(s sriovSelector) bool { return !slices.Equal(s.LinkTypes, []string{"infiniband"}) }
+	mayBeEther := func(s sriovSelector) bool {
+		return !slices.Equal(s.LinkTypes, []string{"infiniband"})
+	}
 	info := maps.Clone(rdmaKind.info)
 	if slices.ContainsFunc(p.oneOf, mayBeEther) {
 		r.differs(p.at, "not imported: umad and issm in the _INFO variable, which only InfiniBand has for sure")

@@ -9,6 +9,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
+// The plugin reads devlink and netlink as well. Pools that select by them, such as vDPA and
+// DDP profiles, are not compared.
+
 // sriovLister lists the devices of all pools. A function belongs to the first pool with a
 // selector that selects it (discoverDevices and GetFilteredDevices in
 // pkg/resources and cmd/sriovdp/manager.go of sriov-network-device-plugin).
@@ -21,7 +24,11 @@ func (l *sriovLister) comparable() bool {
 	for _, p := range l.pools {
 		for _, s := range p.oneOf {
 			needsMore := len(s.ACPIIndexes) > 0 || s.VDPAType != ""
-			if p.DeviceType == sriovAux || p.node != "" || needsMore || s.untestable(p.DeviceType) != "" {
+			isOfOneNode := p.node != ""
+			if p.DeviceType == sriovAux || isOfOneNode || needsMore {
+				return false
+			}
+			if s.untestable(p.DeviceType) != "" {
 				return false
 			}
 		}
@@ -29,12 +36,15 @@ func (l *sriovLister) comparable() bool {
 	return true
 }
 
+// devices lists the functions that belong to a pool, by address.
 func (l *sriovLister) devices(h *host) (devices []Device) {
 	for _, hw := range h.Hardware {
 		if hw.PCI == nil || hw.PCI.SRIOV == "sf" {
 			continue
 		}
-		i := slices.IndexFunc(l.pools, func(p sriovPool) bool { return p.selects(h, hw) })
+		i := slices.IndexFunc(l.pools, func(p sriovPool) bool {
+			return p.selects(h, hw)
+		})
 		if i < 0 {
 			continue
 		}
@@ -44,7 +54,9 @@ func (l *sriovLister) devices(h *host) (devices []Device) {
 			ID:       hw.PCI.Address,
 		})
 	}
-	slices.SortFunc(devices, func(a, b Device) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(devices, func(a, b Device) int {
+		return cmp.Compare(a.ID, b.ID)
+	})
 	return devices
 }
 
@@ -61,9 +73,12 @@ func (p sriovPool) selects(h *host, hw *device.Hardware) bool {
 	if p.DeviceType == sriovNet && hasVirtualFunctions(h, hw) {
 		return false
 	}
-	return slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return s.selects(h, hw) })
+	return slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool {
+		return s.selects(h, hw)
+	})
 }
 
+// hasVirtualFunctions reports whether virtual functions of a function exist.
 func hasVirtualFunctions(h *host, hw *device.Hardware) bool {
 	return slices.ContainsFunc(h.Hardware, func(vf *device.Hardware) bool {
 		return vf.PCI != nil && vf.PCI.SRIOV == "vf" && vf.PCI.PF == hw.PCI.Address
@@ -96,7 +111,9 @@ func (s sriovSelector) selects(h *host, hw *device.Hardware) bool {
 	if len(s.LinkTypes) > 0 && !selectsLink(s.LinkTypes, hw, pf) {
 		return false
 	}
-	isUverbs := func(n *device.Node) bool { return strings.HasPrefix(n.Kernel, "uverbs") }
+	isUverbs := func(n *device.Node) bool {
+		return strings.HasPrefix(n.Kernel, "uverbs")
+	}
 	return !s.IsRDMA || slices.ContainsFunc(hw.Nodes, isUverbs)
 }
 
@@ -110,6 +127,7 @@ func (h *host) function(hw *device.Hardware) *device.Hardware {
 	return hw
 }
 
+// interfaces are the names of the network interfaces of a function.
 func interfaces(hw *device.Hardware) (names []string) {
 	for _, n := range hw.Nets {
 		names = append(names, n.Path)
@@ -122,7 +140,9 @@ func interfaces(hw *device.Hardware) (names []string) {
 func selectsFunction(list, names []string, hw *device.Hardware) bool {
 	for _, element := range list {
 		pf, vfs, ranged := strings.Cut(element, "#")
-		isPF := slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, pf) })
+		isPF := slices.ContainsFunc(names, func(name string) bool {
+			return strings.EqualFold(name, pf)
+		})
 		if !isPF {
 			continue
 		}
@@ -143,7 +163,8 @@ func inRanges(ranges string, n int) bool {
 		}
 		from, errFrom := strconv.Atoi(first)
 		to, errTo := strconv.Atoi(last)
-		if errFrom == nil && errTo == nil && from <= n && n <= to {
+		isValid := errFrom == nil && errTo == nil
+		if isValid && from <= n && n <= to {
 			return true
 		}
 	}

@@ -9,12 +9,17 @@ import (
 
 // sriovPool is a resource of sriov-network-device-plugin.
 type sriovPool struct {
-	ResourcePrefix  string
-	ResourceName    string
-	DeviceType      string
+	// ResourcePrefix is the domain; the flag --resource-prefix is its default.
+	ResourcePrefix string
+	ResourceName   string
+	// DeviceType decides about the class of the functions.
+	DeviceType string
+	// ExcludeTopology leaves out the NUMA node.
 	ExcludeTopology bool
-	Selectors       *value
-	AdditionalInfo  *value
+	// Selectors is a selector, or a list of selectors of which one is enough.
+	Selectors *value
+	// AdditionalInfo is text for the _INFO variable, by address or for "*".
+	AdditionalInfo *value
 
 	at *value
 	// oneOf are the Selectors.
@@ -27,24 +32,37 @@ type sriovPool struct {
 
 // sriovSelector selects functions: all set conditions must hold.
 type sriovSelector struct {
-	Vendors      []string
-	Devices      []string
-	Drivers      []string
+	// Vendors and Devices are hexadecimal IDs, as lspci -n prints them.
+	Vendors []string
+	Devices []string
+	Drivers []string
+	// PCIAddresses are those of the functions themselves.
 	PCIAddresses []string
-	ACPIIndexes  []string
-	PFNames      []string
-	RootDevices  []string
-	LinkTypes    []string
-	DDPProfiles  []string
-	PKeys        []string
-	AuxTypes     []string
-	VDPAType     string
-	IsRDMA       bool
+	// ACPIIndexes are the numbers that the firmware gives to ports of the board.
+	ACPIIndexes []string
+	// PFNames and RootDevices name physical functions by interface and by address, with or
+	// without a range of virtual functions after "#".
+	PFNames     []string
+	RootDevices []string
+	// LinkTypes are encapsulations: "ether" or "infiniband".
+	LinkTypes []string
+	// DDPProfiles are packages that Intel's network cards load; devlink knows them.
+	DDPProfiles []string
+	// PKeys are partition keys of InfiniBand.
+	PKeys []string
+	// AuxTypes are types of auxiliary devices; "sf" is a sub-function.
+	AuxTypes []string
+	// VDPAType is "vhost" or "virtio": which driver a vDPA device has.
+	VDPAType string
+	// IsRDMA requires an RDMA device below the function.
+	IsRDMA bool
+	// NeedVhostNet adds the nodes with which a container makes a virtio interface.
 	NeedVhostNet bool
 
 	at *value
 }
 
+// readSRIOVPool decodes an element of resourceList, and reports what the plugin refuses.
 func readSRIOVPool(v *value) sriovPool {
 	p := sriovPool{at: v, DeviceType: sriovNet}
 	if !v.decode(&p) {
@@ -84,6 +102,8 @@ func (p *sriovPool) selectors() []*value {
 	return list
 }
 
+// readInfo reads additionalInfo. What it has for single addresses has no equivalent: a variable
+// of ours has one form for all devices.
 func (p *sriovPool) readInfo() {
 	info := p.AdditionalInfo
 	var byAddress map[string]map[string]string
@@ -100,8 +120,11 @@ func (p *sriovPool) readInfo() {
 // fourHex describes the form of IDs in selectors.
 const fourHex = "four hexadecimal digits"
 
+// isFourHex reports whether a text is an ID of a vendor or a device.
 func isFourHex(s string) bool { return fullMatch(`(?i)(0x)?[0-9a-f]{4}`, s) }
 
+// isPCIAddress reports whether a text is a complete PCI address. Domains have more than four
+// digits below Intel VMD controllers.
 func isPCIAddress(s string) bool {
 	return fullMatch(`(?i)(0x)?[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`, s)
 }
@@ -127,6 +150,7 @@ func (v *value) check(key string, list []string, valid func(string) bool, want s
 	}
 }
 
+// readSRIOVSelector decodes a selector, and reports values that can select nothing.
 func readSRIOVSelector(v *value) sriovSelector {
 	s := sriovSelector{at: v}
 	v.decode(&s)
@@ -199,7 +223,9 @@ func (s sriovSelector) physicalFunctions(r *resource, deviceType string) (all []
 		// The address of a sub-function is the address of its physical function.
 		conditions = append(conditions, s.PCIAddresses)
 	}
-	conditions = slices.DeleteFunc(conditions, func(names []string) bool { return len(names) == 0 })
+	conditions = slices.DeleteFunc(conditions, func(names []string) bool {
+		return len(names) == 0
+	})
 	if len(conditions) == 0 {
 		return []pciMatch{{}}
 	}
@@ -227,6 +253,7 @@ func (s sriovSelector) physicalFunctions(r *resource, deviceType string) (all []
 	return all
 }
 
+// quoteAll makes patterns that match the values literally.
 func quoteAll(values []string) (quoted []string) {
 	for _, v := range values {
 		quoted = append(quoted, pattern.Quote(v))

@@ -10,6 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// A text may be in the middle of another file: a string in YAML, the data of a ConfigMap, or a
+// heredoc in a script. It is YAML or JSON itself, a command line, or a file of another format.
+
 // mentions are words, one of which every configuration of a device plugin has. They spare
 // parsing the other texts of a manifest, many of which are not YAML.
 var mentions = []string{"resourcelist", "devicematch", "groups", "configlist", "hostdevices", "akri.sh", "udevrules", "sharing", "migstrategy"}
@@ -20,7 +23,9 @@ func (c *conversion) mentioned(text string) bool {
 		return strings.Contains(text, "/dev/") || isUdevRules(text)
 	}
 	text = strings.ToLower(text)
-	return slices.ContainsFunc(mentions, func(m string) bool { return strings.Contains(text, m) })
+	return slices.ContainsFunc(mentions, func(m string) bool {
+		return strings.Contains(text, m)
+	})
 }
 
 // walkText searches a text: command lines, YAML or JSON, or an assignment of it, as in
@@ -99,6 +104,7 @@ func continuesBlock(yamlLine *regexp.Regexp, first, line string) bool {
 	return text == "" || indentation(line) >= indentation(first)
 }
 
+// indentation is the number of spaces and tabs that a line begins with.
 func indentation(line string) int {
 	return len(line) - len(strings.TrimLeft(line, " \t"))
 }
@@ -136,6 +142,7 @@ func (v *value) encoded(content any, line int) *value {
 	return &value{Node: &node, c: v.c}
 }
 
+// setLine sets the line of a node and of everything in it.
 func setLine(n *yaml.Node, line int) {
 	n.Line = line
 	for _, below := range n.Content {

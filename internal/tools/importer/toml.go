@@ -11,6 +11,9 @@ import (
 	"unicode/utf8"
 )
 
+// The result is written by hand: no library writes comments, the order of keys, and dotted keys
+// as the examples have them.
+
 // The lengths of lines of comments and of lists.
 const (
 	commentWidth = 90
@@ -45,6 +48,8 @@ func writeComments(b *strings.Builder, comments []string) {
 	}
 }
 
+// writeComment wraps a paragraph, with the lines after the first one indented, so that
+// paragraphs are told apart without empty lines.
 func writeComment(b *strings.Builder, text string) {
 	line := "#"
 	for word := range strings.FieldsFuncSeq(text, separatesWords) {

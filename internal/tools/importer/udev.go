@@ -8,10 +8,20 @@ import (
 	"strings"
 )
 
-// udevFormat are files of udev rules. Each rule that names a device or sets its owner or
-// mode is a resource.
+// udevFormat are files of udev rules (man 7 udev):
+//
+//	SUBSYSTEM=="tty", ATTRS{idVendor}=="0403", ATTRS{serial}=="A10*", SYMLINK+="gps"
+//
+// Each rule that names a device or sets its owner or mode is a resource: the device that the
+// rule's author had in mind. Its node is at the path of the symlink in the container, so that
+// a program that opens the symlink runs unchanged.
+//
+// Conditions on the device itself and on the devices above it (ATTRS and the like) must hold
+// for one and the same device above. Ours test the USB device, which is where the attributes
+// of nearly all such rules are.
 type udevFormat struct{}
 
+// detect recognizes a file by its text, since it is not YAML.
 func (udevFormat) detect(v *value) bool { return v.scalar() && isUdevRules(v.Value) }
 
 // isUdevRules reports whether a text is a file of udev rules: a line has a condition and an
@@ -55,6 +65,8 @@ func joinLines(text string) (all []udevLine) {
 	return all
 }
 
+// convert converts the rules of all files. Names are unique across files, because udev reads
+// the files of a directory as one.
 func (udevFormat) convert(c *conversion, sources []source) {
 	if c.options.Domain == "" {
 		c.differs("The domain %q is a placeholder: import with --domain.", placeholderDomain)
@@ -89,7 +101,10 @@ func (c *conversion) udevRule(at *value, rule string) *resource {
 		return nil
 	}
 	for _, f := range filters {
-		if f.key == "ATTR" && !f.isMatch() || f.key == "RUN" || f.key == "PROGRAM" {
+		// These act on the host: they set an attribute of sysfs, or run a program.
+		setsAttribute := f.key == "ATTR" && !f.isMatch()
+		runs := f.key == "RUN" || f.key == "PROGRAM"
+		if setsAttribute || runs {
 			at.differs("not imported: %s", f.text)
 		}
 	}

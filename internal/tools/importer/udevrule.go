@@ -10,6 +10,22 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
+// Rules of udev are elements with commas between them: a key, an operator and a value. == and
+// != are conditions; all other operators are actions on a device for which all conditions
+// hold. Akri uses the conditions as a query.
+//
+// The keys of conditions that have an equivalent here:
+//
+//	KERNEL, ENV{DEVNAME}                 the name or path of the node: glob
+//	SUBSYSTEM                            the subsystem of the node: subsystem
+//	ATTRS{idVendor} and others of USB    the USB device above: usb
+//	KERNELS                              its port, where it looks like one: usb.port
+//	DRIVERS                              its driver: driver
+//	ATTR, ATTRS                          any other attribute: attr
+//	SUBSYSTEM=="pci"                     all attributes are those of the function: pci
+//
+// Tags, most properties, and programs depend on other rules and on udev's database.
+
 // udevFilter is one element of a udev rule, such as ATTRS{idVendor}=="0403".
 type udevFilter struct {
 	key   string // "ATTRS"
@@ -40,6 +56,7 @@ func parseUdevRule(rule string) (filters []udevFilter) {
 // isMatch reports whether the element is a condition, and not an action.
 func (f udevFilter) isMatch() bool { return f.op == "==" || f.op == "!=" }
 
+// negated reports whether the condition is that the values differ.
 func (f udevFilter) negated() bool { return f.op == "!=" }
 
 // full is the key with its name: "ATTRS idVendor".
@@ -300,8 +317,11 @@ func allHex(values []string, lengths []int) bool {
 	return true
 }
 
+// fitsOneOf reports whether a pattern matches a number with one of these lengths.
 func fitsOneOf(a pattern.Alternative, lengths []int) bool {
-	return slices.ContainsFunc(lengths, func(n int) bool { return a.Fits(n, "0123456789abcdef") })
+	return slices.ContainsFunc(lengths, func(n int) bool {
+		return a.Fits(n, "0123456789abcdef")
+	})
 }
 
 // fnmatchValue is the pattern for a value that is a pattern of fnmatch, empty if there is no

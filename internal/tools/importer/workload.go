@@ -24,6 +24,7 @@ type workload struct {
 	labels []string
 }
 
+// equal reports whether two workloads have the same settings.
 func (w *workload) equal(other *workload) bool {
 	sameFlags := w.domain == other.domain && maps.Equal(w.others, other.others)
 	sameNodes := w.node == other.node && slices.Equal(w.labels, other.labels)
@@ -99,6 +100,8 @@ func (w *workload) readVariable(env *value) {
 	}
 }
 
+// readNodeSelector reads the nodes on which the pods run. A name of a node becomes a condition
+// of the resource; labels are only mentioned, since ours does not read them.
 func (w *workload) readNodeSelector(selector *value) {
 	labels, _ := selector.fields()
 	if len(labels) == 0 {

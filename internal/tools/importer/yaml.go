@@ -13,6 +13,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// Nodes of YAML are used instead of decoded values: they have the line of each value for
+// messages, and the text of each scalar as it is written.
+
 // value is a YAML node and its place in the input; nil is an absent value.
 type value struct {
 	*yaml.Node
@@ -96,6 +99,8 @@ func resolve(n *yaml.Node) *yaml.Node {
 // linePrefix matches the position in messages of the library.
 const linePrefix = `^line (\d+): `
 
+// syntaxError reports a text that is not YAML, at the line of the input. Templates get a
+// message of their own: their syntax errors are meaningless.
 func (c *conversion) syntaxError(err error, text, place string, linesBefore int) {
 	if c.templateIn(text, linesBefore) {
 		return
@@ -173,10 +178,17 @@ func (v *value) describe() string {
 	return strconv.Quote(v.Value)
 }
 
-func (v *value) null() bool    { return v == nil || v.ShortTag() == "!!null" }
-func (v *value) scalar() bool  { return !v.null() && v.Kind == yaml.ScalarNode }
+// null reports whether the value is absent or null, which other plugins treat alike.
+func (v *value) null() bool { return v == nil || v.ShortTag() == "!!null" }
+
+// scalar reports whether the value is a text, a number or a boolean.
+func (v *value) scalar() bool { return !v.null() && v.Kind == yaml.ScalarNode }
+
+// mapping reports whether the value is a mapping.
 func (v *value) mapping() bool { return v != nil && v.Kind == yaml.MappingNode }
-func (v *value) list() bool    { return v != nil && v.Kind == yaml.SequenceNode }
+
+// list reports whether the value is a list.
+func (v *value) list() bool { return v != nil && v.Kind == yaml.SequenceNode }
 
 // fields lists the values of a mapping in the order of the input, including merged values
 // ("<<") and without null.
@@ -199,6 +211,8 @@ func (v *value) fields() (fields []*value, err error) {
 	return fields, err
 }
 
+// compareFields orders fields by their place. Merged fields have the place of their anchor, and
+// one place may have several, so that the key decides at last.
 func compareFields(a, b *value) int {
 	byLine := cmp.Compare(a.Line, b.Line)
 	byColumn := cmp.Compare(a.Column, b.Column)
