@@ -104,16 +104,20 @@ const maxText = 256
 // Empty means not set, as in the other plugins.
 func (v *value) text() string {
 	text := strings.TrimSpace(v.Value)
-	isPrintable := utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 	switch {
 	case !v.scalar():
 		v.report("%s: want a string", v.describe())
 	case len(text) > maxText:
 		v.report("%.20q... is too long: want at most %d bytes", text, maxText)
-	case !isPrintable:
+	case !isPrintable(text):
 		v.report("%q: want printable characters", v.Value)
 	default:
 		return text
 	}
 	return ""
+}
+
+// isPrintable reports whether a text has no control characters, which configurations refuse.
+func isPrintable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }

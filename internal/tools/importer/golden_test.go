@@ -272,6 +272,11 @@ func FuzzConvert(f *testing.F) {
 		"permittedHostDevices: {usb: [{resourceName: intel.com/10g, selectors: [{vendor: 8086, product: '1563'}]}]}",
 		`{discoveryDetails: {udevRules: ['ATTR{idVendor}!="0"', 'ENV{DEVNAME}=="/sys/x"', 'SUBSYSTEM=="|usb"', 'SUBSYSTEM=="pci", ATTR{class}=="0x03000", ATTR{vendor}=="g*"']}}`,
 		"{akri: {discoveryDetails: {udevRules: ['KERNEL==\"a.*\", ATTR{b}!=\"[\"']}}}",
+		"services: {a: {devices: [\"/dev/\\x01\", /dev/a:/dev/b/../c:rr, {source: /dev/x, target: y}]}}",
+		"SUBSYSTEM==\"tty|\", ATTRS{idVendor}==\"![\", SYMLINK+=\"a/../b c\", MODE=\"x\"\n",
+		"[Container]\nAddDevice=-/dev/a:b\nAddDevice=a/b=c\nVolume=/dev/shm:/x\nPodmanArgs=--device /dev/\\\n",
+		"helm install a --set udev.udevRules[0]='KERNEL==\"a\\,b\"',udev.udevRules[x]=1 --set a[1.b=c\n",
+		"docker run --device /dev/a --device=/dev/b:/c:m 'x\n",
 		"[{devicematch: '^snd/()?$', nummaxdevices: 2}, {devicematch: '^snd/(a|)$', nummaxdevices: 2}, {devicematch: '^(a|){2}$', nummaxdevices: 2}]",
 	} {
 		f.Add(s)

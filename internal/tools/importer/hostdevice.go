@@ -141,14 +141,34 @@ func (c *conversion) hostResource(d hostDevice) *resource {
 	case host == "/dev":
 		d.at.differs("not imported: all of /dev, as a privileged container has it: name the devices that %s opens", d.user)
 		return nil
-	case !strings.HasPrefix(host, "/dev/") || path.Clean(host) != host || hasNoNodes(host):
+	case !strings.HasPrefix(host, "/dev/") || hasNoNodes(host):
 		return nil // a directory of files
+	case !isPath(host), d.container != "" && !isPath(d.container):
+		d.at.differs("not imported: %q at %q: want absolute, clean paths", host, d.container)
+		return nil
 	}
 	if d.hasVariable {
 		r.differs(d.at, "differs: imported %q, the default of the variable", host)
 	}
 	r.selectHostPath(host, d.container, d)
 	return r
+}
+
+// isPath reports whether a text is an absolute, clean path of printable characters, which the
+// configuration accepts.
+func isPath(text string) bool {
+	isClean := path.IsAbs(text) && path.Clean(text) == text && text != "/"
+	return isClean && isPrintable(text) && len(text) <= maxText
+}
+
+// onlyPermissions are the permissions in a text, each once and in the order of ours.
+func onlyPermissions(text string) (permissions string) {
+	for _, p := range "rwm" {
+		if strings.ContainsRune(text, p) {
+			permissions += string(p)
+		}
+	}
+	return permissions
 }
 
 // selectHostPath selects the nodes of a path of the host.
@@ -173,8 +193,9 @@ func (r *resource) selectHostPath(host, container string, d hostDevice) {
 		r.Container.Path = escapeVariables(container)
 		r.Match = []match{m}
 	}
-	if d.permissions != "" && d.permissions != defaultPermissions {
-		r.Container.Permissions = d.permissions
+	permissions := onlyPermissions(d.permissions)
+	if permissions != "" && permissions != defaultPermissions {
+		r.Container.Permissions = permissions
 	}
 	if d.optional {
 		r.differs(d.at, "differs: %q is optional for %s: a pod that requests it waits for a node that has it", host, d.user)

@@ -331,7 +331,8 @@ func fnmatchValue(text string, not bool) string {
 	if strings.HasPrefix(glob, "!") {
 		glob = `\` + glob
 	}
-	if _, err := pattern.Parse(pattern.Text, glob); err != nil || strings.TrimSpace(text) != text {
+	isTrimmed := strings.TrimSpace(text) == text // patterns are trimmed
+	if _, err := pattern.Parse(pattern.Text, glob); err != nil || !isTrimmed || !isPrintable(text) {
 		return ""
 	}
 	if not {
