@@ -61,10 +61,12 @@ func parseHostDevice(text string) (d hostDevice) {
 	return d
 }
 
+// cdiName matches the qualified name of a CDI device: vendor, class and name
+// (ParseQualifiedName in tags.cncf.io/container-device-interface/pkg/parser).
+const cdiName = `[A-Za-z]([\w.-]*[A-Za-z0-9])?/[A-Za-z]([\w-]*[A-Za-z0-9])?=[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?`
+
 // isCDIName reports whether a text is the qualified name of a CDI device.
-func isCDIName(text string) bool {
-	return fullMatch(`[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*=[\w.:-]+`, text)
-}
+func isCDIName(text string) bool { return fullMatch(cdiName, text) }
 
 // useDefault replaces a variable with a default by the default: "${ZIGBEE:-/dev/ttyACM0}".
 func useDefault(text string) (replaced string, changed bool) {

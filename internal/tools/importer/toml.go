@@ -52,6 +52,7 @@ func writeComments(b *strings.Builder, comments []string) {
 // paragraphs are told apart without empty lines.
 func writeComment(b *strings.Builder, text string) {
 	line := "#"
+	text = strings.ToValidUTF8(text, "\ufffd") // texts quote the input, which may be anything
 	for word := range strings.FieldsFuncSeq(text, separatesWords) {
 		length := utf8.RuneCountInString(line)
 		isTooLong := length+1+utf8.RuneCountInString(word) > commentWidth

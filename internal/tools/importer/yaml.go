@@ -219,11 +219,12 @@ func compareFields(a, b *value) int {
 	return cmp.Or(byLine, byColumn, cmp.Compare(a.key, b.key))
 }
 
-// get returns the value of a key in any case.
+// get returns the value of a key in any case, with or without "-", as decode finds it.
 func (v *value) get(key string) *value {
 	fields, _ := v.fields()
 	for _, f := range fields {
-		if strings.EqualFold(f.key, key) {
+		plain := strings.ReplaceAll(f.key, "-", "")
+		if strings.EqualFold(f.key, key) || strings.EqualFold(plain, key) {
 			return f
 		}
 	}
