@@ -83,11 +83,14 @@ func (c *conversion) akriConfiguration(s source, v *value) {
 	for _, p := range handler.get("discoveryProperties").items() {
 		r.akriProperty(v, p.get("name").string(), p.get("value").string())
 	}
+	// Akri has as many slots of a device as brokers may use it, on all nodes together; a
+	// device of one node has them all.
 	capacity := 1
 	if n := spec.get("capacity"); n != nil {
 		n.set(&capacity)
 	}
 	r.setCount(v, capacity)
+	// Broker properties are variables of every container that has the device.
 	properties, _ := spec.get("brokerProperties").fields()
 	for _, p := range properties {
 		r.Container.Env[p.key] = escapeVariables(p.text())

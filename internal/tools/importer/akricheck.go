@@ -111,6 +111,7 @@ func (h *host) akriSelects(n *device.Node, rule []udevFilter) bool {
 
 // akriHolds reports whether a condition holds for a node.
 func (h *host) akriHolds(n *device.Node, f udevFilter) bool {
+	// Keys in the plural concern the device and all devices above it.
 	dirs := []string{n.SysPath}
 	if strings.HasSuffix(f.key, "S") { // ATTRS, DRIVERS, KERNELS, SUBSYSTEMS
 		dirs = ancestors(n.SysPath)

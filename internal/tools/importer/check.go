@@ -120,6 +120,8 @@ func Compare(before, now []Device) (onlyBefore, onlyNow []string) {
 	for _, d := range before {
 		byID[d.Resource] = d.ID != ""
 	}
+	// A resource that the other plugin has no device of may still be one whose devices have
+	// IDs.
 	hasIDs := slices.ContainsFunc(before, func(d Device) bool {
 		return d.ID != ""
 	})

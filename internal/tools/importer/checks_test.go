@@ -117,7 +117,7 @@ func TestForeignFiles(t *testing.T) {
 		{"a policy of the SR-IOV operator", "apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetworkNodePolicy\nspec: {resourceName: nic, nicSelector: {vendor: '8086'}}\n", "is a SriovNetworkNodePolicy: "},
 		{"NFD", "apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\nspec: {rules: [{name: a, labels: {a: b}, matchFeatures: [{feature: usb.device}]}]}\n", "is a rule of Node Feature Discovery: "},
 		{"CDI", `{"cdiVersion": "0.6.0", "kind": "a.b/c", "devices": [{"name": "d", "containerEdits": {"deviceNodes": [{"path": "/dev/fuse"}]}}]}`, "is a CDI specification: "},
-		{"alerts", "kind: PrometheusRule\nspec:\n  groups:\n  - name: gdp\n    rules:\n    - alert: Gone\n      annotations: {summary: '{{ $labels.resource }} is gone'}\n", "is rules of Prometheus: "},
+		{"alerts", "kind: PrometheusRule\nspec:\n  groups:\n  - name: gdp\n    rules:\n    - alert: Gone\n      annotations: {summary: '{{ $labels.resource }} is gone'}\n", "is a file of rules of Prometheus: "},
 		{"LXC", "lxc.cgroup2.devices.allow = c 226:* rwm\nlxc.mount.entry = /dev/dri dev/dri none bind,optional,create=dir\n", "is a configuration of LXC, Incus or Proxmox: "},
 		{"Incus", "devices:\n  stick:\n    type: unix-char\n    path: /dev/ttyUSB0\n", "is a configuration of LXC, Incus or Proxmox: "},
 		{"Nomad", "job \"zigbee\" {\n  group \"a\" {\n    task \"b\" {\n      config {\n        devices = [{ host_path = \"/dev/ttyUSB0\" }]\n      }\n    }\n  }\n}\n", "is a job of Nomad: "},

@@ -100,7 +100,7 @@ func (c *conversion) walkCommands(v *value, path string, in *workload) bool {
 // walkCommand searches a command line that begins at a line of a text.
 func (c *conversion) walkCommand(v *value, words []string, line int, path string, in *workload) bool {
 	if len(words) == 0 || words[0] == "-" {
-		return false // an item of a list in YAML, which is no command
+		return false // an item of a list in YAML, whose quotes a shell would take away
 	}
 	switch {
 	case c.searchPlain:

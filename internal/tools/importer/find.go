@@ -50,7 +50,9 @@ func (c *conversion) find() {
 		c.reportNothingFound(isYAML, append(broken, unreadable...))
 		return
 	}
-	if len(unreadable) > 0 {
+	// What is between command lines does not matter, unlike what is between YAML.
+	hasEmbedded := len(documents) > 1
+	if len(unreadable) > 0 && hasEmbedded {
 		reason := strings.TrimPrefix(unreadable[0].text, c.file+": ")
 		c.differs("Imported from the YAML and the command lines in it, since the whole is not YAML: %s", reason)
 	}

@@ -27,31 +27,37 @@ type foreign struct {
 // object before languages, in which the objects may be embedded.
 var foreignKinds = []foreign{
 	{
+		// The operator configures the functions by the policy, and renders a key of the
+		// ConfigMap for each node.
 		what:   "a SriovNetworkNodePolicy",
 		text:   `(?m)^\s*kind:\s*["']?SriovNetworkNodePolicy`,
 		advice: "the SR-IOV operator writes a configuration of sriov-network-device-plugin from it: import that ConfigMap, device-plugin-config, as kubectl get configmap -o yaml prints it",
 	},
 	{
+		// Rules match the same attributes of PCI and USB devices as ours, but make labels.
 		what:   "a rule of Node Feature Discovery",
 		text:   `(?m)^\s*kind:\s*["']?NodeFeature(Rule|Group)|matchFeatures:`,
 		advice: "it only labels nodes; select the same hardware with pci.id or usb.id in a match, or write one with generic-dp init",
 	},
 	{
+		// A specification says what a container gets, and not which pods may request it.
 		what:   "a CDI specification",
 		text:   `["']?cdiVersion["']?\s*:`,
 		advice: `keep it, and offer its devices with match.cdi_device = "KIND=*"`,
 	},
 	{
-		what:   "rules of Prometheus",
+		what:   "a file of rules of Prometheus",
 		text:   `(?m)^\s*kind:\s*["']?PrometheusRule|^\s*- alert:|^\s*- record:`,
 		advice: "it has no devices; see the metrics of generic-dp in docs/metrics.md",
 	},
 	{
+		// LXC permits nodes by number, Incus and Proxmox name their paths.
 		what:   "a configuration of LXC, Incus or Proxmox",
 		text:   `(?m)^\s*lxc\.(cgroup2?\.devices|mount\.entry)|^\s*type:\s*["']?unix-(char|block|hotplug)|^dev[0-9]+:\s*/dev/`,
 		advice: `write a resource for each device, with its path as match.glob, or let generic-dp init write one`,
 	},
 	{
+		// Nomad has device plugins of its own, and host_path for its drivers.
 		what:   "a job of Nomad",
 		text:   `(?m)^\s*job\s+"[^"]+"\s*\{|"?TaskGroups"?\s*:`,
 		advice: `write a resource for each device or host_path, with the path as match.glob, or let generic-dp init write one`,
@@ -72,11 +78,12 @@ var foreignKinds = []foreign{
 		advice: "import a unit with AddDevice",
 	},
 	{
-		what:   "udev rules that are more than conditions and a name",
+		what:   "a text with udev rules in it",
 		text:   `(?m)^\s*(SUBSYSTEM|ACTION|KERNEL|ATTRS?\{\w+\})[!=]="`,
 		advice: "import a file of rules only; the conditions of a rule are keys of match: usb.id, usb.serial, subsystem, attr",
 	},
 	{
+		// Somebody has imported the result.
 		what:   "a configuration of generic-dp",
 		text:   `(?m)^\[\[resource\]\]`,
 		advice: "it needs no import: see generic-dp check",

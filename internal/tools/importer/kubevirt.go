@@ -86,6 +86,7 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 		return
 	}
 	r := &resource{Name: e.ResourceName}
+	// The names of VFIO groups and USB bus nodes are their interface: links cannot follow them.
 	r.Container.CDI = true
 	r.Container.Permissions = "rwm"
 	r.Container.Env = map[string]any{variable + "${RESOURCE_KUBEVIRT}": content}

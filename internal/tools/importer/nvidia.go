@@ -34,7 +34,8 @@ func (nvidiaFormat) convert(c *conversion, sources []source) {
 	c.comment("Not imported: health from XID errors, and flags other than migStrategy.")
 	for _, s := range sources {
 		r := &resource{
-			Name:     c.domainOr(nvidiaDomain) + "/gpu",
+			Name: c.domainOr(nvidiaDomain) + "/gpu",
+			// The UUID in the name identifies the GPU.
 			Identity: "name",
 			Match:    []match{{CDIDevice: "nvidia.com/gpu=GPU-*"}},
 		}

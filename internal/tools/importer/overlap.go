@@ -17,6 +17,8 @@ func (c *conversion) finish() {
 	for i, r := range c.resources {
 		c.disable(r, c.resources[:i])
 	}
+	// A resource that is the same as an earlier one needs no comment. Pulumi's state, for
+	// example, has everything twice.
 	c.resources = slices.DeleteFunc(c.resources, func(r *resource) bool {
 		return r.disabled && len(r.comments) == 0
 	})

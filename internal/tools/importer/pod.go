@@ -83,6 +83,7 @@ func containerDevices(container *value, volumes map[string]string) (devices []ho
 		if !ok {
 			continue
 		}
+		// A subPath of a volume of /dev is often the only device of it that is mounted.
 		if below := mount.get("subPath").string(); below != "" {
 			host += "/" + strings.Trim(below, "/")
 		}

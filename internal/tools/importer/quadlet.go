@@ -74,6 +74,7 @@ func quadletDevices(at *value, key, text string) (devices []hostDevice) {
 		container, _, _ := strings.Cut(rest, ":")
 		d.host = host
 		d.container = container
+		// Other volumes are directories of files.
 		if !isBelow(host, "/dev") {
 			return nil
 		}

@@ -97,6 +97,7 @@ func (c *conversion) rdmaResource(v *value, in *workload) {
 		Match:    []match{s.match()},
 		mayShare: true,
 	}
+	// The connection manager is one node for all HCAs.
 	r.With = []companion{{Path: "/dev/infiniband/rdma_cm", Permissions: "rwm"}}
 	r.Container.Permissions = "rwm"
 	s.reportIDs(v, r)

@@ -113,7 +113,7 @@ func (c *conversion) addSmarter(v *value, r *resource, domain string, in *worklo
 		c.comment("A symlink that an expression matches has the name of the node that it points to, unless it has a resource of its own below.")
 	}
 	if hasLinkNames(r) {
-		r.differs(v, `differs: a "." in the name of a symlink stays in the name of the resource, and any other character that names lack becomes "-"; smarter-device-manager writes "_" for both`)
+		r.differs(v, `differs: a "." in the name of a symlink stays in the name of the resource, any other character that names lack becomes "-", and 63 characters remain; smarter-device-manager writes "_" for such characters, and the kubelet refuses longer names`)
 	}
 	// A directory is a resource beside the nodes in it. Two entries for one node give it the
 	// same name, and the first entry gets it.
@@ -191,6 +191,7 @@ func (f *smarterForm) resources() []*resource {
 // smarterResources makes the resources of an expression.
 func smarterResources(v *value, expressions []expression) (resources []*resource) {
 	var forms []*smarterForm
+	// All alternatives of an entry share the limit: each multiplies what a scan compares.
 	left := maxGlobs
 	for _, e := range expressions {
 		globs := e.globs()

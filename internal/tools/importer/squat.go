@@ -166,10 +166,13 @@ func (c *conversion) squatDomain(s source, configured string, names []string) st
 	if set != "" || c.options.Domain != "" {
 		return c.domainOr(set)
 	}
+	// MicroShift embeds the plugin, with a domain of its own.
 	if s.path == "genericDevicePlugin" {
 		return "device.microshift.io"
 	}
 	tag := cmp.Or(s.workload.tag, c.first(func(w *workload) string { return w.tag }))
+	// Images of releases have tags such as 0.2.0, v0.2 and amd64-0.2.0. Others, such as latest
+	// and hashes of commits, were built from either side of the change.
 	const release = `([a-z0-9]+-)?v?`
 	if fullMatch(release+`0\.[01](\..*)?@?`, tag) {
 		return oldSquatDomain

@@ -45,6 +45,7 @@ func (s squatLister) pathDevices(h *host) (devices []Device) {
 	limit := math.MaxInt
 	for _, p := range s.group.paths {
 		matches := h.glob(p.Path)
+		// Mounts are left out: they are no nodes, and a snapshot does not have them.
 		isAbsent := len(matches) == 0 && p.Optional
 		if p.match.As != "" || isAbsent {
 			continue

@@ -117,6 +117,7 @@ func (c *conversion) udevRule(at *value, rule string) *resource {
 		mayShare: true,
 	}
 	r.addMatches(at, untestable, m)
+	// The symlink is the name that the author of the rule gave the device.
 	r.Name = resourceName(name)
 	if name == "" {
 		r.Name = nameOfMatch(m)

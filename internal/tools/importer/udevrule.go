@@ -236,6 +236,7 @@ func (b *ruleBuilder) addOwnUSB(f udevFilter) bool {
 // addOther adds conditions that are no list of values.
 func (b *ruleBuilder) addOther(f udevFilter, values []string) bool {
 	isBus := f.full() == "SUBSYSTEMS" || f.full() == "ENV ID_BUS"
+	// "*" and other wildcards in names of attributes are not part of udev's language.
 	isAttribute := fullMatch(`[\w./-]+`, f.name) && strings.HasPrefix(f.key, "ATTR")
 	switch {
 	case isBus && f.value == "usb" && !f.negated():

@@ -67,6 +67,7 @@ func (c *conversion) enter(v *value, in *workload) *workload {
 // leave out the repository, which is the chart's own then.
 func (w *workload) readImage(image *value) {
 	name := image.string()
+	// Values of charts have the parts of the image as keys.
 	if image.mapping() {
 		repository := cmp.Or(image.get("repository").string(), "/generic-device-plugin")
 		name = repository + ":" + image.get("tag").string()
