@@ -21,10 +21,19 @@ type composeFormat struct{}
 // detect recognizes a file by a service with devices. A file without devices is reported as
 // such (foreignKinds).
 func (composeFormat) detect(v *value) bool {
-	services, _ := v.get("services").fields()
-	return slices.ContainsFunc(services, func(s *value) bool {
+	return slices.ContainsFunc(composeServices(v), func(s *value) bool {
 		return len(composeDevices(s)) > 0
 	})
+}
+
+// composeServices lists the services of a file. Documentation often shows the devices of a
+// service only: such a piece is a service without a name.
+func composeServices(v *value) []*value {
+	if v.get("devices").list() && !v.has("services") {
+		return []*value{v}
+	}
+	services, _ := v.get("services").fields()
+	return services
 }
 
 // convert converts the devices of all services together, so that services that use the same
@@ -32,8 +41,7 @@ func (composeFormat) detect(v *value) bool {
 func (composeFormat) convert(c *conversion, sources []source) {
 	var devices []hostDevice
 	for _, s := range sources {
-		services, _ := s.get("services").fields()
-		for _, service := range services {
+		for _, service := range composeServices(s.value) {
 			if service.has("privileged") && service.get("privileged").string() == "true" {
 				service.differs("not imported: privileged: true: name the other devices that the container opens, if any")
 			}
@@ -58,6 +66,9 @@ func (composeFormat) convert(c *conversion, sources []source) {
 // below /dev.
 func composeDevices(service *value) (devices []hostDevice) {
 	for _, e := range service.get("devices").items() {
+		if e.mapping() && !e.has("source") {
+			continue // a device of another program
+		}
 		d := parseHostDevice(e.string())
 		if e.mapping() {
 			d.host = e.get("source").string()
@@ -70,7 +81,9 @@ func composeDevices(service *value) (devices []hostDevice) {
 		if d.permissions == "" && !isCDIName(d.host) {
 			d.permissions = "rwm"
 		}
-		devices = append(devices, d)
+		if isBelow(d.host, "/dev") || isCDIName(d.host) || strings.Contains(d.host, "$") {
+			devices = append(devices, d)
+		}
 	}
 	for _, e := range service.get("volumes").items() {
 		host, rest, _ := strings.Cut(e.string(), ":")

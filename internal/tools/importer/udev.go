@@ -97,7 +97,7 @@ func (c *conversion) udevRule(at *value, rule string) *resource {
 	filters := parseUdevRule(rule)
 	name, isAboutDevice := udevName(filters)
 	if !isAboutDevice {
-		at.differs("not imported: a rule without SYMLINK, MODE, GROUP, OWNER or TAG")
+		reportOtherRule(at, filters)
 		return nil
 	}
 	for _, f := range filters {
@@ -130,6 +130,20 @@ func (c *conversion) udevRule(at *value, rule string) *resource {
 	r.setSymlink(at, name, isHardware)
 	r.readUdevMode(at, filters)
 	return r
+}
+
+// reportOtherRule reports a rule that names no device.
+func reportOtherRule(at *value, filters []udevFilter) {
+	for _, f := range filters {
+		if f.key == "GOTO" {
+			at.differs("not imported: %s, which skips rules for some devices: the rules after it may select more here", f.text)
+			return
+		}
+		if f.key == "LABEL" {
+			return // the end of what GOTO skips
+		}
+	}
+	at.differs("not imported: a rule without SYMLINK, MODE, GROUP, OWNER or TAG")
 }
 
 // setSymlink puts the node at the path of the rule's symlink.
