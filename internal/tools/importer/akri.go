@@ -158,7 +158,7 @@ func (r *resource) akriRules(v, details *value) akriLister {
 		Permissions    string
 	}
 	if details == nil {
-		v.report("no discoveryDetails: want udevRules")
+		v.report("discoveryDetails is missing: udevRules are required")
 		return akriLister{}
 	}
 	details.decode(&d)

@@ -81,7 +81,7 @@ func (v *value) texts() (texts []string) {
 	for _, e := range v.items() {
 		texts = append(texts, e.text())
 		if e.scalar() && strings.TrimSpace(e.Value) == "" {
-			v.report("an empty string: want a value")
+			v.report("an empty string is not allowed")
 		}
 	}
 	return texts
@@ -108,9 +108,9 @@ func (v *value) text() string {
 	case !v.scalar():
 		v.report("%s: want a string", v.describe())
 	case len(text) > maxText:
-		v.report("%.20q... is too long: want at most %d bytes", text, maxText)
+		v.report("%.20q... is too long: at most %d bytes are allowed", text, maxText)
 	case !isPrintable(text):
-		v.report("%q: want printable characters", v.Value)
+		v.report("%q: only printable characters are allowed", v.Value)
 	default:
 		return text
 	}

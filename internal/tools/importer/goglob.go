@@ -38,7 +38,7 @@ const goGlobToken = `(?s)\\.|\[(\\.|[^\\\]])*\]|[{}]|\*+`
 func fromGoGlob(glob string) (a pattern.Alternative, err error) {
 	isClean := path.IsAbs(glob) && path.Clean(glob) == glob
 	if !isClean || glob == "/" {
-		return a, fmt.Errorf(`%q is not an absolute, clean path: want one such as "/dev/ttyUSB*"`, glob)
+		return a, fmt.Errorf(`%q is not an absolute, clean path such as "/dev/ttyUSB*"`, glob)
 	}
 	if _, err := path.Match(glob, ""); err != nil {
 		return a, fmt.Errorf(`%q is not a pattern: want every [...] closed, and a character after every \`, glob)

@@ -146,7 +146,7 @@ func (c *conversion) hostResource(d hostDevice) *resource {
 	case !strings.HasPrefix(host, "/dev/") || hasNoNodes(host):
 		return nil // a directory of files
 	case !isPath(host), d.container != "" && !isPath(d.container):
-		d.at.differs("not imported: %q at %q: want absolute, clean paths", host, d.container)
+		d.at.differs("not imported: %q at %q: paths must be absolute and clean", host, d.container)
 		return nil
 	}
 	if d.hasVariable {

@@ -73,7 +73,7 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 		return nil, Problems{fmt.Sprintf("unknown format %q: want one of %q", o.Format, Formats())}
 	}
 	if len(data) > maxInput {
-		return nil, Problems{fmt.Sprintf("%s: is too long: want at most %d bytes", file, maxInput)}
+		return nil, Problems{fmt.Sprintf("%s: is too long: at most %d bytes are allowed", file, maxInput)}
 	}
 	c := &conversion{
 		file:    file,

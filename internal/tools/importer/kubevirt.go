@@ -102,7 +102,7 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 		name := strings.NewReplacer(" ", "?", "_", "?").Replace(pattern.Quote(e.MdevNameSelector))
 		r.Match = []match{{Mdev: mdevMatch{name}, VFIO: true}}
 	case !r.addKubeVirtUSB(v, e.Selectors):
-		v.report("no selectors: want at least one")
+		v.report("selectors are missing: at least one is required")
 		return
 	}
 	r.requireCDIKind(v)

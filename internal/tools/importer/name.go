@@ -28,10 +28,10 @@ func checkName(full string) string {
 	full = regexp.MustCompile(`\$\{[a-z0-9]+\}`).ReplaceAllString(full, "x")
 	domain, name, _ := strings.Cut(full, "/")
 	if !isResourceDomain(domain) {
-		return fmt.Sprintf(`%q is no domain of a resource: want a DNS subdomain such as "example.com"`, domain)
+		return fmt.Sprintf(`%q is not a valid domain of a resource: use a DNS subdomain such as "example.com"`, domain)
 	}
 	if !fullMatch(namePart, name) {
-		return fmt.Sprintf(`%.80q is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`, name)
+		return fmt.Sprintf(`%.80q is not a valid name of a resource: use at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`, name)
 	}
 	return ""
 }

@@ -122,11 +122,11 @@ func readRDMASelectors(v *value, e rdmaEntry) (s rdmaSelectors, ok bool) {
 	}
 	hasDevices := len(e.Devices) > 0
 	if s.empty() && !hasDevices {
-		v.report("neither selectors nor devices: want one of them")
+		v.report("sets neither selectors nor devices: one of them is required")
 		return s, false
 	}
 	if !s.empty() && hasDevices {
-		v.report("both selectors and devices: want one of them")
+		v.report("sets both selectors and devices: only one of them is allowed")
 		return s, false
 	}
 	if hasDevices {

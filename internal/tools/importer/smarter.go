@@ -61,7 +61,7 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 		return
 	}
 	if e.DeviceMatch == "" {
-		v.report(`no devicematch: want a regular expression such as "^video[0-9]*$"`)
+		v.report(`devicematch is missing: set a regular expression such as "^video[0-9]*$"`)
 		return
 	}
 	expressions, differences, err := parseRegexp(e.DeviceMatch)

@@ -85,7 +85,7 @@ func (squatFormat) convert(c *conversion, sources []source) {
 		}
 	}
 	if len(devices) == 0 {
-		c.problem(0, "no devices: want at least one")
+		c.problem(0, "there are no devices: at least one is required")
 	}
 	var names []string
 	for _, d := range devices {
@@ -252,9 +252,9 @@ func readSquatDevice(v *value, flag bool) (name string, groups []squatGroup) {
 		return "", nil
 	}
 	if d.Name == "" {
-		v.report("no name: want one")
+		v.report("the name is missing")
 	} else if !fullMatch(squatName, d.Name) {
-		v.get("name").report(`%q is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, d.Name)
+		v.get("name").report(`%q is not a valid name of a device: use at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, d.Name)
 	}
 	if d.Count != nil {
 		v.differs(`not imported: "count" beside "groups" has no effect: it belongs in each group`)
@@ -303,7 +303,7 @@ func readSquatGroup(v *value, flag bool) squatGroup {
 		}
 	}
 	if len(g.Paths) > 0 && len(usb) > 0 {
-		v.report("both paths and usb: want one of them")
+		v.report("sets both paths and usb: only one of them is allowed")
 	}
 	return group
 }
@@ -345,10 +345,10 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 	dir := strings.TrimSuffix(p.MountPath, "/")
 	isClean := path.IsAbs(dir) && path.Clean(dir) == dir
 	if p.MountPath != "" && !isClean {
-		v.get("mountPath").report(`%q is not an absolute, clean path: want one such as "/dev/zigbee"`, p.MountPath)
+		v.get("mountPath").report(`%q is not an absolute, clean path such as "/dev/zigbee"`, p.MountPath)
 	}
 	if p.Path == "" {
-		v.report("no path: want one")
+		v.report("the path is missing")
 		return p, false
 	}
 	a, err := fromGoGlob(p.Path)

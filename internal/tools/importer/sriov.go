@@ -45,7 +45,7 @@ func (sriovFormat) convert(c *conversion, sources []source) {
 	for _, s := range sources {
 		var config struct{ ResourceList []*value }
 		if s.decode(&config) && len(config.ResourceList) == 0 {
-			s.report("no resourceList: want at least one resource")
+			s.report("resourceList is empty: at least one resource is required")
 		}
 		for _, e := range config.ResourceList {
 			n++

@@ -69,7 +69,7 @@ func readSRIOVPool(v *value) sriovPool {
 		return p
 	}
 	if p.ResourceName == "" {
-		v.report("no resourceName: want one")
+		v.report("resourceName is missing")
 	}
 	types := []string{sriovNet, sriovAccelerator, sriovAux}
 	if !slices.Contains(types, p.DeviceType) {
@@ -97,7 +97,7 @@ func (p *sriovPool) selectors() []*value {
 	}
 	list := selectors.items()
 	if len(list) == 0 {
-		p.at.report("no selectors: want at least one")
+		p.at.report("selectors are missing: at least one is required")
 	}
 	return list
 }
@@ -167,7 +167,7 @@ func readSRIOVSelector(v *value) sriovSelector {
 		v.get("vdpaType").report(`%q: want "vhost" or "virtio"`, s.VDPAType)
 	}
 	if s.IsRDMA && s.VDPAType != "" {
-		v.report("both isRdma and vdpaType: want one of them")
+		v.report("sets both isRdma and vdpaType: only one of them is allowed")
 	}
 	return s
 }
