@@ -15,14 +15,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
-func newImport(f *flags) *cobra.Command {
-	o := importer.Options{}
-	check := false
-	from := string(importer.Auto)
-	cmd := &cobra.Command{
-		Use:   "import FILE",
-		Short: "convert the configuration of another device plugin",
-		Long: `import converts the configuration of another device plugin to TOML. Comments and
+// importHelp names every format of package importer, with the word that --from has for it.
+const importHelp = `import converts the configuration of another device plugin to TOML. Comments and
 warnings name everything that has no equivalent.
 
 FILE is a configuration of generic-device-plugin (squat), smarter-device-manager
@@ -35,7 +29,19 @@ and variables, but no unrendered templates; - is standard input.
 
 Without a device plugin, FILE is a file of Docker Compose or a command line of docker run
 (compose), a container unit of Podman (quadlet), a pod with hostPath volumes of devices
-(pod), or udev rules (udev): each device becomes a resource.`,
+(pod), or udev rules (udev): each device becomes a resource.`
+
+// newImport returns the command that converts configurations of other device plugins. The
+// result goes to standard output, and everything about it to standard error, so that the
+// output can be redirected to a configuration file.
+func newImport(f *flags) *cobra.Command {
+	o := importer.Options{}
+	check := false
+	from := string(importer.Auto)
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "convert the configuration of another device plugin",
+		Long: importHelp,
 		Args: wantArgs(1, 1, "want one FILE, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Format = importer.Format(from)
@@ -43,7 +49,11 @@ Without a device plugin, FILE is a file of Docker Compose or a command line of d
 			if err != nil {
 				return err
 			}
-			o.Neighbours = func() map[string]string { return neighbours(args[0]) }
+			// Most inputs say which domain they have: the other files are only read if
+			// needed.
+			o.Neighbours = func() map[string]string {
+				return neighbours(args[0])
+			}
 			cfg, result, err := convert(cmd, name, data, o)
 			if err != nil || !check {
 				return err
@@ -51,6 +61,7 @@ Without a device plugin, FILE is a file of Docker Compose or a command line of d
 			return f.compare(cmd.Context(), cmd.ErrOrStderr(), cfg, result)
 		},
 	}
+	// Completion and messages name the same words.
 	var formats []string
 	for _, f := range importer.Formats() {
 		formats = append(formats, string(f))
@@ -61,7 +72,8 @@ Without a device plugin, FILE is a file of Docker Compose or a command line of d
 	return cmd
 }
 
-// maxNeighbours limits the files that are read beside the input.
+// maxNeighbours limits the files that are read beside the input: a directory with manifests
+// has a few dozen.
 const maxNeighbours = 100
 
 // neighbours reads the YAML and JSON files in the directory of a file. What cannot be read is
@@ -85,7 +97,8 @@ func neighbours(file string) map[string]string {
 	return texts
 }
 
-// isManifest reports whether a directory entry is a regular file that may be a manifest.
+// isManifest reports whether a directory entry is a regular file that may be a manifest. A
+// link or a named pipe is not read: reading it might block.
 func isManifest(e os.DirEntry) bool {
 	switch filepath.Ext(e.Name()) {
 	case ".yaml", ".yml", ".json":
@@ -95,7 +108,8 @@ func isManifest(e os.DirEntry) bool {
 }
 
 // convert prints the converted input, after validating it: a conversion that does not
-// load is a bug.
+// load is a bug. The result is printed whole or not at all, since a part of it would be a
+// valid configuration that offers less.
 func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (*config.Config, *importer.Result, error) {
 	result, err := importer.Convert(file, data, o)
 	if err != nil {
@@ -119,6 +133,9 @@ func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (
 
 // compare lists the devices of this host that the converted configuration offers, and where
 // the devices of the other plugin differ. Standard output is for the configuration.
+//
+// Permissions of the flag --allow apply, as they will when the configuration is served: a
+// device that is refused is in the table with the reason, and not a device that is offered.
 func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, result *importer.Result) error {
 	view, err := f.scan(ctx, cfg)
 	if err != nil {
@@ -139,6 +156,8 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 			}
 		}
 	}
+	// The other plugins test attributes that our configuration does not: they get a reader of
+	// sysfs of their own.
 	scanner := inventory.New(f.paths.Inventory())
 	snapshot, err := scanner.Scan(ctx)
 	if err != nil {
