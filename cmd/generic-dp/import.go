@@ -41,8 +41,8 @@ func newImport(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "convert the configuration of another device plugin",
-		Long: importHelp,
-		Args: wantArgs(1, 1, "want one FILE, or - for standard input"),
+		Long:  importHelp,
+		Args:  wantArgs(1, 1, "want one FILE, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Format = importer.Format(from)
 			name, data, err := readInput(args[0])
