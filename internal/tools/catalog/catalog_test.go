@@ -212,7 +212,7 @@ func TestFold(t *testing.T) {
 	h := newHost(t)
 	for i := range 256 {
 		h.AddNode("", sysfstest.Node{Name: fmt.Sprintf("cpu/%d/msr", i), Subsystem: "msr", Dir: fmt.Sprintf("msr/msr%d", i), Major: 202, Minor: uint32(i)})
-		h.AddNode("", sysfstest.Node{Name: fmt.Sprintf("tty%d", i), Subsystem: "tty", Major: 4, Minor: uint32(i)})
+		h.AddNode("", sysfstest.Node{Name: fmt.Sprintf("ttyS%d", i), Subsystem: "tty", Major: 4, Minor: uint32(64 + i)})
 	}
 	for i := range 20 {
 		h.AddPCI(sysfstest.PCI{Address: fmt.Sprintf("0000:7e:%02x.0", i), Vendor: "8086", Device: "2035", Class: "088000"})
