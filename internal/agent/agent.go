@@ -22,9 +22,9 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
+	"github.com/generic-dp/generic-dp/internal/agent/holders"
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
-	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
@@ -105,7 +105,7 @@ type hostWatch struct {
 type podWatch struct {
 	client  *podresources.Client
 	cgroups *cgroup.Tree
-	holders *holders // nil without a kubelet
+	holders *holders.Tracker // nil without a kubelet
 }
 
 // page is what the status page, the metrics and the probes show.
@@ -199,15 +199,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.dra = &draDriver{agent: a}
 	a.pods.cgroups = cgroup.New(p.Cgroup)
 	if !options.CDIOnly {
-		a.pods.holders = newHolders(filepath.Join(p.KubeletDir, checkpoint.Name), a.pods.cgroups, a.wake, a.log)
-		a.pods.holders.hint = options.hint("cgroup")
-		a.pods.holders.ours = a.offers
-		a.pods.holders.held = a.heldSlots
-		a.pods.holders.pods = a.pods.client.Pods
-		a.pods.holders.generation = func() uint64 {
-			socket, _ := a.kubelet.Kubelet()
-			return socket.Generation
-		}
+		a.pods.holders = a.newHolders()
 	}
 	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
 		return a.now()
@@ -238,7 +230,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return a.kubelet.Run(ctx)
 		})
 		group.Go(func() error {
-			return a.pods.holders.run(ctx, a.kubelet.Checkpoint)
+			return a.pods.holders.Run(ctx, a.kubelet.Checkpoint)
 		})
 	}
 	group.Go(func() error {

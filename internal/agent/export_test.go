@@ -11,7 +11,7 @@ func (a *Agent) Busy() bool { return a.page.busy.Load() != nil }
 // Remembers reports whether the pod with this UID, or static pod with this name, is known to
 // hold a slot.
 func (a *Agent) Remembers(uid string) bool {
-	for _, known := range a.pods.holders.save() {
+	for _, known := range a.pods.holders.Save() {
 		if known.Pod == uid || known.Name == uid {
 			return true
 		}

@@ -2,11 +2,14 @@ package agent
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent/holders"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
@@ -136,7 +139,7 @@ func (a *Agent) listHeld(
 	list, at, err := a.pods.client.Holders(ctx, now)
 	if err != nil {
 		a.addClaims(&held, a.claims(), nil, out)
-		a.pods.holders.addForgotten(&held)
+		a.pods.holders.AddForgotten(&held)
 		return held, err
 	}
 	held.At, held.Partial = at, a.mayLackPods(at)
@@ -148,7 +151,7 @@ func (a *Agent) listHeld(
 		}
 	}
 	a.addClaims(&held, claims, listed, out)
-	a.pods.holders.addForgotten(&held)
+	a.pods.holders.AddForgotten(&held)
 	for name, ids := range list {
 		if !ours(name) {
 			continue
@@ -168,6 +171,24 @@ func (a *Agent) listHeld(
 	}
 	a.log.Debug("held devices are known", "slots", len(held.IDs), "partial", held.Partial)
 	return held, nil
+}
+
+// newHolders returns the tracker of the pods that hold slots.
+func (a *Agent) newHolders() *holders.Tracker {
+	return holders.New(holders.Options{
+		Checkpoint: filepath.Join(a.options.Paths.KubeletDir, checkpoint.Name),
+		Cgroups:    a.pods.cgroups,
+		IsOurs:     a.offers,
+		Held:       a.heldSlots,
+		Pods:       a.pods.client.Pods,
+		Generation: func() uint64 {
+			kubelet, _ := a.kubelet.Kubelet()
+			return kubelet.Generation
+		},
+		Changed:    a.wake.send,
+		CgroupHint: a.options.hint("cgroup"),
+		Log:        a.log,
+	})
 }
 
 // offers reports whether the kubelet has a resource from this program.

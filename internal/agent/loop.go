@@ -275,7 +275,7 @@ func (l *loop) inherit() {
 		l.outputs.injected = saved.Injected
 		l.outputs.health.Restore(saved.Health, l.memory.boot != saved.Boot, true)
 		if saved.Boot == l.memory.boot { // no container survives a reboot
-			l.pods.holders.restore(saved.Holds)
+			l.pods.holders.Restore(saved.Holds)
 		}
 	}
 	l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)

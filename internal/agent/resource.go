@@ -14,6 +14,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent/holders"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
@@ -31,7 +32,7 @@ type resource struct {
 	dra     *draDriver // nil for a device plugin
 	rescans rescanRequests
 	health  *healthdir.Dirs
-	holders *holders
+	holders *holders.Tracker
 	now     atomic.Pointer[published]
 	plugin  *plugin.Plugin // nil without a kubelet, and by DRA
 
@@ -129,7 +130,7 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	next := &published{
 		entries:    entries,
 		injections: make([]cdi.Injection, len(entries)),
-		refused:    r.holders.unhealthy(),
+		refused:    r.holders.Unhealthy(),
 		config:     c,
 		changed:    old.changed,
 	}
@@ -195,7 +196,7 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 		}
 	}
 	if err == nil {
-		err = r.holders.check(ctx, ids)
+		err = r.holders.Check(ctx, ids)
 	}
 	if err != nil {
 		return device.Response{}, err
@@ -205,7 +206,7 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 		err = r.addHealthDir(&response, devices, ids)
 	}
 	if err == nil {
-		r.holders.grant(ids)
+		r.holders.Granted(ids)
 	}
 	return response, err
 }
@@ -378,7 +379,7 @@ func (l *loop) publish(
 	}
 	l.serving.Store(&next) // before the kubelet knows any of them
 	if added {
-		l.pods.holders.readAgain()
+		l.pods.holders.ReadAgain()
 	}
 	for i, r := range next {
 		if r.shown && r.plugin != nil && r.ended == nil && (listed[i].Register || r.now.Load().config.Register == config.RegisterAlways) {

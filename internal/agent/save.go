@@ -51,7 +51,7 @@ func (l *loop) restore(first firstScan) {
 	l.outputs.injected = saved.Injected
 	l.outputs.health.Restore(saved.Health, boot != saved.Boot, l.role.writes)
 	if boot == saved.Boot { // no container survives a reboot
-		l.pods.holders.restore(saved.Holds)
+		l.pods.holders.Restore(saved.Holds)
 	}
 }
 
@@ -131,7 +131,7 @@ func (l *loop) save() {
 		Forgot:    m.state.Forgot(),
 		Injected:  l.outputs.injected,
 		Health:    l.outputs.health.Save(),
-		Holds:     l.pods.holders.save(),
+		Holds:     l.pods.holders.Save(),
 		USB:       l.host.scanner.KnownUSB(),
 		DRA:       m.dra,
 	})

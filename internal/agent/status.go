@@ -351,7 +351,7 @@ func (l *loop) reportLeftOut(v *View, out ledger.Output) {
 
 // reportRefused reports the slots that a pod still uses after the kubelet has freed them.
 func (l *loop) reportRefused() {
-	refused := l.pods.holders.unhealthy()
+	refused := l.pods.holders.Unhealthy()
 	for _, slot := range slices.Sorted(maps.Keys(refused)) {
 		l.page.problems.warn(slot, errors.New(refused[slot]), "device is unhealthy: the kubelet has forgotten a pod that still uses it")
 	}

@@ -1,0 +1,376 @@
+package holders_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/agent/holders"
+	"github.com/generic-dp/generic-dp/internal/host/cgroup"
+	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+)
+
+const (
+	resource = "example.com/part"
+	slot     = "part-0"
+	other    = "part-1"
+	// The UIDs of a pod of an API server, and of a static pod.
+	podUID    = "5f1c2b7e-0000-4000-8000-000000000001"
+	nextUID   = "5f1c2b7e-0000-4000-8000-000000000002"
+	staticUID = "0123456789abcdef0123456789abcdef"
+	// limit is the timeout of everything that a test waits for.
+	limit = 20 * time.Second
+)
+
+// kubelet is what a tracker knows of the kubelet and of the host.
+type kubelet struct {
+	testing.TB
+	checkpoint string
+	cgroups    *kubelettest.Cgroups
+	// changed has a value for each call of Options.Changed, up to its capacity.
+	changed chan struct{}
+
+	mu         sync.Mutex
+	held       map[string]string
+	heldErr    error
+	pods       map[string]bool
+	generation uint64
+	log        bytes.Buffer
+}
+
+func newKubelet(t *testing.T) *kubelet {
+	return &kubelet{
+		TB:         t,
+		checkpoint: filepath.Join(t.TempDir(), checkpoint.Name),
+		cgroups:    kubelettest.NewCgroups(t),
+		changed:    make(chan struct{}, 100),
+		generation: 1,
+	}
+}
+
+// tracker returns a tracker that watches this kubelet.
+func (k *kubelet) tracker() *holders.Tracker {
+	return holders.New(holders.Options{
+		Checkpoint: k.checkpoint,
+		Cgroups:    cgroup.New(k.cgroups.Dir()),
+		IsOurs: func(name string) bool {
+			return name == resource
+		},
+		Held: func(context.Context) (map[string]string, bool, error) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return k.held, true, k.heldErr
+		},
+		Pods: func(context.Context) (map[string]bool, error) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return k.pods, nil
+		},
+		Generation: func() uint64 {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return k.generation
+		},
+		Changed: func() {
+			k.changed <- struct{}{}
+		},
+		Log: slog.New(slog.NewTextHandler(k, nil)),
+	})
+}
+
+// Write implements io.Writer for the log.
+func (k *kubelet) Write(text []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.log.Write(text)
+}
+
+// logged counts a message in the log.
+func (k *kubelet) logged(message string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return strings.Count(k.log.String(), message)
+}
+
+// save replaces the checkpoint: pods have the slots that they hold, by UID.
+func (k *kubelet) save(pods map[string][]string) {
+	k.Helper()
+	type entry struct {
+		PodUID       string
+		ResourceName string
+		DeviceIDs    map[string][]string
+	}
+	entries := []entry{}
+	for uid, slots := range pods {
+		entries = append(entries, entry{uid, resource, map[string][]string{"-1": slots}})
+	}
+	text, err := json.Marshal(map[string]any{"Data": map[string]any{"PodDeviceEntries": entries}})
+	if err != nil {
+		k.Fatal(err)
+	}
+	k.write(text)
+}
+
+// write replaces the checkpoint by a rename, as the kubelet does.
+func (k *kubelet) write(text []byte) {
+	k.Helper()
+	err := os.WriteFile(k.checkpoint+".next", text, 0o600)
+	if err == nil {
+		err = os.Rename(k.checkpoint+".next", k.checkpoint)
+	}
+	if err != nil {
+		k.Fatal(err)
+	}
+}
+
+// run runs a tracker until the test ends. The result announces a new checkpoint.
+func (k *kubelet) run(tracker *holders.Tracker) chan<- struct{} {
+	k.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	announce := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- tracker.Run(ctx, announce)
+	}()
+	k.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			k.Errorf("Run: %v", err)
+		}
+	})
+	return announce
+}
+
+// awaitUnhealthy waits until exactly these slots are unhealthy.
+func (k *kubelet) awaitUnhealthy(tracker *holders.Tracker, slots ...string) {
+	k.Helper()
+	deadline := time.After(limit)
+	for {
+		var unhealthy []string
+		for id := range tracker.Unhealthy() {
+			unhealthy = append(unhealthy, id)
+		}
+		slices.Sort(unhealthy)
+		if slices.Equal(unhealthy, slots) {
+			return
+		}
+		select {
+		case <-k.changed:
+		case <-deadline:
+			k.Fatalf("unhealthy slots: %q, want %q", unhealthy, slots)
+		}
+	}
+}
+
+// A slot is refused, and unhealthy, while the pod that had it runs, and for no longer.
+func TestSlotOfRunningPodIsRefused(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	k.save(map[string][]string{podUID: {slot}})
+	k.cgroups.Start(podUID)
+	tracker := k.tracker()
+	err := tracker.Check(t.Context(), []string{other, slot})
+	if err == nil || !strings.Contains(err.Error(), podUID) || !strings.Contains(err.Error(), slot) {
+		t.Fatalf("Check: %v, want an error that names %s and %s", err, slot, podUID)
+	}
+	if reason := tracker.Unhealthy()[slot]; !strings.Contains(reason, podUID) {
+		t.Errorf("reason %q, want one that names %s", reason, podUID)
+	}
+	if err := tracker.Check(t.Context(), []string{other}); err != nil {
+		t.Errorf("Check of the other slot: %v", err)
+	}
+	k.cgroups.End(podUID)
+	k.run(tracker)
+	k.awaitUnhealthy(tracker)
+	if err := tracker.Check(t.Context(), []string{slot}); err != nil {
+		t.Errorf("Check after the end of the pod: %v", err)
+	}
+}
+
+// A checkpoint that was replaced since an allocation is read before the next one.
+func TestCheckReadsWhatWasGranted(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	k.save(nil)
+	tracker := k.tracker()
+	if err := tracker.Check(t.Context(), []string{slot}); err != nil {
+		t.Fatal(err)
+	}
+	tracker.Granted([]string{slot})
+	k.save(map[string][]string{podUID: {slot}})
+	k.cgroups.Start(podUID)
+	if err := tracker.Check(t.Context(), []string{slot}); err == nil {
+		t.Error("the slot is free although a pod that got it runs")
+	}
+}
+
+// The slot of a pod that the kubelet has forgotten turns unhealthy, and counts as held.
+func TestForgottenPod(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	k.save(map[string][]string{podUID: {slot}, nextUID: {other}})
+	k.cgroups.Start(podUID)
+	k.cgroups.Start(nextUID)
+	tracker := k.tracker()
+	if err := tracker.Check(t.Context(), []string{"part-2"}); err != nil { // this reads the checkpoint
+		t.Fatal(err)
+	}
+	announce := k.run(tracker)
+	k.save(map[string][]string{nextUID: {other}})
+	announce <- struct{}{}
+	k.awaitUnhealthy(tracker, slot)
+	held := ledger.Held{IDs: map[string]string{}}
+	tracker.AddForgotten(&held)
+	if len(held.IDs) != 1 || held.IDs[slot] != resource {
+		t.Errorf("held slots: %v, want %s of %s", held.IDs, slot, resource)
+	}
+	k.save(map[string][]string{podUID: {slot}, nextUID: {other}}) // the kubelet has the pod again
+	announce <- struct{}{}
+	k.awaitUnhealthy(tracker)
+}
+
+// A pod that is missing from the checkpoint is not forgotten if the kubelet lists it, or if it
+// is unknown what the kubelet lists.
+func TestPodIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	for name, k := range map[string]*kubelet{
+		"the kubelet lists it":        {held: map[string]string{slot: "default/pod"}},
+		"the kubelet does not answer": {heldErr: errors.New("no answer")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			next := newKubelet(t)
+			next.held = k.held
+			next.heldErr = k.heldErr
+			next.cgroups.Start(podUID)
+			tracker := next.tracker()
+			tracker.Restore([]ledger.Hold{{Slot: slot, Pod: podUID, Resource: resource}})
+			announce := next.run(tracker)
+			announce <- struct{}{}
+			announce <- struct{}{} // the first look has ended
+			if unhealthy := tracker.Unhealthy(); len(unhealthy) > 0 {
+				t.Errorf("unhealthy slots: %v", unhealthy)
+			}
+		})
+	}
+}
+
+// The next version of a static pod gets the device of the former one. No other pod gets it, and
+// nor does any after a restart of the kubelet.
+func TestSuccessorOfStaticPod(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	k.save(map[string][]string{staticUID: {slot}})
+	k.cgroups.Start(staticUID)
+	k.held = map[string]string{slot: "default/static"}
+	tracker := k.tracker()
+	announce := k.run(tracker)
+	announce <- struct{}{}
+	announce <- struct{}{} // the first look has found the name of the pod
+	for name, test := range map[string]struct {
+		pods       map[string]bool
+		generation uint64
+		isFree     bool
+	}{
+		"its next version":             {map[string]bool{"default/static": true}, 1, true},
+		"another pod":                  {map[string]bool{"default/other": true}, 1, false},
+		"after a start of the kubelet": {map[string]bool{"default/static": true}, 2, false},
+	} {
+		k.mu.Lock()
+		k.pods = test.pods
+		k.generation = test.generation
+		k.mu.Unlock()
+		if err := tracker.Check(t.Context(), []string{slot}); (err == nil) != test.isFree {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What one instance saves, the next one knows, even if the checkpoint has lost it.
+func TestSaveAndRestore(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	k.save(map[string][]string{podUID: {slot}})
+	first := k.tracker()
+	if err := first.Check(t.Context(), []string{slot}); err != nil {
+		t.Fatal(err)
+	}
+	saved := first.Save()
+	want := []ledger.Hold{{Slot: slot, Pod: podUID, Resource: resource}}
+	if !slices.Equal(saved, want) {
+		t.Fatalf("saved %v, want %v", saved, want)
+	}
+	k.save(nil)
+	k.cgroups.Start(podUID)
+	second := k.tracker()
+	second.Restore(saved)
+	second.Restore(saved) // by the instance that takes over the lock
+	if again := second.Save(); !slices.Equal(again, want) {
+		t.Errorf("restored %v, want %v", again, want)
+	}
+	if err := second.Check(t.Context(), []string{slot}); err == nil {
+		t.Error("the slot is free although the pod that got it runs")
+	}
+}
+
+// A checkpoint that names endless pods for one slot takes limited memory when it is lost.
+func TestHoldsAreLimited(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	var saved []ledger.Hold
+	for i := range 100 {
+		saved = append(saved, ledger.Hold{Slot: slot, Pod: strings.Repeat("a", 1+i), Resource: resource})
+	}
+	tracker := k.tracker()
+	tracker.Restore(saved)
+	if n := len(tracker.Save()); n != 4 {
+		t.Errorf("%d pods are remembered for one slot, want 4", n)
+	}
+}
+
+// A broken checkpoint is logged once, and changes nothing.
+func TestBrokenCheckpoint(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	tracker := k.tracker()
+	announce := k.run(tracker)
+	for _, text := range []string{"{", "{ "} {
+		k.write([]byte(text))
+		announce <- struct{}{}
+	}
+	announce <- struct{}{}
+	if n := k.logged("the kubelet's checkpoint can't be read"); n != 1 {
+		t.Errorf("logged %d times, want once", n)
+	}
+	if err := tracker.Check(t.Context(), []string{slot}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A host without a kubelet has no tracker.
+func TestNoTracker(t *testing.T) {
+	t.Parallel()
+	var tracker *holders.Tracker
+	if err := tracker.Check(t.Context(), []string{slot}); err != nil {
+		t.Error(err)
+	}
+	tracker.Granted([]string{slot})
+	tracker.ReadAgain()
+	tracker.Restore([]ledger.Hold{{Slot: slot, Pod: podUID}})
+	held := ledger.Held{IDs: map[string]string{}}
+	tracker.AddForgotten(&held)
+	if len(held.IDs) > 0 || tracker.Save() != nil || tracker.Unhealthy() != nil {
+		t.Errorf("held %v, saved %v, unhealthy %v", held.IDs, tracker.Save(), tracker.Unhealthy())
+	}
+}
