@@ -16,29 +16,30 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
-// Claim is a prepared resource claim: who holds which devices, and the container edits that
-// depend on several devices together. It is one spec file, from preparation to
+// Claim is a prepared resource claim: its holders, its devices, and the container edits that
+// depend on several devices together. It is stored as one spec file, from preparation to
 // unpreparation.
 type Claim struct {
 	Namespace, Name, UID string
-	// PodClaim is what the pod calls a claim that was made from a template.
+	// PodClaim is the name in the pod of a claim that was made from a template.
 	PodClaim string
 	// Pods are the UIDs of the pods that the claim was reserved for when it was prepared.
 	Pods     []string
 	Requests []Request
 }
 
-// Request is a request of a claim. A container gets one of them or all.
+// Request is a request of a claim. A container refers to one request or to the whole claim.
 type Request struct {
 	Name string
 	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
 	Devices []string
 	Mounts  []device.Mount
-	Env     map[string]string // not read again
+	// Env is written for the runtime. ReadClaim leaves it empty.
+	Env map[string]string
 }
 
 const (
-	// claimKind and the UID are the kind of a claim's spec.
+	// claimKind, followed by the UID, is the kind of a claim's spec.
 	claimKind = "generic-dp.github.io/claim-"
 	// Annotations of a claim's spec, which only this program reads.
 	namespaceKey = "generic-dp.github.io/namespace"
@@ -48,22 +49,27 @@ const (
 	podsKey      = "generic-dp.github.io/pods"
 )
 
-// Devices are those of all requests.
-func (c Claim) Devices() (all []string) {
+// Devices are the devices of all requests, as "RESOURCE=ID".
+func (c Claim) Devices() []string {
+	var all []string
 	for _, r := range c.Requests {
 		all = append(all, r.Devices...)
 	}
 	return all
 }
 
-// CDIName is the qualified name that gives a container the edits of a request. The spec
-// format has no slash for a subrequest, and a DNS label no dot.
+// CDIName is the qualified name that gives a container the edits of a request. A subrequest has
+// a slash in its name, which the spec format does not allow. A dot replaces it: the names are
+// DNS labels, which have no dot.
 func (c Claim) CDIName(r Request) string {
-	return claimKind + c.UID + "=" + strings.ReplaceAll(r.Name, "/", ".")
+	return claimKind + c.UID + "=" + entryName(r)
 }
 
-// WriteClaim writes the file of a claim. Each request has some edits, without which
-// runtimes reject it.
+// entryName is the name of a request in the spec of its claim.
+func entryName(r Request) string { return strings.ReplaceAll(r.Name, "/", ".") }
+
+// WriteClaim writes the file of a claim. Each request must have edits: runtimes reject a spec
+// with an entry that has none.
 func (w *Writer) WriteClaim(c Claim) error {
 	if !validUID(c.UID) {
 		return fmt.Errorf("UID %q: want letters, digits and dashes", c.UID)
@@ -80,7 +86,7 @@ func (w *Writer) WriteClaim(c Claim) error {
 	}
 	for _, r := range c.Requests {
 		spec.Devices = append(spec.Devices, specs.Device{
-			Name:           strings.ReplaceAll(r.Name, "/", "."),
+			Name:           entryName(r),
 			Annotations:    map[string]string{devicesKey: strings.Join(r.Devices, ",")},
 			ContainerEdits: Edits{Env: environ(r.Env), Mounts: bindMounts(r.Mounts)},
 		})
@@ -89,11 +95,12 @@ func (w *Writer) WriteClaim(c Claim) error {
 	return w.write(w.FileName(spec.Kind), spec)
 }
 
-// Claims reads all claims, in the order of their UIDs. It leaves out claims whose file can't
-// be read, and returns an error for each: such a file does not say which devices are held.
-func (w *Writer) Claims() (claims []Claim, err error) {
+// Claims reads all claims, in the order of their UIDs. It leaves out claims whose file cannot be
+// read, and returns an error for each: such a file does not say which devices are held.
+func (w *Writer) Claims() ([]Claim, error) {
 	files, err := w.ClaimFiles()
 	errs := []error{err}
+	var claims []Claim
 	for _, uid := range slices.Sorted(maps.Keys(files)) {
 		claim, err := w.ReadClaim(uid)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +122,7 @@ func (w *Writer) ClaimFiles() (map[string]uint64, error) {
 	prefix := strings.TrimSuffix(w.FileName(claimKind), fileSuffix)
 	err := dirents.Read(w.Dir, func(e dirents.Entry) {
 		if !isOf(w.Owner, e.Name) {
-			return // such as a temporary file
+			return // a foreign or a temporary file
 		}
 		uid, isClaim := strings.CutPrefix(strings.TrimSuffix(e.Name, fileSuffix), prefix)
 		if isClaim {
@@ -163,7 +170,7 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 	return claim, nil
 }
 
-// split is the inverse of strings.Join with a comma; no text is no elements.
+// split is the inverse of strings.Join with a comma. An empty text has no elements.
 func split(text string) []string {
 	if text == "" {
 		return nil
@@ -176,7 +183,7 @@ func (w *Writer) ClaimPath(uid string) string {
 	return filepath.Join(w.Dir, w.FileName(claimKind+uid))
 }
 
-// RemoveClaim removes the file of a claim. A missing one is no error.
+// RemoveClaim removes the file of a claim. It is no error if the file is missing.
 func (w *Writer) RemoveClaim(uid string) error {
 	if !validUID(uid) {
 		return nil
@@ -184,14 +191,25 @@ func (w *Writer) RemoveClaim(uid string) error {
 	return w.remove(w.FileName(claimKind + uid))
 }
 
-// isClaim reports whether a file of the installation is that of a claim.
+// isClaim reports whether a file of the installation belongs to a claim.
 func (w *Writer) isClaim(name string) bool {
 	return strings.HasPrefix(name, strings.TrimSuffix(w.FileName(claimKind), fileSuffix))
 }
 
-// validUID reports whether a UID of an object can be part of a kind and of a file's name.
+// validUID reports whether the UID of an object can be part of a kind and of a file name. The
+// API server makes UUIDs, but does not promise a format.
 func validUID(uid string) bool {
-	return uid != "" && len(uid) <= 64 && !strings.ContainsFunc(uid, func(c rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-", c)
-	})
+	const (
+		maxLen  = 64
+		allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+	)
+	if uid == "" || len(uid) > maxLen {
+		return false
+	}
+	for _, c := range uid {
+		if !strings.ContainsRune(allowed, c) {
+			return false
+		}
+	}
+	return true
 }

@@ -25,16 +25,16 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
-// StaticDir is the directory of CDI specs that no program generates. Runtimes read it
-// in addition to the directory of generated ones.
+// StaticDir is the directory of CDI specs that administrators write. Runtimes read it in
+// addition to the directory of generated specs.
 const StaticDir = cdiapi.DefaultStaticDir
 
-// ForeignSpecs reads the CDI specs of other programs and of other installations of this
-// one. A file is read when it is new or has changed; otherwise each Read costs a stat per
-// file. Safe for concurrent use.
+// ForeignSpecs reads the CDI specs of other programs and of other installations of this program.
+// It reads a file only when the file is new or has changed: otherwise Read costs one stat per
+// file. It is safe for concurrent use.
 type ForeignSpecs struct {
-	// Late is called when what did not answer in time has answered and another Read may
-	// return something else; nil is ignored.
+	// Late is called when a file or directory has answered that did not answer in time, if
+	// another Read may return something else. It may be nil.
 	Late func()
 
 	owner   string
@@ -42,42 +42,50 @@ type ForeignSpecs struct {
 	readDir func(dir string) ([]os.DirEntry, error)
 	calls   slow.Calls[struct{}, update]
 
-	mu      sync.Mutex
-	last    *Foreign // nil before the first
-	begun   int      // updates so far
-	running bool     // the last one runs
-	at      string   // what it reads
-	stale   bool     // another Read may return something else than the last one
+	mu sync.Mutex
+	// last is the result of the last update, nil before the first one.
+	last *Foreign
+	// begun counts the updates that have begun.
+	begun int
+	// isRunning is set while an update runs.
+	isRunning bool
+	// reading is the file or directory that the update reads.
+	reading string
+	// isStale is set if another Read may return something else than the last one.
+	isStale bool
 }
 
-// update is the result of an update, and which one it is, counted from 1.
+// update is the result of an update. The updates are numbered from 1.
 type update struct {
 	*Foreign
 	number int
 }
 
-// patience is how long Read waits for a file or directory that does not answer, on a dead
-// mount. A first list would lack devices for a large spec on a busy CPU if it were short.
+// patience is how long Read waits for a file or directory that does not answer, for example on a
+// dead mount. It must suffice for a large spec on a busy CPU: otherwise the first list would
+// lack devices.
 const patience = 500 * time.Millisecond
 
 // Foreign is what the foreign specs contained when they were read last. It is shared and
 // read-only.
 type Foreign struct {
-	// Devices are the CDI devices by name, as a container runtime currently resolves the
-	// names.
+	// Devices are the CDI devices, sorted by name, as a container runtime currently resolves
+	// the names.
 	Devices []device.CDIDevice
-	// Kinds maps each kind to the path of a file that has it, other installations of this
-	// program included. Of two devices with one name a runtime takes neither, or that of the
-	// later directory, so these kinds must not be written.
+	// Kinds maps each kind to the path of a file that has it, including files of other
+	// installations of this program. These kinds must not be written: if two files have a
+	// device with the same name, a runtime uses neither, or the one in the later directory.
 	Kinds map[string]string
-	// Problems concern one file or directory each, or a device in two files of one
-	// directory, which no runtime resolves; the rest is valid.
+	// Problems are errors of single files and directories, and devices that are in two files
+	// of one directory, which no runtime resolves. Everything else is valid.
 	Problems []error
-	// Unread is why nothing is known yet; nil if it is.
+	// Unread is why the specs are not known yet, nil if they are.
 	Unread error
 
-	files      []*foreignFile // in rising priority
-	unreadable []error        // of directories, also in Problems
+	// files are the files in rising priority.
+	files []*foreignFile
+	// unreadable are the errors of directories. They are also in Problems.
+	unreadable []error
 }
 
 // foreignFile is one spec file as last read.
@@ -91,25 +99,27 @@ type foreignFile struct {
 }
 
 const (
-	// maxForeign is the maximum size of a foreign spec in bytes. One for eight GPUs in
-	// 56 parts has a third of it; the YAML library takes a hundred times as much.
+	// maxForeign is the maximum size of a foreign spec in bytes. A spec for eight GPUs in 56
+	// parts has a third of this size. The YAML library needs a hundred times the size of a
+	// file as memory.
 	maxForeign = 256 << 10
-	// maxKeys is the maximum number of keys in a mapping. The YAML library compares
-	// them in pairs.
+	// maxKeys is the maximum number of keys in a mapping: the YAML library compares every
+	// key with every other one.
 	maxKeys = 1000
 )
 
-// NewForeignSpecs returns the specs in dirs that are not owner's, see Writer. A
-// directory has precedence over those before it, as for a container runtime,
-// whose order is StaticDir, then the directory of generated specs.
+// NewForeignSpecs returns the specs in dirs that do not belong to owner, see Writer. A directory
+// has precedence over the directories before it. Container runtimes read StaticDir first, and
+// then the directory of generated specs.
 func NewForeignSpecs(owner string, dirs ...string) *ForeignSpecs {
 	s := &ForeignSpecs{owner: owner, readDir: os.ReadDir}
 	s.calls.Late = func(struct{}) {
 		s.late()
 	}
-	for _, d := range dirs {
-		if d = filepath.Clean(d); !slices.Contains(s.dirs, d) {
-			s.dirs = append(s.dirs, d)
+	for _, dir := range dirs {
+		dir = filepath.Clean(dir)
+		if !slices.Contains(s.dirs, dir) {
+			s.dirs = append(s.dirs, dir)
 		}
 	}
 	return s
@@ -125,40 +135,46 @@ func (s *ForeignSpecs) Read() *Foreign {
 		s.mu.Unlock()
 		u, _, ok := s.calls.Do(context.Background(), struct{}{}, patience, s.update)
 		s.mu.Lock()
-		// An update that began earlier may have passed by what has changed since.
+		// An update that began before this call may have missed a later change: only one
+		// that began since then counts.
 		if ok && u.number > begun {
 			return u.Foreign
 		}
-		if !ok && s.running {
+		if !ok && s.isRunning {
 			break
 		}
 	}
-	joined := s.begun == begun
-	s.stale = s.stale || joined
-	hangs := fmt.Errorf("CDI specs of other programs can't be read: %q does not answer", s.at)
+	// If no update has begun since, the running one began before this call and has hung for
+	// longer than patience.
+	hasJoined := s.begun == begun
+	if hasJoined {
+		s.isStale = true
+	}
+	hangs := fmt.Errorf("CDI specs of other programs can't be read: %q does not answer", s.reading)
 	if s.last == nil {
 		return &Foreign{Unread: hangs, Problems: []error{hangs}}
-	} else if joined { // longer than patience
-		hanging := *s.last
-		hanging.Problems = append(slices.Clip(hanging.Problems), hangs)
-		return &hanging
 	}
-	return s.last
+	if !hasJoined {
+		return s.last
+	}
+	hanging := *s.last
+	hanging.Problems = append(slices.Clip(hanging.Problems), hangs)
+	return &hanging
 }
 
 // late calls Late, unless nothing is new: files that are always slow must not cause
 // endless reads.
 func (s *ForeignSpecs) late() {
 	s.mu.Lock()
-	stale := s.stale
-	s.stale = false
+	isStale := s.isStale
+	s.isStale = false
 	s.mu.Unlock()
-	if stale && s.Late != nil {
+	if isStale && s.Late != nil {
 		s.Late()
 	}
 }
 
-// Check returns why a runtime does not resolve the qualified name.
+// Check returns why a runtime does not resolve a qualified name, nil if it does.
 func (f *Foreign) Check(name string) error {
 	_, found := sort.Find(len(f.Devices), func(i int) int {
 		return cmp.Compare(name, f.Devices[i].Name)
@@ -169,11 +185,11 @@ func (f *Foreign) Check(name string) error {
 	return f.Unread
 }
 
-// update reads the files that changed. One runs at a time, see calls.
+// update reads the files that have changed. One update runs at a time, see calls.
 func (s *ForeignSpecs) update() update {
 	s.mu.Lock()
 	s.begun++
-	s.running = true
+	s.isRunning = true
 	last := s.last
 	s.mu.Unlock()
 	if last == nil {
@@ -181,83 +197,87 @@ func (s *ForeignSpecs) update() update {
 	}
 	next := &Foreign{Kinds: map[string]string{}}
 	for priority, dir := range s.dirs {
-		s.reading(dir)
-		entries, err := s.readDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			next.unreadable = append(next.unreadable, fmt.Errorf("CDI specs: %w", err))
-		}
-		for _, e := range entries {
-			if !isSpec(e.Name()) || isOf(s.owner, e.Name()) {
-				continue
-			}
-			path := filepath.Join(dir, e.Name())
-			s.reading(path)
-			info, err := os.Stat(path)
-			if err != nil || !info.Mode().IsRegular() {
-				continue // removed meanwhile, or ignored by runtimes
-			}
-			f := last.unchanged(path, info)
-			if f == nil {
-				f = &foreignFile{path: path, info: info, priority: priority}
-				f.read()
-			}
-			next.files = append(next.files, f)
-		}
+		s.readSpecsIn(dir, priority, last, next)
 	}
-	changed := !slices.Equal(next.files, last.files) || fmt.Sprint(next.unreadable) != fmt.Sprint(last.unreadable)
-	if changed {
+	hasSameFiles := slices.Equal(next.files, last.files)
+	hasSameErrors := fmt.Sprint(next.unreadable) == fmt.Sprint(last.unreadable)
+	hasChanged := !hasSameFiles || !hasSameErrors
+	if hasChanged {
 		next.resolve()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running = false
-	if changed || s.last == nil {
+	s.isRunning = false
+	if hasChanged || s.last == nil {
 		s.last = next
-		s.stale = true
+		s.isStale = true
 	}
 	return update{s.last, s.begun}
 }
 
-func (s *ForeignSpecs) reading(path string) {
+// readSpecsIn adds the spec files of one directory to next. Files that have not changed are
+// copied from last.
+func (s *ForeignSpecs) readSpecsIn(dir string, priority int, last, next *Foreign) {
+	s.setReading(dir)
+	entries, err := s.readDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		next.unreadable = append(next.unreadable, fmt.Errorf("CDI specs: %w", err))
+	}
+	for _, e := range entries {
+		if !isSpec(e.Name()) || isOf(s.owner, e.Name()) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		s.setReading(path)
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			continue // it was removed meanwhile, or runtimes ignore it
+		}
+		file := last.unchanged(path, info)
+		if file == nil {
+			file = &foreignFile{path: path, info: info, priority: priority}
+			file.read()
+		}
+		next.files = append(next.files, file)
+	}
+}
+
+// setReading records what is being read, for the error if it hangs.
+func (s *ForeignSpecs) setReading(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.at = path
+	s.reading = path
 }
 
-// unchanged returns a file as read before; nil if changed or replaced, also by a rename.
+// unchanged returns a file that was read before, nil if it is new or has changed. A file that was
+// replaced by a rename has changed.
 func (f *Foreign) unchanged(path string, info fs.FileInfo) *foreignFile {
-	i := slices.IndexFunc(f.files, func(f *foreignFile) bool {
-		return f.path == path && os.SameFile(f.info, info) && f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime())
-	})
-	if i < 0 {
-		return nil
-	}
-	return f.files[i]
-}
-
-// read is the only place that opens a foreign spec.
-func (f *foreignFile) read() {
-	var spec *cdiapi.Spec
-	data, err := atomicfile.Read(f.path, maxForeign)
-	if err == nil {
-		err = bearable(data)
-	}
-	if err == nil {
-		var raw *specs.Spec
-		if raw, err = cdiapi.ParseSpec(data); raw != nil {
-			// Runtimes reject an invalid one until its owner repairs it: the kind stays taken.
-			f.kind = raw.Kind
-			spec, err = cdiapi.ReadSpec(f.path, f.priority) // the library validates files only
-		} else if err == nil {
-			err = errors.New("no spec in it")
+	for _, file := range f.files {
+		if file.path == path && file.isSame(info) {
+			return file
 		}
 	}
-	if isOwn(filepath.Base(f.path)) || uuid().MatchString(filepath.Base(f.path)) {
-		return // another installation's, or of a claim: its devices are no devices of the host
+	return nil
+}
+
+// isSame reports whether a file is still the one that was read.
+func (f *foreignFile) isSame(info fs.FileInfo) bool {
+	isSameContent := f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime())
+	return isSameContent && os.SameFile(f.info, info)
+}
+
+// read reads and checks the file. It is the only place that opens a foreign spec.
+func (f *foreignFile) read() {
+	spec, err := f.parse()
+	name := filepath.Base(f.path)
+	if isOwn(name) || uuid().MatchString(name) {
+		// It belongs to another installation or to a claim: its devices are not devices of
+		// the host.
+		return
 	}
 	if err != nil {
 		if inner := errors.Unwrap(err); inner != nil {
-			err = inner // the rest is the path
+			err = inner // the outer error only adds the path
 		}
 		f.err = fmt.Errorf("CDI spec %q: %w", f.path, err)
 		return
@@ -266,18 +286,43 @@ func (f *foreignFile) read() {
 		if ofClaim(spec.Kind, d.Name) {
 			continue
 		}
-		nodes := append(cdiNodes(d.ContainerEdits.DeviceNodes, false), cdiNodes(spec.ContainerEdits.DeviceNodes, true)...)
+		nodes := cdiNodes(d.ContainerEdits.DeviceNodes, false)
+		nodes = append(nodes, cdiNodes(spec.ContainerEdits.DeviceNodes, true)...)
 		f.devices = append(f.devices, device.CDIDevice{Name: spec.Kind + "=" + d.Name, Nodes: nodes})
 	}
 }
 
-// ofClaim reports whether a DRA driver or another device plugin made a device for its own
-// pods: by convention its vendor begins with "k8s.", or its name has the UID of a claim
-// (DRAPlugin in k8s.io/dynamic-resource-allocation/kubeletplugin). NVIDIA's GPUs have a
-// UUID behind a prefix.
+// parse reads the spec and sets the kind. The kind of an invalid spec is taken too: runtimes
+// reject the spec only until its owner repairs it.
+func (f *foreignFile) parse() (*cdiapi.Spec, error) {
+	data, err := atomicfile.Read(f.path, maxForeign)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkYAML(data); err != nil {
+		return nil, err
+	}
+	raw, err := cdiapi.ParseSpec(data)
+	if raw == nil && err == nil {
+		err = errors.New("no spec in it")
+	}
+	if raw == nil {
+		return nil, err
+	}
+	f.kind = raw.Kind
+	return cdiapi.ReadSpec(f.path, f.priority) // the library validates only files
+}
+
+// ofClaim reports whether a DRA driver or another device plugin made a device for its own pods.
+// By convention the vendor of such a device begins with "k8s.", or its name contains the UID of
+// a claim (DRAPlugin in k8s.io/dynamic-resource-allocation/kubeletplugin). The names of NVIDIA's
+// GPUs contain a UUID after a prefix, but belong to the host.
 func ofClaim(kind, name string) bool {
-	gpu := strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-")
-	return strings.HasPrefix(kind, "k8s.") || !gpu && uuid().MatchString(name)
+	if strings.HasPrefix(kind, "k8s.") {
+		return true
+	}
+	isGPU := strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-")
+	return !isGPU && uuid().MatchString(name)
 }
 
 // uuid matches a text that contains a UUID.
@@ -285,9 +330,9 @@ var uuid = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 })
 
-// bearable returns an error for a text that the YAML library would take minutes and
-// gigabytes to reject: it reports each pair of equal keys.
-func bearable(data []byte) error {
+// checkYAML rejects a text that the YAML library would reject only after minutes, and with
+// gigabytes of memory: the library reports each pair of equal keys.
+func checkYAML(data []byte) error {
 	var text yaml.Node
 	if err := yaml.Unmarshal(data, &text); err != nil {
 		return err
@@ -295,10 +340,12 @@ func bearable(data []byte) error {
 	return checkKeys(&text)
 }
 
+// checkKeys rejects a mapping with equal keys or with more than maxKeys keys.
 func checkKeys(n *yaml.Node) error {
 	seen := map[string]bool{}
 	for i, child := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 0 {
+		isKey := n.Kind == yaml.MappingNode && i%2 == 0 // keys and values alternate
+		if isKey {
 			if seen[child.Value] || len(seen) == maxKeys {
 				return fmt.Errorf("yaml: line %d: key %q is there twice, or is one of more than %d",
 					child.Line, child.Value, maxKeys)
@@ -312,13 +359,15 @@ func checkKeys(n *yaml.Node) error {
 	return nil
 }
 
-// cdiNodes are the device nodes of a spec. Runtimes use the number of the host's node
-// if the spec has none (DeviceNode.fillMissingInfo of the CDI library).
+// cdiNodes are the device nodes of edits. common is set for the edits of the whole spec. If an
+// edit has no device number, runtimes use the number of the node on the host
+// (DeviceNode.fillMissingInfo of the CDI library).
 func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 	var nodes []device.CDINode
 	for _, e := range edits {
 		n := device.CDINode{Path: cmp.Or(e.HostPath, e.Path), Common: common}
-		if e.Type != "" && e.Major != 0 {
+		hasNumber := e.Type != "" && e.Major != 0
+		if hasNumber {
 			n.Type = device.CharNode
 			n.Major = uint32(e.Major)
 			n.Minor = uint32(e.Minor)
@@ -331,18 +380,20 @@ func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 	return nodes
 }
 
-// resolve resolves the name of each device, like Cache.refresh of the CDI library, and
-// collects the taken kinds.
+// resolve resolves the name of each device in the same way as Cache.refresh of the CDI library,
+// and collects the kinds.
 func (f *Foreign) resolve() {
 	f.Problems = slices.Clone(f.unreadable)
 	type resolved struct {
-		file      *foreignFile
-		device    device.CDIDevice
-		ambiguous bool
+		file   *foreignFile
+		device device.CDIDevice
+		// isAmbiguous is set if two files of one directory have the device.
+		isAmbiguous bool
 	}
 	found := map[string]*resolved{}
 	for _, file := range f.files {
-		if _, taken := f.Kinds[file.kind]; file.kind != "" && !taken {
+		_, isKnown := f.Kinds[file.kind]
+		if file.kind != "" && !isKnown {
 			f.Kinds[file.kind] = file.path
 		}
 		if file.err != nil {
@@ -353,7 +404,7 @@ func (f *Foreign) resolve() {
 			if r == nil {
 				found[d.Name] = &resolved{file: file, device: d}
 			} else if r.file.priority == file.priority {
-				r.ambiguous = true
+				r.isAmbiguous = true
 				f.Problems = append(f.Problems, fmt.Errorf("CDI device %q is in %q and in %q: runtimes take neither",
 					d.Name, r.file.path, file.path))
 			} else {
@@ -363,7 +414,8 @@ func (f *Foreign) resolve() {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if r := found[name]; !r.ambiguous {
+		r := found[name]
+		if !r.isAmbiguous {
 			f.Devices = append(f.Devices, r.device)
 		}
 	}

@@ -1,15 +1,14 @@
-// Package cdi converts offers to injections, in the terms of the Container Device
-// Interface. A device is injected either by the nodes and mounts of an Allocate
-// response, or by a qualified name that the runtime looks up in a CDI spec at every
-// start of the container. Both resolve an offer with the same function and cannot
-// disagree.
+// Package cdi converts offers to injections, in the terms of the Container Device Interface. A
+// device is injected in one of two ways: by the nodes and mounts of an Allocate response, or by
+// a qualified name that the runtime looks up in a CDI spec at every start of the container. Both
+// ways resolve an offer with the same function and therefore agree.
 //
-// A stale spec entry would inject the next device with that number into the wrong
-// container: entries of removed devices are removed first, and a file that cannot be
-// rewritten without them is deleted.
+// A stale spec entry would inject the next device with that number into the wrong container. So
+// entries of removed devices are removed first, and a file that cannot be rewritten without them
+// is deleted.
 //
-// Foreign specs, those of other programs, may be on a mount that hangs: nobody waits twice
-// for them, see ForeignSpecs.
+// Foreign specs are the specs of other programs. They may be on a mount that hangs: ForeignSpecs
+// waits for such a mount only once.
 package cdi
 
 import (
@@ -27,114 +26,132 @@ import (
 
 // Host checks that everything to inject exists.
 type Host interface {
-	// Node returns why a runtime that opens path, the node's own or that of its
-	// link, would not find the node.
+	// Node returns why a runtime that opens path would not find the node, nil if it would.
+	// path is the path of the node or of its link.
 	Node(path string, n device.OfferedNode) error
-	// Path returns why a path does not exist: the source of a mount, or the
-	// directory in /sys/class/net of an interface.
+	// Path returns why a path does not exist, nil if it does: the source of a mount, or the
+	// directory of an interface in /sys/class/net.
 	Path(path string) error
-	// CDI returns why a runtime does not resolve the qualified name of a CDI device.
+	// CDI returns why a runtime does not resolve the qualified name of a CDI device, nil if
+	// it does.
 	CDI(name string) error
 }
 
-// Resource injects the devices of one resource. Safe for concurrent use.
+// Resource injects the devices of one resource. It is safe for concurrent use.
 type Resource struct {
 	Name string
-	// Link returns the path of a followed node's link; nil injects nodes by their
-	// current paths.
+	// Link returns the path of the link to a followed node. If it is nil, nodes are injected
+	// by their current paths.
 	Link func(id, key string) string
 	Host Host
-	// CDIOnly: there is no kubelet, so that a container gets only the CDI spec. HealthDir
-	// is the directory on the host that says whether the devices with these sorted IDs
-	// are healthy; an Allocate response has it from its caller.
-	CDIOnly   bool
+	// CDIOnly is set if there is no kubelet, so that a container gets only what the CDI spec
+	// has.
+	CDIOnly bool
+	// HealthDir returns the directory on the host that says whether the devices with these
+	// sorted IDs are healthy. It is for specs: the caller of Respond adds the directory to
+	// the response.
 	HealthDir func(ids []string) string
 }
 
-// Injection is one listed device. The response for a container that has this device
-// alone is built once, for the first such container.
+// Injection is one listed device. The response for a container that has only this device is
+// built once, for the first such container.
 type Injection struct {
 	Offer *device.Offer
 
-	once  sync.Once
-	alone *contents
-	err   error
+	once sync.Once
+	// single is the response for only this device, and err is why there is none.
+	single *injected
+	err    error
 }
 
-// Blocks reports whether Respond may block: mounts and specs may be on a remote file
-// system. Nodes and links are not: they are below /dev and in the run directory.
+// Blocks reports whether Respond may block: mounts and specs may be on a remote file system.
+// Nodes and links never are, because they are below /dev and in the run directory.
 func (i *Injection) Blocks() bool { return len(i.Offer.Mounts)+len(i.Offer.CDIDevices) > 0 }
 
-// Respond returns the response for one container with these devices, which are sorted
-// by ID and unique. Everything that the response names exists, else the error names the
-// device: the kubelet uses a response for the life of the pod, and a runtime creates a
-// directory for the missing source of a mount.
+// Respond returns the response for one container with these devices, which are sorted by ID and
+// unique. It checks that everything exists that the response names: the kubelet uses a response
+// for the life of the pod, and a runtime creates a directory for the missing source of a mount.
+// The error names the device.
 func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
-	var c *contents
-	var err error
-	if len(devices) == 1 && !slices.ContainsFunc(devices[0].Offer.Mounts, isOptional) {
-		d := devices[0]
-		d.once.Do(func() {
-			d.alone, d.err = r.combine([]device.Offer{*d.Offer})
-		})
-		c = d.alone
-		err = d.err
-	} else {
-		offers := make([]device.Offer, len(devices))
-		for i, d := range devices {
-			offers[i] = *d.Offer
-		}
-		c, err = r.combine(offers)
-	}
+	found, err := r.inject(devices)
 	if err == nil {
-		err = r.check(c.offers)
+		err = r.check(found.offers)
 	}
 	if err != nil {
 		return device.Response{}, err
 	}
-	return c.response, nil
+	return found.response, nil
+}
+
+// inject returns what a container gets of these devices. The result for a single device is kept,
+// unless it depends on which mounts exist.
+func (r *Resource) inject(devices []*Injection) (*injected, error) {
+	isSingle := len(devices) == 1
+	if isSingle && !slices.ContainsFunc(devices[0].Offer.Mounts, isOptional) {
+		d := devices[0]
+		d.once.Do(func() {
+			d.single, d.err = r.combine([]device.Offer{*d.Offer})
+		})
+		return d.single, d.err
+	}
+	offers := make([]device.Offer, len(devices))
+	for i, d := range devices {
+		offers[i] = *d.Offer
+	}
+	return r.combine(offers)
 }
 
 func isOptional(m device.Mount) bool { return m.Optional }
 
-// contents are what one container gets of some devices.
-type contents struct {
+func isRequired(m device.Mount) bool { return !m.Optional }
+
+// injected is what one container gets of some devices.
+type injected struct {
 	response device.Response
-	offers   []device.Offer    // resolved
-	taken    map[string]source // by path in the container, or name of an interface; nil once complete
+	// offers are the resolved offers of the devices.
+	offers []device.Offer
+	// sources has the source of each place in the container: of a path, or of the name of an
+	// interface. It is nil once the response is complete.
+	sources map[string]source
 }
 
-// source is the source of something in a container.
+// source is the source of something in a container: a device, and its path on the host.
 type source struct{ id, host string }
 
 // combine combines several devices for one container.
-func (r *Resource) combine(offers []device.Offer) (*contents, error) {
-	c := &contents{taken: map[string]source{}}
+func (r *Resource) combine(offers []device.Offer) (*injected, error) {
+	c := &injected{sources: map[string]source{}}
 	for i, o := range offers {
-		if err := r.add(c, o, position(i, len(offers))); err != nil {
+		vars := position(i, len(offers))
+		if err := r.add(c, o, vars); err != nil {
 			return nil, fmt.Errorf("device %q: %w", o.ID, err)
 		}
 	}
-	c.taken = nil // the rest may be kept for as long as the device is listed
+	c.sources = nil // the result may be kept for as long as the device is listed
 	var err error
-	if c.response.Env, err = expand("env", offers, envOf, position); err == nil {
+	c.response.Env, err = expand("env", offers, envOf, position)
+	if err == nil {
 		c.response.Annotations, err = expand("annotations", offers, annotationsOf, position)
 	}
 	return c, err
 }
 
-func envOf(o device.Offer) []device.Entry         { return o.Env }
+func envOf(o device.Offer) []device.Entry { return o.Env }
+
 func annotationsOf(o device.Offer) []device.Entry { return o.Annotations }
 
-func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
+// add adds a device to what a container gets. A device that is injected by name adds only the
+// name to the response, but reserves its paths.
+func (r *Resource) add(c *injected, o device.Offer, vars variables) error {
 	if o.Problem != "" {
 		return fmt.Errorf("can't be injected: %s", o.Problem)
-	} else if o.Moved {
+	}
+	if o.Moved {
 		return errors.New("can't be injected: its network interface is in a container already")
 	}
 	byName := inSpec(o)
 	if byName {
-		vars = nil // the spec was written without them
+		vars = nil // the spec does not know the position of the device in a container
 	}
 	names, err := r.Names(&o)
 	if err != nil {
@@ -147,12 +164,16 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 	}
 	c.offers = append(c.offers, o)
 	for _, n := range o.Nodes {
-		again, err := c.take(o.ID, n.Path.String(), n.HostPath)
+		isKnown, err := c.reserve(o.ID, n.Path.String(), n.HostPath)
 		if err != nil {
 			return err
 		}
-		if !again && !byName {
-			c.response.Nodes = append(c.response.Nodes, device.InjectedNode{HostPath: r.nodePath(o, n), ContainerPath: n.Path.String(), Permissions: n.Permissions})
+		if !isKnown && !byName {
+			c.response.Nodes = append(c.response.Nodes, device.InjectedNode{
+				HostPath:      r.nodePath(o, n),
+				ContainerPath: n.Path.String(),
+				Permissions:   n.Permissions,
+			})
 		}
 	}
 	for _, n := range o.Nets {
@@ -161,24 +182,23 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 		}
 	}
 	for _, m := range o.Mounts {
-		again, err := c.take(o.ID, m.ContainerPath, "mount "+m.HostPath)
+		isKnown, err := c.reserve(o.ID, m.ContainerPath, "mount "+m.HostPath)
 		if err != nil {
 			return err
 		}
-		if !again && !byName {
+		if !isKnown && !byName {
 			c.response.Mounts = append(c.response.Mounts, m)
 		}
 	}
-	if o.HealthDir != "" {
-		if _, err := c.take(o.ID, o.HealthDir, "container.health_dir"); err != nil {
-			return err
-		}
+	if o.HealthDir == "" {
+		return nil
 	}
-	return nil
+	_, err = c.reserve(o.ID, o.HealthDir, "container.health_dir")
+	return err
 }
 
-// Names are the CDI names that bring a device into a container: its own, if it is in the
-// spec, and those of the host.
+// Names are the CDI names that inject a device: its own name, if it is in the spec, and the names
+// of CDI devices of the host.
 func (r *Resource) Names(o *device.Offer) ([]string, error) {
 	if !inSpec(*o) && !o.AlsoCDI {
 		return o.CDIDevices, nil
@@ -196,28 +216,28 @@ func (r *Resource) nodePath(o device.Offer, n device.OfferedNode) string {
 }
 
 // addNet adds an interface, which a CDI name moves into the container.
-func (c *contents) addNet(o device.Offer, n device.OfferedNet) error {
+func (c *injected) addNet(o device.Offer, n device.OfferedNet) error {
 	if !o.CDI {
 		return fmt.Errorf("interface %q: only a CDI name moves it", n.HostName)
 	}
 	for _, key := range []string{"interface " + n.Name, "host's interface " + n.HostName} {
-		if have, ok := c.taken[key]; ok {
+		if have, isReserved := c.sources[key]; isReserved {
 			return fmt.Errorf("would bring %s into the container, and so does device %q: ask for one, or give each a name of its own with a variable such as ${net.name} in net_name",
 				key, have.id)
 		}
-		c.taken[key] = source{id: o.ID}
+		c.sources[key] = source{id: o.ID}
 	}
 	return nil
 }
 
-// take reserves a path in the container. The same source again, such as the
-// companion of a second device, is injected once. Two sources at one path are an
-// error: kubelet and runtimes would keep one silently.
-func (c *contents) take(id, containerPath, host string) (again bool, err error) {
-	have, ok := c.taken[containerPath]
+// reserve reserves a path in the container. isKnown is set if the path is already reserved for
+// the same source, such as a companion that two devices share: it is injected once. Two sources
+// at one path are an error, because kubelet and runtimes would silently ignore one of them.
+func (c *injected) reserve(id, containerPath, host string) (isKnown bool, err error) {
+	have, isReserved := c.sources[containerPath]
 	switch {
-	case !ok:
-		c.taken[containerPath] = source{id, host}
+	case !isReserved:
+		c.sources[containerPath] = source{id, host}
 		return false, nil
 	case have.host == host:
 		return true, nil
@@ -228,7 +248,8 @@ func (c *contents) take(id, containerPath, host string) (again bool, err error) 
 		containerPath, have.id, "/")
 }
 
-// check returns an error for the first thing that resolved offers lack on the host.
+// check returns an error for the first missing node, interface, mount or CDI device of resolved
+// offers.
 func (r *Resource) check(offers []device.Offer) error {
 	for _, o := range offers {
 		for _, n := range o.Nodes {
@@ -255,20 +276,22 @@ func (r *Resource) check(offers []device.Offer) error {
 	return nil
 }
 
-// inSpec reports whether a device is injected by its CDI name. A device without edits,
-// or with optional mounts only, can't be in a spec (an entry without edits makes the
-// whole file invalid) and is injected directly. This must not depend on which mounts
-// exist, or spec and response could disagree.
+// inSpec reports whether a device is injected by its CDI name. An entry without edits makes the
+// whole file invalid, so a device without edits, or with only optional mounts, is injected
+// directly. The answer must not depend on which mounts exist: otherwise spec and response could
+// disagree.
 func inSpec(o device.Offer) bool {
-	return o.CDI && (len(o.Nodes)+len(o.Nets)+len(o.Hooks)+len(o.AdditionalGIDs) > 0 || o.Moved ||
-		slices.ContainsFunc(o.Mounts, func(m device.Mount) bool { return !m.Optional }))
+	if !o.CDI {
+		return false
+	}
+	hasEdits := len(o.Nodes)+len(o.Nets)+len(o.Hooks)+len(o.AdditionalGIDs) > 0
+	return hasEdits || o.Moved || slices.ContainsFunc(o.Mounts, isRequired)
 }
 
-// variables are the variables that depend on the container; nil knows none.
+// variables are the variables that depend on the container. nil has none.
 type variables func(name string) (value string, ok bool)
 
-// position has the variables of the device at index among count devices of one
-// container.
+// position returns the variables of the device at index among the count devices of one container.
 func position(index, count int) variables {
 	return func(name string) (string, bool) {
 		switch name {
@@ -281,10 +304,9 @@ func position(index, count int) variables {
 	}
 }
 
-// resolve completes paths and names in the container and drops optional mounts whose
-// source does not exist. It also drops interfaces that have moved into a container:
-// they stay in the network namespace of its pod, where a runtime does not find them
-// when the container restarts.
+// resolve completes paths and names in the container, and drops optional mounts whose source does
+// not exist. It also drops interfaces that have moved into a container: they stay in the network
+// namespace of its pod, where a runtime does not find them when the container restarts.
 func (r *Resource) resolve(o device.Offer, vars variables) (device.Offer, error) {
 	o.Nodes = slices.Clone(o.Nodes)
 	for i := range o.Nodes {
@@ -295,7 +317,8 @@ func (r *Resource) resolve(o device.Offer, vars variables) (device.Offer, error)
 		}
 		n.Path = device.Literal(path.Clean(cmp.Or(p, n.HostPath)))
 	}
-	if o.Nets = slices.Clone(o.Nets); o.Moved {
+	o.Nets = slices.Clone(o.Nets)
+	if o.Moved {
 		o.Nets = nil
 	}
 	for i := range o.Nets {
@@ -320,7 +343,7 @@ func (r *Resource) resolve(o device.Offer, vars variables) (device.Offer, error)
 	return o, nil
 }
 
-// complete fills in the last variables of a text.
+// complete fills in the remaining variables of a text.
 func complete(t device.Text, vars variables) (string, error) {
 	if vars != nil {
 		t = t.Expand(vars)
@@ -331,10 +354,10 @@ func complete(t device.Text, vars variables) (string, error) {
 	return t.String(), nil
 }
 
-// expand completes the environment or the annotations of a container. A key that
-// differs between devices is an entry for each. A key that several devices share
-// joins the values that depend on the device, in the order of IDs; other values are
-// the same for all. at has the variables of the device at index among count.
+// expand completes the environment or the annotations of a container. Keys that differ between
+// devices are separate entries. If several devices share a key, values that depend on the device
+// are joined in the order of the IDs, and other values appear once. at returns the variables of
+// the device at index among count.
 func expand(
 	what string,
 	offers []device.Offer,
@@ -342,7 +365,7 @@ func expand(
 	at func(index, count int) variables,
 ) (map[string]string, error) {
 	type joined struct {
-		from   int // place of the entry in its list
+		from   int // index of the entry in the list of its device
 		entry  device.Entry
 		values []string
 	}
@@ -351,7 +374,8 @@ func expand(
 		vars := at(i, len(offers))
 		for j, e := range list(o) {
 			key, err := complete(e.Key, vars)
-			if err == nil && (key == "" || strings.ContainsAny(key, "=\x00")) {
+			isInvalid := key == "" || strings.ContainsAny(key, "=\x00")
+			if err == nil && isInvalid {
 				err = fmt.Errorf("%q can't be a name", key)
 			}
 			if err != nil {
@@ -377,7 +401,8 @@ func expand(
 	}
 	out := make(map[string]string, len(all))
 	for key, j := range all {
-		out[key] = j.entry.Prefix + strings.Join(j.values, cmp.Or(j.entry.Separator, ",")) + j.entry.Suffix
+		separator := cmp.Or(j.entry.Separator, ",")
+		out[key] = j.entry.Prefix + strings.Join(j.values, separator) + j.entry.Suffix
 	}
 	return out, nil
 }

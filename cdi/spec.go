@@ -16,8 +16,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// Spec is one CDI spec: the content of one file. Edits are the container edits of one
-// of its devices. Node and Mount are parts of edits.
+// Spec is one CDI spec, the content of one file. Edits are the container edits of one of its
+// devices. Node and Mount are parts of edits.
 type (
 	Spec  = specs.Spec
 	Edits = specs.ContainerEdits
@@ -25,13 +25,13 @@ type (
 	Mount = specs.Mount
 )
 
-// AllDevices is the name of the entry with all devices of a resource, like in other CDI
-// specs: "example.com/zigbee=all".
+// AllDevices is the name of the entry with all devices of a resource, as in the CDI specs of
+// other programs: "example.com/zigbee=all".
 const AllDevices = "all"
 
-// qualifiedName is the CDI name of a device for container runtimes,
-// "example.com/gpu=0000:3b:00.0". It is an error if that is invalid, such as for a
-// resource whose name starts with a digit.
+// qualifiedName is the CDI name of a device for container runtimes, such as
+// "example.com/gpu=0000:3b:00.0". The error says why the name is invalid, for example because the
+// name of the resource begins with a digit.
 func qualifiedName(resource, id string) (string, error) {
 	name := resource + "=" + id
 	if _, _, _, err := parser.ParseQualifiedName(name); err != nil {
@@ -40,13 +40,13 @@ func qualifiedName(resource, id string) (string, error) {
 	return name, nil
 }
 
-// Build makes the CDI spec of the resource, whose kind is the resource's name and
-// whose devices are the offers that are injected by name; nil if there are none. failed
-// is why a device has no entry, by ID; the spec is valid without it.
+// Build returns the CDI spec of the resource: its kind is the name of the resource, and its
+// devices are the offers that are injected by name. It is nil if there are none. failed has the
+// reason for each device without an entry, by ID. The spec is valid without these devices.
 //
-// If the resource is CDIOnly, every offer is injected by name, its environment is in its
-// entry, and the entry AllDevices has all of them, unless failed has the reason. CDI has no
-// annotations of containers. A device with the ID AllDevices is that entry.
+// If the resource is CDIOnly, every offer is injected by name, its environment is in its entry,
+// and the entry AllDevices has all offers, unless failed has a reason for AllDevices. CDI has no
+// annotations of containers. A device with the ID AllDevices replaces the entry of that name.
 func (r *Resource) Build(offers []device.Offer) (spec *Spec, failed map[string]error) {
 	failed = map[string]error{}
 	var devices []specs.Device
@@ -61,16 +61,16 @@ func (r *Resource) Build(offers []device.Offer) (spec *Spec, failed map[string]e
 	}
 	var good []device.Offer
 	for _, o := range offers {
-		if o.Problem != "" || !r.CDIOnly && !o.AlsoCDI && !inSpec(o) {
+		isByName := r.CDIOnly || o.AlsoCDI || inSpec(o)
+		if o.Problem != "" || !isByName {
 			continue
 		}
-		// The position of the device in a container is not known.
-		if add(o.ID, []device.Offer{o}, func(int, int) variables { return nil }) {
+		if add(o.ID, []device.Offer{o}, noPosition) {
 			good = append(good, o)
 		}
 	}
-	named := slices.ContainsFunc(good, func(o device.Offer) bool { return o.ID == AllDevices })
-	if r.CDIOnly && len(good) > 0 && !named {
+	isNameTaken := slices.ContainsFunc(good, func(o device.Offer) bool { return o.ID == AllDevices })
+	if r.CDIOnly && len(good) > 0 && !isNameTaken {
 		sort.Slice(good, func(i, j int) bool { return good[i].ID < good[j].ID })
 		if _, err := r.combine(good); err != nil {
 			failed[AllDevices] = err
@@ -81,9 +81,12 @@ func (r *Resource) Build(offers []device.Offer) (spec *Spec, failed map[string]e
 	return newSpec(r.Name, devices), failed
 }
 
-// newSpec is the spec of devices in the order of their names, without duplicates; nil
-// if there are none. Its version is the lowest that has all used fields, which most
-// runtimes can read.
+// noPosition has no variables: the position of a single device in a container is not known.
+func noPosition(int, int) variables { return nil }
+
+// newSpec returns the spec of devices in the order of their names, without duplicates, or nil if
+// there are no devices. Its version is the lowest that has all used fields, because old runtimes
+// reject specs of later versions.
 func newSpec(kind string, devices []specs.Device) *Spec {
 	if len(devices) == 0 {
 		return nil
@@ -96,7 +99,7 @@ func newSpec(kind string, devices []specs.Device) *Spec {
 	return spec
 }
 
-// checkEntry returns why a runtime would not accept an entry.
+// checkEntry returns why a runtime would reject an entry, nil if it would not.
 func (r *Resource) checkEntry(name string, edits Edits) error {
 	if _, err := qualifiedName(r.Name, name); err != nil {
 		return err
@@ -110,38 +113,15 @@ func (r *Resource) checkEntry(name string, edits Edits) error {
 	return nil
 }
 
-// edits are the container edits of an entry, for one device or several that fit together.
-// A path that only an Allocate call could complete is an error. at has the variables of
-// the device at index among count.
-func (r *Resource) edits(name string, offers []device.Offer, at func(index, count int) variables) (e Edits, err error) {
+// edits returns the container edits of an entry, for one device or for several that fit together.
+// A path that only an Allocate call could complete is an error. at returns the variables of the
+// device at index among count.
+func (r *Resource) edits(name string, offers []device.Offer, at func(index, count int) variables) (Edits, error) {
+	var e Edits
 	for _, o := range offers {
-		if o.AlsoCDI {
-			o.Mounts = nil // the response mounts them
-		}
-		if r.CDIOnly && len(o.CDIDevices) > 0 {
-			return Edits{}, fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
-		}
-		if o, err = r.resolve(o, nil); err != nil {
+		if err := r.addEdits(&e, o); err != nil {
 			return Edits{}, err
 		}
-		e.DeviceNodes = union(e.DeviceNodes, deviceNodes(o))
-		for _, n := range o.Nets {
-			e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{HostInterfaceName: n.HostName, Name: n.Name})
-		}
-		e.Mounts = union(e.Mounts, bindMounts(o.Mounts))
-		for _, h := range o.Hooks {
-			hook := &specs.Hook{
-				HookName: h.Name,
-				Path:     h.Path,
-				Args:     h.Args,
-				Env:      h.Env,
-			}
-			if h.Timeout > 0 {
-				hook.Timeout = &h.Timeout
-			}
-			e.Hooks = union(e.Hooks, []*specs.Hook{hook})
-		}
-		e.AdditionalGIDs = union(e.AdditionalGIDs, o.AdditionalGIDs)
 	}
 	if r.CDIOnly {
 		env, err := expand("env", offers, envOf, at)
@@ -151,25 +131,72 @@ func (r *Resource) edits(name string, offers []device.Offer, at func(index, coun
 		e.Env = environ(env)
 	}
 	if offers[0].Moved && reflect.DeepEqual(e, Edits{}) {
-		// An entry must have edits. Runtimes skip the group 0.
+		// Without edits the whole file would be invalid. Runtimes ignore group 0.
 		e.AdditionalGIDs = []uint32{0}
 	}
 	if err := r.checkEntry(name, e); err != nil {
 		return Edits{}, err
 	}
-	if dir := offers[0].HealthDir; dir != "" && r.CDIOnly && r.HealthDir != nil {
-		var ids []string
-		for _, o := range offers {
-			ids = append(ids, o.ID)
-		}
-		e.Mounts = append(e.Mounts, bindMounts([]device.Mount{{HostPath: r.HealthDir(ids), ContainerPath: dir, ReadOnly: true}})...)
-	}
+	e.Mounts = append(e.Mounts, r.healthMounts(offers)...)
 	return e, nil
 }
 
-// deviceNodes are the nodes of a resolved offer. They have their numbers, so that the
-// runtime need not find them.
-func deviceNodes(o device.Offer) (nodes []*specs.DeviceNode) {
+// addEdits adds the edits of one offer.
+func (r *Resource) addEdits(e *Edits, o device.Offer) error {
+	if o.AlsoCDI {
+		o.Mounts = nil // the Allocate response has them
+	}
+	if r.CDIOnly && len(o.CDIDevices) > 0 {
+		return fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
+	}
+	o, err := r.resolve(o, nil)
+	if err != nil {
+		return err
+	}
+	e.DeviceNodes = union(e.DeviceNodes, deviceNodes(o))
+	for _, n := range o.Nets {
+		e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{HostInterfaceName: n.HostName, Name: n.Name})
+	}
+	e.Mounts = union(e.Mounts, bindMounts(o.Mounts))
+	for _, h := range o.Hooks {
+		hook := &specs.Hook{
+			HookName: h.Name,
+			Path:     h.Path,
+			Args:     h.Args,
+			Env:      h.Env,
+		}
+		if h.Timeout > 0 {
+			hook.Timeout = &h.Timeout
+		}
+		e.Hooks = union(e.Hooks, []*specs.Hook{hook})
+	}
+	e.AdditionalGIDs = union(e.AdditionalGIDs, o.AdditionalGIDs)
+	return nil
+}
+
+// healthMounts returns the mount of the health directory of these offers, if a spec has one.
+func (r *Resource) healthMounts(offers []device.Offer) []*specs.Mount {
+	containerPath := offers[0].HealthDir
+	isInSpec := r.CDIOnly && r.HealthDir != nil
+	if containerPath == "" || !isInSpec {
+		return nil
+	}
+	var ids []string
+	for _, o := range offers {
+		ids = append(ids, o.ID)
+	}
+	mount := device.Mount{
+		HostPath:      r.HealthDir(ids),
+		ContainerPath: containerPath,
+		ReadOnly:      true,
+	}
+	return bindMounts([]device.Mount{mount})
+}
+
+// deviceNodes are the nodes of a resolved offer. They have their numbers, so that the runtime
+// does not look them up.
+func deviceNodes(o device.Offer) []*specs.DeviceNode {
+	var nodes []*specs.DeviceNode
 	for _, n := range o.Nodes {
 		node := &specs.DeviceNode{
 			Path:        n.Path.String(),
@@ -192,8 +219,10 @@ func deviceNodes(o device.Offer) (nodes []*specs.DeviceNode) {
 	return nodes
 }
 
-// bindMounts gives mounts the options that the CRI gives to an Allocate response's.
-func bindMounts(mounts []device.Mount) (binds []*specs.Mount) {
+// bindMounts returns mounts with the options that runtimes use for the mounts of an Allocate
+// response.
+func bindMounts(mounts []device.Mount) []*specs.Mount {
+	var binds []*specs.Mount
 	for _, m := range mounts {
 		access := "rw"
 		if m.ReadOnly {
@@ -208,12 +237,12 @@ func bindMounts(mounts []device.Mount) (binds []*specs.Mount) {
 	return binds
 }
 
-// union appends elements that are missing, such as companions.
+// union appends the elements of more that are missing in have. Devices may share elements, such
+// as a companion.
 func union[T any](have, more []T) []T {
 	for _, m := range more {
-		if !slices.ContainsFunc(have, func(h T) bool {
-			return reflect.DeepEqual(h, m)
-		}) {
+		isEqual := func(h T) bool { return reflect.DeepEqual(h, m) }
+		if !slices.ContainsFunc(have, isEqual) {
 			have = append(have, m)
 		}
 	}

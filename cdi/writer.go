@@ -22,17 +22,17 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
-// The names of spec files start with filePrefix, followed by the mark of the
-// installation that owns the file: markLen hexadecimal digits between dashes, or
-// nothing for the default one. Runtimes read files that end in fileSuffix.
+// The names of spec files begin with filePrefix, followed by the mark of the installation that
+// owns the file: markLen hexadecimal digits between dashes, or nothing for the default
+// installation. Runtimes read files that end in fileSuffix.
 const (
 	filePrefix = "generic-dp_"
 	fileSuffix = ".json"
 	markLen    = 8
 )
 
-// maxFileName is the maximum length of the name of a file in bytes (NAME_MAX in
-// include/uapi/linux/limits.h), including the temporary one.
+// maxFileName is the maximum length of a file name in bytes: the name of the temporary file must
+// not exceed NAME_MAX (include/uapi/linux/limits.h).
 const maxFileName = 255 - len(atomicfile.TempSuffix)
 
 // Writer maintains the spec files of one installation in a directory that container
@@ -42,7 +42,7 @@ type Writer struct {
 	// Dir is the host's /var/run/cdi. It is made with the first spec.
 	Dir string
 	// Owner distinguishes installations that share Dir, by a mark in the names of their
-	// files. Empty is the default installation, which has none. Files of another owner
+	// files. The default installation has an empty Owner and no mark. Files of another owner
 	// always stay.
 	Owner string
 
@@ -99,7 +99,7 @@ func unchanged(have, next *Spec) *Spec {
 	if have == nil || next == nil {
 		return nil
 	}
-	gone := lost(have, next)
+	gone := changedEntries(have, next)
 	if len(gone) == 0 {
 		return have
 	}
@@ -114,7 +114,7 @@ func unchanged(have, next *Spec) *Spec {
 
 // Missing lists the entries of a spec that its file does not have, after a failed plan.
 func (w *Writer) Missing(spec *Spec) []string {
-	return lost(spec, w.read(w.FileName(spec.Kind)))
+	return changedEntries(spec, w.read(w.FileName(spec.Kind)))
 }
 
 // Edits returns the edits of a qualified name, nil if there is none. They must not be changed.
@@ -140,6 +140,7 @@ type parsedSpec struct {
 	edits map[string]*Edits // by device
 }
 
+// edits returns the edits in a file, by device. It is nil if there is no file.
 func (p *parsedSpecs) edits(w *Writer, name string) map[string]*Edits {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,8 +150,10 @@ func (p *parsedSpecs) edits(w *Writer, name string) map[string]*Edits {
 		return nil
 	}
 	last := p.files[name]
-	same := last.ino == st.Ino && last.size == st.Size && last.mtime == st.Mtim
-	if same && last.edits != nil {
+	isSameFile := last.ino == st.Ino
+	isSameContent := last.size == st.Size && last.mtime == st.Mtim
+	isRead := last.edits != nil
+	if isSameFile && isSameContent && isRead {
 		return last.edits
 	}
 	next := parsedSpec{
@@ -202,6 +205,8 @@ func retain(have, spec *Spec, keep func(kind, device string, hostPaths []string)
 	return newSpec(have.Kind, devices)
 }
 
+// hostPaths are the paths of the nodes of an entry on the host. An edit without such a path uses
+// its path in the container for both.
 func hostPaths(d specs.Device) []string {
 	var paths []string
 	for _, n := range d.ContainerEdits.DeviceNodes {
@@ -210,11 +215,12 @@ func hostPaths(d specs.Device) []string {
 	return paths
 }
 
-// lost lists the entries of before that are missing or different in after, which may be
+// changedEntries lists the entries of before that are missing or different in after, which may be
 // nil.
-func lost(before, after *Spec) (names []string) {
+func changedEntries(before, after *Spec) []string {
+	var names []string
 	text := func(d specs.Device) string {
-		data, _ := json.Marshal(d) // it has been in a file, or will be
+		data, _ := json.Marshal(d) // never fails for what was in a file
 		return string(data)
 	}
 	now := map[string]string{}
@@ -238,18 +244,25 @@ func (w *Writer) names() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if name := strings.TrimSuffix(e.Name(), atomicfile.TempSuffix); isOf(w.Owner, name) && !slices.Contains(names, name) {
+		name := strings.TrimSuffix(e.Name(), atomicfile.TempSuffix)
+		if isOf(w.Owner, name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names, nil
 }
 
-// read returns the spec in a file; nil if it is not valid, or belongs in another one.
+// read returns the spec in a file, or nil if it is invalid or has the kind of another file.
 func (w *Writer) read(name string) *Spec {
-	data, err := atomicfile.Read(filepath.Join(w.Dir, name), atomicfile.MaxSize)
+	data, err := atomicfile.Read(w.path(name), atomicfile.MaxSize)
+	if err != nil {
+		return nil
+	}
 	spec := &Spec{}
-	if err != nil || json.Unmarshal(data, spec) != nil || w.FileName(spec.Kind) != name || len(spec.Devices) == 0 {
+	if err := json.Unmarshal(data, spec); err != nil {
+		return nil
+	}
+	if w.FileName(spec.Kind) != name || len(spec.Devices) == 0 {
 		return nil
 	}
 	return spec
@@ -258,7 +271,7 @@ func (w *Writer) read(name string) *Spec {
 // path is the path of a spec file.
 func (w *Writer) path(name string) string { return filepath.Join(w.Dir, name) }
 
-// file returns a spec file, which is readable for all users.
+// file returns a spec file. All users may read it, because runtimes may run without root.
 func (w *Writer) file(name string, spec *Spec) (files.File, error) {
 	text, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
@@ -277,6 +290,7 @@ func (w *Writer) write(name string, spec *Spec) error {
 	return plan.Make()
 }
 
+// remove removes a file. It is no error if the file is missing.
 func (w *Writer) remove(name string) error {
 	if err := atomicfile.Remove(filepath.Join(w.Dir, name)); err != nil {
 		return fmt.Errorf("--cdi-dir: %w", err)
@@ -295,8 +309,8 @@ func (w *Writer) FileName(kind string) string {
 	return name
 }
 
-// prefix is the prefix of an installation's files. No kind starts with a dash, so that
-// none is ambiguous with a mark.
+// prefix is the prefix of the files of an installation. A kind never begins with a dash, so it
+// cannot be mistaken for a mark.
 func prefix(owner string) string {
 	if owner == "" {
 		return filePrefix
@@ -305,14 +319,21 @@ func prefix(owner string) string {
 	return filePrefix + "-" + hex.EncodeToString(sum[:markLen/2]) + "-"
 }
 
-// isOwn reports whether the name is that of a spec file of any installation.
+// isOwn reports whether a file of this name is a spec of any installation of this program.
 func isOwn(name string) bool {
 	return strings.HasPrefix(name, filePrefix) && strings.HasSuffix(name, fileSuffix)
 }
 
-// isOf reports whether the name is that of a spec file of the owner.
+// isOf reports whether a file of this name is a spec of the owner's installation.
 func isOf(owner, name string) bool {
-	return isOwn(name) && strings.HasPrefix(name, prefix(owner)) && (owner != "" || !strings.HasPrefix(name, filePrefix+"-"))
+	if !isOwn(name) {
+		return false
+	}
+	if owner == "" {
+		hasMark := strings.HasPrefix(name, filePrefix+"-")
+		return !hasMark
+	}
+	return strings.HasPrefix(name, prefix(owner))
 }
 
 // isSpec reports whether runtimes read files of that name.

@@ -34,54 +34,64 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
-// Options of an Agent, from the flags.
+// Options are the options of an Agent, from the flags.
 type Options struct {
-	Config   string // file or directory
+	// Config is the configuration, a file or a directory.
+	Config string
+	// Allow has the permissions that the flags give to the configuration.
 	Allow    config.Allow
 	Paths    Paths
 	NodeName string
-	Listen   string // address of metrics and probes; empty for none
-	// CDIOnly: there is no kubelet. Every resource is injected by CDI specs.
+	// Listen is the address of metrics and probes. Empty means none.
+	Listen string
+	// CDIOnly is set if there is no kubelet: every resource is injected by CDI specs.
 	CDIOnly bool
-	// NoDRA: every resource is offered as device plugin.
-	NoDRA   bool
-	KubeAPI kubeapi.Config // the API server, for DRA
-	// InPod: hints name the manifest instead of flags.
+	// NoDRA is set if every resource is offered as a device plugin.
+	NoDRA bool
+	// KubeAPI is the API server, for DRA.
+	KubeAPI kubeapi.Config
+	// InPod is set if hints should name parts of the manifest instead of flags.
 	InPod   bool
 	Version string
-	Log     *slog.Logger // nil discards
+	// Log may be nil, which discards the log.
+	Log *slog.Logger
 }
 
 // Agent is the running program. Make it with New, run it once with Run.
 type Agent struct {
 	options Options
 	log     *slog.Logger
-	now     func() time.Time // for the life of devices
-	found   startup
+	// now is the clock for the life of devices, which tests replace.
+	now   func() time.Time
+	found startup
 
 	host    hostWatch
 	rescans rescanRequests
-	wake    signal // reconcile for a change that is not on the host
-	reader  *configuration.Reader
+	// wake asks for a pass because of a change that is not on the host.
+	wake   signal
+	reader *configuration.Reader
 
 	kubelet *plugin.KubeletWatch
 	pods    podWatch
 	dra     *draDriver
 	outputs *outputs
-	serving atomic.Pointer[set] // nil before the first pass
+	// serving has the served resources, nil before the first pass.
+	serving atomic.Pointer[set]
 
-	page    page
-	settled chan struct{} // see Settled
+	page page
+	// allSettled is closed when the host was scanned and nothing is pending, see Settled.
+	allSettled chan struct{}
 }
 
-// startup is what New finds, for the loop to begin with.
+// startup is what New has found. The loop begins with it.
 type startup struct {
 	config *config.Config
 	// lock is the lock file of the run directory.
 	lock *os.File
-	// served is set if an instance has served in this boot before, writer if the lock is
-	// held.
-	served, writer bool
+	// hasPredecessor is set if an instance has served in this boot before.
+	hasPredecessor bool
+	// isWriter is set if this instance holds the lock.
+	isWriter bool
 }
 
 // hostWatch reads the host and follows its changes.
@@ -89,13 +99,15 @@ type hostWatch struct {
 	scanner *inventory.Scanner
 	paths   *hostPaths
 	watcher *inventory.Watcher
-	first   chan firstScan // capacity 1
-	// running has the watcher and the first scan, which cancel ends.
+	// first has the first scan. It has capacity 1.
+	first chan firstScan
+	// running are the watcher and the first scan, which cancel ends.
 	running sync.WaitGroup
 	cancel  context.CancelFunc
 
-	// specs watches the foreign CDI specs. watchSpecs starts that, once.
-	specs      *watch.Watcher
+	// specs watches the foreign CDI specs.
+	specs *watch.Watcher
+	// watchSpecs starts the watch at its first call.
 	watchSpecs func()
 	// usesSpecs is set if the foreign specs decide about a device.
 	usesSpecs atomic.Bool
@@ -111,35 +123,38 @@ type podWatch struct {
 // page is what the status page, the metrics and the probes show.
 type page struct {
 	listener net.Listener
-	metrics  *status.Metrics // nil without a listener
-	started  time.Time
-	config   atomic.Pointer[status.Config]
-	// leftOut is what the lists have no room for.
+	// metrics is nil without a listener.
+	metrics *status.Metrics
+	started time.Time
+	// config is the configuration that is served.
+	config atomic.Pointer[status.Config]
+	// leftOut counts what the lists have no room for.
 	leftOut  atomic.Pointer[status.LeftOut]
 	problems *problems
 	events   events
-	// heldError is why held devices are unknown, as logged: a string.
+	// heldError is why held devices are unknown, as it was logged last: a string.
 	heldError atomic.Value
 	// busy is when the loop began its pass, nil while it waits.
-	busy    atomic.Pointer[time.Time]
-	explain atomic.Pointer[explainer] // nil before the first pass
+	busy atomic.Pointer[time.Time]
+	// explain explains resources without devices. It is nil before the first pass.
+	explain atomic.Pointer[explainer]
 }
 
-// New loads the configuration and prepares everything that can fail before the first
-// device is served. Its errors name the flag to change. The host is scanned meanwhile,
-// until ctx is cancelled.
+// New loads the configuration and prepares everything that can fail before the first device is
+// served. Its errors name the flag to change. At the same time it begins to scan the host, until
+// ctx is cancelled: most of the time until the first list is the time of that scan.
 func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
 	p := options.Paths
 	a := &Agent{
-		options: options,
-		log:     options.Log,
-		now:     time.Now,
-		rescans: make(rescanRequests),
-		wake:    newSignal(),
-		settled: make(chan struct{}),
+		options:    options,
+		log:        options.Log,
+		now:        time.Now,
+		rescans:    make(rescanRequests),
+		wake:       newSignal(),
+		allSettled: make(chan struct{}),
 	}
 	a.page.problems = newProblems(options.Log)
 	a.page.started = time.Now()
@@ -155,16 +170,16 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		}
 	}()
 	a.host.running.Go(func() {
-		_ = a.host.watcher.Run(ctx)
-	}) // always nil
+		_ = a.host.watcher.Run(ctx) // always nil
+	})
 	a.host.running.Go(func() {
 		a.scanFirst(ctx)
 	})
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
-	a.found.served = present(filepath.Join(p.RunDir, lockName))
-	if a.found.lock, a.found.writer, err = takeLock(p.RunDir); err != nil {
+	a.found.hasPredecessor = present(filepath.Join(p.RunDir, lockName))
+	if a.found.lock, a.found.isWriter, err = takeLock(p.RunDir); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -172,7 +187,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 			_ = a.found.lock.Close()
 		}
 	}()
-	if a.reader, a.found.config, err = newReader(options, a.found.writer); err != nil {
+	if a.reader, a.found.config, err = newReader(options, a.found.isWriter); err != nil {
 		return nil, err
 	}
 	first := a.reader.Last()
@@ -207,9 +222,8 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	return a, nil
 }
 
-// Run serves until ctx is cancelled: then streams end, sockets are removed,
-// and nil is returned, within a second. Links and specs stay, or an upgrade would break the
-// containers that restart meanwhile.
+// Run serves until ctx is cancelled. Then it ends all streams, removes its sockets and returns nil,
+// within a second. Links and specs stay: containers that restart during an upgrade need them.
 func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("starting",
 		"version", a.options.Version,
@@ -268,7 +282,7 @@ const (
 	// endWithin is how long Run waits for everything that it started. A read of the host may
 	// block for ever, and the kubelet kills the pod after its grace period.
 	endWithin = 800 * time.Millisecond
-	// lastSave is how long it waits for the disk of the state after that.
+	// lastSave is how long Run then waits for the disk of the state.
 	lastSave = 100 * time.Millisecond
 )
 
@@ -282,8 +296,8 @@ func (a *Agent) wait(group *errgroup.Group, l *loop) error {
 	return err
 }
 
-// sweep removes the sockets of killed instances. A missing kubelet directory has none,
-// and the plugins wait for it.
+// sweep removes the sockets of killed instances. It is no error if the directory of the kubelet is
+// missing: the plugins wait for it.
 func (a *Agent) sweep() {
 	swept, err := socket.Sweep(a.options.Paths.KubeletDir)
 	if len(swept) > 0 {
@@ -296,23 +310,23 @@ func (a *Agent) sweep() {
 
 // Settled is closed when the host was scanned and nothing is about to change without
 // an event.
-func (a *Agent) Settled() <-chan struct{} { return a.settled }
+func (a *Agent) Settled() <-chan struct{} { return a.allSettled }
 
 // Reload reads the configuration again at once, as a change on disk does.
 func (a *Agent) Reload() { a.reader.Request() }
 
-// Once makes the CDI specs of the present devices, as Run does for Options.CDIOnly,
-// and returns their qualified names when they have settled.
+// Once makes the CDI specs of the present devices, as Run does for Options.CDIOnly, and ends. It
+// returns the qualified names in the specs.
 func (a *Agent) Once(ctx context.Context) (names []string, err error) {
-	if !a.found.writer {
+	if !a.found.isWriter {
 		return nil, errServing(a.options.Paths)
 	}
-	a.outputs.noHealth = true // nobody would keep the directories current
+	a.outputs.noHealth = true // nobody would keep the directories up to date
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		select {
-		case <-a.settled:
+		case <-a.allSettled:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -327,8 +341,8 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	return made.names, made.err
 }
 
-// hints say what to change, by flag. In a pod nobody sets flags: the hint names the part of
-// the DaemonSet behind the flag and its value in the chart.
+// hints say what to change, by flag. In a pod nobody sets flags, so the hint names the part of the
+// DaemonSet behind the flag and its value in the chart.
 var hints = map[string]struct{ pod, host string }{
 	"config": {
 		pod:  `volume "config" of the DaemonSet: the ConfigMap wants a key that ends in .toml; config or existingConfigMap in the chart's values`,
@@ -365,7 +379,7 @@ var hints = map[string]struct{ pod, host string }{
 	},
 }
 
-// hint is what to change about a flag; empty is unknown.
+// hint says what to change about a flag. It is empty if that is unknown.
 func (o Options) hint(flag string) string {
 	if o.InPod {
 		return hints[flag].pod
@@ -382,8 +396,8 @@ func (o Options) withHint(err error, flag string) error {
 	return fmt.Errorf("%w\n  hint: %s", err, hint)
 }
 
-// prepare checks and makes what serving requires; a writable state directory is optional,
-// see loop.save.
+// prepare checks and makes the directories that serving requires. A writable state directory is
+// optional, see loop.save.
 func (o Options) prepare() error {
 	p := o.Paths
 	if !filepath.IsAbs(p.RunDir) && !o.CDIOnly {
@@ -398,8 +412,9 @@ func (o Options) prepare() error {
 	if err := socket.CheckDir(p.KubeletDir); err != nil {
 		return err
 	}
-	if _, err := os.Stat(p.KubeletDir); o.InPod && errors.Is(err, fs.ErrNotExist) {
-		// A volume that is not mounted now never will be.
+	_, err := os.Stat(p.KubeletDir)
+	if o.InPod && errors.Is(err, fs.ErrNotExist) {
+		// A volume that is not mounted at the start never will be.
 		return o.withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir")
 	}
 	if !o.InPod {
@@ -407,7 +422,7 @@ func (o Options) prepare() error {
 	}
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return nil // no proc, no containers
+		return nil // without /proc there are no containers
 	}
 	defer mounts.Close()
 	return o.withHint(links.CheckMount(p.RunDir, mounts), "run-dir")

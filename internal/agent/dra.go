@@ -43,29 +43,27 @@ func nameOf(key string) (name string, byDRA bool) { return strings.CutSuffix(key
 // metadataName is the directory of device metadata in the run directory.
 const metadataName = "claims"
 
-// draDriver offers devices by dynamic resource allocation. It starts when a resource or a
-// prepared claim needs it, and runs in every later instance, too: without the driver a
-// kubelet can't end a pod with a claim, prepared or not.
+// draDriver offers devices by dynamic resource allocation. It starts when a resource or a prepared
+// claim needs it, and then also runs in every later instance: without the driver a kubelet cannot
+// end a pod that has a claim, whether the claim was prepared or not.
 type draDriver struct {
-	agent  *Agent
-	plugin atomic.Pointer[dra.Plugin] // nil before the start
-	list   dra.List                   // what the loop published last
+	agent *Agent
+	// plugin is nil before the start.
+	plugin atomic.Pointer[dra.Plugin]
+	// list is what the loop has published last.
+	list dra.List
 
-	publishing   bool          // by this instance; for the loop alone
-	answerWithin time.Duration // of tests; 0 is the default
+	// isPublishing is set if this instance writes ResourceSlices. Only the loop uses it.
+	isPublishing bool
+	// answerWithin is how long a prepare may wait. Tests set it, 0 is the default.
+	answerWithin time.Duration
 }
 
 // runDRA starts the driver, and publishes devices if this instance is the writer.
 func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	d := l.dra
 	if d.plugin.Load() == nil {
-		byDRA := func(name string) bool {
-			return strings.HasSuffix(name, draSuffix)
-		}
-		if !l.memory.dra && !slices.ContainsFunc(out.Resources, func(r ledger.ListedResource) bool {
-			return byDRA(r.Name)
-		}) &&
-			!slices.ContainsFunc(slices.Collect(maps.Values(l.held.IDs)), byDRA) {
+		if !l.needsDRA(out) {
 			return
 		}
 		p := d.newPlugin()
@@ -73,10 +71,11 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 		l.life.group.Go(func() error {
 			return p.Run(ctx)
 		})
-		l.memory.dra = true
+		l.memory.hasRunDRA = true
 	}
-	if l.role.writes && !d.publishing && l.options.NodeName != "" {
-		d.publishing = true
+	mayPublish := l.role.writes && l.options.NodeName != ""
+	if mayPublish && !d.isPublishing {
+		d.isPublishing = true
 		l.life.group.Go(func() error {
 			return d.plugin.Load().Publish(ctx)
 		})
@@ -87,6 +86,26 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	}
 }
 
+// needsDRA reports whether the driver must run: because it has run before, because a resource is
+// offered by DRA, or because a container holds a device through DRA.
+func (l *loop) needsDRA(out ledger.Output) bool {
+	if l.memory.hasRunDRA {
+		return true
+	}
+	for _, r := range out.Resources {
+		if strings.HasSuffix(r.Name, draSuffix) {
+			return true
+		}
+	}
+	for _, key := range l.held.IDs {
+		if strings.HasSuffix(key, draSuffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// newPlugin returns the driver's plugin, which has not started yet.
 func (d *draDriver) newPlugin() *dra.Plugin {
 	a := d.agent
 	o := &d.agent.options
@@ -124,14 +143,16 @@ func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) m
 	bySlot := map[string][]podresources.Holder{}
 	for _, e := range entries {
 		for i, h := range held[dra.Driver][dra.DeviceName(e.Offer.ID)] {
-			slot := device.SlotID(e.Offer.ID, min(i, e.Offer.Slots-1)) // claims have no numbers of slots
+			// Claims do not say which slot they use: any numbering will do.
+			slot := device.SlotID(e.Offer.ID, min(i, e.Offer.Slots-1))
 			bySlot[slot] = append(bySlot[slot], h)
 		}
 	}
 	return bySlot
 }
 
-// fail adds why DRA can't offer devices, by ID, and keeps healthy ones Sound.
+// fail adds to failed why DRA cannot offer devices, by ID. It marks the ones that are otherwise
+// healthy as Withheld: they still work for the pods that have them.
 func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 	p := d.plugin.Load()
 	if p == nil {
@@ -147,7 +168,9 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 			if reason == "" {
 				continue
 			}
-			e.Sound = e.Sound || e.Healthy && failed[e.Offer.ID] == nil
+			if e.Healthy && failed[e.Offer.ID] == nil {
+				e.Withheld = true
+			}
 			failed[e.Offer.ID] = fmt.Errorf(`api = "dra" can't be served: %s`, reason)
 		}
 	}
@@ -179,7 +202,7 @@ func (l *loop) publishDRA() {
 			v.EvictAfter = published.config.EvictAfter
 			v.Since = now
 			if was, ok := last[v.ID]; ok {
-				if v.Attributes == nil { // it is gone
+				if v.Attributes == nil { // an absent device keeps its attributes
 					v.Attributes = was.Attributes
 				}
 				if was.State == v.State {
@@ -189,11 +212,14 @@ func (l *loop) publishDRA() {
 			list = append(list, v)
 		}
 	}
-	if !reflect.DeepEqual(old, list) { // at first none: slices of the last instance go
+	// The first list may be empty, which differs from nil: then the slices of the last instance
+	// are removed.
+	if !reflect.DeepEqual(old, list) {
 		d.list.Set(list)
 	}
 }
 
+// deviceOf describes a listed device for DRA.
 func deviceOf(resource string, e ledger.Entry) dra.Device {
 	return dra.Device{
 		Resource:   resource,
@@ -206,11 +232,12 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 	}
 }
 
+// stateOf returns the state of a listed device for DRA.
 func stateOf(e ledger.Entry) dra.State {
 	switch {
 	case e.Healthy:
 		return dra.Healthy
-	case e.Sound:
+	case e.Withheld:
 		return dra.Withheld
 	case e.Reason == ledger.ReasonGone:
 		return dra.Gone
@@ -220,7 +247,8 @@ func stateOf(e ledger.Entry) dra.State {
 	return dra.Unhealthy
 }
 
-// inject is dra.Options.Inject.
+// inject is dra.Options.Inject: it returns what a container gets of the devices with these names,
+// and the devices.
 func (d *draDriver) inject(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
 	all := d.agent.members()
 	ids := map[*resource][]string{}
@@ -244,11 +272,11 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 		devices = append(devices, v)
 	}
 	r.Env = map[string]string{}
-	taken := contents{}
+	places := containerPlaces{}
 	for _, m := range order {
 		one, err := m.Allocate(ctx, ids[m])
 		if err == nil {
-			err = taken.add(m.Name, one, d.agent.outputs.specs)
+			err = places.add(m.Name, one, d.agent.outputs.specs)
 		}
 		if err != nil {
 			return r, nil, err
@@ -259,13 +287,13 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 	return r, devices, nil
 }
 
-// contents are what a container has of several resources: at each path, and in each
-// environment variable.
-type contents map[string]struct{ resource, value string }
+// containerPlaces are the paths and environment variables of a container that several resources
+// use. A place is named as in an error, such as "path /dev/x".
+type containerPlaces map[string]struct{ resource, value string }
 
-// add adds what the response of a resource brings, its CDI entries included. Two resources
-// at one place are an error.
-func (c contents) add(resource string, r device.Response, specs *cdi.Writer) error {
+// add adds the places of the response of a resource, including its CDI entries. It is an error if
+// two resources use one place with different values.
+func (c containerPlaces) add(resource string, r device.Response, specs *cdi.Writer) error {
 	places := map[string]string{}
 	for key, value := range r.Env {
 		places["environment variable "+key] = value
@@ -289,7 +317,8 @@ func (c contents) add(resource string, r device.Response, specs *cdi.Writer) err
 		}
 	}
 	for _, place := range slices.Sorted(maps.Keys(places)) {
-		if have, ok := c[place]; ok && have.value != places[place] {
+		have, isUsed := c[place]
+		if isUsed && have.value != places[place] {
 			return fmt.Errorf("%s is of %s and of %s in one claim: give each its own in the configuration, or use a claim for each",
 				place, have.resource, resource)
 		}
@@ -298,8 +327,8 @@ func (c contents) add(resource string, r device.Response, specs *cdi.Writer) err
 	return nil
 }
 
-// addClaims adds the devices of claims: of prepared claims, and of the claims that the
-// kubelet lists by device name.
+// addClaims adds the devices of claims to the held devices: the devices of prepared claims, and the
+// listed devices for which the kubelet names a claim.
 func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[string][]podresources.Holder, out ledger.Output) {
 	for _, c := range claims {
 		for _, r := range c.Requests {
@@ -333,7 +362,7 @@ func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[stri
 	}
 }
 
-// claims are the prepared claims. Unreadable files are left out and logged.
+// claims returns the prepared claims. It leaves out and logs files that cannot be read.
 func (a *Agent) claims() []cdi.Claim {
 	claims, err := a.outputs.specs.Claims()
 	if err != nil {
@@ -342,7 +371,8 @@ func (a *Agent) claims() []cdi.Claim {
 	return claims
 }
 
-// byDeviceName returns the resource and the device with a name in the node's pool.
+// byDeviceName returns the device with a name in the pool of the node, and its resource. The
+// resource is nil if there is none.
 func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 	for _, m := range s {
 		if m.dra == nil {
@@ -356,13 +386,14 @@ func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 	return nil, ledger.Entry{}
 }
 
-// deviceNames finds entries by the names of their devices in the node's pool. It is made for the
-// first claim after a change.
+// deviceNames finds entries by the names of their devices in the pool of the node. The index is made
+// for the first claim after a change, because most changes precede no claim.
 type deviceNames struct {
 	once  sync.Once
 	index map[string]int
 }
 
+// find returns the index of the entry with a name.
 func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
 	n.once.Do(func() {
 		n.index = make(map[string]int, len(entries))
@@ -386,7 +417,8 @@ func (a *Agent) podState(uid string) dra.PodState {
 	}
 }
 
-// known asks the kubelet, and returns whether it lists a claim.
+// known is dra.Options.Known: it asks the kubelet, and returns a function that reports whether the
+// kubelet lists a claim.
 func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 	a := d.agent
 	list, at, err := a.pods.client.Holders(ctx, a.now())
@@ -399,7 +431,8 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 	return lists(list[dra.Driver]), nil
 }
 
-// lists reports whether the kubelet lists a device of a claim.
+// lists returns a function that reports whether the kubelet lists a device of a claim. listed has
+// the holders by the name of the device.
 func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
 	return func(c cdi.Claim) bool {
 		return slices.ContainsFunc(c.Devices(), func(d string) bool {

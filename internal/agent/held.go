@@ -32,11 +32,16 @@ const (
 
 // holdings are the held slots as far as known.
 type holdings struct {
-	ledger.Held                  // the latest answer
-	switched    time.Time        // when the configuration changed
-	asked       time.Time        // time of the last query since then; zero is never
-	asking      bool             // it has not answered yet
-	answers     chan ledger.Held // capacity 1
+	// Held is the latest answer.
+	ledger.Held
+	// switched is when the configuration changed last.
+	switched time.Time
+	// asked is the time of the last query since then, the zero time if there was none.
+	asked time.Time
+	// asking is set while a query has not been answered.
+	asking bool
+	// answers has the next answer. It has capacity 1.
+	answers chan ledger.Held
 }
 
 // receive stores an answer, unless the query precedes the change of the configuration.
@@ -53,8 +58,8 @@ func (h *holdings) reset(now time.Time) {
 	h.asked = time.Time{}
 }
 
-// mayBeHeld reports whether a container may hold a slot that it got before the
-// configuration changed.
+// mayBeHeld returns a function that reports whether a container may hold a device that it got before
+// the configuration changed. Until an answer is recent and complete, every device may be held.
 func (h *holdings) mayBeHeld() func(id string) bool {
 	if h.Partial || h.At.Before(h.switched.Add(retainFor)) {
 		return func(string) bool { return true }
@@ -67,15 +72,15 @@ func (h *holdings) mayBeHeld() func(id string) bool {
 	return func(id string) bool { return held[id] }
 }
 
-// due is when to query the kubelet; zero is never. retained is set if links or CDI
-// entries are retained.
+// due is when to query the kubelet, the zero time if there is no need. retained is set if links or
+// CDI entries are retained, until no container holds their devices.
 func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Time {
 	switch {
 	case h.asking:
 		return time.Time{}
 	case h.asked.IsZero() || h.asked.Before(out.AskSince):
-		// The first time without a reason: containers may hold devices that no
-		// state remembers.
+		// The first query needs no reason: containers may hold devices that no state
+		// remembers.
 		return now
 	case out.AskHeld || retained || h.Partial:
 		return h.asked.Add(askEvery)
@@ -127,8 +132,8 @@ func (l *loop) ours(out ledger.Output) func(name string) bool {
 	}
 }
 
-// listHeld queries the kubelet for the held slots of our resources. Claims are known
-// without it.
+// listHeld queries the kubelet for the held slots of this program's resources. Claims come from our
+// own files, so that they are known even if the kubelet does not answer.
 func (a *Agent) listHeld(
 	ctx context.Context,
 	now time.Time,
@@ -142,7 +147,8 @@ func (a *Agent) listHeld(
 		a.pods.holders.AddForgotten(&held)
 		return held, err
 	}
-	held.At, held.Partial = at, a.mayLackPods(at)
+	held.At = at
+	held.Partial = a.mayLackPods(at)
 	claims := a.claims()
 	listed := list[dra.Driver]
 	if p := a.dra.plugin.Load(); p != nil && !held.Partial {
@@ -196,8 +202,8 @@ func (a *Agent) offers(resource string) bool {
 	return a.members().find(resource) != nil
 }
 
-// heldSlots queries the kubelet for the slots that are held, and by which pods. The answer
-// is complete unless the kubelet may lack pods.
+// heldSlots queries the kubelet for the held slots and the names of their pods. The answer is
+// complete unless the kubelet may lack pods.
 func (a *Agent) heldSlots(ctx context.Context) (held map[string]string, complete bool, err error) {
 	list, at, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
@@ -215,16 +221,19 @@ func (a *Agent) heldSlots(ctx context.Context) (held map[string]string, complete
 	return held, !a.mayLackPods(at), nil
 }
 
-// mayLackPods reports whether a kubelet may have lacked pods at the time of a query. It
-// makes the socket of this API before that of plugins; the age of the latter is known
-// even if the clock was set during boot.
+// mayLackPods reports whether the kubelet may have lacked pods at the time of a query, because it had
+// just started. The kubelet makes the socket of PodResources before the socket for plugins. Both are
+// considered, because only the age of the latter is known if the clock was set during boot.
 func (a *Agent) mayLackPods(at time.Time) bool {
-	recent := func(started time.Time) bool {
+	isRecent := func(started time.Time) bool {
 		return at.Before(started.Add(knowsPodsAfter))
 	}
-	if started := a.pods.client.Started(); recent(started) && !started.After(at) {
+	started := a.pods.client.Started()
+	isPlausible := !started.After(at)
+	if isPlausible && isRecent(started) {
 		return true
 	}
 	kubelet, _ := a.kubelet.Kubelet()
-	return kubelet.Generation > 0 && (!kubelet.Present || recent(kubelet.Since))
+	isKnown := kubelet.Generation > 0
+	return isKnown && (!kubelet.Present || isRecent(kubelet.Since))
 }

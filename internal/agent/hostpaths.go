@@ -22,15 +22,18 @@ const (
 	maxSearches = 32
 )
 
-// hostPaths finds paths of the host for matching. Safe for concurrent use.
+// hostPaths finds paths of the host for matching. It is safe for concurrent use.
 type hostPaths struct {
-	paths    Paths
-	calls    slow.Calls[string, foundPaths]
-	answered signal // a search has returned too late, and there was no result before
+	paths Paths
+	calls slow.Calls[string, foundPaths]
+	// answered says that a search has returned too late whose result no match has used.
+	answered signal
 
-	mu     sync.Mutex
-	waited time.Duration         // for searches without a result, in this match
-	late   map[string]lateSearch // the next match uses their results
+	mu sync.Mutex
+	// waited is how long this match has waited for searches without a result.
+	waited time.Duration
+	// late has the results of searches that took too long, by key, for the next match.
+	late map[string]lateSearch
 }
 
 // foundPaths is the result of a search, and its cost in directory entries.
@@ -42,8 +45,10 @@ type foundPaths struct {
 // lateSearch is a search that took too long.
 type lateSearch struct {
 	foundPaths
-	known     bool // it has returned
-	announced bool
+	// hasReturned is set once there is a result.
+	hasReturned bool
+	// isAnnounced is set once the result has caused a match.
+	isAnnounced bool
 }
 
 func newHostPaths(paths Paths) *hostPaths {
@@ -83,8 +88,9 @@ func (h *hostPaths) Glob(v pattern.Values, entries *int) []string {
 	})
 }
 
-// search runs a search, unless one with that key is running. If it takes too long, the result of
-// an earlier run that took too long stands in.
+// search runs a search, unless one with that key is running. If it takes too long, the late result of
+// an earlier run is used instead. entries is the remaining budget of directory entries, which is
+// matchers.NoAnswer if there is no result.
 func (h *hostPaths) search(key string, entries *int, run func(entries *int) []string) []string {
 	limit := *entries
 	patience := h.patience()
@@ -132,9 +138,9 @@ func (h *hostPaths) ended(key string, found foundPaths, inTime bool) {
 		clear(h.late)
 	}
 	h.late[key] = lateSearch{
-		foundPaths: found,
-		known:      true,
-		announced:  h.late[key].announced,
+		foundPaths:  found,
+		hasReturned: true,
+		isAnnounced: h.late[key].isAnnounced,
 	}
 }
 
@@ -144,7 +150,7 @@ func (h *hostPaths) instead(key string, waited time.Duration) (foundPaths, bool)
 	defer h.mu.Unlock()
 	h.waited += waited
 	earlier := h.late[key]
-	return earlier.foundPaths, earlier.known
+	return earlier.foundPaths, earlier.hasReturned
 }
 
 // announce requests a match for the first late result of a search: one that is always late must
@@ -153,9 +159,9 @@ func (h *hostPaths) announce(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	search := h.late[key]
-	if !search.announced {
+	if !search.isAnnounced {
 		h.answered.send()
 	}
-	search.announced = true
+	search.isAnnounced = true
 	h.late[key] = search
 }

@@ -22,9 +22,9 @@ import (
 // the kernel releases when the process ends in any manner.
 const lockName = "lock"
 
-// takeLock opens the lock of a run directory, and takes it if it is free, until it is
-// closed.
-func takeLock(dir string) (lock *os.File, taken bool, err error) {
+// takeLock opens the lock of a run directory. If the lock is free, isHeld is set, and this process
+// holds it until the file is closed.
+func takeLock(dir string) (lock *os.File, isHeld bool, err error) {
 	lock, err = os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, false, fmt.Errorf("--run-dir: %w", err)
@@ -36,23 +36,23 @@ func takeLock(dir string) (lock *os.File, taken bool, err error) {
 	return lock, err == nil, nil
 }
 
-// awaitLock returns a channel that is closed when the lock is taken. flock can't be
-// interrupted: its goroutine ends with the process at the latest.
+// awaitLock returns a channel that is closed when this process holds the lock. flock(2) cannot be
+// interrupted, so its goroutine may only end with the process.
 func awaitLock(lock *os.File) <-chan struct{} {
-	taken := make(chan struct{})
+	held := make(chan struct{})
 	go func() {
 		err := error(unix.EINTR)
 		for err == unix.EINTR {
 			err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
 		}
 		if err == nil {
-			close(taken)
+			close(held)
 		}
 	}()
-	return taken
+	return held
 }
 
-// makeRunDir makes the run directory, and returns an error if that can't be written.
+// makeRunDir makes the run directory, and returns an error if it is not writable.
 func makeRunDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--run-dir: %w", err)
@@ -63,7 +63,7 @@ func makeRunDir(dir string) error {
 	return nil
 }
 
-// errServing is why a command refuses.
+// errServing is why a command refuses to run beside an instance.
 func errServing(p Paths) error {
 	return fmt.Errorf("an instance is serving: it holds %s", filepath.Join(p.RunDir, lockName))
 }
@@ -135,6 +135,7 @@ func Clean(p Paths) (removed []string, err error) {
 	return removed, errors.Join(errs...)
 }
 
+// present reports whether there is anything at a path, even a dangling link.
 func present(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -15,11 +15,11 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// retryAfter is when to repeat a scan that failed or had a read time out.
+// retryAfter is the time after which a scan is repeated that has failed or has missed devices.
 const retryAfter = time.Second
 
-// loop is the one goroutine that scans the host and changes anything. Nothing else uses its
-// state.
+// loop is the only goroutine that changes anything: it scans the host and reconciles lists and
+// outputs with it. No other goroutine uses its state.
 type loop struct {
 	*Agent
 	config *config.Config
@@ -36,10 +36,11 @@ type loop struct {
 
 // role is what this instance does beside another one, as in a rolling update.
 type role struct {
+	// start is when this instance started.
 	start time.Time
-	// served is set if an instance has served in this boot before.
-	served bool
-	// writes is set if the lock is held: links, specs and state are written by this instance.
+	// hasPredecessor is set if an instance has served in this boot before.
+	hasPredecessor bool
+	// writes is set if this instance holds the lock: then it writes links, specs and state.
 	writes bool
 	// locked is closed when the other instance has ended.
 	locked <-chan struct{}
@@ -79,7 +80,7 @@ type saves struct {
 type life struct {
 	// group runs everything that Agent.Run waits for.
 	group *errgroup.Group
-	// settled is set when the channel Agent.settled is closed.
+	// settled is set when the channel Agent.allSettled is closed.
 	settled bool
 	// ended has the channels that are closed when the last plugin of a resource has ended.
 	ended map[string]chan struct{}
@@ -94,9 +95,9 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		Agent:  a,
 		config: a.found.config,
 		role: role{
-			start:  a.now(),
-			served: a.found.served,
-			writes: a.found.writer,
+			start:          a.now(),
+			hasPredecessor: a.found.hasPredecessor,
+			writes:         a.found.isWriter,
 		},
 		checks: healthChecks{prober: health.New(a.options.Paths.local)},
 		held:   holdings{answers: make(chan ledger.Held, 1)},
@@ -115,10 +116,14 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 
 // trigger is what starts a pass of the loop.
 type trigger struct {
-	scan    status.ScanReason // why to scan the host first; empty is no scan
-	limited bool              // subject to the limiter
-	apply   func()            // what it brings; nil is nothing
-	done    chan<- struct{}   // to close when the outcome is published
+	// scan is why the host should be scanned first. Empty means no scan.
+	scan status.ScanReason
+	// limited is set if the limiter may delay the pass.
+	limited bool
+	// apply applies what has changed at the beginning of the pass. It may be nil.
+	apply func()
+	// done is closed when the outcome is published. It may be nil.
+	done chan<- struct{}
 }
 
 // byEvents stands for a reason that the batch of events determines.
@@ -162,10 +167,10 @@ func (l *loop) run(ctx context.Context) error {
 	return nil
 }
 
-// begin waits for the first scan.
+// begin waits for the first scan. It returns false at the end of ctx.
 func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	began := time.Now()
-	l.page.busy.Store(&began) // a probe finds a scan that hangs
+	l.page.busy.Store(&began) // so that the liveness probe notices a scan that hangs
 	select {
 	case <-ctx.Done():
 		return trigger{}, false
@@ -177,13 +182,18 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	}
 }
 
-// next waits for a trigger and for the limiter; false is the end of ctx.
+// next waits for a trigger, and for the limiter if the trigger is subject to it. It returns false
+// at the end of ctx.
 func (l *loop) next(ctx context.Context) (trigger, bool) {
 	t, ok := l.wait(ctx)
-	return t, ok && (!t.limited || sleep(ctx, l.pace.limiter.delay(time.Now())))
+	if !ok || !t.limited {
+		return t, ok
+	}
+	delay := l.pace.limiter.delay(time.Now())
+	return t, sleep(ctx, delay)
 }
 
-// wait waits for a trigger, or the end of ctx.
+// wait waits for a trigger. It returns false at the end of ctx.
 func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	select {
 	case <-ctx.Done():
@@ -224,7 +234,8 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	}
 }
 
-// pass handles a trigger and returns when to run again without one; zero is never.
+// pass handles a trigger and returns when the next pass is due without a trigger, the zero time if
+// there is no need.
 func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	defer l.page.problems.endPass()
 	if t.apply != nil {
@@ -233,7 +244,8 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if t.scan == "" && l.lacksNets() {
 		t.scan = status.ScanConfig
 	}
-	if t.scan == "" && l.lacksDevices() && !l.now().Before(l.pace.retry.at) {
+	isRetryDue := !l.now().Before(l.pace.retry.at)
+	if t.scan == "" && l.lacksDevices() && isRetryDue {
 		t.scan = status.ScanRetry
 	}
 	if t.scan != "" {
@@ -259,7 +271,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 
 // lacksNets reports whether the configuration needs network interfaces that the last
 // scan left out.
-func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.last.nets }
+func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.last.hasNets }
 
 // lacksDevices reports whether the last scan left out hardware that could not be read.
 func (l *loop) lacksDevices() bool {
@@ -282,26 +294,27 @@ func (l *loop) inherit() {
 }
 
 const (
-	// A plugged device causes a handful of events within milliseconds, which are
-	// handled at once while the debt is below burst. A storm of events gets a share
-	// of a core: a pass of 1 ms is paid off in limitFactor ms, and the next one is
-	// delayed until then and handles all events together. maxDelay bounds that after
-	// a pass that the kernel blocked.
+	// A plugged device causes a handful of events within milliseconds, which are handled at
+	// once while the debt is below burst. A storm of events gets a share of a core: a pass
+	// of 1 ms is paid off in limitFactor ms. The next pass is delayed until then, and
+	// handles all events together. maxDelay bounds the delay after a pass that the kernel
+	// blocked.
 	burst       = 250 * time.Millisecond
 	limitFactor = 4
 	maxDelay    = 100 * time.Millisecond
 
-	// sendDelay is the pause after a changed list, before state is saved and the next
-	// pass begins: the kernel goes on to announce a device whose node was found already.
-	// On a machine with one CPU, or two at the start, either would delay the list, here
-	// and in the kubelet.
+	// sendDelay is the pause after a changed list, before the state is saved and the next
+	// pass begins, because the kernel continues to announce a device whose node was already
+	// found. On a machine with one CPU, or with two at the start, saving and scanning would
+	// delay the list, here and in the kubelet.
 	sendDelay = 2 * time.Millisecond
-	// startDelay is the same after the first pass: the kubelet connects to every resource.
+	// startDelay is the pause after the first pass, in which the kubelet connects to every
+	// resource.
 	startDelay = 6 * time.Millisecond
 )
 
-// limiter delays passes, so that single events are handled at once and storms of them
-// cost a quarter of a core at most.
+// limiter delays passes, so that single events are handled at once and a storm of events costs at
+// most a quarter of a core.
 type limiter struct {
 	debt       time.Duration // run time that is not paid off
 	began      time.Time     // start of the pass, later by its pause
@@ -315,7 +328,8 @@ func (l *limiter) pause(ctx context.Context) {
 	if l.ended.IsZero() {
 		delay = startDelay
 	}
-	if left := time.Until(l.lastUpdate.Add(delay)); left > 0 {
+	left := time.Until(l.lastUpdate.Add(delay))
+	if left > 0 {
 		sleep(ctx, left)
 		l.began = l.began.Add(left)
 	}
@@ -323,7 +337,9 @@ func (l *limiter) pause(ctx context.Context) {
 
 // record records the run time of a pass that ends now.
 func (l *limiter) record(now time.Time) {
-	l.debt = max(0, l.debt-l.began.Sub(l.ended)/(limitFactor-1)) + now.Sub(l.began)
+	paid := l.began.Sub(l.ended) / (limitFactor - 1) // in the pause before the pass
+	runTime := now.Sub(l.began)
+	l.debt = max(0, l.debt-paid) + runTime
 	l.ended = now
 }
 
@@ -338,22 +354,26 @@ type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }
 
+// send sends a value, unless one is pending.
 func (s signal) send() {
 	select {
 	case s <- struct{}{}:
-	default: // one is pending
+	default:
 	}
 }
 
-// earlier is the first of two times that are not zero.
+// earlier returns the earlier of two times. A zero time counts as never.
 func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
+	if a.IsZero() {
 		return b
 	}
-	return a
+	if b.IsZero() || !b.Before(a) {
+		return a
+	}
+	return b
 }
 
-// sleep sleeps for d and reports whether ctx is still active.
+// sleep waits for d and reports whether ctx is still active. A d that is not positive is no wait.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true

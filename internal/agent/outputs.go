@@ -43,10 +43,12 @@ type outputs struct {
 	foreign *cdi.ForeignSpecs
 	infos   deviceinfo.Dir
 	health  *healthdir.Dirs
-	// noHealth is set if nobody keeps health directories current.
+	// noHealth is set if nobody keeps health directories up to date.
 	noHealth bool
-	writes   slow.Calls[string, error]
-	names    atomic.Pointer[cdiNames] // nil before the first pass
+	// writes are the writes of the feature file, whose disk may hang.
+	writes slow.Calls[string, error]
+	// names are the names in the CDI specs, nil before the first pass.
+	names atomic.Pointer[cdiNames]
 
 	// injected are the targets of links and CDI entries, for retention after a change of
 	// the configuration or a restart.
@@ -57,8 +59,8 @@ type outputs struct {
 	kindTaken bool
 }
 
-// cdiNames are the qualified names in the CDI specs, by resource and device. err says why
-// some may be missing.
+// cdiNames are the qualified names in the CDI specs, in the order of resources and devices. err says
+// why names may be missing.
 type cdiNames struct {
 	names []string
 	err   error
@@ -107,10 +109,13 @@ type plannedOutput struct {
 	err error
 }
 
+// planned returns a plan with the error that it came with.
 func planned(plan files.Plan, err error) plannedOutput { return plannedOutput{Plan: plan, err: err} }
 
+// remove removes what is stale.
 func (p *plannedOutput) remove() { p.err = errors.Join(p.err, p.Plan.Remove()) }
 
+// make makes what is missing.
 func (p *plannedOutput) make() { p.err = errors.Join(p.err, p.Plan.Make()) }
 
 // plan plans links, specs and device information for the present devices. Whatever is not
@@ -120,7 +125,8 @@ func (o *outputs) plan(v *View, out ledger.Output, mayBeHeld func(id string) boo
 	kept := newRetention(v, out, o.injected, mayBeHeld)
 	keepLink := kept.keepLink
 	keepEntry := kept.keepEntry
-	if o.options.CDIOnly { // holders are unknown: an entry goes when its device does
+	if o.options.CDIOnly {
+		// Nobody knows the holders: an entry is removed with its device.
 		keepLink = nil
 		keepEntry = nil
 	}
@@ -146,7 +152,8 @@ func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
-			if e.Present && (e.Offer.CDI || e.Offer.AlsoCDI) {
+			isInSpec := e.Offer.CDI || e.Offer.AlsoCDI
+			if e.Present && isInSpec {
 				offers = append(offers, e.Offer)
 			}
 		}
@@ -206,6 +213,7 @@ func (o *outputs) make(p *outputPlan, out ledger.Output) (failed map[string]erro
 	return p.failed, errors.Join(p.specs.err, p.links.err, p.infos.err)
 }
 
+// failMissingLinks fails the devices whose links do not exist or point elsewhere.
 func (o *outputs) failMissingLinks(p *outputPlan) {
 	for _, link := range p.wantedLinks {
 		if !o.links.IsRight(link) {
@@ -214,6 +222,7 @@ func (o *outputs) failMissingLinks(p *outputPlan) {
 	}
 }
 
+// failMissingEntries fails the devices whose entries are not in the spec files.
 func (o *outputs) failMissingEntries(p *outputPlan) {
 	for _, spec := range p.wantedSpecs {
 		for _, id := range o.specs.Missing(spec) {
@@ -222,7 +231,7 @@ func (o *outputs) failMissingEntries(p *outputPlan) {
 	}
 }
 
-// nameSpecs publishes the names in the specs.
+// nameSpecs publishes the qualified names in the specs, for Once.
 func (o *outputs) nameSpecs(p *outputPlan) {
 	names := &cdiNames{err: p.specs.err}
 	for _, spec := range p.wantedSpecs {
@@ -239,7 +248,8 @@ func dropCDINames(out ledger.Output, failed map[string]error) {
 	for _, r := range out.Resources {
 		for i := range r.Devices {
 			o := &r.Devices[i].Offer
-			if o.AlsoCDI && (failed == nil || failed[o.ID] != nil) {
+			mayLackEntry := failed == nil || failed[o.ID] != nil
+			if o.AlsoCDI && mayLackEntry {
 				o.AlsoCDI = false
 				delete(failed, o.ID)
 			}
@@ -247,20 +257,25 @@ func dropCDINames(out ledger.Output, failed map[string]error) {
 	}
 }
 
-// checkKind returns why a kind must not be written. While foreign specs are unread, a kind
-// that this program has already written is no new risk, and containers use it.
+// checkKind returns why a kind must not be written, nil if it may be. While foreign specs could not be
+// read, only a kind that this program has already written is safe, and containers use it.
 func (o *outputs) checkKind(name string, foreign *cdi.Foreign) error {
-	if file, taken := foreign.Kinds[name]; taken {
+	file, isForeign := foreign.Kinds[name]
+	if isForeign {
 		o.kindTaken = true
 		return fmt.Errorf("CDI kind %q is taken by %s", name, file)
 	}
-	if foreign.Unread != nil && !present(filepath.Join(o.specs.Dir, o.specs.FileName(name))) {
+	if foreign.Unread == nil {
+		return nil
+	}
+	isWritten := present(filepath.Join(o.specs.Dir, o.specs.FileName(name)))
+	if !isWritten {
 		return fmt.Errorf("CDI kind %q may be taken: %w", name, foreign.Unread)
 	}
 	return nil
 }
 
-// resource injects the devices of the resource name.
+// resource returns the injection of the devices of a resource.
 func (o *outputs) resource(name string) cdi.Resource {
 	r := cdi.Resource{
 		Name:    name,
@@ -274,15 +289,16 @@ func (o *outputs) resource(name string) cdi.Resource {
 	return r
 }
 
-// withdrawHealth removes "healthy" of devices that do not work, and records their state. The
-// returned plan restores the others after publication, due says when it is time for more.
+// withdrawHealth removes the file "healthy" of devices that do not work, and records their state. The
+// returned plan restores the other files, after publication. due is when more may be restored, the
+// zero time if there are none.
 func (o *outputs) withdrawHealth(devices []output.Device) (restore files.Plan, due time.Time, err error) {
 	restore, due = o.health.Plan(devices)
 	return restore, due, restore.Remove()
 }
 
-// sweepHealth removes health directories that no container has. ask is how recent the known
-// holders have to be to remove more.
+// sweepHealth removes health directories that no container has. ask is the time of which the holders
+// must be known to remove more.
 func (o *outputs) sweepHealth(devices []output.Device, held ledger.Held) (ask time.Time, err error) {
 	if o.options.CDIOnly {
 		return time.Time{}, o.health.SweepUnlisted(devices)
@@ -291,8 +307,8 @@ func (o *outputs) sweepHealth(devices []output.Device, held ledger.Held) (ask ti
 	return o.health.Sweep(known, retainFor)
 }
 
-// writeFeatures writes the feature file, unless its disk does not answer in time. Then the
-// write goes on beside the loop, and its end causes another pass.
+// writeFeatures writes the feature file. If its disk does not answer in time, the write continues in
+// its own goroutine, and its end causes another pass.
 func (o *outputs) writeFeatures(ctx context.Context, devices []output.Device) error {
 	plan, err := features.Plan(o.options.Paths.NFDDir, devices)
 	if err == nil && len(plan.Missing) > 0 {
@@ -320,7 +336,7 @@ func devicesOf(v *View, out ledger.Output) []output.Device {
 				Hardware: v.hardware(e.Offer.Hardware),
 				Present:  e.Present,
 				Healthy:  e.Healthy,
-				Works:    e.Healthy || e.Sound,
+				Works:    e.Healthy || e.Withheld,
 				Pending:  e.Reason == health.ReasonPending,
 			})
 		}

@@ -19,19 +19,29 @@ import (
 // Paths are the host's directories and sockets as mounted here. In a pod the host's
 // /dev is mounted elsewhere; the kubelet always gets the host's own paths.
 type Paths struct {
-	KubeletDir   string // where the kubelet's and the plugins' sockets are
-	Registry     string // the kubelet's directory of registration sockets
-	PodResources string // the socket of the kubelet's PodResources API
-	Sysfs        string // the host's /sys
-	Cgroup       string // the host's cgroup tree; empty for none
-	Dev          string // the host's /dev
-	RunDir       string // links that follow devices; the same path on the host
-	StateDir     string // state that outlives a restart
-	CDIDir       string // CDI spec files
+	// KubeletDir has the sockets of the kubelet and of device plugins.
+	KubeletDir string
+	// Registry is the directory of registration sockets, where the kubelet finds DRA drivers.
+	Registry string
+	// PodResources is the socket of the kubelet's PodResources API.
+	PodResources string
+	// Sysfs is the host's /sys.
+	Sysfs string
+	// Cgroup is the cgroup tree of the host. Empty means none.
+	Cgroup string
+	// Dev is the host's /dev.
+	Dev string
+	// RunDir has the links that follow devices. It has the same path on the host.
+	RunDir string
+	// StateDir has the state that outlives a restart.
+	StateDir string
+	// CDIDir has the CDI specs of this program.
+	CDIDir string
 	// DeviceInfoDir has files for Multus, see package deviceinfo. Empty means none.
 	DeviceInfoDir string
-	NFDDir        string // the feature file for Node Feature Discovery; empty for none
-	// SpecDirs are the directories of CDI specs, in rising priority; nil is
+	// NFDDir has the feature file for Node Feature Discovery. Empty means none.
+	NFDDir string
+	// SpecDirs are the directories of CDI specs, in rising priority. nil means
 	// cdi.StaticDir and CDIDir.
 	SpecDirs []string
 }
@@ -93,7 +103,8 @@ func (p Paths) specOwner() string {
 	return p.RunDir
 }
 
-// local is where a path of the host is found here: /dev and /sys may be mounted elsewhere.
+// local is the path at which this process finds a path of the host: /dev and /sys may be mounted
+// elsewhere.
 func (p Paths) local(host string) string {
 	if rest, ok := strings.CutPrefix(host, "/dev"); ok && (rest == "" || rest[0] == '/') {
 		return p.Dev + rest
@@ -104,15 +115,16 @@ func (p Paths) local(host string) string {
 	return host
 }
 
-// seesHost reports whether paths outside /dev and /sys are the host's too. A pod with
-// the host's /dev at another path has its own root.
+// seesHost reports whether paths outside of /dev and /sys belong to the host. A pod in which the
+// host's /dev has another path has a root of its own.
 func (p Paths) seesHost() bool { return p.Dev == "/dev" }
 
-// missing returns an error if a path of the host does not exist. One that can't be
-// checked from here is assumed to exist.
+// missing returns an error if a path of the host does not exist. A path that cannot be checked from
+// here is assumed to exist.
 func (p Paths) missing(host string) error {
 	here := p.local(host)
-	if here == host && !p.seesHost() && !strings.HasPrefix(host, p.RunDir+"/") {
+	isMounted := here != host || strings.HasPrefix(host, p.RunDir+"/")
+	if !isMounted && !p.seesHost() {
 		return nil
 	}
 	_, err := os.Lstat(here)
@@ -122,8 +134,7 @@ func (p Paths) missing(host string) error {
 	return err
 }
 
-// recorded reports whether this is a recording of a host, whose /sys has only what a
-// scan reads.
+// recorded reports whether this is a recording of a host. Its /sys has only what a scan reads.
 func (p Paths) recorded() bool {
 	_, err := os.Lstat(p.Dev + "/" + inventory.RecordingMarker)
 	return err == nil
@@ -141,8 +152,8 @@ func (h hostCheck) Path(path string) error { return h.paths.missing(path) }
 // CDI returns why a runtime does not resolve the name of a CDI device.
 func (h hostCheck) CDI(name string) error { return h.foreign.Read().Check(name) }
 
-// Node returns why a runtime that opens path, the node's own or that of its link,
-// would not find the node.
+// Node returns why a runtime that opens path, which is the path of the node or of its link, would not
+// find the node.
 func (h hostCheck) Node(path string, n device.OfferedNode) error {
 	if path != n.HostPath {
 		target, err := os.Readlink(path)
@@ -150,7 +161,7 @@ func (h hostCheck) Node(path string, n device.OfferedNode) error {
 			return fmt.Errorf("its link is not there: %w", err)
 		}
 		if target != n.HostPath {
-			return fmt.Errorf("its link %s leads to %s, want %s", path, target, n.HostPath)
+			return fmt.Errorf("its link %s points to %s instead of %s", path, target, n.HostPath)
 		}
 	}
 	var stat unix.Stat_t
@@ -162,7 +173,9 @@ func (h hostCheck) Node(path string, n device.OfferedNode) error {
 	if kind := stat.Mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
 		return nil // a recorded machine has files in place of nodes
 	}
-	if major, minor := unix.Major(uint64(stat.Rdev)), unix.Minor(uint64(stat.Rdev)); major != n.Major || minor != n.Minor {
+	major := unix.Major(uint64(stat.Rdev))
+	minor := unix.Minor(uint64(stat.Rdev))
+	if major != n.Major || minor != n.Minor {
 		return fmt.Errorf("node %s is now %d:%d, was %d:%d: another device took its name",
 			n.HostPath, major, minor, n.Major, n.Minor)
 	}

@@ -31,20 +31,21 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	l.checks.prober.Set(v.checks())
 	l.warnStuckChecks()
 	if l.options.CDIOnly {
-		// Holders can't be known: an entry goes when its device does.
+		// Nobody knows the holders, and nobody waits for them: an entry is removed with its
+		// device.
 		l.held.Held = ledger.Held{At: now}
 	}
 	resources, configs := l.inputs(v)
 	l.memory.state, out = l.memory.state.Next(ledger.Input{
-		Now:       now,
-		Start:     l.role.start,
-		Held:      l.held.Held,
-		Events:    l.host.scanner.Events(),
-		Hardware:  v.Snapshot.Hardware,
-		Unread:    v.unread,
-		Failing:   l.checks.prober.Results(),
-		Resources: resources,
-		Aliases:   l.outputs.aliases(v),
+		Now:            now,
+		Start:          l.role.start,
+		Held:           l.held.Held,
+		Events:         l.host.scanner.Events(),
+		Hardware:       v.Snapshot.Hardware,
+		UnreadHardware: v.unread,
+		Failing:        l.checks.prober.Results(),
+		Resources:      resources,
+		Aliases:        l.outputs.aliases(v),
 	})
 	l.runDRA(ctx, out)
 	failed, unwritten := l.makeOutputs(v, out)
@@ -52,7 +53,8 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	restore, holdEnd, withdrawn := l.outputs.withdrawHealth(devices)
 	settled := l.hasSettled(out)
 	var unlabelled error
-	if l.role.writes && settled { // missing labels at a start would send pods elsewhere
+	if l.role.writes && settled {
+		// Not earlier: labels that are missing during a start would send pods elsewhere.
 		unlabelled = l.outputs.writeFeatures(ctx, devices)
 	}
 	l.followSpecs()
@@ -88,55 +90,67 @@ func (l *loop) saveAndAsk(ctx context.Context, out ledger.Output, written bool) 
 	return earlier(l.askHeld(ctx, now, out), l.pace.retry.at)
 }
 
-// inputs returns the resources for the ledger, and by name the configuration of each that
-// is not being retired. Inactive resources are included for their reason, and derived names
-// without a device because one may come back.
+// inputs returns the resources for the ledger, and the configuration of each resource that is not
+// being retired, by its name in the ledger. Inactive resources are included because of their reason.
+// Derived names without a device are included because a device may come back.
 func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*config.Resource) {
 	configs = map[string]*config.Resource{}
 	add := func(name string, c *config.Resource, in ledger.Resource) {
 		name = l.options.keyOf(name, c)
 		configs[name] = c
 		_, byDRA := nameOf(name)
-		in.AwaitHeld = byDRA && l.memory.lost
+		in.AwaitHeld = byDRA && l.memory.isLost
 		in.Name = name
 		in.Grows = c.Each == config.EachDevice
 		in.ForgetAfter = c.ForgetAfter
 		in.Derived = len(c.NameText) > 0
 		specsUnread := v.options.CDIUnread != nil && slices.ContainsFunc(c.Match, selectsCDI)
-		in.Unread = specsUnread || v.Matched.Unknown[c] != ""
+		in.MatchIncomplete = specsUnread || v.Matched.Unknown[c] != ""
 		inputs = append(inputs, in)
 	}
 	for _, m := range v.Matched.Resources {
 		add(m.Name, m.Resource, ledger.Resource{Offers: m.Offers})
 	}
 	for _, c := range v.Matched.Inactive {
-		if key := l.options.keyOf(c.Name, c); len(c.NameText) == 0 && configs[key] == nil {
+		key := l.options.keyOf(c.Name, c)
+		hasFixedName := len(c.NameText) == 0
+		if hasFixedName && configs[key] == nil {
 			inputs = append(inputs, ledger.Resource{Name: key, Refuse: reasonInactive})
 		}
 	}
-	// A name that only the kubelet knows is left out: another program's may match the
-	// template, too.
+	// A name that only the kubelet knows is left out: the resource of another program may match
+	// the template of a name.
 	for _, key := range l.memory.state.Names() {
 		if configs[key] != nil {
 			continue
 		}
 		name, _ := nameOf(key)
-		for i := range l.config.Resources {
-			if c := &l.config.Resources[i]; matchers.Makes(c, name) && l.options.keyOf(name, c) == key && !slices.Contains(v.Matched.Inactive, c) {
-				add(name, c, ledger.Resource{})
-				break
-			}
+		if c := l.makerOf(key, v); c != nil {
+			add(name, c, ledger.Resource{})
 		}
 	}
 	return inputs, configs
 }
 
+// makerOf returns the active configuration that can make a name in the ledger, nil if there is none.
+func (l *loop) makerOf(key string, v *View) *config.Resource {
+	name, _ := nameOf(key)
+	for i := range l.config.Resources {
+		c := &l.config.Resources[i]
+		isActive := !slices.Contains(v.Matched.Inactive, c)
+		hasSameAPI := l.options.keyOf(name, c) == key
+		if isActive && hasSameAPI && matchers.Makes(c, name) {
+			return c
+		}
+	}
+	return nil
+}
+
 func selectsCDI(m config.Match) bool { return !m.CDIDevice.Empty() }
 
-// makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices
-// that cannot be injected Unhealthy. failed says why, by ID. An instance that is not the
-// writer only withdraws "healthy": the other instance does the rest, and Allocate checks what
-// exists before it responds.
+// makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices that
+// cannot be injected Unhealthy. failed says why, by ID. An instance that is not the writer changes
+// nothing here: the other instance does it, and Allocate checks what exists before it responds.
 func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error, err error) {
 	if l.role.writes {
 		plan := l.outputs.plan(v, out, l.held.mayBeHeld())
@@ -190,13 +204,13 @@ func (l *loop) hasSettled(out ledger.Output) bool {
 	return true
 }
 
-// settle closes Settled, once.
+// settle closes the channel of Settled, once. The kubelet may start much later.
 func (l *loop) settle() {
 	if l.life.settled {
 		return
 	}
 	l.life.settled = true
-	close(l.settled)
+	close(l.allSettled)
 	kubelet, _ := l.kubelet.Kubelet()
 	if !kubelet.Present && !l.options.CDIOnly {
 		l.log.Info("waiting for the kubelet: its socket does not exist yet", "kubelet_dir", l.options.Paths.KubeletDir,

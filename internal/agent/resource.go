@@ -23,35 +23,49 @@ import (
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
-// resource is one resource with its plugin, of which it is the source. It lives as long
-// as it is listed to the kubelet, including retirement. The loop publishes the latest
-// state; any number of streams and calls read it without a lock.
+// resource is one resource with its plugin. It provides the plugin with devices. It lives as long as
+// it is listed to the kubelet, including its retirement. The loop publishes the latest state, and
+// any number of streams and calls read it without a lock.
 type resource struct {
 	cdi.Resource
-	key     string     // its name in the ledger
-	dra     *draDriver // nil for a device plugin
+	// key is its name in the ledger.
+	key string
+	// dra is nil for a device plugin.
+	dra     *draDriver
 	rescans rescanRequests
 	health  *healthdir.Dirs
 	holders *holders.Tracker
 	now     atomic.Pointer[published]
-	plugin  *plugin.Plugin // nil without a kubelet, and by DRA
+	// plugin is nil without a kubelet, and for DRA.
+	plugin *plugin.Plugin
 
-	// For the loop alone.
-	since time.Time // creation
-	shown bool      // a list was published
+	// Only the loop uses the fields below.
+
+	// since is when the resource was made.
+	since time.Time
+	// shown is set once a list was published.
+	shown bool
 	stop  context.CancelFunc
-	ended chan struct{} // closed when the plugin has ended; nil before it runs
+	// ended is closed when the plugin has ended. It is nil before the plugin runs.
+	ended chan struct{}
 }
 
 // published is one immutable state of a resource.
 type published struct {
-	list       []device.Listed
-	entries    []ledger.Entry    // in natural order of their IDs
-	injections []cdi.Injection   // of the entries
-	refused    map[string]string // why slots of healthy devices are not healthy
-	config     *config.Resource  // or retired
-	blocks     bool              // Allocate may block
-	changed    chan struct{}     // closed when there is a newer list
+	// list is the list for the kubelet.
+	list []device.Listed
+	// entries are the listed devices in natural order of their IDs.
+	entries []ledger.Entry
+	// injections has the injection of each entry, in the same order.
+	injections []cdi.Injection
+	// refused is why slots of healthy devices are unhealthy, by slot.
+	refused map[string]string
+	// config is the configuration of the resource, or retired.
+	config *config.Resource
+	// blocks is set if Allocate may block.
+	blocks bool
+	// changed is closed when there is a newer list.
+	changed chan struct{}
 
 	names deviceNames
 }
@@ -105,7 +119,11 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 // being retired.
 func (r *resource) ready() error {
 	p := r.now.Load()
-	if r.plugin == nil && r.dra == nil || p.config == retired || len(p.list) == 0 && p.config.Register != config.RegisterAlways {
+	hasKubelet := r.plugin != nil || r.dra != nil
+	if !hasKubelet || p.config == retired {
+		return nil
+	}
+	if len(p.list) == 0 && p.config.Register != config.RegisterAlways {
 		return nil
 	}
 	status := r.registration()
@@ -123,8 +141,8 @@ func (r *resource) registration() plugin.Status {
 	return r.plugin.Status()
 }
 
-// publish replaces the state and reports whether the list for the kubelet changed. A
-// device that only moved to another node keeps the list, and no stream wakes.
+// publish replaces the state and reports whether the list for the kubelet has changed. If a device
+// has only moved to another node, the list is the same and no stream wakes.
 func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	old := r.now.Load()
 	next := &published{
@@ -141,15 +159,14 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 		next.refuse(&entries[i], slots)
 		next.list = append(next.list, slots...)
 	}
-	same := device.SameList(old.list, next.list)
-	if !same {
-		next.changed = make(chan struct{})
+	if device.SameList(old.list, next.list) {
+		r.now.Store(next)
+		return false
 	}
+	next.changed = make(chan struct{})
 	r.now.Store(next)
-	if !same {
-		close(old.changed)
-	}
-	return !same
+	close(old.changed) // after the store: a stream that wakes reads the new list
+	return true
 }
 
 // refuse makes the refused slots of a device unhealthy, and the device if no slot is left.
@@ -185,13 +202,13 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 // Blocks reports whether Allocate may block.
 func (r *resource) Blocks() bool { return r.now.Load().blocks }
 
-// Allocate returns the response for a container with these slots.
+// Allocate returns the response for a container with these slots. The kubelet keeps it for the life
+// of the pod, so everything in it is checked now.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
 	devices, err := r.now.Load().find(ids)
-	if err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool {
-		return needsRescan(*d.Offer)
-	}) {
-		if err = r.rescans.wait(ctx); err == nil {
+	if err == nil && slices.ContainsFunc(devices, isRescanned) {
+		err = r.rescans.wait(ctx)
+		if err == nil {
 			devices, err = r.now.Load().find(ids)
 		}
 	}
@@ -230,8 +247,8 @@ func (r *resource) addHealthDir(response *device.Response, devices []*cdi.Inject
 	return nil
 }
 
-// find returns the devices of slots in the order of their IDs, or an error for the
-// first slot that is unlisted or unhealthy.
+// find returns the devices of slots in the order of their IDs, or an error for the first slot that
+// is not listed or not healthy: the kubelet may still use an older list.
 func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 	devices := make([]*cdi.Injection, 0, len(ids))
 	slots := make(map[string]int)
@@ -269,8 +286,8 @@ func (r *resource) Prefer(available, must []string, size int) []string {
 	return topology.Prefer(string(p.config.Prefer), p.list, available, must, size)
 }
 
-// rescanLimit is how long Allocate waits for a scan. The kubelet waits for Allocate
-// without a timeout, and admits no other pod meanwhile.
+// rescanLimit is how long Allocate waits for a scan. The kubelet waits for Allocate without a
+// timeout, and admits no other pod until it returns.
 const rescanLimit = 500 * time.Millisecond
 
 // rescanRequests are requests for a scan. Each is closed when its outcome is published.
@@ -300,11 +317,14 @@ var errTooSlow = errors.New("the host was not scanned in time: it may use the de
 // announces that an interface becomes a port of a bridge, or that a route uses it.
 func needsRescan(o device.Offer) bool { return len(o.Nets) > 0 }
 
-// set is the served resources in the order of the configuration, followed by retiring
-// ones. It is immutable: the loop replaces it as a whole.
+// isRescanned reports whether the host must be scanned before the device is allocated.
+func isRescanned(d *cdi.Injection) bool { return needsRescan(*d.Offer) }
+
+// set has the served resources in the order of the configuration, and then the retiring ones. It is
+// immutable: the loop replaces it as a whole.
 type set []*resource
 
-// find returns the resource with a name in the ledger; nil is none.
+// find returns the resource with a name in the ledger, nil if there is none.
 func (s set) find(key string) *resource {
 	for _, r := range s {
 		if r.key == key {
@@ -341,15 +361,15 @@ func (a *Agent) Entries(name string) []ledger.Entry {
 	return nil
 }
 
-// firstResults is how long the first list of a resource waits for the first results of
-// health checks: most come in a millisecond, and a list without them would briefly make
-// all devices Unhealthy with every update of the program. A hung check delays the other
-// devices no longer than this.
+// firstResults is how long the first list of a resource waits for the first results of health
+// checks. Most arrive within a millisecond, and a list without them would briefly make all devices
+// Unhealthy at every update of the program. A check that hangs delays the other devices only for
+// this time.
 const firstResults = 100 * time.Millisecond
 
-// publish publishes the list of each resource. A resource is made when the ledger first
-// lists it and ends when it no longer does. The result is when lists that wait for the
-// first results of checks are due; zero is none.
+// publish publishes the list of each resource. A resource is made when the ledger first lists it,
+// and ends when the ledger no longer does. due is when lists must be published that wait for the
+// first results of checks, the zero time if none waits.
 func (l *loop) publish(
 	ctx context.Context,
 	listed []ledger.ListedResource,
@@ -382,7 +402,11 @@ func (l *loop) publish(
 		l.pods.holders.ReadAgain()
 	}
 	for i, r := range next {
-		if r.shown && r.plugin != nil && r.ended == nil && (listed[i].Register || r.now.Load().config.Register == config.RegisterAlways) {
+		hasStarted := r.ended != nil
+		if r.plugin == nil || hasStarted || !r.shown {
+			continue
+		}
+		if listed[i].Register || r.now.Load().config.Register == config.RegisterAlways {
 			r.start(ctx, l.life.group, l.life.ended[r.Name], l.page.metrics.Forget)
 		}
 	}
@@ -396,18 +420,22 @@ func (l *loop) publish(
 	return due
 }
 
-// awaits returns until when the first list of a resource waits for the first results of
-// checks; zero if it does not.
+// awaits returns until when the first list of a resource waits for the first results of checks, the
+// zero time if it does not wait.
 func (r *resource) awaits(listed ledger.ListedResource, now time.Time) time.Time {
 	until := r.since.Add(firstResults)
-	if r.shown || !now.Before(until) || !slices.ContainsFunc(listed.Devices, func(e ledger.Entry) bool { return e.Reason == health.ReasonPending }) {
-		return time.Time{}
+	mayWait := !r.shown && now.Before(until)
+	if mayWait && slices.ContainsFunc(listed.Devices, isPending) {
+		return until
 	}
-	return until
+	return time.Time{}
 }
 
-// start runs the plugin until stop, once the last one of this name has ended: two at
-// once would be two live streams.
+// isPending reports whether only the first result of a check is missing.
+func isPending(e ledger.Entry) bool { return e.Reason == health.ReasonPending }
+
+// start runs the plugin until stop is called. It first waits until before is closed, which says that
+// the last plugin of this name has ended: two plugins would have two live streams.
 func (r *resource) start(ctx context.Context, group *errgroup.Group, before <-chan struct{}, forget func(resource string)) {
 	own, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})

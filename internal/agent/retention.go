@@ -10,21 +10,23 @@ import (
 	"github.com/generic-dp/generic-dp/internal/output/links"
 )
 
-// retention decides which links and CDI entries stay although they are not configured:
-// a restarting container finds its device only by the injection of its admission. They
-// stay while a container may hold the device and every target is still the injected
-// node.
+// retention decides which links and CDI entries stay although they are not configured. A container
+// that restarts finds its device only by what was injected when its pod was admitted. Links and
+// entries stay while a container may hold the device, and while every target is still the node that
+// was injected.
 type retention struct {
 	view *View
 	// held reports whether a container may hold a device.
 	held func(id string) bool
-	// mayBeHeld has the listed devices, and whether a container may hold them.
+	// mayBeHeld has the IDs of the listed devices that a container may hold.
 	mayBeHeld map[string]bool
-	// inPod has the kinds of the CDI entries of devices whose interfaces are in a container,
-	// where they can't be seen, by ID.
-	inPod    map[string]string
-	injected ledger.Injected // so far
-	any      bool            // something stays
+	// inPod has the kind of the CDI entry of each device whose interfaces are in a container,
+	// by ID. The host does not see these interfaces.
+	inPod map[string]string
+	// injected are the targets of the last pass.
+	injected ledger.Injected
+	// any is set if anything stays.
+	any bool
 }
 
 func newRetention(v *View, out ledger.Output, injected ledger.Injected, held func(id string) bool) *retention {
@@ -39,7 +41,7 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held fun
 		kind, _ := nameOf(res.Name)
 		for _, e := range res.Devices {
 			id := e.Offer.ID
-			isInPod := e.Offer.Moved || e.Unseen
+			isInPod := e.Offer.Moved || e.NetsMissing
 			if isInPod {
 				r.inPod[id] = kind
 			} else {
@@ -50,12 +52,16 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held fun
 	return r
 }
 
+// keepLink reports whether a link stays.
 func (r *retention) keepLink(l links.Link) bool { return r.keep(l.ID, l.Target) }
 
+// keepEntry reports whether a CDI entry stays. The entry of a device whose interfaces are in a
+// container stays as it is.
 func (r *retention) keepEntry(kind, id string, hostPaths []string) bool {
 	return r.inPod[id] == kind || r.keep(id, hostPaths...)
 }
 
+// keep reports whether what injects these nodes of a device stays.
 func (r *retention) keep(id string, hostPaths ...string) bool {
 	if !r.mayBeHeld[id] {
 		return false
@@ -69,8 +75,8 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 	return true
 }
 
-// record returns the new targets: those of the listed devices, and earlier ones that are
-// unchanged. Targets of a held device that is not listed are kept too: the lists may have no
+// record returns the new targets: the targets of the listed devices, and earlier targets that are
+// unchanged. It also keeps the targets of a held device that is not listed: the lists may have no
 // room for it, and its hardware must not be offered under another ID.
 func (r *retention) record(out ledger.Output) ledger.Injected {
 	next := ledger.Injected{}
@@ -104,17 +110,22 @@ func (r *retention) record(out ledger.Output) ledger.Injected {
 // device. A node without hardware is identified by its path.
 func (r *retention) unchanged(id, path string) bool {
 	n := r.view.node(path)
-	if n == nil || n.Hardware == nil {
-		return n != nil
-	} else if strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:") &&
-		id != device.HardwareID(n.Hardware, device.PortForm) && id != device.NodeID(n, device.PortForm) {
-		return false // moved to another port, and listed with the ID of that port
+	if n == nil {
+		return false
+	}
+	if n.Hardware == nil {
+		return true
+	}
+	isPortID := strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:")
+	isAtPort := id == device.HardwareID(n.Hardware, device.PortForm) || id == device.NodeID(n, device.PortForm)
+	if isPortID && !isAtPort {
+		return false // the device is in another port now, and listed with the ID of that port
 	}
 	return device.SameNode(nodeID(r.view, path), r.injected[id][path])
 }
 
-// nodeID returns the ID of the node at a path, for any kernel name; empty without
-// hardware.
+// nodeID returns the ID of the node at a path, which does not depend on the name that the kernel gave
+// it. It is empty for a node without hardware.
 func nodeID(v *View, path string) string {
 	n := v.node(path)
 	if n == nil || n.Hardware == nil {
@@ -126,8 +137,8 @@ func nodeID(v *View, path string) string {
 // aliases returns the IDs under which links and CDI entries inject the nodes of each offer, if
 // they are no longer offered: an edit of identity, each or group_by may have changed them.
 func (o *outputs) aliases(v *View) map[string][]string {
-	if o.options.CDIOnly { // there are no holders
-		return nil
+	if o.options.CDIOnly {
+		return nil // nobody knows the holders, so nothing waits for them
 	}
 	injected := o.injectedOtherwise(v)
 	if len(injected) == 0 {

@@ -13,11 +13,14 @@ import (
 
 // memory is the state that outlives a restart.
 type memory struct {
-	boot      string // see bootID
+	// boot is the ID of this boot, see bootID.
+	boot      string
 	state     ledger.State
 	decisions ledger.Decisions
-	lost      bool // an earlier instance served, and nothing of it is saved
-	dra       bool // the driver for DRA has run
+	// isLost is set if an earlier instance has served in this boot, and its state is lost.
+	isLost bool
+	// hasRunDRA is set if the driver for DRA has run, in this instance or an earlier one.
+	hasRunDRA bool
 }
 
 // restore continues from the state that an earlier instance saved, if it could be read.
@@ -36,13 +39,14 @@ func (l *loop) restore(first firstScan) {
 			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
 		}
 	}
-	_, noRegistry := os.Stat(l.options.Paths.Registry) // DRA is switched off in the manifest
+	// Without the directory of registration sockets DRA is switched off in the manifest.
+	_, noRegistry := os.Stat(l.options.Paths.Registry)
 	l.memory = memory{
 		boot:      boot,
 		state:     saved.State(boot),
 		decisions: saved.Decisions,
-		lost:      saved.Boot == "" && l.role.served,
-		dra:       saved.DRA && noRegistry == nil,
+		isLost:    saved.Boot == "" && l.role.hasPredecessor,
+		hasRunDRA: saved.DRA && noRegistry == nil,
 	}
 	if !l.options.CDIOnly && !l.options.NoDRA {
 		l.held.Held = ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
@@ -55,20 +59,22 @@ func (l *loop) restore(first firstScan) {
 	}
 }
 
-// bootID identifies this boot of the kernel (random(4)); empty is unknown.
+// bootID identifies this boot of the kernel (random(4)). It is empty if it is unknown.
 func bootID() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(id))
 }
 
-// saver writes to disks beside the loop: a hung disk must delay no device.
+// saver writes to disks in a goroutine of its own: a disk that hangs must not delay any device.
 type saver struct {
-	next    atomic.Pointer[func() saved] // what to write, the latest only; nil when it is written
+	// next is the latest write that is pending, nil if there is none.
+	next    atomic.Pointer[func() saved]
 	changed signal
-	results chan saved // each that differs from the one before
+	// results has each result that differs from the one before.
+	results chan saved
 }
 
-// saved has the errors of one write.
+// saved has the errors of one write: of the state, and of the last good configuration.
 type saved struct{ state, config error }
 
 func (s saved) String() string { return fmt.Sprint(s.state, s.config) }
@@ -77,13 +83,13 @@ func newSaver() *saver {
 	return &saver{changed: newSignal(), results: make(chan saved)}
 }
 
-// save queues write in place of a pending one.
+// save queues a write, and drops the pending one.
 func (s *saver) save(write func() saved) {
 	s.next.Store(&write)
 	s.changed.send()
 }
 
-// run writes until ctx is cancelled; write does the rest.
+// run writes until ctx is cancelled. A write that is pending then is left to loop.finish.
 func (s *saver) run(ctx context.Context) error {
 	var last saved
 	for {
@@ -104,8 +110,8 @@ func (s *saver) run(ctx context.Context) error {
 	}
 }
 
-// write runs the pending write; false is none. One that failed is pending again: the end
-// of the program may be its last chance.
+// write runs the pending write. It returns false if there is none. A write that failed is pending
+// again: the end of the program may be its last chance.
 func (s *saver) write() (saved, bool) {
 	write := s.next.Swap(nil)
 	if write == nil {
@@ -118,7 +124,8 @@ func (s *saver) write() (saved, bool) {
 	return result, true
 }
 
-// save saves the state for the next instance and the last good configuration. If the state directory is not writable, only the state is lost.
+// save saves the state for the next instance, and the last good configuration. If the state
+// directory is not writable, devices are served all the same.
 func (l *loop) save() {
 	if !l.role.writes {
 		return
@@ -133,7 +140,7 @@ func (l *loop) save() {
 		Health:    l.outputs.health.Save(),
 		Holds:     l.pods.holders.Save(),
 		USB:       l.host.scanner.KnownUSB(),
-		DRA:       m.dra,
+		DRA:       m.hasRunDRA,
 	})
 	l.saves.saver.save(func() saved {
 		return saved{state: state(), config: l.reader.Trial.Save()}
@@ -150,9 +157,9 @@ func (l *loop) finish() {
 	l.warnUnsaved()
 }
 
-// abandon saves the last state in place of finish, when something that Run started does not
-// end. If that is the loop, the trial of the configuration goes on: it may be the cause, and the
-// next start serves the last good one.
+// abandon saves the last state in place of finish, if something that Run has started does not end.
+// If it is the loop that does not end, the trial of the configuration is not ended either: the
+// configuration may be the cause, and the next start serves the last good one.
 func (l *loop) abandon() {
 	hasEnded := false
 	reason := "the main loop has not ended its pass"
@@ -191,20 +198,22 @@ func (l *loop) warnUnsaved() (written bool) {
 }
 
 // Failed links, specs and state are written again, and unread hardware is read again, after
-// firstRetry, twice as long after every further time, up to lastRetry: no event announces
+// firstRetry. The delay doubles with every further failure, up to lastRetry. No event announces
 // that a file system has space again, or that a reset has ended.
 const (
 	firstRetry = 10 * time.Second
 	lastRetry  = 10 * time.Minute
 )
 
-// retry is when to try again; zero is never.
+// retry is the clock for what has failed.
 type retry struct {
+	// at is when to try again, the zero time if nothing has failed.
 	at    time.Time
 	delay time.Duration
 }
 
-// record records whether all was done. A failure before it is time changes nothing.
+// record records whether something has failed. A failure before the next try changes nothing:
+// other events cause passes too.
 func (r *retry) record(now time.Time, failed bool) {
 	if !failed {
 		*r = retry{}

@@ -22,7 +22,8 @@ type hostScan struct {
 	snapshot *device.Snapshot // nil before the first scan
 	attrs    *inventory.Attributes
 	paths    *hostPaths
-	nets     bool // network interfaces were scanned, too
+	// hasNets is set if network interfaces were scanned.
+	hasNets bool
 }
 
 // firstScan is the first scan of the host, and the state that an earlier instance saved.
@@ -33,8 +34,8 @@ type firstScan struct {
 	scanOutcome
 }
 
-// scanFirst reads the saved state and then, once the watches are in place, the host. It
-// runs while the configuration is read.
+// scanFirst reads the saved state and then the host, once the watches are in place: a device that
+// appears during the scan causes an event. It runs while the configuration is read.
 func (a *Agent) scanFirst(ctx context.Context) {
 	first := firstScan{boot: bootID()}
 	first.saved, first.loadErr = ledger.Load(a.options.Paths.StateDir)
@@ -67,7 +68,12 @@ func (a *Agent) scanHost(ctx context.Context, nets bool) scanOutcome {
 	o.took = time.Since(began)
 	o.err = err
 	if err == nil {
-		o.host = hostScan{snap, a.host.scanner.Attributes(), a.host.paths, nets}
+		o.host = hostScan{
+			snapshot: snap,
+			attrs:    a.host.scanner.Attributes(),
+			paths:    a.host.paths,
+			hasNets:  nets,
+		}
 	}
 	return o
 }
@@ -76,13 +82,14 @@ func (a *Agent) scanHost(ctx context.Context, nets bool) scanOutcome {
 // devices: the last snapshot stays, and the scan is repeated.
 func (l *loop) adopt(o scanOutcome, reason status.ScanReason) {
 	l.page.metrics.CountScan(reasonOf(o.batch, reason), len(o.batch.Paths), o.took, o.err)
-	if l.last.err = o.err; o.err == nil {
+	l.last.err = o.err
+	if o.err == nil {
 		l.last.hostScan = o.host
 		l.watch()
 	}
 }
 
-// reasonOf returns the reason of a scan, which the batch determines if events did.
+// reasonOf returns the reason of a scan. If events caused the scan, it depends on the batch.
 func reasonOf(b inventory.Batch, reason status.ScanReason) status.ScanReason {
 	switch {
 	case reason != byEvents:
@@ -96,12 +103,13 @@ func reasonOf(b inventory.Batch, reason status.ScanReason) status.ScanReason {
 	}
 }
 
-// watched are the directories to watch for a configuration on a host, which take
-// milliseconds to compute from many patterns.
+// watched are the directories to watch for a configuration on a host. They are kept because it
+// takes milliseconds to compute them from many patterns.
 type watched struct {
 	config *config.Config
-	below  []string // the directories below /dev
-	dirs   []string
+	// below are the directories below /dev from which dirs was computed.
+	below []string
+	dirs  []string
 }
 
 // watch follows the directories that the configuration refers to.
@@ -113,17 +121,18 @@ func (l *loop) watch() {
 	if w := l.last.watched; w.config != l.config || !slices.Equal(w.below, snap.Dirs) {
 		l.last.watched = watched{l.config, snap.Dirs, matchers.Dirs(l.config, snap.Dirs)}
 	}
-	// Even if unchanged: a path may lead to another directory by now.
+	// This is done even if dirs is unchanged, because a path may name another directory now.
 	l.host.watcher.SetDirs(l.last.watched.dirs)
 	resync := time.Duration(0)
-	if l.last.nets && inventory.ForeignNets(snap) {
+	if l.last.hasNets && inventory.ForeignNets(snap) {
 		resync = netsResync
 	}
 	l.host.watcher.SetResync(resync)
 }
 
-// followSpecs follows the foreign CDI specs while they decide about a device: one
-// that the configuration refers to, or one whose kind they have taken.
+// followSpecs follows the foreign CDI specs while they decide about a device: because the
+// configuration refers to their devices, or because one of them has a kind that this program wants
+// to write.
 func (l *loop) followSpecs() {
 	uses := matchers.UsesCDIDevices(l.config) || l.outputs.kindTaken
 	if l.host.usesSpecs.Swap(uses) != uses {
@@ -134,8 +143,8 @@ func (l *loop) followSpecs() {
 	}
 }
 
-// specDirs are the directories of CDI specs to watch: specs are written in place too,
-// which the watch of /dev does not cover.
+// specDirs are the directories of CDI specs to watch, while the specs matter. Other programs also
+// write specs in place, so files are watched and not only names.
 func (a *Agent) specDirs() []string {
 	if !a.host.usesSpecs.Load() {
 		return nil

@@ -27,13 +27,13 @@ import (
 // errNotScanned is the state until the first scan.
 var errNotScanned = errors.New("the host was not scanned yet")
 
-// stuckAfter is how long one pass of the loop may take before it counts as stuck. It
-// takes milliseconds, and all operations that may hang have timeouts, of two seconds in all:
-// meanwhile a removed device is still listed as healthy.
+// stuckAfter is how long one pass of the loop may take before it counts as stuck. A pass takes
+// milliseconds, and everything that may hang has a timeout, which add up to two seconds. While a
+// pass hangs, a removed device is still listed as healthy.
 const stuckAfter = 10 * time.Second
 
-// Alive is nil when the host was scanned and the loop is not stuck, with or without a
-// kubelet.
+// Alive returns nil if the host was scanned and the loop is not stuck, whether there is a kubelet or
+// not: a restart would not bring it back.
 func (a *Agent) Alive() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
@@ -44,7 +44,7 @@ func (a *Agent) Alive() error {
 	return nil
 }
 
-// Ready is nil when every resource that has devices is registered.
+// Ready returns nil if every resource that has devices is registered.
 func (a *Agent) Ready() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
@@ -125,20 +125,23 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 	return s
 }
 
-// explainer says why resources have no devices, when somebody asks.
+// explainer says why resources have no devices. It explains them only when somebody asks, because
+// that takes as long as matching.
 type explainer struct {
 	config *config.Config
 	all    func() []matchers.Explanation
 }
 
 func newExplainer(cfg *config.Config, v *View) *explainer {
-	host := &View{Snapshot: v.Snapshot, Forms: v.Forms, options: v.options} // without what was matched
-	return &explainer{cfg, sync.OnceValue(func() []matchers.Explanation {
+	// The view is kept until the next pass, so it is kept without what was matched.
+	host := &View{Snapshot: v.Snapshot, Forms: v.Forms, options: v.options}
+	explain := func() []matchers.Explanation {
 		return host.Explain(cfg, nil, nil)
-	})}
+	}
+	return &explainer{config: cfg, all: sync.OnceValue(explain)}
 }
 
-// reason is why a resource has no devices, empty for one that is not configured.
+// reason is why a resource has no devices. It is empty for a resource that is not configured.
 func (e *explainer) reason(c *config.Resource) string {
 	for i := range e.config.Resources {
 		if &e.config.Resources[i] == c {
@@ -148,7 +151,7 @@ func (e *explainer) reason(c *config.Resource) string {
 	return ""
 }
 
-// status is the state of one resource; held and allocatable are nil where unknown.
+// status is the state of one resource. held and allocatable are nil if they are unknown.
 func (r *resource) status(now *published, held podresources.Holders, allocatable map[string][]string) status.Resource {
 	s := status.Resource{
 		Name:    r.Name,
@@ -238,8 +241,8 @@ func split(err error) []string {
 	return list
 }
 
-// problems are the current problems. Each pass of the loop reports the problems that it
-// meets, and the first pass to meet one logs it.
+// problems are the current problems. Each pass of the loop reports all problems that it finds. Only
+// the first of consecutive passes with the same problem logs it.
 type problems struct {
 	log       *slog.Logger
 	last, now map[status.Problem]bool
@@ -269,7 +272,10 @@ func (p *problems) endPass() {
 	if !maps.Equal(p.last, p.now) {
 		list := slices.AppendSeq([]status.Problem{}, maps.Keys(p.now))
 		sort.Slice(list, func(i, j int) bool {
-			return cmp.Or(cmp.Compare(list[i].Subject, list[j].Subject), cmp.Compare(list[i].Reason, list[j].Reason)) < 0
+			a := list[i]
+			b := list[j]
+			order := cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
+			return order < 0
 		})
 		p.published.Store(&list)
 	}
@@ -303,7 +309,7 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	}
 }
 
-// lately is how long the status shows that absent devices left the lists early.
+// lately is how long the status shows that absent devices have left the lists early.
 const lately = 10 * time.Minute
 
 var errAbsentLeft = fmt.Errorf("all lists together take at most %d MiB, and the list of a resource %d MiB for the kubelet: those absent the longest, which no container holds, left early",
@@ -311,8 +317,8 @@ var errAbsentLeft = fmt.Errorf("all lists together take at most %d MiB, and the 
 
 var errHeldUnlisted = errors.New("more absent devices are held, as the kubelet says, than the lists have room for: those beyond are not listed")
 
-// droppedUntil is until when the status shows that absent devices left the lists early; zero
-// if it does not.
+// droppedUntil is until when the status shows that absent devices have left the lists early. It is
+// the zero time if the status does not show it.
 func (l *loop) droppedUntil(now time.Time) time.Time {
 	until := l.life.dropped.Add(lately)
 	if l.life.dropped.IsZero() || !now.Before(until) {
@@ -373,15 +379,15 @@ func (l *loop) reportChange(c ledger.Change, failed error) {
 	default:
 		level := slog.LevelInfo
 		if c.Reason == health.ReasonPending {
-			level = slog.LevelDebug // for milliseconds
+			level = slog.LevelDebug // the result follows within milliseconds
 		}
 		log.Log(context.Background(), level, "device can't be used now", "health", status.Unhealthy, "reason", c.Reason)
 	}
 	l.page.events.add(c.Resource, c.ID, event)
 }
 
-// warnStuckChecks logs when so many health checks hang that devices keep the result of
-// their last check, and when these are checked again.
+// warnStuckChecks logs when so many health checks hang that other devices keep the result of their
+// last check, and when they are checked again.
 func (l *loop) warnStuckChecks() {
 	isStuck := l.checks.prober.Stuck()
 	if isStuck == l.checks.stuck {
@@ -395,8 +401,8 @@ func (l *loop) warnStuckChecks() {
 	}
 }
 
-// maxEvents is how many events the status page shows: a replugged hub with ten devices
-// causes some sixty.
+// maxEvents is how many events the status page shows. A hub with ten devices that is plugged in again
+// causes about sixty.
 const maxEvents = 100
 
 // events are the latest events.

@@ -30,7 +30,8 @@ type View struct {
 	foreign func() *cdi.Foreign
 
 	options matchers.Options
-	with    func(*config.Config) *View // see With
+	// with implements With, nil if the view is not one of Scan.
+	with func(*config.Config) *View
 }
 
 // With returns what another configuration matches on the host of a view of Scan.
@@ -88,26 +89,28 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 	}
 }
 
-// hardware returns the hardware with a sysfs path, nil for none.
+// hardware returns the hardware with a sysfs path, nil if there is none.
 func (v *View) hardware(path string) *device.Hardware {
 	all := v.Snapshot.Hardware
-	if i, found := sort.Find(len(all), func(i int) int {
+	i, found := sort.Find(len(all), func(i int) int {
 		return strings.Compare(path, all[i].Path)
-	}); found {
-		return all[i]
+	})
+	if !found {
+		return nil
 	}
-	return nil
+	return all[i]
 }
 
-// node returns the node at a path of the host; nil is none.
+// node returns the node at a path of the host, nil if there is none.
 func (v *View) node(path string) *device.Node {
 	all := v.Snapshot.Nodes
-	if i, found := sort.Find(len(all), func(i int) int {
+	i, found := sort.Find(len(all), func(i int) int {
 		return strings.Compare(path, all[i].Path)
-	}); found {
-		return all[i]
+	})
+	if !found {
+		return nil
 	}
-	return nil
+	return all[i]
 }
 
 // checks are the health checks of all devices, by ID.
@@ -122,13 +125,14 @@ func (v *View) checks() map[string]device.Check {
 // probeFor is how long a command waits for health checks.
 const probeFor = 2 * time.Second
 
-// Probe runs every health check once, for probeFor at most, and makes failures problems
-// of their offers.
+// Probe runs every health check once, for at most probeFor, and adds failures to their offers as
+// problems.
 func (v *View) Probe(ctx context.Context, paths Paths) {
 	reasons := health.Once(ctx, paths.local, v.checks(), probeFor)
 	for _, m := range v.Matched.Resources {
 		for i := range m.Offers {
-			if o := &m.Offers[i]; o.Problem == "" {
+			o := &m.Offers[i]
+			if o.Problem == "" {
 				o.Problem = reasons[o.ID]
 			}
 		}
@@ -141,8 +145,8 @@ const (
 	scanEvery = 250 * time.Millisecond
 )
 
-// Scan scans the host once and matches it, with the identity decisions of a serving
-// instance if readable, so that both show the same IDs.
+// Scan scans the host once and matches it. It uses the identity decisions of a serving instance if
+// they are readable, so that both show the same IDs.
 func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	scanner := inventory.New(o.Paths.Inventory())
 	persisted, err := ledger.Load(o.Paths.StateDir)
@@ -161,7 +165,9 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 		}
 		v := with(cfg)
 		v.with = with
-		if len(v.unread) == 0 || !time.Now().Before(deadline) || !sleep(ctx, scanEvery) {
+		isComplete := len(v.unread) == 0
+		isLate := !time.Now().Before(deadline)
+		if isComplete || isLate || !sleep(ctx, scanEvery) {
 			return v, nil
 		}
 	}

@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// maxOrphans and maxOrphanList limit the devices that only the kubelet knows: a part of
-	// the memory of all lists, and of the list of one resource. A kubelet whose checkpoint is
-	// from a backup may name tens of thousands.
+	// maxOrphans and maxOrphanList limit the devices that only the kubelet knows, to a part of
+	// the memory of all lists and a part of the list of one resource. A kubelet whose
+	// checkpoint comes from a backup may name tens of thousands.
 	maxOrphans    = device.MaxMemory / 4
 	maxOrphanList = device.MaxList / 4
 )
 
-// restoreOrphans makes records of held devices of a configured resource that have none. They
-// have the slots that containers hold.
+// restoreOrphans adds records for held devices of configured resources that have no record.
+// They list the slots that containers hold: a kubelet shows a held device that is missing from
+// the list as Healthy.
 func (t *transition) restoreOrphans() {
 	byName := make(map[string]*draft, len(t.drafts))
 	sizes := make(map[*draft]int)
@@ -44,10 +45,12 @@ func (t *transition) restoreOrphans() {
 		rec := record{
 			offer:  device.Offer{ID: id, Slots: 1},
 			listed: 1,
-			kept:   from(held, 1),
+			kept:   slotsFrom(held, 1),
 			orphan: true,
 		}
-		if memory+rec.memory() > maxOrphans || sizes[d]+rec.listSize() > maxOrphanList {
+		exceedsMemory := memory+rec.memory() > maxOrphans
+		exceedsList := sizes[d]+rec.listSize() > maxOrphanList
+		if exceedsMemory || exceedsList {
 			t.unlisted = append(t.unlisted, id)
 			continue
 		}
@@ -58,20 +61,23 @@ func (t *transition) restoreOrphans() {
 	}
 }
 
-// countUnlisted counts the held devices that are not listed, now that the present ones are.
+// countUnlisted counts the held devices that are still not listed after all present devices
+// were. Once the kubelet has named all holders, it is known which devices were left out.
 func (t *transition) countUnlisted() {
 	for _, id := range t.unlisted {
 		if t.owner[id] == nil {
 			t.out.HeldUnlisted++
 		}
 	}
-	if t.answered(t.in.Held.At) {
+	if t.holdersKnown(t.in.Held.At) {
 		t.forgot = t.out.HeldUnlisted > 0
 	}
 }
 
-// holder returns the first resource through which containers hold a device, and the slots.
-func (t *transition) holder(byName map[string]*draft, id string) (d *draft, held []int) {
+// holder returns the first configured resource through which containers hold a device, and the
+// slots that they hold. It returns nil if there is none.
+func (t *transition) holder(byName map[string]*draft, id string) (*draft, []int) {
+	var d *draft
 	for _, h := range t.held[id] {
 		if d == nil && h.slot < device.MaxSlots {
 			d = byName[h.resource]
@@ -80,6 +86,7 @@ func (t *transition) holder(byName map[string]*draft, id string) (d *draft, held
 	if d == nil {
 		return nil, nil
 	}
+	var held []int
 	for _, h := range t.held[id] {
 		if h.resource == d.name && h.slot < device.MaxSlots {
 			held = append(held, h.slot)
@@ -89,8 +96,8 @@ func (t *transition) holder(byName map[string]*draft, id string) (d *draft, held
 	return d, slices.Compact(held)
 }
 
-// from returns the part of sorted slots from one on.
-func from(slots []int, first int) []int {
+// slotsFrom returns the part of sorted slots that begins with slot first.
+func slotsFrom(slots []int, first int) []int {
 	i, _ := slices.BinarySearch(slots, first)
 	if i == len(slots) {
 		return nil
@@ -98,7 +105,8 @@ func from(slots []int, first int) []int {
 	return slots[i:]
 }
 
-// needed is how many slots of a device stay on the list, from slot 0 on, whoever holds them.
+// needed is how many slots of a device stay on the list, from slot 0 on, even if no container
+// holds them.
 func (rec record) needed() int {
 	if rec.present {
 		return rec.offer.Slots
@@ -106,61 +114,67 @@ func (rec record) needed() int {
 	return 1
 }
 
-// extra reports whether a device lists more slots than it needs, and since when they are
-// Unhealthy.
-func (rec record) extra() (extra bool, since time.Time) {
+// surplus reports whether a device lists more slots than it needs, and since when these slots
+// are Unhealthy.
+func (rec record) surplus() (surplus bool, since time.Time) {
 	since = rec.since
 	if rec.present {
 		since = rec.lowered
 	}
-	return rec.listed > rec.needed() || len(rec.kept) > 0, since
+	surplus = rec.listed > rec.needed() || len(rec.kept) > 0
+	return surplus, since
 }
 
-// shortened returns the record with the slots that it needs, and those that a container
-// holds. The holders are known.
-func (t *transition) shortened(d *draft, id string, rec record) record {
+// shrunk returns the record with only the slots that it needs and the slots that a container
+// holds. The holders must be known.
+func (t *transition) shrunk(d *draft, id string, rec record) record {
 	var kept []int
 	needed := rec.needed()
 	for _, h := range t.held[id] {
-		listed := h.slot < rec.listed || slices.Contains(rec.kept, h.slot)
-		own := h.resource == d.name && !rec.present && h.slot < device.MaxSlots
-		if h.slot >= needed && (listed || own) {
+		if h.slot < needed {
+			continue
+		}
+		isListed := h.slot < rec.listed || slices.Contains(rec.kept, h.slot)
+		isOwn := h.resource == d.name && h.slot < device.MaxSlots
+		isOrphaned := isOwn && !rec.present // listed before a loss of the state
+		if isListed || isOrphaned {
 			kept = append(kept, h.slot)
 		}
 	}
 	slices.Sort(kept)
 	rec.kept = slices.Compact(kept)
 	rec.listed = needed
-	if len(rec.kept) > 0 && rec.present { // of an absent device, expire asks when it may leave
-		t.out.AskHeld = true
+	if len(rec.kept) > 0 && rec.present {
+		t.out.AskHeld = true // expire asks for an absent device, when it may leave
 	}
 	return rec
 }
 
-// knows reports whether the holders at a time are known, and otherwise requests a call of Next
-// for when they may be.
-func (t *transition) knows(at time.Time) bool {
+// awaitHolders reports whether the holders at a time are known. If they are not, it requests
+// the call of Next that may know them.
+func (t *transition) awaitHolders(at time.Time) bool {
 	if t.in.Now.Before(at) {
 		t.wake(at)
 		return false
 	}
-	if !t.answered(at) {
+	if !t.holdersKnown(at) {
 		t.out.AskHeld = true
 		return false
 	}
 	return true
 }
 
-// answered reports whether the kubelet has named all holders at a time or later.
-func (t *transition) answered(at time.Time) bool {
+// holdersKnown reports whether the kubelet has named all holders at a time or later.
+func (t *transition) holdersKnown(at time.Time) bool {
 	held := &t.in.Held
-	return !held.At.IsZero() && !held.Partial && !held.At.Before(at)
+	isComplete := !held.At.IsZero() && !held.Partial
+	return isComplete && !held.At.Before(at)
 }
 
-// mayLeave reports whether a device may leave the list, and otherwise requests a call of Next
-// for when it may.
+// mayLeave reports whether a device that is due to leave the list may do so, because no
+// container holds it. If it may not, it requests the call of Next that may allow it.
 func (t *transition) mayLeave(due time.Time, id string) bool {
-	if !t.knows(due) {
+	if !t.awaitHolders(due) {
 		return false
 	}
 	if len(t.held[id]) > 0 {
@@ -170,8 +184,9 @@ func (t *transition) mayLeave(due time.Time, id string) bool {
 	return true
 }
 
-// heldElsewhere returns why d can't list a device without a record, empty if it can: a
-// container may hold its hardware through another resource, or under an alias.
+// heldElsewhere returns why d cannot list a device without a record, or the empty string if it
+// can. A container may hold the hardware through another resource or under an alias: listing
+// the device would allocate the hardware a second time.
 func (t *transition) heldElsewhere(d *draft, offer device.Offer) string {
 	var names []string
 	for _, h := range t.held[offer.ID] {
@@ -187,7 +202,8 @@ func (t *transition) heldElsewhere(d *draft, offer device.Offer) string {
 			return "held by a container as " + id
 		}
 	}
-	if (d.config.AwaitHeld || t.forgot) && !t.answered(t.in.Held.At) {
+	mayBeHeld := d.config.AwaitHeld || t.forgot
+	if mayBeHeld && !t.holdersKnown(t.in.Held.At) {
 		return "the kubelet has not reported yet which containers hold it: if this lasts, check the kubelet and its PodResources socket"
 	}
 	return ""

@@ -15,11 +15,11 @@ const maxAbsent = 512
 // otherwise an ID could depend on the order in which the kernel detects two devices
 // with one serial.
 //
-// They have one entry for each present device with a usable serial, and for the last
-// 512 absent ones: beyond that, the longest absent is forgotten.
+// There is one entry for each serial of the present devices, and for the last 512 serials of
+// absent devices. Beyond that, the device that has been absent the longest is forgotten.
 type Decisions struct {
-	// Serials of present devices, sorted by ID, then those of absent ones, the last
-	// seen first.
+	// Serials are the serials of present devices, sorted by ID, and then the serials of
+	// absent devices, the latest first.
 	Serials []Serial `json:"serials,omitempty"`
 }
 
@@ -29,8 +29,8 @@ type Serial struct {
 	ID string `json:"id"`
 	// Place of the device that has the serial ID, see device.Place.
 	Place string `json:"place"`
-	// Contested: two devices with the serial were present at once, so that it
-	// identifies only the device at Place.
+	// Contested is set if two devices with the serial were present at once. From then on
+	// the serial identifies only the device at Place.
 	Contested bool `json:"contested,omitempty"`
 }
 
@@ -38,11 +38,12 @@ type Serial struct {
 // its port ID, and returns the decisions for the next call. Equal snapshots and
 // decisions have equal results.
 //
-// A device without a usable serial has its port ID. A serial belongs to the device that
-// had it first, and to the first in natural order of the places if several are seen for
-// the first time. It follows its device to another port. Once two devices with one
-// serial have been present at the same time that would be a guess: from then on the one
-// at the owner's place has the serial ID and all others have port IDs, alone or not.
+// A device without a usable serial has its port ID. A serial belongs to the first device that
+// had it. If several devices with one serial appear at once, the first place in natural order
+// decides. A serial follows its device to another port, until two devices with the serial have
+// been present at the same time: which of them moved would be a guess. From then on only the
+// device at the owner's place has the serial ID, and all others have port IDs, even while no
+// other device is present.
 func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 	known := make(map[string]Serial, len(prev.Serials))
 	for _, s := range prev.Serials {
@@ -55,8 +56,10 @@ func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 			continue
 		}
 		id := device.HardwareID(h, device.SerialForm)
-		// A version before may have taken a placeholder for a serial: the ID stays.
-		if _, accepted := known[id]; h.HasSerial() || accepted && !h.IsRootHub() {
+		_, isAccepted := known[id]
+		// An earlier version may have accepted a placeholder as a serial: the ID stays.
+		keepsSerial := isAccepted && !h.IsRootHub()
+		if h.HasSerial() || keepsSerial {
 			groups[id] = append(groups[id], h)
 		} else {
 			forms[h] = device.PortForm
@@ -78,7 +81,8 @@ func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 	}
 	absent := 0
 	for _, s := range prev.Serials {
-		if _, there := groups[s.ID]; !there && absent < maxAbsent {
+		_, isPresent := groups[s.ID]
+		if !isPresent && absent < maxAbsent {
 			next.Serials = append(next.Serials, s)
 			absent++
 		}
@@ -86,20 +90,25 @@ func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 	return forms, next
 }
 
-// decide returns which of the devices with one serial has the serial ID, nil for none,
-// and the updated entry of the serial.
-func decide(s Serial, group []*device.Hardware) (Serial, *device.Hardware) {
-	if len(group) > 1 { // one device in nearly all of thousands of groups
-		group = slices.SortedFunc(slices.Values(group), func(a, b *device.Hardware) int {
-			p := device.Place(a)
-			q := device.Place(b)
-			if (p == "") != (q == "") {
-				return -cmp.Compare(p, q) // a place that can be remembered first
-			}
-			return cmp.Or(device.CompareNatural(p, q), device.CompareNatural(a.Path, b.Path))
-		})
+// byPlace orders devices by their places. A device without a place comes last: it could not be
+// found again.
+func byPlace(a, b *device.Hardware) int {
+	placeA := device.Place(a)
+	placeB := device.Place(b)
+	isOneUnknown := (placeA == "") != (placeB == "")
+	if isOneUnknown {
+		return -cmp.Compare(placeA, placeB)
 	}
-	s.Contested = s.Contested || len(group) > 1
+	return cmp.Or(device.CompareNatural(placeA, placeB), device.CompareNatural(a.Path, b.Path))
+}
+
+// decide returns the device that has the serial ID, of the devices with one serial, and the
+// updated entry of the serial. The device is nil if none has the serial ID.
+func decide(s Serial, group []*device.Hardware) (Serial, *device.Hardware) {
+	if len(group) > 1 { // nearly all of thousands of groups have only one device
+		group = slices.SortedFunc(slices.Values(group), byPlace)
+		s.Contested = true
+	}
 	at := slices.IndexFunc(group, func(h *device.Hardware) bool {
 		return s.Place != "" && device.Place(h) == s.Place
 	})

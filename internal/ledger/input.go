@@ -12,20 +12,20 @@ import (
 type Input struct {
 	// Now is the current time, and Start the start of the process, by the same clock.
 	Now, Start time.Time
-	// Resources of the configuration in file order, with their matches. A missing
-	// resource is retired.
+	// Resources are the resources of the configuration in file order, with their matches. A
+	// listed resource that is missing is being retired.
 	Resources []Resource
 	Held      Held
 	// Hardware is the hardware of the host, sorted by its sysfs path.
 	Hardware []*device.Hardware
-	// Unread is present hardware that could not be read yet: an unmatched device may be
-	// part of it.
-	Unread []device.Unread
-	// Events are the times of the latest kernel events, by sysfs path. Older ones than
-	// settleTime do not matter.
+	// UnreadHardware is present hardware that could not be read yet: an unmatched device may
+	// be part of it.
+	UnreadHardware []device.Unread
+	// Events are the times of the latest kernel events, by sysfs path. Events that are
+	// older than settleTime do not matter.
 	Events map[string]time.Time
-	// Failing are the reasons of failed health checks, by ID. Unlike a problem of an
-	// offer they affect only the health.
+	// Failing are the reasons of failed health checks, by ID. Unlike the problem of an offer,
+	// they affect only the health.
 	Failing map[string]string
 	// Aliases are other IDs under which the hardware of an offer is listed or may be held, by
 	// the ID of the offer: an edit of the configuration or another device on the same bus may
@@ -49,9 +49,9 @@ func (in *Input) lastEvent(hardware string) time.Time {
 	return last
 }
 
-// hasHardware reports whether there is hardware at a sysfs path, be it unread.
+// hasHardware reports whether there is hardware at a sysfs path, including unread hardware.
 func (in *Input) hasHardware(path string) bool {
-	for _, u := range in.Unread {
+	for _, u := range in.UnreadHardware {
 		if u.Path == path {
 			return true
 		}
@@ -71,17 +71,18 @@ type Resource struct {
 	Grows bool
 	// ForgetAfter is how long a removed device stays listed, at least a minute.
 	ForgetAfter time.Duration
-	// Derived is set if the name comes from devices: the resource ends with the last of
-	// them. Without any it is passed without offers while it lists devices: they are
-	// removed, the resource is not.
+	// Derived is set if the name comes from devices: the resource ends with the last of its
+	// devices. While it still lists devices and none matches, it is passed without offers:
+	// then its devices were removed, but not the resource.
 	Derived bool
 	// AwaitHeld is set if a device without a record waits until the holders are known,
-	// since it may be held through another resource. Without, it is listed at once.
+	// because a container may hold it through another resource. Otherwise such a device is
+	// listed at once.
 	AwaitHeld bool
-	// Unread is set if it is not known which devices there are: one that is missing may
-	// be there.
-	Unread bool
-	// Refuse is why the whole resource is being retired; empty if it is not. Its offers
-	// are ignored.
+	// MatchIncomplete is set if something that the resource matches could not be read: a
+	// device without an offer may be present.
+	MatchIncomplete bool
+	// Refuse is why the whole resource is being retired, empty if it is not. The offers of
+	// a retired resource are ignored.
 	Refuse string
 }

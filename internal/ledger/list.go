@@ -12,12 +12,15 @@ import (
 func (t *transition) finish() (State, Output) {
 	next := State{started: true, forgot: t.forgot}
 	for _, d := range t.drafts {
-		refused := d.config.Refuse != ""
-		if len(d.records) == 0 && (refused || d.config.Derived && len(d.waiting) == 0) {
+		isRetired := d.config.Refuse != ""
+		isEmpty := len(d.records) == 0
+		if isEmpty && d.endsEmpty() {
 			t.out.Changes = append(t.out.Changes, changes(d.name, d.last, nil)...)
-			continue // the resource ends
+			continue
 		}
-		d.registered = d.registered || !refused && len(d.records) > 0
+		if !isRetired && !isEmpty {
+			d.registered = true
+		}
 		entries := t.entries(d)
 		t.out.Changes = append(t.out.Changes, changes(d.name, d.last, entries)...)
 		t.out.Resources = append(t.out.Resources, ListedResource{
@@ -33,15 +36,30 @@ func (t *transition) finish() (State, Output) {
 	return next, t.out
 }
 
-// complete reports whether d has all its remembered devices.
+// endsEmpty reports whether the resource ends when it lists no device. A configured resource
+// without a device is still listed, as empty.
+func (d *draft) endsEmpty() bool {
+	isRetired := d.config.Refuse != ""
+	hasLostName := d.config.Derived && len(d.waiting) == 0
+	return isRetired || hasLostName
+}
+
+// complete reports whether no remembered device of d is awaited any more. A device is awaited
+// until it is present, another resource matches it, or the time is up.
 func (t *transition) complete(d *draft) bool {
 	complete := true
 	deadline := t.in.Start.Add(completeAfter)
-	awaited := d.config.Refuse == "" && t.in.Now.Before(deadline)
+	awaits := d.config.Refuse == "" && t.in.Now.Before(deadline)
 	for id, rec := range d.records {
-		rec.pending = rec.pending && awaited && !(rec.present && rec.settled) && t.nextOwner[id] == ""
+		hasCome := rec.present && rec.settled
+		hasMoved := t.nextOwner[id] != ""
+		if !awaits || hasCome || hasMoved {
+			rec.pending = false
+		}
 		d.records[id] = rec
-		complete = complete && !rec.pending
+		if rec.pending {
+			complete = false
+		}
 	}
 	if !complete {
 		t.wake(deadline)
@@ -49,41 +67,61 @@ func (t *transition) complete(d *draft) bool {
 	return complete
 }
 
+// entries are the listed devices of d, in natural order of their IDs.
 func (t *transition) entries(d *draft) []Entry {
 	entries := make([]Entry, 0, len(d.records))
 	for _, id := range slices.SortedFunc(maps.Keys(d.records), device.CompareNatural) {
 		rec := d.records[id]
 		e := Entry{
-			Offer:    rec.offer,
-			Present:  rec.present,
-			Unseen:   !rec.present && rec.net.away(),
-			Retired:  max(0, rec.listed-rec.offer.Slots),
-			Unlisted: max(0, rec.offer.Slots-rec.listed),
-			Kept:     rec.kept,
+			Offer:       rec.offer,
+			Present:     rec.present,
+			NetsMissing: !rec.present && rec.net.haveLeft(),
+			Retired:     max(0, rec.listed-rec.offer.Slots),
+			Unlisted:    max(0, rec.offer.Slots-rec.listed),
+			Kept:        rec.kept,
 		}
-		switch {
-		case !rec.present && t.nextOwner[id] != "":
-			e.Reason = reasonTakenOver + t.nextOwner[id]
-			e.Sound = t.in.Failing[id] == ""
-		case !rec.present && t.renamed[id] != "":
-			next := t.renamed[id]
-			e.Reason = reasonRenamed + next
-			e.Sound = t.in.Failing[next] == ""
-		case d.config.Refuse != "":
-			e.Reason = d.config.Refuse
-		case !rec.present && rec.unread:
-			e.Reason = ReasonUnread
-		case !rec.present:
-			e.Reason = ReasonGone
-		case !rec.settled:
-			e.Reason = ReasonSettling
-		default:
-			e.Reason = cmp.Or(rec.offer.Problem, t.in.Failing[id])
-		}
+		e.Reason = t.reason(d, id)
+		e.Withheld = t.isWithheld(id, rec)
 		e.Healthy = e.Reason == ""
 		entries = append(entries, e)
 	}
 	return entries
+}
+
+// reason returns why a listed device is Unhealthy, or the empty string if it is Healthy.
+func (t *transition) reason(d *draft, id string) string {
+	rec := d.records[id]
+	nextOwner := t.nextOwner[id]
+	nextID := t.renamed[id]
+	switch {
+	case !rec.present && nextOwner != "":
+		return reasonTakenOver + nextOwner
+	case !rec.present && nextID != "":
+		return reasonRenamed + nextID
+	case d.config.Refuse != "":
+		return d.config.Refuse
+	case !rec.present && rec.mayBeUnread:
+		return ReasonUnread
+	case !rec.present:
+		return ReasonGone
+	case !rec.settled:
+		return ReasonSettling
+	default:
+		return cmp.Or(rec.offer.Problem, t.in.Failing[id])
+	}
+}
+
+// isWithheld reports whether a listed device is in order and only waits to be offered by
+// another resource or under another ID.
+func (t *transition) isWithheld(id string, rec record) bool {
+	if rec.present {
+		return false
+	}
+	if t.nextOwner[id] != "" {
+		return t.in.Failing[id] == ""
+	}
+	nextID := t.renamed[id]
+	return nextID != "" && t.in.Failing[nextID] == ""
 }
 
 // changes returns the differences between two lists of one resource.
@@ -96,7 +134,8 @@ func changes(resource string, before, after []Entry) []Change {
 	for _, e := range after {
 		old, known := was[e.Offer.ID]
 		delete(was, e.Offer.ID)
-		if !known || old.Healthy != e.Healthy || old.Reason != e.Reason {
+		isSame := old.Healthy == e.Healthy && old.Reason == e.Reason
+		if !known || !isSame {
 			out = append(out, Change{
 				Resource: resource,
 				ID:       e.Offer.ID,
@@ -118,8 +157,8 @@ func changes(resource string, before, after []Entry) []Change {
 
 // Slots returns the slots of an entry as listed to the kubelet.
 func Slots(e Entry) []device.Listed {
-	slots := make([]device.Listed, 0, e.first()+len(e.Kept))
-	add := func(slot int, retired bool) {
+	slots := make([]device.Listed, 0, e.contiguous()+len(e.Kept))
+	add := func(slot int, isRetired bool) {
 		l := device.Listed{
 			ID:      device.SlotID(e.Offer.ID, slot),
 			Healthy: e.Healthy,
@@ -127,13 +166,13 @@ func Slots(e Entry) []device.Listed {
 			NUMA:    e.Offer.NUMA,
 			Device:  cmp.Or(e.Offer.Hardware, e.Offer.ID),
 		}
-		if retired {
+		if isRetired {
 			l.Healthy = false
 			l.Reason = ReasonSlotRetired
 		}
 		slots = append(slots, l)
 	}
-	for slot := range e.first() {
+	for slot := range e.contiguous() {
 		add(slot, slot >= e.Offer.Slots)
 	}
 	for _, slot := range e.Kept {

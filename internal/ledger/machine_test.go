@@ -76,14 +76,14 @@ func (h *machine) hardware(resources []Resource) []*device.Hardware {
 func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
 	in := Input{
-		Now:       boot.Add(d),
-		Start:     boot,
-		Resources: resources,
-		Hardware:  h.hardware(resources),
-		Unread:    h.unread,
-		Events:    h.recentEvents(),
-		Failing:   h.failing,
-		Aliases:   h.aliases,
+		Now:            boot.Add(d),
+		Start:          boot,
+		Resources:      resources,
+		Hardware:       h.hardware(resources),
+		UnreadHardware: h.unread,
+		Events:         h.recentEvents(),
+		Failing:        h.failing,
+		Aliases:        h.aliases,
 	}
 	if !h.silent {
 		in.Held = Held{At: in.Now, Partial: h.justStarted, IDs: h.held}

@@ -120,17 +120,17 @@ func TestAnswerWithoutHolderMayBeWrong(t *testing.T) {
 	h.at(s, res("r")).holdsMoved(true)
 	h.held = nil
 	h.at(m, res("r")).holdsMoved(false).asks(true)
-	if !h.entry().Unseen {
+	if !h.entry().NetsMissing {
 		t.Error("what leads to it need not stay")
 	}
 	h.held = map[string]string{"x": "r"}
 	h.at(2*m, res("r")).holdsMoved(true)
-	if h.entry().Unseen {
+	if h.entry().NetsMissing {
 		t.Error("unseen in its container")
 	}
 	h.pulled["devices/x"] = true
 	h.at(3*m, res("r")).holdsMoved(false)
-	if h.entry().Unseen {
+	if h.entry().NetsMissing {
 		t.Error("unseen though it was pulled")
 	}
 }

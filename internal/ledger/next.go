@@ -51,17 +51,24 @@ type transition struct {
 	in     Input
 	first  bool
 	drafts []*draft
-	owner  map[string]*draft // the resource that lists a device, by ID
-	// nextOwner has the resource that matches a device while another one lists it, by ID.
+	// owner has the resource that lists a device, by ID.
+	owner map[string]*draft
+	// nextOwner has the name of the resource that matches a device while another resource
+	// lists it, by ID.
 	nextOwner map[string]string
-	// renamed has the ID by which the hardware of a listed device is offered now, by its ID.
-	renamed  map[string]string
-	held     map[string][]heldSlot // by the ID of the device
-	forgot   bool                  // see State
-	unlisted []string              // held devices without a record
+	// renamed has the ID under which the hardware of a listed device is offered now, by the
+	// listed ID.
+	renamed map[string]string
+	// held has the held slots of each device, by ID.
+	held map[string][]heldSlot
+	// forgot is the next State.forgot.
+	forgot bool
+	// unlisted are the IDs of held devices that have no record.
+	unlisted []string
 	out      Output
 }
 
+// heldSlot is a slot that a container holds, and the resource through which it holds it.
 type heldSlot struct {
 	slot     int
 	resource string
@@ -70,14 +77,20 @@ type heldSlot struct {
 // draft is the next state of a resource.
 type draft struct {
 	resource
-	before    map[string]record // the records before
-	config    Resource
-	matched   map[string]bool // by ID, contested ones included
-	contested []device.Offer  // of devices listed by another resource
-	waiting   []Waiting       // the contested ones that stay there
+	// before has the records of the previous state, by ID.
+	before map[string]record
+	config Resource
+	// matched has the IDs of all offers, including contested ones.
+	matched map[string]bool
+	// contested are the offers of devices that another resource lists, or that are listed
+	// or held under an alias.
+	contested []device.Offer
+	// waiting are the contested devices that cannot be listed yet.
+	waiting []Waiting
 }
 
-// open copies the mutable parts and pairs them with their input.
+// open begins a transition: it copies what may change, and pairs each resource of the state
+// with its configuration.
 func (s State) open(in Input) *transition {
 	t := &transition{
 		in:        in,
@@ -96,44 +109,47 @@ func (s State) open(in Input) *transition {
 	for _, res := range s.resources {
 		before[res.name] = res
 	}
-	add := func(config Resource) {
-		res := before[config.Name]
-		delete(before, config.Name)
-		res.name = config.Name
-		d := &draft{
-			resource: res,
-			before:   res.records,
-			config:   config,
-			matched:  make(map[string]bool, len(config.Offers)),
-		}
-		d.records = maps.Clone(res.records)
-		if d.records == nil {
-			d.records = make(map[string]record)
-		}
-		for id := range d.records {
-			t.owner[id] = d
-		}
-		for _, offer := range config.Offers {
-			for _, alias := range t.in.Aliases[offer.ID] {
-				t.renamed[alias] = cmp.Or(t.renamed[alias], offer.ID)
-			}
-		}
-		t.drafts = append(t.drafts, d)
-	}
 	seen := make(map[string]bool)
 	for _, config := range in.Resources {
 		if !seen[config.Name] {
 			seen[config.Name] = true
-			add(config)
+			t.add(config, before[config.Name])
+			delete(before, config.Name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		add(Resource{Name: name, Refuse: ReasonRemoved})
+		t.add(Resource{Name: name, Refuse: ReasonRemoved}, before[name])
 	}
 	return t
 }
 
-// match pairs offers with records.
+// add adds a resource with its configuration and its previous state, which is the zero resource
+// for a new one.
+func (t *transition) add(config Resource, last resource) {
+	last.name = config.Name
+	d := &draft{
+		resource: last,
+		before:   last.records,
+		config:   config,
+		matched:  make(map[string]bool, len(config.Offers)),
+	}
+	d.records = maps.Clone(last.records)
+	if d.records == nil {
+		d.records = make(map[string]record)
+	}
+	for id := range d.records {
+		t.owner[id] = d
+	}
+	for _, offer := range config.Offers {
+		for _, alias := range t.in.Aliases[offer.ID] {
+			t.renamed[alias] = cmp.Or(t.renamed[alias], offer.ID)
+		}
+	}
+	t.drafts = append(t.drafts, d)
+}
+
+// match lists the offered devices, unless another resource lists or holds them, and updates the
+// records of devices without an offer.
 func (t *transition) match() {
 	for _, d := range t.drafts {
 		if d.config.Refuse != "" {
@@ -164,21 +180,24 @@ func (t *transition) match() {
 
 // unmatched returns the record of an unmatched device for d.
 func (t *transition) unmatched(d *draft, id string, rec record) record {
-	if d.config.Refuse == "" && rec.present && slices.Contains(t.in.Unread, device.Unread{Path: rec.offer.Hardware}) {
-		return rec
+	isConfigured := d.config.Refuse == ""
+	isUnread := slices.Contains(t.in.UnreadHardware, device.Unread{Path: rec.offer.Hardware})
+	if isConfigured && rec.present && isUnread {
+		return rec // nothing says that it is gone
 	}
-	if d.config.Refuse == "" && t.nextOwner[id] == "" && t.inContainer(d, id, &rec) {
+	isContested := t.nextOwner[id] != ""
+	if isConfigured && !isContested && t.inContainer(d, id, &rec) {
 		rec.offer = movedOffer(rec.offer)
 		rec.present = true
 		rec.settled = true
 		rec.since = time.Time{}
 		return rec
 	}
-	rec.unread = d.config.Unread || t.mayBeUnread(id)
+	rec.mayBeUnread = d.config.MatchIncomplete || t.mayBeUnread(id)
 	return rec.absent(t.in.Now)
 }
 
-// absent returns the record of an unmatched device.
+// absent returns the record of a device that is not present.
 func (rec record) absent(now time.Time) record {
 	if rec.since.IsZero() {
 		rec.since = now
@@ -190,13 +209,17 @@ func (rec record) absent(now time.Time) record {
 	return rec
 }
 
-// mayBeUnread reports whether a device may be unread hardware. A USB device may be in
-// any port by now.
+// mayBeUnread reports whether a device may be unread hardware: IDs contain the sysfs name of
+// their hardware, except IDs of USB devices, which may be in any port by now.
 func (t *transition) mayBeUnread(id string) bool {
-	return slices.ContainsFunc(t.in.Unread, func(u device.Unread) bool {
+	for _, u := range t.in.UnreadHardware {
 		name := u.Path[strings.LastIndexByte(u.Path, '/')+1:]
-		return strings.Contains(id, name) || strings.Contains(id, "usb:") && strings.Contains(u.Path, "/usb")
-	})
+		areBothUSB := strings.Contains(id, "usb:") && strings.Contains(u.Path, "/usb")
+		if areBothUSB || strings.Contains(id, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // list lists a device with its offer.
@@ -214,40 +237,25 @@ func (t *transition) list(d *draft, offer device.Offer) {
 		rec.net = netOf(offer)
 	}
 	keys := keysOf(nodes)
-	// Present before the program started, and possibly read only now.
-	atStart := rec.begun.IsZero() && (t.first || rec.unread)
-	if came := !rec.present; came || !slices.Equal(nodes, rec.nodes) {
-		if came || !offer.Pool {
-			rec.settled = false
-			rec.begun = t.in.Now
-		}
-		rec.changed = t.in.Now
-		missing := func(key string) bool {
-			return !slices.Contains(keys, key)
-		}
-		switch {
-		case !atStart:
-		case len(rec.keys) == 0: // only events show that nodes are still being added
-			rec.changed = time.Time{}
-		case offer.Pool || !slices.ContainsFunc(rec.keys, missing): // complete as before
-			rec.settled = true
-		}
+	if !rec.present || !slices.Equal(nodes, rec.nodes) {
+		t.noteChange(&rec, offer, keys)
 	}
 	if offer.Slots < rec.offer.Slots {
 		rec.lowered = t.in.Now
 	}
 	rec.listed = max(rec.listed, offer.Slots)
-	rec.kept = from(rec.kept, rec.listed)
+	rec.kept = slotsFrom(rec.kept, rec.listed)
 	rec.offer = offer
 	rec.nodes = nodes
 	rec.keys = keys
 	rec.present = true
-	rec.unread = false
+	rec.mayBeUnread = false
 	rec.orphan = false
 	rec.since = time.Time{}
 	if !rec.settled {
 		ready := t.settles(d.config, rec)
-		if rec.settled = !t.in.Now.Before(ready); !rec.settled {
+		rec.settled = !t.in.Now.Before(ready)
+		if !rec.settled {
 			t.wake(ready)
 		}
 	}
@@ -255,9 +263,35 @@ func (t *transition) list(d *draft, offer device.Offer) {
 	t.owner[offer.ID] = d
 }
 
-// settles returns when a device is complete if no event follows.
+// noteChange records that a device has appeared, or that its nodes have changed, and begins
+// the wait for it to settle. A device that was present before the program started does not
+// settle if it has all its remembered nodes: it is complete.
+func (t *transition) noteChange(rec *record, offer device.Offer, keys []string) {
+	// Hardware that could be read only now may have been present from the start.
+	wasPresentAtStart := rec.begun.IsZero() && (t.first || rec.mayBeUnread)
+	if !rec.present || !offer.Pool {
+		rec.settled = false
+		rec.begun = t.in.Now
+	}
+	rec.changed = t.in.Now
+	if !wasPresentAtStart {
+		return
+	}
+	if len(rec.keys) == 0 {
+		rec.changed = time.Time{} // only events can show that nodes are still being added
+		return
+	}
+	isMissing := func(key string) bool { return !slices.Contains(keys, key) }
+	if offer.Pool || !slices.ContainsFunc(rec.keys, isMissing) {
+		rec.settled = true
+	}
+}
+
+// settles returns when a device is complete if no event follows. A device with one node that
+// cannot get more is complete at once.
 func (t *transition) settles(config Resource, rec record) time.Time {
-	grows := config.Grows && rec.offer.Hardware != "" || rec.offer.Pool
+	mayGetNodes := config.Grows && rec.offer.Hardware != ""
+	grows := mayGetNodes || rec.offer.Pool
 	if len(rec.nodes) <= 1 && !grows {
 		return t.in.Now
 	}
@@ -272,6 +306,7 @@ func (t *transition) settles(config Resource, rec record) time.Time {
 	return ready
 }
 
+// wake requests a call of Next at a time, unless an earlier call is requested.
 func (t *transition) wake(at time.Time) {
 	if t.out.Wake.IsZero() || at.Before(t.out.Wake) {
 		t.out.Wake = at
@@ -296,11 +331,15 @@ func ownNodes(offer device.Offer) []node {
 		nodes = append(nodes, node{key: n.Key, path: n.HostName, net: true})
 	}
 	sort.Slice(nodes, func(i, j int) bool {
-		return cmp.Or(strings.Compare(nodes[i].key, nodes[j].key), strings.Compare(nodes[i].path, nodes[j].path)) < 0
+		a := nodes[i]
+		b := nodes[j]
+		order := cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.path, b.path))
+		return order < 0
 	})
 	return nodes
 }
 
+// keysOf returns the keys of nodes, in the order of the nodes.
 func keysOf(nodes []node) []string {
 	var keys []string
 	for _, n := range nodes {
@@ -319,20 +358,22 @@ func (t *transition) expire() {
 				delete(t.owner, id)
 				continue
 			}
-			extra, since := rec.extra()
-			if extra || !rec.present && len(t.held[id]) > 0 {
-				if t.knows(since.Add(leaveAfter)) {
-					d.records[id] = t.shortened(d, id, rec)
-				}
+			surplus, since := rec.surplus()
+			isHeldAbsent := !rec.present && len(t.held[id]) > 0
+			mayShrink := surplus || isHeldAbsent
+			if mayShrink && t.awaitHolders(since.Add(leaveAfter)) {
+				d.records[id] = t.shrunk(d, id, rec)
 			}
-			if rec.net.away() {
-				t.out.AskHeld = true // no event announces that a virtual interface ended with its pod
+			if rec.net.haveLeft() {
+				// No event announces that a virtual interface has ended with its pod.
+				t.out.AskHeld = true
 			}
 		}
 	}
 }
 
-// expired reports whether a device leaves the list.
+// expired reports whether a device leaves the list. Only a device that is really gone stays for
+// ForgetAfter: any other one makes room for the resource or the ID that replaces it.
 func (t *transition) expired(d *draft, id string, rec record) bool {
 	if rec.since.IsZero() {
 		return false
@@ -365,7 +406,8 @@ func (t *transition) takeOver() {
 	}
 }
 
-// blockedBy returns why d can't list a device yet, empty if it can.
+// blockedBy returns why d cannot list a device yet, or the empty string if it can: no alias of
+// the device and no other resource may list it, and no container may hold it through them.
 func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 	owner := t.owner[offer.ID]
 	if owner == d {
@@ -380,9 +422,9 @@ func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 	}
 	if owner == nil {
 		return t.heldElsewhere(d, offer)
-	} else if owner == d {
-		return "listed as " + alias + " until no container holds it"
-	} else {
-		return "listed by " + owner.name + " until no container holds it"
 	}
+	if owner == d {
+		return "listed as " + alias + " until no container holds it"
+	}
+	return "listed by " + owner.name + " until no container holds it"
 }

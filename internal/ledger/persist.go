@@ -33,14 +33,16 @@ func Files() []string {
 
 // Persisted is all state that survives a restart.
 type Persisted struct {
-	// Boot is the boot in which it was written, see State.
+	// Boot is the ID of the boot in which it was written, see State.
 	Boot      string              `json:"boot,omitempty"`
 	Decisions Decisions           `json:"decisions"`
 	Resources rememberedResources `json:"resources,omitempty"`
 	Injected  Injected            `json:"injected,omitempty"`
-	// Health are the sets of devices of containers with a health directory, by its name.
+	// Health are the sets of devices of containers that have a health directory, by the name
+	// of the directory.
 	Health map[string]device.HealthSet `json:"health,omitempty"`
-	// Holds are the pods that hold slots or held them last, as far as they may run.
+	// Holds are the pods that hold slots or were the last to hold them, unless they have
+	// ended.
 	Holds []Hold `json:"holds,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
 	USB map[string]device.KnownUSB `json:"usb,omitempty"`
@@ -48,8 +50,8 @@ type Persisted struct {
 	Forgot bool `json:"forgot,omitempty"`
 	// DRA is set if the driver for dynamic resource allocation has run.
 	DRA bool `json:"dra,omitempty"`
-	// Later is set if a later version of the program wrote it: this is the part that
-	// is understood.
+	// Later is set if a later version of the program wrote the state: then this is only the
+	// part that this version understands.
 	Later bool `json:"-"`
 }
 
@@ -68,7 +70,7 @@ type Hold struct {
 // of the device, has changed since.
 type Injected map[string]map[string]string
 
-// Add records a node. One without an ID has no hardware and is not recorded.
+// Add records a node. A node without an ID has no hardware and is not recorded.
 func (i Injected) Add(device, path, node string) {
 	if node == "" {
 		return
@@ -79,10 +81,12 @@ func (i Injected) Add(device, path, node string) {
 	i[device][path] = node
 }
 
+// stateText is the content of the state file.
 type stateText struct {
 	Version int `json:"version"`
-	// USBFields are the fields read of a USB device. A version that reads more would find
-	// the rest absent until a replug.
+	// USBFields are the names of the fields that are remembered of a USB device. A version
+	// that reads more fields would miss them until the device is plugged in again, so it
+	// ignores devices with other fields.
 	USBFields string `json:"usb_fields"`
 	Persisted
 }
@@ -90,6 +94,7 @@ type stateText struct {
 // usbFields are the USBFields of this version.
 var usbFields = fieldNames(reflect.TypeFor[device.USB]())
 
+// fieldNames lists the fields of a struct, separated by spaces.
 func fieldNames(t reflect.Type) string {
 	var names []string
 	for i := range t.NumField() {
@@ -98,6 +103,7 @@ func fieldNames(t reflect.Type) string {
 	return strings.Join(names, " ")
 }
 
+// text is the content of the state file.
 func (p Persisted) text() ([]byte, error) {
 	text, err := json.Marshal(stateText{stateVersion, usbFields, p})
 	if err != nil {
@@ -124,26 +130,31 @@ func Load(dir string) (Persisted, error) {
 	return p, nil
 }
 
+// parse reads the content of a state file. Of a later version it reads the fields that this
+// version knows, if their types are still the same.
 func parse(text []byte) (Persisted, error) {
 	var s stateText
 	err := json.Unmarshal(text, &s)
 	if s.USBFields != usbFields {
 		s.USB = nil
 	}
-	var mistyped *json.UnmarshalTypeError // its field is left out
-	switch s.Later = s.Version > stateVersion; {
-	case s.Later && (err == nil || errors.As(err, &mistyped)):
-		return s.Persisted, nil
-	case err == nil && s.Version == stateVersion:
-		return s.Persisted, nil
-	case err == nil:
+	s.Later = s.Version > stateVersion
+	if s.Later {
+		var mistyped *json.UnmarshalTypeError
+		if errors.As(err, &mistyped) {
+			err = nil // package json has left out the field and read the rest
+		}
+	} else if err == nil && s.Version != stateVersion {
 		err = fmt.Errorf("version %d: want %d", s.Version, stateVersion)
 	}
-	return Persisted{}, err
+	if err != nil {
+		return Persisted{}, err
+	}
+	return s.Persisted, nil
 }
 
-// SetAside keeps a file that Load could not read, or of a later version, from the next
-// save, as state.json.bad or state.json.later.
+// SetAside protects the state file from the next save: it keeps a file that Load could not read
+// as state.json.bad, and the file of a later version as state.json.later.
 func SetAside(dir string, later bool) error {
 	path := filepath.Join(dir, stateFile)
 	if !later {
@@ -157,8 +168,9 @@ func SetAside(dir string, later bool) error {
 	return err
 }
 
-// Prepare returns a function that writes p, as it is now, to dir: it makes a missing dir,
-// and writes atomically, only if p differs. One process at a time may save to a directory.
+// Prepare returns a function that saves p, as it is now, to dir. The function makes the
+// directory if it is missing and writes atomically, and only if the content has changed. Only
+// one process at a time may save to a directory.
 func Prepare(dir string, p Persisted) (save func() error) {
 	path := filepath.Join(dir, stateFile)
 	text, encoding := p.text()
@@ -182,7 +194,7 @@ func Prepare(dir string, p Persisted) (save func() error) {
 type Remembered struct {
 	Name    string            `json:"name"`
 	Devices rememberedDevices `json:"devices"`
-	// Cut is set if a state file has more devices or resources than are read.
+	// Cut is set if the state file has more devices or resources than were read.
 	Cut bool `json:"-"`
 }
 
@@ -191,8 +203,8 @@ type (
 	rememberedDevices   []RememberedDevice
 )
 
-// A state file may have 8 MiB. maxReadResources and maxReadDevices are how many of its
-// resources and devices are read: more than the lists have room for.
+// maxReadResources and maxReadDevices are how many resources and devices of a state file are
+// read, which is more than the lists have room for. A state file may have 8 MiB.
 const (
 	maxReadResources = maxRemembered / device.ResourceMemory
 	maxReadDevices   = maxRemembered / device.DeviceMemory
@@ -205,14 +217,16 @@ func (all *rememberedResources) UnmarshalJSON(text []byte) error {
 		var next Remembered
 		err := decoder.Decode(&next)
 		devices += len(next.Devices)
-		full := len(*all) >= maxReadResources || devices > maxReadDevices
 		if len(next.Devices) == 0 {
-		} else if full && len(*all) > 0 {
-			(*all)[0].Cut = true
-		} else {
-			next.Cut = len(next.Devices) == maxReadDevices
-			*all = append(*all, next)
+			return err
 		}
+		isFull := len(*all) >= maxReadResources || devices > maxReadDevices
+		if isFull && len(*all) > 0 {
+			(*all)[0].Cut = true
+			return err
+		}
+		next.Cut = len(next.Devices) == maxReadDevices
+		*all = append(*all, next)
 		return err
 	})
 }
@@ -229,8 +243,9 @@ func (all *rememberedDevices) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// eachElement calls decode for each element of a JSON list; null is an empty one. As in
-// json.Unmarshal, an element of another type is an error, and the next ones are decoded.
+// eachElement calls decode for each element of a JSON list. null is an empty list. As in
+// json.Unmarshal, an element of another type is an error, but the elements after it are
+// decoded.
 func eachElement(text []byte, decode func(*json.Decoder) error) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	start, err := decoder.Token()
@@ -255,17 +270,19 @@ func eachElement(text []byte, decode func(*json.Decoder) error) error {
 // RememberedDevice is a listed device.
 type RememberedDevice struct {
 	ID string `json:"id"`
-	// Slots that are listed from slot 0 on, retired ones included. Kept are those behind that
-	// containers hold.
-	Slots int      `json:"slots"`
-	Kept  []int    `json:"kept,omitempty"`
-	NUMA  []int    `json:"numa,omitempty"`
-	Nodes []string `json:"nodes,omitempty"` // keys, sorted
+	// Slots is how many slots are listed from slot 0 on, including retired ones.
+	Slots int `json:"slots"`
+	// Kept are the listed slots behind these, which containers hold.
+	Kept []int `json:"kept,omitempty"`
+	NUMA []int `json:"numa,omitempty"`
+	// Nodes are the keys of the nodes, sorted.
+	Nodes []string `json:"nodes,omitempty"`
 	// Gone is set if the device was absent.
 	Gone bool `json:"gone,omitempty"`
-	// Moves is set if its interfaces move into the container that holds it. Hardware is
-	// the sysfs path of their hardware, if any, in the boot in which it was seen.
-	Moves    bool   `json:"moves,omitempty"`
+	// Moves is set if its interfaces move into the container that holds it.
+	Moves bool `json:"moves,omitempty"`
+	// Hardware is the sysfs path of the hardware of these interfaces, in the boot in which it
+	// was seen, empty if there is none.
 	Hardware string `json:"hardware,omitempty"`
 }
 
@@ -313,23 +330,23 @@ func (s State) Names() []string {
 	return names
 }
 
-// Forgot reports whether a device that a container may hold was left out, since the lists
-// have no room, and it is unknown which one. Until the kubelet has named the holders, no
-// device without a record is listed.
+// Forgot reports whether a device that a container may hold was left out because the lists have
+// no room, and it is unknown which one. Until the kubelet has named the holders, no device
+// without a record is listed.
 func (s State) Forgot() bool { return s.forgot }
 
-// maxRemembered is how much memory the lists of remembered devices take at most: the other
-// half of the budget is for devices that are new.
+// maxRemembered is the maximum memory of the lists of remembered devices. The other half of the
+// budget is for new devices.
 const maxRemembered = device.MaxMemory / 2
 
 // State returns the state of a process that has just started, in the boot with this ID
-// (/proc/sys/kernel/random/boot_id; empty is unknown): remembered devices are listed,
-// and gone until they are matched. Their times restart. Interfaces that had moved before
-// a reboot are back. Invalid devices are left out.
+// (/proc/sys/kernel/random/boot_id, empty if unknown). Remembered devices are listed, as gone
+// until they are matched. Their times restart. After a reboot all interfaces are back on the
+// host. Invalid devices are left out.
 //
-// If the devices take more than maxRemembered, each is listed with one slot: one that is
-// present gets the others back when it is matched, and a held slot when the kubelet names
-// it. Beyond that devices are left out, absent ones first.
+// If the devices take more than maxRemembered, each is listed with one slot. The other slots
+// come back when the device is matched, or when the kubelet says that a container holds them.
+// If that is not enough, devices are left out, absent ones first.
 func (p Persisted) State(boot string) State {
 	rebooted := boot == "" || boot != p.Boot
 	s := State{forgot: p.Forgot}
@@ -357,7 +374,7 @@ func (p Persisted) State(boot string) State {
 	return s
 }
 
-// valid reports whether the device can be listed.
+// valid reports whether the device can be listed. Somebody may have edited the state file.
 func (d RememberedDevice) valid() bool {
 	for _, numa := range d.NUMA {
 		if numa < 0 {
@@ -390,8 +407,31 @@ func (d RememberedDevice) record(rebooted bool) record {
 	return rec
 }
 
-// limit limits remembered devices to maxRemembered.
+// limit limits the memory of remembered devices to maxRemembered.
 func (s *State) limit() {
+	if s.memory() <= maxRemembered {
+		return
+	}
+	for _, res := range s.resources {
+		for id, rec := range res.records {
+			rec.listed = 1
+			rec.kept = nil
+			res.records[id] = rec
+		}
+	}
+	excess := s.memory() - maxRemembered
+	for _, wasGone := range []bool{true, false} {
+		for _, res := range slices.Backward(s.resources) {
+			excess -= s.leaveOut(res, wasGone, excess)
+		}
+	}
+	s.resources = slices.DeleteFunc(s.resources, func(res resource) bool {
+		return len(res.records) == 0
+	})
+}
+
+// memory is the memory of all lists in bytes.
+func (s *State) memory() int {
 	memory := 0
 	for _, res := range s.resources {
 		memory += device.ResourceMemory
@@ -399,38 +439,26 @@ func (s *State) limit() {
 			memory += rec.memory()
 		}
 	}
-	if memory <= maxRemembered {
-		return
-	}
-	for _, res := range s.resources {
-		for id, rec := range res.records {
-			memory -= rec.memory()
-			rec.listed = 1
-			rec.kept = nil
-			res.records[id] = rec
-			memory += rec.memory()
+	return memory
+}
+
+// leaveOut removes devices of a resource that were gone, or that were present, until excess
+// bytes of memory are free. It returns how much memory it has freed.
+func (s *State) leaveOut(res resource, wasGone bool, excess int) (freed int) {
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(res.records))) {
+		if freed >= excess {
+			break
+		}
+		rec := res.records[id]
+		if rec.wasGone != wasGone {
+			continue
+		}
+		freed += rec.memory()
+		delete(res.records, id)
+		s.forgot = true
+		if len(res.records) == 0 {
+			freed += device.ResourceMemory
 		}
 	}
-	for _, gone := range []bool{true, false} {
-		for _, res := range slices.Backward(s.resources) {
-			for _, id := range slices.Backward(slices.Sorted(maps.Keys(res.records))) {
-				if memory <= maxRemembered {
-					break
-				}
-				rec := res.records[id]
-				if rec.wasGone != gone {
-					continue
-				}
-				memory -= rec.memory()
-				delete(res.records, id)
-				s.forgot = true
-				if len(res.records) == 0 {
-					memory -= device.ResourceMemory
-				}
-			}
-		}
-	}
-	s.resources = slices.DeleteFunc(s.resources, func(res resource) bool {
-		return len(res.records) == 0
-	})
+	return freed
 }

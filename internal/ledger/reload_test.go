@@ -55,7 +55,7 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	for _, e := range h.resource("r").Devices {
-		if !e.Sound {
+		if !e.Withheld {
 			t.Errorf("%s is not in order: claims to it are evicted", e.Offer.ID)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// dropAfter is how long a slot is Unhealthy at least before it leaves a list that has no
-	// room. The kubelet panics if a device left the list when its Allocate call returns;
-	// a call for a healthy device is answered within a second.
+	// dropAfter is the minimum time that a slot is Unhealthy before it leaves a list that has
+	// no room. The kubelet panics if a device has left the list when its Allocate call
+	// returns; a call for a healthy device is answered within a second.
 	dropAfter = 5 * time.Second
 	// askForRoom is how often the holders are queried while a device waits for room.
 	askForRoom = time.Second
@@ -37,12 +37,13 @@ func (rec record) listSize() int {
 type room struct {
 	memory int
 	lists  map[*draft]int
-	// full is set if memory exceeds the budget, fullLists for each list that does.
+	// full is set if the memory exceeded the budget when it was measured, and overLists for
+	// each list that exceeded its budget.
 	full      bool
-	fullLists map[*draft]bool
+	overLists map[*draft]bool
 }
 
-// add adds a record of d to the lists, for a sign of 1, or removes it, for -1. A resource
+// add adds a record of d to the lists if sign is 1, and removes it if sign is -1. A resource
 // takes memory while it has records: others is how many it has besides this one.
 func (r *room) add(d *draft, rec record, sign, others int) {
 	r.memory += sign * rec.memory()
@@ -57,22 +58,24 @@ func (r *room) fits(d *draft) bool {
 	return r.memory <= device.MaxMemory && r.lists[d] <= device.MaxList
 }
 
-// short reports whether something must leave the list of d. If so an eighth of the budget
-// becomes free: in a storm of new devices not each one causes that.
-func (r *room) short(d *draft) bool {
-	return r.full && r.memory > device.MaxMemory/8*7 || r.fullLists[d] && r.lists[d] > device.MaxList/8*7
+// mustFree reports whether something must leave the list of d. An exceeded budget is freed down
+// to seven eighths, so that in a storm of new devices not every one of them frees room again.
+func (r *room) mustFree(d *draft) bool {
+	exceedsMemory := r.full && r.memory > device.MaxMemory/8*7
+	exceedsList := r.overLists[d] && r.lists[d] > device.MaxList/8*7
+	return exceedsMemory || exceedsList
 }
 
 // measure returns how much the lists take.
 func (t *transition) measure() *room {
-	r := &room{lists: make(map[*draft]int), fullLists: make(map[*draft]bool)}
+	r := &room{lists: make(map[*draft]int), overLists: make(map[*draft]bool)}
 	for _, d := range t.drafts {
 		others := 0
 		for _, rec := range d.records {
 			r.add(d, rec, 1, others)
 			others++
 		}
-		r.fullLists[d] = r.lists[d] > device.MaxList
+		r.overLists[d] = r.lists[d] > device.MaxList
 	}
 	r.full = r.memory > device.MaxMemory
 	return r
@@ -80,7 +83,7 @@ func (t *transition) measure() *room {
 
 // exceeded reports whether any limit is exceeded.
 func (r *room) exceeded() bool {
-	for d := range r.fullLists {
+	for d := range r.overLists {
 		if !r.fits(d) {
 			return true
 		}
@@ -88,20 +91,20 @@ func (r *room) exceeded() bool {
 	return false
 }
 
-// fit keeps all lists within the budget. Until they are, these leave, the longest absent
-// first:
+// fit keeps all lists within the budget. It removes the following until they are, the longest
+// absent first:
 //
-//  1. slots of absent devices, but for one, and slots beyond a lowered count
+//  1. slots of absent devices except one, and slots beyond a lowered count
 //  2. absent devices
 //  3. devices that only the kubelet knows
 //
-// Of 1 and 2 only what has been Unhealthy for dropAfter and no container holds, as the
-// kubelet has said since then. If that is not enough, new devices and slots wait: a listed
-// device never leaves for them.
+// Steps 1 and 2 remove only what has been Unhealthy for dropAfter and what no container holds,
+// according to a query since then. If that is not enough, new devices and slots wait: a
+// present device never leaves the list for them.
 func (t *transition) fit() {
 	r := t.measure()
 	if !r.exceeded() {
-		t.forgetWaits(nil)
+		t.rememberWaits(nil)
 		return
 	}
 	blocked := &blocked{t: t}
@@ -119,24 +122,24 @@ func (t *transition) fit() {
 	if len(waiting) > 0 {
 		blocked.request()
 	}
-	t.forgetWaits(waiting)
+	t.rememberWaits(waiting)
 }
 
-// victim is a listed device with slots that may leave.
+// victim is a listed device that may leave its list, or some of its slots.
 type victim struct {
 	d     *draft
 	id    string
 	since time.Time
 }
 
-// absentFirst returns the devices that list more than present slots, the longest absent
-// first.
+// absentFirst returns the absent devices and the devices with a surplus of slots, the longest
+// absent first.
 func (t *transition) absentFirst() []victim {
 	var all []victim
 	for _, d := range t.drafts {
 		for id, rec := range d.records {
-			extra, since := rec.extra()
-			if extra || !rec.present {
+			surplus, since := rec.surplus()
+			if surplus || !rec.present {
 				all = append(all, victim{d, id, since})
 			}
 		}
@@ -144,20 +147,24 @@ func (t *transition) absentFirst() []victim {
 	sort.Slice(all, func(i, j int) bool {
 		a := all[i]
 		b := all[j]
-		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.id, b.id)) < 0
+		order := cmp.Or(a.since.Compare(b.since), strings.Compare(a.id, b.id))
+		return order < 0
 	})
 	return all
 }
 
-// blocked is what has to be known before more may leave the lists.
+// blocked collects why slots could not leave the lists although the lists have no room.
 type blocked struct {
-	t    *transition
-	due  time.Time // when the next slots may leave
-	asks time.Time // the holders at that time are unknown
+	t *transition
+	// due is when the next slots have been Unhealthy for long enough.
+	due time.Time
+	// asks is the latest time of which the holders must be known.
+	asks time.Time
 }
 
-// free reports whether the holders of what is Unhealthy since a time are known well enough.
-func (b *blocked) free(since time.Time) bool {
+// allows reports whether slots that are Unhealthy since a time may leave, if no container holds
+// them.
+func (b *blocked) allows(since time.Time) bool {
 	due := since.Add(dropAfter)
 	if b.t.in.Now.Before(due) {
 		if b.due.IsZero() || due.Before(b.due) {
@@ -165,7 +172,7 @@ func (b *blocked) free(since time.Time) bool {
 		}
 		return false
 	}
-	if !b.t.answered(due) {
+	if !b.t.holdersKnown(due) {
 		if due.After(b.asks) {
 			b.asks = due
 		}
@@ -174,7 +181,8 @@ func (b *blocked) free(since time.Time) bool {
 	return true
 }
 
-// request requests a call of Next for when more may leave.
+// request requests the next call of Next in which more slots may leave. The kubelet accepts a
+// limited number of queries: it is asked at most once in askForRoom.
 func (b *blocked) request() {
 	t := b.t
 	t.out.AskHeld = true
@@ -197,12 +205,16 @@ func (b *blocked) request() {
 // dropSlots drops the slots that a device does not need and no container holds.
 func (t *transition) dropSlots(r *room, v victim, b *blocked) {
 	rec := v.d.records[v.id]
-	if extra, _ := rec.extra(); !extra || rec.orphan || !r.short(v.d) || !b.free(v.since) {
+	surplus, _ := rec.surplus()
+	if !surplus || rec.orphan {
+		return
+	}
+	if !r.mustFree(v.d) || !b.allows(v.since) {
 		return
 	}
 	r.add(v.d, rec, -1, 1)
 	before := rec.listed + len(rec.kept)
-	rec = t.shortened(v.d, v.id, rec)
+	rec = t.shrunk(v.d, v.id, rec)
 	t.out.Dropped += max(0, before-rec.listed-len(rec.kept))
 	v.d.records[v.id] = rec
 	r.add(v.d, rec, 1, 1)
@@ -211,7 +223,11 @@ func (t *transition) dropSlots(r *room, v victim, b *blocked) {
 // dropDevice drops an absent device that no container holds.
 func (t *transition) dropDevice(r *room, v victim, b *blocked) {
 	rec := v.d.records[v.id]
-	if rec.present || len(t.held[v.id]) > 0 || !r.short(v.d) || !b.free(v.since) {
+	isHeld := len(t.held[v.id]) > 0
+	if rec.present || isHeld {
+		return
+	}
+	if !r.mustFree(v.d) || !b.allows(v.since) {
 		return
 	}
 	t.drop(r, v)
@@ -221,8 +237,9 @@ func (t *transition) dropDevice(r *room, v victim, b *blocked) {
 // Allocate call is in flight, and while its holder is known it is not offered elsewhere, see
 // heldElsewhere.
 func (t *transition) dropOrphan(r *room, v victim) {
-	rec, listed := v.d.records[v.id]
-	if !listed || !rec.orphan || !r.short(v.d) {
+	rec, isListed := v.d.records[v.id]
+	isOrphan := isListed && rec.orphan
+	if !isOrphan || !r.mustFree(v.d) {
 		return
 	}
 	t.forgot = true
@@ -230,6 +247,7 @@ func (t *transition) dropOrphan(r *room, v victim) {
 	t.drop(r, v)
 }
 
+// drop removes a device from its list.
 func (t *transition) drop(r *room, v victim) {
 	rec := v.d.records[v.id]
 	r.add(v.d, rec, -1, len(v.d.records)-1)
@@ -245,7 +263,7 @@ type newcomer struct {
 	d     *draft
 	id    string
 	rec   record
-	since time.Time // it waits since then
+	since time.Time // when it began to wait
 }
 
 // admit lists the newcomers that fit, the longest waiting first, and returns the others.
@@ -257,7 +275,8 @@ func (t *transition) admit(r *room) []newcomer {
 	for _, d := range t.drafts {
 		for id, rec := range d.records {
 			before, known := d.before[id]
-			if !rec.present || known && rec.offer.Slots <= before.listed {
+			hadAllSlots := known && rec.offer.Slots <= before.listed
+			if !rec.present || hadAllSlots {
 				continue
 			}
 			since, waits := d.waits[id]
@@ -271,7 +290,8 @@ func (t *transition) admit(r *room) []newcomer {
 	sort.Slice(all, func(i, j int) bool {
 		a := all[i]
 		b := all[j]
-		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.id, b.id)) < 0
+		order := cmp.Or(a.since.Compare(b.since), strings.Compare(a.id, b.id))
+		return order < 0
 	})
 	var waiting []newcomer
 	for _, n := range all {
@@ -282,7 +302,8 @@ func (t *transition) admit(r *room) []newcomer {
 	return waiting
 }
 
-// withhold lists a newcomer as before, with its former number of slots or not at all.
+// withhold lists a newcomer as in the last state: with its former number of slots, or not at
+// all.
 func (t *transition) withhold(r *room, d *draft, id string, before record, known bool) {
 	rec := d.records[id]
 	if !known {
@@ -321,8 +342,8 @@ func (t *transition) admitOne(r *room, n newcomer) bool {
 	return false
 }
 
-// forgetWaits remembers since when the waiting newcomers wait, and of no others.
-func (t *transition) forgetWaits(waiting []newcomer) {
+// rememberWaits remembers since when these newcomers wait, and forgets all others.
+func (t *transition) rememberWaits(waiting []newcomer) {
 	for _, d := range t.drafts {
 		d.waits = nil
 	}

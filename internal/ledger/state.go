@@ -14,7 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// Reasons of Unhealthy devices, in addition to those of offers. They are constant: a
+// Reasons of Unhealthy devices, in addition to the problems of offers. They are constant: a
 // list changes with a device, not with the time.
 const (
 	ReasonSettling    = "settling"
@@ -27,8 +27,8 @@ const (
 )
 
 const (
-	// settleTime without an event completes a device: its drivers are bound and its
-	// nodes exist.
+	// settleTime is the time without an event after which a device is complete: its drivers
+	// are bound and its nodes exist.
 	settleTime = 250 * time.Millisecond
 	// settleLimit ends the wait for hardware with continual events.
 	settleLimit = 5 * time.Second
@@ -36,7 +36,7 @@ const (
 	// list. A kubelet panics if a device left the list when its Allocate call returns,
 	// so that the call must be over.
 	leaveAfter = time.Minute
-	// completeAfter is how long remembered devices are awaited.
+	// completeAfter is how long remembered devices are awaited after the start.
 	completeAfter = 5 * time.Second
 	// movedLimit is how long a device whose interface left the host stays Healthy while
 	// its holder is unknown.
@@ -45,40 +45,41 @@ const (
 
 // Held are the held slots, as reported by the kubelet.
 type Held struct {
-	// At is the time of the query; zero is never, and unknown slots count as held. A
-	// slot leaves the list only by an answer from after its time was up, since an older
-	// one may not include an Allocate call in flight.
+	// At is the time of the query, the zero time if there was none: then every slot counts
+	// as held. A slot leaves the list only after a query that was made when its time was up:
+	// an older answer may not include an Allocate call in flight.
 	At time.Time
-	// Partial is set if the kubelet may not know all containers, since it has just
-	// started: reported slots are held, and no slot is free.
+	// Partial is set if the kubelet may not know all containers, because it has just
+	// started: reported slots are held, and no slot is known to be free.
 	Partial bool
-	// IDs of slots and the resources through which they are held, without those of
-	// other programs.
+	// IDs has the resource through which each slot is held, by the ID of the slot. Resources
+	// of other programs are left out.
 	IDs map[string]string
-	// Sets has the sets of devices that containers hold, by name, see device.HealthSet.
+	// Sets has the names of the sets of devices that containers hold, see device.HealthSet.
 	Sets map[string]bool
 }
 
 // Output is the output of Next.
 type Output struct {
-	// Resources in the order of the configuration, then retiring ones that were removed
-	// from it, by name. One without listed devices is left out: its stream may end.
+	// Resources are the listed resources: first the configured ones in their order, then
+	// removed ones that are being retired, by name. A resource that has ended is left out.
 	Resources []ListedResource
 	// Changes since the last output, for the log.
 	Changes []Change
-	// Wake is when Next must be called again without other input; zero if time alone
-	// changes nothing.
+	// Wake is when Next must be called again without other input. It is the zero time if
+	// the passage of time changes nothing.
 	Wake time.Time
-	// AskHeld requests the holders now and then: something waits only until no
-	// container holds it.
+	// AskHeld requests a query for the holders from time to time: something waits only until
+	// no container holds it, which causes no event.
 	AskHeld bool
-	// AskSince requests the holders at once, unless they were queried then or later.
+	// AskSince requests a query for the holders at once, unless one was made at that time or
+	// later.
 	AskSince time.Time
 	// Dropped is the number of slots of absent devices that left the lists in this call
-	// before their time, since the lists had no room.
+	// before their time, because the lists had no room.
 	Dropped int
-	// HeldUnlisted is the number of devices that only the kubelet knows, as held, and that are
-	// not listed since the lists have no room.
+	// HeldUnlisted is the number of held devices that only the kubelet knows and that are not
+	// listed, because the lists have no room.
 	HeldUnlisted int
 }
 
@@ -87,57 +88,59 @@ type ListedResource struct {
 	Name string
 	// Devices in natural order of their IDs, which are unique over all resources.
 	Devices []Entry
-	// Complete is set once every device remembered from before the start is present, or
-	// was awaited long enough. The list is valid before: missing devices are on it as
-	// Unhealthy, and a kubelet without a list rejects pods, including those of present
-	// devices. It delays no list and no registration.
+	// Complete is set once every device that is remembered from before the start is present
+	// or was awaited long enough. It delays neither a list nor a registration: a list is
+	// valid before, with missing devices as Unhealthy, and a kubelet without a list rejects
+	// even the pods of present devices.
 	Complete bool
-	// Register is set if the kubelet has to know the resource: a device is or was
-	// present. It stays set until the resource has ended. A retiring resource is not
-	// registered for that.
+	// Register is set if the kubelet must know the resource, because a device is or was
+	// present. It stays set until the resource ends. Retiring a resource does not set it.
 	Register bool
 	// Waiting are matched devices that are not listed yet.
 	Waiting []Waiting
 }
 
-// Waiting is a device that another resource lists, or its resource with another ID, or that
-// a container holds so.
+// Waiting is a matched device that is not listed yet. Its hardware is listed or held through
+// another resource or under another ID, or the lists have no room for it.
 type Waiting struct {
 	ID, Reason string
-	// NoRoom is set if absent devices that may be held leave no room for it.
+	// NoRoom is set if the lists have no room, because of absent devices that may be held.
 	NoRoom bool
 }
 
 // Entry is one listed device.
 type Entry struct {
-	// Offer is the current offer of a matched device. An unmatched one has only ID,
-	// Slots and NUMA. One whose interfaces are in a container (Moved) has its last
-	// offer, or only these fields after a restart.
+	// Offer is the current offer of a matched device. The offer of an unmatched device has
+	// only ID, Slots and NUMA. A device whose interfaces are in a container (Moved) has its
+	// last offer, or only these fields after a restart.
 	Offer   device.Offer
 	Healthy bool
-	// Reason of an Unhealthy device, for an administrator.
+	// Reason tells an administrator why the device is Unhealthy.
 	Reason string
 	// Present is set if the device is matched, or its interfaces are in a container.
 	Present bool
-	// Sound is set if a device that is not Healthy is in order: another resource waits for it.
-	Sound bool
-	// Unseen is set if interfaces of the device are not on the host and no container is
-	// known to hold it. A kubelet that has just started knows few containers, so that
-	// this may be wrong, and is queried again.
-	Unseen bool
-	// Retired is how many slots are still listed beyond Offer.Slots, Unlisted how many
-	// slots of an absent device are no longer listed, from the last one of Offer.Slots on.
-	Retired, Unlisted int
-	// Kept are slots that are listed behind all others, since containers hold them.
+	// Withheld is set if the device is Unhealthy although it works: another resource, or the
+	// same resource under another ID, waits to offer its hardware.
+	Withheld bool
+	// NetsMissing is set if interfaces of the device are not on the host and no container is
+	// known to hold it. This may be wrong, because a kubelet that has just started knows few
+	// containers: it is queried again.
+	NetsMissing bool
+	// Retired is how many slots are still listed beyond Offer.Slots.
+	Retired int
+	// Unlisted is how many of the last slots of Offer.Slots are no longer listed. Only an
+	// absent device has such slots.
+	Unlisted int
+	// Kept are slots that are listed behind all others, because containers hold them.
 	Kept []int
 }
 
-// first is how many slots are listed from slot 0 on.
-func (e Entry) first() int { return e.Offer.Slots + e.Retired - e.Unlisted }
+// contiguous is how many slots are listed without a gap, from slot 0 on.
+func (e Entry) contiguous() int { return e.Offer.Slots + e.Retired - e.Unlisted }
 
 // Lists reports whether a slot is listed.
 func (e Entry) Lists(slot int) bool {
-	return slot < e.first() || slices.Contains(e.Kept, slot)
+	return slot < e.contiguous() || slices.Contains(e.Kept, slot)
 }
 
 // Change is a new device, a changed health or a device that left.
@@ -156,15 +159,18 @@ type State struct {
 	started   bool
 	resources []resource
 	// forgot is set if a device that a container may hold was left out, and it is unknown
-	// which one.
+	// which one. Until the holders are known, no device without a record is listed.
 	forgot bool
 }
 
+// resource is the state of one resource.
 type resource struct {
 	name       string
 	registered bool
-	records    map[string]record // by ID
-	last       []Entry
+	// records are the listed devices, by ID.
+	records map[string]record
+	// last are the entries of the last output, to find the changes.
+	last []Entry
 	// waits is since when new devices wait for room in the lists, by ID.
 	waits map[string]time.Time
 }
@@ -177,32 +183,38 @@ type record struct {
 	pending bool
 	// wasGone is set if it was absent before the start.
 	wasGone bool
-	// unread is set if it may be unread hardware.
-	unread bool
-	// settled is reached once and lost when the nodes change or leave. The wait started
-	// at begun, and changed is the last change seen; zero if present at the start.
-	settled        bool
+	// mayBeUnread is set if an absent device may be present as hardware that could not be
+	// read.
+	mayBeUnread bool
+	// settled is set when the device is complete, and cleared when its nodes change or leave.
+	settled bool
+	// begun is when the device began to settle, and changed is its last change. Both are the
+	// zero time if it was present at the start.
 	begun, changed time.Time
-	// nodes of the device without companions. keys are their keys, kept while the
-	// device is absent: it is complete when it has them again.
+	// nodes are the nodes of the device without companions.
 	nodes []node
-	keys  []string
-	// since is when the device began to leave: by removal, by a move, or with its
-	// retired resource. Zero while it stays.
+	// keys are the keys of the nodes. They are kept while the device is absent: it is
+	// complete when it has all of them again.
+	keys []string
+	// since is when the device began to leave, by a removal, by a move or with its retired
+	// resource. It is the zero time while the device stays.
 	since time.Time
-	// listed is how many slots are listed from slot 0 on. Those from offer.Slots on are
-	// retired, since the count was lowered; kept are the ones behind that a container holds.
-	listed  int
-	kept    []int
+	// listed is how many slots are listed from slot 0 on. Slots from offer.Slots on are
+	// retired, because the count was lowered.
+	listed int
+	// kept are the listed slots behind these, which containers hold.
+	kept []int
+	// lowered is when the count was lowered last.
 	lowered time.Time
-	// orphan is set if only the kubelet knows the device, which was never present.
+	// orphan is set if only the kubelet knows the device: it was never present.
 	orphan bool
 	net    netState
 }
 
-// node is the identity of a node.
+// node is the identity of a node of a device.
 type node struct {
-	key, path    string
-	net          bool // an interface, whose name is path
+	key, path string
+	// net is set for an interface, whose name is path.
+	net          bool
 	major, minor uint32
 }

@@ -23,10 +23,12 @@ import (
 )
 
 const (
+	// fileSuffix ends the name of each file: Multus finds a file by the resource, the ID of
+	// the device and this suffix.
 	fileSuffix = "-device.json"
 	// specVersion is the version of the specification.
 	specVersion = "1.1.0"
-	// maxSize is larger than any file of this program.
+	// maxSize is larger than any file of this program: a larger file belongs to another one.
 	maxSize = 4 << 10
 	// networkClass begins the PCI class of network controllers.
 	networkClass = "02"
@@ -42,21 +44,24 @@ type Dir struct {
 	known map[string]bool
 }
 
-// info is the content of a file. Writer is not part of the specification.
+// info is the content of a file.
 type info struct {
 	Type    string   `json:"type"`
 	Version string   `json:"version"`
 	PCI     *pciInfo `json:"pci,omitempty"`
 	VDPA    *pciInfo `json:"vdpa,omitempty"`
-	Writer  string   `json:"writer"`
+	// Writer is not part of the specification.
+	Writer string `json:"writer"`
 }
 
+// pciInfo describes a PCI function, or a vDPA device on one.
 type pciInfo struct {
 	Parent  string `json:"parent-device,omitempty"`
 	Driver  string `json:"driver,omitempty"`
 	Path    string `json:"path,omitempty"`
 	Address string `json:"pci-address"`
-	PF      string `json:"pf-pci-address,omitempty"`
+	// PF is the address of the physical function of a virtual function.
+	PF string `json:"pf-pci-address,omitempty"`
 }
 
 // Plan returns what to change so that the directory has the files of the present devices, and
@@ -120,10 +125,12 @@ func (d *Dir) wrote(file string) bool {
 		return false
 	}
 	var content info
-	return json.Unmarshal(text, &content) == nil && content.Writer == d.Writer
+	err = json.Unmarshal(text, &content)
+	return err == nil && content.Writer == d.Writer
 }
 
-// wanted returns the contents of the files of present devices, by path.
+// wanted returns the contents of the files of present devices, by path. Devices that DRA offers
+// have none: Multus looks files up by the resource of a device plugin.
 func (d *Dir) wanted(devices []output.Device) map[string][]byte {
 	wanted := map[string][]byte{}
 	for _, v := range devices {

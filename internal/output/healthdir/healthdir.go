@@ -31,9 +31,10 @@ const healthyName = "healthy"
 type Options struct {
 	// Dir contains one directory for each set.
 	Dir string
-	// Local returns where a path of the host is found in this process.
+	// Local returns the path at which this process finds a path of the host.
 	Local func(host string) string
-	Now   func() time.Time
+	// Now is the clock.
+	Now func() time.Time
 	// Added is called when a container has got a new set, which has to be saved.
 	Added func()
 }
@@ -52,19 +53,21 @@ type Dirs struct {
 
 // set is a set of devices.
 type set struct {
+	// HealthSet is the part that survives a restart.
 	device.HealthSet
-	// added is when the set was added or restored.
+	// added is when the set was added or restored, or given to another container.
 	added time.Time
-	// inSpec is set if a CDI spec mounts the directory.
+	// inSpec is set if a CDI spec of this pass mounts the directory.
 	inSpec bool
 }
 
-// New returns the directories of no sets. Restore adds the earlier ones.
+// New returns Dirs without sets. Restore adds the sets of an earlier instance.
 func New(o Options) *Dirs {
 	return &Dirs{Options: o, sets: map[string]*set{}}
 }
 
-// SetName is the name of the directory of a set. The IDs are sorted.
+// SetName is the name of the directory of a set. The IDs must be sorted. A name that is too long
+// for a file is replaced by its hash.
 func SetName(ids []string) string {
 	name := strings.Join(ids, ",")
 	if len(name) > unix.NAME_MAX {
@@ -74,8 +77,8 @@ func SetName(ids []string) string {
 	return name
 }
 
-// idsOf returns the IDs in the name of a directory, nil if they are not in it: the name may be
-// a hash, or somebody else's.
+// idsOf returns the IDs in the name of a directory. It returns nil if the name is a hash, or if
+// another program made the directory.
 func idsOf(name string) []string {
 	ids := strings.Split(name, ",")
 	for _, id := range ids {
@@ -86,9 +89,10 @@ func idsOf(name string) []string {
 	return ids
 }
 
-// Restore adds the sets that an earlier instance saved, and the ones whose directories it
-// left. After a reboot every container has restarted. owns is set if no other instance
-// runs: then directories of unknown sets are removed.
+// Restore adds the sets that an earlier instance saved, and the sets whose directories it left
+// without saving them. After a reboot every container has restarted, so that the nodes of a set
+// are no longer the ones that a container has. owns is set if no other instance runs: then
+// directories of unknown sets are removed.
 func (d *Dirs) Restore(saved map[string]device.HealthSet, rebooted, owns bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,6 +106,7 @@ func (d *Dirs) Restore(saved map[string]device.HealthSet, rebooted, owns bool) {
 	}
 }
 
+// restoreSet adds a saved set. If the set is known, it only takes over a later loss.
 func (d *Dirs) restoreSet(name string, saved device.HealthSet, rebooted bool, now time.Time) {
 	if have := d.sets[name]; have != nil {
 		if saved.Lost.After(have.Lost) {
@@ -117,12 +122,14 @@ func (d *Dirs) restoreSet(name string, saved device.HealthSet, rebooted bool, no
 		saved.Healthy = false
 		saved.Lost = time.Time{}
 	}
-	if saved.Lost.After(now) { // the clock was set back
-		saved.Lost = now
+	if saved.Lost.After(now) {
+		saved.Lost = now // the clock was set back
 	}
 	d.sets[name] = &set{HealthSet: saved, added: now}
 }
 
+// restoreDir adds the set of a directory that no state has. Whether its devices were lost
+// before is unknown: without the file "healthy" they count as lost just now.
 func (d *Dirs) restoreDir(name string, owns bool, now time.Time) {
 	if d.sets[name] != nil {
 		return
@@ -134,7 +141,9 @@ func (d *Dirs) restoreDir(name string, owns bool, now time.Time) {
 		}
 		return
 	}
-	s := &set{HealthSet: device.HealthSet{IDs: ids, Healthy: exists(d.healthyFile(name))}, added: now}
+	s := &set{added: now}
+	s.IDs = ids
+	s.Healthy = exists(d.healthyFile(name))
 	if !s.Healthy {
 		s.Lost = now
 	}
@@ -167,7 +176,7 @@ func (d *Dirs) Add(offers []*device.Offer, listed func() error) (path string, er
 	s.Nodes = map[string]map[string]string{}
 	for _, o := range offers {
 		if d.broken[o.ID] {
-			// The list that says so is about to be published.
+			// listed does not know that yet: the list is published after Plan.
 			return "", fmt.Errorf("device %q has just become unhealthy", o.ID)
 		}
 		s.IDs = append(s.IDs, o.ID)
@@ -175,8 +184,9 @@ func (d *Dirs) Add(offers []*device.Offer, listed func() error) (path string, er
 	}
 	name := SetName(s.IDs)
 	plan := files.Plan{Label: "--run-dir", Dirs: []string{d.path(name)}}
-	if have := d.sets[name]; have != nil {
-		have.added = s.added // for another container
+	have := d.sets[name]
+	if have != nil {
+		have.added = s.added // the grace of Sweep begins again, for another container
 		return d.path(name), plan.Make()
 	}
 	plan.Missing = []files.File{d.healthy(name)}
@@ -212,7 +222,8 @@ func (d *Dirs) PlanRemoval(devices []output.Device) files.Plan {
 	plan := files.Plan{Label: "--run-dir"}
 	for name, s := range d.sets {
 		next := d.next(s.HealthSet, byID, now)
-		if !next.Healthy || now.Before(holdEnd(next)) {
+		isHeldBack := now.Before(holdEnd(next))
+		if !next.Healthy || isHeldBack {
 			plan.Stale = append(plan.Stale, d.healthyFile(name))
 		}
 	}
@@ -232,17 +243,21 @@ func (d *Dirs) Plan(devices []output.Device) (plan files.Plan, due time.Time) {
 	for name, s := range d.sets {
 		s.HealthSet = d.next(s.HealthSet, byID, now)
 		end := holdEnd(s.HealthSet)
+		isHeldBack := now.Before(end)
+		if !s.Healthy || isHeldBack {
+			plan.Stale = append(plan.Stale, d.healthyFile(name))
+		}
 		if !s.Healthy {
-			plan.Stale = append(plan.Stale, d.healthyFile(name))
-		} else if now.Before(end) {
-			plan.Stale = append(plan.Stale, d.healthyFile(name))
-			if due.IsZero() || end.Before(due) {
-				due = end
-			}
-		} else {
+			continue // an event says when its devices work again
+		}
+		if !isHeldBack {
 			s.Lost = time.Time{}
 			plan.Dirs = append(plan.Dirs, d.path(name))
 			plan.Missing = append(plan.Missing, d.healthy(name))
+			continue
+		}
+		if due.IsZero() || end.Before(due) {
+			due = end
 		}
 	}
 	return plan, due
@@ -270,44 +285,50 @@ func holdEnd(s device.HealthSet) time.Time {
 	return s.Lost.Add(s.Hold)
 }
 
-// next returns the next state of a set.
+// next returns the next state of a set. The set is healthy if all its devices are present with all
+// nodes and work. A device that the configuration no longer lists counts as healthy while its
+// nodes are in place: nobody checks it any more, but its container still has it. Lost is updated
+// when a set stops being healthy, and when a node is no longer the one that the container has.
 func (d *Dirs) next(s device.HealthSet, devices map[string]*output.Device, now time.Time) device.HealthSet {
-	moved := false
-	healthy := true
+	hasMoved := false
+	isHealthy := true
 	nodes := make(map[string]map[string]string, len(s.IDs))
 	for _, id := range s.IDs {
-		inPlace := d.inPlace(s.Nodes[id])
-		if !inPlace {
-			moved = true
+		known := s.Nodes[id]
+		isInPlace := d.inPlace(known)
+		if !isInPlace {
+			hasMoved = true
 		}
 		v := devices[id]
 		isPresent := v != nil && v.Present
-		isRetired := !isPresent && inPlace && len(s.Nodes[id]) > 0 // by the configuration
-		if isPresent {
-			found, complete := d.nodes(v.Offer)
+		isUnlisted := isInPlace && len(known) > 0
+		switch {
+		case isPresent:
+			found, isComplete := d.nodes(v.Offer)
 			nodes[id] = found
-			works := v.Works || s.Healthy && v.Pending
-			if !complete || !works {
-				healthy = false
+			stillWorks := s.Healthy && v.Pending // no check has failed so far
+			if !isComplete || !v.Works && !stillWorks {
+				isHealthy = false
 			}
 			if v.Offer.HealthDir != "" {
 				s.Hold = v.Offer.HealthHold
 			}
-		} else if isRetired {
-			nodes[id] = s.Nodes[id]
-		} else {
-			healthy = false
+		case isUnlisted:
+			nodes[id] = known
+		default:
+			isHealthy = false
 		}
 	}
-	if moved || s.Healthy && !healthy {
+	wasLost := s.Healthy && !isHealthy
+	if wasLost || hasMoved {
 		s.Lost = now
 	}
 	s.Nodes = nodes
-	s.Healthy = healthy
+	s.Healthy = isHealthy
 	return s
 }
 
-// Holders is what is known of the sets that containers hold.
+// Holders is what the kubelet says about the sets that containers hold.
 type Holders struct {
 	// Sets has the names of held sets.
 	Sets map[string]bool
@@ -372,15 +393,18 @@ func (d *Dirs) drop(names []string) error {
 	return plan.Remove()
 }
 
+// path is the path of the directory of a set.
 func (d *Dirs) path(name string) string { return filepath.Join(d.Dir, name) }
 
+// healthyFile is the path of the file "healthy" of a set.
 func (d *Dirs) healthyFile(name string) string { return filepath.Join(d.Dir, name, healthyName) }
 
+// healthy is the file "healthy" of a set, for a plan.
 func (d *Dirs) healthy(name string) files.File {
 	return files.File{Path: d.healthyFile(name), Mode: 0o444}
 }
 
-// nodes identifies the nodes of a device by path, and reports whether all are there.
+// nodes identifies the nodes of a device by path, and reports whether all of them exist.
 func (d *Dirs) nodes(o *device.Offer) (nodes map[string]string, complete bool) {
 	nodes = map[string]string{}
 	complete = true
@@ -395,7 +419,7 @@ func (d *Dirs) nodes(o *device.Offer) (nodes map[string]string, complete bool) {
 	return nodes, complete
 }
 
-// inPlace reports whether the nodes at these paths are the ones that were there.
+// inPlace reports whether the nodes at these paths are still the same nodes.
 func (d *Dirs) inPlace(nodes map[string]string) bool {
 	for path, node := range nodes {
 		if d.node(path) != node {
@@ -405,9 +429,9 @@ func (d *Dirs) inPlace(nodes map[string]string) bool {
 	return true
 }
 
-// node identifies the node at a path by number and inode. It returns "" if there is none. A
-// node that the kernel replaced has another inode, and a container with the old one cannot
-// use it.
+// node identifies the node at a path by its device number and inode, and returns "" if there is no
+// node. devtmpfs gives a node that the kernel made again another inode. A container has the old
+// node, and cannot use the new device through it.
 func (d *Dirs) node(path string) string {
 	var stat unix.Stat_t
 	if err := unix.Lstat(d.Local(path), &stat); err != nil {

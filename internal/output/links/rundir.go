@@ -8,41 +8,48 @@ import (
 	"strings"
 )
 
-// CheckMount checks in a container that the run directory is the host's. Links in it are
-// resolved on the host, so it must be a mount of the host's directory at the identical
-// path. mountinfo is /proc/self/mountinfo (proc_pid_mountinfo(5)).
+// CheckMount checks in a container that the run directory is the directory of the host. The host
+// resolves the links in it, so it must be mounted at the path that it has on the host. mountinfo
+// is /proc/self/mountinfo (proc_pid_mountinfo(5)).
 //
-// It checks that dir is below a mount point other than "/", and that the mounted
-// directory has the same path in its file system, as far as visible: "/generic-dp" of
-// the host's /run, or the root of a file system. A volume of the pod has another path
-// in its file system, or is a whole tmpfs at dir.
+// It checks that dir is below a mount point other than "/", and that the mounted directory has
+// the same path in its file system, as far as that is visible: "/generic-dp" in the file system
+// of the host's /run, or the root of a file system. A volume of the pod has another path in its
+// file system, or is a whole tmpfs at dir.
 func CheckMount(dir string, mountinfo io.Reader) error {
 	dir = filepath.Clean(dir)
 	m, err := mountOf(dir, mountinfo)
 	if err != nil {
 		return fmt.Errorf("--run-dir: find the mount of %q: %w", dir, err)
 	}
-	found := ""
-	switch {
-	case m.point == "" || m.point == "/":
-		found = "it is not a mount"
-	case m.root == "/" && m.fstype == "tmpfs" && m.point == dir:
-		found = "a file system of the pod's own is mounted there"
-	case !sameEnd(m.root, m.point):
-		found = fmt.Sprintf("%q is mounted at %q", m.root, m.point)
-	default:
+	found := m.foreign(dir)
+	if found == "" {
 		return nil
 	}
 	return fmt.Errorf("--run-dir: %q is not the host's directory of that path: %s; mount the host's %[1]q at the identical path (hostPath volume and mountPath), since links in it are resolved on the host",
 		dir, found)
 }
 
-// mount is one line of mountinfo: the directory root of a file system is mounted at
-// point.
+// mount is one line of mountinfo: the directory root of a file system is mounted at point.
 type mount struct{ root, point, fstype string }
 
-// mountOf finds the mount of dir: the longest mount point above it, and of several
-// mounts on one point the last, which covers the others.
+// foreign returns why this mount of dir is not the directory of the host, empty if it may be.
+func (m mount) foreign(dir string) string {
+	if m.point == "" || m.point == "/" {
+		return "it is not a mount"
+	}
+	isWholeTmpfs := m.root == "/" && m.fstype == "tmpfs"
+	if isWholeTmpfs && m.point == dir {
+		return "a file system of the pod's own is mounted there"
+	}
+	if !sameEnd(m.root, m.point) {
+		return fmt.Sprintf("%q is mounted at %q", m.root, m.point)
+	}
+	return ""
+}
+
+// mountOf finds the mount of dir: the mount with the longest mount point above dir. If several
+// mounts have this point, the last one covers the others.
 func mountOf(dir string, mountinfo io.Reader) (mount, error) {
 	var best mount
 	lines := bufio.NewScanner(mountinfo)
@@ -62,16 +69,22 @@ func mountOf(dir string, mountinfo io.Reader) (mount, error) {
 	return best, lines.Err()
 }
 
-// isBelow reports whether path is dir or in it.
+// isBelow reports whether path is dir or below it.
 func isBelow(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+	if dir == "/" || path == dir {
+		return true
+	}
+	return strings.HasPrefix(path, dir+"/")
 }
 
-// sameEnd reports whether one of two absolute paths ends with the other: a file system
-// may be mounted below the host's root ("/generic-dp" of /run), and the host's root may
-// be a subvolume ("/@/var/lib/generic-dp").
-func sameEnd(a, b string) bool {
-	return a == "/" || strings.HasSuffix(b, a) || strings.HasSuffix(a, b)
+// sameEnd reports whether the root or the point of a mount ends with the other. The root is
+// shorter if its file system is mounted below the root of the host, such as "/generic-dp" in
+// /run. It is longer if the root of the host is a subvolume, such as "/@/var/lib/generic-dp".
+func sameEnd(root, point string) bool {
+	if root == "/" {
+		return true
+	}
+	return strings.HasSuffix(point, root) || strings.HasSuffix(root, point)
 }
 
 // unescape undoes what the kernel escapes in mountinfo (mangle in fs/proc_namespace.c).

@@ -117,10 +117,13 @@ func (t *Tree) stale(id fs.DirEntry, wanted map[string]Link, keep func(Link) boo
 		path := filepath.Join(dir, e.Name())
 		target, unreadable := os.Readlink(path)
 		link := Link{ID: id.Name(), Key: e.Name(), Target: target}
-		want, configured := wanted[path]
-		isRight := configured && want == link
-		isKept := !configured && keep != nil && check(link) == nil && keep(link)
-		if unreadable != nil || !isRight && !isKept {
+		isStale := unreadable != nil
+		if want, isConfigured := wanted[path]; isConfigured {
+			isStale = isStale || want != link
+		} else {
+			isStale = isStale || !mayKeep(link, keep)
+		}
+		if isStale {
 			stale = append(stale, path)
 		}
 	}
@@ -128,6 +131,14 @@ func (t *Tree) stale(id fs.DirEntry, wanted map[string]Link, keep func(Link) boo
 		return []string{dir}, nil
 	}
 	return stale, err
+}
+
+// mayKeep reports whether a link that is not configured stays.
+func mayKeep(l Link, keep func(Link) bool) bool {
+	if keep == nil || check(l) != nil {
+		return false
+	}
+	return keep(l)
 }
 
 // entries lists a directory by name. A missing directory is empty.
@@ -139,8 +150,8 @@ func entries(dir string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// check refuses a link outside of the tree. IDs and keys are safe by their grammar, but they
-// contain strings that USB devices choose, so they are checked again where it matters.
+// check returns an error for a link outside of the tree. The grammar of IDs and keys does not
+// allow one, but they contain strings that USB devices choose, so they are checked again here.
 func check(l Link) error {
 	for _, name := range []string{l.ID, l.Key} {
 		isHidden := strings.HasPrefix(name, ".") // temporary links, "." and ".."

@@ -1,5 +1,5 @@
-// Package files changes files in two phases. A Plan says what to do: Remove takes away
-// everything that is stale, and Make writes everything that is missing.
+// Package files changes files in two phases. A Plan says what to do: Remove removes everything
+// that is stale, and Make writes everything that is missing.
 //
 // A program that keeps several kinds of files plans all of them, removes what is stale in all
 // of them, and only then makes anything. In between, no file describes a state that has
@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
@@ -99,7 +98,12 @@ func (p *Plan) Apply() error {
 // label returns the first error with the label, and how many more there are: they usually have
 // the same cause.
 func (p *Plan) label(errs []error) error {
-	failures := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	var failures []error
+	for _, err := range errs {
+		if err != nil {
+			failures = append(failures, err)
+		}
+	}
 	switch len(failures) {
 	case 0:
 		return nil
@@ -110,6 +114,7 @@ func (p *Plan) label(errs []error) error {
 	}
 }
 
+// write writes a file or link atomically, unless it already has the content.
 func (p *Plan) write(file File) error {
 	if !p.KeepParent {
 		if err := os.MkdirAll(filepath.Dir(file.Path), dirMode); err != nil {
@@ -143,6 +148,7 @@ func writeLink(file File) error {
 	return nil
 }
 
+// writeStaged writes a regular file at its staging path and renames it.
 func writeStaged(file File) error {
 	have, err := atomicfile.Read(file.Path, int64(len(file.Text)))
 	if err == nil && string(have) == string(file.Text) {
