@@ -111,6 +111,10 @@ func (p *Plan) label(errs []error) error {
 }
 
 func (p *Plan) write(file File) error {
+	if !filepath.IsAbs(file.Path) {
+		// The directory of the label is not set, and the working directory may be any.
+		return fmt.Errorf("%q is not an absolute path", file.Path)
+	}
 	if !p.KeepParent {
 		if err := os.MkdirAll(filepath.Dir(file.Path), dirMode); err != nil {
 			return err
