@@ -228,7 +228,7 @@ func TestManyHeldDevices(t *testing.T) {
 				request := kubelettest.Request{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/tty"}
 				n.kubelet.Hold(request, ids[i*1000:(i+1)*1000]...)
 			}
-			n.host.AddNode("", sysfstest.Node{Name: "tty7", Subsystem: "tty", Major: 4, Minor: 7})
+			n.host.AddNode("", sysfstest.Node{Name: "tty7", Subsystem: "tty", Major: 188, Minor: 7}) // no console, which would be dangerous
 			n.configure(goodConfig + "[[resource]]\nname = \"tty\"\ncount = 10\nmatch.glob = \"/dev/tty7\"\n")
 			n.start()
 			n.waitServed()
