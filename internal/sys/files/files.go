@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
@@ -111,9 +112,9 @@ func (p *Plan) label(errs []error) error {
 }
 
 func (p *Plan) write(file File) error {
-	if !filepath.IsAbs(file.Path) {
-		// The directory of the label is not set, and the working directory may be any.
-		return fmt.Errorf("%q is not an absolute path", file.Path)
+	if !strings.Contains(file.Path, "/") {
+		// Nothing belongs into the working directory, which may be any.
+		return fmt.Errorf("no directory is set for %q", file.Path)
 	}
 	if !p.KeepParent {
 		if err := os.MkdirAll(filepath.Dir(file.Path), dirMode); err != nil {
