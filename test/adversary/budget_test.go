@@ -246,7 +246,7 @@ func TestManyHeldDevices(t *testing.T) {
 				}
 				n.checkServes()
 			}
-			if slots := n.healthySlots("example.com/tty", "tty7"); slots != 10 {
+			if slots := n.healthySlots("example.com/tty", "line7"); slots != 10 {
 				n.fatal("%d slots are healthy, want 10", slots)
 			}
 			n.Logf("resident: %.1f MB", n.resident())
