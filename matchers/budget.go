@@ -33,6 +33,8 @@ type budget struct {
 	// first is the first key of the current resource that is unknown, and unknown are all.
 	first   unknown
 	unknown map[unknown]bool
+	// attrs are the attributes that were read.
+	attrs map[attrKey]attrFound
 }
 
 // unknown is a key of a configuration whose values could not be read.
@@ -52,6 +54,7 @@ func newBudget(cfg *config.Config) budget {
 	return budget{
 		shared: sharedEntries,
 		share:  sharedEntries / max(1, readers),
+		attrs:  make(map[attrKey]attrFound),
 	}
 }
 
@@ -145,7 +148,7 @@ type attrFound struct {
 func (m *run) attr(place, key string, dirs []string, name string) (values []string, unread bool) {
 	for _, dir := range dirs {
 		k := attrKey{dir, name}
-		found, known := m.attrs[k]
+		found, known := m.budget.attrs[k]
 		if !known {
 			complete := m.budget.spend(place, key, func(entries *int) {
 				found.values, found.unread = m.Host.Attr(dir, name, entries)
@@ -153,7 +156,7 @@ func (m *run) attr(place, key string, dirs []string, name string) (values []stri
 			if !complete {
 				return nil, true
 			}
-			m.attrs[k] = found
+			m.budget.attrs[k] = found
 		}
 		if found.values != nil || found.unread {
 			return found.values, found.unread

@@ -41,7 +41,7 @@ func (m *run) danger(n *device.Node) string {
 	}
 	known := n
 	if n.SysPath == "" {
-		known = m.byNumber()[numberOf(n)]
+		known = m.indexes.byNumber()[numberOf(n)]
 	}
 	if known == nil {
 		return m.unknownDanger(n)

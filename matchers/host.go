@@ -116,13 +116,15 @@ func (m *run) captures(v pattern.Values, n *device.Node) []string {
 }
 
 // pathsOf lists the path of a node and those of the links to it.
-func (m *run) pathsOf(n *device.Node) []string { return append([]string{n.Path}, m.links()[n]...) }
+func (m *run) pathsOf(n *device.Node) []string {
+	return append([]string{n.Path}, m.indexes.links()[n]...)
+}
 
 // files lists the host paths that a glob selects, sorted. As in a shell, a
 // wildcard does not match a leading dot: programs write files under hidden names
 // and rename them. Place says what asks for them.
 func (m *run) files(place string, v pattern.Values) []string {
-	found, _ := m.search(place, "glob "+wanted(v), v)
+	found, _ := m.search(place, "glob "+quotedPatterns(v), v)
 	found = slices.DeleteFunc(found, func(p string) bool { return isHidden(p) && !namesHidden(v, p) })
 	slices.Sort(found)
 	return slices.Compact(found)

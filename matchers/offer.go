@@ -202,14 +202,28 @@ func (b *builder) numa() []int {
 
 // addNode adds one of the device's own nodes.
 func (b *builder) addNode(p pick) {
-	at, ok := b.inContainer("path of "+p.node.Path+" in the container", b.containerPath(p.match.Match), p.node.Path, b.c.forNode(p))
-	if !ok {
+	hostPath := p.node.Path
+	at := device.Literal(hostPath)
+	text := b.containerPath(p.match.Match)
+	if len(text) > 0 {
+		var ok bool
+		at, ok = b.inContainer("path of "+hostPath+" in the container", text, hostPath, b.c.forNode(p))
+		if !ok {
+			return
+		}
+	}
+	if p.danger == nil {
+		danger := b.danger(p.node)
+		p.danger = &danger
+	}
+	if !b.permits(hostPath, *p.danger, p.match.Dangerous, "its match") {
 		return
 	}
-	if b.permits(p.node.Path, b.danger(p.node), p.match.Dangerous, "its match") && b.reserve(at, part{p.node.Path, p.node}) {
-		b.paths[p.node.Path] = at
-		b.offer.Nodes = append(b.offer.Nodes, b.offered(p.node, b.keyOf(p.node), at, b.permissions(p)))
+	if !b.reserve(at, part{hostPath, p.node}) {
+		return
 	}
+	b.paths[hostPath] = at
+	b.offer.Nodes = append(b.offer.Nodes, b.offered(p.node, b.keyOf(p.node), at, b.permissions(p)))
 }
 
 // containerPath is the path in the container of nodes and mounts of a match;
@@ -296,8 +310,8 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 		selector = fmt.Sprintf(`usb.interface = "%d"`, a.Interface)
 	case stem != strings.TrimRight(b.Path, "0123456789"):
 		selector = fmt.Sprintf(`glob = %q`, stem+"*")
-	case len(m.links()[a]) > 0:
-		selector = fmt.Sprintf(`glob = %q`, m.links()[a][0])
+	case len(m.indexes.links()[a]) > 0:
+		selector = fmt.Sprintf(`glob = %q`, m.indexes.links()[a][0])
 	default:
 		return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 	}

@@ -166,7 +166,7 @@ func (m *run) hostInput(n *device.Node) string {
 // wireless keyboard has the keyboard below it.
 func (m *run) hostInputOfHID(n *device.Node) string {
 	dir := path.Dir(path.Dir(n.SysPath))
-	return m.typed(m.eventNodes(), func(e *device.Node) bool {
+	return m.typed(m.indexes.eventNodes(), func(e *device.Node) bool {
 		return strings.HasPrefix(e.SysPath, dir+"/")
 	})
 }
