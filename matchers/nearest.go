@@ -77,8 +77,8 @@ func (n *nearest) describe(t target, value, but string) string {
 // that people overlook is near, and but says how it differs.
 func (n *nearest) distance(have string) (edits int, but string) {
 	want := n.step.want()
-	isOtherCase := !want.Empty() && (want.Match(strings.ToLower(have)) || want.Match(strings.ToUpper(have)))
-	if isOtherCase {
+	isOtherCase := want.Match(strings.ToLower(have)) || want.Match(strings.ToUpper(have))
+	if isOtherCase && !want.Empty() {
 		return 0, ", which differs in letter case"
 	}
 	if slices.Contains(want.Patterns(), have) {

@@ -185,8 +185,9 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 	m.checks -= len(out.Checks)
 	m.memory -= used
 	if len(left) > 0 {
-		devices := fmt.Sprintf("%s of %d devices, each of which", andMore(left[0].describe(), len(left)), len(devices))
-		m.tooMuch(r, devices, len(left), memoryOf(r, left[0]))
+		names := andMore(left[0].describe(), len(left))
+		what := fmt.Sprintf("%s of %d devices, each of which", names, len(devices))
+		m.tooMuch(r, what, len(left), memoryOf(r, left[0]))
 	}
 	slices.SortFunc(out.Offers, func(a, b device.Offer) int {
 		return strings.Compare(a.ID, b.ID)

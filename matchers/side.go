@@ -84,11 +84,16 @@ func (m *run) splitSideNodes(c *candidate) (left []pick) {
 func usefulHardware(c *candidate) map[*device.Hardware]bool {
 	useful := make(map[*device.Hardware]bool)
 	for _, p := range c.picks {
-		isNetwork := p.hardware != nil && p.hardware.PCI != nil && strings.HasPrefix(p.hardware.PCI.Class, "02")
 		isWhole := p.match.Glob.Empty()
-		if !p.isSide() || isNetwork && isWhole {
+		if !p.isSide() || isWhole && isNetworkFunction(p.hardware) {
 			useful[p.hardware] = true
 		}
 	}
 	return useful
+}
+
+// isNetworkFunction reports whether hardware is a network function: PCI_BASE_CLASS_NETWORK in
+// include/linux/pci_ids.h. Its interfaces are of use without any node.
+func isNetworkFunction(h *device.Hardware) bool {
+	return h != nil && h.PCI != nil && strings.HasPrefix(h.PCI.Class, "02")
 }

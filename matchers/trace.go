@@ -102,8 +102,8 @@ func (r *recorder) concerns(c *candidate) bool {
 		isPicked := slices.ContainsFunc(c.picks, func(p pick) bool {
 			return p.node == n
 		})
-		isOfWhole := len(c.picks) == 0 && n.Hardware != nil && slices.Contains(c.members(), n.Hardware)
-		return isPicked || isOfWhole
+		isWhole := len(c.picks) == 0 && n.Hardware != nil
+		return isPicked || isWhole && slices.Contains(c.members(), n.Hardware)
 	}
 	if h != nil {
 		hasNode := slices.ContainsFunc(c.picks, func(p pick) bool {
@@ -328,7 +328,12 @@ func (t *matchTrace) judge(p *predicate, i int, h *device.Hardware, n *device.No
 
 // read reads the values for a condition. It does not use the budget of the resource for a
 // value that Match would not read.
-func (t *matchTrace) read(m *run, c *condition, h *device.Hardware, n *device.Node) (values []string, unread bool) {
+func (t *matchTrace) read(
+	m *run,
+	c *condition,
+	h *device.Hardware,
+	n *device.Node,
+) (values []string, unread bool) {
 	if !t.isOut {
 		return c.have(h, n)
 	}
