@@ -41,17 +41,17 @@ type functionUse struct {
 	mediated bool
 }
 
-// claim claims candidates for r and returns the claimed ones. Candidates that another resource
-// has are noted.
+// claim claims candidates for r and returns the claimed ones, in the same slice. Candidates that
+// another resource has are noted.
 func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 	denied := make(map[*config.Resource]*denial) // by the owner
-	claimed := make([]candidate, 0, len(found))
+	claimed := found[:0]
 	for i := range found {
 		c := &found[i]
 		owner := m.claims.owner(r, c)
 		if owner != nil {
 			if denied[owner] == nil {
-				denied[owner] = &denial{first: c}
+				denied[owner] = &denial{first: c.describe()}
 			}
 			denied[owner].count++
 			m.recorder.deny(c, owner)
@@ -70,7 +70,7 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 			"the first resource in the configuration that selects a device gets it; match and exclude tell them apart, and shared = true in both gives it to both",
 			"not offered here, since %s has it: %s",
 			owner.Place,
-			andMore(d.first.describe(), d.count),
+			andMore(d.first, d.count),
 		)
 	}
 	return claimed
@@ -78,7 +78,7 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 
 // denial is the candidates that a resource does not get, since another one has them.
 type denial struct {
-	first *candidate
+	first string
 	count int
 }
 
