@@ -130,9 +130,9 @@ func TestIdentity(t *testing.T) {
 		{"auto", "0001", "", port},
 		{"port", "A1B2C3", device.SerialForm, port},
 		{"serial", "A1B2C3", "", serial},
-		{"serial", "A1B2C3", device.PortForm, port + ` !USB device 1-2 has the serial number "A1B2C3" of another device, which identity = "serial" can't tell from it`},
+		{"serial", "A1B2C3", device.PortForm, port + ` !USB device 1-2 has the serial number "A1B2C3" of another device, which identity = "serial" can't distinguish from it`},
 		{"serial", "", "", port + ` !USB device 1-2 has no serial number, which identity = "serial" wants`},
-		{"serial", "0001", "", port + ` !USB device 1-2 has no serial number of its own, which identity = "serial" wants: "0001" is what many devices have`},
+		{"serial", "0001", "", port + ` !USB device 1-2 has no serial number of its own, which identity = "serial" wants: many devices have "0001"`},
 	} {
 		t.Run(tc.identity+" "+tc.serial+" "+string(tc.form), func(t *testing.T) {
 			t.Parallel()
