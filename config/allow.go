@@ -73,17 +73,17 @@ func (a *Allow) add(word string) error {
 	case on != nil:
 		*on = true
 	case isMount && (!strings.HasPrefix(dir, "/") || path.Clean(dir) != dir):
-		return fmt.Errorf("%q is not an absolute, clean path: want one such as %q", word, allowMount+"/run/vendor")
+		return fmt.Errorf("%q must name an absolute, clean path, such as %q", word, allowMount+"/run/vendor")
 	case isMount:
 		a.Mounts = append(a.Mounts, dir)
 	case isCDI:
 		if p, err := pattern.Parse(pattern.Text, kind); err != nil || p.Negative() {
-			return fmt.Errorf("%q is not the kind of CDI devices: want one such as %q, or a pattern",
+			return fmt.Errorf("%q must name a kind of CDI devices, such as %q, or a pattern",
 				word, allowCDI+"nvidia.com/gpu")
 		}
 		a.CDI = append(a.CDI, kind)
 	default:
-		return fmt.Errorf("%q is not understood: want all, hooks, dangerous, net, env, %sPATH or %sKIND",
+		return fmt.Errorf("%q is not a privilege: want all, hooks, dangerous, net, env, %sPATH or %sKIND",
 			word, allowMount, allowCDI)
 	}
 	return nil
@@ -151,7 +151,7 @@ func (a Allow) CheckEnv(name device.Text) error {
 
 // notAllowed names the word to add to --allow.
 func notAllowed(what, word string) error {
-	return fmt.Errorf("%s is not allowed: want --allow=%s", what, word)
+	return fmt.Errorf("%s requires --allow=%s", what, word)
 }
 
 // needs records that v requests a privilege.
@@ -163,7 +163,7 @@ func (v value) needs(what, word string, allowed func(Allow) bool) {
 
 // needsDomain records that v, the name of a resource, has a domain.
 func (v value) needsDomain(domain string) {
-	r := v.problem("the domain "+quote(domain)+" is not allowed: want one of --domains", "add "+domain+" to --domains")
+	r := v.problem("the domain "+quote(domain)+" is not one of --domains", "add "+domain+" to --domains")
 	r.allowed = func(a Allow) bool {
 		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
 	}
@@ -357,7 +357,7 @@ func interpretedKey(list []interpreted, key device.Text) string {
 // CheckAnnotation returns an error if a container must not have an annotation.
 func CheckAnnotation(key device.Text) error {
 	if by := interpretedKey(annotations, key); by != "" {
-		return fmt.Errorf("%q is interpreted by %s: want a domain of your own", key, by)
+		return fmt.Errorf("%q is interpreted by %s: use a domain of your own", key, by)
 	}
 	return nil
 }

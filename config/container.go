@@ -82,7 +82,7 @@ func (c *Container) read(v value) {
 		c.AutoCDI = false
 	}
 	if v.has("health_hold") && !v.has("health_dir") {
-		v.child("health_hold").report("without health_dir: want both", `health_dir = "/run/device" is a directory in the container`)
+		v.child("health_hold").report("requires health_dir", `health_dir = "/run/device" is a directory in the container`)
 	} else if c.HealthDir != "" && c.HealthHold == 0 {
 		c.HealthHold = defaultHealthHold
 	}
@@ -115,7 +115,7 @@ func (v value) healthDir() string {
 		return dir == tree || strings.HasPrefix(dir, tree+"/")
 	}
 	if slices.Contains(systemDirs, dir) || slices.ContainsFunc(systemTrees, isBelow) {
-		v.report(quote(dir)+" would hide what containers need there: want a directory of its own", `health_dir = "/run/device"`)
+		v.report(quote(dir)+" would hide files that containers need: want a directory of its own", `health_dir = "/run/device"`)
 	}
 	return dir
 }
@@ -142,7 +142,7 @@ func (t *table) permissions(into *string, help string) {
 				}
 			}
 			if s == "" || len(out) != len(s) {
-				return "is no set of permissions: want " + want + ", each once", ""
+				return "is not a set of permissions: want " + want + ", each once", ""
 			}
 			*into = out
 			return "", ""
@@ -151,13 +151,12 @@ func (t *table) permissions(into *string, help string) {
 }
 
 func readMount(v value) Companion {
-	const want = "host_path and container_path"
 	m := Companion{Place: v.fullPlace(), Mount: true, ReadOnly: true}
 	v.read(func(t *table) {
 		t.text("host_path", &m.Path, mountPath, "absolute path on the host")
-		t.require("host_path", want, "")
+		t.require("host_path", "an absolute path on the host", "")
 		t.text("container_path", &m.ContainerPath, mountPath, "absolute path in the container")
-		t.require("container_path", want, "")
+		t.require("container_path", "an absolute path in the container", "")
 		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
 		t.boolean("optional", &m.Optional, "whether to leave it out while host_path is missing")
 	})
@@ -206,13 +205,13 @@ func (v value) entries(what string, keys role) []device.Entry {
 func readEntry(v value) (e device.Entry) {
 	v.read(func(t *table) {
 		t.text("value", &e.Value, entryValue, "the string for one device")
-		t.require("value", "the string for one device", "")
+		t.require("value", "the value for one device", "")
 		t.literal("separator", &e.Separator, "between the values of several devices")
 		t.literal("prefix", &e.Prefix, "before all of them")
 		t.literal("suffix", &e.Suffix, "after all of them")
 	})
 	if separator := v.child("separator"); separator.raw == "" {
-		separator.report(`"" is empty: want what stands between the values of several devices`, `without separator it is ","`)
+		separator.report(`"" is empty: want the text between the values of several devices`, `the default is ","`)
 	}
 	return e
 }
@@ -230,7 +229,7 @@ func readOwner(v value) *device.Owner {
 		}, "permissions, three octal digits")
 	})
 	if v.isEmpty() {
-		v.report("an empty table: want at least one of uid, gid and mode", "")
+		v.report("the table is empty: want at least one of uid, gid and mode", "")
 	}
 	return o
 }
@@ -290,11 +289,11 @@ var hookNames = []string{"prestart", "createRuntime", "createContainer", "startC
 func readHook(v value) (h device.Hook) {
 	v.read(func(t *table) {
 		words(t, "hook_name", &h.Name, hookNames, "when it runs")
-		t.require("hook_name", `when it runs, such as "createContainer"`, "")
+		t.require("hook_name", `a stage such as "createContainer"`, "")
 		t.key("path", stringForm, func(v value) {
 			h.Path = v.absolute(`a path such as "/usr/bin/nvidia-ctk"`)
 		}, "absolute path of the program on the host")
-		t.require("path", "the program on the host", "")
+		t.require("path", "the path of a program on the host", "")
 		t.key("args", stringsForm, func(v value) {
 			h.Args = v.literals("a string or a list of strings")
 		},
@@ -320,7 +319,7 @@ func (v value) hookEnv() []string {
 	env := v.literals(`a list such as ["DEBUG=1"]`)
 	for _, s := range env {
 		if name, _, ok := strings.Cut(s, "="); !ok || name == "" {
-			v.report(quote(s)+` is not NAME=VALUE: want one such as "DEBUG=1"`, "")
+			v.report(quote(s)+` is not NAME=VALUE: want a variable such as "DEBUG=1"`, "")
 		}
 	}
 	return env
@@ -366,22 +365,22 @@ func readCompanion(v value) Companion {
 	})
 	switch {
 	case len(given) == 0:
-		v.report("neither path, host_path nor glob: want one of them", "")
+		v.report("missing key: want one of path, host_path and glob", "")
 	case len(given) > 1:
-		v.report(strings.Join(given, " beside ")+": want one of them", "")
+		v.report(strings.Join(given, " and ")+" cannot be combined: want one of them", "")
 	case !c.Mount && given[0] == "host_path":
-		v.child("host_path").report(`a device node has path instead: want path, or as = "mount"`, "")
+		v.child("host_path").report(`is only for mounts: use path for a device node, or as = "mount"`, "")
 	case !c.Mount:
 	case given[0] == "glob":
 		v.child("glob").needsMounts(c.Glob)
 	default:
 		v.child(given[0]).needsMountOf(c.Path)
 		if given[0] == "path" {
-			v.child("path").note("a mount has host_path instead, as in container.mounts; path is understood for now", "")
+			v.child("path").note("the path of a mount is called host_path, as in container.mounts; path is still accepted", "")
 		}
 	}
 	if c.Mount && v.has("permissions") {
-		v.child("permissions").report("a mount has no permissions: want read_only", "")
+		v.child("permissions").report("is only for device nodes: use read_only for a mount", "")
 	}
 	v.refuseReadOnlyNode(c.Mount)
 	return c
@@ -389,6 +388,6 @@ func readCompanion(v value) Companion {
 
 func (v value) refuseReadOnlyNode(mount bool) {
 	if !mount && v.has("read_only") {
-		v.child("read_only").report(`a device node is not read-only: want permissions, or as = "mount"`, `permissions = "r" is a node for reading`)
+		v.child("read_only").report(`is only for mounts: use permissions for a device node, or as = "mount"`, `permissions = "r" only allows reading`)
 	}
 }

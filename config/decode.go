@@ -50,7 +50,7 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 		return fail(noPosition, err.Error(), "")
 	}
 	if lost := s.root.keys["resource"].lost(tables["resource"]); lost != nil {
-		return fail(lost.at, "the key "+quote(lost.name)+" is lost by the TOML parser: want the table that it is in on one line, in braces",
+		return fail(lost.at, "the TOML parser loses the key "+quote(lost.name)+": write the table that contains it in braces, on one line",
 			`match = { glob = "/dev/ttyUSB*", usb.id = "10c4:ea60" }`)
 	}
 	src.keys = s.root

@@ -42,7 +42,7 @@ func (k kind) parse(s string) (p pattern.Values, rule, hint string) {
 	switch {
 	case errors.Is(err, pattern.ErrEmpty):
 		if k.mode != pattern.Path {
-			hint = `"!*" is an absent value`
+			hint = `"!*" selects devices without a value`
 		}
 		return p, err.Error() + ": want " + k.want, hint
 	case err != nil:
@@ -62,7 +62,7 @@ func (k kind) parse(s string) (p pattern.Values, rule, hint string) {
 func (v value) values(k kind) pattern.Values {
 	var all []pattern.Values
 	if v.isEmpty() {
-		v.report("an empty list: want "+k.want, "")
+		v.report("the list is empty: want at least one pattern", "")
 	}
 	for _, e := range v.items() {
 		e.unnamed = e.index > 0 // the message names it
@@ -85,7 +85,7 @@ func (v value) values(k kind) pattern.Values {
 		}
 		p, rule, hint := k.parse(s)
 		if v.r.alternatives += len(p.Positive().Alternatives()); v.r.alternatives > maxAllAlternatives {
-			rule = fmt.Sprintf("is too much: want at most %d patterns and alternatives in a configuration", maxAllAlternatives)
+			rule = fmt.Sprintf("exceeds the limit of %d patterns and alternatives in a configuration", maxAllAlternatives)
 			hint = ""
 		}
 		if rule == "" {
@@ -103,9 +103,9 @@ func (v value) glob(k kind) (glob pattern.Values) {
 		p, rule, hint := k.parse(s)
 		switch {
 		case strings.Contains(s, "${"):
-			return "has a variable: want a pattern without", "variables go into path"
+			return "has a variable, which a pattern cannot contain", "path may contain variables"
 		case p.Negative():
-			return `begins with "!": want a pattern that selects`, ""
+			return `begins with "!", but a negated pattern selects nothing`, ""
 		case rule == "":
 			glob = p
 		}
@@ -155,7 +155,7 @@ func baseHint(n int64, digits, base int, prefix string) string {
 	case len(other) > digits:
 		return "write it in quotes: " + quote(decimal)
 	}
-	return fmt.Sprintf("%s%s and %d are the same to TOML: write %q or %q", prefix, other, n, other, decimal)
+	return fmt.Sprintf("TOML reads %s%s and %d as the same number: write %q or %q", prefix, other, n, other, decimal)
 }
 
 // attributes are the attributes of hardware, with the kinds of their values.
@@ -206,7 +206,7 @@ var pciClass = kind{
 		if a.Fits(2, hexDigits) || a.Fits(4, hexDigits) || a.Fits(6, hexDigits) {
 			return "", ""
 		}
-		return `is not the beginning of a PCI class: want two, four or six hexadecimal digits such as "03" or "0302"`, ""
+		return `is not a prefix of a PCI class: want two, four or six hexadecimal digits such as "03" or "0302"`, ""
 	},
 }
 
@@ -280,4 +280,4 @@ var cdiName = kind{
 	},
 }
 
-const notQualified = `is not the name of a CDI device: want VENDOR/CLASS=NAME, such as "nvidia.com/gpu=0"`
+const notQualified = `is not the qualified name of a CDI device: want VENDOR/CLASS=NAME, such as "nvidia.com/gpu=0"`

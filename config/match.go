@@ -121,7 +121,7 @@ func readMatch(v value) Match {
 	m.ReadOnly = m.ReadOnly && m.Mount
 	if m.Dangerous {
 		v.child("dangerous").needs(
-			"a device that reaches the host itself",
+			"a device with access to the host itself",
 			allowDangerous,
 			func(a Allow) bool { return a.Dangerous },
 		)
@@ -137,8 +137,8 @@ type attributeKind struct {
 }
 
 var (
-	plainAttribute = attributeKind{want: `want one such as "state" or "power/runtime_status", without wildcards`}
-	wildAttribute  = attributeKind{want: `want one such as "index" or "rom*/VBNV"`, wild: true}
+	plainAttribute = attributeKind{want: `want a name such as "state" or "power/runtime_status", without wildcards`}
+	wildAttribute  = attributeKind{want: `want a name such as "index" or "rom*/VBNV"`, wild: true}
 )
 
 // attributes binds a key to a table of attributes and their wanted values.
@@ -152,7 +152,7 @@ func (t *table) attributes(name string, into *map[string]pattern.Values, k attri
 
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	if v.keys() != nil && v.isEmpty() {
-		v.report("an empty table: want at least one attribute", "")
+		v.report("the table is empty: want at least one attribute", "")
 	}
 	attr := make(map[string]pattern.Values)
 	for name, e := range v.userKeys(`such as { state = "enabled" }`, "the name of an attribute") {
@@ -174,7 +174,7 @@ func (k attributeKind) check(name string) string {
 	_, err := pattern.Parse(pattern.Path, name)
 	if err != nil || path.Clean("/"+name) != "/"+name || strings.ContainsAny(name, special) ||
 		strings.Contains(name, "**") || strings.ContainsFunc(name, unicode.IsControl) {
-		return "is not the relative name of an attribute: " + k.want
+		return "is not a relative attribute name: " + k.want
 	}
 	return ""
 }
@@ -182,11 +182,11 @@ func (k attributeKind) check(name string) string {
 // virtual reads v as devices without hardware: names, tables, or a list of them.
 func (v value) virtual() (devices []Virtual) {
 	if v.isEmpty() {
-		v.report(`an empty list: want at least one device such as "lic-0"`, "")
+		v.report(`the list is empty: want at least one device such as "lic-0"`, "")
 	}
 	items := v.items()
 	if v.r.virtual += len(items); v.r.virtual > maxVirtual {
-		v.report(fmt.Sprintf("%d virtual devices: want at most %d in a configuration", v.r.virtual, maxVirtual), "")
+		v.report(fmt.Sprintf("%d virtual devices exceed the limit of %d in a configuration", v.r.virtual, maxVirtual), "")
 		return nil
 	}
 	for _, e := range items {
@@ -211,7 +211,7 @@ func readVirtual(v value) (d Virtual) {
 		t.key("name", stringForm, func(v value) {
 			d.Name = v.virtualName()
 		}, `letters, digits, "-", "_" and "."`)
-		t.require("name", `one such as "lic-0"`, "")
+		t.require("name", `a name such as "lic-0"`, "")
 		t.key("vars", stringTable, func(v value) {
 			d.Vars = v.virtualVars()
 		}, "values of ${var:NAME}, by NAME")
@@ -223,7 +223,7 @@ func readVirtual(v value) (d Virtual) {
 func (v value) virtualName() string {
 	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
 		if !isName(s) || len(s) > maxNamePart {
-			rule = `is not the name of a device: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit, at most 63`
+			rule = `is not a valid device name: it must consist of letters, digits, "-", "_" and ".", begin and end with a letter or digit, and have at most 63 characters`
 		}
 		return rule, ""
 	})
@@ -234,7 +234,7 @@ func (v value) virtualVars() map[string]string {
 	vars := make(map[string]string)
 	for name, e := range v.userKeys(`of strings such as { host = "10.0.0.5" }`, "") {
 		if !isName(name) {
-			v.key(name).report(quote(name)+` is not the name of a variable: want letters, digits, "-", "_" and "."`, "")
+			v.key(name).report(quote(name)+` is not a valid variable name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`, "")
 		} else if s, ok := e.literal("a string"); ok {
 			vars[name] = s
 		}

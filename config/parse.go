@@ -99,7 +99,7 @@ func Read(path string) (files []File, err error) {
 			return nil, err
 		}
 		if size += len(f.Data); size > maxSize {
-			return nil, fmt.Errorf("%s: larger than %d bytes in all: want at most 2 MiB", path, maxSize)
+			return nil, fmt.Errorf("%s: the files are larger than %d bytes in total", path, maxSize)
 		}
 		files = append(files, f)
 	}
@@ -223,10 +223,10 @@ func (v value) checkSameName(r, other *Resource) {
 	already := quote(r.Name) + " is already the name of " + other.Place
 	if len(r.NameText) > 0 || other.When != nil && r.When != nil {
 	} else if other.When != nil || r.When != nil {
-		v.report(already+", and one of them has no when: want when for both, so that one is left",
-			`when.node_name = "!gpu-*" is every node but those`)
+		v.report(already+", and only one of them has a when: both need one, so that one resource is left on each node",
+			`when.node_name = "!gpu-*" selects all other nodes`)
 	} else {
-		v.report(already+": want a name of its own", "to offer several kinds of hardware under one name, give one resource a list of matches")
+		v.report(already, "to offer several kinds of hardware under one name, give one resource a list of matches")
 	}
 }
 
@@ -254,7 +254,7 @@ func (f *top) bind(t *table) {
 }
 
 func tooManyResources() string {
-	return fmt.Sprintf("more than %d resources: want fewer", maxResources)
+	return fmt.Sprintf("the configuration has more than %d resources", maxResources)
 }
 
 // resources reads v as [[resource]] tables, with their names as places.
@@ -287,7 +287,7 @@ func (s *setting) set(v value, value, want string) {
 		src, _ := v.find()
 		*s = setting{value, src.name}
 	} else {
-		v.report(quote(value)+" differs from that of "+s.file+": want one "+want, "")
+		v.report(quote(value)+" differs from the value in "+s.file+": "+want, "")
 	}
 }
 
@@ -302,8 +302,8 @@ func (r *reader) readTop(files []File) (resources []value) {
 		v := value{r: r, source: src, raw: tables}
 		v.read(t.bind)
 		resources = append(resources, t.resources...)
-		r.domain.set(v.child("domain"), t.domain, "domain for the whole configuration; a name may have another")
-		r.api.set(v.child("api"), string(t.api), "default for the whole configuration; a resource may have another")
+		r.domain.set(v.child("domain"), t.domain, "a configuration has one domain, but each name may include its own")
+		r.api.set(v.child("api"), string(t.api), "a configuration has one default, but each resource may set its own api")
 	}
 	// A missing key may be in an unreadable file.
 	r.undecided = r.found > 0
@@ -312,7 +312,7 @@ func (r *reader) readTop(files []File) (resources []value) {
 		if len(files) == 1 {
 			all.name = files[0].Name
 		}
-		r.report(report{source: all, at: noPosition, Problem: Problem{Text: "no resource: want one or more [[resource]]"}})
+		r.report(report{source: all, at: noPosition, Problem: Problem{Text: "no resource: want at least one [[resource]]"}})
 	}
 	return resources
 }

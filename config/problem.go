@@ -178,7 +178,7 @@ func (v value) unknownHint(name string, known []string) string {
 	if similar != "" && (len(tables) == 0 || pattern.Distance(name, similar) == 1) {
 		return didYouMean(similar)
 	} else if len(tables) == 0 {
-		return v.r.once("the keys here are " + list(known))
+		return v.r.once("the keys of this table are " + list(known))
 	}
 	hint := fmt.Sprintf("%q is a key of %s", name, strings.Join(tables, ", "))
 	if above, ok := v.enclosing(name); ok {

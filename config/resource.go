@@ -54,7 +54,7 @@ func readResource(v value) Resource {
 			v.resourceName(&r)
 		},
 			"name of the resource, optionally with another domain than the one above")
-		t.require("name", `one such as "gpu", or "vendor.example/gpu"`, "")
+		t.require("name", `a name such as "gpu" or "vendor.example/gpu"`, "")
 		// names comes after name, whose results it maps.
 		t.key("names", stringTable, func(v value) {
 			v.resourceNames(&r)
@@ -69,7 +69,7 @@ func readResource(v value) Resource {
 		)
 		tables(t, "match", &r.Match, readMatch, exampleMatch,
 			"device nodes and hardware: a table, or a list of tables of which any may select a node")
-		t.require("match", "at least one", matchHint)
+		t.require("match", "at least one match", matchHint)
 		tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
 		words(t, "each", &r.Each, []Each{EachDevice, EachNode, EachAll},
 			`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together`)
@@ -126,7 +126,7 @@ func readResource(v value) Resource {
 		}, `{ path = "/dev/zigbee" }`, "what a container gets")
 	})
 	if m := v.child("match"); m.isEmpty() && len(r.Match) == 0 && v.has("match") {
-		m.report("an empty list: want at least one match", matchHint)
+		m.report("the list is empty: want at least one match", matchHint)
 	}
 	if v.r.allCDI || r.API == APIDRA { // which has no other injection
 		r.Container.CDI = true
@@ -185,11 +185,11 @@ func checkDomain(domain string) (rule, hint string) {
 	case !isSubdomain(domain):
 		return `is not a DNS subdomain: want lower-case letters, digits, "-" and ".", such as "example.com"`, ""
 	case len(domain) > maxDomain:
-		return "is too long for the domain of a resource: want at most 244 characters", ""
+		return "is too long: the domain of a resource has at most 244 characters", ""
 	case strings.HasSuffix(domain, "kubernetes.io"):
-		return "is reserved for Kubernetes: want a domain of your own", ""
+		return "is reserved for Kubernetes: use a domain of your own", ""
 	case strings.HasPrefix(domain, "requests."):
-		return `is reserved for quota: want a domain that does not begin with "requests."`, ""
+		return `is reserved for quota: a domain must not begin with "requests."`, ""
 	}
 	return "", ""
 }
@@ -198,9 +198,9 @@ func checkDomain(domain string) (rule, hint string) {
 // violates, or empty.
 func checkNamePart(name string) string {
 	if !isName(name) {
-		return `is not a resource name: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`
+		return `is not a valid resource name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
 	} else if len(name) > maxNamePart {
-		return "is too long for a resource name: want at most 63 characters after the domain"
+		return "is too long: a resource name has at most 63 characters after the domain"
 	}
 	return ""
 }
@@ -209,7 +209,7 @@ func checkNamePart(name string) string {
 // or empty: there vendor and class start with a letter.
 func checkKind(domain, name string) string {
 	if parser.ValidateVendorName(domain) != nil || parser.ValidateClassName(name) != nil {
-		return "can't be the kind of a CDI spec: want domain and name to begin with a letter where container.cdi is true"
+		return "cannot be the kind of a CDI spec: with container.cdi = true, domain and name must begin with a letter"
 	}
 	return ""
 }
@@ -233,7 +233,7 @@ func (v value) resourceName(r *Resource) {
 	}
 	switch {
 	case own && (text[0].Var != "" || !strings.Contains(text[0].Literal, "/")):
-		v.report(quote(s)+" has a variable in its domain: want variables after it", "")
+		v.report(quote(s)+" has a variable in its domain: variables are only allowed after the domain", "")
 		return
 	case own:
 		if rule, hint := checkDomain(domain); rule != "" {
@@ -244,7 +244,7 @@ func (v value) resourceName(r *Resource) {
 	case domain == "":
 		if !v.r.undecided {
 			v.r.undecided = true // reported once
-			v.report(quote(s)+" has no domain: want one in the name, or for all names at the top of the file",
+			v.report(quote(s)+" has no domain: set domain at the top of the file, or write it in the name",
 				`write domain = "example.com" above the first [[resource]]`)
 		}
 		return
@@ -267,11 +267,11 @@ func sampleName(text device.Text) string {
 // names.
 func (v value) resourceNames(r *Resource) {
 	if len(r.NameText) == 0 && r.Name != "" {
-		v.report("names without a variable in name: want one there", `name = "${pci.vendor}" gives each vendor a resource of its own`)
+		v.report("requires a variable in name", `name = "${pci.vendor}" gives each vendor a resource of its own`)
 		return
 	}
 	results := allResults(r.NameText)
-	for result, e := range v.userKeys(`such as { "10de" = "nvidia" }`, "what name results in") {
+	for result, e := range v.userKeys(`such as { "10de" = "nvidia" }`, "a result of name") {
 		name, ok := e.literal(`a name such as "gpu"`)
 		if !ok {
 			continue
@@ -286,12 +286,12 @@ func (v value) resourceNames(r *Resource) {
 			_, n := key.find()
 			at = n.at
 		} else if r.Name != "" && !results.Match(result) {
-			key.report(quote(result)+" is no result of "+quote(r.NameText.String())+": want the whole name, without domain", "")
+			key.report(quote(result)+" cannot result from "+quote(r.NameText.String())+": want the whole name, without the domain", "")
 			continue
 		}
 		p := key.values(anyText)
 		if p.Negative() {
-			key.report(quote(result)+` begins with "!": want a pattern that selects`, "")
+			key.report(quote(result)+` begins with "!", but a negated pattern selects nothing`, "")
 		}
 		r.Names = append(r.Names, NicerName{p, name, result, at})
 	}
@@ -325,7 +325,7 @@ func (v value) numa() NUMA {
 	case !isList:
 		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`, "")
 	case len(items) == 0:
-		v.report("an empty list: want at least one NUMA node", `for no node write "none"`)
+		v.report("the list is empty: want at least one NUMA node", `"none" reports no NUMA node`)
 	}
 	var n NUMA
 	for i, raw := range items {
@@ -341,12 +341,12 @@ func (v value) groupVariable() string {
 	const want = `a variable such as "usb.serial" or "pci.slot"`
 	return v.checked(want, func(s string) (rule, hint string) {
 		if name, ok := strings.CutPrefix(s, "${"); ok {
-			return "is written as in a text: want the name alone", didYouMean(strings.TrimSuffix(name, "}"))
+			return "is not the name of a variable: want the name without ${}", didYouMean(strings.TrimSuffix(name, "}"))
 		}
 		rule, hint = v.r.checkVariable(s)
 		known, _ := variableNamed(s)
 		if rule == "" && (!known.device || known.single || strings.HasPrefix(s, varPrefix)) {
-			rule = "is not what hardware has in common: want " + want
+			rule = "is not a property that several devices share: want " + want
 		}
 		return rule, strings.NewReplacer("${", "", "}", "").Replace(hint)
 	})
@@ -364,7 +364,7 @@ func readWhen(v value) *When {
 		)
 	})
 	if v.isEmpty() {
-		v.report("an empty table: want node_name or exists", "")
+		v.report("the table is empty: want at least one of node_name and exists", "")
 	}
 	return w
 }
@@ -438,11 +438,11 @@ func (v value) claimAttributes() (all []Attribute) {
 	for name, e := range v.userKeys("of strings", "the name of an attribute") {
 		switch {
 		case slices.Contains(reservedAttributes, name):
-			e.report(quote(name)+" is what every device has: want another name", "")
+			e.report(quote(name)+" is reserved: every device has this attribute", "")
 		case !isIdentifier(name) || len(name) > maxAttributeName:
-			e.report(quote(name)+` is not the name of an attribute: want a letter, then letters, digits and "_", at most 32 in all`, "")
+			e.report(quote(name)+` is not a valid attribute name: it must consist of letters, digits and "_", not begin with a digit, and have at most 32 characters`, "")
 		case len(all) == maxAttributes:
-			v.report(fmt.Sprintf("more than %d attributes: want fewer", maxAttributes), "")
+			v.report(fmt.Sprintf("the table has more than %d attributes", maxAttributes), "")
 			return all
 		}
 		all = append(all, Attribute{name, e.text(attributeValue)})

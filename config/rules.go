@@ -29,7 +29,7 @@ func (r *Resource) find(is func(m *Match) bool) int {
 func (v value) checkMatch(m *Match, sound bool) {
 	switch {
 	case v.has("cdi_device"):
-		v.wantAlone("cdi_device", "nothing else is known of the devices of CDI specs", "dangerous")
+		v.wantAlone("cdi_device", "a CDI spec describes no hardware or nodes to select by", "dangerous")
 		return
 	case v.has("virtual"):
 		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous")
@@ -37,7 +37,7 @@ func (v value) checkMatch(m *Match, sound bool) {
 	case m.Mount:
 		v.wantAlone(
 			"as",
-			"a mount is known by its path alone",
+			"a mount is selected only by its path",
 			"glob",
 			"container_path",
 			"read_only",
@@ -45,9 +45,9 @@ func (v value) checkMatch(m *Match, sound bool) {
 			"dangerous",
 		)
 		if !v.has("glob") {
-			v.child("as").report(`"mount" without glob: want the paths of what to mount`, `glob = "/run/vendor/*.sock" is every socket there`)
+			v.child("as").report(`"mount" requires glob, which selects the paths to mount`, `glob = "/run/vendor/*.sock" selects every socket there`)
 		} else if m.Glob.Negative() && len(m.Glob.Alternatives()) == 0 {
-			v.child("glob").report(`only patterns with "!": want one that selects`, "")
+			v.child("glob").report(`all patterns begin with "!": at least one must select paths`, "")
 		}
 		return
 	}
@@ -56,21 +56,21 @@ func (v value) checkMatch(m *Match, sound bool) {
 	}
 	switch {
 	case m.VFIO && !m.Has("pci", "mdev"):
-		v.child("vfio").report("true without pci or mdev: want one of them", "pci = {} is any PCI function")
+		v.child("vfio").report("requires pci or mdev", "pci = {} selects any PCI function")
 	case m.VFIO:
 		v.wantOne(
 			"vfio",
-			"it selects the VFIO nodes of PCI functions and mediated devices, whatever their numbers are",
+			"vfio selects the VFIO nodes of PCI functions and mediated devices, regardless of their numbers",
 			"glob",
 			"usb",
 			"net",
 		)
 	case !v.has("glob") && !m.NamesHardware() && !v.has("subsystem") && !v.has("driver") && !v.has("attr") && sound:
-		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} is any USB device")
+		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} selects any USB device")
 	}
 	v.wantOne(
 		"mdev",
-		"a mediated device is below a PCI function and has nothing below itself: only pci may be beside it",
+		"a mediated device is part of a PCI function, so that only pci can be combined with mdev",
 		"usb",
 		"net",
 	)
@@ -80,7 +80,7 @@ func (v value) checkMatch(m *Match, sound bool) {
 func (v value) wantOne(name, why string, others ...string) {
 	for _, other := range others {
 		if v.has(name) && v.has(other) {
-			v.child(name).report("beside "+other+": want one of them", why)
+			v.child(name).report("cannot be combined with "+other, why)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (v value) wantAlone(name, why string, allowed ...string) {
 	m, _ := v.raw.(map[string]any)
 	for k := range m {
 		if k != name && !slices.Contains(allowed, k) && slices.Contains(v.r.language(), "resource.match."+k) {
-			v.child(k).report("beside "+name+": want it in a match of its own", why)
+			v.child(k).report("cannot be combined with "+name+" in one match", why)
 		}
 	}
 }
@@ -111,9 +111,9 @@ func (v value) defaultEach(r *Resource) Each {
 	} else if without < 0 {
 		return EachDevice
 	}
-	v.report(fmt.Sprintf("no each: want it where match %d names hardware (usb, pci, net, mdev) and match %d does not",
+	v.report(fmt.Sprintf(`missing key "each": it is required because match %d names hardware (usb, pci, net, mdev) and match %d does not`,
 		with+1, without+1),
-		`each = "device" is the hardware with all its selected nodes, each = "node" every node by itself`)
+		`each = "device" is the hardware with all its selected nodes, each = "node" is each single node`)
 	return ""
 }
 
@@ -124,15 +124,15 @@ func (v value) checkResource(r *Resource) {
 	v.checkPaths(r)
 	v.checkCDI(r)
 	if r.Identity == IdentityName && len(r.Match) > 0 && r.find((*Match).fromCDI) < 0 {
-		v.child("identity").report(`"name" without cdi_device: only the ID of a CDI device is made of its name`, "")
+		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`, "")
 	}
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {
-		v.child("register").report(`"always" with a variable in name: want "when-present", since a name is known with its first device`, "")
+		v.child("register").report(`"always" cannot be combined with a variable in name: the name is unknown until the first device appears`, "")
 	}
 	if r.Health != nil && r.Health.Open && len(r.Match) > 0 && r.find(func(m *Match) bool {
 		return !m.noNode()
 	}) < 0 {
-		v.child("health").child("open").report("no match selects device nodes: want open for those only", "health.tcp checks that an address takes connections")
+		v.child("health").child("open").report("no match selects device nodes, which open requires", "health.tcp checks that an address accepts connections")
 	}
 }
 
@@ -140,7 +140,7 @@ func (v value) checkResource(r *Resource) {
 func (v value) checkEach(r *Resource) {
 	each := v.child("each")
 	groupBy := v.child("group_by")
-	v.wantOne("group_by", "hardware that has no value for the variable stays single", "each")
+	v.wantOne("group_by", "without each, hardware with the same value is one device, and hardware without a value stays single", "each")
 	if _, numbered := wildcardNumber(r.GroupBy); numbered {
 		if rule := checkSource(r.GroupBy, r); rule != "" {
 			groupBy.report(quote(r.GroupBy)+" "+rule, "")
@@ -156,14 +156,14 @@ func (v value) checkEach(r *Resource) {
 		}
 		switch {
 		case r.Each == EachNode && m.VFIO && v.has("each"):
-			each.report(fmt.Sprintf(`"node" with vfio in match %d: want "device"`, i+1), "functions of one IOMMU group can only be injected together")
+			each.report(fmt.Sprintf(`"node" cannot be combined with vfio in match %d: want "device"`, i+1), "functions of one IOMMU group can only be injected together")
 			return
 		case what != "" && r.Each == EachAll:
-			each.report(fmt.Sprintf(`"all" with %s in match %d: want each of these to be a device`,
-				what, i+1), "count says how many containers may hold one at the same time")
+			each.report(fmt.Sprintf(`"all" cannot be combined with %s in match %d`,
+				what, i+1), "count is the number of containers that may hold one device at the same time")
 			return
 		case what != "" && r.GroupBy != "":
-			groupBy.report(fmt.Sprintf("with %s in match %d: want matches of hardware that has the variable",
+			groupBy.report(fmt.Sprintf("cannot be combined with %s in match %d: only hardware can be grouped",
 				what, i+1), "")
 			return
 		}
@@ -175,7 +175,7 @@ func (v value) checkVirtual(r *Resource) {
 	for i := range r.Match {
 		for _, d := range r.Match[i].Virtual {
 			if seen[d.Name] {
-				v.r.matches[i].child("virtual").report(quote(d.Name)+" is the name of two virtual devices: want a name of its own for each", "")
+				v.r.matches[i].child("virtual").report(quote(d.Name)+" is already the name of another virtual device", "")
 			}
 			seen[d.Name] = true
 		}
@@ -186,10 +186,10 @@ func (v value) checkVirtual(r *Resource) {
 // have it.
 func (v value) checkNets(r *Resource) {
 	moved := r.find((*Match).SelectsNets)
-	why := fmt.Sprintf("since an interface moves into one container (net in match %d, container.cdi)", moved+1)
+	why := fmt.Sprintf("because a network interface moves into a single container (net in match %d with container.cdi)", moved+1)
 	switch container := v.child("container"); {
 	case moved < 0 && container.has("net_name"):
-		container.child("net_name").report("no match selects network interfaces: want net without glob in one", "match.net.type = \"can\" is every CAN interface")
+		container.child("net_name").report("requires a match that selects network interfaces: net without glob", "match.net.type = \"can\" selects every CAN interface")
 	case moved < 0 || !r.Container.CDI:
 	case r.Count > 1:
 		v.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Count, why), "")
@@ -218,17 +218,17 @@ func (v value) checkPaths(r *Resource) {
 	// directory for them.
 	fixed := func(at value, text device.Text, what, hint string) {
 		if len(text) > 0 && !perDevice(text) && !strings.HasSuffix(text.String(), "/") {
-			at.report(quote(text.String())+" has no variable of the device with "+several+": want a "+what, hint)
+			at.report(quote(text.String())+" is the same for all nodes, but "+several+" requires a "+what, hint)
 		}
 	}
-	const path, hint = "path of its own for each node", `a "/" at the end is a directory to put nodes in, and "/dev/serial/${kernel}" tells them apart`
+	const path, hint = "different path for each node", `"/dev/serial/" is a directory for the nodes, and "/dev/serial/${kernel}" is a different path for each`
 	container := v.child("container")
 	fixed(container.child("path"), r.Container.Path, path, hint)
 	fixed(
 		container.child("net_name"),
 		r.Container.NetName,
-		"name of its own for each interface",
-		`"can-${usb.serial}" tells them apart`,
+		"different name for each interface",
+		`"can-${usb.serial}" is a different name for each`,
 	)
 	for i := range r.Match {
 		if _, one := r.Match[i].Glob.Literal(); !one {
@@ -243,7 +243,7 @@ func (v value) checkCDI(r *Resource) {
 	if !r.Container.CDI {
 		for _, name := range []string{"owner", "net_name", "hooks", "additional_gids"} {
 			if container.has(name) {
-				container.child(name).report("needs a CDI spec, and container.cdi is false: want true or \"auto\"", "")
+				container.child(name).report(`requires container.cdi = true or "auto"`, "")
 			}
 		}
 		return

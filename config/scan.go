@@ -92,14 +92,14 @@ func (s *scanner) refuse(at int, problem string) {
 // charge adds to the parser's work.
 func (s *scanner) charge(bytes int) {
 	if s.work += bytes; s.work > maxKeyWork {
-		s.refuse(s.i, "too many keys below long or deep ones: want short keys, few levels deep")
+		s.refuse(s.i, "the keys are too long or nested too deeply")
 	}
 }
 
 // node makes the node of a key or an element.
 func (s *scanner) node(name string, at int) *node {
 	if s.nodes++; s.nodes > maxKeys {
-		s.refuse(at, fmt.Sprintf("more than %d keys and tables in a configuration: want fewer", maxKeys))
+		s.refuse(at, fmt.Sprintf("the configuration has more than %d keys and tables", maxKeys))
 	}
 	return &node{name: name, at: at}
 }
@@ -175,7 +175,7 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 		at := s.i
 		name := s.name()
 		if own.parts++; own.parts > maxDepth {
-			s.refuse(at, fmt.Sprintf("a key of more than %d parts: want fewer", maxDepth))
+			s.refuse(at, fmt.Sprintf("the key has more than %d parts", maxDepth))
 			return n, above
 		}
 		own.length += s.i - at
@@ -202,7 +202,7 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 // the library accepts them.
 func (s *scanner) extended(n *node, at int) {
 	line := strings.Count(s.text[:n.at], "\n") + 1
-	s.refuse(at, fmt.Sprintf("%s has its whole value in line %d: want all of its keys there", quote(n.name), line))
+	s.refuse(at, fmt.Sprintf("%s is complete in line %d: all of its keys must be written there", quote(n.name), line))
 }
 
 // child is the node of a key below n, created at an offset if it is missing.
@@ -270,7 +270,7 @@ func (s *scanner) value(n *node, p keyPath) {
 // brackets reads the content of brackets, separated by commas: element i with read.
 func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 	if s.depth == maxDepth {
-		s.refuse(s.i, fmt.Sprintf("brackets more than %d deep: want fewer", maxDepth))
+		s.refuse(s.i, fmt.Sprintf("brackets are nested more than %d deep", maxDepth))
 		return
 	}
 	s.depth++

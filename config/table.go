@@ -70,7 +70,7 @@ func (t *table) require(name, want, hint string) {
 	if t.describes != nil {
 		t.describes.required = append(t.describes.required, name)
 	} else if t.lacks(name) {
-		t.report("no "+name+": want "+want, hint)
+		t.report("missing key "+quote(name)+": want "+want, hint)
 	}
 }
 

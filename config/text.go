@@ -22,10 +22,10 @@ import (
 func parseText(s string) (device.Text, error) {
 	const escape = `, or "$${" for a literal "${"`
 	if len(s) > maxText {
-		return nil, fmt.Errorf("is too long: want at most %d bytes", maxText)
+		return nil, fmt.Errorf("is longer than %d bytes", maxText)
 	}
 	if strings.Count(s, "${") > maxVariables {
-		return nil, fmt.Errorf("has too many variables: want at most %d", maxVariables)
+		return nil, fmt.Errorf("has more than %d variables", maxVariables)
 	}
 	var text device.Text
 	var literal strings.Builder
@@ -42,7 +42,7 @@ func parseText(s string) (device.Text, error) {
 		}
 		name, rest, closed := strings.Cut(rest, "}")
 		if !closed || strings.ContainsAny(name, "${") {
-			return nil, errors.New(`has a variable that is not closed: want "${name}"` + escape)
+			return nil, errors.New(`has an unclosed variable: want "${name}"` + escape)
 		} else if name == "" {
 			return nil, errors.New(`has a variable without a name: want "${name}"` + escape)
 		}
@@ -77,9 +77,9 @@ const (
 
 // unknownAt are the rules for variables of later stages.
 var unknownAt = [...]string{
-	atListing:  "which is made from the name",
-	atAllocate: "which is known in env, annotations and, without container.cdi, container.path only",
-	afterPath:  "which is known in env and annotations only",
+	atListing:  "which is derived from the name",
+	atAllocate: "which is only available in env, annotations and, without container.cdi, container.path",
+	afterPath:  "which is only available in env and annotations",
 }
 
 // Variables with a meaning for the checks of texts.
@@ -211,7 +211,7 @@ func (r *reader) checkVariable(name string) (rule, hint string) {
 	if glob, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		p, rule, hint := nodeGlob.parse(glob)
 		if p.Negative() {
-			return `begins with "!": want a pattern that selects`, ""
+			return `begins with "!", but a negated pattern selects nothing`, ""
 		}
 		return rule, hint
 	}
@@ -336,7 +336,7 @@ func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 	for _, name := range u.text.Vars() {
 		v, _ := variableNamed(name)
 		if v.from > at {
-			return fmt.Sprintf(`has "${%s}", %s: want another variable`, name, unknownAt[v.from]), ""
+			return fmt.Sprintf(`has "${%s}", %s`, name, unknownAt[v.from]), ""
 		}
 		if rule := checkSource(name, r); sound && rule != "" {
 			return rule, ""
@@ -363,7 +363,7 @@ func checkWildcards(n int, r *Resource) string {
 	}
 	for i := range r.Match {
 		if all := r.Match[i].Glob.Alternatives(); len(all) == 0 || slices.ContainsFunc(all, fewer) {
-			return fmt.Sprintf(`has "${%d}", but match %d has no glob with as many wildcards: want one in every match, and as many in every pattern`,
+			return fmt.Sprintf(`has "${%d}", but match %d has no glob with that many wildcards: every pattern of every match needs them`,
 				n, i+1)
 		}
 	}
@@ -376,7 +376,7 @@ func checkSource(name string, r *Resource) string {
 		return checkWildcards(n, r)
 	}
 	if strings.HasPrefix(name, "cdi.") && r.find((*Match).fromCDI) < 0 {
-		return fmt.Sprintf(`has "${%s}", but no match has cdi_device: want another variable`, name)
+		return fmt.Sprintf(`has "${%s}", but no match has cdi_device`, name)
 	}
 	key, isVar := strings.CutPrefix(name, varPrefix)
 	if name != virtualVar && !isVar {
@@ -393,9 +393,9 @@ func checkSource(name string, r *Resource) string {
 	}
 	slices.Sort(known)
 	if !isVar {
-		return `has "${virtual}", but no match has virtual: want another variable`
+		return `has "${virtual}", but no match has virtual`
 	} else if len(known) == 0 {
-		return fmt.Sprintf(`has "${%s}", but no virtual device has vars: want another variable`, name)
+		return fmt.Sprintf(`has "${%s}", but no virtual device has vars`, name)
 	}
 	return fmt.Sprintf(`has "${%s}", but no virtual device has it: want one of %s`, name, list(slices.Compact(known)))
 }
@@ -411,11 +411,11 @@ func pathOrDirectory(written, sample string) (rule, hint string) {
 func pathBelowDev(written, sample string) (rule, hint string) {
 	switch {
 	case strings.HasPrefix(sample, devDir) && strings.HasSuffix(sample, "/"):
-		return "names a directory: want the nodes in it", didYouMean(strings.TrimRight(written, "/") + "/*")
+		return "is a directory: want the device nodes in it", didYouMean(strings.TrimRight(written, "/") + "/*")
 	case strings.HasPrefix(sample, devDir):
 		return absolutePath(written, sample)
 	case strings.HasPrefix(sample, "/"):
-		hint = `as = "mount" gives files and directories`
+		hint = `as = "mount" injects files and directories`
 	default:
 		below := devDir + strings.TrimPrefix(written, "dev/")
 		if rule, _ := absolutePath(below, devDir+strings.TrimPrefix(sample, "dev/")); rule == "" {
@@ -429,20 +429,20 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 func absolutePath(written, sample string) (rule, hint string) {
 	switch {
 	case !strings.HasPrefix(sample, "/"):
-		return `is not an absolute path: want one that begins with "/"`, ""
+		return `is not an absolute path: it must begin with "/"`, ""
 	case slices.Contains(strings.Split(sample, "/"), ".."):
-		return `has "..": want a path without it`, ""
+		return `has "..", which is not allowed in a path`, ""
 	case strings.ContainsFunc(sample, unicode.IsControl):
-		return "has a control character: want a path without", ""
+		return "has a control character, which is not allowed in a path", ""
 	case path.Clean(sample) != sample:
-		return `is not a clean path: want single slashes, no "." and none at the end`, didYouMean(path.Clean(written))
+		return `is not a clean path: want single slashes, no "." and no "/" at the end`, didYouMean(path.Clean(written))
 	}
 	return "", ""
 }
 
 func interfaceName(_, sample string) (rule, hint string) {
 	if !device.ValidNetName(sample) {
-		rule = fmt.Sprintf(`is not the name of a network interface: want one such as "can0", at most %d characters`, device.MaxNetName)
+		rule = fmt.Sprintf(`is not a valid interface name: want a name such as "can0" with at most %d characters`, device.MaxNetName)
 	}
 	return rule, ""
 }
@@ -455,13 +455,13 @@ func annotationName(_, key string) (rule, hint string) {
 		name = key
 	}
 	if !isSubdomain(domain) || len(domain) > maxSubdomain || !isName(name) || len(name) > maxNamePart {
-		return `is not the key of an annotation: want one such as "example.com/name", at most 63 characters after the domain`, ""
+		return `is not a valid annotation key: want a key such as "example.com/name" with at most 63 characters after the domain`, ""
 	}
 	if by := interpretedBy(annotations, key, false); by != "" {
 		if strings.HasPrefix(key, "cdi.k8s.io/") {
-			hint = "container.cdi_devices passes CDI devices along"
+			hint = "use container.cdi_devices to inject CDI devices"
 		}
-		return "is interpreted by " + by + ": want a domain of your own", hint
+		return "is interpreted by " + by + ": use a domain of your own", hint
 	}
 	return "", ""
 }
@@ -473,7 +473,7 @@ func envName(written, sample string) (rule, hint string) {
 	if strings.Contains(written, "${"+resourceVar+"}") {
 		hint = didYouMean("${RESOURCE}")
 	}
-	return `is not the name of an environment variable: want letters, digits and "_", not beginning with a digit`, hint
+	return `is not a valid environment variable name: it must consist of letters, digits and "_", and not begin with a digit`, hint
 }
 
 func qualifiedName(_, sample string) (rule, hint string) {

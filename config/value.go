@@ -149,7 +149,7 @@ func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 		for _, name := range slices.Sorted(maps.Keys(v.keys())) {
 			above, misplaced := v.enclosing(name)
 			if what != "" && misplaced && (!above.has(name) || v.child(name).keys() != nil) {
-				v.key(name).report(quote(name)+" is a key of "+tableName(above.path())+": want "+what, v.headerHint(above))
+				v.key(name).report(quote(name)+" is a key of "+tableName(above.path())+", not "+what, v.headerHint(above))
 			} else if !yield(name, v.child(name)) {
 				return
 			}
@@ -285,7 +285,7 @@ func (v value) string(want string, valid func(s string) bool) (string, bool) {
 		}
 		v.mistyped(want, hint)
 	} else if strings.Contains(s, "\x00") {
-		v.report(quote(s)+" has a NUL character: want "+want+" without", "")
+		v.report(quote(s)+" has a NUL character, which is not allowed", "")
 		ok = false
 	}
 	return s, ok
@@ -368,7 +368,7 @@ func (v value) duration(least time.Duration, examples string) time.Duration {
 	v.checked("a duration "+want, func(s string) (rule, hint string) {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			return "is not a duration: want one " + want, `the units are "s", "m" and "h"`
+			return "is not a duration: want a duration " + want, `the units are "s", "m" and "h"`
 		} else if d < least {
 			return "is too short: want at least " + shortest, ""
 		}
@@ -385,7 +385,7 @@ func (v value) literal(want string) (text string, ok bool) {
 		if err != nil {
 			return err.Error(), ""
 		} else if len(parsed.Vars()) > 0 {
-			return "has a variable: want a text without", `write "$${" for a literal "${"`
+			return "has a variable, which is not allowed here", `write "$${" for a literal "${"`
 		}
 		text = parsed.String()
 		ok = true

@@ -42,8 +42,8 @@ const (
 var ErrEmpty = errors.New("is empty")
 
 var (
-	errSyntax    = errors.New(`is not a pattern: want every [...] and {...} closed, and a character after every \`)
-	errNotNumber = errors.New(`is not a number: want one such as "2", or numbers and ranges such as "0,2-7"`)
+	errSyntax    = errors.New(`is not a valid pattern: every [...] and {...} must be closed, and a character must follow every \`)
+	errNotNumber = errors.New(`is not a number: want a number such as "2", or numbers and ranges such as "0,2-7"`)
 )
 
 // Values is a condition on a value: patterns of one kind, some of them with a leading
@@ -107,7 +107,7 @@ func parse(kind Kind, s string) (pattern, error) {
 	case s == "":
 		return pattern{}, ErrEmpty
 	case len(s) > maxLength:
-		return pattern{}, fmt.Errorf("is too long: want at most %d bytes", maxLength)
+		return pattern{}, fmt.Errorf("is longer than %d bytes", maxLength)
 	case !utf8.ValidString(s):
 		return pattern{}, errSyntax
 	case kind == Number && !strings.ContainsAny(s, meta):
@@ -123,7 +123,7 @@ func parse(kind Kind, s string) (pattern, error) {
 	if err != nil {
 		return pattern{}, err
 	} else if len(expanded) > maxAlternatives {
-		return pattern{}, fmt.Errorf("stands for too many alternatives: want at most %d, or a list of patterns", maxAlternatives)
+		return pattern{}, fmt.Errorf("has more than %d alternatives: use a list of patterns", maxAlternatives)
 	}
 	for _, units := range expanded {
 		tokens, err := tokenize(kind, units)
@@ -275,7 +275,7 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 				return nil, err
 			}
 			if kind == Path && !t.not && t.matches('/') {
-				return nil, errors.New(`has a class that holds "/": want one for a single element of a path`)
+				return nil, errors.New(`has a class that contains "/": a class matches a character within one element of a path`)
 			}
 			add(t)
 		default:
@@ -322,7 +322,7 @@ func parseClass(s string) (token, error) {
 			s = s[1+n:]
 		}
 		if hi < lo {
-			return t, fmt.Errorf("has the empty range %q: want the lower end first", string([]rune{lo, '-', hi}))
+			return t, fmt.Errorf("has the empty range %q: the lower end must come first", string([]rune{lo, '-', hi}))
 		}
 		t.text += string([]rune{lo, hi})
 	}
