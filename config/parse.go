@@ -149,9 +149,9 @@ type reader struct {
 	keys []string
 	// domain and api are the defaults of resources.
 	domain, api setting
-	// undecided is set if a missing domain is not worth a message: it may be in an
-	// unreadable part, or was reported.
-	undecided bool
+	// domainUndecided is set if a missing domain needs no message: it may be in a part that
+	// cannot be read, or it was already reported.
+	domainUndecided bool
 	// allCDI injects every resource by CDI names, regardless of container.cdi.
 	allCDI bool
 	// nodes, alternatives, resources and virtual are the numbers of keys and tables, of
@@ -241,8 +241,8 @@ func (f *top) bind(t *table) {
 	t.key("domain", stringForm, func(v value) {
 		f.domain = v.checked(`a domain such as "example.com"`, checkDomain)
 	},
-		"prefix of every resource name that has none: a DNS subdomain of your own, one for the whole configuration")
-	words(t, "api", &f.api, apis, "by which API of the kubelet resources are offered that set none")
+		"prefix of every resource name without a domain: a DNS subdomain of your own, one for the whole configuration")
+	words(t, "api", &f.api, apis, "the API of the kubelet for resources that do not set api")
 	t.key("resource", func() form {
 		return form{"type": "array", "items": t.below("resource", func(v value) {
 			readResource(v)
@@ -306,8 +306,8 @@ func (r *reader) readTop(files []File) (resources []value) {
 		r.api.set(v.child("api"), string(t.api), "a configuration has one default, but each resource may set its own api")
 	}
 	// A missing key may be in an unreadable file.
-	r.undecided = r.found > 0
-	if len(resources) == 0 && !r.undecided {
+	r.domainUndecided = r.found > 0
+	if len(resources) == 0 && !r.domainUndecided {
 		all := &source{name: "configuration"}
 		if len(files) == 1 {
 			all.name = files[0].Name

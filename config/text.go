@@ -211,7 +211,7 @@ func (r *reader) checkVariable(name string) (rule, hint string) {
 	if glob, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		p, rule, hint := nodeGlob.parse(glob)
 		if p.Negative() {
-			return `begins with "!", but a negated pattern selects nothing`, ""
+			return negated, ""
 		}
 		return rule, hint
 	}
