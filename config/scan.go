@@ -7,10 +7,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Limits of a file, for the TOML parser: it writes out the full path of every key, once
-// per part of the key, and again at every bracket, where it recurses: a file of 1 MiB
-// with deep brackets or many keys below a long one would take minutes and gigabytes.
-// The language needs a depth of 8 and a few MiB.
+// Limits of a file for the TOML parser (v1.6.0). It copies the full path of every key, once for each
+// part of the key and again at every bracket, where it recurses. Without limits, a file of 1 MiB
+// with deep brackets or with many keys below a long key would take minutes and gigabytes. The
+// language itself needs a depth of 8 and a few MiB.
 const (
 	maxDepth   = 32
 	maxKeyWork = 16 << 20
@@ -21,7 +21,7 @@ type node struct {
 	name  string           // of the key, or of the list
 	at    int              // offset in the text
 	keys  map[string]*node // of a table
-	items []*node          // of a list: its elements, nil for those without keys
+	items []*node          // of a list: its elements, nil for elements without keys
 	// elements are the offsets of the elements of a list in brackets.
 	elements []int32
 	// closed is set if the value of the key is complete, so that nothing may be added
@@ -29,8 +29,20 @@ type node struct {
 	closed bool
 }
 
-// scanner finds the positions of the keys of a text: the library reports only those of
-// syntax errors. It knows keys, headers, brackets, strings and comments, and stops
+// element returns the node of element i of a list, or the list itself if the element has no
+// position.
+func (n *node) element(i int) *node {
+	if i < len(n.items) && n.items[i] != nil {
+		return n.items[i]
+	}
+	if i < len(n.elements) {
+		return &node{at: int(n.elements[i])}
+	}
+	return n
+}
+
+// scanner finds the positions of the keys of a text, because the library only reports the
+// positions of syntax errors. It knows keys, headers, brackets, strings and comments, and stops
 // where the text is not TOML, or too expensive for the parser.
 type scanner struct {
 	text string

@@ -54,12 +54,7 @@ func (s *schema) add(name string, f form, help string) {
 }
 
 // dotted returns the path of a key of the table.
-func (s *schema) dotted(name string) string {
-	if s.path == "" {
-		return name
-	}
-	return s.path + "." + name
-}
+func (s *schema) dotted(name string) string { return dotted(s.path, name) }
 
 // below describes the table that is the value of a key, and that read reads.
 func (t *table) below(name string, read func(v value)) form {
