@@ -58,7 +58,7 @@ type scanner struct {
 	at      int
 }
 
-// scan scans a text after others with this many nodes.
+// scan scans a text. nodes is the number of keys and tables in the files before it.
 func scan(text string, nodes int) *scanner {
 	s := &scanner{text: text, root: &node{}, nodes: nodes}
 	table := s.root
@@ -69,19 +69,22 @@ func scan(text string, nodes int) *scanner {
 		} else {
 			s.assignment(table, path)
 		}
-		if s.space(false); !strings.ContainsRune("\r\n#\x00", rune(s.peek())) {
+		s.space(false)
+		isEndOfLine := strings.ContainsRune("\r\n#\x00", rune(s.peek()))
+		if !isEndOfLine {
 			s.stop()
 		}
 	}
 	return s
 }
 
-// keyPath is the size of a key with everything above it.
+// keyPath is the size of a dotted key from the top: its parts and their length in bytes.
 type keyPath struct{ parts, length int }
 
 // size is the cost of one copy of the path: its text and a string header per part.
 func (p keyPath) size() int { return p.length + 16*p.parts }
 
+// peek returns the next byte, or 0 at the end of the text.
 func (s *scanner) peek() byte {
 	if s.i < len(s.text) {
 		return s.text[s.i]
@@ -89,7 +92,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// stop ends the scan: the rest is not TOML.
+// stop ends the scan, because the rest is not TOML. The library reports where.
 func (s *scanner) stop() { s.i = len(s.text) }
 
 // refuse ends the scan with a problem.
@@ -101,22 +104,24 @@ func (s *scanner) refuse(at int, problem string) {
 	s.stop()
 }
 
-// charge adds to the parser's work.
+// charge adds to the work of the parser, and ends the scan if it is too much.
 func (s *scanner) charge(bytes int) {
-	if s.work += bytes; s.work > maxKeyWork {
+	s.work += bytes
+	if s.work > maxKeyWork {
 		s.refuse(s.i, "the keys are too long or nested too deeply")
 	}
 }
 
-// node makes the node of a key or an element.
+// node returns a new node for a key or an element.
 func (s *scanner) node(name string, at int) *node {
-	if s.nodes++; s.nodes > maxKeys {
+	s.nodes++
+	if s.nodes > maxKeys {
 		s.refuse(at, fmt.Sprintf("the configuration has more than %d keys and tables", maxKeys))
 	}
 	return &node{name: name, at: at}
 }
 
-// space skips white space, with lines also comments and ends of lines.
+// space skips white space. If lines is set, it skips comments and ends of lines as well.
 func (s *scanner) space(lines bool) {
 	for ; s.i < len(s.text); s.i++ {
 		switch c := s.text[s.i]; {
@@ -151,7 +156,8 @@ func (s *scanner) header() (*node, keyPath) {
 	n, p := s.key(s.root, keyPath{})
 	if closing == "]]" {
 		if n == s.root.keys["resource"] {
-			if s.resources = append(s.resources, at); len(s.resources) > maxResources {
+			s.resources = append(s.resources, at)
+			if len(s.resources) > maxResources {
 				s.refuse(at, tooManyResources())
 			}
 		}
@@ -186,7 +192,8 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 		s.space(false)
 		at := s.i
 		name := s.name()
-		if own.parts++; own.parts > maxDepth {
+		own.parts++
+		if own.parts > maxDepth {
 			s.refuse(at, fmt.Sprintf("the key has more than %d parts", maxDepth))
 			return n, above
 		}
@@ -217,7 +224,7 @@ func (s *scanner) extended(n *node, at int) {
 	s.refuse(at, fmt.Sprintf("%s is complete in line %d: all of its keys must be written there", quote(n.name), line))
 }
 
-// child is the node of a key below n, created at an offset if it is missing.
+// child returns the node of a key below n. It creates a missing node at the offset.
 func (s *scanner) child(n *node, name string, at int) *node {
 	c := n.keys[name]
 	if c == nil {
@@ -262,7 +269,7 @@ func (s *scanner) value(n *node, p keyPath) {
 		n.elements = nil
 		s.brackets(p, ']', func(i int) {
 			n.elements = append(n.elements, int32(s.i))
-			element := n // of no interest
+			element := n // the keys of other elements have no positions of their own
 			if c := s.peek(); c == '{' || c == '[' {
 				element = s.node(n.name, s.i)
 				n.items = append(n.items, make([]*node, i-len(n.items))...)
@@ -289,11 +296,13 @@ func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 	s.i++
 	s.charge(p.size())
 	for i := 0; ; i++ {
-		if s.space(true); s.peek() == closing || s.peek() == 0 {
+		s.space(true)
+		if s.peek() == closing || s.peek() == 0 {
 			break
 		}
 		read(i)
-		if s.space(true); s.peek() != ',' {
+		s.space(true)
+		if s.peek() != ',' {
 			break
 		}
 		s.i++
