@@ -62,7 +62,9 @@ func check(path string, info fs.FileInfo, limit int64) error {
 	return nil
 }
 
-func tooLarge(size, limit int64) error { return fmt.Errorf("%d bytes exceed the limit of %d", size, limit) }
+func tooLarge(size, limit int64) error {
+	return fmt.Errorf("%d bytes exceed the limit of %d", size, limit)
+}
 
 // Write makes path a file with this content and mode, regardless of the umask, and
 // syncs it and its directory. A file that has the content is not written. Anything but a
