@@ -1,5 +1,5 @@
-// Package files changes files in two phases. A Plan says what to do: Remove removes everything
-// that is stale, and Make writes everything that is missing.
+// Package files changes files in two phases. A Plan says what to do: Remove takes away
+// everything that is stale, and Make writes everything that is missing.
 //
 // A program that keeps several kinds of files plans all of them, removes what is stale in all
 // of them, and only then makes anything. In between, no file describes a state that has
@@ -12,6 +12,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
@@ -98,12 +100,7 @@ func (p *Plan) Apply() error {
 // label returns the first error with the label, and how many more there are: they usually have
 // the same cause.
 func (p *Plan) label(errs []error) error {
-	var failures []error
-	for _, err := range errs {
-		if err != nil {
-			failures = append(failures, err)
-		}
-	}
+	failures := slices.DeleteFunc(errs, isNil)
 	switch len(failures) {
 	case 0:
 		return nil
@@ -114,8 +111,14 @@ func (p *Plan) label(errs []error) error {
 	}
 }
 
-// write writes a file or link atomically, unless it already has the content.
+func isNil(err error) bool { return err == nil }
+
+// write makes a file or a link, and its parent unless p.KeepParent is set.
 func (p *Plan) write(file File) error {
+	if !strings.Contains(file.Path, "/") {
+		// Nothing belongs into the working directory, which may be any.
+		return fmt.Errorf("no directory is set for %q", file.Path)
+	}
 	if !p.KeepParent {
 		if err := os.MkdirAll(filepath.Dir(file.Path), dirMode); err != nil {
 			return err
@@ -133,12 +136,13 @@ func (p *Plan) write(file File) error {
 // writeLink makes a link. An existing one is replaced by a rename, so that readers always
 // find a link.
 func writeLink(file File) error {
-	if target, err := os.Readlink(file.Path); err == nil && target == file.Target {
+	target, err := os.Readlink(file.Path)
+	if err == nil && target == file.Target {
 		return nil
 	}
 	dir, name := filepath.Split(file.Path)
 	temp := filepath.Join(dir, tempPrefix+name)
-	err := os.Symlink(file.Target, temp)
+	err = os.Symlink(file.Target, temp)
 	if err == nil {
 		err = os.Rename(temp, file.Path)
 	}
@@ -148,7 +152,7 @@ func writeLink(file File) error {
 	return nil
 }
 
-// writeStaged writes a regular file at its staging path and renames it.
+// writeStaged writes a file at its staging path, and renames it.
 func writeStaged(file File) error {
 	have, err := atomicfile.Read(file.Path, int64(len(file.Text)))
 	if err == nil && string(have) == string(file.Text) {
