@@ -59,7 +59,9 @@ type draDriver struct {
 	answerWithin time.Duration
 }
 
-// runDRA starts the driver, and publishes devices if this instance is the writer.
+// runDRA starts the driver if it is needed, and begins to publish devices if this instance is the
+// writer. The driver of a new instance answers the kubelet beside the old one, but only one of them
+// may write ResourceSlices.
 func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	d := l.dra
 	if d.plugin.Load() == nil {
@@ -138,7 +140,7 @@ func (d *draDriver) Status() plugin.Status {
 	return plugin.Status{Reason: "the driver has not started yet"}
 }
 
-// holders returns the holders by slot, as far as the kubelet listed them.
+// holders returns the holders of each slot, as far as the kubelet lists them.
 func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) map[string][]podresources.Holder {
 	bySlot := map[string][]podresources.Holder{}
 	for _, e := range entries {
@@ -176,7 +178,8 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 	}
 }
 
-// publishDRA publishes the devices that DRA offers.
+// publishDRA publishes the devices that DRA offers. A device keeps the time since when it has its
+// state.
 func (l *loop) publishDRA() {
 	d := l.dra
 	if d.plugin.Load() == nil {
@@ -362,7 +365,7 @@ func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[stri
 	}
 }
 
-// claims returns the prepared claims. It leaves out and logs files that cannot be read.
+// claims returns the prepared claims, which are files of this program. It leaves out and logs files that cannot be read.
 func (a *Agent) claims() []cdi.Claim {
 	claims, err := a.outputs.specs.Claims()
 	if err != nil {

@@ -23,7 +23,8 @@ func newReader(o Options, owns bool) (*configuration.Reader, *config.Config, err
 	})
 }
 
-// checkConfig parses and checks a configuration, with the permissions of --allow.
+// checkConfig parses and checks a configuration, with the permissions of --allow. Without a kubelet
+// other keys are allowed.
 func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	parse := config.Parse
 	if o.CDIOnly {
@@ -39,8 +40,10 @@ func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	return cfg, nil
 }
 
-// reload handles a reading: a broken one is only reported, a different one is served
-// from now on.
+// reload handles a reading of the configuration. A broken configuration is only reported. A different
+// one is served from now on, as a whole: the next reconcile switches to it, and resources that did
+// not change keep their sockets and streams. Everything that was asked of the kubelet is outdated by
+// the switch, because containers may hold devices of the former configuration.
 func (l *loop) reload(r configuration.Reading) {
 	was := l.page.config.Load()
 	now := *was

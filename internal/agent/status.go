@@ -78,7 +78,8 @@ const (
 	holdersWait = 500 * time.Millisecond
 )
 
-// Status is the current state for the status page and metrics.
+// Status returns the current state for the status page and the metrics. It asks the kubelet for the
+// holders, but waits only briefly: a page without holders is better than none.
 func (a *Agent) Status(ctx context.Context) status.Status {
 	s := status.Status{
 		Version:   a.options.Version,
@@ -224,7 +225,7 @@ func (a *Agent) degraded() []status.Problem {
 	return missing
 }
 
-// split returns the lines of an error, each with its hint.
+// split returns the lines of an error. A hint is part of the line before it.
 func split(err error) []string {
 	list := []string{}
 	if err == nil {
@@ -283,7 +284,7 @@ func (p *problems) endPass() {
 	p.now = map[status.Problem]bool{}
 }
 
-// report reports the problems of a pass and logs what changed.
+// report reports the problems of a pass, and logs what has changed since the last one.
 func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	for _, p := range v.Problems {
 		l.page.problems.warn(p.Subject, errors.New(p.Reason), "can't be read on the host")
@@ -327,7 +328,7 @@ func (l *loop) droppedUntil(now time.Time) time.Time {
 	return until
 }
 
-// reportLeftOut publishes and logs what the lists have no room for.
+// reportLeftOut publishes and logs what the lists have no room for. Nothing may be left out silently.
 func (l *loop) reportLeftOut(v *View, out ledger.Output) {
 	now := l.now()
 	next := status.LeftOut{
