@@ -220,3 +220,33 @@ func TestForeignResourceIsNotServed(t *testing.T) {
 		t.Errorf("serves %v", got)
 	}
 }
+
+// A CDI device of the host has another ID after an edit of identity. It is not offered by that
+// ID while a container holds it by the first one.
+func TestHeldCDIDeviceAfterAnEditOfIdentity(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/gpu"
+	text := "domain = \"example.com\"\n[[resource]]\nname = \"gpu\"\nmatch.cdi_device = \"vendor.com/gpu=*\"\n"
+	n := newNode(t, text)
+	dir := t.TempDir()
+	n.options.Paths.SpecDirs = []string{dir}
+	n.options.Allow.CDI = []string{"vendor.com/*"}
+	n.addNodes("gpu0")
+	spec := `{"cdiVersion": "0.6.0", "kind": "vendor.com/gpu", "devices": [{"name": "GPU-0", "containerEdits": {"deviceNodes": [{"path": "/dev/gpu0"}]}}]}`
+	if err := os.WriteFile(filepath.Join(dir, "vendor.json"), []byte(spec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var c clock
+	a, _ := n.serveBy(&c)
+	n.untilListed(resource, []string{"cdi:vendor.com:gpu:GPU-0"}, nil)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, "cdi:vendor.com:gpu:GPU-0")
+	n.configure(text + "identity = \"name\"\n")
+	n.untilListed(resource, nil, []string{"cdi:vendor.com:gpu:GPU-0"})
+	n.kubelet.Remove("d", "p")
+	n.eventually("the other ID", func() bool {
+		c.forward(time.Minute)
+		a.Reload()
+		list, _ := n.kubelet.Latest(resource)
+		return slices.Equal(list.Healthy(), []string{"GPU-0"})
+	})
+}

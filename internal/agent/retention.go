@@ -141,12 +141,15 @@ func (o *outputs) aliases(v *View) map[string][]string {
 		return nil // nobody knows the holders, so nothing waits for them
 	}
 	injected := o.injectedOtherwise(v)
-	if len(injected) == 0 {
-		return nil
-	}
 	aliases := map[string][]string{}
 	for _, m := range v.Matched.Resources {
 		for _, offer := range m.Offers {
+			// A CDI device of the host has another ID after an edit of identity, and no node
+			// of it is known to be injected.
+			isOfHost := len(offer.CDIDevices) > 0
+			if isOfHost && offer.Former != "" {
+				aliases[offer.ID] = append(aliases[offer.ID], offer.Former)
+			}
 			for _, n := range offer.Nodes {
 				ids := injected[nodeID(v, n.HostPath)]
 				if len(ids) > 0 && !n.Companion {
