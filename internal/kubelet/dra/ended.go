@@ -42,7 +42,9 @@ var errStillAllocated = errors.New("the API server has it, with its allocation")
 func (p *Plugin) unended(ctx context.Context, h holder, known func(cdi.Claim) bool) error {
 	state, pod := p.podsState(h.claim)
 	if state == PodRunning {
-		p.records.mark(h.record, func(r *record) { r.ran = true })
+		p.records.mark(h.record, func(r *record) {
+			r.ran = true
+		})
 		return fmt.Errorf("processes of its pod %s still run", pod)
 	}
 	now := p.records.view(h.record)
@@ -112,7 +114,9 @@ func (e *heldError) Error() string {
 
 // final reports whether waiting is of no use: the API server allocated the device twice.
 func (e *heldError) final() bool {
-	return slices.ContainsFunc(e.reasons, func(err error) bool { return errors.Is(err, errStillAllocated) })
+	return slices.ContainsFunc(e.reasons, func(err error) bool {
+		return errors.Is(err, errStillAllocated)
+	})
 }
 
 // clear removes the claims among the holders that have ended. The error says who holds the
@@ -148,7 +152,10 @@ func (p *Plugin) clear(ctx context.Context, conflicts map[string][]holder) error
 
 // end removes a claim that has ended without NodeUnprepareResources.
 func (p *Plugin) end(ctx context.Context, h holder) error {
-	p.Log.Info("claim has ended without a call of the kubelet: its CDI spec is removed", "claim", h.claim.Namespace+"/"+h.claim.Name, "uid", h.claim.UID)
+	p.Log.Info("claim has ended without a call of the kubelet: its CDI spec is removed",
+		"claim", h.claim.Namespace+"/"+h.claim.Name,
+		"uid", h.claim.UID,
+	)
 	unlock, err := p.locks.lock(ctx, h.claim.UID)
 	if err != nil {
 		return err

@@ -60,9 +60,11 @@ func (p *Plugin) metadataFile(uid, request string) string {
 // metadataMount brings that file into a container. Consumers know a claim by what the pod
 // calls it if it was made from a template, and by its own name otherwise.
 func (p *Plugin) metadataMount(c cdi.Claim, request string) device.Mount {
-	kind, name := "resourceclaims", c.Name
+	kind := "resourceclaims"
+	name := c.Name
 	if c.PodClaim != "" {
-		kind, name = "resourceclaimtemplates", c.PodClaim
+		kind = "resourceclaimtemplates"
+		name = c.PodClaim
 	}
 	return device.Mount{
 		HostPath:      p.metadataFile(c.UID, request),

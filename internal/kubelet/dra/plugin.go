@@ -177,10 +177,9 @@ func (p *Plugin) Status() Status {
 func (p *Plugin) Problem(id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.Node == "":
+	if p.Node == "" {
 		return "the name of the node is not known: set --node-name"
-	case p.Claims.Dir == "":
+	} else if p.Claims.Dir == "" {
 		return "devices are injected by CDI names: set --cdi-dir"
 	}
 	if reason := p.state.problem(); reason != "" || p.state.refused[id] == "" {

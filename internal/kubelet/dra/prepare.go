@@ -33,7 +33,9 @@ func (s *service) NodePrepareResources(ctx context.Context, req *claims.NodePrep
 	}
 	answers := make(chan answer)
 	for _, c := range req.GetClaims() {
-		go func() { answers <- answer{uid: c.GetUid(), response: s.answer(ctx, c)} }()
+		go func() {
+			answers <- answer{uid: c.GetUid(), response: s.answer(ctx, c)}
+		}()
 	}
 	resp := &claims.NodePrepareResourcesResponse{Claims: map[string]*claims.NodePrepareResourceResponse{}}
 	for range req.GetClaims() {
@@ -75,7 +77,9 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUn
 	resp := &claims.NodeUnprepareResourcesResponse{Claims: map[string]*claims.NodeUnprepareResourceResponse{}}
 	for _, c := range req.GetClaims() {
 		answer := &claims.NodeUnprepareResourceResponse{}
-		err := s.inTime(ctx, func(ctx context.Context) error { return s.unprepare(ctx, c.GetUid()) })
+		err := s.inTime(ctx, func(ctx context.Context) error {
+			return s.unprepare(ctx, c.GetUid())
+		})
 		if err != nil {
 			name := c.GetNamespace() + "/" + c.GetName()
 			answer.Error = fmt.Sprintf("claim %s: %v", name, err)
@@ -97,7 +101,9 @@ func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) erro
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		defer func() { done <- err }()
+		defer func() {
+			done <- err
+		}()
 		defer p.recover("claim", &err)
 		err = f(ctx)
 	}()
