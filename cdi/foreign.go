@@ -104,7 +104,9 @@ const (
 // whose order is StaticDir, then the directory of generated specs.
 func NewForeignSpecs(owner string, dirs ...string) *ForeignSpecs {
 	s := &ForeignSpecs{owner: owner, readDir: os.ReadDir}
-	s.calls.Late = func(struct{}) { s.late() }
+	s.calls.Late = func(struct{}) {
+		s.late()
+	}
 	for _, d := range dirs {
 		if d = filepath.Clean(d); !slices.Contains(s.dirs, d) {
 			s.dirs = append(s.dirs, d)
@@ -134,10 +136,9 @@ func (s *ForeignSpecs) Read() *Foreign {
 	joined := s.begun == begun
 	s.stale = s.stale || joined
 	hangs := fmt.Errorf("CDI specs of other programs can't be read: %q does not answer", s.at)
-	switch {
-	case s.last == nil:
+	if s.last == nil {
 		return &Foreign{Unread: hangs, Problems: []error{hangs}}
-	case joined: // longer than patience
+	} else if joined { // longer than patience
 		hanging := *s.last
 		hanging.Problems = append(slices.Clip(hanging.Problems), hangs)
 		return &hanging
@@ -159,7 +160,9 @@ func (s *ForeignSpecs) late() {
 
 // Check returns why a runtime does not resolve the qualified name.
 func (f *Foreign) Check(name string) error {
-	_, found := sort.Find(len(f.Devices), func(i int) int { return cmp.Compare(name, f.Devices[i].Name) })
+	_, found := sort.Find(len(f.Devices), func(i int) int {
+		return cmp.Compare(name, f.Devices[i].Name)
+	})
 	if !found && f.Unread == nil {
 		return errors.New("no spec of the host has it")
 	}
@@ -209,7 +212,8 @@ func (s *ForeignSpecs) update() update {
 	defer s.mu.Unlock()
 	s.running = false
 	if changed || s.last == nil {
-		s.last, s.stale = next, true
+		s.last = next
+		s.stale = true
 	}
 	return update{s.last, s.begun}
 }
@@ -296,7 +300,8 @@ func checkKeys(n *yaml.Node) error {
 	for i, child := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
 			if seen[child.Value] || len(seen) == maxKeys {
-				return fmt.Errorf("yaml: line %d: key %q is there twice, or is one of more than %d", child.Line, child.Value, maxKeys)
+				return fmt.Errorf("yaml: line %d: key %q is there twice, or is one of more than %d",
+					child.Line, child.Value, maxKeys)
 			}
 			seen[child.Value] = true
 		}
@@ -314,7 +319,9 @@ func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 	for _, e := range edits {
 		n := device.CDINode{Path: cmp.Or(e.HostPath, e.Path), Common: common}
 		if e.Type != "" && e.Major != 0 {
-			n.Type, n.Major, n.Minor = device.CharNode, uint32(e.Major), uint32(e.Minor)
+			n.Type = device.CharNode
+			n.Major = uint32(e.Major)
+			n.Minor = uint32(e.Minor)
 			if e.Type == "b" {
 				n.Type = device.BlockNode
 			}
@@ -343,14 +350,15 @@ func (f *Foreign) resolve() {
 		}
 		for _, d := range file.devices {
 			r := found[d.Name]
-			switch {
-			case r == nil:
+			if r == nil {
 				found[d.Name] = &resolved{file: file, device: d}
-			case r.file.priority == file.priority:
+			} else if r.file.priority == file.priority {
 				r.ambiguous = true
-				f.Problems = append(f.Problems, fmt.Errorf("CDI device %q is in %q and in %q: runtimes take neither", d.Name, r.file.path, file.path))
-			default:
-				r.file, r.device = file, d
+				f.Problems = append(f.Problems, fmt.Errorf("CDI device %q is in %q and in %q: runtimes take neither",
+					d.Name, r.file.path, file.path))
+			} else {
+				r.file = file
+				r.device = d
 			}
 		}
 	}

@@ -74,8 +74,11 @@ func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
 	var err error
 	if len(devices) == 1 && !slices.ContainsFunc(devices[0].Offer.Mounts, isOptional) {
 		d := devices[0]
-		d.once.Do(func() { d.alone, d.err = r.combine([]device.Offer{*d.Offer}) })
-		c, err = d.alone, d.err
+		d.once.Do(func() {
+			d.alone, d.err = r.combine([]device.Offer{*d.Offer})
+		})
+		c = d.alone
+		err = d.err
 	} else {
 		offers := make([]device.Offer, len(devices))
 		for i, d := range devices {
@@ -124,10 +127,9 @@ func envOf(o device.Offer) []device.Entry         { return o.Env }
 func annotationsOf(o device.Offer) []device.Entry { return o.Annotations }
 
 func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
-	switch {
-	case o.Problem != "":
+	if o.Problem != "" {
 		return fmt.Errorf("can't be injected: %s", o.Problem)
-	case o.Moved:
+	} else if o.Moved {
 		return errors.New("can't be injected: its network interface is in a container already")
 	}
 	byName := inSpec(o)
@@ -200,7 +202,8 @@ func (c *contents) addNet(o device.Offer, n device.OfferedNet) error {
 	}
 	for _, key := range []string{"interface " + n.Name, "host's interface " + n.HostName} {
 		if have, ok := c.taken[key]; ok {
-			return fmt.Errorf("would bring %s into the container, and so does device %q: ask for one, or give each a name of its own with a variable such as ${net.name} in net_name", key, have.id)
+			return fmt.Errorf("would bring %s into the container, and so does device %q: ask for one, or give each a name of its own with a variable such as ${net.name} in net_name",
+				key, have.id)
 		}
 		c.taken[key] = source{id: o.ID}
 	}
@@ -221,7 +224,8 @@ func (c *contents) take(id, containerPath, host string) (again bool, err error) 
 	case have.id == id:
 		return false, fmt.Errorf("%q and %q would both be at %q in the container", have.host, host, containerPath)
 	}
-	return false, fmt.Errorf("would be at %q in the container, and so is device %q: ask for one, or give each a path of its own with ${index}, ${kernel} or a trailing %q", containerPath, have.id, "/")
+	return false, fmt.Errorf("would be at %q in the container, and so is device %q: ask for one, or give each a path of its own with ${index}, ${kernel} or a trailing %q",
+		containerPath, have.id, "/")
 }
 
 // check returns an error for the first thing that resolved offers lack on the host.
@@ -299,7 +303,8 @@ func (r *Resource) resolve(o device.Offer, vars variables) (device.Offer, error)
 		n.Name = cmp.Or(n.Name, n.HostName)
 		for _, other := range o.Nets[:i] {
 			if other.Name == n.Name {
-				return o, fmt.Errorf("interfaces %q and %q would both be %q in the container", other.HostName, n.HostName, n.Name)
+				return o, fmt.Errorf("interfaces %q and %q would both be %q in the container",
+					other.HostName, n.HostName, n.Name)
 			}
 		}
 	}
@@ -330,7 +335,12 @@ func complete(t device.Text, vars variables) (string, error) {
 // differs between devices is an entry for each. A key that several devices share
 // joins the values that depend on the device, in the order of IDs; other values are
 // the same for all. at has the variables of the device at index among count.
-func expand(what string, offers []device.Offer, list func(device.Offer) []device.Entry, at func(index, count int) variables) (map[string]string, error) {
+func expand(
+	what string,
+	offers []device.Offer,
+	list func(device.Offer) []device.Entry,
+	at func(index, count int) variables,
+) (map[string]string, error) {
 	type joined struct {
 		from   int // place of the entry in its list
 		entry  device.Entry

@@ -130,7 +130,12 @@ func (r *Resource) edits(name string, offers []device.Offer, at func(index, coun
 		}
 		e.Mounts = union(e.Mounts, bindMounts(o.Mounts))
 		for _, h := range o.Hooks {
-			hook := &specs.Hook{HookName: h.Name, Path: h.Path, Args: h.Args, Env: h.Env}
+			hook := &specs.Hook{
+				HookName: h.Name,
+				Path:     h.Path,
+				Args:     h.Args,
+				Env:      h.Env,
+			}
 			if h.Timeout > 0 {
 				hook.Timeout = &h.Timeout
 			}
@@ -175,7 +180,8 @@ func deviceNodes(o device.Offer) (nodes []*specs.DeviceNode) {
 			Permissions: n.Permissions,
 		}
 		if o.Owner != nil {
-			node.UID, node.GID = o.Owner.UID, o.Owner.GID
+			node.UID = o.Owner.UID
+			node.GID = o.Owner.GID
 			if o.Owner.Mode != nil {
 				mode := os.FileMode(*o.Owner.Mode)
 				node.FileMode = &mode
@@ -205,7 +211,9 @@ func bindMounts(mounts []device.Mount) (binds []*specs.Mount) {
 // union appends elements that are missing, such as companions.
 func union[T any](have, more []T) []T {
 	for _, m := range more {
-		if !slices.ContainsFunc(have, func(h T) bool { return reflect.DeepEqual(h, m) }) {
+		if !slices.ContainsFunc(have, func(h T) bool {
+			return reflect.DeepEqual(h, m)
+		}) {
 			have = append(have, m)
 		}
 	}

@@ -77,10 +77,9 @@ func (w *Writer) Plan(want []*Spec, keep func(kind, device string, hostPaths []s
 			wanted[name] = next
 		}
 		rest := unchanged(have, next)
-		switch {
-		case rest == nil:
+		if rest == nil {
 			plan.Stale = append(plan.Stale, w.path(name))
-		case len(rest.Devices) < len(have.Devices):
+		} else if len(rest.Devices) < len(have.Devices) {
 			file, err := w.file(name, rest)
 			errs = append(errs, err)
 			plan.Reduced = append(plan.Reduced, file)

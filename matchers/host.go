@@ -205,6 +205,14 @@ func functionsByGroup(snap *device.Snapshot) map[string][]*device.Hardware {
 	return found
 }
 
+// nodeIDAs is the ID of a node, with its hardware in a form.
+func (m *run) nodeIDAs(n *device.Node, form device.Form) string {
+	if n.Hardware == nil || n.Namespace != "" {
+		return device.NodeID(n, form)
+	}
+	return device.KeyedNodeID(n, form, m.key(n))
+}
+
 // key is the key of a node within its hardware, or its ID without hardware.
 func (m *run) key(n *device.Node) string {
 	h := n.Hardware

@@ -145,7 +145,7 @@ func (b *builder) identify() (id, former string) {
 	case len(c.paths) > 0:
 		id = device.PathID(c.paths[0].path)
 	case c.single:
-		id, former = device.NodeID(c.picks[0].node, form), device.FormerNodeID(c.picks[0].node, form)
+		id, former = b.nodeIDAs(c.picks[0].node, form), device.FormerNodeID(c.picks[0].node, form)
 	default:
 		id, former = device.HardwareID(c.hardware, form), device.FormerHardwareID(c.hardware, form)
 	}
@@ -240,7 +240,7 @@ func (b *builder) keyOf(n *device.Node) string {
 func (m *run) nodeID(n *device.Node) string {
 	id, ok := m.ids[n]
 	if !ok {
-		id = device.NodeID(n, m.forms.Of(n.Hardware))
+		id = m.nodeIDAs(n, m.forms.Of(n.Hardware))
 		m.ids[n] = id
 	}
 	return id

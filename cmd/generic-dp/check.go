@@ -80,6 +80,7 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 			file.Notes = append(file.Notes, n.Problem)
 		}
 	}
+	file.Notes = append(file.Notes, busNodeNotes(view)...)
 	for _, m := range view.Matched.Resources {
 		file.Devices += len(m.Offers)
 	}

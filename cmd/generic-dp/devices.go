@@ -44,54 +44,76 @@ func newDevices(f *flags) *cobra.Command {
 names all nodes of each.
 
 With --all it lists all hardware instead, with the names that the devices report
-and those of pci.ids and usb.ids where the host has them, and which resource has
-it: "free" is what no resource selects, "refused" what none may have without
-dangerous = true. This needs no configuration.`,
+and those of pci.ids and usb.ids if the host has these files, and the resource
+that has each device. "free": no resource selects it. "refused": no resource may
+have it without dangerous = true. "in use": the host uses the network interface,
+so that it is never moved. The parts of a chipset are one line for each model,
+and nodes without hardware that no resource may have are left out: -o wide lists
+them. This needs no configuration.`,
 		Args: noArgs,
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
 	cmd.Flags().BoolVar(&all, "all", false, "all hardware of this host, with or without a configuration")
-	return reports(cmd, func(cmd *cobra.Command, _ []string) (made reporter, err error) {
+	list := func(cmd *cobra.Command, _ []string) (reporter, error) {
 		cfg, view, err := f.scanConfig(cmd, all)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range view.Problems {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s\n", p.Subject, p.Reason)
-		}
-		for _, n := range view.Matched.Notes {
-			if n.Error && !n.OfNode {
-				fmt.Fprintln(cmd.ErrOrStderr(), n)
-				err = errReported
-			}
-		}
+		err = warn(cmd.ErrOrStderr(), view)
 		if all {
-			return f.inventory(view), err
+			return listAll(f.catalog(cmd.ErrOrStderr(), view), view), err
 		}
 		view.Probe(cmd.Context(), f.paths)
 		return newReport(cfg, view), err
-	}, "wide", "json", "yaml")
+	}
+	return reports(cmd, list, "wide", "json", "yaml")
+}
+
+// warn writes what could not be read, and the mistakes in the configuration that only this
+// host shows. There is an error if there are any of the latter.
+func warn(stderr io.Writer, view *agent.View) error {
+	for _, p := range view.Problems {
+		fmt.Fprintf(stderr, "warning: %s: %s\n", p.Subject, p.Reason)
+	}
+	var err error
+	for _, n := range view.Matched.Notes {
+		if n.Error && !n.OfNode {
+			fmt.Fprintln(stderr, n)
+			err = errReported
+		}
+	}
+	return err
 }
 
 // newReport lists the resources in the order of the configuration. One with variables
-// in its name is listed once for each resulting name, or as written without any.
+// in its name is listed once for each resulting name, or as written if there is none.
 func newReport(cfg *config.Config, view *agent.View) report {
 	r := report{Resources: []resourceReport{}}
 	why := view.Explain(cfg, nil, nil)
 	for i := range cfg.Resources {
-		c, before := &cfg.Resources[i], len(r.Resources)
-		resource := resourceReport{Name: c.Name, API: string(c.API), Reason: why[i].Reason, Active: !slices.Contains(view.Matched.Inactive, c), Devices: []deviceReport{}}
+		c := &cfg.Resources[i]
+		resource := resourceReport{
+			Name:    c.Name,
+			API:     string(c.API),
+			Reason:  why[i].Reason,
+			Active:  !slices.Contains(view.Matched.Inactive, c),
+			Devices: []deviceReport{},
+		}
+		isOffered := false
 		for _, m := range view.Matched.Resources {
 			if m.Resource != c {
 				continue
 			}
-			resource.Name, resource.Devices = m.Name, []deviceReport{}
+			isOffered = true
+			resource.Name = m.Name
+			resource.Devices = []deviceReport{}
 			for _, o := range m.Offers {
-				resource.Devices = append(resource.Devices, deviceReport{Device: status.NewDevice(o, o.Problem == "", o.Problem)})
+				d := status.NewDevice(o, o.Problem == "", o.Problem)
+				resource.Devices = append(resource.Devices, deviceReport{Device: d})
 			}
 			r.Resources = append(r.Resources, resource)
 		}
-		if len(r.Resources) == before {
+		if !isOffered {
 			r.Resources = append(r.Resources, resource)
 		}
 	}
@@ -105,7 +127,8 @@ func (r report) table(w io.Writer, wide bool) error {
 	for _, resource := range r.Resources {
 		title := status.Resource{Name: resource.Name, API: resource.API}.Title()
 		for _, d := range resource.Devices {
-			tab.row(title, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), shorten(d.Host(), wide), d.Reason)
+			nodes := shorten(d.Host(), wide)
+			tab.row(title, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), nodes, d.Reason)
 		}
 		if len(resource.Devices) == 0 {
 			tab.row(title, "", "", "", "", "", resource.Reason)
@@ -119,51 +142,117 @@ type inventoryReport struct {
 	Devices []catalog.Device `json:"devices"`
 }
 
-// eachNode offers every node that may be offered.
-const eachNode = `
+// eachNodeConfig offers every node that may be offered without dangerous = true.
+const eachNodeConfig = `
 domain = "example.com"
 [[resource]]
 name = "each"
 each = "node"
 match.glob = "/dev/**"`
 
-func (f *flags) inventory(view *agent.View) inventoryReport {
-	each, _ := config.Parse(config.File{Data: []byte(eachNode)}) // a constant
-	return inventoryReport{catalog.List(view.Snapshot, view.Matched, view.With(each).Matched, catalog.ReadNames(view.Snapshot, f.hwdata))}
+// catalog describes the host of a view. Names that cannot be read are missing, with a
+// warning.
+func (f *flags) catalog(stderr io.Writer, view *agent.View) *catalog.Catalog {
+	names, err := catalog.ReadNames(view.Snapshot, f.hwdata)
+	if err != nil {
+		fmt.Fprintf(stderr, "warning: %v\n", err)
+	}
+	return catalog.New(view.Snapshot, view.Host(), names)
 }
 
-// table writes one line per device; with wide, also what identifies it.
+// listAll lists all hardware.
+func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
+	each, _ := config.Parse(config.File{Data: []byte(eachNodeConfig)}) // a constant
+	permitted := view.With(each).Matched
+	return inventoryReport{
+		Devices: all.List(view.Matched, permitted),
+	}
+}
+
+// The columns of `devices --all`; the last ones only with -o wide, since they identify
+// the device.
+var (
+	inventoryHead = []string{
+		"DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE",
+		"DEVICE ID", "SERIAL", "CLASS", "USB.PATH",
+	}
+	narrowColumns = 8
+)
+
+// table writes one line per device. With wide, no device is left out or folded.
 func (r inventoryReport) table(w io.Writer, wide bool) error {
-	shown := 8
+	head := inventoryHead
+	if !wide {
+		head = head[:narrowColumns]
+	}
+	tab := newTable(w, slices.Clone(head)...)
 	if wide {
-		shown = 12
-	}
-	tab := newTable(w, []string{"DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE", "DEVICE ID", "SERIAL", "CLASS", "USB.PATH"}[:shown]...)
-	for _, d := range r.Devices {
-		var resources, ids []string
-		free := "free"
-		if d.Refused {
-			free = "refused"
+		for _, d := range r.Devices {
+			tab.row(cells(d, 0, true)...)
 		}
-		for _, o := range d.Offers {
-			ids = append(ids, o.ID)
-			if !slices.Contains(resources, o.Resource) {
-				resources = append(resources, o.Resource)
-			}
-		}
-		tab.row([]string{
-			d.Name, d.Kind, d.ID, strings.TrimSpace(d.Vendor + " " + strings.TrimPrefix(d.Product, d.Vendor+" ")), d.Driver, joinInts(d.NUMA),
-			shorten(slices.Concat(d.Nodes, d.Interfaces), wide), cmp.Or(strings.Join(resources, ","), free),
-			strings.Join(ids, ","), d.Serial, d.Class, d.Path,
-		}[:shown]...)
+		return tab.Flush()
 	}
-	return tab.Flush()
+	short, hidden := catalog.Fold(r.Devices)
+	for _, d := range short {
+		tab.row(cells(d.Device, d.More, false)[:narrowColumns]...)
+	}
+	err := tab.Flush()
+	if err == nil && hidden > 0 {
+		_, err = fmt.Fprintf(w, "\nnot shown, since no resource may have them (-o wide does): nodes and interfaces without hardware: %d\n", hidden)
+	}
+	return err
+}
+
+// cells are the cells of a device and more like it.
+func cells(d catalog.Device, more int, wide bool) []string {
+	name := d.Name
+	if more > 0 {
+		name += fmt.Sprintf(" +%d", more)
+	}
+	var ids []string
+	for _, o := range d.Offers {
+		ids = append(ids, o.ID)
+	}
+	return []string{
+		name,
+		d.Kind,
+		d.ID,
+		d.FullName(),
+		d.Driver,
+		joinInts(d.NUMA),
+		shorten(slices.Concat(d.Nodes, d.Interfaces), wide),
+		use(d),
+		strings.Join(ids, ","),
+		d.Serial,
+		d.Class,
+		d.Path,
+	}
+}
+
+// use names the resources that have a device, or says why none has it.
+func use(d catalog.Device) string {
+	var resources []string
+	for _, o := range d.Offers {
+		if !slices.Contains(resources, o.Resource) {
+			resources = append(resources, o.Resource)
+		}
+	}
+	reason := "free"
+	if d.Refused {
+		reason = "refused"
+	}
+	if d.InUse != "" {
+		reason = "in use"
+	}
+	return cmp.Or(strings.Join(resources, ","), reason)
 }
 
 // shorten joins a list of names: the first three, unless wide.
 func shorten(names []string, wide bool) string {
-	if few := 3; !wide && len(names) > few {
-		names = append(names[:few:few], fmt.Sprintf("+%d", len(names)-few))
+	const few = 3
+	if !wide && len(names) > few {
+		more := fmt.Sprintf("+%d", len(names)-few)
+		names = append(slices.Clone(names[:few]), more)
 	}
 	return strings.Join(names, ",")
 }

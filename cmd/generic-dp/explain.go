@@ -11,20 +11,19 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
 // explainReport is the output of explain.
 type explainReport struct {
-	// Device is set where a device is explained.
+	// Device is set if a device is explained.
 	Device    *catalog.Device     `json:"device,omitempty"`
 	Variables []matchers.Variable `json:"variables"`
 	Resources []explanation       `json:"resources"`
 }
 
-// explanation is that of matching, and why offered devices are Unhealthy.
+// explanation is the explanation of matching, and why offered devices are Unhealthy.
 type explanation struct {
 	matchers.Explanation
 	Unhealthy map[string]string `json:"unhealthy"` // reasons by ID
@@ -45,55 +44,41 @@ is a name, with or without its domain.`,
 		ValidArgsFunction: f.completeResources,
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
-	return reports(cmd, func(cmd *cobra.Command, args []string) (reporter, error) {
+	explain := func(cmd *cobra.Command, args []string) (reporter, error) {
 		cfg, view, err := f.scanConfig(cmd, true)
 		if err != nil {
 			return nil, err
 		}
 		view.Probe(cmd.Context(), f.paths)
-		report := explainReport{Variables: []matchers.Variable{}}
-		for i, e := range explanations(view, cfg, nil, nil) {
-			r := &cfg.Resources[i]
-			if isNamed(r.Name, args[0]) || slices.ContainsFunc(view.Matched.Resources, func(m matchers.Offered) bool {
-				return m.Resource == r && isNamed(m.Name, args[0]) // with its variables filled in
-			}) {
-				report.Resources = append(report.Resources, e)
-			}
+		resources := explainResource(view, cfg, args[0])
+		if len(resources) > 0 {
+			return explainReport{Variables: []matchers.Variable{}, Resources: resources}, nil
 		}
-		if len(report.Resources) > 0 {
-			return report, nil
-		}
-		hardware, node, err := catalog.Find(view.Snapshot, view.Forms, args[0])
-		if err != nil {
-			return nil, fmt.Errorf("no resource %q, and %w", args[0], err)
-		}
-		report.Resources = explanations(view, cfg, hardware, node)
-		report.Variables = view.Variables(hardware, node)
-		report.Device = &catalog.Device{Name: args[0]} // a root hub is not among all
-		for _, d := range f.inventory(view).Devices {
-			if hardware != nil && d.Name == hardware.Name || node != nil && slices.Contains(slices.Concat(d.Nodes, d.Interfaces), node.Path) {
-				report.Device = &d
-			}
-		}
-		return report, nil
-	}, "json", "yaml")
+		return f.explainDevice(cmd.ErrOrStderr(), view, cfg, args[0])
+	}
+	return reports(cmd, explain, "json", "yaml")
 }
 
-// explanations explains each resource, with regard to a device if one is given.
-func explanations(view *agent.View, cfg *config.Config, h *device.Hardware, n *device.Node) []explanation {
-	all := []explanation{}
-	for i, e := range view.Explain(cfg, h, n) {
-		unhealthy := map[string]string{}
-		for _, r := range view.Matched.Resources {
-			for _, o := range r.Offers {
-				if r.Resource == &cfg.Resources[i] && o.Problem != "" && slices.Contains(e.Offered, o.ID) {
-					unhealthy[o.ID] = o.Problem
-				}
-			}
+// explainResource explains the resources with a name, none if there is no such resource.
+func explainResource(view *agent.View, cfg *config.Config, name string) []explanation {
+	var found []explanation
+	for i, e := range explanations(view, cfg, catalog.Found{}) {
+		if isOfferedAs(view, &cfg.Resources[i], name) {
+			found = append(found, e)
 		}
-		all = append(all, explanation{e, unhealthy})
 	}
-	return all
+	return found
+}
+
+// isOfferedAs reports whether a name means a resource: as it is written, or with its
+// variables filled in.
+func isOfferedAs(view *agent.View, r *config.Resource, name string) bool {
+	if isNamed(r.Name, name) {
+		return true
+	}
+	return slices.ContainsFunc(view.Matched.Resources, func(m matchers.Offered) bool {
+		return m.Resource == r && isNamed(m.Name, name)
+	})
 }
 
 // isNamed reports whether an administrator means a resource by a name, with or without
@@ -102,46 +87,131 @@ func isNamed(resource, name string) bool {
 	return resource == name || strings.HasSuffix(resource, "/"+name)
 }
 
+// explainDevice explains all resources with regard to a device.
+func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Config, name string) (reporter, error) {
+	all := f.catalog(stderr, view)
+	found, err := all.Find(view.Forms, name)
+	if err != nil {
+		return nil, fmt.Errorf("%q is neither a resource nor a device: %w", name, err)
+	}
+	return explainReport{
+		Device:    listed(listAll(all, view), found, name),
+		Variables: view.Variables(found.Hardware, found.Node),
+		Resources: explanations(view, cfg, found),
+	}, nil
+}
+
+// listed returns the entry of a device in the list of all hardware. A root hub has none.
+func listed(all inventoryReport, found catalog.Found, name string) *catalog.Device {
+	for i := range all.Devices {
+		d := &all.Devices[i]
+		if found.Hardware != nil && d.Name == found.Hardware.Name {
+			return d
+		}
+		nodes := slices.Concat(d.Nodes, d.Interfaces)
+		if found.Node != nil && slices.Contains(nodes, found.Node.Path) {
+			return d
+		}
+	}
+	return &catalog.Device{Name: name}
+}
+
+// explanations explains each resource, with regard to a device if one is given.
+func explanations(view *agent.View, cfg *config.Config, found catalog.Found) []explanation {
+	all := []explanation{}
+	for i, e := range view.Explain(cfg, found.Hardware, found.Node) {
+		all = append(all, explanation{
+			Explanation: e,
+			Unhealthy:   unhealthy(view, &cfg.Resources[i], e.Offered),
+		})
+	}
+	return all
+}
+
+// unhealthy returns why devices of a resource are Unhealthy, by ID.
+func unhealthy(view *agent.View, r *config.Resource, ids []string) map[string]string {
+	reasons := map[string]string{}
+	for _, m := range view.Matched.Resources {
+		if m.Resource != r {
+			continue
+		}
+		for _, o := range m.Offers {
+			if o.Problem != "" && slices.Contains(ids, o.ID) {
+				reasons[o.ID] = o.Problem
+			}
+		}
+	}
+	return reasons
+}
+
+// table writes the device with its variables, then each resource.
 func (r explainReport) table(w io.Writer, _ bool) error {
 	if d := r.Device; d != nil {
-		fmt.Fprintln(w, strings.Join(strings.Fields(strings.Join([]string{d.Name, d.Kind, d.ID, d.Vendor, d.Product}, " ")), " "))
-		for _, v := range r.Variables {
-			fmt.Fprintf(w, "  %-24s %s\n", v.Name, v.Value)
-		}
+		title := []string{d.Name, d.Kind, d.ID, d.Vendor, d.Product}
+		// Fields drops the space around what is empty.
+		words := strings.Fields(strings.Join(title, " "))
+		fmt.Fprintln(w, strings.Join(words, " "))
+		writeVariables(w, r.Variables)
 	}
 	for _, e := range r.Resources {
-		offered := "no"
-		switch n := len(e.Offered); {
-		case r.Device == nil && n == 0:
-			offered = "no device"
-		case r.Device == nil:
-			offered = "offers " + count(n, "device")
-		case n > 0:
-			offered = "offers it"
-		}
-		fmt.Fprintf(w, "%s: %s\n", e.Resource, strings.TrimSuffix(offered+": "+e.Reason, ": "))
-		for _, id := range e.Offered {
-			line := "  " + id
-			if why := e.Unhealthy[id]; why != "" {
-				line += "  Unhealthy: " + why
-			}
-			fmt.Fprintln(w, line)
-		}
-		for _, v := range e.Variables {
-			if !slices.Contains(r.Variables, v) {
-				fmt.Fprintf(w, "  %-24s %s\n", v.Name, v.Value)
-			}
-		}
-		for _, m := range e.Matches {
-			fmt.Fprintf(w, "  %s\n", m.Place)
-			for _, c := range m.Conditions {
-				fits := fmt.Sprint(c.Fits)
-				if c.Fits == 0 {
-					fits = strings.TrimSuffix("none: "+c.Nearest, ": ")
-				}
-				fmt.Fprintf(w, "    %-20s %-20s %s\n", c.Key, cmp.Or(c.Want, "any"), fits)
-			}
-		}
+		r.write(w, e)
 	}
 	return nil
+}
+
+func (r explainReport) write(w io.Writer, e explanation) {
+	heading := e.Resource + ": " + r.verdict(e)
+	if e.Reason != "" {
+		heading += ": " + e.Reason
+	}
+	fmt.Fprintln(w, heading)
+	for _, id := range e.Offered {
+		line := "  " + id
+		if why := e.Unhealthy[id]; why != "" {
+			line += "  Unhealthy: " + why
+		}
+		fmt.Fprintln(w, line)
+	}
+	// Variables of the device are at its head already.
+	own := slices.DeleteFunc(slices.Clone(e.Variables), func(v matchers.Variable) bool {
+		return slices.Contains(r.Variables, v)
+	})
+	writeVariables(w, own)
+	for _, m := range e.Matches {
+		fmt.Fprintf(w, "  %s\n", m.Place)
+		for _, c := range m.Conditions {
+			fmt.Fprintf(w, "    %-20s %-20s %s\n", c.Key, cmp.Or(c.Want, "any"), fits(c))
+		}
+	}
+}
+
+// verdict says what a resource offers: of the device if one is explained, else at all.
+func (r explainReport) verdict(e explanation) string {
+	offered := len(e.Offered)
+	switch {
+	case r.Device != nil && offered > 0:
+		return "offers it"
+	case r.Device != nil:
+		return "no"
+	case offered > 0:
+		return "offers " + count(offered, "device")
+	}
+	return "no device"
+}
+
+// fits says how much fits a condition, or what comes nearest to it.
+func fits(c matchers.Condition) string {
+	switch {
+	case c.Fits > 0:
+		return fmt.Sprint(c.Fits)
+	case c.Nearest != "":
+		return "none: " + c.Nearest
+	}
+	return "none"
+}
+
+func writeVariables(w io.Writer, variables []matchers.Variable) {
+	for _, v := range variables {
+		fmt.Fprintf(w, "  %-24s %s\n", v.Name, v.Value)
+	}
 }

@@ -78,11 +78,12 @@ func TestExplainEveryDevice(t *testing.T) {
 	for _, machine := range recordings(t) {
 		_, host := recorded(t, machine)
 		view := host.With(all)
-		for _, d := range catalog.List(view.Snapshot, view.Matched, view.Matched, nil) {
+		hardware := catalog.New(view.Snapshot, view.Host(), nil)
+		for _, d := range hardware.List(view.Matched, view.Matched) {
 			if d.Bus == "" || len(d.Nodes) == 0 {
 				continue
 			}
-			hardware, _, err := catalog.Find(view.Snapshot, view.Forms, d.Nodes[0])
+			found, err := hardware.Find(view.Forms, d.Nodes[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +91,7 @@ func TestExplainEveryDevice(t *testing.T) {
 			for _, o := range d.Offers {
 				offered[o.ID] = true
 			}
-			for _, e := range view.Explain(all, hardware, nil) {
+			for _, e := range view.Explain(all, found.Hardware, nil) {
 				for _, id := range e.Offered {
 					if explained++; !offered[id] {
 						t.Errorf("%s: %s: %s is said to offer %s: want one of %v", machine, d.Name, e.Resource, id, d.Offers)

@@ -4,38 +4,55 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
-func newImport(f *flags) *cobra.Command {
-	o := importer.Options{Format: importer.Auto}
-	check := false
-	from := string(o.Format)
-	cmd := &cobra.Command{
-		Use:   "import FILE",
-		Short: "convert the configuration of another device plugin",
-		Long: `import converts the configuration of another device plugin to TOML. Comments and
+// importHelp names every format of package importer, with the word that --from has for it.
+const importHelp = `import converts the configuration of another device plugin to TOML. Comments and
 warnings name everything that has no equivalent.
 
 FILE is a configuration of generic-device-plugin (squat), smarter-device-manager
 (smarter), sriov-network-device-plugin (sriov) or k8s-rdma-shared-dev-plugin (rdma),
 permittedHostDevices of KubeVirt (kubevirt), a Configuration of Akri with rules of
-udev (akri), or sharing of NVIDIA's device plugin (nvidia); or YAML that contains one
-anywhere, in texts too: a ConfigMap, the arguments of a container, a command line, values
-of a Helm chart, Flux and Argo CD objects, patches and variables, but no unrendered
-templates; - is standard input.`,
-		Args: wantArgs(1, 1, "want one FILE, or - for standard input"),
+udev (akri), or sharing of NVIDIA's device plugin (nvidia); or a file that contains one
+anywhere, in texts too: a ConfigMap, the arguments of a container, a command line or
+script, values of a Helm chart or of helm install --set, Flux and Argo CD objects, patches
+and variables, but no unrendered templates; - is standard input.
+
+Without a device plugin, FILE is a file of Docker Compose or a command line of docker run
+(compose), a container unit of Podman (quadlet), a pod with hostPath volumes of devices
+(pod), or udev rules (udev): each device becomes a resource.`
+
+// newImport returns the command that converts configurations of other device plugins. The
+// result goes to standard output, and everything about it to standard error, so that the
+// output can be redirected to a configuration file.
+func newImport(f *flags) *cobra.Command {
+	o := importer.Options{}
+	check := false
+	from := string(importer.Auto)
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "convert the configuration of another device plugin",
+		Long:  importHelp,
+		Args:  wantArgs(1, 1, "want one FILE, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Format = importer.Format(from)
 			name, data, err := readInput(args[0])
 			if err != nil {
 				return err
+			}
+			// Most inputs say which domain they have: the other files are only read if
+			// needed.
+			o.Neighbours = func() map[string]string {
+				return neighbours(args[0])
 			}
 			cfg, result, err := convert(cmd, name, data, o)
 			if err != nil || !check {
@@ -44,25 +61,66 @@ templates; - is standard input.`,
 			return f.compare(cmd.Context(), cmd.ErrOrStderr(), cfg, result)
 		},
 	}
+	// Completion and messages name the same words.
 	var formats []string
 	for _, f := range importer.Formats() {
 		formats = append(formats, string(f))
 	}
 	cmd.Flags().Var(word{&from, formats}, "from", "format of FILE: "+strings.Join(formats, ", "))
-	cmd.Flags().BoolVar(&check, "check", false, "list the devices of this host, or of --sysfs, that the result offers, and where generic-device-plugin and smarter-device-manager differ")
+	cmd.Flags().BoolVar(&check, "check", false, "list the devices of this host, or of --sysfs, that the result offers, and where the other plugin differs")
 	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default that of FILE or of the other plugin)")
 	return cmd
 }
 
+// maxNeighbours limits the files that are read beside the input: a directory with manifests
+// has a few dozen.
+const maxNeighbours = 100
+
+// neighbours reads the YAML and JSON files in the directory of a file. What cannot be read is
+// left out: the files only help to find the domain of resources.
+func neighbours(file string) map[string]string {
+	texts := make(map[string]string)
+	dir := filepath.Dir(file)
+	entries, err := os.ReadDir(dir)
+	if file == "-" || err != nil {
+		return texts
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if !isManifest(e) || path == filepath.Clean(file) || len(texts) == maxNeighbours {
+			continue
+		}
+		if _, text, err := readInput(path); err == nil {
+			texts[e.Name()] = string(text)
+		}
+	}
+	return texts
+}
+
+// isManifest reports whether a directory entry is a regular file that may be a manifest. A
+// link or a named pipe is not read: reading it might block.
+func isManifest(e os.DirEntry) bool {
+	switch filepath.Ext(e.Name()) {
+	case ".yaml", ".yml", ".json":
+		return e.Type().IsRegular()
+	}
+	return false
+}
+
 // convert prints the converted input, after validating it: a conversion that does not
-// load is a bug.
+// load is a bug. The result is printed whole or not at all, since a part of it would be a
+// valid configuration that offers less.
 func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (*config.Config, *importer.Result, error) {
 	result, err := importer.Convert(file, data, o)
 	if err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), strings.TrimRight(err.Error(), "\n"))
 		return nil, nil, errReported
 	}
-	cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
+	imported := config.File{
+		Name: "imported.toml",
+		Data: result.TOML,
+	}
+	cfg, err := config.Parse(imported)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the conversion of %s is invalid, which is a bug of generic-dp: please report it with that file\n%w\n%s", file, err, result.TOML)
 	}
@@ -73,8 +131,11 @@ func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (
 	return cfg, result, err
 }
 
-// compare lists what the converted configuration offers on this host, and how that differs
-// from what the other plugin does. Standard output is for the configuration.
+// compare lists the devices of this host that the converted configuration offers, and where
+// the devices of the other plugin differ. Standard output is for the configuration.
+//
+// Permissions of the flag --allow apply, as they will when the configuration is served: a
+// device that is refused is in the table with the reason, and not a device that is offered.
 func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, result *importer.Result) error {
 	view, err := f.scan(ctx, cfg)
 	if err != nil {
@@ -86,42 +147,44 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 	if err := newReport(cfg, view).table(w, false); err != nil {
 		return err
 	}
-	before := result.Before(view.Snapshot)
-	if len(before) == 0 {
+	var now []importer.Device
+	for _, m := range view.Matched.Resources {
+		for i := range m.Offers {
+			offer := &m.Offers[i]
+			if offer.Problem == "" { // the table above has the others
+				now = append(now, importer.Offered(m.Name, offer))
+			}
+		}
+	}
+	// The other plugins test attributes that our configuration does not: they get a reader of
+	// sysfs of their own.
+	scanner := inventory.New(f.paths.Inventory())
+	snapshot, err := scanner.Scan(ctx)
+	if err != nil {
+		return err
+	}
+	before := result.Before(snapshot, scanner.Attributes())
+	return printDifferences(w, before, now, result.NotCompared)
+}
+
+// printDifferences prints how the devices of the other plugin differ from ours.
+func printDifferences(w io.Writer, before, now []importer.Device, notCompared []string) error {
+	for _, plugin := range notCompared {
+		fmt.Fprintf(w, "note: what %s offers cannot be listed here: compare the table with the node's capacity, as kubectl describe node shows it\n", plugin)
+	}
+	if len(notCompared) > 0 && len(before) == 0 {
 		return nil
 	}
-	describe := func(d importer.Device) string {
-		slices.Sort(d.Nodes)
-		return fmt.Sprintf("%s: %s with %s", d.Resource, strings.Join(d.Nodes, ","), count(d.Slots, "slot"))
-	}
-	var now []string
-	for _, m := range view.Matched.Resources {
-		for _, o := range m.Offers {
-			if o.Problem != "" {
-				continue // in the list above
-			}
-			d := importer.Device{Resource: m.Name, Slots: o.Slots}
-			for _, n := range o.Nodes {
-				d.Nodes = append(d.Nodes, importer.NodeText(n.HostPath, n.Path.String()))
-			}
-			now = append(now, describe(d))
-		}
-	}
-	same := true
-	for _, d := range before {
-		text := describe(d)
-		if i := slices.Index(now, text); i >= 0 {
-			now = slices.Delete(now, i, i+1)
-			continue
-		}
-		same = false
+	onlyBefore, onlyNow := importer.Compare(before, now)
+	for _, text := range onlyBefore {
 		fmt.Fprintf(w, "only before: %s\n", text)
 	}
-	for _, text := range now {
+	for _, text := range onlyNow {
 		fmt.Fprintf(w, "only now: %s\n", text)
 	}
-	if same && len(now) == 0 {
-		_, err = io.WriteString(w, "the other plugin offers the same devices on this host\n")
+	if len(onlyBefore)+len(onlyNow) > 0 {
+		return nil
 	}
+	_, err := io.WriteString(w, "the other plugin offers the same devices on this host\n")
 	return err
 }

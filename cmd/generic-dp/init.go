@@ -19,7 +19,8 @@ func newInit(f *flags) *cobra.Command {
 		Short: "write a configuration for the devices of this host, or for one of them",
 		Long: `init prints a commented configuration for what it finds on this host and pods
 may want: adapters, cameras, GPUs, accelerators, virtual functions, ... Each
-resource selects its devices by what they are.
+resource selects its devices by what they are. USB devices that only have a raw
+bus node are left out while a driver of the kernel uses them.
 
 With DEVICE it prints one resource for that device alone: a path below /dev, a
 device ID, a PCI address, a USB port such as 1-1.4, or a network interface.
@@ -32,22 +33,17 @@ device ID, a PCI address, a USB port such as 1-1.4, or a network interface.
 			if err != nil {
 				return err
 			}
-			names := catalog.ReadNames(view.Snapshot, f.hwdata)
-			resources := catalog.Starter(view.Snapshot, names)
-			if len(args) > 0 {
-				hardware, node, err := catalog.Find(view.Snapshot, view.Forms, args[0])
-				if err != nil {
-					return err
-				}
-				resources = []catalog.Resource{catalog.For(view.Snapshot, names, hardware, node)}
+			all := f.catalog(cmd.ErrOrStderr(), view)
+			var text string
+			if len(args) == 0 {
+				text, err = f.starterOfHost(view, all, domain)
+			} else {
+				text, err = f.starterOfDevice(view, all, domain, args[0])
 			}
-			text, broken, err := f.starter(view, domain, resources)
-			if err == nil && broken != "" && len(args) > 0 {
-				err = fmt.Errorf("%s can't be offered: %s", args[0], broken)
+			if err != nil {
+				return err
 			}
-			if err == nil {
-				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
-			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
@@ -66,32 +62,90 @@ const starterHead = `# Devices of this host for pods, written by generic-dp init
 # Pods request DOMAIN/NAME: take a domain of yours.
 `
 
-// starter is the text of a configuration with some resources. Those that do not work on
-// this host are comments; broken is why the last of them does not.
-func (f *flags) starter(view *agent.View, domain string, resources []catalog.Resource) (text, broken string, err error) {
+// starterOfHost is a configuration for everything that pods may want.
+func (f *flags) starterOfHost(view *agent.View, all *catalog.Catalog, domain string) (string, error) {
+	resources := all.Starter()
 	if len(resources) == 0 {
-		return "", "", errors.New("nothing on this host that pods may want: generic-dp devices --all lists all hardware")
+		return "", errors.New("nothing on this host that pods may want: generic-dp devices --all lists all hardware")
 	}
-	var b strings.Builder
+	s, err := f.starter(view, domain, resources)
+	if err != nil {
+		return "", err
+	}
 	if len(resources) > 1 {
-		b.WriteString(starterHead)
+		return starterHead + s.text, nil
 	}
+	return s.text, nil
+}
+
+// starterOfDevice is a configuration for one device, by any of its names.
+func (f *flags) starterOfDevice(view *agent.View, all *catalog.Catalog, domain, name string) (string, error) {
+	found, err := all.Find(view.Forms, name)
+	if err != nil {
+		return "", err
+	}
+	s, err := f.starter(view, domain, []catalog.Resource{all.For(found)})
+	if err != nil {
+		return "", err
+	}
+	if s.refusal != "" {
+		return "", fmt.Errorf("%s can't be offered: %s", name, s.refusal)
+	}
+	return s.text, nil
+}
+
+// starter is a configuration for an administrator to start with.
+type starter struct {
+	text string
+	// refusal is why the last resource does not work on this host, empty if it does.
+	refusal string
+}
+
+// starter writes resources as a configuration. Those that do not work on this host are
+// comments.
+func (f *flags) starter(view *agent.View, domain string, resources []catalog.Resource) (starter, error) {
 	head := fmt.Sprintf("domain = %q\n", domain)
+	err := checkDomain(head)
+	if err != nil {
+		return starter{}, err
+	}
+	var made starter
+	var b strings.Builder
 	b.WriteString(head)
 	for _, r := range resources {
 		text := r.Text()
-		if broken, err = f.refusal(view, head+text); err != nil {
-			return "", "", fmt.Errorf("--domain: %w", err)
+		refusal, err := f.refusal(view, head+text)
+		if err != nil {
+			return starter{}, err
 		}
-		if broken != "" {
-			text = "# Left out: " + broken + "\n"
-			for line := range strings.Lines(r.Text()) {
-				text += "#" + strings.TrimPrefix(line, "#")
-			}
+		if refusal != "" {
+			text = "# Left out: " + refusal + "\n" + commented(text)
 		}
 		b.WriteString("\n" + text)
+		made.refusal = refusal
 	}
-	return b.String(), broken, nil
+	made.text = b.String()
+	return made, nil
+}
+
+// checkDomain reports a domain that no configuration may have. head is its line.
+func checkDomain(head string) error {
+	const minimal = "[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x\"\n"
+	_, err := config.Parse(config.File{Name: "config.toml", Data: []byte(head + minimal)})
+	var problems config.Problems
+	if errors.As(err, &problems) {
+		return fmt.Errorf("--domain: %s", problems[0].Text)
+	}
+	return err
+}
+
+// commented makes each line of a text a comment.
+func commented(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("#" + strings.TrimPrefix(line, "#"))
+	}
+	return b.String()
 }
 
 // refusal returns why a configuration of one resource offers nothing on this host, or a
@@ -99,8 +153,8 @@ func (f *flags) starter(view *agent.View, domain string, resources []catalog.Res
 func (f *flags) refusal(view *agent.View, text string) (string, error) {
 	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
 	var problems config.Problems
-	if errors.As(err, &problems) {
-		err = errors.New(problems[0].Text)
+	if errors.As(err, &problems) { // such as a name that no configuration may contain
+		return problems[0].Text, nil
 	}
 	if err != nil {
 		return "", err
@@ -114,7 +168,7 @@ func (f *flags) refusal(view *agent.View, text string) (string, error) {
 			return n.Problem.Text, nil
 		}
 	}
-	for _, e := range explanations(view, cfg, nil, nil) {
+	for _, e := range explanations(view, cfg, catalog.Found{}) {
 		if len(e.Offered) == 0 {
 			return e.Reason, nil
 		}

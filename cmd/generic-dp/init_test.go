@@ -71,6 +71,7 @@ func TestInitOfEveryDevice(t *testing.T) {
 	offered := 0
 	for _, machine := range recordings(t) {
 		f, view := recorded(t, machine)
+		all := catalog.New(view.Snapshot, view.Host(), nil)
 		names := map[string]string{} // the path that must be offered, by name
 		for _, h := range view.Snapshot.Hardware {
 			if !h.IsRootHub() {
@@ -84,19 +85,20 @@ func TestInitOfEveryDevice(t *testing.T) {
 			names[n.Path] = n.Path
 		}
 		for name, want := range names {
-			hardware, node, err := catalog.Find(view.Snapshot, view.Forms, name)
+			found, err := all.Find(view.Forms, name)
 			if err != nil {
 				t.Errorf("%s: %s: %v", machine, name, err)
 				continue
 			}
-			text, broken, err := f.starter(view, "example.com", []catalog.Resource{catalog.For(view.Snapshot, nil, hardware, node)})
+			made, err := f.starter(view, "example.com", []catalog.Resource{all.For(found)})
 			if err != nil {
-				t.Errorf("%s: %s: %v\n%s", machine, name, err, text)
+				t.Errorf("%s: %s: %v", machine, name, err)
 				continue
 			}
-			if broken != "" {
+			if made.refusal != "" {
 				continue
 			}
+			text := made.text
 			cfg, err := config.Parse(config.File{Name: "one.toml", Data: []byte(text)})
 			if err != nil {
 				t.Fatal(err)

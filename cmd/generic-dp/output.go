@@ -6,21 +6,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// printable escapes text for terminals: a device or a container chooses names of nodes and
-// serial numbers.
+// printable escapes everything that a terminal may interpret: a device or a container
+// chooses the names of nodes and serial numbers. The escapes of valid text are also escapes
+// of JSON.
 type printable struct{ io.Writer }
 
 func (p printable) Write(text []byte) (int, error) {
-	if _, err := io.WriteString(p.Writer, device.Printable(string(text), "\n\t")); err != nil {
+	_, err := io.WriteString(p.Writer, device.Printable(string(text), "\n\t"))
+	if err != nil {
 		return 0, err
 	}
 	return len(text), nil
@@ -31,8 +34,8 @@ type reporter interface {
 	table(w io.Writer, wide bool) error
 }
 
-// reports makes cmd write the report that get returns, in the format of -o, even if there
-// is an error, too.
+// reports makes cmd write the report that get returns, in the format of -o. A report is
+// written even if there is an error as well.
 func reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (reporter, error), formats ...string) *cobra.Command {
 	format := outputFlag(cmd, append([]string{"table"}, formats...)...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -40,13 +43,16 @@ func reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (re
 		if report == nil {
 			return err
 		}
-		written := encode
-		if *format == "table" || *format == "wide" {
-			written = func(w io.Writer, format string, _ any) error { return report.table(w, format == "wide") }
-		}
-		return cmp.Or(written(cmd.OutOrStdout(), *format, report), err)
+		return cmp.Or(writeReport(cmd.OutOrStdout(), *format, report), err)
 	}
 	return cmd
+}
+
+func writeReport(w io.Writer, format string, report reporter) error {
+	if format == "table" || format == "wide" {
+		return report.table(w, format == "wide")
+	}
+	return encode(w, format, report)
 }
 
 // encode writes a report as JSON or YAML.
@@ -56,87 +62,71 @@ func encode(w io.Writer, format string, report any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	err := enc.Encode(report)
-	if err == nil && format == "yaml" {
-		dec := json.NewDecoder(bytes.NewReader(text.Bytes()))
-		dec.UseNumber()
-		text.Reset()
-		err = writeYAML(&text, dec, "")
-	}
-	if err == nil {
-		_, err = w.Write(text.Bytes())
-	}
-	return err
-}
-
-// writeYAML writes the next value of dec in block style, after a key or a dash. The
-// library is linked for reading alone: its writer costs 100 kB of every node's memory.
-func writeYAML(w *bytes.Buffer, dec *json.Decoder, indent string) error {
-	token, err := dec.Token()
 	if err != nil {
 		return err
 	}
-	open, nested := token.(json.Delim)
-	if !nested {
-		fmt.Fprintf(w, " %s\n", yamlScalar(token))
-		return nil
+	if format == "yaml" {
+		return encodeYAML(w, text.Bytes())
 	}
-	if !dec.More() {
-		fmt.Fprintf(w, " %s\n", map[json.Delim]string{'{': "{}", '[': "[]"}[open])
-		_, err = dec.Token()
-		return err
-	}
-	// A table begins on the line of its dash, and below its key.
-	afterDash := bytes.HasSuffix(w.Bytes(), []byte("-"))
-	if !afterDash && w.Len() > 0 {
-		w.WriteByte('\n')
-	}
-	for first := true; dec.More(); first = false {
-		if first && afterDash {
-			w.WriteByte(' ')
-		} else {
-			w.WriteString(indent)
-		}
-		if open == '[' {
-			w.WriteByte('-')
-			err = writeYAML(w, dec, indent+"  ")
-		} else {
-			key, _ := dec.Token()
-			w.WriteString(yamlScalar(key) + ":")
-			err = writeYAML(w, dec, indent+"  ")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	_, err = dec.Token()
+	_, err = w.Write(text.Bytes())
 	return err
 }
 
-// yamlScalar quotes what is not plainly a word or a path: an ID such as 10c4:1234 is a
-// number to some readers.
-func yamlScalar(token json.Token) string {
-	s, ok := token.(string)
-	if !ok {
-		if token == nil {
-			return "null"
-		}
-		return fmt.Sprint(token)
+// encodeYAML writes a JSON text as YAML in block style. JSON is YAML too, so that both have
+// the same keys in the same order.
+func encodeYAML(w io.Writer, text []byte) error {
+	var document yaml.Node
+	err := yaml.Unmarshal(text, &document)
+	if err != nil {
+		return err
 	}
-	if isPlain(s, "_-./ ") && (s[0] < '0' || s[0] > '9') && isPlain(s[:1], "/") && s == strings.TrimSpace(s) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
-		return s
+	useBlocks(&document)
+	const indent = 2
+	enc := yaml.NewEncoder(w)
+	enc.SetIndent(indent)
+	err = enc.Encode(&document)
+	if err != nil {
+		return err
 	}
-	var quoted bytes.Buffer
-	enc := json.NewEncoder(&quoted)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string has an encoding
-	return strings.TrimSpace(quoted.String())
+	return enc.Close()
 }
 
-// isPlain reports whether a text has only ASCII letters, digits and some punctuation.
+// useBlocks removes the braces of lists and tables, and the quotes of words.
+func useBlocks(n *yaml.Node) {
+	isText := n.Kind == yaml.ScalarNode
+	if isText && isWord(n.Value) || len(n.Content) > 0 {
+		n.Style = 0
+	}
+	for i, child := range n.Content {
+		useBlocks(child)
+		isKey := n.Kind == yaml.MappingNode && i%2 == 0
+		if isKey && isPlain(child.Value, "_") {
+			child.Style = 0
+		}
+	}
+}
+
+// isWord reports whether a text needs no quotes. The library quotes true, null and texts with
+// punctuation that has a meaning; but to some readers of YAML, no and on are booleans, and
+// 12:30 is a number.
+func isWord(s string) bool {
+	const longestBoolean = len("yes")
+	if len(s) <= longestBoolean {
+		return false
+	}
+	isUnprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	isNumber := s[0] >= '0' && s[0] <= '9'
+	return isPlain(s[:1], "/") && !isNumber && !strings.ContainsFunc(s, isUnprintable)
+}
+
+// isPlain reports whether a text only has ASCII letters, digits and some punctuation.
 func isPlain(s, others string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune(others, r))
-	})
+	isOther := func(r rune) bool {
+		isLetter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		isDigit := '0' <= r && r <= '9'
+		return !isLetter && !isDigit && !strings.ContainsRune(others, r)
+	}
+	return s != "" && !strings.ContainsFunc(s, isOther)
 }
 
 // table writes rows in aligned columns, with a dash in place of an empty cell.
@@ -155,10 +145,12 @@ func (t table) row(cells ...string) {
 	fmt.Fprintln(t, strings.Join(cells, "\t"))
 }
 
+// joinInts is a list for people: "0,1".
 func joinInts(list []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
 }
 
+// count is a number and a noun: "1 device", "2 devices".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

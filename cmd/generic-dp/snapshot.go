@@ -6,13 +6,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/host/recording"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
 func newSnapshot(f *flags) *cobra.Command {
@@ -34,20 +38,21 @@ configuration names, only known harmless ones are kept. Kernel release, paths,
 other names and manufacturer strings stay: review the file before sharing it.`,
 		Args: wantArgs(1, 1, "want one FILE, or - for standard output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options := recording.Options{Head: f.snapshotHead(redact), Redact: redact}
-			// The configuration is optional unless given: the host alone is useful too.
-			cfg, err := config.Load(f.config)
-			if err != nil && cmd.Flags().Changed("config") {
+			cfg, err := f.optionalConfig(cmd)
+			if err != nil {
 				return err
 			}
-			if err == nil {
-				options.Also = agent.Record(cfg, f.options(io.Discard))
+			options := recording.Options{
+				Head:   f.snapshotHead(redact),
+				Redact: redact,
+				Also:   f.alsoRecorded(cfg),
 			}
 			archive, err := recording.Record(cmd.Context(), f.paths.Inventory(), options)
 			if err != nil {
 				return err
 			}
 			if args[0] == "-" {
+				// Escapes for the terminal would change the recording.
 				_, err = cmd.OutOrStdout().(printable).Writer.Write(archive)
 				return err
 			}
@@ -58,13 +63,38 @@ other names and manufacturer strings stay: review the file before sharing it.`,
 	return cmd
 }
 
+// optionalConfig loads the configuration, which may only be missing or broken if --config
+// is not given: the host by itself is useful too.
+func (f *flags) optionalConfig(cmd *cobra.Command) (*config.Config, error) {
+	cfg, err := config.Load(f.config)
+	if err == nil {
+		return cfg, nil
+	}
+	if cmd.Flags().Changed("config") {
+		return nil, err
+	}
+	return &config.Config{}, nil
+}
+
+// alsoRecorded returns the reads beyond a scan: those of the configuration, and those of init
+// and devices --all, so that both print the same with the recording as on the host.
+func (f *flags) alsoRecorded(cfg *config.Config) func(*device.Snapshot, *inventory.Attributes) {
+	readConfig := agent.Record(cfg, f.options(io.Discard))
+	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
+		catalog.Read(snap, attrs)
+		readConfig(snap, attrs)
+	}
+}
+
 // snapshotHead returns the description at the start of a recording.
 func (f *flags) snapshotHead(redact bool) string {
-	kernel, architecture := "unknown", "unknown"
+	kernel := "unknown"
+	architecture := "unknown"
 	var uts unix.Utsname
 	// A recording of a recording has another kernel.
 	if f.unpacked == "" && unix.Uname(&uts) == nil {
-		kernel, architecture = unix.ByteSliceToString(uts.Release[:]), unix.ByteSliceToString(uts.Machine[:])
+		kernel = unix.ByteSliceToString(uts.Release[:])
+		architecture = unix.ByteSliceToString(uts.Machine[:])
 	}
 	redacted := "no: contains serials"
 	if redact {
@@ -109,11 +139,13 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil // reported when it is scanned
 	}
-	if cmd == cmd.Root() || cmd.Name() == "serve" || cmd.Name() == "cdi" || cmd.Name() == "status" {
-		return usageError{fmt.Errorf("--sysfs: %q is a recording and cannot be served: want try", file)}
+	served := []string{"serve", "cdi", "status"}
+	isServed := cmd == cmd.Root() || slices.Contains(served, cmd.Name())
+	if isServed {
+		return usageError{fmt.Errorf("--sysfs: %q is a recording and cannot be served: use try", file)}
 	}
 	if cmd.Flags().Changed("dev") {
-		return usageError{fmt.Errorf("--dev: the recording %q contains its own /dev: want --sysfs alone", file)}
+		return usageError{fmt.Errorf("--dev: the recording %q contains its own /dev: use only --sysfs", file)}
 	}
 	archive, err := os.ReadFile(file)
 	if err != nil {
@@ -125,7 +157,8 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	}
 	f.unpacked = unpacked
 	f.temporary.Store(&unpacked)
-	if err := recording.Unpack(f.unpacked, archive); err != nil {
+	err = recording.Unpack(f.unpacked, archive)
+	if err != nil {
 		return fmt.Errorf("--sysfs: %q: %w", file, err)
 	}
 	tree := recording.Tree{Root: f.unpacked}

@@ -58,7 +58,8 @@ var onlyImporters = map[string][]string{
 	"google.golang.org/grpc":        {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/kubelet/dialed", "internal/testing/kubelettest", "internal/tools/fakekubelet"},
 	"github.com/spf13/cobra":        {"cmd/generic-dp"},
 	"github.com/coreos/go-systemd":  {"cmd/generic-dp"},
-	"go.yaml.in/yaml":               {"cdi", "internal/tools/importer"},
+	"github.com/jaypipes/pcidb":     {"internal/tools/catalog"},
+	"go.yaml.in/yaml":               {"cdi", "cmd/generic-dp", "internal/tools/importer"},
 	"github.com/bmatcuk/doublestar": {}, // only tests
 }
 

@@ -36,8 +36,8 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	}
 	resources, configs := l.inputs(v)
 	l.memory.state, out = l.memory.state.Next(ledger.Input{
-		Now: now, Start: l.start, Held: l.held.Held, LastEvent: l.scanner.LastEvent, Hardware: v.hasHardware, Unread: v.unread,
-		Failing: l.prober.Results(), Resources: resources, Successors: l.outputs.successors(v),
+		Now: now, Start: l.start, Held: l.held.Held, Events: l.scanner.Events(), Hardware: v.Snapshot.Hardware, Unread: v.unread,
+		Failing: l.prober.Results(), Resources: resources, Aliases: l.outputs.aliases(v),
 	})
 	l.runDRA(ctx, out)
 	failed, unwritten := l.makeOutputs(v, out)

@@ -124,41 +124,50 @@ func nodeID(v *View, path string) string {
 	return device.NodeID(n, v.Forms[n.Hardware])
 }
 
-// successors maps the ID of an offer to the former IDs of its nodes that are no longer
-// offered: an edit of identity, each or group_by may have changed them.
-func (o *outputs) successors(v *View) map[string][]string {
+// aliases returns the IDs under which links and CDI entries inject the nodes of each offer, if
+// they are no longer offered: an edit of identity, each or group_by may have changed them.
+func (o *outputs) aliases(v *View) map[string][]string {
 	if o.options.CDIOnly { // there are no holders
 		return nil
 	}
+	injected := o.injectedOtherwise(v)
+	if len(injected) == 0 {
+		return nil
+	}
+	aliases := map[string][]string{}
+	for _, m := range v.Matched.Resources {
+		for _, offer := range m.Offers {
+			for _, n := range offer.Nodes {
+				ids := injected[nodeID(v, n.HostPath)]
+				if len(ids) > 0 && !n.Companion {
+					aliases[offer.ID] = append(aliases[offer.ID], ids...)
+				}
+			}
+		}
+	}
+	return aliases
+}
+
+// injectedOtherwise returns the IDs that are injected but not offered, by the IDs of their nodes.
+func (o *outputs) injectedOtherwise(v *View) map[string][]string {
 	offered := map[string]bool{}
 	for _, m := range v.Matched.Resources {
 		for _, offer := range m.Offers {
 			offered[offer.ID] = true
 		}
 	}
-	before := map[string][]string{} // by node
+	byNode := map[string][]string{}
 	for _, id := range slices.Sorted(maps.Keys(o.injected)) {
-		if !offered[id] {
-			for path, node := range o.injected[id] {
-				before[node] = append(before[node], id)
-				if now := nodeID(v, path); now != node && device.SameNode(now, node) {
-					before[now] = append(before[now], id)
-				}
+		if offered[id] {
+			continue
+		}
+		for path, node := range o.injected[id] {
+			byNode[node] = append(byNode[node], id)
+			now := nodeID(v, path)
+			if now != node && device.SameNode(now, node) {
+				byNode[now] = append(byNode[now], id)
 			}
 		}
 	}
-	if len(before) == 0 {
-		return nil
-	}
-	found := map[string][]string{}
-	for _, m := range v.Matched.Resources {
-		for _, offer := range m.Offers {
-			for _, n := range offer.Nodes {
-				if ids := before[nodeID(v, n.HostPath)]; len(ids) > 0 && !n.Companion {
-					found[offer.ID] = append(found[offer.ID], ids...)
-				}
-			}
-		}
-	}
-	return found
+	return byNode
 }

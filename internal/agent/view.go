@@ -42,6 +42,9 @@ func (v *View) Explain(cfg *config.Config, h *device.Hardware, n *device.Node) [
 	return matchers.Explain(cfg, v.Snapshot, v.Forms, v.options, h, n)
 }
 
+// Host returns the data of the host that is not part of the snapshot.
+func (v *View) Host() matchers.Host { return v.options.Host }
+
 // Variables lists the variables of hardware or a node, see matchers.Variables.
 func (v *View) Variables(h *device.Hardware, n *device.Node) []matchers.Variable {
 	return matchers.Variables(v.Snapshot, v.Forms, v.options, h, n)
@@ -78,11 +81,6 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		unread:   append(s.attrs.Unread(), s.snapshot.Unread...),
 		foreign:  foreign, options: options,
 	}
-}
-
-// hasHardware reports whether there is hardware at a path of sysfs.
-func (v *View) hasHardware(path string) bool {
-	return slices.Contains(v.unread, device.Unread{Path: path}) || v.hardware(path) != nil
 }
 
 // hardware returns the hardware with a sysfs path, nil for none.

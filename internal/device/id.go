@@ -163,24 +163,32 @@ func superSpeed(speed string) bool {
 	return err == nil && v >= 5000
 }
 
-// NodeID returns the ID of a single node or network interface, at most MaxID
-// characters: that of its hardware and its key. Without hardware it is the node's path
-// below /dev, or the interface's name.
+// NodeID returns the ID of a single node or network interface, at most MaxID characters:
+// the ID of its hardware and its key. Without hardware it is the node's path below /dev, or
+// the interface's name.
 func NodeID(n *Node, f Form) string {
+	if n.Hardware == nil || n.Namespace != "" {
+		return KeyedNodeID(n, f, "")
+	}
+	return KeyedNodeID(n, f, NodeKeys(n.Hardware)[n])
+}
+
+// KeyedNodeID is NodeID for a caller that knows the key of the node: to find the keys of all
+// nodes anew for each of 30,000 nodes of one function takes minutes.
+func KeyedNodeID(n *Node, f Form, key string) string {
 	switch {
 	case n.Namespace != "":
 		k := splitKernel(n)
 		// The number of a namespace depends on which others there are.
-		key := k.prefix + strings.TrimLeft(strings.TrimPrefix(k.suffix, "n"), decimal)
-		return fit("nvme:"+field(n.Namespace), MaxID-1-len(key)) + ":" + key
+		stem := k.prefix + strings.TrimLeft(strings.TrimPrefix(k.suffix, "n"), decimal)
+		return fit("nvme:"+field(n.Namespace), MaxID-1-len(stem)) + ":" + stem
 	case n.Hardware != nil:
 	case n.Type == NetInterface:
 		return fit("netif:"+field(n.Path), MaxID)
 	default:
 		return fit(pathName(n.Path), MaxID)
 	}
-	key, ok := NodeKeys(n.Hardware)[n]
-	if !ok {
+	if key == "" {
 		key = fit(replaced(n.Kernel, n.Path), maxKey)
 	}
 	// If it is too long, the hardware's part is cut, so that nodes of one hardware stay

@@ -229,6 +229,11 @@ func goldenIDs() []id {
 	hw("sub-function without a number", &Hardware{Bus: PCIBus, Name: "ice.sf.4", PCI: &PCI{SRIOV: "sf", PF: "0000:06:00.0", VF: -1}}, PortForm)
 	bare("/dev/sf")
 	bare("/dev/sf/0000:06:00.0/88")
+	camera := usb("04f2", "b7c0", "01.00.00", "0000:00:14.0", "7")
+	hw("USB device with a version for its serial", camera, Forms(nil).Of(camera))
+	light := withNodes(platform("HID-SENSOR-200041"), leaf{"iio:device0", "iio", -1, -1})
+	light.Nodes[0].Part = "als"
+	nodes("sensor of a hub without hardware", light, PortForm)
 	return ids
 }
 

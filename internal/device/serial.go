@@ -20,6 +20,8 @@ import (
 //   - counting down to 0 or 1: "87654321", "9876543210"
 //   - a date before one of these, or before a number that ends in five zeros:
 //     "200901010001", "20100201396000000"
+//   - a version of the product, alone or after a word for it: "01.00.00", "1.10", "REV8",
+//     "Rev. B", "v1.2"
 //   - a PCI address, which the kernel gives its root hubs: "0000:00:14.0"
 //   - words for a missing serial: "None", "N/A", "Default string",
 //     "Serial Number", "To be filled by O.E.M."
@@ -28,15 +30,10 @@ import (
 // elsewhere.
 func PlaceholderSerial(s string) bool {
 	s = strings.ToLower(strings.TrimSpace(s))
-	if IsPCIAddress(s) {
+	if IsPCIAddress(s) || isVersion(s) {
 		return true
 	}
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return r
-		}
-		return -1
-	}, s)
+	s = strings.Map(lettersAndDigits, s)
 	if slices.Contains(noSerial, s) {
 		return true
 	}
@@ -49,14 +46,31 @@ func PlaceholderSerial(s string) bool {
 	return isPattern(s)
 }
 
+// lettersAndDigits drops all other characters.
+func lettersAndDigits(r rune) rune {
+	if unicode.IsLetter(r) || unicode.IsDigit(r) {
+		return r
+	}
+	return -1
+}
+
 // isPattern reports whether s follows one of the rules without words.
 func isPattern(s string) bool {
+	const shortest = 3
 	runes := []rune(s)
-	return len(runes) < 3 ||
-		strings.Trim(s, string(runes[0])) == "" ||
-		s[0] == '0' && strings.HasSuffix(s, "1") && strings.Trim(s, "01") == "" && !strings.Contains(s, "11") ||
-		counts(s) || countsRepeated(runes) || countsRepeated(runes[:len(runes)-1]) ||
-		dated(s)
+	if len(runes) < shortest {
+		return true
+	}
+	isOneCharacter := strings.Trim(s, string(runes[0])) == ""
+	isCounting := counts(s) || countsRepeated(runes) || countsRepeated(runes[:len(runes)-1])
+	return isOneCharacter || isCounting || isZerosAndOne(s) || dated(s)
+}
+
+// isZerosAndOne reports whether s is zeros and a final one, repeatedly: "001000001".
+func isZerosAndOne(s string) bool {
+	isBinary := strings.Trim(s, "01") == ""
+	hasRun := strings.Contains(s, "11")
+	return isBinary && !hasRun && s[0] == '0' && strings.HasSuffix(s, "1")
 }
 
 // dated reports whether s is a date, followed by nothing that identifies one device.
@@ -66,8 +80,48 @@ func dated(s string) bool {
 		return false
 	}
 	date, err := time.Parse(layout, s[:len(layout)])
+	isOfUSB := err == nil && date.Year() >= 1990 && date.Year() < 2060
 	rest := s[len(layout):]
-	return err == nil && date.Year() >= 1990 && date.Year() < 2060 && (strings.HasSuffix(rest, "00000") || isPattern(rest))
+	return isOfUSB && (strings.HasSuffix(rest, "00000") || isPattern(rest))
+}
+
+// versionWords precede a version. A longer word comes before its start.
+var versionWords = []string{"version", "ver", "revision", "rev", "firmware", "fw", "hw", "v"}
+
+// isVersion reports whether s is a version, which all devices of a model have: cameras report
+// "01.00.00" (04f2:b7c0, 05c8:082f, 30c9:0084), others "01.00.00.00" (06cb:0701) and "REV8"
+// (b58e:9e84). A number without dots needs a word before it.
+func isVersion(s string) bool {
+	for _, word := range versionWords {
+		rest, hasWord := strings.CutPrefix(s, word)
+		if hasWord {
+			return isNamedVersion(strings.TrimLeft(rest, " .:_-"))
+		}
+	}
+	const most = 4
+	groups := strings.Split(s, ".")
+	return len(groups) > 1 && len(groups) <= most && areShortNumbers(groups)
+}
+
+// isNamedVersion reports whether the text after a word such as "rev" is a version: a letter, or
+// numbers with dots between them.
+func isNamedVersion(s string) bool {
+	if len(s) == 1 && unicode.IsLetter(rune(s[0])) {
+		return true
+	}
+	return areShortNumbers(strings.Split(s, "."))
+}
+
+// areShortNumbers reports whether each group is a number of one or two digits. Longer ones
+// may be parts of a serial number.
+func areShortNumbers(groups []string) bool {
+	const longest = 2
+	for _, group := range groups {
+		if !isDigits(group) || len(group) > longest {
+			return false
+		}
+	}
+	return true
 }
 
 // noSerial holds the words, reduced to their letters and digits.

@@ -14,6 +14,8 @@ func TestPlaceholderSerials(t *testing.T) {
 		"123456789ABC", "1234567890ABCDEF"[:10], "123456789012", "12345678901234567890", "123456789abcdef", "ABCDEF", "abcdefghijkl", "SN12345678",
 		"001000001", "AAAABBBBCCCC1", "AABBCC", "112233",
 		"200901010001", "20100201396000000", "20120501030900000", "20120501", // card readers, keyboards
+		"01.00.00", "01.00.00.00", "REV8", // cameras, an audio chip
+		"1.10", "1.2.3", "12.10.01.02", "Rev. B", "rev 1.00", "V1.2", "v2", "Ver1.0.3", "VERSION 2", "FW 2.04", "Revision: 3",
 		"4321", "87654321", "9876543210",
 		"0000:00:14.0", "0000:3b:00.0", "10000:00:14.0",
 		"none", "None", "N/A", "NULL", "default", "Default string", "Unknown", "Serial", "Serial Number", "SerialNumber",
@@ -39,6 +41,7 @@ func TestRealSerials(t *testing.T) {
 		"2012051600300", "20240117004512", "058F63666485", // card readers
 		"5A6F1B30", "82CB1A5F", "Z9A2B3C4", "4C530001230514117423", "001A4D5E92B4BD81E6F30C17",
 		"ABC123", "A1B2C3", "ABCDEF12", "12345688ACF4", "1234567A", "TESTER1", "nonesuch", "1-0000:00:03.0-1",
+		"201.34.11", "17.345", "9.2.7.4.6", "01.00.0A", "REV8A", "REV812", "V1234", "VER00123", "REVELATION", "VK3", "FW20B", "192.168.10.5",
 		"SN8841A", "0x1A2B3C4D", "Ünïcode1", "序列号七",
 	} {
 		if PlaceholderSerial(s) {

@@ -41,7 +41,12 @@ func (t *transition) restoreOrphans() {
 		if d == nil {
 			continue
 		}
-		rec := record{offer: device.Offer{ID: id, Slots: 1}, listed: 1, kept: from(held, 1), orphan: true}
+		rec := record{
+			offer:  device.Offer{ID: id, Slots: 1},
+			listed: 1,
+			kept:   from(held, 1),
+			orphan: true,
+		}
 		if memory+rec.memory() > maxOrphans || sizes[d]+rec.listSize() > maxOrphanList {
 			t.unlisted = append(t.unlisted, id)
 			continue
@@ -166,7 +171,7 @@ func (t *transition) mayLeave(due time.Time, id string) bool {
 }
 
 // heldElsewhere returns why d can't list a device without a record, empty if it can: a
-// container may hold its hardware through another resource, or by an ID that it had before.
+// container may hold its hardware through another resource, or under an alias.
 func (t *transition) heldElsewhere(d *draft, offer device.Offer) string {
 	var names []string
 	for _, h := range t.held[offer.ID] {
@@ -177,8 +182,8 @@ func (t *transition) heldElsewhere(d *draft, offer device.Offer) string {
 	if len(names) > 0 {
 		return "held by a container through " + slices.Min(names)
 	}
-	for _, id := range append([]string{offer.Former}, t.in.Successors[offer.ID]...) {
-		if id != "" && len(t.held[id]) > 0 {
+	for _, id := range t.in.Aliases[offer.ID] {
+		if len(t.held[id]) > 0 {
 			return "held by a container as " + id
 		}
 	}

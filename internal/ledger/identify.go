@@ -91,7 +91,8 @@ func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 func decide(s Serial, group []*device.Hardware) (Serial, *device.Hardware) {
 	if len(group) > 1 { // one device in nearly all of thousands of groups
 		group = slices.SortedFunc(slices.Values(group), func(a, b *device.Hardware) int {
-			p, q := device.Place(a), device.Place(b)
+			p := device.Place(a)
+			q := device.Place(b)
 			if (p == "") != (q == "") {
 				return -cmp.Compare(p, q) // a place that can be remembered first
 			}

@@ -112,12 +112,23 @@ func (l *life) act(op byte, arg int) {
 	l.now = l.now.Add(steps[arg/8%len(steps)])
 }
 
+// hardware is the hardware of the host, none if it is pulled.
+func (l *life) hardware() []*device.Hardware {
+	if l.pulled {
+		return nil
+	}
+	var present []*device.Hardware
+	for id := 'a'; id <= 'z'; id++ {
+		present = append(present, &device.Hardware{Path: "devices/" + string(id)})
+	}
+	return present
+}
+
 // step calls Next and checks invariants.
 func (l *life) step() {
 	l.t.Helper()
 	in := Input{
-		Now: l.now, Start: l.start, LastEvent: func(h string) time.Time { return l.events[h] },
-		Hardware: func(string) bool { return !l.pulled },
+		Now: l.now, Start: l.start, Events: l.events, Hardware: l.hardware(),
 	}
 	for _, r := range l.config {
 		// A resource with this reason is removed from the configuration.

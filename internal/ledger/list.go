@@ -63,10 +63,12 @@ func (t *transition) entries(d *draft) []Entry {
 		}
 		switch {
 		case !rec.present && t.nextOwner[id] != "":
-			e.Reason, e.Sound = reasonTakenOver+t.nextOwner[id], t.in.Failing[id] == ""
-		case !rec.present && cmp.Or(rec.now, t.nextID[id]) != "":
-			next := cmp.Or(rec.now, t.nextID[id])
-			e.Reason, e.Sound = reasonRenamed+next, t.in.Failing[next] == ""
+			e.Reason = reasonTakenOver + t.nextOwner[id]
+			e.Sound = t.in.Failing[id] == ""
+		case !rec.present && t.renamed[id] != "":
+			next := t.renamed[id]
+			e.Reason = reasonRenamed + next
+			e.Sound = t.in.Failing[next] == ""
 		case d.config.Refuse != "":
 			e.Reason = d.config.Refuse
 		case !rec.present && rec.unread:
@@ -76,7 +78,7 @@ func (t *transition) entries(d *draft) []Entry {
 		case !rec.settled:
 			e.Reason = ReasonSettling
 		default:
-			e.Reason = cmp.Or(rec.offer.Problem, t.in.Failing[id], t.in.Failing[rec.now])
+			e.Reason = cmp.Or(rec.offer.Problem, t.in.Failing[id])
 		}
 		e.Healthy = e.Reason == ""
 		entries = append(entries, e)
@@ -95,11 +97,21 @@ func changes(resource string, before, after []Entry) []Change {
 		old, known := was[e.Offer.ID]
 		delete(was, e.Offer.ID)
 		if !known || old.Healthy != e.Healthy || old.Reason != e.Reason {
-			out = append(out, Change{Resource: resource, ID: e.Offer.ID, Healthy: e.Healthy, Reason: e.Reason})
+			out = append(out, Change{
+				Resource: resource,
+				ID:       e.Offer.ID,
+				Healthy:  e.Healthy,
+				Reason:   e.Reason,
+			})
 		}
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(was), device.CompareNatural) {
-		out = append(out, Change{Resource: resource, ID: id, Reason: was[id].Reason, Left: true})
+		out = append(out, Change{
+			Resource: resource,
+			ID:       id,
+			Reason:   was[id].Reason,
+			Left:     true,
+		})
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -28,25 +29,62 @@ type machine struct {
 	asked       time.Duration   // time of the query of holders; now if negative
 	pulled      map[string]bool // removed hardware, by its sysfs path
 	unread      []device.Unread
-	successors  map[string][]string
+	aliases     map[string][]string
+	seen        map[string]bool // sysfs paths
 }
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
 	t.Helper()
-	return &machine{t: t, state: restore(remembered), events: map[string]time.Duration{}, asked: -1, pulled: map[string]bool{}}
+	return &machine{t: t, state: restore(remembered), events: map[string]time.Duration{}, asked: -1, pulled: map[string]bool{}, seen: map[string]bool{}}
 }
 
-func (h *machine) lastEvent(hardware string) time.Time {
-	if at, ok := h.events[hardware]; ok {
-		return boot.Add(at)
+// recentEvents are the events by path.
+func (h *machine) recentEvents() map[string]time.Time {
+	events := map[string]time.Time{}
+	for path, at := range h.events {
+		events[path] = boot.Add(at)
 	}
-	return time.Time{}
+	return events
+}
+
+// hardware is the hardware of the host: what was ever offered and is not pulled.
+func (h *machine) hardware(resources []Resource) []*device.Hardware {
+	for _, r := range resources {
+		for _, o := range r.Offers {
+			if o.Hardware != "" {
+				h.seen[o.Hardware] = true
+			}
+		}
+	}
+	for _, r := range h.state.resources {
+		for _, rec := range r.records {
+			if rec.net.hardware != "" {
+				h.seen[rec.net.hardware] = true
+			}
+		}
+	}
+	var present []*device.Hardware
+	for _, path := range slices.Sorted(maps.Keys(h.seen)) {
+		if !h.pulled[path] {
+			present = append(present, &device.Hardware{Path: path})
+		}
+	}
+	return present
 }
 
 // at calls Next at a time after the start.
 func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
-	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, LastEvent: h.lastEvent, Hardware: func(path string) bool { return !h.pulled[path] }, Unread: h.unread, Failing: h.failing, Successors: h.successors}
+	in := Input{
+		Now:       boot.Add(d),
+		Start:     boot,
+		Resources: resources,
+		Hardware:  h.hardware(resources),
+		Unread:    h.unread,
+		Events:    h.recentEvents(),
+		Failing:   h.failing,
+		Aliases:   h.aliases,
+	}
 	if !h.silent {
 		in.Held = Held{At: in.Now, Partial: h.justStarted, IDs: h.held}
 		if h.asked >= 0 {

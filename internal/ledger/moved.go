@@ -43,7 +43,8 @@ func netOf(offer device.Offer) netState {
 // movedOffer returns the offer of a device whose interfaces are in a container, without
 // problems found on the host.
 func movedOffer(offer device.Offer) device.Offer {
-	offer.Moved, offer.Problem = true, ""
+	offer.Moved = true
+	offer.Problem = ""
 	return offer
 }
 
@@ -54,7 +55,7 @@ func (t *transition) inContainer(d *draft, id string, rec *record) bool {
 	if !n.moves {
 		return false
 	}
-	if n.hardware != "" && !t.in.Hardware(n.hardware) {
+	if n.hardware != "" && !t.in.hasHardware(n.hardware) {
 		// A replacement is a different device.
 		*n = netState{}
 		return false
@@ -88,11 +89,10 @@ func (rec record) lacksNets(nodes []node) bool {
 	}
 	lost := 0
 	for _, n := range rec.nodes {
-		switch {
-		case slices.Contains(nodes, n):
-		case n.net:
+		if slices.Contains(nodes, n) {
+		} else if n.net {
 			lost++
-		default:
+		} else {
 			return false
 		}
 	}

@@ -54,11 +54,12 @@ type transition struct {
 	owner  map[string]*draft // the resource that lists a device, by ID
 	// nextOwner has the resource that matches a device while another one lists it, by ID.
 	nextOwner map[string]string
-	nextID    map[string]string     // what the hardware of a listed device is offered as now, by ID
-	held      map[string][]heldSlot // by the ID of the device
-	forgot    bool                  // see State
-	unlisted  []string              // held devices without a record
-	out       Output
+	// renamed has the ID by which the hardware of a listed device is offered now, by its ID.
+	renamed  map[string]string
+	held     map[string][]heldSlot // by the ID of the device
+	forgot   bool                  // see State
+	unlisted []string              // held devices without a record
+	out      Output
 }
 
 type heldSlot struct {
@@ -71,10 +72,9 @@ type draft struct {
 	resource
 	before    map[string]record // the records before
 	config    Resource
-	former    map[string]string // the ID of the version before, by the current one
-	matched   map[string]bool   // by ID, contested ones included
-	contested []device.Offer    // of devices listed by another resource
-	waiting   []Waiting         // the contested ones that stay there
+	matched   map[string]bool // by ID, contested ones included
+	contested []device.Offer  // of devices listed by another resource
+	waiting   []Waiting       // the contested ones that stay there
 }
 
 // open copies the mutable parts and pairs them with their input.
@@ -84,7 +84,7 @@ func (s State) open(in Input) *transition {
 		first:     !s.started,
 		owner:     make(map[string]*draft),
 		nextOwner: make(map[string]string),
-		nextID:    make(map[string]string),
+		renamed:   make(map[string]string),
 		held:      make(map[string][]heldSlot),
 		forgot:    s.forgot,
 	}
@@ -104,22 +104,18 @@ func (s State) open(in Input) *transition {
 			resource: res,
 			before:   res.records,
 			config:   config,
-			former:   make(map[string]string),
 			matched:  make(map[string]bool, len(config.Offers)),
 		}
 		d.records = maps.Clone(res.records)
 		if d.records == nil {
 			d.records = make(map[string]record)
 		}
-		for id, rec := range d.records {
+		for id := range d.records {
 			t.owner[id] = d
-			if rec.now != "" {
-				d.former[rec.now] = id
-			}
 		}
 		for _, offer := range config.Offers {
-			for _, id := range t.in.Successors[offer.ID] {
-				t.nextID[id] = cmp.Or(t.nextID[id], offer.ID)
+			for _, alias := range t.in.Aliases[offer.ID] {
+				t.renamed[alias] = cmp.Or(t.renamed[alias], offer.ID)
 			}
 		}
 		t.drafts = append(t.drafts, d)
@@ -144,16 +140,17 @@ func (t *transition) match() {
 			continue
 		}
 		for _, offer := range d.config.Offers {
-			t.keepFormer(d, &offer)
-			switch id := offer.ID; {
-			case d.matched[id]:
-			case t.blockedBy(d, offer) == "":
-				t.list(d, offer)
-			default:
-				d.contested = append(d.contested, offer)
-				t.nextOwner[id] = cmp.Or(t.nextOwner[id], d.name)
+			id := offer.ID
+			if d.matched[id] {
+				continue
 			}
-			d.matched[offer.ID] = true
+			d.matched[id] = true
+			if t.blockedBy(d, offer) == "" {
+				t.list(d, offer)
+				continue
+			}
+			d.contested = append(d.contested, offer)
+			t.nextOwner[id] = cmp.Or(t.nextOwner[id], d.name)
 		}
 	}
 	for _, d := range t.drafts {
@@ -165,30 +162,6 @@ func (t *transition) match() {
 	}
 }
 
-// keepFormer lists a device by its former ID while a container may hold it by that.
-// Otherwise the former ID leaves the list, and the device follows. After a reboot another
-// device may have the former ID, so that the record has the ID of this version.
-func (t *transition) keepFormer(d *draft, offer *device.Offer) {
-	if former := d.former[offer.ID]; former != "" {
-		offer.Former = former
-	}
-	rec, ok := d.records[offer.Former]
-	if !ok && t.owner[offer.Former] == nil && len(t.held[offer.Former]) > 0 {
-		return // it waits
-	}
-	now := cmp.Or(t.nextID[offer.Former], rec.now, offer.ID)
-	if _, listed := d.records[offer.ID]; !ok || listed || now != offer.ID {
-		offer.Former = ""
-		return
-	}
-	rec.now = offer.ID
-	d.records[offer.Former] = rec
-	t.out.AskHeld = true
-	if t.in.Held.At.IsZero() || t.in.Held.Partial || len(t.held[offer.Former]) > 0 {
-		offer.ID, offer.Former = offer.Former, ""
-	}
-}
-
 // unmatched returns the record of an unmatched device for d.
 func (t *transition) unmatched(d *draft, id string, rec record) record {
 	if d.config.Refuse == "" && rec.present && slices.Contains(t.in.Unread, device.Unread{Path: rec.offer.Hardware}) {
@@ -196,7 +169,9 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 	}
 	if d.config.Refuse == "" && t.nextOwner[id] == "" && t.inContainer(d, id, &rec) {
 		rec.offer = movedOffer(rec.offer)
-		rec.present, rec.settled, rec.since = true, true, time.Time{}
+		rec.present = true
+		rec.settled = true
+		rec.since = time.Time{}
 		return rec
 	}
 	rec.unread = d.config.Unread || t.mayBeUnread(id)
@@ -208,7 +183,9 @@ func (rec record) absent(now time.Time) record {
 	if rec.since.IsZero() {
 		rec.since = now
 	}
-	rec.present, rec.settled, rec.nodes = false, false, nil
+	rec.present = false
+	rec.settled = false
+	rec.nodes = nil
 	rec.offer = device.Offer{ID: rec.offer.ID, Slots: rec.offer.Slots, NUMA: rec.offer.NUMA}
 	return rec
 }
@@ -230,7 +207,8 @@ func (t *transition) list(d *draft, offer device.Offer) {
 	if rec.lacksNets(nodes) && t.inContainer(d, offer.ID, &rec) {
 		// An offer without the interfaces is less than the container got.
 		slots := offer.Slots
-		offer, nodes = movedOffer(rec.offer), rec.nodes
+		offer = movedOffer(rec.offer)
+		nodes = rec.nodes
 		offer.Slots = slots
 	} else {
 		rec.net = netOf(offer)
@@ -240,10 +218,13 @@ func (t *transition) list(d *draft, offer device.Offer) {
 	atStart := rec.begun.IsZero() && (t.first || rec.unread)
 	if came := !rec.present; came || !slices.Equal(nodes, rec.nodes) {
 		if came || !offer.Pool {
-			rec.settled, rec.begun = false, t.in.Now
+			rec.settled = false
+			rec.begun = t.in.Now
 		}
 		rec.changed = t.in.Now
-		missing := func(key string) bool { return !slices.Contains(keys, key) }
+		missing := func(key string) bool {
+			return !slices.Contains(keys, key)
+		}
 		switch {
 		case !atStart:
 		case len(rec.keys) == 0: // only events show that nodes are still being added
@@ -281,10 +262,8 @@ func (t *transition) settles(config Resource, rec record) time.Time {
 		return t.in.Now
 	}
 	last := rec.changed
-	if rec.offer.Hardware != "" {
-		if event := t.in.LastEvent(rec.offer.Hardware); event.After(last) {
-			last = event
-		}
+	if event := t.in.lastEvent(rec.offer.Hardware); event.After(last) {
+		last = event
 	}
 	ready := last.Add(settleTime)
 	if limit := rec.begun.Add(settleLimit); limit.Before(ready) {
@@ -305,7 +284,12 @@ func ownNodes(offer device.Offer) []node {
 	var nodes []node
 	for _, n := range offer.Nodes {
 		if !n.Companion {
-			nodes = append(nodes, node{key: n.Key, path: n.HostPath, major: n.Major, minor: n.Minor})
+			nodes = append(nodes, node{
+				key:   n.Key,
+				path:  n.HostPath,
+				major: n.Major,
+				minor: n.Minor,
+			})
 		}
 	}
 	for _, n := range offer.Nets {
@@ -354,8 +338,8 @@ func (t *transition) expired(d *draft, id string, rec record) bool {
 		return false
 	}
 	after := leaveAfter
-	renamed := rec.now != "" || t.nextID[id] != ""
-	if d.config.Refuse == "" && t.nextOwner[id] == "" && !renamed {
+	isGone := d.config.Refuse == "" && t.nextOwner[id] == "" && t.renamed[id] == ""
+	if isGone {
 		after = max(after, d.config.ForgetAfter)
 	}
 	return t.mayLeave(rec.since.Add(after), id)
@@ -375,25 +359,30 @@ func (t *transition) takeOver() {
 			}
 			d.waiting = append(d.waiting, Waiting{ID: offer.ID, Reason: reason})
 		}
-		sort.Slice(d.waiting, func(i, j int) bool { return device.CompareNatural(d.waiting[i].ID, d.waiting[j].ID) < 0 })
+		sort.Slice(d.waiting, func(i, j int) bool {
+			return device.CompareNatural(d.waiting[i].ID, d.waiting[j].ID) < 0
+		})
 	}
 }
 
 // blockedBy returns why d can't list a device yet, empty if it can.
 func (t *transition) blockedBy(d *draft, offer device.Offer) string {
-	id := offer.ID
-	owner := cmp.Or(t.owner[id], t.owner[offer.Former])
-	for _, former := range t.in.Successors[id] {
-		owner = cmp.Or(owner, t.owner[former])
-	}
-	switch {
-	case owner == d && t.owner[id] == d:
+	owner := t.owner[offer.ID]
+	if owner == d {
 		return ""
-	case owner == nil:
+	}
+	alias := ""
+	for _, id := range t.in.Aliases[offer.ID] {
+		if owner == nil && t.owner[id] != nil {
+			owner = t.owner[id]
+			alias = id
+		}
+	}
+	if owner == nil {
 		return t.heldElsewhere(d, offer)
-	case owner == d:
-		return "listed with its former ID until no container holds it"
-	default:
+	} else if owner == d {
+		return "listed as " + alias + " until no container holds it"
+	} else {
 		return "listed by " + owner.name + " until no container holds it"
 	}
 }

@@ -467,41 +467,46 @@ func TestADeviceAwaitsItsHolders(t *testing.T) {
 	h.at(4*time.Second, dra).shows(list{"zigbee by claim": {"x": ok}})
 }
 
-func renamed(id, former string) Resource {
-	d := dev(id, "a")
-	d.Former = former
-	return res("r", d)
+// Events below the hardware of a device count, events of other hardware with a similar path
+// do not.
+func TestLastEvent(t *testing.T) {
+	t.Parallel()
+	in := Input{Events: map[string]time.Time{
+		"devices/a/usb1/1-2":         boot.Add(s),
+		"devices/a/usb1/1-2/1-2:1.0": boot,
+		"devices/b":                  boot,
+	}}
+	for path, want := range map[string]time.Time{
+		"devices/a":                  boot.Add(s),
+		"devices/a/usb1/1-2":         boot.Add(s),
+		"devices/a/usb1/1-2/1-2:1.0": boot,
+		"devices/a/usb1/1":           {},
+		"devices/x":                  {},
+		"":                           {},
+	} {
+		if got := in.lastEvent(path); !got.Equal(want) {
+			t.Errorf("%q: %v; want %v", path, got, want)
+		}
+	}
 }
 
-func TestHeldDeviceKeepsTheIDOfTheVersionBefore(t *testing.T) {
+// A device that is offered under another ID waits until no container holds any of its
+// aliases, listed or not.
+func TestOfferWaitsForItsAliases(t *testing.T) {
 	t.Parallel()
-	before := newMachine(t).at(0, res("r", dev("i2c-2", "a"))).state.Remember()
-	h := newMachine(t, before...)
-	h.silent = true
-	h.at(0, renamed("i2c", "i2c-2")).shows(list{"r": {"i2c-2": ok}}).asks(true)
-	h.silent, h.held = false, map[string]string{"i2c-2": "r"}
-	h.at(m, renamed("i2c", "i2c-2")).shows(list{"r": {"i2c-2": ok}}).asks(true)
-
-	// In the next boot another device has the number, and a pod still the ID.
-	held := h.held
-	h = newMachine(t, h.state.Remember()...)
-	h.held = held
-	both := renamed("i2c", "i2c-3")
-	other := dev("other", "a")
-	other.Former = "i2c-2"
-	both.Offers = append(both.Offers, other)
-	h.at(0, both).shows(list{"r": {"i2c-2": ok, "other": ok}})
-	h.failing = map[string]string{"i2c": "silent"}
-	h.at(s, both).shows(list{"r": {"i2c-2": "silent", "other": ok}})
-
-	// Once it is free it has the ID of this version, after the other has left the list.
-	h.failing, h.held = nil, nil
-	free := list{"r": {"i2c-2": "now listed as i2c", "other": ok}}
-	h.at(m, both).shows(free).wakes(2 * m)
-	h.held = held // an Allocate call in flight
-	h.at(m+s, both).shows(list{"r": {"i2c-2": ok, "other": ok}})
+	h := newMachine(t)
+	h.at(0, res("r", dev("serial", "a"))).shows(list{"r": {"serial": ok}})
+	h.aliases = map[string][]string{"port": {"other", "serial"}}
+	h.held = map[string]string{"serial": "r"}
+	h.at(s, res("r", dev("port", "a"))).shows(list{"r": {"serial": "now listed as port"}}).asks(true)
+	if diff := cmp.Diff([]Waiting{{ID: "port", Reason: "listed as serial until no container holds it"}}, h.resource("r").Waiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	h.held = map[string]string{"other": "x"} // through a resource that is not configured
+	h.at(3*m, res("r", dev("port", "a"))).shows(list{"r": {}})
+	if diff := cmp.Diff([]Waiting{{ID: "port", Reason: "held by a container as other"}}, h.resource("r").Waiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
 	h.held = nil
-	h.at(2*m, both).shows(free)
-	h.at(3*m, both).shows(list{"r": {"i2c": ok, "other": ok}})
-	h.at(4*m, both).asks(false).wakes(-1)
+	h.at(6*m, res("r", dev("port", "a"))).shows(list{"r": {"port": ok}})
 }

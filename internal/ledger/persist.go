@@ -206,11 +206,10 @@ func (all *rememberedResources) UnmarshalJSON(text []byte) error {
 		err := decoder.Decode(&next)
 		devices += len(next.Devices)
 		full := len(*all) >= maxReadResources || devices > maxReadDevices
-		switch {
-		case len(next.Devices) == 0:
-		case full && len(*all) > 0:
+		if len(next.Devices) == 0 {
+		} else if full && len(*all) > 0 {
 			(*all)[0].Cut = true
-		default:
+		} else {
 			next.Cut = len(next.Devices) == maxReadDevices
 			*all = append(*all, next)
 		}
@@ -264,8 +263,6 @@ type RememberedDevice struct {
 	Nodes []string `json:"nodes,omitempty"` // keys, sorted
 	// Gone is set if the device was absent.
 	Gone bool `json:"gone,omitempty"`
-	// Now is the ID of this version, if the device keeps that of the version before.
-	Now string `json:"now,omitempty"`
 	// Moves is set if its interfaces move into the container that holds it. Hardware is
 	// the sysfs path of their hardware, if any, in the boot in which it was seen.
 	Moves    bool   `json:"moves,omitempty"`
@@ -290,7 +287,6 @@ func (s State) Remember() []Remembered {
 				NUMA:     rec.offer.NUMA,
 				Nodes:    rec.keys,
 				Gone:     !rec.present,
-				Now:      rec.now,
 				Moves:    rec.net.moves,
 				Hardware: rec.net.hardware,
 			})
@@ -299,7 +295,9 @@ func (s State) Remember() []Remembered {
 			all = append(all, kept)
 		}
 	}
-	sort.Slice(all, func(i, j int) bool { return device.CompareNatural(all[i].Name, all[j].Name) < 0 })
+	sort.Slice(all, func(i, j int) bool {
+		return device.CompareNatural(all[i].Name, all[j].Name) < 0
+	})
 	return all
 }
 
@@ -383,7 +381,6 @@ func (d RememberedDevice) record(rebooted bool) record {
 		listed:  d.Slots,
 		kept:    d.Kept,
 		keys:    d.Nodes,
-		now:     d.Now,
 		pending: true,
 		wasGone: d.Gone,
 	}
@@ -433,5 +430,7 @@ func (s *State) limit() {
 			}
 		}
 	}
-	s.resources = slices.DeleteFunc(s.resources, func(res resource) bool { return len(res.records) == 0 })
+	s.resources = slices.DeleteFunc(s.resources, func(res resource) bool {
+		return len(res.records) == 0
+	})
 }

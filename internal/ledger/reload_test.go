@@ -47,11 +47,11 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "b")))
 	h.held = map[string]string{"x": "r"}
-	h.successors = map[string][]string{"group": {"x", "y"}}
+	h.aliases = map[string][]string{"group": {"x", "y"}}
 	edited := res("r", dev("group", "a", "b"))
 	edited.ForgetAfter = time.Hour
 	h.at(s, edited).shows(list{"r": {"x": "now listed as group", "y": "now listed as group"}}).wakes(m + s)
-	if diff := cmp.Diff([]Waiting{{ID: "group", Reason: "listed with its former ID until no container holds it"}}, h.resource("r").Waiting); diff != "" {
+	if diff := cmp.Diff([]Waiting{{ID: "group", Reason: "listed as x until no container holds it"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	for _, e := range h.resource("r").Devices {

@@ -43,54 +43,6 @@ const (
 	movedLimit = 5 * time.Second
 )
 
-// Input is the input of Next.
-type Input struct {
-	// Now, and the start of the process, by one clock.
-	Now, Start time.Time
-	// Resources of the configuration in file order, with their matches. A missing
-	// resource is retired.
-	Resources []Resource
-	Held      Held
-	// LastEvent returns the time of the last kernel event at or below a sysfs path,
-	// zero for long ago.
-	LastEvent func(hardware string) time.Time
-	// Hardware reports whether there is hardware at a sysfs path.
-	Hardware func(path string) bool
-	// Failing are the reasons of failed health checks, by ID. Unlike a problem of an
-	// offer they affect only the health.
-	Failing map[string]string
-	// Successors are offers of hardware that is listed with other IDs, and those IDs: they
-	// leave the list first, since a container may hold them.
-	Successors map[string][]string
-	// Unread is present hardware that could not be read yet: an unmatched device may be
-	// part of it.
-	Unread []device.Unread
-}
-
-// Resource is one resource with its current matches.
-type Resource struct {
-	Name   string
-	Offers []device.Offer
-	// Grows is set if a device is its hardware with all selected nodes (each is
-	// "device"), so that a new one may get more nodes.
-	Grows bool
-	// ForgetAfter is how long a removed device stays listed, at least a minute.
-	ForgetAfter time.Duration
-	// Derived is set if the name comes from devices: the resource ends with the last of
-	// them. Without any it is passed without offers while it lists devices: they are
-	// removed, the resource is not.
-	Derived bool
-	// AwaitHeld is set if a device without a record waits until the holders are known,
-	// since it may be held through another resource. Without, it is listed at once.
-	AwaitHeld bool
-	// Unread is set if it is not known which devices there are: one that is missing may
-	// be there.
-	Unread bool
-	// Refuse is why the whole resource is being retired; empty if it is not. Its offers
-	// are ignored.
-	Refuse string
-}
-
 // Held are the held slots, as reported by the kubelet.
 type Held struct {
 	// At is the time of the query; zero is never, and unknown slots count as held. A
@@ -235,9 +187,6 @@ type record struct {
 	// device is absent: it is complete when it has them again.
 	nodes []node
 	keys  []string
-	// now is the ID of this version, if the record has that of the version before: it
-	// keeps that while a container may hold it.
-	now string
 	// since is when the device began to leave: by removal, by a move, or with its
 	// retired resource. Zero while it stays.
 	since time.Time

@@ -117,6 +117,39 @@ func TestSensorsOnUSB(t *testing.T) {
 	}
 }
 
+// AMD's sensor hub is below no other hardware, and the kernel counts its sensors.
+func TestSensorsOfAMD(t *testing.T) {
+	t.Parallel()
+	ids := func(light, first, second string) []string {
+		h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+		for i, sensor := range []string{"200041." + light, "200073." + first, "200073." + second} {
+			name := fmt.Sprintf("iio:device%d", i)
+			h.AddPlatform(sysfstest.Platform{
+				Path: "../0020:1022:0001.0001/HID-SENSOR-" + sensor + ".auto",
+				Nodes: []sysfstest.Node{
+					{Name: name, Subsystem: "iio", Dir: name, Attrs: map[string]string{name + "/name": "als"}},
+				},
+			})
+		}
+		var found []string
+		for i := range 3 {
+			found = append(found, device.NodeID(findNode(t, scan(t, h.Tree), fmt.Sprintf("/dev/iio:device%d", i)), ""))
+		}
+		return found
+	}
+	want := []string{
+		"platform:HID-SENSOR-200041:iio:als",
+		// Two sensors of one kind cannot be distinguished without the number.
+		"platform:HID-SENSOR-200073.2.auto:iio:als",
+		"platform:HID-SENSOR-200073.3.auto:iio:als",
+	}
+	for _, light := range []string{"1", "7"} {
+		if got := ids(light, "2", "3"); !slices.Equal(got, want) {
+			t.Errorf("with the number %s: %q: want %q", light, got, want)
+		}
+	}
+}
+
 // In another boot the kernel numbers everything otherwise.
 func TestIdentitiesOverABoot(t *testing.T) {
 	t.Parallel()

@@ -59,6 +59,30 @@ func isCounted(name string) bool {
 	return number == "auto" || number != name && isDigits(number)
 }
 
+// nameAuto names platform devices with a number that the kernel counted without it, if that
+// name is unique: "HID-SENSOR-200041" for "HID-SENSOR-200041.1.auto". The numbers depend on the
+// order in which all drivers made such devices. The sensors of AMD's sensor hub have no other
+// hardware above them, since the driver sets no parent (amdtp_hid_probe in
+// drivers/hid/amd-sfh-hid/amd_sfh_hid.c).
+func (c *scan) nameAuto() {
+	byName := make(map[string][]*device.Hardware)
+	for _, h := range c.list {
+		if h.Bus != device.PlatformBus {
+			continue
+		}
+		counted, isAuto := strings.CutSuffix(h.Name, ".auto")
+		dot := strings.LastIndexByte(counted, '.')
+		if isAuto && dot > 0 && isDigits(counted[dot+1:]) {
+			byName[counted[:dot]] = append(byName[counted[:dot]], h)
+		}
+	}
+	for name, same := range byName {
+		if len(same) == 1 {
+			same[0].Name = name
+		}
+	}
+}
+
 // parts identifies the nodes of hardware in classes that may have several below one
 // hardware and are numbered in probing order: by the part of the hardware in the tables of
 // the firmware, and the name of a sensor. A bus without either goes by the name of its

@@ -213,19 +213,12 @@ func (s *Scanner) addRecentNodes(nodes []*node, now time.Time) {
 	}
 }
 
-// LastEvent returns when the kernel last announced a change of the hardware at a sysfs
-// path or of anything below it; zero is not in the last two seconds. Nodes made shortly
-// before the first scan count as events.
-func (s *Scanner) LastEvent(hardware string) time.Time {
+// Events are the times of the kernel events of the last two seconds, by the sysfs path of the
+// device. Nodes that were made shortly before the first scan count as events.
+func (s *Scanner) Events() map[string]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var last time.Time
-	for p, at := range s.events {
-		if at.After(last) && (p == hardware || strings.HasPrefix(p, hardware+"/")) {
-			last = at
-		}
-	}
-	return last
+	return maps.Clone(s.events)
 }
 
 // Answered returns a channel that has a value when a device or an attribute that was unread
@@ -259,6 +252,7 @@ func (c *scan) add(h *device.Hardware) {
 func (c *scan) finish(nodes []*device.Node) {
 	sort.Slice(c.list, func(i, j int) bool { return c.list[i].Path < c.list[j].Path })
 	none := &device.Hardware{}
+	c.nameAuto()
 	for _, h := range c.list {
 		c.parts(h)
 		c.formerly(h, none)

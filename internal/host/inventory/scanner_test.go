@@ -100,7 +100,7 @@ func TestRecentNodes(t *testing.T) {
 		if c.known {
 			want = now.Add(-c.age)
 		}
-		if got := s.LastEvent("devices/a"); !got.Equal(want) || len(s.events) > 1 {
+		if got := s.Events()["devices/a"]; !got.Equal(want) || len(s.events) > 1 {
 			t.Errorf("%s: %v; want %v, of %v", c.name, got, want, s.events)
 		}
 	}

@@ -403,25 +403,25 @@ func TestUpdateOfRealNodes(t *testing.T) {
 	}
 }
 
-// The last event of hardware is that of anything below it, and of nothing else.
-func TestLastEvent(t *testing.T) {
+// Events are kept with their latest time, for as long as a device may be settling.
+func TestEvents(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
 	at := time.Now().Add(-time.Second)
-	updated(t, s, inventory.Batch{Paths: []string{"devices/a/usb1/1-2/1-2:1.0"}, At: at})
-	updated(t, s, inventory.Batch{Paths: []string{"devices/a/usb1/1-2", "devices/b"}, At: at.Add(time.Second / 2)})
+	later := at.Add(time.Second / 2)
+	updated(t, s, inventory.Batch{Paths: []string{"devices/a/usb1/1-2", "devices/b"}, At: at})
+	updated(t, s, inventory.Batch{Paths: []string{"devices/b"}, At: later})
 	updated(t, s, inventory.Batch{Paths: []string{"devices/c"}, At: at.Add(-time.Minute)})
-	for path, want := range map[string]time.Time{
-		"devices/a/usb1/1-2": at.Add(time.Second / 2), "devices/a/usb1/1-2/1-2:1.0": at, "devices/a": at.Add(time.Second / 2), "devices/b": at.Add(time.Second / 2),
-		"devices/a/usb1/1": {}, "devices/x": {},
-	} {
-		if got := s.LastEvent(path); !got.Equal(want) {
-			t.Errorf("%s: %v; want %v", path, got, want)
+	want := map[string]time.Time{"devices/a/usb1/1-2": at, "devices/b": later}
+	updated(t, s, inventory.Batch{})
+	events := s.Events()
+	for path, at := range want {
+		if !events[path].Equal(at) {
+			t.Errorf("%s: %v; want %v", path, events[path], at)
 		}
 	}
-	updated(t, s, inventory.Batch{})
-	if got := s.LastEvent("devices/c"); !got.IsZero() {
-		t.Errorf("an event of a minute ago: %v", got)
+	if len(events) != len(want) {
+		t.Errorf("events %v; want %v", events, want)
 	}
 }

@@ -85,13 +85,20 @@ func parse(archive []byte) ([]entry, error) {
 
 // checkConflict rejects an entry that conflicts with those seen, and adds it to them.
 func checkConflict(e entry, seen map[string]kind) error {
-	if k, known := seen[e.name]; known && (k != dir || e.kind != dir) {
+	earlier, isKnown := seen[e.name]
+	areDirs := earlier == dir && e.kind == dir
+	if isKnown && !areDirs {
 		return errors.New("occurs twice")
 	}
 	for above := path.Dir(e.name); above != "."; above = path.Dir(above) {
-		if k, known := seen[above]; known && k == link {
+		parent, isKnown := seen[above]
+		if !isKnown {
+			continue
+		}
+		switch parent {
+		case link:
 			return fmt.Errorf("is below the link %q", above)
-		} else if known && k == file {
+		case file:
 			return fmt.Errorf("is below %q, which is not a directory", above)
 		}
 	}
@@ -99,6 +106,7 @@ func checkConflict(e entry, seen map[string]kind) error {
 	return nil
 }
 
+// parseFile parses one file of an archive, by the separator after its name.
 func parseFile(f txtar.File) (entry, error) {
 	name, rest, err := cutToken(f.Name)
 	if err != nil {
@@ -127,6 +135,8 @@ func parseFile(f txtar.File) (entry, error) {
 	return entry{name, file, content}, nil
 }
 
+// checkNoContent rejects the content of an entry that has none. A blank line before the next
+// header is allowed, since people edit archives.
 func checkNoContent(s string) error {
 	if strings.TrimSpace(s) != "" {
 		return fmt.Errorf("has the content %q: want none", s)
@@ -136,22 +146,54 @@ func checkNoContent(s string) error {
 
 // check rejects entries that a machine cannot have.
 func (e entry) check() error {
-	inDev := strings.HasPrefix(e.name, "dev/")
-	inProc := strings.HasPrefix(e.name, "proc/")
-	if path.Clean(e.name) != e.name || strings.ContainsRune(e.name, 0) || !inDev && !inProc && !strings.HasPrefix(e.name, "sys/") {
-		return errors.New("not a path below sys, dev or proc")
+	top, _, _ := strings.Cut(e.name, "/")
+	isBelowTop := strings.Contains(e.name, "/") && path.Clean(e.name) == e.name
+	if !isBelowTop || strings.ContainsRune(e.name, 0) {
+		return errNotBelow
 	}
-	switch {
-	case inProc && e.kind != file:
-		return errors.New("not a file: want only files below proc")
-	case e.kind == link && (e.text == "" || strings.ContainsRune(e.text, 0)):
-		return fmt.Errorf("%q cannot be a link target", e.text)
-	case e.kind == link && !inDev:
-		return e.checkTarget()
-	case e.kind == mount && !inDev:
-		return errors.New("a mount: want it below dev only")
-	case e.kind == file && inDev && !nodeText().MatchString(e.text):
+	switch top {
+	case "sys":
+		return e.checkInSys()
+	case "dev":
+		return e.checkInDev()
+	case "proc":
+		if e.kind != file {
+			return errors.New("only files are allowed below proc")
+		}
+		return nil
+	}
+	return errNotBelow
+}
+
+var errNotBelow = errors.New("not a path below sys, dev or proc")
+
+// checkInSys checks an entry below sys, which is one file system.
+func (e entry) checkInSys() error {
+	switch e.kind {
+	case mount:
+		return errors.New("mounts are only allowed below dev")
+	case link:
+		return cmp.Or(e.checkLink(), e.checkTarget())
+	}
+	return nil
+}
+
+// checkInDev checks an entry below dev. Its links may lead anywhere: a scan resolves them
+// by itself, and only to nodes that it knows.
+func (e entry) checkInDev() error {
+	if e.kind == link {
+		return e.checkLink()
+	}
+	if e.kind == file && !nodeText().MatchString(e.text) {
 		return fmt.Errorf("%q is not a node: want %q or %q", e.text, "char 188:0\n", "block 8:0\n")
+	}
+	return nil
+}
+
+// checkLink rejects what no symbolic link can have for a target.
+func (e entry) checkLink() error {
+	if e.text == "" || strings.ContainsRune(e.text, 0) {
+		return fmt.Errorf("%q cannot be a link target", e.text)
 	}
 	return nil
 }
@@ -164,8 +206,9 @@ func (e entry) checkTarget() error {
 	for strings.HasPrefix(down, "../") {
 		down = down[len("../"):]
 	}
-	inner := strings.HasPrefix(down, "..") || strings.Contains(down, "/..")
-	if path.IsAbs(e.text) || inner || !strings.HasPrefix(e.target(), "sys/") {
+	goesUpAgain := strings.HasPrefix(down, "..") || strings.Contains(down, "/..")
+	staysInSys := !path.IsAbs(e.text) && strings.HasPrefix(e.target(), "sys/")
+	if goesUpAgain || !staysInSys {
 		return fmt.Errorf("leads out of sys to %q", e.text)
 	}
 	return nil
@@ -177,11 +220,15 @@ func (e entry) target() string { return path.Join(path.Dir(e.name), e.text) }
 // token formats a name or a target unambiguously.
 func token(s string) string {
 	// The next character may complete a separator at the end of s.
-	if isPlain(s) && !strings.HasPrefix(s, `"`) && strings.TrimSpace(s) == s &&
-		!strings.Contains(s+" ", targetSeparator) && !strings.Contains(s+" ", textSeparator) {
-		return s
+	withNext := s + " "
+	hasSeparator := strings.Contains(withNext, targetSeparator) || strings.Contains(withNext, textSeparator)
+	// The library trims space around a name.
+	isTrimmed := strings.TrimSpace(s) == s
+	isQuoted := strings.HasPrefix(s, `"`)
+	if hasSeparator || isQuoted || !isTrimmed || !isPlain(s) {
+		return strconv.Quote(s)
 	}
-	return strconv.Quote(s)
+	return s
 }
 
 // cutToken parses the name at the start of a header.
@@ -203,6 +250,7 @@ func cutToken(header string) (name, rest string, err error) {
 	return header[:end], header[end:], nil
 }
 
+// unquote returns the text of a Go string.
 func unquote(s string) (string, error) {
 	text, err := strconv.Unquote(s)
 	if err != nil {
@@ -213,9 +261,8 @@ func unquote(s string) (string, error) {
 
 // isPlain reports whether s is one line without invisible characters.
 func isPlain(s string) bool {
-	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool {
-		return !unicode.IsPrint(r)
-	}) < 0
+	isInvisible := func(r rune) bool { return !unicode.IsPrint(r) }
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, isInvisible)
 }
 
 // isPlainText reports whether s can be the content of a file: lines without invisible

@@ -169,6 +169,43 @@ func TestLinkThatLeadsOut(t *testing.T) {
 	}
 }
 
+// The kernel names the ACPI companion of a device by a link, and an attribute of a companion
+// with a counted name ("device:1e") is read through it.
+func TestAttributeBehindLink(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	smbus := h.AddPCI(sysfstest.PCI{Address: "0000:00:1f.3", Vendor: "8086", Device: "9d23", Class: "0c0500", Driver: "i801_smbus"})
+	h.AddNode(smbus+"/i2c-0", sysfstest.Node{Name: "i2c-0", Subsystem: "i2c-dev", Major: 89, Minor: 0})
+	h.AddNode(smbus+"/i2c-1", sysfstest.Node{Name: "i2c-1", Subsystem: "i2c-dev", Major: 89, Minor: 1})
+	companion := "devices/LNXSYSTM:00/LNXSYBUS:00/PNP0A08:00/device:1e"
+	err := os.MkdirAll(filepath.Join(h.Sysfs(), companion), 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = os.WriteFile(filepath.Join(h.Sysfs(), companion, "path"), []byte("\\_SB_.PCI0.SBUS\n"), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = os.Symlink("../../LNXSYSTM:00/LNXSYBUS:00/PNP0A08:00/device:1e", filepath.Join(h.Sysfs(), smbus, "firmware_node"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, redact := range []bool{false, true} {
+		archive := record(t, options(h.Tree), recording.Options{Redact: redact})
+		for _, want := range []string{
+			"-- sys/" + companion + "/path --\n\\_SB_.PCI0.SBUS\n",
+			"-- sys/" + smbus + "/firmware_node -> ../../LNXSYSTM:00/LNXSYBUS:00/PNP0A08:00/device:1e --\n",
+		} {
+			if !strings.Contains(string(archive), want) {
+				t.Errorf("redacted %v: the archive lacks %q:\n%s", redact, want, archive)
+			}
+		}
+		if diff := cmp.Diff(scan(t, options(h.Tree)), scan(t, options(unpack(t, archive)))); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 // Links may point to files that a scan does not walk.
 func TestMounts(t *testing.T) {
 	t.Parallel()

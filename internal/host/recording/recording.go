@@ -26,12 +26,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"path"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -61,8 +57,9 @@ type Options struct {
 	Also func(snap *device.Snapshot, attrs *inventory.Attributes)
 }
 
-// Record scans a host and returns its archive, for Unpack: the reads of the scan. The
-// error is that of the scan, or names what an archive cannot contain.
+// Record scans a host and returns its archive for Unpack. Anything that an archive cannot
+// contain is left out, and the head names it: a recording with a gap is better for a bug
+// report than none.
 func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, error) {
 	reading, err := inventory.Read(ctx, host, o.Also)
 	if err != nil {
@@ -72,76 +69,45 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 	if o.Redact {
 		redact = newRedaction(reading)
 	}
-	entries := slices.DeleteFunc(record(reading, redact), func(e entry) bool {
-		err := e.check()
-		if e.kind != link || err == nil {
-			return false
-		}
-		reading.Snapshot.Problems = append(reading.Snapshot.Problems, device.Problem{Subject: e.name, Reason: "left out: " + err.Error()})
-		return true
-	})
-	ar := &txtar.Archive{Comment: []byte(o.Head + problems(reading, redact))}
-	for _, e := range entries {
-		ar.Files = append(ar.Files, e.format())
+	entries, leftOut := valid(record(reading, redact))
+	reading.Snapshot.Problems = append(reading.Snapshot.Problems, leftOut...)
+	archive := &txtar.Archive{
+		Comment: []byte(o.Head + problems(reading, redact)),
 	}
-	archive := txtar.Format(ar)
-	reparsed, err := parse(archive)
+	for _, e := range entries {
+		archive.Files = append(archive.Files, e.format())
+	}
+	text := txtar.Format(archive)
+	reparsed, err := parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
 	if !slices.Equal(entries, reparsed) {
 		return nil, errors.New("recording: the archive does not read back unchanged")
 	}
-	return archive, nil
+	return text, nil
 }
 
-// record returns the reads of a scan as entries, sorted by name.
-func record(r *inventory.Reading, redact *redaction) []entry {
-	byName := make(map[string]entry)
-	add := func(e entry) { byName[e.name] = e }
-	below := func(p string) string { return redact.path(p)[1:] }
-	for _, d := range r.Snapshot.Dirs[1:] {
-		add(entry{name: below(d), kind: dir})
-	}
-	for _, d := range r.Mounts {
-		add(entry{name: below(d), kind: mount})
-	}
-	for p, target := range r.Links {
-		add(entry{name: below(p), kind: link, text: redact.target(p, target)})
-	}
-	for _, n := range r.Snapshot.Nodes {
-		word := "char"
-		if n.Type == device.BlockNode {
-			word = "block"
+// valid returns the entries that an archive may contain, and a problem for each other one.
+func valid(entries []entry) ([]entry, []device.Problem) {
+	var kept []entry
+	var leftOut []device.Problem
+	seen := make(map[string]kind)
+	for _, e := range entries {
+		err := e.check()
+		if err == nil {
+			err = checkConflict(e, seen)
 		}
-		add(entry{name: below(n.Path), text: fmt.Sprintf("%s %d:%d\n", word, n.Major, n.Minor)})
-	}
-	sys := func(p string) string { return "sys/" + redact.sysfs(p) }
-	for d := range r.Sysfs.Dirs {
-		add(entry{name: sys(d), kind: dir})
-	}
-	for p, target := range r.Sysfs.Links {
-		add(entry{name: sys(p), kind: link, text: redact.sysfs(target)})
-	}
-	for p, text := range r.Sysfs.Attrs {
-		if text, ok := redact.attr(p, text); ok {
-			add(entry{name: sys(p), text: text})
+		if err != nil {
+			leftOut = append(leftOut, device.Problem{
+				Subject: e.name,
+				Reason:  "left out: " + err.Error(),
+			})
+			continue
 		}
+		kept = append(kept, e)
 	}
-	for p, lines := range r.Proc {
-		add(entry{name: "proc/" + p, text: redact.proc(lines)})
-	}
-	// The content of a directory follows it, and one with content needs no entry.
-	key := func(e entry) string { return strings.ReplaceAll(e.name, "/", "\x00") }
-	all := slices.Collect(maps.Values(byName))
-	sort.Slice(all, func(i, j int) bool { return key(all[i]) < key(all[j]) })
-	kept := all[:0]
-	for i, e := range all {
-		if e.kind != dir || i+1 == len(all) || !strings.HasPrefix(all[i+1].name, e.name+"/") {
-			kept = append(kept, e)
-		}
-	}
-	return kept
+	return kept, leftOut
 }
 
 // problems lists what the scan could not read.
@@ -152,7 +118,9 @@ func problems(r *inventory.Reading, redact *redaction) string {
 	var b strings.Builder
 	b.WriteString("What could not be read, and is not here:\n")
 	for _, p := range r.Snapshot.Problems {
-		fmt.Fprintf(&b, "  %s: %s\n", printable(redact.text(redact.sysfs(p.Subject))), printable(redact.text(p.Reason)))
+		subject := redact.text(redact.sysfs(p.Subject))
+		reason := redact.text(p.Reason)
+		fmt.Fprintf(&b, "  %s: %s\n", printable(subject), printable(reason))
 	}
 	b.WriteString("\n")
 	return b.String()
@@ -164,64 +132,4 @@ func printable(s string) string {
 		return s
 	}
 	return strconv.Quote(s)
-}
-
-// Unpack writes a machine below dir, which must have none. It makes missing directories
-// in bus, class, firmware and kernel that links below sys point to. Whatever the archive,
-// nothing is written outside dir, and no scan of it leaves dir.
-func Unpack(dir string, archive []byte) error {
-	entries, err := parse(archive)
-	if err != nil {
-		return fmt.Errorf("archive: %w", err)
-	}
-	for _, d := range []string{"sys/devices", "sys/dev/char", "sys/dev/block", "dev"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			return err
-		}
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if err := root.WriteFile("dev/"+inventory.RecordingMarker, nil, 0o644); err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := e.unpack(root); err != nil {
-			return fmt.Errorf("archive: %q: %w", e.name, err)
-		}
-	}
-	return nil
-}
-
-func (e entry) unpack(root *os.Root) error {
-	if e.kind == dir || e.kind == mount {
-		if err := root.MkdirAll(e.name, 0o755); err != nil || e.kind == dir {
-			return err
-		}
-		return root.WriteFile(e.name+"/"+inventory.RecordingMarker, nil, 0o644)
-	}
-	if err := root.MkdirAll(path.Dir(e.name), 0o755); err != nil {
-		return err
-	}
-	if e.kind == file {
-		f, err := root.OpenFile(e.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if err != nil {
-			return err
-		}
-		if _, err := f.WriteString(e.text); err != nil {
-			f.Close()
-			return err
-		}
-		return f.Close()
-	}
-	for _, top := range []string{"sys/bus/", "sys/class/", "sys/firmware/", "sys/kernel/"} {
-		if strings.HasPrefix(e.name, "sys/") && strings.HasPrefix(e.target(), top) {
-			if err := root.MkdirAll(e.target(), 0o755); err != nil {
-				return err
-			}
-		}
-	}
-	return root.Symlink(e.text, e.name)
 }

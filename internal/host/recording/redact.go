@@ -42,66 +42,90 @@ type redaction struct {
 type word struct{ old, new string }
 
 func newRedaction(reading *inventory.Reading) *redaction {
-	r := &redaction{serials: make(map[string]string), names: make(map[string]string), usb: make(map[string]*device.USB)}
+	r := &redaction{
+		serials: make(map[string]string),
+		names:   make(map[string]string),
+		elems:   make(map[string]string),
+		usb:     make(map[string]*device.USB),
+	}
 	for _, h := range reading.Snapshot.Hardware {
 		if h.USB == nil {
 			continue
 		}
 		r.usb[h.Path] = h.USB
 		serial := strings.TrimSpace(h.USB.Serial)
-		if _, known := r.serials[serial]; !known && !device.PlaceholderSerial(serial) && serial != path.Base(path.Dir(h.Path)) {
-			r.serials[serial] = placeholder(serial, len(r.serials)+1)
+		isController := serial == path.Base(path.Dir(h.Path)) // the serial of a root hub
+		if !device.PlaceholderSerial(serial) && !isController {
+			r.hide(serial)
 		}
 	}
 	for _, n := range reading.Snapshot.Nodes {
-		if _, known := r.serials[n.Namespace]; !known && n.Namespace != "" {
-			r.serials[n.Namespace] = placeholder(n.Namespace, len(r.serials)+1)
+		if n.Namespace != "" {
+			r.hide(n.Namespace)
 		}
 	}
-	longestFirst := slices.SortedFunc(maps.Keys(r.serials), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
-	})
-	for _, serial := range longestFirst {
-		redacted := r.serials[serial]
-		inName := udevName(serial)
-		r.words = append(r.words, word{serial, redacted})
-		if inName != serial {
-			r.words = append(r.words, word{inName, udevName(redacted)})
-		}
-	}
+	r.listWords()
 	r.renameInDev(reading)
 	r.renameInSysfs(reading)
 	return r
 }
 
+// hide gives a serial its placeholder.
+func (r *redaction) hide(serial string) {
+	if r.serials[serial] == "" {
+		r.serials[serial] = placeholder(serial, len(r.serials)+1)
+	}
+}
+
+// listWords fills in words: the serials, and the serials as udev writes them in names.
+func (r *redaction) listWords() {
+	// A serial may be a part of another one.
+	longestFirst := slices.SortedFunc(maps.Keys(r.serials), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+	})
+	for _, serial := range longestFirst {
+		redacted := r.serials[serial]
+		r.words = append(r.words, word{old: serial, new: redacted})
+		if inName := udevName(serial); inName != serial {
+			r.words = append(r.words, word{old: inName, new: udevName(redacted)})
+		}
+	}
+}
+
 // renameInDev fills in names. Kernel names contain no serial.
 func (r *redaction) renameInDev(reading *inventory.Reading) {
-	paths := slices.Concat(reading.Snapshot.Dirs[1:], reading.Mounts, slices.Collect(maps.Keys(reading.Links)))
-	taken := make(map[string]bool)
+	paths := slices.Collect(maps.Keys(reading.Links))
+	paths = append(paths, reading.Snapshot.Dirs[1:]...)
+	paths = append(paths, reading.Mounts...)
+	used := make(map[string]bool)
 	for _, n := range reading.Snapshot.Nodes {
-		taken[n.Path] = true
-		if n.SysPath == "" || n.Kernel != path.Base(n.Path) {
+		used[n.Path] = true
+		isKernelName := n.SysPath != "" && n.Kernel == path.Base(n.Path)
+		if !isKernelName {
 			paths = append(paths, n.Path)
 		}
 	}
 	for _, p := range paths {
-		taken[p] = true
+		used[p] = true
 	}
+	// The numbers of names are the same in each recording of a host.
 	slices.Sort(paths)
 	made := 0
+	next := func() string {
+		made++
+		return fmt.Sprintf("REDACTED-%d", made)
+	}
 	for _, p := range paths {
 		in, old := path.Split(p)
 		name := r.replace(old)
 		if identifies(p) {
-			made++
-			name = fmt.Sprintf("REDACTED-%d", made)
+			name = next()
 		}
-		for name != old && taken[in+name] {
-			made++
-			name = fmt.Sprintf("REDACTED-%d", made)
+		for name != old && used[in+name] {
+			name = next()
 		}
 		if name != old {
-			taken[in+name] = true
+			used[in+name] = true
 			r.names[p] = name
 		}
 	}
@@ -117,9 +141,12 @@ var longNumber = sync.OnceValue(func() *regexp.Regexp {
 // identifies reports whether the name of a path below /dev identifies a single device,
 // as opposed to its location or kind.
 func identifies(p string) bool {
-	in := path.Base(path.Dir(p))
-	name := path.Base(p)
-	return strings.HasPrefix(in, "by-") && in != "by-path" && in != "by-diskseq" || longNumber().MatchString(name)
+	dir := path.Base(path.Dir(p))
+	isLocation := dir == "by-path" || dir == "by-diskseq"
+	if strings.HasPrefix(dir, "by-") && !isLocation {
+		return true
+	}
+	return longNumber().MatchString(path.Base(p))
 }
 
 // placeholder is the n-th replacement: its letters and digits replace those of the
@@ -137,63 +164,99 @@ func placeholder(serial string, n int) string {
 	if room < 1 {
 		return word[:1] + number
 	}
-	fill := word[:min(room, len(word))] + number + strings.Repeat("x", max(0, room-len(word)))
+	fill := word[:min(room, len(word))] + number
+	if room > len(word) {
+		fill += strings.Repeat("x", room-len(word))
+	}
+	next := 0
 	return strings.Map(func(c rune) rune {
 		if isShape(c) {
 			return c
 		}
-		c = rune(fill[0])
-		fill = fill[1:]
+		c = rune(fill[next])
+		next++
 		return c
 	}, serial)
 }
 
 // isShape reports whether a character of a serial does not identify the device.
 func isShape(c rune) bool {
-	return c == ' ' || c == utf8.RuneError || c < unicode.MaxASCII && (unicode.IsPunct(c) || unicode.IsSymbol(c))
+	if c == utf8.RuneError {
+		return true
+	}
+	isMark := unicode.IsPunct(c) || unicode.IsSymbol(c) || c == ' '
+	return isMark && c < unicode.MaxASCII
 }
 
 // udevName formats a string like udev in the names of links: "_" for spaces and unsafe
 // characters (udev_replace_whitespace and udev_replace_chars of systemd).
 func udevName(s string) string {
+	words := strings.Join(strings.Fields(s), "_")
 	return strings.Map(func(c rune) rune {
-		if c > unicode.MaxASCII && c != utf8.RuneError || unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("#+-.:=@_", c) {
+		if isSafeInName(c) {
 			return c
 		}
 		return '_'
-	}, strings.Join(strings.Fields(s), "_"))
+	}, words)
+}
+
+// isSafeInName reports whether udev keeps a character: letters, digits, some marks, and all
+// valid UTF-8 beyond ASCII.
+func isSafeInName(c rune) bool {
+	if c == utf8.RuneError {
+		return false
+	}
+	isWord := unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("#+-.:=@_", c)
+	return isWord || c > unicode.MaxASCII
 }
 
 // text redacts a path below /dev or a text.
 func (r *redaction) text(s string) string {
-	if r == nil {
+	switch {
+	case r == nil:
 		return s
-	} else if strings.HasPrefix(s, "/dev/") {
+	case strings.HasPrefix(s, "/dev/"):
 		return r.path(s)
 	}
 	return r.replace(s)
 }
 
-// replace replaces the serials in a text. A short one is replaced only as a word, since
-// it may be a part of anything.
+// replace replaces the serials in a text.
 func (r *redaction) replace(s string) string {
-	const short = 6
 	var b strings.Builder
 	for i := 0; i < len(s); {
-		at := slices.IndexFunc(r.words, func(w word) bool {
-			end := i + len(w.old)
-			return strings.HasPrefix(s[i:], w.old) &&
-				(len(w.old) >= short || (i == 0 || isShape(rune(s[i-1]))) && (end == len(s) || isShape(rune(s[end]))))
-		})
-		if at < 0 {
+		found := r.wordAt(s, i)
+		if found == nil {
 			b.WriteByte(s[i])
 			i++
 			continue
 		}
-		b.WriteString(r.words[at].new)
-		i += len(r.words[at].old)
+		b.WriteString(found.new)
+		i += len(found.old)
 	}
 	return b.String()
+}
+
+// shortSerial is the length in bytes below which a serial may be a part of any text, so that
+// it is only replaced as a word.
+const shortSerial = 6
+
+// wordAt returns the word of which an occurrence starts at a position of a text, nil for none.
+func (r *redaction) wordAt(s string, start int) *word {
+	for i := range r.words {
+		w := &r.words[i]
+		if !strings.HasPrefix(s[start:], w.old) {
+			continue
+		}
+		end := start + len(w.old)
+		startsWord := start == 0 || isShape(rune(s[start-1]))
+		endsWord := end == len(s) || isShape(rune(s[end]))
+		isWhole := startsWord && endsWord
+		if isWhole || len(w.old) >= shortSerial {
+			return w
+		}
+	}
+	return nil
 }
 
 // path returns the redacted path of a file below /dev.
@@ -245,31 +308,45 @@ var plainAttrs = []string{
 
 // textAttrs describe a device in words of its manufacturer or of the administrator:
 // serials in them are replaced.
-var textAttrs = []string{"compatible", "description", "id", "interface", "label", "model", "name", "product_name", "rev", "device_name", "device_type", "path", "wwid"}
+var textAttrs = []string{
+	"compatible", "description", "device_name", "device_type", "id", "interface", "label", "model", "name", "path",
+	"product_name", "rev", "wwid",
+}
 
 // attr returns the redacted content of an attribute, and false if it is left out.
 func (r *redaction) attr(p, text string) (string, bool) {
 	if r == nil {
 		return text, true
 	}
-	u := r.usb[path.Dir(p)]
-	switch name := path.Base(p); {
+	name := path.Base(p)
+	switch {
 	case slices.Contains(plainAttrs, name):
 		return text, true
 	case slices.Contains(textAttrs, name):
 		return r.replace(text), true
 	case name == "uevent":
 		return nodeLines(text), true
-	case u == nil:
+	}
+	u := r.usb[path.Dir(p)]
+	if u == nil {
 		return "", false
-	case name == "serial":
-		if serial := strings.TrimSpace(u.Serial); r.serials[serial] != "" {
-			text = strings.Replace(u.Serial, serial, r.serials[serial], 1) + "\n"
+	}
+	return r.usbAttr(u, name, text)
+}
+
+// usbAttr is attr for the strings of a USB device.
+func (r *redaction) usbAttr(u *device.USB, name, text string) (string, bool) {
+	switch name {
+	case "serial":
+		serial := strings.TrimSpace(u.Serial)
+		if r.serials[serial] == "" {
+			return text, true
 		}
-		return text, true
-	case name == "manufacturer":
+		// Space around a serial decides whether two devices have the same.
+		return strings.Replace(u.Serial, serial, r.serials[serial], 1) + "\n", true
+	case "manufacturer":
 		return r.string(u.Manufacturer, text), true
-	case name == "product":
+	case "product":
 		return r.string(u.ProductName, text), true
 	}
 	return "", false
@@ -297,7 +374,6 @@ func nodeLines(uevent string) string {
 
 // renameInSysfs fills in elems.
 func (r *redaction) renameInSysfs(reading *inventory.Reading) {
-	r.elems = make(map[string]string)
 	for _, n := range reading.Snapshot.Nets {
 		if longNumber().MatchString(n.Path) {
 			r.elems[n.Path] = fmt.Sprintf("REDACTED-%d", len(r.elems)+1)

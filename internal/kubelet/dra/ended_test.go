@@ -280,12 +280,16 @@ func TestClaimsWithoutLimits(t *testing.T) {
 	b := newBed(t, kubelettest.Options{})
 	b.serve()
 	b.untilDrivers(1)
-	many := make([]string, 100_000)
-	for i := range many {
-		many[i] = result("one", "usb-1")
+	repeated := func(n int) string {
+		many := make([]string, n)
+		for i := range many {
+			many[i] = result("one", "usb-1")
+		}
+		return results(many...)
 	}
 	for what, test := range map[string]struct{ allocation, want string }{
-		"100,000 results": {results(many...), "more than 256 elements"},
+		"1,000 results":   {repeated(1000), "more than 256 elements"},
+		"100,000 results": {repeated(100_000), "larger than 4 MiB"},
 		"a path":          {results(result("../../etc", "usb-1")), "must be a DNS label"},
 		"a long name":     {results(result(strings.Repeat("a", 64), "usb-1")), "must be a DNS label"},
 		"two slashes":     {results(result("a/b/c", "usb-1")), "must be a DNS label"},

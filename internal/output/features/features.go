@@ -33,7 +33,8 @@ func Plan(dir string, devices []output.Device) (files.Plan, error) {
 	}
 	text := text(devices)
 	if len(text) > limit {
-		return plan, fmt.Errorf("%s: %d bytes of features: Node Feature Discovery reads at most %d", plan.Label, len(text), limit)
+		return plan, fmt.Errorf("%s: %d bytes of features: Node Feature Discovery reads at most %d",
+			plan.Label, len(text), limit)
 	}
 	plan.Missing = []files.File{{
 		Path:    filepath.Join(dir, fileName),

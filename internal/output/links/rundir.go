@@ -33,7 +33,8 @@ func CheckMount(dir string, mountinfo io.Reader) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("--run-dir: %q is not the host's directory of that path: %s; mount the host's %[1]q at the identical path (hostPath volume and mountPath), since links in it are resolved on the host", dir, found)
+	return fmt.Errorf("--run-dir: %q is not the host's directory of that path: %s; mount the host's %[1]q at the identical path (hostPath volume and mountPath), since links in it are resolved on the host",
+		dir, found)
 }
 
 // mount is one line of mountinfo: the directory root of a file system is mounted at

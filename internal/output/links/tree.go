@@ -95,7 +95,8 @@ func (t *Tree) byPath(want []Link) (map[string]Link, error) {
 		path := t.Path(l.ID, l.Key)
 		have, ok := wanted[path]
 		if ok && have.Target != l.Target {
-			errs = append(errs, fmt.Errorf("--run-dir: link %q of device %q cannot point to both %q and %q", l.Key, l.ID, have.Target, l.Target))
+			errs = append(errs, fmt.Errorf("--run-dir: link %q of device %q cannot point to both %q and %q",
+				l.Key, l.ID, have.Target, l.Target))
 			l.Target = ""
 		}
 		wanted[path] = l
@@ -144,7 +145,8 @@ func check(l Link) error {
 	for _, name := range []string{l.ID, l.Key} {
 		isHidden := strings.HasPrefix(name, ".") // temporary links, "." and ".."
 		if name == "" || isHidden || strings.ContainsAny(name, "/\x00") {
-			return fmt.Errorf("--run-dir: device %q: %q cannot name a link: a name must not be empty, begin with a dot or contain \"/\"", l.ID, name)
+			return fmt.Errorf("--run-dir: device %q: %q cannot name a link: a name must not be empty, begin with a dot or contain \"/\"",
+				l.ID, name)
 		}
 	}
 	if !filepath.IsAbs(l.Target) {

@@ -2,9 +2,7 @@ package catalog
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -14,7 +12,7 @@ import (
 // Device is hardware of the host, or its nodes without hardware. The names of its JSON
 // fields are an API.
 type Device struct {
-	// Name is the kernel's name of hardware: "1-1.4", "0000:3b:00.0"; else a path.
+	// Name is the kernel's name of hardware, "1-1.4" or "0000:3b:00.0"; otherwise a path.
 	Name       string   `json:"name"`
 	Bus        string   `json:"bus"` // empty without hardware
 	Kind       string   `json:"kind"`
@@ -28,10 +26,13 @@ type Device struct {
 	NUMA       []int    `json:"numa"`
 	Nodes      []string `json:"nodes"`
 	Interfaces []string `json:"interfaces"`
-	// Offers of resources that have the device; none means that it is free, or Refused: no
-	// resource may have any of its nodes without dangerous = true.
-	Offers  []Offer `json:"offers"`
-	Refused bool    `json:"refused"`
+	// Offers of resources that have the device.
+	Offers []Offer `json:"offers"`
+	// Refused is set if no resource may have any of its nodes without dangerous = true.
+	Refused bool `json:"refused"`
+	// InUse is what the host uses its network interfaces for, if it uses all of them: no
+	// resource gets such an interface.
+	InUse string `json:"in_use,omitempty"`
 }
 
 // Offer is a device of a resource.
@@ -40,184 +41,232 @@ type Offer struct {
 	ID       string `json:"id"`
 }
 
-// List lists all hardware of a snapshot by bus and name, then nodes without hardware.
-// result has the offers of each resource, permitted the nodes that a resource may have.
-func List(snap *device.Snapshot, result, permitted matchers.Result, names Names) []Device {
-	owners := ownersOf(result)
-	list := []Device{}
-	for _, h := range snap.Hardware {
-		if h.IsRootHub() { // part of its controller: nothing selects it
-			continue
+// List lists all hardware by bus and name, then nodes and network interfaces without
+// hardware. result has the offers of each resource, permitted the nodes that a resource may
+// have without dangerous = true.
+func (c *Catalog) List(result, permitted matchers.Result) []Device {
+	offers := ownersOf(result)
+	list := []Device{} // an empty list is [] in JSON, and nil is null
+	for _, h := range c.snap.Hardware {
+		// A root hub is a part of its controller: nothing selects it.
+		if !h.IsRootHub() {
+			list = append(list, c.describe(h, offers))
 		}
-		k := kindOf(h)
-		d := Device{Name: h.Name, Bus: string(h.Bus), Kind: k.name, NUMA: []int{}, Nodes: paths(h.Nodes), Interfaces: paths(h.Nets)}
-		d.Vendor, d.Product = names.Of(h)
-		// The nodes of its kind come first.
-		sort.SliceStable(d.Nodes, func(i, j int) bool { return matches(d.Nodes[i], k.nodes...) && !matches(d.Nodes[j], k.nodes...) })
-		switch {
-		case h.USB != nil:
-			d.ID, d.Serial, d.Path, d.Driver = attribute(h, "usb.id"), attribute(h, "usb.serial"), attribute(h, "usb.path"), usbDriver(h.USB)
-			d.Class = h.USB.Class
-		case h.PCI != nil:
-			d.ID, d.Driver, d.Class = attribute(h, "pci.id"), h.PCI.Driver, h.PCI.Class
-		case h.MDev != nil:
-			d.ID = h.MDev.Type
-		}
-		if h.NUMA >= 0 {
-			d.NUMA = append(d.NUMA, h.NUMA)
-		}
-		all := slices.Concat([]string{h.Path}, d.Nodes, d.Interfaces)
-		if h.PCI != nil && h.PCI.VFIO { // a container gets all functions of a group
-			all = append(all, "/dev/vfio/"+h.PCI.IOMMUGroup)
-		}
-		d.Offers = owners.of(all...)
-		list = append(list, d)
 	}
-	order := []string{string(device.USBBus), string(device.PCIBus), string(device.MDevBus), string(device.PlatformBus)}
-	sort.SliceStable(list, func(i, j int) bool {
-		a, b := &list[i], &list[j]
-		return cmp.Or(slices.Index(order, a.Bus)-slices.Index(order, b.Bus), byName(a, b)) < 0
-	})
-	list = append(list, nodesWithoutHardware(snap, owners)...)
-	permittedOwners := ownersOf(permitted)
+	slices.SortStableFunc(list, compareDevices)
+	list = append(list, c.withoutHardware(offers)...)
+	allowed := ownersOf(permitted)
 	for i := range list {
 		d := &list[i]
-		d.Refused = len(d.Offers)+len(d.Interfaces) == 0 && len(d.Nodes) > 0 && len(permittedOwners.of(d.Nodes...)) == 0
+		isUnselected := len(d.Offers) == 0
+		hasOnlyNodes := len(d.Nodes) > 0 && len(d.Interfaces) == 0
+		d.Refused = isUnselected && hasOnlyNodes && !allowed.has(d.Nodes)
 	}
 	return list
 }
 
-// Find finds a device by any of its names: a path, a device ID, a PCI address, a USB port,
-// a serial number, vendor:product or a network interface. The node is nil unless one is
-// named, the hardware if that has none.
-func Find(snap *device.Snapshot, forms device.Forms, name string) (*device.Hardware, *device.Node, error) {
-	for _, l := range snap.Links {
-		if l.Path == name {
-			return l.Node.Hardware, l.Node, nil
-		}
+// describe describes hardware.
+func (c *Catalog) describe(h *device.Hardware, offers owners) Device {
+	k := c.kindOf(h)
+	d := Device{
+		Name:       h.Name,
+		Bus:        string(h.Bus),
+		Kind:       k.name,
+		NUMA:       []int{},
+		Nodes:      c.nodesByKind(h, k),
+		Interfaces: paths(h.Nets),
+		InUse:      c.inUse(h.Nets),
 	}
-	nodes := slices.Concat(snap.Nodes, snap.Nets)
-	for _, n := range nodes {
-		if n.Path == name || device.NodeID(n, forms.Of(n.Hardware)) == name {
-			return n.Hardware, n, nil
-		}
-	}
-	var sameModel []*device.Hardware
-	for _, h := range snap.Hardware {
-		vendor, product := ids(h)
-		switch {
-		case h.Name == name, h.Name == "0000:"+name, device.HardwareID(h, forms.Of(h)) == name, h.USB != nil && h.USB.Serial == name && name != "":
-			return h, nil, nil
-		case !h.IsRootHub() && vendor+":"+product == name:
-			sameModel = append(sameModel, h)
-		}
-	}
-	kernel := slices.IndexFunc(nodes, func(n *device.Node) bool { return n.Kernel == name })
+	d.Vendor, d.Product = c.names.Of(h)
+	// Platform devices have neither IDs nor a class.
 	switch {
-	case kernel >= 0 && len(sameModel) == 0:
-		return nodes[kernel].Hardware, nodes[kernel], nil
-	case len(sameModel) == 1:
-		return sameModel[0], nil, nil
-	case len(sameModel) > 1:
-		var names []string
-		for _, h := range sameModel {
-			names = append(names, h.Name)
-		}
-		return nil, nil, fmt.Errorf("%d devices are %q: want one of %s", len(sameModel), name, strings.Join(names, ", "))
+	case h.USB != nil:
+		d.ID = attribute(h, "usb.id")
+		d.Serial = attribute(h, "usb.serial")
+		d.Path = attribute(h, "usb.path")
+		d.Driver = strings.Join(usbDrivers(h.USB), ",")
+		d.Class = h.USB.Class
+	case h.PCI != nil:
+		d.ID = attribute(h, "pci.id")
+		d.Driver = h.PCI.Driver
+		d.Class = h.PCI.Class
+	case h.MDev != nil:
+		d.ID = h.MDev.Type
 	}
-	hint := "generic-dp devices --all lists all hardware"
-	alike := func(n *device.Node) bool {
-		return strings.TrimRight(n.Path, "0123456789") == strings.TrimRight(name, "0123456789")
+	// The kernel has -1 for hardware whose node it does not know.
+	if h.NUMA >= 0 {
+		d.NUMA = append(d.NUMA, h.NUMA)
 	}
-	if i := slices.IndexFunc(snap.Nodes, alike); i >= 0 {
-		hint = "there is " + snap.Nodes[i].Path
+	places := slices.Concat([]string{h.Path}, d.Nodes, d.Interfaces)
+	if h.PCI != nil && h.PCI.VFIO { // a container gets all functions of a group
+		places = append(places, "/dev/vfio/"+h.PCI.IOMMUGroup)
 	}
-	return nil, nil, fmt.Errorf("no device %q on this host\n  hint: %s", name, hint)
+	d.Offers = offers.of(places...)
+	return d
 }
 
-// byName compares devices of one bus: ports of USB by number, addresses as text, since
-// they are hexadecimal.
-func byName(a, b *Device) int {
+// nodesByKind lists the paths of the nodes of hardware, first those of its kind.
+func (c *Catalog) nodesByKind(h *device.Hardware, k kind) []string {
+	first := []string{}
+	var rest []string
+	for _, n := range h.Nodes {
+		if c.matches(n.Path, k.nodes...) {
+			first = append(first, n.Path)
+		} else {
+			rest = append(rest, n.Path)
+		}
+	}
+	return append(first, rest...)
+}
+
+// inUse is what the host uses network interfaces for, empty if it does not use one of them.
+func (c *Catalog) inUse(nets []*device.Node) string {
+	why := ""
+	for _, n := range nets {
+		why = c.host.InUse(n)
+		if why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// buses are the buses in the order of the list.
+var buses = []string{
+	string(device.USBBus),
+	string(device.PCIBus),
+	string(device.MDevBus),
+	string(device.PlatformBus),
+}
+
+// compareDevices orders hardware by bus and name.
+func compareDevices(a, b Device) int {
+	return cmp.Or(
+		cmp.Compare(slices.Index(buses, a.Bus), slices.Index(buses, b.Bus)),
+		compareNames(a, b),
+	)
+}
+
+// compareNames compares devices of one bus: ports of USB by number, and addresses as text,
+// since they are hexadecimal.
+func compareNames(a, b Device) int {
 	if a.Bus == string(device.USBBus) {
 		return device.CompareNatural(a.Name, b.Name)
 	}
 	return strings.Compare(a.Name, b.Name)
 }
 
-// nodesWithoutHardware lists them. Nodes with one stem, such as the 64 terminals of a
-// console, are one entry.
-func nodesWithoutHardware(snap *device.Snapshot, owners owners) []Device {
+// withoutHardware lists nodes and network interfaces without hardware. Those with one stem
+// that no resource has, such as the 64 terminals of a console, are one entry.
+func (c *Catalog) withoutHardware(offers owners) []Device {
+	// An interface in use and a free one never share an entry.
 	var list []Device
-	stems := map[string]int{}
-	for _, n := range slices.Concat(snap.Nodes, snap.Nets) {
+	entries := map[string]int{} // by stem and use
+	for _, n := range slices.Concat(c.snap.Nodes, c.snap.Nets) {
 		if n.Hardware != nil {
 			continue
 		}
-		d := Device{Name: n.Path, Kind: kindOfNode(n).name, NUMA: []int{}, Nodes: []string{}, Interfaces: []string{}, Offers: owners.of(n.Path)}
-		if n.Net != nil {
-			d.Kind, d.Interfaces = "network", append(d.Interfaces, n.Path)
-		} else {
-			d.Nodes = append(d.Nodes, n.Path)
-		}
-		stem := strings.TrimRight(n.Path, "0123456789")
-		if at, again := stems[stem]; again && len(d.Offers) == 0 && len(list[at].Offers) == 0 {
-			list[at].Name = stem + "*"
-			list[at].Nodes, list[at].Interfaces = append(list[at].Nodes, d.Nodes...), append(list[at].Interfaces, d.Interfaces...)
+		d := c.describeNode(n, offers)
+		key := starred(n.Path) + "\n" + d.InUse
+		at, isKnown := entries[key]
+		if isKnown && len(d.Offers) == 0 && len(list[at].Offers) == 0 {
+			entry := &list[at]
+			entry.Name = starred(n.Path)
+			entry.Nodes = append(entry.Nodes, d.Nodes...)
+			entry.Interfaces = append(entry.Interfaces, d.Interfaces...)
 			continue
 		}
-		stems[stem] = len(list)
+		entries[key] = len(list)
 		list = append(list, d)
 	}
 	return list
 }
 
-func paths(nodes []*device.Node) []string {
-	list := make([]string, len(nodes))
-	for i, n := range nodes {
-		list[i] = n.Path
+// describeNode describes a node or a network interface without hardware, by its path or name.
+func (c *Catalog) describeNode(n *device.Node, offers owners) Device {
+	d := Device{
+		Name:       n.Path,
+		Kind:       c.kindOfNode(n).name,
+		NUMA:       []int{},
+		Nodes:      []string{},
+		Interfaces: []string{},
+		Offers:     offers.of(n.Path),
 	}
-	return list
+	if n.Net == nil {
+		d.Nodes = append(d.Nodes, n.Path)
+		return d
+	}
+	d.Interfaces = append(d.Interfaces, n.Path)
+	d.InUse = c.host.InUse(n)
+	return d
 }
 
-// attribute is the value of an attribute of hardware.
-func attribute(h *device.Hardware, name string) string {
-	a, _ := device.FindAttribute(name)
-	return strings.Join(a.Of(h, nil), ",")
-}
-
-// usbDriver lists the drivers of the interfaces.
-func usbDriver(u *device.USB) string {
-	var all []string
-	for _, i := range u.Interfaces {
-		if i.Driver != "" {
-			all = union(all, i.Driver)
+// starred is a path with "*" in place of its numbers, "/dev/cpu/*/msr", and of the hash in
+// the name of an interface of a container, "cali*" for "cali3d0f1a2b4c5".
+func starred(path string) string {
+	isInterface := !strings.HasPrefix(path, "/")
+	for _, prefix := range containerPrefixes {
+		if isInterface && strings.HasPrefix(path, prefix) {
+			return prefix + "*"
 		}
 	}
-	return strings.Join(all, ",")
+	var b strings.Builder
+	// A number is one star, however many digits it has.
+	wasDigit := false
+	for _, r := range path {
+		isDigit := r >= '0' && r <= '9'
+		switch {
+		case !isDigit:
+			b.WriteRune(r)
+		case !wasDigit:
+			b.WriteByte('*')
+		}
+		wasDigit = isDigit
+	}
+	return b.String()
 }
+
+// containerPrefixes start the names of the host's ends of the interfaces of containers:
+// those of Calico, Docker and the bridge plugin of CNI, Cilium, and AWS.
+var containerPrefixes = []string{"cali", "veth", "lxc", "eni"}
 
 // owners are the offers by sysfs path of hardware, path of a node or name of an interface.
 type owners map[string][]Offer
 
+// ownersOf lists the offers of all resources by what they contain.
 func ownersOf(result matchers.Result) owners {
 	found := owners{}
 	for _, m := range result.Resources {
-		for _, o := range m.Offers {
-			offer := Offer{m.Name, o.ID}
-			for _, path := range append(o.Members, o.Hardware) {
-				found[path] = append(found[path], offer)
-			}
-			for _, n := range o.Nodes {
-				if !n.Companion {
-					found[n.HostPath] = append(found[n.HostPath], offer)
-				}
-			}
-			for _, n := range o.Nets {
-				found[n.HostName] = append(found[n.HostName], offer)
-			}
+		for i := range m.Offers {
+			found.add(m.Name, &m.Offers[i])
 		}
 	}
 	return found
+}
+
+// add adds an offer of a resource.
+func (o owners) add(resource string, offered *device.Offer) {
+	offer := Offer{Resource: resource, ID: offered.ID}
+	for _, path := range offered.Members {
+		o[path] = append(o[path], offer)
+	}
+	o[offered.Hardware] = append(o[offered.Hardware], offer)
+	// Every device has the companions of its resource: they are not taken by it.
+	for _, n := range offered.Nodes {
+		if !n.Companion {
+			o[n.HostPath] = append(o[n.HostPath], offer)
+		}
+	}
+	for _, n := range offered.Nets {
+		o[n.HostName] = append(o[n.HostName], offer)
+	}
+}
+
+// has reports whether one of some paths is offered.
+func (o owners) has(paths []string) bool {
+	return slices.ContainsFunc(paths, func(path string) bool {
+		return len(o[path]) > 0
+	})
 }
 
 // of lists the offers of some paths, without repeats.

@@ -1,13 +1,14 @@
-// Package catalog describes the hardware of a host in the terms of an administrator. List
-// lists all of it, Find finds a device by any of its names. Starter makes the resources of
-// a starter configuration, For the resource of one device. ReadNames reads the names of
-// vendors and products. Only commands use it: no rule of matching is here.
 package catalog
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/jaypipes/pcidb"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -16,7 +17,7 @@ import (
 // from scratch has none of them: only the devices' own strings are left.
 var Dirs = []string{"/usr/share/hwdata", "/usr/share/misc", "/var/lib/usbutils"}
 
-// Names are vendors and products.
+// Names are the names of vendors and products.
 type Names map[key]string
 
 // key is the ID of a vendor ("10c4") or product ("10c4:ea60").
@@ -26,60 +27,82 @@ type key struct {
 }
 
 // ReadNames reads the names of the hardware of a snapshot from the first pci.ids and
-// usb.ids in some directories. Other names are dropped: the files have 60,000.
-func ReadNames(snap *device.Snapshot, dirs []string) Names {
+// usb.ids in some directories. All other names are dropped: the files have 60,000. A file
+// that cannot be read has no names; the error says why.
+func ReadNames(snap *device.Snapshot, dirs []string) (Names, error) {
 	names := Names{}
-	for _, h := range snap.Hardware {
-		if vendor, product := ids(h); vendor != "" {
-			names[key{h.Bus, vendor}], names[key{h.Bus, vendor + ":" + product}] = "", ""
-		}
-	}
+	var errs []error
 	for _, bus := range []device.Bus{device.PCIBus, device.USBBus} {
-		for _, dir := range dirs {
-			if text, err := os.ReadFile(filepath.Join(dir, string(bus)+".ids")); err == nil {
-				names.parse(bus, string(text))
-				break
+		file := idsFile(dirs, bus)
+		if file == "" {
+			continue
+		}
+		db, err := readIDs(file)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, h := range snap.Hardware {
+			if h.Bus == bus {
+				names.add(h, db)
 			}
 		}
 	}
-	return names
+	return names, errors.Join(errs...)
 }
 
-// parse reads lines "10c4  Silicon Labs" and, below, "\tea60  CP210x". Those of other
-// sections begin with upper-case letters.
-func (names Names) parse(bus device.Bus, text string) {
-	vendor := ""
-	for line := range strings.Lines(text) {
-		id, name, ok := strings.Cut(strings.TrimRight(line, "\n"), "  ")
-		switch {
-		case line[0] != '\t':
-			vendor = id
-		case strings.HasPrefix(line, "\t\t"):
-			ok = false // subsystems
-		default:
-			id = vendor + ":" + id[1:]
-		}
-		if _, wanted := names[key{bus, id}]; wanted && ok {
-			names[key{bus, id}] = strings.TrimSpace(name)
+// idsFile returns the first file with the names of a bus, empty for none.
+func idsFile(dirs []string, bus device.Bus) string {
+	for _, dir := range dirs {
+		for _, suffix := range []string{".ids", ".ids.gz"} {
+			file := filepath.Join(dir, string(bus)+suffix)
+			_, err := os.Stat(file)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return file
+			}
 		}
 	}
+	return ""
 }
 
-func ids(h *device.Hardware) (vendor, product string) {
-	switch {
-	case h.USB != nil:
-		return h.USB.Vendor, h.USB.Product
-	case h.PCI != nil:
-		return h.PCI.Vendor, h.PCI.Device
+// readIDs reads a file with the library for pci.ids. The file usb.ids has the same format,
+// with more sections after the vendors.
+func readIDs(file string) (db *pcidb.DB, err error) {
+	// The library slices each line without a look at its length.
+	defer func() {
+		if recover() != nil {
+			db = nil
+			err = fmt.Errorf("%q is not in the format of pci.ids", file)
+		}
+	}()
+	// Without the option, an environment variable allows the library to fetch a missing file
+	// from the network.
+	offline := false
+	db, err = pcidb.New(pcidb.WithPath(file), &pcidb.WithOption{EnableNetworkFetch: &offline})
+	if err != nil {
+		return nil, fmt.Errorf("names of hardware: %w", err)
 	}
-	return "", ""
+	return db, nil
+}
+
+// add adds the names of hardware.
+func (names Names) add(h *device.Hardware, db *pcidb.DB) {
+	vendor, product := ids(h)
+	if v := db.Vendors[vendor]; v != nil {
+		// A clone does not keep the text of the file in memory.
+		names[key{h.Bus, vendor}] = strings.Clone(strings.TrimSpace(v.Name))
+	}
+	if p := db.Products[vendor+product]; p != nil {
+		names[key{h.Bus, vendor + ":" + product}] = strings.Clone(strings.TrimSpace(p.Name))
+	}
 }
 
 // Of returns the vendor and product of hardware, empty where unknown. The strings of a USB
-// device precede the files, which name only the chip that many products share.
+// device precede the files, which only name the chip that many products share.
 func (names Names) Of(h *device.Hardware) (vendor, product string) {
-	v, p := ids(h)
-	vendor, product = names[key{h.Bus, v}], names[key{h.Bus, v + ":" + p}]
+	vendorID, productID := ids(h)
+	vendor = names[key{h.Bus, vendorID}]
+	product = names[key{h.Bus, vendorID + ":" + productID}]
 	switch {
 	case h.USB != nil:
 		if own := strings.TrimSpace(h.USB.Manufacturer); own != "" {
@@ -92,4 +115,14 @@ func (names Names) Of(h *device.Hardware) (vendor, product string) {
 		product = h.MDev.Name
 	}
 	return vendor, product
+}
+
+// withoutVendor is the name of a product without the vendor's name in front of it.
+func withoutVendor(product, vendor string) string {
+	return strings.TrimPrefix(product, vendor+" ")
+}
+
+// FullName is the vendor and product of a device for people.
+func (d Device) FullName() string {
+	return strings.TrimSpace(d.Vendor + " " + withoutVendor(d.Product, d.Vendor))
 }

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,95 +13,178 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Resource is a [[resource]] for an administrator to start with.
-type Resource struct {
-	Name string // without the domain
-	// Comment names the devices that it selects on this host.
-	Comment []string
-	// Lines are its keys except for the name.
-	Lines []string
-}
-
-// Text is the resource in TOML.
-func (r Resource) Text() string {
-	var b strings.Builder
-	for _, line := range r.Comment { // may have names from devices and pods
-		b.WriteString("# " + strings.Map(func(r rune) rune {
-			if !unicode.IsPrint(r) {
-				return '?'
-			}
-			return r
-		}, strings.ToValidUTF8(line, "?")) + "\n")
-	}
-	fmt.Fprintf(&b, "[[resource]]\nname = %q\n%s\n", r.Name, strings.Join(r.Lines, "\n"))
-	return b.String()
-}
-
-// group is hardware of one kind that one match selects by its identity. The nodes of the
-// kind are injected; VFIO and network interfaces have none.
-type group struct {
-	kind
-	identity string   // the lines that select it, such as match.usb.id = "10c4:ea60"
-	lines    []string // further keys
-	members  []*device.Hardware
-}
-
-// Starter lists resources for what a host has and pods may want: not its disks,
-// bridges and keyboards.
-func Starter(snap *device.Snapshot, names Names) []Resource {
-	var groups []*group
-	for _, h := range snap.Hardware {
-		g := groupOf(snap, h)
-		if g == nil || g.resource == "" || isSibling(snap, h) {
-			continue
-		}
-		same := func(have *group) bool { return have.resource == g.resource && have.identity == g.identity }
-		if i := slices.IndexFunc(groups, same); i >= 0 {
-			groups[i].add(g)
-		} else {
-			groups = append(groups, g)
-		}
-	}
-	slices.SortStableFunc(groups, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.identity, b.identity))
-	})
-	var out []Resource
+// Starter lists resources for what a host has and pods may want: not its disks, bridges,
+// keyboards, and what the kernel itself uses.
+func (c *Catalog) Starter() []Resource {
+	groups := c.groups()
+	var all []Resource
 	for _, g := range groups {
-		r := g.toResource(names)
-		if slices.ContainsFunc(groups, func(other *group) bool { return other != g && other.resource == g.resource }) {
-			vendor, product := ids(g.members[0])
-			r.Name += "-" + cmp.Or(strings.Trim(vendor+"-"+product, "-"), strconv.Itoa(len(out)))
+		r := c.resourceOf(g)
+		if countResource(groups, g.resource) > 1 {
+			r.Name += "-" + g.suffix(len(all))
 		}
-		for n := 2; slices.ContainsFunc(out, func(other Resource) bool { return other.Name == r.Name }); n++ {
-			r.Name = strings.TrimSuffix(r.Name, "-"+strconv.Itoa(n-1)) + "-" + strconv.Itoa(n)
-		}
-		out = append(out, r)
+		r.Name = unusedName(all, r.Name)
+		all = append(all, r)
 	}
 	for _, k := range nodeKinds {
-		var found []string
-		for _, n := range snap.Nodes {
-			if matches(n.Path, k.glob) {
-				found = append(found, n.Path)
-			}
-		}
-		if len(found) > 0 {
-			out = append(out, k.toResource(snap, k.glob, found))
+		for _, r := range c.resourcesOfKind(k) {
+			r.Name = unusedName(all, r.Name)
+			all = append(all, r)
 		}
 	}
-	return out
+	return all
 }
 
-// isSibling reports whether a function belongs to the IOMMU group of an earlier one, as the
-// sound of a GPU that is bound to VFIO.
-func isSibling(snap *device.Snapshot, h *device.Hardware) bool {
-	return h.PCI != nil && h.PCI.VFIO && slices.ContainsFunc(snap.Hardware, func(o *device.Hardware) bool {
-		return o.PCI != nil && o.PCI.VFIO && o.PCI.IOMMUGroup == h.PCI.IOMMUGroup && o.PCI.Address < h.PCI.Address && attribute(o, "pci.id") != attribute(h, "pci.id")
+// groups lists the hardware for pods, by kind and identity.
+func (c *Catalog) groups() []*group {
+	var groups []*group
+	for _, h := range c.snap.Hardware {
+		g := c.groupOf(h)
+		isForHost := g == nil || g.resource == ""
+		if isForHost || c.isSibling(h) || c.isDisplaySound(h) {
+			continue
+		}
+		// Devices of one model are substitutes for each other.
+		i := slices.IndexFunc(groups, func(have *group) bool {
+			return have.resource == g.resource && have.identity == g.identity
+		})
+		if i < 0 {
+			groups = append(groups, g)
+		} else {
+			groups[i].add(g)
+		}
+	}
+	// Resources of one kind stand together, in the same order on all hosts.
+	slices.SortStableFunc(groups, func(a, b *group) int {
+		return cmp.Or(
+			cmp.Compare(a.resource, b.resource),
+			cmp.Compare(a.identity, b.identity),
+		)
 	})
+	return groups
 }
 
-// toResource is the resource for the nodes found, which a glob selects.
-func (k nodeKind) toResource(snap *device.Snapshot, glob string, found []string) Resource {
-	r := Resource{Name: k.resource, Comment: []string{strings.TrimPrefix(k.name+": ", ": ") + strings.Join(found, " ")}}
+// countResource counts the groups with a resource name.
+func countResource(groups []*group, resource string) int {
+	count := 0
+	for _, g := range groups {
+		if g.resource == resource {
+			count++
+		}
+	}
+	return count
+}
+
+// suffix distinguishes a group from others of its kind: the IDs or the type of its model, or
+// a number.
+func (g *group) suffix(number int) string {
+	h := g.members[0]
+	if h.MDev != nil {
+		return slug(h.MDev.Type)
+	}
+	vendor, product := ids(h)
+	model := strings.Trim(vendor+"-"+product, "-")
+	return cmp.Or(model, strconv.Itoa(number))
+}
+
+// unusedName returns a name, with a number if one of the resources has it already.
+func unusedName(all []Resource, name string) string {
+	isUsed := func(name string) bool {
+		return slices.ContainsFunc(all, func(r Resource) bool { return r.Name == name })
+	}
+	unused := name
+	for n := 2; isUsed(unused); n++ {
+		unused = name + "-" + strconv.Itoa(n)
+	}
+	return unused
+}
+
+// resourcesOfKind lists the resources for the nodes of a kind: one for all, or one for each.
+func (c *Catalog) resourcesOfKind(k nodeKind) []Resource {
+	var found []*device.Node
+	for _, n := range c.snap.Nodes {
+		if c.matches(n.Path, k.glob) && isForPods(n) && isWritable(n.Path) {
+			found = append(found, n)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	// Containers share the nodes, or any of them will do.
+	if !k.each {
+		return []Resource{c.resourceOfNodes(k, k.glob, paths(found))}
+	}
+	var all []Resource
+	for _, n := range found {
+		all = append(all, c.resourceOfNode(k, n, found))
+	}
+	return all
+}
+
+// isForPods reports whether pods may want a node of a nodeKind. The GPIO of a USB adapter
+// belongs to its device, and that of a chipset to the board.
+func isForPods(n *device.Node) bool {
+	if n.Subsystem != gpioSubsystem {
+		return true
+	}
+	isUSB := n.Hardware != nil && n.Hardware.USB != nil
+	return !isUSB && !isChipset(n.Hardware)
+}
+
+// isWritable reports whether a configuration may contain a path.
+func isWritable(path string) bool {
+	return utf8.ValidString(path) && !strings.ContainsFunc(path, unicode.IsControl)
+}
+
+// resourceOfNode is the resource for one of several nodes of a kind, which are no substitutes
+// for each other. The driver identifies a GPIO chip if no other one has the same: their numbers
+// depend on the order of probing. The number of an SPI bus is that of the board's description.
+func (c *Catalog) resourceOfNode(k nodeKind, n *device.Node, all []*device.Node) Resource {
+	driver := ""
+	if n.Subsystem == gpioSubsystem {
+		driver = c.driverOf(n)
+	}
+	sameDriver := 0
+	for _, other := range all {
+		if c.driverOf(other) == driver {
+			sameDriver++
+		}
+	}
+	// The path is the last resort: it follows no hardware.
+	if driver == "" || sameDriver > 1 {
+		r := c.resourceOfNodes(k, pattern.Quote(n.Path), []string{n.Path})
+		if len(all) > 1 {
+			_, name, _ := strings.Cut(n.Path, "/dev/")
+			r.Name = slug(name)
+		}
+		return r
+	}
+	r := c.resourceOfNodes(k, k.glob, []string{n.Path})
+	r.Lines = append(r.Lines, "match.driver = "+quote(pattern.Quote(driver)))
+	if len(all) > 1 {
+		r.Name += "-" + slug(driver)
+	}
+	return r
+}
+
+// driverOf returns the driver of the hardware of a node, empty for none.
+func (c *Catalog) driverOf(n *device.Node) string {
+	if n.Hardware == nil {
+		return ""
+	}
+	return c.host.Driver(n.Hardware.Path)
+}
+
+// resourceOfNodes is the resource for nodes of a kind, which a glob selects.
+func (c *Catalog) resourceOfNodes(k nodeKind, glob string, found []string) Resource {
+	title := strings.Join(found, " ")
+	if k.name != "" {
+		title = k.name + ": " + title
+	}
+	r := Resource{
+		Name:    k.resource,
+		Comment: []string{title},
+	}
 	if k.note != "" {
 		r.Comment = append(r.Comment, k.note)
 	}
@@ -111,177 +193,16 @@ func (k nodeKind) toResource(snap *device.Snapshot, glob string, found []string)
 		r.Lines = append(r.Lines, "count = "+strconv.Itoa(k.count))
 	}
 	r.Lines = append(r.Lines, "match.glob = "+quote(glob))
-	r.Lines = append(r.Lines, companions(snap, k.with)...)
+	r.Lines = append(r.Lines, c.companions(k.with)...)
 	return r
 }
 
-// For is the resource for one device: hardware, or a node or network interface, which
-// may be nil.
-func For(snap *device.Snapshot, names Names, h *device.Hardware, n *device.Node) Resource {
-	noIdentity := h == nil || h.Bus == device.PlatformBus
-	if noIdentity && n == nil {
-		n = slices.Concat(h.Nodes, h.Nets)[0] // it would not be in the snapshot without any
-	}
-	switch {
-	case n != nil && n.Net != nil:
-		r := Resource{Name: slug(n.Path), Comment: []string{"network interface " + n.Path}}
-		if !noIdentity {
-			r.Lines = append(r.Lines, identity(h))
-		}
-		r.Lines = append(r.Lines, "match.net.name = "+quote(n.Path), "container.cdi = true")
-		return r
-	case noIdentity:
-		return kindOfNode(n).toResource(snap, n.Path, []string{n.Path})
-	}
-	g := groupOf(snap, h)
-	if g == nil {
-		g = &group{kind: kindOf(h), members: []*device.Hardware{h}}
-		g.name, g.nodes = cmp.Or(g.name, string(h.Bus)+" device"), nil
-	}
-	more := distinguishing(snap, h)
-	if n != nil && !strings.HasPrefix(n.Path, "/dev/vfio/") {
-		more = append(more, g.narrow(n)...)
-	}
-	g.identity = identity(h, more...)
-	g.resource = cmp.Or(g.resource, slug(strings.ToLower(g.name)))
-	return g.toResource(names)
-}
-
-// narrow selects a single node of the only member. It returns further conditions on the
-// hardware.
-func (g *group) narrow(n *device.Node) (more []string) {
-	h := g.members[0]
-	if !matches(n.Path, g.nodes...) { // such as the sound of a camera
-		g.path = ""
-		for _, k := range kinds {
-			if k.resource != "" && matches(n.Path, k.nodes...) {
-				g.kind = k
-			}
-		}
-	}
-	glob := n.Path[:len(strings.TrimRight(n.Path, "0123456789"))] + "*"
-	if strings.HasPrefix(n.Path, "/dev/bus/usb/") {
-		glob = busNodes
-	}
-	g.lines = nil
-	alike := nodesOf(h, []string{glob})
-	differ := func(value func(*device.Node) int) bool {
-		return value(n) >= 0 && !slices.ContainsFunc(alike, func(o *device.Node) bool { return o != n && value(o) == value(n) })
-	}
-	switch {
-	case len(alike) == 1:
-	case h.USB != nil && differ(func(o *device.Node) int { return o.Interface }):
-		more = append(more, fmt.Sprintf("interface = %d", n.Interface))
-	case n.Subsystem == "video4linux" && differ(func(o *device.Node) int { return o.Index }):
-		g.lines = append(g.lines, indexLine+strconv.Itoa(n.Index)+`"`)
-	default:
-		glob = n.Path
-	}
-	g.nodes = []string{glob}
-	return more
-}
-
-// distinguishing are conditions for one device among others of its model: its serial
-// number if unique, else its location.
-func distinguishing(snap *device.Snapshot, h *device.Hardware) []string {
-	vendor, product := ids(h)
-	serial := attribute(h, "usb.serial")
-	sameModel, sameSerial := 0, 0
-	for _, other := range snap.Hardware {
-		if v, p := ids(other); other != h && other.Bus == h.Bus && v == vendor && p == product {
-			sameModel++
-			if attribute(other, "usb.serial") == serial {
-				sameSerial++
-			}
-		}
-	}
-	switch {
-	case h.USB != nil && sameSerial == 0 && serial != "" && utf8.ValidString(serial) && !device.PlaceholderSerial(serial):
-		return []string{"serial = " + quote(pattern.Quote(serial))}
-	case sameModel == 0:
-		return nil
-	case h.USB != nil:
-		return []string{fmt.Sprintf("path = %q", attribute(h, "usb.path"))}
-	case h.PCI != nil && h.PCI.SRIOV == "sf":
-		return []string{fmt.Sprintf("pf = %q", h.PCI.PF), fmt.Sprintf("vf = \"%d\"", h.PCI.VF)}
-	case h.PCI != nil:
-		return []string{fmt.Sprintf("address = %q", h.PCI.Address)}
-	}
-	return []string{fmt.Sprintf("uuid = %q", attribute(h, "mdev.uuid"))}
-}
-
-const (
-	busNodes  = "/dev/bus/usb/*/*"
-	indexLine = `match.attr.index = "`
-)
-
-// groupOf is the group of a single device, nil if nothing of it can be injected.
-func groupOf(snap *device.Snapshot, h *device.Hardware) *group {
-	g := &group{kind: kindOf(h), identity: identity(h), members: []*device.Hardware{h}}
-	special := func(resource, name string, lines ...string) *group {
-		g.kind, g.lines = kind{resource: resource, name: name}, lines
-		return g
-	}
-	onlyNets := len(h.Nets) > 0 && len(h.Nodes) == 0
-	switch {
-	case h.IsRootHub():
-		return nil
-	case h.MDev != nil:
-		return special("mdev", "mediated device", "match.vfio = true")
-	case h.PCI != nil && h.PCI.VFIO:
-		g.identity = identity(h, fmt.Sprintf("driver = %q", h.PCI.Driver))
-		return special("vfio", "function for virtual machines and DPDK", "match.vfio = true")
-	case h.Bus == device.PlatformBus:
-		return nil
-	case slices.ContainsFunc(h.Nets, func(n *device.Node) bool { return n.Net.Type == "can" }):
-		return special("can", "CAN interface", `match.net.type = "can"`, `each = "node"`, "container.cdi = true")
-	case h.PCI != nil && h.PCI.SRIOV == "vf" && onlyNets:
-		g.identity = identity(h, `sriov = "vf"`)
-		return special("vf", "virtual function", "match.net = {}", "container.cdi = true")
-	case h.PCI != nil && h.PCI.SRIOV == "sf" && onlyNets:
-		g.identity = identity(h, `sriov = "sf"`)
-		return special("sf", "sub-function", "match.net = {}", "container.cdi = true")
-	case g.name == "":
-		return nil
-	}
-	found := nodesOf(h, g.nodes)
-	if len(found) == 0 {
-		g.path, g.nodes = "", []string{busNodes}
-		for _, other := range kinds {
-			if h.USB == nil && other.resource != "" {
-				g.nodes = append(g.nodes, other.nodes...)
-			}
-		}
-		if found = nodesOf(h, g.nodes); len(found) == 0 {
-			return nil
-		}
-	}
-	captures := 0
-	for _, n := range found {
-		if n.Subsystem == "video4linux" && n.Index == 0 {
-			captures++
-		}
-	}
-	switch {
-	case len(found) == 1:
-	case captures == 1:
-		g.lines = append(g.lines, indexLine+`0"`)
-	case g.name == "serial adapter":
-		g.lines = append(g.lines, `each = "node"`)
-	default:
-		g.path = ""
-	}
-	if vendor, _ := ids(h); g.vendor == "" || g.vendor == vendor {
-		g.lines = append(g.lines, companions(snap, g.with)...)
-	}
-	return g
-}
-
 // companions is the line of key with, for the paths that the host has; no line without any.
-func companions(snap *device.Snapshot, candidates []string) []string {
+func (c *Catalog) companions(candidates []string) []string {
+	// A companion that the host lacks would make each device Unhealthy.
 	var tables []string
 	for _, path := range candidates {
-		if slices.ContainsFunc(snap.Nodes, func(n *device.Node) bool { return n.Path == path }) {
+		if c.paths[path] {
 			tables = append(tables, fmt.Sprintf("{ path = %q }", path))
 		}
 	}
@@ -291,100 +212,72 @@ func companions(snap *device.Snapshot, candidates []string) []string {
 	return []string{"with = [" + strings.Join(tables, ", ") + "]"}
 }
 
-// add adds hardware with the same identity. Where one needs a key, all get it.
-func (g *group) add(other *group) {
-	g.members = append(g.members, other.members...)
-	g.lines, g.nodes = union(g.lines, other.lines...), union(g.nodes, other.nodes...)
-	if other.path == "" {
-		g.path = ""
+// resourceOf is the resource for a group.
+func (c *Catalog) resourceOf(g *group) Resource {
+	r := Resource{
+		Name:    g.resource,
+		Comment: []string{c.title(g)},
+		Lines:   []string{g.identity},
 	}
-}
-
-// union adds what a list lacks.
-func union[T comparable](list []T, more ...T) []T {
-	for _, one := range more {
-		if !slices.Contains(list, one) {
-			list = append(list, one)
-		}
-	}
-	return list
-}
-
-// identity are the lines that select hardware by its model, and further conditions.
-func identity(h *device.Hardware, more ...string) string {
-	table, key, value := string(h.Bus), "id", ""
-	switch {
-	case h.USB != nil:
-		value = attribute(h, "usb.id")
-	case h.PCI != nil:
-		value = attribute(h, "pci.id")
-	case h.MDev != nil:
-		key, value = "type", h.MDev.Type
-	}
-	lines := fmt.Sprintf("match.%s.%s = %q", table, key, value)
-	for _, condition := range more {
-		lines += fmt.Sprintf("\nmatch.%s.%s", table, condition)
-	}
-	return lines
-}
-
-func nodesOf(h *device.Hardware, globs []string) []*device.Node {
-	return slices.DeleteFunc(slices.Clone(h.Nodes), func(n *device.Node) bool { return !matches(n.Path, globs...) })
-}
-
-func (g *group) toResource(names Names) Resource {
-	vendor, product := names.Of(g.members[0])
-	title := strings.Fields(g.name + " " + vendor + " " + strings.TrimPrefix(product, vendor+" "))
-	r := Resource{Name: g.resource, Comment: []string{strings.Join(title, " ")}, Lines: []string{g.identity}}
-	var globs []string
 	for _, h := range g.members {
-		text := "  " + h.Name
-		if s := attribute(h, "usb.serial"); s != "" {
-			text += ", serial " + s
-		}
-		if found := nodesOf(h, g.nodes); len(found) > 0 {
-			text += ": " + strings.Join(paths(found), " ")
-		}
-		for _, n := range h.Nets {
-			text += " " + n.Path
-		}
-		r.Comment = append(r.Comment, text)
+		r.Comment = append(r.Comment, "  "+c.describeMember(g, h))
 	}
-	for _, glob := range g.nodes {
-		if slices.ContainsFunc(g.members, func(h *device.Hardware) bool { return len(nodesOf(h, []string{glob})) > 0 }) {
-			globs = append(globs, quote(glob))
-		}
-	}
-	if text := strings.Join(globs, ", "); len(globs) == 1 {
-		r.Lines = append(r.Lines, "match.glob = "+text)
-	} else if len(globs) > 1 {
-		r.Lines = append(r.Lines, "match.glob = ["+text+"]")
-	}
+	r.Lines = append(r.Lines, c.globLine(g)...)
 	r.Lines = append(r.Lines, g.lines...)
 	if g.path != "" {
 		r.Lines = append(r.Lines, fmt.Sprintf("container.path = %q", g.path))
 	}
-	if len(g.nodes)+len(g.lines) == 0 {
+	// Such hardware is still a device: a match selects it by its identity.
+	hasNothing := len(g.nodes) == 0 && len(g.lines) == 0
+	switch {
+	case hasNothing:
 		r.Comment = append(r.Comment, "It has no node to inject: a container gets what container.env says of it.")
-	}
-	if len(g.members) > 1 {
+	case slices.Contains(g.lines, eachNode):
+		r.Comment = append(r.Comment, "Each node is a device: pods get any of these.")
+	case len(g.members) > 1:
 		r.Comment = append(r.Comment, "Pods get any of these: init DEVICE writes a resource for one of them.")
 	}
 	return r
 }
 
-// quote formats a basic string of TOML, which has the escapes of JSON.
-func quote(s string) string {
-	text, _ := json.Marshal(s) // a string has an encoding
-	return string(text)
+// title is the kind, vendor and product of a group.
+func (c *Catalog) title(g *group) string {
+	// Members have the same IDs, and nearly always the same names.
+	vendor, product := c.names.Of(g.members[0])
+	words := strings.Fields(g.name + " " + vendor + " " + withoutVendor(product, vendor))
+	return strings.Join(words, " ")
 }
 
-// slug makes a name of letters, digits and "-".
-func slug(s string) string {
-	return cmp.Or(strings.Trim(strings.Map(func(r rune) rune {
-		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
-			return r
+// describeMember names a device of a group, its nodes and its interfaces.
+func (c *Catalog) describeMember(g *group, h *device.Hardware) string {
+	text := h.Name
+	if serial := attribute(h, "usb.serial"); serial != "" {
+		text += ", serial " + serial
+	}
+	if found := c.nodesOf(h, g.nodes); len(found) > 0 {
+		text += ": " + strings.Join(paths(found), " ")
+	}
+	for _, n := range h.Nets {
+		text += " " + n.Path
+	}
+	return text
+}
+
+// globLine is the line of key match.glob, with the globs that select a node of the group.
+func (c *Catalog) globLine(g *group) []string {
+	// check warns of a glob that selects nothing on this host.
+	var globs []string
+	for _, glob := range g.nodes {
+		selects := func(h *device.Hardware) bool { return c.hasNode(h, []string{glob}) }
+		if slices.ContainsFunc(g.members, selects) {
+			globs = append(globs, quote(glob))
 		}
-		return '-'
-	}, s), "-"), "device")
+	}
+	switch len(globs) {
+	case 0:
+		return nil
+	case 1:
+		return []string{"match.glob = " + globs[0]}
+	}
+	return []string{"match.glob = [" + strings.Join(globs, ", ") + "]"}
 }

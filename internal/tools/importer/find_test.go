@@ -199,7 +199,7 @@ containers:
   args:
   - |
     set -e
-    exec generic-device-plugin --device="{\"name\":\"tun\",\"groups\":[{\"count\":9,\"paths\":[{\"path\":\"/dev/net/tun\"}]}]}" --listen :9000`,
+    exec generic-device-plugin --device="{\"name\":\"tun\",\"groups\":[{\"count\":9,\"paths\":[{\"path\":\"/dev/net/tun\"}]}]}" --listen :8080`,
 			"containers.args", "devic.es/tun"},
 		{"JSON with tabs", "{\n\t\"devices\": [\n\t\t{\"name\": \"tun\", \"groups\": [{\"count\": 9, \"paths\": [{\"path\": \"/dev/net/tun\"}]}]}],\n\t\"domain\": \"example.com\"}", "", "example.com/tun"},
 	} {
@@ -221,7 +221,8 @@ containers:
 	}
 }
 
-// The domain is what the version of the image has by default. A guess is a warning.
+// The domain is what the version of the image has by default. Without a version it is
+// unknown, unless a pod requests the resource.
 func TestDefaultDomain(t *testing.T) {
 	t.Parallel()
 	for image, want := range map[string]string{
@@ -229,19 +230,58 @@ func TestDefaultDomain(t *testing.T) {
 		"ghcr.io/squat/generic-device-plugin:v0.1":                      "squat.ai",
 		"squat/generic-device-plugin:0.2.0@sha256:66c8":                 "devic.es",
 		"registry:5000/squat/generic-device-plugin:amd64-1.10.2":        "devic.es",
-		"squat/generic-device-plugin:36bfc606bba2064de6ede0ff2764cbb52": "squat.ai guessed",
-		"squat/generic-device-plugin:amd64-a3d6f47":                     "squat.ai guessed",
-		"squat/generic-device-plugin:latest":                            "devic.es guessed",
-		"squat/generic-device-plugin:latest@sha256:dc19":                "squat.ai guessed",
-		"squat/generic-device-plugin":                                   "devic.es guessed",
-		"example.com/other:0.2.0":                                       "squat.ai guessed",
+		"squat/generic-device-plugin:36bfc606bba2064de6ede0ff2764cbb52": "",
+		"squat/generic-device-plugin:amd64-a3d6f47":                     "",
+		"squat/generic-device-plugin:latest":                            "",
+		"squat/generic-device-plugin:latest@sha256:dc19":                "",
+		"squat/generic-device-plugin":                                   "",
+		"example.com/other:0.2.0":                                       "",
 	} {
 		in := "spec:\n  containers:\n  - image: " + image + "\n    args: ['--device={name: tun, groups: [{paths: [{path: /dev/net/tun}]}]}']\n"
+		if want == "" {
+			_, err := importer.Convert("in", []byte(in), importer.Options{})
+			if err == nil || err.Error() != unknownDomain {
+				t.Errorf("%s: %v, want %s", image, err, unknownDomain)
+			}
+			continue
+		}
 		result, _ := convert(t, in)
-		domain, guess := strings.CutSuffix(want, " guessed")
-		if !strings.Contains(string(result.TOML), "domain = \""+domain+"\"\n") || (len(result.Warnings) == 1) != guess {
+		if !strings.Contains(string(result.TOML), "domain = \""+want+"\"\n") || len(result.Warnings) > 0 {
 			t.Errorf("%s: want %s:\n%s%s", image, want, result.TOML, result.Warnings)
 		}
+	}
+}
+
+// Where no version tells the domain, the pods tell it: in the input, or in the files beside
+// it, if they agree.
+func TestRequestedDomain(t *testing.T) {
+	t.Parallel()
+	const devices = "devices:\n- {name: tun, groups: [{paths: [{path: /dev/net/tun}]}]}\n"
+	for _, test := range []struct {
+		name, beside string
+		files        map[string]string
+		want         string
+	}{
+		{"a pod in the input", "---\nspec: {containers: [{resources: {limits: {lab.example/tun: 1}}}]}", nil, "lab.example"},
+		{"a pod beside it", "", map[string]string{"a.yaml": "resources:\n  limits:\n    squat.ai/tun: 1\n    squat.ai/other: 1\n"}, "squat.ai"},
+		{"JSON beside it", "", map[string]string{"a.json": `{"limits":{"devic.es/tun":"1"}}`}, "devic.es"},
+		{"pods that disagree", "", map[string]string{"a.yaml": "limits: {squat.ai/tun: 1}\n", "b.yaml": "limits: {devic.es/tun: 1}\n"}, ""},
+		{"another resource", "", map[string]string{"a.yaml": "limits: {squat.ai/kvm: 1}\n"}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			o := importer.Options{Neighbours: func() map[string]string { return test.files }}
+			result, err := importer.Convert("in", []byte(devices+test.beside), o)
+			if test.want == "" {
+				if err == nil || err.Error() != unknownDomain {
+					t.Errorf("%v, want %s", err, unknownDomain)
+				}
+				return
+			}
+			if err != nil || !strings.Contains(string(result.TOML), "domain = \""+test.want+"\"\n") {
+				t.Errorf("want %s: %v", test.want, err)
+			}
+		})
 	}
 }
 
@@ -301,13 +341,13 @@ func TestEmbedded(t *testing.T) {
 		if len(cfg.Resources) != 1 || cfg.Resources[0].Name != "smarter-devices/fuse" || cfg.Resources[0].Count != 9 {
 			t.Errorf("%s: want fuse with 9 slots:\n%s", test.name, result.TOML)
 		}
-		if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "in: Imported from the YAML in it: line ") {
+		if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "in: Imported from the YAML and the command lines in it, since the whole is not YAML: line ") {
 			t.Errorf("%s: warnings %q", test.name, result.Warnings)
 		}
 	}
 	for _, test := range []struct{ name, in, want string }{
 		{"what is wrong in it", "# Devices\n\n```yaml\n- devicematch: ^fuse$\n nummaxdevices: 9\n```\n", "in: line 4: invalid YAML: "},
-		{"nothing in it", "# Devices\n\n```\nexec: true\n```\n", "in: line 3: invalid YAML: "},
+		{"nothing in it", "# Devices\n\n```\nexec: true\n```\n", "in: is Markdown: no configuration of a device plugin was found in it: "},
 		{"a key twice", "devices:\n- {name: tun, groups: [{paths: [{path: /dev/net/tun}]}]}\ndevices:\n- {name: kvm, groups: [{paths: [{path: /dev/kvm}]}]}\n", `mapping key "devices" already defined at line 1`},
 	} {
 		if _, err := importer.Convert("in", []byte(test.in), importer.Options{}); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -63,6 +63,9 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// unknownDomain is reported for devices whose domain nothing tells.
+const unknownDomain = `in: the domain of the resources is unknown: the default was "squat.ai" before version 0.2.0 of generic-device-plugin and is "devic.es" since, and no image with a version and no pod that requests them was found: import with --domain=squat.ai or --domain=devic.es`
+
 // All problems of an input are reported, by line, with place, value and rule.
 func TestProblems(t *testing.T) {
 	t.Parallel()
@@ -88,17 +91,18 @@ func TestProblems(t *testing.T) {
 - {name: ok, groups: [{usb: [{vendor: "10cz", product: ea60}]}]}
 `,
 			want: []string{
-				`in: line 2: device 1 ("A"): name: "A" is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`,
+				unknownDomain,
+				`in: line 2: device 1 ("A"): name: "A" is not a valid name of a device: use at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`,
 				`in: line 4: device 1 ("A"): group 1: count: "many": want a number such as 10`,
-				`in: line 4: device 1 ("A"): group 1: both paths and usb: want one of them`,
-				`in: line 6: device 1 ("A"): group 1: path 1: path: "dev/x" is not an absolute, clean path: want one such as "/dev/ttyUSB*"`,
-				`in: line 7: device 1 ("A"): group 1: path 1: mountPath: "x/" is not an absolute, clean path: want one such as "/dev/zigbee"`,
+				`in: line 4: device 1 ("A"): group 1: sets both paths and usb: only one of them is allowed`,
+				`in: line 6: device 1 ("A"): group 1: path 1: path: "dev/x" is not an absolute, clean path such as "/dev/ttyUSB*"`,
+				`in: line 7: device 1 ("A"): group 1: path 1: mountPath: "x/" is not an absolute, clean path such as "/dev/zigbee"`,
 				`in: line 8: device 1 ("A"): group 1: path 1: permissions: "rx": want some of "r", "w" and "m", each once`,
 				`in: line 9: device 1 ("A"): group 1: path 1: type: "Link": want "Device" or "Mount"`,
 				`in: line 10: device 1 ("A"): group 1: path 1: optional: "perhaps": want true or false`,
-				`in: line 11: device 1 ("A"): group 1: path 2: no path: want one`,
+				`in: line 11: device 1 ("A"): group 1: path 2: the path is missing`,
 				`in: line 13: device 2: groups: a mapping: want a list`,
-				`in: line 13: device 2: no name: want one`,
+				`in: line 13: device 2: the name is missing`,
 				`in: line 14: device 3 ("ok"): group 1: usb 1: vendor: "10cz" is not a hexadecimal ID: want four digits such as "10c4"`,
 			},
 		},
@@ -106,21 +110,20 @@ func TestProblems(t *testing.T) {
 			name: "squat: no path at all", in: "devices: [{name: app, groups: [{paths: [1]}, {paths: [{path: x}]}]}]",
 			want: []string{
 				`in: line 1: device 1 ("app"): group 1: path 1: "1": want a mapping`,
-				`in: line 1: device 1 ("app"): group 2: path 1: path: "x" is not an absolute, clean path: want one such as "/dev/ttyUSB*"`,
+				`in: line 1: device 1 ("app"): group 2: path 1: path: "x" is not an absolute, clean path such as "/dev/ttyUSB*"`,
 			},
 		},
 		{
 			name: "squat: nothing that can be imported", in: "devices: [{name: app, groups: [{paths: [{path: /run/app}]}]}]",
 			want: []string{
 				`in: nothing in it can be imported`,
-				`in: The domain "squat.ai" is a guess: the default was "squat.ai" before version 0.2.0 and is "devic.es" since. Set the one that pods request, or import with --domain.`,
 				`in: device 1 ("app"): group 1: path 1: not imported: "/run/app" as a device: device nodes are below /dev`,
 				`in: device 1 ("app"): not imported: no paths and no usb to select`,
 			},
 		},
 		{
 			name: "squat: domain", in: "domain: Squat\ndevices: [{name: fuse, groups: [{paths: [{path: /dev/fuse}]}]}]",
-			want: []string{`in: line 2: device 1 ("fuse"): "Squat" is no domain of a resource: want a DNS subdomain such as "example.com"`},
+			want: []string{`in: line 2: device 1 ("fuse"): "Squat" is not a valid domain of a resource: use a DNS subdomain such as "example.com"`},
 		},
 		{
 			name: "squat: a flag without a value", in: "[--device]",
@@ -131,7 +134,7 @@ func TestProblems(t *testing.T) {
 			want: []string{
 				"in: line 1: entry 1 (\"^video[0-9\"): devicematch: error parsing regexp: missing closing ]: `[0-9`",
 				`in: line 2: entry 1 ("^video[0-9"): nummaxdevices: "-1": want a number such as 10`,
-				`in: line 3: entry 2: no devicematch: want a regular expression such as "^video[0-9]*$"`,
+				`in: line 3: entry 2: devicematch is missing: set a regular expression such as "^video[0-9]*$"`,
 				`in: line 4: entry 3: "x": want a mapping`,
 			},
 		},
@@ -144,25 +147,31 @@ func TestProblems(t *testing.T) {
 {"resourceName": "n", "resourceName": "m", "selectors": {}}]}`,
 			want: []string{
 				`in: line 2: resource 1 ("a b"): deviceType: "gpu": want one of ["netDevice" "accelerator" "auxNetDevice"]`,
-				`in: line 2: resource 1 ("a b"): "x_y" is no domain of a resource: want a DNS subdomain such as "example.com"`,
+				`in: line 2: resource 1 ("a b"): "x_y" is not a valid domain of a resource: use a DNS subdomain such as "example.com"`,
 				`in: line 3: resource 1 ("a b"): selector 1: vendors: "8086": want a list of strings`,
 				`in: line 4: resource 1 ("a b"): selector 2: devices: "x": want four hexadecimal digits`,
 				`in: line 4: resource 1 ("a b"): selector 2: pciAddresses: "3b:00.0": want an address such as "0000:3b:02.1"`,
 				`in: line 4: resource 1 ("a b"): selector 2: pfNames: "eth0#1-": want a network interface, with or without virtual functions: "ens1f0#0,2-7"`,
-				`in: line 4: resource 1 ("a b"): selector 2: both isRdma and vdpaType: want one of them`,
-				`in: line 5: resource 2 ("n"): no selectors: want at least one`,
+				`in: line 4: resource 1 ("a b"): selector 2: sets both isRdma and vdpaType: only one of them is allowed`,
+				`in: line 5: resource 2 ("n"): selectors are missing: at least one is required`,
 				`in: line 6: resource 3: mapping key "resourceName" already defined at line 6`,
 			},
 		},
 		{
-			name: "rdma", in: `{"configList": [{"resourcePrefix": "x_y", "resourceName": "a", "rdmaHcaMax": 1},
-{"resourceName": "-", "rdmaHcaMax": 1}]}`,
+			name: "rdma", in: `{"configList": [{"resourcePrefix": "x_y", "resourceName": "a", "rdmaHcaMax": 1, "devices": ["ib0"]},
+{"resourceName": "-", "rdmaHcaMax": 1, "devices": ["ib0"]},
+{"resourceName": "all", "rdmaHcaMax": 1},
+{"resourceName": "none", "rdmaHcaMax": 1, "selectors": {"vendors": []}},
+{"resourceName": "both", "rdmaHcaMax": 1, "devices": ["ib0"], "selectors": {"vendors": ["15b3"]}}]}`,
 			want: []string{
-				`in: line 1: resource 1 ("a"): "x_y" is no domain of a resource: want a DNS subdomain such as "example.com"`,
-				`in: line 2: resource 2 ("-"): "-" is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`,
+				`in: line 1: resource 1 ("a"): "x_y" is not a valid domain of a resource: use a DNS subdomain such as "example.com"`,
+				`in: line 2: resource 2 ("-"): "-" is not a valid name of a resource: use at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`,
+				`in: line 3: resource 3 ("all"): sets neither selectors nor devices: one of them is required`,
+				`in: line 4: resource 4 ("none"): sets neither selectors nor devices: one of them is required`,
+				`in: line 5: resource 5 ("both"): sets both selectors and devices: only one of them is allowed`,
 			},
 		},
-		{name: "sriov: no resources", in: `{"resourceList": []}`, want: []string{`in: line 1: no resourceList: want at least one resource`}},
+		{name: "sriov: no resources", in: `{"resourceList": []}`, want: []string{`in: line 1: resourceList is empty: at least one resource is required`}},
 		{
 			name: "sriov: selectors and information", in: `{"resourceList": [
 {"selectors": 1, "additionalInfo": {"*": 1}, "resourceName": "n"},
@@ -170,7 +179,7 @@ func TestProblems(t *testing.T) {
 			want: []string{
 				`in: line 2: resource 1 ("n"): selectors: "1": want a selector or a list of them`,
 				`in: line 2: resource 1 ("n"): additionalInfo: want keys and strings for PCI addresses and "*"`,
-				`in: line 3: resource 2 ("n"): selector 1: vendors: an empty string: want a value`,
+				`in: line 3: resource 2 ("n"): selector 1: vendors: an empty string is not allowed`,
 				`in: line 3: resource 2 ("n"): selector 1: linktype 1: a mapping: want a string`,
 				`in: line 3: resource 2 ("n"): selector 1: vendors: "": want four hexadecimal digits`,
 				`in: line 3: resource 2 ("n"): selector 1: vdpaType: "x": want "vhost" or "virtio"`,
@@ -180,10 +189,10 @@ func TestProblems(t *testing.T) {
 			name: "texts", in: "devices:\n- name: ab\n  NAME: cd\n  groups:\n  - paths: [{path: \"/dev/a\\tb\"}, {path: /dev/" + strings.Repeat("x", 256) + "}]\n",
 			want: []string{
 				`in: line 3: device 1 ("ab"): NAME: is set twice`,
-				`in: line 5: device 1 ("ab"): group 1: path 1: path: "/dev/a\tb": want printable characters`,
-				`in: line 5: device 1 ("ab"): group 1: path 1: no path: want one`,
-				`in: line 5: device 1 ("ab"): group 1: path 2: path: "/dev/xxxxxxxxxxxxxxx"... is too long: want at most 256 bytes`,
-				`in: line 5: device 1 ("ab"): group 1: path 2: no path: want one`,
+				`in: line 5: device 1 ("ab"): group 1: path 1: path: "/dev/a\tb": only printable characters are allowed`,
+				`in: line 5: device 1 ("ab"): group 1: path 1: the path is missing`,
+				`in: line 5: device 1 ("ab"): group 1: path 2: path: "/dev/xxxxxxxxxxxxxxx"... is too long: at most 256 bytes are allowed`,
+				`in: line 5: device 1 ("ab"): group 1: path 2: the path is missing`,
 			},
 		},
 		{name: "an anchor that contains itself", in: "a: &a [*a]\n", want: []string{`in: line 1: invalid YAML: anchor 'a' value contains itself`}},
@@ -210,7 +219,7 @@ func TestProblems(t *testing.T) {
 		},
 		{
 			name: "rdma: an empty name", in: `{configList: [{resourceName: a, rdmaHcaMax: 1, selectors: {ifNames: [" "]}}]}`,
-			want: []string{`in: line 1: resource 1 ("a"): selectors: ifNames: an empty string: want a value`},
+			want: []string{`in: line 1: resource 1 ("a"): selectors: ifNames: an empty string is not allowed`},
 		},
 		{
 			name: "rdma: an ID", in: `{configList: [{resourceName: a, rdmaHcaMax: 1, selectors: {deviceIDs: ["0x101Z"]}}]}`,
@@ -218,13 +227,13 @@ func TestProblems(t *testing.T) {
 		},
 		{
 			name: "akri: nothing to discover", in: "{apiVersion: akri.sh/v0, kind: Configuration, spec: {capacity: 1}}",
-			want: []string{`in: line 1: configuration 1: no discoveryDetails: want udevRules`},
+			want: []string{`in: line 1: configuration 1: discoveryDetails is missing: udevRules are required`},
 		},
 		{name: "not YAML", in: "a: [1\nb", want: []string{`in: line 2: invalid YAML: did not find expected ',' or ']'`}},
-		{name: "our own", in: "domain = \"a.b\"\n[[resource]]\nname: [\n", want: []string{`in: line 3: invalid YAML: mapping values are not allowed in this context: is it TOML already?`}},
+		{name: "our own", in: "domain = \"a.b\"\n[[resource]]\nname: [\n", want: []string{`in: is a configuration of generic-dp: it needs no import: see generic-dp check`}},
 		{name: "nothing", in: "a: 1\n", want: []string{`in: no configuration of a device plugin that import knows found`}},
 		{name: "empty", in: "", format: importer.SRIOV, want: []string{`in: no configuration of sriov-network-device-plugin found`}},
-		{name: "no format", format: "intel", want: []string{`unknown format "intel": want one of ["auto" "squat" "smarter" "sriov" "rdma" "kubevirt" "akri" "nvidia"]`}},
+		{name: "no format", format: "intel", want: []string{`unknown format "intel": want one of ["auto" "squat" "smarter" "sriov" "rdma" "kubevirt" "akri" "nvidia" "compose" "quadlet" "pod" "udev"]`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -263,6 +272,14 @@ func FuzzConvert(f *testing.F) {
 		"permittedHostDevices: {usb: [{resourceName: intel.com/10g, selectors: [{vendor: 8086, product: '1563'}]}]}",
 		`{discoveryDetails: {udevRules: ['ATTR{idVendor}!="0"', 'ENV{DEVNAME}=="/sys/x"', 'SUBSYSTEM=="|usb"', 'SUBSYSTEM=="pci", ATTR{class}=="0x03000", ATTR{vendor}=="g*"']}}`,
 		"{akri: {discoveryDetails: {udevRules: ['KERNEL==\"a.*\", ATTR{b}!=\"[\"']}}}",
+		"services: {a: {devices: [\"/dev/\\x01\", /dev/a:/dev/b/../c:rr, {source: /dev/x, target: y}]}}",
+		"SUBSYSTEM==\"tty|\", ATTRS{idVendor}==\"![\", SYMLINK+=\"a/../b c\", MODE=\"x\"\n",
+		"ATTR{0}!=\"0\"TAG=\"\"\nAA=\"\xf9\"SYMLINK= \"\"",
+		"usB:\n- seleCtors:\n  - {vendor: 0,produCt-: 0}",
+		"[Container]\nAddDevice=0/0=0",
+		"[Container]\nAddDevice=-/dev/a:b\nAddDevice=a/b=c\nVolume=/dev/shm:/x\nPodmanArgs=--device /dev/\\\n",
+		"helm install a --set udev.udevRules[0]='KERNEL==\"a\\,b\"',udev.udevRules[x]=1 --set a[1.b=c\n",
+		"docker run --device /dev/a --device=/dev/b:/c:m 'x\n",
 		"[{devicematch: '^snd/()?$', nummaxdevices: 2}, {devicematch: '^snd/(a|)$', nummaxdevices: 2}, {devicematch: '^(a|){2}$', nummaxdevices: 2}]",
 	} {
 		f.Add(s)

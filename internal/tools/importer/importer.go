@@ -2,15 +2,18 @@
 //
 // A conversion has three steps, each in separate files:
 //
-//   - find.go, yaml.go: find the configurations anywhere in the input
-//   - squat.go, smarter.go, sriov.go, rdma.go, kubevirt.go, akri.go, nvidia.go: decode one
-//     format into resources; glob.go translates patterns and regular expressions
-//   - resource.go, toml.go: resolve conflicts between resources, and write them
+//   - find.go, text.go, command.go, embedded.go, yaml.go: find the configurations anywhere
+//     in the input. foreign.go names other kinds of files and says what to do with them.
+//   - One file for each format, which implements the interface format (formats.go). Formats
+//     share udevrule.go for rules of udev, goglob.go and regexp.go for patterns, and
+//     hostdevice.go for the device nodes of plain containers.
+//   - resource.go, overlap.go, toml.go: resolve conflicts between resources and write them.
 //
-// Besides, before.go lists the devices of the other plugin, for import --check.
+// For import --check, the files *check.go list the devices that the other plugin offers on
+// a host by its own rules.
 //
 // The result offers the same devices under the same resource names, as far as our
-// configuration can express them. Every difference is a comment at its resource, and a
+// configuration can express them. Every difference is a comment at its resource and a
 // warning.
 //
 // Input is decoded as YAML, of which JSON is a subset, with scalars as text: a typed
@@ -20,76 +23,21 @@ package importer
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
-	"sort"
 	"strings"
 )
-
-// Format is the plugin that a configuration is for.
-type Format string
-
-// The formats.
-const (
-	// Auto detects the format.
-	Auto Format = "auto"
-	// Squat is squat/generic-device-plugin.
-	Squat Format = "squat"
-	// Smarter is smarter-project/smarter-device-manager.
-	Smarter Format = "smarter"
-	// SRIOV is k8snetworkplumbingwg/sriov-network-device-plugin.
-	SRIOV Format = "sriov"
-	// RDMA is Mellanox/k8s-rdma-shared-dev-plugin.
-	RDMA Format = "rdma"
-	// KubeVirt is permittedHostDevices of KubeVirt.
-	KubeVirt Format = "kubevirt"
-	// Akri is a Configuration of project-akri/akri.
-	Akri Format = "akri"
-	// NVIDIA is NVIDIA/k8s-device-plugin.
-	NVIDIA Format = "nvidia"
-)
-
-// formats are the formats other than Auto, with the plugin's name in messages.
-var formats = []struct {
-	format  Format
-	plugin  string
-	convert func(*conversion, []source)
-}{
-	{Squat, "generic-device-plugin", (*conversion).squat},
-	{Smarter, "smarter-device-manager", (*conversion).smarter},
-	{SRIOV, "sriov-network-device-plugin", (*conversion).sriov},
-	{RDMA, "k8s-rdma-shared-dev-plugin", (*conversion).rdma},
-	{KubeVirt, "KubeVirt", (*conversion).kubeVirt},
-	{Akri, "Akri", (*conversion).akri},
-	{NVIDIA, "NVIDIA's device plugin", (*conversion).nvidia},
-}
-
-// Formats lists the values of Options.Format.
-func Formats() []Format {
-	all := []Format{Auto}
-	for _, f := range formats {
-		all = append(all, f.format)
-	}
-	return all
-}
-
-// plugin is the name of the plugin.
-func (f Format) plugin() string {
-	for _, known := range formats {
-		if known.format == f {
-			return known.plugin
-		}
-	}
-	return "a device plugin that import knows"
-}
 
 // Options of a conversion.
 type Options struct {
 	// Format of the input; empty means Auto.
 	Format Format
-	// Domain of resource names, instead of the one that the input sets or the
-	// plugin's default.
+	// Domain of resource names. It replaces the domain of the input and the plugin's
+	// default.
 	Domain string
+	// Neighbours returns the texts of other files in the directory of the input, by name.
+	// They are only searched for pods that request the imported resources, when the input
+	// does not say which domain the resources have. It may be nil.
+	Neighbours func() map[string]string
 }
 
 // Result of a conversion.
@@ -99,14 +47,17 @@ type Result struct {
 	// Warnings are the differences, one line each with file and place. The
 	// comments of TOML have the same text.
 	Warnings []string
+	// NotCompared are the plugins whose devices Before does not list.
+	NotCompared []string
 
-	before []func(*host) []Device
+	before []lister
 }
 
 // Problems are all errors of an input, sorted by line: one line each with file,
 // line, place, value and rule.
 type Problems []string
 
+// Error is all problems, one per line, so that a command can print them as they are.
 func (p Problems) Error() string { return strings.Join(p, "\n") }
 
 // maxInput is the size limit of a ConfigMap.
@@ -122,61 +73,111 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 		return nil, Problems{fmt.Sprintf("unknown format %q: want one of %q", o.Format, Formats())}
 	}
 	if len(data) > maxInput {
-		return nil, Problems{fmt.Sprintf("%s: is too long: want at most %d bytes", file, maxInput)}
+		return nil, Problems{fmt.Sprintf("%s: is too long: at most %d bytes are allowed", file, maxInput)}
 	}
-	c := &conversion{file: file, options: o, text: string(data)}
+	c := &conversion{
+		file:    file,
+		options: o,
+		text:    string(data),
+	}
 	c.find()
 	for _, f := range formats {
-		var sources []source
-		for _, s := range c.sources {
-			if s.format == f.format {
-				sources = append(sources, s)
-			}
-		}
-		if len(sources) > 0 {
-			c.comment(fmt.Sprintf("Imported from %s%s, a configuration of %s.", c.file, foundIn(sources), f.plugin))
-			f.convert(c, sources)
-		}
+		c.convertSources(f)
 	}
 	c.finish()
-	if len(c.problems) == 0 && !slices.ContainsFunc(c.resources, func(r *resource) bool { return !r.disabled }) {
-		c.problem(0, strings.Join(append([]string{"nothing in it can be imported"}, c.warnings...), "\n"))
-	}
+	c.reportEmptyResult()
 	if len(c.problems) > 0 {
-		sort.SliceStable(c.problems, func(i, j int) bool { return c.problems[i].line < c.problems[j].line })
-		var all Problems
-		for _, p := range c.problems {
-			all = append(all, p.text)
-		}
-		return nil, all
+		return nil, c.sortedProblems()
 	}
-	return &Result{TOML: c.toml(), Warnings: c.warnings, before: c.before}, nil
+	return &Result{
+		TOML:        c.toml(),
+		Warnings:    c.warnings,
+		NotCompared: c.notCompared,
+		before:      c.before,
+	}, nil
 }
 
 // conversion is the state of one conversion.
 type conversion struct {
-	file, text string // of the input
-	options    Options
-	problems   []problem
-	warnings   []string
+	file     string // of the input, for messages
+	text     string // of the input
+	options  Options
+	problems []problem
+	warnings []string
 
-	sources   []source
-	workloads []*workload
+	// searchPlain is set while formats are searched that are not device plugins.
+	searchPlain bool
+	sources     []source
+	workloads   []*workload
 
-	// The result.
-	comments      []string // in front of all resources
-	defaultDomain string   // of resource names without a domain
+	// The result, from here on.
+
+	// comments are in front of all resources.
+	comments []string
+	// defaultDomain is the domain of resource names without one.
+	defaultDomain string
 	resources     []*resource
-	mounts        []string // for --allow
-	before        []func(*host) []Device
+	// mounts are words of the flag --allow that the mounts of the result need.
+	mounts []string
+	// before lists the devices of the other plugin, and notCompared names plugins without
+	// such a list.
+	before      []lister
+	notCompared []string
 }
 
-// problem is an error at a line of the input, 0 if it concerns all of it.
+// convertSources converts the configurations of a format.
+func (c *conversion) convertSources(f knownFormat) {
+	var sources []source
+	for _, s := range c.sources {
+		if s.format == f.name {
+			sources = append(sources, s)
+		}
+	}
+	if len(sources) == 0 {
+		return
+	}
+	c.comment(fmt.Sprintf("Imported from %s%s, a configuration of %s.", c.file, foundIn(sources), f.plugin))
+	compared := len(c.before)
+	f.convert(c, sources)
+	if len(c.before) == compared {
+		c.notCompared = append(c.notCompared, f.plugin)
+	}
+}
+
+// reportEmptyResult reports an input without a single resource that can be imported. The
+// warnings say why.
+func (c *conversion) reportEmptyResult() {
+	if len(c.problems) > 0 {
+		return
+	}
+	for _, r := range c.resources {
+		if !r.disabled {
+			return
+		}
+	}
+	reasons := append([]string{"nothing in it can be imported"}, c.warnings...)
+	c.problem(0, strings.Join(reasons, "\n"))
+}
+
+// sortedProblems are the problems in the order of the input, as a compiler reports them.
+func (c *conversion) sortedProblems() Problems {
+	slices.SortStableFunc(c.problems, func(a, b problem) int {
+		return cmp.Compare(a.line, b.line)
+	})
+	var all Problems
+	for _, p := range c.problems {
+		all = append(all, p.text)
+	}
+	return all
+}
+
+// problem is an error at a line of the input, 0 if it concerns the whole input.
 type problem struct {
 	line int
 	text string
 }
 
+// problem records an error at a line of the input.
 func (c *conversion) problem(line int, text string) {
 	c.problems = append(c.problems, problem{line, c.file + ": " + text})
 }
@@ -198,6 +199,7 @@ func (c *conversion) differs(format string, args ...any) {
 	c.comment(text)
 }
 
+// addOnce appends a text unless the list has it: several devices often have one difference.
 func addOnce(list []string, s string) []string {
 	if slices.Contains(list, s) {
 		return list
@@ -205,34 +207,8 @@ func addOnce(list []string, s string) []string {
 	return append(list, s)
 }
 
-// domainOr is the domain of names without one: of the options, else the configured one.
+// domainOr returns the domain of resource names without one: the domain of the options,
+// otherwise the configured domain.
 func (c *conversion) domainOr(configured string) string {
 	return cmp.Or(c.options.Domain, configured)
-}
-
-// The domain of an extended resource, and its name, as the API server accepts
-// them.
-const (
-	subdomain = `[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`
-	namePart  = `[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?`
-)
-
-// fullMatch reports whether an expression matches all of a text. Expressions are compiled
-// where they are used, since no other command needs them.
-func fullMatch(expression, text string) bool {
-	return regexp.MustCompile(`^(?:` + expression + `)$`).MatchString(text)
-}
-
-// checkName returns the rule that the name of a resource violates, or empty. Variables in
-// it stand for anything.
-func checkName(full string) string {
-	domain, name, _ := strings.Cut(regexp.MustCompile(`\$\{[a-z0-9]+\}`).ReplaceAllString(full, "x"), "/")
-	const longest = 253 - len("requests.") // quotas are named like this
-	switch {
-	case !fullMatch(subdomain, domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests."):
-		return fmt.Sprintf(`%q is no domain of a resource: want a DNS subdomain such as "example.com"`, domain)
-	case !fullMatch(namePart, name):
-		return fmt.Sprintf(`%.80q is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`, name)
-	}
-	return ""
 }

@@ -85,7 +85,7 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 		slices.Sort(d.Nodes)
 		return fmt.Sprintf("%s: %d x %s", d.Resource, d.Slots, strings.Join(d.Nodes, " "))
 	}
-	for _, d := range result.Before(snap) {
+	for _, d := range result.Before(snap, opts.Host.(host).Attributes) {
 		before = append(before, line(d))
 	}
 	for _, m := range matched.Resources {
@@ -93,11 +93,7 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 			if o.Problem != "" {
 				t.Errorf("%s: %s: %s", m.Name, o.ID, o.Problem)
 			}
-			d := importer.Device{Resource: m.Name, Slots: o.Slots}
-			for _, n := range o.Nodes {
-				d.Nodes = append(d.Nodes, importer.NodeText(n.HostPath, n.Path.String()))
-			}
-			now = append(now, line(d))
+			now = append(now, line(importer.Offered(m.Name, &o)))
 		}
 	}
 	slices.Sort(before)
@@ -138,6 +134,27 @@ func TestSmarterOffersTheSame(t *testing.T) {
 	}
 }
 
+// Directories are resources of all nodes in them, and links keep their names.
+func TestSmarterDirectories(t *testing.T) {
+	t.Parallel()
+	snap, opts := recorded(t, "desktop-xhci")
+	for _, expression := range []string{"^snd", "^snd/?.*", "^input/by-id/.*", "^serial/by-id/.*$", "^dri", "^net$|^net/tun$"} {
+		before, now := offered(t, "[{devicematch: '"+expression+"', nummaxdevices: 3}]", snap, opts)
+		before = slices.DeleteFunc(before, hasOtherName)
+		now = slices.DeleteFunc(now, hasOtherName)
+		if diff := cmp.Diff(before, now); diff != "" || len(before) == 0 {
+			t.Errorf("%s: (-smarter-device-manager +imported):\n%s", expression, diff)
+		}
+	}
+}
+
+// hasOtherName is true for links whose names are too long for the API server or have
+// characters that the names of resources lack, a difference that the import reports.
+func hasOtherName(line string) bool {
+	name, _, _ := strings.Cut(line, ":")
+	return strings.Contains(line, "/by-path/") || len(name) >= len("smarter-devices/")+63
+}
+
 // The import offers the devices of generic-device-plugin: the same names, with the same
 // nodes at the same paths.
 func TestSquatOffersTheSame(t *testing.T) {
@@ -157,6 +174,13 @@ func TestSquatOffersTheSame(t *testing.T) {
   groups: [{paths: [{path: "/dev/serial/by-id/usb-FTDI_Dual*-if0?-port0"}]}]
 - name: fuse
   groups: [{count: 100, paths: [{path: /dev/fuse, mountPath: /dev/fuse0}]}]`},
+		{"links into a directory", "desktop-xhci", `
+- name: links
+  groups: [{paths: [{path: "/dev/serial/by-id/*", mountPath: /dev/serial/}]}]
+- name: dots
+  groups: [{paths: [{path: "/dev/serial/by-path/*-usb-0:2.?:1.0-port0", mountPath: /dev/}]}]
+- name: fixed
+  groups: [{paths: [{path: /dev/input/by-id/usb-Logitech_USB_Keyboard-event-kbd, mountPath: /dev/in/}]}]`},
 		{"directory, shared with a group of several paths", "desktop-xhci", `
 - name: sound
   groups: [{count: 10, paths: [{path: /dev/snd}]}]
@@ -226,9 +250,9 @@ func TestSmarterNames(t *testing.T) {
 	h.AddLink("ttyUSB-Z-Stick-Gen5", "ttyUSB0")
 	snap, opts := scan(t, h.Tree)
 	for expression, want := range map[string][]string{
-		`^ttyUSB.*$`:    {"ttyUSB-Z-Stick-Gen5: 1 x /dev/ttyUSB0", "ttyUSB0: 1 x /dev/ttyUSB0"},
+		`^ttyUSB.*$`:    {"ttyUSB-Z-Stick-Gen5: 1 x /dev/ttyUSB0>/dev/ttyUSB-Z-Stick-Gen5", "ttyUSB0: 1 x /dev/ttyUSB0"},
 		`ttyUSB`:        {"ttyUSB0: 1 x /dev/ttyUSB0"},
-		`^bus.*$`:       {"bus_usb_001_001: 1 x /dev/bus/usb/001/001", "bus_usb_001_002: 1 x /dev/bus/usb/001/002"},
+		`^bus.*$`:       {"bus: 1 x /dev/bus/usb/001/001 /dev/bus/usb/001/002", "bus_usb: 1 x /dev/bus/usb/001/001 /dev/bus/usb/001/002", "bus_usb_001_001: 1 x /dev/bus/usb/001/001", "bus_usb_001_002: 1 x /dev/bus/usb/001/002"},
 		`^*tun$`:        {"net_tun: 1 x /dev/net/tun"},
 		`^spidev0\.0$`:  {"spidev0_0: 1 x /dev/spidev0.0"},
 		`^dvb/.*$`:      {"dvb_adapter0_frontend0: 1 x /dev/dvb/adapter0/frontend0"},

@@ -14,26 +14,37 @@ import (
 // language, in the order in which they are written, unless they are zero.
 type resource struct {
 	comments []string
-	disabled bool // written as a comment
+	// disabled resources are written as comments: what could not be imported remains
+	// visible, and can be completed by hand.
+	disabled bool
 	// tooBroad are matches with a condition that our language lacks. They are written only if
 	// there are no others, in a disabled resource.
 	tooBroad []match
 	// mayShare allows other resources to have the same devices: the other plugin counts
 	// the slots of each of its resources separately.
 	mayShare bool
-	at       *value
+	// at is the value of the input that the resource is made of, for messages.
+	at *value
+	// workload is the plugin that offered the resource. Plugins on different nodes may have
+	// resources with one name.
 	workload *workload
 
+	// Name has its domain until finish leaves out the domain that most names have.
 	Name string `toml:"name"`
 	When struct {
 		NodeName string `toml:"node_name"`
 	} `toml:"when"`
-	Count     int         `toml:"count"`
-	Each      string      `toml:"each"`
-	Shared    bool        `toml:"shared"`
-	Numa      string      `toml:"numa"`
-	Identity  string      `toml:"identity"`
-	Match     []match     `toml:"match"`
+	Count    int     `toml:"count"`
+	Each     string  `toml:"each"`
+	Shared   bool    `toml:"shared"`
+	Numa     string  `toml:"numa"`
+	Identity string  `toml:"identity"`
+	Match    []match `toml:"match"`
+	Exclude  struct {
+		USB struct {
+			InterfaceClass string `toml:"interface_class"`
+		} `toml:"usb"`
+	} `toml:"exclude"`
 	With      []companion `toml:"with"`
 	Container struct {
 		Path        string         `toml:"path"`
@@ -46,6 +57,8 @@ type resource struct {
 	} `toml:"container"`
 }
 
+// match is an element of match. Conditions that the plugins of several formats have are
+// fields; attr has all others.
 type match struct {
 	USB       usbMatch       `toml:"usb"`
 	PCI       pciMatch       `toml:"pci"`
@@ -67,15 +80,18 @@ type match struct {
 
 // attr adds a condition on a sysfs attribute.
 func (m *match) attr(name string, values ...string) {
-	if len(values) > 0 {
-		m.Attr = maps.Clone(m.Attr)
-		if m.Attr == nil {
-			m.Attr = make(map[string]any)
-		}
-		m.Attr[name] = values
+	if len(values) == 0 {
+		return
 	}
+	// Matches that are copies of each other share the map.
+	m.Attr = maps.Clone(m.Attr)
+	if m.Attr == nil {
+		m.Attr = make(map[string]any)
+	}
+	m.Attr[name] = values
 }
 
+// usbMatch are the conditions on a USB device.
 type usbMatch struct {
 	ID           string   `toml:"id"`
 	Vendor       []string `toml:"vendor"`
@@ -83,17 +99,21 @@ type usbMatch struct {
 	Serial       []string `toml:"serial"`
 	Manufacturer []string `toml:"manufacturer"`
 	ProductName  []string `toml:"product_name"`
+	Port         []string `toml:"port"`
 }
 
+// netMatch are the conditions on a network interface of the hardware.
 type netMatch struct {
 	Name []string `toml:"name"`
 	Type []string `toml:"type"`
 }
 
+// mdevMatch is the condition on a mediated device.
 type mdevMatch struct {
 	Name string `toml:"name"`
 }
 
+// pciMatch are the conditions on a PCI function.
 type pciMatch struct {
 	ID      string   `toml:"id"`
 	Class   []string `toml:"class"`
@@ -106,6 +126,7 @@ type pciMatch struct {
 	VF      string   `toml:"vf"`
 }
 
+// companion is an element of with: a path that accompanies every device of the resource.
 type companion struct {
 	Path          string `toml:"path"`
 	HostPath      string `toml:"host_path"`
@@ -140,6 +161,13 @@ func (r *resource) addMatches(at *value, untestable string, matches ...match) {
 		r.Match = append(r.Match, matches...)
 		return
 	}
+	matches = slices.DeleteFunc(matches, func(m match) bool {
+		return reflect.ValueOf(m).IsZero()
+	})
+	if len(matches) == 0 {
+		r.differs(at, "not imported: %s", untestable)
+		return
+	}
 	written := strings.Join(elements(reflect.ValueOf(matches)), ", ")
 	r.differs(at, "not imported: %s; without it this match would select too much: %s", untestable, written)
 	r.tooBroad = append(r.tooBroad, matches...)
@@ -165,7 +193,8 @@ func (c *conversion) add(at *value, r *resource, in *workload) {
 	if rule := checkName(r.Name); rule != "" {
 		at.report("%s", rule)
 	}
-	r.at, r.workload = at, in
+	r.at = at
+	r.workload = in
 	if in.node != "" && r.When.NodeName == "" {
 		r.When.NodeName = pattern.Quote(in.node)
 		c.comment("The names of nodes need the flag --node-name.")
@@ -174,124 +203,4 @@ func (c *conversion) add(at *value, r *resource, in *workload) {
 		c.comment("Deploy generic-dp to the nodes of the other plugin, those with " + strings.Join(in.labels, ", ") + ".")
 	}
 	c.resources = append(c.resources, r)
-}
-
-// disable disables resources without matches, or with the name of an earlier one.
-func (c *conversion) disable() {
-	for i, r := range c.resources {
-		if len(r.Match) == 0 {
-			r.disabled, r.Match = true, r.tooBroad
-		}
-		for _, other := range c.resources[:i] {
-			apart := r.When.NodeName != other.When.NodeName && r.When.NodeName != "" && other.When.NodeName != ""
-			if other.Name != r.Name || strings.Contains(r.Name, "${") || other.disabled || apart {
-				continue
-			}
-			r.disabled = true
-			if lines("", reflect.ValueOf(*r)) != lines("", reflect.ValueOf(*other)) {
-				r.differs(r.at, "not imported: another configuration has this name above: put this resource into a file for its own nodes only")
-			}
-			break
-		}
-	}
-}
-
-// finish resolves conflicts between resources: equal names and common devices. It also sets
-// their default domain.
-func (c *conversion) finish() {
-	c.disable()
-	c.resources = slices.DeleteFunc(c.resources, func(r *resource) bool { return r.disabled && len(r.comments) == 0 })
-	c.shareOverlaps()
-	for _, r := range c.resources {
-		for _, m := range r.Match {
-			if slices.ContainsFunc(m.Glob, func(glob string) bool { return fullMatch(dangerous, glob) }) {
-				r.differs(r.at, "differs: disks, memory and the like need dangerous = true in their match, and --allow=dangerous")
-			}
-		}
-		domain, name, _ := strings.Cut(r.Name, "/")
-		if c.defaultDomain == "" {
-			c.defaultDomain = domain
-		}
-		if domain == c.defaultDomain {
-			r.Name = name
-		}
-	}
-}
-
-// dangerous are names of nodes that give access to the host itself, for a warning: the host
-// decides by number and subsystem.
-const dangerous = `/dev/((sd|vd|hd|xvd)[a-z*?[].*|(nvme|mmcblk|loop|nbd|dm-|md|sr|sg|mtd|ipmi|mei)[0-9*?[].*|(mapper|disk|block|cpu|zvol)/.*|mem|kmem|port|kmsg|console|vcio|vc-mem|uinput|uhid|tty[0-9].*|(watchdog|usbmon|vport|vcs[au]?)[0-9*?[].*|input/(event|mouse|mice).*)`
-
-// shareOverlaps lets resources share devices that several of them may select, if either
-// may be shared.
-func (c *conversion) shareOverlaps() {
-	selections := make([][]selection, len(c.resources))
-	for i, a := range c.resources {
-		selections[i] = a.selections()
-		for k, b := range c.resources[:i] {
-			if a.disabled || b.disabled || !a.mayShare && !b.mayShare || !overlap(selections[i], selections[k]) {
-				continue
-			}
-			for _, r := range []*resource{a, b} {
-				r.Shared = true
-				r.comment("shared: another resource may select the same devices, and each counts its own slots")
-			}
-		}
-	}
-}
-
-// selection is the set of nodes that a glob of a match selects.
-type selection struct {
-	prefix     string // before the first wildcard
-	fixed      bool   // no wildcard
-	class      string
-	whole      bool   // all nodes of the hardware are selected
-	id, serial string // of the USB device, if any
-}
-
-func (r *resource) selections() (all []selection) {
-	for _, m := range r.Match {
-		if m.As != "" {
-			continue
-		}
-		for _, g := range m.Glob {
-			s := selection{id: m.USB.ID, serial: strings.Join(m.USB.Serial, "")}
-			s.whole = r.Each == "device" || r.Each == "all" && s.id != ""
-			if a, err := parseGlob(g); err == nil {
-				_, s.fixed = a.Literal()
-				s.prefix = a.Prefix()
-			}
-			switch {
-			case fullMatch(graphicsNodes, g):
-				s.class = "graphics"
-			case !fullMatch(softwareNodes, g):
-				s.class = "other"
-			}
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
-// Hardware has nodes of a single class: those of graphics, or others, since a USB device may
-// have any of them. The class of nodes without hardware is empty.
-const (
-	graphicsNodes = `/dev/(dri/|fb|accel|nvidia).*`
-	softwareNodes = `/dev/(fuse|kvm|kfd|net/tun|vhost-|loop|uinput|uhid|dma_heap/|vfio/vfio).*`
-)
-
-// overlap reports whether two resources may select the same device: the same node, or
-// nodes of hardware that one of them selects whole. It errs on the side of yes.
-func overlap(a, b []selection) bool {
-	for _, s := range a {
-		for _, t := range b {
-			sameUSB := s.id == "" || t.id == "" || s.id == t.id && (s.serial == "" || t.serial == "" || s.serial == t.serial)
-			samePath := s.prefix == t.prefix || strings.HasPrefix(s.prefix, t.prefix) && !t.fixed || strings.HasPrefix(t.prefix, s.prefix) && !s.fixed
-			sameHardware := (s.whole || t.whole) && s.class == t.class && s.class != ""
-			if sameUSB && (samePath || sameHardware) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -4,70 +4,99 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // squatName is what generic-device-plugin accepts as the name of a device.
 const squatName = `[a-z0-9][-a-z0-9]*[a-z0-9]`
 
-// squatGroup is a group of a resource, which is called a device: the n-th nodes of its
-// paths are the n-th device, or everything that usb matches is one.
-type squatGroup struct {
-	at    *value
-	count int
-	paths []squatPath
-	usb   []squatUSB
+// squatFormat are configurations of generic-device-plugin: files, flags, and values of
+// charts.
+//
+//	devices:
+//	- name: serial
+//	  groups:
+//	  - count: 2
+//	    paths:
+//	    - path: /dev/ttyUSB*
+//	    - path: /dev/kvm
+//	      limit: 9
+//	      optional: true
+//	  - usb:
+//	    - vendor: "10c4"
+//	      product: "ea60"
+//
+// What the plugin calls a device is a resource here, and a flag --device has one of them.
+// The n-th matches of the paths of a group are one device with count slots, while everything
+// that usb selects is one device (discoverPath and discoverUSB in deviceplugin). The forms
+// that this takes are squatForm.
+//
+// Decoding is not strict: the plugin ignores a key that it does not know.
+type squatFormat struct{}
+
+// detect recognizes configurations by groups, which devices of other programs do not have. A
+// mapping with an image has the values of a chart, and the devices are one of its keys.
+func (squatFormat) detect(v *value) bool {
+	isDeviceKey := v.key == "devices" || v.key == "device"
+	if isDeviceKey && v.holds("groups") {
+		return true // the other keys of the mapping belong to a chart
+	}
+	hasDevices := v.get("devices").holds("groups") || v.get("device").holds("groups")
+	return hasDevices && !v.has("image") || isSquatDevice(v)
 }
 
-type squatPath struct {
-	Path, MountPath, Permissions, Type string
-	ReadOnly, Optional                 bool
-	Limit                              int
-
-	host      string // the path if it has no wildcards
-	directory bool   // of device nodes
-	match     match
+// isSquatDevice reports whether a value is a single device, as in a --device flag.
+func isSquatDevice(v *value) bool {
+	groups := v.get("groups")
+	return v.get("name").scalar() && (groups.holds("paths") || groups.holds("usb"))
 }
 
-type squatUSB struct{ Vendor, Product, Serial string }
+// squatDevice is a device with the source that it is from.
+type squatDevice struct {
+	at     *value
+	name   string
+	groups []squatGroup
+	in     source
+	// configured is the domain that its file sets.
+	configured string
+}
 
-// squat converts configurations of generic-device-plugin.
-func (c *conversion) squat(sources []source) {
-	n := 0
+// convert converts the devices of all sources. They are read first, because the names of all
+// devices help to find the domain that pods request.
+func (squatFormat) convert(c *conversion, sources []source) {
+	var devices []squatDevice
 	for _, s := range sources {
-		devices, domain := []*value{s.value}, ""
-		if s.list() {
-			devices = s.items()
-		} else if !s.device {
-			var config struct {
-				Devices, Device                           []*value
-				Domain                                    string
-				PluginDirectory, Listen, LogLevel, Status *value
-				Config, Version                           *value
-			}
-			s.decode(&config)
-			devices, domain = append(config.Devices, config.Device...), config.Domain
-			for i, v := range []*value{config.PluginDirectory, config.Listen, config.LogLevel} {
-				if flags := []string{"--kubelet-dir", "--listen", "--log-level"}; v != nil {
-					s.differs("not imported: %s = %s: use the flag %s", v.key, v.describe(), flags[i])
-				}
-			}
-		}
-		domain = c.squatDomain(s, domain)
-		for _, d := range devices {
-			n++
-			v := d.named("device", n)
-			name, groups := readSquatDevice(v, s.device)
-			c.squatResources(v, domain+"/"+name, groups, s.workload)
+		c.reportOtherFlags(s)
+		listed, domain := listSquatDevices(s)
+		isFlag := s.flag || isSquatDevice(s.value)
+		for _, d := range listed {
+			v := d.named("device", len(devices)+1)
+			name, groups := readSquatDevice(v, isFlag)
+			devices = append(devices, squatDevice{
+				at:         v,
+				name:       name,
+				groups:     groups,
+				in:         s,
+				configured: domain,
+			})
 		}
 	}
-	if n == 0 {
-		c.problem(0, "no devices: want at least one")
+	if len(devices) == 0 {
+		c.problem(0, "there are no devices: at least one is required")
+	}
+	var names []string
+	for _, d := range devices {
+		names = append(names, d.name)
+	}
+	for _, d := range devices {
+		if len(d.groups) == 0 {
+			continue // reported
+		}
+		domain := c.squatDomain(d.in, d.configured, names)
+		c.squatResources(d.at, domain+"/"+d.name, d.groups, d.in.workload)
 	}
 	if len(c.mounts) > 0 {
 		slices.Sort(c.mounts)
@@ -75,40 +104,141 @@ func (c *conversion) squat(sources []source) {
 	}
 }
 
-// The default domains of generic-device-plugin: before 0.2.0, and since.
-const oldSquatDomain, newSquatDomain = "squat.ai", "devic.es"
-
-// squatDomain is the domain of the devices of a configuration: the flag, else what the
-// file says, else the default of the version, which only tags of releases tell.
-func (c *conversion) squatDomain(s source, configured string) string {
-	found := cmp.Or(s.workload.domain, configured, c.first(func(w *workload) string { return w.domain }))
-	if found != "" || c.options.Domain != "" {
-		return c.domainOr(found)
+// reportOtherFlags reports flags of the workload that are flags of generic-dp as well,
+// unless they have their defaults.
+func (c *conversion) reportOtherFlags(s source) {
+	for _, flag := range []string{"plugin-directory", "listen", "log-level"} {
+		text := s.workload.others[flag]
+		if text == "" && flag == "plugin-directory" {
+			text = c.first(func(w *workload) string { return w.others[flag] })
+		}
+		known := otherFlags[flag]
+		if text != "" && strings.TrimSuffix(text, "/") != known.initial {
+			c.differs("not imported: --%s=%s: use the flag %s", flag, text, known.ours)
+		}
 	}
+}
+
+// listSquatDevices lists the devices of a source, and the domain that it sets.
+func listSquatDevices(s source) (devices []*value, domain string) {
+	if s.list() {
+		return s.items(), ""
+	}
+	if s.flag || isSquatDevice(s.value) {
+		return []*value{s.value}, ""
+	}
+	var config struct {
+		Devices         []*value
+		Device          []*value
+		Domain          string
+		PluginDirectory *value
+		Listen          *value
+		LogLevel        *value
+		Status          *value
+		Config          *value
+		Version         *value
+	}
+	s.decode(&config)
+	s.reportFileFlag(config.PluginDirectory, "plugin-directory")
+	s.reportFileFlag(config.Listen, "listen")
+	s.reportFileFlag(config.LogLevel, "log-level")
+	return append(config.Devices, config.Device...), config.Domain
+}
+
+// reportFileFlag reports a flag in a configuration file, where flags may be set as well.
+func (s source) reportFileFlag(v *value, flag string) {
+	if v != nil {
+		s.differs("not imported: %s = %s: use the flag %s", v.key, v.describe(), otherFlags[flag].ours)
+	}
+}
+
+// The default domains of generic-device-plugin: before 0.2.0, and since.
+const (
+	oldSquatDomain = "squat.ai"
+	newSquatDomain = "devic.es"
+)
+
+// squatDomain is the domain of the devices of a configuration: the flag, otherwise what the
+// file says, otherwise the default of the version, otherwise what pods request. It reports
+// a domain that nothing tells.
+func (c *conversion) squatDomain(s source, configured string, names []string) string {
+	set := cmp.Or(s.workload.domain, configured, c.first(func(w *workload) string { return w.domain }))
+	if set != "" || c.options.Domain != "" {
+		return c.domainOr(set)
+	}
+	// MicroShift embeds the plugin, with a domain of its own.
 	if s.path == "genericDevicePlugin" {
-		return c.domainOr("device.microshift.io")
+		return "device.microshift.io"
 	}
 	tag := cmp.Or(s.workload.tag, c.first(func(w *workload) string { return w.tag }))
-	switch release := `([a-z0-9]+-)?v?`; {
-	case fullMatch(release+`0\.[01](\..*)?@?`, tag):
+	// Images of releases have tags such as 0.2.0, v0.2 and amd64-0.2.0. Others, such as latest
+	// and hashes of commits, were built from either side of the change.
+	const release = `([a-z0-9]+-)?v?`
+	if fullMatch(release+`0\.[01](\..*)?@?`, tag) {
 		return oldSquatDomain
-	case fullMatch(release+`[0-9]+\.[0-9]+(\..*)?@?`, tag):
+	}
+	if fullMatch(release+`[0-9]+\.[0-9]+(\..*)?@?`, tag) {
 		return newSquatDomain
 	}
-	// The manifests beside it usually have the requests of pods.
-	if old := strings.Contains(c.text, oldSquatDomain); old != strings.Contains(c.text, newSquatDomain) {
-		if old {
+	if domain := c.requestedDomain(names); domain != "" {
+		return domain
+	}
+	c.unknownSquatDomain()
+	return oldSquatDomain
+}
+
+// unknownSquatDomain reports once that the domain is unknown.
+func (c *conversion) unknownSquatDomain() {
+	text := fmt.Sprintf("the domain of the resources is unknown: the default was %q before version 0.2.0 of generic-device-plugin and is %q since, and no image with a version and no pod that requests them was found: import with --domain=%s or --domain=%s",
+		oldSquatDomain, newSquatDomain, oldSquatDomain, newSquatDomain)
+	reported := slices.ContainsFunc(c.problems, func(p problem) bool {
+		return strings.HasSuffix(p.text, text)
+	})
+	if !reported {
+		c.problem(0, text)
+	}
+}
+
+// requestedDomain is the one domain with which pods in the input, or in the files beside
+// it, request resources with these names. It is empty if there is none, or several.
+func (c *conversion) requestedDomain(names []string) string {
+	found := requestedDomains(c.text, names)
+	if len(found) == 0 {
+		// Comments and labels of the input may name the domain as well.
+		hasOld := strings.Contains(c.text, oldSquatDomain)
+		hasNew := strings.Contains(c.text, newSquatDomain)
+		switch {
+		case hasOld && !hasNew:
 			return oldSquatDomain
+		case hasNew && !hasOld:
+			return newSquatDomain
 		}
-		return newSquatDomain
 	}
-	guess := oldSquatDomain // releases came late: most configurations are older
-	if tag == "latest" {
-		guess = newSquatDomain
+	if len(found) == 0 && c.options.Neighbours != nil {
+		for _, text := range c.options.Neighbours() {
+			for _, domain := range requestedDomains(text, names) {
+				found = addOnce(found, domain)
+			}
+		}
+		if len(found) == 1 {
+			c.comment(fmt.Sprintf("The domain %q is from pods in the same directory.", found[0]))
+		}
 	}
-	c.differs("The domain %q is a guess: the default was %q before version 0.2.0 and is %q since. Set the one that pods request, or import with --domain.",
-		guess, oldSquatDomain, newSquatDomain)
-	return guess
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0]
+}
+
+// requestedDomains lists the domains of requests of resources with these names in a text.
+func requestedDomains(text string, names []string) (domains []string) {
+	request := regexp.MustCompile(`(?m)(?:^|[\s"'{,])([a-z0-9-]+(?:\.[a-z0-9-]+)+)/([a-z0-9-]+)["']?\s*[:=]`)
+	for _, m := range request.FindAllStringSubmatch(text, -1) {
+		if slices.Contains(names, m[2]) {
+			domains = addOnce(domains, m[1])
+		}
+	}
+	return domains
 }
 
 // readSquatDevice decodes a device; flag is set for the value of a flag.
@@ -121,17 +251,17 @@ func readSquatDevice(v *value, flag bool) (name string, groups []squatGroup) {
 	if !v.decode(&d) {
 		return "", nil
 	}
-	switch {
-	case d.Name == "":
-		v.report("no name: want one")
-	case !fullMatch(squatName, d.Name):
-		v.get("name").report(`%q is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, d.Name)
+	if d.Name == "" {
+		v.report("the name is missing")
+	} else if !fullMatch(squatName, d.Name) {
+		v.get("name").report(`%q is not a valid name of a device: use at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, d.Name)
 	}
 	if d.Count != nil {
 		v.differs(`not imported: "count" beside "groups" has no effect: it belongs in each group`)
 	}
 	for _, e := range d.Groups {
-		if g := readSquatGroup(e, flag); len(g.paths)+len(g.usb) > 0 {
+		g := readSquatGroup(e, flag)
+		if len(g.paths)+len(g.usb) > 0 {
 			groups = append(groups, g)
 		}
 	}
@@ -141,14 +271,20 @@ func readSquatDevice(v *value, flag bool) (name string, groups []squatGroup) {
 	return d.Name, groups
 }
 
+// readSquatGroup decodes a group. Paths outside of /dev are only accepted as mounts: a device
+// elsewhere is no device node that a kernel made.
 func readSquatGroup(v *value, flag bool) squatGroup {
 	var g struct {
-		Count            int
-		Paths, USB, USBs []*value // MicroShift has usbs
+		Count int
+		Paths []*value
+		USB   []*value
+		USBs  []*value // of MicroShift
 	}
 	v.decode(&g)
-	g.USB = append(g.USB, g.USBs...)
-	group := squatGroup{at: v, count: max(g.Count, 1)}
+	group := squatGroup{
+		at:    v,
+		count: max(g.Count, 1),
+	}
 	for _, e := range g.Paths {
 		p, ok := readSquatPath(e)
 		if !ok {
@@ -160,43 +296,59 @@ func readSquatGroup(v *value, flag bool) squatGroup {
 		}
 		group.paths = append(group.paths, p)
 	}
-	for _, e := range g.USB {
+	usb := append(g.USB, g.USBs...)
+	for _, e := range usb {
 		if u := readSquatUSB(e, flag); u.Product != "" {
 			group.usb = append(group.usb, u)
 		}
 	}
-	if len(g.Paths) > 0 && len(g.USB) > 0 {
-		v.report("both paths and usb: want one of them")
+	if len(g.Paths) > 0 && len(usb) > 0 {
+		v.report("sets both paths and usb: only one of them is allowed")
 	}
 	return group
 }
 
+// squatPath is a path of a group.
+type squatPath struct {
+	// Path is a pattern of Go's path.Match.
+	Path string
+	// MountPath is the path in the container; with "/" at its end, the name of the match is
+	// added.
+	MountPath   string
+	Permissions string
+	// Type is "Device" or "Mount".
+	Type     string
+	ReadOnly bool
+	// Optional leaves the path out of devices while nothing matches it.
+	Optional bool
+	// Limit is how many devices may have the same match.
+	Limit int
+
+	// host is the path if it has no wildcards.
+	host string
+	// directory is set for a directory of device nodes.
+	directory bool
+	match     match
+}
+
+// readSquatPath decodes a path. ok is false if the path has no use.
 func readSquatPath(v *value) (p squatPath, ok bool) {
-	p = squatPath{Permissions: "mrw", Type: "Device", Limit: 1}
+	p = squatPath{
+		Permissions: "mrw",
+		Type:        "Device",
+		Limit:       1,
+	}
 	if !v.decode(&p) {
 		return p, false
 	}
-	m := &p.match
-	if p.Type != "Device" && p.Type != "Mount" {
-		v.get("type").report(`%q: want "Device" or "Mount"`, p.Type)
-	}
-	if p.Type == "Mount" {
-		m.As, m.ReadOnly = "mount", &p.ReadOnly
-	} else {
-		for _, r := range "rwm" {
-			if strings.ContainsRune(p.Permissions, r) {
-				m.Permissions += string(r)
-			}
-		}
-		if len(m.Permissions) != len(p.Permissions) {
-			v.get("permissions").report(`%q: want some of "r", "w" and "m", each once`, p.Permissions)
-		}
-	}
-	if dir := strings.TrimSuffix(p.MountPath, "/"); p.MountPath != "" && (!path.IsAbs(dir) || path.Clean(dir) != dir) {
-		v.get("mountPath").report(`%q is not an absolute, clean path: want one such as "/dev/zigbee"`, p.MountPath)
+	p.readType(v)
+	dir := strings.TrimSuffix(p.MountPath, "/")
+	isClean := path.IsAbs(dir) && path.Clean(dir) == dir
+	if p.MountPath != "" && !isClean {
+		v.get("mountPath").report(`%q is not an absolute, clean path such as "/dev/zigbee"`, p.MountPath)
 	}
 	if p.Path == "" {
-		v.report("no path: want one")
+		v.report("the path is missing")
 		return p, false
 	}
 	a, err := fromGoGlob(p.Path)
@@ -205,34 +357,79 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 		return p, false
 	}
 	p.host, _ = a.Literal()
-	m.Glob = []string{a.String()}
-	p.directory = m.As == "" && isDirectory(p.host)
-	at := p.MountPath
-	switch {
-	case at == "" && strings.Contains(p.Path, "/by-") && p.host == "":
-		// A container needs the names of these links: the kernel's names change.
-		m.ContainerPath = captured(a.Shape(), escapeVariables)
-	case at == "" && !p.directory && m.As == "":
-		at = p.host
-	case p.host != "" && strings.HasSuffix(at, "/"):
-		at += path.Base(p.host)
-	}
+	p.directory = p.match.As == "" && isDirectory(p.host)
+	p.match.Glob = []string{a.String()}
 	if p.directory {
-		m.Glob = []string{p.host + "/**"}
-		if at != "" {
-			at += "/"
-		}
+		p.match.Glob = []string{p.host + "/**"}
 	}
-	m.ContainerPath = cmp.Or(m.ContainerPath, escapeVariables(at))
-	if m.As != "" {
-		v.c.mounts = addOnce(v.c.mounts, "mount:"+cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
-		if at == p.host {
-			m.ContainerPath = ""
+	p.match.ContainerPath = p.containerPath(a.Shape())
+	if p.match.As != "" {
+		// The permission for a pattern is that for the directory before the first wildcard.
+		prefix := path.Dir(a.Prefix() + "x")
+		v.c.mounts = addOnce(v.c.mounts, "mount:"+cmp.Or(p.host, prefix))
+		if p.match.ContainerPath == escapeVariables(p.host) {
+			p.match.ContainerPath = ""
 		}
 	}
 	return p, true
 }
 
+// readType sets what the type of the path and the permissions mean.
+func (p *squatPath) readType(v *value) {
+	if p.Type == "Mount" {
+		p.match.As = "mount"
+		p.match.ReadOnly = &p.ReadOnly
+		return
+	}
+	if p.Type != "Device" {
+		v.get("type").report(`%q: want "Device" or "Mount"`, p.Type)
+	}
+	for _, r := range "rwm" {
+		if strings.ContainsRune(p.Permissions, r) {
+			p.match.Permissions += string(r)
+		}
+	}
+	if len(p.match.Permissions) != len(p.Permissions) {
+		v.get("permissions").report(`%q: want some of "r", "w" and "m", each once`, p.Permissions)
+	}
+}
+
+// containerPath is the path in the container. generic-device-plugin uses the names of the
+// matches, which are symbolic links where a rule of udev named them; the default of ours is
+// the kernel's name.
+func (p *squatPath) containerPath(shape string) string {
+	isMount := p.match.As != ""
+	intoDir := strings.HasSuffix(p.MountPath, "/")
+	hasWildcards := p.host == ""
+	matchesLinks := hasWildcards && !isMount && !isKernelNode(p.Path)
+	inLinkDirectory := hasWildcards && strings.Contains(p.Path, "/by-")
+	at := p.MountPath
+	switch {
+	case intoDir && (matchesLinks || inLinkDirectory):
+		return escapeVariables(at) + captured(path.Base(shape), escapeVariables)
+	case at == "" && (matchesLinks || inLinkDirectory):
+		return captured(shape, escapeVariables)
+	case at == "" && !p.directory && !isMount:
+		at = p.host
+	case intoDir && !hasWildcards:
+		at += path.Base(p.host)
+	}
+	if p.directory && at != "" {
+		at += "/"
+	}
+	return escapeVariables(at)
+}
+
+// squatUSB selects USB devices.
+type squatUSB struct {
+	// Vendor and Product are hexadecimal IDs.
+	Vendor  string
+	Product string
+	// Serial is compared as a whole; empty is any.
+	Serial string
+}
+
+// readSquatUSB decodes a selector of USB devices. It is empty if it selects nothing.
 func readSquatUSB(v *value, flag bool) (u squatUSB) {
 	if !v.decode(&u) {
 		return u
@@ -241,7 +438,8 @@ func readSquatUSB(v *value, flag bool) (u squatUSB) {
 		v.differs("not imported: without vendor or product it selects nothing: want both, as four hexadecimal digits")
 		return squatUSB{}
 	}
-	u.Vendor, u.Product = v.get("vendor").squatID(u.Vendor, flag), v.get("product").squatID(u.Product, flag)
+	u.Vendor = v.get("vendor").squatID(u.Vendor, flag)
+	u.Product = v.get("product").squatID(u.Product, flag)
 	return u
 }
 
@@ -254,12 +452,16 @@ func (v *value) squatID(text string, flag bool) string {
 		return ""
 	}
 	id := fmt.Sprintf("%04x", n)
-	if tag := v.ShortTag(); tag != "!!int" && tag != "!!float" {
+	tag := v.ShortTag()
+	isNumber := tag == "!!int" || tag == "!!float"
+	if !isNumber {
 		return id
 	}
 	base := 16
 	if flag {
-		base = 10 // it is converted to JSON first, and its decimal digits are read as hexadecimal ones
+		// A flag is converted to JSON first, and the decimal digits of the number are read
+		// as hexadecimal digits.
+		base = 10
 	}
 	read := "a number that is no ID"
 	if n, err := strconv.ParseUint(text, 0, 64); err == nil {
@@ -269,211 +471,4 @@ func (v *value) squatID(text string, flag bool) string {
 		v.differs("%s without quotes means %s to generic-device-plugin; imported as %s", text, read, id)
 	}
 	return id
-}
-
-// squatForm is what a device of a group consists of.
-type squatForm string
-
-const (
-	nodeForm     squatForm = "node"     // each node or path
-	poolForm     squatForm = "all"      // all nodes
-	withForm     squatForm = "with"     // each node, with companions
-	hardwareForm squatForm = "hardware" // the nodes of one hardware, with companions
-)
-
-func (g squatGroup) form() squatForm {
-	wild := 0
-	for _, p := range g.paths {
-		if p.host == "" {
-			wild++
-		}
-	}
-	switch n := len(g.paths); {
-	case len(g.usb) > 1, n == 1 && g.paths[0].directory, n > 1 && wild == 0:
-		return poolForm
-	case n <= 1:
-		return nodeForm
-	case wild == 1:
-		return withForm
-	}
-	return hardwareForm
-}
-
-// sameShape reports whether two groups of several paths differ only in the paths.
-func (g squatGroup) sameShape(other squatGroup) bool {
-	return len(g.paths) > 1 && slices.EqualFunc(g.paths, other.paths, func(p, q squatPath) bool {
-		m, n := p.match, q.match
-		return m.As+n.As == "" && m.Permissions == n.Permissions && p.Optional == q.Optional &&
-			(m.ContainerPath == n.ContainerPath || p.MountPath == "" && q.MountPath == "")
-	})
-}
-
-// squatResources makes the resources of a device: groups of one form share a resource if
-// possible.
-func (c *conversion) squatResources(device *value, name string, groups []squatGroup, in *workload) {
-	var parts [][]squatGroup
-	for _, g := range groups {
-		c.before = append(c.before, g.before(name))
-		form := g.form()
-		i := slices.IndexFunc(parts, func(p []squatGroup) bool {
-			return p[0].form() == form && (form == nodeForm || form == poolForm && p[0].sameShape(g))
-		})
-		if i < 0 {
-			i, parts = len(parts), append(parts, nil)
-		}
-		parts[i] = append(parts[i], g)
-	}
-	for i, part := range parts {
-		r := &resource{Name: name, mayShare: true}
-		if i > 0 {
-			r.Name = fmt.Sprintf("%s-%d", name, i+1)
-			r.differs(device, "differs: %s becomes the resource %q, since it forms devices differently", part[0].at.key, path.Base(r.Name))
-		}
-		r.addGroups(device, part)
-		r.dropCaptured(device)
-		r.hoist()
-		c.add(device, r, in)
-	}
-}
-
-// addGroups sets what the resource of a device selects.
-func (r *resource) addGroups(device *value, groups []squatGroup) {
-	form := groups[0].form()
-	if form == poolForm && len(groups) > 1 {
-		form = hardwareForm
-	}
-	switch {
-	case form == poolForm:
-		r.Each = "all"
-	case form == hardwareForm:
-		r.Each = "device"
-		r.differs(device, "differs: nodes of the same hardware are a device; generic-device-plugin pairs them by position in sorted lists")
-	case slices.ContainsFunc(groups, func(g squatGroup) bool { return len(g.usb) > 0 }):
-		// The bus node is the device, since another resource may have the others.
-		r.Each = "node"
-	}
-	count := groups[0].count
-	for _, g := range groups {
-		count = min(count, g.count)
-	}
-	r.setCount(device, count)
-	for i, g := range groups {
-		if g.count > count {
-			r.differs(device, "differs: count %d of %s is imported as %d: a resource has one count: under another name it keeps its own", g.count, g.at.key, count)
-		}
-		for _, u := range g.usb {
-			r.addUSB(u)
-			if form == nodeForm && u.Serial == "" {
-				r.differs(device, `differs: each %s:%s is a device; generic-device-plugin makes one of all that are plugged in (each = "all" does it)`, u.Vendor, u.Product)
-			}
-		}
-		for k, p := range g.paths {
-			switch {
-			case form == withForm && p.host != "", form == hardwareForm && p.host != "" && len(groups) == 1:
-				r.addCompanion(device, p)
-			case form == hardwareForm && i > 0:
-				m := &r.Match[k]
-				m.Glob = append(m.Glob, p.match.Glob...)
-				if m.ContainerPath != p.match.ContainerPath {
-					m.ContainerPath = ""
-				}
-			default:
-				r.addPath(p, !p.Optional && (form == hardwareForm || form == poolForm && len(g.paths) > 1))
-			}
-		}
-	}
-}
-
-// addUSB selects the bus nodes of USB devices.
-func (r *resource) addUSB(u squatUSB) {
-	m := match{Glob: []string{"/dev/bus/usb/**"}, Permissions: "rw"}
-	m.USB.ID = u.Vendor + ":" + u.Product
-	if u.Serial != "" {
-		m.USB.Serial = []string{pattern.Quote(u.Serial)}
-	}
-	r.Match = append(r.Match, m)
-}
-
-// addPath selects the nodes of a path, in the previous match if they differ only in the
-// glob.
-func (r *resource) addPath(p squatPath, required bool) {
-	m := p.match
-	m.Required = required
-	if n := len(r.Match); n > 0 && (r.Each == "" || r.Each == "node") {
-		last := r.Match[n-1]
-		glob := last.Glob
-		if last.Glob = m.Glob; reflect.DeepEqual(last, m) {
-			r.Match[n-1].Glob = append(glob, m.Glob...)
-			return
-		}
-	}
-	r.Match = append(r.Match, m)
-}
-
-// addCompanion adds a path that accompanies every device.
-func (r *resource) addCompanion(device *value, p squatPath) {
-	m := p.match
-	w := companion{As: m.As, ReadOnly: m.ReadOnly, Permissions: m.Permissions, ContainerPath: m.ContainerPath, Optional: p.Optional}
-	host := escapeVariables(p.host)
-	switch {
-	case m.As != "":
-		w.HostPath = host
-	case p.directory:
-		w.Glob = m.Glob[0]
-	default:
-		w.Path = host
-	}
-	if w.ContainerPath == host {
-		w.ContainerPath = ""
-	}
-	if w.Permissions == defaultPermissions {
-		w.Permissions = ""
-	}
-	r.With = append(r.With, w)
-	if !p.Optional {
-		r.differs(device, "differs: limit %d of %q: here every device gets it", p.Limit, p.Path)
-	}
-}
-
-// defaultPermissions are the permissions of nodes.
-const defaultPermissions = "rw"
-
-// dropCaptured removes the names of links unless all globs of the resource have the same
-// number of wildcards, as the language requires.
-func (r *resource) dropCaptured(device *value) {
-	wildcards := make(map[int]bool)
-	for _, m := range r.Match {
-		for _, g := range m.Glob {
-			if a, err := parseGlob(g); err == nil {
-				wildcards[a.Wildcards()] = true
-			}
-		}
-	}
-	if len(wildcards) == 1 {
-		return
-	}
-	for i, m := range r.Match {
-		if strings.Contains(strings.ReplaceAll(m.ContainerPath, "$${", ""), "${") {
-			r.Match[i].ContainerPath = ""
-			r.differs(device, "differs: nodes of the symlinks %q have the kernel's names in the container", m.Glob[0])
-		}
-	}
-}
-
-// hoist moves to container the permissions that all matches share, and the path of a single
-// match.
-func (r *resource) hoist() {
-	first := r.Match[0]
-	if len(r.Match) == 1 && first.As == "" {
-		r.Container.Path, r.Match[0].ContainerPath = first.ContainerPath, ""
-	}
-	same := !slices.ContainsFunc(r.Match, func(m match) bool { return m.Permissions != first.Permissions })
-	if same && first.Permissions != defaultPermissions {
-		r.Container.Permissions = first.Permissions
-	}
-	for i := range r.Match {
-		if m := &r.Match[i]; same || m.Permissions == defaultPermissions {
-			m.Permissions = ""
-		}
-	}
 }

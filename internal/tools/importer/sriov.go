@@ -21,37 +21,31 @@ const (
 	sriovAux         = "auxNetDevice"
 )
 
-// sriovPool is a resource of sriov-network-device-plugin.
-type sriovPool struct {
-	ResourcePrefix, ResourceName, DeviceType string
-	ExcludeTopology                          bool
-	Selectors, AdditionalInfo                *value
+// sriovFormat are configurations of sriov-network-device-plugin:
+//
+//	{"resourceList": [{
+//	    "resourceName": "dpdk",
+//	    "selectors": {"vendors": ["8086"], "drivers": ["vfio-pci"], "pfNames": ["ens1f0#0-3"]}
+//	}]}
+//
+// Each function that a selector selects is a device of the first pool with such a selector.
+// What a container gets depends on the driver of the function (sriovKind), which is why one
+// selector may become several matches. Containers find the addresses in variables, and more
+// in a variable with JSON.
+type sriovFormat struct{}
 
-	at    *value
-	oneOf []sriovSelector   // Selectors
-	info  map[string]string // the AdditionalInfo for all devices
-	node  string            // of the node, if a ConfigMap has a key for each
-}
+// detect recognizes a configuration by its only list.
+func (sriovFormat) detect(v *value) bool { return v.get("resourceList").list() }
 
-// sriovSelector selects functions: all set conditions must hold.
-type sriovSelector struct {
-	Vendors, Devices, Drivers               []string
-	PCIAddresses, ACPIIndexes               []string
-	PFNames, RootDevices                    []string
-	LinkTypes, DDPProfiles, PKeys, AuxTypes []string
-	VDPAType                                string
-	IsRDMA, NeedVhostNet                    bool
-
-	at *value
-}
-
-// sriov converts configurations of sriov-network-device-plugin.
-func (c *conversion) sriov(sources []source) {
+// convert converts the pools of all sources. Their order matters: a function belongs to the
+// first pool that selects it, as a device belongs to the first resource of ours.
+func (sriovFormat) convert(c *conversion, sources []source) {
 	n := 0
+	lister := &sriovLister{}
 	for _, s := range sources {
 		var config struct{ ResourceList []*value }
 		if s.decode(&config) && len(config.ResourceList) == 0 {
-			s.report("no resourceList: want at least one resource")
+			s.report("resourceList is empty: at least one resource is required")
 		}
 		for _, e := range config.ResourceList {
 			n++
@@ -60,7 +54,8 @@ func (c *conversion) sriov(sources []source) {
 				continue // reported
 			}
 			// A ConfigMap may have a file for each node.
-			if len(sources) > 1 && !fullMatch(`.*\.(json|ya?ml|conf)|`, s.file) {
+			isFile := fullMatch(`.*\.(json|ya?ml|conf)|`, s.file)
+			if len(sources) > 1 && !isFile {
 				p.node = s.file
 				c.comment("The keys of the ConfigMap are taken as node names: generic-dp needs --node-name.")
 			}
@@ -68,121 +63,70 @@ func (c *conversion) sriov(sources []source) {
 				p.ResourcePrefix = c.sriovDomain(s.workload)
 			}
 			c.sriovResource(p, s.workload)
+			lister.pools = append(lister.pools, p)
 		}
+	}
+	if lister.comparable() {
+		c.before = append(c.before, lister.devices)
 	}
 }
 
 // sriovDomain is the domain of resources without resourcePrefix.
 func (c *conversion) sriovDomain(in *workload) string {
-	prefix := cmp.Or(c.options.Domain, in.prefix, c.first(func(w *workload) string { return w.prefix }))
+	prefix := cmp.Or(c.options.Domain, in.prefix, c.first(func(w *workload) string {
+		return w.prefix
+	}))
 	if prefix == "" {
-		prefix = sriovDomain
 		c.comment(`The default domain is "intel.com", and --resource-prefix sets another: set the one that pods request, or import with --domain.`)
 	}
-	return c.domainOr(prefix)
-}
-
-func readSRIOVPool(v *value) sriovPool {
-	p := sriovPool{at: v, DeviceType: sriovNet}
-	if !v.decode(&p) {
-		return p
-	}
-	if p.ResourceName == "" {
-		v.report("no resourceName: want one")
-	}
-	if types := []string{sriovNet, sriovAccelerator, sriovAux}; !slices.Contains(types, p.DeviceType) {
-		v.get("deviceType").report("%q: want one of %q", p.DeviceType, types)
-	}
-	selectors := p.Selectors
-	list := selectors.items()
-	switch {
-	case selectors.mapping():
-		selectors.key = "selector"
-		list = []*value{selectors}
-	case selectors != nil && !selectors.list():
-		selectors.report("%s: want a selector or a list of them", selectors.describe())
-	case len(list) == 0:
-		v.report("no selectors: want at least one")
-	}
-	for _, s := range list {
-		p.oneOf = append(p.oneOf, readSRIOVSelector(s))
-	}
-	if info := p.AdditionalInfo; info != nil {
-		var byAddress map[string]map[string]string
-		if info.Decode(&byAddress) != nil {
-			info.report(`want keys and strings for PCI addresses and "*"`)
-		}
-		p.info = byAddress["*"]
-		if delete(byAddress, "*"); len(byAddress) > 0 {
-			info.differs("not imported: values of single PCI addresses")
-		}
-	}
-	return p
-}
-
-// The forms of values in selectors.
-const fourHex = "four hexadecimal digits"
-
-func isFourHex(s string) bool { return fullMatch(`(?i)(0x)?[0-9a-f]{4}`, s) }
-
-func isPCIAddress(s string) bool {
-	return fullMatch(`(?i)(0x)?[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`, s)
-}
-
-// isPFRange reports whether a text is a physical function, with or without the
-// numbers of virtual ones: "ens1f0#0,2-7".
-func isPFRange(s string) bool {
-	pf, vfs, ranged := strings.Cut(s, "#")
-	_, err := pattern.Parse(pattern.Number, vfs)
-	return pf != "" && (!ranged || err == nil && strings.Trim(vfs, "0123456789,-") == "")
-}
-
-// check reports the elements of a list that are not valid.
-func (v *value) check(key string, list []string, valid func(string) bool, want string) {
-	for _, e := range list {
-		if !valid(e) {
-			v.get(key).report("%q: want %s", e, want)
-		}
-	}
-}
-
-func readSRIOVSelector(v *value) sriovSelector {
-	s := sriovSelector{at: v}
-	v.decode(&s)
-	v.check("vendors", s.Vendors, isFourHex, fourHex)
-	v.check("devices", s.Devices, isFourHex, fourHex)
-	v.check("pciAddresses", s.PCIAddresses, isPCIAddress, `an address such as "0000:3b:02.1"`)
-	s.Vendors, s.Devices, s.PCIAddresses = trim0x(s.Vendors), trim0x(s.Devices), trim0x(s.PCIAddresses)
-	v.check("pfNames", s.PFNames, isPFRange, `a network interface, with or without virtual functions: "ens1f0#0,2-7"`)
-	v.check("rootDevices", s.RootDevices, isPFRange, `a PCI address, with or without virtual functions: "0000:3b:00.0#0,2-7"`)
-	if s.VDPAType != "" && s.VDPAType != "vhost" && s.VDPAType != "virtio" {
-		v.get("vdpaType").report(`%q: want "vhost" or "virtio"`, s.VDPAType)
-	}
-	if s.IsRDMA && s.VDPAType != "" {
-		v.report("both isRdma and vdpaType: want one of them")
-	}
-	return s
+	return cmp.Or(prefix, sriovDomain)
 }
 
 // sriovKind is a kind of injection of functions.
 type sriovKind struct {
-	name    string   // key of _INFO
-	drivers []string // of these functions; none stands for all others
-	glob    string   // of nodes
-	info    map[string]string
+	// name is the key of the _INFO variable.
+	name string
+	// drivers of these functions; none stands for all other drivers.
+	drivers []string
+	// glob selects the nodes.
+	glob string
+	info map[string]string
 }
 
 var (
-	vfioKind   = &sriovKind{"vfio", []string{"vfio-pci"}, "", map[string]string{"dev-mount": "/dev/vfio/${pci.iommu_group}", "mount": "/dev/vfio/vfio"}}
-	uioKind    = &sriovKind{"uio", []string{"uio", "igb_uio"}, "/dev/uio*", map[string]string{"mount": "${devnode}"}}
-	kernelKind = &sriovKind{} // its network interface
-	rdmaKind   = &sriovKind{"rdma", nil, "/dev/infiniband/{uverbs,umad,issm}*", map[string]string{
-		"rdma_cm": "/dev/infiniband/rdma_cm", "rdma_dev": "${attr:infiniband_verbs/uverbs*/ibdev}", "uverbs": "${devnode:/dev/infiniband/uverbs*}",
-	}}
-	vdpaKind = &sriovKind{"vdpa", nil, "/dev/vhost-vdpa-*", map[string]string{"mount": "${devnode}"}}
+	vfioKind = &sriovKind{
+		name:    "vfio",
+		drivers: []string{"vfio-pci"},
+		info: map[string]string{
+			"dev-mount": "/dev/vfio/${pci.iommu_group}",
+			"mount":     "/dev/vfio/vfio",
+		},
+	}
+	uioKind = &sriovKind{
+		name:    "uio",
+		drivers: []string{"uio", "igb_uio"},
+		glob:    "/dev/uio*",
+		info:    map[string]string{"mount": "${devnode}"},
+	}
+	// kernelKind are functions with a network interface of the kernel.
+	kernelKind = &sriovKind{}
+	rdmaKind   = &sriovKind{
+		name: "rdma",
+		glob: "/dev/infiniband/{uverbs,umad,issm}*",
+		info: map[string]string{
+			"rdma_cm":  "/dev/infiniband/rdma_cm",
+			"rdma_dev": "${attr:infiniband_verbs/uverbs*/ibdev}",
+			"uverbs":   "${devnode:/dev/infiniband/uverbs*}",
+		},
+	}
+	vdpaKind = &sriovKind{
+		name: "vdpa",
+		glob: "/dev/vhost-vdpa-*",
+		info: map[string]string{"mount": "${devnode}"},
+	}
 )
 
-// sriovResource makes the resource of a pool. One that can't be imported is
+// sriovResource makes the resource of a pool. A pool that can't be imported is
 // disabled.
 func (c *conversion) sriovResource(p sriovPool, in *workload) {
 	r := &resource{Name: p.ResourcePrefix + "/" + p.ResourceName}
@@ -193,8 +137,8 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 	c.add(p.at, r, in)
 	kinds := make(map[*sriovKind]bool)
 	for _, s := range p.oneOf {
-		matches, untestable := s.matches(r, p, kinds)
-		r.addMatches(s.at, untestable, matches...)
+		matches := s.matches(r, p, kinds)
+		r.addMatches(s.at, s.untestable(p.DeviceType), matches...)
 	}
 	if len(r.Match) == 0 {
 		return
@@ -216,65 +160,81 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 // linkTypes are types of network interfaces, by their number (ARPHRD in the kernel).
 var linkTypes = map[string]string{"ether": "1", "infiniband": "32"}
 
-// matches returns the matches of a selector: one for each kind, and for each physical
-// function with other ranges. They select too much if a condition is untestable.
-func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[*sriovKind]bool) (matches []match, untestable string) {
+// untestable is a condition of the selector that ours cannot test, empty if there is none.
+// Without it, the matches of the selector select too much.
+func (s sriovSelector) untestable(deviceType string) string {
+	hasOnlyOtherTypes := len(s.AuxTypes) > 0 && !slices.Contains(s.AuxTypes, "sf")
 	switch {
 	case len(s.DDPProfiles) > 0:
-		untestable = fmt.Sprintf("ddpProfiles %q, which sysfs does not tell (pf or address selects functions with a profile)", s.DDPProfiles)
+		return fmt.Sprintf("ddpProfiles %q, which sysfs does not tell (pf or address selects functions with a profile)", s.DDPProfiles)
 	case len(s.PKeys) > 0:
-		untestable = fmt.Sprintf("pKeys %q, the partition keys of InfiniBand", s.PKeys)
+		return fmt.Sprintf("pKeys %q, the partition keys of InfiniBand", s.PKeys)
 	case s.VDPAType == "virtio":
-		untestable = `vdpaType "virtio", whose interfaces have no nodes`
-	case p.DeviceType == sriovAux && len(s.AuxTypes) > 0 && !slices.Contains(s.AuxTypes, "sf"):
-		untestable = fmt.Sprintf(`auxTypes %q: want "sf"`, s.AuxTypes)
+		return `vdpaType "virtio", whose interfaces have no nodes`
+	case deviceType == sriovAux && hasOnlyOtherTypes:
+		return fmt.Sprintf(`auxTypes %q: want "sf"`, s.AuxTypes)
+	case deviceType != sriovAccelerator && len(s.LinkTypes) > 0 && len(s.otherLinkTypes()) == len(linkTypes):
+		return fmt.Sprintf(`linkTypes %q: want "ether" or "infiniband"`, s.LinkTypes)
 	}
-	common := match{PCI: pciMatch{Vendor: s.Vendors, Device: s.Devices, Address: s.PCIAddresses}}
-	if p.DeviceType == sriovAux {
-		common.PCI.SRIOV, common.PCI.Address = "sf", nil
+	return ""
+}
+
+// otherLinkTypes are negated patterns of the types that the selector does not list.
+func (s sriovSelector) otherLinkTypes() (others []string) {
+	for _, name := range slices.Sorted(maps.Keys(linkTypes)) {
+		if !slices.Contains(s.LinkTypes, name) {
+			others = append(others, "!"+linkTypes[name])
+		}
 	}
-	common.attr("acpi_index", quoteAll(s.ACPIIndexes)...)
-	common.PCI.Class = []string{"02"}
-	switch {
-	case p.DeviceType == sriovAccelerator:
-		common.PCI.Class = []string{"12"}
-	case len(s.LinkTypes) > 0:
+	return others
+}
+
+// common is the part of the match that all kinds of functions share.
+func (s sriovSelector) common(deviceType string) (m match) {
+	m.PCI.Class = []string{"02"}
+	m.PCI.Vendor = s.Vendors
+	m.PCI.Device = s.Devices
+	m.PCI.Address = s.PCIAddresses
+	if deviceType == sriovAux {
+		m.PCI.SRIOV = "sf"
+		m.PCI.Address = nil
+	}
+	m.attr("acpi_index", quoteAll(s.ACPIIndexes)...)
+	if deviceType == sriovAccelerator {
+		m.PCI.Class = []string{"12"}
+		return m
+	}
+	others := s.otherLinkTypes()
+	isKnown := len(others) < len(linkTypes)
+	if len(s.LinkTypes) > 0 && isKnown {
 		// The type of an interface in a pod is unknown: the other types are excluded.
-		var others []string
-		for name, number := range linkTypes {
-			if !slices.Contains(s.LinkTypes, name) {
-				others = append(others, "!"+number)
-			}
-		}
-		if len(others) == len(linkTypes) {
-			untestable = cmp.Or(untestable, fmt.Sprintf(`linkTypes %q: want "ether" or "infiniband"`, s.LinkTypes))
-			break
-		}
-		common.attr("net/*/type", others...)
-		common.attr("physfn/net/*/type", others...)
+		m.attr("net/*/type", others...)
+		m.attr("physfn/net/*/type", others...)
 	}
+	return m
+}
+
+// matches returns the matches of a selector: one for each kind, and for each physical
+// function with other ranges.
+func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[*sriovKind]bool) (matches []match) {
+	common := s.common(p.DeviceType)
 	for _, kind := range []*sriovKind{vfioKind, uioKind, kernelKind, rdmaKind, vdpaKind} {
-		drivers, ok := s.driversOf(kind)
-		if p.DeviceType == sriovAux {
-			if ok = ok && kind != vfioKind; len(s.Drivers) == 0 {
-				drivers = nil
-			}
-			for i := range drivers { // that of the function
-				drivers[i] += ".sf"
-			}
-		}
+		drivers, ok := s.functionDrivers(kind, p.DeviceType)
 		if !ok {
 			continue
 		}
 		kinds[kind] = true
 		for _, pf := range s.physicalFunctions(r, p.DeviceType) {
 			m := common
-			m.PCI.Driver, m.PCI.PF, m.PCI.VF = drivers, pf.PF, pf.VF
+			m.PCI.Driver = drivers
+			m.PCI.PF = pf.PF
+			m.PCI.VF = pf.VF
 			if p.DeviceType == sriovNet && len(pf.PF) == 0 {
 				// sriov-network-device-plugin skips physical functions with virtual ones.
 				m.attr("sriov_numvfs", "![1-9]*")
 			}
-			if m.VFIO = kind == vfioKind; m.VFIO {
+			m.VFIO = kind == vfioKind
+			if m.VFIO {
 				s.at.c.comment("vfio-pci functions of one IOMMU group are one device, since a container can only get them together.")
 			}
 			if kind.glob != "" {
@@ -283,120 +243,41 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[*sriovKind]bo
 			matches = append(matches, m)
 		}
 	}
-	return matches, untestable
-}
-
-// driversOf returns patterns of the drivers of a selector for a kind of function, and
-// whether there are any such functions.
-func (s sriovSelector) driversOf(kind *sriovKind) (drivers []string, ok bool) {
-	switch {
-	case s.VDPAType != "":
-		return quoteAll(s.Drivers), kind == vdpaKind
-	case s.IsRDMA:
-		return quoteAll(s.Drivers), kind == rdmaKind
-	case len(s.Drivers) == 0 && kind == vfioKind:
-		return []string{"vfio-pci"}, true
-	case len(s.Drivers) == 0 && kind == kernelKind:
-		return []string{"!vfio-pci"}, true
-	}
-	for _, d := range s.Drivers {
-		other := slices.Contains(vfioKind.drivers, d) || slices.Contains(uioKind.drivers, d)
-		if slices.Contains(kind.drivers, d) || kind == kernelKind && !other {
-			drivers = append(drivers, pattern.Quote(d))
-		}
-	}
-	return drivers, len(drivers) > 0
-}
-
-// physicalFunctions lists the alternative conditions on the physical function: pf and vf,
-// or none.
-func (s sriovSelector) physicalFunctions(r *resource, deviceType string) (all []pciMatch) {
-	conditions := [][]string{s.RootDevices, s.PFNames}
-	if deviceType == sriovAux { // of a sub-function, the address of its physical function
-		conditions = append(conditions, s.PCIAddresses)
-	}
-	conditions = slices.DeleteFunc(conditions, func(names []string) bool { return len(names) == 0 })
-	if len(conditions) == 0 {
-		return []pciMatch{{}}
-	}
-	for _, names := range conditions[1:] {
-		r.differs(s.at, "not imported: %q: another condition on the physical function is tested", names)
-	}
-	var whole, seen []string
-	for _, f := range conditions[0] {
-		pf, vfs, ranged := strings.Cut(f, "#")
-		switch id := strings.ToLower(pf); {
-		case slices.Contains(seen, id):
-			r.differs(s.at, "not imported: %q: an earlier one with this physical function takes precedence", f)
-		case ranged:
-			all = append(all, pciMatch{PF: []string{pattern.Quote(pf)}, VF: vfs})
-		default:
-			whole = append(whole, pattern.Quote(pf))
-		}
-		seen = append(seen, strings.ToLower(pf))
-	}
-	if len(whole) > 0 {
-		all = slices.Insert(all, 0, pciMatch{PF: whole})
-	}
-	return all
-}
-
-func quoteAll(values []string) (quoted []string) {
-	for _, v := range values {
-		quoted = append(quoted, pattern.Quote(v))
-	}
-	return quoted
+	return matches
 }
 
 // addSRIOVCompanions adds the nodes that selectors request in addition to the
 // function's.
 func (r *resource) addSRIOVCompanions(p sriovPool) {
-	add := func(wants func(sriovSelector) bool, what string, paths ...string) {
-		if !slices.ContainsFunc(p.oneOf, wants) {
-			return
-		}
-		if slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return !wants(s) }) {
-			r.differs(p.at, "differs: %s of some selectors holds for the devices of all", what)
-		}
-		for _, path := range paths {
-			r.With = append(r.With, companion{Path: path, Optional: true})
+	isRDMA := func(s sriovSelector) bool { return s.IsRDMA }
+	needsVhost := func(s sriovSelector) bool { return s.NeedVhostNet }
+	r.addSRIOVNodes(p, isRDMA, "rdma_cm for isRdma", "/dev/infiniband/rdma_cm")
+	r.addSRIOVNodes(p, needsVhost, "needVhostNet", "/dev/vhost-net", "/dev/net/tun")
+}
+
+// addSRIOVNodes adds nodes if a selector requests them.
+func (r *resource) addSRIOVNodes(p sriovPool, requests func(sriovSelector) bool, what string, paths ...string) {
+	requested := 0
+	for _, s := range p.oneOf {
+		if requests(s) {
+			requested++
 		}
 	}
-	add(func(s sriovSelector) bool { return s.IsRDMA }, "rdma_cm for isRdma", "/dev/infiniband/rdma_cm")
-	add(func(s sriovSelector) bool { return s.NeedVhostNet }, "needVhostNet", "/dev/vhost-net", "/dev/net/tun")
+	if requested == 0 {
+		return
+	}
+	if requested < len(p.oneOf) {
+		r.differs(p.at, "differs: %s of some selectors holds for the devices of all", what)
+	}
+	for _, path := range paths {
+		r.With = append(r.With, companion{Path: path, Optional: true})
+	}
 }
 
 // addSRIOVVariables adds the environment: the addresses, and JSON with what is
 // known of each, with the keys of pkg/infoprovider.
 func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[*sriovKind]bool) {
-	info := map[string]any{"generic": map[string]string{"deviceID": "${pci.address}"}}
-	if len(p.info) > 0 {
-		extra := make(map[string]string)
-		for key, v := range p.info {
-			extra[escapeVariables(key)] = escapeVariables(v)
-		}
-		info["extra"] = extra
-	}
-	if !slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return !s.NeedVhostNet }) {
-		info["vhost"] = map[string]string{"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"}
-	}
-	for kind := range kinds {
-		switch {
-		case len(kinds) > 1:
-			r.differs(p.at, "not imported: what depends on the driver in the _INFO variable")
-			continue
-		case kind.name != "":
-			info[kind.name] = kind.info
-		}
-		if kind == rdmaKind && slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return !slices.Equal(s.LinkTypes, []string{"infiniband"}) }) {
-			r.differs(p.at, "not imported: umad and issm in the _INFO variable, which only InfiniBand has for sure")
-		} else if kind == rdmaKind {
-			rdma := maps.Clone(kind.info)
-			rdma["umad"], rdma["issm"] = "${devnode:/dev/infiniband/umad*}", "${devnode:/dev/infiniband/issm*}"
-			info[kind.name] = rdma
-		}
-	}
-	text, err := json.Marshal(info)
+	text, err := json.Marshal(r.sriovInfo(p, kinds))
 	if err != nil {
 		panic(err) // a map of strings always encodes
 	}
@@ -406,7 +287,54 @@ func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[*sriovK
 		name = legal
 	}
 	r.Container.Env = map[string]any{
-		name:           "${pci.address}",
-		name + "_INFO": &joined{`"${pci.address}":` + string(text), "{", "}"},
+		name: "${pci.address}",
+		name + "_INFO": &joined{
+			Value:  `"${pci.address}":` + string(text),
+			Prefix: "{",
+			Suffix: "}",
+		},
 	}
+}
+
+// sriovInfo is what the _INFO variable says about a device.
+func (r *resource) sriovInfo(p sriovPool, kinds map[*sriovKind]bool) map[string]any {
+	info := map[string]any{"generic": map[string]string{"deviceID": "${pci.address}"}}
+	if len(p.info) > 0 {
+		extra := make(map[string]string)
+		for key, v := range p.info {
+			extra[escapeVariables(key)] = escapeVariables(v)
+		}
+		info["extra"] = extra
+	}
+	withoutVhost := func(s sriovSelector) bool { return !s.NeedVhostNet }
+	if !slices.ContainsFunc(p.oneOf, withoutVhost) {
+		info["vhost"] = map[string]string{"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"}
+	}
+	if len(kinds) > 1 {
+		r.differs(p.at, "not imported: what depends on the driver in the _INFO variable")
+		return info
+	}
+	for kind := range kinds {
+		if kind == rdmaKind {
+			info[kind.name] = r.rdmaInfo(p)
+		} else if kind.name != "" {
+			info[kind.name] = kind.info
+		}
+	}
+	return info
+}
+
+// rdmaInfo is what the _INFO variable says about an HCA.
+func (r *resource) rdmaInfo(p sriovPool) map[string]string {
+	mayBeEther := func(s sriovSelector) bool {
+		return !slices.Equal(s.LinkTypes, []string{"infiniband"})
+	}
+	info := maps.Clone(rdmaKind.info)
+	if slices.ContainsFunc(p.oneOf, mayBeEther) {
+		r.differs(p.at, "not imported: umad and issm in the _INFO variable, which only InfiniBand has for sure")
+		return info
+	}
+	info["umad"] = "${devnode:/dev/infiniband/umad*}"
+	info["issm"] = "${devnode:/dev/infiniband/issm*}"
+	return info
 }

@@ -11,6 +11,9 @@ import (
 	"unicode/utf8"
 )
 
+// The result is written by hand: no library writes comments, the order of keys, and dotted keys
+// as the examples have them.
+
 // The lengths of lines of comments and of lists.
 const (
 	commentWidth = 90
@@ -41,17 +44,29 @@ func (c *conversion) toml() []byte {
 // writeComments writes a paragraph for each comment.
 func writeComments(b *strings.Builder, comments []string) {
 	for _, text := range comments {
-		line := "#"
-		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
-			if n := utf8.RuneCountInString(line); n > 1 && n+1+utf8.RuneCountInString(word) > commentWidth {
-				b.WriteString(line + "\n")
-				line = "#  "
-			}
-			line += " " + word
-		}
-		b.WriteString(line + "\n")
+		writeComment(b, text)
 	}
 }
+
+// writeComment wraps a paragraph, with the lines after the first one indented, so that
+// paragraphs are told apart without empty lines.
+func writeComment(b *strings.Builder, text string) {
+	line := "#"
+	text = strings.ToValidUTF8(text, "\ufffd") // texts quote the input, which may be anything
+	for word := range strings.FieldsFuncSeq(text, separatesWords) {
+		length := utf8.RuneCountInString(line)
+		isTooLong := length+1+utf8.RuneCountInString(word) > commentWidth
+		if length > 1 && isTooLong {
+			b.WriteString(line + "\n")
+			line = "#  "
+		}
+		line += " " + word
+	}
+	b.WriteString(line + "\n")
+}
+
+// separatesWords is true for space and for characters that a comment in TOML must not have.
+func separatesWords(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
 
 // key of a table with its value.
 type key struct {
@@ -72,7 +87,8 @@ func keysOf(table reflect.Value) (keys []key) {
 		return keys
 	}
 	for i := range table.NumField() {
-		if name := table.Type().Field(i).Tag.Get("toml"); name != "" && !table.Field(i).IsZero() {
+		name := table.Type().Field(i).Tag.Get("toml")
+		if name != "" && !table.Field(i).IsZero() {
 			keys = append(keys, key{name, table.Field(i)})
 		}
 	}
@@ -85,23 +101,29 @@ func keysOf(table reflect.Value) (keys []key) {
 func lines(prefix string, table reflect.Value) string {
 	var b strings.Builder
 	for _, k := range keysOf(table) {
-		name, v := prefix+k.name, k.value
-		line := name + " = " + inline(v) + "\n"
-		switch v.Kind() {
-		case reflect.Struct, reflect.Map:
-			line = lines(name+".", v)
-		case reflect.Slice:
-			tables := v.Index(0).Kind() == reflect.Struct
-			switch {
-			case tables && v.Len() == 1 && len(keysOf(v.Index(0))) == 1:
-				line = lines(name+".", v.Index(0))
-			case v.Len() > 1 && (tables || len(line) > listWidth):
-				line = name + " = [\n  " + strings.Join(elements(v), ",\n  ") + ",\n]\n"
-			}
-		}
-		b.WriteString(line)
+		b.WriteString(keyLines(prefix+k.name, k.value))
 	}
 	return b.String()
+}
+
+// keyLines writes a key with its value.
+func keyLines(name string, v reflect.Value) string {
+	line := name + " = " + inline(v) + "\n"
+	switch v.Kind() {
+	case reflect.Struct, reflect.Map:
+		return lines(name+".", v)
+	case reflect.Slice:
+		isTables := v.Index(0).Kind() == reflect.Struct
+		isOneKey := isTables && v.Len() == 1 && len(keysOf(v.Index(0))) == 1
+		if isOneKey {
+			return lines(name+".", v.Index(0))
+		}
+		isLong := isTables || len(line) > listWidth
+		if v.Len() > 1 && isLong {
+			return name + " = [\n  " + strings.Join(elements(v), ",\n  ") + ",\n]\n"
+		}
+	}
+	return line
 }
 
 // elements of a list, inline.
@@ -112,7 +134,7 @@ func elements(list reflect.Value) (all []string) {
 	return all
 }
 
-// inline writes a value on one line; a list of one is its element.
+// inline writes a value on one line; a list of one element is the element.
 func inline(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.String:
@@ -135,15 +157,18 @@ func inline(v reflect.Value) string {
 	return fmt.Sprint(v)
 }
 
-// tomlEscapes are those of Go that TOML lacks.
-var tomlEscapes = strings.NewReplacer(`\\`, `\\`, `\a`, `\u0007`, `\v`, `\u000b`, `\x`, `\u00`)
-
 // quote writes a string, in single quotes where that saves escapes.
 func quote(s string) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
-	quoted := tomlEscapes.Replace(strconv.Quote(s))
-	if len(quoted) > len(s)+2 && !strings.ContainsFunc(s, func(r rune) bool { return r == '\'' || !unicode.IsPrint(r) }) {
+	// Go has escapes that TOML lacks.
+	escapes := strings.NewReplacer(`\\`, `\\`, `\a`, `\u0007`, `\v`, `\u000b`, `\x`, `\u00`)
+	quoted := escapes.Replace(strconv.Quote(s))
+	hasEscapes := len(quoted) > len(s)+2
+	if hasEscapes && !strings.ContainsFunc(s, needsEscape) {
 		return "'" + s + "'"
 	}
 	return quoted
 }
+
+// needsEscape is true for characters that a string in single quotes cannot have.
+func needsEscape(r rune) bool { return r == '\'' || !unicode.IsPrint(r) }

@@ -5,43 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"regexp"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// value is a YAML node and its place in the input; nil is an absent one.
+// Nodes of YAML are used instead of decoded values: they have the line of each value for
+// messages, and the text of each scalar as it is written.
+
+// value is a YAML node and its place in the input; nil is an absent value.
 type value struct {
 	*yaml.Node
 	c *conversion
-	// parent and key name it in messages: `device 2 ("fuse"): group 1: ` and `count`.
-	parent, key string
+	// parent and key name the value in messages: `device 2 ("fuse"): group 1: ` and
+	// `count`.
+	parent string
+	key    string
 }
 
 // parse decodes the YAML documents of a text at a place of the input, after
 // some lines of it.
 func (c *conversion) parse(text, place string, linesBefore int) (documents []*value) {
-	// JSON may be indented by tabs, which YAML does not accept.
-	text = regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllStringFunc(text, func(indent string) string { return strings.ReplaceAll(indent, "\t", " ") })
-	for dec := yaml.NewDecoder(strings.NewReader(text)); ; {
+	decoder := yaml.NewDecoder(strings.NewReader(untab(text)))
+	for {
 		var n yaml.Node
-		err := dec.Decode(&n)
+		err := decodeNode(decoder, &n, linesBefore)
 		if errors.Is(err, io.EOF) {
 			return documents
 		}
-		if err == nil {
-			err = prepare(&n, linesBefore)
-		}
-		if err == nil { // find anchors that contain themselves, and endless aliases
-			err = n.Decode(new(any))
-		}
-		if err != nil && !errors.As(err, new(*yaml.TypeError)) {
+		if err != nil {
 			c.syntaxError(err, text, place, linesBefore)
 			return nil
 		}
@@ -51,7 +46,32 @@ func (c *conversion) parse(text, place string, linesBefore int) (documents []*va
 	}
 }
 
-// maxKeys limits a mapping, since the library compares each key with each.
+// untab replaces the tabs of indentation, which JSON may have and YAML does not accept.
+func untab(text string) string {
+	indentation := regexp.MustCompile(`(?m)^[ \t]+`)
+	return indentation.ReplaceAllStringFunc(text, func(indent string) string {
+		return strings.ReplaceAll(indent, "\t", " ")
+	})
+}
+
+// decodeNode decodes one document.
+func decodeNode(decoder *yaml.Decoder, n *yaml.Node, linesBefore int) error {
+	if err := decoder.Decode(n); err != nil {
+		return err
+	}
+	if err := prepare(n, linesBefore); err != nil {
+		return err
+	}
+	// Decoding finds anchors that contain themselves and aliases without end. Errors of
+	// types do not matter: a mapping may have a list as a key.
+	err := n.Decode(new(any))
+	if errors.As(err, new(*yaml.TypeError)) {
+		return nil
+	}
+	return err
+}
+
+// maxKeys limits a mapping, since the library compares each key with each other key.
 const maxKeys = 1000
 
 // prepare makes the line numbers of a node those of the input.
@@ -76,18 +96,25 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// linePrefix is the position in messages of the library.
+// linePrefix matches the position in messages of the library.
 const linePrefix = `^line (\d+): `
 
+// syntaxError reports a text that is not YAML, at the line of the input. Templates get a
+// message of their own: their syntax errors are meaningless.
 func (c *conversion) syntaxError(err error, text, place string, linesBefore int) {
-	v := &value{Node: &yaml.Node{Line: linesBefore + 1}, c: c, parent: place}
 	if c.templateIn(text, linesBefore) {
 		return
+	}
+	v := &value{
+		Node:   &yaml.Node{Line: linesBefore + 1},
+		c:      c,
+		parent: place,
 	}
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := regexp.MustCompile(linePrefix).FindStringSubmatch(message); m != nil {
 		line, _ := strconv.Atoi(m[1])
-		v.Line, message = linesBefore+line, message[len(m[0]):]
+		v.Line = linesBefore + line
+		message = message[len(m[0]):]
 	}
 	if strings.Contains(text, "[[resource]]") {
 		message += ": is it TOML already?"
@@ -97,11 +124,16 @@ func (c *conversion) syntaxError(err error, text, place string, linesBefore int)
 
 // documents decodes the YAML text in a scalar.
 func (v *value) documents() []*value {
-	before := v.Line - 1
+	return v.c.parse(v.Value, v.place(), v.firstLine()-1)
+}
+
+// firstLine is the line of the input with the first line of a scalar's text: a block scalar
+// starts on the line after its "|".
+func (v *value) firstLine() int {
 	if v.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		before++ // the text starts on the next line
+		return v.Line + 1
 	}
-	return v.c.parse(v.Value, v.place(), before)
+	return v.Line
 }
 
 // place is the start of messages about the value.
@@ -114,12 +146,18 @@ func (v *value) place() string {
 
 // child is a value below v.
 func (v *value) child(n *yaml.Node, key string) *value {
-	return &value{Node: resolve(n), c: v.c, parent: v.place(), key: key}
+	return &value{
+		Node:   resolve(n),
+		c:      v.c,
+		parent: v.place(),
+		key:    key,
+	}
 }
 
 // report records an error.
 func (v *value) report(format string, args ...any) {
-	v.c.problem(v.Line, fmt.Sprintf("line %d: ", v.Line)+v.place()+fmt.Sprintf(format, args...))
+	line := fmt.Sprintf("line %d: ", v.Line)
+	v.c.problem(v.Line, line+v.place()+fmt.Sprintf(format, args...))
 }
 
 // differs records a difference that concerns no single resource.
@@ -140,13 +178,20 @@ func (v *value) describe() string {
 	return strconv.Quote(v.Value)
 }
 
-func (v *value) null() bool    { return v == nil || v.ShortTag() == "!!null" }
-func (v *value) scalar() bool  { return !v.null() && v.Kind == yaml.ScalarNode }
-func (v *value) mapping() bool { return v != nil && v.Kind == yaml.MappingNode }
-func (v *value) list() bool    { return v != nil && v.Kind == yaml.SequenceNode }
+// null reports whether the value is absent or null, which other plugins treat alike.
+func (v *value) null() bool { return v == nil || v.ShortTag() == "!!null" }
 
-// fields lists the values of a mapping in the order of the input, merged ones
-// ("<<") included, null ones not.
+// scalar reports whether the value is a text, a number or a boolean.
+func (v *value) scalar() bool { return !v.null() && v.Kind == yaml.ScalarNode }
+
+// mapping reports whether the value is a mapping.
+func (v *value) mapping() bool { return v != nil && v.Kind == yaml.MappingNode }
+
+// list reports whether the value is a list.
+func (v *value) list() bool { return v != nil && v.Kind == yaml.SequenceNode }
+
+// fields lists the values of a mapping in the order of the input, including merged values
+// ("<<") and without null.
 func (v *value) fields() (fields []*value, err error) {
 	if !v.mapping() {
 		return nil, fmt.Errorf("%s: want a mapping", v.describe())
@@ -154,25 +199,32 @@ func (v *value) fields() (fields []*value, err error) {
 	var nodes map[string]yaml.Node
 	err = v.Decode(&nodes)
 	if types := new(yaml.TypeError); errors.As(err, &types) {
-		err = errors.New(regexp.MustCompile(linePrefix).ReplaceAllString(types.Errors[0], ""))
+		message := regexp.MustCompile(linePrefix).ReplaceAllString(types.Errors[0], "")
+		err = errors.New(message)
 	}
 	for key, n := range nodes {
 		if f := v.child(&n, key); !f.null() {
 			fields = append(fields, f)
 		}
 	}
-	sort.Slice(fields, func(i, j int) bool {
-		a, b := fields[i], fields[j]
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.key, b.key)) < 0
-	})
+	slices.SortFunc(fields, compareFields)
 	return fields, err
 }
 
-// get returns the value of a key in any case.
+// compareFields orders fields by their place. Merged fields have the place of their anchor, and
+// one place may have several, so that the key decides at last.
+func compareFields(a, b *value) int {
+	byLine := cmp.Compare(a.Line, b.Line)
+	byColumn := cmp.Compare(a.Column, b.Column)
+	return cmp.Or(byLine, byColumn, cmp.Compare(a.key, b.key))
+}
+
+// get returns the value of a key in any case, with or without "-", as decode finds it.
 func (v *value) get(key string) *value {
 	fields, _ := v.fields()
 	for _, f := range fields {
-		if strings.EqualFold(f.key, key) {
+		plain := strings.ReplaceAll(f.key, "-", "")
+		if strings.EqualFold(f.key, key) || strings.EqualFold(plain, key) {
 			return f
 		}
 	}
@@ -182,114 +234,49 @@ func (v *value) get(key string) *value {
 // has reports whether the value is a mapping with a key.
 func (v *value) has(key string) bool { return v.get(key) != nil }
 
-// items lists the elements of a list: those of "devices" are "device 1 ("fuse")".
+// elementNames are the names of the elements of lists in messages, by the lists' key in
+// lower case, where it is not the key without "s".
+var elementNames = map[string]string{
+	"":                "item",
+	"resourcelist":    "resource",
+	"configlist":      "resource",
+	"entries":         "entry",
+	"pcihostdevices":  "PCI device",
+	"mediateddevices": "mediated device",
+	"usbhostdevices":  "USB device",
+	"volumemounts":    "volume mount",
+}
+
+// items lists the elements of a list: the elements of "devices" are named
+// `device 1 ("fuse")`.
 func (v *value) items() []*value {
 	if !v.list() {
 		return nil
 	}
-	element := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(v.key), "s"), "list")
+	name, ok := elementNames[strings.ToLower(v.key)]
+	if !ok {
+		name = strings.TrimSuffix(strings.ToLower(v.key), "s")
+	}
 	items := make([]*value, len(v.Content))
 	for i, n := range v.Content {
-		items[i] = (&value{Node: resolve(n), c: v.c, parent: v.parent}).named(cmp.Or(element, "item"), i+1)
+		item := &value{
+			Node:   resolve(n),
+			c:      v.c,
+			parent: v.parent,
+		}
+		items[i] = item.named(name, i+1)
 	}
 	return items
 }
 
-// named is the n-th of its kind, with its name if it has one.
+// named is the n-th value of its kind, with its name if it has one.
 func (v *value) named(kind string, n int) *value {
 	copied := *v
-	v = &copied
-	v.key = fmt.Sprintf("%s %d", kind, n)
+	copied.key = fmt.Sprintf("%s %d", kind, n)
 	for _, key := range []string{"name", "resourceName", "devicematch"} {
 		if name := v.get(key); name.scalar() {
-			v.key += fmt.Sprintf(" (%q)", strings.TrimSpace(name.Value))
+			copied.key += fmt.Sprintf(" (%q)", strings.TrimSpace(name.Value))
 		}
 	}
-	return v
-}
-
-// decode reads a mapping into a struct, as Go's JSON decoder does: the keys are
-// the names of its exported fields in any case, here without "-". Unknown keys
-// are a difference.
-func (v *value) decode(into any) (ok bool) {
-	fields, err := v.fields()
-	if err != nil {
-		v.report("%s", err)
-		return false
-	}
-	target := reflect.ValueOf(into).Elem()
-	seen := make(map[string]bool)
-	for _, f := range fields {
-		field, known := target.Type().FieldByNameFunc(func(name string) bool {
-			return unicode.IsUpper(rune(name[0])) && strings.EqualFold(name, strings.ReplaceAll(f.key, "-", ""))
-		})
-		if !known {
-			v.differs("not imported: unknown key %q", f.key)
-			continue
-		}
-		if seen[field.Name] {
-			f.report("is set twice")
-		}
-		seen[field.Name] = true
-		f.set(target.FieldByIndex(field.Index).Addr().Interface())
-	}
-	return true
-}
-
-// set sets the target of a pointer: a string, []string, int, bool, []*value or value.
-func (v *value) set(into any) {
-	switch into := into.(type) {
-	case **value:
-		*into = v
-	case *[]*value:
-		if *into = v.items(); !v.list() {
-			v.report("%s: want a list", v.describe())
-		}
-	case *[]string:
-		if !v.list() {
-			v.report("%s: want a list of strings", v.describe())
-		}
-		for _, e := range v.items() {
-			if *into = append(*into, e.text()); e.scalar() && strings.TrimSpace(e.Value) == "" {
-				v.report("an empty string: want a value")
-			}
-		}
-	case *string:
-		*into = cmp.Or(v.text(), *into)
-	case *int:
-		if !v.decodePlain(into) || *into < 0 {
-			v.report("%s: want a number such as 10", v.describe())
-		}
-	case *bool:
-		if !v.decodePlain(into) {
-			v.report("%s: want true or false", v.describe())
-		}
-	}
-}
-
-// decodePlain decodes a scalar as if it had no quotes.
-func (v *value) decodePlain(into any) bool {
-	plain := yaml.Node{Kind: yaml.ScalarNode, Value: v.Value}
-	return v.scalar() && plain.Decode(into) == nil
-}
-
-// maxText limits a path, name or expression: half of the limit of a pattern,
-// since escaping may double its length.
-const maxText = 256
-
-// text is a string, or any scalar as it is written, without space around it.
-// Empty is not set, as in the other plugins.
-func (v *value) text() string {
-	text := strings.TrimSpace(v.Value)
-	switch {
-	case !v.scalar():
-		v.report("%s: want a string", v.describe())
-	case len(text) > maxText:
-		v.report("%.20q... is too long: want at most %d bytes", text, maxText)
-	case strings.ContainsFunc(text, unicode.IsControl) || !utf8.ValidString(text):
-		v.report("%q: want printable characters", v.Value)
-	default:
-		return text
-	}
-	return ""
+	return &copied
 }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+// busNodeNotes warns of resources that offer the raw node of USB devices that a driver of the
+// kernel uses, such as the host's own network adapter. One note for each resource is enough.
+func busNodeNotes(view *agent.View) []config.Problem {
+	hardware := make(map[string]*device.Hardware) // by path of the node
+	for _, n := range view.Snapshot.Nodes {
+		if n.Hardware != nil && catalog.IsBusNode(n.Path) {
+			hardware[n.Path] = n.Hardware
+		}
+	}
+	var notes []config.Problem
+	for _, m := range view.Matched.Resources {
+		used := usedByKernel(m, hardware)
+		if len(used) == 0 {
+			continue
+		}
+		first := used[0]
+		devices := "USB device " + first.Name
+		if len(used) > 1 {
+			devices += fmt.Sprintf(" and %d more", len(used)-1)
+		}
+		notes = append(notes, config.Problem{
+			Place: m.Resource.Place,
+			Text: fmt.Sprintf("offers the bus node of %s, which the kernel's driver %q uses: a container with it can take the device away from the host",
+				devices, catalog.KernelDriver(first)),
+			Hint: "glob selects the nodes of the driver instead, and exclude leaves the device out",
+		})
+	}
+	return notes
+}
+
+// usedByKernel lists the hardware of a resource's devices that only have a bus node although a
+// driver of the kernel uses them. A device with other nodes as well, such as a serial port, is
+// meant for containers.
+func usedByKernel(m matchers.Offered, hardware map[string]*device.Hardware) []*device.Hardware {
+	var used []*device.Hardware
+	for _, o := range m.Offers {
+		isOther := func(n device.OfferedNode) bool {
+			return !n.Companion && !catalog.IsBusNode(n.HostPath)
+		}
+		if slices.ContainsFunc(o.Nodes, isOther) {
+			continue
+		}
+		for _, n := range o.Nodes {
+			h := hardware[n.HostPath]
+			if h != nil && catalog.KernelDriver(h) != "" {
+				used = append(used, h)
+			}
+		}
+	}
+	return used
+}

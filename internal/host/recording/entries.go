@@ -1,0 +1,131 @@
+package recording
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+)
+
+// record returns the reads of a scan as entries, sorted by name.
+func record(r *inventory.Reading, redact *redaction) []entry {
+	byName := make(map[string]entry)
+	add := func(e entry) { byName[e.name] = e }
+	for _, e := range devEntries(r, redact) {
+		add(e)
+	}
+	for _, e := range sysEntries(r, redact) {
+		add(e)
+	}
+	for p, lines := range r.Proc {
+		add(entry{name: "proc/" + p, text: redact.proc(lines)})
+	}
+	all := slices.Collect(maps.Values(byName))
+	sortByDirectory(all)
+	return withoutFullDirs(all)
+}
+
+// devEntries returns the files below /dev.
+func devEntries(r *inventory.Reading, redact *redaction) []entry {
+	var all []entry
+	below := func(p string) string { return redact.path(p)[1:] }
+	for _, d := range r.Snapshot.Dirs[1:] { // the first is /dev itself
+		all = append(all, entry{name: below(d), kind: dir})
+	}
+	for _, d := range r.Mounts {
+		all = append(all, entry{name: below(d), kind: mount})
+	}
+	for p, target := range r.Links {
+		all = append(all, entry{name: below(p), kind: link, text: redact.target(p, target)})
+	}
+	for _, n := range r.Snapshot.Nodes {
+		word := "char"
+		if n.Type == device.BlockNode {
+			word = "block"
+		}
+		text := fmt.Sprintf("%s %d:%d\n", word, n.Major, n.Minor)
+		all = append(all, entry{name: below(n.Path), text: text})
+	}
+	return all
+}
+
+// sysEntries returns the files below /sys. They are named by their real paths: no file of
+// an archive is below a link.
+func sysEntries(r *inventory.Reading, redact *redaction) []entry {
+	var all []entry
+	links := r.Sysfs.Links
+	name := func(p string) string { return "sys/" + redact.sysfs(realPath(links, p)) }
+	for d := range r.Sysfs.Dirs {
+		all = append(all, entry{name: name(d), kind: dir})
+	}
+	for p, target := range links {
+		all = append(all, entry{name: name(p), kind: link, text: redact.sysfs(target)})
+	}
+	for p, text := range r.Sysfs.Attrs {
+		redacted, isKept := redact.attr(realPath(links, p), text)
+		if isKept {
+			all = append(all, entry{name: name(p), text: redacted})
+		}
+	}
+	return all
+}
+
+// maxHops is the maximum number of links on a path, the kernel's own limit (MAXSYMLINKS in
+// include/linux/namei.h).
+const maxHops = 40
+
+// realPath replaces the links on the way to a file by their targets. The scan has read each
+// link whose name says something, such as "firmware_node"; its last element may be a link.
+func realPath(links map[string]string, p string) string {
+	for range maxHops {
+		next, isLink := followLink(links, p)
+		if !isLink {
+			return p
+		}
+		p = next
+	}
+	return p
+}
+
+// followLink replaces the first link on the way to a file.
+func followLink(links map[string]string, p string) (string, bool) {
+	for i, c := range p {
+		if c != '/' {
+			continue
+		}
+		target, isLink := links[p[:i]]
+		if isLink {
+			return path.Join(path.Dir(p[:i]), target) + p[i:], true
+		}
+	}
+	return p, false
+}
+
+// sortByDirectory sorts entries so that the content of a directory follows it.
+func sortByDirectory(entries []entry) {
+	// NUL is in no path, and sorts before all characters.
+	keys := make(map[string]string, len(entries))
+	for _, e := range entries {
+		keys[e.name] = strings.ReplaceAll(e.name, "/", "\x00")
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		return strings.Compare(keys[a.name], keys[b.name])
+	})
+}
+
+// withoutFullDirs drops directories with content: their files imply them.
+func withoutFullDirs(sorted []entry) []entry {
+	var kept []entry
+	for i, e := range sorted {
+		hasContent := i+1 < len(sorted) && strings.HasPrefix(sorted[i+1].name, e.name+"/")
+		if e.kind == dir && hasContent {
+			continue
+		}
+		kept = append(kept, e)
+	}
+	return kept
+}

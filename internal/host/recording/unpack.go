@@ -1,0 +1,162 @@
+package recording
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+)
+
+// The permissions of unpacked files: any user may read them.
+const (
+	dirMode  = 0o755
+	fileMode = 0o644
+)
+
+// requiredDirs are there on every host. A scan takes a tree without them for a missing one.
+var requiredDirs = []string{"sys/devices", "sys/dev/char", "sys/dev/block", "dev"}
+
+// linkedDirs are the parts of sysfs with directories that only links point to: the target of
+// "driver" is "bus/usb/drivers/usb", and an archive has no file in it.
+var linkedDirs = []string{"sys/bus/", "sys/class/", "sys/firmware/", "sys/kernel/"}
+
+// Unpack writes a machine below dir, which must have none. Whatever the archive contains,
+// nothing is written outside dir, and no scan of it leaves dir.
+func Unpack(dir string, archive []byte) error {
+	entries, err := parse(archive)
+	if err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	for _, required := range requiredDirs {
+		err := os.MkdirAll(filepath.Join(dir, required), dirMode)
+		if err != nil {
+			return err
+		}
+	}
+	// A root refuses to follow links out of dir.
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	err = root.WriteFile("dev/"+inventory.RecordingMarker, nil, fileMode)
+	if err != nil {
+		return err
+	}
+	u := unpacker{root: root, made: make(map[string]bool)}
+	defer u.leave()
+	for _, e := range entries {
+		err := u.unpack(e)
+		if err != nil {
+			return fmt.Errorf("archive: %q: %w", e.name, err)
+		}
+	}
+	return nil
+}
+
+// unpacker writes the entries of an archive.
+type unpacker struct {
+	root *os.Root
+	made map[string]bool // directories that exist
+	// parent is the directory of the last file, by its name in root. The files of a directory
+	// follow each other, and a root walks the whole path of each file.
+	parent     *os.Root
+	parentName string
+}
+
+// unpack writes an entry. Its directories may be missing: an archive only has empty ones.
+func (u *unpacker) unpack(e entry) error {
+	switch e.kind {
+	case dir:
+		return u.mkdir(e.name)
+	case mount:
+		err := u.mkdir(e.name)
+		if err != nil {
+			return err
+		}
+		return u.root.WriteFile(e.name+"/"+inventory.RecordingMarker, nil, fileMode)
+	case link:
+		return u.link(e)
+	}
+	parent, err := u.enter(path.Dir(e.name))
+	if err != nil {
+		return err
+	}
+	return write(parent, path.Base(e.name), e.text)
+}
+
+// enter makes and opens a directory, and keeps it open until the next one is entered.
+func (u *unpacker) enter(name string) (*os.Root, error) {
+	if u.parent != nil && u.parentName == name {
+		return u.parent, nil
+	}
+	u.leave()
+	err := u.mkdir(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := u.root.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	u.parent = opened
+	u.parentName = name
+	return opened, nil
+}
+
+// leave closes the directory that enter has opened.
+func (u *unpacker) leave() {
+	if u.parent != nil {
+		u.parent.Close()
+		u.parent = nil
+	}
+}
+
+// mkdir makes a directory with its parents. It remembers each directory, since a root walks
+// the whole path in every call.
+func (u *unpacker) mkdir(name string) error {
+	if u.made[name] {
+		return nil
+	}
+	err := u.root.MkdirAll(name, dirMode)
+	if err == nil {
+		u.made[name] = true
+	}
+	return err
+}
+
+// write writes a new file. An existing one may be a link, whose target would be overwritten.
+func write(parent *os.Root, name, text string) error {
+	f, err := parent.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	closeErr := f.Close()
+	if err != nil {
+		return err
+	}
+	return closeErr
+}
+
+// link makes a link, and the directory that it points to if nothing else would.
+func (u *unpacker) link(e entry) error {
+	parent, err := u.enter(path.Dir(e.name))
+	if err != nil {
+		return err
+	}
+	for _, top := range linkedDirs {
+		isBelow := strings.HasPrefix(e.name, "sys/") && strings.HasPrefix(e.target(), top)
+		if !isBelow {
+			continue
+		}
+		err := u.mkdir(e.target())
+		if err != nil {
+			return err
+		}
+	}
+	return parent.Symlink(e.text, path.Base(e.name))
+}

@@ -1,0 +1,87 @@
+package ledger
+
+import (
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// Input is the input of Next.
+type Input struct {
+	// Now is the current time, and Start the start of the process, by the same clock.
+	Now, Start time.Time
+	// Resources of the configuration in file order, with their matches. A missing
+	// resource is retired.
+	Resources []Resource
+	Held      Held
+	// Hardware is the hardware of the host, sorted by its sysfs path.
+	Hardware []*device.Hardware
+	// Unread is present hardware that could not be read yet: an unmatched device may be
+	// part of it.
+	Unread []device.Unread
+	// Events are the times of the latest kernel events, by sysfs path. Older ones than
+	// settleTime do not matter.
+	Events map[string]time.Time
+	// Failing are the reasons of failed health checks, by ID. Unlike a problem of an
+	// offer they affect only the health.
+	Failing map[string]string
+	// Aliases are other IDs under which the hardware of an offer is listed or may be held, by
+	// the ID of the offer: an edit of the configuration or another device on the same bus may
+	// have changed the ID. The offer waits until no alias is listed and no container holds one.
+	Aliases map[string][]string
+}
+
+// lastEvent returns the time of the last kernel event at or below the sysfs path of hardware,
+// the zero time if there was none.
+func (in *Input) lastEvent(hardware string) time.Time {
+	var last time.Time
+	if hardware == "" {
+		return last
+	}
+	for path, at := range in.Events {
+		isBelow := path == hardware || strings.HasPrefix(path, hardware+"/")
+		if isBelow && at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// hasHardware reports whether there is hardware at a sysfs path, be it unread.
+func (in *Input) hasHardware(path string) bool {
+	for _, u := range in.Unread {
+		if u.Path == path {
+			return true
+		}
+	}
+	_, found := sort.Find(len(in.Hardware), func(i int) int {
+		return strings.Compare(path, in.Hardware[i].Path)
+	})
+	return found
+}
+
+// Resource is one resource with its current matches.
+type Resource struct {
+	Name   string
+	Offers []device.Offer
+	// Grows is set if a device is its hardware with all selected nodes (each is
+	// "device"), so that a new one may get more nodes.
+	Grows bool
+	// ForgetAfter is how long a removed device stays listed, at least a minute.
+	ForgetAfter time.Duration
+	// Derived is set if the name comes from devices: the resource ends with the last of
+	// them. Without any it is passed without offers while it lists devices: they are
+	// removed, the resource is not.
+	Derived bool
+	// AwaitHeld is set if a device without a record waits until the holders are known,
+	// since it may be held through another resource. Without, it is listed at once.
+	AwaitHeld bool
+	// Unread is set if it is not known which devices there are: one that is missing may
+	// be there.
+	Unread bool
+	// Refuse is why the whole resource is being retired; empty if it is not. Its offers
+	// are ignored.
+	Refuse string
+}

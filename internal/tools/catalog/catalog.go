@@ -1,0 +1,144 @@
+// Package catalog describes the hardware of a host in the terms of an administrator.
+//
+//   - List lists all of it, with names, kinds, and the resources that have it.
+//   - Find finds a device by any of its names.
+//   - Starter makes the resources of a starter configuration, and For the resource of one
+//     device.
+//   - ReadNames reads the names of vendors and products.
+//
+// Only commands use it: no rule of matching is here.
+package catalog
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
+)
+
+// Host reads data of the host that is not part of a snapshot. Directories are relative to
+// the root of sysfs, like those of a snapshot. matchers.Host has these methods too.
+type Host interface {
+	// Driver is the driver of a directory of sysfs, empty for none.
+	Driver(dir string) string
+	// Attr is an attribute of a directory of sysfs, nil for none.
+	Attr(dir, name string, entries *int) (values []string, unread bool)
+	// InUse is what the host itself uses a network interface for, empty for nothing.
+	InUse(*device.Node) string
+}
+
+// Catalog describes one scan of a host. It is not safe for concurrent use.
+type Catalog struct {
+	snap     *device.Snapshot
+	host     Host
+	names    Names
+	paths    map[string]bool           // of all nodes
+	patterns map[string]pattern.Values // by glob
+	keys     map[*device.Hardware]map[*device.Node]string
+}
+
+// New returns the catalog of a scan. Without names, only devices that report a name
+// themselves have one.
+func New(snap *device.Snapshot, host Host, names Names) *Catalog {
+	c := &Catalog{
+		snap:     snap,
+		host:     host,
+		names:    names,
+		paths:    make(map[string]bool, len(snap.Nodes)),
+		patterns: make(map[string]pattern.Values),
+		keys:     make(map[*device.Hardware]map[*device.Node]string),
+	}
+	for _, n := range snap.Nodes {
+		c.paths[n.Path] = true
+	}
+	return c
+}
+
+// Read reads everything that the catalog reads of a host beyond its snapshot. A recording of
+// these reads has the same catalog as the host.
+func Read(snap *device.Snapshot, host Host) {
+	c := New(snap, host, nil)
+	c.Starter()
+	for _, n := range snap.Nets {
+		host.InUse(n)
+	}
+}
+
+// ids returns the vendor and product of hardware on a bus that has such IDs.
+func ids(h *device.Hardware) (vendor, product string) {
+	switch {
+	case h.USB != nil:
+		return h.USB.Vendor, h.USB.Product
+	case h.PCI != nil:
+		return h.PCI.Vendor, h.PCI.Device
+	}
+	return "", ""
+}
+
+// attribute is the value of an attribute that a match can name, "usb.serial".
+func attribute(h *device.Hardware, name string) string {
+	a, _ := device.FindAttribute(name)
+	return strings.Join(a.Of(h, nil), ",")
+}
+
+// usbDrivers lists the drivers of the interfaces of a USB device, each once.
+func usbDrivers(u *device.USB) []string {
+	var all []string
+	for _, i := range u.Interfaces {
+		if i.Driver != "" {
+			all = union(all, i.Driver)
+		}
+	}
+	return all
+}
+
+// usbfs is the driver of an interface that a program has claimed through the bus node
+// (usbfs_driver in drivers/usb/core/devio.c).
+const usbfs = "usbfs"
+
+// KernelDriver returns the driver of the kernel that uses an interface of a USB device,
+// empty for none. A program with the bus node of such a device can take it away from the
+// host.
+func KernelDriver(h *device.Hardware) string {
+	if h.USB == nil {
+		return ""
+	}
+	for _, driver := range usbDrivers(h.USB) {
+		if driver != usbfs {
+			return driver
+		}
+	}
+	return ""
+}
+
+// IsBusNode reports whether a path is the raw node of a USB device.
+func IsBusNode(path string) bool {
+	return strings.HasPrefix(path, "/dev/bus/usb/")
+}
+
+// paths lists the paths of nodes, and the names of network interfaces.
+func paths(nodes []*device.Node) []string {
+	list := make([]string, len(nodes))
+	for i, n := range nodes {
+		list[i] = n.Path
+	}
+	return list
+}
+
+// union adds the elements that a list lacks.
+func union[T comparable](list []T, more ...T) []T {
+	for _, one := range more {
+		if !slices.Contains(list, one) {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+const digits = "0123456789"
+
+// stem is a path without the number at its end.
+func stem(path string) string {
+	return strings.TrimRight(path, digits)
+}

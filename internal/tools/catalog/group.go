@@ -1,0 +1,280 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
+)
+
+// group is hardware of one kind that one match selects by its identity. The nodes of the
+// kind are injected; VFIO and network interfaces have none.
+type group struct {
+	kind
+	identity string   // the lines that select it, such as match.usb.id = "10c4:ea60"
+	lines    []string // further keys
+	members  []*device.Hardware
+}
+
+// Lines and globs of several resources.
+const (
+	busNodes   = "/dev/bus/usb/*/*"
+	eachNode   = `each = "node"`
+	cdiLine    = "container.cdi = true"
+	indexLine  = `match.attr.index = "`
+	videoClass = "video4linux"
+)
+
+// groupOf is the group of a single device, nil if nothing of it can be injected, or the
+// kernel itself uses it.
+func (c *Catalog) groupOf(h *device.Hardware) *group {
+	// A root hub is the port of its controller, and no match selects it.
+	if h.IsRootHub() {
+		return nil
+	}
+	if h.Bus == device.PlatformBus {
+		return c.platformGroup(h)
+	}
+	g := specialGroup(h)
+	if g != nil {
+		return g
+	}
+	g = &group{
+		kind:     c.kindOf(h),
+		identity: identity(h),
+		members:  []*device.Hardware{h},
+	}
+	if g.name == "" {
+		return nil
+	}
+	found := c.nodesOf(h, g.nodes)
+	if len(found) == 0 {
+		// The path in a container is that of a node of the kind.
+		g.path = ""
+		g.nodes = c.otherNodes(h)
+		found = c.nodesOf(h, g.nodes)
+	} else if more := c.nodesOf(h, g.together); len(more) > 0 {
+		g.nodes = slices.Concat(g.nodes, g.together)
+		found = append(found, more...)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	g.selectNodes(found)
+	vendor, _ := ids(h)
+	if g.vendor == "" || g.vendor == vendor {
+		g.lines = append(g.lines, c.companions(g.with)...)
+	}
+	return g
+}
+
+// otherNodes are globs for hardware without a node of its kind: the bus node of a USB
+// device, or the nodes of other kinds. The bus node of a device that a driver of the kernel
+// uses is left out: a pod that claims it takes the host's own network or Bluetooth away.
+func (c *Catalog) otherNodes(h *device.Hardware) []string {
+	if h.USB != nil {
+		ports := c.nodesOf(h, serialNodes)
+		switch {
+		case len(ports) > 0:
+			return serialNodes
+		case KernelDriver(h) != "":
+			return nil
+		}
+		return []string{busNodes}
+	}
+	var globs []string
+	for _, other := range kinds {
+		if other.resource != "" {
+			globs = union(globs, other.nodes...)
+		}
+	}
+	return globs
+}
+
+// selectNodes adds the keys that choose among the nodes of a device.
+func (g *group) selectNodes(found []*device.Node) {
+	images := 0
+	for _, n := range found {
+		if n.Subsystem == videoClass && n.Index == 0 {
+			images++
+		}
+	}
+	switch {
+	case len(found) == 1:
+	case images == 1: // the other nodes of a camera have metadata
+		g.lines = append(g.lines, indexLine+`0"`)
+	case g.name == "serial adapter": // each port is a line of its own
+		g.lines = append(g.lines, eachNode)
+	default:
+		// Several nodes cannot be at one path.
+		g.path = ""
+	}
+}
+
+// platformGroup is the group of a camera of a board, nil for all other platform devices. Such
+// hardware has no IDs: the name that its driver gives to a node identifies it, "unicam-image",
+// or else the driver.
+func (c *Catalog) platformGroup(h *device.Hardware) *group {
+	k := c.kindOf(h)
+	if k.resource != "camera" {
+		return nil
+	}
+	g := &group{
+		kind:    k,
+		members: []*device.Hardware{h},
+	}
+	found := c.nodesOf(h, g.nodes)
+	image := c.nodeName(found[0])
+	if image != "" {
+		found = slices.DeleteFunc(found, func(n *device.Node) bool {
+			return c.nodeName(n) != image
+		})
+		g.identity = "match.attr.name = " + quote(pattern.Quote(image))
+		g.selectNodes(found)
+		return g
+	}
+	driver := c.host.Driver(h.Path)
+	if driver == "" {
+		return nil
+	}
+	g.identity = "match.driver = " + quote(pattern.Quote(driver))
+	g.selectNodes(found)
+	return g
+}
+
+// nameEntries is enough to find an attribute by its full name, in directory entries.
+const nameEntries = 64
+
+// nodeName returns the name that a driver gives to a node of video4linux, empty for none
+// (name_show in drivers/media/v4l2-core/v4l2-dev.c).
+func (c *Catalog) nodeName(n *device.Node) string {
+	entries := nameEntries
+	names, _ := c.host.Attr(n.SysPath, "name", &entries)
+	return strings.Join(names, "")
+}
+
+// specialGroup is the group of hardware that is injected in another way than by its nodes;
+// nil for all other hardware.
+func specialGroup(h *device.Hardware) *group {
+	// A network function with nodes is an RDMA adapter, and its nodes are injected.
+	hasOnlyNets := len(h.Nets) > 0 && len(h.Nodes) == 0
+	isFunction := h.PCI != nil && hasOnlyNets
+	isCAN := func(n *device.Node) bool { return n.Net.Type == "can" }
+	// Interfaces move into a container by CDI only.
+	switch {
+	case h.MDev != nil:
+		return newSpecial(h, "mdev", "mediated device", identity(h), "match.vfio = true")
+	case h.PCI != nil && h.PCI.VFIO:
+		bound := identity(h, fmt.Sprintf("driver = %q", h.PCI.Driver))
+		return newSpecial(h, "vfio", "function for virtual machines and DPDK", bound, "match.vfio = true")
+	case slices.ContainsFunc(h.Nets, isCAN):
+		return newSpecial(h, "can", "CAN interface", identity(h), `match.net.type = "can"`, eachNode, cdiLine)
+	case isFunction && h.PCI.SRIOV == "vf":
+		return newSpecial(h, "vf", "virtual function", identity(h, `sriov = "vf"`), "match.net = {}", cdiLine)
+	case isFunction && h.PCI.SRIOV == "sf":
+		return newSpecial(h, "sf", "sub-function", identity(h, `sriov = "sf"`), "match.net = {}", cdiLine)
+	}
+	return nil
+}
+
+// newSpecial returns a group whose lines replace the nodes of a kind.
+func newSpecial(h *device.Hardware, resource, name, identity string, lines ...string) *group {
+	return &group{
+		kind:     kind{resource: resource, name: name},
+		identity: identity,
+		lines:    lines,
+		members:  []*device.Hardware{h},
+	}
+}
+
+// add adds hardware with the same identity. Where one needs a key, all get it.
+func (g *group) add(other *group) {
+	g.members = append(g.members, other.members...)
+	g.lines = union(g.lines, other.lines...)
+	g.nodes = union(g.nodes, other.nodes...)
+	if other.path == "" {
+		g.path = ""
+	}
+}
+
+// identity are the lines that select hardware by its model, and further conditions.
+func identity(h *device.Hardware, more ...string) string {
+	table := string(h.Bus)
+	model := ""
+	switch {
+	case h.USB != nil:
+		model = fmt.Sprintf("id = %q", attribute(h, "usb.id"))
+	case h.PCI != nil:
+		model = fmt.Sprintf("id = %q", attribute(h, "pci.id"))
+	case h.MDev != nil:
+		model = fmt.Sprintf("type = %q", h.MDev.Type)
+	}
+	// Dotted keys of one table stay together.
+	var lines []string
+	for _, condition := range append([]string{model}, more...) {
+		lines = append(lines, "match."+table+"."+condition)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// narrow selects a single node of the only member. It returns further conditions on the
+// hardware.
+func (c *Catalog) narrow(g *group, n *device.Node) []string {
+	h := g.members[0]
+	if !c.matches(n.Path, g.nodes...) {
+		c.adoptKind(g, n)
+	}
+	g.lines = nil
+	glob := pattern.Quote(stem(n.Path)) + "*"
+	if IsBusNode(n.Path) {
+		glob = busNodes
+	}
+	// Among several nodes with one stem, the interface or the kernel's index does not change
+	// from boot to boot; the number in the path does.
+	alike := c.nodesOf(h, []string{glob})
+	var conditions []string
+	switch {
+	case len(alike) == 1:
+	case h.USB != nil && isUnique(alike, n, interfaceOf):
+		conditions = append(conditions, fmt.Sprintf("interface = %d", n.Interface))
+	case n.Subsystem == videoClass && isUnique(alike, n, indexOf):
+		g.lines = append(g.lines, indexLine+strconv.Itoa(n.Index)+`"`)
+	default:
+		glob = pattern.Quote(n.Path)
+	}
+	g.nodes = []string{glob}
+	return conditions
+}
+
+// adoptKind gives a group the kind of a node that is not of the kind of its hardware, such as
+// the sound of a camera.
+func (c *Catalog) adoptKind(g *group, n *device.Node) {
+	g.path = ""
+	// No node is of two kinds with a resource.
+	for _, k := range kinds {
+		if k.resource != "" && c.matches(n.Path, k.nodes...) {
+			g.kind = k
+		}
+	}
+}
+
+// interfaceOf and indexOf are the numbers that may distinguish the nodes of a device.
+func interfaceOf(n *device.Node) int { return n.Interface }
+
+func indexOf(n *device.Node) int { return n.Index }
+
+// isUnique reports whether a node has a number that no other node has.
+func isUnique(all []*device.Node, n *device.Node, number func(*device.Node) int) bool {
+	if number(n) < 0 {
+		return false
+	}
+	for _, other := range all {
+		if other != n && number(other) == number(n) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,58 @@
+package catalog
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// Resource is a [[resource]] for an administrator to start with.
+type Resource struct {
+	Name string // without the domain
+	// Comment names the devices that it selects on this host.
+	Comment []string
+	// Lines are its keys except for the name.
+	Lines []string
+}
+
+// Text is the resource in TOML.
+func (r Resource) Text() string {
+	var b strings.Builder
+	for _, line := range r.Comment {
+		b.WriteString("# " + oneLine(line) + "\n")
+	}
+	fmt.Fprintf(&b, "[[resource]]\nname = %q\n%s\n", r.Name, strings.Join(r.Lines, "\n"))
+	return b.String()
+}
+
+// oneLine replaces everything that could end a comment or that a terminal interprets: the
+// names of devices and pods are arbitrary.
+func oneLine(s string) string {
+	printable := func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}
+	return strings.Map(printable, strings.ToValidUTF8(s, "?"))
+}
+
+// quote formats a basic string of TOML, which has the escapes of JSON.
+func quote(s string) string {
+	text, _ := json.Marshal(s) // a string always has an encoding
+	return string(text)
+}
+
+// slug makes a name of letters, digits and "-".
+func slug(s string) string {
+	name := strings.Map(func(r rune) rune {
+		isLetter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		if isLetter || '0' <= r && r <= '9' {
+			return r
+		}
+		return '-'
+	}, s)
+	return cmp.Or(strings.Trim(name, "-"), "device")
+}

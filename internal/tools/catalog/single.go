@@ -1,0 +1,113 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
+)
+
+// For is the resource for one device.
+func (c *Catalog) For(found Found) Resource {
+	h := found.Hardware
+	n := found.Node
+	hasModel := h != nil && h.Bus != device.PlatformBus
+	if !hasModel && n == nil {
+		// Platform devices are in a snapshot only if they have one.
+		n = slices.Concat(h.Nodes, h.Nets)[0]
+	}
+	if n != nil && n.Net != nil {
+		return forInterface(h, n, hasModel)
+	}
+	if !hasModel {
+		k := c.kindOfNode(n)
+		return c.resourceOfNodes(k, pattern.Quote(n.Path), []string{n.Path})
+	}
+	g := c.groupOf(h)
+	if g == nil {
+		g = &group{
+			kind:    c.kindOf(h),
+			members: []*device.Hardware{h},
+		}
+		g.name = cmp.Or(g.name, string(h.Bus)+" device")
+		g.nodes = nil
+		// Starter leaves out devices that the kernel uses, but this one was asked for.
+		if !h.IsRootHub() && c.hasNode(h, []string{busNodes}) {
+			g.nodes = []string{busNodes}
+		}
+	}
+	conditions := c.distinguishing(h)
+	// The number of an IOMMU group changes with the firmware: key vfio finds it.
+	if n != nil && !strings.HasPrefix(n.Path, "/dev/vfio/") {
+		conditions = append(conditions, c.narrow(g, n)...)
+	}
+	g.identity = identity(h, conditions...)
+	g.resource = cmp.Or(g.resource, slug(strings.ToLower(g.name)))
+	r := c.resourceOf(g)
+	// The administrator asked for it: a comment is enough.
+	driver := KernelDriver(h)
+	if slices.Equal(g.nodes, []string{busNodes}) && driver != "" {
+		r.Comment = append(r.Comment, "The kernel's driver "+driver+" uses it: a container with this node can take it away from the host.")
+	}
+	return r
+}
+
+// forInterface is the resource for a network interface.
+func forInterface(h *device.Hardware, n *device.Node, hasModel bool) Resource {
+	r := Resource{
+		Name:    slug(n.Path),
+		Comment: []string{"network interface " + n.Path},
+	}
+	if hasModel {
+		r.Lines = append(r.Lines, identity(h))
+	}
+	r.Lines = append(r.Lines, "match.net.name = "+quote(pattern.Quote(n.Path)), cdiLine)
+	return r
+}
+
+// distinguishing are conditions for one device among others of its model: its serial
+// number if that is unique, otherwise its location.
+func (c *Catalog) distinguishing(h *device.Hardware) []string {
+	serial := attribute(h, "usb.serial")
+	sameModel := c.sameModel(h)
+	sameSerial := slices.ContainsFunc(sameModel, func(other *device.Hardware) bool {
+		return attribute(other, "usb.serial") == serial
+	})
+	// A configuration is UTF-8, and a placeholder is the serial of all devices of a model.
+	hasSerial := h.USB != nil && serial != "" && utf8.ValidString(serial) && !device.PlaceholderSerial(serial)
+	switch {
+	case hasSerial && !sameSerial:
+		return []string{"serial = " + quote(pattern.Quote(serial))}
+	case len(sameModel) == 0:
+		return nil
+	case h.USB != nil:
+		return []string{fmt.Sprintf("path = %q", attribute(h, "usb.path"))}
+	case h.PCI != nil && h.PCI.SRIOV == "sf":
+		return []string{
+			fmt.Sprintf("pf = %q", h.PCI.PF),
+			fmt.Sprintf("vf = \"%d\"", h.PCI.VF),
+		}
+	case h.PCI != nil:
+		return []string{fmt.Sprintf("address = %q", h.PCI.Address)}
+	}
+	return []string{fmt.Sprintf("uuid = %q", attribute(h, "mdev.uuid"))}
+}
+
+// sameModel lists the other hardware with the vendor and product of h.
+func (c *Catalog) sameModel(h *device.Hardware) []*device.Hardware {
+	// Mediated devices have no IDs: all on the bus count as one model.
+	vendor, product := ids(h)
+	var found []*device.Hardware
+	for _, other := range c.snap.Hardware {
+		otherVendor, otherProduct := ids(other)
+		isSame := otherVendor == vendor && otherProduct == product
+		if other != h && other.Bus == h.Bus && isSame {
+			found = append(found, other)
+		}
+	}
+	return found
+}
