@@ -135,6 +135,9 @@ func (a *allocated) check(node string) error {
 	return nil
 }
 
+// fullName returns "NAMESPACE/NAME" of a claim, for messages.
+func fullName(claim cdi.Claim) string { return claim.Namespace + "/" + claim.Name }
+
 // pods are the UIDs of the pods that may use the claim.
 func (o *resourceClaim) pods() []string {
 	var uids []string

@@ -114,22 +114,6 @@ next:
 	return nil
 }
 
-// release removes the files of a claim, the claim's own last: if the program crashes meanwhile,
-// the kubelet repeats its call. Metadata that can't be removed do not keep a pod from its end.
-// The caller holds the lock of the claim.
-func (p *Plugin) release(uid string) error {
-	files, _ := os.ReadDir(p.Metadata)
-	for _, f := range files {
-		if strings.HasPrefix(f.Name(), uid+".") {
-			_ = os.Remove(filepath.Join(p.Metadata, f.Name()))
-		}
-	}
-	p.records.begin(uid)
-	err := p.Claims.RemoveClaim(uid)
-	p.records.settle(uid, err == nil)
-	return err
-}
-
 // describe keeps the metadata of prepared claims in line with the attributes of their devices,
 // which a replug may change, until ctx is cancelled.
 func (p *Plugin) describe(ctx context.Context) {
