@@ -1,4 +1,4 @@
-# The targets that people and CI call; `make help` lists them.
+# Targets for developers and CI; `make help` lists them.
 
 GO      ?= go
 BIN     := bin/generic-dp
@@ -6,10 +6,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # grpcnotrace drops golang.org/x/net/trace and its html/template, which keeps the linker
 # from dropping unused methods. nethttpomithttp2 drops net/http's HTTP/2, 0.3 MB: gRPC has
-# its own, and the status page speaks HTTP/1.1.
+# its own implementation, and the status page uses HTTP/1.1.
 TAGS    := grpcnotrace,nethttpomithttp2
-# Nearly all of a small binary is resident, on every node: without inlining it is 1.2 MB
-# smaller. Inlining the hot paths of Allocate and of the start costs a tenth of that.
+# Nearly all of a small binary is resident on every node. Without inlining it is 1.2 MB
+# smaller; inlining only the hot paths of Allocate and of startup costs a tenth of that.
 # Functions aligned to 4 bytes instead of 32 save 0.3 MB.
 INLINED := runtime internal/... $(addprefix google.golang.org/,grpc grpc/internal/transport grpc/mem protobuf/proto protobuf/internal/impl protobuf/encoding/protowire)
 GCFLAGS := -gcflags=all=-l $(INLINED:%=-gcflags=%=)
@@ -30,10 +30,10 @@ build: ## the static binary, in bin/generic-dp
 run: build ## try the quickstart configuration on this host, without a kubelet
 	$(BIN) try --once --config examples/configs/quickstart.toml
 
-# TMPDIR is in /dev/shm if that has 4 GB (containers usually get 64 MiB): on a disk, many
+# TMPDIR is in /dev/shm if it has 4 GB (containers usually get 64 MiB): on a disk, many
 # small files and binaries of 40 MB take most of the time. By default, a process with the
-# race detector sleeps for a second on exit (GORACE). -p is twice the CPUs, since some
-# packages mostly wait. make lint vets more than go test would.
+# race detector sleeps for a second on exit (GORACE). -p is twice the number of CPUs, because
+# some packages mostly wait. make lint runs more vet checks than go test.
 test: ## unit tests with the race detector; fuzz targets with their known inputs
 	@shm=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); parent=$${TMPDIR:-/tmp}; \
 	if [ "$${shm:-0}" -gt 4000000 ]; then parent=/dev/shm; fi; \
@@ -43,10 +43,10 @@ test: ## unit tests with the race detector; fuzz targets with their known inputs
 adversary: build ## attacks on the built program, within the memory limit of the DaemonSet; needs root
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -tags $(TAGS),adversary ./test/adversary
 
-fuzz: ## every fuzz target with FUZZ new inputs; a failure may be older than your change
+fuzz: ## run every fuzz target with FUZZ new inputs; a failure may be older than your change
 	hack/fuzz.sh $(FUZZ)
 
-lint: ## gofmt, go vet, staticcheck, actionlint, length and size of files
+lint: ## gofmt, go vet, staticcheck, actionlint, file length and size
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "not gofmt'd: $$bad"; exit 1; fi
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),adversary ./test/adversary
@@ -62,21 +62,21 @@ lint: ## gofmt, go vet, staticcheck, actionlint, length and size of files
 bench: build ## benchmarks: scan, matching, Allocate, registration; then the whole process
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -run '^$$' -tags $(TAGS) -bench . -benchmem ./...
 
-# The test mounts file systems that it makes full or read-only: a mount namespace, where
-# permitted, unmounts them with the test.
+# The test mounts file systems and makes them full or read-only. If a mount namespace is
+# permitted, it unmounts them when the test ends.
 MODEL = run=; if unshare -m true 2>/dev/null; then run="unshare -m"; fi; \
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $$run $(GO) test -count=1 -tags $(TAGS) -timeout 0 ./test/model -v
 
-model: build ## a minute of random events, compared with a model of the truth; SEED repeats a run
+model: build ## a minute of random events, compared with a model; SEED repeats a run
 	$(MODEL) -timeout 20m -duration 1m -seed $(or $(SEED),0)
 
-soak: build ## the same for DURATION (4h), with waits of minutes, so that devices leave lists
+soak: build ## make model for DURATION (4h), with waits of minutes, so that devices leave the lists
 	$(MODEL) -duration $(or $(DURATION),4h) -seed $(or $(SEED),0) -nodes 16 -waits
 
 e2e-deps: ## install or build Debian packages, kubelet, containerd and runc for the end-to-end tests
 	test/e2e/deps.sh
 
-# More parallel tests than cores of a small machine: they mostly wait.
+# Run more tests in parallel than a small machine has cores, because they mostly wait.
 e2e: build e2e-deps ## end-to-end tests on a real kubelet and container runtime
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -parallel 4 ./...
 

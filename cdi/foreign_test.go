@@ -213,7 +213,7 @@ func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 		if read.Check("example.com/good=0") != nil {
 			t.Error("a good spec is missing")
 		}
-		if text := fmt.Sprint(read.Problems); !strings.Contains(text, "3221225472 bytes: want at most 262144") || len(read.Problems) != 3 {
+		if text := fmt.Sprint(read.Problems); !strings.Contains(text, "3221225472 bytes exceed the limit of 262144") || len(read.Problems) != 3 {
 			t.Errorf("errors %v, want those of three files", read.Problems)
 		}
 		w := &cdi.Writer{Dir: run}

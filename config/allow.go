@@ -11,14 +11,22 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Allow are the privileges that the author of the DaemonSet grants to the author of the
-// configuration (--allow, --domains). The zero Allow is none, and any domain.
+// Allow contains the privileges that the author of the DaemonSet grants to the author of the
+// configuration (--allow, --domains). The zero Allow grants no privilege, and accepts any domain.
 type Allow struct {
-	Hooks, Dangerous, Net, Env bool
-	// Mounts are the paths at or below which host paths may be mounted, CDI the patterns
-	// of the kinds of CDI devices of other specs.
-	Mounts, CDI []string
-	// Domains of resource names; empty is any.
+	// Hooks permits programs that the runtime runs as root on the host.
+	Hooks bool
+	// Dangerous permits devices with access to the host itself.
+	Dangerous bool
+	// Net permits network interfaces of the host to move into containers.
+	Net bool
+	// Env permits environment variables that the loader or an interpreter reads.
+	Env bool
+	// Mounts are the paths at or below which host paths may be mounted.
+	Mounts []string
+	// CDI are patterns of the kinds of CDI devices of other specs that may be used.
+	CDI []string
+	// Domains are the valid domains of resource names. If it is empty, any domain is valid.
 	Domains []string
 }
 
@@ -33,7 +41,7 @@ const (
 	allowCDI       = "cdi:"
 )
 
-// words are the privileges without an argument.
+// words returns the privileges without an argument, by their words.
 func (a *Allow) words() map[string]*bool {
 	return map[string]*bool{
 		allowHooks:     &a.Hooks,
@@ -43,14 +51,15 @@ func (a *Allow) words() map[string]*bool {
 	}
 }
 
-// Set adds the privileges of a comma-separated list such as "hooks,mount:/run/vendor", or
-// returns an error and adds none.
+// Set adds the privileges of a comma-separated list such as "hooks,mount:/run/vendor". If it returns
+// an error, it has added none of them.
 func (a *Allow) Set(list string) error {
 	if strings.TrimSpace(list) == "" {
 		return nil
 	}
 	more := *a
-	more.Mounts, more.CDI = slices.Clone(a.Mounts), slices.Clone(a.CDI)
+	more.Mounts = slices.Clone(a.Mounts)
+	more.CDI = slices.Clone(a.CDI)
 	for word := range strings.SplitSeq(list, ",") {
 		if err := more.add(strings.TrimSpace(word)); err != nil {
 			return err
@@ -64,32 +73,37 @@ func (a *Allow) Set(list string) error {
 	return nil
 }
 
+// add adds the privilege of one word.
 func (a *Allow) add(word string) error {
-	dir, isMount := strings.CutPrefix(word, allowMount)
-	kind, isCDI := strings.CutPrefix(word, allowCDI)
-	switch on := a.words()[word]; {
-	case word == allowAll:
+	if word == allowAll {
 		return a.Set("hooks,dangerous,net,env,mount:/,cdi:*")
-	case on != nil:
+	}
+	if on := a.words()[word]; on != nil {
 		*on = true
-	case isMount && (!strings.HasPrefix(dir, "/") || path.Clean(dir) != dir):
-		return fmt.Errorf("%q is not an absolute, clean path: want one such as %q", word, allowMount+"/run/vendor")
-	case isMount:
+		return nil
+	}
+	if dir, isMount := strings.CutPrefix(word, allowMount); isMount {
+		isAbsolute := strings.HasPrefix(dir, "/")
+		if !isAbsolute || path.Clean(dir) != dir {
+			return fmt.Errorf("%q must name an absolute, clean path, such as %q", word, allowMount+"/run/vendor")
+		}
 		a.Mounts = append(a.Mounts, dir)
-	case isCDI:
-		if p, err := pattern.Parse(pattern.Text, kind); err != nil || p.Negative() {
-			return fmt.Errorf("%q is not the kind of CDI devices: want one such as %q, or a pattern",
-				word, allowCDI+"nvidia.com/gpu")
+		return nil
+	}
+	if kind, isCDI := strings.CutPrefix(word, allowCDI); isCDI {
+		p, err := pattern.Parse(pattern.Text, kind)
+		if err != nil || p.Negative() {
+			example := allowCDI + "nvidia.com/gpu"
+			return fmt.Errorf("%q must name a kind of CDI devices, such as %q, or a pattern", word, example)
 		}
 		a.CDI = append(a.CDI, kind)
-	default:
-		return fmt.Errorf("%q is not understood: want all, hooks, dangerous, net, env, %sPATH or %sKIND",
-			word, allowMount, allowCDI)
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%q is not a privilege: want all, hooks, dangerous, net, env, %sPATH or %sKIND",
+		word, allowMount, allowCDI)
 }
 
-// String formats a for Set.
+// String returns the privileges as Set accepts them.
 func (a Allow) String() string {
 	var words []string
 	all := a.words()
@@ -107,7 +121,7 @@ func (a Allow) String() string {
 	return strings.Join(words, ",")
 }
 
-// CheckMount returns an error unless a clean path of the host may be mounted: it is at or
+// CheckMount returns an error unless a path of the host may be mounted: it must be clean, and at or
 // below one of a.Mounts.
 func (a Allow) CheckMount(hostPath string) error {
 	if path.Clean(hostPath) == hostPath && a.mayMount(hostPath, true) {
@@ -116,13 +130,20 @@ func (a Allow) CheckMount(hostPath string) error {
 	return notAllowed("mount "+hostPath, allowMount+hostPath+" or a directory above it")
 }
 
-// mayMount reports whether a path that starts with prefix, or is prefix if whole is
-// set, may be at or below one of a.Mounts.
+// mayMount reports whether a path can be at or below one of a.Mounts. If whole is set, prefix is the
+// path. Otherwise the path begins with prefix, and the rest is not known yet.
 func (a Allow) mayMount(prefix string, whole bool) bool {
-	return slices.ContainsFunc(a.Mounts, func(allowed string) bool {
+	for _, allowed := range a.Mounts {
 		dir := strings.TrimSuffix(allowed, "/") + "/"
-		return strings.HasPrefix(prefix, dir) || prefix == allowed || !whole && strings.HasPrefix(dir, prefix)
-	})
+		if prefix == allowed || strings.HasPrefix(prefix, dir) {
+			return true
+		}
+		mayReach := strings.HasPrefix(dir, prefix)
+		if !whole && mayReach {
+			return true
+		}
+	}
+	return false
 }
 
 // CheckCDI returns an error unless a CDI device of another spec may be used.
@@ -134,6 +155,7 @@ func (a Allow) CheckCDI(name string) error {
 	return notAllowed("CDI device "+name, allowCDI+kind)
 }
 
+// mayUse reports whether CDI devices of a kind may be used.
 func (a Allow) mayUse(kind string) bool {
 	return slices.ContainsFunc(a.CDI, func(allowed string) bool {
 		p, err := pattern.Parse(pattern.Text, allowed)
@@ -149,12 +171,13 @@ func (a Allow) CheckEnv(name device.Text) error {
 	return nil
 }
 
-// notAllowed names the word to add to --allow.
+// notAllowed returns an error that names the word to add to --allow.
 func notAllowed(what, word string) error {
-	return fmt.Errorf("%s is not allowed: want --allow=%s", what, word)
+	return fmt.Errorf("%s requires --allow=%s", what, word)
 }
 
-// needs records that v requests a privilege.
+// needs records that v requests a privilege: allowed reports whether it is granted, and word is the
+// word of --allow that grants it.
 func (v value) needs(what, word string, allowed func(Allow) bool) {
 	r := v.problem(notAllowed(what, word).Error(), "")
 	r.allowed = allowed
@@ -163,15 +186,15 @@ func (v value) needs(what, word string, allowed func(Allow) bool) {
 
 // needsDomain records that v, the name of a resource, has a domain.
 func (v value) needsDomain(domain string) {
-	r := v.problem("the domain "+quote(domain)+" is not allowed: want one of --domains", "add "+domain+" to --domains")
+	r := v.problem("the domain "+quote(domain)+" is not one of --domains", "add "+domain+" to --domains")
 	r.allowed = func(a Allow) bool {
 		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
 	}
 	v.r.needs = append(v.r.needs, r)
 }
 
-// needsMount records that v requests to mount paths that start with prefix, or prefix
-// itself if whole is set. CheckMount checks the results of variables and wildcards.
+// needsMount records that v requests to mount paths that begin with prefix, or only prefix if whole
+// is set. CheckMount later checks the results of variables and wildcards.
 func (v value) needsMount(written, prefix string, whole bool) {
 	dir := prefix
 	if !whole {
@@ -197,8 +220,8 @@ func (v value) needsMountOf(path device.Text) {
 	}
 }
 
-// needsCDI records that v requests CDI devices of other specs, whose names start with
-// prefix. CheckCDI checks the results of variables and wildcards.
+// needsCDI records that v requests CDI devices of other specs whose names begin with prefix.
+// CheckCDI later checks the results of variables and wildcards.
 func (v value) needsCDI(written, prefix string) {
 	if kind, _, known := strings.Cut(prefix, "="); known {
 		v.needs("CDI device "+quote(written), allowCDI+kind, func(a Allow) bool {
@@ -211,9 +234,9 @@ func (v value) needsCDI(written, prefix string) {
 	}
 }
 
-// Check returns the requests of the configuration that are not allowed, as an error of
-// type Problems, or nil. Of names with variables or wildcards it decides by their prefix;
-// otherwise CheckMount, CheckCDI and CheckEnv have to check the results.
+// Check returns the requests of the configuration that are not allowed, as an error of type Problems,
+// or nil. It can only check the literal prefix of names with variables or wildcards: CheckMount,
+// CheckCDI and CheckEnv must check the results.
 func (c *Config) Check(a Allow) error {
 	refused := slices.DeleteFunc(slices.Clone(c.needs), func(n report) bool {
 		return n.allowed(a)
@@ -221,11 +244,16 @@ func (c *Config) Check(a Allow) error {
 	return problems(refused, len(refused))
 }
 
-// interpreted are names with a meaning to a program: patterns with "*", a domain and its
-// subdomains with a leading ".", or whole names.
-type interpreted struct{ by, names string }
+// interpreted are names that a program interprets.
+type interpreted struct {
+	// by is the program.
+	by string
+	// names are separated by spaces: whole names, patterns with "*", and, with a leading ".",
+	// domains with their subdomains.
+	names string
+}
 
-// annotations are interpreted by a container runtime, or a program around it: they
+// annotations are names that a container runtime or one of its plugins interprets. Such annotations
 // inject devices, mounts and hooks that no match selects, or lift limits of the container.
 var annotations = []interpreted{
 	{"Kubernetes and CDI", ".k8s.io"}, // pkg/cdi/annotations.go of the CDI library: cdi.k8s.io/
@@ -250,12 +278,12 @@ var annotations = []interpreted{
 	{"hcsshim", "io.microsoft.*"}, // internal/annotations
 }
 
-// environment are variables by which the loader, an interpreter or a library runs code, by
-// which a runtime injects devices, or by which a program talks to another server. The rule:
-// a program or a library reads the variable by itself, whatever the application, and its
-// value names code, options, a program, a server or a certificate. Most such variables are
-// in the namespace of their program (a prefix), or end in a word that says so (a suffix). A
-// resource named like another vendor's would set them in containers that trust that vendor.
+// environment are variables that make the loader, an interpreter or a library run code, that make a
+// runtime inject devices, or that make a program talk to another server. The rule: a program or a
+// library reads the variable in any application, and its value names code, options, a program, a
+// server or a certificate. Most such variables have the prefix of their program, or a suffix that
+// names their purpose. A resource with the name of another vendor could set them in containers that
+// trust that vendor.
 var environment = []interpreted{
 	{"the loader", "LD_* DYLD_*"}, // ld.so(8): LD_PRELOAD, LD_AUDIT
 	// the same; iconv(3), locale(7): modules of character sets
@@ -304,8 +332,9 @@ var environment = []interpreted{
 	{"a container runtime", "NVIDIA_* AMD_VISIBLE_DEVICES HABANA_VISIBLE_DEVICES ASCEND_*"},
 }
 
-// interpretedBy returns who interprets a name, "" for nobody. Digits do not count if
-// open: its variables are numbers known only at Allocate.
+// interpretedBy returns the program that interprets a name, or an empty string. open is set if the
+// name has variables whose values are only known at Allocate. These are numbers, so that digits are
+// ignored then.
 func interpretedBy(list []interpreted, name string, open bool) string {
 	if open {
 		name = withoutDigits(name)
@@ -324,6 +353,7 @@ func interpretedBy(list []interpreted, name string, open bool) string {
 	return ""
 }
 
+// withoutDigits returns s without decimal digits.
 func withoutDigits(s string) string {
 	return strings.Map(func(r rune) rune {
 		if '0' <= r && r <= '9' {
@@ -333,31 +363,37 @@ func withoutDigits(s string) string {
 	}, s)
 }
 
-// isInterpreted reports whether a name is one of interpreted.names. Names of environment
-// variables have no "/", so that "*" stands for anything in them.
+// isInterpreted reports whether a name matches an element of interpreted.names. Names of environment
+// variables contain no "/", so that "*" matches any text in them.
 func isInterpreted(want, name string) bool {
 	if want[0] == '.' {
 		domain, _, _ := strings.Cut(name, "/")
 		return strings.HasSuffix("."+domain, want)
 	}
-	if prefix, ok := strings.CutSuffix(want, "*"); ok && !strings.Contains(prefix, "*") {
+	prefix, isOpen := strings.CutSuffix(want, "*")
+	if isOpen && !strings.Contains(prefix, "*") {
 		return strings.HasPrefix(name, prefix)
 	}
 	matches, _ := path.Match(want, name)
 	return matches
 }
 
-// interpretedKey is interpretedBy of a key that has the values of a device.
+// interpretedKey returns the program that interprets a key. The key has the values of a device, and
+// its open variables become numbers.
 func interpretedKey(list []interpreted, key device.Text) string {
-	return interpretedBy(list, key.Expand(func(string) (string, bool) {
+	number := func(string) (string, bool) {
 		return "0", true
-	}).String(), len(key.Vars()) > 0)
+	}
+	name := key.Expand(number).String()
+	open := len(key.Vars()) > 0
+	return interpretedBy(list, name, open)
 }
 
-// CheckAnnotation returns an error if a container must not have an annotation.
+// CheckAnnotation returns an error if a container must not have an annotation, because a program
+// interprets it.
 func CheckAnnotation(key device.Text) error {
 	if by := interpretedKey(annotations, key); by != "" {
-		return fmt.Errorf("%q is interpreted by %s: want a domain of your own", key, by)
+		return fmt.Errorf("%q is interpreted by %s: use a domain of your own", key, by)
 	}
 	return nil
 }

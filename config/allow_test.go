@@ -44,9 +44,9 @@ func TestAllowSet(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"hook": `"hook" is not understood`, "hooks,": `"" is not understood`, "mount": `"mount" is not understood`, "Hooks": `"Hooks" is not understood`,
-		"cdi:": "not the kind of CDI devices", "cdi:[": "not the kind of CDI devices", "cdi:!a/b": "not the kind of CDI devices", "net:eth0": `"net:eth0" is not understood`,
-		"mount:": "not an absolute, clean path", "mount:run": "not an absolute, clean path", "mount:/run/": "not an absolute, clean path", "hooks,mount:/run/../etc": "not an absolute, clean path",
+		"hook": `"hook" is not a privilege`, "hooks,": `"" is not a privilege`, "mount": `"mount" is not a privilege`, "Hooks": `"Hooks" is not a privilege`,
+		"cdi:": "must name a kind of CDI devices", "cdi:[": "must name a kind of CDI devices", "cdi:!a/b": "must name a kind of CDI devices", "net:eth0": `"net:eth0" is not a privilege`,
+		"mount:": "must name an absolute, clean path", "mount:run": "must name an absolute, clean path", "mount:/run/": "must name an absolute, clean path", "hooks,mount:/run/../etc": "must name an absolute, clean path",
 	} {
 		got, err := parseAllow(in)
 		if err == nil || !strings.Contains(err.Error(), want) || got.String() != "" {
@@ -122,7 +122,7 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 		}
 		var out []string
 		for _, p := range problems {
-			_, word, _ := strings.Cut(p.Text, "not allowed: want ")
+			_, word, _ := strings.Cut(p.Text, " requires ")
 			out = append(out, strings.TrimPrefix(p.Place, "test.toml: ")+" | "+word)
 		}
 		return out
@@ -165,7 +165,7 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 	}
 
 	err := cfg.Check(config.Allow{Hooks: true, Dangerous: true, Net: true, Env: true, Mounts: []string{"/usr", "/opt", "/run"}, CDI: []string{"*"}})
-	want := `test.toml:15:23: resource 1 ("gpu"): container.mounts 1: host_path: mounting "/etc/vendor" is not allowed: want --allow=mount:/etc/vendor`
+	want := `test.toml:15:23: resource 1 ("gpu"): container.mounts 1: host_path: mounting "/etc/vendor" requires --allow=mount:/etc/vendor`
 	if err == nil || err.Error() != want {
 		t.Errorf("Check() = %v, want %s", err, want)
 	}
@@ -176,8 +176,8 @@ func TestCheckDomains(t *testing.T) {
 	cfg := parse(t, "domain = \"home.lan\"\n[[resource]]\nname = \"a\"\nmatch.glob = \"/dev/a\"\n[[resource]]\nname = \"nvidia.com/gpu-${kernel}\"\nmatch.glob = \"/dev/b\"\n")
 	for want, domains := range map[string][]string{
 		"": {"nvidia.com", "home.lan"},
-		`test.toml:6:1: resource 2 ("nvidia.com/gpu-${kernel}"): name: the domain "nvidia.com" is not allowed: want one of --domains` + "\n  hint: add nvidia.com to --domains": {"home.lan"},
-		`test.toml:3:1: resource 1 ("a"): name: the domain "home.lan" is not allowed: want one of --domains` + "\n  hint: add home.lan to --domains":                            {"nvidia.com"},
+		`test.toml:6:1: resource 2 ("nvidia.com/gpu-${kernel}"): name: the domain "nvidia.com" is not one of --domains` + "\n  hint: add nvidia.com to --domains": {"home.lan"},
+		`test.toml:3:1: resource 1 ("a"): name: the domain "home.lan" is not one of --domains` + "\n  hint: add home.lan to --domains":                            {"nvidia.com"},
 	} {
 		got := ""
 		if err := cfg.Check(config.Allow{Domains: domains}); err != nil {

@@ -22,7 +22,6 @@
 package config
 
 import (
-	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -32,52 +31,59 @@ import (
 // Config is a validated configuration: names are complete, patterns compiled, defaults
 // filled in.
 type Config struct {
-	// Resources in file order: a device goes to the first that selects it.
+	// Resources in file order: a device goes to the first resource that selects it.
 	Resources []Resource
 	// Files are the files of the configuration, in name order.
 	Files []string
-	// Hash of the text of all files: equal hashes are equal configurations.
+	// Hash identifies the text of all files.
 	Hash string
-	// Notes suggest better forms of valid configuration, in file order.
+	// Notes suggest better ways to write valid keys, in file order.
 	Notes []Problem
-	// needs are the requested privileges, in file order.
+	// needs are the privileges that the configuration requests, in file order.
 	needs []report
 }
 
 // Resource is one [[resource]].
 type Resource struct {
-	// Name with its domain, "example.com/gpu"; as written if it has variables, and then
-	// NameText is the part after the domain.
-	Name     string
+	// Name is the name with its domain, "example.com/gpu". If it has variables, it is the text
+	// as written.
+	Name string
+	// NameText is the part of a name with variables after the domain. It is empty for other
+	// names.
 	NameText device.Text
-	// Names are nicer names for results of a name with variables, both without the domain:
-	// the first that matches counts.
+	// Names are nicer names for the results of a name with variables, without the domain. The
+	// first match is used.
 	Names []NicerName
-	// Place names it in messages: `gpu.toml: resource 2 ("gpu")`.
+	// Place names the resource in messages: `gpu.toml: resource 2 ("gpu")`.
 	Place   string
 	Match   []Match
 	Exclude []Match
-	Count   int
-	Each    Each
+	// Count is the number of slots of each device.
+	Count int
+	Each  Each
 	// Variables are the names of all variables of the resource, with repeats.
 	Variables []string
-	// GroupBy is the variable ("pci.slot") whose equal values group hardware to one
-	// device; empty for none. Each is EachDevice then.
+	// GroupBy is the variable ("pci.slot") by which hardware is grouped: hardware with the same
+	// value is one device. If it is set, Each is EachDevice.
 	GroupBy string
-	Shared  bool
+	// Shared is set if other resources with Shared may offer the same devices.
+	Shared bool
 	// When is nil if the resource is always active.
 	When     *When
 	With     []Companion
 	NUMA     NUMA
 	Identity Identity
 	Register Register
-	// API is how the devices are offered. Attributes, by which claims select, and EvictAfter, the time
-	// that a device is gone before its pods are evicted, negative for never, are for APIDRA,
-	// which always injects by CDI names.
-	API         API
-	Attributes  []Attribute
-	EvictAfter  time.Duration
-	Prefer      Prefer
+	// API is the API through which the devices are advertised. With APIDRA, devices are always
+	// injected by CDI names.
+	API API
+	// Attributes are the attributes by which claims select, with APIDRA.
+	Attributes []Attribute
+	// EvictAfter is how long a device is absent before its pods are evicted, with APIDRA. It is
+	// negative if they are never evicted.
+	EvictAfter time.Duration
+	Prefer     Prefer
+	// ForgetAfter is how long an absent device that no container holds stays listed.
 	ForgetAfter time.Duration
 	// Health is nil without health checks.
 	Health    *Health
@@ -89,15 +95,18 @@ type NicerName struct {
 	Result pattern.Values
 	Name   string
 
+	// key is the condition as written.
 	key string
-	at  int // position in the file of a pattern, 0 without wildcards
+	// at is the position of a pattern in the file. It is 0 for a literal result, so that literal
+	// results come first.
+	at int
 }
 
 // Each defines what one device is.
 type Each string
 
-// EachDevice: the hardware with all its selected nodes. EachNode: one node. EachAll:
-// everything together.
+// The values of each. With EachDevice, a device is the hardware with all its selected nodes; with
+// EachNode, a single node; with EachAll, everything together.
 const (
 	EachDevice Each = "device"
 	EachNode   Each = "node"
@@ -107,15 +116,15 @@ const (
 // When defines when a resource is active: all set conditions must hold.
 type When struct {
 	NodeName pattern.Values
-	// Exists are globs below /dev or /sys, each of which must match a file; with a "!",
-	// none.
+	// Exists are globs below /dev or /sys. Each of them must match a file, and each glob with a
+	// "!" must match no file.
 	Exists pattern.Values
 }
 
-// API is the API of the kubelet by which devices are offered.
+// API is the API of the kubelet through which devices are advertised.
 type API string
 
-// APIDevicePlugin is the default.
+// The values of api. APIDevicePlugin is the default.
 const (
 	APIDevicePlugin API = "device-plugin"
 	APIDRA          API = "dra"
@@ -157,25 +166,28 @@ const (
 	PreferSpread Prefer = "spread"
 )
 
-// NUMA defines the reported NUMA nodes: those of the hardware (Auto), or the fixed
-// Nodes, which may be none.
+// NUMA defines the NUMA nodes that are reported to the kubelet.
 type NUMA struct {
-	Auto  bool
+	// Auto reports the nodes of the hardware.
+	Auto bool
+	// Nodes are reported without Auto. If it is empty, no node is reported.
 	Nodes []int
 }
 
 // Match is one match or exclude table. All set conditions must hold.
 type Match struct {
-	// Place names it in messages: Resource.Place and "match 1".
+	// Place names the match in messages: Resource.Place and "match 1".
 	Place string
-	// Glob patterns of node paths; empty is no condition.
+	// Glob are patterns of node paths. If it is empty, there is no such condition.
 	Glob pattern.Values
-	// Hardware are the conditions on attributes, by table ("usb") and key ("vendor"). An
-	// empty table selects all that has such attributes.
+	// Hardware are the conditions on attributes, by table ("usb") and key ("vendor"). An empty
+	// table selects all hardware of that kind.
 	Hardware map[string]map[string]pattern.Values
-	// Subsystem and Driver of the node, see device.Node and matchers.
-	Subsystem, Driver pattern.Values
-	// Attr are conditions on sysfs attributes by their relative names, which may have
+	// Subsystem is the kernel subsystem of the node.
+	Subsystem pattern.Values
+	// Driver is the driver of the nearest directory above the node that has a driver.
+	Driver pattern.Values
+	// Attr are conditions on sysfs attributes, by their relative names. These may have
 	// wildcards.
 	Attr map[string]pattern.Values
 	// CDIDevice selects CDI devices of the host by qualified name. Only Place may be
@@ -183,19 +195,21 @@ type Match struct {
 	CDIDevice pattern.Values
 	// Virtual are devices without hardware. Only Place may be set with them.
 	Virtual []Virtual
-	// Mount is set if the files that Glob selects are bind mounts (as = "mount"),
-	// ReadOnly or not.
-	Mount, ReadOnly bool
+	// Mount is set if Glob selects files for bind mounts (as = "mount").
+	Mount bool
+	// ReadOnly is set if these mounts are read-only.
+	ReadOnly bool
 	// Dangerous permits dangerous devices.
 	Dangerous bool
-	// VFIO selects the VFIO nodes of the functions that PCI selects, and groups the
-	// functions of an IOMMU group to one device. There is no Glob then.
+	// VFIO selects the VFIO nodes of the selected PCI functions or mediated devices. The
+	// functions of one IOMMU group form one device. It excludes Glob.
 	VFIO bool
-	// ContainerPath, if set, replaces Container.Path for this match's nodes;
-	// Permissions, unless empty, replaces Container.Permissions.
+	// ContainerPath, if set, replaces Container.Path for the nodes of this match.
 	ContainerPath device.Text
-	Permissions   string
-	// Required: hardware, a group or a pool without a node of this match is not a device.
+	// Permissions, if set, replaces Container.Permissions for the nodes of this match.
+	Permissions string
+	// Required is set if hardware, a group or a pool without a node of this match is not a
+	// device.
 	Required bool
 }
 
@@ -204,27 +218,39 @@ func (m *Match) NamesHardware() bool { return len(m.Hardware) > 0 }
 
 // Has reports whether the match has one of these tables.
 func (m *Match) Has(tables ...string) bool {
-	return slices.ContainsFunc(tables, func(t string) bool { return m.Hardware[t] != nil })
+	for _, table := range tables {
+		if m.Hardware[table] != nil {
+			return true
+		}
+	}
+	return false
 }
 
-// SelectsNets reports whether the match selects network interfaces themselves. With a glob,
-// net is only a condition on the hardware of the nodes.
-func (m *Match) SelectsNets() bool { return m.Has("net") && m.Glob.Empty() && !m.VFIO }
+// SelectsNets reports whether the match selects network interfaces themselves. If it selects nodes,
+// by a glob or by VFIO, net is only a condition on the hardware of the nodes.
+func (m *Match) SelectsNets() bool {
+	selectsNodes := m.VFIO || !m.Glob.Empty()
+	return m.Has("net") && !selectsNodes
+}
 
 // Virtual is one device without hardware.
 type Virtual struct {
 	Name string
-	Vars map[string]string // for ${var:NAME}
+	// Vars are the values of ${var:NAME}, by NAME.
+	Vars map[string]string
 }
 
 // Companion is a node or path that accompanies every device.
 type Companion struct {
+	// Place names the companion in messages.
 	Place string
-	// Path or Glob is set.
+	// Path is the path of a single companion. If it is empty, Glob is set.
 	Path device.Text
+	// Glob selects several companions.
 	Glob pattern.Values
 	// Mount is set for a bind mount (as = "mount").
-	Mount         bool
+	Mount bool
+	// Optional is set if a device without the companion is Healthy.
 	Optional      bool
 	ReadOnly      bool
 	Permissions   string
@@ -233,12 +259,12 @@ type Companion struct {
 
 // Health are the checks of a device beyond presence. All set checks must pass.
 type Health struct {
-	// Open: each node of the device, except for companions, must open.
+	// Open is set if each node of the device must open, except for companions.
 	Open bool
-	// Attr are the wanted values of attributes. Names are relative paths, searched from
-	// the directory of each node up to that of its hardware.
+	// Attr are the wanted values of attributes. Names are relative paths. The nearest directory
+	// that has the attribute decides, from each node up to its hardware.
 	Attr map[string]pattern.Values
-	// TCP is an address that must accept connections; empty is none.
+	// TCP is an address that must accept connections. It is empty if there is no such check.
 	TCP device.Text
 	// Interval is the time between two checks of one device.
 	Interval time.Duration
@@ -246,30 +272,34 @@ type Health struct {
 
 // Container are the settings of containers.
 type Container struct {
-	// Path of the node in the container; empty is the host's path.
+	// Path of the node in the container. If it is empty, the node has its path on the host.
 	Path        device.Text
 	Permissions string
 	Env         []device.Entry
 	Annotations []device.Entry
-	// Mounts are companions, too.
+	// Mounts are handled like companions.
 	Mounts []Companion
-	// CDI injects devices by CDI names instead of nodes and mounts; AutoCDI adds them
-	// if programs find nodes by name, which a link can't follow.
-	CDI, AutoCDI bool
-	// CDIDevices are qualified names of the host's CDI devices.
+	// CDI is set if devices are injected by CDI names instead of nodes and mounts.
+	CDI bool
+	// AutoCDI is set if CDI names are injected in addition to nodes whose names matter to
+	// programs, because a link cannot change the name in the container.
+	AutoCDI bool
+	// CDIDevices are qualified names of CDI devices of other specs.
 	CDIDevices []device.Text
-	// NoFollow injects nodes by their current paths.
+	// NoFollow is set if nodes are injected by their current paths, and not through links.
 	NoFollow bool
-	// Owner is nil for the runtime's default.
+	// Owner is nil if the runtime decides.
 	Owner *device.Owner
-	// NetName of a moved interface in the container; empty is the host's.
+	// NetName is the name of a moved interface in the container. If it is empty, the interface
+	// keeps its name.
 	NetName        device.Text
 	Hooks          []device.Hook
 	AdditionalGIDs []uint32
-	// MaxPerContainer is how many slots of one device one container may get; 0 is any.
+	// MaxPerContainer is how many slots of one device one container may get. 0 is no limit.
 	MaxPerContainer int
-	// HealthDir is the path in the container of the directory that shows the health of
-	// its devices; empty is none. HealthHold is the minimum time that it shows a loss.
-	HealthDir  string
+	// HealthDir is the path in the container of a directory that shows the health of its
+	// devices. It is empty if there is none.
+	HealthDir string
+	// HealthHold is the minimum time for which the directory shows a loss.
 	HealthHold time.Duration
 }

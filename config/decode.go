@@ -11,23 +11,22 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// source is the text of a file being read.
+// source is a file and its text.
 type source struct {
 	name string
 	text string
 	// order of the file in the configuration.
 	order int
-	// keys of the text; nil if it is not scanned.
+	// keys of the text. It is nil if the text is invalid.
 	keys *node
 }
 
 // utf8BOM is written by some editors before the text.
 const utf8BOM = "\xef\xbb\xbf"
 
-// decode decodes the text of a file into tables, or reports a syntax error. The
-// bindings of the keys do everything else: the library's decoding into structs accepts
-// keys in any letter case, passes integers to text parsers and reports wrong positions
-// inside arrays of tables.
+// decode decodes the text of a file into tables, or reports a syntax error. It does not decode into
+// structs, because the library would accept keys in any letter case, pass integers to text
+// unmarshalers and report wrong positions inside arrays of tables.
 func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	src := &source{name: f.Name, order: order}
 	fail := func(at int, text, hint string) (*source, map[string]any) {
@@ -44,24 +43,31 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	var syntax toml.ParseError
 	if errors.As(err, &syntax) {
 		at := min(start+max(syntax.Position.Start, 0), len(src.text))
-		return fail(at,
-			strings.ToLower(syntax.Message[:1])+strings.TrimSuffix(syntax.Message[1:], "."), syntaxHint(syntax.Message, src.text, at))
-	} else if err != nil {
+		return fail(at, inStyle(syntax.Message), syntaxHint(syntax.Message, src.text, at))
+	}
+	if err != nil {
 		return fail(noPosition, err.Error(), "")
 	}
-	if lost := s.root.keys["resource"].lost(tables["resource"]); lost != nil {
-		return fail(lost.at, "the key "+quote(lost.name)+" is lost by the TOML parser: want the table that it is in on one line, in braces",
+	lost := s.root.keys["resource"].lost(tables["resource"])
+	if lost != nil {
+		return fail(lost.at, "the TOML parser loses the key "+quote(lost.name)+": write the table that contains it in braces, on one line",
 			`match = { glob = "/dev/ttyUSB*", usb.id = "10c4:ea60" }`)
 	}
 	src.keys = s.root
 	return src, tables
 }
 
-// decodeResources decodes a text, each [[resource]] separately: the library (v1.6.0)
-// tracks keys by dotted path, across elements of an array of tables, so that once one
-// [[resource]] has match as a list, the dotted match.glob and match.usb.id of a later
-// one overwrite each other. starts are the offsets of the headers, start is the offset
-// of the part that err is about.
+// inStyle turns a message of the library into a message of ours: it begins in lower case and has no
+// full stop.
+func inStyle(message string) string {
+	message = strings.TrimSuffix(message, ".")
+	return strings.ToLower(message[:1]) + message[1:]
+}
+
+// decodeResources decodes each [[resource]] of a text separately. The library (v1.6.0) tracks keys
+// by their dotted paths across the elements of an array of tables: once one [[resource]] has match
+// as a list, the dotted keys match.glob and match.usb.id of a later one overwrite each other.
+// starts are the offsets of the headers. start is the offset of the part to which err refers.
 func decodeResources(text string, starts []int) (tables map[string]any, start int, err error) {
 	ends := append(slices.Clone(starts), len(text))
 	if len(starts) > 0 {
@@ -77,12 +83,13 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 		if tables == nil {
 			tables = part
 		} else if !isList {
-			// Not TOML: resource has two types. The library's message is best.
+			// This is not TOML, because resource has two types. The library reports that for
+			// the whole text.
 			tables = nil
 			_, err := toml.Decode(text, &tables)
 			return tables, 0, err
 		} else {
-			maps.Copy(tables, part) // unknown, and reported
+			maps.Copy(tables, part) // unknown keys, which are reported
 			tables["resource"] = append(resources, more...)
 		}
 		start = end
@@ -90,14 +97,18 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 	return tables, 0, nil
 }
 
-// lost is the first key at or below n that the library has read and dropped, or
-// nil. raw is what was decoded.
+// lost returns the first key at or below n that the library has read and dropped, or nil. raw is
+// the value that the library has decoded.
 func (n *node) lost(raw any) (first *node) {
 	if n == nil || raw == nil {
 		return n
 	}
 	below := func(child *node, raw any) {
-		if lost := child.lost(raw); lost != nil && (first == nil || lost.at < first.at) {
+		lost := child.lost(raw)
+		if lost == nil {
+			return
+		}
+		if first == nil || lost.at < first.at {
 			first = lost
 		}
 	}

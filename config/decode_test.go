@@ -72,7 +72,7 @@ virtual = ["a"]
 virtual.name = "b"
 virtual.vars.host = "x"
 `)})
-	if err == nil || !strings.Contains(err.Error(), `test.toml:8:9: the key "name" is lost by the TOML parser`) {
+	if err == nil || !strings.Contains(err.Error(), `test.toml:8:9: the TOML parser loses the key "name"`) {
 		t.Errorf("error %v, want one that names the lost key", err)
 	}
 }

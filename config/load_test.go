@@ -168,7 +168,7 @@ func TestLoadTooLarge(t *testing.T) {
 	}
 	path := write(t, t.TempDir(), "a.toml", fuse+comment+"#")
 	cfg, err := config.Load(path)
-	want := "read configuration: read " + path + ": 1048577 bytes: want at most 1048576"
+	want := "read configuration: read " + path + ": 1048577 bytes exceed the limit of 1048576"
 	if cfg != nil || err == nil || err.Error() != want {
 		t.Errorf("a larger file: %v, %v, want %q", cfg, err, want)
 	}

@@ -1,36 +1,12 @@
 package config
 
 import (
-	"fmt"
 	"path"
 	"strings"
 	"unicode"
 
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
-
-// hardware binds a key to a table of attributes of hardware.
-func (t *table) hardware(name string, m *Match, example, help string) {
-	var conditions map[string]pattern.Values
-	if t.has(name) {
-		conditions = make(map[string]pattern.Values)
-		if m.Hardware == nil {
-			m.Hardware = make(map[string]map[string]pattern.Values)
-		}
-		m.Hardware[name] = conditions
-	}
-	t.table(name, func(v value) {
-		v.read(func(t *table) {
-			for _, a := range attributes() {
-				if a.Table == name {
-					t.key(a.Key, a.kind.form, func(v value) {
-						conditions[a.Key] = v.values(a.kind)
-					}, a.Help)
-				}
-			}
-		})
-	}, example, help)
-}
 
 // selectors binds the keys of a match that select nodes and hardware.
 func (t *table) selectors(m *Match) {
@@ -70,6 +46,7 @@ func (t *table) selectors(m *Match) {
 		"sysfs attributes and their values: the nearest directory that has the attribute decides, from the node up to its hardware")
 }
 
+// readExclude reads an element of exclude.
 func readExclude(v value) Match {
 	m := Match{Place: v.fullPlace()}
 	sound := v.read(func(t *table) {
@@ -79,24 +56,18 @@ func readExclude(v value) Match {
 	return m
 }
 
+// readMatch reads an element of match.
 func readMatch(v value) Match {
 	m := Match{Place: v.fullPlace(), ReadOnly: true}
 	v.r.matches = append(v.r.matches, v)
 	sound := v.read(func(t *table) {
-		// as comes first: it determines the valid globs and container paths.
+		// as comes first, because it determines the valid globs and container paths.
 		t.as(&m.Mount, `"mount": files, sockets or directories that glob selects, as bind mounts`)
 		t.selectors(&m)
 		t.boolean("vfio", &m.VFIO,
 			"whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
 		t.values("cdi_device", &m.CDIDevice, cdiName, "qualified names of CDI devices of other specs on the host")
-		t.key("virtual", func() form {
-			table := t.belowUserKeys("virtual", func(v value) {
-				readVirtual(v)
-			})
-			return oneOrMore(form{"anyOf": []form{stringForm(), table}})
-		}, func(v value) {
-			m.Virtual = v.virtual()
-		}, "devices without hardware: a name, a table, or a list of these")
+		t.virtual(&m)
 		path := nodePath
 		if m.Mount {
 			path = companionPath
@@ -107,10 +78,10 @@ func readMatch(v value) Match {
 		t.boolean(
 			"required",
 			&m.Required,
-			"whether hardware, a group or a pool without a node of this match is no device",
+			"whether hardware, a group or a pool is only a device if it has a node of this match",
 		)
 		t.boolean("dangerous", &m.Dangerous,
-			"whether devices of this match, their companions (with) and cdi_devices may be dangerous, that is, give access to the host itself")
+			"whether devices of this match, their companions (with) and cdi_devices may be dangerous, which means that they give access to the host itself")
 	})
 	if m.Mount {
 		v.child("glob").needsMounts(m.Glob)
@@ -118,10 +89,12 @@ func readMatch(v value) Match {
 	for _, a := range m.CDIDevice.Alternatives() {
 		v.child("cdi_device").needsCDI(a.String(), a.Prefix())
 	}
-	m.ReadOnly = m.ReadOnly && m.Mount
+	if !m.Mount {
+		m.ReadOnly = false
+	}
 	if m.Dangerous {
 		v.child("dangerous").needs(
-			"a device that reaches the host itself",
+			"a device with access to the host itself",
 			allowDangerous,
 			func(a Allow) bool { return a.Dangerous },
 		)
@@ -130,29 +103,33 @@ func readMatch(v value) Match {
 	return m
 }
 
-// attributeKind is the kind of the names of attributes.
+// attributeKind is a rule for the names of sysfs attributes.
 type attributeKind struct {
 	want string
-	wild bool // with wildcards
+	// wild is set if names may have wildcards.
+	wild bool
 }
 
 var (
-	plainAttribute = attributeKind{want: `want one such as "state" or "power/runtime_status", without wildcards`}
-	wildAttribute  = attributeKind{want: `want one such as "index" or "rom*/VBNV"`, wild: true}
+	plainAttribute = attributeKind{want: `want a name such as "state" or "power/runtime_status", without wildcards`}
+	wildAttribute  = attributeKind{want: `want a name such as "index" or "rom*/VBNV"`, wild: true}
 )
 
-// attributes binds a key to a table of attributes and their wanted values.
+// attributes binds a key to a table of sysfs attributes and their wanted values.
 func (t *table) attributes(name string, into *map[string]pattern.Values, k attributeKind, help string) {
-	t.key(name, func() form {
+	attributesForm := func() form {
 		return userKeysForm(stringsForm())
-	}, func(v value) {
+	}
+	read := func(v value) {
 		*into = v.attributes(k)
-	}, help)
+	}
+	t.key(name, attributesForm, read, help)
 }
 
+// attributes reads v as a table of sysfs attributes and their wanted values.
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	if v.keys() != nil && v.isEmpty() {
-		v.report("an empty table: want at least one attribute", "")
+		v.report("the table is empty: want at least one attribute", "")
 	}
 	attr := make(map[string]pattern.Values)
 	for name, e := range v.userKeys(`such as { state = "enabled" }`, "the name of an attribute") {
@@ -165,79 +142,31 @@ func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	return attr
 }
 
-// check returns the rule that the name of an attribute violates, or empty.
+// check returns the rule that the name of an attribute violates, or an empty string.
 func (k attributeKind) check(name string) string {
+	if k.accepts(name) {
+		return ""
+	}
+	return "is not a relative attribute name: " + k.want
+}
+
+// accepts reports whether name is a relative path without "..". "**" is not allowed, since it
+// would search whole trees of sysfs.
+func (k attributeKind) accepts(name string) bool {
 	special := `{\`
 	if !k.wild {
 		special += "*?["
 	}
+	absolute := "/" + name
+	if path.Clean(absolute) != absolute {
+		return false
+	}
+	if strings.ContainsAny(name, special) || strings.Contains(name, "**") {
+		return false
+	}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return false
+	}
 	_, err := pattern.Parse(pattern.Path, name)
-	if err != nil || path.Clean("/"+name) != "/"+name || strings.ContainsAny(name, special) ||
-		strings.Contains(name, "**") || strings.ContainsFunc(name, unicode.IsControl) {
-		return "is not the relative name of an attribute: " + k.want
-	}
-	return ""
-}
-
-// virtual reads v as devices without hardware: names, tables, or a list of them.
-func (v value) virtual() (devices []Virtual) {
-	if v.isEmpty() {
-		v.report(`an empty list: want at least one device such as "lic-0"`, "")
-	}
-	items := v.items()
-	if v.r.virtual += len(items); v.r.virtual > maxVirtual {
-		v.report(fmt.Sprintf("%d virtual devices: want at most %d in a configuration", v.r.virtual, maxVirtual), "")
-		return nil
-	}
-	for _, e := range items {
-		var d Virtual
-		switch e.raw.(type) {
-		case string:
-			d.Name = e.virtualName()
-		case map[string]any:
-			d = readVirtual(e)
-		default:
-			e.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`, "")
-		}
-		if d.Name != "" {
-			devices = append(devices, d)
-		}
-	}
-	return devices
-}
-
-func readVirtual(v value) (d Virtual) {
-	v.read(func(t *table) {
-		t.key("name", stringForm, func(v value) {
-			d.Name = v.virtualName()
-		}, `letters, digits, "-", "_" and "."`)
-		t.require("name", `one such as "lic-0"`, "")
-		t.key("vars", stringTable, func(v value) {
-			d.Vars = v.virtualVars()
-		}, "values of ${var:NAME}, by NAME")
-	})
-	return d
-}
-
-// virtualName reads v as the name of a virtual device, empty if it is invalid.
-func (v value) virtualName() string {
-	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
-		if !isName(s) || len(s) > maxNamePart {
-			rule = `is not the name of a device: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit, at most 63`
-		}
-		return rule, ""
-	})
-}
-
-// virtualVars reads the table v with the values of ${var:NAME}.
-func (v value) virtualVars() map[string]string {
-	vars := make(map[string]string)
-	for name, e := range v.userKeys(`of strings such as { host = "10.0.0.5" }`, "") {
-		if !isName(name) {
-			v.key(name).report(quote(name)+` is not the name of a variable: want letters, digits, "-", "_" and "."`, "")
-		} else if s, ok := e.literal("a string"); ok {
-			vars[name] = s
-		}
-	}
-	return vars
+	return err == nil
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
@@ -91,15 +90,17 @@ func Read(path string) (files []File, err error) {
 	}
 	size := 0
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != ".toml" {
+		isHidden := strings.HasPrefix(e.Name(), ".")
+		if isHidden || filepath.Ext(e.Name()) != ".toml" {
 			continue
 		}
 		f, err := readFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			return nil, err
 		}
-		if size += len(f.Data); size > maxSize {
-			return nil, fmt.Errorf("%s: larger than %d bytes in all: want at most 2 MiB", path, maxSize)
+		size += len(f.Data)
+		if size > maxSize {
+			return nil, fmt.Errorf("%s: the files are larger than %d bytes in total", path, maxSize)
 		}
 		files = append(files, f)
 	}
@@ -114,8 +115,8 @@ func readFile(path string) (File, error) {
 	return File{Name: filepath.Base(path), Data: data}, err
 }
 
-// Hash is Config.Hash of these files. It covers names and texts with their lengths, so
-// that different sets of files have different input.
+// Hash returns Config.Hash of these files. It covers names and texts with their lengths, so that
+// different files never have the same input.
 func Hash(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -127,45 +128,54 @@ func Hash(files []File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Parse validates the text of files, which are one configuration, in name order. The
-// error is of type Problems and has the problems of all files.
+// Parse validates files that together are one configuration, in name order. The error is of type
+// Problems and contains the problems of all files.
 func Parse(files ...File) (*Config, error) { return new(reader).parse(files) }
 
-// ParseForCDI is Parse for CDI specs without a kubelet: as if every resource had
+// ParseForCDI is like Parse, for CDI specs without a kubelet: every resource has
 // container.cdi = true.
 func ParseForCDI(files ...File) (*Config, error) {
 	r := reader{allCDI: true}
 	return r.parse(files)
 }
 
-// reader is the state of reading one configuration: the problems so far, and keys that
-// stand elsewhere.
+// reader is the state of reading one configuration.
 type reader struct {
+	// reports are the problems so far, at most maxFound.
 	reports []report
-	found   int      // reports, including dropped ones
-	needs   []report // that --allow may permit
-	notes   []report
-	// keys of the language; see language.
+	// found is the number of problems, including dropped ones.
+	found int
+	// needs are requests that --allow may permit.
+	needs []report
+	notes []report
+	// keys caches the result of language.
 	keys []string
-	// domain and api are the defaults of resources.
-	domain, api setting
-	// undecided is set if a missing domain is not worth a message: it may be in an
-	// unreadable part, or was reported.
-	undecided bool
+	// domain is the domain of names without one.
+	domain setting
+	// api is the default of resources.
+	api setting
+	// domainUndecided is set if a missing domain needs no message: it may be in a part that
+	// cannot be read, or it was already reported.
+	domainUndecided bool
 	// allCDI injects every resource by CDI names, regardless of container.cdi.
 	allCDI bool
-	// nodes, alternatives, resources and virtual are the numbers of keys and tables, of
-	// patterns, of resources and of virtual devices so far.
-	nodes, alternatives, resources, virtual int
-	// listed are the hints that were given once.
+	// nodes is the number of keys and tables so far.
+	nodes int
+	// alternatives is the number of patterns and their alternatives so far.
+	alternatives int
+	// resources is the number of resources so far.
+	resources int
+	// virtual is the number of virtual devices so far.
+	virtual int
+	// listed are the hints that are given only once.
 	listed []string
-	// texts are the texts with variables of the resource being read, and matches the
-	// positions of its matches.
-	texts   []textUse
+	// texts are the texts with variables of the resource that is being read.
+	texts []textUse
+	// matches are the matches of the resource that is being read, for positions.
 	matches []value
 }
 
-// once returns a long hint the first time, then an empty one.
+// once returns a long hint the first time, and an empty string afterwards.
 func (r *reader) once(hint string) string {
 	if slices.Contains(r.listed, hint) {
 		return ""
@@ -174,14 +184,16 @@ func (r *reader) once(hint string) string {
 	return hint
 }
 
+// report records a problem, unless there are already many.
 func (r *reader) report(p report) {
-	if r.found++; r.found <= maxFound {
+	r.found++
+	if r.found <= maxFound {
 		r.reports = append(r.reports, p)
 	}
 }
 
-// language lists the dotted keys of all tables except those in tables with arbitrary
-// keys: "resource.match.usb.id".
+// language returns the dotted keys of all tables, except tables below arbitrary keys:
+// "resource.match.usb.id".
 func (r *reader) language() []string {
 	if r.keys == nil {
 		r.keys = *describe().keys
@@ -191,7 +203,9 @@ func (r *reader) language() []string {
 
 func (r *reader) parse(files []File) (*Config, error) {
 	files = slices.Clone(files)
-	sort.SliceStable(files, func(i, j int) bool { return files[i].Name < files[j].Name })
+	slices.SortStableFunc(files, func(a, b File) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	cfg := &Config{Hash: Hash(files)}
 	for _, f := range files {
 		cfg.Files = append(cfg.Files, f.Name)
@@ -221,40 +235,50 @@ func (r *reader) parse(files []File) (*Config, error) {
 // variables may distinguish them.
 func (v value) checkSameName(r, other *Resource) {
 	already := quote(r.Name) + " is already the name of " + other.Place
-	if len(r.NameText) > 0 || other.When != nil && r.When != nil {
-	} else if other.When != nil || r.When != nil {
-		v.report(already+", and one of them has no when: want when for both, so that one is left",
-			`when.node_name = "!gpu-*" is every node but those`)
+	mayDiffer := len(r.NameText) > 0
+	bothHaveWhen := other.When != nil && r.When != nil
+	if mayDiffer || bothHaveWhen {
+		return
+	}
+	if other.When != nil || r.When != nil {
+		v.report(already+", and only one of them has a when: both need one, so that one resource is left on each node",
+			`when.node_name = "!gpu-*" selects all other nodes`)
 	} else {
-		v.report(already+": want a name of its own", "to offer several kinds of hardware under one name, give one resource a list of matches")
+		v.report(already, "to offer several kinds of hardware under one name, give one resource a list of matches")
 	}
 }
 
-// top is the top level of one file.
+// top contains the keys of the top level of one file.
 type top struct {
 	domain    string
 	api       API
 	resources []value
 }
 
+// bind binds the keys of the top level.
 func (f *top) bind(t *table) {
-	t.key("domain", stringForm, func(v value) {
+	readDomain := func(v value) {
 		f.domain = v.checked(`a domain such as "example.com"`, checkDomain)
-	},
-		"prefix of every resource name that has none: a DNS subdomain of your own, one for the whole configuration")
-	words(t, "api", &f.api, apis, "by which API of the kubelet resources are offered that set none")
-	t.key("resource", func() form {
-		return form{"type": "array", "items": t.below("resource", func(v value) {
+	}
+	t.key("domain", stringForm, readDomain,
+		"prefix of every resource name without a domain: a DNS subdomain of your own, one for the whole configuration")
+	words(t, "api", &f.api, apis, "the API of the kubelet for resources that do not set api")
+	resourceForm := func() form {
+		describe := func(v value) {
 			readResource(v)
-		})}
-	}, func(v value) {
+		}
+		return form{"type": "array", "items": t.below("resource", describe)}
+	}
+	readResources := func(v value) {
 		f.resources = v.resources()
-	},
+	}
+	t.key("resource", resourceForm, readResources,
 		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 
+// tooManyResources is the rule for the number of resources.
 func tooManyResources() string {
-	return fmt.Sprintf("more than %d resources: want fewer", maxResources)
+	return fmt.Sprintf("the configuration has more than %d resources", maxResources)
 }
 
 // resources reads v as [[resource]] tables, with their names as places.
@@ -264,7 +288,8 @@ func (v value) resources() []value {
 		return nil
 	}
 	out := v.tables("[[resource]]")
-	if v.r.resources += len(out); v.r.resources > maxResources {
+	v.r.resources += len(out)
+	if v.r.resources > maxResources {
 		v.report(tooManyResources(), "")
 		return nil
 	}
@@ -277,18 +302,25 @@ func (v value) resources() []value {
 	return out
 }
 
-// setting is a key of the top level of any file that applies to all of them.
-type setting struct{ value, file string }
+// setting is a key of the top level. It may be in any file, and applies to all files.
+type setting struct {
+	value string
+	// file is the name of the file that sets it.
+	file string
+}
 
-// set reports a second value. want describes the rule.
-func (s *setting) set(v value, value, want string) {
+// set sets the value. It reports a second, different value; rule is the reason.
+func (s *setting) set(v value, value, rule string) {
 	if value == "" || value == s.value {
-	} else if s.value == "" {
-		src, _ := v.find()
-		*s = setting{value, src.name}
-	} else {
-		v.report(quote(value)+" differs from that of "+s.file+": want one "+want, "")
+		return
 	}
+	if s.value != "" {
+		v.report(quote(value)+" differs from the value in "+s.file+": "+rule, "")
+		return
+	}
+	src, _ := v.find()
+	s.value = value
+	s.file = src.name
 }
 
 // readTop reads the top level of all files, and returns their resources.
@@ -302,17 +334,21 @@ func (r *reader) readTop(files []File) (resources []value) {
 		v := value{r: r, source: src, raw: tables}
 		v.read(t.bind)
 		resources = append(resources, t.resources...)
-		r.domain.set(v.child("domain"), t.domain, "domain for the whole configuration; a name may have another")
-		r.api.set(v.child("api"), string(t.api), "default for the whole configuration; a resource may have another")
+		r.domain.set(v.child("domain"), t.domain, "a configuration has one domain, but each name may include its own")
+		r.api.set(v.child("api"), string(t.api), "a configuration has one default, but each resource may set its own api")
 	}
 	// A missing key may be in an unreadable file.
-	r.undecided = r.found > 0
-	if len(resources) == 0 && !r.undecided {
+	r.domainUndecided = r.found > 0
+	if len(resources) == 0 && !r.domainUndecided {
 		all := &source{name: "configuration"}
 		if len(files) == 1 {
 			all.name = files[0].Name
 		}
-		r.report(report{source: all, at: noPosition, Problem: Problem{Text: "no resource: want one or more [[resource]]"}})
+		r.report(report{
+			source:  all,
+			at:      noPosition,
+			Problem: Problem{Text: "no resource: want at least one [[resource]]"},
+		})
 	}
 	return resources
 }

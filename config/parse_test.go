@@ -283,7 +283,7 @@ func TestAPI(t *testing.T) {
 		t.Errorf("a resource with its own api: %q, cdi %v", r.API, r.Container.CDI)
 	}
 	_, err = config.Parse(a, config.File{Name: "y.toml", Data: []byte("api = 'device-plugin'\n")}, config.File{Name: "z.toml", Data: []byte("api = 'dra'\n")})
-	if err == nil || !strings.Contains(err.Error(), `"dra" differs from that of y.toml`) {
+	if err == nil || !strings.Contains(err.Error(), `"dra" differs from the value in y.toml`) {
 		t.Errorf("two defaults: %v", err)
 	}
 }
@@ -294,8 +294,8 @@ func TestParseForCDI(t *testing.T) {
 	for text, want := range map[string]string{
 		`match.glob = "/dev/x*"`:                                          "",
 		"match.glob = \"/dev/x*\"\ncontainer.cdi = false":                 "",
-		"match.glob = \"/dev/x*\"\ncontainer.path = \"/dev/y${index}\"":   "which is known in env, annotations and, without container.cdi, container.path only",
-		"match.net.type = \"can\"\ncount = 2":                             "an interface moves into one container",
+		"match.glob = \"/dev/x*\"\ncontainer.path = \"/dev/y${index}\"":   "which is only available in env, annotations and, without container.cdi, container.path",
+		"match.net.type = \"can\"\ncount = 2":                             "a network interface moves into a single container",
 		"match.glob = \"/dev/x*\"\ncontainer.owner = { mode = \"0660\" }": "",
 	} {
 		file := config.File{Name: "c.toml", Data: []byte("domain = \"example.com\"\n[[resource]]\nname = \"r\"\n" + text + "\n")}

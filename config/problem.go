@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -11,23 +10,24 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Problem is one problem of a configuration. The names of its JSON fields are an API.
+// Problem is one problem of a configuration, or a note about it. The names of its JSON fields are an
+// API.
 type Problem struct {
-	// File, Line and Column of the key, from 1, the column in characters. Empty and 0
-	// for a problem without a file or key.
+	// File, Line and Column are the position of the key, from 1. The column counts
+	// characters. They are empty and 0 for a problem without a file or key.
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
-	// Place is resource and key: `resource 2 ("gpu"): count`; empty for the top level
-	// of a file.
+	// Place is the resource and the key: `resource 2 ("gpu"): count`. It is empty at the top
+	// level of a file.
 	Place string `json:"place"`
-	// Text is the value and the rule.
+	// Text is the value and the rule that it violates.
 	Text string `json:"text"`
-	// Hint is how to fix it; empty if unknown.
+	// Hint is how to fix the problem. It is empty if that is unknown.
 	Hint string `json:"hint"`
 }
 
-// Position is the position of the key: "gpu.toml:3:12", as far as known.
+// Position returns the position of the key as far as it is known: "gpu.toml:3:12".
 func (p Problem) Position() string {
 	if p.Line == 0 {
 		return p.File
@@ -35,7 +35,7 @@ func (p Problem) Position() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Message is place and text.
+// Message returns the place and the text.
 func (p Problem) Message() string {
 	if p.Place == "" {
 		return p.Text
@@ -43,7 +43,7 @@ func (p Problem) Message() string {
 	return p.Place + ": " + p.Text
 }
 
-// String formats the problem: a line, and one more for the hint.
+// String formats the problem as one line, and a second line with the hint.
 func (p Problem) String() string {
 	s := p.Message()
 	if at := p.Position(); at != "" {
@@ -55,11 +55,11 @@ func (p Problem) String() string {
 	return s
 }
 
-// Problems are the problems of a configuration, in order of files and lines: at most
-// 100, and the number of the others.
+// Problems are the problems of a configuration in the order of files and lines: the first 100, and
+// the total number if there are more.
 type Problems []Problem
 
-// Error has a line for each problem, and one more for each hint.
+// Error returns a line for each problem and each hint.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i := range p {
@@ -73,7 +73,7 @@ type report struct {
 	Problem
 	source *source
 	at     int // offset in its text
-	// allowed is the part of --allow that permits it; nil is none.
+	// allowed reports whether --allow permits the request. It is nil for a problem.
 	allowed func(Allow) bool
 }
 
@@ -86,7 +86,10 @@ func inOrder(reports []report) []report {
 	sort.SliceStable(reports, func(i, j int) bool {
 		a := &reports[i]
 		b := &reports[j]
-		return cmp.Or(cmp.Compare(a.source.order, b.source.order), cmp.Compare(a.at, b.at)) < 0
+		if a.source.order != b.source.order {
+			return a.source.order < b.source.order
+		}
+		return a.at < b.at
 	})
 	reports = slices.CompactFunc(reports, func(a, b report) bool {
 		return a.source == b.source && a.at == b.at && a.Problem == b.Problem
@@ -119,7 +122,7 @@ func inOrder(reports []report) []report {
 	return reports
 }
 
-// problems is an error with the first of n problems, nil if there are none.
+// problems returns an error with the first reports of n problems, or nil if there are none.
 func problems(reports []report, n int) error {
 	if n == 0 {
 		return nil
@@ -127,18 +130,19 @@ func problems(reports []report, n int) error {
 	var list Problems
 	for _, r := range inOrder(reports) {
 		if len(list) == maxProblems {
-			return append(list, Problem{Text: fmt.Sprintf("%d problems in all: the first %d are reported", n, maxProblems)})
+			rest := fmt.Sprintf("%d problems in total: only the first %d are reported", n, maxProblems)
+			return append(list, Problem{Text: rest})
 		}
 		list = append(list, r.Problem)
 	}
 	return list
 }
 
-// longestQuote is how many bytes of a value a message repeats: a value may be as long
-// as its file, and many messages may contain it.
+// longestQuote is the number of bytes of a value that a message repeats. A value may be as long as
+// its file, and many messages may contain it.
 const longestQuote = 80
 
-// quote quotes s, shortened if it is long.
+// quote returns s in quotes, shortened if it is long.
 func quote(s string) string {
 	if len(s) <= longestQuote {
 		return fmt.Sprintf("%q", s)
@@ -150,9 +154,10 @@ func quote(s string) string {
 	return fmt.Sprintf("%q...", s[:cut])
 }
 
-// list quotes names, separated by commas.
+// list returns names in quotes, separated by commas.
 func list(names []string) string { return joined(names, ", ") }
 
+// didYouMean returns a hint that suggests names.
 func didYouMean(names ...string) string { return "did you mean " + joined(names, " or ") + "?" }
 
 // joined quotes names and joins them.
@@ -164,21 +169,25 @@ func joined(names []string, separator string) string {
 	return strings.Join(quoted, separator)
 }
 
-// unknownHint suggests a key for one that the table v does not have: known are its
-// keys.
+// unknownHint returns a hint for a key that the table v does not have in the language. known are
+// the keys that it has.
 func (v value) unknownHint(name string, known []string) string {
-	if lower := strings.ToLower(name); lower != name && slices.Contains(known, lower) {
+	lower := strings.ToLower(name)
+	if lower != name && slices.Contains(known, lower) {
 		return didYouMean(lower) + " keys are written in lower case"
 	}
-	if n := keyElsewhere(name); slices.Contains(known, n) {
-		return didYouMean(n)
+	if same := keyElsewhere(name); slices.Contains(known, same) {
+		return didYouMean(same)
 	}
 	similar := nearest(name, known)
 	tables := v.tablesWith(name)
-	if similar != "" && (len(tables) == 0 || pattern.Distance(name, similar) == 1) {
+	isKeyElsewhere := len(tables) > 0
+	isTypingError := similar != "" && pattern.Distance(name, similar) == 1
+	if isTypingError || similar != "" && !isKeyElsewhere {
 		return didYouMean(similar)
-	} else if len(tables) == 0 {
-		return v.r.once("the keys here are " + list(known))
+	}
+	if !isKeyElsewhere {
+		return v.r.once("the keys of this table are " + list(known))
 	}
 	hint := fmt.Sprintf("%q is a key of %s", name, strings.Join(tables, ", "))
 	if above, ok := v.enclosing(name); ok {
@@ -187,22 +196,26 @@ func (v value) unknownHint(name string, known []string) string {
 	return hint
 }
 
-// tablesWith lists the tables with a key: the nearest around v, or all.
-func (v value) tablesWith(name string) (tables []string) {
+// tablesWith returns the tables of the language that have a key: the nearest table around v, or all
+// tables if no table around v has the key.
+func (v value) tablesWith(name string) []string {
 	if above, ok := v.enclosing(name); ok {
 		return []string{tableName(above.path())}
 	}
+	var tables []string
 	for _, key := range v.r.language() {
-		// The keys of exclude are those of match.
-		if path, ok := strings.CutSuffix(key, "."+name); ok && path != "resource.exclude" && !strings.HasPrefix(path, "resource.exclude.") {
+		path, hasKey := strings.CutSuffix(key, "."+name)
+		// exclude has the same keys as match.
+		isExclude := strings.HasPrefix(path+".", "resource.exclude.")
+		if hasKey && !isExclude {
 			tables = append(tables, tableName(path))
 		}
 	}
 	return tables
 }
 
-// keyElsewhere is the key that means what a name means in sysfs, in Kubernetes or in other
-// device plugins; empty for none.
+// keyElsewhere returns the key of the language with the meaning that a name has in sysfs, in
+// Kubernetes or in other device plugins. It returns an empty string for other names.
 func keyElsewhere(name string) string {
 	switch strings.ToLower(name) {
 	case "path", "paths", "devicematch":
@@ -223,17 +236,18 @@ func keyElsewhere(name string) string {
 	return ""
 }
 
-// enclosing is the nearest table around v that may have a key.
+// enclosing returns the nearest table around v that has a key in the language.
 func (v value) enclosing(name string) (above value, ok bool) {
 	for !ok && v.above != nil {
 		v = *v.above
-		ok = slices.Contains(v.r.language(), strings.TrimPrefix(v.path()+"."+name, "."))
+		key := dotted(v.path(), name)
+		ok = slices.Contains(v.r.language(), key)
 	}
 	return v, ok
 }
 
-// headerHint explains the pitfall of TOML's headers, after which a key of the table
-// above belongs to the table v.
+// headerHint explains why a key that was meant for the table above belongs to the table v: after a
+// TOML header, every following key belongs to its table.
 func (v value) headerHint(above value) string {
 	if above.above == nil {
 		return "write it above the first [[resource]]"
@@ -251,23 +265,28 @@ func tableName(path string) string {
 	return strings.TrimPrefix(path, "resource.")
 }
 
-// nearest is the name for which a misspelled one may stand, or empty: at most one edit
-// for each three letters.
+// nearest returns the name that a misspelled name probably means, or an empty string. It accepts one
+// edit for every three letters, at most three edits, and abbreviations.
 func nearest(name string, names []string) string {
 	best := ""
 	edits := max(1, min(len(name)/3, 3))
 	for _, n := range names {
-		if rest, cut := strings.CutPrefix(n, name); cut && len(name) > 2 && !strings.Contains(rest, ".") {
+		rest, isPrefix := strings.CutPrefix(n, name)
+		isAbbreviation := isPrefix && len(name) > 2 && !strings.Contains(rest, ".")
+		if isAbbreviation {
 			best = n
 			edits = 1
 			continue
 		}
-		if d := len(n) - len(name); d > edits || -d > edits {
-			continue
+		longer := len(n) - len(name)
+		if longer > edits || -longer > edits {
+			continue // cheaper than the distance
 		}
-		if e := pattern.Distance(name, n); e <= edits && (best == "" || e < edits) {
+		distance := pattern.Distance(name, n)
+		isNearer := best == "" || distance < edits
+		if distance <= edits && isNearer {
 			best = n
-			edits = e
+			edits = distance
 		}
 	}
 	return best

@@ -113,7 +113,7 @@ func TestManyProblems(t *testing.T) {
 	if len(problems) != 101 || problems[0].Line != 4 || problems[99].Line != 103 {
 		t.Fatalf("%d problems: %v", len(problems), problems)
 	}
-	if got, want := problems[100].String(), "150 problems in all: the first 100 are reported"; got != want {
+	if got, want := problems[100].String(), "150 problems in total: only the first 100 are reported"; got != want {
 		t.Errorf("the last is %q, want %q", got, want)
 	}
 }

@@ -10,203 +10,308 @@ import (
 
 // Rules for combinations of the keys of a match or a resource.
 
-// noNode reports whether the match selects neither nodes nor hardware: one device each,
-// regardless of each.
+// noNode reports whether the match selects neither nodes nor hardware. Each thing that it
+// selects is one device, regardless of the key each.
 func (m *Match) noNode() bool { return m.Mount || m.fromCDI() || m.Virtual != nil }
 
 // fromCDI reports whether the match selects CDI devices of the host.
 func (m *Match) fromCDI() bool { return !m.CDIDevice.Empty() }
 
-// find is the index of the first match that is of some kind, or -1.
-func (r *Resource) find(is func(m *Match) bool) int {
-	return slices.IndexFunc(r.Match, func(m Match) bool {
-		return is(&m)
-	})
+// hasNode reports whether the match selects nodes or hardware.
+func (m *Match) hasNode() bool { return !m.noNode() }
+
+// namesNoHardware reports whether the match selects nodes regardless of their hardware.
+func (m *Match) namesNoHardware() bool { return m.hasNode() && !m.NamesHardware() }
+
+// withoutHardware returns the key by which the match selects devices that have no hardware and
+// no nodes, and an empty string for all other matches.
+func (m *Match) withoutHardware() string {
+	if m.Virtual != nil {
+		return "virtual"
+	}
+	if m.fromCDI() {
+		return "cdi_device"
+	}
+	return ""
 }
 
-// checkMatch checks a match. sound is set if it has no problem so far: an unknown key may
-// be a misspelled one that selects.
+// find returns the index of the first match that the predicate accepts, or -1.
+func (r *Resource) find(accept func(m *Match) bool) int {
+	for i := range r.Match {
+		if accept(&r.Match[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// hasOnlyOther reports whether the resource has matches, and the predicate accepts none of
+// them. A resource without matches is reported elsewhere.
+func (r *Resource) hasOnlyOther(accept func(m *Match) bool) bool {
+	return len(r.Match) > 0 && r.find(accept) < 0
+}
+
+// checkMatch reports invalid combinations of the keys of a match. sound is set if the match
+// has no problem so far: otherwise an unknown key may be a misspelled selector.
 func (v value) checkMatch(m *Match, sound bool) {
 	switch {
 	case v.has("cdi_device"):
-		v.wantAlone("cdi_device", "nothing else is known of the devices of CDI specs", "dangerous")
-		return
+		v.wantAlone("cdi_device", "a CDI spec describes no hardware or nodes to select by", "dangerous")
 	case v.has("virtual"):
 		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous")
-		return
 	case m.Mount:
-		v.wantAlone(
-			"as",
-			"a mount is known by its path alone",
-			"glob",
-			"container_path",
-			"read_only",
-			"required",
-			"dangerous",
+		v.checkMountMatch(m)
+	default:
+		v.checkNodeMatch(m, sound)
+	}
+}
+
+// checkMountMatch checks a match with as = "mount".
+func (v value) checkMountMatch(m *Match) {
+	v.wantAlone(
+		"as",
+		"a mount is selected only by its path",
+		"glob",
+		"container_path",
+		"read_only",
+		"required",
+		"dangerous",
+	)
+	if !v.has("glob") {
+		v.child("as").report(
+			`"mount" requires glob, which selects the paths to mount`,
+			`glob = "/run/vendor/*.sock" selects every socket there`,
 		)
-		if !v.has("glob") {
-			v.child("as").report(`"mount" without glob: want the paths of what to mount`, `glob = "/run/vendor/*.sock" is every socket there`)
-		} else if m.Glob.Negative() && len(m.Glob.Alternatives()) == 0 {
-			v.child("glob").report(`only patterns with "!": want one that selects`, "")
-		}
 		return
 	}
+	selectsNothing := m.Glob.Negative() && len(m.Glob.Alternatives()) == 0
+	if selectsNothing {
+		v.child("glob").report(`all patterns begin with "!": at least one must select paths`, "")
+	}
+}
+
+// checkNodeMatch checks a match that selects nodes or hardware.
+func (v value) checkNodeMatch(m *Match, sound bool) {
 	if !v.has("as") {
 		v.refuseReadOnlyNode(m.Mount)
 	}
-	switch {
-	case m.VFIO && !m.Has("pci", "mdev"):
-		v.child("vfio").report("true without pci or mdev: want one of them", "pci = {} is any PCI function")
-	case m.VFIO:
-		v.wantOne(
-			"vfio",
-			"it selects the VFIO nodes of PCI functions and mediated devices, whatever their numbers are",
-			"glob",
-			"usb",
-			"net",
+	if m.VFIO {
+		v.checkVFIO(m)
+	} else if sound && v.selectsEverything(m) {
+		v.report(
+			"selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr",
+			"usb = {} selects any USB device",
 		)
-	case !v.has("glob") && !m.NamesHardware() && !v.has("subsystem") && !v.has("driver") && !v.has("attr") && sound:
-		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} is any USB device")
 	}
-	v.wantOne(
+	v.refuseBoth(
 		"mdev",
-		"a mediated device is below a PCI function and has nothing below itself: only pci may be beside it",
+		"a mediated device is part of a PCI function, so that only pci can be combined with mdev",
 		"usb",
 		"net",
 	)
 }
 
-// wantOne reports a key that is beside others.
-func (v value) wantOne(name, why string, others ...string) {
+// checkVFIO checks a match with vfio = true.
+func (v value) checkVFIO(m *Match) {
+	if !m.Has("pci", "mdev") {
+		v.child("vfio").report("requires pci or mdev", "pci = {} selects any PCI function")
+		return
+	}
+	v.refuseBoth(
+		"vfio",
+		"vfio selects the VFIO nodes of PCI functions and mediated devices, regardless of their numbers",
+		"glob",
+		"usb",
+		"net",
+	)
+}
+
+// selectsEverything reports whether a match has no key that selects.
+func (v value) selectsEverything(m *Match) bool {
+	if m.NamesHardware() {
+		return false
+	}
+	selectors := []string{"glob", "subsystem", "driver", "attr"}
+	return !slices.ContainsFunc(selectors, v.has)
+}
+
+// refuseBoth reports a key that cannot be combined with any of the others.
+func (v value) refuseBoth(name, why string, others ...string) {
+	if !v.has(name) {
+		return
+	}
 	for _, other := range others {
-		if v.has(name) && v.has(other) {
-			v.child(name).report("beside "+other+": want one of them", why)
+		if v.has(other) {
+			v.child(name).report("cannot be combined with "+other, why)
 		}
 	}
 }
 
-// wantAlone reports keys next to a key that must be alone, or with the allowed ones
-// only.
+// wantAlone reports keys of a match that cannot be combined with a key: all except the
+// allowed ones. Unknown keys are reported elsewhere.
 func (v value) wantAlone(name, why string, allowed ...string) {
-	m, _ := v.raw.(map[string]any)
-	for k := range m {
-		if k != name && !slices.Contains(allowed, k) && slices.Contains(v.r.language(), "resource.match."+k) {
-			v.child(k).report("beside "+name+": want it in a match of its own", why)
+	for key := range v.keys() {
+		isAllowed := key == name || slices.Contains(allowed, key)
+		isKnown := slices.Contains(v.r.language(), "resource.match."+key)
+		if isKnown && !isAllowed {
+			v.child(key).report("cannot be combined with "+name+" in one match", why)
 		}
 	}
 }
 
-// defaultEach is device if every match names hardware and node if none does; otherwise
-// each is required.
+// defaultEach returns the value of each where it is not written: device if every match names
+// hardware, and node if none does. Otherwise each is required.
 func (v value) defaultEach(r *Resource) Each {
 	if v.has("group_by") {
 		return EachDevice
 	}
-	with := r.find((*Match).NamesHardware)
-	without := r.find(func(m *Match) bool {
-		return !m.NamesHardware() && !m.noNode()
-	})
-	if with < 0 {
+	withHardware := r.find((*Match).NamesHardware)
+	if withHardware < 0 {
 		return EachNode
-	} else if without < 0 {
+	}
+	withoutHardware := r.find((*Match).namesNoHardware)
+	if withoutHardware < 0 {
 		return EachDevice
 	}
-	v.report(fmt.Sprintf("no each: want it where match %d names hardware (usb, pci, net, mdev) and match %d does not",
-		with+1, without+1),
-		`each = "device" is the hardware with all its selected nodes, each = "node" every node by itself`)
+	text := fmt.Sprintf(
+		`missing key "each": it is required because match %d names hardware (usb, pci, net, mdev) and match %d does not`,
+		withHardware+1,
+		withoutHardware+1,
+	)
+	v.report(text, `each = "device" is the hardware with all its selected nodes, each = "node" is each single node`)
 	return ""
 }
 
+// checkResource reports invalid combinations of the keys of a resource.
 func (v value) checkResource(r *Resource) {
 	v.checkEach(r)
 	v.checkVirtual(r)
 	v.checkNets(r)
 	v.checkPaths(r)
 	v.checkCDI(r)
-	if r.Identity == IdentityName && len(r.Match) > 0 && r.find((*Match).fromCDI) < 0 {
-		v.child("identity").report(`"name" without cdi_device: only the ID of a CDI device is made of its name`, "")
+	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
+		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`, "")
 	}
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {
-		v.child("register").report(`"always" with a variable in name: want "when-present", since a name is known with its first device`, "")
+		v.child("register").report(
+			`"always" cannot be combined with a variable in name: the name is unknown until the first device appears`,
+			"",
+		)
 	}
-	if r.Health != nil && r.Health.Open && len(r.Match) > 0 && r.find(func(m *Match) bool {
-		return !m.noNode()
-	}) < 0 {
-		v.child("health").child("open").report("no match selects device nodes: want open for those only", "health.tcp checks that an address takes connections")
+	checksOpen := r.Health != nil && r.Health.Open
+	if checksOpen && r.hasOnlyOther((*Match).hasNode) {
+		v.child("health").child("open").report(
+			"no match selects device nodes, which open requires",
+			"health.tcp checks that an address accepts connections",
+		)
 	}
 }
 
 // checkEach reports matches that are incompatible with each or group_by.
 func (v value) checkEach(r *Resource) {
-	each := v.child("each")
-	groupBy := v.child("group_by")
-	v.wantOne("group_by", "hardware that has no value for the variable stays single", "each")
+	v.refuseBoth(
+		"group_by",
+		"without each, hardware with the same value is one device, and hardware without a value stays single",
+		"each",
+	)
 	if _, numbered := wildcardNumber(r.GroupBy); numbered {
 		if rule := checkSource(r.GroupBy, r); rule != "" {
-			groupBy.report(quote(r.GroupBy)+" "+rule, "")
+			v.child("group_by").report(quote(r.GroupBy)+" "+rule, "")
 		}
 	}
 	for i := range r.Match {
-		m := &r.Match[i]
-		what := ""
-		if m.Virtual != nil {
-			what = "virtual"
-		} else if m.fromCDI() {
-			what = "cdi_device"
-		}
-		switch {
-		case r.Each == EachNode && m.VFIO && v.has("each"):
-			each.report(fmt.Sprintf(`"node" with vfio in match %d: want "device"`, i+1), "functions of one IOMMU group can only be injected together")
-			return
-		case what != "" && r.Each == EachAll:
-			each.report(fmt.Sprintf(`"all" with %s in match %d: want each of these to be a device`,
-				what, i+1), "count says how many containers may hold one at the same time")
-			return
-		case what != "" && r.GroupBy != "":
-			groupBy.report(fmt.Sprintf("with %s in match %d: want matches of hardware that has the variable",
-				what, i+1), "")
+		if !v.checkEachOf(r, i) {
 			return
 		}
 	}
 }
 
+// checkEachOf reports whether a match is compatible with each and group_by. If it is not, it
+// records a problem.
+func (v value) checkEachOf(r *Resource, index int) bool {
+	m := &r.Match[index]
+	number := index + 1
+	if m.VFIO && r.Each == EachNode && v.has("each") {
+		v.child("each").report(
+			fmt.Sprintf(`"node" cannot be combined with vfio in match %d: want "device"`, number),
+			"functions of one IOMMU group can only be injected together",
+		)
+		return false
+	}
+	key := m.withoutHardware()
+	if key == "" {
+		return true
+	}
+	if r.Each == EachAll {
+		v.child("each").report(
+			fmt.Sprintf(`"all" cannot be combined with %s in match %d`, key, number),
+			"count is the number of containers that may hold one device at the same time",
+		)
+		return false
+	}
+	if r.GroupBy != "" {
+		v.child("group_by").report(
+			fmt.Sprintf("cannot be combined with %s in match %d: only hardware can be grouped", key, number),
+			"",
+		)
+		return false
+	}
+	return true
+}
+
+// checkVirtual reports virtual devices of the same name: the name is their ID.
 func (v value) checkVirtual(r *Resource) {
 	seen := make(map[string]bool)
 	for i := range r.Match {
 		for _, d := range r.Match[i].Virtual {
 			if seen[d.Name] {
-				v.r.matches[i].child("virtual").report(quote(d.Name)+" is the name of two virtual devices: want a name of its own for each", "")
+				v.r.matches[i].child("virtual").report(quote(d.Name)+" is already the name of another virtual device", "")
 			}
 			seen[d.Name] = true
 		}
 	}
 }
 
-// checkNets: an interface is in one network namespace, so that only one container can
-// have it.
+// checkNets reports keys that contradict the move of a network interface. An interface is in
+// one network namespace (network_namespaces(7)), so that only one container can have it.
 func (v value) checkNets(r *Resource) {
-	moved := r.find((*Match).SelectsNets)
-	why := fmt.Sprintf("since an interface moves into one container (net in match %d, container.cdi)", moved+1)
-	switch container := v.child("container"); {
-	case moved < 0 && container.has("net_name"):
-		container.child("net_name").report("no match selects network interfaces: want net without glob in one", "match.net.type = \"can\" is every CAN interface")
-	case moved < 0 || !r.Container.CDI:
-	case r.Count > 1:
-		v.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Count, why), "")
-	case r.Shared:
-		v.child("shared").report("true: want false, "+why, "")
-	default:
-		v.r.matches[moved].child("net").needs(
-			"moving network interfaces of the host",
-			allowNet,
-			func(a Allow) bool { return a.Net },
-		)
+	container := v.child("container")
+	index := r.find((*Match).SelectsNets)
+	if index < 0 {
+		if container.has("net_name") {
+			container.child("net_name").report(
+				"requires a match that selects network interfaces: net without glob",
+				`match.net.type = "can" selects every CAN interface`,
+			)
+		}
+		return
 	}
+	if !r.Container.CDI {
+		return
+	}
+	why := fmt.Sprintf(
+		"because a network interface moves into a single container (net in match %d with container.cdi)",
+		index+1,
+	)
+	if r.Count > 1 {
+		v.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Count, why), "")
+		return
+	}
+	if r.Shared {
+		v.child("shared").report("true: want false, "+why, "")
+		return
+	}
+	v.r.matches[index].child("net").needs(
+		"moving network interfaces of the host",
+		allowNet,
+		func(a Allow) bool { return a.Net },
+	)
 }
 
-// checkPaths: several nodes can't be at one path.
+// checkPaths reports texts that give several nodes of one device the same path or name in the
+// container.
 func (v value) checkPaths(r *Resource) {
-	var several string
+	several := ""
 	if r.Each == EachAll {
 		several = `each = "all"`
 	} else if r.GroupBy != "" {
@@ -214,38 +319,43 @@ func (v value) checkPaths(r *Resource) {
 	} else {
 		return
 	}
-	// fixed reports a text that is the same for all nodes of a device, and not a
-	// directory for them.
-	fixed := func(at value, text device.Text, what, hint string) {
-		if len(text) > 0 && !perDevice(text) && !strings.HasSuffix(text.String(), "/") {
-			at.report(quote(text.String())+" has no variable of the device with "+several+": want a "+what, hint)
-		}
-	}
-	const path, hint = "path of its own for each node", `a "/" at the end is a directory to put nodes in, and "/dev/serial/${kernel}" tells them apart`
+	const (
+		rule = " is the same for all nodes, but %s requires a different path for each node"
+		hint = `"/dev/serial/" is a directory for the nodes, and "/dev/serial/${kernel}" is a different path for each`
+	)
+	rulePath := fmt.Sprintf(rule, several)
 	container := v.child("container")
-	fixed(container.child("path"), r.Container.Path, path, hint)
-	fixed(
-		container.child("net_name"),
+	container.child("path").wantVarying(r.Container.Path, rulePath, hint)
+	container.child("net_name").wantVarying(
 		r.Container.NetName,
-		"name of its own for each interface",
-		`"can-${usb.serial}" tells them apart`,
+		" is the same for all interfaces, but "+several+" requires a different name for each",
+		`"can-${usb.serial}" is a different name for each`,
 	)
 	for i := range r.Match {
-		if _, one := r.Match[i].Glob.Literal(); !one {
-			fixed(v.r.matches[i].child("container_path"), r.Match[i].ContainerPath, path, hint)
+		m := &r.Match[i]
+		if _, isOneNode := m.Glob.Literal(); !isOneNode {
+			v.r.matches[i].child("container_path").wantVarying(m.ContainerPath, rulePath, hint)
 		}
 	}
 }
 
-// checkCDI reports keys that need CDI, and names that cannot be the kind of a spec.
+// wantVarying reports a text that is the same for all nodes of a device, unless it is a
+// directory for them.
+func (v value) wantVarying(text device.Text, rule, hint string) {
+	if len(text) == 0 || perDevice(text) {
+		return
+	}
+	written := text.String()
+	if !strings.HasSuffix(written, "/") {
+		v.report(quote(written)+rule, hint)
+	}
+}
+
+// checkCDI reports keys that require CDI, and resource names that cannot be the kind of a CDI
+// spec.
 func (v value) checkCDI(r *Resource) {
-	container := v.child("container")
 	if !r.Container.CDI {
-		for _, name := range []string{"owner", "net_name", "hooks", "additional_gids"} {
-			if container.has(name) {
-				container.child(name).report("needs a CDI spec, and container.cdi is false: want true or \"auto\"", "")
-			}
-		}
+		v.child("container").refuseKeysOfCDI()
 		return
 	}
 	if r.Name == "" {
@@ -261,6 +371,15 @@ func (v value) checkCDI(r *Resource) {
 	for _, n := range r.Names {
 		if rule := checkKind(domain, n.Name); rule != "" {
 			v.child("names").child(n.key).report(quote(n.Name)+" "+rule, "")
+		}
+	}
+}
+
+// refuseKeysOfCDI reports the keys of a container that only a CDI spec can express.
+func (v value) refuseKeysOfCDI() {
+	for _, name := range []string{"owner", "net_name", "hooks", "additional_gids"} {
+		if v.has(name) {
+			v.child(name).report(`requires container.cdi = true or "auto"`, "")
 		}
 	}
 }

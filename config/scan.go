@@ -7,10 +7,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Limits of a file, for the TOML parser: it writes out the full path of every key, once
-// per part of the key, and again at every bracket, where it recurses: a file of 1 MiB
-// with deep brackets or many keys below a long one would take minutes and gigabytes.
-// The language needs a depth of 8 and a few MiB.
+// Limits of a file for the TOML parser (v1.6.0). It copies the full path of every key, once for each
+// part of the key and again at every bracket, where it recurses. Without limits, a file of 1 MiB
+// with deep brackets or with many keys below a long key would take minutes and gigabytes. The
+// language itself needs a depth of 8 and a few MiB.
 const (
 	maxDepth   = 32
 	maxKeyWork = 16 << 20
@@ -21,7 +21,7 @@ type node struct {
 	name  string           // of the key, or of the list
 	at    int              // offset in the text
 	keys  map[string]*node // of a table
-	items []*node          // of a list: its elements, nil for those without keys
+	items []*node          // of a list: its elements, nil for elements without keys
 	// elements are the offsets of the elements of a list in brackets.
 	elements []int32
 	// closed is set if the value of the key is complete, so that nothing may be added
@@ -29,8 +29,20 @@ type node struct {
 	closed bool
 }
 
-// scanner finds the positions of the keys of a text: the library reports only those of
-// syntax errors. It knows keys, headers, brackets, strings and comments, and stops
+// element returns the node of element i of a list, or the list itself if the element has no
+// position.
+func (n *node) element(i int) *node {
+	if i < len(n.items) && n.items[i] != nil {
+		return n.items[i]
+	}
+	if i < len(n.elements) {
+		return &node{at: int(n.elements[i])}
+	}
+	return n
+}
+
+// scanner finds the positions of the keys of a text, because the library only reports the
+// positions of syntax errors. It knows keys, headers, brackets, strings and comments, and stops
 // where the text is not TOML, or too expensive for the parser.
 type scanner struct {
 	text string
@@ -46,7 +58,7 @@ type scanner struct {
 	at      int
 }
 
-// scan scans a text after others with this many nodes.
+// scan scans a text. nodes is the number of keys and tables in the files before it.
 func scan(text string, nodes int) *scanner {
 	s := &scanner{text: text, root: &node{}, nodes: nodes}
 	table := s.root
@@ -57,19 +69,22 @@ func scan(text string, nodes int) *scanner {
 		} else {
 			s.assignment(table, path)
 		}
-		if s.space(false); !strings.ContainsRune("\r\n#\x00", rune(s.peek())) {
+		s.space(false)
+		isEndOfLine := strings.ContainsRune("\r\n#\x00", rune(s.peek()))
+		if !isEndOfLine {
 			s.stop()
 		}
 	}
 	return s
 }
 
-// keyPath is the size of a key with everything above it.
+// keyPath is the size of a dotted key from the top: its parts and their length in bytes.
 type keyPath struct{ parts, length int }
 
 // size is the cost of one copy of the path: its text and a string header per part.
 func (p keyPath) size() int { return p.length + 16*p.parts }
 
+// peek returns the next byte, or 0 at the end of the text.
 func (s *scanner) peek() byte {
 	if s.i < len(s.text) {
 		return s.text[s.i]
@@ -77,7 +92,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// stop ends the scan: the rest is not TOML.
+// stop ends the scan, because the rest is not TOML. The library reports where.
 func (s *scanner) stop() { s.i = len(s.text) }
 
 // refuse ends the scan with a problem.
@@ -89,22 +104,24 @@ func (s *scanner) refuse(at int, problem string) {
 	s.stop()
 }
 
-// charge adds to the parser's work.
+// charge adds to the work of the parser, and ends the scan if it is too much.
 func (s *scanner) charge(bytes int) {
-	if s.work += bytes; s.work > maxKeyWork {
-		s.refuse(s.i, "too many keys below long or deep ones: want short keys, few levels deep")
+	s.work += bytes
+	if s.work > maxKeyWork {
+		s.refuse(s.i, "the keys are too long or nested too deeply")
 	}
 }
 
-// node makes the node of a key or an element.
+// node returns a new node for a key or an element.
 func (s *scanner) node(name string, at int) *node {
-	if s.nodes++; s.nodes > maxKeys {
-		s.refuse(at, fmt.Sprintf("more than %d keys and tables in a configuration: want fewer", maxKeys))
+	s.nodes++
+	if s.nodes > maxKeys {
+		s.refuse(at, fmt.Sprintf("the configuration has more than %d keys and tables", maxKeys))
 	}
 	return &node{name: name, at: at}
 }
 
-// space skips white space, with lines also comments and ends of lines.
+// space skips white space. If lines is set, it skips comments and ends of lines as well.
 func (s *scanner) space(lines bool) {
 	for ; s.i < len(s.text); s.i++ {
 		switch c := s.text[s.i]; {
@@ -139,7 +156,8 @@ func (s *scanner) header() (*node, keyPath) {
 	n, p := s.key(s.root, keyPath{})
 	if closing == "]]" {
 		if n == s.root.keys["resource"] {
-			if s.resources = append(s.resources, at); len(s.resources) > maxResources {
+			s.resources = append(s.resources, at)
+			if len(s.resources) > maxResources {
 				s.refuse(at, tooManyResources())
 			}
 		}
@@ -174,8 +192,9 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 		s.space(false)
 		at := s.i
 		name := s.name()
-		if own.parts++; own.parts > maxDepth {
-			s.refuse(at, fmt.Sprintf("a key of more than %d parts: want fewer", maxDepth))
+		own.parts++
+		if own.parts > maxDepth {
+			s.refuse(at, fmt.Sprintf("the key has more than %d parts", maxDepth))
 			return n, above
 		}
 		own.length += s.i - at
@@ -202,10 +221,10 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 // the library accepts them.
 func (s *scanner) extended(n *node, at int) {
 	line := strings.Count(s.text[:n.at], "\n") + 1
-	s.refuse(at, fmt.Sprintf("%s has its whole value in line %d: want all of its keys there", quote(n.name), line))
+	s.refuse(at, fmt.Sprintf("%s is complete in line %d: all of its keys must be written there", quote(n.name), line))
 }
 
-// child is the node of a key below n, created at an offset if it is missing.
+// child returns the node of a key below n. It creates a missing node at the offset.
 func (s *scanner) child(n *node, name string, at int) *node {
 	c := n.keys[name]
 	if c == nil {
@@ -250,7 +269,7 @@ func (s *scanner) value(n *node, p keyPath) {
 		n.elements = nil
 		s.brackets(p, ']', func(i int) {
 			n.elements = append(n.elements, int32(s.i))
-			element := n // of no interest
+			element := n // the keys of other elements have no positions of their own
 			if c := s.peek(); c == '{' || c == '[' {
 				element = s.node(n.name, s.i)
 				n.items = append(n.items, make([]*node, i-len(n.items))...)
@@ -270,18 +289,20 @@ func (s *scanner) value(n *node, p keyPath) {
 // brackets reads the content of brackets, separated by commas: element i with read.
 func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 	if s.depth == maxDepth {
-		s.refuse(s.i, fmt.Sprintf("brackets more than %d deep: want fewer", maxDepth))
+		s.refuse(s.i, fmt.Sprintf("brackets are nested more than %d deep", maxDepth))
 		return
 	}
 	s.depth++
 	s.i++
 	s.charge(p.size())
 	for i := 0; ; i++ {
-		if s.space(true); s.peek() == closing || s.peek() == 0 {
+		s.space(true)
+		if s.peek() == closing || s.peek() == 0 {
 			break
 		}
 		read(i)
-		if s.space(true); s.peek() != ',' {
+		s.space(true)
+		if s.peek() != ',' {
 			break
 		}
 		s.i++

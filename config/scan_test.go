@@ -91,7 +91,7 @@ func TestOverload(t *testing.T) {
 		name, text, want string
 	}{
 		{"at the limit", deep(maxDepth), ""},
-		{"above the limit", "x=1\n " + deep(maxDepth+1), "f:2:36: brackets more than 32 deep: want fewer"},
+		{"above the limit", "x=1\n " + deep(maxDepth+1), "f:2:36: brackets are nested more than 32 deep"},
 		{"one after the other", strings.Repeat(deep(maxDepth)+"\n", 50), ""},
 		{"in a comment", "# " + brackets + "\na=1 # " + brackets + "\nb=[ # " + brackets + "\n]\n", ""},
 		{"in a string", `a = "` + brackets + `\"` + brackets + `"`, ""},
@@ -99,8 +99,8 @@ func TestOverload(t *testing.T) {
 		{"in a long string", `a = """` + "\n" + brackets + "\n\"\"" + brackets + `\"""` + brackets + `"""""` + "\nb=1", ""},
 		{"in a long literal string", `a = '''` + "\n" + brackets + "\n''" + brackets + `\'''''` + "\nb=1", ""},
 		{"in a key", `"` + brackets + `" = 1` + "\n'" + brackets + "' = 2", ""},
-		{"behind a string", `a = "x" # "` + "\n" + deep(maxDepth+1), "f:2:35: brackets more than 32 deep: want fewer"},
-		{"behind a long string", `a = """x""""` + "\n" + deep(maxDepth+1), "f:2:35: brackets more than 32 deep: want fewer"},
+		{"behind a string", `a = "x" # "` + "\n" + deep(maxDepth+1), "f:2:35: brackets are nested more than 32 deep"},
+		{"behind a long string", `a = """x""""` + "\n" + deep(maxDepth+1), "f:2:35: brackets are nested more than 32 deep"},
 		{"headers", strings.Repeat("[[a]]\nb=1\n", 1000), ""},
 	}
 	for _, tt := range tests {
@@ -162,18 +162,18 @@ func TestLimits(t *testing.T) {
 		return b.String()
 	}
 	for name, tc := range map[string]struct{ text, want string }{
-		"empty resources":     {many(70_000, "[[resource]]\n"), "limits.toml:1001:1: more than 1000 resources: want fewer"},
-		"resources in a list": {"resource = [" + many(1001, "{},") + "]", "limits.toml:1:1: resource: more than 1000 resources: want fewer"},
-		"keys":                {head + many(20_000, "container.env.E# = \"\"\n"), "limits.toml:19997:15: more than 20000 keys and tables in a configuration: want fewer"},
-		"tables":              {head + "with = [" + many(30_000, "{},") + "]", "limits.toml:5:59988: more than 20000 keys and tables in a configuration: want fewer"},
+		"empty resources":     {many(70_000, "[[resource]]\n"), "limits.toml:1001:1: the configuration has more than 1000 resources"},
+		"resources in a list": {"resource = [" + many(1001, "{},") + "]", "limits.toml:1:1: resource: the configuration has more than 1000 resources"},
+		"keys":                {head + many(20_000, "container.env.E# = \"\"\n"), "limits.toml:19997:15: the configuration has more than 20000 keys and tables"},
+		"tables":              {head + "with = [" + many(30_000, "{},") + "]", "limits.toml:5:59988: the configuration has more than 20000 keys and tables"},
 		"variables": {head + "container.env.X = \"" + strings.Repeat("${id}", 101) + "\"",
-			`limits.toml:5:15: resource 1 ("a"): container.env.X: "${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}"... has too many variables: want at most 100`},
+			`limits.toml:5:15: resource 1 ("a"): container.env.X: "${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}${id}"... has more than 100 variables`},
 		"text": {head + "container.env.X = \"" + strings.Repeat("x", 65537) + "\"",
-			`limits.toml:5:15: resource 1 ("a"): container.env.X: "` + strings.Repeat("x", 80) + `"... is too long: want at most 65536 bytes`},
+			`limits.toml:5:15: resource 1 ("a"): container.env.X: "` + strings.Repeat("x", 80) + `"... is longer than 65536 bytes`},
 		"virtual devices": {"domain = \"example.com\"\n[[resource]]\nname = \"a\"\nmatch.virtual = [" + many(10_001, "\"v#\",") + "]",
-			`limits.toml:4:7: resource 1 ("a"): match 1: virtual: 10001 virtual devices: want at most 10000 in a configuration`},
+			`limits.toml:4:7: resource 1 ("a"): match 1: virtual: 10001 virtual devices exceed the limit of 10000 in a configuration`},
 		"alternatives": {head + "exclude.glob = [" + many(10_001, "\"/dev/{a,b}#\",") + "]",
-			`"/dev/{a,b}9999" is too much: want at most 20000 patterns and alternatives in a configuration`},
+			`"/dev/{a,b}9999" exceeds the limit of 20000 patterns and alternatives in a configuration`},
 	} {
 		_, err := Parse(File{Name: "limits.toml", Data: []byte(tc.text)})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

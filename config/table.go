@@ -1,11 +1,8 @@
 package config
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -16,8 +13,10 @@ import (
 // is set, one that is described without a text.
 type table struct {
 	value
-	names []string // of its keys in the language
-	known int      // number of its known keys
+	// names of the keys that the language has in this table.
+	names []string
+	// known is the number of keys in the text that the language has.
+	known int
 }
 
 // read binds the keys of the table v, and reports unknown keys. It is sound if nothing
@@ -37,7 +36,8 @@ func (v value) read(bind func(t *table)) (sound bool) {
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(t.names, name) {
 			hint := ""
-			if v.r.found < maxFound { // it takes time
+			if v.r.found < maxFound {
+				// Computed only for problems that may be reported, because it takes time.
 				hint = v.unknownHint(name, t.names)
 			}
 			v.key(name).report("unknown key "+quote(name), hint)
@@ -51,18 +51,20 @@ func (v value) read(bind func(t *table)) (sound bool) {
 func (t *table) key(name string, form func() form, read func(v value), help string) {
 	t.names = append(t.names, name)
 	if t.describes != nil {
-		*t.describes.keys = append(*t.describes.keys, t.describes.dotted(name))
-		t.describes.properties[name] = form()
-		t.describes.properties[name]["description"] = help
-	} else if raw, ok := t.keys()[name]; ok {
-		t.known++
-		read(value{
-			r:     t.r,
-			above: &t.value,
-			name:  name,
-			raw:   raw,
-		})
+		t.describes.add(name, form(), help)
+		return
 	}
+	raw, isGiven := t.keys()[name]
+	if !isGiven {
+		return
+	}
+	t.known++
+	read(value{
+		r:     t.r,
+		above: &t.value,
+		name:  name,
+		raw:   raw,
+	})
 }
 
 // require reports that the key is missing: want describes it, hint how to write it.
@@ -70,172 +72,97 @@ func (t *table) require(name, want, hint string) {
 	if t.describes != nil {
 		t.describes.required = append(t.describes.required, name)
 	} else if t.lacks(name) {
-		t.report("no "+name+": want "+want, hint)
+		t.report("missing key "+quote(name)+": want "+want, hint)
 	}
 }
 
+// boolean binds a key to a boolean.
 func (t *table) boolean(name string, into *bool, help string) {
-	t.key(name, booleanForm, func(v value) {
+	read := func(v value) {
 		*into = v.boolean("true or false")
-	}, help)
+	}
+	t.key(name, booleanForm, read, help)
 }
 
+// integer binds a key to an integer from lo to hi.
 func (t *table) integer(name string, into *int, lo, hi int64, help string) {
-	t.key(name, func() form {
+	rangeForm := func() form {
 		return integerForm(lo, hi)
-	},
-		func(v value) {
-			*into = int(v.integer(lo, hi))
-		}, help)
+	}
+	read := func(v value) {
+		*into = int(v.integer(lo, hi))
+	}
+	t.key(name, rangeForm, read, help)
 }
 
 // words binds a key whose value is one of some words.
 func words[T ~string](t *table, name string, into *T, words []T, help string) {
-	t.key(name, func() form { return form{"enum": words} }, func(v value) {
+	wordForm := func() form {
+		return form{"enum": words}
+	}
+	read := func(v value) {
 		*into = word(v, words)
-	}, help)
+	}
+	t.key(name, wordForm, read, help)
 }
 
+// duration binds a key to a duration of at least least, such as the examples.
 func (t *table) duration(name string, into *time.Duration, least time.Duration, examples, help string) {
-	t.key(name, stringForm, func(v value) {
+	read := func(v value) {
 		*into = v.duration(least, examples)
-	}, help)
+	}
+	t.key(name, stringForm, read, help)
 }
 
 // literal binds a key to a string without variables.
 func (t *table) literal(name string, into *string, help string) {
-	t.key(name, stringForm, func(v value) {
+	read := func(v value) {
 		*into, _ = v.literal("a string")
-	}, help)
+	}
+	t.key(name, stringForm, read, help)
 }
 
 // text binds a key to a string with variables.
 func (t *table) text(name string, into *device.Text, r role, help string) {
-	t.key(name, stringForm, func(v value) {
+	read := func(v value) {
 		*into = v.text(r)
-	}, help)
+	}
+	t.key(name, stringForm, read, help)
 }
 
 // values binds a key to a condition: a pattern or a list of patterns.
 func (t *table) values(name string, into *pattern.Values, k kind, help string) {
-	t.key(name, k.form, func(v value) {
+	read := func(v value) {
 		*into = v.values(k)
-	}, help)
+	}
+	t.key(name, k.form, read, help)
 }
 
 // table binds a key that contains a table, such as the example.
 func (t *table) table(name string, read func(v value), example, help string) {
-	t.key(name, func() form {
+	tableForm := func() form {
 		return t.below(name, read)
-	}, func(v value) {
+	}
+	readTable := func(v value) {
 		if v.isTable(example) {
 			read(v)
 		}
-	}, help)
+	}
+	t.key(name, tableForm, readTable, help)
 }
 
 // tables binds a key that contains a table or a list of tables, such as the example.
 func tables[T any](t *table, name string, into *[]T, read func(v value) T, example, help string) {
-	t.key(name, func() form {
-		return oneOrMore(t.below(name, func(v value) {
+	tablesForm := func() form {
+		describe := func(v value) {
 			read(v)
-		}))
-	}, func(v value) {
+		}
+		return oneOrMore(t.below(name, describe))
+	}
+	readAll := func(v value) {
 		for _, e := range v.tables(example) {
 			*into = append(*into, read(e))
 		}
-	}, help)
-}
-
-// form is the form of a value, in JSON Schema (draft 4, the latest that common TOML
-// editors support).
-type form map[string]any
-
-// schema describes a table of the language: its bindings without a text.
-type schema struct {
-	path       string // "resource.match"; empty at the top
-	properties map[string]form
-	required   []string
-	// keys of all described tables, "resource.match.glob", and the forms of the tables
-	// below the top by their paths.
-	keys   *[]string
-	tables map[string]form
-}
-
-// describe runs the bindings of the top level without a text.
-func describe() *schema {
-	s := &schema{keys: new([]string), tables: make(map[string]form)}
-	s.run(new(top).bind)
-	return s
-}
-
-func (s *schema) run(bind func(t *table)) {
-	s.properties = make(map[string]form)
-	bind(&table{value: value{r: new(reader), source: &source{keys: &node{}}, describes: s}})
-}
-
-// dotted is the path of a key of the table.
-func (s *schema) dotted(name string) string { return strings.TrimPrefix(s.path+"."+name, ".") }
-
-// below describes the table that a key contains, which read reads.
-func (t *table) below(name string, read func(v value)) form {
-	return t.describes.table(name, t.describes.keys, read)
-}
-
-// belowUserKeys describes the tables below arbitrary keys: their keys are never suggested.
-func (t *table) belowUserKeys(name string, read func(v value)) form {
-	return t.describes.table(name, new([]string), read)
-}
-
-func (s *schema) table(name string, keys *[]string, read func(v value)) form {
-	sub := &schema{path: s.dotted(name), keys: keys, tables: s.tables}
-	sub.run(func(t *table) {
-		read(t.value)
-	})
-	s.tables[sub.path] = sub.form()
-	return form{"$ref": "#/definitions/" + sub.path}
-}
-
-// form is the table as JSON Schema.
-func (s *schema) form() form {
-	f := form{"type": "object", "properties": s.properties, "additionalProperties": false}
-	if len(s.required) > 0 {
-		f["required"] = s.required
 	}
-	return f
-}
-
-func stringForm() form { return form{"type": "string"} }
-
-func booleanForm() form { return form{"type": "boolean"} }
-
-// stringsForm is a string or a list of strings.
-func stringsForm() form { return oneOrMore(stringForm()) }
-
-// stringTable is a table of strings with arbitrary keys.
-func stringTable() form { return userKeysForm(stringForm()) }
-
-func integerForm(lo, hi int64) form {
-	return form{"type": "integer", "minimum": lo, "maximum": hi}
-}
-
-func oneOrMore(f form) form {
-	return form{"anyOf": []form{f, {"type": "array", "items": f}}}
-}
-
-func userKeysForm(f form) form { return form{"type": "object", "additionalProperties": f} }
-
-// Schema is the language as JSON Schema, for editors: its keys, the types of their
-// values and their help. A text that it accepts may still violate a rule.
-func Schema() ([]byte, error) {
-	language := describe()
-	root := language.form()
-	root["definitions"] = language.tables
-	root["$schema"] = "http://json-schema.org/draft-04/schema#"
-	root["title"] = "generic-dp configuration"
-	text, err := json.MarshalIndent(root, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("write schema: %w", err)
-	}
-	return append(text, '\n'), nil
+	t.key(name, tablesForm, readAll, help)
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// parseText parses a string with variables: ${name} is one, $${ is a literal "${", any
+// parseText parses a string with variables: ${name} is a variable, $${ is a literal "${", and any
 // other $ is literal.
 func parseText(s string) (device.Text, error) {
 	const escape = `, or "$${" for a literal "${"`
 	if len(s) > maxText {
-		return nil, fmt.Errorf("is too long: want at most %d bytes", maxText)
+		return nil, fmt.Errorf("is longer than %d bytes", maxText)
 	}
 	if strings.Count(s, "${") > maxVariables {
-		return nil, fmt.Errorf("has too many variables: want at most %d", maxVariables)
+		return nil, fmt.Errorf("has more than %d variables", maxVariables)
 	}
 	var text device.Text
 	var literal strings.Builder
@@ -37,16 +37,19 @@ func parseText(s string) (device.Text, error) {
 			continue
 		}
 		literal.WriteString(before)
-		if s = rest; !found {
+		s = rest
+		if !found {
 			break
 		}
 		name, rest, closed := strings.Cut(rest, "}")
 		if !closed || strings.ContainsAny(name, "${") {
-			return nil, errors.New(`has a variable that is not closed: want "${name}"` + escape)
-		} else if name == "" {
+			return nil, errors.New(`has an unclosed variable: want "${name}"` + escape)
+		}
+		if name == "" {
 			return nil, errors.New(`has a variable without a name: want "${name}"` + escape)
 		}
-		text = append(append(text, device.Literal(literal.String())...), device.Part{Var: name})
+		text = append(text, device.Literal(literal.String())...)
+		text = append(text, device.Part{Var: name})
 		literal.Reset()
 		s = rest
 	}
@@ -56,16 +59,18 @@ func parseText(s string) (device.Text, error) {
 // variable is a variable of texts.
 type variable struct {
 	name string
-	// sample replaces its value where the form of a text is checked.
+	// sample stands for its value when the form of a text is checked.
 	sample string
-	// device is set if its value depends on the device, and single if no two devices
-	// share it.
-	device, single bool
-	// from is the first stage with a value for it.
+	// device is set if its value depends on the device.
+	device bool
+	// single is set if no two devices have the same value.
+	single bool
+	// from is the first stage at which the variable has a value.
 	from stage
 }
 
-// stage is when a text is completed: from its stage on, a variable is known.
+// stage is when the variables of a text are replaced by their values. A variable has a value from
+// its own stage on.
 type stage int
 
 const (
@@ -75,14 +80,14 @@ const (
 	afterPath               // for each container, after container.path
 )
 
-// unknownAt are the rules for variables of later stages.
+// unknownAt are the rules for variables of a stage in a text of an earlier stage.
 var unknownAt = [...]string{
-	atListing:  "which is made from the name",
-	atAllocate: "which is known in env, annotations and, without container.cdi, container.path only",
-	afterPath:  "which is known in env and annotations only",
+	atListing:  "which is derived from the name",
+	atAllocate: "which is only available in env, annotations and, without container.cdi, container.path",
+	afterPath:  "which is only available in env and annotations",
 }
 
-// Variables with a meaning for the checks of texts.
+// Names and prefixes of variables that the checks of texts distinguish.
 const (
 	resourceVar   = "resource"
 	virtualVar    = "virtual"
@@ -91,8 +96,8 @@ const (
 	devnodePrefix = "devnode:"
 )
 
-// variables in the order of suggestion, except for attr:NAME, var:NAME and the
-// wildcards of globs.
+// variables returns the variables in the order in which messages suggest them. It does not contain
+// variables with arguments (attr:NAME, var:NAME, devnode:GLOB) and the wildcards of globs.
 var variables = sync.OnceValue(allVariables)
 
 func allVariables() []variable {
@@ -160,8 +165,10 @@ func allVariables() []variable {
 	return all
 }
 
-// variableNames lists the variables for a message, shortened.
-func variableNames() (names []string) {
+// variableNames returns the names of the variables for a message. One placeholder stands for all
+// attributes of a table of hardware.
+func variableNames() []string {
+	var names []string
 	for _, v := range variables() {
 		if !strings.Contains(v.name, ".") {
 			names = append(names, v.name)
@@ -183,7 +190,7 @@ func variableNames() (names []string) {
 	)
 }
 
-// variableNamed finds a variable by name; a number is a wildcard of the glob.
+// variableNamed returns the variable with a name. A number is a wildcard of the glob.
 func variableNamed(name string) (variable, bool) {
 	all := variables()
 	if i := slices.IndexFunc(all, func(v variable) bool { return v.name == name }); i >= 0 {
@@ -197,13 +204,14 @@ func variableNamed(name string) (variable, bool) {
 			single: true,
 		}, true
 	}
-	_, numbered := wildcardNumber(name)
-	known := numbered || strings.HasPrefix(name, attrPrefix) || strings.HasPrefix(name, varPrefix)
+	_, isWildcard := wildcardNumber(name)
+	hasArgument := strings.HasPrefix(name, attrPrefix) || strings.HasPrefix(name, varPrefix)
+	known := isWildcard || hasArgument
 	return variable{name: name, sample: "x", device: true}, known
 }
 
-// checkVariable returns the rule that the name of a variable violates, to be appended
-// to it, or empty.
+// checkVariable returns the rule that the name of a variable violates, or an empty rule. The rule
+// continues a sentence that begins with the name.
 func (r *reader) checkVariable(name string) (rule, hint string) {
 	if attribute, ok := strings.CutPrefix(name, attrPrefix); ok {
 		return wildAttribute.check(attribute), ""
@@ -211,33 +219,41 @@ func (r *reader) checkVariable(name string) (rule, hint string) {
 	if glob, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		p, rule, hint := nodeGlob.parse(glob)
 		if p.Negative() {
-			return `begins with "!": want a pattern that selects`, ""
+			return negated, ""
 		}
 		return rule, hint
 	}
 	if _, ok := variableNamed(name); ok {
 		return "", ""
 	}
-	var names, ending []string
+	return "is an unknown variable", r.variableHint(name)
+}
+
+// variableHint suggests variables in place of an unknown name: one with a similar name, or the
+// attributes of hardware with the name as their key.
+func (r *reader) variableHint(name string) string {
+	var names []string
+	var withTable []string
 	for _, v := range variables() {
 		names = append(names, v.name)
 		if strings.HasSuffix(v.name, "."+name) {
-			ending = append(ending, "${"+v.name+"}")
+			withTable = append(withTable, "${"+v.name+"}")
 		}
 	}
-	if n := nearest(name, names); n != "" {
-		hint = didYouMean("${" + n + "}")
-	} else if len(ending) > 0 {
-		hint = didYouMean(ending...)
-	} else {
-		hint = r.once("the variables are " + list(variableNames()))
+	similar := nearest(name, names)
+	if similar != "" {
+		return didYouMean("${" + similar + "}")
 	}
-	return "is an unknown variable", hint
+	if len(withTable) > 0 {
+		return didYouMean(withTable...)
+	}
+	return r.once("the variables are " + list(variableNames()))
 }
 
-// wildcardNumber is n for the variable of the n-th wildcard.
+// wildcardNumber returns n for the variable of the n-th wildcard.
 func wildcardNumber(name string) (n int, ok bool) {
-	if !consists(name, decimal) || name[0] == '0' {
+	isNumber := consists(name, decimal)
+	if !isNumber || name[0] == '0' {
 		return 0, false
 	}
 	n, err := strconv.Atoi(name)
@@ -254,13 +270,15 @@ func perDevice(text device.Text) bool {
 
 // role is the use of a text with variables.
 type role struct {
+	// want describes the valid texts, for messages.
 	want string
-	// at is when it is completed. inSpec: with container.cdi it is written to a spec, at
-	// the listing.
-	at     stage
+	// at is the stage at which the variables are replaced.
+	at stage
+	// inSpec is set if the text is written to the CDI spec with container.cdi. Then its
+	// variables are replaced at the listing.
 	inSpec bool
-	// check returns the rule that the text violates: as written, and with samples for
-	// its variables.
+	// check returns the rule that the text violates. It gets the text as written, and the text
+	// with samples for its variables. It is nil if any text is valid.
 	check func(written, sample string) (rule, hint string)
 }
 
@@ -285,7 +303,8 @@ var (
 	tcpAddress     = role{want: `HOST:PORT such as "10.0.0.5:554"`, at: atListing, check: addressForm}
 )
 
-// textUse is a text that is checked when its whole resource is known.
+// textUse is a text that is checked after its whole resource was read: only then the kind of its
+// devices is known.
 type textUse struct {
 	at      value
 	written string
@@ -293,7 +312,7 @@ type textUse struct {
 	role    role
 }
 
-// text reads v as a text with variables, nil if it is invalid.
+// text reads v as a text with variables. It returns nil if the text is invalid.
 func (v value) text(r role) (text device.Text) {
 	v.checked(r.want, func(s string) (rule, hint string) {
 		parsed, err := parseText(s)
@@ -301,8 +320,10 @@ func (v value) text(r role) (text device.Text) {
 			return err.Error(), ""
 		}
 		for _, name := range parsed.Vars() {
-			if rule, hint := v.r.checkVariable(name); rule != "" {
-				return "has " + quote("${"+name+"}") + ", which " + rule, hint
+			rule, hint := v.r.checkVariable(name)
+			if rule != "" {
+				variable := quote("${" + name + "}")
+				return "has " + variable + ", which " + rule, hint
 			}
 		}
 		text = parsed
@@ -317,8 +338,8 @@ func (v value) text(r role) (text device.Text) {
 	return text
 }
 
-// checkTexts checks the texts of a resource. sound is set if its keys have no problem, so
-// that its globs are valid.
+// checkTexts checks the texts of a resource. sound is set if the resource has no problem so far: only
+// then its globs and virtual devices are known.
 func (v value) checkTexts(r *Resource, sound bool) {
 	for _, u := range v.r.texts {
 		r.Variables = append(r.Variables, u.text.Vars()...)
@@ -328,6 +349,7 @@ func (v value) checkTexts(r *Resource, sound bool) {
 	}
 }
 
+// check returns the rule that the text violates, or an empty rule.
 func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 	at := u.role.at
 	if u.role.inSpec && r.Container.CDI {
@@ -336,9 +358,13 @@ func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 	for _, name := range u.text.Vars() {
 		v, _ := variableNamed(name)
 		if v.from > at {
-			return fmt.Sprintf(`has "${%s}", %s: want another variable`, name, unknownAt[v.from]), ""
+			return fmt.Sprintf(`has "${%s}", %s`, name, unknownAt[v.from]), ""
 		}
-		if rule := checkSource(name, r); sound && rule != "" {
+		if !sound {
+			continue
+		}
+		rule := checkSource(name, r)
+		if rule != "" {
 			return rule, ""
 		}
 	}
@@ -348,7 +374,7 @@ func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 	return u.role.check(u.written, sample(u.text))
 }
 
-// sample is a text with samples for its variables.
+// sample returns a text with samples for its variables.
 func sample(text device.Text) string {
 	return text.Expand(func(name string) (string, bool) {
 		v, known := variableNamed(name)
@@ -356,51 +382,62 @@ func sample(text device.Text) string {
 	}).String()
 }
 
-// checkWildcards returns why the n-th wildcard has no value in some match.
+// checkWildcards returns why the n-th wildcard has no value in some match, or an empty string.
 func checkWildcards(n int, r *Resource) string {
-	fewer := func(a pattern.Alternative) bool {
+	hasFewer := func(a pattern.Alternative) bool {
 		return a.Wildcards() < n
 	}
 	for i := range r.Match {
-		if all := r.Match[i].Glob.Alternatives(); len(all) == 0 || slices.ContainsFunc(all, fewer) {
-			return fmt.Sprintf(`has "${%d}", but match %d has no glob with as many wildcards: want one in every match, and as many in every pattern`,
+		all := r.Match[i].Glob.Alternatives()
+		if len(all) == 0 || slices.ContainsFunc(all, hasFewer) {
+			return fmt.Sprintf(`has "${%d}", but match %d has no glob with that many wildcards: every pattern of every match needs them`,
 				n, i+1)
 		}
 	}
 	return ""
 }
 
-// checkSource returns why a variable of one kind of match has no value.
+// checkSource returns why a variable that only some kinds of matches have is without a value, or an
+// empty string.
 func checkSource(name string, r *Resource) string {
-	if n, ok := wildcardNumber(name); ok {
+	if n, isWildcard := wildcardNumber(name); isWildcard {
 		return checkWildcards(n, r)
 	}
 	if strings.HasPrefix(name, "cdi.") && r.find((*Match).fromCDI) < 0 {
-		return fmt.Sprintf(`has "${%s}", but no match has cdi_device: want another variable`, name)
+		return fmt.Sprintf(`has "${%s}", but no match has cdi_device`, name)
 	}
-	key, isVar := strings.CutPrefix(name, varPrefix)
-	if name != virtualVar && !isVar {
-		return ""
+	if name == virtualVar && r.find((*Match).isVirtual) < 0 {
+		return `has "${virtual}", but no match has virtual`
 	}
+	if key, isVar := strings.CutPrefix(name, varPrefix); isVar {
+		return checkVar(name, key, r)
+	}
+	return ""
+}
+
+// isVirtual reports whether the match defines devices without hardware.
+func (m *Match) isVirtual() bool { return len(m.Virtual) > 0 }
+
+// checkVar returns why no virtual device has a value for a variable, or an empty string.
+func checkVar(name, key string, r *Resource) string {
 	var known []string
 	for i := range r.Match {
 		for _, d := range r.Match[i].Virtual {
-			if _, ok := d.Vars[key]; ok || !isVar {
+			if _, hasValue := d.Vars[key]; hasValue {
 				return ""
 			}
 			known = slices.AppendSeq(known, maps.Keys(d.Vars))
 		}
 	}
-	slices.Sort(known)
-	if !isVar {
-		return `has "${virtual}", but no match has virtual: want another variable`
-	} else if len(known) == 0 {
-		return fmt.Sprintf(`has "${%s}", but no virtual device has vars: want another variable`, name)
+	if len(known) == 0 {
+		return fmt.Sprintf(`has "${%s}", but no virtual device has vars`, name)
 	}
-	return fmt.Sprintf(`has "${%s}", but no virtual device has it: want one of %s`, name, list(slices.Compact(known)))
+	slices.Sort(known)
+	known = slices.Compact(known)
+	return fmt.Sprintf(`has "${%s}", but no virtual device has it: want one of %s`, name, list(known))
 }
 
-// pathOrDirectory is an absolute path, with a final "/" for a directory of nodes.
+// pathOrDirectory checks an absolute path. A "/" at its end means a directory to put nodes in.
 func pathOrDirectory(written, sample string) (rule, hint string) {
 	if len(sample) > 1 && strings.HasSuffix(written, "/") {
 		sample = strings.TrimSuffix(sample, "/")
@@ -408,14 +445,15 @@ func pathOrDirectory(written, sample string) (rule, hint string) {
 	return absolutePath(written, sample)
 }
 
+// pathBelowDev checks the path of a device node on the host.
 func pathBelowDev(written, sample string) (rule, hint string) {
 	switch {
 	case strings.HasPrefix(sample, devDir) && strings.HasSuffix(sample, "/"):
-		return "names a directory: want the nodes in it", didYouMean(strings.TrimRight(written, "/") + "/*")
+		return "is a directory: want the device nodes in it", didYouMean(strings.TrimRight(written, "/") + "/*")
 	case strings.HasPrefix(sample, devDir):
 		return absolutePath(written, sample)
 	case strings.HasPrefix(sample, "/"):
-		hint = `as = "mount" gives files and directories`
+		hint = `as = "mount" injects files and directories`
 	default:
 		below := devDir + strings.TrimPrefix(written, "dev/")
 		if rule, _ := absolutePath(below, devDir+strings.TrimPrefix(sample, "dev/")); rule == "" {
@@ -429,43 +467,48 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 func absolutePath(written, sample string) (rule, hint string) {
 	switch {
 	case !strings.HasPrefix(sample, "/"):
-		return `is not an absolute path: want one that begins with "/"`, ""
+		return `is not an absolute path: it must begin with "/"`, ""
 	case slices.Contains(strings.Split(sample, "/"), ".."):
-		return `has "..": want a path without it`, ""
+		return `has "..", which is not allowed in a path`, ""
 	case strings.ContainsFunc(sample, unicode.IsControl):
-		return "has a control character: want a path without", ""
+		return "has a control character, which is not allowed in a path", ""
 	case path.Clean(sample) != sample:
-		return `is not a clean path: want single slashes, no "." and none at the end`, didYouMean(path.Clean(written))
+		return `is not a clean path: want single slashes, no "." and no "/" at the end`, didYouMean(path.Clean(written))
 	}
 	return "", ""
 }
 
+// interfaceName checks the name of a network interface.
 func interfaceName(_, sample string) (rule, hint string) {
 	if !device.ValidNetName(sample) {
-		rule = fmt.Sprintf(`is not the name of a network interface: want one such as "can0", at most %d characters`, device.MaxNetName)
+		rule = fmt.Sprintf(`is not a valid interface name: want a name such as "can0" with at most %d characters`, device.MaxNetName)
 	}
 	return rule, ""
 }
 
-// annotationName returns the rule that the key of an annotation violates, or empty.
+// annotationName checks the key of an annotation (ValidateAnnotations in
+// k8s.io/apimachinery/pkg/api/validation).
 func annotationName(_, key string) (rule, hint string) {
 	domain, name, ok := strings.Cut(key, "/")
 	if !ok {
 		domain = "x"
 		name = key
 	}
-	if !isSubdomain(domain) || len(domain) > maxSubdomain || !isName(name) || len(name) > maxNamePart {
-		return `is not the key of an annotation: want one such as "example.com/name", at most 63 characters after the domain`, ""
+	isValidDomain := isSubdomain(domain) && len(domain) <= maxSubdomain
+	isValidName := isName(name) && len(name) <= maxNamePart
+	if !isValidDomain || !isValidName {
+		return `is not a valid annotation key: want a key such as "example.com/name" with at most 63 characters after the domain`, ""
 	}
 	if by := interpretedBy(annotations, key, false); by != "" {
 		if strings.HasPrefix(key, "cdi.k8s.io/") {
-			hint = "container.cdi_devices passes CDI devices along"
+			hint = "use container.cdi_devices to inject CDI devices"
 		}
-		return "is interpreted by " + by + ": want a domain of your own", hint
+		return "is interpreted by " + by + ": use a domain of your own", hint
 	}
 	return "", ""
 }
 
+// envName checks the name of an environment variable. Shells only accept identifiers.
 func envName(written, sample string) (rule, hint string) {
 	if isIdentifier(sample) {
 		return "", ""
@@ -473,9 +516,10 @@ func envName(written, sample string) (rule, hint string) {
 	if strings.Contains(written, "${"+resourceVar+"}") {
 		hint = didYouMean("${RESOURCE}")
 	}
-	return `is not the name of an environment variable: want letters, digits and "_", not beginning with a digit`, hint
+	return `is not a valid environment variable name: it must consist of letters, digits and "_", and not begin with a digit`, hint
 }
 
+// qualifiedName checks the qualified name of a CDI device.
 func qualifiedName(_, sample string) (rule, hint string) {
 	if !parser.IsQualifiedName(sample) {
 		return notQualified, ""

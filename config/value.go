@@ -10,82 +10,95 @@ import (
 	"time"
 )
 
-// value is one TOML value and its position. Places are formatted for problems only:
+// value is one TOML value and its position. Its place is only formatted for problems, because
 // most values are valid.
 type value struct {
 	r *reader
-	// above is the table or list that contains it; nil at the top of a file, which
-	// source is then.
+	// above is the table or list that contains the value. At the top of a file it is nil, and
+	// source is the file.
 	above  *value
 	source *source
-	// name is its key there, and index its number from 1 in a list.
+	// name is the key of the value in a table, and index its number in a list, from 1.
 	name  string
 	index int
-	// unnamed is set if its place is that of its container: the name of a key itself,
-	// or one of several patterns.
+	// unnamed is set if the place of the value is the place of its container: the name of a
+	// key itself, or one of several patterns.
 	unnamed bool
 	// place is set if it does not follow from above.
 	place string
-	raw   any
-	// describes is set without a text: see schema.
+	// raw is the value as the TOML library decodes it into an interface.
+	raw any
+	// describes is set if there is no text: see schema.
 	describes *schema
 }
 
-// where is the place of v in messages.
+// where returns the place of v in messages: `resource 2 ("gpu"): container.path`.
 func (v value) where() string {
 	if v.place != "" || v.above == nil {
 		return v.place
 	}
 	above := v.above.where()
-	switch {
-	case v.unnamed:
+	if v.unnamed {
 		return above
-	case v.index > 0:
-		return fmt.Sprintf("%s %d", above, v.index)
-	case above == "":
-		return tomlKey(v.name)
-	case v.above.index > 0:
-		return above + ": " + tomlKey(v.name)
-	default:
-		return above + "." + tomlKey(v.name)
 	}
+	if v.index > 0 {
+		return fmt.Sprintf("%s %d", above, v.index)
+	}
+	name := tomlKey(v.name)
+	if above == "" {
+		return name
+	}
+	isBelowElement := v.above.index > 0
+	if isBelowElement {
+		return above + ": " + name
+	}
+	return above + "." + name
 }
 
-// find returns the file of v and its position, or that of the nearest value above.
+// find returns the file of v and its position. A value without a position, such as a missing key,
+// has the position of the nearest value above.
 func (v value) find() (*source, *node) {
 	if v.above == nil {
 		return v.source, v.source.keys
 	}
-	src, n := v.above.find()
-	i := v.index - 1
-	switch {
-	case i < 0 && n.keys[v.name] != nil:
-		return src, n.keys[v.name]
-	case i >= 0 && i < len(n.items) && n.items[i] != nil:
-		return src, n.items[i]
-	case i >= 0 && i < len(n.elements):
-		return src, &node{at: int(n.elements[i])}
+	src, above := v.above.find()
+	if v.index > 0 {
+		return src, above.element(v.index - 1)
 	}
-	return src, n
+	if own := above.keys[v.name]; own != nil {
+		return src, own
+	}
+	return src, above
 }
 
-// fullPlace is the place of v with its file, for messages about its meaning on a host.
+// fullPlace returns the place of v with its file, for messages that are not about the text: what a
+// match selects on a host.
 func (v value) fullPlace() string {
 	src, _ := v.find()
 	return src.name + ": " + v.where()
 }
 
-// path is the dotted key of v from the top: resource.match.pci.
+// path returns the dotted key of v from the top: resource.match.pci.
 func (v value) path() string {
 	if v.above == nil {
 		return ""
-	} else if v.index > 0 {
-		return v.above.path()
 	}
-	return strings.TrimPrefix(v.above.path()+"."+v.name, ".")
+	above := v.above.path()
+	if v.index > 0 {
+		return above
+	}
+	return dotted(above, v.name)
 }
 
-// child is the value of a key of the table v.
+// dotted returns the dotted key of a name below a path, which is empty at the top.
+func dotted(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// child returns the value of a key of the table v.
 func (v value) child(name string) value {
 	return value{
 		r:     v.r,
@@ -95,13 +108,13 @@ func (v value) child(name string) value {
 	}
 }
 
-// keys of the table v, nil if it is no table.
+// keys returns the keys of the table v, or nil if v is not a table.
 func (v value) keys() map[string]any {
 	keys, _ := v.raw.(map[string]any)
 	return keys
 }
 
-// key is the name of a key of the table v.
+// key returns the name of a key of the table v, as a value of its own.
 func (v value) key(name string) value {
 	return value{
 		r:       v.r,
@@ -112,7 +125,7 @@ func (v value) key(name string) value {
 	}
 }
 
-// item is element i of the list v, from 0.
+// item returns element i of the list v, from 0.
 func (v value) item(i int, raw any) value {
 	return value{
 		r:     v.r,
@@ -128,8 +141,8 @@ func (v value) has(name string) bool {
 	return ok
 }
 
-// lacks reports whether the table v lacks a key in any letter case: a wrong one is
-// reported elsewhere.
+// lacks reports whether the table v does not have a key in any letter case. A key in the wrong
+// letter case is reported elsewhere.
 func (v value) lacks(name string) bool {
 	for k := range v.keys() {
 		if strings.EqualFold(k, name) {
@@ -139,49 +152,85 @@ func (v value) lacks(name string) bool {
 	return true
 }
 
-// userKeys iterates over the arbitrary keys of the table v, in order. what describes them: a
-// key of a table around v is reported instead, unless that has it too or what is empty.
+// userKeys iterates over the arbitrary keys of the table v, in order. what describes them in
+// messages. A key of the language that probably belongs to a table around v is reported
+// instead, unless what is empty.
 func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 	if v.keys() == nil {
 		v.mistyped("a table "+want, "")
 	}
 	return func(yield func(string, value) bool) {
 		for _, name := range slices.Sorted(maps.Keys(v.keys())) {
-			above, misplaced := v.enclosing(name)
-			if what != "" && misplaced && (!above.has(name) || v.child(name).keys() != nil) {
-				v.key(name).report(quote(name)+" is a key of "+tableName(above.path())+": want "+what, v.headerHint(above))
-			} else if !yield(name, v.child(name)) {
+			above, isMisplaced := v.misplaced(name)
+			if what != "" && isMisplaced {
+				text := fmt.Sprintf("%s is a key of %s, not %s", quote(name), tableName(above.path()), what)
+				v.key(name).report(text, v.headerHint(above))
+				continue
+			}
+			if !yield(name, v.child(name)) {
 				return
 			}
 		}
 	}
 }
 
+// misplaced returns the table around v to which a key probably belongs: the table has such a key
+// in the language, and the text has none there or has a table here.
+func (v value) misplaced(name string) (above value, ok bool) {
+	above, ok = v.enclosing(name)
+	if !ok {
+		return above, false
+	}
+	isTable := v.child(name).keys() != nil
+	return above, isTable || !above.has(name)
+}
+
 // isEmpty reports whether v is a table without keys, or a list without elements.
 func (v value) isEmpty() bool {
+	if keys := v.keys(); keys != nil {
+		return len(keys) == 0
+	}
 	items, isList := elements(v.raw)
-	return v.keys() != nil && len(v.keys()) == 0 || isList && len(items) == 0
+	return isList && len(items) == 0
 }
 
 // report records a problem of v; hint may be empty.
-func (v value) report(text, hint string) { v.r.report(v.problem(text, hint)) }
+func (v value) report(text, hint string) {
+	problem := v.problem(text, hint)
+	v.r.report(problem)
+}
 
-// note records what is better written otherwise.
-func (v value) note(text, hint string) { v.r.notes = append(v.r.notes, v.problem(text, hint)) }
+// note records a suggestion for a valid value.
+func (v value) note(text, hint string) {
+	note := v.problem(text, hint)
+	v.r.notes = append(v.r.notes, note)
+}
 
+// problem returns a problem of v.
 func (v value) problem(text, hint string) report {
 	src, n := v.find()
 	at := n.at
 	if n == src.keys {
 		at = noPosition
 	}
-	return report{source: src, at: at, Problem: Problem{Place: v.where(), Text: text, Hint: hint}}
+	return report{
+		source: src,
+		at:     at,
+		Problem: Problem{
+			Place: v.where(),
+			Text:  text,
+			Hint:  hint,
+		},
+	}
 }
 
-// mistyped reports that v is of the wrong type.
-func (v value) mistyped(want, hint string) { v.report(typeName(v.raw)+": want "+want, hint) }
+// mistyped reports that v has the wrong type. want describes the valid values.
+func (v value) mistyped(want, hint string) {
+	found := typeName(v.raw)
+	v.report(found+": want "+want, hint)
+}
 
-// typeName names the type of a TOML value.
+// typeName describes a TOML value by its type, and short values by the value as well.
 func typeName(raw any) string {
 	switch x := raw.(type) {
 	case string:
@@ -201,7 +250,8 @@ func typeName(raw any) string {
 	}
 }
 
-// elements of a list in any TOML notation.
+// elements returns the elements of a list. The library decodes [[name]] tables and lists in brackets
+// into different types.
 func elements(raw any) (items []any, ok bool) {
 	switch x := raw.(type) {
 	case []any:
@@ -215,7 +265,7 @@ func elements(raw any) (items []any, ok bool) {
 	return nil, false
 }
 
-// items are the elements of v, where any other value is a list of one.
+// items returns the elements of v. A value that is not a list counts as a list of one.
 func (v value) items() []value {
 	raw, ok := elements(v.raw)
 	if !ok {
@@ -228,12 +278,13 @@ func (v value) items() []value {
 	return out
 }
 
-// tables reads v as a list of tables, where one table is a list of one. example is a
-// table in TOML.
-func (v value) tables(example string) (all []value) {
+// tables reads v as a list of tables. A table counts as a list of one. example is a valid table,
+// for the hint.
+func (v value) tables(example string) []value {
 	if v.keys() != nil {
 		return []value{v.item(0, v.raw)}
 	}
+	var all []value
 	for _, e := range v.items() {
 		if e.isTable(example) {
 			all = append(all, e)
@@ -242,7 +293,7 @@ func (v value) tables(example string) (all []value) {
 	return all
 }
 
-// isTable reports whether v is a table; it is a problem if it is not.
+// isTable reports whether v is a table. If not, it records a problem.
 func (v value) isTable(example string) bool {
 	if v.keys() == nil {
 		v.mistyped("a table", "write "+exampleWith(example, v.raw))
@@ -251,8 +302,8 @@ func (v value) isTable(example string) bool {
 	return true
 }
 
-// exampleWith is an example of a table with its paths replaced by the only one of a
-// string, or by both of HOST:CONTAINER as for docker.
+// exampleWith returns an example of a table that contains the paths of a string: its only path, or
+// the two paths of HOST:CONTAINER, as docker writes mounts.
 func exampleWith(example string, raw any) string {
 	s, _ := raw.(string)
 	if !strings.HasPrefix(s, "/") {
@@ -260,54 +311,66 @@ func exampleWith(example string, raw any) string {
 	}
 	paths := strings.Split(s, ":")
 	parts := strings.Split(example, `"`)
-	for i, n := 1, 0; i < len(parts); i += 2 {
+	replaced := 0
+	for i := 1; i < len(parts); i += 2 { // the texts in quotes
 		if strings.HasPrefix(parts[i], "/") {
-			parts[i] = paths[min(n, len(paths)-1)]
-			n++
+			last := len(paths) - 1
+			parts[i] = paths[min(replaced, last)]
+			replaced++
 		}
 	}
 	return strings.Join(parts, `"`)
 }
 
-// string reads v as a string. It reports other types and strings with a NUL, which no
-// environment, path and file of sysfs can contain, and returns false. valid says of a
-// number or boolean whether it may be meant as a string.
+// string reads v as a string. It reports values of other types, and strings with a NUL, which
+// neither environments nor paths can contain (execve(2), open(2)). valid reports whether a number
+// or boolean would be valid as a string, for the hint.
 func (v value) string(want string, valid func(s string) bool) (string, bool) {
 	s, ok := v.raw.(string)
 	if !ok {
-		hint := ""
-		switch v.raw.(type) {
-		case int64, float64, bool:
-			hint = "a string is written in quotes"
-			if s := fmt.Sprint(v.raw); valid(s) {
-				hint = "write it in quotes: " + quote(s)
-			}
-		}
-		v.mistyped(want, hint)
-	} else if strings.Contains(s, "\x00") {
-		v.report(quote(s)+" has a NUL character: want "+want+" without", "")
-		ok = false
+		v.mistyped(want, v.quotesHint(valid))
+		return "", false
 	}
-	return s, ok
+	if strings.Contains(s, "\x00") {
+		v.report(quote(s)+" has a NUL character, which is not allowed", "")
+		return s, false
+	}
+	return s, true
 }
 
-// checked reads v as a valid string, otherwise empty.
+// quotesHint returns a hint for a number or boolean in place of a string.
+func (v value) quotesHint(valid func(s string) bool) string {
+	switch v.raw.(type) {
+	case int64, float64, bool:
+		s := fmt.Sprint(v.raw)
+		if valid(s) {
+			return "write it in quotes: " + quote(s)
+		}
+		return "a string is written in quotes"
+	}
+	return ""
+}
+
+// checked reads v as a string. check returns the rule that the string violates. The result is empty
+// if v is invalid.
 func (v value) checked(want string, check func(s string) (rule, hint string)) string {
-	s, ok := v.string(want, func(s string) bool {
+	isValid := func(s string) bool {
 		rule, _ := check(s)
 		return rule == ""
-	})
+	}
+	s, ok := v.string(want, isValid)
 	if !ok {
 		return ""
 	}
-	if rule, hint := check(s); rule != "" {
+	rule, hint := check(s)
+	if rule != "" {
 		v.report(quote(s)+" "+rule, hint)
 		return ""
 	}
 	return s
 }
 
-// integer reads v as an integer from lo to hi, otherwise lo.
+// integer reads v as an integer from lo to hi. It returns lo if v is invalid.
 func (v value) integer(lo, hi int64) int64 {
 	want := fmt.Sprintf("an integer from %d to %d", lo, hi)
 	n, ok := v.raw.(int64)
@@ -322,7 +385,7 @@ func (v value) integer(lo, hi int64) int64 {
 	return n
 }
 
-// boolean reads v as a boolean, otherwise false; want describes the valid values.
+// boolean reads v as a boolean. want describes the valid values. It returns false if v is invalid.
 func (v value) boolean(want string) bool {
 	b, ok := v.raw.(bool)
 	if !ok {
@@ -331,6 +394,7 @@ func (v value) boolean(want string) bool {
 	return b
 }
 
+// unquotedHint returns a hint for a string in place of a number or boolean.
 func (v value) unquotedHint(what string) string {
 	if _, isString := v.raw.(string); isString {
 		return what + " is written without quotes"
@@ -338,7 +402,7 @@ func (v value) unquotedHint(what string) string {
 	return ""
 }
 
-// word reads v as one of some words, otherwise empty.
+// word reads v as one of some words. It returns an empty string if v is invalid.
 func word[T ~string](v value, words []T) T {
 	names := make([]string, len(words))
 	for i, w := range words {
@@ -352,15 +416,16 @@ func word[T ~string](v value, words []T) T {
 		if slices.Contains(names, s) {
 			return "", ""
 		}
-		if n := nearest(strings.ToLower(s), names); n != "" {
-			hint = didYouMean(n)
+		similar := nearest(strings.ToLower(s), names)
+		if similar != "" {
+			hint = didYouMean(similar)
 		}
 		return "is not " + want, hint
 	}))
 }
 
-// duration reads v as a duration of at least least, such as the examples; otherwise
-// least.
+// duration reads v as a duration of at least least, such as the examples. It returns least if v is
+// invalid.
 func (v value) duration(least time.Duration, examples string) time.Duration {
 	shortest := quote(strings.TrimSuffix(least.String(), "0s"))
 	want := fmt.Sprintf("of at least %s, such as %s", shortest, examples)
@@ -368,8 +433,9 @@ func (v value) duration(least time.Duration, examples string) time.Duration {
 	v.checked("a duration "+want, func(s string) (rule, hint string) {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			return "is not a duration: want one " + want, `the units are "s", "m" and "h"`
-		} else if d < least {
+			return "is not a duration: want a duration " + want, `the units are "s", "m" and "h"`
+		}
+		if d < least {
 			return "is too short: want at least " + shortest, ""
 		}
 		duration = d
@@ -384,8 +450,9 @@ func (v value) literal(want string) (text string, ok bool) {
 		parsed, err := parseText(s)
 		if err != nil {
 			return err.Error(), ""
-		} else if len(parsed.Vars()) > 0 {
-			return "has a variable: want a text without", `write "$${" for a literal "${"`
+		}
+		if len(parsed.Vars()) > 0 {
+			return "has a variable, which is not allowed here", `write "$${" for a literal "${"`
 		}
 		text = parsed.String()
 		ok = true
@@ -394,8 +461,9 @@ func (v value) literal(want string) (text string, ok bool) {
 	return text, ok
 }
 
-// literals reads v as a list of strings without variables, or one.
-func (v value) literals(want string) (all []string) {
+// literals reads v as a string without variables or a list of such strings.
+func (v value) literals(want string) []string {
+	var all []string
 	for _, e := range v.items() {
 		if s, ok := e.literal(want); ok {
 			all = append(all, s)
@@ -404,10 +472,11 @@ func (v value) literals(want string) (all []string) {
 	return all
 }
 
-// tomlKey formats a key like TOML, quoted if necessary.
+// tomlKey formats a key as TOML writes it: in quotes if necessary.
 func tomlKey(name string) string {
-	if len(name) > longestQuote || !consists(name, alnum+"_-") {
-		return quote(name)
+	isBare := consists(name, alnum+"_-")
+	if isBare && len(name) <= longestQuote {
+		return name
 	}
-	return name
+	return quote(name)
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the Dockerfile's image and compares it with that of `make image`: the same binary,
-# byte for byte, the same entrypoint, and no other file.
+# Builds the Dockerfile's image and compares it with the image of `make image`: it must have
+# the same binary, byte for byte, the same entrypoint, and no other file.
 #
-# It uses no registry and no daemon. The base image, named as in the Dockerfile, has this
-# machine's Go toolchain and make, and a static shell; modules come from the module cache.
+# It uses no registry and no daemon. The base image has the name in the Dockerfile, and contains
+# this machine's Go toolchain, make and a static shell; modules come from the module cache.
 # Needs root; installs buildah and busybox-static with apt-get.
 set -euo pipefail
 cd "$(dirname "$0")/.."

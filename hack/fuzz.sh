@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module with a number of inputs (10000x), not for a duration,
-# at the end of which go test may fail with "context deadline exceeded" on a busy machine.
+# Runs every fuzz target of the module with a number of inputs (10000x) instead of a duration,
+# because after a duration go test may fail with "context deadline exceeded" on a busy machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 inputs=${1:-10000x}

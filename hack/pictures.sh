@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the pictures in docs/pictures: `generic-dp status` in a terminal and the status page,
+# Creates the pictures in docs/pictures: `generic-dp status` in a terminal, and the status page,
 # in an emulated machine while a USB stick is unplugged and plugged in again. Needs root;
 # installs QEMU and Chromium.
 set -euo pipefail

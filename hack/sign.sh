@@ -4,7 +4,7 @@
 #   hack/sign.sh SHA256SUMS IMAGE@DIGEST...
 #
 # A workflow signs with its OIDC identity, without a key; verification names that identity.
-# COSIGN_FLAGS are further flags, such as a test's key.
+# COSIGN_FLAGS contains additional flags, such as the key of a test.
 set -euo pipefail
 sums=$1
 shift

@@ -3,6 +3,7 @@ package matchers_test
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -255,4 +258,69 @@ func startCPU(b *testing.B) (report func()) {
 	}
 	start := used()
 	return func() { b.ReportMetric(float64((used()-start).Microseconds())/1000/float64(b.N), "cpu-ms/op") }
+}
+
+// BenchmarkList measures the matching of everything on a host.
+func BenchmarkList(b *testing.B) {
+	const (
+		nodes   = "[[resource]]\nname = \"nodes\"\neach = \"node\"\nmatch.glob = \"/dev/**\"\n"
+		devices = "[[resource]]\nname = \"devices\"\neach = \"device\"\nmatch = [{ usb = {} }, { pci = {} }]\n"
+		every   = "[[resource]]\nname = \"everything\"\neach = \"device\"\nmatch = [{ pci = {} }, { usb = {} }, { net = {} }, { mdev = {} }, { glob = \"/dev/**\" }]\n"
+	)
+	crowded := crowdAndRack(4096, 1024)
+	shared := functionWithNodes(4096)
+	recorded := recordedMachines(b)
+	for _, c := range []struct {
+		name  string
+		text  string
+		hosts []*device.Snapshot
+	}{
+		{"nodes", nodes, []*device.Snapshot{crowded}},
+		{"devices", devices, []*device.Snapshot{crowded}},
+		{"nodes-of-one-function", nodes, []*device.Snapshot{shared}},
+		{"machines-nodes", nodes, recorded},
+		{"machines-everything", every, recorded},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			cfg := parse(b, c.text)
+			cpu := startCPU(b)
+			for b.Loop() {
+				for _, snap := range c.hosts {
+					matchers.Match(cfg, snap, nil, sysfsOptions)
+				}
+			}
+			cpu()
+		})
+	}
+}
+
+// crowdAndRack is a host with USB devices and disks.
+func crowdAndRack(devices, disks int) *device.Snapshot {
+	all := crowd(devices)
+	rack := racks(disks)
+	all.Hardware = append(all.Hardware, rack.Hardware...)
+	all.Nodes = append(all.Nodes, rack.Nodes...)
+	all.Links = append(all.Links, rack.Links...)
+	all.Dirs = append(all.Dirs, rack.Dirs[1:]...)
+	slices.Sort(all.Dirs)
+	slices.SortFunc(all.Hardware, func(a, b *device.Hardware) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(all.Nodes, func(a, b *device.Node) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(all.Links, func(a, b device.Link) int { return cmp.Compare(a.Path, b.Path) })
+	return all
+}
+
+// recordedMachines are snapshots of all recorded machines.
+func recordedMachines(b *testing.B) []*device.Snapshot {
+	b.Helper()
+	files, err := filepath.Glob("../testdata/machines/*.txtar")
+	if err != nil || len(files) == 0 {
+		b.Fatalf("recorded machines: %v, %v", files, err)
+	}
+	var all []*device.Snapshot
+	for _, file := range files {
+		tree := sysfstest.Load(b, file)
+		snap, _ := sysfstest.Scan(b, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
+		all = append(all, snap)
+	}
+	return all
 }

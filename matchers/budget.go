@@ -8,14 +8,14 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// The budget of one Match for everything that a configuration makes it read, in directory
-// entries, of which a million take 1.5 s to read. One half is for all resources together; the
-// other half is divided equally among them, so that a resource which reads without end leaves the
-// others their share.
+// The budget limits what a configuration makes one run of Match read, in directory entries. To
+// read a million of them takes 1.5 s. One half is for all resources together. The other half is
+// divided equally among them, so that a resource which reads without end leaves the others their
+// share.
 const (
 	maxEntries    = 200_000
 	sharedEntries = maxEntries / 2
-	// existsCost is what the search for one path costs.
+	// existsCost is the cost of the search for one path.
 	existsCost = 8
 )
 
@@ -24,19 +24,28 @@ const tooMuchToRead = "reading it takes too long: a configuration may read 200,0
 // NoAnswer in place of the entries that are left says that a Host has no answer for another reason.
 const NoAnswer = -1
 
-// budget is what is left of it. A search that uses it up has no answer, and neither have the
-// later ones of the resource: none of its conditions in match holds, and each in exclude does.
+// budget is the rest of the budget. A search that uses it up has no answer. Later searches of the
+// resource have none either: none of its conditions in match holds, and each in exclude does.
 type budget struct {
-	shared int // for all resources
-	share  int // of each resource that reads
-	own    int // left of the share of the current resource
-	// first is the first key of the current resource that is unknown, and unknown are all.
-	first   unknown
+	// shared is left for all resources.
+	shared int
+	// share is the share of each resource that reads.
+	share int
+	// own is left of the share of the current resource.
+	own int
+	// unknown are the keys of the current resource that could not be read, and first is the
+	// first of them.
 	unknown map[unknown]bool
+	first   unknown
+	// attrs are the attributes that were read.
+	attrs map[attrKey]attrFound
 }
 
 // unknown is a key of a configuration whose values could not be read.
-type unknown struct{ place, key string }
+type unknown struct {
+	place string
+	key   string
+}
 
 func newBudget(cfg *config.Config) budget {
 	readers := 0
@@ -52,6 +61,7 @@ func newBudget(cfg *config.Config) budget {
 	return budget{
 		shared: sharedEntries,
 		share:  sharedEntries / max(1, readers),
+		attrs:  make(map[attrKey]attrFound),
 	}
 }
 
@@ -132,20 +142,23 @@ func (m *run) search(place, key string, v pattern.Values) (found []string, compl
 }
 
 // attrKey is an attribute of a directory of sysfs.
-type attrKey struct{ dir, name string }
+type attrKey struct {
+	dir  string
+	name string
+}
 
-// attrFound is its values, as far as they are known.
+// attrFound are the values of an attribute, as far as they are known.
 type attrFound struct {
 	values []string
 	unread bool
 }
 
-// attr lists the values of an attribute of the first of some sysfs directories that has
-// it. Place and key say what asks for it.
+// attr lists the values of an attribute of the first sysfs directory that has it. place and key
+// are those of the configuration, for messages.
 func (m *run) attr(place, key string, dirs []string, name string) (values []string, unread bool) {
 	for _, dir := range dirs {
 		k := attrKey{dir, name}
-		found, known := m.attrs[k]
+		found, known := m.budget.attrs[k]
 		if !known {
 			complete := m.budget.spend(place, key, func(entries *int) {
 				found.values, found.unread = m.Host.Attr(dir, name, entries)
@@ -153,7 +166,7 @@ func (m *run) attr(place, key string, dirs []string, name string) (values []stri
 			if !complete {
 				return nil, true
 			}
-			m.attrs[k] = found
+			m.budget.attrs[k] = found
 		}
 		if found.values != nil || found.unread {
 			return found.values, found.unread

@@ -2,7 +2,6 @@ package matchers
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -22,9 +21,17 @@ import (
 // Companions claim nothing. A mediated device is separate hardware from its PCI
 // function. A claim with shared = true does not exclude resources with shared = true.
 type claims struct {
-	// owners of hardware, nodes and candidate.other, of each functionUse, and of IDs.
+	// owners has the resource of hardware, of a node, of candidate.other and of a functionUse.
 	owners map[any]*config.Resource
-	ids    map[string]*config.Resource
+	// ids has the resource of each ID.
+	ids map[string]*config.Resource
+}
+
+func newClaims() claims {
+	return claims{
+		owners: make(map[any]*config.Resource),
+		ids:    make(map[string]*config.Resource),
+	}
 }
 
 // functionUse is a PCI function as a whole, or by its mediated devices. Some drivers
@@ -34,96 +41,111 @@ type functionUse struct {
 	mediated bool
 }
 
-// claim claims candidates for r and returns the claimed ones. Those of other
-// resources are noted.
+// claim claims candidates for r and returns the claimed ones, in the same slice. Candidates that
+// another resource has are noted.
 func (m *run) claim(r *config.Resource, found []candidate) []candidate {
-	denied := map[*config.Resource][]*candidate{} // by the resource that has it
-	var got []candidate
+	denied := make(map[*config.Resource]*denial) // by the owner
+	claimed := found[:0]
 	for i := range found {
 		c := &found[i]
-		if owner := m.claims.owner(r, c); owner != nil {
-			denied[owner] = append(denied[owner], c)
+		owner := m.claims.owner(r, c)
+		if owner != nil {
+			if denied[owner] == nil {
+				denied[owner] = &denial{first: c.describe()}
+			}
+			denied[owner].count++
+			m.recorder.deny(c, owner)
 			continue
 		}
-		for _, what := range c.claims() {
-			if m.claims.owners[what] == nil {
-				m.claims.owners[what] = r
-			}
-		}
-		got = append(got, *c)
+		m.claims.add(r, c)
+		claimed = append(claimed, *c)
 	}
-	for _, owner := range slices.SortedFunc(maps.Keys(denied), func(a, b *config.Resource) int {
+	owners := slices.SortedFunc(maps.Keys(denied), func(a, b *config.Resource) int {
 		return cmp.Compare(a.Place, b.Place)
-	}) {
-		m.note(r.Place, "the first resource in the configuration that selects a device gets it; match and exclude tell them apart, and shared = true in both gives it to both",
-			"not offered here, since %s has it: %s", owner.Place, andMore(denied[owner][0].describe(), len(denied[owner])))
+	})
+	for _, owner := range owners {
+		d := denied[owner]
+		m.note(
+			r.Place,
+			"the first resource in the configuration that selects a device gets it; match and exclude tell them apart, and shared = true in both gives it to both",
+			"not offered here, since %s has it: %s",
+			owner.Place,
+			andMore(d.first, d.count),
+		)
 	}
-	return got
+	return claimed
 }
 
-// owner is the resource whose claim on a candidate or one of its nodes excludes
-// r; nil for none.
+// denial is the candidates that a resource does not get, since another one has them.
+type denial struct {
+	first string
+	count int
+}
+
+// owner returns the resource whose claim on a candidate or one of its nodes excludes r, or nil.
 func (c *claims) owner(r *config.Resource, found *candidate) *config.Resource {
-	has := func(what any) *config.Resource {
-		if owner := c.owners[what]; owner != r && owner != nil && !(owner.Shared && r.Shared) {
-			return owner
-		}
-		return nil
-	}
-	owner := cmp.Or(has(found.hardware), has(found.other()))
+	owner := cmp.Or(c.ownerOf(r, found.hardware), c.ownerOf(r, found.other()))
 	for _, p := range found.picks {
-		owner = cmp.Or(owner, has(p.node))
+		owner = cmp.Or(owner, c.ownerOf(r, p.node))
 	}
 	return owner
 }
 
-// claims lists the things that a candidate excludes others from.
-func (c *candidate) claims() []any {
-	var all []any
-	if c.single && len(c.picks) > 0 {
-		all = append(all, c.picks[0].node)
-	} else if c.hardware != nil {
-		all = append(all, c.hardware)
+// ownerOf returns the resource whose claim on a thing excludes r, or nil.
+func (c *claims) ownerOf(r *config.Resource, thing any) *config.Resource {
+	owner := c.owners[thing]
+	if owner == nil || owner == r {
+		return nil
 	}
-	if other := c.other(); other != "" {
-		all = append(all, other)
+	if owner.Shared && r.Shared {
+		return nil
 	}
-	return all
+	return owner
 }
 
-// other identifies a claim on something that is neither hardware nor a node. A
-// virtual device belongs to its resource by name.
+// add claims a candidate for r, as far as no other resource with shared = true claims it.
+func (c *claims) add(r *config.Resource, found *candidate) {
+	if found.single && len(found.picks) > 0 {
+		c.addThing(r, found.picks[0].node)
+	} else if found.hardware != nil {
+		c.addThing(r, found.hardware)
+	}
+	other := found.other()
+	if other != "" {
+		c.addThing(r, other)
+	}
+}
+
+// addThing claims a node, hardware or candidate.other.
+func (c *claims) addThing(r *config.Resource, thing any) {
+	if c.owners[thing] == nil {
+		c.owners[thing] = r
+	}
+}
+
+// other identifies a claim on something that is neither hardware nor a node. A virtual device
+// belongs to its resource, by the name of the resource.
 func (c *candidate) other() string {
 	if c.name != "" && c.virtual == nil {
 		return c.name
 	}
-	if g := c.iommuGroup(); g != "" {
-		return "group " + g
+	group := c.iommuGroup()
+	if group == "" {
+		return ""
 	}
-	return ""
+	return "group " + group
 }
 
-// overlaps notes PCI functions that one resource offers as a whole and another
-// as mediated devices.
+// overlaps notes PCI functions that one resource offers as a whole and another as mediated
+// devices. Only the overlaps with the first such resource are noted.
 func (m *run) overlaps(r *config.Resource, devices []candidate) {
 	var found []string
 	var other *config.Resource
 	what := ""
-	for _, c := range devices {
-		for _, h := range c.members() {
-			use := functionUse{h, false}
-			offered := "mediated devices of it"
-			if h.MDev != nil {
-				use = functionUse{h.Parent, true}
-				offered = "the PCI function that it is a part of"
-			} else if h.PCI == nil {
-				continue
-			}
-			if m.claims.owners[use] == nil {
-				m.claims.owners[use] = r
-			}
-			owner := m.claims.owners[functionUse{use.function, !use.mediated}]
-			if owner == nil || owner == r || owner.Shared && r.Shared || other != nil && other != owner {
+	for i := range devices {
+		for _, h := range devices[i].members() {
+			owner, offered := m.overlap(r, h)
+			if owner == nil || other != nil && other != owner {
 				continue
 			}
 			if other == nil {
@@ -133,64 +155,35 @@ func (m *run) overlaps(r *config.Resource, devices []candidate) {
 			found = append(found, describe(h))
 		}
 	}
-	if other != nil {
-		m.note(r.Place, "match and exclude keep them apart; shared = true in both says that it is meant",
-			"%s: offered here, and %s by %s: their containers share the hardware", andMore(found[0], len(found)), what, other.Place)
+	if other == nil {
+		return
 	}
+	m.note(
+		r.Place,
+		"match and exclude keep them apart; shared = true in both says that it is intended",
+		"%s: offered here, and %s by %s: their containers share the hardware",
+		andMore(found[0], len(found)),
+		what,
+		other.Place,
+	)
 }
 
-// iommuGroup is the number of the IOMMU group that a device reaches through
-// VFIO, "" for none.
-func (c *candidate) iommuGroup() string {
-	if len(c.groups) > 0 {
-		return c.groups[0].number
+// overlap claims the use of hardware for r. It returns the resource that offers the same PCI
+// function in the other way, and what that resource offers.
+func (m *run) overlap(r *config.Resource, h *device.Hardware) (owner *config.Resource, offered string) {
+	if h.MDev == nil && h.PCI == nil {
+		return nil, ""
 	}
-	return vfioGroup(c.hardware)
-}
-
-// describe names a device for an administrator.
-func (c *candidate) describe() string {
-	text := ""
-	switch {
-	case c.pool:
-		return "the pool"
-	case c.value != "":
-		return fmt.Sprintf("the group %q", c.value)
-	case c.name != "":
-		return c.name
-	case c.single && c.picks[0].node.Net != nil:
-		text = "network interface " + c.picks[0].node.Path
-	case c.single:
-		text = c.picks[0].node.Path
-	default:
-		text = describe(c.hardware)
-	}
-	if g := c.iommuGroup(); g != "" {
-		text += " of IOMMU group " + g
-	}
-	return text
-}
-
-// describe names hardware for an administrator.
-func describe(h *device.Hardware) string {
-	switch h.Bus {
-	case device.USBBus:
-		if h.USB != nil && h.USB.ProductName != "" {
-			return fmt.Sprintf("USB device %s (%q)", h.Name, h.USB.ProductName)
+	use := functionUse{function: h}
+	offered = "mediated devices of it"
+	if h.MDev != nil {
+		use = functionUse{
+			function: h.Parent,
+			mediated: true,
 		}
-		return "USB device " + h.Name
-	case device.PCIBus:
-		return "PCI function " + h.Name
-	case device.MDevBus:
-		return "mediated device " + h.Name
+		offered = "the PCI function that it is a part of"
 	}
-	return "platform device " + h.Name
-}
-
-// andMore is "first and n-1 more".
-func andMore(first string, n int) string {
-	if n < 2 {
-		return first
-	}
-	return fmt.Sprintf("%s and %d more", first, n-1)
+	m.claims.addThing(r, use)
+	use.mediated = !use.mediated
+	return m.claims.ownerOf(r, use), offered
 }

@@ -9,26 +9,29 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// addNet adds a network interface of the device, which moves into the container
-// by CDI; without CDI it only has variables. It is added even if it can't be
-// moved: a missing one would count as moved already.
+// addNet adds a network interface of the device, which CDI moves into the container. Without
+// CDI the interface only has variables. An interface that can't be moved is added as well,
+// because a missing interface counts as moved.
 func (b *builder) addNet(p pick) {
 	if !b.offer.CDI {
 		return
 	}
 	host := p.node.Path
 	name := p.node.Path
-	if text := b.r.Container.NetName; len(text) > 0 {
-		if found, ok := b.text("container.net_name of "+host, text, b.c.forNode(p)); ok {
+	text := b.r.Container.NetName
+	if len(text) > 0 {
+		found, ok := b.text("container.net_name of "+host, text, b.c.forNode(p))
+		if ok {
 			name = found
 		}
 	}
 	if !device.ValidNetName(name) {
-		b.problem("container.net_name of %s: %q is no name of a network interface: want 1 to 15 characters without space, %q and %q",
+		b.problem("container.net_name of %s: %q can't be the name of a network interface: want 1 to 15 characters without space, %q and %q",
 			host, name, "/", ":")
 	}
-	if why := b.Host.InUse(p.node); why != "" {
-		b.problem("%s is in use, and never moved: it is %s", host, why)
+	use := b.Host.InUse(p.node)
+	if use != "" {
+		b.problem("%s is in use, and never moved: it is %s", host, use)
 	}
 	for _, other := range b.offer.Nets {
 		if other.Name == name {
@@ -36,25 +39,39 @@ func (b *builder) addNet(p pick) {
 				other.HostName, host, name)
 		}
 	}
-	b.offer.Nets = append(b.offer.Nets, device.OfferedNet{HostName: host, Key: b.keyOf(p.node), Name: name})
+	b.offer.Nets = append(b.offer.Nets, device.OfferedNet{
+		HostName: host,
+		Key:      b.keyOf(p.node),
+		Name:     name,
+	})
 }
 
 // addPath adds the mount of a selected path.
 func (b *builder) addPath(p pathPick) {
 	what := "path of " + p.path + " in the container"
-	at, ok := b.inContainer(what, b.containerPath(p.match), p.path, &candidate{paths: []pathPick{p}})
-	if open := at.Vars(); len(open) > 0 {
-		b.problem("%s: ${%s} is not known where something is mounted", what, open[0])
-	} else if ok {
-		b.mount(device.Mount{HostPath: p.path, ContainerPath: at.String(), ReadOnly: p.match.ReadOnly})
-		b.paths[p.path] = at
+	only := &candidate{paths: []pathPick{p}}
+	at, ok := b.inContainer(what, b.containerPath(p.match), p.path, only)
+	if !ok {
+		return
 	}
+	open := at.Vars()
+	if len(open) > 0 {
+		b.problem("%s: ${%s} is not known where something is mounted", what, open[0])
+		return
+	}
+	b.mount(device.Mount{
+		HostPath:      p.path,
+		ContainerPath: at.String(),
+		ReadOnly:      p.match.ReadOnly,
+	})
+	b.paths[p.path] = at
 }
 
-// mount adds a bind mount if --allow covers it: host paths with variables or
-// wildcards are not known any earlier.
+// mount adds a bind mount if --allow covers it. That is checked here, because host paths with
+// variables or wildcards are not known before.
 func (b *builder) mount(m device.Mount) {
-	if err := b.Allow.CheckMount(m.HostPath); err != nil {
+	err := b.Allow.CheckMount(m.HostPath)
+	if err != nil {
 		b.problem("%v", err)
 		return
 	}
@@ -63,31 +80,14 @@ func (b *builder) mount(m device.Mount) {
 	}
 }
 
-// addCompanion adds a companion. A glob has no variables: it selects the same for
-// all devices.
+// addCompanion adds a companion.
 func (b *builder) addCompanion(c *config.Companion) {
 	what := "companion"
 	if c.Mount {
 		what = "mount"
 	}
 	if !c.Glob.Empty() {
-		found, ok := b.companions[c]
-		if ok {
-		} else if c.Mount {
-			found.paths = b.files(c.Place, c.Glob)
-		} else {
-			found.nodes = b.glob(c.Glob)
-		}
-		b.companions[c] = found
-		if len(found.nodes)+len(found.paths) == 0 && !c.Optional {
-			b.problem("%s %s is missing: nothing matches", what, c.Glob.Patterns()[0])
-		}
-		for _, n := range found.nodes {
-			b.companionNode(c, n)
-		}
-		for _, p := range found.paths {
-			b.companionMount(c, p)
-		}
+		b.addGlobbedCompanions(c, what)
 		return
 	}
 	path, ok := b.path("path of a "+what, c.Path, b.c)
@@ -95,52 +95,90 @@ func (b *builder) addCompanion(c *config.Companion) {
 		return
 	}
 	host := path.String()
-	n := b.at(host)
-	switch {
-	case c.Mount:
+	if c.Mount {
 		if !c.Optional && !b.exists(c.Place, host) {
 			b.problem("%s %s is missing", what, host)
 		}
 		b.companionMount(c, host)
+		return
+	}
+	n := b.at(host)
+	switch {
 	case n != nil:
 		b.companionNode(c, n)
 	case b.isDir(host):
-		b.problem(`companion %s is a directory: as = "mount" gives directories, glob = %q the nodes in it`,
-			host, host+"/*")
+		b.problem(
+			`companion %s is a directory: as = "mount" gives directories, glob = %q the nodes in it`,
+			host,
+			host+"/*",
+		)
 	case !c.Optional:
 		b.problem("%s %s is missing", what, host)
 	}
 }
 
-// companionNode adds a node. Its default path is its own, also if a link named
-// it. One of the device's own nodes is not added again.
+// addGlobbedCompanions adds the companions that a glob selects.
+func (b *builder) addGlobbedCompanions(c *config.Companion, what string) {
+	found := b.filesOf(c)
+	isMissing := len(found.nodes)+len(found.paths) == 0
+	if isMissing && !c.Optional {
+		b.problem("%s %s is missing: nothing matches", what, c.Glob.Patterns()[0])
+	}
+	for _, n := range found.nodes {
+		b.companionNode(c, n)
+	}
+	for _, p := range found.paths {
+		b.companionMount(c, p)
+	}
+}
+
+// filesOf finds what the glob of a companion selects. A glob has no variables, so that
+// it selects the same for all devices.
+func (m *run) filesOf(c *config.Companion) companionFiles {
+	found, isKnown := m.companions[c]
+	if isKnown {
+		return found
+	}
+	if c.Mount {
+		found.paths = m.files(c.Place, c.Glob)
+	} else {
+		found.nodes = m.glob(c.Glob)
+	}
+	m.companions[c] = found
+	return found
+}
+
+// companionNode adds a node. Its default path is its own path, even if a link named it. A node
+// of the device itself is not added again.
 func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 	at, ok := b.inContainer("container_path of companion "+n.Path, c.ContainerPath, n.Path, b.c)
 	if !ok {
 		return
 	}
-	if b.permits(
-		"companion "+n.Path,
-		b.danger(n),
-		b.c.dangerous,
-		"the match of its device",
-	) && b.reserve(at, part{n.Path, n}) {
-		// Its whole ID, since keys are unique within one hardware only.
-		node := b.offered(n, b.nodeID(n), at, c.Permissions)
-		node.Companion = true
-		b.offer.Nodes = append(b.offer.Nodes, node)
+	if !b.permits("companion "+n.Path, b.danger(n), b.c.dangerous, "the match of its device") {
+		return
 	}
+	if !b.reserve(at, part{n.Path, n}) {
+		return
+	}
+	// Its key is the whole ID, since keys are unique only within one hardware.
+	node := b.offered(n, b.nodeID(n), at, c.Permissions)
+	node.Companion = true
+	b.offer.Nodes = append(b.offer.Nodes, node)
 }
 
+// companionMount adds the mount of a path.
 func (b *builder) companionMount(c *config.Companion, host string) {
-	if at, ok := b.inContainer("container_path of mount "+host, c.ContainerPath, host, b.c); ok {
-		b.mount(device.Mount{
-			HostPath:      host,
-			ContainerPath: at.String(),
-			ReadOnly:      c.ReadOnly,
-			Optional:      c.Optional,
-		})
+	at, ok := b.inContainer("container_path of mount "+host, c.ContainerPath, host, b.c)
+	if !ok {
+		return
 	}
+	b.mount(device.Mount{
+		HostPath:      host,
+		ContainerPath: at.String(),
+		ReadOnly:      c.ReadOnly,
+		Optional:      c.Optional,
+	})
 }
 
 // addCDIDevices adds CDI devices of the host: the device itself, and
@@ -154,9 +192,12 @@ func (b *builder) addCDIDevices() {
 		if !ok {
 			continue
 		}
-		i := slices.IndexFunc(b.CDIDevices, func(d device.CDIDevice) bool { return d.Name == name })
+		i := slices.IndexFunc(b.CDIDevices, func(d device.CDIDevice) bool {
+			return d.Name == name
+		})
 		if i < 0 {
-			b.problem("container.cdi_devices: %v", cmp.Or(b.CDIUnread, fmt.Errorf("no CDI spec of the host has %q", name)))
+			missing := fmt.Errorf("no CDI spec of the host has %q", name)
+			b.problem("container.cdi_devices: %v", cmp.Or(b.CDIUnread, missing))
 			continue
 		}
 		if !slices.Contains(b.offer.CDIDevices, name) {
@@ -165,6 +206,7 @@ func (b *builder) addCDIDevices() {
 	}
 }
 
+// addCDIDevice adds a CDI device of the host if --allow covers it.
 func (b *builder) addCDIDevice(d *device.CDIDevice) {
 	if err := b.Allow.CheckCDI(d.Name); err != nil {
 		b.problem("%v", err)

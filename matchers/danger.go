@@ -16,7 +16,13 @@ type number struct {
 	major, minor uint32
 }
 
-func numberOf(n *device.Node) number { return number{n.Type, n.Major, n.Minor} }
+func numberOf(n *device.Node) number {
+	return number{
+		kind:  n.Type,
+		major: n.Major,
+		minor: n.Minor,
+	}
+}
 
 // newNumberIndex indexes the nodes in sysfs by number: a copy made by hand has the same
 // device.
@@ -30,8 +36,9 @@ func newNumberIndex(snap *device.Snapshot) map[number]*device.Node {
 	return nodes
 }
 
-// danger returns why a node gives a container access to the host, "" if it does not. It
-// judges the kernel's device with the number, not the name of the node.
+// danger returns why a node gives a container access to the host, or "" if it does not. It
+// judges the kernel's device that has the number of the node, since anybody who can make nodes
+// chooses their names.
 func (m *run) danger(n *device.Node) string {
 	if n.Type == device.BlockNode {
 		return "it is a block device"
@@ -41,7 +48,7 @@ func (m *run) danger(n *device.Node) string {
 	}
 	known := n
 	if n.SysPath == "" {
-		known = m.byNumber()[numberOf(n)]
+		known = m.indexes.byNumber()[numberOf(n)]
 	}
 	if known == nil {
 		return m.unknownDanger(n)
@@ -65,7 +72,7 @@ func (m *run) danger(n *device.Node) string {
 	return ""
 }
 
-// because is the reason of a dangerous device.
+// because formats the reason of a dangerous device, or "" for a harmless one.
 func because(e effect, name string) string {
 	if e == "" {
 		return ""
@@ -73,7 +80,7 @@ func because(e effect, name string) string {
 	return fmt.Sprintf("it %s (%s)", e, name)
 }
 
-// kernelName is what sysfs calls the device of a node: "misc uinput".
+// kernelName returns what sysfs calls the device of a node: "misc uinput".
 func kernelName(n *device.Node) string { return n.Subsystem + " " + path.Base(n.SysPath) }
 
 // indexedClass is a class with its effect, "" if it is harmless.
@@ -84,7 +91,9 @@ type indexedClass struct {
 
 // classes lists harmless and dangerous classes. Harmless classes come first: they are the
 // exceptions.
-func classes() []indexedClass {
+var classes = sync.OnceValue(listClasses)
+
+func listClasses() []indexedClass {
 	var all []indexedClass
 	for _, v := range harmless {
 		for _, c := range v.classes {
@@ -185,12 +194,12 @@ func (b *builder) cdiDanger(d *device.CDIDevice) string {
 	return ""
 }
 
-// permits reports whether something that is dangerous, or is not if why is empty, may be
-// injected; a problem says where to permit it.
-func (b *builder) permits(what, why string, permitted bool, match string) bool {
-	ok := why == "" || permitted && b.Allow.Dangerous
-	if !ok {
-		b.problem("%s is dangerous: %s: want dangerous = true in %s, and --allow=dangerous", what, why, match)
+// permits reports whether a container may have something; why is why it is dangerous, or empty.
+// If the container may not have it, permits adds a problem that names the key to set in match.
+func (b *builder) permits(what, why string, isPermitted bool, match string) bool {
+	if why == "" || isPermitted && b.Allow.Dangerous {
+		return true
 	}
-	return ok
+	b.problem("%s is dangerous: %s: want dangerous = true in %s, and --allow=dangerous", what, why, match)
+	return false
 }

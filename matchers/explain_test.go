@@ -33,11 +33,101 @@ func TestExplainSubFunction(t *testing.T) {
 	snap := machine(t, nics)
 	i := slices.IndexFunc(snap.Hardware, func(h *device.Hardware) bool { return h.Name == "mlx5_core.sf.4" })
 	for match, want := range map[string]string{
-		`{ vendor = "15b3", driver = "mlx4*" }`: `pci.sriov fits nothing: a sub-function is selected by "sf" only`,
+		`{ vendor = "15b3", driver = "mlx4*" }`: `pci.sriov fits nothing: only "sf" selects a sub-function`,
 		`{ vendor = "15b3", sriov = "sf" }`:     "",
 	} {
 		if got := matchers.Explain(parse(t, "match.pci = "+match), snap, nil, matchers.Options{Host: &fakeHost{}}, snap.Hardware[i], nil)[0].Reason; got != want {
 			t.Errorf("%s: reason %q, want %q", match, got, want)
 		}
+	}
+}
+
+// A reason is what happened to the devices, and not what is left when no other reason applies.
+func TestExplainReasons(t *testing.T) {
+	t.Parallel()
+	snap, opts := scanned(t, rig(t))
+	for _, c := range []struct{ name, toml, want string }{
+		{
+			"hardware without nodes",
+			"each = \"node\"\nmatch = { usb = { serial = \"CAN-*\" }, subsystem = \"!*\" }",
+			`left out: USB device 1-1 and 1 more: each = "node", and no node of it is selected`,
+		},
+		{
+			"exclude and required",
+			"match = [{ usb = {} }, { usb = {}, subsystem = \"tty\", required = true }]\nexclude = { usb = { serial = \"CAN-B*\" } }",
+			"left out: USB device 1-1: match 2 with required = true selects no node of it",
+		},
+		{
+			"a name without a value",
+			named("x-${usb.manufacturer}", "match.usb = {}"),
+			`left out: USB device 1-1: name "example.com/x-${usb.manufacturer}": ${usb.manufacturer} has no value for USB device 1-1; and 1 more device`,
+		},
+		{
+			"VFIO without a node",
+			"match = { mdev = {}, vfio = true, subsystem = \"none\" }",
+			`subsystem "none" fits nothing: nearest vfio on 83b8f4f2-509f-382f-3c1e-e6bfe0fa1001`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := matchers.Explain(parse(t, c.toml), snap, nil, opts, nil, nil)[0].Reason
+			if got != c.want {
+				t.Errorf("reason %q; want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// Devices of two other resources are named with their owners.
+func TestExplainOwners(t *testing.T) {
+	t.Parallel()
+	snap, opts := scanned(t, rig(t))
+	cfg := parse(t, `
+[[resource]]
+name = "a"
+match.usb.serial = "CAN-A*"
+[[resource]]
+name = "b"
+match.usb.serial = "CAN-B*"
+[[resource]]
+name = "c"
+match.usb.serial = "CAN-*"
+`)
+	got := matchers.Explain(cfg, snap, nil, opts, nil, nil)[2].Reason
+	want := "example.com/a has USB device 1-1; example.com/b has USB device 1-2"
+	if got != want {
+		t.Errorf("reason %q; want %q", got, want)
+	}
+}
+
+// The reads for an explanation have a budget of their own: the devices are the same as without
+// one, also if the budget of the configuration is nearly used up.
+func TestExplainReadsNothingOfTheBudget(t *testing.T) {
+	t.Parallel()
+	snap, opts := scanned(t, rig(t))
+	host(&opts).attrCost = 60_000
+	cfg := parse(t, `match = { glob = "/dev/ttyACM*", attr = { bInterfaceClass = "ff" } }`)
+	offered := matchers.Match(cfg, snap, nil, opts).Resources[0].Offers
+	explained := matchers.Explain(cfg, snap, nil, opts, nil, nil)[0]
+	if len(offered) != 1 || len(explained.Offered) != 1 || explained.Reason != "" {
+		t.Errorf("%d devices are offered: explained are %v (%s)", len(offered), explained.Offered, explained.Reason)
+	}
+}
+
+// A node that is left out of its device, since it is dangerous, is explained as such.
+func TestExplainSideNode(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddPCI(sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "15b3", Device: "1015", Class: "020000", Driver: "mlx5_core", Nodes: []sysfstest.Node{
+		{Name: "infiniband/uverbs0", Subsystem: "infiniband_verbs"},
+		{Name: "fwctl/fwctl0", Subsystem: "fwctl"},
+	}})
+	snap, opts := scanned(t, h)
+	i := slices.IndexFunc(snap.Nodes, func(n *device.Node) bool { return n.Path == "/dev/fwctl/fwctl0" })
+	node := snap.Nodes[i]
+	got := matchers.Explain(parse(t, "match.pci = {}"), snap, nil, opts, node.Hardware, node)[0].Reason
+	want := "left out: /dev/fwctl/fwctl0: its device is of use without it, and it is dangerous: it commands firmware (fwctl fwctl0)"
+	if got != want {
+		t.Errorf("reason %q; want %q", got, want)
 	}
 }

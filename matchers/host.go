@@ -12,16 +12,23 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// beginning is the part of a list, sorted by path, whose paths have a prefix.
+// beginning returns the part of a list, sorted by path, whose paths have a prefix.
 func beginning[T any](list []T, path func(T) string, prefix string) []T {
-	list = list[sort.Search(len(list), func(i int) bool { return path(list[i]) >= prefix }):]
-	return list[:sort.Search(len(list), func(i int) bool { return !strings.HasPrefix(path(list[i]), prefix) })]
+	start := sort.Search(len(list), func(i int) bool {
+		return path(list[i]) >= prefix
+	})
+	list = list[start:]
+	end := sort.Search(len(list), func(i int) bool {
+		return !strings.HasPrefix(path(list[i]), prefix)
+	})
+	return list[:end]
 }
 
 func nodePath(n *device.Node) string { return n.Path }
 func linkPath(l device.Link) string  { return l.Path }
 
-// names yields the nodes whose path has a prefix, or that of a link to them.
+// names yields nodes with each of their names that has a prefix: the path, or the path of a
+// link.
 func (m *run) names(prefix string) iter.Seq2[string, *device.Node] {
 	return func(yield func(string, *device.Node) bool) {
 		for _, n := range beginning(m.snap.Nodes, nodePath, prefix) {
@@ -37,13 +44,15 @@ func (m *run) names(prefix string) iter.Seq2[string, *device.Node] {
 	}
 }
 
-// at is the node at a path, which may be that of a link; nil for none.
+// at returns the node at a path or behind the link at the path, or nil.
 func (m *run) at(path string) *device.Node {
-	if found := beginning(m.snap.Nodes, nodePath, path); len(found) > 0 && found[0].Path == path {
-		return found[0]
+	nodes := beginning(m.snap.Nodes, nodePath, path)
+	if len(nodes) > 0 && nodes[0].Path == path {
+		return nodes[0]
 	}
-	if found := beginning(m.snap.Links, linkPath, path); len(found) > 0 && found[0].Path == path {
-		return found[0].Node
+	links := beginning(m.snap.Links, linkPath, path)
+	if len(links) > 0 && links[0].Path == path {
+		return links[0].Node
 	}
 	return nil
 }
@@ -74,7 +83,12 @@ func (m *run) globbed(v pattern.Values) iter.Seq[*device.Node] {
 	return func(yield func(*device.Node) bool) {
 		for _, prefix := range v.Prefixes() {
 			for path, n := range m.names(prefix) {
-				if v.Match(path) && (!v.Negative() || m.matchesGlob(v, n)) && !yield(n) {
+				if !v.Match(path) {
+					continue
+				}
+				// A negative pattern may match another name of the node.
+				isExcluded := v.Negative() && !m.matchesGlob(v, n)
+				if !isExcluded && !yield(n) {
 					return
 				}
 			}
@@ -104,8 +118,8 @@ func (m *run) matchesGlob(v pattern.Values, n *device.Node) bool {
 	return v.Match(m.pathsOf(n)...)
 }
 
-// captures is what the wildcards of a glob matched: in the path of a node, or
-// else in the first link to it.
+// captures lists the texts that the wildcards of a glob matched in the path of a node, or else
+// in the path of the first link to it.
 func (m *run) captures(v pattern.Values, n *device.Node) []string {
 	for _, p := range m.pathsOf(n) {
 		if found := v.Captures(p); found != nil {
@@ -115,29 +129,34 @@ func (m *run) captures(v pattern.Values, n *device.Node) []string {
 	return nil
 }
 
-// pathsOf lists the path of a node and those of the links to it.
-func (m *run) pathsOf(n *device.Node) []string { return append([]string{n.Path}, m.links()[n]...) }
+// pathsOf lists the path of a node and the paths of the links to it.
+func (m *run) pathsOf(n *device.Node) []string {
+	links := m.indexes.links()[n]
+	return append([]string{n.Path}, links...)
+}
 
-// files lists the host paths that a glob selects, sorted. As in a shell, a
-// wildcard does not match a leading dot: programs write files under hidden names
-// and rename them. Place says what asks for them.
+// files lists the host paths that a glob selects, sorted. As in a shell, a wildcard does not
+// match a leading dot: programs write files under hidden names and rename them. place is the
+// place in the configuration, for messages.
 func (m *run) files(place string, v pattern.Values) []string {
-	found, _ := m.search(place, "glob "+wanted(v), v)
-	found = slices.DeleteFunc(found, func(p string) bool { return isHidden(p) && !namesHidden(v, p) })
+	found, _ := m.search(place, "glob "+quotedPatterns(v), v)
+	found = slices.DeleteFunc(found, func(p string) bool {
+		return isHidden(p) && !namesHidden(v, p)
+	})
 	slices.Sort(found)
 	return slices.Compact(found)
 }
 
 func isHidden(p string) bool { return path.Base(p)[0] == '.' }
 
-// namesHidden reports whether a pattern that matches p is one of hidden names.
+// namesHidden reports whether a pattern that matches p spells out the leading dot.
 func namesHidden(v pattern.Values, p string) bool {
 	return slices.ContainsFunc(v.Alternatives(), func(a pattern.Alternative) bool {
 		return a.Match(p) && isHidden(a.Shape())
 	})
 }
 
-// driver is the driver of the first of some sysfs directories that has one.
+// driver returns the driver of the first sysfs directory that has one, or "".
 func (m *run) driver(dirs []string) string {
 	for _, dir := range dirs {
 		if found := m.Host.Driver(dir); found != "" {
@@ -147,14 +166,16 @@ func (m *run) driver(dirs []string) string {
 	return ""
 }
 
-// sysDirs lists the sysfs directories from a node up to its hardware. Hardware
-// that is not above the node, as that of an IOMMU group, comes second. A node
-// without hardware has its own directory only.
+// sysDirs lists the sysfs directories from a node up to its hardware. The hardware of an IOMMU
+// group is not above the node of the group, and comes second. A node without hardware has only
+// its own directory.
 func sysDirs(n *device.Node) []string {
 	var dirs []string
-	top, dir := hardwarePath(n.Hardware), n.SysPath
+	top := hardwarePath(n.Hardware)
+	dir := n.SysPath
 	if dir != "" && !strings.HasPrefix(dir, top+"/") {
-		dirs, dir = []string{dir}, top
+		dirs = append(dirs, dir)
+		dir = top
 	}
 	for ; len(dir) > len(top); dir = path.Dir(dir) {
 		dirs = append(dirs, dir)
@@ -165,6 +186,7 @@ func sysDirs(n *device.Node) []string {
 	return dirs
 }
 
+// hardwarePath returns the sysfs path of hardware, or "" without hardware.
 func hardwarePath(h *device.Hardware) string {
 	if h == nil {
 		return ""
@@ -172,6 +194,7 @@ func hardwarePath(h *device.Hardware) string {
 	return h.Path
 }
 
+// linksByNode has the paths of the links to each node.
 func linksByNode(snap *device.Snapshot) map[*device.Node][]string {
 	found := make(map[*device.Node][]string, len(snap.Links))
 	for _, l := range snap.Links {
@@ -180,6 +203,7 @@ func linksByNode(snap *device.Snapshot) map[*device.Node][]string {
 	return found
 }
 
+// functionsByAddress has the PCI functions by address.
 func functionsByAddress(snap *device.Snapshot) map[string]*device.Hardware {
 	found := map[string]*device.Hardware{}
 	for _, h := range snap.Hardware {
@@ -195,8 +219,9 @@ func functionsByAddress(snap *device.Snapshot) map[string]*device.Hardware {
 func functionsByGroup(snap *device.Snapshot) map[string][]*device.Hardware {
 	found := map[string][]*device.Hardware{}
 	for _, h := range snap.Hardware {
-		if g := h.IOMMUGroup(); g != "" {
-			found[g] = append(found[g], h)
+		number := h.IOMMUGroup()
+		if number != "" {
+			found[number] = append(found[number], h)
 		}
 	}
 	for _, list := range found {
@@ -213,7 +238,7 @@ func (m *run) nodeIDAs(n *device.Node, form device.Form) string {
 	return device.KeyedNodeID(n, form, m.key(n))
 }
 
-// key is the key of a node within its hardware, or its ID without hardware.
+// key returns the key of a node within its hardware, or its ID without hardware.
 func (m *run) key(n *device.Node) string {
 	h := n.Hardware
 	if h == nil {

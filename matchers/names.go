@@ -7,57 +7,79 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 const (
-	// maxNames is the maximum number of names that one with variables may make: each is
-	// a server and a registration.
+	// maxNames is the maximum number of names that a name with variables may make: each of them
+	// is a server and a registration with the kubelet.
 	maxNames = 64
-	// maxName is the maximum length of a name after its domain in the API server.
+	// maxName is the maximum length of a name after its domain in the API server
+	// (qualifiedNameMaxLength in k8s.io/apimachinery/pkg/util/validation).
 	maxName = 63
 )
 
-// byName groups the devices of a resource by name. Devices without a valid name
-// are left out and noted.
+// byName groups the devices of a resource by name. Devices without a valid name are left out
+// and noted.
 func (m *run) byName(r *config.Resource, devices []candidate) map[string][]*candidate {
-	found := map[string][]*candidate{}
+	byName := make(map[string][]*candidate)
 	if len(r.NameText) == 0 {
-		found[r.Name] = nil // also without devices
+		byName[r.Name] = make([]*candidate, 0, len(devices)) // also without devices
 	}
-	left := map[string][]*candidate{} // by the reason
+	unnamed := make(map[string][]*candidate) // by the reason
 	for i := range devices {
 		c := &devices[i]
 		name, err := m.nameOf(r, c)
-		if other := m.named[name]; err == nil && other != nil && other != r {
-			err = fmt.Errorf("the name %q is that of %s", name, other.Place)
-		}
 		if err != nil {
-			left[err.Error()] = append(left[err.Error()], c)
+			m.recorder.drop(c, "%v", err)
+			unnamed[err.Error()] = append(unnamed[err.Error()], c)
 			continue
 		}
-		found[name] = append(found[name], c)
+		byName[name] = append(byName[name], c)
 	}
-	var texts []string
-	for why, list := range left {
-		texts = append(texts, fmt.Sprintf("left out: %s: %s", andMore(list[0].describe(), len(list)), why))
-	}
-	slices.Sort(texts)
-	for _, text := range texts {
+	for _, text := range describeUnnamed(unnamed) {
 		m.fault(r.Place, "", "%s", text)
 	}
-	if len(found) > maxNames {
-		names := slices.Sorted(maps.Keys(found))
-		m.fault(r.Place, "names maps several values to one name",
-			"name %q makes %d names: want at most %d; %q and those behind it are left out", r.Name, len(names), maxNames, names[maxNames])
-		for _, name := range names[maxNames:] {
-			delete(found, name)
-		}
-	}
-	return found
+	m.limitNames(r, byName)
+	return byName
 }
 
-// nameOf is the name of the resource of a device, with its domain.
+// describeUnnamed describes the devices without a valid name, by the reason.
+func describeUnnamed(unnamed map[string][]*candidate) []string {
+	var texts []string
+	for why, list := range unnamed {
+		devices := andMore(list[0].describe(), len(list))
+		texts = append(texts, fmt.Sprintf("left out: %s: %s", devices, why))
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// limitNames removes names beyond maxNames.
+func (m *run) limitNames(r *config.Resource, byName map[string][]*candidate) {
+	if len(byName) <= maxNames {
+		return
+	}
+	names := slices.Sorted(maps.Keys(byName))
+	m.fault(
+		r.Place,
+		"names maps several values to one name",
+		"name %q makes %d names: want at most %d; %q and those behind it are left out",
+		r.Name,
+		len(names),
+		maxNames,
+		names[maxNames],
+	)
+	for _, name := range names[maxNames:] {
+		for _, c := range byName[name] {
+			m.recorder.drop(c, "name %q makes more than %d names", r.Name, maxNames)
+		}
+		delete(byName, name)
+	}
+}
+
+// nameOf returns the name of the resource of a device, with its domain.
 func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 	if len(r.NameText) == 0 {
 		return r.Name, nil
@@ -67,14 +89,19 @@ func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 		return "", fmt.Errorf("name %q: %w", r.Name, err)
 	}
 	value := text.String()
-	name := legalName(nicerName(r, value))
-	if name == "" {
+	last := legalName(nicerName(r, value))
+	if last == "" {
 		return "", fmt.Errorf("name %q: nothing is left of %q that a name may have", r.Name, value)
 	}
-	return domainOf(r) + name, nil
+	name := domainOf(r) + last
+	other := m.named[name]
+	if other != nil && other != r {
+		return "", fmt.Errorf("the name %q is that of %s", name, other.Place)
+	}
+	return name, nil
 }
 
-// nicerName is the name to use instead of a result, which may be the result itself.
+// nicerName returns the name that the configuration maps a result to, or the result.
 func nicerName(r *config.Resource, result string) string {
 	for _, n := range r.Names {
 		if n.Result.Match(result) {
@@ -84,56 +111,80 @@ func nicerName(r *config.Resource, result string) string {
 	return result
 }
 
-// domainOf is the domain of a resource with a "/".
+// domainOf returns the domain of a resource, with the "/" that follows it.
 func domainOf(r *config.Resource) string {
 	domain, _, _ := strings.Cut(r.Name, "/")
 	return domain + "/"
 }
 
-// legalName makes the part of a resource name after the domain: at most 63 letters,
-// digits, "-", "_" and ".", with a letter or digit first and last. It is empty if none
-// is left.
+// legalName makes the part of a resource name after the domain: at most 63 letters, digits, "-",
+// "_" and ".", with a letter or digit first and last. It is empty if no such character is left.
 func legalName(s string) string {
 	s = strings.TrimLeft(legalCharacters(s), "-_.")
-	return strings.TrimRight(s[:min(len(s), maxName)], "-_.")
+	s = s[:min(len(s), maxName)]
+	return strings.TrimRight(s, "-_.")
 }
 
+// legalCharacters replaces the characters that a name may not have.
 func legalCharacters(s string) string {
 	return strings.Map(func(r rune) rune {
-		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.' {
+		if isLegal(r) {
 			return r
 		}
 		return '-'
 	}, s)
 }
 
-// Makes reports whether a complete name may result from the variables in the
-// name of a resource: a name without devices still belongs to it.
+func isLegal(r rune) bool {
+	isLetter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+	isDigit := '0' <= r && r <= '9'
+	return isLetter || isDigit || strings.ContainsRune("-_.", r)
+}
+
+// Makes reports whether the variables in the name of a resource can make a complete name. Then
+// the name belongs to the resource even if it has no devices.
 func Makes(r *config.Resource, name string) bool {
-	rest, ok := strings.CutPrefix(name, domainOf(r))
-	if len(r.NameText) == 0 || !ok || rest == "" || legalName(rest) != rest {
+	last, hasDomain := strings.CutPrefix(name, domainOf(r))
+	if len(r.NameText) == 0 || !hasDomain {
+		return false
+	}
+	if last == "" || legalName(last) != last {
 		return false
 	}
 	for _, nicer := range r.Names {
-		if legalName(nicer.Name) == rest {
+		if legalName(nicer.Name) == last {
 			return true
 		}
 	}
+	shape := shapeOf(r.NameText)
+	if matchesShape(shape, last) {
+		return true
+	}
+	if len(last) < maxName {
+		return false
+	}
+	// A long name may have been cut anywhere.
+	for end := len(shape) - 1; end > 0; end-- {
+		if matchesShape(shape[:end], last) {
+			return true
+		}
+	}
+	return false
+}
+
+// shapeOf returns a pattern of the names that a text makes.
+func shapeOf(text device.Text) string {
 	var shape strings.Builder
-	for _, p := range r.NameText {
+	for _, p := range text {
 		if p.Var != "" {
 			shape.WriteByte('*')
 		}
 		shape.WriteString(legalCharacters(p.Literal))
 	}
-	// A long name may have been cut anywhere.
-	for s := strings.Trim(shape.String(), "-_."); s != ""; s = s[:len(s)-1] {
-		if p, err := pattern.Parse(pattern.Text, s); err == nil && p.Match(rest) {
-			return true
-		}
-		if len(rest) < maxName {
-			break
-		}
-	}
-	return false
+	return strings.Trim(shape.String(), "-_.")
+}
+
+func matchesShape(shape, name string) bool {
+	p, err := pattern.Parse(pattern.Text, shape)
+	return err == nil && p.Match(name)
 }

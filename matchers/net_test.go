@@ -45,7 +45,7 @@ func TestNetworkInterfaces(t *testing.T) {
 		{name: "two of one name", toml: `match.net = { name = "ens1f0*" }` + "\ncontainer.net_name = \"eth0\"" + cdi,
 			want: []string{"x: 0000:3b:00.0 net ens1f0>eth0 net ens1f0p1>eth0 !ens1f0 and ens1f0p1 would both be called eth0 in the container: want a variable in container.net_name"}},
 		{name: "a name that the kernel does not take", toml: `match.net = { name = "can0" }` + "\ncontainer.net_name = \"can-${usb.serial}-${net.type}\"" + cdi,
-			want: []string{`x: ` + canA + ` net can0>can-CAN-A-77-can !container.net_name of can0: "can-CAN-A-77-can" is no name of a network interface: want 1 to 15 characters without space, "/" and ":"`}},
+			want: []string{`x: ` + canA + ` net can0>can-CAN-A-77-can !container.net_name of can0: "can-CAN-A-77-can" can't be the name of a network interface: want 1 to 15 characters without space, "/" and ":"`}},
 		{name: "in use", toml: `match.net = { name = "ens1f1" }` + cdi,
 			want: []string{"x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use, and never moved: it is a port of bridge br0"}},
 		{name: "one of two in use", toml: `match.net = { name = "ens1f*" }` + cdi,

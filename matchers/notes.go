@@ -12,19 +12,26 @@ import (
 
 // note adds a note; hint may be empty.
 func (m *run) note(place, hint, format string, args ...any) {
-	m.result.Notes = append(m.result.Notes, Note{Problem: config.Problem{Place: place, Hint: hint, Text: fmt.Sprintf(format, args...)}})
+	m.result.Notes = append(m.result.Notes, Note{
+		Problem: config.Problem{
+			Place: place,
+			Hint:  hint,
+			Text:  fmt.Sprintf(format, args...),
+		},
+	})
 }
 
-// fault adds a note that is an error.
+// fault adds a note about a mistake.
 func (m *run) fault(place, hint, format string, args ...any) {
 	m.note(place, hint, format, args...)
 	m.result.Notes[len(m.result.Notes)-1].Error = true
 }
 
-// directoryNotes reports the globs of a resource that match directories only.
+// directoryNotes reports the globs of a resource that match only directories.
 func (m *run) directoryNotes(r *config.Resource) {
 	for i := range r.Match {
-		if match := &r.Match[i]; !match.Mount {
+		match := &r.Match[i]
+		if !match.Mount {
 			m.directoryNote(match.Place, match.Glob)
 		}
 	}
@@ -32,14 +39,15 @@ func (m *run) directoryNotes(r *config.Resource) {
 		m.directoryNote(r.Exclude[i].Place, r.Exclude[i].Glob)
 	}
 	for i := range r.With {
-		if c := &r.With[i]; !c.Mount {
-			m.directoryNote(c.Place, c.Glob)
+		companion := &r.With[i]
+		if !companion.Mount {
+			m.directoryNote(companion.Place, companion.Glob)
 		}
 	}
 }
 
-// directoryNote reports patterns that match directories and no node, except for those
-// with "**", which match the directories on their path.
+// directoryNote reports patterns that match directories and no node, except for patterns with
+// "**", which match the directories on their path.
 func (m *run) directoryNote(place string, glob pattern.Values) {
 	for _, v := range glob.Split() {
 		written := v.Patterns()[0]
@@ -61,102 +69,215 @@ func (m *run) directoryNote(place string, glob pattern.Values) {
 }
 
 // notes adds the notes about the devices and offers of a resource.
-func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Offer) {
-	bad := slices.DeleteFunc(slices.Clone(offers), func(o device.Offer) bool { return o.Problem == "" })
-	if len(bad) > 0 {
-		hint := ""
-		if len(bad) > 1 {
-			hint = "generic-dp devices lists them all"
-		}
-		m.note(
-			r.Place,
-			hint,
-			"%s can't be allocated: %s",
-			andMore(fmt.Sprintf("device %q", bad[0].ID), len(bad)),
-			bad[0].Problem,
-		)
-	}
+func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) {
+	m.problemNote(r, offered)
 	for i := range r.Match {
-		match := &r.Match[i]
-		if len(match.Virtual) > 0 && r.When == nil {
-			m.note(match.Place, `when.node_name = "worker-*", or when.exists, says where`,
-				"virtual without when: every node that runs this configuration offers it")
-		}
-		if !match.Mount {
-			continue
-		}
-		if nodes := m.glob(match.Glob); len(nodes) > 0 {
-			m.note(
-				match.Place,
-				`a match without as = "mount" gives device nodes`,
-				"device nodes are not mounted: %s",
-				andMore(nodes[0].Path, len(nodes)),
-			)
-		}
+		m.matchNotes(r, &r.Match[i])
 	}
 	for _, list := range sameGroup(r, devices) {
-		m.note(r.Place, "vfio = true makes one device of them", "%s and %s can't be used by two containers at once, since one of them has the whole group",
-			list[0].describe(), andMore(list[1].describe(), len(list)-1))
+		m.note(
+			r.Place,
+			"vfio = true makes one device of them",
+			"%s and %s can't be used by two containers at once, since one of them has the whole group",
+			list[0].describe(),
+			andMore(list[1].describe(), len(list)-1),
+		)
 	}
 	m.annotationNote(r)
 	if r.Container.CDI {
-		if i := slices.IndexFunc(offers, func(o device.Offer) bool {
-			return len(o.Nets) > 0 && o.Problem == ""
-		}); i >= 0 {
-			m.note(r.Place, "", "network interface %s moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs",
-				offers[i].Nets[0].HostName)
-		}
+		m.movedNetNote(r, offered)
 		return
 	}
-	if i := slices.IndexFunc(devices, movesNet); i >= 0 && len(r.Container.Env)+len(r.Container.Annotations) == 0 {
-		m.note(r.Place, "container.cdi = true moves it into the container",
-			"network interface %s without container.cdi: it stays on the host, and a container gets nothing of it", devices[i].picks[0].node.Path)
+	m.unmovedNetNote(r, devices)
+	m.namedNodesNotes(r, offered)
+	m.membersNote(r, offered)
+}
+
+// problemNote reports offers that have a problem.
+func (m *run) problemNote(r *config.Resource, offered []Offered) {
+	var first *device.Offer
+	count := 0
+	for _, out := range offered {
+		for i := range out.Offers {
+			o := &out.Offers[i]
+			if o.Problem == "" {
+				continue
+			}
+			count++
+			if first == nil {
+				first = o
+			}
+		}
 	}
-	for _, text := range namedNodes(offers) {
-		hint := "container.cdi = true"
-		if r.Container.AutoCDI {
-			hint = "container.cdi is \"auto\", for which --cdi-dir has to be a directory that can be written"
+	if first == nil {
+		return
+	}
+	hint := ""
+	if count > 1 {
+		hint = "generic-dp devices lists them all"
+	}
+	m.note(
+		r.Place,
+		hint,
+		"%s can't be allocated: %s",
+		andMore(fmt.Sprintf("device %q", first.ID), count),
+		first.Problem,
+	)
+}
+
+// matchNotes reports virtual devices on every node, and device nodes that a match would mount.
+func (m *run) matchNotes(r *config.Resource, match *config.Match) {
+	if len(match.Virtual) > 0 && r.When == nil {
+		m.note(
+			match.Place,
+			`when.node_name = "worker-*", or when.exists, says where`,
+			"virtual without when: every node that runs this configuration offers it",
+		)
+	}
+	if !match.Mount {
+		return
+	}
+	nodes := m.glob(match.Glob)
+	if len(nodes) == 0 {
+		return
+	}
+	m.note(
+		match.Place,
+		`a match without as = "mount" gives device nodes`,
+		"device nodes are not mounted: %s",
+		andMore(nodes[0].Path, len(nodes)),
+	)
+}
+
+// annotationNote lists the annotations that DRA leaves out.
+func (m *run) annotationNote(r *config.Resource) {
+	if r.API != config.APIDRA || len(r.Container.Annotations) == 0 {
+		return
+	}
+	names := make([]string, 0, len(r.Container.Annotations))
+	for _, a := range r.Container.Annotations {
+		names = append(names, a.Key.String())
+	}
+	slices.Sort(names)
+	m.note(
+		r.Place,
+		"container.env gives the same to the container itself",
+		"container.annotations with api = %q: a DRA driver can't annotate containers: left out are %s",
+		r.API,
+		strings.Join(names, ", "),
+	)
+}
+
+// movedNetNote reports that a network interface leaves the host.
+func (m *run) movedNetNote(r *config.Resource, offered []Offered) {
+	for _, out := range offered {
+		for _, o := range out.Offers {
+			if len(o.Nets) == 0 || o.Problem != "" {
+				continue
+			}
+			m.note(
+				r.Place,
+				"",
+				"network interface %s moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs",
+				o.Nets[0].HostName,
+			)
+			return
+		}
+	}
+}
+
+// unmovedNetNote reports a network interface of which a container gets nothing.
+func (m *run) unmovedNetNote(r *config.Resource, devices []candidate) {
+	if len(r.Container.Env)+len(r.Container.Annotations) > 0 {
+		return
+	}
+	i := slices.IndexFunc(devices, isMatchedNet)
+	if i < 0 {
+		return
+	}
+	m.note(
+		r.Place,
+		"container.cdi = true moves it into the container",
+		"network interface %s without container.cdi: it stays on the host, and a container gets nothing of it",
+		devices[i].picks[0].node.Path,
+	)
+}
+
+// isMatchedNet reports whether a device is a network interface.
+func isMatchedNet(c candidate) bool {
+	if len(c.picks) == 0 {
+		return false
+	}
+	first := c.picks[0]
+	return first.isNet() && first.match.Has("net")
+}
+
+// namedNodesNotes reports nodes that programs find by their names, which may change while a
+// container has them.
+func (m *run) namedNodesNotes(r *config.Resource, offered []Offered) {
+	hint := "container.cdi = true"
+	if r.Container.AutoCDI {
+		hint = "container.cdi is \"auto\", for which --cdi-dir has to be a directory that can be written"
+	}
+	for _, kind := range interfaceDirs {
+		nodes := namedNodes(offered, kind.nodes)
+		if len(nodes) == 0 {
+			continue
 		}
 		m.note(
 			r.Place,
 			hint,
-			"%s without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before",
-			text,
+			"%s (%s) without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before",
+			kind.nodes,
+			andMore(nodes[0], len(nodes)),
 		)
 	}
+}
+
+// membersNote reports that a container does not follow the changes of a pool or a group.
+func (m *run) membersNote(r *config.Resource, offered []Offered) {
+	combinedBy := combiningKey(r)
+	if combinedBy == "" || !slices.ContainsFunc(offered, followsNodes) {
+		return
+	}
+	m.note(
+		r.Place,
+		"container.cdi = true",
+		"%s without container.cdi: a container keeps to the nodes that were there when its pod started, also when it restarts",
+		combinedBy,
+	)
+}
+
+// followsNodes reports whether any offer has a node of its own that a link follows.
+func followsNodes(out Offered) bool {
 	follows := func(n device.OfferedNode) bool {
 		return n.Follow && !n.Companion
 	}
-	if united := unites(r); united != "" && slices.ContainsFunc(offers, func(o device.Offer) bool {
-		return slices.ContainsFunc(o.Nodes, follows)
-	}) {
-		m.note(
-			r.Place,
-			"container.cdi = true",
-			"%s without container.cdi: a container keeps to the nodes that were there when its pod started, also when it restarts",
-			united,
-		)
+	for i := range out.Offers {
+		if slices.ContainsFunc(out.Offers[i].Nodes, follows) {
+			return true
+		}
 	}
+	return false
 }
 
-// movesNet reports whether a device is a network interface.
-func movesNet(c candidate) bool {
-	return len(c.picks) > 0 && c.picks[0].node.Net != nil && c.picks[0].match.Has("net")
-}
-
-// unites is the key by which a resource combines hardware that comes and goes into
-// one device, "" for none.
-func unites(r *config.Resource) string {
+// combiningKey returns the key by which a resource combines hardware into one device, whose
+// members appear and disappear, or "".
+func combiningKey(r *config.Resource) string {
 	if r.GroupBy != "" {
 		return "group_by"
-	} else if r.Each == config.EachAll {
+	}
+	if r.Each == config.EachAll {
 		return `each = "all"`
 	}
 	return ""
 }
 
 // interfaceDirs are directories of nodes that programs find by their host names.
-var interfaceDirs = []struct{ dir, nodes string }{
+var interfaceDirs = []struct {
+	dir   string
+	nodes string
+}{
 	{"/dev/bus/usb/", "USB bus nodes"},
 	{"/dev/vfio/", "VFIO nodes"},
 	{"/dev/dri/", "DRM nodes"},
@@ -164,11 +285,11 @@ var interfaceDirs = []struct{ dir, nodes string }{
 	{"/dev/snd/", "sound nodes"},
 }
 
-// isInterface reports whether programs find a node by its name, which may change while
-// a container has it.
+// isInterface reports whether programs find a node by its name, which may change while a
+// container has it.
 func isInterface(n device.OfferedNode) bool { return interfaceOf(n) != "" }
 
-// interfaceOf is the kind of such a node, "" for others.
+// interfaceOf returns the kind of a node that programs find by its name, or "".
 func interfaceOf(n device.OfferedNode) string {
 	if !n.Follow || n.Companion || n.Path.String() != n.HostPath {
 		return ""
@@ -181,61 +302,46 @@ func interfaceOf(n device.OfferedNode) string {
 	return ""
 }
 
-// namedNodes lists the nodes in interfaceDirs that only a link follows, by kind.
-func namedNodes(offers []device.Offer) []string {
-	var out []string
-	for _, kind := range interfaceDirs {
-		var nodes []string
-		for _, o := range offers {
+// namedNodes lists the nodes of a kind in interfaceDirs that only a link follows.
+func namedNodes(offered []Offered, kind string) []string {
+	var nodes []string
+	for _, out := range offered {
+		for i := range out.Offers {
+			o := &out.Offers[i]
 			for _, n := range o.Nodes {
-				if !o.AlsoCDI && interfaceOf(n) == kind.nodes {
+				if !o.AlsoCDI && interfaceOf(n) == kind {
 					nodes = append(nodes, n.HostPath)
 				}
 			}
 		}
-		if len(nodes) > 0 {
-			out = append(out, fmt.Sprintf("%s (%s)", kind.nodes, andMore(nodes[0], len(nodes))))
-		}
 	}
-	return out
+	return nodes
 }
 
-// sameGroup lists, by IOMMU group, the devices of a resource that share its VFIO
-// nodes.
+// sameGroup lists, by IOMMU group, the devices of a resource that share the VFIO nodes of the
+// group.
 func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
-	if r.Shared || unites(r) != "" {
+	if r.Shared || combiningKey(r) != "" {
 		return nil
 	}
-	byGroup := map[string][]*candidate{}
-	var order []string
+	byGroup := make(map[string][]*candidate)
+	var groups []string // with several devices
 	for i := range devices {
 		c := &devices[i]
-		g := c.iommuGroup()
-		if g == "" || !slices.ContainsFunc(c.picks, func(p pick) bool {
-			return isGroupNode(p.node) || isFunctionNode(p.node)
-		}) {
+		number := c.iommuGroup()
+		if number == "" || !slices.ContainsFunc(c.picks, pick.isVFIO) {
 			continue
 		}
-		if byGroup[g] = append(byGroup[g], c); len(byGroup[g]) == 2 {
-			order = append(order, g)
+		byGroup[number] = append(byGroup[number], c)
+		if len(byGroup[number]) == 2 {
+			groups = append(groups, number)
 		}
 	}
 	var out [][]*candidate
-	for _, g := range order {
-		out = append(out, byGroup[g])
+	for _, number := range groups {
+		out = append(out, byGroup[number])
 	}
 	return out
 }
 
-// annotationNote lists what DRA leaves out.
-func (m *run) annotationNote(r *config.Resource) {
-	if r.API == config.APIDRA && len(r.Container.Annotations) > 0 {
-		names := make([]string, 0, len(r.Container.Annotations))
-		for _, a := range r.Container.Annotations {
-			names = append(names, a.Key.String())
-		}
-		slices.Sort(names)
-		m.note(r.Place, "container.env gives the same to the container itself",
-			"container.annotations with api = %q: a DRA driver can't annotate containers: left out are %s", r.API, strings.Join(names, ", "))
-	}
-}
+func (p pick) isVFIO() bool { return isVFIONode(p.node) }

@@ -16,9 +16,10 @@ import (
 // builder makes the offer of a device.
 type builder struct {
 	*run
-	r    *config.Resource
-	c    *candidate
-	name string // of the resource; empty while its variables are filled in
+	r *config.Resource
+	c *candidate
+	// name is the name of the resource. It is empty while its variables are filled in.
+	name string
 	id   string
 	// former is the ID that the version before gave it, empty if that is the same.
 	former string
@@ -26,29 +27,41 @@ type builder struct {
 	offer    device.Offer
 	check    device.Check
 	problems []string
-	untold   int // problems beyond maxProblems
-	// taken are the nodes and mounts by path in the container, paths are those
-	// of the device's own by path on the host: ${container_path}.
-	taken map[string]part
+	// omitted is the number of problems beyond maxProblems.
+	omitted int
+	// reserved has the node or mount at each path in the container.
+	reserved map[string]part
+	// paths has the paths in the container of the device's own nodes and mounts, by their path
+	// on the host, for ${container_path}.
 	paths map[string]device.Text
-	texts int // length of environment and annotations
+	// texts is the length of environment and annotations.
+	texts int
 }
 
-// part is a node or a mount of an offer; node is nil for a mount.
+// part is a node or a mount of an offer.
 type part struct {
+	// source is the path on the host, for messages.
 	source string
-	node   *device.Node
+	// node is nil for a mount.
+	node *device.Node
 }
 
 func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
-	b := &builder{run: m, r: r, c: c, name: name, taken: map[string]part{}, paths: map[string]device.Text{}}
+	b := &builder{
+		run:      m,
+		r:        r,
+		c:        c,
+		name:     name,
+		reserved: make(map[string]part),
+		paths:    make(map[string]device.Text),
+	}
 	b.id, b.former = b.identify()
 	return b
 }
 
-// offer resolves everything about a device that does not depend on the container;
-// name is that of the resource. A device that can't be resolved is offered with a
-// Problem: it is listed, and can't be allocated.
+// offer resolves everything about a device that does not depend on the container; name is the
+// name of the resource. A device that can't be resolved is offered with a Problem: it is listed,
+// and can't be allocated.
 func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	b := m.builder(r, c, name)
 	b.offer = device.Offer{
@@ -60,10 +73,14 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		NUMA:     b.numa(),
 		CDI:      r.Container.CDI,
 		Owner:    r.Container.Owner,
-		Hooks:    r.Container.Hooks, AdditionalGIDs: r.Container.AdditionalGIDs,
-		HealthDir: r.Container.HealthDir, HealthHold: r.Container.HealthHold,
+		Hooks:    r.Container.Hooks,
+
+		AdditionalGIDs: r.Container.AdditionalGIDs,
+		HealthDir:      r.Container.HealthDir,
+		HealthHold:     r.Container.HealthHold,
 	}
-	if h := c.hardware; h != nil && h.USB != nil {
+	h := c.hardware
+	if h != nil && h.USB != nil {
 		b.offer.Product = strings.TrimSpace(h.USB.ProductName)
 	}
 	for _, h := range c.united {
@@ -71,7 +88,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	}
 	b.checkSerial()
 	for _, p := range c.picks {
-		if p.node.Net != nil {
+		if p.isNet() {
 			b.addNet(p)
 		} else {
 			b.addNode(p)
@@ -98,71 +115,90 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	}
 	b.check = b.healthCheck()
 	b.offer.Problem = strings.Join(b.problems, "; ")
-	if b.untold > 0 {
-		b.offer.Problem += fmt.Sprintf("; and %d more", b.untold)
+	if b.omitted > 0 {
+		b.offer.Problem += fmt.Sprintf("; and %d more", b.omitted)
 	}
 	return b
 }
 
-// maxProblems is the maximum number of problems of a device that are told. A configuration may
+// maxProblems is the maximum number of problems of a device that it lists. A configuration may
 // have a thousand variables without a value, for each of a thousand devices.
 const maxProblems = 8
 
+// problem adds a problem of the device, unless it has the same problem already.
 func (b *builder) problem(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if slices.Contains(b.problems, text) {
 		return
 	}
 	if len(b.problems) == maxProblems {
-		b.untold++
+		b.omitted++
 		return
 	}
 	b.problems = append(b.problems, text)
 }
 
-// identify makes the ID of the device, and its former ID if that differs. The ID is
-// empty if it depends on the name of the resource, and b.name is empty.
+// identify makes the ID of the device, and its former ID if that differs. Without a name, the ID
+// is empty if it depends on the name of the resource.
 func (b *builder) identify() (id, former string) {
-	c, form := b.c, b.forms.Of(b.c.hardware)
+	c := b.c
+	if c.pool || c.virtual != nil {
+		return b.identifyByName(), ""
+	}
+	id, former = b.identifyUnshared()
+	if !b.r.Shared || b.name == "" {
+		return id, former
+	}
+	if former != "" {
+		former = device.SharedID(b.name, former)
+	}
+	return device.SharedID(b.name, id), former
+}
+
+// identifyByName makes the ID of a pool or a virtual device, which depends on the name of the
+// resource.
+func (b *builder) identifyByName() string {
+	if b.name == "" {
+		return ""
+	}
+	if b.c.pool {
+		return device.PoolID(b.name)
+	}
+	return device.VirtualID(b.name, b.c.virtual.Name)
+}
+
+// identifyUnshared makes the ID of a device without shared = true, and its former ID.
+func (b *builder) identifyUnshared() (id, former string) {
+	c := b.c
+	form := b.forms.Of(c.hardware)
 	if b.r.Identity == config.IdentityPort {
 		form = device.PortForm
 	}
 	switch {
-	case (c.pool || c.virtual != nil) && b.name == "":
-		return "", ""
-	case c.pool:
-		return device.PoolID(b.name), ""
-	case c.virtual != nil:
-		return device.VirtualID(b.name, c.virtual.Name), ""
 	case c.value != "":
-		id = device.GroupID(b.r.GroupBy, c.value)
+		return device.GroupID(b.r.GroupBy, c.value), ""
+	case c.cdi != nil && b.r.Identity == config.IdentityName:
+		// After an edit of identity, a container may hold the device by the other ID.
+		return device.CDIDeviceName(c.cdi.Name), device.CDIDeviceID(c.cdi.Name)
 	case c.cdi != nil:
-		// After an edit of identity, a container may hold it by the other ID.
-		id, former = device.CDIDeviceID(c.cdi.Name), device.CDIDeviceName(c.cdi.Name)
-		if b.r.Identity == config.IdentityName {
-			id, former = former, id
-		}
+		return device.CDIDeviceID(c.cdi.Name), device.CDIDeviceName(c.cdi.Name)
 	case len(c.paths) > 0:
-		id = device.PathID(c.paths[0].path)
+		return device.PathID(c.paths[0].path), ""
 	case c.single:
-		id, former = b.nodeIDAs(c.picks[0].node, form), device.FormerNodeID(c.picks[0].node, form)
-	default:
-		id, former = device.HardwareID(c.hardware, form), device.FormerHardwareID(c.hardware, form)
+		n := c.picks[0].node
+		return b.nodeIDAs(n, form), device.FormerNodeID(n, form)
 	}
-	if b.r.Shared && b.name != "" {
-		id = device.SharedID(b.name, id)
-		if former != "" {
-			former = device.SharedID(b.name, former)
-		}
-	}
-	return id, former
+	return device.HardwareID(c.hardware, form), device.FormerHardwareID(c.hardware, form)
 }
 
-// checkSerial reports a device without a usable serial number where the resource
-// has identity = "serial". Its ID is that of its port.
+// checkSerial reports a device without a usable serial number if the resource has
+// identity = "serial". The ID of the device is the ID of its port.
 func (b *builder) checkSerial() {
-	c, h := b.c, b.c.hardware
-	if b.r.Identity != config.IdentitySerial || c.pool || c.value != "" || c.single && len(c.picks) == 0 {
+	c := b.c
+	h := c.hardware
+	isCombined := c.pool || c.value != ""
+	isOther := c.single && len(c.picks) == 0
+	if b.r.Identity != config.IdentitySerial || isCombined || isOther {
 		return
 	}
 	switch {
@@ -171,9 +207,9 @@ func (b *builder) checkSerial() {
 	case h.USB == nil || strings.TrimSpace(h.USB.Serial) == "":
 		b.problem("%s has no serial number, which identity = %q wants", describe(h), b.r.Identity)
 	case device.PlaceholderSerial(h.USB.Serial):
-		b.problem("%s has no serial number of its own, which identity = %q wants: %q is what many devices have", describe(h), b.r.Identity, h.USB.Serial)
+		b.problem("%s has no serial number of its own, which identity = %q wants: many devices have %q", describe(h), b.r.Identity, h.USB.Serial)
 	case b.forms.Of(h) != device.SerialForm:
-		b.problem("%s has the serial number %q of another device, which identity = %q can't tell from it", describe(h), h.USB.Serial, b.r.Identity)
+		b.problem("%s has the serial number %q of another device, which identity = %q can't distinguish from it", describe(h), h.USB.Serial, b.r.Identity)
 	}
 }
 
@@ -202,18 +238,33 @@ func (b *builder) numa() []int {
 
 // addNode adds one of the device's own nodes.
 func (b *builder) addNode(p pick) {
-	at, ok := b.inContainer("path of "+p.node.Path+" in the container", b.containerPath(p.match.Match), p.node.Path, b.c.forNode(p))
-	if !ok {
+	hostPath := p.node.Path
+	at := device.Literal(hostPath)
+	text := b.containerPath(p.match.Match)
+	if len(text) > 0 {
+		var ok bool
+		at, ok = b.inContainer("path of "+hostPath+" in the container", text, hostPath, b.c.forNode(p))
+		if !ok {
+			return
+		}
+	}
+	if p.danger == nil {
+		danger := b.danger(p.node)
+		p.danger = &danger
+	}
+	if !b.permits(hostPath, *p.danger, p.match.Dangerous, "its match") {
 		return
 	}
-	if b.permits(p.node.Path, b.danger(p.node), p.match.Dangerous, "its match") && b.reserve(at, part{p.node.Path, p.node}) {
-		b.paths[p.node.Path] = at
-		b.offer.Nodes = append(b.offer.Nodes, b.offered(p.node, b.keyOf(p.node), at, b.permissions(p)))
+	if !b.reserve(at, part{hostPath, p.node}) {
+		return
 	}
+	b.paths[hostPath] = at
+	node := b.offered(p.node, b.keyOf(p.node), at, b.permissions(p))
+	b.offer.Nodes = append(b.offer.Nodes, node)
 }
 
-// containerPath is the path in the container of nodes and mounts of a match;
-// empty is the host path.
+// containerPath returns the path in the container of nodes and mounts of a match. If it is
+// empty, the path is the same as on the host.
 func (b *builder) containerPath(m *config.Match) device.Text {
 	if len(m.ContainerPath) > 0 {
 		return m.ContainerPath
@@ -221,22 +272,24 @@ func (b *builder) containerPath(m *config.Match) device.Text {
 	return b.r.Container.Path
 }
 
-// permissions are those of one of the device's own nodes.
+// permissions returns the permissions of one of the device's own nodes.
 func (b *builder) permissions(p pick) string {
 	return cmp.Or(p.match.Permissions, b.r.Container.Permissions)
 }
 
-// keyOf names a node within its device. In a pool or a group, nodes of different
-// hardware may have the same key, so that they go by ID.
+// keyOf names a node within its device. In a pool or a group, nodes of different hardware may
+// have the same key, so that the ID names them.
 func (b *builder) keyOf(n *device.Node) string {
-	united := b.c.pool || b.c.value != ""
-	if !united && (n.Hardware == b.c.hardware || len(b.c.groups) > 0 && isGroupNode(n)) {
+	isCombined := b.c.pool || b.c.value != ""
+	isOfIOMMUGroup := len(b.c.groups) > 0 && isGroupNode(n)
+	isOwn := n.Hardware == b.c.hardware || isOfIOMMUGroup
+	if isOwn && !isCombined {
 		return b.key(n)
 	}
 	return b.nodeID(n)
 }
 
-// nodeID is the whole ID of a node.
+// nodeID returns the ID of a node, with its hardware.
 func (m *run) nodeID(n *device.Node) string {
 	id, ok := m.ids[n]
 	if !ok {
@@ -246,35 +299,49 @@ func (m *run) nodeID(n *device.Node) string {
 	return id
 }
 
-// inContainer is a path in the container: by default the host path, and below a
-// path that ends with "/".
-func (b *builder) inContainer(what string, text device.Text, hostPath string, of *candidate) (at device.Text, ok bool) {
+// inContainer returns a path in the container. That is the host path if text is empty, and a
+// path below text if that ends with "/".
+func (b *builder) inContainer(
+	what string,
+	text device.Text,
+	hostPath string,
+	of *candidate,
+) (at device.Text, ok bool) {
 	if len(text) == 0 {
 		return device.Literal(hostPath), true
 	}
-	if at, ok = b.path(what, text, of); !ok {
+	at, ok = b.path(what, text, of)
+	if !ok {
 		return nil, false
 	}
-	if last := text[len(text)-1]; last.Var == "" && strings.HasSuffix(last.Literal, "/") {
-		at = join([]device.Text{at, device.Literal(path.Base(hostPath))}, "")
+	last := text[len(text)-1]
+	if last.Var == "" && strings.HasSuffix(last.Literal, "/") {
+		name := device.Literal(path.Base(hostPath))
+		at = join([]device.Text{at, name}, "")
 	}
 	return at, true
 }
 
-// reserve reserves a path in the container and reports whether it was free. Two
-// things at one path are a problem: kubelet and runtimes silently keep one.
+// reserve reserves a path in the container and reports whether it was free. Two things at one
+// path are a problem: the kubelet and container runtimes silently keep one of them.
 func (b *builder) reserve(at device.Text, p part) bool {
 	if !utf8.ValidString(p.source) {
-		b.problem("the path %q is not UTF-8: the kubelet takes no other", p.source)
+		b.problem("the path %q is not UTF-8, and the kubelet accepts nothing else", p.source)
 	}
 	place := at.String()
-	have, ok := b.taken[place]
-	switch {
-	case !ok:
-		b.taken[place] = p
+	other, isTaken := b.reserved[place]
+	if !isTaken {
+		b.reserved[place] = p
 		return true
-	case have.source != p.source:
-		b.problem("%s and %s would both be at %s in the container%s", have.source, p.source, place, b.distinguishingSelector(have.node, p.node))
+	}
+	if other.source != p.source {
+		b.problem(
+			"%s and %s would both be at %s in the container%s",
+			other.source,
+			p.source,
+			place,
+			b.distinguishingSelector(other.node, p.node),
+		)
 	}
 	return false
 }
@@ -289,23 +356,26 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 	}
 	selector := ""
 	stem := strings.TrimRight(a.Path, "0123456789")
+	isVideo := a.Subsystem == "video4linux" && b.Subsystem == a.Subsystem
+	hasInterfaces := a.Interface >= 0 && b.Interface >= 0
+	links := m.indexes.links()[a]
 	switch {
-	case a.Subsystem == "video4linux" && b.Subsystem == a.Subsystem && a.Index >= 0 && a.Index != b.Index:
+	case isVideo && a.Index >= 0 && a.Index != b.Index:
 		selector = fmt.Sprintf(`attr.index = "%d"`, a.Index)
-	case a.Interface >= 0 && a.Interface != b.Interface && b.Interface >= 0:
+	case hasInterfaces && a.Interface != b.Interface:
 		selector = fmt.Sprintf(`usb.interface = "%d"`, a.Interface)
 	case stem != strings.TrimRight(b.Path, "0123456789"):
 		selector = fmt.Sprintf(`glob = %q`, stem+"*")
-	case len(m.links()[a]) > 0:
-		selector = fmt.Sprintf(`glob = %q`, m.links()[a][0])
+	case len(links) > 0:
+		selector = fmt.Sprintf(`glob = %q`, links[0])
 	default:
 		return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 	}
 	return fmt.Sprintf(`: %s selects %s alone, and a path that ends with "/" keeps both`, selector, a.Path)
 }
 
-// entries fills in environment or annotations. Their number is that of the
-// configuration, also with problems.
+// entries fills in environment or annotations. It returns as many entries as the configuration
+// has, even if there are problems.
 func (b *builder) entries(what string, entries []device.Entry, check func(key device.Text) error) []device.Entry {
 	var out []device.Entry
 	for _, e := range entries {
@@ -326,10 +396,11 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 		if err != nil {
 			b.problem("%s.%s: %v", what, e.Key, err)
 		} else if !utf8.ValidString(value.String()) {
-			b.problem("%s.%s: %q is not UTF-8: the kubelet takes no other", what, e.Key, value)
+			b.problem("%s.%s: %q is not UTF-8, and the kubelet accepts nothing else", what, e.Key, value)
 		}
 		b.texts += key.LiteralSize() + value.LiteralSize()
-		e.Key, e.Value = key, value
+		e.Key = key
+		e.Value = value
 		out = append(out, e)
 	}
 	return out
@@ -338,33 +409,27 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 // offered makes the OfferedNode of a node.
 func (b *builder) offered(n *device.Node, key string, at device.Text, permissions string) device.OfferedNode {
 	return device.OfferedNode{
-		HostPath: n.Path, Type: n.Type, Major: n.Major, Minor: n.Minor,
-		Key: key, Path: at, Permissions: permissions, Follow: n.Hardware != nil && !b.r.Container.NoFollow,
+		HostPath:    n.Path,
+		Type:        n.Type,
+		Major:       n.Major,
+		Minor:       n.Minor,
+		Key:         key,
+		Path:        at,
+		Permissions: permissions,
+		Follow:      n.Hardware != nil && !b.r.Container.NoFollow,
 	}
 }
 
-// standard is the domain of attributes common to all drivers.
+// standard is the domain of attributes that all drivers have in common
+// (k8s.io/dynamic-resource-allocation/deviceattribute).
 const standard = "resource.kubernetes.io/"
 
-// attributes are the device's attributes for claims, by name: the hardware's, then the
-// configured ones.
+// attributes returns the attributes of the device that claims select by. Configured attributes
+// replace those of the hardware.
 func (b *builder) attributes() map[string]string {
-	all := map[string]string{}
-	if h := b.c.hardware; h != nil {
-		switch {
-		case h.USB != nil:
-			all["vendor"], all["product"], all["serial"], all["port"] = h.USB.Vendor, h.USB.Product, strings.TrimSpace(h.USB.Serial), device.Place(h)
-			all["driver"] = b.interfaceDriver(h.USB.Interfaces)
-		case h.PCI != nil:
-			all["vendor"], all["product"], all["driver"] = h.PCI.Vendor, h.PCI.Device, h.PCI.Driver
-			if device.IsPCIAddress(h.PCI.Address) {
-				all[standard+"pciBusID"] = h.PCI.Address
-			}
-		}
-		if _, rest, ok := strings.Cut(h.Path, "devices/pci"); ok {
-			root, _, _ := strings.Cut(rest, "/")
-			all[standard+"pcieRoot"] = "pci" + root
-		}
+	all := make(map[string]string)
+	if b.c.hardware != nil {
+		b.addHardwareAttributes(all, b.c.hardware)
 	}
 	for _, a := range b.r.Attributes {
 		value, err := b.single(a.Value, b.c)
@@ -381,18 +446,44 @@ func (b *builder) attributes() map[string]string {
 	return all
 }
 
-// interfaceDriver is the driver of the interfaces that have nodes of the device; empty if
-// there are several, or none.
-func (b *builder) interfaceDriver(interfaces []device.USBInterface) (driver string) {
-	for _, i := range interfaces {
-		used := slices.ContainsFunc(b.c.picks, func(p pick) bool { return p.node.Interface == i.Number })
-		switch {
-		case !used || i.Driver == driver:
-		case driver != "":
-			return ""
-		default:
-			driver = i.Driver
+// addHardwareAttributes adds the attributes of hardware.
+func (b *builder) addHardwareAttributes(all map[string]string, h *device.Hardware) {
+	if h.USB != nil {
+		all["vendor"] = h.USB.Vendor
+		all["product"] = h.USB.Product
+		all["serial"] = strings.TrimSpace(h.USB.Serial)
+		all["port"] = device.Place(h)
+		all["driver"] = b.interfaceDriver(h.USB.Interfaces)
+	} else if h.PCI != nil {
+		all["vendor"] = h.PCI.Vendor
+		all["product"] = h.PCI.Device
+		all["driver"] = h.PCI.Driver
+		if device.IsPCIAddress(h.PCI.Address) {
+			all[standard+"pciBusID"] = h.PCI.Address
 		}
+	}
+	_, below, isBelowPCI := strings.Cut(h.Path, "devices/pci")
+	if isBelowPCI {
+		root, _, _ := strings.Cut(below, "/")
+		all[standard+"pcieRoot"] = "pci" + root
+	}
+}
+
+// interfaceDriver returns the driver of the interfaces that have nodes of the device, or "" if
+// there are several drivers, or none.
+func (b *builder) interfaceDriver(interfaces []device.USBInterface) string {
+	driver := ""
+	for _, i := range interfaces {
+		hasNode := slices.ContainsFunc(b.c.picks, func(p pick) bool {
+			return p.node.Interface == i.Number
+		})
+		if !hasNode || i.Driver == driver {
+			continue
+		}
+		if driver != "" {
+			return ""
+		}
+		driver = i.Driver
 	}
 	return driver
 }

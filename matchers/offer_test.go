@@ -130,9 +130,9 @@ func TestIdentity(t *testing.T) {
 		{"auto", "0001", "", port},
 		{"port", "A1B2C3", device.SerialForm, port},
 		{"serial", "A1B2C3", "", serial},
-		{"serial", "A1B2C3", device.PortForm, port + ` !USB device 1-2 has the serial number "A1B2C3" of another device, which identity = "serial" can't tell from it`},
+		{"serial", "A1B2C3", device.PortForm, port + ` !USB device 1-2 has the serial number "A1B2C3" of another device, which identity = "serial" can't distinguish from it`},
 		{"serial", "", "", port + ` !USB device 1-2 has no serial number, which identity = "serial" wants`},
-		{"serial", "0001", "", port + ` !USB device 1-2 has no serial number of its own, which identity = "serial" wants: "0001" is what many devices have`},
+		{"serial", "0001", "", port + ` !USB device 1-2 has no serial number of its own, which identity = "serial" wants: many devices have "0001"`},
 	} {
 		t.Run(tc.identity+" "+tc.serial+" "+string(tc.form), func(t *testing.T) {
 			t.Parallel()
@@ -212,9 +212,9 @@ func TestInterpretedKeys(t *testing.T) {
 	t.Parallel()
 	const devices = `match.virtual = [{ name = "a", vars = { dom = "cdi.k8s.io", lib = "LD_PRELOAD" } }, { name = "b", vars = { dom = "example.com", lib = "LIB" } }]` + "\n"
 	for toml, want := range map[string]string{
-		devices + `container.annotations."${var:dom}/devices" = "nvidia.com/gpu=all"`:                                                  `container.annotations: "cdi.k8s.io/devices" is interpreted by Kubernetes and CDI: want a domain of your own`,
-		devices + `container.env."${var:lib}" = "x"`:                                                                                   `container.env: environment variable "LD_PRELOAD", which the loader reads, is not allowed: want --allow=env`,
-		`match.virtual = ["b", { name = "a", vars = { k = "cdi.k" } }]` + "\ncontainer.annotations.\"${var:k}${index}s.io/x\" = \"y\"": `container.annotations: "cdi.k${index}s.io/x" is interpreted by Kubernetes and CDI: want a domain of your own`,
+		devices + `container.annotations."${var:dom}/devices" = "nvidia.com/gpu=all"`:                                                  `container.annotations: "cdi.k8s.io/devices" is interpreted by Kubernetes and CDI: use a domain of your own`,
+		devices + `container.env."${var:lib}" = "x"`:                                                                                   `container.env: environment variable "LD_PRELOAD", which the loader reads, requires --allow=env`,
+		`match.virtual = ["b", { name = "a", vars = { k = "cdi.k" } }]` + "\ncontainer.annotations.\"${var:k}${index}s.io/x\" = \"y\"": `container.annotations: "cdi.k${index}s.io/x" is interpreted by Kubernetes and CDI: use a domain of your own`,
 	} {
 		offers := matchers.Match(parse(t, toml), &device.Snapshot{}, nil, matchers.Options{Host: &fakeHost{}}).Resources[0].Offers
 		if len(offers) != 2 || offers[0].Problem != want || strings.Contains(offers[1].Problem, "want") {
@@ -228,7 +228,7 @@ func TestForeignKinds(t *testing.T) {
 	t.Parallel()
 	opts := matchers.Options{Host: &fakeHost{}, CDIDevices: []device.CDIDevice{{Name: "a.example/gpu=0"}, {Name: "b.example/gpu=0"}}, Allow: config.Allow{CDI: []string{"a.*"}}}
 	offers := matchers.Match(parse(t, `match.cdi_device = "*/gpu=*"`), &device.Snapshot{}, nil, opts).Resources[0].Offers
-	if len(offers) != 2 || offers[0].Problem != "" || offers[1].Problem != "CDI device b.example/gpu=0 is not allowed: want --allow=cdi:b.example/gpu" {
+	if len(offers) != 2 || offers[0].Problem != "" || offers[1].Problem != "CDI device b.example/gpu=0 requires --allow=cdi:b.example/gpu" {
 		t.Errorf("%+v", offers)
 	}
 }

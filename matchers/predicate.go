@@ -11,180 +11,190 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// predicate is a match whose conditions have to hold one by one, as Explain shows them.
+// predicate decides what a match selects, by conditions that must all hold. It stops at the
+// first condition that does not hold, unless a trace records every condition.
 type predicate struct {
 	*config.Match
-	run                 *run
-	conditions          []condition
-	usb, pci, net, mdev bool // it has these tables
-	subFunctions        bool // pci.sriov selects them
-	// exclude: unknown values fit, since in doubt nothing is offered.
+	run        *run
+	conditions []condition
+	// usb, pci, net and mdev are set if the match has these tables.
+	usb, pci, net, mdev bool
+	// subFunctions is set if pci.sriov selects sub-functions.
+	subFunctions bool
+	// exclude is set for a match in exclude. Conditions with unknown values hold then: a device
+	// that might be excluded is not offered.
 	exclude bool
+	// trace records the conditions for Explain; nil otherwise.
+	trace *matchTrace
 }
 
-func newPredicate(m *run, match *config.Match, exclude bool, conditions ...condition) *predicate {
-	sriov := match.Hardware["pci"]["sriov"]
-	return &predicate{
-		Match:        match,
-		run:          m,
-		conditions:   conditions,
-		exclude:      exclude,
-		subFunctions: exclude || !sriov.Empty() && sriov.Match("sf"),
-		usb:          match.Has("usb"),
-		pci:          match.Has("pci"),
-		net:          match.Has("net"),
-		mdev:         match.Has("mdev"),
-	}
-}
-
-// condition is a condition of a match, but for glob and vfio.
+// condition is a condition of a match, except for glob and vfio.
 type condition struct {
 	about subject
 	key   string // "usb.id"
 	want  pattern.Values
-	// hardware or values is set.
+	// hardware or values is set. hardware saves the allocation of a list with one value.
 	hardware func(*device.Hardware) string
 	values   getter
 }
 
-// getter returns the values of hardware, or of its node unless that is nil. unread: some
-// are not known yet.
+// getter returns the values of hardware, or of its node unless that is nil. unread is set if
+// some values are not known yet.
 type getter func(*device.Hardware, *device.Node) (values []string, unread bool)
 
-// known is a getter of values that the snapshot has.
+// known returns a getter of values that the snapshot has.
 func known(values func(*device.Hardware, *device.Node) []string) getter {
 	return func(h *device.Hardware, n *device.Node) ([]string, bool) {
 		return values(h, n), false
 	}
 }
 
-// subject is what a condition is about.
+// subject is the kind of thing that a condition is about.
 type subject byte
 
+// The subjects. Conditions on nodes and directories are about the hardware if it has no nodes.
+// Directories of sysfs come last, since reading them is slow.
 const (
 	wholeHardware subject = iota
 	netInterface
-	anyNode  // of hardware without nodes, the hardware
-	sysfsDir // likewise; last, since reads are slow
+	anyNode
+	sysfsDir
 )
 
-// predicates are those of the matches of a resource, and of its excludes.
+// predicates returns the predicates of the matches of a resource, and of its excludes.
 func (m *run) predicates(r *config.Resource) (matches, excludes []*predicate) {
-	list := func(of []config.Match, exclude bool) []*predicate {
-		out := make([]*predicate, len(of))
-		for i := range of {
-			out[i] = m.predicate(&of[i], exclude)
-		}
-		return out
+	for i := range r.Match {
+		matches = append(matches, m.predicate(&r.Match[i]))
 	}
-	return list(r.Match, false), list(r.Exclude, true)
+	for i := range r.Exclude {
+		p := m.predicate(&r.Exclude[i])
+		p.exclude = true
+		p.subFunctions = true
+		excludes = append(excludes, p)
+	}
+	return matches, excludes
 }
 
-func (m *run) predicate(match *config.Match, exclude bool) *predicate {
-	p := newPredicate(m, match, exclude)
+// predicate returns the predicate of a match. Its conditions are in the order of the
+// attributes in device, which is also the order in which Explain lists them.
+func (m *run) predicate(match *config.Match) *predicate {
+	sriov := match.Hardware["pci"]["sriov"]
+	p := &predicate{
+		Match:        match,
+		run:          m,
+		subFunctions: !sriov.Empty() && sriov.Match("sf"),
+		usb:          match.Has("usb"),
+		pci:          match.Has("pci"),
+		net:          match.Has("net"),
+		mdev:         match.Has("mdev"),
+	}
 	for i := range m.attributes {
 		a := &m.attributes[i]
 		want := match.Hardware[a.Table][a.Key]
-		if want.Empty() {
-			continue
-		}
-		c := condition{key: a.Name(), want: want, hardware: a.Hardware}
-		if a.Hardware == nil {
-			c.values = known(a.Of)
-		}
-		switch {
-		case c.key == "usb.interface_class" && !match.Hardware["usb"]["interface"].Empty():
-			c.about, c.values = anyNode, known(interfaceClasses(match.Hardware["usb"]["interface"], a.Of))
-		case c.key == "pci.pf":
-			c.values = known(m.physical)
-			c.hardware = nil
-		case a.Interface != nil:
-			c.about = anyNode
-		case a.Net != nil:
-			c.about = netInterface
-		}
-		p.conditions = append(p.conditions, c)
-	}
-	add := func(about subject, key string, want pattern.Values, values getter) {
 		if !want.Empty() {
-			p.conditions = append(p.conditions, condition{
-				about:  about,
-				key:    key,
-				want:   want,
-				values: values,
-			})
+			p.conditions = append(p.conditions, m.attributeCondition(match, a, want))
 		}
 	}
-	add(anyNode, "subsystem", match.Subsystem, known(func(_ *device.Hardware, n *device.Node) []string {
-		if n == nil {
-			return nil
-		}
-		return []string{n.Subsystem}
-	}))
-	add(sysfsDir, "driver", match.Driver, known(func(h *device.Hardware, n *device.Node) []string {
-		return []string{m.driver(dirsOf(h, n))}
-	}))
+	if !match.Subsystem.Empty() {
+		p.conditions = append(p.conditions, condition{
+			about:  anyNode,
+			key:    "subsystem",
+			want:   match.Subsystem,
+			values: known(subsystemOf),
+		})
+	}
+	if !match.Driver.Empty() {
+		p.conditions = append(p.conditions, condition{
+			about: sysfsDir,
+			key:   "driver",
+			want:  match.Driver,
+			values: known(func(h *device.Hardware, n *device.Node) []string {
+				return []string{m.driver(dirsOf(h, n))}
+			}),
+		})
+	}
 	for _, name := range slices.Sorted(maps.Keys(match.Attr)) {
-		key := "attr." + name
 		written := fmt.Sprintf("attr.%q", name)
-		add(sysfsDir, key, match.Attr[name], func(h *device.Hardware, n *device.Node) ([]string, bool) {
-			return m.attr(match.Place, written, dirsOf(h, n), name)
+		p.conditions = append(p.conditions, condition{
+			about: sysfsDir,
+			key:   "attr." + name,
+			want:  match.Attr[name],
+			values: func(h *device.Hardware, n *device.Node) ([]string, bool) {
+				return m.attr(match.Place, written, dirsOf(h, n), name)
+			},
 		})
 	}
 	return p
 }
 
-// fits reports whether hardware, or a node of it unless that is nil, fits all conditions
-// about a subject.
-func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool {
-	for i := range p.conditions {
-		if c := &p.conditions[i]; c.about == about && !c.holds(h, n, p.exclude) {
-			return false
+// attributeCondition returns the condition of a match on an attribute of hardware, of its USB
+// interfaces or of a network interface.
+func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want pattern.Values) condition {
+	c := condition{
+		key:  a.Name(),
+		want: want,
+	}
+	number := match.Hardware["usb"]["interface"]
+	if c.key == "pci.pf" {
+		c.values = known(m.namesOfPF)
+	} else if a.Hardware != nil {
+		c.hardware = a.Hardware
+	} else if a.Net != nil {
+		c.about = netInterface
+		c.values = known(a.Of)
+	} else if c.key == "usb.interface_class" && !number.Empty() {
+		c.about = anyNode
+		c.values = known(classesOfInterfaces(number, a))
+	} else {
+		c.about = anyNode
+		c.values = known(a.Of)
+	}
+	return c
+}
+
+// subsystemOf returns the subsystem of a node. Hardware has none.
+func subsystemOf(_ *device.Hardware, n *device.Node) []string {
+	if n == nil {
+		return nil
+	}
+	return []string{n.Subsystem}
+}
+
+// classesOfInterfaces returns a getter of the classes of the USB interfaces with a number, or
+// of all interfaces if none has it: then the condition on the number does not hold, and is the
+// reason to report.
+func classesOfInterfaces(number pattern.Values, class *device.Attribute) func(*device.Hardware, *device.Node) []string {
+	return func(h *device.Hardware, n *device.Node) []string {
+		if h == nil {
+			return class.Of(h, n)
 		}
-	}
-	return true
-}
-
-// holds reports whether the condition holds; unread is the answer if values are unknown.
-func (c *condition) holds(h *device.Hardware, n *device.Node, unread bool) bool {
-	if c.hardware != nil {
-		return c.want.Match(c.hardware(h))
-	}
-	values, unknown := c.values(h, n)
-	if unknown {
-		return unread
-	}
-	return c.want.Match(values...)
-}
-
-// interfaceClasses are the classes of the USB interfaces whose number fits, or of all: if
-// none fits, usb.interface reports that.
-func interfaceClasses(number pattern.Values, all func(*device.Hardware, *device.Node) []string) func(*device.Hardware, *device.Node) []string {
-	return func(h *device.Hardware, n *device.Node) (classes []string) {
-		if h != nil {
-			for _, i := range h.InterfacesOf(n) {
-				if number.Match(strconv.Itoa(i.Number)) {
-					classes = append(classes, i.Class)
-				}
+		var classes []string
+		for _, i := range h.InterfacesOf(n) {
+			if number.Match(strconv.Itoa(i.Number)) {
+				classes = append(classes, i.Class)
 			}
 		}
 		if classes == nil {
-			return all(h, n)
+			return class.Of(h, n)
 		}
 		return classes
 	}
 }
 
-// physical names the physical function of a virtual one: its address and its network
-// interfaces.
-func (m *run) physical(h *device.Hardware, _ *device.Node) (names []string) {
-	if vf := h.Function(); vf != nil {
-		names = append(names, vf.PCI.PF)
-		if pf := m.byAddress()[vf.PCI.PF]; pf != nil {
-			for _, n := range pf.Nets {
-				names = append(names, n.Path)
-			}
-		}
+// namesOfPF returns the names of the physical function of a virtual one: its address and its
+// network interfaces.
+func (m *run) namesOfPF(h *device.Hardware, _ *device.Node) []string {
+	function := h.Function()
+	if function == nil {
+		return nil
+	}
+	names := []string{function.PCI.PF}
+	pf := m.indexes.byAddress()[function.PCI.PF]
+	if pf == nil {
+		return names
+	}
+	for _, n := range pf.Nets {
+		names = append(names, n.Path)
 	}
 	return names
 }
@@ -197,38 +207,145 @@ func dirsOf(h *device.Hardware, n *device.Node) []string {
 	return sysDirs(n)
 }
 
-// onlyNets reports whether it selects network interfaces only.
+// fits reports whether hardware, or a node of it unless that is nil, fits all conditions
+// about a subject.
+func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool {
+	fits := true
+	for i := range p.conditions {
+		c := &p.conditions[i]
+		if c.about != about {
+			continue
+		}
+		if p.trace != nil {
+			holds := p.trace.judge(p, i, h, n)
+			fits = fits && holds
+		} else if !c.holds(h, n, p.exclude) {
+			return false
+		}
+	}
+	return fits
+}
+
+// stops reports whether the predicate needs no further conditions, since one does not hold.
+// A trace needs them all.
+func (p *predicate) stops(holds bool) bool {
+	if holds {
+		return false
+	}
+	if p.trace != nil {
+		p.trace.isOut = true
+		return false
+	}
+	return true
+}
+
+// holds reports whether the condition holds; unknown is the answer if values are not known.
+func (c *condition) holds(h *device.Hardware, n *device.Node, unknown bool) bool {
+	if c.hardware != nil {
+		return c.want.Match(c.hardware(h))
+	}
+	values, unread := c.values(h, n)
+	return c.accepts(values, unread, unknown)
+}
+
+// accepts reports whether the condition holds for values.
+func (c *condition) accepts(values []string, unread, unknown bool) bool {
+	if unread {
+		return unknown
+	}
+	return c.want.Match(values...)
+}
+
+// have lists the values that the condition compares.
+func (c *condition) have(h *device.Hardware, n *device.Node) (values []string, unread bool) {
+	if c.hardware != nil {
+		return []string{c.hardware(h)}, false
+	}
+	return c.values(h, n)
+}
+
+// onlyNets reports whether the match selects only network interfaces.
 func (p *predicate) onlyNets() bool {
-	return p.SelectsNets() && !p.usb && !p.pci && !p.mdev
+	return p.SelectsNets() && !p.namesDevices()
+}
+
+// namesDevices reports whether the match has a table about hardware itself, and not only about
+// its network interfaces.
+func (p *predicate) namesDevices() bool {
+	return p.usb || p.pci || p.mdev
 }
 
 // matchesTables compares hardware with usb, pci and mdev, except for conditions on USB
-// interfaces. Root hubs are parts of their controllers and never match; sub-functions, parts
-// of functions, match pci only with subFunctions. Beside usb or mdev, pci is about
-// the function above.
+// interfaces.
 func (p *predicate) matchesTables(h *device.Hardware) bool {
-	switch {
-	case p.usb && (h.USB == nil || h.IsRootHub()):
+	if !p.isOfTables(h) {
 		return false
-	case p.mdev && h.MDev == nil:
-		return false
-	case p.pci && p.ignores(h):
-		return false
-	case p.pci && (h.Function() == nil || h.PCI == nil && !p.usb && !p.mdev):
-		return false
+	}
+	if p.trace != nil {
+		p.trace.ofTables[h] = true
 	}
 	return p.fits(wholeHardware, h, nil)
 }
 
-// ignores reports whether hardware is a sub-function, and the match selects none.
-func (p *predicate) ignores(h *device.Hardware) bool {
-	return !p.subFunctions && h != nil && h.PCI != nil && h.PCI.SRIOV == "sf"
+// isOfTables reports whether hardware is of the kinds that the tables of the match are about.
+// Root hubs are parts of their controllers and never match. Sub-functions are parts of PCI
+// functions and match only if pci.sriov selects them. Beside usb or mdev, pci is about the
+// function above.
+func (p *predicate) isOfTables(h *device.Hardware) bool {
+	if p.usb && (h.USB == nil || h.IsRootHub()) {
+		return false
+	}
+	if p.mdev && h.MDev == nil {
+		return false
+	}
+	if !p.pci {
+		return true
+	}
+	if p.ignores(h) {
+		return false
+	}
+	if p.usb || p.mdev {
+		return h.Function() != nil
+	}
+	return h.PCI != nil
 }
 
-// matchesHardware is matchesTables and net: one of the network interfaces of the
-// hardware matches.
+// ignores reports whether hardware is a sub-function, and the match selects none.
+func (p *predicate) ignores(h *device.Hardware) bool {
+	if p.subFunctions || h.PCI == nil || h.PCI.SRIOV != "sf" {
+		return false
+	}
+	if p.trace != nil {
+		p.trace.ignored[h] = true
+	}
+	return true
+}
+
+// matchesHardware compares hardware with its tables: usb, pci and mdev, and net with any of its
+// network interfaces.
 func (p *predicate) matchesHardware(h *device.Hardware) bool {
-	return p.matchesTables(h) && (!p.net || slices.ContainsFunc(h.Nets, p.matchesNet))
+	matches := p.matchesTables(h)
+	if !p.net || p.stops(matches) {
+		return matches
+	}
+	return p.matchesAnyNet(h) && matches
+}
+
+// matchesAnyNet compares the network interfaces of hardware with net.
+func (p *predicate) matchesAnyNet(h *device.Hardware) bool {
+	if p.trace == nil {
+		return slices.ContainsFunc(h.Nets, p.matchesNet)
+	}
+	wasOut := p.trace.isOut
+	matches := false
+	for _, n := range h.Nets {
+		if p.matchesNet(n) {
+			matches = true
+		}
+	}
+	// Other interfaces of the hardware do not have to match.
+	p.trace.isOut = wasOut || !matches
+	return matches
 }
 
 // matchesNet compares a network interface with net.
@@ -236,41 +353,77 @@ func (p *predicate) matchesNet(n *device.Node) bool {
 	return n.Net != nil && p.fits(netInterface, nil, n)
 }
 
-// matchesWhole reports whether the match selects hardware, regardless of its
-// nodes.
+// matchesWhole reports whether the match selects hardware, regardless of its nodes.
 func (p *predicate) matchesWhole(h *device.Hardware) bool {
-	return p.NamesHardware() && p.Glob.Empty() && p.matchesHardware(h) && p.matchesNode(h, nil)
+	if !p.NamesHardware() || !p.Glob.Empty() {
+		return false
+	}
+	return p.matchesHardware(h) && p.matchesNode(h, nil)
 }
 
 // matches reports whether the match selects a node or network interface, as one of h.
 func (p *predicate) matches(n *device.Node, h *device.Hardware) bool {
-	return (p.Glob.Empty() || n.Net == nil && p.run.matchesGlob(p.Glob, n)) && p.matchesExceptGlob(n, h)
-}
-
-// matchesExceptGlob is matches for a node that the glob matches. A network
-// interface without hardware matches net only.
-func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
-	switch {
-	case n.Net == nil && p.NamesHardware() && (h == nil || !p.matchesHardware(h)):
-		return false
-	case n.Net != nil && p.net && !p.matchesNet(n):
-		return false
-	case n.Net != nil && (p.usb || p.pci || p.mdev) && (h == nil || !p.matchesTables(h)):
-		return false
-	case p.VFIO && !isGroupNode(n) && !isFunctionNode(n):
+	matches := p.matchesPaths(n)
+	if p.stops(matches) {
 		return false
 	}
-	return p.matchesNode(n.Hardware, n)
+	return p.matchesExceptGlob(n, h) && matches
 }
 
-// matchesNode compares a node of hardware with the conditions that are neither about its
-// path nor about its hardware; without n it is the hardware, regardless of its nodes.
+// matchesPaths compares the paths of a node with glob. Network interfaces have no path.
+func (p *predicate) matchesPaths(n *device.Node) bool {
+	if p.Glob.Empty() {
+		return true
+	}
+	matches := n.Net == nil && p.run.matchesGlob(p.Glob, n)
+	if p.trace != nil && n.Net == nil {
+		p.trace.glob[n] = judgement{
+			holds:  matches,
+			values: []string{n.Path},
+		}
+	}
+	return matches
+}
+
+// matchesExceptGlob is matches for a node that the glob matches. A network interface without
+// hardware matches only net.
+func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
+	matches := true
+	if n.Net != nil {
+		matches = p.matchesAsNet(n, h)
+	} else if p.NamesHardware() {
+		matches = h != nil && p.matchesHardware(h)
+	}
+	if p.stops(matches) {
+		return false
+	}
+	if p.VFIO && !isVFIONode(n) {
+		return false
+	}
+	return p.matchesNode(n.Hardware, n) && matches
+}
+
+// matchesAsNet compares a network interface with net, and its hardware with the other tables.
+func (p *predicate) matchesAsNet(n *device.Node, h *device.Hardware) bool {
+	matches := !p.net || p.matchesNet(n)
+	if !p.namesDevices() || p.stops(matches) {
+		return matches
+	}
+	return h != nil && p.matchesTables(h) && matches
+}
+
+// matchesNode compares a node of hardware with the conditions that are neither about its path
+// nor about its hardware. If n is nil, it compares the hardware, regardless of its nodes.
 func (p *predicate) matchesNode(h *device.Hardware, n *device.Node) bool {
-	return p.fits(anyNode, h, n) && p.fits(sysfsDir, h, n)
+	matches := p.fits(anyNode, h, n)
+	if p.stops(matches) {
+		return false
+	}
+	return p.fits(sysfsDir, h, n) && matches
 }
 
-// matchesPath reports whether the match has nothing but a glob, which matches a
-// host path.
+// matchesPath reports whether the match has only a glob, and it matches a host path.
 func (p *predicate) matchesPath(host string) bool {
-	return !p.Glob.Empty() && !p.NamesHardware() && len(p.conditions) == 0 && p.Glob.Match(host)
+	hasOnlyGlob := !p.NamesHardware() && len(p.conditions) == 0
+	return hasOnlyGlob && !p.Glob.Empty() && p.Glob.Match(host)
 }

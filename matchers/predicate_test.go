@@ -83,7 +83,7 @@ func TestUnreadAttribute(t *testing.T) {
 	snap, opts := scanned(t, rig(t))
 	unread(&opts)
 	cfg := parse(t, `match = { glob = "/dev/bus/usb/001/002", attr = { serial = "!X" } }`)
-	if got, want := matchers.Explain(cfg, snap, nil, opts, nil, nil)[0].Reason, `attr.serial "!X" fits nothing: that of /dev/bus/usb/001/002 can't be read yet`; got != want {
+	if got, want := matchers.Explain(cfg, snap, nil, opts, nil, nil)[0].Reason, `attr.serial "!X" fits nothing: the value for /dev/bus/usb/001/002 can't be read yet`; got != want {
 		t.Errorf("reason %q; want %q", got, want)
 	}
 }

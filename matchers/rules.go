@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -69,9 +70,14 @@ func rules() []rule {
 
 // ruleDanger judges a node by rules.
 func (m *run) ruleDanger(n *device.Node) string {
-	for _, r := range rulesOf(n.Subsystem) {
-		ok, _ := path.Match(r.device, kernelName(n))
-		if !ok {
+	rules := ruleIndex()[n.Subsystem]
+	if len(rules) == 0 {
+		return ""
+	}
+	name := kernelName(n)
+	for _, r := range rules {
+		isDevice, _ := path.Match(r.device, name)
+		if !isDevice {
 			continue
 		}
 		if what := r.names(m, n); what != "" {
@@ -81,17 +87,15 @@ func (m *run) ruleDanger(n *device.Node) string {
 	return ""
 }
 
-// rulesOf lists the rules for a subsystem.
-func rulesOf(subsystem string) []rule {
-	switch subsystem {
-	case "input", "hidraw", "i2c-dev", "usb":
-	default:
-		return nil
+// ruleIndex has the rules by subsystem. Every node of a device is judged, for every event.
+var ruleIndex = sync.OnceValue(func() map[string][]rule {
+	index := make(map[string][]rule)
+	for _, r := range rules() {
+		subsystem, _, _ := strings.Cut(r.device, " ")
+		index[subsystem] = append(index[subsystem], r)
 	}
-	return slices.DeleteFunc(rules(), func(r rule) bool {
-		return !strings.HasPrefix(r.device, subsystem+" ")
-	})
-}
+	return index
+})
 
 // The codes of include/uapi/linux/input-event-codes.h.
 const (
@@ -144,8 +148,10 @@ func (m *run) inputKind(n *device.Node) inputKind {
 	rel, _ := m.bits(dir, "capabilities/rel")
 	abs, _ := m.bits(dir, "capabilities/abs")
 	isMouse := keys.has(btnLeft) && rel.has(axisX) && rel.has(axisY)
-	isTouch := (keys.has(btnTouch) || keys.has(btnToolFinger)) && abs.has(axisX) && abs.has(axisY)
-	isTablet := keys.has(btnLeft) && abs.has(axisX) && abs.has(axisY)
+	isAbsolute := abs.has(axisX) && abs.has(axisY)
+	isTouched := keys.has(btnTouch) || keys.has(btnToolFinger)
+	isTouch := isTouched && isAbsolute
+	isTablet := keys.has(btnLeft) && isAbsolute
 	if isMouse || isTouch || isTablet || rel.has(relWheel) {
 		return pointer
 	}
@@ -166,7 +172,7 @@ func (m *run) hostInput(n *device.Node) string {
 // wireless keyboard has the keyboard below it.
 func (m *run) hostInputOfHID(n *device.Node) string {
 	dir := path.Dir(path.Dir(n.SysPath))
-	return m.typed(m.eventNodes(), func(e *device.Node) bool {
+	return m.typed(m.indexes.eventNodes(), func(e *device.Node) bool {
 		return strings.HasPrefix(e.SysPath, dir+"/")
 	})
 }

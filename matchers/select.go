@@ -1,12 +1,9 @@
 package matchers
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -14,119 +11,81 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// candidate is what a resource selects as one device: nodes by path, with their
-// hardware if they have any; or a path, a CDI device or a virtual device.
-type candidate struct {
-	hardware *device.Hardware
-	picks    []pick
-	// single: one node, without the rest of its hardware.
-	single  bool
-	paths   []pathPick
-	cdi     *device.CDIDevice
-	virtual *config.Virtual
-	// name names one of these in messages.
-	name   string
-	groups []*group // none but for vfio = true
-	// united is the hardware of a device that combines several, in the order of
-	// the snapshot.
-	united []*device.Hardware
-	// pool: everything that the resource selects. value: all hardware with that
-	// value of the variable of group_by.
-	pool  bool
-	value string
-	// parts that it combines.
-	parts []candidate
-	// dangerous: a match that selected it has dangerous = true.
-	dangerous bool
-}
-
-// pick is a selected node or network interface, and the first match that
-// selected it, which has its path in the container.
-type pick struct {
-	node  *device.Node
-	match *predicate
-	// hardware of the device that the node is part of: its own, except for nodes of an
-	// IOMMU group.
-	hardware *device.Hardware
-}
-
-// pathPick is a host path to mount, and the match that selected it.
-type pathPick struct {
-	path  string
-	match *config.Match
-}
-
-// members is the hardware of a device.
-func (c *candidate) members() []*device.Hardware {
-	if c.united == nil && c.hardware != nil {
-		return []*device.Hardware{c.hardware}
-	}
-	return c.united
-}
-
-// nodes are the picks that are device nodes.
-func (c *candidate) nodes() []pick {
-	return slices.DeleteFunc(slices.Clone(c.picks), func(p pick) bool { return p.node.Net != nil })
-}
-
 // selection collects the candidates of a resource.
 type selection struct {
 	*run
 	r                 *config.Resource
 	matches, excludes []*predicate
 	picks             []pick
-	// whole is the hardware that is a device even without a node, and whether a
-	// match that selects it has dangerous = true.
+	// whole is the hardware that is a device even without a node, and whether a match that
+	// selects it has dangerous = true.
 	whole map[*device.Hardware]bool
-	// groups selected with vfio = true, by number.
+	// groups are selected with vfio = true, by number.
 	groups map[string]*group
 	// others are paths, CDI devices and virtual devices.
 	others []candidate
 }
 
-// candidates finds the devices of a resource in the order of the snapshot, including
-// devices that other resources claim.
+// candidates finds the devices of a resource in the order of the snapshot, including devices
+// that other resources claim.
 //
-// A node is in if any match selects it, and out if any exclude does. Hardware
-// is a device if one of its nodes is left, or if it never had one selected
-// and a match without a glob matches it. A pool or a group is found in parts,
-// which other resources may claim: hardware where a match names it, single nodes
-// otherwise.
+// A node is in if any match selects it, and out if any exclude does. Hardware is a device if
+// one of its nodes is left, or if it never had a selected node and a match without a glob
+// matches it. A pool or a group is found in parts, which other resources may claim: hardware
+// where a match names it, single nodes otherwise.
 func (m *run) candidates(r *config.Resource) []candidate {
 	clear(m.picked)
 	s := &selection{
 		run:    m,
 		r:      r,
-		whole:  map[*device.Hardware]bool{},
-		groups: map[string]*group{},
+		whole:  make(map[*device.Hardware]bool),
+		groups: make(map[string]*group),
 	}
 	s.matches, s.excludes = m.predicates(r)
 	for _, p := range s.matches {
-		switch {
-		case p.VFIO:
-			s.addVFIO(p)
-		case p.Mount:
-			s.addPaths(p.Match)
-		case !p.CDIDevice.Empty():
-			s.addCDI(p.Match)
-		case len(p.Virtual) > 0:
-			s.addVirtual(p.Match)
-		case p.NamesHardware() && p.Glob.Empty():
-			s.addHardware(p)
-		default:
-			s.addNodes(p)
-		}
+		p.trace = m.recorder.match(p)
+		s.add(p)
 	}
 	s.exclude()
 	s.unite()
-
 	found := make([]candidate, 0, len(s.picks)+len(s.whole)+len(s.others))
-	sort.Slice(s.picks, func(i, j int) bool {
-		a := &s.picks[i]
-		b := &s.picks[j]
-		return cmp.Or(strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware)), strings.Compare(a.node.Path, b.node.Path)) < 0
-	})
-	for rest := s.picks; len(rest) > 0; {
+	found = s.appendPicked(found)
+	found = s.appendWhole(found)
+	slices.SortStableFunc(found, compareHardware)
+	found = append(found, s.others...)
+	m.recorder.find(found)
+	for _, p := range s.matches {
+		p.trace = nil // what follows compares devices that are selected already
+		if p.Required {
+			found = s.withNodeOf(p, found)
+		}
+	}
+	return found
+}
+
+// add selects for a match.
+func (s *selection) add(p *predicate) {
+	switch {
+	case p.VFIO:
+		s.addVFIO(p)
+	case p.Mount:
+		s.addPaths(p)
+	case !p.CDIDevice.Empty():
+		s.addCDIDevices(p)
+	case len(p.Virtual) > 0:
+		s.addVirtual(p)
+	case p.NamesHardware() && p.Glob.Empty():
+		s.addHardware(p)
+	default:
+		s.addNodes(p)
+	}
+}
+
+// appendPicked appends the devices that have selected nodes.
+func (s *selection) appendPicked(found []candidate) []candidate {
+	slices.SortFunc(s.picks, comparePicks)
+	rest := s.picks
+	for len(rest) > 0 {
 		h := rest[0].hardware
 		n := 1
 		for n < len(rest) && h != nil && rest[n].hardware == h {
@@ -134,81 +93,58 @@ func (m *run) candidates(r *config.Resource) []candidate {
 		}
 		picks := rest[:n:n]
 		rest = rest[n:]
-		if h != nil && s.together(picks) {
+		if s.isOneDevice(picks) {
 			found = append(found, candidate{
 				hardware:  h,
 				picks:     picks,
 				groups:    s.groupOf(h),
-				dangerous: slices.ContainsFunc(picks, dangerousPick),
+				dangerous: slices.ContainsFunc(picks, pick.isDangerous),
 			})
-		} else {
-			for i, p := range picks {
-				found = append(found, candidate{
-					hardware:  h,
-					picks:     picks[i : i+1 : i+1],
-					single:    true,
-					dangerous: p.match.Dangerous,
-				})
-			}
+			continue
 		}
-	}
-	for h, dangerous := range s.whole {
-		if r.Each != config.EachNode {
-			found = append(found, candidate{hardware: h, dangerous: dangerous})
-		}
-	}
-	sortByHardware(found)
-	found = append(found, s.others...)
-	for _, p := range s.matches {
-		if p.Required {
-			found = m.withNodeOf(p, r, found)
+		for i, p := range picks {
+			found = append(found, candidate{
+				hardware:  h,
+				picks:     picks[i : i+1 : i+1],
+				single:    true,
+				dangerous: p.isDangerous(),
+			})
 		}
 	}
 	return found
 }
 
-// withNodeOf keeps the candidates whose pool, group or hardware has a node that a required
-// match selects, also if the nodes are devices of their own. Mounts belong to no hardware.
-func (m *run) withNodeOf(p *predicate, r *config.Resource, found []candidate) []candidate {
-	deviceOf := func(c *candidate) any {
-		if r.Each == config.EachAll {
-			return r
-		}
-		if value, _ := m.groupValue(r, c); value != "" {
-			return value
-		}
-		return c.hardware
-	}
-	has := map[any]bool{(*device.Hardware)(nil): true}
-	for i := range found {
-		c := &found[i]
-		if slices.ContainsFunc(c.picks, p.matchesPick) || slices.ContainsFunc(c.paths, func(by pathPick) bool { return by.match == p.Match }) {
-			has[deviceOf(c)] = true
-		}
-	}
-	if p.Mount && r.Each != config.EachAll {
+// appendWhole appends the hardware that is a device without a selected node.
+func (s *selection) appendWhole(found []candidate) []candidate {
+	if s.r.Each == config.EachNode {
+		s.recordWhole()
 		return found
 	}
-	return slices.DeleteFunc(found, func(c candidate) bool {
-		return !has[deviceOf(&c)]
-	})
+	for h, dangerous := range s.whole {
+		found = append(found, candidate{
+			hardware:  h,
+			dangerous: dangerous,
+		})
+	}
+	return found
 }
 
-func dangerousPick(p pick) bool { return p.match.Dangerous }
-
-// sortByHardware sorts candidates by the sysfs path of their hardware.
-func sortByHardware(list []candidate) {
-	sort.SliceStable(list, func(i, j int) bool {
-		return hardwarePath(list[i].hardware) < hardwarePath(list[j].hardware)
-	})
+// recordWhole records the hardware that is no device with each = "node".
+func (s *selection) recordWhole() {
+	if s.recorder == nil {
+		return
+	}
+	for _, h := range sortHardware(slices.Collect(maps.Keys(s.whole))) {
+		s.recorder.drop(&candidate{hardware: h}, `each = "node", and no node of it is selected`)
+	}
 }
 
-// together reports whether the nodes of one hardware are one device.
-func (s *selection) together(picks []pick) bool {
-	switch s.r.Each {
-	case config.EachNode:
+// isOneDevice reports whether the selected nodes of one hardware are one device.
+func (s *selection) isOneDevice(picks []pick) bool {
+	if picks[0].hardware == nil || s.r.Each == config.EachNode {
 		return false
-	case config.EachAll:
+	}
+	if s.r.Each == config.EachAll {
 		return slices.ContainsFunc(picks, func(p pick) bool {
 			return p.match.NamesHardware()
 		})
@@ -216,199 +152,306 @@ func (s *selection) together(picks []pick) bool {
 	return true
 }
 
-func (s *selection) pick(n *device.Node, p *predicate) {
-	if !s.picked[n] {
-		s.picked[n] = true
-		s.picks = append(s.picks, pick{node: n, match: p, hardware: n.Hardware})
+// withNodeOf keeps the candidates whose pool, group or hardware has a node that a required
+// match selects, also if the nodes are devices of their own. Mounts belong to no hardware.
+func (s *selection) withNodeOf(p *predicate, found []candidate) []candidate {
+	has := map[any]bool{(*device.Hardware)(nil): true}
+	for i := range found {
+		c := &found[i]
+		if p.selectsPartOf(c) {
+			has[s.unitOf(c)] = true
+		}
 	}
+	if p.Mount && s.r.Each != config.EachAll {
+		return found
+	}
+	return slices.DeleteFunc(found, func(c candidate) bool {
+		if has[s.unitOf(&c)] {
+			return false
+		}
+		s.recorder.drop(&c, "%s with required = true selects no node of it", placeInResource(p.Match))
+		return true
+	})
+}
+
+// unitOf identifies what a candidate is a part of: the pool, a group or hardware.
+func (s *selection) unitOf(c *candidate) any {
+	if s.r.Each == config.EachAll {
+		return s.r
+	}
+	value, _ := s.groupValue(s.r, c)
+	if value != "" {
+		return value
+	}
+	return c.hardware
+}
+
+// selectsPartOf reports whether the match selects a node or a path of a candidate.
+func (p *predicate) selectsPartOf(c *candidate) bool {
+	isSelected := func(by pick) bool {
+		return by.match == p || p.matches(by.node, by.node.Hardware)
+	}
+	isMounted := func(by pathPick) bool {
+		return by.match == p.Match
+	}
+	return slices.ContainsFunc(c.picks, isSelected) || slices.ContainsFunc(c.paths, isMounted)
+}
+
+// placeInResource returns the place of a match within its resource: "match 2".
+func placeInResource(match *config.Match) string {
+	i := strings.LastIndex(match.Place, ": ")
+	return match.Place[i+len(": "):]
+}
+
+func (s *selection) pick(n *device.Node, p *predicate) {
+	if s.picked[n] {
+		return
+	}
+	s.picked[n] = true
+	s.picks = append(s.picks, pick{
+		node:     n,
+		match:    p,
+		hardware: n.Hardware,
+	})
+}
+
+// skips reports whether a match does not need to judge a node, since an earlier match selects
+// it. A trace needs the judgement of every match.
+func (s *selection) skips(p *predicate, n *device.Node) bool {
+	return p.trace == nil && s.picked[n]
 }
 
 // addNodes selects nodes for a match with a glob, or without hardware.
 func (s *selection) addNodes(p *predicate) {
+	if p.trace != nil {
+		s.addTracedNodes(p)
+		return
+	}
 	nodes := slices.Values(s.snap.Nodes)
 	if !p.Glob.Empty() {
 		nodes = s.globbed(p.Glob)
 	}
 	for n := range nodes {
-		if !s.picked[n] && p.matchesExceptGlob(n, n.Hardware) {
+		if !s.skips(p, n) && p.matchesExceptGlob(n, n.Hardware) {
 			s.pick(n, p)
 		}
 	}
 }
 
-// addHardware selects hardware with all its nodes and network interfaces, for a
-// match without a glob.
+// addTracedNodes is addNodes without the search for the prefix of the glob, so that the trace
+// also has the other nodes.
+func (s *selection) addTracedNodes(p *predicate) {
+	for _, n := range s.snap.Nodes {
+		p.trace.beginTarget(n.Hardware, n, true)
+		if p.matches(n, n.Hardware) {
+			p.trace.selects(n.Hardware, n)
+			s.pick(n, p)
+		}
+	}
+}
+
+// addHardware selects hardware with all its nodes and network interfaces, for a match without
+// a glob.
 func (s *selection) addHardware(p *predicate) {
 	for _, h := range s.snap.Hardware {
-		if p.onlyNets() || !p.matchesHardware(h) {
-			continue
-		}
-		if !p.SelectsNets() && p.matchesNode(h, nil) {
-			s.whole[h] = s.whole[h] || p.Dangerous
-		}
-		for _, n := range h.Nodes {
-			// The node of an IOMMU group belongs to its other functions, too.
-			if (!isGroupNode(n) || h.MDev != nil) && !s.picked[n] && p.matchesNode(n.Hardware, n) {
-				s.pick(n, p)
-			}
+		if p.SelectsNets() {
+			s.addNodesBesideNets(p, h)
+		} else {
+			s.addWhole(p, h)
 		}
 	}
 	if !p.SelectsNets() {
 		return
 	}
 	for _, n := range s.snap.Nets {
+		p.trace.beginTarget(n.Hardware, n, true)
 		if p.matches(n, n.Hardware) {
+			p.trace.selects(n.Hardware, n)
 			s.pick(n, p)
 		}
 	}
 }
 
-// addPaths selects paths to mount. Device nodes are left out: the container's
-// device cgroup denies opening a node that is only mounted.
-func (s *selection) addPaths(m *config.Match) {
-	for _, p := range s.files(m.Place, m.Glob) {
-		known := slices.ContainsFunc(s.others, func(o candidate) bool { return o.name == p })
-		if known || s.at(p) != nil || slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-			return e.matchesPath(p)
-		}) {
+// addWhole selects hardware as a whole, and those of its nodes that match.
+func (s *selection) addWhole(p *predicate, h *device.Hardware) {
+	p.trace.beginTarget(h, nil, true)
+	matches := p.matchesHardware(h)
+	if p.stops(matches) {
+		return
+	}
+	if p.matchesNode(h, nil) && matches {
+		p.trace.selects(h, nil)
+		s.whole[h] = s.whole[h] || p.Dangerous
+	}
+	for _, n := range h.Nodes {
+		if isNodeOfWholeGroup(n, h) || s.skips(p, n) {
 			continue
 		}
-		s.others = append(s.others, candidate{
-			single:    true,
-			name:      p,
-			paths:     []pathPick{{p, m}},
-			dangerous: m.Dangerous,
-		})
+		p.trace.beginPart(h, n, matches)
+		if p.matchesNode(h, n) && matches {
+			p.trace.selects(h, nil)
+			s.pick(n, p)
+		}
 	}
 }
 
-// addCDI selects CDI devices of the host by qualified name. By convention the device
-// "all" is every device, so that no wildcard matches it.
-func (s *selection) addCDI(m *config.Match) {
-	for i := range s.CDIDevices {
-		d := &s.CDIDevices[i]
-		known := slices.ContainsFunc(s.others, func(o candidate) bool { return o.cdi == d })
-		named := slices.ContainsFunc(m.CDIDevice.Alternatives(), func(a pattern.Alternative) bool {
-			text, whole := a.Literal()
-			return whole && text == d.Name
-		})
-		if known || !m.CDIDevice.Match(d.Name) || strings.HasSuffix(d.Name, "=all") && !named {
+// addNodesBesideNets selects the nodes of hardware for a match that selects its network
+// interfaces, unless the match is only about interfaces.
+func (s *selection) addNodesBesideNets(p *predicate, h *device.Hardware) {
+	if p.onlyNets() {
+		return
+	}
+	p.trace.beginHardware()
+	matches := p.matchesHardware(h)
+	if p.stops(matches) {
+		return
+	}
+	for _, n := range h.Nodes {
+		if isNodeOfWholeGroup(n, h) || s.skips(p, n) {
 			continue
 		}
-		var hardware []*device.Hardware
-		for _, node := range d.Nodes {
-			if n := s.at(node.Path); !node.Common && n != nil && n.Hardware != nil {
-				hardware = append(hardware, n.Hardware)
-			}
+		p.trace.beginTarget(h, n, matches)
+		if p.matchesNode(h, n) && matches {
+			p.trace.selects(h, n)
+			s.pick(n, p)
+		}
+	}
+}
+
+// isNodeOfWholeGroup reports whether n is the node of an IOMMU group, which also belongs to the
+// other functions of the group. A mediated device has its own group.
+func isNodeOfWholeGroup(n *device.Node, h *device.Hardware) bool {
+	return isGroupNode(n) && h.MDev == nil
+}
+
+// addPaths selects paths to mount. Device nodes are left out: the device cgroup of the
+// container denies opening a node that is only mounted.
+func (s *selection) addPaths(p *predicate) {
+	for _, path := range s.files(p.Place, p.Glob) {
+		if s.at(path) != nil {
+			continue
+		}
+		p.trace.selectsOther(path)
+		c := candidate{
+			single:    true,
+			name:      path,
+			paths:     []pathPick{{path, p.Match}},
+			dangerous: p.Dangerous,
+		}
+		isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+			return e.matchesPath(path)
+		})
+		if isExcluded {
+			s.recorder.exclude(&c)
+		} else if !s.hasOther(path) {
+			s.others = append(s.others, c)
+		}
+	}
+}
+
+// hasOther reports whether a path, a CDI device or a virtual device is selected already.
+func (s *selection) hasOther(name string) bool {
+	return slices.ContainsFunc(s.others, func(c candidate) bool { return c.name == name })
+}
+
+// addCDIDevices selects CDI devices of the host by qualified name. By convention the device
+// "all" is every device, so that no wildcard matches it.
+func (s *selection) addCDIDevices(p *predicate) {
+	for i := range s.CDIDevices {
+		d := &s.CDIDevices[i]
+		isAll := strings.HasSuffix(d.Name, "=all")
+		if !p.CDIDevice.Match(d.Name) || isAll && !isSpelledOut(p.CDIDevice, d.Name) {
+			continue
+		}
+		p.trace.selectsOther("CDI device " + d.Name)
+		if s.hasOther("CDI device " + d.Name) {
+			continue
 		}
 		s.others = append(s.others, candidate{
 			single:    true,
 			name:      "CDI device " + d.Name,
 			cdi:       d,
-			united:    sortHardware(hardware),
-			dangerous: m.Dangerous,
+			united:    s.hardwareOfCDI(d),
+			dangerous: p.Dangerous,
 		})
 	}
 }
 
-func (s *selection) addVirtual(m *config.Match) {
-	for i := range m.Virtual {
-		d := &m.Virtual[i]
+// isSpelledOut reports whether patterns have a value without wildcards.
+func isSpelledOut(v pattern.Values, value string) bool {
+	return slices.ContainsFunc(v.Alternatives(), func(a pattern.Alternative) bool {
+		text, isLiteral := a.Literal()
+		return isLiteral && text == value
+	})
+}
+
+// hardwareOfCDI lists the hardware of the nodes of a CDI device, except for nodes that several
+// devices have in common.
+func (s *selection) hardwareOfCDI(d *device.CDIDevice) []*device.Hardware {
+	var hardware []*device.Hardware
+	for _, node := range d.Nodes {
+		n := s.at(node.Path)
+		if n != nil && n.Hardware != nil && !node.Common {
+			hardware = append(hardware, n.Hardware)
+		}
+	}
+	return sortHardware(hardware)
+}
+
+// addVirtual selects the virtual devices of a match.
+func (s *selection) addVirtual(p *predicate) {
+	for i := range p.Virtual {
+		d := &p.Virtual[i]
+		name := fmt.Sprintf("virtual device %q", d.Name)
+		p.trace.selectsOther(name)
 		s.others = append(s.others, candidate{
 			single:    true,
-			name:      fmt.Sprintf("virtual device %q", d.Name),
+			name:      name,
 			virtual:   d,
-			dangerous: m.Dangerous,
+			dangerous: p.Dangerous,
 		})
 	}
 }
 
-// sortHardware sorts hardware as a snapshot does, without repeats.
-func sortHardware(hardware []*device.Hardware) []*device.Hardware {
-	slices.SortFunc(hardware, func(a, b *device.Hardware) int {
-		return strings.Compare(a.Path, b.Path)
-	})
-	return slices.Compact(hardware)
-}
-
-// exclude drops what any exclude selects. Hardware with a selected node is a device
-// only by its nodes from here on.
+// exclude drops what any exclude selects. Hardware with a selected node is a device only by
+// its nodes from here on.
 func (s *selection) exclude() {
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		delete(s.whole, p.node.Hardware)
-		return !p.match.VFIO && slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-			return e.matches(p.node, p.node.Hardware)
-		})
+		// addVFIO has applied the excludes: the node of a group belongs to each function.
+		isExcluded := !p.match.VFIO && s.isExcluded(p.node, p.node.Hardware)
+		if isExcluded {
+			s.recordExclude(p)
+		}
+		return isExcluded
 	})
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ bool) bool {
-		return slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+		isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
 			return e.matchesWhole(h)
 		})
+		if isExcluded {
+			s.recorder.exclude(&candidate{hardware: h})
+		}
+		return isExcluded
 	})
 }
 
-// matchesPick reports whether the match selects a pick.
-func (p *predicate) matchesPick(by pick) bool {
-	return by.match == p || p.matches(by.node, by.node.Hardware)
+// isExcluded reports whether an exclude selects a node, as one of h.
+func (s *selection) isExcluded(n *device.Node, h *device.Hardware) bool {
+	return slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+		return e.matches(n, h)
+	})
 }
 
-// combine makes devices of the claimed parts: one of all with each = "all", and
-// with group_by one of all hardware with the same value.
-func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
-	switch {
-	case len(parts) == 0:
-		return nil
-	case r.Each == config.EachAll:
-		pool := merge(parts)
-		pool.pool = true
-		return []candidate{pool}
-	case r.GroupBy == "":
-		return parts
+// recordExclude records the device of a node that an exclude drops.
+func (s *selection) recordExclude(p pick) {
+	if s.recorder == nil {
+		return
 	}
-	var out []candidate
-	groups := map[string][]candidate{}
-	for _, c := range parts {
-		value, unread := m.groupValue(r, &c)
-		if c.value = value; unread { // it may be part of any group
-		} else if value == "" {
-			out = append(out, c)
-		} else {
-			groups[value] = append(groups[value], c)
-		}
-	}
-	for value, list := range groups {
-		one := merge(list)
-		one.value = value
-		one.hardware = list[0].hardware
-		out = append(out, one)
-	}
-	sortByHardware(out)
-	return out
-}
-
-// groupValue is the value of the variable of group_by, empty for none or if it could not be
-// read yet.
-func (m *run) groupValue(r *config.Resource, c *candidate) (value string, unread bool) {
-	if c.hardware == nil || r.GroupBy == "" {
-		return "", false
-	}
-	text, err := m.builder(r, c, "").joined(device.Text{{Var: r.GroupBy}}, "")
-	var none noValue
-	return text.String(), errors.As(err, &none) && none.unread
-}
-
-// merge makes one device of several parts.
-func merge(parts []candidate) candidate {
-	one := candidate{parts: parts}
-	for _, p := range parts {
-		one.united = append(one.united, p.members()...)
-		one.groups = append(one.groups, p.groups...)
-		one.picks = append(one.picks, p.picks...)
-		one.paths = append(one.paths, p.paths...)
-		one.dangerous = one.dangerous || p.dangerous
-	}
-	one.united = sortHardware(one.united)
-	sort.Slice(one.picks, func(i, j int) bool { return one.picks[i].node.Path < one.picks[j].node.Path })
-	sort.Slice(one.paths, func(i, j int) bool { return one.paths[i].path < one.paths[j].path })
-	return one
+	picks := []pick{p}
+	s.recorder.exclude(&candidate{
+		hardware: p.hardware,
+		picks:    picks,
+		single:   !s.isOneDevice(picks),
+	})
 }

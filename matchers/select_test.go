@@ -81,12 +81,12 @@ func TestMountedPaths(t *testing.T) {
 		{name: "device nodes are not mounted", toml: `match = { glob = "/dev/tty*", as = "mount" }`,
 			notes: []string{`test.toml: resource 1 ("x"): match 1: device nodes are not mounted: /dev/ttyACM0`}},
 		{name: "not allowed", toml: sockets, opts: func(o *matchers.Options) { glob(o); o.Allow = config.Allow{Mounts: []string{"/run/a.sock"}} }, want: []string{
-			"x: path:run:a.sock mount /run/a.sock>/run/a.sock", "x: path:run:b.sock !mount /run/b.sock is not allowed: want --allow=mount:/run/b.sock or a directory above it"}},
+			"x: path:run:a.sock mount /run/a.sock>/run/a.sock", "x: path:run:b.sock !mount /run/b.sock requires --allow=mount:/run/b.sock or a directory above it"}},
 		{name: "a path goes to the first", toml: "[[resource]]\nname = \"a\"\n" + `match = { glob = "/run/a*", as = "mount" }` + "\n[[resource]]\nname = \"b\"\n" + sockets, opts: glob,
 			want:  []string{"a: path:run:a.sock mount /run/a.sock>/run/a.sock", "b: path:run:b.sock mount /run/b.sock>/run/b.sock"},
 			notes: []string{`test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: /run/a.sock`}},
 		{name: "variables lead nowhere else", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.mounts = [{ host_path = \"/${usb.vendor}/fw\", container_path = \"/fw\" }]",
-			want: []string{"x: " + canB + " /dev/ttyACM0 !mount /1d50/fw is not allowed: want --allow=mount:/1d50/fw or a directory above it"}},
+			want: []string{"x: " + canB + " /dev/ttyACM0 !mount /1d50/fw requires --allow=mount:/1d50/fw or a directory above it"}},
 	})
 	snap, opts := scanned(t, rig(t))
 	glob(&opts)

@@ -8,92 +8,92 @@ import (
 )
 
 // leaveOutSideNodes removes dangerous nodes from devices that are of use without them: a
-// network card also has the node that updates its firmware, and a graphics card has the
-// buses of its monitors. A device keeps dangerous nodes if it has no others, or if a match
-// names them; then it has a Problem, which says how to permit them.
+// network card also has the node that updates its firmware, and a graphics card has the buses
+// of its monitors. A device keeps dangerous nodes if it has no others, or if a match names
+// them; then it has a Problem, which says how to permit them.
 func (m *run) leaveOutSideNodes(r *config.Resource, devices []candidate) {
-	var left []*device.Node
-	why := ""
+	var left []pick
 	for i := range devices {
 		c := &devices[i]
-		dangers := m.sideDangers(c)
-		if dangers == nil {
-			continue
+		if !c.single && m.hasSideNode(c) {
+			left = append(left, m.splitSideNodes(c)...)
 		}
-		useful := usefulWithout(c, dangers)
-		kept := make([]pick, 0, len(c.picks))
-		for _, p := range c.picks {
-			reason := dangers[p.node]
-			if reason == "" || !useful[p.hardware] {
-				kept = append(kept, p)
-				continue
-			}
-			if left == nil {
-				why = reason
-			}
-			left = append(left, p.node)
-		}
-		c.picks = kept
 	}
 	if len(left) == 0 {
 		return
 	}
-	m.note(r.Place, "dangerous = true in the match, with --allow=dangerous, includes it",
-		"left out of its device: %s is dangerous: %s", andMore(left[0].Path, len(left)), why)
+	m.note(
+		r.Place,
+		"dangerous = true in the match, with --allow=dangerous, includes it",
+		"left out of its device: %s is dangerous: %s",
+		andMore(left[0].node.Path, len(left)),
+		*left[0].danger,
+	)
 }
 
-// sideDangers has the reasons of the dangerous nodes of a device that may be left out; nil
-// if there are none.
-func (m *run) sideDangers(c *candidate) map[*device.Node]string {
-	if c.single {
-		return nil
+// hasSideNode judges the nodes of a device that may be left out, and reports whether one of
+// them is dangerous.
+func (m *run) hasSideNode(c *candidate) bool {
+	hasSide := false
+	for i := range c.picks {
+		p := &c.picks[i]
+		if p.mayBeLeftOut() {
+			danger := m.danger(p.node)
+			p.danger = &danger
+		}
+		hasSide = hasSide || p.isSide()
 	}
-	var dangers map[*device.Node]string
+	return hasSide
+}
+
+// mayBeLeftOut reports whether nobody asked for a selected node in particular. A match with
+// dangerous = true, or with the path of the node, asks for it.
+func (p *pick) mayBeLeftOut() bool {
+	if p.isNet() || p.match.Dangerous || !p.match.NamesHardware() {
+		return false
+	}
+	return !isSpelledOut(p.match.Glob, p.node.Path)
+}
+
+// isSide reports whether a pick is a dangerous node that may be left out.
+func (p *pick) isSide() bool { return p.danger != nil && *p.danger != "" }
+
+// splitSideNodes removes the dangerous nodes from a device, as far as its hardware is of use
+// without them, and returns them.
+func (m *run) splitSideNodes(c *candidate) (left []pick) {
+	useful := usefulHardware(c)
+	kept := make([]pick, 0, len(c.picks))
 	for _, p := range c.picks {
-		reason := m.sideDanger(p)
-		if reason == "" {
+		if !p.isSide() || !useful[p.hardware] {
+			kept = append(kept, p)
 			continue
 		}
-		if dangers == nil {
-			dangers = map[*device.Node]string{}
-		}
-		dangers[p.node] = reason
+		left = append(left, p)
+		m.recorder.drop(&candidate{
+			hardware: p.hardware,
+			picks:    []pick{p},
+			single:   true,
+		}, "its device is of use without it, and it is dangerous: %s", *p.danger)
 	}
-	return dangers
+	c.picks = kept
+	return left
 }
 
-// sideDanger returns why a selected node may be left out, "" if it may not. A match with
-// dangerous = true, or with the path of the node, wants the node.
-func (m *run) sideDanger(p pick) string {
-	if p.node.Net != nil || p.match.Dangerous || !p.match.NamesHardware() {
-		return ""
-	}
-	if namesNode(p.match, p.node) {
-		return ""
-	}
-	return m.danger(p.node)
-}
-
-// namesNode reports whether a glob has the path of a node without wildcards.
-func namesNode(match *predicate, n *device.Node) bool {
-	for _, a := range match.Glob.Alternatives() {
-		if literal, whole := a.Literal(); whole && literal == n.Path {
-			return true
-		}
-	}
-	return false
-}
-
-// usefulWithout has the hardware of a device that is of use without dangerous nodes: other
+// usefulHardware has the hardware of a device that is of use without dangerous nodes: other
 // nodes of it are selected, or it is a network function.
-func usefulWithout(c *candidate, dangers map[*device.Node]string) map[*device.Hardware]bool {
-	found := map[*device.Hardware]bool{}
+func usefulHardware(c *candidate) map[*device.Hardware]bool {
+	useful := make(map[*device.Hardware]bool)
 	for _, p := range c.picks {
-		isNetwork := p.hardware != nil && p.hardware.PCI != nil && strings.HasPrefix(p.hardware.PCI.Class, "02")
 		isWhole := p.match.Glob.Empty()
-		if dangers[p.node] == "" || isNetwork && isWhole {
-			found[p.hardware] = true
+		if !p.isSide() || isWhole && isNetworkFunction(p.hardware) {
+			useful[p.hardware] = true
 		}
 	}
-	return found
+	return useful
+}
+
+// isNetworkFunction reports whether hardware is a network function: PCI_BASE_CLASS_NETWORK in
+// include/linux/pci_ids.h. Its interfaces are of use without any node.
+func isNetworkFunction(h *device.Hardware) bool {
+	return h != nil && h.PCI != nil && strings.HasPrefix(h.PCI.Class, "02")
 }

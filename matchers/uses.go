@@ -11,12 +11,11 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Dirs lists the directories of the host to watch, sorted, for the globs and paths of
-// the configuration: files, links and nodes made by hand may appear or disappear there,
-// and uevents cover only the nodes of the kernel. Of each glob it is the directory
-// before the first wildcard. Below /dev, where here lists the existing
-// directories, it is the nearest existing ancestor, and all directories that the glob
-// crosses. There are no events below /sys.
+// Dirs lists the directories of the host to watch, sorted, for the globs and paths of the
+// configuration. Files, links and nodes made by hand may appear or disappear there, and uevents
+// cover only the nodes of the kernel. For each glob, Dirs lists the directory before the first
+// wildcard. Below /dev, where here lists the existing directories, it lists the nearest existing
+// ancestor, and all directories that the glob crosses. There are no events below /sys.
 func Dirs(cfg *config.Config, here []string) []string {
 	w := dirWatch{here: here, dirs: map[string]bool{}}
 	for i := range cfg.Resources {
@@ -29,7 +28,8 @@ func Dirs(cfg *config.Config, here []string) []string {
 		}
 		for _, c := range slices.Concat(r.With, r.Container.Mounts) {
 			w.add(c.Glob)
-			if !c.Mount || !c.Optional { // those are checked at Allocate
+			isCheckedAtAllocate := c.Mount && c.Optional
+			if !isCheckedAtAllocate {
 				w.addText(c.Path)
 			}
 		}
@@ -92,14 +92,16 @@ func UsesNets(cfg *config.Config) bool {
 	named := func(pf string) bool {
 		return !strings.Contains(pf, ":")
 	}
-	net := func(m config.Match) bool {
+	needsNets := func(m config.Match) bool {
 		return m.Has("net") || slices.ContainsFunc(m.Hardware["pci"]["pf"].Patterns(), named)
 	}
-	variable := func(name string) bool {
+	isOfNet := func(name string) bool {
 		return strings.HasPrefix(name, "net.")
 	}
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
-		return slices.ContainsFunc(r.Match, net) || slices.ContainsFunc(r.Exclude, net) || slices.ContainsFunc(r.Variables, variable)
+		selects := slices.ContainsFunc(r.Match, needsNets)
+		excludes := slices.ContainsFunc(r.Exclude, needsNets)
+		return selects || excludes || slices.ContainsFunc(r.Variables, isOfNet)
 	})
 }
 

@@ -23,18 +23,28 @@ const (
 
 const noNodeName = "the name of the node is not known: want --node-name"
 
-// forNode is a device with only one of its nodes, for the variables of that
-// node's path.
+// forNode returns a device with only one of its nodes, for the variables in the path of that
+// node.
 func (c *candidate) forNode(p pick) *candidate {
-	return &candidate{picks: []pick{p}, hardware: p.hardware, groups: slices.DeleteFunc(slices.Clone(c.groups), func(g *group) bool { return g.hardware != p.hardware })}
+	one := &candidate{
+		picks:    []pick{p},
+		hardware: p.hardware,
+	}
+	for _, g := range c.groups {
+		if g.hardware == p.hardware {
+			one.groups = append(one.groups, g)
+		}
+	}
+	return one
 }
 
-// functions is the hardware of a device; of an IOMMU group, the selected
-// functions.
+// functions lists the hardware of a device. For an IOMMU group, that is the selected functions.
 func (c *candidate) functions() []*device.Hardware {
 	var all []*device.Hardware
 	for _, h := range c.members() {
-		i := slices.IndexFunc(c.groups, func(g *group) bool { return g.hardware == h })
+		i := slices.IndexFunc(c.groups, func(g *group) bool {
+			return g.hardware == h
+		})
 		if i < 0 {
 			all = append(all, h)
 		} else {
@@ -50,7 +60,8 @@ func (c *candidate) functions() []*device.Hardware {
 func (c *candidate) attrDirs() [][]string {
 	var all [][]string
 	for _, p := range c.picks {
-		if dirs := sysDirs(p.node); dirs != nil && len(c.groups) == 0 {
+		dirs := sysDirs(p.node)
+		if dirs != nil && len(c.groups) == 0 {
 			all = append(all, dirs)
 		}
 	}
@@ -62,12 +73,12 @@ func (c *candidate) attrDirs() [][]string {
 	return all
 }
 
-// interfaces are the network interfaces of ${net.KEY}: those of the device, else
-// those of its hardware that its matches select.
+// interfaces lists the network interfaces of ${net.KEY}: the interfaces that are devices, or
+// else the interfaces of the hardware that its matches select.
 func (c *candidate) interfaces() []*device.Node {
 	var found []*device.Node
 	for _, p := range c.picks {
-		if p.node.Net != nil {
+		if p.isNet() {
 			found = append(found, p.node)
 		}
 	}
@@ -76,7 +87,10 @@ func (c *candidate) interfaces() []*device.Node {
 	}
 	for _, h := range c.functions() {
 		for _, n := range h.Nets {
-			if len(c.picks) == 0 || slices.ContainsFunc(c.picks, func(by pick) bool { return by.match.matchesNet(n) }) {
+			isSelected := slices.ContainsFunc(c.picks, func(by pick) bool {
+				return by.match.matchesNet(n)
+			})
+			if isSelected || len(c.picks) == 0 {
 				found = append(found, n)
 			}
 		}
@@ -90,17 +104,22 @@ func (c *candidate) interfaces() []*device.Node {
 func (b *builder) joined(t device.Text, separator string) (device.Text, error) {
 	separator = cmp.Or(separator, ",")
 	var all []device.Text
-	seen, size := map[string]bool{}, 0
+	seen := make(map[string]bool)
+	size := 0
 	for i := range b.c.parts {
 		text, err := b.filled(t, separator, &b.c.parts[i])
-		if size += text.LiteralSize(); size > maxTexts {
+		size += text.LiteralSize()
+		if size > maxTexts {
 			return nil, errTooLong
 		}
-		switch {
-		case errors.As(err, new(noValue)):
-		case err != nil:
+		hasNoValue := errors.As(err, new(noValue))
+		if hasNoValue {
+			continue
+		}
+		if err != nil {
 			return nil, err
-		case !seen[text.String()]:
+		}
+		if !seen[text.String()] {
 			seen[text.String()] = true
 			all = append(all, text)
 		}
@@ -152,7 +171,7 @@ func (b *builder) single(t device.Text, of *candidate) (device.Text, error) {
 	})
 }
 
-// text is single, with an error as a problem of what.
+// text fills in a text like single. It adds an error as a problem of what.
 func (b *builder) text(what string, t device.Text, of *candidate) (string, bool) {
 	found, err := b.single(t, of)
 	if err != nil {
@@ -161,18 +180,17 @@ func (b *builder) text(what string, t device.Text, of *candidate) (string, bool)
 	return found.String(), err == nil
 }
 
-// path is text for a path. Attributes of hardware must not add elements: a USB
-// stick may have the serial number "../../etc".
+// path fills in a text for a path, like text. Attributes of hardware must not add elements: a
+// USB stick may have the serial number "../../etc".
 func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, bool) {
 	for _, name := range t.Vars() {
-		if _, isAttribute := device.FindAttribute(name); !isAttribute && !strings.HasPrefix(name, attrPrefix) {
+		value := b.untrusted(name, of)
+		if value == nil {
 			continue
 		}
-		values, _ := b.values(name, of)
-		if len(values) != 1 {
-			continue
-		}
-		if v := values[0].String(); strings.Contains(v, "/") || strings.Trim(v, ".") == "" {
+		v := value.String()
+		isDots := strings.Trim(v, ".") == ""
+		if isDots || strings.Contains(v, "/") {
 			b.problem("%s: ${%s} is %q, which can't be part of a path", what, name, v)
 			return nil, false
 		}
@@ -182,14 +200,29 @@ func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, 
 		b.problem("%s: %v", what, err)
 		return nil, false
 	}
-	if s := strings.TrimSuffix(sample(out), "/"); !strings.HasPrefix(s, "/") || path.Clean(s) != s {
+	s := strings.TrimSuffix(sample(out), "/")
+	isClean := path.Clean(s) == s
+	if !isClean || !path.IsAbs(s) {
 		b.problem("%s: %q is not a clean, absolute path", what, out)
 		return nil, false
 	}
 	return out, true
 }
 
-// sample is a text with a number for each open variable.
+// untrusted returns the only value of a variable that hardware reports, or nil for others.
+func (b *builder) untrusted(name string, of *candidate) device.Text {
+	_, isAttribute := device.FindAttribute(name)
+	if !isAttribute && !strings.HasPrefix(name, attrPrefix) {
+		return nil
+	}
+	values, _ := b.values(name, of)
+	if len(values) != 1 {
+		return nil
+	}
+	return values[0]
+}
+
+// sample returns a text with a number for each open variable.
 func sample(t device.Text) string {
 	return t.Expand(func(string) (string, bool) { return "0", true }).String()
 }
@@ -214,39 +247,56 @@ func expand(t device.Text, value func(name string) (device.Text, error)) (device
 	return join(out, ""), nil
 }
 
-// values lists the values of a variable without repeats, at least one.
+// values lists the values of a variable without repeats. Without a value, the error is a noValue.
 func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
-	var out []device.Text
-	if name == "container_path" {
-		for _, p := range of.picks {
-			if at, ok := b.paths[p.node.Path]; ok {
-				out = append(out, at)
-			}
-		}
-		for _, p := range of.paths {
-			if at, ok := b.paths[p.path]; ok {
-				out = append(out, at)
-			}
-		}
-	}
-	values, unread := b.lookUp(name, of), false
-	if attr, ok := strings.CutPrefix(name, attrPrefix); ok {
+	out := b.pathValues(name, of)
+	var values []string
+	unread := false
+	attr, isAttr := strings.CutPrefix(name, attrPrefix)
+	if isAttr {
 		values, unread = b.attrsOf(of, attr)
+	} else {
+		values = b.lookUp(name, of)
+	}
+	if unread {
+		return nil, noValue{
+			text:   fmt.Sprintf("${%s} can't be read yet for %s", name, b.c.describe()),
+			unread: true,
+		}
 	}
 	for i, v := range values {
 		if v != "" && !slices.Contains(values[:i], v) {
 			out = append(out, device.Literal(v))
 		}
 	}
-	switch {
-	case unread:
-		return nil, noValue{fmt.Sprintf("${%s} can't be read yet for %s", name, b.c.describe()), true}
-	case len(out) > 0:
+	if len(out) > 0 {
 		return out, nil
-	case name == "node_name":
-		return nil, noValue{fmt.Sprintf("${%s} has no value: %s", name, noNodeName), false}
 	}
-	return nil, noValue{fmt.Sprintf("${%s} has no value for %s", name, b.c.describe()), false}
+	if name == "node_name" {
+		return nil, noValue{text: fmt.Sprintf("${%s} has no value: %s", name, noNodeName)}
+	}
+	return nil, noValue{text: fmt.Sprintf("${%s} has no value for %s", name, b.c.describe())}
+}
+
+// pathValues lists the values of ${container_path}, and nothing for other variables.
+func (b *builder) pathValues(name string, of *candidate) []device.Text {
+	if name != "container_path" {
+		return nil
+	}
+	var values []device.Text
+	for _, p := range of.picks {
+		at, isKnown := b.paths[p.node.Path]
+		if isKnown {
+			values = append(values, at)
+		}
+	}
+	for _, p := range of.paths {
+		at, isKnown := b.paths[p.path]
+		if isKnown {
+			values = append(values, at)
+		}
+	}
+	return values
 }
 
 // attrsOf lists the values of an attribute of sysfs.
@@ -286,8 +336,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 		}
 	}
 	if b.c.cdi != nil && strings.HasPrefix(name, "cdi.") {
-		kind, id, _ := strings.Cut(b.c.cdi.Name, "=")
-		return []string{map[string]string{"cdi.name": b.c.cdi.Name, "cdi.kind": kind, "cdi.device": id}[name]}
+		return []string{valueOfCDI(b.c.cdi, name)}
 	}
 	switch name {
 	case "id":
@@ -295,9 +344,9 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	case "resource":
 		return []string{b.name}
 	case "RESOURCE":
-		return []string{strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(strings.ToUpper(b.name))}
+		return []string{kubevirtName(strings.ReplaceAll(b.name, "-", "_"))}
 	case "RESOURCE_KUBEVIRT":
-		return []string{strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(b.name))}
+		return []string{kubevirtName(b.name)}
 	case "node_name":
 		return []string{b.NodeName}
 	case "numa":
@@ -315,6 +364,26 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 		}
 	}
 	return values
+}
+
+// kubevirtName returns the name of a resource as KubeVirt has it in the names of variables
+// (ResourceNameToEnvVar in pkg/util).
+func kubevirtName(name string) string {
+	return strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(name))
+}
+
+// valueOfCDI returns the value of a variable of a CDI device, or "" if there is no such variable.
+func valueOfCDI(d *device.CDIDevice, variable string) string {
+	kind, name, _ := strings.Cut(d.Name, "=")
+	switch variable {
+	case "cdi.name":
+		return d.Name
+	case "cdi.kind":
+		return kind
+	case "cdi.device":
+		return name
+	}
+	return ""
 }
 
 // attributes lists the values of an attribute. Of USB interfaces they are those of the

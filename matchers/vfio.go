@@ -16,11 +16,13 @@ const (
 	iommufd       = "/dev/iommu"
 )
 
-// isGroupNode reports whether n is the node of an IOMMU group, "/dev/vfio/12",
-// and isFunctionNode whether it is that of one function of VFIO,
-// "/dev/vfio/devices/vfio3".
-func isGroupNode(n *device.Node) bool    { return n.Subsystem == "vfio" }
+// isGroupNode reports whether n is the node of an IOMMU group, "/dev/vfio/12".
+func isGroupNode(n *device.Node) bool { return n.Subsystem == "vfio" }
+
+// isFunctionNode reports whether n is the node of one function, "/dev/vfio/devices/vfio3".
 func isFunctionNode(n *device.Node) bool { return n.Subsystem == "vfio-dev" }
+
+func isVFIONode(n *device.Node) bool { return isGroupNode(n) || isFunctionNode(n) }
 
 // vfioGroup is the IOMMU group of hardware that is bound to VFIO, "" for none. A
 // mediated device in a group always is: only VFIO drivers put one there.
@@ -55,7 +57,7 @@ type group struct {
 // function may own, and its own.
 func (m *run) vfioNodes(h *device.Hardware) []*device.Node {
 	var nodes []*device.Node
-	for _, f := range m.byGroup()[h.IOMMUGroup()] {
+	for _, f := range m.indexes.byGroup()[h.IOMMUGroup()] {
 		for _, n := range f.Nodes {
 			if isGroupNode(n) || f == h && isFunctionNode(n) {
 				nodes = append(nodes, n)
@@ -65,30 +67,20 @@ func (m *run) vfioNodes(h *device.Hardware) []*device.Node {
 	return nodes
 }
 
-// addVFIO selects for a match with vfio = true. Excludes apply here, since the node
-// of a group belongs to each of its functions.
+// addVFIO selects for a match with vfio = true. Excludes apply here, since the node of a group
+// belongs to each of its functions.
 func (s *selection) addVFIO(p *predicate) {
 	for _, h := range s.snap.Hardware {
-		if vfioGroup(h) == "" || !p.matchesHardware(h) || !p.fits(sysfsDir, h, nil) {
+		p.trace.beginTarget(h, nil, true)
+		matches := p.matchesVFIO(h)
+		if p.stops(matches) || !s.addVFIONodes(p, h, matches) {
 			continue
 		}
-		selects := false
-		for _, n := range s.vfioNodes(h) {
-			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-				return e.matches(n, h)
-			})
-			if !excluded && p.fits(anyNode, h, n) {
-				s.pick(n, p)
-				selects = true
-			}
-		}
-		if !selects {
-			continue
-		}
-		g := s.groups[h.IOMMUGroup()]
+		number := h.IOMMUGroup()
+		g := s.groups[number]
 		if g == nil {
-			g = &group{number: h.IOMMUGroup()}
-			s.groups[g.number] = g
+			g = &group{number: number}
+			s.groups[number] = g
 		}
 		if !slices.Contains(g.functions, h) {
 			g.functions = append(g.functions, h)
@@ -96,12 +88,55 @@ func (s *selection) addVFIO(p *predicate) {
 	}
 }
 
+// matchesVFIO reports whether a match with vfio = true selects hardware, regardless of its
+// nodes.
+func (p *predicate) matchesVFIO(h *device.Hardware) bool {
+	hasGroup := vfioGroup(h) != ""
+	p.trace.judgeVFIO(h, hasGroup)
+	if p.stops(hasGroup) {
+		return false
+	}
+	matches := p.matchesHardware(h)
+	if p.stops(matches) {
+		return false
+	}
+	return p.fits(sysfsDir, h, nil) && matches && hasGroup
+}
+
+// addVFIONodes selects the VFIO nodes of hardware if it matches, and reports whether it selects
+// any.
+func (s *selection) addVFIONodes(p *predicate, h *device.Hardware, matches bool) bool {
+	nodes := s.vfioNodes(h)
+	if matches && len(nodes) == 0 {
+		s.recorder.drop(&candidate{hardware: h}, "it has no node in /dev/vfio")
+	}
+	selects := false
+	for _, n := range nodes {
+		p.trace.beginPart(h, n, matches)
+		if !p.fits(anyNode, h, n) || !matches {
+			continue
+		}
+		if s.isExcluded(n, h) {
+			s.recordExclude(pick{
+				node:     n,
+				match:    p,
+				hardware: h,
+			})
+			continue
+		}
+		p.trace.selects(h, nil)
+		s.pick(n, p)
+		selects = true
+	}
+	return selects
+}
+
 // unite makes one device of each group.
 func (s *selection) unite() {
 	for _, g := range s.groups {
 		slices.SortFunc(g.functions, compareFunctions)
 		g.hardware = g.functions[0]
-		for _, h := range s.byGroup()[g.number] {
+		for _, h := range s.indexes.byGroup()[g.number] {
 			if h == g.hardware || s.wouldSelect(h) {
 				g.hardware = h
 				break
@@ -114,7 +149,10 @@ func (s *selection) unite() {
 	for i := range s.picks {
 		p := &s.picks[i]
 		g := s.groups[vfioGroup(p.hardware)]
-		if g != nil && (isGroupNode(p.node) || slices.Contains(g.functions, p.hardware)) {
+		if g == nil {
+			continue
+		}
+		if isGroupNode(p.node) || slices.Contains(g.functions, p.hardware) {
 			p.hardware = g.hardware
 		}
 	}
@@ -122,21 +160,23 @@ func (s *selection) unite() {
 
 // groupOf lists the group whose device has the ID of h, if any.
 func (s *selection) groupOf(h *device.Hardware) []*group {
-	if g := s.groups[h.IOMMUGroup()]; g != nil && g.hardware == h {
-		return []*group{g}
+	g := s.groups[h.IOMMUGroup()]
+	if g == nil || g.hardware != h {
+		return nil
 	}
-	return nil
+	return []*group{g}
 }
 
-// wouldSelect reports whether a match with vfio = true selects a function when
-// it is bound to VFIO.
+// wouldSelect reports whether a match with vfio = true selects a function when it is bound to
+// VFIO.
 func (s *selection) wouldSelect(h *device.Hardware) bool {
-	if h.PCI == nil || h.PCI.IsBridge() || slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-		return !e.dependsOnDriver() && e.matchesWhole(h)
-	}) {
+	if h.PCI == nil || h.PCI.IsBridge() {
 		return false
 	}
-	return slices.ContainsFunc(s.matches, func(p *predicate) bool {
+	isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+		return !e.dependsOnDriver() && e.matchesWhole(h)
+	})
+	return !isExcluded && slices.ContainsFunc(s.matches, func(p *predicate) bool {
 		return p.VFIO && p.matchesBound(h)
 	})
 }
@@ -148,11 +188,17 @@ func (p *predicate) dependsOnDriver() bool {
 
 // matchesBound is matchesHardware regardless of the driver.
 func (p *predicate) matchesBound(h *device.Hardware) bool {
+	if p.mdev {
+		return false
+	}
 	bound := *p
-	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), func(c condition) bool {
-		return c.key == "pci.driver" || c.key == "driver"
-	})
-	return !p.mdev && bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
+	bound.trace = nil
+	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), condition.isAboutDriver)
+	return bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
+}
+
+func (c condition) isAboutDriver() bool {
+	return c.key == "pci.driver" || c.key == "driver"
 }
 
 // addVFIO adds the VFIO container or iommufd, with the permissions of the VFIO
@@ -161,7 +207,7 @@ func (b *builder) addVFIO() {
 	var ofGroup, ofFunctions bool
 	along := &config.Companion{}
 	for _, p := range b.c.picks {
-		if !isGroupNode(p.node) && !isFunctionNode(p.node) {
+		if !isVFIONode(p.node) {
 			continue
 		}
 		ofGroup = ofGroup || isGroupNode(p.node)
@@ -184,7 +230,7 @@ func (b *builder) addVFIO() {
 	}
 	for _, g := range b.c.groups {
 		var bound []string
-		for _, h := range b.byGroup()[g.number] {
+		for _, h := range b.indexes.byGroup()[g.number] {
 			if h.PCI != nil && blocksGroup(h.PCI) {
 				bound = append(bound, h.Name+" to "+h.PCI.Driver)
 			}
@@ -225,19 +271,37 @@ func (m *run) vfioNotes(r *config.Resource) {
 		if !p.VFIO {
 			continue
 		}
-		var unbound []string
-		for _, h := range m.snap.Hardware {
-			if h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge() && p.matchesHardware(h) && p.fits(sysfsDir, h, nil) &&
-				!slices.ContainsFunc(excludes, func(e *predicate) bool {
-					return e.matchesWhole(h)
-				}) {
-				unbound = append(unbound, h.Name)
-			}
+		unbound := m.unbound(p, excludes)
+		if len(unbound) == 0 {
+			continue
 		}
-		if len(unbound) > 0 {
-			slices.SortFunc(unbound, device.CompareNumber)
-			m.note(p.Place, `driver = "vfio-pci" in pci says that only those are meant which are`,
-				"no VFIO nodes, since not bound to vfio-pci: PCI function %s", andMore(unbound[0], len(unbound)))
+		slices.SortFunc(unbound, device.CompareNumber)
+		m.note(
+			p.Place,
+			`driver = "vfio-pci" in pci selects only functions that are bound to it`,
+			"no VFIO nodes, since not bound to vfio-pci: PCI function %s",
+			andMore(unbound[0], len(unbound)),
+		)
+	}
+}
+
+// unbound lists the PCI functions that a match with vfio = true selects, and that are not bound
+// to VFIO.
+func (m *run) unbound(p *predicate, excludes []*predicate) []string {
+	var unbound []string
+	for _, h := range m.snap.Hardware {
+		if h.PCI == nil || h.PCI.VFIO || h.PCI.IsBridge() {
+			continue
+		}
+		if !p.matchesHardware(h) || !p.fits(sysfsDir, h, nil) {
+			continue
+		}
+		isExcluded := slices.ContainsFunc(excludes, func(e *predicate) bool {
+			return e.matchesWhole(h)
+		})
+		if !isExcluded {
+			unbound = append(unbound, h.Name)
 		}
 	}
+	return unbound
 }

@@ -337,7 +337,7 @@ func TestServesWhateverTheFiles(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), killLimit)
 			defer cancel()
 			text, err := exec.CommandContext(ctx, "generic-dp", "check", "--config", v.dir+"/c.toml").CombinedOutput()
-			if err == nil || ctx.Err() != nil || !slices.ContainsFunc([]string{"not a regular file", "want at most", "no resource", "no *.toml file"}, func(want string) bool {
+			if err == nil || ctx.Err() != nil || !slices.ContainsFunc([]string{"not a regular file", "exceed the limit of", "no resource", "no *.toml file"}, func(want string) bool {
 				return strings.Contains(string(text), want)
 			}) {
 				t.Errorf("check: %v: %s", err, text)

@@ -57,52 +57,72 @@ type Agent struct {
 	options Options
 	log     *slog.Logger
 	now     func() time.Time // for the life of devices
-	lock    *os.File
 	found   startup
 
-	// The host.
-	scanner   *inventory.Scanner
-	hostPaths *hostPaths
-	watcher   *inventory.Watcher
-	first     chan firstScan     // capacity 1
-	scanning  sync.WaitGroup     // for watcher and first scan
-	cancel    context.CancelFunc // ends them
-	rescans   rescanRequests
-	wake      signal         // reconcile for a change that is not on the host
-	specFiles *watch.Watcher // the foreign CDI specs
-	usesSpecs atomic.Bool    // they decide about a device
+	host    hostWatch
+	rescans rescanRequests
+	wake    signal // reconcile for a change that is not on the host
+	reader  *configuration.Reader
 
-	// The configuration.
-	reader *configuration.Reader
-	loaded atomic.Pointer[status.Config]
-	// leftOut is what the lists have no room for.
-	leftOut atomic.Pointer[status.LeftOut]
-
-	// The kubelet and containers.
 	kubelet *plugin.KubeletWatch
-	pods    *podresources.Client
+	pods    podWatch
 	dra     *draDriver
 	outputs *outputs
-	cgroups *cgroup.Tree
-	holders *holders            // nil without a kubelet
 	serving atomic.Pointer[set] // nil before the first pass
 
-	// The status page and probes.
-	listener  net.Listener
-	metrics   *status.Metrics // nil without a listener
-	started   time.Time
-	problems  *problems
-	events    events
-	heldError atomic.Value              // a string: why held devices are unknown, as logged
-	busy      atomic.Pointer[time.Time] // when the loop began to work; nil if idle
-	explain   atomic.Pointer[explainer] // nil before the first pass
-	settled   chan struct{}             // see Settled
+	page    page
+	settled chan struct{} // see Settled
 }
 
 // startup is what New finds, for the loop to begin with.
 type startup struct {
-	config         *config.Config
+	config *config.Config
+	// lock is the lock file of the run directory.
+	lock *os.File
+	// served is set if an instance has served in this boot before, writer if the lock is
+	// held.
 	served, writer bool
+}
+
+// hostWatch reads the host and follows its changes.
+type hostWatch struct {
+	scanner *inventory.Scanner
+	paths   *hostPaths
+	watcher *inventory.Watcher
+	first   chan firstScan // capacity 1
+	// running has the watcher and the first scan, which cancel ends.
+	running sync.WaitGroup
+	cancel  context.CancelFunc
+
+	// specs watches the foreign CDI specs. watchSpecs starts that, once.
+	specs      *watch.Watcher
+	watchSpecs func()
+	// usesSpecs is set if the foreign specs decide about a device.
+	usesSpecs atomic.Bool
+}
+
+// podWatch follows which pods hold devices.
+type podWatch struct {
+	client  *podresources.Client
+	cgroups *cgroup.Tree
+	holders *holders // nil without a kubelet
+}
+
+// page is what the status page, the metrics and the probes show.
+type page struct {
+	listener net.Listener
+	metrics  *status.Metrics // nil without a listener
+	started  time.Time
+	config   atomic.Pointer[status.Config]
+	// leftOut is what the lists have no room for.
+	leftOut  atomic.Pointer[status.LeftOut]
+	problems *problems
+	events   events
+	// heldError is why held devices are unknown, as logged: a string.
+	heldError atomic.Value
+	// busy is when the loop began its pass, nil while it waits.
+	busy    atomic.Pointer[time.Time]
+	explain atomic.Pointer[explainer] // nil before the first pass
 }
 
 // New loads the configuration and prepares everything that can fail before the first
@@ -114,36 +134,49 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	p := options.Paths
 	a := &Agent{
-		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
-		wake: newSignal(), problems: newProblems(options.Log), first: make(chan firstScan, 1),
-		scanner: inventory.New(p.Inventory()), hostPaths: newHostPaths(p), watcher: inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log}),
+		options: options,
+		log:     options.Log,
+		now:     time.Now,
+		rescans: make(rescanRequests),
+		wake:    newSignal(),
+		settled: make(chan struct{}),
 	}
-	ctx, a.cancel = context.WithCancel(ctx)
+	a.page.problems = newProblems(options.Log)
+	a.page.started = time.Now()
+	a.host.first = make(chan firstScan, 1)
+	a.host.scanner = inventory.New(p.Inventory())
+	a.host.paths = newHostPaths(p)
+	a.host.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log})
+	ctx, a.host.cancel = context.WithCancel(ctx)
 	defer func() {
 		if err != nil {
-			a.cancel()
-			a.scanning.Wait()
+			a.host.cancel()
+			a.host.running.Wait()
 		}
 	}()
-	a.scanning.Go(func() { _ = a.watcher.Run(ctx) }) // always nil
-	a.scanning.Go(func() { a.scanFirst(ctx) })
+	a.host.running.Go(func() {
+		_ = a.host.watcher.Run(ctx)
+	}) // always nil
+	a.host.running.Go(func() {
+		a.scanFirst(ctx)
+	})
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
 	a.found.served = present(filepath.Join(p.RunDir, lockName))
-	if a.lock, a.found.writer, err = takeLock(p.RunDir); err != nil {
+	if a.found.lock, a.found.writer, err = takeLock(p.RunDir); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = a.lock.Close()
+			_ = a.found.lock.Close()
 		}
 	}()
 	if a.reader, a.found.config, err = newReader(options, a.found.writer); err != nil {
 		return nil, err
 	}
 	first := a.reader.Last()
-	a.loaded.Store(&status.Config{
+	a.page.config.Store(&status.Config{
 		Path:       options.Config,
 		Hash:       a.found.config.Hash,
 		Loaded:     time.Now(),
@@ -157,24 +190,28 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if err := a.listen(); err != nil {
 		return nil, errors.Join(err, a.reader.Trial.End(false))
 	}
-	a.metrics.CountLoad(first.Err)
-	a.specFiles = watch.NewFiles("CDI specs", a.specDirs, a.log)
+	a.page.metrics.CountLoad(first.Err)
+	a.host.specs = watch.NewFiles("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
-	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
+	a.pods.client = podresources.New(p.PodResources, func() time.Time {
+		return a.now()
+	})
 	a.dra = &draDriver{agent: a}
-	a.cgroups = cgroup.New(p.Cgroup)
+	a.pods.cgroups = cgroup.New(p.Cgroup)
 	if !options.CDIOnly {
-		a.holders = newHolders(filepath.Join(p.KubeletDir, checkpoint.Name), a.cgroups, a.wake, a.log)
-		a.holders.hint = options.hint("cgroup")
-		a.holders.ours = a.offers
-		a.holders.held = a.heldSlots
-		a.holders.pods = a.pods.Pods
-		a.holders.generation = func() uint64 {
+		a.pods.holders = newHolders(filepath.Join(p.KubeletDir, checkpoint.Name), a.pods.cgroups, a.wake, a.log)
+		a.pods.holders.hint = options.hint("cgroup")
+		a.pods.holders.ours = a.offers
+		a.pods.holders.held = a.heldSlots
+		a.pods.holders.pods = a.pods.client.Pods
+		a.pods.holders.generation = func() uint64 {
 			socket, _ := a.kubelet.Kubelet()
 			return socket.Generation
 		}
 	}
-	a.outputs = newOutputs(options, a.problems, func() time.Time { return a.now() }, a.wake)
+	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
+		return a.now()
+	}, a.wake)
 	return a, nil
 }
 
@@ -182,22 +219,41 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 // and nil is returned, within a second. Links and specs stay, or an upgrade would break the
 // containers that restart meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
-	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.found.config.Resources))
+	a.log.Info("starting",
+		"version", a.options.Version,
+		"config", a.options.Config,
+		"resources", len(a.found.config.Resources),
+	)
 	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
 	loop := newLoop(a, group)
-	if a.listener != nil {
-		group.Go(func() error { return a.metrics.Serve(ctx, a.listener) })
+	if a.page.listener != nil {
+		group.Go(func() error {
+			return a.page.metrics.Serve(ctx, a.page.listener)
+		})
 	}
 	if !a.options.CDIOnly {
-		group.Go(func() error { a.sweep(); return a.kubelet.Run(ctx) })
-		group.Go(func() error { return a.holders.run(ctx, a.kubelet.Checkpoint) })
+		group.Go(func() error {
+			a.sweep()
+			return a.kubelet.Run(ctx)
+		})
+		group.Go(func() error {
+			return a.pods.holders.run(ctx, a.kubelet.Checkpoint)
+		})
 	}
-	group.Go(func() error { return a.reader.Files.Run(ctx) })
-	group.Go(func() error { return a.reader.Run(ctx) })
-	group.Go(func() error { return loop.run(ctx) })
+	group.Go(func() error {
+		return a.reader.Files.Run(ctx)
+	})
+	group.Go(func() error {
+		return a.reader.Run(ctx)
+	})
+	group.Go(func() error {
+		return loop.run(ctx)
+	})
 	ended := make(chan error, 1)
-	go func() { ended <- a.wait(group, loop) }()
+	go func() {
+		ended <- a.wait(group, loop)
+	}()
 	select {
 	case err := <-ended:
 		return err
@@ -228,9 +284,9 @@ const (
 func (a *Agent) wait(group *errgroup.Group, l *loop) error {
 	err := group.Wait()
 	l.finish()
-	a.cancel()
-	a.scanning.Wait()
-	_ = a.lock.Close()
+	a.host.cancel()
+	a.host.running.Wait()
+	_ = a.found.lock.Close()
 	return err
 }
 
@@ -370,12 +426,12 @@ func (a *Agent) listen() (err error) {
 	if a.options.Listen == "" {
 		return nil
 	}
-	a.listener, err = status.Listen(a.options.Listen)
+	a.page.listener, err = status.Listen(a.options.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return a.options.withHint(err, "listen")
 	}
 	if err == nil {
-		a.metrics = status.New(a)
+		a.page.metrics = status.New(a)
 	}
 	return err
 }

@@ -59,19 +59,27 @@ type draDriver struct {
 func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	d := l.dra
 	if d.plugin.Load() == nil {
-		byDRA := func(name string) bool { return strings.HasSuffix(name, draSuffix) }
-		if !l.memory.dra && !slices.ContainsFunc(out.Resources, func(r ledger.ListedResource) bool { return byDRA(r.Name) }) &&
+		byDRA := func(name string) bool {
+			return strings.HasSuffix(name, draSuffix)
+		}
+		if !l.memory.dra && !slices.ContainsFunc(out.Resources, func(r ledger.ListedResource) bool {
+			return byDRA(r.Name)
+		}) &&
 			!slices.ContainsFunc(slices.Collect(maps.Values(l.held.IDs)), byDRA) {
 			return
 		}
 		p := d.newPlugin()
 		d.plugin.Store(p)
-		l.group.Go(func() error { return p.Run(ctx) })
+		l.life.group.Go(func() error {
+			return p.Run(ctx)
+		})
 		l.memory.dra = true
 	}
-	if l.writer && !d.publishing && l.options.NodeName != "" {
+	if l.role.writes && !d.publishing && l.options.NodeName != "" {
 		d.publishing = true
-		l.group.Go(func() error { return d.plugin.Load().Publish(ctx) })
+		l.life.group.Go(func() error {
+			return d.plugin.Load().Publish(ctx)
+		})
 		if devices, _ := d.list.Get(); devices != nil {
 			// The kubelet forgets all health when the stream of the other instance ends.
 			d.list.Set(devices)
@@ -80,7 +88,8 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 }
 
 func (d *draDriver) newPlugin() *dra.Plugin {
-	a, o := d.agent, &d.agent.options
+	a := d.agent
+	o := &d.agent.options
 	return dra.New(dra.Options{
 		API:      kubeapi.New(o.KubeAPI),
 		Node:     o.NodeName,
@@ -93,9 +102,11 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		PodState: a.podState,
 		Known:    d.known,
 		Changed:  a.wake.send,
-		Wrote:    a.metrics.CountSliceWrite,
-		Prepared: func(took time.Duration, err error) { a.metrics.CountAllocation(dra.Driver, took, err) },
-		Log:      a.log,
+		Wrote:    a.page.metrics.CountSliceWrite,
+		Prepared: func(took time.Duration, err error) {
+			a.page.metrics.CountAllocation(dra.Driver, took, err)
+		},
+		Log: a.log,
 
 		AnswerWithin: d.answerWithin,
 	})
@@ -150,7 +161,9 @@ func (l *loop) publishDRA() {
 		return
 	}
 	old, _ := d.list.Get()
-	list, last, now := []dra.Device{}, map[string]dra.Device{}, l.now()
+	list := []dra.Device{}
+	last := map[string]dra.Device{}
+	now := l.now()
 	for _, v := range old {
 		last[v.ID] = v
 	}
@@ -164,7 +177,8 @@ func (l *loop) publishDRA() {
 		published := m.now.Load()
 		for _, e := range published.entries {
 			v := deviceOf(m.Name, e)
-			v.EvictAfter, v.Since = published.config.EvictAfter, now
+			v.EvictAfter = published.config.EvictAfter
+			v.Since = now
 			if was, ok := last[v.ID]; ok {
 				if v.Attributes == nil { // it is gone
 					v.Attributes = was.Attributes
@@ -183,8 +197,13 @@ func (l *loop) publishDRA() {
 
 func deviceOf(resource string, e ledger.Entry) dra.Device {
 	return dra.Device{
-		Resource: resource, ID: e.Offer.ID, Attributes: e.Offer.Attributes, NUMA: e.Offer.NUMA, Slots: e.Offer.Slots,
-		State: stateOf(e), Reason: e.Reason,
+		Resource:   resource,
+		ID:         e.Offer.ID,
+		Attributes: e.Offer.Attributes,
+		NUMA:       e.Offer.NUMA,
+		Slots:      e.Offer.Slots,
+		State:      stateOf(e),
+		Reason:     e.Reason,
 	}
 }
 
@@ -288,7 +307,8 @@ func (c contents) add(resource string, r device.Response, specs *cdi.Writer) err
 	}
 	for _, place := range slices.Sorted(maps.Keys(places)) {
 		if have, ok := c[place]; ok && have.value != places[place] {
-			return fmt.Errorf("%s is of %s and of %s in one claim: give each its own in the configuration, or use a claim for each", place, have.resource, resource)
+			return fmt.Errorf("%s is of %s and of %s in one claim: give each its own in the configuration, or use a claim for each",
+				place, have.resource, resource)
 		}
 		c[place] = struct{ resource, value string }{resource, places[place]}
 	}
@@ -373,7 +393,7 @@ func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
 
 // podState is dra.Options.PodState.
 func (a *Agent) podState(uid string) dra.PodState {
-	switch a.cgroups.PodState(uid) {
+	switch a.pods.cgroups.PodState(uid) {
 	case cgroup.Running:
 		return dra.PodRunning
 	case cgroup.Ended:
@@ -386,7 +406,7 @@ func (a *Agent) podState(uid string) dra.PodState {
 // known asks the kubelet, and returns whether it lists a claim.
 func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 	a := d.agent
-	list, at, err := a.pods.Holders(ctx, a.now())
+	list, at, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
 		return nil, err
 	}

@@ -6,12 +6,12 @@ import "time"
 func (a *Agent) SetClock(now func() time.Time) { a.now = now }
 
 // Busy reports whether the loop runs a pass.
-func (a *Agent) Busy() bool { return a.busy.Load() != nil }
+func (a *Agent) Busy() bool { return a.page.busy.Load() != nil }
 
 // Remembers reports whether the pod with this UID, or static pod with this name, is known to
 // hold a slot.
 func (a *Agent) Remembers(uid string) bool {
-	for _, known := range a.holders.save() {
+	for _, known := range a.pods.holders.save() {
 		if known.Pod == uid || known.Name == uid {
 			return true
 		}

@@ -45,7 +45,10 @@ func (h *holdings) receive(answer ledger.Held) {
 }
 
 // reset outdates the latest answer: containers may hold devices of another configuration.
-func (h *holdings) reset(now time.Time) { h.switched, h.asked = now, time.Time{} }
+func (h *holdings) reset(now time.Time) {
+	h.switched = now
+	h.asked = time.Time{}
+}
 
 // mayBeHeld reports whether a container may hold a slot that it got before the
 // configuration changed.
@@ -88,12 +91,17 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 	if due.IsZero() || due.After(now) {
 		return due
 	}
-	l.held.asking, l.held.asked = true, now
-	ours, answers := l.ours(out), l.held.answers
+	l.held.asking = true
+	l.held.asked = now
+	ours := l.ours(out)
+	answers := l.held.answers
 	go func() {
 		held, err := l.listHeld(ctx, now, ours, out)
 		if err != nil {
-			l.log.Debug("held devices are unknown and count as held", "pod_resources", l.options.Paths.PodResources, "err", err)
+			l.log.Debug("held devices are unknown and count as held",
+				"pod_resources", l.options.Paths.PodResources,
+				"err", err,
+			)
 		}
 		answers <- held
 	}()
@@ -103,35 +111,44 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 // ours reports whether a resource is, or may be, this program's: it is listed, or a
 // configured template can make its name.
 func (l *loop) ours(out ledger.Output) func(name string) bool {
-	names, cfg := map[string]bool{}, l.config
+	names := map[string]bool{}
+	cfg := l.config
 	for _, r := range out.Resources {
 		name, _ := nameOf(r.Name)
 		names[name] = true
 	}
 	return func(name string) bool {
-		return names[name] || slices.ContainsFunc(cfg.Resources, func(c config.Resource) bool { return matchers.Makes(&c, name) })
+		return names[name] || slices.ContainsFunc(cfg.Resources, func(c config.Resource) bool {
+			return matchers.Makes(&c, name)
+		})
 	}
 }
 
 // listHeld queries the kubelet for the held slots of our resources. Claims are known
 // without it.
-func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource string) bool, out ledger.Output) (ledger.Held, error) {
+func (a *Agent) listHeld(
+	ctx context.Context,
+	now time.Time,
+	ours func(resource string) bool,
+	out ledger.Output,
+) (ledger.Held, error) {
 	held := ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
-	list, at, err := a.pods.Holders(ctx, now)
+	list, at, err := a.pods.client.Holders(ctx, now)
 	if err != nil {
 		a.addClaims(&held, a.claims(), nil, out)
-		a.holders.addForgotten(&held)
+		a.pods.holders.addForgotten(&held)
 		return held, err
 	}
 	held.At, held.Partial = at, a.mayLackPods(at)
-	claims, listed := a.claims(), list[dra.Driver]
+	claims := a.claims()
+	listed := list[dra.Driver]
 	if p := a.dra.plugin.Load(); p != nil && !held.Partial {
 		if p.Sweep(ctx, lists(listed)) {
 			claims = a.claims()
 		}
 	}
 	a.addClaims(&held, claims, listed, out)
-	a.holders.addForgotten(&held)
+	a.pods.holders.addForgotten(&held)
 	for name, ids := range list {
 		if !ours(name) {
 			continue
@@ -161,7 +178,7 @@ func (a *Agent) offers(resource string) bool {
 // heldSlots queries the kubelet for the slots that are held, and by which pods. The answer
 // is complete unless the kubelet may lack pods.
 func (a *Agent) heldSlots(ctx context.Context) (held map[string]string, complete bool, err error) {
-	list, at, err := a.pods.Holders(ctx, a.now())
+	list, at, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
 		return nil, false, err
 	}
@@ -181,8 +198,10 @@ func (a *Agent) heldSlots(ctx context.Context) (held map[string]string, complete
 // makes the socket of this API before that of plugins; the age of the latter is known
 // even if the clock was set during boot.
 func (a *Agent) mayLackPods(at time.Time) bool {
-	recent := func(started time.Time) bool { return at.Before(started.Add(knowsPodsAfter)) }
-	if started := a.pods.Started(); recent(started) && !started.After(at) {
+	recent := func(started time.Time) bool {
+		return at.Before(started.Add(knowsPodsAfter))
+	}
+	if started := a.pods.client.Started(); recent(started) && !started.After(at) {
 		return true
 	}
 	kubelet, _ := a.kubelet.Kubelet()

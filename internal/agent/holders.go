@@ -201,7 +201,9 @@ func (h *holders) logRead(err error, cut bool) {
 	}
 	h.failed = text
 	if cut && !h.full {
-		h.log.Warn("the kubelet's checkpoint has too many devices: the rest of their pods is not remembered", "limit", maxHolds)
+		h.log.Warn("the kubelet's checkpoint has too many devices: the rest of their pods is not remembered",
+			"limit", maxHolds,
+		)
 	}
 	h.full = cut
 }
@@ -228,7 +230,9 @@ func (h *holders) merge(found map[string][]hold) {
 		}
 	}
 	for slot, uid := range h.refused {
-		if slices.ContainsFunc(found[slot], func(now hold) bool { return now.listed && now.uid == uid }) {
+		if slices.ContainsFunc(found[slot], func(now hold) bool {
+			return now.listed && now.uid == uid
+		}) {
 			h.release(slot, "the kubelet has the pod again")
 		}
 	}
@@ -251,7 +255,8 @@ func (h *holders) check(ctx context.Context, ids []string) error {
 			h.refuse(id, past.uid)
 			h.mu.Unlock()
 			h.request.send() // for the timer
-			return fmt.Errorf("device %q is still used: %s; the pod that gets it now must wait until they end", id, reasonRunning(past.uid))
+			return fmt.Errorf("device %q is still used: %s; the pod that gets it now must wait until they end",
+				id, reasonRunning(past.uid))
 		}
 	}
 	return nil
@@ -444,12 +449,11 @@ func (h *holders) settle(ctx context.Context) time.Duration {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case len(h.refused) > 0:
+	if len(h.refused) > 0 {
 		return lookAgain
-	case len(running) > 0:
+	} else if len(running) > 0 {
 		return askAgain
-	default:
+	} else {
 		return 0
 	}
 }
@@ -567,7 +571,12 @@ func (h *holders) save() []ledger.Hold {
 	var all []ledger.Hold
 	for _, slot := range slices.Sorted(maps.Keys(h.slots)) {
 		for _, now := range h.slots[slot] {
-			all = append(all, ledger.Hold{Slot: slot, Pod: now.uid, Resource: now.resource, Name: now.name})
+			all = append(all, ledger.Hold{
+				Slot:     slot,
+				Pod:      now.uid,
+				Resource: now.resource,
+				Name:     now.name,
+			})
 		}
 	}
 	return all

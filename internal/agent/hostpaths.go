@@ -78,7 +78,9 @@ func (h *hostPaths) Exists(host string, entries *int) bool {
 // Glob implements matchers.Host.
 func (h *hostPaths) Glob(v pattern.Values, entries *int) []string {
 	key := strings.Join(v.Patterns(), "\n")
-	return h.search(key, entries, func(entries *int) []string { return v.Glob(h.paths.local, entries) })
+	return h.search(key, entries, func(entries *int) []string {
+		return v.Glob(h.paths.local, entries)
+	})
 }
 
 // search runs a search, unless one with that key is running. If it takes too long, the result of

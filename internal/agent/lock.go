@@ -119,7 +119,8 @@ func Clean(p Paths) (removed []string, err error) {
 		}
 	}
 	specs, err := p.SpecWriter().Clean()
-	removed, errs = append(removed, specs...), append(errs, err)
+	removed = append(removed, specs...)
+	errs = append(errs, err)
 	if present(p.KubeletDir) {
 		sockets, err := socket.Sweep(p.KubeletDir)
 		for _, name := range sockets {

@@ -18,52 +18,98 @@ import (
 // retryAfter is when to repeat a scan that failed or had a read time out.
 const retryAfter = time.Second
 
-// loop is the one goroutine that scans the host and changes anything: all its
-// state is its own.
+// loop is the one goroutine that scans the host and changes anything. Nothing else uses its
+// state.
 type loop struct {
 	*Agent
-	group  *errgroup.Group
-	start  time.Time
-	served bool // an instance served in this boot before
-	writer bool // the lock is held: links, specs and state are ours to write
 	config *config.Config
 
-	host    hostScan
-	scanErr error // of the last scan: announced changes are pending
-	watched watched
-
+	role   role
+	last   lastScan
+	checks healthChecks
 	memory memory
 	held   holdings
+	pace   pace
+	saves  saves
+	life   life
+}
+
+// role is what this instance does beside another one, as in a rolling update.
+type role struct {
+	start time.Time
+	// served is set if an instance has served in this boot before.
+	served bool
+	// writes is set if the lock is held: links, specs and state are written by this instance.
+	writes bool
+	// locked is closed when the other instance has ended.
+	locked <-chan struct{}
+}
+
+// lastScan is the last scan that succeeded.
+type lastScan struct {
+	hostScan
+	// err is why a later scan failed: announced changes are pending.
+	err     error
+	watched watched
+}
+
+// healthChecks are the checks of the devices.
+type healthChecks struct {
 	prober *health.Prober
-	// checksStuck is the last state of prober.Stuck that was logged.
-	checksStuck bool
-	limiter     limiter
+	// stuck is the last state of prober.Stuck that was logged.
+	stuck bool
+}
 
-	locked <-chan struct{}          // closed when the other instance has ended
-	calm   bool                     // settled is closed
-	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
-	done   chan struct{}            // closed when the loop has ended
+// pace is when the next pass runs.
+type pace struct {
+	limiter limiter
+	// timer causes a pass without another trigger.
+	timer *time.Timer
+	retry retry
+}
 
-	dropped    time.Time   // when absent devices left the lists early; zero is never
-	timer      *time.Timer // when to reconcile without a trigger
-	retry      retry
-	saver      *saver
-	saved      saved  // of the last save with another result than the one before
-	watchSpecs func() // starts the watch of CDI specs, once
+// saves are the writes of the state.
+type saves struct {
+	saver *saver
+	// last is the last result that differed from the one before.
+	last saved
+}
+
+// life is what happens once in the life of an instance or a plugin.
+type life struct {
+	// group runs everything that Agent.Run waits for.
+	group *errgroup.Group
+	// settled is set when the channel Agent.settled is closed.
+	settled bool
+	// ended has the channels that are closed when the last plugin of a resource has ended.
+	ended map[string]chan struct{}
+	// done is closed when the loop has ended.
+	done chan struct{}
+	// dropped is when absent devices left the lists early, the zero time if they never did.
+	dropped time.Time
 }
 
 func newLoop(a *Agent, group *errgroup.Group) *loop {
 	l := &loop{
-		Agent: a, group: group, start: a.now(), served: a.found.served, writer: a.found.writer, config: a.found.config,
+		Agent:  a,
+		config: a.found.config,
+		role: role{
+			start:  a.now(),
+			served: a.found.served,
+			writes: a.found.writer,
+		},
+		checks: healthChecks{prober: health.New(a.options.Paths.local)},
 		held:   holdings{answers: make(chan ledger.Held, 1)},
-		prober: health.New(a.options.Paths.local),
-		ended:  map[string]chan struct{}{},
-		done:   make(chan struct{}),
-		saver:  newSaver(),
-		timer:  time.NewTimer(retryAfter),
+		pace:   pace{timer: time.NewTimer(retryAfter)},
+		saves:  saves{saver: newSaver()},
+		life: life{
+			group: group,
+			ended: map[string]chan struct{}{},
+			done:  make(chan struct{}),
+		},
 	}
-	l.held.reset(l.start) // an earlier instance may have served another configuration
-	a.reader.Trial.Serve(a.reader.Last(), l.start)
+	l.held.reset(l.role.start) // an earlier instance may have served another configuration
+	a.reader.Trial.Serve(a.reader.Last(), l.role.start)
 	return l
 }
 
@@ -80,30 +126,38 @@ const byEvents status.ScanReason = "events"
 
 // run runs a pass for the first scan and for each trigger until ctx is cancelled.
 func (l *loop) run(ctx context.Context) error {
-	defer close(l.done)
-	defer l.timer.Stop()
-	l.watchSpecs = sync.OnceFunc(func() {
-		l.group.Go(func() error { return l.specFiles.Run(ctx) })
+	defer close(l.life.done)
+	defer l.pace.timer.Stop()
+	l.host.watchSpecs = sync.OnceFunc(func() {
+		l.life.group.Go(func() error {
+			return l.host.specs.Run(ctx)
+		})
 	})
-	if !l.writer {
-		l.log.Info("another instance writes links, specs and state: waiting for it to end", "run_dir", l.options.Paths.RunDir)
-		l.locked = awaitLock(l.lock)
+	if !l.role.writes {
+		l.log.Info("another instance writes links, specs and state: waiting for it to end",
+			"run_dir", l.options.Paths.RunDir,
+		)
+		l.role.locked = awaitLock(l.found.lock)
 	}
-	l.group.Go(func() error { return l.prober.Run(ctx) })
-	l.group.Go(func() error { return l.saver.run(ctx) })
+	l.life.group.Go(func() error {
+		return l.checks.prober.Run(ctx)
+	})
+	l.life.group.Go(func() error {
+		return l.saves.saver.run(ctx)
+	})
 	for t, ok := l.begin(ctx); ok; t, ok = l.next(ctx) {
 		began := time.Now()
-		l.busy.Store(&began)
-		l.limiter.began = began
+		l.page.busy.Store(&began)
+		l.pace.limiter.began = began
 		wake := l.pass(ctx, t)
 		if t.limited || t.scan != "" {
-			l.limiter.record(time.Now())
+			l.pace.limiter.record(time.Now())
 		}
-		l.timer.Stop()
+		l.pace.timer.Stop()
 		if !wake.IsZero() {
-			l.timer.Reset(wake.Sub(l.now()))
+			l.pace.timer.Reset(wake.Sub(l.now()))
 		}
-		l.busy.Store(nil)
+		l.page.busy.Store(nil)
 	}
 	return nil
 }
@@ -111,20 +165,22 @@ func (l *loop) run(ctx context.Context) error {
 // begin waits for the first scan.
 func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	began := time.Now()
-	l.busy.Store(&began) // a probe finds a scan that hangs
+	l.page.busy.Store(&began) // a probe finds a scan that hangs
 	select {
 	case <-ctx.Done():
 		return trigger{}, false
-	case first := <-l.first:
+	case first := <-l.host.first:
 		l.restore(first)
-		return trigger{apply: func() { l.adopt(first.scanOutcome, byEvents) }, limited: true}, true
+		return trigger{apply: func() {
+			l.adopt(first.scanOutcome, byEvents)
+		}, limited: true}, true
 	}
 }
 
 // next waits for a trigger and for the limiter; false is the end of ctx.
 func (l *loop) next(ctx context.Context) (trigger, bool) {
 	t, ok := l.wait(ctx)
-	return t, ok && (!t.limited || sleep(ctx, l.limiter.delay(time.Now())))
+	return t, ok && (!t.limited || sleep(ctx, l.pace.limiter.delay(time.Now())))
 }
 
 // wait waits for a trigger, or the end of ctx.
@@ -132,64 +188,70 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	select {
 	case <-ctx.Done():
 		return trigger{}, false
-	case <-l.watcher.Changes():
+	case <-l.host.watcher.Changes():
 		return trigger{scan: byEvents, limited: true}, true
-	case <-l.prober.Changes():
+	case <-l.checks.prober.Changes():
 		return trigger{limited: true}, true
-	case <-l.hostPaths.answered:
+	case <-l.host.paths.answered:
 		return trigger{}, true
-	case <-l.scanner.Answered():
+	case <-l.host.scanner.Answered():
 		return trigger{scan: status.ScanRetry}, true
 	case done := <-l.rescans:
 		return trigger{scan: status.ScanAllocate, done: done}, true
-	case <-l.timer.C:
-		if l.host.snapshot == nil || l.scanErr != nil {
+	case <-l.pace.timer.C:
+		if l.last.snapshot == nil || l.last.err != nil {
 			return trigger{scan: status.ScanRetry}, true
 		}
 		return trigger{}, true
 	case held := <-l.held.answers:
-		return trigger{apply: func() { l.held.receive(held) }}, true
+		return trigger{apply: func() {
+			l.held.receive(held)
+		}}, true
 	case r := <-l.reader.Readings():
-		return trigger{apply: func() { l.reload(r) }}, true
-	case <-l.specFiles.Changes(): // reconcile reads them
+		return trigger{apply: func() {
+			l.reload(r)
+		}}, true
+	case <-l.host.specs.Changes(): // reconcile reads them
 		return trigger{}, true
 	case <-l.wake:
 		return trigger{}, true
-	case result := <-l.saver.results:
-		return trigger{apply: func() { l.saved = result }}, true
-	case <-l.locked:
+	case result := <-l.saves.saver.results:
+		return trigger{apply: func() {
+			l.saves.last = result
+		}}, true
+	case <-l.role.locked:
 		return trigger{apply: l.inherit}, true
 	}
 }
 
 // pass handles a trigger and returns when to run again without one; zero is never.
 func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
-	defer l.problems.endPass()
+	defer l.page.problems.endPass()
 	if t.apply != nil {
 		t.apply()
 	}
 	if t.scan == "" && l.lacksNets() {
 		t.scan = status.ScanConfig
 	}
-	if t.scan == "" && l.lacksDevices() && !l.now().Before(l.retry.at) {
+	if t.scan == "" && l.lacksDevices() && !l.now().Before(l.pace.retry.at) {
 		t.scan = status.ScanRetry
 	}
 	if t.scan != "" {
 		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config)), t.scan)
 	}
-	if !errors.Is(l.scanErr, context.Canceled) {
-		l.problems.warn("scan", l.scanErr, "host can't be scanned: devices stay as they are until it can")
+	if !errors.Is(l.last.err, context.Canceled) {
+		l.page.problems.warn("scan", l.last.err, "host can't be scanned: devices stay as they are until it can")
 	}
-	if l.host.snapshot == nil || l.lacksNets() {
+	if l.last.snapshot == nil || l.lacksNets() {
 		return l.now().Add(retryAfter)
 	}
 	out, wake, written := l.reconcile(ctx)
-	if t.done != nil && l.scanErr == nil {
+	if t.done != nil && l.last.err == nil {
 		close(t.done)
 	}
-	l.limiter.pause(ctx)
+	l.pace.limiter.pause(ctx)
 	wake = earlier(wake, l.saveAndAsk(ctx, out, written))
-	if l.scanErr != nil {
+	if l.last.err != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}
 	return wake
@@ -197,22 +259,23 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 
 // lacksNets reports whether the configuration needs network interfaces that the last
 // scan left out.
-func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.host.nets }
+func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.last.nets }
 
 // lacksDevices reports whether the last scan left out hardware that could not be read.
 func (l *loop) lacksDevices() bool {
-	return l.host.snapshot != nil && len(l.host.snapshot.Unread) > 0
+	return l.last.snapshot != nil && len(l.last.snapshot.Unread) > 0
 }
 
 // inherit makes this instance the writer, also of links and CDI entries that the other
 // one has made since this one started.
 func (l *loop) inherit() {
-	l.locked, l.writer = nil, true
+	l.role.locked = nil
+	l.role.writes = true
 	if saved, err := ledger.Load(l.options.Paths.StateDir); err == nil {
 		l.outputs.injected = saved.Injected
 		l.outputs.health.Restore(saved.Health, l.memory.boot != saved.Boot, true)
 		if saved.Boot == l.memory.boot { // no container survives a reboot
-			l.holders.restore(saved.Holds)
+			l.pods.holders.restore(saved.Holds)
 		}
 	}
 	l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)

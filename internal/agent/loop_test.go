@@ -94,7 +94,7 @@ func TestAlive(t *testing.T) {
 	}
 	for ago, alive := range map[time.Duration]bool{5 * time.Second: true, 15 * time.Second: false, time.Hour: false} {
 		since := time.Now().Add(-ago)
-		a.busy.Store(&since)
+		a.page.busy.Store(&since)
 		if err := a.Alive(); (err == nil) != alive {
 			t.Errorf("busy for %v: %v", ago, err)
 		}

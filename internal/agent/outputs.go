@@ -81,7 +81,9 @@ func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outp
 		}),
 	}
 	out.foreign.Late = wake.send
-	out.writes.Late = func(string) { wake.send() }
+	out.writes.Late = func(string) {
+		wake.send()
+	}
 	return out
 }
 
@@ -198,7 +200,9 @@ func (o *outputs) make(p *outputPlan, out ledger.Output) (failed map[string]erro
 	}
 	o.problems.warn("specs", p.specs.err, "CDI specs are out of date", "hint", o.options.hint("cdi-dir"))
 	o.problems.warn("links", p.links.err, "links are out of date")
-	o.problems.warn("device-info", p.infos.err, "device information for Multus can't be written", "hint", o.options.hint("device-info-dir"))
+	o.problems.warn("device-info", p.infos.err, "device information for Multus can't be written",
+		"hint", o.options.hint("device-info-dir"),
+	)
 	return p.failed, errors.Join(p.specs.err, p.links.err, p.infos.err)
 }
 

@@ -154,17 +154,17 @@ func (h hostCheck) Node(path string, n device.OfferedNode) error {
 		}
 	}
 	var stat unix.Stat_t
-	switch err := unix.Lstat(h.paths.local(n.HostPath), &stat); {
-	case errors.Is(err, fs.ErrNotExist):
+	if err := unix.Lstat(h.paths.local(n.HostPath), &stat); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("node %s is gone", n.HostPath)
-	case err != nil:
+	} else if err != nil {
 		return fmt.Errorf("node %s: %w", n.HostPath, err)
 	}
 	if kind := stat.Mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
 		return nil // a recorded machine has files in place of nodes
 	}
 	if major, minor := unix.Major(uint64(stat.Rdev)), unix.Minor(uint64(stat.Rdev)); major != n.Major || minor != n.Minor {
-		return fmt.Errorf("node %s is now %d:%d, was %d:%d: another device took its name", n.HostPath, major, minor, n.Major, n.Minor)
+		return fmt.Errorf("node %s is now %d:%d, was %d:%d: another device took its name",
+			n.HostPath, major, minor, n.Major, n.Minor)
 	}
 	return nil
 }

@@ -26,9 +26,9 @@ const reasonInactive = "resource is not active on this node: its when does not h
 // so that its disk does not delay the kubelet.
 func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time, written bool) {
 	now := l.now()
-	v := view(l.config, l.host, sync.OnceValue(l.outputs.foreign.Read), l.memory.decisions, l.options)
+	v := view(l.config, l.last.hostScan, sync.OnceValue(l.outputs.foreign.Read), l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
-	l.prober.Set(v.checks())
+	l.checks.prober.Set(v.checks())
 	l.warnStuckChecks()
 	if l.options.CDIOnly {
 		// Holders can't be known: an entry goes when its device does.
@@ -36,8 +36,15 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	}
 	resources, configs := l.inputs(v)
 	l.memory.state, out = l.memory.state.Next(ledger.Input{
-		Now: now, Start: l.start, Held: l.held.Held, Events: l.scanner.Events(), Hardware: v.Snapshot.Hardware, Unread: v.unread,
-		Failing: l.prober.Results(), Resources: resources, Aliases: l.outputs.aliases(v),
+		Now:       now,
+		Start:     l.role.start,
+		Held:      l.held.Held,
+		Events:    l.host.scanner.Events(),
+		Hardware:  v.Snapshot.Hardware,
+		Unread:    v.unread,
+		Failing:   l.checks.prober.Results(),
+		Resources: resources,
+		Aliases:   l.outputs.aliases(v),
 	})
 	l.runDRA(ctx, out)
 	failed, unwritten := l.makeOutputs(v, out)
@@ -45,28 +52,28 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	restore, holdEnd, withdrawn := l.outputs.withdrawHealth(devices)
 	settled := l.hasSettled(out)
 	var unlabelled error
-	if l.writer && settled { // missing labels at a start would send pods elsewhere
+	if l.role.writes && settled { // missing labels at a start would send pods elsewhere
 		unlabelled = l.outputs.writeFeatures(ctx, devices)
 	}
 	l.followSpecs()
-	l.explain.Store(newExplainer(l.config, v))
+	l.page.explain.Store(newExplainer(l.config, v))
 	shown := l.publish(ctx, out.Resources, configs, now)
 	l.publishDRA()
 	unrestored := l.restoreHealth(restore, devices, &out)
-	l.problems.warn("health directories", errors.Join(withdrawn, unrestored), "health directories are out of date")
+	l.page.problems.warn("health directories", errors.Join(withdrawn, unrestored), "health directories are out of date")
 	l.reportRefused()
 	l.report(v, out, failed)
 	if settled {
 		l.settle()
 	}
-	retry, tried := l.reader.Trial.Follow(now, l.writer)
+	retry, tried := l.reader.Trial.Follow(now, l.role.writes)
 	if retry {
 		l.reader.Request()
 	}
 	wake = earlier(out.Wake, shown)
 	wake = earlier(wake, tried)
 	wake = earlier(wake, l.droppedUntil(now))
-	if l.writer {
+	if l.role.writes {
 		wake = earlier(wake, holdEnd)
 	}
 	return out, wake, errors.Join(unwritten, withdrawn, unlabelled, unrestored) == nil
@@ -77,8 +84,8 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 func (l *loop) saveAndAsk(ctx context.Context, out ledger.Output, written bool) (wake time.Time) {
 	now := l.now()
 	l.save()
-	l.retry.record(now, !l.warnUnsaved() || !written || l.lacksDevices())
-	return earlier(l.askHeld(ctx, now, out), l.retry.at)
+	l.pace.retry.record(now, !l.warnUnsaved() || !written || l.lacksDevices())
+	return earlier(l.askHeld(ctx, now, out), l.pace.retry.at)
 }
 
 // inputs returns the resources for the ledger, and by name the configuration of each that
@@ -91,7 +98,9 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 		configs[name] = c
 		_, byDRA := nameOf(name)
 		in.AwaitHeld = byDRA && l.memory.lost
-		in.Name, in.Grows, in.ForgetAfter = name, c.Each == config.EachDevice, c.ForgetAfter
+		in.Name = name
+		in.Grows = c.Each == config.EachDevice
+		in.ForgetAfter = c.ForgetAfter
 		in.Derived = len(c.NameText) > 0
 		specsUnread := v.options.CDIUnread != nil && slices.ContainsFunc(c.Match, selectsCDI)
 		in.Unread = specsUnread || v.Matched.Unknown[c] != ""
@@ -129,7 +138,7 @@ func selectsCDI(m config.Match) bool { return !m.CDIDevice.Empty() }
 // writer only withdraws "healthy": the other instance does the rest, and Allocate checks what
 // exists before it responds.
 func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error, err error) {
-	if l.writer {
+	if l.role.writes {
 		plan := l.outputs.plan(v, out, l.held.mayBeHeld())
 		plan.remove()
 		failed, err = l.outputs.make(plan, out)
@@ -153,7 +162,7 @@ func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error,
 // restoreHealth recreates "healthy" after the lists are published, and removes health
 // directories that no container has.
 func (l *loop) restoreHealth(restore files.Plan, devices []output.Device, out *ledger.Output) error {
-	if !l.writer {
+	if !l.role.writes {
 		return nil
 	}
 	unrestored := restore.Make()
@@ -167,7 +176,7 @@ func (l *loop) restoreHealth(restore files.Plan, devices []output.Device, out *l
 // hasSettled reports whether every remembered device was awaited, no device is settling, and
 // the first health checks have ended. Once that is so it stays so.
 func (l *loop) hasSettled(out ledger.Output) bool {
-	if l.calm {
+	if l.life.settled {
 		return true
 	}
 	isPending := func(e ledger.Entry) bool {
@@ -183,10 +192,10 @@ func (l *loop) hasSettled(out ledger.Output) bool {
 
 // settle closes Settled, once.
 func (l *loop) settle() {
-	if l.calm {
+	if l.life.settled {
 		return
 	}
-	l.calm = true
+	l.life.settled = true
 	close(l.settled)
 	kubelet, _ := l.kubelet.Kubelet()
 	if !kubelet.Present && !l.options.CDIOnly {

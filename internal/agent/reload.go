@@ -16,8 +16,10 @@ func newReader(o Options, owns bool) (*configuration.Reader, *config.Config, err
 		StateDir: o.Paths.StateDir,
 		Owns:     owns,
 		Check:    o.checkConfig,
-		Hint:     func(err error) error { return o.withHint(err, "config") },
-		Log:      o.Log,
+		Hint: func(err error) error {
+			return o.withHint(err, "config")
+		},
+		Log: o.Log,
 	})
 }
 
@@ -40,16 +42,16 @@ func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 // reload handles a reading: a broken one is only reported, a different one is served
 // from now on.
 func (l *loop) reload(r configuration.Reading) {
-	was := l.loaded.Load()
+	was := l.page.config.Load()
 	now := *was
 	now.Broken = r.Err
 	now.Problems = split(r.Err)
-	l.metrics.CountLoad(r.Err)
+	l.page.metrics.CountLoad(r.Err)
 	log := l.log.With("config", now.Path)
 	switch {
 	case r.Err != nil:
 		logBroken(l.log, now.Path, r.Err)
-		l.events.add("", "", "the configuration on disk is broken")
+		l.page.events.add("", "", "the configuration on disk is broken")
 	case r.Config.Hash != was.Hash:
 		now.Hash = r.Config.Hash
 		now.Loaded = l.now()
@@ -57,14 +59,14 @@ func (l *loop) reload(r configuration.Reading) {
 		l.config = r.Config
 		l.held.reset(now.Loaded)
 		l.watch()
-		l.events.add("", "", "another configuration is served")
+		l.page.events.add("", "", "another configuration is served")
 		log.Info("configuration loaded", "resources", len(r.Config.Resources), "hash", now.Hash)
 	case was.Broken != nil:
 		log.Info("configuration is valid again and unchanged", "hash", now.Hash)
 	default:
 		log.Info("configuration has not changed", "hash", now.Hash)
 	}
-	l.loaded.Store(&now)
+	l.page.config.Store(&now)
 	l.reader.Trial.Serve(r, l.now())
 }
 
@@ -73,7 +75,10 @@ func logBroken(log *slog.Logger, path string, broken error) {
 	log.Error("configuration is broken: the last good one is served", "config", path)
 	var problems config.Problems
 	if !errors.As(broken, &problems) {
-		log.Error("configuration problem", "config", path, "problem", strings.NewReplacer("\n  ", "; ", "\n", "; ").Replace(broken.Error()))
+		log.Error("configuration problem",
+			"config", path,
+			"problem", strings.NewReplacer("\n  ", "; ", "\n", "; ").Replace(broken.Error()),
+		)
 	}
 	for _, p := range problems {
 		args := []any{"config", path}

@@ -71,23 +71,32 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	r.key = key
 	r.since = now
 	r.health = a.outputs.health
-	r.holders = a.holders
-	switch {
-	case byDRA:
+	r.holders = a.pods.holders
+	if byDRA {
 		r.dra = a.dra
 		return r
-	case a.options.CDIOnly:
+	} else if a.options.CDIOnly {
 		return r
 	}
 	hooks := plugin.Hooks{
 		Registered: func(cause plugin.Cause) {
-			a.metrics.CountRegistration(name, string(cause))
-			a.events.add(name, "", "registered ("+string(cause)+")")
+			a.page.metrics.CountRegistration(name, string(cause))
+			a.page.events.add(name, "", "registered ("+string(cause)+")")
 		},
-		Refused:   func() { a.metrics.CountRefusal(name) },
-		Allocated: func(took time.Duration, err error) { a.metrics.CountAllocation(name, took, err) },
+		Refused: func() {
+			a.page.metrics.CountRefusal(name)
+		},
+		Allocated: func(took time.Duration, err error) {
+			a.page.metrics.CountAllocation(name, took, err)
+		},
 	}
-	r.plugin = plugin.New(plugin.Options{Resource: name, Watch: a.kubelet, Source: r, Log: a.log, Hooks: hooks})
+	r.plugin = plugin.New(plugin.Options{
+		Resource: name,
+		Watch:    a.kubelet,
+		Source:   r,
+		Log:      a.log,
+		Hooks:    hooks,
+	})
 	return r
 }
 
@@ -178,7 +187,9 @@ func (r *resource) Blocks() bool { return r.now.Load().blocks }
 // Allocate returns the response for a container with these slots.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
 	devices, err := r.now.Load().find(ids)
-	if err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return needsRescan(*d.Offer) }) {
+	if err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool {
+		return needsRescan(*d.Offer)
+	}) {
 		if err = r.rescans.wait(ctx); err == nil {
 			devices, err = r.now.Load().find(ids)
 		}
@@ -222,10 +233,13 @@ func (r *resource) addHealthDir(response *device.Response, devices []*cdi.Inject
 // first slot that is unlisted or unhealthy.
 func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 	devices := make([]*cdi.Injection, 0, len(ids))
-	slots, limit := make(map[string]int), p.config.Container.MaxPerContainer
+	slots := make(map[string]int)
+	limit := p.config.Container.MaxPerContainer
 	for _, slotID := range ids {
 		id, slot := device.SplitSlot(slotID)
-		i, found := sort.Find(len(p.entries), func(i int) int { return device.CompareNatural(id, p.entries[i].Offer.ID) })
+		i, found := sort.Find(len(p.entries), func(i int) int {
+			return device.CompareNatural(id, p.entries[i].Offer.ID)
+		})
 		if !found || !p.entries[i].Lists(slot) {
 			return nil, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
 		}
@@ -240,7 +254,8 @@ func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 		if slots[id]++; slots[id] == 1 {
 			devices = append(devices, &p.injections[i])
 		} else if limit > 0 && slots[id] > limit {
-			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d", id, limit)
+			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d",
+				id, limit)
 		}
 	}
 	sort.Slice(devices, func(i, j int) bool { return devices[i].Offer.ID < devices[j].Offer.ID })
@@ -334,12 +349,18 @@ const firstResults = 100 * time.Millisecond
 // publish publishes the list of each resource. A resource is made when the ledger first
 // lists it and ends when it no longer does. The result is when lists that wait for the
 // first results of checks are due; zero is none.
-func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, configs map[string]*config.Resource, now time.Time) (due time.Time) {
+func (l *loop) publish(
+	ctx context.Context,
+	listed []ledger.ListedResource,
+	configs map[string]*config.Resource,
+	now time.Time,
+) (due time.Time) {
 	old := l.members()
 	next := make(set, len(listed))
 	added := false
 	for i, in := range listed {
-		r, c := old.find(in.Name), cmp.Or(configs[in.Name], retired)
+		r := old.find(in.Name)
+		c := cmp.Or(configs[in.Name], retired)
 		if r == nil {
 			r = l.addResource(in.Name, now)
 			added = true
@@ -352,23 +373,23 @@ func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, conf
 		}
 		r.shown = true
 		if r.publish(in.Devices, c) {
-			l.limiter.lastUpdate = time.Now()
+			l.pace.limiter.lastUpdate = time.Now()
 		}
 	}
 	l.serving.Store(&next) // before the kubelet knows any of them
 	if added {
-		l.holders.readAgain()
+		l.pods.holders.readAgain()
 	}
 	for i, r := range next {
 		if r.shown && r.plugin != nil && r.ended == nil && (listed[i].Register || r.now.Load().config.Register == config.RegisterAlways) {
-			r.start(ctx, l.group, l.ended[r.Name], l.metrics.Forget)
+			r.start(ctx, l.life.group, l.life.ended[r.Name], l.page.metrics.Forget)
 		}
 	}
 	for _, r := range old {
 		if r.ended != nil && next.find(r.key) == nil {
 			l.log.Info("resource is no longer offered", "resource", r.Name)
 			r.stop()
-			l.ended[r.Name] = r.ended
+			l.life.ended[r.Name] = r.ended
 		}
 	}
 	return due
@@ -389,7 +410,8 @@ func (r *resource) awaits(listed ledger.ListedResource, now time.Time) time.Time
 func (r *resource) start(ctx context.Context, group *errgroup.Group, before <-chan struct{}, forget func(resource string)) {
 	own, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	r.stop, r.ended = stop, ended
+	r.stop = stop
+	r.ended = ended
 	group.Go(func() error {
 		defer close(ended)
 		defer stop()

@@ -104,11 +104,10 @@ func (r *retention) record(out ledger.Output) ledger.Injected {
 // device. A node without hardware is identified by its path.
 func (r *retention) unchanged(id, path string) bool {
 	n := r.view.node(path)
-	switch {
-	case n == nil || n.Hardware == nil:
+	if n == nil || n.Hardware == nil {
 		return n != nil
-	case strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:") &&
-		id != device.HardwareID(n.Hardware, device.PortForm) && id != device.NodeID(n, device.PortForm):
+	} else if strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:") &&
+		id != device.HardwareID(n.Hardware, device.PortForm) && id != device.NodeID(n, device.PortForm) {
 		return false // moved to another port, and listed with the ID of that port
 	}
 	return device.SameNode(nodeID(r.view, path), r.injected[id][path])

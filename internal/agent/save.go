@@ -22,28 +22,36 @@ type memory struct {
 
 // restore continues from the state that an earlier instance saved, if it could be read.
 func (l *loop) restore(first firstScan) {
-	boot, saved, err, dir := first.boot, first.saved, first.loadErr, l.options.Paths.StateDir
-	switch {
-	case err != nil:
+	boot := first.boot
+	saved := first.saved
+	err := first.loadErr
+	dir := l.options.Paths.StateDir
+	if err != nil {
 		l.log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
-	case saved.Later:
+	} else if saved.Later {
 		l.log.Warn("state is of a later version: it is kept, and used as far as it is understood", "state_dir", dir)
 	}
-	if (err != nil || saved.Later) && l.writer {
+	if (err != nil || saved.Later) && l.role.writes {
 		if err := ledger.SetAside(dir, saved.Later); err != nil {
 			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
 		}
 	}
 	_, noRegistry := os.Stat(l.options.Paths.Registry) // DRA is switched off in the manifest
-	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions, lost: saved.Boot == "" && l.served, dra: saved.DRA && noRegistry == nil}
+	l.memory = memory{
+		boot:      boot,
+		state:     saved.State(boot),
+		decisions: saved.Decisions,
+		lost:      saved.Boot == "" && l.role.served,
+		dra:       saved.DRA && noRegistry == nil,
+	}
 	if !l.options.CDIOnly && !l.options.NoDRA {
 		l.held.Held = ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
 		l.addClaims(&l.held.Held, l.claims(), nil, ledger.Output{})
 	}
 	l.outputs.injected = saved.Injected
-	l.outputs.health.Restore(saved.Health, boot != saved.Boot, l.writer)
+	l.outputs.health.Restore(saved.Health, boot != saved.Boot, l.role.writes)
 	if boot == saved.Boot { // no container survives a reboot
-		l.holders.restore(saved.Holds)
+		l.pods.holders.restore(saved.Holds)
 	}
 }
 
@@ -112,7 +120,7 @@ func (s *saver) write() (saved, bool) {
 
 // save saves the state for the next instance and the last good configuration. If the state directory is not writable, only the state is lost.
 func (l *loop) save() {
-	if !l.writer {
+	if !l.role.writes {
 		return
 	}
 	m := &l.memory
@@ -123,20 +131,22 @@ func (l *loop) save() {
 		Forgot:    m.state.Forgot(),
 		Injected:  l.outputs.injected,
 		Health:    l.outputs.health.Save(),
-		Holds:     l.holders.save(),
-		USB:       l.scanner.KnownUSB(),
+		Holds:     l.pods.holders.save(),
+		USB:       l.host.scanner.KnownUSB(),
 		DRA:       m.dra,
 	})
-	l.saver.save(func() saved { return saved{state: state(), config: l.reader.Trial.Save()} })
+	l.saves.saver.save(func() saved {
+		return saved{state: state(), config: l.reader.Trial.Save()}
+	})
 }
 
 // finish writes the rest when the loop has ended.
 func (l *loop) finish() {
-	if l.host.snapshot != nil {
+	if l.last.snapshot != nil {
 		l.save() // holds change without a pass of the loop
 	}
-	l.saved, _ = l.saver.write()
-	l.saved.config = l.reader.Trial.End(l.writer)
+	l.saves.last, _ = l.saves.saver.write()
+	l.saves.last.config = l.reader.Trial.End(l.role.writes)
 	l.warnUnsaved()
 }
 
@@ -147,7 +157,7 @@ func (l *loop) abandon() {
 	hasEnded := false
 	reason := "the main loop has not ended its pass"
 	select {
-	case <-l.done:
+	case <-l.life.done:
 		hasEnded = true
 		reason = "a call has not returned"
 	default:
@@ -158,7 +168,7 @@ func (l *loop) abandon() {
 		if hasEnded {
 			_ = l.reader.Trial.End(false)
 		}
-		_, _ = l.saver.write()
+		_, _ = l.saves.saver.write()
 		close(written)
 	}()
 	select {
@@ -169,10 +179,14 @@ func (l *loop) abandon() {
 
 // warnUnsaved warns of failed writes, and reports whether there were none.
 func (l *loop) warnUnsaved() (written bool) {
-	s := l.saved
+	s := l.saves.last
 	hint := l.options.hint("state-dir")
-	l.problems.warn("state", s.state, "state can't be saved: the next start does not know what changed since the last time", "hint", hint)
-	l.problems.warn("last good configuration", s.config, "the configuration can't be copied: at the next start only an older copy, if any, can replace a broken one", "hint", hint)
+	l.page.problems.warn("state", s.state, "state can't be saved: the next start does not know what changed since the last time",
+		"hint", hint,
+	)
+	l.page.problems.warn("last good configuration", s.config, "the configuration can't be copied: at the next start only an older copy, if any, can replace a broken one",
+		"hint", hint,
+	)
 	return s == saved{}
 }
 
@@ -192,10 +206,9 @@ type retry struct {
 
 // record records whether all was done. A failure before it is time changes nothing.
 func (r *retry) record(now time.Time, failed bool) {
-	switch {
-	case !failed:
+	if !failed {
 		*r = retry{}
-	case !now.Before(r.at):
+	} else if !now.Before(r.at) {
 		r.delay = min(max(firstRetry, 2*r.delay), lastRetry)
 		r.at = now.Add(r.delay)
 	}

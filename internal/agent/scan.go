@@ -39,15 +39,15 @@ func (a *Agent) scanFirst(ctx context.Context) {
 	first := firstScan{boot: bootID()}
 	first.saved, first.loadErr = ledger.Load(a.options.Paths.StateDir)
 	if first.boot != "" && first.boot == first.saved.Boot {
-		a.scanner.RestoreUSB(first.saved.USB)
+		a.host.scanner.RestoreUSB(first.saved.USB)
 	}
 	select {
 	case <-ctx.Done():
 		return
-	case <-a.watcher.Changes():
+	case <-a.host.watcher.Changes():
 	}
 	first.scanOutcome = a.scanHost(ctx, false)
-	a.first <- first
+	a.host.first <- first
 }
 
 // scanOutcome is a scan that succeeded or failed.
@@ -60,13 +60,14 @@ type scanOutcome struct {
 
 // scanHost scans what has changed, with or without network interfaces.
 func (a *Agent) scanHost(ctx context.Context, nets bool) scanOutcome {
-	o := scanOutcome{batch: a.watcher.Take()}
-	a.scanner.LeaveOutNets(!nets)
+	o := scanOutcome{batch: a.host.watcher.Take()}
+	a.host.scanner.LeaveOutNets(!nets)
 	began := time.Now()
-	snap, err := a.scanner.Update(ctx, o.batch)
-	o.took, o.err = time.Since(began), err
+	snap, err := a.host.scanner.Update(ctx, o.batch)
+	o.took = time.Since(began)
+	o.err = err
 	if err == nil {
-		o.host = hostScan{snap, a.scanner.Attributes(), a.hostPaths, nets}
+		o.host = hostScan{snap, a.host.scanner.Attributes(), a.host.paths, nets}
 	}
 	return o
 }
@@ -74,9 +75,9 @@ func (a *Agent) scanHost(ctx context.Context, nets bool) scanOutcome {
 // adopt makes a scan the last one. A failed scan does not mean a host without
 // devices: the last snapshot stays, and the scan is repeated.
 func (l *loop) adopt(o scanOutcome, reason status.ScanReason) {
-	l.metrics.CountScan(reasonOf(o.batch, reason), len(o.batch.Paths), o.took, o.err)
-	if l.scanErr = o.err; o.err == nil {
-		l.host = o.host
+	l.page.metrics.CountScan(reasonOf(o.batch, reason), len(o.batch.Paths), o.took, o.err)
+	if l.last.err = o.err; o.err == nil {
+		l.last.hostScan = o.host
 		l.watch()
 	}
 }
@@ -105,38 +106,38 @@ type watched struct {
 
 // watch follows the directories that the configuration refers to.
 func (l *loop) watch() {
-	snap := l.host.snapshot
+	snap := l.last.snapshot
 	if snap == nil {
 		return
 	}
-	if w := l.watched; w.config != l.config || !slices.Equal(w.below, snap.Dirs) {
-		l.watched = watched{l.config, snap.Dirs, matchers.Dirs(l.config, snap.Dirs)}
+	if w := l.last.watched; w.config != l.config || !slices.Equal(w.below, snap.Dirs) {
+		l.last.watched = watched{l.config, snap.Dirs, matchers.Dirs(l.config, snap.Dirs)}
 	}
 	// Even if unchanged: a path may lead to another directory by now.
-	l.watcher.SetDirs(l.watched.dirs)
+	l.host.watcher.SetDirs(l.last.watched.dirs)
 	resync := time.Duration(0)
-	if l.host.nets && inventory.ForeignNets(snap) {
+	if l.last.nets && inventory.ForeignNets(snap) {
 		resync = netsResync
 	}
-	l.watcher.SetResync(resync)
+	l.host.watcher.SetResync(resync)
 }
 
 // followSpecs follows the foreign CDI specs while they decide about a device: one
 // that the configuration refers to, or one whose kind they have taken.
 func (l *loop) followSpecs() {
 	uses := matchers.UsesCDIDevices(l.config) || l.outputs.kindTaken
-	if l.usesSpecs.Swap(uses) != uses {
-		l.specFiles.Refresh()
+	if l.host.usesSpecs.Swap(uses) != uses {
+		l.host.specs.Refresh()
 	}
 	if uses {
-		l.watchSpecs()
+		l.host.watchSpecs()
 	}
 }
 
 // specDirs are the directories of CDI specs to watch: specs are written in place too,
 // which the watch of /dev does not cover.
 func (a *Agent) specDirs() []string {
-	if !a.usesSpecs.Load() {
+	if !a.host.usesSpecs.Load() {
 		return nil
 	}
 	return a.options.Paths.specDirs()

@@ -38,7 +38,7 @@ func (a *Agent) Alive() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
 	}
-	if since := a.busy.Load(); since != nil && time.Since(*since) > stuckAfter {
+	if since := a.page.busy.Load(); since != nil && time.Since(*since) > stuckAfter {
 		return fmt.Errorf("the main loop is stuck in one pass for %s", time.Since(*since).Round(time.Second))
 	}
 	return nil
@@ -61,14 +61,14 @@ func (a *Agent) Ready() error {
 
 // LeftOut counts what the lists have no room for.
 func (a *Agent) LeftOut() status.LeftOut {
-	if published := a.leftOut.Load(); published != nil {
+	if published := a.page.leftOut.Load(); published != nil {
 		return *published
 	}
 	return status.LeftOut{}
 }
 
 // Config returns the served configuration, and why it is not the one on disk.
-func (a *Agent) Config() status.Config { return *a.loaded.Load() }
+func (a *Agent) Config() status.Config { return *a.page.config.Load() }
 
 const (
 	// holdersFor is how old the kubelet's answer on a status page may be: it accepts
@@ -81,14 +81,23 @@ const (
 // Status is the current state for the status page and metrics.
 func (a *Agent) Status(ctx context.Context) status.Status {
 	s := status.Status{
-		Version: a.options.Version, NodeName: a.options.NodeName, Command: "serve", Started: a.started,
-		NotReady: split(a.Ready()), Config: a.Config(),
-		Degraded: a.degraded(), Problems: *a.problems.published.Load(), LeftOut: a.LeftOut(), Resources: []status.Resource{}, Events: a.events.latest(),
+		Version:   a.options.Version,
+		NodeName:  a.options.NodeName,
+		Command:   "serve",
+		Started:   a.page.started,
+		NotReady:  split(a.Ready()),
+		Config:    a.Config(),
+		Degraded:  a.degraded(),
+		Problems:  *a.page.problems.published.Load(),
+		LeftOut:   a.LeftOut(),
+		Resources: []status.Resource{},
+		Events:    a.page.events.latest(),
 	}
 	var held podresources.Holders
 	var allocatable map[string][]string
 	if a.options.CDIOnly {
-		s.Command, s.HeldUnknown = "cdi", "there is no kubelet to ask"
+		s.Command = "cdi"
+		s.HeldUnknown = "there is no kubelet to ask"
 	} else {
 		kubelet, _ := a.kubelet.Kubelet()
 		s.Kubelet = &status.Kubelet{Present: kubelet.Present, Restarts: max(0, int(kubelet.Generation)-1)}
@@ -96,19 +105,19 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 		defer cancel()
 		since := a.now().Add(-holdersFor)
 		var err error
-		if held, _, err = a.pods.Holders(ctx, since); err != nil {
+		if held, _, err = a.pods.client.Holders(ctx, since); err != nil {
 			s.HeldUnknown = err.Error()
 		} else { // disabled in some kubelets
-			allocatable, _ = a.pods.Allocatable(ctx, since)
+			allocatable, _ = a.pods.client.Allocatable(ctx, since)
 		}
-		if old := a.heldError.Swap(s.HeldUnknown); err != nil && old != s.HeldUnknown {
+		if old := a.page.heldError.Swap(s.HeldUnknown); err != nil && old != s.HeldUnknown {
 			a.log.Info("held devices are unknown: metrics and status omit them", "err", err)
 		}
 	}
 	for _, r := range a.members() {
 		now := r.now.Load()
 		shown := r.status(now, held, allocatable)
-		if explain := a.explain.Load(); len(shown.Devices) == 0 && explain != nil {
+		if explain := a.page.explain.Load(); len(shown.Devices) == 0 && explain != nil {
 			shown.NoDevices = explain.reason(now.config)
 		}
 		s.Resources = append(s.Resources, shown)
@@ -124,7 +133,9 @@ type explainer struct {
 
 func newExplainer(cfg *config.Config, v *View) *explainer {
 	host := &View{Snapshot: v.Snapshot, Forms: v.Forms, options: v.options} // without what was matched
-	return &explainer{cfg, sync.OnceValue(func() []matchers.Explanation { return host.Explain(cfg, nil, nil) })}
+	return &explainer{cfg, sync.OnceValue(func() []matchers.Explanation {
+		return host.Explain(cfg, nil, nil)
+	})}
 }
 
 // reason is why a resource has no devices, empty for one that is not configured.
@@ -139,19 +150,28 @@ func (e *explainer) reason(c *config.Resource) string {
 
 // status is the state of one resource; held and allocatable are nil where unknown.
 func (r *resource) status(now *published, held podresources.Holders, allocatable map[string][]string) status.Resource {
-	s := status.Resource{Name: r.Name, API: string(config.APIDevicePlugin), Retired: now.config == retired, Devices: []status.Device{}}
+	s := status.Resource{
+		Name:    r.Name,
+		API:     string(config.APIDevicePlugin),
+		Retired: now.config == retired,
+		Devices: []status.Device{},
+	}
 	holders := held[r.Name]
 	if r.plugin != nil || r.dra != nil {
 		status := r.registration()
-		s.Registered, s.Reason = status.Registered, status.Reason
+		s.Registered = status.Registered
+		s.Reason = status.Reason
 	}
 	if r.dra != nil {
 		s.API = string(config.APIDRA)
-		holders, allocatable = r.dra.holders(now.entries, held), nil
+		holders = r.dra.holders(now.entries, held)
+		allocatable = nil
 	}
-	slots, free := 0, 0
+	slots := 0
+	free := 0
 	if held != nil {
-		s.Slots.Held, s.Slots.Free = &slots, &free
+		s.Slots.Held = &slots
+		s.Slots.Free = &free
 	}
 	if allocatable != nil {
 		count := len(allocatable[r.Name])
@@ -166,12 +186,16 @@ func (r *resource) status(now *published, held podresources.Holders, allocatable
 		}
 		id, _ := device.SplitSlot(l.ID)
 		for _, h := range holders[l.ID] {
-			byDevice[id] = append(byDevice[id], status.Holder{ID: l.ID, Namespace: h.Namespace, Pod: h.Pod, Container: h.Container})
+			byDevice[id] = append(byDevice[id], status.Holder{
+				ID:        l.ID,
+				Namespace: h.Namespace,
+				Pod:       h.Pod,
+				Container: h.Container,
+			})
 		}
-		switch {
-		case len(holders[l.ID]) > 0:
+		if len(holders[l.ID]) > 0 {
 			slots++
-		case l.Healthy:
+		} else if l.Healthy {
 			free++
 		}
 	}
@@ -186,10 +210,10 @@ func (r *resource) status(now *published, held podresources.Holders, allocatable
 // degraded are the unavailable sources of events, and why.
 func (a *Agent) degraded() []status.Problem {
 	missing := []status.Problem{}
-	for _, d := range a.watcher.Degraded() {
+	for _, d := range a.host.watcher.Degraded() {
 		missing = append(missing, status.Problem(d))
 	}
-	for _, w := range []*watch.Watcher{a.kubelet.Files, a.reader.Files, a.specFiles} {
+	for _, w := range []*watch.Watcher{a.kubelet.Files, a.reader.Files, a.host.specs} {
 		if err := w.Degraded(); err != nil {
 			missing = append(missing, status.Problem{Subject: w.Source, Reason: err.Error()})
 		}
@@ -249,25 +273,28 @@ func (p *problems) endPass() {
 		})
 		p.published.Store(&list)
 	}
-	p.last, p.now = p.now, map[status.Problem]bool{}
+	p.last = p.now
+	p.now = map[status.Problem]bool{}
 }
 
 // report reports the problems of a pass and logs what changed.
 func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	for _, p := range v.Problems {
-		l.problems.warn(p.Subject, errors.New(p.Reason), "can't be read on the host")
+		l.page.problems.warn(p.Subject, errors.New(p.Reason), "can't be read on the host")
 	}
 	for _, n := range v.Matched.Notes {
 		if n.Error {
-			l.problems.warn("configuration", errors.New(n.Place+": "+n.Text), "configuration does not fit this host", "hint", cmp.Or(n.Hint, "see check"))
+			l.page.problems.warn("configuration", errors.New(n.Place+": "+n.Text), "configuration does not fit this host",
+				"hint", cmp.Or(n.Hint, "see check"),
+			)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(failed)) {
-		l.problems.warn(id, failed[id], "device can't be offered")
+		l.page.problems.warn(id, failed[id], "device can't be offered")
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {
-			l.problems.warn(w.ID, errors.New(w.Reason), "device is not listed yet")
+			l.page.problems.warn(w.ID, errors.New(w.Reason), "device is not listed yet")
 		}
 	}
 	l.reportLeftOut(v, out)
@@ -287,8 +314,8 @@ var errHeldUnlisted = errors.New("more absent devices are held, as the kubelet s
 // droppedUntil is until when the status shows that absent devices left the lists early; zero
 // if it does not.
 func (l *loop) droppedUntil(now time.Time) time.Time {
-	until := l.dropped.Add(lately)
-	if l.dropped.IsZero() || !now.Before(until) {
+	until := l.life.dropped.Add(lately)
+	if l.life.dropped.IsZero() || !now.Before(until) {
 		return time.Time{}
 	}
 	return until
@@ -310,23 +337,23 @@ func (l *loop) reportLeftOut(v *View, out ledger.Output) {
 		}
 	}
 	if out.Dropped > 0 {
-		l.dropped = now
+		l.life.dropped = now
 	}
 	next.Lately = !l.droppedUntil(now).IsZero()
 	if next.Held > 0 {
-		l.problems.warn("held devices", errHeldUnlisted, "the lists for the kubelet are full")
+		l.page.problems.warn("held devices", errHeldUnlisted, "the lists for the kubelet are full")
 	}
 	if next.Lately {
-		l.problems.warn("absent devices", errAbsentLeft, "the lists for the kubelet are full")
+		l.page.problems.warn("absent devices", errAbsentLeft, "the lists for the kubelet are full")
 	}
-	l.leftOut.Store(&next)
+	l.page.leftOut.Store(&next)
 }
 
 // reportRefused reports the slots that a pod still uses after the kubelet has freed them.
 func (l *loop) reportRefused() {
-	refused := l.holders.unhealthy()
+	refused := l.pods.holders.unhealthy()
 	for _, slot := range slices.Sorted(maps.Keys(refused)) {
-		l.problems.warn(slot, errors.New(refused[slot]), "device is unhealthy: the kubelet has forgotten a pod that still uses it")
+		l.page.problems.warn(slot, errors.New(refused[slot]), "device is unhealthy: the kubelet has forgotten a pod that still uses it")
 	}
 }
 
@@ -350,17 +377,17 @@ func (l *loop) reportChange(c ledger.Change, failed error) {
 		}
 		log.Log(context.Background(), level, "device can't be used now", "health", status.Unhealthy, "reason", c.Reason)
 	}
-	l.events.add(c.Resource, c.ID, event)
+	l.page.events.add(c.Resource, c.ID, event)
 }
 
 // warnStuckChecks logs when so many health checks hang that devices keep the result of
 // their last check, and when these are checked again.
 func (l *loop) warnStuckChecks() {
-	isStuck := l.prober.Stuck()
-	if isStuck == l.checksStuck {
+	isStuck := l.checks.prober.Stuck()
+	if isStuck == l.checks.stuck {
 		return
 	}
-	l.checksStuck = isStuck
+	l.checks.stuck = isStuck
 	if isStuck {
 		l.log.Warn("too many health checks hang in the kernel: other nodes and attributes are not checked until some return")
 	} else {
@@ -385,7 +412,12 @@ func (e *events) add(resource, id, what string) {
 	if len(e.list) == maxEvents {
 		e.list = slices.Delete(e.list, 0, 1)
 	}
-	e.list = append(e.list, status.Event{Time: time.Now(), Resource: resource, ID: id, What: what})
+	e.list = append(e.list, status.Event{
+		Time:     time.Now(),
+		Resource: resource,
+		ID:       id,
+		What:     what,
+	})
 }
 
 // latest returns the events, oldest first.

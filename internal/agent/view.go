@@ -69,24 +69,31 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 	problems := s.snapshot.Problems
 	if matchers.UsesCDIDevices(cfg) {
 		found := foreign()
-		options.CDIDevices, options.CDIUnread = found.Devices, found.Unread
+		options.CDIDevices = found.Devices
+		options.CDIUnread = found.Unread
 		for _, err := range found.Problems {
 			problems = append(slices.Clip(problems), device.Problem{Subject: "CDI specs", Reason: err.Error()})
 		}
 	}
 	matched := matchers.Match(cfg, s.snapshot, forms, options)
 	return &View{
-		Snapshot: s.snapshot, Forms: forms, Matched: matched, Decisions: decisions,
-		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
-		unread:   append(s.attrs.Unread(), s.snapshot.Unread...),
-		foreign:  foreign, options: options,
+		Snapshot:  s.snapshot,
+		Forms:     forms,
+		Matched:   matched,
+		Decisions: decisions,
+		Problems:  append(slices.Clip(problems), s.attrs.Problems()...),
+		unread:    append(s.attrs.Unread(), s.snapshot.Unread...),
+		foreign:   foreign,
+		options:   options,
 	}
 }
 
 // hardware returns the hardware with a sysfs path, nil for none.
 func (v *View) hardware(path string) *device.Hardware {
 	all := v.Snapshot.Hardware
-	if i, found := sort.Find(len(all), func(i int) int { return strings.Compare(path, all[i].Path) }); found {
+	if i, found := sort.Find(len(all), func(i int) int {
+		return strings.Compare(path, all[i].Path)
+	}); found {
 		return all[i]
 	}
 	return nil
@@ -95,7 +102,9 @@ func (v *View) hardware(path string) *device.Hardware {
 // node returns the node at a path of the host; nil is none.
 func (v *View) node(path string) *device.Node {
 	all := v.Snapshot.Nodes
-	if i, found := sort.Find(len(all), func(i int) int { return strings.Compare(path, all[i].Path) }); found {
+	if i, found := sort.Find(len(all), func(i int) int {
+		return strings.Compare(path, all[i].Path)
+	}); found {
 		return all[i]
 	}
 	return nil
@@ -162,6 +171,12 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 // addition to the scan.
 func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
-		view(cfg, hostScan{snap, attrs, newHostPaths(o.Paths), true}, o.Paths.ForeignSpecs().Read, ledger.Decisions{}, o)
+		view(
+			cfg,
+			hostScan{snap, attrs, newHostPaths(o.Paths), true},
+			o.Paths.ForeignSpecs().Read,
+			ledger.Decisions{},
+			o,
+		)
 	}
 }

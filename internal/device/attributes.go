@@ -10,17 +10,21 @@ import (
 // insert: match.usb.vendor and ${usb.vendor}. Attributes is the only list of them.
 type Attribute struct {
 	// Table is "usb", "pci", "net" or "mdev".
-	Table, Key string
-	Kind       ValueKind
+	Table string
+	// Key is its key in the table.
+	Key  string
+	Kind ValueKind
 	// Words are all values of a WordValue.
 	Words   []string
 	Example string
 	Help    string
-	// One of these is set: it returns the value of hardware, of an interface of a USB
-	// device, or of a network interface; empty if there is none.
-	Hardware  func(*Hardware) string
+	// Hardware returns the value of hardware, or an empty string if it has none. It is nil if
+	// Interface or Net is set.
+	Hardware func(*Hardware) string
+	// Interface returns the value of an interface of a USB device.
 	Interface func(USBInterface) string
-	Net       func(*Node) string
+	// Net returns the value of a network interface.
+	Net func(*Node) string
 }
 
 // ValueKind is the syntax of values.
@@ -30,7 +34,7 @@ type ValueKind byte
 const (
 	TextValue    ValueKind = iota
 	IDValue                // four hexadecimal digits
-	PairValue              // two of those, separated by a colon
+	PairValue              // two IDs, separated by a colon
 	ByteValue              // two hexadecimal digits
 	ClassValue             // a PCI class, compared by prefix
 	AddressValue           // a PCI address
@@ -143,6 +147,7 @@ var attributes = []Attribute{
 	ofMDev("iommu_group", NumberValue, "12", "decimal", func(m *MDev) string { return m.IOMMUGroup }),
 }
 
+// ofUSB returns an attribute of a USB device.
 func ofUSB(key string, kind ValueKind, example, help string, get func(*USB) string) Attribute {
 	return Attribute{
 		Table:   "usb",
@@ -159,6 +164,7 @@ func ofUSB(key string, kind ValueKind, example, help string, get func(*USB) stri
 	}
 }
 
+// ofInterface returns an attribute of the interfaces of a USB device.
 func ofInterface(key string, kind ValueKind, example, help string, get func(USBInterface) string) Attribute {
 	return Attribute{
 		Table:     "usb",
@@ -170,7 +176,7 @@ func ofInterface(key string, kind ValueKind, example, help string, get func(USBI
 	}
 }
 
-// ofPCI is an attribute of a PCI function; a USB or mediated device has that of the
+// ofPCI returns an attribute of a PCI function. A USB or mediated device has the attribute of the
 // nearest function above.
 func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) string, words ...string) Attribute {
 	return Attribute{
@@ -190,6 +196,7 @@ func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) stri
 	}
 }
 
+// ofMDev returns an attribute of a mediated device.
 func ofMDev(key string, kind ValueKind, example, help string, get func(*MDev) string) Attribute {
 	return Attribute{
 		Table:   "mdev",
@@ -206,6 +213,7 @@ func ofMDev(key string, kind ValueKind, example, help string, get func(*MDev) st
 	}
 }
 
+// ofNet returns an attribute of a network interface.
 func ofNet(key, example, help string, get func(*Node) string) Attribute {
 	return Attribute{
 		Table:   "net",
@@ -221,10 +229,10 @@ func ofNet(key, example, help string, get func(*Node) string) Attribute {
 	}
 }
 
-// Attributes lists the attributes in the order of the language.
+// Attributes returns the attributes in the order of the language.
 func Attributes() []Attribute { return slices.Clone(attributes) }
 
-// FindAttribute returns the attribute of a name such as "usb.vendor".
+// FindAttribute returns the attribute with a name such as "usb.vendor".
 func FindAttribute(name string) (a *Attribute, ok bool) {
 	table, key, _ := strings.Cut(name, ".")
 	i := slices.IndexFunc(attributes, func(a Attribute) bool {
@@ -236,13 +244,13 @@ func FindAttribute(name string) (a *Attribute, ok bool) {
 	return &attributes[i], true
 }
 
-// Name is the name of the attribute, "usb.vendor".
+// Name returns the name of the attribute, "usb.vendor".
 func (a *Attribute) Name() string { return a.Table + "." + a.Key }
 
-// Of lists the values of hardware, or of its node n, which may be nil. A node of a USB
-// interface has the values of that interface, a node of the whole device those of all.
-// An attribute of the table net is that of the node, or of all network interfaces of
-// the hardware if n is nil.
+// Of returns the values of hardware, or of its node n, which may be nil. A node of a USB interface has
+// the values of its interface, and a node of the whole device has the values of all interfaces. An
+// attribute of the table net belongs to the node, or to all network interfaces of the hardware if n
+// is nil.
 func (a *Attribute) Of(h *Hardware, n *Node) []string {
 	var values []string
 	add := func(v string) {
@@ -268,7 +276,7 @@ func (a *Attribute) Of(h *Hardware, n *Node) []string {
 	return values
 }
 
-// pair is an ID of two numbers, empty unless both exist.
+// pair returns an ID of two numbers, or an empty string unless both exist.
 func pair(vendor, product string) string {
 	if vendor == "" || product == "" {
 		return ""

@@ -21,18 +21,24 @@ const MaxList = 4 << 20
 
 // Memory returns the memory of a listed device in bytes.
 func (o *Offer) Memory() int {
-	parts := o.Slots + len(o.Nodes) + len(o.Nets) + len(o.Mounts) + len(o.CDIDevices) + len(o.Hooks) + len(o.Env) + len(o.Annotations)
+	parts := o.Slots
+	parts += len(o.Nodes) + len(o.Nets) + len(o.Mounts)
+	parts += len(o.CDIDevices) + len(o.Hooks)
+	parts += len(o.Env) + len(o.Annotations)
 	return DeviceMemory + PartMemory*parts + o.texts()
 }
 
-// texts returns the memory of environment and annotations, in the current and the previous
-// list.
+// texts returns the memory of environment and annotations in bytes.
 func (o *Offer) texts() int {
+	const lists = 2 // the current and the previous list
+	return lists * (textSize(o.Env) + textSize(o.Annotations))
+}
+
+// textSize returns the size of the keys and values of entries in bytes.
+func textSize(entries []Entry) int {
 	size := 0
-	for _, list := range [][]Entry{o.Env, o.Annotations} {
-		for _, e := range list {
-			size += 2 * (e.Key.LiteralSize() + e.Value.LiteralSize())
-		}
+	for _, e := range entries {
+		size += e.Key.LiteralSize() + e.Value.LiteralSize()
 	}
 	return size
 }

@@ -8,7 +8,8 @@ type Check struct {
 	Open []string
 	// Attrs are attributes that must have their wanted value.
 	Attrs []AttrCheck
-	// TCP is an address that must accept connections, HOST:PORT; empty for none.
+	// TCP is an address HOST:PORT that must accept connections. It is empty if there is no such
+	// check.
 	TCP string
 	// Interval is the time between two checks.
 	Interval time.Duration
@@ -18,17 +19,17 @@ type Check struct {
 type AttrCheck struct {
 	// Name is a path relative to a directory of the host's sysfs.
 	Name string
-	// Dirs are the directories to search, as paths on the host: one list per node,
-	// nearest first. The first directory that has the attribute decides, and the
-	// values of all nodes must match.
+	// Dirs are the directories to search, as paths on the host: one list for each node, with the
+	// nearest directory first. The first directory that has the attribute decides. The values
+	// of all nodes must match.
 	Dirs [][]string
 	Want Condition
 }
 
 // Condition tests a value.
 type Condition interface {
-	// Match reports whether a value matches; no value is an absent attribute.
+	// Match reports whether a value matches. No value means that the attribute is absent.
 	Match(have ...string) bool
-	// Patterns is the condition as written.
+	// Patterns returns the condition as written.
 	Patterns() []string
 }

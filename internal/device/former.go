@@ -1,6 +1,6 @@
 package device
 
-// FormerNodeID returns the ID of n in the version before, empty if it is the same.
+// FormerNodeID returns the ID of n in the previous version, or an empty string if it is the same.
 func FormerNodeID(n *Node, f Form) string {
 	was := n.Formerly
 	if was == nil {
@@ -17,8 +17,8 @@ func FormerNodeID(n *Node, f Form) string {
 	return former
 }
 
-// FormerHardwareID returns the ID of h in the version before, empty if it is the same, or
-// if h was several devices.
+// FormerHardwareID returns the ID of h in the previous version. It returns an empty string if the ID
+// is the same, or if h was several devices.
 func FormerHardwareID(h *Hardware, f Form) string {
 	var was *Hardware
 	for i, n := range h.Nodes {
@@ -29,18 +29,20 @@ func FormerHardwareID(h *Hardware, f Form) string {
 	}
 	if was == nil || h.Bus == PCIBus {
 		return ""
-	} else if was.Bus == "" && len(h.Nodes) == 1 {
+	}
+	hadNoHardware := was.Bus == ""
+	if hadNoHardware && len(h.Nodes) == 1 {
 		return FormerNodeID(h.Nodes[0], f)
 	}
 	former := HardwareID(was, formerForm(was, f))
-	if was.Bus == "" || former == HardwareID(h, f) {
+	if hadNoHardware || former == HardwareID(h, f) {
 		return ""
 	}
 	return former
 }
 
-// formerForm is the form of the version before: a root hub had the name of its
-// controller for a serial.
+// formerForm returns the form of IDs in the previous version, in which the serial number of a root hub
+// was the name of its controller.
 func formerForm(was *Hardware, f Form) Form {
 	if was.IsRootHub() && !PlaceholderSerial(was.USB.Serial) {
 		return SerialForm

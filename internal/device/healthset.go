@@ -2,19 +2,19 @@ package device
 
 import "time"
 
-// HealthSet is a set of devices that a container got together with a health directory, see
-// package healthdir. It outlives a restart of the program.
+// HealthSet is a set of devices that were allocated to a container together with a health directory,
+// see package healthdir. It is stored in a file, so that it survives a restart of the program.
 type HealthSet struct {
 	// IDs of the devices, sorted.
 	IDs []string `json:"ids"`
-	// Hold is how long the set stays unhealthy after a loss, at least.
+	// Hold is the minimum time for which the set stays unhealthy after a loss.
 	Hold time.Duration `json:"hold"`
-	// Nodes identify the nodes that a container may have got in this boot, by the ID of
-	// the device and the path.
+	// Nodes identify the nodes that a container may have in this boot, by the ID of the device
+	// and the path.
 	Nodes map[string]map[string]string `json:"nodes,omitempty"`
-	// Healthy is set if all devices were healthy last.
+	// Healthy is set if all devices were healthy when they were last checked.
 	Healthy bool `json:"healthy,omitempty"`
-	// Lost is when a device went or moved last, the zero time if none did since the last
-	// hold expired.
+	// Lost is when a device last disappeared or moved. It is the zero time if that did not happen
+	// since the last hold expired.
 	Lost time.Time `json:"lost,omitzero"`
 }

@@ -28,18 +28,17 @@ type Snapshot struct {
 	Hardware []*Hardware
 	// Nodes by path: every character and block device node below /dev.
 	Nodes []*Node
-	// Nets by path: every network interface in sysfs except for lo; none unless
-	// requested. The sysfs of a pod has only those of the pod.
+	// Nets by path: every network interface in sysfs except for lo. It is empty unless they were
+	// requested. The sysfs of a pod only has the interfaces of the pod.
 	Nets []*Node
-	// Links by path: every symbolic link below /dev that leads to a node.
+	// Links by path: every symbolic link below /dev that points to a node.
 	Links []Link
 	// Dirs by path: every directory below /dev, "/dev" itself first.
 	Dirs []string
-	// Problems of the scan: what could not be read, and why. They degrade only their
-	// subjects.
+	// Problems are failed reads of the scan. Each affects only its own subject.
 	Problems []Problem
 	// Unread by path: PCI functions and USB devices that exist and could not be read yet.
-	// They are left out with all their nodes, but are not gone.
+	// They are left out with all their nodes, but must not be treated as removed.
 	Unread []Unread
 }
 
@@ -52,8 +51,8 @@ type Unread struct {
 
 // Problem is a failed read of a scan.
 type Problem struct {
-	// Subject is what is degraded: a sysfs path relative to the root, possibly of an
-	// attribute, or a path of the host below /dev or /proc.
+	// Subject is the path that could not be read: a path in sysfs relative to the root, possibly
+	// of an attribute, or a path of the host below /dev or /proc.
 	Subject string
 	// Reason is the cause, for an administrator.
 	Reason string
@@ -63,41 +62,44 @@ type Problem struct {
 // device.
 type Hardware struct {
 	Bus Bus
-	// Path is the device's directory in sysfs relative to the root, such as
-	// "devices/pci0000:00/0000:00:14.0/usb1/1-2". It names the location, not the
-	// device, and is unique in a snapshot.
+	// Path is the directory of the device in sysfs relative to the root, such as
+	// "devices/pci0000:00/0000:00:14.0/usb1/1-2". It identifies the location, not the device,
+	// and is unique in a snapshot.
 	Path string
 	// Name is the kernel's name: "1-2", "0000:00:14.0", "fe201000.serial".
 	Name string
-	// NUMA is the numa_node of this device or of the nearest ancestor where it is not
-	// negative, otherwise -1.
+	// NUMA is the numa_node of this device, or of the nearest ancestor if it is negative. It is -1
+	// if all of them are negative.
 	NUMA int
-	// Parent is the nearest Hardware above: a hub, the controller's PCI
-	// function, a bridge; nil at the top.
+	// Parent is the nearest Hardware above: a hub, the PCI function of the controller, or a
+	// bridge. It is nil at the top.
 	Parent *Hardware
-	// Nodes that this hardware owns, by path, without those of other Hardware below it.
+	// Nodes are the device nodes that this hardware owns, by path, without the nodes of other
+	// Hardware below it.
 	Nodes []*Node
-	// Nets are its network interfaces, likewise.
+	// Nets are the network interfaces that it owns, by path.
 	Nets []*Node
-	// USB is set where Bus is USBBus, PCI where it is PCIBus, MDev where it is
-	// MDevBus.
-	USB  *USB
-	PCI  *PCI
+	// USB is set if Bus is USBBus.
+	USB *USB
+	// PCI is set if Bus is PCIBus.
+	PCI *PCI
+	// MDev is set if Bus is MDevBus.
 	MDev *MDev
 }
 
-// IOMMUGroup is the number of the IOMMU group of a PCI function or a mediated device;
-// empty is none.
+// IOMMUGroup returns the number of the IOMMU group of a PCI function or a mediated device. It is empty
+// if there is none.
 func (h *Hardware) IOMMUGroup() string {
 	if h.PCI != nil {
 		return h.PCI.IOMMUGroup
-	} else if h.MDev != nil {
+	}
+	if h.MDev != nil {
 		return h.MDev.IOMMUGroup
 	}
 	return ""
 }
 
-// Function is the PCI function h, or the nearest one above it; nil if none.
+// Function returns h if it is a PCI function, otherwise the nearest PCI function above it, or nil.
 func (h *Hardware) Function() *Hardware {
 	for ; h != nil; h = h.Parent {
 		if h.PCI != nil {
@@ -107,14 +109,14 @@ func (h *Hardware) Function() *Hardware {
 	return nil
 }
 
-// IsRootHub reports whether h is the hub of a USB controller: the kernel names it
-// "usb1" (usb_alloc_dev in drivers/usb/core/usb.c), and all others after their ports.
+// IsRootHub reports whether h is the root hub of a USB controller. The kernel names root hubs "usb1",
+// and all other devices after their ports (usb_alloc_dev in drivers/usb/core/usb.c).
 func (h *Hardware) IsRootHub() bool {
 	return h.Bus == USBBus && strings.HasPrefix(h.Name, "usb")
 }
 
-// InterfacesOf lists the USB interface of a node, or all of h if the node is nil or
-// belongs to the whole device, like its bus node.
+// InterfacesOf returns the USB interface of a node. If the node is nil or belongs to the whole device,
+// like its bus node, it returns all interfaces of h.
 func (h *Hardware) InterfacesOf(n *Node) []USBInterface {
 	if h.USB == nil {
 		return nil
@@ -135,16 +137,16 @@ func (h *Hardware) InterfacesOf(n *Node) []USBInterface {
 // Absent attributes are empty.
 type USB struct {
 	Vendor       string // idVendor, four lower-case hexadecimal digits
-	Product      string // idProduct, likewise
+	Product      string // idProduct, four lower-case hexadecimal digits
 	Serial       string // as reported by the device, untrimmed, without control characters
 	Manufacturer string
 	ProductName  string // the attribute "product"
 	Class        string // bDeviceClass, two lower-case hexadecimal digits
 	Port         string // kernel name in this boot, "1-1.4"
 	// Controller is the PCI address or platform device name of the host controller,
-	// "0000:00:14.0"; Chain the ports below it, "1.4". Unlike bus numbers, they name
-	// the location in every boot.
+	// "0000:00:14.0". Unlike bus numbers, it is the same in every boot.
 	Controller string
+	// Chain are the numbers of the ports below the controller, "1.4".
 	Chain      string
 	Speed      string // Mbit/s, "480"
 	Interfaces []USBInterface
@@ -182,9 +184,11 @@ type PCI struct {
 	// SRIOV is "pf", "vf" or "none", and "sf" for a sub-function, a part of a function that
 	// has its identifiers.
 	SRIOV string
-	// PF is the address of the physical function of a VF or a sub-function, and VF the
-	// number of that, -1 if it has none; otherwise PF is empty and VF is -1.
+	// PF is the address of the physical function of a virtual function or a sub-function. It is
+	// empty for other functions.
 	PF string
+	// VF is the number of a virtual function or a sub-function at its physical function. It is -1
+	// if there is none.
 	VF int
 }
 
@@ -196,8 +200,8 @@ type MDev struct {
 	IOMMUGroup string
 }
 
-// IsBridge reports whether the function is a bridge between buses, which VFIO does not
-// need: a bridge to PCI or CardBus (include/linux/pci_ids.h).
+// IsBridge reports whether the function is a bridge to PCI or CardBus (include/linux/pci_ids.h). VFIO
+// does not require that bridges are bound to it.
 func (p *PCI) IsBridge() bool {
 	for _, class := range []string{"0604", "0607", "0609"} {
 		if strings.HasPrefix(p.Class, class) {
@@ -210,8 +214,7 @@ func (p *PCI) IsBridge() bool {
 // NodeType is the type of a device node, like in mknod(1).
 type NodeType byte
 
-// The types of device nodes, and that of network interfaces, which are selected and
-// owned like nodes.
+// The types of device nodes and of network interfaces. Interfaces are selected and owned like nodes.
 const (
 	CharNode     NodeType = 'c'
 	BlockNode    NodeType = 'b'
@@ -220,41 +223,41 @@ const (
 
 // Node is one device node below /dev, or one network interface.
 type Node struct {
-	// Path on the host, "/dev/ttyUSB0": never a link, and never below the mount point
-	// of the host's /dev. For an interface it is the name.
+	// Path is the path on the host, "/dev/ttyUSB0". It is not a link, and does not depend on where
+	// the /dev of the host is mounted. For an interface it is the name.
 	Path         string
 	Type         NodeType
 	Major, Minor uint32
-	// Kernel is the kernel's name, "ttyUSB0", "event3"; the last element of Path if
-	// sysfs does not have the node.
+	// Kernel is the kernel's name, "ttyUSB0", "event3". It is the last element of Path if sysfs
+	// does not have the node.
 	Kernel string
-	// SysPath is its directory in sysfs relative to the root, and Subsystem its
-	// subsystem ("tty"); both empty if sysfs does not have the node.
-	SysPath   string
+	// SysPath is its directory in sysfs relative to the root. It is empty if sysfs does not have
+	// the node.
+	SysPath string
+	// Subsystem is its subsystem, "tty". It is empty if sysfs does not have the node.
 	Subsystem string
-	// Hardware that owns the node; nil if none does, as for /dev/fuse. The node of an
-	// IOMMU group ("/dev/vfio/12") is owned by the function with the lowest address
-	// among those of the group that are bound to VFIO.
+	// Hardware owns the node. It is nil for nodes such as /dev/fuse. The node of an IOMMU group
+	// ("/dev/vfio/12") is owned by the function with the lowest address, among the functions of
+	// the group that are bound to VFIO.
 	Hardware *Hardware
 	// Interface is the number of the node's USB interface, or -1.
 	Interface int
-	// Index is the kernel's number of the node within its interface or hardware if it
-	// has one (port_number of a serial adapter, index of a video4linux node, the
-	// position of a SCSI device at its controller, dev_port of a network interface),
-	// otherwise -1.
+	// Index is the number that the kernel gives the node within its interface or hardware:
+	// port_number of a serial adapter, index of a video4linux node, the position of a SCSI device
+	// at its controller, or dev_port of a network interface. It is -1 if there is none.
 	Index int
 	// Part distinguishes the node from others of its class below its hardware, for
 	// classes that the kernel numbers in probing order: "SMO9210-00.lsm6dsm",
-	// "mux-70.i2c-0". Empty if nothing does, or need not.
+	// "mux-70.i2c-0". It is empty if the node needs none or has none.
 	Part string
 	// Namespace is the identifier of the NVMe namespace of the node (wwid), if no
-	// single controller identifies it. It takes precedence in the ID.
+	// single controller identifies the node. It takes precedence in the ID.
 	Namespace string
-	// NUMA is the NUMA node of a node without hardware, of a memory device for example;
-	// empty is unknown.
+	// NUMA is the NUMA node of a device node without hardware, such as a memory device. It is
+	// empty if the NUMA node is unknown.
 	NUMA []int
-	// Formerly is the hardware of the node in the version before, if its ID may differ:
-	// one without a bus is none.
+	// Formerly is the hardware of the node in the previous version, if its ID may differ. Hardware
+	// without a bus means that the node had none.
 	Formerly *Hardware
 	// Net is set if Type is NetInterface.
 	Net *Net
@@ -263,7 +266,7 @@ type Node struct {
 // Net are the attributes of a network interface (kernel:
 // Documentation/ABI/testing/sysfs-class-net).
 type Net struct {
-	Driver string // of its device; empty if there is none
+	Driver string // of its device, or empty
 	// Type is the kind of link: "ether", "can", "infiniband", ..., or the number of
 	// ARPHRD_* (include/uapi/linux/if_arp.h) if it has no name here.
 	Type string
@@ -278,15 +281,15 @@ type CDIDevice struct {
 // CDINode is a device node of a CDI spec.
 type CDINode struct {
 	Path string // on the host
-	// Type, Major and Minor are from the spec and take precedence over the node at Path;
-	// Type is zero if the spec lacks them.
+	// Type, Major and Minor are from the spec, and take precedence over the node at Path. Type is
+	// zero if the spec does not have them.
 	Type         NodeType
 	Major, Minor uint32
-	// Common is set if the spec injects it with each of its devices.
+	// Common is set if the spec injects the node with each of its devices.
 	Common bool
 }
 
-// Link is a symbolic link below /dev and the node it leads to.
+// Link is a symbolic link below /dev, and the node to which it points.
 type Link struct {
 	Path string
 	Node *Node

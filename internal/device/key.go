@@ -12,8 +12,8 @@ import (
 // maxKey is the maximum length of the key of a node.
 const maxKey = 32
 
-// NodeKeys returns the keys of the nodes of h. A key names a node within its hardware
-// and does not change with the kernel's name, since links and IDs contain it:
+// NodeKeys returns the keys of the nodes of h. A key identifies a node within its hardware. Links and
+// IDs contain it, so that it must not change with the kernel's name:
 //
 //   - The bus node of a USB device is "bus".
 //   - Nodes of a platform device have the kernel's name ("ttyAMA0"), which the
@@ -28,20 +28,21 @@ const maxKey = 32
 //   - Further nodes with the same name in the same interface get ".1", ".2": the
 //     kernel's index (Node.Index) if there is one. The others get the free
 //     numbers, in natural order of the kernel's names.
-//   - A network interface is "net", since its name depends on rules of the host
-//     and on the network namespace, and is numbered like nodes: "net.1",
-//     "if00:net". Those with the same index are numbered in the order of the
-//     devices below their hardware, then of their names.
+//   - A network interface is "net", because its name depends on rules of the host and on the
+//     network namespace. Interfaces are numbered like nodes: "net.1", "if00:net". Interfaces
+//     with the same index are numbered in the order of the devices below their hardware, then
+//     of their names.
 //
-// Keys are in the grammar of IDs, at most 32 characters.
+// Keys have the grammar of IDs and at most 32 characters.
 func NodeKeys(h *Hardware) map[*Node]string { return nodeKeys(h, false) }
 
-// nodeKeys returns the keys of NodeKeys, or those of the version before.
+// nodeKeys returns the keys of NodeKeys, or the keys of the previous version.
 func nodeKeys(h *Hardware, former bool) map[*Node]string {
 	names := make([]kernelName, 0, len(h.Nodes)+len(h.Nets))
 	for _, n := range h.Nodes {
 		k := splitKernel(n)
-		if k.former = former; !former {
+		k.former = former
+		if !former {
 			k.part = n.Part
 		}
 		names = append(names, k)
@@ -50,19 +51,7 @@ func nodeKeys(h *Hardware, former bool) map[*Node]string {
 		names = append(names, splitNet(n))
 	}
 	sort.Slice(names, func(i, j int) bool {
-		a := &names[i]
-		b := &names[j]
-		return cmp.Or(
-			cmp.Compare(a.kind, b.kind),
-			cmp.Compare(a.node.Interface, b.node.Interface),
-			cmp.Compare(a.prefix, b.prefix),
-			cmp.Compare(a.part, b.part),
-			CompareNatural(a.parent, b.parent),
-			CompareNumber(a.counter, b.counter),
-			cmp.Compare(a.suffix, b.suffix),
-			cmp.Compare(a.copies(), b.copies()),
-			cmp.Compare(a.node.Path, b.node.Path),
-		) < 0
+		return compareKernelNames(&names[i], &names[j]) < 0
 	})
 	keys := make(map[*Node]string, len(names))
 	taken := make(map[string]bool, len(names))
@@ -89,14 +78,34 @@ func nodeKeys(h *Hardware, former bool) map[*Node]string {
 	return keys
 }
 
-// kernelName is the kernel's name of a node, split at the number that the kernel
-// assigns over the whole machine: prefix, counter, suffix.
+// compareKernelNames compares names in the order in which keys are numbered. Names of one family are
+// adjacent.
+func compareKernelNames(a, b *kernelName) int {
+	return cmp.Or(
+		cmp.Compare(a.kind, b.kind),
+		cmp.Compare(a.node.Interface, b.node.Interface),
+		cmp.Compare(a.prefix, b.prefix),
+		cmp.Compare(a.part, b.part),
+		CompareNatural(a.parent, b.parent),
+		CompareNumber(a.counter, b.counter),
+		cmp.Compare(a.suffix, b.suffix),
+		cmp.Compare(a.copies(), b.copies()),
+		cmp.Compare(a.node.Path, b.node.Path),
+	)
+}
+
+// kernelName is the kernel's name of a node, split at the number that the kernel assigns over the
+// whole machine: prefix, counter, suffix.
 type kernelName struct {
-	node                    *Node
-	kind                    nameKind
-	prefix, counter, suffix string
-	part                    string // of the node; empty in the version before
-	former                  bool   // key of the version before
+	node    *Node
+	kind    nameKind
+	prefix  string
+	counter string
+	suffix  string
+	// part is Node.Part. It is empty for a key of the previous version.
+	part string
+	// former is set for a key of the previous version.
+	former bool
 	// parent is the sysfs directory of a network interface. The kernel has no lasting
 	// number for it: counter only distinguishes interfaces.
 	parent string
@@ -112,8 +121,8 @@ const (
 	netName
 )
 
-// copies is 0 for the kernel's node, which precedes copies made by hand, with the same
-// name and number at another path.
+// copies returns 0 for the node that the kernel made, and 1 for nodes with the same name and number at
+// another path, which somebody made with mknod(1). The kernel's node comes first.
 func (k kernelName) copies() int {
 	if strings.HasSuffix(k.node.Path, "/"+k.node.Kernel) {
 		return 0
@@ -121,8 +130,12 @@ func (k kernelName) copies() int {
 	return 1
 }
 
+// sameFamily reports whether two names are numbered together. The bus node is always alone.
 func (k kernelName) sameFamily(other kernelName) bool {
-	return k.kind != busName && k.kind == other.kind && k.node.Interface == other.node.Interface && k.prefix == other.prefix && k.part == other.part
+	sameInterface := k.node.Interface == other.node.Interface
+	sameName := k.prefix == other.prefix && k.part == other.part
+	isBusNode := k.kind == busName
+	return !isBusNode && k.kind == other.kind && sameInterface && sameName
 }
 
 // numberFamily numbers the counters of one family: nodes of one interface with one
@@ -133,12 +146,14 @@ func numberFamily(family []kernelName) map[string]int {
 	numbers := make(map[string]int)
 	taken := make(map[int]bool)
 	for _, k := range family {
-		i := k.node.Index
-		if _, ok := numbers[k.counter]; ok || i < 0 || i > maxIndex || taken[i] {
+		index := k.node.Index
+		_, isNumbered := numbers[k.counter]
+		isValid := 0 <= index && index <= maxIndex
+		if isNumbered || !isValid || taken[index] {
 			continue
 		}
-		numbers[k.counter] = i
-		taken[i] = true
+		numbers[k.counter] = index
+		taken[index] = true
 	}
 	free := 0
 	next := func(counter string) {
@@ -165,6 +180,7 @@ func numberFamily(family []kernelName) map[string]int {
 	return numbers
 }
 
+// key returns the key of the node, with its number in the family.
 func (k kernelName) key(bus Bus, number int) string {
 	if k.kind == busName {
 		return "bus"
@@ -188,12 +204,15 @@ func (k kernelName) key(bus Bus, number int) string {
 	if name == "bus" && bus == USBBus && !interfaced {
 		name = replaced(name, name)
 	}
-	// A stem that ends like a number always has an explicit number.
-	if i := strings.LastIndexByte(name, '.'); number > 0 || i >= 0 && isDigits(name[i+1:]) {
+	// A stem that ends like a number always has an explicit number, so that it differs from a
+	// numbered key.
+	dot := strings.LastIndexByte(name, '.')
+	endsLikeNumber := dot >= 0 && isDigits(name[dot+1:])
+	if number > 0 || endsLikeNumber {
 		name += "." + strconv.Itoa(number)
 	}
 	if interfaced {
-		// Like ID_USB_INTERFACE_NUM of udev.
+		// The number has the form of ID_USB_INTERFACE_NUM of udev.
 		return fmt.Sprintf("if%02x:%s", k.node.Interface, name)
 	}
 	return name
@@ -216,8 +235,8 @@ func (k kernelName) probed() bool {
 	return false
 }
 
-// nameField is field for names of nodes, which start with a letter, so that none
-// resembles a port or the number of an ACPI device.
+// nameField is like field, for names of nodes. They begin with a letter, so that no name looks like a
+// port or the number of an ACPI device.
 func nameField(s string) string {
 	if isClean(s) && strings.Contains(lower+upper, s[:1]) {
 		return s
@@ -232,7 +251,7 @@ func nameField(s string) string {
 // sdaa2).
 func splitKernel(n *Node) kernelName {
 	k := kernelName{node: n, kind: nodeName}
-	if h := n.Hardware; h != nil && h.Bus == USBBus && (n.SysPath == h.Path && n.SysPath != "" || strings.HasPrefix(n.Path, "/dev/bus/usb/")) {
+	if isUSBBusNode(n) {
 		k.kind = busName
 	}
 	name := n.Kernel
@@ -263,7 +282,18 @@ func splitKernel(n *Node) kernelName {
 	return k
 }
 
-// splitNet is splitKernel for a network interface.
+// isUSBBusNode reports whether n is the bus node of a USB device (usb_devnode in
+// drivers/usb/core/usb.c).
+func isUSBBusNode(n *Node) bool {
+	h := n.Hardware
+	if h == nil || h.Bus != USBBus {
+		return false
+	}
+	isDeviceItself := n.SysPath != "" && n.SysPath == h.Path
+	return isDeviceItself || strings.HasPrefix(n.Path, "/dev/bus/usb/")
+}
+
+// splitNet is like splitKernel, for a network interface.
 func splitNet(n *Node) kernelName {
 	parent := path.Dir(n.SysPath)
 	return kernelName{
@@ -329,7 +359,9 @@ func CompareNatural(a, b string) int {
 			y = y[1:]
 			continue
 		}
-		if c := CompareNumber(strings.TrimLeft(x[:m], "0"), strings.TrimLeft(y[:n], "0")); c != 0 {
+		first := strings.TrimLeft(x[:m], "0")
+		second := strings.TrimLeft(y[:n], "0")
+		if c := CompareNumber(first, second); c != 0 {
 			return c
 		}
 		x = x[m:]
@@ -338,7 +370,7 @@ func CompareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
 
-// digits is the number of leading digits of s.
+// digits returns the number of leading digits of s.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {

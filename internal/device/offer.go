@@ -6,62 +6,63 @@ import (
 	"time"
 )
 
-// Offer is one device of one resource: a matched device with its ID, where everything
-// that does not depend on the container is resolved.
+// Offer is one device of one resource: a matched device with its ID. Everything that does not depend
+// on the container is resolved.
 type Offer struct {
-	// ID of slot 0; SlotID gives those of the others.
+	// ID of slot 0. SlotID returns the IDs of the other slots.
 	ID string
-	// Former is the ID in the version before, by which a container may hold the device;
-	// empty if it is the same.
+	// Former is the ID in the previous version, under which a container may hold the device. It is
+	// empty if the ID is the same.
 	Former string
-	// Hardware is the sysfs path of its hardware, for spreading over hardware and for
-	// settling; empty if there is none.
+	// Hardware is the sysfs path of its hardware. It is used to spread containers over hardware,
+	// and to wait until new hardware has all its nodes. It is empty if there is no hardware.
 	Hardware string
-	// Product is the name that its hardware reports; empty if it reports none.
+	// Product is the name that the hardware reports. It is empty if it reports none.
 	Product string
 	// Members are the sysfs paths of all hardware of a pool or a group.
 	Members []string
-	// Slots is the number of slots: how many containers may hold the device at once, at
-	// least 1.
+	// Slots is how many containers may hold the device at once. It is at least 1.
 	Slots int
-	// Pool is set if the device is everything that a resource selects: members come and
-	// go, and it stays the same device.
+	// Pool is set if the device is everything that a resource selects. It stays the same device
+	// when members appear and disappear.
 	Pool bool
-	// NUMA nodes, sorted, none negative; empty is no preference.
+	// NUMA are the sorted NUMA nodes, without negative numbers. If it is empty, there is no
+	// preference.
 	NUMA []int
-	// Nodes in order of injection: the device's own by path, then the companions'.
+	// Nodes in the order of injection: the nodes of the device by path, then the companions.
 	Nodes []OfferedNode
 	// Nets are network interfaces that move into the container.
 	Nets []OfferedNet
 	// Moved is set while its interfaces are in the container that holds the device, and
 	// missing on the host.
 	Moved bool
-	// Mounts are bind mounts, companions' included.
+	// Mounts are bind mounts, including companions.
 	Mounts []Mount
-	// CDIDevices are qualified names of foreign CDI devices to pass on.
+	// CDIDevices are qualified names of CDI devices of other specs to inject.
 	CDIDevices []string
 	// Env and Annotations have the same entries in the same order in every
 	// offer of a resource.
 	Env         []Entry
 	Annotations []Entry
-	// Attributes by name, by which claims select; nil without DRA.
+	// Attributes are the attributes by which claims select, by name. It is nil without DRA.
 	Attributes map[string]string
 	// CDI is set if the device is injected by its qualified CDI name instead of raw
 	// nodes and mounts.
 	CDI bool
-	// AlsoCDI is set if its nodes are injected by its CDI name as well, under their
-	// current names: a runtime without CDI ignores the name, so that the links stay.
+	// AlsoCDI is set if its nodes are injected by its CDI name as well, under their current
+	// names. The links stay, because a runtime without CDI ignores the CDI name.
 	AlsoCDI bool
 	// Owner, Hooks and AdditionalGIDs require CDI.
 	Owner          *Owner
 	Hooks          []Hook
 	AdditionalGIDs []uint32
-	// HealthDir is the path in the container of the directory that shows the health of
-	// its devices; empty is none. It shows a loss for at least HealthHold.
-	HealthDir  string
+	// HealthDir is the path in the container of the directory that shows the health of its
+	// devices. It is empty if there is none.
+	HealthDir string
+	// HealthHold is the minimum time for which the directory shows a loss.
 	HealthHold time.Duration
-	// Problem is why the device cannot be injected, for an administrator; empty if it
-	// can.
+	// Problem is why the device cannot be injected, for an administrator. It is empty if the
+	// device can be injected.
 	Problem string
 }
 
@@ -74,7 +75,7 @@ type OfferedNode struct {
 	// Key names the node within its device, and does not change with the kernel's name:
 	// "if00:ttyUSB". It is the name of the node's link.
 	Key string
-	// Path in the container; Index and Count may still be open.
+	// Path in the container. The variables Index and Count may still be open.
 	Path Text
 	// Permissions are some of "rwm".
 	Permissions string
@@ -88,26 +89,27 @@ type OfferedNode struct {
 
 // OfferedNet is a network interface that moves into a container.
 type OfferedNet struct {
-	// HostName is its current name. Key names it within its device like that of an
-	// OfferedNode.
-	HostName, Key string
-	// Name in the container; empty is HostName.
+	// HostName is its current name.
+	HostName string
+	// Key names the interface within its device, like OfferedNode.Key.
+	Key string
+	// Name in the container. If it is empty, the interface keeps HostName.
 	Name string
 }
 
-// Owner is the owner of a node in a container; nil fields are left to the runtime.
+// Owner is the owner of a node in a container. The runtime decides about nil fields.
 type Owner struct {
 	UID, GID *uint32
 	Mode     *uint32 // permission bits
 }
 
-// Hook is a program that the runtime runs (CDI specification, "hooks").
+// Hook is a program on the host that the runtime runs (CDI specification, "hooks").
 type Hook struct {
 	Name    string // "createContainer", "startContainer", ...
 	Path    string
 	Args    []string
 	Env     []string
-	Timeout int // seconds, 0 for none
+	Timeout int // seconds, or 0 if there is no timeout
 }
 
 // Mount is a bind mount of a host path into a container.
@@ -133,17 +135,19 @@ type Listed struct {
 	ID      string
 	Healthy bool
 	NUMA    []int
-	// The rest is not sent to the kubelet. Reason is why the slot is not healthy, for
-	// an administrator. Device is the same for all slots of one piece of hardware, or
-	// of one device without hardware.
-	Reason, Device string
+	// Reason is why the slot is not healthy, for an administrator. It is not sent to the kubelet.
+	Reason string
+	// Device is the same for all slots of one piece of hardware, or of one device without
+	// hardware. It is not sent to the kubelet.
+	Device string
 }
 
 // SameList reports whether two lists are equal for the kubelet.
-func SameList(a, b []Listed) bool {
-	return slices.EqualFunc(a, b, func(a, b Listed) bool {
-		return a.ID == b.ID && a.Healthy == b.Healthy && slices.Equal(a.NUMA, b.NUMA)
-	})
+func SameList(a, b []Listed) bool { return slices.EqualFunc(a, b, isSameSlot) }
+
+// isSameSlot reports whether two slots are equal for the kubelet.
+func isSameSlot(a, b Listed) bool {
+	return a.ID == b.ID && a.Healthy == b.Healthy && slices.Equal(a.NUMA, b.NUMA)
 }
 
 // Response is the response to an Allocate request for one container.
@@ -162,9 +166,9 @@ type InjectedNode struct {
 	HostPath, ContainerPath, Permissions string
 }
 
-// Text is a string with variables: literals and variables in turn. The configuration
-// parses it once; matching inserts the values of a device; those of the container
-// (Index, Count) stay open until Allocate.
+// Text is a string with variables: a sequence of literals and variables. The configuration is parsed
+// once, matching inserts the values of a device, and the variables of the container (Index, Count)
+// stay open until Allocate.
 type Text []Part
 
 // Part is a literal, or a variable if Var is not empty.
@@ -179,7 +183,7 @@ const (
 	CountVar = "count"
 )
 
-// Literal is a Text without variables.
+// Literal returns a Text without variables.
 func Literal(s string) Text {
 	if s == "" {
 		return nil
@@ -187,10 +191,11 @@ func Literal(s string) Text {
 	return Text{{Literal: s}}
 }
 
-// Expand replaces the variables that value knows and leaves the others open. The result
-// has no two adjacent literals. Vars finds open variables that value should have known.
+// Expand replaces the variables that value knows and leaves the others open. The result has no two
+// adjacent literals. Vars returns the open variables.
 func (t Text) Expand(value func(name string) (string, bool)) Text {
-	if len(t) == 1 && t[0].Var == "" && t[0].Literal != "" {
+	isLiteral := len(t) == 1 && t[0].Var == ""
+	if isLiteral && t[0].Literal != "" {
 		return t[:1:1]
 	}
 	var out Text
@@ -205,7 +210,8 @@ func (t Text) Expand(value func(name string) (string, bool)) Text {
 		if p.Var != "" {
 			v, ok = value(p.Var)
 		}
-		if literal.WriteString(v); !ok {
+		literal.WriteString(v)
+		if !ok {
 			end()
 			out = append(out, p)
 		}
@@ -214,7 +220,7 @@ func (t Text) Expand(value func(name string) (string, bool)) Text {
 	return out
 }
 
-// Vars lists the names of the variables in t, in order, with repeats.
+// Vars returns the names of the variables in t, in order and with repeats.
 func (t Text) Vars() []string {
 	var names []string
 	for _, p := range t {
@@ -235,7 +241,7 @@ func (t Text) Has(name string) bool {
 	return false
 }
 
-// String formats t like the configuration: variables as ${name}.
+// String returns t as the configuration writes it, with variables as ${name}.
 func (t Text) String() string {
 	if len(t) == 1 && t[0].Var == "" {
 		return t[0].Literal

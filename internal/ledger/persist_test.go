@@ -125,7 +125,7 @@ func TestInvalidStateIsKeptAside(t *testing.T) {
 		{"followed by more", string(good) + "{}", "after top-level value"},
 		{"without a version", "{}", "version 0: want 1"},
 		{"of other types", `{"version":1,"resources":{"a":1}}`, "cannot unmarshal"},
-		{"too large", string(good) + strings.Repeat(" ", atomicfile.MaxSize), "want at most"},
+		{"too large", string(good) + strings.Repeat(" ", atomicfile.MaxSize), "exceed the limit of"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

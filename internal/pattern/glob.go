@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// lookUpCost is what opening a directory, or finding a file by its name, costs in directory
-// entries.
+// lookUpCost is the cost of opening a directory or of finding a file by its name, in units of reading a
+// directory entry.
 const lookUpCost = 8
 
 // Glob lists the paths of the host that match v, which is of kind Path, sorted. mounted
@@ -76,8 +76,9 @@ func (s *globSearch) walk(dir string, through Values) {
 	}
 }
 
-// list returns the entries of a directory, sorted: no more of them than the budget permits, since
-// a container may fill a directory with millions. An unreadable directory has none.
+// list returns the sorted entries of a directory, at most as many as the budget permits, because a
+// container may fill a directory with millions of files. It returns no entries of a directory that
+// cannot be read.
 func (s *globSearch) list(dir string) []fs.DirEntry {
 	// With these flags the call neither waits for the writer of a FIFO nor opens a device.
 	const flags = os.O_RDONLY | syscall.O_DIRECTORY | syscall.O_NONBLOCK
@@ -94,20 +95,29 @@ func (s *globSearch) list(dir string) []fs.DirEntry {
 	return all
 }
 
-// Through matches the directories above the matches of an alternative of kind
-// Path: "/dev" and "/dev/snd" for "/dev/snd/*", and everything below "/dev" for
+// Through returns a condition on directories: the directories above the matches of an alternative of
+// kind Path: "/dev" and "/dev/snd" for "/dev/snd/*", and everything below "/dev" for
 // "/dev/**/card0".
 func (a Alternative) Through() Values {
 	var p pattern
-	add := func(i int, last token) {
-		p.alternatives = append(p.alternatives, Alternative{kind: Path, tokens: append(slices.Clip(a.tokens[:i]), last)})
+	// add adds the directories that the first n tokens and one more token match.
+	add := func(n int, last token) {
+		before := slices.Clip(a.tokens[:n])
+		p.alternatives = append(p.alternatives, Alternative{
+			kind:   Path,
+			tokens: append(before, last),
+		})
 	}
 	for i, t := range a.tokens {
 		if t.kind == deep {
 			add(i, t)
 		}
+		if t.kind != literal {
+			continue // the text of a class is not a path
+		}
 		for j := range t.text {
-			if t.kind == literal && t.text[j] == '/' && i+j > 0 {
+			isRoot := i == 0 && j == 0
+			if t.text[j] == '/' && !isRoot {
 				add(i, token{text: t.text[:j]})
 			}
 		}
@@ -115,7 +125,7 @@ func (a Alternative) Through() Values {
 	return Values{Path, []pattern{p}}
 }
 
-// dir is the deepest directory without wildcards above all matches.
+// dir returns the deepest directory without wildcards above all matches.
 func (a *Alternative) dir() string {
 	prefix := a.Prefix()
 	if len(a.tokens) > 1 && a.tokens[1].kind == deep {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// normalize converts a value to the form of the patterns.
+// normalize returns a value in the form of the patterns, so that both can be compared byte by byte.
 func (k Kind) normalize(s string) string {
 	switch k {
 	case Path:
@@ -27,11 +27,11 @@ func (k Kind) normalize(s string) string {
 // Match reports whether the alternative matches all of a value.
 func (a Alternative) Match(value string) bool { return a.matches(a.kind.normalize(value)) }
 
-// matches is Match of a value in normal form.
+// matches is like Match, for a value in normal form.
 func (a *Alternative) matches(s string) bool {
 	if a.span != nil {
 		n, err := strconv.ParseUint(s, 10, 31)
-		return err == nil && a.span[0] <= n && n <= a.span[1]
+		return err == nil && a.span.first <= n && n <= a.span.last
 	}
 	if text, whole := a.Literal(); whole {
 		return s == text
@@ -40,14 +40,19 @@ func (a *Alternative) matches(s string) bool {
 	if !strings.HasPrefix(s, prefix) {
 		return false
 	}
-	if len(a.tokens) == 2 && a.tokens[1].kind == star && a.tokens[0].kind == literal { // most patterns
+	if a.isPrefixStar() {
 		return a.kind != Path || strings.IndexByte(s[len(prefix):], '/') < 0
 	}
 	return strings.Contains(s, a.lastLiteral()) && a.match(s, nil)
 }
 
-// lastLiteral is contained in every match. Searching for it first is faster than
-// trying the wildcards.
+// isPrefixStar reports whether the alternative is a literal and a star, as most patterns are.
+func (a *Alternative) isPrefixStar() bool {
+	return len(a.tokens) == 2 && a.tokens[0].kind == literal && a.tokens[1].kind == star
+}
+
+// lastLiteral returns a text that every match contains. Searching for it first is faster than trying
+// the wildcards.
 func (a *Alternative) lastLiteral() string {
 	for _, t := range slices.Backward(a.tokens) {
 		if t.kind == literal {
@@ -57,8 +62,12 @@ func (a *Alternative) lastLiteral() string {
 	return ""
 }
 
-// wildcardMatch is the part of a text that a wildcard matches: s[from:to].
-type wildcardMatch struct{ token, from, to int }
+// wildcardMatch is the part s[from:to] of a text s that a wildcard matches.
+type wildcardMatch struct {
+	token int // its index
+	from  int
+	to    int
+}
 
 // match reports whether the tokens match all of s, and stores the match of each
 // in captured unless that is nil. It goes from right to left, so that the first
@@ -71,7 +80,9 @@ func (a *Alternative) match(s string, captured []string) bool {
 	const none = -1
 	lastStar := wildcardMatch{token: none}
 	lastDeep := wildcardMatch{token: none}
-	for i, end := len(a.tokens)-1, len(s); i >= 0 || end > 0; i-- {
+	i := len(a.tokens) - 1
+	end := len(s)
+	for ; i >= 0 || end > 0; i-- {
 		from := 0
 		ok := false
 		if i >= 0 {
@@ -114,7 +125,8 @@ func (a *Alternative) shortest(i int, s string) (from int, ok bool) {
 		return len(s) - len(t.text), strings.HasSuffix(s, t.text)
 	case single:
 		r, size := utf8.DecodeLastRuneInString(s)
-		return len(s) - size, size > 0 && t.matches(r) && !(a.kind == Path && r == '/')
+		isSeparator := a.kind == Path && r == '/'
+		return len(s) - size, size > 0 && !isSeparator && t.matches(r)
 	case deep:
 		if i < len(a.tokens)-1 {
 			return len(s) - 1, strings.HasSuffix(s, "/")
@@ -128,9 +140,11 @@ func (a *Alternative) extend(t *wildcardMatch, s string) bool {
 	from := strings.LastIndexByte(s[:t.from], '/')
 	if a.tokens[t.token].kind == star {
 		r, size := utf8.DecodeLastRuneInString(s[:t.from])
-		if from = t.from - size; size == 0 || a.kind == Path && r == '/' {
+		isSeparator := a.kind == Path && r == '/'
+		if size == 0 || isSeparator {
 			return false
 		}
+		from = t.from - size
 	}
 	if from >= 0 {
 		t.from = from
@@ -150,7 +164,7 @@ func (t *token) matches(r rune) bool {
 	return in != t.not
 }
 
-// captures lists the matches of the wildcards in s, which the alternative matches.
+// captures returns the text that each wildcard matches in s. The alternative matches s.
 func (a *Alternative) captures(s string) []string {
 	captured := make([]string, len(a.tokens))
 	a.match(s, captured)
@@ -166,7 +180,7 @@ func (a *Alternative) captures(s string) []string {
 	return out
 }
 
-// Wildcards is the number of wildcards.
+// Wildcards returns the number of wildcards.
 func (a Alternative) Wildcards() int {
 	n := 0
 	for _, t := range a.tokens {
@@ -177,30 +191,37 @@ func (a Alternative) Wildcards() int {
 	return n
 }
 
-// String is the alternative as written.
+// String returns the alternative as written.
 func (a Alternative) String() string { return a.written }
 
-// Literal is the only match of an alternative without wildcards.
+// Literal returns the only match of an alternative without wildcards. For other alternatives, ok is
+// false.
 func (a Alternative) Literal() (text string, ok bool) {
 	if a.span != nil || len(a.tokens) > 1 {
 		return "", false
-	} else if len(a.tokens) == 0 {
+	}
+	if len(a.tokens) == 0 {
 		return "", true
 	}
 	return a.tokens[0].text, a.tokens[0].kind == literal
 }
 
-// Prefix is the literal prefix of every match.
+// Prefix returns the literal prefix of every match.
 func (a Alternative) Prefix() string {
-	if len(a.tokens) > 0 && a.tokens[0].kind == literal {
-		return a.tokens[0].text
-	} else if len(a.tokens) > 0 && a.tokens[0].kind == deep {
+	if len(a.tokens) == 0 {
+		return ""
+	}
+	first := &a.tokens[0]
+	switch first.kind {
+	case literal:
+		return first.text
+	case deep:
 		return "/"
 	}
 	return ""
 }
 
-// Shape is the alternative with "*" for every wildcard, and without escapes: the
+// Shape returns the alternative with "*" in place of every wildcard, and without escapes. It shows the
 // elements of a path.
 func (a Alternative) Shape() string {
 	var b strings.Builder
@@ -219,8 +240,8 @@ func (a Alternative) Shape() string {
 	return b.String()
 }
 
-// Fits reports whether the alternative may match n characters, all of them in chars. A
-// HexPrefix counts as a Hex.
+// Fits reports whether the alternative can match n characters that are all in chars. For a HexPrefix,
+// it considers the pattern itself and not the numbers that begin with it.
 func (a Alternative) Fits(n int, chars string) bool {
 	tokens := a.tokens
 	length := 0
@@ -241,14 +262,18 @@ func (a Alternative) Fits(n int, chars string) bool {
 			unbounded = true
 		}
 	}
-	return length == n || unbounded && length <= n
+	if unbounded {
+		return length <= n
+	}
+	return length == n
 }
 
-// Join is one condition with the patterns of all, which are of one kind.
-func Join(all ...Values) (joined Values) {
+// Join returns one condition with the patterns of several, which are of one kind.
+func Join(all ...Values) Values {
 	if len(all) == 1 {
 		return all[0]
 	}
+	var joined Values
 	for _, v := range all {
 		joined.kind = v.kind
 		joined.patterns = append(joined.patterns, v.patterns...)
@@ -256,7 +281,7 @@ func Join(all ...Values) (joined Values) {
 	return joined
 }
 
-// Split lists the patterns as separate conditions.
+// Split returns each pattern as a separate condition.
 func (v Values) Split() []Values {
 	all := make([]Values, len(v.patterns))
 	for i := range v.patterns {
@@ -265,7 +290,7 @@ func (v Values) Split() []Values {
 	return all
 }
 
-// Positive is v with each "!" removed.
+// Positive returns v without any leading "!".
 func (v Values) Positive() Values {
 	if !v.Negative() {
 		return v
@@ -290,7 +315,7 @@ func (v Values) has(not bool) bool {
 	return slices.ContainsFunc(v.patterns, func(p pattern) bool { return p.not == not })
 }
 
-// Patterns lists the patterns as written, "!" included.
+// Patterns returns the patterns as written, with their "!".
 func (v Values) Patterns() []string {
 	var all []string
 	for _, p := range v.patterns {
@@ -299,30 +324,38 @@ func (v Values) Patterns() []string {
 	return all
 }
 
-// Match reports whether the values of a device match: any of them a positive
-// pattern, if there is one, and none of them a negative one. No value, or an
-// empty one, is an absent attribute, which matches negative patterns only.
+// Match reports whether the values of a device match: one of them matches a positive pattern, if there
+// are any, and none of them matches a negative pattern. No value or an empty value means that the
+// attribute is absent: it only satisfies negative patterns.
 func (v Values) Match(have ...string) bool {
 	ok := !v.has(false)
 	for _, h := range have {
-		if h = v.kind.normalize(h); h == "" {
+		h = v.kind.normalize(h)
+		if h == "" {
 			continue
 		}
 		if v.firstMatch(h, true) != nil {
 			return false
 		}
-		ok = ok || v.firstMatch(h, false) != nil
+		if !ok {
+			ok = v.firstMatch(h, false) != nil
+		}
 	}
 	return ok
 }
 
-// firstMatch is the first alternative that matches s, in normal form, of the patterns
-// with or without "!".
+// firstMatch returns the first alternative that matches s, which is in normal form. It considers only
+// patterns with "!" if not is set, and otherwise only patterns without. It returns nil if none
+// matches.
 func (v Values) firstMatch(s string, not bool) *Alternative {
 	for i := range v.patterns {
 		p := &v.patterns[i]
+		if p.not != not {
+			continue
+		}
 		for j := range p.alternatives {
-			if a := &p.alternatives[j]; p.not == not && a.matches(s) {
+			a := &p.alternatives[j]
+			if a.matches(s) {
 				return a
 			}
 		}
@@ -330,18 +363,21 @@ func (v Values) firstMatch(s string, not bool) *Alternative {
 	return nil
 }
 
-// Captures lists the matches of the wildcards of the first pattern without "!"
-// that matches a value. It is nil if none does.
+// Captures returns the texts that the wildcards of the first matching pattern without "!" match in a
+// value. It returns nil if no pattern matches.
 func (v Values) Captures(have string) []string {
-	if have = v.kind.normalize(have); have != "" {
-		if a := v.firstMatch(have, false); a != nil {
-			return a.captures(have)
-		}
+	have = v.kind.normalize(have)
+	if have == "" {
+		return nil
 	}
-	return nil
+	a := v.firstMatch(have, false)
+	if a == nil {
+		return nil
+	}
+	return a.captures(have)
 }
 
-// Alternatives lists the alternatives of all patterns without "!".
+// Alternatives returns the alternatives of all patterns without "!".
 func (v Values) Alternatives() []Alternative {
 	var all []Alternative
 	for _, p := range v.patterns {
@@ -352,16 +388,18 @@ func (v Values) Alternatives() []Alternative {
 	return all
 }
 
-// Literal is the only positive alternative, if it has no wildcards.
+// Literal returns the text of the only alternative of the patterns without "!". If there are several,
+// or it has wildcards, ok is false.
 func (v Values) Literal() (text string, ok bool) {
-	if all := v.Alternatives(); len(all) == 1 {
-		return all[0].Literal()
+	all := v.Alternatives()
+	if len(all) != 1 {
+		return "", false
 	}
-	return "", false
+	return all[0].Literal()
 }
 
-// Prefixes lists the literal prefixes of all matches, sorted, and none a prefix of
-// another: for a binary search in sorted values.
+// Prefixes returns the literal prefixes of all matches, for a binary search in sorted values. They are
+// sorted, and none is a prefix of another.
 func (v Values) Prefixes() []string {
 	if !v.has(false) {
 		return []string{""}
@@ -379,30 +417,4 @@ func (v Values) Prefixes() []string {
 		}
 	}
 	return prefixes[:last+1]
-}
-
-// Distance is the number of letters to add, drop, replace or swap with their neighbour
-// to turn a into b.
-func Distance(a, b string) int {
-	before := make([]int, len(b)+1)
-	last := make([]int, len(b)+1)
-	row := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
 }

@@ -22,7 +22,7 @@ import (
 // Kind is how values are compared with a pattern.
 type Kind byte
 
-// The kinds. All but Path ignore space around patterns and values.
+// The kinds. All except Path ignore space around patterns and values.
 const (
 	Text      Kind = iota
 	Path           // wildcards stop at "/", except for "**"
@@ -31,8 +31,8 @@ const (
 	Number         // a decimal number; "0,2-7" is a list of ranges
 )
 
-// Limits of one pattern. Alternatives are expanded when a pattern is parsed, so
-// that matching never tries their combinations.
+// Limits of one pattern. Alternatives are expanded when a pattern is parsed, so that matching never
+// tries combinations of them.
 const (
 	maxLength       = 512
 	maxAlternatives = 64
@@ -42,12 +42,12 @@ const (
 var ErrEmpty = errors.New("is empty")
 
 var (
-	errSyntax    = errors.New(`is not a pattern: want every [...] and {...} closed, and a character after every \`)
-	errNotNumber = errors.New(`is not a number: want one such as "2", or numbers and ranges such as "0,2-7"`)
+	errSyntax    = errors.New(`is not a valid pattern: every [...] and {...} must be closed, and a character must follow every \`)
+	errNotNumber = errors.New(`is not a number: want a number such as "2", or numbers and ranges such as "0,2-7"`)
 )
 
-// Values is a condition on a value: patterns of one kind, some of them with a leading
-// "!". The zero Values is no condition. It is immutable.
+// Values is a condition on a value: patterns of one kind, some of them with a leading "!". The zero
+// Values is no condition. Values are immutable.
 type Values struct {
 	kind     Kind
 	patterns []pattern
@@ -55,8 +55,11 @@ type Values struct {
 
 // pattern is one pattern.
 type pattern struct {
-	written      string
-	not          bool // begins with "!"
+	// written is the pattern as written.
+	written string
+	// not is set if the pattern begins with "!".
+	not bool
+	// alternatives are the patterns to which it expands.
 	alternatives []Alternative
 }
 
@@ -65,10 +68,17 @@ type Alternative struct {
 	written string
 	kind    Kind
 	tokens  []token
-	// span is the first and last number of a range, nil for everything else.
-	span *[2]uint64
+	// span is a range of numbers. It is nil for all other alternatives.
+	span *span
 }
 
+// span is a range of numbers.
+type span struct {
+	first uint64
+	last  uint64
+}
+
+// tokenKind is the kind of a token.
 type tokenKind byte
 
 const (
@@ -87,8 +97,8 @@ type token struct {
 	text string
 }
 
-// Parse parses a pattern; a leading "!" negates it. The text of the error continues the
-// pattern: "is too long: ...".
+// Parse parses a pattern. A leading "!" negates it. The text of the error continues a sentence that
+// begins with the pattern: "is empty".
 func Parse(kind Kind, s string) (Values, error) {
 	p, err := parse(kind, strings.TrimSpace(s))
 	if err != nil {
@@ -97,9 +107,10 @@ func Parse(kind Kind, s string) (Values, error) {
 	return Values{kind, []pattern{p}}, nil
 }
 
+// parse parses a pattern without space around it.
 func parse(kind Kind, s string) (pattern, error) {
 	p := pattern{written: s}
-	if rest, not := strings.CutPrefix(s, "!"); not {
+	if rest, isNegated := strings.CutPrefix(s, "!"); isNegated {
 		s = strings.TrimSpace(rest)
 		p.not = true
 	}
@@ -107,7 +118,7 @@ func parse(kind Kind, s string) (pattern, error) {
 	case s == "":
 		return pattern{}, ErrEmpty
 	case len(s) > maxLength:
-		return pattern{}, fmt.Errorf("is too long: want at most %d bytes", maxLength)
+		return pattern{}, fmt.Errorf("is longer than %d bytes", maxLength)
 	case !utf8.ValidString(s):
 		return pattern{}, errSyntax
 	case kind == Number && !strings.ContainsAny(s, meta):
@@ -122,15 +133,20 @@ func parse(kind Kind, s string) (pattern, error) {
 	expanded, err := expand(units)
 	if err != nil {
 		return pattern{}, err
-	} else if len(expanded) > maxAlternatives {
-		return pattern{}, fmt.Errorf("stands for too many alternatives: want at most %d, or a list of patterns", maxAlternatives)
+	}
+	if len(expanded) > maxAlternatives {
+		return pattern{}, fmt.Errorf("has more than %d alternatives: use a list of patterns", maxAlternatives)
 	}
 	for _, units := range expanded {
 		tokens, err := tokenize(kind, units)
 		if err != nil {
 			return pattern{}, err
 		}
-		p.alternatives = append(p.alternatives, Alternative{written: strings.Join(units, ""), kind: kind, tokens: tokens})
+		p.alternatives = append(p.alternatives, Alternative{
+			written: strings.Join(units, ""),
+			kind:    kind,
+			tokens:  tokens,
+		})
 	}
 	return p, nil
 }
@@ -138,24 +154,36 @@ func parse(kind Kind, s string) (pattern, error) {
 // spans parses comma-separated numbers and ranges: "0,2-7".
 func (p pattern) spans(s string) (pattern, error) {
 	for part := range strings.SplitSeq(s, ",") {
-		first, last, ranged := strings.Cut(part, "-")
-		if !ranged {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
 			last = first
 		}
-		lo, err1 := strconv.ParseUint(strings.TrimSpace(first), 10, 31)
-		hi, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 31)
-		if err1 != nil || err2 != nil || hi < lo {
+		lo, err := parseNumber(first)
+		if err != nil {
 			return pattern{}, errNotNumber
 		}
-		p.alternatives = append(p.alternatives, Alternative{written: part, kind: Number, span: &[2]uint64{lo, hi}})
+		hi, err := parseNumber(last)
+		if err != nil || hi < lo {
+			return pattern{}, errNotNumber
+		}
+		p.alternatives = append(p.alternatives, Alternative{
+			written: part,
+			kind:    Number,
+			span:    &span{first: lo, last: hi},
+		})
 	}
 	return p, nil
+}
+
+// parseNumber parses a number of the kernel, which are at most 31 bits long.
+func parseNumber(s string) (uint64, error) {
+	return strconv.ParseUint(strings.TrimSpace(s), 10, 31)
 }
 
 // meta are the special characters of patterns.
 const meta = `*?[]{}\`
 
-// Quote escapes s, so that it matches itself as a pattern or part of one.
+// Quote escapes s, so that it matches itself as a pattern or as a part of a pattern.
 func Quote(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -188,7 +216,8 @@ func split(s string) ([]string, error) {
 			}
 			n++ // the "]"
 		}
-		if n > len(s) || s[:n] == `\` || s[:n] == "[]" || s[:n] == "[!]" || s[:n] == "[^]" {
+		isUnclosed := n > len(s)
+		if isUnclosed || isIncomplete(s[:n]) {
 			return nil, errSyntax
 		}
 		units = append(units, s[:n])
@@ -197,7 +226,16 @@ func split(s string) ([]string, error) {
 	return units, nil
 }
 
-// expand expands {a,b}. It stops soon after maxAlternatives.
+// isIncomplete reports whether a unit is an escape without a character or an empty class.
+func isIncomplete(unit string) bool {
+	switch unit {
+	case `\`, "[]", "[!]", "[^]":
+		return true
+	}
+	return false
+}
+
+// expand expands {a,b} in units to all alternatives. It stops soon after maxAlternatives.
 func expand(units []string) ([][]string, error) {
 	open := slices.IndexFunc(units, func(u string) bool {
 		return u == "{" || u == "}"
@@ -219,7 +257,9 @@ func expand(units []string) ([][]string, error) {
 		case "}":
 			depth--
 		}
-		if depth == 0 || depth == 1 && units[end] == "," {
+		isClosed := depth == 0
+		isSeparator := depth == 1 && units[end] == ","
+		if isClosed || isSeparator {
 			branches = append(branches, units[start:end])
 			start = end + 1
 		}
@@ -275,7 +315,7 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 				return nil, err
 			}
 			if kind == Path && !t.not && t.matches('/') {
-				return nil, errors.New(`has a class that holds "/": want one for a single element of a path`)
+				return nil, errors.New(`has a class that contains "/": a class matches a character within one element of a path`)
 			}
 			add(t)
 		default:
@@ -298,8 +338,8 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 // repetition of "**".
 func deepLength(units []string) int {
 	n := 0
-	for len(units) >= n+3 && units[n] == "/" && units[n+1] == "*" && units[n+2] == "*" && (len(units) == n+3 || units[n+3] == "/") {
-		n += 3
+	for beginsDeep(units[n:]) {
+		n += len(deepUnits)
 	}
 	if n > 0 && n < len(units) {
 		n++ // the "/" after it
@@ -307,29 +347,44 @@ func deepLength(units []string) int {
 	return n
 }
 
+// deepUnits are the units of "/**".
+var deepUnits = []string{"/", "*", "*"}
+
+// beginsDeep reports whether units begin with "/**" as a whole element.
+func beginsDeep(units []string) bool {
+	length := len(deepUnits)
+	if len(units) < length || !slices.Equal(units[:length], deepUnits) {
+		return false
+	}
+	return len(units) == length || units[length] == "/"
+}
+
 // parseClass parses "[...]".
 func parseClass(s string) (token, error) {
 	t := token{kind: single}
 	s = s[1 : len(s)-1]
-	if t.not = s[0] == '!' || s[0] == '^'; t.not {
+	t.not = s[0] == '!' || s[0] == '^'
+	if t.not {
 		s = s[1:]
 	}
 	for s != "" {
 		lo, n := char(s)
 		hi := lo
-		if s = s[n:]; len(s) > 1 && s[0] == '-' {
+		s = s[n:]
+		isRange := len(s) > 1 && s[0] == '-'
+		if isRange {
 			hi, n = char(s[1:])
 			s = s[1+n:]
 		}
 		if hi < lo {
-			return t, fmt.Errorf("has the empty range %q: want the lower end first", string([]rune{lo, '-', hi}))
+			return t, fmt.Errorf("has the empty range %q: the lower end must come first", string([]rune{lo, '-', hi}))
 		}
 		t.text += string([]rune{lo, hi})
 	}
 	return t, nil
 }
 
-// char is the first character of s, escaped or not, and its length in bytes.
+// char returns the first character of s, which may be escaped, and its length in bytes.
 func char(s string) (rune, int) {
 	escape := 0
 	if s[0] == '\\' {

@@ -178,8 +178,8 @@ func TestAlternative(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	const syntax = "is not a pattern: want every [...] and {...} closed, and a character after every \\"
-	const number = `is not a number: want one such as "2", or numbers and ranges such as "0,2-7"`
+	const syntax = "is not a valid pattern: every [...] and {...} must be closed, and a character must follow every \\"
+	const number = `is not a number: want a number such as "2", or numbers and ranges such as "0,2-7"`
 	for _, tt := range []struct {
 		kind pattern.Kind
 		s    string
@@ -196,12 +196,12 @@ func TestParse(t *testing.T) {
 		{pattern.Text, "{a,{b}", syntax},
 		{pattern.Text, `a\`, syntax},
 		{pattern.Text, "\xff", syntax},
-		{pattern.Text, "[z-a]", `has the empty range "z-a": want the lower end first`},
-		{pattern.Path, "/dev/[a/]", `has a class that holds "/": want one for a single element of a path`},
-		{pattern.Path, "/dev/[+-9]", `has a class that holds "/": want one for a single element of a path`},
-		{pattern.Text, strings.Repeat("a", 513), "is too long: want at most 512 bytes"},
-		{pattern.Text, strings.Repeat("{a,b}", 7), "stands for too many alternatives: want at most 64, or a list of patterns"},
-		{pattern.Text, strings.Repeat("{a,b}", 100), "stands for too many alternatives: want at most 64, or a list of patterns"},
+		{pattern.Text, "[z-a]", `has the empty range "z-a": the lower end must come first`},
+		{pattern.Path, "/dev/[a/]", `has a class that contains "/": a class matches a character within one element of a path`},
+		{pattern.Path, "/dev/[+-9]", `has a class that contains "/": a class matches a character within one element of a path`},
+		{pattern.Text, strings.Repeat("a", 513), "is longer than 512 bytes"},
+		{pattern.Text, strings.Repeat("{a,b}", 7), "has more than 64 alternatives: use a list of patterns"},
+		{pattern.Text, strings.Repeat("{a,b}", 100), "has more than 64 alternatives: use a list of patterns"},
 		{pattern.Number, "7-2", number},
 		{pattern.Number, "1,", number},
 		{pattern.Number, "0x1", number},

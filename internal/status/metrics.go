@@ -15,7 +15,7 @@ const (
 	allocationsTotal   = "generic_dp_allocations_total"
 	allocationSeconds  = "generic_dp_allocation_duration_seconds"
 	sliceWritesTotal   = "generic_dp_slice_writes_total"
-	scansTotal         = "generic_dp_looks_total"
+	scansTotal         = "generic_dp_scans_total"
 	ueventsTotal       = "generic_dp_uevents_total"
 	scanSeconds        = "generic_dp_scan_duration_seconds"
 	scanFailuresTotal  = "generic_dp_scan_failures_total"

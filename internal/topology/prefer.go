@@ -1,5 +1,5 @@
-// Package topology computes which free devices to prefer for a container, and their
-// NUMA nodes. It is pure.
+// Package topology computes which free devices to prefer for a container, and their NUMA nodes. Its
+// functions are pure.
 package topology
 
 import (
@@ -18,26 +18,25 @@ const (
 	Packed = "packed"
 )
 
-// Prefer returns which size of the available slots a container should get, in the order
-// of all. It implements GetPreferredAllocation: all is the list of the resource, in its
-// order, and the other arguments are the request's. It never fails, since the kubelet
-// would fail the pod.
+// Prefer implements GetPreferredAllocation: it returns the slots that a container should get, in the
+// order of all. all is the list of the resource; the other arguments are from the request. Prefer
+// never fails, because the kubelet would fail the pod.
 //
-// The result has the slots of must, the rest is from available; it is shorter than size
-// only if these are too few. The kubelet includes the slots that it has already chosen
-// in size, names them in must and drops them from the response, so that must is
-// returned whether available contains it or not.
+// The result contains the slots of must and slots of available, size in all. It is shorter only if
+// there are too few. The kubelet counts the slots that it has already chosen in size, names them in
+// must, and removes them from the response (devicesToAllocate in
+// k8s.io/kubernetes/pkg/kubelet/cm/devicemanager): must is returned even if available does not
+// contain it.
 //
-// A second slot of the same hardware is the last resort in any case, since it is of no
-// use to the container. Otherwise
+// A second slot of the same hardware is the last resort, because it is of no use to the container.
+// Apart from that,
 //
-//   - numa spans as few NUMA nodes as possible, those of must first, and then
-//     takes the hardware with the fewest slots in use;
-//   - spread takes the hardware with the fewest slots in use;
-//   - packed takes the hardware with the most slots in use, so that whole
-//     devices stay free.
+//   - numa spans as few NUMA nodes as possible, beginning with the nodes of must, and then
+//     chooses the hardware with the fewest slots in use;
+//   - spread chooses the hardware with the fewest slots in use;
+//   - packed chooses the hardware with the most slots in use, so that whole devices stay free.
 //
-// Ties are broken by the order of all. An unknown value is numa.
+// The order of all breaks ties. An unknown value means numa.
 func Prefer(prefer string, all []device.Listed, available, must []string, size int) []string {
 	c := newChoice(all, available, must)
 	need := size - len(c.chosen)
@@ -70,18 +69,18 @@ type choice struct {
 // hardware has the slots of one device.
 type hardware struct {
 	first int   // index of its first slot in the list
-	free  []int // indexes
-	used  int   // slots in use by others
-	mine  int   // slots of this container
-	numa  []int
-	// step of chooseNUMA that chose the last of its NUMA nodes, 0 for those of must;
-	// notChosen before.
+	free  []int // indexes of its free slots
+	used  int   // number of slots that other containers use
+	mine  int   // number of slots of this container
+	numa  []int // NUMA nodes
+	// step is the step of chooseNUMA that chose the last of its NUMA nodes: 0 for the nodes of
+	// must, and notChosen if they are not all chosen.
 	step int
 }
 
 const notChosen = math.MaxInt
 
-// fresh reports whether the device has a free slot and none of this container.
+// fresh reports whether the device has a free slot, and the container has none of its slots yet.
 func (d *hardware) fresh() bool { return d.mine == 0 && len(d.free) > 0 }
 
 // newChoice groups the slots of a request by hardware.
@@ -124,7 +123,7 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 	for i := range all {
 		add(i)
 	}
-	// The list may have changed since the kubelet got it.
+	// The request may contain slots that were removed since the kubelet received the list.
 	for _, id := range slices.SortedFunc(maps.Keys(state), device.CompareNatural) {
 		base, _ := device.SplitSlot(id)
 		c.list = append(c.list, device.Listed{ID: id, Device: base})
@@ -133,36 +132,42 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 	return c
 }
 
-// take chooses need slots, of devices in the order of compare: one of each device before a
-// second of any.
+// take chooses need slots of devices in the order of compare. It takes one slot of each device before
+// a second slot of any device.
 func (c *choice) take(need int, compare func(a, b *hardware) int) {
-	free := slices.DeleteFunc(slices.Clone(c.devices), func(d *hardware) bool {
-		return len(d.free) == 0
-	})
+	free := slices.DeleteFunc(slices.Clone(c.devices), isFull)
 	slices.SortFunc(free, func(a, b *hardware) int {
 		return cmp.Or(compare(a, b), cmp.Compare(a.first, b.first))
 	})
 	for round := 0; need > 0 && len(free) > 0; round++ {
 		for _, d := range free {
-			if need > 0 && d.mine <= round && len(d.free) > 0 {
-				c.chosen = append(c.chosen, d.free[0])
-				d.free = d.free[1:]
-				d.mine++
-				need--
+			hasItsShare := d.mine > round
+			if need == 0 || hasItsShare || isFull(d) {
+				continue
 			}
+			c.chosen = append(c.chosen, d.free[0])
+			d.free = d.free[1:]
+			d.mine++
+			need--
 		}
-		free = slices.DeleteFunc(free, func(d *hardware) bool {
-			return len(d.free) == 0
-		})
+		free = slices.DeleteFunc(free, isFull)
 	}
 }
 
+// isFull reports whether a device has no free slot.
+func isFull(d *hardware) bool { return len(d.free) == 0 }
+
+// leastUsed orders devices with few slots in use first.
 func leastUsed(a, b *hardware) int { return cmp.Compare(a.used, b.used) }
 
+// mostUsed orders devices with many slots in use first.
 func mostUsed(a, b *hardware) int { return cmp.Compare(b.used, a.used) }
 
-// nearest puts devices on chosen NUMA nodes first, in the order of the steps.
-func nearest(a, b *hardware) int { return cmp.Or(cmp.Compare(a.step, b.step), leastUsed(a, b)) }
+// nearest orders devices by the step in which their NUMA nodes were chosen, and then like leastUsed.
+func nearest(a, b *hardware) int {
+	byStep := cmp.Compare(a.step, b.step)
+	return cmp.Or(byStep, leastUsed(a, b))
+}
 
 // chooseNUMA chooses NUMA nodes until need fresh devices are on them, starting with the
 // nodes of must. Each step adds the set of nodes with the most devices per node, which is
@@ -195,7 +200,7 @@ func (c *choice) chooseNUMA(need int) {
 	}
 }
 
-// nextNUMA returns the NUMA nodes to add: the set of a device that has the least cost.
+// nextNUMA returns the NUMA nodes to add: the missing nodes of the device with the least cost.
 func (c *choice) nextNUMA(nodes []int, need int) (best []int) {
 	var least []float64
 	var tried [][]int
@@ -204,13 +209,15 @@ func (c *choice) nextNUMA(nodes []int, need int) (best []int) {
 			continue
 		}
 		set := missing(d.numa, nodes)
-		if slices.ContainsFunc(tried, func(t []int) bool {
-			return slices.Equal(t, set)
-		}) {
+		isSame := func(other []int) bool {
+			return slices.Equal(other, set)
+		}
+		if slices.ContainsFunc(tried, isSame) {
 			continue
 		}
 		tried = append(tried, set)
-		if cost := c.cost(nodes, set, need); best == nil || slices.Compare(cost, least) < 0 {
+		cost := c.cost(nodes, set, need)
+		if best == nil || slices.Compare(cost, least) < 0 {
 			best = set
 			least = cost
 		}
@@ -218,9 +225,9 @@ func (c *choice) nextNUMA(nodes []int, need int) (best []int) {
 	return best
 }
 
-// cost returns the cost of a set of NUMA nodes, most important first: nodes for each device
-// that counts towards need, slots in use of these devices, and devices beyond need, so
-// that large groups stay whole.
+// cost returns the cost of adding a set of NUMA nodes. The most important number comes first: nodes per
+// device that counts towards need, slots in use of these devices, and devices beyond need, so that
+// large groups stay together for other containers.
 func (c *choice) cost(nodes, set []int, need int) []float64 {
 	with := union(nodes, set)
 	var used []int
@@ -235,11 +242,13 @@ func (c *choice) cost(nodes, set []int, need int) []float64 {
 	for _, n := range used[:devices] {
 		inUse += n
 	}
-	return []float64{float64(len(set)) / float64(devices), float64(inUse), float64(len(used) - devices)}
+	nodesPerDevice := float64(len(set)) / float64(devices)
+	beyond := len(used) - devices
+	return []float64{nodesPerDevice, float64(inUse), float64(beyond)}
 }
 
-// union returns the NUMA nodes of several sets, sorted and without duplicates. Negative
-// ones, which stand for no node, are dropped. An empty union is nil.
+// union returns the NUMA nodes of several sets, sorted and without duplicates. It drops negative
+// numbers, which mean no node (NUMA_NO_NODE in include/linux/numa.h). An empty union is nil.
 func union(sets ...[]int) []int {
 	var all []int
 	for _, set := range sets {
@@ -253,11 +262,12 @@ func union(sets ...[]int) []int {
 	return slices.Compact(all)
 }
 
-// missing returns the nodes of set that are not in nodes, both as returned by union.
+// missing returns the nodes of set that are not in nodes. Both are results of union.
 func missing(set, nodes []int) []int {
 	var out []int
 	for _, n := range set {
-		if _, ok := slices.BinarySearch(nodes, n); !ok {
+		_, isIn := slices.BinarySearch(nodes, n)
+		if !isIn {
 			out = append(out, n)
 		}
 	}

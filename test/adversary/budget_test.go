@@ -213,9 +213,9 @@ func TestStateWithManySlots(t *testing.T) {
 func TestManyHeldDevices(t *testing.T) {
 	t.Parallel()
 	for name, format := range map[string]string{
-		"devices":             "tty%05d",
-		"slots of one device": "tty0::%d",
-		"last slots":          "tty%d::9999",
+		"devices":             "line%05d",
+		"slots of one device": "line0::%d",
+		"last slots":          "line%d::9999",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -228,8 +228,8 @@ func TestManyHeldDevices(t *testing.T) {
 				request := kubelettest.Request{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/tty"}
 				n.kubelet.Hold(request, ids[i*1000:(i+1)*1000]...)
 			}
-			n.host.AddNode("", sysfstest.Node{Name: "tty7", Subsystem: "tty", Major: 4, Minor: 7})
-			n.configure(goodConfig + "[[resource]]\nname = \"tty\"\ncount = 10\nmatch.glob = \"/dev/tty7\"\n")
+			n.host.AddNode("", sysfstest.Node{Name: "line7", Subsystem: "tty", Major: 188, Minor: 7})
+			n.configure(goodConfig + "[[resource]]\nname = \"tty\"\ncount = 10\nmatch.glob = \"/dev/line7\"\n")
 			n.start()
 			n.waitServed()
 			n.waitAllocatable("example.com/tty", 10)
@@ -246,7 +246,7 @@ func TestManyHeldDevices(t *testing.T) {
 				}
 				n.checkServes()
 			}
-			if slots := n.healthySlots("example.com/tty", "tty7"); slots != 10 {
+			if slots := n.healthySlots("example.com/tty", "line7"); slots != 10 {
 				n.fatal("%d slots are healthy, want 10", slots)
 			}
 			n.Logf("resident: %.1f MB", n.resident())

@@ -131,7 +131,7 @@ func TestWatchWithoutInotify(t *testing.T) {
 	n.must(os.Remove(filepath.Join(n.dir, n.sockets()[0])))
 	n.must(n.WaitFor(n.ctx, func() bool { return len(n.RegisterCalls(gpu)) == 3 }))
 	n.waitAllocatable(gpu, 1)
-	if got := n.logs.reasons("directories can't be watched: polling them"); len(got) != 1 {
+	if got := n.logs.reasons("cannot watch directories, polling them instead"); len(got) != 1 {
 		t.Errorf("logged %q, want one line", got)
 	}
 }

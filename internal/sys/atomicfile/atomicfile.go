@@ -1,5 +1,5 @@
-// Package atomicfile reads small regular files, and replaces them atomically: readers,
-// also after a power failure, find the old content or the new.
+// Package atomicfile reads small regular files and replaces them atomically: readers find either the
+// old content or the new content, even after a power failure.
 package atomicfile
 
 import (
@@ -17,14 +17,13 @@ import (
 // MaxSize is the maximum size of a file that Write makes, in bytes.
 const MaxSize = 8 << 20
 
-// TempSuffix is appended to the name of a file for the temporary one next to it. The
-// name is fixed: a crash leaves at most one temporary file, which the next Write
-// replaces.
+// TempSuffix is appended to the name of a file for the temporary file next to it. The name is fixed, so
+// that a crash leaves at most one temporary file, which the next Write replaces.
 const TempSuffix = ".tmp"
 
-// Read reads a regular file, or a link to one, of at most limit bytes. Anything else is an
-// error: it may block, never end, or act when it is opened. It reads no more than the size
-// of stat(2), which is 0 for the files of procfs: some of them block.
+// Read reads a regular file of at most limit bytes, or a link to such a file. For all other files it
+// returns an error, because they may block, have no end, or act when they are opened. It reads at most
+// the size that stat(2) returns. That is 0 for the files of procfs, some of which block.
 func Read(path string, limit int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err == nil {
@@ -47,25 +46,31 @@ func Read(path string, limit int64) ([]byte, error) {
 	}
 	data := make([]byte, info.Size())
 	n, err := io.ReadFull(f, data)
-	if err == io.EOF || err == io.ErrUnexpectedEOF { // truncated meanwhile
+	wasTruncated := err == io.EOF || err == io.ErrUnexpectedEOF
+	if wasTruncated {
 		err = nil
 	}
 	return data[:n], err
 }
 
+// check returns an error unless a file is regular and has at most limit bytes.
 func check(path string, info fs.FileInfo, limit int64) error {
 	if !info.Mode().IsRegular() {
 		return &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
-	} else if info.Size() > limit {
+	}
+	if info.Size() > limit {
 		return &fs.PathError{Op: "read", Path: path, Err: tooLarge(info.Size(), limit)}
 	}
 	return nil
 }
 
-func tooLarge(size, limit int64) error { return fmt.Errorf("%d bytes: want at most %d", size, limit) }
+// tooLarge returns an error for a file above the limit.
+func tooLarge(size, limit int64) error {
+	return fmt.Errorf("%d bytes exceed the limit of %d", size, limit)
+}
 
-// Write makes path a file with this content and mode, regardless of the umask, and
-// syncs it and its directory. A file that has the content is not written. Anything but a
+// Write replaces path with a file that has this content and mode, regardless of the umask, and syncs
+// the file and its directory. A file that already has the content is not written. Everything except a
 // directory with files is replaced. Only one process at a time may write a file.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	if len(data) > MaxSize {
@@ -73,13 +78,14 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	}
 	temp := path + TempSuffix
 	removeErr := remove(temp) // fails in a read-only file system
-	if have, err := Read(path, int64(len(data))); err == nil && bytes.Equal(have, data) {
+	have, err := Read(path, int64(len(data)))
+	if err == nil && bytes.Equal(have, data) {
 		return nil
 	}
 	if removeErr != nil {
 		return removeErr
 	}
-	err := writeSynced(temp, data, mode)
+	err = writeSynced(temp, data, mode)
 	if err == nil {
 		_ = unix.Rmdir(path) // fails for a file
 		err = os.Rename(temp, path)
@@ -90,12 +96,13 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// Remove removes the file at path, and a temporary one left by a crash. A missing file
-// is no error.
+// Remove removes the file at path, and the temporary file that a crash left. A missing file is not an
+// error.
 func Remove(path string) error {
 	return errors.Join(remove(path), remove(path+TempSuffix))
 }
 
+// remove removes a file. A missing file is not an error.
 func remove(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -103,6 +110,7 @@ func remove(path string) error {
 	return nil
 }
 
+// writeSynced creates a file, and syncs its content and mode to disk.
 func writeSynced(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

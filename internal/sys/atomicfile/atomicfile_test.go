@@ -112,7 +112,7 @@ func TestRead(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"file": "text", "link": "text", "empty": "", "messages": "",
-		"large": "3221225472 bytes: want at most 4", "fifo": "not a regular file", "zero": "not a regular file", ".": "not a regular file",
+		"large": "3221225472 bytes exceed the limit of 4", "fifo": "not a regular file", "zero": "not a regular file", ".": "not a regular file",
 		"missing": "no such file",
 	} {
 		got, err := Read(in(name), 4)
@@ -144,7 +144,7 @@ func TestWriteReplacesAnything(t *testing.T) {
 		write(t, path, "text", 0o600)
 		checkFile(t, path, "text", 0o600)
 	}
-	if err := Write(filepath.Join(t.TempDir(), "file"), make([]byte, MaxSize+1), 0o600); err == nil || !strings.Contains(err.Error(), "8388609 bytes: want at most 8388608") {
+	if err := Write(filepath.Join(t.TempDir(), "file"), make([]byte, MaxSize+1), 0o600); err == nil || !strings.Contains(err.Error(), "8388609 bytes exceed the limit of 8388608") {
 		t.Errorf("a file that is too large: %v", err)
 	}
 }

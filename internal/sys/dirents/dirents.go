@@ -1,5 +1,5 @@
-// Package dirents lists directories with the inodes and types of their entries, without
-// a system call per entry.
+// Package dirents lists directories with the inodes and types of their entries. It needs no system call
+// per entry.
 package dirents
 
 import (
@@ -20,10 +20,10 @@ type Entry struct {
 	Type fs.FileMode
 }
 
-// Read calls each for the entries of dir, in kernel order; on an error, for those before.
-// The names of some hundred entries share one allocation. Unlike os.Open it does not
-// register the directory with the runtime's poller: half the system calls. The error is an
-// *fs.PathError.
+// Read calls each for the entries of dir, in the order of the kernel. If it returns an error, it has
+// called each for the entries before the error. The names of several hundred entries share one
+// allocation. Unlike os.Open, Read does not register the directory with the runtime's poller, which
+// saves half of the system calls. The error is an *fs.PathError.
 func Read(dir string, each func(Entry)) error {
 	fd, err := Retry(func() (int, error) {
 		return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -49,9 +49,9 @@ func Read(dir string, each func(Entry)) error {
 	}
 }
 
-// parse parses records of struct linux_dirent64 (getdents64(2)): inode, offset, length
-// of the record, type, NUL-terminated name. It reads the types that the file system does
-// not report, and leaves out entries that were removed meanwhile.
+// parse parses records of struct linux_dirent64 (getdents64(2)): inode, offset, length of the record,
+// type, NUL-terminated name. If the file system does not report the type of an entry, parse reads it
+// by lstat(2). It leaves out entries that were removed meanwhile.
 func parse(dir string, buf []byte, each func(Entry)) error {
 	const lengthAt, typeAt, nameAt = 16, 18, 19
 	names := string(buf)
@@ -61,11 +61,16 @@ func parse(dir string, buf []byte, each func(Entry)) error {
 			return nil
 		}
 		name, _, _ := strings.Cut(names[nameAt:length], "\x00")
-		e := Entry{Name: name, Ino: binary.NativeEndian.Uint64(buf), Type: mode(buf[typeAt])}
+		e := Entry{
+			Name: name,
+			Ino:  binary.NativeEndian.Uint64(buf),
+			Type: mode(buf[typeAt]),
+		}
 		buf = buf[length:]
 		names = names[length:]
-		// An inode of 0 is a removed entry.
-		if e.Ino == 0 || name == "." || name == ".." {
+		isRemoved := e.Ino == 0
+		isSelfOrParent := name == "." || name == ".."
+		if isRemoved || isSelfOrParent {
 			continue
 		}
 		if e.Type == fs.ModeIrregular {
@@ -83,6 +88,8 @@ func parse(dir string, buf []byte, each func(Entry)) error {
 	return nil
 }
 
+// mode returns the type of a file. fs.ModeIrregular means that the file system does not report it
+// (DT_UNKNOWN).
 func mode(t byte) fs.FileMode {
 	switch t {
 	case unix.DT_REG:
@@ -103,11 +110,10 @@ func mode(t byte) fs.FileMode {
 	return fs.ModeIrregular
 }
 
-// CountsInodes reports whether the file system of a path gives a number to one file only,
-// at least for billions of files: the same name and inode are the same file. Kernel file
-// systems count them (__kernfs_new_node in fs/kernfs/dir.c, shmem_reserve_inode in
-// mm/shmem.c, get_next_ino in fs/inode.c; a devtmpfs is one of the latter two); those on
-// disks use free numbers.
+// CountsInodes reports whether the file system of a path does not reuse inode numbers, at least for
+// billions of files. Then the same name and inode mean the same file. Kernel file systems count inodes
+// (__kernfs_new_node in fs/kernfs/dir.c, shmem_reserve_inode in mm/shmem.c, get_next_ino in
+// fs/inode.c; devtmpfs uses one of the latter two). File systems on disks reuse free numbers.
 func CountsInodes(path string) bool {
 	switch FSType(path) {
 	case unix.SYSFS_MAGIC, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
@@ -116,21 +122,25 @@ func CountsInodes(path string) bool {
 	return false
 }
 
-// FSType returns the magic number of the file system of a path, 0 for a missing one.
+// FSType returns the magic number of the file system of a path (statfs(2)), or 0 if the path is
+// missing.
 func FSType(path string) uint32 {
 	var st unix.Statfs_t
-	if _, err := Retry(func() (int, error) {
+	_, err := Retry(func() (int, error) {
 		return 0, unix.Statfs(path, &st)
-	}); err != nil {
+	})
+	if err != nil {
 		return 0
 	}
 	return uint32(st.Type)
 }
 
-// Retry repeats a system call that a signal interrupts.
+// Retry repeats a system call while signals interrupt it (EINTR in signal(7)). The Go runtime sends
+// signals to preempt goroutines.
 func Retry(call func() (int, error)) (int, error) {
 	for {
-		if n, err := call(); err != unix.EINTR {
+		n, err := call()
+		if err != unix.EINTR {
 			return n, err
 		}
 	}

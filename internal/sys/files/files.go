@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
@@ -99,7 +100,7 @@ func (p *Plan) Apply() error {
 // label returns the first error with the label, and how many more there are: they usually have
 // the same cause.
 func (p *Plan) label(errs []error) error {
-	failures := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	failures := slices.DeleteFunc(errs, isNil)
 	switch len(failures) {
 	case 0:
 		return nil
@@ -110,7 +111,14 @@ func (p *Plan) label(errs []error) error {
 	}
 }
 
+func isNil(err error) bool { return err == nil }
+
+// write makes a file or a link, and its parent unless p.KeepParent is set.
 func (p *Plan) write(file File) error {
+	if !strings.Contains(file.Path, "/") {
+		// Nothing belongs into the working directory, which may be any.
+		return fmt.Errorf("no directory is set for %q", file.Path)
+	}
 	if !p.KeepParent {
 		if err := os.MkdirAll(filepath.Dir(file.Path), dirMode); err != nil {
 			return err
@@ -128,12 +136,13 @@ func (p *Plan) write(file File) error {
 // writeLink makes a link. An existing one is replaced by a rename, so that readers always
 // find a link.
 func writeLink(file File) error {
-	if target, err := os.Readlink(file.Path); err == nil && target == file.Target {
+	target, err := os.Readlink(file.Path)
+	if err == nil && target == file.Target {
 		return nil
 	}
 	dir, name := filepath.Split(file.Path)
 	temp := filepath.Join(dir, tempPrefix+name)
-	err := os.Symlink(file.Target, temp)
+	err = os.Symlink(file.Target, temp)
 	if err == nil {
 		err = os.Rename(temp, file.Path)
 	}
@@ -143,6 +152,7 @@ func writeLink(file File) error {
 	return nil
 }
 
+// writeStaged writes a file at its staging path, and renames it.
 func writeStaged(file File) error {
 	have, err := atomicfile.Read(file.Path, int64(len(file.Text)))
 	if err == nil && string(have) == string(file.Text) {

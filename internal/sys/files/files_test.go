@@ -138,3 +138,12 @@ func TestKeepParent(t *testing.T) {
 		t.Error("the directory of another program was made")
 	}
 }
+
+// Without a directory nothing is written into the working directory.
+func TestNoDirectory(t *testing.T) {
+	t.Parallel()
+	plan := files.Plan{Label: "--cdi-dir", Missing: []files.File{{Path: "generic-dp_x.json", Text: []byte("x"), Mode: 0o600}}}
+	if err := plan.Make(); err == nil || !strings.Contains(err.Error(), `--cdi-dir: no directory is set for "generic-dp_x.json"`) {
+		t.Errorf("error %v, want one about the directory", err)
+	}
+}

@@ -1,5 +1,5 @@
-// Package slow bounds the wait for calls that may block: in the kernel while a driver
-// probes a device, or on another process.
+// Package slow limits the time to wait for calls that may block: in the kernel while a driver probes a
+// device, or on another process.
 package slow
 
 import (
@@ -8,31 +8,33 @@ import (
 	"time"
 )
 
-// Calls runs calls, at most one per key at a time. The zero value is ready to use. It
-// is safe for concurrent use.
+// Calls runs calls, at most one at a time for each key. The zero value is ready to use. Calls is safe
+// for concurrent use.
 type Calls[K comparable, V any] struct {
-	// Late is called with the key of each call that returns after a caller gave up; nil
-	// is ignored.
+	// Late is called with the key of each call that returns after a caller gave up. It may be
+	// nil.
 	Late func(K)
-	// Limit is the maximum number of calls at a time, each of which may block a thread; 0
-	// is unlimited. A further call does not run, and counts as one that blocks.
+	// Limit is the maximum number of calls at a time, because each call may block a thread. 0 is no
+	// limit. A call above the limit does not run, and is reported as a call that blocks.
 	Limit int
 
 	mu      sync.Mutex
 	running map[K]*call[V]
 }
 
+// call is a running call.
 type call[V any] struct {
-	since  time.Time
-	done   chan struct{}
-	result V    // once done is closed
-	late   bool // a caller gave up
+	since time.Time
+	done  chan struct{}
+	// result is valid after done is closed.
+	result V
+	// late is set if a caller gave up.
+	late bool
 }
 
-// Do runs f, unless a call with that key is running, and waits until the call has run
-// for patience: later callers do not wait again for one that blocks. It returns the
-// result, or false and how long the call has been running. An abandoned call keeps
-// running.
+// Do runs f, unless a call with that key is already running, and waits for the result until the call has
+// run for the time patience. Later callers do not wait again for a call that blocks. Do returns the
+// result, or false and how long the call has been running. An abandoned call keeps running.
 func (c *Calls[K, V]) Do(
 	ctx context.Context,
 	key K,
@@ -62,7 +64,8 @@ func (c *Calls[K, V]) Do(
 	}
 }
 
-// start returns the running call of a key, or runs f. It returns nil at the limit.
+// start returns the running call of a key, or starts a call of f. It returns nil if the limit is
+// reached.
 func (c *Calls[K, V]) start(key K, f func() V) *call[V] {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events of the entries of a directory, one or several. There is no IN_MODIFY and no
-// IN_ACCESS: in /dev each write to a terminal or to /dev/null would be an event (before
-// Linux 6.11, where fsnotify stopped reporting special files).
+// Events of the entries of a directory, which can be combined. IN_MODIFY and IN_ACCESS are missing
+// because in /dev every write to a terminal or to /dev/null would be an event (before Linux 6.11, in
+// which fsnotify stopped reporting special files).
 const (
 	// Names: entries of a directory are created, removed or renamed.
 	Names = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
-	// Attributes: an entry gets another mode or owner.
+	// Attributes: the mode or the owner of an entry changes.
 	Attributes = unix.IN_ATTRIB
 	// Writes: a file that was open for writing was closed. Before that, its content is
 	// incomplete.
@@ -34,7 +34,7 @@ type Source interface {
 	Add(dir string) (wd int, err error)
 	// Remove ends the watch with that descriptor, if it still exists.
 	Remove(wd int)
-	// Next waits for events. Close makes it return an error.
+	// Next waits for events. It returns an error after Close.
 	Next() ([]Event, error)
 	Close() error
 }
@@ -43,7 +43,7 @@ type Source interface {
 type Event struct {
 	WD   int
 	Mask uint32
-	Name string // in the directory; empty for the directory itself
+	Name string // in the directory, or empty for the directory itself
 }
 
 // instance is an inotify instance. A user has few of them
@@ -52,26 +52,37 @@ type instance struct {
 	fd   int // of file, which owns it
 	mask uint32
 	file *os.File
-	buf  [4 << 10]byte // many events; one takes 272 bytes at most
+	buf  [4 << 10]byte // several events, which have at most 272 bytes each
 }
 
+// openInstance opens an inotify instance for the events of mask.
 func openInstance(mask uint32) (*instance, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("inotify_init1: %w", err)
 	}
-	return &instance{fd: fd, mask: mask | dirEvents, file: os.NewFile(uintptr(fd), "inotify")}, nil
+	return &instance{
+		fd:   fd,
+		mask: mask | dirEvents,
+		file: os.NewFile(uintptr(fd), "inotify"),
+	}, nil
 }
 
+// Close implements Source.
 func (n *instance) Close() error { return n.file.Close() }
 
-func (n *instance) Add(dir string) (int, error) { return unix.InotifyAddWatch(n.fd, dir, n.mask) }
+// Add implements Source.
+func (n *instance) Add(dir string) (int, error) {
+	return unix.InotifyAddWatch(n.fd, dir, n.mask)
+}
 
+// Remove implements Source.
 func (n *instance) Remove(wd int) {
-	// It fails if the kernel has already removed the watch.
+	// The call fails if the kernel has already removed the watch, because the directory is gone.
 	_, _ = unix.InotifyRmWatch(n.fd, uint32(wd))
 }
 
+// Next implements Source.
 func (n *instance) Next() ([]Event, error) {
 	size, err := n.file.Read(n.buf[:])
 	if err != nil {
@@ -80,7 +91,8 @@ func (n *instance) Next() ([]Event, error) {
 	return parse(n.buf[:size]), nil
 }
 
-// parse parses the events of one read, up to a truncated one.
+// parse parses the events of one read: struct inotify_event of inotify(7). It stops at a truncated
+// event.
 func parse(b []byte) []Event {
 	var events []Event
 	for len(b) >= unix.SizeofInotifyEvent {
@@ -101,8 +113,8 @@ func parse(b []byte) []Event {
 	return events
 }
 
-// dirs keeps watches on directories that may come and go. A watch is on a directory,
-// not on a path: any move or removal requires a sync. It is for one goroutine.
+// dirs keeps watches on directories that may appear and disappear. A watch is on an inode, not on a
+// path, so that each move or removal requires a sync. Only one goroutine may use it.
 type dirs struct {
 	source  Source
 	watched map[int]*watched
@@ -110,13 +122,15 @@ type dirs struct {
 
 // watched selects the events of a directory.
 type watched struct {
-	whole bool            // of every entry
-	names map[string]bool // or only the creation of one of these
+	// whole selects the events of all entries.
+	whole bool
+	// names selects the creation of entries with these names.
+	names map[string]bool
 }
 
-// sync watches exactly the directories of list, and reports whether an existing one was not
-// watched before. For a missing directory, its nearest existing ancestor is watched. The
-// error names the first directory that can't be watched; the others are watched.
+// sync watches exactly the directories of list, and reports whether an existing directory was not
+// watched before. In place of a missing directory, it watches the nearest existing ancestor. The
+// error names the first directory that cannot be watched. The other directories are watched.
 func (d *dirs) sync(list []string) (added bool, err error) {
 	fresh := make(map[int]*watched, len(list))
 	for _, dir := range list {
@@ -127,7 +141,9 @@ func (d *dirs) sync(list []string) (added bool, err error) {
 			}
 			continue
 		}
-		if old := d.watched[wd]; fresh[wd].whole && (old == nil || !old.whole) {
+		old := d.watched[wd]
+		wasWatched := old != nil && old.whole
+		if fresh[wd].whole && !wasWatched {
 			added = true
 		}
 	}
@@ -142,11 +158,12 @@ func (d *dirs) sync(list []string) (added bool, err error) {
 
 // add watches dir or its nearest existing ancestor.
 func (d *dirs) add(dir string, fresh map[int]*watched) (wd int, err error) {
-	// A missing directory may be created before its ancestor is watched: it is tried
-	// once more then. Later changes cause an event.
+	// A missing directory may be created before its ancestor is watched, so that it is tried once
+	// more. Later changes cause an event.
 	for range 2 {
 		var missing string
-		if wd, missing, err = d.addNearest(dir); err != nil {
+		wd, missing, err = d.addNearest(dir)
+		if err != nil {
 			return 0, err
 		}
 		w := fresh[wd]
@@ -166,13 +183,14 @@ func (d *dirs) add(dir string, fresh map[int]*watched) (wd int, err error) {
 	return wd, nil
 }
 
-// addNearest watches dir or its nearest existing ancestor, and returns the missing path
-// below that; empty if dir exists.
+// addNearest watches dir or its nearest existing ancestor. It returns the missing path directly below
+// the ancestor, or an empty path if dir exists.
 func (d *dirs) addNearest(dir string) (wd int, missing string, err error) {
 	for {
 		wd, err = d.source.Add(dir)
-		absent := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
-		if !absent || dir == path.Dir(dir) {
+		isAbsent := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
+		isRoot := dir == path.Dir(dir)
+		if !isAbsent || isRoot {
 			return wd, missing, err
 		}
 		missing = dir
@@ -187,10 +205,20 @@ type change struct {
 	resync bool     // a sync is necessary
 }
 
+// empty reports whether nothing changed that a reader must know.
 func (c change) empty() bool { return len(c.names) == 0 && !c.all }
 
-// handle interprets events.
-func (d *dirs) handle(events []Event) (c change) {
+const (
+	// lost are the events after which a watch is useless: the directory was removed, moved or
+	// unmounted, or the kernel removed the watch.
+	lost = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_UNMOUNT | unix.IN_IGNORED
+	// created are the events of new names.
+	created = unix.IN_CREATE | unix.IN_MOVED_TO
+)
+
+// handle returns the effect of events.
+func (d *dirs) handle(events []Event) change {
+	var c change
 	for _, e := range events {
 		if e.Mask&unix.IN_Q_OVERFLOW != 0 {
 			c.all = true
@@ -201,18 +229,23 @@ func (d *dirs) handle(events []Event) (c change) {
 		if w == nil {
 			continue
 		}
-		if e.Mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT|unix.IN_IGNORED) != 0 {
-			// The watch may still be on a directory that was moved.
+		if e.Mask&lost != 0 {
+			// A watch stays on a directory that was moved.
 			d.source.Remove(e.WD)
 			delete(d.watched, e.WD)
-			c.all = c.all || w.whole
+			if w.whole {
+				c.all = true
+			}
 			c.resync = true
 			continue
 		}
 		if w.whole {
 			c.names = append(c.names, e.Name)
 		}
-		c.resync = c.resync || w.names[e.Name] && e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
+		isCreated := e.Mask&created != 0
+		if isCreated && w.names[e.Name] {
+			c.resync = true
+		}
 	}
 	return c
 }

@@ -1,5 +1,5 @@
-// Package watch follows directories that may come and go: by inotify(7), and by polling
-// where that is unavailable.
+// Package watch reports changes in directories that may appear and disappear. It uses inotify(7), and
+// polls while inotify is unavailable.
 package watch
 
 import (
@@ -19,18 +19,20 @@ type Options struct {
 	Source string
 	// Events is a combination of Names, Attributes and Writes.
 	Events uint32
-	// Dirs returns the directories. It is called before each signal, since changes may
-	// lead to other directories.
+	// Dirs returns the directories to watch. It is called before each signal, because a changed
+	// link may point to another directory.
 	Dirs func() []string
-	// Quiet delays a signal until this time has passed without an event, by ten times as
-	// much at most; zero does not delay it.
+	// Quiet delays a signal until this time has passed without an event, but at most by ten times
+	// as much. Zero does not delay signals.
 	Quiet time.Duration
-	// Resync is the time between signals without an event, zero for never: the move of
-	// an ancestor causes no event. Poll replaces it while inotify is unavailable.
-	Resync, Poll time.Duration
-	// Log gets one message when inotify becomes unavailable, and one when it is back.
+	// Resync is the time between signals without an event. They are necessary because the move of
+	// an ancestor causes no event. Zero disables them.
+	Resync time.Duration
+	// Poll replaces Resync while inotify is unavailable.
+	Poll time.Duration
+	// Log gets one message when inotify becomes unavailable, and one when it works again.
 	Log *slog.Logger
-	// Open opens a source of events; nil is inotify.
+	// Open opens a source of events. If it is nil, inotify is used.
 	Open func(events uint32) (Source, error)
 }
 
@@ -40,13 +42,17 @@ type Watcher struct {
 	changes chan struct{} // capacity 1
 	refresh chan struct{} // capacity 1
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// degraded is why directories are polled, or nil.
 	degraded error
-	names    map[string]bool // of changed entries since Take
-	all      bool
+	// names are the names of changed entries since the last Take.
+	names map[string]bool
+	// all is set if any entry may have changed since the last Take.
+	all bool
 }
 
-// maxNames is how many names Take returns.
+// maxNames is the maximum number of names that Take returns. If more entries changed, it reports that
+// any entry may have changed.
 const maxNames = 1024
 
 // New returns a Watcher that is idle until it runs.
@@ -64,10 +70,10 @@ func New(o Options) *Watcher {
 	}
 }
 
-// NewFiles returns a Watcher for files that people and programs edit. They are written in
-// place, renamed into place, or are behind symbolic links that are replaced: dirs returns the
-// directories in which a change can concern them. An edit in several steps counts as
-// complete after a short time without an event.
+// NewFiles returns a Watcher for files that people and programs edit. Such files are written in place,
+// renamed into place, or are targets of symbolic links that are replaced. dirs returns the directories
+// in which a change can affect them. An edit in several steps is complete after a short time without
+// an event.
 func NewFiles(source string, dirs func() []string, log *slog.Logger) *Watcher {
 	return New(Options{
 		Source: source,
@@ -80,12 +86,12 @@ func NewFiles(source string, dirs func() []string, log *slog.Logger) *Watcher {
 	})
 }
 
-// Changes returns a channel that has a value when something may have changed, first
-// when the watches exist. It is for one reader.
+// Changes returns a channel that has a value whenever something may have changed, and once when the
+// watches exist. Only one goroutine may read it.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
-// Take returns the names of the changed entries since the last Take; all is set if
-// others may have changed too.
+// Take returns the names of the entries that changed since the last Take. all is set if other entries
+// may have changed as well.
 func (w *Watcher) Take() (names []string, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,17 +102,17 @@ func (w *Watcher) Take() (names []string, all bool) {
 	return names, all
 }
 
-// Refresh announces that Dirs changed.
+// Refresh must be called when Dirs returns other directories.
 func (w *Watcher) Refresh() { signal(w.refresh) }
 
-// Degraded returns why directories are polled, nil if they are watched.
+// Degraded returns why directories are polled, or nil if they are watched.
 func (w *Watcher) Degraded() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.degraded
 }
 
-// Run watches until ctx ends, and returns nil then.
+// Run watches until ctx ends. Then it returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	poll := time.NewTimer(w.Poll)
 	defer poll.Stop()
@@ -145,7 +151,7 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 
 	watches := &dirs{source: source}
 	select {
-	case <-w.refresh: // the first sync reads Dirs anyway
+	case <-w.refresh: // not necessary, because the first sync calls Dirs
 	default:
 	}
 	w.syncAll(watches)
@@ -163,8 +169,9 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 		case err := <-failed:
 			return err
 		case batch := <-events:
-			if c = watches.handle(batch); c.resync {
-				c.all = w.sync(watches) || c.all
+			c = watches.handle(batch)
+			if c.resync && w.sync(watches) {
+				c.all = true
 			}
 		case <-w.refresh:
 			c.all = w.sync(watches)
@@ -181,7 +188,8 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 			if first.IsZero() {
 				first = time.Now()
 			}
-			quiet.Reset(min(w.Quiet, time.Until(first.Add(10*w.Quiet))))
+			latest := first.Add(10 * w.Quiet)
+			quiet.Reset(min(w.Quiet, time.Until(latest)))
 		}
 		if now := w.interval(); now != interval {
 			interval = now
@@ -197,25 +205,29 @@ func (w *Watcher) add(c change) {
 	for _, name := range c.names {
 		w.names[name] = true
 	}
-	if w.all = w.all || c.all || len(w.names) > maxNames; w.all {
+	if c.all || len(w.names) > maxNames {
+		w.all = true
+	}
+	if w.all {
 		clear(w.names)
 	}
 }
 
-// sync watches the directories, and reports whether one of them was not watched before.
+// sync updates the watches, and reports whether an existing directory was not watched before.
 func (w *Watcher) sync(watches *dirs) bool {
 	added, err := watches.sync(w.Dirs())
 	w.setDegraded(err)
 	return added
 }
 
-// syncAll is sync, and signals that anything may have changed.
+// syncAll updates the watches, and signals that anything may have changed.
 func (w *Watcher) syncAll(watches *dirs) {
 	w.sync(watches)
 	w.add(change{all: true})
 	signal(w.changes)
 }
 
+// interval returns the time between signals without an event.
 func (w *Watcher) interval() time.Duration {
 	if w.Degraded() != nil {
 		return w.Poll
@@ -223,15 +235,16 @@ func (w *Watcher) interval() time.Duration {
 	return cmp.Or(w.Resync, math.MaxInt64)
 }
 
+// setDegraded stores why directories are polled, and logs changes.
 func (w *Watcher) setDegraded(err error) {
 	w.mu.Lock()
 	was := w.degraded
 	w.degraded = err
 	w.mu.Unlock()
 	if err != nil && was == nil {
-		w.Log.Warn("directories can't be watched: polling them", "source", w.Source, "interval", w.Poll, "err", err)
+		w.Log.Warn("cannot watch directories, polling them instead", "source", w.Source, "interval", w.Poll, "err", err)
 	} else if err == nil && was != nil {
-		w.Log.Info("directories are watched again", "source", w.Source)
+		w.Log.Info("watching directories again", "source", w.Source)
 	}
 }
 
@@ -250,6 +263,7 @@ func read(ctx context.Context, source Source, to chan<- []Event) error {
 	}
 }
 
+// signal puts a value into a channel of capacity 1, unless it already has a value.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

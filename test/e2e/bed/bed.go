@@ -28,8 +28,10 @@ import (
 const (
 	// startLimit is the timeout of programs that start in a second or two.
 	startLimit = 60 * time.Second
-	// podLimit is the timeout of a change of a pod, back-off included.
-	podLimit = 60 * time.Second
+	// podLimit is the timeout of a change of a pod, back-off included. After a prepare that
+	// fails, such as one before the driver is registered, the kubelet tries again with the
+	// next periodic sync of the pod, 60 to 90 s later.
+	podLimit = 3 * time.Minute
 	// execLimit is the timeout of a command in a container.
 	execLimit = 60 * time.Second
 )

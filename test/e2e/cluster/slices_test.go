@@ -20,7 +20,7 @@ func TestSlices(t *testing.T) {
 	c.Kubectl(t, "", "create", "namespace", namespace)
 	c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", "kustomize", "dra", "rights.yaml"))
 	tests := filepath.Join(t.TempDir(), "dra.test")
-	build := exec.Command("go", "test", "-c", "-tags", "grpcnotrace,cluster", "-o", tests, "./dra")
+	build := exec.Command("go", "test", "-c", "-tags", "grpcnotrace,cluster", "-o", tests, "./internal/kubelet/dra")
 	build.Dir = product.Repository()
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {

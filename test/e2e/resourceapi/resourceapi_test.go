@@ -20,7 +20,7 @@ import (
 
 func golden(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(product.Repository("dra", "testdata", name))
+	text, err := os.ReadFile(product.Repository("internal", "kubelet", "dra", "testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}

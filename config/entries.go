@@ -1,0 +1,81 @@
+package config
+
+import (
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// entries binds a key to a table of environment variables or annotations, whose keys are
+// arbitrary. what names an entry in messages.
+func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
+	entriesForm := func() form {
+		describe := func(v value) {
+			readEntry(v)
+		}
+		entry := t.belowUserKeys(name, describe)
+		return userKeysForm(form{"anyOf": []form{stringForm(), entry}})
+	}
+	read := func(v value) {
+		*into = v.entries(what, keys)
+	}
+	t.key(name, entriesForm, read, help)
+}
+
+// entries reads v as a table of environment variables or annotations.
+func (v value) entries(what string, keys role) []device.Entry {
+	var all []device.Entry
+	for name, e := range v.userKeys("of strings", "the name of "+what) {
+		entry, ok := e.entry()
+		if !ok {
+			continue
+		}
+		key := v.key(name)
+		entry.Key = key.text(keys)
+		entry.PerDevice = perDevice(entry.Value)
+		if v.name == "env" {
+			key.needsEnv(name, sample(entry.Key))
+		}
+		all = append(all, entry)
+	}
+	return all
+}
+
+// needsEnv records that v requests an environment variable that a program interprets. key is
+// the name with samples for its variables.
+func (v value) needsEnv(name, key string) {
+	program := interpretedBy(environment, key, false)
+	if program == "" {
+		return
+	}
+	v.needs(
+		"environment variable "+quote(name)+", which "+program+" reads,",
+		allowEnv,
+		func(a Allow) bool { return a.Env },
+	)
+}
+
+// entry reads v as the value of an environment variable or an annotation: a string or a table.
+func (v value) entry() (e device.Entry, ok bool) {
+	if v.keys() != nil {
+		return readEntry(v), true
+	}
+	e.Value = v.text(entryValue)
+	isEmptyString := v.raw == ""
+	return e, e.Value != nil || isEmptyString
+}
+
+// readEntry reads a value of env or annotations that is a table.
+func readEntry(v value) device.Entry {
+	var e device.Entry
+	v.read(func(t *table) {
+		t.text("value", &e.Value, entryValue, "the value for one device")
+		t.require("value", "the value for one device", "")
+		t.literal("separator", &e.Separator, "text between the values of several devices")
+		t.literal("prefix", &e.Prefix, "text before all values")
+		t.literal("suffix", &e.Suffix, "text after all values")
+	})
+	separator := v.child("separator")
+	if separator.raw == "" {
+		separator.report(`"" is empty: want the text between the values of several devices`, `the default is ","`)
+	}
+	return e
+}

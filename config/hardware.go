@@ -1,0 +1,88 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
+)
+
+// attribute is a key of the tables usb, pci, net and mdev.
+type attribute struct {
+	device.Attribute
+	kind kind
+}
+
+// attributes returns the attributes of hardware with the kinds of their values, in the order
+// of the language.
+var attributes = sync.OnceValue(func() []attribute {
+	var all []attribute
+	for _, a := range device.Attributes() {
+		all = append(all, attribute{a, kindOf(a)})
+	}
+	return all
+})
+
+// kindOf returns the kind of the values of an attribute.
+func kindOf(a device.Attribute) kind {
+	example := fmt.Sprintf("such as %q", a.Example)
+	switch a.Kind {
+	case device.PairValue:
+		vendor, _, _ := strings.Cut(a.Example, ":")
+		rule := "is not a " + strings.ToUpper(a.Table) + " ID"
+		want := fmt.Sprintf("%s, four digits each, %s or %q", a.Help, example, vendor+":*")
+		return hexadecimal(2, 4, rule, want)
+	case device.IDValue:
+		return hexadecimal(1, 4, "is not a hexadecimal ID", "four digits "+example)
+	case device.ByteValue:
+		return hexadecimal(1, 2, "is not a hexadecimal number", "two digits "+example)
+	case device.ClassValue:
+		return pciClass
+	case device.AddressValue:
+		return address("a PCI address", "", a.Example)
+	case device.SlotValue:
+		return address("a PCI slot", ".0", a.Example)
+	case device.NumberValue:
+		return kind{
+			mode:     pattern.Number,
+			integers: true,
+			want:     `a number, or numbers and ranges such as "0,2-7"`,
+		}
+	case device.WordValue:
+		return oneOf(a.Words)
+	}
+	return anyText
+}
+
+// hardware binds a key to a table of attributes of hardware.
+func (t *table) hardware(name string, m *Match, example, help string) {
+	var conditions map[string]pattern.Values
+	if t.has(name) {
+		conditions = make(map[string]pattern.Values)
+		if m.Hardware == nil {
+			m.Hardware = make(map[string]map[string]pattern.Values)
+		}
+		m.Hardware[name] = conditions
+	}
+	read := func(v value) {
+		v.read(func(t *table) {
+			t.conditions(name, conditions)
+		})
+	}
+	t.table(name, read, example, help)
+}
+
+// conditions binds the attributes of a table of hardware.
+func (t *table) conditions(name string, conditions map[string]pattern.Values) {
+	for _, a := range attributes() {
+		if a.Table != name {
+			continue
+		}
+		read := func(v value) {
+			conditions[a.Key] = v.values(a.kind)
+		}
+		t.key(a.Key, a.kind.form, read, a.Help)
+	}
+}

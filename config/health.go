@@ -1,0 +1,68 @@
+package config
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+const (
+	// minInterval: no check of a device takes longer.
+	minInterval     = 5 * time.Second
+	defaultInterval = 30 * time.Second
+)
+
+func readHealth(v value) *Health {
+	h := &Health{Interval: defaultInterval}
+	sound := v.read(func(t *table) {
+		t.boolean("open", &h.Open, "whether to check that each node of a device can be opened for reading")
+		t.attributes("attr", &h.Attr, plainAttribute, "sysfs attributes and their values")
+		t.text("tcp", &h.TCP, tcpAddress, "HOST:PORT that accepts TCP connections")
+		t.duration("interval", &h.Interval, minInterval, `"30s" or "2m"`, "time between two checks of a device")
+	})
+	hasCheck := h.Open || !v.lacks("attr") || !v.lacks("tcp")
+	if sound && !hasCheck {
+		v.report("checks nothing: want at least one of open, attr and tcp", "health.open = true checks that the nodes can be opened")
+	}
+	return h
+}
+
+// addressForm checks a TCP address, except for a port that is a variable.
+func addressForm(written, sample string) (rule, hint string) {
+	colon := strings.LastIndexByte(sample, ':')
+	if colon >= 0 {
+		portIsVariable := !strings.HasSuffix(written, sample[colon:])
+		if portIsVariable {
+			sample = sample[:colon] + ":1"
+		}
+	}
+	err := CheckAddress(sample)
+	if err == nil {
+		return "", ""
+	}
+	return err.Error() + `: want one such as "10.0.0.5:554" or "[fd00::5]:554"`, ""
+}
+
+// CheckAddress returns an error unless address is HOST:PORT with a host and a port
+// number. Its text continues the quoted address.
+func CheckAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	isInvalidHost := host == "" || strings.ContainsFunc(host, isNotInHost)
+	if err != nil || isInvalidHost {
+		return errors.New("is not HOST:PORT")
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return errors.New("has no port from 1 to 65535")
+	}
+	return nil
+}
+
+// isNotInHost reports whether a character occurs neither in host names nor in addresses.
+func isNotInHost(r rune) bool {
+	isBlank := unicode.IsControl(r) || unicode.IsSpace(r)
+	return isBlank || strings.ContainsRune("/@?#[]", r)
+}

@@ -1,0 +1,224 @@
+package config
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"tags.cncf.io/container-device-interface/pkg/parser"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
+)
+
+const (
+	decimal = "0123456789"
+	lower   = "abcdefghijklmnopqrstuvwxyz" + decimal
+	alnum   = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+// consists reports whether s consists of these characters and is not empty.
+func consists(s, characters string) bool { return s != "" && strings.Trim(s, characters) == "" }
+
+// isIdentifier reports whether s has letters, digits and "_", and does not begin with a
+// digit.
+func isIdentifier(s string) bool {
+	return consists(s, alnum+"_") && !strings.Contains(decimal, s[:1])
+}
+
+// isName reports whether s is a qualified name without a domain, of any length: letters,
+// digits, "-", "_" and ".", with a letter or digit at each end (IsQualifiedName in
+// k8s.io/apimachinery/pkg/util/validation).
+func isName(s string) bool {
+	hasSpecialAtEnd := strings.Trim(s, "-_.") != s
+	return consists(s, alnum+"-_.") && !hasSpecialAtEnd
+}
+
+// isSubdomain reports whether s is a DNS subdomain (RFC 1123) of any length.
+func isSubdomain(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		hasHyphenAtEnd := strings.Trim(label, "-") != label
+		if hasHyphenAtEnd || !consists(label, lower+"-") {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	maxNamePart = 63
+	// maxSubdomain is the limit of Kubernetes. maxDomain leaves room for the prefix
+	// "requests.", with which a ResourceQuota names a resource: the result must be valid as
+	// well (IsExtendedResourceName in k8s.io/kubernetes/pkg/apis/core).
+	maxSubdomain = 253
+	maxDomain    = maxSubdomain - len("requests.")
+)
+
+// checkDomain returns the rule that the prefix of a resource name violates, or empty.
+func checkDomain(domain string) (rule, hint string) {
+	switch {
+	case !isSubdomain(domain):
+		return `is not a DNS subdomain: want lower-case letters, digits, "-" and ".", such as "example.com"`, ""
+	case len(domain) > maxDomain:
+		return "is too long: the domain of a resource has at most 244 characters", ""
+	case strings.HasSuffix(domain, "kubernetes.io"):
+		return "is reserved for Kubernetes: use a domain of your own", ""
+	case strings.HasPrefix(domain, "requests."):
+		return `is reserved for quota: a domain must not begin with "requests."`, ""
+	}
+	return "", ""
+}
+
+// checkNamePart returns the rule that the part of a resource name after the domain
+// violates, or empty.
+func checkNamePart(name string) string {
+	if !isName(name) {
+		return `is not a valid resource name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
+	} else if len(name) > maxNamePart {
+		return "is too long: a resource name has at most 63 characters after the domain"
+	}
+	return ""
+}
+
+// checkKind returns the rule that a resource name violates as the kind of a CDI spec, or an empty
+// string: vendor and class begin with a letter there (CDI specification, "Kind").
+func checkKind(domain, name string) string {
+	vendorErr := parser.ValidateVendorName(domain)
+	classErr := parser.ValidateClassName(name)
+	if vendorErr != nil || classErr != nil {
+		return "cannot be the kind of a CDI spec: with container.cdi = true, domain and name must begin with a letter"
+	}
+	return ""
+}
+
+// resourceName reads v as the name of a resource, and completes it with the domain of the
+// configuration.
+func (v value) resourceName(r *Resource) {
+	text := v.text(resourceName)
+	s, isString := v.raw.(string)
+	isInvalid := text == nil && s != ""
+	if !isString || isInvalid {
+		return
+	}
+	// Only the literal parts are checked, with a letter in place of each variable: matching
+	// makes the values of variables valid.
+	domain, name, hasDomain := strings.Cut(sampleName(text), "/")
+	if !hasDomain {
+		name = domain
+		domain = v.r.domain.value
+	}
+	if rule := checkNamePart(name); rule != "" {
+		v.report(quote(s)+" "+rule, "")
+		return
+	}
+	if hasDomain {
+		text = v.afterDomain(s, domain, text)
+		if text == nil {
+			return
+		}
+	} else if domain == "" {
+		v.reportNoDomain(s)
+		return
+	}
+	v.needsDomain(domain)
+	r.Name = domain + "/" + text.String()
+	if len(text.Vars()) > 0 {
+		r.NameText = text
+	}
+}
+
+// afterDomain returns the part of a resource name after its own domain. If the domain is
+// invalid, it reports that and returns nil.
+func (v value) afterDomain(s, domain string, text device.Text) device.Text {
+	first := text[0]
+	domainIsLiteral := first.Var == "" && strings.Contains(first.Literal, "/")
+	if !domainIsLiteral {
+		v.report(quote(s)+" has a variable in its domain: variables are only allowed after the domain", "")
+		return nil
+	}
+	rule, hint := checkDomain(domain)
+	if rule != "" {
+		v.report(quote(s)+": the domain "+rule, hint)
+		return nil
+	}
+	rest := strings.TrimPrefix(first.Literal, domain+"/")
+	return append(device.Literal(rest), text[1:]...)
+}
+
+// reportNoDomain reports the first name without a domain. A domain at the top of the file would
+// also complete the others.
+func (v value) reportNoDomain(s string) {
+	if v.r.domainUndecided {
+		return
+	}
+	v.r.domainUndecided = true
+	v.report(
+		quote(s)+" has no domain: set domain at the top of the file, or write it in the name",
+		`write domain = "example.com" above the first [[resource]]`,
+	)
+}
+
+// sampleName returns a name with a letter in place of each variable.
+func sampleName(text device.Text) string {
+	return text.Expand(func(string) (string, bool) {
+		return "x", true
+	}).String()
+}
+
+// resourceNames reads v as a table that maps the results of a name with variables to nicer
+// names.
+func (v value) resourceNames(r *Resource) {
+	hasNoVariable := len(r.NameText) == 0 && r.Name != ""
+	if hasNoVariable {
+		v.report("requires a variable in name", `name = "${pci.vendor}" gives each vendor a resource of its own`)
+		return
+	}
+	results := allResults(r.NameText)
+	for result, e := range v.userKeys(`such as { "10de" = "nvidia" }`, "a result of name") {
+		name, ok := e.literal(`a name such as "gpu"`)
+		if !ok {
+			continue
+		}
+		if rule := checkNamePart(name); rule != "" {
+			e.report(quote(name)+" "+rule, "")
+			continue
+		}
+		key := v.key(result)
+		at := 0
+		isPattern := strings.ContainsAny(result, `*?[{\`)
+		if isPattern {
+			_, n := key.find()
+			at = n.at
+		} else if r.Name != "" && !results.Match(result) {
+			key.report(quote(result)+" cannot result from "+quote(r.NameText.String())+": want the whole name, without the domain", "")
+			continue
+		}
+		p := key.values(anyText)
+		if p.Negative() {
+			key.report(quote(result)+" "+negated, "")
+		}
+		r.Names = append(r.Names, NicerName{
+			Result: p,
+			Name:   name,
+			key:    result,
+			at:     at,
+		})
+	}
+	slices.SortStableFunc(r.Names, func(a, b NicerName) int {
+		return cmp.Compare(a.at, b.at)
+	})
+}
+
+// allResults returns a condition that all possible results of a text meet. Without a name it is
+// no condition.
+func allResults(text device.Text) pattern.Values {
+	p := ""
+	for _, part := range text {
+		p += pattern.Quote(part.Literal)
+		if part.Var != "" {
+			p += "*"
+		}
+	}
+	all, _ := pattern.Parse(pattern.Text, p)
+	return all
+}

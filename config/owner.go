@@ -1,0 +1,105 @@
+package config
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// maxUnixID is the highest ID of a user or group. The number above it stands for "unchanged"
+// (chown(2)).
+const maxUnixID = math.MaxUint32 - 1
+
+func readOwner(v value) *device.Owner {
+	o := new(device.Owner)
+	v.read(func(t *table) {
+		t.unixID("uid", &o.UID, "number of a user")
+		t.unixID("gid", &o.GID, "number of a group")
+		readMode := func(v value) {
+			o.Mode = v.mode()
+		}
+		t.key("mode", stringForm, readMode, "permissions, three octal digits")
+	})
+	if v.isEmpty() {
+		v.report("the table is empty: want at least one of uid, gid and mode", "")
+	}
+	return o
+}
+
+// unixID binds a key to the ID of a user or group.
+func (t *table) unixID(name string, into **uint32, help string) {
+	idForm := func() form {
+		return integerForm(0, maxUnixID)
+	}
+	read := func(v value) {
+		id := uint32(v.integer(0, maxUnixID))
+		*into = &id
+	}
+	t.key(name, idForm, read, help)
+}
+
+// mode reads v as permission bits, nil if they are invalid. They are a string because TOML has
+// no octal numbers with a leading zero: 0660 is a syntax error, and 660 is another mode.
+func (v value) mode() *uint32 {
+	const (
+		want      = `three octal digits such as "0660"`
+		minDigits = 3
+		maxBits   = 0o777
+	)
+	if n, isInt := v.raw.(int64); isInt {
+		v.mistyped(want, baseHint(n, minDigits, octalBase))
+		return nil
+	}
+	var mode *uint32
+	v.checked(want, func(s string) (rule, hint string) {
+		bits, err := strconv.ParseUint(s, 8, 32)
+		if err != nil || bits > maxBits || len(s) < minDigits {
+			return "is not a mode: want " + want, ""
+		}
+		mode = new(uint32)
+		*mode = uint32(bits)
+		return "", ""
+	})
+	return mode
+}
+
+// hookNames are the stages of hooks (OCI runtime specification, "POSIX-platform Hooks").
+var hookNames = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
+
+// readHook reads a hook, with the keys of the CDI specification.
+func readHook(v value) device.Hook {
+	var h device.Hook
+	v.read(func(t *table) {
+		words(t, "hook_name", &h.Name, hookNames, "when the hook runs")
+		t.require("hook_name", `a stage such as "createContainer"`, "")
+		readPath := func(v value) {
+			h.Path = v.absolute(`a path such as "/usr/bin/nvidia-ctk"`)
+		}
+		t.key("path", stringForm, readPath, "absolute path of the program on the host")
+		t.require("path", "the path of a program on the host", "")
+		readArgs := func(v value) {
+			h.Args = v.literals("a string or a list of strings")
+		}
+		t.key("args", stringsForm, readArgs, "arguments of the program, beginning with its name")
+		readEnv := func(v value) {
+			h.Env = v.hookEnv()
+		}
+		t.key("env", stringsForm, readEnv, `environment of the program: "NAME=VALUE"`)
+		t.integer("timeout", &h.Timeout, 1, math.MaxInt32, "seconds after which the program is killed")
+	})
+	return h
+}
+
+// hookEnv reads v as the environment of a hook.
+func (v value) hookEnv() []string {
+	env := v.literals(`a list such as ["DEBUG=1"]`)
+	for _, s := range env {
+		name, _, hasValue := strings.Cut(s, "=")
+		if !hasValue || name == "" {
+			v.report(quote(s)+` is not NAME=VALUE: want a variable such as "DEBUG=1"`, "")
+		}
+	}
+	return env
+}

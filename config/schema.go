@@ -1,0 +1,138 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// form is the form of a value in JSON Schema: draft 4, the latest version that common TOML
+// editors support.
+type form map[string]any
+
+// schema describes a table of the language. It is the result of running the bindings of the table
+// without a text.
+type schema struct {
+	// path is the dotted key of the table, "resource.match". It is empty at the top.
+	path       string
+	properties map[string]form
+	required   []string
+	// keys are the dotted keys of all described tables, "resource.match.glob".
+	keys *[]string
+	// tables are the forms of the tables below the top, by their paths.
+	tables map[string]form
+}
+
+// describe runs the bindings of the top level without a text.
+func describe() *schema {
+	s := &schema{
+		keys:   new([]string),
+		tables: make(map[string]form),
+	}
+	s.run(new(top).bind)
+	return s
+}
+
+// run runs bindings, which describe themselves in s.
+func (s *schema) run(bind func(t *table)) {
+	s.properties = make(map[string]form)
+	noText := &source{keys: &node{}}
+	t := &table{
+		value: value{
+			r:         new(reader),
+			source:    noText,
+			describes: s,
+		},
+	}
+	bind(t)
+}
+
+// add describes a key of the table.
+func (s *schema) add(name string, f form, help string) {
+	*s.keys = append(*s.keys, s.dotted(name))
+	f["description"] = help
+	s.properties[name] = f
+}
+
+// dotted returns the path of a key of the table.
+func (s *schema) dotted(name string) string { return dotted(s.path, name) }
+
+// below describes the table that is the value of a key, and that read reads.
+func (t *table) below(name string, read func(v value)) form {
+	return t.describes.table(name, t.describes.keys, read)
+}
+
+// belowUserKeys describes the tables below arbitrary keys. Their keys are not recorded as keys of
+// the language, so that they are never suggested for misspelled keys.
+func (t *table) belowUserKeys(name string, read func(v value)) form {
+	return t.describes.table(name, new([]string), read)
+}
+
+// table describes the table that is the value of a key, and returns a reference to it.
+func (s *schema) table(name string, keys *[]string, read func(v value)) form {
+	sub := &schema{
+		path:   s.dotted(name),
+		keys:   keys,
+		tables: s.tables,
+	}
+	sub.run(func(t *table) {
+		read(t.value)
+	})
+	s.tables[sub.path] = sub.form()
+	return form{"$ref": "#/definitions/" + sub.path}
+}
+
+// form returns the table as JSON Schema.
+func (s *schema) form() form {
+	f := form{
+		"type":                 "object",
+		"properties":           s.properties,
+		"additionalProperties": false,
+	}
+	if len(s.required) > 0 {
+		f["required"] = s.required
+	}
+	return f
+}
+
+func stringForm() form { return form{"type": "string"} }
+
+func booleanForm() form { return form{"type": "boolean"} }
+
+// stringsForm is the form of a string or a list of strings.
+func stringsForm() form { return oneOrMore(stringForm()) }
+
+// stringTable is the form of a table of strings with arbitrary keys.
+func stringTable() form { return userKeysForm(stringForm()) }
+
+// integerForm is the form of an integer from lo to hi.
+func integerForm(lo, hi int64) form {
+	return form{
+		"type":    "integer",
+		"minimum": lo,
+		"maximum": hi,
+	}
+}
+
+// oneOrMore is the form of a value or a list of such values.
+func oneOrMore(f form) form {
+	listForm := form{"type": "array", "items": f}
+	return form{"anyOf": []form{f, listForm}}
+}
+
+// userKeysForm is the form of a table with arbitrary keys.
+func userKeysForm(f form) form { return form{"type": "object", "additionalProperties": f} }
+
+// Schema returns the language as JSON Schema, for editors: its keys, the types of their values and
+// their help. A text that the schema accepts may still violate a rule.
+func Schema() ([]byte, error) {
+	language := describe()
+	root := language.form()
+	root["definitions"] = language.tables
+	root["$schema"] = "http://json-schema.org/draft-04/schema#"
+	root["title"] = "generic-dp configuration"
+	text, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write schema: %w", err)
+	}
+	return append(text, '\n'), nil
+}

@@ -1,0 +1,97 @@
+package config
+
+import "fmt"
+
+// virtual binds the key virtual of a match.
+func (t *table) virtual(m *Match) {
+	virtualForm := func() form {
+		describe := func(v value) {
+			readVirtual(v)
+		}
+		table := t.belowUserKeys("virtual", describe)
+		return oneOrMore(form{"anyOf": []form{stringForm(), table}})
+	}
+	read := func(v value) {
+		m.Virtual = v.virtual()
+	}
+	t.key("virtual", virtualForm, read, "devices without hardware: a name, a table, or a list of these")
+}
+
+// virtual reads v as devices without hardware: names, tables, or a list of them.
+func (v value) virtual() []Virtual {
+	if v.isEmpty() {
+		v.report(`the list is empty: want at least one device such as "lic-0"`, "")
+	}
+	items := v.items()
+	v.r.virtual += len(items)
+	if v.r.virtual > maxVirtual {
+		v.report(fmt.Sprintf("%d virtual devices exceed the limit of %d in a configuration", v.r.virtual, maxVirtual), "")
+		return nil
+	}
+	var devices []Virtual
+	for _, e := range items {
+		d := e.virtualDevice()
+		if d.Name != "" {
+			devices = append(devices, d)
+		}
+	}
+	return devices
+}
+
+// virtualDevice reads v as a name or a table. The name of an invalid device is empty.
+func (v value) virtualDevice() Virtual {
+	switch v.raw.(type) {
+	case string:
+		return Virtual{Name: v.virtualName()}
+	case map[string]any:
+		return readVirtual(v)
+	default:
+		v.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`, "")
+		return Virtual{}
+	}
+}
+
+// readVirtual reads a virtual device that is a table.
+func readVirtual(v value) Virtual {
+	var d Virtual
+	v.read(func(t *table) {
+		readName := func(v value) {
+			d.Name = v.virtualName()
+		}
+		t.key("name", stringForm, readName, `letters, digits, "-", "_" and "."`)
+		t.require("name", `a name such as "lic-0"`, "")
+		readVars := func(v value) {
+			d.Vars = v.virtualVars()
+		}
+		t.key("vars", stringTable, readVars, "values of ${var:NAME}, by NAME")
+	})
+	return d
+}
+
+// virtualName reads v as the name of a virtual device, and returns an empty string if it is
+// invalid.
+func (v value) virtualName() string {
+	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
+		if isName(s) && len(s) <= maxNamePart {
+			return "", ""
+		}
+		return `is not a valid device name: it must consist of letters, digits, "-", "_" and ".", begin and end with a letter or digit, and have at most 63 characters`, ""
+	})
+}
+
+// virtualVars reads the table v with the values of ${var:NAME}.
+func (v value) virtualVars() map[string]string {
+	vars := make(map[string]string)
+	for name, e := range v.userKeys(`of strings such as { host = "10.0.0.5" }`, "") {
+		if !isName(name) {
+			const rule = ` is not a valid variable name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
+			v.key(name).report(quote(name)+rule, "")
+			continue
+		}
+		s, ok := e.literal("a string")
+		if ok {
+			vars[name] = s
+		}
+	}
+	return vars
+}

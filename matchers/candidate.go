@@ -1,0 +1,151 @@
+package matchers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// candidate is what a resource selects as one device: nodes by path, with their hardware if
+// they have any; or a path, a CDI device or a virtual device.
+type candidate struct {
+	hardware *device.Hardware
+	picks    []pick
+	// single is set for one node without the rest of its hardware, and for a candidate without
+	// nodes and hardware.
+	single  bool
+	paths   []pathPick
+	cdi     *device.CDIDevice
+	virtual *config.Virtual
+	// name is how messages call a path, a CDI device or a virtual device.
+	name string
+	// groups are IOMMU groups that a match with vfio = true selects.
+	groups []*group
+	// united is the hardware of a device that combines several, in the order of the snapshot.
+	united []*device.Hardware
+	// pool is set for everything that a resource selects, as one device.
+	pool bool
+	// value is the value of group_by that all hardware of the device has, or empty.
+	value string
+	// parts are the candidates that the device combines.
+	parts []candidate
+	// dangerous is set if a match that selects the device has dangerous = true.
+	dangerous bool
+}
+
+// pick is a selected node or network interface, and the first match that selected it, which
+// has its path in the container.
+type pick struct {
+	node  *device.Node
+	match *predicate
+	// hardware is the hardware of the device that the node is part of. That is the hardware of
+	// the node, except for nodes of an IOMMU group.
+	hardware *device.Hardware
+	// danger is why the node is dangerous, or empty; nil if that was not judged yet.
+	danger *string
+}
+
+// pathPick is a host path to mount, and the match that selected it.
+type pathPick struct {
+	path  string
+	match *config.Match
+}
+
+// members lists the hardware of a device.
+func (c *candidate) members() []*device.Hardware {
+	if c.united == nil && c.hardware != nil {
+		return []*device.Hardware{c.hardware}
+	}
+	return c.united
+}
+
+// nodes lists the picks that are device nodes.
+func (c *candidate) nodes() []pick {
+	return slices.DeleteFunc(slices.Clone(c.picks), pick.isNet)
+}
+
+func (p pick) isNet() bool { return p.node.Net != nil }
+
+func (p pick) isDangerous() bool { return p.match.Dangerous }
+
+// comparePicks orders picks by the sysfs path of their hardware, then by path.
+func comparePicks(a, b pick) int {
+	if a.hardware != b.hardware {
+		return strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware))
+	}
+	return strings.Compare(a.node.Path, b.node.Path)
+}
+
+// compareHardware orders candidates by the sysfs path of their hardware.
+func compareHardware(a, b candidate) int {
+	return strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware))
+}
+
+// sortHardware sorts hardware as a snapshot does, without repeats.
+func sortHardware(hardware []*device.Hardware) []*device.Hardware {
+	slices.SortFunc(hardware, func(a, b *device.Hardware) int {
+		return strings.Compare(a.Path, b.Path)
+	})
+	return slices.Compact(hardware)
+}
+
+// iommuGroup returns the number of the IOMMU group that a device reaches through VFIO, or "".
+func (c *candidate) iommuGroup() string {
+	if len(c.groups) > 0 {
+		return c.groups[0].number
+	}
+	return vfioGroup(c.hardware)
+}
+
+// describe names a device for an administrator.
+func (c *candidate) describe() string {
+	if c.pool {
+		return "the pool"
+	}
+	if c.value != "" {
+		return fmt.Sprintf("the group %q", c.value)
+	}
+	if c.name != "" {
+		return c.name
+	}
+	text := ""
+	if !c.single {
+		text = describe(c.hardware)
+	} else if c.picks[0].isNet() {
+		text = "network interface " + c.picks[0].node.Path
+	} else {
+		text = c.picks[0].node.Path
+	}
+	group := c.iommuGroup()
+	if group != "" {
+		text += " of IOMMU group " + group
+	}
+	return text
+}
+
+// describe names hardware for an administrator.
+func describe(h *device.Hardware) string {
+	switch h.Bus {
+	case device.USBBus:
+		if h.USB != nil && h.USB.ProductName != "" {
+			return fmt.Sprintf("USB device %s (%q)", h.Name, h.USB.ProductName)
+		}
+		return "USB device " + h.Name
+	case device.PCIBus:
+		return "PCI function " + h.Name
+	case device.MDevBus:
+		return "mediated device " + h.Name
+	}
+	return "platform device " + h.Name
+}
+
+// andMore formats the first of n names, and the number of the others.
+func andMore(first string, n int) string {
+	if n < 2 {
+		return first
+	}
+	return fmt.Sprintf("%s and %d more", first, n-1)
+}

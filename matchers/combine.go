@@ -1,0 +1,89 @@
+package matchers
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// combine makes devices of the claimed parts: one device of all with each = "all", and one of
+// all hardware with the same value with group_by.
+func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
+	if len(parts) == 0 {
+		return nil
+	}
+	if r.Each == config.EachAll {
+		pool := merge(parts)
+		pool.pool = true
+		return []candidate{pool}
+	}
+	if r.GroupBy == "" {
+		return parts
+	}
+	return m.group(r, parts)
+}
+
+// group makes one device of all parts with the same value of group_by. A part without a value
+// stays a device of its own. A part whose value could not be read yet may belong to any group,
+// and is left out.
+func (m *run) group(r *config.Resource, parts []candidate) []candidate {
+	var out []candidate
+	groups := make(map[string][]candidate)
+	for i := range parts {
+		part := parts[i]
+		value, unread := m.groupValue(r, &part)
+		if unread {
+			m.recorder.drop(&part, "the value of group_by can't be read yet")
+			continue
+		}
+		if value == "" {
+			out = append(out, part)
+			continue
+		}
+		part.value = value
+		groups[value] = append(groups[value], part)
+	}
+	for value, list := range groups {
+		one := merge(list)
+		one.value = value
+		one.hardware = list[0].hardware
+		out = append(out, one)
+	}
+	slices.SortStableFunc(out, compareHardware)
+	return out
+}
+
+// groupValue returns the value of the variable of group_by, empty if there is none. unread is
+// set if it could not be read yet.
+func (m *run) groupValue(r *config.Resource, c *candidate) (value string, unread bool) {
+	if c.hardware == nil || r.GroupBy == "" {
+		return "", false
+	}
+	text, err := m.builder(r, c, "").joined(device.Text{{Var: r.GroupBy}}, "")
+	var none noValue
+	isWithout := errors.As(err, &none)
+	return text.String(), isWithout && none.unread
+}
+
+// merge makes one device of several parts.
+func merge(parts []candidate) candidate {
+	one := candidate{parts: parts}
+	for _, p := range parts {
+		one.united = append(one.united, p.members()...)
+		one.groups = append(one.groups, p.groups...)
+		one.picks = append(one.picks, p.picks...)
+		one.paths = append(one.paths, p.paths...)
+		one.dangerous = one.dangerous || p.dangerous
+	}
+	one.united = sortHardware(one.united)
+	slices.SortFunc(one.picks, func(a, b pick) int {
+		return strings.Compare(a.node.Path, b.node.Path)
+	})
+	slices.SortFunc(one.paths, func(a, b pathPick) int {
+		return strings.Compare(a.path, b.path)
+	})
+	return one
+}

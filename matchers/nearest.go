@@ -1,0 +1,108 @@
+package matchers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/pattern"
+)
+
+// nearest describes what comes nearest to a condition that fits nothing: a target that fits it
+// but not the others, or else the nearest value of the targets that fit the others.
+type nearest struct {
+	step *step
+	// all are the targets of the match, and rest are those that fit the other conditions.
+	all, rest []target
+	// isOne is set if a single device is explained.
+	isOne bool
+	// isNarrowed is set if the rest fits some condition, so that distant values count.
+	isNarrowed bool
+}
+
+func (n *nearest) String() string {
+	if n.step.readsFiles() {
+		if !n.isNarrowed {
+			return ""
+		}
+		return n.value()
+	}
+	for _, t := range n.all {
+		if n.step.holds(t) && !t.isOnBus() {
+			return fmt.Sprintf("it fits %s, which another condition leaves out", t)
+		}
+	}
+	return n.value()
+}
+
+// value describes the nearest value of the rest, or a value that could not be read.
+func (n *nearest) value() string {
+	const maxEdits = 1 << 10
+	best := maxEdits
+	found := ""
+	unread := ""
+	for _, t := range n.rest {
+		for _, v := range n.step.judgements(t) {
+			if v.unread && unread == "" {
+				unread = "the value for " + t.String() + " can't be read yet"
+			}
+			for _, have := range v.values {
+				edits, but := n.distance(have)
+				isFar := !n.isNarrowed && edits > max(1, len(have)/4)
+				if have == "" || isFar || edits >= best {
+					continue
+				}
+				best = edits
+				found = n.describe(t, have, but)
+			}
+		}
+	}
+	if found == "" {
+		return unread
+	}
+	return found
+}
+
+func (n *nearest) describe(t target, value, but string) string {
+	if n.isOne {
+		return "it has " + value + but
+	}
+	if t.String() == value {
+		return "nearest " + value + but
+	}
+	return "nearest " + value + " on " + t.String() + but
+}
+
+// distance is the number of edits from a value to the patterns. A value that differs in a way
+// that people overlook is near, and but says how it differs.
+func (n *nearest) distance(have string) (edits int, but string) {
+	want := n.step.want()
+	isOtherCase := want.Match(strings.ToLower(have)) || want.Match(strings.ToUpper(have))
+	if isOtherCase && !want.Empty() {
+		return 0, ", which differs in letter case"
+	}
+	if slices.Contains(want.Patterns(), have) {
+		return 0, ": with its wildcards escaped it is " + pattern.Quote(have)
+	}
+	edits = 1 << 9
+	for _, a := range want.Alternatives() {
+		edits = min(edits, pattern.Distance(have, a.Shape()))
+	}
+	literal, _ := want.Literal()
+	const shortest = 3
+	if len(literal) >= shortest && strings.Contains(have, literal) {
+		return min(edits, 1), ", which contains it: a pattern matches whole values"
+	}
+	return edits, ""
+}
+
+// want is the patterns of the step; empty for a table and for vfio.
+func (s *step) want() pattern.Values {
+	switch s.kind {
+	case globStep:
+		return s.of.predicate.Glob
+	case conditionStep:
+		return s.of.predicate.conditions[s.index].want
+	}
+	return pattern.Values{}
+}

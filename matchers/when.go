@@ -1,0 +1,113 @@
+package matchers
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/pattern"
+)
+
+// inactive lists the resources that are not active on this host, with the reason: their when
+// does not hold, or an earlier resource has their name. Names without variables take precedence
+// wherever they are in the file: hardware must not displace a resource by a name that it makes.
+func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
+	notes := make(map[*config.Resource]Note)
+	for i := range cfg.Resources {
+		r := &cfg.Resources[i]
+		m.budget.begin()
+		text, isError := m.whyInactive(r.When)
+		if text != "" {
+			m.result.Inactive = append(m.result.Inactive, r)
+			notes[r] = Note{
+				Problem: config.Problem{
+					Place: r.Place,
+					Text:  "not active here: " + text,
+				},
+				Error:  isError,
+				OfNode: isError,
+			}
+			continue
+		}
+		if len(r.NameText) > 0 {
+			continue
+		}
+		first := m.named[r.Name]
+		if first == nil {
+			m.named[r.Name] = r
+			continue
+		}
+		notes[r] = Note{
+			Problem: config.Problem{
+				Place: r.Place,
+				Text:  fmt.Sprintf("left out: %s has the same name and is active here, too", first.Place),
+				Hint:  "at most one resource of a name may be active on a node: when tells them apart",
+			},
+			Error: true,
+		}
+	}
+	return notes
+}
+
+// whyInactive returns the reason why a when does not hold, or "", and whether that is an error.
+func (m *run) whyInactive(when *config.When) (why string, isError bool) {
+	if when == nil {
+		return "", false
+	}
+	if !when.NodeName.Empty() {
+		if m.NodeName == "" {
+			return "when.node_name: " + noNodeName, true
+		}
+		if !when.NodeName.Match(m.NodeName) {
+			return fmt.Sprintf("when.node_name: this is %q", m.NodeName), false
+		}
+	}
+	for _, p := range when.Exists.Split() {
+		why, isError = m.whyNotExists(p)
+		if why != "" {
+			return why, isError
+		}
+	}
+	return "", false
+}
+
+// whyNotExists returns the reason why one pattern of when.exists does not hold, or "", and
+// whether that is an error.
+func (m *run) whyNotExists(p pattern.Values) (why string, isError bool) {
+	path, complete := m.firstMatch(p.Positive())
+	written := p.Patterns()[0]
+	switch {
+	case path == "" && !complete:
+		return fmt.Sprintf("when.exists: %q: %s", written, tooMuchToRead), true
+	case path == "" && !p.Negative():
+		return fmt.Sprintf("when.exists: nothing matches %q", written), false
+	case path != "" && p.Negative():
+		return fmt.Sprintf("when.exists: %q is there", path), false
+	}
+	return "", false
+}
+
+// firstMatch returns the first path of the host that a glob matches. Paths below /dev are those
+// of the snapshot, whose changes are events. If complete is not set, there may be another path.
+func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
+	if !strings.HasPrefix(v.Patterns()[0], "/dev/") {
+		found, complete := m.search("", "when.exists", v)
+		if len(found) == 0 {
+			return "", complete
+		}
+		return found[0], complete
+	}
+	for _, prefix := range v.Prefixes() {
+		for path := range m.names(prefix) {
+			if v.Match(path) {
+				return path, true
+			}
+		}
+	}
+	for _, dir := range m.snap.Dirs {
+		if v.Match(dir) {
+			return dir, true
+		}
+	}
+	return "", true
+}
