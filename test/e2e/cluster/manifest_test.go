@@ -21,7 +21,9 @@ import (
 const (
 	namespace = "generic-dp"
 	name      = "generic-dp"
-	limit     = 60 * time.Second
+	// limit is longer than the kubelet needs to update a ConfigMap volume: that takes up to a
+	// periodic sync of the pod, a minute, and the time that its cache of ConfigMaps may be old.
+	limit = 3 * time.Minute
 )
 
 // heldConfig has the resource held with two slots.
