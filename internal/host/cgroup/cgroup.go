@@ -295,11 +295,12 @@ func podDirs(parent, uid string) []string {
 		pod = strings.ReplaceAll(pod, "-", "_")
 	}
 	for _, class := range qosClasses {
-		if !systemd {
+		switch {
+		case !systemd:
 			dirs = append(dirs, filepath.Join(parent, class, pod))
-		} else if class == "" {
+		case class == "":
 			dirs = append(dirs, filepath.Join(parent, prefix+"-"+pod+".slice"))
-		} else {
+		default:
 			slice := prefix + "-" + class
 			dirs = append(dirs, filepath.Join(parent, slice+".slice", slice+"-"+pod+".slice"))
 		}

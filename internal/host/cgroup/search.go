@@ -58,11 +58,12 @@ func findParents(base string, deadline time.Time, now func() time.Time) ([]strin
 		}
 		level = next
 	}
-	if len(parents) > 0 {
+	switch {
+	case len(parents) > 0:
 		return parents, nil
-	} else if complete {
+	case complete:
 		return nil, fmt.Errorf("%s: %w", base, errNoPods)
-	} else {
+	default:
 		return nil, errTooLarge
 	}
 }

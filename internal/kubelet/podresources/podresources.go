@@ -118,9 +118,7 @@ func (c *cached[T]) refresh() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = asked
-	c.response = response
-	c.err = err
+	c.asked, c.response, c.err = asked, response, err
 	close(c.pending)
 	c.pending = nil
 }
@@ -230,11 +228,7 @@ func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, erro
 		return nil
 	})
 	err := c.call(ctx, "GetAllocatableResources", func(api podresourcesv1.PodResourcesListerClient) error {
-		_, err := api.GetAllocatableResources(
-			ctx,
-			&podresourcesv1.AllocatableResourcesRequest{},
-			grpc.ForceCodecV2(codec),
-		)
+		_, err := api.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{}, grpc.ForceCodecV2(codec))
 		return err
 	})
 	if err != nil {
