@@ -119,6 +119,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Metadata: filepath.Join(o.Paths.RunDir, metadataName),
 		Devices:  &d.list,
 		Inject:   d.inject,
+		Offered:  d.offered,
 		PodState: a.podState,
 		Known:    d.known,
 		Changed:  a.wake.send,
@@ -257,12 +258,9 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 	ids := map[*resource][]string{}
 	var order []*resource
 	for _, name := range names {
-		m, e := all.byDeviceName(name)
-		if m == nil {
-			return r, nil, fmt.Errorf("device %q is not offered by DRA now: %w", name, dra.ErrNotOffered)
-		}
-		if !e.Healthy {
-			return r, nil, fmt.Errorf("device %q is unhealthy: %s: %w", e.Offer.ID, e.Reason, dra.ErrNotOffered)
+		m, e, err := all.offeredByDRA(name)
+		if err != nil {
+			return r, nil, err
 		}
 		if ids[m] == nil {
 			order = append(order, m)
@@ -288,6 +286,25 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 		r.Mounts = append(r.Mounts, one.Mounts...)
 	}
 	return r, devices, nil
+}
+
+// offered is dra.Options.Offered.
+func (d *draDriver) offered(name string) error {
+	_, _, err := d.agent.members().offeredByDRA(name)
+	return err
+}
+
+// offeredByDRA returns the resource and the device with a name in the node's pool. It is an error
+// if the device is not offered now, or not healthy.
+func (s set) offeredByDRA(name string) (*resource, ledger.Entry, error) {
+	m, e := s.byDeviceName(name)
+	if m == nil {
+		return nil, e, fmt.Errorf("device %q is not offered by DRA now: %w", name, dra.ErrNotOffered)
+	}
+	if !e.Healthy {
+		return nil, e, fmt.Errorf("device %q is unhealthy: %s: %w", e.Offer.ID, e.Reason, dra.ErrNotOffered)
+	}
+	return m, e, nil
 }
 
 // containerPlaces are the paths and environment variables of a container that several resources

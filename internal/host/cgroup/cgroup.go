@@ -295,12 +295,11 @@ func podDirs(parent, uid string) []string {
 		pod = strings.ReplaceAll(pod, "-", "_")
 	}
 	for _, class := range qosClasses {
-		switch {
-		case !systemd:
+		if !systemd {
 			dirs = append(dirs, filepath.Join(parent, class, pod))
-		case class == "":
+		} else if class == "" {
 			dirs = append(dirs, filepath.Join(parent, prefix+"-"+pod+".slice"))
-		default:
+		} else {
 			slice := prefix + "-" + class
 			dirs = append(dirs, filepath.Join(parent, slice+".slice", slice+"-"+pod+".slice"))
 		}

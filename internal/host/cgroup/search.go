@@ -58,12 +58,11 @@ func findParents(base string, deadline time.Time, now func() time.Time) ([]strin
 		}
 		level = next
 	}
-	switch {
-	case len(parents) > 0:
+	if len(parents) > 0 {
 		return parents, nil
-	case complete:
+	} else if complete {
 		return nil, fmt.Errorf("%s: %w", base, errNoPods)
-	default:
+	} else {
 		return nil, errTooLarge
 	}
 }

@@ -125,13 +125,18 @@ func (a *allocated) check(node string) error {
 		return fmt.Errorf("device %q is of node %s, not of this one (%s)", a.Device, a.Pool, node)
 	}
 	if a.AdminAccess {
-		return fmt.Errorf("request %s: adminAccess to device %q is not supported: each device of this driver is for its holders only", a.Request, a.Device)
+		return fmt.Errorf("request %s: adminAccess to device %q is not supported: each device of this driver is for its holders only",
+			a.Request, a.Device)
 	}
 	if !requestName(a.Request) {
-		return fmt.Errorf("request %q of device %q: the name must be a DNS label, or two with a slash between them", a.Request, a.Device)
+		return fmt.Errorf("request %q of device %q: the name must be a DNS label, or two with a slash between them",
+			a.Request, a.Device)
 	}
 	return nil
 }
+
+// fullName returns "NAMESPACE/NAME" of a claim, for messages.
+func fullName(claim cdi.Claim) string { return claim.Namespace + "/" + claim.Name }
 
 // pods are the UIDs of the pods that may use the claim.
 func (o *resourceClaim) pods() []string {
@@ -172,7 +177,9 @@ func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocate
 		if err := a.check(p.Node); err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(groups, func(g []allocated) bool { return !extended || g[0].Request == a.Request })
+		i := slices.IndexFunc(groups, func(g []allocated) bool {
+			return !extended || g[0].Request == a.Request
+		})
 		if i < 0 {
 			groups = append(groups, nil)
 			i = len(groups) - 1

@@ -3,7 +3,6 @@ package dra
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,17 +16,68 @@ import (
 type PodState int
 
 const (
-	// PodUnknown means that no source can tell.
+	// PodUnknown means that no source knows the state of the pod.
 	PodUnknown PodState = iota
+	// PodRunning means that at least one process of the pod exists.
 	PodRunning
+	// PodEnded means that the pod has no process.
 	PodEnded
 )
 
-// errStillAllocated means that the API server allocates a device to another claim as well.
-var errStillAllocated = errors.New("the API server has it, with its allocation")
+// evidence is a source that says that a prepared claim may still have containers, or cannot
+// rule it out.
+type evidence int
 
-// unended returns why a prepared claim may still have containers, nil if it has ended. It is the
-// only rule that removes a claim without NodeUnprepareResources, and every condition must hold:
+const (
+	// runningPod: processes of a pod of the claim exist.
+	runningPod evidence = iota + 1
+	// lostPod: processes of a pod existed, and no source knows any more whether they do.
+	lostPod
+	// unreachableServer: the API server does not answer.
+	unreachableServer
+	// allocation: the API server has the claim with its allocation.
+	allocation
+	// silentKubelet: the kubelet does not answer.
+	silentKubelet
+	// listedClaim: the kubelet lists the claim.
+	listedClaim
+	// noSource: no source knows the state of the claim's pods.
+	noSource
+	// recentPrepare: the kubelet may be about to start the pod.
+	recentPrepare
+)
+
+// evidenceTexts are what an administrator reads about evidence. A verb takes the detail.
+var evidenceTexts = map[evidence]string{
+	runningPod:        "processes of its pod %s still run",
+	lostPod:           "processes of its pods ran when it was last seen, and no source knows whether they have ended: see --cgroup",
+	unreachableServer: "%s",
+	allocation:        "the API server has it, with its allocation",
+	silentKubelet:     "the kubelet can't be asked for it",
+	listedClaim:       "the kubelet lists it",
+	noSource:          "no source tells whether its containers have ended: see --cgroup, or remove %s when they have",
+	recentPrepare:     "it was prepared a moment ago, and its pod may start within %s",
+}
+
+// obstacle is why a claim can't end. The zero value means that it has ended.
+type obstacle struct {
+	evidence evidence
+	detail   string
+}
+
+// none reports whether the claim has ended.
+func (o obstacle) none() bool { return o.evidence == 0 }
+
+func (o obstacle) String() string {
+	text := evidenceTexts[o.evidence]
+	if o.detail == "" {
+		return text
+	}
+	return fmt.Sprintf(text, o.detail)
+}
+
+// obstacle returns why a prepared claim may still have containers. It is the only rule that removes
+// a claim without NodeUnprepareResources, and every condition must hold:
 //
 //   - No process of its pods runs. The kubelet is no source for that. It forgets a pod that was
 //     deleted with --force while the containers are in their grace period or hang in teardown:
@@ -39,43 +89,82 @@ var errStillAllocated = errors.New("the API server has it, with its allocation")
 //   - The API server does not have the claim or its allocation: else the kubelet may be about to
 //     start the pod.
 //   - The kubelet is not between the answer to a prepare and the first process of the pod.
-func (p *Plugin) unended(ctx context.Context, h holder, known func(cdi.Claim) bool) error {
-	state, pod := p.podsState(h.claim)
-	if state == PodRunning {
-		p.records.mark(h.record, func(r *record) { r.ran = true })
-		return fmt.Errorf("processes of its pod %s still run", pod)
+func (p *Plugin) obstacle(ctx context.Context, h holder, known func(cdi.Claim) bool) obstacle {
+	pods := p.podsObstacle(h)
+	if pods.outlivesRelease() {
+		return pods
 	}
 	now := p.records.view(h.record)
 	if now.released {
-		return nil
+		return obstacle{}
 	}
-	object, err := p.get(ctx, h.claim.Namespace, h.claim.Name)
-	missing := kubeapi.Code(err) == http.StatusNotFound
-	if err != nil && !missing {
-		return err
-	}
-	same := err == nil && object.Metadata.UID == h.claim.UID
-	if same && object.Status.Allocation != nil {
-		return errStillAllocated
+	if server := p.serverObstacle(ctx, h.claim); !server.none() {
+		return server
 	}
 	if known == nil {
-		return errors.New("the kubelet can't be asked for it")
+		return obstacle{evidence: silentKubelet}
 	}
 	if known(h.claim) {
-		return errors.New("the kubelet lists it")
+		return obstacle{evidence: listedClaim}
 	}
-	if state == PodUnknown {
-		return errors.New("no source tells whether its containers have ended: see --cgroup, " +
-			"or remove " + p.Claims.ClaimPath(h.claim.UID) + " when they have")
+	if !pods.none() {
+		return pods
 	}
-	if starting := p.timing.start - time.Since(now.written); starting > 0 && !now.ran {
-		return fmt.Errorf("it was prepared a moment ago, and its pod may start within %s", starting.Round(time.Second))
+	starting := p.timing.start - time.Since(now.written)
+	if starting > 0 && !now.ran {
+		return obstacle{evidence: recentPrepare, detail: starting.Round(time.Second).String()}
 	}
-	return nil
+	return obstacle{}
 }
 
-// podsState is PodRunning if one of the claim's pods runs, with the UID of that pod, and
-// PodEnded if none of them does.
+// outlivesRelease reports whether a claim is held even after the kubelet released it. If no source
+// ever knew its pods, the kubelet decides.
+func (o obstacle) outlivesRelease() bool {
+	return o.evidence == runningPod || o.evidence == lostPod
+}
+
+// podsObstacle returns whether processes of a claim's pods speak against its end. It records
+// their state.
+func (p *Plugin) podsObstacle(h holder) obstacle {
+	state, pod := p.podsState(h.claim)
+	switch state {
+	case PodRunning:
+		p.records.mark(h.record, func(r *record) {
+			r.ran = true
+			r.runs = true
+		})
+		return obstacle{evidence: runningPod, detail: pod}
+	case PodEnded:
+		p.records.mark(h.record, func(r *record) {
+			r.runs = false
+		})
+		return obstacle{}
+	}
+	if p.records.view(h.record).runs {
+		return obstacle{evidence: lostPod}
+	}
+	return obstacle{evidence: noSource, detail: p.Claims.ClaimPath(h.claim.UID)}
+}
+
+// serverObstacle returns whether the API server speaks against the end of a claim.
+func (p *Plugin) serverObstacle(ctx context.Context, claim cdi.Claim) obstacle {
+	object, err := p.get(ctx, claim.Namespace, claim.Name)
+	if kubeapi.Code(err) == http.StatusNotFound {
+		return obstacle{}
+	}
+	if err != nil {
+		return obstacle{evidence: unreachableServer, detail: err.Error()}
+	}
+	// A later claim may have the same name.
+	isSame := object.Metadata.UID == claim.UID
+	if isSame && object.Status.Allocation != nil {
+		return obstacle{evidence: allocation}
+	}
+	return obstacle{}
+}
+
+// podsState returns PodRunning and the UID of the pod if one of the claim's pods runs, PodEnded
+// if none of them does, and PodUnknown if that is not known.
 func (p *Plugin) podsState(claim cdi.Claim) (state PodState, pod string) {
 	if p.PodState == nil || len(claim.Pods) == 0 {
 		return PodUnknown, ""
@@ -92,11 +181,25 @@ func (p *Plugin) podsState(claim cdi.Claim) (state PodState, pod string) {
 	return state, ""
 }
 
+// runningPods returns those of the pods that run.
+func (p *Plugin) runningPods(pods []string) []string {
+	if p.PodState == nil {
+		return nil
+	}
+	var running []string
+	for _, uid := range pods {
+		if p.PodState(uid) == PodRunning {
+			running = append(running, uid)
+		}
+	}
+	return running
+}
+
 // heldError says which claims hold a device that another claim needs.
 type heldError struct {
 	device  string
 	holders []holder
-	reasons []error // by holder
+	reasons []obstacle // by holder
 }
 
 func (e *heldError) Error() string {
@@ -105,56 +208,79 @@ func (e *heldError) Error() string {
 		if i > 0 {
 			text += ", "
 		}
-		text += fmt.Sprintf("claim %s/%s (%v)", h.claim.Namespace, h.claim.Name, e.reasons[i])
+		text += fmt.Sprintf("claim %s (%s)", fullName(h.claim), e.reasons[i])
 	}
 	return text
 }
 
 // final reports whether waiting is of no use: the API server allocated the device twice.
 func (e *heldError) final() bool {
-	return slices.ContainsFunc(e.reasons, func(err error) bool { return errors.Is(err, errStillAllocated) })
+	return slices.ContainsFunc(e.reasons, func(r obstacle) bool {
+		return r.evidence == allocation
+	})
 }
 
-// clear removes the claims among the holders that have ended. The error says who holds the
-// devices otherwise, nil if one was removed.
+// clear removes a claim among the holders that has ended. If there is none, the error says who
+// holds the devices.
 func (p *Plugin) clear(ctx context.Context, conflicts map[string][]holder) error {
-	var known func(cdi.Claim) bool
-	if p.Known != nil {
-		answer, err := p.Known(ctx)
-		if err == nil {
-			known = answer
-		}
-	}
-	var found *heldError
+	known := p.askKubelet(ctx)
+	var first *heldError // by the name of the device, so that the message is stable
 	for device, holders := range conflicts {
 		slices.SortFunc(holders, func(a, b holder) int {
-			return cmp.Or(cmp.Compare(a.claim.Namespace, b.claim.Namespace), cmp.Compare(a.claim.Name, b.claim.Name))
+			return cmp.Compare(fullName(a.claim), fullName(b.claim))
 		})
 		held := &heldError{device: device}
 		for _, h := range holders {
-			reason := p.unended(ctx, h, known)
-			if reason == nil {
+			reason := p.obstacle(ctx, h, known)
+			if reason.none() {
 				return p.end(ctx, h)
 			}
 			held.holders = append(held.holders, h)
 			held.reasons = append(held.reasons, reason)
 		}
-		if found == nil || held.device < found.device {
-			found = held
+		if first == nil || held.device < first.device {
+			first = held
 		}
 	}
-	return found
+	return first
 }
 
-// end removes a claim that has ended without NodeUnprepareResources.
+// askKubelet returns a function that reports whether the kubelet lists a claim, nil if the kubelet
+// does not answer.
+func (p *Plugin) askKubelet(ctx context.Context) func(cdi.Claim) bool {
+	if p.Known == nil {
+		return nil
+	}
+	known, err := p.Known(ctx)
+	if err != nil {
+		return nil
+	}
+	return known
+}
+
+// end removes a claim that has ended without NodeUnprepareResources. The sources were asked
+// without the lock of the claim: a call that prepared it meanwhile made another record.
 func (p *Plugin) end(ctx context.Context, h holder) error {
-	p.Log.Info("claim has ended without a call of the kubelet: its CDI spec is removed", "claim", h.claim.Namespace+"/"+h.claim.Name, "uid", h.claim.UID)
 	unlock, err := p.locks.lock(ctx, h.claim.UID)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return p.release(h.claim.UID)
+	now, prepared := p.records.get(h.claim.UID, time.Now())
+	if !prepared {
+		return nil // another call removed it
+	}
+	if now.record != h.record {
+		return fmt.Errorf("claim %s was prepared again: %w", fullName(h.claim), errChanged)
+	}
+	if err := p.release(h.claim.UID); err != nil {
+		return err
+	}
+	p.Log.Info("claim has ended without a call of the kubelet: its CDI spec is removed",
+		"claim", fullName(h.claim),
+		"uid", h.claim.UID,
+	)
+	return nil
 }
 
 // Sweep removes the claims that have ended without NodeUnprepareResources: a kubelet that lost
@@ -166,7 +292,7 @@ func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
 	all, _ := p.records.all(time.Now()) // claims that can't be read stay
 	swept := false
 	for _, h := range all {
-		if known(h.claim) || p.unended(ctx, h, known) != nil {
+		if known(h.claim) || !p.obstacle(ctx, h, known).none() {
 			continue
 		}
 		if p.end(ctx, h) == nil {

@@ -105,8 +105,7 @@ func TestPrepareWaitsForTheLastHolder(t *testing.T) {
 				b.Error(err)
 			}
 		},
-		"a claim without a record of pods": func(b *bed) {
-			b.host.set(podUID(claim("a")), dra.PodUnknown)
+		"pods of an unknown state": func(b *bed) {
 			if err := b.kubelet.UnprepareClaim(b.Context(), claim("a").UID); err != nil {
 				b.Error(err)
 			}
@@ -118,6 +117,9 @@ func TestPrepareWaitsForTheLastHolder(t *testing.T) {
 			b.serve()
 			b.untilDrivers(1)
 			forced(b)
+			if what == "pods of an unknown state" {
+				b.host.set(podUID(claim("a")), dra.PodUnknown)
+			}
 			prepared := make(chan error, 1)
 			go func() {
 				_, err := b.kubelet.PrepareClaim(context.Background(), dra.Driver, claim("b"))

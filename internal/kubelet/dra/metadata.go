@@ -60,9 +60,11 @@ func (p *Plugin) metadataFile(uid, request string) string {
 // metadataMount brings that file into a container. Consumers know a claim by what the pod
 // calls it if it was made from a template, and by its own name otherwise.
 func (p *Plugin) metadataMount(c cdi.Claim, request string) device.Mount {
-	kind, name := "resourceclaims", c.Name
+	kind := "resourceclaims"
+	name := c.Name
 	if c.PodClaim != "" {
-		kind, name = "resourceclaimtemplates", c.PodClaim
+		kind = "resourceclaimtemplates"
+		name = c.PodClaim
 	}
 	return device.Mount{
 		HostPath:      p.metadataFile(c.UID, request),
@@ -110,22 +112,6 @@ next:
 		return fmt.Errorf("device metadata: %w", err)
 	}
 	return nil
-}
-
-// release removes the files of a claim, the claim's own last: if the program crashes meanwhile,
-// the kubelet repeats its call. Metadata that can't be removed do not keep a pod from its end.
-// The caller holds the lock of the claim.
-func (p *Plugin) release(uid string) error {
-	files, _ := os.ReadDir(p.Metadata)
-	for _, f := range files {
-		if strings.HasPrefix(f.Name(), uid+".") {
-			_ = os.Remove(filepath.Join(p.Metadata, f.Name()))
-		}
-	}
-	p.records.begin(uid)
-	err := p.Claims.RemoveClaim(uid)
-	p.records.settle(uid, err == nil)
-	return err
 }
 
 // describe keeps the metadata of prepared claims in line with the attributes of their devices,

@@ -51,7 +51,12 @@ type storedSlice struct {
 }
 
 func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
-	return &nodeSlices{api: api, name: name, stored: map[string]storedSlice{}, generation: 1}
+	return &nodeSlices{
+		api:        api,
+		name:       name,
+		stored:     map[string]storedSlice{},
+		generation: 1,
+	}
 }
 
 // selector selects the node's slices of this driver, so that a node never sees more.

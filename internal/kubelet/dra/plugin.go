@@ -44,6 +44,9 @@ type Options struct {
 	// is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called concurrently;
 	// a panic fails only its call.
 	Inject func(ctx context.Context, names []string) (r device.Response, devices []Device, err error)
+	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
+	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
+	Offered func(name string) error
 	// PodState says whether processes of a pod run; nil knows no pod. Known asks the kubelet and
 	// returns whether it lists a claim; it is an error if the kubelet does not answer, or has just
 	// started. nil never answers. Both are called concurrently.
@@ -177,10 +180,9 @@ func (p *Plugin) Status() Status {
 func (p *Plugin) Problem(id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.Node == "":
+	if p.Node == "" {
 		return "the name of the node is not known: set --node-name"
-	case p.Claims.Dir == "":
+	} else if p.Claims.Dir == "" {
 		return "devices are injected by CDI names: set --cdi-dir"
 	}
 	if reason := p.state.problem(); reason != "" || p.state.refused[id] == "" {

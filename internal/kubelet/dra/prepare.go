@@ -10,7 +10,6 @@ import (
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // maxPoll is the maximum time between attempts of a call that waits.
@@ -33,7 +32,9 @@ func (s *service) NodePrepareResources(ctx context.Context, req *claims.NodePrep
 	}
 	answers := make(chan answer)
 	for _, c := range req.GetClaims() {
-		go func() { answers <- answer{uid: c.GetUid(), response: s.answer(ctx, c)} }()
+		go func() {
+			answers <- answer{uid: c.GetUid(), response: s.answer(ctx, c)}
+		}()
 	}
 	resp := &claims.NodePrepareResourcesResponse{Claims: map[string]*claims.NodePrepareResourceResponse{}}
 	for range req.GetClaims() {
@@ -67,37 +68,21 @@ func (p *Plugin) answer(ctx context.Context, c *claims.Claim) *claims.NodePrepar
 	return &claims.NodePrepareResourceResponse{Devices: devices}
 }
 
-// NodeUnprepareResources removes claims. A claim that is not prepared is no error.
-//
-// A claim stays recorded while a process of its pods runs. The answer is a success even then:
-// else the kubelet could not end the pod.
-func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUnprepareResourcesRequest) (*claims.NodeUnprepareResourcesResponse, error) {
-	resp := &claims.NodeUnprepareResourcesResponse{Claims: map[string]*claims.NodeUnprepareResourceResponse{}}
-	for _, c := range req.GetClaims() {
-		answer := &claims.NodeUnprepareResourceResponse{}
-		err := s.inTime(ctx, func(ctx context.Context) error { return s.unprepare(ctx, c.GetUid()) })
-		if err != nil {
-			name := c.GetNamespace() + "/" + c.GetName()
-			answer.Error = fmt.Sprintf("claim %s: %v", name, err)
-			s.Log.Warn("claim not released", "claim", name, "err", err)
-		}
-		resp.Claims[c.GetUid()] = answer
-	}
-	return resp, nil
-}
-
 // inTime runs f until shortly before the kubelet gives up the call, and returns in time even if
 // f hangs.
 func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.answer)
 	defer cancel()
 	if ctx.Err() != nil {
-		return errGivenUp // the kubelet may have asked for the opposite since
+		// The kubelet may have asked for the opposite since.
+		return errGivenUp
 	}
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		defer func() { done <- err }()
+		defer func() {
+			done <- err
+		}()
 		defer p.recover("claim", &err)
 		err = f(ctx)
 	}()
@@ -106,7 +91,7 @@ func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) erro
 		return err
 	case <-ctx.Done():
 	}
-	// A call that waits says for what.
+	// A call that waits ends now, with an error that says what it waits for.
 	select {
 	case err := <-done:
 		return err
@@ -115,6 +100,7 @@ func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) erro
 	}
 }
 
+// errGivenUp means that nothing was done, since the kubelet no longer waits for the answer.
 var errGivenUp = errors.New("the kubelet has given up the call")
 
 // prepare prepares a claim as soon as that is possible.
@@ -124,37 +110,50 @@ func (p *Plugin) prepare(ctx context.Context, claim cdi.Claim) ([]*claims.Device
 		return nil, err
 	}
 	delay := p.timing.poll
-	var last error // what the call waited for
+	var waitedFor error
 	for {
+		// The channels come first, so that no change is missed during the attempt.
 		_, offered := p.Devices.Get()
 		removed := p.records.removed()
 		devices, err := p.attempt(ctx, claim, groups)
-		if last != nil && errors.Is(err, errGivenUp) {
-			return nil, last
+		if err == nil {
+			return devices, nil
 		}
-		if err == nil || !waits(err) {
-			return devices, err
+		if waitedFor != nil && ctx.Err() != nil {
+			return nil, waitedFor // an attempt that is cut off says less
 		}
-		last = err
+		if !mayPassSoon(err) {
+			return nil, err
+		}
+		waitedFor = err
 		select {
 		case <-ctx.Done():
 			return nil, err
 		case <-offered:
 		case <-removed:
 		case <-time.After(delay):
-			delay = min(delay*3/2, maxPoll)
+			delay = nextDelay(delay)
 		}
 	}
 }
 
-// waits reports whether an attempt that failed may succeed later.
-func waits(err error) bool {
+// nextDelay returns the time until the next attempt of a call that waits.
+func nextDelay(last time.Duration) time.Duration {
+	return min(last*3/2, maxPoll)
+}
+
+// mayPassSoon reports whether an attempt that failed may succeed while the kubelet waits.
+func mayPassSoon(err error) bool {
 	var held *heldError
 	if errors.As(err, &held) {
 		return !held.final()
 	}
-	return errors.Is(err, ErrNotOffered)
+	return errors.Is(err, ErrNotOffered) || errors.Is(err, errChanged)
 }
+
+// errChanged means that claims or devices changed during an attempt, which may be repeated at
+// once.
+var errChanged = errors.New("claims or devices changed meanwhile")
 
 // attempt writes the files of a claim, unless another claim holds one of its devices.
 func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*claims.Device, error) {
@@ -163,192 +162,89 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		return nil, err
 	}
 	defer unlock()
-	filled, err := p.fill(ctx, claim, groups)
-	if err != nil {
-		return nil, err
-	}
-	slots := map[string]int{}
-	for name, d := range filled.held {
-		slots[name] = d.Slots
-	}
-	for name, n := range count(filled.claim) {
-		if n > slots[name] {
-			return nil, fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", name, n, slots[name])
-		}
-	}
+	p.keepRunningPods(&claim)
 	for {
-		if ctx.Err() != nil {
-			return nil, errGivenUp
-		}
-		conflicts, err := p.records.reserve(filled.claim, slots, time.Now())
+		filled, err := p.fill(ctx, claim, groups)
 		if err != nil {
 			return nil, err
 		}
-		if len(conflicts) == 0 {
-			break
+		slots, err := filled.slots()
+		if err != nil {
+			return nil, err
 		}
-		if err := p.clear(ctx, conflicts); err != nil {
+		if ctx.Err() != nil {
+			return nil, errGivenUp
+		}
+		reserved, err := p.records.reserve(filled.claim, slots, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		if len(reserved.conflicts) == 0 {
+			if err := p.commit(filled, slots, reserved.renewed); err != nil {
+				return nil, err
+			}
+			return filled.devices, nil
+		}
+		// This takes requests to the API server, during which a device may stop being offered:
+		// the claim is filled again afterwards.
+		if err := p.clear(ctx, reserved.conflicts); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.commit(filled, slots); err != nil {
-		return nil, err
-	}
-	return filled.devices, nil
 }
 
-// commit writes the files of a claim that is reserved.
-func (p *Plugin) commit(filled *filled, slots map[string]int) error {
+// keepRunningPods adds the pods of the claim's last preparation that still run. The API server
+// removes a pod from status.reservedFor when it is deleted, with --force before its containers end
+// (pkg/controller/resourceclaim/controller.go).
+func (p *Plugin) keepRunningPods(claim *cdi.Claim) {
+	last, prepared := p.records.get(claim.UID, time.Now())
+	if !prepared {
+		return
+	}
+	pods := slices.Concat(claim.Pods, p.runningPods(last.claim.Pods))
+	slices.Sort(pods)
+	claim.Pods = slices.Compact(pods)
+}
+
+// commit writes the files of a claim that is reserved. It writes first and checks afterwards
+// whether the device has another holder now. Whoever else gives the device to a container reads the
+// files of claims before: either that sees the file, or the check sees the other holder.
+//
+// After a failed check a new claim is removed. A claim that was prepared before stays, since its
+// containers may run.
+func (p *Plugin) commit(filled *filled, slots map[string]int, renewed bool) error {
 	err := p.Claims.WriteClaim(filled.claim)
-	p.records.settle(filled.claim.UID, err == nil)
+	p.records.endWrite(filled.claim.UID, err == nil)
 	if err != nil {
 		return err
 	}
-	contested, err := p.records.contested(filled.claim, slots, time.Now())
-	if err == nil && len(contested) > 0 {
-		err = fmt.Errorf("another instance prepared a claim with the same device: %w", ErrNotOffered)
+	err = p.checkWritten(filled, slots)
+	if err != nil && !renewed {
+		return errors.Join(err, p.release(filled.claim.UID))
 	}
 	if err != nil {
-		return errors.Join(err, p.release(filled.claim.UID))
+		return err
 	}
 	return p.writeMetadata(filled.claim, filled.held)
 }
 
-// filled is a claim with everything that its containers get.
-type filled struct {
-	claim   cdi.Claim
-	held    map[string]*Device // by name in the claim
-	devices []*claims.Device   // for the kubelet
-}
-
-// fill adds the devices to a claim. One container gets a whole group: each of its requests
-// brings the devices' own CDI names, and a CDI name of the claim for the environment and the
-// mounts of all devices of the group.
-func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated) (*filled, error) {
-	f := &filled{claim: claim, held: map[string]*Device{}}
-	for _, group := range groups {
-		names := make([]string, len(group))
-		for i := range group {
-			names[i] = group[i].Device
-		}
-		response, found, err := p.Inject(ctx, names)
-		if err != nil {
-			return nil, err
-		}
-		injected := map[string][]string{} // CDI names, by request
-		for i, a := range group {
-			before := len(injected[a.Request])
-			// Devices share CDI names of the host, and slots share all of them.
-			for _, id := range found[i].CDI {
-				if !slices.Contains(injected[a.Request], id) {
-					injected[a.Request] = append(injected[a.Request], id)
-				}
-			}
-			at := f.request(a.Request)
-			if at < 0 {
-				request := p.newRequest(claim, a.Request, response)
-				f.claim.Requests = append(f.claim.Requests, request)
-				at = len(f.claim.Requests) - 1
-				injected[a.Request] = append(injected[a.Request], claim.CDIName(request))
-			}
-			request := &f.claim.Requests[at]
-			key := found[i].key()
-			f.held[key] = &found[i]
-			request.Devices = append(request.Devices, key)
-			slices.Sort(request.Devices)
-			f.devices = append(f.devices, &claims.Device{
-				RequestNames: []string{baseRequest(a.Request)},
-				PoolName:     a.Pool,
-				DeviceName:   a.Device,
-				ShareId:      a.ShareID,
-				CdiDeviceIds: slices.Clone(injected[a.Request][before:]),
-			})
-		}
-	}
-	return f, nil
-}
-
-// request is the index of a request in the claim, -1 if it is missing.
-func (f *filled) request(name string) int {
-	return slices.IndexFunc(f.claim.Requests, func(r cdi.Request) bool { return r.Name == name })
-}
-
-func (p *Plugin) newRequest(claim cdi.Claim, name string, response device.Response) cdi.Request {
-	mounts := slices.Clone(response.Mounts)
-	return cdi.Request{
-		Name:   name,
-		Env:    response.Env,
-		Mounts: append(mounts, p.metadataMount(claim, name)),
-	}
-}
-
-// unprepare removes a claim that the kubelet releases, once no process of its pods runs.
-func (p *Plugin) unprepare(ctx context.Context, uid string) error {
-	unlock, err := p.locks.lock(ctx, uid)
+// checkWritten returns why the devices of a claim may have another holder, after its file was
+// written.
+func (p *Plugin) checkWritten(filled *filled, slots map[string]int) error {
+	contested, err := p.records.contested(filled.claim, slots, time.Now())
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	if ctx.Err() != nil {
-		return errGivenUp
+	if len(contested) > 0 {
+		return fmt.Errorf("another instance prepared a claim with the same device: %w", errChanged)
 	}
-	h, prepared := p.records.get(uid, time.Now())
-	if !prepared {
-		return p.release(uid)
-	}
-	state, pod := p.podsState(h.claim)
-	if state != PodRunning {
-		return p.release(uid)
-	}
-	again := p.records.view(h.record).released
-	p.records.mark(h.record, func(r *record) {
-		r.released = true
-		r.ran = true
-	})
-	if again {
+	if p.Offered == nil {
 		return nil
 	}
-	p.Log.Warn("the kubelet releases a claim whose pod still has processes: its devices stay held until these have ended",
-		"claim", h.claim.Namespace+"/"+h.claim.Name, "pod_uid", pod)
-	p.follow(h)
-	return nil
-}
-
-// follow removes a released claim when the processes of its pods have ended, which causes no
-// event.
-func (p *Plugin) follow(h holder) {
-	go func() {
-		delay := p.timing.poll
-		for {
-			select {
-			case <-p.stopped:
-				return
-			case <-time.After(delay):
-			}
-			delay = min(delay*3/2, maxPoll)
-			if p.endReleased(h) {
-				return
-			}
+	for _, d := range filled.held {
+		if err := p.Offered(d.Name()); err != nil {
+			return err
 		}
-	}()
-}
-
-// endReleased removes a released claim unless it still runs. It returns true if there is nothing
-// left to do.
-func (p *Plugin) endReleased(h holder) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), p.timing.answer)
-	defer cancel()
-	unlock, err := p.locks.lock(ctx, h.claim.UID)
-	if err != nil {
-		return false
 	}
-	defer unlock()
-	now, prepared := p.records.get(h.claim.UID, time.Now())
-	if !prepared || now.record != h.record {
-		return true // another call removed it, or prepared it again
-	}
-	if state, _ := p.podsState(h.claim); state == PodRunning {
-		return false
-	}
-	return p.release(h.claim.UID) == nil
+	return nil
 }

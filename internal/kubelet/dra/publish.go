@@ -20,7 +20,9 @@ import (
 func (p *Plugin) Publish(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { p.describe(ctx) })
+	running.Go(func() {
+		p.describe(ctx)
+	})
 	var (
 		budget = bucket{timing: &p.timing}
 		lists  = bucket{timing: &p.timing}
@@ -39,7 +41,8 @@ func (p *Plugin) Publish(ctx context.Context) error {
 			return nil
 		}
 		if synced {
-			failed, logged = 0, false
+			failed = 0
+			logged = false
 		}
 		// The server ends a watch after some half an hour, or if it is too far behind.
 		if err == nil || synced && kubeapi.Code(err) == http.StatusGone {
@@ -52,7 +55,9 @@ func (p *Plugin) Publish(ctx context.Context) error {
 			p.Log.Warn("publishing devices failed, trying again", "err", err)
 			logged = true
 		}
-		p.update(func(now *state) { now.unpublished = problem(err) })
+		p.update(func(now *state) {
+			now.unpublished = problem(err)
+		})
 	}
 }
 
@@ -85,7 +90,9 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 
 		edited bool // others changed slices since the last list
 	)
-	watch.Go(func() { ended <- p.slices.watch(ctx, version, changes) })
+	watch.Go(func() {
+		ended <- p.slices.watch(ctx, version, changes)
+	})
 	registered := p.registered // nil once that is known
 	for dirty := true; ; {
 		listIn := lists.wait(time.Now())
@@ -113,7 +120,9 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 			written = true
 		}
 		if synced = began && written; synced {
-			p.update(func(now *state) { now.unpublished = "" })
+			p.update(func(now *state) {
+				now.unpublished = ""
+			})
 		}
 		var due, listDue <-chan time.Time
 		if !next.IsZero() {
@@ -168,7 +177,9 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 		p.Log.Debug("published", "devices", len(accepted), "slices", wrote, "generation", p.slices.generation)
 	}
 	if err == nil {
-		p.update(func(now *state) { now.refused = refused })
+		p.update(func(now *state) {
+			now.refused = refused
+		})
 	}
 	return changed, next, err
 }

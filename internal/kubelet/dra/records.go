@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -25,17 +24,20 @@ type records struct {
 	changed  chan struct{}              // closed when a claim is removed; nil if nobody waits
 }
 
-// record is one prepared claim. Its fields belong to records.mu.
+// record is one prepared claim. Its fields belong to records.mu. Each preparation makes another
+// record, so that a caller with an old one can tell that the claim was prepared again.
 type record struct {
 	claim cdi.Claim
-	// inode is the inode of its file, 0 if that must be read again.
+	// inode is the inode of the file of the claim, 0 if the file must be read again.
 	inode uint64
 	// busy is set while a call of this instance writes or removes the file.
 	busy bool
 	// written is the time of the last preparation.
 	written time.Time
-	// ran is set once a process of one of its pods was seen.
+	// ran is set once a process of one of the claim's pods was seen.
 	ran bool
+	// runs is set if such a process existed when the state of the pods was last known.
+	runs bool
 	// released is set once the kubelet called NodeUnprepareResources.
 	released bool
 }
@@ -54,29 +56,38 @@ func deviceID(name string) string {
 	return id
 }
 
-// reserve records a claim that is about to be written, if no other claim holds one of its
-// devices beyond the slots of the device. Otherwise, it returns the holders by device, in which
-// case nothing was recorded. The caller holds the lock of the claim, and calls settle after the
-// write.
-func (r *records) reserve(claim cdi.Claim, slots map[string]int, now time.Time) (map[string][]holder, error) {
+// reservation is the result of reserve.
+type reservation struct {
+	// conflicts has the holders by device. Nothing was recorded if there are some.
+	conflicts map[string][]holder
+	// renewed is set if the claim was prepared before.
+	renewed bool
+}
+
+// reserve records a claim that is about to be written, unless other claims hold one of its
+// devices beyond the slots of the device. The caller holds the lock of the claim, and calls
+// endWrite after the write.
+func (r *records) reserve(claim cdi.Claim, slots map[string]int, now time.Time) (reservation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.refresh(now); err != nil {
-		return nil, err
+		return reservation{}, err
 	}
-	if conflicts := r.conflicts(claim, slots); len(conflicts) > 0 {
-		return conflicts, nil
+	conflicts := r.conflicts(claim, slots)
+	if len(conflicts) > 0 {
+		return reservation{conflicts: conflicts}, nil
 	}
+	_, renewed := r.byUID[claim.UID]
 	r.put(&record{
 		claim:   claim,
 		busy:    true,
 		written: now,
 	})
-	return nil, nil
+	return reservation{renewed: renewed}, nil
 }
 
-// contested returns the holders like reserve, after the file of the claim was written. Another
-// instance may have written a claim at the same time: each of them writes first and compares
+// contested returns the conflicts like reserve, after the file of the claim was written. Another
+// instance may have written a claim at the same time. Each of them writes first and compares
 // afterwards, so that at least one of them sees both.
 func (r *records) contested(claim cdi.Claim, slots map[string]int, now time.Time) (map[string][]holder, error) {
 	r.mu.Lock()
@@ -117,13 +128,40 @@ func count(claim cdi.Claim) map[string]int {
 	return slots
 }
 
-// settle ends the write or the removal of the file of a claim. If that failed, the next use
-// reads the file again.
-func (r *records) settle(uid string, ok bool) {
-	var ino uint64
+// endWrite follows the write of the file of a claim. If the write failed, the next use reads the
+// file again, which may be the earlier one.
+func (r *records) endWrite(uid string, ok bool) {
+	r.end(uid, func(own *record, current uint64) {
+		own.inode = 0
+		if ok {
+			own.inode = current
+		}
+	})
+}
+
+// beginRemoval precedes the removal of the file of a claim, so that refresh does not read it. The
+// caller calls endRemoval afterwards.
+func (r *records) beginRemoval(uid string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if own := r.byUID[uid]; own != nil {
+		own.busy = true
+	}
+}
+
+// endRemoval drops the record of a claim whose file is gone. If the removal failed, the record
+// stays as it was.
+func (r *records) endRemoval(uid string) {
+	r.end(uid, func(*record, uint64) {})
+}
+
+// end drops the record of a claim if its file does not exist. Otherwise, it calls update with the
+// inode of the file, 0 if that is unknown.
+func (r *records) end(uid string, update func(own *record, current uint64)) {
+	var current uint64
 	info, err := os.Lstat(r.files.ClaimPath(uid))
-	if ok && err == nil {
-		ino = inode(info)
+	if err == nil {
+		current = inode(info)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,20 +170,11 @@ func (r *records) settle(uid string, ok bool) {
 		return
 	}
 	own.busy = false
-	own.inode = ino
 	if errors.Is(err, fs.ErrNotExist) {
 		r.drop(own)
+		return
 	}
-}
-
-// begin marks the record of a claim whose file is about to be removed, so that refresh does not
-// read it. The caller calls settle afterwards.
-func (r *records) begin(uid string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if own := r.byUID[uid]; own != nil {
-		own.busy = true
-	}
+	update(own, current)
 }
 
 // all returns the prepared claims. The error is about claims that can't be read.
@@ -164,7 +193,7 @@ func (r *records) all(now time.Time) ([]holder, error) {
 func (r *records) get(uid string, now time.Time) (holder, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.refresh(now) // an unreadable claim is not prepared by this instance
+	_ = r.refresh(now) // a claim that can't be read has no record
 	own := r.byUID[uid]
 	if own == nil {
 		return holder{}, false
@@ -177,6 +206,16 @@ func (r *records) mark(own *record, change func(*record)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(own)
+}
+
+// markReleased records that the kubelet released a claim, and reports whether it had done so
+// before.
+func (r *records) markReleased(own *record) (again bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	again = own.released
+	own.released = true
+	return again
 }
 
 // view returns a copy of a record.
@@ -197,7 +236,8 @@ func (r *records) removed() <-chan struct{} {
 }
 
 // refresh reads the files that another instance wrote since the last call, and drops the claims
-// whose files it removed. It costs one listing of the directory if there are none.
+// whose files it removed. It costs one listing of the directory if there are none. The error is
+// about files that can't be read, whose devices are not known.
 func (r *records) refresh(now time.Time) error {
 	files, err := r.files.ClaimFiles()
 	if err != nil {
@@ -205,37 +245,60 @@ func (r *records) refresh(now time.Time) error {
 	}
 	var errs []error
 	for uid, ino := range files {
-		have := r.byUID[uid]
-		current := have != nil && (have.busy || have.inode == ino)
-		if current {
+		own := r.byUID[uid]
+		isCurrent := own != nil && (own.busy || own.inode == ino)
+		if isCurrent {
 			continue
 		}
-		claim, err := r.files.ReadClaim(uid)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
-		}
-		if err != nil {
+		if err := r.read(uid, ino, now); err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		written := now
-		if info, err := os.Lstat(r.files.ClaimPath(uid)); err == nil && info.ModTime().Before(now) {
-			written = info.ModTime()
-		}
-		r.put(&record{claim: claim, inode: ino, written: written})
 	}
-	for uid, have := range r.byUID {
-		if _, exists := files[uid]; !exists && !have.busy {
-			r.drop(have)
+	for uid, own := range r.byUID {
+		_, isListed := files[uid]
+		if !isListed && !own.busy && r.isGone(uid) {
+			r.drop(own)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// read records a claim from its file.
+func (r *records) read(uid string, ino uint64, now time.Time) error {
+	claim, err := r.files.ReadClaim(uid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	written := now
+	info, err := os.Lstat(r.files.ClaimPath(uid))
+	isEarlier := err == nil && info.ModTime().Before(now)
+	if isEarlier {
+		written = info.ModTime()
+	}
+	r.put(&record{
+		claim:   claim,
+		inode:   ino,
+		written: written,
+	})
+	return nil
+}
+
+// isGone reports whether a claim has no file. A listing may leave out a file that another instance
+// replaces at the same time: POSIX does not say whether readdir returns it
+// (readdir, XSH of POSIX.1-2024).
+func (r *records) isGone(uid string) bool {
+	_, err := os.Lstat(r.files.ClaimPath(uid))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // put adds a record in place of the one with its UID.
 func (r *records) put(own *record) {
 	if last := r.byUID[own.claim.UID]; last != nil {
 		own.ran = last.ran
+		own.runs = last.runs
 		r.drop(last)
 	}
 	if r.byUID == nil {
@@ -252,6 +315,7 @@ func (r *records) put(own *record) {
 	}
 }
 
+// drop removes a record, and wakes the calls that wait for a device.
 func (r *records) drop(own *record) {
 	delete(r.byUID, own.claim.UID)
 	for name := range count(own.claim) {
@@ -264,41 +328,5 @@ func (r *records) drop(own *record) {
 	if r.changed != nil {
 		close(r.changed)
 		r.changed = nil
-	}
-}
-
-// locks are mutexes by name. A caller stops waiting when its context ends, since the holder of a
-// lock may hang in a write.
-type locks struct {
-	mu   sync.Mutex
-	held map[string]chan struct{} // closed when the lock is free
-}
-
-// lock waits for the lock of a name, and returns how to free it.
-func (l *locks) lock(ctx context.Context, name string) (unlock func(), err error) {
-	for {
-		l.mu.Lock()
-		taken := l.held[name]
-		if taken == nil {
-			if l.held == nil {
-				l.held = map[string]chan struct{}{}
-			}
-			mine := make(chan struct{})
-			l.held[name] = mine
-			l.mu.Unlock()
-			unlock := func() {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				delete(l.held, name)
-				close(mine)
-			}
-			return unlock, nil
-		}
-		l.mu.Unlock()
-		select {
-		case <-taken:
-		case <-ctx.Done():
-			return nil, errors.New("an earlier call for the claim has not ended")
-		}
 	}
 }

@@ -35,7 +35,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 	files := watch.New(watch.Options{
 		Source: "plugin registry",
 		Events: watch.Names,
-		Dirs:   func() []string { return []string{p.Registry, filepath.Dir(p.Registry)} },
+		Dirs: func() []string {
+			return []string{p.Registry, filepath.Dir(p.Registry)}
+		},
 		Resync: 2 * time.Minute,
 		Poll:   time.Second,
 		Log:    p.Log,
@@ -43,7 +45,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 	defer close(p.stopped)
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { _ = files.Run(ctx) }) // always nil
+	running.Go(func() {
+		_ = files.Run(ctx)
+	}) // always nil
 	for ctx.Err() == nil {
 		_, _ = socket.Sweep(p.Registry) // the kubelet keeps trying dead ones
 		own, err := socket.Listen(p.Registry, Driver)
@@ -89,7 +93,9 @@ func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan s
 	formerHealth.ServiceName = "v1alpha1.DRAResourceHealth"
 	server.RegisterService(&formerHealth, s)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(own.Listener) }()
+	go func() {
+		served <- server.Serve(own.Listener)
+	}()
 	defer func() {
 		own.Remove()
 		close(s.quit)
@@ -121,7 +127,12 @@ type service struct {
 }
 
 // recovered makes a panic the error of its call.
-func (p *Plugin) recovered(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (p *Plugin) recovered(
+	ctx context.Context,
+	req any,
+	info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler,
+) (resp any, err error) {
 	defer p.recover(info.FullMethod, &err)
 	return handler(ctx, req)
 }

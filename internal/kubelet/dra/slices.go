@@ -94,7 +94,12 @@ const (
 // state.
 const taintKey = Driver + "/unhealthy"
 
-var taintValues = map[State]string{Withheld: "withheld", Settling: "settling", Unhealthy: "unhealthy", Gone: "gone"}
+var taintValues = map[State]string{
+	Withheld:  "withheld",
+	Settling:  "settling",
+	Unhealthy: "unhealthy",
+	Gone:      "gone",
+}
 
 // published returns d as entry of a ResourceSlice, and the time at which that changes
 // by itself, if it does.
@@ -110,12 +115,18 @@ func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 	if d.State == Healthy {
 		return out, next
 	}
-	t := taint{Key: taintKey, Value: taintValues[d.State], Effect: noSchedule, TimeAdded: d.Since}
+	t := taint{
+		Key:       taintKey,
+		Value:     taintValues[d.State],
+		Effect:    noSchedule,
+		TimeAdded: d.Since,
+	}
 	if d.State == Gone && d.EvictAfter >= 0 {
 		if evict := d.Since.Add(d.EvictAfter); evict.After(now) {
 			next = evict
 		} else {
-			t.Effect, t.TimeAdded = noExecute, evict
+			t.Effect = noExecute
+			t.TimeAdded = evict
 		}
 	}
 	t.TimeAdded = t.TimeAdded.UTC().Truncate(time.Second) // the precision of the API
@@ -170,7 +181,8 @@ func sorted(devices []Device) []Device {
 		out[i].name = out[i].Name()
 	}
 	sort.Slice(out, func(i, j int) bool {
-		a, b := &out[i], &out[j]
+		a := &out[i]
+		b := &out[j]
 		if a.ID != b.ID {
 			return a.name < b.name
 		}

@@ -51,7 +51,9 @@ func (w *KubeletWatch) dial(ctx context.Context) (*kubeletConn, error) {
 	w.check(kubeletSocket) // the event of a new socket may be pending
 	kubelet, _ := w.Kubelet()
 	c := &kubeletConn{conn: conn, generation: kubelet.Generation}
-	c.client, err = dialed.Client(&openConn{conn, func() { c.closed.Store(true) }},
+	c.client, err = dialed.Client(&openConn{conn, func() {
+		c.closed.Store(true)
+	}},
 		grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer))
 	if err != nil {
 		_ = conn.Close()

@@ -69,8 +69,14 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		log:        log,
 		Files: watch.New(watch.Options{
 			// The directory may be replaced by a link, and its parent moved.
-			Source: "kubelet directory", Events: watch.Names, Dirs: func() []string { return []string{dir, filepath.Dir(dir)} },
-			Resync: 2 * time.Minute, Poll: time.Second, Log: log,
+			Source: "kubelet directory",
+			Events: watch.Names,
+			Dirs: func() []string {
+				return []string{dir, filepath.Dir(dir)}
+			},
+			Resync: 2 * time.Minute,
+			Poll:   time.Second,
+			Log:    log,
 		}),
 		Checkpoint:    make(chan struct{}, 1),
 		changed:       make(chan struct{}),
@@ -92,8 +98,12 @@ func (w *KubeletWatch) Kubelet() (KubeletSocket, <-chan struct{}) {
 func (w *KubeletWatch) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { _ = w.Files.Run(ctx) }) // always nil
-	running.Go(func() { w.connectAhead(ctx) })
+	running.Go(func() {
+		_ = w.Files.Run(ctx)
+	}) // always nil
+	running.Go(func() {
+		w.connectAhead(ctx)
+	})
 	for {
 		select {
 		case <-ctx.Done():
@@ -148,12 +158,11 @@ func (w *KubeletWatch) checkDir() {
 	missing := errors.Is(err, fs.ErrNotExist)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case missing == w.missing:
+	if missing == w.missing {
 		return
-	case missing:
+	} else if missing {
 		w.log.Warn("kubelet directory does not exist, waiting for it", "kubelet_dir", w.dir)
-	default:
+	} else {
 		w.log.Info("kubelet directory exists", "kubelet_dir", w.dir)
 	}
 	w.missing = missing

@@ -62,7 +62,8 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 		r.err = fmt.Errorf("connect to the kubelet: %w", err)
 		return r
 	}
-	r.connected, r.generation = true, conn.generation
+	r.connected = true
+	r.generation = conn.generation
 	cause := last.ended
 	if last.generation != 0 && last.generation != r.generation {
 		cause = CauseKubelet
@@ -89,7 +90,9 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 		cancel() // no timer fires in a registration that lives
 		answered <- err
 	}()
-	r.ended, r.err = p.follow(ctx, s, own, r.generation, answered, func() { p.registered(cause, time.Since(began)) })
+	r.ended, r.err = p.follow(ctx, s, own, r.generation, answered, func() {
+		p.registered(cause, time.Since(began))
+	})
 	select {
 	case <-answered:
 	default:
@@ -111,10 +114,10 @@ type newerInstance struct {
 }
 
 func (n *newerInstance) update(exists bool, reclaim time.Duration) {
-	switch {
-	case exists:
-		n.probe, n.gone = time.After(probeEvery), nil
-	case n.exists:
+	if exists {
+		n.probe = time.After(probeEvery)
+		n.gone = nil
+	} else if n.exists {
 		n.probe, n.gone = nil, time.After(reclaim)
 	}
 	n.exists = exists
@@ -123,7 +126,14 @@ func (n *newerInstance) update(exists bool, reclaim time.Duration) {
 // follow returns why a registration with a generation of the kubelet ended, or the error
 // with which the Register call was answered. It calls registered when the kubelet has
 // accepted the resource and has its first list.
-func (p *Plugin) follow(ctx context.Context, s *server, own *ownSocket, generation uint64, answered <-chan error, registered func()) (ended Cause, err error) {
+func (p *Plugin) follow(
+	ctx context.Context,
+	s *server,
+	own *ownSocket,
+	generation uint64,
+	answered <-chan error,
+	registered func(),
+) (ended Cause, err error) {
 	var (
 		listed  = s.listed       // nil once the kubelet has the first list
 		timeout <-chan time.Time // for the stream, once the resource was accepted
@@ -152,7 +162,9 @@ func (p *Plugin) follow(ctx context.Context, s *server, own *ownSocket, generati
 				hungUp = s.conns.unused()
 			}
 		case <-listed:
-			listed, timeout, hungUp = nil, nil, nil
+			listed = nil
+			timeout = nil
+			hungUp = nil
 			if answered == nil {
 				registered()
 			}

@@ -108,7 +108,9 @@ func (s *server) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1bet
 // ListAndWatch sends the whole list at once and after every change. The kubelet
 // never opens a second stream, so the end of this one ends the server.
 func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) (err error) {
-	defer s.streamEndedOnce.Do(func() { close(s.streamEnded) })
+	defer s.streamEndedOnce.Do(func() {
+		close(s.streamEnded)
+	})
 	defer s.recover("ListAndWatch", &err)
 	s.streaming.Store(true)
 	return s.stream(stream)
@@ -136,11 +138,14 @@ func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRe
 			if err := stream.Send(listResponse(list)); err != nil {
 				return err
 			}
-			s.listedOnce.Do(func() { close(s.listed) })
+			s.listedOnce.Do(func() {
+				close(s.listed)
+			})
 			if !first {
 				window = time.After(s.timing.window)
 			}
-			first, sent = false, list
+			first = false
+			sent = list
 		}
 		if window != nil {
 			changed = nil
@@ -209,7 +214,11 @@ func (s *server) GetPreferredAllocation(ctx context.Context, req *v1beta1.Prefer
 	for _, c := range req.GetContainerRequests() {
 		ids, err := withTimeout(ctx, s.Plugin, func(context.Context) (ids []string, err error) {
 			defer s.recover("GetPreferredAllocation", &err)
-			return s.Source.Prefer(c.GetAvailableDeviceIDs(), c.GetMustIncludeDeviceIDs(), int(c.GetAllocationSize())), nil
+			return s.Source.Prefer(
+				c.GetAvailableDeviceIDs(),
+				c.GetMustIncludeDeviceIDs(),
+				int(c.GetAllocationSize()),
+			), nil
 		})
 		if err != nil {
 			s.Log.Error("preferred allocation is ignored", "err", err)
@@ -227,14 +236,17 @@ func withTimeout[T any](ctx context.Context, p *Plugin, f func(context.Context) 
 	done := make(chan func() (T, error), 1)
 	go func() {
 		value, err := f(ctx)
-		done <- func() (T, error) { return value, err }
+		done <- func() (T, error) {
+			return value, err
+		}
 	}()
 	select {
 	case answer := <-done:
 		return answer()
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return value, status.Errorf(codes.DeadlineExceeded, "resource %q: no answer within %s", p.Resource, answerWithin)
+			return value, status.Errorf(codes.DeadlineExceeded, "resource %q: no answer within %s",
+				p.Resource, answerWithin)
 		}
 		return value, status.FromContextError(ctx.Err()).Err()
 	}

@@ -118,7 +118,9 @@ func (c *cached[T]) refresh() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked, c.response, c.err = asked, response, err
+	c.asked = asked
+	c.response = response
+	c.err = err
 	close(c.pending)
 	c.pending = nil
 }
@@ -228,7 +230,11 @@ func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, erro
 		return nil
 	})
 	err := c.call(ctx, "GetAllocatableResources", func(api podresourcesv1.PodResourcesListerClient) error {
-		_, err := api.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{}, grpc.ForceCodecV2(codec))
+		_, err := api.GetAllocatableResources(
+			ctx,
+			&podresourcesv1.AllocatableResourcesRequest{},
+			grpc.ForceCodecV2(codec),
+		)
 		return err
 	})
 	if err != nil {

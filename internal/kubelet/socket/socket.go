@@ -84,7 +84,12 @@ func Listen(dir, resource string) (*Socket, error) {
 		_ = l.Close()
 		return nil, fmt.Errorf("make a socket in %q: it was removed at once", dir)
 	}
-	return &Socket{Path: path, Listener: l, Name: name, ID: id}, nil
+	return &Socket{
+		Path:     path,
+		Listener: l,
+		Name:     name,
+		ID:       id,
+	}, nil
 }
 
 // Resource is the part of the name that identifies the resource.

@@ -70,8 +70,13 @@ type change struct {
 func New(t testing.TB) *Server {
 	dir := t.TempDir()
 	s := &Server{
-		t: t, token: "first", version: 100, objects: map[string]Object{}, changed: make(chan struct{}), ended: make(chan struct{}),
-		Config: kubeapi.Config{CA: filepath.Join(dir, "ca.crt"), Token: filepath.Join(dir, "token")},
+		t:       t,
+		token:   "first",
+		version: 100,
+		objects: map[string]Object{},
+		changed: make(chan struct{}),
+		ended:   make(chan struct{}),
+		Config:  kubeapi.Config{CA: filepath.Join(dir, "ca.crt"), Token: filepath.Join(dir, "token")},
 	}
 	s.address = "127.0.0.1:0"
 	s.Start()
@@ -119,10 +124,12 @@ func (s *Server) EndWatches() {
 	s.t.Helper()
 	for late := time.After(time.Minute); ; {
 		s.mu.Lock()
-		changed, watched := s.changed, s.watches > 0
+		changed := s.changed
+		watched := s.watches > 0
 		if watched {
 			close(s.ended)
-			s.ended, s.watches = make(chan struct{}), 0
+			s.ended = make(chan struct{})
+			s.watches = 0
 		}
 		s.mu.Unlock()
 		if watched {
@@ -272,24 +279,31 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	watch := r.URL.Query().Get("watch") != ""
 	s.mu.Lock()
-	token, fault := s.token, s.fault
+	token := s.token
+	fault := s.fault
 	s.mu.Unlock()
-	code, answer := 0, Object(nil)
+	code := 0
+	answer := Object(nil)
 	if r.Header.Get("Authorization") != "Bearer "+token {
 		code = http.StatusUnauthorized
 	} else if fault != nil {
 		code = fault(r, object) // may block: without the lock
 	}
 	s.mu.Lock()
-	switch {
-	case code == 0 && watch:
+	if code == 0 && watch {
 		code = http.StatusOK
 		s.watches++
-	case code == 0:
+	} else if code == 0 {
 		code, answer = s.answer(r, object)
 	}
 	ended := s.ended
-	s.requests = append(s.requests, Request{Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, At: time.Now(), Code: code})
+	s.requests = append(s.requests, Request{
+		Method: r.Method,
+		Path:   r.URL.Path,
+		Query:  r.URL.RawQuery,
+		At:     time.Now(),
+		Code:   code,
+	})
 	s.notify()
 	s.mu.Unlock()
 	if watch && code == http.StatusOK {
@@ -311,7 +325,8 @@ func (s *Server) answer(r *http.Request, object Object) (code int, answer Object
 	if s.validate != nil && (r.Method == http.MethodPost || r.Method == http.MethodPut) {
 		if causes := s.validate(object); causes != nil {
 			invalid := status(http.StatusUnprocessableEntity)
-			invalid["reason"], invalid["details"] = "Invalid", Object{"causes": causes}
+			invalid["reason"] = "Invalid"
+			invalid["details"] = Object{"causes": causes}
 			return http.StatusUnprocessableEntity, invalid
 		}
 	}
@@ -392,11 +407,13 @@ func selected(r *http.Request, p string, o Object) bool {
 }
 
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, ended <-chan struct{}) {
-	enc, flusher := json.NewEncoder(w), w.(http.Flusher)
+	enc := json.NewEncoder(w)
+	flusher := w.(http.Flusher)
 	flusher.Flush()
 	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	s.mu.Lock()
-	all, version := s.list(r), s.version
+	all := s.list(r)
+	version := s.version
 	s.mu.Unlock()
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		from = version
@@ -409,7 +426,10 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, ended <-chan stru
 	}
 	for {
 		s.mu.Lock()
-		expired, changed, log, version := from < s.oldest, s.changed, s.log, s.version
+		expired := from < s.oldest
+		changed := s.changed
+		log := s.log
+		version := s.version
 		s.mu.Unlock()
 		if expired {
 			_ = enc.Encode(watchEvent{"ERROR", status(http.StatusGone)})
@@ -433,7 +453,13 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, ended <-chan stru
 }
 
 func status(code int) Object {
-	return Object{"kind": "Status", "status": "Failure", "code": code, "reason": strings.ReplaceAll(http.StatusText(code), " ", ""), "message": "from the fake API server"}
+	return Object{
+		"kind":    "Status",
+		"status":  "Failure",
+		"code":    code,
+		"reason":  strings.ReplaceAll(http.StatusText(code), " ", ""),
+		"message": "from the fake API server",
+	}
 }
 
 func clone(o Object) Object {
@@ -458,7 +484,8 @@ func (s *Server) Used() []string {
 		if parts[0] == "namespaces" {
 			parts = parts[2:]
 		}
-		verb, resource := verbs[r.Method], parts[0]
+		verb := verbs[r.Method]
+		resource := parts[0]
 		switch {
 		case strings.Contains(r.Query, "watch=1"):
 			verb = "watch"

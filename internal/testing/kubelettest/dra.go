@@ -42,7 +42,12 @@ type driver struct {
 }
 
 // formerVersions renames services to their former versions, which have the same messages.
-var formerVersions = strings.NewReplacer("/v1.DRAResourceHealth/", "/v1alpha1.DRAResourceHealth/", ".dra.v1.DRAPlugin/", ".dra.v1beta1.DRAPlugin/")
+var formerVersions = strings.NewReplacer(
+	"/v1.DRAResourceHealth/",
+	"/v1alpha1.DRAResourceHealth/",
+	".dra.v1.DRAPlugin/",
+	".dra.v1beta1.DRAPlugin/",
+)
 
 // formerDRA makes a client call the former services.
 var formerDRA = []grpc.DialOption{
@@ -56,9 +61,11 @@ var formerDRA = []grpc.DialOption{
 
 // registerDriver connects to a socket in the registry.
 func (p *process) registerDriver(ctx context.Context, socket string) (d *driver, err error) {
-	service, options := "v1.DRAPlugin", []grpc.DialOption(nil)
+	service := "v1.DRAPlugin"
+	options := []grpc.DialOption(nil)
 	if p.opts.FormerDRA {
-		service, options = "v1beta1.DRAPlugin", formerDRA
+		service = "v1beta1.DRAPlugin"
+		options = formerDRA
 	}
 	c, err := newClient("", socket, options...)
 	if err != nil {
@@ -107,8 +114,12 @@ func (p *process) followRegistry(ctx context.Context) {
 				continue
 			}
 			seen[path] = d
-			p.update(func() { p.drivers = append(p.drivers, d) })
-			p.wg.Go(func() { p.followHealth(d) })
+			p.update(func() {
+				p.drivers = append(p.drivers, d)
+			})
+			p.wg.Go(func() {
+				p.followHealth(d)
+			})
 		}
 		for path, d := range seen {
 			if present[path] {
@@ -238,7 +249,9 @@ func (k *Kubelet) UnprepareClaim(ctx context.Context, uid string) error {
 	if answer := resp.GetClaims()[uid]; answer == nil || answer.GetError() != "" {
 		return fmt.Errorf("claim %s: %s", uid, answer.GetError())
 	}
-	k.update(func() { delete(k.claims, uid) })
+	k.update(func() {
+		delete(k.claims, uid)
+	})
 	return nil
 }
 
@@ -258,7 +271,10 @@ func (k *Kubelet) dynamicResources() []*podresourcesv1.PodResources {
 		dynamic := &podresourcesv1.DynamicResource{ClaimNamespace: c.Namespace, ClaimName: c.Name}
 		for _, d := range c.devices {
 			dynamic.ClaimResources = append(dynamic.ClaimResources, &podresourcesv1.ClaimResource{
-				DriverName: c.driver, PoolName: d.GetPoolName(), DeviceName: d.GetDeviceName(), ShareId: d.ShareId,
+				DriverName: c.driver,
+				PoolName:   d.GetPoolName(),
+				DeviceName: d.GetDeviceName(),
+				ShareId:    d.ShareId,
 			})
 		}
 		container := &podresourcesv1.ContainerResources{Name: c.Container, DynamicResources: []*podresourcesv1.DynamicResource{dynamic}}

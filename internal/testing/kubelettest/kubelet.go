@@ -101,8 +101,13 @@ func New(o Options) *Kubelet {
 		o.Listen = listenUnix
 	}
 	return &Kubelet{
-		opts: o, changed: make(chan struct{}), resources: map[string]*resource{}, registerCalls: map[string][]string{},
-		admitted: map[Request]*Admission{}, uids: map[pod]string{}, claims: map[string]*preparedClaim{},
+		opts:          o,
+		changed:       make(chan struct{}),
+		resources:     map[string]*resource{},
+		registerCalls: map[string][]string{},
+		admitted:      map[Request]*Admission{},
+		uids:          map[pod]string{},
+		claims:        map[string]*preparedClaim{},
 	}
 }
 
@@ -124,10 +129,14 @@ func (k *Kubelet) Start() error {
 	p.stop = stop
 	k.replace(p)
 	for _, l := range listeners {
-		p.wg.Go(func() { _ = p.server.Serve(l) })
+		p.wg.Go(func() {
+			_ = p.server.Serve(l)
+		})
 	}
 	if k.opts.Registry != "" {
-		p.wg.Go(func() { p.followRegistry(ctx) })
+		p.wg.Go(func() {
+			p.followRegistry(ctx)
+		})
 	}
 	return nil
 }
@@ -155,7 +164,9 @@ func (k *Kubelet) listen() ([]net.Listener, error) {
 // replace replaces the process by p, nil to stop it.
 func (k *Kubelet) replace(p *process) (old *process) {
 	k.update(func() {
-		old, k.process, k.drivers = k.process, p, nil
+		old = k.process
+		k.process = p
+		k.drivers = nil
 		for _, r := range k.resources {
 			r.forget()
 		}
@@ -222,12 +233,16 @@ func listenUnix(path string) (net.Listener, error) {
 // WithholdStreams makes the kubelet accept registrations without opening a ListAndWatch
 // stream.
 func (k *Kubelet) WithholdStreams(withhold bool) {
-	k.update(func() { k.withholdStreams = withhold })
+	k.update(func() {
+		k.withholdStreams = withhold
+	})
 }
 
 // RefusePods makes every PodResources call fail with err; nil ends that.
 func (k *Kubelet) RefusePods(err error) {
-	k.update(func() { k.podsErr = err })
+	k.update(func() {
+		k.podsErr = err
+	})
 }
 
 // CutStream ends the newest ListAndWatch stream of a resource. The plugin gets no other
@@ -346,7 +361,9 @@ func (k *Kubelet) read(name string, f func(*resource)) {
 
 // Lists returns the lists received for a resource, oldest first, up to a limit.
 func (k *Kubelet) Lists(name string) (lists []List) {
-	k.read(name, func(r *resource) { lists = slices.Clone(r.lists) })
+	k.read(name, func(r *resource) {
+		lists = slices.Clone(r.lists)
+	})
 	return lists
 }
 
@@ -373,7 +390,9 @@ func (k *Kubelet) Connected(name string) (sockets []string) {
 
 // Registrations returns how often the kubelet accepted a resource.
 func (k *Kubelet) Registrations(name string) (n int) {
-	k.read(name, func(r *resource) { n = r.registrations })
+	k.read(name, func(r *resource) {
+		n = r.registrations
+	})
 	return n
 }
 

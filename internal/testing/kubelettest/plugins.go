@@ -22,7 +22,8 @@ var errDown = errors.New("the kubelet is down")
 // Register implements Registration: it connects to the plugin and reads its options before
 // it responds.
 func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
-	name, endpoint := req.GetResourceName(), req.GetEndpoint()
+	name := req.GetResourceName()
+	endpoint := req.GetEndpoint()
 	c, err := newClient(name, filepath.Join(p.opts.Dir, endpoint))
 	if err != nil {
 		return nil, err
@@ -38,11 +39,15 @@ func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*
 		err = p.connect(ctx, c)
 	}
 	if err != nil {
-		p.update(func() { p.drop(c) })
+		p.update(func() {
+			p.drop(c)
+		})
 		return nil, err
 	}
 	if !withhold {
-		p.wg.Go(func() { p.follow(c) })
+		p.wg.Go(func() {
+			p.follow(c)
+		})
 	}
 	return &v1beta1.Empty{}, nil
 }
@@ -136,7 +141,12 @@ func newClient(resource, socket string, options ...grpc.DialOption) (*client, er
 	if err != nil {
 		return nil, fmt.Errorf("connect to the plugin: %w", err)
 	}
-	c := &client{resource: resource, socket: socket, conn: conn, api: v1beta1.NewDevicePluginClient(conn)}
+	c := &client{
+		resource: resource,
+		socket:   socket,
+		conn:     conn,
+		api:      v1beta1.NewDevicePluginClient(conn),
+	}
 	c.stream, c.cut = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -167,7 +177,9 @@ type resource struct {
 
 // forget keeps the name alone, like a checkpoint.
 func (r *resource) forget() {
-	r.plugin, r.connected, r.devices = nil, nil, nil
+	r.plugin = nil
+	r.connected = nil
+	r.devices = nil
 }
 
 // find returns the client connected at the path socket; nil is none.
@@ -180,7 +192,8 @@ func (r *resource) find(socket string) *client {
 
 // receive records the list of any plugin: the last writer wins.
 func (r *resource) receive(devices []*v1beta1.Device) {
-	r.devices, r.stale = devices, false
+	r.devices = devices
+	r.stale = false
 	r.received++
 	r.lists = append(r.lists, List{At: time.Now(), Devices: devices})
 	if len(r.lists) > maxHistory {
@@ -206,7 +219,8 @@ func (r *resource) disconnect(c *client, keying Keying) {
 		return
 	}
 	if len(r.connected) == 0 {
-		r.plugin, r.stale = nil, true
+		r.plugin = nil
+		r.stale = true
 		return
 	}
 	r.plugin = r.connected[0]

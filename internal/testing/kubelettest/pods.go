@@ -47,7 +47,9 @@ func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, erro
 		if err != nil {
 			return nil, err
 		}
-		ids = slices.DeleteFunc(preferred, func(id string) bool { return !slices.Contains(free, id) })
+		ids = slices.DeleteFunc(preferred, func(id string) bool {
+			return !slices.Contains(free, id)
+		})
 		for _, id := range free {
 			if !slices.Contains(ids, id) {
 				ids = append(ids, id)
@@ -55,8 +57,12 @@ func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, erro
 		}
 	}
 	ids = ids[:n]
-	k.update(func() { k.admitting = c })
-	defer k.update(func() { k.admitting = Request{} })
+	k.update(func() {
+		k.admitting = c
+	})
+	defer k.update(func() {
+		k.admitting = Request{}
+	})
 	resp, err := k.Allocate(ctx, c.Resource, ids...)
 	if err != nil {
 		return nil, err
@@ -65,13 +71,17 @@ func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, erro
 		return nil, fmt.Errorf("%q: the response to Allocate has no container", c.Resource)
 	}
 	a := &Admission{IDs: ids, Response: resp.GetContainerResponses()[0]}
-	k.update(func() { k.record(c, a) })
+	k.update(func() {
+		k.record(c, a)
+	})
 	return a, nil
 }
 
 // Hold assigns devices to a container without a call, like a checkpoint.
 func (k *Kubelet) Hold(c Request, ids ...string) {
-	k.update(func() { k.record(c, &Admission{IDs: ids, Response: &v1beta1.ContainerAllocateResponse{}}) })
+	k.update(func() {
+		k.record(c, &Admission{IDs: ids, Response: &v1beta1.ContainerAllocateResponse{}})
+	})
 }
 
 // record records an admission; k.mu is locked.
@@ -171,7 +181,11 @@ func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest)
 		resp.PodResources = append(resp.PodResources, podOf(c.Namespace, c.Pod, container))
 	}
 	if c := p.admitting; c.Pod != "" { // the pod manager has it before admission
-		resp.PodResources = append(resp.PodResources, podOf(c.Namespace, c.Pod, &podresourcesv1.ContainerResources{Name: c.Container}))
+		resp.PodResources = append(resp.PodResources, podOf(
+			c.Namespace,
+			c.Pod,
+			&podresourcesv1.ContainerResources{Name: c.Container},
+		))
 	}
 	resp.PodResources = append(resp.PodResources, p.dynamicResources()...)
 	return resp, p.podsErr

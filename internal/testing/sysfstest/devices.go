@@ -70,9 +70,13 @@ func (h *Host) AddPCI(p PCI) string {
 	}
 	up := strings.ToUpper
 	attrs := map[string]string{
-		"vendor": "0x" + p.Vendor, "device": "0x" + p.Device,
-		"subsystem_vendor": "0x" + p.SubVendor, "subsystem_device": "0x" + p.SubDevice,
-		"class": "0x" + p.Class, "revision": "0x" + p.Revision, "numa_node": strconv.Itoa(numa),
+		"vendor":           "0x" + p.Vendor,
+		"device":           "0x" + p.Device,
+		"subsystem_vendor": "0x" + p.SubVendor,
+		"subsystem_device": "0x" + p.SubDevice,
+		"class":            "0x" + p.Class,
+		"revision":         "0x" + p.Revision,
+		"numa_node":        strconv.Itoa(numa),
 		"modalias": fmt.Sprintf("pci:v0000%sd0000%ssv0000%ssd0000%sbc%ssc%si%s", up(p.Vendor), up(p.Device),
 			up(p.SubVendor), up(p.SubDevice), up(p.Class[:2]), up(p.Class[2:4]), up(p.Class[4:])),
 	}
@@ -86,7 +90,14 @@ func (h *Host) AddPCI(p PCI) string {
 		h.linkFrom(dir, fmt.Sprintf("%s/virtfn%d", pf, p.VF), dir)
 		h.uevents = append(h.uevents, pf) // sriov_enable in drivers/pci/iov.c
 	}
-	return h.add(dir, entry{bus: "pci", name: p.Address, driver: p.Driver, attrs: attrs, group: p.IOMMUGroup, nodes: p.Nodes})
+	return h.add(dir, entry{
+		bus:    "pci",
+		name:   p.Address,
+		driver: p.Driver,
+		attrs:  attrs,
+		group:  p.IOMMUGroup,
+		nodes:  p.Nodes,
+	})
 }
 
 // SubFunction is a sub-function of a PCI function.
@@ -104,7 +115,13 @@ func (h *Host) AddSubFunction(pf string, s SubFunction) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	attrs := map[string]string{"sfnum": strconv.Itoa(s.Number)}
-	return h.add(path.Join(pf, s.Name), entry{bus: "auxiliary", name: s.Name, driver: s.Driver, attrs: attrs, nodes: s.Nodes})
+	return h.add(path.Join(pf, s.Name), entry{
+		bus:    "auxiliary",
+		name:   s.Name,
+		driver: s.Driver,
+		attrs:  attrs,
+		nodes:  s.Nodes,
+	})
 }
 
 // USB is a USB device. IDs are hexadecimal digits; an empty attribute is absent.
@@ -136,9 +153,15 @@ func (h *Host) AddRootHub(controller string, bus int, speed string) string {
 		product = "0003"
 	}
 	return h.addUSB(path.Join(controller, name), bus, fmt.Sprintf("%d-0", bus), USB{
-		Port: name, Vendor: "1d6b", Product: product, Serial: path.Base(controller), Manufacturer: "Linux 6.1.0 xhci-hcd",
-		ProductName: "xHCI Host Controller", Class: "09", Speed: speed,
-		Interfaces: []Interface{{Class: "09", Driver: "hub"}},
+		Port:         name,
+		Vendor:       "1d6b",
+		Product:      product,
+		Serial:       path.Base(controller),
+		Manufacturer: "Linux 6.1.0 xhci-hcd",
+		ProductName:  "xHCI Host Controller",
+		Class:        "09",
+		Speed:        speed,
+		Interfaces:   []Interface{{Class: "09", Driver: "hub"}},
 	})
 }
 
@@ -174,18 +197,35 @@ func (h *Host) addUSB(dir string, bus int, interfacePrefix string, u USB) string
 	h.t.Helper()
 	devnum, minor := h.nextDevnum(bus)
 	h.add(dir, entry{
-		bus: "usb", name: u.Port, driver: "usb",
+		bus:    "usb",
+		name:   u.Port,
+		driver: "usb",
 		attrs: map[string]string{
-			"idVendor": u.Vendor, "idProduct": u.Product, "serial": u.Serial, "manufacturer": u.Manufacturer, "product": u.ProductName,
-			"bDeviceClass": cmp.Or(u.Class, "00"), "speed": cmp.Or(u.Speed, "480"), "devnum": strconv.Itoa(devnum),
+			"idVendor":     u.Vendor,
+			"idProduct":    u.Product,
+			"serial":       u.Serial,
+			"manufacturer": u.Manufacturer,
+			"product":      u.ProductName,
+			"bDeviceClass": cmp.Or(u.Class, "00"),
+			"speed":        cmp.Or(u.Speed, "480"),
+			"devnum":       strconv.Itoa(devnum),
 		},
-		nodes: []Node{{Name: fmt.Sprintf("bus/usb/%03d/%03d", bus, devnum), Subsystem: "usb", Dir: ".", Major: 189, Minor: minor}},
+		nodes: []Node{{
+			Name:      fmt.Sprintf("bus/usb/%03d/%03d", bus, devnum),
+			Subsystem: "usb",
+			Dir:       ".",
+			Major:     189,
+			Minor:     minor,
+		}},
 	})
 	for _, i := range u.Interfaces {
 		name := fmt.Sprintf("%s:1.%d", interfacePrefix, i.Number)
 		h.add(dir+"/"+name, entry{
-			bus: "usb", name: name, driver: i.Driver, nodes: i.Nodes,
-			attrs: map[string]string{"bInterfaceNumber": fmt.Sprintf("%02x", i.Number), "bInterfaceClass": i.Class},
+			bus:    "usb",
+			name:   name,
+			driver: i.Driver,
+			nodes:  i.Nodes,
+			attrs:  map[string]string{"bInterfaceNumber": fmt.Sprintf("%02x", i.Number), "bInterfaceClass": i.Class},
 		})
 	}
 	return dir
@@ -218,7 +258,12 @@ func (h *Host) AddPlatform(p Platform) string {
 	h.t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e := entry{bus: cmp.Or(p.Bus, "platform"), name: path.Base(p.Path), driver: p.Driver, nodes: p.Nodes}
+	e := entry{
+		bus:    cmp.Or(p.Bus, "platform"),
+		name:   path.Base(p.Path),
+		driver: p.Driver,
+		nodes:  p.Nodes,
+	}
 	if p.NUMA != nil {
 		e.attrs = map[string]string{"numa_node": strconv.Itoa(*p.NUMA)}
 	}
@@ -244,7 +289,12 @@ func (h *Host) AddMDev(parent string, m MDev) string {
 	h.attrs(types, map[string]string{"name": m.Name})
 	own := path.Join(parent, m.UUID)
 	h.link(own+"/mdev_type", types)
-	return h.add(own, entry{bus: "mdev", name: m.UUID, group: m.IOMMUGroup, nodes: m.Nodes})
+	return h.add(own, entry{
+		bus:   "mdev",
+		name:  m.UUID,
+		group: m.IOMMUGroup,
+		nodes: m.Nodes,
+	})
 }
 
 // Net is a network interface.
@@ -270,8 +320,10 @@ func (h *Host) AddNet(dir string, n Net) string {
 	defer h.mu.Unlock()
 	own := path.Join(cmp.Or(dir, "devices/virtual"), "net", n.Name)
 	h.attrs(own, map[string]string{
-		"type": strconv.Itoa(cmp.Or(n.Type, 1)), "dev_port": strconv.Itoa(n.DevPort), "dev_id": fmt.Sprintf("0x%x", n.DevID),
-		"address": "02:00:00:00:00:01",
+		"type":     strconv.Itoa(cmp.Or(n.Type, 1)),
+		"dev_port": strconv.Itoa(n.DevPort),
+		"dev_id":   fmt.Sprintf("0x%x", n.DevID),
+		"address":  "02:00:00:00:00:01",
 	})
 	if n.Index > 0 {
 		h.attrs(own, map[string]string{"ifindex": strconv.Itoa(n.Index), "iflink": strconv.Itoa(n.Link)})

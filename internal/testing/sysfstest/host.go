@@ -88,7 +88,9 @@ func tempDir(t testing.TB) string {
 	if err != nil {
 		return t.TempDir()
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		_ = os.RemoveAll(dir)
+	})
 	if err := os.Chmod(dir, 0o755); err != nil { // like t.TempDir
 		t.Fatal(err)
 	}
@@ -105,7 +107,13 @@ func NewHost(t testing.TB, o HostOptions) *Host {
 	if o.Dir == "" {
 		o.Dir = tempDir(t)
 	}
-	h := &Host{Tree: Tree{Root: o.Dir}, t: t, realNodes: o.RealNodes, linked: make(map[string][]string), devnum: make(map[int]int)}
+	h := &Host{
+		Tree:      Tree{Root: o.Dir},
+		t:         t,
+		realNodes: o.RealNodes,
+		linked:    make(map[string][]string),
+		devnum:    make(map[int]int),
+	}
 	if err := recording.Unpack(h.Root, []byte("-- sys/devices/ --\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +152,12 @@ func SerialPort(name string, port int) Node {
 	var minor uint32
 	fmt.Sscanf(name, "ttyUSB%d", &minor)
 	return Node{
-		Name: name, Subsystem: "tty", Dir: name + "/tty/" + name, Major: 188, Minor: minor,
-		Attrs: map[string]string{name + "/port_number": fmt.Sprint(port)},
+		Name:      name,
+		Subsystem: "tty",
+		Dir:       name + "/tty/" + name,
+		Major:     188,
+		Minor:     minor,
+		Attrs:     map[string]string{name + "/port_number": fmt.Sprint(port)},
 	}
 }
 
@@ -154,7 +166,12 @@ func Disk(name string) Node { return Node{Name: name, Subsystem: "block", Block:
 
 // Partition is a partition of a disk: "sda1" of "sda".
 func Partition(disk, name string) Node {
-	return Node{Name: name, Subsystem: "block", Block: true, Dir: "block/" + disk + "/" + name}
+	return Node{
+		Name:      name,
+		Subsystem: "block",
+		Block:     true,
+		Dir:       "block/" + disk + "/" + name,
+	}
 }
 
 // AddNode adds a node to the device with the directory dir (empty: a virtual device) and
@@ -239,7 +256,8 @@ func (h *Host) addNode(dir string, n Node) string {
 	}
 	if n.Major == 0 && n.Minor == 0 {
 		h.minors++
-		n.Major, n.Minor = ownMajor, h.minors
+		n.Major = ownMajor
+		n.Minor = h.minors
 	}
 	own := path.Join(dir, n.Dir)
 	h.attrs(dir, n.Attrs)

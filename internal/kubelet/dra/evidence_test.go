@@ -1,0 +1,182 @@
+package dra_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+)
+
+// prepare prepares a claim and expects success.
+func (b *bed) prepare(c kubelettest.ResourceClaim) {
+	b.Helper()
+	_, err := b.kubelet.PrepareClaim(b.Context(), dra.Driver, c)
+	if err != nil {
+		b.Fatalf("prepare claim %s: %v", c.Name, err)
+	}
+}
+
+// atNextGet calls do while the API server answers the next request for a claim, which then
+// fails with a status.
+func (b *bed) atNextGet(c kubelettest.ResourceClaim, code int, do func()) {
+	var called atomic.Bool
+	b.api.Fault(func(r *http.Request, _ kubeapitest.Object) int {
+		isFirst := r.URL.Path == claimPath(c) && called.CompareAndSwap(false, true)
+		if !isFirst {
+			return 0
+		}
+		do()
+		return code
+	})
+}
+
+// uids returns the UIDs of the claims that have files.
+func (b *bed) uids() []string {
+	b.Helper()
+	list, err := b.claims.Claims()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var uids []string
+	for _, c := range list {
+		uids = append(uids, c.UID)
+	}
+	return uids
+}
+
+// A claim that is prepared again, after the sources were asked about it and before it is
+// removed, has a pod that is about to start.
+func TestClaimPreparedAgainDuringASweep(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	s, _ := b.serve()
+	b.untilDrivers(1)
+	b.host.list()
+	b.api.set(claim("a"), results(result("one", "usb-1")))
+	b.prepare(claim("a"))
+	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.atNextGet(claim("a"), http.StatusNotFound, func() {
+		b.prepare(claim("a"))
+	})
+	known, err := b.host.known(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Sweep(t.Context(), known) {
+		t.Error("the claim was removed although it had been prepared again")
+	}
+	if uids := b.uids(); !slices.Equal(uids, []string{claim("a").UID}) {
+		t.Errorf("claims %q, want the one that was prepared again", uids)
+	}
+}
+
+// A pod that was deleted with --force no longer has a reservation. Its containers may still
+// run when the kubelet prepares the claim for another pod, which it does after a restart.
+func TestClaimKeepsTheRunningPodsOfItsLastPreparation(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.answer = 2 * time.Second
+	b.serve()
+	b.untilDrivers(1)
+	forced(b)
+	later := claim("a")
+	later.Pod = "later"
+	b.api.set(later, results(result("one", "usb-1")))
+	b.host.set(podUID(later), dra.PodEnded)
+	b.prepare(later)
+	if err := b.kubelet.UnprepareClaim(t.Context(), later.UID); err != nil {
+		t.Fatal(err)
+	}
+	b.api.remove(later)
+	b.refused("processes of its pod uid-of-pod-a still run")
+	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.prepare(claim("b"))
+}
+
+// A pod whose state can't be read any more counts as running if that was its last state.
+func TestReleaseOfAPodThatCanNoLongerBeSeen(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.answer = 2 * time.Second
+	b.serve()
+	b.untilDrivers(1)
+	forced(b)
+	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
+		t.Fatal(err)
+	}
+	b.host.set(podUID(claim("a")), dra.PodUnknown)
+	b.refused("when it was last seen")
+	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.prepare(claim("b"))
+}
+
+// A device can leave DRA while a prepare waits for its last holder. The kubelet may then
+// already have allocated it through a device plugin.
+func TestDeviceThatLeavesDuringAPrepare(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.answer = time.Second
+	b.serve()
+	b.untilDrivers(1)
+	forced(b)
+	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.atNextGet(claim("a"), http.StatusNotFound, func() {
+		b.sticks.set(stick("usb:2"))
+	})
+	_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b"))
+	if err == nil || !strings.Contains(err.Error(), "not offered") {
+		t.Errorf("claim of a device that is no longer offered: %v", err)
+	}
+	if slices.Contains(b.uids(), claim("b").UID) {
+		t.Error("the claim holds a device that is no longer offered")
+	}
+}
+
+// A device that leaves DRA while the file of its first claim is written may be allocated by
+// another way: nobody saw the file. A claim that was prepared before keeps its device, which
+// everybody knows to be held.
+func TestDeviceThatLeavesDuringAWrite(t *testing.T) {
+	t.Parallel()
+	for _, preparedBefore := range []bool{false, true} {
+		t.Run(fmt.Sprintf("prepared before: %v", preparedBefore), func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, kubelettest.Options{})
+			b.answer = time.Second
+			var mu sync.Mutex
+			leaves := false
+			b.options.Offered = func(name string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if leaves {
+					return fmt.Errorf("device %q has left: %w", name, dra.ErrNotOffered)
+				}
+				return nil
+			}
+			b.serve()
+			b.untilDrivers(1)
+			b.api.set(claim("a"), results(result("one", "usb-1")))
+			if preparedBefore {
+				b.prepare(claim("a"))
+			}
+			mu.Lock()
+			leaves = true
+			mu.Unlock()
+			_, err := b.kubelet.PrepareClaim(context.Background(), dra.Driver, claim("a"))
+			if err == nil || !strings.Contains(err.Error(), "has left") {
+				t.Errorf("prepare: %v, want that the device has left", err)
+			}
+			if kept := len(b.uids()) == 1; kept != preparedBefore {
+				t.Errorf("the claim is prepared: %v, want %v", kept, preparedBefore)
+			}
+		})
+	}
+}
