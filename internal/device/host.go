@@ -256,9 +256,6 @@ type Node struct {
 	// NUMA is the NUMA node of a device node without hardware, such as a memory device. It is
 	// empty if the NUMA node is unknown.
 	NUMA []int
-	// Formerly is the hardware of the node in the previous version, if its ID may differ. Hardware
-	// without a bus means that the node had none.
-	Formerly *Hardware
 	// Net is set if Type is NetInterface.
 	Net *Net
 }

@@ -34,18 +34,10 @@ const maxKey = 32
 //     of their names.
 //
 // Keys have the grammar of IDs and at most 32 characters.
-func NodeKeys(h *Hardware) map[*Node]string { return nodeKeys(h, false) }
-
-// nodeKeys returns the keys of NodeKeys, or the keys of the previous version.
-func nodeKeys(h *Hardware, former bool) map[*Node]string {
+func NodeKeys(h *Hardware) map[*Node]string {
 	names := make([]kernelName, 0, len(h.Nodes)+len(h.Nets))
 	for _, n := range h.Nodes {
-		k := splitKernel(n)
-		k.former = former
-		if !former {
-			k.part = n.Part
-		}
-		names = append(names, k)
+		names = append(names, splitKernel(n))
 	}
 	for _, n := range h.Nets {
 		names = append(names, splitNet(n))
@@ -102,10 +94,8 @@ type kernelName struct {
 	prefix  string
 	counter string
 	suffix  string
-	// part is Node.Part. It is empty for a key of the previous version.
+	// part is Node.Part.
 	part string
-	// former is set for a key of the previous version.
-	former bool
 	// parent is the sysfs directory of a network interface. The kernel has no lasting
 	// number for it: counter only distinguishes interfaces.
 	parent string
@@ -225,9 +215,8 @@ func (k kernelName) probed() bool {
 	switch k.node.Subsystem {
 	case "drm", "sound", "video4linux", "media", "input", "hidraw", "iio", "dvb", "cec", "lirc", "bsg", "scsi_generic":
 		return true
-	case "i2c-dev", "gpio":
-		// Aliases are optional.
-		return !k.former
+	case "i2c-dev", "gpio": // they have aliases, but only some device trees define them
+		return true
 	case "block":
 		_, to := diskLetters(k.node.Kernel)
 		return to > 0
@@ -250,7 +239,7 @@ func nameField(s string) string {
 // mmcblk0boot0, dvb0.frontend1, wwan0at1, vport2p1), or the letters of a disk (sdb,
 // sdaa2).
 func splitKernel(n *Node) kernelName {
-	k := kernelName{node: n, kind: nodeName}
+	k := kernelName{node: n, kind: nodeName, part: n.Part}
 	if isUSBBusNode(n) {
 		k.kind = busName
 	}

@@ -251,11 +251,9 @@ func (c *scan) add(h *device.Hardware) {
 // finish completes the nodes and the hardware, and sorts the latter by path.
 func (c *scan) finish(nodes []*device.Node) {
 	sort.Slice(c.list, func(i, j int) bool { return c.list[i].Path < c.list[j].Path })
-	none := &device.Hardware{}
 	c.nameAuto()
 	for _, h := range c.list {
 		c.parts(h)
-		c.formerly(h, none)
 		var numa int
 		if h.Parent, numa = c.above(h.Path); h.Bus == device.PlatformBus || h.Bus == device.MDevBus {
 			h.NUMA = c.numa(h.Path)
@@ -265,9 +263,6 @@ func (c *scan) finish(nodes []*device.Node) {
 		}
 	}
 	for _, n := range nodes {
-		if n.Hardware == nil && n.Namespace != "" {
-			n.Formerly = none
-		}
 		if n.SysPath == "" || strings.HasPrefix(n.SysPath, "devices/virtual/") {
 			continue
 		}
