@@ -41,7 +41,7 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held fun
 		kind, _ := nameOf(res.Name)
 		for _, e := range res.Devices {
 			id := e.Offer.ID
-			isInPod := e.Offer.Moved || e.NetsMissing
+			isInPod := e.Offer.NetsInContainer || e.NetsMissing
 			if isInPod {
 				r.inPod[id] = kind
 			} else {

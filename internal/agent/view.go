@@ -26,7 +26,7 @@ type View struct {
 	// Problems are failed reads: of every scan, and of what the configuration uses.
 	Problems []device.Problem
 
-	unread  []device.Unread
+	unread  []device.UnreadHardware
 	foreign func() *cdi.Foreign
 
 	options matchers.Options
@@ -83,7 +83,7 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		Matched:   matched,
 		Decisions: decisions,
 		Problems:  append(slices.Clip(problems), s.attrs.Problems()...),
-		unread:    append(s.attrs.Unread(), s.snapshot.Unread...),
+		unread:    append(s.attrs.UnreadHardware(), s.snapshot.UnreadHardware...),
 		foreign:   foreign,
 		options:   options,
 	}

@@ -33,9 +33,9 @@ type Offer struct {
 	Nodes []OfferedNode
 	// Nets are network interfaces that move into the container.
 	Nets []OfferedNet
-	// Moved is set while its interfaces are in the container that holds the device, and
-	// missing on the host.
-	Moved bool
+	// NetsInContainer is set while the network interfaces are in the container that holds the
+	// device. They are missing on the host then.
+	NetsInContainer bool
 	// Mounts are bind mounts, including companions.
 	Mounts []Mount
 	// CDIDevices are qualified names of CDI devices of other specs to inject.

@@ -52,7 +52,7 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		if sysfs.Gone(err) {
 			continue
 		} else if err == errSlow || err == errHangs {
-			c.unread[e.Path] = device.Unread{Path: e.Path, New: s.usb.replaces(e.Path)}
+			c.unread[e.Path] = device.UnreadHardware{Path: e.Path, New: s.usb.replaces(e.Path)}
 			if err == errHangs {
 				c.problems.add(e.Path, err)
 			}
