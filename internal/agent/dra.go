@@ -55,8 +55,10 @@ type draDriver struct {
 
 	// isPublishing is set if this instance writes ResourceSlices. Only the loop uses it.
 	isPublishing bool
-	// answerWithin is how long a prepare may wait. Tests set it, 0 is the default.
+	// answerWithin is how long a prepare may wait, and startWithin how long a pod then may need to
+	// start. Tests set them, 0 is the default.
 	answerWithin time.Duration
+	startWithin  time.Duration
 }
 
 // runDRA starts the driver if it is needed, and begins to publish devices if this instance is the
@@ -130,6 +132,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Log: a.log,
 
 		AnswerWithin: d.answerWithin,
+		StartWithin:  d.startWithin,
 	})
 }
 
