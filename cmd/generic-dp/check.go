@@ -25,7 +25,7 @@ type checkedFile struct {
 	OK        bool   `json:"ok"`
 	Resources int    `json:"resources"`
 	Devices   int    `json:"devices"` // on this host
-	// Line and Column are 0 for a problem that only this host shows.
+	// Problems are mistakes. A problem that only shows on this host has the line and column 0.
 	Problems []config.Problem `json:"problems"`
 	Notes    []config.Problem `json:"notes"`
 }
@@ -38,11 +38,14 @@ func newCheck(f *flags) *cobra.Command {
 all problems, and says what they select on this host.`,
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
-	return reports(cmd, func(cmd *cobra.Command, paths []string) (reporter, error) {
+	check := func(cmd *cobra.Command, paths []string) (reporter, error) {
 		if len(paths) == 0 {
 			paths = []string{f.config}
 		}
-		report := checkReport{Files: []checkedFile{}, stderr: cmd.ErrOrStderr()}
+		report := checkReport{
+			Files:  []checkedFile{},
+			stderr: cmd.ErrOrStderr(),
+		}
 		var bad error
 		for _, path := range paths {
 			file, err := f.check(cmd.Context(), path)
@@ -55,12 +58,18 @@ all problems, and says what they select on this host.`,
 			report.Files = append(report.Files, file)
 		}
 		return report, bad
-	}, "json", "yaml")
+	}
+	return reports(cmd, check, "json", "yaml")
 }
 
-// check validates one configuration.
+// check validates one configuration. Its problems are in the result; an error means that the file
+// or the host cannot be read.
 func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
-	file := checkedFile{Path: path, Problems: []config.Problem{}, Notes: []config.Problem{}}
+	file := checkedFile{
+		Path:     path,
+		Problems: []config.Problem{},
+		Notes:    []config.Problem{},
+	}
 	cfg, err := f.load(path)
 	if errors.As(err, (*config.Problems)(&file.Problems)) {
 		return file, nil
@@ -74,7 +83,8 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	}
 	file.Notes = append(file.Notes, cfg.Notes...)
 	for _, n := range view.Matched.Notes {
-		if n.Error && !n.OfNode {
+		isMistake := n.Error && !n.OfNode
+		if isMistake {
 			file.Problems = append(file.Problems, n.Problem)
 		} else {
 			file.Notes = append(file.Notes, n.Problem)
@@ -84,12 +94,14 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	for _, m := range view.Matched.Resources {
 		file.Devices += len(m.Offers)
 	}
-	file.OK, file.Resources = len(file.Problems) == 0, len(cfg.Resources)
+	file.OK = len(file.Problems) == 0
+	file.Resources = len(cfg.Resources)
 	return file, nil
 }
 
-// table writes problems to stderr, and the rest to stdout.
-func (r checkReport) table(stdout io.Writer, _ bool) (err error) {
+// table writes problems to stderr, and everything else to stdout.
+func (r checkReport) table(stdout io.Writer, _ bool) error {
+	var err error
 	for _, c := range r.Files {
 		for _, n := range c.Notes {
 			fmt.Fprintf(stdout, "note: %s\n", n)
@@ -133,10 +145,10 @@ names it:
 func newClasses(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "classes",
-		Short: "print the DeviceClasses of resources by dynamic resource allocation",
-		Long: `classes prints the DeviceClass of each resource with api = "dra", for kubectl
-apply. Pods may then request the resource like any other extended resource, or
-name the class in a claim.`,
+		Short: "print the DeviceClasses of resources with api = \"dra\"",
+		Long: `classes prints the DeviceClass of each resource with api = "dra" (dynamic
+resource allocation), for kubectl apply. Pods may then request the resource like
+any other extended resource, or name the class in a claim.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := f.load(f.config)
@@ -148,14 +160,15 @@ name the class in a claim.`,
 				if r.API != config.APIDRA {
 					continue
 				}
-				if r.NameText == nil {
-					all = append(all, dra.Class(r.Name))
-				} else {
-					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: the name depends on the hardware: one class is needed for each result\n", r.Place)
+				hasVariables := r.NameText != nil
+				if hasVariables {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: the name depends on the hardware: each resulting name needs a class\n", r.Place)
+					continue
 				}
+				all = append(all, dra.Class(r.Name))
 			}
 			if len(all) == 0 {
-				return fmt.Errorf(`%s: no resource of a fixed name has api = "dra"`, f.config)
+				return fmt.Errorf(`%s: no resource with a fixed name has api = "dra"`, f.config)
 			}
 			_, err = fmt.Fprint(cmd.OutOrStdout(), strings.Join(all, "---\n"))
 			return err

@@ -33,7 +33,7 @@ func initIsOffered(t *testing.T, host ...string) {
 	file := host[len(host)-1]
 	on := func(args ...string) string { return command(t, append(args, host...)...) }
 	var out, stderr strings.Builder
-	if run(t.Context(), append([]string{"init"}, host...), &out, &stderr) != 0 && strings.Contains(stderr.String(), "nothing on this host that pods may want") {
+	if run(t.Context(), append([]string{"init"}, host...), &out, &stderr) != 0 && strings.Contains(stderr.String(), "this host has no device that pods may want") {
 		return // a host for storage alone
 	}
 	text := on("init", "--hwdata", "nowhere")
