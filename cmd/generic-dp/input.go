@@ -75,11 +75,15 @@ func readInput(path string) (name string, text []byte, err error) {
 	return path, text, err
 }
 
-// readLimited reads an input.
+// readLimited reads an input. An input above the limit is an error: a part of it would be
+// converted without a message about the rest.
 func readLimited(input io.Reader, name string) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(input, maxInput))
+	text, err := io.ReadAll(io.LimitReader(input, maxInput+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(text) > maxInput {
+		return nil, fmt.Errorf("read %s: the input is larger than %d MiB", name, maxInput>>20)
 	}
 	return text, nil
 }
