@@ -75,23 +75,26 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 	}
 	for _, end := range ends {
 		var part map[string]any
-		if _, err := toml.Decode(text[start:end], &part); err != nil {
+		_, err := toml.Decode(text[start:end], &part)
+		if err != nil {
 			return nil, start, err
 		}
-		resources, isList := tables["resource"].([]map[string]any)
-		more, _ := part["resource"].([]map[string]any)
 		if tables == nil {
 			tables = part
-		} else if !isList {
-			// This is not TOML, because resource has two types. The library reports that for
-			// the whole text.
+			start = end
+			continue
+		}
+		resources, isList := tables["resource"].([]map[string]any)
+		if !isList {
+			// This is not TOML, because resource has two types. The library reports that if it
+			// decodes the whole text.
 			tables = nil
 			_, err := toml.Decode(text, &tables)
 			return tables, 0, err
-		} else {
-			maps.Copy(tables, part) // unknown keys, which are reported
-			tables["resource"] = append(resources, more...)
 		}
+		more, _ := part["resource"].([]map[string]any)
+		maps.Copy(tables, part) // keys after a resource that are not below it are reported as unknown
+		tables["resource"] = append(resources, more...)
 		start = end
 	}
 	return tables, 0, nil
@@ -114,11 +117,11 @@ func (n *node) lost(raw any) (first *node) {
 	}
 	items, _ := elements(raw)
 	for i, item := range n.items {
+		var decoded any
 		if i < len(items) {
-			below(item, items[i])
-		} else {
-			below(item, nil)
+			decoded = items[i]
 		}
+		below(item, decoded)
 	}
 	table, _ := raw.(map[string]any)
 	for key, child := range n.keys {

@@ -18,7 +18,7 @@ import (
 // Limits of a configuration: its author must not be able to exhaust the memory or time of
 // the program.
 const (
-	// maxFileSize is the maximum size of one file, in bytes, and maxSize that of all.
+	// maxFileSize is the maximum size of one file in bytes, and maxSize of all files.
 	maxFileSize = 1 << 20
 	maxSize     = 2 << 20
 	// maxKeys is the maximum number of keys and tables of a configuration.
