@@ -2,11 +2,9 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 )
@@ -28,7 +26,7 @@ const utf8BOM = "\xef\xbb\xbf"
 // structs, because the library would accept keys in any letter case, pass integers to text
 // unmarshalers and report wrong positions inside arrays of tables.
 func (r *reader) decode(f File, order int) (*source, map[string]any) {
-	src := &source{name: f.Name, order: order}
+	src := &source{name: f.shown(), order: order}
 	fail := func(at int, text, hint string) (*source, map[string]any) {
 		r.report(report{source: src, at: at, Problem: Problem{Text: text, Hint: hint}})
 		return src, nil
@@ -43,7 +41,7 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	var syntax toml.ParseError
 	if errors.As(err, &syntax) {
 		at := min(start+max(syntax.Position.Start, 0), len(src.text))
-		return fail(at, inStyle(syntax.Message), syntaxHint(syntax.Message, src.text, at))
+		return fail(at, syntaxMessage(syntax.Message), syntaxHint(syntax.Message, src.text, at))
 	}
 	if err != nil {
 		return fail(noPosition, err.Error(), "")
@@ -55,13 +53,6 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	}
 	src.keys = s.root
 	return src, tables
-}
-
-// inStyle turns a message of the library into a message of ours: it begins in lower case and has no
-// full stop.
-func inStyle(message string) string {
-	message = strings.TrimSuffix(message, ".")
-	return strings.ToLower(message[:1]) + message[1:]
 }
 
 // decodeResources decodes each [[resource]] of a text separately. The library (v1.6.0) tracks keys
@@ -128,44 +119,4 @@ func (n *node) lost(raw any) (first *node) {
 		below(child, table[key])
 	}
 	return first
-}
-
-// syntaxHints are hints for parts of the library's messages.
-var syntaxHints = []struct{ part, hint string }{
-	{"but got ':'", `a key is followed by "=": is this YAML?`},
-	{"invalid escape", backslashHint},
-	{"invalid UTF-8", "write the file in UTF-8"},
-	{"cannot be used as an array", "[name] and [[name]] do not mix: every resource begins with [[resource]]"},
-	{"already been defined", "a key is given once in its table; several values are a list, several resources are several [[resource]]"},
-}
-
-const backslashHint = `text with quotes or backslashes is written in single quotes: '"a" \*'`
-
-// syntaxHint returns a hint for common mistakes.
-func syntaxHint(message, text string, at int) string {
-	for _, h := range syntaxHints {
-		if strings.Contains(message, h.part) {
-			return h.hint
-		}
-	}
-	isWord := func(r rune) bool {
-		return strings.ContainsRune(alnum+"_-:./*?", r)
-	}
-	start := len(strings.TrimRightFunc(text[:at], isWord))
-	word := text[start : len(text)-len(strings.TrimLeftFunc(text[at:], isWord))]
-	switch c, _ := utf8.DecodeRuneInString(text[at:]); {
-	case strings.ContainsRune("“”„‟‘’«»", c):
-		return fmt.Sprintf("%q is a typographic quote: write \" or '", c)
-	case strings.HasPrefix(strings.TrimSpace(text), "{"):
-		return "TOML wants KEY = VALUE, and [[resource]] above each resource: is this JSON?"
-	case at > 0 && text[at-1] == '[':
-		return `is a "]" missing above?`
-	case strings.EqualFold(word, "true"), strings.EqualFold(word, "false"):
-		return didYouMean(strings.ToLower(word))
-	case strings.Contains(message, "to end with a newline") && at > 0 && text[at-1] == '"':
-		return backslashHint
-	case word != "" && (strings.HasPrefix(message, "expected ") || strings.Contains(message, "leading zeroes")):
-		return "text and hexadecimal IDs are written in quotes: " + quote(word)
-	}
-	return ""
 }
