@@ -41,7 +41,7 @@ as arguments of podman run (podman).
 			})
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "run-dir"))
+	f.add(cmd, configFlags, hostFlags, logFlags, []string{"run-dir"})
 	output = outputFlag(cmd, "table", "json", "yaml", "cdi", "podman")
 	return cmd
 }
@@ -67,7 +67,7 @@ func (s *session) allocate(ctx context.Context, name string, size int, output st
 	}
 	healthy, listed, _ := s.kubelet.Devices(name)
 	if len(healthy) < size {
-		return tooFew(name, len(healthy), listed, size)
+		return s.tooFew(name, len(healthy), listed, size)
 	}
 	ids, response, err := s.kubelet.Allocate(ctx, name, healthy, size)
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *session) fullName(name string) (string, error) {
 }
 
 // tooFew returns the error for a request of more slots than are healthy.
-func tooFew(name string, healthy, listed, size int) error {
-	hint := "generic-dp explain " + name + " says why"
+func (s *session) tooFew(name string, healthy, listed, size int) error {
+	hint := s.flags.command("explain", name) + " says why"
 	allHealthy := listed > 0 && healthy == listed
 	if allHealthy {
 		hint = "count in the configuration sets how many slots a device has"

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 )
 
@@ -24,7 +26,10 @@ type checkedFile struct {
 	Path      string `json:"path"`
 	OK        bool   `json:"ok"`
 	Resources int    `json:"resources"`
-	Devices   int    `json:"devices"` // on this host
+	// Devices is the number of devices on this host that a container can get, and Unusable the
+	// number of those that it cannot get.
+	Devices  int `json:"devices"`
+	Unusable int `json:"unusable"`
 	// Problems are mistakes. A problem that only shows on this host has the line and column 0.
 	Problems []config.Problem `json:"problems"`
 	Notes    []config.Problem `json:"notes"`
@@ -35,9 +40,11 @@ func newCheck(f *flags) *cobra.Command {
 		Use:   "check [PATH...]",
 		Short: "validate configurations (default --config) and report all problems",
 		Long: `check validates configurations (default --config; - is standard input), reports
-all problems, and says what they select on this host.`,
+all problems, and says what they select on this host. PATH may also be a YAML or
+JSON file that contains a configuration: a ConfigMap, a HelmRelease or the values
+of the chart. Problems have the lines of that file.`,
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
+	f.add(cmd, configFlags, hostFlags)
 	check := func(cmd *cobra.Command, paths []string) (reporter, error) {
 		if len(paths) == 0 {
 			paths = []string{f.config}
@@ -72,6 +79,9 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	}
 	cfg, err := f.load(path)
 	if errors.As(err, (*config.Problems)(&file.Problems)) {
+		for i := range file.Problems {
+			file.Problems[i].Hint = f.completeCommands(file.Problems[i].Hint)
+		}
 		return file, nil
 	}
 	if err != nil {
@@ -91,12 +101,61 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 		}
 	}
 	file.Notes = append(file.Notes, busNodeNotes(view)...)
-	for _, m := range view.Matched.Resources {
-		file.Devices += len(m.Offers)
+	file.Notes = append(file.Notes, f.absenceNotes(path, cfg, view)...)
+	file.Devices, file.Unusable = countDevices(view)
+	for i := range file.Notes {
+		file.Notes[i].Hint = f.completeCommands(file.Notes[i].Hint)
 	}
 	file.OK = len(file.Problems) == 0
 	file.Resources = len(cfg.Resources)
 	return file, nil
+}
+
+// countDevices counts the devices that a container can get, and the devices that it cannot get, such as
+// a disk without dangerous = true.
+func countDevices(view *agent.View) (usable, unusable int) {
+	for _, m := range view.Matched.Resources {
+		for _, o := range m.Offers {
+			if o.Problem == "" {
+				usable++
+			} else {
+				unusable++
+			}
+		}
+	}
+	return usable, unusable
+}
+
+// maxAbsences limits the notes about resources without devices: the configuration of a fleet has
+// resources for other hosts.
+const maxAbsences = 3
+
+// absenceNotes says why resources have no device on this host.
+func (f *flags) absenceNotes(path string, cfg *config.Config, view *agent.View) []config.Problem {
+	var notes []config.Problem
+	more := 0
+	for i, e := range view.Explain(cfg, nil, nil) {
+		r := &cfg.Resources[i]
+		isInactive := slices.Contains(view.Matched.Inactive, r)
+		if isInactive || len(e.Offered) > 0 {
+			continue
+		}
+		if len(notes) == maxAbsences {
+			more++
+			continue
+		}
+		notes = append(notes, config.Problem{
+			Place: r.Place,
+			Text:  "no device on this host: " + e.Reason,
+		})
+	}
+	if more > 0 {
+		notes = append(notes, config.Problem{
+			Text: count(more, "more resource") + " without a device on this host",
+			Hint: f.commandFor(path, "devices") + " lists all resources",
+		})
+	}
+	return notes
 }
 
 // table writes problems to stderr, and everything else to stdout.
@@ -113,8 +172,8 @@ func (r checkReport) table(stdout io.Writer, _ bool) error {
 			continue
 		}
 		found := count(c.Devices, "device") + " on this host"
-		if c.Devices == 0 {
-			found += " (generic-dp devices says why)"
+		if c.Unusable > 0 {
+			found += fmt.Sprintf(", %d cannot be used", c.Unusable)
 		}
 		_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s\n", c.Path, count(c.Resources, "resource"), found)
 	}
@@ -174,6 +233,6 @@ any other extended resource, or name the class in a claim.`,
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
+	f.add(cmd, configFlags)
 	return cmd
 }

@@ -2,9 +2,9 @@ package main
 
 import (
 	"cmp"
-	"reflect"
 	"slices"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/status"
@@ -20,6 +20,7 @@ const (
 	renamed         effect = "renamed"  // it has another ID in the same resource
 	slotsChanged    effect = "slots"    // it has another number of slots
 	contentsChanged effect = "contents" // a container gets something else
+	settingsChanged effect = "settings" // of a resource, whose devices stay the same
 )
 
 // change is one effect of an edit.
@@ -28,6 +29,9 @@ type change struct {
 	// Old is empty if the device was added, and New if it was removed.
 	Old entry `json:"old"`
 	New entry `json:"new"`
+	// Details are what changes in a device or a resource, one difference in each line. A minus is
+	// a loss, and a plus an addition.
+	Details []string `json:"details"`
 	// Held are the containers that hold what the edit takes away. They cannot restart with it.
 	Held []status.Holder `json:"held"`
 }
@@ -121,18 +125,40 @@ func compare(before, after *agent.View, held holders) []change {
 			c.add(removed, old.entry, entry{})
 		}
 	}
+	c.compareSettings(before, after)
 	slices.SortFunc(c.changes, byUrgency)
 	return c.changes
 }
 
 // compareKept adds the change of a device with the same resource and ID in both views.
 func (c *comparison) compareKept(old, next offered) {
+	changed := details(&old.offer, &next.offer)
 	if next.Slots != old.Slots {
-		c.add(slotsChanged, old.entry, next.entry)
+		c.add(slotsChanged, old.entry, next.entry, changed...)
 		return
 	}
-	if !reflect.DeepEqual(next.offer, old.offer) {
-		c.add(contentsChanged, old.entry, old.entry)
+	if len(changed) > 0 {
+		c.add(contentsChanged, old.entry, old.entry, changed...)
+	}
+}
+
+// compareSettings adds the changes of settings that no device shows. It compares resources by the name
+// that is written.
+func (c *comparison) compareSettings(before, after *agent.View) {
+	wasResource := make(map[string]*config.Resource)
+	for _, m := range before.Matched.Resources {
+		wasResource[m.Name] = m.Resource
+	}
+	for _, m := range after.Matched.Resources {
+		was := wasResource[m.Name]
+		if was == nil {
+			continue
+		}
+		changed := changedSettings(was, m.Resource)
+		if len(changed) > 0 {
+			resource := entry{Resource: m.Name}
+			c.add(settingsChanged, resource, resource, changed...)
+		}
 	}
 }
 
@@ -142,11 +168,11 @@ func (c *comparison) addReplaced(old, next offered) {
 	if old.Resource == next.Resource {
 		what = renamed
 	}
-	c.add(what, old.entry, next.entry)
+	c.add(what, old.entry, next.entry, details(&old.offer, &next.offer)...)
 }
 
-// add adds a change with the containers that it affects.
-func (c *comparison) add(what effect, old, next entry) {
+// add adds a change with its details and the containers that it affects.
+func (c *comparison) add(what effect, old, next entry, details ...string) {
 	held := []status.Holder{}
 	for _, h := range c.held[old.name()] {
 		_, slot := device.SplitSlot(h.ID)
@@ -162,7 +188,9 @@ func (c *comparison) add(what effect, old, next entry) {
 		Change: what,
 		Old:    old,
 		New:    next,
-		Held:   held,
+		// An empty list is [] in JSON, and nil is null.
+		Details: append([]string{}, details...),
+		Held:    held,
 	})
 }
 

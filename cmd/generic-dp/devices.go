@@ -54,7 +54,7 @@ for each model, and nodes without hardware that no resource may have are left
 out: -o wide lists them. --all works without a configuration.`,
 		Args: noArgs,
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
+	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
 	cmd.Flags().BoolVar(&all, "all", false, "all hardware of this host, with or without a configuration")
 	list := func(cmd *cobra.Command, _ []string) (reporter, error) {
 		cfg, view, err := f.scanConfig(cmd, all)
@@ -200,7 +200,7 @@ func (r inventoryReport) table(w io.Writer, wide bool) error {
 	}
 	err := tab.Flush()
 	if err == nil && hidden > 0 {
-		_, err = fmt.Fprintf(w, "\nnot shown, because no resource may have them: %s without hardware (-o wide shows all)\n", count(hidden, "node or interface"))
+		_, err = fmt.Fprintf(w, "\nnot shown, because no resource may have them: %d nodes and interfaces without hardware (-o wide shows all)\n", hidden)
 	}
 	return err
 }

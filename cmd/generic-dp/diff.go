@@ -33,7 +33,7 @@ and what a container would get. It asks the instance at --listen, or else the
 kubelet, which containers hold devices: they keep them while they run.`,
 		Args: wantArgs(2, 2, "want two configurations, OLD and NEW"),
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "listen", "pod-resources"))
+	f.add(cmd, hostFlags, []string{"node-name", "allow", "domains", "listen", "pod-resources"})
 	diff := func(cmd *cobra.Command, args []string) (reporter, error) {
 		before, err := f.load(args[0])
 		if err != nil {
@@ -124,11 +124,29 @@ func (r changesReport) table(w io.Writer, _ bool) error {
 		tab.row(string(c.Change), listed.Resource, listed.ID, c.becomes(), strings.Join(held.Holders(), ","))
 	}
 	err := tab.Flush()
-	if err != nil || r.HeldUnknown == "" {
+	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "Holders are unknown: %s\n", r.HeldUnknown)
+	r.writeDetails(w)
+	if r.HeldUnknown == "" {
+		return nil
+	}
+	_, err = fmt.Fprintf(w, "\nHolders are unknown: %s\n", r.HeldUnknown)
 	return err
+}
+
+// writeDetails writes what changes in each device and resource, below the table.
+func (r changesReport) writeDetails(w io.Writer) {
+	for _, c := range r.Changes {
+		if len(c.Details) == 0 {
+			continue
+		}
+		listed := c.listed()
+		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(listed.Resource+" "+listed.ID))
+		for _, line := range c.Details {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
+	}
 }
 
 // becomes describes the new device in the cell NEW, as far as it differs from the old one.

@@ -73,7 +73,7 @@ status is 1 if there is a problem; warnings may be intended. In a pod, mount the
 host's root and name it with --root.`,
 		Args: noArgs,
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir", "allow", "domains"))
+	f.add(cmd, configFlags, hostFlags, []string{"kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir"})
 	cmd.Flags().StringVar(&d.root, "root", "/", "root directory of the host, for its /etc, /proc and /run")
 	diagnose := func(cmd *cobra.Command, _ []string) (reporter, error) {
 		d.examine(cmd.Context())
@@ -138,9 +138,9 @@ func (d *doctor) configuration(ctx context.Context) {
 	const check = "configuration"
 	cfg, err := d.load(d.config)
 	if err != nil {
-		fix := "generic-dp check " + d.config
+		fix := d.command("check")
 		if errors.Is(err, fs.ErrNotExist) {
-			fix = fmt.Sprintf("mkdir -p %s && generic-dp init > %s/config.toml", d.config, d.config)
+			fix = d.writeFix()
 		}
 		firstLine, _, _ := strings.Cut(err.Error(), "\n")
 		d.add(problem, check, fix, firstLine)
@@ -152,21 +152,35 @@ func (d *doctor) configuration(ctx context.Context) {
 		d.add(problem, "host", "", err.Error())
 		return
 	}
-	devices := 0
+	devices, unusable := countDevices(view)
 	var withoutDevices []string
 	for _, m := range view.Matched.Resources {
-		devices += len(m.Offers)
 		if len(m.Offers) == 0 {
 			withoutDevices = append(withoutDevices, m.Name)
 		}
 	}
 	d.ok(check, count(len(cfg.Resources), "resource")+", "+count(devices, "device"))
+	if unusable > 0 {
+		d.add(warning, "devices", d.command("devices"), count(unusable, "device")+" cannot be used")
+	}
 	for _, name := range withoutDevices {
-		d.add(warning, "devices", "generic-dp explain "+name, name+" has no device on this host")
+		d.add(warning, "devices", d.command("explain", name), name+" has no device on this host")
 	}
 	for _, p := range view.Problems {
 		d.add(warning, "host", "", p.Subject+": "+p.Reason)
 	}
+}
+
+// writeFix returns the command that writes a first configuration to --config.
+func (d *doctor) writeFix() string {
+	file := d.config
+	dir := filepath.Dir(file)
+	isFile := filepath.Ext(file) == ".toml"
+	if !isFile {
+		dir = d.config
+		file = filepath.Join(dir, "config.toml")
+	}
+	return "mkdir -p " + shellQuote(dir) + " && " + d.commandOn("init") + " > " + shellQuote(file)
 }
 
 // dial returns an error if nothing listens on a Unix socket.

@@ -45,7 +45,7 @@ RESOURCE is a name, with or without its domain.`,
 		Args:              wantArgs(1, 1, "want one DEVICE or RESOURCE"),
 		ValidArgsFunction: f.completeResources,
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
+	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
 	explain := func(cmd *cobra.Command, args []string) (reporter, error) {
 		cfg, view, err := f.scanConfig(cmd, true)
 		if err != nil {

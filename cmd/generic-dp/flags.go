@@ -29,8 +29,10 @@ type flags struct {
 	// unpacked is the directory of a recording that replaces the host. It is empty if there is
 	// no recording.
 	unpacked string
+	// given are the flags of the command line that the commands in hints repeat.
+	given []string
 	// piped is the configuration from standard input, once it was read.
-	piped *config.File
+	piped *manifest
 	// temporary points to unpacked. run reads it while an abandoned command may still write
 	// the other fields.
 	temporary atomic.Pointer[string]
@@ -80,7 +82,23 @@ func (f *flags) addPaths() {
 		"features.d of Node Feature Discovery, for labels with the number of healthy devices by resource (default none)")
 }
 
-// pick returns some of the flags, for a command that uses them.
+// The flags that several commands use together.
+var (
+	// hostFlags say where a command scans the host.
+	hostFlags = []string{"sysfs", "dev", "state-dir"}
+	// configFlags say which configuration a command reads, and with which permissions.
+	configFlags = []string{"config", "node-name", "allow", "domains"}
+	// logFlags say how a command writes its log.
+	logFlags = []string{"log-format", "log-level"}
+)
+
+// add adds flags to a command. A command only has the flags that it uses: a flag without effect is a
+// mistake that should be reported.
+func (f *flags) add(cmd *cobra.Command, groups ...[]string) {
+	cmd.Flags().AddFlagSet(f.pick(slices.Concat(groups...)...))
+}
+
+// pick returns some of the flags.
 func (f *flags) pick(names ...string) *pflag.FlagSet {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range names {

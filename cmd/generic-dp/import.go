@@ -69,6 +69,7 @@ func newImport(f *flags) *cobra.Command {
 	}
 	cmd.Flags().Var(word{&from, formats}, "from", "format of FILE: "+strings.Join(formats, ", "))
 	cmd.Flags().BoolVar(&check, "check", false, "list the devices of this host, or of --sysfs, that the result offers, and where the other plugin differs")
+	f.add(cmd, hostFlags, []string{"allow", "node-name"})
 	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default: the domain in FILE, or the domain of the other plugin)")
 	return cmd
 }
@@ -88,7 +89,7 @@ func neighbours(file string) map[string]string {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if !isManifest(e) || path == filepath.Clean(file) || len(texts) == maxNeighbours {
+		if !isRegularManifest(e) || path == filepath.Clean(file) || len(texts) == maxNeighbours {
 			continue
 		}
 		if _, text, err := readInput(path); err == nil {
@@ -98,14 +99,10 @@ func neighbours(file string) map[string]string {
 	return texts
 }
 
-// isManifest reports whether a directory entry is a regular file that may be a manifest. A
+// isRegularManifest reports whether a directory entry is a regular file that may be a manifest. A
 // link or a named pipe is not read: reading it might block.
-func isManifest(e os.DirEntry) bool {
-	switch filepath.Ext(e.Name()) {
-	case ".yaml", ".yml", ".json":
-		return e.Type().IsRegular()
-	}
-	return false
+func isRegularManifest(e os.DirEntry) bool {
+	return isManifest(e.Name()) && e.Type().IsRegular()
 }
 
 // convert prints the converted input, after validating it: a conversion that does not

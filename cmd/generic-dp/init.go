@@ -48,7 +48,7 @@ interface.
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
+	f.add(cmd, hostFlags, []string{"allow", "domains", "hwdata"})
 	cmd.Flags().StringVar(&domain, "domain", domain, "domain of resource names: use a domain of your own")
 	return cmd
 }

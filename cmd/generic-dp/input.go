@@ -17,12 +17,39 @@ import (
 )
 
 // load loads and validates the configuration at a path in the same way as serve. The path "-" is
-// standard input.
+// standard input. A manifest that contains a configuration is accepted as well.
 func (f *flags) load(path string) (*config.Config, error) {
 	cfg, err := f.parse(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
 	}
+	return cfg, err
+}
+
+// parse reads, parses and checks the configuration at a path.
+func (f *flags) parse(path string) (*config.Config, error) {
+	isPiped := path == "-"
+	if !isPiped && !isManifest(path) {
+		cfg, err := config.Load(path)
+		return f.checked(cfg, err)
+	}
+	m, err := f.readText(path)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := f.checked(config.Parse(m.files...))
+	var problems config.Problems
+	if errors.As(err, &problems) {
+		m.locateAll(problems)
+	}
+	if cfg != nil {
+		m.locateAll(cfg.Notes)
+	}
+	return cfg, err
+}
+
+// checked checks a parsed configuration with the permissions of --allow.
+func (f *flags) checked(cfg *config.Config, err error) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -33,25 +60,29 @@ func (f *flags) load(path string) (*config.Config, error) {
 	return cfg, nil
 }
 
-// parse reads and parses the configuration at a path, or from standard input.
-func (f *flags) parse(path string) (*config.Config, error) {
-	if path == "-" {
-		return f.parsePiped()
+// readText reads a configuration from standard input or from a manifest. Standard input may be a
+// manifest too. It is kept, because it can only be read once.
+func (f *flags) readText(path string) (*manifest, error) {
+	isPiped := path == "-"
+	if isPiped && f.piped != nil {
+		return f.piped, nil
 	}
-	return config.Load(path)
-}
-
-// parsePiped parses standard input. It keeps the text, because standard input can only be read
-// once.
-func (f *flags) parsePiped() (*config.Config, error) {
-	if f.piped == nil {
-		name, text, err := readInput("-")
-		if err != nil {
-			return nil, err
+	name, text, err := readInput(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := readManifest(name, text)
+	if !isPiped {
+		return m, err
+	}
+	if err != nil {
+		// The text is not a manifest, so it is a file.
+		m = &manifest{
+			files: []config.File{{Name: name, Data: text}},
 		}
-		f.piped = &config.File{Name: name, Data: text}
 	}
-	return config.Parse(*f.piped)
+	f.piped = m
+	return m, nil
 }
 
 // maxInput is the largest input, in bytes. It is far above any configuration, and keeps a device

@@ -48,21 +48,16 @@ host devices by path, USB or PCI identity, advertises them to the kubelet as
 extended resources, and injects them into containers: generic-dp serve.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// A systemd unit without a command must fail: with help and success, nobody would
-			// notice that nothing serves.
-			if cmd.Flags().NFlag() > 0 {
-				return usageError{errors.New("missing command: to serve devices, use generic-dp serve")}
-			}
 			return cmd.Help()
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			f.remember(cmd)
 			return f.unpack(cmd)
 		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
 	}
-	root.PersistentFlags().AddFlagSet(f.pick("config", "sysfs", "dev", "state-dir", "node-name", "log-format", "log-level"))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return usageError{err}
 	})

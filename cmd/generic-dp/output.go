@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -159,6 +161,9 @@ func (t table) row(cells ...string) {
 	}
 	fmt.Fprintln(t, strings.Join(shown, "\t"))
 }
+
+// sortedKeys returns the keys of a map in order.
+func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 // joinInts joins numbers for people: "0,1".
 func joinInts(list []int) string {

@@ -42,11 +42,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	defer forget()
 	cmd, err := execute(ctx, root, late)
 	err = errors.Join(err, removeUnpacked(f, late))
-	return exitStatus(cmd, err)
+	return exitStatus(f, cmd, err)
 }
 
 // exitStatus prints the error of a command and returns the exit status.
-func exitStatus(cmd *cobra.Command, err error) int {
+func exitStatus(f *flags, cmd *cobra.Command, err error) int {
 	isUsage := errors.As(err, new(usageError))
 	switch {
 	case err == nil:
@@ -57,7 +57,8 @@ func exitStatus(cmd *cobra.Command, err error) int {
 		fmt.Fprintf(cmd.ErrOrStderr(), "error: %v\n  hint: see %s --help\n", err, cmd.CommandPath())
 		return 2
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(err.Error(), "\n"))
+	message := f.completeCommands(err.Error())
+	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(message, "\n"))
 	return 1
 }
 

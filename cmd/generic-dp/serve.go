@@ -35,7 +35,17 @@ func newServe(f *flags) *cobra.Command {
 			return serve(cmd.Context(), f.options(cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "plugins-registry", "pod-resources", "cgroup", "run-dir", "cdi-dir", "device-info-dir", "nfd-dir", "listen", "allow", "domains"))
+	f.add(cmd, configFlags, hostFlags, logFlags, []string{
+		"kubelet-dir",
+		"plugins-registry",
+		"pod-resources",
+		"cgroup",
+		"run-dir",
+		"cdi-dir",
+		"device-info-dir",
+		"nfd-dir",
+		"listen",
+	})
 	return cmd
 }
 
@@ -73,7 +83,7 @@ values. CDI has no annotations.`,
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("run-dir", "cdi-dir", "nfd-dir", "listen", "allow", "domains"))
+	f.add(cmd, configFlags, hostFlags, logFlags, []string{"run-dir", "cdi-dir", "nfd-dir", "listen"})
 	cmd.Flags().BoolVar(&once, "once", false, "write the specs of present devices, print their names, and exit")
 	return cmd
 }
@@ -94,7 +104,7 @@ device cannot restart. clean refuses to run while an instance serves.`,
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "run-dir", "cdi-dir", "device-info-dir", "nfd-dir"))
+	f.add(cmd, []string{"state-dir", "kubelet-dir", "run-dir", "cdi-dir", "device-info-dir", "nfd-dir"})
 	return cmd
 }
 
@@ -242,7 +252,7 @@ and disappears evicts at most one pod in ten minutes.`,
 			return evict.Run(cmd.Context(), kubeapi.New(kubeapi.InCluster()), o)
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("listen"))
+	f.add(cmd, logFlags, []string{"listen"})
 	cmd.Flags().DurationVar(&o.After, "after", o.After, "how long a device must be unhealthy before its pod is evicted")
 	cmd.Flags().IntVar(&o.PerMinute, "per-minute", o.PerMinute, "maximum number of evictions in a minute")
 	cmd.Flags().BoolVar(&o.OptIn, "opt-in", false, `evict only pods with the annotation `+evict.Annotation+`: "true"`)

@@ -60,6 +60,7 @@ before you share it.`,
 			return writePrivate(args[0], archive)
 		},
 	}
+	f.add(cmd, hostFlags, []string{"config", "node-name"})
 	cmd.Flags().BoolVar(&redact, "redact", false, "replace serials and names made of them")
 	return cmd
 }
@@ -137,14 +138,17 @@ func writePrivate(name string, data []byte) error {
 // unpack replaces the host with the recording that --sysfs names, if it is a file. run
 // removes the unpacked files.
 func (f *flags) unpack(cmd *cobra.Command) error {
+	readsHost := cmd.Flags().Lookup("sysfs") != nil
+	if !readsHost {
+		return nil
+	}
 	file := f.paths.Sysfs
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() {
 		return nil // the scan reports a missing directory
 	}
-	served := []string{"serve", "cdi", "status"}
-	isServed := cmd == cmd.Root() || slices.Contains(served, cmd.Name())
-	if isServed {
+	served := []string{"serve", "cdi"}
+	if slices.Contains(served, cmd.Name()) {
 		return usageError{fmt.Errorf("--sysfs: %q is a recording and cannot be served: use try", file)}
 	}
 	if cmd.Flags().Changed("dev") {

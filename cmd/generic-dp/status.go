@@ -39,7 +39,7 @@ func newStatus(f *flags) *cobra.Command {
 cluster: kubectl exec POD -- /generic-dp status`,
 		Args: noArgs,
 	}
-	cmd.Flags().AddFlagSet(f.pick("listen"))
+	f.add(cmd, []string{"listen"})
 	query := func(cmd *cobra.Command, _ []string) (reporter, error) {
 		r, err := f.status(cmd.Context())
 		if err != nil {

@@ -44,7 +44,7 @@ privileges except for reading /sys and /dev.`,
 			})
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
+	f.add(cmd, configFlags, hostFlags, logFlags)
 	cmd.Flags().StringVar(&listen, "listen", "", f.all.Lookup("listen").Usage)
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the first lists")
 	return cmd
@@ -109,15 +109,16 @@ func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, er
 			return nil, err
 		}
 	}
-	if f.piped != nil {
-		// The agent reads the configuration again, from a file.
-		s.options.Config = filepath.Join(dir, f.piped.Name)
-		err := os.WriteFile(s.options.Config, f.piped.Data, 0o600)
-		if err != nil {
-			return nil, err
-		}
+	if f.config != "-" && !isManifest(f.config) {
+		return s, nil
 	}
-	return s, nil
+	// The agent reads the configuration again, from files.
+	m, err := f.readText(f.config)
+	if err != nil {
+		return nil, err
+	}
+	s.options.Config = filepath.Join(dir, "config")
+	return s, m.write(s.options.Config)
 }
 
 // run runs the agent until use returns.
