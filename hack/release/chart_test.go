@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -465,6 +467,23 @@ func TestChartAnnotations(t *testing.T) {
 	icon := chart["icon"].(string)
 	if _, err := os.Stat(checkout.chart(filepath.Base(icon))); err != nil {
 		t.Errorf("icon %s: %v", icon, err)
+	}
+}
+
+// "helm lint --strict" finds nothing, with the values of each distribution.
+func TestChartLint(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(checkout.chart("distributions/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("distributions: %q, %v", files, err)
+	}
+	for _, file := range append(files, checkout.chart("values.yaml")) {
+		result := lint.All(checkout.chart(""), parseYAML(t, readFile(t, file)), "generic-dp", true)
+		for _, message := range result.Messages {
+			if message.Severity >= support.WarningSev { // --strict
+				t.Errorf("with %s: %v", filepath.Base(file), message)
+			}
+		}
 	}
 }
 
