@@ -68,7 +68,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		ID:       b.id,
 		Former:   b.former,
 		Hardware: hardwarePath(c.hardware),
-		Slots:    max(r.Count, 1),
+		Slots:    c.slots(),
 		Pool:     c.pool,
 		NUMA:     b.numa(),
 		CDI:      r.Container.CDI,

@@ -257,12 +257,12 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if l.last.snapshot == nil || l.lacksNets() {
 		return l.now().Add(retryAfter)
 	}
-	out, wake, written := l.reconcile(ctx)
+	o := l.reconcile(ctx)
 	if t.done != nil && l.last.err == nil {
 		close(t.done)
 	}
 	l.pace.limiter.pause(ctx)
-	wake = earlier(wake, l.saveAndAsk(ctx, out, written))
+	wake = earlier(o.wake, l.saveAndAsk(ctx, o))
 	if l.last.err != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}
