@@ -132,6 +132,24 @@ func (t *Tree) Visible() error {
 	return t.err
 }
 
+// PodParents returns the directories in which the cgroups of pods are, whether they exist or not.
+// There are none before the kubelet has made its first cgroup.
+func (t *Tree) PodParents() []string {
+	if t == nil || t.dir == "" {
+		return nil
+	}
+	t.search(searchAgain)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var dirs []string
+	for _, parent := range t.parents {
+		for _, pod := range podDirs(parent, "") {
+			dirs = append(dirs, filepath.Dir(pod))
+		}
+	}
+	return dirs
+}
+
 // ErrNone means that there is no tree on purpose.
 var ErrNone = errors.New("no directory is given")
 

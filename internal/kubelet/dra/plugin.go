@@ -73,8 +73,9 @@ type Plugin struct {
 	Options
 	timing  timing
 	records records
-	locks   locks       // by UID of a claim: calls for one claim run one at a time
-	slices  *nodeSlices // of the goroutine of Publish
+	locks   locks         // by UID of a claim: calls for one claim run one at a time
+	slices  *nodeSlices   // of the goroutine of Publish
+	newPods chan struct{} // see NewPods; it has capacity 1
 	// registered is closed when the kubelet first accepted the driver, stopped when Run ends.
 	registered chan struct{}
 	stopped    chan struct{}
@@ -169,6 +170,7 @@ func New(o Options) *Plugin {
 		},
 		records:    records{files: o.Claims},
 		slices:     newNodeSlices(o.API, o.Node),
+		newPods:    make(chan struct{}, 1),
 		registered: make(chan struct{}),
 		stopped:    make(chan struct{}),
 	}
