@@ -201,10 +201,13 @@ func (m *run) namesOfPF(h *device.Hardware, _ *device.Node) []string {
 
 // dirsOf lists the sysfs directories of a node, or of hardware, nearest first.
 func dirsOf(h *device.Hardware, n *device.Node) []string {
-	if n == nil {
-		return []string{h.Path}
+	if n != nil {
+		return sysDirs(n)
 	}
-	return sysDirs(n)
+	if h.IsPartition() {
+		return []string{h.Path, h.Parent.Path}
+	}
+	return []string{h.Path}
 }
 
 // fits reports whether hardware, or a node of it unless that is nil, fits all conditions
@@ -307,7 +310,7 @@ func (p *predicate) isOfTables(h *device.Hardware) bool {
 	if p.usb || p.mdev {
 		return h.Function() != nil
 	}
-	return h.PCI != nil
+	return h.PCI != nil || h.IsPartition()
 }
 
 // ignores reports whether hardware is a sub-function, and the match selects none.

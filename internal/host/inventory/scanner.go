@@ -253,9 +253,16 @@ func (c *scan) finish(nodes []*device.Node) {
 	sort.Slice(c.list, func(i, j int) bool { return c.list[i].Path < c.list[j].Path })
 	none := &device.Hardware{}
 	c.nameAuto()
+	partitions := c.partitions()
 	for _, h := range c.list {
 		c.parts(h)
 		c.formerly(h, none)
+		// The GPU of a partition is complete: platform devices come after PCI functions.
+		if gpu := partitions[h]; gpu != nil {
+			h.Parent = gpu
+			h.NUMA = gpu.NUMA
+			continue
+		}
 		var numa int
 		if h.Parent, numa = c.above(h.Path); h.Bus == device.PlatformBus || h.Bus == device.MDevBus {
 			h.NUMA = c.numa(h.Path)
