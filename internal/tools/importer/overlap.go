@@ -73,7 +73,7 @@ const dangerous = `/dev/((sd|vd|hd|xvd)[a-z*?[].*|(nvme|mmcblk|loop|nbd|dm-|md|s
 func (r *resource) mayBeDangerous() bool {
 	for _, m := range r.Match {
 		if slices.ContainsFunc(m.Glob, func(glob string) bool {
-			return fullMatch(dangerous, glob)
+			return fullMatch(dangerous, strings.Replace(glob, "/**/", "/", 1))
 		}) {
 			return true
 		}

@@ -200,7 +200,7 @@ func (c *conversion) add(at *value, r *resource, in *workload) {
 		c.comment("The names of nodes need the flag --node-name.")
 	}
 	if len(in.labels) > 0 {
-		c.comment("Deploy generic-dp to the nodes of the other plugin, those with " + strings.Join(in.labels, ", ") + ".")
+		c.comment("Deploy generic-dp to the same nodes as before, with the labels " + strings.Join(in.labels, ", ") + ".")
 	}
 	c.resources = append(c.resources, r)
 }
