@@ -128,6 +128,7 @@ func TestForeignFiles(t *testing.T) {
 		{"a page with substitutions", "Title\n=====\n\n.. code-block:: yaml\n\n   spec:\n     version: |release|\n     config: '{\"configList\": []}'\n", "line 7: \"version: |release|\" is a template: "},
 		{"a template of Nix", "{ lib, ... }:\n# a comment\n{\n  a = ''\n  '';\n}\n", "is Nix: "},
 		{"a script in an object", "kind: ConfigMap\ndata:\n  setup.sh: |\n    #!/bin/sh\n    echo \"groups: a: b\"\n    groups: [\n", "no configuration of "},
+		{"a program of Pulumi", "import * as k8s from \"@pulumi/kubernetes\";\n\nnew k8s.helm.v3.Chart(\"akri\", {\n  chart: \"akri-dev\",\n  values: {\n    udev: {\n      discoveryDetails: {\n        udevRules: [\n          'DRIVERS==\"cp210x\"'\n        ],\n      }\n    },\n  }\n}, { provider });\n", "is a program: "},
 		{"Terraform", "resource \"a\" \"b\" {\n  c = \"d\"\n}\n", "is Terraform: "},
 		{"a pod without devices", "kind: Pod\nspec:\n  containers:\n  - name: a\n    image: b\n", "is a pod without volumes of /dev: "},
 		{"compose without devices", "services:\n  a:\n    image: b\n", "is a file of Docker Compose without devices: "},

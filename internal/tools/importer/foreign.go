@@ -93,7 +93,7 @@ var foreignKinds = []foreign{
 		text:   `(?m)^\s*-?\s*["']?containers["']?:`,
 		advice: "import the configuration of a device plugin, or a pod with hostPath volumes of devices",
 	},
-	{what: "a program", text: `(?m)^#!.*\b(python|perl|node|ruby)|^func |^import \($|^(import|from) [\w.]+( import .*)?$|^#include |^(pub )?(fn|use|mod|struct) .*[;{(]$`, language: true},
+	{what: "a program", text: `(?m)^#!.*\b(python|perl|node|ruby)|^func |^import \($|^(import|from) [\w.]+( import .*)?$|^import .* from ["']|^#include |^(pub )?(fn|use|mod|struct) .*[;{(]$`, language: true},
 	{what: "Nix", text: `(?m)^\s*\{[^{}:]*\.\.\.\s*\}:|^\s*(with|inherit) [\w.]+;|=\s*''\s*$`, language: true},
 	{what: "CUE", text: `(?m)^package \w+\s*$[\s\S]*^\w[\w-]*:\s*[\w"{\[]`, language: true},
 	{what: "Terraform", text: `(?m)^(resource|module|provider|variable|terraform|locals|data)\b[^:=]*\{`, language: true},
