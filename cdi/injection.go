@@ -146,7 +146,7 @@ func (r *Resource) add(c *injected, o device.Offer, vars variables) error {
 	if o.Problem != "" {
 		return fmt.Errorf("can't be injected: %s", o.Problem)
 	}
-	if o.Moved {
+	if o.NetsInContainer {
 		return errors.New("can't be injected: its network interface is in a container already")
 	}
 	byName := inSpec(o)
@@ -285,7 +285,7 @@ func inSpec(o device.Offer) bool {
 		return false
 	}
 	hasEdits := len(o.Nodes)+len(o.Nets)+len(o.Hooks)+len(o.AdditionalGIDs) > 0
-	return hasEdits || o.Moved || slices.ContainsFunc(o.Mounts, isRequired)
+	return hasEdits || o.NetsInContainer || slices.ContainsFunc(o.Mounts, isRequired)
 }
 
 // variables are the variables that depend on the container. nil has none.
@@ -318,7 +318,7 @@ func (r *Resource) resolve(o device.Offer, vars variables) (device.Offer, error)
 		n.Path = device.Literal(path.Clean(cmp.Or(p, n.HostPath)))
 	}
 	o.Nets = slices.Clone(o.Nets)
-	if o.Moved {
+	if o.NetsInContainer {
 		o.Nets = nil
 	}
 	for i := range o.Nets {

@@ -130,7 +130,7 @@ func (r *Resource) edits(name string, offers []device.Offer, at func(index, coun
 		}
 		e.Env = environ(env)
 	}
-	if offers[0].Moved && reflect.DeepEqual(e, Edits{}) {
+	if offers[0].NetsInContainer && reflect.DeepEqual(e, Edits{}) {
 		// Without edits the whole file would be invalid. Runtimes ignore group 0.
 		e.AdditionalGIDs = []uint32{0}
 	}

@@ -211,6 +211,9 @@ type Match struct {
 	// Required is set if hardware, a group or a pool without a node of this match is not a
 	// device.
 	Required bool
+	// Count is the number of slots of a device of this match. By default, it is the count of the
+	// resource; it is 0 in exclude.
+	Count int
 }
 
 // NamesHardware reports whether the match has a usb, pci, net or mdev table.

@@ -75,6 +75,7 @@ func readMatch(v value) Match {
 		t.text("container_path", &m.ContainerPath, path, "path of the nodes of this match in the container")
 		t.permissions(&m.Permissions, "what a container may do with the nodes of this match")
 		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
+		t.integer("count", &m.Count, 1, maxCount, "number of slots of each device of this match")
 		t.boolean(
 			"required",
 			&m.Required,

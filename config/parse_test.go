@@ -44,7 +44,7 @@ container.mounts = { host_path = "/a", container_path = "/b" }
 	want := []config.Resource{{
 		Name:        "example.com/fuse",
 		Place:       `test.toml: resource 1 ("fuse")`,
-		Match:       []config.Match{{Place: `test.toml: resource 1 ("fuse"): match 1`, Glob: values}},
+		Match:       []config.Match{{Place: `test.toml: resource 1 ("fuse"): match 1`, Glob: values, Count: 1}},
 		Count:       1,
 		Each:        config.EachNode,
 		NUMA:        config.NUMA{Auto: true},

@@ -44,6 +44,9 @@ func readResource(v value) Resource {
 	if hasEmptyMatch && len(r.Match) == 0 {
 		v.child("match").report("the list is empty: want at least one match", matchHint)
 	}
+	for i := range r.Match {
+		r.Match[i].Count = cmp.Or(r.Match[i].Count, r.Count)
+	}
 	// DRA injects devices only by CDI names.
 	if v.r.allCDI || r.API == APIDRA {
 		r.Container.CDI = true

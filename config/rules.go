@@ -56,9 +56,9 @@ func (r *Resource) hasOnlyOther(accept func(m *Match) bool) bool {
 func (v value) checkMatch(m *Match, sound bool) {
 	switch {
 	case v.has("cdi_device"):
-		v.wantAlone("cdi_device", "a CDI spec describes no hardware or nodes to select by", "dangerous")
+		v.wantAlone("cdi_device", "a CDI spec describes no hardware or nodes to select by", "dangerous", "count")
 	case v.has("virtual"):
-		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous")
+		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous", "count")
 	case m.Mount:
 		v.checkMountMatch(m)
 	default:
@@ -76,6 +76,7 @@ func (v value) checkMountMatch(m *Match) {
 		"read_only",
 		"required",
 		"dangerous",
+		"count",
 	)
 	if !v.has("glob") {
 		v.child("as").report(
@@ -293,8 +294,7 @@ func (v value) checkNets(r *Resource) {
 		"because a network interface moves into a single container (net in match %d with container.cdi)",
 		index+1,
 	)
-	if r.Count > 1 {
-		v.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Count, why), "")
+	if v.refuseNetCount(r, why) {
 		return
 	}
 	if r.Shared {
@@ -306,6 +306,22 @@ func (v value) checkNets(r *Resource) {
 		allowNet,
 		func(a Allow) bool { return a.Net },
 	)
+}
+
+// refuseNetCount reports a count above 1 of a match that selects network interfaces.
+func (v value) refuseNetCount(r *Resource, why string) (refused bool) {
+	i := r.find(func(m *Match) bool {
+		return m.SelectsNets() && m.Count > 1
+	})
+	if i < 0 {
+		return false
+	}
+	at := v
+	if v.r.matches[i].has("count") {
+		at = v.r.matches[i]
+	}
+	at.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Match[i].Count, why), "")
+	return true
 }
 
 // checkPaths reports texts that give several nodes of one device the same path or name in the

@@ -34,6 +34,31 @@ type candidate struct {
 	parts []candidate
 	// dangerous is set if a match that selects the device has dangerous = true.
 	dangerous bool
+	// count is the number of slots by the match of a device without nodes, and 0 for a device
+	// with nodes.
+	count int
+}
+
+// slots returns the number of slots. If the nodes, paths and parts of the device are of matches
+// with different counts, the smallest applies: no node then has more containers than its match
+// allows.
+func (c *candidate) slots() int {
+	slots := c.count
+	add := func(count int) {
+		if slots == 0 || count < slots {
+			slots = count
+		}
+	}
+	for _, p := range c.picks {
+		add(p.match.Count)
+	}
+	for _, p := range c.paths {
+		add(p.match.Count)
+	}
+	for i := range c.parts {
+		add(c.parts[i].slots())
+	}
+	return max(slots, 1)
 }
 
 // pick is a selected node or network interface, and the first match that selected it, which

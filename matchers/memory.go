@@ -16,15 +16,19 @@ var errTooLong = fmt.Errorf("longer than %d bytes in all: want shorter values", 
 // of all offers is limited before they take it, see device.MaxMemory.
 func memoryOf(r *config.Resource, c *candidate) int {
 	with := &r.Container
-	parts := max(r.Count, 1) + len(c.picks) + len(c.paths) + len(r.With)
+	parts := c.slots() + len(c.picks) + len(c.paths) + len(r.With)
 	parts += len(with.Mounts) + len(with.Env) + len(with.Annotations) + len(with.CDIDevices) + len(with.Hooks)
 	return device.DeviceMemory + device.PartMemory*parts
 }
 
 // tooMuch notes that devices of a resource, or a whole resource, are left out, since they
-// would take too much memory: bytes each. devices is how many they are.
-func (m *run) tooMuch(r *config.Resource, what string, devices, bytes int) {
-	m.result.LeftOut += devices
+// would take too much memory: bytes each.
+func (m *run) tooMuch(r *config.Resource, what string, devices []*candidate, bytes int) {
+	m.result.LeftOut += len(devices)
+	count := max(r.Count, 1)
+	if len(devices) > 0 {
+		count = devices[0].slots()
+	}
 	m.fault(r.Place, "a lower count, or less by match and exclude", "left out: %s takes %d KiB with count = %d: want at most half of the memory that earlier resources leave of %d MiB",
-		what, bytes>>10, max(r.Count, 1), device.MaxMemory>>20)
+		what, bytes>>10, count, device.MaxMemory>>20)
 }

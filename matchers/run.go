@@ -142,7 +142,7 @@ func (m *run) offerName(r *config.Resource, name string, devices []*candidate) {
 		for _, c := range devices {
 			m.recorder.drop(c, "the resource would take too much memory")
 		}
-		m.tooMuch(r, "resource "+name, len(devices), device.ResourceMemory)
+		m.tooMuch(r, "resource "+name, devices, device.ResourceMemory)
 		return
 	}
 	m.named[name] = r
@@ -187,7 +187,7 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 	if len(left) > 0 {
 		names := andMore(left[0].describe(), len(left))
 		what := fmt.Sprintf("%s of %d devices, each of which", names, len(devices))
-		m.tooMuch(r, what, len(left), memoryOf(r, left[0]))
+		m.tooMuch(r, what, left, memoryOf(r, left[0]))
 	}
 	slices.SortFunc(out.Offers, func(a, b device.Offer) int {
 		return strings.Compare(a.ID, b.ID)

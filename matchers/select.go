@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,13 +18,20 @@ type selection struct {
 	r                 *config.Resource
 	matches, excludes []*predicate
 	picks             []pick
-	// whole is the hardware that is a device even without a node, and whether a match that
-	// selects it has dangerous = true.
-	whole map[*device.Hardware]bool
+	// whole is the hardware that is a device even without a node.
+	whole map[*device.Hardware]whole
 	// groups are selected with vfio = true, by number.
 	groups map[string]*group
 	// others are paths, CDI devices and virtual devices.
 	others []candidate
+}
+
+// whole is how matches select hardware as a whole.
+type whole struct {
+	// dangerous is set if any of them has dangerous = true.
+	dangerous bool
+	// count is the count of the first one.
+	count int
 }
 
 // candidates finds the devices of a resource in the order of the snapshot, including devices
@@ -38,7 +46,7 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	s := &selection{
 		run:    m,
 		r:      r,
-		whole:  make(map[*device.Hardware]bool),
+		whole:  make(map[*device.Hardware]whole),
 		groups: make(map[string]*group),
 	}
 	s.matches, s.excludes = m.predicates(r)
@@ -120,10 +128,11 @@ func (s *selection) appendWhole(found []candidate) []candidate {
 		s.recordWhole()
 		return found
 	}
-	for h, dangerous := range s.whole {
+	for h, how := range s.whole {
 		found = append(found, candidate{
 			hardware:  h,
-			dangerous: dangerous,
+			dangerous: how.dangerous,
+			count:     how.count,
 		})
 	}
 	return found
@@ -281,7 +290,11 @@ func (s *selection) addWhole(p *predicate, h *device.Hardware) {
 	}
 	if p.matchesNode(h, nil) && matches {
 		p.trace.selects(h, nil)
-		s.whole[h] = s.whole[h] || p.Dangerous
+		how := s.whole[h]
+		s.whole[h] = whole{
+			dangerous: how.dangerous || p.Dangerous,
+			count:     cmp.Or(how.count, p.Count),
+		}
 	}
 	for _, n := range h.Nodes {
 		if isNodeOfWholeGroup(n, h) || s.skips(p, n) {
@@ -373,6 +386,7 @@ func (s *selection) addCDIDevices(p *predicate) {
 			cdi:       d,
 			united:    s.hardwareOfCDI(d),
 			dangerous: p.Dangerous,
+			count:     p.Count,
 		})
 	}
 }
@@ -409,6 +423,7 @@ func (s *selection) addVirtual(p *predicate) {
 			name:      name,
 			virtual:   d,
 			dangerous: p.Dangerous,
+			count:     p.Count,
 		})
 	}
 }
@@ -425,7 +440,7 @@ func (s *selection) exclude() {
 		}
 		return isExcluded
 	})
-	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ bool) bool {
+	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ whole) bool {
 		isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
 			return e.matchesWhole(h)
 		})

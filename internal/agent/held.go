@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent/holders"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
@@ -61,36 +60,38 @@ func (h *holdings) reset(now time.Time) {
 // mayBeHeld returns a function that reports whether a container may hold a device that it got before
 // the configuration changed. Until an answer is recent and complete, every device may be held.
 func (h *holdings) mayBeHeld() func(id string) bool {
-	if h.Partial || h.At.Before(h.switched.Add(retainFor)) {
-		return func(string) bool { return true }
-	}
+	isRecent := !h.At.Before(h.switched.Add(retainFor))
+	isComplete := isRecent && !h.Partial
 	held := map[string]bool{}
 	for slot := range h.IDs {
 		id, _ := device.SplitSlot(slot)
 		held[id] = true
 	}
-	return func(id string) bool { return held[id] }
+	return func(id string) bool {
+		return !isComplete || held[id]
+	}
 }
 
 // due is when to query the kubelet, the zero time if there is no need. retained is set if links or
 // CDI entries are retained, until no container holds their devices.
 func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Time {
-	switch {
-	case h.asking:
-		return time.Time{}
-	case h.asked.IsZero() || h.asked.Before(out.AskSince):
-		// The first query needs no reason: containers may hold devices that no state
-		// remembers.
-		return now
-	case out.AskHeld || retained || h.Partial:
-		return h.asked.Add(askEvery)
-	default:
+	if h.asking {
 		return time.Time{}
 	}
+	// The first query needs no reason: containers may hold devices that no state remembers.
+	isFirst := h.asked.IsZero()
+	if isFirst || h.asked.Before(out.AskSince) {
+		return now
+	}
+	isAwaited := out.AskHeld || retained || h.Partial
+	if isAwaited {
+		return h.asked.Add(askEvery)
+	}
+	return time.Time{}
 }
 
-// askHeld queries the kubelet for held slots if that is due, and returns when it will
-// be.
+// askHeld queries the kubelet for held slots if that is due, and returns when it will be due, the zero
+// time if there is no need.
 func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) time.Time {
 	if l.options.CDIOnly {
 		return time.Time{}
@@ -126,9 +127,15 @@ func (l *loop) ours(out ledger.Output) func(name string) bool {
 		names[name] = true
 	}
 	return func(name string) bool {
-		return names[name] || slices.ContainsFunc(cfg.Resources, func(c config.Resource) bool {
-			return matchers.Makes(&c, name)
-		})
+		if names[name] {
+			return true
+		}
+		for i := range cfg.Resources {
+			if matchers.Makes(&cfg.Resources[i], name) {
+				return true
+			}
+		}
+		return false
 	}
 }
 

@@ -257,12 +257,12 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if l.last.snapshot == nil || l.lacksNets() {
 		return l.now().Add(retryAfter)
 	}
-	out, wake, written := l.reconcile(ctx)
+	o := l.reconcile(ctx)
 	if t.done != nil && l.last.err == nil {
 		close(t.done)
 	}
 	l.pace.limiter.pause(ctx)
-	wake = earlier(wake, l.saveAndAsk(ctx, out, written))
+	wake = earlier(o.wake, l.saveAndAsk(ctx, o))
 	if l.last.err != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}
@@ -275,7 +275,7 @@ func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.last.
 
 // lacksDevices reports whether the last scan left out hardware that could not be read.
 func (l *loop) lacksDevices() bool {
-	return l.last.snapshot != nil && len(l.last.snapshot.Unread) > 0
+	return l.last.snapshot != nil && len(l.last.snapshot.UnreadHardware) > 0
 }
 
 // inherit makes this instance the writer, also of links and CDI entries that the other

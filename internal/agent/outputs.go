@@ -110,13 +110,19 @@ type plannedOutput struct {
 }
 
 // planned returns a plan with the error that it came with.
-func planned(plan files.Plan, err error) plannedOutput { return plannedOutput{Plan: plan, err: err} }
+func planned(plan files.Plan, err error) plannedOutput {
+	return plannedOutput{Plan: plan, err: err}
+}
 
 // remove removes what is stale.
-func (p *plannedOutput) remove() { p.err = errors.Join(p.err, p.Plan.Remove()) }
+func (p *plannedOutput) remove() {
+	p.err = errors.Join(p.err, p.Plan.Remove())
+}
 
 // make makes what is missing.
-func (p *plannedOutput) make() { p.err = errors.Join(p.err, p.Plan.Make()) }
+func (p *plannedOutput) make() {
+	p.err = errors.Join(p.err, p.Plan.Make())
+}
 
 // plan plans links, specs and device information for the present devices. Whatever is not
 // configured stays while mayBeHeld says that a container may need it.
@@ -289,12 +295,24 @@ func (o *outputs) resource(name string) cdi.Resource {
 	return r
 }
 
-// withdrawHealth removes the file "healthy" of devices that do not work, and records their state. The
-// returned plan restores the other files, after publication. due is when more may be restored, the
-// zero time if there are none.
-func (o *outputs) withdrawHealth(devices []output.Device) (restore files.Plan, due time.Time, err error) {
-	restore, due = o.health.Plan(devices)
-	return restore, due, restore.Remove()
+// healthFiles are the files "healthy" of health directories after the withdrawn ones were removed.
+type healthFiles struct {
+	// restore restores the other files, after publication.
+	restore files.Plan
+	// holdEnd is when more files may be restored, the zero time if there are none.
+	holdEnd time.Time
+	// err is why a file could not be removed.
+	err error
+}
+
+// withdrawHealth removes the file "healthy" of devices that do not work, and records their state.
+func (o *outputs) withdrawHealth(devices []output.Device) healthFiles {
+	plan, holdEnd := o.health.Plan(devices)
+	return healthFiles{
+		restore: plan,
+		holdEnd: holdEnd,
+		err:     plan.Remove(),
+	}
 }
 
 // sweepHealth removes health directories that no container has. ask is the time of which the holders

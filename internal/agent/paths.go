@@ -80,7 +80,12 @@ func (p Paths) ForeignSpecs() *cdi.ForeignSpecs {
 }
 
 // SpecWriter writes this installation's CDI specs.
-func (p Paths) SpecWriter() *cdi.Writer { return &cdi.Writer{Dir: p.CDIDir, Owner: p.specOwner()} }
+func (p Paths) SpecWriter() *cdi.Writer {
+	return &cdi.Writer{
+		Dir:   p.CDIDir,
+		Owner: p.specOwner(),
+	}
+}
 
 // deviceInfos are the files for Multus of this installation.
 func (p Paths) deviceInfos() deviceinfo.Dir {
@@ -106,13 +111,24 @@ func (p Paths) specOwner() string {
 // local is the path at which this process finds a path of the host: /dev and /sys may be mounted
 // elsewhere.
 func (p Paths) local(host string) string {
-	if rest, ok := strings.CutPrefix(host, "/dev"); ok && (rest == "" || rest[0] == '/') {
+	if rest, ok := below(host, "/dev"); ok {
 		return p.Dev + rest
 	}
-	if rest, ok := strings.CutPrefix(host, "/sys"); ok && (rest == "" || rest[0] == '/') {
+	if rest, ok := below(host, "/sys"); ok {
 		return p.Sysfs + rest
 	}
 	return host
+}
+
+// below returns the rest of a path that is a directory or below it.
+func below(path, dir string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(path, dir)
+	if !ok {
+		return "", false
+	}
+	isDir := rest == ""
+	isBelow := strings.HasPrefix(rest, "/")
+	return rest, isDir || isBelow
 }
 
 // seesHost reports whether paths outside of /dev and /sys belong to the host. A pod in which the
@@ -165,12 +181,16 @@ func (h hostCheck) Node(path string, n device.OfferedNode) error {
 		}
 	}
 	var stat unix.Stat_t
-	if err := unix.Lstat(h.paths.local(n.HostPath), &stat); errors.Is(err, fs.ErrNotExist) {
+	err := unix.Lstat(h.paths.local(n.HostPath), &stat)
+	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("node %s is gone", n.HostPath)
-	} else if err != nil {
+	}
+	if err != nil {
 		return fmt.Errorf("node %s: %w", n.HostPath, err)
 	}
-	if kind := stat.Mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
+	kind := stat.Mode & unix.S_IFMT
+	isNode := kind == unix.S_IFCHR || kind == unix.S_IFBLK
+	if !isNode {
 		return nil // a recorded machine has files in place of nodes
 	}
 	major := unix.Major(uint64(stat.Rdev))

@@ -18,15 +18,61 @@ import (
 // reasonInactive is why a configured resource is retired.
 const reasonInactive = "resource is not active on this node: its when does not hold"
 
-// reconcile brings outputs and lists in line with the last scan. It returns when to do so
-// again without a trigger, the zero time if there is no need, and whether all was written.
+// outcome is the outcome of reconcile.
+type outcome struct {
+	ledger.Output
+	// wake is when to reconcile again without a trigger, the zero time if there is no need.
+	wake time.Time
+	// written is set if all outputs were written.
+	written bool
+}
+
+// reconcile brings outputs and lists in line with the last scan.
 //
 // The order is a promise: the files of gone devices are removed, of every output, before any
 // file of another device is made, and only then is anything published. State is saved last,
 // so that its disk does not delay the kubelet.
-func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time, written bool) {
+func (l *loop) reconcile(ctx context.Context) outcome {
 	now := l.now()
-	v := view(l.config, l.last.hostScan, sync.OnceValue(l.outputs.foreign.Read), l.memory.decisions, l.options)
+	v := l.match(now)
+	out, configs := l.decide(v, now)
+	l.runDRA(ctx, out)
+	failed, unwritten := l.makeOutputs(v, out)
+	devices := devicesOf(v, out)
+	healthFiles := l.outputs.withdrawHealth(devices)
+	hasSettled := l.hasSettled(out)
+	unlabelled := l.writeFeatures(ctx, devices, hasSettled)
+	l.followSpecs()
+	l.page.explain.Store(newExplainer(l.config, v))
+
+	awaited := l.publish(ctx, out.Resources, configs, now)
+	l.publishDRA()
+	unrestored := l.restoreHealth(healthFiles.restore, devices, &out)
+
+	unhealthy := errors.Join(healthFiles.err, unrestored)
+	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
+	l.reportRefused()
+	l.report(v, out, failed)
+	if hasSettled {
+		l.settle()
+	}
+	wake := earlier(out.Wake, awaited)
+	wake = earlier(wake, l.followTrial(now))
+	wake = earlier(wake, l.droppedUntil(now))
+	if l.role.writes {
+		wake = earlier(wake, healthFiles.holdEnd)
+	}
+	return outcome{
+		Output:  out,
+		wake:    wake,
+		written: errors.Join(unwritten, unlabelled, unhealthy) == nil,
+	}
+}
+
+// match matches the last scan and has the health of the matching devices checked.
+func (l *loop) match(now time.Time) *View {
+	foreign := sync.OnceValue(l.outputs.foreign.Read)
+	v := view(l.config, l.last.hostScan, foreign, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.checks.prober.Set(v.checks())
 	l.warnStuckChecks()
@@ -35,8 +81,14 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 		// device.
 		l.held.Held = ledger.Held{At: now}
 	}
+	return v
+}
+
+// decide decides what is listed, and how healthy it is. It also returns the configuration of each
+// resource that is not being retired, by its name in the ledger.
+func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config.Resource) {
 	resources, configs := l.inputs(v)
-	l.memory.state, out = l.memory.state.Next(ledger.Input{
+	state, out := l.memory.state.Next(ledger.Input{
 		Now:            now,
 		Start:          l.role.start,
 		Held:           l.held.Held,
@@ -47,47 +99,38 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 		Resources:      resources,
 		Aliases:        l.outputs.aliases(v),
 	})
-	l.runDRA(ctx, out)
-	failed, unwritten := l.makeOutputs(v, out)
-	devices := devicesOf(v, out)
-	restore, holdEnd, withdrawn := l.outputs.withdrawHealth(devices)
-	settled := l.hasSettled(out)
-	var unlabelled error
-	if l.role.writes && settled {
-		// Not earlier: labels that are missing during a start would send pods elsewhere.
-		unlabelled = l.outputs.writeFeatures(ctx, devices)
+	l.memory.state = state
+	return out, configs
+}
+
+// writeFeatures writes the labels of the node. It waits until everything has settled: labels that
+// are missing during a start would send pods to other nodes.
+func (l *loop) writeFeatures(ctx context.Context, devices []output.Device, hasSettled bool) error {
+	if !l.role.writes || !hasSettled {
+		return nil
 	}
-	l.followSpecs()
-	l.page.explain.Store(newExplainer(l.config, v))
-	shown := l.publish(ctx, out.Resources, configs, now)
-	l.publishDRA()
-	unrestored := l.restoreHealth(restore, devices, &out)
-	l.page.problems.warn("health directories", errors.Join(withdrawn, unrestored), "health directories are out of date")
-	l.reportRefused()
-	l.report(v, out, failed)
-	if settled {
-		l.settle()
-	}
-	retry, tried := l.reader.Trial.Follow(now, l.role.writes)
+	return l.outputs.writeFeatures(ctx, devices)
+}
+
+// followTrial follows the trial of the configuration, and returns when to do so again, the zero time
+// if there is no need.
+func (l *loop) followTrial(now time.Time) time.Time {
+	retry, due := l.reader.Trial.Follow(now, l.role.writes)
 	if retry {
 		l.reader.Request()
 	}
-	wake = earlier(out.Wake, shown)
-	wake = earlier(wake, tried)
-	wake = earlier(wake, l.droppedUntil(now))
-	if l.role.writes {
-		wake = earlier(wake, holdEnd)
-	}
-	return out, wake, errors.Join(unwritten, withdrawn, unlabelled, unrestored) == nil
+	return due
 }
 
 // saveAndAsk does what the kubelet does not wait for, after reconcile, and returns when to
 // reconcile again for it.
-func (l *loop) saveAndAsk(ctx context.Context, out ledger.Output, written bool) (wake time.Time) {
+func (l *loop) saveAndAsk(ctx context.Context, o outcome) time.Time {
 	now := l.now()
 	l.save()
-	l.pace.retry.record(now, !l.warnUnsaved() || !written || l.lacksDevices())
-	return earlier(l.askHeld(ctx, now, out), l.pace.retry.at)
+	isSaved := l.warnUnsaved()
+	isDone := isSaved && o.written && !l.lacksDevices()
+	l.pace.retry.record(now, !isDone)
+	return earlier(l.askHeld(ctx, now, o.Output), l.pace.retry.at)
 }
 
 // inputs returns the resources for the ledger, and the configuration of each resource that is not

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent/holders"
@@ -90,7 +88,8 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	if byDRA {
 		r.dra = a.dra
 		return r
-	} else if a.options.CDIOnly {
+	}
+	if a.options.CDIOnly {
 		return r
 	}
 	hooks := plugin.Hooks{
@@ -205,27 +204,37 @@ func (r *resource) Blocks() bool { return r.now.Load().blocks }
 // Allocate returns the response for a container with these slots. The kubelet keeps it for the life
 // of the pod, so everything in it is checked now.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
-	devices, err := r.now.Load().find(ids)
-	if err == nil && slices.ContainsFunc(devices, isRescanned) {
-		err = r.rescans.wait(ctx)
-		if err == nil {
-			devices, err = r.now.Load().find(ids)
-		}
-	}
-	if err == nil {
-		err = r.holders.Check(ctx, ids)
-	}
+	devices, err := r.findCurrent(ctx, ids)
 	if err != nil {
 		return device.Response{}, err
 	}
+	if err := r.holders.Check(ctx, ids); err != nil {
+		return device.Response{}, err
+	}
 	response, err := r.Respond(devices)
-	if err == nil && devices[0].Offer.HealthDir != "" {
-		err = r.addHealthDir(&response, devices, ids)
+	if err != nil {
+		return device.Response{}, err
 	}
-	if err == nil {
-		r.holders.Granted(ids)
+	if devices[0].Offer.HealthDir != "" {
+		if err := r.addHealthDir(&response, devices, ids); err != nil {
+			return device.Response{}, err
+		}
 	}
-	return response, err
+	r.holders.Granted(ids)
+	return response, nil
+}
+
+// findCurrent returns the devices of slots, see published.find. It has the host scanned first if the
+// host may have started to use one of them without an event.
+func (r *resource) findCurrent(ctx context.Context, ids []string) ([]*cdi.Injection, error) {
+	devices, err := r.now.Load().find(ids)
+	if err != nil || !slices.ContainsFunc(devices, isRescanned) {
+		return devices, err
+	}
+	if err := r.rescans.wait(ctx); err != nil {
+		return nil, err
+	}
+	return r.now.Load().find(ids)
 }
 
 // addHealthDir adds the health directory to the response for a container with these slots.
@@ -249,35 +258,53 @@ func (r *resource) addHealthDir(response *device.Response, devices []*cdi.Inject
 
 // find returns the devices of slots in the order of their IDs, or an error for the first slot that
 // is not listed or not healthy: the kubelet may still use an older list.
-func (p *published) find(ids []string) ([]*cdi.Injection, error) {
-	devices := make([]*cdi.Injection, 0, len(ids))
-	slots := make(map[string]int)
+func (p *published) find(slots []string) ([]*cdi.Injection, error) {
+	devices := make([]*cdi.Injection, 0, len(slots))
+	slotsOf := make(map[string]int) // by the ID of the device
 	limit := p.config.Container.MaxPerContainer
-	for _, slotID := range ids {
-		id, slot := device.SplitSlot(slotID)
-		i, found := sort.Find(len(p.entries), func(i int) int {
-			return device.CompareNatural(id, p.entries[i].Offer.ID)
-		})
-		if !found || !p.entries[i].Lists(slot) {
-			return nil, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
+	for _, slotID := range slots {
+		i, err := p.findSlot(slotID)
+		if err != nil {
+			return nil, err
 		}
-		switch e := &p.entries[i]; {
-		case !e.Healthy:
-			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, e.Reason)
-		case slot >= e.Offer.Slots:
-			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, ledger.ReasonSlotRetired)
-		case p.refused[slotID] != "":
-			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, p.refused[slotID])
-		}
-		if slots[id]++; slots[id] == 1 {
+		id := p.entries[i].Offer.ID
+		slotsOf[id]++
+		if slotsOf[id] == 1 {
 			devices = append(devices, &p.injections[i])
-		} else if limit > 0 && slots[id] > limit {
+			continue
+		}
+		if limit > 0 && slotsOf[id] > limit {
 			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d",
 				id, limit)
 		}
 	}
-	sort.Slice(devices, func(i, j int) bool { return devices[i].Offer.ID < devices[j].Offer.ID })
+	sort.Slice(devices, func(i, j int) bool {
+		return devices[i].Offer.ID < devices[j].Offer.ID
+	})
 	return devices, nil
+}
+
+// findSlot returns the index of the entry of a slot, or why the slot must not be allocated.
+func (p *published) findSlot(slotID string) (int, error) {
+	id, slot := device.SplitSlot(slotID)
+	i, found := sort.Find(len(p.entries), func(i int) int {
+		return device.CompareNatural(id, p.entries[i].Offer.ID)
+	})
+	if !found || !p.entries[i].Lists(slot) {
+		return 0, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
+	}
+	e := &p.entries[i]
+	reason := p.refused[slotID]
+	if slot >= e.Offer.Slots {
+		reason = ledger.ReasonSlotRetired
+	}
+	if !e.Healthy {
+		reason = e.Reason
+	}
+	if reason != "" || !e.Healthy {
+		return 0, fmt.Errorf("device %q is unhealthy: %s", slotID, reason)
+	}
+	return i, nil
 }
 
 // Prefer suggests which of the available slots to take.
@@ -378,13 +405,13 @@ func (l *loop) publish(
 ) (due time.Time) {
 	old := l.members()
 	next := make(set, len(listed))
-	added := false
+	hasNew := false
 	for i, in := range listed {
 		r := old.find(in.Name)
 		c := cmp.Or(configs[in.Name], retired)
 		if r == nil {
 			r = l.addResource(in.Name, now)
-			added = true
+			hasNew = true
 		}
 		next[i] = r
 		if at := r.awaits(in, now); !at.IsZero() {
@@ -398,7 +425,7 @@ func (l *loop) publish(
 		}
 	}
 	l.serving.Store(&next) // before the kubelet knows any of them
-	if added {
+	if hasNew {
 		l.pods.holders.ReadAgain()
 	}
 	for i, r := range next {
@@ -407,11 +434,12 @@ func (l *loop) publish(
 			continue
 		}
 		if listed[i].Register || r.now.Load().config.Register == config.RegisterAlways {
-			r.start(ctx, l.life.group, l.life.ended[r.Name], l.page.metrics.Forget)
+			l.start(ctx, r)
 		}
 	}
 	for _, r := range old {
-		if r.ended != nil && next.find(r.key) == nil {
+		hasStarted := r.ended != nil
+		if hasStarted && next.find(r.key) == nil {
 			l.log.Info("resource is no longer offered", "resource", r.Name)
 			r.stop()
 			l.life.ended[r.Name] = r.ended
@@ -434,26 +462,26 @@ func (r *resource) awaits(listed ledger.ListedResource, now time.Time) time.Time
 // isPending reports whether only the first result of a check is missing.
 func isPending(e ledger.Entry) bool { return e.Reason == health.ReasonPending }
 
-// start runs the plugin until stop is called. It first waits until before is closed, which says that
-// the last plugin of this name has ended: two plugins would have two live streams.
-func (r *resource) start(ctx context.Context, group *errgroup.Group, before <-chan struct{}, forget func(resource string)) {
+// start runs the plugin of a resource until r.stop is called. It first waits until the last plugin
+// of this name has ended: two plugins would have two live streams.
+func (l *loop) start(ctx context.Context, r *resource) {
 	own, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	r.stop = stop
 	r.ended = ended
-	group.Go(func() error {
+	predecessor := l.life.ended[r.Name]
+	forgetMetrics := l.page.metrics.Forget
+	l.life.group.Go(func() error {
 		defer close(ended)
 		defer stop()
-		if before != nil {
-			select {
-			case <-before:
-			case <-own.Done():
-				<-before
+		if predecessor != nil {
+			<-predecessor // it was told to stop
+			if own.Err() != nil {
 				return nil
 			}
 		}
 		err := r.plugin.Run(own)
-		forget(r.Name)
+		forgetMetrics(r.Name)
 		return err
 	})
 }

@@ -118,8 +118,13 @@ func (l *loop) watch() {
 	if snap == nil {
 		return
 	}
-	if w := l.last.watched; w.config != l.config || !slices.Equal(w.below, snap.Dirs) {
-		l.last.watched = watched{l.config, snap.Dirs, matchers.Dirs(l.config, snap.Dirs)}
+	isCurrent := l.last.watched.config == l.config && slices.Equal(l.last.watched.below, snap.Dirs)
+	if !isCurrent {
+		l.last.watched = watched{
+			config: l.config,
+			below:  snap.Dirs,
+			dirs:   matchers.Dirs(l.config, snap.Dirs),
+		}
 	}
 	// This is done even if dirs is unchanged, because a path may name another directory now.
 	l.host.watcher.SetDirs(l.last.watched.dirs)

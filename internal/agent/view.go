@@ -19,16 +19,19 @@ import (
 
 // View is what a configuration matches on a scanned host.
 type View struct {
-	Snapshot  *device.Snapshot
-	Forms     device.Forms
-	Matched   matchers.Result
+	Snapshot *device.Snapshot
+	// Forms says for each hardware whether its ID has its serial number or its port.
+	Forms   device.Forms
+	Matched matchers.Result
+	// Decisions are the decisions behind Forms, for the next match.
 	Decisions ledger.Decisions
 	// Problems are failed reads: of every scan, and of what the configuration uses.
 	Problems []device.Problem
 
-	unread  []device.Unread
+	// unread is the hardware, or its attributes, that could not be read.
+	unread []device.UnreadHardware
+	// foreign reads the CDI specs of other programs at its first call.
 	foreign func() *cdi.Foreign
-
 	options matchers.Options
 	// with implements With, nil if the view is not one of Scan.
 	with func(*config.Config) *View
@@ -83,7 +86,7 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		Matched:   matched,
 		Decisions: decisions,
 		Problems:  append(slices.Clip(problems), s.attrs.Problems()...),
-		unread:    append(s.attrs.Unread(), s.snapshot.Unread...),
+		unread:    append(s.attrs.UnreadHardware(), s.snapshot.UnreadHardware...),
 		foreign:   foreign,
 		options:   options,
 	}
@@ -161,7 +164,13 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 			return nil, err
 		}
 		with := func(cfg *config.Config) *View {
-			return view(cfg, hostScan{snap, scanner.Attributes(), paths, true}, specs.Read, persisted.Decisions, o)
+			scan := hostScan{
+				snapshot: snap,
+				attrs:    scanner.Attributes(),
+				paths:    paths,
+				hasNets:  true,
+			}
+			return view(cfg, scan, specs.Read, persisted.Decisions, o)
 		}
 		v := with(cfg)
 		v.with = with
@@ -173,16 +182,16 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	}
 }
 
-// Record returns the reads of a configuration, for package machine to record in
-// addition to the scan.
+// Record returns a function that does the reads of a configuration, which package recording records
+// in addition to the scan.
 func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
-		view(
-			cfg,
-			hostScan{snap, attrs, newHostPaths(o.Paths), true},
-			o.Paths.ForeignSpecs().Read,
-			ledger.Decisions{},
-			o,
-		)
+		scan := hostScan{
+			snapshot: snap,
+			attrs:    attrs,
+			paths:    newHostPaths(o.Paths),
+			hasNets:  true,
+		}
+		view(cfg, scan, o.Paths.ForeignSpecs().Read, ledger.Decisions{}, o)
 	}
 }

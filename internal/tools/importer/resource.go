@@ -76,6 +76,7 @@ type match struct {
 	ContainerPath string   `toml:"container_path"`
 	Permissions   string   `toml:"permissions"`
 	Required      bool     `toml:"required"`
+	Count         int      `toml:"count"`
 }
 
 // attr adds a condition on a sysfs attribute.
@@ -174,15 +175,19 @@ func (r *resource) addMatches(at *value, untestable string, matches ...match) {
 }
 
 // setCount sets the count; at is for messages.
-func (r *resource) setCount(at *value, count int) {
+func (r *resource) setCount(at *value, count int) { r.Count = r.validCount(at, count) }
+
+// validCount returns a count as the language accepts it, and 0 for its default.
+func (r *resource) validCount(at *value, count int) int {
 	const most = 10_000
 	if count > most {
 		r.differs(at, "differs: count %d is imported as the maximum of %d", count, most)
-		count = most
+		return most
 	}
-	if count > 1 { // the default
-		r.Count = count
+	if count <= 1 {
+		return 0
 	}
+	return count
 }
 
 // escapeVariables is a text without variables.

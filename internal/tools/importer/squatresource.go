@@ -15,6 +15,10 @@ import (
 type squatGroup struct {
 	at    *value
 	count int
+	// matchCount is the count of the group's matches if groups of the resource have different
+	// counts.
+	matchCount int
+
 	paths []squatPath
 	usb   []squatUSB
 }
@@ -138,14 +142,22 @@ func (r *resource) addGroups(device *value, groups []squatGroup) {
 		// The bus node is the device, since another resource may have the others.
 		r.Each = "node"
 	}
-	count := groups[0].count
+	least := groups[0].count
+	most := least
 	for _, g := range groups {
-		count = min(count, g.count)
+		least = min(least, g.count)
+		most = max(most, g.count)
 	}
-	r.setCount(device, count)
+	countByMatch := form == nodeForm && least != most
+	if !countByMatch {
+		r.setCount(device, least)
+	}
 	for i, g := range groups {
-		if g.count > count {
-			r.differs(device, "differs: count %d of %s is imported as %d: a resource has one count: under another name it keeps its own", g.count, g.at.key, count)
+		if g.count > least && !countByMatch {
+			r.differs(device, "differs: count %d of %s is imported as %d: groups of several paths have one count: under another name it keeps its own", g.count, g.at.key, least)
+		}
+		if countByMatch {
+			g.matchCount = r.validCount(device, g.count)
 		}
 		r.addGroupUSB(device, form, g)
 		r.addGroupPaths(device, form, g, i)
@@ -155,7 +167,7 @@ func (r *resource) addGroups(device *value, groups []squatGroup) {
 // addGroupUSB selects the USB devices of a group.
 func (r *resource) addGroupUSB(device *value, form squatForm, g squatGroup) {
 	for _, u := range g.usb {
-		r.addUSB(u)
+		r.addUSB(u).Count = g.matchCount
 		if form == nodeForm && u.Serial == "" {
 			r.differs(device, `differs: each %s:%s is a device; generic-device-plugin makes one of all that are plugged in (each = "all" does it)`, u.Vendor, u.Product)
 		}
@@ -176,6 +188,7 @@ func (r *resource) addGroupPaths(device *value, form squatForm, g squatGroup, i 
 			continue
 		}
 		isMember := form == hardwareForm || form == poolForm && len(g.paths) > 1
+		p.match.Count = g.matchCount
 		r.addPath(p, isMember && !p.Optional)
 		r.leaveOutStorage(device, p)
 	}
@@ -206,8 +219,8 @@ func (r *resource) leaveOutStorage(device *value, p squatPath) {
 	r.differs(device, "differs: USB disks are left out: they need dangerous = true, and --allow=dangerous")
 }
 
-// addUSB selects the bus nodes of USB devices.
-func (r *resource) addUSB(u squatUSB) {
+// addUSB selects the bus nodes of USB devices. It returns the match.
+func (r *resource) addUSB(u squatUSB) *match {
 	m := match{
 		Glob:        []string{"/dev/bus/usb/**"},
 		Permissions: "rw",
@@ -217,6 +230,7 @@ func (r *resource) addUSB(u squatUSB) {
 		m.USB.Serial = []string{pattern.Quote(u.Serial)}
 	}
 	r.Match = append(r.Match, m)
+	return &r.Match[len(r.Match)-1]
 }
 
 // addPath selects the nodes of a path, in the previous match if they differ only in the
