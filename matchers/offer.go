@@ -2,7 +2,6 @@ package matchers
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -429,72 +428,4 @@ func (b *builder) offered(n *device.Node, key string, at device.Text, permission
 		Permissions: permissions,
 		Follow:      n.Hardware != nil && !b.r.Container.NoFollow,
 	}
-}
-
-// standard is the domain of attributes that all drivers have in common
-// (k8s.io/dynamic-resource-allocation/deviceattribute).
-const standard = "resource.kubernetes.io/"
-
-// attributes returns the attributes of the device that claims select by. Configured attributes
-// replace those of the hardware.
-func (b *builder) attributes() map[string]string {
-	all := make(map[string]string)
-	if b.c.hardware != nil {
-		b.addHardwareAttributes(all, b.c.hardware)
-	}
-	for _, a := range b.r.Attributes {
-		value, err := b.single(a.Value, b.c)
-		var missing noValue
-		if errors.As(err, &missing) && !missing.unread {
-			continue // devices without a value have no such attribute
-		}
-		if err != nil {
-			b.problem("attributes.%s: %v", a.Name, err)
-			continue
-		}
-		all[a.Name] = value.String()
-	}
-	return all
-}
-
-// addHardwareAttributes adds the attributes of hardware.
-func (b *builder) addHardwareAttributes(all map[string]string, h *device.Hardware) {
-	if h.USB != nil {
-		all["vendor"] = h.USB.Vendor
-		all["product"] = h.USB.Product
-		all["serial"] = strings.TrimSpace(h.USB.Serial)
-		all["port"] = device.Place(h)
-		all["driver"] = b.interfaceDriver(h.USB.Interfaces)
-	} else if h.PCI != nil {
-		all["vendor"] = h.PCI.Vendor
-		all["product"] = h.PCI.Device
-		all["driver"] = h.PCI.Driver
-		if device.IsPCIAddress(h.PCI.Address) {
-			all[standard+"pciBusID"] = h.PCI.Address
-		}
-	}
-	_, below, isBelowPCI := strings.Cut(h.Path, "devices/pci")
-	if isBelowPCI {
-		root, _, _ := strings.Cut(below, "/")
-		all[standard+"pcieRoot"] = "pci" + root
-	}
-}
-
-// interfaceDriver returns the driver of the interfaces that have nodes of the device, or "" if
-// there are several drivers, or none.
-func (b *builder) interfaceDriver(interfaces []device.USBInterface) string {
-	driver := ""
-	for _, i := range interfaces {
-		hasNode := slices.ContainsFunc(b.c.picks, func(p pick) bool {
-			return p.node.Interface == i.Number
-		})
-		if !hasNode || i.Driver == driver {
-			continue
-		}
-		if driver != "" {
-			return ""
-		}
-		driver = i.Driver
-	}
-	return driver
 }

@@ -277,7 +277,7 @@ func TestAttributes(t *testing.T) {
 	} {
 		cfg := parse(t, "[[resource]]\nname = \"x\"\napi = \"dra\"\nattributes.kernel = \"x-${kernel}\"\n"+tc.match)
 		o := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}, NodeName: "worker-1"}).Resources[0].Offers[0]
-		if diff := cmp.Diff(tc.want, o.Attributes); diff != "" || !o.CDI || o.Problem != "" {
+		if diff := cmp.Diff(tc.want, texts(o.Attributes)); diff != "" || !o.CDI || o.Problem != "" {
 			t.Errorf("%s: cdi %v, problem %q, %s", tc.match, o.CDI, o.Problem, diff)
 		}
 	}
@@ -296,5 +296,57 @@ func TestAttributes(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("no note about annotations: %v", result.Notes)
+	}
+}
+
+// texts are the values of attributes, which must all be strings.
+func texts(attributes map[string]device.Typed) map[string]string {
+	all := map[string]string{}
+	for name, v := range attributes {
+		all[name] = v.Text
+		if v.Type != device.StringType {
+			all[name] = "not a string"
+		}
+	}
+	return all
+}
+
+// Typed attributes are values of their type. A device whose value is of no such type is Unhealthy,
+// and keeps its other attributes.
+func TestTypedAttributes(t *testing.T) {
+	t.Parallel()
+	snap, opts := scanned(t, rig(t))
+	host(&opts).attr = attrValues("0x28\n")
+	cfg := parse(t, `[[resource]]
+name = "x"
+api = "dra"
+match.glob = "/dev/dri/*"
+attributes.hex = { int = "0x${pci.vendor}" }
+attributes.number = { int = "${attr:speed}" }
+attributes.literal = 7
+attributes.fixed = true
+attributes.absent = { int = "${usb.speed}" }
+attributes.word = { bool = "${attr:speed}" }
+attributes.version = { version = "${kernel}" }
+`)
+	o := matchers.Match(cfg, snap, nil, opts).Resources[0].Offers[0]
+	want := map[string]device.Typed{
+		"hex":     {Type: device.IntType, Text: "4318"},
+		"number":  {Type: device.IntType, Text: "40"},
+		"literal": {Type: device.IntType, Text: "7"},
+		"fixed":   {Type: device.BoolType, Text: "true"},
+	}
+	for name := range o.Attributes {
+		if _, configured := want[name]; !configured && o.Attributes[name].Type == device.StringType {
+			delete(o.Attributes, name) // an attribute of the hardware
+		}
+	}
+	if diff := cmp.Diff(want, o.Attributes); diff != "" {
+		t.Errorf("attributes (-want +got):\n%s", diff)
+	}
+	for _, reason := range []string{`attributes.version: "renderD128" is not a version: `, `attributes.word: "0x28" is not a bool: `} {
+		if !strings.Contains(o.Problem, reason) {
+			t.Errorf("problem %q, want %q", o.Problem, reason)
+		}
 	}
 }
