@@ -193,7 +193,7 @@ func (r *resource) selectHostPath(host, container string, d hostDevice) {
 			r.differs(d.at, "differs: the container has the nodes at the kernel's names, and not the links in %q: write a resource for each link that %s opens", host, d.user)
 		}
 		r.Match = []match{m}
-		r.leaveOutStorage(d.at, squatPath{host: host, directory: true})
+		r.leaveOutDangerousUSB(d.at, squatPath{host: host, directory: true})
 	} else {
 		if container == "" {
 			container = host

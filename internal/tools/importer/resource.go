@@ -34,17 +34,13 @@ type resource struct {
 	When struct {
 		NodeName string `toml:"node_name"`
 	} `toml:"when"`
-	Count    int     `toml:"count"`
-	Each     string  `toml:"each"`
-	Shared   bool    `toml:"shared"`
-	Numa     string  `toml:"numa"`
-	Identity string  `toml:"identity"`
-	Match    []match `toml:"match"`
-	Exclude  struct {
-		USB struct {
-			InterfaceClass string `toml:"interface_class"`
-		} `toml:"usb"`
-	} `toml:"exclude"`
+	Count     int         `toml:"count"`
+	Each      string      `toml:"each"`
+	Shared    bool        `toml:"shared"`
+	Numa      string      `toml:"numa"`
+	Identity  string      `toml:"identity"`
+	Match     []match     `toml:"match"`
+	Exclude   []match     `toml:"exclude"`
 	With      []companion `toml:"with"`
 	Container struct {
 		Path        string         `toml:"path"`
@@ -101,6 +97,8 @@ type usbMatch struct {
 	Manufacturer []string `toml:"manufacturer"`
 	ProductName  []string `toml:"product_name"`
 	Port         []string `toml:"port"`
+
+	InterfaceClass []string `toml:"interface_class"`
 }
 
 // netMatch are the conditions on a network interface of the hardware.

@@ -157,8 +157,7 @@ func addSmarterDirectories(v *value, resources []*resource, re *regexp.Regexp) [
 	}
 	for _, r := range resources {
 		if r.Name == "bus_usb" || r.Name == "bus" {
-			r.Exclude.USB.InterfaceClass = "08"
-			r.differs(v, "differs: USB disks are left out: they need dangerous = true, and --allow=dangerous")
+			r.excludeDangerousUSB(v)
 		}
 	}
 	return resources
