@@ -103,6 +103,9 @@ func (c *conversion) shareOverlaps() {
 func (r *resource) share() {
 	r.Shared = true
 	r.comment("shared: another resource may select the same devices, and each counts its own slots")
+	if r.addressIDs {
+		r.differs(r.at, `differs: IDs of shared devices begin with "shared:", and are not the addresses that Multus and CNI plugins need: exclude the devices from one of the resources`)
+	}
 }
 
 // selection is the set of nodes that a glob of a match selects.

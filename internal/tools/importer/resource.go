@@ -23,6 +23,8 @@ type resource struct {
 	// mayShare allows other resources to have the same devices: the other plugin counts
 	// the slots of each of its resources separately.
 	mayShare bool
+	// addressIDs is set if other programs need the addresses of PCI functions as IDs.
+	addressIDs bool
 	// at is the value of the input that the resource is made of, for messages.
 	at *value
 	// workload is the plugin that offered the resource. Plugins on different nodes may have

@@ -129,7 +129,10 @@ var (
 // sriovResource makes the resource of a pool. A pool that can't be imported is
 // disabled.
 func (c *conversion) sriovResource(p sriovPool, in *workload) {
-	r := &resource{Name: p.ResourcePrefix + "/" + p.ResourceName}
+	r := &resource{
+		Name:       p.ResourcePrefix + "/" + p.ResourceName,
+		addressIDs: true,
+	}
 	if p.ExcludeTopology {
 		r.Numa = "none"
 	}
