@@ -56,7 +56,7 @@ func (composeFormat) convert(c *conversion, sources []source) {
 			}
 			for _, r := range composeReservations(service) {
 				if r.get("driver").string() != cdiDriver {
-					service.differs("not imported: deploy.resources.reservations.devices: devices that a driver of Docker finds")
+					service.differs("not imported: deploy.resources.reservations.devices, since a driver of Docker finds these devices")
 				}
 			}
 			for _, d := range composeDevices(service) {

@@ -75,7 +75,7 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 		return nil, Problems{fmt.Sprintf("unknown format %q: want one of %q", o.Format, Formats())}
 	}
 	if len(data) > maxInput {
-		return nil, Problems{fmt.Sprintf("%s: is too long: at most %d bytes are allowed", file, maxInput)}
+		return nil, Problems{fmt.Sprintf("%s: is too long: the limit is %d bytes", file, maxInput)}
 	}
 	c := &conversion{
 		file:    file,

@@ -155,8 +155,8 @@ func (r *resource) selection(m match, glob string) selection {
 	return s
 }
 
-// Hardware has nodes of a single class: those of graphics, or others, since a USB device may
-// have any of them. The class of nodes without hardware is empty.
+// Hardware has nodes of a single class: graphics nodes, or any other nodes, since a USB device may
+// have nodes of any kind. Nodes of software have no hardware.
 const (
 	graphicsNodes = `/dev/(dri/|fb|accel|nvidia).*`
 	softwareNodes = `/dev/(fuse|kvm|kfd|net/tun|vhost-|loop|uinput|uhid|dma_heap/|vfio/vfio).*`

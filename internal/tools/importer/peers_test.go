@@ -63,8 +63,8 @@ func convert(t *testing.T, input string) (*importer.Result, *config.Config) {
 	return result, cfg
 }
 
-// offered lists the devices that the other plugin offers on a host, and those that the
-// imported configuration does, sorted: "name: slots x nodes".
+// offered lists the devices that the other plugin offers on a host, and the devices that the imported
+// configuration offers, sorted: "name: slots x nodes".
 func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Options) (before, now []string) {
 	t.Helper()
 	result, cfg := convert(t, input)
@@ -417,7 +417,7 @@ usb:
 	}
 }
 
-// Pools of sub-functions are those of their ports, by number.
+// Pools of sub-functions select them by their physical function and number.
 func TestSubFunctions(t *testing.T) {
 	t.Parallel()
 	const input = `{"resourceList": [

@@ -106,7 +106,7 @@ func (c *conversion) addSmarter(v *value, r *resource, domain string, in *worklo
 		return other.Name == name && other.workload == in
 	})
 	if isFixed && isTaken {
-		v.differs("not imported: %q is selected by an earlier entry, too", r.Name)
+		v.differs("not imported: an earlier entry also selects %q", r.Name)
 		return
 	}
 	if strings.Contains(r.Name, kernelName) {

@@ -155,7 +155,7 @@ func reportOtherRule(at *value, filters []udevFilter) {
 	if isLabel {
 		return
 	}
-	at.differs("not imported: a rule without SYMLINK, MODE, GROUP, OWNER or TAG")
+	at.differs("not imported: the rule has no SYMLINK, MODE, GROUP, OWNER or TAG")
 }
 
 // setSymlink puts the node at the path of the rule's symlink.
