@@ -67,3 +67,46 @@ func TestProbesFitTheHold(t *testing.T) {
 		}
 	}
 }
+
+// The pod with TLS acceleration requests a resource of its example.
+func TestPodsRequestResourcesOfExamples(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Load("configs/qat-tls.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := os.Open("pods/qat-tls.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := manifest.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var class struct {
+		Metadata struct{ Name string }
+	}
+	var pod struct {
+		Spec struct {
+			RuntimeClassName string `yaml:"runtimeClassName"`
+			Containers       []struct {
+				Resources struct{ Limits map[string]string }
+			}
+		}
+	}
+	documents := yaml.NewDecoder(manifest)
+	if err := documents.Decode(&class); err != nil {
+		t.Fatal(err)
+	}
+	if err := documents.Decode(&pod); err != nil {
+		t.Fatal(err)
+	}
+	if pod.Spec.RuntimeClassName != class.Metadata.Name {
+		t.Errorf("the pod has the class %q, and the manifest defines %q", pod.Spec.RuntimeClassName, class.Metadata.Name)
+	}
+	limits := pod.Spec.Containers[0].Resources.Limits
+	if name := string(cfg.Resources[0].Name); limits[name] != "1" {
+		t.Errorf("the pod does not request %s: %v", name, limits)
+	}
+}

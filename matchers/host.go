@@ -168,7 +168,8 @@ func (m *run) driver(dirs []string) string {
 
 // sysDirs lists the sysfs directories from a node up to its hardware. The hardware of an IOMMU
 // group is not above the node of the group, and comes second. A node without hardware has only
-// its own directory.
+// its own directory. The attributes of partitioning are in the directory of the GPU, which follows
+// its partition.
 func sysDirs(n *device.Node) []string {
 	var dirs []string
 	top := hardwarePath(n.Hardware)
@@ -182,6 +183,9 @@ func sysDirs(n *device.Node) []string {
 	}
 	if top != "" {
 		dirs = append(dirs, top)
+	}
+	if n.Hardware != nil && n.Hardware.IsPartition() {
+		dirs = append(dirs, n.Hardware.Parent.Path)
 	}
 	return dirs
 }

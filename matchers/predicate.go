@@ -204,10 +204,13 @@ func (m *run) namesOfPF(h *device.Hardware, _ *device.Node) []string {
 
 // dirsOf lists the sysfs directories of a node, or of hardware. The nearest directory comes first.
 func dirsOf(h *device.Hardware, n *device.Node) []string {
-	if n == nil {
-		return []string{h.Path}
+	if n != nil {
+		return sysDirs(n)
 	}
-	return sysDirs(n)
+	if h.IsPartition() {
+		return []string{h.Path, h.Parent.Path}
+	}
+	return []string{h.Path}
 }
 
 // fits reports whether all conditions about a subject hold for hardware, or for its node if the node is
@@ -309,7 +312,7 @@ func (p *predicate) isOfTables(h *device.Hardware) bool {
 	if p.usb || p.mdev {
 		return h.Function() != nil
 	}
-	return h.PCI != nil
+	return h.PCI != nil || h.IsPartition()
 }
 
 // ignores reports whether hardware is a sub-function, and the match does not select sub-functions.

@@ -208,7 +208,7 @@ func ofInterface(key string, kind ValueKind, example, help string, get func(USBI
 }
 
 // ofPCI returns an attribute of a PCI function. A USB or mediated device has the attribute of the
-// nearest function above.
+// nearest function above, and a partition of a GPU has the attribute of the GPU.
 func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) string) Attribute {
 	return Attribute{
 		Table:   "pci",

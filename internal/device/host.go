@@ -72,7 +72,8 @@ type Hardware struct {
 	// if all of them are negative.
 	NUMA int
 	// Parent is the nearest Hardware above: a hub, the PCI function of the controller, or a
-	// bridge. It is nil at the top.
+	// bridge. It is nil at the top. The parent of a partition of an AMD GPU, which is a platform
+	// device, is the PCI function of the GPU if the partition is in use.
 	Parent *Hardware
 	// Nodes are the device nodes that this hardware owns, by path, without the nodes of other
 	// Hardware below it.
@@ -107,6 +108,12 @@ func (h *Hardware) Function() *Hardware {
 		}
 	}
 	return nil
+}
+
+// IsPartition reports whether h is a partition of an AMD GPU that is in use: a platform device that is a part of a
+// PCI function. All other nodes below a function belong to the function itself.
+func (h *Hardware) IsPartition() bool {
+	return h.Bus == PlatformBus && h.Function() != nil
 }
 
 // IsRootHub reports whether h is the root hub of a USB controller. The kernel names root hubs "usb1",

@@ -290,8 +290,15 @@ func (c *scan) finish(nodes []*device.Node) {
 		return c.list[i].Path < c.list[j].Path
 	})
 	c.nameAutomatic()
+	partitions := c.partitions()
 	for _, h := range c.list {
 		c.findParts(h)
+		// The GPU of a partition is complete: platform devices come after PCI functions.
+		if gpu := partitions[h]; gpu != nil {
+			h.Parent = gpu
+			h.NUMA = gpu.NUMA
+			continue
+		}
 		parent, parentNUMA := c.above(h.Path)
 		h.Parent = parent
 		switch h.Bus {

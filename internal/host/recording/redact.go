@@ -328,6 +328,8 @@ func (r *redaction) attr(p, text string) (string, bool) {
 		return r.replace(text), true
 	case name == "uevent":
 		return nodeLines(text), true
+	case name == "properties":
+		return placeLines(text), true
 	}
 	u := r.usb[path.Dir(p)]
 	if u == nil {
@@ -368,6 +370,19 @@ func nodeLines(uevent string) string {
 	var kept strings.Builder
 	for l := range strings.Lines(uevent) {
 		if strings.HasPrefix(l, "DEVNAME=") || strings.HasPrefix(l, "DEVTYPE=") {
+			kept.WriteString(l)
+		}
+	}
+	return kept.String()
+}
+
+// placeLines returns the lines of the properties of a node of AMD's compute driver that say where
+// it is: others identify the GPU (unique_id, hive_id).
+func placeLines(properties string) string {
+	var kept strings.Builder
+	for l := range strings.Lines(properties) {
+		name, _, _ := strings.Cut(l, " ")
+		if slices.Contains([]string{"location_id", "domain", "drm_render_minor"}, name) {
 			kept.WriteString(l)
 		}
 	}

@@ -69,9 +69,12 @@ func Read(snap *device.Snapshot, host Host) {
 	}
 }
 
-// ids returns the vendor and product of hardware on a bus that has such IDs.
+// ids returns the vendor and product of hardware on a bus that has such IDs. A partition has the
+// IDs of its GPU.
 func ids(h *device.Hardware) (vendor, product string) {
 	switch {
+	case h.IsPartition():
+		return ids(h.Parent)
 	case h.USB != nil:
 		return h.USB.Vendor, h.USB.Product
 	case h.PCI != nil:

@@ -35,7 +35,7 @@ func (c *Catalog) groupOf(h *device.Hardware) *group {
 	if h.IsRootHub() {
 		return nil
 	}
-	if h.Bus == device.PlatformBus {
+	if h.Bus == device.PlatformBus && !h.IsPartition() {
 		return c.platformGroup(h)
 	}
 	g := specialGroup(h)
@@ -207,7 +207,8 @@ func identity(h *device.Hardware, more ...string) string {
 	switch {
 	case h.USB != nil:
 		model = fmt.Sprintf("id = %q", attribute(h, "usb.id"))
-	case h.PCI != nil:
+	case h.PCI != nil, h.IsPartition():
+		table = string(device.PCIBus)
 		model = fmt.Sprintf("id = %q", attribute(h, "pci.id"))
 	case h.MDev != nil:
 		model = fmt.Sprintf("type = %q", h.MDev.Type)

@@ -102,6 +102,9 @@ var kinds = []kind{
 			"/dev/accel/accel*", "/dev/apex_*", "/dev/hailo*", "/dev/dlb*", "/dev/dsa/*", "/dev/iax/*",
 			"/dev/dfl-port.*", "/dev/ama_transcoder*", "/dev/sfc_char*",
 		},
+		// AMD's GPUs without displays have this class.
+		vendor: "1002",
+		with:   []string{"/dev/kfd"},
 	},
 	{
 		// The node for rendering is enough for pods; card nodes also control displays. The
@@ -283,6 +286,9 @@ var consoleVendors = []string{"1a03", "102b"}
 func (c *Catalog) kindOf(h *device.Hardware) kind {
 	if h.MDev != nil {
 		return kind{name: "mediated device"}
+	}
+	if h.IsPartition() {
+		return c.kindOf(h.Parent)
 	}
 	for _, k := range kinds {
 		if c.isKind(h, &k) {

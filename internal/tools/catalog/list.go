@@ -86,6 +86,9 @@ func (c *Catalog) describe(h *device.Hardware, offers owners) Device {
 		d.Path = attribute(h, "usb.path")
 		d.Driver = strings.Join(usbDrivers(h.USB), ",")
 		d.Class = h.USB.Class
+	case h.IsPartition():
+		d.ID = attribute(h, "pci.id")
+		d.Driver = h.Parent.PCI.Driver
 	case h.PCI != nil:
 		d.ID = attribute(h, "pci.id")
 		d.Driver = h.PCI.Driver

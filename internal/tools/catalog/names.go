@@ -100,6 +100,9 @@ func (names Names) add(h *device.Hardware, db *pcidb.DB) {
 // Of returns the vendor and product of hardware, empty where unknown. The strings of a USB
 // device precede the files, which only name the chip that many products share.
 func (names Names) Of(h *device.Hardware) (vendor, product string) {
+	if h.IsPartition() {
+		return names.Of(h.Parent)
+	}
 	vendorID, productID := ids(h)
 	vendor = names[key{h.Bus, vendorID}]
 	product = names[key{h.Bus, vendorID + ":" + productID}]

@@ -15,7 +15,7 @@ import (
 func (c *Catalog) For(found Found) Resource {
 	h := found.Hardware
 	n := found.Node
-	hasModel := h != nil && h.Bus != device.PlatformBus
+	hasModel := h != nil && (h.Bus != device.PlatformBus || h.IsPartition())
 	if !hasModel && n == nil {
 		// Platform devices are in a snapshot only if they have one.
 		n = slices.Concat(h.Nodes, h.Nets)[0]
@@ -45,7 +45,8 @@ func (c *Catalog) For(found Found) Resource {
 	if n != nil && !strings.HasPrefix(n.Path, "/dev/vfio/") {
 		conditions = append(conditions, c.narrow(g, n)...)
 	}
-	g.identity = identity(h, conditions...)
+	selection := append([]string{identity(h, conditions...)}, c.onePartition(h)...)
+	g.identity = strings.Join(selection, "\n")
 	g.resource = cmp.Or(g.resource, slug(strings.ToLower(g.name)))
 	r := c.resourceOf(g)
 	// The administrator asked for it: a comment is enough.
@@ -80,6 +81,8 @@ func (c *Catalog) distinguishing(h *device.Hardware) []string {
 	// A configuration is UTF-8, and a placeholder is the serial of all devices of a model.
 	hasSerial := h.USB != nil && serial != "" && utf8.ValidString(serial) && !device.PlaceholderSerial(serial)
 	switch {
+	case h.IsPartition():
+		return nil
 	case hasSerial && !sameSerial:
 		return []string{"serial = " + quote(pattern.Quote(serial))}
 	case len(sameModel) == 0:
@@ -95,6 +98,20 @@ func (c *Catalog) distinguishing(h *device.Hardware) []string {
 		return []string{fmt.Sprintf("address = %q", h.PCI.Address)}
 	}
 	return []string{fmt.Sprintf("uuid = %q", attribute(h, "mdev.uuid"))}
+}
+
+// onePartition returns the lines that select one partition of an AMD GPU. All partitions have the
+// address of the GPU. The first one has the nodes of the GPU itself.
+func (c *Catalog) onePartition(h *device.Hardware) []string {
+	if h.IsPartition() {
+		return []string{fmt.Sprintf("match.attr.modalias = %q", "platform:"+h.Name)}
+	}
+	for _, other := range c.snap.Hardware {
+		if other.IsPartition() && other.Parent == h {
+			return []string{`exclude.attr.modalias = "platform:*"`}
+		}
+	}
+	return nil
 }
 
 // sameModel lists the other hardware with the vendor and product of h.

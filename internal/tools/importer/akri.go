@@ -177,7 +177,7 @@ func (r *resource) akriRules(v, details *value) akriLister {
 		r.akriRule(v, rule, filters, d.GroupRecursive)
 	}
 	if r.Each == "device" {
-		r.differs(v, "differs: all nodes of the same hardware are a device, with their names of the host, and UDEV_DEVNODE is not set")
+		r.differs(v, "differs: all nodes of the same hardware are one device, at the paths of the host, and UDEV_DEVNODE is not set")
 	}
 	return lister
 }
@@ -197,7 +197,7 @@ func (r *resource) akriRule(v *value, rule string, filters []udevFilter, grouped
 	}
 	alternatives := akriAlternatives(filters)
 	if len(alternatives) > 1 {
-		r.differs(v, "differs: one of several ENV{} conditions with == is enough for Akri, since libudev's enumerator joins them with or: %s", rule)
+		r.differs(v, "differs: Akri selects a device if one of several ENV{} conditions with == holds, since libudev's enumerator joins them with or: %s", rule)
 	}
 	for _, conditions := range alternatives {
 		m, untestable := akriMatch(conditions)

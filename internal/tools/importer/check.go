@@ -39,8 +39,8 @@ type lister func(*host) []Device
 type host struct {
 	*device.Snapshot
 	attributes Attributes
-	// paths are those of nodes, links and directories below /dev, sorted as Go's ReadDir and
-	// Glob return them.
+	// paths has all nodes, links and directories below /dev, in the order in which Go's ReadDir
+	// and Glob return them.
 	paths []string
 	// nodes are the nodes by their path, and by the paths of links to them.
 	nodes map[string]string
@@ -113,9 +113,9 @@ func Offered(resource string, o *device.Offer) Device {
 	return d
 }
 
-// Compare describes the devices that only the other plugin offers, and those that only the
-// imported configuration offers. Devices with the same nodes are the same, or with the same
-// ID where the other plugin's devices have IDs.
+// Compare describes the devices that only the other plugin offers, and the devices that only the
+// imported configuration offers. Two devices are the same if they have the same nodes, or the same ID
+// if the other plugin's devices have IDs.
 func Compare(before, now []Device) (onlyBefore, onlyNow []string) {
 	byID := make(map[string]bool) // by resource
 	for _, d := range before {

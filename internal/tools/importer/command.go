@@ -120,9 +120,12 @@ func (c *conversion) walkCommand(v *value, words []string, line int, path string
 		c.walkArgs(args, path, in)
 		return true
 	}
-	values := helmValues(words)
+	values, lost := helmValues(words)
 	if values == nil {
 		return false
+	}
+	for _, text := range lost {
+		c.differs("line %d: differs: %q after a comma is another value to helm --set, and not a part of the rule: imported without it, as helm does: write \\, for a comma in a rule", v.firstLine()+line, text)
 	}
 	c.walk(v.encoded(values, v.firstLine()+line), path, in)
 	return true
@@ -239,11 +242,12 @@ func (s *shellSplitter) endWord() {
 // helmSet matches an assignment of helm --set: the path of keys and indexes, and the value.
 const helmSet = `(?s)^([\w.\[\]-]+)=(.*)$`
 
-// helmValues are the values of the chart that the flags --set of a command line with rules
-// of udev set, nil if there are none.
-func helmValues(words []string) map[string]any {
-	values := make(map[string]any)
-	hasRules := false
+// helmValues are the values of the chart that the flags --set of a command line set, nil if there is
+// neither a rule of udev nor an expression of smarter-device-manager. lost are parts of rules that
+// helm takes for other values.
+func helmValues(words []string) (values map[string]any, lost []string) {
+	values = make(map[string]any)
+	hasDevices := false
 	for i, w := range words {
 		flag, text, hasValue := strings.Cut(w, "=")
 		if flag != "--set" && flag != "--set-string" {
@@ -255,19 +259,22 @@ func helmValues(words []string) map[string]any {
 		for _, assignment := range splitAssignments(text) {
 			m := regexp.MustCompile(helmSet).FindStringSubmatch(assignment)
 			if m == nil {
+				lost = append(lost, strings.TrimSpace(assignment))
 				continue
 			}
-			hasRules = hasRules || strings.Contains(m[1], "udevRules[")
+			isRule := strings.Contains(m[1], "udevRules[")
+			isExpression := strings.HasSuffix(m[1], "].devicematch")
+			hasDevices = hasDevices || isRule || isExpression
 			keys := strings.FieldsFunc(m[1], func(r rune) bool {
 				return strings.ContainsRune(".[]", r)
 			})
 			setValue(values, keys, m[2])
 		}
 	}
-	if !hasRules {
-		return nil
+	if !hasDevices {
+		return nil, nil
 	}
-	return foldLists(values).(map[string]any)
+	return foldLists(values).(map[string]any), lost
 }
 
 // splitAssignments splits a value of --set at commas. A backslash makes a comma part of the

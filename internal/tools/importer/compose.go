@@ -41,6 +41,10 @@ func composeServices(v *value) []*value {
 func (composeFormat) convert(c *conversion, sources []source) {
 	var devices []hostDevice
 	for _, s := range sources {
+		isPart := s.path != "" && !s.has("services") && !s.has("image") && !s.has("build")
+		if isPart {
+			s.differs("differs: %q is the list of devices of another program: imported as the devices of its container", s.path+".devices")
+		}
 		for _, service := range composeServices(s.value) {
 			if service.has("privileged") && service.get("privileged").string() == "true" {
 				service.differs("not imported: privileged: true: name the other devices that the container opens, if any")
@@ -50,8 +54,10 @@ func (composeFormat) convert(c *conversion, sources []source) {
 					service.differs("not imported: %s", key)
 				}
 			}
-			if service.get("deploy").get("resources").get("reservations").has("devices") {
-				service.differs("not imported: deploy.resources.reservations.devices: devices that a driver of Docker finds")
+			for _, r := range composeReservations(service) {
+				if r.get("driver").string() != cdiDriver {
+					service.differs("not imported: deploy.resources.reservations.devices, since a driver of Docker finds these devices")
+				}
 			}
 			for _, d := range composeDevices(service) {
 				d.in = s.workload
@@ -62,8 +68,16 @@ func (composeFormat) convert(c *conversion, sources []source) {
 	c.addHostDevices(devices)
 }
 
-// composeDevices lists the devices of a service: of the key devices, and volumes of paths
-// below /dev.
+// cdiDriver is the driver of reservations that name CDI devices.
+const cdiDriver = "cdi"
+
+// composeReservations lists the reservations of a service, in which a driver of Docker finds devices.
+func composeReservations(service *value) []*value {
+	return service.get("deploy").get("resources").get("reservations").get("devices").items()
+}
+
+// composeDevices lists the devices of a service: of the key devices, volumes of paths below /dev, and
+// reserved CDI devices.
 func composeDevices(service *value) (devices []hostDevice) {
 	for _, e := range service.get("devices").items() {
 		if e.mapping() && !e.has("source") {
@@ -101,6 +115,17 @@ func composeDevices(service *value) (devices []hostDevice) {
 			host:      strings.TrimSuffix(host, "/"),
 			container: strings.TrimSuffix(container, "/"),
 		})
+	}
+	for _, reservation := range composeReservations(service) {
+		for _, id := range reservation.get("device_ids").items() {
+			if reservation.get("driver").string() == cdiDriver && isCDIName(id.string()) {
+				devices = append(devices, hostDevice{
+					at:   id,
+					user: service.key,
+					host: id.string(),
+				})
+			}
+		}
 	}
 	return devices
 }

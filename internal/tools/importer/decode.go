@@ -108,7 +108,7 @@ func (v *value) text() string {
 	case !v.scalar():
 		v.report("%s: want a string", v.describe())
 	case len(text) > maxText:
-		v.report("%.20q... is too long: at most %d bytes are allowed", text, maxText)
+		v.report("%.20q... is too long: the limit is %d bytes", text, maxText)
 	case !isPrintable(text):
 		v.report("%q: only printable characters are allowed", v.Value)
 	default:

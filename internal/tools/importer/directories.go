@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,6 +47,15 @@ func isDirectory(path string) bool {
 	return slices.ContainsFunc(directories, func(d string) bool {
 		return isBelow(numbers.ReplaceAllString(d, "0"), path)
 	})
+}
+
+// linkParents are directories with directories of links, and without nodes.
+var linkParents = []string{"/dev/disk", "/dev/serial", "/dev/v4l"}
+
+// hasLinks reports whether a directory has links of udev instead of nodes.
+func hasLinks(directory string) bool {
+	isByName := strings.HasPrefix(path.Base(directory), "by-")
+	return isByName || slices.Contains(linkParents, directory)
 }
 
 // allDirectories lists the examples with the directories above them, without /dev.

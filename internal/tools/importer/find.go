@@ -158,9 +158,9 @@ func (c *conversion) reportNothingFound(isYAML bool, syntaxErrors []problem) {
 	switch {
 	case kind != "" && (isProgram || !hasBroken):
 		c.problem(0, kind)
+	case c.templateIn(c.text, 0):
 	case hasBroken:
 		c.problems = syntaxErrors[:1]
-	case c.templateIn(c.text, 0):
 	case len(syntaxErrors) > 0:
 		c.problems = syntaxErrors
 	default:
@@ -262,8 +262,11 @@ func (c *conversion) unrendered(line int, text string) {
 	c.problem(line, fmt.Sprintf("line %d: %.80q is a template: import what it renders, such as the output of helm template", line, strings.TrimSpace(text)))
 }
 
-// isTemplate finds actions of templates, but not the {{PLACEHOLDER}} of Akri.
-func isTemplate(text string) bool { return fullMatch(`(?s).*\{(\{-?[ .$]|%).*`, text) }
+// isTemplate finds actions of templates, but not the {{PLACEHOLDER}} of Akri, and the substitutions of
+// reStructuredText, "version: |release|".
+func isTemplate(text string) bool {
+	return fullMatch(`(?s).*\{(\{-?[ .$]|%).*`, text) || fullMatch(`\s*[\w-]+:\s+\|[\w.-]+\|\s*`, text)
+}
 
 // templateIn reports the first line of a template in a text, if there is one.
 func (c *conversion) templateIn(text string, linesBefore int) bool {

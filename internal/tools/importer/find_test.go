@@ -306,7 +306,7 @@ spec:
 		warnings int
 	}{
 		{"names of nodes", workload("kubernetes.io/hostname: a", "4") + workload("kubernetes.io/hostname: b", "2"), []string{"\ncount = 4", "\nwhen.node_name = \"a\"", "\ncount = 2", "\nwhen.node_name = \"b\""}, 0},
-		{"labels", workload("gpu: big", "4") + workload("gpu: small", "2"), []string{"\ncount = 4", "\n# count = 2", "# Deploy generic-dp to the nodes of the other plugin, those with gpu=small."}, 1},
+		{"labels", workload("gpu: big", "4") + workload("gpu: small", "2"), []string{"\ncount = 4", "\n# count = 2", "# Deploy generic-dp to the same nodes as before, with the labels gpu=small."}, 1},
 		{"a name twice in one", "domain: example.com\ndevices:\n- {name: gpu, groups: [{paths: [{path: /dev/kfd}]}]}\n- {name: gpu, groups: [{paths: [{path: /dev/fuse}]}]}\n", []string{"\nmatch.glob = \"/dev/kfd\"", "\n# match.glob = \"/dev/fuse\""}, 1},
 		{"the same", workload("gpu: big", "4") + workload("gpu: small", "4"), []string{"\ncount = 4"}, 0},
 	} {

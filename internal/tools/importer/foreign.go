@@ -70,7 +70,7 @@ var foreignKinds = []foreign{
 	{
 		what:   "a file of Docker Compose without devices",
 		text:   `(?m)^services:\s*$`,
-		advice: "import a file whose services have devices, or volumes below /dev",
+		advice: "import a file whose services have devices, or volumes below /dev; for GPUs of Docker's drivers (gpus, deploy.resources), see docs/devices.md",
 	},
 	{
 		what:   "a unit of Podman or systemd without devices",
@@ -93,14 +93,15 @@ var foreignKinds = []foreign{
 		text:   `(?m)^\s*-?\s*["']?containers["']?:`,
 		advice: "import the configuration of a device plugin, or a pod with hostPath volumes of devices",
 	},
-	{what: "a program", text: `(?m)^#!.*\b(python|perl|node|ruby)|^func |^import \($|^(import|from) [\w.]+( import .*)?$|^#include |^(pub )?(fn|use|mod|struct) .*[;{(]$`, language: true},
+	{what: "a program", text: `(?m)^#!.*\b(python|perl|node|ruby)|^func |^import \($|^(import|from) [\w.]+( import .*)?$|^import .* from ["']|^#include |^(pub )?(fn|use|mod|struct) .*[;{(]$`, language: true},
 	{what: "Nix", text: `(?m)^\s*\{[^{}:]*\.\.\.\s*\}:|^\s*(with|inherit) [\w.]+;|=\s*''\s*$`, language: true},
 	{what: "CUE", text: `(?m)^package \w+\s*$[\s\S]*^\w[\w-]*:\s*[\w"{\[]`, language: true},
 	{what: "Terraform", text: `(?m)^(resource|module|provider|variable|terraform|locals|data)\b[^:=]*\{`, language: true},
 	{what: "Jsonnet", text: `(?m)^local \w+ = |::\s*\{`, language: true},
 	{what: "a shell script", text: `(?m)\A#!.*sh\b`, language: true},
 	{what: "HTML or XML", text: `(?i)\A\s*<(!doctype|html|\?xml)`, language: true},
-	{what: "Markdown", text: "(?m)^#{1,6} \\S|^```|\\]\\(https?://", language: true},
+	{what: "reStructuredText", text: `(?m)^\.\. [\w-]+::`, language: true},
+	{what: "Markdown", text: "(?m)^#{2,6} [A-Z0-9]|^```|\\]\\(https?://", language: true},
 }
 
 // adviceRender is the advice for languages in which a configuration may be embedded.

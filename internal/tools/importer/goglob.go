@@ -50,7 +50,7 @@ func fromGoGlob(glob string) (a pattern.Alternative, err error) {
 // negated by "^", braces are literal, and "**" is "*". fnmatch accepts "!" for negation as
 // well, and path.Match does not.
 func translateGlob(glob string) string {
-	return regexp.MustCompile(goGlobToken).ReplaceAllStringFunc(glob, func(token string) string {
+	translated := regexp.MustCompile(goGlobToken).ReplaceAllStringFunc(glob, func(token string) string {
 		switch {
 		case token[0] == '*':
 			return "*"
@@ -65,6 +65,12 @@ func translateGlob(glob string) string {
 		}
 		return token
 	})
+	// The configuration refuses a path that looks like a regular expression, but not one with classes.
+	translated = strings.ReplaceAll(translated, "]+", "][+]")
+	if before, found := strings.CutSuffix(translated, "$"); found {
+		return before + "[$]"
+	}
+	return translated
 }
 
 // translateFnmatch converts a pattern of fnmatch, where "[!" negates a class as it does in

@@ -191,7 +191,7 @@ func TestProblems(t *testing.T) {
 				`in: line 3: device 1 ("ab"): NAME: is set twice`,
 				`in: line 5: device 1 ("ab"): group 1: path 1: path: "/dev/a\tb": only printable characters are allowed`,
 				`in: line 5: device 1 ("ab"): group 1: path 1: the path is missing`,
-				`in: line 5: device 1 ("ab"): group 1: path 2: path: "/dev/xxxxxxxxxxxxxxx"... is too long: at most 256 bytes are allowed`,
+				`in: line 5: device 1 ("ab"): group 1: path 2: path: "/dev/xxxxxxxxxxxxxxx"... is too long: the limit is 256 bytes`,
 				`in: line 5: device 1 ("ab"): group 1: path 2: the path is missing`,
 			},
 		},

@@ -143,6 +143,9 @@ func (c *conversion) hostResource(d hostDevice) *resource {
 	case host == "/dev":
 		d.at.differs("not imported: all of /dev, as a privileged container has it: name the devices that %s opens", d.user)
 		return nil
+	case !strings.HasPrefix(host, "/"):
+		d.at.differs("not imported: %q is neither a path nor the name of a CDI device", host)
+		return nil
 	case !strings.HasPrefix(host, "/dev/") || hasNoNodes(host):
 		return nil // a directory of files
 	case !isPath(host), d.container != "" && !isPath(d.container):
@@ -186,8 +189,11 @@ func (r *resource) selectHostPath(host, container string, d hostDevice) {
 		if container != "" && container != host {
 			r.Container.Path = escapeVariables(container) + "/"
 		}
+		if hasLinks(host) {
+			r.differs(d.at, "differs: the container has the nodes at the kernel's names, and not the links in %q: write a resource for each link that %s opens", host, d.user)
+		}
 		r.Match = []match{m}
-		r.leaveOutStorage(d.at, squatPath{host: host, directory: true})
+		r.leaveOutDangerousUSB(d.at, squatPath{host: host, directory: true})
 	} else {
 		if container == "" {
 			container = host

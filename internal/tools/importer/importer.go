@@ -25,6 +25,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Options of a conversion.
@@ -73,7 +75,7 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 		return nil, Problems{fmt.Sprintf("unknown format %q: want one of %q", o.Format, Formats())}
 	}
 	if len(data) > maxInput {
-		return nil, Problems{fmt.Sprintf("%s: is too long: at most %d bytes are allowed", file, maxInput)}
+		return nil, Problems{fmt.Sprintf("%s: is too long: the limit is %d bytes", file, maxInput)}
 	}
 	c := &conversion{
 		file:    file,
@@ -138,10 +140,34 @@ func (c *conversion) convertSources(f knownFormat) {
 	}
 	c.comment(fmt.Sprintf("Imported from %s%s, a configuration of %s.", c.file, foundIn(sources), f.plugin))
 	compared := len(c.before)
+	// The slots of plain containers are the number of containers.
+	if !f.plain {
+		sources = distinct(sources)
+	}
 	f.convert(c, sources)
 	if len(c.before) == compared {
 		c.notCompared = append(c.notCompared, f.plugin)
 	}
+}
+
+// distinct leaves out the sources that are the same as an earlier one: a bundle of an operator, for
+// example, has its samples once more as text.
+func distinct(sources []source) []source {
+	var kept []source
+	for _, s := range sources {
+		isRepeated := slices.ContainsFunc(kept, func(other source) bool {
+			return s.flag == other.flag && s.workload.equal(other.workload) && sameContent(s.Node, other.Node)
+		})
+		if !isRepeated {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// sameContent reports whether two nodes of YAML have the same content.
+func sameContent(a, b *yaml.Node) bool {
+	return a.Kind == b.Kind && a.Value == b.Value && slices.EqualFunc(a.Content, b.Content, sameContent)
 }
 
 // reportEmptyResult reports an input without a single resource that can be imported. The

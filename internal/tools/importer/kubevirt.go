@@ -91,7 +91,7 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 	r.Container.Permissions = "rwm"
 	r.Container.Env = map[string]any{variable + "${RESOURCE_KUBEVIRT}": content}
 	if e.ExternalResourceProvider {
-		r.differs(v, "differs: externalResourceProvider: another plugin offers this already: keep one of them")
+		r.differs(v, "differs: externalResourceProvider is set, so another plugin offers this already: keep only one of them")
 	}
 	id := cmp.Or(e.PCIVendorSelector, e.PCIDeviceSelector)
 	switch {
@@ -151,7 +151,7 @@ func (r *resource) addKubeVirtUSB(v *value, selectors []*value) bool {
 	r.Each = "node"
 	if isSet {
 		r.Each = "all"
-		r.differs(v, "differs: all that the selectors select is one device; KubeVirt makes sets with one of each")
+		r.differs(v, "differs: everything that the selectors select is one device; KubeVirt makes sets with one device for each selector")
 	}
 	return true
 }
@@ -161,7 +161,7 @@ func (r *resource) requireCDIKind(v *value) {
 	if fullMatch(`[A-Za-z].*/[A-Za-z].*`, r.Name) {
 		return
 	}
-	r.differs(v, "differs: injected by links: a CDI kind begins with a letter on both sides of the slash")
+	r.differs(v, "differs: injected through links, since both parts of a CDI kind begin with a letter")
 	if r.Container.Owner != nil {
 		r.differs(v, "differs: the node keeps its owner, which links can't change: QEMU, user 107, may not be able to open it")
 	}

@@ -30,7 +30,7 @@ func (nvidiaFormat) detect(v *value) bool {
 // convert converts each configuration to a resource of CDI devices. The plugin itself finds
 // GPUs by NVML, a library that this program does not load.
 func (nvidiaFormat) convert(c *conversion, sources []source) {
-	c.comment("GPUs are those of a CDI specification: nvidia-ctk cdi generate --device-name-strategy=uuid. The containers need no NVIDIA runtime, and serving needs --allow=cdi:nvidia.com/gpu,env.")
+	c.comment("The GPUs come from a CDI specification: write it with nvidia-ctk cdi generate --device-name-strategy=uuid. Containers do not need the NVIDIA runtime. Serving needs --allow=cdi:nvidia.com/gpu,env.")
 	c.comment("Not imported: health from XID errors, and flags other than migStrategy.")
 	for _, s := range sources {
 		r := &resource{
@@ -78,7 +78,7 @@ func (r *resource) readNVIDIASharing(c *conversion, at, sharing *value) (count i
 	mps := sharing.get("mps")
 	if mps != nil {
 		strategy = mps
-		r.differs(at, "differs: without MPS: containers share a GPU as with timeSlicing, without limits of memory and threads")
+		r.differs(at, "differs: containers share a GPU as with timeSlicing, without the limits of MPS for memory and threads")
 	}
 	var s nvidiaSharing
 	if strategy != nil {
@@ -110,7 +110,7 @@ func (r *resource) nvidiaReplicas(c *conversion, e *value, s nvidiaSharing, isSh
 	e.decode(&shared)
 	name := strings.TrimPrefix(shared.Name, nvidiaDomain+"/")
 	if name != "gpu" {
-		r.differs(e, "not imported: CDI names of MIG devices have no profile: list those of %q in cdi_device", name)
+		r.differs(e, "not imported: CDI names of MIG devices have no profile: list the names for %q in cdi_device", name)
 		return 0
 	}
 	if isShared {

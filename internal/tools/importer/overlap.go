@@ -73,7 +73,7 @@ const dangerous = `/dev/((sd|vd|hd|xvd)[a-z*?[].*|(nvme|mmcblk|loop|nbd|dm-|md|s
 func (r *resource) mayBeDangerous() bool {
 	for _, m := range r.Match {
 		if slices.ContainsFunc(m.Glob, func(glob string) bool {
-			return fullMatch(dangerous, glob)
+			return fullMatch(dangerous, strings.Replace(glob, "/**/", "/", 1))
 		}) {
 			return true
 		}
@@ -103,6 +103,9 @@ func (c *conversion) shareOverlaps() {
 func (r *resource) share() {
 	r.Shared = true
 	r.comment("shared: another resource may select the same devices, and each counts its own slots")
+	if r.addressIDs {
+		r.differs(r.at, `differs: IDs of shared devices begin with "shared:", and are not the addresses that Multus and CNI plugins need: exclude the devices from one of the resources`)
+	}
 }
 
 // selection is the set of nodes that a glob of a match selects.
@@ -152,8 +155,8 @@ func (r *resource) selection(m match, glob string) selection {
 	return s
 }
 
-// Hardware has nodes of a single class: those of graphics, or others, since a USB device may
-// have any of them. The class of nodes without hardware is empty.
+// Hardware has nodes of a single class: graphics nodes, or any other nodes, since a USB device may
+// have nodes of any kind. Nodes of software have no hardware.
 const (
 	graphicsNodes = `/dev/(dri/|fb|accel|nvidia).*`
 	softwareNodes = `/dev/(fuse|kvm|kfd|net/tun|vhost-|loop|uinput|uhid|dma_heap/|vfio/vfio).*`

@@ -63,8 +63,8 @@ func convert(t *testing.T, input string) (*importer.Result, *config.Config) {
 	return result, cfg
 }
 
-// offered lists the devices that the other plugin offers on a host, and those that the
-// imported configuration does, sorted: "name: slots x nodes".
+// offered lists the devices that the other plugin offers on a host, and the devices that the imported
+// configuration offers, sorted: "name: slots x nodes".
 func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Options) (before, now []string) {
 	t.Helper()
 	result, cfg := convert(t, input)
@@ -252,7 +252,7 @@ func TestSmarterNames(t *testing.T) {
 	for expression, want := range map[string][]string{
 		`^ttyUSB.*$`:    {"ttyUSB-Z-Stick-Gen5: 1 x /dev/ttyUSB0>/dev/ttyUSB-Z-Stick-Gen5", "ttyUSB0: 1 x /dev/ttyUSB0"},
 		`ttyUSB`:        {"ttyUSB0: 1 x /dev/ttyUSB0"},
-		`^bus.*$`:       {"bus: 1 x /dev/bus/usb/001/001 /dev/bus/usb/001/002", "bus_usb: 1 x /dev/bus/usb/001/001 /dev/bus/usb/001/002", "bus_usb_001_001: 1 x /dev/bus/usb/001/001", "bus_usb_001_002: 1 x /dev/bus/usb/001/002"},
+		`^bus.*$`:       {"bus: 1 x /dev/bus/usb/001/002", "bus_usb: 1 x /dev/bus/usb/001/002", "bus_usb_001_001: 1 x /dev/bus/usb/001/001", "bus_usb_001_002: 1 x /dev/bus/usb/001/002"},
 		`^*tun$`:        {"net_tun: 1 x /dev/net/tun"},
 		`^spidev0\.0$`:  {"spidev0_0: 1 x /dev/spidev0.0"},
 		`^dvb/.*$`:      {"dvb_adapter0_frontend0: 1 x /dev/dvb/adapter0/frontend0"},
@@ -417,7 +417,7 @@ usb:
 	}
 }
 
-// Pools of sub-functions are those of their ports, by number.
+// Pools of sub-functions select them by their physical function and number.
 func TestSubFunctions(t *testing.T) {
 	t.Parallel()
 	const input = `{"resourceList": [

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -102,23 +103,48 @@ func containerDevices(container *value, volumes map[string]string) (devices []ho
 func persistentDevices(v *value) (devices []hostDevice) {
 	elements, _ := v.fields()
 	for _, e := range elements {
-		host := strings.TrimSuffix(e.get("hostPath").string(), "/")
+		host := hostPathOf(e)
 		if !isDevicePath(host) || e.get("enabled").string() == "false" {
 			continue
 		}
-		container := e.get("mountPath").string()
-		for _, mount := range e.get("globalMounts").items() {
-			container = mount.get("path").string()
+		for _, container := range persistentPaths(e) {
+			devices = append(devices, hostDevice{
+				at:        e,
+				user:      "the chart",
+				host:      host,
+				container: strings.TrimSuffix(container, "/"),
+			})
 		}
-		if container == "" {
-			container = host // the default of the chart
-		}
-		devices = append(devices, hostDevice{
-			at:        e,
-			user:      "the chart",
-			host:      host,
-			container: strings.TrimSuffix(container, "/"),
-		})
 	}
 	return devices
+}
+
+// persistentPaths lists the paths in containers of an element of persistence: one for all containers
+// (globalMounts), and one for each container that advancedMounts names.
+func persistentPaths(element *value) []string {
+	mounts := element.get("globalMounts").items()
+	controllers, _ := element.get("advancedMounts").fields()
+	for _, controller := range controllers {
+		containers, _ := controller.fields()
+		for _, container := range containers {
+			mounts = append(mounts, container.items()...)
+		}
+	}
+	var paths []string
+	for _, mount := range mounts {
+		paths = append(paths, mount.get("path").string())
+	}
+	if len(paths) == 0 {
+		paths = append(paths, element.get("mountPath").string())
+	}
+	for i := range paths {
+		// The default of the chart is the path on the host.
+		paths[i] = cmp.Or(paths[i], hostPathOf(element))
+	}
+	return paths
+}
+
+// hostPathOf is the path on the host of an element of persistence.
+func hostPathOf(element *value) string {
+	return strings.TrimSuffix(element.get("hostPath").string(), "/")
 }

@@ -23,6 +23,8 @@ type resource struct {
 	// mayShare allows other resources to have the same devices: the other plugin counts
 	// the slots of each of its resources separately.
 	mayShare bool
+	// addressIDs is set if other programs need the addresses of PCI functions as IDs.
+	addressIDs bool
 	// at is the value of the input that the resource is made of, for messages.
 	at *value
 	// workload is the plugin that offered the resource. Plugins on different nodes may have
@@ -34,17 +36,13 @@ type resource struct {
 	When struct {
 		NodeName string `toml:"node_name"`
 	} `toml:"when"`
-	Count    int     `toml:"count"`
-	Each     string  `toml:"each"`
-	Shared   bool    `toml:"shared"`
-	Numa     string  `toml:"numa"`
-	Identity string  `toml:"identity"`
-	Match    []match `toml:"match"`
-	Exclude  struct {
-		USB struct {
-			InterfaceClass string `toml:"interface_class"`
-		} `toml:"usb"`
-	} `toml:"exclude"`
+	Count     int         `toml:"count"`
+	Each      string      `toml:"each"`
+	Shared    bool        `toml:"shared"`
+	Numa      string      `toml:"numa"`
+	Identity  string      `toml:"identity"`
+	Match     []match     `toml:"match"`
+	Exclude   []match     `toml:"exclude"`
 	With      []companion `toml:"with"`
 	Container struct {
 		Path        string         `toml:"path"`
@@ -101,6 +99,8 @@ type usbMatch struct {
 	Manufacturer []string `toml:"manufacturer"`
 	ProductName  []string `toml:"product_name"`
 	Port         []string `toml:"port"`
+
+	InterfaceClass []string `toml:"interface_class"`
 }
 
 // netMatch are the conditions on a network interface of the hardware.
@@ -205,7 +205,7 @@ func (c *conversion) add(at *value, r *resource, in *workload) {
 		c.comment("The names of nodes need the flag --node-name.")
 	}
 	if len(in.labels) > 0 {
-		c.comment("Deploy generic-dp to the nodes of the other plugin, those with " + strings.Join(in.labels, ", ") + ".")
+		c.comment("Deploy generic-dp to the same nodes as before, with the labels " + strings.Join(in.labels, ", ") + ".")
 	}
 	c.resources = append(c.resources, r)
 }

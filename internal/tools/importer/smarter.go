@@ -106,7 +106,7 @@ func (c *conversion) addSmarter(v *value, r *resource, domain string, in *worklo
 		return other.Name == name && other.workload == in
 	})
 	if isFixed && isTaken {
-		v.differs("not imported: %q is selected by an earlier entry, too", r.Name)
+		v.differs("not imported: an earlier entry also selects %q", r.Name)
 		return
 	}
 	if strings.Contains(r.Name, kernelName) {
@@ -157,8 +157,7 @@ func addSmarterDirectories(v *value, resources []*resource, re *regexp.Regexp) [
 	}
 	for _, r := range resources {
 		if r.Name == "bus_usb" || r.Name == "bus" {
-			r.Exclude.USB.InterfaceClass = "08"
-			r.differs(v, "differs: USB disks are left out: they need dangerous = true, and --allow=dangerous")
+			r.excludeDangerousUSB(v)
 		}
 	}
 	return resources

@@ -435,7 +435,7 @@ func readSquatUSB(v *value, flag bool) (u squatUSB) {
 		return u
 	}
 	if u.Vendor == "" || u.Product == "" {
-		v.differs("not imported: without vendor or product it selects nothing: want both, as four hexadecimal digits")
+		v.differs("not imported: it selects nothing without both vendor and product, of four hexadecimal digits each")
 		return squatUSB{}
 	}
 	u.Vendor = v.get("vendor").squatID(u.Vendor, flag)

@@ -190,7 +190,7 @@ func (r *resource) addGroupPaths(device *value, form squatForm, g squatGroup, i 
 		isMember := form == hardwareForm || form == poolForm && len(g.paths) > 1
 		p.match.Count = g.matchCount
 		r.addPath(p, isMember && !p.Optional)
-		r.leaveOutStorage(device, p)
+		r.leaveOutDangerousUSB(device, p)
 	}
 }
 
@@ -208,15 +208,36 @@ func (r *resource) joinPath(position int, p squatPath) {
 	}
 }
 
-// leaveOutStorage excludes USB disks from a pool of bus nodes: a single one of them would
-// make the whole pool Unhealthy, since disks need dangerous = true.
-func (r *resource) leaveOutStorage(device *value, p squatPath) {
+// leaveOutDangerousUSB excludes bus nodes that need dangerous = true from a pool: a single one of them
+// would make the whole pool Unhealthy.
+func (r *resource) leaveOutDangerousUSB(device *value, p squatPath) {
 	hasBusNodes := p.directory && (isBelow("/dev/bus/usb", p.host) || isBelow(p.host, "/dev/bus/usb"))
 	if !hasBusNodes || r.Each != "all" {
 		return
 	}
-	r.Exclude.USB.InterfaceClass = "08"
-	r.differs(device, "differs: USB disks are left out: they need dangerous = true, and --allow=dangerous")
+	r.excludeDangerousUSB(device)
+}
+
+// dangerousUSB are the classes of USB interfaces whose bus nodes may need dangerous = true: input
+// devices, mass storage and hubs (include/uapi/linux/usb/ch9.h).
+var dangerousUSB = []string{"03", "08", "09"}
+
+// rootHubs matches the bus nodes of root hubs, which are the first device of each bus. No condition on
+// USB devices selects a root hub.
+const rootHubs = "/dev/bus/usb/*/001"
+
+// excludeDangerousUSB excludes the bus nodes of disks, hubs and input devices.
+func (r *resource) excludeDangerousUSB(at *value) {
+	if len(r.Exclude) > 0 {
+		return
+	}
+	var ofClass match
+	ofClass.USB.InterfaceClass = dangerousUSB
+	r.Exclude = []match{
+		ofClass,
+		{Glob: []string{rootHubs}},
+	}
+	r.differs(at, "differs: USB disks, hubs and input devices are left out: they need dangerous = true, and --allow=dangerous")
 }
 
 // addUSB selects the bus nodes of USB devices. It returns the match.

@@ -129,7 +129,10 @@ var (
 // sriovResource makes the resource of a pool. A pool that can't be imported is
 // disabled.
 func (c *conversion) sriovResource(p sriovPool, in *workload) {
-	r := &resource{Name: p.ResourcePrefix + "/" + p.ResourceName}
+	r := &resource{
+		Name:       p.ResourcePrefix + "/" + p.ResourceName,
+		addressIDs: true,
+	}
 	if p.ExcludeTopology {
 		r.Numa = "none"
 	}
@@ -144,7 +147,7 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 		return
 	}
 	if kinds[kernelKind] {
-		r.differs(p.at, "differs: device nodes of a function, such as those of RDMA or a PTP clock, are injected, too")
+		r.differs(p.at, "differs: all device nodes of a function are injected, including RDMA and PTP clocks")
 	}
 	r.addSRIOVCompanions(p)
 	r.addSRIOVVariables(p, r.Name, kinds)
@@ -267,7 +270,7 @@ func (r *resource) addSRIOVNodes(p sriovPool, requests func(sriovSelector) bool,
 		return
 	}
 	if requested < len(p.oneOf) {
-		r.differs(p.at, "differs: %s of some selectors holds for the devices of all", what)
+		r.differs(p.at, "differs: %s of some selectors applies to the devices of all selectors", what)
 	}
 	for _, path := range paths {
 		r.With = append(r.With, companion{Path: path, Optional: true})
@@ -311,7 +314,7 @@ func (r *resource) sriovInfo(p sriovPool, kinds map[*sriovKind]bool) map[string]
 		info["vhost"] = map[string]string{"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"}
 	}
 	if len(kinds) > 1 {
-		r.differs(p.at, "not imported: what depends on the driver in the _INFO variable")
+		r.differs(p.at, "not imported: the parts of the _INFO variable that depend on the driver")
 		return info
 	}
 	for kind := range kinds {
@@ -331,7 +334,7 @@ func (r *resource) rdmaInfo(p sriovPool) map[string]string {
 	}
 	info := maps.Clone(rdmaKind.info)
 	if slices.ContainsFunc(p.oneOf, mayBeEther) {
-		r.differs(p.at, "not imported: umad and issm in the _INFO variable, which only InfiniBand has for sure")
+		r.differs(p.at, "not imported: umad and issm in the _INFO variable, since functions without InfiniBand may not have these nodes")
 		return info
 	}
 	info["umad"] = "${devnode:/dev/infiniband/umad*}"

@@ -36,7 +36,7 @@ type sriovSelector struct {
 	Vendors []string
 	Devices []string
 	Drivers []string
-	// PCIAddresses are those of the functions themselves.
+	// PCIAddresses are the addresses of the functions themselves.
 	PCIAddresses []string
 	// ACPIIndexes are the numbers that the firmware gives to ports of the board.
 	ACPIIndexes []string
@@ -230,7 +230,7 @@ func (s sriovSelector) physicalFunctions(r *resource, deviceType string) (all []
 		return []pciMatch{{}}
 	}
 	for _, names := range conditions[1:] {
-		r.differs(s.at, "not imported: %q: another condition on the physical function is tested", names)
+		r.differs(s.at, "not imported: %q, since another condition on the physical function is tested", names)
 	}
 	var whole []string
 	var seen []string
@@ -239,7 +239,7 @@ func (s sriovSelector) physicalFunctions(r *resource, deviceType string) (all []
 		id := strings.ToLower(pf)
 		switch {
 		case slices.Contains(seen, id):
-			r.differs(s.at, "not imported: %q: an earlier one with this physical function takes precedence", f)
+			r.differs(s.at, "not imported: %q, since an earlier entry with this physical function takes precedence", f)
 		case ranged:
 			all = append(all, pciMatch{PF: []string{pattern.Quote(pf)}, VF: vfs})
 		default:

@@ -34,7 +34,8 @@ func (c *conversion) walkText(v *value, path string, in *workload) {
 	if !c.mentioned(v.Value) || c.walkCommands(v, path, in) {
 		return
 	}
-	if !strings.ContainsAny(v.Value, ":{") || v.isWholeInput() {
+	isScript := strings.HasPrefix(v.Value, "#!")
+	if !strings.ContainsAny(v.Value, ":{") || isScript || v.isWholeInput() {
 		return
 	}
 	name, text, isAssignment := strings.Cut(v.Value, "=")

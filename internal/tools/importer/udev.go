@@ -1,10 +1,12 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -74,6 +76,7 @@ func (udevFormat) convert(c *conversion, sources []source) {
 	c.comment("The rules may stay for programs on the host: generic-dp finds the devices without them, and containers have them at the path of the symlink.")
 	var added []*resource
 	for _, s := range sources {
+		var jumps udevJumps
 		for _, line := range joinLines(s.Value) {
 			if line.text == "" || strings.HasPrefix(line.text, "#") {
 				continue
@@ -81,7 +84,7 @@ func (udevFormat) convert(c *conversion, sources []source) {
 			at := s.value.with(line.text)
 			at.Line = s.firstLine() + line.number
 			at.key = fmt.Sprintf("rule in line %d", at.Line)
-			r := c.udevRule(at, line.text)
+			r := c.udevRule(at, line.text, &jumps)
 			if r == nil {
 				continue
 			}
@@ -93,13 +96,24 @@ func (udevFormat) convert(c *conversion, sources []source) {
 }
 
 // udevRule converts a rule, nil if it is about no device.
-func (c *conversion) udevRule(at *value, rule string) *resource {
+func (c *conversion) udevRule(at *value, rule string, jumps *udevJumps) *resource {
 	filters := parseUdevRule(rule)
+	jumps.land(filters)
 	name, isAboutDevice := udevName(filters)
 	if !isAboutDevice {
-		reportOtherRule(at, filters)
+		if !jumps.add(at.Line, filters) {
+			reportOtherRule(at, filters)
+		}
 		return nil
 	}
+	// A rule with GOTO applies before it skips the rules after it.
+	defer jumps.add(at.Line, filters)
+	skipped := jumps.unclear()
+	if skipped != nil {
+		at.differs("not imported: GOTO=%q in line %d skips it for some devices", skipped.label, skipped.line)
+		return nil
+	}
+	filters = jumps.narrow(filters)
 	for _, f := range filters {
 		// These act on the host: they set an attribute of sysfs, or run a program.
 		setsAttribute := f.key == "ATTR" && !f.isMatch()
@@ -109,6 +123,7 @@ func (c *conversion) udevRule(at *value, rule string) *resource {
 		}
 	}
 	m, untestable := ruleMatch(filters, udevValues)
+	untestable = cmp.Or(untestable, secondValue(filters))
 	if untestable != "" {
 		untestable += " in the rule " + rule
 	}
@@ -134,16 +149,13 @@ func (c *conversion) udevRule(at *value, rule string) *resource {
 
 // reportOtherRule reports a rule that names no device.
 func reportOtherRule(at *value, filters []udevFilter) {
-	for _, f := range filters {
-		if f.key == "GOTO" {
-			at.differs("not imported: %s, which skips rules for some devices: the rules after it may select more here", f.text)
-			return
-		}
-		if f.key == "LABEL" {
-			return // the end of what GOTO skips
-		}
+	isLabel := slices.ContainsFunc(filters, func(f udevFilter) bool {
+		return f.key == "LABEL"
+	})
+	if isLabel {
+		return
 	}
-	at.differs("not imported: a rule without SYMLINK, MODE, GROUP, OWNER or TAG")
+	at.differs("not imported: the rule has no SYMLINK, MODE, GROUP, OWNER or TAG")
 }
 
 // setSymlink puts the node at the path of the rule's symlink.

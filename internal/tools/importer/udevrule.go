@@ -285,11 +285,11 @@ func (m *match) udevKey(key string) (list *[]string, lengths []int) {
 		return &m.Subsystem, nil
 	case "DRIVERS", "ENV ID_USB_DRIVER":
 		return &m.Driver, nil
-	case "ATTRS idVendor", "ATTR idVendor", "ENV ID_VENDOR_ID":
+	case "ATTRS idVendor", "ATTR idVendor", "ENV ID_VENDOR_ID", "ENV ID_USB_VENDOR_ID":
 		return &m.USB.Vendor, []int{4}
-	case "ATTRS idProduct", "ATTR idProduct", "ENV ID_MODEL_ID":
+	case "ATTRS idProduct", "ATTR idProduct", "ENV ID_MODEL_ID", "ENV ID_USB_MODEL_ID":
 		return &m.USB.Product, []int{4}
-	case "ATTRS serial", "ATTR serial", "ENV ID_SERIAL_SHORT":
+	case "ATTRS serial", "ATTR serial", "ENV ID_SERIAL_SHORT", "ENV ID_USB_SERIAL_SHORT":
 		return &m.USB.Serial, nil
 	case "ATTRS manufacturer", "ATTR manufacturer":
 		return &m.USB.Manufacturer, nil
