@@ -20,6 +20,7 @@ import (
 // depend on several devices together. It is stored as one spec file, from preparation to
 // unpreparation.
 type Claim struct {
+	// Namespace, Name and UID identify the ResourceClaim.
 	Namespace, Name, UID string
 	// PodClaim is the name in the pod of a claim that was made from a template.
 	PodClaim string
@@ -30,10 +31,12 @@ type Claim struct {
 
 // Request is a request of a claim. A container refers to one request or to the whole claim.
 type Request struct {
+	// Name is the name of the request, or of its subrequest "REQUEST/SUBREQUEST".
 	Name string
 	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
 	Devices []string
-	Mounts  []device.Mount
+	// Mounts are the health directories of the devices.
+	Mounts []device.Mount
 	// Env is written for the runtime. ReadClaim leaves it empty.
 	Env map[string]string
 }
@@ -66,7 +69,9 @@ func (c Claim) CDIName(r Request) string {
 }
 
 // entryName is the name of a request in the spec of its claim.
-func entryName(r Request) string { return strings.ReplaceAll(r.Name, "/", ".") }
+func entryName(r Request) string {
+	return strings.ReplaceAll(r.Name, "/", ".")
+}
 
 // WriteClaim writes the file of a claim. Each request must have edits: runtimes reject a spec
 // with an entry that has none.
@@ -75,8 +80,11 @@ func (w *Writer) WriteClaim(c Claim) error {
 		return fmt.Errorf("UID %q: want letters, digits and dashes", c.UID)
 	}
 	spec := &Spec{
-		Kind:        claimKind + c.UID,
-		Annotations: map[string]string{namespaceKey: c.Namespace, nameKey: c.Name},
+		Kind: claimKind + c.UID,
+		Annotations: map[string]string{
+			namespaceKey: c.Namespace,
+			nameKey:      c.Name,
+		},
 	}
 	if c.PodClaim != "" {
 		spec.Annotations[podClaimKey] = c.PodClaim
@@ -84,9 +92,14 @@ func (w *Writer) WriteClaim(c Claim) error {
 	setPods(spec, c.Pods)
 	for _, r := range c.Requests {
 		spec.Devices = append(spec.Devices, specs.Device{
-			Name:           entryName(r),
-			Annotations:    map[string]string{devicesKey: strings.Join(r.Devices, ",")},
-			ContainerEdits: Edits{Env: environ(r.Env), Mounts: bindMounts(r.Mounts)},
+			Name: entryName(r),
+			Annotations: map[string]string{
+				devicesKey: strings.Join(r.Devices, ","),
+			},
+			ContainerEdits: Edits{
+				Env:    environ(r.Env),
+				Mounts: bindMounts(r.Mounts),
+			},
 		})
 	}
 	spec.Version, _ = specs.MinimumRequiredVersion(spec) // never fails
@@ -144,12 +157,13 @@ func (w *Writer) Claims() ([]Claim, error) {
 // is replaced has another inode.
 func (w *Writer) ClaimFiles() (map[string]uint64, error) {
 	files := map[string]uint64{}
-	prefix := strings.TrimSuffix(w.FileName(claimKind), fileSuffix)
+	prefix := w.claimPrefix()
 	err := dirents.Read(w.Dir, func(e dirents.Entry) {
 		if !isOf(w.Owner, e.Name) {
 			return // a foreign or a temporary file
 		}
-		uid, isClaim := strings.CutPrefix(strings.TrimSuffix(e.Name, fileSuffix), prefix)
+		name := strings.TrimSuffix(e.Name, fileSuffix)
+		uid, isClaim := strings.CutPrefix(name, prefix)
 		if isClaim {
 			files[uid] = e.Ino
 		}
@@ -214,7 +228,13 @@ func (w *Writer) RemoveClaim(uid string) error {
 
 // isClaim reports whether a file of the installation belongs to a claim.
 func (w *Writer) isClaim(name string) bool {
-	return strings.HasPrefix(name, strings.TrimSuffix(w.FileName(claimKind), fileSuffix))
+	return strings.HasPrefix(name, w.claimPrefix())
+}
+
+// claimPrefix begins the names of all files of claims. The UID of the claim follows.
+func (w *Writer) claimPrefix() string {
+	name := w.FileName(claimKind)
+	return strings.TrimSuffix(name, fileSuffix)
 }
 
 // validUID reports whether the UID of an object can be part of a kind and of a file name. The
