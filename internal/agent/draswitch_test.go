@@ -248,12 +248,11 @@ func (s *switching) prepareAgain(p *switchedPod) {
 	_, _ = s.kubelet.PrepareClaim(ctx, dra.Driver, *p.claim)
 }
 
-// anyPod returns a pod at random, nil if there is none.
-func (s *switching) anyPod() *switchedPod {
-	if len(s.pods) == 0 {
-		return nil
+// toAnyPod calls change for a pod at random, if there is one.
+func (s *switching) toAnyPod(change func(*switchedPod)) {
+	if len(s.pods) > 0 {
+		change(s.pods[s.random.IntN(len(s.pods))])
 	}
-	return s.pods[s.random.IntN(len(s.pods))]
 }
 
 // endAll ends all pods.
@@ -321,24 +320,23 @@ func (s *switching) gives(byDRA bool, pods *int) {
 
 func (s *switching) step() {
 	stick := s.random.IntN(3)
-	pod := s.anyPod()
 	switch n := s.random.IntN(100); {
 	case n < 36:
 		s.run()
-	case n < 48 && pod != nil:
-		s.end(pod)
-	case n < 52:
+	case n < 45:
+		s.toAnyPod(s.end)
+	case n < 47:
 		s.change(!s.byDRA)
-	case n < 74:
+	case n < 69:
 		s.pass(time.Duration(20+s.random.IntN(60)) * time.Second)
-	case n < 75:
+	case n < 71:
 		s.catchUp()
-	case n < 81 && pod != nil:
-		s.force(pod)
+	case n < 79:
+		s.toAnyPod(s.force)
 	case n < 84:
 		s.reconcile()
-	case n < 86 && pod != nil:
-		s.prepareAgain(pod)
+	case n < 86:
+		s.toAnyPod(s.prepareAgain)
 	case n < 87:
 		s.restoreServer()
 	case n < 89:
@@ -373,7 +371,7 @@ func (s *switching) plug(i int) {
 // ever has two holders whose processes run, and both APIs give devices away again afterwards.
 func TestSwitchOfAPI(t *testing.T) {
 	t.Parallel()
-	const steps = 1000
+	const steps = 700
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	n, api := newDRANode(t, zigbee)

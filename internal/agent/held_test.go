@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
@@ -154,4 +156,60 @@ func TestHeldDeviceIsGrouped(t *testing.T) {
 		list, _ := n.kubelet.Latest(resource)
 		return slices.Equal(list.Healthy(), []string{group})
 	})
+}
+
+// A held device that can't be read yet after a restart is not offered by the ID that an edit has given
+// it. A program that reads more of a device than its predecessor did reads all devices again.
+func TestHeldDeviceThatIsReadLate(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/zigbee"
+	n := newNode(t, zigbee)
+	n.addBus()
+	dir := n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	_, stop := n.serve()
+	n.untilListed(resource, []string{stickID}, nil)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "lab", Pod: "p", Container: "main", Resource: resource}, stickID)
+	n.configure(strings.Replace(zigbee, "container.path", "identity = \"port\"\ncontainer.path", 1))
+	n.untilListed(resource, nil, []string{stickID})
+	stop()
+	n.forgetUSB()
+
+	_, end := hang(t, filepath.Join(n.host.Sysfs(), dir))
+	a, _ := n.serve()
+	n.untilReason(a, resource, stickID, ledger.ReasonUnread)
+	end()
+	waiting := func() int { return strings.Count(n.log.String(), "device is not listed yet") }
+	before := waiting()
+	n.eventually("the other ID", func() bool {
+		list, _ := n.kubelet.Latest(resource)
+		if len(list.Healthy()) > 0 {
+			t.Fatalf("the held device is offered as %q", list.Healthy())
+		}
+		return waiting() > before
+	})
+}
+
+// forgetUSB removes the USB devices that were read from the saved state.
+func (n *node) forgetUSB() {
+	n.Helper()
+	path := filepath.Join(n.options.Paths.StateDir, "state.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		n.Fatal(err)
+	}
+	state := map[string]any{}
+	if err := json.Unmarshal(text, &state); err != nil {
+		n.Fatal(err)
+	}
+	if state["usb"] == nil {
+		n.Fatalf("the state has no USB device: %s", text)
+	}
+	delete(state, "usb")
+	text, err = json.Marshal(state)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		n.Fatal(err)
+	}
 }

@@ -76,14 +76,16 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 }
 
 // record returns the new targets: the targets of the listed devices, and earlier targets that are
-// unchanged. It also keeps the targets of a held device that is not listed: the lists may have no
+// unchanged, or whose device could not be read yet. It also keeps the targets of a held device that is not listed: the lists may have no
 // room for it, and its hardware must not be offered under another ID.
 func (r *retention) record(out ledger.Output) ledger.Injected {
 	next := ledger.Injected{}
 	keep := func(id string) {
-		for path := range r.injected[id] {
+		for path, node := range r.injected[id] {
 			if r.unchanged(id, path) {
 				next.Add(id, path, nodeID(r.view, path))
+			} else if r.mayBeUnread(path) {
+				next.Add(id, path, node)
 			}
 		}
 	}
@@ -122,6 +124,12 @@ func (r *retention) unchanged(id, path string) bool {
 		return false // the device is in another port now, and listed with the ID of that port
 	}
 	return device.SameNode(nodeID(r.view, path), r.injected[id][path])
+}
+
+// mayBeUnread reports whether the node at a path may belong to hardware that could not be read yet,
+// as after a start. The scan leaves out all its nodes.
+func (r *retention) mayBeUnread(path string) bool {
+	return len(r.view.unread) > 0 && r.view.node(path) == nil
 }
 
 // nodeID returns the ID of the node at a path, which does not depend on the name that the kernel gave

@@ -132,7 +132,7 @@ func (t *Tracker) unlistedPods() map[string]cgroup.PodState {
 }
 
 // refuseForgotten refuses the slots of these running pods if the kubelet says that nobody holds
-// the slot. The checkpoint alone does not prove that: somebody may have replaced the file while
+// the slot. The checkpoint does not prove that: somebody may have replaced the file while
 // the kubelet runs.
 func (t *Tracker) refuseForgotten(ctx context.Context, running map[string]string) {
 	held, complete, err := t.options.Held(ctx)

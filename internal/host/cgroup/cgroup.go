@@ -8,8 +8,8 @@
 //	/kubepods/burstable/pod<uid>                                     (cgroupfs driver)
 //	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice (systemd)
 //
-// The kernel counts the processes of a cgroup together with those below it, so that one
-// small file says whether there is one.
+// The kernel counts the processes of a cgroup together with the processes of the cgroups below it.
+// So one small file says whether a pod has a process.
 package cgroup
 
 import (

@@ -85,9 +85,11 @@ type entry struct {
 	DeviceIDs    map[string][]string
 }
 
+// errNoEntries means that the file is JSON, but not the checkpoint of a device manager.
 var errNoEntries = errors.New("it has no Data.PodDeviceEntries")
 
-// decode reads the object Data and its list PodDeviceEntries, and nothing after that.
+// decode reads the object Data and its list PodDeviceEntries, and nothing after that. The checksum at the
+// end is not verified: the kubelet makes it from a dump of its own Go types.
 func decode(r io.Reader, each func(Allocation) bool) error {
 	d := json.NewDecoder(r)
 	for _, key := range []string{"Data", "PodDeviceEntries"} {

@@ -39,7 +39,7 @@ type allocated struct {
 	Pool    string  `json:"pool"`
 	Device  string  `json:"device"`
 	ShareID *string `json:"shareID"`
-	// AdminAccess is to a device that others may hold.
+	// AdminAccess requests a device for monitoring, while other claims may hold it.
 	AdminAccess bool `json:"adminAccess"`
 }
 

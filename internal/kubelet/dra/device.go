@@ -17,12 +17,11 @@ type State byte
 // The states. The scheduler gives only healthy devices to pods.
 const (
 	Healthy State = iota
-	// Withheld is a device that is in order, so that who holds it may go on, but that
-	// nobody else gets.
+	// Withheld is a device that works and stays with its holder, but that no other claim gets.
 	Withheld
 	Settling
 	Unhealthy
-	// Gone is a device that is away, but stays listed.
+	// Gone is an absent device that stays listed.
 	Gone
 )
 

@@ -20,7 +20,7 @@ const (
 	nodesPath  = "/api/v1/nodes/"
 )
 
-// nodeSlices are the slices of a node: those of the API server, and those to have.
+// nodeSlices are the slices of a node, as the API server has them and as it should have them.
 //
 // All are one pool. Consumers ignore slices that do not have its highest generation, and
 // allocate no device of a pool that lacks one of that. A device that changes is an update
@@ -101,7 +101,7 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	for i := range len(stored) {
 		n.devices = append(n.devices, devices[sliceName(n.name, i)]...)
 	}
-	n.uid = "" // who deleted slices may have been the garbage collector, after the node
+	n.uid = "" // the garbage collector may have deleted slices with their node, which has another UID now
 	return version, nil
 }
 

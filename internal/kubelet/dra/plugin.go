@@ -1,8 +1,15 @@
-// Package dra serves devices by dynamic resource allocation, as a DRA driver's kubelet
-// plugin does. The scheduler finds them in the ResourceSlices of the node: slices.go has
-// what a device is there, node.go what the API server has and lacks, publish.go when that is
-// written. The kubelet asks for the claims of a pod: server.go has the socket, prepare.go
-// what a claim gets, metadata.go the files that describe its devices to containers.
+// Package dra serves devices by dynamic resource allocation, as the kubelet plugin of a DRA driver.
+//
+// The scheduler finds devices in the ResourceSlices of the node. slices.go describes a device there,
+// node.go compares the slices with the API server, and publish.go decides when to write them.
+//
+// The kubelet prepares the claims of a pod and releases them. server.go has the socket. prepare.go
+// and fill.go prepare a claim, unprepare.go releases it, and metadata.go writes the files that
+// describe its devices to containers.
+//
+// A device has one holder for each slot. records.go remembers which claim holds which devices,
+// ended.go decides when a claim has ended although the kubelet did not release it, and joined.go
+// follows the pods that start to use a claim later.
 package dra
 
 import (
@@ -29,11 +36,11 @@ type Options struct {
 	// Node is the name of the node, and of its pool.
 	Node string
 	// Registry is the kubelet's directory of registration sockets,
-	// "/var/lib/kubelet/plugins_registry". It may be mounted anywhere: the kubelet goes by
-	// its own path of a socket in it.
+	// "/var/lib/kubelet/plugins_registry". It may be mounted anywhere: the kubelet uses its
+	// own path of a socket in it.
 	Registry string
-	// Claims has the prepared claims; Metadata is the directory of what tells their
-	// containers about devices, at the same path on the host.
+	// Claims has the files of the prepared claims. Metadata is the directory of the files that
+	// describe devices to containers, at the same path on the host.
 	Claims   *cdi.Writer
 	Metadata string
 	// Devices are all devices. Nothing is published before they are set.
@@ -58,9 +65,9 @@ type Options struct {
 	// StartWithin is the maximum time from the answer to a prepare to the first process of the
 	// pod; 0 is a minute.
 	StartWithin time.Duration
-	// Changed is called when Status or Problem has changed, Wrote after each write of a
-	// slice, Prepared when a claim was prepared; err is why it was not. They must not
-	// block; nil does nothing.
+	// Changed is called when Status or Problem has changed, Wrote after each write of a slice, and
+	// Prepared after each attempt to prepare a claim, with the error if it failed. They must not
+	// block. nil does nothing.
 	Changed  func()
 	Wrote    func(err error)
 	Prepared func(took time.Duration, err error)
@@ -97,7 +104,8 @@ type timing struct {
 	burst  int
 	// sweep bounds all requests of a sweep, for which the answer about holders waits.
 	sweep time.Duration
-	// answer is how long a call of the kubelet may wait, hang how long it then has to end.
+	// answer is how long a call of the kubelet may wait, and hang is how long a call may then take to
+	// return its error.
 	answer, hang time.Duration
 	// poll is the time between the first attempts of a call that waits.
 	poll time.Duration
@@ -120,12 +128,12 @@ type Status struct {
 	Reason string
 }
 
-// state is what the two sides know of those whom they serve.
+// state is what the two sides know about the kubelet and the API server.
 type state struct {
 	accepted    bool              // by the kubelet, which may have ended since
 	connections int               // of the kubelet
 	unserved    string            // why the kubelet can't use the driver; empty if it can, or will
-	unpublished string            // why the API server lacks devices; empty if that may pass by itself
+	unpublished string            // why the API server lacks devices; empty if nobody has to change anything
 	refused     map[string]string // why the API server refuses single devices, by ID; read-only
 }
 

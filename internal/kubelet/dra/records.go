@@ -66,7 +66,8 @@ type reservation struct {
 	renewed bool
 }
 
-// reserve records a claim that is about to be written, unless other claims hold one of its
+// reserve records a claim that is about to be written, so that no concurrent call for another claim
+// gets its devices, unless other claims hold one of its
 // devices beyond the slots of the device. The caller holds the lock of the claim, and calls
 // endWrite after the write.
 func (r *records) reserve(claim cdi.Claim, slots map[string]int, now time.Time) (reservation, error) {
@@ -101,7 +102,8 @@ func (r *records) contested(claim cdi.Claim, slots map[string]int, now time.Time
 }
 
 // conflicts returns the holders of devices that have fewer slots than the claim and its other
-// holders need.
+// holders need. Holders are compared by the ID of the device, because a device that moves between
+// resources stays the same hardware.
 func (r *records) conflicts(claim cdi.Claim, slots map[string]int) map[string][]holder {
 	conflicts := map[string][]holder{}
 	for name, wanted := range count(claim) {
@@ -206,7 +208,8 @@ func (r *records) all(now time.Time) ([]holder, error) {
 	return out, err
 }
 
-// get returns a prepared claim.
+// get returns a prepared claim. The record may belong to another instance, which prepared the claim
+// during a rolling update.
 func (r *records) get(uid string, now time.Time) (holder, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,7 +221,8 @@ func (r *records) get(uid string, now time.Time) (holder, bool) {
 	return holder{record: own, claim: own.claim}, true
 }
 
-// mark changes a record.
+// mark changes a record. A record that another call has replaced meanwhile is changed without
+// effect.
 func (r *records) mark(own *record, change func(*record)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -235,7 +239,7 @@ func (r *records) markReleased(own *record) (again bool) {
 	return again
 }
 
-// view returns a copy of a record.
+// view returns a copy of a record, whose fields must not be read without the lock.
 func (r *records) view(own *record) record {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -87,8 +87,9 @@ func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan s
 	registration.RegisterRegistrationServer(server, s)
 	claims.RegisterDRAPluginServer(server, s)
 	health.RegisterDRAResourceHealthServer(server, s)
-	// Kubelets up to 1.33 know the claims' service by its former name only, those up to
-	// 1.36 that of health. The messages are the same, but for share_id, which they skip.
+	// Kubelets up to 1.33 only know the former name of the service for claims, and kubelets up to
+	// 1.36 only know the former name of the service for health. The messages are the same, except
+	// for share_id, which these kubelets skip.
 	former := claims.DRAPlugin_ServiceDesc
 	former.ServiceName = "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"
 	server.RegisterService(&former, s)

@@ -19,10 +19,11 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/dialed"
 )
 
+// errNoAnswer is returned to a caller whose context ends. The call goes on for the others.
 var errNoAnswer = errors.New("the kubelet did not answer in time")
 
 const (
-	// timeout is that of one call; the kubelet responds in milliseconds.
+	// timeout is the timeout of one call. The kubelet responds in milliseconds.
 	timeout = 2 * time.Second
 	// maxMessage is the maximum size of a response, as in the kubelet's own clients: it
 	// names every device of every container on the node.
@@ -75,7 +76,8 @@ func (c *Client) Allocatable(ctx context.Context, since time.Time) (map[string][
 	return allocatable, err
 }
 
-// cached is the latest response to a call.
+// cached is the latest response to a call. The kubelet limits the rate of calls (DefaultQPS in
+// pkg/kubelet/apis/podresources/constants.go), so that callers share one call.
 type cached[T any] struct {
 	now  func() time.Time
 	call func(context.Context) (T, error)
@@ -109,7 +111,8 @@ func (c *cached[T]) get(ctx context.Context, since time.Time) (response T, asked
 	}
 }
 
-// refresh calls the kubelet on behalf of all waiters.
+// refresh calls the kubelet on behalf of all waiters. It has its own timeout: the context of the first
+// waiter may end before the others have an answer.
 func (c *cached[T]) refresh() {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -127,7 +130,8 @@ func (c *cached[T]) refresh() {
 	c.pending = nil
 }
 
-// list returns the holders of every device.
+// list returns the holders of every device. A response with too many IDs is an error, because a part of
+// the holders would let held devices look free.
 func (c *Client) list(ctx context.Context) (Holders, error) {
 	held := Holders{}
 	named := 0
@@ -153,7 +157,8 @@ func (c *Client) list(ctx context.Context) (Holders, error) {
 	return held, nil
 }
 
-// addPod records what the containers of a pod hold, and returns how many IDs it names.
+// addPod records what the containers of a pod hold, by device plugin and by claim, and returns how many
+// IDs the pod names.
 func (held Holders) addPod(pod *podresourcesv1.PodResources) (named int) {
 	for _, container := range pod.GetContainers() {
 		h := Holder{
@@ -219,7 +224,8 @@ func (c *Client) Started() time.Time {
 	return time.Unix(0, stat.Mtim.Nano())
 }
 
-// listAllocatable returns the allocatable IDs of every resource.
+// listAllocatable returns the allocatable IDs of every resource. The kubelet has an entry for each NUMA
+// node of a device, so an ID may be named several times.
 func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, error) {
 	allocatable := map[string][]string{}
 	named := 0

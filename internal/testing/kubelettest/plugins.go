@@ -175,7 +175,7 @@ type resource struct {
 	received      int
 }
 
-// forget keeps the name alone, like a checkpoint.
+// forget keeps only the name, like a checkpoint.
 func (r *resource) forget() {
 	r.plugin = nil
 	r.connected = nil
