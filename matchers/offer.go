@@ -2,7 +2,6 @@ package matchers
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -214,11 +213,11 @@ func (b *builder) checkSerial() {
 	}
 	switch {
 	case h == nil:
-		b.problem("%s has no serial number, which identity = %q wants", c.picks[0].node.Path, b.r.Identity)
+		b.problem("%s has no serial number, which identity = %q requires", c.picks[0].node.Path, b.r.Identity)
 	case h.USB == nil || strings.TrimSpace(h.USB.Serial) == "":
-		b.problem("%s has no serial number, which identity = %q wants", describe(h), b.r.Identity)
+		b.problem("%s has no serial number, which identity = %q requires", describe(h), b.r.Identity)
 	case device.PlaceholderSerial(h.USB.Serial):
-		b.problem("%s has no serial number of its own, which identity = %q wants: many devices have %q", describe(h), b.r.Identity, h.USB.Serial)
+		b.problem("%s has no serial number of its own, which identity = %q requires: many devices have %q", describe(h), b.r.Identity, h.USB.Serial)
 	case b.forms.Of(h) != device.SerialForm:
 		b.problem("%s has the serial number %q of another device, which identity = %q can't distinguish from it", describe(h), h.USB.Serial, b.r.Identity)
 	}
@@ -337,7 +336,7 @@ func (b *builder) inContainer(
 // path are a problem: the kubelet and container runtimes silently keep one of them.
 func (b *builder) reserve(at device.Text, p part) bool {
 	if !utf8.ValidString(p.source) {
-		b.problem("the path %q is not UTF-8, and the kubelet accepts nothing else", p.source)
+		b.problem("the path %q is not valid UTF-8, which the kubelet requires", p.source)
 	}
 	place := at.String()
 	other, isTaken := b.reserved[place]
@@ -382,7 +381,7 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 	default:
 		return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 	}
-	return fmt.Sprintf(`: %s selects %s alone, and a path that ends with "/" keeps both`, selector, a.Path)
+	return fmt.Sprintf(`: %s selects only %s, and a path that ends with "/" keeps both`, selector, a.Path)
 }
 
 // entries fills in environment or annotations. It returns as many entries as the configuration
@@ -407,7 +406,7 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 		if err != nil {
 			b.problem("%s.%s: %v", what, e.Key, err)
 		} else if !utf8.ValidString(value.String()) {
-			b.problem("%s.%s: %q is not UTF-8, and the kubelet accepts nothing else", what, e.Key, value)
+			b.problem("%s.%s: %q is not valid UTF-8, which the kubelet requires", what, e.Key, value)
 		}
 		b.texts += key.LiteralSize() + value.LiteralSize()
 		e.Key = key
@@ -429,72 +428,4 @@ func (b *builder) offered(n *device.Node, key string, at device.Text, permission
 		Permissions: permissions,
 		Follow:      n.Hardware != nil && !b.r.Container.NoFollow,
 	}
-}
-
-// standard is the domain of attributes that all drivers have in common
-// (k8s.io/dynamic-resource-allocation/deviceattribute).
-const standard = "resource.kubernetes.io/"
-
-// attributes returns the attributes of the device that claims select by. Configured attributes
-// replace those of the hardware.
-func (b *builder) attributes() map[string]string {
-	all := make(map[string]string)
-	if b.c.hardware != nil {
-		b.addHardwareAttributes(all, b.c.hardware)
-	}
-	for _, a := range b.r.Attributes {
-		value, err := b.single(a.Value, b.c)
-		var missing noValue
-		if errors.As(err, &missing) && !missing.unread {
-			continue // devices without a value have no such attribute
-		}
-		if err != nil {
-			b.problem("attributes.%s: %v", a.Name, err)
-			continue
-		}
-		all[a.Name] = value.String()
-	}
-	return all
-}
-
-// addHardwareAttributes adds the attributes of hardware.
-func (b *builder) addHardwareAttributes(all map[string]string, h *device.Hardware) {
-	if h.USB != nil {
-		all["vendor"] = h.USB.Vendor
-		all["product"] = h.USB.Product
-		all["serial"] = strings.TrimSpace(h.USB.Serial)
-		all["port"] = device.Place(h)
-		all["driver"] = b.interfaceDriver(h.USB.Interfaces)
-	} else if h.PCI != nil {
-		all["vendor"] = h.PCI.Vendor
-		all["product"] = h.PCI.Device
-		all["driver"] = h.PCI.Driver
-		if device.IsPCIAddress(h.PCI.Address) {
-			all[standard+"pciBusID"] = h.PCI.Address
-		}
-	}
-	_, below, isBelowPCI := strings.Cut(h.Path, "devices/pci")
-	if isBelowPCI {
-		root, _, _ := strings.Cut(below, "/")
-		all[standard+"pcieRoot"] = "pci" + root
-	}
-}
-
-// interfaceDriver returns the driver of the interfaces that have nodes of the device, or "" if
-// there are several drivers, or none.
-func (b *builder) interfaceDriver(interfaces []device.USBInterface) string {
-	driver := ""
-	for _, i := range interfaces {
-		hasNode := slices.ContainsFunc(b.c.picks, func(p pick) bool {
-			return p.node.Interface == i.Number
-		})
-		if !hasNode || i.Driver == driver {
-			continue
-		}
-		if driver != "" {
-			return ""
-		}
-		driver = i.Driver
-	}
-	return driver
 }

@@ -43,6 +43,9 @@ const (
 	WordValue              // one of Words
 )
 
+// IsHexadecimal reports whether values of the kind are hexadecimal numbers.
+func (k ValueKind) IsHexadecimal() bool { return k == IDValue || k == ByteValue || k == ClassValue }
+
 var attributes = []Attribute{
 	ofUSB("id", PairValue, "10c4:ea60", "vendor and product", func(u *USB) string {
 		return pair(u.Vendor, u.Product)

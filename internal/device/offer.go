@@ -45,7 +45,7 @@ type Offer struct {
 	Env         []Entry
 	Annotations []Entry
 	// Attributes are the attributes by which claims select, by name. It is nil without DRA.
-	Attributes map[string]string
+	Attributes map[string]Typed
 	// CDI is set if the device is injected by its qualified CDI name instead of raw
 	// nodes and mounts.
 	CDI bool

@@ -230,10 +230,10 @@ func TestForgottenPod(t *testing.T) {
 	k.save(map[string][]string{nextUID: {other}})
 	announce <- struct{}{}
 	k.awaitUnhealthy(tracker, slot)
-	held := ledger.Held{IDs: map[string]string{}}
+	held := ledger.Held{IDs: map[string]string{other: resource}} // as the kubelet lists them
 	tracker.AddForgotten(&held)
-	if len(held.IDs) != 1 || held.IDs[slot] != resource {
-		t.Errorf("held slots: %v, want %s of %s", held.IDs, slot, resource)
+	if len(held.IDs) != 2 || held.IDs[slot] != resource {
+		t.Errorf("held slots: %v, want also %s of %s", held.IDs, slot, resource)
 	}
 	k.save(map[string][]string{podUID: {slot}, nextUID: {other}}) // the kubelet has the pod again
 	announce <- struct{}{}
@@ -336,6 +336,31 @@ func TestHoldsAreLimited(t *testing.T) {
 	tracker.Restore(saved)
 	if n := len(tracker.Save()); n != 4 {
 		t.Errorf("%d pods are remembered for one slot, want 4", n)
+	}
+}
+
+// A pod whose cgroup cannot be read may run.
+func TestUnreadablePod(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	k.save(map[string][]string{podUID: {slot}})
+	k.cgroups.Start(podUID)
+	events := filepath.Join(k.cgroups.Dir(), "kubepods", "burstable", "pod"+podUID, "cgroup.events")
+	if err := os.WriteFile(events, []byte("unreadable"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tracker := k.tracker()
+	if err := tracker.Check(t.Context(), []string{slot}); err == nil {
+		t.Error("the slot is free although the state of its last pod can't be read")
+	}
+	held := ledger.Held{IDs: map[string]string{}}
+	tracker.AddForgotten(&held)
+	if held.IDs[slot] != resource {
+		t.Errorf("held slots: %v, want %s", held.IDs, slot)
+	}
+	k.cgroups.End(podUID)
+	if err := tracker.Check(t.Context(), []string{slot}); err != nil {
+		t.Error(err)
 	}
 }
 
