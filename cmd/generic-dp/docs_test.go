@@ -404,6 +404,9 @@ func (p *page) checkYAML(b *block) {
 			return
 		}
 		switch {
+		case object["kind"] == "Deployment":
+			p.checkStrategy(b, object)
+			p.walk(b, object)
 		case object["kind"] != nil:
 			p.walk(b, object)
 		case object["services"] != nil:
@@ -411,6 +414,16 @@ func (p *page) checkYAML(b *block) {
 		default:
 			p.checkValues(b, object)
 		}
+	}
+}
+
+// checkStrategy checks that a rollout of a Deployment releases its device before it requests
+// it again.
+func (p *page) checkStrategy(b *block, deployment map[string]any) {
+	spec, _ := deployment["spec"].(map[string]any)
+	strategy, _ := spec["strategy"].(map[string]any)
+	if strategy["type"] != "Recreate" {
+		p.errorf(b.first, "want strategy: {type: Recreate}")
 	}
 }
 

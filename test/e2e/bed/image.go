@@ -23,7 +23,7 @@ func writeImage(file, tool string) error {
 	}
 	layer, err := tarOf(
 		entry{name: "tool", data: program, mode: 0o755},
-		entry{name: "bin/ls", link: "tool"},
+		entry{name: "bin/ls", link: "tool", mode: 0o755}, // a link sets the mode of its file
 	)
 	if err != nil {
 		return err
