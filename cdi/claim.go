@@ -33,7 +33,9 @@ type Request struct {
 	Name string
 	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
 	Devices []string
-	Mounts  []device.Mount
+	// Shares are the parts that the request has of devices that other claims share.
+	Shares []Share
+	Mounts []device.Mount
 	// Env is written for the runtime. ReadClaim leaves it empty.
 	Env map[string]string
 }
@@ -87,7 +89,7 @@ func (w *Writer) WriteClaim(c Claim) error {
 	for _, r := range c.Requests {
 		spec.Devices = append(spec.Devices, specs.Device{
 			Name:           entryName(r),
-			Annotations:    map[string]string{devicesKey: strings.Join(r.Devices, ",")},
+			Annotations:    r.annotations(),
 			ContainerEdits: Edits{Env: environ(r.Env), Mounts: bindMounts(r.Mounts)},
 		})
 	}
@@ -157,6 +159,9 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 		r := Request{
 			Name:    strings.ReplaceAll(d.Name, ".", "/"),
 			Devices: split(d.Annotations[devicesKey]),
+		}
+		if err := r.readShares(d.Annotations); err != nil {
+			return Claim{}, fmt.Errorf("--cdi-dir: %s: %w", name, err)
 		}
 		for _, m := range d.ContainerEdits.Mounts {
 			r.Mounts = append(r.Mounts, device.Mount{

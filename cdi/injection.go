@@ -371,7 +371,7 @@ func expand(
 	}
 	all := map[string]*joined{}
 	for i, o := range offers {
-		vars := at(i, len(offers))
+		vars := withAmounts(at(i, len(offers)), &offers[i])
 		for j, e := range list(o) {
 			key, err := complete(e.Key, vars)
 			isInvalid := key == "" || strings.ContainsAny(key, "=\x00")

@@ -79,6 +79,8 @@ type Resource struct {
 	API API
 	// Attributes are the attributes by which claims select, with APIDRA.
 	Attributes []Attribute
+	// Capacity are the amounts that claims of one device share, with APIDRA.
+	Capacity []Capacity
 	// EvictAfter is how long a device is absent before its pods are evicted, with APIDRA. It is
 	// negative if they are never evicted.
 	EvictAfter time.Duration
@@ -135,6 +137,14 @@ type Attribute struct {
 	Name  string
 	Type  device.AttributeType
 	Value device.Text
+}
+
+// Capacity is an amount that the claims of one device share.
+type Capacity struct {
+	Name  string
+	Value device.Text
+	// Policy is nil if claims may get any amount.
+	Policy *device.CapacityPolicy
 }
 
 // Identity selects the form of IDs.

@@ -128,6 +128,7 @@ func (r *Resource) bindKubelet(t *table) {
 		"when the resource is registered with the kubelet")
 	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
 	t.claimAttributes(&r.Attributes)
+	t.capacity(&r.Capacity)
 	readEvictAfter := func(v value) {
 		r.EvictAfter = v.evictAfter()
 	}
@@ -178,7 +179,8 @@ func (v value) groupVariable() string {
 		}
 		known, _ := variableNamed(s)
 		isVirtual := strings.HasPrefix(s, varPrefix)
-		if !known.device || known.single || isVirtual {
+		isOfContainer := known.from > atListing
+		if !known.device || known.single || isVirtual || isOfContainer {
 			return "is not a property that several devices share: want " + want, ""
 		}
 		return "", ""

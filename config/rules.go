@@ -190,6 +190,7 @@ func (v value) checkResource(r *Resource) {
 	v.checkNets(r)
 	v.checkPaths(r)
 	v.checkCDI(r)
+	v.checkCapacity(r)
 	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
 		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`, "")
 	}

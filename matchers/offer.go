@@ -111,6 +111,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	b.offer.Annotations = b.entries("container.annotations", r.Container.Annotations, config.CheckAnnotation)
 	if r.API == config.APIDRA {
 		b.offer.Attributes = b.attributes()
+		b.offer.Capacity = b.capacity()
 	}
 	b.check = b.healthCheck()
 	b.offer.Problem = strings.Join(b.problems, "; ")

@@ -148,6 +148,9 @@ name the class in a claim.`,
 				if r.API != config.APIDRA {
 					continue
 				}
+				if version, otherwise := r.NeedsVersion(); version != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: capacity with count needs Kubernetes %s: %s\n", r.Place, version, otherwise)
+				}
 				if r.NameText == nil {
 					all = append(all, dra.Class(r.Name))
 				} else {

@@ -208,6 +208,7 @@ func (l *loop) publishDRA() {
 			if was, ok := last[v.ID]; ok {
 				if v.Attributes == nil { // an absent device keeps its attributes
 					v.Attributes = was.Attributes
+					v.Capacity = was.Capacity
 				}
 				if was.State == v.State {
 					v.Since = was.Since
@@ -229,6 +230,7 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		Resource:   resource,
 		ID:         e.Offer.ID,
 		Attributes: e.Offer.Attributes,
+		Capacity:   e.Offer.Capacity,
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
 		State:      stateOf(e),
@@ -253,9 +255,10 @@ func stateOf(e ledger.Entry) dra.State {
 
 // inject is dra.Options.Inject: it returns what a container gets of the devices with these names,
 // and the devices.
-func (d *draDriver) inject(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
+func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amounts) (r device.Response, devices []dra.Device, err error) {
 	all := d.agent.members()
 	ids := map[*resource][]string{}
+	byID := map[string]map[string]string{} // amounts
 	var order []*resource
 	for _, name := range names {
 		m, e, err := all.offeredByDRA(name)
@@ -266,6 +269,7 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 			order = append(order, m)
 		}
 		ids[m] = append(ids[m], e.Offer.ID)
+		byID[e.Offer.ID] = amounts[name]
 		v := deviceOf(m.Name, e)
 		if v.CDI, err = m.Names(&e.Offer); err != nil {
 			return r, nil, err
@@ -275,7 +279,7 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 	r.Env = map[string]string{}
 	places := containerPlaces{}
 	for _, m := range order {
-		one, err := m.Allocate(ctx, ids[m])
+		one, err := m.allocate(ctx, ids[m], byID)
 		if err == nil {
 			err = places.add(m.Name, one, d.agent.outputs.specs)
 		}

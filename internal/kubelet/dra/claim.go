@@ -41,6 +41,8 @@ type allocated struct {
 	ShareID *string `json:"shareID"`
 	// AdminAccess is to a device that others may hold.
 	AdminAccess bool `json:"adminAccess"`
+	// ConsumedCapacity are the amounts of a device that allows multiple allocations.
+	ConsumedCapacity map[string]string `json:"consumedCapacity"`
 }
 
 type deviceConfig struct {

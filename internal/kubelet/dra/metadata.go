@@ -90,7 +90,7 @@ next:
 				Driver:     Driver,
 				Pool:       p.Node,
 				Name:       v.Name(),
-				Attributes: v.attributes(),
+				Attributes: v.describe(r),
 			})
 		}
 		var text bytes.Buffer
