@@ -278,6 +278,8 @@ type Health struct {
 	// Attr are the wanted values of attributes. Names are relative paths. The nearest directory
 	// that has the attribute decides, from each node up to its hardware.
 	Attr map[string]pattern.Values
+	// Link is set if the network interfaces of the device must have a carrier.
+	Link bool
 	// TCP is an address that must accept connections. It is empty if there is no such check.
 	TCP device.Text
 	// Interval is the time between two checks of one device.

@@ -200,6 +200,13 @@ func (v value) checkResource(r *Resource) {
 			"",
 		)
 	}
+	checksLink := r.Health != nil && r.Health.Link
+	if checksLink && r.hasOnlyOther(func(m *Match) bool { return m.Has("net", "pci", "usb") }) {
+		v.child("health").child("link").report(
+			"no match selects network functions, which link requires",
+			`match = { pci = { class = "02" } } selects the functions of network cards`,
+		)
+	}
 	checksOpen := r.Health != nil && r.Health.Open
 	if checksOpen && r.hasOnlyOther((*Match).hasNode) {
 		v.child("health").child("open").report(

@@ -66,7 +66,9 @@ type probe struct {
 }
 
 // inKernel reports whether the check may hang in the kernel, where no timeout ends it.
-func (pr *probe) inKernel() bool { return len(pr.check.Open) > 0 || len(pr.check.Attrs) > 0 }
+func (pr *probe) inKernel() bool {
+	return len(pr.check.Open)+len(pr.check.Attrs)+len(pr.check.Links) > 0
+}
 
 // New returns a Prober. local maps a path of the host to the path here. Run runs it.
 func New(local func(path string) string) *Prober {
