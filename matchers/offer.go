@@ -20,8 +20,6 @@ type builder struct {
 	// name is the name of the resource. It is empty while its variables are filled in.
 	name string
 	id   string
-	// former is the ID that the version before gave it, empty if that is the same.
-	former string
 
 	offer    device.Offer
 	check    device.Check
@@ -54,7 +52,7 @@ func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
 		reserved: make(map[string]part),
 		paths:    make(map[string]device.Text),
 	}
-	b.id, b.former = b.identify()
+	b.id = b.identify()
 	return b
 }
 
@@ -65,7 +63,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	b := m.builder(r, c, name)
 	b.offer = device.Offer{
 		ID:       b.id,
-		Former:   b.former,
+		Alias:    b.alias(),
 		Hardware: hardwarePath(c.hardware),
 		Slots:    c.slots(),
 		Pool:     c.pool,
@@ -138,21 +136,36 @@ func (b *builder) problem(format string, args ...any) {
 	b.problems = append(b.problems, text)
 }
 
-// identify makes the ID of the device, and its former ID if that differs. Without a name, the ID
-// is empty if it depends on the name of the resource.
-func (b *builder) identify() (id, former string) {
+// identify returns the ID of the device. Without a name, the ID is empty if it depends on the name
+// of the resource.
+func (b *builder) identify() string {
 	c := b.c
 	if c.pool || c.virtual != nil {
-		return b.identifyByName(), ""
+		return b.identifyByName()
 	}
-	id, former = b.identifyUnshared()
-	if !b.r.Shared || b.name == "" {
-		return id, former
+	return b.sharedID(b.identifyUnshared())
+}
+
+// sharedID returns the ID of a device whose ID without shared = true is id.
+func (b *builder) sharedID(id string) string {
+	if b.r.Shared && b.name != "" {
+		return device.SharedID(b.name, id)
 	}
-	if former != "" {
-		former = device.SharedID(b.name, former)
+	return id
+}
+
+// alias returns the ID that a CDI device of the host has with the other value of identity, or an
+// empty string for other devices. After an edit of identity, a container may hold the device by it.
+func (b *builder) alias() string {
+	c := b.c
+	isCDIDevice := c.cdi != nil && !c.pool && c.value == ""
+	if !isCDIDevice {
+		return ""
 	}
-	return device.SharedID(b.name, id), former
+	if b.r.Identity == config.IdentityName {
+		return b.sharedID(device.CDIDeviceID(c.cdi.Name))
+	}
+	return b.sharedID(device.CDIDeviceName(c.cdi.Name))
 }
 
 // identifyByName makes the ID of a pool or a virtual device, which depends on the name of the
@@ -167,8 +180,8 @@ func (b *builder) identifyByName() string {
 	return device.VirtualID(b.name, b.c.virtual.Name)
 }
 
-// identifyUnshared makes the ID of a device without shared = true, and its former ID.
-func (b *builder) identifyUnshared() (id, former string) {
+// identifyUnshared returns the ID of a device without shared = true.
+func (b *builder) identifyUnshared() string {
 	c := b.c
 	form := b.forms.Of(c.hardware)
 	if b.r.Identity == config.IdentityPort {
@@ -176,19 +189,17 @@ func (b *builder) identifyUnshared() (id, former string) {
 	}
 	switch {
 	case c.value != "":
-		return device.GroupID(b.r.GroupBy, c.value), ""
+		return device.GroupID(b.r.GroupBy, c.value)
 	case c.cdi != nil && b.r.Identity == config.IdentityName:
-		// After an edit of identity, a container may hold the device by the other ID.
-		return device.CDIDeviceName(c.cdi.Name), device.CDIDeviceID(c.cdi.Name)
+		return device.CDIDeviceName(c.cdi.Name)
 	case c.cdi != nil:
-		return device.CDIDeviceID(c.cdi.Name), device.CDIDeviceName(c.cdi.Name)
+		return device.CDIDeviceID(c.cdi.Name)
 	case len(c.paths) > 0:
-		return device.PathID(c.paths[0].path), ""
+		return device.PathID(c.paths[0].path)
 	case c.single:
-		n := c.picks[0].node
-		return b.nodeIDAs(n, form), device.FormerNodeID(n, form)
+		return b.nodeIDAs(c.picks[0].node, form)
 	}
-	return device.HardwareID(c.hardware, form), device.FormerHardwareID(c.hardware, form)
+	return device.HardwareID(c.hardware, form)
 }
 
 // checkSerial reports a device without a usable serial number if the resource has
