@@ -35,6 +35,9 @@ type Request struct {
 	Name string
 	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
 	Devices []string
+	// Admin are the devices, as "RESOURCE=ID", that the request may access beside their holders.
+	// It holds no slot of them.
+	Admin []string
 	// Shares are the parts that the request has of devices that other claims share.
 	Shares []Share
 	// Mounts are the health directories of the devices.

@@ -17,11 +17,27 @@ type Share struct {
 	Of string `json:"of"`
 }
 
-const sharesKey = "generic-dp.github.io/shares"
+const (
+	sharesKey = "generic-dp.github.io/shares"
+	adminKey  = "generic-dp.github.io/admin"
+)
+
+// AllDevices are the devices that the claim holds or accesses beside their holders, as
+// "RESOURCE=ID".
+func (c Claim) AllDevices() []string {
+	all := c.Devices()
+	for _, r := range c.Requests {
+		all = append(all, r.Admin...)
+	}
+	return all
+}
 
 // annotations returns what the spec of a claim says about a request.
 func (r Request) annotations() map[string]string {
 	all := map[string]string{devicesKey: strings.Join(r.Devices, ",")}
+	if len(r.Admin) > 0 {
+		all[adminKey] = strings.Join(r.Admin, ",")
+	}
 	if len(r.Shares) > 0 {
 		text, err := json.Marshal(r.Shares)
 		if err != nil {
@@ -32,8 +48,9 @@ func (r Request) annotations() map[string]string {
 	return all
 }
 
-// readShares is the inverse of annotations, as far as shares are concerned.
+// readShares is the inverse of annotations, except for Devices.
 func (r *Request) readShares(annotations map[string]string) error {
+	r.Admin = split(annotations[adminKey])
 	text := annotations[sharesKey]
 	if text == "" {
 		return nil

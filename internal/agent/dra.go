@@ -275,6 +275,7 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		Capacity:   e.Offer.Capacity,
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
+		Moves:      len(e.Offer.Nets) > 0,
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}
@@ -501,7 +502,7 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 // listed has the holders by the name of the device. Another claim may hold other slots of the device.
 func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
 	return func(c cdi.Claim) bool {
-		return slices.ContainsFunc(c.Devices(), func(d string) bool {
+		return slices.ContainsFunc(c.AllDevices(), func(d string) bool {
 			_, id, _ := strings.Cut(d, "=")
 			return slices.ContainsFunc(listed[dra.DeviceName(id)], func(h podresources.Holder) bool {
 				return h.Namespace == c.Namespace && h.Claim == c.Name

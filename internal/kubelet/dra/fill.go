@@ -55,9 +55,9 @@ func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 			request := &f.claim.Requests[at]
 			key := found[i].key()
 			f.held[key] = &found[i]
-			request.Devices = append(request.Devices, key)
-			slices.Sort(request.Devices)
-			request.Shares = append(request.Shares, found[i].shares(&a)...)
+			if err := a.addTo(request, &found[i]); err != nil {
+				return nil, err
+			}
 			f.devices = append(f.devices, &claims.Device{
 				RequestNames: []string{baseRequest(a.Request)},
 				PoolName:     a.Pool,

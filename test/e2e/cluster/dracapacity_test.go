@@ -4,6 +4,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -93,4 +94,36 @@ func TestDRACapacity(t *testing.T) {
 	n.wantPending(t, "more")
 	n.delete(t, "three")
 	wantEnv(n.PodOf("more"), "500000000")
+}
+
+// A pod with adminAccess uses a device beside its holder, and takes nothing of it. The API server
+// only admits it in a namespace with the label.
+func TestDRAAdminAccess(t *testing.T) {
+	t.Parallel()
+	n := newDRANode(t, "", byDRA)
+	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
+	n.serve(t)
+	n.waitDevices(t, 1)
+	admin := func(r *resourcev1.ExactDeviceRequest) {
+		r.AdminAccess = new(true)
+	}
+	const refused = `{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: refused, namespace: default},
+		spec: {devices: {requests: [{name: stick, exactly: {deviceClassName: example.com.zigbee, adminAccess: true}}]}}}`
+	if out, err := n.TryKubectl(refused, "create", "-f", "-"); err == nil || !strings.Contains(out, "admin") {
+		t.Errorf("a claim with adminAccess in a namespace without the label: %s, %v", out, err)
+	}
+	n.Kubectl(t, "", "label", "namespace", "default", "resource.kubernetes.io/admin-access=true")
+	first := n.claimPod(t, "admin", "default", admin)
+	first.WaitRunning(t)
+	holder := n.pod(t, "holder")
+	holder.WaitRunning(t)
+	n.pod(t, "second")
+	n.wantPending(t, "second")
+	for _, pod := range []*bed.Pod{first, holder} {
+		if _, ok := pod.Report(t, "main").Node("/dev/zigbee"); !ok {
+			t.Errorf("%s has no device", pod.Name)
+		}
+	}
+	n.delete(t, "holder")
+	n.PodOf("second").WaitRunning(t)
 }
