@@ -84,7 +84,9 @@ type Resource struct {
 	// EvictAfter is how long a device is absent before its pods are evicted, with APIDRA. It is
 	// negative if they are never evicted.
 	EvictAfter time.Duration
-	Prefer     Prefer
+	// Features are the values of healthy devices that become labels of the node.
+	Features []Attribute
+	Prefer   Prefer
 	// ForgetAfter is how long an absent device that no container holds stays listed.
 	ForgetAfter time.Duration
 	// Health is nil without health checks.

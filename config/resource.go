@@ -134,6 +134,7 @@ func (r *Resource) bindKubelet(t *table) {
 	}
 	t.key("evict_after", stringForm, readEvictAfter,
 		"with dra: how long a device is absent before pods with a claim to it are evicted")
+	t.features(r)
 	t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
 		"how long an absent device that no container holds stays listed as Unhealthy")
 }

@@ -111,6 +111,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		b.offer.Attributes = b.attributes()
 		b.offer.Capacity = b.capacity()
 	}
+	b.offer.Features = b.features()
 	b.check = b.healthCheck()
 	b.offer.Problem = strings.Join(b.problems, "; ")
 	if b.omitted > 0 {

@@ -46,6 +46,8 @@ type Offer struct {
 	Annotations []Entry
 	// Attributes are the attributes by which claims select, by name. It is nil without DRA.
 	Attributes map[string]Typed
+	// Features are values that become labels of the node, by name.
+	Features map[string]string
 	// Capacity are the amounts that claims share, by name. It is nil without DRA.
 	Capacity map[string]Capacity
 	// Amounts are what one container gets of Capacity, by name. If it is nil, that is everything.
