@@ -35,6 +35,11 @@ type Request struct {
 	Name string
 	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
 	Devices []string
+	// Admin are the devices, as "RESOURCE=ID", that the request may access beside their holders.
+	// It holds no slot of them.
+	Admin []string
+	// Shares are the parts that the request has of devices that other claims share.
+	Shares []Share
 	// Mounts are the health directories of the devices.
 	Mounts []device.Mount
 	// Env is written for the runtime. ReadClaim leaves it empty.
@@ -92,10 +97,8 @@ func (w *Writer) WriteClaim(c Claim) error {
 	setPods(spec, c.Pods)
 	for _, r := range c.Requests {
 		spec.Devices = append(spec.Devices, specs.Device{
-			Name: entryName(r),
-			Annotations: map[string]string{
-				devicesKey: strings.Join(r.Devices, ","),
-			},
+			Name:        entryName(r),
+			Annotations: r.annotations(),
 			ContainerEdits: Edits{
 				Env:    environ(r.Env),
 				Mounts: bindMounts(r.Mounts),
@@ -192,6 +195,9 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 		r := Request{
 			Name:    strings.ReplaceAll(d.Name, ".", "/"),
 			Devices: split(d.Annotations[devicesKey]),
+		}
+		if err := r.readShares(d.Annotations); err != nil {
+			return Claim{}, fmt.Errorf("--cdi-dir: %s: %w", name, err)
 		}
 		for _, m := range d.ContainerEdits.Mounts {
 			r.Mounts = append(r.Mounts, device.Mount{

@@ -47,7 +47,7 @@ func expand(
 		entries: map[string]*joinedEntry{},
 	}
 	for i, o := range offers {
-		vars := at(i, len(offers))
+		vars := withAmounts(at(i, len(offers)), &offers[i])
 		for index, e := range list(o) {
 			if err := x.add(e, index, vars); err != nil {
 				return nil, fmt.Errorf("device %q: %w", o.ID, err)

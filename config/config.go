@@ -79,10 +79,14 @@ type Resource struct {
 	API API
 	// Attributes are the attributes by which claims select, with APIDRA.
 	Attributes []Attribute
+	// Capacity are the amounts that claims of one device share, with APIDRA.
+	Capacity []Capacity
 	// EvictAfter is how long a device is absent before its pods are evicted, with APIDRA. It is
 	// negative if they are never evicted.
 	EvictAfter time.Duration
-	Prefer     Prefer
+	// Features are the values of healthy devices that become labels of the node.
+	Features []Attribute
+	Prefer   Prefer
 	// ForgetAfter is how long an absent device that no container holds stays listed.
 	ForgetAfter time.Duration
 	// Health is nil without health checks.
@@ -135,6 +139,14 @@ type Attribute struct {
 	Name  string
 	Type  device.AttributeType
 	Value device.Text
+}
+
+// Capacity is an amount that the claims of one device share.
+type Capacity struct {
+	Name  string
+	Value device.Text
+	// Policy is nil if claims may get any amount.
+	Policy *device.CapacityPolicy
 }
 
 // Identity selects the form of IDs.
@@ -268,6 +280,8 @@ type Health struct {
 	// Attr are the wanted values of attributes. Names are relative paths. The nearest directory
 	// that has the attribute decides, from each node up to its hardware.
 	Attr map[string]pattern.Values
+	// Link is set if the network interfaces of the device must have a carrier.
+	Link bool
 	// TCP is an address that must accept connections. It is empty if there is no such check.
 	TCP device.Text
 	// Interval is the time between two checks of one device.

@@ -20,12 +20,14 @@ func readHealth(v value) *Health {
 	sound := v.read(func(t *table) {
 		t.boolean("open", &h.Open, "whether to check that each node of a device can be opened for reading")
 		t.attributes("attr", &h.Attr, plainAttribute, "sysfs attributes and their values")
+		t.boolean("link", &h.Link,
+			"whether to check that network functions have a carrier; for a virtual function, that its physical function has one")
 		t.text("tcp", &h.TCP, tcpAddress, "HOST:PORT that accepts TCP connections")
 		t.duration("interval", &h.Interval, minInterval, `"30s" or "2m"`, "time between two checks of a device")
 	})
-	hasCheck := h.Open || !v.lacks("attr") || !v.lacks("tcp")
+	hasCheck := h.Open || h.Link || !v.lacks("attr") || !v.lacks("tcp")
 	if sound && !hasCheck {
-		v.report("checks nothing: want at least one of open, attr and tcp", "health.open = true checks that the nodes can be opened")
+		v.report("checks nothing: want at least one of open, attr, link and tcp", "health.open = true checks that the nodes can be opened")
 	}
 	return h
 }

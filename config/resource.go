@@ -128,11 +128,13 @@ func (r *Resource) bindKubelet(t *table) {
 		"when the resource is registered with the kubelet")
 	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
 	t.claimAttributes(&r.Attributes)
+	t.capacity(&r.Capacity)
 	readEvictAfter := func(v value) {
 		r.EvictAfter = v.evictAfter()
 	}
 	t.key("evict_after", stringForm, readEvictAfter,
 		"with dra: how long a device is absent before pods with a claim to it are evicted")
+	t.features(r)
 	t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
 		"how long an absent device that no container holds stays listed as Unhealthy")
 }
@@ -178,7 +180,8 @@ func (v value) groupVariable() string {
 		}
 		known, _ := variableNamed(s)
 		isVirtual := strings.HasPrefix(s, varPrefix)
-		if !known.device || known.single || isVirtual {
+		isOfContainer := known.from > atListing
+		if !known.device || known.single || isVirtual || isOfContainer {
 			return "is not a property that several devices share: want " + want, ""
 		}
 		return "", ""

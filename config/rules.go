@@ -190,6 +190,7 @@ func (v value) checkResource(r *Resource) {
 	v.checkNets(r)
 	v.checkPaths(r)
 	v.checkCDI(r)
+	v.checkCapacity(r)
 	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
 		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`, "")
 	}
@@ -197,6 +198,13 @@ func (v value) checkResource(r *Resource) {
 		v.child("register").report(
 			`"always" cannot be combined with a variable in name: the name is unknown until the first device appears`,
 			"",
+		)
+	}
+	checksLink := r.Health != nil && r.Health.Link
+	if checksLink && r.hasOnlyOther(func(m *Match) bool { return m.Has("net", "pci", "usb") }) {
+		v.child("health").child("link").report(
+			"no match selects network functions, which link requires",
+			`match = { pci = { class = "02" } } selects the functions of network cards`,
 		)
 	}
 	checksOpen := r.Health != nil && r.Health.Open

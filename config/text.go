@@ -186,6 +186,7 @@ func variableNames() []string {
 		attrPrefix+"NAME",
 		varPrefix+"NAME",
 		devnodePrefix+"GLOB",
+		device.CapacityPrefix+"NAME",
 		"1",
 	)
 }
@@ -202,6 +203,15 @@ func variableNamed(name string) (variable, bool) {
 			sample: "/dev/x",
 			device: true,
 			single: true,
+		}, true
+	}
+	if strings.HasPrefix(name, device.CapacityPrefix) {
+		// The sample is no identifier, so that it is refused in the name of a variable.
+		return variable{
+			name:   name,
+			sample: "0.5",
+			device: true,
+			from:   afterPath,
 		}, true
 	}
 	_, isWildcard := wildcardNumber(name)
@@ -411,6 +421,9 @@ func checkSource(name string, r *Resource) string {
 	}
 	if key, isVar := strings.CutPrefix(name, varPrefix); isVar {
 		return checkVar(name, key, r)
+	}
+	if capacity, isCapacity := strings.CutPrefix(name, device.CapacityPrefix); isCapacity {
+		return checkCapacityVar(name, capacity, r)
 	}
 	return ""
 }

@@ -40,6 +40,9 @@ func (b *builder) healthCheck() device.Check {
 	if len(want.Attr) > 0 {
 		check.Attrs = b.attrChecks(want)
 	}
+	if want.Link {
+		check.Links = b.linkChecks()
+	}
 	if len(want.TCP) == 0 {
 		return check
 	}

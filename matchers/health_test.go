@@ -10,6 +10,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -188,5 +189,29 @@ func TestManyChecks(t *testing.T) {
 	note := result.Notes[0]
 	if !strings.Contains(note.Text, "and 4499 more can't be allocated: "+want) {
 		t.Errorf("note %v, want the limit", note)
+	}
+}
+
+// The carrier is checked of the interfaces of a function, and for a virtual function of its
+// physical one.
+func TestLinkChecks(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	pf := h.AddPCI(sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "8086", Device: "1572", Class: "020000", TotalVFs: 8})
+	h.AddNet(pf, sysfstest.Net{Name: "ens1f0"})
+	h.AddPCI(sysfstest.PCI{Address: "0000:3b:02.0", Vendor: "8086", Device: "154c", Class: "020000", PF: "0000:3b:00.0", VF: 0})
+	h.AddPCI(sysfstest.PCI{Address: "0000:3c:00.0", Vendor: "8086", Device: "1572", Class: "020000"})
+	checks, problems := checked(t, scan(t, h.Tree), "match.pci.class = \"02\"\nhealth.link = true")
+	want := map[string][]device.LinkCheck{
+		"0000:3b:00.0": {{Of: "ens1f0", Dirs: []string{"/sys/" + pf + "/net/ens1f0"}}},
+		"0000:3b:02.0": {{Of: "physical function 0000:3b:00.0", Dirs: []string{"/sys/" + pf + "/net/ens1f0"}}},
+	}
+	for id, links := range want {
+		if diff := cmp.Diff(links, checks[id].Links); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", id, diff)
+		}
+	}
+	if got := problems["0000:3c:00.0"]; got != "health.link: the device has no network interface here" {
+		t.Errorf("a function without an interface: problem %q", got)
 	}
 }

@@ -108,6 +108,7 @@ func TestUses(t *testing.T) {
 		"match.pci = {}\nexclude.net = {}":                                      {true, false},
 		`match.pci.pf = "ens1f0"`:                                               {true, false},
 		`match.pci.pf = ["0000:3b:00.0", "ens*"]`:                               {true, false},
+		"match.pci = {}\nhealth.link = true":                                    {true, false},
 		`match.pci.pf = "0000:3b:00.*"`:                                         {},
 		"match.pci = {}\nexclude.pci.pf = \"ens1f0\"":                           {true, false},
 		"match.pci = {}\ncontainer.env.IF = \"${net.name}\"":                    {true, false},

@@ -84,6 +84,7 @@ func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) 
 		)
 	}
 	m.annotationNote(r)
+	m.versionNote(r)
 	if r.Container.CDI {
 		m.movedNetNote(r, offered)
 		return

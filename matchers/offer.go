@@ -109,7 +109,9 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	b.offer.Annotations = b.entries("container.annotations", r.Container.Annotations, config.CheckAnnotation)
 	if r.API == config.APIDRA {
 		b.offer.Attributes = b.attributes()
+		b.offer.Capacity = b.capacity()
 	}
+	b.offer.Features = b.features()
 	b.check = b.healthCheck()
 	b.offer.Problem = strings.Join(b.problems, "; ")
 	if b.omitted > 0 {

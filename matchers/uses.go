@@ -101,7 +101,8 @@ func UsesNets(cfg *config.Config) bool {
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
 		selects := slices.ContainsFunc(r.Match, needsNets)
 		excludes := slices.ContainsFunc(r.Exclude, needsNets)
-		return selects || excludes || slices.ContainsFunc(r.Variables, isOfNet)
+		checksLink := r.Health != nil && r.Health.Link
+		return selects || excludes || checksLink || slices.ContainsFunc(r.Variables, isOfNet)
 	})
 }
 

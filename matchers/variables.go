@@ -231,7 +231,7 @@ func sample(t device.Text) string {
 func expand(t device.Text, value func(name string) (device.Text, error)) (device.Text, error) {
 	out := make([]device.Text, 0, len(t))
 	for _, p := range t {
-		if p.Var == "" || p.Var == device.IndexVar || p.Var == device.CountVar {
+		if p.Var == "" || device.IsOfContainer(p.Var) {
 			out = append(out, device.Text{p})
 			continue
 		}

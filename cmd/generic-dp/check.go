@@ -219,6 +219,9 @@ any other extended resource, or name the class in a claim.`,
 				if r.API != config.APIDRA {
 					continue
 				}
+				if version, otherwise := r.NeedsVersion(); version != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: capacity with count needs Kubernetes %s: %s\n", r.Place, version, otherwise)
+				}
 				hasVariables := r.NameText != nil
 				if hasVariables {
 					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: the name depends on the hardware: each resulting name needs a class\n", r.Place)

@@ -250,6 +250,7 @@ func (l *loop) publishDRA() {
 			if was, ok := last[v.ID]; ok {
 				if v.Attributes == nil { // an absent device keeps its attributes
 					v.Attributes = was.Attributes
+					v.Capacity = was.Capacity
 				}
 				if was.State == v.State {
 					v.Since = was.Since
@@ -271,8 +272,10 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		Resource:   resource,
 		ID:         e.Offer.ID,
 		Attributes: e.Offer.Attributes,
+		Capacity:   e.Offer.Capacity,
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
+		Moves:      len(e.Offer.Nets) > 0,
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}
@@ -295,9 +298,10 @@ func stateOf(e ledger.Entry) dra.State {
 
 // inject is dra.Options.Inject: it returns what a container gets of the devices with these names,
 // and the devices.
-func (d *draDriver) inject(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
+func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amounts) (r device.Response, devices []dra.Device, err error) {
 	all := d.agent.members()
 	ids := map[*resource][]string{}
+	byID := map[string]map[string]string{} // amounts
 	var order []*resource
 	for _, name := range names {
 		m, e, err := all.offeredByDRA(name)
@@ -308,6 +312,7 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 			order = append(order, m)
 		}
 		ids[m] = append(ids[m], e.Offer.ID)
+		byID[e.Offer.ID] = amounts[name]
 		v := deviceOf(m.Name, e)
 		if v.CDI, err = m.Names(&e.Offer); err != nil {
 			return r, nil, err
@@ -317,7 +322,7 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 	r.Env = map[string]string{}
 	places := containerPlaces{}
 	for _, m := range order {
-		one, err := m.Allocate(ctx, ids[m])
+		one, err := m.allocate(ctx, ids[m], byID)
 		if err == nil {
 			err = places.add(m.Name, one, d.agent.outputs.specs)
 		}
@@ -497,7 +502,7 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 // listed has the holders by the name of the device. Another claim may hold other slots of the device.
 func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
 	return func(c cdi.Claim) bool {
-		return slices.ContainsFunc(c.Devices(), func(d string) bool {
+		return slices.ContainsFunc(c.AllDevices(), func(d string) bool {
 			_, id, _ := strings.Cut(d, "=")
 			return slices.ContainsFunc(listed[dra.DeviceName(id)], func(h podresources.Holder) bool {
 				return h.Namespace == c.Namespace && h.Claim == c.Name

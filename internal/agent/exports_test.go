@@ -118,7 +118,7 @@ func TestDeviceInfoOfVDPA(t *testing.T) {
 // Node Feature Discovery finds one file, whole and current.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, zigbee+"[[resource]]\nname = \"fuse\"\ncount = 10\nmatch.glob = \"/dev/fuse\"\n[[resource]]\nname = \"absent\"\nmatch.glob = \"/dev/absent\"\n")
+	n := newNode(t, zigbee+"features.serial = \"${usb.serial}\"\n[[resource]]\nname = \"fuse\"\ncount = 10\nmatch.glob = \"/dev/fuse\"\n[[resource]]\nname = \"absent\"\nmatch.glob = \"/dev/absent\"\n")
 	n.addNodes("fuse")
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
@@ -140,12 +140,12 @@ func TestFeatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	want(head + "example.com/zigbee=2\n" + fuse)
+	want(head + "example.com/zigbee=2\n" + fuse + "example.com/zigbee.serial=AAAA1111_BBBB2222\n")
 	n.host.RemoveUSB("1-1")
 	n.host.RemoveUSB("1-2")
 	want(head + fuse)
 	n.host.AddUSB(stick("1-3", "AAAA1111", "ttyUSB0"))
-	want(head + "example.com/zigbee=1\n" + fuse)
+	want(head + "example.com/zigbee=1\n" + fuse + "example.com/zigbee.serial=AAAA1111\n")
 	files, err := os.ReadDir(n.options.Paths.NFDDir)
 	if err != nil || len(files) != 1 {
 		t.Errorf("files %v, %v", files, err)

@@ -329,9 +329,11 @@ func (o *outputs) sweepHealth(devices []output.Device, held ledger.Held) (ask ti
 // its own goroutine, and its end causes another pass.
 func (o *outputs) writeFeatures(ctx context.Context, devices []output.Device) error {
 	plan, err := features.Plan(o.options.Paths.NFDDir, devices)
-	if err == nil && len(plan.Missing) > 0 {
+	if len(plan.Missing) > 0 {
 		written, _, answered := o.writes.Do(ctx, plan.Label, featuresPatience, plan.Make)
-		err = written
+		if written != nil {
+			err = written
+		}
 		if !answered && ctx.Err() == nil {
 			err = fmt.Errorf("%s: %q does not answer", plan.Label, o.options.Paths.NFDDir)
 		}

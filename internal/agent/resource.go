@@ -204,6 +204,12 @@ func (r *resource) Blocks() bool { return r.now.Load().blocks }
 // Allocate returns the response for a container with these slots. The kubelet keeps it for the life
 // of the pod, so everything in it is checked now.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
+	return r.allocate(ctx, ids, nil)
+}
+
+// allocate is Allocate for a container that gets amounts of shared capacities, by the ID of the
+// device.
+func (r *resource) allocate(ctx context.Context, ids []string, amounts map[string]map[string]string) (device.Response, error) {
 	devices, err := r.findCurrent(ctx, ids)
 	if err != nil {
 		return device.Response{}, err
@@ -211,7 +217,7 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 	if err := r.holders.Check(ctx, ids); err != nil {
 		return device.Response{}, err
 	}
-	response, err := r.Respond(devices)
+	response, err := r.Respond(withAmounts(devices, amounts))
 	if err != nil {
 		return device.Response{}, err
 	}

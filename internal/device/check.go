@@ -8,6 +8,8 @@ type Check struct {
 	Open []string
 	// Attrs are attributes that must have their wanted value.
 	Attrs []AttrCheck
+	// Links are the network interfaces that must have a carrier.
+	Links []LinkCheck
 	// TCP is an address HOST:PORT that must accept connections. It is empty if there is no such
 	// check.
 	TCP string
@@ -24,6 +26,14 @@ type AttrCheck struct {
 	// of all nodes must match.
 	Dirs [][]string
 	Want Condition
+}
+
+// LinkCheck is about a network function. One of its interfaces must have a carrier.
+type LinkCheck struct {
+	// Of names the function in reasons: an interface, or the physical function of a virtual one.
+	Of string
+	// Dirs are the sysfs directories of its interfaces, as paths on the host.
+	Dirs []string
 }
 
 // Condition tests a value.

@@ -46,6 +46,12 @@ type Offer struct {
 	Annotations []Entry
 	// Attributes are the attributes by which claims select, by name. It is nil without DRA.
 	Attributes map[string]Typed
+	// Features are values that become labels of the node, by name.
+	Features map[string]string
+	// Capacity are the amounts that claims share, by name. It is nil without DRA.
+	Capacity map[string]Capacity
+	// Amounts are what one container gets of Capacity, by name. If it is nil, that is everything.
+	Amounts map[string]string
 	// CDI is set if the device is injected by its qualified CDI name instead of raw
 	// nodes and mounts.
 	CDI bool
@@ -182,6 +188,15 @@ const (
 	IndexVar = "index"
 	CountVar = "count"
 )
+
+// CapacityPrefix begins the variables of capacities, ${capacity.NAME}, which depend on the claim.
+const CapacityPrefix = "capacity."
+
+// IsOfContainer reports whether the value of a variable depends on the container.
+func IsOfContainer(name string) bool {
+	isPosition := name == IndexVar || name == CountVar
+	return isPosition || strings.HasPrefix(name, CapacityPrefix)
+}
 
 // Literal returns a Text without variables.
 func Literal(s string) Text {

@@ -88,6 +88,12 @@ func (h host) run(ctx context.Context, c device.Check, a *attempt) string {
 			return step + reason
 		}
 	}
+	for _, link := range c.Links {
+		step := a.begin("link of " + link.Of)
+		if reason := h.link(link); reason != "" {
+			return step + ": " + reason
+		}
+	}
 	if c.TCP != "" {
 		step := a.begin("tcp " + c.TCP)
 		if reason := tcpReason(h.dial(ctx, c.TCP)); reason != "" {

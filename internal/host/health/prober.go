@@ -67,7 +67,7 @@ type probe struct {
 
 // inKernel reports whether the check may hang in the kernel, where no timeout ends it.
 func (pr *probe) inKernel() bool {
-	return len(pr.check.Open) > 0 || len(pr.check.Attrs) > 0
+	return len(pr.check.Open)+len(pr.check.Attrs)+len(pr.check.Links) > 0
 }
 
 // New returns a Prober, which does nothing until Run. local maps a path of the host to its path in this

@@ -39,8 +39,11 @@ type allocated struct {
 	Pool    string  `json:"pool"`
 	Device  string  `json:"device"`
 	ShareID *string `json:"shareID"`
-	// AdminAccess requests a device for monitoring, while other claims may hold it.
+	// AdminAccess is access to a device beside its holders. The API server only admits it in
+	// namespaces with the label resource.kubernetes.io/admin-access.
 	AdminAccess bool `json:"adminAccess"`
+	// ConsumedCapacity are the amounts of a device that allows multiple allocations.
+	ConsumedCapacity map[string]string `json:"consumedCapacity"`
 }
 
 type deviceConfig struct {
@@ -123,10 +126,6 @@ func (o *resourceClaim) check(uid string) error {
 func (a *allocated) check(node string) error {
 	if a.Pool != node {
 		return fmt.Errorf("device %q is of node %s, not of this one (%s)", a.Device, a.Pool, node)
-	}
-	if a.AdminAccess {
-		return fmt.Errorf("request %s: adminAccess to device %q is not supported: each device of this driver is for its holders only",
-			a.Request, a.Device)
 	}
 	if !requestName(a.Request) {
 		return fmt.Errorf("request %q of device %q: the name must be a DNS label, or two with a slash between them",

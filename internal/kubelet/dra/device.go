@@ -33,8 +33,12 @@ type Device struct {
 	// resource.kubernetes.io/numaNode come from the other fields. Empty ones are left out;
 	// nil are unknown.
 	Attributes map[string]device.Typed
+	// Capacity are the amounts that claims share if Slots is more than 1.
+	Capacity map[string]device.Capacity
 	// NUMA nodes, sorted.
 	NUMA []int
+	// Moves is set if network interfaces move into the container of the device.
+	Moves bool
 	// Slots is the number of containers that may hold the device at once.
 	Slots int
 

@@ -28,7 +28,11 @@ func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 		for i := range group {
 			names[i] = group[i].Device
 		}
-		response, found, err := p.Inject(ctx, names)
+		amounts, err := amountsOf(group)
+		if err != nil {
+			return nil, err
+		}
+		response, found, err := p.Inject(ctx, names, amounts)
 		if err != nil {
 			return nil, err
 		}
@@ -51,8 +55,9 @@ func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 			request := &f.claim.Requests[at]
 			key := found[i].key()
 			f.held[key] = &found[i]
-			request.Devices = append(request.Devices, key)
-			slices.Sort(request.Devices)
+			if err := a.addTo(request, &found[i]); err != nil {
+				return nil, err
+			}
 			f.devices = append(f.devices, &claims.Device{
 				RequestNames: []string{baseRequest(a.Request)},
 				PoolName:     a.Pool,
@@ -62,6 +67,7 @@ func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 			})
 		}
 	}
+	p.keepShares(f.claim)
 	return f, nil
 }
 
@@ -76,6 +82,9 @@ func (f *filled) slots() (map[string]int, error) {
 		if n > slots[name] {
 			return nil, fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", name, n, slots[name])
 		}
+	}
+	if over := overcommitted(f.claim); over != "" {
+		return nil, fmt.Errorf("the claim needs %s", over)
 	}
 	return slots, nil
 }

@@ -67,7 +67,7 @@ func (s *sticks) setInject(inject func(ctx context.Context) error) {
 	s.inject = inject
 }
 
-func (s *sticks) injectAll(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
+func (s *sticks) injectAll(ctx context.Context, names []string, amounts dra.Amounts) (r device.Response, devices []dra.Device, err error) {
 	s.mu.Lock()
 	inject := s.inject
 	s.mu.Unlock()
@@ -97,6 +97,11 @@ func (s *sticks) injectAll(ctx context.Context, names []string) (r device.Respon
 		}
 	}
 	r.Env = map[string]string{"IDS": strings.Join(serials, ",")}
+	for _, name := range names {
+		if text := amounts[name]["bandwidth"]; text != "" {
+			r.Env["BANDWIDTH"] = text
+		}
+	}
 	return r, devices, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +82,7 @@ func (p *Plugin) writeMetadata(c cdi.Claim, devices map[string]*Device) error {
 next:
 	for _, r := range c.Requests {
 		request := metadataRequest{Name: r.Name}
-		for _, name := range r.Devices {
+		for _, name := range slices.Concat(r.Devices, r.Admin) {
 			v := devices[name]
 			if v == nil || v.Attributes == nil {
 				continue next
@@ -90,7 +91,7 @@ next:
 				Driver:     Driver,
 				Pool:       p.Node,
 				Name:       v.Name(),
-				Attributes: v.attributes(),
+				Attributes: v.describe(r),
 			})
 		}
 		var text bytes.Buffer

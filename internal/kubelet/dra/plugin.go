@@ -47,10 +47,11 @@ type Options struct {
 	Devices *List
 	// Inject returns what one container gets for devices of this driver together, by their
 	// names in the pool, with repeats for several slots, and those devices in the same
-	// order, with their CDI names. Everything that it names exists. The error for a device that
+	// order, with their CDI names. amounts are what it gets of shared capacities, by name of the
+	// device; other devices are not shared. Everything that it names exists. The error for a device that
 	// is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called concurrently;
 	// a panic fails only its call.
-	Inject func(ctx context.Context, names []string) (r device.Response, devices []Device, err error)
+	Inject func(ctx context.Context, names []string, amounts Amounts) (r device.Response, devices []Device, err error)
 	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
 	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
 	Offered func(name string) error

@@ -116,7 +116,7 @@ func (r *records) conflicts(claim cdi.Claim, slots map[string]int) map[string][]
 			held += n
 			others = append(others, holder{record: other, claim: other.claim, slots: n})
 		}
-		if held > slots[name] {
+		if held > slots[name] || r.exceeds(claim, name, others) {
 			conflicts[name] = others
 		}
 	}

@@ -277,7 +277,6 @@ func TestRefusedClaims(t *testing.T) {
 		"another node":     {results(pool), `device "usb-1" is of node n2, not of this one (n1)`},
 		"unknown device":   {results(result("one", "usb-9")), `device "usb-9" is not offered by DRA`},
 		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, "has parameters for " + dra.Driver},
-		"admin access":     {results(strings.Replace(result("one", "usb-1"), "{", `{"adminAccess":true,`, 1)), `request one: adminAccess to device "usb-1"`},
 		"other parameters": {`{"config":[{"opaque":{"driver":"gpu.nvidia.com","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, ""},
 	} {
 		b.api.set(c, test.allocation)

@@ -74,8 +74,15 @@ type capacity struct {
 }
 
 type requestPolicy struct {
-	Default     string   `json:"default"`
-	ValidValues []string `json:"validValues"`
+	Default     string      `json:"default,omitempty"`
+	ValidValues []string    `json:"validValues,omitempty"`
+	ValidRange  *validRange `json:"validRange,omitempty"`
+}
+
+type validRange struct {
+	Min  string `json:"min,omitempty"`
+	Max  string `json:"max,omitempty"`
+	Step string `json:"step,omitempty"`
 }
 
 type taint struct {
@@ -106,13 +113,11 @@ var taintValues = map[State]string{
 // published returns d as entry of a ResourceSlice, and the time at which that changes
 // by itself, if it does.
 func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
-	out = sliceDevice{Name: d.name, Attributes: d.attributes()}
-	if d.Slots > 1 {
-		out.AllowMultipleAllocations = true
-		out.Capacity = map[string]capacity{"slots": {
-			Value:         quantity(d.Slots),
-			RequestPolicy: &requestPolicy{Default: "1", ValidValues: []string{"1"}},
-		}}
+	out = sliceDevice{
+		Name:                     d.name,
+		Attributes:               d.attributes(),
+		Capacity:                 d.capacity(),
+		AllowMultipleAllocations: d.Slots > 1,
 	}
 	if d.State == Healthy {
 		return out, next
@@ -140,14 +145,6 @@ func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 func (d sliceDevice) sum() sum {
 	d.Taints = nil
 	return (&sliceSpec{Devices: []sliceDevice{d}}).sum()
-}
-
-// quantity formats n as the API server does (resource.Quantity), for the n of slots.
-func quantity(n int) string {
-	if n%1000 == 0 {
-		return strconv.Itoa(n/1000) + "k"
-	}
-	return strconv.Itoa(n)
 }
 
 // maxDevices is the maximum number of devices of a slice in which any has a taint. Every

@@ -51,7 +51,15 @@ func TestSliceIsGolden(t *testing.T) {
 				"firmware": {Type: device.VersionType, Text: "2.0.0-rc.1"},
 			},
 		},
-		{Resource: "example.com/fuse", ID: "fuse", Slots: 1000},
+		{Resource: "example.com/fuse", ID: "fuse", Slots: 1000, Capacity: map[string]device.Capacity{
+			"memory":    {Value: "16Gi"},
+			"bandwidth": {Value: "10G", Policy: &device.CapacityPolicy{Default: "1G", Min: "500M", Max: "10G", Step: "500M"}},
+			"ports":     {Value: "8", Policy: &device.CapacityPolicy{Default: "1", Values: []string{"1", "2", "8"}}},
+			"weight":    {Value: "5", Policy: &device.CapacityPolicy{Default: "1"}},
+		}},
+		{Resource: "example.com/fuse", ID: "single", Slots: 1, Capacity: map[string]device.Capacity{
+			"ports": {Value: "8", Policy: &device.CapacityPolicy{Default: "1", Values: []string{"1", "2", "8"}}},
+		}},
 		{Resource: "example.com/serial", ID: "settling", Slots: 1, State: Settling, Since: since, NUMA: []int{0, 1}},
 		{Resource: "example.com/serial", ID: "unhealthy", Slots: 1, State: Unhealthy, Since: since},
 		{Resource: "example.com/serial", ID: "gone", Slots: 1, State: Gone, Since: since, EvictAfter: time.Minute},

@@ -25,13 +25,15 @@ func Paths(dir string) []string {
 }
 
 // Plan returns what to change so that the file in dir has the number of healthy devices of
-// each resource, in the order of the devices. An empty dir means that no file is wanted.
+// each resource, in the order of the devices, and the values of their features. The error is about
+// features that are left out; the plan is still valid. An empty dir means that no file is wanted.
 func Plan(dir string, devices []output.Device) (files.Plan, error) {
 	plan := files.Plan{Label: "--nfd-dir", KeepParent: true}
 	if dir == "" {
 		return plan, nil
 	}
-	text := text(devices)
+	values, err := values(devices)
+	text := append(text(devices), values...)
 	if len(text) > limit {
 		return plan, fmt.Errorf("%s: %d bytes of features: Node Feature Discovery reads at most %d",
 			plan.Label, len(text), limit)
@@ -42,7 +44,7 @@ func Plan(dir string, devices []output.Device) (files.Plan, error) {
 		Mode:    0o644,
 		Staging: filepath.Join(dir, hiddenName),
 	}}
-	return plan, nil
+	return plan, err
 }
 
 // text is the content of the file. A resource without a healthy device has no line, so that

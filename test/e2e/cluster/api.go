@@ -104,6 +104,11 @@ func (c *Cluster) Kubectl(t testing.TB, input string, args ...string) string {
 	return c.command(t, input, "kubectl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
 }
 
+// TryKubectl is Kubectl for a command that may fail.
+func (c *Cluster) TryKubectl(input string, args ...string) (string, error) {
+	return c.Try(input, c.Tool("kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+}
+
 // Helm runs helm, and fails the test if it fails.
 func (c *Cluster) Helm(t testing.TB, args ...string) string {
 	t.Helper()

@@ -83,7 +83,7 @@ func TestDeviceMetadata(t *testing.T) {
 	if err := devicemetadata.DecodeMetadataFromStream(json.NewDecoder(bytes.NewReader(text)), &read); err != nil {
 		t.Fatal(err)
 	}
-	if r := read.Requests; len(r) != 1 || len(r[0].Devices) != 2 || len(r[0].Devices[0].Attributes) != 5 || *read.PodClaimName != "sticks" {
+	if r := read.Requests; len(r) != 1 || len(r[0].Devices) != 2 || len(r[0].Devices[0].Attributes) != 6 || *read.PodClaimName != "sticks" {
 		t.Errorf("a consumer reads %+v, want one request with two devices of claim sticks", read)
 	}
 }

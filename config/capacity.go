@@ -1,0 +1,214 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// slotsName is the capacity that count creates.
+const slotsName = "slots"
+
+var capacityValue = role{want: `a quantity such as "10G"`, at: atListing}
+
+// capacity binds the amounts that the claims of one device share.
+func (t *table) capacity(into *[]Capacity) {
+	const key = "capacity"
+	capacityForm := func() form {
+		describe := func(v value) {
+			v.readCapacity()
+		}
+		literals := form{"type": []string{"string", "integer"}}
+		return userKeysForm(form{"anyOf": []form{literals, t.belowUserKeys(key, describe)}})
+	}
+	read := func(v value) {
+		*into = v.capacities()
+	}
+	t.key(key, capacityForm, read, "with dra: amounts of each device that its claims share, such as bandwidth")
+}
+
+// capacities reads v as a table of capacities, by name.
+func (v value) capacities() []Capacity {
+	var all []Capacity
+	for name, e := range v.userKeys("of quantities", "the name of a capacity") {
+		if name == slotsName {
+			e.report(quote(name)+" is reserved: count is the number of slots", "")
+		} else if !isClaimName(name) {
+			e.report(quote(name)+" is not a valid capacity name: it "+claimNameRule, "")
+		}
+		var c Capacity
+		if e.keys() != nil {
+			c = e.readCapacity()
+		} else {
+			c.Value = e.quantityText()
+		}
+		c.Name = name
+		all = append(all, c)
+	}
+	return all
+}
+
+// readCapacity reads v as a capacity with its policy.
+func (v value) readCapacity() Capacity {
+	var c Capacity
+	var p device.CapacityPolicy
+	sound := v.read(func(t *table) {
+		quantityForm := func() form {
+			return form{"type": []string{"string", "integer"}}
+		}
+		readValue := func(v value) {
+			c.Value = v.quantityText()
+		}
+		t.key("value", quantityForm, readValue, "the amount that the device has")
+		t.require("value", `a quantity such as "10G"`, "")
+		bind := func(name string, into *string, help string) {
+			read := func(v value) {
+				*into = v.quantity()
+			}
+			t.key(name, quantityForm, read, help)
+		}
+		bind("default", &p.Default, "what a claim gets that requests no amount")
+		bind("min", &p.Min, "the least amount of a claim")
+		bind("max", &p.Max, "the greatest amount of a claim")
+		bind("step", &p.Step, "amounts are min and a multiple of step")
+		valuesForm := func() form {
+			return oneOrMore(quantityForm())
+		}
+		readValues := func(v value) {
+			for _, e := range v.items() {
+				p.Values = append(p.Values, e.quantity())
+			}
+		}
+		t.key("values", valuesForm, readValues, "all amounts that claims may have, ascending")
+	})
+	if v.describes != nil || !sound || !v.checkPolicyKeys(&p) {
+		return c
+	}
+	hasPolicy := len(v.keys()) > 1
+	if hasPolicy {
+		c.Policy = &p
+	}
+	v.checkPolicy(c)
+	return c
+}
+
+// checkPolicyKeys reports whether the keys of a policy can be combined. If not, it records a
+// problem.
+func (v value) checkPolicyKeys(p *device.CapacityPolicy) bool {
+	const why = "the API server wants the default amount with them"
+	for _, name := range []string{"min", "max", "step"} {
+		if !v.has(name) {
+			continue
+		}
+		if v.has("values") {
+			v.child(name).report("cannot be combined with values", "")
+			return false
+		}
+		if !v.has("min") || !v.has("default") {
+			v.child(name).report("requires min and default", why)
+			return false
+		}
+	}
+	if v.has("values") && !v.has("default") {
+		v.child("values").report("requires default", why)
+		return false
+	}
+	if len(p.Values) > device.MaxCapacityValues {
+		v.child("values").report(fmt.Sprintf("has %d amounts: want at most %d", len(p.Values), device.MaxCapacityValues), "")
+		return false
+	}
+	return true
+}
+
+// checkPolicy reports amounts that contradict each other. If the value has variables, they are
+// compared with the value of each device later.
+func (v value) checkPolicy(c Capacity) {
+	text := c.Value.String()
+	if len(c.Value.Vars()) > 0 {
+		text = strconv.FormatInt(math.MaxInt64, 10)
+	}
+	_, field, err := device.NewCapacity(text, c.Policy)
+	if err != nil {
+		v.child(field).report(err.Error(), "")
+	}
+}
+
+// quantityText reads v as the value of a capacity, which may have variables.
+func (v value) quantityText() device.Text {
+	if n, isInt := v.raw.(int64); isInt {
+		v.raw = strconv.FormatInt(n, 10)
+	}
+	text := v.text(capacityValue)
+	if len(text.Vars()) == 0 && len(text) > 0 {
+		v.checkQuantity(text.String())
+	}
+	return text
+}
+
+// quantity reads v as a quantity without variables.
+func (v value) quantity() string {
+	if n, isInt := v.raw.(int64); isInt {
+		v.raw = strconv.FormatInt(n, 10)
+	}
+	text, ok := v.literal(capacityValue.want)
+	if ok {
+		v.checkQuantity(text)
+	}
+	return text
+}
+
+func (v value) checkQuantity(text string) {
+	if _, _, err := device.NewCapacity(text, nil); err != nil {
+		v.report(err.Error(), "")
+	}
+}
+
+// checkCapacity reports capacities that no device can have.
+func (v value) checkCapacity(r *Resource) {
+	if n := len(r.Attributes) + len(r.Capacity); len(r.Capacity) > 0 && n > maxAttributes {
+		v.child("capacity").report(fmt.Sprintf("with attributes, these are %d entries: want at most %d", n, maxAttributes), "")
+	}
+	isShared := r.isShared()
+	for _, c := range r.Capacity {
+		if c.Policy != nil && !isShared {
+			v.child("capacity").child(c.Name).report(
+				"has amounts for several claims, but count is 1, so that one claim gets the whole device",
+				"count is how many claims may share the device",
+			)
+		}
+	}
+}
+
+// isShared reports whether several containers may have one device.
+func (r *Resource) isShared() bool {
+	return r.find(func(m *Match) bool {
+		return m.Count > 1
+	}) >= 0
+}
+
+// NeedsVersion returns the first version of Kubernetes that has, by default, what the resource
+// publishes for claims, and what older versions do without it. It returns empty strings if every
+// version with dynamic resource allocation has it (DRAConsumableCapacity in pkg/features).
+func (r *Resource) NeedsVersion() (version, otherwise string) {
+	if r.API != APIDRA || len(r.Capacity) == 0 || !r.isShared() {
+		return "", ""
+	}
+	return "1.36", "older versions give a device to one claim, with all of its capacity"
+}
+
+// checkCapacityVar returns why the variable of a capacity has no value, or an empty string.
+func checkCapacityVar(name, capacity string, r *Resource) string {
+	isConfigured := slices.ContainsFunc(r.Capacity, func(c Capacity) bool {
+		return c.Name == capacity
+	})
+	if !isConfigured {
+		return fmt.Sprintf(`has "${%s}", but the resource has no capacity.%s`, name, capacity)
+	}
+	if r.API != APIDRA {
+		return fmt.Sprintf(`has "${%s}", which requires api = "dra": device plugins have no capacities`, name)
+	}
+	return ""
+}

@@ -1,0 +1,31 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// features binds the values of devices that become features of the node.
+func (t *table) features(r *Resource) {
+	read := func(v value) {
+		r.Features = v.features(r.Name)
+	}
+	t.key("features", stringTable, read,
+		"values of the healthy devices that become labels of the node, by the end of their names; needs --nfd-dir")
+}
+
+// features reads v as a table of values by the end of the name of their label.
+func (v value) features(resource string) []Attribute {
+	var all []Attribute
+	_, name, _ := strings.Cut(resource, "/")
+	for key, e := range v.userKeys("of strings", "the name of a feature") {
+		if !isClaimName(key) {
+			e.report(quote(key)+" is not a valid feature name: it "+claimNameRule, "")
+		}
+		if label := name + "." + key; len(label) > maxNamePart {
+			e.report(fmt.Sprintf("the label %q has more than %d characters after the domain", label, maxNamePart), "")
+		}
+		all = append(all, Attribute{Name: key, Value: e.text(attributeValue)})
+	}
+	return all
+}

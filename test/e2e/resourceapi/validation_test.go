@@ -1,0 +1,32 @@
+package resourceapi
+
+import (
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/kubernetes/pkg/apis/resource"
+	convert "k8s.io/kubernetes/pkg/apis/resource/v1"
+	"k8s.io/kubernetes/pkg/apis/resource/validation"
+	"sigs.k8s.io/yaml"
+)
+
+// The API server accepts a slice with every field that is ever written.
+func TestResourceSliceIsValid(t *testing.T) {
+	t.Parallel()
+	var slice resourceapi.ResourceSlice
+	if err := yaml.UnmarshalStrict(golden(t, "slice.json"), &slice); err != nil {
+		t.Fatal(err)
+	}
+	var internal resource.ResourceSlice
+	if err := convert.Convert_v1_ResourceSlice_To_resource_ResourceSlice(&slice, &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range validation.ValidateResourceSlice(&internal) {
+		t.Error(err)
+	}
+	// The test fails if the rules are not applied.
+	*internal.Spec.Devices[1].Capacity["bandwidth"].RequestPolicy.ValidRange.Step = internal.Spec.Devices[1].Capacity["bandwidth"].Value
+	if len(validation.ValidateResourceSlice(&internal)) == 0 {
+		t.Error("a step that is no divisor is accepted")
+	}
+}
