@@ -263,6 +263,10 @@ func (p *page) runCommand(b *block, line int, command string) string {
 	if words[0] == "sudo" {
 		words = words[1:]
 	}
+	if isPlugin(words) {
+		p.checkFlags(line, append([]string{"fleet"}, words[2:]...))
+		return p.runPlugin(b, line, command)
+	}
 	if words[0] != "generic-dp" {
 		p.checkOther(b, line, words)
 		return ""
@@ -409,7 +413,7 @@ func (p *page) checkYAML(b *block) {
 			p.walk(b, object)
 		case object["kind"] != nil:
 			p.walk(b, object)
-		case object["services"] != nil:
+		case object["services"] != nil, object["jobs"] != nil: // of compose, or a workflow
 			p.walk(b, object)
 		default:
 			p.checkValues(b, object)

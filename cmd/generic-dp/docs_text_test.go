@@ -104,7 +104,11 @@ func anchor(heading string) string {
 func allFlags() map[string]bool {
 	names := map[string]bool{}
 	root := newRoot(newFlags())
-	for _, cmd := range append(root.Commands(), root) {
+	all := append(root.Commands(), root)
+	for _, cmd := range root.Commands() {
+		all = append(all, cmd.Commands()...)
+	}
+	for _, cmd := range all {
 		cmd.InitDefaultHelpFlag()
 		for _, set := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
 			set.VisitAll(func(f *pflag.Flag) { names[f.Name] = true })

@@ -28,7 +28,7 @@ func main() {
 	// temporary files. Now the write fails instead.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := run(ctx, commandLine(os.Args), os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
@@ -79,6 +79,7 @@ extended resources, and injects them into containers: generic-dp serve.`,
 		newSnapshot(f),
 		newClean(f),
 		newEvict(f),
+		newFleet(f),
 		newVersion(),
 	)
 	return root

@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"generic-dp": main})
+	testscript.Main(m, map[string]func(){"generic-dp": main, pluginName: main, "kubectl": fakeKubectl})
 }
 
 // TestScripts runs the command line. The script command "machine" unpacks a recorded
@@ -37,13 +37,19 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	clusters, err := filepath.Abs("testdata/fleet")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir:           "testdata",
+		UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
 			// Socket paths have at most 107 bytes.
 			e.Setenv("TMPDIR", os.TempDir())
 			e.Setenv("EXAMPLES", examples)
 			e.Setenv("MACHINES", machines)
+			e.Setenv("FLEET", clusters)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -31,6 +31,10 @@ var errAbandoned = errors.New("stopped by a signal before the end")
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f := newFlags()
 	root := newRoot(f)
+	if len(args) > 0 && args[0] == pluginName {
+		root = asPlugin(newFleet(f))
+		args = args[1:]
+	}
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		// Registering completions takes time and memory, which serve does not have.
 		complete(root)
@@ -48,11 +52,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // exitStatus prints the error of a command and returns the exit status.
 func exitStatus(f *flags, cmd *cobra.Command, err error) int {
 	isUsage := errors.As(err, new(usageError))
+	var other statusError
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, errReported), errors.Is(err, syscall.EPIPE):
 		return 1
+	case errors.As(err, &other):
+		return int(other)
 	case isUsage:
 		fmt.Fprintf(cmd.ErrOrStderr(), "error: %v\n  hint: see %s --help\n", err, cmd.CommandPath())
 		return 2

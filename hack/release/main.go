@@ -1,7 +1,7 @@
 // Command release builds the release artifacts of generic-dp: an OCI image for several
-// platforms, packages for Debian and RPM, the Helm chart, their checksums and bill of
-// materials, and the files made from the chart: plain manifest, Kustomize base and components,
-// and the table of values.
+// platforms, packages for Debian and RPM, the Helm chart, archives of the plugin of kubectl with
+// their manifest for Krew, checksums and bill of materials, and the files made from the chart:
+// plain manifest, Kustomize base and components, and the table of values.
 // It needs only the Go toolchain, and its output is reproducible.
 package main
 
@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: release [flags] image|packages|chart|all|manifests|publish REGISTRY")
+		fmt.Fprintln(stderr, "usage: release [flags] image|packages|chart|krew|all|manifests|publish REGISTRY")
 		flags.PrintDefaults()
 	}
 	var r release
@@ -61,6 +61,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		files, err = r.packages(ctx)
 	case "chart":
 		files, err = r.packChart()
+	case "krew":
+		files, err = r.krew(ctx)
 	case "all":
 		files, err = r.all(ctx)
 	case "manifests":
@@ -102,7 +104,11 @@ func (r *release) all(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := slices.Concat(image, packages, chart)
+	krew, err := r.krew(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files := slices.Concat(image, packages, chart, krew)
 	var sums bytes.Buffer
 	for _, f := range files {
 		data, err := os.ReadFile(f)

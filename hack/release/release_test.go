@@ -51,6 +51,7 @@ func TestRelease(t *testing.T) {
 	t.Run("bill of materials", func(t *testing.T) { checkSBOM(t, out) })
 	t.Run("chart", func(t *testing.T) { checkChart(t, out, version) })
 	t.Run("packages", func(t *testing.T) { checkPackages(t, out) })
+	t.Run("krew", func(t *testing.T) { checkKrew(t, out, version) })
 	t.Run("another version than the chart's", func(t *testing.T) {
 		r := release{source: "../..", out: t.TempDir(), version: version + "-rc.1"}
 		if files, err := r.packChart(); err == nil || !strings.Contains(err.Error(), "Chart.yaml") {

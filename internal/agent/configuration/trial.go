@@ -25,6 +25,9 @@ const (
 // FileNames are the names of the files in the state directory.
 func FileNames() []string { return []string{goodName, markName} }
 
+// LastGood returns the copy of the last good configuration, nil if there is none.
+func LastGood(stateDir string) []config.File { return readCopy(filepath.Join(stateDir, goodName)) }
+
 const (
 	// trialTime is how long a configuration is served before it is the last good one: by
 	// then its lists are built, registered and sent.

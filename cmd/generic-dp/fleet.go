@@ -1,0 +1,309 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/tools/fleet"
+)
+
+// pluginName is the name under which kubectl finds this program as a plugin: kubectl generic-dp.
+const pluginName = "kubectl-generic_dp"
+
+// commandLine returns the arguments of the program, for run. Those of the plugin begin with its name.
+func commandLine(argv []string) []string {
+	if len(argv) > 0 && filepath.Base(argv[0]) == pluginName {
+		return append([]string{pluginName}, argv[1:]...)
+	}
+	return argv[1:]
+}
+
+// asPlugin makes the fleet command the root command.
+func asPlugin(cmd *cobra.Command) *cobra.Command {
+	cmd.Use = "generic-dp"
+	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl generic-dp"}
+	cmd.Version = version
+	cmd.SilenceErrors = true
+	cmd.SilenceUsage = true
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	return cmd
+}
+
+// statusError ends a command that has printed its report with another status than 1.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
+
+// fleetFlags are the flags of all fleet commands.
+type fleetFlags struct {
+	kubectl    string
+	kubeconfig string
+	context    string
+	namespace  string
+	selector   string
+	parallel   int
+	timeout    time.Duration
+}
+
+func newFleet(f *flags) *cobra.Command {
+	o := &fleetFlags{}
+	cmd := &cobra.Command{
+		Use:   "fleet",
+		Short: "questions about all nodes of a cluster, through kubectl",
+		Long: `fleet shows the devices of all nodes, finds a device, explains why a pod does not
+get one, and shows what an edit of the configuration would change.
+
+Every request is a call of your kubectl: it gets objects, and runs commands in
+the pods of the DaemonSet with kubectl exec. Nodes are asked in parallel. A node
+that does not answer is listed with the reason. Installed as kubectl-generic_dp,
+the same program is the plugin kubectl generic-dp.`,
+		Args:                       knownCommand,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+	}
+	set := cmd.PersistentFlags()
+	set.StringVar(&o.kubectl, "kubectl", "kubectl", `kubectl to run, such as "k3s kubectl"`)
+	set.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for kubectl")
+	set.StringVar(&o.context, "context", "", "context of the kubeconfig, for kubectl")
+	set.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the DaemonSet (default all); for why, of the pod")
+	set.StringVarP(&o.selector, "selector", "l", fleet.DefaultSelector, "label of the DaemonSet's pods")
+	set.IntVar(&o.parallel, "parallel", 16, "number of nodes that are asked at the same time")
+	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long a node may take to answer")
+	cmd.AddCommand(
+		newFleetStatus(o), newFleetFind(o), newFleetWhy(o), newFleetDiff(o), newFleetSnapshot(o),
+		newPreview(f), newPermissions(f),
+	)
+	return cmd
+}
+
+// knownCommand rejects arguments: they are unknown subcommands.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += ": did you mean " + orList(near) + "?"
+	}
+	return usageError{errors.New(text)}
+}
+
+// open returns the cluster that the flags select.
+func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
+	command := strings.Fields(o.kubectl)
+	switch {
+	case len(command) == 0:
+		return nil, usageError{errors.New("--kubectl: want a program")}
+	case o.parallel < 1:
+		return nil, usageError{errors.New("--parallel: want 1 or more")}
+	case o.timeout <= 0:
+		return nil, usageError{errors.New("--timeout: want a duration such as 10s")}
+	}
+	kubectl := fleet.Program{Command: command}
+	if o.kubeconfig != "" {
+		kubectl.Flags = append(kubectl.Flags, "--kubeconfig="+o.kubeconfig)
+	}
+	if o.context != "" {
+		kubectl.Flags = append(kubectl.Flags, "--context="+o.context)
+	}
+	return &fleet.Fleet{
+		Kubectl:   kubectl,
+		Namespace: o.namespace,
+		Selector:  o.selector,
+		Parallel:  o.parallel,
+		Timeout:   o.timeout,
+		Progress:  progress(cmd.ErrOrStderr()),
+	}, nil
+}
+
+// progress returns a function that shows the number of answers in one line of a terminal. It is nil
+// without a terminal.
+func progress(stderr io.Writer) func(answered, all int) {
+	terminal := terminalOf(stderr)
+	if terminal == nil {
+		return nil
+	}
+	return func(answered, all int) {
+		if answered == all {
+			fmt.Fprint(terminal, "\r\x1b[K")
+			return
+		}
+		fmt.Fprintf(terminal, "\r%d of %d nodes", answered, all)
+	}
+}
+
+// terminalOf returns the terminal behind the output of a command, nil if it is not a terminal.
+func terminalOf(w io.Writer) *os.File {
+	if p, isWrapped := w.(printable); isWrapped {
+		w = p.Writer
+	}
+	file, isFile := w.(*os.File)
+	if !isFile {
+		return nil
+	}
+	if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err != nil {
+		return nil
+	}
+	return file
+}
+
+func newFleetFind(o *fleetFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "find TEXT",
+		Short: "find a device by serial number, USB or PCI ID, name, device ID or path",
+		Long: `find lists the devices of all nodes whose serial number, USB or PCI ID, name,
+device ID, node or network interface contains TEXT, whatever the letter case:
+devices of resources with their holders, and hardware that no resource has.
+The exit status is 1 if nothing is found.`,
+		Args: wantArgs(1, 1, "want one TEXT"),
+	}
+	return reports(cmd, func(cmd *cobra.Command, args []string) (reporter, error) {
+		cluster, err := o.open(cmd)
+		if err != nil {
+			return nil, err
+		}
+		found, err := cluster.Find(cmd.Context(), args[0])
+		if err != nil {
+			return nil, err
+		}
+		if len(found.Found) == 0 {
+			err = errReported
+		}
+		return findReport{found}, err
+	}, "wide", "json", "yaml")
+}
+
+// findReport is the output of fleet find.
+type findReport struct{ *fleet.FindReport }
+
+func (r findReport) table(w io.Writer, wide bool) error {
+	t := newFleetTable(wide, "NODE", "RESOURCE", "HEALTH", "HELD BY")
+	for _, n := range r.Nodes {
+		t.add([]string{n.Node, "?"}, n.Problems...)
+	}
+	for _, d := range r.Found {
+		resource := d.Resource
+		if resource == "" {
+			resource = "no resource has it"
+		}
+		cells := []string{d.Node, resource, d.Health, podsOf(d.Held, wide)}
+		t.add(cells, d.ID, d.Reason, describeHardware(d))
+	}
+	if err := t.write(w); err != nil {
+		return err
+	}
+	if len(r.Found) > 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "no device with %q on the nodes that answered\n", r.Text)
+	return err
+}
+
+// describeHardware is the hardware of a device in a line.
+func describeHardware(d fleet.Found) string {
+	h := d.Device
+	if h == nil {
+		return "the device is absent"
+	}
+	words := []string{h.Name, h.Kind, h.ID, h.FullName()}
+	if h.Serial != "" {
+		words = append(words, "serial "+h.Serial)
+	}
+	words = append(words, h.Nodes...)
+	words = append(words, h.Interfaces...)
+	return strings.Join(words, " ")
+}
+
+func newFleetWhy(o *fleetFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "why POD",
+		Short: "explain why a pod does not start, or has lost its device, and what to do",
+		Long: `why reads a pod with its events, nodes, claims and the holders of its devices. It
+lists the reasons why the pod does not start or has lost its device, in the
+order in which a pod meets them, and what to do. POD is a name in the namespace
+of -n or of kubectl's context, or NAMESPACE/NAME. For pods that cannot be
+created, it may also be the name of their Deployment or other owner.`,
+		Args: wantArgs(1, 1, "want one POD"),
+	}
+	return reports(cmd, func(cmd *cobra.Command, args []string) (reporter, error) {
+		cluster, err := o.open(cmd)
+		if err != nil {
+			return nil, err
+		}
+		// The namespace is that of the pod: the DaemonSet is searched everywhere.
+		cluster.Namespace = ""
+		namespace := o.namespace
+		name := strings.TrimPrefix(args[0], "pod/")
+		if before, after, hasNamespace := strings.Cut(name, "/"); hasNamespace {
+			namespace = before
+			name = after
+		}
+		report, err := cluster.Why(cmd.Context(), namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		return whyReport{report}, nil
+	}, "json", "yaml")
+}
+
+// whyReport is the output of fleet why.
+type whyReport struct{ *fleet.WhyReport }
+
+func (r whyReport) table(w io.Writer, _ bool) error {
+	fmt.Fprintf(w, "%s/%s: %s\n", cmp.Or(r.Namespace, "default"), r.Pod, r.State)
+	for i, reason := range r.Reasons {
+		wrap(w, "", fmt.Sprintf("%d. %s: %s", i+1, reason.Rule, reason.Text))
+		for _, line := range reason.Details {
+			wrap(w, "   ", line)
+		}
+		for _, line := range reason.Do {
+			wrap(w, "   ", "-> "+line)
+		}
+	}
+	if len(r.Reasons) == 0 {
+		fmt.Fprintln(w, "no reason found: the pod has what it requests, as far as the nodes tell")
+	}
+	for _, line := range r.Unread {
+		wrap(w, "", "not known: "+line)
+	}
+	return nil
+}
+
+func newFleetSnapshot(o *fleetFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "snapshot NODE [FILE]",
+		Short: "record the devices of a node for a bug report, without serial numbers",
+		Long: `snapshot writes a recording of a node, as snapshot --redact does on the node, to
+FILE (default NODE.txtar; - is standard output). Review it before you share it.`,
+		Args: wantArgs(1, 2, "want one NODE, and FILE if it should not be NODE.txtar"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cluster, err := o.open(cmd)
+			if err != nil {
+				return err
+			}
+			recording, err := cluster.Snapshot(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			file := args[0] + ".txtar"
+			if len(args) > 1 {
+				file = args[1]
+			}
+			if file == "-" {
+				// Escapes for the terminal would change the recording.
+				_, err = cmd.OutOrStdout().(printable).Writer.Write(recording)
+				return err
+			}
+			return writePrivate(file, recording)
+		},
+	}
+}

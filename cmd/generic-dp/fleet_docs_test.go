@@ -1,0 +1,44 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// isPlugin reports whether a command of a page is one of kubectl generic-dp.
+func isPlugin(words []string) bool {
+	return len(words) > 2 && words[0] == "kubectl" && words[1] == "generic-dp"
+}
+
+// runPlugin runs a command of kubectl generic-dp on the cluster of the documentation. In a block of
+// sh it only has to exist.
+func (p *page) runPlugin(b *block, line int, command string) string {
+	if b.language != "console" {
+		return ""
+	}
+	var dirs []string
+	for _, name := range []string{"base", "docs"} {
+		dir, err := filepath.Abs("testdata/fleet/" + name)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		dirs = append(dirs, dir)
+	}
+	machines, err := filepath.Abs(repository + "/testdata/machines")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(p.t.Context(), "sh", "-c", strings.Replace(command, "kubectl generic-dp", pluginName, 1))
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "CLUSTER="+strings.Join(dirs, ":"), "MACHINES="+machines)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	// An exit status other than 0 is a result of diff and find.
+	if err != nil && stderr.Len() > 0 {
+		p.errorf(line, "%s: %v: %s", command, err, &stderr)
+	}
+	return string(out)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/generic-dp/generic-dp/internal/tools/fleet"
+)
+
+// modeOfNode matches what depends on the user and the umask of the test: nodes of a recorded
+// machine are regular files.
+var modeOfNode = regexp.MustCompile(`owner \d+, group \d+ and mode \d+`)
+
+// Each reason of fleet why is explained, with what to do.
+func TestFleetWhy(t *testing.T) {
+	t.Parallel()
+	const file = "testdata/fleet/why.txtar"
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for _, f := range archive.Files {
+		place(t, filepath.Join(root, f.Name), string(f.Data))
+	}
+	for i := range archive.Files {
+		golden := &archive.Files[i]
+		name, isGolden := strings.CutSuffix(golden.Name, "/out")
+		if !isGolden {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			got := explainFake(t, filepath.Join(root, name))
+			if *update {
+				golden.Data = []byte(got)
+			}
+			if want := string(golden.Data); got != want {
+				t.Errorf("got\n%s\nwant\n%s\nor -update", got, want)
+			}
+		})
+	}
+	if *update {
+		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// explainFake explains the pod home/app of a fake cluster.
+func explainFake(t *testing.T, dir string) string {
+	t.Helper()
+	cluster, err := readFakeCluster("testdata/fleet/base", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.machines = "../../testdata/machines"
+	f := fleet.Fleet{
+		Kubectl:  cluster,
+		Selector: fleet.DefaultSelector,
+		Parallel: 2,
+		Timeout:  time.Minute,
+	}
+	report, err := f.Why(t.Context(), "home", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := (whyReport{report}).table(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	return modeOfNode.ReplaceAllString(text.String(), "owner 0, group 0 and mode 0600")
+}
+
+// Every rule of fleet why has a case in TestFleetWhy.
+func TestFleetWhyIsComplete(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/fleet/why.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range fleet.RuleNames() {
+		if !regexp.MustCompile(`(?m)^\d+\. ` + rule + ": ").Match(text) {
+			t.Errorf("no case for the rule %s", rule)
+		}
+	}
+}

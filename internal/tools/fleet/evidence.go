@@ -1,0 +1,248 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/status"
+)
+
+// Driver is the name of this program's DRA driver.
+const Driver = "generic-dp.github.io"
+
+// Evidence is everything that may explain the state of a pod. gather.go reads it, and the rules
+// only look at it.
+type Evidence struct {
+	// Name and Namespace are what the user asked about.
+	Name      string
+	Namespace string
+	// Pod is nil if it does not exist.
+	Pod *Pod
+	// Events of the pod, or of the objects that should have created it.
+	Events []Event
+	// Requests are the extended resources that the pod requests, by name or by claims.
+	Requests []Request
+	// Nodes are all nodes by name. They are nil if they may not be read.
+	Nodes map[string]*Node
+	// Answers are the nodes that have answered. Of their resources, only the requested ones are
+	// kept.
+	Answers []nodeStatus
+	// Silent is why nodes have not answered.
+	Silent []NodeState
+	// Holders are the pods that hold requested devices, by namespace/name.
+	Holders map[string]*Pod
+
+	// Claims of the pod, and what they may get.
+	Claims     []Claim
+	Slices     []Slice
+	Classes    []Class
+	TaintRules []TaintRule
+
+	// Permissions are the nodes in /dev of devices that the pod holds.
+	Permissions []Permission
+
+	// Unread is what could not be read, and why.
+	Unread []string
+}
+
+// Request is a number of devices that a pod requests.
+type Request struct {
+	Resource string
+	Count    int
+	// Class is the DeviceClass of a claim. It is empty for an extended resource.
+	Class string
+}
+
+// Permission is the owner and the mode of a node of a device.
+type Permission struct {
+	Resource string `json:"resource"`
+	ID       string `json:"id"`
+	Path     string `json:"path"`
+	UID      uint32 `json:"uid"`
+	GID      uint32 `json:"gid"`
+	// Mode has the permission bits.
+	Mode uint32 `json:"mode"`
+}
+
+// isExtended reports whether the name of a resource is that of an extended resource. Kubernetes
+// keeps names without a domain, and those of its own domain.
+func isExtended(name string) bool {
+	domain, _, hasDomain := strings.Cut(name, "/")
+	isNative := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
+	return hasDomain && !isNative
+}
+
+// requests lists the extended resources of a pod's containers.
+func (p *Pod) requests() []Request {
+	var all []Request
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		for name, text := range c.Resources.Limits {
+			if !isExtended(name) {
+				continue
+			}
+			i := slices.IndexFunc(all, func(r Request) bool { return r.Resource == name })
+			if i < 0 {
+				all = append(all, Request{Resource: name})
+				i = len(all) - 1
+			}
+			all[i].Count += quantity(text)
+		}
+	}
+	slices.SortFunc(all, func(a, b Request) int { return strings.Compare(a.Resource, b.Resource) })
+	return all
+}
+
+// The states of a pod that decide which rules apply.
+
+// isWaiting reports whether the scheduler has not found a node.
+func (e *Evidence) isWaiting() bool {
+	return e.Pod != nil && e.Pod.Spec.NodeName == "" && e.Pod.Status.Phase == "Pending"
+}
+
+// isPlaced reports whether the pod is on a node and has not ended.
+func (e *Evidence) isPlaced() bool {
+	if e.Pod == nil || e.Pod.Spec.NodeName == "" {
+		return false
+	}
+	return e.Pod.Status.Phase != "Failed" && e.Pod.Status.Phase != "Succeeded"
+}
+
+// place is a requested resource on a node.
+type place struct {
+	node string
+	// object is nil if the nodes may not be read.
+	object *Node
+	// answer is nil if the node does not answer.
+	answer   *nodeStatus
+	resource status.Resource
+	// allocatable is the number in the status of the node.
+	allocatable int
+}
+
+// places lists the nodes that have or configure a resource, by name.
+func (e *Evidence) places(resource string) []place {
+	byNode := map[string]place{}
+	for name, object := range e.Nodes {
+		n := quantity(object.Status.Allocatable[resource])
+		if n > 0 {
+			byNode[name] = place{
+				node:        name,
+				object:      object,
+				allocatable: n,
+			}
+		}
+	}
+	for i := range e.Answers {
+		answer := &e.Answers[i]
+		for _, r := range answer.Resources {
+			if r.Name != resource {
+				continue
+			}
+			p := byNode[answer.Node]
+			hadDevices := len(p.resource.Devices) > 0
+			p.node = answer.Node
+			p.object = e.Nodes[answer.Node]
+			p.answer = answer
+			// While devices move between the kubelet's APIs, two resources have one name.
+			if !hadDevices {
+				p.resource = r
+			}
+			byNode[answer.Node] = p
+		}
+	}
+	var all []place
+	for _, p := range byNode {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.node, b.node) })
+	return all
+}
+
+// free is the number of healthy slots that nobody holds. A node that does not answer may have some:
+// the scheduler knows better.
+func (p *place) free() int {
+	if p.answer == nil {
+		return p.allocatable
+	}
+	if p.resource.Slots.Free != nil {
+		return *p.resource.Slots.Free
+	}
+	return p.resource.Slots.Healthy
+}
+
+// slots is the number of all slots, free or not.
+func (p *place) slots() int {
+	if p.answer == nil {
+		return p.allocatable
+	}
+	return p.resource.Slots.Healthy + p.resource.Slots.Unhealthy
+}
+
+// unhealthy lists the devices that are not Healthy, with time and reason.
+func (p *place) unhealthy() []string {
+	var all []string
+	for _, d := range p.resource.Devices {
+		if d.Health == status.Healthy {
+			continue
+		}
+		since := p.answer.since(p.resource.Name, d.ID)
+		all = append(all, p.node+": "+d.ID+" is Unhealthy"+sinceText(since)+": "+d.Reason)
+	}
+	return all
+}
+
+// held lists the devices that the pod holds on its node, as the node reports it.
+func (e *Evidence) held() []heldDevice {
+	var all []heldDevice
+	if e.Pod == nil {
+		return all
+	}
+	for i := range e.Answers {
+		answer := &e.Answers[i]
+		for _, r := range answer.Resources {
+			for _, d := range r.Devices {
+				for _, h := range d.Held {
+					if h.Namespace == e.Pod.Metadata.Namespace && h.Pod == e.Pod.Metadata.Name {
+						all = append(all, heldDevice{
+							resource:  r.Name,
+							device:    d,
+							container: h.Container,
+							since:     answer.since(r.Name, d.ID),
+						})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// heldDevice is a device that a container of the pod holds.
+type heldDevice struct {
+	resource  string
+	device    status.Device
+	container string
+	// since is when it became Unhealthy, if that is known.
+	since time.Time
+}
+
+// containerStatuses are the states of all containers of the pod.
+func (e *Evidence) containerStatuses() []ContainerStatus {
+	return slices.Concat(e.Pod.Status.InitContainerStatuses, e.Pod.Status.ContainerStatuses)
+}
+
+// workload is the owner of a pod: of a pod of a Deployment, the Deployment. It is empty for a pod
+// without an owner.
+func workload(p *Pod) string {
+	if len(p.Metadata.OwnerReferences) == 0 {
+		return ""
+	}
+	owner := p.Metadata.OwnerReferences[0]
+	hash := p.Metadata.Labels["pod-template-hash"]
+	name, isOfDeployment := strings.CutSuffix(owner.Name, "-"+hash)
+	if owner.Kind == "ReplicaSet" && isOfDeployment && hash != "" {
+		return "Deployment " + name
+	}
+	return owner.Kind + " " + owner.Name
+}

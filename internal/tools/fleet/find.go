@@ -1,0 +1,156 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+)
+
+// FindReport is the result of a search for a device.
+type FindReport struct {
+	Text string `json:"text"`
+	// Found are the devices, by node.
+	Found []Found `json:"found"`
+	// Nodes are the nodes that have not answered.
+	Nodes []NodeState `json:"nodes"`
+}
+
+// Found is a device on a node, or a part of its hardware that no resource has.
+type Found struct {
+	Node string `json:"node"`
+	// Resource and ID are empty if no resource has the device.
+	Resource string          `json:"resource"`
+	ID       string          `json:"id"`
+	Health   string          `json:"health"`
+	Reason   string          `json:"reason"`
+	Held     []status.Holder `json:"held"`
+	// Device is the hardware. It is nil for a device that is absent.
+	Device *catalog.Device `json:"device"`
+}
+
+// Find searches all nodes for a device whose serial number, USB or PCI ID, name, device ID, node or
+// network interface contains a text, whatever the letter case.
+func (f *Fleet) Find(ctx context.Context, text string) (*FindReport, error) {
+	members, err := f.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report := &FindReport{
+		Text:  text,
+		Found: []Found{},
+		Nodes: []NodeState{},
+	}
+	found := make([][]Found, len(members.List))
+	failed := f.each(ctx, members.List, func(ctx context.Context, i int) (err error) {
+		found[i], err = f.findOn(ctx, &members.List[i], text)
+		return err
+	})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for i, err := range failed {
+		report.Found = append(report.Found, found[i]...)
+		if err != nil {
+			report.Nodes = append(report.Nodes, NodeState{Node: members.List[i].Node, Problems: lines(err)})
+		}
+	}
+	sort.SliceStable(report.Found, func(i, j int) bool {
+		a := &report.Found[i]
+		b := &report.Found[j]
+		byNode := cmp.Compare(a.Node, b.Node)
+		byResource := cmp.Compare(a.Resource, b.Resource)
+		return cmp.Or(byNode, byResource, cmp.Compare(a.ID, b.ID)) < 0
+	})
+	return report, nil
+}
+
+// findOn searches one node: its hardware, and its resources, which also have absent devices.
+func (f *Fleet) findOn(ctx context.Context, m *Member, text string) ([]Found, error) {
+	var all struct{ Devices []catalog.Device }
+	args := append([]string{"devices", "--all", "-o", "json"}, m.flags(hostFlags...)...)
+	if err := f.exec(ctx, m, nil, decode(&all), args...); err != nil {
+		return nil, err
+	}
+	var s status.Status
+	args = append([]string{"status", "-o", "json"}, m.flags("listen")...)
+	if err := f.exec(ctx, m, nil, decode(&s), args...); err != nil {
+		return nil, err
+	}
+	return search(m.Node, all.Devices, &s, text), nil
+}
+
+// search finds devices in the answers of a node.
+func search(node string, hardware []catalog.Device, s *status.Status, text string) []Found {
+	text = strings.ToLower(text)
+	var found []Found
+	listed := map[string]bool{}
+	for i := range hardware {
+		h := &hardware[i]
+		if !isMeant(h, text) {
+			continue
+		}
+		if len(h.Offers) == 0 {
+			found = append(found, Found{Node: node, Device: h, Held: []status.Holder{}})
+		}
+		for _, o := range h.Offers {
+			listed[o.Resource+" "+o.ID] = true
+			found = append(found, served(node, s, o.Resource, o.ID, h))
+		}
+	}
+	for _, r := range s.Resources {
+		for _, d := range r.Devices {
+			isKnown := listed[r.Name+" "+d.ID]
+			if !isKnown && (contains(text, d.ID, d.Product) || contains(text, d.Host()...)) {
+				found = append(found, served(node, s, r.Name, d.ID, nil))
+			}
+		}
+	}
+	return found
+}
+
+// isMeant reports whether one of the names of hardware contains a text.
+func isMeant(h *catalog.Device, text string) bool {
+	names := []string{h.Name, h.ID, h.Vendor, h.Product, h.FullName(), h.Serial, h.Path}
+	names = append(names, h.Nodes...)
+	names = append(names, h.Interfaces...)
+	for _, o := range h.Offers {
+		names = append(names, o.ID)
+	}
+	return contains(text, names...)
+}
+
+// contains reports whether one of some texts contains a text in lower case.
+func contains(text string, all ...string) bool {
+	return slices.ContainsFunc(all, func(s string) bool {
+		return strings.Contains(strings.ToLower(s), text)
+	})
+}
+
+// served is a device with the health and the holders that the running instance reports.
+func served(node string, s *status.Status, resource, id string, h *catalog.Device) Found {
+	found := Found{
+		Node:     node,
+		Resource: resource,
+		ID:       id,
+		Held:     []status.Holder{},
+		Device:   h,
+	}
+	for _, r := range s.Resources {
+		if r.Title() != resource && r.Name != resource {
+			continue
+		}
+		for _, d := range r.Devices {
+			if d.ID == id {
+				found.Health = d.Health
+				found.Reason = d.Reason
+				found.Held = append(found.Held, d.Held...)
+			}
+		}
+	}
+	return found
+}

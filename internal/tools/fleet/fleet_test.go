@@ -1,0 +1,140 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeNodes is a kubectl for a cluster of nodes that all have one stick. Each answer takes a
+// second; some nodes never answer.
+type fakeNodes struct {
+	count  int
+	silent map[string]bool
+	// running counts the calls of kubectl exec, and most is their maximum.
+	running atomic.Int64
+	most    atomic.Int64
+}
+
+func (f *fakeNodes) Run(ctx context.Context, call Call) error {
+	switch {
+	case call.Args[0] == "exec":
+		return f.exec(ctx, call)
+	case call.Args[1] == "pods":
+		return call.Output(f.objects(func(i int) string {
+			return fmt.Sprintf(`{"metadata": {"name": "dp-%d", "namespace": "dp"}, "spec": {"nodeName": "node-%[1]d", "containers": [{"name": "main", "args": ["serve"]}]}, "status": {"phase": "Running"}}`, i)
+		}))
+	case call.Args[1] == "nodes":
+		return call.Output(f.objects(func(i int) string {
+			return fmt.Sprintf(`{"metadata": {"name": "node-%d"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`, i)
+		}))
+	}
+	return errors.New("unexpected call: " + strings.Join(call.Args, " "))
+}
+
+func (f *fakeNodes) objects(object func(i int) string) *strings.Reader {
+	var all []json.RawMessage
+	for i := range f.count {
+		all = append(all, json.RawMessage(object(i)))
+	}
+	text, err := json.Marshal(map[string]any{"items": all})
+	if err != nil {
+		panic(err) // the texts are JSON
+	}
+	return strings.NewReader(string(text))
+}
+
+func (f *fakeNodes) exec(ctx context.Context, call Call) error {
+	running := f.running.Add(1)
+	defer f.running.Add(-1)
+	for most := f.most.Load(); running > most && !f.most.CompareAndSwap(most, running); {
+		most = f.most.Load()
+	}
+	answer := time.After(time.Second)
+	if f.silent[call.Args[3]] {
+		answer = nil
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-answer:
+	}
+	return call.Output(strings.NewReader(`{"kubelet": {"present": true}, "resources": [{"name": "example.com/zigbee", "api": "device-plugin", "registered": true, "slots": {"healthy": 1, "held": 0, "free": 1}, "devices": [{"id": "stick", "health": "Healthy", "slots": 1}]}]}`))
+}
+
+// Nodes are asked in parallel within a limit, and a node that never answers delays nothing beyond
+// its timeout. The clock is that of the bubble.
+func TestEachIsParallelAndBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := &fakeNodes{count: 500, silent: map[string]bool{"dp-7": true, "dp-499": true}}
+		var last string
+		f := &Fleet{
+			Kubectl:  fake,
+			Selector: DefaultSelector,
+			Parallel: 50,
+			Timeout:  10 * time.Second,
+			Progress: func(answered, all int) { last = fmt.Sprintf("%d of %d", answered, all) },
+		}
+		began := time.Now()
+		report, err := f.Status(t.Context(), Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(began)
+		if report.Answered != 498 || len(report.Resources) != 498 {
+			t.Errorf("%d answered with %d rows, want 498", report.Answered, len(report.Resources))
+		}
+		for _, n := range report.Nodes {
+			if n.Answered || n.Problems[0] != "no answer within 10s" {
+				t.Errorf("%+v, want no answer within 10s", n)
+			}
+		}
+		if len(report.Nodes) != 2 || last != "500 of 500" {
+			t.Errorf("%d silent nodes, progress %s", len(report.Nodes), last)
+		}
+		// 500 answers of a second by 50 workers take 10 s; the last silent node takes 10 s more.
+		if most := fake.most.Load(); most != 50 || took > 20*time.Second {
+			t.Errorf("%d calls at the same time, %s in all", most, took)
+		}
+	})
+}
+
+// A command that is interrupted ends at once, and says why.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := &fakeNodes{count: 3, silent: map[string]bool{"dp-0": true, "dp-1": true, "dp-2": true}}
+		f := &Fleet{Kubectl: fake, Parallel: 1, Timeout: time.Hour}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		_, err := f.Status(ctx, Filter{})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want context canceled", err)
+		}
+	})
+}
+
+// Of two pods on a node, as during an update, the ready pod answers. The flags of serve are passed
+// on, whatever their form.
+func TestNewMember(t *testing.T) {
+	t.Parallel()
+	old := newMember(&Pod{
+		Spec:   PodSpec{NodeName: "a", Containers: []Container{{Name: "sidecar"}, {Name: "dp", Args: []string{"serve", "--dev=/host/dev", "--allow", "hooks,net", "-listen=:1"}}}},
+		Status: PodStatus{Phase: "Running", Conditions: []Condition{{Type: "Ready", Status: "True"}}},
+	})
+	next := newMember(&Pod{Spec: PodSpec{NodeName: "a"}, Status: PodStatus{Phase: "Pending"}})
+	if next.betterThan(&old) || !old.betterThan(&next) {
+		t.Error("the pod that is not ready would answer")
+	}
+	got := strings.Join(old.flags("dev", "allow", "listen", "sysfs"), " ")
+	if want := "--dev=/host/dev --allow=hooks,net --listen=:1"; got != want || old.Container != "dp" {
+		t.Errorf("flags %q of container %s, want %q of dp", got, old.Container, want)
+	}
+}

@@ -1,0 +1,277 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/status"
+)
+
+// WhyReport explains the state of a pod.
+type WhyReport struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// State is the phase of the pod and its node.
+	State   string   `json:"state"`
+	Reasons []Reason `json:"reasons"`
+	// Unread is what could not be read, so that reasons may be missing.
+	Unread []string `json:"unread"`
+}
+
+// Why explains why a pod does not start, or why it has lost its device. The namespace may be empty
+// for the namespace of kubectl's context.
+func (f *Fleet) Why(ctx context.Context, namespace, name string) (*WhyReport, error) {
+	e, err := f.gather(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	report := &WhyReport{
+		Namespace: e.Namespace,
+		Pod:       e.Name,
+		State:     e.state(),
+		Reasons:   e.Explain(),
+		Unread:    append([]string{}, e.Unread...),
+	}
+	for _, n := range e.Silent {
+		report.Unread = append(report.Unread, n.Node+": "+strings.Join(n.Problems, "; "))
+	}
+	return report, nil
+}
+
+// state describes the pod in a few words.
+func (e *Evidence) state() string {
+	if e.Pod == nil {
+		return "does not exist"
+	}
+	text := e.Pod.Status.Phase
+	if e.Pod.Metadata.DeletionTimestamp != nil {
+		text = "terminating"
+	}
+	if e.Pod.Spec.NodeName == "" {
+		return text + ", not scheduled"
+	}
+	text += " on " + e.Pod.Spec.NodeName
+	if e.Pod.Status.Reason != "" {
+		text += ", " + e.Pod.Status.Reason
+	}
+	return text
+}
+
+// gather reads the evidence. What cannot be read is noted, unless nothing can be said without it.
+func (f *Fleet) gather(ctx context.Context, namespace, name string) (*Evidence, error) {
+	e := &Evidence{
+		Name:      name,
+		Namespace: namespace,
+		Holders:   map[string]*Pod{},
+	}
+	pod := &Pod{}
+	err := f.get(ctx, pod, inNamespace(namespace, "pod", name)...)
+	if isNotFound(err) {
+		return e, f.gatherMissing(ctx, e, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.Pod = pod
+	e.Namespace = pod.Metadata.Namespace
+	e.Requests = pod.requests()
+	selector := "involvedObject.name=" + name + ",involvedObject.uid=" + pod.Metadata.UID
+	e.note("events", list(ctx, f, appendTo(&e.Events), "events", "-n", e.Namespace, "--field-selector", selector))
+	f.gatherClaims(ctx, e)
+	if len(e.Requests) == 0 && len(pod.Spec.ResourceClaims) == 0 {
+		return nil, fmt.Errorf("pod %s requests no extended resource and no claim: its containers get no device\n  hint: resources.limits of a container names the resource, such as example.com/zigbee: 1", pod.Metadata.Path())
+	}
+	if err := f.gatherNodes(ctx, e); err != nil {
+		e.note("the DaemonSet", err)
+		return e, nil
+	}
+	f.gatherHolders(ctx, e)
+	return e, nil
+}
+
+// inNamespace returns arguments of kubectl for a namespace, or for that of its context.
+func inNamespace(namespace string, args ...string) []string {
+	if namespace != "" {
+		args = append(args, "-n", namespace)
+	}
+	return args
+}
+
+// note notes what could not be read.
+func (e *Evidence) note(what string, err error) {
+	if err != nil {
+		e.Unread = append(e.Unread, what+": "+strings.Join(lines(err), " "))
+	}
+}
+
+// gatherMissing looks for events of an object that cannot create the pod. Without one, the error is
+// that of kubectl, with the names of similar pods.
+func (f *Fleet) gatherMissing(ctx context.Context, e *Evidence, missing error) error {
+	add := func(event Event) {
+		if e.creates(event.InvolvedObject.Name) {
+			e.Events = append(e.Events, event)
+		}
+	}
+	err := list(ctx, f, add, inNamespace(e.Namespace, "events", "--field-selector", "reason=FailedCreate")...)
+	if err == nil && len(e.Events) > 0 {
+		if e.Namespace == "" {
+			e.Namespace = e.Events[0].Metadata.Namespace
+		}
+		return nil
+	}
+	var similar []string
+	_ = list(ctx, f, func(p Pod) {
+		if strings.HasPrefix(p.Metadata.Name, e.Name+"-") {
+			similar = append(similar, p.Metadata.Name)
+		}
+	}, inNamespace(e.Namespace, "pods")...)
+	if len(similar) > 0 {
+		return fmt.Errorf("%w\n  hint: pods with this prefix: %s", missing, strings.Join(few(similar), ", "))
+	}
+	return fmt.Errorf("%w\n  hint: -n names the namespace of the pod", missing)
+}
+
+// gatherClaims reads the claims of the pod and what they may get. Clusters without dynamic resource
+// allocation do not have these kinds.
+func (f *Fleet) gatherClaims(ctx context.Context, e *Evidence) {
+	names := []string{}
+	for _, c := range e.Pod.Spec.ResourceClaims {
+		if name := e.Pod.claimName(c); name != "" {
+			names = append(names, name)
+		}
+	}
+	if extended := e.Pod.Status.ExtendedResourceClaimStatus; extended != nil {
+		names = append(names, extended.ResourceClaimName)
+	}
+	addSlice := func(s Slice) {
+		if s.Spec.Driver == Driver {
+			e.Slices = append(e.Slices, s)
+		}
+	}
+	hasClaims := len(e.Pod.Spec.ResourceClaims) > 0
+	classErr := list(ctx, f, appendTo(&e.Classes), "deviceclasses")
+	mayUseDRA := hasClaims || len(names) > 0 || slices.ContainsFunc(e.Requests, func(r Request) bool {
+		return slices.ContainsFunc(e.Classes, func(c Class) bool { return c.Spec.ExtendedResourceName == r.Resource })
+	})
+	if !mayUseDRA {
+		return
+	}
+	e.note("device classes", classErr)
+	for _, name := range names {
+		var c Claim
+		err := f.get(ctx, &c, "resourceclaim", name, "-n", e.Namespace)
+		if err == nil {
+			e.Claims = append(e.Claims, c)
+		} else if !isNotFound(err) {
+			e.note("claim "+name, err)
+		}
+	}
+	e.note("resource slices", list(ctx, f, addSlice, "resourceslices"))
+	// Only since Kubernetes 1.37 without a feature gate.
+	_ = list(ctx, f, appendTo(&e.TaintRules), "devicetaintrules")
+	if hasClaims {
+		e.addClaims()
+	}
+}
+
+// gatherNodes asks the node of the pod, or all nodes if it has none.
+func (f *Fleet) gatherNodes(ctx context.Context, e *Evidence) error {
+	members, err := f.Members(ctx)
+	if err != nil {
+		return err
+	}
+	e.Nodes = members.Nodes
+	if members.NodesUnread != "" {
+		e.Unread = append(e.Unread, "nodes: "+members.NodesUnread)
+	}
+	asked := members.List
+	if node := e.Pod.Spec.NodeName; node != "" {
+		if asked, err = members.on(node); err != nil {
+			return err
+		}
+	}
+	selects := func(resource string) bool {
+		return slices.ContainsFunc(e.Requests, func(r Request) bool { return r.Resource == resource })
+	}
+	answers, failed := f.statuses(ctx, asked, selects)
+	for i, err := range failed {
+		if err != nil {
+			e.Silent = append(e.Silent, NodeState{Node: asked[i].Node, Problems: lines(err)})
+			continue
+		}
+		e.Answers = append(e.Answers, answers[i])
+	}
+	if e.isPlaced() && len(e.Answers) == 1 {
+		f.gatherPermissions(ctx, e, &asked[0])
+	}
+	return nil
+}
+
+// gatherPermissions reads owner and mode of the nodes of the devices that the pod holds.
+func (f *Fleet) gatherPermissions(ctx context.Context, e *Evidence, m *Member) {
+	held := e.held()
+	needed := slices.ContainsFunc(held, func(h heldDevice) bool {
+		id, isKnown := e.identity(h.container)
+		return isKnown && id.UID != 0 && h.device.Health == status.Healthy
+	})
+	if !needed {
+		return
+	}
+	var answer struct{ Permissions []Permission }
+	_ = f.each(ctx, []Member{*m}, func(ctx context.Context, _ int) error {
+		args := append([]string{"fleet", "permissions", "-o", "json"}, m.flags(hostFlags...)...)
+		err := f.exec(ctx, m, nil, decode(&answer), args...)
+		e.note("owners of nodes on "+m.Node, err)
+		return nil
+	})
+	e.Permissions = answer.Permissions
+}
+
+// maxHolders limits how many pods are read that hold devices.
+const maxHolders = 50
+
+// gatherHolders reads the pods that hold the requested devices. A pod that does not exist any more
+// is nil.
+func (f *Fleet) gatherHolders(ctx context.Context, e *Evidence) {
+	byNamespace := map[string][]string{}
+	count := 0
+	for i := range e.Answers {
+		for _, r := range e.Answers[i].Resources {
+			for _, d := range r.Devices {
+				for _, h := range d.Held {
+					key := h.Namespace + "/" + h.Pod
+					if _, isKnown := e.Holders[key]; isKnown || count == maxHolders {
+						continue
+					}
+					count++
+					e.Holders[key] = nil
+					byNamespace[h.Namespace] = append(byNamespace[h.Namespace], h.Pod)
+				}
+			}
+		}
+	}
+	for namespace, names := range byNamespace {
+		// kubectl prints a list for several names, and an object for one.
+		var answer struct {
+			Items []Pod
+			Pod
+		}
+		args := append([]string{"pods", "-n", namespace, "--ignore-not-found"}, names...)
+		err := f.get(ctx, &answer, args...)
+		if err != nil && !errors.Is(err, errEmpty) {
+			e.note("pods of namespace "+namespace, err)
+			for _, name := range names {
+				delete(e.Holders, namespace+"/"+name)
+			}
+			continue
+		}
+		for _, p := range append(answer.Items, answer.Pod) {
+			if p.Metadata.Name != "" {
+				e.Holders[p.Metadata.Path()] = &p
+			}
+		}
+	}
+}

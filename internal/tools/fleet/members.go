@@ -1,0 +1,222 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+)
+
+// Member is the pod of the DaemonSet on one node.
+type Member struct {
+	Node      string
+	Namespace string
+	Pod       string
+	Container string
+	// Program is the path of this program in the container.
+	Program string
+	// Args are the arguments of serve.
+	Args []string
+	// ConfigMap is the name of the ConfigMap with the configuration, if it is mounted.
+	ConfigMap string
+	// Problem is why the pod cannot be asked. It is empty if it can.
+	Problem string
+	// ready: of two pods on a node, as during an update, the ready pod answers.
+	ready   bool
+	running bool
+}
+
+// Members are the pods of the DaemonSet, by node.
+type Members struct {
+	List []Member
+	// Nodes are all nodes by name. They are nil if they may not be read.
+	Nodes map[string]*Node
+	// NodesUnread is why the nodes are not known.
+	NodesUnread string
+}
+
+// usualNamespace is the namespace of the manifest and of the documented chart.
+const usualNamespace = "generic-dp"
+
+// Members finds the pods of the DaemonSet, and the nodes.
+func (f *Fleet) Members(ctx context.Context) (*Members, error) {
+	pods, err := f.pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(pods) == 0 {
+		return nil, fmt.Errorf("no pod with the label %s found\n  hint: -n names the namespace of the DaemonSet, --selector the label of its pods", f.Selector)
+	}
+	m := &Members{Nodes: map[string]*Node{}}
+	addNode := func(n Node) {
+		m.Nodes[n.Metadata.Name] = &n
+	}
+	err = list(ctx, f, addNode, "nodes")
+	if err != nil {
+		// Without cluster-wide rights the pods still answer.
+		m.Nodes = nil
+		m.NodesUnread = err.Error()
+	}
+	best := map[string]Member{}
+	for i := range pods {
+		next := newMember(&pods[i])
+		if next.Node == "" {
+			continue
+		}
+		last, isKnown := best[next.Node]
+		if !isKnown || next.betterThan(&last) {
+			best[next.Node] = next
+		}
+	}
+	for _, member := range best {
+		if problem := m.nodeProblem(member.Node); problem != "" {
+			member.Problem = problem
+		}
+		m.List = append(m.List, member)
+	}
+	sort.Slice(m.List, func(i, j int) bool { return m.List[i].Node < m.List[j].Node })
+	return m, nil
+}
+
+// pods lists the pods of the DaemonSet. Without the right to list pods of all namespaces, it tries
+// the usual namespace.
+func (f *Fleet) pods(ctx context.Context) (pods []Pod, err error) {
+	add := appendTo(&pods)
+	args := []string{"pods", "-l", f.Selector}
+	if f.Namespace != "" {
+		return pods, list(ctx, f, add, append(args, "-n", f.Namespace)...)
+	}
+	err = list(ctx, f, add, append(args, "--all-namespaces")...)
+	if err != nil && strings.Contains(err.Error(), "Forbidden") {
+		pods = nil
+		usual := list(ctx, f, add, append(args, "-n", usualNamespace)...)
+		if usual == nil && len(pods) > 0 {
+			return pods, nil
+		}
+	}
+	return pods, err
+}
+
+// newMember describes a pod of the DaemonSet.
+func newMember(p *Pod) Member {
+	m := Member{
+		Node:      p.Spec.NodeName,
+		Namespace: p.Metadata.Namespace,
+		Pod:       p.Metadata.Name,
+		Program:   "/generic-dp",
+		ready:     isReady(p.Status.Conditions),
+		running:   p.Status.Phase == "Running",
+	}
+	for _, c := range p.Spec.Containers {
+		isServing := slices.Contains(c.Args, "serve") || slices.Contains(c.Command, "serve")
+		if m.Container != "" && !isServing {
+			continue
+		}
+		m.Container = c.Name
+		m.Args = append(slices.Clone(c.Command), c.Args...)
+		if len(c.Command) > 0 && path.Base(c.Command[0]) == "generic-dp" {
+			m.Program = c.Command[0]
+		}
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.ConfigMap != nil {
+			m.ConfigMap = v.ConfigMap.Name
+		}
+	}
+	if !m.running {
+		m.Problem = fmt.Sprintf("pod %s is %s%s", p.Metadata.Path(), p.Status.Phase, waitingReason(p))
+	}
+	return m
+}
+
+// waitingReason is why a container of a pod does not run, for the end of a sentence.
+func waitingReason(p *Pod) string {
+	for _, c := range p.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && w.Message != "" {
+			return ": " + w.Reason + ": " + w.Message
+		} else if w != nil {
+			return ": " + w.Reason
+		}
+	}
+	if p.Status.Message != "" {
+		return ": " + p.Status.Message
+	}
+	return ""
+}
+
+func (m *Member) betterThan(other *Member) bool {
+	if m.ready != other.ready {
+		return m.ready
+	}
+	return m.running && !other.running
+}
+
+// nodeProblem is why the kubelet of a node cannot run anything now. Such a node is not asked: the
+// API server would wait for it.
+func (m *Members) nodeProblem(name string) string {
+	node := m.Nodes[name]
+	if node == nil {
+		return ""
+	}
+	ready := condition(node.Status.Conditions, "Ready")
+	if ready == nil || ready.Status == "True" {
+		return ""
+	}
+	return fmt.Sprintf("the node is not ready since %s: %s", clock(ready.LastTransitionTime), ready.Message)
+}
+
+// Without lists the nodes without a pod of the DaemonSet.
+func (m *Members) Without() []string {
+	names := []string{}
+	for name := range m.Nodes {
+		hasPod := slices.ContainsFunc(m.List, func(member Member) bool { return member.Node == name })
+		if !hasPod {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// clock is a time for people.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// flags returns those arguments of serve that set one of the named flags, as --name=value. The
+// commands in the pod need the flags that say where the host and the configuration are.
+func (m *Member) flags(names ...string) []string {
+	var found []string
+	for i, arg := range m.Args {
+		name, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		isFlag := strings.HasPrefix(arg, "-") && slices.Contains(names, name)
+		if !isFlag {
+			continue
+		}
+		if !hasValue && i+1 < len(m.Args) {
+			value = m.Args[i+1]
+		}
+		found = append(found, "--"+name+"="+value)
+	}
+	return found
+}
+
+// hostFlags are the flags that say where a command finds host and configuration, and what the
+// configuration may do.
+var hostFlags = []string{"config", "dev", "sysfs", "state-dir", "allow", "domains"}
+
+// exec runs this program in the pod of a node, and reads its output.
+func (f *Fleet) exec(ctx context.Context, m *Member, input []byte, output func(io.Reader) error, args ...string) error {
+	call := []string{"exec", "-n", m.Namespace, m.Pod, "-c", m.Container}
+	if input != nil {
+		call = append(call, "-i")
+	}
+	call = append(call, "--", m.Program)
+	return f.Kubectl.Run(ctx, Call{
+		Args:   append(call, args...),
+		Input:  input,
+		Output: output,
+	})
+}

@@ -1,0 +1,326 @@
+package fleet
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The fields of Kubernetes objects that are used. encoding/json matches the names of the API to
+// these fields whatever their case. The API's own packages would add 5 MB to the program.
+
+// Meta is the metadata of an object.
+type Meta struct {
+	Name              string
+	Namespace         string
+	UID               string
+	Labels            map[string]string
+	OwnerReferences   []Owner
+	CreationTimestamp time.Time
+	DeletionTimestamp *time.Time
+}
+
+// Owner is an owner of an object.
+type Owner struct {
+	Kind string
+	Name string
+	UID  string
+}
+
+// Path is "namespace/name".
+func (m *Meta) Path() string { return m.Namespace + "/" + m.Name }
+
+// Pod is a pod.
+type Pod struct {
+	Metadata Meta
+	Spec     PodSpec
+	Status   PodStatus
+}
+
+// PodSpec is what a pod asks for.
+type PodSpec struct {
+	NodeName        string
+	SchedulerName   string
+	NodeSelector    map[string]string
+	Affinity        Affinity
+	Tolerations     []Toleration
+	Containers      []Container
+	InitContainers  []Container
+	ResourceClaims  []PodClaim
+	SecurityContext SecurityContext
+	Volumes         []Volume
+}
+
+// Volume is a volume of a pod.
+type Volume struct {
+	Name      string
+	ConfigMap *struct{ Name string }
+}
+
+// Affinity is the affinity of a pod for nodes.
+type Affinity struct {
+	NodeAffinity struct {
+		RequiredDuringSchedulingIgnoredDuringExecution *struct{ NodeSelectorTerms []SelectorTerm }
+	}
+}
+
+// SelectorTerm is an alternative of a node affinity: all its expressions hold.
+type SelectorTerm struct {
+	MatchExpressions []Expression
+	MatchFields      []Expression
+}
+
+// Expression is a condition about a label or a field.
+type Expression struct {
+	Key      string
+	Operator string
+	Values   []string
+}
+
+// Toleration is a toleration of taints.
+type Toleration struct {
+	Key      string
+	Operator string
+	Value    string
+	Effect   string
+}
+
+// Container is a container of a pod.
+type Container struct {
+	Name            string
+	Command         []string
+	Args            []string
+	Resources       struct{ Limits map[string]string }
+	SecurityContext SecurityContext
+}
+
+// SecurityContext is the identity of a pod or a container. A nil field is not set.
+type SecurityContext struct {
+	Privileged         *bool
+	RunAsUser          *int64
+	RunAsGroup         *int64
+	FSGroup            *int64
+	SupplementalGroups []int64
+}
+
+// PodClaim is a claim of a pod. Its name is the name in the pod, not the name of the object.
+type PodClaim struct {
+	Name                      string
+	ResourceClaimName         string
+	ResourceClaimTemplateName string
+}
+
+// PodStatus is the state of a pod.
+type PodStatus struct {
+	Phase                       string
+	Reason                      string
+	Message                     string
+	Conditions                  []Condition
+	ContainerStatuses           []ContainerStatus
+	InitContainerStatuses       []ContainerStatus
+	ResourceClaimStatuses       []ClaimStatus
+	ExtendedResourceClaimStatus *ClaimStatus
+}
+
+// Condition is a condition of a pod or a node.
+type Condition struct {
+	Type               string
+	Status             string
+	Reason             string
+	Message            string
+	LastTransitionTime time.Time
+}
+
+// ContainerStatus is the state of a container.
+type ContainerStatus struct {
+	Name      string
+	Ready     bool
+	State     ContainerState
+	LastState ContainerState
+	// User is the identity of its first process. Kubelets before 1.33 do not report it.
+	User struct{ Linux *Identity }
+}
+
+// Identity is a user with its groups.
+type Identity struct {
+	UID                int64
+	GID                int64
+	SupplementalGroups []int64
+}
+
+// ContainerState is one of three states.
+type ContainerState struct {
+	Running    *struct{ StartedAt time.Time }
+	Waiting    *Waiting
+	Terminated *Terminated
+}
+
+// Waiting is why a container does not run.
+type Waiting struct {
+	Reason  string
+	Message string
+}
+
+// Terminated is how a container ended.
+type Terminated struct {
+	Reason   string
+	Message  string
+	ExitCode int
+}
+
+// ClaimStatus names the object of a claim of a pod.
+type ClaimStatus struct {
+	Name              string
+	ResourceClaimName string
+}
+
+// Node is a node.
+type Node struct {
+	Metadata Meta
+	Spec     struct {
+		Unschedulable bool
+		Taints        []Taint
+	}
+	Status struct {
+		Allocatable map[string]string
+		Conditions  []Condition
+	}
+}
+
+// Taint is a taint of a node or of a device.
+type Taint struct {
+	Key       string
+	Value     string
+	Effect    string
+	TimeAdded *time.Time
+}
+
+func (t Taint) String() string {
+	text := t.Key
+	if t.Value != "" {
+		text += "=" + t.Value
+	}
+	return text + ":" + t.Effect
+}
+
+// Event is an event.
+type Event struct {
+	Metadata       Meta
+	Reason         string
+	Message        string
+	LastTimestamp  *time.Time
+	EventTime      *time.Time
+	InvolvedObject struct {
+		Kind string
+		Name string
+		UID  string
+	}
+}
+
+// at is when the event happened last.
+func (e *Event) at() time.Time {
+	if e.LastTimestamp != nil {
+		return *e.LastTimestamp
+	}
+	if e.EventTime != nil {
+		return *e.EventTime
+	}
+	return time.Time{}
+}
+
+// Claim is a ResourceClaim.
+type Claim struct {
+	Metadata Meta
+	Spec     struct {
+		Devices struct{ Requests []ClaimRequest }
+	}
+	Status struct {
+		Allocation *struct {
+			Devices struct{ Results []Allocated }
+		}
+		ReservedFor []struct{ Name string }
+	}
+}
+
+// ClaimRequest is a request of a claim. Before version v1 of the API, the class was a field of the
+// request itself.
+type ClaimRequest struct {
+	Name            string
+	DeviceClassName string
+	Exactly         struct{ DeviceClassName string }
+}
+
+// Allocated is a device that a claim has.
+type Allocated struct {
+	Driver string
+	Pool   string
+	Device string
+}
+
+// Slice is a ResourceSlice.
+type Slice struct {
+	Metadata Meta
+	Spec     struct {
+		Driver   string
+		NodeName string
+		Pool     struct{ Name string }
+		Devices  []SliceDevice
+	}
+}
+
+// SliceDevice is a device of a slice.
+type SliceDevice struct {
+	Name                     string
+	Attributes               map[string]struct{ String string }
+	Taints                   []Taint
+	AllowMultipleAllocations bool
+}
+
+// Class is a DeviceClass.
+type Class struct {
+	Metadata Meta
+	Spec     struct{ ExtendedResourceName string }
+}
+
+// TaintRule is a DeviceTaintRule.
+type TaintRule struct {
+	Metadata Meta
+	Spec     struct {
+		DeviceSelector struct {
+			Driver string
+			Pool   string
+			Device string
+		}
+		Taint Taint
+	}
+}
+
+// isReady reports whether a condition of a list holds.
+func isReady(conditions []Condition) bool {
+	c := condition(conditions, "Ready")
+	return c != nil && c.Status == "True"
+}
+
+// condition returns the condition of a type, nil if there is none.
+func condition(conditions []Condition, kind string) *Condition {
+	i := slices.IndexFunc(conditions, func(c Condition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
+	}
+	return &conditions[i]
+}
+
+// quantity returns the number of an extended resource, which the API server writes as "1k" for
+// 1000.
+func quantity(text string) int {
+	factor := 1
+	for suffix, f := range map[string]int{"k": 1e3, "M": 1e6} {
+		if number, ok := strings.CutSuffix(text, suffix); ok {
+			text = number
+			factor = f
+		}
+	}
+	n, _ := strconv.Atoi(text)
+	return n * factor
+}

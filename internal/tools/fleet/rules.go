@@ -1,0 +1,98 @@
+package fleet
+
+import "fmt"
+
+// Reason is one explanation, and what to do.
+type Reason struct {
+	// Rule names the rule that gave it. The names are an API.
+	Rule    string   `json:"rule"`
+	Text    string   `json:"text"`
+	Details []string `json:"details"`
+	Do      []string `json:"do"`
+}
+
+// rule explains one kind of problem. It returns nil if the pod does not have it.
+type rule struct {
+	name    string
+	explain func(*Evidence) *Reason
+}
+
+// rules are in the order in which a pod meets the obstacles: it is created, scheduled, admitted,
+// started, and keeps its device or loses it.
+var rules = []rule{
+	// rule_create.go
+	{"quota", quotaExceeded},
+	{"not-created", notCreated},
+	// rule_claim.go
+	{"class-missing", classMissing},
+	{"claim-missing", claimMissing},
+	// rule_schedule.go
+	{"gated", gated},
+	{"not-configured", notConfigured},
+	{"no-device", noDeviceAnywhere},
+	{"unhealthy", allUnhealthy},
+	{"held", allHeld},
+	{"rollout", rolloutStuck},
+	{"too-many", tooMany},
+	{"not-registered", notRegistered},
+	// rule_node.go
+	{"node-selector", excludedBySelector},
+	{"taint", excludedByTaint},
+	{"device-taint", deviceTainted},
+	{"claim-pending", claimPending},
+	{"scheduler", schedulerSays},
+	// rule_admit.go
+	{"admission", admissionRefused},
+	// rule_start.go
+	{"prepare", prepareFailed},
+	{"device-missing", createFailed},
+	{"container", containerWaits},
+	// rule_run.go
+	{"lost", deviceLost},
+	{"without-device", withoutDevice},
+	{"permission", permissionDenied},
+}
+
+// Explain applies all rules to the evidence.
+func (e *Evidence) Explain() []Reason {
+	reasons := []Reason{}
+	for _, r := range rules {
+		found := r.explain(e)
+		// The scheduler's words only help if no rule understands the reason.
+		isRepeated := r.name == "scheduler" && len(reasons) > 0
+		if found == nil || isRepeated {
+			continue
+		}
+		found.Rule = r.name
+		// Lists are never null in JSON.
+		if found.Details == nil {
+			found.Details = []string{}
+		}
+		if found.Do == nil {
+			found.Do = []string{}
+		}
+		reasons = append(reasons, *found)
+	}
+	return reasons
+}
+
+// maxDetails limits the lines of a reason: 500 nodes may have the same one.
+const maxDetails = 8
+
+// few returns the first lines, and how many more there are.
+func few(lines []string) []string {
+	if len(lines) <= maxDetails {
+		return lines
+	}
+	more := fmt.Sprintf("and %d more", len(lines)-maxDetails)
+	return append(lines[:maxDetails:maxDetails], more)
+}
+
+// RuleNames are the names of all rules, in their order.
+func RuleNames() []string {
+	var names []string
+	for _, r := range rules {
+		names = append(names, r.name)
+	}
+	return names
+}

@@ -1,0 +1,306 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/status"
+)
+
+// StatusReport is the state of the devices of all nodes. The names of its JSON fields are those of
+// `status -o json` on a node. Lists are never null.
+type StatusReport struct {
+	// Nodes are the nodes that need an administrator: they do not answer, or report problems.
+	Nodes []NodeState `json:"nodes"`
+	// Resources have a row for each node with devices, rows with problems first.
+	Resources []Row `json:"resources"`
+	// Answered is the number of nodes that have answered.
+	Answered int `json:"answered"`
+	// WithoutPod are the nodes without a pod of the DaemonSet.
+	WithoutPod []string `json:"without_pod"`
+	// Unread is why the nodes of the cluster are not known. It is empty if they are.
+	Unread string `json:"unread"`
+}
+
+// NodeState is a node with problems.
+type NodeState struct {
+	Node     string   `json:"node"`
+	Answered bool     `json:"answered"`
+	Problems []string `json:"problems"`
+}
+
+// Row is a resource on a node. Node is empty for a resource without a device on any node.
+type Row struct {
+	Resource string `json:"resource"`
+	API      string `json:"api"`
+	Node     string `json:"node"`
+	Slots    int    `json:"slots"`
+	// Free is nil while the holders are unknown.
+	Free     *int            `json:"free"`
+	Problems []string        `json:"problems"`
+	Devices  []status.Device `json:"devices"`
+}
+
+// Title is the name of the resource, with its API unless that is the default.
+func (r *Row) Title() string { return status.Resource{Name: r.Resource, API: r.API}.Title() }
+
+// Held lists the containers that hold devices, as "namespace/pod/container".
+func (r *Row) Held() []string {
+	var all []string
+	for i := range r.Devices {
+		all = append(all, r.Devices[i].Holders()...)
+	}
+	return all
+}
+
+// Filter selects a part of the status. The zero value selects everything.
+type Filter struct {
+	// Resource is a name with or without its domain.
+	Resource string
+	Node     string
+}
+
+// selects reports whether a resource is selected.
+func (f Filter) selects(resource string) bool {
+	return f.Resource == "" || isNamed(resource, f.Resource)
+}
+
+// isNamed reports whether an administrator means a resource by a name, with or without its domain.
+func isNamed(resource, name string) bool {
+	return resource == name || strings.HasSuffix(resource, "/"+name)
+}
+
+// nodeStatus is the answer of a node.
+type nodeStatus struct {
+	Member
+	status.Status
+	// configured are the names of all resources, also of those that are not selected.
+	configured []string
+}
+
+// Status asks all nodes, or the selected one, for their devices.
+func (f *Fleet) Status(ctx context.Context, filter Filter) (*StatusReport, error) {
+	members, err := f.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := members.List
+	if filter.Node != "" {
+		if list, err = members.on(filter.Node); err != nil {
+			return nil, err
+		}
+	}
+	answers, failed := f.statuses(ctx, list, filter.selects)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	report := merge(list, answers, failed, filter)
+	report.Unread = members.NodesUnread
+	if filter == (Filter{}) {
+		report.WithoutPod = members.Without()
+	}
+	return report, nil
+}
+
+// on returns the pod of a node.
+func (m *Members) on(node string) ([]Member, error) {
+	for _, member := range m.List {
+		if member.Node == node {
+			return []Member{member}, nil
+		}
+	}
+	if m.Nodes != nil && m.Nodes[node] == nil {
+		return nil, errors.New("no node " + node)
+	}
+	return nil, errors.New("no pod of generic-dp runs on node " + node)
+}
+
+// statuses asks members for their status. Of the answers, only the selected resources are kept: a
+// large cluster has thousands of devices.
+func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(resource string) bool) ([]nodeStatus, []error) {
+	answers := make([]nodeStatus, len(members))
+	failed := f.each(ctx, members, func(ctx context.Context, i int) error {
+		m := &members[i]
+		answers[i].Member = *m
+		args := append([]string{"status", "-o", "json"}, m.flags("listen")...)
+		err := f.exec(ctx, m, nil, decode(&answers[i].Status), args...)
+		answers[i].keep(selects)
+		return err
+	})
+	return answers, failed
+}
+
+// keep drops resources that are not selected, and all events except the last one of each of their
+// devices.
+func (n *nodeStatus) keep(selects func(resource string) bool) {
+	var kept []status.Resource
+	for _, r := range n.Resources {
+		n.configured = append(n.configured, r.Name)
+		if selects(r.Name) {
+			kept = append(kept, r)
+		}
+	}
+	n.Resources = kept
+	last := map[string]status.Event{}
+	for _, e := range n.Events {
+		if e.ID != "" && selects(e.Resource) {
+			last[e.Resource+" "+e.ID] = e
+		}
+	}
+	n.Events = nil
+	for _, e := range last {
+		n.Events = append(n.Events, e)
+	}
+}
+
+// since is when a device became Unhealthy: the time of its last event. It is the zero time if no
+// event tells.
+func (n *nodeStatus) since(resource, id string) time.Time {
+	for _, e := range n.Events {
+		isAbout := e.Resource == resource && e.ID == id
+		if isAbout && strings.HasPrefix(e.What, status.Unhealthy) {
+			return e.Time
+		}
+	}
+	return time.Time{}
+}
+
+// merge makes one report of the answers.
+func merge(members []Member, answers []nodeStatus, failed []error, filter Filter) *StatusReport {
+	report := &StatusReport{
+		Nodes:      []NodeState{},
+		Resources:  []Row{},
+		WithoutPod: []string{},
+	}
+	absent := map[string]status.Resource{}
+	for i := range members {
+		if failed[i] != nil {
+			report.Nodes = append(report.Nodes, NodeState{
+				Node:     members[i].Node,
+				Problems: lines(failed[i]),
+			})
+			continue
+		}
+		report.Answered++
+		answer := &answers[i]
+		if problems := alerts(&answer.Status); len(problems) > 0 {
+			report.Nodes = append(report.Nodes, NodeState{
+				Node:     members[i].Node,
+				Answered: true,
+				Problems: problems,
+			})
+		}
+		for _, r := range answer.Resources {
+			isListed := len(r.Devices) > 0 || filter.Node != ""
+			if isListed {
+				report.Resources = append(report.Resources, answer.row(r))
+			} else {
+				absent[r.Title()] = r
+			}
+		}
+	}
+	report.addAbsent(absent)
+	report.sort()
+	return report
+}
+
+// row is a resource on the node.
+func (n *nodeStatus) row(r status.Resource) Row {
+	row := Row{
+		Resource: r.Name,
+		API:      r.API,
+		Node:     n.Node,
+		Slots:    r.Slots.Healthy + r.Slots.Unhealthy,
+		Free:     r.Slots.Free,
+		Problems: []string{},
+		Devices:  r.Devices,
+	}
+	if n.Kubelet != nil && !r.Registered && len(r.Devices) > 0 {
+		row.Problems = append(row.Problems, "not registered: "+r.Reason)
+	}
+	if len(r.Devices) == 0 {
+		row.Problems = append(row.Problems, noDevices(r))
+	}
+	for _, d := range r.Devices {
+		if d.Health == status.Healthy {
+			continue
+		}
+		problem := d.ID + " is Unhealthy" + sinceText(n.since(r.Name, d.ID)) + ": " + d.Reason
+		row.Problems = append(row.Problems, problem)
+	}
+	return row
+}
+
+// noDevices is why a resource has no device on a node.
+func noDevices(r status.Resource) string {
+	return "no device: " + cmp.Or(r.NoDevices, "no device matches on this host")
+}
+
+// sinceText is " since 2026-11-25 12:00:00 UTC", empty if the time is not known.
+func sinceText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " since " + clock(t)
+}
+
+// alerts are the problems of a node that do not belong to one of its resources.
+func alerts(s *status.Status) []string {
+	var all []string
+	for _, a := range s.Alerts() {
+		for _, line := range a.Lines {
+			all = append(all, a.Heading+": "+line)
+		}
+	}
+	if s.HeldUnknown != "" {
+		all = append(all, "holders are unknown: "+s.HeldUnknown)
+	}
+	return all
+}
+
+// addAbsent adds a row for each resource that has no device on any node.
+func (r *StatusReport) addAbsent(absent map[string]status.Resource) {
+	for title, resource := range absent {
+		hasDevice := slices.ContainsFunc(r.Resources, func(row Row) bool { return row.Title() == title })
+		if hasDevice {
+			continue
+		}
+		r.Resources = append(r.Resources, Row{
+			Resource: resource.Name,
+			API:      resource.API,
+			Free:     new(int),
+			Problems: []string{noDevices(resource)},
+			Devices:  []status.Device{},
+		})
+	}
+}
+
+// sort sorts rows: problems of nodes with devices first, resources without any device last.
+func (r *StatusReport) sort() {
+	rank := func(row *Row) int {
+		if len(row.Devices) == 0 {
+			return 2
+		}
+		if len(row.Problems) > 0 {
+			return 0
+		}
+		return 1
+	}
+	sort.Slice(r.Resources, func(i, j int) bool {
+		a := &r.Resources[i]
+		b := &r.Resources[j]
+		byRank := cmp.Compare(rank(a), rank(b))
+		byTitle := cmp.Compare(a.Title(), b.Title())
+		return cmp.Or(byRank, byTitle, cmp.Compare(a.Node, b.Node)) < 0
+	})
+}
+
+// lines are the lines of an error.
+func lines(err error) []string {
+	return strings.Split(strings.TrimRight(err.Error(), "\n"), "\n")
+}

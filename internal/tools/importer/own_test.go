@@ -1,0 +1,82 @@
+package importer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/internal/tools/importer"
+)
+
+// A configuration of generic-dp is found wherever a manifest has it.
+func TestFindOwn(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, manifest, want string }{
+		{"a rendered ConfigMap among other objects", `
+apiVersion: v1
+kind: Namespace
+metadata: {name: generic-dp}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: dp}
+data:
+  20-b.toml: |
+    b = 2
+  10-a.toml: a = 1
+  notes.txt: x
+`, "ConfigMap/dp: 10-a.toml=a = 1, 20-b.toml=b = 2"},
+		{"a HelmRelease of Flux", `
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: dp}
+spec:
+  values:
+    domains: [example.com]
+    config:
+      10-a.toml: a = 1
+`, "HelmRelease/dp: 10-a.toml=a = 1"},
+		{"the text of values in an Application of Argo CD", `
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: dp}
+spec:
+  source:
+    helm:
+      values: |
+        config:
+          10-a.toml: a = 1
+`, "Application/dp: 10-a.toml=a = 1"},
+		{"values of the chart", "config:\n  10-a.toml: a = 1\n", ": 10-a.toml=a = 1"},
+		{"a list of objects in JSON", `{"kind": "List", "items": [{"kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a.toml": "a = 1"}}]}`, "ConfigMap/x: a.toml=a = 1"},
+		{"two ConfigMaps", "kind: ConfigMap\nmetadata: {name: x}\ndata: {a.toml: x}\n---\nkind: ConfigMap\nmetadata: {name: y}\ndata: {a.toml: y}\n", "ConfigMap/x: a.toml=x; ConfigMap/y: a.toml=y"},
+	} {
+		found, err := importer.FindOwn("m.yaml", []byte(test.manifest))
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		var all []string
+		for _, own := range found {
+			var files []string
+			for _, f := range own.Files {
+				files = append(files, f.Name+"="+strings.TrimSpace(string(f.Data)))
+			}
+			all = append(all, own.Object+": "+strings.Join(files, ", "))
+		}
+		if got := strings.Join(all, "; "); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+func TestFindOwnNothing(t *testing.T) {
+	t.Parallel()
+	for manifest, want := range map[string]string{
+		"kind: ConfigMap\nmetadata: {name: x}\ndata: {config.yaml: x}\n": "m.yaml: no key that ends in .toml found",
+		"a: [": "m.yaml: line 1: invalid YAML",
+	} {
+		if _, err := importer.FindOwn("m.yaml", []byte(manifest)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", manifest, err, want)
+		}
+	}
+}
