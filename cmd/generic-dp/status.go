@@ -148,7 +148,7 @@ func summary(r status.Resource) string {
 	if len(r.Devices) == 0 {
 		return "no device"
 	}
-	slots := r.Slots.Healthy + r.Slots.Unhealthy
+	slots := r.Slots.All()
 	words := []string{fmt.Sprintf("%s, %s", count(len(r.Devices), "device"), count(slots, "slot"))}
 	if r.Slots.Held != nil {
 		words[0] = fmt.Sprintf("%d/%d used", *r.Slots.Held, slots)

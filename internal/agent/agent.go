@@ -126,6 +126,8 @@ type page struct {
 	// metrics is nil without a listener.
 	metrics *status.Metrics
 	started time.Time
+	// host is the name of the host, for a program that does not know the name of its node.
+	host string
 	// config is the configuration that is served.
 	config atomic.Pointer[status.Config]
 	// leftOut counts what the lists have no room for.
@@ -158,6 +160,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	a.page.problems = newProblems(options.Log)
 	a.page.started = time.Now()
+	a.page.host, _ = os.Hostname() // only the status page shows it
 	a.host.first = make(chan firstScan, 1)
 	a.host.scanner = inventory.New(p.Inventory())
 	a.host.paths = newHostPaths(p)
