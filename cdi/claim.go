@@ -24,7 +24,7 @@ type Claim struct {
 	Namespace, Name, UID string
 	// PodClaim is the name in the pod of a claim that was made from a template.
 	PodClaim string
-	// Pods are the UIDs of the pods that the claim was reserved for when it was prepared.
+	// Pods are the UIDs of the pods that may use the claim.
 	Pods     []string
 	Requests []Request
 }
@@ -89,9 +89,7 @@ func (w *Writer) WriteClaim(c Claim) error {
 	if c.PodClaim != "" {
 		spec.Annotations[podClaimKey] = c.PodClaim
 	}
-	if len(c.Pods) > 0 {
-		spec.Annotations[podsKey] = strings.Join(c.Pods, ",")
-	}
+	setPods(spec, c.Pods)
 	for _, r := range c.Requests {
 		spec.Devices = append(spec.Devices, specs.Device{
 			Name: entryName(r),
@@ -106,6 +104,33 @@ func (w *Writer) WriteClaim(c Claim) error {
 	}
 	spec.Version, _ = specs.MinimumRequiredVersion(spec) // never fails
 	return w.write(w.FileName(spec.Kind), spec)
+}
+
+func setPods(spec *Spec, pods []string) {
+	if len(pods) > 0 {
+		spec.Annotations[podsKey] = strings.Join(pods, ",")
+	}
+}
+
+// SetClaimPods replaces the pods in the file of a claim. The error is fs.ErrNotExist if there is
+// no file.
+func (w *Writer) SetClaimPods(uid string, pods []string) error {
+	name := w.FileName(claimKind + uid)
+	spec := w.read(name)
+	if spec == nil || spec.Annotations == nil {
+		return w.claimError(name)
+	}
+	setPods(spec, pods)
+	return w.write(name, spec)
+}
+
+// claimError is why the file of a claim could not be read.
+func (w *Writer) claimError(name string) error {
+	_, err := os.Lstat(filepath.Join(w.Dir, name))
+	if err != nil {
+		return fmt.Errorf("--cdi-dir: %w", err)
+	}
+	return fmt.Errorf("--cdi-dir: %s is not the spec of a claim: remove it when no container uses the devices of the claim", name)
 }
 
 // Claims reads all claims, in the order of their UIDs. It leaves out claims whose file cannot be
@@ -154,11 +179,7 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 	name := w.FileName(claimKind + uid)
 	spec := w.read(name)
 	if spec == nil {
-		_, err := os.Lstat(filepath.Join(w.Dir, name))
-		if err != nil {
-			return Claim{}, fmt.Errorf("--cdi-dir: %w", err)
-		}
-		return Claim{}, fmt.Errorf("--cdi-dir: %s is not the spec of a claim: remove it when no container uses the devices of the claim", name)
+		return Claim{}, w.claimError(name)
 	}
 	claim := Claim{
 		UID:       uid,

@@ -171,7 +171,7 @@ func (r *Resource) add(c *injected, o device.Offer, vars variables) error {
 	if o.Problem != "" {
 		return fmt.Errorf("can't be injected: %s", o.Problem)
 	}
-	if o.Moved {
+	if o.NetsInContainer {
 		return errors.New("can't be injected: its network interface is in a container already")
 	}
 	byName := inSpec(o)
@@ -356,7 +356,7 @@ func inSpec(o device.Offer) bool {
 	edits += len(o.Nets)
 	edits += len(o.Hooks)
 	edits += len(o.AdditionalGIDs)
-	if edits > 0 || o.Moved {
+	if edits > 0 || o.NetsInContainer {
 		return true
 	}
 	return slices.ContainsFunc(o.Mounts, isRequired)
@@ -407,7 +407,7 @@ func (r *Resource) resolve(o device.Offer, vars variables) (device.Offer, error)
 
 // namedNets are the interfaces that move into the container, with their names there.
 func namedNets(o device.Offer) ([]device.OfferedNet, error) {
-	if o.Moved {
+	if o.NetsInContainer {
 		return nil, nil
 	}
 	nets := slices.Clone(o.Nets)

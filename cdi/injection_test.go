@@ -298,7 +298,7 @@ func TestRespond(t *testing.T) {
 		},
 		{
 			name:    "interface in a container already",
-			offers:  []device.Offer{{ID: "a", CDI: true, Moved: true}},
+			offers:  []device.Offer{{ID: "a", CDI: true, NetsInContainer: true}},
 			wantErr: []string{`device "a": can't be injected: its network interface is in a container already`},
 		},
 		{

@@ -166,7 +166,7 @@ func (r *Resource) edits(name string, offers []device.Offer, at positions) (Edit
 		e.Env = environ(env)
 	}
 	isEmpty := reflect.DeepEqual(e, Edits{})
-	if offers[0].Moved && isEmpty {
+	if offers[0].NetsInContainer && isEmpty {
 		// Without edits the whole file would be invalid. Runtimes ignore group 0.
 		e.AdditionalGIDs = []uint32{0}
 	}

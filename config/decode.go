@@ -2,11 +2,9 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 )
@@ -28,7 +26,7 @@ const utf8BOM = "\xef\xbb\xbf"
 // structs, because the library would accept keys in any letter case, pass integers to text
 // unmarshalers and report wrong positions inside arrays of tables.
 func (r *reader) decode(f File, order int) (*source, map[string]any) {
-	src := &source{name: f.Name, order: order}
+	src := &source{name: f.shown(), order: order}
 	fail := func(at int, text, hint string) (*source, map[string]any) {
 		r.report(report{source: src, at: at, Problem: Problem{Text: text, Hint: hint}})
 		return src, nil
@@ -43,7 +41,7 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	var syntax toml.ParseError
 	if errors.As(err, &syntax) {
 		at := min(start+max(syntax.Position.Start, 0), len(src.text))
-		return fail(at, inStyle(syntax.Message), syntaxHint(syntax.Message, src.text, at))
+		return fail(at, syntaxMessage(syntax.Message), syntaxHint(syntax.Message, src.text, at))
 	}
 	if err != nil {
 		return fail(noPosition, err.Error(), "")
@@ -57,13 +55,6 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	return src, tables
 }
 
-// inStyle turns a message of the library into a message of ours: it begins in lower case and has no
-// full stop.
-func inStyle(message string) string {
-	message = strings.TrimSuffix(message, ".")
-	return strings.ToLower(message[:1]) + message[1:]
-}
-
 // decodeResources decodes each [[resource]] of a text separately. The library (v1.6.0) tracks keys
 // by their dotted paths across the elements of an array of tables: once one [[resource]] has match
 // as a list, the dotted keys match.glob and match.usb.id of a later one overwrite each other.
@@ -75,23 +66,26 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 	}
 	for _, end := range ends {
 		var part map[string]any
-		if _, err := toml.Decode(text[start:end], &part); err != nil {
+		_, err := toml.Decode(text[start:end], &part)
+		if err != nil {
 			return nil, start, err
 		}
-		resources, isList := tables["resource"].([]map[string]any)
-		more, _ := part["resource"].([]map[string]any)
 		if tables == nil {
 			tables = part
-		} else if !isList {
-			// This is not TOML, because resource has two types. The library reports that for
-			// the whole text.
+			start = end
+			continue
+		}
+		resources, isList := tables["resource"].([]map[string]any)
+		if !isList {
+			// This is not TOML, because resource has two types. The library reports that if it
+			// decodes the whole text.
 			tables = nil
 			_, err := toml.Decode(text, &tables)
 			return tables, 0, err
-		} else {
-			maps.Copy(tables, part) // unknown keys, which are reported
-			tables["resource"] = append(resources, more...)
 		}
+		more, _ := part["resource"].([]map[string]any)
+		maps.Copy(tables, part) // keys after a resource that are not below it are reported as unknown
+		tables["resource"] = append(resources, more...)
 		start = end
 	}
 	return tables, 0, nil
@@ -114,55 +108,15 @@ func (n *node) lost(raw any) (first *node) {
 	}
 	items, _ := elements(raw)
 	for i, item := range n.items {
+		var decoded any
 		if i < len(items) {
-			below(item, items[i])
-		} else {
-			below(item, nil)
+			decoded = items[i]
 		}
+		below(item, decoded)
 	}
 	table, _ := raw.(map[string]any)
 	for key, child := range n.keys {
 		below(child, table[key])
 	}
 	return first
-}
-
-// syntaxHints are hints for parts of the library's messages.
-var syntaxHints = []struct{ part, hint string }{
-	{"but got ':'", `a key is followed by "=": is this YAML?`},
-	{"invalid escape", backslashHint},
-	{"invalid UTF-8", "write the file in UTF-8"},
-	{"cannot be used as an array", "[name] and [[name]] do not mix: every resource begins with [[resource]]"},
-	{"already been defined", "a key is given once in its table; several values are a list, several resources are several [[resource]]"},
-}
-
-const backslashHint = `text with quotes or backslashes is written in single quotes: '"a" \*'`
-
-// syntaxHint returns a hint for common mistakes.
-func syntaxHint(message, text string, at int) string {
-	for _, h := range syntaxHints {
-		if strings.Contains(message, h.part) {
-			return h.hint
-		}
-	}
-	isWord := func(r rune) bool {
-		return strings.ContainsRune(alnum+"_-:./*?", r)
-	}
-	start := len(strings.TrimRightFunc(text[:at], isWord))
-	word := text[start : len(text)-len(strings.TrimLeftFunc(text[at:], isWord))]
-	switch c, _ := utf8.DecodeRuneInString(text[at:]); {
-	case strings.ContainsRune("“”„‟‘’«»", c):
-		return fmt.Sprintf("%q is a typographic quote: write \" or '", c)
-	case strings.HasPrefix(strings.TrimSpace(text), "{"):
-		return "TOML wants KEY = VALUE, and [[resource]] above each resource: is this JSON?"
-	case at > 0 && text[at-1] == '[':
-		return `is a "]" missing above?`
-	case strings.EqualFold(word, "true"), strings.EqualFold(word, "false"):
-		return didYouMean(strings.ToLower(word))
-	case strings.Contains(message, "to end with a newline") && at > 0 && text[at-1] == '"':
-		return backslashHint
-	case word != "" && (strings.HasPrefix(message, "expected ") || strings.Contains(message, "leading zeroes")):
-		return "text and hexadecimal IDs are written in quotes: " + quote(word)
-	}
-	return ""
 }

@@ -33,11 +33,15 @@ func kindOf(a device.Attribute) kind {
 		vendor, _, _ := strings.Cut(a.Example, ":")
 		rule := "is not a " + strings.ToUpper(a.Table) + " ID"
 		want := fmt.Sprintf("%s, four digits each, %s or %q", a.Help, example, vendor+":*")
-		return hexadecimal(2, 4, rule, want)
+		vendorKey := ""
+		if a.Key == "id" {
+			vendorKey = a.Table + ".vendor"
+		}
+		return hexadecimal(2, 4, rule, want, vendorKey)
 	case device.IDValue:
-		return hexadecimal(1, 4, "is not a hexadecimal ID", "four digits "+example)
+		return hexadecimal(1, 4, "is not a hexadecimal ID", "four digits "+example, "")
 	case device.ByteValue:
-		return hexadecimal(1, 2, "is not a hexadecimal number", "two digits "+example)
+		return hexadecimal(1, 2, "is not a hexadecimal number", "two digits "+example, "")
 	case device.ClassValue:
 		return pciClass
 	case device.AddressValue:

@@ -139,8 +139,9 @@ var anyText = kind{want: "a string or a list of strings"}
 
 const hexDigits = "0123456789abcdef"
 
-// hexadecimal accepts a number of hexadecimal digits, or several separated by ":".
-func hexadecimal(numbers, digits int, rule, want string) kind {
+// hexadecimal accepts a number of hexadecimal digits, or several separated by ":". vendorKey is the
+// key for the first number, which many people write in place of an ID. It may be empty.
+func hexadecimal(numbers, digits int, rule, want, vendorKey string) kind {
 	isOther := func(s string) bool {
 		p, err := pattern.Parse(pattern.Hex, s)
 		return err != nil || !p.Alternatives()[0].Fits(digits, hexDigits)
@@ -148,18 +149,33 @@ func hexadecimal(numbers, digits int, rule, want string) kind {
 	k := kind{
 		mode: pattern.Hex,
 		want: want,
-		check: func(a pattern.Alternative) (string, string) {
-			parts := strings.Split(a.String(), ":")
-			if len(parts) == numbers && !slices.ContainsFunc(parts, isOther) {
+		check: func(a pattern.Alternative) (broken, hint string) {
+			written := a.String()
+			// Parse ignores space around a number, but it would compare the inner space.
+			if strings.ContainsAny(written, " \t") {
+				return "contains a space: want " + want, spaceHint(written)
+			}
+			parts := strings.Split(written, ":")
+			isValid := !slices.ContainsFunc(parts, isOther)
+			if isValid && len(parts) == numbers {
 				return "", ""
 			}
-			return rule + ": want " + want, "generic-dp devices --all lists hardware with its IDs"
+			hint = "generic-dp devices --all lists hardware with its IDs"
+			if isValid && len(parts) == 1 && vendorKey != "" {
+				hint = fmt.Sprintf("%s = %s selects all devices of this vendor", vendorKey, quote(written))
+			}
+			return rule + ": want " + want, hint
 		},
 	}
 	if numbers == 1 {
 		k.digits = digits
 	}
 	return k
+}
+
+// spaceHint suggests an ID without its spaces.
+func spaceHint(written string) string {
+	return didYouMean(strings.Join(strings.Fields(written), ""))
 }
 
 // base is a base in which TOML integers can be written, besides decimal.
@@ -217,7 +233,7 @@ var pciClass = kind{
 
 // address accepts addresses of PCI functions without a suffix.
 func address(what, suffix, example string) kind {
-	want := fmt.Sprintf("one such as %q", example)
+	want := fmt.Sprintf("an address such as %q", example)
 	return kind{
 		mode: pattern.Hex,
 		want: want,
@@ -262,8 +278,25 @@ var nodeGlob = kind{
 	mode: pattern.Path,
 	want: `a path below /dev or a pattern such as "/dev/ttyUSB*", or a list of them`,
 	check: func(a pattern.Alternative) (rule, hint string) {
-		return pathBelowDev(a.String(), a.Shape())
+		written := a.String()
+		if pattern.IsRegexp(written) {
+			return notRegexp, regexpHint(written)
+		}
+		return pathBelowDev(written, a.Shape())
 	},
+}
+
+// notRegexp is the rule for a path that is written as a regular expression. As a glob it would select
+// nothing, without a message.
+const notRegexp = `is a regular expression: want a path or a glob such as "/dev/ttyUSB*"`
+
+// regexpHint suggests the glob that a regular expression means.
+func regexpHint(s string) string {
+	glob := pattern.FromRegexp(s)
+	if glob == "" {
+		return ""
+	}
+	return "the equivalent glob is " + quote(glob)
 }
 
 // mountGlob accepts paths of files and directories to mount.

@@ -4,21 +4,15 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 // Limits of a configuration: its author must not be able to exhaust the memory or time of
 // the program.
 const (
-	// maxFileSize is the maximum size of one file, in bytes, and maxSize that of all.
+	// maxFileSize is the maximum size of one file in bytes, and maxSize of all files.
 	maxFileSize = 1 << 20
 	maxSize     = 2 << 20
 	// maxKeys is the maximum number of keys and tables of a configuration.
@@ -39,81 +33,6 @@ const (
 	maxProblems = 100
 	maxFound    = 1000
 )
-
-// File is the text of one configuration file.
-type File struct {
-	// Name without directory, as in messages.
-	Name string
-	Data []byte
-}
-
-// Load reads the configuration at path: a file, or a directory whose *.toml files are
-// read in name order as one. An invalid text is an error of type Problems; other errors
-// are read errors.
-func Load(path string) (*Config, error) {
-	files, err := Read(path)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(files...)
-}
-
-// Read reads the text of the configuration at path, like Load.
-func Read(path string) (files []File, err error) {
-	defer func() {
-		if err != nil {
-			files = nil
-			err = fmt.Errorf("read configuration: %w", err)
-		}
-	}()
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		f, err := readFile(path)
-		return []File{f}, err
-	}
-
-	// A mounted ConfigMap is a directory of links into ..data, a link that the kubelet
-	// replaces atomically (k8s.io/kubernetes/pkg/volume/util, AtomicWriter). Reading
-	// below its target gives files of one version.
-	dir := path
-	if data, err := filepath.EvalSymlinks(filepath.Join(path, "..data")); err == nil {
-		dir = data
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	size := 0
-	for _, e := range entries {
-		isHidden := strings.HasPrefix(e.Name(), ".")
-		if isHidden || filepath.Ext(e.Name()) != ".toml" {
-			continue
-		}
-		f, err := readFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		size += len(f.Data)
-		if size > maxSize {
-			return nil, fmt.Errorf("%s: the files are larger than %d bytes in total", path, maxSize)
-		}
-		files = append(files, f)
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: no *.toml file in this directory", path)
-	}
-	return files, nil
-}
-
-func readFile(path string) (File, error) {
-	data, err := atomicfile.Read(path, maxFileSize)
-	return File{Name: filepath.Base(path), Data: data}, err
-}
 
 // Hash returns Config.Hash of these files. It covers names and texts with their lengths, so that
 // different files never have the same input.
@@ -342,7 +261,7 @@ func (r *reader) readTop(files []File) (resources []value) {
 	if len(resources) == 0 && !r.domainUndecided {
 		all := &source{name: "configuration"}
 		if len(files) == 1 {
-			all.name = files[0].Name
+			all.name = files[0].shown()
 		}
 		r.report(report{
 			source:  all,

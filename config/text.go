@@ -445,6 +445,10 @@ func pathOrDirectory(written, sample string) (rule, hint string) {
 	return absolutePath(written, sample)
 }
 
+// hostPrefix is where the pod of the program mounts directories of the host. It appears in the flags of
+// the DaemonSet, and many people copy it into the configuration.
+const hostPrefix = "/host"
+
 // pathBelowDev checks the path of a device node on the host.
 func pathBelowDev(written, sample string) (rule, hint string) {
 	switch {
@@ -452,6 +456,8 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 		return "is a directory: want the device nodes in it", didYouMean(strings.TrimRight(written, "/") + "/*")
 	case strings.HasPrefix(sample, devDir):
 		return absolutePath(written, sample)
+	case strings.HasPrefix(sample, hostPrefix+devDir):
+		hint = "paths are paths of the host: " + didYouMean(strings.TrimPrefix(written, hostPrefix))
 	case strings.HasPrefix(sample, "/"):
 		hint = `as = "mount" injects files and directories`
 	default:

@@ -81,6 +81,19 @@ func (n *nearest) distance(have string) (edits int, but string) {
 	if isOtherCase && !want.Empty() {
 		return 0, ", which differs in letter case"
 	}
+	if n.step.kind == globStep {
+		// The glob is valid, but it may have been written as a regular expression.
+		for _, written := range want.Patterns() {
+			glob := pattern.FromRegexp(written)
+			parsed, err := pattern.Parse(pattern.Path, glob)
+			if glob != "" && err == nil && parsed.Match(have) {
+				return 0, fmt.Sprintf(": %q is a regular expression, and the equivalent glob is %q", written, glob)
+			}
+		}
+	}
+	if isSwapped(have, want) {
+		return 0, ": is the pattern swapped?"
+	}
 	if slices.Contains(want.Patterns(), have) {
 		return 0, ": with its wildcards escaped it is " + pattern.Quote(have)
 	}
@@ -94,6 +107,12 @@ func (n *nearest) distance(have string) (edits int, but string) {
 		return min(edits, 1), ", which contains it: a pattern matches whole values"
 	}
 	return edits, ""
+}
+
+// isSwapped reports whether a pattern matches the halves of an ID in the wrong order: product:vendor.
+func isSwapped(have string, want pattern.Values) bool {
+	vendor, product, isID := strings.Cut(have, ":")
+	return isID && !want.Empty() && vendor != product && want.Match(product+":"+vendor)
 }
 
 // want is the patterns of the step; empty for a table and for vfio.

@@ -127,7 +127,9 @@ func (m *run) problemNote(r *config.Resource, offered []Offered) {
 
 // matchNotes reports virtual devices on every node, and device nodes that a match would mount.
 func (m *run) matchNotes(r *config.Resource, match *config.Match) {
-	if len(match.Virtual) > 0 && r.When == nil {
+	// Every virtual match of a configuration usually lacks the same condition: one note is enough.
+	if len(match.Virtual) > 0 && r.When == nil && !m.notedVirtual {
+		m.notedVirtual = true
 		m.note(
 			match.Place,
 			`when.node_name = "worker-*", or when.exists, says where`,

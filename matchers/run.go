@@ -23,6 +23,8 @@ type run struct {
 	keys map[*device.Hardware]map[*device.Node]string
 	// ids has the IDs of nodes.
 	ids map[*device.Node]string
+	// notedVirtual is set if a virtual match on every node was reported.
+	notedVirtual bool
 	// named has the resource of each name.
 	named  map[string]*config.Resource
 	claims claims

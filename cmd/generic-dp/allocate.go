@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,256 +32,145 @@ as arguments of podman run (podman).
 		Args:              wantArgs(1, 1, "want one RESOURCE or RESOURCE=N"),
 		ValidArgsFunction: f.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, number, given := strings.Cut(args[0], "=")
-			size, err := strconv.Atoi(number)
-			if given && (err != nil || size < 1) {
-				return usageError{fmt.Errorf("%q is not a number of devices: want RESOURCE=1 or more", number)}
+			name, size, err := parseRequest(args[0])
+			if err != nil {
+				return err
 			}
 			return f.try(cmd, "", func(ctx context.Context, s *session) error {
-				return s.allocate(ctx, name, max(size, 1), *output)
+				return s.allocate(ctx, name, size, *output)
 			})
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "run-dir"))
+	f.add(cmd, configFlags, hostFlags, logFlags, []string{"run-dir"})
 	output = outputFlag(cmd, "table", "json", "yaml", "cdi", "podman")
 	return cmd
 }
 
+// parseRequest parses RESOURCE or RESOURCE=N.
+func parseRequest(text string) (name string, size int, err error) {
+	name, number, hasNumber := strings.Cut(text, "=")
+	if !hasNumber {
+		return name, 1, nil
+	}
+	size, err = strconv.Atoi(number)
+	if err != nil || size < 1 {
+		return "", 0, usageError{fmt.Errorf("%q is not a number of devices: want RESOURCE=1 or more", number)}
+	}
+	return name, size, nil
+}
+
 // allocate prints what a container with some devices of a resource gets.
 func (s *session) allocate(ctx context.Context, name string, size int, output string) error {
-	names := s.agent.Names()
-	i := slices.IndexFunc(names, func(n string) bool { return isNamed(n, name) })
-	if i < 0 {
-		return fmt.Errorf("no resource %q: want %s", name, orList(names))
+	name, err := s.fullName(name)
+	if err != nil {
+		return err
 	}
-	name = names[i]
 	healthy, listed, _ := s.kubelet.Devices(name)
 	if len(healthy) < size {
-		hint := "generic-dp explain " + name + " says why"
-		if listed > 0 && len(healthy) == listed {
-			hint = "count in the configuration is how many slots a device has"
-		}
-		return fmt.Errorf("%s: allocatable %d of %s, want %d\n  hint: %s", name, len(healthy), count(listed, "slot"), size, hint)
+		return s.tooFew(name, len(healthy), listed, size)
 	}
-	ids, r, err := s.kubelet.Allocate(ctx, name, healthy, size)
+	ids, response, err := s.kubelet.Allocate(ctx, name, healthy, size)
 	if err != nil {
 		return fmt.Errorf("a container that requests %d is rejected: %w", size, err)
 	}
 	switch output {
 	case "json", "yaml":
-		for _, d := range r.GetDevices() {
-			d.HostPath = s.served(d.GetHostPath())
-		}
-		for _, m := range r.GetMounts() {
-			m.HostPath = s.served(m.GetHostPath())
-		}
-		return encode(s.out, output, r)
+		return encode(s.out, output, s.asServed(response))
 	case "cdi":
 		return s.printSpec(ctx, name, ids)
 	case "podman":
-		return s.printPodman(r)
+		return s.printPodman(response)
 	}
 	s.printf("%s\n", strings.Join(ids, "\n"))
-	s.printResponse(r)
+	s.printResponse(response)
 	return nil
 }
 
-// served is the path of the session's link or health directory when serve runs.
+// fullName returns the resource that a name means, with or without its domain.
+func (s *session) fullName(name string) (string, error) {
+	names := s.agent.Names()
+	i := slices.IndexFunc(names, func(n string) bool {
+		return isNamed(n, name)
+	})
+	if i < 0 {
+		return "", fmt.Errorf("no resource %q: want %s", name, orList(names))
+	}
+	return names[i], nil
+}
+
+// tooFew returns the error for a request of more slots than are healthy.
+func (s *session) tooFew(name string, healthy, listed, size int) error {
+	hint := s.flags.command("explain", name) + " says why"
+	allHealthy := listed > 0 && healthy == listed
+	if allHealthy {
+		hint = "count in the configuration sets how many slots a device has"
+	}
+	return fmt.Errorf("%s: allocatable %d of %s, want %d\n  hint: %s", name, healthy, count(listed, "slot"), size, hint)
+}
+
+// asServed returns the response of the session with the paths that serve would return.
+func (s *session) asServed(r *fakekubelet.Response) *fakekubelet.Response {
+	for _, d := range r.GetDevices() {
+		d.HostPath = s.served(d.GetHostPath())
+	}
+	for _, m := range r.GetMounts() {
+		m.HostPath = s.served(m.GetHostPath())
+	}
+	return r
+}
+
+// served returns the path that a link or a health directory of the session has when serve runs.
 func (s *session) served(path string) string {
-	if own, ok := strings.CutPrefix(path, s.options.Paths.RunDir); ok {
-		return s.flags.paths.RunDir + own
+	below, isOwn := strings.CutPrefix(path, s.options.Paths.RunDir)
+	if isOwn {
+		return s.flags.paths.RunDir + below
 	}
 	return path
 }
 
-// followed is the node that a link of the session leads to.
-func (s *session) followed(path string) (node string, isLink bool) {
-	if !strings.HasPrefix(path, s.options.Paths.RunDir+"/") {
-		return path, false
-	}
-	node, err := os.Readlink(path)
-	return cmp.Or(node, path), err == nil
-}
-
-// given is what a container gets by a CDI name, or by the response itself.
-type given struct {
-	name  string     // CDI name; empty for the response
-	edits *cdi.Edits // nil for a foreign spec
-}
-
-// parts are the parts of a response.
-func (s *session) parts(r *fakekubelet.Response) []given {
-	own := &cdi.Edits{}
-	for _, d := range r.GetDevices() {
-		own.DeviceNodes = append(own.DeviceNodes, &cdi.Node{HostPath: d.GetHostPath(), Path: d.GetContainerPath(), Permissions: d.GetPermissions()})
-	}
-	for _, m := range r.GetMounts() {
-		mount := &cdi.Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath()}
-		if m.GetReadOnly() {
-			mount.Options = []string{"ro"}
-		}
-		own.Mounts = append(own.Mounts, mount)
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
-		own.Env = append(own.Env, name+"="+r.GetEnvs()[name])
-	}
-	all := []given{{"", own}}
-	specs := s.options.Paths.SpecWriter()
-	for _, c := range r.GetCdiDevices() {
-		all = append(all, given{c.GetName(), specs.Edits(c.GetName())})
-	}
-	return all
-}
-
-// printResponse prints what a container gets as text.
-func (s *session) printResponse(r *fakekubelet.Response) {
-	for _, part := range s.parts(r) {
-		indent := "    "
-		if part.name != "" {
-			s.printf("    CDI device  %s\n", part.name)
-			indent += "  "
-		}
-		line := func(format string, args ...any) { s.printf(indent+format+"\n", args...) }
-		if part.edits == nil {
-			for _, path := range s.foreignNodes(part.name) {
-				line("node        %s", path)
-			}
-			continue
-		}
-		for _, n := range part.edits.DeviceNodes {
-			host, follows := s.followed(cmp.Or(n.HostPath, n.Path))
-			if follows {
-				host += " (by a link that follows the device)"
-			}
-			owner := ""
-			if n.UID != nil {
-				owner += fmt.Sprintf(", uid %d", *n.UID)
-			}
-			if n.GID != nil {
-				owner += fmt.Sprintf(", gid %d", *n.GID)
-			}
-			if n.FileMode != nil {
-				owner += fmt.Sprintf(", mode %04o", *n.FileMode&0o7777)
-			}
-			line("node        %s at %s (%s)%s", host, n.Path, n.Permissions, owner)
-		}
-		for _, n := range part.edits.NetDevices {
-			line("interface   %s as %s", n.HostInterfaceName, n.Name)
-		}
-		for _, m := range part.edits.Mounts {
-			mode := "read-write"
-			if slices.Contains(m.Options, "ro") {
-				mode = "read-only"
-			}
-			line("mount       %s at %s (%s)", s.served(m.HostPath), m.ContainerPath, mode)
-		}
-		for _, text := range part.edits.Env {
-			line("env         %s", text)
-		}
-		for _, h := range part.edits.Hooks {
-			line("hook        %s %s", h.HookName, h.Path)
-		}
-		if len(part.edits.AdditionalGIDs) > 0 {
-			line("groups      %s", strings.Trim(fmt.Sprint(part.edits.AdditionalGIDs), "[]"))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.GetAnnotations())) {
-		s.printf("    annotation  %s=%s\n", name, r.GetAnnotations()[name])
-	}
-}
-
-// foreignNodes returns the nodes of a CDI device in a foreign spec.
-func (s *session) foreignNodes(name string) (paths []string) {
-	// A spec that can't be read is a warning of the agent.
-	for _, d := range s.options.Paths.ForeignSpecs().Read().Devices {
-		for _, node := range d.Nodes {
-			if d.Name == name {
-				paths = append(paths, node.Path)
-			}
-		}
-	}
-	return paths
-}
-
-// printSpec prints the CDI spec that generic-dp cdi writes, with some of its devices.
+// printSpec prints the CDI spec that generic-dp cdi writes, with only the given slots of a
+// resource.
 func (s *session) printSpec(ctx context.Context, name string, ids []string) error {
-	options := s.options
-	options.Paths, options.Log = s.flags.below(filepath.Join(s.dir, "alone")), nil
-	options.CDIOnly = true
-	a, err := agent.New(ctx, options)
+	spec, err := s.spec(ctx, name)
 	if err != nil {
 		return err
 	}
-	if _, err := a.Once(ctx); err != nil {
-		return err
-	}
-	own := options.Paths.SpecWriter()
-	text, err := os.ReadFile(filepath.Join(own.Dir, own.FileName(name)))
-	if err != nil {
-		return fmt.Errorf("%s has no CDI spec: %w", name, err)
-	}
-	var spec cdi.Spec
-	if err := json.Unmarshal(text, &spec); err != nil {
-		return err
+	isRequested := map[string]bool{}
+	for _, slot := range ids {
+		id, _ := device.SplitSlot(slot)
+		isRequested[id] = true
 	}
 	all := spec.Devices
 	spec.Devices = nil
 	for _, d := range all {
-		if slices.ContainsFunc(ids, func(slot string) bool { id, _ := device.SplitSlot(slot); return id == d.Name }) {
+		if isRequested[d.Name] {
 			spec.Devices = append(spec.Devices, d)
 		}
 	}
 	return encode(s.out, "json", spec)
 }
 
-// printPodman prints a response as arguments of podman run.
-func (s *session) printPodman(r *fakekubelet.Response) error {
-	var args []string
-	for _, part := range s.parts(r) {
-		if part.edits == nil {
-			args = append(args, "--device", part.name)
-			continue
-		}
-		if len(part.edits.Hooks)+len(part.edits.NetDevices) > 0 {
-			return fmt.Errorf("%s has hooks or network interfaces, which only its spec brings: generic-dp cdi --once writes it, for podman run --device %[1]s", part.name)
-		}
-		for _, n := range part.edits.DeviceNodes {
-			host, _ := s.followed(cmp.Or(n.HostPath, n.Path))
-			// The response may have it, too.
-			if node := host + ":" + n.Path + ":" + n.Permissions; !slices.Contains(args, node) {
-				args = append(args, "--device", node)
-			}
-		}
-		for _, m := range part.edits.Mounts {
-			if strings.HasPrefix(m.HostPath, s.options.Paths.RunDir+"/") {
-				continue // nobody keeps a health directory without serve
-			}
-			volume := m.HostPath + ":" + m.ContainerPath
-			if slices.Contains(m.Options, "ro") {
-				volume += ":ro"
-			}
-			args = append(args, "--volume", volume)
-		}
-		for _, e := range part.edits.Env {
-			args = append(args, "--env", e)
-		}
-		for _, id := range part.edits.AdditionalGIDs {
-			args = append(args, "--group-add", strconv.Itoa(int(id)))
-		}
+// spec writes the CDI specs as generic-dp cdi does, and returns the spec of a resource. The
+// session itself only has specs of resources with container.cdi.
+func (s *session) spec(ctx context.Context, name string) (*cdi.Spec, error) {
+	options := s.options
+	options.Paths = s.flags.below(filepath.Join(s.dir, "alone"))
+	options.Log = nil
+	options.CDIOnly = true
+	a, err := agent.New(ctx, options)
+	if err != nil {
+		return nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.GetAnnotations())) {
-		args = append(args, "--annotation", name+"="+r.GetAnnotations()[name])
+	_, err = a.Once(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for i := 0; i < len(args); i += 2 {
-		s.printf("%s=%s\n", args[i], shellQuote(args[i+1]))
+	own := options.Paths.SpecWriter()
+	text, err := os.ReadFile(filepath.Join(own.Dir, own.FileName(name)))
+	if err != nil {
+		return nil, fmt.Errorf("%s has no CDI spec: %w", name, err)
 	}
-	return nil
-}
-
-// shellQuote quotes an argument for a shell if necessary.
-func shellQuote(s string) string {
-	if isPlain(s, "-_./:=,@%+") {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	spec := new(cdi.Spec)
+	err = json.Unmarshal(text, spec)
+	return spec, err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// busNodeNotes warns of resources that offer the raw node of USB devices that a driver of the
-// kernel uses, such as the host's own network adapter. One note for each resource is enough.
+// busNodeNotes warns of resources that offer the raw node of USB devices while a kernel driver uses
+// them, such as the host's own network adapter. It returns one note for each such resource.
 func busNodeNotes(view *agent.View) []config.Problem {
 	hardware := make(map[string]*device.Hardware) // by path of the node
 	for _, n := range view.Snapshot.Nodes {
@@ -41,9 +41,8 @@ func busNodeNotes(view *agent.View) []config.Problem {
 	return notes
 }
 
-// usedByKernel lists the hardware of a resource's devices that only have a bus node although a
-// driver of the kernel uses them. A device with other nodes as well, such as a serial port, is
-// meant for containers.
+// usedByKernel returns the hardware of devices that only have a bus node although a kernel driver
+// uses them. A device with other nodes as well, such as a serial port, is meant for containers.
 func usedByKernel(m matchers.Offered, hardware map[string]*device.Hardware) []*device.Hardware {
 	var used []*device.Hardware
 	for _, o := range m.Offers {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 )
 
@@ -24,8 +26,11 @@ type checkedFile struct {
 	Path      string `json:"path"`
 	OK        bool   `json:"ok"`
 	Resources int    `json:"resources"`
-	Devices   int    `json:"devices"` // on this host
-	// Line and Column are 0 for a problem that only this host shows.
+	// Devices is the number of devices on this host that a container can get, and Unusable the
+	// number of those that it cannot get.
+	Devices  int `json:"devices"`
+	Unusable int `json:"unusable"`
+	// Problems are mistakes. A problem that only shows on this host has the line and column 0.
 	Problems []config.Problem `json:"problems"`
 	Notes    []config.Problem `json:"notes"`
 }
@@ -35,14 +40,19 @@ func newCheck(f *flags) *cobra.Command {
 		Use:   "check [PATH...]",
 		Short: "validate configurations (default --config) and report all problems",
 		Long: `check validates configurations (default --config; - is standard input), reports
-all problems, and says what they select on this host.`,
+all problems, and says what they select on this host. PATH may also be a YAML or
+JSON file that contains a configuration: a ConfigMap, a HelmRelease or the values
+of the chart. Problems have the lines of that file.`,
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
-	return reports(cmd, func(cmd *cobra.Command, paths []string) (reporter, error) {
+	f.add(cmd, configFlags, hostFlags)
+	check := func(cmd *cobra.Command, paths []string) (reporter, error) {
 		if len(paths) == 0 {
 			paths = []string{f.config}
 		}
-		report := checkReport{Files: []checkedFile{}, stderr: cmd.ErrOrStderr()}
+		report := checkReport{
+			Files:  []checkedFile{},
+			stderr: cmd.ErrOrStderr(),
+		}
 		var bad error
 		for _, path := range paths {
 			file, err := f.check(cmd.Context(), path)
@@ -55,14 +65,23 @@ all problems, and says what they select on this host.`,
 			report.Files = append(report.Files, file)
 		}
 		return report, bad
-	}, "json", "yaml")
+	}
+	return reports(cmd, check, "json", "yaml")
 }
 
-// check validates one configuration.
+// check validates one configuration. Its problems are in the result; an error means that the file
+// or the host cannot be read.
 func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
-	file := checkedFile{Path: path, Problems: []config.Problem{}, Notes: []config.Problem{}}
+	file := checkedFile{
+		Path:     path,
+		Problems: []config.Problem{},
+		Notes:    []config.Problem{},
+	}
 	cfg, err := f.load(path)
 	if errors.As(err, (*config.Problems)(&file.Problems)) {
+		for i := range file.Problems {
+			file.Problems[i].Hint = f.completeCommands(file.Problems[i].Hint)
+		}
 		return file, nil
 	}
 	if err != nil {
@@ -74,22 +93,74 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	}
 	file.Notes = append(file.Notes, cfg.Notes...)
 	for _, n := range view.Matched.Notes {
-		if n.Error && !n.OfNode {
+		isMistake := n.Error && !n.OfNode
+		if isMistake {
 			file.Problems = append(file.Problems, n.Problem)
 		} else {
 			file.Notes = append(file.Notes, n.Problem)
 		}
 	}
 	file.Notes = append(file.Notes, busNodeNotes(view)...)
-	for _, m := range view.Matched.Resources {
-		file.Devices += len(m.Offers)
+	file.Notes = append(file.Notes, f.absenceNotes(path, cfg, view)...)
+	file.Devices, file.Unusable = countDevices(view)
+	for i := range file.Notes {
+		file.Notes[i].Hint = f.completeCommands(file.Notes[i].Hint)
 	}
-	file.OK, file.Resources = len(file.Problems) == 0, len(cfg.Resources)
+	file.OK = len(file.Problems) == 0
+	file.Resources = len(cfg.Resources)
 	return file, nil
 }
 
-// table writes problems to stderr, and the rest to stdout.
-func (r checkReport) table(stdout io.Writer, _ bool) (err error) {
+// countDevices counts the devices that a container can get, and the devices that it cannot get, such as
+// a disk without dangerous = true.
+func countDevices(view *agent.View) (usable, unusable int) {
+	for _, m := range view.Matched.Resources {
+		for _, o := range m.Offers {
+			if o.Problem == "" {
+				usable++
+			} else {
+				unusable++
+			}
+		}
+	}
+	return usable, unusable
+}
+
+// maxAbsences limits the notes about resources without devices: the configuration of a fleet has
+// resources for other hosts.
+const maxAbsences = 3
+
+// absenceNotes says why resources have no device on this host.
+func (f *flags) absenceNotes(path string, cfg *config.Config, view *agent.View) []config.Problem {
+	var notes []config.Problem
+	more := 0
+	for i, e := range view.Explain(cfg, nil, nil) {
+		r := &cfg.Resources[i]
+		isInactive := slices.Contains(view.Matched.Inactive, r)
+		if isInactive || len(e.Offered) > 0 {
+			continue
+		}
+		if len(notes) == maxAbsences {
+			more++
+			continue
+		}
+		notes = append(notes, config.Problem{
+			Place: r.Place,
+			Text:  "no device on this host: " + e.Reason,
+		})
+	}
+	if more > 0 {
+		notes = append(notes, config.Problem{
+			Text: count(more, "more resource") + " without a device on this host",
+			Hint: f.commandFor(path, "devices") + " lists all resources",
+		})
+	}
+	return notes
+}
+
+// table writes problems to stderr, and everything else to stdout.
+func (r checkReport) table(stdout io.Writer, _ bool) error {
+	var err error
 	for _, c := range r.Files {
 		for _, n := range c.Notes {
 			fmt.Fprintf(stdout, "note: %s\n", n)
@@ -101,8 +172,8 @@ func (r checkReport) table(stdout io.Writer, _ bool) (err error) {
 			continue
 		}
 		found := count(c.Devices, "device") + " on this host"
-		if c.Devices == 0 {
-			found += " (generic-dp devices says why)"
+		if c.Unusable > 0 {
+			found += fmt.Sprintf(", %d cannot be used", c.Unusable)
 		}
 		_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s\n", c.Path, count(c.Resources, "resource"), found)
 	}
@@ -133,10 +204,10 @@ names it:
 func newClasses(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "classes",
-		Short: "print the DeviceClasses of resources by dynamic resource allocation",
-		Long: `classes prints the DeviceClass of each resource with api = "dra", for kubectl
-apply. Pods may then request the resource like any other extended resource, or
-name the class in a claim.`,
+		Short: "print the DeviceClasses of resources with api = \"dra\"",
+		Long: `classes prints the DeviceClass of each resource with api = "dra" (dynamic
+resource allocation), for kubectl apply. Pods may then request the resource like
+any other extended resource, or name the class in a claim.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := f.load(f.config)
@@ -148,19 +219,20 @@ name the class in a claim.`,
 				if r.API != config.APIDRA {
 					continue
 				}
-				if r.NameText == nil {
-					all = append(all, dra.Class(r.Name))
-				} else {
-					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: the name depends on the hardware: one class is needed for each result\n", r.Place)
+				hasVariables := r.NameText != nil
+				if hasVariables {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: the name depends on the hardware: each resulting name needs a class\n", r.Place)
+					continue
 				}
+				all = append(all, dra.Class(r.Name))
 			}
 			if len(all) == 0 {
-				return fmt.Errorf(`%s: no resource of a fixed name has api = "dra"`, f.config)
+				return fmt.Errorf(`%s: no resource with a fixed name has api = "dra"`, f.config)
 			}
 			_, err = fmt.Fprint(cmd.OutOrStdout(), strings.Join(all, "---\n"))
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
+	f.add(cmd, configFlags)
 	return cmd
 }

@@ -22,14 +22,16 @@ type report struct {
 }
 
 type resourceReport struct {
-	Name    string         `json:"name"`
-	API     string         `json:"api"`
-	Active  bool           `json:"active"` // its condition `when` holds on this node
-	Reason  string         `json:"reason"` // why there are no devices, or another resource has some of them
+	Name string `json:"name"`
+	API  string `json:"api"`
+	// Active is set if the condition when of the resource holds on this node.
+	Active bool `json:"active"`
+	// Reason is why there is no device, or why another resource has some of the devices.
+	Reason  string         `json:"reason"`
 	Devices []deviceReport `json:"devices"`
 }
 
-// deviceReport is a device without its holders, which only the kubelet knows.
+// deviceReport is a device. Its holders are omitted, because only the kubelet knows them.
 type deviceReport struct {
 	status.Device
 	Held []status.Holder `json:"held,omitempty"`
@@ -41,18 +43,18 @@ func newDevices(f *flags) *cobra.Command {
 		Use:   "devices",
 		Short: "list the devices that the configuration selects on this host, or all hardware",
 		Long: `devices lists the devices that the configuration selects on this host. -o wide
-names all nodes of each.
+lists all nodes of each device.
 
-With --all it lists all hardware instead, with the names that the devices report
-and those of pci.ids and usb.ids if the host has these files, and the resource
-that has each device. "free": no resource selects it. "refused": no resource may
-have it without dangerous = true. "in use": the host uses the network interface,
-so that it is never moved. The parts of a chipset are one line for each model,
-and nodes without hardware that no resource may have are left out: -o wide lists
-them. This needs no configuration.`,
+With --all it lists all hardware instead, with the resource that has each
+device. Names come from the devices, and from pci.ids and usb.ids if the host
+has these files. "free": no resource selects the device. "refused": a resource
+needs dangerous = true to have it. "in use": the host uses the network
+interface, so it is never moved into a pod. The parts of a chipset are one line
+for each model, and nodes without hardware that no resource may have are left
+out: -o wide lists them. --all works without a configuration.`,
 		Args: noArgs,
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
+	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
 	cmd.Flags().BoolVar(&all, "all", false, "all hardware of this host, with or without a configuration")
 	list := func(cmd *cobra.Command, _ []string) (reporter, error) {
 		cfg, view, err := f.scanConfig(cmd, all)
@@ -69,15 +71,16 @@ them. This needs no configuration.`,
 	return reports(cmd, list, "wide", "json", "yaml")
 }
 
-// warn writes what could not be read, and the mistakes in the configuration that only this
-// host shows. There is an error if there are any of the latter.
+// warn writes what could not be read, and the mistakes in the configuration that only show on this
+// host. It returns an error if there are such mistakes.
 func warn(stderr io.Writer, view *agent.View) error {
 	for _, p := range view.Problems {
 		fmt.Fprintf(stderr, "warning: %s: %s\n", p.Subject, p.Reason)
 	}
 	var err error
 	for _, n := range view.Matched.Notes {
-		if n.Error && !n.OfNode {
+		isMistake := n.Error && !n.OfNode
+		if isMistake {
 			fmt.Fprintln(stderr, n)
 			err = errReported
 		}
@@ -85,8 +88,8 @@ func warn(stderr io.Writer, view *agent.View) error {
 	return err
 }
 
-// newReport lists the resources in the order of the configuration. One with variables
-// in its name is listed once for each resulting name, or as written if there is none.
+// newReport lists the resources in the order of the configuration. A resource with variables in its
+// name is listed once for each resulting name, or as written if there is no such name.
 func newReport(cfg *config.Config, view *agent.View) report {
 	r := report{Resources: []resourceReport{}}
 	why := view.Explain(cfg, nil, nil)
@@ -120,8 +123,7 @@ func newReport(cfg *config.Config, view *agent.View) report {
 	return r
 }
 
-// table writes one line per device, and one for a resource without devices, with the
-// reason.
+// table writes a line for each device, and a line with the reason for a resource without devices.
 func (r report) table(w io.Writer, wide bool) error {
 	tab := newTable(w, "RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
 	for _, resource := range r.Resources {
@@ -142,7 +144,7 @@ type inventoryReport struct {
 	Devices []catalog.Device `json:"devices"`
 }
 
-// eachNodeConfig offers every node that may be offered without dangerous = true.
+// eachNodeConfig offers every node that a resource may have without dangerous = true.
 const eachNodeConfig = `
 domain = "example.com"
 [[resource]]
@@ -150,8 +152,8 @@ name = "each"
 each = "node"
 match.glob = "/dev/**"`
 
-// catalog describes the host of a view. Names that cannot be read are missing, with a
-// warning.
+// catalog describes the hardware of a view. If the names of hardware cannot be read, it warns and
+// describes the hardware without them.
 func (f *flags) catalog(stderr io.Writer, view *agent.View) *catalog.Catalog {
 	names, err := catalog.ReadNames(view.Snapshot, f.hwdata)
 	if err != nil {
@@ -162,15 +164,15 @@ func (f *flags) catalog(stderr io.Writer, view *agent.View) *catalog.Catalog {
 
 // listAll lists all hardware.
 func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
-	each, _ := config.Parse(config.File{Data: []byte(eachNodeConfig)}) // a constant
+	each, _ := config.Parse(config.File{Data: []byte(eachNodeConfig)}) // a constant is valid
 	permitted := view.With(each).Matched
 	return inventoryReport{
 		Devices: all.List(view.Matched, permitted),
 	}
 }
 
-// The columns of `devices --all`; the last ones only with -o wide, since they identify
-// the device.
+// The columns of devices --all. The columns after the first narrowColumns are only written with -o
+// wide.
 var (
 	inventoryHead = []string{
 		"DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE",
@@ -179,7 +181,7 @@ var (
 	narrowColumns = 8
 )
 
-// table writes one line per device. With wide, no device is left out or folded.
+// table writes a line for each device. With wide, no device is left out or folded.
 func (r inventoryReport) table(w io.Writer, wide bool) error {
 	head := inventoryHead
 	if !wide {
@@ -198,12 +200,13 @@ func (r inventoryReport) table(w io.Writer, wide bool) error {
 	}
 	err := tab.Flush()
 	if err == nil && hidden > 0 {
-		_, err = fmt.Fprintf(w, "\nnot shown, since no resource may have them (-o wide does): nodes and interfaces without hardware: %d\n", hidden)
+		_, err = fmt.Fprintf(w, "\nnot shown, because no resource may have them: %d nodes and interfaces without hardware (-o wide shows all)\n", hidden)
 	}
 	return err
 }
 
-// cells are the cells of a device and more like it.
+// cells returns the cells of a device. more is the number of devices of its model that the line
+// also stands for.
 func cells(d catalog.Device, more int, wide bool) []string {
 	name := d.Name
 	if more > 0 {
@@ -229,7 +232,7 @@ func cells(d catalog.Device, more int, wide bool) []string {
 	}
 }
 
-// use names the resources that have a device, or says why none has it.
+// use names the resources that have a device, or says why no resource has it.
 func use(d catalog.Device) string {
 	var resources []string
 	for _, o := range d.Offers {
@@ -247,7 +250,7 @@ func use(d catalog.Device) string {
 	return cmp.Or(strings.Join(resources, ","), reason)
 }
 
-// shorten joins a list of names: the first three, unless wide.
+// shorten joins names. Without wide, it only shows the first few.
 func shorten(names []string, wide bool) string {
 	const few = 3
 	if !wide && len(names) > few {

@@ -35,9 +35,9 @@ func TestDiffNamesHolders(t *testing.T) {
 	}
 	held := map[string]string{}
 	for _, c := range r.Changes {
-		held[c.Change+" "+c.Old.ID] = ""
+		held[string(c.Change)+" "+c.Old.ID] = ""
 		for _, h := range c.Held {
-			held[c.Change+" "+c.Old.ID] += h.Pod + " " + h.ID
+			held[string(c.Change)+" "+c.Old.ID] += h.Pod + " " + h.ID
 		}
 	}
 	if r.HeldUnknown != "" || held["moved "+stick] != "p "+stick || held["slots "+other] != "p "+other+"::1" {

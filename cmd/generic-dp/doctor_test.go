@@ -51,7 +51,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, code := diagnose(t, dir)
-	for check, want := range map[string]string{
+	for check, want := range map[string]severity{
 		"configuration": "ok", "kubelet": "ok", "pod resources": "ok", "devices": "warning", "runtime": "warning", "leftovers": "ok",
 		"run-dir": "ok", "state-dir": "ok", "cdi-dir": "ok", "CDI directory": "warning", "DRA": "ok",
 	} {
@@ -72,7 +72,7 @@ func TestDoctor(t *testing.T) {
 	place(t, dir+"/cdi/other.json", `{"cdiVersion": "0.5.0", "kind": "example.com/serial", "devices": [{"name": "x", "containerEdits": {"env": ["A=b"]}}]}`)
 	place(t, dir+"/run/dp/links/usb:1/x", "")
 	found, code = diagnose(t, dir)
-	for check, want := range map[string]string{"kubelet": "problem", "pod resources": "warning", "runtime": "problem", "CDI kind": "problem", "leftovers": "warning", "DRA": "problem"} {
+	for check, want := range map[string]severity{"kubelet": "problem", "pod resources": "warning", "runtime": "problem", "CDI kind": "problem", "leftovers": "warning", "DRA": "problem"} {
 		if f := found[check]; f.Status != want || f.Fix == "" {
 			t.Errorf("%s: %+v, want %s", check, f, want)
 		}

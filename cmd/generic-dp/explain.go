@@ -23,27 +23,29 @@ type explainReport struct {
 	Resources []explanation       `json:"resources"`
 }
 
-// explanation is the explanation of matching, and why offered devices are Unhealthy.
+// explanation says why a resource has its devices, and why some of them are Unhealthy.
 type explanation struct {
 	matchers.Explanation
-	Unhealthy map[string]string `json:"unhealthy"` // reasons by ID
+	// Unhealthy are the reasons by device ID.
+	Unhealthy map[string]string `json:"unhealthy"`
 }
 
 func newExplain(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain DEVICE|RESOURCE",
 		Short: "say why a device or a resource is offered or not, condition by condition",
-		Long: `explain applies the conditions of a resource one after the other, and says how
-much each of them leaves, and what comes nearest to one that fits nothing.
+		Long: `explain applies the conditions of a resource one after the other. It says how
+much is left after each condition, and what comes nearest to a condition that
+fits nothing.
 
-With a device it does so for each resource and that device, and lists the
-variables that the device has values for. DEVICE is a path below /dev, a device
-ID, a PCI address, a USB port such as 1-1.4, or a network interface; RESOURCE
-is a name, with or without its domain.`,
+With a device, it applies the conditions of each resource to that device, and
+lists the variables that have a value for it. DEVICE is a path below /dev, a
+device ID, a PCI address, a USB port such as 1-1.4, or a network interface;
+RESOURCE is a name, with or without its domain.`,
 		Args:              wantArgs(1, 1, "want one DEVICE or RESOURCE"),
 		ValidArgsFunction: f.completeResources,
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
+	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
 	explain := func(cmd *cobra.Command, args []string) (reporter, error) {
 		cfg, view, err := f.scanConfig(cmd, true)
 		if err != nil {
@@ -59,7 +61,8 @@ is a name, with or without its domain.`,
 	return reports(cmd, explain, "json", "yaml")
 }
 
-// explainResource explains the resources with a name, none if there is no such resource.
+// explainResource explains the resources with a name. The result is empty if there is no such
+// resource.
 func explainResource(view *agent.View, cfg *config.Config, name string) []explanation {
 	var found []explanation
 	for i, e := range explanations(view, cfg, catalog.Found{}) {
@@ -70,8 +73,8 @@ func explainResource(view *agent.View, cfg *config.Config, name string) []explan
 	return found
 }
 
-// isOfferedAs reports whether a name means a resource: as it is written, or with its
-// variables filled in.
+// isOfferedAs reports whether a name means a resource. The name may have the resource's variables
+// as written, or their values.
 func isOfferedAs(view *agent.View, r *config.Resource, name string) bool {
 	if isNamed(r.Name, name) {
 		return true
@@ -81,8 +84,7 @@ func isOfferedAs(view *agent.View, r *config.Resource, name string) bool {
 	})
 }
 
-// isNamed reports whether an administrator means a resource by a name, with or without
-// its domain.
+// isNamed reports whether a name means a resource, with or without its domain.
 func isNamed(resource, name string) bool {
 	return resource == name || strings.HasSuffix(resource, "/"+name)
 }
@@ -101,7 +103,8 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 	}, nil
 }
 
-// listed returns the entry of a device in the list of all hardware. A root hub has none.
+// listed returns a device as devices --all lists it. A root hub is not listed there, so it only has
+// its name.
 func listed(all inventoryReport, found catalog.Found, name string) *catalog.Device {
 	for i := range all.Devices {
 		d := &all.Devices[i]
@@ -148,7 +151,7 @@ func unhealthy(view *agent.View, r *config.Resource, ids []string) map[string]st
 func (r explainReport) table(w io.Writer, _ bool) error {
 	if d := r.Device; d != nil {
 		title := []string{d.Name, d.Kind, d.ID, d.Vendor, d.Product}
-		// Fields drops the space around what is empty.
+		// Fields drops the space around empty words.
 		words := strings.Fields(strings.Join(title, " "))
 		fmt.Fprintln(w, strings.Join(words, " "))
 		writeVariables(w, r.Variables)
@@ -172,7 +175,7 @@ func (r explainReport) write(w io.Writer, e explanation) {
 		}
 		fmt.Fprintln(w, line)
 	}
-	// Variables of the device are at its head already.
+	// The variables of the device were written above all resources.
 	own := slices.DeleteFunc(slices.Clone(e.Variables), func(v matchers.Variable) bool {
 		return slices.Contains(r.Variables, v)
 	})
@@ -185,7 +188,7 @@ func (r explainReport) write(w io.Writer, e explanation) {
 	}
 }
 
-// verdict says what a resource offers: of the device if one is explained, else at all.
+// verdict says whether a resource offers the explained device, or how many devices it offers.
 func (r explainReport) verdict(e explanation) string {
 	offered := len(e.Offered)
 	switch {
@@ -199,7 +202,7 @@ func (r explainReport) verdict(e explanation) string {
 	return "no device"
 }
 
-// fits says how much fits a condition, or what comes nearest to it.
+// fits says how many nodes or devices fit a condition, or what comes nearest to it.
 func fits(c matchers.Condition) string {
 	switch {
 	case c.Fits > 0:

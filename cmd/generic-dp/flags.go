@@ -1,12 +1,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -17,7 +12,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
@@ -32,16 +26,47 @@ type flags struct {
 	format   string
 	level    string
 	hwdata   []string
-	unpacked string       // directory of a recording that replaces the host
-	piped    *config.File // the configuration from standard input, once it is read
-	// temporary is unpacked, for run: a command that does not end may still use the rest.
+	// unpacked is the directory of a recording that replaces the host. It is empty if there is
+	// no recording.
+	unpacked string
+	// given are the flags of the command line that the commands in hints repeat.
+	given []string
+	// piped is the configuration from standard input, once it was read.
+	piped *manifest
+	// temporary points to unpacked. run reads it while an abandoned command may still write
+	// the other fields.
 	temporary atomic.Pointer[string]
 }
 
 func newFlags() *flags {
-	f := &flags{all: pflag.NewFlagSet("", pflag.ContinueOnError), paths: agent.DefaultPaths(), format: "text", level: "info"}
-	path := func(p *string, name, usage string) { f.all.StringVar(p, name, *p, usage) }
-	f.all.StringVar(&f.config, "config", "/etc/generic-dp", "configuration: a TOML file, or a directory of *.toml files read as one")
+	f := &flags{
+		all:    pflag.NewFlagSet("", pflag.ContinueOnError),
+		paths:  agent.DefaultPaths(),
+		format: "text",
+		level:  "info",
+	}
+	f.addPaths()
+	f.all.StringVar(&f.listen, "listen", "127.0.0.1:9418",
+		"address of the status page, /metrics, /healthz and /readyz; empty for none")
+	f.all.Var(allowValue{&f.allow}, "allow",
+		"privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
+	f.all.Var((*domains)(&f.allow.Domains), "domains",
+		"domains that the configuration may use in names of resources: a list (default any)")
+	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"),
+		"name of this node, for ${node_name} and api = \"dra\" (default $NODE_NAME)")
+	f.all.Var(word{&f.format, []string{"text", "json"}}, "log-format", "text or json")
+	f.all.Var(word{&f.level, []string{"debug", "info", "warn", "error"}}, "log-level", "debug, info, warn or error")
+	f.all.StringSliceVar(&f.hwdata, "hwdata", catalog.Dirs, "directories of pci.ids and usb.ids, for names of hardware")
+	return f
+}
+
+// addPaths adds the flags that name files and directories.
+func (f *flags) addPaths() {
+	path := func(value *string, name, usage string) {
+		f.all.StringVar(value, name, *value, usage)
+	}
+	f.config = "/etc/generic-dp"
+	path(&f.config, "config", "configuration: a TOML file, or a directory of *.toml files read as one")
 	path(&f.paths.Sysfs, "sysfs", "sysfs of the host, or a recording made by snapshot")
 	path(&f.paths.Cgroup, "cgroup", "cgroup tree of the host, which shows whether a pod still runs; empty for none")
 	path(&f.paths.Dev, "dev", "/dev of the host")
@@ -51,19 +76,29 @@ func newFlags() *flags {
 	path(&f.paths.PodResources, "pod-resources", "socket of the kubelet's PodResources API, which reports the holders of devices")
 	path(&f.paths.RunDir, "run-dir", "links that follow devices; in a pod, mounted from the host at the same path")
 	path(&f.paths.CDIDir, "cdi-dir", "directory for CDI specs")
-	path(&f.paths.DeviceInfoDir, "device-info-dir", "files for Multus with the PCI addresses of network functions: /var/run/k8s.cni.cncf.io/devinfo/dp (default none)")
-	path(&f.paths.NFDDir, "nfd-dir", "features.d of Node Feature Discovery, for labels with the number of healthy devices by resource (default none)")
-	f.all.StringVar(&f.listen, "listen", "127.0.0.1:9418", "address of the status page, /metrics, /healthz and /readyz; empty for none")
-	f.all.Var(allowValue{&f.allow}, "allow", "privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
-	f.all.Var((*domains)(&f.allow.Domains), "domains", "domains that the configuration may use in names of resources: a list (default any)")
-	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for ${node_name} and api = \"dra\" (default $NODE_NAME)")
-	f.all.Var(word{&f.format, []string{"text", "json"}}, "log-format", "text or json")
-	f.all.Var(word{&f.level, []string{"debug", "info", "warn", "error"}}, "log-level", "debug, info, warn or error")
-	f.all.StringSliceVar(&f.hwdata, "hwdata", catalog.Dirs, "directories of pci.ids and usb.ids, for names of hardware")
-	return f
+	path(&f.paths.DeviceInfoDir, "device-info-dir",
+		"files for Multus with the PCI addresses of network functions: /var/run/k8s.cni.cncf.io/devinfo/dp (default none)")
+	path(&f.paths.NFDDir, "nfd-dir",
+		"features.d of Node Feature Discovery, for labels with the number of healthy devices by resource (default none)")
 }
 
-// pick returns some of the flags, for a command to add.
+// The flags that several commands use together.
+var (
+	// hostFlags say where a command scans the host.
+	hostFlags = []string{"sysfs", "dev", "state-dir"}
+	// configFlags say which configuration a command reads, and with which permissions.
+	configFlags = []string{"config", "node-name", "allow", "domains"}
+	// logFlags say how a command writes its log.
+	logFlags = []string{"log-format", "log-level"}
+)
+
+// add adds flags to a command. A command only has the flags that it uses: a flag without effect is a
+// mistake that should be reported.
+func (f *flags) add(cmd *cobra.Command, groups ...[]string) {
+	cmd.Flags().AddFlagSet(f.pick(slices.Concat(groups...)...))
+}
+
+// pick returns some of the flags.
 func (f *flags) pick(names ...string) *pflag.FlagSet {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range names {
@@ -72,109 +107,12 @@ func (f *flags) pick(names ...string) *pflag.FlagSet {
 	return set
 }
 
-// load loads and validates the configuration at path as serve does; "-" is standard input.
-func (f *flags) load(path string) (*config.Config, error) {
-	var cfg *config.Config
-	var err error
-	if path == "-" {
-		cfg, err = f.parsePiped()
-	} else if cfg, err = config.Load(path); errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := cfg.Check(f.allow); err != nil {
-		return nil, err
-	}
-	return cfg, nil
-}
-
-// parsePiped parses standard input, which can be read only once.
-func (f *flags) parsePiped() (*config.Config, error) {
-	if f.piped == nil {
-		name, text, err := readInput("-")
-		if err != nil {
-			return nil, err
-		}
-		f.piped = &config.File{Name: name, Data: text}
-	}
-	return config.Parse(*f.piped)
-}
-
-// maxInput is the size limit of an input, in bytes.
-const maxInput = 16 << 20
-
-// readInput reads a file, or standard input for "-", and names it for messages.
-func readInput(path string) (name string, text []byte, err error) {
-	name, file := "standard input", os.Stdin
-	if path != "-" {
-		name = path
-		if file, err = os.Open(path); err != nil {
-			return name, nil, err
-		}
-		defer file.Close()
-	}
-	if text, err = io.ReadAll(io.LimitReader(file, maxInput)); err != nil {
-		err = fmt.Errorf("read %s: %w", name, err)
-	}
-	return name, text, err
-}
-
-// scanConfig scans the host and matches --config. If that is optional, an empty
-// configuration takes the place of a default that is missing or broken.
-func (f *flags) scanConfig(cmd *cobra.Command, optional bool) (*config.Config, *agent.View, error) {
-	cfg, err := f.load(f.config)
-	if err != nil {
-		if !optional || cmd.Flags().Changed("config") {
-			return nil, nil, err
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: without the configuration: %v\n", err)
-		}
-		cfg = &config.Config{}
-	}
-	view, err := f.scan(cmd.Context(), cfg)
-	return cfg, view, err
-}
-
-// scan scans the host once and matches a configuration. It uses the identity decisions
-// of a serving instance if readable, so that both show the same IDs.
-func (f *flags) scan(ctx context.Context, cfg *config.Config) (*agent.View, error) {
-	return agent.Scan(ctx, cfg, f.options(io.Discard))
-}
-
-// options returns the options of an agent that logs to w.
-func (f *flags) options(w io.Writer) agent.Options {
-	return agent.Options{
-		Config:   f.config,
-		Allow:    f.allow,
-		Paths:    f.paths,
-		NodeName: f.nodeName,
-		Listen:   f.listen,
-		KubeAPI:  kubeapi.InCluster(),
-		Version:  version,
-		InPod:    os.Getenv("KUBERNETES_SERVICE_HOST") != "",
-		Log:      f.logger(w),
-	}
-}
-
-func (f *flags) logger(w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(f.level)) // one of its words
-	options := &slog.HandlerOptions{Level: level}
-	if f.format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
-}
-
-// allowValue is the value of --allow. Repeated flags add up.
+// allowValue is the value of --allow. Repeated flags add privileges.
 type allowValue struct{ *config.Allow }
 
 func (allowValue) Type() string { return "list" }
 
-// domains is the value of --domains. Repeated flags add up.
+// domains is the value of --domains. Repeated flags add domains.
 type domains []string
 
 func (d *domains) Set(text string) error {
@@ -188,14 +126,16 @@ func (d *domains) String() string { return strings.Join(*d, ",") }
 
 func (*domains) Type() string { return "list" }
 
-// word is the value of a flag that has one of some words.
+// word is the value of a flag that accepts one of some words.
 type word struct {
 	value *string
 	words []string
 }
 
+// Set accepts words in any letter case, because log/slog writes levels in capitals.
 func (w word) Set(text string) error {
-	if text = strings.ToLower(text); !slices.Contains(w.words, text) { // log/slog writes levels in capitals
+	text = strings.ToLower(text)
+	if !slices.Contains(w.words, text) {
 		return errors.New("want " + orList(w.words))
 	}
 	*w.value = text
@@ -206,7 +146,7 @@ func (w word) String() string { return *w.value }
 
 func (word) Type() string { return "string" }
 
-// orList is "a, b or c".
+// orList joins words for a sentence: "a, b or c".
 func orList(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
@@ -222,22 +162,25 @@ func outputFlag(cmd *cobra.Command, formats ...string) *string {
 	return &format
 }
 
-// complete completes the values of the flags that are words, of a command and those
-// below it.
+// complete registers the completions of all flags that accept words, for a command and its
+// subcommands.
 func complete(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		if w, ok := flag.Value.(word); ok {
-			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(w.words, cobra.ShellCompDirectiveNoFileComp))
+		w, ok := flag.Value.(word)
+		if !ok {
+			return
 		}
+		words := cobra.FixedCompletions(w.words, cobra.ShellCompDirectiveNoFileComp)
+		_ = cmd.RegisterFlagCompletionFunc(flag.Name, words)
 	})
 	for _, sub := range cmd.Commands() {
 		complete(sub)
 	}
 }
 
-// completeResources completes the names of resources, without their domain. Names with
-// variables are left out: they depend on hardware.
-func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+// completeResources completes the names of resources without their domain. It leaves out names
+// with variables, because their values depend on hardware.
+func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -245,10 +188,14 @@ func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) (na
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
+	var names []string
 	for _, r := range cfg.Resources {
-		if _, name, _ := strings.Cut(r.Name, "/"); len(r.NameText) == 0 {
-			names = append(names, name)
+		hasVariables := len(r.NameText) > 0
+		if hasVariables {
+			continue
 		}
+		_, name, _ := strings.Cut(r.Name, "/")
+		names = append(names, name)
 	}
 	return names, cobra.ShellCompDirectiveDefault
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
-// importHelp names every format of package importer, with the word that --from has for it.
+// importHelp is the help of import. It names every format of package importer with its word for
+// --from.
 const importHelp = `import converts the configuration of another device plugin to TOML. Comments and
 warnings name everything that has no equivalent.
 
@@ -68,7 +69,8 @@ func newImport(f *flags) *cobra.Command {
 	}
 	cmd.Flags().Var(word{&from, formats}, "from", "format of FILE: "+strings.Join(formats, ", "))
 	cmd.Flags().BoolVar(&check, "check", false, "list the devices of this host, or of --sysfs, that the result offers, and where the other plugin differs")
-	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default that of FILE or of the other plugin)")
+	f.add(cmd, hostFlags, []string{"allow", "node-name"})
+	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default: the domain in FILE, or the domain of the other plugin)")
 	return cmd
 }
 
@@ -87,7 +89,7 @@ func neighbours(file string) map[string]string {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if !isManifest(e) || path == filepath.Clean(file) || len(texts) == maxNeighbours {
+		if !isRegularManifest(e) || path == filepath.Clean(file) || len(texts) == maxNeighbours {
 			continue
 		}
 		if _, text, err := readInput(path); err == nil {
@@ -97,14 +99,10 @@ func neighbours(file string) map[string]string {
 	return texts
 }
 
-// isManifest reports whether a directory entry is a regular file that may be a manifest. A
+// isRegularManifest reports whether a directory entry is a regular file that may be a manifest. A
 // link or a named pipe is not read: reading it might block.
-func isManifest(e os.DirEntry) bool {
-	switch filepath.Ext(e.Name()) {
-	case ".yaml", ".yml", ".json":
-		return e.Type().IsRegular()
-	}
-	return false
+func isRegularManifest(e os.DirEntry) bool {
+	return isManifest(e.Name()) && e.Type().IsRegular()
 }
 
 // convert prints the converted input, after validating it: a conversion that does not
@@ -134,8 +132,8 @@ func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (
 // compare lists the devices of this host that the converted configuration offers, and where
 // the devices of the other plugin differ. Standard output is for the configuration.
 //
-// Permissions of the flag --allow apply, as they will when the configuration is served: a
-// device that is refused is in the table with the reason, and not a device that is offered.
+// The permissions of --allow apply as they do when the configuration is served: a refused device is
+// in the table with the reason, and does not count as offered.
 func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, result *importer.Result) error {
 	view, err := f.scan(ctx, cfg)
 	if err != nil {
@@ -151,13 +149,15 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 	for _, m := range view.Matched.Resources {
 		for i := range m.Offers {
 			offer := &m.Offers[i]
-			if offer.Problem == "" { // the table above has the others
-				now = append(now, importer.Offered(m.Name, offer))
+			isRefused := offer.Problem != ""
+			if isRefused {
+				continue
 			}
+			now = append(now, importer.Offered(m.Name, offer))
 		}
 	}
-	// The other plugins test attributes that our configuration does not: they get a reader of
-	// sysfs of their own.
+	// The other plugins test attributes that our configuration does not name, so they get their
+	// own reader of sysfs.
 	scanner := inventory.New(f.paths.Inventory())
 	snapshot, err := scanner.Scan(ctx)
 	if err != nil {
@@ -170,7 +170,7 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 // printDifferences prints how the devices of the other plugin differ from ours.
 func printDifferences(w io.Writer, before, now []importer.Device, notCompared []string) error {
 	for _, plugin := range notCompared {
-		fmt.Fprintf(w, "note: what %s offers cannot be listed here: compare the table with the node's capacity, as kubectl describe node shows it\n", plugin)
+		fmt.Fprintf(w, "note: the devices that %s offers cannot be listed here: compare the table with the node's capacity (kubectl describe node)\n", plugin)
 	}
 	if len(notCompared) > 0 && len(before) == 0 {
 		return nil

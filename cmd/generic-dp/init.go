@@ -17,17 +17,18 @@ func newInit(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [DEVICE]",
 		Short: "write a configuration for the devices of this host, or for one of them",
-		Long: `init prints a commented configuration for what it finds on this host and pods
-may want: adapters, cameras, GPUs, accelerators, virtual functions, ... Each
-resource selects its devices by what they are. USB devices that only have a raw
-bus node are left out while a driver of the kernel uses them.
+		Long: `init prints a commented configuration for the devices of this host that pods may
+want: adapters, cameras, GPUs, accelerators, virtual functions, ... Each
+resource selects its devices by their hardware. A USB device that only has a raw
+bus node is left out while a kernel driver uses it.
 
-With DEVICE it prints one resource for that device alone: a path below /dev, a
-device ID, a PCI address, a USB port such as 1-1.4, or a network interface.
+With DEVICE it prints a resource for that device only. DEVICE is a path below
+/dev, a device ID, a PCI address, a USB port such as 1-1.4, or a network
+interface.
 
   generic-dp init > /etc/generic-dp/config.toml
   generic-dp init /dev/ttyUSB0`,
-		Args: wantArgs(0, 1, "want one DEVICE at most"),
+		Args: wantArgs(0, 1, "want no argument or one DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			view, err := f.scan(cmd.Context(), &config.Config{})
 			if err != nil {
@@ -47,26 +48,26 @@ device ID, a PCI address, a USB port such as 1-1.4, or a network interface.
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
-	cmd.Flags().StringVar(&domain, "domain", domain, "domain of resource names: one of yours")
+	f.add(cmd, hostFlags, []string{"allow", "domains", "hwdata"})
+	cmd.Flags().StringVar(&domain, "domain", domain, "domain of resource names: use a domain of your own")
 	return cmd
 }
 
 const starterHead = `# Devices of this host for pods, written by generic-dp init.
 #
-# Remove what is not for pods, and give names that say what a device is for. The first
-# resource that selects a device gets it.
+# Remove the devices that are not for pods, and give names that say what a device is for.
+# The first resource that selects a device gets it.
 #   generic-dp check FILE          reports mistakes
 #   generic-dp try --config FILE   shows what a container would get
 
-# Pods request DOMAIN/NAME: take a domain of yours.
+# Pods request DOMAIN/NAME: use a domain of your own.
 `
 
-// starterOfHost is a configuration for everything that pods may want.
+// starterOfHost returns a configuration for all devices that pods may want.
 func (f *flags) starterOfHost(view *agent.View, all *catalog.Catalog, domain string) (string, error) {
 	resources := all.Starter()
 	if len(resources) == 0 {
-		return "", errors.New("nothing on this host that pods may want: generic-dp devices --all lists all hardware")
+		return "", errors.New("this host has no device that pods may want: generic-dp devices --all lists all hardware")
 	}
 	s, err := f.starter(view, domain, resources)
 	if err != nil {
@@ -78,7 +79,7 @@ func (f *flags) starterOfHost(view *agent.View, all *catalog.Catalog, domain str
 	return s.text, nil
 }
 
-// starterOfDevice is a configuration for one device, by any of its names.
+// starterOfDevice returns a configuration for a device with the given name, ID, address or node.
 func (f *flags) starterOfDevice(view *agent.View, all *catalog.Catalog, domain, name string) (string, error) {
 	found, err := all.Find(view.Forms, name)
 	if err != nil {
@@ -89,19 +90,19 @@ func (f *flags) starterOfDevice(view *agent.View, all *catalog.Catalog, domain, 
 		return "", err
 	}
 	if s.refusal != "" {
-		return "", fmt.Errorf("%s can't be offered: %s", name, s.refusal)
+		return "", fmt.Errorf("%s cannot be offered: %s", name, s.refusal)
 	}
 	return s.text, nil
 }
 
-// starter is a configuration for an administrator to start with.
+// starter is a configuration for an administrator to edit.
 type starter struct {
 	text string
-	// refusal is why the last resource does not work on this host, empty if it does.
+	// refusal is why the last resource does not work on this host. It is empty if it works.
 	refusal string
 }
 
-// starter writes resources as a configuration. Those that do not work on this host are
+// starter writes resources as a configuration. Resources that do not work on this host become
 // comments.
 func (f *flags) starter(view *agent.View, domain string, resources []catalog.Resource) (starter, error) {
 	head := fmt.Sprintf("domain = %q\n", domain)
@@ -128,7 +129,8 @@ func (f *flags) starter(view *agent.View, domain string, resources []catalog.Res
 	return made, nil
 }
 
-// checkDomain reports a domain that no configuration may have. head is its line.
+// checkDomain returns an error for a domain that no configuration may have. head is the line that
+// sets it.
 func checkDomain(head string) error {
 	const minimal = "[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x\"\n"
 	_, err := config.Parse(config.File{Name: "config.toml", Data: []byte(head + minimal)})
@@ -148,12 +150,13 @@ func commented(text string) string {
 	return b.String()
 }
 
-// refusal returns why a configuration of one resource offers nothing on this host, or a
-// device that no container gets; empty if it works.
+// refusal returns why a configuration with one resource does not work on this host: it is invalid,
+// offers nothing, or offers an Unhealthy device. The result is empty if it works.
 func (f *flags) refusal(view *agent.View, text string) (string, error) {
 	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
 	var problems config.Problems
-	if errors.As(err, &problems) { // such as a name that no configuration may contain
+	if errors.As(err, &problems) {
+		// For example, a device reports a name that no configuration may contain.
 		return problems[0].Text, nil
 	}
 	if err != nil {

@@ -22,7 +22,7 @@ func TestInitIsOffered(t *testing.T) {
 		for _, allow := range []string{"--allow=dangerous", "--allow=net"} {
 			t.Run(filepath.Base(machine)+allow, func(t *testing.T) {
 				t.Parallel()
-				initIsOffered(t, "--sysfs", machine, allow, "--config", filepath.Join(t.TempDir(), "config.toml"))
+				initIsOffered(t, "--sysfs", machine, allow)
 			})
 		}
 	}
@@ -30,13 +30,15 @@ func TestInitIsOffered(t *testing.T) {
 
 func initIsOffered(t *testing.T, host ...string) {
 	t.Helper()
-	file := host[len(host)-1]
-	on := func(args ...string) string { return command(t, append(args, host...)...) }
+	file := filepath.Join(t.TempDir(), "config.toml")
+	on := func(args ...string) string {
+		return command(t, append(append(args, "--config", file), host...)...)
+	}
 	var out, stderr strings.Builder
-	if run(t.Context(), append([]string{"init"}, host...), &out, &stderr) != 0 && strings.Contains(stderr.String(), "nothing on this host that pods may want") {
+	if run(t.Context(), append([]string{"init"}, host...), &out, &stderr) != 0 && strings.Contains(stderr.String(), "this host has no device that pods may want") {
 		return // a host for storage alone
 	}
-	text := on("init", "--hwdata", "nowhere")
+	text := command(t, append([]string{"init", "--hwdata", "nowhere"}, host...)...)
 	if host[2] == "--allow=net" && text == command(t, "init", "--hwdata", "nowhere", host[0], host[1]) {
 		return // nothing here needs it
 	}
@@ -134,7 +136,7 @@ func TestInitOfHostileNames(t *testing.T) {
 		Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "cp210x", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB0", 0)}}},
 	})
 	h.AddNode("", sysfstest.Node{Name: "gpiochip0\n[[resource]]\n", Subsystem: "gpio", Major: 254, Minor: 1})
-	host := []string{"--sysfs", h.Sysfs(), "--dev", h.Dev(), "--state-dir", t.TempDir(), "--config", filepath.Join(t.TempDir(), "none.toml")}
+	host := []string{"--sysfs", h.Sysfs(), "--dev", h.Dev(), "--state-dir", t.TempDir()}
 	for _, args := range [][]string{{"init"}, {"init", "/dev/ttyUSB0"}, {"init", "1-1"}} {
 		text := command(t, append(args, host...)...)
 		cfg, err := config.Parse(config.File{Name: "c.toml", Data: []byte(text)})

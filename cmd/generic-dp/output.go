@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -16,9 +19,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// printable escapes everything that a terminal may interpret: a device or a container
-// chooses the names of nodes and serial numbers. The escapes of valid text are also escapes
-// of JSON.
+// printable escapes everything that a terminal may interpret, because devices choose their
+// serial numbers and containers can choose the names of nodes. The escapes of valid text are
+// also escapes of JSON.
 type printable struct{ io.Writer }
 
 func (p printable) Write(text []byte) (int, error) {
@@ -29,13 +32,14 @@ func (p printable) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// reporter is what a command reports: data, and a table of it for people.
+// reporter is the report of a command. It encodes as JSON, and writes a table for people.
 type reporter interface {
+	// table writes the table. wide asks for all columns.
 	table(w io.Writer, wide bool) error
 }
 
-// reports makes cmd write the report that get returns, in the format of -o. A report is
-// written even if there is an error as well.
+// reports makes cmd write the report that get returns, in the format of -o. If get returns an
+// error as well, the report is still written: it says what is wrong.
 func reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (reporter, error), formats ...string) *cobra.Command {
 	format := outputFlag(cmd, append([]string{"table"}, formats...)...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -43,7 +47,8 @@ func reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (re
 		if report == nil {
 			return err
 		}
-		return cmp.Or(writeReport(cmd.OutOrStdout(), *format, report), err)
+		writeErr := writeReport(cmd.OutOrStdout(), *format, report)
+		return cmp.Or(writeErr, err)
 	}
 	return cmd
 }
@@ -72,8 +77,8 @@ func encode(w io.Writer, format string, report any) error {
 	return err
 }
 
-// encodeYAML writes a JSON text as YAML in block style. JSON is YAML too, so that both have
-// the same keys in the same order.
+// encodeYAML writes a JSON text as YAML in block style. It parses the JSON as YAML, so that both
+// formats have the same keys in the same order.
 func encodeYAML(w io.Writer, text []byte) error {
 	var document yaml.Node
 	err := yaml.Unmarshal(text, &document)
@@ -91,10 +96,11 @@ func encodeYAML(w io.Writer, text []byte) error {
 	return enc.Close()
 }
 
-// useBlocks removes the braces of lists and tables, and the quotes of words.
+// useBlocks removes the braces and brackets of a document, and the quotes of words and keys.
 func useBlocks(n *yaml.Node) {
-	isText := n.Kind == yaml.ScalarNode
-	if isText && isWord(n.Value) || len(n.Content) > 0 {
+	isUnquoted := n.Kind == yaml.ScalarNode && isWord(n.Value)
+	isBlock := len(n.Content) > 0
+	if isUnquoted || isBlock {
 		n.Style = 0
 	}
 	for i, child := range n.Content {
@@ -106,30 +112,39 @@ func useBlocks(n *yaml.Node) {
 	}
 }
 
-// isWord reports whether a text needs no quotes. The library quotes true, null and texts with
-// punctuation that has a meaning; but to some readers of YAML, no and on are booleans, and
-// 12:30 is a number.
+// isWord reports whether a text needs no quotes for any reader of YAML. The library already
+// quotes true, null and texts with punctuation that has a meaning. But for readers of YAML 1.1,
+// no and on are booleans, and 12:30 is a number.
 func isWord(s string) bool {
 	const longestBoolean = len("yes")
 	if len(s) <= longestBoolean {
 		return false
 	}
-	isUnprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	isNumber := s[0] >= '0' && s[0] <= '9'
-	return isPlain(s[:1], "/") && !isNumber && !strings.ContainsFunc(s, isUnprintable)
+	first := rune(s[0])
+	beginsLikeText := isLetter(first) || first == '/'
+	return beginsLikeText && !strings.ContainsFunc(s, isUnprintable)
 }
 
-// isPlain reports whether a text only has ASCII letters, digits and some punctuation.
-func isPlain(s, others string) bool {
+// isPlain reports whether a text only has ASCII letters, digits and the given punctuation.
+func isPlain(s, punctuation string) bool {
 	isOther := func(r rune) bool {
-		isLetter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-		isDigit := '0' <= r && r <= '9'
-		return !isLetter && !isDigit && !strings.ContainsRune(others, r)
+		return !isLetter(r) && !isDigit(r) && !strings.ContainsRune(punctuation, r)
 	}
 	return s != "" && !strings.ContainsFunc(s, isOther)
 }
 
-// table writes rows in aligned columns, with a dash in place of an empty cell.
+func isLetter(r rune) bool {
+	isLower := 'a' <= r && r <= 'z'
+	isUpper := 'A' <= r && r <= 'Z'
+	return isLower || isUpper
+}
+
+func isDigit(r rune) bool { return '0' <= r && r <= '9' }
+
+func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// table writes rows in aligned columns. It writes a dash for an empty cell, so that columns stay
+// countable for awk.
 type table struct{ *tabwriter.Writer }
 
 func newTable(w io.Writer, head ...string) table {
@@ -139,18 +154,27 @@ func newTable(w io.Writer, head ...string) table {
 }
 
 func (t table) row(cells ...string) {
+	shown := make([]string, len(cells))
 	for i, cell := range cells {
-		cells[i] = cmp.Or(device.Printable(cell, ""), "-")
+		// A tab or a newline in a cell would start another one.
+		shown[i] = cmp.Or(device.Printable(cell, ""), "-")
 	}
-	fmt.Fprintln(t, strings.Join(cells, "\t"))
+	fmt.Fprintln(t, strings.Join(shown, "\t"))
 }
 
-// joinInts is a list for people: "0,1".
+// sortedKeys returns the keys of a map in order.
+func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
+
+// joinInts joins numbers for people: "0,1".
 func joinInts(list []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
+	words := make([]string, len(list))
+	for i, n := range list {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, ",")
 }
 
-// count is a number and a noun: "1 device", "2 devices".
+// count returns a number and a noun: "1 device", "2 devices".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -35,7 +35,17 @@ func newServe(f *flags) *cobra.Command {
 			return serve(cmd.Context(), f.options(cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "plugins-registry", "pod-resources", "cgroup", "run-dir", "cdi-dir", "device-info-dir", "nfd-dir", "listen", "allow", "domains"))
+	f.add(cmd, configFlags, hostFlags, logFlags, []string{
+		"kubelet-dir",
+		"plugins-registry",
+		"pod-resources",
+		"cgroup",
+		"run-dir",
+		"cdi-dir",
+		"device-info-dir",
+		"nfd-dir",
+		"listen",
+	})
 	return cmd
 }
 
@@ -45,15 +55,15 @@ func newCDI(f *flags) *cobra.Command {
 		Use:   "cdi",
 		Short: "keep CDI specs current for podman, docker and nerdctl, without a kubelet",
 		Long: `cdi writes a CDI spec for every resource, as if each had container.cdi = true,
-and keeps it current as devices come and go. It needs no kubelet. A container
-requests a device by name, or all devices of a resource:
+and keeps it current while devices appear and disappear. It needs no kubelet. A
+container requests a device by name, or all devices of a resource:
 
   podman run --device example.com/zigbee=usb:10c4:ea60:A1B2C3 ...
   podman run --device example.com/zigbee=all ...
 
-The specs contain the environment of the configuration. Where several devices
-of a container set one variable, the last one wins; "all" joins the values.
-CDI has no annotations.`,
+The specs contain the environment variables of the configuration. If several
+devices of a container set the same variable, the last one wins; "all" joins the
+values. CDI has no annotations.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options := f.options(cmd.ErrOrStderr())
@@ -73,7 +83,7 @@ CDI has no annotations.`,
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("run-dir", "cdi-dir", "nfd-dir", "listen", "allow", "domains"))
+	f.add(cmd, configFlags, hostFlags, logFlags, []string{"run-dir", "cdi-dir", "nfd-dir", "listen"})
 	cmd.Flags().BoolVar(&once, "once", false, "write the specs of present devices, print their names, and exit")
 	return cmd
 }
@@ -94,7 +104,7 @@ device cannot restart. clean refuses to run while an instance serves.`,
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "run-dir", "cdi-dir", "device-info-dir", "nfd-dir"))
+	f.add(cmd, []string{"state-dir", "kubelet-dir", "run-dir", "cdi-dir", "device-info-dir", "nfd-dir"})
 	return cmd
 }
 
@@ -103,7 +113,7 @@ func serve(ctx context.Context, options agent.Options) error {
 	limitCPUs()
 	go limitMemory()
 	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP) // before New: an early one must not end the process
+	signal.Notify(hangups, syscall.SIGHUP) // before New: an early SIGHUP must not end the process
 	defer signal.Stop(hangups)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -129,8 +139,8 @@ func serve(ctx context.Context, options agent.Options) error {
 	return err
 }
 
-// notifySystemd reports readiness after the first scan, so that dependent units may
-// start, and the end (sd_notify(3)). Outside systemd it does nothing.
+// notifySystemd reports readiness after the first scan, so that dependent units may start, and later
+// the end (sd_notify(3)). Outside systemd it does nothing.
 func notifySystemd(ctx context.Context, settled <-chan struct{}) {
 	select {
 	case <-settled:
@@ -141,38 +151,50 @@ func notifySystemd(ctx context.Context, settled <-chan struct{}) {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 }
 
-// limitCPUs lets goroutines run on two CPUs, as many as a scan uses, unless GOMAXPROCS says
-// otherwise: for each further one the runtime keeps memory of its own, together several
-// megabytes on a large node.
+// limitCPUs lets goroutines run on two CPUs, unless GOMAXPROCS is set. A scan uses no more than
+// two, and the runtime keeps memory for each CPU: several megabytes on a large node.
 func limitCPUs() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2))
 	}
 }
 
-// limitMemory keeps the heap within the memory limit of the cgroup, unless GOMEMLIMIT says
-// otherwise: the garbage collector knows of none and lets the heap double. A fifth is left
-// to what is not the heap, such as buffers of sockets.
+// limitMemory keeps the heap within the memory limit of the cgroup, unless GOMEMLIMIT is set: the
+// garbage collector does not know that limit and would let the heap double. A fifth is left for
+// memory outside the heap, such as socket buffers.
 func limitMemory() {
-	if limit := memoryLimit(os.DirFS("/")); os.Getenv("GOMEMLIMIT") == "" && limit < math.MaxInt64 {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	limit := memoryLimit(os.DirFS("/"))
+	if limit < math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 5 * 4)
 	}
 }
 
-// memoryLimit is the lowest memory limit of this process's cgroup and those above it, of
-// version 2 or 1. A container may see its own cgroup as the root, whatever its path.
+// limitFiles are the files with the memory limit of a cgroup, by controller. A cgroup of version 2
+// has no controller in /proc/self/cgroup.
+var limitFiles = map[string]string{
+	"":       "memory.max",
+	"memory": "memory.limit_in_bytes",
+}
+
+// memoryLimit returns the lowest memory limit of this process's cgroup and the cgroups above it, of
+// version 2 or 1. It tries the root as well, because a container may see its own cgroup as the root,
+// whatever its path.
 func memoryLimit(host fs.FS) int64 {
 	lowest := int64(math.MaxInt64)
 	cgroups, _ := fs.ReadFile(host, "proc/self/cgroup")
 	for line := range strings.Lines(string(cgroups)) { // "4:memory:/path" or "0::/path"
 		_, line, _ = strings.Cut(strings.TrimSpace(line), ":")
 		controller, dir, _ := strings.Cut(line, ":")
-		file := map[string]string{"": "memory.max", "memory": "memory.limit_in_bytes"}[controller]
-		for dir = path.Join("/", dir); file != ""; dir = path.Dir(dir) {
-			text, _ := fs.ReadFile(host, path.Join("sys/fs/cgroup", controller, dir, file))
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
-				lowest = min(lowest, n)
-			}
+		file, isLimited := limitFiles[controller]
+		if !isLimited {
+			continue
+		}
+		for dir = path.Join("/", dir); ; dir = path.Dir(dir) {
+			name := path.Join("sys/fs/cgroup", controller, dir, file)
+			lowest = min(lowest, readLimit(host, name))
 			if dir == "/" {
 				break
 			}
@@ -181,20 +203,30 @@ func memoryLimit(host fs.FS) int64 {
 	return lowest
 }
 
+// readLimit reads a memory limit. It returns the largest integer if there is no limit.
+func readLimit(host fs.FS, name string) int64 {
+	text, _ := fs.ReadFile(host, name)
+	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return math.MaxInt64 // no such file, or "max"
+	}
+	return limit
+}
+
 func newEvict(f *flags) *cobra.Command {
 	o := evict.Options{After: 30 * time.Second, PerMinute: 10}
 	cmd := &cobra.Command{
 		Use:   "evict",
-		Short: "evict pods whose devices are unhealthy, in a pod of its own",
-		Long: `evict evicts the pods of a cluster that hold unhealthy devices, of this or any
-other device plugin, so that they are scheduled anew. The kubelets have to be of
-Kubernetes 1.36 or newer. It runs once in a cluster, in a pod whose service
+		Short: "evict the pods of a cluster whose devices are unhealthy",
+		Long: `evict evicts the pods of a cluster that hold unhealthy devices of this or any
+other device plugin, so that they are scheduled again. It needs kubelets of
+Kubernetes 1.36 or newer. A cluster needs one instance, in a pod whose service
 account may watch pods, evict them and create events: evict.enabled in the
 chart's values.
 
 PodDisruptionBudgets are honoured. A pod with the annotation
-` + evict.Annotation + `: "false" stays, and a device that comes and goes
-evicts one pod in ten minutes at most.`,
+` + evict.Annotation + `: "false" is never evicted, and a device that appears
+and disappears evicts at most one pod in ten minutes.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -203,7 +235,7 @@ evicts one pod in ten minutes at most.`,
 			case o.PerMinute < 1:
 				return usageError{errors.New("--per-minute: want at least 1")}
 			case os.Getenv("KUBERNETES_SERVICE_HOST") == "":
-				return errors.New("no API server: want to run in a pod\n  hint: evict.enabled = true in the chart's values makes a Deployment")
+				return errors.New("no API server: evict only runs in a pod\n  hint: evict.enabled = true in the chart's values creates a Deployment")
 			}
 			if f.listen != "" {
 				l, err := status.Listen(f.listen)
@@ -220,9 +252,9 @@ evicts one pod in ten minutes at most.`,
 			return evict.Run(cmd.Context(), kubeapi.New(kubeapi.InCluster()), o)
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("listen"))
-	cmd.Flags().DurationVar(&o.After, "after", o.After, "how long a device is unhealthy before the pod that holds it is evicted")
-	cmd.Flags().IntVar(&o.PerMinute, "per-minute", o.PerMinute, "most evictions in a minute")
+	f.add(cmd, logFlags, []string{"listen"})
+	cmd.Flags().DurationVar(&o.After, "after", o.After, "how long a device must be unhealthy before its pod is evicted")
+	cmd.Flags().IntVar(&o.PerMinute, "per-minute", o.PerMinute, "maximum number of evictions in a minute")
 	cmd.Flags().BoolVar(&o.OptIn, "opt-in", false, `evict only pods with the annotation `+evict.Annotation+`: "true"`)
 	return cmd
 }

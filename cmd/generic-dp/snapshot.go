@@ -25,17 +25,18 @@ func newSnapshot(f *flags) *cobra.Command {
 		Use:   "snapshot FILE",
 		Short: "record the devices of this host in a text file, for a bug report",
 		Long: `snapshot records what generic-dp reads below /sys and /dev of this host in a
-text file ("-" is standard output). Other commands take the file in place of a
-host (--sysfs FILE) and print there what they print here. From /proc it takes
-the names of network interfaces and which have routes or addresses, and the
-drivers of nodes without an entry in sysfs. If there is a configuration at
+text file ("-" is standard output). With the file, other commands print the same
+as on this host: --sysfs FILE. From /proc it records the names of network
+interfaces, which of them have routes or addresses, and the drivers of nodes
+without an entry in sysfs. If there is a configuration at
 --config, the attributes that it names (attr) are recorded too.
 
 --redact replaces serials of USB devices, names made of serials, UUIDs and
 labels (/dev/disk/by-id/...), and interface names made of addresses. Equal
 serials stay equal and IDs stay distinct. Of the attributes that the
-configuration names, only known harmless ones are kept. Kernel release, paths,
-other names and manufacturer strings stay: review the file before sharing it.`,
+configuration names, only attributes known to be harmless are kept. Kernel
+release, paths, other names and manufacturer strings stay: review the file
+before you share it.`,
 		Args: wantArgs(1, 1, "want one FILE, or - for standard output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := f.optionalConfig(cmd)
@@ -59,12 +60,13 @@ other names and manufacturer strings stay: review the file before sharing it.`,
 			return writePrivate(args[0], archive)
 		},
 	}
+	f.add(cmd, hostFlags, []string{"config", "node-name"})
 	cmd.Flags().BoolVar(&redact, "redact", false, "replace serials and names made of them")
 	return cmd
 }
 
-// optionalConfig loads the configuration, which may only be missing or broken if --config
-// is not given: the host by itself is useful too.
+// optionalConfig loads the configuration. Without --config, a missing or broken configuration is
+// ignored, because a recording of the host is useful without it.
 func (f *flags) optionalConfig(cmd *cobra.Command) (*config.Config, error) {
 	cfg, err := config.Load(f.config)
 	if err == nil {
@@ -76,8 +78,9 @@ func (f *flags) optionalConfig(cmd *cobra.Command) (*config.Config, error) {
 	return &config.Config{}, nil
 }
 
-// alsoRecorded returns the reads beyond a scan: those of the configuration, and those of init
-// and devices --all, so that both print the same with the recording as on the host.
+// alsoRecorded returns the reads beyond a scan: attributes that the configuration names, and
+// attributes that init and devices --all read. Commands then print the same with the recording as on
+// the host.
 func (f *flags) alsoRecorded(cfg *config.Config) func(*device.Snapshot, *inventory.Attributes) {
 	readConfig := agent.Record(cfg, f.options(io.Discard))
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
@@ -114,15 +117,16 @@ To apply a configuration to this host, on any machine:
 `, kernel, architecture, version, redacted)
 }
 
-// writePrivate writes a file readable by its owner only, even if it exists with another
-// mode: a recording contains serials, and a redacted one needs a review.
+// writePrivate writes a file that only its owner can read, even if the file exists with another
+// mode: a recording contains serial numbers, and even a redacted one needs a review.
 func writePrivate(name string, data []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	info, err := file.Stat()
-	if err == nil && info.Mode().IsRegular() { // /dev/stderr keeps its mode
+	isRegular := err == nil && info.Mode().IsRegular()
+	if isRegular { // the mode of /dev/stderr is not ours to change
 		err = file.Chmod(0o600)
 	}
 	if err == nil {
@@ -134,14 +138,17 @@ func writePrivate(name string, data []byte) error {
 // unpack replaces the host with the recording that --sysfs names, if it is a file. run
 // removes the unpacked files.
 func (f *flags) unpack(cmd *cobra.Command) error {
+	readsHost := cmd.Flags().Lookup("sysfs") != nil
+	if !readsHost {
+		return nil
+	}
 	file := f.paths.Sysfs
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() {
-		return nil // reported when it is scanned
+		return nil // the scan reports a missing directory
 	}
-	served := []string{"serve", "cdi", "status"}
-	isServed := cmd == cmd.Root() || slices.Contains(served, cmd.Name())
-	if isServed {
+	served := []string{"serve", "cdi"}
+	if slices.Contains(served, cmd.Name()) {
 		return usageError{fmt.Errorf("--sysfs: %q is a recording and cannot be served: use try", file)}
 	}
 	if cmd.Flags().Changed("dev") {
@@ -164,10 +171,10 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	tree := recording.Tree{Root: f.unpacked}
 	f.paths.Sysfs = tree.Sysfs()
 	f.paths.Dev = tree.Dev()
-	// CDI devices of this host do not belong to another.
+	// The CDI specs of this machine say nothing about the recorded host.
 	f.paths.SpecDirs = []string{filepath.Join(f.unpacked, "cdi")}
 	if !cmd.Flags().Changed("state-dir") {
-		// Identity decisions of this host do not apply to another.
+		// The identity decisions of this machine do not apply to the recorded host.
 		f.paths.StateDir = filepath.Join(f.unpacked, "state")
 	}
 	return nil

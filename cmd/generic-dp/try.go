@@ -21,7 +21,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
 
-// tryFor is the timeout of the first lists, far longer than a working host needs.
+// tryFor is the timeout for the first lists. It is far longer than a working host needs.
 const tryFor = 20 * time.Second
 
 func newTry(f *flags) *cobra.Command {
@@ -32,8 +32,8 @@ func newTry(f *flags) *cobra.Command {
 		Short: "run serve against a fake kubelet and show the result",
 		Long: `try runs serve against a fake kubelet inside this process, over real sockets in
 a temporary directory. It prints each resource, its devices and what a
-container would get, then changes until it is stopped. It needs no privileges
-except for reading /sys and /dev.`,
+container would get, and then changes until it is stopped. It needs no
+privileges except for reading /sys and /dev.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.try(cmd, listen, func(ctx context.Context, s *session) error {
@@ -44,7 +44,7 @@ except for reading /sys and /dev.`,
 			})
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
+	f.add(cmd, configFlags, hostFlags, logFlags)
 	cmd.Flags().StringVar(&listen, "listen", "", f.all.Lookup("listen").Usage)
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the first lists")
 	return cmd
@@ -52,57 +52,92 @@ except for reading /sys and /dev.`,
 
 // session is serve in this process, with a fake kubelet. It prints what the kubelet gets.
 type session struct {
-	flags   *flags
-	dir     string        // everything that is written is below it
-	options agent.Options // of agent
+	flags *flags
+	// dir contains everything that is written.
+	dir     string
+	options agent.Options
 	agent   *agent.Agent
 	kubelet *fakekubelet.Kubelet
 	out     io.Writer
 }
 
-// try runs a session until use returns.
+// try runs a session until use returns. listen is the address of the status page, empty for none.
 func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context, *session) error) (err error) {
-	// try reports a broken configuration: there is no last good one.
-	if _, err := f.load(f.config); err != nil {
+	// serve would serve the last good configuration instead of a broken one. A session has no
+	// last good one, so it reports the problems here.
+	_, err = f.load(f.config)
+	if err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "generic-dp-try-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if f.level != "error" {
-		f.level = "warn" // the session prints the rest
+	defer func() {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
+	s, err := f.newSession(cmd, dir, listen)
+	if err != nil {
+		return err
 	}
-	s := &session{flags: f, dir: dir, options: f.options(cmd.ErrOrStderr()), out: cmd.OutOrStdout()}
-	s.options.Paths, s.options.Listen = f.below(dir), listen
-	s.options.NoDRA = true  // there is no API server
-	s.options.InPod = false // what is checked there is about directories of the host
-	if f.paths.WritesCDI() {
-		if err := os.Mkdir(s.options.Paths.CDIDir, 0o700); err != nil {
-			return err
-		}
-	}
-	if f.piped != nil { // the agent reads it again
-		s.options.Config = filepath.Join(dir, "standard input")
-		if err := os.WriteFile(s.options.Config, f.piped.Data, 0o600); err != nil {
-			return err
-		}
-	}
-	if s.kubelet, err = fakekubelet.Start(s.options.Paths.KubeletDir, s.options.Paths.PodResources); err != nil {
+	s.kubelet, err = fakekubelet.Start(s.options.Paths.KubeletDir, s.options.Paths.PodResources)
+	if err != nil {
 		return err
 	}
 	defer s.kubelet.Stop()
-	ctx, stop := context.WithCancel(cmd.Context())
+	return s.run(cmd.Context(), use)
+}
+
+// newSession prepares a session that writes below dir.
+func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, error) {
+	if f.level != "error" {
+		f.level = "warn" // the session prints everything else
+	}
+	s := &session{
+		flags:   f,
+		dir:     dir,
+		options: f.options(cmd.ErrOrStderr()),
+		out:     cmd.OutOrStdout(),
+	}
+	s.options.Paths = f.below(dir)
+	s.options.Listen = listen
+	s.options.NoDRA = true  // there is no API server
+	s.options.InPod = false // the checks in a pod are about its mounts, which a session does not use
+	if f.paths.WritesCDI() {
+		err := os.Mkdir(s.options.Paths.CDIDir, 0o700)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if f.config != "-" && !isManifest(f.config) {
+		return s, nil
+	}
+	// The agent reads the configuration again, from files.
+	m, err := f.readText(f.config)
+	if err != nil {
+		return nil, err
+	}
+	s.options.Config = filepath.Join(dir, "config")
+	return s, m.write(s.options.Config)
+}
+
+// run runs the agent until use returns.
+func (s *session) run(ctx context.Context, use func(context.Context, *session) error) error {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if s.agent, err = agent.New(ctx, s.options); err != nil {
+	var err error
+	s.agent, err = agent.New(ctx, s.options)
+	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.agent.Run(ctx) })
+	group.Go(func() error {
+		return s.agent.Run(ctx)
+	})
 	group.Go(func() error {
 		defer stop()
-		if err := s.settle(ctx); err != nil {
+		err := s.settle(ctx)
+		if err != nil {
 			return err
 		}
 		return use(ctx, s)
@@ -110,10 +145,10 @@ func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context,
 	return group.Wait()
 }
 
-// below returns the paths with all written files below dir.
+// below returns the paths of the flags, with everything that is written below dir.
 func (f *flags) below(dir string) agent.Paths {
 	p := f.paths
-	// Short names: socket paths have at most 107 bytes.
+	// The names are short, because the path of a socket has at most 107 bytes (unix(7)).
 	p.KubeletDir = filepath.Join(dir, "kubelet")
 	p.PodResources = filepath.Join(dir, "pods.sock")
 	p.RunDir = filepath.Join(dir, "run")
@@ -125,6 +160,7 @@ func (f *flags) below(dir string) agent.Paths {
 	return p
 }
 
+// show prints all resources, and then changes until ctx is cancelled, unless once is set.
 func (s *session) show(ctx context.Context, once bool) error {
 	for _, name := range s.agent.Names() {
 		s.printResource(ctx, name)
@@ -136,7 +172,9 @@ func (s *session) show(ctx context.Context, once bool) error {
 	shown := s.devices(s.agent.Names()...)
 	for {
 		changed := s.kubelet.Changed()
-		shown = s.changes(shown)
+		now := s.devices(s.agent.Names()...)
+		s.printChanges(shown, now)
+		shown = now
 		select {
 		case <-ctx.Done():
 			return nil
@@ -147,7 +185,7 @@ func (s *session) show(ctx context.Context, once bool) error {
 
 func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
 
-// settle waits until the fake kubelet has every list of the agent.
+// settle waits until the fake kubelet has a list of every resource with devices.
 func (s *session) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
@@ -158,10 +196,7 @@ func (s *session) settle(ctx context.Context) error {
 	}
 	for {
 		changed := s.kubelet.Changed()
-		if !slices.ContainsFunc(s.agent.Names(), func(name string) bool {
-			_, _, known := s.kubelet.Devices(name)
-			return !known && len(s.agent.Entries(name)) > 0
-		}) {
+		if !slices.ContainsFunc(s.agent.Names(), s.isAwaited) {
 			return nil
 		}
 		select {
@@ -172,70 +207,82 @@ func (s *session) settle(ctx context.Context) error {
 	}
 }
 
+// isAwaited reports whether the kubelet will get a list of a resource and does not have it yet.
+func (s *session) isAwaited(resource string) bool {
+	_, _, isListed := s.kubelet.Devices(resource)
+	hasDevices := len(s.agent.Entries(resource)) > 0
+	return hasDevices && !isListed
+}
+
 // printResource prints a resource, its devices and what a container would get.
 func (s *session) printResource(ctx context.Context, name string) {
-	s.printf("%s: %s", name, count(len(s.agent.Entries(name)), "device"))
-	healthy, slots, known := s.kubelet.Devices(name)
-	if known {
+	entries := s.agent.Entries(name)
+	s.printf("%s: %s", name, count(len(entries), "device"))
+	healthy, slots, isListed := s.kubelet.Devices(name)
+	if isListed {
 		s.printf(", allocatable %d of %s\n", len(healthy), count(slots, "slot"))
 	} else {
-		s.printf(" on this host; registers with its first device\n")
+		s.printf(" on this host; it is registered with its first device\n")
 	}
 	devices := s.devices(name)
-	for _, e := range s.agent.Entries(name) {
+	for _, e := range entries {
 		s.printf("  %s  %s\n", e.Offer.ID, devices[name+" "+e.Offer.ID])
 	}
 	if len(healthy) == 0 {
 		return
 	}
-	ids, r, err := s.kubelet.Allocate(ctx, name, healthy, 1)
+	ids, response, err := s.kubelet.Allocate(ctx, name, healthy, 1)
 	if err != nil {
 		s.printf("  a container that requests 1 is rejected: %v\n", err)
 		return
 	}
 	s.printf("  a container that requests 1 gets %s with\n", ids[0])
-	s.printResponse(r)
+	s.printResponse(response)
 }
 
-// changes prints the differences to the devices printed last, and returns the current ones.
-func (s *session) changes(shown map[string]string) (now map[string]string) {
-	now = s.devices(s.agent.Names()...)
+// printChanges prints how the devices now differ from the devices that were shown last.
+func (s *session) printChanges(shown, now map[string]string) {
 	stamp := time.Now().Format("15:04:05.000")
 	for _, key := range slices.Sorted(maps.Keys(now)) {
-		switch before, known := shown[key]; {
-		case !known:
+		before, isKnown := shown[key]
+		if !isKnown {
 			s.printf("%s new      %s  %s\n", stamp, key, now[key])
-		case before != now[key]:
+		} else if before != now[key] {
 			s.printf("%s changed  %s  %s\n", stamp, key, now[key])
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(shown)) {
-		if _, still := now[key]; !still {
+		_, isListed := now[key]
+		if !isListed {
 			s.printf("%s left     %s\n", stamp, key)
 		}
 	}
-	return now
 }
 
-// devices describes the devices of resources by resource and ID: health, reason, slots
-// where there are several, and nodes.
+// devices describes the devices of resources. The keys are "RESOURCE ID".
 func (s *session) devices(resources ...string) map[string]string {
 	all := map[string]string{}
 	for _, name := range resources {
 		for _, e := range s.agent.Entries(name) {
 			d := status.NewDevice(e.Offer, e.Healthy, e.Reason)
-			text := d.Health
-			if d.Reason != "" {
-				text += " (" + d.Reason + ")"
-			}
-			if d.Slots > 1 {
-				text += ", " + count(d.Slots, "slot")
-			}
-			if host := d.Host(); len(host) > 0 {
-				text += "  " + strings.Join(host, " ")
-			}
-			all[name+" "+d.ID] = text
+			all[name+" "+d.ID] = describe(&d)
 		}
 	}
 	return all
+}
+
+// describe describes a device: its health, the reason, its slots if it has several, and its nodes.
+func describe(d *status.Device) string {
+	text := d.Health
+	if d.Reason != "" {
+		text += " (" + d.Reason + ")"
+	}
+	if d.Slots > 1 {
+		text += ", " + count(d.Slots, "slot")
+	}
+	host := d.Host()
+	if len(host) > 0 {
+		text += "  " + strings.Join(host, " ")
+	}
+	return text
 }

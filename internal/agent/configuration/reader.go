@@ -20,10 +20,12 @@
 package configuration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
@@ -53,7 +55,7 @@ type Reading struct {
 	Err error
 
 	files []config.File
-	// hash is the hash of the files, empty if they can't be read.
+	// hash is the hash of the files. It is empty if they cannot be read.
 	hash string
 }
 
@@ -75,7 +77,10 @@ type Reader struct {
 	options  Options
 	requests chan struct{} // capacity 1
 	readings chan Reading
-	last     Reading // passed on last
+	// last is the reading that was passed on last.
+	last Reading
+	// ignored are the files of the directory that were reported as ignored.
+	ignored []config.Problem
 }
 
 // New returns a reader and the configuration to start with. If the one on disk is broken,
@@ -97,7 +102,10 @@ func New(o Options) (*Reader, *config.Config, error) {
 		return r, r.last.Config, nil
 	}
 	if good != nil {
-		if cfg, err := o.Check(good); err == nil {
+		cfg, err := o.Check(good)
+		if err == nil {
+			// --config may have changed since: the paths say what is served.
+			o.Log.Warn("the last good configuration is served from its copy", "copied_from", pathsOf(good), "state_dir", o.StateDir)
 			return r, cfg, nil
 		}
 	}
@@ -108,7 +116,16 @@ func New(o Options) (*Reader, *config.Config, error) {
 	return r, r.last.Config, r.last.Err
 }
 
-// Last is the reading of New.
+// pathsOf returns the paths from which files were read, as far as they are known.
+func pathsOf(files []config.File) []string {
+	paths := make([]string, len(files))
+	for i, f := range files {
+		paths[i] = cmp.Or(f.Path, f.Name)
+	}
+	return paths
+}
+
+// Last returns the reading of New.
 func (r *Reader) Last() Reading { return r.last }
 
 // Readings are the readings that differ from the one before.
@@ -146,9 +163,21 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 }
 
+// warnIgnored logs the ignored files of the directory, unless they were logged before.
+func (r *Reader) warnIgnored(ignored []config.Problem) {
+	if slices.Equal(ignored, r.ignored) {
+		return
+	}
+	r.ignored = ignored
+	for _, p := range ignored {
+		r.options.Log.Warn("configuration file is ignored", "config", p.File, "reason", p.Text, "hint", p.Hint)
+	}
+}
+
 // load reads and checks the configuration on disk. A suspect one is tried only on request.
 func (r *Reader) load(requested bool) Reading {
-	files, err := config.Read(r.options.Path)
+	files, ignored, err := config.Read(r.options.Path)
+	r.warnIgnored(ignored)
 	if err != nil {
 		return Reading{files: files, Err: r.options.Hint(fmt.Errorf("--config: %w", err))}
 	}

@@ -280,6 +280,8 @@ func (t *Trial) End(writes bool) error {
 // copiedFile is one file of the copy, as readable text.
 type copiedFile struct {
 	Name string `json:"name"`
+	// Path is where the file was read. It is empty in a copy by an older version.
+	Path string `json:"path,omitempty"`
 	Text string `json:"text"`
 }
 
@@ -296,7 +298,11 @@ func readCopy(path string) []config.File {
 	}
 	var files []config.File
 	for _, f := range copied {
-		files = append(files, config.File{Name: f.Name, Data: []byte(f.Text)})
+		files = append(files, config.File{
+			Name: f.Name,
+			Path: f.Path,
+			Data: []byte(f.Text),
+		})
 	}
 	return files
 }
@@ -306,7 +312,11 @@ func (t *Trial) writeCopy(files []config.File) error {
 	defer t.disk.Unlock()
 	var copied []copiedFile
 	for _, f := range files {
-		copied = append(copied, copiedFile{Name: f.Name, Text: string(f.Data)})
+		copied = append(copied, copiedFile{
+			Name: f.Name,
+			Path: f.Path,
+			Text: string(f.Data),
+		})
 	}
 	text, err := json.MarshalIndent(copied, "", "  ")
 	if err == nil {

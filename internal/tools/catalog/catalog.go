@@ -17,25 +17,29 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Host reads data of the host that is not part of a snapshot. Directories are relative to
-// the root of sysfs, like those of a snapshot. matchers.Host has these methods too.
+// Host reads data of the host that is not part of a snapshot. Directories are relative to the root
+// of sysfs, as in a snapshot. matchers.Host has the same methods.
 type Host interface {
-	// Driver is the driver of a directory of sysfs, empty for none.
+	// Driver returns the driver of a directory of sysfs. It is empty if there is none.
 	Driver(dir string) string
-	// Attr is an attribute of a directory of sysfs, nil for none.
+	// Attr returns the values of an attribute of a directory of sysfs, or nil if there is none.
 	Attr(dir, name string, entries *int) (values []string, unread bool)
-	// InUse is what the host itself uses a network interface for, empty for nothing.
+	// InUse returns what the host itself uses a network interface for. It is empty if the host
+	// does not use it.
 	InUse(*device.Node) string
 }
 
 // Catalog describes one scan of a host. It is not safe for concurrent use.
 type Catalog struct {
-	snap     *device.Snapshot
-	host     Host
-	names    Names
-	paths    map[string]bool           // of all nodes
-	patterns map[string]pattern.Values // by glob
-	keys     map[*device.Hardware]map[*device.Node]string
+	snap  *device.Snapshot
+	host  Host
+	names Names
+	// paths are the paths of all nodes.
+	paths map[string]bool
+	// patterns are the parsed patterns by glob.
+	patterns map[string]pattern.Values
+	// keys caches what distinguishes the nodes of hardware in their IDs.
+	keys map[*device.Hardware]map[*device.Node]string
 }
 
 // New returns the catalog of a scan. Without names, only devices that report a name
@@ -76,7 +80,7 @@ func ids(h *device.Hardware) (vendor, product string) {
 	return "", ""
 }
 
-// attribute is the value of an attribute that a match can name, "usb.serial".
+// attribute returns the value of an attribute that a match can name, such as "usb.serial".
 func attribute(h *device.Hardware, name string) string {
 	a, _ := device.FindAttribute(name)
 	return strings.Join(a.Of(h, nil), ",")
@@ -97,9 +101,8 @@ func usbDrivers(u *device.USB) []string {
 // (usbfs_driver in drivers/usb/core/devio.c).
 const usbfs = "usbfs"
 
-// KernelDriver returns the driver of the kernel that uses an interface of a USB device,
-// empty for none. A program with the bus node of such a device can take it away from the
-// host.
+// KernelDriver returns the kernel driver that uses an interface of a USB device. It is empty if there
+// is none. A program with the bus node of such a device can take it away from the host.
 func KernelDriver(h *device.Hardware) string {
 	if h.USB == nil {
 		return ""
@@ -126,7 +129,7 @@ func paths(nodes []*device.Node) []string {
 	return list
 }
 
-// union adds the elements that a list lacks.
+// union adds elements to a list unless they are already in it.
 func union[T comparable](list []T, more ...T) []T {
 	for _, one := range more {
 		if !slices.Contains(list, one) {
@@ -138,7 +141,7 @@ func union[T comparable](list []T, more ...T) []T {
 
 const digits = "0123456789"
 
-// stem is a path without the number at its end.
+// stem returns a path without the number at its end.
 func stem(path string) string {
 	return strings.TrimRight(path, digits)
 }

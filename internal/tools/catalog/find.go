@@ -12,7 +12,7 @@ import (
 type Found struct {
 	// Hardware is nil if the node has none.
 	Hardware *device.Hardware
-	// Node is nil unless the name is that of a node or a network interface.
+	// Node is nil unless the name belongs to a node or a network interface.
 	Node *device.Node
 }
 
@@ -24,7 +24,7 @@ func (c *Catalog) Find(forms device.Forms, name string) (Found, error) {
 			return Found{l.Node.Hardware, l.Node}, nil
 		}
 	}
-	// The names of interfaces are not paths, so that they never are those of nodes.
+	// The name of an interface is never the path of a node.
 	nodes := slices.Concat(c.snap.Nodes, c.snap.Nets)
 	for _, n := range nodes {
 		if n.Path == name || c.nodeID(n, forms) == name {
@@ -52,7 +52,7 @@ func (c *Catalog) Find(forms device.Forms, name string) (Found, error) {
 	return Found{}, fmt.Errorf("no device %q on this host\n  hint: %s", name, c.hint(name))
 }
 
-// nodeID is the ID of a node or a network interface.
+// nodeID returns the ID of a node or a network interface.
 func (c *Catalog) nodeID(n *device.Node, forms device.Forms) string {
 	h := n.Hardware
 	if h == nil {
@@ -73,7 +73,7 @@ func isNamed(h *device.Hardware, forms device.Forms, name string) bool {
 	return isKernelName || isSerial || device.HardwareID(h, forms.Of(h)) == name
 }
 
-// ofModel lists the hardware with an ID, vendor:product.
+// ofModel returns the hardware with an ID vendor:product.
 func (c *Catalog) ofModel(id string) []*device.Hardware {
 	var found []*device.Hardware
 	for _, h := range c.snap.Hardware {
@@ -85,7 +85,7 @@ func (c *Catalog) ofModel(id string) []*device.Hardware {
 	return found
 }
 
-// ambiguous is the error for a model that the host has several of.
+// ambiguous returns the error for the ID of a model of which the host has several devices.
 func ambiguous(name string, found []*device.Hardware) error {
 	var names []string
 	for _, h := range found {
@@ -94,7 +94,7 @@ func ambiguous(name string, found []*device.Hardware) error {
 	return fmt.Errorf("%q matches %d devices: use one of %s", name, len(found), strings.Join(names, ", "))
 }
 
-// hint says what to do about a name that nothing has.
+// hint says what to try instead of a name that no device has.
 func (c *Catalog) hint(name string) string {
 	// The numbers of nodes change, and people remember the old ones.
 	for _, n := range c.snap.Nodes {

@@ -28,8 +28,8 @@ const (
 	videoClass = "video4linux"
 )
 
-// groupOf is the group of a single device, nil if nothing of it can be injected, or the
-// kernel itself uses it.
+// groupOf returns the group of a single device. It returns nil if nothing of the device can be
+// injected, or if the kernel itself uses it.
 func (c *Catalog) groupOf(h *device.Hardware) *group {
 	// A root hub is the port of its controller, and no match selects it.
 	if h.IsRootHub() {
@@ -52,7 +52,7 @@ func (c *Catalog) groupOf(h *device.Hardware) *group {
 	}
 	found := c.nodesOf(h, g.nodes)
 	if len(found) == 0 {
-		// The path in a container is that of a node of the kind.
+		// The container path of the kind only fits nodes of the kind.
 		g.path = ""
 		g.nodes = c.otherNodes(h)
 		found = c.nodesOf(h, g.nodes)

@@ -38,7 +38,7 @@ var serialNodes = []string{"/dev/ttyUSB*", "/dev/ttyACM*"}
 var videoNodes = []string{"/dev/video*"}
 
 // kinds are the kinds of hardware: the first that applies is the kind of a device. The classes
-// are those of include/linux/pci_ids.h and include/uapi/linux/usb/ch9.h.
+// come from include/linux/pci_ids.h and include/uapi/linux/usb/ch9.h.
 var kinds = []kind{
 	{
 		// USB_CLASS_HUB. Its bus node powers off the ports below it.
@@ -60,8 +60,8 @@ var kinds = []kind{
 		together: serialNodes,
 	},
 	{
-		// Codecs of a SoC have nodes like those of cameras, but pods request them
-		// for another purpose, and programs find them by their format.
+		// Codecs of a SoC have the same nodes as cameras, but pods request them for another
+		// purpose, and programs find them by their format.
 		name:  "video codec",
 		nodes: videoNodes,
 		words: []string{"codec", "vpu", "vdec", "venc", "decoder", "encoder", "jpeg", "hantro", "cedrus", "coda", "hevc"},
@@ -113,7 +113,7 @@ var kinds = []kind{
 		with:     []string{"/dev/kfd"},
 	},
 	{
-		// A controller without a node for rendering, such as that of a server's console.
+		// A controller without a node for rendering, such as the console of a server.
 		name:  "display",
 		nodes: []string{"/dev/dri/*"},
 	},
@@ -194,8 +194,8 @@ var kinds = []kind{
 		pciClasses: []string{"05"},
 	},
 	{
-		// PCI_BASE_CLASS_SYSTEM, and signal processing, which is that of the power
-		// management of most chipsets.
+		// PCI_BASE_CLASS_SYSTEM, and signal processing, which is the class of the power
+		// management in most chipsets.
 		name:       "system",
 		pciClasses: []string{"08", "11"},
 	},
@@ -317,7 +317,7 @@ func (c *Catalog) isKind(h *device.Hardware, k *kind) bool {
 	case h.Bus == device.PlatformBus:
 		return c.hasWord(h, k.words)
 	}
-	// The nodes of video4linux on other buses are those of cameras.
+	// On other buses, the nodes of video4linux belong to cameras.
 	return len(k.usbClasses) > 0
 }
 

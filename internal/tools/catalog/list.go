@@ -105,7 +105,7 @@ func (c *Catalog) describe(h *device.Hardware, offers owners) Device {
 	return d
 }
 
-// nodesByKind lists the paths of the nodes of hardware, first those of its kind.
+// nodesByKind returns the paths of the nodes of hardware. The nodes of its kind come first.
 func (c *Catalog) nodesByKind(h *device.Hardware, k kind) []string {
 	first := []string{}
 	var rest []string
@@ -227,7 +227,7 @@ func starred(path string) string {
 }
 
 // containerPrefixes start the names of the host's ends of the interfaces of containers:
-// those of Calico, Docker and the bridge plugin of CNI, Cilium, and AWS.
+// Calico, Docker and the bridge plugin of CNI, Cilium, and AWS.
 var containerPrefixes = []string{"cali", "veth", "lxc", "eni"}
 
 // owners are the offers by sysfs path of hardware, path of a node or name of an interface.

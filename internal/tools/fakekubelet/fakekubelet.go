@@ -1,5 +1,6 @@
-// Package fakekubelet is the fake kubelet of `try`: it accepts registrations, follows lists and
-// calls Allocate, over real sockets. The fake kubelet of tests is package kubelettest.
+// Package fakekubelet is the kubelet of the command try: it accepts registrations, follows lists and
+// calls Allocate, over real sockets. It has no pods and never frees a device. Tests use package
+// kubelettest instead, which can fail and restart like a real kubelet.
 package fakekubelet
 
 import (
@@ -21,19 +22,24 @@ import (
 type Kubelet struct {
 	v1beta1.UnimplementedRegistrationServer
 	podresourcesv1.UnimplementedPodResourcesListerServer
-	dir     string
-	server  *grpc.Server
-	running sync.WaitGroup // the server and the streams
+	// dir is the device plugin directory.
+	dir    string
+	server *grpc.Server
+	// running counts the goroutines of the server and of the streams.
+	running sync.WaitGroup
 
-	mu        sync.Mutex
-	changed   chan struct{}
+	mu sync.Mutex
+	// changed is closed and replaced at each registration and list.
+	changed chan struct{}
+	// resources are the registered resources by name.
 	resources map[string]resource
 }
 
-// resource is a plugin and its latest list.
+// resource is a registered plugin and its latest list.
 type resource struct {
 	plugin *grpc.ClientConn
-	list   *v1beta1.ListAndWatchResponse // nil before the first list
+	// list is nil before the first list.
+	list *v1beta1.ListAndWatchResponse
 }
 
 // Response is the response to Allocate for one container.
@@ -53,7 +59,11 @@ func Start(dir, podResources string) (*Kubelet, error) {
 	}
 	v1beta1.RegisterRegistrationServer(k.server, k)
 	podresourcesv1.RegisterPodResourcesListerServer(k.server, k)
-	for _, path := range []string{filepath.Join(dir, "kubelet.sock"), podResources} {
+	sockets := []string{
+		filepath.Join(dir, "kubelet.sock"),
+		podResources,
+	}
+	for _, path := range sockets {
 		listener, err := net.Listen("unix", path)
 		if err != nil {
 			k.Stop()
@@ -79,29 +89,45 @@ func (k *Kubelet) Stop() {
 
 // Register connects to a plugin and follows its list until the stream ends.
 func (k *Kubelet) Register(_ context.Context, req *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
-	conn, err := grpc.NewClient("unix:"+filepath.Join(k.dir, req.GetEndpoint()), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	target := "unix:" + filepath.Join(k.dir, req.GetEndpoint())
+	insecurely := grpc.WithTransportCredentials(insecure.NewCredentials())
+	conn, err := grpc.NewClient(target, insecurely)
 	if err != nil {
 		return nil, err
 	}
-	k.set(req.GetResourceName(), resource{plugin: conn})
+	name := req.GetResourceName()
+	k.set(name, resource{plugin: conn})
+	// A kubelet answers first and then calls the plugin, which may only serve after the answer.
 	k.running.Go(func() {
 		defer conn.Close()
-		stream, err := v1beta1.NewDevicePluginClient(conn).ListAndWatch(context.Background(), &v1beta1.Empty{})
-		for err == nil {
-			var list *v1beta1.ListAndWatchResponse
-			if list, err = stream.Recv(); err == nil {
-				k.set(req.GetResourceName(), resource{conn, list})
-			}
-		}
+		k.follow(name, conn)
 	})
 	return &v1beta1.Empty{}, nil
 }
 
-// List implements PodResources.
+// follow stores each list of a plugin until the stream ends.
+func (k *Kubelet) follow(name string, conn *grpc.ClientConn) {
+	plugin := v1beta1.NewDevicePluginClient(conn)
+	// Stop ends the stream by closing the connection.
+	stream, err := plugin.ListAndWatch(context.Background(), &v1beta1.Empty{})
+	if err != nil {
+		return
+	}
+	for {
+		list, err := stream.Recv()
+		if err != nil {
+			return
+		}
+		k.set(name, resource{plugin: conn, list: list})
+	}
+}
+
+// List implements PodResources: no pod holds a device.
 func (k *Kubelet) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	return &podresourcesv1.ListPodResourcesResponse{}, nil
 }
 
+// set stores the state of a resource and wakes everyone who waits for a change.
 func (k *Kubelet) set(name string, r resource) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,27 +161,45 @@ func (k *Kubelet) Devices(name string) (healthy []string, listed int, known bool
 	return healthy, len(list.GetDevices()), list != nil
 }
 
-// Allocate allocates size of these devices by the plugin's preference, as a kubelet does, and
-// returns them and the response.
+// Allocate allocates size of these devices by the plugin's preference, as a kubelet does. It returns
+// the IDs of the allocated devices and the response.
 func (k *Kubelet) Allocate(ctx context.Context, name string, devices []string, size int) ([]string, *Response, error) {
 	slices.Sort(devices)
 	plugin := v1beta1.NewDevicePluginClient(k.get(name).plugin)
-	preferred, err := plugin.GetPreferredAllocation(ctx, &v1beta1.PreferredAllocationRequest{
-		ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{{AvailableDeviceIDs: devices, AllocationSize: int32(size)}},
-	})
+	ids, err := preferred(ctx, plugin, devices, size)
 	if err != nil {
-		return nil, nil, fmt.Errorf("GetPreferredAllocation: %w", err)
+		return nil, nil, err
 	}
-	ids := devices[:size]
-	if c := preferred.GetContainerResponses(); len(c) == 1 && len(c[0].GetDeviceIDs()) == size {
-		ids = c[0].GetDeviceIDs()
-	}
-	resp, err := plugin.Allocate(ctx, &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: ids}}})
+	answer, err := plugin.Allocate(ctx, &v1beta1.AllocateRequest{
+		ContainerRequests: []*v1beta1.ContainerAllocateRequest{
+			{DevicesIds: ids},
+		},
+	})
 	if err != nil {
 		return ids, nil, err
 	}
-	if len(resp.GetContainerResponses()) != 1 {
-		return ids, nil, fmt.Errorf("the response to Allocate is for %d containers, want 1", len(resp.GetContainerResponses()))
+	responses := answer.GetContainerResponses()
+	if len(responses) != 1 {
+		return ids, nil, fmt.Errorf("the response to Allocate is for %d containers, want 1", len(responses))
 	}
-	return ids, resp.GetContainerResponses()[0], nil
+	return ids, responses[0], nil
+}
+
+// preferred returns the devices that the plugin prefers, or the first ones if it has no preference.
+func preferred(ctx context.Context, plugin v1beta1.DevicePluginClient, devices []string, size int) ([]string, error) {
+	request := &v1beta1.ContainerPreferredAllocationRequest{
+		AvailableDeviceIDs: devices,
+		AllocationSize:     int32(size),
+	}
+	answer, err := plugin.GetPreferredAllocation(ctx, &v1beta1.PreferredAllocationRequest{
+		ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{request},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("GetPreferredAllocation: %w", err)
+	}
+	responses := answer.GetContainerResponses()
+	if len(responses) != 1 || len(responses[0].GetDeviceIDs()) != size {
+		return devices[:size], nil
+	}
+	return responses[0].GetDeviceIDs(), nil
 }

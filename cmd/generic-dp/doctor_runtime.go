@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/config"
+)
+
+// containerRuntime is a container runtime, and how to find it on a host.
+type containerRuntime struct {
+	name string
+	// path is its socket, or its program if it has no socket.
+	path string
+	// config is its configuration file, empty if it has no settings for CDI.
+	config string
+}
+
+var containerRuntimes = []containerRuntime{
+	{
+		name:   "containerd",
+		path:   "/run/containerd/containerd.sock",
+		config: "/etc/containerd/config.toml",
+	},
+	{
+		name:   "containerd of k3s",
+		path:   "/run/k3s/containerd/containerd.sock",
+		config: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+	},
+	{
+		name:   "CRI-O",
+		path:   "/run/crio/crio.sock",
+		config: "/etc/crio/crio.conf",
+	},
+	{
+		name:   "docker",
+		path:   "/run/docker.sock",
+		config: "/etc/docker/daemon.json",
+	},
+	{
+		name: "podman",
+		path: "/usr/bin/podman",
+	},
+}
+
+// usesCDI reports whether a resource of the configuration is injected by CDI names.
+func (d *doctor) usesCDI() bool {
+	return slices.ContainsFunc(d.cfg.Resources, func(r config.Resource) bool {
+		return r.Container.CDI
+	})
+}
+
+// runtime finds the container runtimes of the host, and checks whether they resolve CDI names.
+func (d *doctor) runtime() {
+	found := false
+	for _, r := range containerRuntimes {
+		_, err := os.Stat(filepath.Join(d.root, r.path))
+		if err == nil {
+			found = true
+			d.cdiSupport(r)
+		}
+	}
+	if !found {
+		d.add(warning, "runtime", "in a pod: mount the host's root, and name it with --root", "no container runtime found")
+	}
+}
+
+// cdiSupport checks whether a runtime resolves CDI names.
+func (d *doctor) cdiSupport(r containerRuntime) {
+	const check = "runtime"
+	text, _ := os.ReadFile(filepath.Join(d.root, r.config)) // a missing file means defaults
+	settings := strings.Join(strings.Fields(string(text)), "")
+	isEnabled := strings.Contains(settings, "enable_cdi=true")
+	isDisabled := strings.Contains(settings, "enable_cdi=false")
+	// containerd 1 has configurations of version 2. It only resolves CDI names on request.
+	isOld := strings.Contains(settings, "version=2")
+	fix := fmt.Sprintf("set enable_cdi = true in %s, and restart the runtime", r.config)
+	if isDisabled {
+		status := warning
+		if d.usesCDI() {
+			status = problem
+		}
+		d.add(status, check, fix, r.name+" does not resolve CDI names")
+		return
+	}
+	if isOld && !isEnabled && d.usesCDI() {
+		d.add(warning, check, fix, r.name+" before 2.0 only resolves CDI names if enable_cdi is set")
+		return
+	}
+	d.ok(check, r.name)
+}
+
+// cdiDirectory checks that runtimes read the directory of CDI specs.
+func (d *doctor) cdiDirectory() {
+	readByRuntimes := []string{"/var/run/cdi", "/run/cdi", cdi.StaticDir}
+	dir := filepath.Clean(d.paths.CDIDir)
+	if d.usesCDI() && !slices.Contains(readByRuntimes, dir) {
+		d.add(warning, "CDI directory", "--cdi-dir /var/run/cdi", "runtimes only read "+dir+" if they are configured to")
+	}
+}
+
+// seLinux checks whether SELinux lets containers open devices.
+func (d *doctor) seLinux() {
+	const check = "SELinux"
+	isEnforcing := d.readSELinux("enforce") == "1"
+	if !isEnforcing {
+		d.ok(check, "not enforcing")
+		return
+	}
+	// The file has the current and the pending value: "1 1".
+	mayUseDevices := strings.HasPrefix(d.readSELinux("booleans/container_use_devices"), "1")
+	if mayUseDevices {
+		d.ok(check, "enforcing, containers may use devices")
+		return
+	}
+	d.add(warning, check, "setsebool -P container_use_devices 1",
+		"enforcing: containers without an SELinux type of their own cannot open devices")
+}
+
+// readSELinux reads a file of selinuxfs. It returns an empty string without SELinux.
+func (d *doctor) readSELinux(name string) string {
+	text, _ := os.ReadFile(filepath.Join(d.paths.Sysfs, "fs/selinux", name))
+	return strings.TrimSpace(string(text))
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
+)
+
+// part is a part of what a container gets: by a CDI name, or directly by the response to Allocate.
+type part struct {
+	// name is the CDI name. It is empty for the response itself.
+	name string
+	// edits is nil for a CDI device of another program's spec.
+	edits *cdi.Edits
+}
+
+// parts returns the parts of a response.
+func (s *session) parts(r *fakekubelet.Response) []part {
+	all := []part{{edits: ownEdits(r)}}
+	specs := s.options.Paths.SpecWriter()
+	for _, c := range r.GetCdiDevices() {
+		all = append(all, part{
+			name:  c.GetName(),
+			edits: specs.Edits(c.GetName()),
+		})
+	}
+	return all
+}
+
+// ownEdits returns the nodes, mounts and variables of the response itself as container edits, so
+// that they are printed like the edits of a CDI device.
+func ownEdits(r *fakekubelet.Response) *cdi.Edits {
+	own := &cdi.Edits{}
+	for _, d := range r.GetDevices() {
+		own.DeviceNodes = append(own.DeviceNodes, &cdi.Node{
+			HostPath:    d.GetHostPath(),
+			Path:        d.GetContainerPath(),
+			Permissions: d.GetPermissions(),
+		})
+	}
+	for _, m := range r.GetMounts() {
+		mount := &cdi.Mount{
+			HostPath:      m.GetHostPath(),
+			ContainerPath: m.GetContainerPath(),
+		}
+		if m.GetReadOnly() {
+			mount.Options = []string{"ro"}
+		}
+		own.Mounts = append(own.Mounts, mount)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
+		own.Env = append(own.Env, name+"="+r.GetEnvs()[name])
+	}
+	return own
+}
+
+// isReadOnly reports whether a mount cannot be written in the container.
+func isReadOnly(m *cdi.Mount) bool { return slices.Contains(m.Options, "ro") }
+
+// printResponse prints what a container gets as text.
+func (s *session) printResponse(r *fakekubelet.Response) {
+	for _, p := range s.parts(r) {
+		indent := "    "
+		if p.name != "" {
+			s.printf("    CDI device  %s\n", p.name)
+			indent += "  "
+		}
+		for _, line := range s.lines(p) {
+			s.printf("%s%s\n", indent, line)
+		}
+	}
+	annotations := r.GetAnnotations()
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
+		s.printf("    annotation  %s=%s\n", name, annotations[name])
+	}
+}
+
+// lines describes each edit of a part in one line.
+func (s *session) lines(p part) []string {
+	var lines []string
+	add := func(kind, format string, args ...any) {
+		lines = append(lines, fmt.Sprintf("%-11s ", kind)+fmt.Sprintf(format, args...))
+	}
+	if p.edits == nil {
+		for _, path := range s.foreignNodes(p.name) {
+			add("node", "%s", path)
+		}
+		return lines
+	}
+	for _, n := range p.edits.DeviceNodes {
+		host, isFollowed := s.followed(hostPath(n))
+		if isFollowed {
+			host += " (by a link that follows the device)"
+		}
+		add("node", "%s at %s (%s)%s", host, n.Path, n.Permissions, owner(n))
+	}
+	for _, n := range p.edits.NetDevices {
+		add("interface", "%s as %s", n.HostInterfaceName, n.Name)
+	}
+	for _, m := range p.edits.Mounts {
+		mode := "read-write"
+		if isReadOnly(m) {
+			mode = "read-only"
+		}
+		add("mount", "%s at %s (%s)", s.served(m.HostPath), m.ContainerPath, mode)
+	}
+	for _, text := range p.edits.Env {
+		add("env", "%s", text)
+	}
+	for _, h := range p.edits.Hooks {
+		add("hook", "%s %s", h.HookName, h.Path)
+	}
+	if len(p.edits.AdditionalGIDs) > 0 {
+		add("groups", "%s", strings.Trim(fmt.Sprint(p.edits.AdditionalGIDs), "[]"))
+	}
+	return lines
+}
+
+// hostPath returns the path of a node on the host. A CDI spec omits it if the path in the container
+// is the same.
+func hostPath(n *cdi.Node) string { return cmp.Or(n.HostPath, n.Path) }
+
+// followed returns the node that a link of the session points to. isLink reports whether the path is
+// such a link.
+func (s *session) followed(path string) (node string, isLink bool) {
+	if !s.isOwn(path) {
+		return path, false
+	}
+	node, err := os.Readlink(path)
+	if err != nil {
+		return path, false
+	}
+	return node, true
+}
+
+// isOwn reports whether a path is below the run directory of the session.
+func (s *session) isOwn(path string) bool {
+	return strings.HasPrefix(path, s.options.Paths.RunDir+"/")
+}
+
+// owner describes the owner and mode that a CDI spec sets for a node. It is empty if the spec sets
+// neither.
+func owner(n *cdi.Node) string {
+	text := ""
+	if n.UID != nil {
+		text += fmt.Sprintf(", uid %d", *n.UID)
+	}
+	if n.GID != nil {
+		text += fmt.Sprintf(", gid %d", *n.GID)
+	}
+	if n.FileMode != nil {
+		const permissionBits = 0o7777
+		text += fmt.Sprintf(", mode %04o", *n.FileMode&permissionBits)
+	}
+	return text
+}
+
+// foreignNodes returns the nodes of a CDI device in a spec of another program. The agent has already
+// warned of specs that cannot be read.
+func (s *session) foreignNodes(name string) []string {
+	var paths []string
+	for _, d := range s.options.Paths.ForeignSpecs().Read().Devices {
+		if d.Name != name {
+			continue
+		}
+		for _, node := range d.Nodes {
+			paths = append(paths, node.Path)
+		}
+	}
+	return paths
+}
+
+// argument is a flag of podman run with its value.
+type argument struct{ flag, value string }
+
+// printPodman prints a response as arguments of podman run, one in each line.
+func (s *session) printPodman(r *fakekubelet.Response) error {
+	var all []argument
+	for _, p := range s.parts(r) {
+		more, err := s.podmanArguments(p)
+		if err != nil {
+			return err
+		}
+		all = append(all, more...)
+	}
+	annotations := r.GetAnnotations()
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
+		all = append(all, argument{"--annotation", name + "=" + annotations[name]})
+	}
+	var printed []argument
+	for _, a := range all {
+		// With container.cdi = "auto", the response and the CDI device have the same node.
+		if a.flag == "--device" && slices.Contains(printed, a) {
+			continue
+		}
+		printed = append(printed, a)
+		s.printf("%s=%s\n", a.flag, shellQuote(a.value))
+	}
+	return nil
+}
+
+// podmanArguments returns the arguments of podman run for a part. A health directory is left out,
+// because only serve keeps it current.
+func (s *session) podmanArguments(p part) ([]argument, error) {
+	if p.edits == nil {
+		return []argument{{"--device", p.name}}, nil
+	}
+	needsSpec := len(p.edits.Hooks) > 0 || len(p.edits.NetDevices) > 0
+	if needsSpec {
+		return nil, fmt.Errorf("%s has hooks or network interfaces, which podman run has no arguments for\n"+
+			"  hint: generic-dp cdi --once writes a CDI spec, for podman run --device %s", p.name, p.name)
+	}
+	var args []argument
+	for _, n := range p.edits.DeviceNodes {
+		host, _ := s.followed(hostPath(n))
+		args = append(args, argument{"--device", host + ":" + n.Path + ":" + n.Permissions})
+	}
+	for _, m := range p.edits.Mounts {
+		if s.isOwn(m.HostPath) {
+			continue
+		}
+		volume := m.HostPath + ":" + m.ContainerPath
+		if isReadOnly(m) {
+			volume += ":ro"
+		}
+		args = append(args, argument{"--volume", volume})
+	}
+	for _, text := range p.edits.Env {
+		args = append(args, argument{"--env", text})
+	}
+	for _, id := range p.edits.AdditionalGIDs {
+		args = append(args, argument{"--group-add", strconv.FormatUint(uint64(id), 10)})
+	}
+	return args, nil
+}
+
+// shellQuote quotes an argument for a shell if necessary.
+func shellQuote(s string) string {
+	if isPlain(s, "-_./:=,@%+") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

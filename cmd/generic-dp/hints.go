@@ -1,0 +1,82 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// repeated are the flags that the commands in hints repeat: without them, a command would read
+// another configuration or another host than the command that printed it.
+var repeated = []string{"config", "sysfs", "dev", "state-dir", "node-name", "allow", "domains"}
+
+// remember keeps the flags of the command line for hints, before a recording replaces the paths.
+func (f *flags) remember(cmd *cobra.Command) {
+	for _, name := range repeated {
+		flag := cmd.Flags().Lookup(name)
+		if flag == nil || !flag.Changed {
+			continue
+		}
+		f.given = append(f.given, argumentOf(flag))
+	}
+}
+
+// argumentOf returns a flag with its value as an argument for a shell.
+func argumentOf(flag *pflag.Flag) string {
+	value := flag.Value.String()
+	isList := flag.Value.Type() == "list"
+	if isList || value == "" {
+		return "--" + flag.Name + "=" + shellQuote(value)
+	}
+	return "--" + flag.Name + " " + shellQuote(value)
+}
+
+// command returns a complete command for a hint: with the flags that were given. words are the command
+// and its arguments.
+func (f *flags) command(words ...string) string {
+	return f.commandWith(f.given, words...)
+}
+
+// commandFor is like command, for the configuration at a path in place of --config.
+func (f *flags) commandFor(path string, words ...string) string {
+	flags := []string{"--config " + shellQuote(path)}
+	for _, argument := range f.given {
+		if !strings.HasPrefix(argument, "--config") {
+			flags = append(flags, argument)
+		}
+	}
+	return f.commandWith(flags, words...)
+}
+
+// commandOn is like command, for a command that reads the host but no configuration.
+func (f *flags) commandOn(words ...string) string {
+	var flags []string
+	for _, argument := range f.given {
+		name, _, _ := strings.Cut(argument, " ")
+		switch name {
+		case "--sysfs", "--dev", "--state-dir":
+			flags = append(flags, argument)
+		}
+	}
+	return f.commandWith(flags, words...)
+}
+
+func (f *flags) commandWith(flags []string, words ...string) string {
+	all := []string{"generic-dp"}
+	for _, word := range words {
+		all = append(all, shellQuote(word))
+	}
+	return strings.Join(append(all, flags...), " ")
+}
+
+// listHardware is the command that hints of other packages name. They do not know the flags.
+const listHardware = "generic-dp devices --all"
+
+// completeCommands completes the commands in a message.
+func (f *flags) completeCommands(message string) string {
+	if !strings.Contains(message, listHardware) {
+		return message
+	}
+	return strings.ReplaceAll(message, listHardware, f.commandOn("devices", "--all"))
+}

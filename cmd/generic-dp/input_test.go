@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// An input above the limit is an error. A part of it would be converted without a message about the
+// rest.
+func TestInputLimit(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "large.yaml")
+	place(t, file, "")
+	for _, c := range []struct {
+		size      int64
+		isTooLong bool
+	}{
+		{maxInput, false},
+		{maxInput + 1, true},
+	} {
+		err := os.Truncate(file, c.size) // a sparse file
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, err := readInput(file)
+		if !c.isTooLong {
+			if err != nil || int64(len(text)) != c.size {
+				t.Errorf("%d bytes: read %d, %v", c.size, len(text), err)
+			}
+			continue
+		}
+		var out, stderr strings.Builder
+		code := run(t.Context(), []string{"import", file}, &out, &stderr)
+		want := "error: read " + file + ": the input is larger than 16 MiB\n"
+		if code != 1 || stderr.String() != want || out.Len() > 0 {
+			t.Errorf("import: status %d, %q, want %q\n%s", code, stderr.String(), want, out.String())
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+)
+
+// File is the text of one configuration file.
+type File struct {
+	// Name is the name without directory, by which files are ordered.
+	Name string
+	// Path is the path as it was given, for messages: editors and CI find the line by it. If it is
+	// empty, messages show the name.
+	Path string
+	Data []byte
+}
+
+// shown returns the name of the file in messages.
+func (f *File) shown() string { return cmp.Or(f.Path, f.Name) }
+
+// Load reads the configuration at path: a file, or a directory whose *.toml files are
+// read in name order as one. An invalid text is an error of type Problems; other errors
+// are read errors.
+func Load(path string) (*Config, error) {
+	files, ignored, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := Parse(files...)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Notes = append(ignored, cfg.Notes...)
+	return cfg, nil
+}
+
+// Read reads the text of the configuration at path, like Load. ignored has a note for each file of a
+// directory that looks like a part of the configuration and is not.
+func Read(path string) (files []File, ignored []Problem, err error) {
+	files, ignored, err = read(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return files, ignored, nil
+}
+
+func read(path string) (files []File, ignored []Problem, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.IsDir() {
+		f, err := readFile(path, path)
+		return []File{f}, nil, err
+	}
+
+	// A mounted ConfigMap is a directory of links into ..data, a link that the kubelet
+	// replaces atomically (k8s.io/kubernetes/pkg/volume/util, AtomicWriter). Reading
+	// below its target gives files of one version.
+	dir := path
+	data, err := filepath.EvalSymlinks(filepath.Join(path, "..data"))
+	if err == nil {
+		dir = data
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	size := 0
+	for _, e := range entries {
+		shown := filepath.Join(path, e.Name())
+		if !isConfiguration(e.Name()) {
+			ignored = append(ignored, ignoredNote(e.Name(), shown)...)
+			continue
+		}
+		f, err := readFile(filepath.Join(dir, e.Name()), shown)
+		isDangling := errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink != 0
+		if isDangling {
+			// One dangling link must not take the resources of the other files away.
+			ignored = append(ignored, Problem{
+				File: shown,
+				Text: "is ignored: it is a symbolic link to a file that does not exist",
+			})
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		size += len(f.Data)
+		if size > maxSize {
+			return nil, nil, fmt.Errorf("%s: the files are larger than %d bytes in total", path, maxSize)
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, nil, noFile(path, ignored)
+	}
+	return files, ignored, nil
+}
+
+// isConfiguration reports whether a file of a directory is read. Editors and the kubelet hide their own
+// files with a dot.
+func isConfiguration(name string) bool {
+	isHidden := strings.HasPrefix(name, ".")
+	return !isHidden && filepath.Ext(name) == ".toml"
+}
+
+// ignoredNote returns a note for a file that its author probably takes for a part of the configuration.
+func ignoredNote(name, shown string) []Problem {
+	extension := filepath.Ext(name)
+	hint := ""
+	switch strings.ToLower(extension) {
+	case ".toml":
+		hint = "rename it to " + quote(strings.TrimSuffix(name, extension)+".toml")
+	case ".yaml", ".yml", ".json":
+		hint = "generic-dp import converts the configuration of another plugin"
+	}
+	if hint == "" || strings.HasPrefix(name, ".") {
+		return nil
+	}
+	return []Problem{{
+		File: shown,
+		Text: `is ignored: the name of a configuration file ends in ".toml"`,
+		Hint: hint,
+	}}
+}
+
+// noFile returns the error for a directory without a configuration file.
+func noFile(path string, ignored []Problem) error {
+	text := path + ": no *.toml file in this directory"
+	for _, p := range ignored {
+		text += "\n" + p.String()
+	}
+	return errors.New(text)
+}
+
+// readFile reads a file of the configuration. shown is its path in messages.
+func readFile(path, shown string) (File, error) {
+	data, err := atomicfile.Read(path, maxFileSize)
+	return File{
+		Name: filepath.Base(path),
+		Path: shown,
+		Data: data,
+	}, err
+}
+
