@@ -38,6 +38,8 @@ import (
 type Options struct {
 	// Config is the configuration, a file or a directory.
 	Config string
+	// ConfigText is the configuration in place of Config, unless it is empty.
+	ConfigText []byte
 	// Allow has the permissions that the flags give to the configuration.
 	Allow    config.Allow
 	Paths    Paths
@@ -195,7 +197,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	first := a.reader.Last()
 	a.page.config.Store(&status.Config{
-		Path:       options.Config,
+		Path:       options.configName(),
 		Hash:       a.found.config.Hash,
 		Loaded:     time.Now(),
 		Generation: 1,
@@ -203,7 +205,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		Problems:   split(first.Err),
 	})
 	if first.Err != nil {
-		logBroken(a.log, options.Config, first.Err)
+		logBroken(a.log, options.configName(), first.Err)
 	}
 	if err := a.listen(); err != nil {
 		return nil, errors.Join(err, a.reader.Trial.End(false))
@@ -230,7 +232,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("starting",
 		"version", a.options.Version,
-		"config", a.options.Config,
+		"config", a.options.configName(),
 		"resources", len(a.found.config.Resources),
 	)
 	defer a.log.Info("stopped")
