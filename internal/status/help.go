@@ -1,6 +1,6 @@
 package status
 
-import "regexp"
+import "strings"
 
 // Section is a section of docs/troubleshooting.md: the anchor of its heading.
 type Section string
@@ -22,14 +22,17 @@ const (
 // repository has the documentation of each version.
 const repository = "https://github.com/generic-dp/generic-dp"
 
-// release matches the versions whose documentation has a tag.
-var release = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
-
 // URL is the address of the section for a version of the program.
 func (s Section) URL(version string) string {
-	ref := "main"
-	if release.MatchString(version) {
-		ref = version
+	return repository + "/blob/" + refOf(version) + "/docs/troubleshooting.md#" + string(s)
+}
+
+// refOf is the tag of a released version such as "0.1.0" or "v0.1.0", or else the main branch.
+func refOf(version string) string {
+	number := strings.TrimPrefix(version, "v")
+	hasOnlyNumbers := strings.Trim(number, "0123456789.") == ""
+	if hasOnlyNumbers && strings.Count(number, ".") == 2 {
+		return "v" + number
 	}
-	return repository + "/blob/" + ref + "/docs/troubleshooting.md#" + string(s)
+	return "main"
 }

@@ -391,7 +391,9 @@ func TestSectionsExist(t *testing.T) {
 			t.Errorf("docs/troubleshooting.md has no heading for #%s", m[1])
 		}
 	}
-	if got := status.SectionAbsent.URL("v0.1.0-3-g1fa6dbd"); !strings.Contains(got, "/blob/main/docs/") {
-		t.Errorf("a version between releases links to %s, want the branch main", got)
+	for version, ref := range map[string]string{"v0.1.0": "v0.1.0", "0.1.0": "v0.1.0", "v0.1.0-3-g1fa6dbd": "main", "unknown": "main", "": "main"} {
+		if got := status.SectionAbsent.URL(version); !strings.Contains(got, "/blob/"+ref+"/docs/") {
+			t.Errorf("version %q links to %s, want %s", version, got, ref)
+		}
 	}
 }
