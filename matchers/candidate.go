@@ -9,8 +9,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// candidate is what a resource selects as one device: nodes by path, with their hardware if
-// they have any; or a path, a CDI device or a virtual device.
+// candidate is a device that a resource selects: nodes by path with their hardware, if any, or a path, a
+// CDI device or a virtual device.
 type candidate struct {
 	hardware *device.Hardware
 	picks    []pick
@@ -20,7 +20,7 @@ type candidate struct {
 	paths   []pathPick
 	cdi     *device.CDIDevice
 	virtual *config.Virtual
-	// name is how messages call a path, a CDI device or a virtual device.
+	// name is the name of a path, a CDI device or a virtual device in messages.
 	name string
 	// groups are IOMMU groups that a match with vfio = true selects.
 	groups []*group
@@ -69,7 +69,7 @@ type pick struct {
 	// hardware is the hardware of the device that the node is part of. That is the hardware of
 	// the node, except for nodes of an IOMMU group.
 	hardware *device.Hardware
-	// danger is why the node is dangerous, or empty; nil if that was not judged yet.
+	// danger is why the node is dangerous, or empty. It is nil if the node was not judged yet.
 	danger *string
 }
 
@@ -117,7 +117,7 @@ func sortHardware(hardware []*device.Hardware) []*device.Hardware {
 	return slices.Compact(hardware)
 }
 
-// iommuGroup returns the number of the IOMMU group that a device reaches through VFIO, or "".
+// iommuGroup returns the number of the IOMMU group that a device reaches through VFIO, or an empty string.
 func (c *candidate) iommuGroup() string {
 	if len(c.groups) > 0 {
 		return c.groups[0].number

@@ -9,13 +9,13 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// claims record the first resource, in file order, that claims something:
+// claims record the first resource, in file order, that claims one of these:
 //
-//   - Hardware, if the resource offers it as a device: with all its nodes and
-//     network interfaces, selected or not, since they share the hardware.
-//   - A node that is offered by itself. The rest of its hardware stays free, but
-//     no later resource gets that hardware as a device with the claimed node.
-//   - The IOMMU group of functions that are bound to VFIO: one of them reaches
+//   - Hardware, if the resource offers it as a device. The claim includes all its nodes and
+//     network interfaces, even if they are not selected, because they share the hardware.
+//   - A single node. The rest of its hardware stays free, but no later resource gets that
+//     hardware as a device with the claimed node.
+//   - The IOMMU group of functions that are bound to VFIO, because each of them can reach
 //     the others.
 //
 // Companions claim nothing. A mediated device is separate hardware from its PCI
@@ -41,8 +41,8 @@ type functionUse struct {
 	mediated bool
 }
 
-// claim claims candidates for r and returns the claimed ones, in the same slice. Candidates that
-// another resource has are noted.
+// claim claims candidates for r and returns the claimed candidates, in the same slice. It notes candidates
+// that another resource has.
 func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 	denied := make(map[*config.Resource]*denial) // by the owner
 	claimed := found[:0]
@@ -67,8 +67,8 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 		d := denied[owner]
 		m.note(
 			r.Place,
-			"the first resource in the configuration that selects a device gets it; match and exclude tell them apart, and shared = true in both gives it to both",
-			"not offered here, since %s has it: %s",
+			"the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, or shared = true in both",
+			"not offered here, because %s has it: %s",
 			owner.Place,
 			andMore(d.first, d.count),
 		)
@@ -76,7 +76,7 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 	return claimed
 }
 
-// denial is the candidates that a resource does not get, since another one has them.
+// denial is the candidates that a resource does not get, because another resource has them.
 type denial struct {
 	first string
 	count int
@@ -84,14 +84,15 @@ type denial struct {
 
 // owner returns the resource whose claim on a candidate or one of its nodes excludes r, or nil.
 func (c *claims) owner(r *config.Resource, found *candidate) *config.Resource {
-	owner := cmp.Or(c.ownerOf(r, found.hardware), c.ownerOf(r, found.other()))
+	owner := c.ownerOf(r, found.hardware)
+	owner = cmp.Or(owner, c.ownerOf(r, found.other()))
 	for _, p := range found.picks {
 		owner = cmp.Or(owner, c.ownerOf(r, p.node))
 	}
 	return owner
 }
 
-// ownerOf returns the resource whose claim on a thing excludes r, or nil.
+// ownerOf returns the resource whose claim on a node, hardware or candidate.other excludes r, or nil.
 func (c *claims) ownerOf(r *config.Resource, thing any) *config.Resource {
 	owner := c.owners[thing]
 	if owner == nil || owner == r {
@@ -160,7 +161,7 @@ func (m *run) overlaps(r *config.Resource, devices []candidate) {
 	}
 	m.note(
 		r.Place,
-		"match and exclude keep them apart; shared = true in both says that it is intended",
+		"use match and exclude to separate them, or shared = true in both if this is intended",
 		"%s: offered here, and %s by %s: their containers share the hardware",
 		andMore(found[0], len(found)),
 		what,
@@ -168,8 +169,8 @@ func (m *run) overlaps(r *config.Resource, devices []candidate) {
 	)
 }
 
-// overlap claims the use of hardware for r. It returns the resource that offers the same PCI
-// function in the other way, and what that resource offers.
+// overlap claims the use of hardware for r. If another resource offers the same PCI function in the other
+// way, overlap returns the resource and describes its devices.
 func (m *run) overlap(r *config.Resource, h *device.Hardware) (owner *config.Resource, offered string) {
 	if h.MDev == nil && h.PCI == nil {
 		return nil, ""

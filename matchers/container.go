@@ -9,9 +9,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// addNet adds a network interface of the device, which CDI moves into the container. Without
-// CDI the interface only has variables. An interface that can't be moved is added as well,
-// because a missing interface counts as moved.
+// addNet adds a network interface of the device, which CDI moves into the container. Without CDI, the
+// interface only provides variables. An interface that can't be moved is added, too, because a missing
+// interface counts as moved.
 func (b *builder) addNet(p pick) {
 	if !b.offer.CDI {
 		return
@@ -26,16 +26,16 @@ func (b *builder) addNet(p pick) {
 		}
 	}
 	if !device.ValidNetName(name) {
-		b.problem("container.net_name of %s: %q can't be the name of a network interface: want 1 to 15 characters without space, %q and %q",
+		b.problem("container.net_name of %s: %q is not a valid name of a network interface: use 1 to 15 characters without space, %q and %q",
 			host, name, "/", ":")
 	}
 	use := b.Host.InUse(p.node)
 	if use != "" {
-		b.problem("%s is in use, and never moved: it is %s", host, use)
+		b.problem("%s is in use by the host, and is never moved: it is %s", host, use)
 	}
 	for _, other := range b.offer.Nets {
 		if other.Name == name {
-			b.problem("%s and %s would both be called %s in the container: want a variable in container.net_name",
+			b.problem("%s and %s would both be called %s in the container: use a variable in container.net_name",
 				other.HostName, host, name)
 		}
 	}
@@ -56,7 +56,7 @@ func (b *builder) addPath(p pathPick) {
 	}
 	open := at.Vars()
 	if len(open) > 0 {
-		b.problem("%s: ${%s} is not known where something is mounted", what, open[0])
+		b.problem("%s: ${%s} is not known for a mount", what, open[0])
 		return
 	}
 	b.mount(device.Mount{
@@ -67,8 +67,8 @@ func (b *builder) addPath(p pathPick) {
 	b.paths[p.path] = at
 }
 
-// mount adds a bind mount if --allow covers it. That is checked here, because host paths with
-// variables or wildcards are not known before.
+// mount adds a bind mount if --allow covers it. This is checked here, because host paths with
+// variables or wildcards are not known earlier.
 func (b *builder) mount(m device.Mount) {
 	err := b.Allow.CheckMount(m.HostPath)
 	if err != nil {
@@ -103,16 +103,19 @@ func (b *builder) addCompanion(c *config.Companion) {
 		return
 	}
 	n := b.at(host)
-	switch {
-	case n != nil:
+	if n != nil {
 		b.companionNode(c, n)
-	case b.isDir(host):
+		return
+	}
+	if b.isDir(host) {
 		b.problem(
-			`companion %s is a directory: as = "mount" gives directories, glob = %q the nodes in it`,
+			`companion %s is a directory: as = "mount" mounts directories, and glob = %q selects the nodes in it`,
 			host,
 			host+"/*",
 		)
-	case !c.Optional:
+		return
+	}
+	if !c.Optional {
 		b.problem("%s %s is missing", what, host)
 	}
 }
@@ -132,8 +135,8 @@ func (b *builder) addGlobbedCompanions(c *config.Companion, what string) {
 	}
 }
 
-// filesOf finds what the glob of a companion selects. A glob has no variables, so that
-// it selects the same for all devices.
+// filesOf finds the nodes or paths that the glob of a companion selects. They are the same for all
+// devices, because a glob has no variables.
 func (m *run) filesOf(c *config.Companion) companionFiles {
 	found, isKnown := m.companions[c]
 	if isKnown {
@@ -148,8 +151,8 @@ func (m *run) filesOf(c *config.Companion) companionFiles {
 	return found
 }
 
-// companionNode adds a node. Its default path is its own path, even if a link named it. A node
-// of the device itself is not added again.
+// companionNode adds a node. Its default path is its own path, even if the configuration names a link. A
+// node of the device itself is not added again.
 func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 	at, ok := b.inContainer("container_path of companion "+n.Path, c.ContainerPath, n.Path, b.c)
 	if !ok {
@@ -161,7 +164,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 	if !b.reserve(at, part{n.Path, n}) {
 		return
 	}
-	// Its key is the whole ID, since keys are unique only within one hardware.
+	// Its key is the whole ID, because keys are only unique within one hardware.
 	node := b.offered(n, b.nodeID(n), at, c.Permissions)
 	node.Companion = true
 	b.offer.Nodes = append(b.offer.Nodes, node)

@@ -32,7 +32,7 @@ with = { glob = "/dev/snd/*C1*" }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/
 		{name: "missing", machine: desktop, toml: fuse + `with = { path = "/dev/kfd" }`, want: []string{"fuse /dev/fuse !companion /dev/kfd is missing"}},
 		{name: "missing and optional", toml: fuse + `with = { path = "/dev/kfd", optional = true }`, want: []string{"fuse /dev/fuse"}},
 		{name: "nothing matches", toml: fuse + `with = [{ glob = "/dev/nvidia*" }, { glob = "/dev/accel*", optional = true }]`, want: []string{"fuse /dev/fuse !companion /dev/nvidia* is missing: nothing matches"}},
-		{name: "directory", toml: fuse + `with = { path = "/dev/snd" }`, want: []string{`fuse /dev/fuse !companion /dev/snd is a directory: as = "mount" gives directories, glob = "/dev/snd/*" the nodes in it`}},
+		{name: "directory", toml: fuse + `with = { path = "/dev/snd" }`, want: []string{`fuse /dev/fuse !companion /dev/snd is a directory: as = "mount" mounts directories, and glob = "/dev/snd/*" selects the nodes in it`}},
 		{name: "several values", toml: `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB*" }
 with = { path = "/dev/snd/controlC${1}", optional = true }`, want: []string{`usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2 /dev/ttyUSB3 !path of a companion: ${1} has several values: "2" and "3"`}},
 		{name: "mount", toml: fuse + `with = { path = "/run/x.sock", as = "mount" }`, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock"}},

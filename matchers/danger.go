@@ -24,8 +24,8 @@ func numberOf(n *device.Node) number {
 	}
 }
 
-// newNumberIndex indexes the nodes in sysfs by number: a copy made by hand has the same
-// device.
+// newNumberIndex indexes the nodes in sysfs by number. A copy that was made by hand has the same
+// number.
 func newNumberIndex(snap *device.Snapshot) map[number]*device.Node {
 	nodes := make(map[number]*device.Node, len(snap.Nodes))
 	for _, n := range snap.Nodes {
@@ -36,9 +36,8 @@ func newNumberIndex(snap *device.Snapshot) map[number]*device.Node {
 	return nodes
 }
 
-// danger returns why a node gives a container access to the host, or "" if it does not. It
-// judges the kernel's device that has the number of the node, since anybody who can make nodes
-// chooses their names.
+// danger returns why a node grants a container access to the host, or an empty string. It judges the
+// kernel's device with the number of the node, because the name of a node can be chosen freely.
 func (m *run) danger(n *device.Node) string {
 	if n.Type == device.BlockNode {
 		return "it is a block device"
@@ -53,7 +52,8 @@ func (m *run) danger(n *device.Node) string {
 	if known == nil {
 		return m.unknownDanger(n)
 	}
-	if why := m.ruleDanger(known); why != "" {
+	why := m.ruleDanger(known)
+	if why != "" {
 		return why
 	}
 	candidates := classIndex()[known.Subsystem]
@@ -62,7 +62,7 @@ func (m *run) danger(n *device.Node) string {
 	}
 	name := kernelName(known)
 	for _, c := range candidates {
-		if ok, _ := path.Match(c.device, name); ok {
+		if matchesName(c.device, name) {
 			return because(c.effect, name)
 		}
 	}
@@ -72,7 +72,13 @@ func (m *run) danger(n *device.Node) string {
 	return ""
 }
 
-// because formats the reason of a dangerous device, or "" for a harmless one.
+// matchesName reports whether a name matches the pattern of a class. All patterns are valid.
+func matchesName(pattern, name string) bool {
+	matches, _ := path.Match(pattern, name)
+	return matches
+}
+
+// because formats the reason of a dangerous device. It is empty for a harmless device.
 func because(e effect, name string) string {
 	if e == "" {
 		return ""
@@ -80,17 +86,17 @@ func because(e effect, name string) string {
 	return fmt.Sprintf("it %s (%s)", e, name)
 }
 
-// kernelName returns what sysfs calls the device of a node: "misc uinput".
+// kernelName returns the name of a node's device in sysfs with its subsystem: "misc uinput".
 func kernelName(n *device.Node) string { return n.Subsystem + " " + path.Base(n.SysPath) }
 
-// indexedClass is a class with its effect, "" if it is harmless.
+// indexedClass is a class with its effect, which is empty if the class is harmless.
 type indexedClass struct {
 	class
 	effect effect
 }
 
-// classes lists harmless and dangerous classes. Harmless classes come first: they are the
-// exceptions.
+// classes lists harmless and dangerous classes. Harmless classes come first, because they are
+// exceptions from the dangerous ones.
 var classes = sync.OnceValue(listClasses)
 
 func listClasses() []indexedClass {
@@ -112,7 +118,8 @@ func listClasses() []indexedClass {
 var classIndex = sync.OnceValue(func() map[string][]indexedClass {
 	index := map[string][]indexedClass{}
 	for _, c := range classes() {
-		if subsystem, _, ok := strings.Cut(c.device, " "); ok {
+		subsystem, _, hasDevice := strings.Cut(c.device, " ")
+		if hasDevice {
 			index[subsystem] = append(index[subsystem], c)
 		}
 	}
@@ -122,9 +129,9 @@ var classIndex = sync.OnceValue(func() map[string][]indexedClass {
 // miscMajor is the major number of misc devices (include/uapi/linux/major.h).
 const miscMajor = 10
 
-// isUnreviewed reports whether a node is a misc device that nobody knows. The class says
-// nothing about a device: most drivers that control the host itself have one. A misc device
-// of hardware controls that hardware, like the devices of other classes.
+// isUnreviewed reports whether a node is a misc device that is not listed as dangerous or harmless. The
+// class misc says nothing about a device, and most drivers that control the host itself use it. A misc
+// device of hardware controls that hardware, like the devices of other classes.
 func isUnreviewed(n *device.Node, name string) bool {
 	isMisc := n.Subsystem == "misc" && n.Major == miscMajor
 	if !isMisc || n.Hardware != nil {
@@ -132,7 +139,7 @@ func isUnreviewed(n *device.Node, name string) bool {
 	}
 	byNumber := fmt.Sprintf("misc %d", n.Minor)
 	for _, c := range classIndex()["misc"] {
-		if ok, _ := path.Match(c.device, name); ok {
+		if matchesName(c.device, name) {
 			return false
 		}
 		if c.driver == byNumber {
@@ -142,8 +149,8 @@ func isUnreviewed(n *device.Node, name string) bool {
 	return true
 }
 
-// fixedDrivers are the drivers of fixed major numbers, which may be loaded when a node of
-// theirs is opened (Documentation/admin-guide/devices.txt).
+// fixedDrivers are the drivers of fixed major numbers. Opening a node with such a number may load the
+// driver (Documentation/admin-guide/devices.txt).
 var fixedDrivers = map[uint32]string{
 	1:         "mem",
 	5:         "/dev/console",
@@ -162,7 +169,7 @@ func (m *run) unknownDanger(n *device.Node) string {
 	driver := cmp.Or(m.Host.CharDriver(n.Major), fixedDrivers[n.Major])
 	name := fmt.Sprintf("%s %d", driver, n.Minor)
 	for _, c := range classes() {
-		if ok, _ := path.Match(c.driver, name); ok {
+		if matchesName(c.driver, name) {
 			return because(c.effect, name)
 		}
 	}
@@ -172,7 +179,8 @@ func (m *run) unknownDanger(n *device.Node) string {
 	return ""
 }
 
-// cdiDanger returns the dangerous node of a CDI device of the host, and why.
+// cdiDanger returns the first dangerous node of a CDI device of the host, with the reason, or an empty
+// string.
 func (b *builder) cdiDanger(d *device.CDIDevice) string {
 	for _, n := range d.Nodes {
 		node := &device.Node{
@@ -187,19 +195,22 @@ func (b *builder) cdiDanger(d *device.CDIDevice) string {
 		if node == nil {
 			continue
 		}
-		if why := b.danger(node); why != "" {
+		why := b.danger(node)
+		if why != "" {
 			return n.Path + ": " + why
 		}
 	}
 	return ""
 }
 
-// permits reports whether a container may have something; why is why it is dangerous, or empty.
-// If the container may not have it, permits adds a problem that names the key to set in match.
+// permits reports whether the item may be injected. why is why it is dangerous, or empty. isPermitted is
+// the key dangerous of its match. If the item may not be injected, permits adds a problem that names
+// the key to set in match.
 func (b *builder) permits(what, why string, isPermitted bool, match string) bool {
-	if why == "" || isPermitted && b.Allow.Dangerous {
+	isHarmless := why == ""
+	if isHarmless || isPermitted && b.Allow.Dangerous {
 		return true
 	}
-	b.problem("%s is dangerous: %s: want dangerous = true in %s, and --allow=dangerous", what, why, match)
+	b.problem("%s is dangerous: %s: it requires dangerous = true in %s, and --allow=dangerous", what, why, match)
 	return false
 }

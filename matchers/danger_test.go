@@ -16,7 +16,7 @@ import (
 )
 
 // refused is the end of the reason of a dangerous device.
-const refused = ": want dangerous = true in its match, and --allow=dangerous"
+const refused = ": it requires dangerous = true in its match, and --allow=dangerous"
 
 // judged are the reasons of the nodes of a host, by path; empty if not dangerous.
 func judged(t *testing.T, h *sysfstest.Host, toml string) map[string]string {
@@ -49,11 +49,11 @@ func TestDangerousClasses(t *testing.T) {
 		firmware   = "it commands firmware (%s)"
 		processor  = "it commands the CPU (%s)"
 		hypervisor = "it commands the hypervisor (%s)"
-		dma        = "it gives a device without IOMMU, whose DMA reaches all memory (%s)"
+		dma        = "it grants a device without an IOMMU, whose DMA reaches all memory (%s)"
 		agents     = "it is a channel between the hypervisor and agents of the host (%s)"
 		secure     = "it serves the secure world of the CPU (%s)"
 		typing     = "it creates input devices, which type on the console of the host (%s)"
-		input      = "it reads and makes input of the host (%s)"
+		input      = "it reads and injects input of the host (%s)"
 		console    = "it is the console of the host (%s)"
 		kernelLog  = "it reads and forges the log of the kernel (%s)"
 		traffic    = "it reads all data of a USB bus, such as keystrokes and files (%s)"
@@ -91,7 +91,7 @@ func TestDangerousClasses(t *testing.T) {
 		chips:      {"drm_dp_aux_dev drm_dp_aux0"},
 		radios:     {"misc rfkill"},
 		forging:    {"misc cuse"},
-		"": {"mem null", "misc fuse", "misc tun", "misc kvm", "misc vhost-net", "misc vfio", "misc iommu", "misc sev", "misc sgx_enclave", "cpuid cpu0", "tpm tpm0", "tpmrm tpmrm0",
+		"": {"mem null", "misc fuse", "misc tun", "misc kvm", "misc vhost-net", "misc vfio", "misc iommu", "misc sgx_enclave", "cpuid cpu0", "tpm tpm0", "tpmrm tpmrm0",
 			"scsi_tape nst0", "scsi_changer sch0", "vfio 12", "vfio-dev vfio3", "rtc rtc0", "i2c-dev i2c-0", "spidev spidev0.0", "gpio gpiochip0", "hidraw hidraw0",
 			"graphics fb0", "input js0", "tee tee0", "tty tty", "tty ptmx", "tty ttyS0", "tty ttyAMA0", "infiniband_mad umad0", "vchiq vchiq",
 			"cxl afu0.0m", "drm renderD128", "tty ttyUSB0", "infiniband_verbs uverbs0", "kfd kfd"},
@@ -194,7 +194,7 @@ func TestDangerAllowed(t *testing.T) {
 	const (
 		mem   = "is dangerous: it reads and writes the memory of the host (mem mem)"
 		block = "is dangerous: it is a block device"
-		along = ": want dangerous = true in the match of its device, and --allow=dangerous"
+		along = ": it requires dangerous = true in the match of its device, and --allow=dangerous"
 	)
 	allowed := func(o *matchers.Options) { o.Allow.Dangerous = true }
 	cdiOf := func(nodes ...device.CDINode) func(o *matchers.Options) {

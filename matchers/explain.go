@@ -12,28 +12,28 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Explanation is why a resource has its devices, or none. The names of the JSON fields are an
-// API.
+// Explanation says why a resource has its devices, or why it has none. The names of the JSON fields are
+// an API.
 type Explanation struct {
 	Resource string `json:"resource"` // as in the configuration
 	// Offered are the IDs of its devices.
 	Offered []string `json:"offered"`
-	// Reason is why nothing, or nothing else, is offered; empty if nothing is missing.
+	// Reason is why nothing, or nothing else, is offered. It is empty if nothing is missing.
 	Reason  string         `json:"reason"`
 	Matches []MatchOutcome `json:"matches"`
 	// Variables of the resource, with their values for the explained device.
 	Variables []Variable `json:"variables,omitempty"`
 }
 
-// MatchOutcome is what a match selects.
+// MatchOutcome is the result of a match.
 type MatchOutcome struct {
 	Place      string      `json:"place"`
 	Selected   []string    `json:"selected"`
 	Conditions []Condition `json:"conditions"`
 }
 
-// Condition is one condition of a match, applied to what the conditions before it leave. A
-// condition that fits nothing is skipped for the next.
+// Condition is one condition of a match. It is applied to the targets that the conditions before it have
+// left. A condition that fits nothing does not affect the next conditions.
 type Condition struct {
 	Key  string `json:"key"`  // "glob", "usb.id"
 	Want string `json:"want"` // patterns
@@ -51,9 +51,9 @@ func (c Condition) String() string {
 	return text
 }
 
-// Explain explains each resource of a configuration on a host, as far as some hardware or a
-// node is concerned. If both are nil, that is the whole host. Explain does the same as Match
-// with a recorder, and reports what the recorder saw.
+// Explain explains each resource of a configuration on a host, as far as the hardware h or the node n is
+// concerned. If both are nil, it explains the whole host. Explain runs Match with a recorder, and
+// reports the records.
 func Explain(
 	cfg *config.Config,
 	snap *device.Snapshot,
@@ -111,8 +111,8 @@ func (t *trace) explain(e *Explanation) {
 	e.Reason = t.reason(nearest)
 }
 
-// reason says why something is missing. nearest is the reason of the match that comes nearest
-// to selecting something.
+// reason says why something is missing. nearest is the reason of the match with the fewest conditions that
+// fit nothing.
 func (t *trace) reason(nearest string) string {
 	if len(t.owners) > 0 {
 		return t.ownersReason()
@@ -168,8 +168,8 @@ func (o MatchOutcome) unfit() []string {
 	return unfit
 }
 
-// outcome applies the conditions of a match one after the other to what it chooses from. A
-// condition that fits nothing is skipped for the others, so that each has its own reason.
+// outcome applies the conditions of a match to its targets, one after the other. A condition that fits
+// nothing is skipped for the others, so that each condition has its own reason.
 func (t *matchTrace) outcome() MatchOutcome {
 	out := MatchOutcome{
 		Place:      placeInResource(t.predicate.Match),
@@ -205,14 +205,14 @@ func (t *matchTrace) outcome() MatchOutcome {
 		out.Selected = append(out.Selected, selected.String())
 	}
 	if len(out.Selected) == 0 {
-		// Such as interface and interface_class of two interfaces.
+		// Examples are the keys interface and interface_class that fit two interfaces.
 		out.Conditions = append(out.Conditions, Condition{Key: "all together"})
 	}
 	return out
 }
 
-// narrow counts what fits the steps one after the other, and finds what comes nearest to the
-// steps that fit nothing.
+// narrow counts the targets that fit the steps, one after the other. For a step that fits nothing, it
+// finds the nearest value.
 func (t *matchTrace) narrow(steps []*step) {
 	isOne := t.recorder.subject != (target{})
 	isNarrowed := isOne
@@ -255,15 +255,16 @@ func (t *matchTrace) ignoresAll() bool {
 	return len(t.targets) > 0
 }
 
-// onlyCondition returns the condition of a match that selects neither nodes nor hardware; key
-// is empty for other matches.
+// onlyCondition returns the condition of a match that selects neither nodes nor hardware. key is empty for
+// other matches.
 func onlyCondition(match *config.Match) (key string, want pattern.Values) {
-	switch {
-	case match.Mount:
+	if match.Mount {
 		return "glob", match.Glob
-	case !match.CDIDevice.Empty():
+	}
+	if !match.CDIDevice.Empty() {
 		return "cdi_device", match.CDIDevice
-	case len(match.Virtual) > 0:
+	}
+	if len(match.Virtual) > 0 {
 		return "virtual", pattern.Values{}
 	}
 	return "", pattern.Values{}

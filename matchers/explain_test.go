@@ -126,7 +126,7 @@ func TestExplainSideNode(t *testing.T) {
 	i := slices.IndexFunc(snap.Nodes, func(n *device.Node) bool { return n.Path == "/dev/fwctl/fwctl0" })
 	node := snap.Nodes[i]
 	got := matchers.Explain(parse(t, "match.pci = {}"), snap, nil, opts, node.Hardware, node)[0].Reason
-	want := "left out: /dev/fwctl/fwctl0: its device is of use without it, and it is dangerous: it commands firmware (fwctl fwctl0)"
+	want := "left out: /dev/fwctl/fwctl0: its device is usable without it, and it is dangerous: it commands firmware (fwctl fwctl0)"
 	if got != want {
 		t.Errorf("reason %q; want %q", got, want)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// maxChecks is the number of devices of a node that have health checks. A resource gets at
-// most half of the checks that earlier resources leave, so that the next ones have some.
+// maxChecks is the maximum number of devices of a node that have health checks. A resource may use half
+// of the checks that earlier resources leave, so that some are left for the next resources.
 // With the shortest interval, 5 s, 1,000 checks are 200 connections a second from every
 // node, possibly to one host.
 const maxChecks = 1000
@@ -20,7 +20,7 @@ const maxChecks = 1000
 // reached, that is a problem of the offer.
 func (m *run) addCheck(checks map[string]device.Check, offer *device.Offer, check device.Check) {
 	if len(checks) >= m.checks/2 {
-		offer.Problem = fmt.Sprintf("health: not checked, since %d devices of the resource are: want at most half of the checks that earlier resources leave of %d",
+		offer.Problem = fmt.Sprintf("health: not checked, because %d devices of the resource are: a resource may use half of the checks that earlier resources leave of %d",
 			len(checks), maxChecks)
 		return
 	}
@@ -82,8 +82,8 @@ func (b *builder) openable() []string {
 	}
 	var nodes []string
 	for _, p := range own {
-		if watchdog(p.node) {
-			b.problem("health.open would arm the watchdog %s, and the host resets if nobody feeds it: want health.attr, which does not open it", p.node.Path)
+		if isWatchdog(p.node) {
+			b.problem("health.open would arm the watchdog %s, and the host resets if nobody feeds it: use health.attr, which does not open it", p.node.Path)
 			continue
 		}
 		nodes = append(nodes, p.node.Path)
@@ -91,10 +91,14 @@ func (b *builder) openable() []string {
 	return nodes
 }
 
-// watchdog reports whether opening a node starts the timer of a watchdog
+// isWatchdog reports whether opening a node starts the timer of a watchdog
 // (Documentation/watchdog/watchdog-api.rst). /dev/watchdog belongs to the subsystem
 // misc (Documentation/admin-guide/devices.txt).
-func watchdog(n *device.Node) bool {
-	isMisc130 := n.Type == device.CharNode && n.Major == 10 && n.Minor == 130
-	return n.Subsystem == "watchdog" || strings.HasPrefix(n.Kernel, "watchdog") || isMisc130
+func isWatchdog(n *device.Node) bool {
+	const watchdogMinor = 130
+	isMisc := n.Type == device.CharNode && n.Major == miscMajor
+	if isMisc && n.Minor == watchdogMinor {
+		return true
+	}
+	return n.Subsystem == "watchdog" || strings.HasPrefix(n.Kernel, "watchdog")
 }

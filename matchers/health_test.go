@@ -124,7 +124,7 @@ func TestWatchdogsAreNotOpened(t *testing.T) {
 		n.Type, n.Interface, n.Index = device.CharNode, -1, -1
 		snap := &device.Snapshot{Nodes: []*device.Node{&n}, Dirs: []string{"/dev"}}
 		got, problems := checked(t, snap, "match = { glob = \"/dev/w*\", dangerous = true }\nhealth.open = true")
-		want := "health.open would arm the watchdog " + n.Path + ", and the host resets if nobody feeds it: want health.attr, which does not open it"
+		want := "health.open would arm the watchdog " + n.Path + ", and the host resets if nobody feeds it: use health.attr, which does not open it"
 		if id := strings.TrimPrefix(n.Path, "/dev/"); problems[id] != want || len(got) != 0 {
 			t.Errorf("%s: problems %q, checks %v", name, problems, got)
 		}
@@ -178,7 +178,7 @@ func TestManyChecks(t *testing.T) {
 	if len(many.Checks) != 500 || len(few.Checks) != 2 {
 		t.Errorf("%d and %d checks, want 500 and 2", len(many.Checks), len(few.Checks))
 	}
-	const want = "health: not checked, since 500 devices of the resource are: want at most half of the checks that earlier resources leave of 1000"
+	const want = "health: not checked, because 500 devices of the resource are: a resource may use half of the checks that earlier resources leave of 1000"
 	for _, o := range many.Offers {
 		_, isChecked := many.Checks[o.ID]
 		if isChecked == (o.Problem != "") || o.Problem != "" && o.Problem != want {

@@ -7,7 +7,7 @@
 //
 //	select   nodes, hardware, interfaces, paths and CDI devices, by its matches
 //	         (predicate.go, select.go, vfio.go)
-//	claim    what no earlier resource has (claims.go)
+//	claim    candidates that no earlier resource has claimed (claims.go)
 //	combine  into devices, by each and group_by (combine.go), and by the name of
 //	         the resource (names.go)
 //	offer    nodes, mounts and environment of a device, with every variable
@@ -15,7 +15,7 @@
 //	         dangerous (danger.go) or incomplete is offered with a Problem
 //	note     hints for the administrator (notes.go)
 //
-// Explain does the same with a recorder (trace.go), and reports what it saw
+// Explain runs the same steps with a recorder (trace.go), and reports the records
 // (explain.go).
 package matchers
 
@@ -33,30 +33,29 @@ type Options struct {
 	Allow config.Allow
 	// CDIDevices are the devices of the host's own CDI specs, by name.
 	CDIDevices []device.CDIDevice
-	// CDIUnread is why CDIDevices are not known; nil if they are.
+	// CDIUnread is why CDIDevices are not known. It is nil if they are known.
 	CDIUnread error
 	// CDI is set if CDI specs can be written.
 	CDI bool
-	// Host reads the rest.
+	// Host reads other data.
 	Host Host
 }
 
 // Host reads data that only some configurations need. Paths in sysfs are relative to its root,
 // as in a snapshot. All other paths are absolute paths of the host.
 //
-// A method with the parameter entries reads at most *entries directory entries and decrements
-// it by the number that it read. The answer is unknown if *entries becomes 0, or if the method
-// sets it to NoAnswer.
+// The parameter *entries limits the directory entries that a method reads, and the method decrements it
+// by their number. The answer is unknown if *entries becomes 0, or if the method sets it to NoAnswer.
 type Host interface {
 	// Attr returns the values of an attribute of a directory in sysfs, or nil if there is no
 	// such attribute. A name with wildcards may have several values. unread is set if the
 	// attribute exists and could not be read yet.
 	Attr(dir, name string, entries *int) (values []string, unread bool)
-	// Driver returns the driver of a directory in sysfs, or "".
+	// Driver returns the driver of a directory in sysfs, or an empty string.
 	Driver(dir string) string
-	// CharDriver returns the driver of a major number of character devices, or "".
+	// CharDriver returns the driver of a major number of character devices, or an empty string.
 	CharDriver(major uint32) string
-	// InUse returns how the host uses a network interface, or "".
+	// InUse returns how the host uses a network interface, or an empty string.
 	InUse(*device.Node) string
 	// Exists reports whether a path exists.
 	Exists(path string, entries *int) bool
@@ -66,15 +65,16 @@ type Host interface {
 
 // Result is the result of Match.
 type Result struct {
-	// Resources are in the order of the configuration, including those without offers.
+	// Resources are in the order of the configuration, including resources without offers.
 	Resources []Offered
 	// Inactive are the resources whose when does not hold on this host.
 	Inactive []*config.Resource
 	// Notes are for the administrator, in the order of the configuration.
 	Notes []Note
-	// Unknown is why the devices of some resources are not all known: a search takes too long.
+	// Unknown has the resources of which not all devices are known, because a search takes too
+	// long, with the key whose search was cut off.
 	Unknown map[*config.Resource]string
-	// LeftOut is the number of devices that are not offered, since they would take too much
+	// LeftOut is the number of devices that are not offered, because they would take too much
 	// memory.
 	LeftOut int
 }
@@ -85,7 +85,7 @@ type Offered struct {
 	Resource *config.Resource
 	// Name has no variables.
 	Name string
-	// Offers are sorted by ID, including those with a Problem.
+	// Offers are sorted by ID, and include offers with a Problem.
 	Offers []device.Offer
 	// Checks are the health checks of offers without a Problem, by ID. It is empty if the
 	// resource has no health.
@@ -97,8 +97,8 @@ type Note struct {
 	config.Problem
 	// Error is set if the note is about a mistake.
 	Error bool
-	// OfNode is set if the mistake exists only where the name of the node is not known, such as
-	// for a command that runs elsewhere.
+	// OfNode is set if the mistake only exists while the name of the node is unknown, such as for a
+	// command that runs on another machine.
 	OfNode bool
 }
 

@@ -240,7 +240,7 @@ func TestClaims(t *testing.T) {
 	snap := machine(t, desktop)
 	const (
 		ttys  = "match = { usb = { id = \"0403:6010\" }, glob = \"/dev/ttyUSB*\" }\n"
-		lack  = `test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: `
+		lack  = `test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: `
 		whole = "USB device 1-2.4 (\"Dual RS232-HS\")"
 	)
 	resource := func(name string, lines ...string) string {

@@ -10,10 +10,10 @@ import (
 // maxTexts is the maximum length of all environment and annotations of a device.
 const maxTexts = 1 << 20
 
-var errTooLong = fmt.Errorf("longer than %d bytes in all: want shorter values", maxTexts)
+var errTooLong = fmt.Errorf("longer than %d bytes in all: use shorter values", maxTexts)
 
-// memoryOf returns the least memory of an offer, which is known before it is built: the sum
-// of all offers is limited before they take it, see device.MaxMemory.
+// memoryOf returns a lower bound for the memory of an offer that is not built yet, so that the sum of all
+// offers is limited before they use memory, see device.MaxMemory.
 func memoryOf(r *config.Resource, c *candidate) int {
 	with := &r.Container
 	parts := c.slots() + len(c.picks) + len(c.paths) + len(r.With)
@@ -21,14 +21,14 @@ func memoryOf(r *config.Resource, c *candidate) int {
 	return device.DeviceMemory + device.PartMemory*parts
 }
 
-// tooMuch notes that devices of a resource, or a whole resource, are left out, since they
-// would take too much memory: bytes each.
+// tooMuch notes that devices of a resource, or a whole resource, are left out, because they would take too
+// much memory: bytes each.
 func (m *run) tooMuch(r *config.Resource, what string, devices []*candidate, bytes int) {
 	m.result.LeftOut += len(devices)
 	count := max(r.Count, 1)
 	if len(devices) > 0 {
 		count = devices[0].slots()
 	}
-	m.fault(r.Place, "a lower count, or less by match and exclude", "left out: %s takes %d KiB with count = %d: want at most half of the memory that earlier resources leave of %d MiB",
+	m.fault(r.Place, "a lower count, or less by match and exclude", "left out: %s takes %d KiB with count = %d: a resource may use half of the memory that earlier resources leave of %d MiB",
 		what, bytes>>10, count, device.MaxMemory>>20)
 }

@@ -65,7 +65,7 @@ func (m *run) limitNames(r *config.Resource, byName map[string][]*candidate) {
 	m.fault(
 		r.Place,
 		"names maps several values to one name",
-		"name %q makes %d names: want at most %d; %q and those behind it are left out",
+		"name %q makes %d names: at most %d are allowed; %q and the names after it are left out",
 		r.Name,
 		len(names),
 		maxNames,
@@ -91,12 +91,12 @@ func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 	value := text.String()
 	last := legalName(nicerName(r, value))
 	if last == "" {
-		return "", fmt.Errorf("name %q: nothing is left of %q that a name may have", r.Name, value)
+		return "", fmt.Errorf("name %q: %q has no character that a name may have", r.Name, value)
 	}
 	name := domainOf(r) + last
 	other := m.named[name]
 	if other != nil && other != r {
-		return "", fmt.Errorf("the name %q is that of %s", name, other.Place)
+		return "", fmt.Errorf("%s has the name %q", other.Place, name)
 	}
 	return name, nil
 }

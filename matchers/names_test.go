@@ -47,19 +47,19 @@ func TestNames(t *testing.T) {
 			}
 		}, want: []string{"a-" + strings.Repeat("x", 60) + ": " + canA + " /dev/bus/usb/001/002", "a-" + strings.Repeat("x", 60) + ": " + canB + " /dev/bus/usb/001/003"}},
 		{name: "nothing is left", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { host(o).attr = attrValues("?!") },
-			notes: []string{`error: test.toml: resource 1 ("${attr:x}"): left out: USB device 1-1 and 1 more: name "example.com/${attr:x}": nothing is left of "?!" that a name may have ()`}},
+			notes: []string{`error: test.toml: resource 1 ("${attr:x}"): left out: USB device 1-1 and 1 more: name "example.com/${attr:x}": "?!" has no character that a name may have ()`}},
 		{name: "several values", toml: named("x-${kernel}", `match = { usb = {}, glob = ["/dev/ttyACM*", "/dev/bus/**"] }`+cdi), want: []string{"x-1-1: " + canA + " /dev/bus/usb/001/002"},
 			notes: []string{`error: test.toml: resource 1 ("x-${kernel}"): left out: USB device 1-2: name "example.com/x-${kernel}": ${kernel} has several values: "1-2" and "ttyACM0" ()`}},
 		{name: "in variables it is complete, and in IDs", toml: named("gpu-${pci.device}", "each = \"all\"\nmatch = { pci = { vendor = \"10de\" } }\ncontainer.path = \"/dev/${RESOURCE}/\""+cdi),
 			want: []string{"gpu-2235: all:example.com:gpu-2235 /dev/dri/renderD128>/dev/EXAMPLE_COM_GPU_2235/renderD128"}},
 		{name: "a name without variables goes first, wherever it is", toml: named("can-${usb.product}", sticks) + named("can-606f", `match.glob = "/dev/fuse"`),
 			want:  []string{"can-606f: fuse /dev/fuse"},
-			notes: []string{`error: test.toml: resource 1 ("can-${usb.product}"): left out: USB device 1-1 and 1 more: the name "example.com/can-606f" is that of test.toml: resource 2 ("can-606f") ()`}},
+			notes: []string{`error: test.toml: resource 1 ("can-${usb.product}"): left out: USB device 1-1 and 1 more: test.toml: resource 2 ("can-606f") has the name "example.com/can-606f" ()`}},
 		{name: "names with variables are of the first", toml: named("can-${usb.product}", `match = { usb = { serial = "CAN-A*" }, glob = "/dev/bus/usb/**" }`+cdi) + named("can-${usb.product}-${usb.vendor}", `names = { "can-606f-1d50" = "can-606f" }`, sticks),
 			want: []string{"can-606f: " + canA + " /dev/bus/usb/001/002"},
 			notes: []string{
-				`test.toml: resource 2 ("can-${usb.product}-${usb.vendor}"): not offered here, since test.toml: resource 1 ("can-${usb.product}") has it: USB device 1-1`,
-				`error: test.toml: resource 2 ("can-${usb.product}-${usb.vendor}"): left out: USB device 1-2: the name "example.com/can-606f" is that of test.toml: resource 1 ("can-${usb.product}") ()`,
+				`test.toml: resource 2 ("can-${usb.product}-${usb.vendor}"): not offered here, because test.toml: resource 1 ("can-${usb.product}") has it: USB device 1-1`,
+				`error: test.toml: resource 2 ("can-${usb.product}-${usb.vendor}"): left out: USB device 1-2: test.toml: resource 1 ("can-${usb.product}") has the name "example.com/can-606f" ()`,
 			}},
 	})
 }
@@ -74,7 +74,7 @@ func TestTooManyNames(t *testing.T) {
 	if n := len(result.Resources); n != 64 || result.Resources[63].Name != "example.com/t-63" {
 		t.Errorf("%d names", n)
 	}
-	want := []string{`error: test.toml: resource 1 ("t-${1}"): name "example.com/t-${1}" makes 66 names: want at most 64; "example.com/t-64" and those behind it are left out (names maps several values to one name)`}
+	want := []string{`error: test.toml: resource 1 ("t-${1}"): name "example.com/t-${1}" makes 66 names: at most 64 are allowed; "example.com/t-64" and the names after it are left out (names maps several values to one name)`}
 	if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}

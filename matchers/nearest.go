@@ -8,15 +8,17 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// nearest describes what comes nearest to a condition that fits nothing: a target that fits it
-// but not the others, or else the nearest value of the targets that fit the others.
+// nearest explains a condition that fits nothing. It names a target that fits this condition but not the
+// others. If there is none, it names the nearest value of the targets that fit the others.
 type nearest struct {
 	step *step
-	// all are the targets of the match, and rest are those that fit the other conditions.
-	all, rest []target
+	// all are the targets of the match.
+	all []target
+	// rest are the targets that fit the other conditions.
+	rest []target
 	// isOne is set if a single device is explained.
 	isOne bool
-	// isNarrowed is set if the rest fits some condition, so that distant values count.
+	// isNarrowed is set if the rest fits some condition. Even a distant value is then of interest.
 	isNarrowed bool
 }
 
@@ -73,11 +75,13 @@ func (n *nearest) describe(t target, value, but string) string {
 	return "nearest " + value + " on " + t.String() + but
 }
 
-// distance is the number of edits from a value to the patterns. A value that differs in a way
-// that people overlook is near, and but says how it differs.
+// distance is the number of edits from a value to the patterns. It is 0 for differences that people
+// overlook, and but then describes the difference.
 func (n *nearest) distance(have string) (edits int, but string) {
 	want := n.step.want()
-	isOtherCase := want.Match(strings.ToLower(have)) || want.Match(strings.ToUpper(have))
+	matchesLower := want.Match(strings.ToLower(have))
+	matchesUpper := want.Match(strings.ToUpper(have))
+	isOtherCase := matchesLower || matchesUpper
 	if isOtherCase && !want.Empty() {
 		return 0, ", which differs in letter case"
 	}
@@ -115,7 +119,7 @@ func isSwapped(have string, want pattern.Values) bool {
 	return isID && !want.Empty() && vendor != product && want.Match(product+":"+vendor)
 }
 
-// want is the patterns of the step; empty for a table and for vfio.
+// want returns the patterns of the step. It is empty for a table and for vfio.
 func (s *step) want() pattern.Values {
 	switch s.kind {
 	case globStep:

@@ -12,7 +12,7 @@ const (
 	canB = "usb:1d50:606f:CAN-B-78"
 	cdi  = "\ncontainer.cdi = true\n"
 	// stays is the reason of an interface that no container gets.
-	stays = " without container.cdi: it stays on the host, and a container gets nothing of it"
+	stays = " without container.cdi: it stays on the host, and no container gets it"
 )
 
 func TestNetworkInterfaces(t *testing.T) {
@@ -43,20 +43,20 @@ func TestNetworkInterfaces(t *testing.T) {
 		{name: "renamed", toml: `match.net = { name = "can1" }` + "\ncontainer.net_name = \"can0\"" + cdi, want: []string{"x: " + canB + " net can1>can0"},
 			notes: []string{`test.toml: resource 1 ("x"): network interface can1 moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs`}},
 		{name: "two of one name", toml: `match.net = { name = "ens1f0*" }` + "\ncontainer.net_name = \"eth0\"" + cdi,
-			want: []string{"x: 0000:3b:00.0 net ens1f0>eth0 net ens1f0p1>eth0 !ens1f0 and ens1f0p1 would both be called eth0 in the container: want a variable in container.net_name"}},
+			want: []string{"x: 0000:3b:00.0 net ens1f0>eth0 net ens1f0p1>eth0 !ens1f0 and ens1f0p1 would both be called eth0 in the container: use a variable in container.net_name"}},
 		{name: "a name that the kernel does not take", toml: `match.net = { name = "can0" }` + "\ncontainer.net_name = \"can-${usb.serial}-${net.type}\"" + cdi,
-			want: []string{`x: ` + canA + ` net can0>can-CAN-A-77-can !container.net_name of can0: "can-CAN-A-77-can" can't be the name of a network interface: want 1 to 15 characters without space, "/" and ":"`}},
+			want: []string{`x: ` + canA + ` net can0>can-CAN-A-77-can !container.net_name of can0: "can-CAN-A-77-can" is not a valid name of a network interface: use 1 to 15 characters without space, "/" and ":"`}},
 		{name: "in use", toml: `match.net = { name = "ens1f1" }` + cdi,
-			want: []string{"x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use, and never moved: it is a port of bridge br0"}},
+			want: []string{"x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use by the host, and is never moved: it is a port of bridge br0"}},
 		{name: "one of two in use", toml: `match.net = { name = "ens1f*" }` + cdi,
-			want: []string{"x: 0000:3b:00.0 net ens1f0 net ens1f0p1", "x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use, and never moved: it is a port of bridge br0"},
+			want: []string{"x: 0000:3b:00.0 net ens1f0 net ens1f0p1", "x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use by the host, and is never moved: it is a port of bridge br0"},
 			notes: []string{
-				`test.toml: resource 1 ("x"): device "0000:3b:00.1" can't be allocated: ens1f1 is in use, and never moved: it is a port of bridge br0`,
+				`test.toml: resource 1 ("x"): device "0000:3b:00.1" can't be allocated: ens1f1 is in use by the host, and is never moved: it is a port of bridge br0`,
 				`test.toml: resource 1 ("x"): network interface ens1f0 moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs`,
 			}},
 		{name: "in use and not moved", toml: `match.net = { name = "ens1f1" }`, want: []string{"x: 0000:3b:00.1"}},
 		{name: "in use and wanted", toml: `match = { net = { name = "ens1f1" }, dangerous = true }` + cdi, opts: func(o *matchers.Options) { o.Allow.Dangerous = true },
-			want: []string{"x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use, and never moved: it is a port of bridge br0"}},
+			want: []string{"x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use by the host, and is never moved: it is a port of bridge br0"}},
 		{name: "nothing is offered by two", toml: `
 [[resource]]
 name = "port1"
@@ -75,11 +75,11 @@ match = { pci = { vendor = "15b3" }, net = {} }`,
 			want: []string{"port1: 0000:3b:00.0:net.1", "rest: 0000:3b:00.0:net", "rest: 0000:3b:00.1:net", "rdma: 0000:3b:00.0 /dev/infiniband/uverbs0"},
 			notes: []string{
 				`test.toml: resource 1 ("port1"): network interface ens1f0p1` + stays,
-				`test.toml: resource 2 ("rest"): not offered here, since test.toml: resource 1 ("port1") has it: network interface ens1f0p1`,
+				`test.toml: resource 2 ("rest"): not offered here, because test.toml: resource 1 ("port1") has it: network interface ens1f0p1`,
 				`test.toml: resource 2 ("rest"): network interface ens1f0` + stays,
-				`test.toml: resource 3 ("rdma"): RDMA nodes (/dev/infiniband/uverbs0) without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before`,
-				`test.toml: resource 4 ("card"): not offered here, since test.toml: resource 2 ("rest") has it: PCI function 0000:3b:00.1`,
-				`test.toml: resource 4 ("card"): not offered here, since test.toml: resource 3 ("rdma") has it: PCI function 0000:3b:00.0`,
+				`test.toml: resource 3 ("rdma"): RDMA nodes (/dev/infiniband/uverbs0) without container.cdi: programs find these nodes by their names, and a container that restarts after their numbers have changed finds them under the old names`,
+				`test.toml: resource 4 ("card"): not offered here, because test.toml: resource 2 ("rest") has it: PCI function 0000:3b:00.1`,
+				`test.toml: resource 4 ("card"): not offered here, because test.toml: resource 3 ("rdma") has it: PCI function 0000:3b:00.0`,
 			}},
 	})
 }

@@ -61,7 +61,7 @@ func (m *run) directoryNote(place string, glob pattern.Values) {
 			m.fault(
 				place,
 				fmt.Sprintf("did you mean %q?", written+"/*"),
-				"glob: %q is a directory: want the nodes in it",
+				"glob: %q is a directory: only the nodes in it can be selected",
 				m.snap.Dirs[i],
 			)
 		}
@@ -78,7 +78,7 @@ func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) 
 		m.note(
 			r.Place,
 			"vfio = true makes one device of them",
-			"%s and %s can't be used by two containers at once, since one of them has the whole group",
+			"%s and %s can't be used by two containers at once, because the first one has the whole group",
 			list[0].describe(),
 			andMore(list[1].describe(), len(list)-1),
 		)
@@ -132,7 +132,7 @@ func (m *run) matchNotes(r *config.Resource, match *config.Match) {
 		m.notedVirtual = true
 		m.note(
 			match.Place,
-			`when.node_name = "worker-*", or when.exists, says where`,
+			`when.node_name = "worker-*", or when.exists, limits it to some nodes`,
 			"virtual without when: every node that runs this configuration offers it",
 		)
 	}
@@ -145,7 +145,7 @@ func (m *run) matchNotes(r *config.Resource, match *config.Match) {
 	}
 	m.note(
 		match.Place,
-		`a match without as = "mount" gives device nodes`,
+		`a match without as = "mount" injects device nodes`,
 		"device nodes are not mounted: %s",
 		andMore(nodes[0].Path, len(nodes)),
 	)
@@ -163,7 +163,7 @@ func (m *run) annotationNote(r *config.Resource) {
 	slices.Sort(names)
 	m.note(
 		r.Place,
-		"container.env gives the same to the container itself",
+		"container.env sets the same values in the container",
 		"container.annotations with api = %q: a DRA driver can't annotate containers: left out are %s",
 		r.API,
 		strings.Join(names, ", "),
@@ -200,7 +200,7 @@ func (m *run) unmovedNetNote(r *config.Resource, devices []candidate) {
 	m.note(
 		r.Place,
 		"container.cdi = true moves it into the container",
-		"network interface %s without container.cdi: it stays on the host, and a container gets nothing of it",
+		"network interface %s without container.cdi: it stays on the host, and no container gets it",
 		devices[i].picks[0].node.Path,
 	)
 }
@@ -219,7 +219,7 @@ func isMatchedNet(c candidate) bool {
 func (m *run) namedNodesNotes(r *config.Resource, offered []Offered) {
 	hint := "container.cdi = true"
 	if r.Container.AutoCDI {
-		hint = "container.cdi is \"auto\", for which --cdi-dir has to be a directory that can be written"
+		hint = "container.cdi is \"auto\", which requires a writable directory as --cdi-dir"
 	}
 	for _, kind := range interfaceDirs {
 		nodes := namedNodes(offered, kind.nodes)
@@ -229,7 +229,7 @@ func (m *run) namedNodesNotes(r *config.Resource, offered []Offered) {
 		m.note(
 			r.Place,
 			hint,
-			"%s (%s) without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before",
+			"%s (%s) without container.cdi: programs find these nodes by their names, and a container that restarts after their numbers have changed finds them under the old names",
 			kind.nodes,
 			andMore(nodes[0], len(nodes)),
 		)
@@ -245,7 +245,7 @@ func (m *run) membersNote(r *config.Resource, offered []Offered) {
 	m.note(
 		r.Place,
 		"container.cdi = true",
-		"%s without container.cdi: a container keeps to the nodes that were there when its pod started, also when it restarts",
+		"%s without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart",
 		combinedBy,
 	)
 }

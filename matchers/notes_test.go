@@ -16,12 +16,12 @@ func TestDirectoryNotes(t *testing.T) {
 		name, toml string
 		want       []string
 	}{
-		{"a directory", `match.glob = "/dev/snd"`, []string{place + `match 1: glob: "/dev/snd" is a directory: want the nodes in it (did you mean "/dev/snd/*"?)`}},
-		{"one of several", `match.glob = ["/dev/fuse", "/dev/dri"]`, []string{place + `match 1: glob: "/dev/dri" is a directory: want the nodes in it (did you mean "/dev/dri/*"?)`}},
-		{"a pattern of directories alone", `match.glob = "/dev/bus/usb/*"`, []string{place + `match 1: glob: "/dev/bus/usb/001" is a directory: want the nodes in it (did you mean "/dev/bus/usb/*/*"?)`}},
-		{"excluded", "match.glob = \"/dev/snd/*\"\nexclude.glob = \"/dev/snd\"", []string{place + `exclude 1: glob: "/dev/snd" is a directory: want the nodes in it (did you mean "/dev/snd/*"?)`}},
+		{"a directory", `match.glob = "/dev/snd"`, []string{place + `match 1: glob: "/dev/snd" is a directory: only the nodes in it can be selected (did you mean "/dev/snd/*"?)`}},
+		{"one of several", `match.glob = ["/dev/fuse", "/dev/dri"]`, []string{place + `match 1: glob: "/dev/dri" is a directory: only the nodes in it can be selected (did you mean "/dev/dri/*"?)`}},
+		{"a pattern of directories alone", `match.glob = "/dev/bus/usb/*"`, []string{place + `match 1: glob: "/dev/bus/usb/001" is a directory: only the nodes in it can be selected (did you mean "/dev/bus/usb/*/*"?)`}},
+		{"excluded", "match.glob = \"/dev/snd/*\"\nexclude.glob = \"/dev/snd\"", []string{place + `exclude 1: glob: "/dev/snd" is a directory: only the nodes in it can be selected (did you mean "/dev/snd/*"?)`}},
 		{"a companion", "match.glob = \"/dev/kvm\"\nwith = [{ glob = \"/dev/snd\", optional = true }, { glob = \"/dev/snd\", as = \"mount\", optional = true }]",
-			[]string{place + `with 1: glob: "/dev/snd" is a directory: want the nodes in it (did you mean "/dev/snd/*"?)`}},
+			[]string{place + `with 1: glob: "/dev/snd" is a directory: only the nodes in it can be selected (did you mean "/dev/snd/*"?)`}},
 		{"nodes and directories", `match.glob = "/dev/*"`, nil},
 		{"nodes below", `match.glob = "/dev/snd/*"`, nil},
 		{"deep", `match.glob = "/dev/disk/**"`, nil},
@@ -75,7 +75,7 @@ func TestDirs(t *testing.T) {
 // Programs that depend on names get no old name through a link.
 func TestNamedNodes(t *testing.T) {
 	t.Parallel()
-	const why = " without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before"
+	const why = " without container.cdi: programs find these nodes by their names, and a container that restarts after their numbers have changed finds them under the old names"
 	snap := machine(t, desktop)
 	for _, tc := range []struct {
 		name, toml string

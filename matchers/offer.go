@@ -213,11 +213,11 @@ func (b *builder) checkSerial() {
 	}
 	switch {
 	case h == nil:
-		b.problem("%s has no serial number, which identity = %q wants", c.picks[0].node.Path, b.r.Identity)
+		b.problem("%s has no serial number, which identity = %q requires", c.picks[0].node.Path, b.r.Identity)
 	case h.USB == nil || strings.TrimSpace(h.USB.Serial) == "":
-		b.problem("%s has no serial number, which identity = %q wants", describe(h), b.r.Identity)
+		b.problem("%s has no serial number, which identity = %q requires", describe(h), b.r.Identity)
 	case device.PlaceholderSerial(h.USB.Serial):
-		b.problem("%s has no serial number of its own, which identity = %q wants: many devices have %q", describe(h), b.r.Identity, h.USB.Serial)
+		b.problem("%s has no serial number of its own, which identity = %q requires: many devices have %q", describe(h), b.r.Identity, h.USB.Serial)
 	case b.forms.Of(h) != device.SerialForm:
 		b.problem("%s has the serial number %q of another device, which identity = %q can't distinguish from it", describe(h), h.USB.Serial, b.r.Identity)
 	}
@@ -336,7 +336,7 @@ func (b *builder) inContainer(
 // path are a problem: the kubelet and container runtimes silently keep one of them.
 func (b *builder) reserve(at device.Text, p part) bool {
 	if !utf8.ValidString(p.source) {
-		b.problem("the path %q is not UTF-8, and the kubelet accepts nothing else", p.source)
+		b.problem("the path %q is not valid UTF-8, which the kubelet requires", p.source)
 	}
 	place := at.String()
 	other, isTaken := b.reserved[place]
@@ -381,7 +381,7 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 	default:
 		return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 	}
-	return fmt.Sprintf(`: %s selects %s alone, and a path that ends with "/" keeps both`, selector, a.Path)
+	return fmt.Sprintf(`: %s selects only %s, and a path that ends with "/" keeps both`, selector, a.Path)
 }
 
 // entries fills in environment or annotations. It returns as many entries as the configuration
@@ -406,7 +406,7 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 		if err != nil {
 			b.problem("%s.%s: %v", what, e.Key, err)
 		} else if !utf8.ValidString(value.String()) {
-			b.problem("%s.%s: %q is not UTF-8, and the kubelet accepts nothing else", what, e.Key, value)
+			b.problem("%s.%s: %q is not valid UTF-8, which the kubelet requires", what, e.Key, value)
 		}
 		b.texts += key.LiteralSize() + value.LiteralSize()
 		e.Key = key

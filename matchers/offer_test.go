@@ -97,13 +97,13 @@ container.path = "/dev/x-${1}"`, []string{"usb:0403:6001:A10K5XYZ:if00:ttyUSB /d
 container.path = "/dev/${resource}"`, []string{"fuse /dev/fuse>/dev/example.com/x"}},
 
 		{"two nodes of different interfaces at one path", `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB*" }
-container.path = "/dev/x"`, []string{`usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2>/dev/x !/dev/ttyUSB2 and /dev/ttyUSB3 would both be at /dev/x in the container: usb.interface = "0" selects /dev/ttyUSB2 alone, and a path that ends with "/" keeps both`}},
+container.path = "/dev/x"`, []string{`usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2>/dev/x !/dev/ttyUSB2 and /dev/ttyUSB3 would both be at /dev/x in the container: usb.interface = "0" selects only /dev/ttyUSB2, and a path that ends with "/" keeps both`}},
 		{"two nodes of different names at one path", `match.usb = { id = "10c4:ea60" }
-container.path = "/dev/x"`, []string{`usb:10c4:ea60:port:0000:00:14.0:2.3 /dev/bus/usb/001/004>/dev/x !/dev/bus/usb/001/004 and /dev/ttyUSB1 would both be at /dev/x in the container: glob = "/dev/ttyUSB*" selects /dev/ttyUSB1 alone, and a path that ends with "/" keeps both`}},
+container.path = "/dev/x"`, []string{`usb:10c4:ea60:port:0000:00:14.0:2.3 /dev/bus/usb/001/004>/dev/x !/dev/bus/usb/001/004 and /dev/ttyUSB1 would both be at /dev/x in the container: glob = "/dev/ttyUSB*" selects only /dev/ttyUSB1, and a path that ends with "/" keeps both`}},
 		{"two nodes of a camera at one path", `match = { usb = { id = "046d:082d" }, glob = "/dev/video*" }
-container.path = "/dev/x"`, []string{`usb:046d:082d:2B5D3F1F /dev/video0>/dev/x !/dev/video0 and /dev/video1 would both be at /dev/x in the container: attr.index = "0" selects /dev/video0 alone, and a path that ends with "/" keeps both`}},
+container.path = "/dev/x"`, []string{`usb:046d:082d:2B5D3F1F /dev/video0>/dev/x !/dev/video0 and /dev/video1 would both be at /dev/x in the container: attr.index = "0" selects only /dev/video0, and a path that ends with "/" keeps both`}},
 		{"two nodes that only links tell apart at one path", `match = { pci = { class = "0106" }, glob = "/dev/sda*" }
-container.path = "/dev/x"`, []string{`0000:00:17.0 /dev/sda>/dev/x !/dev/sda and /dev/sda1 would both be at /dev/x in the container: glob = "/dev/disk/by-id/ata-Samsung_SSD_860_EVO_500GB_S3Z1NB0K123456A" selects /dev/sda alone, and a path that ends with "/" keeps both`}},
+container.path = "/dev/x"`, []string{`0000:00:17.0 /dev/sda>/dev/x !/dev/sda and /dev/sda1 would both be at /dev/x in the container: glob = "/dev/disk/by-id/ata-Samsung_SSD_860_EVO_500GB_S3Z1NB0K123456A" selects only /dev/sda, and a path that ends with "/" keeps both`}},
 		{"no value", `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB2" }
 container.path = "/dev/${usb.serial}"`, []string{`usb:0403:6010:port:0000:00:14.0:2.4 !path of /dev/ttyUSB2 in the container: ${usb.serial} has no value for USB device 1-2.4 ("Dual RS232-HS")`}},
 	} {
@@ -131,8 +131,8 @@ func TestIdentity(t *testing.T) {
 		{"port", "A1B2C3", device.SerialForm, port},
 		{"serial", "A1B2C3", "", serial},
 		{"serial", "A1B2C3", device.PortForm, port + ` !USB device 1-2 has the serial number "A1B2C3" of another device, which identity = "serial" can't distinguish from it`},
-		{"serial", "", "", port + ` !USB device 1-2 has no serial number, which identity = "serial" wants`},
-		{"serial", "0001", "", port + ` !USB device 1-2 has no serial number of its own, which identity = "serial" wants: many devices have "0001"`},
+		{"serial", "", "", port + ` !USB device 1-2 has no serial number, which identity = "serial" requires`},
+		{"serial", "0001", "", port + ` !USB device 1-2 has no serial number of its own, which identity = "serial" requires: many devices have "0001"`},
 	} {
 		t.Run(tc.identity+" "+tc.serial+" "+string(tc.form), func(t *testing.T) {
 			t.Parallel()
@@ -150,11 +150,11 @@ func TestIdentity(t *testing.T) {
 		})
 	}
 	snap := machine(t, server)
-	want := []string{`0000:3b:02.2 !PCI function 0000:3b:02.2 has no serial number, which identity = "serial" wants`}
+	want := []string{`0000:3b:02.2 !PCI function 0000:3b:02.2 has no serial number, which identity = "serial" requires`}
 	if diff := cmp.Diff(want, sayAll(offers(t, snap, "identity = \"serial\"\nmatch.pci = { address = \"0000:3b:02.2\" }"))); diff != "" {
 		t.Errorf("pci (-want +got):\n%s", diff)
 	}
-	want = []string{`fuse /dev/fuse !/dev/fuse has no serial number, which identity = "serial" wants`}
+	want = []string{`fuse /dev/fuse !/dev/fuse has no serial number, which identity = "serial" requires`}
 	if diff := cmp.Diff(want, sayAll(offers(t, snap, "identity = \"serial\"\nmatch.glob = \"/dev/fuse\""))); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}

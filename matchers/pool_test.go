@@ -14,7 +14,7 @@ import (
 
 func TestPools(t *testing.T) {
 	t.Parallel()
-	const note = `test.toml: resource 1 ("x"): each = "all" without container.cdi: a container keeps to the nodes that were there when its pod started, also when it restarts`
+	const note = `test.toml: resource 1 ("x"): each = "all" without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart`
 	tell(t, []story{
 		{name: "all nodes", toml: "each = \"all\"\n" + `match.glob = ["/dev/fuse", "/dev/null"]`, want: []string{"x: all:example.com:x /dev/fuse /dev/null"}, notes: []string{}},
 		{name: "of hardware, without cdi", toml: "each = \"all\"\n" + `match = { usb = {}, glob = ["/dev/ttyACM*", "/dev/bus/usb/**"] }` + "\ncontainer.path = \"/dev/u/\"",
@@ -46,8 +46,8 @@ name = "b"
 match = [{ usb = {}, glob = "/dev/ttyACM*" }]
 `, want: []string{"a: " + canA + " /dev/bus/usb/001/002", "pool: all:example.com:pool /dev/bus/usb/001/003 /dev/fuse /dev/ttyACM0"},
 			notes: []string{
-				`test.toml: resource 2 ("pool"): not offered here, since test.toml: resource 1 ("a") has it: USB device 1-1`,
-				`test.toml: resource 3 ("b"): not offered here, since test.toml: resource 2 ("pool") has it: USB device 1-2`,
+				`test.toml: resource 2 ("pool"): not offered here, because test.toml: resource 1 ("a") has it: USB device 1-1`,
+				`test.toml: resource 3 ("b"): not offered here, because test.toml: resource 2 ("pool") has it: USB device 1-2`,
 			}},
 		{name: "two at one path", toml: "each = \"all\"\nmatch = { usb = {}, glob = \"/dev/bus/usb/**\" }\ncontainer.path = \"/dev/x-${usb.vendor}\"" + cdi,
 			want: []string{`x: all:example.com:x /dev/bus/usb/001/002>/dev/x-1d50 !/dev/bus/usb/001/002 and /dev/bus/usb/001/003 would both be at /dev/x-1d50 in the container: a path that ends with "/", or that has "${kernel}" in it, keeps both`}},
@@ -64,7 +64,7 @@ func TestGroups(t *testing.T) {
 			want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0>/dev/x/uverbs0", "x: 0000:3b:00.1", "x: group:usb.serial:CAN-B-78 /dev/ttyACM0>/dev/x/ttyACM0"}},
 		{name: "by an attribute", toml: "group_by = \"attr:idVendor\"\nmatch.usb = {}\ncontainer.path = \"/dev/x/\"",
 			want:  []string{"x: group:attr_idVendor-xa3neu5bfnp:1d50 /dev/bus/usb/001/002>/dev/x/002 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"},
-			notes: []string{`test.toml: resource 1 ("x"): group_by without container.cdi: a container keeps to the nodes that were there when its pod started, also when it restarts`}},
+			notes: []string{`test.toml: resource 1 ("x"): group_by without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart`}},
 		{name: "a member that another has is not in it", toml: `
 [[resource]]
 name = "a"
@@ -76,7 +76,7 @@ group_by = "usb.vendor"
 match.usb = {}
 container.cdi = true
 `, want: []string{"a: " + canA + " /dev/bus/usb/001/002>/dev/a", "b: group:usb.vendor:1d50 /dev/bus/usb/001/003 /dev/ttyACM0"},
-			notes: []string{`test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: USB device 1-1`}},
+			notes: []string{`test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: USB device 1-1`}},
 		{name: "required of each group", toml: "group_by = \"usb.vendor\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,
 			want: []string{"x: group:usb.vendor:1d50 /dev/bus/usb/001/002>/dev/x/002 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"}},
 		{name: "required of a group of one", toml: "group_by = \"usb.serial\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,
@@ -149,7 +149,7 @@ func TestPoolValueTooLong(t *testing.T) {
 		snap.Nodes = append(snap.Nodes, &device.Node{Path: "/dev/" + name, Kernel: name, Type: device.CharNode, Major: 240, Minor: uint32(i), Interface: -1, Index: -1})
 	}
 	cfg := parse(t, "each = \"all\"\nmatch.glob = \"/dev/x*\"\ncontainer.env.S = \"${kernel}"+strings.Repeat("x", 60_000)+"\"")
-	const want = "container.env.S: longer than 1048576 bytes in all: want shorter values"
+	const want = "container.env.S: longer than 1048576 bytes in all: use shorter values"
 	o := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}}).Resources[0].Offers[0]
 	if o.Problem != want {
 		t.Errorf("problem %.200q, want %q", o.Problem, want)

@@ -11,8 +11,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// predicate decides what a match selects, by conditions that must all hold. It stops at the
-// first condition that does not hold, unless a trace records every condition.
+// predicate decides which nodes and hardware a match selects. All its conditions must hold. It stops at
+// the first condition that does not hold, unless a trace records every condition.
 type predicate struct {
 	*config.Match
 	run        *run
@@ -24,7 +24,7 @@ type predicate struct {
 	// exclude is set for a match in exclude. Conditions with unknown values hold then: a device
 	// that might be excluded is not offered.
 	exclude bool
-	// trace records the conditions for Explain; nil otherwise.
+	// trace records the conditions for Explain. It is nil for Match.
 	trace *matchTrace
 }
 
@@ -33,16 +33,16 @@ type condition struct {
 	about subject
 	key   string // "usb.id"
 	want  pattern.Values
-	// hardware or values is set. hardware saves the allocation of a list with one value.
+	// Either hardware or values is set. hardware saves the allocation of a list with one value.
 	hardware func(*device.Hardware) string
 	values   getter
 }
 
-// getter returns the values of hardware, or of its node unless that is nil. unread is set if
+// getter returns the values of hardware, or of its node if the node is not nil. unread is set if
 // some values are not known yet.
 type getter func(*device.Hardware, *device.Node) (values []string, unread bool)
 
-// known returns a getter of values that the snapshot has.
+// known returns a getter for values that are in the snapshot.
 func known(values func(*device.Hardware, *device.Node) []string) getter {
 	return func(h *device.Hardware, n *device.Node) ([]string, bool) {
 		return values(h, n), false
@@ -53,7 +53,7 @@ func known(values func(*device.Hardware, *device.Node) []string) getter {
 type subject byte
 
 // The subjects. Conditions on nodes and directories are about the hardware if it has no nodes.
-// Directories of sysfs come last, since reading them is slow.
+// Directories of sysfs come last, because reading them is slow.
 const (
 	wholeHardware subject = iota
 	netInterface
@@ -134,20 +134,23 @@ func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want 
 		key:  a.Name(),
 		want: want,
 	}
-	number := match.Hardware["usb"]["interface"]
 	if c.key == "pci.pf" {
 		c.values = known(m.namesOfPF)
-	} else if a.Hardware != nil {
+		return c
+	}
+	if a.Hardware != nil {
 		c.hardware = a.Hardware
-	} else if a.Net != nil {
+		return c
+	}
+	c.values = known(a.Of)
+	if a.Net != nil {
 		c.about = netInterface
-		c.values = known(a.Of)
-	} else if c.key == "usb.interface_class" && !number.Empty() {
-		c.about = anyNode
+		return c
+	}
+	c.about = anyNode
+	number := match.Hardware["usb"]["interface"]
+	if c.key == "usb.interface_class" && !number.Empty() {
 		c.values = known(classesOfInterfaces(number, a))
-	} else {
-		c.about = anyNode
-		c.values = known(a.Of)
 	}
 	return c
 }
@@ -160,9 +163,9 @@ func subsystemOf(_ *device.Hardware, n *device.Node) []string {
 	return []string{n.Subsystem}
 }
 
-// classesOfInterfaces returns a getter of the classes of the USB interfaces with a number, or
-// of all interfaces if none has it: then the condition on the number does not hold, and is the
-// reason to report.
+// classesOfInterfaces returns a getter for the classes of the USB interfaces with a number. If no
+// interface has the number, it returns the classes of all interfaces. The condition on the number does
+// not hold then, and is the reason to report.
 func classesOfInterfaces(number pattern.Values, class *device.Attribute) func(*device.Hardware, *device.Node) []string {
 	return func(h *device.Hardware, n *device.Node) []string {
 		if h == nil {
@@ -181,7 +184,7 @@ func classesOfInterfaces(number pattern.Values, class *device.Attribute) func(*d
 	}
 }
 
-// namesOfPF returns the names of the physical function of a virtual one: its address and its
+// namesOfPF returns the names of the physical function of a virtual function: its address and its
 // network interfaces.
 func (m *run) namesOfPF(h *device.Hardware, _ *device.Node) []string {
 	function := h.Function()
@@ -199,7 +202,7 @@ func (m *run) namesOfPF(h *device.Hardware, _ *device.Node) []string {
 	return names
 }
 
-// dirsOf lists the sysfs directories of a node, or of hardware, nearest first.
+// dirsOf lists the sysfs directories of a node, or of hardware. The nearest directory comes first.
 func dirsOf(h *device.Hardware, n *device.Node) []string {
 	if n == nil {
 		return []string{h.Path}
@@ -207,8 +210,8 @@ func dirsOf(h *device.Hardware, n *device.Node) []string {
 	return sysDirs(n)
 }
 
-// fits reports whether hardware, or a node of it unless that is nil, fits all conditions
-// about a subject.
+// fits reports whether all conditions about a subject hold for hardware, or for its node if the node is
+// not nil.
 func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool {
 	fits := true
 	for i := range p.conditions {
@@ -226,8 +229,8 @@ func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool
 	return fits
 }
 
-// stops reports whether the predicate needs no further conditions, since one does not hold.
-// A trace needs them all.
+// stops reports whether the predicate can skip the other conditions, because one does not hold. A trace
+// needs all conditions.
 func (p *predicate) stops(holds bool) bool {
 	if holds {
 		return false
@@ -239,7 +242,7 @@ func (p *predicate) stops(holds bool) bool {
 	return true
 }
 
-// holds reports whether the condition holds; unknown is the answer if values are not known.
+// holds reports whether the condition holds. unknown is the answer if values are not known.
 func (c *condition) holds(h *device.Hardware, n *device.Node, unknown bool) bool {
 	if c.hardware != nil {
 		return c.want.Match(c.hardware(h))
@@ -275,7 +278,7 @@ func (p *predicate) namesDevices() bool {
 	return p.usb || p.pci || p.mdev
 }
 
-// matchesTables compares hardware with usb, pci and mdev, except for conditions on USB
+// matchesTables compares hardware with the tables usb, pci and mdev, except for conditions on USB
 // interfaces.
 func (p *predicate) matchesTables(h *device.Hardware) bool {
 	if !p.isOfTables(h) {
@@ -287,10 +290,9 @@ func (p *predicate) matchesTables(h *device.Hardware) bool {
 	return p.fits(wholeHardware, h, nil)
 }
 
-// isOfTables reports whether hardware is of the kinds that the tables of the match are about.
-// Root hubs are parts of their controllers and never match. Sub-functions are parts of PCI
-// functions and match only if pci.sriov selects them. Beside usb or mdev, pci is about the
-// function above.
+// isOfTables reports whether hardware has the kinds that the tables of the match describe. Root hubs are
+// parts of their controllers and never match. Sub-functions are parts of PCI functions and match only
+// if pci.sriov selects them. Together with usb or mdev, pci describes the function above.
 func (p *predicate) isOfTables(h *device.Hardware) bool {
 	if p.usb && (h.USB == nil || h.IsRootHub()) {
 		return false
@@ -310,7 +312,7 @@ func (p *predicate) isOfTables(h *device.Hardware) bool {
 	return h.PCI != nil
 }
 
-// ignores reports whether hardware is a sub-function, and the match selects none.
+// ignores reports whether hardware is a sub-function, and the match does not select sub-functions.
 func (p *predicate) ignores(h *device.Hardware) bool {
 	if p.subFunctions || h.PCI == nil || h.PCI.SRIOV != "sf" {
 		return false
@@ -412,8 +414,8 @@ func (p *predicate) matchesAsNet(n *device.Node, h *device.Hardware) bool {
 	return h != nil && p.matchesTables(h) && matches
 }
 
-// matchesNode compares a node of hardware with the conditions that are neither about its path
-// nor about its hardware. If n is nil, it compares the hardware, regardless of its nodes.
+// matchesNode compares a node of hardware with all conditions except for glob and conditions on the
+// hardware. If n is nil, it compares the hardware, regardless of its nodes.
 func (p *predicate) matchesNode(h *device.Hardware, n *device.Node) bool {
 	matches := p.fits(anyNode, h, n)
 	if p.stops(matches) {

@@ -10,17 +10,19 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// rule is a kind of character node of which only some are dangerous.
+// rule judges a kind of character node of which only some are dangerous.
 type rule struct {
 	device string // as in class
 	effect effect
-	which  string // the dangerous ones, for the page
+	// which describes the dangerous nodes, for the page.
+	which  string
 	source string
-	// names returns the part that makes a node dangerous, for the reason; "" if nothing does.
+	// names returns the part of a node that makes it dangerous, for the reason. It is empty if the
+	// node is harmless.
 	names func(m *run, n *device.Node) string
 }
 
-// rules decide before classes.
+// rules returns the rules, which take precedence over classes.
 func rules() []rule {
 	return []rule{
 		{
@@ -76,18 +78,18 @@ func (m *run) ruleDanger(n *device.Node) string {
 	}
 	name := kernelName(n)
 	for _, r := range rules {
-		isDevice, _ := path.Match(r.device, name)
-		if !isDevice {
+		if !matchesName(r.device, name) {
 			continue
 		}
-		if what := r.names(m, n); what != "" {
+		what := r.names(m, n)
+		if what != "" {
 			return because(r.effect, what)
 		}
 	}
 	return ""
 }
 
-// ruleIndex has the rules by subsystem. Every node of a device is judged, for every event.
+// ruleIndex has the rules by subsystem, because every node of a device is judged for every event.
 var ruleIndex = sync.OnceValue(func() map[string][]rule {
 	index := make(map[string][]rule)
 	for _, r := range rules() {
@@ -99,10 +101,10 @@ var ruleIndex = sync.OnceValue(func() map[string][]rule {
 
 // The codes of include/uapi/linux/input-event-codes.h.
 const (
-	btnMisc       = 0x100 // keys are below
+	btnMisc       = 0x100 // lower codes are keys
 	btnLeft       = 0x110
 	btnJoystick   = 0x120
-	btnDigi       = 0x140 // buttons of game controllers are below
+	btnDigi       = 0x140 // codes from btnJoystick are buttons of game controllers
 	btnToolFinger = 0x145
 	btnTouch      = 0x14a
 	axisX         = 0
@@ -110,11 +112,14 @@ const (
 	relWheel      = 8
 )
 
-// letters are the keys of the three rows of letters: KEY_Q to KEY_P, KEY_A to KEY_L, and
-// KEY_Z to KEY_M.
-var letters = [][2]int{{16, 25}, {30, 38}, {44, 50}}
+// letterRows are the first and last key of the three rows of letters.
+var letterRows = [][2]int{
+	{16, 25}, // KEY_Q to KEY_P
+	{30, 38}, // KEY_A to KEY_L
+	{44, 50}, // KEY_Z to KEY_M
+}
 
-// inputKind is what an input device is to the host.
+// inputKind is the kind of an input device, as far as it concerns the host.
 type inputKind string
 
 const (
@@ -125,19 +130,19 @@ const (
 	unknownInput inputKind = "unknown kind of input"
 )
 
-// inputKind judges the device of an event node by the codes that it reports. The console
-// of the kernel types what any device with a key reports, and writing to the event node
-// is reporting. A game controller may have a key or two, but no letters.
+// inputKind judges the device of an event node by the codes that it reports. The kernel's console
+// accepts keys from any device that has keys, and a write to the event node is a report of the
+// device. A game controller may have a few keys, but no letters.
 func (m *run) inputKind(n *device.Node) inputKind {
 	dir := path.Dir(n.SysPath)
 	keys, known := m.bits(dir, "capabilities/key")
 	if !known {
 		return unknownInput
 	}
-	if slices.ContainsFunc(letters, func(row [2]int) bool {
-		return keys.any(row[0], row[1]+1)
-	}) {
-		return keyboard
+	for _, row := range letterRows {
+		if keys.any(row[0], row[1]+1) {
+			return keyboard
+		}
 	}
 	if keys.any(btnJoystick, btnDigi) {
 		return noInput
@@ -147,12 +152,11 @@ func (m *run) inputKind(n *device.Node) inputKind {
 	}
 	rel, _ := m.bits(dir, "capabilities/rel")
 	abs, _ := m.bits(dir, "capabilities/abs")
+	hasTouch := keys.has(btnTouch) || keys.has(btnToolFinger)
 	isMouse := keys.has(btnLeft) && rel.has(axisX) && rel.has(axisY)
-	isAbsolute := abs.has(axisX) && abs.has(axisY)
-	isTouched := keys.has(btnTouch) || keys.has(btnToolFinger)
-	isTouch := isTouched && isAbsolute
-	isTablet := keys.has(btnLeft) && isAbsolute
-	if isMouse || isTouch || isTablet || rel.has(relWheel) {
+	isTablet := (keys.has(btnLeft) || hasTouch) && abs.has(axisX) && abs.has(axisY)
+	hasWheel := rel.has(relWheel)
+	if isMouse || isTablet || hasWheel {
 		return pointer
 	}
 	return noInput
@@ -167,18 +171,18 @@ func (m *run) hostInput(n *device.Node) string {
 	return kernelName(n) + ": " + string(kind)
 }
 
-// hostInputOfHID names the event node of a keyboard or pointer that is below the HID
-// device of a hidraw node, ".../0003:046D:C31C.0001/hidraw/hidraw0": the receiver of a
-// wireless keyboard has the keyboard below it.
+// hostInputOfHID names the event node of a keyboard or pointer that is below the HID device of a hidraw
+// node, ".../0003:046D:C31C.0001/hidraw/hidraw0". A wireless keyboard, for example, is below its
+// receiver.
 func (m *run) hostInputOfHID(n *device.Node) string {
 	dir := path.Dir(path.Dir(n.SysPath))
-	return m.typed(m.indexes.eventNodes(), func(e *device.Node) bool {
+	return m.typingDevice(m.indexes.eventNodes(), func(e *device.Node) bool {
 		return strings.HasPrefix(e.SysPath, dir+"/")
 	})
 }
 
-// typed names the first keyboard or pointer of some event nodes.
-func (m *run) typed(events []*device.Node, belongs func(*device.Node) bool) string {
+// typingDevice names the first keyboard or pointer of the event nodes that belong to a device.
+func (m *run) typingDevice(events []*device.Node, belongs func(*device.Node) bool) string {
 	for _, e := range events {
 		if !isEventNode(e) || !belongs(e) {
 			continue
@@ -206,8 +210,8 @@ func newEventNodes(snap *device.Snapshot) []*device.Node {
 	return found
 }
 
-// boardClasses are the classes of PCI functions whose I2C buses have chips of the board
-// (include/linux/pci_ids.h): display controllers, system peripherals and SMBus.
+// boardClasses are the classes of PCI functions whose I2C buses contain chips of the board:
+// display controllers, system peripherals and SMBus (include/linux/pci_ids.h).
 var boardClasses = []string{"03", "08", "0c05"}
 
 // boardBus names an I2C bus with chips that belong to the machine.
@@ -217,10 +221,10 @@ func (m *run) boardBus(n *device.Node) string {
 		return ""
 	}
 	class := h.PCI.Class
-	if slices.ContainsFunc(boardClasses, func(prefix string) bool {
-		return strings.HasPrefix(class, prefix)
-	}) {
-		return kernelName(n) + " of PCI function " + h.Name
+	for _, prefix := range boardClasses {
+		if strings.HasPrefix(class, prefix) {
+			return kernelName(n) + " of PCI function " + h.Name
+		}
 	}
 	return ""
 }
@@ -242,7 +246,9 @@ func busNodeOf(n *device.Node) *device.Hardware {
 }
 
 func hasInterface(h *device.Hardware, class string) bool {
-	return slices.ContainsFunc(h.USB.Interfaces, func(i device.USBInterface) bool { return i.Class == class })
+	return slices.ContainsFunc(h.USB.Interfaces, func(i device.USBInterface) bool {
+		return i.Class == class
+	})
 }
 
 // usbHub names the hub of a bus node.
@@ -251,15 +257,15 @@ func (m *run) usbHub(n *device.Node) string {
 	if h == nil {
 		return ""
 	}
-	if h.IsRootHub() || h.USB.Class == usbHub || hasInterface(h, usbHub) {
+	isHub := h.USB.Class == usbHub || hasInterface(h, usbHub)
+	if isHub || h.IsRootHub() {
 		return "USB hub " + h.Name
 	}
 	return ""
 }
 
-// usbDisk names the disk of a USB device with the bus node n, through which a container
-// can detach the driver and command the disk. A device without a disk may be about to
-// get one.
+// usbDisk names the disk of a USB device with the bus node n. Through the bus node, a container can
+// detach the driver and command the disk. The disk of a new mass storage device may not exist yet.
 func (m *run) usbDisk(n *device.Node) string {
 	h := busNodeOf(n)
 	if h == nil {
@@ -276,14 +282,16 @@ func (m *run) usbDisk(n *device.Node) string {
 	return ""
 }
 
-// usbInput names the keyboard or pointer of a USB device with the bus node n. A security
-// token types its passwords, and its bus node is how programs for smart cards use it.
+// usbInput names the keyboard or pointer of a USB device with the bus node n. A security token is an
+// exception: it types its passwords as a keyboard, and programs for smart cards use its bus node.
 func (m *run) usbInput(n *device.Node) string {
 	h := busNodeOf(n)
 	if h == nil || hasInterface(h, usbSmartCard) {
 		return ""
 	}
-	return m.typed(h.Nodes, func(*device.Node) bool { return true })
+	return m.typingDevice(h.Nodes, func(*device.Node) bool {
+		return true
+	})
 }
 
 // codes is a set of codes of input events.
@@ -291,7 +299,11 @@ type codes []uint64
 
 func (c codes) has(code int) bool {
 	word := code / 64
-	return word < len(c) && c[word]&(1<<(code%64)) != 0
+	if word >= len(c) {
+		return false
+	}
+	bit := uint64(1) << (code % 64)
+	return c[word]&bit != 0
 }
 
 // any reports whether c has a code from first to before end.
@@ -304,8 +316,8 @@ func (c codes) any(first, end int) bool {
 	return false
 }
 
-// bitsEntries is enough to find an attribute by its full name. Such a read costs the same
-// whatever the configuration says, so that it does not count against its budget.
+// bitsEntries is enough to find an attribute by its full name. The cost of such a read does not depend
+// on the configuration, so that it does not count against the budget.
 const bitsEntries = 64
 
 // bits reads a set of codes. known is false if it cannot be read.
@@ -318,9 +330,9 @@ func (m *run) bits(dir, name string) (set codes, known bool) {
 	return parseCodes(values[0])
 }
 
-// parseCodes parses an attribute of input capabilities: longs in hexadecimal digits, the
-// highest first. A process of 32 bits reads longs of 32 bits, also from a kernel of 64
-// bits (input_bits_to_string in drivers/input/input.c).
+// parseCodes parses an attribute of input capabilities: longs in hexadecimal digits, the highest first.
+// A 32-bit process reads longs of 32 bits, even from a 64-bit kernel (input_bits_to_string in
+// drivers/input/input.c).
 func parseCodes(text string) (set codes, ok bool) {
 	words := strings.Fields(text)
 	slices.Reverse(words)

@@ -65,7 +65,7 @@ func TestDangerOfInput(t *testing.T) {
 		h.AddNode("", eventNode(name, dir, device.keys, device.rel, device.abs))
 		want["/dev/input/"+name] = ""
 		if device.kind != "" {
-			want["/dev/input/"+name] = "it reads and makes input of the host (input " + name + ": " + device.kind + ")"
+			want["/dev/input/"+name] = "it reads and injects input of the host (input " + name + ": " + device.kind + ")"
 		}
 	}
 	if diff := cmp.Diff(want, judged(t, h, everyNode)); diff != "" {
@@ -78,7 +78,7 @@ func TestDangerOfInput(t *testing.T) {
 func TestDangerOfHID(t *testing.T) {
 	t.Parallel()
 	const (
-		typed = "it reads and makes input of the host (input "
+		typed = "it reads and injects input of the host (input "
 		bus   = "/dev/bus/usb/001/00"
 	)
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})

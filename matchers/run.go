@@ -32,13 +32,13 @@ type run struct {
 	picked map[*device.Node]bool
 	// companions has the results of globs of companions.
 	companions map[*config.Companion]companionFiles
-	// budget limits what the run reads.
+	// budget limits the reads of the run.
 	budget budget
 	// memory is how much of device.MaxMemory is left.
 	memory int
 	// checks is how many of maxChecks are left.
 	checks int
-	// recorder records for Explain; nil otherwise.
+	// recorder records for Explain. It is nil for Match.
 	recorder *recorder
 	result   Result
 }
@@ -69,7 +69,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 }
 
 // indexes are indexes of the snapshot that few configurations need. They are built on first
-// use, since Match runs for every event.
+// use, because Match runs for every event.
 type indexes struct {
 	// links has the paths of links to a node.
 	links func() map[*device.Node][]string

@@ -28,7 +28,7 @@ type selection struct {
 
 // whole is how matches select hardware as a whole.
 type whole struct {
-	// dangerous is set if any of them has dangerous = true.
+	// dangerous is set if any of the matches has dangerous = true.
 	dangerous bool
 	// count is the count of the first one.
 	count int
@@ -37,10 +37,10 @@ type whole struct {
 // candidates finds the devices of a resource in the order of the snapshot, including devices
 // that other resources claim.
 //
-// A node is in if any match selects it, and out if any exclude does. Hardware is a device if
+// A node is selected if any match selects it and no exclude does. Hardware is a device if
 // one of its nodes is left, or if it never had a selected node and a match without a glob
-// matches it. A pool or a group is found in parts, which other resources may claim: hardware
-// where a match names it, single nodes otherwise.
+// matches it. The candidates of a pool or a group are its parts, which other resources may claim:
+// hardware if a match names it, otherwise single nodes.
 func (m *run) candidates(r *config.Resource) []candidate {
 	clear(m.picked)
 	s := &selection{
@@ -63,7 +63,7 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	found = append(found, s.others...)
 	m.recorder.find(found)
 	for _, p := range s.matches {
-		p.trace = nil // what follows compares devices that are selected already
+		p.trace = nil // the following comparisons are about devices that are already selected
 		if p.Required {
 			found = s.withNodeOf(p, found)
 		}
@@ -138,7 +138,7 @@ func (s *selection) appendWhole(found []candidate) []candidate {
 	return found
 }
 
-// recordWhole records the hardware that is no device with each = "node".
+// recordWhole records hardware that is not a device, because it has each = "node" and no selected node.
 func (s *selection) recordWhole() {
 	if s.recorder == nil {
 		return
@@ -162,7 +162,7 @@ func (s *selection) isOneDevice(picks []pick) bool {
 }
 
 // withNodeOf keeps the candidates whose pool, group or hardware has a node that a required
-// match selects, also if the nodes are devices of their own. Mounts belong to no hardware.
+// match selects, even if the nodes are separate devices. Mounts do not belong to hardware.
 func (s *selection) withNodeOf(p *predicate, found []candidate) []candidate {
 	has := map[any]bool{(*device.Hardware)(nil): true}
 	for i := range found {
@@ -183,7 +183,7 @@ func (s *selection) withNodeOf(p *predicate, found []candidate) []candidate {
 	})
 }
 
-// unitOf identifies what a candidate is a part of: the pool, a group or hardware.
+// unitOf identifies the pool, the group or the hardware that contains a candidate.
 func (s *selection) unitOf(c *candidate) any {
 	if s.r.Each == config.EachAll {
 		return s.r
@@ -224,7 +224,7 @@ func (s *selection) pick(n *device.Node, p *predicate) {
 	})
 }
 
-// skips reports whether a match does not need to judge a node, since an earlier match selects
+// skips reports whether a match does not need to judge a node, because an earlier match has selected
 // it. A trace needs the judgement of every match.
 func (s *selection) skips(p *predicate, n *device.Node) bool {
 	return p.trace == nil && s.picked[n]
@@ -308,8 +308,8 @@ func (s *selection) addWhole(p *predicate, h *device.Hardware) {
 	}
 }
 
-// addNodesBesideNets selects the nodes of hardware for a match that selects its network
-// interfaces, unless the match is only about interfaces.
+// addNodesBesideNets selects the nodes of hardware for a match that also selects its network
+// interfaces. A match that is only about interfaces selects no nodes.
 func (s *selection) addNodesBesideNets(p *predicate, h *device.Hardware) {
 	if p.onlyNets() {
 		return
@@ -337,8 +337,8 @@ func isNodeOfWholeGroup(n *device.Node, h *device.Hardware) bool {
 	return isGroupNode(n) && h.MDev == nil
 }
 
-// addPaths selects paths to mount. Device nodes are left out: the device cgroup of the
-// container denies opening a node that is only mounted.
+// addPaths selects paths to mount. Device nodes are left out, because the device cgroup of the
+// container denies access to a node that is only mounted.
 func (s *selection) addPaths(p *predicate) {
 	for _, path := range s.files(p.Place, p.Glob) {
 		if s.at(path) != nil {
@@ -364,16 +364,21 @@ func (s *selection) addPaths(p *predicate) {
 
 // hasOther reports whether a path, a CDI device or a virtual device is selected already.
 func (s *selection) hasOther(name string) bool {
-	return slices.ContainsFunc(s.others, func(c candidate) bool { return c.name == name })
+	return slices.ContainsFunc(s.others, func(c candidate) bool {
+		return c.name == name
+	})
 }
 
-// addCDIDevices selects CDI devices of the host by qualified name. By convention the device
-// "all" is every device, so that no wildcard matches it.
+// addCDIDevices selects CDI devices of the host by qualified name. Wildcards do not match the device
+// "all", which by convention consists of all devices.
 func (s *selection) addCDIDevices(p *predicate) {
 	for i := range s.CDIDevices {
 		d := &s.CDIDevices[i]
+		if !p.CDIDevice.Match(d.Name) {
+			continue
+		}
 		isAll := strings.HasSuffix(d.Name, "=all")
-		if !p.CDIDevice.Match(d.Name) || isAll && !isSpelledOut(p.CDIDevice, d.Name) {
+		if isAll && !isSpelledOut(p.CDIDevice, d.Name) {
 			continue
 		}
 		p.trace.selectsOther("CDI device " + d.Name)
@@ -391,7 +396,7 @@ func (s *selection) addCDIDevices(p *predicate) {
 	}
 }
 
-// isSpelledOut reports whether patterns have a value without wildcards.
+// isSpelledOut reports whether patterns contain a value literally.
 func isSpelledOut(v pattern.Values, value string) bool {
 	return slices.ContainsFunc(v.Alternatives(), func(a pattern.Alternative) bool {
 		text, isLiteral := a.Literal()
@@ -399,8 +404,8 @@ func isSpelledOut(v pattern.Values, value string) bool {
 	})
 }
 
-// hardwareOfCDI lists the hardware of the nodes of a CDI device, except for nodes that several
-// devices have in common.
+// hardwareOfCDI lists the hardware of the nodes of a CDI device, except for nodes that all devices of its
+// spec share.
 func (s *selection) hardwareOfCDI(d *device.CDIDevice) []*device.Hardware {
 	var hardware []*device.Hardware
 	for _, node := range d.Nodes {
@@ -428,12 +433,13 @@ func (s *selection) addVirtual(p *predicate) {
 	}
 }
 
-// exclude drops what any exclude selects. Hardware with a selected node is a device only by
-// its nodes from here on.
+// exclude drops nodes and hardware that any exclude selects. Hardware with a selected node is from here
+// on only a device if one of its nodes is left.
 func (s *selection) exclude() {
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		delete(s.whole, p.node.Hardware)
-		// addVFIO has applied the excludes: the node of a group belongs to each function.
+		// addVFIO has already applied the excludes, because the node of a group belongs to each
+		// function.
 		isExcluded := !p.match.VFIO && s.isExcluded(p.node, p.node.Hardware)
 		if isExcluded {
 			s.recordExclude(p)
@@ -451,7 +457,7 @@ func (s *selection) exclude() {
 	})
 }
 
-// isExcluded reports whether an exclude selects a node, as one of h.
+// isExcluded reports whether an exclude selects a node, as a node of h.
 func (s *selection) isExcluded(n *device.Node, h *device.Hardware) bool {
 	return slices.ContainsFunc(s.excludes, func(e *predicate) bool {
 		return e.matches(n, h)

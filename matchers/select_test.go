@@ -31,7 +31,7 @@ match.cdi_device = "nvidia.com/gpu=1"
 [[resource]]
 name = "b"
 match.cdi_device = "nvidia.com/gpu=*"`, want: []string{"a: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1", "b: cdi:nvidia.com:gpu:0 cdi nvidia.com/gpu=0"},
-			notes: []string{`test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: CDI device nvidia.com/gpu=1`}},
+			notes: []string{`test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: CDI device nvidia.com/gpu=1`}},
 		{name: "passed along", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.cdi_devices = [\"nvidia.com/gpu=${usb.interface}\", \"nvidia.com/gpu=all\", \"nvidia.com/gpu=0\"]",
 			want: []string{"x: " + canB + " /dev/ttyACM0 cdi nvidia.com/gpu=0 cdi nvidia.com/gpu=all"}},
 		{name: "passed along and missing", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.cdi_devices = [\"nvidia.com/gpu=${usb.serial}\", \"a/b=${usb.manufacturer}\"]",
@@ -84,7 +84,7 @@ func TestMountedPaths(t *testing.T) {
 			"x: path:run:a.sock mount /run/a.sock>/run/a.sock", "x: path:run:b.sock !mount /run/b.sock requires --allow=mount:/run/b.sock or a directory above it"}},
 		{name: "a path goes to the first", toml: "[[resource]]\nname = \"a\"\n" + `match = { glob = "/run/a*", as = "mount" }` + "\n[[resource]]\nname = \"b\"\n" + sockets, opts: glob,
 			want:  []string{"a: path:run:a.sock mount /run/a.sock>/run/a.sock", "b: path:run:b.sock mount /run/b.sock>/run/b.sock"},
-			notes: []string{`test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: /run/a.sock`}},
+			notes: []string{`test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: /run/a.sock`}},
 		{name: "variables lead nowhere else", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.mounts = [{ host_path = \"/${usb.vendor}/fw\", container_path = \"/fw\" }]",
 			want: []string{"x: " + canB + " /dev/ttyACM0 !mount /1d50/fw requires --allow=mount:/1d50/fw or a directory above it"}},
 	})

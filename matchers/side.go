@@ -73,7 +73,7 @@ func (m *run) splitSideNodes(c *candidate) (left []pick) {
 			hardware: p.hardware,
 			picks:    []pick{p},
 			single:   true,
-		}, "its device is of use without it, and it is dangerous: %s", *p.danger)
+		}, "its device is usable without it, and it is dangerous: %s", *p.danger)
 	}
 	c.picks = kept
 	return left

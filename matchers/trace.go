@@ -31,16 +31,16 @@ func (t target) isWithin(subject target) bool {
 	return subject.hardware == nil || t.hardware == subject.hardware
 }
 
-// recorder makes Match record why each resource has its devices, for Explain. Without a
-// recorder nothing is recorded.
+// recorder makes Match record why each resource has its devices, for Explain. The methods of a nil
+// recorder do nothing.
 type recorder struct {
-	// subject is what to explain.
+	// subject is the explained hardware or node.
 	subject target
 	traces  map[*config.Resource]*trace
 	// current is the trace of the resource that is being matched.
 	current *trace
-	// budget is for reads that only the explanation needs, so that the devices are those that
-	// Match finds without it.
+	// budget is for reads that only the explanation needs, so that these reads do not change the
+	// result of Match.
 	budget budget
 }
 
@@ -52,7 +52,7 @@ func newRecorder(cfg *config.Config, subject target) *recorder {
 	}
 }
 
-// begin begins with the trace of a resource.
+// begin starts the trace of a resource.
 func (r *recorder) begin(resource *config.Resource) {
 	if r == nil {
 		return
@@ -62,18 +62,18 @@ func (r *recorder) begin(resource *config.Resource) {
 	r.budget.begin()
 }
 
-// trace is what happened to the devices of a resource, as far as the subject is concerned.
+// trace records what happened to the devices of a resource, as far as the subject is concerned.
 type trace struct {
 	matches []*matchTrace
 	// found is the number of devices that the matches select and no exclude drops.
 	found int
 	// excluded are the names of devices that an exclude drops.
 	excluded map[string]bool
-	// dropped are the first devices that another rule drops, and droppedCount is the number of
-	// all of them.
+	// dropped are the devices that were dropped for the first reason. droppedCount is the number of
+	// devices that were dropped for any reason.
 	dropped      droppedDevices
 	droppedCount int
-	// owners have devices that the resource would have.
+	// owners are the resources that have devices which this resource also selects.
 	owners []ownedDevices
 	// offered are the IDs of its devices.
 	offered   []string
@@ -184,8 +184,7 @@ func (r *recorder) offer(b *builder) {
 	t.variables = append(t.variables, b.table(names)...)
 }
 
-// match begins with the trace of a match of the current resource. It returns nil without a
-// recorder.
+// match starts the trace of a match of the current resource.
 func (r *recorder) match(p *predicate) *matchTrace {
 	if r == nil {
 		return nil
@@ -207,34 +206,35 @@ func (r *recorder) match(p *predicate) *matchTrace {
 	return t
 }
 
-// matchTrace is what a predicate found out about the things that it judged. Selection judges
-// everything if there is a trace, and every condition, so that each has its own reason. The
-// methods of a nil trace do nothing.
+// matchTrace records the judgements of a predicate. With a trace, selection judges every node and all
+// hardware by every condition, so that each condition has its own reason. The methods of a nil trace do
+// nothing.
 type matchTrace struct {
 	recorder  *recorder
 	predicate *predicate
-	// targets are what the match chooses from, in the order in which they were judged, and
-	// selected are those that it selects. selectedOthers are neither nodes nor hardware.
-	targets        []target
-	selected       []target
+	// targets are the nodes or the hardware from which the match selects, in the order of their
+	// judgement. selected are the selected targets.
+	targets  []target
+	selected []target
+	// selectedOthers are the selected paths, CDI devices and virtual devices.
 	selectedOthers []string
-	// conditions are the judgements of each condition of the predicate, by the hardware or the
-	// node that it is about. glob and vfio are the judgements of these keys.
+	// conditions are the judgements of each condition of the predicate, by the judged hardware or
+	// node. glob and vfio are the judgements of these keys.
 	conditions []map[any]judgement
 	glob       map[*device.Node]judgement
 	vfio       map[*device.Hardware]judgement
-	// ofTables is the hardware of the kinds of the tables, and ignored are sub-functions that a
-	// match without pci.sriov ignores.
+	// ofTables has the hardware whose kinds the tables describe. ignored has the sub-functions that
+	// a match without pci.sriov ignores.
 	ofTables map[*device.Hardware]bool
 	ignored  map[*device.Hardware]bool
 	// parts are the nodes that were judged as parts of hardware.
 	parts map[*device.Hardware][]*device.Node
-	// isOut is set if a condition does not hold for what is being judged. Match would read
-	// nothing more about it.
+	// isOut is set if a condition does not hold for the current target. Match would not read
+	// more about it.
 	isOut bool
 }
 
-// judgement is the result of one condition for one thing.
+// judgement is the result of one condition for one node or hardware.
 type judgement struct {
 	holds bool
 	// unread is set if some values are not known yet.
@@ -242,14 +242,14 @@ type judgement struct {
 	values []string
 }
 
-// beginHardware begins with the judgement of hardware that is no target itself.
+// beginHardware starts the judgement of hardware that is not a target itself.
 func (t *matchTrace) beginHardware() {
 	if t != nil {
 		t.isOut = false
 	}
 }
 
-// beginTarget begins with the judgement of a target. matches is false if the hardware of the
+// beginTarget starts the judgement of a target. matches is false if the hardware of the
 // target does not match.
 func (t *matchTrace) beginTarget(h *device.Hardware, n *device.Node, matches bool) {
 	if t == nil {
@@ -263,8 +263,7 @@ func (t *matchTrace) beginTarget(h *device.Hardware, n *device.Node, matches boo
 	}
 }
 
-// beginPart begins with the judgement of a node as a part of hardware, which itself is judged
-// already.
+// beginPart starts the judgement of a node as a part of hardware that was judged before.
 func (t *matchTrace) beginPart(h *device.Hardware, n *device.Node, matches bool) {
 	if t == nil {
 		return
@@ -279,9 +278,13 @@ func (t *matchTrace) selects(h *device.Hardware, n *device.Node) {
 		return
 	}
 	next := target{h, n}
-	// The nodes of hardware as a whole select it again.
-	isRepeated := len(t.selected) > 0 && t.selected[len(t.selected)-1] == next
-	if !isRepeated && next.isWithin(t.recorder.subject) {
+	if !next.isWithin(t.recorder.subject) {
+		return
+	}
+	// Each node of hardware as a whole selects the hardware again.
+	last := len(t.selected) - 1
+	isRepeated := last >= 0 && t.selected[last] == next
+	if !isRepeated {
 		t.selected = append(t.selected, next)
 	}
 }
@@ -343,15 +346,16 @@ func (t *matchTrace) read(
 	return values, unread
 }
 
-// step is a condition of a match as the explanation shows it, with what was recorded about it.
+// step is a condition of a match as the explanation shows it, with its records.
 type step struct {
 	Condition
-	of    *matchTrace
-	kind  stepKind
-	index int // of the condition in the predicate
+	of   *matchTrace
+	kind stepKind
+	// index is the index of the condition in the predicate, for a conditionStep.
+	index int
 }
 
-// stepKind is what a step of an explanation shows.
+// stepKind is the part of a match that a step shows.
 type stepKind byte
 
 const (
@@ -361,7 +365,7 @@ const (
 	vfioStep
 )
 
-// steps lists the conditions of the match. Empty tables also are conditions.
+// steps lists the conditions of the match. An empty table is a condition, too.
 func (t *matchTrace) steps() []*step {
 	p := t.predicate
 	var all []*step
@@ -391,8 +395,8 @@ func (t *matchTrace) steps() []*step {
 	return all
 }
 
-// judgements lists what was recorded about a target for the step. It is empty if the step was not
-// judged for the target, which has no hardware or hardware of another kind.
+// judgements lists the recorded judgements of a target for the step. It is empty if the step was not
+// judged for the target, because the target has no hardware or hardware of another kind.
 func (s *step) judgements(t target) []judgement {
 	if s.kind == globStep {
 		v, isJudged := s.of.glob[t.node]
@@ -420,7 +424,7 @@ func (s *step) judgements(t target) []judgement {
 	return found
 }
 
-// isOfTables reports whether a target is of the kinds of the tables of the match.
+// isOfTables reports whether a target has the kinds that the tables of the match describe.
 func (t *matchTrace) isOfTables(of target) bool {
 	p := t.predicate
 	if !p.NamesHardware() {
@@ -436,8 +440,8 @@ func (t *matchTrace) isOfTables(of target) bool {
 	return t.ofTables[of.hardware] && len(of.hardware.Nets) > 0
 }
 
-// subjects lists what the condition of the step is about, for a target: a pointer to hardware
-// or to a node.
+// subjects lists pointers to the hardware or the nodes that the condition of the step is about, for a
+// target.
 func (s *step) subjects(t target) []any {
 	var all []any
 	switch s.of.predicate.conditions[s.index].about {
@@ -462,7 +466,7 @@ func (s *step) subjects(t target) []any {
 	return all
 }
 
-// holds reports whether the condition of the step was seen to hold for a target.
+// holds reports whether the condition of the step was judged to hold for a target.
 func (s *step) holds(t target) bool {
 	return slices.ContainsFunc(s.judgements(t), func(v judgement) bool {
 		return v.holds
@@ -474,8 +478,8 @@ func (s *step) readsFiles() bool {
 	return s.kind == conditionStep && s.of.predicate.conditions[s.index].about == sysfsDir
 }
 
-// isOnBus reports whether a target is a bus node of a USB device, which other conditions than
-// the one that fits usually leave out on purpose.
+// isOnBus reports whether a target is a bus node of a USB device. Most matches leave bus nodes out on
+// purpose.
 func (t target) isOnBus() bool {
 	return t.node != nil && strings.HasPrefix(t.node.Path, "/dev/bus/")
 }

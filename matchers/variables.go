@@ -21,7 +21,7 @@ const (
 	devnodePrefix = "devnode:"
 )
 
-const noNodeName = "the name of the node is not known: want --node-name"
+const noNodeName = "the name of the node is not known: set --node-name"
 
 // forNode returns a device with only one of its nodes, for the variables in the path of that
 // node.

@@ -65,7 +65,7 @@ func TestVariables(t *testing.T) {
 	}
 	cfg := parse(t, "match.pci = { address = \"0000:00:1f.3\" }\nexclude.glob = \"/dev/snd/pcm*\"\ncontainer.env.X = \"${node_name}\"")
 	o := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}}).Resources[0].Offers[0]
-	if want := "container.env.X: ${node_name} has no value: the name of the node is not known: want --node-name"; o.Problem != want {
+	if want := "container.env.X: ${node_name} has no value: the name of the node is not known: set --node-name"; o.Problem != want {
 		t.Errorf("problem = %q, want %q", o.Problem, want)
 	}
 }

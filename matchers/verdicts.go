@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// effect is what a container can do with dangerous nodes: the end of a reason that
+// effect says what a container can do with a dangerous node: the end of a sentence that
 // starts with "it".
 type effect string
 
@@ -18,11 +18,11 @@ const (
 	firmware   effect = "commands firmware"
 	processor  effect = "commands the CPU"
 	hypervisor effect = "commands the hypervisor"
-	dma        effect = "gives a device without IOMMU, whose DMA reaches all memory"
+	dma        effect = "grants a device without an IOMMU, whose DMA reaches all memory"
 	agents     effect = "is a channel between the hypervisor and agents of the host"
 	secure     effect = "serves the secure world of the CPU"
 	typing     effect = "creates input devices, which type on the console of the host"
-	input      effect = "reads and makes input of the host"
+	input      effect = "reads and injects input of the host"
 	console    effect = "is the console of the host"
 	kernelLog  effect = "reads and forges the log of the kernel"
 	traffic    effect = "reads all data of a USB bus, such as keystrokes and files"
@@ -37,12 +37,12 @@ const (
 
 // class is a kind of character node.
 type class struct {
-	// device is what sysfs knows by the number of such a node: "SUBSYSTEM NAME", where NAME
-	// may be a pattern. The kernel's driver chooses both.
+	// device is the entry of sysfs for the number of such a node: "SUBSYSTEM NAME". NAME may be a
+	// pattern. The kernel's driver chooses both.
 	device string
-	// driver is the major number's driver in /proc/devices and the minor number, likewise,
-	// for numbers that sysfs does not know: of drivers that make no device, and of modules
-	// that are loaded when the node is opened.
+	// driver is the driver of the major number in /proc/devices and the minor number, as a
+	// pattern. It is for numbers without an entry in sysfs: some drivers make no device, and some
+	// modules are loaded when the node is opened.
 	driver string
 	source string // in the kernel, Linux 6.12 unless noted
 }
@@ -53,10 +53,10 @@ type verdict struct {
 	classes []class
 }
 
-// dangerous are the character nodes that give access to the host: root in a container,
-// without any capability, reads or changes the software or firmware of the host with
-// them, reads its secrets, or stops it. So does every block device. The numbers are those
-// of Documentation/admin-guide/devices.txt. docs/security.md has the same list.
+// dangerous are the character nodes that grant access to the host. With such a node, root in a
+// container without any capability can read or change the software or firmware of the host, read its
+// secrets, or stop it. Every block device also grants access. The numbers are from
+// Documentation/admin-guide/devices.txt. docs/security.md has the same list.
 var dangerous = []verdict{
 	{effect: memory, classes: []class{
 		{"mem mem", "mem 1", "drivers/char/mem.c"},
@@ -127,7 +127,8 @@ var dangerous = []verdict{
 		{"misc efi_test", "", "drivers/firmware/efi/test/efi_test.c: variables"},
 		{"misc toshiba", "misc 181", "drivers/char/toshiba.c: calls of the BIOS"},
 		{"misc wmi!*", "", "drivers/platform/x86/dell/dell-smbios-wmi.c"},
-		{"fwctl *", "fwctl *", "drivers/fwctl/main.c"},
+		{"fwctl *", "fwctl *", "drivers/fwctl/main.c, since Linux 6.15"},
+		{"misc sev", "", "drivers/crypto/ccp/sev-dev.c: resets the platform and its keys; the kernel only requires write access"},
 		{"misc cros_*", "", "drivers/platform/chrome/cros_ec_chardev.c: the embedded controller"},
 		{"chromeos *", "cros_ec *", "drivers/mfd/cros_ec_dev.c, until Linux 5.3"},
 		{"misc papr-*", "", "arch/powerpc/platforms/pseries: papr-sysparm.c, papr-vpd.c, papr-indices.c, papr-platform-dump.c"},
@@ -150,7 +151,7 @@ var dangerous = []verdict{
 		{"uio *", "uio *", "drivers/uio/uio.c"},
 	}},
 	{effect: agents, classes: []class{
-		{"virtio-ports *", "virtio-portsdev *", "drivers/char/virtio_console.c: what qemu-guest-agent reads, with passwords"},
+		{"virtio-ports *", "virtio-portsdev *", "drivers/char/virtio_console.c: requests to qemu-guest-agent, with passwords"},
 		{"misc vmbus!hv_*", "", "drivers/hv/hv_utils_transport.c: addresses, snapshots and files of the host"},
 	}},
 	{effect: secure, classes: []class{
@@ -199,8 +200,8 @@ var dangerous = []verdict{
 	}},
 }
 
-// harmless are the reviewed classes that are not dangerous, by reason. Of classes that are
-// not listed anywhere, misc devices without hardware are dangerous and others are not.
+// harmless are the reviewed classes that are not dangerous, by reason. A class that is not listed
+// anywhere is harmless, except for misc devices without hardware.
 var harmless = []struct {
 	reason  string
 	classes []class
@@ -223,7 +224,6 @@ var harmless = []struct {
 		{"misc kvm", "misc 232", "virt/kvm/kvm_main.c"},
 		{"misc vhost-net", "misc 238", "drivers/vhost/net.c"},
 		{"misc vhost-vsock", "misc 241", "drivers/vhost/vsock.c"},
-		{"misc sev", "", "drivers/crypto/ccp/sev-dev.c: changes of the platform need CAP_SYS_ADMIN"},
 		{"misc sev-guest", "", "drivers/virt/coco/sev-guest: reports"},
 		{"misc tdx_guest", "", "drivers/virt/coco/tdx-guest: reports"},
 		{"misc sgx_*", "", "arch/x86/kernel/cpu/sgx: enclaves"},
@@ -241,7 +241,7 @@ var harmless = []struct {
 		{"misc rtc", "misc 135", "drivers/char/rtc.c: setting it needs CAP_SYS_TIME"},
 		{"misc cpu_dma_latency", "", "kernel/power/qos.c"},
 	}},
-	{"what belongs to the device itself", []class{
+	{"data and functions of the device itself", []class{
 		{"tpm *", "misc 224", "drivers/char/tpm: keys and measurements"},
 		{"tee tee[0-9]*", "", "drivers/tee/tee_core.c: clients of the secure world"},
 		{"graphics fb*", "fb *", "drivers/video/fbdev/core/fb_chrdev.c: the picture of a display, as with its DRM node"},

@@ -279,7 +279,7 @@ func (m *run) vfioNotes(r *config.Resource) {
 		m.note(
 			p.Place,
 			`driver = "vfio-pci" in pci selects only functions that are bound to it`,
-			"no VFIO nodes, since not bound to vfio-pci: PCI function %s",
+			"no VFIO nodes, because not bound to vfio-pci: PCI function %s",
 			andMore(unbound[0], len(unbound)),
 		)
 	}

@@ -85,7 +85,7 @@ func TestVFIO(t *testing.T) {
 		{"nodes of functions without iommufd", card{video: vfio, audio: vfio, functions: 1, noGroups: true}, whole,
 			[]string{"0000:01:00.0 /dev/vfio/devices/vfio0 /dev/vfio/devices/vfio1 !/dev/iommu is missing: is the module iommufd loaded?"}},
 		{"no container", card{video: vfio, audio: vfio, noContainer: true}, whole, []string{"0000:01:00.0 /dev/vfio/12 !/dev/vfio/vfio is missing: is the module vfio loaded?"}},
-		{"no iommu", card{video: vfio, noIOMMU: true}, whole, []string{"0000:01:00.0 +/dev/vfio/vfio !/dev/vfio/noiommu-12 is dangerous: it gives a device without IOMMU, whose DMA reaches all memory (vfio noiommu-12): want dangerous = true in its match, and --allow=dangerous"}},
+		{"no iommu", card{video: vfio, noIOMMU: true}, whole, []string{"0000:01:00.0 +/dev/vfio/vfio !/dev/vfio/noiommu-12 is dangerous: it grants a device without an IOMMU, whose DMA reaches all memory (vfio noiommu-12): it requires dangerous = true in its match, and --allow=dangerous"}},
 
 		// Selected parts of a group.
 		{"the second function alone", card{video: vfio, audio: vfio, functions: 1, iommufd: true}, `match = { pci = { id = "10de:1aef" }, vfio = true }`,
@@ -120,7 +120,7 @@ func TestVFIO(t *testing.T) {
 		{"group by glob, by the function that is bound", card{video: "nouveau", audio: vfio}, `match.glob = "/dev/vfio/*"`,
 			[]string{"0000:01:00.1:vfio /dev/vfio/12", "vfio:vfio /dev/vfio/vfio"}},
 		{"group by glob, as the last function is unbound", card{}, `match.glob = "/dev/vfio/[0-9]*"`, []string{"0000:01:00.0:vfio /dev/vfio/12"}},
-		{"no iommu, by glob", card{video: vfio, noIOMMU: true}, `match.glob = "/dev/vfio/noiommu-*"`, []string{"0000:01:00.0:noiommu !/dev/vfio/noiommu-12 is dangerous: it gives a device without IOMMU, whose DMA reaches all memory (vfio noiommu-12): want dangerous = true in its match, and --allow=dangerous"}},
+		{"no iommu, by glob", card{video: vfio, noIOMMU: true}, `match.glob = "/dev/vfio/noiommu-*"`, []string{"0000:01:00.0:noiommu !/dev/vfio/noiommu-12 is dangerous: it grants a device without an IOMMU, whose DMA reaches all memory (vfio noiommu-12): it requires dangerous = true in its match, and --allow=dangerous"}},
 		{"functions by glob", card{video: vfio, audio: vfio, functions: 1}, `match.glob = "/dev/vfio/devices/*"`,
 			[]string{"0000:01:00.0:vfio-dev /dev/vfio/devices/vfio0", "0000:01:00.1:vfio-dev /dev/vfio/devices/vfio1"}},
 		{"group by function and glob", card{video: vfio, audio: vfio}, `match = { pci = { id = "10de:2204" }, glob = "/dev/vfio/*" }`, []string{"0000:01:00.0 /dev/vfio/12"}},
@@ -176,7 +176,7 @@ container.cdi = true`), snap, nil, matchers.Options{Host: &fakeHost{}})
 	if diff := cmp.Diff(want, sayAll(result.Resources[0].Offers)); diff != "" {
 		t.Errorf("offers (-want +got):\n%s", diff)
 	}
-	notes := []string{`test.toml: resource 1 ("x"): match 1: no VFIO nodes, since not bound to vfio-pci: PCI function 0000:3b:02.0 and 1 more`}
+	notes := []string{`test.toml: resource 1 ("x"): match 1: no VFIO nodes, because not bound to vfio-pci: PCI function 0000:3b:02.0 and 1 more`}
 	if diff := cmp.Diff(notes, sayNotes(result.Notes)); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
@@ -220,7 +220,7 @@ func TestVFIOGroupIsOfferedOnce(t *testing.T) {
 			if len(result.Resources[1].Offers) > 0 {
 				t.Errorf("the second offers %q", sayAll(result.Resources[1].Offers))
 			}
-			want := []string{`test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: ` + tc.lost}
+			want := []string{`test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: ` + tc.lost}
 			if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
@@ -275,7 +275,7 @@ container.cdi = true
 `, want: []string{"card: 0000:41:00.0 /dev/dri/renderD128", "part: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio", "part: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"},
 			notes: []string{
 				`test.toml: resource 2 ("part"): mediated device ` + small + ` and 1 more: offered here, and the PCI function that it is a part of by test.toml: resource 1 ("card"): their containers share the hardware`,
-				`test.toml: resource 3 ("again"): not offered here, since test.toml: resource 2 ("part") has it: /dev/vfio/30 of IOMMU group 30`,
+				`test.toml: resource 3 ("again"): not offered here, because test.toml: resource 2 ("part") has it: /dev/vfio/30 of IOMMU group 30`,
 			}},
 		{name: "parts and the function, as it is meant", toml: `
 [[resource]]

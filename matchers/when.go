@@ -41,7 +41,7 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 			Problem: config.Problem{
 				Place: r.Place,
 				Text:  fmt.Sprintf("left out: %s has the same name and is active here, too", first.Place),
-				Hint:  "at most one resource of a name may be active on a node: when tells them apart",
+				Hint:  "at most one resource with a name may be active on a node: use when to distinguish them",
 			},
 			Error: true,
 		}
@@ -82,7 +82,7 @@ func (m *run) whyNotExists(p pattern.Values) (why string, isError bool) {
 	case path == "" && !p.Negative():
 		return fmt.Sprintf("when.exists: nothing matches %q", written), false
 	case path != "" && p.Negative():
-		return fmt.Sprintf("when.exists: %q is there", path), false
+		return fmt.Sprintf("when.exists: %q exists", path), false
 	}
 	return "", false
 }

@@ -18,13 +18,13 @@ func TestWhen(t *testing.T) {
 		{name: "node name", toml: fuse + `when.node_name = "worker-*"`, want: offered, notes: []string{}},
 		{name: "another node", toml: fuse + `when.node_name = ["worker-*", "!worker-1"]`, notes: inactive(`when.node_name: this is "worker-1"`)},
 		{name: "no name of the node", toml: fuse + `when.node_name = "!x"`, opts: func(o *matchers.Options) { o.NodeName = "" },
-			notes: []string{`error: test.toml: resource 1 ("x"): not active here: when.node_name: the name of the node is not known: want --node-name ()`}},
+			notes: []string{`error: test.toml: resource 1 ("x"): not active here: when.node_name: the name of the node is not known: set --node-name ()`}},
 		{name: "a node exists", toml: fuse + `when.exists = "/dev/ttyACM*"`, want: offered},
 		{name: "a directory exists", toml: fuse + `when.exists = "/dev/bus/usb"`, want: offered},
 		{name: "nothing exists", toml: fuse + `when.exists = ["/dev/ttyACM*", "/dev/ttyUSB*"]`, notes: inactive(`when.exists: nothing matches "/dev/ttyUSB*"`)},
-		{name: "something is not wanted", toml: fuse + `when.exists = ["!/dev/ttyUSB*", "!/dev/tty*"]`, notes: inactive(`when.exists: "/dev/ttyACM0" is there`)},
+		{name: "something is not wanted", toml: fuse + `when.exists = ["!/dev/ttyUSB*", "!/dev/tty*"]`, notes: inactive(`when.exists: "/dev/ttyACM0" exists`)},
 		{name: "below sys", toml: fuse + `when.exists = "/sys/module/nvid*"`, opts: sys, want: offered},
-		{name: "not below sys", toml: fuse + `when.exists = ["!/sys/module/amdgpu", "!/sys/module/nvid*"]`, opts: sys, notes: inactive(`when.exists: "/sys/module/nvidia" is there`)},
+		{name: "not below sys", toml: fuse + `when.exists = ["!/sys/module/amdgpu", "!/sys/module/nvid*"]`, opts: sys, notes: inactive(`when.exists: "/sys/module/nvidia" exists`)},
 		{name: "nothing below sys", toml: fuse + `when.exists = "/sys/module/amdgpu"`, opts: sys, notes: inactive(`when.exists: nothing matches "/sys/module/amdgpu"`)},
 		{name: "too much to search", toml: fuse + `when.exists = "!/sys/**/x"`, opts: func(o *matchers.Options) { host(o).glob = files(make([]string, 200_000)...) },
 			notes: []string{`error: test.toml: resource 1 ("x"): not active here: when.exists: "!/sys/**/x": reading it takes too long: a configuration may read 200,000 directory entries in all, and a search may take half a second ()`}},
@@ -50,7 +50,7 @@ match.glob = "/dev/null"
 [[resource]]
 name = "y"
 match.glob = "/dev/null"`, want: []string{"x: fuse /dev/fuse", "y: null /dev/null"},
-			notes: []string{`error: test.toml: resource 2 ("x"): left out: test.toml: resource 1 ("x") has the same name and is active here, too (at most one resource of a name may be active on a node: when tells them apart)`}},
+			notes: []string{`error: test.toml: resource 2 ("x"): left out: test.toml: resource 1 ("x") has the same name and is active here, too (at most one resource with a name may be active on a node: use when to distinguish them)`}},
 	})
 }
 
@@ -80,7 +80,7 @@ func TestShared(t *testing.T) {
 	two := func(a, b string) string {
 		return "[[resource]]\nname = \"a\"\n" + a + "\n[[resource]]\nname = \"b\"\n" + b + "\n"
 	}
-	const lack = `test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: `
+	const lack = `test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: `
 	tell(t, []story{
 		{name: "both", toml: two("shared = true\nmatch.glob = \"/dev/fuse\"", "shared = true\nmatch.glob = \"/dev/fuse\""),
 			want: []string{"a: shared:example.com:a:fuse /dev/fuse", "b: shared:example.com:b:fuse /dev/fuse"}, notes: []string{}},
@@ -92,7 +92,7 @@ func TestShared(t *testing.T) {
 			want: []string{"a: shared:example.com:a:" + canB + " /dev/ttyACM0", "b: shared:example.com:b:" + canB + ":if00:ttyACM /dev/ttyACM0"}},
 		{name: "a third that does not share", toml: two("shared = true\nmatch.glob = \"/dev/fuse\"", "shared = true\nmatch.glob = \"/dev/fuse\"") + "[[resource]]\nname = \"c\"\nmatch.glob = \"/dev/fuse\"",
 			want:  []string{"a: shared:example.com:a:fuse /dev/fuse", "b: shared:example.com:b:fuse /dev/fuse"},
-			notes: []string{`test.toml: resource 3 ("c"): not offered here, since test.toml: resource 1 ("a") has it: /dev/fuse`}},
+			notes: []string{`test.toml: resource 3 ("c"): not offered here, because test.toml: resource 1 ("a") has it: /dev/fuse`}},
 		{name: "pools", toml: two("shared = true\neach = \"all\"\nmatch.glob = \"/dev/fuse\"", "shared = true\neach = \"all\"\nmatch.glob = [\"/dev/fuse\", \"/dev/null\"]"),
 			want: []string{"a: all:example.com:a /dev/fuse", "b: all:example.com:b /dev/fuse /dev/null"}},
 		{name: "CDI devices and paths", toml: two("shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=0\" }, { glob = \"/opt/*\", as = \"mount\" }]", "shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=*\" }, { glob = \"/opt/*\", as = \"mount\" }]"),
@@ -115,7 +115,7 @@ func TestSharedGroup(t *testing.T) {
 		t.Errorf("notes %q, offers (-want +got):\n%s", sayNotes(result.Notes), diff)
 	}
 	result = matchers.Match(parse(t, "container.cdi = true\nmatch = { pci = { vendor = \"10de\" } }"), snap, nil, matchers.Options{Host: &fakeHost{}})
-	want := []string{`test.toml: resource 1 ("x"): PCI function 0000:01:00.0 of IOMMU group 12 and PCI function 0000:01:00.1 of IOMMU group 12 can't be used by two containers at once, since one of them has the whole group`}
+	want := []string{`test.toml: resource 1 ("x"): PCI function 0000:01:00.0 of IOMMU group 12 and PCI function 0000:01:00.1 of IOMMU group 12 can't be used by two containers at once, because the first one has the whole group`}
 	if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}

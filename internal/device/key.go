@@ -143,55 +143,47 @@ func (k kernelName) sameFamily(other kernelName) bool {
 // prefix. Nodes with one counter share its number: sdb, sdb1 and sdb2 are parts of one disk.
 func numberFamily(family []kernelName) map[string]int {
 	const maxIndex = 999_999
-	f := familyNumbers{
-		byCounter: make(map[string]int),
-		isUsed:    make(map[int]bool),
-	}
+	numbers := make(map[string]int)
+	used := usedNumbers{isUsed: make(map[int]bool)}
 	for _, k := range family {
 		index := k.node.Index
+		_, hasNumber := numbers[k.counter]
 		isValid := 0 <= index && index <= maxIndex
-		if isValid && !f.isUsed[index] {
-			f.assign(k.counter, index)
+		if isValid && !hasNumber && !used.isUsed[index] {
+			numbers[k.counter] = index
+			used.isUsed[index] = true
 		}
 	}
 	for _, k := range family {
-		if k.counter != "" {
-			f.assignFree(k.counter)
+		_, hasNumber := numbers[k.counter]
+		if k.counter != "" && !hasNumber {
+			numbers[k.counter] = used.next()
 		}
 	}
-	// Nodes without a number come last: /dev/watchdog accompanies only the first watchdog of
+	// Nodes without a counter come last: /dev/watchdog accompanies only the first watchdog of
 	// the machine, so that it must not determine the key of /dev/watchdog0
 	// (watchdog_dev_register).
-	if family[0].counter == "" {
-		f.assignFree("")
+	_, hasNumber := numbers[""]
+	if family[0].counter == "" && !hasNumber {
+		numbers[""] = used.next()
 	}
-	return f.byCounter
+	return numbers
 }
 
-// familyNumbers are the numbers of the counters of one family.
-type familyNumbers struct {
-	byCounter map[string]int
-	isUsed    map[int]bool
-	// free is at most the lowest free number.
+// usedNumbers are the used numbers of one family.
+type usedNumbers struct {
+	isUsed map[int]bool
+	// free is not greater than the lowest free number.
 	free int
 }
 
-// assign assigns a free number to a counter, unless the counter has a number.
-func (f *familyNumbers) assign(counter string, number int) {
-	_, hasNumber := f.byCounter[counter]
-	if hasNumber {
-		return
+// next returns the lowest free number, and marks it as used.
+func (u *usedNumbers) next() int {
+	for u.isUsed[u.free] {
+		u.free++
 	}
-	f.byCounter[counter] = number
-	f.isUsed[number] = true
-}
-
-// assignFree assigns the lowest free number to a counter, unless the counter has a number.
-func (f *familyNumbers) assignFree(counter string) {
-	for f.isUsed[f.free] {
-		f.free++
-	}
-	f.assign(counter, f.free)
+	u.isUsed[u.free] = true
+	return u.free
 }
 
 // key returns the key of the node, with its number in the family.

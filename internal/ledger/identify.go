@@ -8,12 +8,11 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// maxAbsent is how many serials of absent devices are remembered.
+// maxAbsent is the maximum number of remembered serial numbers of absent devices.
 const maxAbsent = 512
 
-// Decisions are the decisions about serials of USB devices. They persist over boots;
-// otherwise an ID could depend on the order in which the kernel detects two devices
-// with one serial.
+// Decisions are the decisions about serial numbers of USB devices. They are kept across boots, because
+// an ID must not depend on the order in which the kernel detects two devices with one serial number.
 //
 // There is one entry for each serial of the present devices, and for the last 512 serials of
 // absent devices. Beyond that, the device that has been absent the longest is forgotten.
@@ -57,7 +56,7 @@ func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 		}
 		id := device.HardwareID(h, device.SerialForm)
 		_, isAccepted := known[id]
-		// An earlier version may have accepted a placeholder as a serial: the ID stays.
+		// A decision stays even if the rules for placeholders have changed since: the ID must not.
 		keepsSerial := isAccepted && !h.IsRootHub()
 		if h.HasSerial() || keepsSerial {
 			groups[id] = append(groups[id], h)
@@ -99,7 +98,8 @@ func byPlace(a, b *device.Hardware) int {
 	if isOneUnknown {
 		return -cmp.Compare(placeA, placeB)
 	}
-	return cmp.Or(device.CompareNatural(placeA, placeB), device.CompareNatural(a.Path, b.Path))
+	byPlace := device.CompareNatural(placeA, placeB)
+	return cmp.Or(byPlace, device.CompareNatural(a.Path, b.Path))
 }
 
 // decide returns the device that has the serial ID, of the devices with one serial, and the
@@ -121,7 +121,8 @@ func decide(s Serial, group []*device.Hardware) (Serial, *device.Hardware) {
 	case s.Contested:
 		return s, nil
 	}
-	if place := device.Place(group[0]); place != "" {
+	place := device.Place(group[0])
+	if place != "" {
 		s.Place = place
 	}
 	return s, group[0]

@@ -10,7 +10,7 @@ import (
 // netState is the state of the network interfaces of a device. A container runtime moves them
 // into the network namespace of the pod, which looks like a removal on the host. When the
 // namespace ends, the kernel returns interfaces of hardware to the host and destroys virtual
-// ones (default_device_exit_net in net/core/dev.c). So a device that a container holds is
+// interfaces (default_device_exit_net in net/core/dev.c). A device that a container holds is therefore
 // present:
 //
 //   - It is Healthy while its hardware is present and a container holds it. The
@@ -59,15 +59,18 @@ func (t *transition) inContainer(d *draft, id string, rec *record) bool {
 		return false
 	}
 	if n.hardware != "" && !t.in.hasHardware(n.hardware) {
-		*n = netState{} // hardware that replaces it is a different device
+		*n = netState{} // its replacement is a different device
 		return false
 	}
 	if n.left.IsZero() {
 		n.left = t.in.Now
 	}
-	isAnswered := !t.in.Held.At.IsZero() && !t.in.Held.At.Before(n.left)
+	held := t.in.Held
+	isAnswered := !held.At.IsZero() && !held.At.Before(n.left)
 	if isAnswered {
-		isHeld := slices.ContainsFunc(t.held[id], func(h heldSlot) bool { return h.resource == d.name })
+		isHeld := slices.ContainsFunc(t.held[id], func(h heldSlot) bool {
+			return h.resource == d.name
+		})
 		if isHeld || !t.in.Held.Partial {
 			n.held = isHeld
 			return isHeld

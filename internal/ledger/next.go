@@ -11,26 +11,26 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// Next returns the state that follows from in, and the output.
+// Next returns the next state for an input, and the output.
 //
 //   - A device is listed when it is matched, and Healthy unless its offer has a
-//     problem. A new one, or one whose nodes changed, settles first, if it has
-//     several nodes or may get more.
+//     problem. A device with several nodes, or that may get more nodes, settles first if it
+//     is new or its nodes changed.
 //   - A removed device, a slot beyond a lowered count and a retired resource turn
-//     Unhealthy at once and leave the list later: after a minute at least, a
-//     removed device after ForgetAfter, and not while a container holds a slot of
-//     it. After the minute a removed device is listed with one slot, and with those
+//     Unhealthy at once and leave the list later: after at least a minute, a
+//     removed device after ForgetAfter, and never while a container holds a slot of
+//     the device. After the minute a removed device is listed with one slot and the slots
 //     that a container holds.
-//   - All lists together have a budget. Absent devices that no container holds leave
-//     their list earlier for it, see fit.
-//   - A pool stays the same device while its members come and go, and settles
+//   - All lists together have a budget. If it is exceeded, absent devices that no container
+//     holds leave their list earlier, see fit.
+//   - A pool stays the same device while its members appear and disappear, and settles
 //     only when it first appears.
 //   - A device whose interfaces moved into the container that holds it is Healthy
 //     and present, see netState.
-//   - A held device without a record, after a loss of the state, is listed too: a
+//   - A held device without a record, after a loss of the state, is listed, too, because a
 //     kubelet shows a device that is missing from the list as Healthy.
-//   - A device that is now matched for another resource leaves the old one in the
-//     same manner, and the new one lists it only then: kubelets up to 1.36 cannot
+//   - A device that is now matched for another resource leaves the old resource in the
+//     same manner, and the new resource lists it only then. Kubelets up to 1.36 cannot
 //     distinguish an ID in two resources, and a device that a container holds
 //     through one resource must not be allocated through another.
 //
@@ -89,8 +89,8 @@ type draft struct {
 	waiting []Waiting
 }
 
-// open begins a transition: it copies what may change, and pairs each resource of the state
-// with its configuration.
+// open begins a transition. It copies the changeable parts of the state, and pairs each resource of the
+// state with its configuration.
 func (s State) open(in Input) *transition {
 	t := &transition{
 		in:        in,
@@ -183,7 +183,7 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 	isConfigured := d.config.Refuse == ""
 	isUnread := slices.Contains(t.in.UnreadHardware, device.UnreadHardware{Path: rec.offer.Hardware})
 	if isConfigured && rec.present && isUnread {
-		return rec // nothing says that it is gone
+		return rec // it may still be present
 	}
 	isContested := t.nextOwner[id] != ""
 	if isConfigured && !isContested && t.inContainer(d, id, &rec) {
@@ -205,7 +205,11 @@ func (rec record) absent(now time.Time) record {
 	rec.present = false
 	rec.settled = false
 	rec.nodes = nil
-	rec.offer = device.Offer{ID: rec.offer.ID, Slots: rec.offer.Slots, NUMA: rec.offer.NUMA}
+	rec.offer = device.Offer{
+		ID:    rec.offer.ID,
+		Slots: rec.offer.Slots,
+		NUMA:  rec.offer.NUMA,
+	}
 	return rec
 }
 
@@ -228,7 +232,7 @@ func (t *transition) list(d *draft, offer device.Offer) {
 	rec := d.records[offer.ID]
 	nodes := ownNodes(offer)
 	if rec.lacksNets(nodes) && t.inContainer(d, offer.ID, &rec) {
-		// An offer without the interfaces is less than the container got.
+		// The offer without the interfaces does not describe the device of the container.
 		slots := offer.Slots
 		offer = movedOffer(rec.offer)
 		nodes = rec.nodes
@@ -281,7 +285,9 @@ func (t *transition) noteChange(rec *record, offer device.Offer, keys []string) 
 		rec.changed = time.Time{} // only events can show that nodes are still being added
 		return
 	}
-	isMissing := func(key string) bool { return !slices.Contains(keys, key) }
+	isMissing := func(key string) bool {
+		return !slices.Contains(keys, key)
+	}
 	if offer.Pool || !slices.ContainsFunc(rec.keys, isMissing) {
 		rec.settled = true
 	}
@@ -296,11 +302,13 @@ func (t *transition) settles(config Resource, rec record) time.Time {
 		return t.in.Now
 	}
 	last := rec.changed
-	if event := t.in.lastEvent(rec.offer.Hardware); event.After(last) {
+	event := t.in.lastEvent(rec.offer.Hardware)
+	if event.After(last) {
 		last = event
 	}
 	ready := last.Add(settleTime)
-	if limit := rec.begun.Add(settleLimit); limit.Before(ready) {
+	limit := rec.begun.Add(settleLimit)
+	if limit.Before(ready) {
 		return limit
 	}
 	return ready
@@ -328,13 +336,19 @@ func ownNodes(offer device.Offer) []node {
 		}
 	}
 	for _, n := range offer.Nets {
-		nodes = append(nodes, node{key: n.Key, path: n.HostName, net: true})
+		nodes = append(nodes, node{
+			key:  n.Key,
+			path: n.HostName,
+			net:  true,
+		})
 	}
 	sort.Slice(nodes, func(i, j int) bool {
 		a := nodes[i]
 		b := nodes[j]
-		order := cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.path, b.path))
-		return order < 0
+		if a.key != b.key {
+			return a.key < b.key
+		}
+		return a.path < b.path
 	})
 	return nodes
 }
@@ -372,8 +386,8 @@ func (t *transition) expire() {
 	}
 }
 
-// expired reports whether a device leaves the list. Only a device that is really gone stays for
-// ForgetAfter: any other one makes room for the resource or the ID that replaces it.
+// expired reports whether a device leaves the list. Only a device that was removed from the host stays for
+// ForgetAfter. Other devices make room for the resource or the ID that replaces them.
 func (t *transition) expired(d *draft, id string, rec record) bool {
 	if rec.since.IsZero() {
 		return false
@@ -406,8 +420,8 @@ func (t *transition) takeOver() {
 	}
 }
 
-// blockedBy returns why d cannot list a device yet, or the empty string if it can: no alias of
-// the device and no other resource may list it, and no container may hold it through them.
+// blockedBy returns why d cannot list a device yet, or an empty string. A device is blocked while it is
+// listed under an alias or by another resource, and while a container may hold it through them.
 func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 	owner := t.owner[offer.ID]
 	if owner == d {

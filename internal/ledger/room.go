@@ -58,17 +58,20 @@ func (r *room) fits(d *draft) bool {
 	return r.memory <= device.MaxMemory && r.lists[d] <= device.MaxList
 }
 
-// mustFree reports whether something must leave the list of d. An exceeded budget is freed down
-// to seven eighths, so that in a storm of new devices not every one of them frees room again.
+// mustFree reports whether something must leave the list of d. An exceeded budget is reduced to seven
+// eighths, so that not every device in a storm of new devices must free room again.
 func (r *room) mustFree(d *draft) bool {
 	exceedsMemory := r.full && r.memory > device.MaxMemory/8*7
 	exceedsList := r.overLists[d] && r.lists[d] > device.MaxList/8*7
 	return exceedsMemory || exceedsList
 }
 
-// measure returns how much the lists take.
+// measure returns the sizes of the lists.
 func (t *transition) measure() *room {
-	r := &room{lists: make(map[*draft]int), overLists: make(map[*draft]bool)}
+	r := &room{
+		lists:     make(map[*draft]int),
+		overLists: make(map[*draft]bool),
+	}
 	for _, d := range t.drafts {
 		others := 0
 		for _, rec := range d.records {
@@ -91,15 +94,15 @@ func (r *room) exceeded() bool {
 	return false
 }
 
-// fit keeps all lists within the budget. It removes the following until they are, the longest
-// absent first:
+// fit keeps all lists within the budget. It removes the following, beginning with the longest absent, until
+// all lists fit:
 //
 //  1. slots of absent devices except one, and slots beyond a lowered count
 //  2. absent devices
 //  3. devices that only the kubelet knows
 //
-// Steps 1 and 2 remove only what has been Unhealthy for dropAfter and what no container holds,
-// according to a query since then. If that is not enough, new devices and slots wait: a
+// Steps 1 and 2 only remove devices and slots that have been Unhealthy for dropAfter and that no container
+// holds, according to a later query. If that is not enough, new devices and slots wait, because a
 // present device never leaves the list for them.
 func (t *transition) fit() {
 	r := t.measure()
@@ -251,7 +254,8 @@ func (t *transition) dropOrphan(r *room, v victim) {
 func (t *transition) drop(r *room, v victim) {
 	rec := v.d.records[v.id]
 	r.add(v.d, rec, -1, len(v.d.records)-1)
-	if _, listed := v.d.before[v.id]; listed {
+	_, wasListed := v.d.before[v.id]
+	if wasListed {
 		t.out.Dropped += rec.listed + len(rec.kept)
 	}
 	delete(v.d.records, v.id)
@@ -302,7 +306,7 @@ func (t *transition) admit(r *room) []newcomer {
 	return waiting
 }
 
-// withhold lists a newcomer as in the last state: with its former number of slots, or not at
+// withhold lists a newcomer as in the last state: with its previous number of slots, or not at
 // all.
 func (t *transition) withhold(r *room, d *draft, id string, before record, known bool) {
 	rec := d.records[id]

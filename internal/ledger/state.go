@@ -126,9 +126,9 @@ type Entry struct {
 	// known to hold it. This may be wrong, because a kubelet that has just started knows few
 	// containers: it is queried again.
 	NetsMissing bool
-	// Retired is how many slots are still listed beyond Offer.Slots.
+	// Retired is the number of slots that are still listed beyond Offer.Slots.
 	Retired int
-	// Unlisted is how many of the last slots of Offer.Slots are no longer listed. Only an
+	// Unlisted is the number of slots at the end of Offer.Slots that are no longer listed. Only an
 	// absent device has such slots.
 	Unlisted int
 	// Kept are slots that are listed behind all others, because containers hold them.
@@ -188,9 +188,10 @@ type record struct {
 	mayBeUnread bool
 	// settled is set when the device is complete, and cleared when its nodes change or leave.
 	settled bool
-	// begun is when the device began to settle, and changed is its last change. Both are the
-	// zero time if it was present at the start.
-	begun, changed time.Time
+	// begun is when the device began to settle, and changed is the time of its last change. Both
+	// are the zero time if the device was present at the start.
+	begun   time.Time
+	changed time.Time
 	// nodes are the nodes of the device without companions.
 	nodes []node
 	// keys are the keys of the nodes. They are kept while the device is absent: it is
@@ -199,7 +200,7 @@ type record struct {
 	// since is when the device began to leave, by a removal, by a move or with its retired
 	// resource. It is the zero time while the device stays.
 	since time.Time
-	// listed is how many slots are listed from slot 0 on. Slots from offer.Slots on are
+	// listed is the number of slots that are listed from slot 0 on. Slots from offer.Slots on are
 	// retired, because the count was lowered.
 	listed int
 	// kept are the listed slots behind these, which containers hold.

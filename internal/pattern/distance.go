@@ -34,4 +34,6 @@ func Distance(a, b string) int {
 }
 
 // isSwap reports whether two pairs of letters are the same letters in reverse order.
-func isSwap(a, b string) bool { return a[0] == b[1] && a[1] == b[0] }
+func isSwap(a, b string) bool {
+	return a[0] == b[1] && a[1] == b[0]
+}

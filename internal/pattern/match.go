@@ -25,7 +25,9 @@ func (k Kind) normalize(s string) string {
 }
 
 // Match reports whether the alternative matches all of a value.
-func (a Alternative) Match(value string) bool { return a.matches(a.kind.normalize(value)) }
+func (a Alternative) Match(value string) bool {
+	return a.matches(a.kind.normalize(value))
+}
 
 // matches is like Match, for a value in normal form.
 func (a *Alternative) matches(s string) bool {
@@ -33,7 +35,8 @@ func (a *Alternative) matches(s string) bool {
 		n, err := strconv.ParseUint(s, 10, 31)
 		return err == nil && a.span.first <= n && n <= a.span.last
 	}
-	if text, whole := a.Literal(); whole {
+	text, isLiteral := a.Literal()
+	if isLiteral {
 		return s == text
 	}
 	prefix := a.Prefix()
@@ -46,9 +49,12 @@ func (a *Alternative) matches(s string) bool {
 	return strings.Contains(s, a.lastLiteral()) && a.match(s, nil)
 }
 
-// isPrefixStar reports whether the alternative is a literal and a star, as most patterns are.
+// isPrefixStar reports whether the alternative is a literal and a star, like most patterns.
 func (a *Alternative) isPrefixStar() bool {
-	return len(a.tokens) == 2 && a.tokens[0].kind == literal && a.tokens[1].kind == star
+	if len(a.tokens) != 2 {
+		return false
+	}
+	return a.tokens[0].kind == literal && a.tokens[1].kind == star
 }
 
 // lastLiteral returns a text that every match contains. Searching for it first is faster than trying
@@ -69,13 +75,13 @@ type wildcardMatch struct {
 	to    int
 }
 
-// match reports whether the tokens match all of s, and stores the match of each
-// in captured unless that is nil. It goes from right to left, so that the first
-// wildcard is the greedy one.
+// match reports whether the tokens match all of s. It stores the match of each token in captured, unless
+// captured is nil. It proceeds from right to left, so that the first wildcard matches as much as
+// possible.
 //
 // On a mismatch the nearest star to the right is extended by one character, or else the
-// nearest "**" by one element. Wildcards further to the right need no second attempt:
-// the nearer one reaches everything that they could. So the time is polynomial.
+// nearest "**" by one element. Wildcards further to the right need no second attempt, because
+// the nearer wildcard reaches every match that they could reach. The time is therefore polynomial.
 func (a *Alternative) match(s string, captured []string) bool {
 	const none = -1
 	lastStar := wildcardMatch{token: none}
@@ -312,7 +318,9 @@ func (v Values) Negative() bool { return v.has(true) }
 
 // has reports whether v has patterns with or without "!".
 func (v Values) has(not bool) bool {
-	return slices.ContainsFunc(v.patterns, func(p pattern) bool { return p.not == not })
+	return slices.ContainsFunc(v.patterns, func(p pattern) bool {
+		return p.not == not
+	})
 }
 
 // Patterns returns the patterns as written, with their "!".

@@ -81,7 +81,9 @@ type hardware struct {
 const notChosen = math.MaxInt
 
 // fresh reports whether the device has a free slot, and the container has none of its slots yet.
-func (d *hardware) fresh() bool { return d.mine == 0 && len(d.free) > 0 }
+func (d *hardware) fresh() bool {
+	return d.mine == 0 && len(d.free) > 0
+}
 
 // newChoice groups the slots of a request by hardware.
 func newChoice(all []device.Listed, available, must []string) *choice {
@@ -102,7 +104,10 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 		l := &c.list[i]
 		d := byName[l.Device]
 		if d == nil {
-			d = &hardware{first: i, step: notChosen}
+			d = &hardware{
+				first: i,
+				step:  notChosen,
+			}
 			byName[l.Device] = d
 			c.devices = append(c.devices, d)
 		}
@@ -126,7 +131,11 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 	// The request may contain slots that were removed since the kubelet received the list.
 	for _, id := range slices.SortedFunc(maps.Keys(state), device.CompareNatural) {
 		base, _ := device.SplitSlot(id)
-		c.list = append(c.list, device.Listed{ID: id, Device: base})
+		slot := device.Listed{
+			ID:     id,
+			Device: base,
+		}
+		c.list = append(c.list, slot)
 		add(len(c.list) - 1)
 	}
 	return c
@@ -137,7 +146,8 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 func (c *choice) take(need int, compare func(a, b *hardware) int) {
 	free := slices.DeleteFunc(slices.Clone(c.devices), isFull)
 	slices.SortFunc(free, func(a, b *hardware) int {
-		return cmp.Or(compare(a, b), cmp.Compare(a.first, b.first))
+		order := compare(a, b)
+		return cmp.Or(order, cmp.Compare(a.first, b.first))
 	})
 	for round := 0; need > 0 && len(free) > 0; round++ {
 		for _, d := range free {
@@ -155,13 +165,19 @@ func (c *choice) take(need int, compare func(a, b *hardware) int) {
 }
 
 // isFull reports whether a device has no free slot.
-func isFull(d *hardware) bool { return len(d.free) == 0 }
+func isFull(d *hardware) bool {
+	return len(d.free) == 0
+}
 
 // leastUsed orders devices with few slots in use first.
-func leastUsed(a, b *hardware) int { return cmp.Compare(a.used, b.used) }
+func leastUsed(a, b *hardware) int {
+	return cmp.Compare(a.used, b.used)
+}
 
 // mostUsed orders devices with many slots in use first.
-func mostUsed(a, b *hardware) int { return cmp.Compare(b.used, a.used) }
+func mostUsed(a, b *hardware) int {
+	return cmp.Compare(b.used, a.used)
+}
 
 // nearest orders devices by the step in which their NUMA nodes were chosen, and then like leastUsed.
 func nearest(a, b *hardware) int {
@@ -186,11 +202,12 @@ func (c *choice) chooseNUMA(need int) {
 	need = min(need, fresh)
 	for step := 0; ; step++ {
 		for _, d := range c.devices {
-			if d.step == notChosen && len(missing(d.numa, nodes)) == 0 {
-				d.step = step
-				if d.fresh() {
-					need--
-				}
+			if d.step != notChosen || len(missing(d.numa, nodes)) > 0 {
+				continue
+			}
+			d.step = step
+			if d.fresh() {
+				need--
 			}
 		}
 		if need <= 0 {
@@ -232,7 +249,8 @@ func (c *choice) cost(nodes, set []int, need int) []float64 {
 	with := union(nodes, set)
 	var used []int
 	for _, d := range c.devices {
-		if d.step == notChosen && d.fresh() && len(missing(d.numa, with)) == 0 {
+		mayCount := d.step == notChosen && d.fresh()
+		if mayCount && len(missing(d.numa, with)) == 0 {
 			used = append(used, d.used)
 		}
 	}

@@ -24,7 +24,10 @@ func Once(
 func once(ctx context.Context, h host, checks map[string]device.Check, limit time.Duration) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	type result struct{ id, reason string }
+	type result struct {
+		id     string
+		reason string
+	}
 	var (
 		reasons = make(map[string]string, len(checks))
 		running = map[string]*attempt{}

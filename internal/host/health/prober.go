@@ -61,14 +61,17 @@ type probe struct {
 	id       string
 	check    device.Check
 	due      time.Time
-	failures int // since it passed
+	failures int // since the last success
 	reason   string
 }
 
 // inKernel reports whether the check may hang in the kernel, where no timeout ends it.
-func (pr *probe) inKernel() bool { return len(pr.check.Open) > 0 || len(pr.check.Attrs) > 0 }
+func (pr *probe) inKernel() bool {
+	return len(pr.check.Open) > 0 || len(pr.check.Attrs) > 0
+}
 
-// New returns a Prober. local maps a path of the host to the path here. Run runs it.
+// New returns a Prober, which does nothing until Run. local maps a path of the host to its path in this
+// mount namespace.
 func New(local func(path string) string) *Prober {
 	return &Prober{
 		host:    newHost(local),
@@ -80,8 +83,8 @@ func New(local func(path string) string) *Prober {
 	}
 }
 
-// Set replaces the checks, by the ID of the device. A new device, or one whose check
-// differs, is checked as soon as possible and pending until then.
+// Set replaces the checks, by the ID of the device. A new device, or a device with another check,
+// is checked as soon as possible and is pending until then.
 func (p *Prober) Set(checks map[string]device.Check) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +119,7 @@ func (p *Prober) Set(checks map[string]device.Check) {
 	}
 }
 
-// Results returns the reason of each checked device, by ID; empty is healthy.
+// Results returns the reason of each checked device, by ID. It is empty if the device is healthy.
 func (p *Prober) Results() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,22 +17,22 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
-// Attributes reads data that a configuration requests and no scan reads: sysfs
-// attributes by name, drivers, and network interfaces in use by the host. It is for one
-// snapshot: a value is read once, so that all callers get the same. Safe for concurrent
-// use.
+// Attributes reads data that a configuration requests and that scans do not read: sysfs attributes by
+// name, drivers, and how the host uses network interfaces. It belongs to one snapshot: a value is read
+// once, so that all callers get the same value. It is safe for concurrent use.
 type Attributes struct {
 	sysfs sysfs.FS
 	proc  proc
 	slow  *slowAttributes
 	of    scanResult
 
-	mu          sync.Mutex // held by a read: callers for the same value wait for it
-	attrs       map[attribute]attributeValues
-	drivers     map[string]string // by directory
-	pairs       map[string]sysfs.NetPair
-	traffic     *traffic          // nil: not read yet
-	charDrivers map[uint32]string // by major number; nil: not read yet
+	mu      sync.Mutex // held during a read, so that other callers wait for its value
+	attrs   map[attribute]attributeValues
+	drivers map[string]string        // by directory
+	pairs   map[string]sysfs.NetPair // by name of the interface
+	// traffic and charDrivers are nil until they are read. charDrivers are by major number.
+	traffic     *traffic
+	charDrivers map[uint32]string
 	problems    problems
 	unread      map[string]device.UnreadHardware // hardware by path
 }
@@ -47,8 +45,8 @@ type attributeValues struct {
 	cost   int // of the search, in directory entries
 }
 
-// maxAttributes is the maximum number of values to keep. A configuration that is edited between
-// two scans would add its own each time.
+// maxAttributes is the maximum number of cached values. Each edit of a configuration between two scans
+// adds values.
 const maxAttributes = 100_000
 
 // Attributes returns a reader for the latest snapshot.
@@ -68,14 +66,13 @@ func (s *Scanner) Attributes() *Attributes {
 	}
 }
 
-// Attr returns the values of an attribute of a device directory, without newlines: nil if
-// it is missing or unreadable. Its name is a path below the directory, which may have
+// Attr returns the values of an attribute of a device directory, without newlines. It returns nil if
+// the attribute is missing or unreadable. Its name is a path below the directory, which may contain
 // wildcards and find several files (sysfs.FS.FindAttributes). A file that can't be read in
-// 50 ms has its previous value; unread is set if it has none.
+// 50 ms has its previous value. If it has no previous value, unread is set.
 //
-// *entries limits the directory entries to read, and is decremented by the cost of the
-// search, whether or not the values are known from an earlier one. If it reaches 0, unread
-// is set.
+// *entries limits the directory entries to read. It is decremented by the cost of the search, even if
+// the values are cached. If it reaches 0, unread is set.
 func (a *Attributes) Attr(dir, name string, entries *int) (values []string, unread bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,12 +82,12 @@ func (a *Attributes) Attr(dir, name string, entries *int) (values []string, unre
 		*entries = max(0, *entries-v.cost)
 		return v.values, v.unread || *entries == 0
 	}
-	before := *entries
+	budget := *entries
 	files := a.sysfs.FindAttributes(ownDir(dir), dir, name, entries)
 	if *entries == 0 {
-		return nil, true // another resource may have entries left
+		return nil, true // it is not cached, because another resource may have entries left
 	}
-	v.cost = before - *entries
+	v.cost = budget - *entries
 	for _, file := range files {
 		a.read(file, dir, &v)
 	}
@@ -110,24 +107,35 @@ func ownDir(dir string) string {
 // read adds the value of a file.
 func (a *Attributes) read(file sysfs.File, dir string, v *attributeValues) {
 	value, err := a.slow.read(file, a.sysfs.Attribute)
-	switch {
-	case err == nil:
+	if err == nil {
 		v.values = append(v.values, value)
-	case err == errSlow:
+		return
+	}
+	if err == errSlow {
 		v.unread = true
 		hardware := ownDir(dir)
 		isNew := a.unread[hardware].New || a.slow.isReplacement(file)
 		a.unread[hardware] = device.UnreadHardware{Path: hardware, New: isNew}
-	case sysfs.Gone(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA):
-		// Removed, or without a current value: the speed of an interface that is down,
-		// the temperature of a sleeping device.
-	default:
+		return
+	}
+	if !hasNoValue(err) {
 		a.problems.add(file.Path, err)
 	}
 }
 
-// InUse returns what the host itself uses a network interface for, for an
-// administrator: "a port of bridge br0". It is empty for none, and for nodes.
+// hasNoValue reports whether an error means that an attribute has no value at present, such as the
+// speed of an interface that is down, or the temperature of a sleeping device.
+func hasNoValue(err error) bool {
+	for _, absent := range []unix.Errno{unix.EINVAL, unix.EOPNOTSUPP, unix.ENODATA} {
+		if errors.Is(err, absent) {
+			return true
+		}
+	}
+	return sysfs.Gone(err)
+}
+
+// InUse returns how the host itself uses a network interface, for an administrator: "a port of bridge
+// br0". It is empty if the host does not use it, and for nodes.
 func (a *Attributes) InUse(n *device.Node) string {
 	if n.Type != device.NetInterface {
 		return ""
@@ -137,8 +145,7 @@ func (a *Attributes) InUse(n *device.Node) string {
 	return a.netUse(n)
 }
 
-// CharDriver returns the driver of a major number of character devices, "" if there is
-// none.
+// CharDriver returns the driver of a major number of character devices, or an empty string.
 func (a *Attributes) CharDriver(major uint32) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,33 +155,34 @@ func (a *Attributes) CharDriver(major uint32) string {
 	return a.charDrivers[major]
 }
 
-// readCharDrivers reads the drivers of character devices by major number. A recording
-// has those of nodes without an entry in sysfs.
+// readCharDrivers reads the drivers of character devices by major number. Recordings contain the
+// drivers of nodes without an entry in sysfs.
 func (a *Attributes) readCharDrivers() map[uint32]string {
-	recorded := make(map[uint32]bool)
+	isRecorded := make(map[uint32]bool)
 	for _, n := range a.of.Nodes {
 		if n.Type == device.CharNode && n.SysPath == "" {
-			recorded[n.Major] = true
+			isRecorded[n.Major] = true
 		}
 	}
 	drivers := make(map[uint32]string)
-	char := false
+	isCharPart := false
 	err := a.proc.each("devices", func(line []byte) string {
 		text := string(line)
 		if strings.HasSuffix(text, ":") {
-			char = text == charDevices
-			if char && len(recorded) > 0 {
+			isCharPart = text == charDevices
+			if isCharPart && len(isRecorded) > 0 {
 				return text
 			}
 			return ""
 		}
 		number, driver, _ := strings.Cut(strings.TrimLeft(text, " "), " ")
-		major, err := strconv.ParseUint(number, 10, 32)
-		if !char || err != nil {
+		parsed, err := strconv.ParseUint(number, 10, 32)
+		if !isCharPart || err != nil {
 			return ""
 		}
-		drivers[uint32(major)] = driver
-		if recorded[uint32(major)] {
+		major := uint32(parsed)
+		drivers[major] = driver
+		if isRecorded[major] {
 			return text
 		}
 		return ""
@@ -187,8 +195,7 @@ func (a *Attributes) readCharDrivers() map[uint32]string {
 // fs/char_dev.c, devinfo_show in fs/proc/devices.c).
 const charDevices = "Character devices:"
 
-// Driver returns the name of the driver bound to the device of a directory, "" if there
-// is none.
+// Driver returns the name of the driver that is bound to the device of a directory, or an empty string.
 func (a *Attributes) Driver(dir string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,38 +220,38 @@ func (a *Attributes) Problems() []device.Problem {
 func (a *Attributes) UnreadHardware() []device.UnreadHardware {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	list := slices.Collect(maps.Values(a.unread))
-	sort.Slice(list, func(i, j int) bool { return list[i].Path < list[j].Path })
-	return list
+	return sortedUnread(a.unread)
 }
 
-// slowAttributes reads attributes that may block until their device responds. A
-// replacement of a file has another inode.
+// slowAttributes reads attributes that may block until their device responds. The inode distinguishes a
+// file from its replacement.
 type slowAttributes struct {
 	calls   slow.Calls[sysfs.File, attributeText]
 	answers chan struct{} // a late read has returned
 
 	mu sync.Mutex
-	// texts has the reads since the last call of next, before has the previous interval's.
-	texts, before map[sysfs.File]attributeText
-	waited        time.Duration // for reads that timed out, since the last call of next
+	// texts has the reads of this interval, and before the reads of the previous interval. An
+	// interval starts with each snapshot that gets a reader.
+	texts  map[sysfs.File]attributeText
+	before map[sysfs.File]attributeText
+	// waited is the time spent in this interval on reads that timed out.
+	waited time.Duration
 }
 
-// Reads that block delay a scan by about a second at most, however many there are: after
-// maxWait for those before, a file gets slowAttribute only. A read that does not block takes
-// microseconds.
+// Any number of blocked reads delays a scan by about a second: once maxWait is spent, each further read
+// gets slowAttribute. A read that does not block takes microseconds.
 const (
 	maxWait       = 500 * time.Millisecond
 	slowAttribute = time.Millisecond
-	// maxBlocked is the maximum number of blocked reads, each of which occupies a thread: the
-	// runtime ends a program with 10,000 of them.
+	// maxBlocked is the maximum number of blocked reads. Each of them occupies a thread, and the Go
+	// runtime ends a program with 10,000 threads.
 	maxBlocked = 256
 )
 
 type attributeText struct {
 	text string
 	err  error
-	late bool // it came after a timeout
+	late bool // it was read after a timeout
 }
 
 // next starts a new interval.
@@ -256,8 +263,8 @@ func (s *slowAttributes) next() {
 	s.waited = 0
 }
 
-// read returns the text of an attribute: the previous one if it times out, or errSlow
-// without one.
+// read returns the text of an attribute. If the read times out, it returns the previous text, or errSlow
+// if there is none.
 func (s *slowAttributes) read(file sysfs.File, read func(string) (string, error)) (string, error) {
 	started := time.Now()
 	result, _, ok := s.calls.Do(context.Background(), file, s.patience(), func() attributeText {
@@ -291,7 +298,7 @@ func (s *slowAttributes) patience() time.Duration {
 	return slowAttribute
 }
 
-// isReplacement reports whether an attribute that can't be read has replaced one that could.
+// isReplacement reports whether an attribute that can't be read has replaced a readable attribute.
 func (s *slowAttributes) isReplacement(file sysfs.File) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,8 +310,8 @@ func (s *slowAttributes) isReplacement(file sysfs.File) bool {
 	return false
 }
 
-// tooLate requests a scan for an attribute that was read after a timeout, unless the
-// previous text was late, too: one that is always slow must not cause endless scans.
+// tooLate requests a scan for an attribute that was read after a timeout. It does not if the previous
+// text was also late, because an attribute that is always slow must not cause endless scans.
 func (s *slowAttributes) tooLate(file sysfs.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,13 +8,14 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 )
 
-// cache are the results of earlier scans that are still valid. Two mechanisms keep it
-// valid: the kernel announces every device that is added, removed or bound, and drop
-// removes the results of that device and of everything below it; and each scan still
-// reads which devices are on a bus, with the inodes of their links, and which
-// directories of nodes have changed, so that a replaced device never has the results of
-// its predecessor, even before the events arrive. Where inodes identify nothing, all
-// devices of a bus are new in each scan.
+// cache are the results of earlier scans that are still valid. Two mechanisms keep it valid:
+//
+//   - The kernel announces every device that is added, removed or bound. drop removes the results
+//     of the device and of everything below it.
+//   - Each scan lists the devices on a bus with the inodes of their links, and checks which
+//     directories of nodes have changed. A replaced device therefore never has the results of
+//     its predecessor, even before the events arrive. Where inodes do not identify files, all
+//     devices of a bus are new in each scan.
 //
 // Only results of successful reads are cached.
 type cache struct {
@@ -23,7 +24,7 @@ type cache struct {
 	facts map[string]*facts                     // by directory in sysfs
 }
 
-// facts are the results for one directory; nil is not read yet.
+// facts are the results for one directory. A result is nil if it was not read yet.
 type facts struct {
 	pci       **sysfs.PCIFunction
 	virtFns   *map[string]int
@@ -47,14 +48,14 @@ func (c *cache) of(dir string) *facts {
 	return f
 }
 
-// fact is cached where an error degrades only the directory.
+// fact is like cached, and records an error as a problem of the directory.
 func fact[V any](c *scan, known **V, dir string, read func(string) (V, error)) V {
 	v, err := cached(known, dir, read)
 	c.problems.add(dir, err)
 	return v
 }
 
-// cached returns a cached result for a directory, or reads it.
+// cached returns the known result for a directory, or reads it.
 func cached[V any](known **V, dir string, read func(string) (V, error)) (V, error) {
 	if *known != nil {
 		return **known, nil
@@ -68,8 +69,16 @@ func cached[V any](known **V, dir string, read func(string) (V, error)) (V, erro
 
 func newCache() *cache {
 	return &cache{
-		dirs: make(map[string]*devDir), onBus: make(map[device.Bus]map[string]sysfs.Entry), facts: make(map[string]*facts),
+		dirs:  make(map[string]*devDir),
+		onBus: make(map[device.Bus]map[string]sysfs.Entry),
+		facts: make(map[string]*facts),
 	}
+}
+
+// add adds the results of another scan for buses and directories in sysfs.
+func (c *cache) add(other *cache) {
+	maps.Copy(c.onBus, other.onBus)
+	maps.Copy(c.facts, other.facts)
 }
 
 // drop drops the results for the devices with these directories, and for everything
@@ -78,37 +87,57 @@ func (c *cache) drop(dirs []string) {
 	if len(dirs) == 0 {
 		return
 	}
-	stale := make(map[string]bool, len(dirs))
-	var lengths []int // of few paths, compared with the directories
-	for _, dir := range dirs {
-		stale[dir] = true
-		if !slices.Contains(lengths, len(dir)) {
-			lengths = append(lengths, len(dir))
-		}
-	}
-	covered := func(dir string) bool {
-		for _, n := range lengths {
-			if n <= len(dir) && (n == len(dir) || dir[n] == '/') && stale[dir[:n]] {
-				return true
-			}
-		}
-		return false
-	}
+	stale := newSubtrees(dirs)
 	for _, d := range c.dirs {
 		for _, n := range d.nodes {
-			if covered(n.place.sysPath) {
+			if stale.contain(n.place.sysPath) {
 				n.place = place{}
 			}
 		}
 	}
 	maps.DeleteFunc(c.facts, func(dir string, _ *facts) bool {
-		return covered(dir)
+		return stale.contain(dir)
 	})
 }
 
-// onBus lists the devices on a bus, and drops the results for the predecessors of new
-// ones.
-func (c *scan) onBus(bus device.Bus, list func(known map[string]sysfs.Entry) ([]sysfs.Entry, error)) []sysfs.Entry {
+// subtrees are directories with everything below them.
+type subtrees struct {
+	tops map[string]bool
+	// lengths are the different lengths of tops. There are only a few, so that contain looks up
+	// few prefixes of a path.
+	lengths []int
+}
+
+func newSubtrees(dirs []string) subtrees {
+	s := subtrees{tops: make(map[string]bool, len(dirs))}
+	for _, dir := range dirs {
+		s.tops[dir] = true
+		if !slices.Contains(s.lengths, len(dir)) {
+			s.lengths = append(s.lengths, len(dir))
+		}
+	}
+	return s
+}
+
+// contain reports whether a directory is in one of the subtrees.
+func (s subtrees) contain(dir string) bool {
+	for _, n := range s.lengths {
+		if n > len(dir) {
+			continue
+		}
+		isPrefix := n == len(dir) || dir[n] == '/'
+		if isPrefix && s.tops[dir[:n]] {
+			return true
+		}
+	}
+	return false
+}
+
+// lister lists the devices on a bus. It does not read the links of known devices again.
+type lister func(known map[string]sysfs.Entry) ([]sysfs.Entry, error)
+
+// onBus lists the devices on a bus. It drops the results for a device that was replaced.
+func (c *scan) onBus(bus device.Bus, list lister) []sysfs.Entry {
 	known := c.cache.onBus[bus]
 	entries, err := list(known)
 	if notExist(err) {
@@ -118,20 +147,20 @@ func (c *scan) onBus(bus device.Bus, list func(known map[string]sysfs.Entry) ([]
 	if err != nil && entries == nil {
 		c.noBus = append(c.noBus, bus)
 	}
-	var came []string
+	var added []string
 	for _, e := range entries {
 		if known[e.Name] != e || e.Ino == 0 {
-			came = append(came, e.Path)
+			added = append(added, e.Path)
 		}
 	}
-	if len(came) == 0 && len(known) == len(entries) {
+	if len(added) == 0 && len(known) == len(entries) {
 		return entries
 	}
-	c.cache.drop(came)
-	here := make(map[string]sysfs.Entry, len(entries))
+	c.cache.drop(added)
+	byName := make(map[string]sysfs.Entry, len(entries))
 	for _, e := range entries {
-		here[e.Name] = e
+		byName[e.Name] = e
 	}
-	c.cache.onBus[bus] = here
+	c.cache.onBus[bus] = byName
 	return entries
 }

@@ -23,17 +23,21 @@ import (
 
 const hostDev = "/dev"
 
-// devTree is the tree of a directory of device nodes. All paths are the host's,
-// wherever that directory is mounted.
+// devTree is the tree of a directory of device nodes. All paths are paths of the host, wherever the
+// directory is mounted.
 type devTree struct {
-	root      string // the directory that is the host's /dev
-	fsID      uint64 // the file system it is on
-	unique    bool   // which counts inodes
-	clock     int64  // of the kernel's file systems, at the start of the walk
+	// root is the directory that is the host's /dev.
+	root string
+	// fsID is its file system.
+	fsID uint64
+	// hasInodes is set if an inode identifies a file of this file system.
+	hasInodes bool
+	// startedAt is the time of file systems at the start of the walk.
+	startedAt int64
 	recording bool
 	cache     map[string]*devDir // by path
 	nodes     map[string]*node   // by path
-	links     map[string]string  // target of a link, unresolved
+	links     map[string]string  // unresolved targets by path
 	isDir     map[string]bool
 	dirs      []string
 	mounts    []string // directories on another file system
@@ -45,100 +49,121 @@ type devTree struct {
 type devDir struct {
 	ino      uint64
 	modified unix.Timespec
-	settled  bool // any later change has another time
-	nodes    []*devNode
-	links    []devLink
-	dirs     []string
+	// isCurrent is set if any later change has another modification time.
+	isCurrent bool
+	nodes     []*devNode
+	links     []devLink
+	dirs      []string
 }
 
-type devLink struct{ path, target string }
+type devLink struct {
+	path   string
+	target string
+}
 
-// node is a node of a scan, and what is cached of it.
+// node is a node of a scan, and its cached data.
 type node struct {
 	device.Node
 	read    *devNode
 	removed bool
 }
 
-// devNode is a node as read. The inode distinguishes it from predecessors with its path,
-// where the file system counts inodes: elsewhere a directory that changed has new ones.
+// devNode is a node as read. The inode distinguishes it from earlier nodes at its path if the file
+// system counts inodes. Otherwise all nodes of a directory that has changed are new.
 type devNode struct {
 	path         string
 	kind         device.NodeType
 	major, minor uint32
 	ino          uint64
-	changed      int64 // when it was made, or changed since
+	changed      int64 // the time of its creation or last change
 	place        place
 }
 
 // place is the sysfs directory of a node, and of the bus device that owns it. It is empty
 // if it is unknown or no longer valid.
 type place struct {
-	sysPath, subsystem string
-	bus                device.Bus
-	owner              string
+	sysPath   string
+	subsystem string
+	bus       device.Bus
+	owner     string
 }
 
-// walkDev reads the tree below root. It follows no links and stays on one file system:
+// walkDev reads the tree below root. It follows no links and stays on one file system, because
 // file systems below /dev (pts, shm, mqueue, hugepages) have no devices of the host,
-// and can be large or slow. The result has the directories that were walked.
-// Unchanged cached ones are not read again.
+// and can be large or slow. The result contains the directories that were walked.
+// Known directories that have not changed are not read again.
 func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTree, error) {
-	nodes := 0
-	links := 0 // as in the previous scan
-	for _, d := range known {
-		nodes = nodes + len(d.nodes)
-		links = links + len(d.links)
+	t := newDevTree(root, known)
+	// The clock is read first. A directory modified before this time gets another time with its next
+	// change. A directory modified later may keep its time, because the clock of file systems only
+	// advances with the tick (4 ms).
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	t := &devTree{
+	t.startedAt = unix.TimespecToNsec(now)
+	var st unix.Stat_t
+	if err := unix.Stat(root, &st); err != nil {
+		return nil, fmt.Errorf("read the device nodes: %q: %w", root, err)
+	}
+	t.fsID = uint64(st.Dev)
+	t.recording = t.hasMarker(hostDev)
+	t.hasInodes = !t.recording && dirents.CountsInodes(root)
+	if err := t.walk(ctx, hostDev, &st); err != nil {
+		return nil, fmt.Errorf("read the device nodes: %w", err)
+	}
+	slices.Sort(t.dirs)
+	maps.DeleteFunc(known, func(dir string, _ *devDir) bool {
+		return !t.isDir[dir]
+	})
+	return t, nil
+}
+
+// newDevTree returns an empty tree with room for as many nodes and links as in the previous scan.
+func newDevTree(root string, known map[string]*devDir) *devTree {
+	nodes := 0
+	links := 0
+	for _, d := range known {
+		nodes += len(d.nodes)
+		links += len(d.links)
+	}
+	return &devTree{
 		root:  root,
 		cache: known,
 		nodes: make(map[string]*node, nodes),
 		links: make(map[string]string, links),
 		isDir: make(map[string]bool),
 	}
-	// The clock of file systems, read first. A directory modified before this time gets
-	// another time with its next change. A directory modified later may keep its time,
-	// since the clock advances only with the tick (4 ms).
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
-		return nil, fmt.Errorf("read the clock: %w", err)
-	}
-	t.clock = unix.TimespecToNsec(now)
-	var st unix.Stat_t
-	if err := unix.Stat(root, &st); err != nil {
-		return nil, fmt.Errorf("read the device nodes: %q: %w", root, err)
-	}
-	t.fsID = uint64(st.Dev)
-	t.recording = t.marked(hostDev)
-	t.unique = !t.recording && dirents.CountsInodes(root)
-	if err := t.walk(ctx, hostDev, &st); err != nil {
-		return nil, fmt.Errorf("read the device nodes: %w", err)
-	}
-	slices.Sort(t.dirs)
-	maps.DeleteFunc(known, func(dir string, _ *devDir) bool { return !t.isDir[dir] })
-	return t, nil
 }
 
 // here returns the local path of a path of the host.
 func (t *devTree) here(p string) string { return t.root + p[len(hostDev):] }
 
-// marked reports whether a directory has the marker of recordings.
-func (t *devTree) marked(dir string) bool {
+// hasMarker reports whether a directory has the marker of recordings.
+func (t *devTree) hasMarker(dir string) bool {
 	_, err := os.Lstat(t.here(dir) + "/" + RecordingMarker)
 	return err == nil
 }
 
-// walk adds a directory and its subdirectories. Only failures of /dev itself and a
-// cancelled ctx are errors; another unreadable directory is a problem.
+// isUnchanged reports whether a directory as read before is the same as the directory with this status.
+func (d *devDir) isUnchanged(st *unix.Stat_t) bool {
+	if d == nil || !d.isCurrent {
+		return false
+	}
+	return d.ino == st.Ino && d.modified == st.Mtim
+}
+
+// walk adds a directory and its subdirectories. It fails only if /dev itself is unreadable or ctx has
+// ended. Another unreadable directory is a problem.
 func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	d := t.cache[dir]
-	if d == nil || !d.settled || d.ino != st.Ino || d.modified != st.Mtim {
+	if !d.isUnchanged(st) {
 		var err error
-		if d, err = t.read(dir, st); d == nil {
+		d, err = t.read(dir, st)
+		if d == nil {
 			return err
 		}
 	}
@@ -156,7 +181,8 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 			t.problem(p, err)
 			continue
 		}
-		if uint64(st.Dev) != t.fsID || t.recording && t.marked(p) {
+		isMount := uint64(st.Dev) != t.fsID
+		if isMount || t.recording && t.hasMarker(p) {
 			t.mounts = append(t.mounts, p)
 			continue
 		}
@@ -167,19 +193,20 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	return nil
 }
 
-// read reads one directory into the cache. It returns nil for a removed one.
+// read reads one directory into the cache. It returns nil if the directory was removed.
 func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
-	was := make(map[string]*devNode)
-	if known := t.cache[dir]; known != nil {
+	earlier := make(map[string]*devNode) // by path
+	known := t.cache[dir]
+	if known != nil {
 		for _, n := range known.nodes {
-			was[n.path] = n
+			earlier[n.path] = n
 		}
 	}
 	delete(t.cache, dir)
-	before := len(t.problems)
+	problems := len(t.problems)
 	d := &devDir{ino: st.Ino, modified: st.Mtim}
 	err := dirents.Read(t.here(dir), func(e dirents.Entry) {
-		t.readEntry(d, dir+"/"+e.Name, e, was)
+		t.readEntry(d, dir+"/"+e.Name, e, earlier)
 	})
 	if err != nil && dir == hostDev {
 		return nil, err
@@ -188,13 +215,14 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 		return nil, nil
 	}
 	t.problem(dir, err)
-	d.settled = len(t.problems) == before && unix.TimespecToNsec(st.Mtim) < t.clock
+	isComplete := len(t.problems) == problems
+	d.isCurrent = isComplete && unix.TimespecToNsec(st.Mtim) < t.startedAt
 	t.cache[dir] = d
 	return d, nil
 }
 
-// readEntry adds the entry with path p; was has the earlier nodes.
-func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, was map[string]*devNode) {
+// readEntry adds the entry with path p. It does not read earlier nodes again.
+func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, earlier map[string]*devNode) {
 	switch {
 	case e.Type == fs.ModeDir:
 		d.dirs = append(d.dirs, p)
@@ -206,20 +234,22 @@ func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, was map[string
 		}
 		d.links = append(d.links, devLink{p, target})
 	case e.Type&fs.ModeDevice != 0, e.Type == 0 && t.recording:
-		n := was[p]
-		if n == nil || n.ino != e.Ino || !t.unique {
-			now, _, ok := t.stat(p)
-			if !ok {
+		n := earlier[p]
+		isSame := n != nil && n.ino == e.Ino && t.hasInodes
+		if !isSame {
+			current, _, isNode := t.stat(p)
+			if !isNode {
 				return
 			}
-			n = &now
+			n = &current
 		}
 		d.nodes = append(d.nodes, n)
 	}
 }
 
-// stat returns the node p, or the type of p.
-func (t *devTree) stat(p string) (n devNode, mode uint32, ok bool) {
+// stat returns the node at path p, and the type of the file as in the mode of stat(2). isNode is false if
+// the file is not a node.
+func (t *devTree) stat(p string) (n devNode, mode uint32, isNode bool) {
 	var st unix.Stat_t
 	if err := unix.Lstat(t.here(p), &st); err != nil {
 		t.problem(p, err)
@@ -233,43 +263,54 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, ok bool) {
 		ino:     st.Ino,
 		changed: unix.TimespecToNsec(st.Ctim),
 	}
-	switch {
-	case mode == unix.S_IFCHR:
+	switch mode {
+	case unix.S_IFCHR:
 		n.kind = device.CharNode
-	case mode == unix.S_IFBLK:
+		return n, mode, true
+	case unix.S_IFBLK:
 		n.kind = device.BlockNode
-	case mode == unix.S_IFREG && t.recording:
-		n.kind, n.major, n.minor, ok = t.readRecorded(p)
-		return n, mode, ok
-	default:
-		return devNode{}, mode, false
+		return n, mode, true
+	case unix.S_IFREG:
+		if !t.recording {
+			return devNode{}, mode, false
+		}
+		recorded, isNode := t.readRecorded(p)
+		n.kind = recorded.kind
+		n.major = recorded.major
+		n.minor = recorded.minor
+		return n, mode, isNode
 	}
-	return n, mode, true
+	return devNode{}, mode, false
 }
 
-// still reports whether a node with the number of n exists.
-func (t *devTree) still(n *node) bool {
-	got, _, ok := (&devTree{root: t.root, recording: t.recording}).stat(n.Path)
-	return ok && got.kind == n.Type && got.major == n.Major && got.minor == n.Minor
+// stillHas reports whether a node with the path and number of n exists. It is safe for concurrent use.
+func (t *devTree) stillHas(n *node) bool {
+	withoutProblems := &devTree{root: t.root, recording: t.recording}
+	current, _, isNode := withoutProblems.stat(n.Path)
+	if !isNode {
+		return false
+	}
+	currentNumber := number{current.kind, current.major, current.minor}
+	return currentNumber == number{n.Type, n.Major, n.Minor}
 }
 
-// readRecorded returns the node that the file p stands for, if any.
-func (t *devTree) readRecorded(p string) (kind device.NodeType, major, minor uint32, ok bool) {
+// readRecorded returns the number of the node for which the file p stands in a recording.
+func (t *devTree) readRecorded(p string) (n number, isNode bool) {
 	f, err := os.Open(t.here(p))
 	if err != nil {
 		t.problem(p, err)
-		return 0, 0, 0, false
+		return number{}, false
 	}
 	defer f.Close()
 	var text [64]byte
-	n, err := f.Read(text[:])
+	size, err := f.Read(text[:])
 	if err != nil && err != io.EOF {
 		t.problem(p, err)
 	}
-	return parseRecordedNode(string(text[:n]))
+	return parseRecordedNode(string(text[:size]))
 }
 
-// problem adds an error, unless it is that something is no longer a directory.
+// problem adds an error, unless it means that a directory was replaced by another file.
 func (t *devTree) problem(p string, err error) {
 	if !errors.Is(err, unix.ENOTDIR) {
 		t.problems.add(p, err)
@@ -292,14 +333,19 @@ func (t *devTree) addNode(n *devNode) {
 // (MAXSYMLINKS in include/linux/namei.h).
 const maxLinks = 40
 
-// sortedNodes returns the nodes by path, including targets of links only (on
-// another file system below /dev, such as pts).
+// sortedNodes returns the nodes by path. Nodes on another file system below /dev, such as pts, are
+// included if a link points to them.
 func (t *devTree) sortedNodes() []*node {
 	for p := range t.links {
 		t.resolve(p)
 	}
-	nodes := slices.AppendSeq(make([]*node, 0, len(t.nodes)), maps.Values(t.nodes))
-	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Path < nodes[j].Path })
+	nodes := make([]*node, 0, len(t.nodes))
+	for _, n := range t.nodes {
+		nodes = append(nodes, n)
+	}
+	sort.Slice(nodes, func(i, j int) bool {
+		return nodes[i].Path < nodes[j].Path
+	})
 	return nodes
 }
 
@@ -311,20 +357,22 @@ func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 		if n == nil {
 			continue
 		}
-		_, kept := slices.BinarySearchFunc(nodes, n.Path, func(n *device.Node, p string) int {
+		_, isKept := slices.BinarySearchFunc(nodes, n.Path, func(n *device.Node, p string) int {
 			return cmp.Compare(n.Path, p)
 		})
-		if kept {
+		if isKept {
 			links = append(links, device.Link{Path: p, Node: n})
 		}
 	}
-	sort.Slice(links, func(i, j int) bool { return links[i].Path < links[j].Path })
+	sort.Slice(links, func(i, j int) bool {
+		return links[i].Path < links[j].Path
+	})
 	return links
 }
 
-// resolve returns the target node of a path below /dev, as the host resolves it:
-// "/dev/pts/3" in a link is a path of the host, wherever its /dev is mounted. It is nil
-// if the target is outside of /dev, missing or a loop.
+// resolve returns the target node of a path below /dev. The target of a link, such as "/dev/pts/3", is
+// a path of the host, wherever its /dev is mounted. It returns nil if the target is missing or
+// outside of /dev, or if the links are a loop.
 func (t *devTree) resolve(p string) *device.Node {
 	at := "/"
 	rest := p
@@ -343,8 +391,10 @@ func (t *devTree) resolve(p string) *device.Node {
 			return nil
 		}
 		t.visit(next)
-		if target, ok := t.links[next]; ok {
-			if hops++; hops > maxLinks {
+		target, isLink := t.links[next]
+		if isLink {
+			hops++
+			if hops > maxLinks {
 				return nil
 			}
 			if strings.HasPrefix(target, "/") {
@@ -367,38 +417,45 @@ func (t *devTree) resolve(p string) *device.Node {
 	return nil
 }
 
-// visit adds p where the walk did not: on another file system.
+// visit adds p if the walk did not, because it is on another file system.
 func (t *devTree) visit(p string) {
 	_, isLink := t.links[p]
 	if isLink || t.isDir[p] || t.nodes[p] != nil {
 		return
 	}
-	n, mode, ok := t.stat(p)
-	if ok {
+	n, mode, isNode := t.stat(p)
+	if isNode {
 		t.addNode(&n)
 	}
 	switch mode {
 	case unix.S_IFDIR:
 		t.isDir[p] = true
 	case unix.S_IFLNK:
-		if target, err := os.Readlink(t.here(p)); err == nil {
+		target, err := os.Readlink(t.here(p))
+		if err == nil {
 			t.links[p] = target
 		}
 	}
 }
 
-// parseRecordedNode parses the content of a file that stands for a node.
-func parseRecordedNode(s string) (kind device.NodeType, major, minor uint32, ok bool) {
-	word, number, _ := strings.Cut(strings.TrimSuffix(s, "\n"), " ")
-	a, b, _ := strings.Cut(number, ":")
-	x, errX := strconv.ParseUint(a, 10, 32)
-	y, errY := strconv.ParseUint(b, 10, 32)
-	switch {
-	case errX != nil || errY != nil:
-	case word == "char":
-		return device.CharNode, uint32(x), uint32(y), true
-	case word == "block":
-		return device.BlockNode, uint32(x), uint32(y), true
+// parseRecordedNode parses the content of a file that stands for a node, "char 188:0".
+func parseRecordedNode(s string) (n number, isNode bool) {
+	word, pair, _ := strings.Cut(strings.TrimSuffix(s, "\n"), " ")
+	first, second, _ := strings.Cut(pair, ":")
+	major, majorErr := strconv.ParseUint(first, 10, 32)
+	minor, minorErr := strconv.ParseUint(second, 10, 32)
+	if majorErr != nil || minorErr != nil {
+		return number{}, false
 	}
-	return 0, 0, 0, false
+	n.major = uint32(major)
+	n.minor = uint32(minor)
+	switch word {
+	case "char":
+		n.kind = device.CharNode
+	case "block":
+		n.kind = device.BlockNode
+	default:
+		return number{}, false
+	}
+	return n, true
 }

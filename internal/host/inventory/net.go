@@ -51,34 +51,42 @@ func (c *scan) readNets() []*device.Node {
 	return nets
 }
 
-// netUse returns what the host itself uses a network interface for, "" for nothing: it is
-// part of another one, one end of a pair whose other end is in another network namespace (a
-// pod), or has routes or addresses. Where these are unknown, an interface that is up counts
-// as used, except for CAN, which has none.
+// netUse returns how the host itself uses a network interface, or an empty string. An interface is used
+// if it is part of another interface, if it is one end of a pair whose other end is in another network
+// namespace (a pod), or if it has routes or addresses. If these are unknown, an interface that is up
+// counts as used. CAN is an exception, because it has neither.
 func (a *Attributes) netUse(n *device.Node) string {
-	if why := partOf(a.of.netInterfaces[n.Path], a.of.netInterfaces); why != "" {
-		return why
+	use := partOf(a.of.netInterfaces[n.Path], a.of.netInterfaces)
+	if use != "" {
+		return use
 	}
 	pair := a.netPair(n)
-	if pair.Other > 0 && pair.Other != pair.Index && !slices.ContainsFunc(a.of.Nets, func(o *device.Node) bool {
-		other := a.netPair(o)
-		return other.Index == pair.Other && other.Other == pair.Index
-	}) {
+	isPair := pair.Other > 0 && pair.Other != pair.Index
+	if isPair && !a.hasOtherEnd(pair) {
 		return "one end of a pair, whose other end is in another network namespace"
 	}
 	if a.traffic == nil {
-		t := a.readTraffic()
-		a.traffic = &t
+		a.traffic = a.readTraffic()
 	}
-	switch {
-	case a.traffic.routes[n.Path]:
-		return "the way of a route"
-	case a.hasAddress(n.Path, pair.Index):
+	if a.traffic.routes[n.Path] {
+		return "the interface of a route"
+	}
+	if a.hasAddress(n.Path, pair.Index) {
 		return "an interface with an address"
-	case !a.traffic.known && pair.Up && n.Net.Type != "can":
+	}
+	mayHaveAddress := pair.Up && n.Net.Type != "can"
+	if mayHaveAddress && !a.traffic.isKnown {
 		return "up, and its addresses can't be read in the network namespace of this program"
 	}
 	return ""
+}
+
+// hasOtherEnd reports whether the host has the other end of a pair.
+func (a *Attributes) hasOtherEnd(pair sysfs.NetPair) bool {
+	return slices.ContainsFunc(a.of.Nets, func(n *device.Node) bool {
+		other := a.netPair(n)
+		return other.Index == pair.Other && other.Other == pair.Index
+	})
 }
 
 func (a *Attributes) netPair(n *device.Node) sysfs.NetPair {
@@ -90,15 +98,17 @@ func (a *Attributes) netPair(n *device.Node) sysfs.NetPair {
 	return p
 }
 
-// traffic are the interfaces with routes and addresses, by name, or by number.
+// traffic are the interfaces with routes and addresses.
 type traffic struct {
-	routes, addresses map[string]bool
-	indexes           map[int]bool
-	known             bool
+	routes    map[string]bool // by name
+	addresses map[string]bool // by name
+	indexes   map[int]bool    // with addresses, by number
+	// isKnown is set if the addresses could be read.
+	isKnown bool
 }
 
-// ownNet assigns an interface to its hardware, like own for nodes, and reports false for
-// one to leave out: its hardware has gone or is unknown.
+// ownNet assigns an interface to its hardware, like own for nodes. It returns false if the interface
+// must be left out, because its hardware was removed or is unknown.
 func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	bus, dir := c.busDevice(n.SysPath)
 	h := c.hardware[dir]
@@ -117,23 +127,26 @@ func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	c.place(n)
 	n.Index = i.DevPort
 	if i.DevPort <= 0 && i.DevID > 0 {
-		// Some drivers still set this instead of dev_port: those of CAN cards with
-		// several channels.
+		// Some drivers of CAN cards with several channels still set this instead of dev_port.
 		n.Index = i.DevID
 	}
 	return true
 }
 
-// partOf returns the interface that the host made an interface a port of, or the kind
-// of one with ports. all are the interfaces of the host by name.
+// partOf describes an interface that is part of another interface, or that has other interfaces as its
+// parts. all are the interfaces of the host by name.
 func partOf(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
-	switch {
-	case i.Master != "" && all[i.Master].Bridge:
-		return "a port of bridge " + i.Master
-	case i.Master != "" && all[i.Master].Bond:
-		return "a member of " + i.Master
-	case i.Master != "":
+	if i.Master != "" {
+		master := all[i.Master]
+		if master.Bridge {
+			return "a port of bridge " + i.Master
+		}
+		if master.Bond {
+			return "a member of " + i.Master
+		}
 		return "a part of " + i.Master
+	}
+	switch {
 	case len(i.Uppers) > 0:
 		return "the link below " + strings.Join(i.Uppers, ", ")
 	case i.Bridge:
@@ -144,9 +157,9 @@ func partOf(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
 	return ""
 }
 
-// linkType is the name of a kind of link: that of the constant ARPHRD_* in lower case,
-// one for the three of IEEE 802.11, and the number for others
-// (include/uapi/linux/if_arp.h).
+// linkType is the name of a kind of link: the name of the constant ARPHRD_* in lower case
+// (include/uapi/linux/if_arp.h). The three kinds of IEEE 802.11 have one name. Other kinds have their
+// number.
 func linkType(n int) string {
 	switch n {
 	case 1:
@@ -183,76 +196,89 @@ func linkType(n int) string {
 
 // readTraffic reads the routes and addresses of the host.
 //
-// /proc shows the network namespace of a process, and sysfs the namespace of its mount.
-// They may differ: a pod with its own eth0 may have the host's /sys. They count as the same
-// if the process has each interface with hardware in sysfs, and there is one: a pod's
-// network has none of them, or no others.
-func (a *Attributes) readTraffic() traffic {
+// /proc shows the network namespace of a process, and sysfs the namespace of its mount. They may
+// differ, because a pod with its own eth0 may have the host's /sys. They count as the same namespace if
+// sysfs has interfaces with hardware and the process has all of them.
+func (a *Attributes) readTraffic() *traffic {
 	var hardware []*device.Node
 	for _, n := range a.of.Nets {
 		if n.Hardware != nil {
 			hardware = append(hardware, n)
 		}
 	}
-	t := traffic{routes: make(map[string]bool), addresses: make(map[string]bool), indexes: make(map[int]bool)}
+	t := &traffic{
+		routes:    make(map[string]bool),
+		addresses: make(map[string]bool),
+		indexes:   make(map[int]bool),
+	}
 	if len(hardware) == 0 {
 		return t
 	}
-	// The first process of a host, or of a container; otherwise this one.
+	// Process 1 is the first process of the host, or of a container.
 	for _, process := range []string{"1", "self"} {
 		if a.hasNets(process, hardware) {
 			a.readRoutes(process, t.routes)
 			break
 		}
 	}
-	t.known = a.hasNets("self", hardware) && a.readAddresses(&t) == nil
+	if a.hasNets("self", hardware) {
+		err := a.readAddresses(t)
+		t.isKnown = err == nil
+	}
 	return t
 }
 
 // hasNets reports whether a process has these interfaces.
 func (a *Attributes) hasNets(process string, nets []*device.Node) bool {
-	wanted := make(map[string]bool, len(nets))
+	isWanted := make(map[string]bool, len(nets))
 	for _, n := range nets {
-		wanted[n.Path] = true
+		isWanted[n.Path] = true
 	}
-	known := make(map[string]bool, len(nets))
+	isFound := make(map[string]bool, len(nets))
 	_ = a.proc.each(process+"/net/dev", func(line []byte) string {
-		before, _, found := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
+		before, _, isInterface := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
 		name := string(before)
-		known[name] = found
-		if !found || !wanted[name] {
+		isFound[name] = isInterface
+		if !isInterface || !isWanted[name] {
 			return ""
 		}
 		return name + ":"
 	})
-	// An interface gone since is no difference.
-	return !slices.ContainsFunc(nets, func(n *device.Node) bool {
-		return !known[n.Path] && a.sysfs.Exists(n.SysPath)
-	})
+	for _, n := range nets {
+		// An interface may have been removed meanwhile.
+		if !isFound[n.Path] && a.sysfs.Exists(n.SysPath) {
+			return false
+		}
+	}
+	return true
 }
 
-// readRoutes adds the interfaces of the routes of a process. A recording has the names.
+// readRoutes adds the interfaces of the routes of a process. Recordings only contain their names.
 func (a *Attributes) readRoutes(process string, routes map[string]bool) {
-	read := func(file string, iface func(fields []string) string, line string) {
-		_ = a.proc.each(process+file, func(text []byte) string {
-			name := iface(strings.Fields(string(text)))
+	const (
+		noIPv6       = "00000000000000000000000000000000"
+		recordedIPv4 = "%s 00000000 00000000 0001 0 0 0 00000000"
+		recordedIPv6 = noIPv6 + " 00 " + noIPv6 + " 00 " + noIPv6 + " 0 0 0 0001 %s"
+	)
+	read := func(file string, interfaceOf func(fields []string) string, recorded string) {
+		_ = a.proc.each(process+file, func(line []byte) string {
+			name := interfaceOf(strings.Fields(string(line)))
 			if name == "" || routes[name] {
 				return ""
 			}
 			routes[name] = true
-			return fmt.Sprintf(line, name)
+			return fmt.Sprintf(recorded, name)
 		})
 	}
-	none := strings.Repeat("0", 32)
-	read("/net/route", routeIPv4, "%s 00000000 00000000 0001 0 0 0 00000000")
-	read("/net/ipv6_route", routeIPv6, none+" 00 "+none+" 00 "+none+" 0 0 0 0001 %s")
+	read("/net/route", routeIPv4, recordedIPv4)
+	read("/net/ipv6_route", routeIPv6, recordedIPv6)
 }
 
-// addressFile has the names of interfaces with an address in a recording: netlink has
-// them on a host, since /proc has no IPv4 addresses by interface.
+// addressFile contains the names of interfaces with an address in a recording. On a host they are read
+// by netlink, because /proc has no IPv4 addresses by interface.
 const addressFile = "self/net/addresses"
 
-// readAddresses reads the interfaces with an address, in one dump for all.
+// readAddresses reads the interfaces with an address. One dump contains all of them.
 func (a *Attributes) readAddresses(t *traffic) error {
 	if a.proc.root != hostProc {
 		return a.proc.each(addressFile, func(line []byte) string {
@@ -266,10 +292,16 @@ func (a *Attributes) readAddresses(t *traffic) error {
 	}
 	messages, err := syscall.ParseNetlinkMessage(dump)
 	for _, m := range messages {
-		// ifaddrmsg: family, length of the prefix, flags, scope, index. The scope of the
-		// addresses that interfaces get by themselves is the link.
-		if m.Header.Type == syscall.RTM_NEWADDR && len(m.Data) >= syscall.SizeofIfAddrmsg && m.Data[3] < syscall.RT_SCOPE_LINK {
-			t.indexes[int(binary.NativeEndian.Uint32(m.Data[4:]))] = true
+		isAddress := m.Header.Type == syscall.RTM_NEWADDR && len(m.Data) >= syscall.SizeofIfAddrmsg
+		if !isAddress {
+			continue
+		}
+		// struct ifaddrmsg: family, length of the prefix, flags, scope, index. Addresses that
+		// the kernel assigns automatically have the scope of the link.
+		scope := m.Data[3]
+		index := binary.NativeEndian.Uint32(m.Data[4:])
+		if scope < syscall.RT_SCOPE_LINK {
+			t.indexes[int(index)] = true
 		}
 	}
 	return err
@@ -279,8 +311,8 @@ func (a *Attributes) readAddresses(t *traffic) error {
 func (a *Attributes) hasAddress(name string, index int) bool {
 	if a.traffic.indexes[index] && !a.traffic.addresses[name] {
 		a.traffic.addresses[name] = true
-		if a.proc.kept != nil {
-			a.proc.kept[addressFile] += name + "\n"
+		if a.proc.recorded != nil {
+			a.proc.recorded[addressFile] += name + "\n"
 		}
 	}
 	return a.traffic.addresses[name]
@@ -295,34 +327,40 @@ const (
 // routeIPv4 returns the interface of a line of /proc/net/route if it is a usable route:
 // interface, destination, gateway, flags, references, use, metric, mask
 // (fib_route_seq_show in net/ipv4/fib_trie.c).
-func routeIPv4(f []string) string {
-	if len(f) < 8 || !leads(f[3]) {
+func routeIPv4(fields []string) string {
+	if len(fields) < 8 || !isUsable(fields[3]) {
 		return ""
 	}
-	return f[0]
+	return fields[0]
 }
 
-// routeIPv6 does the same for /proc/net/ipv6_route: destination and its length, source and
-// its length, next hop, metric, references, use, flags, interface (rt6_info_dump in
-// net/ipv6/route.c). Every interface that is up has those of fe80::/10 and ff00::/8.
-func routeIPv6(f []string) string {
-	if len(f) < 10 || strings.HasPrefix(f[0], "fe8") || strings.HasPrefix(f[0], "ff") || !leads(f[8]) {
+// routeIPv6 is like routeIPv4 for a line of /proc/net/ipv6_route: destination and its length, source and
+// its length, next hop, metric, references, use, flags, interface (ipv6_route_native_seq_show in
+// net/ipv6/ip6_fib.c). It ignores routes to fe80::/10 and ff00::/8, which every interface has that is
+// up.
+func routeIPv6(fields []string) string {
+	if len(fields) < 10 || !isUsable(fields[8]) {
 		return ""
 	}
-	return f[9]
+	destination := fields[0]
+	isLinkLocal := strings.HasPrefix(destination, "fe8")
+	isMulticast := strings.HasPrefix(destination, "ff")
+	if isLinkLocal || isMulticast {
+		return ""
+	}
+	return fields[9]
 }
 
-// leads reports whether the flags are those of a usable route.
-func leads(flags string) bool {
+// isUsable reports whether a route has the flags of a usable route.
+func isUsable(flags string) bool {
 	n, err := strconv.ParseUint(flags, 16, 32)
 	return err == nil && n&(routeUp|routeReject) == routeUp
 }
 
-// ForeignNets reports whether a snapshot has network interfaces of another network
-// namespace than that of this process, as in a pod with the host's /sys. The kernel
-// announces an interface in its own namespace only (net_namespace in
-// net/core/net-sysfs.c, kobject_uevent_net_broadcast in lib/kobject_uevent.c), so that
-// their changes cause no events.
+// ForeignNets reports whether a snapshot has network interfaces of a network namespace other than the
+// namespace of this process, as in a pod with the host's /sys. Changes of these interfaces cause no
+// events, because the kernel announces an interface only in its own namespace (net_namespace in
+// net/core/net-sysfs.c, kobject_uevent_net_broadcast in lib/kobject_uevent.c).
 func ForeignNets(s *device.Snapshot) bool {
 	if len(s.Nets) == 0 {
 		return false

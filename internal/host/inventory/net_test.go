@@ -122,7 +122,7 @@ func TestNetWithoutItsDevice(t *testing.T) {
 	if len(snap.Nets) > 0 || len(findHardware(snap, "usb1").Nets) > 0 {
 		t.Errorf("interfaces: %s", nets(snap))
 	}
-	if got := fmt.Sprint(snap.Problems); !strings.Contains(got, `net/can0 left out, since its usb device "1-2" could not be read`) {
+	if got := fmt.Sprint(snap.Problems); !strings.Contains(got, `net/can0 left out, because its usb device "1-2" could not be read`) {
 		t.Errorf("problems: %s", got)
 	}
 }
@@ -177,7 +177,7 @@ func TestNetInUse(t *testing.T) {
 	h.WriteProc("self/net/ipv6_route", ipv6)
 	h.WriteProc("self/net/dev", devices(all))
 	h.WriteProc("self/net/addresses", "eth6\neth3.7\n") // netlink's, in a recording
-	want["eth4"], want["eth5"] = "the way of a route", "the way of a route"
+	want["eth4"], want["eth5"] = "the interface of a route", "the interface of a route"
 	want["eth6"], want["eth3.7"] = "an interface with an address", "an interface with an address"
 	check("our own namespace")
 	h.WriteProc("1/net/dev", devices(all))

@@ -17,57 +17,67 @@ type number struct {
 	major, minor uint32
 }
 
-// locate finds the directory of each node in sysfs, by its device number, and returns
-// the nodes without removed ones.
+// locate finds the directory of each node in sysfs by its device number. It returns the nodes that
+// were not removed meanwhile.
 //
-// If several nodes have one number, the one with the kernel's path (DEVNAME) is the
-// node of the hardware, and the others are nodes without hardware: a copy made by hand
-// does not follow the device. If none has that path, all are nodes of the hardware.
+// If several nodes have the same number, the node with the kernel's path (DEVNAME) belongs to the
+// hardware, and the others are nodes without hardware: a copy made by hand does not follow the
+// device. If no node has that path, all of them belong to the hardware.
 func (c *scan) locate(nodes []*node) []*node {
-	first := make(map[number]*node, len(nodes))
-	copies := make(map[number][]*node) // the first and all others with its number
-	for _, n := range nodes {
-		k := number{n.Type, n.Major, n.Minor}
-		if f := first[k]; f == nil {
-			first[k] = n
-		} else if copies[k] == nil {
-			copies[k] = []*node{f, n}
-		} else {
-			copies[k] = append(copies[k], n)
-		}
-	}
-	// By two, since a first scan asks the kernel for each of some hundred nodes.
+	copies := sameNumber(nodes)
+	// A first scan asks the kernel for some hundred nodes, so that two goroutines share the work.
 	half := len(nodes) / 2
 	var failed problems
-	var beside sync.WaitGroup
-	beside.Go(func() {
+	var second sync.WaitGroup
+	second.Go(func() {
 		c.locateEach(nodes[half:], &failed)
 	})
 	c.locateEach(nodes[:half], &c.problems)
-	beside.Wait()
+	second.Wait()
 	c.problems = append(c.problems, failed...)
 	for _, same := range copies {
 		if same[0].SysPath != "" {
 			c.dropCopies(same)
 		}
 	}
-	return slices.DeleteFunc(nodes, func(n *node) bool { return n.removed })
+	return slices.DeleteFunc(nodes, func(n *node) bool {
+		return n.removed
+	})
 }
 
-// locateEach marks the removed ones of nodes. It is called concurrently.
+// sameNumber returns the nodes of each number that several nodes have.
+func sameNumber(nodes []*node) map[number][]*node {
+	first := make(map[number]*node, len(nodes))
+	copies := make(map[number][]*node)
+	for _, n := range nodes {
+		k := number{n.Type, n.Major, n.Minor}
+		if first[k] == nil {
+			first[k] = n
+			continue
+		}
+		if copies[k] == nil {
+			copies[k] = []*node{first[k]}
+		}
+		copies[k] = append(copies[k], n)
+	}
+	return copies
+}
+
+// locateEach locates nodes and marks the removed nodes. It is called concurrently.
 func (c *scan) locateEach(nodes []*node, failed *problems) {
 	for _, n := range nodes {
 		n.removed = !c.locateNode(n, failed)
 	}
 }
 
-// locateNode is locate for one node, and reports false for a removed one.
+// locateNode is locate for one node. It returns false if the node was removed.
 //
-// A node without an entry in sysfs may have just been removed: the kernel removes the
-// node before its number (device_del in drivers/base/core.c). If it still exists, its
-// number is looked up again, since the next device may have reused both meanwhile.
+// A node without an entry in sysfs may have just been removed, because the kernel removes the
+// node before its number (device_del in drivers/base/core.c). If the node still exists, its
+// number is looked up again, because the next device may have reused both meanwhile.
 func (c *scan) locateNode(n *node, failed *problems) bool {
-	if known := &n.read.place; known.sysPath != "" {
+	known := n.read.place
+	if known.sysPath != "" {
 		n.Kernel = base(known.sysPath)
 		n.SysPath = known.sysPath
 		n.Subsystem = known.subsystem
@@ -75,7 +85,7 @@ func (c *scan) locateNode(n *node, failed *problems) bool {
 	}
 	dir, err := c.nodeDir(n)
 	if dir == "" && err == nil {
-		if !c.tree.still(n) {
+		if !c.tree.stillHas(n) {
 			return false
 		}
 		dir, err = c.nodeDir(n)
@@ -107,13 +117,13 @@ func (c *scan) locateNode(n *node, failed *problems) bool {
 	return true
 }
 
-// virtualSubsystem returns the subsystem of a device without a parent: the kernel places
-// it below a directory of that name (virtual_device_parent in drivers/base/core.c), such as
-// "devices/virtual/tty/tty1". It is "" for other devices.
+// virtualSubsystem returns the subsystem of a device without a parent, or an empty string for other
+// devices. The kernel creates a device without a parent below a directory with the name of its
+// subsystem, "devices/virtual/tty/tty1" (virtual_device_parent in drivers/base/core.c).
 func virtualSubsystem(dir string) string {
-	rest, _ := strings.CutPrefix(dir, "devices/virtual/")
+	rest, isVirtual := strings.CutPrefix(dir, "devices/virtual/")
 	subsystem, name, _ := strings.Cut(rest, "/")
-	if rest == dir || strings.Contains(name, "/") {
+	if !isVirtual || strings.Contains(name, "/") {
 		return ""
 	}
 	return subsystem
@@ -126,16 +136,20 @@ func (c *scan) nodeDir(n *node) (string, error) {
 	return c.sysfs.CharDev(n.Major, n.Minor)
 }
 
-// dropCopies removes from sysfs the nodes that are not the kernel's own.
+// dropCopies separates nodes from sysfs that have the number of the kernel's node, at another path.
 func (c *scan) dropCopies(same []*node) {
-	name, err := cached(&c.cache.of(same[0].SysPath).devName, same[0].SysPath, c.sysfs.DevName)
-	c.problems.add(same[0].SysPath, err)
-	isOwn := func(n *node) bool { return n.Path == hostDev+"/"+name }
-	if err != nil || !slices.ContainsFunc(same, isOwn) {
+	dir := same[0].SysPath
+	name, err := cached(&c.cache.of(dir).devName, dir, c.sysfs.DevName)
+	c.problems.add(dir, err)
+	kernelPath := hostDev + "/" + name
+	hasKernelNode := slices.ContainsFunc(same, func(n *node) bool {
+		return n.Path == kernelPath
+	})
+	if err != nil || !hasKernelNode {
 		return
 	}
 	for _, n := range same {
-		if !isOwn(n) {
+		if n.Path != kernelPath {
 			n.Kernel = base(n.Path)
 			n.SysPath = ""
 			n.Subsystem = ""
@@ -143,73 +157,84 @@ func (c *scan) dropCopies(same []*node) {
 	}
 }
 
-// own assigns each node to its hardware, once all hardware of the buses is known, and
-// returns the nodes without those whose hardware has gone.
+// own assigns each node to its hardware, once all hardware of the buses is known. It returns the nodes
+// whose hardware still exists and could be read.
 func (c *scan) own(nodes []*node) []*device.Node {
 	groups := c.vfioGroups(nodes)
 	kept := make([]*device.Node, 0, len(nodes))
-	for _, found := range nodes {
-		n := &found.Node
-		at := found.read.place
-		if n.SysPath == "" {
-			kept = append(kept, n)
-			continue
+	for _, n := range nodes {
+		if c.ownNode(n, groups) {
+			kept = append(kept, &n.Node)
 		}
-		if at.sysPath == "" || c.hasMDevs {
-			at.bus, at.owner = c.busDevice(n.SysPath)
-		}
-		bus := at.bus
-		dir := at.owner
-		h := c.hardware[dir]
-		switch {
-		case dir != "" && h == nil:
-			// No ancestor owns the node instead: a stick's node is not the hub's.
-			c.leaveOut(n.Path, bus, dir)
-			continue
-		case h != nil && c.interfaceGone(n, h):
-			continue
-		case h == nil:
-			h = groups[vfioGroup(n.SysPath)]
-		}
-		if h == nil {
-			h = c.namespace(n)
-		}
-		if h == nil {
-			h = c.platform(n.SysPath)
-		}
-		if h != nil {
-			if _, unread := c.unread[h.Path]; unread {
-				continue
-			}
-			n.Hardware = h
-			h.Nodes = append(h.Nodes, n)
-			c.place(n)
-		}
-		kept = append(kept, n)
 	}
 	return kept
 }
 
-// leaveOut reports that something is left out since its hardware is unknown, unless
-// that has gone, is unread, or is reported as missing.
-func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
-	_, unread := c.unread[hardware]
-	if !unread && !slices.Contains(c.noBus, bus) && c.sysfs.Exists(hardware) {
-		c.problems.add(subject, fmt.Errorf("left out, since its %s device %q could not be read", bus, base(hardware)))
+// ownNode assigns a node to its hardware. It returns false if the node must be left out. groups has the
+// owners of the nodes of IOMMU groups.
+func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
+	n := &found.Node
+	if n.SysPath == "" {
+		return true
 	}
+	at := found.read.place
+	if at.sysPath == "" || c.hasMDevs {
+		at.bus, at.owner = c.busDevice(n.SysPath)
+	}
+	h := c.hardware[at.owner]
+	if at.owner != "" && h == nil {
+		// No ancestor owns the node instead: the node of a stick does not belong to the hub.
+		c.leaveOut(n.Path, at.bus, at.owner)
+		return false
+	}
+	if h != nil && c.isInterfaceRemoved(n, h) {
+		return false
+	}
+	if h == nil {
+		h = groups[vfioGroup(n.SysPath)]
+	}
+	if h == nil {
+		h = c.namespace(n)
+	}
+	if h == nil {
+		h = c.platform(n.SysPath)
+	}
+	if h == nil {
+		return true
+	}
+	_, isUnread := c.unread[h.Path]
+	if isUnread {
+		return false
+	}
+	n.Hardware = h
+	h.Nodes = append(h.Nodes, n)
+	c.place(n)
+	return true
 }
 
-// interfaceGone reports whether a node belongs to a USB interface that was removed
-// since the node was read: an unplugged device loses its interfaces first
-// (usb_disconnect in drivers/usb/core/hub.c). Without its interface it would be a
-// different node.
-func (c *scan) interfaceGone(n *device.Node, h *device.Hardware) bool {
+// leaveOut reports that a node or an interface is left out because its hardware is unknown. It does not
+// report hardware that was removed, that could not be read yet, or whose bus could not be read.
+func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
+	_, isUnread := c.unread[hardware]
+	if isUnread || slices.Contains(c.noBus, bus) || !c.sysfs.Exists(hardware) {
+		return
+	}
+	err := fmt.Errorf("left out, because its %s device %q could not be read", bus, base(hardware))
+	c.problems.add(subject, err)
+}
+
+// isInterfaceRemoved reports whether a node belongs to a USB interface that was removed after the node
+// was read. An unplugged device loses its interfaces first (usb_disconnect in
+// drivers/usb/core/hub.c), and the ID of a node depends on its interface.
+func (c *scan) isInterfaceRemoved(n *device.Node, h *device.Hardware) bool {
 	if h.USB == nil || len(n.SysPath) <= len(h.Path) {
 		return false
 	}
-	name, _, _ := strings.Cut(n.SysPath[len(h.Path)+1:], "/")
-	_, known := c.interfaces[n.SysPath[:len(h.Path)+1+len(name)]]
-	return !known && strings.Contains(name, ":")
+	start := len(h.Path) + 1
+	name, _, _ := strings.Cut(n.SysPath[start:], "/")
+	_, isKnown := c.interfaces[n.SysPath[:start+len(name)]]
+	isInterface := strings.Contains(name, ":")
+	return isInterface && !isKnown
 }
 
 // place determines the position of a node below its hardware. Nodes of IOMMU groups and
@@ -219,7 +244,8 @@ func (c *scan) place(n *device.Node) {
 		return
 	}
 	for dir := n.SysPath; dir != "" && dir != n.Hardware.Path; dir = up(dir) {
-		if number, ok := c.interfaces[dir]; ok {
+		number, isInterface := c.interfaces[dir]
+		if isInterface {
 			n.Interface = number
 			break
 		}
@@ -236,40 +262,42 @@ func (c *scan) place(n *device.Node) {
 	}
 }
 
-// scsiIndex returns the position of a SCSI device at its controller, -1 for other
-// devices. Names do not contain it: the letters of disks are assigned in the order in
-// which the disks respond. The address in the path, ".../target6:0:1/6:0:1:2", has the
-// number of the host, which the kernel counts over the machine, channel, target and
-// LUN. Each port of an ATA controller is a separate host, and knows its number.
+// scsiIndex returns the position of a SCSI device at its controller, or -1 for other devices. The
+// name of a disk does not contain it, because letters are assigned in the order in which the disks
+// respond. The address in the path, ".../target6:0:1/6:0:1:2", consists of the number of the host,
+// which the kernel counts over the machine, and of channel, target and LUN. Each port of an ATA
+// controller is a separate host and knows its number.
 //
-// The index of target 1, LUN 2 is 1002; the port of an ATA controller is added, from 0.
-// So it is the LUN for USB sticks and the port for ATA disks.
+// The index of target 1, LUN 2 is 1002. The number of the port of an ATA controller is added, counted
+// from 0. The index is therefore the LUN for USB sticks and the port for ATA disks.
 func (c *scan) scsiIndex(n *device.Node) int {
-	ata := ""
+	ataPort := "" // its directory
 	for rest := n.SysPath[len(n.Hardware.Path):]; rest != ""; {
 		var name string
 		name, rest, _ = strings.Cut(strings.TrimPrefix(rest, "/"), "/")
-		if number, ok := strings.CutPrefix(name, "ata"); ok && isDigits(number) {
-			ata = n.SysPath[:len(n.SysPath)-len(rest)-1]
+		number, hasPrefix := strings.CutPrefix(name, "ata")
+		if hasPrefix && isDigits(number) {
+			ataPort = n.SysPath[:len(n.SysPath)-len(rest)-1]
 		}
-		target, lun, ok := scsiAddress(name)
-		if !ok {
+		target, lun, isAddress := scsiAddress(name)
+		if !isAddress {
 			continue
 		}
-		port := 0
-		if ata != "" {
-			if port = fact(c, &c.cache.of(ata).index, ata, c.sysfs.ATAPort); port < 1 {
-				return -1
-			}
-			port--
+		index := 1000*target + lun
+		if ataPort == "" {
+			return index
 		}
-		return 1000*target + lun + port
+		port := fact(c, &c.cache.of(ataPort).index, ataPort, c.sysfs.ATAPort)
+		if port < 1 {
+			return -1
+		}
+		return index + port - 1
 	}
 	return -1
 }
 
-// scsiAddress parses target and LUN in the name of a SCSI device, "6:0:1:2". Numbers
-// that do not fit into an index are rejected: disks of large arrays.
+// scsiAddress parses target and LUN in the name of a SCSI device, "6:0:1:2". It rejects numbers
+// that do not fit into an index, as for disks of large arrays.
 func scsiAddress(name string) (target, lun int, ok bool) {
 	parts := strings.Split(name, ":")
 	if len(parts) != 4 {
@@ -280,18 +308,22 @@ func scsiAddress(name string) (target, lun int, ok bool) {
 			return 0, 0, false
 		}
 	}
-	target, err := strconv.Atoi(parts[2])
+	target, targetErr := strconv.Atoi(parts[2])
 	lun, lunErr := strconv.Atoi(parts[3])
-	return target, lun, err == nil && lunErr == nil && target < 1000 && lun < 1000
+	if targetErr != nil || lunErr != nil {
+		return 0, 0, false
+	}
+	return target, lun, target < 1000 && lun < 1000
 }
 
 // busDevice returns the device of a bus that owns dir: the nearest mediated device,
-// otherwise the result of the function busDevice. The names of mediated devices do not
-// identify them as such, so that removed ones are unknown.
+// otherwise the result of the function busDevice. The name of a mediated device does not
+// identify it as such, so that removed mediated devices are not found.
 func (c *scan) busDevice(dir string) (bus device.Bus, found string) {
 	if c.hasMDevs {
 		for d := dir; d != ""; d = up(d) {
-			if h := c.hardware[d]; h != nil && h.MDev != nil {
+			h := c.hardware[d]
+			if h != nil && h.MDev != nil {
 				return device.MDevBus, d
 			}
 		}
@@ -300,10 +332,10 @@ func (c *scan) busDevice(dir string) (bus device.Bus, found string) {
 }
 
 // busDevice returns the directory of the nearest USB device at or above dir, otherwise
-// that of the nearest PCI function or sub-function, by their names: USB devices are nested from the
-// root hub on (usb1/1-2/1-2.4), PCI functions from the host bridge on
-// (pci0000:00/0000:00:1c.0/0000:02:00.0). It needs only the path, so that it also finds
-// removed ones.
+// of the nearest PCI function or sub-function. It recognizes them by their names: USB devices are
+// nested below the root hub (usb1/1-2/1-2.4), PCI functions below the host bridge
+// (pci0000:00/0000:00:1c.0/0000:02:00.0). It only needs the path, so that it also finds
+// removed devices.
 func busDevice(dir string) (bus device.Bus, found string) {
 	prev := ""     // the previous element
 	inPCI := false // prev is a PCI host bridge or function
@@ -336,29 +368,36 @@ func busDevice(dir string) (bus device.Bus, found string) {
 	return bus, found
 }
 
-// isRootHub reports whether name is that of a root hub: "usb1" (named by usb_alloc_dev
-// in drivers/usb/core/usb.c).
+// isRootHub reports whether name is the name of a root hub, "usb1" (usb_alloc_dev in
+// drivers/usb/core/usb.c).
 func isRootHub(name string) bool {
-	n, ok := strings.CutPrefix(name, "usb")
-	return ok && isDigits(n)
+	number, hasPrefix := strings.CutPrefix(name, "usb")
+	return hasPrefix && isDigits(number)
 }
 
 // isUSBChild reports whether name is a USB device in a port of the hub parent: "1-2"
 // below "usb1", "1-2.4" below "1-2".
 func isUSBChild(parent, name string) bool {
 	prefix := parent + "."
-	if n, ok := strings.CutPrefix(parent, "usb"); ok {
-		prefix = n + "-"
+	bus, isBelowRootHub := strings.CutPrefix(parent, "usb")
+	if isBelowRootHub {
+		prefix = bus + "-"
 	}
-	port, ok := strings.CutPrefix(name, prefix)
-	return ok && isDigits(port)
+	port, isChild := strings.CutPrefix(name, prefix)
+	return isChild && isDigits(port)
 }
 
-// isPCIBridge reports whether name is that of a PCI host bridge: "pci0000:00".
+// isPCIBridge reports whether name is the name of a PCI host bridge, "pci0000:00".
 func isPCIBridge(name string) bool {
-	n, ok := strings.CutPrefix(name, "pci")
-	domain, bus, colon := strings.Cut(n, ":")
-	return ok && colon && len(domain) >= 4 && len(bus) == 2 && isHex(domain) && isHex(bus)
+	address, hasPrefix := strings.CutPrefix(name, "pci")
+	if !hasPrefix {
+		return false
+	}
+	domain, bus, _ := strings.Cut(address, ":")
+	if len(domain) < 4 || len(bus) != 2 {
+		return false
+	}
+	return isHex(domain) && isHex(bus)
 }
 
 func isDigits(s string) bool {

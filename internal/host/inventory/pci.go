@@ -13,14 +13,14 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 )
 
-// newGHW returns ghw's parser of PCI functions, without those of any host.
+// newGHW returns ghw's parser of PCI functions, without the functions of a host.
 //
-// ghw v0.26 reads a database of names with each call: 12 MB of garbage and 25 ms. It fails
-// on a host without one, and panics on a malformed one. Scans need no names. It ignores
-// its option for a caller's database, so that the variable is the only means; it affects
-// the process and its children.
+// ghw v0.26 reads a database of names with each call, which costs 12 MB of garbage and 25 ms. It
+// fails on a host without the database, and panics if the database is malformed. Scans need no names.
+// ghw ignores its option for another database, so that only the variable disables it. The variable
+// affects the process and its children.
 func newGHW() (*ghw.PCIInfo, error) {
-	// It fails only for malformed keys and values.
+	// Setenv only fails for malformed keys and values.
 	_ = os.Setenv("PCIDB_PATH", os.DevNull)
 	info, err := ghw.PCI(
 		ghw.WithPathOverrides(ghw.PathOverrides{"/sys": os.DevNull}),
@@ -34,8 +34,9 @@ func newGHW() (*ghw.PCIInfo, error) {
 	return info, nil
 }
 
-// function reads one PCI function, or a sub-function. ghw identifies it. ghw's own list is
-// empty if one function is unreadable, as in each scan that meets a removal.
+// function reads one PCI function or sub-function. ghw identifies the function. ghw's own list of
+// functions is not used, because it is empty if one function is unreadable, as in each scan during a
+// removal.
 func (s *Scanner) function(dir string) (*sysfs.PCIFunction, error) {
 	if sysfs.IsSubFunction(base(dir)) {
 		return s.subFunction(dir)
@@ -60,19 +61,24 @@ func (s *Scanner) function(dir string) (*sysfs.PCIFunction, error) {
 }
 
 // subFunction reads a part of a PCI function that has interfaces and nodes of its own,
-// like a virtual one, but is on the auxiliary bus
+// like a virtual function, but is on the auxiliary bus
 // (Documentation/networking/devlink/devlink-port.rst).
 func (s *Scanner) subFunction(dir string) (*sysfs.PCIFunction, error) {
 	f, err := s.function(up(dir))
 	number, driver, ownErr := s.sysfs.SubFunction(dir)
-	f.PF, f.Address, f.IOMMUGroup, f.Driver, f.VFIO = f.Address, base(dir), "", driver, false
+	f.PF = f.Address
+	f.Address = base(dir)
+	f.IOMMUGroup = ""
+	f.Driver = driver
+	f.VFIO = false
 	f.SRIOV = "sf"
 	f.VF = number
 	return f, errors.Join(err, ownErr)
 }
 
-// readFunctions reads all PCI functions, the bulk of a large host, beside nodes and USB.
-// readPCI reads the failed ones again, and reports errors.
+// readFunctions reads all PCI functions. They take most of the time of a scan of a large host, so that
+// they are read at the same time as nodes and USB devices. readPCI reads functions again whose read
+// has failed, and reports errors.
 func (s *Scanner) readFunctions() *cache {
 	c := &scan{cache: newCache()}
 	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
@@ -93,32 +99,41 @@ func (s *Scanner) readPCI(c *scan) {
 			NUMA: f.NUMA,
 			PCI:  &f.PCI,
 		}
-		if f.SRIOV == "pf" { // even if it is unread: its virtual functions are not
-			pfs = append(pfs, h)
+		if f.SRIOV == "pf" {
+			pfs = append(pfs, h) // even if it can't be read: its virtual functions may be readable
 		}
-		if sysfs.Gone(err) {
-			// Only the check of the link on the bus gives ENOENT: a driver may hold the
-			// directory of a removed function for seconds.
-			if !notExist(err) && c.sysfs.Exists(e.Path) {
-				c.unread[e.Path] = device.UnreadHardware{Path: e.Path}
-				c.unreadPCI[e.Path] = h
-				c.problems.add(e.Path, fmt.Errorf("%v, although it is on its bus", err))
-			}
+		if !sysfs.Gone(err) {
+			c.problems.add(e.Path, err)
+			c.add(h)
 			continue
 		}
-		c.problems.add(e.Path, err)
-		c.add(h)
+		// Only the check of the link on the bus fails with ENOENT. The directory does not decide,
+		// because a driver may hold the directory of a removed function for seconds.
+		isRemoved := notExist(err) || !c.sysfs.Exists(e.Path)
+		if !isRemoved {
+			c.unread[e.Path] = device.UnreadHardware{Path: e.Path}
+			c.unreadPCI[e.Path] = h
+			c.problems.add(e.Path, fmt.Errorf("%v, although it is on its bus", err))
+		}
 	}
 	for _, pf := range pfs {
-		for dir, n := range fact(c, &c.cache.of(pf.Path).virtFns, pf.Path, c.sysfs.VirtFns) {
-			if vf := c.hardware[dir]; vf != nil && vf.PCI != nil {
-				p := *vf.PCI
-				p.SRIOV = "vf"
-				p.PF = pf.Name
-				p.VF = n
-				vf.PCI = &p
-			}
+		c.markVirtualFunctions(pf)
+	}
+}
+
+// markVirtualFunctions records the physical function in its virtual functions.
+func (c *scan) markVirtualFunctions(pf *device.Hardware) {
+	numbers := fact(c, &c.cache.of(pf.Path).virtFns, pf.Path, c.sysfs.VirtFns)
+	for dir, number := range numbers {
+		vf := c.hardware[dir]
+		if vf == nil || vf.PCI == nil {
+			continue
 		}
+		p := *vf.PCI
+		p.SRIOV = "vf"
+		p.PF = pf.Name
+		p.VF = number
+		vf.PCI = &p
 	}
 }
 

@@ -20,13 +20,12 @@ import (
 
 // RecordingMarker is the name of the file at the root of a recorded /dev.
 //
-// A recorded machine can be read by any user, also where mknod(2) is denied: below a
-// directory with this file a regular file whose content is "char 188:0" or "block 8:0"
-// (one line) stands for the node. Without the marker, as on every real host, a regular
-// file below /dev is never a node.
+// Any user can read a recorded machine, even where mknod(2) is denied. Below a directory with this
+// file, a regular file stands for a node if its content is a line such as "char 188:0" or "block 8:0".
+// Without the marker, as on every real host, a regular file below /dev is never a node.
 //
-// In a subdirectory it marks the mount point of another file system. A scan does not
-// enter that, but links may point there.
+// In a subdirectory the file marks the mount point of another file system. A scan does not enter
+// the mount point, but links may point there.
 const RecordingMarker = ".generic-dp-recording"
 
 // Reading is a snapshot and all reads of its scan.
@@ -34,7 +33,7 @@ type Reading struct {
 	Snapshot *device.Snapshot
 	// Sysfs are the reads below /sys.
 	Sysfs sysfs.Trace
-	// Proc are the lines of each file below /proc that matter to the scan.
+	// Proc are the lines of each file below /proc that affect the scan.
 	Proc map[string]string
 	// Links are the unresolved targets of all links below /dev, by path.
 	Links map[string]string
@@ -42,42 +41,22 @@ type Reading struct {
 	Mounts []string
 }
 
-// Read scans a host for a recording. A scan of the same reads has the same snapshot,
-// except for its problems, the failed reads.
+// Read scans a host for a recording. A scan of the recorded reads has the same snapshot,
+// except for its problems, which are failed reads.
 //
-// The reads of also are recorded too; nil reads nothing.
+// Read also records the reads of the function also, unless it is nil.
 func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attributes)) (*Reading, error) {
 	s := New(o)
 	traced, trace := s.sysfs.Trace()
-	s.proc.kept = make(map[string]string)
+	s.proc.recorded = make(map[string]string)
 	s.sysfs = traced
-	c, err := s.scan(ctx)
-	// A recording can't be scanned again: unread devices are awaited.
-	for end := time.Now().Add(time.Second); err == nil && len(c.snapshot.UnreadHardware) > 0 && time.Now().Before(end); {
-		select {
-		case <-ctx.Done():
-		case <-time.After(slowAfter):
-		}
-		s.cache = nil
-		c, err = s.scan(ctx)
-	}
+	c, err := s.scanUntilRead(ctx)
 	if err != nil {
 		return nil, err
 	}
 	snap := c.snapshot
 	attrs := s.Attributes()
-	for _, n := range snap.Nets {
-		attrs.InUse(n)
-	}
-	for _, n := range snap.Nodes {
-		if n.Type == device.CharNode && n.SysPath == "" {
-			attrs.CharDriver(n.Major)
-		}
-		// A match asks for the driver of any device from the node up to its hardware.
-		for dir := n.SysPath; n.Hardware != nil && strings.HasPrefix(dir, n.Hardware.Path); dir = up(dir) {
-			attrs.Driver(dir)
-		}
-	}
+	readForMatches(snap, attrs)
 	if also != nil {
 		also(snap, attrs)
 	}
@@ -86,10 +65,50 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 	return &Reading{
 		Snapshot: snap,
 		Sysfs:    trace(),
-		Proc:     s.proc.kept,
+		Proc:     s.proc.recorded,
 		Links:    c.tree.links,
 		Mounts:   c.tree.mounts,
 	}, nil
+}
+
+// scanUntilRead scans until all devices are read, for a second. Unread devices would be missing in a
+// recording, because it can't be scanned again later.
+func (s *Scanner) scanUntilRead(ctx context.Context) (*scan, error) {
+	deadline := time.Now().Add(time.Second)
+	for {
+		s.cache = nil
+		c, err := s.scan(ctx)
+		if err != nil {
+			return c, err
+		}
+		isComplete := len(c.snapshot.UnreadHardware) == 0
+		if isComplete || time.Now().After(deadline) {
+			return c, nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(slowAfter):
+		}
+	}
+}
+
+// readForMatches reads data that matches may request, besides attributes that a configuration names.
+func readForMatches(snap *device.Snapshot, attrs *Attributes) {
+	for _, n := range snap.Nets {
+		attrs.InUse(n)
+	}
+	for _, n := range snap.Nodes {
+		if n.Type == device.CharNode && n.SysPath == "" {
+			attrs.CharDriver(n.Major)
+		}
+		if n.Hardware == nil {
+			continue
+		}
+		// A match requests the driver of any device from the node up to its hardware.
+		for dir := n.SysPath; strings.HasPrefix(dir, n.Hardware.Path); dir = up(dir) {
+			attrs.Driver(dir)
+		}
+	}
 }
 
 const (
@@ -97,8 +116,8 @@ const (
 	hostProc  = "/proc"
 )
 
-// procOf returns the /proc that belongs to a sysfs: this kernel's for this kernel's
-// own, and the directory next to it for any other, such as that of a recorded machine.
+// procOf returns the /proc that belongs to a sysfs. For the sysfs of this kernel it is the /proc of this
+// kernel. For any other, such as a recorded machine, it is the directory next to it.
 func procOf(root string) string {
 	if root == hostSysfs || dirents.FSType(root) == unix.SYSFS_MAGIC {
 		return hostProc
@@ -109,13 +128,13 @@ func procOf(root string) string {
 // proc reads files below /proc with one record per line.
 type proc struct {
 	root string
-	kept map[string]string // for a recording: used lines by file; nil does not record
+	// recorded are the relevant lines by file. It is nil without a recording.
+	recorded map[string]string
 }
 
-// each calls use for every line of a file, which returns the part of the line that
-// matters to the scan, as a line with the same meaning: the rest is left out of
-// recordings. A missing file has no lines.
-func (p proc) each(file string, use func(line []byte) (matters string)) error {
+// each calls use for every line of a file. use returns the line to record: the relevant part of the
+// line, in the format of the file, or an empty string. A missing file has no lines.
+func (p proc) each(file string, use func(line []byte) (relevant string)) error {
 	f, err := os.Open(filepath.Join(p.root, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -124,15 +143,16 @@ func (p proc) each(file string, use func(line []byte) (matters string)) error {
 		return err
 	}
 	defer f.Close()
-	var kept strings.Builder
+	var recorded strings.Builder
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		if line := use(lines.Bytes()); line != "" && p.kept != nil {
-			kept.WriteString(line + "\n")
+		line := use(lines.Bytes())
+		if line != "" && p.recorded != nil {
+			recorded.WriteString(line + "\n")
 		}
 	}
-	if kept.Len() > 0 {
-		p.kept[file] = kept.String()
+	if recorded.Len() > 0 {
+		p.recorded[file] = recorded.String()
 	}
 	return lines.Err()
 }

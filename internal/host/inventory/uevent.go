@@ -14,24 +14,24 @@ import (
 )
 
 // kernelEvents are the relevant uevents. next returns the path of the device relative
-// to the root of sysfs, or errLost, after which it continues.
+// to the root of sysfs, or errLost. It can be called again after errLost.
 type kernelEvents interface {
 	next() (devpath string, err error)
 	Close() error
 }
 
-// errLost means that the kernel dropped events, since they came faster than they were
-// read.
+// errLost means that events are missing, usually because the kernel dropped them: they came faster than
+// they were read.
 var errLost = errors.New("events were lost")
 
 const (
-	// ueventBuffer has room for more than one event: the kernel's own limit is 2 KiB
+	// ueventBuffer has room for any event: the kernel's own limit is 2 KiB
 	// (UEVENT_BUFFER_SIZE in include/linux/kobject.h).
 	ueventBuffer = 16 << 10
 	// ueventQueue is the requested queue of the socket, limited by net.core.rmem_max.
 	// The default is full after some 250 events.
 	ueventQueue = 4 << 20
-	// kernelGroup is the multicast group of the kernel; group 2 is udev's.
+	// kernelGroup is the multicast group of the kernel. udev sends to group 2.
 	kernelGroup = 1
 )
 
@@ -46,7 +46,8 @@ type uevents struct {
 }
 
 func openUevents() (*uevents, error) {
-	if users, err := os.ReadFile("/proc/self/uid_map"); err == nil && ownUsers(string(users)) {
+	users, err := os.ReadFile("/proc/self/uid_map")
+	if err == nil && !isInitialUserNamespace(string(users)) {
 		return nil, errors.New("the kernel sends no events to this user namespace")
 	}
 	fd, err := unix.Socket(
@@ -59,7 +60,8 @@ func openUevents() (*uevents, error) {
 	}
 	// A smaller queue still works.
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, ueventQueue)
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}); err != nil {
+	address := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}
+	if err := unix.Bind(fd, address); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("bind a netlink socket: %w", err)
 	}
@@ -72,10 +74,10 @@ func openUevents() (*uevents, error) {
 	return &uevents{file: file, conn: conn}, nil
 }
 
-// ownUsers reports whether a uid_map is that of a user namespace other than the initial
-// one, which maps all users to themselves (user_namespaces(7)).
-func ownUsers(uidMap string) bool {
-	return !slices.Equal(strings.Fields(uidMap), []string{"0", "0", "4294967295"})
+// isInitialUserNamespace reports whether a uid_map belongs to the initial user namespace, which maps all
+// users to themselves (user_namespaces(7)).
+func isInitialUserNamespace(uidMap string) bool {
+	return slices.Equal(strings.Fields(uidMap), []string{"0", "0", "4294967295"})
 }
 
 func (s *uevents) Close() error { return s.file.Close() }
@@ -92,20 +94,21 @@ func (s *uevents) next() (string, error) {
 		if !isKernel(from) {
 			continue
 		}
-		u, ok := parseUevent(s.buf[:size])
-		switch {
-		case flags&unix.MSG_TRUNC != 0:
+		if flags&unix.MSG_TRUNC != 0 {
 			return "", errLost
-		case !ok || !u.matters():
-		case u.action == "move" && u.subsystem != "net":
-			// Everything below it has moved along, and its old path is announced
-			// nowhere. It is rare: a serial port of Bluetooth that connects
-			// (net/bluetooth/rfcomm/tty.c). Interfaces are often renamed, but not
+		}
+		u, isValid := parseUevent(s.buf[:size])
+		if !isValid || !u.isRelevant() {
+			continue
+		}
+		if u.action == "move" && u.subsystem != "net" {
+			// Everything below the device has moved, too, and the kernel does not announce the
+			// old path. This is rare: an example is a serial port of Bluetooth that connects
+			// (net/bluetooth/rfcomm/tty.c). Interfaces are often renamed, but they are not
 			// cached.
 			return "", errLost
-		default:
-			return strings.Clone(u.devpath[1:]), nil
 		}
+		return strings.Clone(u.devpath[1:]), nil
 	}
 }
 
@@ -121,13 +124,13 @@ func (s *uevents) receive() (size, flags int, from unix.Sockaddr, err error) {
 	return size, flags, from, errors.Join(pollErr, err)
 }
 
-// isKernel reports whether a message came from the kernel: any process with CAP_NET_ADMIN
-// may send to the group. The kernel fills in the sender's port, and 0 is its own: no
-// process can have it, in any namespace (netlink_autobind and netlink_insert in
+// isKernel reports whether a message came from the kernel, because any process with CAP_NET_ADMIN
+// may send to the group. The kernel fills in the port of the sender. Its own port is 0, which no
+// process can have in any namespace (netlink_autobind and netlink_insert in
 // net/netlink/af_netlink.c).
 func isKernel(from unix.Sockaddr) bool {
-	nl, ok := from.(*unix.SockaddrNetlink)
-	return ok && nl.Pid == 0
+	sender, isNetlink := from.(*unix.SockaddrNetlink)
+	return isNetlink && sender.Pid == 0
 }
 
 // uevent is one event of the kernel.
@@ -137,50 +140,58 @@ type uevent struct {
 	subsystem string
 }
 
-// parseUevent parses an event of the kernel: "add@/devices/…", then KEY=VALUE, each
-// terminated by a NUL, of which SEQNUM is the last that is always present
-// (kobject_uevent_env in lib/kobject_uevent.c). It reports false for others, such as
-// messages of udev and truncated ones.
+// parseUevent parses an event of the kernel: "add@/devices/…", then KEY=VALUE, each terminated by a NUL.
+// The last key that is always present is SEQNUM (kobject_uevent_env in lib/kobject_uevent.c). It
+// returns false for other messages, such as truncated events and messages of udev.
 func parseUevent(msg []byte) (uevent, bool) {
-	head, rest, ok := bytes.Cut(msg, []byte{0})
-	if !ok || msg[len(msg)-1] != 0 {
+	head, fields, isTerminated := bytes.Cut(msg, []byte{0})
+	if !isTerminated || msg[len(msg)-1] != 0 {
 		return uevent{}, false
 	}
-	action, devpath, ok := bytes.Cut(head, []byte{'@'})
-	if !ok || len(action) == 0 || len(devpath) < 2 || devpath[0] != '/' {
+	action, devpath, _ := strings.Cut(string(head), "@")
+	isPath := strings.HasPrefix(devpath, "/") && devpath != "/"
+	if action == "" || !isPath {
 		return uevent{}, false
 	}
-	u := uevent{action: string(action), devpath: string(devpath)}
-	numbered := false
-	for len(rest) > 0 {
-		var field []byte
-		field, rest, _ = bytes.Cut(rest, []byte{0})
-		key, value, _ := strings.Cut(string(field), "=")
-		switch key {
-		case "ACTION":
-			ok = ok && value == u.action
-		case "DEVPATH":
-			ok = ok && value == u.devpath
-		case "SUBSYSTEM":
-			u.subsystem = value
-		case "SEQNUM":
-			numbered = isDigits(value)
-		}
-	}
+	u := uevent{action: action, devpath: devpath}
+	isComplete := u.parseFields(fields)
 	// Other values are arbitrary strings of a device.
-	if !ok || !numbered || !utf8.ValidString(u.action+u.devpath+u.subsystem) {
+	isText := utf8.ValidString(u.action + u.devpath + u.subsystem)
+	if !isComplete || !isText {
 		return uevent{}, false
 	}
 	return u, true
 }
 
-// matters reports whether an event can change a snapshot. A snapshot contains only
-// devices, which are below /devices; modules, drivers, file systems and, on older
-// kernels, the caches of every new container (/kernel/slab) are not. Events of these
-// subsystems are ignored, since they have neither nodes nor drivers and are frequent:
-// "bdi" with every mount, "queues" several times with every network interface, and a
-// battery reports its charge each minute.
-func (u uevent) matters() bool {
+// parseFields parses the fields after the head. It returns false if they contradict the head or have no
+// SEQNUM.
+func (u *uevent) parseFields(fields []byte) bool {
+	isConsistent := true
+	isNumbered := false
+	for len(fields) > 0 {
+		var field []byte
+		field, fields, _ = bytes.Cut(fields, []byte{0})
+		key, value, _ := strings.Cut(string(field), "=")
+		switch key {
+		case "ACTION":
+			isConsistent = isConsistent && value == u.action
+		case "DEVPATH":
+			isConsistent = isConsistent && value == u.devpath
+		case "SUBSYSTEM":
+			u.subsystem = value
+		case "SEQNUM":
+			isNumbered = isDigits(value)
+		}
+	}
+	return isConsistent && isNumbered
+}
+
+// isRelevant reports whether an event can change a snapshot. A snapshot only contains devices, which are
+// below /devices, unlike modules, drivers, file systems and, on older kernels, the caches of every new
+// container (/kernel/slab). Some subsystems have neither nodes nor drivers, but frequent events: "bdi"
+// with every mount, "queues" several times with every network interface, and "power_supply" each
+// minute for the charge of a battery.
+func (u uevent) isRelevant() bool {
 	if !strings.HasPrefix(u.devpath, "/devices/") {
 		return false
 	}

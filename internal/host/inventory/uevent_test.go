@@ -60,7 +60,7 @@ func TestUeventsThatMatter(t *testing.T) {
 		{"/kernel/slab/kmalloc-64/cgroup/kmalloc-64(1:x)", "slab", false},
 		{"/devices", "", false},
 	} {
-		if got := (uevent{"add", c.path, c.subsystem}).matters(); got != c.want {
+		if got := (uevent{"add", c.path, c.subsystem}).isRelevant(); got != c.want {
 			t.Errorf("%s (%s): %v; want %v", c.path, c.subsystem, got, c.want)
 		}
 	}
@@ -90,21 +90,21 @@ func FuzzParseKernelEvent(f *testing.F) {
 	})
 }
 
-func TestOwnUsers(t *testing.T) {
+func TestInitialUserNamespace(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		"         0          0 4294967295\n":                              false,
-		"         0       1000          1\n":                              true,
-		"         0     100000      65536\n":                              true,
-		"         0       1000          1\n         1     100000 65536\n": true,
+		"         0          0 4294967295\n":                              true,
+		"         0       1000          1\n":                              false,
+		"         0     100000      65536\n":                              false,
+		"         0       1000          1\n         1     100000 65536\n": false,
 	} {
-		if got := ownUsers(text); got != want {
+		if got := isInitialUserNamespace(text); got != want {
 			t.Errorf("%q: %v; want %v", text, got, want)
 		}
 	}
 }
 
-// Only a message from the port of the kernel is the kernel's.
+// Only a message from the kernel's port came from the kernel.
 func TestIsKernel(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,14 +14,15 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
-// The kernel holds the lock of a new device until its drivers are bound, typically some
+// The kernel holds the lock of a new device until its drivers are bound. That typically takes some
 // 100 ms.
 const (
-	// slowAfter is the timeout of one read in a full scan, and slowUpdate that of a USB
-	// device in an incremental scan: the next scan follows when it responds.
-	slowAfter  = 50 * time.Millisecond
+	// slowAfter is the timeout of one read in a full scan.
+	slowAfter = 50 * time.Millisecond
+	// slowUpdate is the timeout of a USB device in an incremental scan. Another scan follows when
+	// the device responds.
 	slowUpdate = 5 * time.Millisecond
-	// hangsAfter is when an unreadable device becomes a problem.
+	// hangsAfter is the time after which an unreadable device becomes a problem.
 	hangsAfter = time.Second
 )
 
@@ -30,9 +31,9 @@ var (
 	errHangs = errors.New("can't be read: its driver or a reset holds its lock")
 )
 
-// readUSB adds every USB device of the host. It reads sysfs: ghw's list of USB devices
-// (v0.26) has neither the kernel's name nor serial, bus or device number, so that it
-// can't relate nodes to devices.
+// readUSB adds every USB device of the host. It reads sysfs, because ghw's list of USB devices
+// (v0.26) has neither the kernel's name nor serial number, bus or device number. Nodes therefore
+// cannot be assigned to the devices of that list.
 func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 	var devices, interfaces []sysfs.Entry
 	for _, e := range c.onBus(device.USBBus, s.sysfs.USB) {
@@ -48,77 +49,96 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		patience = slowUpdate
 	}
 	for _, e := range devices {
-		u, err := s.usb.device(ctx, e, patience)
-		if sysfs.Gone(err) {
-			continue
-		} else if err == errSlow || err == errHangs {
-			c.unread[e.Path] = device.UnreadHardware{Path: e.Path, New: s.usb.replaces(e.Path)}
-			if err == errHangs {
-				c.problems.add(e.Path, err)
-			}
-			continue
-		}
-		c.problems.add(e.Path, err)
-		u.Port = e.Name
-		u.Controller = usbController(e.Path)
-		// The ports: "1.4" of "1-1.4", "" for a root hub.
-		_, u.Chain, _ = strings.Cut(e.Name, "-")
-		c.add(&device.Hardware{
-			Bus:  device.USBBus,
-			Path: e.Path,
-			Name: e.Name,
-			NUMA: -1,
-			USB:  &u,
-		})
+		s.readUSBDevice(ctx, c, e, patience)
 	}
 	for _, e := range interfaces {
-		h := c.hardware[up(e.Path)]
-		if h == nil || h.USB == nil {
-			continue
-		}
-		i, err := cached(&c.cache.of(e.Path).usb, e.Path, s.sysfs.USBInterface)
-		if sysfs.Gone(err) {
-			continue
-		}
-		c.problems.add(e.Path, err)
-		c.interfaces[e.Path] = i.Number
-		h.USB.Interfaces = append(h.USB.Interfaces, i)
-		if list := h.USB.Interfaces; len(list) > 1 {
-			sort.Slice(list, func(i, j int) bool { return list[i].Number < list[j].Number })
-		}
+		c.readUSBInterface(e)
 	}
 }
 
-// usbController returns the name of the host controller of a USB device, a PCI address or
-// the name of a platform device. A controller with a counted name goes by the dual-role
-// controller whose driver made it (dwc3_host_init, ci_hdrc_add_device).
+// readUSBDevice adds a USB device. It waits no longer than patience.
+func (s *Scanner) readUSBDevice(ctx context.Context, c *scan, e sysfs.Entry, patience time.Duration) {
+	u, err := s.usb.device(ctx, e, patience)
+	if sysfs.Gone(err) {
+		return
+	}
+	if err == errSlow || err == errHangs {
+		isNew := s.usb.replaces(e.Path)
+		c.unread[e.Path] = device.UnreadHardware{Path: e.Path, New: isNew}
+	}
+	if err == errSlow {
+		return
+	}
+	c.problems.add(e.Path, err)
+	if err == errHangs {
+		return
+	}
+	u.Port = e.Name
+	u.Controller = usbController(e.Path)
+	// The chain of "1-1.4" is "1.4". A root hub has none.
+	_, u.Chain, _ = strings.Cut(e.Name, "-")
+	c.add(&device.Hardware{
+		Bus:  device.USBBus,
+		Path: e.Path,
+		Name: e.Name,
+		NUMA: -1,
+		USB:  &u,
+	})
+}
+
+// readUSBInterface adds an interface to its USB device.
+func (c *scan) readUSBInterface(e sysfs.Entry) {
+	h := c.hardware[up(e.Path)]
+	if h == nil || h.USB == nil {
+		return
+	}
+	i, err := cached(&c.cache.of(e.Path).usb, e.Path, c.sysfs.USBInterface)
+	if sysfs.Gone(err) {
+		return
+	}
+	c.problems.add(e.Path, err)
+	c.interfaces[e.Path] = i.Number
+	h.USB.Interfaces = append(h.USB.Interfaces, i)
+	list := h.USB.Interfaces
+	if len(list) > 1 {
+		sort.Slice(list, func(i, j int) bool {
+			return list[i].Number < list[j].Number
+		})
+	}
+}
+
+// usbController returns the name of the host controller of a USB device: a PCI address or
+// the name of a platform device. A controller with a counted name was made by the driver of a
+// dual-role controller, whose name is returned (dwc3_host_init, ci_hdrc_add_device).
 func usbController(dir string) string {
 	for !isRootHub(base(dir)) {
-		if dir = up(dir); dir == "" {
+		dir = up(dir)
+		if dir == "" {
 			return ""
 		}
 	}
 	controller := up(dir)
 	for dir = controller; up(dir) != ""; dir = up(dir) {
-		if name := base(dir); device.IsPCIAddress(name) || !isCounted(name) {
+		name := base(dir)
+		if device.IsPCIAddress(name) || !isCounted(name) {
 			return name
 		}
 	}
 	return base(controller)
 }
 
-// usbReader reads USB devices, each of which may block in the kernel while a driver
-// probes it or a reset lasts, and forever if its driver hangs. Neither the rest of the
-// scan nor later scans wait for a blocked one. The data of a device is valid as long as
-// its link has the same inode, also over a restart (KnownUSB), so that only new devices
-// are ever awaited.
+// usbReader reads USB devices. A read may block in the kernel while a driver probes the device and
+// during a reset, and forever if its driver hangs. Neither the rest of the scan nor later scans wait
+// for a blocked device. The data of a device is valid as long as its link has the same inode, even
+// after a restart of the program (KnownUSB), so that scans only wait for new devices.
 type usbReader struct {
 	read  func(dir string) (device.USB, error)
 	calls slow.Calls[sysfs.Entry, usbResult]
 
 	mu    sync.Mutex
 	known map[string]device.KnownUSB // by directory
-	// restored are those read by an earlier process, not yet seen by this one.
+	// restored has the devices that an earlier process has read and this process has not found
+	// yet.
 	restored map[string]bool
 }
 
@@ -137,25 +157,27 @@ func (r *usbReader) device(ctx context.Context, e sysfs.Entry, patience time.Dur
 	})
 	if ok {
 		return result.USB, result.err
-	} else if running < hangsAfter {
+	}
+	if running < hangsAfter {
 		return device.USB{}, errSlow
 	}
 	return device.USB{}, errHangs
 }
 
+// lookup returns the known data of a device.
 func (r *usbReader) lookup(e sysfs.Entry) (u device.USB, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k, ok := r.known[e.Path]
-	if !ok || e.Ino == 0 || k.Inode != e.Ino {
-		return u, false
+	k, isKnown := r.known[e.Path]
+	isSame := isKnown && e.Ino != 0 && k.Inode == e.Ino
+	if !isSame {
+		return device.USB{}, false
 	}
 	delete(r.restored, e.Path)
 	return k.USB, true
 }
 
-// replaces reports whether this process saw another device than the current one in
-// dir.
+// replaces reports whether this process has read another device in dir before.
 func (r *usbReader) replaces(dir string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,16 +187,17 @@ func (r *usbReader) replaces(dir string) bool {
 
 func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 	u, err := r.read(e.Path)
-	if err == nil && e.Ino != 0 {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.known == nil {
-			r.known = make(map[string]device.KnownUSB)
-		}
-		r.known[e.Path] = device.KnownUSB{Inode: e.Ino, USB: u}
-		delete(r.restored, e.Path)
+	if err != nil || e.Ino == 0 {
+		return usbResult{u, err}
 	}
-	return usbResult{u, err}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known == nil {
+		r.known = make(map[string]device.KnownUSB)
+	}
+	r.known[e.Path] = device.KnownUSB{Inode: e.Ino, USB: u}
+	delete(r.restored, e.Path)
+	return usbResult{u, nil}
 }
 
 // forgetOthers drops devices that are not on the bus.
@@ -186,20 +209,21 @@ func (r *usbReader) forgetOthers(bus map[string]sysfs.Entry) {
 	})
 }
 
-// KnownUSB returns the USB devices read so far, by sysfs path, for RestoreUSB.
+// KnownUSB returns all USB devices that were read, by sysfs path, for RestoreUSB.
 func (s *Scanner) KnownUSB() map[string]device.KnownUSB {
 	s.usb.mu.Lock()
 	defer s.usb.mu.Unlock()
 	return maps.Clone(s.usb.known)
 }
 
-// RestoreUSB restores the USB devices read by an earlier process in the same boot:
-// unchanged ones need not be read again, which may take longer than a pod waits. Call
-// it before the first scan.
+// RestoreUSB restores the USB devices that an earlier process has read in the same boot. Unchanged
+// devices need not be read again, which may take longer than a pod waits. RestoreUSB must be called
+// before the first scan.
 func (s *Scanner) RestoreUSB(known map[string]device.KnownUSB) {
 	s.usb.mu.Lock()
 	defer s.usb.mu.Unlock()
-	s.usb.known, s.usb.restored = maps.Clone(known), make(map[string]bool, len(known))
+	s.usb.known = maps.Clone(known)
+	s.usb.restored = make(map[string]bool, len(known))
 	for dir := range known {
 		s.usb.restored[dir] = true
 	}

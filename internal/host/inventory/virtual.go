@@ -10,62 +10,77 @@ import (
 )
 
 // Nodes of IOMMU groups and NVMe namespaces are virtual devices, whose path in sysfs does
-// not lead to their hardware.
+// not contain their hardware.
 
 // The node of an IOMMU group is "devices/virtual/vfio/12", or "noiommu-12" without an IOMMU
 // (vfio_create_group in drivers/vfio/group.c).
 const vfioGroupDir = "devices/virtual/vfio/"
 
-// vfioGroup returns the IOMMU group of the node with a directory, "" for other nodes.
+// vfioGroup returns the number of the IOMMU group whose node has this directory. It is empty for
+// other nodes.
 func vfioGroup(sysPath string) string {
-	name, ok := strings.CutPrefix(sysPath, vfioGroupDir)
-	if !ok {
+	name, isGroup := strings.CutPrefix(sysPath, vfioGroupDir)
+	if !isGroup {
 		return ""
 	}
 	return strings.TrimPrefix(name, "noiommu-")
 }
 
-// isVFIO reports whether a driver is of VFIO: "mlx5_vfio_pci", "hisi-acc-vfio-pci".
-// drivers/vfio/pci has one for each kind of hardware whose state it can migrate.
+// isVFIO reports whether a driver belongs to VFIO: "vfio-pci", "mlx5_vfio_pci", "hisi_acc_vfio_pci".
+// drivers/vfio/pci has a driver for each kind of hardware whose state it can migrate.
 func isVFIO(driver string) bool {
 	return strings.HasSuffix(driver, "vfio_pci") || strings.HasSuffix(driver, "vfio-pci")
 }
 
-// vfioGroups fills in which functions are used by VFIO and returns the owner of the
-// node by IOMMU group: of the functions bound to VFIO, or of all if none is known to be (as
-// while the last is unbound), the one with the lowest address. A mediated device has its
-// own group. An unread function may be the owner, so that nobody else gets its node.
+// vfioGroups returns the owner of the node of each IOMMU group, and marks the functions that VFIO uses.
+// The owner is the function with the lowest address, among the functions that are bound to VFIO. If
+// no function is known to be bound to VFIO, as during the last unbind, it is the lowest of all. A
+// mediated device has its own group. The owner may be a function that could not be read, so that no
+// other device gets its node.
 func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	members := make(map[string][]*device.Hardware)
 	for _, n := range nodes {
-		if group := vfioGroup(n.SysPath); group != "" {
+		group := vfioGroup(n.SysPath)
+		if group != "" {
 			members[group] = nil
 		}
 		if n.Subsystem == "vfio-dev" {
-			if bus, dir := c.busDevice(n.SysPath); bus == device.PCIBus && c.hardware[dir] != nil {
-				setVFIO(c.hardware[dir])
-			}
+			c.markVFIO(n)
 		}
 	}
 	owners := make(map[string]*device.Hardware, len(members))
 	if len(members) == 0 {
 		return owners
 	}
-	for _, h := range slices.AppendSeq(slices.Clip(c.list), maps.Values(c.unreadPCI)) {
+	all := slices.AppendSeq(slices.Clip(c.list), maps.Values(c.unreadPCI))
+	for _, h := range all {
 		group := h.IOMMUGroup()
-		if list, ok := members[group]; !ok {
-		} else if h.MDev != nil {
+		list, hasNode := members[group]
+		if !hasNode {
+			continue
+		}
+		if h.MDev != nil {
 			owners[group] = h
 		} else {
 			members[group] = append(list, h)
 		}
 	}
 	for group, list := range members {
-		if h := vfioOwner(list); h != nil {
-			owners[group] = h
+		owner := vfioOwner(list)
+		if owner != nil {
+			owners[group] = owner
 		}
 	}
 	return owners
+}
+
+// markVFIO marks the function of a node of the subsystem vfio-dev as used by VFIO.
+func (c *scan) markVFIO(n *node) {
+	bus, dir := c.busDevice(n.SysPath)
+	h := c.hardware[dir]
+	if bus == device.PCIBus && h != nil {
+		setVFIO(h)
+	}
 }
 
 func setVFIO(h *device.Hardware) {
@@ -77,6 +92,7 @@ func setVFIO(h *device.Hardware) {
 	h.PCI = &p
 }
 
+// vfioOwner returns the owner of the node of an IOMMU group, or nil if the group has only bridges.
 func vfioOwner(group []*device.Hardware) *device.Hardware {
 	group = slices.DeleteFunc(group, func(h *device.Hardware) bool {
 		return h.PCI.IsBridge()
@@ -84,8 +100,8 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 	if len(group) == 0 {
 		return nil
 	}
-	// The node of a group with one function can't be for another one, even if its
-	// driver has an unknown name, like that of NVIDIA's virtual GPUs.
+	// The node of a group with one function can't belong to another function, even if the name of
+	// its driver is unknown, such as the driver of NVIDIA's virtual GPUs.
 	if len(group) == 1 && group[0].PCI.Driver != "" {
 		setVFIO(group[0])
 	}
@@ -101,46 +117,68 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 }
 
 // A namespace of an NVMe subsystem that may have several controllers (native multipath)
-// is a virtual device below the subsystem, "devices/virtual/nvme-subsystem/nvme-subsys0",
-// as is one of a remote controller, below "devices/virtual/nvme-fabrics".
+// is a virtual device below the subsystem, "devices/virtual/nvme-subsystem/nvme-subsys0". A namespace
+// of a remote controller is below "devices/virtual/nvme-fabrics".
 const (
 	nvmeVirtual      = "devices/virtual/nvme-"
 	nvmeSubsystemDir = nvmeVirtual + "subsystem/"
 )
 
-// namespace returns the PCI function that leads to the namespace of a node, with the lowest
-// address if there are several; nil for other nodes. Unless there is exactly one, the
-// namespace goes by its own identifier. An unread one is the last choice.
+// namespace returns the PCI function of the namespace of a node, or nil for other nodes. If several
+// functions are controllers of the namespace, it is the function with the lowest address. A function
+// that could not be read is the last choice. Unless exactly one function is known, the namespace is
+// identified by its own identifier.
 func (c *scan) namespace(n *device.Node) *device.Hardware {
-	if !strings.HasPrefix(n.SysPath, nvmeVirtual) || n.Subsystem != "block" && n.Subsystem != "nvme-generic" {
+	isNamespace := n.Subsystem == "block" || n.Subsystem == "nvme-generic"
+	if !isNamespace || !strings.HasPrefix(n.SysPath, nvmeVirtual) {
 		return nil
 	}
 	var owner, unread *device.Hardware
-	controllers := 0
-	if below, ok := strings.CutPrefix(n.SysPath, nvmeSubsystemDir); ok {
-		name, _, _ := strings.Cut(below, "/")
-		dirs, err := c.sysfs.NVMeControllers(nvmeSubsystemDir + name)
-		c.problems.add(n.SysPath, err)
-		controllers = len(dirs)
-		for _, dir := range dirs {
-			_, function := busDevice(dir)
-			if h := c.hardware[function]; h != nil && (owner == nil || device.CompareNumber(h.Name, owner.Name) < 0) {
-				owner = h
-			}
-			unread = cmp.Or(c.unreadPCI[function], unread)
+	controllers := c.nvmeControllers(n)
+	for _, dir := range controllers {
+		_, function := busDevice(dir)
+		unread = cmp.Or(c.unreadPCI[function], unread)
+		h := c.hardware[function]
+		if h == nil {
+			continue
+		}
+		if owner == nil || device.CompareNumber(h.Name, owner.Name) < 0 {
+			owner = h
 		}
 	}
 	if owner == nil && unread != nil {
 		return unread
 	}
-	if owner == nil || controllers > 1 {
-		disk := n.SysPath
-		if above := up(disk); strings.HasPrefix(n.Kernel, base(above)+"p") {
-			disk = above // of a partition
-		} else if number, ok := strings.CutPrefix(n.Kernel, "ng"); ok {
-			disk = above + "/nvme" + number
-		}
+	if owner == nil || len(controllers) > 1 {
+		disk := namespaceDir(n)
 		n.Namespace = fact(c, &c.cache.of(disk).wwid, disk, c.sysfs.WWID)
 	}
 	return owner
+}
+
+// nvmeControllers returns the directories of the controllers of a namespace in an NVMe subsystem.
+func (c *scan) nvmeControllers(n *device.Node) []string {
+	below, isInSubsystem := strings.CutPrefix(n.SysPath, nvmeSubsystemDir)
+	if !isInSubsystem {
+		return nil
+	}
+	name, _, _ := strings.Cut(below, "/")
+	dirs, err := c.sysfs.NVMeControllers(nvmeSubsystemDir + name)
+	c.problems.add(n.SysPath, err)
+	return dirs
+}
+
+// namespaceDir returns the directory of the namespace of a node: a disk, a partition, or the generic
+// node of the namespace.
+func namespaceDir(n *device.Node) string {
+	above := up(n.SysPath)
+	isPartition := strings.HasPrefix(n.Kernel, base(above)+"p")
+	if isPartition {
+		return above
+	}
+	number, isGeneric := strings.CutPrefix(n.Kernel, "ng")
+	if isGeneric {
+		return above + "/nvme" + number
+	}
+	return n.SysPath
 }

@@ -16,41 +16,43 @@ import (
 )
 
 const (
-	// defaultResync is the time between full scans without an event: a safety net for
-	// changes without an event, such as a driver that makes a node without one.
+	// defaultResync is the time between full scans without an event. They are a safety net for
+	// changes without an event, such as a driver that makes a node without an event.
 	defaultResync = 10 * time.Minute
-	// degradedResync is the same while an event source is missing.
+	// degradedResync is the time between full scans while an event source is missing.
 	degradedResync = time.Minute
 	// maxPaths is the maximum number of paths of a batch. Unplugging a hub with ten
-	// devices makes some two hundred events.
+	// devices causes some two hundred events.
 	maxPaths = 1024
 )
 
 // WatchOptions are options of a Watcher.
 type WatchOptions struct {
-	// Dev is the directory of device nodes; empty is "/dev".
+	// Dev is the directory of device nodes. An empty string means "/dev".
 	Dev string
-	// Log gets messages for an administrator; nil is discarded.
+	// Log gets messages for an administrator. Messages are discarded if it is nil.
 	Log *slog.Logger
 }
 
-// Batch are the events since the last batch was taken. Changes of names, below /dev or in
-// one of the watched directories, need no more than a scan.
+// Batch are the events since the last batch was taken. A batch without paths still requires a scan,
+// which finds changes of names below /dev and in the watched directories.
 type Batch struct {
-	// All is set if anything may have changed, regardless of Paths: events were lost,
-	// or too many, or are missing, or a full scan is due.
+	// All is set if anything may have changed, regardless of Paths: events were lost or
+	// unavailable, there were too many, or a full scan is due.
 	All bool
 	// Paths of the devices that the kernel announced, relative to the root of
 	// sysfs, sorted.
 	Paths []string
-	// At is the time of the latest event; zero if there was none.
+	// At is the time of the latest event. It is the zero time if there was no event.
 	At time.Time
 }
 
-// Watcher signals when a host may have changed. It has three sources, and continues
-// with the available ones: uevents, which cover all of sysfs but neither the names that
-// udev makes nor mknod(1); inotify on directories, which covers names only; and a slow
-// timer. Without events it is idle.
+// Watcher signals when a host may have changed. It is idle without events. It uses those of its three
+// sources that are available:
+//
+//   - uevents cover all of sysfs, but neither names that udev makes nor mknod(1)
+//   - inotify on directories only covers names
+//   - a slow timer
 type Watcher struct {
 	dev        string
 	log        *slog.Logger
@@ -62,11 +64,12 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	resync  time.Duration
-	lastAll time.Time // when a batch that says All was last requested
+	lastAll time.Time // of the last request for a batch with All
 	batch   Batch     // without Paths
 	paths   map[string]bool
 	dirs    []string // of the host, in addition to /dev
-	deaf    error    // why there are no uevents
+	// noUevents is why there are no uevents. It is nil if there are uevents.
+	noUevents error
 }
 
 // NewWatcher returns a Watcher that is idle until it runs.
@@ -99,14 +102,14 @@ func NewWatcher(o WatchOptions) *Watcher {
 // reader.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
-// Take returns the pending batch, an empty one if there is none. Its size is bounded,
-// however late it is taken.
+// Take returns the pending batch, or an empty batch. The size of a batch is limited, however late it is
+// taken.
 func (w *Watcher) Take() Batch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := w.batch
-	// Without uevents Paths is never complete.
-	b.All = b.All || w.deaf != nil
+	// Without uevents, Paths is never complete.
+	b.All = b.All || w.noUevents != nil
 	for p := range w.paths {
 		b.Paths = append(b.Paths, p)
 	}
@@ -116,9 +119,9 @@ func (w *Watcher) Take() Batch {
 	return b
 }
 
-// SetDirs sets the directories to watch in addition to /dev, by their path on the host.
-// A missing one is awaited in its nearest existing ancestor. A new watch makes a batch, so
-// that nothing is missed between the scan that named the directory and its watch.
+// SetDirs sets the directories to watch in addition to /dev, by their paths on the host. If a directory
+// is missing, its nearest existing ancestor is watched. A new watch causes a batch, so that no change
+// is missed between the scan that found the directory and the watch.
 func (w *Watcher) SetDirs(dirs []string) {
 	clean := make([]string, 0, len(dirs))
 	for _, d := range dirs {
@@ -131,25 +134,27 @@ func (w *Watcher) SetDirs(dirs []string) {
 	w.files.Refresh()
 }
 
-// watchedDirs are the directories to watch as mounted here. Only /dev is elsewhere;
-// others have their own path or are missing.
+// watchedDirs are the directories to watch, by their paths in this mount namespace. Only /dev may be
+// mounted elsewhere. Other directories have the same path as on the host, or are missing.
 func (w *Watcher) watchedDirs() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := []string{w.dev}
 	for _, d := range w.dirs {
-		if below, ok := strings.CutPrefix(d, hostDev+"/"); ok {
-			d = w.dev + "/" + below
-		} else if d == hostDev {
+		if d == hostDev {
 			continue
+		}
+		below, isBelowDev := strings.CutPrefix(d, hostDev+"/")
+		if isBelowDev {
+			d = w.dev + "/" + below
 		}
 		list = append(list, d)
 	}
 	return list
 }
 
-// Degraded lists the missing event sources and why, sorted. Without one of them there
-// is a full scan each minute.
+// Degraded lists the missing event sources with the reasons, sorted. If a source is missing, there is a
+// full scan each minute.
 func (w *Watcher) Degraded() []device.Problem {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,14 +162,14 @@ func (w *Watcher) Degraded() []device.Problem {
 	if err := w.files.Degraded(); err != nil {
 		list = append(list, device.Problem{Subject: "file events", Reason: err.Error()})
 	}
-	if w.deaf != nil {
-		list = append(list, device.Problem{Subject: "kernel events", Reason: w.deaf.Error()})
+	if w.noUevents != nil {
+		list = append(list, device.Problem{Subject: "kernel events", Reason: w.noUevents.Error()})
 	}
 	return list
 }
 
-// SetResync sets the time between full scans without an event: a minute at least, 10
-// minutes if d is 0. It is for changes without an event, such as interfaces of another
+// SetResync sets the time between full scans without an event, which is at least a minute. If d is 0, it
+// is 10 minutes. SetResync is for changes without an event, such as changes of interfaces in another
 // network namespace (ForeignNets).
 func (w *Watcher) SetResync(d time.Duration) {
 	w.mu.Lock()
@@ -173,18 +178,18 @@ func (w *Watcher) SetResync(d time.Duration) {
 	poke(w.resynced)
 }
 
-// Run watches until ctx ends, and returns nil then. The first batch says All and comes
-// once the watches exist: a scan after it misses nothing.
+// Run watches until ctx ends, and then returns nil. The first batch has All set. It follows when the
+// watches exist, so that no change after its scan is missed.
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() {
-		_ = w.files.Run(ctx)
-	}) // always nil
+		_ = w.files.Run(ctx) // always nil
+	})
 	k, err := w.openKernel()
-	w.setDeaf(err)
+	w.setNoUevents(err)
 	running.Go(func() {
 		w.followKernel(ctx, k, err)
 	})
@@ -219,8 +224,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// followKernel reads uevents until ctx ends, and opens their source again after an error:
-// err is that of opening k.
+// followKernel reads uevents until ctx ends, and opens their source again after an error. err is the
+// error of opening k.
 func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
 	for {
 		if err == nil {
@@ -230,7 +235,7 @@ func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
 			err = w.readKernel(k)
 			if stop() {
 				k.Close()
-				w.setDeaf(err)
+				w.setNoUevents(err)
 				w.requestAll()
 			}
 		}
@@ -240,7 +245,7 @@ func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
 		case <-time.After(degradedResync):
 		}
 		k, err = w.openKernel()
-		w.setDeaf(err)
+		w.setNoUevents(err)
 		w.requestAll()
 	}
 }
@@ -250,15 +255,16 @@ func (w *Watcher) readKernel(k kernelEvents) error {
 		p, err := k.next()
 		if errors.Is(err, errLost) {
 			w.add(Batch{All: true})
-		} else if err != nil {
-			return err
-		} else {
-			w.add(Batch{Paths: []string{p}})
+			continue
 		}
+		if err != nil {
+			return err
+		}
+		w.add(Batch{Paths: []string{p}})
 	}
 }
 
-// untilResync is the time until a full scan is due.
+// untilResync returns the time until a full scan is due.
 func (w *Watcher) untilResync() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,7 +274,8 @@ func (w *Watcher) untilResync() time.Duration {
 // requestAll requests a full scan without an event.
 func (w *Watcher) requestAll() {
 	w.mu.Lock()
-	w.batch.All, w.lastAll = true, time.Now()
+	w.batch.All = true
+	w.lastAll = time.Now()
 	w.mu.Unlock()
 	poke(w.changes)
 }
@@ -276,7 +283,8 @@ func (w *Watcher) requestAll() {
 // add adds events to the pending batch.
 func (w *Watcher) add(b Batch) {
 	w.mu.Lock()
-	w.batch.All, w.batch.At = w.batch.All || b.All, time.Now()
+	w.batch.All = w.batch.All || b.All
+	w.batch.At = time.Now()
 	for _, p := range b.Paths {
 		w.paths[p] = true
 	}
@@ -288,15 +296,16 @@ func (w *Watcher) add(b Batch) {
 	poke(w.changes)
 }
 
-// setDeaf records why there are no uevents, nil if there are, and logs changes.
-func (w *Watcher) setDeaf(err error) {
+// setNoUevents records why there are no uevents, and logs changes. err is nil if there are uevents.
+func (w *Watcher) setNoUevents(err error) {
 	w.mu.Lock()
-	was := w.deaf
-	w.deaf = err
+	before := w.noUevents
+	w.noUevents = err
 	w.mu.Unlock()
-	if err != nil && was == nil {
+	if err != nil && before == nil {
 		w.log.Warn("kernel events are unavailable: full scan every minute", "err", err)
-	} else if err == nil && was != nil {
+	}
+	if err == nil && before != nil {
 		w.log.Info("kernel events are back")
 	}
 }

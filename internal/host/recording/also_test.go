@@ -122,13 +122,13 @@ func TestRecordedUse(t *testing.T) {
 		return reasons
 	}
 	if diff := cmp.Diff([]string{
-		"nvidia-frontend", "bond0: a bond", "enx001122aabbcc: the way of a route", "enx001122aabbcd: the link below vlan7", "eth0: a member of bond0", "vlan7: ",
+		"nvidia-frontend", "bond0: a bond", "enx001122aabbcc: the interface of a route", "enx001122aabbcd: the link below vlan7", "eth0: a member of bond0", "vlan7: ",
 	}, use(options(unpack(t, archive)))); diff != "" {
 		t.Error(diff)
 	}
 	redacted := record(t, options(h.Tree), recording.Options{Redact: true})
 	if diff := cmp.Diff([]string{
-		"nvidia-frontend", "REDACTED-1: the way of a route", "REDACTED-2: the link below vlan7", "bond0: a bond", "eth0: a member of bond0", "vlan7: ",
+		"nvidia-frontend", "REDACTED-1: the interface of a route", "REDACTED-2: the link below vlan7", "bond0: a bond", "eth0: a member of bond0", "vlan7: ",
 	}, use(options(unpack(t, redacted)))); diff != "" {
 		t.Error(diff)
 	}

@@ -14,15 +14,15 @@ import (
 // record returns the reads of a scan as entries, sorted by name.
 func record(r *inventory.Reading, redact *redaction) []entry {
 	byName := make(map[string]entry)
-	add := func(e entry) { byName[e.name] = e }
 	for _, e := range devEntries(r, redact) {
-		add(e)
+		byName[e.name] = e
 	}
 	for _, e := range sysEntries(r, redact) {
-		add(e)
+		byName[e.name] = e
 	}
 	for p, lines := range r.Proc {
-		add(entry{name: "proc/" + p, text: redact.proc(lines)})
+		name := "proc/" + p
+		byName[name] = entry{name: name, text: redact.proc(lines)}
 	}
 	all := slices.Collect(maps.Values(byName))
 	sortByDirectory(all)
@@ -32,15 +32,21 @@ func record(r *inventory.Reading, redact *redaction) []entry {
 // devEntries returns the files below /dev.
 func devEntries(r *inventory.Reading, redact *redaction) []entry {
 	var all []entry
-	below := func(p string) string { return redact.path(p)[1:] }
+	name := func(p string) string {
+		return redact.path(p)[1:]
+	}
 	for _, d := range r.Snapshot.Dirs[1:] { // the first is /dev itself
-		all = append(all, entry{name: below(d), kind: dir})
+		all = append(all, entry{name: name(d), kind: dir})
 	}
 	for _, d := range r.Mounts {
-		all = append(all, entry{name: below(d), kind: mount})
+		all = append(all, entry{name: name(d), kind: mount})
 	}
 	for p, target := range r.Links {
-		all = append(all, entry{name: below(p), kind: link, text: redact.target(p, target)})
+		all = append(all, entry{
+			name: name(p),
+			kind: link,
+			text: redact.target(p, target),
+		})
 	}
 	for _, n := range r.Snapshot.Nodes {
 		word := "char"
@@ -48,22 +54,28 @@ func devEntries(r *inventory.Reading, redact *redaction) []entry {
 			word = "block"
 		}
 		text := fmt.Sprintf("%s %d:%d\n", word, n.Major, n.Minor)
-		all = append(all, entry{name: below(n.Path), text: text})
+		all = append(all, entry{name: name(n.Path), text: text})
 	}
 	return all
 }
 
-// sysEntries returns the files below /sys. They are named by their real paths: no file of
-// an archive is below a link.
+// sysEntries returns the files below /sys by their real paths, because no file of an archive is below a
+// link.
 func sysEntries(r *inventory.Reading, redact *redaction) []entry {
 	var all []entry
 	links := r.Sysfs.Links
-	name := func(p string) string { return "sys/" + redact.sysfs(realPath(links, p)) }
+	name := func(p string) string {
+		return "sys/" + redact.sysfs(realPath(links, p))
+	}
 	for d := range r.Sysfs.Dirs {
 		all = append(all, entry{name: name(d), kind: dir})
 	}
 	for p, target := range links {
-		all = append(all, entry{name: name(p), kind: link, text: redact.sysfs(target)})
+		all = append(all, entry{
+			name: name(p),
+			kind: link,
+			text: redact.sysfs(target),
+		})
 	}
 	for p, text := range r.Sysfs.Attrs {
 		redacted, isKept := redact.attr(realPath(links, p), text)
@@ -78,8 +90,8 @@ func sysEntries(r *inventory.Reading, redact *redaction) []entry {
 // include/linux/namei.h).
 const maxHops = 40
 
-// realPath replaces the links on the way to a file by their targets. The scan has read each
-// link whose name says something, such as "firmware_node"; its last element may be a link.
+// realPath replaces the links on the way to a file by their targets. The last element of the result may be a
+// link. The scan has read every link whose name is informative, such as "firmware_node".
 func realPath(links map[string]string, p string) string {
 	for range maxHops {
 		next, isLink := followLink(links, p)
@@ -117,11 +129,12 @@ func sortByDirectory(entries []entry) {
 	})
 }
 
-// withoutFullDirs drops directories with content: their files imply them.
+// withoutFullDirs drops directories with content, because their files imply them.
 func withoutFullDirs(sorted []entry) []entry {
 	var kept []entry
 	for i, e := range sorted {
-		hasContent := i+1 < len(sorted) && strings.HasPrefix(sorted[i+1].name, e.name+"/")
+		isLast := i+1 == len(sorted)
+		hasContent := !isLast && strings.HasPrefix(sorted[i+1].name, e.name+"/")
 		if e.kind == dir && hasContent {
 			continue
 		}

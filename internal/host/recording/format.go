@@ -215,7 +215,9 @@ func (e entry) checkTarget() error {
 }
 
 // target is the target of a link below sys.
-func (e entry) target() string { return path.Join(path.Dir(e.name), e.text) }
+func (e entry) target() string {
+	return path.Join(path.Dir(e.name), e.text)
+}
 
 // token formats a name or a target unambiguously.
 func token(s string) string {
@@ -261,7 +263,9 @@ func unquote(s string) (string, error) {
 
 // isPlain reports whether s is one line without invisible characters.
 func isPlain(s string) bool {
-	isInvisible := func(r rune) bool { return !unicode.IsPrint(r) }
+	isInvisible := func(r rune) bool {
+		return !unicode.IsPrint(r)
+	}
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, isInvisible)
 }
 

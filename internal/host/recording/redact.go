@@ -70,23 +70,25 @@ func newRedaction(reading *inventory.Reading) *redaction {
 	return r
 }
 
-// hide gives a serial its placeholder.
+// hide chooses the placeholder of a serial number.
 func (r *redaction) hide(serial string) {
 	if r.serials[serial] == "" {
 		r.serials[serial] = placeholder(serial, len(r.serials)+1)
 	}
 }
 
-// listWords fills in words: the serials, and the serials as udev writes them in names.
+// listWords fills in words: the serial numbers, as reported and as udev writes them in names.
 func (r *redaction) listWords() {
-	// A serial may be a part of another one.
+	// A serial number may be a part of another serial number.
 	longestFirst := slices.SortedFunc(maps.Keys(r.serials), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+		byLength := cmp.Compare(len(b), len(a))
+		return cmp.Or(byLength, cmp.Compare(a, b))
 	})
 	for _, serial := range longestFirst {
 		redacted := r.serials[serial]
 		r.words = append(r.words, word{old: serial, new: redacted})
-		if inName := udevName(serial); inName != serial {
+		inName := udevName(serial)
+		if inName != serial {
 			r.words = append(r.words, word{old: inName, new: udevName(redacted)})
 		}
 	}

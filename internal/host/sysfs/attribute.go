@@ -13,23 +13,27 @@ import (
 // limit (MAXSYMLINKS in include/linux/namei.h).
 const maxHops = 40
 
-// File is the file of an attribute: its path relative to the root, and its inode, which
-// no attribute of another device has.
+// File is the file of an attribute: its path relative to the root, and its inode. Attributes of
+// different devices have different inodes.
 type File struct {
 	Path string
 	Ino  uint64
 }
 
-// isNamingLink reports whether name is a link that is an attribute: the name of its
-// target is the value. udev treats these three the same (sd_device_get_sysattr_value of
-// systemd); others, such as the link "device", are no attributes and hide none of the
-// same name further up.
+// isNamingLink reports whether name is a link that is an attribute: the name of its target is the
+// value. udev treats the same links as attributes (sd_device_get_sysattr_value of systemd). Other
+// links, such as "device", are not attributes and do not hide an attribute of the same name in a
+// directory above.
 func isNamingLink(name string) bool {
-	return name == "driver" || name == "subsystem" || name == "module"
+	switch name {
+	case "driver", "subsystem", "module":
+		return true
+	}
+	return false
 }
 
-// follow returns the target of dir/name, by a path without links, its type and its
-// inode; type 0 is a missing one or one outside of the root.
+// follow returns the target of dir/name as a path without links, its type and its inode. The type is
+// 0 if the target is missing or outside of the root.
 func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
 	at := dir
 	rest := name
@@ -62,7 +66,7 @@ func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
 }
 
 // targetInside returns the target of a link as written. It is empty if the link can't be
-// read, or leads out of the root.
+// read or points out of the root.
 func (fs FS) targetInside(at, link string) string {
 	var buf [unix.PathMax]byte
 	dir, name := path.Split(link)
@@ -79,23 +83,24 @@ func (fs FS) targetInside(at, link string) string {
 	return target
 }
 
-// lstat returns the type of p like stat(2), 0 if it is missing, and its inode.
+// lstat returns the type of p as in the mode of stat(2), and its inode. The type is 0 if p is missing.
 func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 	var st unix.Stat_t
-	if _, err := dirents.Retry(func() (int, error) {
+	_, err := dirents.Retry(func() (int, error) {
 		return 0, unix.Lstat(fs.abs(p), &st)
-	}); err != nil {
+	})
+	if err != nil {
 		return 0, 0
 	}
 	return st.Mode & unix.S_IFMT, st.Ino
 }
 
-// Attribute reads an attribute that the configuration names, by the path from
-// FindAttributes. The value is as safe to print as any other and at most a page long.
-// The links driver, subsystem and module are read as the last element of their targets.
+// Attribute reads an attribute that the configuration names, by the path from FindAttributes. The value
+// is safe to print and not longer than a page. The value of the links driver, subsystem and module is
+// the last element of their targets.
 //
-// The caller must know what the kernel does on a read: some attributes block until the
-// device responds. An error that Gone reports is a removed attribute.
+// The read may block: some attributes wait until the device responds. Gone reports whether the error
+// means that the attribute was removed.
 func (fs FS) Attribute(file string) (string, error) {
 	dir := path.Dir(file)
 	name := path.Base(file)

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// CharDev returns the device directory of a character device number, "" if the kernel
-// has none. Every kobject with a device number has a link below dev
-// (device_create_sys_dev_entry in drivers/base/core.c), of any class.
+// CharDev returns the device directory of a character device number, or an empty string if the kernel
+// has no such device. Every device with a number has a link below dev, whatever its class
+// (device_create_sys_dev_entry in drivers/base/core.c).
 func (fs FS) CharDev(major, minor uint32) (string, error) {
 	return fs.devNumber("dev/char", major, minor)
 }
 
-// BlockDev does the same for a block device number.
+// BlockDev is like CharDev for a block device number.
 func (fs FS) BlockDev(major, minor uint32) (string, error) {
 	return fs.devNumber("dev/block", major, minor)
 }
@@ -31,39 +31,50 @@ func (fs FS) devNumber(dir string, major, minor uint32) (string, error) {
 	return p, err
 }
 
-// Driver returns the name of the driver that is bound to the device, "" if none is.
-func (fs FS) Driver(dir string) (string, error) { return fs.linkBase(dir, "driver") }
+// Driver returns the name of the driver that is bound to the device, or an empty string.
+func (fs FS) Driver(dir string) (string, error) {
+	return fs.linkBase(dir, "driver")
+}
 
 // Subsystem returns the name of the bus or class of the device: "tty",
 // "platform".
-func (fs FS) Subsystem(dir string) (string, error) { return fs.linkBase(dir, "subsystem") }
+func (fs FS) Subsystem(dir string) (string, error) {
+	return fs.linkBase(dir, "subsystem")
+}
 
-// NUMANode returns the device's numa_node, -1 if the kernel does not know it
-// (Documentation/ABI/testing/sysfs-bus-pci) or the device has no such attribute.
-func (fs FS) NUMANode(dir string) (int, error) { return fs.number(dir, "numa_node") }
+// NUMANode returns the device's numa_node (Documentation/ABI/testing/sysfs-bus-pci). It is -1 if the
+// kernel does not know it, or if the device has no such attribute.
+func (fs FS) NUMANode(dir string) (int, error) {
+	return fs.number(dir, "numa_node")
+}
 
 // PortNumber returns the number of a port of bus/usb-serial at its adapter, from 0
 // (port_number_show in drivers/usb/serial/bus.c), and -1 for other devices.
-func (fs FS) PortNumber(dir string) (int, error) { return fs.number(dir, "port_number") }
+func (fs FS) PortNumber(dir string) (int, error) {
+	return fs.number(dir, "port_number")
+}
 
 // VideoIndex returns the number of a node of class/video4linux at its device, from 0
 // (index_show in drivers/media/v4l2-core/v4l2-dev.c), and -1 for other devices.
-func (fs FS) VideoIndex(dir string) (int, error) { return fs.number(dir, "index") }
+func (fs FS) VideoIndex(dir string) (int, error) {
+	return fs.number(dir, "index")
+}
 
 // ATAPort returns the number of an ATA port at its controller, from 1
-// (drivers/ata/libata-transport.c); dir is that of the port, ".../ata4", whose own
-// number counts over the machine. It is -1 if unknown.
+// (drivers/ata/libata-transport.c). dir is the directory of the port, ".../ata4", whose own
+// number counts over the machine. The result is -1 if the number is unknown.
 func (fs FS) ATAPort(dir string) (int, error) {
 	return fs.number(dir+"/ata_port/"+path.Base(dir), "port_no")
 }
 
-// FirmwareNode returns the description of a device in the tables of the firmware: the
-// path in a device tree, "soc/i2c@7e804000", or the name of an ACPI device,
-// "SMO9210:00", or its path if that name is counted; "" if there is none
+// FirmwareNode returns the name of a device in the tables of the firmware: the path in a device tree,
+// "soc/i2c@7e804000", or the name of an ACPI device, "SMO9210:00". If the kernel counts the names of
+// the ACPI devices, it is their path. It is empty if the firmware does not describe the device
 // (Documentation/ABI/testing/sysfs-firmware-ofw and sysfs-bus-acpi).
 func (fs FS) FirmwareNode(dir string) (string, error) {
 	target, err := fs.link(dir, "of_node")
-	if _, node, ok := strings.Cut(target, "/devicetree/base/"); ok || err != nil {
+	_, node, isInTree := strings.Cut(target, "/devicetree/base/")
+	if isInTree || err != nil {
 		return node, err
 	}
 	name, err := fs.linkBase(dir, "firmware_node")
@@ -73,8 +84,8 @@ func (fs FS) FirmwareNode(dir string) (string, error) {
 	return strings.TrimPrefix(name, `\`), err
 }
 
-// Label returns the name of a device of a class that has one: the label that the firmware
-// gives it, otherwise the name that its driver gives it; "" if there is none.
+// Label returns the label of a device from the firmware, otherwise the name from its driver. It is
+// empty if the device has neither.
 func (fs FS) Label(dir string) (string, error) {
 	label, err := fs.attr(dir, "label")
 	if label != "" || err != nil {
@@ -83,14 +94,15 @@ func (fs FS) Label(dir string) (string, error) {
 	return fs.attr(dir, "name")
 }
 
-// NVMeControllers lists the directories of the controllers that lead to the namespaces
-// of an NVMe subsystem (nvme_init_subsystem in drivers/nvme/host/core.c).
+// NVMeControllers lists the directories of the controllers of an NVMe subsystem, which share its
+// namespaces (nvme_init_subsystem in drivers/nvme/host/core.c).
 func (fs FS) NVMeControllers(subsystem string) ([]string, error) {
 	names, err := fs.names(subsystem)
 	errs := []error{err}
 	var dirs []string
 	for _, name := range names {
-		if number, ok := strings.CutPrefix(name, "nvme"); !ok || strings.Trim(number, "0123456789") != "" {
+		number, isNVMe := strings.CutPrefix(name, "nvme")
+		if !isNVMe || !isNumber(number) {
 			continue
 		}
 		target, err := fs.link(subsystem, name)
@@ -102,13 +114,18 @@ func (fs FS) NVMeControllers(subsystem string) ([]string, error) {
 	return dirs, errors.Join(errs...)
 }
 
-// WWID returns the identifier of an NVMe namespace: its UUID, NGUID or EUI-64, or what
-// stands in for them (wwid_show in drivers/nvme/host/sysfs.c).
-func (fs FS) WWID(dir string) (string, error) { return fs.attr(dir, "wwid") }
+// isNumber reports whether s consists of decimal digits, or is empty.
+func isNumber(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
-// DevName returns the path below /dev that the kernel gave the node of a
-// device, "bus/usb/001/004". Some kernels take the device's lock for it, so it
-// is not for every device of every scan.
+// WWID returns the identifier of an NVMe namespace: its UUID, NGUID or EUI-64, or the kernel's
+// substitute for them (wwid_show in drivers/nvme/host/sysfs.c).
+func (fs FS) WWID(dir string) (string, error) {
+	return fs.attr(dir, "wwid")
+}
+
+// DevName returns the path below /dev that the kernel chose for the node of a device,
+// "bus/usb/001/004". Some kernels take the device's lock for this read, so that a scan must not do
+// it for every device.
 func (fs FS) DevName(dir string) (string, error) {
 	var buf [maxAttr]byte
 	n, err := fs.read(dir, "uevent", buf[:])
@@ -117,7 +134,8 @@ func (fs FS) DevName(dir string) (string, error) {
 
 func devName(uevent string) string {
 	for line := range strings.Lines(uevent) {
-		if name, ok := strings.CutPrefix(line, "DEVNAME="); ok {
+		name, isDevName := strings.CutPrefix(line, "DEVNAME=")
+		if isDevName {
 			return clean([]byte(name))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // maxFiles is the maximum number of files that a name with wildcards finds.
 const maxFiles = 64
 
-// What a search costs, in directory entries: an entry takes 1.5 us to read.
+// The costs of a search, in directory entries. Reading an entry takes 1.5 us.
 const (
 	lookUpCost   = 8  // of a file by its name, or of opening a directory
 	followedCost = 16 // of a path through a link, element by element
@@ -29,19 +29,19 @@ const physicalFunction = "physfn"
 // path elements, with the wildcards "*", "?", "[a-z]" and "[!a-z]" in each: the result is
 // in sorted order.
 //
-// An element without wildcards may be a link, "physfn/vendor", that stays below the root;
-// the result contains no links. Wildcards match no links, and only search the device's own
-// directory top, at or above dir, and the devices that this one is a part of, to which the links
-// "device" and "physfn" point. Otherwise "subsystem/devices/*/subsystem" would lead from any
-// device to every other one, again and again.
+// An element without wildcards may be a link, "physfn/vendor", that stays below the root.
+// The result contains no links. Wildcards match no links. They only search the device's own
+// directory top, at or above dir, and the devices that contain this device, to which the links
+// "device" and "physfn" point. Otherwise "subsystem/devices/*/subsystem" would repeatedly lead
+// from one device to all others.
 //
 // *entries limits the directory entries to read, and is decremented by the cost of the
 // search. If it reaches 0, the result may lack files.
 //
-// It opens no file, so that it never waits for a device.
+// FindAttributes opens no file, so that it never waits for a device.
 func (fs FS) FindAttributes(top, dir, name string, entries *int) []File {
 	elements := strings.Split(name, "/")
-	if slices.ContainsFunc(elements, isNoName) {
+	if slices.ContainsFunc(elements, isInvalidElement) {
 		return nil
 	}
 	s := search{
@@ -55,9 +55,13 @@ func (fs FS) FindAttributes(top, dir, name string, entries *int) []File {
 	return s.found
 }
 
-// isNoName reports whether an element of a path is not the name of a file.
-func isNoName(element string) bool {
-	return element == "" || element == "." || element == ".."
+// isInvalidElement reports whether an element of a path is not the name of a file.
+func isInvalidElement(element string) bool {
+	switch element {
+	case "", ".", "..":
+		return true
+	}
+	return false
 }
 
 // search is one call of FindAttributes.
@@ -69,8 +73,8 @@ type search struct {
 	found    []File
 	// devices are the directories that wildcards may search, beside those above start.
 	devices []string
-	// searched are the directories that were searched, each with the index of an element: a
-	// link to a directory above, such as "device", would lead through them again.
+	// searched are the directories that were searched, each with the index of an element. Without
+	// it, a link to a directory above, such as "device", would repeat their search.
 	searched map[searchedDir]bool
 }
 
@@ -79,7 +83,7 @@ type searchedDir struct {
 	element int
 }
 
-// find adds the files below dir that the elements from index i on name.
+// find adds the files below dir that match the elements from index i.
 func (s *search) find(dir string, i int) {
 	if len(s.found) == maxFiles || !s.spend(lookUpCost) {
 		return
@@ -100,13 +104,13 @@ func (s *search) find(dir string, i int) {
 	s.list(dir, i)
 }
 
-// spend subtracts a cost, and reports whether anything is left of the budget.
+// spend subtracts a cost from the budget, and reports whether the budget is not used up.
 func (s *search) spend(cost int) bool {
 	*s.entries = max(0, *s.entries-cost)
 	return *s.entries > 0
 }
 
-// lookUp follows the element with index i, which has no wildcards.
+// lookUp follows the element with index i, a name without wildcards.
 func (s *search) lookUp(dir, name string, i int) {
 	isLast := i == len(s.elements)-1
 	if isLast && isNamingLink(name) {
@@ -130,7 +134,7 @@ func (s *search) lookUp(dir, name string, i int) {
 	}
 }
 
-// mayList reports whether wildcards may search a directory: one of the device, or of a device
+// mayList reports whether wildcards may search a directory: a directory of the device, or of a device
 // above it. Directories such as "devices/platform" are not devices.
 func (s *search) mayList(dir string) bool {
 	isAbove := isWithin(s.start, dir) && strings.Count(dir, "/") > 1
@@ -139,7 +143,7 @@ func (s *search) mayList(dir string) bool {
 	})
 }
 
-// isWithin reports whether a path is top or below it.
+// isWithin reports whether p is top or below top.
 func isWithin(p, top string) bool {
 	rest, found := strings.CutPrefix(p, top)
 	return found && (rest == "" || rest[0] == '/')
@@ -169,8 +173,8 @@ func (s *search) add(p string, ino uint64) {
 	s.found = append(s.found, File{Path: p, Ino: ino})
 }
 
-// match returns the entries of a directory whose names match a pattern, sorted. An
-// unreadable directory has none.
+// match returns the entries of a directory whose names match a pattern, sorted. An unreadable
+// directory has no entries.
 func (s *search) match(dir, name string) []dirents.Entry {
 	pattern := strings.ReplaceAll(name, "[!", "[^")
 	var matching []dirents.Entry

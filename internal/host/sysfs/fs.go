@@ -1,22 +1,20 @@
 // Package sysfs reads attributes of devices below /sys, without policy.
 //
-// It opens only attributes that have a function here or are named by a configuration
-// (FS.Attribute), so that no read hangs or has side effects: sysfs has files that
-// wait for the device, that take its lock, or that act when they are read. A directory
-// is given by its path relative to the root, "devices/pci0000:00", which is also its
-// name in uevents (without the leading slash). A missing attribute is no error: it is
-// read as "", or as -1 if it is a number.
+// It opens only attributes that have a function here or that a configuration names
+// (FS.Attribute), because sysfs has files that wait for the device, that take its lock, or that act
+// when they are read. A directory is given by its path relative to the root, "devices/pci0000:00".
+// Uevents use the same path with a leading slash. A missing attribute is not an error: its value is
+// an empty string, or -1 if it is a number.
 package sysfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode"
 
 	"golang.org/x/sys/unix"
@@ -26,21 +24,23 @@ import (
 
 // FS reads one sysfs tree.
 type FS struct {
-	root   string
-	inodes bool    // identify files
-	trace  *tracer // nil does not record
-	dir    string  // the directory that is open as fd; empty is none
-	fd     int
+	root string
+	// hasInodes is set if an inode identifies a file.
+	hasInodes bool
+	// trace records reads. It is nil for a tree that does not record.
+	trace *tracer
+	// openDir is the directory that is open as fd. It is empty if no directory is open.
+	openDir string
+	fd      int
 }
 
-// New returns the tree below root: "/sys", the mount point of the host's, or a
-// recording.
+// New returns the tree below root: "/sys", another mount point of the host's sysfs, or a recording.
 func New(root string) FS {
-	return FS{root: root, inodes: dirents.CountsInodes(root)}
+	return FS{root: root, hasInodes: dirents.CountsInodes(root)}
 }
 
-// maxAttr is the maximum size of an attribute, in bytes. The kernel gives a text
-// attribute one page (Documentation/filesystems/sysfs.rst).
+// maxAttr is the maximum size of an attribute, in bytes: the kernel formats a text
+// attribute into one page (Documentation/filesystems/sysfs.rst).
 const maxAttr = 4096
 
 // Entry is one symbolic link of a directory such as bus/pci/devices: the name of a
@@ -49,8 +49,8 @@ type Entry struct {
 	Name string
 	Path string
 	// Ino is the inode of the link. The kernel makes the link when a device is added
-	// (bus_add_device in drivers/base/bus.c): the same inode is the same device, and its
-	// successor has another one. It is 0 in a tree whose file system reuses inodes.
+	// (bus_add_device in drivers/base/bus.c), so that an equal inode means the same device. It is
+	// 0 in a tree whose file system reuses inodes.
 	Ino uint64
 }
 
@@ -58,9 +58,11 @@ type Entry struct {
 // without devices from a missing or unmounted root.
 func (fs FS) Check() error {
 	for _, dir := range []string{"devices", "dev"} {
-		if fi, err := os.Stat(fs.abs(dir)); err != nil {
+		fi, err := os.Stat(fs.abs(dir))
+		if err != nil {
 			return fmt.Errorf("%q is not a sysfs tree: %w", fs.root, err)
-		} else if !fi.IsDir() {
+		}
+		if !fi.IsDir() {
 			return fmt.Errorf("%q is not a sysfs tree: %q is not a directory", fs.root, dir)
 		}
 		fs.trace.dir(dir)
@@ -77,11 +79,16 @@ func (fs FS) Exists(dir string) bool {
 	return kind != 0
 }
 
-// Gone reports whether err is that of a device that was removed while it was read: a
-// removed directory gives ENOENT, an open attribute gives ENODEV (kernfs_get_active in
+// Gone reports whether err means that a device was removed while it was read. A read in a removed
+// directory fails with ENOENT, and a read of an open attribute with ENODEV (kernfs_get_active in
 // fs/kernfs/file.c).
 func Gone(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
+	for _, gone := range []unix.Errno{unix.ENOENT, unix.ENODEV, unix.ENXIO} {
+		if errors.Is(err, gone) {
+			return true
+		}
+	}
+	return false
 }
 
 // errGone is the error of a removed device.
@@ -89,36 +96,38 @@ const errGone = unix.ENODEV
 
 func (fs FS) abs(rel string) string { return fs.root + "/" + rel }
 
-// enter opens a directory until leave: to walk its long path for each file takes as long as
-// the rest of a read. A missing directory has no files.
+// enter opens a directory until leave, because the kernel needs as long to walk the long path of a
+// file as for the rest of a read. A missing directory has no files.
 func (fs *FS) enter(dir string) {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	fd, err := dirents.Retry(func() (int, error) {
-		return unix.Open(fs.abs(dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return unix.Open(fs.abs(dir), flags, 0)
 	})
 	if err == nil {
-		fs.dir = dir
+		fs.openDir = dir
 		fs.fd = fd
 	}
 }
 
+// leave closes the directory that enter has opened.
 func (fs *FS) leave() {
-	if fs.dir != "" {
+	if fs.openDir != "" {
 		unix.Close(fs.fd)
-		fs.dir = ""
+		fs.openDir = ""
 	}
 }
 
 // at returns the path of a file and the directory to which it is relative, as for
 // openat(2).
 func (fs FS) at(dir, name string) (fd int, file string) {
-	if dir == fs.dir && dir != "" {
+	if dir == fs.openDir && dir != "" {
 		return fs.fd, name
 	}
 	return unix.AT_FDCWD, fs.abs(dir + "/" + name)
 }
 
-// attr reads one attribute without its newline and control characters; absent is "".
-// Errors are those of the kernel, with the name of the attribute.
+// attr reads one attribute, without its newline and control characters. A missing attribute is an
+// empty string. An error wraps the kernel's error and names the attribute.
 func (fs FS) attr(dir, name string) (string, error) {
 	var buf [maxAttr]byte
 	n, err := fs.read(dir, name, buf[:])
@@ -131,7 +140,7 @@ func (fs FS) attr(dir, name string) (string, error) {
 	return clean(buf[:n]), nil
 }
 
-// number reads a decimal number from an attribute; absent is -1.
+// number reads a decimal number from an attribute. A missing attribute is -1.
 func (fs FS) number(dir, name string) (int, error) {
 	s, err := fs.attr(dir, name)
 	if s == "" {
@@ -144,14 +153,15 @@ func (fs FS) number(dir, name string) (int, error) {
 	return n, nil
 }
 
-// linkBase returns the last element of the target of the link dir/name, by which sysfs
-// names drivers, subsystems and groups; absent is "".
+// linkBase returns the last element of the target of the link dir/name, the name of a driver,
+// subsystem or group. It is empty if the link is missing.
 func (fs FS) linkBase(dir, name string) (string, error) {
 	target, err := fs.link(dir, name)
-	return target[strings.LastIndexByte(target, '/')+1:], err
+	lastSlash := strings.LastIndexByte(target, '/')
+	return target[lastSlash+1:], err
 }
 
-// link returns the target of the link dir/name as written; absent is "".
+// link returns the target of the link dir/name as written. It is empty if the link is missing.
 func (fs FS) link(dir, name string) (string, error) {
 	var buf [unix.PathMax]byte
 	n, err := fs.readlink(dir, name, buf[:])
@@ -166,33 +176,39 @@ func (fs FS) link(dir, name string) (string, error) {
 }
 
 // entries reads a directory of links to devices, in no order. Known links with the same
-// inodes are not read again. It leaves out names that take refuses, unless it
-// is nil, links that vanish meanwhile, and other files, such as bonding_masters in
-// class/net; the error reports unreadable ones. It wraps fs.ErrNotExist if the kernel does
-// not have the directory.
-func (fs FS) entries(dir string, known map[string]Entry, take func(name string) bool) ([]Entry, error) {
+// inodes are not read again. It leaves out names that accept rejects, links that are removed
+// meanwhile, and other files, such as bonding_masters in class/net. A nil accept accepts all names.
+// The error reports unreadable links. It wraps fs.ErrNotExist if the kernel does not have the
+// directory.
+func (fs FS) entries(dir string, known map[string]Entry, accept func(name string) bool) ([]Entry, error) {
 	fs.enter(dir)
 	defer fs.leave()
 	list := make([]Entry, 0, len(known))
 	var errs []error
 	err := dirents.Read(fs.abs(dir), func(f dirents.Entry) {
-		if take != nil && !take(f.Name) {
+		if accept != nil && !accept(f.Name) {
 			return
 		}
-		e := Entry{Name: f.Name}
-		if fs.inodes {
-			e.Ino = f.Ino
+		var inode uint64
+		if fs.hasInodes {
+			inode = f.Ino
 		}
-		if k, ok := known[f.Name]; ok && k.Ino == e.Ino && e.Ino != 0 {
+		k, isKnown := known[f.Name]
+		if isKnown && k.Ino == inode && inode != 0 {
 			list = append(list, k)
 			return
 		}
-		var err error
-		e.Name = strings.Clone(e.Name)
-		e.Path, err = fs.device(dir, f.Name)
+		target, err := fs.device(dir, f.Name)
 		if err == nil {
-			list = append(list, e)
-		} else if !Gone(err) && !errors.Is(err, unix.EINVAL) {
+			list = append(list, Entry{
+				Name: strings.Clone(f.Name),
+				Path: target,
+				Ino:  inode,
+			})
+			return
+		}
+		isNoLink := errors.Is(err, unix.EINVAL)
+		if !isNoLink && !Gone(err) {
 			errs = append(errs, err)
 		}
 	})
@@ -219,11 +235,12 @@ func (fs FS) device(dir, name string) (string, error) {
 		return "", fmt.Errorf("%s/%s: %w", dir, name, err)
 	}
 	target := string(buf[:n])
-	p := strings.TrimLeft(target, "./")
 	// The kernel writes such links relative to the root, "../../devices/…", without a
 	// link on the path.
-	if !strings.HasPrefix(p, "devices/") || strings.HasPrefix(target, "/") {
-		return "", fmt.Errorf("%s/%s: leads to %q, not below devices", dir, name, target)
+	p := strings.TrimLeft(target, "./")
+	isAbsolute := strings.HasPrefix(target, "/")
+	if isAbsolute || !strings.HasPrefix(p, "devices/") {
+		return "", fmt.Errorf("%s/%s: points to %q, which is not below devices", dir, name, target)
 	}
 	if strings.Contains(p, "/.") {
 		p = path.Clean(p)
@@ -240,12 +257,13 @@ func (fs FS) readlink(dir, name string, buf []byte) (int, error) {
 }
 
 // read reads the start of a file with three system calls. os.ReadFile makes twice as
-// many, and a scan reads thousands of attributes. One read is sufficient: the kernel
+// many, and a scan reads thousands of attributes. One read is sufficient, because the kernel
 // formats a text attribute as a whole.
 func (fs FS) read(dir, name string, buf []byte) (int, error) {
-	in, file := fs.at(dir, name)
+	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	dirFD, file := fs.at(dir, name)
 	fd, err := dirents.Retry(func() (int, error) {
-		return unix.Openat(in, file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		return unix.Openat(dirFD, file, flags, 0)
 	})
 	if err != nil {
 		return 0, err
@@ -261,80 +279,29 @@ func (fs FS) read(dir, name string, buf []byte) (int, error) {
 	return n, nil
 }
 
-// clean makes an attribute safe to print and to use as a label: without its final
-// newline and control characters, always valid UTF-8. Strings of USB devices are
-// arbitrary.
+// clean makes an attribute safe to print and to use as a label: valid UTF-8 without the final
+// newline and control characters. A USB device may report any bytes as its strings.
 func clean(b []byte) string {
-	if n := len(b); n > 0 && b[n-1] == '\n' {
-		b = b[:n-1]
+	b = bytes.TrimSuffix(b, []byte("\n"))
+	if isPrintableASCII(b) {
+		return string(b)
 	}
+	valid := strings.ToValidUTF8(string(b), "\uFFFD")
+	return strings.Map(withoutControls, valid)
+}
+
+func isPrintableASCII(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' || c > '~' {
-			return strings.Map(func(r rune) rune {
-				if unicode.IsControl(r) {
-					return -1
-				}
-				return r
-			}, strings.ToValidUTF8(string(b), "\uFFFD"))
+			return false
 		}
 	}
-	return string(b)
+	return true
 }
 
-// Trace is what was read below a root, by path relative to it: a tree with only these
-// files reads the same.
-type Trace struct {
-	// Attrs are the contents of attributes, as the kernel gave them.
-	Attrs map[string]string
-	// Links are the targets of links.
-	Links map[string]string
-	// Dirs are existing directories. Other entries of listed directories are not kept.
-	Dirs map[string]bool
-}
-
-// Trace returns a tree that records its reads, and a function that returns the
-// recording. Both are safe for concurrent use.
-func (fs FS) Trace() (traced FS, trace func() Trace) {
-	t := &tracer{kept: Trace{Attrs: make(map[string]string), Links: make(map[string]string), Dirs: make(map[string]bool)}}
-	fs.trace = t
-	return fs, t.trace
-}
-
-// tracer records a trace; nil does not record.
-type tracer struct {
-	mu   sync.Mutex
-	kept Trace
-}
-
-func (t *tracer) trace() Trace {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return Trace{Attrs: maps.Clone(t.kept.Attrs), Links: maps.Clone(t.kept.Links), Dirs: maps.Clone(t.kept.Dirs)}
-}
-
-func (t *tracer) attr(dir, name string, content []byte) {
-	if t == nil {
-		return
+func withoutControls(r rune) rune {
+	if unicode.IsControl(r) {
+		return -1
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept.Attrs[dir+"/"+name] = string(content)
-}
-
-func (t *tracer) link(dir, name string, target []byte) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept.Links[dir+"/"+name] = string(target)
-}
-
-func (t *tracer) dir(dir string) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept.Dirs[dir] = true
+	return r
 }

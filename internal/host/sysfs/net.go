@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nets lists the network interfaces by name: those of the network namespace
-// in which this sysfs was mounted. The error wraps fs.ErrNotExist on a kernel
-// without networking.
+// Nets lists the network interfaces by name. They belong to the network namespace in which this sysfs
+// was mounted. The error wraps fs.ErrNotExist on a kernel without networking.
 func (fs FS) Nets() ([]Entry, error) {
 	list, err := fs.entries("class/net", nil, nil)
-	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
+	sort.Slice(list, func(i, j int) bool {
+		return list[i].Name < list[j].Name
+	})
 	return list, err
 }
 
@@ -25,30 +26,32 @@ func (fs FS) Nets() ([]Entry, error) {
 type NetInterface struct {
 	// Type is the kind of link, a number of ARPHRD_* (include/uapi/linux/if_arp.h).
 	Type int
-	// DevPort and DevID number the interfaces of one device; drivers set one of them,
-	// and both default to 0. -1 is unknown.
+	// DevPort and DevID number the interfaces of one device. Drivers set one of them,
+	// and both default to 0. They are -1 if they are unknown.
 	DevPort, DevID int
-	// Driver of the interface's device; "" if it has none.
+	// Driver is the driver of the interface's device, or an empty string.
 	Driver string
-	// Master is the interface that this one is a port of, such as a bridge.
+	// Master is the interface that has this interface as a port, such as a bridge.
 	Master string
-	// Uppers are the other interfaces above one with a device, such as its VLANs, by
-	// name.
+	// Uppers are other interfaces on top of this interface, such as its VLANs, by name. They are
+	// only read for an interface with a device.
 	Uppers []string
-	// Bridge and Bond are set for such virtual interfaces.
+	// Bridge and Bond are set for bridges and bonds, which are virtual interfaces.
 	Bridge, Bond bool
 }
 
-// NetPair is the number of an interface in its network namespace, and of the other end of a
-// pair of virtual interfaces; -1 is unknown, and no pair has both equal. Up: the interface
-// is up.
+// NetPair is a pair of virtual interfaces. The ends of a pair have different numbers.
 type NetPair struct {
-	Index, Other int
-	Up           bool
+	// Index is the number of this interface in its network namespace, or -1 if it is unknown.
+	Index int
+	// Other is the number of the other end in its own namespace, or -1 if it is unknown.
+	Other int
+	// Up is set if this interface is up.
+	Up bool
 }
 
-// NetPair reads the attributes of one interface, which take no lock either. An interface
-// with a lower one in this namespace, such as a VLAN, is no pair.
+// NetPair reads attributes of one interface. None of them takes a lock. An interface on top of another
+// interface in this namespace, such as a VLAN, is not a pair.
 func (fs FS) NetPair(dir string) NetPair {
 	p := NetPair{Other: -1}
 	p.Index, _ = fs.number(dir, "ifindex")
@@ -58,45 +61,56 @@ func (fs FS) NetPair(dir string) NetPair {
 		return p
 	}
 	names, _ := fs.names(dir)
-	if !slices.ContainsFunc(names, func(name string) bool {
+	hasLower := slices.ContainsFunc(names, func(name string) bool {
 		return strings.HasPrefix(name, "lower_")
-	}) {
+	})
+	if !hasLower {
 		p.Other, _ = fs.number(dir, "iflink")
 	}
 	return p
 }
 
 // NetInterface reads one interface. It returns the readable attributes and the errors
-// of the others; Gone reports the error of a removed interface.
+// of the others. Gone reports whether the error means that the interface was removed.
 //
-// It reads no attribute that takes the lock of the network configuration, like
-// phys_port_name, speed and others (net/core/net-sysfs.c).
+// It does not read attributes that take the lock of the network configuration, such as
+// phys_port_name and speed (net/core/net-sysfs.c).
 func (fs FS) NetInterface(dir string) (NetInterface, error) {
 	n := NetInterface{DevPort: -1, DevID: -1}
-	var errs [6]error
 	fs.enter(dir)
 	defer fs.leave()
-	n.Type, errs[0] = fs.number(dir, "type")
-	n.Master, errs[1] = fs.linkBase(dir, "master")
-	if of := netDevice(dir); of != "" {
-		n.DevPort, errs[2] = fs.number(dir, "dev_port")
-		n.DevID, errs[3] = fs.hexNumber(dir, "dev_id")
-		n.Driver, errs[4] = fs.Driver(of)
-		n.Uppers, errs[5] = fs.netUppers(dir, n.Master)
+	var masterErr, deviceErr error
+	kind, typeErr := fs.number(dir, "type")
+	n.Type = kind
+	n.Master, masterErr = fs.linkBase(dir, "master")
+	if netDevice(dir) != "" {
+		deviceErr = fs.readPhysical(dir, &n)
 	} else {
-		n.Bridge, n.Bond = fs.Exists(dir+"/bridge"), fs.Exists(dir+"/bonding")
+		n.Bridge = fs.Exists(dir + "/bridge")
+		n.Bond = fs.Exists(dir + "/bonding")
 	}
 	// The type of an interface that is being removed is invalid (netdev_show).
-	if errs[0] == nil && n.Type < 0 || errors.Is(errs[0], unix.EINVAL) {
-		errs[0] = fmt.Errorf("type: %w", errGone)
+	isMissing := typeErr == nil && kind < 0
+	if isMissing || errors.Is(typeErr, unix.EINVAL) {
+		typeErr = fmt.Errorf("type: %w", errGone)
 	}
-	return n, errors.Join(errs[:]...)
+	return n, errors.Join(typeErr, masterErr, deviceErr)
+}
+
+// readPhysical reads the attributes of an interface that has a device.
+func (fs FS) readPhysical(dir string, n *NetInterface) error {
+	var portErr, idErr, driverErr, uppersErr error
+	n.DevPort, portErr = fs.number(dir, "dev_port")
+	n.DevID, idErr = fs.hexNumber(dir, "dev_id")
+	n.Driver, driverErr = fs.Driver(netDevice(dir))
+	n.Uppers, uppersErr = fs.netUppers(dir, n.Master)
+	return errors.Join(portErr, idErr, driverErr, uppersErr)
 }
 
 // netUppers returns the targets of the links upper_* of an interface, except for its
-// master, which has one too (__netdev_adjacent_dev_insert in net/core/dev.c). A node
-// has hundreds of virtual interfaces and few with a device, so that only the
-// directories of the latter are listed.
+// master, which has such a link too (__netdev_adjacent_dev_insert in net/core/dev.c). A node
+// has hundreds of virtual interfaces and few interfaces with a device, so that only the directories
+// of interfaces with a device are listed.
 func (fs FS) netUppers(dir, master string) ([]string, error) {
 	names, err := fs.names(dir)
 	var uppers []string
@@ -115,8 +129,8 @@ func (fs FS) netUppers(dir, master string) ([]string, error) {
 	return uppers, errors.Join(errs...)
 }
 
-// netDevice returns the device of an interface, "" for a virtual one. Between the two
-// is a directory of the class, "…/0000:3b:00.0/net/eth0" (get_device_parent in
+// netDevice returns the device of an interface, or an empty string for a virtual interface. A
+// directory of the class is between the two, "…/0000:3b:00.0/net/eth0" (get_device_parent in
 // drivers/base/core.c).
 func netDevice(dir string) string {
 	i := strings.LastIndex(dir, "/net/")
@@ -126,13 +140,14 @@ func netDevice(dir string) string {
 	return dir[:i]
 }
 
-// hexNumber reads a number such as "0x1f" from an attribute; absent is -1.
+// hexNumber reads a number such as "0x1f" from an attribute. A missing attribute is -1.
 func (fs FS) hexNumber(dir, name string) (int, error) {
 	s, err := fs.attr(dir, name)
 	if s == "" {
 		return -1, err
 	}
-	n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(s), "0x"), 16, 31)
+	digits := strings.TrimPrefix(strings.TrimSpace(s), "0x")
+	n, err := strconv.ParseUint(digits, 16, 31)
 	if err != nil {
 		return -1, fmt.Errorf("%s: %q is not a hexadecimal number", name, s)
 	}

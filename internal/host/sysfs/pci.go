@@ -16,8 +16,8 @@ const (
 	auxiliaryDevices = "bus/auxiliary/devices"
 )
 
-// PCI lists the PCI functions of the host and their sub-functions; the links of
-// known ones are not read again. The error wraps fs.ErrNotExist on a host without PCI.
+// PCI lists the PCI functions of the host and their sub-functions. The links of known functions are
+// not read again. The error wraps fs.ErrNotExist on a host without PCI.
 func (fs FS) PCI(known map[string]Entry) ([]Entry, error) {
 	functions, err := fs.entries(pciDevices, known, nil)
 	parts, partsErr := fs.entries(auxiliaryDevices, known, IsSubFunction)
@@ -32,16 +32,16 @@ func (fs FS) PCI(known map[string]Entry) ([]Entry, error) {
 	return functions, errors.Join(err, partsErr)
 }
 
-// IsSubFunction reports whether name is that of a sub-function, "mlx5_core.sf.4": driver,
+// IsSubFunction reports whether name is the name of a sub-function, "mlx5_core.sf.4": driver,
 // kind and a number that counts over the machine
 // (Documentation/driver-api/auxiliary_bus.rst).
 func IsSubFunction(name string) bool {
-	_, number, ok := strings.Cut(name, ".sf.")
-	return ok && number != "" && strings.Trim(number, "0123456789") == ""
+	_, number, isKind := strings.Cut(name, ".sf.")
+	return isKind && number != "" && isNumber(number)
 }
 
-// SubFunction reads the number of a sub-function at its PCI function, -1 if there is none,
-// and its driver. Gone reports the error of a removed one.
+// SubFunction reads the number of a sub-function at its PCI function, or -1 if it has no number,
+// and its driver. Gone reports whether the error means that it was removed.
 func (fs FS) SubFunction(dir string) (number int, driver string, err error) {
 	driver, driverErr := fs.Driver(dir)
 	number, err = fs.number(dir, "sfnum")
@@ -54,61 +54,69 @@ func (fs FS) SubFunction(dir string) (number int, driver string, err error) {
 // PCIFunction is a PCI function, with the attributes that do not change while it has its
 // driver (Documentation/ABI/testing/sysfs-bus-pci).
 type PCIFunction struct {
-	device.PCI     // without identifiers; not of SR-IOV unless it can have virtual functions
-	NUMA       int // -1 is unknown
+	// PCI has no identifiers. SRIOV is "pf" or "none".
+	device.PCI
+	// NUMA is -1 if it is unknown.
+	NUMA int
 }
 
-// PCIFunction reads one function, and its modalias, which has the class and the identifiers
+// PCIFunction reads one function, and its modalias, which contains the class and the identifiers
 // of vendor, device and subsystem. It returns the readable attributes and the errors of the
-// others; Gone reports the error of a removed function.
+// others. Gone reports whether the error means that the function was removed.
 func (fs FS) PCIFunction(dir string) (f PCIFunction, modalias string, err error) {
 	f.PCI = device.PCI{Address: path.Base(dir), SRIOV: "none", VF: -1}
-	var errs [6]error
 	fs.enter(dir)
 	defer fs.leave()
-	f.Revision, errs[0] = fs.attr(dir, "revision")
-	f.Revision = strings.TrimPrefix(f.Revision, "0x")
-	f.Driver, errs[1] = fs.Driver(dir)
-	f.IOMMUGroup, errs[2] = fs.linkBase(dir, "iommu_group")
-	f.NUMA, errs[3] = fs.NUMANode(dir)
-	totalVFs, err := fs.number(dir, "sriov_totalvfs")
-	if errs[4] = err; totalVFs > 0 {
+	revision, revisionErr := fs.attr(dir, "revision")
+	f.Revision = strings.TrimPrefix(revision, "0x")
+	var driverErr, groupErr, numaErr error
+	f.Driver, driverErr = fs.Driver(dir)
+	f.IOMMUGroup, groupErr = fs.linkBase(dir, "iommu_group")
+	f.NUMA, numaErr = fs.NUMANode(dir)
+	totalVFs, vfsErr := fs.number(dir, "sriov_totalvfs")
+	if totalVFs > 0 {
 		f.SRIOV = "pf"
 	}
-	// The kernel takes a removed function from the bus, and then removes its attributes, of
-	// which this one is the last.
-	if modalias, errs[5] = fs.attr(dir, "modalias"); modalias == "" && errs[5] == nil {
-		_, errs[5] = fs.device(pciDevices, path.Base(dir))
+	modalias, err = fs.modalias(dir)
+	return f, modalias, errors.Join(revisionErr, driverErr, groupErr, numaErr, vfsErr, err)
+}
+
+// modalias reads the modalias of a function. The kernel removes a function from the bus first, then
+// its attributes, and this attribute last.
+func (fs FS) modalias(dir string) (string, error) {
+	modalias, err := fs.attr(dir, "modalias")
+	if modalias == "" && err == nil {
+		_, err = fs.device(pciDevices, path.Base(dir))
 	}
-	return f, modalias, errors.Join(errs[:]...)
+	return modalias, err
 }
 
 // VirtFns returns the numbers of the existing virtual functions of a physical function,
-// by directory. The numbers are those of the links virtfn0, virtfn1, …
+// by directory. The links virtfn0, virtfn1, … contain the numbers.
 func (fs FS) VirtFns(dir string) (map[string]int, error) {
 	names, err := fs.names(dir)
 	if err != nil {
 		return nil, err
 	}
-	fns := make(map[string]int)
+	numbers := make(map[string]int)
 	var errs []error
 	for _, name := range names {
-		digits, ok := strings.CutPrefix(name, "virtfn")
+		digits, isVirtFn := strings.CutPrefix(name, "virtfn")
 		n, err := strconv.Atoi(digits)
-		if !ok || err != nil || n < 0 {
+		if !isVirtFn || err != nil || n < 0 {
 			continue
 		}
 		target, err := fs.link(dir, name)
 		if target != "" {
-			fns[path.Join(dir, target)] = n
+			numbers[path.Join(dir, target)] = n
 		}
 		errs = append(errs, err)
 	}
-	return fns, errors.Join(errs...)
+	return numbers, errors.Join(errs...)
 }
 
-// MDevs lists the mediated devices of the host; the links of known ones are not read
-// again. The error wraps fs.ErrNotExist on a host without them.
+// MDevs lists the mediated devices of the host. The links of known devices are not read
+// again. The error wraps fs.ErrNotExist on a host without mediated devices.
 func (fs FS) MDevs(known map[string]Entry) ([]Entry, error) {
 	return fs.entries("bus/mdev/devices", known, nil)
 }
@@ -119,10 +127,12 @@ func (fs FS) MDevs(known map[string]Entry) ([]Entry, error) {
 func (fs FS) MDev(dir string) (device.MDev, error) {
 	m := device.MDev{UUID: path.Base(dir)}
 	var typeErr, nameErr, groupErr error
-	if m.Type, typeErr = fs.linkBase(dir, "mdev_type"); m.Type != "" {
+	m.Type, typeErr = fs.linkBase(dir, "mdev_type")
+	if m.Type != "" {
 		// Types are in the parent device (create_mdev_supported_type in
 		// drivers/vfio/mdev/mdev_sysfs.c).
-		m.Name, nameErr = fs.attr(path.Dir(dir)+"/mdev_supported_types/"+m.Type, "name")
+		typeDir := path.Dir(dir) + "/mdev_supported_types/" + m.Type
+		m.Name, nameErr = fs.attr(typeDir, "name")
 	}
 	m.IOMMUGroup, groupErr = fs.linkBase(dir, "iommu_group")
 	return m, errors.Join(typeErr, nameErr, groupErr)

@@ -38,7 +38,7 @@ func tree(t *testing.T, files map[string]string) FS {
 		}
 	}
 	sys := New(root)
-	sys.inodes = false // on any file system
+	sys.hasInodes = false // on any file system
 	return sys
 }
 
@@ -47,7 +47,7 @@ func tree(t *testing.T, files map[string]string) FS {
 func TestLinksAreKnownByTheirInodes(t *testing.T) {
 	t.Parallel()
 	sys := tree(t, map[string]string{"bus/pci/devices/0000:03:00.0": "-> ../../../devices/pci0000:00/0000:03:00.0"})
-	sys.inodes = true
+	sys.hasInodes = true
 	first, err := sys.PCI(nil)
 	if err != nil || len(first) != 1 || first[0].Ino == 0 {
 		t.Fatal(first, err)

@@ -204,13 +204,13 @@ func TestNetInUse(t *testing.T) {
 	n.Run(t, "ip", "link", "set", "port0", "master", "br0")
 	n.serveNets(t, ports)
 	n.listed(t, n.served, port, 0)
-	n.plugin.WaitLog(t, limit, "port0 is in use, and never moved: it is a port of bridge br0")
+	n.plugin.WaitLog(t, limit, "port0 is in use by the host, and is never moved: it is a port of bridge br0")
 	n.refused(t, netPod("taken", 1), "no healthy devices").Remove(t)
 
 	n.cable(t, "port1", 2)
 	n.Kubelet.WaitAllocatable(t, port, 1)
 	n.Run(t, "ip", "link", "set", "port1", "master", "br0")
-	n.refused(t, netPod("late", 1), "port1 is in use, and never moved: it is a port of bridge br0").Remove(t)
+	n.refused(t, netPod("late", 1), "port1 is in use by the host, and is never moved: it is a port of bridge br0").Remove(t)
 	n.Kubelet.WaitAllocatable(t, port, 0)
 	for _, name := range []string{"port0", "port1"} {
 		if have := n.interfaces(t); !slices.Contains(have, name) {
