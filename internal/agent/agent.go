@@ -162,7 +162,10 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	a.page.problems = newProblems(options.Log)
 	a.page.started = time.Now()
-	a.page.host, _ = os.Hostname() // only the status page shows it
+	a.page.host, _ = os.Hostname()
+	if a.page.host == "(none)" { // the kernel's default, UTS_NODENAME in include/linux/uts.h
+		a.page.host = ""
+	}
 	a.host.first = make(chan firstScan, 1)
 	a.host.scanner = inventory.New(p.Inventory())
 	a.host.paths = newHostPaths(p)
