@@ -185,6 +185,11 @@ func (p *page) run(b *block) {
 		}
 	case "sh", "console":
 		p.runCommands(b)
+	case "go":
+		// TestDocsHaveTheExample of the root package compiles it.
+		if filepath.Base(p.file) != "embedding.md" {
+			p.errorf(b.first-1, "no test compiles a Go program of this page")
+		}
 	default:
 		p.errorf(b.first-1, "a block of %q, which is not checked", b.language)
 	}

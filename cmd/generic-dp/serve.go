@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	genericdp "github.com/generic-dp/generic-dp"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/status"
@@ -32,7 +34,7 @@ func newServe(f *flags) *cobra.Command {
 		Short: "advertise devices to the kubelet until stopped",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serve(cmd.Context(), f.options(cmd.ErrOrStderr()))
+			return serve(cmd.Context(), f.serving(cmd.ErrOrStderr()))
 		},
 	}
 	f.add(cmd, configFlags, hostFlags, logFlags, []string{
@@ -66,11 +68,13 @@ devices of a container set the same variable, the last one wins; "all" joins the
 values. CDI has no annotations.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options := f.options(cmd.ErrOrStderr())
-			options.CDIOnly = true
 			if !once {
+				options := f.serving(cmd.ErrOrStderr())
+				options.CDIOnly = true
 				return serve(cmd.Context(), options)
 			}
+			options := f.options(cmd.ErrOrStderr())
+			options.CDIOnly = true
 			options.Listen = ""
 			a, err := agent.New(cmd.Context(), options)
 			if err != nil {
@@ -108,47 +112,78 @@ device cannot restart. clean refuses to run while an instance serves.`,
 	return cmd
 }
 
-// serve runs an agent until ctx is cancelled.
-func serve(ctx context.Context, options agent.Options) error {
+// serving are the options of an instance, from the flags.
+func (f *flags) serving(w io.Writer) genericdp.Options {
+	o := genericdp.DefaultOptions()
+	o.Config = f.config
+	if allow := f.allow.String(); allow != "" {
+		o.Allow = strings.Split(allow, ",")
+	}
+	o.Domains = f.allow.Domains
+	o.KubeletDir = f.paths.KubeletDir
+	o.PluginsRegistry = f.paths.Registry
+	o.PodResources = f.paths.PodResources
+	o.Sysfs = f.paths.Sysfs
+	o.Cgroup = f.paths.Cgroup
+	o.Dev = f.paths.Dev
+	o.RunDir = f.paths.RunDir
+	o.StateDir = f.paths.StateDir
+	o.CDIDir = f.paths.CDIDir
+	o.DeviceInfoDir = f.paths.DeviceInfoDir
+	o.NFDDir = f.paths.NFDDir
+	o.Listen = f.listen
+	o.NodeName = f.nodeName
+	o.Version = version
+	o.Log = f.logger(w)
+	return o
+}
+
+// serve runs an instance until ctx is cancelled. The limits are about the whole process, and so are
+// signals and systemd: an embedding program has its own.
+func serve(ctx context.Context, options genericdp.Options) error {
 	limitCPUs()
 	go limitMemory()
 	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP) // before New: an early SIGHUP must not end the process
+	signal.Notify(hangups, syscall.SIGHUP) // before Run: an early signal must not end the process
 	defer signal.Stop(hangups)
+	reload := make(chan struct{})
+	options.Reload = reload
+	options.Settled = notifyReady
 	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	a, err := agent.New(ctx, options)
-	if err != nil {
-		return err
-	}
 	var helpers sync.WaitGroup
 	helpers.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-hangups:
-				a.Reload()
-			}
-		}
+		forwardHangups(ctx, hangups, reload)
 	})
-	helpers.Go(func() { notifySystemd(ctx, a.Settled()) })
-	err = a.Run(ctx)
+	helpers.Go(func() {
+		<-ctx.Done()
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	})
+	err := genericdp.Run(ctx, options)
 	stop()
 	helpers.Wait()
 	return err
 }
 
-// notifySystemd reports readiness after the first scan, so that dependent units may start, and later
-// the end (sd_notify(3)). Outside systemd it does nothing.
-func notifySystemd(ctx context.Context, settled <-chan struct{}) {
-	select {
-	case <-settled:
-		_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-		<-ctx.Done()
-	case <-ctx.Done():
+// forwardHangups makes each SIGHUP a request to read the configuration again.
+func forwardHangups(ctx context.Context, hangups <-chan os.Signal, reload chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case reload <- struct{}{}:
+		}
 	}
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+}
+
+// notifyReady tells systemd that dependent units may start (sd_notify(3)). Outside of systemd it does
+// nothing.
+func notifyReady() {
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 }
 
 // limitCPUs lets goroutines run on two CPUs, unless GOMAXPROCS is set. A scan uses no more than

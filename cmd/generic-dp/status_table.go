@@ -103,7 +103,7 @@ func summary(r status.Resource) string {
 	if len(r.Devices) == 0 {
 		return "no device"
 	}
-	slots := r.Slots.Healthy + r.Slots.Unhealthy
+	slots := r.Slots.All()
 	usage := count(len(r.Devices), "device") + ", " + count(slots, "slot")
 	if r.Slots.Held != nil {
 		usage = fmt.Sprintf("%d/%d used", *r.Slots.Held, slots)

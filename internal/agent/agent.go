@@ -38,6 +38,8 @@ import (
 type Options struct {
 	// Config is the configuration, a file or a directory.
 	Config string
+	// ConfigText is the configuration in place of Config, unless it is empty.
+	ConfigText []byte
 	// Allow has the permissions that the flags give to the configuration.
 	Allow    config.Allow
 	Paths    Paths
@@ -126,6 +128,8 @@ type page struct {
 	// metrics is nil without a listener.
 	metrics *status.Metrics
 	started time.Time
+	// host is the name of the host, for a program that does not know the name of its node.
+	host string
 	// config is the configuration that is served.
 	config atomic.Pointer[status.Config]
 	// leftOut counts what the lists have no room for.
@@ -158,6 +162,10 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	a.page.problems = newProblems(options.Log)
 	a.page.started = time.Now()
+	a.page.host, _ = os.Hostname()
+	if a.page.host == "(none)" { // the kernel's default, UTS_NODENAME in include/linux/uts.h
+		a.page.host = ""
+	}
 	a.host.first = make(chan firstScan, 1)
 	a.host.scanner = inventory.New(p.Inventory())
 	a.host.paths = newHostPaths(p)
@@ -192,7 +200,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	first := a.reader.Last()
 	a.page.config.Store(&status.Config{
-		Path:       options.Config,
+		Path:       options.configName(),
 		Hash:       a.found.config.Hash,
 		Loaded:     time.Now(),
 		Generation: 1,
@@ -200,7 +208,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		Problems:   split(first.Err),
 	})
 	if first.Err != nil {
-		logBroken(a.log, options.Config, first.Err)
+		logBroken(a.log, options.configName(), first.Err)
 	}
 	if err := a.listen(); err != nil {
 		return nil, errors.Join(err, a.reader.Trial.End(false))
@@ -227,7 +235,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("starting",
 		"version", a.options.Version,
-		"config", a.options.Config,
+		"config", a.options.configName(),
 		"resources", len(a.found.config.Resources),
 	)
 	defer a.log.Info("stopped")

@@ -41,8 +41,10 @@ var groups = []group{
 	{name: "tools", folders: []string{"internal/tools"}, imports: []string{
 		"vocabulary", "sys", "config", "matchers", "kubelet", "status",
 	}},
+	// The root package is the API for other programs.
+	{name: "root", folders: []string{""}, imports: []string{"config", "kubelet", "agent", "tools"}},
 	{name: "cmd", folders: []string{"cmd"}, imports: []string{
-		"vocabulary", "sys", "config", "matchers", "host", "decisions", "cdi", "output", "kubelet", "status", "agent", "tools",
+		"root", "vocabulary", "sys", "config", "matchers", "host", "decisions", "cdi", "output", "kubelet", "status", "agent", "tools",
 	}},
 	// The packages below only belong to tests.
 	{name: "testing", folders: []string{"internal/testing"}, imports: []string{"vocabulary", "sys", "host", "kubelet"}},
@@ -124,10 +126,11 @@ func checkImport(own *group, path, imported string) string {
 			return "only " + strings.Join(importers, ", ") + " may"
 		}
 	}
-	inner, isOurs := strings.CutPrefix(imported, module+"/")
+	inner, isOurs := strings.CutPrefix(imported+"/", module+"/")
 	if !isOurs {
 		return ""
 	}
+	inner = strings.TrimSuffix(inner, "/") // of the root package nothing is left
 	other := groupOf(inner)
 	if other == nil || other == own || slices.Contains(own.imports, other.name) {
 		return ""

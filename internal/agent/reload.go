@@ -13,6 +13,7 @@ import (
 func newReader(o Options, owns bool) (*configuration.Reader, *config.Config, error) {
 	return configuration.New(configuration.Options{
 		Path:     o.Config,
+		Text:     o.ConfigText,
 		StateDir: o.Paths.StateDir,
 		Owns:     owns,
 		Check:    o.checkConfig,
@@ -21,6 +22,14 @@ func newReader(o Options, owns bool) (*configuration.Reader, *config.Config, err
 		},
 		Log: o.Log,
 	})
+}
+
+// configName is the name of the configuration in the log and on the status page.
+func (o Options) configName() string {
+	if len(o.ConfigText) > 0 {
+		return "(text)"
+	}
+	return o.Config
 }
 
 // checkConfig parses and checks a configuration, with the permissions of --allow. Without a kubelet

@@ -18,6 +18,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output/healthdir"
+	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
@@ -54,6 +55,8 @@ type published struct {
 	list []device.Listed
 	// entries are the listed devices in natural order of their IDs.
 	entries []ledger.Entry
+	// since says since when each entry has its health and reason, in the same order.
+	since []time.Time
 	// injections has the injection of each entry, in the same order.
 	injections []cdi.Injection
 	// refused is why slots of healthy devices are unhealthy, by slot.
@@ -125,11 +128,11 @@ func (r *resource) ready() error {
 	if len(p.list) == 0 && p.config.Register != config.RegisterAlways {
 		return nil
 	}
-	status := r.registration()
-	if status.Registered {
+	registration := r.registration()
+	if registration.Registered {
 		return nil
 	}
-	return fmt.Errorf("resource %s is not registered: %s", r.Name, status.Reason)
+	return errors.New(status.NotRegistered(r.Name, registration.Reason))
 }
 
 // registration is the state of the registration with the kubelet.
@@ -158,6 +161,7 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 		next.refuse(&entries[i], slots)
 		next.list = append(next.list, slots...)
 	}
+	next.since = old.sinceOf(entries, time.Now())
 	if device.SameList(old.list, next.list) {
 		r.now.Store(next)
 		return false

@@ -84,6 +84,7 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 	s := status.Status{
 		Version:   a.options.Version,
 		NodeName:  a.options.NodeName,
+		Host:      a.page.host,
 		Command:   "serve",
 		Started:   a.page.started,
 		NotReady:  split(a.Ready()),
@@ -94,36 +95,62 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 		Resources: []status.Resource{},
 		Events:    a.page.events.latest(),
 	}
-	var held podresources.Holders
-	var allocatable map[string][]string
+	var known kubeletAnswer
 	if a.options.CDIOnly {
 		s.Command = "cdi"
 		s.HeldUnknown = "there is no kubelet to ask"
 	} else {
 		kubelet, _ := a.kubelet.Kubelet()
-		s.Kubelet = &status.Kubelet{Present: kubelet.Present, Restarts: max(0, int(kubelet.Generation)-1)}
-		ctx, cancel := context.WithTimeout(ctx, holdersWait)
-		defer cancel()
-		since := a.now().Add(-holdersFor)
-		var err error
-		if held, _, err = a.pods.client.Holders(ctx, since); err != nil {
-			s.HeldUnknown = err.Error()
-		} else { // disabled in some kubelets
-			allocatable, _ = a.pods.client.Allocatable(ctx, since)
+		s.Kubelet = &status.Kubelet{
+			Present:  kubelet.Present,
+			Restarts: max(0, int(kubelet.Generation)-1),
 		}
-		if old := a.page.heldError.Swap(s.HeldUnknown); err != nil && old != s.HeldUnknown {
-			a.log.Info("held devices are unknown: metrics and status omit them", "err", err)
+		var err error
+		known, err = a.askKubelet(ctx)
+		if err != nil {
+			s.HeldUnknown = err.Error()
 		}
 	}
+	explain := a.page.explain.Load()
 	for _, r := range a.members() {
 		now := r.now.Load()
-		shown := r.status(now, held, allocatable)
-		if explain := a.page.explain.Load(); len(shown.Devices) == 0 && explain != nil {
+		shown := r.status(now, known)
+		if len(shown.Devices) == 0 && explain != nil {
 			shown.NoDevices = explain.reason(now.config)
 		}
 		s.Resources = append(s.Resources, shown)
 	}
 	return s
+}
+
+// kubeletAnswer is what the kubelet says about devices. Its fields are nil if they are unknown.
+type kubeletAnswer struct {
+	held podresources.Holders
+	// allocatable has the allocatable slots by resource. Some kubelets do not report them.
+	allocatable map[string][]string
+}
+
+// askKubelet asks the kubelet for holders. The error says why they are unknown. It is logged only
+// when it changes, because a scrape asks again and again.
+func (a *Agent) askKubelet(ctx context.Context) (kubeletAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, holdersWait)
+	defer cancel()
+	since := a.now().Add(-holdersFor)
+	held, _, err := a.pods.client.Holders(ctx, since)
+	if err != nil {
+		last := a.page.heldError.Swap(err.Error())
+		if last != err.Error() {
+			a.log.Info("held devices are unknown: metrics and status omit them", "err", err)
+		}
+		return kubeletAnswer{}, err
+	}
+	a.page.heldError.Store("")
+	allocatable, _ := a.pods.client.Allocatable(ctx, since)
+	answer := kubeletAnswer{
+		held:        held,
+		allocatable: allocatable,
+	}
+	return answer, nil
 }
 
 // explainer says why resources have no devices. It explains them only when somebody asks, because
@@ -150,65 +177,6 @@ func (e *explainer) reason(c *config.Resource) string {
 		}
 	}
 	return ""
-}
-
-// status is the state of one resource. held and allocatable are nil if they are unknown.
-func (r *resource) status(now *published, held podresources.Holders, allocatable map[string][]string) status.Resource {
-	s := status.Resource{
-		Name:    r.Name,
-		API:     string(config.APIDevicePlugin),
-		Retired: now.config == retired,
-		Devices: []status.Device{},
-	}
-	holders := held[r.Name]
-	if r.plugin != nil || r.dra != nil {
-		status := r.registration()
-		s.Registered = status.Registered
-		s.Reason = status.Reason
-	}
-	if r.dra != nil {
-		s.API = string(config.APIDRA)
-		holders = r.dra.holders(now.entries, held)
-		allocatable = nil
-	}
-	slots := 0
-	free := 0
-	if held != nil {
-		s.Slots.Held = &slots
-		s.Slots.Free = &free
-	}
-	if allocatable != nil {
-		count := len(allocatable[r.Name])
-		s.Slots.Allocatable = &count
-	}
-	byDevice := map[string][]status.Holder{}
-	for _, l := range now.list {
-		if l.Healthy {
-			s.Slots.Healthy++
-		} else {
-			s.Slots.Unhealthy++
-		}
-		id, _ := device.SplitSlot(l.ID)
-		for _, h := range holders[l.ID] {
-			byDevice[id] = append(byDevice[id], status.Holder{
-				ID:        l.ID,
-				Namespace: h.Namespace,
-				Pod:       h.Pod,
-				Container: h.Container,
-			})
-		}
-		if len(holders[l.ID]) > 0 {
-			slots++
-		} else if l.Healthy {
-			free++
-		}
-	}
-	for _, e := range now.entries {
-		d := status.NewDevice(e.Offer, e.Healthy, e.Reason)
-		d.Held = append(d.Held, byDevice[d.ID]...)
-		s.Devices = append(s.Devices, d)
-	}
-	return s
 }
 
 // degraded are the unavailable sources of events, and why.

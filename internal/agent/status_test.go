@@ -56,8 +56,11 @@ func TestStatus(t *testing.T) {
 	if p := s.Config.Problems; len(p) != 1 || !strings.Contains(p[0], `unknown key "cuont"; hint: did you mean "count"?`) {
 		t.Errorf("problems of the configuration: %q", s.Config.Problems)
 	}
-	if d := s.Resources[0].Devices[1]; d.Health != status.Unhealthy || d.Reason != "device is gone" {
+	if d := s.Resources[0].Devices[1]; d.Health != status.Unhealthy || d.Reason != "device is gone" || d.Help != status.SectionAbsent {
 		t.Errorf("device: %+v", d)
+	}
+	if host, _ := os.Hostname(); s.Host != host || s.Host == "" {
+		t.Errorf("host %q, want %q", s.Host, host)
 	}
 	var what []string
 	for _, e := range s.Events {
@@ -73,6 +76,28 @@ func TestStatus(t *testing.T) {
 		if !slices.Contains(what, want) {
 			t.Errorf("events lack %q: %q", want, what)
 		}
+	}
+}
+
+// The kubelet sees the devices of a removed resource as unhealthy. The status does not count them as
+// such.
+func TestStatusOfRetiringResource(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("gone", "stays"))
+	n.addNodes("gone-a", "stays-a")
+	n.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/gone"}, "gone-a")
+	agent, _ := n.serve()
+	n.until("registration", func() bool { return n.kubelet.Count("example.com/gone").Allocatable == 1 })
+	n.configure(parts("stays"))
+	n.untilListed("example.com/gone", nil, []string{"gone-a"})
+	s := agent.Status(t.Context())
+	r := s.Resources[1]
+	want := status.Slots{Retiring: 1, Held: r.Slots.Held, Free: r.Slots.Free, Allocatable: r.Slots.Allocatable}
+	if r.Name != "example.com/gone" || !r.Retired || r.Slots != want {
+		t.Errorf("resource: %+v", r)
+	}
+	if d := r.Devices[0]; d.Health != status.Retiring || d.Help != status.SectionRetiring {
+		t.Errorf("device: %+v", d)
 	}
 }
 

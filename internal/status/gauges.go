@@ -103,6 +103,9 @@ func (e exposition) addResources(s Status) {
 		}
 		slots.setInt(r.Slots.Healthy, Healthy, name)
 		slots.setInt(r.Slots.Unhealthy, Unhealthy, name)
+		if r.Slots.Retiring > 0 {
+			slots.setInt(r.Slots.Retiring, Retiring, name)
+		}
 		slotsHeld.setIfKnown(r.Slots.Held, name)
 		slotsFree.setIfKnown(r.Slots.Free, name)
 		allocatable.setIfKnown(r.Slots.Allocatable, name)

@@ -206,9 +206,9 @@ func (m *Metrics) render(ctx context.Context, out *response, r *http.Request) {
 	}
 	if r.URL.Path == "/" {
 		out.header.Set("Content-Type", "text/html; charset=utf-8")
-		out.header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+		out.header.Set("Content-Security-Policy", policy())
 		out.header.Set("Cache-Control", "no-store")
-		writePage(&out.body, m.node.Status(ctx), time.Now())
+		writePage(&out.body, m.node.Status(ctx), r.URL.Query().Get("filter"), time.Now())
 		return
 	}
 	out.header.Set("Content-Type", "application/json")

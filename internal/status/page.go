@@ -2,13 +2,16 @@ package status
 
 import (
 	"bytes"
-	"cmp"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"fmt"
 	"html"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -19,239 +22,289 @@ import (
 //go:embed page.css
 var style string
 
+// script refreshes and filters the page, and copies IDs. The page works without it.
+//
+//go:embed page.js
+var script string
+
+// policy is the Content-Security-Policy of the page: only its own style and script, and only
+// requests to this program.
+var policy = sync.OnceValue(func() string {
+	return strings.Join([]string{
+		"default-src 'none'",
+		"style-src " + hashSource(style),
+		"script-src " + hashSource(script),
+		"connect-src 'self'",
+		"form-action 'self'",
+		"base-uri 'none'",
+		"frame-ancestors 'none'",
+	}, "; ")
+})
+
+// hashSource is the source of an element with this text, for a Content-Security-Policy.
+func hashSource(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
 const (
-	// maxPage ends lists of devices and resources, so that a page takes little memory.
+	// maxPage ends lists of devices, resources and pods, so that a page takes little memory.
 	maxPage = 512 << 10
-	// maxLines is the number of lines in a cell, maxOpen the number of devices of a
-	// resource that are unfolded: more would hide the rest of the page.
-	maxLines, maxOpen = 8, 50
+	// maxLines is the number of lines in a cell: more would hide the rest of the page.
+	maxLines = 8
 )
 
 // page builds HTML by hand: html/template adds 2.6 MB to the binary.
-type page struct{ *bytes.Buffer }
+type page struct {
+	*bytes.Buffer
+	status Status
+	now    time.Time
+	// filter is the text that shown resources, devices and events contain. Empty shows all.
+	filter string
+}
 
 // text writes escaped text. A device chooses some of it: a mark that reverses the order of
 // text would change how the rest of the page reads.
-func (p page) text(s string) { p.WriteString(html.EscapeString(device.Printable(s, ""))) }
+func (p page) text(s string) {
+	printable := device.Printable(s, "")
+	p.WriteString(html.EscapeString(printable))
+}
 
-// tag writes an element with escaped lines of text; open is its name and attributes.
-func (p page) tag(open string, lines ...string) {
-	name, _, _ := strings.Cut(open, " ")
+// element writes an element with escaped text. open is its name and attributes.
+func (p page) element(open, text string) {
 	p.WriteString("<" + open + ">")
+	p.text(text)
+	p.end(open)
+}
+
+// end writes the end of an element.
+func (p page) end(open string) {
+	name, _, _ := strings.Cut(open, " ")
+	p.WriteString("</" + name + ">")
+}
+
+// lines writes escaped lines of text, at most maxLines of them.
+func (p page) lines(lines []string) {
 	for i, line := range lines {
 		if i > 0 {
 			p.WriteString("<br>")
 		}
 		if i == maxLines {
 			p.text(fmt.Sprintf("and %d more", len(lines)-i))
-			break
+			return
 		}
 		p.text(line)
 	}
-	p.WriteString("</" + name + ">")
+}
+
+// attribute is an attribute of an element, with a space before it.
+func attribute(name, value string) string {
+	printable := device.Printable(value, "")
+	return " " + name + `="` + html.EscapeString(printable) + `"`
+}
+
+// help writes a link to a section of the documentation, unless it is empty.
+func (p page) help(s Section) {
+	if s == "" {
+		return
+	}
+	address := s.URL(p.status.Version)
+	p.element(`a class="help" rel="noreferrer" target="_blank"`+attribute("href", address), "What to do")
 }
 
 // writePage writes the status page.
-func writePage(w *bytes.Buffer, s Status, now time.Time) {
-	p := page{w}
+func writePage(w *bytes.Buffer, s Status, filter string, now time.Time) {
+	p := page{
+		Buffer: w,
+		status: s,
+		now:    now,
+		filter: strings.ToLower(strings.TrimSpace(filter)),
+	}
 	title := "generic-dp"
-	if s.NodeName != "" {
-		title += " on " + s.NodeName
+	if node := s.Node(); node != "" {
+		title = node + " – generic-dp"
 	}
+	// Everything outside of "state" stays while the script replaces the state.
 	p.WriteString(`<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">`)
-	p.tag("title", title)
+	p.element("title", title)
 	p.WriteString("<style>" + style + "</style></head><body><main>\n")
-	p.tag("h1", title)
-	p.summary(s, now)
-	for _, section := range s.Alerts() {
-		p.tag(`h2 class="bad"`, section.Heading)
-		p.tag("p", section.Lines...)
-	}
+	p.header()
+	p.WriteString(`<div id="state">` + "\n")
+	p.summary()
+	p.alerts()
 	p.WriteString("\n")
-	p.tag("h2", "Resources")
-	p.resources(s)
-	p.WriteString("<details><summary>")
-	p.tag("h2", "Events")
-	p.tag(`span class="soft"`, fmt.Sprintf(" the latest %d, newest first", len(s.Events)))
-	p.WriteString("</summary><ol>\n")
-	for _, e := range slices.Backward(s.Events) {
-		p.tag("li", strings.Join([]string{stamp(e.Time), e.Resource, e.ID, e.What}, " "))
+	p.resources()
+	p.pods()
+	p.events()
+	p.WriteString("</div>\n" + `<footer>For programs: <a href="/status.json">/status.json</a>, <a href="/metrics">/metrics</a></footer>`)
+	p.WriteString("</main><script>" + script + "</script></body></html>\n")
+}
+
+// header writes what stays while the script replaces the state.
+func (p page) header() {
+	p.WriteString("<header>")
+	node := p.status.Node()
+	if node == "" {
+		p.element("h1", "generic-dp")
+	} else {
+		p.WriteString(`<h1>`)
+		p.text(node)
+		p.element(`span class="soft"`, " generic-dp")
+		p.WriteString(`</h1>`)
 	}
-	p.WriteString("</ol></details>\n" + `<p class="soft">Everything, for programs: <a href="/status.json">/status.json</a>, <a href="/metrics">/metrics</a></p></main></body></html>` + "\n")
+	// Without the script, the form requests the page with a filter. The script shows the label,
+	// which only works with it.
+	p.WriteString(`<form action="/">`)
+	p.WriteString(`<input type="search" name="filter" aria-label="Filter" placeholder="Filter: ID, node, pod, reason" autocomplete="off"` + attribute("value", p.filter) + `>`)
+	p.WriteString(`<button>Filter</button>`)
+	p.WriteString(`<label hidden><input type="checkbox" name="live" checked> Refresh every 5 s</label>`)
+	p.WriteString("</form></header>\n")
 }
 
 // summary writes the state of the process and its configuration, and counts slots.
-func (p page) summary(s Status, now time.Time) {
-	p.WriteString("<p>")
+func (p page) summary() {
+	s := p.status
+	p.WriteString(`<p class="head">`)
 	if len(s.NotReady) == 0 {
-		p.tag(`strong class="good"`, "Ready")
+		p.element(`strong class="badge good"`, "Ready")
 	} else {
-		p.tag(`strong class="bad"`, "Not ready")
+		p.element(`strong class="badge bad"`, "Not ready")
 	}
-	// There is no automatic reload: it would fold rows that somebody reads.
-	p.text(" as of " + stamp(now) + " UTC. ")
-	p.WriteString(`<a href="/">Refresh</a></p>` + "\n<p>")
-	p.text(fmt.Sprintf("Version %s, %s, uptime %s.", s.Version, s.Command, now.Sub(s.Started).Round(time.Second)))
-	switch {
-	case s.Kubelet == nil:
-	case !s.Kubelet.Present:
+	p.element(`span id="age"`, " as of "+stamp(p.now)+" UTC")
+	p.WriteString(` <a id="again" href="` + p.address() + `">Refresh</a></p>` + "\n")
+	p.counts()
+	p.WriteString(`<p class="soft">`)
+	p.text(fmt.Sprintf("Version %s, %s, up for %s.", s.Version, s.Command, ago(s.Started, p.now)))
+	if s.Kubelet != nil && !s.Kubelet.Present {
 		p.text(" The kubelet's socket is missing.")
-	case s.Kubelet.Restarts > 0:
+	}
+	if s.Kubelet != nil && s.Kubelet.Restarts > 0 {
 		p.text(fmt.Sprintf(" Kubelet restarts: %d.", s.Kubelet.Restarts))
 	}
-	p.WriteString("</p>\n<p>Configuration ")
-	p.tag("code", s.Config.Path)
+	p.text(" Configuration ")
+	p.element("code", s.Config.Path)
 	p.text(fmt.Sprintf(", generation %d, loaded %s, hash ", s.Config.Generation, stamp(s.Config.Loaded)))
-	p.tag("code", s.Config.Hash[:min(12, len(s.Config.Hash))])
-	p.WriteString("</p>\n<dl>")
-	names := []string{"Slots", "Healthy", "Unhealthy", "Held", "Free"}
-	counts := [5]int{}
-	for _, r := range s.Resources {
-		counts[0] += r.Slots.Healthy + r.Slots.Unhealthy
-		counts[1] += r.Slots.Healthy
-		counts[2] += r.Slots.Unhealthy
-		if r.Slots.Held != nil {
-			counts[3] += *r.Slots.Held
-			counts[4] += *r.Slots.Free
-		}
-	}
+	hash := s.Config.Hash
+	p.element("code", hash[:min(12, len(hash))])
+	p.WriteString(".</p>\n")
 	if s.HeldUnknown != "" {
-		names = names[:3]
+		p.element(`p class="soft"`, "Holders are unknown: "+s.HeldUnknown)
 	}
-	for i, name := range names {
-		dd := "dd"
-		if name == Unhealthy && counts[i] > 0 {
-			dd = `dd class="bad"`
+}
+
+// address is the address of the page with its filter.
+func (p page) address() string {
+	if p.filter == "" {
+		return "/"
+	}
+	return html.EscapeString("/?filter=" + url.QueryEscape(p.filter))
+}
+
+// counts writes the numbers of slots.
+func (p page) counts() {
+	// The numbers are about the whole program, whatever the filter is.
+	var all Slots
+	held := 0
+	free := 0
+	for _, r := range p.status.Resources {
+		all.Healthy += r.Slots.Healthy
+		all.Unhealthy += r.Slots.Unhealthy
+		all.Retiring += r.Slots.Retiring
+		if r.Slots.Held != nil {
+			held += *r.Slots.Held
+			free += *r.Slots.Free
 		}
-		p.WriteString("<div>")
-		p.tag("dt", name)
-		p.tag(dd, strconv.Itoa(counts[i]))
-		p.WriteString("</div>")
+	}
+	p.WriteString("<dl>")
+	p.count("Slots", all.All(), "")
+	p.count(Healthy, all.Healthy, "")
+	p.count(Unhealthy, all.Unhealthy, "bad")
+	if all.Retiring > 0 {
+		p.count(Retiring, all.Retiring, "soft")
+	}
+	if p.status.HeldUnknown == "" {
+		p.count("Held", held, "")
+		p.count("Free", free, "")
 	}
 	p.WriteString("</dl>\n")
-	if s.HeldUnknown != "" {
-		p.tag(`p class="soft"`, "Holders are unknown: "+s.HeldUnknown)
+}
+
+// count writes a number with its name, and in the colour of class if it is not zero.
+func (p page) count(name string, n int, class string) {
+	open := "dd"
+	if n > 0 && class != "" {
+		open += ` class="` + class + `"`
+	}
+	p.WriteString("<div>")
+	p.element("dt", name)
+	p.element(open, strconv.Itoa(n))
+	p.WriteString("</div>")
+}
+
+// alerts writes the problems that do not belong to one device.
+func (p page) alerts() {
+	for _, alert := range p.status.Alerts() {
+		p.WriteString(`<section class="alert">`)
+		p.element("h2", alert.Heading)
+		p.WriteString("<p>")
+		p.lines(alert.Lines)
+		p.WriteString(" ")
+		p.help(alert.Help)
+		p.WriteString("</p></section>")
 	}
 }
 
-// resources writes the table of resources, each with a row that unfolds its devices.
-// Resources without devices share the last row.
-func (p page) resources(s Status) {
-	if len(s.Resources) == 0 {
-		p.tag(`p class="soft"`, "None yet.")
+// events writes the latest events, the newest first.
+func (p page) events() {
+	var shown []Event
+	for _, e := range p.status.Events {
+		if p.matches(e.Resource, e.ID, e.What) {
+			shown = append(shown, e)
+		}
+	}
+	if len(shown) == 0 {
 		return
 	}
-	p.WriteString("<table><thead><tr>")
-	for _, c := range []string{"Resource, ID", "Health", "Slots", "Held", "NUMA", "Nodes", "Reason"} {
-		p.tag(`th scope="col"`, c)
+	// Events are folded: they explain a problem, but do not announce it.
+	p.WriteString(`<details data-key="events"><summary>`)
+	p.element("h2", "Events")
+	p.element(`span class="soft"`, fmt.Sprintf(" the latest %d, newest first, in UTC", len(shown)))
+	p.WriteString("</summary><ol>\n")
+	for _, e := range slices.Backward(shown) {
+		p.WriteString("<li>")
+		p.element("time", stamp(e.Time))
+		p.text(strings.TrimRight(" "+e.Resource+" "+e.ID, " ") + " " + e.What)
+		p.WriteString("</li>\n")
 	}
-	p.WriteString("</tr></thead>\n")
-	s.ProblemsFirst()
-	for i, r := range s.Resources {
-		if p.full(len(s.Resources)-i, "resources") {
-			break
-		}
-		if len(r.Devices) > 0 {
-			p.resource(r, s)
-			continue
-		}
-		if i == 0 || len(s.Resources[i-1].Devices) > 0 {
-			p.group("soft", fmt.Sprintf("%d without a device", len(s.Resources)-i), i == 0)
-			p.WriteString(`<td colspan="6"></td></tr>` + "\n")
-		}
-		p.WriteString("<tr>")
-		p.tag(`th scope="row"`, r.Title())
-		p.tag(`td colspan="6"`, cmp.Or(r.NoDevices, "no device matches on this host"))
-		p.WriteString("</tr>\n")
-	}
-	p.WriteString("</table>\n")
+	p.WriteString("</ol></details>\n")
 }
 
-// full reports whether the page is full, and if so writes how much is left out.
-func (p page) full(left int, of string) bool {
-	if p.Len() < maxPage {
-		return false
+// matches reports whether one of the texts contains the filter.
+func (p page) matches(texts ...string) bool {
+	if p.filter == "" {
+		return true
 	}
-	p.WriteString("<tr>")
-	p.tag(`td colspan="7"`, fmt.Sprintf("%d more %s: see /status.json", left, of))
-	p.WriteString("</tr>\n")
-	return true
-}
-
-// group begins a group of rows: its first row unfolds the others.
-func (p page) group(class, name string, open bool) {
-	details := "<details>"
-	if open {
-		details = "<details open>"
-	}
-	p.WriteString(`<tbody><tr class="` + class + `"><th scope="rowgroup">` + details)
-	p.tag("summary", name)
-	p.WriteString("</details></th>")
-}
-
-// cells writes the cells after the name, and ends the row.
-func (p page) cells(cells ...[]string) {
-	for _, lines := range cells {
-		p.tag("td", lines...)
-	}
-	p.WriteString("</tr>\n")
-}
-
-// resource writes a resource and its devices.
-func (p page) resource(r Resource, s Status) {
-	class := Healthy
-	health := Healthy
-	held := "?"
-	unhealthy := 0
-	var host, reasons []string
-	for _, d := range r.Devices {
-		if d.Health != Healthy {
-			unhealthy++
-		}
-		host = append(host, d.Host()...)
-	}
-	if unhealthy > 0 {
-		class = Unhealthy
-		health = fmt.Sprintf("%d of %d %s", unhealthy, len(r.Devices), Unhealthy)
-	}
-	if len(host) > 1 {
-		host = []string{strconv.Itoa(len(host))}
-	}
-	if r.Slots.Held != nil {
-		held = fmt.Sprintf("%d, %d free", *r.Slots.Held, *r.Slots.Free)
-	}
-	if s.Kubelet != nil && !r.Registered {
-		reasons = append(reasons, "not registered: "+r.Reason)
-	}
-	if r.Retired {
-		reasons = append(reasons, "retiring: no longer configured")
-	}
-	p.group(class, r.Title(), unhealthy > 0 && len(r.Devices) <= maxOpen)
-	p.cells(
-		[]string{health},
-		[]string{strconv.Itoa(r.Slots.Healthy + r.Slots.Unhealthy)},
-		[]string{held},
-		nil,
-		host,
-		reasons,
-	)
-	for i, d := range r.Devices {
-		if p.full(len(r.Devices)-i, "devices") {
-			break
-		}
-		p.WriteString(`<tr class="` + d.Health + `">`)
-		p.tag(`th scope="row"`, slices.DeleteFunc([]string{d.ID, d.Product}, func(s string) bool { return s == "" })...)
-		numa := strings.Trim(strings.ReplaceAll(fmt.Sprint(d.NUMA), " ", ", "), "[]")
-		p.cells(
-			[]string{d.Health},
-			[]string{strconv.Itoa(d.Slots)},
-			d.Holders(),
-			[]string{numa},
-			d.Host(),
-			[]string{d.Reason},
-		)
-	}
+	return slices.ContainsFunc(texts, func(text string) bool {
+		return strings.Contains(strings.ToLower(text), p.filter)
+	})
 }
 
 // stamp formats a time to the second, in UTC.
-func stamp(t time.Time) string { return t.UTC().Format(time.DateTime) }
+func stamp(t time.Time) string {
+	return t.UTC().Format(time.DateTime)
+}
+
+// ago is how long ago a time was, such as "45 s", "12 min", "5 h" or "3 d".
+func ago(t, now time.Time) string {
+	const day = 24 * time.Hour
+	passed := max(0, now.Sub(t))
+	switch {
+	case passed >= 2*day:
+		return fmt.Sprintf("%d d", passed/day)
+	case passed >= 2*time.Hour:
+		return fmt.Sprintf("%d h", passed/time.Hour)
+	case passed >= 2*time.Minute:
+		return fmt.Sprintf("%d min", passed/time.Minute)
+	}
+	return fmt.Sprintf("%d s", passed/time.Second)
+}

@@ -35,6 +35,8 @@ import (
 type Options struct {
 	// Path is the configuration, a file or a directory.
 	Path string
+	// Text is the configuration in place of Path, unless it is empty. It never changes.
+	Text []byte
 	// StateDir keeps the copy of the last good configuration.
 	StateDir string
 	// Owns is set if no other instance uses StateDir.
@@ -88,6 +90,9 @@ type Reader struct {
 func New(o Options) (*Reader, *config.Config, error) {
 	trial, good := newTrial(o.StateDir, o.Owns)
 	dirs := func() []string {
+		if len(o.Text) > 0 {
+			return nil
+		}
 		return watchedDirs(o.Path)
 	}
 	r := &Reader{
@@ -174,9 +179,21 @@ func (r *Reader) warnIgnored(ignored []config.Problem) {
 	}
 }
 
+// read reads the files of the configuration. ignored are files that look like a part of it.
+func (o Options) read() (files []config.File, ignored []config.Problem, err error) {
+	if len(o.Text) == 0 {
+		return config.Read(o.Path)
+	}
+	file := config.File{
+		Name: "config.toml",
+		Data: o.Text,
+	}
+	return []config.File{file}, nil, nil
+}
+
 // load reads and checks the configuration on disk. A suspect one is tried only on request.
 func (r *Reader) load(requested bool) Reading {
-	files, ignored, err := config.Read(r.options.Path)
+	files, ignored, err := r.options.read()
 	r.warnIgnored(ignored)
 	if err != nil {
 		return Reading{files: files, Err: r.options.Hint(fmt.Errorf("--config: %w", err))}

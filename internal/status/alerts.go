@@ -1,0 +1,150 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Alert is a heading with the lines below it.
+type Alert struct {
+	Heading string
+	// Lines are never empty.
+	Lines []string
+	// Help is the section of the documentation about it.
+	Help Section
+}
+
+// Alerts lists the problems that need an administrator, most urgent first.
+func (s *Status) Alerts() []Alert {
+	alerts := []Alert{
+		{
+			Heading: "Configuration on disk is broken, the last good one is served",
+			Lines:   s.Config.Problems,
+			Help:    SectionConfiguration,
+		},
+		{
+			Heading: "Not ready",
+			Lines:   s.notReady(),
+			Help:    SectionRegistration,
+		},
+		{
+			Heading: "The lists for the kubelet are full",
+			Lines:   s.LeftOut.Lines(),
+			Help:    SectionFull,
+		},
+		{
+			Heading: "Problems on this host",
+			Lines:   lines(s.Problems),
+			Help:    SectionHost,
+		},
+		{
+			Heading: "Event sources unavailable, full scan every minute",
+			Lines:   lines(s.Degraded),
+			Help:    SectionHost,
+		},
+	}
+	return slices.DeleteFunc(alerts, func(a Alert) bool {
+		return len(a.Lines) == 0
+	})
+}
+
+// lines are problems as text.
+func lines(problems []Problem) []string {
+	var all []string
+	for _, p := range problems {
+		all = append(all, p.Subject+": "+p.Reason)
+	}
+	return all
+}
+
+// notReady is NotReady, except that a reason that several resources share appears once.
+func (s *Status) notReady() []string {
+	reason := s.CommonReason()
+	if reason == "" {
+		return s.NotReady
+	}
+	// Resources without devices have other lines.
+	shared := map[string]bool{}
+	for _, r := range s.Resources {
+		shared[NotRegistered(r.Name, reason)] = true
+	}
+	all := []string{fmt.Sprintf("no resource is registered: %s", reason)}
+	for _, line := range s.NotReady {
+		if !shared[line] {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// NotRegistered is the line of NotReady about a resource that is not registered.
+func NotRegistered(resource, reason string) string {
+	return fmt.Sprintf("resource %s is not registered: %s", resource, reason)
+}
+
+// CommonReason is why no resource is registered, if all resources with devices have the same
+// reason and there is more than one. It is empty otherwise.
+func (s *Status) CommonReason() string {
+	if s.Kubelet == nil {
+		return ""
+	}
+	reason := ""
+	n := 0
+	for _, r := range s.Resources {
+		if len(r.Devices) == 0 {
+			continue
+		}
+		isOther := n > 0 && r.Reason != reason
+		if r.Registered || isOther {
+			return ""
+		}
+		reason = r.Reason
+		n++
+	}
+	if n < 2 {
+		return ""
+	}
+	return reason
+}
+
+// ProblemsFirst sorts resources and devices: first those that need an administrator, then
+// the others that work, then retiring ones, and last the resources without devices. The order
+// is stable.
+func (s *Status) ProblemsFirst() {
+	slices.SortStableFunc(s.Resources, func(a, b Resource) int {
+		return cmp.Compare(s.rank(&a), s.rank(&b))
+	})
+	for _, r := range s.Resources {
+		slices.SortStableFunc(r.Devices, func(a, b Device) int {
+			return cmp.Compare(a.rank(), b.rank())
+		})
+	}
+}
+
+// rank is the place of a resource in the order of ProblemsFirst.
+func (s *Status) rank(r *Resource) int {
+	isUnregistered := s.Kubelet != nil && !r.Registered
+	switch {
+	case len(r.Devices) == 0:
+		return 4
+	case r.Retired:
+		return 3
+	case r.Problems() > 0:
+		return 0
+	case isUnregistered:
+		return 1
+	}
+	return 2
+}
+
+// rank is the place of a device in the order of ProblemsFirst.
+func (d *Device) rank() int {
+	switch d.Health {
+	case Unhealthy:
+		return 0
+	case Healthy:
+		return 1
+	}
+	return 2
+}
