@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/pflag"
@@ -143,6 +144,19 @@ func TestNamesOnATerminal(t *testing.T) {
 		}
 		if strings.HasSuffix(command, "json") && !json.Valid(out.Bytes()) {
 			t.Errorf("%s: not valid:\n%s", command, &out)
+		}
+	}
+}
+
+// devices --all fits the narrowest common terminal on every machine.
+func TestAllFits(t *testing.T) {
+	t.Parallel()
+	for _, machine := range recordings(t) {
+		text := command(t, "devices", "--all", "--sysfs", machine, "--hwdata", "nowhere")
+		for line := range strings.Lines(text) {
+			if utf8.RuneCountInString(line)-1 > columns {
+				t.Errorf("%s: %d columns: %s", machine, utf8.RuneCountInString(line)-1, line)
+			}
 		}
 	}
 }

@@ -204,27 +204,3 @@ func fold(texts, lines []string) []string {
 	}
 	return folded
 }
-
-// columns is the width of the narrowest common terminal.
-const columns = 80
-
-// wrap writes words in lines that fit the terminal, unless a single word is longer.
-func wrap(w io.Writer, indent, text string) {
-	line := ""
-	continued := indent + "  "
-	for _, word := range strings.Fields(text) {
-		isFull := len(indent)+len(line)+1+len(word) > columns
-		if line != "" && isFull {
-			fmt.Fprintln(w, indent+line)
-			line = ""
-			indent = continued
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	if line != "" {
-		fmt.Fprintln(w, indent+line)
-	}
-}
