@@ -20,20 +20,23 @@ import (
 // depend on several devices together. It is stored as one spec file, from preparation to
 // unpreparation.
 type Claim struct {
+	// Namespace, Name and UID identify the ResourceClaim.
 	Namespace, Name, UID string
 	// PodClaim is the name in the pod of a claim that was made from a template.
 	PodClaim string
-	// Pods are the UIDs of the pods that the claim was reserved for when it was prepared.
+	// Pods are the UIDs of the pods that may use the claim.
 	Pods     []string
 	Requests []Request
 }
 
 // Request is a request of a claim. A container refers to one request or to the whole claim.
 type Request struct {
+	// Name is the name of the request, or of its subrequest "REQUEST/SUBREQUEST".
 	Name string
 	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
 	Devices []string
-	Mounts  []device.Mount
+	// Mounts are the health directories of the devices.
+	Mounts []device.Mount
 	// Env is written for the runtime. ReadClaim leaves it empty.
 	Env map[string]string
 }
@@ -66,7 +69,9 @@ func (c Claim) CDIName(r Request) string {
 }
 
 // entryName is the name of a request in the spec of its claim.
-func entryName(r Request) string { return strings.ReplaceAll(r.Name, "/", ".") }
+func entryName(r Request) string {
+	return strings.ReplaceAll(r.Name, "/", ".")
+}
 
 // WriteClaim writes the file of a claim. Each request must have edits: runtimes reject a spec
 // with an entry that has none.
@@ -75,24 +80,57 @@ func (w *Writer) WriteClaim(c Claim) error {
 		return fmt.Errorf("UID %q: want letters, digits and dashes", c.UID)
 	}
 	spec := &Spec{
-		Kind:        claimKind + c.UID,
-		Annotations: map[string]string{namespaceKey: c.Namespace, nameKey: c.Name},
+		Kind: claimKind + c.UID,
+		Annotations: map[string]string{
+			namespaceKey: c.Namespace,
+			nameKey:      c.Name,
+		},
 	}
 	if c.PodClaim != "" {
 		spec.Annotations[podClaimKey] = c.PodClaim
 	}
-	if len(c.Pods) > 0 {
-		spec.Annotations[podsKey] = strings.Join(c.Pods, ",")
-	}
+	setPods(spec, c.Pods)
 	for _, r := range c.Requests {
 		spec.Devices = append(spec.Devices, specs.Device{
-			Name:           entryName(r),
-			Annotations:    map[string]string{devicesKey: strings.Join(r.Devices, ",")},
-			ContainerEdits: Edits{Env: environ(r.Env), Mounts: bindMounts(r.Mounts)},
+			Name: entryName(r),
+			Annotations: map[string]string{
+				devicesKey: strings.Join(r.Devices, ","),
+			},
+			ContainerEdits: Edits{
+				Env:    environ(r.Env),
+				Mounts: bindMounts(r.Mounts),
+			},
 		})
 	}
 	spec.Version, _ = specs.MinimumRequiredVersion(spec) // never fails
 	return w.write(w.FileName(spec.Kind), spec)
+}
+
+func setPods(spec *Spec, pods []string) {
+	if len(pods) > 0 {
+		spec.Annotations[podsKey] = strings.Join(pods, ",")
+	}
+}
+
+// SetClaimPods replaces the pods in the file of a claim. The error is fs.ErrNotExist if there is
+// no file.
+func (w *Writer) SetClaimPods(uid string, pods []string) error {
+	name := w.FileName(claimKind + uid)
+	spec := w.read(name)
+	if spec == nil || spec.Annotations == nil {
+		return w.claimError(name)
+	}
+	setPods(spec, pods)
+	return w.write(name, spec)
+}
+
+// claimError is why the file of a claim could not be read.
+func (w *Writer) claimError(name string) error {
+	_, err := os.Lstat(filepath.Join(w.Dir, name))
+	if err != nil {
+		return fmt.Errorf("--cdi-dir: %w", err)
+	}
+	return fmt.Errorf("--cdi-dir: %s is not the spec of a claim: remove it when no container uses the devices of the claim", name)
 }
 
 // Claims reads all claims, in the order of their UIDs. It leaves out claims whose file cannot be
@@ -119,12 +157,13 @@ func (w *Writer) Claims() ([]Claim, error) {
 // is replaced has another inode.
 func (w *Writer) ClaimFiles() (map[string]uint64, error) {
 	files := map[string]uint64{}
-	prefix := strings.TrimSuffix(w.FileName(claimKind), fileSuffix)
+	prefix := w.claimPrefix()
 	err := dirents.Read(w.Dir, func(e dirents.Entry) {
 		if !isOf(w.Owner, e.Name) {
 			return // a foreign or a temporary file
 		}
-		uid, isClaim := strings.CutPrefix(strings.TrimSuffix(e.Name, fileSuffix), prefix)
+		name := strings.TrimSuffix(e.Name, fileSuffix)
+		uid, isClaim := strings.CutPrefix(name, prefix)
 		if isClaim {
 			files[uid] = e.Ino
 		}
@@ -140,11 +179,7 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 	name := w.FileName(claimKind + uid)
 	spec := w.read(name)
 	if spec == nil {
-		_, err := os.Lstat(filepath.Join(w.Dir, name))
-		if err != nil {
-			return Claim{}, fmt.Errorf("--cdi-dir: %w", err)
-		}
-		return Claim{}, fmt.Errorf("--cdi-dir: %s is not the spec of a claim: remove it when no container uses the devices of the claim", name)
+		return Claim{}, w.claimError(name)
 	}
 	claim := Claim{
 		UID:       uid,
@@ -193,7 +228,13 @@ func (w *Writer) RemoveClaim(uid string) error {
 
 // isClaim reports whether a file of the installation belongs to a claim.
 func (w *Writer) isClaim(name string) bool {
-	return strings.HasPrefix(name, strings.TrimSuffix(w.FileName(claimKind), fileSuffix))
+	return strings.HasPrefix(name, w.claimPrefix())
+}
+
+// claimPrefix begins the names of all files of claims. The UID of the claim follows.
+func (w *Writer) claimPrefix() string {
+	name := w.FileName(claimKind)
+	return strings.TrimSuffix(name, fileSuffix)
 }
 
 // validUID reports whether the UID of an object can be part of a kind and of a file name. The

@@ -33,7 +33,7 @@ func TestClaim(t *testing.T) {
 		t.Error(diff)
 	}
 
-	// A runtime resolves the name of the request that brings something.
+	// A runtime resolves the name of a request that has edits.
 	cache, err := cdiapi.NewCache(cdiapi.WithSpecDirs(w.Dir))
 	if err != nil {
 		t.Fatal(err)

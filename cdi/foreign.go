@@ -90,12 +90,15 @@ type Foreign struct {
 
 // foreignFile is one spec file as last read.
 type foreignFile struct {
-	path     string
-	info     fs.FileInfo
+	path string
+	// info says whether the file has changed since.
+	info fs.FileInfo
+	// priority is the index of its directory. The device of a higher priority wins.
 	priority int
-	kind     string
-	devices  []device.CDIDevice
-	err      error
+	// kind is known even if the rest of the file is invalid, and empty if it is not.
+	kind    string
+	devices []device.CDIDevice
+	err     error
 }
 
 const (
@@ -112,7 +115,10 @@ const (
 // has precedence over the directories before it. Container runtimes read StaticDir first, and
 // then the directory of generated specs.
 func NewForeignSpecs(owner string, dirs ...string) *ForeignSpecs {
-	s := &ForeignSpecs{owner: owner, readDir: os.ReadDir}
+	s := &ForeignSpecs{
+		owner:   owner,
+		readDir: os.ReadDir,
+	}
 	s.calls.Late = func(struct{}) {
 		s.late()
 	}
@@ -145,7 +151,7 @@ func (s *ForeignSpecs) Read() *Foreign {
 		}
 	}
 	// If no update has begun since, the running one began before this call and has hung for
-	// longer than patience.
+	// longer than patience. The result of that update may be too old for this caller.
 	hasJoined := s.begun == begun
 	if hasJoined {
 		s.isStale = true
@@ -199,6 +205,7 @@ func (s *ForeignSpecs) update() update {
 	for priority, dir := range s.dirs {
 		s.readSpecsIn(dir, priority, last, next)
 	}
+	// Unchanged files have the same pointers.
 	hasSameFiles := slices.Equal(next.files, last.files)
 	hasSameErrors := fmt.Sprint(next.unreadable) == fmt.Sprint(last.unreadable)
 	hasChanged := !hasSameFiles || !hasSameErrors
@@ -224,18 +231,26 @@ func (s *ForeignSpecs) readSpecsIn(dir string, priority int, last, next *Foreign
 		next.unreadable = append(next.unreadable, fmt.Errorf("CDI specs: %w", err))
 	}
 	for _, e := range entries {
-		if !isSpec(e.Name()) || isOf(s.owner, e.Name()) {
+		name := e.Name()
+		if !isSpec(name) || isOf(s.owner, name) {
 			continue
 		}
-		path := filepath.Join(dir, e.Name())
+		path := filepath.Join(dir, name)
 		s.setReading(path)
 		info, err := os.Stat(path)
-		if err != nil || !info.Mode().IsRegular() {
-			continue // it was removed meanwhile, or runtimes ignore it
+		if err != nil {
+			continue // it was removed meanwhile
+		}
+		if !info.Mode().IsRegular() {
+			continue // runtimes ignore it
 		}
 		file := last.unchanged(path, info)
 		if file == nil {
-			file = &foreignFile{path: path, info: info, priority: priority}
+			file = &foreignFile{
+				path:     path,
+				info:     info,
+				priority: priority,
+			}
 			file.read()
 		}
 		next.files = append(next.files, file)
@@ -260,10 +275,15 @@ func (f *Foreign) unchanged(path string, info fs.FileInfo) *foreignFile {
 	return nil
 }
 
-// isSame reports whether a file is still the one that was read.
+// isSame reports whether a file is still the one that was read. Size and time alone would miss
+// a file that was replaced by a copy with its times.
 func (f *foreignFile) isSame(info fs.FileInfo) bool {
-	isSameContent := f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime())
-	return isSameContent && os.SameFile(f.info, info)
+	isSameSize := f.info.Size() == info.Size()
+	isSameTime := f.info.ModTime().Equal(info.ModTime())
+	if !isSameSize || !isSameTime {
+		return false
+	}
+	return os.SameFile(f.info, info)
 }
 
 // read reads and checks the file. It is the only place that opens a foreign spec.
@@ -286,9 +306,12 @@ func (f *foreignFile) read() {
 		if ofClaim(spec.Kind, d.Name) {
 			continue
 		}
-		nodes := cdiNodes(d.ContainerEdits.DeviceNodes, false)
-		nodes = append(nodes, cdiNodes(spec.ContainerEdits.DeviceNodes, true)...)
-		f.devices = append(f.devices, device.CDIDevice{Name: spec.Kind + "=" + d.Name, Nodes: nodes})
+		own := cdiNodes(d.ContainerEdits.DeviceNodes, false)
+		common := cdiNodes(spec.ContainerEdits.DeviceNodes, true)
+		f.devices = append(f.devices, device.CDIDevice{
+			Name:  spec.Kind + "=" + d.Name,
+			Nodes: append(own, common...),
+		})
 	}
 }
 
@@ -321,8 +344,12 @@ func ofClaim(kind, name string) bool {
 	if strings.HasPrefix(kind, "k8s.") {
 		return true
 	}
-	isGPU := strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-")
-	return !isGPU && uuid().MatchString(name)
+	isGPU := strings.HasPrefix(name, "GPU-")
+	isPartOfGPU := strings.HasPrefix(name, "MIG-")
+	if isGPU || isPartOfGPU {
+		return false
+	}
+	return uuid().MatchString(name)
 }
 
 // uuid matches a text that contains a UUID.
@@ -365,7 +392,10 @@ func checkKeys(n *yaml.Node) error {
 func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 	var nodes []device.CDINode
 	for _, e := range edits {
-		n := device.CDINode{Path: cmp.Or(e.HostPath, e.Path), Common: common}
+		n := device.CDINode{
+			Path:   cmp.Or(e.HostPath, e.Path),
+			Common: common,
+		}
 		hasNumber := e.Type != "" && e.Major != 0
 		if hasNumber {
 			n.Type = device.CharNode
@@ -384,32 +414,19 @@ func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 // and collects the kinds.
 func (f *Foreign) resolve() {
 	f.Problems = slices.Clone(f.unreadable)
-	type resolved struct {
-		file   *foreignFile
-		device device.CDIDevice
-		// isAmbiguous is set if two files of one directory have the device.
-		isAmbiguous bool
-	}
 	found := map[string]*resolved{}
 	for _, file := range f.files {
 		_, isKnown := f.Kinds[file.kind]
 		if file.kind != "" && !isKnown {
 			f.Kinds[file.kind] = file.path
 		}
+		// An invalid file has no devices, but its kind stays reserved.
 		if file.err != nil {
 			f.Problems = append(f.Problems, file.err)
 		}
 		for _, d := range file.devices {
-			r := found[d.Name]
-			if r == nil {
-				found[d.Name] = &resolved{file: file, device: d}
-			} else if r.file.priority == file.priority {
-				r.isAmbiguous = true
-				f.Problems = append(f.Problems, fmt.Errorf("CDI device %q is in %q and in %q: runtimes take neither",
-					d.Name, r.file.path, file.path))
-			} else {
-				r.file = file
-				r.device = d
+			if err := add(found, file, d); err != nil {
+				f.Problems = append(f.Problems, err)
 			}
 		}
 	}
@@ -419,4 +436,33 @@ func (f *Foreign) resolve() {
 			f.Devices = append(f.Devices, r.device)
 		}
 	}
+}
+
+// resolved is the device that a runtime finds under a name.
+type resolved struct {
+	file   *foreignFile
+	device device.CDIDevice
+	// isAmbiguous is set if two files of one directory have the device.
+	isAmbiguous bool
+}
+
+// add adds a device of a file to the found ones. Files come in rising priority. It is an error
+// if another file of the same directory has the device.
+func add(found map[string]*resolved, file *foreignFile, d device.CDIDevice) error {
+	r := found[d.Name]
+	if r == nil {
+		found[d.Name] = &resolved{
+			file:   file,
+			device: d,
+		}
+		return nil
+	}
+	if r.file.priority < file.priority {
+		r.file = file
+		r.device = d
+		return nil
+	}
+	r.isAmbiguous = true
+	return fmt.Errorf("CDI device %q is in %q and in %q: container runtimes use neither",
+		d.Name, r.file.path, file.path)
 }

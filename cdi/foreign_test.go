@@ -98,7 +98,7 @@ devices:
 				"etc/b.yaml": specFile("nvidia.com/gpu", "/dev/b", "0"),
 			},
 			want:    []device.CDIDevice{{Name: "nvidia.com/gpu=1", Nodes: []device.CDINode{{Path: "/dev/a1"}}}},
-			wantErr: []string{`CDI device "nvidia.com/gpu=0" is in "ETC/a.yaml" and in "ETC/b.yaml": runtimes take neither`},
+			wantErr: []string{`CDI device "nvidia.com/gpu=0" is in "ETC/a.yaml" and in "ETC/b.yaml": container runtimes use neither`},
 		},
 		{
 			name: "two files of one directory and one of a later one",
@@ -214,7 +214,7 @@ func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 			t.Error("a good spec is missing")
 		}
 		if text := fmt.Sprint(read.Problems); !strings.Contains(text, "3221225472 bytes exceed the limit of 262144") || len(read.Problems) != 3 {
-			t.Errorf("errors %v, want those of three files", read.Problems)
+			t.Errorf("errors %v, want the errors of three files", read.Problems)
 		}
 		w := &cdi.Writer{Dir: run}
 		if e := w.Edits("example.com/x=0"); e != nil {
@@ -384,7 +384,7 @@ func TestForeignSpecsThatAreSlow(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(etc, "a.yaml"), []byte(specFile("vendor.com/a", "/dev/a", "0")), 0o600))
 		time.AfterFunc(time.Millisecond, func() { close(slow) })
 		if kinds := s.Read().Kinds; len(kinds) != 1 {
-			t.Errorf("kinds %v, want that of the new file", kinds)
+			t.Errorf("kinds %v, want the kind of the new file", kinds)
 		}
 	})
 }

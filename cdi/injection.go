@@ -18,7 +18,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -66,7 +65,11 @@ type Injection struct {
 
 // Blocks reports whether Respond may block: mounts and specs may be on a remote file system.
 // Nodes and links never are, because they are below /dev and in the run directory.
-func (i *Injection) Blocks() bool { return len(i.Offer.Mounts)+len(i.Offer.CDIDevices) > 0 }
+func (i *Injection) Blocks() bool {
+	hasMounts := len(i.Offer.Mounts) > 0
+	hasCDIDevices := len(i.Offer.CDIDevices) > 0
+	return hasMounts || hasCDIDevices
+}
 
 // Respond returns the response for one container with these devices, which are sorted by ID and
 // unique. It checks that everything exists that the response names: the kubelet uses a response
@@ -86,24 +89,32 @@ func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
 // inject returns what a container gets of these devices. The result for a single device is kept,
 // unless it depends on which mounts exist.
 func (r *Resource) inject(devices []*Injection) (*injected, error) {
-	isSingle := len(devices) == 1
-	if isSingle && !slices.ContainsFunc(devices[0].Offer.Mounts, isOptional) {
-		d := devices[0]
-		d.once.Do(func() {
-			d.single, d.err = r.combine([]device.Offer{*d.Offer})
-		})
-		return d.single, d.err
+	var offers []device.Offer
+	for _, d := range devices {
+		offers = append(offers, *d.Offer) // a shallow copy, which resolve completes
 	}
-	offers := make([]device.Offer, len(devices))
-	for i, d := range devices {
-		offers[i] = *d.Offer
+	if len(devices) != 1 {
+		return r.combine(offers)
 	}
-	return r.combine(offers)
+	only := devices[0]
+	if slices.ContainsFunc(only.Offer.Mounts, isOptional) {
+		return r.combine(offers)
+	}
+	only.once.Do(func() {
+		only.single, only.err = r.combine(offers)
+	})
+	return only.single, only.err
 }
 
-func isOptional(m device.Mount) bool { return m.Optional }
+// isOptional reports whether the mount is left out if its source is missing.
+func isOptional(m device.Mount) bool {
+	return m.Optional
+}
 
-func isRequired(m device.Mount) bool { return !m.Optional }
+// isRequired reports whether the device cannot be injected if the source is missing.
+func isRequired(m device.Mount) bool {
+	return !m.Optional
+}
 
 // injected is what one container gets of some devices.
 type injected struct {
@@ -120,7 +131,9 @@ type source struct{ id, host string }
 
 // combine combines several devices for one container.
 func (r *Resource) combine(offers []device.Offer) (*injected, error) {
-	c := &injected{sources: map[string]source{}}
+	c := &injected{
+		sources: map[string]source{},
+	}
 	for i, o := range offers {
 		vars := position(i, len(offers))
 		if err := r.add(c, o, vars); err != nil {
@@ -128,17 +141,29 @@ func (r *Resource) combine(offers []device.Offer) (*injected, error) {
 		}
 	}
 	c.sources = nil // the result may be kept for as long as the device is listed
-	var err error
-	c.response.Env, err = expand("env", offers, envOf, position)
-	if err == nil {
-		c.response.Annotations, err = expand("annotations", offers, annotationsOf, position)
+	// Variables and annotations are the same, whether nodes are injected by name or not.
+	env, err := expand("env", offers, envOf, position)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	annotations, err := expand("annotations", offers, annotationsOf, position)
+	if err != nil {
+		return nil, err
+	}
+	c.response.Env = env
+	c.response.Annotations = annotations
+	return c, nil
 }
 
-func envOf(o device.Offer) []device.Entry { return o.Env }
+// envOf is the environment of an offer, for expand.
+func envOf(o device.Offer) []device.Entry {
+	return o.Env
+}
 
-func annotationsOf(o device.Offer) []device.Entry { return o.Annotations }
+// annotationsOf are the annotations of an offer, for expand.
+func annotationsOf(o device.Offer) []device.Entry {
+	return o.Annotations
+}
 
 // add adds a device to what a container gets. A device that is injected by name adds only the
 // name to the response, but reserves its paths.
@@ -146,7 +171,7 @@ func (r *Resource) add(c *injected, o device.Offer, vars variables) error {
 	if o.Problem != "" {
 		return fmt.Errorf("can't be injected: %s", o.Problem)
 	}
-	if o.Moved {
+	if o.NetsInContainer {
 		return errors.New("can't be injected: its network interface is in a container already")
 	}
 	byName := inSpec(o)
@@ -163,38 +188,66 @@ func (r *Resource) add(c *injected, o device.Offer, vars variables) error {
 		return err
 	}
 	c.offers = append(c.offers, o)
-	for _, n := range o.Nodes {
-		isKnown, err := c.reserve(o.ID, n.Path.String(), n.HostPath)
-		if err != nil {
-			return err
-		}
-		if !isKnown && !byName {
-			c.response.Nodes = append(c.response.Nodes, device.InjectedNode{
-				HostPath:      r.nodePath(o, n),
-				ContainerPath: n.Path.String(),
-				Permissions:   n.Permissions,
-			})
-		}
+	nodes, err := r.newNodes(c, o)
+	if err != nil {
+		return err
 	}
 	for _, n := range o.Nets {
 		if err := c.addNet(o, n); err != nil {
 			return err
 		}
 	}
-	for _, m := range o.Mounts {
-		isKnown, err := c.reserve(o.ID, m.ContainerPath, "mount "+m.HostPath)
-		if err != nil {
-			return err
-		}
-		if !isKnown && !byName {
-			c.response.Mounts = append(c.response.Mounts, m)
-		}
+	mounts, err := c.newMounts(o)
+	if err != nil {
+		return err
+	}
+	if !byName {
+		c.response.Nodes = append(c.response.Nodes, nodes...)
+		c.response.Mounts = append(c.response.Mounts, mounts...)
 	}
 	if o.HealthDir == "" {
 		return nil
 	}
 	_, err = c.reserve(o.ID, o.HealthDir, "container.health_dir")
 	return err
+}
+
+// newNodes reserves the paths of the nodes of an offer. It returns the nodes that the container
+// does not get already.
+func (r *Resource) newNodes(c *injected, o device.Offer) ([]device.InjectedNode, error) {
+	var nodes []device.InjectedNode
+	for _, n := range o.Nodes {
+		containerPath := n.Path.String()
+		isKnown, err := c.reserve(o.ID, containerPath, n.HostPath)
+		if err != nil {
+			return nil, err
+		}
+		if isKnown {
+			continue
+		}
+		nodes = append(nodes, device.InjectedNode{
+			HostPath:      r.nodePath(o, n),
+			ContainerPath: containerPath,
+			Permissions:   n.Permissions,
+		})
+	}
+	return nodes, nil
+}
+
+// newMounts reserves the paths of the mounts of an offer. It returns the mounts that the
+// container does not get already.
+func (c *injected) newMounts(o device.Offer) ([]device.Mount, error) {
+	var mounts []device.Mount
+	for _, m := range o.Mounts {
+		isKnown, err := c.reserve(o.ID, m.ContainerPath, "mount "+m.HostPath)
+		if err != nil {
+			return nil, err
+		}
+		if !isKnown {
+			mounts = append(mounts, m)
+		}
+	}
+	return mounts, nil
 }
 
 // Names are the CDI names that inject a device: its own name, if it is in the spec, and the names
@@ -220,9 +273,14 @@ func (c *injected) addNet(o device.Offer, n device.OfferedNet) error {
 	if !o.CDI {
 		return fmt.Errorf("interface %q: only a CDI name moves it", n.HostName)
 	}
-	for _, key := range []string{"interface " + n.Name, "host's interface " + n.HostName} {
+	// The name in the container and the interface of the host must each be unique.
+	names := []string{
+		"interface " + n.Name,
+		"host's interface " + n.HostName,
+	}
+	for _, key := range names {
 		if have, isReserved := c.sources[key]; isReserved {
-			return fmt.Errorf("would bring %s into the container, and so does device %q: ask for one, or give each a name of its own with a variable such as ${net.name} in net_name",
+			return fmt.Errorf("%s would be in the container twice, device %q injects it as well: request one device, or set a name for each with a variable such as ${net.name} in net_name",
 				key, have.id)
 		}
 		c.sources[key] = source{id: o.ID}
@@ -230,10 +288,10 @@ func (c *injected) addNet(o device.Offer, n device.OfferedNet) error {
 	return nil
 }
 
-// reserve reserves a path in the container. isKnown is set if the path is already reserved for
+// reserve reserves a path in the container. It reports whether the path is already reserved for
 // the same source, such as a companion that two devices share: it is injected once. Two sources
 // at one path are an error, because kubelet and runtimes would silently ignore one of them.
-func (c *injected) reserve(id, containerPath, host string) (isKnown bool, err error) {
+func (c *injected) reserve(id, containerPath, host string) (bool, error) {
 	have, isReserved := c.sources[containerPath]
 	switch {
 	case !isReserved:
@@ -244,7 +302,7 @@ func (c *injected) reserve(id, containerPath, host string) (isKnown bool, err er
 	case have.id == id:
 		return false, fmt.Errorf("%q and %q would both be at %q in the container", have.host, host, containerPath)
 	}
-	return false, fmt.Errorf("would be at %q in the container, and so is device %q: ask for one, or give each a path of its own with ${index}, ${kernel} or a trailing %q",
+	return false, fmt.Errorf("would be at %q in the container, like device %q: request one device, or set a path for each with ${index}, ${kernel} or a trailing %q",
 		containerPath, have.id, "/")
 }
 
@@ -252,25 +310,35 @@ func (c *injected) reserve(id, containerPath, host string) (isKnown bool, err er
 // offers.
 func (r *Resource) check(offers []device.Offer) error {
 	for _, o := range offers {
-		for _, n := range o.Nodes {
-			if err := r.Host.Node(r.nodePath(o, n), n); err != nil {
-				return fmt.Errorf("device %q: %w", o.ID, err)
-			}
+		if err := r.checkOne(o); err != nil {
+			return fmt.Errorf("device %q: %w", o.ID, err)
 		}
-		for _, n := range o.Nets {
-			if err := r.Host.Path("/sys/class/net/" + n.HostName); err != nil {
-				return fmt.Errorf("device %q: interface %q: %w", o.ID, n.HostName, err)
-			}
+	}
+	return nil
+}
+
+// checkOne checks one offer. The kernel has a directory for each interface, whatever its type.
+func (r *Resource) checkOne(o device.Offer) error {
+	for _, n := range o.Nodes {
+		path := r.nodePath(o, n)
+		if err := r.Host.Node(path, n); err != nil {
+			return err
 		}
-		for _, m := range o.Mounts {
-			if err := r.Host.Path(m.HostPath); err != nil {
-				return fmt.Errorf("device %q: mount %q: %w", o.ID, m.HostPath, err)
-			}
+	}
+	for _, n := range o.Nets {
+		dir := "/sys/class/net/" + n.HostName
+		if err := r.Host.Path(dir); err != nil {
+			return fmt.Errorf("interface %q: %w", n.HostName, err)
 		}
-		for _, name := range o.CDIDevices {
-			if err := r.Host.CDI(name); err != nil {
-				return fmt.Errorf("device %q: CDI device %q: %w", o.ID, name, err)
-			}
+	}
+	for _, m := range o.Mounts {
+		if err := r.Host.Path(m.HostPath); err != nil {
+			return fmt.Errorf("mount %q: %w", m.HostPath, err)
+		}
+	}
+	for _, name := range o.CDIDevices {
+		if err := r.Host.CDI(name); err != nil {
+			return fmt.Errorf("CDI device %q: %w", name, err)
 		}
 	}
 	return nil
@@ -284,14 +352,23 @@ func inSpec(o device.Offer) bool {
 	if !o.CDI {
 		return false
 	}
-	hasEdits := len(o.Nodes)+len(o.Nets)+len(o.Hooks)+len(o.AdditionalGIDs) > 0
-	return hasEdits || o.Moved || slices.ContainsFunc(o.Mounts, isRequired)
+	edits := len(o.Nodes)
+	edits += len(o.Nets)
+	edits += len(o.Hooks)
+	edits += len(o.AdditionalGIDs)
+	if edits > 0 || o.NetsInContainer {
+		return true
+	}
+	return slices.ContainsFunc(o.Mounts, isRequired)
 }
 
 // variables are the variables that depend on the container. nil has none.
 type variables func(name string) (value string, ok bool)
 
-// position returns the variables of the device at index among the count devices of one container.
+// positions returns the variables of the device at index among the count devices of a container.
+type positions func(index, count int) variables
+
+// position is the positions of devices that one container gets.
 func position(index, count int) variables {
 	return func(name string) (string, bool) {
 		switch name {
@@ -311,36 +388,54 @@ func (r *Resource) resolve(o device.Offer, vars variables) (device.Offer, error)
 	o.Nodes = slices.Clone(o.Nodes)
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
-		p, err := complete(n.Path, vars)
+		completed, err := complete(n.Path, vars)
 		if err != nil {
 			return o, fmt.Errorf("path of %q in the container: %w", n.HostPath, err)
 		}
-		n.Path = device.Literal(path.Clean(cmp.Or(p, n.HostPath)))
+		containerPath := cmp.Or(completed, n.HostPath)
+		containerPath = path.Clean(containerPath)
+		n.Path = device.Literal(containerPath)
 	}
-	o.Nets = slices.Clone(o.Nets)
-	if o.Moved {
-		o.Nets = nil
+	nets, err := namedNets(o)
+	if err != nil {
+		return o, err
 	}
-	for i := range o.Nets {
-		n := &o.Nets[i]
+	o.Nets = nets
+	o.Mounts = r.presentMounts(o.Mounts)
+	return o, nil
+}
+
+// namedNets are the interfaces that move into the container, with their names there.
+func namedNets(o device.Offer) ([]device.OfferedNet, error) {
+	if o.NetsInContainer {
+		return nil, nil
+	}
+	nets := slices.Clone(o.Nets)
+	for i := range nets {
+		n := &nets[i]
 		n.Name = cmp.Or(n.Name, n.HostName)
-		for _, other := range o.Nets[:i] {
+		for _, other := range nets[:i] {
 			if other.Name == n.Name {
-				return o, fmt.Errorf("interfaces %q and %q would both be %q in the container",
+				return nil, fmt.Errorf("interfaces %q and %q would both be %q in the container",
 					other.HostName, n.HostName, n.Name)
 			}
 		}
 	}
-	mounts := o.Mounts
-	o.Mounts = nil
+	return nets, nil
+}
+
+// presentMounts drops optional mounts whose source does not exist.
+func (r *Resource) presentMounts(mounts []device.Mount) []device.Mount {
+	var present []device.Mount
 	for _, m := range mounts {
-		if m.Optional && r.Host.Path(m.HostPath) != nil {
+		isMissing := m.Optional && r.Host.Path(m.HostPath) != nil
+		if isMissing {
 			continue
 		}
 		m.ContainerPath = path.Clean(m.ContainerPath)
-		o.Mounts = append(o.Mounts, m)
+		present = append(present, m)
 	}
-	return o, nil
+	return present
 }
 
 // complete fills in the remaining variables of a text.
@@ -352,57 +447,4 @@ func complete(t device.Text, vars variables) (string, error) {
 		return "", fmt.Errorf("%q has no value for ${%s} here", t, open[0])
 	}
 	return t.String(), nil
-}
-
-// expand completes the environment or the annotations of a container. Keys that differ between
-// devices are separate entries. If several devices share a key, values that depend on the device
-// are joined in the order of the IDs, and other values appear once. at returns the variables of
-// the device at index among count.
-func expand(
-	what string,
-	offers []device.Offer,
-	list func(device.Offer) []device.Entry,
-	at func(index, count int) variables,
-) (map[string]string, error) {
-	type joined struct {
-		from   int // index of the entry in the list of its device
-		entry  device.Entry
-		values []string
-	}
-	all := map[string]*joined{}
-	for i, o := range offers {
-		vars := at(i, len(offers))
-		for j, e := range list(o) {
-			key, err := complete(e.Key, vars)
-			isInvalid := key == "" || strings.ContainsAny(key, "=\x00")
-			if err == nil && isInvalid {
-				err = fmt.Errorf("%q can't be a name", key)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("device %q: %s: %w", o.ID, what, err)
-			}
-			value, err := complete(e.Value, vars)
-			if err != nil {
-				return nil, fmt.Errorf("device %q: %s %q: %w", o.ID, what, key, err)
-			}
-			have := all[key]
-			switch {
-			case have == nil:
-				all[key] = &joined{from: j, entry: e, values: []string{value}}
-			case have.from != j:
-				return nil, fmt.Errorf("device %q: %s %q is set twice", o.ID, what, key)
-			case e.PerDevice || e.Value.Has(device.IndexVar):
-				have.values = append(have.values, value)
-			}
-		}
-	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	out := make(map[string]string, len(all))
-	for key, j := range all {
-		separator := cmp.Or(j.entry.Separator, ",")
-		out[key] = j.entry.Prefix + strings.Join(j.values, separator) + j.entry.Suffix
-	}
-	return out, nil
 }

@@ -146,7 +146,7 @@ func TestRespond(t *testing.T) {
 			want: device.Response{CDI: []string{"example.com/zigbee=a", "example.com/zigbee=b"}, Env: map[string]string{"SERIALS": "A,B"}},
 		},
 		{
-			name:   "cdi: a device that may bring nothing is injected plainly",
+			name:   "cdi: a device whose entry may have no edits is injected directly",
 			offers: []device.Offer{{ID: "a", CDI: true, Env: []device.Entry{entry("X", "1")}, Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}}},
 			want:   device.Response{Env: map[string]string{"X": "1"}, Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}},
 		},
@@ -180,7 +180,7 @@ func TestRespond(t *testing.T) {
 			want:   device.Response{CDI: []string{"nvidia.com/gpu=0"}, Env: map[string]string{"X": "1"}},
 		},
 		{
-			name: "cdi: interfaces, hooks and groups alone go by name",
+			name: "cdi: a device with only interfaces, hooks or groups is injected by name",
 			offers: []device.Offer{
 				{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}},
 				{ID: "b", CDI: true, Nets: []device.OfferedNet{{HostName: "can1", Name: "can-b"}}},
@@ -298,7 +298,7 @@ func TestRespond(t *testing.T) {
 		},
 		{
 			name:    "interface in a container already",
-			offers:  []device.Offer{{ID: "a", CDI: true, Moved: true}},
+			offers:  []device.Offer{{ID: "a", CDI: true, NetsInContainer: true}},
 			wantErr: []string{`device "a": can't be injected: its network interface is in a container already`},
 		},
 		{

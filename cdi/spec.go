@@ -1,13 +1,13 @@
 package cdi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"reflect"
 	"slices"
-	"sort"
 
 	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -50,39 +50,67 @@ func qualifiedName(resource, id string) (string, error) {
 func (r *Resource) Build(offers []device.Offer) (spec *Spec, failed map[string]error) {
 	failed = map[string]error{}
 	var devices []specs.Device
-	add := func(name string, offers []device.Offer, at func(index, count int) variables) bool {
-		edits, err := r.edits(name, offers, at)
-		if err != nil {
-			failed[name] = err
-			return false
-		}
-		devices = append(devices, specs.Device{Name: name, ContainerEdits: edits})
-		return true
-	}
-	var good []device.Offer
+	var good []device.Offer // with an entry
 	for _, o := range offers {
 		isByName := r.CDIOnly || o.AlsoCDI || inSpec(o)
 		if o.Problem != "" || !isByName {
 			continue
 		}
-		if add(o.ID, []device.Offer{o}, noPosition) {
-			good = append(good, o)
+		single := []device.Offer{o}
+		entry, err := r.entry(o.ID, single, noPosition)
+		if err != nil {
+			failed[o.ID] = err
+			continue
 		}
+		devices = append(devices, entry)
+		good = append(good, o)
 	}
-	isNameTaken := slices.ContainsFunc(good, func(o device.Offer) bool { return o.ID == AllDevices })
-	if r.CDIOnly && len(good) > 0 && !isNameTaken {
-		sort.Slice(good, func(i, j int) bool { return good[i].ID < good[j].ID })
-		if _, err := r.combine(good); err != nil {
+	hasAll := slices.ContainsFunc(good, isNamedAll)
+	if r.CDIOnly && len(good) > 0 && !hasAll {
+		entry, err := r.entryOfAll(good)
+		if err != nil {
 			failed[AllDevices] = err
 		} else {
-			add(AllDevices, good, position)
+			devices = append(devices, entry)
 		}
 	}
 	return newSpec(r.Name, devices), failed
 }
 
+// isNamedAll reports whether a device has the name of the entry with all devices.
+func isNamedAll(o device.Offer) bool {
+	return o.ID == AllDevices
+}
+
+// entryOfAll is the entry with all devices. It is an error if they do not fit into one
+// container.
+func (r *Resource) entryOfAll(offers []device.Offer) (specs.Device, error) {
+	slices.SortFunc(offers, func(a, b device.Offer) int {
+		return cmp.Compare(a.ID, b.ID)
+	})
+	if _, err := r.combine(offers); err != nil {
+		return specs.Device{}, err
+	}
+	return r.entry(AllDevices, offers, position)
+}
+
+// entry is the entry of this name, for one device or for several that fit together.
+func (r *Resource) entry(name string, offers []device.Offer, at positions) (specs.Device, error) {
+	edits, err := r.edits(name, offers, at)
+	if err != nil {
+		return specs.Device{}, err
+	}
+	entry := specs.Device{
+		Name:           name,
+		ContainerEdits: edits,
+	}
+	return entry, nil
+}
+
 // noPosition has no variables: the position of a single device in a container is not known.
-func noPosition(int, int) variables { return nil }
+func noPosition(int, int) variables {
+	return nil
+}
 
 // newSpec returns the spec of devices in the order of their names, without duplicates, or nil if
 // there are no devices. Its version is the lowest that has all used fields, because old runtimes
@@ -92,9 +120,16 @@ func newSpec(kind string, devices []specs.Device) *Spec {
 		return nil
 	}
 	devices = slices.Clone(devices)
-	sort.SliceStable(devices, func(i, j int) bool { return devices[i].Name < devices[j].Name })
-	devices = slices.CompactFunc(devices, func(a, b specs.Device) bool { return a.Name == b.Name })
-	spec := &Spec{Kind: kind, Devices: devices}
+	slices.SortStableFunc(devices, func(a, b specs.Device) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	devices = slices.CompactFunc(devices, func(a, b specs.Device) bool {
+		return a.Name == b.Name
+	})
+	spec := &Spec{
+		Kind:    kind,
+		Devices: devices,
+	}
 	spec.Version, _ = specs.MinimumRequiredVersion(spec) // never fails
 	return spec
 }
@@ -105,18 +140,18 @@ func (r *Resource) checkEntry(name string, edits Edits) error {
 		return err
 	}
 	if reflect.DeepEqual(edits, Edits{}) {
-		return errors.New("brings nothing into a container")
+		return errors.New("contains nothing to inject")
 	}
-	if err := (&cdiapi.ContainerEdits{ContainerEdits: &edits}).Validate(); err != nil {
+	checked := cdiapi.ContainerEdits{ContainerEdits: &edits}
+	if err := checked.Validate(); err != nil {
 		return fmt.Errorf("no edits for CDI: %w", err)
 	}
 	return nil
 }
 
-// edits returns the container edits of an entry, for one device or for several that fit together.
-// A path that only an Allocate call could complete is an error. at returns the variables of the
-// device at index among count.
-func (r *Resource) edits(name string, offers []device.Offer, at func(index, count int) variables) (Edits, error) {
+// edits returns the container edits of an entry. A path that only an Allocate call could complete
+// is an error.
+func (r *Resource) edits(name string, offers []device.Offer, at positions) (Edits, error) {
 	var e Edits
 	for _, o := range offers {
 		if err := r.addEdits(&e, o); err != nil {
@@ -130,7 +165,8 @@ func (r *Resource) edits(name string, offers []device.Offer, at func(index, coun
 		}
 		e.Env = environ(env)
 	}
-	if offers[0].Moved && reflect.DeepEqual(e, Edits{}) {
+	isEmpty := reflect.DeepEqual(e, Edits{})
+	if offers[0].NetsInContainer && isEmpty {
 		// Without edits the whole file would be invalid. Runtimes ignore group 0.
 		e.AdditionalGIDs = []uint32{0}
 	}
@@ -155,9 +191,20 @@ func (r *Resource) addEdits(e *Edits, o device.Offer) error {
 	}
 	e.DeviceNodes = union(e.DeviceNodes, deviceNodes(o))
 	for _, n := range o.Nets {
-		e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{HostInterfaceName: n.HostName, Name: n.Name})
+		e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{
+			HostInterfaceName: n.HostName,
+			Name:              n.Name,
+		})
 	}
 	e.Mounts = union(e.Mounts, bindMounts(o.Mounts))
+	e.Hooks = union(e.Hooks, hooks(o))
+	e.AdditionalGIDs = union(e.AdditionalGIDs, o.AdditionalGIDs)
+	return nil
+}
+
+// hooks are the hooks of an offer. A hook without a timeout runs for as long as it wants.
+func hooks(o device.Offer) []*specs.Hook {
+	var all []*specs.Hook
 	for _, h := range o.Hooks {
 		hook := &specs.Hook{
 			HookName: h.Name,
@@ -168,10 +215,9 @@ func (r *Resource) addEdits(e *Edits, o device.Offer) error {
 		if h.Timeout > 0 {
 			hook.Timeout = &h.Timeout
 		}
-		e.Hooks = union(e.Hooks, []*specs.Hook{hook})
+		all = append(all, hook)
 	}
-	e.AdditionalGIDs = union(e.AdditionalGIDs, o.AdditionalGIDs)
-	return nil
+	return all
 }
 
 // healthMounts returns the mount of the health directory of these offers, if a spec has one.
@@ -241,8 +287,10 @@ func bindMounts(mounts []device.Mount) []*specs.Mount {
 // as a companion.
 func union[T any](have, more []T) []T {
 	for _, m := range more {
-		isEqual := func(h T) bool { return reflect.DeepEqual(h, m) }
-		if !slices.ContainsFunc(have, isEqual) {
+		isPresent := slices.ContainsFunc(have, func(h T) bool {
+			return reflect.DeepEqual(h, m)
+		})
+		if !isPresent {
 			have = append(have, m)
 		}
 	}

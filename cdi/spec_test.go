@@ -48,7 +48,7 @@ func TestBuildBesideLinks(t *testing.T) {
 	}
 	edits := build(t, resource, offer).Devices[0].ContainerEdits
 	if len(edits.DeviceNodes) != 1 || edits.DeviceNodes[0].HostPath != "/dev/ttyUSB3" || len(edits.Mounts) != 0 {
-		t.Errorf("entry = %+v, want the node alone", edits)
+		t.Errorf("entry = %+v, want only the node", edits)
 	}
 	got, err := respond(&cdi.Resource{Name: resource, Link: linkPath, Host: fakeHost{}}, offer)
 	must(t, err)
@@ -81,7 +81,7 @@ func TestBuild(t *testing.T) {
 		{name: "sorted, each device once", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), gpu("a", "/dev/ttyUSB0"), gpu("b", "/dev/ttyUSB1")}, want: []string{"a", "b"}, version: "0.5.0"},
 		{name: "groups", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), {ID: "a", CDI: true, AdditionalGIDs: []uint32{44}}}, want: []string{"a", "b"}, version: "0.7.0"},
 		{name: "an interface", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), {ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}}}, want: []string{"a", "b"}, version: "1.1.0"},
-		{name: "an interface that has moved", offers: []device.Offer{{ID: "a", CDI: true, Moved: true, Nets: []device.OfferedNet{{HostName: "can0"}}}}, want: []string{"a"}, version: "0.7.0"},
+		{name: "an interface that has moved", offers: []device.Offer{{ID: "a", CDI: true, NetsInContainer: true, Nets: []device.OfferedNet{{HostName: "can0"}}}}, want: []string{"a"}, version: "0.7.0"},
 		{
 			name:    "two interfaces of one name",
 			offers:  []device.Offer{gpu("b", "/dev/ttyUSB1"), {ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "c"}, {HostName: "can1", Name: "c"}}}},
@@ -157,7 +157,7 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-// Kinds of foreign specs, including those of other installations and of specs that
+// Kinds of foreign specs, including specs of other installations and specs that
 // runtimes reject.
 func TestKinds(t *testing.T) {
 	t.Parallel()
@@ -253,7 +253,7 @@ func TestBuildCDIOnly(t *testing.T) {
 				"a": {"/dev/zigbee", "/dev/kfd", "KIND=stick", "SERIAL=a"},
 				"b": {"/dev/zigbee", "/dev/kfd", "KIND=stick", "SERIAL=b"},
 			},
-			failed: map[string]string{"all": `would be at "/dev/zigbee" in the container, and so is device "a"`},
+			failed: map[string]string{"all": `would be at "/dev/zigbee" in the container, like device "a"`},
 		},
 		{
 			name:   "a device called all is itself",
@@ -261,7 +261,7 @@ func TestBuildCDIOnly(t *testing.T) {
 			want:   map[string][]string{"all": {"/dev/kfd"}, "a": {"/dev/zigbee", "/dev/kfd", "KIND=stick", "SERIAL=a"}},
 		},
 		{
-			name:   "variables alone are enough",
+			name:   "only variables are enough",
 			offers: []device.Offer{{ID: "virtual:lic", CDI: true, Env: []device.Entry{entry("LICENCE", "1")}}},
 			want:   map[string][]string{"virtual:lic": {"LICENCE=1"}, "all": {"LICENCE=1"}},
 		},
@@ -278,7 +278,7 @@ func TestBuildCDIOnly(t *testing.T) {
 			failed: map[string]string{
 				"pass":  `can't pass along CDI device "nvidia.com/gpu=0"`,
 				"index": "has no value for ${index} here",
-				"empty": "brings nothing into a container",
+				"empty": "contains nothing to inject",
 			},
 		},
 	} {

@@ -49,19 +49,22 @@ type Writer struct {
 	parsed parsedSpecs
 }
 
-// Plan returns what to change so that the directory holds exactly the specs in want, claims
-// aside, and those existing entries that keep approves. keep gets the host paths of an
-// entry's nodes. It approves entries of held devices that are no longer configured; nil
-// approves none.
+// Keep reports whether an existing entry stays that is no longer configured, because a container
+// holds its device. hostPaths are the paths of its nodes on the host.
+type Keep func(kind, device string, hostPaths []string) bool
+
+// Plan returns what to change so that the directory has exactly the specs in want, the claims,
+// and the existing entries that keep approves. A nil keep approves none.
 //
 // An entry that is lost or changed leaves its file before any other entry is written:
 // containers that start in between fail instead of getting the wrong device. An error says
 // that the directory cannot be read. The plan is valid for the files that are known.
-func (w *Writer) Plan(want []*Spec, keep func(kind, device string, hostPaths []string) bool) (files.Plan, error) {
+func (w *Writer) Plan(want []*Spec, keep Keep) (files.Plan, error) {
 	plan := files.Plan{Label: "--cdi-dir"}
 	names, err := w.names()
 	errs := []error{err}
 	wanted := map[string]*Spec{}
+	// Retained entries are added to the wanted specs below.
 	for _, spec := range want {
 		wanted[w.FileName(spec.Kind)] = spec
 	}
@@ -127,17 +130,19 @@ func (w *Writer) Edits(qualified string) *Edits {
 // parsedSpecs has the edits in spec files as last read: each claim is prepared with a few
 // devices of a spec that may have thousands.
 type parsedSpecs struct {
-	mu    sync.Mutex
-	files map[string]parsedSpec // by name
+	mu sync.Mutex
+	// files has the files by name. A file that was removed has no element.
+	files map[string]parsedSpec
 }
 
-// parsedSpec is the content of a file. Writes replace files, so that a changed file has another
-// inode or time.
+// parsedSpec is the content of a file. A write replaces the file, so that a changed file has
+// another inode or time.
 type parsedSpec struct {
 	ino   uint64
 	size  int64
 	mtime unix.Timespec
-	edits map[string]*Edits // by device
+	// edits has the edits by device. It is never nil.
+	edits map[string]*Edits
 }
 
 // edits returns the edits in a file, by device. It is nil if there is no file.
@@ -145,7 +150,7 @@ func (p *parsedSpecs) edits(w *Writer, name string) map[string]*Edits {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(w.Dir, name), &st); err != nil {
+	if err := unix.Stat(w.path(name), &st); err != nil {
 		delete(p.files, name)
 		return nil
 	}
@@ -162,9 +167,8 @@ func (p *parsedSpecs) edits(w *Writer, name string) map[string]*Edits {
 		mtime: st.Mtim,
 		edits: map[string]*Edits{},
 	}
-	spec := w.read(name)
-	for i := 0; spec != nil && i < len(spec.Devices); i++ {
-		next.edits[spec.Devices[i].Name] = &spec.Devices[i].ContainerEdits
+	for _, d := range devicesOf(w.read(name)) {
+		next.edits[d.Name] = &d.ContainerEdits
 	}
 	if p.files == nil {
 		p.files = map[string]parsedSpec{}
@@ -182,27 +186,39 @@ func (w *Writer) Clean() (removed []string, err error) {
 			errs = append(errs, err)
 			continue
 		}
-		removed = append(removed, filepath.Join(w.Dir, name))
+		removed = append(removed, w.path(name))
 	}
 	return removed, errors.Join(errs...)
 }
 
 // retain adds to spec, which may be nil, the entries of have that keep wants.
-func retain(have, spec *Spec, keep func(kind, device string, hostPaths []string) bool) *Spec {
+func retain(have, spec *Spec, keep Keep) *Spec {
 	if have == nil || keep == nil {
 		return spec
 	}
-	devices := []specs.Device{}
-	if spec != nil {
-		devices = append(devices, spec.Devices...)
+	devices := slices.Clone(devicesOf(spec))
+	wanted := map[string]bool{}
+	for _, d := range devices {
+		wanted[d.Name] = true
 	}
 	for _, d := range have.Devices {
-		wanted := slices.ContainsFunc(devices, func(n specs.Device) bool { return n.Name == d.Name })
-		if !wanted && keep(have.Kind, d.Name, hostPaths(d)) {
+		if wanted[d.Name] {
+			continue
+		}
+		paths := hostPaths(d)
+		if keep(have.Kind, d.Name, paths) {
 			devices = append(devices, d)
 		}
 	}
 	return newSpec(have.Kind, devices)
+}
+
+// devicesOf returns the devices of a spec, which may be nil.
+func devicesOf(spec *Spec) []specs.Device {
+	if spec == nil {
+		return nil
+	}
+	return spec.Devices
 }
 
 // hostPaths are the paths of the nodes of an entry on the host. An edit without such a path uses
@@ -210,7 +226,8 @@ func retain(have, spec *Spec, keep func(kind, device string, hostPaths []string)
 func hostPaths(d specs.Device) []string {
 	var paths []string
 	for _, n := range d.ContainerEdits.DeviceNodes {
-		paths = append(paths, cmp.Or(n.HostPath, n.Path))
+		path := cmp.Or(n.HostPath, n.Path)
+		paths = append(paths, path)
 	}
 	return paths
 }
@@ -218,21 +235,23 @@ func hostPaths(d specs.Device) []string {
 // changedEntries lists the entries of before that are missing or different in after, which may be
 // nil.
 func changedEntries(before, after *Spec) []string {
-	var names []string
-	text := func(d specs.Device) string {
-		data, _ := json.Marshal(d) // never fails for what was in a file
-		return string(data)
-	}
 	now := map[string]string{}
-	for i := 0; after != nil && i < len(after.Devices); i++ {
-		now[after.Devices[i].Name] = text(after.Devices[i])
+	for _, d := range devicesOf(after) {
+		now[d.Name] = entryText(d)
 	}
+	var names []string
 	for _, d := range before.Devices {
-		if now[d.Name] != text(d) {
+		if now[d.Name] != entryText(d) {
 			names = append(names, d.Name)
 		}
 	}
 	return names
+}
+
+// entryText is an entry as text, to compare it with another one.
+func entryText(d specs.Device) string {
+	data, _ := json.Marshal(d) // never fails for what was in a file
+	return string(data)
 }
 
 // names lists the files of the installation, sorted, including temporary ones left by a
@@ -262,14 +281,17 @@ func (w *Writer) read(name string) *Spec {
 	if err := json.Unmarshal(data, spec); err != nil {
 		return nil
 	}
-	if w.FileName(spec.Kind) != name || len(spec.Devices) == 0 {
+	isOfFile := w.FileName(spec.Kind) == name
+	if !isOfFile || len(spec.Devices) == 0 {
 		return nil
 	}
 	return spec
 }
 
 // path is the path of a spec file.
-func (w *Writer) path(name string) string { return filepath.Join(w.Dir, name) }
+func (w *Writer) path(name string) string {
+	return filepath.Join(w.Dir, name)
+}
 
 // file returns a spec file. All users may read it, because runtimes may run without root.
 func (w *Writer) file(name string, spec *Spec) (files.File, error) {
@@ -277,7 +299,12 @@ func (w *Writer) file(name string, spec *Spec) (files.File, error) {
 	if err != nil {
 		return files.File{}, fmt.Errorf("--cdi-dir: %s: %w", name, err)
 	}
-	return files.File{Path: w.path(name), Text: append(text, '\n'), Mode: 0o644}, nil
+	file := files.File{
+		Path: w.path(name),
+		Text: append(text, '\n'),
+		Mode: 0o644,
+	}
+	return file, nil
 }
 
 // write writes a spec file, unless it already has that content.
@@ -286,13 +313,16 @@ func (w *Writer) write(name string, spec *Spec) error {
 	if err != nil {
 		return err
 	}
-	plan := files.Plan{Label: "--cdi-dir", Missing: []files.File{file}}
+	plan := files.Plan{
+		Label:   "--cdi-dir",
+		Missing: []files.File{file},
+	}
 	return plan.Make()
 }
 
 // remove removes a file. It is no error if the file is missing.
 func (w *Writer) remove(name string) error {
-	if err := atomicfile.Remove(filepath.Join(w.Dir, name)); err != nil {
+	if err := atomicfile.Remove(w.path(name)); err != nil {
 		return fmt.Errorf("--cdi-dir: %w", err)
 	}
 	return nil
@@ -301,12 +331,16 @@ func (w *Writer) remove(name string) error {
 // FileName is the name of the spec file of a kind, "generic-dp_example.com_gpu.json". A
 // kind that is too long for a file name is replaced by its hash.
 func (w *Writer) FileName(kind string) string {
-	name := prefix(w.Owner) + strings.ReplaceAll(kind, "/", "_") + fileSuffix
-	if len(name) > maxFileName {
-		sum := sha256.Sum256([]byte(kind))
-		name = prefix(w.Owner) + hex.EncodeToString(sum[:16]) + fileSuffix
+	prefix := prefix(w.Owner)
+	readable := strings.ReplaceAll(kind, "/", "_")
+	name := prefix + readable + fileSuffix
+	if len(name) <= maxFileName {
+		return name
 	}
-	return name
+	// Half of the hash is enough to make a collision impossible in practice.
+	sum := sha256.Sum256([]byte(kind))
+	hash := hex.EncodeToString(sum[:16])
+	return prefix + hash + fileSuffix
 }
 
 // prefix is the prefix of the files of an installation. A kind never begins with a dash, so it
@@ -316,12 +350,15 @@ func prefix(owner string) string {
 		return filePrefix
 	}
 	sum := sha256.Sum256([]byte(owner))
-	return filePrefix + "-" + hex.EncodeToString(sum[:markLen/2]) + "-"
+	mark := hex.EncodeToString(sum[:markLen/2])
+	return filePrefix + "-" + mark + "-"
 }
 
 // isOwn reports whether a file of this name is a spec of any installation of this program.
 func isOwn(name string) bool {
-	return strings.HasPrefix(name, filePrefix) && strings.HasSuffix(name, fileSuffix)
+	hasPrefix := strings.HasPrefix(name, filePrefix)
+	hasSuffix := strings.HasSuffix(name, fileSuffix)
+	return hasPrefix && hasSuffix
 }
 
 // isOf reports whether a file of this name is a spec of the owner's installation.

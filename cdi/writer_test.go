@@ -167,7 +167,7 @@ func TestAllThatOnlyCDIBringsReachesTheContainer(t *testing.T) {
 
 	// Once the interface is in the container, a restart of the container must not
 	// require it on the host.
-	offer.Moved = true
+	offer.NetsInContainer = true
 	must(t, apply(w, []*specs.Spec{build(t, "example.com/rdma", offer)}, nil))
 	got, err = inject(t, w.Dir, "example.com/rdma=0000:18:00.0")
 	must(t, err)
@@ -181,7 +181,7 @@ func TestAllThatOnlyCDIBringsReachesTheContainer(t *testing.T) {
 func TestAnInterfaceThatHasMovedBringsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t)
-	offer := device.Offer{ID: "netif:vcan0", CDI: true, Moved: true, Nets: []device.OfferedNet{{HostName: "vcan0"}}}
+	offer := device.Offer{ID: "netif:vcan0", CDI: true, NetsInContainer: true, Nets: []device.OfferedNet{{HostName: "vcan0"}}}
 	must(t, apply(w, []*specs.Spec{build(t, "example.com/can", offer)}, nil))
 	got, err := inject(t, w.Dir, "example.com/can=netif:vcan0")
 	must(t, err)

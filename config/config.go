@@ -133,6 +133,7 @@ const (
 // Attribute is an attribute of a device for claims.
 type Attribute struct {
 	Name  string
+	Type  device.AttributeType
 	Value device.Text
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -128,10 +127,7 @@ func (r *Resource) bindKubelet(t *table) {
 	words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways},
 		"when the resource is registered with the kubelet")
 	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
-	readAttributes := func(v value) {
-		r.Attributes = v.claimAttributes()
-	}
-	t.key("attributes", stringTable, readAttributes, "with dra: attributes of each device by which claims select")
+	t.claimAttributes(&r.Attributes)
 	readEvictAfter := func(v value) {
 		r.EvictAfter = v.evictAfter()
 	}
@@ -212,38 +208,9 @@ func readWhen(v value) *When {
 const (
 	defaultEvictAfter = 5 * time.Minute
 	never             = "never"
-	// maxAttributes leaves room for the attributes of the hardware: a device in a
-	// ResourceSlice has at most 32 (ResourceSliceMaxAttributesAndCapacitiesPerDevice in
-	// k8s.io/api/resource/v1).
-	maxAttributes    = 20
-	maxAttributeName = 32
 )
 
 var apis = []API{APIDevicePlugin, APIDRA}
-
-// reservedAttributes are published for every device.
-var reservedAttributes = []string{"id", "resource"}
-
-// claimAttributes reads v as a table of attributes, by name.
-func (v value) claimAttributes() []Attribute {
-	var all []Attribute
-	for name, e := range v.userKeys("of strings", "the name of an attribute") {
-		switch {
-		case slices.Contains(reservedAttributes, name):
-			e.report(quote(name)+" is reserved: every device has this attribute", "")
-		case !isIdentifier(name) || len(name) > maxAttributeName:
-			e.report(quote(name)+` is not a valid attribute name: it must consist of letters, digits and "_", not begin with a digit, and have at most 32 characters`, "")
-		case len(all) == maxAttributes:
-			v.report(fmt.Sprintf("the table has more than %d attributes", maxAttributes), "")
-			return all
-		}
-		all = append(all, Attribute{
-			Name:  name,
-			Value: e.text(attributeValue),
-		})
-	}
-	return all
-}
 
 // evictAfter reads v as a duration, or "never", which is negative.
 func (v value) evictAfter() time.Duration {

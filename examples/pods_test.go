@@ -30,11 +30,16 @@ func TestProbesFitTheHold(t *testing.T) {
 		Period int `yaml:"periodSeconds"`
 		Fails  int `yaml:"failureThreshold"`
 	}
-	var pod struct {
+	var deployment struct {
 		Spec struct {
-			Containers []struct {
-				Startup  probe `yaml:"startupProbe"`
-				Liveness probe `yaml:"livenessProbe"`
+			Strategy struct{ Type string }
+			Template struct {
+				Spec struct {
+					Containers []struct {
+						Startup  probe `yaml:"startupProbe"`
+						Liveness probe `yaml:"livenessProbe"`
+					}
+				}
 			}
 		}
 	}
@@ -42,10 +47,13 @@ func TestProbesFitTheHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+	if err := yaml.Unmarshal(manifest, &deployment); err != nil {
 		t.Fatal(err)
 	}
-	c := pod.Spec.Containers[0]
+	if deployment.Spec.Strategy.Type != "Recreate" {
+		t.Errorf("strategy %q, want Recreate: the new pod cannot get the device of the old one", deployment.Spec.Strategy.Type)
+	}
+	c := deployment.Spec.Template.Spec.Containers[0]
 	hold := int(container.HealthHold.Seconds())
 	if most := c.Liveness.Period*c.Liveness.Fails + 1; most >= hold || most < 10 {
 		t.Errorf("the liveness probe fails within %d s, want less than %d s", most, hold)

@@ -275,20 +275,3 @@ func TestBothRootHubsOfOneController(t *testing.T) {
 		})
 	}
 }
-
-// A container may hold a device by the ID that the version before gave it.
-func TestFormerIDs(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ machine, toml, id, former string }{
-		{"raspberry-pi-4", `match.glob = "/dev/i2c-1"`, "platform:fe804000.i2c:i2c", "platform:fe804000.i2c:i2c-1"},
-		{"raspberry-pi-4", `match.glob = "/dev/ttyAMA0"`, "platform:fe201000.serial:ttyAMA0", ""},
-		{"imx-board", `match.usb.id = "1a86:7523"`, "usb:1a86:7523:port:32e40000.usb:1", "usb:1a86:7523:port:ci_hdrc.0:1"},
-		{"imx-board", "match.glob = \"/dev/i2c-4\"\nshared = true", "shared:example.com:x:platform:30a20000.i2c:i2-x6guv8kdfc0", "shared:example.com:x:platform:30a20000.i2c:i2c-4"},
-		{"nvme-multipath", "match.glob = \"/dev/nvme1n1\"\nmatch.dangerous = true", "0000:01:00.0:nvmen1", "nvme1n1"},
-	} {
-		got := offers(t, scan(t, sysfstest.Load(t, "../testdata/machines/"+tc.machine+".txtar")), tc.toml)
-		if len(got) != 1 || got[0].ID != tc.id || got[0].Former != tc.former {
-			t.Errorf("%s, %s: %q, formerly %q; want %q, %q", tc.machine, tc.toml, got[0].ID, got[0].Former, tc.id, tc.former)
-		}
-	}
-}

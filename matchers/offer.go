@@ -2,7 +2,6 @@ package matchers
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -21,8 +20,6 @@ type builder struct {
 	// name is the name of the resource. It is empty while its variables are filled in.
 	name string
 	id   string
-	// former is the ID that the version before gave it, empty if that is the same.
-	former string
 
 	offer    device.Offer
 	check    device.Check
@@ -55,7 +52,7 @@ func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
 		reserved: make(map[string]part),
 		paths:    make(map[string]device.Text),
 	}
-	b.id, b.former = b.identify()
+	b.id = b.identify()
 	return b
 }
 
@@ -66,7 +63,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	b := m.builder(r, c, name)
 	b.offer = device.Offer{
 		ID:       b.id,
-		Former:   b.former,
+		Alias:    b.alias(),
 		Hardware: hardwarePath(c.hardware),
 		Slots:    c.slots(),
 		Pool:     c.pool,
@@ -138,21 +135,36 @@ func (b *builder) problem(format string, args ...any) {
 	b.problems = append(b.problems, text)
 }
 
-// identify makes the ID of the device, and its former ID if that differs. Without a name, the ID
-// is empty if it depends on the name of the resource.
-func (b *builder) identify() (id, former string) {
+// identify returns the ID of the device. Without a name, the ID is empty if it depends on the name
+// of the resource.
+func (b *builder) identify() string {
 	c := b.c
 	if c.pool || c.virtual != nil {
-		return b.identifyByName(), ""
+		return b.identifyByName()
 	}
-	id, former = b.identifyUnshared()
-	if !b.r.Shared || b.name == "" {
-		return id, former
+	return b.sharedID(b.identifyUnshared())
+}
+
+// sharedID returns the ID of a device whose ID without shared = true is id.
+func (b *builder) sharedID(id string) string {
+	if b.r.Shared && b.name != "" {
+		return device.SharedID(b.name, id)
 	}
-	if former != "" {
-		former = device.SharedID(b.name, former)
+	return id
+}
+
+// alias returns the ID that a CDI device of the host has with the other value of identity, or an
+// empty string for other devices. After an edit of identity, a container may hold the device by it.
+func (b *builder) alias() string {
+	c := b.c
+	isCDIDevice := c.cdi != nil && !c.pool && c.value == ""
+	if !isCDIDevice {
+		return ""
 	}
-	return device.SharedID(b.name, id), former
+	if b.r.Identity == config.IdentityName {
+		return b.sharedID(device.CDIDeviceID(c.cdi.Name))
+	}
+	return b.sharedID(device.CDIDeviceName(c.cdi.Name))
 }
 
 // identifyByName makes the ID of a pool or a virtual device, which depends on the name of the
@@ -167,8 +179,8 @@ func (b *builder) identifyByName() string {
 	return device.VirtualID(b.name, b.c.virtual.Name)
 }
 
-// identifyUnshared makes the ID of a device without shared = true, and its former ID.
-func (b *builder) identifyUnshared() (id, former string) {
+// identifyUnshared returns the ID of a device without shared = true.
+func (b *builder) identifyUnshared() string {
 	c := b.c
 	form := b.forms.Of(c.hardware)
 	if b.r.Identity == config.IdentityPort {
@@ -176,19 +188,17 @@ func (b *builder) identifyUnshared() (id, former string) {
 	}
 	switch {
 	case c.value != "":
-		return device.GroupID(b.r.GroupBy, c.value), ""
+		return device.GroupID(b.r.GroupBy, c.value)
 	case c.cdi != nil && b.r.Identity == config.IdentityName:
-		// After an edit of identity, a container may hold the device by the other ID.
-		return device.CDIDeviceName(c.cdi.Name), device.CDIDeviceID(c.cdi.Name)
+		return device.CDIDeviceName(c.cdi.Name)
 	case c.cdi != nil:
-		return device.CDIDeviceID(c.cdi.Name), device.CDIDeviceName(c.cdi.Name)
+		return device.CDIDeviceID(c.cdi.Name)
 	case len(c.paths) > 0:
-		return device.PathID(c.paths[0].path), ""
+		return device.PathID(c.paths[0].path)
 	case c.single:
-		n := c.picks[0].node
-		return b.nodeIDAs(n, form), device.FormerNodeID(n, form)
+		return b.nodeIDAs(c.picks[0].node, form)
 	}
-	return device.HardwareID(c.hardware, form), device.FormerHardwareID(c.hardware, form)
+	return device.HardwareID(c.hardware, form)
 }
 
 // checkSerial reports a device without a usable serial number if the resource has
@@ -418,72 +428,4 @@ func (b *builder) offered(n *device.Node, key string, at device.Text, permission
 		Permissions: permissions,
 		Follow:      n.Hardware != nil && !b.r.Container.NoFollow,
 	}
-}
-
-// standard is the domain of attributes that all drivers have in common
-// (k8s.io/dynamic-resource-allocation/deviceattribute).
-const standard = "resource.kubernetes.io/"
-
-// attributes returns the attributes of the device that claims select by. Configured attributes
-// replace those of the hardware.
-func (b *builder) attributes() map[string]string {
-	all := make(map[string]string)
-	if b.c.hardware != nil {
-		b.addHardwareAttributes(all, b.c.hardware)
-	}
-	for _, a := range b.r.Attributes {
-		value, err := b.single(a.Value, b.c)
-		var missing noValue
-		if errors.As(err, &missing) && !missing.unread {
-			continue // devices without a value have no such attribute
-		}
-		if err != nil {
-			b.problem("attributes.%s: %v", a.Name, err)
-			continue
-		}
-		all[a.Name] = value.String()
-	}
-	return all
-}
-
-// addHardwareAttributes adds the attributes of hardware.
-func (b *builder) addHardwareAttributes(all map[string]string, h *device.Hardware) {
-	if h.USB != nil {
-		all["vendor"] = h.USB.Vendor
-		all["product"] = h.USB.Product
-		all["serial"] = strings.TrimSpace(h.USB.Serial)
-		all["port"] = device.Place(h)
-		all["driver"] = b.interfaceDriver(h.USB.Interfaces)
-	} else if h.PCI != nil {
-		all["vendor"] = h.PCI.Vendor
-		all["product"] = h.PCI.Device
-		all["driver"] = h.PCI.Driver
-		if device.IsPCIAddress(h.PCI.Address) {
-			all[standard+"pciBusID"] = h.PCI.Address
-		}
-	}
-	_, below, isBelowPCI := strings.Cut(h.Path, "devices/pci")
-	if isBelowPCI {
-		root, _, _ := strings.Cut(below, "/")
-		all[standard+"pcieRoot"] = "pci" + root
-	}
-}
-
-// interfaceDriver returns the driver of the interfaces that have nodes of the device, or "" if
-// there are several drivers, or none.
-func (b *builder) interfaceDriver(interfaces []device.USBInterface) string {
-	driver := ""
-	for _, i := range interfaces {
-		hasNode := slices.ContainsFunc(b.c.picks, func(p pick) bool {
-			return p.node.Interface == i.Number
-		})
-		if !hasNode || i.Driver == driver {
-			continue
-		}
-		if driver != "" {
-			return ""
-		}
-		driver = i.Driver
-	}
-	return driver
 }

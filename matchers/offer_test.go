@@ -233,14 +233,15 @@ func TestForeignKinds(t *testing.T) {
 	}
 }
 
-// The name alone is the ID with identity = "name", and the other form its former ID.
+// With identity = "name", the ID of a CDI device is only its name. The ID that it has with the other
+// value of identity is its alias.
 func TestIdentityOfCDIDevices(t *testing.T) {
 	t.Parallel()
 	const uuid, long = "GPU-9a41e0c3-52d7-4b86-8e1f-77c0d2b6f9a8", "cdi:nvidia.com:gpu:GPU-9a41e0c3-52d7-4b86-8e1-xe5h5gc4m3t"
 	opts := matchers.Options{Host: &fakeHost{}, CDIDevices: []device.CDIDevice{{Name: "nvidia.com/gpu=" + uuid}}, Allow: config.Allow{CDI: []string{"nvidia.com/gpu"}}}
 	for identity, want := range map[string][2]string{"auto": {long, uuid}, "name": {uuid, long}} {
 		o := matchers.Match(parse(t, "identity = \""+identity+"\"\nmatch.cdi_device = \"nvidia.com/gpu=*\""), &device.Snapshot{}, nil, opts).Resources[0].Offers[0]
-		if got := [2]string{o.ID, o.Former}; got != want {
+		if got := [2]string{o.ID, o.Alias}; got != want {
 			t.Errorf("identity = %q: %q, want %q", identity, got, want)
 		}
 	}
@@ -276,7 +277,7 @@ func TestAttributes(t *testing.T) {
 	} {
 		cfg := parse(t, "[[resource]]\nname = \"x\"\napi = \"dra\"\nattributes.kernel = \"x-${kernel}\"\n"+tc.match)
 		o := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}, NodeName: "worker-1"}).Resources[0].Offers[0]
-		if diff := cmp.Diff(tc.want, o.Attributes); diff != "" || !o.CDI || o.Problem != "" {
+		if diff := cmp.Diff(tc.want, texts(o.Attributes)); diff != "" || !o.CDI || o.Problem != "" {
 			t.Errorf("%s: cdi %v, problem %q, %s", tc.match, o.CDI, o.Problem, diff)
 		}
 	}
@@ -295,5 +296,57 @@ func TestAttributes(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("no note about annotations: %v", result.Notes)
+	}
+}
+
+// texts are the values of attributes, which must all be strings.
+func texts(attributes map[string]device.Typed) map[string]string {
+	all := map[string]string{}
+	for name, v := range attributes {
+		all[name] = v.Text
+		if v.Type != device.StringType {
+			all[name] = "not a string"
+		}
+	}
+	return all
+}
+
+// Typed attributes are values of their type. A device whose value is of no such type is Unhealthy,
+// and keeps its other attributes.
+func TestTypedAttributes(t *testing.T) {
+	t.Parallel()
+	snap, opts := scanned(t, rig(t))
+	host(&opts).attr = attrValues("0x28\n")
+	cfg := parse(t, `[[resource]]
+name = "x"
+api = "dra"
+match.glob = "/dev/dri/*"
+attributes.hex = { int = "0x${pci.vendor}" }
+attributes.number = { int = "${attr:speed}" }
+attributes.literal = 7
+attributes.fixed = true
+attributes.absent = { int = "${usb.speed}" }
+attributes.word = { bool = "${attr:speed}" }
+attributes.version = { version = "${kernel}" }
+`)
+	o := matchers.Match(cfg, snap, nil, opts).Resources[0].Offers[0]
+	want := map[string]device.Typed{
+		"hex":     {Type: device.IntType, Text: "4318"},
+		"number":  {Type: device.IntType, Text: "40"},
+		"literal": {Type: device.IntType, Text: "7"},
+		"fixed":   {Type: device.BoolType, Text: "true"},
+	}
+	for name := range o.Attributes {
+		if _, configured := want[name]; !configured && o.Attributes[name].Type == device.StringType {
+			delete(o.Attributes, name) // an attribute of the hardware
+		}
+	}
+	if diff := cmp.Diff(want, o.Attributes); diff != "" {
+		t.Errorf("attributes (-want +got):\n%s", diff)
+	}
+	for _, reason := range []string{`attributes.version: "renderD128" is not a version: `, `attributes.word: "0x28" is not a bool: `} {
+		if !strings.Contains(o.Problem, reason) {
+			t.Errorf("problem %q, want %q", o.Problem, reason)
+		}
 	}
 }

@@ -39,7 +39,10 @@ const repository = "../.."
 //   - Links lead to files and headings.
 //
 // A comment before a block says where it runs: <!-- machine: NAME -->, from there on, is a
-// file of testdata/machines; <!-- file: NAME --> writes the block to that file.
+// file of testdata/machines; <!-- file: NAME --> writes the block to that file;
+// <!-- run: cluster --> is a block that TestPages of test/e2e/cluster runs, and
+// <!-- not run: REASON --> one that no test runs. Of such blocks the paths, names, flags and
+// values are checked here. On the pages in pasted, each block runs somewhere or has a reason.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob(repository + "/docs/*.md")
@@ -67,6 +70,9 @@ func TestDocs(t *testing.T) {
 	}
 }
 
+// pasted are the pages whose blocks a new user pastes into a shell.
+var pasted = []string{"README.md", "tutorial.md", "install.md", "distributions.md", "podman.md", "gitops.md"}
+
 // page is a Markdown file and the directory in which its commands run.
 type page struct {
 	t        *testing.T
@@ -76,6 +82,7 @@ type page struct {
 	sections []section
 	dir      string // of its commands
 	scripts  string
+	written  []string // files that blocks write that do not run here
 	schema   *jsonschema.Schema
 	wanted   []wanted
 }
@@ -88,7 +95,8 @@ type section struct {
 
 type block struct {
 	language, file, machine string
-	first, end              int // lines of the page
+	elsewhere               bool // it runs in another test, or does not run
+	first, end              int  // lines of the page
 	section                 int
 }
 
@@ -98,7 +106,7 @@ type wanted struct {
 	name string
 }
 
-var comment = regexp.MustCompile(`^<!-- (machine|file): (\S+) -->$`)
+var comment = regexp.MustCompile(`^<!-- (?:(machine|file): (\S+)|(run): cluster|(not run): \S.*) -->$`)
 
 func readPage(t *testing.T, file string) *page {
 	text, err := os.ReadFile(file)
@@ -122,11 +130,13 @@ func readPage(t *testing.T, file string) *page {
 		case strings.HasPrefix(line, "```"):
 			b := next
 			b.language, b.first, b.section = strings.TrimPrefix(line, "```"), i+1, len(p.sections)-1
-			p.blocks, open, next.file = append(p.blocks, &b), &b, ""
+			p.blocks, open, next.file, next.elsewhere = append(p.blocks, &b), &b, "", false
 		case m == nil && strings.HasPrefix(line, "<!--"):
-			p.errorf(i, "%s: want <!-- machine: NAME --> or <!-- file: NAME -->, one in a line", line)
+			p.errorf(i, "%s: want <!-- machine: NAME -->, <!-- file: NAME -->, <!-- run: cluster --> or <!-- not run: REASON -->, one in a line", line)
 		case strings.HasPrefix(line, "#"):
 			p.sections = append(p.sections, section{})
+		case m != nil && m[1] == "":
+			next.elsewhere = true
 		case m != nil && m[1] == "machine":
 			next.machine = m[2]
 		case m != nil:
@@ -157,6 +167,10 @@ func (p *page) run(b *block) {
 			p.t.Fatal(err)
 		}
 	}
+	isFile := b.language == "ini" || b.language == "yaml" && b.file == ""
+	if isFile && !b.elsewhere && slices.Contains(pasted, filepath.Base(p.file)) {
+		p.errorf(b.first-1, "want <!-- file: NAME -->, or <!-- not run: REASON -->")
+	}
 	switch b.language {
 	case "toml":
 		p.checkConfig(b, b.text(p))
@@ -186,6 +200,9 @@ func (p *page) runCommands(b *block) {
 			command = strings.TrimSuffix(command, `\`) + strings.TrimSpace(p.lines[i])
 		}
 		found = append(found, p.lines[first:i]...)
+		if m := redirection.FindStringSubmatch(command); m != nil && b.elsewhere {
+			p.written = append(p.written, m[1])
+		}
 		if b.language == "sh" {
 			p.runCommand(b, first, command)
 			continue
@@ -229,6 +246,9 @@ func (p *page) replace(b *block, lines []string) {
 	b.end += grown
 }
 
+// redirection is where a command writes its output.
+var redirection = regexp.MustCompile(` > ([\w.-]+)$`)
+
 // callProgram is where a shell calls generic-dp.
 var callProgram = regexp.MustCompile(`(^|[|;&] |\$\()generic-dp `)
 
@@ -248,7 +268,7 @@ func (p *page) runCommand(b *block, line int, command string) string {
 		return ""
 	}
 	p.checkFlags(line, words[1:])
-	if slices.Contains([]string{"serve", "status", "doctor", "clean"}, words[1]) {
+	if b.elsewhere || slices.Contains([]string{"serve", "status", "doctor", "clean"}, words[1]) {
 		return "" // about the host itself, and other tests'
 	}
 	for _, word := range words {

@@ -253,7 +253,11 @@ func (p *page) checkOther(b *block, line int, words []string) {
 			}
 		}
 	}
-	if !slices.Contains(others, verb) {
+	switch {
+	case b.elsewhere:
+	case b.first > 0 && slices.Contains(pasted, filepath.Base(p.file)):
+		p.errorf(line, "%q does not run here: want <!-- run: cluster --> or <!-- not run: REASON --> before the block", verb)
+	case !slices.Contains(others, verb):
 		p.errorf(line, "%q is not among the commands that are known not to run here", verb)
 	}
 	inside := slices.Index(words, "--")
@@ -277,7 +281,9 @@ func (p *page) checkOther(b *block, line int, words []string) {
 				p.errorf(line, "%v", err)
 			}
 		case before == "-f" || before == "--values":
-			if _, err := os.Stat(filepath.Join(p.dir, word)); err != nil {
+			_, err := os.Stat(filepath.Join(p.dir, word))
+			isOwn := word == "values.yaml" // values of the user
+			if err != nil && !isOwn && !slices.Contains(p.written, word) {
 				p.errorf(line, "%s: no earlier block writes it", word)
 			}
 		case strings.HasPrefix(word, "ds/"), strings.HasPrefix(word, "daemonset/"), strings.HasPrefix(word, "configmap/"):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -110,11 +113,12 @@ func TestConfigFiles(t *testing.T) {
 func TestChartNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ release, values, name, namespace, label, account string }{
-		{"generic-dp", "", "generic-dp", "generic-dp", "generic-dp", ""},
-		{"my-generic-dp", "", "my-generic-dp", "generic-dp", "generic-dp", ""},
-		{"edge", "serviceAccount: {create: true}", "edge-generic-dp", "generic-dp", "generic-dp", "edge-generic-dp"},
-		{"edge", "{nameOverride: dp, serviceAccount: {name: mine}}", "edge-dp", "generic-dp", "dp", "mine"},
-		{"edge", "{fullnameOverride: devices, namespaceOverride: hardware, serviceAccount: {create: true, name: mine}}", "devices", "hardware", "generic-dp", "mine"},
+		{"generic-dp", "", "generic-dp", "generic-dp", "generic-dp", "generic-dp"},
+		{"my-generic-dp", "", "my-generic-dp", "generic-dp", "generic-dp", "my-generic-dp"},
+		{"edge", "serviceAccount: {create: false}", "edge-generic-dp", "generic-dp", "generic-dp", ""},
+		{"edge", "{serviceAccount: {create: false}, dra: {enabled: true}}", "edge-generic-dp", "generic-dp", "generic-dp", "edge-generic-dp"},
+		{"edge", "{nameOverride: dp, serviceAccount: {create: false, name: mine}}", "edge-dp", "generic-dp", "dp", "mine"},
+		{"edge", "{fullnameOverride: devices, namespaceOverride: hardware, serviceAccount: {name: mine}}", "devices", "hardware", "generic-dp", "mine"},
 	} {
 		d := renderObject[appsv1.DaemonSet](t, c.release, "daemonset.yaml", c.values)
 		pod := d.Spec.Template.Spec
@@ -145,12 +149,16 @@ func TestChartImage(t *testing.T) {
 	for values, want := range map[string]string{
 		"":                 imageName + ":v0.1.0",
 		"image: {tag: v2}": imageName + ":v2",
-		"image: {tag: v2, digest: " + digest + "}":            imageName + "@" + digest,
-		"image: {registry: mirror:5000}":                      "mirror:5000/generic-dp/generic-dp:v0.1.0",
-		"image: {registry: \"\"}":                             "generic-dp/generic-dp:v0.1.0",
-		"image: {repository: registry.example/dp}":            "registry.example/dp:v0.1.0",
-		"image: {repository: localhost/dp}":                   "localhost/dp:v0.1.0",
-		"image: {registry: r.example, repository: team/dp.x}": "r.example/team/dp.x:v0.1.0",
+		"image: {tag: v2, digest: " + digest + "}":                                imageName + "@" + digest,
+		"image: {registry: mirror:5000}":                                          "mirror:5000/generic-dp/generic-dp:v0.1.0",
+		"image: {registry: \"\"}":                                                 "generic-dp/generic-dp:v0.1.0",
+		"image: {repository: registry.example/dp}":                                "registry.example/dp:v0.1.0",
+		"image: {repository: localhost/dp}":                                       "localhost/dp:v0.1.0",
+		"global: {imageRegistry: mirror:5000}":                                    "mirror:5000/generic-dp/generic-dp:v0.1.0",
+		"{global: {imageRegistry: mirror:5000}, image: {registry: r.example}}":    "mirror:5000/generic-dp/generic-dp:v0.1.0",
+		"{global: {imageRegistry: null}}":                                         imageName + ":v0.1.0",
+		"{global: {imageRegistry: a.example}, image: {repository: b.example/dp}}": "b.example/dp:v0.1.0",
+		"image: {registry: r.example, repository: team/dp.x}":                     "r.example/team/dp.x:v0.1.0",
 	} {
 		if have := renderObject[appsv1.DaemonSet](t, "generic-dp", "daemonset.yaml", values).Spec.Template.Spec.Containers[0].Image; have != want {
 			t.Errorf("%q: image %s, want %s", values, have, want)
@@ -194,7 +202,8 @@ func TestSchemaIsExact(t *testing.T) {
 		if schema["additionalProperties"] != false {
 			t.Errorf("schema of %q: additionalProperties is not false", path)
 		}
-		delete(properties, "global") // of parent charts
+		delete(properties, "global")         // of parent charts
+		delete(properties, "serviceMonitor") // refused with a hint
 		if have, want := slices.Sorted(maps.Keys(properties)), slices.Sorted(maps.Keys(values)); !slices.Equal(have, want) {
 			t.Errorf("schema of %q has the keys %q, values.yaml %q", path, have, want)
 		}
@@ -242,7 +251,7 @@ func TestKustomizeOverlays(t *testing.T) {
 	}
 	var overlays []string
 	for _, e := range entries {
-		if e.Name() != "base" && e.Name() != "dra" && e.Name() != "evict" {
+		if e.Name() != "base" && !slices.Contains(kustomizeComponents, e.Name()) {
 			overlays = append(overlays, e.Name())
 		}
 	}
@@ -251,18 +260,44 @@ func TestKustomizeOverlays(t *testing.T) {
 	}
 }
 
-// The base with a component has the objects that the chart renders.
+var kustomizeComponents = []string{"dra", "evict", "scc"}
+
+// The base and each overlay, with every set of components, have the objects that the chart
+// renders.
 func TestKustomizeComponents(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"dra", "evict"} {
-		values := map[string]any{name: map[string]any{"enabled": true}}
-		maps.Copy(values, plainValues)
-		rendered, err := checkout.render(values)
-		if err != nil {
-			t.Fatal(err)
+	for _, distribution := range []string{"base", "k0s", "k3s", "microk8s", "microshift", "openshift", "talos"} {
+		for _, set := range [][]string{{"dra"}, {"evict"}, {"dra", "evict"}} {
+			if distribution == "talos" && slices.Contains(set, "dra") {
+				continue // TestKustomizeWithoutCDI
+			}
+			values := map[string]any{}
+			if distribution != "base" {
+				values = parseYAML(t, readFile(t, checkout.chart("distributions/"+distribution+".yaml")))
+			}
+			maps.Copy(values, plainValues)
+			for _, name := range set {
+				values[name] = map[string]any{"enabled": true}
+			}
+			rendered, err := checkout.render(values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			own := overlay(t, map[string]string{
+				"kustomization.yaml": fmt.Sprintf("resources: [../%s]\ncomponents: [../%s]\n", distribution, strings.Join(set, ", ../")),
+			})
+			wantSame(t, fmt.Sprint(distribution, set), kustomize(t, own), rendered)
 		}
-		own := overlay(t, map[string]string{"kustomization.yaml": "resources: [../base]\ncomponents: [../" + name + "]\n"})
-		wantSame(t, name, kustomize(t, own), rendered)
+	}
+}
+
+// The driver needs CDI: the overlay that removes it refuses the component.
+func TestKustomizeWithoutCDI(t *testing.T) {
+	t.Parallel()
+	own := overlay(t, map[string]string{"kustomization.yaml": "resources: [../talos]\ncomponents: [../dra]\n"})
+	_, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), own)
+	if err == nil || !strings.Contains(err.Error(), "/args/7") {
+		t.Errorf("error %v, want one about the flag of CDI", err)
 	}
 }
 
@@ -349,16 +384,23 @@ func kustomize(t *testing.T, dir string) map[string]any {
 	return objects(t, string(text))
 }
 
-// objects parses a stream of objects, each of another kind, and returns them by kind.
+// objects parses a stream of objects, and returns them by kind and name.
 func objects(t *testing.T, text string) map[string]any {
 	t.Helper()
-	byKind := map[string]any{}
+	byName := map[string]any{}
 	for doc := range strings.SplitSeq(text, "---\n") {
-		if object := parseYAML(t, doc); object != nil {
-			byKind[object["kind"].(string)] = object
+		object := parseYAML(t, doc)
+		if object == nil {
+			continue
 		}
+		metadata := object["metadata"].(map[string]any)
+		name := fmt.Sprintf("%s %s", object["kind"], metadata["name"])
+		if byName[name] != nil {
+			t.Errorf("%s exists twice", name)
+		}
+		byName[name] = object
 	}
-	return byKind
+	return byName
 }
 
 // The pod of evict meets the Pod Security level "restricted", has a memory limit, and is
@@ -375,7 +417,8 @@ func TestEvict(t *testing.T) {
 		}
 		lastObject(t, rendered["evict.yaml"], &deployment)
 		lastObject(t, rendered["daemonset.yaml"], &daemonSet)
-		lastObject(t, rendered["networkpolicy.yaml"], &policy)
+		ingress, _, _ := strings.Cut(rendered["networkpolicy.yaml"], "---\n")
+		lastObject(t, ingress, &policy)
 		lastObject(t, rendered["podmonitor.yaml"], &monitor)
 		for kind, want := range map[string]struct {
 			selector         metav1.LabelSelector
@@ -427,6 +470,23 @@ func TestChartAnnotations(t *testing.T) {
 	}
 }
 
+// "helm lint --strict" finds nothing, with the values of each distribution.
+func TestChartLint(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(checkout.chart("distributions/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("distributions: %q, %v", files, err)
+	}
+	for _, file := range append(files, checkout.chart("values.yaml")) {
+		result := lint.All(checkout.chart(""), parseYAML(t, readFile(t, file)), "generic-dp", true)
+		for _, message := range result.Messages {
+			if message.Severity >= support.WarningSev { // --strict
+				t.Errorf("with %s: %v", filepath.Base(file), message)
+			}
+		}
+	}
+}
+
 // The Kustomize example of the chart's README replaces the configuration of the base.
 func TestReadmeKustomization(t *testing.T) {
 	t.Parallel()
@@ -441,7 +501,7 @@ func TestReadmeKustomization(t *testing.T) {
 		"kustomization.yaml": strings.Replace(example, remote, "../microk8s", 1),
 		"10-zigbee.toml":     "domain = \"home.example\"\n",
 	})
-	configMap := kustomize(t, own)["ConfigMap"].(map[string]any)
+	configMap := kustomize(t, own)["ConfigMap generic-dp"].(map[string]any)
 	name, data := configMap["metadata"].(map[string]any)["name"], configMap["data"]
 	if want := map[string]any{"10-zigbee.toml": "domain = \"home.example\"\n"}; name != "generic-dp" || !reflect.DeepEqual(data, want) {
 		t.Errorf("ConfigMap %s: %v, want generic-dp: %v", name, data, want)

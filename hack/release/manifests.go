@@ -58,36 +58,60 @@ func (r *release) fromChart() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rights, err := r.component("dra", "serviceaccount.yaml", "dra.yaml")
-	if err != nil {
-		return nil, err
-	}
-	evict, err := r.component("evict", "evict.yaml")
-	if err != nil {
-		return nil, err
-	}
-	readme, err := r.readme()
 	deploy := filepath.Join(r.source, "deploy")
-	return map[string][]byte{
-		filepath.Join(deploy, manifestName):                       manifest,
-		filepath.Join(deploy, "kustomize", "base", manifestName):  manifest,
-		filepath.Join(deploy, "kustomize", "dra", "rights.yaml"):  rights,
-		filepath.Join(deploy, "kustomize", "evict", "evict.yaml"): evict,
-		r.chart(readmeName): readme,
-	}, err
+	kustomize := filepath.Join(deploy, "kustomize")
+	made := map[string][]byte{
+		filepath.Join(deploy, manifestName):            manifest,
+		filepath.Join(kustomize, "base", manifestName): manifest,
+	}
+	for _, c := range components {
+		text, err := r.component(c)
+		if err != nil {
+			return nil, err
+		}
+		made[filepath.Join(kustomize, c.file)] = text
+	}
+	dashboard := filepath.Join("files", "dashboard.json")
+	made[r.chart(dashboard)], err = os.ReadFile(filepath.Join(deploy, "grafana", "generic-dp.json"))
+	if err != nil {
+		return nil, err
+	}
+	made[r.chart(readmeName)], err = r.readme()
+	return made, err
 }
 
-// component renders some templates with one part of the chart enabled.
-func (r *release) component(name string, templates ...string) ([]byte, error) {
-	rendered, err := r.templates("generic-dp", map[string]any{name: map[string]any{"enabled": true}})
+// component is a file of a Kustomize component: one template, rendered with some values.
+type component struct {
+	file, template string
+	values         map[string]any
+}
+
+var components = []component{
+	{
+		file:     filepath.Join("dra", "rights.yaml"),
+		template: "dra.yaml",
+		values:   map[string]any{"dra": map[string]any{"enabled": true}},
+	},
+	{
+		file:     filepath.Join("evict", "evict.yaml"),
+		template: "evict.yaml",
+		values:   map[string]any{"evict": map[string]any{"enabled": true}},
+	},
+	{
+		file:     filepath.Join("scc", "scc.yaml"),
+		template: "scc.yaml",
+		values:   map[string]any{"securityContextConstraints": map[string]any{"create": true}},
+	},
+}
+
+func (r *release) component(c component) ([]byte, error) {
+	rendered, err := r.templates("generic-dp", c.values)
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
 	out.WriteString("# The chart's own, which \"make manifests\" writes; edit the chart.\n")
-	for _, name := range templates {
-		fmt.Fprintf(&out, "---\n%s\n", strings.TrimSpace(rendered[name]))
-	}
+	fmt.Fprintf(&out, "---\n%s\n", strings.TrimSpace(rendered[c.template]))
 	return withoutHelm(out.Bytes()), nil
 }
 
@@ -116,7 +140,8 @@ func (r *release) templates(name string, values map[string]any) (map[string]stri
 	rendered, err := engine.Render(chart, all)
 	byName := map[string]string{}
 	for path, text := range rendered {
-		byName[filepath.Base(path)] = text
+		_, name, _ := strings.Cut(path, "/templates/")
+		byName[name] = text
 	}
 	return byName, err
 }
@@ -131,7 +156,9 @@ func (r *release) render(values map[string]any) ([]byte, error) {
 	out.WriteString(manifestHead)
 	order := func(a, b string) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a, b)) }
 	for _, name := range slices.SortedFunc(maps.Keys(rendered), order) {
-		if text := strings.TrimSpace(rendered[name]); text != "" && strings.HasSuffix(name, ".yaml") {
+		text := strings.TrimSpace(rendered[name])
+		isTest := strings.HasPrefix(name, "tests/") // of "helm test" only
+		if text != "" && strings.HasSuffix(name, ".yaml") && !isTest {
 			fmt.Fprintf(&out, "---\n%s\n", text)
 		}
 	}

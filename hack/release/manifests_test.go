@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
@@ -39,18 +41,25 @@ func TestChartVariants(t *testing.T) {
 	t.Parallel()
 	variants := map[string]string{
 		"default": "",
-		"everything": `{cdi: {enabled: true}, nfd: {enabled: true}, hostSys: true, allow: ["hooks", "net", "cdi:nvidia.com/*", "mount:/opt"], domains: ["home.example"], networkPolicy: {scrapers: [{podSelector: {}}], egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}, podMonitor: {enabled: true},
-			prometheusRule: {enabled: true}, namespace: {create: true}, selinuxType: container_device_plugin_t, imagePullSecrets: [{name: x}], podAnnotations: {a: b}, podLabels: {c: d},
+		"everything": `{cdi: {enabled: true}, nfd: {enabled: true}, hostSys: true, allow: ["hooks", "net", "cdi:nvidia.com/*", "mount:/opt"], domains: ["home.example"], networkPolicy: {scrapers: [{podSelector: {}}], egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}, podMonitor: {enabled: true, scrapeTimeout: 10s,
+			labels: {release: prometheus}, relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: labeldrop, regex: id}]},
+			prometheusRule: {enabled: true, labels: {a: b}}, dashboard: {enabled: true, annotations: {grafana_folder: Nodes}}, securityContextConstraints: {create: true},
+			extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-extra"}}], namespace: {create: true}, selinuxType: container_device_plugin_t, imagePullSecrets: [{name: x}], podAnnotations: {a: b}, podLabels: {c: d},
 			nameOverride: dp, fullnameOverride: devices, namespaceOverride: hardware, commonLabels: {team: edge}, daemonSetAnnotations: {e: f}, revisionHistoryLimit: 0,
 			serviceAccount: {create: true, annotations: {g: h}}, podSecurityContext: {fsGroup: 7}, probes: {startup: null, liveness: {periodSeconds: 9}},
 			image: {registry: "", digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}, config: {10-mine.toml: ""}, defaultConfig: true,
 			extraArgs: [--node-name=edge], extraEnv: [{name: A, value: "1"}], extraVolumes: [{name: extra, emptyDir: {}}],
 			extraVolumeMounts: [{name: extra, mountPath: /extra, readOnly: true}]}`,
-		"evict":            `{evict: {enabled: true, optIn: true, tolerations: [{operator: Exists}], after: 1m30s, perMinute: 1}, fullnameOverride: devices, commonLabels: {team: edge}, imagePullSecrets: [{name: x}]}`,
+		"evict": `{evict: {enabled: true, optIn: true, tolerations: [{operator: Exists}], after: 1m30s, perMinute: 1, priorityClassName: high,
+			affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}},
+			fullnameOverride: devices, commonLabels: {team: edge}, imagePullSecrets: [{name: x}]}`,
 		"dra":              `{dra: {enabled: true, resources: ["example.com/zigbee", "example.com/My_Stick.v2"]}, serviceAccount: {name: mine}, fullnameOverride: devices}`,
 		"open nodes":       `{openNodes: true}`,
 		"no pod resources": `{paths: {podResources: ""}}`,
 		"own ConfigMap":    `{existingConfigMap: mine}`,
+		"no account":       `{serviceAccount: {create: false}}`,
+		"health.tcp":       `{config: {10-mine.toml: "health.tcp = \"bridge:6638\""}}`,
+		"SCC, open nodes":  `{openNodes: true, securityContextConstraints: {create: true}, serviceAccount: {create: false}}`,
 	}
 	files, err := filepath.Glob("../../deploy/helm/generic-dp/distributions/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -80,9 +89,45 @@ func TestChartVariants(t *testing.T) {
 	}
 }
 
-// By default the network policy admits scrapers alone, and any egress, for health.tcp.
+// By default the network policies admit scrapers only, and no connection of the program unless
+// it may need one.
 func TestNetworkPolicy(t *testing.T) {
 	t.Parallel()
+	for values, denied := range map[string]bool{
+		"": true,
+		`{config: {10-mine.toml: "match.glob = \"/dev/tcpdump\""}}`:      true,
+		`{config: {10-mine.toml: "health.tcp = \"bridge:6638\""}}`:       false,
+		`{config: {10-mine.toml: "health = { tcp = \"bridge:6638\" }"}}`: false,
+		"dra: {enabled: true}":                  false,
+		"existingConfigMap: mine":               false,
+		"evict: {enabled: true}":                true, // its own pod is not selected
+		"networkPolicy: {enabled: false}":       false,
+		"networkPolicy: {egress: []}":           false, // the other policy has the rule
+		"networkPolicy: {egress: [{to: [{}]}]}": false,
+	} {
+		text := renderTemplates(t, "generic-dp", values)["networkpolicy.yaml"]
+		_, second, found := strings.Cut(text, "---\n")
+		if found != denied {
+			t.Errorf("%q: has a policy without egress: %t, want %t", values, found, denied)
+		}
+		if !found {
+			continue
+		}
+		var policy networkingv1.NetworkPolicy
+		if err := yaml.UnmarshalStrict([]byte(second), &policy); err != nil {
+			t.Fatal(err)
+		}
+		want := networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{
+				"app.kubernetes.io/name":     "generic-dp",
+				"app.kubernetes.io/instance": "generic-dp",
+			}},
+			PolicyTypes: []networkingv1.PolicyType{"Egress"},
+		}
+		if !reflect.DeepEqual(policy.Spec, want) {
+			t.Errorf("%q: %+v, want %+v", values, policy.Spec, want)
+		}
+	}
 	for values, want := range map[string]networkingv1.NetworkPolicySpec{
 		"": {PolicyTypes: []networkingv1.PolicyType{"Ingress"}, Ingress: []networkingv1.NetworkPolicyIngressRule{{
 			Ports: []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromInt32(9418))}},
@@ -137,8 +182,12 @@ func decode(t *testing.T, doc string) *appsv1.DaemonSet {
 		into = &admissionv1.ValidatingAdmissionPolicyBinding{}
 	case "DeviceClass":
 		into = &resourcev1.DeviceClass{}
-	case "PodMonitor", "PrometheusRule":
-		into = &map[string]any{} // types of the Prometheus operator
+	case "Role":
+		into = &rbacv1.Role{}
+	case "RoleBinding":
+		into = &rbacv1.RoleBinding{}
+	case "PodMonitor", "PrometheusRule", "SecurityContextConstraints":
+		into = &map[string]any{} // the cluster suite validates them
 	default:
 		t.Errorf("unexpected kind %q", kind.Kind)
 		return nil
@@ -208,9 +257,68 @@ func TestChartRejects(t *testing.T) {
 		`{log: {level: loud}}`:             "log.level",
 		`{cdi: {enable: true}}`:            "cdi",
 		`{podMonitor: {enabled: "false"}}`: "podMonitor.enabled",
+		`{config: {resource: [{}]}}`:       "config.resource",
+		`{podMonitor: {timeout: 3s}}`:      "podMonitor.timeout",
 	} {
 		if _, err := checkout.render(parseYAML(t, text)); err == nil || !strings.Contains(err.Error(), strings.Split(want, ".")[0]) {
 			t.Errorf("%s: %v, want an error that names %s", text, err, want)
 		}
+	}
+}
+
+// Errors of values that people type say what to write instead.
+func TestChartHints(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{config: {generic-dp_tmol: ""}}`:   `config: "generic-dp_tmol" is not the name of a file: write config: {10-mine.toml: TEXT}`,
+		`{config: {domain: example.com}}`:   `config: "domain" is not the name of a file`,
+		`{config: {sub/10-mine.toml: ""}}`:  `config: "sub/10-mine.toml" is not the name of a file`,
+		`{serviceMonitor: {enabled: true}}`: "use podMonitor.enabled",
+	} {
+		if _, err := checkout.render(parseYAML(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+// The dashboard is the one in deploy/grafana, and objects of the user may contain templates.
+func TestChartExtras(t *testing.T) {
+	t.Parallel()
+	dashboard := renderObject[corev1.ConfigMap](t, "edge", "dashboard.yaml", "dashboard: {enabled: true, annotations: {grafana_folder: Nodes}}")
+	if have, want := dashboard.Data["generic-dp.json"], readFile(t, "../../deploy/grafana/generic-dp.json"); have != want {
+		t.Errorf("the dashboard of the ConfigMap differs from deploy/grafana/generic-dp.json:\n%s", have)
+	}
+	if dashboard.Labels["grafana_dashboard"] != "1" || dashboard.Annotations["grafana_folder"] != "Nodes" {
+		t.Errorf("labels %v, annotations %v, want those of Grafana's sidecar", dashboard.Labels, dashboard.Annotations)
+	}
+	extra := renderTemplates(t, "edge", `extraObjects: [{kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-a"}}, "kind: Secret\nmetadata:\n  name: {{ .Release.Name }}-b\n"]`)["extraobjects.yaml"]
+	have := slices.Sorted(maps.Keys(objects(t, extra)))
+	if want := []string{"ConfigMap edge-a", "Secret edge-b"}; !slices.Equal(have, want) {
+		t.Errorf("objects %q, want %q", have, want)
+	}
+}
+
+// The pod of "helm test" checks the ConfigMap with the privileges of the DaemonSet, which does
+// not adopt the pod.
+func TestChartTest(t *testing.T) {
+	t.Parallel()
+	const values = "{allow: [net], domains: [home.example], existingConfigMap: mine}"
+	pod := renderObject[corev1.Pod](t, "edge", "tests/config.yaml", values)
+	daemonSet := renderObject[appsv1.DaemonSet](t, "edge", "daemonset.yaml", values)
+	selector, err := metav1.LabelSelectorAsSelector(daemonSet.Spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if selector.Matches(labels.Set(pod.Labels)) {
+		t.Errorf("the DaemonSet selects the pod, with the labels %v", pod.Labels)
+	}
+	if have, want := pod.Spec.Containers[0].Args, []string{"check", "--allow=net", "--domains=home.example", "/etc/generic-dp"}; !slices.Equal(have, want) {
+		t.Errorf("arguments %q, want %q", have, want)
+	}
+	if have := pod.Spec.Volumes[0].ConfigMap.Name; have != "mine" {
+		t.Errorf("the pod mounts the ConfigMap %s, want mine", have)
+	}
+	if text, err := checkout.render(nil); err != nil || strings.Contains(string(text), "kind: Pod\n") {
+		t.Errorf("the plain manifest contains the pod: %v", err)
 	}
 }

@@ -40,6 +40,15 @@ func (r *release) packChart() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	license, err := os.ReadFile(filepath.Join(r.source, "LICENSE"))
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, file{
+		name: chart.Name() + "/LICENSE",
+		mode: 0o644,
+		data: license,
+	})
 	out, err := os.Create(r.chartArchive())
 	if err != nil {
 		return nil, err

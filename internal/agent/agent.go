@@ -211,8 +211,8 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.pods.client = podresources.New(p.PodResources, func() time.Time {
 		return a.now()
 	})
-	a.dra = &draDriver{agent: a}
 	a.pods.cgroups = cgroup.New(p.Cgroup)
+	a.dra = newDRADriver(a)
 	if !options.CDIOnly {
 		a.pods.holders = a.newHolders()
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // draSuffix ends the ledger's name of a resource while DRA offers it. To the ledger a
@@ -52,11 +53,15 @@ type draDriver struct {
 	plugin atomic.Pointer[dra.Plugin]
 	// list is what the loop has published last.
 	list dra.List
+	// newPods watches the cgroups of pods.
+	newPods *watch.Watcher
 
 	// isPublishing is set if this instance writes ResourceSlices. Only the loop uses it.
 	isPublishing bool
-	// answerWithin is how long a prepare may wait. Tests set it, 0 is the default.
+	// answerWithin is how long a prepare may wait, and startWithin how long a pod then may need to
+	// start. Tests set them, 0 is the default.
 	answerWithin time.Duration
+	startWithin  time.Duration
 }
 
 // runDRA starts the driver if it is needed, and begins to publish devices if this instance is the
@@ -72,6 +77,9 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 		d.plugin.Store(p)
 		l.life.group.Go(func() error {
 			return p.Run(ctx)
+		})
+		l.life.group.Go(func() error {
+			return d.followPods(ctx)
 		})
 		l.memory.hasRunDRA = true
 	}
@@ -107,6 +115,38 @@ func (l *loop) needsDRA(out ledger.Output) bool {
 	return false
 }
 
+// newDRADriver returns a driver that has not started.
+func newDRADriver(a *Agent) *draDriver {
+	return &draDriver{
+		agent: a,
+		newPods: watch.New(watch.Options{
+			Source: "cgroups of pods",
+			Events: watch.Names,
+			Dirs:   a.pods.cgroups.PodParents,
+			Resync: 10 * time.Minute,
+			Poll:   10 * time.Second,
+			Log:    a.log,
+		}),
+	}
+}
+
+// followPods tells the driver about new pods until ctx is cancelled.
+func (d *draDriver) followPods(ctx context.Context) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		_ = d.newPods.Run(ctx) // always nil
+	})
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.newPods.Changes():
+			d.plugin.Load().NewPods()
+		}
+	}
+}
+
 // newPlugin returns the driver's plugin, which has not started yet.
 func (d *draDriver) newPlugin() *dra.Plugin {
 	a := d.agent
@@ -126,10 +166,12 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Wrote:    a.page.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
+			d.newPods.Refresh() // the kubelet has made its cgroups by now
 		},
 		Log: a.log,
 
 		AnswerWithin: d.answerWithin,
+		StartWithin:  d.startWithin,
 	})
 }
 
@@ -451,13 +493,15 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 	return lists(list[dra.Driver]), nil
 }
 
-// lists returns a function that reports whether the kubelet lists a device of a claim. listed has
-// the holders by the name of the device.
+// lists returns a function that reports whether the kubelet lists a claim with one of its devices.
+// listed has the holders by the name of the device. Another claim may hold other slots of the device.
 func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
 	return func(c cdi.Claim) bool {
 		return slices.ContainsFunc(c.Devices(), func(d string) bool {
 			_, id, _ := strings.Cut(d, "=")
-			return len(listed[dra.DeviceName(id)]) > 0
+			return slices.ContainsFunc(listed[dra.DeviceName(id)], func(h podresources.Holder) bool {
+				return h.Namespace == c.Namespace && h.Claim == c.Name
+			})
 		})
 	}
 }

@@ -32,7 +32,12 @@ func newDRANode(t testing.TB, text string) (*node, *kubeapitest.Server) {
 	if err := os.Mkdir(paths.Registry, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	n.kubelet = kubelettest.New(kubelettest.Options{Dir: paths.KubeletDir, PodResources: paths.PodResources, Registry: paths.Registry})
+	n.kubelet = kubelettest.New(kubelettest.Options{
+		Dir:          paths.KubeletDir,
+		PodResources: paths.PodResources,
+		Registry:     paths.Registry,
+		Checkpoint:   true,
+	})
 	if err := n.kubelet.Start(); err != nil {
 		t.Fatal(err)
 	}

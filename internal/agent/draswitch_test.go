@@ -17,23 +17,47 @@ import (
 )
 
 // switching is a node whose resource changes its API at random, and a scheduler that gives
-// devices by claim where the node has none by device plugin, as Kubernetes' does.
+// devices by claim where the node has none by device plugin, as Kubernetes' does. Pods are also
+// deleted with --force while their processes run on, and kubelet and API server lose their state.
 type switching struct {
 	*node
 	api     *kubeapitest.Server
+	cgroups *kubelettest.Cgroups
 	random  *rand.Rand
 	clock   *clock
 	agent   *agent.Agent
 	stop    func()
+
 	byDRA   bool
 	plugged map[int]string // the port of a stick
 	ports   int
-	pods    int
-	holders map[string][]string // pods by the ID of their device
-	claims  map[string]kubelettest.ResourceClaim
-	byPlugin,
-	byClaim int // pods so far
+	backup  *kubelettest.Backup
+	// pods are the pods whose processes run, and the pods that the kubelet could not end yet.
+	pods []*switchedPod
+	// claims are the claims that the API server has, by the ID of their device.
+	claims map[string]kubelettest.ResourceClaim
+	// admitted counts pods, byPlugin and byClaim the ones that got a device.
+	admitted int
+	byPlugin int
+	byClaim  int
+	// counts has how often each kind of loss happened.
+	counts map[string]int
 }
+
+// switchedPod is a pod that got a device.
+type switchedPod struct {
+	name   string
+	uid    string
+	device string
+	// claim is nil for a device plugin.
+	claim *kubelettest.ResourceClaim
+	// runs is set while the pod has processes.
+	runs bool
+	// forced is set once the pod was deleted with --force.
+	forced bool
+}
+
+const zigbeeResource = "example.com/zigbee"
 
 func (s *switching) start() { s.agent, s.stop = s.serveBy(s.clock) }
 
@@ -41,72 +65,207 @@ func (s *switching) serial(i int) string { return []string{"AAAA1111", "BBBB2222
 
 func (s *switching) id(i int) string { return "usb:10c4:ea60:" + s.serial(i) }
 
-// holds records that a pod holds a device, which nobody else may.
-func (s *switching) holds(pod, id string) {
-	if s.holders[id] = append(s.holders[id], pod); len(s.holders[id]) > 1 {
-		s.Fatalf("device %s has two holders: %v", id, s.holders[id])
+// starts starts the processes of a pod, which must be the only ones with its device.
+func (s *switching) starts(p *switchedPod) {
+	s.Helper()
+	for _, other := range s.pods {
+		if other.runs && other.device == p.device {
+			s.Fatalf("device %s has two holders: %+v and %+v", p.device, *other, *p)
+		}
 	}
+	p.runs = true
+	s.pods = append(s.pods, p)
+	s.cgroups.Start(p.uid)
 }
 
+// run makes a pod, which gets a device if there is one.
 func (s *switching) run() {
-	s.pods++
-	pod := fmt.Sprintf("p%d", s.pods)
+	s.admitted++
+	pod := fmt.Sprintf("p%d", s.admitted)
 	ctx, cancel := context.WithTimeout(s.Context(), limit)
 	defer cancel()
-	const resource = "example.com/zigbee"
-	if s.kubelet.Count(resource).Allocatable > 0 {
-		a, err := s.kubelet.Admit(ctx, kubelettest.Request{Namespace: "lab", Pod: pod, Container: "main", Resource: resource}, 1)
+	if s.kubelet.Count(zigbeeResource).Allocatable > 0 {
+		request := kubelettest.Request{Namespace: "lab", Pod: pod, Container: "main", Resource: zigbeeResource}
+		a, err := s.kubelet.Admit(ctx, request, 1)
 		if err == nil {
 			s.byPlugin++
-			s.holds(pod, a.IDs[0])
+			s.starts(&switchedPod{name: pod, uid: s.kubelet.UID("lab", pod), device: a.IDs[0]})
 		}
 		return
 	}
 	offered := published(s.api)
 	for i := range 3 {
-		name := dra.DeviceName(s.id(i))
-		if taints, ok := offered[name]; !ok || taints != "" || s.allocated(name) {
-			continue
-		}
-		c := allocate(s.api, pod, name)
-		s.claims[s.id(i)] = c
-		if _, err := s.kubelet.PrepareClaim(ctx, dra.Driver, c); err != nil {
-			s.end(s.id(i)) // the pod never ran
+		id := s.id(i)
+		taints, isOffered := offered[dra.DeviceName(id)]
+		_, isAllocated := s.claims[id]
+		if isOffered && taints == "" && !isAllocated {
+			s.runByClaim(ctx, pod, id)
 			return
 		}
-		s.byClaim++
-		s.holds(pod, s.id(i))
+	}
+}
+
+// runByClaim makes a pod that gets a device by a claim.
+func (s *switching) runByClaim(ctx context.Context, pod, id string) {
+	s.Helper()
+	p := &switchedPod{name: pod, uid: "uid-of-" + pod, device: id}
+	c := s.allocate(p)
+	p.claim = &c
+	if _, err := s.kubelet.PrepareClaim(ctx, dra.Driver, c); err != nil {
+		_ = s.release(p) // the pod never ran
 		return
 	}
+	s.byClaim++
+	s.starts(p)
 }
 
-// allocated reports whether a claim has a device.
-func (s *switching) allocated(name string) bool {
-	for id := range s.claims {
-		if dra.DeviceName(id) == name {
-			return true
-		}
+// allocate makes a claim for a pod, with its device.
+func (s *switching) allocate(p *switchedPod) kubelettest.ResourceClaim {
+	c := kubelettest.ResourceClaim{
+		Namespace: "lab",
+		Name:      p.name,
+		UID:       "uid-" + p.name,
+		Pod:       p.name,
+		Container: "main",
 	}
-	return false
+	result := kubeapitest.Object{
+		"request": "r",
+		"driver":  dra.Driver,
+		"pool":    "n1",
+		"device":  dra.DeviceName(p.device),
+	}
+	s.api.Put(claimObject(c.Name), kubeapitest.Object{
+		"metadata": kubeapitest.Object{"name": c.Name, "uid": c.UID},
+		"status": kubeapitest.Object{
+			"allocation":  kubeapitest.Object{"devices": kubeapitest.Object{"results": []any{result}}},
+			"reservedFor": []any{kubeapitest.Object{"resource": "pods", "name": p.name, "uid": p.uid}},
+		},
+	})
+	s.claims[p.device] = c
+	return c
 }
 
-// end ends the pods with a device or with a claim for it, if the kubelet can.
-func (s *switching) end(id string) {
-	if c, ok := s.claims[id]; ok {
+// claimObject is the path of a claim.
+func claimObject(name string) string {
+	return "/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/" + name
+}
+
+// deallocate deletes the claim of a pod from the API server.
+func (s *switching) deallocate(p *switchedPod) {
+	s.api.Delete(claimObject(p.claim.Name))
+	if s.claims[p.device].UID == p.claim.UID {
+		delete(s.claims, p.device)
+	}
+}
+
+// release ends a pod without processes: the kubelet frees its device. It is an error if the driver
+// is not running.
+func (s *switching) release(p *switchedPod) error {
+	if p.claim != nil {
 		ctx, cancel := context.WithTimeout(s.Context(), limit)
 		defer cancel()
-		if s.kubelet.UnprepareClaim(ctx, c.UID) == nil {
-			s.api.Delete("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/" + c.Name)
-			delete(s.claims, id)
-		} else if slices.Contains(s.holders[id], c.Name) {
-			return // the driver is not running
+		if err := s.kubelet.UnprepareClaim(ctx, p.claim.UID); err != nil {
+			return err
 		}
-		// A claim that could not be prepared leaves its device to pods by device plugin.
+		s.deallocate(p)
 	}
-	for _, pod := range s.holders[id] {
-		s.kubelet.Remove("lab", pod)
+	s.kubelet.Remove("lab", p.name)
+	return nil
+}
+
+// end ends the processes of a pod, and then the pod.
+func (s *switching) end(p *switchedPod) {
+	p.runs = false
+	s.cgroups.End(p.uid)
+	if p.forced || s.release(p) == nil {
+		s.pods = slices.DeleteFunc(s.pods, func(other *switchedPod) bool { return other == p })
 	}
-	delete(s.holders, id)
+}
+
+// force deletes a pod from the API server and the kubelet while its processes run, which may hang.
+func (s *switching) force(p *switchedPod) {
+	if p.forced {
+		return
+	}
+	s.counts["pods deleted with --force"]++
+	p.forced = true
+	if p.claim != nil {
+		s.deallocate(p)
+	}
+	s.kubelet.Remove("lab", p.name)
+}
+
+// reconcile has the kubelet unprepare the claims of pods that it has forgotten, as it does once
+// a minute.
+func (s *switching) reconcile() {
+	for _, p := range s.pods {
+		if p.forced && p.claim != nil {
+			ctx, cancel := context.WithTimeout(s.Context(), limit)
+			_ = s.kubelet.UnprepareClaim(ctx, p.claim.UID)
+			cancel()
+		}
+	}
+}
+
+// restoreServer restores the API server from a backup that is older than all allocations. The
+// kubelet still has the pods.
+func (s *switching) restoreServer() {
+	for _, p := range s.pods {
+		if p.claim != nil {
+			s.counts["claims lost by the API server"]++
+			s.deallocate(p)
+		}
+	}
+}
+
+// restoreKubelet starts the kubelet with older checkpoints, or without any.
+func (s *switching) restoreKubelet() {
+	s.counts["checkpoints lost by the kubelet"]++
+	backup := s.backup
+	if s.random.IntN(2) == 0 {
+		backup = nil
+	}
+	if err := s.kubelet.RestartFrom(backup); err != nil {
+		s.Fatal(err)
+	}
+	// The API server does not have the other pods of the backup.
+	for i := range s.admitted + 1 {
+		name := fmt.Sprintf("p%d", i)
+		isValid := slices.ContainsFunc(s.pods, func(p *switchedPod) bool { return p.name == name && !p.forced })
+		if !isValid {
+			s.kubelet.Remove("lab", name)
+		}
+	}
+}
+
+// prepareAgain has the kubelet prepare the claim of a pod once more, as for each of its sandboxes.
+func (s *switching) prepareAgain(p *switchedPod) {
+	if p.claim == nil || p.forced {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.Context(), limit)
+	defer cancel()
+	_, _ = s.kubelet.PrepareClaim(ctx, dra.Driver, *p.claim)
+}
+
+// anyPod returns a pod at random, nil if there is none.
+func (s *switching) anyPod() *switchedPod {
+	if len(s.pods) == 0 {
+		return nil
+	}
+	return s.pods[s.random.IntN(len(s.pods))]
+}
+
+// endAll ends all pods.
+func (s *switching) endAll() {
+	s.Helper()
+	s.eventually("end of the pods", func() bool {
+		s.reconcile()
+		for _, p := range slices.Clone(s.pods) {
+			s.end(p)
+		}
+		return len(s.pods) == 0
+	})
 }
 
 // pass moves the clock and waits until the loop has seen it.
@@ -153,9 +312,7 @@ func (s *switching) gives(byDRA bool, pods *int) {
 	}
 	before := *pods
 	s.eventually(fmt.Sprintf("a pod, by claim %t", byDRA), func() bool {
-		for i := range 3 {
-			s.end(s.id(i))
-		}
+		s.endAll()
 		s.pass(30 * time.Second)
 		s.run()
 		return *pods > before
@@ -164,17 +321,30 @@ func (s *switching) gives(byDRA bool, pods *int) {
 
 func (s *switching) step() {
 	stick := s.random.IntN(3)
+	pod := s.anyPod()
 	switch n := s.random.IntN(100); {
-	case n < 40:
+	case n < 36:
 		s.run()
-	case n < 55:
-		s.end(s.id(stick))
-	case n < 58:
+	case n < 48 && pod != nil:
+		s.end(pod)
+	case n < 52:
 		s.change(!s.byDRA)
-	case n < 88:
+	case n < 74:
 		s.pass(time.Duration(20+s.random.IntN(60)) * time.Second)
-	case n < 89:
+	case n < 75:
 		s.catchUp()
+	case n < 81 && pod != nil:
+		s.force(pod)
+	case n < 84:
+		s.reconcile()
+	case n < 86 && pod != nil:
+		s.prepareAgain(pod)
+	case n < 87:
+		s.restoreServer()
+	case n < 89:
+		s.backup = s.kubelet.Backup()
+	case n < 90:
+		s.restoreKubelet()
 	case n < 96 && s.plugged[stick] != "":
 		s.host.RemoveUSB(s.plugged[stick])
 		s.plugged[stick] = ""
@@ -191,53 +361,63 @@ func (s *switching) step() {
 }
 
 func (s *switching) plug(i int) {
+	if s.plugged[i] != "" {
+		return
+	}
 	s.ports++
 	s.plugged[i] = fmt.Sprintf("1-%d", s.ports)
 	s.host.AddUSB(stick(s.plugged[i], s.serial(i), fmt.Sprintf("ttyUSB%d", i)))
 }
 
-// Switches of api, ends of pods, unplugged sticks and restarts at random: no device ever has
-// two holders, and both APIs give devices away again afterwards.
+// Switches of api, ends and losses of pods, unplugged sticks and restarts at random: no device
+// ever has two holders whose processes run, and both APIs give devices away again afterwards.
 func TestSwitchOfAPI(t *testing.T) {
 	t.Parallel()
 	const steps = 1000
 	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
 	n, api := newDRANode(t, zigbee)
+	// The scheduler may take a device from a slice that is a second old. Its prepare waits as long
+	// as it may, and the clock of this test stands still meanwhile.
+	n.answerWithin = 50 * time.Millisecond
+	n.startWithin = 50 * time.Millisecond
 	s := &switching{
-		node: n, api: api, random: rand.New(rand.NewPCG(seed, 0)), clock: &clock{}, plugged: map[int]string{},
-		holders: map[string][]string{}, claims: map[string]kubelettest.ResourceClaim{},
+		node:    n,
+		api:     api,
+		cgroups: kubelettest.NewCgroups(t),
+		random:  rand.New(rand.NewPCG(seed, 0)),
+		clock:   &clock{},
+		plugged: map[int]string{},
+		claims:  map[string]kubelettest.ResourceClaim{},
+		counts:  map[string]int{},
 	}
+	n.options.Paths.Cgroup = s.cgroups.Dir()
 	n.addBus()
 	for i := range 3 {
 		s.plug(i)
 	}
 	s.start()
-	moved := 0
 	for range steps {
 		before := s.byDRA
 		s.step()
 		if s.byDRA != before {
-			moved++
+			s.counts["switches"]++
 		}
 	}
-	t.Logf("seed %d: %d switches, %d pods by device plugin, %d by claim", seed, moved, s.byPlugin, s.byClaim)
+	t.Logf("%v, %d pods by device plugin, %d by claim", s.counts, s.byPlugin, s.byClaim)
 	s.gives(false, &s.byPlugin)
 	s.gives(true, &s.byClaim)
 	// At rest everything is free and offered by one API.
-	for id := range s.holders {
-		s.eventually("end of the pods", func() bool { s.end(id); return s.claims[id].UID == "" })
-	}
+	s.endAll()
 	names := []string{}
 	for i := range 3 {
-		if s.plugged[i] == "" {
-			s.plug(i)
-		}
+		s.plug(i)
 		names = append(names, s.id(i))
 	}
 	n.configure(zigbee)
 	s.eventually("return to the device plugin", func() bool {
 		s.pass(30 * time.Second)
-		list, _ := n.kubelet.Latest("example.com/zigbee")
+		list, _ := n.kubelet.Latest(zigbeeResource)
 		return slices.Equal(list.Healthy(), names) && len(published(api)) == 0
 	})
 }

@@ -21,3 +21,7 @@ func (a *Agent) Remembers(uid string) bool {
 
 // SetAnswerWithin replaces how long a prepare may wait, before Run.
 func (a *Agent) SetAnswerWithin(d time.Duration) { a.dra.answerWithin = d }
+
+// SetStartWithin replaces how long a pod may need from the answer to a prepare to its first
+// process, before Run.
+func (a *Agent) SetStartWithin(d time.Duration) { a.dra.startWithin = d }

@@ -33,6 +33,8 @@ type node struct {
 	log     *logBuffer
 	// answerWithin is how long a prepare may wait; 0 is the default.
 	answerWithin time.Duration
+	// startWithin is how long a pod may need to start after a prepare; 0 is the default.
+	startWithin time.Duration
 }
 
 func newNode(t testing.TB, text string) *node {
@@ -80,6 +82,7 @@ func (n *node) serve() (a *agent.Agent, stop func()) {
 		n.Fatal(err)
 	}
 	a.SetAnswerWithin(n.answerWithin)
+	a.SetStartWithin(n.startWithin)
 	return a, n.run(a)
 }
 
@@ -224,5 +227,7 @@ func (n *node) serveBy(c *clock) (a *agent.Agent, stop func()) {
 		n.Fatal(err)
 	}
 	a.SetClock(c.now)
+	a.SetAnswerWithin(n.answerWithin)
+	a.SetStartWithin(n.startWithin)
 	return a, n.run(a)
 }

@@ -164,7 +164,6 @@ func (a *Agent) listHeld(
 		}
 	}
 	a.addClaims(&held, claims, listed, out)
-	a.pods.holders.AddForgotten(&held)
 	for name, ids := range list {
 		if !ours(name) {
 			continue
@@ -182,6 +181,7 @@ func (a *Agent) listHeld(
 			held.Sets[healthdir.SetName(slices.Compact(set))] = true
 		}
 	}
+	a.pods.holders.AddForgotten(&held)
 	a.log.Debug("held devices are known", "slots", len(held.IDs), "partial", held.Partial)
 	return held, nil
 }

@@ -40,10 +40,11 @@ func takeLock(dir string) (lock *os.File, isHeld bool, err error) {
 // interrupted, so its goroutine may only end with the process.
 func awaitLock(lock *os.File) <-chan struct{} {
 	held := make(chan struct{})
+	fd := int(lock.Fd()) // the file may be closed while the goroutine waits
 	go func() {
 		err := error(unix.EINTR)
 		for err == unix.EINTR {
-			err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+			err = unix.Flock(fd, unix.LOCK_EX)
 		}
 		if err == nil {
 			close(held)

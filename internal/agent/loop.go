@@ -275,7 +275,7 @@ func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.last.
 
 // lacksDevices reports whether the last scan left out hardware that could not be read.
 func (l *loop) lacksDevices() bool {
-	return l.last.snapshot != nil && len(l.last.snapshot.Unread) > 0
+	return l.last.snapshot != nil && len(l.last.snapshot.UnreadHardware) > 0
 }
 
 // inherit makes this instance the writer, also of links and CDI entries that the other

@@ -41,7 +41,7 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held fun
 		kind, _ := nameOf(res.Name)
 		for _, e := range res.Devices {
 			id := e.Offer.ID
-			isInPod := e.Offer.Moved || e.NetsMissing
+			isInPod := e.Offer.NetsInContainer || e.NetsMissing
 			if isInPod {
 				r.inPod[id] = kind
 			} else {
@@ -144,11 +144,9 @@ func (o *outputs) aliases(v *View) map[string][]string {
 	aliases := map[string][]string{}
 	for _, m := range v.Matched.Resources {
 		for _, offer := range m.Offers {
-			// A CDI device of the host has another ID after an edit of identity, and no node
-			// of it is known to be injected.
-			isOfHost := len(offer.CDIDevices) > 0
-			if isOfHost && offer.Former != "" {
-				aliases[offer.ID] = append(aliases[offer.ID], offer.Former)
+			// The injected nodes of a CDI device of the host are unknown.
+			if offer.Alias != "" {
+				aliases[offer.ID] = append(aliases[offer.ID], offer.Alias)
 			}
 			for _, n := range offer.Nodes {
 				ids := injected[nodeID(v, n.HostPath)]

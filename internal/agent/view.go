@@ -29,7 +29,7 @@ type View struct {
 	Problems []device.Problem
 
 	// unread is the hardware, or its attributes, that could not be read.
-	unread []device.Unread
+	unread []device.UnreadHardware
 	// foreign reads the CDI specs of other programs at its first call.
 	foreign func() *cdi.Foreign
 	options matchers.Options
@@ -86,7 +86,7 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		Matched:   matched,
 		Decisions: decisions,
 		Problems:  append(slices.Clip(problems), s.attrs.Problems()...),
-		unread:    append(s.attrs.Unread(), s.snapshot.Unread...),
+		unread:    append(s.attrs.UnreadHardware(), s.snapshot.UnreadHardware...),
 		foreign:   foreign,
 		options:   options,
 	}

@@ -11,10 +11,10 @@ import (
 type Attribute struct {
 	// Table is "usb", "pci", "net" or "mdev".
 	Table string
-	// Key is its key in the table.
+	// Key is the key of the attribute in the table.
 	Key  string
 	Kind ValueKind
-	// Words are all values of a WordValue.
+	// Words are the possible values of a WordValue.
 	Words   []string
 	Example string
 	Help    string
@@ -43,12 +43,19 @@ const (
 	WordValue              // one of Words
 )
 
+// IsHexadecimal reports whether values of the kind are hexadecimal numbers.
+func (k ValueKind) IsHexadecimal() bool { return k == IDValue || k == ByteValue || k == ClassValue }
+
 var attributes = []Attribute{
 	ofUSB("id", PairValue, "10c4:ea60", "vendor and product", func(u *USB) string {
 		return pair(u.Vendor, u.Product)
 	}),
-	ofUSB("vendor", IDValue, "10c4", "four digits", func(u *USB) string { return u.Vendor }),
-	ofUSB("product", IDValue, "ea60", "four digits", func(u *USB) string { return u.Product }),
+	ofUSB("vendor", IDValue, "10c4", "four digits", func(u *USB) string {
+		return u.Vendor
+	}),
+	ofUSB("product", IDValue, "ea60", "four digits", func(u *USB) string {
+		return u.Product
+	}),
 	ofUSB("serial", TextValue, "A1B2C3", "serial number reported by the device", func(u *USB) string {
 		return strings.TrimSpace(u.Serial)
 	}),
@@ -58,18 +65,24 @@ var attributes = []Attribute{
 	ofUSB("product_name", TextValue, "CP2102N", "reported by the device", func(u *USB) string {
 		return strings.TrimSpace(u.ProductName)
 	}),
-	ofUSB("class", ByteValue, "e0", "class of the device, two digits", func(u *USB) string { return u.Class }),
+	ofUSB("class", ByteValue, "e0", "class of the device, two digits", func(u *USB) string {
+		return u.Class
+	}),
 	ofInterface(
 		"interface_class",
 		ByteValue,
 		"0e",
 		"class of an interface, two digits",
-		func(i USBInterface) string { return i.Class },
+		func(i USBInterface) string {
+			return i.Class
+		},
 	),
 	ofInterface("interface", NumberValue, "0", "number of an interface, decimal", func(i USBInterface) string {
 		return strconv.Itoa(i.Number)
 	}),
-	ofUSB("port", TextValue, "1-1.4", "kernel numbering in this boot", func(u *USB) string { return u.Port }),
+	ofUSB("port", TextValue, "1-1.4", "kernel numbering in this boot", func(u *USB) string {
+		return u.Port
+	}),
 	{
 		Table:    "usb",
 		Key:      "path",
@@ -77,13 +90,19 @@ var attributes = []Attribute{
 		Help:     "controller and chain of ports, the same in every boot",
 		Hardware: Place,
 	},
-	ofUSB("speed", TextValue, "480", "Mbit/s", func(u *USB) string { return u.Speed }),
+	ofUSB("speed", TextValue, "480", "Mbit/s", func(u *USB) string {
+		return u.Speed
+	}),
 
 	ofPCI("id", PairValue, "10de:2204", "vendor and device", func(p *PCI) string {
 		return pair(p.Vendor, p.Device)
 	}),
-	ofPCI("vendor", IDValue, "10de", "four digits", func(p *PCI) string { return p.Vendor }),
-	ofPCI("device", IDValue, "2204", "four digits", func(p *PCI) string { return p.Device }),
+	ofPCI("vendor", IDValue, "10de", "four digits", func(p *PCI) string {
+		return p.Vendor
+	}),
+	ofPCI("device", IDValue, "2204", "four digits", func(p *PCI) string {
+		return p.Device
+	}),
 	ofPCI("subsystem_id", PairValue, "1028:1fe2", "vendor and device of the card", func(p *PCI) string {
 		return pair(p.SubVendor, p.SubDevice)
 	}),
@@ -92,59 +111,71 @@ var attributes = []Attribute{
 		ClassValue,
 		"0302",
 		"class code or its prefix: two, four or six digits",
-		func(p *PCI) string { return p.Class },
+		func(p *PCI) string {
+			return p.Class
+		},
 	),
-	ofPCI("revision", ByteValue, "a1", "two digits", func(p *PCI) string { return p.Revision }),
-	ofPCI("driver", TextValue, "vfio-pci", "the bound driver", func(p *PCI) string { return p.Driver }),
-	ofPCI("address", AddressValue, "0000:3b:00.0", "with the domain", func(p *PCI) string { return p.Address }),
-	ofPCI("slot", SlotValue, "0000:3b:00", "the address without its function", func(p *PCI) string {
-		address := p.Address
-		if p.SRIOV == "sf" {
-			address = p.PF
-		}
-		slot, _, _ := strings.Cut(address, ".")
-		return slot
+	ofPCI("revision", ByteValue, "a1", "two digits", func(p *PCI) string {
+		return p.Revision
 	}),
-	ofPCI("iommu_group", NumberValue, "12", "decimal", func(p *PCI) string { return p.IOMMUGroup }),
-	ofPCI(
+	ofPCI("driver", TextValue, "vfio-pci", "the bound driver", func(p *PCI) string {
+		return p.Driver
+	}),
+	ofPCI("address", AddressValue, "0000:3b:00.0", "with the domain", func(p *PCI) string {
+		return p.Address
+	}),
+	ofPCI("slot", SlotValue, "0000:3b:00", "the address without its function", slotOf),
+	ofPCI("iommu_group", NumberValue, "12", "decimal", func(p *PCI) string {
+		return p.IOMMUGroup
+	}),
+	withWords([]string{"pf", "vf", "sf", "none"}, ofPCI(
 		"sriov",
 		WordValue,
 		"vf",
 		"physical, virtual or sub-function, or neither",
-		func(p *PCI) string { return p.SRIOV },
-		"pf",
-		"vf",
-		"sf",
-		"none",
-	),
+		func(p *PCI) string {
+			return p.SRIOV
+		},
+	)),
 	ofPCI(
 		"pf",
 		TextValue,
 		"ens1f0",
 		"of a virtual or sub-function: address or network interface of its physical one",
-		func(p *PCI) string { return p.PF },
+		func(p *PCI) string {
+			return p.PF
+		},
 	),
-	ofPCI("vf", NumberValue, "0", "of a virtual or sub-function: its number there, decimal", func(p *PCI) string {
-		if p.PF == "" || p.VF < 0 {
-			return ""
-		}
-		return strconv.Itoa(p.VF)
+	ofPCI("vf", NumberValue, "0", "of a virtual or sub-function: its number there, decimal", numberOfVF),
+
+	ofNet("name", "can0", "name of the interface", func(n *Node) string {
+		return n.Path
+	}),
+	ofNet("driver", "gs_usb", "driver of its device", func(n *Node) string {
+		return n.Net.Driver
+	}),
+	ofNet("type", "can", "kind of link: ether, can, infiniband, ...", func(n *Node) string {
+		return n.Net.Type
 	}),
 
-	ofNet("name", "can0", "name of the interface", func(n *Node) string { return n.Path }),
-	ofNet("driver", "gs_usb", "driver of its device", func(n *Node) string { return n.Net.Driver }),
-	ofNet("type", "can", "kind of link: ether, can, infiniband, ...", func(n *Node) string { return n.Net.Type }),
-
-	ofMDev("type", TextValue, "nvidia-222", "directory of its type", func(m *MDev) string { return m.Type }),
-	ofMDev("name", TextValue, "GRID T4-1Q", "name of the type", func(m *MDev) string { return m.Name }),
+	ofMDev("type", TextValue, "nvidia-222", "directory of its type", func(m *MDev) string {
+		return m.Type
+	}),
+	ofMDev("name", TextValue, "GRID T4-1Q", "name of the type", func(m *MDev) string {
+		return m.Name
+	}),
 	ofMDev(
 		"uuid",
 		TextValue,
 		"83b8f4f2-509f-382f-3c1e-e6bfe0fa1001",
 		"UUID of the mediated device",
-		func(m *MDev) string { return m.UUID },
+		func(m *MDev) string {
+			return m.UUID
+		},
 	),
-	ofMDev("iommu_group", NumberValue, "12", "decimal", func(m *MDev) string { return m.IOMMUGroup }),
+	ofMDev("iommu_group", NumberValue, "12", "decimal", func(m *MDev) string {
+		return m.IOMMUGroup
+	}),
 }
 
 // ofUSB returns an attribute of a USB device.
@@ -178,12 +209,11 @@ func ofInterface(key string, kind ValueKind, example, help string, get func(USBI
 
 // ofPCI returns an attribute of a PCI function. A USB or mediated device has the attribute of the
 // nearest function above.
-func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) string, words ...string) Attribute {
+func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) string) Attribute {
 	return Attribute{
 		Table:   "pci",
 		Key:     key,
 		Kind:    kind,
-		Words:   words,
 		Example: example,
 		Help:    help,
 		Hardware: func(h *Hardware) string {
@@ -194,6 +224,31 @@ func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) stri
 			return get(f.PCI)
 		},
 	}
+}
+
+// withWords adds the possible values to an attribute.
+func withWords(words []string, a Attribute) Attribute {
+	a.Words = words
+	return a
+}
+
+// slotOf returns the address of a function without its last number. A sub-function has the slot of its
+// physical function.
+func slotOf(p *PCI) string {
+	address := p.Address
+	if p.SRIOV == "sf" {
+		address = p.PF
+	}
+	slot, _, _ := strings.Cut(address, ".")
+	return slot
+}
+
+// numberOfVF returns the number of a virtual function or sub-function at its physical function.
+func numberOfVF(p *PCI) string {
+	if p.PF == "" || p.VF < 0 {
+		return ""
+	}
+	return strconv.Itoa(p.VF)
 }
 
 // ofMDev returns an attribute of a mediated device.
@@ -258,10 +313,14 @@ func (a *Attribute) Of(h *Hardware, n *Node) []string {
 			values = append(values, v)
 		}
 	}
-	switch {
-	case a.Net != nil && n != nil:
+	if a.Net != nil && n != nil {
 		add(a.Net(n))
-	case h == nil:
+		return values
+	}
+	if h == nil {
+		return nil
+	}
+	switch {
 	case a.Net != nil:
 		for _, n := range h.Nets {
 			add(a.Net(n))

@@ -25,7 +25,7 @@ func TestAttributes(t *testing.T) {
 			}
 		}
 		if of != 1 {
-			t.Errorf("%s is of %d kinds of thing, want one", a.Name(), of)
+			t.Errorf("%s has %d functions, want one", a.Name(), of)
 		}
 		if got := a.Of(&device.Hardware{}, nil); len(got) > 0 {
 			t.Errorf("%s of hardware without anything = %q", a.Name(), got)
@@ -65,7 +65,7 @@ func TestAttributeOf(t *testing.T) {
 		{"usb.interface_class", stick, bus, []string{"02", "0a"}},
 		{"pci.slot", stick, nil, []string{"0000:3b:00"}}, // of the parent function
 		{"pci.vf", function, nil, nil},
-		{"pci.id", function, nil, nil}, // half an ID is none
+		{"pci.id", function, nil, nil}, // without a device number there is no ID
 		{"net.name", stick, can, []string{"can0"}},
 		{"net.name", stick, nil, []string{"can0", "can1"}},
 		{"net.type", stick, nil, []string{"can"}},

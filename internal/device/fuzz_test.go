@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fuzzed makes hardware of any kind with one node or network interface, or one of these
+// fuzzed makes hardware of any kind with one node or network interface, or a node or an interface
 // without hardware.
 func fuzzed(kind uint8, a, b, c, d, kernel, subsystem string, iface int8) (h *Hardware, n *Node, f Form) {
 	f = SerialForm
@@ -61,7 +61,7 @@ func identity(h *Hardware, f Form) string {
 		return strings.Join([]string{"path", h.USB.Vendor, h.USB.Product, h.Path}, "\x00")
 	}
 	speed := ""
-	if superSpeed(h.USB.Speed) {
+	if isSuperSpeed(h.USB.Speed) {
 		speed = "ss"
 	}
 	return strings.Join([]string{"port", h.USB.Vendor, h.USB.Product, h.USB.Controller, h.USB.Chain, speed}, "\x00")
@@ -91,7 +91,7 @@ func FuzzIDs(f *testing.F) {
 		}
 		for _, id := range ids {
 			if !ValidID(id) {
-				t.Errorf("%q is no valid ID", id)
+				t.Errorf("%q is not a valid ID", id)
 			}
 			if base, slot := SplitSlot(SlotID(id, 7)); base != id || slot != 7 {
 				t.Errorf("slot 7 of %q is split into %q, %d", id, base, slot)
@@ -140,14 +140,14 @@ func FuzzNodeKeys(f *testing.F) {
 		if keys[a] != alone[a] || keys[b] != alone[b] {
 			t.Errorf("%q and %q: depend on interfaces", keys[a], keys[b])
 		}
-		taken := map[string]bool{}
+		isUsed := map[string]bool{}
 		for _, n := range append(h.Nets, a, b) {
-			if taken[keys[n]] {
+			if isUsed[keys[n]] {
 				t.Errorf("%q twice", keys[n])
 			}
-			taken[keys[n]] = true
+			isUsed[keys[n]] = true
 			if !ValidID(keys[n]) || len(keys[n]) > maxKey {
-				t.Errorf("%q is no valid key", keys[n])
+				t.Errorf("%q is not a valid key", keys[n])
 			}
 			if keys[n] != again[n] {
 				t.Errorf("%q and %q: depends on the order", keys[n], again[n])
@@ -193,10 +193,10 @@ func FuzzOwnedIDs(f *testing.F) {
 		node := NodeID(&Node{Path: "/dev/" + path}, PortForm)
 		for _, id := range []string{x, y} {
 			if !ValidID(id) {
-				t.Errorf("%q is no valid ID", id)
+				t.Errorf("%q is not a valid ID", id)
 			}
 			if id == node {
-				t.Errorf("%q is the ID of /dev/%s too", id, path)
+				t.Errorf("%q is also the ID of /dev/%s", id, path)
 			}
 		}
 		if (x == y) != slices.Equal(what, other) {
@@ -217,7 +217,7 @@ func TestIDsOfAwkwardNamesAreDifferent(t *testing.T) {
 	owner := make(map[string]string)
 	check := func(id, who string) {
 		if !ValidID(id) {
-			t.Errorf("%q: %q is no valid ID", who, id)
+			t.Errorf("%q: %q is not a valid ID", who, id)
 		}
 		if other, ok := owner[id]; ok && other != who {
 			t.Errorf("%q and %q: both %q", other, who, id)

@@ -9,8 +9,8 @@ import "strings"
 // Bus is the kind of a Hardware.
 type Bus string
 
-// The buses whose devices own nodes: the nearest USB device above a node, otherwise the
-// nearest PCI function, otherwise its platform device.
+// The buses whose devices own nodes. The owner of a node is the nearest USB device above it,
+// otherwise the nearest PCI function, otherwise its platform device.
 const (
 	USBBus      Bus = "usb"
 	PCIBus      Bus = "pci"
@@ -19,8 +19,8 @@ const (
 	MDevBus Bus = "mdev"
 )
 
-// Snapshot is the result of one scan of a host. It is immutable: a scan makes a new one
-// and readers keep theirs. All slices are sorted, so that two scans of an unchanged
+// Snapshot is the result of one scan of a host. It is immutable: a scan makes a new snapshot,
+// and readers keep the one they have. All slices are sorted, so that two scans of an unchanged
 // host are equal.
 type Snapshot struct {
 	// Hardware by sysfs path: every USB device, PCI function and mediated
@@ -28,8 +28,8 @@ type Snapshot struct {
 	Hardware []*Hardware
 	// Nodes by path: every character and block device node below /dev.
 	Nodes []*Node
-	// Nets by path: every network interface in sysfs except for lo. It is empty unless they were
-	// requested. The sysfs of a pod only has the interfaces of the pod.
+	// Nets by path: every network interface in sysfs except for lo. It is empty unless interfaces
+	// were requested. The sysfs of a pod only has the interfaces of the pod.
 	Nets []*Node
 	// Links by path: every symbolic link below /dev that points to a node.
 	Links []Link
@@ -37,15 +37,15 @@ type Snapshot struct {
 	Dirs []string
 	// Problems are failed reads of the scan. Each affects only its own subject.
 	Problems []Problem
-	// Unread by path: PCI functions and USB devices that exist and could not be read yet.
+	// UnreadHardware by path: PCI functions and USB devices that exist and could not be read yet.
 	// They are left out with all their nodes, but must not be treated as removed.
-	Unread []Unread
+	UnreadHardware []UnreadHardware
 }
 
-// Unread is hardware that could not be read yet.
-type Unread struct {
+// UnreadHardware is a device that could not be read yet.
+type UnreadHardware struct {
 	Path string // in sysfs, relative to the root
-	// New is set if it is not the device that was read there before.
+	// New is set if another device was read at this path before.
 	New bool
 }
 
@@ -170,7 +170,7 @@ type USBInterface struct {
 // /sys/bus/pci/devices (kernel: Documentation/ABI/testing/sysfs-bus-pci).
 type PCI struct {
 	Address    string // "0000:3b:00.0"; of a sub-function its name, "mlx5_core.sf.4"
-	Vendor     string // four lower-case hexadecimal digits, as are the next three
+	Vendor     string // four lower-case hexadecimal digits, like the next three fields
 	Device     string
 	SubVendor  string
 	SubDevice  string
@@ -181,8 +181,8 @@ type PCI struct {
 	// VFIO is set if the function is bound to a VFIO driver: vfio-pci, or one for
 	// certain hardware.
 	VFIO bool
-	// SRIOV is "pf", "vf" or "none", and "sf" for a sub-function, a part of a function that
-	// has its identifiers.
+	// SRIOV is "pf", "vf" or "none", or "sf" for a sub-function: a part of a function, with the
+	// identifiers of the function.
 	SRIOV string
 	// PF is the address of the physical function of a virtual function or a sub-function. It is
 	// empty for other functions.
@@ -256,9 +256,6 @@ type Node struct {
 	// NUMA is the NUMA node of a device node without hardware, such as a memory device. It is
 	// empty if the NUMA node is unknown.
 	NUMA []int
-	// Formerly is the hardware of the node in the previous version, if its ID may differ. Hardware
-	// without a bus means that the node had none.
-	Formerly *Hardware
 	// Net is set if Type is NetInterface.
 	Net *Net
 }

@@ -21,7 +21,7 @@ type leaf struct {
 	iface, index      int
 }
 
-// withNodes gives h nodes. Those of subsystem "usb" are bus nodes.
+// withNodes adds nodes to h. Nodes of the subsystem "usb" are bus nodes.
 func withNodes(h *Hardware, leaves ...leaf) *Hardware {
 	for _, l := range leaves {
 		path := "/dev/" + l.kernel
@@ -41,7 +41,7 @@ type netLeaf struct {
 	iface, index int
 }
 
-// withNets gives h network interfaces.
+// withNets adds network interfaces to h.
 func withNets(h *Hardware, leaves ...netLeaf) *Hardware {
 	for _, l := range leaves {
 		h.Nets = append(h.Nets, &Node{
@@ -81,8 +81,7 @@ func platform(name string) *Hardware {
 	return &Hardware{Bus: PlatformBus, Path: "devices/platform/" + name, Name: name}
 }
 
-// goldenIDs computes every ID of the golden file, in its order. New cases are
-// added at the end.
+// goldenIDs computes every ID of the golden file, in its order. Append new cases.
 func goldenIDs() []id {
 	var ids []id
 	hw := func(what string, h *Hardware, f Form) {
@@ -210,7 +209,9 @@ func goldenIDs() []id {
 	bus.Nodes[1].Part = "mux-70.i2c-0"
 	nodes("buses of a board", bus, PortForm)
 	sensors := withNodes(platform("AMDI0010:00"), leaf{"iio:device0", "iio", -1, -1}, leaf{"iio:device1", "iio", -1, -1}, leaf{"iio:device2", "iio", -1, -1})
-	sensors.Nodes[0].Part, sensors.Nodes[1].Part, sensors.Nodes[2].Part = "SMO9210-00.lsm6dsm", "accel_3d", "accel_3d"
+	sensors.Nodes[0].Part = "SMO9210-00.lsm6dsm"
+	sensors.Nodes[1].Part = "accel_3d"
+	sensors.Nodes[2].Part = "accel_3d"
 	nodes("sensors", sensors, PortForm)
 	nodes("disk of a channel", withNodes(platform("0.0.1234"), leaf{"dasdb", "block", -1, -1}, leaf{"dasdb1", "block", -1, -1}), PortForm)
 	shared := withNodes(pci("0000:02:00.0"), leaf{"nvme0n1", "block", -1, -1}, leaf{"nvme0n1p2", "block", -1, -1}, leaf{"ng0n1", "nvme-generic", -1, -1})
@@ -238,7 +239,7 @@ func goldenIDs() []id {
 }
 
 // TestGoldenIDs pins the format of IDs. The kubelet's checkpoints, CDI specs and links
-// on every node contain them, so that a line never changes: the file is append-only.
+// on every node contain IDs. A line therefore never changes: the file is append-only.
 func TestGoldenIDs(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/ids.golden"
@@ -255,11 +256,11 @@ func TestGoldenIDs(t *testing.T) {
 			t.Fatalf("%s:%d: %q has no tab", file, n+1, sc.Text())
 		}
 		if n >= len(got) {
-			t.Errorf("%s:%d: %q is no longer computed: IDs are an API, no case may go", file, n+1, what)
+			t.Errorf("%s:%d: %q is no longer computed: IDs are an API, keep every case", file, n+1, what)
 			continue
 		}
 		if got[n].what != what {
-			t.Fatalf("%s:%d: case %q where the file has %q: new cases go to the end", file, n+1, got[n].what, what)
+			t.Fatalf("%s:%d: case %q instead of %q of the file: append new cases", file, n+1, got[n].what, what)
 		}
 		if got[n].id != want {
 			t.Errorf("%s:%d: %s: ID is now %q, was %q: IDs are an API, a line never changes", file, n+1, what, got[n].id, want)
@@ -285,7 +286,7 @@ func TestGoldenIDsAreValidAndDifferent(t *testing.T) {
 	for _, line := range goldenIDs() {
 		base, _ := SplitSlot(line.id)
 		if !ValidID(base) {
-			t.Errorf("%s: %q is no valid ID", line.what, line.id)
+			t.Errorf("%s: %q is not a valid ID", line.what, line.id)
 		}
 		if other, ok := seen[line.id]; ok && !strings.HasPrefix(line.what, "slot") && !strings.HasPrefix(line.what, "USB, serial with spaces") {
 			t.Errorf("%s and %s: both %q", other, line.what, line.id)
@@ -296,7 +297,9 @@ func TestGoldenIDsAreValidAndDifferent(t *testing.T) {
 
 func TestFormOfAUSBDevice(t *testing.T) {
 	t.Parallel()
-	real, placeholder, none := usb("10c4", "ea60", "A1B2C3", "0000:00:14.0", "1"), usb("10c4", "ea60", "0001", "0000:00:14.0", "2"), usb("1a86", "7523", "", "0000:00:14.0", "3")
+	real := usb("10c4", "ea60", "A1B2C3", "0000:00:14.0", "1")
+	placeholder := usb("10c4", "ea60", "0001", "0000:00:14.0", "2")
+	none := usb("1a86", "7523", "", "0000:00:14.0", "3")
 	if got := (Forms)(nil).Of(real); got != SerialForm {
 		t.Errorf("usable serial: %q", got)
 	}
@@ -312,7 +315,8 @@ func TestFormOfAUSBDevice(t *testing.T) {
 
 func TestPlaceDistinguishesTheRootHubsOfAController(t *testing.T) {
 	t.Parallel()
-	a, b := usb("8086", "0b07", "", "0000:00:14.0", "2"), superSpeedUSB(usb("8086", "0b07", "", "0000:00:14.0", "2"))
+	a := usb("8086", "0b07", "", "0000:00:14.0", "2")
+	b := superSpeedUSB(usb("8086", "0b07", "", "0000:00:14.0", "2"))
 	if Place(a) != "0000:00:14.0:2" || Place(b) != "0000:00:14.0:ss2" {
 		t.Errorf("places %q and %q", Place(a), Place(b))
 	}
@@ -352,7 +356,7 @@ func TestValidID(t *testing.T) {
 	}
 	for _, id := range []string{"", "-a", "a-", "a/b", "a b", "a::1", "ä", ":", strings.Repeat("a", MaxID+1)} {
 		if ValidID(id) {
-			t.Errorf("%q is taken", id)
+			t.Errorf("%q is accepted", id)
 		}
 	}
 }

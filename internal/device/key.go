@@ -19,12 +19,11 @@ const maxKey = 32
 //   - Nodes of a platform device have the kernel's name ("ttyAMA0"), which the
 //     firmware's tables fix, except in subsystems that number in probing order
 //     ("card0", "video10").
-//   - Any other is the kernel's name without the number that the kernel assigns
-//     over the whole machine: ttyUSB3 is "ttyUSB", renderD128 "renderD",
-//     pcmC1D0p "pcmCD0p", sdb2 "sd2". Its prefix is the USB interface, if any, in
+//   - The key of any other node is the kernel's name without the number that the kernel
+//     assigns over the whole machine: "ttyUSB" for ttyUSB3, "renderD" for renderD128,
+//     "pcmCD0p" for pcmC1D0p, "sd2" for sdb2. Its prefix is the USB interface, if any, in
 //     two hexadecimal digits: "if00:ttyUSB".
-//   - What a node is (Node.Part) follows, if it is known: "iio:SMO9210-00.lsm6dsm",
-//     "i2c:mux-70.i2c-0".
+//   - Node.Part follows, if it is known: "iio:SMO9210-00.lsm6dsm", "i2c:mux-70.i2c-0".
 //   - Further nodes with the same name in the same interface get ".1", ".2": the
 //     kernel's index (Node.Index) if there is one. The others get the free
 //     numbers, in natural order of the kernel's names.
@@ -33,19 +32,11 @@ const maxKey = 32
 //     with the same index are numbered in the order of the devices below their hardware, then
 //     of their names.
 //
-// Keys have the grammar of IDs and at most 32 characters.
-func NodeKeys(h *Hardware) map[*Node]string { return nodeKeys(h, false) }
-
-// nodeKeys returns the keys of NodeKeys, or the keys of the previous version.
-func nodeKeys(h *Hardware, former bool) map[*Node]string {
+// Keys have the syntax of IDs and at most 32 characters.
+func NodeKeys(h *Hardware) map[*Node]string {
 	names := make([]kernelName, 0, len(h.Nodes)+len(h.Nets))
 	for _, n := range h.Nodes {
-		k := splitKernel(n)
-		k.former = former
-		if !former {
-			k.part = n.Part
-		}
-		names = append(names, k)
+		names = append(names, splitKernelName(n))
 	}
 	for _, n := range h.Nets {
 		names = append(names, splitNet(n))
@@ -54,28 +45,30 @@ func nodeKeys(h *Hardware, former bool) map[*Node]string {
 		return compareKernelNames(&names[i], &names[j]) < 0
 	})
 	keys := make(map[*Node]string, len(names))
-	taken := make(map[string]bool, len(names))
+	isUsed := make(map[string]bool, len(names))
 	for len(names) > 0 {
-		end := 1
-		for end < len(names) && names[end].sameFamily(names[0]) {
-			end++
-		}
-		numbers := numberFamily(names[:end])
-		for _, k := range names[:end] {
+		family := firstFamily(names)
+		names = names[len(family):]
+		numbers := numberFamily(family)
+		for _, k := range family {
 			key := fit(k.key(h.Bus, numbers[k.counter]), maxKey)
-			if taken[key] {
-				apart := k.node.Path
-				if k.kind == netName {
-					apart = "net"
-				}
-				key = fit(key+HashPart(apart), maxKey)
+			if isUsed[key] {
+				key = fit(key+HashPart(k.distinction()), maxKey)
 			}
-			taken[key] = true
+			isUsed[key] = true
 			keys[k.node] = key
 		}
-		names = names[end:]
 	}
 	return keys
+}
+
+// firstFamily returns the first names that are numbered together.
+func firstFamily(names []kernelName) []kernelName {
+	end := 1
+	for end < len(names) && names[end].sameFamily(names[0]) {
+		end++
+	}
+	return names[:end]
 }
 
 // compareKernelNames compares names in the order in which keys are numbered. Names of one family are
@@ -89,7 +82,7 @@ func compareKernelNames(a, b *kernelName) int {
 		CompareNatural(a.parent, b.parent),
 		CompareNumber(a.counter, b.counter),
 		cmp.Compare(a.suffix, b.suffix),
-		cmp.Compare(a.copies(), b.copies()),
+		cmp.Compare(a.copyRank(), b.copyRank()),
 		cmp.Compare(a.node.Path, b.node.Path),
 	)
 }
@@ -102,17 +95,15 @@ type kernelName struct {
 	prefix  string
 	counter string
 	suffix  string
-	// part is Node.Part. It is empty for a key of the previous version.
+	// part is Node.Part.
 	part string
-	// former is set for a key of the previous version.
-	former bool
 	// parent is the sysfs directory of a network interface. The kernel has no lasting
 	// number for it: counter only distinguishes interfaces.
 	parent string
 }
 
 // nameKind orders names: the bus node of the USB device first, and interfaces last, so
-// that the key of no node depends on them.
+// that no key of a node depends on an interface.
 type nameKind byte
 
 const (
@@ -121,63 +112,86 @@ const (
 	netName
 )
 
-// copies returns 0 for the node that the kernel made, and 1 for nodes with the same name and number at
+// copyRank returns 0 for the node that the kernel made, and 1 for nodes with the same name and number at
 // another path, which somebody made with mknod(1). The kernel's node comes first.
-func (k kernelName) copies() int {
+func (k kernelName) copyRank() int {
 	if strings.HasSuffix(k.node.Path, "/"+k.node.Kernel) {
 		return 0
 	}
 	return 1
 }
 
-// sameFamily reports whether two names are numbered together. The bus node is always alone.
-func (k kernelName) sameFamily(other kernelName) bool {
-	sameInterface := k.node.Interface == other.node.Interface
-	sameName := k.prefix == other.prefix && k.part == other.part
-	isBusNode := k.kind == busName
-	return !isBusNode && k.kind == other.kind && sameInterface && sameName
+// distinction is the text whose hash distinguishes the key of the node from an equal key.
+func (k kernelName) distinction() string {
+	if k.kind == netName {
+		return "net"
+	}
+	return k.node.Path
 }
 
-// numberFamily numbers the counters of one family: nodes of one interface with one
-// prefix, in order. Nodes with one counter share its number: sdb, sdb1 and sdb2 are
-// parts of one disk.
+// sameFamily reports whether two names are numbered together. The bus node is a family of its own.
+func (k kernelName) sameFamily(other kernelName) bool {
+	if k.kind == busName || k.kind != other.kind {
+		return false
+	}
+	sameInterface := k.node.Interface == other.node.Interface
+	sameName := k.prefix == other.prefix && k.part == other.part
+	return sameInterface && sameName
+}
+
+// numberFamily numbers the counters of one family in order: nodes of one interface with one
+// prefix. Nodes with one counter share its number: sdb, sdb1 and sdb2 are parts of one disk.
 func numberFamily(family []kernelName) map[string]int {
 	const maxIndex = 999_999
-	numbers := make(map[string]int)
-	taken := make(map[int]bool)
+	f := familyNumbers{
+		byCounter: make(map[string]int),
+		isUsed:    make(map[int]bool),
+	}
 	for _, k := range family {
 		index := k.node.Index
-		_, isNumbered := numbers[k.counter]
 		isValid := 0 <= index && index <= maxIndex
-		if isNumbered || !isValid || taken[index] {
-			continue
+		if isValid && !f.isUsed[index] {
+			f.assign(k.counter, index)
 		}
-		numbers[k.counter] = index
-		taken[index] = true
-	}
-	free := 0
-	next := func(counter string) {
-		if _, ok := numbers[counter]; ok {
-			return
-		}
-		for taken[free] {
-			free++
-		}
-		numbers[counter] = free
-		taken[free] = true
 	}
 	for _, k := range family {
 		if k.counter != "" {
-			next(k.counter)
+			f.assignFree(k.counter)
 		}
 	}
-	// Unnumbered nodes come last: /dev/watchdog accompanies only the first watchdog of
+	// Nodes without a number come last: /dev/watchdog accompanies only the first watchdog of
 	// the machine, so that it must not determine the key of /dev/watchdog0
 	// (watchdog_dev_register).
 	if family[0].counter == "" {
-		next("")
+		f.assignFree("")
 	}
-	return numbers
+	return f.byCounter
+}
+
+// familyNumbers are the numbers of the counters of one family.
+type familyNumbers struct {
+	byCounter map[string]int
+	isUsed    map[int]bool
+	// free is at most the lowest free number.
+	free int
+}
+
+// assign assigns a free number to a counter, unless the counter has a number.
+func (f *familyNumbers) assign(counter string, number int) {
+	_, hasNumber := f.byCounter[counter]
+	if hasNumber {
+		return
+	}
+	f.byCounter[counter] = number
+	f.isUsed[number] = true
+}
+
+// assignFree assigns the lowest free number to a counter, unless the counter has a number.
+func (f *familyNumbers) assignFree(counter string) {
+	for f.isUsed[f.free] {
+		f.free++
+	}
+	f.assign(counter, f.free)
 }
 
 // key returns the key of the node, with its number in the family.
@@ -185,49 +199,51 @@ func (k kernelName) key(bus Bus, number int) string {
 	if k.kind == busName {
 		return "bus"
 	}
-	if bus == PlatformBus && k.kind == nodeName && !k.probed() {
+	if bus == PlatformBus && k.kind == nodeName && !k.isNumberedByProbing() {
 		return nameField(k.node.Kernel)
 	}
-	stem := strings.Trim(k.prefix+k.suffix, "_-.")
-	if stem == "" {
-		// Names of vfio groups and the like are only a number.
-		stem = k.node.Subsystem
-	}
-	name := ""
-	if k.part != "" {
-		class, _, _ := strings.Cut(stem, ":") // "iio:device"
-		name = nameField(class) + ":" + field(k.part)
-	} else {
-		name = nameField(stem)
-	}
-	interfaced := bus == USBBus && k.node.Interface >= 0
-	if name == "bus" && bus == USBBus && !interfaced {
+	name := k.unnumberedKey()
+	belongsToInterface := bus == USBBus && k.node.Interface >= 0
+	if name == "bus" && bus == USBBus && !belongsToInterface {
 		name = replaced(name, name)
 	}
-	// A stem that ends like a number always has an explicit number, so that it differs from a
+	// A name that ends like a number always has an explicit number, so that it differs from a
 	// numbered key.
 	dot := strings.LastIndexByte(name, '.')
 	endsLikeNumber := dot >= 0 && isDigits(name[dot+1:])
 	if number > 0 || endsLikeNumber {
 		name += "." + strconv.Itoa(number)
 	}
-	if interfaced {
+	if belongsToInterface {
 		// The number has the form of ID_USB_INTERFACE_NUM of udev.
 		return fmt.Sprintf("if%02x:%s", k.node.Interface, name)
 	}
 	return name
 }
 
-// probed reports whether the number of a node depends on probing order even if firmware
-// describes the hardware: device trees have no aliases for these numbers, unlike for
-// those of serial ports, SPI, I2C and MMC (of_alias_get_id in drivers/of/base.c).
-func (k kernelName) probed() bool {
+// unnumberedKey returns the key without the interface and the number in the family.
+func (k kernelName) unnumberedKey() string {
+	stem := strings.Trim(k.prefix+k.suffix, "_-.")
+	if stem == "" {
+		// Some names are only a number, such as the names of VFIO groups.
+		stem = k.node.Subsystem
+	}
+	if k.part == "" {
+		return nameField(stem)
+	}
+	class, _, _ := strings.Cut(stem, ":") // "iio:device"
+	return nameField(class) + ":" + field(k.part)
+}
+
+// isNumberedByProbing reports whether the number of a node depends on the order of probing even if
+// firmware describes the hardware. Device trees have aliases for the numbers of serial ports, SPI, I2C
+// and MMC, but not for these (of_alias_get_id in drivers/of/base.c).
+func (k kernelName) isNumberedByProbing() bool {
 	switch k.node.Subsystem {
 	case "drm", "sound", "video4linux", "media", "input", "hidraw", "iio", "dvb", "cec", "lirc", "bsg", "scsi_generic":
 		return true
 	case "i2c-dev", "gpio":
-		// Aliases are optional.
-		return !k.former
+		return true // only some device trees define these aliases
 	case "block":
 		_, to := diskLetters(k.node.Kernel)
 		return to > 0
@@ -244,31 +260,22 @@ func nameField(s string) string {
 	return replaced(s, s)
 }
 
-// splitKernel splits the kernel's name of a node at its counter. That is the number at
-// the end, or the first of two separated by a dot (spidev0.1, wq0.3), or the first one
-// if there is none at the end (mtd0ro) and in subsystems with two (pcmC1D0p, nvme0n1,
-// mmcblk0boot0, dvb0.frontend1, wwan0at1, vport2p1), or the letters of a disk (sdb,
-// sdaa2).
-func splitKernel(n *Node) kernelName {
-	k := kernelName{node: n, kind: nodeName}
+// splitKernelName splits the kernel's name of a node at its counter. The counter is one of these:
+//
+//   - the letters of a disk (sdb, sdaa2)
+//   - the first number in subsystems whose names have two (pcmC1D0p, nvme0n1, mmcblk0boot0,
+//     dvb0.frontend1, wwan0at1, vport2p1), or if the name does not end with a number (mtd0ro)
+//   - the first of two numbers that are separated by a dot (spidev0.1, wq0.3)
+//   - otherwise the number at the end
+func splitKernelName(n *Node) kernelName {
+	k := kernelName{node: n, kind: nodeName, part: n.Part}
 	if isUSBBusNode(n) {
 		k.kind = busName
 	}
-	name := n.Kernel
-	var from, to int
-	switch n.Subsystem {
-	case "block":
-		if from, to = diskLetters(name); to == 0 {
-			from, to = firstNumber(name)
-		}
-	case "sound", "nvme", "nvme-generic", "dvb", "wwan", "spidev", "virtio-ports", "bsg":
-		from, to = firstNumber(name)
-	default:
-		from, to = lastNumber(name)
-	}
-	k.prefix = name[:from]
-	k.counter = name[from:to]
-	k.suffix = name[to:]
+	from, to := findCounter(n)
+	k.prefix = n.Kernel[:from]
+	k.counter = n.Kernel[from:to]
+	k.suffix = n.Kernel[to:]
 	switch n.Subsystem {
 	case "bsg":
 		// "6:0:1:0" and "end_device-6:0" start with the number of the SCSI host
@@ -282,6 +289,22 @@ func splitKernel(n *Node) kernelName {
 	return k
 }
 
+// findCounter returns the position of the counter in the kernel's name of a node.
+func findCounter(n *Node) (from, to int) {
+	switch n.Subsystem {
+	case "block":
+		from, to = diskLetters(n.Kernel)
+		if to > 0 {
+			return from, to
+		}
+		return firstNumber(n.Kernel)
+	case "sound", "nvme", "nvme-generic", "dvb", "wwan", "spidev", "virtio-ports", "bsg":
+		return firstNumber(n.Kernel)
+	default:
+		return lastNumber(n.Kernel)
+	}
+}
+
 // isUSBBusNode reports whether n is the bus node of a USB device (usb_devnode in
 // drivers/usb/core/usb.c).
 func isUSBBusNode(n *Node) bool {
@@ -293,7 +316,7 @@ func isUSBBusNode(n *Node) bool {
 	return isDeviceItself || strings.HasPrefix(n.Path, "/dev/bus/usb/")
 }
 
-// splitNet is like splitKernel, for a network interface.
+// splitNet is like splitKernelName, for a network interface.
 func splitNet(n *Node) kernelName {
 	parent := path.Dir(n.SysPath)
 	return kernelName{
@@ -305,28 +328,29 @@ func splitNet(n *Node) kernelName {
 	}
 }
 
-// lastNumber returns the position of the number at the end of name that the kernel
-// assigns over the machine.
+// lastNumber returns the position of the number at the end of name, or of the first of two numbers
+// that are separated by a dot. Without a number at the end it is like firstNumber.
 func lastNumber(name string) (from, to int) {
 	rest := strings.TrimRight(name, decimal)
 	if rest == name {
 		return firstNumber(name)
 	}
-	before, dot := strings.CutSuffix(rest, ".")
-	if first := strings.TrimRight(before, decimal); dot && first != before {
-		return len(first), len(before)
+	beforeDot, hasDot := strings.CutSuffix(rest, ".")
+	stem := strings.TrimRight(beforeDot, decimal)
+	if hasDot && stem != beforeDot {
+		return len(stem), len(beforeDot)
 	}
 	return len(rest), len(name)
 }
 
-// firstNumber returns the position of the first digits of name, or its end twice if it
-// has none.
+// firstNumber returns the position of the first digits of name, or the end of name twice if it
+// has no digits.
 func firstNumber(name string) (from, to int) {
 	from = strings.IndexAny(name, decimal)
 	if from < 0 {
 		return len(name), len(name)
 	}
-	return from, from + digits(name[from:])
+	return from, from + leadingDigits(name[from:])
 }
 
 // diskLetters returns the position of the letters that number the disks of the SCSI,
@@ -343,14 +367,14 @@ func diskLetters(name string) (from, to int) {
 }
 
 // CompareNatural compares names in natural order: runs of digits by value, so that
-// "ttyUSB2" is before "ttyUSB10", everything else by bytes. It is zero for equal
-// strings only.
+// "ttyUSB2" is before "ttyUSB10", and everything else by bytes. It returns zero only for equal
+// strings.
 func CompareNatural(a, b string) int {
 	x := a
 	y := b
 	for x != "" && y != "" {
-		m := digits(x)
-		n := digits(y)
+		m := leadingDigits(x)
+		n := leadingDigits(y)
 		if m == 0 || n == 0 {
 			if x[0] != y[0] {
 				return cmp.Compare(x[0], y[0])
@@ -370,8 +394,8 @@ func CompareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
 
-// digits returns the number of leading digits of s.
-func digits(s string) int {
+// leadingDigits returns the number of digits at the start of s.
+func leadingDigits(s string) int {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
 		n++
@@ -379,8 +403,8 @@ func digits(s string) int {
 	return n
 }
 
-// CompareNumber compares counters written with all their digits: 2 before 10, z before
-// aa, and PCI addresses in order.
+// CompareNumber compares counters: 2 is before 10, and z is before aa. PCI addresses are in their
+// order.
 func CompareNumber(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }

@@ -78,7 +78,7 @@ func TestKeyDoesNotDependOnPartitions(t *testing.T) {
 	without := reader(leaf{"sdb", "block", 0, -1}, leaf{"sdc", "block", 0, -1}, leaf{"sdc1", "block", 0, -1})
 	for _, n := range []string{"sdb", "sdc", "sdc1"} {
 		if with[n] != without[n] {
-			t.Errorf("%s: %q, and %q once sdb1 has gone", n, with[n], without[n])
+			t.Errorf("%s: %q with sdb1, %q without it", n, with[n], without[n])
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestCompareNatural(t *testing.T) {
 	slices.SortFunc(shuffled, CompareNatural)
 	slices.SortFunc(sorted, CompareNatural)
 	if !slices.Equal(shuffled, sorted) {
-		t.Errorf("order depends on the order before: %q and %q", shuffled, sorted)
+		t.Errorf("the result depends on the initial order: %q and %q", shuffled, sorted)
 	}
 	for _, pair := range [][2]string{{"ttyUSB2", "ttyUSB10"}, {"a::2", "a::10"}, {"a", "a::1"}, {"0000:0a:00.0", "0000:3b:00.0"}} {
 		if CompareNatural(pair[0], pair[1]) >= 0 || CompareNatural(pair[1], pair[0]) <= 0 {

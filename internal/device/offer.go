@@ -11,9 +11,9 @@ import (
 type Offer struct {
 	// ID of slot 0. SlotID returns the IDs of the other slots.
 	ID string
-	// Former is the ID in the previous version, under which a container may hold the device. It is
-	// empty if the ID is the same.
-	Former string
+	// Alias is the ID that a CDI device of the host has with the other value of identity. A container
+	// may hold the device by it after an edit. It is empty for other devices.
+	Alias string
 	// Hardware is the sysfs path of its hardware. It is used to spread containers over hardware,
 	// and to wait until new hardware has all its nodes. It is empty if there is no hardware.
 	Hardware string
@@ -33,9 +33,9 @@ type Offer struct {
 	Nodes []OfferedNode
 	// Nets are network interfaces that move into the container.
 	Nets []OfferedNet
-	// Moved is set while its interfaces are in the container that holds the device, and
-	// missing on the host.
-	Moved bool
+	// NetsInContainer is set while the network interfaces are in the container that holds the
+	// device. They are missing on the host then.
+	NetsInContainer bool
 	// Mounts are bind mounts, including companions.
 	Mounts []Mount
 	// CDIDevices are qualified names of CDI devices of other specs to inject.
@@ -45,7 +45,7 @@ type Offer struct {
 	Env         []Entry
 	Annotations []Entry
 	// Attributes are the attributes by which claims select, by name. It is nil without DRA.
-	Attributes map[string]string
+	Attributes map[string]Typed
 	// CDI is set if the device is injected by its qualified CDI name instead of raw
 	// nodes and mounts.
 	CDI bool

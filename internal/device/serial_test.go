@@ -22,7 +22,7 @@ func TestPlaceholderSerials(t *testing.T) {
 		"To be filled by O.E.M.", "To Be Filled By O.E.M", "Not Specified", "Not Applicable", "no serial", "TEST",
 	} {
 		if !PlaceholderSerial(s) {
-			t.Errorf("%q is taken for a serial", s)
+			t.Errorf("%q is accepted as a serial number", s)
 		}
 	}
 }
@@ -45,7 +45,7 @@ func TestRealSerials(t *testing.T) {
 		"SN8841A", "0x1A2B3C4D", "Ünïcode1", "序列号七",
 	} {
 		if PlaceholderSerial(s) {
-			t.Errorf("%q is taken for a placeholder", s)
+			t.Errorf("%q is treated as a placeholder", s)
 		}
 	}
 }

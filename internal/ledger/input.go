@@ -20,7 +20,7 @@ type Input struct {
 	Hardware []*device.Hardware
 	// UnreadHardware is present hardware that could not be read yet: an unmatched device may
 	// be part of it.
-	UnreadHardware []device.Unread
+	UnreadHardware []device.UnreadHardware
 	// Events are the times of the latest kernel events, by sysfs path. Events that are
 	// older than settleTime do not matter.
 	Events map[string]time.Time

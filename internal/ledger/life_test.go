@@ -149,11 +149,11 @@ func (l *life) step() {
 	for _, res := range l.out.Resources {
 		for _, e := range res.Devices {
 			switch offered := l.offered(res.Name, e.Offer.ID); {
-			case e.Healthy && !offered && !e.Offer.Moved:
+			case e.Healthy && !offered && !e.Offer.NetsInContainer:
 				l.t.Errorf("%s of %s is Healthy, but not there", e.Offer.ID, res.Name)
-			case e.Offer.Moved && (offered || !e.Healthy || !e.Present):
+			case e.Offer.NetsInContainer && (offered || !e.Healthy || !e.Present):
 				l.t.Errorf("%s of %s is in a container: offered %t, healthy %t, present %t", e.Offer.ID, res.Name, offered, e.Healthy, e.Present)
-			case e.Offer.Moved && l.known && l.held[e.Offer.ID] != res.Name:
+			case e.Offer.NetsInContainer && l.known && l.held[e.Offer.ID] != res.Name:
 				l.t.Errorf("%s of %s is in a container that does not hold it", e.Offer.ID, res.Name)
 			}
 			if e.Healthy == (e.Reason != "") {

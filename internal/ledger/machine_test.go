@@ -28,7 +28,7 @@ type machine struct {
 	justStarted bool            // the kubelet has just started
 	asked       time.Duration   // time of the query of holders; now if negative
 	pulled      map[string]bool // removed hardware, by its sysfs path
-	unread      []device.Unread
+	unread      []device.UnreadHardware
 	aliases     map[string][]string
 	seen        map[string]bool // sysfs paths
 }

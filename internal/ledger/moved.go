@@ -46,7 +46,7 @@ func netOf(offer device.Offer) netState {
 // movedOffer returns the offer of a device whose interfaces are in a container, without
 // problems found on the host.
 func movedOffer(offer device.Offer) device.Offer {
-	offer.Moved = true
+	offer.NetsInContainer = true
 	offer.Problem = ""
 	return offer
 }

@@ -25,8 +25,8 @@ func (h *machine) entry() Entry {
 func (h *machine) holdsMoved(want bool) *machine {
 	h.t.Helper()
 	e := h.entry()
-	if e.Healthy != want || e.Present != want || e.Offer.Moved != want || want != (e.Reason == "") || !want && e.Reason != ReasonGone {
-		h.t.Errorf("healthy %t, present %t, moved %t, reason %q; want it in a container: %t", e.Healthy, e.Present, e.Offer.Moved, e.Reason, want)
+	if e.Healthy != want || e.Present != want || e.Offer.NetsInContainer != want || want != (e.Reason == "") || !want && e.Reason != ReasonGone {
+		h.t.Errorf("healthy %t, present %t, moved %t, reason %q; want it in a container: %t", e.Healthy, e.Present, e.Offer.NetsInContainer, e.Reason, want)
 	}
 	return h
 }
@@ -53,7 +53,7 @@ func TestMovedInterfaceStaysHealthy(t *testing.T) {
 	h.held = nil
 	h.at(21*m, res("r")).holdsMoved(false).asksSince(-1).wakes(31 * m)
 	h.at(21*m+s, res("r", can)).shows(list{"r": {"x": ok}}).asks(false).wakes(-1)
-	if h.entry().Offer.Moved {
+	if h.entry().Offer.NetsInContainer {
 		t.Error("still counts as moved")
 	}
 }
@@ -63,10 +63,10 @@ func TestInterfaceOfUnreadHardware(t *testing.T) {
 	t.Parallel()
 	can := iface("x", "devices/x")
 	h := newMachine(t).at(0, res("r", can))
-	h.unread, h.asked = []device.Unread{{Path: can.Hardware}}, 0
+	h.unread, h.asked = []device.UnreadHardware{{Path: can.Hardware}}, 0
 	for _, at := range []time.Duration{s, m} {
 		h.at(at, res("r")).shows(list{"r": {"x": ok}}).asksSince(-1)
-		if h.entry().Offer.Moved {
+		if h.entry().Offer.NetsInContainer {
 			t.Errorf("at %s it counts as moved", at)
 		}
 	}
@@ -189,7 +189,7 @@ func TestDeviceKeepsItsNodesWhileItsInterfaceIsMoved(t *testing.T) {
 		t.Errorf("%d nodes, want 2", got)
 	}
 	h.at(m, grows(res("r", whole))).shows(list{"r": {"x": ok}})
-	if h.entry().Offer.Moved {
+	if h.entry().Offer.NetsInContainer {
 		t.Error("still counts as moved")
 	}
 

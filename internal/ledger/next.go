@@ -181,7 +181,7 @@ func (t *transition) match() {
 // unmatched returns the record of an unmatched device for d.
 func (t *transition) unmatched(d *draft, id string, rec record) record {
 	isConfigured := d.config.Refuse == ""
-	isUnread := slices.Contains(t.in.UnreadHardware, device.Unread{Path: rec.offer.Hardware})
+	isUnread := slices.Contains(t.in.UnreadHardware, device.UnreadHardware{Path: rec.offer.Hardware})
 	if isConfigured && rec.present && isUnread {
 		return rec // nothing says that it is gone
 	}

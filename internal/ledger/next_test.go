@@ -220,7 +220,7 @@ func TestUnreadDeviceIsNotGone(t *testing.T) {
 	const stick, bus = "usb:10c4:ea60:A1", "devices/pci0000:00/0000:00:14.0/usb1/"
 	r := grows(res("r", dev(stick, "a", "b")))
 	empty := grows(res("r"))
-	unread := []device.Unread{{Path: bus + "1-2"}}
+	unread := []device.UnreadHardware{{Path: bus + "1-2"}}
 	t.Run("after a restart, in whatever port", func(t *testing.T) {
 		t.Parallel()
 		h := newMachine(t, Remembered{Name: "r", Devices: []RememberedDevice{{ID: stick, Slots: 1, Nodes: []string{"a", "b"}}, {ID: "0000:01:00.0", Slots: 1}}})
@@ -243,7 +243,7 @@ func TestUnreadDeviceIsNotGone(t *testing.T) {
 		t.Parallel()
 		h := newMachine(t)
 		h.at(0, r).shows(list{"r": {stick: ok}})
-		h.unread = []device.Unread{{Path: "devices/" + stick}}
+		h.unread = []device.UnreadHardware{{Path: "devices/" + stick}}
 		h.at(s, empty).shows(list{"r": {stick: ok}}).wakes(-1)
 		if n := len(h.out.Resources[0].Devices[0].Offer.Nodes); n != 2 {
 			t.Errorf("%d nodes; want those that it had", n)
@@ -256,14 +256,14 @@ func TestUnreadDeviceIsNotGone(t *testing.T) {
 	t.Run("an attribute of a PCI function", func(t *testing.T) {
 		t.Parallel()
 		h := newMachine(t, remembered("r", "0000:01:00.0", stick))
-		h.unread = []device.Unread{{Path: "devices/pci0000:00/0000:01:00.0"}}
+		h.unread = []device.UnreadHardware{{Path: "devices/pci0000:00/0000:01:00.0"}}
 		h.at(0, empty).shows(list{"r": {stick: ReasonGone, "0000:01:00.0": ReasonUnread}})
 	})
 	t.Run("a resource that was removed", func(t *testing.T) {
 		t.Parallel()
 		h := newMachine(t)
 		h.at(0, r)
-		h.unread = []device.Unread{{Path: "devices/" + stick}}
+		h.unread = []device.UnreadHardware{{Path: "devices/" + stick}}
 		h.at(s).shows(list{"r": {stick: ReasonRemoved}})
 	})
 }

@@ -111,7 +111,7 @@ type Waiting struct {
 // Entry is one listed device.
 type Entry struct {
 	// Offer is the current offer of a matched device. The offer of an unmatched device has
-	// only ID, Slots and NUMA. A device whose interfaces are in a container (Moved) has its
+	// only ID, Slots and NUMA. A device whose interfaces are in a container (NetsInContainer) has its
 	// last offer, or only these fields after a restart.
 	Offer   device.Offer
 	Healthy bool

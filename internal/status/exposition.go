@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 )
@@ -16,10 +15,15 @@ type exposition map[string]*family
 
 // family is a metric with its samples.
 type family struct {
-	kind, help string
-	labels     []string
-	bounds     []float64          // of a histogram's buckets
-	samples    map[string]*sample // by the values of the labels
+	// kind is counter, gauge or histogram.
+	kind string
+	help string
+	// labels are the names of the labels, in alphabetical order.
+	labels []string
+	// bounds are the bounds of a histogram's buckets.
+	bounds []float64
+	// samples has the samples by the values of the labels.
+	samples map[string]*sample
 }
 
 // sample is the value of a counter or gauge, or the state of a histogram.
@@ -30,11 +34,13 @@ type sample struct {
 	buckets []uint64 // observations up to each bound
 }
 
+// escape escapes the value of a label.
 var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
-// label is a label in the text format.
+// label is a label in the text format. Prometheus rejects a scrape that is not UTF-8.
 func label(name, value string) string {
-	return name + `="` + escape.Replace(strings.ToValidUTF8(value, "\uFFFD")) + `"`
+	valid := strings.ToValidUTF8(value, "\uFFFD")
+	return name + `="` + escape.Replace(valid) + `"`
 }
 
 // add adds a metric like f, without samples.
@@ -46,17 +52,48 @@ func (e exposition) add(name string, f family) *family {
 
 // with returns the sample with these values of the labels.
 func (f *family) with(values ...string) *sample {
-	key := strings.ToValidUTF8(strings.Join(values, "\x00"), "\uFFFD")
+	key := strings.Join(values, "\x00")
+	key = strings.ToValidUTF8(key, "\uFFFD")
 	s := f.samples[key]
-	if s == nil {
-		pairs := make([]string, len(f.labels))
-		for i, name := range f.labels {
-			pairs[i] = label(name, values[i])
-		}
-		s = &sample{labels: strings.Join(pairs, ","), buckets: make([]uint64, len(f.bounds))}
-		f.samples[key] = s
+	if s != nil {
+		return s
 	}
+	pairs := make([]string, len(f.labels))
+	for i, name := range f.labels {
+		pairs[i] = label(name, values[i])
+	}
+	s = &sample{
+		labels:  strings.Join(pairs, ","),
+		buckets: make([]uint64, len(f.bounds)),
+	}
+	f.samples[key] = s
 	return s
+}
+
+// set sets the sample with these values of the labels.
+func (f *family) set(v float64, values ...string) {
+	f.with(values...).value = v
+}
+
+// setInt sets a sample to a count.
+func (f *family) setInt(n int, values ...string) {
+	f.set(float64(n), values...)
+}
+
+// setIfKnown sets a sample to a count, unless the count is nil.
+func (f *family) setIfKnown(n *int, values ...string) {
+	if n != nil {
+		f.setInt(*n, values...)
+	}
+}
+
+// setBool sets a sample to 1 or 0.
+func (f *family) setBool(is bool, values ...string) {
+	if is {
+		f.set(1, values...)
+	} else {
+		f.set(0, values...)
+	}
 }
 
 // forget drops all samples with a label.
@@ -79,37 +116,65 @@ func (s *sample) add(v float64, bounds []float64) {
 
 // text writes every metric that has samples, in a stable order.
 func (e exposition) text() []byte {
-	var b []byte
-	line := func(name, labels string, value float64) {
-		if b = append(b, name...); labels != "" {
-			b = append(append(append(b, '{'), labels...), '}')
-		}
-		b = append(strconv.AppendFloat(append(b, ' '), value, 'g', -1, 64), '\n')
-	}
+	var w textWriter
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		f := e[name]
-		if len(f.samples) == 0 {
-			continue
-		}
-		b = fmt.Appendf(b, "# HELP %s %s\n# TYPE %s %s\n", name, f.help, name, f.kind)
-		samples := slices.Collect(maps.Values(f.samples))
-		sort.Slice(samples, func(i, j int) bool { return samples[i].labels < samples[j].labels })
-		for _, s := range samples {
-			if f.bounds == nil {
-				line(name, s.labels, s.value)
-				continue
-			}
-			prefix := s.labels
-			if prefix != "" {
-				prefix += ","
-			}
-			for i, bound := range f.bounds {
-				line(name+"_bucket", prefix+label("le", strconv.FormatFloat(bound, 'g', -1, 64)), float64(s.buckets[i]))
-			}
-			line(name+"_bucket", prefix+label("le", "+Inf"), float64(s.count))
-			line(name+"_sum", s.labels, s.value)
-			line(name+"_count", s.labels, float64(s.count))
+		if len(f.samples) > 0 {
+			w.family(name, f)
 		}
 	}
-	return b
+	return w.text
+}
+
+// textWriter writes metrics in the text format.
+type textWriter struct{ text []byte }
+
+// family writes a metric with its samples.
+func (w *textWriter) family(name string, f *family) {
+	w.text = fmt.Appendf(w.text, "# HELP %s %s\n", name, f.help)
+	w.text = fmt.Appendf(w.text, "# TYPE %s %s\n", name, f.kind)
+	samples := slices.SortedFunc(maps.Values(f.samples), compareLabels)
+	for _, s := range samples {
+		if f.bounds == nil {
+			w.line(name, s.labels, s.value)
+		} else {
+			w.histogram(name, s, f.bounds)
+		}
+	}
+}
+
+// compareLabels compares samples by their labels.
+func compareLabels(a, b *sample) int {
+	return strings.Compare(a.labels, b.labels)
+}
+
+// histogram writes the sample of a histogram: a line for each bucket, the sum and the count. The
+// last bucket has no bound and therefore all observations.
+func (w *textWriter) histogram(name string, s *sample, bounds []float64) {
+	prefix := s.labels
+	if prefix != "" {
+		prefix += ","
+	}
+	for i, bound := range bounds {
+		text := strconv.FormatFloat(bound, 'g', -1, 64)
+		labels := prefix + label("le", text)
+		w.line(name+"_bucket", labels, float64(s.buckets[i]))
+	}
+	count := float64(s.count)
+	w.line(name+"_bucket", prefix+label("le", "+Inf"), count)
+	w.line(name+"_sum", s.labels, s.value)
+	w.line(name+"_count", s.labels, count)
+}
+
+// line writes one value. A number is written as Go writes it, as the format requires.
+func (w *textWriter) line(name, labels string, value float64) {
+	w.text = append(w.text, name...)
+	if labels != "" {
+		w.text = append(w.text, '{')
+		w.text = append(w.text, labels...)
+		w.text = append(w.text, '}')
+	}
+	w.text = append(w.text, ' ')
+	w.text = strconv.AppendFloat(w.text, value, 'g', -1, 64)
+	w.text = append(w.text, '\n')
 }

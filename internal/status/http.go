@@ -20,19 +20,21 @@ import (
 
 // State is the state of the running program. Its methods must not block.
 type State interface {
-	// Alive is nil when the host was scanned and the main loop makes progress, with
-	// or without a kubelet.
+	// Alive returns nil if the host was scanned and the main loop makes progress, with or
+	// without a kubelet.
 	Alive() error
-	// Ready is nil when every resource with devices is registered.
+	// Ready returns nil if every resource with devices is registered.
 	Ready() error
 }
 
-// Node is the State of a program that serves devices. Status may wait for the kubelet for
-// half a second.
+// Node is the State of a program that serves devices.
 type Node interface {
 	State
+	// Config returns the served configuration.
 	Config() Config
+	// LeftOut returns what the lists have no room for.
 	LeftOut() LeftOut
+	// Status returns the whole state. It may wait for the kubelet for half a second.
 	Status(ctx context.Context) Status
 }
 
@@ -42,22 +44,25 @@ const maxWait = 5 * time.Second
 // connKey is the key of the connection of a request in its context.
 type connKey struct{}
 
-// Serve serves requests on l until ctx is cancelled, one a connection.
+// Serve serves requests on l until ctx is cancelled, a single request on each connection.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	limited := newLimitedListener(l)
 	server := &http.Server{
 		Handler:           http.HandlerFunc(m.answer),
 		ReadHeaderTimeout: connTime,
 		MaxHeaderBytes:    maxRequest, // conn has the same limit for a whole request
-		// It would wait for the body of a request.
+		// That handler would wait for the body of a request.
 		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     log.New(io.Discard, "", 0), // of errors that clients cause
+		// Clients cause all errors of a server.
+		ErrorLog: log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, c)
 		},
 	}
 	server.SetKeepAlivesEnabled(false)
-	stop := context.AfterFunc(ctx, func() { _ = limited.Close() })
+	stop := context.AfterFunc(ctx, func() {
+		_ = limited.Close()
+	})
 	defer stop()
 	err := server.Serve(limited)
 	_ = limited.Close()
@@ -68,34 +73,33 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("--listen: %w", err)
 }
 
+// connOf is the connection of a request.
+func connOf(r *http.Request) *conn {
+	return r.Context().Value(connKey{}).(*conn)
+}
+
 // answer answers a request.
 func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
-	c := r.Context().Value(connKey{}).(*conn)
+	c := connOf(r)
 	out := &response{
 		status: http.StatusOK,
 		header: w.Header(),
 	}
 	out.header.Set("Content-Type", "text/plain; charset=utf-8")
-	isRendered := r.URL.Path == "/metrics" || m.node != nil && (r.URL.Path == "/status.json" || r.URL.Path == "/")
+	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case !isRead:
 		out.fail(http.StatusMethodNotAllowed, "want GET")
 	case r.URL.Path == "/healthz":
 		out.probe(m.state.Alive(), "")
 	case r.URL.Path == "/readyz":
 		out.probe(m.state.Ready(), m.warning())
-	case isRendered:
+	case m.isRendered(r.URL.Path):
 		c.enter(stageUnfinished, time.Time{})
-		// One at a time, until it is sent: a response may have megabytes.
-		select {
-		case m.rendering <- struct{}{}:
-			defer func() { <-m.rendering }()
+		// The semaphore is held until the response is sent, which may have megabytes.
+		if m.awaitTurn(c, out) {
+			defer m.endTurn()
 			m.render(c.ended, out, r)
-		case <-time.After(maxWait):
-			out.header.Set("Retry-After", "1")
-			out.fail(http.StatusServiceUnavailable, "another request is being answered")
-		case <-c.ended.Done():
-			panic(http.ErrAbortHandler)
 		}
 	default:
 		out.fail(http.StatusNotFound, "want /, /metrics, /status.json, /healthz or /readyz")
@@ -108,6 +112,37 @@ func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// isRendered reports whether the response is made from the state of the node.
+func (m *Metrics) isRendered(path string) bool {
+	switch path {
+	case "/metrics":
+		return true
+	case "/", "/status.json":
+		return m.node != nil
+	}
+	return false
+}
+
+// awaitTurn waits until no other response is rendered or sent. It reports false after maxWait,
+// and aborts the request if its client is gone.
+func (m *Metrics) awaitTurn(c *conn, out *response) bool {
+	select {
+	case m.rendering <- struct{}{}:
+		return true
+	case <-time.After(maxWait):
+		out.header.Set("Retry-After", "1")
+		out.fail(http.StatusServiceUnavailable, "another request is being answered")
+		return false
+	case <-c.ended.Done():
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// endTurn lets the next response be rendered.
+func (m *Metrics) endTurn() {
+	<-m.rendering
+}
+
 // response is a response whose body is buffered.
 type response struct {
 	status int
@@ -115,11 +150,13 @@ type response struct {
 	body   bytes.Buffer
 }
 
+// fail makes an error the response.
 func (out *response) fail(status int, reason string) {
 	out.status = status
 	fmt.Fprintf(&out.body, "%d: %s\n", status, reason)
 }
 
+// probe makes the result of a probe the response.
 func (out *response) probe(err error, warning string) {
 	text := "ok"
 	if err != nil {
@@ -137,8 +174,8 @@ func (out *response) send(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).Flush()
 }
 
-// warning is added to the body of /readyz. It leaves out the problems themselves, which
-// may name serials: every prober reads it.
+// warning is added to the body of /readyz, which anybody can read. It leaves out the problems
+// themselves, because they may contain serial numbers.
 func (m *Metrics) warning() string {
 	if m.node == nil {
 		return ""
@@ -163,9 +200,8 @@ func (m *Metrics) render(ctx context.Context, out *response, r *http.Request) {
 		m.scrape(ctx, out)
 		return
 	}
-	c := r.Context().Value(connKey{}).(*conn)
-	if !isLocal(c.from, r.Host) {
-		out.fail(http.StatusForbidden, "the status names serials and pods and is served on 127.0.0.1 only: use kubectl port-forward")
+	if !isLocal(connOf(r).from, r.Host) {
+		out.fail(http.StatusForbidden, "the status contains serial numbers and pod names and is only served on 127.0.0.1: use kubectl port-forward")
 		return
 	}
 	if r.URL.Path == "/" {
@@ -181,13 +217,15 @@ func (m *Metrics) render(ctx context.Context, out *response, r *http.Request) {
 	_ = enc.Encode(m.node.Status(ctx)) // every field can be encoded
 }
 
-// isLocal reports whether a request comes over loopback, kubectl port-forward included:
-// only such a client gets the status, which names serials and pods. The Host header is
-// checked against DNS rebinding in a browser. Other loopback addresses are those of
-// proxies in the pod, which forward foreign requests (127.0.0.6 is Istio's).
+// loopback is the IPv4 address of local clients. Proxies in the pod use other addresses of
+// 127.0.0.0/8 for requests from elsewhere: Istio uses 127.0.0.6.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// isLocal reports whether a request comes over loopback, which includes kubectl port-forward.
+// Only such a client gets the status, which contains serial numbers and pod names. The Host
+// header is checked against DNS rebinding in a browser.
 func isLocal(client netip.Addr, host string) bool {
-	isLoopback := client == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || client == netip.IPv6Loopback()
-	if !isLoopback {
+	if client != loopback && client != netip.IPv6Loopback() {
 		return false
 	}
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -196,7 +234,8 @@ func isLocal(client netip.Addr, host string) bool {
 	if host == "localhost" {
 		return true
 	}
-	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	host = strings.Trim(host, "[]")
+	address, err := netip.ParseAddr(host)
 	return err == nil && address.Unmap().IsLoopback()
 }
 

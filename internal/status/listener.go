@@ -16,13 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clients may be hostile. These limits bound memory and files: some 10 MiB, most of it
-// buffers of the kernel, and 65 files.
+// Clients may be hostile. These limits bound memory and files to about 10 MiB, most of it
+// buffers of the kernel, and to 65 files.
 const (
+	// maxConns is the maximum number of open connections.
 	maxConns = 64
-	// maxRequest bounds what is read of a connection: one request without a body.
+	// maxRequest bounds how much is read from a connection: one request without a body.
 	maxRequest = 8 << 10
-	// connTime is from accept to close, for one request.
+	// connTime is the time from accept to close, for one request.
 	connTime = 10 * time.Second
 	// answerTime is how long a request whose header was read may take to be answered
 	// before its connection may be closed for others. No probe waits longer.
@@ -56,16 +57,19 @@ func Listen(address string) (net.Listener, error) {
 // a request are accepted as fast as probes.
 func deferAccept(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) {
-		// If it fails, idle connections are accepted too, which only costs time.
+		// If it fails, idle connections are accepted as well, which only costs time.
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 1)
 	})
 }
 
-// limitedListener is a listener with at most maxConns open connections. For a further one
-// it closes one that has not sent a whole request or waits for a scrape: the oldest of the
-// address that has the most. If there is none, it closes one whose request was answered. A
-// connection whose request was read is not closed before the answer, and neither is one of
-// which nothing was read: then the next connection waits.
+// limitedListener is a listener with at most maxConns open connections. To make room for
+// another connection, it closes a connection that has not sent a whole request or that waits
+// for a scrape: the oldest connection of the address that has the most. If there is none, it
+// closes a connection whose request was answered.
+//
+// It closes neither a connection whose request was read and not yet answered, nor a
+// connection from which nothing was read. If there are only such connections, the next one
+// waits.
 type limitedListener struct {
 	net.Listener
 	// changed has an element after a connection was closed or may be closed.
@@ -73,12 +77,14 @@ type limitedListener struct {
 	stopped chan struct{}
 	stop    func() // closes stopped
 
-	mu   sync.Mutex
-	open []*conn // oldest first
+	mu sync.Mutex
+	// open has the open connections, the oldest first.
+	open []*conn
 	// serving counts the connections that the server has not closed.
 	serving sync.WaitGroup
 }
 
+// newLimitedListener limits the connections of a listener.
 func newLimitedListener(l net.Listener) *limitedListener {
 	stopped := make(chan struct{})
 	return &limitedListener{
@@ -128,8 +134,8 @@ func (l *limitedListener) Close() error {
 	return err
 }
 
-// add adds a connection, and closes another one if there is no room. It reports false if
-// no other may be closed.
+// add adds a connection, and closes another one if there is no room. It reports false if no
+// other connection may be closed.
 func (l *limitedListener) add(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +170,8 @@ func (l *limitedListener) signal() {
 	}
 }
 
-// excess returns the index of the connection to close for another one, -1 for none.
+// excess returns the index of the connection to close for another one, or -1 if none may be
+// closed.
 func (l *limitedListener) excess(now time.Time) int {
 	count := map[netip.Addr]int{}
 	for _, c := range l.open {
@@ -180,7 +187,12 @@ func (l *limitedListener) excess(now time.Time) int {
 		case stageAnswered:
 			last = &answered
 		}
-		if *last < 0 || count[c.from] > count[l.open[*last].from] {
+		if *last < 0 {
+			*last = i
+			continue
+		}
+		other := l.open[*last]
+		if count[c.from] > count[other.from] {
 			*last = i
 		}
 	}
@@ -202,7 +214,8 @@ const (
 	stageAnswered
 )
 
-// conn is a connection for one request. It reads maxRequest bytes at most, for connTime.
+// conn is a connection for one request. It reads at most maxRequest bytes, and is open for at
+// most connTime.
 type conn struct {
 	*net.TCPConn
 	listener *limitedListener
@@ -210,12 +223,13 @@ type conn struct {
 	deadline time.Time
 	// ended is cancelled when the connection is closed.
 	ended context.Context
-	reset func() // closes the connection and drops what is not sent
+	// reset closes the connection and drops what is not sent.
+	reset func()
 
 	closing sync.Once
-	// left and tail are used by the goroutine that reads: the number of bytes that may
-	// be read, and the last ones.
+	// left is the number of bytes that may be read. Only the reading goroutine uses it.
 	left int
+	// tail has the last bytes that were read, see follow. Only the reading goroutine uses it.
 	tail []byte
 
 	mu    sync.Mutex
@@ -225,6 +239,7 @@ type conn struct {
 	until time.Time
 }
 
+// newConn wraps an accepted connection.
 func newConn(tcp *net.TCPConn, l *limitedListener) *conn {
 	ended, cancel := context.WithCancel(context.Background())
 	c := &conn{
@@ -247,6 +262,7 @@ func newConn(tcp *net.TCPConn, l *limitedListener) *conn {
 	return c
 }
 
+// stage returns the stage at a time.
 func (c *conn) stage(now time.Time) stage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -333,11 +349,14 @@ func (c *conn) readNow(p []byte) (n int, err error) {
 const wholeHeader = "\n\n"
 
 // isWhole reports whether the header was read.
-func (c *conn) isWhole() bool { return string(c.tail) == wholeHeader }
+func (c *conn) isWhole() bool {
+	return string(c.tail) == wholeHeader
+}
 
 // follow looks for the empty line at the end of the header.
 func (c *conn) follow(read []byte) {
-	text := bytes.ReplaceAll(append(c.tail, read...), []byte("\r"), nil)
+	text := append(c.tail, read...)
+	text = bytes.ReplaceAll(text, []byte("\r"), nil)
 	if bytes.Contains(text, []byte(wholeHeader)) {
 		c.tail = []byte(wholeHeader)
 		return
@@ -388,6 +407,8 @@ func (c *conn) earlier(t time.Time) time.Time {
 	return t
 }
 
+// addressOf is the address of a client, without the port. An IPv4 address is the same on both
+// kinds of sockets.
 func addressOf(a net.Addr) netip.Addr {
 	tcp, _ := a.(*net.TCPAddr)
 	return tcp.AddrPort().Addr().Unmap()

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"runtime"
 	"sync"
 	"time"
 )
@@ -38,26 +37,70 @@ const (
 // eventMetrics are the metrics that a call of Metrics updates, unlike the gauges of a
 // Status. Labels are in alphabetical order.
 var eventMetrics = map[string]family{
-	configLoadsTotal:   {kind: "counter", help: "Configuration loads, the one at start included, by result: ok or error.", labels: []string{"result"}},
-	registrationsTotal: {kind: "counter", help: "Registrations accepted by the kubelet, by reason.", labels: []string{"reason", "resource"}},
-	refusalsTotal:      {kind: "counter", help: "Failed registration attempts.", labels: []string{"resource"}},
-	allocationsTotal:   {kind: "counter", help: "Allocate calls by result: ok or error.", labels: []string{"resource", "result"}},
-	sliceWritesTotal:   {kind: "counter", help: "Writes of ResourceSlices to the API server by result: ok or error.", labels: []string{"result"}},
-	scansTotal:         {kind: "counter", help: "Scans of the host by reason: uevent, names, all, retry, allocate or config.", labels: []string{"reason"}},
-	scanFailuresTotal:  {kind: "counter", help: "Failed scans; the last snapshot stays in use."},
-	ueventsTotal:       {kind: "counter", help: "Devices announced by uevents, once per scan."},
-	allocationSeconds: {kind: "histogram", help: "Duration of Allocate calls.", labels: []string{"resource"},
-		bounds: []float64{.0005, .001, .005, .01, .05, .1, .5, 1}},
-	evictionsTotal: {kind: "counter", help: "Requested evictions of pods by result: ok, blocked or error.", labels: []string{"result"}},
-	scanSeconds:    {kind: "histogram", help: "Duration of scans of the host.", bounds: []float64{.001, .005, .01, .05, .1, .5, 1}},
+	configLoadsTotal: {
+		kind:   "counter",
+		help:   "Loads of the configuration, including the first one, by result: ok or error.",
+		labels: []string{"result"},
+	},
+	registrationsTotal: {
+		kind:   "counter",
+		help:   "Registrations accepted by the kubelet, by reason.",
+		labels: []string{"reason", "resource"},
+	},
+	refusalsTotal: {
+		kind:   "counter",
+		help:   "Failed registration attempts.",
+		labels: []string{"resource"},
+	},
+	allocationsTotal: {
+		kind:   "counter",
+		help:   "Allocate calls by result: ok or error.",
+		labels: []string{"resource", "result"},
+	},
+	allocationSeconds: {
+		kind:   "histogram",
+		help:   "Duration of Allocate calls.",
+		labels: []string{"resource"},
+		bounds: []float64{.0005, .001, .005, .01, .05, .1, .5, 1},
+	},
+	sliceWritesTotal: {
+		kind:   "counter",
+		help:   "Writes of ResourceSlices to the API server by result: ok or error.",
+		labels: []string{"result"},
+	},
+	scansTotal: {
+		kind:   "counter",
+		help:   "Scans of the host by reason: uevent, names, all, retry, allocate or config.",
+		labels: []string{"reason"},
+	},
+	scanFailuresTotal: {
+		kind: "counter",
+		help: "Failed scans; the last snapshot stays in use.",
+	},
+	scanSeconds: {
+		kind:   "histogram",
+		help:   "Duration of scans of the host.",
+		bounds: []float64{.001, .005, .01, .05, .1, .5, 1},
+	},
+	ueventsTotal: {
+		kind: "counter",
+		help: "Devices announced by uevents, once per scan.",
+	},
+	evictionsTotal: {
+		kind:   "counter",
+		help:   "Requested evictions of pods by result: ok, blocked or error.",
+		labels: []string{"result"},
+	},
 }
 
 // Metrics counts events and serves them with the gauges of a Node. A nil *Metrics
 // counts nothing.
 type Metrics struct {
-	state     State
-	node      Node          // nil in a program without devices
-	rendering chan struct{} // semaphore: one Status at a time is rendered and sent
+	state State
+	// node is nil in a program without devices.
+	node Node
+	// rendering is a semaphore: a single Status at a time is rendered and sent.
+	rendering chan struct{}
 
 	mu     sync.Mutex
 	events exposition
@@ -65,7 +108,11 @@ type Metrics struct {
 
 // New returns the metrics of a process that serves state.
 func New(state State) *Metrics {
-	m := &Metrics{state: state, rendering: make(chan struct{}, 1), events: exposition{}}
+	m := &Metrics{
+		state:     state,
+		rendering: make(chan struct{}, 1),
+		events:    exposition{},
+	}
 	m.node, _ = state.(Node)
 	for name, f := range eventMetrics {
 		f := m.events.add(name, f)
@@ -87,8 +134,10 @@ func (m *Metrics) add(name string, value float64, labels ...string) {
 	f.with(labels...).add(value, f.bounds)
 }
 
-// CountLoad counts a load of the configuration; err is set if it is broken.
-func (m *Metrics) CountLoad(err error) { m.add(configLoadsTotal, 1, result(err)) }
+// CountLoad counts a load of the configuration. err is nil if it is valid.
+func (m *Metrics) CountLoad(err error) {
+	m.add(configLoadsTotal, 1, result(err))
+}
 
 // CountRegistration counts a registration that the kubelet accepted.
 func (m *Metrics) CountRegistration(resource, reason string) {
@@ -96,7 +145,9 @@ func (m *Metrics) CountRegistration(resource, reason string) {
 }
 
 // CountRefusal counts a failed registration.
-func (m *Metrics) CountRefusal(resource string) { m.add(refusalsTotal, 1, resource) }
+func (m *Metrics) CountRefusal(resource string) {
+	m.add(refusalsTotal, 1, resource)
+}
 
 // CountAllocation counts an Allocate call.
 func (m *Metrics) CountAllocation(resource string, took time.Duration, err error) {
@@ -105,7 +156,9 @@ func (m *Metrics) CountAllocation(resource string, took time.Duration, err error
 }
 
 // CountSliceWrite counts a write of a ResourceSlice.
-func (m *Metrics) CountSliceWrite(err error) { m.add(sliceWritesTotal, 1, result(err)) }
+func (m *Metrics) CountSliceWrite(err error) {
+	m.add(sliceWritesTotal, 1, result(err))
+}
 
 // CountScan counts a scan of the host: its reason, the devices that uevents
 // announced, and its duration or failure.
@@ -121,7 +174,9 @@ func (m *Metrics) CountScan(reason ScanReason, uevents int, took time.Duration, 
 
 // CountEvictions counts n requests to evict a pod: "ok", "blocked" by a disruption budget, or
 // "error".
-func (m *Metrics) CountEvictions(n int, result string) { m.add(evictionsTotal, float64(n), result) }
+func (m *Metrics) CountEvictions(n int, result string) {
+	m.add(evictionsTotal, float64(n), result)
+}
 
 // Forget drops the counters of a removed resource.
 func (m *Metrics) Forget(resource string) {
@@ -135,82 +190,10 @@ func (m *Metrics) Forget(resource string) {
 	}
 }
 
+// result is the value of the label result.
 func result(err error) string {
 	if err != nil {
 		return "error"
 	}
 	return "ok"
-}
-
-// gauges are the metrics of a Status.
-func gauges(s Status) exposition {
-	all := exposition{}
-	type set func(v float64, labels ...string)
-	metric := func(kind, name, help string, labels []string) set {
-		f := all.add(name, family{kind: kind, help: help, labels: labels})
-		return func(v float64, values ...string) { f.with(values...).value = v }
-	}
-	gauge := func(name, help string, labels ...string) set { return metric("gauge", name, help, labels) }
-	gauge("generic_dp_build_info", "Build information; always 1.", "goversion", "version")(1, runtime.Version(), s.Version)
-	gauge("generic_dp_ready", "1 if every resource with devices is registered, or its CDI specs are written.")(boolValue(len(s.NotReady) == 0))
-	gauge("generic_dp_problems", "Current problems on this host; the log and the status page list them.")(float64(len(s.Problems)))
-	leftOut := gauge("generic_dp_left_out_devices", "Devices that are not listed, or not with all their slots, since the lists have no room: present ones, and absent ones that only the kubelet knows, as held.", "state")
-	leftOut(float64(s.LeftOut.Devices), "present")
-	leftOut(float64(s.LeftOut.Held), "held")
-	metric("counter", "generic_dp_left_out_absent_slots_total", "Slots of absent devices that left the lists before their time, since the lists have no room.", nil)(float64(s.LeftOut.AbsentSlots))
-	gauge("generic_dp_config_info", "Hash of the served configuration; always 1.", "hash")(1, s.Config.Hash)
-	gauge("generic_dp_config_last_load_successful", "1 if the configuration on disk is served, 0 if the last good one is.")(boolValue(s.Config.Broken == nil))
-	gauge("generic_dp_config_last_load_success_timestamp_seconds", "When the served configuration was loaded, in seconds since the epoch.")(float64(s.Config.Loaded.UnixMilli()) / 1000)
-	gauge("generic_dp_config_generation", "Configurations served since the start, the current one included.")(float64(s.Config.Generation))
-	gauge("generic_dp_config_problems", "Lines of problems in the configuration on disk.")(float64(len(s.Config.Problems)))
-	degraded := gauge("generic_dp_events_degraded", "1 for each unavailable event source; meanwhile a full scan runs every minute.", "source")
-	for _, d := range s.Degraded {
-		degraded(1, d.Subject)
-	}
-	devices := gauge("generic_dp_devices", "Devices by health.", "health", "resource")
-	slots := gauge("generic_dp_slots", "Slots of devices as listed to the kubelet, by health.", "health", "resource")
-	optional := func(name, help string) func(n *int, resource string) {
-		set := gauge(name, help+"; absent without the PodResources API.", "resource")
-		return func(n *int, resource string) {
-			if n != nil {
-				set(float64(*n), resource)
-			}
-		}
-	}
-	slotsHeld := optional("generic_dp_slots_held", "Slots that containers hold")
-	slotsFree := optional("generic_dp_slots_free", "Healthy slots that no container holds")
-	slotsAllocatable := optional("generic_dp_slots_allocatable", "Slots that the kubelet reports as allocatable, held or not")
-	held := gauge("generic_dp_held", "Slot that a container holds; always 1.", "container", "id", "namespace", "pod", "resource")
-	registered := gauge("generic_dp_registered", "1 if the resource is registered and its ListAndWatch stream is open.", "resource")
-	for _, r := range s.Resources {
-		health := map[string]int{Healthy: 0, Unhealthy: 0}
-		for _, d := range r.Devices {
-			health[d.Health]++
-			for _, h := range d.Held {
-				held(1, h.Container, h.ID, h.Namespace, h.Pod, r.Title())
-			}
-		}
-		for h, n := range health {
-			devices(float64(n), h, r.Title())
-		}
-		slots(float64(r.Slots.Healthy), Healthy, r.Title())
-		slots(float64(r.Slots.Unhealthy), Unhealthy, r.Title())
-		slotsHeld(r.Slots.Held, r.Title())
-		slotsFree(r.Slots.Free, r.Title())
-		slotsAllocatable(r.Slots.Allocatable, r.Title())
-		if s.Kubelet != nil {
-			registered(boolValue(r.Registered), r.Title())
-		}
-	}
-	if s.Kubelet != nil {
-		metric("counter", "generic_dp_kubelet_restarts_total", "Restarts of the kubelet since the start.", nil)(float64(s.Kubelet.Restarts))
-	}
-	return all
-}
-
-func boolValue(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

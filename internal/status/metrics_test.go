@@ -150,14 +150,14 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// What the lists leave out is in the text of /readyz, and the program stays ready.
+// The text of /readyz says how much the lists leave out, and the program stays ready.
 func TestReadyzSaysWhatIsLeftOut(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &state{leftOut: status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000, Lately: true}})
 	want := `ok
-warning: 2 present devices are not listed with all their slots, since the lists have no room: see the log
-warning: 3 absent devices that the kubelet names as held are not listed, since the lists have no room: see the log
-warning: absent devices left the lists early, since the lists have no room: see the log
+warning: 2 present devices are not listed with all their slots, because the lists have no room: see the log
+warning: 3 absent devices that the kubelet reports as held are not listed, because the lists have no room: see the log
+warning: absent devices left the lists early, because the lists have no room: see the log
 `
 	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusOK || body != want {
 		t.Errorf("/readyz: %s %q, want 200 and %q", resp.Status, body, want)

@@ -59,28 +59,29 @@ type Problem struct {
 
 // LeftOut counts what the lists for the kubelet have no room for.
 type LeftOut struct {
-	// Devices are present and not listed, or not with all their slots.
+	// Devices is the number of present devices that are not listed with all their slots.
 	Devices int `json:"devices"`
-	// Held are devices that containers hold, as only the kubelet knows: they were never
-	// present, and are not listed.
+	// Held is the number of devices that were never present and are not listed, although
+	// the kubelet reports that containers hold them.
 	Held int `json:"held"`
-	// AbsentSlots are slots of absent devices that left the lists before their time, since
-	// the start. Lately is set if some did in the last ten minutes.
-	AbsentSlots int  `json:"absent_slots"`
-	Lately      bool `json:"lately"`
+	// AbsentSlots is the number of slots of absent devices that left the lists early, since
+	// the start.
+	AbsentSlots int `json:"absent_slots"`
+	// Lately is set if such slots left in the last ten minutes.
+	Lately bool `json:"lately"`
 }
 
-// Lines describe what is left out, without naming it.
+// Lines describe what is left out, without serial numbers.
 func (l LeftOut) Lines() []string {
 	var lines []string
 	if l.Devices > 0 {
-		lines = append(lines, fmt.Sprintf("%d present devices are not listed with all their slots, since the lists have no room", l.Devices))
+		lines = append(lines, fmt.Sprintf("%d present devices are not listed with all their slots, because the lists have no room", l.Devices))
 	}
 	if l.Held > 0 {
-		lines = append(lines, fmt.Sprintf("%d absent devices that the kubelet names as held are not listed, since the lists have no room", l.Held))
+		lines = append(lines, fmt.Sprintf("%d absent devices that the kubelet reports as held are not listed, because the lists have no room", l.Held))
 	}
 	if l.Lately {
-		lines = append(lines, "absent devices left the lists early, since the lists have no room")
+		lines = append(lines, "absent devices left the lists early, because the lists have no room")
 	}
 	return lines
 }

@@ -230,10 +230,10 @@ func TestForgottenPod(t *testing.T) {
 	k.save(map[string][]string{nextUID: {other}})
 	announce <- struct{}{}
 	k.awaitUnhealthy(tracker, slot)
-	held := ledger.Held{IDs: map[string]string{}}
+	held := ledger.Held{IDs: map[string]string{other: resource}} // as the kubelet lists them
 	tracker.AddForgotten(&held)
-	if len(held.IDs) != 1 || held.IDs[slot] != resource {
-		t.Errorf("held slots: %v, want %s of %s", held.IDs, slot, resource)
+	if len(held.IDs) != 2 || held.IDs[slot] != resource {
+		t.Errorf("held slots: %v, want also %s of %s", held.IDs, slot, resource)
 	}
 	k.save(map[string][]string{podUID: {slot}, nextUID: {other}}) // the kubelet has the pod again
 	announce <- struct{}{}

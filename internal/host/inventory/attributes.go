@@ -36,7 +36,7 @@ type Attributes struct {
 	traffic     *traffic          // nil: not read yet
 	charDrivers map[uint32]string // by major number; nil: not read yet
 	problems    problems
-	unread      map[string]device.Unread // hardware by path
+	unread      map[string]device.UnreadHardware // hardware by path
 }
 
 type attribute struct{ dir, name string }
@@ -63,7 +63,7 @@ func (s *Scanner) Attributes() *Attributes {
 		of:      s.last,
 		attrs:   make(map[attribute]attributeValues),
 		drivers: make(map[string]string),
-		unread:  make(map[string]device.Unread),
+		unread:  make(map[string]device.UnreadHardware),
 		pairs:   make(map[string]sysfs.NetPair),
 	}
 }
@@ -117,7 +117,7 @@ func (a *Attributes) read(file sysfs.File, dir string, v *attributeValues) {
 		v.unread = true
 		hardware := ownDir(dir)
 		isNew := a.unread[hardware].New || a.slow.isReplacement(file)
-		a.unread[hardware] = device.Unread{Path: hardware, New: isNew}
+		a.unread[hardware] = device.UnreadHardware{Path: hardware, New: isNew}
 	case sysfs.Gone(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA):
 		// Removed, or without a current value: the speed of an interface that is down,
 		// the temperature of a sleeping device.
@@ -209,8 +209,8 @@ func (a *Attributes) Problems() []device.Problem {
 	return slices.Clone(a.problems)
 }
 
-// Unread returns the hardware with attributes that were never read, by path.
-func (a *Attributes) Unread() []device.Unread {
+// UnreadHardware returns the hardware with attributes that were never read, by path.
+func (a *Attributes) UnreadHardware() []device.UnreadHardware {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := slices.Collect(maps.Values(a.unread))

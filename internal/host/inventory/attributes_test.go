@@ -58,8 +58,8 @@ func TestAttributes(t *testing.T) {
 	writeAttr(t, h.Tree, card+"/rom3/VBNV", "third\n")
 	check(next, "rom*/VBNV", "another third")
 	check(next, "missing", "there")
-	if p := append(a.Problems(), next.Problems()...); len(p) > 0 || len(a.Unread())+len(next.Unread()) > 0 {
-		t.Errorf("problems %v, unread %v", p, a.Unread())
+	if p := append(a.Problems(), next.Problems()...); len(p) > 0 || len(a.UnreadHardware())+len(next.UnreadHardware()) > 0 {
+		t.Errorf("problems %v, unread %v", p, a.UnreadHardware())
 	}
 }
 
@@ -79,7 +79,7 @@ func TestAttributesAtOnce(t *testing.T) {
 				a.Attr("devices/platform/a", fmt.Sprint(i), new(1000))
 				a.Driver("devices/platform/a")
 				a.Problems()
-				a.Unread()
+				a.UnreadHardware()
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestBudgetOfAttributes(t *testing.T) {
 	if !unread || small != 0 {
 		t.Errorf("known, with 30 entries: unread %t, %d left", unread, small)
 	}
-	if n := len(a.Unread()); n > 0 {
+	if n := len(a.UnreadHardware()); n > 0 {
 		t.Errorf("%d unread devices: a scan would be repeated for nothing", n)
 	}
 }

@@ -74,7 +74,7 @@ func BenchmarkScan(b *testing.B) {
 		s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
 		scan := func(b *testing.B, batch inventory.Batch) {
 			snap, err := s.Update(b.Context(), batch)
-			for err == nil && len(snap.Unread) > 0 {
+			for err == nil && len(snap.UnreadHardware) > 0 {
 				<-s.Answered()
 				snap, err = s.Update(b.Context(), inventory.Batch{})
 			}

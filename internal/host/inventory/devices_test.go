@@ -191,7 +191,7 @@ func TestFunctionOnItsBusIsNotGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]device.Unread{{Path: function}}, snap.Unread); diff != "" {
+		if diff := cmp.Diff([]device.UnreadHardware{{Path: function}}, snap.UnreadHardware); diff != "" {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff([]device.Problem{{Subject: function, Reason: "modalias: no such device or address, although it is on its bus"}}, snap.Problems); diff != "" {
@@ -248,8 +248,8 @@ func TestNodesOfUnreadFunctions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := paths(snap); slices.Contains(got, "/dev/vfio/12") || slices.Contains(got, "/dev/nvme0n1") || len(snap.Unread) != 3 {
-		t.Errorf("nodes %v, unread %v", got, snap.Unread)
+	if got := paths(snap); slices.Contains(got, "/dev/vfio/12") || slices.Contains(got, "/dev/nvme0n1") || len(snap.UnreadHardware) != 3 {
+		t.Errorf("nodes %v, unread %v", got, snap.UnreadHardware)
 	}
 	if hub := findHardware(snap, "usb1"); hub == nil || hub.NUMA != 1 {
 		t.Errorf("the hub below an unread controller: %+v", hub)

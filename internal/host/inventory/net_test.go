@@ -347,11 +347,11 @@ func TestEnumeratingAdapterIsUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	noProblems(t, snap)
-	if !slices.Equal(snap.Unread, []device.Unread{{Path: adapter}}) || len(snap.Nets) != 0 || findHardware(snap, "1-2") != nil {
-		t.Errorf("unread %v, interfaces %v; want no interface", snap.Unread, snap.Nets)
+	if !slices.Equal(snap.UnreadHardware, []device.UnreadHardware{{Path: adapter}}) || len(snap.Nets) != 0 || findHardware(snap, "1-2") != nil {
+		t.Errorf("unread %v, interfaces %v; want no interface", snap.UnreadHardware, snap.Nets)
 	}
-	if snap := updated(t, s, inventory.Batch{}); len(snap.Nets) != 1 || snap.Nets[0].Hardware != findHardware(snap, "1-2") || len(snap.Unread) > 0 {
-		t.Errorf("set up: %+v, unread %v; want eth0 with its hardware", snap.Nets, snap.Unread)
+	if snap := updated(t, s, inventory.Batch{}); len(snap.Nets) != 1 || snap.Nets[0].Hardware != findHardware(snap, "1-2") || len(snap.UnreadHardware) > 0 {
+		t.Errorf("set up: %+v, unread %v; want eth0 with its hardware", snap.Nets, snap.UnreadHardware)
 	}
 }
 
@@ -377,8 +377,8 @@ func TestKnownDeviceIsNotReadAgain(t *testing.T) {
 	h.AddUSB(stick)
 	snap, err := s.Scan(t.Context())
 	close(answer)
-	if err != nil || !slices.Equal(snap.Unread, []device.Unread{{Path: dir, New: true}}) || findHardware(snap, "1-2") != nil || len(snap.Problems) > 0 {
-		t.Errorf("%v, unread %v, %v, problems %v; want no device in its place yet", err, snap.Unread, findHardware(snap, "1-2"), snap.Problems)
+	if err != nil || !slices.Equal(snap.UnreadHardware, []device.UnreadHardware{{Path: dir, New: true}}) || findHardware(snap, "1-2") != nil || len(snap.Problems) > 0 {
+		t.Errorf("%v, unread %v, %v, problems %v; want no device in its place yet", err, snap.UnreadHardware, findHardware(snap, "1-2"), snap.Problems)
 	}
 	<-s.Answered()
 	if h := findHardware(updated(t, s, inventory.Batch{}), "1-2"); h == nil || h.USB.Serial != "B2" {

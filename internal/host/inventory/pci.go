@@ -100,7 +100,7 @@ func (s *Scanner) readPCI(c *scan) {
 			// Only the check of the link on the bus gives ENOENT: a driver may hold the
 			// directory of a removed function for seconds.
 			if !notExist(err) && c.sysfs.Exists(e.Path) {
-				c.unread[e.Path] = device.Unread{Path: e.Path}
+				c.unread[e.Path] = device.UnreadHardware{Path: e.Path}
 				c.unreadPCI[e.Path] = h
 				c.problems.add(e.Path, fmt.Errorf("%v, although it is on its bus", err))
 			}

@@ -16,7 +16,7 @@ var firmwareBuses = []string{"platform", "amba", "pnp", "ccw", "vio", "vmbus", "
 // platform returns the platform device that owns a node whose ancestors are on no other
 // bus, nil if there is none, as for virtual devices.
 func (c *scan) platform(node string) *device.Hardware {
-	dir, subsystem := c.platformDir(node, firmwareBuses, isCounted)
+	dir, subsystem := c.platformDir(node)
 	h := c.hardware[dir]
 	if h != nil || dir == "" {
 		return h
@@ -30,9 +30,9 @@ func (c *scan) platform(node string) *device.Hardware {
 	return h
 }
 
-// platformDir returns the nearest device above a node that is on one of the buses. One
-// with a counted name is a part of its parent.
-func (c *scan) platformDir(node string, buses []string, counted func(name string) bool) (dir, subsystem string) {
+// platformDir returns the nearest device above a node that is on one of firmwareBuses. A
+// device with a counted name is a part of its parent.
+func (c *scan) platformDir(node string) (dir, subsystem string) {
 	if strings.HasPrefix(node, "devices/virtual/") {
 		return "", ""
 	}
@@ -40,8 +40,8 @@ func (c *scan) platformDir(node string, buses []string, counted func(name string
 	for dir := up(node); dir != ""; dir = up(dir) {
 		subsystem := fact(c, &c.cache.of(dir).subsystem, dir, c.sysfs.Subsystem)
 		switch {
-		case !slices.Contains(buses, subsystem):
-		case subsystem != "platform" || !counted(base(dir)):
+		case !slices.Contains(firmwareBuses, subsystem):
+		case subsystem != "platform" || !isCounted(base(dir)):
 			return dir, subsystem
 		case part == "":
 			part = dir

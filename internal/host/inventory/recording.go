@@ -53,7 +53,7 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 	s.sysfs = traced
 	c, err := s.scan(ctx)
 	// A recording can't be scanned again: unread devices are awaited.
-	for end := time.Now().Add(time.Second); err == nil && len(c.snapshot.Unread) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Second); err == nil && len(c.snapshot.UnreadHardware) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
 		case <-time.After(slowAfter):

@@ -2,7 +2,7 @@
 // signals when to scan again.
 //
 // A Scanner reads, a Watcher waits; they are independent of each other and of the use
-// of snapshots. A scan is complete except for Snapshot.Problems, Snapshot.Unread and
+// of snapshots. A scan is complete except for Snapshot.Problems, Snapshot.UnreadHardware and
 // what it was told to leave out, or it is an error: a host with an unreadable /sys or
 // /dev is never shown as a host without devices.
 package inventory
@@ -138,7 +138,7 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 		hardware:   make(map[string]*device.Hardware, size),
 		list:       make([]*device.Hardware, 0, size),
 		interfaces: make(map[string]int),
-		unread:     make(map[string]device.Unread),
+		unread:     make(map[string]device.UnreadHardware),
 		unreadPCI:  make(map[string]*device.Hardware),
 	}
 	s.cache = nil // until it is complete
@@ -180,15 +180,15 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason)) < 0
 	})
 	c.snapshot = &device.Snapshot{
-		Nodes:    nodes,
-		Nets:     nets,
-		Links:    tree.linksTo(nodes),
-		Dirs:     tree.dirs,
-		Hardware: c.list,
-		Problems: slices.Compact(c.problems), // one read may serve several devices
-		Unread:   slices.Collect(maps.Values(c.unread)),
+		Nodes:          nodes,
+		Nets:           nets,
+		Links:          tree.linksTo(nodes),
+		Dirs:           tree.dirs,
+		Hardware:       c.list,
+		Problems:       slices.Compact(c.problems), // one read may serve several devices
+		UnreadHardware: slices.Collect(maps.Values(c.unread)),
 	}
-	unread := c.snapshot.Unread
+	unread := c.snapshot.UnreadHardware
 	sort.Slice(unread, func(i, j int) bool { return unread[i].Path < unread[j].Path })
 	if s.last.Snapshot == nil && !tree.recording {
 		s.addRecentNodes(located, time.Now())
@@ -235,11 +235,11 @@ type scan struct {
 	hardware      map[string]*device.Hardware // by path
 	list          []*device.Hardware          // of hardware, in no order
 	hasMDevs      bool
-	interfaces    map[string]int                // number of a USB interface by path
-	unread        map[string]device.Unread      // PCI functions and USB devices by path
-	unreadPCI     map[string]*device.Hardware   // the functions by path, with what could be read
-	noBus         []device.Bus                  // buses that could not be listed
-	netInterfaces map[string]sysfs.NetInterface // by name
+	interfaces    map[string]int                   // number of a USB interface by path
+	unread        map[string]device.UnreadHardware // PCI functions and USB devices by path
+	unreadPCI     map[string]*device.Hardware      // the functions by path, with what could be read
+	noBus         []device.Bus                     // buses that could not be listed
+	netInterfaces map[string]sysfs.NetInterface    // by name
 	problems      problems
 }
 
@@ -251,11 +251,9 @@ func (c *scan) add(h *device.Hardware) {
 // finish completes the nodes and the hardware, and sorts the latter by path.
 func (c *scan) finish(nodes []*device.Node) {
 	sort.Slice(c.list, func(i, j int) bool { return c.list[i].Path < c.list[j].Path })
-	none := &device.Hardware{}
 	c.nameAuto()
 	for _, h := range c.list {
 		c.parts(h)
-		c.formerly(h, none)
 		var numa int
 		if h.Parent, numa = c.above(h.Path); h.Bus == device.PlatformBus || h.Bus == device.MDevBus {
 			h.NUMA = c.numa(h.Path)
@@ -265,9 +263,6 @@ func (c *scan) finish(nodes []*device.Node) {
 		}
 	}
 	for _, n := range nodes {
-		if n.Hardware == nil && n.Namespace != "" {
-			n.Formerly = none
-		}
 		if n.SysPath == "" || strings.HasPrefix(n.SysPath, "devices/virtual/") {
 			continue
 		}

@@ -208,7 +208,7 @@ func updated(t *testing.T, s *inventory.Scanner, b inventory.Batch) *device.Snap
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(snap.Unread) == 0 {
+		if len(snap.UnreadHardware) == 0 {
 			return snap
 		}
 		<-s.Answered()

@@ -52,7 +52,7 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		if sysfs.Gone(err) {
 			continue
 		} else if err == errSlow || err == errHangs {
-			c.unread[e.Path] = device.Unread{Path: e.Path, New: s.usb.replaces(e.Path)}
+			c.unread[e.Path] = device.UnreadHardware{Path: e.Path, New: s.usb.replaces(e.Path)}
 			if err == errHangs {
 				c.problems.add(e.Path, err)
 			}
@@ -60,7 +60,7 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		}
 		c.problems.add(e.Path, err)
 		u.Port = e.Name
-		u.Controller = usbController(e.Path, isCounted)
+		u.Controller = usbController(e.Path)
 		// The ports: "1.4" of "1-1.4", "" for a root hub.
 		_, u.Chain, _ = strings.Cut(e.Name, "-")
 		c.add(&device.Hardware{
@@ -92,7 +92,7 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 // usbController returns the name of the host controller of a USB device, a PCI address or
 // the name of a platform device. A controller with a counted name goes by the dual-role
 // controller whose driver made it (dwc3_host_init, ci_hdrc_add_device).
-func usbController(dir string, counted func(name string) bool) string {
+func usbController(dir string) string {
 	for !isRootHub(base(dir)) {
 		if dir = up(dir); dir == "" {
 			return ""
@@ -100,7 +100,7 @@ func usbController(dir string, counted func(name string) bool) string {
 	}
 	controller := up(dir)
 	for dir = controller; up(dir) != ""; dir = up(dir) {
-		if name := base(dir); device.IsPCIAddress(name) || !counted(name) {
+		if name := base(dir); device.IsPCIAddress(name) || !isCounted(name) {
 			return name
 		}
 	}

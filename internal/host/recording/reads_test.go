@@ -57,7 +57,7 @@ func TestRecordedIsWhatIsRead(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					again = err == nil && len(snap.Unread) > 0
+					again = err == nil && len(snap.UnreadHardware) > 0
 				})
 			}
 			recorded := make(map[string]bool)

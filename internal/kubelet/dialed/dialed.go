@@ -1,5 +1,5 @@
-// Package dialed makes gRPC clients of open connections. A client that dials hides the
-// state of the socket, waits for a second after a refusal, and redials at any time.
+// Package dialed makes gRPC clients of open connections. If the client dialed itself, it would
+// hide the state of the socket, wait for a second after a refusal, and redial at any time.
 package dialed
 
 import (
@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
+// errEnded is the error of a call after the end of the connection.
 var errEnded = errors.New("the connection has ended")
 
 // Client returns a client of a connection. Its calls fail when the connection ends.
@@ -25,6 +26,12 @@ func Client(conn net.Conn, options ...grpc.DialOption) (*grpc.ClientConn, error)
 			return nil, errEnded
 		}
 	}
-	return grpc.NewClient("passthrough:///kubelet", append(options,
-		grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"), grpc.WithNoProxy())...)
+	// The name in the target is not resolved. The environment must not send it to a proxy.
+	options = append(options,
+		grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithNoProxy(),
+	)
+	return grpc.NewClient("passthrough:///kubelet", options...)
 }

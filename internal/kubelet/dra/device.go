@@ -33,7 +33,7 @@ type Device struct {
 	// "resource.kubernetes.io/pciBusID". The attributes resource, id and
 	// resource.kubernetes.io/numaNode come from the other fields. Empty ones are left out;
 	// nil are unknown.
-	Attributes map[string]string
+	Attributes map[string]device.Typed
 	// NUMA nodes, sorted.
 	NUMA []int
 	// Slots is the number of containers that may hold the device at once.

@@ -110,6 +110,12 @@ func (p *Plugin) obstacle(ctx context.Context, h holder, known func(cdi.Claim) b
 	if !pods.none() {
 		return pods
 	}
+	return p.startObstacle(h)
+}
+
+// startObstacle returns whether the kubelet may be about to start a pod of a claim.
+func (p *Plugin) startObstacle(h holder) obstacle {
+	now := p.records.view(h.record)
 	starting := p.timing.start - time.Since(now.written)
 	if starting > 0 && !now.ran {
 		return obstacle{evidence: recentPrepare, detail: starting.Round(time.Second).String()}
@@ -181,18 +187,14 @@ func (p *Plugin) podsState(claim cdi.Claim) (state PodState, pod string) {
 	return state, ""
 }
 
-// runningPods returns those of the pods that run.
-func (p *Plugin) runningPods(pods []string) []string {
+// notEnded returns the pods that are not known to have ended.
+func (p *Plugin) notEnded(pods []string) []string {
 	if p.PodState == nil {
-		return nil
+		return pods
 	}
-	var running []string
-	for _, uid := range pods {
-		if p.PodState(uid) == PodRunning {
-			running = append(running, uid)
-		}
-	}
-	return running
+	return slices.DeleteFunc(slices.Clone(pods), func(uid string) bool {
+		return p.PodState(uid) == PodEnded
+	})
 }
 
 // heldError says which claims hold a device that another claim needs.

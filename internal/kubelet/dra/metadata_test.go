@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
@@ -18,7 +19,7 @@ func TestMetadata(t *testing.T) {
 	b := newBed(t, kubelettest.Options{})
 	at := func(port string) dra.Device {
 		d := stick("usb:1")
-		d.Slots, d.Attributes = 3, map[string]string{"port": port}
+		d.Slots, d.Attributes = 3, map[string]device.Typed{"port": {Text: port}}
 		return d
 	}
 	b.sticks.set(at("1-1"), stick("usb:2"))
@@ -101,7 +102,7 @@ func TestMetadataCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
 	d := stick("usb:1")
-	d.Attributes = map[string]string{}
+	d.Attributes = map[string]device.Typed{}
 	b.sticks.set(d)
 	if err := os.WriteFile(b.options.Metadata, nil, 0o600); err != nil {
 		t.Fatal(err)

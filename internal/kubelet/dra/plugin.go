@@ -55,6 +55,9 @@ type Options struct {
 	// AnswerWithin is how long a call of the kubelet may wait; 0 is shortly before the kubelet
 	// gives up.
 	AnswerWithin time.Duration
+	// StartWithin is the maximum time from the answer to a prepare to the first process of the
+	// pod; 0 is a minute.
+	StartWithin time.Duration
 	// Changed is called when Status or Problem has changed, Wrote after each write of a
 	// slice, Prepared when a claim was prepared; err is why it was not. They must not
 	// block; nil does nothing.
@@ -70,8 +73,9 @@ type Plugin struct {
 	Options
 	timing  timing
 	records records
-	locks   locks       // by UID of a claim: calls for one claim run one at a time
-	slices  *nodeSlices // of the goroutine of Publish
+	locks   locks         // by UID of a claim: calls for one claim run one at a time
+	slices  *nodeSlices   // of the goroutine of Publish
+	newPods chan struct{} // see NewPods; it has capacity 1
 	// registered is closed when the kubelet first accepted the driver, stopped when Run ends.
 	registered chan struct{}
 	stopped    chan struct{}
@@ -104,6 +108,9 @@ type timing struct {
 // answerWithin is how long a call of the kubelet may wait. The kubelet gives up after 45 s
 // (defaultClientCallTimeout in pkg/kubelet/cm/dra/plugin/dra_plugin.go, 1.36 and 1.37).
 const answerWithin = 40 * time.Second
+
+// startWithin is how long the kubelet may need to start the first process of a pod after a prepare.
+const startWithin = time.Minute
 
 // Status is the state of the registration with the kubelet.
 type Status struct {
@@ -159,10 +166,11 @@ func New(o Options) *Plugin {
 			answer:   cmp.Or(o.AnswerWithin, answerWithin),
 			hang:     2 * time.Second,
 			poll:     100 * time.Millisecond,
-			start:    time.Minute,
+			start:    cmp.Or(o.StartWithin, startWithin),
 		},
 		records:    records{files: o.Claims},
 		slices:     newNodeSlices(o.API, o.Node),
+		newPods:    make(chan struct{}, 1),
 		registered: make(chan struct{}),
 		stopped:    make(chan struct{}),
 	}

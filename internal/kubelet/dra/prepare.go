@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -162,7 +163,10 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		return nil, err
 	}
 	defer unlock()
-	p.keepRunningPods(&claim)
+	last, isPrepared := p.records.get(claim.UID, time.Now())
+	if isPrepared {
+		claim.Pods = merged(claim.Pods, p.notEnded(last.claim.Pods))
+	}
 	for {
 		filled, err := p.fill(ctx, claim, groups)
 		if err != nil {
@@ -171,6 +175,11 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		slots, err := filled.slots()
 		if err != nil {
 			return nil, err
+		}
+		if isPrepared {
+			if err := p.checkLast(last, filled.claim); err != nil {
+				return nil, err
+			}
 		}
 		if ctx.Err() != nil {
 			return nil, errGivenUp
@@ -193,17 +202,52 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 	}
 }
 
-// keepRunningPods adds the pods of the claim's last preparation that still run. The API server
-// removes a pod from status.reservedFor when it is deleted, with --force before its containers end
-// (pkg/controller/resourceclaim/controller.go).
-func (p *Plugin) keepRunningPods(claim *cdi.Claim) {
-	last, prepared := p.records.get(claim.UID, time.Now())
-	if !prepared {
-		return
+// merged returns the UIDs of both lists, sorted. A claim keeps the pods of its last preparation that
+// may still run: the API server removes a pod from status.reservedFor when it is deleted, with --force
+// before its containers end (pkg/controller/resourceclaim/controller.go).
+func merged(pods, more []string) []string {
+	all := slices.Concat(pods, more)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// checkLast returns why the devices of a claim's last preparation are still held, if the claim has
+// other devices now. Once no pod has a reservation, the claim is deallocated, and the scheduler may
+// allocate other devices to it for its next pod. The record of the claim then no longer holds the
+// former devices, which containers of the former pods may still have.
+func (p *Plugin) checkLast(last holder, next cdi.Claim) error {
+	lost := lostDevice(last.claim, next)
+	if lost == "" {
+		return nil
 	}
-	pods := slices.Concat(claim.Pods, p.runningPods(last.claim.Pods))
-	slices.Sort(pods)
-	claim.Pods = slices.Compact(pods)
+	reason := p.podsObstacle(last)
+	if reason.none() {
+		reason = p.startObstacle(last)
+	}
+	if reason.none() {
+		return nil
+	}
+	return &heldError{
+		device:  lost,
+		holders: []holder{last},
+		reasons: []obstacle{reason},
+	}
+}
+
+// lostDevice returns a device of which a claim has fewer slots than at its last preparation, empty
+// if there is none.
+func lostDevice(last, next cdi.Claim) string {
+	slots := map[string]int{}
+	for name, n := range count(next) {
+		slots[deviceID(name)] += n
+	}
+	before := count(last)
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if slots[deviceID(name)] < before[name] {
+			return name
+		}
+	}
+	return ""
 }
 
 // commit writes the files of a claim that is reserved. It writes first and checks afterwards

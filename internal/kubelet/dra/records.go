@@ -34,12 +34,14 @@ type record struct {
 	busy bool
 	// written is the time of the last preparation.
 	written time.Time
-	// ran is set once a process of one of the claim's pods was seen.
+	// ran is set once a process of one of the claim's pods was seen after the preparation.
 	ran bool
 	// runs is set if such a process existed when the state of the pods was last known.
 	runs bool
 	// released is set once the kubelet called NodeUnprepareResources.
 	released bool
+	// isOwned is set once it is known that the claim was made for one pod.
+	isOwned bool
 }
 
 // holder is a claim that holds slots of a device.
@@ -137,6 +139,21 @@ func (r *records) endWrite(uid string, ok bool) {
 			own.inode = current
 		}
 	})
+}
+
+// rewrite replaces the pods of a claim, in its file and in its record. Like another preparation it
+// makes another record, so that a caller with the old one notices. The caller holds the lock of the
+// claim.
+func (r *records) rewrite(last holder, pods []string) error {
+	next := r.view(last.record)
+	next.claim.Pods = pods
+	next.busy = true
+	r.mu.Lock()
+	r.put(&next)
+	r.mu.Unlock()
+	err := r.files.SetClaimPods(next.claim.UID, pods)
+	r.endWrite(next.claim.UID, err == nil)
+	return err
 }
 
 // beginRemoval precedes the removal of the file of a claim, so that refresh does not read it. The
@@ -297,8 +314,8 @@ func (r *records) isGone(uid string) bool {
 // put adds a record in place of the one with its UID.
 func (r *records) put(own *record) {
 	if last := r.byUID[own.claim.UID]; last != nil {
-		own.ran = last.ran
 		own.runs = last.runs
+		own.isOwned = last.isOwned
 		r.drop(last)
 	}
 	if r.byUID == nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 )
@@ -35,7 +36,7 @@ func refusing(bad ...string) func(o kubeapitest.Object) []kubeapi.Cause {
 
 func withProduct(product string, d []Device) []Device {
 	for i := range d {
-		d[i].Attributes = map[string]string{"product": product}
+		d[i].Attributes = map[string]device.Typed{"product": {Text: product}}
 	}
 	return d
 }
@@ -90,7 +91,7 @@ func TestRefusedDeviceIsLeftOut(t *testing.T) {
 		t.Errorf("%d refused writes after a change of others, want 1", got)
 	}
 
-	all[2].Attributes = map[string]string{"product": "good"}
+	all[2].Attributes = map[string]device.Typed{"product": {Text: "good"}}
 	p.Set(all)
 	p.until("published with b", has("a", "b", "d"))
 	p.until("reported", problems("", worse))

@@ -48,6 +48,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 	running.Go(func() {
 		_ = files.Run(ctx)
 	}) // always nil
+	running.Go(func() {
+		p.followPods(ctx)
+	})
 	for ctx.Err() == nil {
 		_, _ = socket.Sweep(p.Registry) // the kubelet keeps trying dead ones
 		own, err := socket.Listen(p.Registry, Driver)

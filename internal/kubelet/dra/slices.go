@@ -62,8 +62,10 @@ type sliceDevice struct {
 }
 
 type attribute struct {
-	String *string `json:"string,omitempty"`
-	Int    *int    `json:"int,omitempty"`
+	String  *string `json:"string,omitempty"`
+	Int     *int64  `json:"int,omitempty"`
+	Bool    *bool   `json:"bool,omitempty"`
+	Version *string `json:"version,omitempty"`
 }
 
 type capacity struct {
@@ -132,27 +134,6 @@ func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 	t.TimeAdded = t.TimeAdded.UTC().Truncate(time.Second) // the precision of the API
 	out.Taints = []taint{t}
 	return out, next
-}
-
-// attributes are those of a device for the API.
-func (d *Device) attributes() map[string]attribute {
-	all := map[string]attribute{}
-	set := func(name, text string) {
-		if text != "" {
-			text = value(text)
-			all[name] = attribute{String: &text}
-		}
-	}
-	for name, text := range d.Attributes {
-		set(name, text)
-	}
-	set("resource", d.Resource)
-	set("id", d.ID)
-	// A device of several nodes has no value that constraints could compare.
-	if len(d.NUMA) == 1 {
-		all[numaNode] = attribute{Int: &d.NUMA[0]}
-	}
-	return all
 }
 
 // sum identifies a device as published, but for its taints: these change with its state.

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -44,7 +45,11 @@ func TestSliceIsGolden(t *testing.T) {
 	list := []Device{
 		{
 			Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", Slots: 1, NUMA: []int{1},
-			Attributes: map[string]string{"serial": "A1B2C3", "vendor": "10c4", "empty": "", "resource.kubernetes.io/pciBusID": "0000:00:14.0"},
+			Attributes: map[string]device.Typed{
+				"serial": {Text: "A1B2C3"}, "vendor": {Text: "10c4"}, "empty": {}, "resource.kubernetes.io/pciBusID": {Text: "0000:00:14.0"},
+				"speed": {Type: device.IntType, Text: "-9223372036854775808"}, "removable": {Type: device.BoolType, Text: "false"},
+				"firmware": {Type: device.VersionType, Text: "2.0.0-rc.1"},
+			},
 		},
 		{Resource: "example.com/fuse", ID: "fuse", Slots: 1000},
 		{Resource: "example.com/serial", ID: "settling", Slots: 1, State: Settling, Since: since, NUMA: []int{0, 1}},
@@ -76,7 +81,7 @@ func TestSliceIsGolden(t *testing.T) {
 func TestValuesFit(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{strings.Repeat("\xff", maxValue), "a" + strings.Repeat("ü", 40), strings.Repeat("x", maxValue)} {
-		d := Device{ID: "a", Attributes: map[string]string{"serial": text}}
+		d := Device{ID: "a", Attributes: map[string]device.Typed{"serial": {Text: text}}}
 		got := *d.attributes()["serial"].String
 		if len(got) > maxValue || !utf8.ValidString(got) || len(text) <= maxValue && utf8.ValidString(text) && got != text {
 			t.Errorf("%q: value %q", text, got)
@@ -138,9 +143,9 @@ func TestMetadataIsGolden(t *testing.T) {
 	devices := map[string]*Device{
 		"example.com/serial=usb:10c4:ea60:A1B2C3": {
 			Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", NUMA: []int{1},
-			Attributes: map[string]string{"serial": "A1B2C3", "empty": "", "resource.kubernetes.io/pciBusID": "0000:00:14.0"},
+			Attributes: map[string]device.Typed{"serial": {Text: "A1B2C3"}, "empty": {}, "resource.kubernetes.io/pciBusID": {Text: "0000:00:14.0"}, "removable": {Type: device.BoolType, Text: "true"}},
 		},
-		"example.com/serial=usb:10c4:ea60:B2": {Resource: "example.com/serial", ID: "usb:10c4:ea60:B2", Attributes: map[string]string{}},
+		"example.com/serial=usb:10c4:ea60:B2": {Resource: "example.com/serial", ID: "usb:10c4:ea60:B2", Attributes: map[string]device.Typed{}},
 		"example.com/serial=gone":             {Resource: "example.com/serial", ID: "gone", State: Gone},
 	}
 	if err := d.writeMetadata(claim, devices); err != nil {

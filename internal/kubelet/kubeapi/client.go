@@ -27,13 +27,17 @@ const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 type Config struct {
 	// Server is the URL of the API server, "https://10.96.0.1:443".
 	Server string
-	// CA and Token are files. Both are read again when they rotate.
-	CA, Token string
+	// CA is a file with the certificates that may sign the certificate of the server.
+	CA string
+	// Token is a file with the token of a service account. Both files may rotate.
+	Token string
 }
 
-// InCluster is the configuration of a pod with a service account's token.
+// InCluster is the configuration of a pod with the token of a service account. The kubelet sets
+// the variables in every container.
 func InCluster() Config {
-	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
+	host := os.Getenv("KUBERNETES_SERVICE_HOST")
+	port := os.Getenv("KUBERNETES_SERVICE_PORT")
 	return Config{
 		Server: "https://" + net.JoinHostPort(host, port),
 		CA:     serviceAccount + "/ca.crt",
@@ -46,16 +50,19 @@ type Error struct {
 	Method, Path string
 	// Code is the HTTP status.
 	Code int
-	// Reason is the API's, "Conflict".
-	Reason  string
+	// Reason is the API's reason in one word, such as "Conflict".
+	Reason string
+	// Message is for people.
 	Message string
-	// Causes are by field of the object, if the server names some.
+	// Causes are the problems of single fields of the object, if the server names any.
 	Causes []Cause
 }
 
-// Cause is what is wrong with a field, "spec.devices[3].name".
+// Cause is the problem of a field such as "spec.devices[3].name".
 type Cause struct{ Field, Message string }
 
+// Error leaves out the query of the path: it has tokens of pages and versions, so that every
+// message would differ.
 func (e *Error) Error() string {
 	path, _, _ := strings.Cut(e.Path, "?")
 	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, path, e.Code, e.Reason, e.Message)
@@ -74,26 +81,32 @@ func Code(err error) int {
 type Client struct {
 	config Config
 
-	mu        sync.Mutex
-	ca        []byte
-	transport *http.Transport // for ca; nil before the first request
+	mu sync.Mutex
+	// ca is the content of the CA file that the transport trusts.
+	ca []byte
+	// transport is nil before the first request.
+	transport *http.Transport
 }
 
 const (
 	// requestTimeout bounds a request, except for the events of a watch.
 	requestTimeout = 30 * time.Second
-	// maxResponse bounds a response, a page of a list, and an event of Watch: objects
-	// have some 1.5 MB at most.
+	// maxResponse bounds a response, a page of a list, and an event of Watch. Objects have
+	// at most 1.5 MB or so.
 	maxResponse = 4 << 20
-	// maxStatus bounds the response to a failed request, and maxMessage its message.
-	maxStatus, maxMessage = 1 << 20, 1000
+	// maxStatus bounds the response to a failed request.
+	maxStatus = 1 << 20
+	// maxMessage bounds a message in bytes. A proxy may respond with a page of HTML.
+	maxMessage = 1000
 )
 
 // New makes a Client. The first request reads the files and connects.
-func New(c Config) *Client { return &Client{config: c} }
+func New(c Config) *Client {
+	return &Client{config: c}
+}
 
-// currentTransport returns a transport that trusts the current CA file. Without an
-// http.Client it follows no redirect, which could send the token elsewhere.
+// currentTransport returns a transport that trusts the current CA file. A transport without an
+// http.Client follows no redirects, which could send the token to another server.
 func (c *Client) currentTransport() (*http.Transport, error) {
 	ca, err := os.ReadFile(c.config.CA)
 	if err != nil {
@@ -111,11 +124,19 @@ func (c *Client) currentTransport() (*http.Transport, error) {
 	if c.transport != nil {
 		c.transport.CloseIdleConnections()
 	}
-	// The kernel detects a dead server during a watch, without waking the process.
-	keepAlive := net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 3}
+	dialer := &net.Dialer{
+		Timeout: 10 * time.Second,
+		// The kernel detects a dead server during a watch, without waking the process.
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable:   true,
+			Idle:     30 * time.Second,
+			Interval: 15 * time.Second,
+			Count:    3,
+		},
+	}
 	c.ca = ca
 	c.transport = &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: keepAlive}).DialContext,
+		DialContext:           dialer.DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: roots},
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: requestTimeout,
@@ -149,17 +170,25 @@ func (c *Client) Delete(ctx context.Context, path string) error {
 
 // Event is one event of a watch.
 type Event struct {
-	Type   string // ADDED, MODIFIED, DELETED
+	// Type is ADDED, MODIFIED, DELETED or BOOKMARK.
+	Type string
+	// Object is the object after the event.
 	Object json.RawMessage
 }
 
 // Watch calls event with an empty Event when the server has accepted the request, then for
 // each event of the collection at path, whose query has watch=1. It ends when ctx is
-// cancelled, event fails or the server ends the stream, which is no error. An event larger
-// than 4 MiB is an error, ErrTooLarge. A stream without an event for idle ends with
-// StatusGone, as if too old: a proxy may keep a dead one open, and a restored server has
-// lower versions.
-func (c *Client) Watch(ctx context.Context, path string, idle time.Duration, event func(Event) error) error {
+// cancelled, when event fails, or when the server ends the stream, which is no error. An
+// event larger than 4 MiB is an error, ErrTooLarge.
+//
+// A stream without an event for the time idle ends with StatusGone, as if its version were
+// too old: a proxy may keep a dead stream open, and a restored server has lower versions.
+func (c *Client) Watch(
+	ctx context.Context,
+	path string,
+	idle time.Duration,
+	event func(Event) error,
+) error {
 	return c.follow(ctx, path, idle, func(body io.Reader, alive func()) error {
 		limited := &limitedReader{reader: body}
 		decoder := json.NewDecoder(limited)
@@ -169,7 +198,7 @@ func (c *Client) Watch(ctx context.Context, path string, idle time.Duration, eve
 				return err
 			}
 			alive()
-			limited.left = maxResponse
+			limited.left = maxResponse // of the next event
 			e = Event{}
 			if err := decoder.Decode(&e); err != nil {
 				return err
@@ -181,11 +210,17 @@ func (c *Client) Watch(ctx context.Context, path string, idle time.Duration, eve
 	})
 }
 
-// follow calls read with the events of a watch. It calls alive for each event. The end of
+// follow calls read with the events of a watch. read calls alive for each event. The end of
 // the body is no error.
-func (c *Client) follow(ctx context.Context, path string, idle time.Duration, read func(body io.Reader, alive func()) error) error {
+func (c *Client) follow(
+	ctx context.Context,
+	path string,
+	idle time.Duration,
+	read func(body io.Reader, alive func()) error,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	// The timer ends a stream on which nothing arrives any more.
 	timer := time.AfterFunc(idle, func() {
 		cancel(&Error{
 			Method:  http.MethodGet,
@@ -202,11 +237,13 @@ func (c *Client) follow(ctx context.Context, path string, idle time.Duration, re
 	}
 	defer resp.Body.Close()
 	body := &watchBody{reader: resp.Body}
-	err = read(body, func() { timer.Reset(idle) })
+	err = read(body, func() {
+		timer.Reset(idle)
+	})
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil
-	case body.err != nil && ctx.Err() != nil:
+	case body.err != nil && ctx.Err() != nil: // nobody wants the rest, or the timer fired
 		return context.Cause(ctx)
 	case body.err != nil || errors.Is(err, ErrTooLarge):
 		return requestError(http.MethodGet, path, err)
@@ -220,12 +257,14 @@ type watchBody struct {
 	err    error
 }
 
+// Read implements io.Reader.
 func (b *watchBody) Read(p []byte) (int, error) {
 	n, err := b.reader.Read(p)
 	b.err = err
 	return n, err
 }
 
+// do sends an object, which may be nil, and decodes the response, unless into is nil.
 func (c *Client) do(ctx context.Context, method, path string, object, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -267,7 +306,8 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	bearer := strings.TrimSpace(string(token))
+	req.Header.Set("Authorization", "Bearer "+bearer)
 	req.Header.Set("Accept", "application/json")
 	if object != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -279,15 +319,17 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
+	// The API server explains a failure in the body.
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxStatus))
+	limited := io.LimitReader(resp.Body, maxStatus)
+	text, err := io.ReadAll(limited)
 	if err != nil {
 		return nil, requestError(method, path, err)
 	}
 	return nil, statusError(method, path, resp.StatusCode, text)
 }
 
-// requestError adds the request to err; nil stays nil.
+// requestError adds the request to an error. nil stays nil.
 func requestError(method, path string, err error) error {
 	if err == nil {
 		return nil
@@ -296,27 +338,38 @@ func requestError(method, path string, err error) error {
 	return fmt.Errorf("%s %s: %w", method, path, err)
 }
 
-// statusError is the Error of a Status object, or of the response of a proxy.
+// statusError is the Error of a Status object. A proxy on the way to the API server responds
+// with some other text.
 func statusError(method, path string, code int, text []byte) *Error {
-	e := &Error{Method: method, Path: path, Code: code}
+	e := &Error{
+		Method:  method,
+		Path:    path,
+		Code:    code,
+		Reason:  http.StatusText(code),
+		Message: strings.TrimSpace(string(text)),
+	}
 	var status struct {
 		Code            int
 		Reason, Message string
 		Details         struct{ Causes []Cause }
 	}
-	if json.Unmarshal(text, &status) == nil && status.Code != 0 {
-		e.Code, e.Reason, e.Message = status.Code, status.Reason, status.Message
+	err := json.Unmarshal(text, &status)
+	isStatus := err == nil && status.Code != 0
+	if isStatus {
+		e.Code = status.Code
+		e.Reason = status.Reason
+		e.Message = status.Message
 		e.Causes = status.Details.Causes
-	} else {
-		e.Reason, e.Message = http.StatusText(code), strings.TrimSpace(string(text))
 	}
 	e.Message = short(e.Message)
 	for i := range e.Causes {
-		e.Causes[i].Message = short(e.Causes[i].Message)
+		cause := &e.Causes[i]
+		cause.Message = short(cause.Message)
 	}
 	return e
 }
 
+// short cuts a message at the end of a character.
 func short(message string) string {
 	if len(message) > maxMessage {
 		return strings.ToValidUTF8(message[:maxMessage], "") + "…"

@@ -183,7 +183,7 @@ func TestHugeAnswers(t *testing.T) {
 	}
 }
 
-// The token is for the API server alone.
+// Only the API server gets the token.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -14,19 +14,20 @@ import (
 
 const (
 	// maxString is the number of bytes of a string in a stream. Names have at most 253
-	// and keys of annotations 317.
+	// bytes, and keys of annotations 317.
 	maxString = 512
-	// maxStreamed bounds an event of a stream. Etcd stores 1.5 MiB of an object by
-	// default, which may be six times as long as JSON with escapes.
+	// maxStreamed bounds an event of a stream. By default, etcd stores objects of up to
+	// 1.5 MiB. As JSON with escapes, they may be six times as long.
 	maxStreamed = 16 << 20
-	// maxDepth is the depth of an object in a stream. Objects of the API have some 20.
+	// maxDepth is the depth of an object in a stream. Objects of the API have about 20
+	// levels.
 	maxDepth = 200
 )
 
-// Stream is Watch for objects of any size: of an event only the values that the callback
-// reads are in memory, and strings are cut after 512 bytes. The callback reads the object
-// that it gets with one call of its Fields or Value, or not at all. The object of the
-// empty event that says that the watch began is nil.
+// Stream is Watch for objects of any size. Only the values that the callback reads are in
+// memory, and strings are cut after 512 bytes. The callback reads its object with a single
+// call of Fields or Value, or not at all. The first event says that the watch has begun: its
+// kind is empty and its object is nil.
 func (c *Client) Stream(
 	ctx context.Context,
 	path string,
@@ -69,6 +70,7 @@ func (d *Decoder) event(path string, event func(kind string, object *Decoder) er
 		case kind == "ERROR":
 			return d.status(path)
 		}
+		// The callback may leave the object to this function.
 		d.unread = true
 		if err := event(kind, d); err != nil {
 			return err
@@ -78,6 +80,7 @@ func (d *Decoder) event(path string, event func(kind string, object *Decoder) er
 		}
 		return nil
 	})
+	// The end of a stream is only regular between events.
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -90,6 +93,7 @@ func (d *Decoder) status(path string) error {
 		Method: http.MethodGet,
 		Path:   path,
 	}
+	// The Status is read field by field, because its details may be large.
 	err := d.Fields(func(name string) error {
 		switch name {
 		case "code":
@@ -109,14 +113,17 @@ func (d *Decoder) status(path string) error {
 
 // Decoder reads JSON value by value. Each call reads one value.
 type Decoder struct {
-	json  *json.Decoder
+	json *json.Decoder
+	// depth counts the values around the next one, up to maxDepth.
 	depth int
-	// unread reports that no value was read since it was set.
+	// unread is set before the callback, and cleared when a value is read.
 	unread bool
 }
 
+// newDecoder returns a Decoder whose strings are cut.
 func newDecoder(r io.Reader) *Decoder {
-	return &Decoder{json: json.NewDecoder(&stringCutter{reader: bufio.NewReader(r)})}
+	cut := &stringCutter{reader: bufio.NewReader(r)}
+	return &Decoder{json: json.NewDecoder(cut)}
 }
 
 // Value decodes the next value. It is in memory as a whole.
@@ -157,6 +164,7 @@ func (d *Decoder) within(begin, end json.Delim, each func() error) error {
 	defer func() {
 		d.depth--
 	}()
+	// Each level takes memory in the json.Decoder, which has a larger limit.
 	if d.depth > maxDepth {
 		return fmt.Errorf("values are nested more than %d times", maxDepth)
 	}
@@ -165,7 +173,7 @@ func (d *Decoder) within(begin, end json.Delim, each func() error) error {
 			return err
 		}
 	}
-	token, err = d.json.Token()
+	token, err = d.json.Token() // the end, unless the text is invalid
 	if err == nil && token != end {
 		err = fmt.Errorf("found %.20v instead of %v", token, end)
 	}
@@ -175,7 +183,7 @@ func (d *Decoder) within(begin, end json.Delim, each func() error) error {
 // Skip reads the next value and forgets it.
 func (d *Decoder) Skip() error {
 	d.unread = false
-	depth := 0
+	depth := 0 // of the value's own parts
 	for {
 		token, err := d.json.Token()
 		if err != nil {
@@ -196,21 +204,24 @@ func (d *Decoder) Skip() error {
 	}
 }
 
-// stringCutter passes JSON on with its strings cut after maxString bytes: a json.Decoder
-// keeps at least one token in memory.
+// stringCutter cuts the strings in JSON after maxString bytes: a json.Decoder keeps at least
+// one token in memory.
 type stringCutter struct {
 	reader io.Reader
 
+	// inString is set between the quotes of a string.
 	inString bool
-	// length is the number of bytes of the current string that were passed on.
+	// length is the number of bytes of the current string so far.
 	length int
-	// isEscaped reports that the last byte was a backslash; hexDigits is the number of
-	// digits of a \u escape that follow.
+	// isEscaped is set if the last byte was a backslash.
 	isEscaped bool
+	// hexDigits is the number of digits of a \u escape that follow.
 	hexDigits int
-	isCut     bool
+	// isCut is set if the rest of the current string is dropped.
+	isCut bool
 }
 
+// Read implements io.Reader.
 func (s *stringCutter) Read(p []byte) (int, error) {
 	for {
 		n, err := s.reader.Read(p)
@@ -221,13 +232,15 @@ func (s *stringCutter) Read(p []byte) (int, error) {
 				kept++
 			}
 		}
+		// Returning no byte and no error is discouraged by io.Reader.
 		if kept > 0 || err != nil || len(p) == 0 {
 			return kept, err
 		}
 	}
 }
 
-// keeps reports whether the next byte is passed on.
+// keeps reports whether the next byte stays. A string is only cut between characters, so that
+// the rest is valid JSON.
 func (s *stringCutter) keeps(b byte) bool {
 	if !s.inString {
 		s.inString = b == '"'
@@ -235,10 +248,12 @@ func (s *stringCutter) keeps(b byte) bool {
 		s.isCut = false
 		return true
 	}
-	isBoundary := !s.isEscaped && s.hexDigits == 0 && utf8.RuneStart(b)
+	inEscape := s.isEscaped || s.hexDigits > 0
+	isBoundary := !inEscape && utf8.RuneStart(b)
 	if isBoundary && s.length >= maxString {
 		s.isCut = true
 	}
+	// The state follows the grammar of strings in RFC 8259, section 7.
 	switch {
 	case s.isEscaped:
 		s.isEscaped = false

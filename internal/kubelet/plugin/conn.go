@@ -19,11 +19,17 @@ import (
 // kubeletConn is a connection to the kubelet, shared by all plugins that are
 // registering.
 type kubeletConn struct {
-	client     *grpc.ClientConn
-	conn       net.Conn
+	client *grpc.ClientConn
+	conn   net.Conn
+	// generation is the generation of the socket that was dialed.
 	generation uint64
 	users      int         // guarded by KubeletWatch.connMu
 	closed     atomic.Bool // by either side
+}
+
+// isCurrent reports whether the connection leads to the kubelet that runs now.
+func (c *kubeletConn) isCurrent(kubelet KubeletSocket) bool {
+	return !c.closed.Load() && c.generation == kubelet.Generation
 }
 
 // connect returns the connection to the kubelet, for use until release.
@@ -31,7 +37,8 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
 	w.check(kubeletSocket)
-	if kubelet, _ := w.Kubelet(); w.conn == nil || w.conn.closed.Load() || w.conn.generation != kubelet.Generation {
+	kubelet, _ := w.Kubelet()
+	if w.conn == nil || !w.conn.isCurrent(kubelet) {
 		c, err := w.dial(ctx)
 		if err != nil {
 			return nil, err
@@ -42,6 +49,7 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	return w.conn, nil
 }
 
+// dial connects to the kubelet.
 func (w *KubeletWatch) dial(ctx context.Context) (*kubeletConn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", w.socketPath)
@@ -50,11 +58,20 @@ func (w *KubeletWatch) dial(ctx context.Context) (*kubeletConn, error) {
 	}
 	w.check(kubeletSocket) // the event of a new socket may be pending
 	kubelet, _ := w.Kubelet()
-	c := &kubeletConn{conn: conn, generation: kubelet.Generation}
-	c.client, err = dialed.Client(&openConn{conn, func() {
-		c.closed.Store(true)
-	}},
-		grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer))
+	c := &kubeletConn{
+		conn:       conn,
+		generation: kubelet.Generation,
+	}
+	open := &openConn{
+		Conn: conn,
+		closed: func() {
+			c.closed.Store(true)
+		},
+	}
+	c.client, err = dialed.Client(open,
+		grpc.WithReadBufferSize(readBuffer),
+		grpc.WithWriteBufferSize(writeBuffer),
+	)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -66,7 +83,8 @@ func (w *KubeletWatch) dial(ctx context.Context) (*kubeletConn, error) {
 func (w *KubeletWatch) release(c *kubeletConn) {
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
-	if c.users--; c.users > 0 {
+	c.users--
+	if c.users > 0 {
 		return
 	}
 	if w.conn == c {
@@ -90,20 +108,23 @@ func (w *KubeletWatch) connectAhead(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// register registers a resource that is served on the socket endpoint, a file name
-// in the kubelet's directory. The kubelet answers after it has connected to it.
+// register registers a resource. endpoint is the file name of its socket in the kubelet's
+// directory. The kubelet responds after it has connected to that socket.
 func (c *kubeletConn) register(ctx context.Context, resource, endpoint string) error {
-	_, err := v1beta1.NewRegistrationClient(c.client).Register(ctx, &v1beta1.RegisterRequest{
+	kubelet := v1beta1.NewRegistrationClient(c.client)
+	_, err := kubelet.Register(ctx, &v1beta1.RegisterRequest{
 		Version:      v1beta1.Version,
 		Endpoint:     endpoint,
 		ResourceName: resource,
 		Options:      pluginOptions(),
 	})
-	if err != nil {
-		// Every attempt has a fresh socket name, which would make each reason differ.
-		return errors.New("register: " + strings.ReplaceAll(status.Convert(err).Message(), endpoint, "gdp-*.sock"))
+	if err == nil {
+		return nil
 	}
-	return nil
+	// Every attempt has a fresh socket name, which would make each reason differ.
+	reason := status.Convert(err).Message()
+	reason = strings.ReplaceAll(reason, endpoint, "gdp-*.sock")
+	return errors.New("register: " + reason)
 }
 
 // connListener counts the open connections that it accepted.
@@ -117,9 +138,13 @@ type connListener struct {
 func newConnListener(l net.Listener) *connListener {
 	idle := make(chan struct{})
 	close(idle)
-	return &connListener{Listener: l, idle: idle}
+	return &connListener{
+		Listener: l,
+		idle:     idle,
+	}
 }
 
+// Accept accepts a connection and counts it.
 func (l *connListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -127,16 +152,23 @@ func (l *connListener) Accept() (net.Conn, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open++; l.open == 1 {
+	l.open++
+	if l.open == 1 {
 		l.idle = make(chan struct{})
 	}
-	return &openConn{Conn: c, closed: sync.OnceFunc(l.closed)}, nil
+	open := &openConn{
+		Conn:   c,
+		closed: sync.OnceFunc(l.closed),
+	}
+	return open, nil
 }
 
+// closed counts the end of a connection.
 func (l *connListener) closed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open--; l.open == 0 {
+	l.open--
+	if l.open == 0 {
 		close(l.idle)
 	}
 }
@@ -155,6 +187,7 @@ type openConn struct {
 	closed func()
 }
 
+// Close closes the connection.
 func (c *openConn) Close() error {
 	defer c.closed()
 	return c.Conn.Close()

@@ -26,38 +26,45 @@ const (
 
 // KubeletSocket is the state of the kubelet's socket.
 type KubeletSocket struct {
-	// Present: the file exists, possibly without a listener.
+	// Present is set if the file exists, possibly without a listener.
 	Present bool
-	// Generation counts the sockets seen so far: every start of the kubelet
-	// makes a new one. It is 0 before the first.
+	// Generation counts the sockets seen so far, from 1: every start of the kubelet makes a
+	// new one.
 	Generation uint64
 	// Since is when the socket was made, computed from the age of its file when it was
 	// first seen: later changes of the clock do not matter.
 	Since time.Time
 }
 
-// KubeletWatch follows the kubelet's directory for all plugins of the process: the
-// sockets of the kubelet, of the plugins and of other instances. There is one watch,
-// since a user has few inotify instances (fs.inotify.max_user_instances, 128). The
-// directory may come and go.
+// KubeletWatch follows the kubelet's directory for all plugins of the process: the sockets of
+// the kubelet, of the plugins and of other instances. There is a single watch, because a user
+// has few inotify instances (fs.inotify.max_user_instances, 128). The directory may disappear
+// and reappear.
 type KubeletWatch struct {
-	dir, socketPath string
-	log             *slog.Logger
-	Files           *watch.Watcher // of the directory; Run runs it
-	// Checkpoint has a value when the kubelet's checkpoint may have changed, and at first.
-	// Its capacity is 1; it is for one reader.
+	dir        string
+	socketPath string
+	log        *slog.Logger
+	// Files watches the directory. Run runs it.
+	Files *watch.Watcher
+	// Checkpoint has a value when the kubelet's checkpoint may have changed, and at the
+	// start. It has one reader and a capacity of 1.
 	Checkpoint chan struct{}
 
-	mu            sync.Mutex
-	kubelet       KubeletSocket
-	kubeletID     socket.FileID         // of its socket
-	changed       chan struct{}         // closed when kubelet changes
-	ownSockets    map[string]*ownSocket // by name
-	pluginSockets map[string]bool       // names, other instances' included
-	missing       bool                  // the directory does not exist
+	mu        sync.Mutex
+	kubelet   KubeletSocket
+	kubeletID socket.FileID
+	// changed is closed when kubelet changes.
+	changed chan struct{}
+	// ownSockets has the sockets of this process by name.
+	ownSockets map[string]*ownSocket
+	// pluginSockets has the names of the sockets of all instances of this program.
+	pluginSockets map[string]bool
+	// isMissing is set while the directory does not exist.
+	isMissing bool
 
 	connMu sync.Mutex
-	conn   *kubeletConn // in use; nil is none
+	// conn is the connection in use, nil if there is none.
+	conn *kubeletConn
 }
 
 // NewKubeletWatch makes a watch of dir, the kubelet's device-plugins directory.
@@ -99,8 +106,8 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		_ = w.Files.Run(ctx)
-	}) // always nil
+		_ = w.Files.Run(ctx) // always nil
+	})
 	running.Go(func() {
 		w.connectAhead(ctx)
 	})
@@ -125,6 +132,7 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 	}
 }
 
+// announceCheckpoint says that the checkpoint may have changed.
 func (w *KubeletWatch) announceCheckpoint() {
 	select {
 	case w.Checkpoint <- struct{}{}:
@@ -155,17 +163,18 @@ func (w *KubeletWatch) checkAll() {
 // checkDir logs when the directory disappears and reappears.
 func (w *KubeletWatch) checkDir() {
 	_, err := os.Stat(w.dir)
-	missing := errors.Is(err, fs.ErrNotExist)
+	isMissing := errors.Is(err, fs.ErrNotExist)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if missing == w.missing {
+	if isMissing == w.isMissing {
 		return
-	} else if missing {
+	}
+	w.isMissing = isMissing
+	if isMissing {
 		w.log.Warn("kubelet directory does not exist, waiting for it", "kubelet_dir", w.dir)
 	} else {
 		w.log.Info("kubelet directory exists", "kubelet_dir", w.dir)
 	}
-	w.missing = missing
 }
 
 // check updates the state of a file in the directory: the socket of the kubelet, a
@@ -173,20 +182,30 @@ func (w *KubeletWatch) checkDir() {
 func (w *KubeletWatch) check(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id, present := socket.Identify(filepath.Join(w.dir, name))
-	if resource, ok := socket.ResourceOf(name); ok {
-		w.checkPlugin(name, resource, id, present)
-	} else if name == kubeletSocket && (present != w.kubelet.Present || present && id != w.kubeletID) {
-		w.checkKubelet(id, present)
+	path := filepath.Join(w.dir, name)
+	id, isPresent := socket.Identify(path)
+	if resource, isPlugin := socket.ResourceOf(name); isPlugin {
+		w.checkPlugin(name, resource, id, isPresent)
+	} else if name == kubeletSocket {
+		w.checkKubelet(id, isPresent)
 	}
 }
 
-func (w *KubeletWatch) checkKubelet(id socket.FileID, present bool) {
-	if present {
+// checkKubelet updates the state of the kubelet's socket. The caller holds the lock.
+func (w *KubeletWatch) checkKubelet(id socket.FileID, isPresent bool) {
+	hasSameFile := !isPresent || id == w.kubeletID
+	if isPresent == w.kubelet.Present && hasSameFile {
+		return
+	}
+	if isPresent {
 		w.kubeletID = id
 		now := time.Now()
 		age := max(0, now.Sub(id.Made))
-		w.kubelet = KubeletSocket{Present: true, Generation: w.kubelet.Generation + 1, Since: now.Add(-age)}
+		w.kubelet = KubeletSocket{
+			Present:    true,
+			Generation: w.kubelet.Generation + 1,
+			Since:      now.Add(-age),
+		}
 		if w.kubelet.Generation > 1 {
 			w.log.Info("kubelet restarted", "socket", w.socketPath)
 		}
@@ -198,22 +217,26 @@ func (w *KubeletWatch) checkKubelet(id socket.FileID, present bool) {
 	w.changed = make(chan struct{})
 }
 
-func (w *KubeletWatch) checkPlugin(name, resource string, id socket.FileID, present bool) {
-	if present {
+// checkPlugin updates the state of the socket of a plugin, of this process or of another
+// instance. The caller holds the lock.
+func (w *KubeletWatch) checkPlugin(name, resource string, id socket.FileID, isPresent bool) {
+	if isPresent {
 		w.pluginSockets[name] = true
 	} else {
 		delete(w.pluginSockets, name)
 	}
-	if o := w.ownSockets[name]; o != nil && (!present || id != o.socket.ID) {
-		close(o.gone)
-		delete(w.ownSockets, name)
+	own := w.ownSockets[name]
+	if own != nil {
+		isInPlace := isPresent && id == own.socket.ID
+		if !isInPlace {
+			close(own.gone)
+			delete(w.ownSockets, name)
+		}
 	}
 	for other, o := range w.ownSockets {
-		if other != name && o.socket.Resource() == resource {
-			select {
-			case o.others <- struct{}{}:
-			default:
-			}
+		isOtherInstance := other != name && o.socket.Resource() == resource
+		if isOtherInstance {
+			o.announceOthers()
 		}
 	}
 }
@@ -243,15 +266,27 @@ type ownSocket struct {
 	socket *socket.Socket
 	// gone is closed when the file is removed or replaced.
 	gone chan struct{}
-	// others has a value when other instances' sockets of the same resource may have
-	// come or gone.
+	// others has a value when sockets of other instances for the same resource may have
+	// appeared or disappeared.
 	others chan struct{}
+}
+
+// announceOthers says that the sockets of other instances may have changed.
+func (o *ownSocket) announceOthers() {
+	select {
+	case o.others <- struct{}{}:
+	default: // it is announced already
+	}
 }
 
 // track watches a plugin's socket until untrack.
 func (w *KubeletWatch) track(s *socket.Socket) *ownSocket {
-	o := &ownSocket{socket: s, gone: make(chan struct{}), others: make(chan struct{}, 1)}
-	o.others <- struct{}{} // earlier events were missed
+	o := &ownSocket{
+		socket: s,
+		gone:   make(chan struct{}),
+		others: make(chan struct{}, 1),
+	}
+	o.announceOthers() // earlier events were missed
 	w.mu.Lock()
 	w.ownSockets[s.Name] = o
 	w.mu.Unlock()
@@ -259,6 +294,7 @@ func (w *KubeletWatch) track(s *socket.Socket) *ownSocket {
 	return o
 }
 
+// untrack ends the watch of a plugin's socket.
 func (w *KubeletWatch) untrack(o *ownSocket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -273,17 +309,24 @@ func (w *KubeletWatch) hasNewer(o *ownSocket) bool {
 	names := slices.Collect(maps.Keys(w.pluginSockets))
 	w.mu.Unlock()
 	for _, name := range names {
-		if resource, _ := socket.ResourceOf(name); resource != o.socket.Resource() || name == o.socket.Name {
-			continue
-		}
-		path := filepath.Join(w.dir, name)
-		id, ok := socket.Identify(path)
-		if !ok || id.Made.Before(o.socket.ID.Made.Add(-registerWithin)) {
-			continue
-		}
-		if time.Since(id.Made) < bindToListen || !socket.Dead(path) {
+		resource, _ := socket.ResourceOf(name)
+		isOtherInstance := resource == o.socket.Resource() && name != o.socket.Name
+		if isOtherInstance && w.isNewer(name, o) {
 			return true
 		}
 	}
 	return false
+}
+
+// isNewer reports whether the instance with the socket of this name lives, and may have
+// registered after the own one.
+func (w *KubeletWatch) isNewer(name string, own *ownSocket) bool {
+	path := filepath.Join(w.dir, name)
+	id, isPresent := socket.Identify(path)
+	earliest := own.socket.ID.Made.Add(-registerWithin)
+	if !isPresent || id.Made.Before(earliest) {
+		return false
+	}
+	isStarting := time.Since(id.Made) < bindToListen
+	return isStarting || !socket.Dead(path)
 }

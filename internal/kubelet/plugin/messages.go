@@ -6,18 +6,20 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// pluginOptions are the same for every resource. PreStartContainer would keep
-// containers from restarting while this program is down.
+// pluginOptions are the same for every resource. PreStartContainer is not among them: it
+// would prevent containers from restarting while this program is down.
 func pluginOptions() *v1beta1.DevicePluginOptions {
-	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: true}
+	return &v1beta1.DevicePluginOptions{
+		GetPreferredAllocationAvailable: true,
+	}
 }
 
 // truncate returns the longest prefix of list that the kubelet accepts. The ledger keeps lists
 // within that limit, so that healthy devices are not cut for absent ones.
 func truncate(list []device.Listed) []device.Listed {
 	size := 0
-	for i := range list {
-		size += device.ListedSize(list[i].ID, list[i].NUMA)
+	for i, d := range list {
+		size += device.ListedSize(d.ID, d.NUMA)
 		if size > device.MaxList {
 			return list[:i]
 		}
@@ -25,6 +27,7 @@ func truncate(list []device.Listed) []device.Listed {
 	return list
 }
 
+// health is the health of a device in the kubelet's API.
 func health(healthy bool) string {
 	if healthy {
 		return v1beta1.Healthy
@@ -34,14 +37,16 @@ func health(healthy bool) string {
 
 // listResponse is list in the kubelet's API.
 func listResponse(list []device.Listed) *v1beta1.ListAndWatchResponse {
-	devices := make([]v1beta1.Device, len(list))
-	resp := &v1beta1.ListAndWatchResponse{Devices: make([]*v1beta1.Device, len(list))}
-	for i := range list {
+	devices := make([]v1beta1.Device, len(list)) // one allocation for all
+	pointers := make([]*v1beta1.Device, len(list))
+	for i, listed := range list {
 		d := &devices[i]
-		d.ID, d.Health, d.Topology = list[i].ID, health(list[i].Healthy), topology(list[i].NUMA)
-		resp.Devices[i] = d
+		d.ID = listed.ID
+		d.Health = health(listed.Healthy)
+		d.Topology = topology(listed.NUMA)
+		pointers[i] = d
 	}
-	return resp
+	return &v1beta1.ListAndWatchResponse{Devices: pointers}
 }
 
 // topology is nil if no NUMA node is known: "no preference". A missing node, such as
@@ -55,26 +60,35 @@ func topology(nodes []int) *v1beta1.TopologyInfo {
 		if t == nil {
 			t = &v1beta1.TopologyInfo{}
 		}
-		t.Nodes = append(t.Nodes, &v1beta1.NUMANode{ID: int64(id)})
+		node := &v1beta1.NUMANode{ID: int64(id)}
+		t.Nodes = append(t.Nodes, node)
 	}
 	return t
 }
 
 // containerResponse is a response in the kubelet's API.
 func containerResponse(r device.Response) *v1beta1.ContainerAllocateResponse {
-	resp := &v1beta1.ContainerAllocateResponse{Envs: r.Env, Annotations: r.Annotations}
+	resp := &v1beta1.ContainerAllocateResponse{
+		Envs:        r.Env,
+		Annotations: r.Annotations,
+	}
 	for _, n := range r.Nodes {
 		resp.Devices = append(resp.Devices, &v1beta1.DeviceSpec{
-			ContainerPath: n.ContainerPath, HostPath: n.HostPath, Permissions: n.Permissions,
+			ContainerPath: n.ContainerPath,
+			HostPath:      n.HostPath,
+			Permissions:   n.Permissions,
 		})
 	}
 	for _, m := range r.Mounts {
 		resp.Mounts = append(resp.Mounts, &v1beta1.Mount{
-			ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: m.ReadOnly,
+			ContainerPath: m.ContainerPath,
+			HostPath:      m.HostPath,
+			ReadOnly:      m.ReadOnly,
 		})
 	}
 	for _, name := range r.CDI {
-		resp.CdiDevices = append(resp.CdiDevices, &v1beta1.CDIDevice{Name: name})
+		device := &v1beta1.CDIDevice{Name: name}
+		resp.CdiDevices = append(resp.CdiDevices, device)
 	}
 	return resp
 }

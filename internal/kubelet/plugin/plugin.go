@@ -10,12 +10,12 @@
 //   - No Register while an own ListAndWatch stream is alive. Kubelets up to 1.36
 //     know a plugin by its resource name alone: when any older stream ends they
 //     disconnect the plugin that registered last.
-//   - The kubelet never reopens a stream, so its end causes re-registration, as do a
-//     new kubelet.sock and the removal of the own socket.
+//   - The kubelet never reopens a stream. So its end causes re-registration, like a
+//     new kubelet.sock and the removal of the plugin's own socket.
 //   - When an instance that registered later ends, as in a rollback, kubelets up to
-//     1.36 drop the resource and leave the older instance's stream open: the end of
-//     the later instance causes re-registration, too.
-//   - A socket is unlinked only if its inode is still the own one.
+//     1.36 drop the resource and leave the older instance's stream open. So the end of
+//     the later instance also causes re-registration.
+//   - A socket is unlinked only if it is still the file that this program made.
 package plugin
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// Source has the devices of a resource. Its methods are called concurrently. A panic
-// fails only the call it happens in, and so does an Allocate that blocks.
+// Source has the devices of a resource. Its methods are called concurrently. A panic, or an
+// Allocate that blocks, only fails the call in which it happens.
 type Source interface {
 	// Devices returns the latest list, which is immutable, and a channel that is
 	// closed when there is a newer one.
@@ -116,21 +116,25 @@ func New(o Options) *Plugin {
 	o.Log = o.Log.With("resource", o.Resource)
 	return &Plugin{
 		Options: o,
-		timing:  timing{stream: 5 * time.Second, reclaim: time.Second, window: 50 * time.Millisecond},
-		status:  Status{Reason: "not started"},
+		timing: timing{
+			stream:  5 * time.Second,
+			reclaim: time.Second,
+			window:  50 * time.Millisecond,
+		},
+		status: Status{Reason: "not started"},
 	}
 }
 
-// Run serves and registers the resource until ctx is cancelled, which is no
-// error; it never gives up. At the end streams end before the socket is removed,
-// so that the kubelet sees all devices Unhealthy at once.
+// Run serves and registers the resource until ctx is cancelled, which is no error. It never
+// gives up. In the end it ends the streams before it removes the socket, so that the kubelet
+// sees all devices Unhealthy at once.
 func (p *Plugin) Run(ctx context.Context) error {
 	p.setStatus(Status{Reason: "not registered yet"})
 	defer p.setStatus(Status{Reason: "stopped"})
 	var (
 		backoff backoff
-		tried   uint64                            // generation of kubelet.sock of the last attempt
-		last    = registration{ended: CauseStart} // the previous one that succeeded
+		tried   uint64                            // the generation of kubelet.sock at the last attempt
+		last    = registration{ended: CauseStart} // the last one that succeeded
 	)
 	for ctx.Err() == nil {
 		kubelet, changed := p.Watch.Kubelet()
@@ -169,23 +173,24 @@ func (p *Plugin) Run(ctx context.Context) error {
 // registered publishes that the kubelet has the resource and its first list.
 func (p *Plugin) registered(cause Cause, took time.Duration) {
 	p.setStatus(Status{Registered: true})
-	p.Log.Info("registered", "reason", string(cause), "duration_seconds", took.Seconds())
+	seconds := took.Seconds()
+	p.Log.Info("registered", "reason", string(cause), "duration_seconds", seconds)
 	p.Hooks.Registered(cause)
 }
 
 // failed publishes and logs why an attempt failed, once for each reason.
 func (p *Plugin) failed(r registration, delay time.Duration) {
+	status := Status{Reason: r.err.Error()}
 	if !r.connected {
-		// The kubelet is down or just starting.
-		if delay > retryFast && p.setStatus(Status{Reason: r.err.Error()}) {
+		isStarting := delay <= retryFast // its socket is new
+		if !isStarting && p.setStatus(status) {
 			p.Log.Info("waiting for the kubelet", "err", r.err)
 		}
 		return
 	}
 	p.Hooks.Refused()
-	reason := r.err.Error()
-	if p.setStatus(Status{Reason: reason}) {
-		p.Log.Warn("registration failed", "err", reason)
+	if p.setStatus(status) {
+		p.Log.Warn("registration failed", "err", status.Reason)
 	}
 }
 
@@ -196,7 +201,7 @@ func (p *Plugin) Status() Status {
 	return p.status
 }
 
-// setStatus publishes s and reports whether it differs from what was published.
+// setStatus publishes s and reports whether it has changed.
 func (p *Plugin) setStatus(s Status) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

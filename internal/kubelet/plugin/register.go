@@ -35,18 +35,19 @@ var causeReasons = map[Cause]string{
 
 // registration is the outcome of one attempt.
 type registration struct {
-	// ended is why the registration ended and the next one begins; err is why there was
-	// none.
+	// ended is why the registration ended and the next one begins.
 	ended Cause
-	err   error
-	// connected: the kubelet accepted the connection.
+	// err is why there was no registration, nil if there was one.
+	err error
+	// connected is set if the kubelet accepted the connection.
 	connected bool
-	// generation of the kubelet's socket; 0 if there was no connection.
+	// generation is the generation of the kubelet's socket, 0 if there was no connection.
 	generation uint64
-	// abandoned: the Register call was cancelled. The kubelet may still undo it, by the
-	// name of the resource, and with it the next registration.
+	// abandoned is set if the Register call was cancelled. The kubelet may still undo it, by
+	// the name of the resource, and with it the next registration.
 	abandoned bool
-	lived     time.Duration
+	// lived is how long the attempt and the registration took together.
+	lived time.Duration
 }
 
 // keepRegistered connects to the kubelet, serves on a fresh socket, registers it and
@@ -105,20 +106,24 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 }
 
 // newerInstance is an instance of this program that registered the resource later. When it
-// ends, kubelets up to 1.36 drop the resource and leave this instance's stream open, so
-// that this one registers again.
+// ends, kubelets up to 1.36 drop the resource and leave the stream of this instance open. So
+// this instance has to register again.
 type newerInstance struct {
 	exists bool
-	probe  <-chan time.Time // fires while it exists: a killed instance causes no event
-	gone   <-chan time.Time // fires timing.reclaim after its end
+	// probe fires while the instance exists: a killed instance causes no event.
+	probe <-chan time.Time
+	// gone fires timing.reclaim after the end of the instance.
+	gone <-chan time.Time
 }
 
+// update records whether a newer instance exists now.
 func (n *newerInstance) update(exists bool, reclaim time.Duration) {
 	if exists {
 		n.probe = time.After(probeEvery)
 		n.gone = nil
 	} else if n.exists {
-		n.probe, n.gone = nil, time.After(reclaim)
+		n.probe = nil
+		n.gone = time.After(reclaim)
 	}
 	n.exists = exists
 }
@@ -197,25 +202,29 @@ const (
 	// that counts as a failure: bind(2) makes the file, listen(2) follows.
 	// After a boot the first pods are admitted some 40 ms later.
 	fastWindow = 200 * time.Millisecond
-	// retryFast is the delay between attempts in that window, and after a
-	// registration's end: the kubelet closes the connection a few instructions
-	// before it forgets the client.
+	// retryFast is the delay between attempts in that window, and after the end of a
+	// registration: the kubelet closes the connection a few instructions before it forgets
+	// the client.
 	retryFast = time.Millisecond
-	retryMin  = 10 * time.Millisecond
-	retryMax  = 5 * time.Second
+	// retryMin and retryMax bound the delay after a failure.
+	retryMin = 10 * time.Millisecond
+	retryMax = 5 * time.Second
 	// retryAbandoned is the delay after a Register call without an answer.
 	retryAbandoned = 100 * time.Millisecond
-	// steady is the lifetime that resets the backoff.
+	// steady is how long a registration must live to reset the backoff.
 	steady = 10 * time.Second
 )
 
-// backoff spaces out attempts to register: the first is immediate, the delay after
-// each failure doubles.
+// backoff spaces out attempts to register. The first attempt is immediate. The delay doubles
+// with each failure.
 type backoff struct{ tries int }
 
-func (b *backoff) reset() { b.tries = 0 }
+// reset makes the next attempt immediate.
+func (b *backoff) reset() {
+	b.tries = 0
+}
 
-// next returns the delay after an attempt; age is that of the kubelet's socket.
+// next returns the delay after an attempt. age is the age of the kubelet's socket.
 func (b *backoff) next(r registration, age time.Duration) time.Duration {
 	if !r.connected && age < fastWindow {
 		return retryFast
@@ -231,9 +240,10 @@ func (b *backoff) next(r registration, age time.Duration) time.Duration {
 		return retryFast
 	}
 	d := retryMax
-	if shift := b.tries - 2; shift < 10 {
-		d = min(d, retryMin<<shift)
+	doublings := b.tries - 2
+	if doublings < 10 { // further ones would overflow
+		d = min(d, retryMin<<doublings)
 	}
-	// Jitter, for several resources, and instances in a rolling update.
+	// Jitter separates resources, and the instances of a rolling update.
 	return d - rand.N(d/4)
 }

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// maxRequest is the largest request: the kubelet names every free device in
-	// GetPreferredAllocation, those chosen already twice, and fails the pod if the
-	// call fails.
+	// maxRequest is the size of the largest request. The kubelet names every free device in
+	// GetPreferredAllocation, and devices that it has already chosen twice. If the call
+	// fails, the kubelet fails the pod.
 	maxRequest = 4 * device.MaxList
-	// readBuffer is kept by every connection; longer messages bypass it.
+	// readBuffer is the buffer that every connection keeps. Longer messages bypass it.
 	readBuffer = 1 << 10
-	// writeBuffer exists only while a connection writes.
+	// writeBuffer is a buffer that exists only while a connection writes.
 	writeBuffer = 4 << 10
 	// flowWindow is HTTP/2's flow control window. A dynamic one is measured by pings,
 	// which cost two wake-ups in each Allocate call.
@@ -42,13 +42,23 @@ type server struct {
 	grpc  *grpc.Server
 	conns *connListener
 
-	quit    chan struct{} // closed to end the streams
-	stopped chan struct{} // closed when the server accepts no more connections, because of err
+	// quit is closed to end the streams.
+	quit chan struct{}
+	// stopped is closed when the server accepts no more connections, because of err.
+	stopped chan struct{}
 	err     error
 
-	optionsSent, streaming      atomic.Bool
-	listed, streamEnded         chan struct{} // closed after the first list, and at the end of a stream
-	listedOnce, streamEndedOnce sync.Once
+	// optionsSent is set once the kubelet has asked for the options.
+	optionsSent atomic.Bool
+	// streaming is set once the kubelet has called ListAndWatch.
+	streaming atomic.Bool
+
+	// listed is closed after the first list.
+	listed     chan struct{}
+	listedOnce sync.Once
+	// streamEnded is closed at the end of the first stream.
+	streamEnded     chan struct{}
+	streamEndedOnce sync.Once
 }
 
 func newServer(p *Plugin) *server {
@@ -81,12 +91,12 @@ func (p *Plugin) serve(listener net.Listener) *server {
 	return s
 }
 
-// stop ends the streams, lets running calls finish for a while, and returns when
-// the server has ended. GracefulStop would wait for streams for ever.
+// stop ends the streams, waits for running calls until stopWithin, and returns when the server
+// has ended. GracefulStop alone would wait for streams for ever.
 //
-// At the end of a stream the kubelet closes the connection and forgets the client.
-// Kubelets up to 1.36 silently drop a plugin of the same resource that registers before
-// that, so they get time to disconnect.
+// At the end of a stream the kubelet closes the connection and forgets the client. If a plugin
+// of the same resource registers before that, kubelets up to 1.36 silently drop it. So they
+// get time to disconnect.
 func (s *server) stop() {
 	close(s.quit)
 	select {
@@ -99,15 +109,18 @@ func (s *server) stop() {
 	<-s.stopped
 }
 
-// GetDevicePluginOptions never fails: the registration would.
+// GetDevicePluginOptions never fails, because the registration would fail with it.
 func (s *server) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
 	s.optionsSent.Store(true)
 	return pluginOptions(), nil
 }
 
-// ListAndWatch sends the whole list at once and after every change. The kubelet
-// never opens a second stream, so the end of this one ends the server.
-func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) (err error) {
+// listStream is a stream of lists to the kubelet.
+type listStream = grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]
+
+// ListAndWatch sends the whole list at once and after every change. The kubelet never opens a
+// second stream, so the end of the stream ends the server.
+func (s *server) ListAndWatch(_ *v1beta1.Empty, stream listStream) (err error) {
 	defer s.streamEndedOnce.Do(func() {
 		close(s.streamEnded)
 	})
@@ -116,35 +129,37 @@ func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServe
 	return s.stream(stream)
 }
 
-// stream sends lists until the kubelet or the server ends it. A change is sent
-// at once, further ones together after the window. A list that is equal for the kubelet
+// stream sends lists until the kubelet or the server ends it. A change is sent at once. Later
+// changes within the window are sent together at its end. A list that is equal for the kubelet
 // is not sent.
-func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
+func (s *server) stream(stream listStream) error {
 	var (
-		sent   []device.Listed
-		first  = true
-		window <-chan time.Time // during it, changes wait
-		cut    bool             // the list is longer than the kubelet accepts
+		sent    []device.Listed
+		isFirst = true
+		window  <-chan time.Time // changes wait until it fires
+		isCut   bool             // the list is longer than the kubelet accepts
 	)
 	for {
 		all, changed := s.Source.Devices()
 		list := truncate(all)
-		wasCut := cut
-		if cut = len(list) < len(all); cut && !wasCut {
+		wasCut := isCut
+		isCut = len(list) < len(all)
+		if isCut && !wasCut {
 			s.Log.Error("list is larger than the kubelet accepts: the last devices are left out",
 				"slots", len(all), "listed", len(list), "limit", device.MaxList)
 		}
-		if window == nil && (first || !device.SameList(sent, list)) {
+		isNew := isFirst || !device.SameList(sent, list)
+		if isNew && window == nil {
 			if err := stream.Send(listResponse(list)); err != nil {
 				return err
 			}
 			s.listedOnce.Do(func() {
 				close(s.listed)
 			})
-			if !first {
+			if !isFirst {
 				window = time.After(s.timing.window)
 			}
-			first = false
+			isFirst = false
 			sent = list
 		}
 		if window != nil {
@@ -162,16 +177,17 @@ func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRe
 	}
 }
 
-// Allocate responds for every container of the request, or fails with the device
-// and the reason. It keeps no state: the kubelet calls again for an init container's
-// devices, and there is no call that frees one.
+// Allocate responds for every container of the request, or fails with the device and the
+// reason. It keeps no state: the kubelet calls again for the devices of an init container, and
+// no call frees a device.
 func (s *server) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
 	began := time.Now()
 	resp := &v1beta1.AllocateResponse{}
 	var err error
 	for _, c := range req.GetContainerRequests() {
 		var r device.Response
-		if r, err = s.allocate(ctx, c.GetDevicesIds()); err != nil {
+		r, err = s.allocate(ctx, c.GetDevicesIds())
+		if err != nil {
 			resp = nil
 			break
 		}
@@ -180,7 +196,8 @@ func (s *server) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v
 	took := time.Since(began)
 	s.Hooks.Allocated(took, err)
 	if err != nil {
-		s.Log.Warn("allocation refused", "err", status.Convert(err).Message(), "duration_seconds", took.Seconds())
+		reason := status.Convert(err).Message()
+		s.Log.Warn("allocation refused", "err", reason, "duration_seconds", took.Seconds())
 	}
 	return resp, err
 }
@@ -195,7 +212,8 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 	ids = slices.Compact(ids)
 	call := func(ctx context.Context) (r device.Response, err error) {
 		defer p.recover("Allocate", &err)
-		if r, err = p.Source.Allocate(ctx, ids); err != nil {
+		r, err = p.Source.Allocate(ctx, ids)
+		if err != nil {
 			err = status.Errorf(codes.FailedPrecondition, "resource %q: %v", p.Resource, err)
 		}
 		return r, err
@@ -206,24 +224,28 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 	return call(ctx)
 }
 
-// GetPreferredAllocation never fails, since that would fail the pod: without a
-// preference the response is empty and the kubelet chooses. The kubelet ignores
-// unavailable devices, and adds devices if there are too few.
-func (s *server) GetPreferredAllocation(ctx context.Context, req *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
+// GetPreferredAllocation never fails, because that would fail the pod. Without a preference the
+// response is empty and the kubelet chooses. The kubelet ignores unavailable devices, and adds
+// devices if there are too few.
+func (s *server) GetPreferredAllocation(
+	ctx context.Context,
+	req *v1beta1.PreferredAllocationRequest,
+) (*v1beta1.PreferredAllocationResponse, error) {
 	resp := &v1beta1.PreferredAllocationResponse{}
 	for _, c := range req.GetContainerRequests() {
-		ids, err := withTimeout(ctx, s.Plugin, func(context.Context) (ids []string, err error) {
+		prefer := func(context.Context) (ids []string, err error) {
 			defer s.recover("GetPreferredAllocation", &err)
-			return s.Source.Prefer(
-				c.GetAvailableDeviceIDs(),
-				c.GetMustIncludeDeviceIDs(),
-				int(c.GetAllocationSize()),
-			), nil
-		})
+			available := c.GetAvailableDeviceIDs()
+			must := c.GetMustIncludeDeviceIDs()
+			size := int(c.GetAllocationSize())
+			return s.Source.Prefer(available, must, size), nil
+		}
+		ids, err := withTimeout(ctx, s.Plugin, prefer)
 		if err != nil {
 			s.Log.Error("preferred allocation is ignored", "err", err)
 		}
-		resp.ContainerResponses = append(resp.ContainerResponses, &v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: ids})
+		preferred := &v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: ids}
+		resp.ContainerResponses = append(resp.ContainerResponses, preferred)
 	}
 	return resp, nil
 }
@@ -255,7 +277,8 @@ func withTimeout[T any](ctx context.Context, p *Plugin, f func(context.Context) 
 // recover logs a panic in a call of the kubelet and makes it the call's error.
 func (p *Plugin) recover(call string, err *error) {
 	if v := recover(); v != nil {
-		p.Log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
+		stack := string(debug.Stack())
+		p.Log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", stack)
 		*err = status.Errorf(codes.Internal, "resource %q: internal error: panic: %v", p.Resource, v)
 	}
 }

@@ -32,6 +32,8 @@ const (
 // Holder is a container that holds a device.
 type Holder struct {
 	Namespace, Pod, Container string
+	// Claim is the name of the claim, empty for a device plugin.
+	Claim string
 }
 
 // Holders has the holders by resource name and device ID; holders by claim under the names
@@ -154,7 +156,11 @@ func (c *Client) list(ctx context.Context) (Holders, error) {
 // addPod records what the containers of a pod hold, and returns how many IDs it names.
 func (held Holders) addPod(pod *podresourcesv1.PodResources) (named int) {
 	for _, container := range pod.GetContainers() {
-		h := Holder{pod.GetNamespace(), pod.GetName(), container.GetName()}
+		h := Holder{
+			Namespace: pod.GetNamespace(),
+			Pod:       pod.GetName(),
+			Container: container.GetName(),
+		}
 		for _, d := range container.GetDevices() {
 			for _, id := range d.GetDeviceIds() {
 				held.add(d.GetResourceName(), id, h)
@@ -162,6 +168,7 @@ func (held Holders) addPod(pod *podresourcesv1.PodResources) (named int) {
 			}
 		}
 		for _, claim := range container.GetDynamicResources() {
+			h.Claim = claim.GetClaimName()
 			for _, d := range claim.GetClaimResources() {
 				held.add(d.GetDriverName(), d.GetDeviceName(), h)
 				named++

@@ -58,11 +58,11 @@ func TestList(t *testing.T) {
 	}
 	want := Holders{
 		"example.com/gpu": {
-			"a": {{"ns", "p", "c"}, {"ns", "p", "sidecar"}},
-			"b": {{"ns", "p", "c"}},
-			"c": {{"ns", "q", "c"}},
+			"a": {{Namespace: "ns", Pod: "p", Container: "c"}, {Namespace: "ns", Pod: "p", Container: "sidecar"}},
+			"b": {{Namespace: "ns", Pod: "p", Container: "c"}},
+			"c": {{Namespace: "ns", Pod: "q", Container: "c"}},
 		},
-		"example.com/fuse": {"fuse::1": {{"ns", "p", "c"}}},
+		"example.com/fuse": {"fuse::1": {{Namespace: "ns", Pod: "p", Container: "c"}}},
 	}
 	if diff := cmp.Diff(want, held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
@@ -71,7 +71,7 @@ func TestList(t *testing.T) {
 	if held, err = c.list(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Holders{"example.com/gpu": {"c": {{"ns", "q", "c"}}}}, held); diff != "" {
+	if diff := cmp.Diff(Holders{"example.com/gpu": {"c": {{Namespace: "ns", Pod: "q", Container: "c"}}}}, held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
 }

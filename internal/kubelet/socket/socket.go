@@ -1,5 +1,5 @@
-// Package socket makes the sockets of plugins in the directories of the kubelet: each under a
-// fresh name, which tells instances of this program apart.
+// Package socket makes the sockets of plugins in the directories of the kubelet. Each socket has
+// a fresh name, which distinguishes instances of this program.
 package socket
 
 import (
@@ -23,8 +23,8 @@ const (
 	// nameLength is the length of every socket name, "gdp-", 8 digits of the
 	// resource, "-", 16 random ones, ".sock".
 	nameLength = 34
-	// sweepAge is the minimum age of a socket to sweep: one that is bound but does not
-	// listen yet refuses connections like a dead one.
+	// sweepAge is the minimum age of a socket to sweep: a socket that is bound but does not
+	// listen yet refuses connections, like a socket whose process has ended.
 	sweepAge = time.Minute
 )
 
@@ -43,26 +43,35 @@ func Identify(path string) (FileID, bool) {
 	if err := unix.Lstat(path, &st); err != nil {
 		return FileID{}, false
 	}
-	return FileID{dev: uint64(st.Dev), ino: st.Ino, Made: time.Unix(0, st.Mtim.Nano())}, true
+	id := FileID{
+		dev:  uint64(st.Dev),
+		ino:  st.Ino,
+		Made: time.Unix(0, st.Mtim.Nano()), // nobody writes to a socket's file
+	}
+	return id, true
 }
 
 // CheckDir is an error if the paths of sockets in dir, the kubelet's device-plugins
 // directory, would be too long.
 func CheckDir(dir string) error {
-	if n := len(dir) + 1 + nameLength; n > maxSocketPath {
+	const nameWithSlash = nameLength + 1
+	n := len(dir) + nameWithSlash
+	if n > maxSocketPath {
 		return fmt.Errorf("--kubelet-dir: %q: a socket there would have a path of %d bytes: at most %d are allowed, so the directory's path may have %d",
-			dir, n, maxSocketPath, maxSocketPath-nameLength-1)
+			dir, n, maxSocketPath, maxSocketPath-nameWithSlash)
 	}
 	return nil
 }
 
 // Socket is a listening socket in a directory of the kubelet.
 type Socket struct {
+	// Path is the path of the file.
 	Path     string
 	Listener *net.UnixListener
 	// Name is the last element of Path.
 	Name string
-	ID   FileID
+	// ID is the file that Listen made. Another file may be at Path later.
+	ID FileID
 }
 
 // Listen makes a socket for resource in dir, under a fresh name.
@@ -72,10 +81,12 @@ func Listen(dir, resource string) (*Socket, error) {
 	}
 	name := socketName(resource)
 	path := filepath.Join(dir, name)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	address := &net.UnixAddr{Name: path, Net: "unix"}
+	l, err := net.ListenUnix("unix", address)
 	if err != nil {
-		// Without the path, whose random part would make each reason differ.
-		return nil, fmt.Errorf("make a socket in %q: %w", dir, errors.Unwrap(err))
+		// The outer error has the path, whose random part would make each reason differ.
+		reason := errors.Unwrap(err)
+		return nil, fmt.Errorf("make a socket in %q: %w", dir, reason)
 	}
 	// Closing would remove any file at the path.
 	l.SetUnlinkOnClose(false)
@@ -124,17 +135,24 @@ func socketName(resource string) string {
 // ResourceOf returns the part of a socket's name that identifies the resource, and
 // false for a name of another form.
 func ResourceOf(name string) (string, bool) {
-	if len(name) != nameLength || name[:4] != "gdp-" || name[12] != '-' || name[29:] != ".sock" ||
-		strings.Trim(name[4:12]+name[13:29], "0123456789abcdef") != "" {
+	if len(name) != nameLength {
 		return "", false
 	}
-	return name[4:12], true
+	random, hasPrefix := strings.CutPrefix(name, "gdp-")
+	random, hasSuffix := strings.CutSuffix(random, ".sock")
+	resource, random, hasDash := strings.Cut(random, "-")
+	hasForm := hasPrefix && hasSuffix && hasDash
+	if !hasForm || len(resource) != 8 {
+		return "", false
+	}
+	rest := strings.Trim(resource+random, "0123456789abcdef")
+	return resource, rest == ""
 }
 
-// Sweep removes sockets in dir that killed instances of this program left, and
-// returns their names. Their names have this program's exact form, they are older than a
-// minute and refuse connections: nobody can listen on them again, since bind(2) makes a
-// new file. A more recent one may belong to an instance that is just starting.
+// Sweep removes the sockets in dir that killed instances of this program left, and returns
+// their names. Their names have this program's exact form, they are older than a minute and
+// refuse connections. Nobody can listen on them again, because bind(2) makes a new file. A
+// more recent socket may belong to an instance that is just starting.
 func Sweep(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -145,14 +163,10 @@ func Sweep(dir string) ([]string, error) {
 		errs    []error
 	)
 	for _, e := range entries {
-		if _, ok := ResourceOf(e.Name()); !ok || e.Type() != os.ModeSocket {
+		if !isAbandoned(dir, e) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		info, err := e.Info()
-		if err != nil || time.Since(info.ModTime()) < sweepAge || !Dead(path) {
-			continue
-		}
 		if err := os.Remove(path); err != nil {
 			errs = append(errs, fmt.Errorf("sweep sockets: %w", err))
 			continue
@@ -160,6 +174,20 @@ func Sweep(dir string) ([]string, error) {
 		removed = append(removed, e.Name())
 	}
 	return removed, errors.Join(errs...)
+}
+
+// isAbandoned reports whether a file in dir is the socket of an instance that has ended.
+func isAbandoned(dir string, e os.DirEntry) bool {
+	_, isOwn := ResourceOf(e.Name())
+	if !isOwn || e.Type() != os.ModeSocket {
+		return false
+	}
+	info, err := e.Info()
+	if err != nil {
+		return false // it was removed meanwhile
+	}
+	age := time.Since(info.ModTime())
+	return age >= sweepAge && Dead(filepath.Join(dir, e.Name()))
 }
 
 // Dead reports whether the socket at path has no listener.

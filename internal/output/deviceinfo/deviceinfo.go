@@ -46,19 +46,23 @@ type Dir struct {
 
 // info is the content of a file.
 type info struct {
-	Type    string   `json:"type"`
-	Version string   `json:"version"`
-	PCI     *pciInfo `json:"pci,omitempty"`
-	VDPA    *pciInfo `json:"vdpa,omitempty"`
+	Type    string `json:"type"`
+	Version string `json:"version"`
+	// PCI is set if Type is "pci", and VDPA if it is "vdpa".
+	PCI  *pciInfo `json:"pci,omitempty"`
+	VDPA *pciInfo `json:"vdpa,omitempty"`
 	// Writer is not part of the specification.
 	Writer string `json:"writer"`
 }
 
 // pciInfo describes a PCI function, or a vDPA device on one.
 type pciInfo struct {
-	Parent  string `json:"parent-device,omitempty"`
-	Driver  string `json:"driver,omitempty"`
-	Path    string `json:"path,omitempty"`
+	// Parent, Driver and Path describe a vDPA device: its name, the driver of its bus, and
+	// its node.
+	Parent string `json:"parent-device,omitempty"`
+	Driver string `json:"driver,omitempty"`
+	Path   string `json:"path,omitempty"`
+	// Address is the address of the function.
 	Address string `json:"pci-address"`
 	// PF is the address of the physical function of a virtual function.
 	PF string `json:"pf-pci-address,omitempty"`

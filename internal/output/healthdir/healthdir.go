@@ -43,8 +43,9 @@ type Options struct {
 type Dirs struct {
 	Options
 
-	mu   sync.Mutex
-	sets map[string]*set // by the name of the directory
+	mu sync.Mutex
+	// sets has the sets by the names of their directories.
+	sets map[string]*set
 	// newest is when a set was added last, the zero time if there was none.
 	newest time.Time
 	// broken has the devices that did not work at the last Plan, by ID.
@@ -63,7 +64,10 @@ type set struct {
 
 // New returns Dirs without sets. Restore adds the sets of an earlier instance.
 func New(o Options) *Dirs {
-	return &Dirs{Options: o, sets: map[string]*set{}}
+	return &Dirs{
+		Options: o,
+		sets:    map[string]*set{},
+	}
 }
 
 // SetName is the name of the directory of a set. The IDs must be sorted. A name that is too long
@@ -97,17 +101,23 @@ func (d *Dirs) Restore(saved map[string]device.HealthSet, rebooted, owns bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.Now()
+	// The saved state knows more than the directories, so it comes first.
 	for name, s := range saved {
 		d.restoreSet(name, s, rebooted, now)
 	}
-	entries, _ := os.ReadDir(d.Dir)
+	entries, _ := os.ReadDir(d.Dir) // a missing directory has no sets
 	for _, e := range entries {
 		d.restoreDir(e.Name(), owns, now)
 	}
 }
 
 // restoreSet adds a saved set. If the set is known, it only takes over a later loss.
-func (d *Dirs) restoreSet(name string, saved device.HealthSet, rebooted bool, now time.Time) {
+func (d *Dirs) restoreSet(
+	name string,
+	saved device.HealthSet,
+	rebooted bool,
+	now time.Time,
+) {
 	if have := d.sets[name]; have != nil {
 		if saved.Lost.After(have.Lost) {
 			have.Lost = saved.Lost
@@ -125,7 +135,10 @@ func (d *Dirs) restoreSet(name string, saved device.HealthSet, rebooted bool, no
 	if saved.Lost.After(now) {
 		saved.Lost = now // the clock was set back
 	}
-	d.sets[name] = &set{HealthSet: saved, added: now}
+	d.sets[name] = &set{
+		HealthSet: saved,
+		added:     now,
+	}
 }
 
 // restoreDir adds the set of a directory that no state has. Whether its devices were lost
@@ -164,30 +177,26 @@ func (d *Dirs) Save() map[string]device.HealthSet {
 // Add makes the directory for a container that gets these devices, and returns its path. An
 // existing directory stays as it is. listed returns an error if one of the devices is not
 // listed as healthy.
-func (d *Dirs) Add(offers []*device.Offer, listed func() error) (path string, err error) {
+func (d *Dirs) Add(offers []*device.Offer, listed func() error) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := listed(); err != nil {
 		return "", err
 	}
-	s := &set{added: d.Now()}
-	s.Healthy = true
-	s.Hold = offers[0].HealthHold
-	s.Nodes = map[string]map[string]string{}
-	for _, o := range offers {
-		if d.broken[o.ID] {
-			// listed does not know that yet: the list is published after Plan.
-			return "", fmt.Errorf("device %q has just become unhealthy", o.ID)
-		}
-		s.IDs = append(s.IDs, o.ID)
-		s.Nodes[o.ID], _ = d.nodes(o)
+	s, err := d.newSet(offers)
+	if err != nil {
+		return "", err
 	}
 	name := SetName(s.IDs)
-	plan := files.Plan{Label: "--run-dir", Dirs: []string{d.path(name)}}
+	path := d.path(name)
+	plan := files.Plan{
+		Label: "--run-dir",
+		Dirs:  []string{path},
+	}
 	have := d.sets[name]
 	if have != nil {
 		have.added = s.added // the grace of Sweep begins again, for another container
-		return d.path(name), plan.Make()
+		return path, plan.Make()
 	}
 	plan.Missing = []files.File{d.healthy(name)}
 	if err := plan.Make(); err != nil {
@@ -196,7 +205,25 @@ func (d *Dirs) Add(offers []*device.Offer, listed func() error) (path string, er
 	d.sets[name] = s
 	d.newest = s.added
 	d.Added()
-	return d.path(name), nil
+	return path, nil
+}
+
+// newSet is the set of devices that a container gets now. All devices belong to one resource,
+// whose configuration has the hold.
+func (d *Dirs) newSet(offers []*device.Offer) (*set, error) {
+	s := &set{added: d.Now()}
+	s.Healthy = true
+	s.Hold = offers[0].HealthHold
+	s.Nodes = map[string]map[string]string{}
+	for _, o := range offers {
+		if d.broken[o.ID] {
+			// listed does not know that yet: the list is published after Plan.
+			return nil, fmt.Errorf("device %q has just become unhealthy", o.ID)
+		}
+		s.IDs = append(s.IDs, o.ID)
+		s.Nodes[o.ID], _ = d.nodes(o)
+	}
+	return s, nil
 }
 
 // AddToSpec adds the set of an entry of a CDI spec, and returns the path of its directory.
@@ -204,10 +231,13 @@ func (d *Dirs) AddToSpec(ids []string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := SetName(ids)
-	if d.sets[name] == nil {
-		d.sets[name] = &set{HealthSet: device.HealthSet{IDs: slices.Clone(ids)}, added: d.Now()}
+	s := d.sets[name]
+	if s == nil {
+		s = &set{added: d.Now()}
+		s.IDs = slices.Clone(ids)
+		d.sets[name] = s
 	}
-	d.sets[name].inSpec = true
+	s.inSpec = true
 	return d.path(name)
 }
 
@@ -289,7 +319,11 @@ func holdEnd(s device.HealthSet) time.Time {
 // nodes and work. A device that the configuration no longer lists counts as healthy while its
 // nodes are in place: nobody checks it any more, but its container still has it. Lost is updated
 // when a set stops being healthy, and when a node is no longer the one that the container has.
-func (d *Dirs) next(s device.HealthSet, devices map[string]*output.Device, now time.Time) device.HealthSet {
+func (d *Dirs) next(
+	s device.HealthSet,
+	devices map[string]*output.Device,
+	now time.Time,
+) device.HealthSet {
 	hasMoved := false
 	isHealthy := true
 	nodes := make(map[string]map[string]string, len(s.IDs))
@@ -307,7 +341,8 @@ func (d *Dirs) next(s device.HealthSet, devices map[string]*output.Device, now t
 			found, isComplete := d.nodes(v.Offer)
 			nodes[id] = found
 			stillWorks := s.Healthy && v.Pending // no check has failed so far
-			if !isComplete || !v.Works && !stillWorks {
+			works := v.Works || stillWorks
+			if !isComplete || !works {
 				isHealthy = false
 			}
 			if v.Offer.HealthDir != "" {
@@ -319,6 +354,7 @@ func (d *Dirs) next(s device.HealthSet, devices map[string]*output.Device, now t
 			isHealthy = false
 		}
 	}
+	// A set that stays unhealthy keeps the time at which it was lost.
 	wasLost := s.Healthy && !isHealthy
 	if wasLost || hasMoved {
 		s.Lost = now
@@ -369,7 +405,9 @@ func (d *Dirs) SweepUnlisted(devices []output.Device) error {
 	for _, v := range devices {
 		listed[v.Offer.ID] = true
 	}
-	isUnlisted := func(id string) bool { return !listed[id] }
+	isUnlisted := func(id string) bool {
+		return !listed[id]
+	}
 	var unused []string
 	for name, s := range d.sets {
 		if !s.inSpec && slices.ContainsFunc(s.IDs, isUnlisted) {
@@ -394,29 +432,36 @@ func (d *Dirs) drop(names []string) error {
 }
 
 // path is the path of the directory of a set.
-func (d *Dirs) path(name string) string { return filepath.Join(d.Dir, name) }
+func (d *Dirs) path(name string) string {
+	return filepath.Join(d.Dir, name)
+}
 
 // healthyFile is the path of the file "healthy" of a set.
-func (d *Dirs) healthyFile(name string) string { return filepath.Join(d.Dir, name, healthyName) }
+func (d *Dirs) healthyFile(name string) string {
+	return filepath.Join(d.path(name), healthyName)
+}
 
 // healthy is the file "healthy" of a set, for a plan.
 func (d *Dirs) healthy(name string) files.File {
-	return files.File{Path: d.healthyFile(name), Mode: 0o444}
+	return files.File{
+		Path: d.healthyFile(name),
+		Mode: 0o444,
+	}
 }
 
 // nodes identifies the nodes of a device by path, and reports whether all of them exist.
-func (d *Dirs) nodes(o *device.Offer) (nodes map[string]string, complete bool) {
-	nodes = map[string]string{}
-	complete = true
+func (d *Dirs) nodes(o *device.Offer) (map[string]string, bool) {
+	nodes := map[string]string{}
+	isComplete := true
 	for _, n := range o.Nodes {
 		node := d.node(n.HostPath)
 		if node == "" {
-			complete = false
+			isComplete = false
 			continue
 		}
 		nodes[n.HostPath] = node
 	}
-	return nodes, complete
+	return nodes, isComplete
 }
 
 // inPlace reports whether the nodes at these paths are still the same nodes.
@@ -438,7 +483,9 @@ func (d *Dirs) node(path string) string {
 		return ""
 	}
 	number := uint64(stat.Rdev)
-	return fmt.Sprintf("%d:%d %d", unix.Major(number), unix.Minor(number), stat.Ino)
+	major := unix.Major(number)
+	minor := unix.Minor(number)
+	return fmt.Sprintf("%d:%d %d", major, minor, stat.Ino)
 }
 
 // exists reports whether there is something at a path.

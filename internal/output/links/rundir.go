@@ -55,14 +55,19 @@ func mountOf(dir string, mountinfo io.Reader) (mount, error) {
 	lines := bufio.NewScanner(mountinfo)
 	for lines.Scan() {
 		// 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw
-		fields, rest, ok := strings.Cut(lines.Text(), " - ")
+		line := lines.Text()
+		fields, rest, ok := strings.Cut(line, " - ")
 		f := strings.Fields(fields)
 		if !ok || len(f) < 5 {
 			continue
 		}
-		m := mount{root: unescape(f[3]), point: unescape(f[4])}
+		m := mount{
+			root:  unescape(f[3]),
+			point: unescape(f[4]),
+		}
 		m.fstype, _, _ = strings.Cut(rest, " ")
-		if isBelow(dir, m.point) && len(m.point) >= len(best.point) {
+		isCloser := len(m.point) >= len(best.point)
+		if isCloser && isBelow(dir, m.point) {
 			best = m
 		}
 	}
@@ -84,8 +89,17 @@ func sameEnd(root, point string) bool {
 	if root == "/" {
 		return true
 	}
-	return strings.HasSuffix(point, root) || strings.HasSuffix(root, point)
+	if strings.HasSuffix(point, root) {
+		return true
+	}
+	return strings.HasSuffix(root, point)
 }
 
 // unescape undoes what the kernel escapes in mountinfo (mangle in fs/proc_namespace.c).
-var unescape = strings.NewReplacer(`\011`, "\t", `\012`, "\n", `\040`, " ", `\043`, "#", `\134`, `\`).Replace
+var unescape = strings.NewReplacer(
+	`\011`, "\t",
+	`\012`, "\n",
+	`\040`, " ",
+	`\043`, "#",
+	`\134`, `\`,
+).Replace

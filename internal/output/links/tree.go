@@ -44,26 +44,38 @@ func For(o device.Offer) []Link {
 	}
 	var want []Link
 	for _, n := range o.Nodes {
-		if n.Follow {
-			want = append(want, Link{ID: o.ID, Key: n.Key, Target: n.HostPath})
+		if !n.Follow {
+			continue
 		}
+		want = append(want, Link{
+			ID:     o.ID,
+			Key:    n.Key,
+			Target: n.HostPath,
+		})
 	}
 	return want
 }
 
 // Path is the path of the link of a node, whether it exists or not.
-func (t *Tree) Path(id, key string) string { return filepath.Join(t.Dir, id, key) }
+func (t *Tree) Path(id, key string) string {
+	return filepath.Join(t.Dir, id, key)
+}
 
 // IsRight reports whether a link exists and points to its target.
 func (t *Tree) IsRight(l Link) bool {
-	target, err := os.Readlink(t.Path(l.ID, l.Key))
+	path := t.Path(l.ID, l.Key)
+	target, err := os.Readlink(path)
 	return err == nil && target == l.Target
 }
+
+// Keep reports whether an existing link stays that is no longer configured, because a container
+// holds its device.
+type Keep func(Link) bool
 
 // Plan returns what to change so that the tree contains the links in want, and the existing
 // links that keep approves. A nil keep approves none. The error joins the links that cannot
 // be made and the directories that cannot be read. The plan for everything else is valid.
-func (t *Tree) Plan(want []Link, keep func(Link) bool) (files.Plan, error) {
+func (t *Tree) Plan(want []Link, keep Keep) (files.Plan, error) {
 	plan := files.Plan{Label: "--run-dir"}
 	wanted, err := t.byPath(want)
 	errs := []error{err}
@@ -75,9 +87,14 @@ func (t *Tree) Plan(want []Link, keep func(Link) bool) (files.Plan, error) {
 		plan.StaleTrees = append(plan.StaleTrees, stale...)
 	}
 	for _, path := range slices.Sorted(maps.Keys(wanted)) {
-		if target := wanted[path].Target; target != "" {
-			plan.Missing = append(plan.Missing, files.File{Path: path, Target: target})
+		target := wanted[path].Target
+		if target == "" {
+			continue // two links conflict
 		}
+		plan.Missing = append(plan.Missing, files.File{
+			Path:   path,
+			Target: target,
+		})
 	}
 	return plan, errors.Join(errs...)
 }
@@ -106,7 +123,11 @@ func (t *Tree) byPath(want []Link) (map[string]Link, error) {
 
 // stale lists the paths in the directory of a device that are neither wanted nor kept. If
 // nothing would be left, it lists only the directory.
-func (t *Tree) stale(id fs.DirEntry, wanted map[string]Link, keep func(Link) bool) ([]string, error) {
+func (t *Tree) stale(
+	id fs.DirEntry,
+	wanted map[string]Link,
+	keep Keep,
+) ([]string, error) {
 	dir := filepath.Join(t.Dir, id.Name())
 	if !id.IsDir() {
 		return []string{dir}, nil
@@ -114,31 +135,33 @@ func (t *Tree) stale(id fs.DirEntry, wanted map[string]Link, keep func(Link) boo
 	have, err := entries(dir)
 	var stale []string
 	for _, e := range have {
-		path := filepath.Join(dir, e.Name())
-		target, unreadable := os.Readlink(path)
-		link := Link{ID: id.Name(), Key: e.Name(), Target: target}
-		isStale := unreadable != nil
-		if want, isConfigured := wanted[path]; isConfigured {
-			isStale = isStale || want != link
-		} else {
-			isStale = isStale || !mayKeep(link, keep)
+		link := Link{
+			ID:  id.Name(),
+			Key: e.Name(),
 		}
-		if isStale {
+		path := t.Path(link.ID, link.Key)
+		target, readErr := os.Readlink(path)
+		link.Target = target
+		isLink := readErr == nil
+		if !isLink || !stays(path, link, wanted, keep) {
 			stale = append(stale, path)
 		}
 	}
-	if len(stale) == len(have) && err == nil {
+	isEmpty := len(stale) == len(have) && err == nil
+	if isEmpty {
 		return []string{dir}, nil
 	}
 	return stale, err
 }
 
-// mayKeep reports whether a link that is not configured stays.
-func mayKeep(l Link, keep func(Link) bool) bool {
-	if keep == nil || check(l) != nil {
-		return false
+// stays reports whether an existing link is wanted as it is, or kept.
+func stays(path string, l Link, wanted map[string]Link, keep Keep) bool {
+	want, isConfigured := wanted[path]
+	if isConfigured {
+		return want == l
 	}
-	return keep(l)
+	isInTree := check(l) == nil
+	return isInTree && keep != nil && keep(l)
 }
 
 // entries lists a directory by name. A missing directory is empty.
@@ -153,15 +176,18 @@ func entries(dir string) ([]fs.DirEntry, error) {
 // check returns an error for a link outside of the tree. The grammar of IDs and keys does not
 // allow one, but they contain strings that USB devices choose, so they are checked again here.
 func check(l Link) error {
-	for _, name := range []string{l.ID, l.Key} {
+	names := []string{l.ID, l.Key}
+	for _, name := range names {
 		isHidden := strings.HasPrefix(name, ".") // temporary links, "." and ".."
-		if name == "" || isHidden || strings.ContainsAny(name, "/\x00") {
+		hasSlash := strings.ContainsAny(name, "/\x00")
+		if name == "" || isHidden || hasSlash {
 			return fmt.Errorf("--run-dir: device %q: %q cannot name a link: a name must not be empty, begin with a dot or contain \"/\"",
 				l.ID, name)
 		}
 	}
 	if !filepath.IsAbs(l.Target) {
-		return fmt.Errorf("--run-dir: device %q: link %q: target %q is not an absolute path", l.ID, l.Key, l.Target)
+		return fmt.Errorf("--run-dir: device %q: link %q: target %q is not an absolute path",
+			l.ID, l.Key, l.Target)
 	}
 	return nil
 }

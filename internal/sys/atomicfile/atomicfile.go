@@ -38,14 +38,18 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err == nil {
+	// Another file may be at the path by now.
+	info, err = f.Stat()
+	if err == nil {
 		err = check(path, info, limit)
 	}
 	if err != nil {
 		return nil, err
 	}
+	// The size was checked, so the allocation is bounded.
 	data := make([]byte, info.Size())
 	n, err := io.ReadFull(f, data)
+	// A file that became shorter meanwhile is read as it is now.
 	wasTruncated := err == io.EOF || err == io.ErrUnexpectedEOF
 	if wasTruncated {
 		err = nil
@@ -55,11 +59,18 @@ func Read(path string, limit int64) ([]byte, error) {
 
 // check returns an error unless a file is regular and has at most limit bytes.
 func check(path string, info fs.FileInfo, limit int64) error {
+	var err error
 	if !info.Mode().IsRegular() {
-		return &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+		err = errors.New("not a regular file")
+	} else if info.Size() > limit {
+		err = tooLarge(info.Size(), limit)
 	}
-	if info.Size() > limit {
-		return &fs.PathError{Op: "read", Path: path, Err: tooLarge(info.Size(), limit)}
+	if err != nil {
+		return &fs.PathError{
+			Op:   "read",
+			Path: path,
+			Err:  err,
+		}
 	}
 	return nil
 }
@@ -73,18 +84,24 @@ func tooLarge(size, limit int64) error {
 // the file and its directory. A file that already has the content is not written. Everything except a
 // directory with files is replaced. Only one process at a time may write a file.
 func Write(path string, data []byte, mode fs.FileMode) error {
-	if len(data) > MaxSize {
-		return &fs.PathError{Op: "write", Path: path, Err: tooLarge(int64(len(data)), MaxSize)}
+	size := int64(len(data))
+	if size > MaxSize {
+		return &fs.PathError{
+			Op:   "write",
+			Path: path,
+			Err:  tooLarge(size, MaxSize),
+		}
 	}
 	temp := path + TempSuffix
 	removeErr := remove(temp) // fails in a read-only file system
-	have, err := Read(path, int64(len(data)))
+	have, err := Read(path, size)
 	if err == nil && bytes.Equal(have, data) {
 		return nil
 	}
 	if removeErr != nil {
 		return removeErr
 	}
+	// The content must be on the disk before the name points to it.
 	err = writeSynced(temp, data, mode)
 	if err == nil {
 		_ = unix.Rmdir(path) // fails for a file
@@ -104,21 +121,24 @@ func Remove(path string) error {
 
 // remove removes a file. A missing file is not an error.
 func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // writeSynced creates a file, and syncs its content and mode to disk.
 func writeSynced(path string, data []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	// O_EXCL does not follow a link that somebody put there.
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	f, err := os.OpenFile(path, flags, mode)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
 	if err == nil {
-		err = f.Chmod(mode)
+		err = f.Chmod(mode) // the umask applied to the mode of OpenFile
 	}
 	if err == nil {
 		err = f.Sync()

@@ -14,8 +14,10 @@ import (
 
 // Entry is one entry of a directory.
 type Entry struct {
+	// Name is the last element of the path.
 	Name string
-	Ino  uint64 // the inode
+	// Ino is the inode. For a mount point, it is the inode of the directory below the mount.
+	Ino uint64
 	// Type is the type of the file, without permissions.
 	Type fs.FileMode
 }
@@ -68,6 +70,7 @@ func parse(dir string, buf []byte, each func(Entry)) error {
 		}
 		buf = buf[length:]
 		names = names[length:]
+		// os.ReadDir also skips entries without an inode.
 		isRemoved := e.Ino == 0
 		isSelfOrParent := name == "." || name == ".."
 		if isRemoved || isSelfOrParent {

@@ -17,20 +17,25 @@ const checkpointName = "kubelet_internal_checkpoint"
 // pod identifies a pod by namespace and name, which a later one may have again.
 type pod struct{ namespace, name string }
 
-// Backup is a copy of the kubelet's checkpoint.
+// Backup is a copy of the kubelet's checkpoints, of device plugins and of claims.
 type Backup struct {
 	admitted map[Request]*Admission
 	uids     map[pod]string
+	claims   map[string]*preparedClaim
 }
 
-// Backup returns a copy of the checkpoint as of now.
+// Backup returns a copy of the checkpoints as of now.
 func (k *Kubelet) Backup() *Backup {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return &Backup{admitted: maps.Clone(k.admitted), uids: maps.Clone(k.uids)}
+	return &Backup{
+		admitted: maps.Clone(k.admitted),
+		uids:     maps.Clone(k.uids),
+		claims:   maps.Clone(k.claims),
+	}
 }
 
-// RestartFrom kills the kubelet, replaces its checkpoint by a backup, nil to delete it, and
+// RestartFrom kills the kubelet, replaces its checkpoints by a backup, nil to delete them, and
 // starts it again: it has forgotten the pods that the backup does not have.
 func (k *Kubelet) RestartFrom(b *Backup) error {
 	k.Kill()
@@ -43,6 +48,9 @@ func (k *Kubelet) RestartFrom(b *Backup) error {
 		maps.Copy(k.admitted, b.admitted)
 		k.uids = map[pod]string{}
 		maps.Copy(k.uids, b.uids)
+		k.claims = map[string]*preparedClaim{}
+		maps.Copy(k.claims, b.claims)
+		k.freeRemoved()
 		if len(b.admitted) > 0 {
 			k.writeCheckpoint()
 			return
@@ -94,6 +102,22 @@ type (
 	}
 )
 
+// entry is the part of the checkpoint about an admitted request; k.mu is locked.
+func (k *Kubelet) entry(c Request) checkpointEntry {
+	return checkpointEntry{
+		PodUID:        k.uids[pod{c.Namespace, c.Pod}],
+		ContainerName: c.Container,
+		ResourceName:  c.Resource,
+		DeviceIDs:     map[int64][]string{-1: k.admitted[c].IDs},
+		AllocResp:     []byte("response"),
+	}
+}
+
+// freeRemoved frees the devices of removed pods. Like the kubelet (UpdateAllocatedDevices in
+// pkg/kubelet/cm/devicemanager/manager.go), it is called before an allocation and before an answer
+// of PodResources, but not before the checkpoint is written; k.mu is locked.
+func (k *Kubelet) freeRemoved() { k.removed = nil }
+
 // writeCheckpoint replaces the file, as the kubelet does after every allocation and list,
 // and not when it frees the devices of a pod; k.mu is locked.
 func (k *Kubelet) writeCheckpoint() {
@@ -102,14 +126,9 @@ func (k *Kubelet) writeCheckpoint() {
 	}
 	data := checkpointData{RegisteredDevices: map[string][]string{}}
 	for _, c := range slices.SortedFunc(maps.Keys(k.admitted), compareRequests) {
-		data.PodDeviceEntries = append(data.PodDeviceEntries, checkpointEntry{
-			PodUID:        k.uids[pod{c.Namespace, c.Pod}],
-			ContainerName: c.Container,
-			ResourceName:  c.Resource,
-			DeviceIDs:     map[int64][]string{-1: k.admitted[c].IDs},
-			AllocResp:     []byte("response"),
-		})
+		data.PodDeviceEntries = append(data.PodDeviceEntries, k.entry(c))
 	}
+	data.PodDeviceEntries = append(data.PodDeviceEntries, k.removed...)
 	for name, r := range k.resources {
 		data.RegisteredDevices[name] = slices.Sorted(maps.Keys(r.healthy()))
 	}

@@ -32,6 +32,9 @@ type preparedClaim struct {
 	ResourceClaim
 	driver  string
 	devices []*claims.Device
+	// forgotten is set if the pod was deleted with --force. The kubelet keeps the claim until it
+	// is unprepared (reconcileLoop, pkg/kubelet/cm/dra/manager.go), and lists it no more.
+	forgotten bool
 }
 
 // driver is one registered instance of a DRA driver.
@@ -268,6 +271,9 @@ func (k *Kubelet) connectedDriver(name string) (*driver, error) {
 func (k *Kubelet) dynamicResources() []*podresourcesv1.PodResources {
 	var pods []*podresourcesv1.PodResources
 	for _, c := range k.claims {
+		if c.forgotten {
+			continue
+		}
 		dynamic := &podresourcesv1.DynamicResource{ClaimNamespace: c.Namespace, ClaimName: c.Name}
 		for _, d := range c.devices {
 			dynamic.ClaimResources = append(dynamic.ClaimResources, &podresourcesv1.ClaimResource{

@@ -69,7 +69,8 @@ type Kubelet struct {
 	resources     map[string]*resource
 	registerCalls map[string][]string // endpoints by resource
 	admitted      map[Request]*Admission
-	admitting     Request // of the running Allocate call of Admit
+	admitting     Request           // of the running Allocate call of Admit
+	removed       []checkpointEntry // of pods whose devices are not freed yet
 	uids          map[pod]string
 	pods          int                       // counts UIDs
 	claims        map[string]*preparedClaim // by UID

@@ -33,6 +33,7 @@ func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, erro
 		k.mu.Unlock()
 		return a, nil
 	}
+	k.freeRemoved()
 	free, hasPreference, err := k.free(c.Resource)
 	k.mu.Unlock()
 	if err != nil {
@@ -86,6 +87,7 @@ func (k *Kubelet) Hold(c Request, ids ...string) {
 
 // record records an admission; k.mu is locked.
 func (k *Kubelet) record(c Request, a *Admission) {
+	k.freeRemoved()
 	k.identify(c)
 	k.admitted[c] = a
 	k.writeCheckpoint()
@@ -93,13 +95,21 @@ func (k *Kubelet) record(c Request, a *Admission) {
 
 // Remove ends a pod and frees its devices, as does the deletion of a pod with --force, whose
 // containers may still run. No plugin is notified, and the checkpoint stays until it is
-// written for another reason.
+// written for another reason. Claims of the pod stay prepared, but are no longer listed.
 func (k *Kubelet) Remove(namespace, name string) {
 	k.update(func() {
-		maps.DeleteFunc(k.admitted, func(c Request, _ *Admission) bool {
-			return c.Namespace == namespace && c.Pod == name
-		})
+		for c := range k.admitted {
+			if c.Namespace == namespace && c.Pod == name {
+				k.removed = append(k.removed, k.entry(c))
+				delete(k.admitted, c)
+			}
+		}
 		delete(k.uids, pod{namespace, name})
+		for _, c := range k.claims {
+			if c.Namespace == namespace && c.Pod == name {
+				c.forgotten = true
+			}
+		}
 	})
 }
 
@@ -175,6 +185,7 @@ func (k *Kubelet) plugin(name string) (v1beta1.DevicePluginClient, error) {
 func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.freeRemoved()
 	resp := &podresourcesv1.ListPodResourcesResponse{}
 	for _, c := range slices.SortedFunc(maps.Keys(p.admitted), compareRequests) {
 		container := &podresourcesv1.ContainerResources{Name: c.Container, Devices: containerDevices(c.Resource, p.admitted[c].IDs)}

@@ -50,7 +50,7 @@ func Scan(t testing.TB, host inventory.Options) (*device.Snapshot, *inventory.Sc
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(snap.Unread) == 0 {
+		if len(snap.UnreadHardware) == 0 {
 			return snap, s
 		}
 	}

@@ -190,6 +190,15 @@ func (b *Bed) Import(t testing.TB, archive string) {
 		"images", "import", "--local", "--snapshotter", "native", archive)
 }
 
+// NameImage gives the bed's image another name, such as that of an image in a page.
+func (b *Bed) NameImage(t testing.TB, name string) {
+	t.Helper()
+	b.Run(t, b.tools.path("ctr"), "--address", b.Containerd.socket(), "--namespace", "k8s.io", "images", "tag", "--local", Image, name)
+}
+
+// ContainerdSocket is the address of the container runtime, for programs in the bed.
+func (b *Bed) ContainerdSocket() string { return b.Containerd.socket() }
+
 // Reboot simulates a reboot of the node: every process is killed, plugins included;
 // links, CDI specs and /run are removed; files on disk stay. It starts nothing.
 func (b *Bed) Reboot(t testing.TB) {

@@ -10,7 +10,8 @@ import (
 	"runtime"
 )
 
-// Image is the only image of a bed: the tool at /tool. As a sandbox it pauses.
+// Image is the only image of a bed: the tool at /tool, which is also its ls. As a sandbox it
+// pauses.
 const Image = "localhost/generic-dp-e2e:1"
 
 // writeImage writes the image as a docker-archive, which a runtime imports without a
@@ -20,7 +21,10 @@ func writeImage(file, tool string) error {
 	if err != nil {
 		return err
 	}
-	layer, err := tarOf(entry{"tool", program, 0o755})
+	layer, err := tarOf(
+		entry{name: "tool", data: program, mode: 0o755},
+		entry{name: "bin/ls", link: "tool"},
+	)
 	if err != nil {
 		return err
 	}
@@ -45,9 +49,9 @@ func writeImage(file, tool string) error {
 		return err
 	}
 	archive, err := tarOf(
-		entry{"manifest.json", manifest, 0o644},
-		entry{"config.json", config, 0o644},
-		entry{"layer.tar", layer, 0o644},
+		entry{name: "manifest.json", data: manifest, mode: 0o644},
+		entry{name: "config.json", data: config, mode: 0o644},
+		entry{name: "layer.tar", data: layer, mode: 0o644},
 	)
 	if err != nil {
 		return err
@@ -55,17 +59,24 @@ func writeImage(file, tool string) error {
 	return os.WriteFile(file, archive, 0o644)
 }
 
+// entry is a file, or a hard link to an earlier one.
 type entry struct {
 	name string
 	data []byte
 	mode int64
+	link string
 }
 
 func tarOf(entries ...entry) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, e := range entries {
-		if err := w.WriteHeader(&tar.Header{Name: e.name, Mode: e.mode, Size: int64(len(e.data))}); err != nil {
+		header := &tar.Header{Name: e.name, Mode: e.mode, Size: int64(len(e.data))}
+		if e.link != "" {
+			header.Typeflag = tar.TypeLink
+			header.Linkname = e.link
+		}
+		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(e.data); err != nil {

@@ -119,6 +119,9 @@ func (c *Cluster) command(t testing.TB, input, program string, args ...string) s
 	return text
 }
 
+// Kubeconfig is the administrator's, for clients in the bed.
+func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
+
 // Try runs a program in the bed and returns its output.
 func (c *Cluster) Try(input, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)

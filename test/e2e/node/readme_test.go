@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
@@ -21,10 +21,11 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var pod v1.Pod
+	var pod appsv1.Deployment
 	if err := yaml.UnmarshalStrict([]byte(block(t, string(readme), "yaml")), &pod); err != nil {
 		t.Fatal(err)
 	}
+	containers := pod.Spec.Template.Spec.Containers
 	n := newNode(t)
 	s := adapter("1-1", "A1B2C3D4", 0)
 	n.Plug(s.Stick)
@@ -35,8 +36,8 @@ func TestReadme(t *testing.T) {
 
 	// The README's pod with the image of the bed.
 	own := bed.Workload(pod.Name, "", 0)
-	limits := pod.Spec.Containers[0].Resources
-	own.Spec.Containers[0].Name = pod.Spec.Containers[0].Name
+	limits := containers[0].Resources
+	own.Spec.Containers[0].Name = containers[0].Name
 	own.Spec.Containers[0].Resources = limits
 	p := n.run(t, own)
 	r := p.Report(t, own.Spec.Containers[0].Name)
@@ -44,7 +45,7 @@ func TestReadme(t *testing.T) {
 	if r.Env["ZIGBEE_SERIAL"] != s.Serial {
 		t.Errorf("environment: %v, want the serial number", r.Env)
 	}
-	n.wantHeld(t, zigbee, map[string]string{s.id(): pod.Name + "-bed/" + pod.Spec.Containers[0].Name})
+	n.wantHeld(t, zigbee, map[string]string{s.id(): pod.Name + "-bed/" + containers[0].Name})
 }
 
 // block returns the first code block of a language in a Markdown text.

@@ -31,6 +31,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "generic-dp.evictName" -}}
 {{ include "generic-dp.name" . | trunc 57 | trimSuffix "-" }}-evict
 {{- end }}
+{{- define "generic-dp.evictFullname" -}}
+{{ include "generic-dp.fullname" . | trunc 57 | trimSuffix "-" }}-evict
+{{- end }}
 {{- /* The pods of both. */ -}}
 {{- define "generic-dp.pods" -}}
 matchLabels:
@@ -45,7 +48,34 @@ matchExpressions:
 {{- end }}
 {{- /* Not empty if a service account is created. */ -}}
 {{- define "generic-dp.createServiceAccount" -}}
-{{- if or .Values.serviceAccount.create (and .Values.dra.enabled (not .Values.serviceAccount.name)) }}true{{ end }}
+{{- $needed := or .Values.dra.enabled (include "generic-dp.createSCC" .) -}}
+{{- if or .Values.serviceAccount.create (and $needed (not .Values.serviceAccount.name)) }}true{{ end }}
+{{- end }}
+{{- /* Not empty if SecurityContextConstraints are created. */ -}}
+{{- define "generic-dp.createSCC" -}}
+{{- $create := .Values.securityContextConstraints.create -}}
+{{- if kindIs "invalid" $create }}{{ $create = .Capabilities.APIVersions.Has "security.openshift.io/v1" }}{{ end -}}
+{{- if $create }}true{{ end }}
+{{- end }}
+{{- /* They are cluster-wide, unlike the release. */ -}}
+{{- define "generic-dp.scc" -}}
+{{ printf "%s-%s" (include "generic-dp.namespace" .) (include "generic-dp.fullname" .) | trunc 253 | trimSuffix "-" }}
+{{- end }}
+{{- /* Not empty if the DaemonSet's pods may need a connection. An edit of an existing ConfigMap may add health.tcp. */ -}}
+{{- define "generic-dp.connects" -}}
+{{- if or .Values.dra.enabled .Values.existingConfigMap }}true{{ end }}
+{{- range .Values.config }}{{ if regexMatch "\\btcp\\b" (. | default "") }}true{{ end }}{{ end }}
+{{- end }}
+{{- /* Problems of values that the schema would report without a hint. */ -}}
+{{- define "generic-dp.validate" -}}
+{{- range $name, $_ := .Values.config }}
+{{- if not (regexMatch "^[A-Za-z0-9_][-A-Za-z0-9_.]*[.]toml$" $name) }}
+{{- fail (printf "config: %q is not the name of a file: write config: {10-mine.toml: TEXT}, with a name of letters, digits, - _ and . that ends in .toml" $name) }}
+{{- end }}
+{{- end }}
+{{- if hasKey .Values "serviceMonitor" }}
+{{- fail "serviceMonitor: the pods have no Service: use podMonitor.enabled, which creates a PodMonitor for the Prometheus operator" }}
+{{- end }}
 {{- end }}
 {{- define "generic-dp.serviceAccount" -}}
 {{- if include "generic-dp.createServiceAccount" . -}}
@@ -81,9 +111,10 @@ mountPath: /var/run/secrets/kubernetes.io/serviceaccount
 readOnly: true
 {{- end }}
 {{- define "generic-dp.image" -}}
+{{- $registry := (.Values.global | default dict).imageRegistry | default .Values.image.registry -}}
 {{- with .Values.image -}}
 {{- /* A first component with a dot or a port is a registry, as in docker's references. */ -}}
-{{- if and .registry (not (regexMatch "^([^/]*[.:][^/]*|localhost)/" .repository)) }}{{ .registry }}/{{ end -}}
+{{- if and $registry (not (regexMatch "^([^/]*[.:][^/]*|localhost)/" .repository)) }}{{ $registry }}/{{ end -}}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
 {{- end }}
 {{- end }}

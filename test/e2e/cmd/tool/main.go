@@ -11,7 +11,9 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,13 +37,19 @@ const usage = `usage: tool COMMAND [ARGUMENT]...
   hold           prepare the namespaces of a bed, say so, and reap orphans until
                  standard input ends (first process of a bed)
   reboot         end every other process of a bed and what it had mounted
+
+Called as ls, it lists the files that its arguments name.
 `
 
 // dialLimit is the timeout of a connection within one machine.
 const dialLimit = 5 * time.Second
 
 func main() {
-	err := run(os.Args[1:])
+	program := run
+	if filepath.Base(os.Args[0]) == "ls" {
+		program = list
+	}
+	err := program(os.Args[1:])
 	var code exitCode
 	switch {
 	case errors.As(err, &code):
@@ -111,6 +119,21 @@ func run(args []string) error {
 		fmt.Fprint(os.Stderr, usage)
 		return exitCode(2)
 	}
+}
+
+// list prints mode and path of files. It ignores flags.
+func list(args []string) error {
+	for _, path := range args {
+		if strings.HasPrefix(path, "-") {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		fmt.Println(info.Mode(), path)
+	}
+	return nil
 }
 
 func printReport(dirs []string) error {

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+const (
+	// maxAttributes leaves room for the attributes of the hardware and the slots: a device in a
+	// ResourceSlice has at most 32 attributes and capacities
+	// (ResourceSliceMaxAttributesAndCapacitiesPerDevice in k8s.io/api/resource/v1).
+	maxAttributes    = 20
+	maxAttributeName = 32
+)
+
+// reservedAttributes are published for every device.
+var reservedAttributes = []string{"id", "resource"}
+
+// claimAttributes binds the attributes of each device by which claims select.
+func (t *table) claimAttributes(into *[]Attribute) {
+	const key = "attributes"
+	attributesForm := func() form {
+		describe := func(v value) {
+			v.readTyped()
+		}
+		typed := t.belowUserKeys(key, describe)
+		literals := form{"type": []string{"string", "integer", "boolean"}}
+		return userKeysForm(form{"anyOf": []form{literals, typed}})
+	}
+	read := func(v value) {
+		*into = v.claimAttributes()
+	}
+	t.key(key, attributesForm, read, "with dra: attributes of each device by which claims select")
+}
+
+// claimAttributes reads v as a table of attributes, by name.
+func (v value) claimAttributes() []Attribute {
+	var all []Attribute
+	for name, e := range v.userKeys("of strings", "the name of an attribute") {
+		switch {
+		case slices.Contains(reservedAttributes, name):
+			e.report(quote(name)+" is reserved: every device has this attribute", "")
+		case !isClaimName(name):
+			e.report(quote(name)+" is not a valid attribute name: it "+claimNameRule, "")
+		case len(all) == maxAttributes:
+			v.report(fmt.Sprintf("the table has more than %d attributes", maxAttributes), "")
+			return all
+		}
+		a := e.claimAttribute()
+		a.Name = name
+		all = append(all, a)
+	}
+	return all
+}
+
+// claimNameRule is the rule for names of attributes and capacities.
+const claimNameRule = `must consist of letters, digits and "_", not begin with a digit, and have at most 32 characters`
+
+// isClaimName reports whether a name is valid for an attribute or a capacity (validateQualifiedName
+// in pkg/apis/resource/validation of Kubernetes).
+func isClaimName(name string) bool { return isIdentifier(name) && len(name) <= maxAttributeName }
+
+// claimAttribute reads v as the value of an attribute: a string, an integer, a boolean, or a table
+// that has the type as its key.
+func (v value) claimAttribute() Attribute {
+	switch raw := v.raw.(type) {
+	case int64:
+		return Attribute{Type: device.IntType, Value: device.Literal(strconv.FormatInt(raw, 10))}
+	case bool:
+		return Attribute{Type: device.BoolType, Value: device.Literal(strconv.FormatBool(raw))}
+	case map[string]any:
+		return v.readTyped()
+	}
+	return Attribute{Value: v.text(attributeValue)}
+}
+
+// readTyped reads v as a table that has the type of an attribute as its key.
+func (v value) readTyped() Attribute {
+	var a Attribute
+	bind := func(t *table, name device.AttributeType, help string) {
+		read := func(v value) {
+			a.Type = name
+			a.Value = v.text(attributeValue)
+			v.checkTyped(a)
+		}
+		t.key(string(name), stringForm, read, help)
+	}
+	sound := v.read(func(t *table) {
+		bind(t, device.IntType, "a number, decimal or hexadecimal with 0x")
+		bind(t, device.BoolType, "yes or no, in a word of the kernel")
+		bind(t, device.VersionType, "a version of one to three numbers")
+	})
+	if sound && len(v.keys()) != 1 {
+		v.report("want one of int, bool and version", `{ int = "${attr:speed}" } is a number, and "${attr:speed}" a string`)
+	}
+	return a
+}
+
+// checkTyped reports a text that never is a value of its type.
+func (v value) checkTyped(a Attribute) {
+	if len(a.Value) == 0 {
+		return
+	}
+	if len(a.Value.Vars()) == 0 {
+		text := a.Value.String()
+		if _, err := device.ParseTyped(a.Type, text); err != nil {
+			v.report(quote(text)+" "+err.Error(), "")
+		}
+		return
+	}
+	if a.Type != device.IntType || a.Value[0].Var == "" {
+		return
+	}
+	attribute, isAttribute := device.FindAttribute(a.Value[0].Var)
+	if isAttribute && attribute.Kind.IsHexadecimal() {
+		name := a.Value[0].Var
+		v.report(fmt.Sprintf("${%s} is hexadecimal: want %q", name, "0x${"+name+"}"), "")
+	}
+}

@@ -1,0 +1,109 @@
+package agent_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+)
+
+const claimObjects = "/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims"
+
+// reserve reserves an allocated claim for pods with these UIDs, and for no others.
+func reserve(api *kubeapitest.Server, claim string, uids ...string) {
+	object := api.Objects(claimObjects)[claimObjects+"/"+claim]
+	status := maps.Clone(object["status"].(kubeapitest.Object))
+	reserved := []any{}
+	for _, uid := range uids {
+		reserved = append(reserved, kubeapitest.Object{"resource": "pods", "name": uid, "uid": uid})
+	}
+	status["reservedFor"] = reserved
+	api.Put(claimObjects+"/"+claim, kubeapitest.Object{"metadata": object["metadata"], "status": status})
+}
+
+// serveClaims serves by DRA on a host with visible cgroups, until it offers a device.
+func (n *node) serveClaims(api *kubeapitest.Server, id string) *kubelettest.Cgroups {
+	n.Helper()
+	n.answerWithin = time.Second
+	n.startWithin = time.Millisecond
+	cgroups := kubelettest.NewCgroups(n)
+	n.options.Paths.Cgroup = cgroups.Dir()
+	var c clock
+	c.forward(time.Hour) // the kubelet knows its pods
+	n.serveBy(&c)
+	n.untilPublished(api, map[string]string{dra.DeviceName(id): ""})
+	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	return cgroups
+}
+
+// A pod that joins a shared claim after its preparation keeps the device: the kubelet does not
+// announce it, but its cgroup shows it.
+func TestPodJoinsASharedClaim(t *testing.T) {
+	t.Parallel()
+	n, api := newDRANode(t, zigbeeDRA)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	cgroups := n.serveClaims(api, stickID)
+	shared := allocate(api, "shared", dra.DeviceName(stickID))
+	reserve(api, "shared", "first")
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, shared); err != nil {
+		t.Fatal(err)
+	}
+	cgroups.Start("first")
+	reserve(api, "shared", "first", "second")
+	cgroups.Start("second")
+	specs := n.options.Paths.SpecWriter()
+	n.eventually("the pod that joined", func() bool {
+		c, err := specs.ReadClaim(shared.UID)
+		return err == nil && slices.Equal(c.Pods, []string{"first", "second"})
+	})
+
+	// Both are deleted with --force. Only the second one has hung containers.
+	api.Delete(claimObjects + "/shared")
+	n.kubelet.Remove("lab", shared.Pod)
+	cgroups.End("first")
+	if err := n.kubelet.UnprepareClaim(t.Context(), shared.UID); err != nil {
+		t.Fatal(err)
+	}
+	next := allocate(api, "next", dra.DeviceName(stickID))
+	_, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, next)
+	if err == nil || !strings.Contains(err.Error(), "processes of its pod second still run") {
+		t.Errorf("the device of a pod that joined its claim: %v", err)
+	}
+	cgroups.End("second")
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, next); err != nil {
+		t.Error(err)
+	}
+}
+
+// A claim that the kubelet has forgotten does not keep its slot only because another claim has
+// another slot of the same device.
+func TestForgottenClaimFreesItsSlot(t *testing.T) {
+	t.Parallel()
+	n, api := newDRANode(t, "api = \"dra\"\n"+parts("seat count = 2"))
+	n.addNodes("seat-0")
+	n.serveClaims(api, "seat-0")
+	prepare := func(name string) error {
+		c := allocate(api, name, dra.DeviceName("seat-0"))
+		reserve(api, name, "uid-of-"+name)
+		_, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
+		return err
+	}
+	if err := errors.Join(prepare("lost"), prepare("other")); err != nil {
+		t.Fatal(err)
+	}
+	if err := prepare("third"); err == nil {
+		t.Error("a device with two slots has three holders")
+	}
+	api.Delete(claimObjects + "/lost")
+	n.kubelet.Remove("lab", "pod-lost")
+	if err := prepare("next"); err != nil {
+		t.Error(err)
+	}
+}

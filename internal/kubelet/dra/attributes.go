@@ -1,0 +1,45 @@
+package dra
+
+import (
+	"strconv"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// attributes are the attributes of a device for the API.
+func (d *Device) attributes() map[string]attribute {
+	all := map[string]attribute{}
+	add := func(name string, v device.Typed) {
+		if v.Text != "" {
+			all[name] = attributeOf(v)
+		}
+	}
+	for name, v := range d.Attributes {
+		add(name, v)
+	}
+	add("resource", device.Typed{Text: d.Resource})
+	add("id", device.Typed{Text: d.ID})
+	// A device of several nodes has no value that constraints could compare.
+	if len(d.NUMA) == 1 {
+		node := int64(d.NUMA[0])
+		all[numaNode] = attribute{Int: &node}
+	}
+	return all
+}
+
+// attributeOf returns the attribute with a value. The API refuses a slice if any attribute is
+// invalid: the parser of values accepts no text that does not become its type here.
+func attributeOf(v device.Typed) attribute {
+	switch v.Type {
+	case device.IntType:
+		n, _ := strconv.ParseInt(v.Text, 10, 64)
+		return attribute{Int: &n}
+	case device.BoolType:
+		isTrue := v.Text == "true"
+		return attribute{Bool: &isTrue}
+	case device.VersionType:
+		return attribute{Version: &v.Text}
+	}
+	text := value(v.Text)
+	return attribute{String: &text}
+}

@@ -1,0 +1,198 @@
+package dra_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+)
+
+// reserve makes claim a with usb-1, reserved for pods with these UIDs and owned by the pod with
+// the UID owner, if it is not empty.
+func (b *bed) reserve(owner string, pods ...string) {
+	b.Helper()
+	c := claim("a")
+	reserved := []any{}
+	for _, uid := range pods {
+		reserved = append(reserved, kubeapitest.Object{"resource": "pods", "name": uid, "uid": uid})
+	}
+	meta := kubeapitest.Object{"uid": c.UID}
+	if owner != "" {
+		meta["ownerReferences"] = []any{kubeapitest.Object{
+			"apiVersion": "v1",
+			"kind":       "Pod",
+			"name":       owner,
+			"uid":        owner,
+			"controller": true,
+		}}
+	}
+	results := []any{kubeapitest.Object{"request": "one", "driver": dra.Driver, "pool": "n1", "device": "usb-1"}}
+	b.api.Put(claimPath(c), kubeapitest.Object{
+		"metadata": meta,
+		"status": kubeapitest.Object{
+			"allocation":  kubeapitest.Object{"devices": kubeapitest.Object{"results": results}},
+			"reservedFor": reserved,
+		},
+	})
+}
+
+// pods returns the pods in the file of claim a.
+func (b *bed) pods() []string {
+	b.Helper()
+	c, err := b.claims.ReadClaim(claim("a").UID)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c.Pods
+}
+
+func (b *bed) untilPods(want ...string) {
+	b.Helper()
+	b.until("pods of the claim", func() bool { return slices.Equal(b.pods(), want) })
+}
+
+// A pod that joins a claim after its preparation keeps the device like the first one.
+func TestPodThatJoinsAClaim(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.answer = 2 * time.Second
+	s, _ := b.serve()
+	b.untilDrivers(1)
+	b.host.list()
+	b.host.set("first", dra.PodRunning)
+	b.host.set("second", dra.PodRunning)
+	b.reserve("", "first")
+	b.prepare(claim("a"))
+	devices, err := b.claims.ReadClaim(claim("a").UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.reserve("", "first", "second")
+	s.NewPods()
+	b.untilPods("first", "second")
+	if after, _ := b.claims.ReadClaim(claim("a").UID); !slices.Equal(after.Devices(), devices.Devices()) {
+		t.Errorf("devices %q, want %q", after.Devices(), devices.Devices())
+	}
+
+	// Both are deleted with --force, and the first one ends.
+	b.api.remove(claim("a"))
+	b.host.set("first", dra.PodEnded)
+	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
+		t.Fatal(err)
+	}
+	b.api.set(claim("b"), results(result("one", "usb-1")))
+	b.refused("processes of its pod second still run")
+	b.host.set("second", dra.PodEnded)
+	b.prepare(claim("b"))
+}
+
+// A pod that joins while the API server does not answer is found later, and a pod that has left
+// and ended is forgotten.
+func TestPodsOfAClaimThatComeAndGo(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	s, stop := b.serve()
+	b.untilDrivers(1)
+	b.host.set("first", dra.PodRunning)
+	b.reserve("", "first")
+	b.prepare(claim("a"))
+	b.host.set("second", dra.PodRunning)
+	b.reserve("", "second")
+	b.atNextGet(claim("a"), http.StatusServiceUnavailable, func() {})
+	s.NewPods()
+	b.untilPods("first", "second")
+	b.host.set("first", dra.PodEnded)
+	s.NewPods()
+	b.untilPods("second")
+
+	// The next instance reads the reservations at its start.
+	stop()
+	b.untilDrivers(0)
+	b.reserve("", "second", "third")
+	s, _ = b.serve()
+	s.NewPods()
+	b.untilPods("second", "third")
+}
+
+// A claim that was made for its pod is read once.
+func TestClaimOfOnePod(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	s, _ := b.serve()
+	b.untilDrivers(1)
+	b.reserve("only", "only")
+	b.prepare(claim("a"))
+	shared := claim("x")
+	b.api.set(shared, results(result("one", "usb-2")))
+	b.prepare(shared)
+	gets := func(c kubelettest.ResourceClaim) int {
+		n := 0
+		for _, r := range b.api.Requests() {
+			if r.Path == claimPath(c) {
+				n++
+			}
+		}
+		return n
+	}
+	before := gets(claim("a"))
+	for i := range 2 {
+		read := gets(shared)
+		s.NewPods()
+		b.until("a reading of the shared claim", func() bool { return gets(shared) > read })
+		// The order is that of a map: the other claim may follow.
+		if n := gets(claim("a")) - before; n > 1 {
+			t.Errorf("after %d times the claim was read %d times, want once", i+1, n)
+		}
+	}
+}
+
+// A claim that was deallocated may have another device for its next pod. Containers of its former
+// pod may still have the first device.
+func TestClaimWithAnotherDevice(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.answer = time.Second
+	b.serve()
+	b.untilDrivers(1)
+	forced(b)
+	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
+		t.Fatal(err)
+	}
+	later := claim("a")
+	later.Pod = "later"
+	b.host.set(podUID(later), dra.PodEnded)
+	b.api.set(later, results(result("one", "usb-2")))
+	_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, later)
+	if err == nil || !strings.Contains(err.Error(), "processes of its pod uid-of-pod-a still run") {
+		t.Errorf("another device for a claim whose pod runs: %v", err)
+	}
+	b.refused("processes of its pod uid-of-pod-a still run")
+	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.prepare(later)
+	b.prepare(claim("b"))
+}
+
+// A claim that is prepared again has a pod that is about to start, even if an earlier pod ran.
+func TestPodThatStartsAfterAnother(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.answer = time.Second
+	s, _ := b.serve()
+	s.SetStart(time.Hour)
+	b.untilDrivers(1)
+	forced(b)
+	b.refused("still run") // this sees the first pod
+	later := claim("a")
+	later.Pod = "later"
+	b.api.set(later, results(result("one", "usb-1")))
+	b.prepare(later)
+	b.api.remove(later)
+	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.host.set(podUID(later), dra.PodEnded)
+	b.refused("its pod may start within")
+}

@@ -1,0 +1,86 @@
+package matchers
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// standard is the domain of attributes that all drivers have in common
+// (k8s.io/dynamic-resource-allocation/deviceattribute).
+const standard = "resource.kubernetes.io/"
+
+// attributes returns the attributes of the device that claims select by. Configured attributes
+// replace those of the hardware.
+func (b *builder) attributes() map[string]device.Typed {
+	all := make(map[string]device.Typed)
+	if b.c.hardware != nil {
+		b.addHardwareAttributes(all, b.c.hardware)
+	}
+	for _, a := range b.r.Attributes {
+		value, err := b.single(a.Value, b.c)
+		var missing noValue
+		if errors.As(err, &missing) && !missing.unread {
+			continue // devices without a value have no such attribute
+		}
+		if err != nil {
+			b.problem("attributes.%s: %v", a.Name, err)
+			continue
+		}
+		text := value.String()
+		typed, err := device.ParseTyped(a.Type, text)
+		if err != nil {
+			b.problem("attributes.%s: %q %v", a.Name, text, err)
+			continue
+		}
+		all[a.Name] = typed
+	}
+	return all
+}
+
+// addHardwareAttributes adds the attributes of hardware.
+func (b *builder) addHardwareAttributes(all map[string]device.Typed, h *device.Hardware) {
+	add := func(name, text string) {
+		all[name] = device.Typed{Text: text}
+	}
+	if h.USB != nil {
+		add("vendor", h.USB.Vendor)
+		add("product", h.USB.Product)
+		add("serial", strings.TrimSpace(h.USB.Serial))
+		add("port", device.Place(h))
+		add("driver", b.interfaceDriver(h.USB.Interfaces))
+	} else if h.PCI != nil {
+		add("vendor", h.PCI.Vendor)
+		add("product", h.PCI.Device)
+		add("driver", h.PCI.Driver)
+		if device.IsPCIAddress(h.PCI.Address) {
+			add(standard+"pciBusID", h.PCI.Address)
+		}
+	}
+	_, below, isBelowPCI := strings.Cut(h.Path, "devices/pci")
+	if isBelowPCI {
+		root, _, _ := strings.Cut(below, "/")
+		add(standard+"pcieRoot", "pci"+root)
+	}
+}
+
+// interfaceDriver returns the driver of the interfaces that have nodes of the device, or "" if
+// there are several drivers, or none.
+func (b *builder) interfaceDriver(interfaces []device.USBInterface) string {
+	driver := ""
+	for _, i := range interfaces {
+		hasNode := slices.ContainsFunc(b.c.picks, func(p pick) bool {
+			return p.node.Interface == i.Number
+		})
+		if !hasNode || i.Driver == driver {
+			continue
+		}
+		if driver != "" {
+			return ""
+		}
+		driver = i.Driver
+	}
+	return driver
+}

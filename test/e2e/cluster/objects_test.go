@@ -1,0 +1,188 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
+)
+
+// options are combined with every distribution.
+var options = []struct {
+	name       string
+	components []string // of Kustomize
+	values     string
+}{
+	{name: "plain", values: "{}"},
+	{name: "dra", components: []string{"dra"}, values: `{dra: {enabled: true, resources: [example.com/zigbee]}}`},
+	{name: "evict", components: []string{"evict"}, values: `{evict: {enabled: true, priorityClassName: system-cluster-critical, affinity: {podAffinity: {}}}}`},
+	{name: "both", components: []string{"dra", "evict"}, values: `{dra: {enabled: true}, evict: {enabled: true}}`},
+	{name: "everything", values: `
+hostSys: true
+openNodes: true
+nfd: {enabled: true}
+dra: {enabled: true, resources: [example.com/zigbee, example.com/My_Stick]}
+evict: {enabled: true}
+allow: [net, "mount:/opt"]
+securityContextConstraints: {create: true}
+podMonitor: {enabled: true, scrapeTimeout: 10s, labels: {a: b}, relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: labeldrop, regex: id}]}
+prometheusRule: {enabled: true}
+dashboard: {enabled: true, annotations: {grafana_folder: Nodes}}
+extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-extra"}}]
+networkPolicy: {egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}
+namespace: {create: true}
+`},
+}
+
+// TestObjects validates everything in deploy, in every combination, and the objects of the
+// pages, with the API server: it decodes them strictly and admits them, but does not store
+// them.
+func TestObjects(t *testing.T) {
+	t.Parallel()
+	c := cluster.New(t)
+	c.Kubectl(t, "", "create", "namespace", namespace)
+	for _, file := range customResources(t) {
+		c.Kubectl(t, "", "apply", "--server-side", "-f", file)
+	}
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	dryRun := func(t *testing.T, objects string) {
+		t.Helper()
+		out := c.Kubectl(t, objects, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+		if !strings.Contains(out, "(server dry run)") {
+			t.Errorf("kubectl prints no object:\n%s", out)
+		}
+	}
+
+	files, err := filepath.Glob(filepath.Join(chartDir, "distributions", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("distributions: %q, %v", files, err)
+	}
+	none := filepath.Join(t.TempDir(), "none.yaml")
+	if err := os.WriteFile(none, []byte("{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, none) {
+		t.Run("chart "+filepath.Base(file), func(t *testing.T) {
+			for _, option := range options {
+				values := filepath.Join(t.TempDir(), "values.yaml")
+				if err := os.WriteFile(values, []byte(option.values), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				flags := []string{"--namespace", namespace, "--values", file, "--values", values}
+				c.Helm(t, append([]string{"lint", "--strict", chartDir}, flags...)...)
+				dryRun(t, c.Helm(t, append([]string{"template", name, chartDir}, flags...)...))
+			}
+		})
+	}
+
+	overlays, err := os.ReadDir(product.Repository("deploy", "kustomize"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "kustomize")
+	if err := os.CopyFS(dir, os.DirFS(product.Repository("deploy", "kustomize"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, overlay := range overlays {
+		if slices.Contains([]string{"dra", "evict", "scc"}, overlay.Name()) {
+			continue // components
+		}
+		t.Run("kustomize "+overlay.Name(), func(t *testing.T) {
+			for _, option := range options {
+				isTalosDRA := overlay.Name() == "talos" && slices.Contains(option.components, "dra")
+				if option.name == "everything" || isTalosDRA {
+					continue // the overlay for Talos has no CDI, and refuses the component
+				}
+				own := filepath.Join(dir, "own-"+overlay.Name()+"-"+option.name)
+				text := fmt.Sprintf("resources: [../%s]\n", overlay.Name())
+				if len(option.components) > 0 {
+					text += fmt.Sprintf("components: [../%s]\n", strings.Join(option.components, ", ../"))
+				}
+				if err := os.Mkdir(own, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				dryRun(t, c.Kubectl(t, "", "kustomize", own))
+			}
+		})
+	}
+
+	t.Run("pages", func(t *testing.T) { dryRun(t, objectsOfPages(t)) })
+}
+
+// customResources returns the files of the custom resource definitions whose objects the chart
+// can create, in the modules that crds/go.mod pins.
+func customResources(t *testing.T) (files []string) {
+	t.Helper()
+	for module, names := range map[string][]string{
+		"github.com/openshift/api": {"payload-manifests/crds/0000_03_config-operator_01_securitycontextconstraints.crd.yaml"},
+		"github.com/prometheus-operator/prometheus-operator": {
+			"example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+			"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+		},
+	} {
+		cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
+		cmd.Dir = product.Repository("test", "e2e", "crds")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("download %s: %v\n%s", module, err, out)
+		}
+		var downloaded struct{ Dir string }
+		if err := json.NewDecoder(bytes.NewReader(out)).Decode(&downloaded); err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			files = append(files, filepath.Join(downloaded.Dir, name))
+		}
+	}
+	return files
+}
+
+var (
+	yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+	// coreKind is an object that every API server has.
+	coreKind = regexp.MustCompile(`(?m)^kind: (Pod|Deployment|ResourceClaim|ResourceClaimTemplate)$`)
+)
+
+// objectsOfPages are the objects in blocks of the pages, and the examples.
+func objectsOfPages(t *testing.T) string {
+	t.Helper()
+	pages, err := filepath.Glob(product.Repository("docs", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("pages: %q, %v", pages, err)
+	}
+	var objects []string
+	for _, page := range append(pages, product.Repository("README.md")) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
+			if coreKind.MatchString(m[1]) {
+				objects = append(objects, m[1])
+			}
+		}
+	}
+	if len(objects) < 20 {
+		t.Errorf("%d objects in the pages, want at least 20", len(objects))
+	}
+	example, err := os.ReadFile(product.Repository("examples", "pods", "follow.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(append(objects, string(example)), "---\n")
+}
