@@ -18,6 +18,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -132,6 +133,24 @@ func (t *Tree) Visible() error {
 	return t.err
 }
 
+// PodParents returns the directories in which the cgroups of pods are, whether they exist or not.
+// There are none before the kubelet has made its first cgroup.
+func (t *Tree) PodParents() []string {
+	if t == nil || t.dir == "" {
+		return nil
+	}
+	t.search(searchAgain)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var dirs []string
+	for _, parent := range t.parents {
+		for _, pod := range podDirs(parent, "") {
+			dirs = append(dirs, filepath.Dir(pod))
+		}
+	}
+	return dirs
+}
+
 // ErrNone means that there is no tree on purpose.
 var ErrNone = errors.New("no directory is given")
 
@@ -146,12 +165,35 @@ func (t *Tree) search(wait time.Duration) (l layout, parents []string, searched 
 		return t.layout, t.parents, false
 	}
 	t.layout, t.err = detect(t.dir)
-	t.parents = nil
-	if t.err == nil {
-		t.parents, t.err = findParents(filepath.Join(t.dir, t.layout.base), now.Add(maxSearch), t.now)
+	if t.err != nil {
+		t.parents = nil
+	} else {
+		t.findParents(now)
 	}
 	t.searched = t.now()
 	return t.layout, t.parents, true
+}
+
+// findParents searches for the parents of pods. A search that was cut off, such as on a busy node,
+// does not replace what is known: pods below a forgotten parent would look ended. The caller holds
+// the lock.
+func (t *Tree) findParents(now time.Time) {
+	base := filepath.Join(t.dir, t.layout.base)
+	found, complete := findParents(base, now.Add(maxSearch), t.now)
+	if !complete {
+		for _, parent := range t.parents {
+			if !slices.Contains(found, parent) && isDir(parent) {
+				found = append(found, parent)
+			}
+		}
+	}
+	t.parents = found
+	isEmpty := len(found) == 0
+	if isEmpty && complete {
+		t.err = fmt.Errorf("%s: %w", base, errNoPods)
+	} else if isEmpty {
+		t.err = errTooLarge
+	}
 }
 
 // detect returns the layout of a tree. With version 1 every controller has a hierarchy of

@@ -206,8 +206,8 @@ func TestHugeDirectory(t *testing.T) {
 		t.Errorf("%d names, all is %v, %d are left; want a part", len(names), all, left)
 	}
 	late := time.Now()
-	if _, err := findParents(dir, late.Add(-1), time.Now); err != errTooLarge {
-		t.Errorf("search without time: %v, want %v", err, errTooLarge)
+	if parents, complete := findParents(dir, late.Add(-1), time.Now); complete || len(parents) > 0 {
+		t.Errorf("search without time: %q, complete %v; want nothing", parents, complete)
 	}
 	write(t, dir, "kubepods/pod"+uid+"/cgroup.events", "populated 1\n")
 	if got := New(dir).PodState(uid); got != Running {
@@ -247,6 +247,67 @@ func TestParentsChange(t *testing.T) {
 	check("with another driver", Running)
 	if err := tree.Visible(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A search that is cut off, as on a busy machine, does not make a pod that runs look ended.
+func TestSearchThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	dir := fake(t, map[string]string{
+		"cgroup.controllers":                    "pids",
+		"kubepods/pod" + uid + "/cgroup.events": "populated 1\n",
+	})
+	tree := New(dir)
+	if got := tree.PodState(uid); got != Running {
+		t.Fatalf("pod is %v, want running", got)
+	}
+	start := time.Now()
+	calls := time.Duration(0)
+	tree.now = func() time.Time {
+		calls++
+		return start.Add(calls * searchAgain) // each look at the clock is too late
+	}
+	if got := tree.PodState(staticUID); got != Ended {
+		t.Errorf("another pod is %v, want ended", got)
+	}
+	if got := tree.PodState(uid); got != Running {
+		t.Errorf("after a search that was cut off, the pod is %v, want running", got)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "kubepods")); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Visible(); err != errTooLarge {
+		t.Errorf("without a parent: %v, want %v", err, errTooLarge)
+	}
+}
+
+func TestPodParents(t *testing.T) {
+	t.Parallel()
+	dir := fake(t, map[string]string{
+		"cgroup.controllers":                    "pids",
+		"kubepods/":                             "",
+		"kubelet.slice/kubelet-kubepods.slice/": "",
+	})
+	want := map[string]bool{}
+	for _, name := range []string{
+		"kubepods", "kubepods/burstable", "kubepods/besteffort",
+		"kubelet.slice/kubelet-kubepods.slice",
+		"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice",
+		"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice",
+	} {
+		want[filepath.Join(dir, name)] = true
+	}
+	got := New(dir).PodParents()
+	for _, parent := range got {
+		if !want[parent] {
+			t.Errorf("%s is not expected", parent)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d parents, want %d: %q", len(got), len(want), got)
+	}
+	if none := New("").PodParents(); none != nil {
+		t.Errorf("without a tree: %q, want none", none)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -59,6 +60,7 @@ func TestRealCgroup(t *testing.T) {
 	if err := New(tree).Visible(); err != nil {
 		t.Fatal(err)
 	}
+	checkEvents(t, New(tree), filepath.Dir(pod))
 	check("without a process", Ended)
 	process := exec.Command("cat")
 	input, err := process.StdinPipe()
@@ -78,4 +80,29 @@ func TestRealCgroup(t *testing.T) {
 		t.Error(err)
 	}
 	check("after its end", Ended)
+}
+
+// checkEvents checks that the kernel announces a new cgroup in a parent of pods.
+func checkEvents(t *testing.T, tree *Tree, parent string) {
+	t.Helper()
+	if !slices.Contains(tree.PodParents(), parent) {
+		t.Fatalf("parents of pods are %q, want also %s", tree.PodParents(), parent)
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.InotifyAddWatch(fd, parent, unix.IN_CREATE); err != nil {
+		t.Fatal(err)
+	}
+	next := filepath.Join(parent, "podnext")
+	if err := os.Mkdir(next, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(next)
+	var event [unix.SizeofInotifyEvent + unix.NAME_MAX + 1]byte
+	if n, err := unix.Read(fd, event[:]); n <= 0 {
+		t.Errorf("no event of a new cgroup: %v", err)
+	}
 }

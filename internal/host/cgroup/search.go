@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -28,12 +27,12 @@ func isParent(name string) bool {
 // maxParents is the maximum number of parents of pods. A node has one for each kubelet.
 const maxParents = 16
 
-// findParents searches for the parents of pods, level by level, and not below them. Links
-// are not followed: the kernel makes none inside a hierarchy.
-func findParents(base string, deadline time.Time, now func() time.Time) ([]string, error) {
-	var parents []string
+// findParents searches for the parents of pods, level by level, and not below them. It is complete
+// unless the search reached a limit. Links are not followed: the kernel makes none inside a
+// hierarchy.
+func findParents(base string, deadline time.Time, now func() time.Time) (parents []string, complete bool) {
 	left := maxEntries
-	complete := true
+	complete = true
 	level := []string{base}
 	for range maxDepth {
 		var next []string
@@ -51,20 +50,14 @@ func findParents(base string, deadline time.Time, now func() time.Time) ([]strin
 					continue
 				}
 				if len(parents) == maxParents {
-					return parents, nil
+					return parents, complete
 				}
 				parents = append(parents, sub)
 			}
 		}
 		level = next
 	}
-	if len(parents) > 0 {
-		return parents, nil
-	} else if complete {
-		return nil, fmt.Errorf("%s: %w", base, errNoPods)
-	} else {
-		return nil, errTooLarge
-	}
+	return parents, complete
 }
 
 // readAtOnce is how many entries of a directory are in memory at the same time.
