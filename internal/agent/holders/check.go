@@ -58,12 +58,23 @@ func (t *Tracker) Granted(slots []string) {
 	}
 }
 
+// podState returns the state of a pod. A pod whose cgroup exists but cannot be read counts as
+// running, for example while this program has no file descriptor left. The state is only unknown if
+// the host's cgroups are not visible.
+func (t *Tracker) podState(podUID string) cgroup.PodState {
+	state := t.options.Cgroups.PodState(podUID)
+	if state == cgroup.Unknown && t.options.Cgroups.Visible() == nil {
+		return cgroup.Running
+	}
+	return state
+}
+
 // stillRuns reports whether a pod still runs at the deadline. A pod whose state is unknown
 // counts as ended: otherwise no device could ever be allocated a second time on a host without
 // visible cgroups.
 func (t *Tracker) stillRuns(ctx context.Context, podUID string, deadline time.Time) bool {
 	for {
-		state := t.options.Cgroups.PodState(podUID)
+		state := t.podState(podUID)
 		if state == cgroup.Unknown {
 			t.warnNoCgroups()
 		}

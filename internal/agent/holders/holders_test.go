@@ -339,6 +339,31 @@ func TestHoldsAreLimited(t *testing.T) {
 	}
 }
 
+// A pod whose cgroup cannot be read may run.
+func TestUnreadablePod(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	k.save(map[string][]string{podUID: {slot}})
+	k.cgroups.Start(podUID)
+	events := filepath.Join(k.cgroups.Dir(), "kubepods", "burstable", "pod"+podUID, "cgroup.events")
+	if err := os.WriteFile(events, []byte("unreadable"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tracker := k.tracker()
+	if err := tracker.Check(t.Context(), []string{slot}); err == nil {
+		t.Error("the slot is free although the state of its last pod can't be read")
+	}
+	held := ledger.Held{IDs: map[string]string{}}
+	tracker.AddForgotten(&held)
+	if held.IDs[slot] != resource {
+		t.Errorf("held slots: %v, want %s", held.IDs, slot)
+	}
+	k.cgroups.End(podUID)
+	if err := tracker.Check(t.Context(), []string{slot}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A broken checkpoint is logged once, and changes nothing.
 func TestBrokenCheckpoint(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func (t *Tracker) review(ctx context.Context) time.Duration {
 func (t *Tracker) dropEnded() (running map[string]string) {
 	states := t.unlistedPods()
 	for podUID := range states {
-		states[podUID] = t.options.Cgroups.PodState(podUID) // reads files: without the lock
+		states[podUID] = t.podState(podUID) // reads files: without the lock
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

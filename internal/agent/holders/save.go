@@ -21,7 +21,7 @@ func (t *Tracker) AddForgotten(held *ledger.Held) {
 	}
 	for slot, holds := range t.holdsBeside(held.IDs) {
 		for _, h := range holds {
-			if t.options.Cgroups.PodState(h.podUID) == cgroup.Running {
+			if t.podState(h.podUID) == cgroup.Running {
 				held.IDs[slot] = h.resource
 			}
 		}
