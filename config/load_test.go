@@ -55,14 +55,15 @@ func names(cfg *config.Config) []string {
 
 func TestLoadFile(t *testing.T) {
 	t.Parallel()
-	cfg, err := config.Load(write(t, t.TempDir(), "gdp.conf", fuse))
+	path := write(t, t.TempDir(), "gdp.conf", fuse)
+	cfg, err := config.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"gdp.conf"}, cfg.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	if got, want := cfg.Resources[0].Place, `gdp.conf: resource 1 ("fuse")`; got != want {
+	if got, want := cfg.Resources[0].Place, path+`: resource 1 ("fuse")`; got != want {
 		t.Errorf("place = %q, want %q", got, want)
 	}
 }
@@ -86,6 +87,20 @@ func TestLoadDirectory(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"example.com/kvm", "example.com/fuse"}, names(cfg)); diff != "" {
 		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+
+	// A dangling link and files with similar names are ignored, with a note for each.
+	symlink(t, "nowhere", filepath.Join(dir, "50-gone.toml"))
+	write(t, dir, "60-fuse.TOML", fuse)
+	write(t, dir, "x.yaml", fuse)
+	noted, err := config.Load(dir)
+	if err != nil || noted.Hash != cfg.Hash || len(noted.Notes) != 3 {
+		t.Fatalf("with ignored files: %v, notes %q", err, noted.Notes)
+	}
+	for i, name := range []string{"50-gone.toml", "60-fuse.TOML", "x.yaml"} {
+		if got := noted.Notes[i].String(); !strings.HasPrefix(got, filepath.Join(dir, name)+": is ignored: ") {
+			t.Errorf("note %d is %q, want one about %s", i, got, name)
+		}
 	}
 }
 
@@ -129,8 +144,8 @@ func TestLoadErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, dir, "hidden/.a.toml", fuse)
-	write(t, dir, "dangling/a.toml", fuse)
-	symlink(t, "nowhere", filepath.Join(dir, "dangling/b.toml"))
+	symlink(t, "nowhere", filepath.Join(dir, "b.toml"))
+	symlink(t, "nowhere", filepath.Join(filepath.Dir(write(t, dir, "dangling/README", "")), "b.toml"))
 	if err := os.MkdirAll(filepath.Join(dir, "directory/a.toml"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +153,8 @@ func TestLoadErrors(t *testing.T) {
 		filepath.Join(dir, "missing"):   "no such file or directory",
 		empty:                           "no *.toml file in this directory",
 		filepath.Join(dir, "hidden"):    "no *.toml file in this directory",
-		filepath.Join(dir, "dangling"):  "no such file or directory",
+		filepath.Join(dir, "b.toml"):    "no such file or directory",
+		filepath.Join(dir, "dangling"):  "b.toml: is ignored: it is a symbolic link to a file that does not exist",
 		filepath.Join(dir, "directory"): "not a regular file",
 	}
 	if runtime.GOOS == "linux" {

@@ -152,4 +152,3 @@ func readFile(path, shown string) (File, error) {
 		Data: data,
 	}, err
 }
-

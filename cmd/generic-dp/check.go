@@ -236,6 +236,6 @@ any other extended resource, or name the class in a claim.`,
 			return err
 		},
 	}
-	f.add(cmd, configFlags)
+	f.add(cmd, []string{"config", "allow", "domains"})
 	return cmd
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/status"
-	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
 // report is the output of `devices -o json`.
@@ -137,117 +135,6 @@ func (r report) table(w io.Writer, wide bool) error {
 		}
 	}
 	return tab.Flush()
-}
-
-// inventoryReport is the output of `devices --all`.
-type inventoryReport struct {
-	Devices []catalog.Device `json:"devices"`
-}
-
-// eachNodeConfig offers every node that a resource may have without dangerous = true.
-const eachNodeConfig = `
-domain = "example.com"
-[[resource]]
-name = "each"
-each = "node"
-match.glob = "/dev/**"`
-
-// catalog describes the hardware of a view. If the names of hardware cannot be read, it warns and
-// describes the hardware without them.
-func (f *flags) catalog(stderr io.Writer, view *agent.View) *catalog.Catalog {
-	names, err := catalog.ReadNames(view.Snapshot, f.hwdata)
-	if err != nil {
-		fmt.Fprintf(stderr, "warning: %v\n", err)
-	}
-	return catalog.New(view.Snapshot, view.Host(), names)
-}
-
-// listAll lists all hardware.
-func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
-	each, _ := config.Parse(config.File{Data: []byte(eachNodeConfig)}) // a constant is valid
-	permitted := view.With(each).Matched
-	return inventoryReport{
-		Devices: all.List(view.Matched, permitted),
-	}
-}
-
-// The columns of devices --all. The columns after the first narrowColumns are only written with -o
-// wide.
-var (
-	inventoryHead = []string{
-		"DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE",
-		"DEVICE ID", "SERIAL", "CLASS", "USB.PATH",
-	}
-	narrowColumns = 8
-)
-
-// table writes a line for each device. With wide, no device is left out or folded.
-func (r inventoryReport) table(w io.Writer, wide bool) error {
-	head := inventoryHead
-	if !wide {
-		head = head[:narrowColumns]
-	}
-	tab := newTable(w, slices.Clone(head)...)
-	if wide {
-		for _, d := range r.Devices {
-			tab.row(cells(d, 0, true)...)
-		}
-		return tab.Flush()
-	}
-	short, hidden := catalog.Fold(r.Devices)
-	for _, d := range short {
-		tab.row(cells(d.Device, d.More, false)[:narrowColumns]...)
-	}
-	err := tab.Flush()
-	if err == nil && hidden > 0 {
-		_, err = fmt.Fprintf(w, "\nnot shown, because no resource may have them: %d nodes and interfaces without hardware (-o wide shows all)\n", hidden)
-	}
-	return err
-}
-
-// cells returns the cells of a device. more is the number of devices of its model that the line
-// also stands for.
-func cells(d catalog.Device, more int, wide bool) []string {
-	name := d.Name
-	if more > 0 {
-		name += fmt.Sprintf(" +%d", more)
-	}
-	var ids []string
-	for _, o := range d.Offers {
-		ids = append(ids, o.ID)
-	}
-	return []string{
-		name,
-		d.Kind,
-		d.ID,
-		d.FullName(),
-		d.Driver,
-		joinInts(d.NUMA),
-		shorten(slices.Concat(d.Nodes, d.Interfaces), wide),
-		use(d),
-		strings.Join(ids, ","),
-		d.Serial,
-		d.Class,
-		d.Path,
-	}
-}
-
-// use names the resources that have a device, or says why no resource has it.
-func use(d catalog.Device) string {
-	var resources []string
-	for _, o := range d.Offers {
-		if !slices.Contains(resources, o.Resource) {
-			resources = append(resources, o.Resource)
-		}
-	}
-	reason := "free"
-	if d.Refused {
-		reason = "refused"
-	}
-	if d.InUse != "" {
-		reason = "in use"
-	}
-	return cmp.Or(strings.Join(resources, ","), reason)
 }
 
 // shorten joins names. Without wide, it only shows the first few.

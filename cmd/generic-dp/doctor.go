@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -120,7 +119,6 @@ func (d *doctor) examine(ctx context.Context) {
 	d.isServing = agent.Serving(d.paths)
 	d.configuration(ctx)
 	d.kubelet()
-	d.podResources()
 	d.dra()
 	d.others(ctx)
 	d.runtime()
@@ -181,62 +179,6 @@ func (d *doctor) writeFix() string {
 		file = filepath.Join(dir, "config.toml")
 	}
 	return "mkdir -p " + shellQuote(dir) + " && " + d.commandOn("init") + " > " + shellQuote(file)
-}
-
-// dial returns an error if nothing listens on a Unix socket.
-func dial(path string) error {
-	conn, err := net.DialTimeout("unix", path, time.Second)
-	if err != nil {
-		return err
-	}
-	return conn.Close()
-}
-
-// otherKubelets are the kubelet's directories in distributions that do not use /var/lib/kubelet.
-var otherKubelets = []string{
-	"/var/lib/k0s/kubelet",
-	"/var/snap/microk8s/common/var/lib/kubelet",
-	"/var/lib/rancher/k3s/agent/kubelet",
-}
-
-// kubelet checks the socket on which the kubelet accepts registrations.
-func (d *doctor) kubelet() {
-	const check = "kubelet"
-	socket := filepath.Join(d.paths.KubeletDir, "kubelet.sock")
-	err := dial(socket)
-	if err == nil {
-		d.ok(check, socket+" answers")
-		return
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		d.add(problem, check, d.kubeletFix(), "no socket "+socket)
-		return
-	}
-	d.add(problem, check, "systemctl restart kubelet", fmt.Sprintf("%s: %v", socket, errors.Unwrap(err)))
-}
-
-// kubeletFix says how to get a kubelet's socket on this host.
-func (d *doctor) kubeletFix() string {
-	fix := "systemctl start kubelet; a host without Kubernetes only needs generic-dp cdi"
-	for _, dir := range otherKubelets {
-		_, err := os.Stat(filepath.Join(d.root, dir, "device-plugins"))
-		if err == nil {
-			fix = fmt.Sprintf("--kubelet-dir %s/device-plugins --pod-resources %s/pod-resources/kubelet.sock", dir, dir)
-		}
-	}
-	return fix
-}
-
-// podResources checks the socket that tells which containers hold devices.
-func (d *doctor) podResources() {
-	const check = "pod resources"
-	err := dial(d.paths.PodResources)
-	if err != nil {
-		text := fmt.Sprintf("%s: holders of devices are unknown: %v", d.paths.PodResources, err)
-		d.add(warning, check, "name the socket with --pod-resources", text)
-		return
-	}
-	d.ok(check, d.paths.PodResources+" answers")
 }
 
 // dra checks what resources with api = "dra" need on the host.

@@ -18,6 +18,8 @@ type containerRuntime struct {
 	path string
 	// config is its configuration file, empty if it has no settings for CDI.
 	config string
+	// isStandalone is set if people run containers with it without Kubernetes.
+	isStandalone bool
 }
 
 var containerRuntimes = []containerRuntime{
@@ -40,10 +42,13 @@ var containerRuntimes = []containerRuntime{
 		name:   "docker",
 		path:   "/run/docker.sock",
 		config: "/etc/docker/daemon.json",
+
+		isStandalone: true,
 	},
 	{
-		name: "podman",
-		path: "/usr/bin/podman",
+		name:         "podman",
+		path:         "/usr/bin/podman",
+		isStandalone: true,
 	},
 }
 
@@ -73,7 +78,7 @@ func (d *doctor) runtime() {
 func (d *doctor) cdiSupport(r containerRuntime) {
 	const check = "runtime"
 	text, _ := os.ReadFile(filepath.Join(d.root, r.config)) // a missing file means defaults
-	settings := strings.Join(strings.Fields(string(text)), "")
+	settings := withoutComments(string(text))
 	isEnabled := strings.Contains(settings, "enable_cdi=true")
 	isDisabled := strings.Contains(settings, "enable_cdi=false")
 	// containerd 1 has configurations of version 2. It only resolves CDI names on request.
@@ -92,6 +97,17 @@ func (d *doctor) cdiSupport(r containerRuntime) {
 		return
 	}
 	d.ok(check, r.name)
+}
+
+// withoutComments returns a TOML text without comments and white space. A line such as
+// "# enable_cdi = false" in the default configuration of containerd is no setting.
+func withoutComments(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		b.WriteString(strings.Join(strings.Fields(line), "") + "\n")
+	}
+	return b.String()
 }
 
 // cdiDirectory checks that runtimes read the directory of CDI specs.

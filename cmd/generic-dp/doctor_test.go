@@ -59,7 +59,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", check, f, want)
 		}
 	}
-	if code != 0 || !strings.HasPrefix(found["runtime"].Fix, "set enable_cdi = true in ") || found["devices"].Fix != "generic-dp explain example.com/none" {
+	if code != 0 || !strings.HasPrefix(found["runtime"].Fix, "set enable_cdi = true in ") || !strings.HasPrefix(found["devices"].Fix, "generic-dp explain example.com/none --config "+dir) {
 		t.Errorf("status %d, %+v", code, found)
 	}
 
@@ -83,8 +83,52 @@ func TestDoctor(t *testing.T) {
 	if err := os.Remove(dir + "/config.toml"); err != nil {
 		t.Fatal(err)
 	}
-	if found, _ = diagnose(t, dir); !strings.Contains(found["configuration"].Fix, "generic-dp init > ") {
+	if found, _ = diagnose(t, dir); !strings.HasSuffix(found["configuration"].Fix, " > "+dir+"/config.toml") {
 		t.Errorf("without a configuration: %+v", found["configuration"])
+	}
+}
+
+// doctor knows what runs on a host, and prints no command for a unit that the host lacks.
+func TestDoctorKnowsTheHost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files  map[string]string
+		status severity
+		fix    string
+	}{
+		"nothing":           {nil, problem, "install Kubernetes; a host without it only needs generic-dp cdi"},
+		"podman":            {map[string]string{"usr/bin/podman": ""}, fine, ""},
+		"kubelet's unit":    {map[string]string{"lib/systemd/system/kubelet.service": ""}, problem, "systemctl restart kubelet"},
+		"k3s":               {map[string]string{"proc/17/comm": "k3s-server\n"}, problem, "systemctl restart k3s"},
+		"k3s agent, podman": {map[string]string{"proc/17/comm": "k3s-agent\n", "usr/bin/podman": ""}, problem, "systemctl restart k3s-agent"},
+		"microk8s":          {map[string]string{"proc/17/comm": "kubelite\n"}, problem, "snap restart microk8s.daemon-kubelite"},
+		"k0s elsewhere": {
+			map[string]string{"proc/17/comm": "k0s\n", "var/lib/k0s/kubelet/device-plugins/x": ""},
+			problem,
+			"--kubelet-dir /var/lib/k0s/kubelet/device-plugins --pod-resources /var/lib/k0s/kubelet/pod-resources/kubelet.sock",
+		},
+	} {
+		dir := t.TempDir()
+		for file, text := range c.files {
+			place(t, dir+"/"+file, text)
+		}
+		found, _ := diagnose(t, dir)
+		got := found["kubelet"]
+		if got.Status != c.status || !strings.HasPrefix(got.Fix, c.fix) || (c.fix == "") != (got.Fix == "") {
+			t.Errorf("%s: %+v, want %s with the fix %q", name, got, c.status, c.fix)
+		}
+	}
+}
+
+// Lines that are comments in a configuration of containerd are no settings.
+func TestDoctorIgnoresComments(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	place(t, dir+"/run/containerd/containerd.sock", "")
+	place(t, dir+"/etc/containerd/config.toml", "# version = 2\nversion = 3\n  # enable_cdi = false\n")
+	found, _ := diagnose(t, dir)
+	if got := found["runtime"]; got.Status != fine {
+		t.Errorf("commented-out lines: %+v", got)
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -46,7 +48,8 @@ func newFlags() *flags {
 		level:  "info",
 	}
 	f.addPaths()
-	f.all.StringVar(&f.listen, "listen", "127.0.0.1:9418",
+	f.listen = "127.0.0.1:9418"
+	f.all.Var((*address)(&f.listen), "listen",
 		"address of the status page, /metrics, /healthz and /readyz; empty for none")
 	f.all.Var(allowValue{&f.allow}, "allow",
 		"privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
@@ -125,6 +128,26 @@ func (d *domains) Set(text string) error {
 func (d *domains) String() string { return strings.Join(*d, ",") }
 
 func (*domains) Type() string { return "list" }
+
+// address is the value of a flag that accepts HOST:PORT, or an empty text for none.
+type address string
+
+func (a *address) Set(text string) error {
+	_, _, err := net.SplitHostPort(text)
+	isPort := strings.Trim(text, "0123456789") == ""
+	if text != "" && isPort {
+		return fmt.Errorf("want HOST:PORT: did you mean %q?", ":"+text)
+	}
+	if text != "" && err != nil {
+		return errors.New("want HOST:PORT, such as 127.0.0.1:9418")
+	}
+	*a = address(text)
+	return nil
+}
+
+func (a *address) String() string { return string(*a) }
+
+func (*address) Type() string { return "string" }
 
 // word is the value of a flag that accepts one of some words.
 type word struct {

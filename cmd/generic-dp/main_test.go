@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/pflag"
@@ -153,6 +154,19 @@ func TestNamesOnATerminal(t *testing.T) {
 	}
 }
 
+// devices --all fits the narrowest common terminal on every machine.
+func TestAllFits(t *testing.T) {
+	t.Parallel()
+	for _, machine := range recordings(t) {
+		text := command(t, "devices", "--all", "--sysfs", machine, "--hwdata", "nowhere")
+		for line := range strings.Lines(text) {
+			if utf8.RuneCountInString(line)-1 > columns {
+				t.Errorf("%s: %d columns: %s", machine, utf8.RuneCountInString(line)-1, line)
+			}
+		}
+	}
+}
+
 // docs/flags.md has every flag with its default and its usage text.
 func TestDocsOfFlags(t *testing.T) {
 	t.Parallel()
@@ -169,6 +183,40 @@ func TestDocsOfFlags(t *testing.T) {
 			t.Errorf("docs/flags.md lacks %q", want)
 		}
 	})
+}
+
+// docs/flags.md has every flag of a single command, and which commands have the others.
+func TestDocsOfCommandFlags(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/flags.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFlags()
+	for _, cmd := range newRoot(f).Commands() {
+		if cmd.HasSubCommands() {
+			continue // a page of its own describes them
+		}
+		shared := []string{}
+		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+			if f.all.Lookup(flag.Name) == flag {
+				shared = append(shared, "`--"+flag.Name+"`")
+				return
+			}
+			usage, _, _ := strings.Cut(flag.Usage, " (default")
+			want := fmt.Sprintf("| `%s` | `--%s` | %s", cmd.Name(), flag.Name, usage)
+			if flag.Name == "help" || flag.Name == "output" {
+				return
+			}
+			if !strings.Contains(string(page), "\n"+want) {
+				t.Errorf("docs/flags.md lacks\n%s", want)
+			}
+		})
+		want := fmt.Sprintf("| `%s` | %s |", cmd.Name(), strings.Join(shared, " "))
+		if !strings.Contains(string(page), "\n"+want) {
+			t.Errorf("docs/flags.md lacks\n%s", want)
+		}
+	}
 }
 
 // YAML output is the same data as JSON output, whatever strings a device reports.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,37 +20,133 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// statusLimit is how long status waits for an answer. An instance itself waits up to half a second
-// for the kubelet.
-const statusLimit = 5 * time.Second
+const (
+	// statusLimit is how long status waits for an answer. An instance itself waits up to half a
+	// second for the kubelet.
+	statusLimit = 5 * time.Second
+	// watchInterval is the time between two queries of --watch. An instance has no event to wait
+	// for, and a query costs it less than a millisecond.
+	watchInterval = 2 * time.Second
+)
 
 // statusReport is the status of an instance. received is the status as it was sent: an instance of
 // a newer version may send more than Status has.
 type statusReport struct {
 	status.Status
 	received json.RawMessage
+	// isOne is set if only the resources of a name are shown.
+	isOne bool
 }
 
-// MarshalJSON returns the status as it was received.
-func (r statusReport) MarshalJSON() ([]byte, error) { return r.received, nil }
+// MarshalJSON returns the status as it was received, unless it was reduced to a resource.
+func (r *statusReport) MarshalJSON() ([]byte, error) {
+	if r.isOne {
+		return json.Marshal(r.Status)
+	}
+	return r.received, nil
+}
 
 func newStatus(f *flags) *cobra.Command {
+	isWatching := false
 	cmd := &cobra.Command{
-		Use:   "status",
+		Use:   "status [RESOURCE]",
 		Short: "show the devices of a running instance, their health and their holders",
 		Long: `status queries the instance that listens at --listen on this machine. In a
-cluster: kubectl exec POD -- /generic-dp status`,
-		Args: noArgs,
+cluster: kubectl exec POD -- /generic-dp status
+
+With RESOURCE, a name with or without its domain, it shows only that resource.
+If there are more than 100 devices, large resources are summarized: status
+RESOURCE and -o wide list all devices. --watch prints the status again whenever
+it changes.`,
+		Args: wantArgs(0, 1, "want no argument or one RESOURCE"),
 	}
 	f.add(cmd, []string{"listen"})
-	query := func(cmd *cobra.Command, _ []string) (reporter, error) {
-		r, err := f.status(cmd.Context())
-		if err != nil {
-			return nil, err // not a nil *statusReport in an interface
+	cmd.Flags().BoolVarP(&isWatching, "watch", "w", false, "print the status again whenever it changes")
+	format := outputFlag(cmd, "table", "wide", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name := strings.Join(args, "")
+		if isWatching {
+			return f.watchStatus(cmd, name, *format)
 		}
-		return r, nil
+		r, err := f.statusOf(cmd.Context(), name)
+		if err != nil {
+			return err
+		}
+		return writeReport(cmd.OutOrStdout(), *format, r)
 	}
-	return reports(cmd, query, "json", "yaml")
+	return cmd
+}
+
+// watchStatus prints the status whenever it changes, until the command is stopped. It continues while no
+// instance answers, such as during an update.
+func (f *flags) watchStatus(cmd *cobra.Command, name, format string) error {
+	ctx := cmd.Context()
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	shown := ""
+	for {
+		var text bytes.Buffer
+		r, err := f.statusOf(ctx, name)
+		if err == nil {
+			err = writeReport(&text, format, r)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			text.Reset()
+			fmt.Fprintf(&text, "warning: %v\n", err)
+		}
+		if text.String() != shown {
+			isFirst := shown == ""
+			shown = text.String()
+			err := showAgain(cmd.OutOrStdout(), shown, format, isFirst)
+			if err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// showAgain prints a status of --watch. Tables have a line with the time between them.
+func showAgain(w io.Writer, text, format string, isFirst bool) error {
+	isTable := format == "table" || format == "wide"
+	if isTable && !isFirst {
+		text = "\n" + stamp(time.Now()) + "\n" + text
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// statusOf queries the instance at --listen. If a name is given, the result only has the resources with
+// this name.
+func (f *flags) statusOf(ctx context.Context, name string) (*statusReport, error) {
+	r, err := f.status(ctx)
+	if err != nil || name == "" {
+		return r, err
+	}
+	r.isOne = true
+	known := []string{}
+	resources := []status.Resource{}
+	for _, resource := range r.Resources {
+		known = append(known, resource.Name)
+		if isNamed(resource.Name, name) {
+			resources = append(resources, resource)
+		}
+	}
+	if len(resources) == 0 {
+		return nil, fmt.Errorf("no resource %q: want %s", name, cmp.Or(orList(known), "one that is configured"))
+	}
+	r.Resources = resources
+	r.Events = slices.DeleteFunc(r.Events, func(e status.Event) bool {
+		return !isNamed(e.Resource, name)
+	})
+	return r, nil
 }
 
 // statusAddress returns the address to query for --listen.
@@ -89,7 +188,7 @@ func get(ctx context.Context, address string) ([]byte, error) {
 	}
 	client := http.Client{
 		Timeout:   statusLimit,
-		Transport: &http.Transport{}, // the default one would use a proxy
+		Transport: &http.Transport{DisableKeepAlives: true}, // the default one would use a proxy
 	}
 	resp, err := client.Do(req)
 	if errors.Is(err, syscall.ECONNREFUSED) {

@@ -21,21 +21,35 @@ func (t statusText) put(indent string, lines ...string) {
 	}
 }
 
-// table writes the status, resources with problems first.
-func (r statusReport) table(w io.Writer, _ bool) error {
+// Limits of the table, so that one problem among many devices is found.
+const (
+	// maxDevices is the number of devices up to which all are listed.
+	maxDevices = 100
+	// maxListed is the number of devices of a resource that are listed beyond that. Problems come
+	// first.
+	maxListed = 10
+)
+
+// table writes the status, resources with problems first. wide lists all devices.
+func (r *statusReport) table(w io.Writer, wide bool) error {
 	t := statusText{w}
 	t.head(r.Status)
 	for _, alert := range r.Alerts() {
 		t.put("", alert.Heading+":")
-		t.put("  ", alert.Lines...)
+		t.put("  ", foldUnregistered(alert.Lines)...)
 	}
 	if r.HeldUnknown != "" {
 		t.put("", "Holders are unknown: "+r.HeldUnknown)
 	}
 	r.ProblemsFirst()
+	devices := 0
+	for _, resource := range r.Resources {
+		devices += len(resource.Devices)
+	}
+	isLong := devices > maxDevices && !wide && !r.isOne
 	for _, resource := range r.Resources {
 		fmt.Fprintln(w)
-		t.resource(resource, r.HeldUnknown == "")
+		t.resource(resource, r.HeldUnknown == "", isLong)
 	}
 	t.events(r.Events)
 	return nil
@@ -47,17 +61,54 @@ func (t statusText) head(s status.Status) {
 	if len(s.NotReady) > 0 {
 		state = "not ready"
 	}
-	fmt.Fprintf(t.w, "generic-dp %s, %s, %s since %s\n", s.Version, state, s.Command, stamp(s.Started))
-	fmt.Fprintf(t.w, "configuration %s, generation %d, loaded %s\n", s.Config.Path, s.Config.Generation, stamp(s.Config.Loaded))
+	node := ""
+	if s.NodeName != "" {
+		node = " on " + s.NodeName
+	}
+	t.put("", fmt.Sprintf("generic-dp %s%s, %s, %s since %s", s.Version, node, state, s.Command, stamp(s.Started)))
+	t.put("", fmt.Sprintf("configuration %s, generation %d, loaded %s", s.Config.Path, s.Config.Generation, stamp(s.Config.Loaded)))
 }
 
-// stamp formats a time.
-func stamp(t time.Time) string { return t.UTC().Format(time.DateTime) }
+// stamp formats a time with its zone: the zone of the machine, which is UTC in most containers.
+func stamp(t time.Time) string { return t.Local().Format(time.DateTime + " MST") }
 
-// resource writes a resource with its devices. isHeldKnown is set if the holders are known.
-func (t statusText) resource(r status.Resource, isHeldKnown bool) {
+// foldUnregistered replaces the lines of resources that are not registered for the same reason, such as
+// a kubelet that does not run, by one line.
+func foldUnregistered(lines []string) []string {
+	const separator = " is not registered: "
+	number := make(map[string]int) // of lines by reason
+	for _, line := range lines {
+		_, reason, isUnregistered := strings.Cut(line, separator)
+		if isUnregistered {
+			number[reason]++
+		}
+	}
+	var folded []string
+	for _, line := range lines {
+		_, reason, isUnregistered := strings.Cut(line, separator)
+		isRepeated := isUnregistered && number[reason] != 1
+		if !isRepeated {
+			folded = append(folded, line)
+			continue
+		}
+		isFirst := number[reason] > 0
+		if isFirst {
+			folded = append(folded, fmt.Sprintf("%d resources are not registered: %s", number[reason], reason))
+			number[reason] = 0
+		}
+	}
+	return folded
+}
+
+// resource writes a resource with its devices. isHeldKnown is set if the holders are known, and isLong if
+// the list of all resources is too long.
+func (t statusText) resource(r status.Resource, isHeldKnown, isLong bool) {
 	t.put("", r.Title()+": "+summary(r))
-	for _, d := range r.Devices {
+	listed := r.Devices
+	if isLong && len(listed) > maxListed {
+		listed = listed[:maxListed]
+	}
+	for _, d := range listed {
 		used := "?"
 		if isHeldKnown {
 			used = strconv.Itoa(len(d.Held))
@@ -68,6 +119,21 @@ func (t statusText) resource(r status.Resource, isHeldKnown bool) {
 	if len(r.Devices) == 0 {
 		t.put("  ", cmp.Or(r.NoDevices, "no device matches on this host"))
 	}
+	rest := r.Devices[len(listed):]
+	if len(rest) > 0 {
+		t.put("  ", fmt.Sprintf("and %d more, %d of them unhealthy (generic-dp status %s lists all)", len(rest), unhealthyIn(rest), r.Name))
+	}
+}
+
+// unhealthyIn returns the number of unhealthy devices.
+func unhealthyIn(devices []status.Device) int {
+	number := 0
+	for _, d := range devices {
+		if d.Health != status.Healthy {
+			number++
+		}
+	}
+	return number
 }
 
 // device writes the lines below a device: reason, nodes, NUMA nodes and holders.
@@ -82,7 +148,7 @@ func (t statusText) device(d status.Device) {
 	for _, h := range d.Held {
 		holders = append(holders, "held by "+h.Namespace+"/"+h.Pod+"/"+h.Container)
 	}
-	t.put(indent, fold(holders, 0)...)
+	t.put(indent, fold(holders, holders)...)
 }
 
 // events writes the latest events, oldest first.
@@ -90,12 +156,14 @@ func (t statusText) events(events []status.Event) {
 	if len(events) > 0 {
 		fmt.Fprintln(t.w)
 	}
+	var texts []string
 	var lines []string
 	for _, e := range events {
-		words := []string{stamp(e.Time), e.Resource, e.ID, e.What}
-		lines = append(lines, strings.Join(words, " "))
+		text := strings.Join([]string{e.Resource, e.ID, e.What}, " ")
+		texts = append(texts, text)
+		lines = append(lines, stamp(e.Time)+" "+text)
 	}
-	t.put("", fold(lines, len(time.DateTime))...)
+	t.put("", fold(texts, lines)...)
 }
 
 // summary describes a resource in a few words.
@@ -118,45 +186,21 @@ func summary(r status.Resource) string {
 	return strings.Join(words, ", ")
 }
 
-// fold replaces consecutive lines that are equal by the last of them and their number: "... x3". The
-// first bytes of the lines, a time, may differ.
-func fold(lines []string, first int) []string {
+// fold replaces consecutive lines with equal texts by the last of them and their number: "... x3".
+func fold(texts, lines []string) []string {
 	var folded []string
-	for len(lines) > 0 {
-		repeats := 1
-		for repeats < len(lines) && lines[repeats][first:] == lines[0][first:] {
+	repeats := 1
+	for i, line := range lines {
+		isLast := i == len(lines)-1
+		if !isLast && texts[i+1] == texts[i] {
 			repeats++
+			continue
 		}
-		line := lines[repeats-1]
 		if repeats > 1 {
 			line += " x" + strconv.Itoa(repeats)
 		}
 		folded = append(folded, line)
-		lines = lines[repeats:]
+		repeats = 1
 	}
 	return folded
-}
-
-// columns is the width of the narrowest common terminal.
-const columns = 80
-
-// wrap writes words in lines that fit the terminal, unless a single word is longer.
-func wrap(w io.Writer, indent, text string) {
-	line := ""
-	continued := indent + "  "
-	for _, word := range strings.Fields(text) {
-		isFull := len(indent)+len(line)+1+len(word) > columns
-		if line != "" && isFull {
-			fmt.Fprintln(w, indent+line)
-			line = ""
-			indent = continued
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	if line != "" {
-		fmt.Fprintln(w, indent+line)
-	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -22,7 +24,7 @@ func (instance) LeftOut() status.LeftOut { return status.LeftOut{} }
 func (instance) Status(context.Context) status.Status {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	return status.Status{
-		Version: "v1", Command: "serve", Started: at,
+		Version: "v1", Command: "serve", NodeName: "n1", Started: at,
 		Config:   status.Config{Path: "/etc/generic-dp", Generation: 1, Loaded: at},
 		NotReady: []string{"resource example.com/b is not registered: refused"},
 		Resources: []status.Resource{
@@ -45,8 +47,9 @@ func (instance) Status(context.Context) status.Status {
 	}
 }
 
-const wantStatus = `generic-dp v1, not ready, serve since 2026-11-20 12:00:00
-configuration /etc/generic-dp, generation 1, loaded 2026-11-20 12:00:00
+// wantStatus has the times of UTC.
+const wantStatus = `generic-dp v1 on n1, not ready, serve since 2026-11-20 12:00:00 UTC
+configuration /etc/generic-dp, generation 1, loaded 2026-11-20 12:00:00 UTC
 Not ready:
   resource example.com/b is not registered: refused
 
@@ -68,9 +71,18 @@ example.com/b: no device
   usb.id "10c4:ea61" fits nothing: nearest 10c4:ea60 on /dev/ttyUSB1, a long way
     down
 
-2026-11-20 12:00:00 example.com/a usb:22 Unhealthy: device is gone
-2026-11-20 12:00:01 example.com/a registered (start) x2
+2026-11-20 12:00:00 UTC example.com/a usb:22 Unhealthy: device is gone
+2026-11-20 12:00:01 UTC example.com/a registered (start) x2
 `
+
+// inLocalTime replaces the times of a text by times of the zone of the test.
+func inLocalTime(text string) string {
+	for _, utc := range []string{"2026-11-20 12:00:00 UTC", "2026-11-20 12:00:01 UTC"} {
+		at, _ := time.Parse(time.DateTime+" MST", utc)
+		text = strings.ReplaceAll(text, utc, at.Local().Format(time.DateTime+" MST"))
+	}
+	return text
+}
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
@@ -88,9 +100,24 @@ func TestStatus(t *testing.T) {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	for _, address := range []string{l.Addr().String(), ":" + port, "0.0.0.0:" + port} {
 		var out, stderr strings.Builder
-		if code := run(t.Context(), []string{"status", "--listen", address}, &out, &stderr); code != 0 || out.String() != wantStatus {
-			t.Errorf("status --listen %s: %d %s\n%s\nwant\n%s", address, code, stderr.String(), out.String(), wantStatus)
+		want := inLocalTime(wantStatus)
+		if code := run(t.Context(), []string{"status", "--listen", address}, &out, &stderr); code != 0 || out.String() != want {
+			t.Errorf("status --listen %s: %d %s\n%s\nwant\n%s", address, code, stderr.String(), out.String(), want)
 		}
+	}
+	one := command(t, "status", "c", "--listen", ":"+port)
+	if !strings.Contains(one, "\nexample.com/c: 3/4 used\n") || strings.Contains(one, "example.com/a") {
+		t.Errorf("status c:\n%s", one)
+	}
+	var only status.Status
+	text := command(t, "status", "example.com/c", "-ojson", "--listen", ":"+port)
+	if err := json.Unmarshal([]byte(text), &only); err != nil || len(only.Resources) != 1 || len(only.Events) != 0 {
+		t.Errorf("status example.com/c -o json: %v\n%s", err, text)
+	}
+	var none, problem strings.Builder
+	code := run(t.Context(), []string{"status", "d", "--listen", ":" + port}, &none, &problem)
+	if want := "error: no resource \"d\": want example.com/b, example.com/c or example.com/a\n"; code != 1 || problem.String() != want {
+		t.Errorf("status d: %d %q, want %q", code, problem.String(), want)
 	}
 	var out, stderr strings.Builder
 	var s status.Status
@@ -114,14 +141,80 @@ func TestStatusWithoutInstance(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	for address, want := range map[string]string{
-		nobody:                "error: --listen: no instance at " + nobody + ": connection refused\n  hint: ",
-		other.Addr().String(): "error: --listen: no generic-dp answers at ",
-		"9418":                "error: --listen: address 9418: missing port",
+	for _, c := range []struct {
+		address string
+		code    int
+		want    string
+	}{
+		{nobody, 1, "error: --listen: no instance at " + nobody + ": connection refused\n  hint: "},
+		{other.Addr().String(), 1, "error: --listen: no generic-dp answers at "},
+		{"9418", 2, "error: invalid argument \"9418\" for \"--listen\" flag: want HOST:PORT: did you mean \":9418\"?\n"},
+		{"localhost", 2, "error: invalid argument \"localhost\" for \"--listen\" flag: want HOST:PORT, such as 127.0.0.1:9418\n"},
 	} {
 		var out, stderr strings.Builder
-		if code := run(t.Context(), []string{"status", "--listen", address}, &out, &stderr); code != 1 || !strings.Contains(stderr.String(), want) {
-			t.Errorf("status --listen %s: %d %q, want %q", address, code, stderr.String(), want)
+		code := run(t.Context(), []string{"status", "--listen", c.address}, &out, &stderr)
+		if code != c.code || !strings.Contains(stderr.String(), c.want) {
+			t.Errorf("status --listen %s: %d %q, want %d %q", c.address, code, stderr.String(), c.code, c.want)
 		}
+	}
+}
+
+// One problem among many devices is not lost, and a reason that all resources share appears once.
+func TestLongStatus(t *testing.T) {
+	t.Parallel()
+	const unregistered = " is not registered: the kubelet's socket does not exist"
+	r := &statusReport{Status: status.Status{
+		NotReady: []string{"resource example.com/a" + unregistered, "resource example.com/b" + unregistered, "resource example.com/c is not registered: refused"},
+	}}
+	large := status.Resource{Name: "example.com/a"}
+	for i := range 120 {
+		large.Devices = append(large.Devices, status.Device{ID: fmt.Sprint("usb:", i), Health: status.Healthy, Slots: 1})
+	}
+	large.Devices[77].Health = status.Unhealthy
+	large.Devices[77].Reason = "device is gone"
+	r.Resources = []status.Resource{large}
+	for _, c := range []struct {
+		wide, isOne bool
+		want        int
+	}{{false, false, maxListed}, {true, false, 120}, {false, true, 120}} {
+		var out strings.Builder
+		r.isOne = c.isOne
+		if err := r.table(&out, c.wide); err != nil {
+			t.Fatal(err)
+		}
+		text := out.String()
+		if got := strings.Count(text, " used: usb:"); got != c.want {
+			t.Errorf("%+v: %d devices\n%s", c, got, text)
+		}
+		if !strings.Contains(text, "Unhealthy, 0/1 used: usb:77\n    device is gone\n") {
+			t.Errorf("%+v: the problem is missing\n%s", c, text)
+		}
+		more := "  and 110 more, 0 of them unhealthy (generic-dp status example.com/a lists all)\n"
+		if strings.Contains(text, more) != (c.want == maxListed) {
+			t.Errorf("%+v:\n%s\nwant %q", c, text, more)
+		}
+		want := "Not ready:\n  2 resources are not registered: the kubelet's socket does not exist\n  resource example.com/c is not registered: refused\n"
+		if !strings.Contains(text, want) {
+			t.Errorf("%s\nlacks %q", text, want)
+		}
+	}
+}
+
+// --watch prints the status again when it changes, and continues while no instance answers.
+func TestWatchStatus(t *testing.T) {
+	t.Parallel()
+	const nobody = "127.0.0.1:1" // tcpmux, never an ephemeral port
+	ctx, stop := context.WithCancel(t.Context())
+	out := make(lines, 10)
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"status", "--watch", "--listen", nobody}, out, io.Discard)
+	}()
+	if got := <-out; !strings.HasPrefix(got, "warning: --listen: no instance at ") {
+		t.Errorf("printed %q", got)
+	}
+	stop()
+	if got := <-code; got != 0 {
+		t.Errorf("status %d", got)
 	}
 }

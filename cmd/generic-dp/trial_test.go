@@ -278,6 +278,44 @@ func TestKilledAfterARollingUpdate(t *testing.T) {
 	v.eventually("the reason", func() bool { return strings.Contains(v.logged(), died) })
 }
 
+// An administrator finds the file that is served when --config names another path by mistake.
+func TestLastGoodCopyNamesItsPath(t *testing.T) {
+	t.Parallel()
+	v := newServed(t)
+	v.end(syscall.SIGTERM)
+	v.flags[slices.Index(v.flags, v.dir+"/c.toml")] = v.dir + "/missing.toml"
+	v.serve(1)
+	want := "copied_from=[" + v.dir + "/c.toml]"
+	v.eventually("the path of the copy", func() bool { return strings.Contains(v.logged(), want) })
+	v.eventually("the missing path", func() bool { return strings.Contains(v.logged(), "missing.toml: no such file or directory") })
+}
+
+// Files of a configuration directory that are not read are logged, also a link to nowhere, and the others are
+// served.
+func TestIgnoredFilesAreLogged(t *testing.T) {
+	t.Parallel()
+	v := newServed(t)
+	v.end(syscall.SIGTERM)
+	dir := v.dir + "/config"
+	for _, err := range []error{
+		os.Mkdir(dir, 0o755),
+		os.Rename(v.dir+"/c.toml", dir+"/c.toml"),
+		os.Symlink("nowhere", dir+"/gone.toml"),
+		os.WriteFile(dir+"/40.TOML", nil, 0o600),
+		os.WriteFile(dir+"/x.yaml", nil, 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.flags[slices.Index(v.flags, v.dir+"/c.toml")] = dir
+	v.serve(1)
+	for _, name := range []string{"gone.toml", "40.TOML", "x.yaml"} {
+		want := `level=WARN msg="configuration file is ignored" config=` + dir + "/" + name
+		v.eventually("a warning about "+name, func() bool { return strings.Contains(v.logged(), want) })
+	}
+}
+
 // Without a good one there is nothing to go back to, and the first start may be cut off
 // at any time.
 func TestKilledDuringTheFirstStart(t *testing.T) {

@@ -45,7 +45,7 @@ privileges except for reading /sys and /dev.`,
 		},
 	}
 	f.add(cmd, configFlags, hostFlags, logFlags)
-	cmd.Flags().StringVar(&listen, "listen", "", f.all.Lookup("listen").Usage)
+	cmd.Flags().Var((*address)(&listen), "listen", f.all.Lookup("listen").Usage)
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the first lists")
 	return cmd
 }

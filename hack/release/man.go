@@ -87,14 +87,72 @@ func manPage(version string, run func(args ...string) (string, error)) (string, 
 		if err != nil {
 			return "", err
 		}
-		// The flags of all commands are in the description.
-		text, _, _ = strings.Cut(text, "\nGlobal Flags:")
 		fmt.Fprintf(&page, ".SS %s\n", m[1])
 		section(&page, text)
 	}
-	fmt.Fprintf(&page, ".SH FILES\n.TP\n.I /etc/generic-dp/*.toml\nthe configuration; /usr/share/doc/generic-dp/reference.toml has every key\n.SH SEE ALSO\n/usr/share/doc/generic-dp/README.md\n")
+	page.WriteString(manEnd)
 	return page.String(), nil
 }
+
+// manEnd is the part of the man page that no help text has.
+const manEnd = `.SH EXIT STATUS
+.TP
+.B 0
+success
+.TP
+.B 1
+a failure, or a problem that was reported: an invalid configuration, a problem that doctor found
+.TP
+.B 2
+an invalid command line
+.SH FILES
+.TP
+.I /etc/generic\-dp/*.toml
+the configuration; /usr/share/doc/generic\-dp/reference.toml has every key
+.TP
+.I /run/generic\-dp
+links that follow devices, health directories, and the lock of the serving instance (\-\-run\-dir)
+.TP
+.I /var/lib/generic\-dp
+the last good configuration, and decisions about device IDs (\-\-state\-dir)
+.TP
+.I /var/run/cdi/generic\-dp_*
+CDI specs (\-\-cdi\-dir)
+.TP
+.I /var/lib/kubelet/device\-plugins
+sockets of the kubelet and of the plugin (\-\-kubelet\-dir)
+.SH EXAMPLES
+.TP
+List the hardware of this host, and write a configuration for a stick:
+.nf
+generic\-dp devices \-\-all
+generic\-dp init /dev/ttyUSB0 > /etc/generic\-dp/config.toml
+.fi
+.TP
+Check a configuration, and show what a container would get:
+.nf
+generic\-dp check
+generic\-dp try \-\-once
+.fi
+.TP
+Ask why a resource has no device, and what the running instance serves:
+.nf
+generic\-dp explain zigbee
+generic\-dp status
+.fi
+.TP
+Show what an edit would change, before it is applied:
+.nf
+generic\-dp diff /etc/generic\-dp new.toml
+.fi
+.TP
+Record the devices of this host for a bug report:
+.nf
+generic\-dp snapshot \-\-redact host.txtar
+.fi
+.SH SEE ALSO
+/usr/share/doc/generic\-dp/README.md
+`
 
 // section writes a help text unfilled, and its flags, whose lines are long, as a list.
 func section(page *bytes.Buffer, help string) {

@@ -131,7 +131,7 @@ func checkPackages(t *testing.T, out string) {
 	}
 	command(t, "dpkg-deb", "--extract", debs[0], dir)
 	page := readFile(t, filepath.Join(dir, "usr/share/man/man1/generic-dp.1"))
-	for _, want := range []string{".SS serve\n", ".SS init\n", ".SS explain\n", `.B \-\-kubelet\-dir string` + "\n", `.B \-\-config string` + "\n"} {
+	for _, want := range []string{".SS serve\n", ".SS init\n", ".SS explain\n", `.B \-\-kubelet\-dir string` + "\n", `.B \-\-config string` + "\n", ".SH EXIT STATUS\n", ".SH FILES\n", ".SH EXAMPLES\n"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the man page lacks %q", want)
 		}

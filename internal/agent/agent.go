@@ -411,7 +411,7 @@ func (o Options) prepare() error {
 	if !filepath.IsAbs(p.RunDir) && !o.CDIOnly {
 		return fmt.Errorf("--run-dir: %q is not an absolute path", p.RunDir)
 	}
-	if err := makeRunDir(p.RunDir); err != nil {
+	if err := makeRunDir(p); err != nil {
 		return o.withHint(err, "run-dir")
 	}
 	if o.CDIOnly {
@@ -443,6 +443,10 @@ func (a *Agent) listen() (err error) {
 	}
 	a.page.listener, err = status.Listen(a.options.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
+		holder := readInstance(filepath.Join(a.options.Paths.RunDir, lockName))
+		if holder.PID != 0 && holder.Listen == a.options.Listen {
+			err = fmt.Errorf("%w: PID %d on %s serves there", err, holder.PID, holder.Hostname)
+		}
 		return a.options.withHint(err, "listen")
 	}
 	if err == nil {

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,20 +54,35 @@ func awaitLock(lock *os.File) <-chan struct{} {
 	return held
 }
 
-// makeRunDir makes the run directory, and returns an error if it is not writable.
-func makeRunDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("--run-dir: %w", err)
+// makeRunDir makes the run directory. Without root, the error names every directory that serving cannot
+// write.
+func makeRunDir(p Paths) error {
+	err := os.MkdirAll(p.RunDir, 0o755)
+	if err == nil && !isWritable(p.RunDir) {
+		err = fmt.Errorf("%s is not writable: %w", p.RunDir, unix.Access(p.RunDir, unix.W_OK|unix.X_OK))
 	}
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return fmt.Errorf("--run-dir: %s can't be written: %w", dir, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	uid := os.Geteuid()
+	isForbidden := errors.Is(err, fs.ErrPermission)
+	if isForbidden && uid != 0 {
+		return errNotRoot(uid, p.lacking(isWritable))
+	}
+	return fmt.Errorf("--run-dir: %w", err)
 }
+
+// isWritable reports whether this process can make files in a directory.
+func isWritable(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }
 
 // errServing is why a command refuses to run beside an instance.
 func errServing(p Paths) error {
-	return fmt.Errorf("an instance is serving: it holds %s", filepath.Join(p.RunDir, lockName))
+	path := filepath.Join(p.RunDir, lockName)
+	holder := readInstance(path)
+	if holder.PID == 0 {
+		return fmt.Errorf("an instance is serving: it holds %s", path)
+	}
+	return fmt.Errorf("an instance is serving: PID %d on %s holds %s", holder.PID, holder.Hostname, path)
 }
 
 // Serving reports whether an instance is serving with these paths.
@@ -129,8 +145,11 @@ func Clean(p Paths) (removed []string, err error) {
 		}
 		errs = append(errs, err)
 	}
-	if path := filepath.Join(p.RunDir, lockName); present(path) { // made above, perhaps
-		errs = append(errs, os.Remove(path))
+	for _, name := range []string{lockName, waitingName} {
+		path := filepath.Join(p.RunDir, name)
+		if present(path) { // the lock may have been made above
+			errs = append(errs, os.Remove(path))
+		}
 	}
 	slices.Sort(removed)
 	return removed, errors.Join(errs...)

@@ -42,6 +42,8 @@ type role struct {
 	hasPredecessor bool
 	// writes is set if this instance holds the lock: then it writes links, specs and state.
 	writes bool
+	// peers knows the other instance, for the log.
+	peers *peers
 	// locked is closed when the other instance has ended.
 	locked <-chan struct{}
 }
@@ -98,6 +100,7 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 			start:          a.now(),
 			hasPredecessor: a.found.hasPredecessor,
 			writes:         a.found.isWriter,
+			peers:          newPeers(a.options),
 		},
 		checks: healthChecks{prober: health.New(a.options.Paths.local)},
 		held:   holdings{answers: make(chan ledger.Held, 1)},
@@ -139,10 +142,10 @@ func (l *loop) run(ctx context.Context) error {
 		})
 	})
 	if !l.role.writes {
-		l.log.Info("another instance writes links, specs and state: waiting for it to end",
-			"run_dir", l.options.Paths.RunDir,
-		)
+		l.role.peers.waits(time.Now())
 		l.role.locked = awaitLock(l.found.lock)
+	} else {
+		l.role.peers.holds(l.found.lock, time.Now())
 	}
 	l.life.group.Go(func() error {
 		return l.checks.prober.Run(ctx)
@@ -238,6 +241,9 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 // there is no need.
 func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	defer l.page.problems.endPass()
+	if l.role.writes {
+		l.role.peers.reportWaiting()
+	}
 	if t.apply != nil {
 		t.apply()
 	}
@@ -290,7 +296,7 @@ func (l *loop) inherit() {
 			l.pods.holders.Restore(saved.Holds)
 		}
 	}
-	l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
+	l.role.peers.holds(l.found.lock, time.Now())
 }
 
 const (

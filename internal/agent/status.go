@@ -273,9 +273,24 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 		}
 	}
 	l.reportLeftOut(v, out)
+	nodes := sync.OnceValue(func() map[string][]string {
+		return nodesByDevice(v)
+	})
 	for _, c := range out.Changes {
-		l.reportChange(c, failed[c.ID])
+		l.reportChange(c, failed[c.ID], nodes)
 	}
+}
+
+// nodesByDevice returns the current nodes and interfaces of the offered devices, by ID.
+func nodesByDevice(v *View) map[string][]string {
+	nodes := make(map[string][]string)
+	for _, m := range v.Matched.Resources {
+		for i := range m.Offers {
+			d := status.NewDevice(m.Offers[i], true, "")
+			nodes[d.ID] = d.Host()
+		}
+	}
+	return nodes
 }
 
 // lately is how long the status shows that absent devices have left the lists early.
@@ -333,7 +348,7 @@ func (l *loop) reportRefused() {
 }
 
 // reportChange logs that a device was added, changed its health or left.
-func (l *loop) reportChange(c ledger.Change, failed error) {
+func (l *loop) reportChange(c ledger.Change, failed error, nodes func() map[string][]string) {
 	log := l.log.With("resource", c.Resource, "id", c.ID)
 	event := status.Unhealthy + ": " + c.Reason
 	switch {
@@ -344,15 +359,24 @@ func (l *loop) reportChange(c ledger.Change, failed error) {
 		event = status.Unhealthy + ": " + failed.Error()
 	case c.Healthy:
 		event = status.Healthy
-		log.Info("device is offered", "health", status.Healthy)
+		// After a replug, the device may have another node.
+		log.Info("device is offered", "health", status.Healthy, "nodes", nodes()[c.ID])
 	default:
-		level := slog.LevelInfo
-		if c.Reason == health.ReasonPending {
-			level = slog.LevelDebug // the result follows within milliseconds
-		}
-		log.Log(context.Background(), level, "device can't be used now", "health", status.Unhealthy, "reason", c.Reason)
+		log.Log(context.Background(), levelOf(c.Reason), "device can't be used now", "health", status.Unhealthy, "reason", c.Reason)
 	}
 	l.page.events.add(c.Resource, c.ID, event)
+}
+
+// levelOf returns the level of the log line for a device that turns Unhealthy: a pod cannot use it, unless
+// that ends within milliseconds or was requested.
+func levelOf(reason string) slog.Level {
+	switch reason {
+	case health.ReasonPending:
+		return slog.LevelDebug // the result follows within milliseconds
+	case ledger.ReasonSettling, ledger.ReasonSlotRetired, ledger.ReasonRemoved:
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
 }
 
 // warnStuckChecks logs when so many health checks hang that other devices keep the result of their

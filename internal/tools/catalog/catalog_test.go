@@ -290,3 +290,60 @@ func TestPartitions(t *testing.T) {
 		}
 	}
 }
+
+// The cameras and sound cards of a board have no IDs: the driver selects them, with everything that they
+// need, or else the path.
+func TestStarterOfBoards(t *testing.T) {
+	t.Parallel()
+	video := func(name string) sysfstest.Node { return sysfstest.Node{Name: name, Subsystem: "video4linux"} }
+	sound := func(name string) sysfstest.Node { return sysfstest.Node{Name: "snd/" + name, Subsystem: "sound"} }
+	for name, c := range map[string]struct {
+		platform sysfstest.Platform
+		resource string
+		lines    []string
+	}{
+		"pipeline": {
+			sysfstest.Platform{Path: "1f00110000.csi", Driver: "rp1-cfe", Nodes: []sysfstest.Node{
+				video("video0"), video("video1"), {Name: "media0", Subsystem: "media"}, video("v4l-subdev0"),
+			}},
+			"camera",
+			[]string{`match.driver = "rp1-cfe"`, `match.glob = ["/dev/video*", "/dev/media*", "/dev/v4l-subdev*"]`, `each = "device"`},
+		},
+		"without a driver": {
+			sysfstest.Platform{Path: "fe801000.csi", Nodes: []sysfstest.Node{video("video0")}},
+			"camera",
+			[]string{`match.glob = "/dev/video0"`, `container.path = "/dev/video0"`},
+		},
+		"sound": {
+			sysfstest.Platform{Path: "soc/fe00b840.mailbox", Driver: "bcm2835-audio", Nodes: []sysfstest.Node{sound("controlC0"), sound("pcmC0D0p")}},
+			"sound",
+			[]string{`match.driver = "bcm2835-audio"`, `match.glob = "/dev/snd/*"`, `each = "device"`},
+		},
+	} {
+		h := newHost(t)
+		h.AddPlatform(c.platform)
+		found := texts(catalogOf(t, h).Starter())
+		text, ok := found[c.resource]
+		if !ok || len(found) != 1 {
+			t.Errorf("%s: %v, want a resource %q", name, found, c.resource)
+			continue
+		}
+		_, lines, _ := strings.Cut(text, "name = ")
+		got := strings.Split(strings.TrimSpace(lines), "\n")[1:]
+		if !slices.Equal(got, c.lines) {
+			t.Errorf("%s:\n%s\nwant %q", name, text, c.lines)
+		}
+	}
+}
+
+// A device that is called a camera is offered, or it is said what it lacks.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.AddUSB(sysfstest.USB{Port: "1-4", Vendor: "1234", Product: "5678", Interfaces: []sysfstest.Interface{{Class: "0e", Driver: "uvcvideo"}}})
+	c := catalogOf(t, h)
+	want := []string{"camera 1-4: it has no node such as /dev/video*"}
+	if got := c.LeftOut(); len(c.Starter()) != 0 || !slices.Equal(got, want) {
+		t.Errorf("left out: %q, want %q; offered %v", got, want, c.Starter())
+	}
+}

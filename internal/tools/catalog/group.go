@@ -14,15 +14,22 @@ import (
 // kind are injected; VFIO and network interfaces have none.
 type group struct {
 	kind
-	identity string   // the lines that select it, such as match.usb.id = "10c4:ea60"
-	lines    []string // further keys
-	members  []*device.Hardware
+	// identity are the lines that select it, such as match.usb.id = "10c4:ea60".
+	identity string
+	// lines are further keys.
+	lines []string
+	// notes are comments for the administrator.
+	notes   []string
+	members []*device.Hardware
+	// isWhole is set if a single node of a device is of no use, such as a sound card's.
+	isWhole bool
 }
 
 // Lines and globs of several resources.
 const (
 	busNodes   = "/dev/bus/usb/*/*"
 	eachNode   = `each = "node"`
+	eachDevice = `each = "device"`
 	cdiLine    = "container.cdi = true"
 	indexLine  = `match.attr.index = "`
 	videoClass = "video4linux"
@@ -38,7 +45,10 @@ func (c *Catalog) groupOf(h *device.Hardware) *group {
 	if h.Bus == device.PlatformBus && !h.IsPartition() {
 		return c.platformGroup(h)
 	}
-	g := specialGroup(h)
+	g := firmwareGroup(h)
+	if g == nil {
+		g = specialGroup(h)
+	}
 	if g != nil {
 		return g
 	}
@@ -114,19 +124,39 @@ func (g *group) selectNodes(found []*device.Node) {
 	}
 }
 
-// platformGroup is the group of a camera of a board, nil for all other platform devices. Such
-// hardware has no IDs: the name that its driver gives to a node identifies it, "unicam-image",
-// or else the driver.
+// platformGroup returns the group of a camera or a sound card of a board, nil for all other platform
+// devices. Such hardware has no IDs: the name that its driver gives to a node identifies it,
+// "unicam-image", or else the driver.
 func (c *Catalog) platformGroup(h *device.Hardware) *group {
 	k := c.kindOf(h)
-	if k.resource != "camera" {
-		return nil
-	}
 	g := &group{
 		kind:    k,
 		members: []*device.Hardware{h},
 	}
+	switch k.resource {
+	case "camera":
+		c.selectCamera(g, h)
+	case "sound":
+		c.selectSound(g, h)
+	default:
+		return nil
+	}
+	return g
+}
+
+// selectCamera adds the keys that select a camera of a board.
+func (c *Catalog) selectCamera(g *group, h *device.Hardware) {
 	found := c.nodesOf(h, g.nodes)
+	driver := c.host.Driver(h.Path)
+	isPipeline := driver != "" && c.hasNode(h, mediaNodes)
+	if isPipeline {
+		// libcamera configures the sensor and the receiver through these nodes.
+		g.identity = driverLine(driver)
+		g.nodes = slices.Concat(g.nodes, mediaNodes)
+		g.path = ""
+		g.lines = []string{eachDevice}
+		return
+	}
 	image := c.nodeName(found[0])
 	if image != "" {
 		found = slices.DeleteFunc(found, func(n *device.Node) bool {
@@ -134,16 +164,35 @@ func (c *Catalog) platformGroup(h *device.Hardware) *group {
 		})
 		g.identity = "match.attr.name = " + quote(pattern.Quote(image))
 		g.selectNodes(found)
-		return g
+		return
 	}
-	driver := c.host.Driver(h.Path)
-	if driver == "" {
-		return nil
+	if driver != "" {
+		g.identity = driverLine(driver)
+		g.selectNodes(found)
+		return
 	}
-	g.identity = "match.driver = " + quote(pattern.Quote(driver))
-	g.selectNodes(found)
-	return g
+	// The path is the last resort: it follows no hardware.
+	g.nodes = []string{pattern.Quote(found[0].Path)}
 }
+
+// selectSound adds the keys that select a sound card of a board, with all its nodes.
+func (c *Catalog) selectSound(g *group, h *device.Hardware) {
+	g.lines = append([]string{eachDevice}, c.companions(g.with)...)
+	g.isWhole = true
+	driver := c.host.Driver(h.Path)
+	if driver != "" {
+		g.identity = driverLine(driver)
+		return
+	}
+	var globs []string
+	for _, n := range c.nodesOf(h, g.nodes) {
+		globs = append(globs, pattern.Quote(n.Path))
+	}
+	g.nodes = globs
+}
+
+// driverLine selects nodes by the driver of their hardware.
+func driverLine(driver string) string { return "match.driver = " + quote(pattern.Quote(driver)) }
 
 // nameEntries is enough to find an attribute by its full name, in directory entries.
 const nameEntries = 64
@@ -206,7 +255,7 @@ func identity(h *device.Hardware, more ...string) string {
 	model := ""
 	switch {
 	case h.USB != nil:
-		model = fmt.Sprintf("id = %q", attribute(h, "usb.id"))
+		model = modelCondition(h)
 	case h.PCI != nil, h.IsPartition():
 		table = string(device.PCIBus)
 		model = fmt.Sprintf("id = %q", attribute(h, "pci.id"))
@@ -227,6 +276,15 @@ func (c *Catalog) narrow(g *group, n *device.Node) []string {
 	h := g.members[0]
 	if !c.matches(n.Path, g.nodes...) {
 		c.adoptKind(g, n)
+	}
+	if g.isWhole {
+		return nil
+	}
+	if c.matches(n.Path, soundNodes...) {
+		// A program opens the control node and a node for each direction of the card.
+		g.nodes = soundNodes
+		g.lines = c.companions(g.with)
+		return nil
 	}
 	g.lines = nil
 	glob := pattern.Quote(stem(n.Path)) + "*"

@@ -37,6 +37,12 @@ var serialNodes = []string{"/dev/ttyUSB*", "/dev/ttyACM*"}
 // videoNodes are the nodes of video4linux: cameras, codecs and image processors.
 var videoNodes = []string{"/dev/video*"}
 
+// mediaNodes configure the pipeline of a camera (Documentation/userspace-api/media).
+var mediaNodes = []string{"/dev/media*", "/dev/v4l-subdev*"}
+
+// soundNodes are the nodes of ALSA.
+var soundNodes = []string{"/dev/snd/*"}
+
 // kinds are the kinds of hardware: the first that applies is the kind of a device. The classes
 // come from include/linux/pci_ids.h and include/uapi/linux/usb/ch9.h.
 var kinds = []kind{
@@ -123,7 +129,7 @@ var kinds = []kind{
 	{
 		// PCI_CLASS_MULTIMEDIA_AUDIO and PCI_CLASS_MULTIMEDIA_HD_AUDIO, USB_CLASS_AUDIO.
 		name:       "sound card",
-		nodes:      []string{"/dev/snd/*"},
+		nodes:      soundNodes,
 		pciClasses: []string{"0401", "0403"},
 		usbClasses: []string{"01"},
 		resource:   "sound",

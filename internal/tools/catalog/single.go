@@ -73,6 +73,11 @@ func forInterface(h *device.Hardware, n *device.Node, hasModel bool) Resource {
 // distinguishing are conditions for one device among others of its model: its serial
 // number if that is unique, otherwise its location.
 func (c *Catalog) distinguishing(h *device.Hardware) []string {
+	ids, _ := reenumeratedIDs(h)
+	if ids != nil {
+		// The serial number appears with the firmware.
+		return []string{fmt.Sprintf("path = %q", attribute(h, "usb.path"))}
+	}
 	serial := attribute(h, "usb.serial")
 	sameModel := c.sameModel(h)
 	sameSerial := slices.ContainsFunc(sameModel, func(other *device.Hardware) bool {

@@ -64,6 +64,21 @@ func (c *Catalog) groups() []*group {
 	return groups
 }
 
+// LeftOut describes the hardware that pods may want and that Starter leaves out, because the host has
+// nothing of it to inject: "camera 1-4: it has no node such as /dev/video*".
+func (c *Catalog) LeftOut() []string {
+	var all []string
+	for _, h := range c.snap.Hardware {
+		k := c.kindOf(h)
+		isWanted := k.resource != "" && len(k.nodes) > 0 && !h.IsRootHub()
+		if !isWanted || c.hasNode(h, k.nodes) || c.isDisplaySound(h) || c.groupOf(h) != nil {
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s %s: it has no node such as %s", k.name, h.Name, k.nodes[0]))
+	}
+	return all
+}
+
 // countResource counts the groups with a resource name.
 func countResource(groups []*group, resource string) int {
 	count := 0
@@ -217,11 +232,15 @@ func (c *Catalog) resourceOf(g *group) Resource {
 	r := Resource{
 		Name:    g.resource,
 		Comment: []string{c.title(g)},
-		Lines:   []string{g.identity},
+	}
+	// Without an identity, the globs are paths of nodes.
+	if g.identity != "" {
+		r.Lines = []string{g.identity}
 	}
 	for _, h := range g.members {
 		r.Comment = append(r.Comment, "  "+c.describeMember(g, h))
 	}
+	r.Comment = append(r.Comment, g.notes...)
 	r.Lines = append(r.Lines, c.globLine(g)...)
 	r.Lines = append(r.Lines, g.lines...)
 	if g.path != "" {

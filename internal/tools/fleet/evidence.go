@@ -139,16 +139,16 @@ func (e *Evidence) places(resource string) []place {
 			if r.Name != resource {
 				continue
 			}
-			p := byNode[answer.Node]
+			p := byNode[answer.Member.Node]
 			hadDevices := len(p.resource.Devices) > 0
-			p.node = answer.Node
-			p.object = e.Nodes[answer.Node]
+			p.node = answer.Member.Node
+			p.object = e.Nodes[answer.Member.Node]
 			p.answer = answer
 			// While devices move between the kubelet's APIs, two resources have one name.
 			if !hadDevices {
 				p.resource = r
 			}
-			byNode[answer.Node] = p
+			byNode[answer.Member.Node] = p
 		}
 	}
 	var all []place

@@ -214,7 +214,7 @@ func (n *nodeStatus) row(r status.Resource) Row {
 	row := Row{
 		Resource: r.Name,
 		API:      r.API,
-		Node:     n.Node,
+		Node:     n.Member.Node,
 		Slots:    r.Slots.Healthy + r.Slots.Unhealthy,
 		Free:     r.Slots.Free,
 		Problems: []string{},

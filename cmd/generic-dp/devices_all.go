@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+)
+
+// inventoryReport is the output of `devices --all`.
+type inventoryReport struct {
+	Devices []catalog.Device `json:"devices"`
+}
+
+// eachNodeConfig offers every node that a resource may have without dangerous = true.
+const eachNodeConfig = `
+domain = "example.com"
+[[resource]]
+name = "each"
+each = "node"
+match.glob = "/dev/**"`
+
+// catalog describes the hardware of a view. If the names of hardware cannot be read, it warns and
+// describes the hardware without them.
+func (f *flags) catalog(stderr io.Writer, view *agent.View) *catalog.Catalog {
+	names, err := catalog.ReadNames(view.Snapshot, f.hwdata)
+	if err != nil {
+		fmt.Fprintf(stderr, "warning: %v\n", err)
+	}
+	return catalog.New(view.Snapshot, view.Host(), names)
+}
+
+// listAll lists all hardware.
+func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
+	each, _ := config.Parse(config.File{Data: []byte(eachNodeConfig)}) // a constant is valid
+	permitted := view.With(each).Matched
+	return inventoryReport{
+		Devices: all.List(view.Matched, permitted),
+	}
+}
+
+// The columns of devices --all. The columns after the first narrowColumns are only written with -o
+// wide.
+var (
+	inventoryHead = []string{
+		"DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE",
+		"DEVICE ID", "SERIAL", "CLASS", "USB.PATH",
+	}
+	narrowColumns = 8
+)
+
+// table writes a line for each device. With wide, no device is left out or folded, and no line is
+// shortened. Otherwise, a device has two lines if a line would be longer than the terminal.
+func (r inventoryReport) table(w io.Writer, wide bool) error {
+	if wide {
+		tab := newTable(w, inventoryHead...)
+		for _, d := range r.Devices {
+			tab.row(cells(d, 0, true)...)
+		}
+		return tab.Flush()
+	}
+	short, hidden := catalog.Fold(r.Devices)
+	var lines bytes.Buffer
+	tab := newTable(&lines, inventoryHead[:narrowColumns]...)
+	for _, d := range short {
+		tab.row(cells(d.Device, d.More, false)[:narrowColumns]...)
+	}
+	err := tab.Flush()
+	if err != nil {
+		return err
+	}
+	width := widthOf(w)
+	if longestLine(lines.String()) > width {
+		lines.Reset()
+		writeNarrow(&lines, short, width)
+	}
+	if hidden > 0 {
+		fmt.Fprintf(&lines, "\nnot shown, because no resource may have them: %d nodes and interfaces\nwithout hardware (-o wide shows all)\n", hidden)
+	}
+	_, err = w.Write(lines.Bytes())
+	return err
+}
+
+// longestLine returns the length of the longest line of a text.
+func longestLine(text string) int {
+	longest := 0
+	for line := range strings.Lines(text) {
+		longest = max(longest, utf8.RuneCountInString(line)-1)
+	}
+	return longest
+}
+
+// writeNarrow writes two lines for each device: what it is and which resource has it, and its name and
+// its nodes. The driver and the NUMA nodes are left to -o wide.
+func writeNarrow(w io.Writer, devices []catalog.Folded, width int) {
+	rows := [][]string{{"DEVICE", "KIND", "ID", "RESOURCE"}}
+	for _, d := range devices {
+		c := cells(d.Device, d.More, false)
+		rows = append(rows, []string{c[0], c[1], c[2], use(d.Device)})
+	}
+	widths := columnWidths(rows)
+	writeRow(w, width, rows[0], widths)
+	for i, d := range devices {
+		writeRow(w, width, rows[i+1], widths)
+		wrapAt(w, width, "    ", contentsOf(d.Device))
+	}
+}
+
+// maxCell limits the width of a column: one long name must not move all others.
+const maxCell = 18
+
+// columnWidths returns the widths of all columns but the last one.
+func columnWidths(rows [][]string) []int {
+	widths := make([]int, len(rows[0])-1)
+	for _, row := range rows {
+		for i := range widths {
+			length := utf8.RuneCountInString(row[i])
+			if length <= maxCell {
+				widths[i] = max(widths[i], length)
+			}
+		}
+	}
+	return widths
+}
+
+// writeRow writes the cells of a row, padded, with a dash in place of an empty cell.
+func writeRow(w io.Writer, width int, row []string, widths []int) {
+	var line strings.Builder
+	for i, cell := range row {
+		cell = cmp.Or(device.Printable(cell, ""), "-")
+		line.WriteString(cell)
+		if i < len(widths) {
+			padding := max(0, widths[i]-utf8.RuneCountInString(cell))
+			line.WriteString(strings.Repeat(" ", padding+2))
+		}
+	}
+	text := line.String()
+	if utf8.RuneCountInString(text) > width {
+		wrapAt(w, width, "", text)
+		return
+	}
+	fmt.Fprintln(w, text)
+}
+
+// cells returns the cells of a device. more is the number of devices of its model that the line
+// also stands for.
+func cells(d catalog.Device, more int, wide bool) []string {
+	name := d.Name
+	if more > 0 {
+		name += fmt.Sprintf(" +%d", more)
+	}
+	var ids []string
+	for _, o := range d.Offers {
+		ids = append(ids, o.ID)
+	}
+	return []string{
+		name,
+		d.Kind,
+		d.ID,
+		d.FullName(),
+		d.Driver,
+		joinInts(d.NUMA),
+		shorten(slices.Concat(d.Nodes, d.Interfaces), wide),
+		use(d),
+		strings.Join(ids, ","),
+		d.Serial,
+		d.Class,
+		d.Path,
+	}
+}
+
+// use names the resources that have a device, or says why no resource has it.
+func use(d catalog.Device) string {
+	var resources []string
+	for _, o := range d.Offers {
+		if !slices.Contains(resources, o.Resource) {
+			resources = append(resources, o.Resource)
+		}
+	}
+	reason := "free"
+	if d.Refused {
+		reason = "refused"
+	}
+	if d.InUse != "" {
+		reason = "in use"
+	}
+	return cmp.Or(strings.Join(resources, ","), reason)
+}
+
+// contentsOf describes the name of a device and its nodes: "FTDI FT232R: /dev/ttyUSB0".
+func contentsOf(d catalog.Device) string {
+	name := d.FullName()
+	nodes := strings.ReplaceAll(shorten(slices.Concat(d.Nodes, d.Interfaces), false), ",", " ")
+	isNode := nodes == d.Name // a node without hardware has the first line already
+	if name == "" && isNode {
+		return ""
+	}
+	if name != "" && nodes != "" {
+		name += ": "
+	}
+	return device.Printable(name+nodes, "")
+}

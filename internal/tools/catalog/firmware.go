@@ -1,0 +1,65 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// reenumerating are USB devices that appear with another ID once a program has loaded their firmware. A
+// resource has to select all IDs, and its devices are identified by their port, which stays.
+var reenumerating = []struct {
+	ids  []string
+	name string
+}{
+	// libedgetpu loads the firmware of Google's Coral.
+	{ids: []string{"1a6e:089a", "18d1:9302"}, name: "accelerator"},
+	// OpenVINO and DepthAI boot the Myriad X in Intel's compute stick and in OAK cameras.
+	{ids: []string{"03e7:2485", "03e7:f63b"}, name: "accelerator"},
+}
+
+// reenumeratedIDs returns all IDs of a USB device that loads its firmware, and what it is. The IDs are nil
+// for all other hardware.
+func reenumeratedIDs(h *device.Hardware) (ids []string, name string) {
+	if h.USB == nil {
+		return nil, ""
+	}
+	own := attribute(h, "usb.id")
+	for _, r := range reenumerating {
+		if slices.Contains(r.ids, own) {
+			return r.ids, r.name
+		}
+	}
+	return nil, ""
+}
+
+// modelCondition returns the condition for the model of a USB device.
+func modelCondition(h *device.Hardware) string {
+	ids, _ := reenumeratedIDs(h)
+	if ids == nil {
+		return fmt.Sprintf("id = %q", attribute(h, "usb.id"))
+	}
+	quoted := make([]string, len(ids))
+	for i, id := range ids {
+		quoted[i] = quote(id)
+	}
+	return "id = [" + strings.Join(quoted, ", ") + "]"
+}
+
+// byPort groups hardware by its port, so that a device keeps its ID when it appears with another one.
+const byPort = `group_by = "usb.path"`
+
+// firmwareGroup returns the group of a USB device that loads its firmware, nil for all other hardware. Its
+// node changes with the ID, and only a CDI name follows it.
+func firmwareGroup(h *device.Hardware) *group {
+	ids, name := reenumeratedIDs(h)
+	if ids == nil {
+		return nil
+	}
+	g := newSpecial(h, "accelerator", name, identity(h), byPort, cdiLine)
+	g.isWhole = true
+	g.notes = []string{"It has another ID once its firmware is loaded: the port identifies it."}
+	return g
+}
