@@ -133,7 +133,7 @@ func TestNamesOnATerminal(t *testing.T) {
 	}
 	args := []string{"--config", file, "--sysfs", host.Sysfs(), "--dev", host.Dev(), "--state-dir", t.TempDir()}
 	for command, wants := range map[string][]string{
-		"devices":         {`/dev/x-\u001b[31mred`, `/dev/x-\u202eback`, `/dev/x-\xff`, `/dev/x-\udb40\udc41tag`, "/dev/x-plain", `the path "/dev/x-\xff" is not UTF-8`},
+		"devices":         {`/dev/x-\u001b[31mred`, `/dev/x-\u202eback`, `/dev/x-\xff`, `/dev/x-\udb40\udc41tag`, "/dev/x-plain", `the path "/dev/x-\xff" is not valid UTF-8`},
 		"devices -o json": {`"/dev/x-\u001b[31mred"`, `"/dev/x-\u202eback"`, `"/dev/x-\udb40\udc41tag"`},
 	} {
 		var out, problems bytes.Buffer

@@ -177,9 +177,9 @@ func TestHeldDeviceThatIsReadLate(t *testing.T) {
 	_, end := hang(t, filepath.Join(n.host.Sysfs(), dir))
 	a, _ := n.serve()
 	n.untilReason(a, resource, stickID, ledger.ReasonUnread)
-	end()
 	waiting := func() int { return strings.Count(n.log.String(), "device is not listed yet") }
 	before := waiting()
+	end()
 	n.eventually("the other ID", func() bool {
 		list, _ := n.kubelet.Latest(resource)
 		if len(list.Healthy()) > 0 {
