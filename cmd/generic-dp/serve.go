@@ -88,8 +88,7 @@ values. CDI has no annotations.`,
 				return err
 			}
 			names, err := a.Once(cmd.Context())
-			// If some of the specs could not be written, the names in the other specs are still
-			// printed.
+			// Print the names that Once returns even if it fails.
 			for _, name := range names {
 				fmt.Fprintln(cmd.OutOrStdout(), name)
 			}
@@ -248,7 +247,7 @@ var limitFiles = map[string]string{
 func memoryLimit(host fs.FS) int64 {
 	lowest := int64(math.MaxInt64)
 	cgroups, _ := fs.ReadFile(host, "proc/self/cgroup")
-	// With version 1, each controller has a line of its own.
+	// With version 1, each hierarchy has a line of its own.
 	for line := range strings.Lines(string(cgroups)) { // "4:memory:/path" or "0::/path"
 		_, line, _ = strings.Cut(strings.TrimSpace(line), ":")
 		controller, dir, _ := strings.Cut(line, ":")
