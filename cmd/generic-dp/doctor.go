@@ -125,8 +125,8 @@ func (d *doctor) add(status severity, check, fix, text string) {
 func (d *doctor) ok(check, text string) { d.add(fine, check, "", text) }
 
 // examine runs all checks. The configuration comes first, because other checks depend on what it
-// needs: for example, a host without resources for CDI needs no CDI directory. Each check that
-// may block has a timeout of its own, except for the scan.
+// needs: for example, a host without resources for CDI needs no CDI directory. Queries of sockets
+// have timeouts of their own.
 func (d *doctor) examine(ctx context.Context) {
 	d.isServing = agent.Serving(d.paths)
 	d.configuration(ctx)
@@ -207,8 +207,8 @@ func (d *doctor) dra() {
 	if !usesDRA {
 		return
 	}
-	// The kubelet watches this directory for the sockets of DRA drivers. It makes the directory,
-	// so its absence means that the kubelet has another root directory.
+	// The kubelet watches this directory for the sockets of DRA drivers, and makes it at its
+	// start.
 	_, err := os.Stat(d.paths.Registry)
 	if err != nil {
 		d.add(problem, check, "name the kubelet's plugins_registry with --plugins-registry; in the chart: dra.enabled=true", err.Error())
@@ -222,8 +222,8 @@ func (d *doctor) dra() {
 }
 
 // others finds other plugins with the resources of the configuration, and other CDI specs with
-// their kinds. It adds nothing if there is none. The kubelet and container runtimes accept both
-// without an error, and containers then get the devices of the other program.
+// their kinds. It adds nothing if there is none. The kubelet accepts a second plugin without an
+// error, so that the conflict is only visible in the devices that containers get.
 func (d *doctor) others(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -298,7 +298,7 @@ func (d *doctor) leftovers() {
 	}
 	const check = "leftovers"
 	patterns := []string{
-		// These are the names that packages links, healthdir and cdi give to their files.
+		// These are the names that serve gives to its files.
 		filepath.Join(d.paths.RunDir, "links", "*"),
 		filepath.Join(d.paths.RunDir, "health", "*"),
 		filepath.Join(d.paths.CDIDir, "generic-dp_*"),

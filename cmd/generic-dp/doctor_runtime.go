@@ -149,7 +149,7 @@ func (d *doctor) seLinux() {
 }
 
 // readSELinux reads a file of selinuxfs, which is mounted below /sys. It returns an empty string
-// without SELinux, and with a recording, which has no such files.
+// without SELinux.
 func (d *doctor) readSELinux(name string) string {
 	text, _ := os.ReadFile(filepath.Join(d.paths.Sysfs, "fs/selinux", name))
 	return strings.TrimSpace(string(text))
