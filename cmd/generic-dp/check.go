@@ -62,9 +62,12 @@ of the chart. Problems have the lines of that file.`,
 		var bad error
 		for _, path := range paths {
 			file, err := f.check(cmd.Context(), path)
+			// reports still prints the configurations that were checked before.
 			if err != nil {
 				return report, err
 			}
+			// All configurations are checked: CI should report the mistakes of every file at
+			// once.
 			if !file.OK {
 				bad = errReported
 			}
@@ -87,6 +90,7 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	cfg, err := f.load(path)
 	// errors.As stores the problems in the result if err contains some.
 	if errors.As(err, (*config.Problems)(&file.Problems)) {
+		// Hints of other packages name commands without the flags of this one.
 		for i := range file.Problems {
 			file.Problems[i].Hint = f.completeCommands(file.Problems[i].Hint)
 		}

@@ -139,8 +139,8 @@ func compare(before, after *agent.View, held holders) []change {
 			c.add(removed, old.entry, entry{})
 		}
 	}
-	// The loops add changes in the order of maps, so they are sorted after the last of them.
 	c.compareSettings(before, after)
+	// The loops add changes in the order of maps.
 	slices.SortFunc(c.changes, byUrgency)
 	return c.changes
 }
@@ -216,7 +216,7 @@ func (c *comparison) add(what effect, old, next entry, details ...string) {
 }
 
 // byUrgency compares changes by the number of affected containers, then by resource and ID. IDs
-// are in natural order: 1-2 comes before 1-10. No two changes are equal.
+// are in natural order: 1-2 comes before 1-10.
 func byUrgency(a, b change) int {
 	return cmp.Or(
 		len(b.Held)-len(a.Held),

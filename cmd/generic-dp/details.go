@@ -37,6 +37,8 @@ func contents(o *device.Offer) []string {
 	add := func(format string, args ...any) {
 		facts = append(facts, fmt.Sprintf(format, args...))
 	}
+	// Nodes include companions. A container depends on both paths: the host's path says which
+	// device it is.
 	for _, n := range o.Nodes {
 		add("node %s at %s (%s)", n.HostPath, n.Path, n.Permissions)
 	}
@@ -53,6 +55,7 @@ func contents(o *device.Offer) []string {
 	for _, name := range o.CDIDevices {
 		add("cdi_devices %s", name)
 	}
+	// Variables in values are already replaced by their values for this device.
 	for _, e := range o.Env {
 		add("env %s=%s", e.Key, e.Value)
 	}
@@ -88,6 +91,8 @@ func settingsOf(o *device.Offer) []string {
 	if o.HealthDir != "" {
 		facts = append(facts, fmt.Sprintf("health_dir %s, health_hold %s", o.HealthDir, o.HealthHold))
 	}
+	// A device may become unusable by an edit that changes nothing else, such as the removal of
+	// dangerous = true.
 	if o.Problem != "" {
 		facts = append(facts, "cannot be used: "+o.Problem)
 	}
@@ -147,6 +152,7 @@ func healthOf(h *config.Health) string {
 		return "none"
 	}
 	var checks []string
+	// The checks have a fixed order, because equal checks must have equal texts.
 	if h.Open {
 		checks = append(checks, "open")
 	}

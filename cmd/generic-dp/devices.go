@@ -59,6 +59,7 @@ out: -o wide lists them. --all works without a configuration.`,
 	}
 	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
 	cmd.Flags().BoolVar(&all, "all", false, "all hardware of this host, with or without a configuration")
+	// Without --all, a missing configuration is an error: an empty list would be misleading.
 	list := func(cmd *cobra.Command, _ []string) (reporter, error) {
 		cfg, view, err := f.scanConfig(cmd, all)
 		if err != nil {
@@ -117,6 +118,7 @@ func newReport(cfg *config.Config, view *agent.View) report {
 			isOffered = true
 			// m.Name differs from the name in the configuration if that has variables.
 			resource.Name = m.Name
+			// r.Resources has copies of resource, and each of them needs a list of its own.
 			resource.Devices = []deviceReport{}
 			for _, o := range m.Offers {
 				d := status.NewDevice(o, o.Problem == "", o.Problem)

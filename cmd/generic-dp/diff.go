@@ -37,6 +37,7 @@ and what a container would get. It asks the instance at --listen, or else the
 kubelet, which containers hold devices: they keep them while they run.`,
 		Args: wantArgs(2, 2, "want two configurations, OLD and NEW"),
 	}
+	// There is no --config: both configurations are arguments.
 	f.add(cmd, hostFlags, []string{"node-name", "allow", "domains", "listen", "pod-resources"})
 	diff := func(cmd *cobra.Command, args []string) (reporter, error) {
 		before, err := f.load(args[0])
@@ -47,10 +48,13 @@ kubelet, which containers hold devices: they keep them while they run.`,
 		if err != nil {
 			return nil, err
 		}
+		// Both configurations are loaded before the scan, so that their mistakes are reported
+		// first.
 		view, err := f.scan(cmd.Context(), before)
 		if err != nil {
 			return nil, err
 		}
+		// Unknown holders are no reason to hide the changes, so the report contains the error.
 		held, err := f.holders(cmd.Context())
 		report := changesReport{Changes: compare(view, view.With(after), held)}
 		if err != nil {
@@ -74,6 +78,8 @@ func (f *flags) holders(ctx context.Context) (holders, error) {
 	if mayAsk("listen") {
 		var s *statusReport
 		s, err = f.status(ctx)
+		// An instance that does not know the holders is as good as none: the kubelet is asked
+		// then.
 		if err == nil && s.HeldUnknown == "" {
 			return holdersOf(s.Resources), nil
 		}

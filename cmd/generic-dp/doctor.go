@@ -251,6 +251,7 @@ func (d *doctor) others(ctx context.Context) {
 func (d *doctor) inotify() {
 	const check = "inotify"
 	const fix = "sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288"
+	// serve works without inotify, so the effect is a delay.
 	const effect = ": changes are only noticed by a scan every minute"
 	// EMFILE means that the user has no instance left, or the process no file (inotify_init(2)).
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)

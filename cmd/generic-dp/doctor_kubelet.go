@@ -31,8 +31,8 @@ type distribution struct {
 // it.
 const defaultKubelet = "/var/lib/kubelet"
 
-// distributions are the distributions that doctor knows. The kubelet's own unit comes last, because the others
-// may have it as well.
+// distributions are the distributions that doctor knows. The kubelet's own unit comes last, because
+// the others may have it as well.
 var distributions = []distribution{
 	{
 		name:      "k3s",

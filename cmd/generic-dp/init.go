@@ -34,6 +34,8 @@ interface.
   generic-dp init /dev/ttyUSB0`,
 		Args: wantArgs(0, 1, "want no argument or one DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// An empty configuration is sufficient: refusal matches the resources with the same
+			// scan.
 			view, err := f.scan(cmd.Context(), &config.Config{})
 			if err != nil {
 				return err
@@ -52,6 +54,7 @@ interface.
 			return err
 		},
 	}
+	// --allow and --domains decide which resources are comments in the output.
 	f.add(cmd, hostFlags, []string{"allow", "domains", "hwdata"})
 	cmd.Flags().StringVar(&domain, "domain", domain, "domain of resource names: use a domain of your own")
 	return cmd
@@ -163,6 +166,7 @@ func (f *flags) starter(view *agent.View, domain string, resources []catalog.Res
 // checkDomain returns an error for a domain that no configuration may have. head is the line that
 // sets it. Without this check, every resource would be left out because of the domain.
 func checkDomain(head string) error {
+	// A resource completes the file, so that only the domain can be wrong.
 	const minimal = "[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x\"\n"
 	_, err := config.Parse(config.File{Name: "config.toml", Data: []byte(head + minimal)})
 	var problems config.Problems
@@ -196,10 +200,12 @@ func (f *flags) refusal(view *agent.View, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// The problem says which word of --allow is missing, and becomes a comment in the output.
 	if errors.As(cfg.Check(f.allow), &problems) {
 		return problems[0].Text, nil
 	}
 	view = view.With(cfg)
+	// These are mistakes that only show on this host.
 	for _, n := range view.Matched.Notes {
 		if n.Error {
 			return n.Problem.Text, nil

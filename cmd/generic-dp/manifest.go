@@ -14,8 +14,8 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 )
 
-// A configuration often lives in a manifest: in the data of a ConfigMap, or in the values of a chart or
-// of a HelmRelease. Commands read it there, and problems have the lines of the manifest.
+// A configuration often lives in a manifest: in the data of a ConfigMap, or in the values of a
+// chart or of a HelmRelease. Commands read it there, and problems have the lines of the manifest.
 
 // manifest is the configuration in a YAML or JSON file. JSON is read as YAML, which contains it.
 type manifest struct {

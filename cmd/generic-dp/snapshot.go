@@ -59,9 +59,12 @@ before you share it.`,
 				_, err = cmd.OutOrStdout().(printable).Writer.Write(archive)
 				return err
 			}
+			// The archive is complete before the file is opened, so that a failed scan leaves no
+			// file.
 			return writePrivate(args[0], archive)
 		},
 	}
+	// --sysfs may name a recording, so that --redact also works for an existing one.
 	f.add(cmd, hostFlags, []string{"config", "node-name"})
 	cmd.Flags().BoolVar(&redact, "redact", false, "replace serials and names made of them")
 	return cmd
@@ -85,6 +88,7 @@ func (f *flags) optionalConfig(cmd *cobra.Command) (*config.Config, error) {
 // attributes that init and devices --all read. Commands then print the same with the recording as
 // on the host. recording.Record calls it with attributes that remember each read.
 func (f *flags) alsoRecorded(cfg *config.Config) func(*device.Snapshot, *inventory.Attributes) {
+	// This only prepares the function. The reads take place while the host is recorded.
 	readConfig := agent.Record(cfg, f.options(io.Discard))
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
 		catalog.Read(snap, attrs)
@@ -129,6 +133,7 @@ func writePrivate(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
+	// The mode that OpenFile gets only applies to a new file.
 	info, err := file.Stat()
 	isRegular := err == nil && info.Mode().IsRegular()
 	if isRegular { // the mode of /dev/stderr is not ours to change
@@ -137,6 +142,7 @@ func writePrivate(name string, data []byte) error {
 	if err == nil {
 		_, err = file.Write(data)
 	}
+	// Close returns errors of earlier writes on some file systems, such as NFS (close(2)).
 	return errors.Join(err, file.Close())
 }
 
@@ -144,6 +150,7 @@ func writePrivate(name string, data []byte) error {
 // the unpacked files, even if unpack fails. It runs before every command, and does nothing for
 // commands without --sysfs.
 func (f *flags) unpack(cmd *cobra.Command) error {
+	// Only commands that read the host have the flag.
 	readsHost := cmd.Flags().Lookup("sysfs") != nil
 	if !readsHost {
 		return nil
@@ -165,6 +172,7 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--sysfs: %w", err)
 	}
+	// A scan reads directories and files, so the recording must be on disk. TMPDIR says where.
 	unpacked, err := os.MkdirTemp("", "generic-dp-recording-")
 	if err != nil {
 		return fmt.Errorf("--sysfs: unpacking a recording: %w", err)

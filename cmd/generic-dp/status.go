@@ -86,10 +86,12 @@ it changes.`,
 // error only if it cannot write. name is empty for all resources.
 func (f *flags) watchStatus(cmd *cobra.Command, name, format string) error {
 	ctx := cmd.Context()
+	// The first query does not wait for the ticker.
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	shown := ""
 	for {
+		// Reports are compared as they are printed, so that it works for every format.
 		var text bytes.Buffer
 		r, err := f.statusOf(ctx, name)
 		if err == nil {
@@ -99,11 +101,13 @@ func (f *flags) watchStatus(cmd *cobra.Command, name, format string) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		// An unchanged warning is not repeated.
 		if err != nil {
 			text.Reset()
 			fmt.Fprintf(&text, "warning: %v\n", err)
 		}
 		if text.String() != shown {
+			// No report and no warning is empty.
 			isFirst := shown == ""
 			shown = text.String()
 			err := showAgain(cmd.OutOrStdout(), shown, format, isFirst)
@@ -197,11 +201,13 @@ func get(ctx context.Context, address string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The timeout includes the time for reading the answer.
 	client := http.Client{
 		Timeout:   statusLimit,
 		Transport: &http.Transport{DisableKeepAlives: true}, // the default one would use a proxy
 	}
 	resp, err := client.Do(req)
+	// This is the most common failure. The text of *net.OpError would repeat the address.
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("no instance at %s: %w\n  hint: --listen is the address that the instance was given with its own --listen",
 			address, syscall.ECONNREFUSED)

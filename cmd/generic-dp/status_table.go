@@ -112,6 +112,7 @@ func foldUnregistered(lines []string) []string {
 // resources is too long.
 func (t statusText) resource(r status.Resource, isHeldKnown, isLong bool) {
 	t.put("", r.Title()+": "+summary(r))
+	// ProblemsFirst has sorted the devices, so the first ones matter most.
 	listed := r.Devices
 	if isLong && len(listed) > maxListed {
 		listed = listed[:maxListed]

@@ -18,6 +18,7 @@ const columns = 80
 // which shells set for their children, or else columns. A file or a pipe has no window size, so
 // that redirected output does not depend on the terminal unless COLUMNS is exported.
 func widthOf(w io.Writer) int {
+	// Commands write through a printable, which has no file descriptor of its own.
 	if p, ok := w.(printable); ok {
 		w = p.Writer
 	}

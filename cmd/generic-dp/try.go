@@ -94,12 +94,14 @@ func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context,
 	if err != nil {
 		return err
 	}
+	// Deferred calls run in reverse order: the sockets are closed before their directory is
+	// removed.
 	defer s.kubelet.Stop()
 	return s.run(cmd.Context(), use)
 }
 
-// newSession prepares a session that writes below dir. Nothing runs yet. It lowers the log level
-// of f, because the session itself prints what the agent would log.
+// newSession prepares a session that writes below dir. Nothing runs yet. It restricts the
+// log to warnings, because the session itself prints the rest.
 func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, error) {
 	if f.level != "error" {
 		f.level = "warn" // the session prints everything else
@@ -146,6 +148,7 @@ func (s *session) run(ctx context.Context, use func(context.Context, *session) e
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
+		// Run returns nil when stop or a signal cancels ctx.
 		return s.agent.Run(ctx)
 	})
 	group.Go(func() error {
@@ -187,6 +190,7 @@ func (s *session) show(ctx context.Context, once bool) error {
 		return nil
 	}
 	s.printf("\nwatching for changes; stop with Ctrl-C\n")
+	// Later changes are compared with the devices that were just printed.
 	shown := s.devices(s.agent.Names()...)
 	for {
 		// The channel is taken before the devices: a change in between closes it, so none is
