@@ -29,7 +29,7 @@ type checkedFile struct {
 	OK        bool   `json:"ok"`
 	Resources int    `json:"resources"`
 	// Devices is the number of devices on this host that a container can get, and Unusable the
-	// number of those that it cannot get.
+	// number of devices that it cannot get.
 	Devices  int `json:"devices"`
 	Unusable int `json:"unusable"`
 	// Problems are mistakes, and OK is set if there are none. A problem that only shows on this

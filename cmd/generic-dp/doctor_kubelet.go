@@ -21,7 +21,7 @@ type distribution struct {
 	processes []string
 	// unit is its systemd unit, without suffix.
 	unit string
-	// restart restarts it. It is empty if that is "systemctl restart UNIT".
+	// restart is the command that restarts it. It is empty if that is "systemctl restart UNIT".
 	restart string
 	// kubelet is the directory of its kubelet.
 	kubelet string

@@ -16,7 +16,7 @@ import (
 // newInit returns the command init. It does not read --config, because its output is the first
 // configuration. It prints nothing if it fails, so that a redirection leaves an empty file.
 func newInit(f *flags) *cobra.Command {
-	// A placeholder that is valid, so that the output works unchanged.
+	// The default is a valid placeholder, so that the output works unchanged.
 	domain := "example.com"
 	cmd := &cobra.Command{
 		Use:   "init [DEVICE]",

@@ -107,7 +107,7 @@ func (f *flags) watchStatus(cmd *cobra.Command, name, format string) error {
 			fmt.Fprintf(&text, "warning: %v\n", err)
 		}
 		if text.String() != shown {
-			// No report and no warning is empty.
+			// A report or a warning is never empty, so nothing was shown yet.
 			isFirst := shown == ""
 			shown = text.String()
 			err := showAgain(cmd.OutOrStdout(), shown, format, isFirst)
