@@ -18,6 +18,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
 
+// newAllocate returns the command allocate. It runs a whole session, so that the answer comes
+// from the code that serves, over the API that the kubelet uses.
 func newAllocate(f *flags) *cobra.Command {
 	var output *string
 	cmd := &cobra.Command{
@@ -46,7 +48,8 @@ as arguments of podman run (podman).
 	return cmd
 }
 
-// parseRequest parses RESOURCE or RESOURCE=N.
+// parseRequest parses RESOURCE or RESOURCE=N. size is at least 1. The name is not checked,
+// because only a session knows the resources.
 func parseRequest(text string) (name string, size int, err error) {
 	name, number, hasNumber := strings.Cut(text, "=")
 	if !hasNumber {
@@ -59,13 +62,17 @@ func parseRequest(text string) (name string, size int, err error) {
 	return name, size, nil
 }
 
-// allocate prints what a container with some devices of a resource gets.
+// allocate prints what a container with some devices of a resource gets. name may lack its
+// domain, and size is the number of slots. output is a format of -o. It fails if fewer slots are
+// healthy, or if the plugin rejects the request.
 func (s *session) allocate(ctx context.Context, name string, size int, output string) error {
 	name, err := s.fullName(name)
 	if err != nil {
 		return err
 	}
+	// try has waited for the first list, so a resource without a list has no devices.
 	healthy, listed, _ := s.kubelet.Devices(name)
+	// The scheduler would not place such a pod on the node, so Allocate is never called for it.
 	if len(healthy) < size {
 		return s.tooFew(name, len(healthy), listed, size)
 	}
@@ -81,12 +88,15 @@ func (s *session) allocate(ctx context.Context, name string, size int, output st
 	case "podman":
 		return s.printPodman(response)
 	}
+	// The default is the text: the slots first, since the kubelet chose them, not the user.
 	s.printf("%s\n", strings.Join(ids, "\n"))
 	s.printResponse(response)
 	return nil
 }
 
-// fullName returns the resource that a name means, with or without its domain.
+// fullName returns the resource that a name means, with or without its domain. If several domains
+// have the name, it returns the first one. The names are the names that are served, so that
+// variables in them have their values.
 func (s *session) fullName(name string) (string, error) {
 	names := s.agent.Names()
 	i := slices.IndexFunc(names, func(n string) bool {
@@ -98,7 +108,9 @@ func (s *session) fullName(name string) (string, error) {
 	return names[i], nil
 }
 
-// tooFew returns the error for a request of more slots than are healthy.
+// tooFew returns the error for a request of more slots than are healthy. listed is the number of
+// all slots. The hint depends on the cause: devices may be missing or Unhealthy, or the resource
+// may need more slots per device.
 func (s *session) tooFew(name string, healthy, listed, size int) error {
 	hint := s.flags.command("explain", name) + " says why"
 	allHealthy := listed > 0 && healthy == listed
@@ -108,7 +120,8 @@ func (s *session) tooFew(name string, healthy, listed, size int) error {
 	return fmt.Errorf("%s: allocatable %d of %s, want %d\n  hint: %s", name, healthy, count(listed, "slot"), size, hint)
 }
 
-// asServed returns the response of the session with the paths that serve would return.
+// asServed returns the response of the session with the paths that serve would return. It changes
+// r itself. CDI names stay, because they contain no path.
 func (s *session) asServed(r *fakekubelet.Response) *fakekubelet.Response {
 	for _, d := range r.GetDevices() {
 		d.HostPath = s.served(d.GetHostPath())
@@ -120,6 +133,8 @@ func (s *session) asServed(r *fakekubelet.Response) *fakekubelet.Response {
 }
 
 // served returns the path that a link or a health directory of the session has when serve runs.
+// It returns other paths unchanged. The path of a session is temporary, so it would be useless in
+// the output.
 func (s *session) served(path string) string {
 	below, isOwn := strings.CutPrefix(path, s.options.Paths.RunDir)
 	if isOwn {
@@ -129,7 +144,7 @@ func (s *session) served(path string) string {
 }
 
 // printSpec prints the CDI spec that generic-dp cdi writes, with only the given slots of a
-// resource.
+// resource. All slots of a device have the same CDI device.
 func (s *session) printSpec(ctx context.Context, name string, ids []string) error {
 	spec, err := s.spec(ctx, name)
 	if err != nil {
@@ -140,6 +155,8 @@ func (s *session) printSpec(ctx context.Context, name string, ids []string) erro
 		id, _ := device.SplitSlot(slot)
 		isRequested[id] = true
 	}
+	// The spec also has the entry "all" with every device of the resource. It is left out, unless
+	// a device has that ID.
 	all := spec.Devices
 	spec.Devices = nil
 	for _, d := range all {
@@ -151,10 +168,14 @@ func (s *session) printSpec(ctx context.Context, name string, ids []string) erro
 }
 
 // spec writes the CDI specs as generic-dp cdi does, and returns the spec of a resource. The
-// session itself only has specs of resources with container.cdi.
+// session itself only has specs of resources with container.cdi. It fails if nothing of the
+// resource can be in a CDI spec.
 func (s *session) spec(ctx context.Context, name string) (*cdi.Spec, error) {
 	options := s.options
+	// The second agent has directories of its own, because the agent of the session holds the
+	// lock of its run directory and still writes.
 	options.Paths = s.flags.below(filepath.Join(s.dir, "alone"))
+	// The agent of the session has logged every problem already.
 	options.Log = nil
 	options.CDIOnly = true
 	a, err := agent.New(ctx, options)
@@ -165,6 +186,7 @@ func (s *session) spec(ctx context.Context, name string) (*cdi.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The name of the file depends on the run directory, so only the writer knows it.
 	own := options.Paths.SpecWriter()
 	text, err := os.ReadFile(filepath.Join(own.Dir, own.FileName(name)))
 	if err != nil {

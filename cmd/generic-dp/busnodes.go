@@ -11,8 +11,10 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// busNodeNotes warns of resources that offer the raw node of USB devices while a kernel driver uses
-// them, such as the host's own network adapter. It returns one note for each such resource.
+// busNodeNotes warns of resources that offer the raw node of USB devices while a kernel driver
+// uses them, such as the host's own network adapter. It returns one note for each such resource,
+// in the order of the configuration. Such a resource is valid, since programs with libusb need
+// the raw node, but it often is the result of a glob that matches too much.
 func busNodeNotes(view *agent.View) []config.Problem {
 	hardware := make(map[string]*device.Hardware) // by path of the node
 	for _, n := range view.Snapshot.Nodes {
@@ -33,6 +35,8 @@ func busNodeNotes(view *agent.View) []config.Problem {
 		}
 		notes = append(notes, config.Problem{
 			Place: m.Resource.Place,
+			// USBDEVFS_DISCONNECT detaches the driver (drivers/usb/core/devio.c). It only
+			// requires that the node is open for writing.
 			Text: fmt.Sprintf("offers the bus node of %s, which the kernel's driver %q uses: a container with it can take the device away from the host",
 				devices, catalog.KernelDriver(first)),
 			Hint: "glob selects the nodes of the driver instead, and exclude leaves the device out",
@@ -43,9 +47,11 @@ func busNodeNotes(view *agent.View) []config.Problem {
 
 // usedByKernel returns the hardware of devices that only have a bus node although a kernel driver
 // uses them. A device with other nodes as well, such as a serial port, is meant for containers.
+// hardware contains the hardware of all bus nodes by path.
 func usedByKernel(m matchers.Offered, hardware map[string]*device.Hardware) []*device.Hardware {
 	var used []*device.Hardware
 	for _, o := range m.Offers {
+		// A companion is in every container of the resource, so it says nothing about the device.
 		isOther := func(n device.OfferedNode) bool {
 			return !n.Companion && !catalog.IsBusNode(n.HostPath)
 		}

@@ -15,26 +15,32 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 )
 
-// checkReport is the output of `check -o json`.
+// checkReport is the output of `check -o json`. Files are in the order of the arguments.
 type checkReport struct {
-	Files  []checkedFile `json:"files"`
+	Files []checkedFile `json:"files"`
+	// stderr gets the problems in the table, so that standard output only has the results.
 	stderr io.Writer
 }
 
-// checkedFile is the result for one configuration.
+// checkedFile is the result for one configuration. The counts are 0 if its text is invalid.
 type checkedFile struct {
+	// Path is the argument as it was given. It may be a directory, and "-" for standard input.
 	Path      string `json:"path"`
 	OK        bool   `json:"ok"`
 	Resources int    `json:"resources"`
 	// Devices is the number of devices on this host that a container can get, and Unusable the
-	// number of those that it cannot get.
+	// number of devices that it cannot get.
 	Devices  int `json:"devices"`
 	Unusable int `json:"unusable"`
-	// Problems are mistakes. A problem that only shows on this host has the line and column 0.
+	// Problems are mistakes, and OK is set if there are none. A problem that only shows on this
+	// host has the line and column 0.
 	Problems []config.Problem `json:"problems"`
-	Notes    []config.Problem `json:"notes"`
+	// Notes may be intended. They do not affect OK and the exit status.
+	Notes []config.Problem `json:"notes"`
 }
 
+// newCheck returns the command check. The exit status is 1 if a configuration has a problem. It
+// checks all configurations before it fails, but stops at a file that cannot be read.
 func newCheck(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [PATH...]",
@@ -56,9 +62,12 @@ of the chart. Problems have the lines of that file.`,
 		var bad error
 		for _, path := range paths {
 			file, err := f.check(cmd.Context(), path)
+			// reports still prints the configurations that were checked before.
 			if err != nil {
 				return report, err
 			}
+			// All configurations are checked: CI should report the mistakes of every file at
+			// once.
 			if !file.OK {
 				bad = errReported
 			}
@@ -70,7 +79,8 @@ of the chart. Problems have the lines of that file.`,
 }
 
 // check validates one configuration. Its problems are in the result; an error means that the file
-// or the host cannot be read.
+// or the host cannot be read. An invalid configuration is not matched with the host, because its
+// resources are not known. The lists in the result are never nil, so that JSON has no null.
 func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	file := checkedFile{
 		Path:     path,
@@ -78,7 +88,9 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 		Notes:    []config.Problem{},
 	}
 	cfg, err := f.load(path)
+	// errors.As stores the problems in the result if err contains some.
 	if errors.As(err, (*config.Problems)(&file.Problems)) {
+		// Hints of other packages name commands without the flags of this one.
 		for i := range file.Problems {
 			file.Problems[i].Hint = f.completeCommands(file.Problems[i].Hint)
 		}
@@ -93,6 +105,8 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	}
 	file.Notes = append(file.Notes, cfg.Notes...)
 	for _, n := range view.Matched.Notes {
+		// A mistake that depends on the name of the node is no mistake of the file: it may be
+		// checked on a machine that is not a node.
 		isMistake := n.Error && !n.OfNode
 		if isMistake {
 			file.Problems = append(file.Problems, n.Problem)
@@ -111,8 +125,9 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	return file, nil
 }
 
-// countDevices counts the devices that a container can get, and the devices that it cannot get, such as
-// a disk without dangerous = true.
+// countDevices counts the devices that a container can get, and the devices that it cannot get,
+// such as a disk without dangerous = true. A device with shared = true in two resources counts
+// twice.
 func countDevices(view *agent.View) (usable, unusable int) {
 	for _, m := range view.Matched.Resources {
 		for _, o := range m.Offers {
@@ -130,12 +145,16 @@ func countDevices(view *agent.View) (usable, unusable int) {
 // resources for other hosts.
 const maxAbsences = 3
 
-// absenceNotes says why resources have no device on this host.
+// absenceNotes says why resources have no device on this host: a note for each of the first
+// maxAbsences resources, and one for all others. path is the argument of check, for the command
+// in the hint.
 func (f *flags) absenceNotes(path string, cfg *config.Config, view *agent.View) []config.Problem {
 	var notes []config.Problem
 	more := 0
+	// Explain returns the resources in the order of cfg.Resources.
 	for i, e := range view.Explain(cfg, nil, nil) {
 		r := &cfg.Resources[i]
+		// A resource whose condition does not hold on this host is intended to have no devices.
 		isInactive := slices.Contains(view.Matched.Inactive, r)
 		if isInactive || len(e.Offered) > 0 {
 			continue
@@ -158,7 +177,8 @@ func (f *flags) absenceNotes(path string, cfg *config.Config, view *agent.View) 
 	return notes
 }
 
-// table writes problems to stderr, and everything else to stdout.
+// table writes problems to stderr, and everything else to stdout. Problems have the format
+// FILE:LINE:COLUMN, which editors and CI systems recognize.
 func (r checkReport) table(stdout io.Writer, _ bool) error {
 	var err error
 	for _, c := range r.Files {
@@ -180,6 +200,7 @@ func (r checkReport) table(stdout io.Writer, _ bool) error {
 	return err
 }
 
+// newSchema returns the command schema. Its output only depends on the version of the program.
 func newSchema() *cobra.Command {
 	return withoutFlags(&cobra.Command{
 		Use:   "schema",
@@ -201,6 +222,9 @@ names it:
 	})
 }
 
+// newClasses returns the command classes. It does not read the host, so that it also runs on the
+// machine of an administrator. Warnings go to standard error, because the output is for kubectl
+// apply. It fails if there is no class to print, since kubectl would reject an empty input.
 func newClasses(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "classes",
@@ -219,6 +243,8 @@ any other extended resource, or name the class in a claim.`,
 				if r.API != config.APIDRA {
 					continue
 				}
+				// The class itself is valid for every version. Only the claims behave
+				// differently.
 				if version, otherwise := r.NeedsVersion(); version != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: capacity with count needs Kubernetes %s: %s\n", r.Place, version, otherwise)
 				}
@@ -232,6 +258,7 @@ any other extended resource, or name the class in a claim.`,
 			if len(all) == 0 {
 				return fmt.Errorf(`%s: no resource with a fixed name has api = "dra"`, f.config)
 			}
+			// A line with three dashes separates the documents of a YAML stream.
 			_, err = fmt.Fprint(cmd.OutOrStdout(), strings.Join(all, "---\n"))
 			return err
 		},

@@ -9,8 +9,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// details returns how what a container gets of a device differs between two configurations: a line for
-// each loss, with a minus, and for each addition, with a plus.
+// details returns how the contents of a device differ between two configurations: a line for each
+// loss, with a minus, and for each addition, with a plus. Losses come first. A changed value is a
+// loss and an addition. The result is empty if there is no difference, and never nil.
 func details(old, next *device.Offer) []string {
 	before := contents(old)
 	after := contents(next)
@@ -28,13 +29,16 @@ func details(old, next *device.Offer) []string {
 	return lines
 }
 
-// contents describes everything that a container gets of a device, one fact in each line. The words are
-// keys of the configuration where one exists.
+// contents describes everything that a container gets from a device, one fact in each line. The
+// words are keys of the configuration where one exists. Lines are compared as text, so each line
+// must contain everything that matters about its fact.
 func contents(o *device.Offer) []string {
 	var facts []string
 	add := func(format string, args ...any) {
 		facts = append(facts, fmt.Sprintf(format, args...))
 	}
+	// Nodes include companions. A container depends on both paths: the host's path says which
+	// device it is.
 	for _, n := range o.Nodes {
 		add("node %s at %s (%s)", n.HostPath, n.Path, n.Permissions)
 	}
@@ -51,6 +55,7 @@ func contents(o *device.Offer) []string {
 	for _, name := range o.CDIDevices {
 		add("cdi_devices %s", name)
 	}
+	// Variables in values are already replaced by their values for this device.
 	for _, e := range o.Env {
 		add("env %s=%s", e.Key, e.Value)
 	}
@@ -67,7 +72,8 @@ func contents(o *device.Offer) []string {
 	return facts
 }
 
-// settingsOf describes the settings of a device that are no lists.
+// settingsOf describes the settings of a device that are not lists. A setting without effect has
+// no line.
 func settingsOf(o *device.Offer) []string {
 	var facts []string
 	if len(o.NUMA) > 0 {
@@ -85,13 +91,16 @@ func settingsOf(o *device.Offer) []string {
 	if o.HealthDir != "" {
 		facts = append(facts, fmt.Sprintf("health_dir %s, health_hold %s", o.HealthDir, o.HealthHold))
 	}
+	// A device may become unusable by an edit that changes nothing else, such as the removal of
+	// dangerous = true.
 	if o.Problem != "" {
 		facts = append(facts, "cannot be used: "+o.Problem)
 	}
 	return facts
 }
 
-// ownerOf describes the owner of a node, as far as the configuration sets it.
+// ownerOf describes the owner of a node, as far as the configuration sets it. Each word follows a
+// space. nil fields keep the owner of the node on the host.
 func ownerOf(o *device.Owner) string {
 	text := ""
 	if o.UID != nil {
@@ -106,8 +115,8 @@ func ownerOf(o *device.Owner) string {
 	return text
 }
 
-// changedSettings returns how settings of a resource differ that no device shows: "prefer: numa to
-// packed".
+// changedSettings returns how the settings of a resource differ that no device shows: "prefer:
+// numa to packed". The result is never nil.
 func changedSettings(old, next *config.Resource) []string {
 	before := settings(old)
 	lines := []string{}
@@ -119,10 +128,11 @@ func changedSettings(old, next *config.Resource) []string {
 	return lines
 }
 
-// setting is a key of a resource with its value as text.
+// setting is a key of a resource with its value as text. Values are only compared and shown.
 type setting struct{ key, value string }
 
-// settings returns the settings of a resource that no device shows.
+// settings returns the settings of a resource that no device shows. The length and the order are
+// the same for all resources: changedSettings compares by index.
 func settings(r *config.Resource) []setting {
 	return []setting{
 		{"api", string(r.API)},
@@ -135,12 +145,14 @@ func settings(r *config.Resource) []setting {
 	}
 }
 
-// healthOf describes health checks.
+// healthOf describes health checks: "open, tcp 10.0.0.1:80 every 30s". Attributes are sorted,
+// because equal checks must have equal texts.
 func healthOf(h *config.Health) string {
 	if h == nil {
 		return "none"
 	}
 	var checks []string
+	// The checks have a fixed order, because equal checks must have equal texts.
 	if h.Open {
 		checks = append(checks, "open")
 	}

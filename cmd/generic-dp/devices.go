@@ -14,17 +14,19 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// report is the output of `devices -o json`.
+// report is the output of `devices -o json`. The names of the JSON fields are an API.
 type report struct {
 	Resources []resourceReport `json:"resources"`
 }
 
+// resourceReport is a resource with its devices on this host.
 type resourceReport struct {
 	Name string `json:"name"`
 	API  string `json:"api"`
 	// Active is set if the condition when of the resource holds on this node.
 	Active bool `json:"active"`
-	// Reason is why there is no device, or why another resource has some of the devices.
+	// Reason is why there is no device, or why another resource has some of the devices. It is
+	// empty if nothing is missing.
 	Reason  string         `json:"reason"`
 	Devices []deviceReport `json:"devices"`
 }
@@ -35,6 +37,9 @@ type deviceReport struct {
 	Held []status.Holder `json:"held,omitempty"`
 }
 
+// newDevices returns the command devices. The exit status is 1 if the configuration has a mistake
+// that only shows on this host; the list is printed nevertheless. A failed read is only a
+// warning.
 func newDevices(f *flags) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
@@ -54,6 +59,7 @@ out: -o wide lists them. --all works without a configuration.`,
 	}
 	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
 	cmd.Flags().BoolVar(&all, "all", false, "all hardware of this host, with or without a configuration")
+	// Without --all, a missing configuration is an error: an empty list would be misleading.
 	list := func(cmd *cobra.Command, _ []string) (reporter, error) {
 		cfg, view, err := f.scanConfig(cmd, all)
 		if err != nil {
@@ -63,14 +69,16 @@ out: -o wide lists them. --all works without a configuration.`,
 		if all {
 			return listAll(f.catalog(cmd.ErrOrStderr(), view), view), err
 		}
+		// Without it, a device whose health check fails would be listed as Healthy, in contrast
+		// to what serve tells the kubelet.
 		view.Probe(cmd.Context(), f.paths)
 		return newReport(cfg, view), err
 	}
 	return reports(cmd, list, "wide", "json", "yaml")
 }
 
-// warn writes what could not be read, and the mistakes in the configuration that only show on this
-// host. It returns an error if there are such mistakes.
+// warn writes what could not be read, and the mistakes in the configuration that only show on
+// this host. It returns errReported if there are such mistakes.
 func warn(stderr io.Writer, view *agent.View) error {
 	for _, p := range view.Problems {
 		fmt.Fprintf(stderr, "warning: %s: %s\n", p.Subject, p.Reason)
@@ -86,8 +94,10 @@ func warn(stderr io.Writer, view *agent.View) error {
 	return err
 }
 
-// newReport lists the resources in the order of the configuration. A resource with variables in its
-// name is listed once for each resulting name, or as written if there is no such name.
+// newReport lists the resources in the order of the configuration. A resource with variables in
+// its name is listed once for each resulting name, or as written if there is no such name.
+// Resources of other hosts are listed as well, with the reason why they have no devices. No list
+// in the report is nil.
 func newReport(cfg *config.Config, view *agent.View) report {
 	r := report{Resources: []resourceReport{}}
 	why := view.Explain(cfg, nil, nil)
@@ -106,7 +116,9 @@ func newReport(cfg *config.Config, view *agent.View) report {
 				continue
 			}
 			isOffered = true
+			// m.Name differs from the name in the configuration if that has variables.
 			resource.Name = m.Name
+			// r.Resources has copies of resource, and each of them needs a list of its own.
 			resource.Devices = []deviceReport{}
 			for _, o := range m.Offers {
 				d := status.NewDevice(o, o.Problem == "", o.Problem)
@@ -122,6 +134,7 @@ func newReport(cfg *config.Config, view *agent.View) report {
 }
 
 // table writes a line for each device, and a line with the reason for a resource without devices.
+// With wide, a line has all nodes of the device.
 func (r report) table(w io.Writer, wide bool) error {
 	tab := newTable(w, "RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
 	for _, resource := range r.Resources {
@@ -137,7 +150,8 @@ func (r report) table(w io.Writer, wide bool) error {
 	return tab.Flush()
 }
 
-// shorten joins names. Without wide, it only shows the first few.
+// shorten joins names. Without wide, it only shows the first few and the number of the others:
+// "a,b,c,+2". It does not change names.
 func shorten(names []string, wide bool) string {
 	const few = 3
 	if !wide && len(names) > few {

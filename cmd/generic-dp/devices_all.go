@@ -15,12 +15,14 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
-// inventoryReport is the output of `devices --all`.
+// inventoryReport is the output of `devices --all`: hardware by bus and name, then nodes without
+// hardware.
 type inventoryReport struct {
 	Devices []catalog.Device `json:"devices"`
 }
 
-// eachNodeConfig offers every node that a resource may have without dangerous = true.
+// eachNodeConfig offers every node that a resource may have without dangerous = true. Matching it
+// answers which nodes are refused, by the same rules as for any other configuration.
 const eachNodeConfig = `
 domain = "example.com"
 [[resource]]
@@ -29,7 +31,8 @@ each = "node"
 match.glob = "/dev/**"`
 
 // catalog describes the hardware of a view. If the names of hardware cannot be read, it warns and
-// describes the hardware without them.
+// describes the hardware without them. Missing files are no problem, because few images contain
+// them.
 func (f *flags) catalog(stderr io.Writer, view *agent.View) *catalog.Catalog {
 	names, err := catalog.ReadNames(view.Snapshot, f.hwdata)
 	if err != nil {
@@ -38,7 +41,8 @@ func (f *flags) catalog(stderr io.Writer, view *agent.View) *catalog.Catalog {
 	return catalog.New(view.Snapshot, view.Host(), names)
 }
 
-// listAll lists all hardware.
+// listAll lists all hardware, and which resources of the view have it. view must be a result of
+// scan, which can match a second configuration.
 func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
 	each, _ := config.Parse(config.File{Data: []byte(eachNodeConfig)}) // a constant is valid
 	permitted := view.With(each).Matched
@@ -58,7 +62,8 @@ var (
 )
 
 // table writes a line for each device. With wide, no device is left out or folded, and no line is
-// shortened. Otherwise, a device has two lines if a line would be longer than the terminal.
+// shortened: the output is for grep and awk. Otherwise, a device has two lines if a line would be
+// longer than the terminal.
 func (r inventoryReport) table(w io.Writer, wide bool) error {
 	if wide {
 		tab := newTable(w, inventoryHead...)
@@ -67,6 +72,7 @@ func (r inventoryReport) table(w io.Writer, wide bool) error {
 		}
 		return tab.Flush()
 	}
+	// The table is written to memory, because only the finished lines show whether they fit.
 	short, hidden := catalog.Fold(r.Devices)
 	var lines bytes.Buffer
 	tab := newTable(&lines, inventoryHead[:narrowColumns]...)
@@ -89,7 +95,8 @@ func (r inventoryReport) table(w io.Writer, wide bool) error {
 	return err
 }
 
-// longestLine returns the length of the longest line of a text.
+// longestLine returns the length of the longest line of a text in characters, without the
+// newline. Every line must end with a newline.
 func longestLine(text string) int {
 	longest := 0
 	for line := range strings.Lines(text) {
@@ -98,11 +105,13 @@ func longestLine(text string) int {
 	return longest
 }
 
-// writeNarrow writes two lines for each device: what it is and which resource has it, and its name and
-// its nodes. The driver and the NUMA nodes are left to -o wide.
+// writeNarrow writes two lines for each device. The first has its names and the resource that has
+// it, and the second, which is indented, has the product and the nodes. The driver and the NUMA
+// nodes are left to -o wide. width is the number of columns of the terminal.
 func writeNarrow(w io.Writer, devices []catalog.Folded, width int) {
 	rows := [][]string{{"DEVICE", "KIND", "ID", "RESOURCE"}}
 	for _, d := range devices {
+		// The first cells are DEVICE, KIND and ID.
 		c := cells(d.Device, d.More, false)
 		rows = append(rows, []string{c[0], c[1], c[2], use(d.Device)})
 	}
@@ -114,10 +123,12 @@ func writeNarrow(w io.Writer, devices []catalog.Folded, width int) {
 	}
 }
 
-// maxCell limits the width of a column: one long name must not move all others.
+// maxCell limits the width of a column in characters: one long name must not move all others. A
+// longer cell moves only the rest of its line.
 const maxCell = 18
 
-// columnWidths returns the widths of all columns but the last one.
+// columnWidths returns the widths in characters of all columns but the last one, which needs no
+// padding. rows must have at least one row, and all rows the same length.
 func columnWidths(rows [][]string) []int {
 	widths := make([]int, len(rows[0])-1)
 	for _, row := range rows {
@@ -131,7 +142,9 @@ func columnWidths(rows [][]string) []int {
 	return widths
 }
 
-// writeRow writes the cells of a row, padded, with a dash in place of an empty cell.
+// writeRow writes the cells of a row, padded to widths, with a dash in place of an empty cell. A
+// row that is longer than width is wrapped, which loses the alignment. In contrast to table, it
+// does not need all rows at once.
 func writeRow(w io.Writer, width int, row []string, widths []int) {
 	var line strings.Builder
 	for i, cell := range row {
@@ -150,13 +163,14 @@ func writeRow(w io.Writer, width int, row []string, widths []int) {
 	fmt.Fprintln(w, text)
 }
 
-// cells returns the cells of a device. more is the number of devices of its model that the line
-// also stands for.
+// cells returns the cells of a device in the order of inventoryHead. more is the number of
+// devices of its model that the line also stands for. wide lists all nodes.
 func cells(d catalog.Device, more int, wide bool) []string {
 	name := d.Name
 	if more > 0 {
 		name += fmt.Sprintf(" +%d", more)
 	}
+	// A device may have several offers, each with its ID.
 	var ids []string
 	for _, o := range d.Offers {
 		ids = append(ids, o.ID)
@@ -177,7 +191,8 @@ func cells(d catalog.Device, more int, wide bool) []string {
 	}
 }
 
-// use names the resources that have a device, or says why no resource has it.
+// use names the resources that have a device, or says why no resource has it: "free", "refused"
+// or "in use". The help of devices explains these words.
 func use(d catalog.Device) string {
 	var resources []string
 	for _, o := range d.Offers {
@@ -189,13 +204,17 @@ func use(d catalog.Device) string {
 	if d.Refused {
 		reason = "refused"
 	}
+	// An interface in use is refused with dangerous = true as well, so this is the stronger
+	// reason.
 	if d.InUse != "" {
 		reason = "in use"
 	}
 	return cmp.Or(strings.Join(resources, ","), reason)
 }
 
-// contentsOf describes the name of a device and its nodes: "FTDI FT232R: /dev/ttyUSB0".
+// contentsOf describes the name of a device and its nodes: "FTDI FT232R: /dev/ttyUSB0". The
+// result is printable, since devices choose their names. It is empty if the first line of the
+// device already says everything.
 func contentsOf(d catalog.Device) string {
 	name := d.FullName()
 	nodes := strings.ReplaceAll(shorten(slices.Concat(d.Nodes, d.Interfaces), false), ",", " ")

@@ -16,13 +16,17 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// changesReport is the output of diff.
+// changesReport is the output of diff. Changes is never nil.
 type changesReport struct {
 	Changes []change `json:"changes"`
-	// HeldUnknown is why the holders are unknown. It is empty if they are known.
+	// HeldUnknown is why the holders are unknown. It is empty if they are known. Changes have no
+	// holders then, which does not mean that no pod is affected.
 	HeldUnknown string `json:"held_unknown"`
 }
 
+// newDiff returns the command diff. The exit status is 0 whether or not there is a change. Both
+// configurations are matched with the same scan, so that a device that appears in between is no
+// change.
 func newDiff(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
@@ -33,6 +37,7 @@ and what a container would get. It asks the instance at --listen, or else the
 kubelet, which containers hold devices: they keep them while they run.`,
 		Args: wantArgs(2, 2, "want two configurations, OLD and NEW"),
 	}
+	// There is no --config: both configurations are arguments.
 	f.add(cmd, hostFlags, []string{"node-name", "allow", "domains", "listen", "pod-resources"})
 	diff := func(cmd *cobra.Command, args []string) (reporter, error) {
 		before, err := f.load(args[0])
@@ -43,10 +48,13 @@ kubelet, which containers hold devices: they keep them while they run.`,
 		if err != nil {
 			return nil, err
 		}
+		// Both configurations are loaded before the scan, so that their mistakes are reported
+		// first.
 		view, err := f.scan(cmd.Context(), before)
 		if err != nil {
 			return nil, err
 		}
+		// Unknown holders are no reason to hide the changes, so the report contains the error.
 		held, err := f.holders(cmd.Context())
 		report := changesReport{Changes: compare(view, view.With(after), held)}
 		if err != nil {
@@ -57,16 +65,21 @@ kubelet, which containers hold devices: they keep them while they run.`,
 	return reports(cmd, diff, "json", "yaml")
 }
 
-// holders returns which containers hold devices, from a running instance or else from the kubelet.
-// With a recording, only sources that a flag names are asked: others belong to this host.
+// holders returns which containers hold devices, from a running instance or else from the
+// kubelet. With a recording, only sources that a flag names are asked: others belong to this
+// host. An error means that the holders are unknown, which diff reports without failing.
 func (f *flags) holders(ctx context.Context) (holders, error) {
 	mayAsk := func(flag string) bool {
 		return f.unpacked == "" || f.all.Changed(flag)
 	}
 	err := errors.New("a recording has no pods")
+	// The instance comes first: its address needs no privileges, in contrast to the socket of the
+	// kubelet.
 	if mayAsk("listen") {
 		var s *statusReport
 		s, err = f.status(ctx)
+		// An instance that does not know the holders is as good as none: the kubelet is asked
+		// then.
 		if err == nil && s.HeldUnknown == "" {
 			return holdersOf(s.Resources), nil
 		}
@@ -77,7 +90,8 @@ func (f *flags) holders(ctx context.Context) (holders, error) {
 	return nil, err
 }
 
-// holdersOf returns the holders that an instance knows.
+// holdersOf returns the holders that an instance knows. The caller must check HeldUnknown before:
+// an instance that does not know the holders sends devices without holders.
 func holdersOf(resources []status.Resource) holders {
 	all := holders{}
 	for _, r := range resources {
@@ -88,11 +102,13 @@ func holdersOf(resources []status.Resource) holders {
 	return all
 }
 
-// holdersOfKubelet returns the holders that the kubelet knows.
+// holdersOfKubelet returns the holders that the kubelet knows. It waits at most statusLimit. The
+// kubelet reports slots, and the result has the devices to which they belong.
 func (f *flags) holdersOfKubelet(ctx context.Context) (holders, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
 	kubelet := podresources.New(f.paths.PodResources, nil)
+	// A new client has no earlier response, so the zero time still requires a request.
 	held, _, err := kubelet.Holders(ctx, time.Time{})
 	all := holders{}
 	for resource, slots := range held {
@@ -112,6 +128,8 @@ func (f *flags) holdersOfKubelet(ctx context.Context) (holders, error) {
 	return all, err
 }
 
+// table writes a line for each change, and the details of all changes below. RESOURCE and ID are
+// the names that pods use now.
 func (r changesReport) table(w io.Writer, _ bool) error {
 	if len(r.Changes) == 0 {
 		_, err := fmt.Fprintln(w, "no change on this host")
@@ -120,6 +138,7 @@ func (r changesReport) table(w io.Writer, _ bool) error {
 	tab := newTable(w, "CHANGE", "RESOURCE", "ID", "NEW", "HELD BY")
 	for _, c := range r.Changes {
 		listed := c.listed()
+		// A status.Device formats holders in the same way as the command status.
 		held := status.Device{ID: c.Old.ID, Held: c.Held}
 		tab.row(string(c.Change), listed.Resource, listed.ID, c.becomes(), strings.Join(held.Holders(), ","))
 	}
@@ -149,7 +168,8 @@ func (r changesReport) writeDetails(w io.Writer) {
 	}
 }
 
-// becomes describes the new device in the cell NEW, as far as it differs from the old one.
+// becomes describes the new device in the cell NEW, as far as it differs from the old one. The
+// cell is empty for a device that is added or removed, and for a change that has only details.
 func (c change) becomes() string {
 	switch c.Change {
 	case renamed:

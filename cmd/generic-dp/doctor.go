@@ -21,7 +21,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 )
 
-// severity is how bad a finding is. Its values are an API: they are in the JSON output.
+// severity is how bad a finding is. Its values are an API: they are in the JSON output. Only
+// problem affects the exit status.
 type severity string
 
 const (
@@ -30,8 +31,10 @@ const (
 	problem severity = "problem" // something will not work
 )
 
-// finding is the result of one check.
+// finding is the result of one check. The names of the JSON fields are an API.
 type finding struct {
+	// Check is the subject of the check, such as "kubelet" or the name of a flag. Several
+	// findings may have the same subject.
 	Check  string   `json:"check"`
 	Status severity `json:"status"`
 	Text   string   `json:"text"`
@@ -39,23 +42,28 @@ type finding struct {
 	Fix string `json:"fix"`
 }
 
-// diagnosis is the output of doctor.
+// diagnosis is the output of doctor. Findings is never nil, and in the order of the checks.
 type diagnosis struct {
 	Findings []finding `json:"findings"`
 }
 
-// doctor examines a host. It changes nothing.
+// doctor examines a host. It changes nothing, so it may run while an instance serves. Each check
+// is a method that adds at least one finding if it applies to the host.
 type doctor struct {
 	diagnosis
 	*flags
-	// root is the directory with the host's /etc, /proc and /run.
+	// root is the directory with the host's /etc, /proc and /run. In a pod it is a mount. The
+	// paths of flags are not below it.
 	root string
 	// cfg is an empty configuration if the one on disk has problems.
 	cfg *config.Config
-	// isServing is set if an instance serves with these paths.
+	// isServing is set if an instance serves with these paths. Its registrations and files are
+	// expected then.
 	isServing bool
 }
 
+// newDoctor returns the command doctor. The exit status is 1 if a finding is a problem. It
+// reports what it cannot read as a finding, so that the other checks still run.
 func newDoctor(f *flags) *cobra.Command {
 	d := doctor{
 		flags:     f,
@@ -84,7 +92,8 @@ host's root and name it with --root.`,
 	return reports(cmd, diagnose, "json", "yaml")
 }
 
-// table writes the findings in the order of the checks.
+// table writes the findings in the order of the checks. The fix is below its finding, so that a
+// terminal does not wrap commands that people copy.
 func (d diagnosis) table(w io.Writer, _ bool) error {
 	for _, f := range d.Findings {
 		fmt.Fprintf(w, "%-8s %-14s %s\n", f.Status, f.Check, f.Text)
@@ -95,13 +104,14 @@ func (d diagnosis) table(w io.Writer, _ bool) error {
 	return nil
 }
 
+// hasProblem reports whether a finding is a problem.
 func (d diagnosis) hasProblem() bool {
 	return slices.ContainsFunc(d.Findings, func(f finding) bool {
 		return f.Status == problem
 	})
 }
 
-// add records a finding. fix is empty if there is nothing to do.
+// add records a finding. fix is empty if there is nothing to do, or if no fix is known.
 func (d *doctor) add(status severity, check, fix, text string) {
 	d.Findings = append(d.Findings, finding{
 		Check:  check,
@@ -114,7 +124,9 @@ func (d *doctor) add(status severity, check, fix, text string) {
 // ok records that a check found nothing to do.
 func (d *doctor) ok(check, text string) { d.add(fine, check, "", text) }
 
-// examine runs all checks.
+// examine runs all checks. The configuration comes first, because other checks depend on what it
+// needs: for example, a host without resources for CDI needs no CDI directory. Queries of sockets
+// have timeouts of their own.
 func (d *doctor) examine(ctx context.Context) {
 	d.isServing = agent.Serving(d.paths)
 	d.configuration(ctx)
@@ -131,7 +143,8 @@ func (d *doctor) examine(ctx context.Context) {
 	d.leftovers()
 }
 
-// configuration checks --config, and what it selects on this host.
+// configuration checks --config, and what it selects on this host. It sets d.cfg. If the
+// configuration has problems, only the first line of the error is shown: check shows all of them.
 func (d *doctor) configuration(ctx context.Context) {
 	const check = "configuration"
 	cfg, err := d.load(d.config)
@@ -150,6 +163,8 @@ func (d *doctor) configuration(ctx context.Context) {
 		d.add(problem, "host", "", err.Error())
 		return
 	}
+	// Resources without devices and unusable devices are warnings: the configuration may be for
+	// other nodes as well, and a device may be absent for now.
 	devices, unusable := countDevices(view)
 	var withoutDevices []string
 	for _, m := range view.Matched.Resources {
@@ -169,7 +184,8 @@ func (d *doctor) configuration(ctx context.Context) {
 	}
 }
 
-// writeFix returns the command that writes a first configuration to --config.
+// writeFix returns the command that writes a first configuration to --config. If --config is no
+// .toml file, it is taken as a directory, since it does not exist.
 func (d *doctor) writeFix() string {
 	file := d.config
 	dir := filepath.Dir(file)
@@ -181,7 +197,8 @@ func (d *doctor) writeFix() string {
 	return "mkdir -p " + shellQuote(dir) + " && " + d.commandOn("init") + " > " + shellQuote(file)
 }
 
-// dra checks what resources with api = "dra" need on the host.
+// dra checks what resources with api = "dra" need on the host. It adds nothing if there is no
+// such resource.
 func (d *doctor) dra() {
 	const check = "DRA"
 	usesDRA := slices.ContainsFunc(d.cfg.Resources, func(r config.Resource) bool {
@@ -190,6 +207,8 @@ func (d *doctor) dra() {
 	if !usesDRA {
 		return
 	}
+	// The kubelet watches this directory for the sockets of DRA drivers, and makes it at its
+	// start.
 	_, err := os.Stat(d.paths.Registry)
 	if err != nil {
 		d.add(problem, check, "name the kubelet's plugins_registry with --plugins-registry; in the chart: dra.enabled=true", err.Error())
@@ -203,10 +222,12 @@ func (d *doctor) dra() {
 }
 
 // others finds other plugins with the resources of the configuration, and other CDI specs with
-// their kinds.
+// their kinds. It adds nothing if there is none. The kubelet accepts a second plugin without an
+// error, so that the conflict is only visible in the devices that containers get.
 func (d *doctor) others(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	// A kubelet that does not answer is a finding of podResources.
 	listed, err := podresources.New(d.paths.PodResources, nil).Allocatable(ctx, time.Time{})
 	isKnown := err == nil
 	kinds := d.paths.ForeignSpecs().Read().Kinds
@@ -225,11 +246,14 @@ func (d *doctor) others(ctx context.Context) {
 }
 
 // inotify checks that an inotify instance and a watch are available: a user only has a limited
-// number of them (inotify(7)).
+// number of them (inotify(7)). Other programs of the same user, such as container runtimes and
+// log collectors, use them as well.
 func (d *doctor) inotify() {
 	const check = "inotify"
 	const fix = "sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288"
+	// serve works without inotify, so the effect is a delay.
 	const effect = ": changes are only noticed by a scan every minute"
+	// EMFILE means that the user has no instance left, or the process no file (inotify_init(2)).
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {
 		d.add(problem, check, fix, err.Error()+effect)
@@ -237,6 +261,8 @@ func (d *doctor) inotify() {
 	}
 	defer unix.Close(fd)
 	_, err = unix.InotifyAddWatch(fd, d.paths.Dev, unix.IN_CREATE)
+	// inotify_add_watch(2) returns ENOSPC at the limit of watches. Other errors are about the
+	// path, which the scan reports.
 	if errors.Is(err, syscall.ENOSPC) {
 		d.add(problem, check, fix, "all watches are in use"+effect)
 		return
@@ -244,7 +270,9 @@ func (d *doctor) inotify() {
 	d.ok(check, "instances and watches are available")
 }
 
-// writable checks that serve can write to the directory of a flag.
+// writable checks that serve can write to the directory of a flag, or can make it. It makes
+// nothing: it checks the nearest directory that exists. The check is about the user of this
+// process, and access(2) also considers read-only mounts.
 func (d *doctor) writable(flag, dir string) {
 	const mode = unix.W_OK | unix.X_OK
 	nearest := dir
@@ -262,7 +290,8 @@ func (d *doctor) writable(flag, dir string) {
 	d.ok(flag, dir)
 }
 
-// leftovers finds links, health directories and specs that no instance maintains.
+// leftovers finds links, health directories and specs that no instance maintains. They are only a
+// warning: after an update or a crash, the next instance uses them again.
 func (d *doctor) leftovers() {
 	if d.isServing {
 		d.ok("instance", "an instance is serving")
@@ -270,6 +299,7 @@ func (d *doctor) leftovers() {
 	}
 	const check = "leftovers"
 	patterns := []string{
+		// These are the names that serve gives to its files.
 		filepath.Join(d.paths.RunDir, "links", "*"),
 		filepath.Join(d.paths.RunDir, "health", "*"),
 		filepath.Join(d.paths.CDIDir, "generic-dp_*"),

@@ -12,23 +12,27 @@ import (
 	"time"
 )
 
-// distribution is a way to run a kubelet.
+// distribution is a way to run a kubelet. doctor uses it to say how to start the kubelet of this
+// host and where its sockets are.
 type distribution struct {
 	name string
 	// processes are the names of its processes (proc_pid_comm(5)), which have at most 15 bytes.
+	// It is empty if the process has the same name as another distribution's.
 	processes []string
 	// unit is its systemd unit, without suffix.
 	unit string
-	// restart restarts it. It is empty if that is "systemctl restart UNIT".
+	// restart is the command that restarts it. It is empty if that is "systemctl restart UNIT".
 	restart string
 	// kubelet is the directory of its kubelet.
 	kubelet string
 }
 
+// defaultKubelet is the kubelet's own default of --root-dir. The defaults of the flags are below
+// it.
 const defaultKubelet = "/var/lib/kubelet"
 
-// distributions are the distributions that doctor knows. The kubelet's own unit comes last, because the others
-// may have it as well.
+// distributions are the distributions that doctor knows. The kubelet's own unit comes last, because
+// the others may have it as well.
 var distributions = []distribution{
 	{
 		name:      "k3s",
@@ -68,7 +72,8 @@ var distributions = []distribution{
 	},
 }
 
-// startCommand returns the command that starts or restarts a distribution.
+// startCommand returns the command that starts or restarts a distribution. systemctl restart also
+// starts a stopped unit.
 func (k distribution) startCommand() string {
 	if k.restart != "" {
 		return k.restart
@@ -76,7 +81,9 @@ func (k distribution) startCommand() string {
 	return "systemctl restart " + k.unit
 }
 
-// processNames returns the names of the running processes of the host.
+// processNames returns the names of the running processes of the host. It reads /proc below root,
+// since the /proc of a pod only has the pod's own processes. The result is nil if /proc is not
+// mounted there.
 func (d *doctor) processNames() []string {
 	files, _ := filepath.Glob(filepath.Join(d.root, "proc/[0-9]*/comm")) // the pattern is valid
 	var names []string
@@ -90,10 +97,12 @@ func (d *doctor) processNames() []string {
 	return names
 }
 
-// unitDirs are the directories of systemd units (systemd.unit(5)).
+// unitDirs are the directories of systemd units (systemd.unit(5)). Distributions of Linux install
+// units below usr/lib or lib, and installers such as that of k3s below etc.
 var unitDirs = []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"}
 
-// hasUnit reports whether the host has a systemd unit.
+// hasUnit reports whether the host has a systemd unit, running or not. name has no suffix. It
+// only looks at files, because systemd cannot be reached from a pod.
 func (d *doctor) hasUnit(name string) bool {
 	return slices.ContainsFunc(unitDirs, func(dir string) bool {
 		_, err := os.Stat(filepath.Join(d.root, dir, name+".service"))
@@ -101,8 +110,9 @@ func (d *doctor) hasUnit(name string) bool {
 	})
 }
 
-// installed returns the distribution of this host: the running one, or else the one with a unit. It returns
-// nil if there is none.
+// installed returns the distribution of this host: the running one, or else the one with a unit.
+// It returns nil if there is none. A running process is the better evidence, because units of an
+// earlier installation may remain.
 func (d *doctor) installed() *distribution {
 	running := d.processNames()
 	for i := range distributions {
@@ -121,7 +131,9 @@ func (d *doctor) installed() *distribution {
 	return nil
 }
 
-// dial returns an error if nothing listens on a Unix socket.
+// dial returns an error if nothing listens on a Unix socket. A socket file without a listener
+// remains after a crash, so its existence proves nothing. The error wraps fs.ErrNotExist if there
+// is no file.
 func dial(path string) error {
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {
@@ -130,8 +142,8 @@ func dial(path string) error {
 	return conn.Close()
 }
 
-// kubelet checks the socket on which the kubelet accepts registrations, and the socket that tells which
-// containers hold devices. A host without Kubernetes needs neither.
+// kubelet checks the socket on which the kubelet accepts registrations, and the socket that shows
+// which containers hold devices. A host without Kubernetes needs neither.
 func (d *doctor) kubelet() {
 	const check = "kubelet"
 	socket := filepath.Join(d.paths.KubeletDir, "kubelet.sock")
@@ -142,11 +154,13 @@ func (d *doctor) kubelet() {
 		return
 	}
 	installed := d.installed()
+	// A socket that exists but does not answer belongs to a kubelet, even if doctor knows none.
 	isMissing := errors.Is(err, fs.ErrNotExist)
 	if isMissing && installed == nil && d.hasContainerTool() {
 		d.ok(check, "no Kubernetes on this host: generic-dp cdi serves podman, docker and nerdctl")
 		return
 	}
+	// *net.OpError would repeat the path.
 	text := fmt.Sprintf("%s: %v", socket, errors.Unwrap(err))
 	if isMissing {
 		text = "no socket " + socket
@@ -163,12 +177,15 @@ func (d *doctor) hasContainerTool() bool {
 	})
 }
 
-// kubeletFix says how to get a kubelet's socket on this host.
+// kubeletFix says how to get a kubelet's socket on this host: flags for a kubelet with another
+// directory, or else a command. installed is nil if the host has no known distribution.
 func (d *doctor) kubeletFix(installed *distribution) string {
 	for _, k := range distributions {
 		dir := filepath.Join(k.kubelet, "device-plugins")
 		isNamed := filepath.Clean(d.paths.KubeletDir) == dir
 		_, err := os.Stat(filepath.Join(d.root, dir))
+		// The default directory may remain from an earlier installation, so it is never
+		// suggested.
 		if err == nil && !isNamed && k.kubelet != defaultKubelet {
 			return fmt.Sprintf("--kubelet-dir %s --pod-resources %s/pod-resources/kubelet.sock", dir, k.kubelet)
 		}
@@ -179,7 +196,8 @@ func (d *doctor) kubeletFix(installed *distribution) string {
 	return "install Kubernetes; a host without it only needs generic-dp cdi, for podman, docker and nerdctl"
 }
 
-// podResources checks the socket that tells which containers hold devices.
+// podResources checks the socket that shows which containers hold devices. Without it, devices
+// are still served, so it is a warning.
 func (d *doctor) podResources() {
 	const check = "pod resources"
 	err := dial(d.paths.PodResources)

@@ -14,14 +14,17 @@ import (
 // containerRuntime is a container runtime, and how to find it on a host.
 type containerRuntime struct {
 	name string
-	// path is its socket, or its program if it has no socket.
+	// path is its socket, or its program if it has no socket. It is below the root of the host.
 	path string
-	// config is its configuration file, empty if it has no settings for CDI.
+	// config is its configuration file, empty if it has no settings for CDI. The file may be
+	// missing, which means the defaults.
 	config string
 	// isStandalone is set if people run containers with it without Kubernetes.
 	isStandalone bool
 }
 
+// containerRuntimes are the runtimes that doctor knows. A host may have several of them: each is
+// checked, since doctor does not know which one the kubelet uses.
 var containerRuntimes = []containerRuntime{
 	{
 		name:   "containerd",
@@ -52,14 +55,16 @@ var containerRuntimes = []containerRuntime{
 	},
 }
 
-// usesCDI reports whether a resource of the configuration is injected by CDI names.
+// usesCDI reports whether a resource of the configuration is injected by CDI names. container.cdi
+// = "auto" does not count, because its devices are usable without CDI.
 func (d *doctor) usesCDI() bool {
 	return slices.ContainsFunc(d.cfg.Resources, func(r config.Resource) bool {
 		return r.Container.CDI
 	})
 }
 
-// runtime finds the container runtimes of the host, and checks whether they resolve CDI names.
+// runtime finds the container runtimes of the host, and checks whether they resolve CDI names. A
+// runtime counts as present if its path exists, whether or not it runs.
 func (d *doctor) runtime() {
 	found := false
 	for _, r := range containerRuntimes {
@@ -74,7 +79,9 @@ func (d *doctor) runtime() {
 	}
 }
 
-// cdiSupport checks whether a runtime resolves CDI names.
+// cdiSupport checks whether a runtime resolves CDI names. It is a problem only if the
+// configuration needs CDI: otherwise, containers get all devices without it. It searches the text
+// of the file instead of parsing it, since the table of the setting differs between versions.
 func (d *doctor) cdiSupport(r containerRuntime) {
 	const check = "runtime"
 	text, _ := os.ReadFile(filepath.Join(d.root, r.config)) // a missing file means defaults
@@ -99,8 +106,9 @@ func (d *doctor) cdiSupport(r containerRuntime) {
 	d.ok(check, r.name)
 }
 
-// withoutComments returns a TOML text without comments and white space. A line such as
-// "# enable_cdi = false" in the default configuration of containerd is no setting.
+// withoutComments returns a TOML text without comments and white space. A line such as "#
+// enable_cdi = false" in the default configuration of containerd is not a setting. A # inside a
+// string also ends its line, which the settings that doctor searches for never have.
 func withoutComments(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -110,7 +118,8 @@ func withoutComments(text string) string {
 	return b.String()
 }
 
-// cdiDirectory checks that runtimes read the directory of CDI specs.
+// cdiDirectory checks that runtimes read the directory of CDI specs. It adds a finding only if
+// the configuration needs CDI and the directory is not one of the defaults of runtimes.
 func (d *doctor) cdiDirectory() {
 	readByRuntimes := []string{"/var/run/cdi", "/run/cdi", cdi.StaticDir}
 	dir := filepath.Clean(d.paths.CDIDir)
@@ -119,7 +128,9 @@ func (d *doctor) cdiDirectory() {
 	}
 }
 
-// seLinux checks whether SELinux lets containers open devices.
+// seLinux checks whether SELinux lets containers open devices. The policy denies it to the usual
+// type of containers, whatever the owner and mode of a node, unless the boolean
+// container_use_devices is set.
 func (d *doctor) seLinux() {
 	const check = "SELinux"
 	isEnforcing := d.readSELinux("enforce") == "1"
@@ -137,7 +148,8 @@ func (d *doctor) seLinux() {
 		"enforcing: containers without an SELinux type of their own cannot open devices")
 }
 
-// readSELinux reads a file of selinuxfs. It returns an empty string without SELinux.
+// readSELinux reads a file of selinuxfs, which is mounted below /sys. It returns an empty string
+// without SELinux.
 func (d *doctor) readSELinux(name string) string {
 	text, _ := os.ReadFile(filepath.Join(d.paths.Sysfs, "fs/selinux", name))
 	return strings.TrimSpace(string(text))

@@ -13,15 +13,16 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
 
-// part is a part of what a container gets: by a CDI name, or directly by the response to Allocate.
+// part is a part of what a container gets: by a CDI name, or directly by the response to
+// Allocate. The kubelet and the container runtime merge all parts.
 type part struct {
 	// name is the CDI name. It is empty for the response itself.
 	name string
-	// edits is nil for a CDI device of another program's spec.
+	// edits is nil for a CDI device of another program's spec. Only its nodes are known then.
 	edits *cdi.Edits
 }
 
-// parts returns the parts of a response.
+// parts returns the parts of a response: the response itself, then its CDI devices in order.
 func (s *session) parts(r *fakekubelet.Response) []part {
 	all := []part{{edits: ownEdits(r)}}
 	specs := s.options.Paths.SpecWriter()
@@ -35,7 +36,8 @@ func (s *session) parts(r *fakekubelet.Response) []part {
 }
 
 // ownEdits returns the nodes, mounts and variables of the response itself as container edits, so
-// that they are printed like the edits of a CDI device.
+// that they are printed like the edits of a CDI device. The result is never nil. Annotations are
+// left out, because container edits have none.
 func ownEdits(r *fakekubelet.Response) *cdi.Edits {
 	own := &cdi.Edits{}
 	for _, d := range r.GetDevices() {
@@ -64,7 +66,8 @@ func ownEdits(r *fakekubelet.Response) *cdi.Edits {
 // isReadOnly reports whether a mount cannot be written in the container.
 func isReadOnly(m *cdi.Mount) bool { return slices.Contains(m.Options, "ro") }
 
-// printResponse prints what a container gets as text.
+// printResponse prints what a container gets as text. The edits of a CDI device are indented
+// below its name.
 func (s *session) printResponse(r *fakekubelet.Response) {
 	for _, p := range s.parts(r) {
 		indent := "    "
@@ -82,7 +85,8 @@ func (s *session) printResponse(r *fakekubelet.Response) {
 	}
 }
 
-// lines describes each edit of a part in one line.
+// lines describes each edit of a part in one line: its kind in a column of its own, then its
+// values. Paths of the session are replaced by paths that exist while serve runs.
 func (s *session) lines(p part) []string {
 	var lines []string
 	add := func(kind, format string, args ...any) {
@@ -95,6 +99,8 @@ func (s *session) lines(p part) []string {
 		return lines
 	}
 	for _, n := range p.edits.DeviceNodes {
+		// The kubelet keeps the path of the link for the life of the pod, so that a container can
+		// restart after its device has got another name.
 		host, isFollowed := s.followed(hostPath(n))
 		if isFollowed {
 			host += " (by a link that follows the device)"
@@ -117,18 +123,20 @@ func (s *session) lines(p part) []string {
 	for _, h := range p.edits.Hooks {
 		add("hook", "%s %s", h.HookName, h.Path)
 	}
+	// Sprint formats a slice as "[1 2]".
 	if len(p.edits.AdditionalGIDs) > 0 {
 		add("groups", "%s", strings.Trim(fmt.Sprint(p.edits.AdditionalGIDs), "[]"))
 	}
 	return lines
 }
 
-// hostPath returns the path of a node on the host. A CDI spec omits it if the path in the container
-// is the same.
+// hostPath returns the path of a node on the host. A CDI spec omits it if the path in the
+// container is the same (hostPath in SPEC.md of CDI).
 func hostPath(n *cdi.Node) string { return cmp.Or(n.HostPath, n.Path) }
 
-// followed returns the node that a link of the session points to. isLink reports whether the path is
-// such a link.
+// followed returns the node that a link of the session points to. isLink reports whether the path
+// is such a link; if not, node is the path itself. The link of a device that has just disappeared
+// may be missing.
 func (s *session) followed(path string) (node string, isLink bool) {
 	if !s.isOwn(path) {
 		return path, false
@@ -140,13 +148,14 @@ func (s *session) followed(path string) (node string, isLink bool) {
 	return node, true
 }
 
-// isOwn reports whether a path is below the run directory of the session.
+// isOwn reports whether a path is below the run directory of the session. Such a path only exists
+// until the command ends.
 func (s *session) isOwn(path string) bool {
 	return strings.HasPrefix(path, s.options.Paths.RunDir+"/")
 }
 
-// owner describes the owner and mode that a CDI spec sets for a node. It is empty if the spec sets
-// neither.
+// owner describes the owner and mode that a CDI spec sets for a node. It is empty if the spec
+// sets neither: the runtime then uses the owner and mode of the node on the host.
 func owner(n *cdi.Node) string {
 	text := ""
 	if n.UID != nil {
@@ -156,14 +165,16 @@ func owner(n *cdi.Node) string {
 		text += fmt.Sprintf(", gid %d", *n.GID)
 	}
 	if n.FileMode != nil {
+		// The bits above are the type of the file (inode(7)).
 		const permissionBits = 0o7777
 		text += fmt.Sprintf(", mode %04o", *n.FileMode&permissionBits)
 	}
 	return text
 }
 
-// foreignNodes returns the nodes of a CDI device in a spec of another program. The agent has already
-// warned of specs that cannot be read.
+// foreignNodes returns the nodes of a CDI device in a spec of another program, by their paths in
+// the container. It is empty if no spec has the device, or if its edits have no nodes. The agent
+// has already warned of specs that cannot be read.
 func (s *session) foreignNodes(name string) []string {
 	var paths []string
 	for _, d := range s.options.Paths.ForeignSpecs().Read().Devices {
@@ -180,7 +191,9 @@ func (s *session) foreignNodes(name string) []string {
 // argument is a flag of podman run with its value.
 type argument struct{ flag, value string }
 
-// printPodman prints a response as arguments of podman run, one in each line.
+// printPodman prints a response as arguments of podman run, one in each line. They are quoted for
+// eval. It prints nothing if a part of the response cannot be expressed, because the container
+// would lack it.
 func (s *session) printPodman(r *fakekubelet.Response) error {
 	var all []argument
 	for _, p := range s.parts(r) {
@@ -207,8 +220,10 @@ func (s *session) printPodman(r *fakekubelet.Response) error {
 }
 
 // podmanArguments returns the arguments of podman run for a part. A health directory is left out,
-// because only serve keeps it current.
+// because only serve keeps it current. The error names the command that makes a complete CDI
+// spec.
 func (s *session) podmanArguments(p part) ([]argument, error) {
+	// podman resolves the names of specs of other programs itself: they exist after this command.
 	if p.edits == nil {
 		return []argument{{"--device", p.name}}, nil
 	}
@@ -219,6 +234,7 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 	}
 	var args []argument
 	for _, n := range p.edits.DeviceNodes {
+		// The link only exists during the session, so the arguments name the node itself.
 		host, _ := s.followed(hostPath(n))
 		args = append(args, argument{"--device", host + ":" + n.Path + ":" + n.Permissions})
 	}
@@ -241,7 +257,9 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 	return args, nil
 }
 
-// shellQuote quotes an argument for a shell if necessary.
+// shellQuote quotes an argument for a POSIX shell if necessary. An empty text becomes two single
+// quotes. Nothing is special between single quotes except a single quote, which must be outside
+// of them.
 func shellQuote(s string) string {
 	if isPlain(s, "-_./:=,@%+") {
 		return s

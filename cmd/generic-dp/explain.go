@@ -15,10 +15,11 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// explainReport is the output of explain.
+// explainReport is the output of explain. The names of the JSON fields are an API.
 type explainReport struct {
-	// Device is set if a device is explained.
-	Device    *catalog.Device     `json:"device,omitempty"`
+	// Device is set if a device is explained. It is nil if a resource is explained.
+	Device *catalog.Device `json:"device,omitempty"`
+	// Variables are the variables that have a value for the device. They are empty without one.
 	Variables []matchers.Variable `json:"variables"`
 	Resources []explanation       `json:"resources"`
 }
@@ -26,10 +27,12 @@ type explainReport struct {
 // explanation says why a resource has its devices, and why some of them are Unhealthy.
 type explanation struct {
 	matchers.Explanation
-	// Unhealthy are the reasons by device ID.
+	// Unhealthy contains the reasons by device ID. It is empty if all devices are usable.
 	Unhealthy map[string]string `json:"unhealthy"`
 }
 
+// newExplain returns the command explain. An argument that names a resource and a device means
+// the resource. It works without a configuration, and then lists the variables of a device.
 func newExplain(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain DEVICE|RESOURCE",
@@ -51,6 +54,8 @@ RESOURCE is a name, with or without its domain.`,
 		if err != nil {
 			return nil, err
 		}
+		// A failed health check is a reason for Unhealthy, so the checks run before the
+		// explanation.
 		view.Probe(cmd.Context(), f.paths)
 		resources := explainResource(view, cfg, args[0])
 		if len(resources) > 0 {
@@ -61,8 +66,8 @@ RESOURCE is a name, with or without its domain.`,
 	return reports(cmd, explain, "json", "yaml")
 }
 
-// explainResource explains the resources with a name. The result is empty if there is no such
-// resource.
+// explainResource explains the resources with a name. Several domains may have the same name, so
+// there may be several. The result is empty if there is no such resource.
 func explainResource(view *agent.View, cfg *config.Config, name string) []explanation {
 	var found []explanation
 	for i, e := range explanations(view, cfg, catalog.Found{}) {
@@ -74,7 +79,7 @@ func explainResource(view *agent.View, cfg *config.Config, name string) []explan
 }
 
 // isOfferedAs reports whether a name means a resource. The name may have the resource's variables
-// as written, or their values.
+// as written, or their values on this host.
 func isOfferedAs(view *agent.View, r *config.Resource, name string) bool {
 	if isNamed(r.Name, name) {
 		return true
@@ -89,7 +94,9 @@ func isNamed(resource, name string) bool {
 	return resource == name || strings.HasSuffix(resource, "/"+name)
 }
 
-// explainDevice explains all resources with regard to a device.
+// explainDevice explains all resources with regard to a device. name is any name of a device that
+// catalog.Catalog.Find accepts. The error says that nothing has the name, or which devices have
+// it if it is ambiguous.
 func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Config, name string) (reporter, error) {
 	all := f.catalog(stderr, view)
 	found, err := all.Find(view.Forms, name)
@@ -103,8 +110,8 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 	}, nil
 }
 
-// listed returns a device as devices --all lists it. A root hub is not listed there, so it only has
-// its name.
+// listed returns a device as devices --all lists it. A root hub is not listed there, so it only
+// has its name. The result is never nil.
 func listed(all inventoryReport, found catalog.Found, name string) *catalog.Device {
 	for i := range all.Devices {
 		d := &all.Devices[i]
@@ -119,7 +126,8 @@ func listed(all inventoryReport, found catalog.Found, name string) *catalog.Devi
 	return &catalog.Device{Name: name}
 }
 
-// explanations explains each resource, with regard to a device if one is given.
+// explanations explains each resource, with regard to a device if one is given. The zero Found
+// means no device. The result has the order of cfg.Resources.
 func explanations(view *agent.View, cfg *config.Config, found catalog.Found) []explanation {
 	all := []explanation{}
 	for i, e := range view.Explain(cfg, found.Hardware, found.Node) {
@@ -131,7 +139,8 @@ func explanations(view *agent.View, cfg *config.Config, found catalog.Found) []e
 	return all
 }
 
-// unhealthy returns why devices of a resource are Unhealthy, by ID.
+// unhealthy returns why devices of a resource are Unhealthy, by ID. ids are the devices to
+// consider. A resource with variables in its name has several results in the view.
 func unhealthy(view *agent.View, r *config.Resource, ids []string) map[string]string {
 	reasons := map[string]string{}
 	for _, m := range view.Matched.Resources {
@@ -162,6 +171,8 @@ func (r explainReport) table(w io.Writer, _ bool) error {
 	return nil
 }
 
+// write writes a resource: a heading with the result, its devices, its variables, and the
+// conditions of each match with the number of nodes or devices that are left.
 func (r explainReport) write(w io.Writer, e explanation) {
 	heading := e.Resource + ": " + r.verdict(e)
 	if e.Reason != "" {
@@ -202,7 +213,8 @@ func (r explainReport) verdict(e explanation) string {
 	return "no device"
 }
 
-// fits says how many nodes or devices fit a condition, or what comes nearest to it.
+// fits says how many nodes or devices fit a condition, or what comes nearest to it. The nearest
+// value often shows a spelling mistake.
 func fits(c matchers.Condition) string {
 	switch {
 	case c.Fits > 0:
@@ -213,6 +225,8 @@ func fits(c matchers.Condition) string {
 	return "none"
 }
 
+// writeVariables writes a line for each variable: its name as in the configuration, and its
+// value.
 func writeVariables(w io.Writer, variables []matchers.Variable) {
 	for _, v := range variables {
 		fmt.Fprintf(w, "  %-24s %s\n", v.Name, v.Value)

@@ -17,29 +17,43 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
-// flags holds the flags of all commands and their values.
+// flags holds the flags of all commands and their values. A command gets the flags that it uses
+// with add. The zero value is not usable: newFlags sets the defaults.
 type flags struct {
-	all      *pflag.FlagSet
-	config   string
-	paths    agent.Paths
+	// all contains every flag that more than one command has. The flag sets of commands share the
+	// *pflag.Flag values with it, so Changed is true in both after parsing.
+	all *pflag.FlagSet
+	// config is the path of the configuration: a file, a directory, a manifest, or "-".
+	config string
+	// paths are the paths of the host. unpack replaces some of them by paths of a recording.
+	paths agent.Paths
+	// nodeName is empty if neither --node-name nor NODE_NAME is set.
 	nodeName string
-	allow    config.Allow
-	listen   string
-	format   string
-	level    string
-	hwdata   []string
+	// allow contains the permissions of --allow and the domains of --domains. The zero value
+	// permits nothing that needs a permission, and every domain.
+	allow config.Allow
+	// listen is HOST:PORT. It is empty if nothing listens.
+	listen string
+	// format and level describe the log. Both only have values that the flags accept.
+	format string
+	level  string
+	// hwdata are directories that may contain pci.ids and usb.ids. The first file found is used.
+	hwdata []string
 	// unpacked is the directory of a recording that replaces the host. It is empty if there is
 	// no recording.
 	unpacked string
-	// given are the flags of the command line that the commands in hints repeat.
+	// given are the flags of the command line that the commands in hints repeat, quoted for a
+	// shell.
 	given []string
-	// piped is the configuration from standard input, once it was read.
+	// piped is the configuration from standard input, once it was read. It is nil before.
 	piped *manifest
 	// temporary points to unpacked. run reads it while an abandoned command may still write
 	// the other fields.
 	temporary atomic.Pointer[string]
 }
 
+// newFlags returns the flags with their defaults. The names, defaults and usage texts also are
+// the documentation in docs/flags.md, which a test compares.
 func newFlags() *flags {
 	f := &flags{
 		all:    pflag.NewFlagSet("", pflag.ContinueOnError),
@@ -55,6 +69,7 @@ func newFlags() *flags {
 		"privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
 	f.all.Var((*domains)(&f.allow.Domains), "domains",
 		"domains that the configuration may use in names of resources: a list (default any)")
+	// The manifest of the DaemonSet sets NODE_NAME from spec.nodeName, so that it needs no flag.
 	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"),
 		"name of this node, for ${node_name} and api = \"dra\" (default $NODE_NAME)")
 	f.all.Var(word{&f.format, []string{"text", "json"}}, "log-format", "text or json")
@@ -63,7 +78,8 @@ func newFlags() *flags {
 	return f
 }
 
-// addPaths adds the flags that name files and directories.
+// addPaths adds the flags that name files and directories. The current values of f.paths are
+// their defaults.
 func (f *flags) addPaths() {
 	path := func(value *string, name, usage string) {
 		f.all.StringVar(value, name, *value, usage)
@@ -87,7 +103,8 @@ func (f *flags) addPaths() {
 
 // The flags that several commands use together.
 var (
-	// hostFlags say where a command scans the host.
+	// hostFlags say where a command scans the host. The state has the identity decisions, which
+	// IDs depend on.
 	hostFlags = []string{"sysfs", "dev", "state-dir"}
 	// configFlags say which configuration a command reads, and with which permissions.
 	configFlags = []string{"config", "node-name", "allow", "domains"}
@@ -95,13 +112,13 @@ var (
 	logFlags = []string{"log-format", "log-level"}
 )
 
-// add adds flags to a command. A command only has the flags that it uses: a flag without effect is a
-// mistake that should be reported.
+// add adds flags to a command. A command only has the flags that it uses: a flag without effect
+// is a mistake that should be reported. A name that newFlags does not define is a bug and panics.
 func (f *flags) add(cmd *cobra.Command, groups ...[]string) {
 	cmd.Flags().AddFlagSet(f.pick(slices.Concat(groups...)...))
 }
 
-// pick returns some of the flags.
+// pick returns a set of some of the flags. The flags themselves are shared, not copied.
 func (f *flags) pick(names ...string) *pflag.FlagSet {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range names {
@@ -110,14 +127,19 @@ func (f *flags) pick(names ...string) *pflag.FlagSet {
 	return set
 }
 
-// allowValue is the value of --allow. Repeated flags add privileges.
+// allowValue is the value of --allow. Repeated flags add privileges. config.Allow has the other
+// methods of pflag.Value, since package genericdp parses the same words.
 type allowValue struct{ *config.Allow }
 
+// Type returns the word that the help shows for the value. argumentOf also distinguishes lists by
+// it.
 func (allowValue) Type() string { return "list" }
 
 // domains is the value of --domains. Repeated flags add domains.
 type domains []string
 
+// Set adds the domains of a list, separated by commas. config.Config.Check compares them with the
+// names of resources.
 func (d *domains) Set(text string) error {
 	for domain := range strings.SplitSeq(text, ",") {
 		*d = append(*d, strings.TrimSpace(domain))
@@ -129,9 +151,13 @@ func (d *domains) String() string { return strings.Join(*d, ",") }
 
 func (*domains) Type() string { return "list" }
 
-// address is the value of a flag that accepts HOST:PORT, or an empty text for none.
+// address is the value of a flag that accepts HOST:PORT, or an empty text for none. HOST may be
+// empty.
 type address string
 
+// Set rejects everything that net.Listen would not accept as an address. It does not look up the
+// host or the name of a port. The most common mistake is a port without a colon, so the error
+// suggests the text with one.
 func (a *address) Set(text string) error {
 	_, _, err := net.SplitHostPort(text)
 	isPort := strings.Trim(text, "0123456789") == ""
@@ -149,13 +175,16 @@ func (a *address) String() string { return string(*a) }
 
 func (*address) Type() string { return "string" }
 
-// word is the value of a flag that accepts one of some words.
+// word is the value of a flag that accepts one of some words. The help and the completion of the
+// shell list them.
 type word struct {
+	// value is the chosen word. It contains the default before the flag is parsed.
 	value *string
 	words []string
 }
 
-// Set accepts words in any letter case, because log/slog writes levels in capitals.
+// Set accepts words in any letter case, because log/slog writes levels in capitals. The value is
+// always in lower case.
 func (w word) Set(text string) error {
 	text = strings.ToLower(text)
 	if !slices.Contains(w.words, text) {
@@ -169,7 +198,7 @@ func (w word) String() string { return *w.value }
 
 func (word) Type() string { return "string" }
 
-// orList joins words for a sentence: "a, b or c".
+// orList joins words for a sentence: "a, b or c". It returns an empty text for no words.
 func orList(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
@@ -178,7 +207,8 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// outputFlag adds -o to a command. The first format is the default.
+// outputFlag adds -o to a command. The first format is the default. The result points to the
+// chosen format, which is only valid once the command line is parsed.
 func outputFlag(cmd *cobra.Command, formats ...string) *string {
 	format := formats[0]
 	cmd.Flags().VarP(word{&format, formats}, "output", "o", orList(formats))
@@ -186,7 +216,8 @@ func outputFlag(cmd *cobra.Command, formats ...string) *string {
 }
 
 // complete registers the completions of all flags that accept words, for a command and its
-// subcommands.
+// subcommands. Other flags keep cobra's default, which completes file names. Only run calls it,
+// for the hidden command that the scripts of shells call.
 func complete(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		w, ok := flag.Value.(word)
@@ -194,6 +225,7 @@ func complete(cmd *cobra.Command) {
 			return
 		}
 		words := cobra.FixedCompletions(w.words, cobra.ShellCompDirectiveNoFileComp)
+		// The only errors are a flag that does not exist or is registered already.
 		_ = cmd.RegisterFlagCompletionFunc(flag.Name, words)
 	})
 	for _, sub := range cmd.Commands() {
@@ -202,7 +234,9 @@ func complete(cmd *cobra.Command) {
 }
 
 // completeResources completes the names of resources without their domain. It leaves out names
-// with variables, because their values depend on hardware.
+// with variables, because their values depend on hardware. Without a valid configuration, the
+// shell completes file names, such as the devices below /dev that explain accepts. It does not
+// scan the host: a completion must be fast.
 func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -217,6 +251,7 @@ func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) ([]
 		if hasVariables {
 			continue
 		}
+		// Commands accept a name with or without its domain, and the short one is faster to type.
 		_, name, _ := strings.Cut(r.Name, "/")
 		names = append(names, name)
 	}

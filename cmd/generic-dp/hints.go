@@ -8,10 +8,12 @@ import (
 )
 
 // repeated are the flags that the commands in hints repeat: without them, a command would read
-// another configuration or another host than the command that printed it.
+// another configuration or another host than the command that printed it. The order is the order
+// in hints, whatever the order on the command line.
 var repeated = []string{"config", "sysfs", "dev", "state-dir", "node-name", "allow", "domains"}
 
 // remember keeps the flags of the command line for hints, before a recording replaces the paths.
+// A flag that was not given is not repeated, even if NODE_NAME gives it a value.
 func (f *flags) remember(cmd *cobra.Command) {
 	for _, name := range repeated {
 		flag := cmd.Flags().Lookup(name)
@@ -22,7 +24,8 @@ func (f *flags) remember(cmd *cobra.Command) {
 	}
 }
 
-// argumentOf returns a flag with its value as an argument for a shell.
+// argumentOf returns a flag with its value as an argument for a shell. A repeated list flag
+// becomes one argument with all values.
 func argumentOf(flag *pflag.Flag) string {
 	value := flag.Value.String()
 	isList := flag.Value.Type() == "list"
@@ -32,13 +35,14 @@ func argumentOf(flag *pflag.Flag) string {
 	return "--" + flag.Name + " " + shellQuote(value)
 }
 
-// command returns a complete command for a hint: with the flags that were given. words are the command
-// and its arguments.
+// command returns a complete command for a hint: with the flags that were given. words are the
+// command and its arguments. The user can paste the result into a shell.
 func (f *flags) command(words ...string) string {
 	return f.commandWith(f.given, words...)
 }
 
-// commandFor is like command, for the configuration at a path in place of --config.
+// commandFor is like command, for the configuration at a path in place of --config. check uses
+// it, since its arguments are paths.
 func (f *flags) commandFor(path string, words ...string) string {
 	flags := []string{"--config " + shellQuote(path)}
 	for _, argument := range f.given {
@@ -49,7 +53,8 @@ func (f *flags) commandFor(path string, words ...string) string {
 	return f.commandWith(flags, words...)
 }
 
-// commandOn is like command, for a command that reads the host but no configuration.
+// commandOn is like command, for a command that reads the host but no configuration. It only
+// repeats the flags that say where the host is.
 func (f *flags) commandOn(words ...string) string {
 	var flags []string
 	for _, argument := range f.given {
@@ -62,6 +67,7 @@ func (f *flags) commandOn(words ...string) string {
 	return f.commandWith(flags, words...)
 }
 
+// commandWith returns a command with flags that are already quoted.
 func (f *flags) commandWith(flags []string, words ...string) string {
 	all := []string{"generic-dp"}
 	for _, word := range words {
@@ -70,10 +76,12 @@ func (f *flags) commandWith(flags []string, words ...string) string {
 	return strings.Join(append(all, flags...), " ")
 }
 
-// listHardware is the command that hints of other packages name. They do not know the flags.
+// listHardware is the command that hints of other packages name. They do not know the flags, and
+// completeCommands adds them.
 const listHardware = "generic-dp devices --all"
 
-// completeCommands completes the commands in a message.
+// completeCommands completes the commands in a message with the flags that were given. It returns
+// a message without such a command unchanged.
 func (f *flags) completeCommands(message string) string {
 	if !strings.Contains(message, listHardware) {
 		return message

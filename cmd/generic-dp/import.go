@@ -16,7 +16,7 @@ import (
 )
 
 // importHelp is the help of import. It names every format of package importer with its word for
-// --from.
+// --from. The lines are wrapped by hand, since cobra prints them unchanged.
 const importHelp = `import converts the configuration of another device plugin to TOML. Comments and
 warnings name everything that has no equivalent.
 
@@ -32,9 +32,10 @@ Without a device plugin, FILE is a file of Docker Compose or a command line of d
 (compose), a container unit of Podman (quadlet), a pod with hostPath volumes of devices
 (pod), or udev rules (udev): each device becomes a resource.`
 
-// newImport returns the command that converts configurations of other device plugins. The
-// result goes to standard output, and everything about it to standard error, so that the
-// output can be redirected to a configuration file.
+// newImport returns the command that converts configurations of other device plugins. The result
+// goes to standard output, and everything about it to standard error, so that the output can be
+// redirected to a configuration file. The exit status is 0 even if there are warnings: most
+// configurations have settings without an equivalent.
 func newImport(f *flags) *cobra.Command {
 	o := importer.Options{}
 	check := false
@@ -56,6 +57,7 @@ func newImport(f *flags) *cobra.Command {
 				return neighbours(args[0])
 			}
 			cfg, result, err := convert(cmd, name, data, o)
+			// Without --check, the host is not read, so that import runs on any machine.
 			if err != nil || !check {
 				return err
 			}
@@ -74,12 +76,13 @@ func newImport(f *flags) *cobra.Command {
 	return cmd
 }
 
-// maxNeighbours limits the files that are read beside the input: a directory with manifests
-// has a few dozen.
+// maxNeighbours limits the files that are read beside the input: a directory with manifests has a
+// few dozen. Each file may have maxInput bytes.
 const maxNeighbours = 100
 
-// neighbours reads the YAML and JSON files in the directory of a file. What cannot be read is
-// left out: the files only help to find the domain of resources.
+// neighbours reads the YAML and JSON files in the directory of a file, by name and without the
+// file itself. Files that cannot be read are left out: they only help to find the domain of
+// resources. The result is empty for standard input.
 func neighbours(file string) map[string]string {
 	texts := make(map[string]string)
 	dir := filepath.Dir(file)
@@ -105,9 +108,10 @@ func isRegularManifest(e os.DirEntry) bool {
 	return isManifest(e.Name()) && e.Type().IsRegular()
 }
 
-// convert prints the converted input, after validating it: a conversion that does not
-// load is a bug. The result is printed whole or not at all, since a part of it would be a
-// valid configuration that offers less.
+// convert prints the converted input, after validating it: a conversion that does not load is a
+// bug. The result is printed whole or not at all, since a part of it would be a valid
+// configuration that offers less. file is the name of the input in messages. The error is
+// errReported if the input has problems, which are printed already.
 func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (*config.Config, *importer.Result, error) {
 	result, err := importer.Convert(file, data, o)
 	if err != nil {
@@ -122,6 +126,8 @@ func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (
 	if err != nil {
 		return nil, nil, fmt.Errorf("the conversion of %s is invalid, which is a bug of generic-dp: please report it with that file\n%w\n%s", file, err, result.TOML)
 	}
+	// Warnings come before the configuration, so that a terminal does not show them in its
+	// middle.
 	for _, w := range result.Warnings {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
 	}
@@ -129,11 +135,12 @@ func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (
 	return cfg, result, err
 }
 
-// compare lists the devices of this host that the converted configuration offers, and where
-// the devices of the other plugin differ. Standard output is for the configuration.
+// compare lists the devices of this host that the converted configuration offers, and where the
+// devices of the other plugin differ. It writes to w, which is not standard output: that is for
+// the configuration. A difference is no error.
 //
-// The permissions of --allow apply as they do when the configuration is served: a refused device is
-// in the table with the reason, and does not count as offered.
+// The permissions of --allow apply as they do when the configuration is served: a refused device
+// is in the table with the reason, and does not count as offered.
 func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, result *importer.Result) error {
 	view, err := f.scan(ctx, cfg)
 	if err != nil {
@@ -167,7 +174,9 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 	return printDifferences(w, before, now, result.NotCompared)
 }
 
-// printDifferences prints how the devices of the other plugin differ from ours.
+// printDifferences prints how the devices of the other plugin differ from ours. notCompared names
+// plugins that choose their devices by rules that are not implemented here. If before is empty
+// because of that, every device would look new, so nothing is compared.
 func printDifferences(w io.Writer, before, now []importer.Device, notCompared []string) error {
 	for _, plugin := range notCompared {
 		fmt.Fprintf(w, "note: the devices that %s offers cannot be listed here: compare the table with the node's capacity (kubectl describe node)\n", plugin)

@@ -13,7 +13,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
+// newInit returns the command init. It does not read --config, because its output is the first
+// configuration. It prints nothing if it fails, so that a redirection leaves an empty file.
 func newInit(f *flags) *cobra.Command {
+	// The default is a valid placeholder, so that the output works unchanged.
 	domain := "example.com"
 	cmd := &cobra.Command{
 		Use:   "init [DEVICE]",
@@ -31,6 +34,8 @@ interface.
   generic-dp init /dev/ttyUSB0`,
 		Args: wantArgs(0, 1, "want no argument or one DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// An empty configuration is sufficient: refusal matches the resources with the same
+			// scan.
 			view, err := f.scan(cmd.Context(), &config.Config{})
 			if err != nil {
 				return err
@@ -49,11 +54,14 @@ interface.
 			return err
 		},
 	}
+	// --allow and --domains decide which resources are comments in the output.
 	f.add(cmd, hostFlags, []string{"allow", "domains", "hwdata"})
 	cmd.Flags().StringVar(&domain, "domain", domain, "domain of resource names: use a domain of your own")
 	return cmd
 }
 
+// starterHead is the comment at the start of a configuration with several resources. For a single
+// device, it would be longer than the rest.
 const starterHead = `# Devices of this host for pods, written by generic-dp init.
 #
 # Remove the devices that are not for pods, and give names that say what a device is for.
@@ -64,7 +72,8 @@ const starterHead = `# Devices of this host for pods, written by generic-dp init
 # Pods request DOMAIN/NAME: use a domain of your own.
 `
 
-// starterOfHost returns a configuration for all devices that pods may want.
+// starterOfHost returns a configuration for all devices that pods may want. It fails if the host
+// has none. Resources that do not work on this host are comments in it.
 func (f *flags) starterOfHost(view *agent.View, all *catalog.Catalog, domain string) (string, error) {
 	resources := all.Starter()
 	if len(resources) == 0 {
@@ -81,8 +90,8 @@ func (f *flags) starterOfHost(view *agent.View, all *catalog.Catalog, domain str
 	return text, nil
 }
 
-// nothingForPods returns the error for a host without a device to offer. It names devices that only lack
-// their nodes.
+// nothingForPods returns the error for a host without a device to offer. leftOut describes
+// devices that only lack their nodes: their driver is missing or has failed.
 func nothingForPods(leftOut []string) error {
 	if len(leftOut) == 0 {
 		return errors.New("this host has no device that pods may want: " + listHardware + " lists all hardware")
@@ -91,7 +100,8 @@ func nothingForPods(leftOut []string) error {
 	return fmt.Errorf("no device of this host can be offered: %s\n  hint: the kernel's log (dmesg) says why a driver has not made the node", text)
 }
 
-// leftOutComment names devices that pods may want and that lack their nodes.
+// leftOutComment names devices that pods may want and that lack their nodes. It is empty if there
+// are none. Their names are made printable, because a line break would end the comment.
 func leftOutComment(leftOut []string) string {
 	var b strings.Builder
 	for _, text := range leftOut {
@@ -101,6 +111,8 @@ func leftOutComment(leftOut []string) string {
 }
 
 // starterOfDevice returns a configuration for a device with the given name, ID, address or node.
+// It fails if the device cannot be offered: in contrast to starterOfHost, a comment would be the
+// whole result.
 func (f *flags) starterOfDevice(view *agent.View, all *catalog.Catalog, domain, name string) (string, error) {
 	found, err := all.Find(view.Forms, name)
 	if err != nil {
@@ -124,7 +136,7 @@ type starter struct {
 }
 
 // starter writes resources as a configuration. Resources that do not work on this host become
-// comments.
+// comments with the reason. The error is about the domain, or about the reading of the host.
 func (f *flags) starter(view *agent.View, domain string, resources []catalog.Resource) (starter, error) {
 	head := fmt.Sprintf("domain = %q\n", domain)
 	err := checkDomain(head)
@@ -136,6 +148,7 @@ func (f *flags) starter(view *agent.View, domain string, resources []catalog.Res
 	b.WriteString(head)
 	for _, r := range resources {
 		text := r.Text()
+		// Each resource is tried as the only one: a mistake in one must not refuse the others.
 		refusal, err := f.refusal(view, head+text)
 		if err != nil {
 			return starter{}, err
@@ -151,8 +164,9 @@ func (f *flags) starter(view *agent.View, domain string, resources []catalog.Res
 }
 
 // checkDomain returns an error for a domain that no configuration may have. head is the line that
-// sets it.
+// sets it. Without this check, every resource would be left out because of the domain.
 func checkDomain(head string) error {
+	// A resource completes the file, so that only the domain can be wrong.
 	const minimal = "[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x\"\n"
 	_, err := config.Parse(config.File{Name: "config.toml", Data: []byte(head + minimal)})
 	var problems config.Problems
@@ -162,7 +176,8 @@ func checkDomain(head string) error {
 	return err
 }
 
-// commented makes each line of a text a comment.
+// commented makes each line of a text a comment. Lines that are comments already stay as they
+// are.
 func commented(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -171,8 +186,10 @@ func commented(text string) string {
 	return b.String()
 }
 
-// refusal returns why a configuration with one resource does not work on this host: it is invalid,
-// offers nothing, or offers an Unhealthy device. The result is empty if it works.
+// refusal returns why a configuration with one resource does not work on this host: it is
+// invalid, needs a permission that --allow does not give, offers nothing, or offers an Unhealthy
+// device. The result is empty if it works. It matches the scan that the view has, and does not
+// read the host again.
 func (f *flags) refusal(view *agent.View, text string) (string, error) {
 	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
 	var problems config.Problems
@@ -183,10 +200,12 @@ func (f *flags) refusal(view *agent.View, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// The problem says which word of --allow is missing, and becomes a comment in the output.
 	if errors.As(cfg.Check(f.allow), &problems) {
 		return problems[0].Text, nil
 	}
 	view = view.With(cfg)
+	// These are mistakes that only show on this host.
 	for _, n := range view.Matched.Notes {
 		if n.Error {
 			return n.Problem.Text, nil

@@ -17,7 +17,9 @@ import (
 )
 
 // load loads and validates the configuration at a path in the same way as serve. The path "-" is
-// standard input. A manifest that contains a configuration is accepted as well.
+// standard input. A manifest that contains a configuration is accepted as well. The error is
+// config.Problems if the configuration is invalid or needs a permission that --allow does not
+// give, and wraps fs.ErrNotExist if there is no such file.
 func (f *flags) load(path string) (*config.Config, error) {
 	cfg, err := f.parse(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -26,7 +28,8 @@ func (f *flags) load(path string) (*config.Config, error) {
 	return cfg, err
 }
 
-// parse reads, parses and checks the configuration at a path.
+// parse reads, parses and checks the configuration at a path. In contrast to load, its errors
+// have no hint about a missing file.
 func (f *flags) parse(path string) (*config.Config, error) {
 	isPiped := path == "-"
 	if !isPiped && !isManifest(path) {
@@ -40,15 +43,18 @@ func (f *flags) parse(path string) (*config.Config, error) {
 	cfg, err := f.checked(config.Parse(m.files...))
 	var problems config.Problems
 	if errors.As(err, &problems) {
+		// This changes the problems in err as well: both slices have the same elements.
 		m.locateAll(problems)
 	}
+	// Notes exist only in a valid configuration. They need the lines of the manifest too.
 	if cfg != nil {
 		m.locateAll(cfg.Notes)
 	}
 	return cfg, err
 }
 
-// checked checks a parsed configuration with the permissions of --allow.
+// checked checks a parsed configuration with the permissions of --allow. It returns the error of
+// parsing unchanged, so that the results of config.Load and config.Parse can be passed directly.
 func (f *flags) checked(cfg *config.Config, err error) (*config.Config, error) {
 	if err != nil {
 		return nil, err
@@ -60,8 +66,10 @@ func (f *flags) checked(cfg *config.Config, err error) (*config.Config, error) {
 	return cfg, nil
 }
 
-// readText reads a configuration from standard input or from a manifest. Standard input may be a
-// manifest too. It is kept, because it can only be read once.
+// readText reads a configuration from standard input or from a manifest. Standard input may also
+// be a manifest. It is kept, because it can only be read once, and a session needs it twice: for
+// validation, and as a file for the agent. An error means that the input cannot be read, or that
+// a manifest does not contain exactly one configuration.
 func (f *flags) readText(path string) (*manifest, error) {
 	isPiped := path == "-"
 	if isPiped && f.piped != nil {
@@ -76,7 +84,8 @@ func (f *flags) readText(path string) (*manifest, error) {
 		return m, err
 	}
 	if err != nil {
-		// The text is not a manifest, so it is a file.
+		// The text is not a manifest with a configuration, so it must be a file. If it is broken
+		// YAML instead, the parser of TOML reports it.
 		m = &manifest{
 			files: []config.File{{Name: name, Data: text}},
 		}
@@ -90,7 +99,7 @@ func (f *flags) readText(path string) (*manifest, error) {
 const maxInput = 16 << 20
 
 // readInput reads a file, or standard input for "-", and returns the name of the input for
-// messages.
+// messages. Opening or reading a named pipe may block forever.
 func readInput(path string) (name string, text []byte, err error) {
 	if path == "-" {
 		const name = "standard input"
@@ -106,9 +115,10 @@ func readInput(path string) (name string, text []byte, err error) {
 	return path, text, err
 }
 
-// readLimited reads an input. An input above the limit is an error: a part of it would be
-// converted without a message about the rest.
+// readLimited reads an input up to maxInput bytes. An input above the limit is an error: a part
+// of it would be converted without a message about the rest.
 func readLimited(input io.Reader, name string) ([]byte, error) {
+	// The additional byte distinguishes an input of exactly maxInput bytes from a larger one.
 	text, err := io.ReadAll(io.LimitReader(input, maxInput+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
@@ -120,7 +130,9 @@ func readLimited(input io.Reader, name string) ([]byte, error) {
 }
 
 // scanConfig scans the host and matches it with --config. If isOptional is set, an empty
-// configuration replaces a default that is missing or broken.
+// configuration replaces a default that is missing or broken: devices --all and explain are
+// useful without one. A configuration that --config names must be valid, because its resources
+// would be missing in the output.
 func (f *flags) scanConfig(cmd *cobra.Command, isOptional bool) (*config.Config, *agent.View, error) {
 	cfg, err := f.load(f.config)
 	if err != nil {
@@ -128,6 +140,7 @@ func (f *flags) scanConfig(cmd *cobra.Command, isOptional bool) (*config.Config,
 		if !isOptional || !isDefault {
 			return nil, nil, err
 		}
+		// A missing default is normal before the first use, so it needs no warning.
 		if !errors.Is(err, fs.ErrNotExist) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: the configuration is ignored: %v\n", err)
 		}
@@ -138,12 +151,16 @@ func (f *flags) scanConfig(cmd *cobra.Command, isOptional bool) (*config.Config,
 }
 
 // scan scans the host once and matches a configuration. It reads the identity decisions of a
-// serving instance if they are readable, so that both show the same IDs.
+// serving instance if they are readable, so that both show the same IDs. It writes nothing, needs
+// no kubelet, and takes up to two seconds while devices that have just appeared cannot be read.
+// The view has the problems of single devices; an error means that the host cannot be scanned at
+// all.
 func (f *flags) scan(ctx context.Context, cfg *config.Config) (*agent.View, error) {
 	return agent.Scan(ctx, cfg, f.options(io.Discard))
 }
 
-// options returns the options of an agent that writes its log to w.
+// options returns the options of an agent that writes its log to w. The paths are the paths of a
+// recording if unpack has replaced them.
 func (f *flags) options(w io.Writer) agent.Options {
 	return agent.Options{
 		Config:   f.config,
@@ -158,7 +175,8 @@ func (f *flags) options(w io.Writer) agent.Options {
 	}
 }
 
-// logger returns a logger in the format and with the level that the flags name.
+// logger returns a logger in the format and with the level that the flags name. Commands without
+// these flags get the defaults: text and info.
 func (f *flags) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(f.level)) // the flag only accepts words that are levels

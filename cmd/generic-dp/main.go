@@ -20,9 +20,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker: -X main.version=v1.2.3.
+// version is set by the linker: -X main.version=v1.2.3. A plain go build leaves it "unknown".
 var version = "unknown"
 
+// main has no logic, so that tests can call run with a context, arguments and outputs of their
+// own. SIGINT and SIGTERM cancel the context. It is the only function that ends the process.
 func main() {
 	// Without this, a write to a closed pipe would end the process before it has removed its
 	// temporary files. Now the write fails instead.
@@ -36,9 +38,12 @@ func main() {
 // errReported ends a command that has already printed its problems. The exit status is 1.
 var errReported = errors.New("reported")
 
-// usageError is an invalid command line.
+// usageError is an invalid command line. The exit status is 2, and the hint names --help. Errors
+// in files and on the host are no usage errors.
 type usageError struct{ error }
 
+// newRoot returns the root command with all commands. The commands share the values in f, because
+// only one of them runs. Without a command it prints the help and succeeds.
 func newRoot(f *flags) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "generic-dp",
@@ -50,17 +55,24 @@ extended resources, and injects them into containers: generic-dp serve.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
 		},
+		// This runs before every command. remember comes first: unpack replaces the paths in the
+		// flags, and a hint must repeat the paths that the user gave. A command must not have a
+		// PersistentPreRunE of its own, because cobra would only run that one.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			f.remember(cmd)
 			return f.unpack(cmd)
 		},
+		// exitStatus prints errors: cobra would print them with another prefix, and the usage of
+		// the command after each of them.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
 	}
+	// An unknown flag or a bad value is also a usage error. Subcommands inherit the function.
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return usageError{err}
 	})
+	// The help lists the commands by name: the order here is only for readers.
 	root.AddCommand(
 		newDevices(f),
 		newInit(f),
@@ -85,6 +97,7 @@ extended resources, and injects them into containers: generic-dp serve.`,
 	return root
 }
 
+// newVersion returns the command version. Its output is one line: "generic-dp v1.2.3".
 func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -109,7 +122,9 @@ func withoutFlags(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// noArgs rejects arguments. An argument of the root command is an unknown command.
+// noArgs rejects arguments. An argument of the root command is an unknown command. A file name as
+// the argument of a command that reads a configuration is a common mistake: the error names
+// --config.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -118,6 +133,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if cmd == cmd.Root() {
 		return unknownCommand(cmd, first)
 	}
+	// clean also has flags for paths. Of the commands without arguments, only commands that load
+	// a configuration have --allow.
 	readsConfig := cmd.Flags().Lookup("allow") != nil
 	if readsConfig && strings.HasSuffix(first, ".toml") {
 		return usageError{fmt.Errorf("unexpected argument %q: use --config %s", first, first)}
@@ -125,9 +142,11 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("unexpected argument %q", first)}
 }
 
-// unknownCommand returns the error for a command that does not exist. It suggests commands with
-// a similar name.
+// unknownCommand returns the error for a command that does not exist. It suggests commands with a
+// similar name: commands that begin with name, or that differ from it in at most two edits.
 func unknownCommand(root *cobra.Command, name string) error {
+	// cobra only sets its default of 2 in a function of its own, which does not run here. With 0,
+	// it would only suggest commands that begin with name.
 	root.SuggestionsMinimumDistance = 2
 	similar := root.SuggestionsFor(name)
 	if len(similar) == 0 {
@@ -137,7 +156,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 }
 
 // wantArgs rejects fewer arguments than least and more than most. want says which arguments the
-// command has.
+// command has, and is the whole text of the error: "want one FILE".
 func wantArgs(least, most int, want string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {

@@ -14,13 +14,16 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 )
 
-// A configuration often lives in a manifest: in the data of a ConfigMap, or in the values of a chart or
-// of a HelmRelease. Commands read it there, and problems have the lines of the manifest.
+// A configuration often lives in a manifest: in the data of a ConfigMap, or in the values of a
+// chart or of a HelmRelease. Commands read it there, and problems have the lines of the manifest.
 
-// manifest is the configuration in a YAML or JSON file.
+// manifest is the configuration in a YAML or JSON file. JSON is read as YAML, which contains it.
 type manifest struct {
+	// files are the files of the configuration in the order of the manifest. config.Parse sorts
+	// them.
 	files []config.File
-	// positions are the positions of the files in the manifest, by their path in messages.
+	// positions are the positions of the files in the manifest, by their path in messages. It is
+	// nil for a configuration from standard input that is not in a manifest.
 	positions map[string]position
 }
 
@@ -28,14 +31,17 @@ type manifest struct {
 type position struct {
 	// manifest is the path of the manifest.
 	manifest string
-	// line is the line before the text, from 1, and indent the number of columns before it.
+	// line is the line before the text, from 1, and indent the number of columns before it. For a
+	// literal text, line is the line with the key and the indicator "|".
 	line   int
 	indent int
-	// isLiteral is set if the lines of the text are lines of the manifest.
+	// isLiteral is set if the lines of the text are lines of the manifest. Quoted and folded
+	// texts have other lines, so their problems have the position of the key.
 	isLiteral bool
 }
 
-// isManifest reports whether a path names a YAML or JSON file.
+// isManifest reports whether a path names a YAML or JSON file. The content is not considered: a
+// TOML file is never searched for a manifest.
 func isManifest(path string) bool {
 	switch filepath.Ext(path) {
 	case ".yaml", ".yml", ".json":
@@ -44,11 +50,13 @@ func isManifest(path string) bool {
 	return false
 }
 
-// readManifest finds the files of a configuration in a manifest: all keys of one table that end in
-// ".toml". name is the path of the manifest in messages.
+// readManifest finds the files of a configuration in a manifest: all keys of one table that end
+// in ".toml". name is the path of the manifest in messages. It fails if the text is no YAML, or
+// if there is no such table or more than one: several configurations could not be served as one.
 func readManifest(name string, text []byte) (*manifest, error) {
 	m := &manifest{positions: make(map[string]position)}
 	var group *yaml.Node
+	// A file may have several documents, such as the output of helm template.
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var document yaml.Node
@@ -71,6 +79,7 @@ func readManifest(name string, text []byte) (*manifest, error) {
 			"  hint: generic-dp import %s converts the configuration of another plugin", name, shellQuote(name))
 	}
 	lines := strings.Split(string(text), "\n")
+	// The Content of a mapping alternates between keys and values.
 	for i := 0; i < len(group.Content); i += 2 {
 		key := group.Content[i].Value
 		value := group.Content[i+1]
@@ -82,6 +91,8 @@ func readManifest(name string, text []byte) (*manifest, error) {
 }
 
 // tablesWithFiles returns the tables at and below a node that contain files of a configuration.
+// It does not search below such a table. An alias has no Content, so a table with an anchor is
+// found once.
 func tablesWithFiles(n *yaml.Node) []*yaml.Node {
 	var found []*yaml.Node
 	if n.Kind == yaml.MappingNode {
@@ -97,12 +108,13 @@ func tablesWithFiles(n *yaml.Node) []*yaml.Node {
 	return found
 }
 
-// isFile reports whether a key and its value are a file of a configuration.
+// isFile reports whether a key and its value are a file of a configuration. A key that ends in
+// ".toml" with a table or a number as its value is something else.
 func isFile(key string, value *yaml.Node) bool {
 	return strings.HasSuffix(key, ".toml") && value.Kind == yaml.ScalarNode && value.Tag == "!!str"
 }
 
-// add adds a file with its position.
+// add adds a file with its position. name is the path of the manifest, and lines are its lines.
 func (m *manifest) add(name, key string, value *yaml.Node, lines []string) {
 	shown := name + ": " + key
 	m.files = append(m.files, config.File{
@@ -122,7 +134,8 @@ func (m *manifest) add(name, key string, value *yaml.Node, lines []string) {
 	m.positions[shown] = p
 }
 
-// locate gives a problem its position in the manifest.
+// locate returns a problem with its position in the manifest. A problem of another file, or
+// without a file, stays as it is.
 func (m *manifest) locate(p config.Problem) config.Problem {
 	at, isOurs := m.positions[p.File]
 	if !isOurs {
@@ -139,14 +152,15 @@ func (m *manifest) locate(p config.Problem) config.Problem {
 	return p
 }
 
-// locateAll gives problems their positions in the manifest.
+// locateAll gives problems their positions in the manifest. It changes the elements of the slice.
 func (m *manifest) locateAll(problems []config.Problem) {
 	for i := range problems {
 		problems[i] = m.locate(problems[i])
 	}
 }
 
-// write writes the files of the configuration to a new directory.
+// write writes the files of the configuration to a new directory, which the agent of a session
+// reads. It fails if the directory exists.
 func (m *manifest) write(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err != nil {

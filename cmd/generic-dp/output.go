@@ -19,11 +19,14 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// printable escapes everything that a terminal may interpret, because devices choose their
-// serial numbers and containers can choose the names of nodes. The escapes of valid text are
-// also escapes of JSON.
+// printable escapes everything that a terminal may interpret, because devices choose their serial
+// numbers and containers can choose the names of nodes. The escapes of valid text are also
+// escapes of JSON. All commands write to a printable.
 type printable struct{ io.Writer }
 
+// Write writes the escaped text. It returns len(text), not the number of escaped bytes: io.Writer
+// does not permit more than that, and fewer would be a short write. A character that is split
+// between two writes is escaped as invalid UTF-8, so callers write whole texts.
 func (p printable) Write(text []byte) (int, error) {
 	_, err := io.WriteString(p.Writer, device.Printable(string(text), "\n\t"))
 	if err != nil {
@@ -32,14 +35,18 @@ func (p printable) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// reporter is the report of a command. It encodes as JSON, and writes a table for people.
+// reporter is the report of a command. It encodes as JSON, and writes a table for people. The
+// names of its JSON fields are an API, and the table is not.
 type reporter interface {
-	// table writes the table. wide asks for all columns.
+	// table writes the table. wide asks for all columns, or for all rows if the table is
+	// otherwise shortened. A report without more to show ignores it.
 	table(w io.Writer, wide bool) error
 }
 
-// reports makes cmd write the report that get returns, in the format of -o. If get returns an
-// error as well, the report is still written: it says what is wrong.
+// reports makes cmd write the report that get returns, in the format of -o. formats are the
+// formats in addition to "table", which is the default. If get returns an error as well, the
+// report is still written: it says what is wrong. get must return a nil interface if there is no
+// report.
 func reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (reporter, error), formats ...string) *cobra.Command {
 	format := outputFlag(cmd, append([]string{"table"}, formats...)...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -53,6 +60,7 @@ func reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (re
 	return cmd
 }
 
+// writeReport writes a report in one of the formats of -o: table, wide, json or yaml.
 func writeReport(w io.Writer, format string, report reporter) error {
 	if format == "table" || format == "wide" {
 		return report.table(w, format == "wide")
@@ -60,10 +68,12 @@ func writeReport(w io.Writer, format string, report reporter) error {
 	return encode(w, format, report)
 }
 
-// encode writes a report as JSON or YAML.
+// encode writes a report as JSON or YAML. The whole text is written at once, or nothing if the
+// report cannot be encoded.
 func encode(w io.Writer, format string, report any) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
+	// Patterns and hints contain < and &, which people should be able to read.
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	err := enc.Encode(report)
@@ -78,7 +88,7 @@ func encode(w io.Writer, format string, report any) error {
 }
 
 // encodeYAML writes a JSON text as YAML in block style. It parses the JSON as YAML, so that both
-// formats have the same keys in the same order.
+// formats have the same keys in the same order, and no type needs YAML tags.
 func encodeYAML(w io.Writer, text []byte) error {
 	var document yaml.Node
 	err := yaml.Unmarshal(text, &document)
@@ -96,13 +106,16 @@ func encodeYAML(w io.Writer, text []byte) error {
 	return enc.Close()
 }
 
-// useBlocks removes the braces and brackets of a document, and the quotes of words and keys.
+// useBlocks removes the braces and brackets of a document, and the quotes of words and keys. They
+// are the style of JSON, which the parser remembers. Empty lists and maps keep theirs: block
+// style has no way to write them.
 func useBlocks(n *yaml.Node) {
 	isUnquoted := n.Kind == yaml.ScalarNode && isWord(n.Value)
 	isBlock := len(n.Content) > 0
 	if isUnquoted || isBlock {
 		n.Style = 0
 	}
+	// The Content of a mapping alternates between keys and values.
 	for i, child := range n.Content {
 		useBlocks(child)
 		isKey := n.Kind == yaml.MappingNode && i%2 == 0
@@ -125,7 +138,8 @@ func isWord(s string) bool {
 	return beginsLikeText && !strings.ContainsFunc(s, isUnprintable)
 }
 
-// isPlain reports whether a text only has ASCII letters, digits and the given punctuation.
+// isPlain reports whether a text only has ASCII letters, digits and the given punctuation. An
+// empty text is not plain: it needs quotes in YAML and in a shell.
 func isPlain(s, punctuation string) bool {
 	isOther := func(r rune) bool {
 		return !isLetter(r) && !isDigit(r) && !strings.ContainsRune(punctuation, r)
@@ -141,18 +155,22 @@ func isLetter(r rune) bool {
 
 func isDigit(r rune) bool { return '0' <= r && r <= '9' }
 
+// isUnprintable is the negation of unicode.IsPrint, for strings.ContainsFunc.
 func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // table writes rows in aligned columns. It writes a dash for an empty cell, so that columns stay
-// countable for awk.
+// countable for awk. Flush must be called after the last row: nothing is written before, since
+// the widths are unknown.
 type table struct{ *tabwriter.Writer }
 
+// newTable returns a table with a row of headings. Columns are two spaces apart.
 func newTable(w io.Writer, head ...string) table {
 	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	t.row(head...)
 	return t
 }
 
+// row adds a row. Its cells are in the order of the headings. Flush returns errors of writing.
 func (t table) row(cells ...string) {
 	shown := make([]string, len(cells))
 	for i, cell := range cells {
@@ -162,10 +180,10 @@ func (t table) row(cells ...string) {
 	fmt.Fprintln(t, strings.Join(shown, "\t"))
 }
 
-// sortedKeys returns the keys of a map in order.
+// sortedKeys returns the keys of a map in order, because output must not change between two runs.
 func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
-// joinInts joins numbers for people: "0,1".
+// joinInts joins numbers for people: "0,1". It returns an empty text for no numbers.
 func joinInts(list []int) string {
 	words := make([]string, len(list))
 	for i, n := range list {
@@ -174,7 +192,8 @@ func joinInts(list []int) string {
 	return strings.Join(words, ",")
 }
 
-// count returns a number and a noun: "1 device", "2 devices".
+// count returns a number and a noun: "1 device", "2 devices", "0 devices". The plural must be
+// regular.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

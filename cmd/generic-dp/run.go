@@ -17,17 +17,21 @@ import (
 const (
 	// endWithin is the time until a command is abandoned. Matching many devices is not
 	// interrupted, and a read of the host may block forever. serve ends earlier and has no
-	// temporary files, see agent.Run.
+	// temporary files, see agent.Run. With removeWithin, the program ends within a second.
 	endWithin = 930 * time.Millisecond
-	// removeWithin is the additional time for removing temporary files.
+	// removeWithin is the additional time for removing temporary files. It only counts if the
+	// command was late.
 	removeWithin = 50 * time.Millisecond
 )
 
-// errAbandoned says that a command did not end in time after a signal.
+// errAbandoned says that a command did not end in time after a signal. Its goroutine still runs
+// when the process exits.
 var errAbandoned = errors.New("stopped by a signal before the end")
 
 // run is the whole program. It returns the exit status: 0 for success, 1 for a failure, 2 for an
-// invalid command line.
+// invalid command line, or the value of a statusError. args are the arguments without the name of
+// the program, see commandLine. A cancelled ctx stops the command; run then returns within
+// endWithin and removeWithin.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f := newFlags()
 	root := newRoot(f)
@@ -40,8 +44,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		complete(root)
 	}
 	root.SetArgs(args)
+	// Both outputs may show text that a device or a container chose.
 	root.SetOut(printable{stdout})
 	root.SetErr(printable{stderr})
+	// The files are removed after the command, even if it failed or was abandoned. Only run knows
+	// when it has ended.
 	late, forget := lateAfter(ctx)
 	defer forget()
 	cmd, err := execute(ctx, root, late)
@@ -49,13 +56,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitStatus(f, cmd, err)
 }
 
-// exitStatus prints the error of a command and returns the exit status.
+// exitStatus prints the error of a command and returns the exit status. The order of the cases
+// matters for joined errors: a command that has reported its problems prints nothing more.
 func exitStatus(f *flags, cmd *cobra.Command, err error) int {
 	isUsage := errors.As(err, new(usageError))
 	var other statusError
 	switch {
 	case err == nil:
 		return 0
+	// The reader of a closed pipe, such as head, has seen enough: a message would be noise.
 	case errors.Is(err, errReported), errors.Is(err, syscall.EPIPE):
 		return 1
 	case errors.As(err, &other):
@@ -64,12 +73,14 @@ func exitStatus(f *flags, cmd *cobra.Command, err error) int {
 		fmt.Fprintf(cmd.ErrOrStderr(), "error: %v\n  hint: see %s --help\n", err, cmd.CommandPath())
 		return 2
 	}
+	// Errors of several lines may end with a newline of their own.
 	message := f.completeCommands(err.Error())
 	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(message, "\n"))
 	return 1
 }
 
-// lateAfter returns a channel that is closed endWithin after ctx ends. stop releases it.
+// lateAfter returns a channel that is closed endWithin after ctx ends. It is never closed while
+// ctx is not cancelled, so a command without a signal has no deadline. stop releases it.
 func lateAfter(ctx context.Context) (late <-chan struct{}, stop func() bool) {
 	isLate := make(chan struct{})
 	stop = context.AfterFunc(ctx, func() {
@@ -80,12 +91,15 @@ func lateAfter(ctx context.Context) (late <-chan struct{}, stop func() bool) {
 	return isLate, stop
 }
 
-// execute runs a command. When it is late, it is abandoned, and the returned command is the root.
+// execute runs a command in a goroutine of its own and returns the command with its error. When
+// it is late, it is abandoned, and the returned command is the root. The caller must only read
+// fields of flags that are safe for concurrent use then, see flags.temporary.
 func execute(ctx context.Context, root *cobra.Command, late <-chan struct{}) (*cobra.Command, error) {
 	type result struct {
 		cmd *cobra.Command
 		err error
 	}
+	// With a capacity of 1, an abandoned goroutine can still send its result and end.
 	ended := make(chan result, 1)
 	go func() {
 		cmd, err := root.ExecuteContextC(ctx)
@@ -99,14 +113,16 @@ func execute(ctx context.Context, root *cobra.Command, late <-chan struct{}) (*c
 	}
 }
 
-// removeUnpacked removes the files of an unpacked recording. Once the command is late, it waits
-// no longer than removeWithin, so that a large recording may leave files in the temporary
-// directory.
+// removeUnpacked removes the files of an unpacked recording. It does nothing if there is none.
+// Once the command is late, it waits no longer than removeWithin, so that a large recording may
+// leave files in the temporary directory. The error names the directory then.
 func removeUnpacked(f *flags, late <-chan struct{}) error {
 	unpacked := f.temporary.Load()
 	if unpacked == nil {
 		return nil
 	}
+	// The command may still read or write the files if it was abandoned, so a removal may also
+	// fail.
 	removed := make(chan error, 1)
 	go func() {
 		removed <- os.RemoveAll(*unpacked)

@@ -28,6 +28,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/evict"
 )
 
+// newServe returns the command serve, which the DaemonSet runs. It ends without an error after
+// SIGTERM or SIGINT. A broken configuration at the start is no error if the state has a last good
+// one, see package agent.
 func newServe(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -51,6 +54,8 @@ func newServe(f *flags) *cobra.Command {
 	return cmd
 }
 
+// newCDI returns the command cdi, which is serve without a kubelet. It has no flags for the
+// sockets of the kubelet, since it uses none.
 func newCDI(f *flags) *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
@@ -73,6 +78,8 @@ values. CDI has no annotations.`,
 				options.CDIOnly = true
 				return serve(cmd.Context(), options)
 			}
+			// Nothing listens for the short time of a single pass: a serving instance may have
+			// the address.
 			options := f.options(cmd.ErrOrStderr())
 			options.CDIOnly = true
 			options.Listen = ""
@@ -81,6 +88,7 @@ values. CDI has no annotations.`,
 				return err
 			}
 			names, err := a.Once(cmd.Context())
+			// Print the names that Once returns even if it fails.
 			for _, name := range names {
 				fmt.Fprintln(cmd.OutOrStdout(), name)
 			}
@@ -92,6 +100,8 @@ values. CDI has no annotations.`,
 	return cmd
 }
 
+// newClean returns the command clean. It prints each removed path, also if a later one cannot be
+// removed, and fails while an instance holds the lock of the run directory.
 func newClean(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clean",
@@ -112,10 +122,14 @@ device cannot restart. clean refuses to run while an instance serves.`,
 	return cmd
 }
 
-// serving are the options of an instance, from the flags.
+// serving returns the options of an instance, from the flags. The log goes to w. Only serve and
+// cdi use them: commands that read the host use options, since they need the internal options of
+// the agent. The program thereby serves in the same way as a program that embeds the package.
 func (f *flags) serving(w io.Writer) genericdp.Options {
 	o := genericdp.DefaultOptions()
 	o.Config = f.config
+	// The package accepts the words of the flag. Splitting an empty text would give one empty
+	// word.
 	if allow := f.allow.String(); allow != "" {
 		o.Allow = strings.Split(allow, ",")
 	}
@@ -138,23 +152,31 @@ func (f *flags) serving(w io.Writer) genericdp.Options {
 	return o
 }
 
-// serve runs an instance until ctx is cancelled. The limits are about the whole process, and so are
-// signals and systemd: an embedding program has its own.
+// serve runs an instance until ctx is cancelled, and returns nil then. The limits are about the
+// whole process, and so are signals and systemd: an embedding program has its own. All goroutines
+// that it starts end before it returns, except for limitMemory, which only reads a few small
+// files.
 func serve(ctx context.Context, options genericdp.Options) error {
 	limitCPUs()
+	// The first lists should not wait for files below /proc and /sys.
 	go limitMemory()
+	// One pending signal is enough: it reads everything that was written before. os/signal drops
+	// signals that do not fit.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // before Run: an early signal must not end the process
 	defer signal.Stop(hangups)
 	reload := make(chan struct{})
 	options.Reload = reload
 	options.Settled = notifyReady
+	// The helpers must also end if Run fails without a signal.
 	ctx, stop := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	helpers.Go(func() {
 		forwardHangups(ctx, hangups, reload)
 	})
 	helpers.Go(func() {
+		// systemd then waits for the end up to TimeoutStopSec. Without NOTIFY_SOCKET, this does
+		// nothing.
 		<-ctx.Done()
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	})
@@ -164,7 +186,8 @@ func serve(ctx context.Context, options genericdp.Options) error {
 	return err
 }
 
-// forwardHangups makes each SIGHUP a request to read the configuration again.
+// forwardHangups makes each SIGHUP a request to read the configuration again. It returns when ctx
+// is cancelled, also while Run does not receive the request because it is ending.
 func forwardHangups(ctx context.Context, hangups <-chan os.Signal, reload chan<- struct{}) {
 	for {
 		select {
@@ -180,14 +203,16 @@ func forwardHangups(ctx context.Context, hangups <-chan os.Signal, reload chan<-
 	}
 }
 
-// notifyReady tells systemd that dependent units may start (sd_notify(3)). Outside of systemd it does
-// nothing.
+// notifyReady tells systemd that dependent units may start (sd_notify(3)). Outside of systemd it
+// does nothing. Run calls it once, after the devices that are present at the start are served.
+// Its result is ignored: systemd reports a unit that is never ready.
 func notifyReady() {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 }
 
 // limitCPUs lets goroutines run on two CPUs, unless GOMAXPROCS is set. A scan uses no more than
-// two, and the runtime keeps memory for each CPU: several megabytes on a large node.
+// two, and the runtime keeps memory for each CPU: several megabytes on a large node. It runs
+// before everything else, because the runtime stops all goroutines for the change.
 func limitCPUs() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2))
@@ -196,11 +221,12 @@ func limitCPUs() {
 
 // limitMemory keeps the heap within the memory limit of the cgroup, unless GOMEMLIMIT is set: the
 // garbage collector does not know that limit and would let the heap double. A fifth is left for
-// memory outside the heap, such as socket buffers.
+// memory outside the heap, such as socket buffers. Without a limit it changes nothing.
 func limitMemory() {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
+	// The files of the process's own cgroup are below the real root, not below --cgroup.
 	limit := memoryLimit(os.DirFS("/"))
 	if limit < math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 5 * 4)
@@ -214,12 +240,14 @@ var limitFiles = map[string]string{
 	"memory": "memory.limit_in_bytes",
 }
 
-// memoryLimit returns the lowest memory limit of this process's cgroup and the cgroups above it, of
-// version 2 or 1. It tries the root as well, because a container may see its own cgroup as the root,
-// whatever its path.
+// memoryLimit returns the lowest memory limit in bytes of this process's cgroup and the cgroups
+// above it, of version 2 or 1. It tries the root as well, because a container may see its own
+// cgroup as the root, whatever its path. The result is the largest integer if there is no limit,
+// or if nothing can be read.
 func memoryLimit(host fs.FS) int64 {
 	lowest := int64(math.MaxInt64)
 	cgroups, _ := fs.ReadFile(host, "proc/self/cgroup")
+	// With version 1, each hierarchy has a line of its own.
 	for line := range strings.Lines(string(cgroups)) { // "4:memory:/path" or "0::/path"
 		_, line, _ = strings.Cut(strings.TrimSpace(line), ":")
 		controller, dir, _ := strings.Cut(line, ":")
@@ -227,6 +255,8 @@ func memoryLimit(host fs.FS) int64 {
 		if !isLimited {
 			continue
 		}
+		// Each cgroup is also limited by all cgroups above it: the limit of a pod applies to its
+		// containers.
 		for dir = path.Join("/", dir); ; dir = path.Dir(dir) {
 			name := path.Join("sys/fs/cgroup", controller, dir, file)
 			lowest = min(lowest, readLimit(host, name))
@@ -238,7 +268,7 @@ func memoryLimit(host fs.FS) int64 {
 	return lowest
 }
 
-// readLimit reads a memory limit. It returns the largest integer if there is no limit.
+// readLimit reads a memory limit in bytes. It returns the largest integer if there is no limit.
 func readLimit(host fs.FS, name string) int64 {
 	text, _ := fs.ReadFile(host, name)
 	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
@@ -248,6 +278,8 @@ func readLimit(host fs.FS, name string) int64 {
 	return limit
 }
 
+// newEvict returns the command evict, which runs once in a cluster, not on each node. The
+// defaults of its options are here and not in package evict, so that the help shows them.
 func newEvict(f *flags) *cobra.Command {
 	o := evict.Options{After: 30 * time.Second, PerMinute: 10}
 	cmd := &cobra.Command{
@@ -264,6 +296,8 @@ PodDisruptionBudgets are honoured. A pod with the annotation
 and disappears evicts at most one pod in ten minutes.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Zero would evict a pod for a device that is only unhealthy for a moment, or evict
+			// nothing.
 			switch {
 			case o.After < time.Second:
 				return usageError{errors.New("--after: want at least 1s")}
@@ -272,6 +306,7 @@ and disappears evicts at most one pod in ten minutes.`,
 			case os.Getenv("KUBERNETES_SERVICE_HOST") == "":
 				return errors.New("no API server: evict only runs in a pod\n  hint: evict.enabled = true in the chart's values creates a Deployment")
 			}
+			// An unusable address is an error at once, before a pod is evicted.
 			if f.listen != "" {
 				l, err := status.Listen(f.listen)
 				if err != nil {
@@ -287,6 +322,7 @@ and disappears evicts at most one pod in ten minutes.`,
 			return evict.Run(cmd.Context(), kubeapi.New(kubeapi.InCluster()), o)
 		},
 	}
+	// evict needs no flags for paths: it only talks to the API server.
 	f.add(cmd, logFlags, []string{"listen"})
 	cmd.Flags().DurationVar(&o.After, "after", o.After, "how long a device must be unhealthy before its pod is evicted")
 	cmd.Flags().IntVar(&o.PerMinute, "per-minute", o.PerMinute, "maximum number of evictions in a minute")

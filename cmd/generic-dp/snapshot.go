@@ -19,6 +19,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
+// newSnapshot returns the command snapshot. Package recording has the format of the file, and
+// unpack is the other direction.
 func newSnapshot(f *flags) *cobra.Command {
 	var redact bool
 	cmd := &cobra.Command{
@@ -57,16 +59,20 @@ before you share it.`,
 				_, err = cmd.OutOrStdout().(printable).Writer.Write(archive)
 				return err
 			}
+			// The archive is complete before the file is opened, so that a failed scan leaves no
+			// file.
 			return writePrivate(args[0], archive)
 		},
 	}
+	// --sysfs may name a recording, so that --redact also works for an existing one.
 	f.add(cmd, hostFlags, []string{"config", "node-name"})
 	cmd.Flags().BoolVar(&redact, "redact", false, "replace serials and names made of them")
 	return cmd
 }
 
 // optionalConfig loads the configuration. Without --config, a missing or broken configuration is
-// ignored, because a recording of the host is useful without it.
+// ignored, because a recording of the host is useful without it: it may even be made because of
+// that configuration. Permissions are not checked, since nothing is offered.
 func (f *flags) optionalConfig(cmd *cobra.Command) (*config.Config, error) {
 	cfg, err := config.Load(f.config)
 	if err == nil {
@@ -79,9 +85,10 @@ func (f *flags) optionalConfig(cmd *cobra.Command) (*config.Config, error) {
 }
 
 // alsoRecorded returns the reads beyond a scan: attributes that the configuration names, and
-// attributes that init and devices --all read. Commands then print the same with the recording as on
-// the host.
+// attributes that init and devices --all read. Commands then print the same with the recording as
+// on the host. recording.Record calls it with attributes that remember each read.
 func (f *flags) alsoRecorded(cfg *config.Config) func(*device.Snapshot, *inventory.Attributes) {
+	// This only prepares the function. The reads take place while the host is recorded.
 	readConfig := agent.Record(cfg, f.options(io.Discard))
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
 		catalog.Read(snap, attrs)
@@ -89,7 +96,8 @@ func (f *flags) alsoRecorded(cfg *config.Config) func(*device.Snapshot, *invento
 	}
 }
 
-// snapshotHead returns the description at the start of a recording.
+// snapshotHead returns the description at the start of a recording. It is text for people, which
+// unpack ignores. It has no name of the host and no date.
 func (f *flags) snapshotHead(redact bool) string {
 	kernel := "unknown"
 	architecture := "unknown"
@@ -118,12 +126,14 @@ To apply a configuration to this host, on any machine:
 }
 
 // writePrivate writes a file that only its owner can read, even if the file exists with another
-// mode: a recording contains serial numbers, and even a redacted one needs a review.
+// mode: a recording contains serial numbers, and even a redacted one needs a review. It writes to
+// an existing file instead of replacing it, so that a name such as /dev/stderr works.
 func writePrivate(name string, data []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
+	// The mode that OpenFile gets only applies to a new file.
 	info, err := file.Stat()
 	isRegular := err == nil && info.Mode().IsRegular()
 	if isRegular { // the mode of /dev/stderr is not ours to change
@@ -132,12 +142,15 @@ func writePrivate(name string, data []byte) error {
 	if err == nil {
 		_, err = file.Write(data)
 	}
+	// Close returns errors of earlier writes on some file systems, such as NFS (close(2)).
 	return errors.Join(err, file.Close())
 }
 
-// unpack replaces the host with the recording that --sysfs names, if it is a file. run
-// removes the unpacked files.
+// unpack replaces the host with the recording that --sysfs names, if it is a file. run removes
+// the unpacked files, even if unpack fails. It runs before every command, and does nothing for
+// commands without --sysfs.
 func (f *flags) unpack(cmd *cobra.Command) error {
+	// Only commands that read the host have the flag.
 	readsHost := cmd.Flags().Lookup("sysfs") != nil
 	if !readsHost {
 		return nil
@@ -147,6 +160,7 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil // the scan reports a missing directory
 	}
+	// The kubelet would offer devices that this host does not have.
 	served := []string{"serve", "cdi"}
 	if slices.Contains(served, cmd.Name()) {
 		return usageError{fmt.Errorf("--sysfs: %q is a recording and cannot be served: use try", file)}
@@ -158,10 +172,12 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--sysfs: %w", err)
 	}
+	// A scan reads directories and files, so the recording must be on disk. TMPDIR says where.
 	unpacked, err := os.MkdirTemp("", "generic-dp-recording-")
 	if err != nil {
 		return fmt.Errorf("--sysfs: unpacking a recording: %w", err)
 	}
+	// Both are set before anything is unpacked, so that run also removes a part of a recording.
 	f.unpacked = unpacked
 	f.temporary.Store(&unpacked)
 	err = recording.Unpack(f.unpacked, archive)

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// statusLimit is how long status waits for an answer. An instance itself waits up to half a
-	// second for the kubelet.
+	// statusLimit is how long a command waits for an answer. An instance itself waits up to half
+	// a second for the kubelet. diff also uses it for the kubelet.
 	statusLimit = 5 * time.Second
 	// watchInterval is the time between two queries of --watch. An instance has no event to wait
 	// for, and a query costs it less than a millisecond.
@@ -34,11 +34,12 @@ const (
 type statusReport struct {
 	status.Status
 	received json.RawMessage
-	// isOne is set if only the resources of a name are shown.
+	// isOne is set if only the resources of a name are shown. They are never shortened.
 	isOne bool
 }
 
-// MarshalJSON returns the status as it was received, unless it was reduced to a resource.
+// MarshalJSON returns the status as it was received, unless it was reduced to a resource. In that
+// case, fields that this version does not know are lost.
 func (r *statusReport) MarshalJSON() ([]byte, error) {
 	if r.isOne {
 		return json.Marshal(r.Status)
@@ -46,6 +47,8 @@ func (r *statusReport) MarshalJSON() ([]byte, error) {
 	return r.received, nil
 }
 
+// newStatus returns the command status. The exit status is 0 for every answer of an instance,
+// ready or not, and 1 if none answers. It does not use reports, because of --watch.
 func newStatus(f *flags) *cobra.Command {
 	isWatching := false
 	cmd := &cobra.Command{
@@ -64,6 +67,7 @@ it changes.`,
 	cmd.Flags().BoolVarP(&isWatching, "watch", "w", false, "print the status again whenever it changes")
 	format := outputFlag(cmd, "table", "wide", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// There is at most one argument.
 		name := strings.Join(args, "")
 		if isWatching {
 			return f.watchStatus(cmd, name, *format)
@@ -77,27 +81,33 @@ it changes.`,
 	return cmd
 }
 
-// watchStatus prints the status whenever it changes, until the command is stopped. It continues while no
-// instance answers, such as during an update.
+// watchStatus prints the status whenever it changes, until the command is stopped. It continues
+// while no instance answers, such as during an update. It returns nil when it is stopped, and an
+// error only if it cannot write. name is empty for all resources.
 func (f *flags) watchStatus(cmd *cobra.Command, name, format string) error {
 	ctx := cmd.Context()
+	// The first query does not wait for the ticker.
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	shown := ""
 	for {
+		// Reports are compared as they are printed, so that it works for every format.
 		var text bytes.Buffer
 		r, err := f.statusOf(ctx, name)
 		if err == nil {
 			err = writeReport(&text, format, r)
 		}
+		// A request that the signal has interrupted also fails, which is not worth a warning.
 		if ctx.Err() != nil {
 			return nil
 		}
+		// An unchanged warning is not repeated.
 		if err != nil {
 			text.Reset()
 			fmt.Fprintf(&text, "warning: %v\n", err)
 		}
 		if text.String() != shown {
+			// A report or a warning is never empty, so nothing was shown yet.
 			isFirst := shown == ""
 			shown = text.String()
 			err := showAgain(cmd.OutOrStdout(), shown, format, isFirst)
@@ -113,7 +123,8 @@ func (f *flags) watchStatus(cmd *cobra.Command, name, format string) error {
 	}
 }
 
-// showAgain prints a status of --watch. Tables have a line with the time between them.
+// showAgain prints a status of --watch. Tables have a line with the time between them. JSON and
+// YAML do not: a line with a time would be invalid in both.
 func showAgain(w io.Writer, text, format string, isFirst bool) error {
 	isTable := format == "table" || format == "wide"
 	if isTable && !isFirst {
@@ -123,8 +134,9 @@ func showAgain(w io.Writer, text, format string, isFirst bool) error {
 	return err
 }
 
-// statusOf queries the instance at --listen. If a name is given, the result only has the resources with
-// this name.
+// statusOf queries the instance at --listen. If a name is given, the result only has the
+// resources with this name and their events. An unknown name is an error that lists the known
+// names.
 func (f *flags) statusOf(ctx context.Context, name string) (*statusReport, error) {
 	r, err := f.status(ctx)
 	if err != nil || name == "" {
@@ -149,7 +161,8 @@ func (f *flags) statusOf(ctx context.Context, name string) (*statusReport, error
 	return r, nil
 }
 
-// statusAddress returns the address to query for --listen.
+// statusAddress returns the address to query for --listen. It fails if --listen is empty, since
+// such an instance has no status page.
 func (f *flags) statusAddress() (string, error) {
 	host, port, err := net.SplitHostPort(f.listen)
 	if err != nil {
@@ -162,7 +175,8 @@ func (f *flags) statusAddress() (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// status queries the instance at --listen.
+// status queries the instance at --listen. It waits at most statusLimit. Fields that an older
+// instance does not send are zero.
 func (f *flags) status(ctx context.Context) (*statusReport, error) {
 	address, err := f.statusAddress()
 	if err != nil {
@@ -180,17 +194,20 @@ func (f *flags) status(ctx context.Context) (*statusReport, error) {
 	return r, nil
 }
 
-// get requests the status from the instance at an address.
+// get requests the status from the instance at an address and returns it as JSON. Another program
+// may listen there, so an error contains its answer.
 func get(ctx context.Context, address string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/status.json", nil)
 	if err != nil {
 		return nil, err
 	}
+	// The timeout includes the time for reading the answer.
 	client := http.Client{
 		Timeout:   statusLimit,
 		Transport: &http.Transport{DisableKeepAlives: true}, // the default one would use a proxy
 	}
 	resp, err := client.Do(req)
+	// This is the most common failure. The text of *net.OpError would repeat the address.
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("no instance at %s: %w\n  hint: --listen is the address that the instance was given with its own --listen",
 			address, syscall.ECONNREFUSED)

@@ -11,10 +11,12 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// statusText writes the content of the status page as text.
+// statusText writes the content of the status page as text. Errors of writing are ignored: the
+// rest would fail as well.
 type statusText struct{ w io.Writer }
 
-// put writes lines, wrapped and indented.
+// put writes lines, wrapped and indented. It skips empty lines, so that callers need not check
+// for optional texts.
 func (t statusText) put(indent string, lines ...string) {
 	for _, line := range lines {
 		wrap(t.w, indent, line)
@@ -23,14 +25,15 @@ func (t statusText) put(indent string, lines ...string) {
 
 // Limits of the table, so that one problem among many devices is found.
 const (
-	// maxDevices is the number of devices up to which all are listed.
+	// maxDevices is the number of devices of all resources up to which all are listed.
 	maxDevices = 100
 	// maxListed is the number of devices of a resource that are listed beyond that. Problems come
 	// first.
 	maxListed = 10
 )
 
-// table writes the status, resources with problems first. wide lists all devices.
+// table writes the status, resources with problems first. wide lists all devices. It changes the
+// order of r.Resources. Alerts come first, because they are what an administrator must act on.
 func (r *statusReport) table(w io.Writer, wide bool) error {
 	t := statusText{w}
 	t.head(r.Status)
@@ -41,6 +44,7 @@ func (r *statusReport) table(w io.Writer, wide bool) error {
 	if r.HeldUnknown != "" {
 		t.put("", "Holders are unknown: "+r.HeldUnknown)
 	}
+	// A shortened list begins with the devices that have problems.
 	r.ProblemsFirst()
 	devices := 0
 	for _, resource := range r.Resources {
@@ -55,7 +59,8 @@ func (r *statusReport) table(w io.Writer, wide bool) error {
 	return nil
 }
 
-// head writes what serves, since when, and which configuration.
+// head writes what serves, since when, and which configuration. The reasons for "not ready" are
+// among the alerts.
 func (t statusText) head(s status.Status) {
 	state := "ready"
 	if len(s.NotReady) > 0 {
@@ -72,8 +77,9 @@ func (t statusText) head(s status.Status) {
 // stamp formats a time with its zone: the zone of the machine, which is UTC in most containers.
 func stamp(t time.Time) string { return t.Local().Format(time.DateTime + " MST") }
 
-// foldUnregistered replaces the lines of resources that are not registered for the same reason, such as
-// a kubelet that does not run, by one line.
+// foldUnregistered replaces the lines of resources that are not registered for the same reason,
+// such as a kubelet that does not run, by one line with their number, in the place of the first
+// of them. Other lines and their order stay.
 func foldUnregistered(lines []string) []string {
 	const separator = " is not registered: "
 	number := make(map[string]int) // of lines by reason
@@ -94,16 +100,19 @@ func foldUnregistered(lines []string) []string {
 		isFirst := number[reason] > 0
 		if isFirst {
 			folded = append(folded, fmt.Sprintf("%d resources are not registered: %s", number[reason], reason))
+			// 0 marks a reason whose line was written.
 			number[reason] = 0
 		}
 	}
 	return folded
 }
 
-// resource writes a resource with its devices. isHeldKnown is set if the holders are known, and isLong if
-// the list of all resources is too long.
+// resource writes a resource with its devices. isHeldKnown is set if the holders are known:
+// otherwise, the number of used slots is a question mark. isLong is set if the list of all
+// resources is too long.
 func (t statusText) resource(r status.Resource, isHeldKnown, isLong bool) {
 	t.put("", r.Title()+": "+summary(r))
+	// ProblemsFirst has sorted the devices, so the first ones matter most.
 	listed := r.Devices
 	if isLong && len(listed) > maxListed {
 		listed = listed[:maxListed]
@@ -136,7 +145,8 @@ func unhealthyIn(devices []status.Device) int {
 	return number
 }
 
-// device writes the lines below a device: reason, nodes, NUMA nodes and holders.
+// device writes the lines below a device: reason, nodes, NUMA nodes and holders. Consecutive
+// slots of one container share a line.
 func (t statusText) device(d status.Device) {
 	const indent = "    "
 	t.put(indent, d.Reason)
@@ -151,7 +161,8 @@ func (t statusText) device(d status.Device) {
 	t.put(indent, fold(holders, holders)...)
 }
 
-// events writes the latest events, oldest first.
+// events writes the latest events, oldest first. Consecutive events that only differ in their
+// times become one line with the time of the last.
 func (t statusText) events(events []status.Event) {
 	if len(events) > 0 {
 		fmt.Fprintln(t.w)
@@ -166,7 +177,8 @@ func (t statusText) events(events []status.Event) {
 	t.put("", fold(texts, lines)...)
 }
 
-// summary describes a resource in a few words.
+// summary describes a resource in a few words. Without known holders, it says how many devices
+// and slots there are instead of how many slots are used.
 func summary(r status.Resource) string {
 	if len(r.Devices) == 0 {
 		return "no device"
@@ -186,7 +198,8 @@ func summary(r status.Resource) string {
 	return strings.Join(words, ", ")
 }
 
-// fold replaces consecutive lines with equal texts by the last of them and their number: "... x3".
+// fold replaces consecutive lines with equal texts by the last of them and their number: "...
+// x3". texts and lines have the same length.
 func fold(texts, lines []string) []string {
 	var folded []string
 	repeats := 1

@@ -14,9 +14,11 @@ import (
 // columns is the width of the narrowest common terminal.
 const columns = 80
 
-// widthOf returns the number of columns of an output: of the terminal, or of COLUMNS, which shells set for
-// their children, or else columns.
+// widthOf returns the number of columns of an output: the width of the terminal, or COLUMNS,
+// which shells set for their children, or else columns. A file or a pipe has no window size, so
+// that redirected output does not depend on the terminal unless COLUMNS is exported.
 func widthOf(w io.Writer) int {
+	// Commands write through a printable, which has no file descriptor of its own.
 	if p, ok := w.(printable); ok {
 		w = p.Writer
 	}
@@ -34,11 +36,13 @@ func widthOf(w io.Writer) int {
 	return columns
 }
 
-// wrap writes words in lines of 80 columns, unless a single word is longer. Lines after the first one are
-// indented by two more columns.
+// wrap writes words in lines of 80 columns, unless a single word is longer. Lines after the first
+// one are indented by two more columns. It writes nothing if text has no words. The width of the
+// terminal has no effect.
 func wrap(w io.Writer, indent, text string) { wrapAt(w, columns, indent, text) }
 
-// wrapAt is like wrap, for lines of a given width.
+// wrapAt is like wrap, for lines of a given width. The width counts characters, not cells: wide
+// characters, such as Chinese ones, make a line longer than the terminal.
 func wrapAt(w io.Writer, width int, indent, text string) {
 	line := ""
 	continued := indent + "  "

@@ -21,9 +21,11 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
 
-// tryFor is the timeout for the first lists. It is far longer than a working host needs.
+// tryFor is the timeout for the first lists. It is far longer than a working host needs. Then the
+// command fails instead of showing a part of the devices.
 const tryFor = 20 * time.Second
 
+// newTry returns the command try. Without --once, it runs until a signal and then succeeds.
 func newTry(f *flags) *cobra.Command {
 	var once bool
 	var listen string
@@ -45,23 +47,31 @@ privileges except for reading /sys and /dev.`,
 		},
 	}
 	f.add(cmd, configFlags, hostFlags, logFlags)
+	// The default of --listen is the address of serve, which may run on this host. A session only
+	// listens on request.
 	cmd.Flags().Var((*address)(&listen), "listen", f.all.Lookup("listen").Usage)
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the first lists")
 	return cmd
 }
 
-// session is serve in this process, with a fake kubelet. It prints what the kubelet gets.
+// session is serve in this process, with a fake kubelet. It prints what the kubelet gets. It
+// never touches the kubelet, the links and the state of the host.
 type session struct {
 	flags *flags
-	// dir contains everything that is written.
-	dir     string
+	// dir contains everything that is written. try removes it at the end.
+	dir string
+	// options are the options of agent, with paths below dir.
 	options agent.Options
+	// agent is nil until run starts it.
 	agent   *agent.Agent
 	kubelet *fakekubelet.Kubelet
 	out     io.Writer
 }
 
 // try runs a session until use returns. listen is the address of the status page, empty for none.
+// use runs in a goroutine of its own once all resources are listed; its context is cancelled if
+// the agent fails. The result joins the error of the session with the error of removing its
+// files.
 func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context, *session) error) (err error) {
 	// serve would serve the last good configuration instead of a broken one. A session has no
 	// last good one, so it reports the problems here.
@@ -84,11 +94,14 @@ func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context,
 	if err != nil {
 		return err
 	}
+	// Deferred calls run in reverse order: the sockets are closed before their directory is
+	// removed.
 	defer s.kubelet.Stop()
 	return s.run(cmd.Context(), use)
 }
 
-// newSession prepares a session that writes below dir.
+// newSession prepares a session that writes below dir. Nothing runs yet. It restricts the
+// log to warnings, because the session itself prints the rest.
 func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, error) {
 	if f.level != "error" {
 		f.level = "warn" // the session prints everything else
@@ -103,6 +116,8 @@ func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, er
 	s.options.Listen = listen
 	s.options.NoDRA = true  // there is no API server
 	s.options.InPod = false // the checks in a pod are about its mounts, which a session does not use
+	// A missing directory means for the agent that runtimes cannot resolve CDI names. The session
+	// should decide like serve on this host.
 	if f.paths.WritesCDI() {
 		err := os.Mkdir(s.options.Paths.CDIDir, 0o700)
 		if err != nil {
@@ -121,7 +136,8 @@ func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, er
 	return s, m.write(s.options.Config)
 }
 
-// run runs the agent until use returns.
+// run runs the agent until use returns. It ends use if the agent fails, and the agent when use
+// has ended, with or without an error.
 func (s *session) run(ctx context.Context, use func(context.Context, *session) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -132,6 +148,7 @@ func (s *session) run(ctx context.Context, use func(context.Context, *session) e
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
+		// Run returns nil when stop or a signal cancels ctx.
 		return s.agent.Run(ctx)
 	})
 	group.Go(func() error {
@@ -145,7 +162,9 @@ func (s *session) run(ctx context.Context, use func(context.Context, *session) e
 	return group.Wait()
 }
 
-// below returns the paths of the flags, with everything that is written below dir.
+// below returns the paths of the flags, with everything that is written below dir. The
+// directories of sysfs and /dev stay, since a session reads the real host. The other outputs have
+// no default, and try and allocate have no flags for them.
 func (f *flags) below(dir string) agent.Paths {
 	p := f.paths
 	// The names are short, because the path of a socket has at most 107 bytes (unix(7)).
@@ -154,13 +173,15 @@ func (f *flags) below(dir string) agent.Paths {
 	p.RunDir = filepath.Join(dir, "run")
 	p.StateDir = filepath.Join(dir, "state")
 	p.CDIDir = filepath.Join(dir, "cdi")
+	// CDI specs of the host stay visible, because the configuration may name their devices.
 	if len(p.SpecDirs) == 0 {
 		p.SpecDirs = []string{cdi.StaticDir, f.paths.CDIDir, p.CDIDir}
 	}
 	return p
 }
 
-// show prints all resources, and then changes until ctx is cancelled, unless once is set.
+// show prints all resources, and then changes until ctx is cancelled, unless once is set. A
+// cancelled ctx is no error.
 func (s *session) show(ctx context.Context, once bool) error {
 	for _, name := range s.agent.Names() {
 		s.printResource(ctx, name)
@@ -169,8 +190,11 @@ func (s *session) show(ctx context.Context, once bool) error {
 		return nil
 	}
 	s.printf("\nwatching for changes; stop with Ctrl-C\n")
+	// Later changes are compared with the devices that were just printed.
 	shown := s.devices(s.agent.Names()...)
 	for {
+		// The channel is taken before the devices: a change in between closes it, so none is
+		// missed.
 		changed := s.kubelet.Changed()
 		now := s.devices(s.agent.Names()...)
 		s.printChanges(shown, now)
@@ -183,9 +207,12 @@ func (s *session) show(ctx context.Context, once bool) error {
 	}
 }
 
+// printf prints to the output of the command. Errors are ignored, since a session has no way to
+// continue or end earlier because of them.
 func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
 
-// settle waits until the fake kubelet has a list of every resource with devices.
+// settle waits until the fake kubelet has a list of every resource with devices. It fails after
+// tryFor, and says whether the scan or the lists took too long.
 func (s *session) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
@@ -207,14 +234,16 @@ func (s *session) settle(ctx context.Context) error {
 	}
 }
 
-// isAwaited reports whether the kubelet will get a list of a resource and does not have it yet.
+// isAwaited reports whether the kubelet will get a list of a resource and does not have it yet. A
+// resource without devices is not registered, so its list would never come.
 func (s *session) isAwaited(resource string) bool {
 	_, _, isListed := s.kubelet.Devices(resource)
 	hasDevices := len(s.agent.Entries(resource)) > 0
 	return hasDevices && !isListed
 }
 
-// printResource prints a resource, its devices and what a container would get.
+// printResource prints a resource, its devices and what a container would get. It allocates one
+// slot if one is healthy. A rejected request is part of the output, not an error.
 func (s *session) printResource(ctx context.Context, name string) {
 	entries := s.agent.Entries(name)
 	s.printf("%s: %s", name, count(len(entries), "device"))
@@ -240,7 +269,8 @@ func (s *session) printResource(ctx context.Context, name string) {
 	s.printResponse(response)
 }
 
-// printChanges prints how the devices now differ from the devices that were shown last.
+// printChanges prints how the devices now differ from the devices that were shown last. Both maps
+// are results of devices. Lines are sorted by resource and ID, and lost devices come last.
 func (s *session) printChanges(shown, now map[string]string) {
 	stamp := time.Now().Format("15:04:05.000")
 	for _, key := range slices.Sorted(maps.Keys(now)) {
@@ -259,7 +289,8 @@ func (s *session) printChanges(shown, now map[string]string) {
 	}
 }
 
-// devices describes the devices of resources. The keys are "RESOURCE ID".
+// devices describes the devices of resources. The keys are "RESOURCE ID". The values are one line
+// each, and equal if nothing visible has changed.
 func (s *session) devices(resources ...string) map[string]string {
 	all := map[string]string{}
 	for _, name := range resources {
@@ -271,7 +302,8 @@ func (s *session) devices(resources ...string) map[string]string {
 	return all
 }
 
-// describe describes a device: its health, the reason, its slots if it has several, and its nodes.
+// describe describes a device in one line: its health, the reason, its slots if it has several,
+// and its nodes.
 func describe(d *status.Device) string {
 	text := d.Health
 	if d.Reason != "" {
