@@ -15,8 +15,8 @@ import (
 const (
 	maxEntries    = 200_000
 	sharedEntries = maxEntries / 2
-	// existsCost is the cost of the search for one path.
-	// It is the cost of a look-up in a glob, see lookUpCost in package pattern.
+	// existsCost is the cost of the search for one path. It is the cost of a look-up in a glob,
+	// see lookUpCost in package pattern.
 	existsCost = 8
 )
 

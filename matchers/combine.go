@@ -61,9 +61,9 @@ func (m *run) group(r *config.Resource, parts []candidate) []candidate {
 	return out
 }
 
-// groupValue returns the value of the variable of group_by, empty if there is none. unread is
-// set if it could not be read yet.
-// A value that differs between the nodes of one hardware is the list of its values.
+// groupValue returns the value of the variable of group_by, empty if there is none. unread is set
+// if it could not be read yet. A value that differs between the nodes of one hardware is the list
+// of its values.
 func (m *run) groupValue(r *config.Resource, c *candidate) (value string, unread bool) {
 	if c.hardware == nil || r.GroupBy == "" {
 		return "", false
@@ -74,8 +74,8 @@ func (m *run) groupValue(r *config.Resource, c *candidate) (value string, unread
 	return text.String(), isWithout && none.unread
 }
 
-// merge makes one device of several parts.
-// The caller sets pool or value, which distinguish a pool from a group.
+// merge makes one device of several parts. The caller sets pool or value, which distinguish a
+// pool from a group.
 func merge(parts []candidate) candidate {
 	one := candidate{parts: parts}
 	for _, p := range parts {

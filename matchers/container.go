@@ -75,8 +75,8 @@ func (b *builder) addPath(p pathPick) {
 }
 
 // mount adds a bind mount if --allow covers it. This is checked here, because host paths with
-// variables or wildcards are not known earlier.
-// If --allow does not cover it, or if the path in the container is taken, that is a problem.
+// variables or wildcards are not known earlier. If --allow does not cover it, or if the path in
+// the container is taken, that is a problem.
 func (b *builder) mount(m device.Mount) {
 	err := b.Allow.CheckMount(m.HostPath)
 	if err != nil {

@@ -173,8 +173,8 @@ var fixedDrivers = map[uint32]string{
 	202:       "cpu/msr",
 }
 
-// unknownDanger judges a node without an entry in sysfs.
-// The driver of its major number may not be loaded yet.
+// unknownDanger judges a node without an entry in sysfs. The driver of its major number may not
+// be loaded yet.
 func (m *run) unknownDanger(n *device.Node) string {
 	// The running kernel knows better than the list of fixed numbers.
 	driver := cmp.Or(m.Host.CharDriver(n.Major), fixedDrivers[n.Major])

@@ -122,9 +122,9 @@ func (t *trace) explain(e *Explanation) {
 	e.Reason = t.reason(nearest)
 }
 
-// reason says why something is missing. nearest is the reason of the match with the fewest conditions that
-// fit nothing.
-// It is empty if the resource offers devices and no other resource has some of them.
+// reason says why something is missing. nearest is the reason of the match with the fewest
+// conditions that fit nothing. It is empty if the resource offers devices and no other resource
+// has some of them.
 func (t *trace) reason(nearest string) string {
 	// This is a reason even if the resource offers other devices.
 	if len(t.owners) > 0 {

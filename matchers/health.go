@@ -17,8 +17,8 @@ import (
 const maxChecks = 1000
 
 // addCheck adds the health check of an offer to the checks of its resource. If the limit is
-// reached, that is a problem of the offer.
-// A device whose configuration requires a check is not allocated without it.
+// reached, that is a problem of the offer. A device whose configuration requires a check is not
+// allocated without it.
 func (m *run) addCheck(checks map[string]device.Check, offer *device.Offer, check device.Check) {
 	if len(checks) >= m.checks/2 {
 		offer.Problem = fmt.Sprintf("health: not checked, because %d devices of the resource are: a resource may use half of the checks that earlier resources leave of %d",
@@ -28,8 +28,8 @@ func (m *run) addCheck(checks map[string]device.Check, offer *device.Offer, chec
 	checks[offer.ID] = check
 }
 
-// healthCheck makes the health check of the device.
-// It is zero if the resource has no health. A check that the device cannot have is a problem.
+// healthCheck makes the health check of the device. It is zero if the resource has no health. A
+// check that the device cannot have is a problem.
 func (b *builder) healthCheck() device.Check {
 	want := b.r.Health
 	if want == nil {

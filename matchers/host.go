@@ -12,8 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// beginning returns the part of a list, sorted by path, whose paths have a prefix.
-// It shares the memory of the list.
+// beginning returns the part of a list, sorted by path, whose paths have a prefix. It shares the
+// memory of the list.
 func beginning[T any](list []T, path func(T) string, prefix string) []T {
 	start := sort.Search(len(list), func(i int) bool {
 		return path(list[i]) >= prefix
@@ -30,8 +30,7 @@ func beginning[T any](list []T, path func(T) string, prefix string) []T {
 func nodePath(n *device.Node) string { return n.Path }
 func linkPath(l device.Link) string  { return l.Path }
 
-// names yields nodes with each of their names that has a prefix: the path, or the path of a
-// link.
+// names yields nodes with each of their names that has a prefix: the path, or the path of a link.
 // A node with several such names is yielded several times.
 func (m *run) names(prefix string) iter.Seq2[string, *device.Node] {
 	return func(yield func(string, *device.Node) bool) {
@@ -48,8 +47,8 @@ func (m *run) names(prefix string) iter.Seq2[string, *device.Node] {
 	}
 }
 
-// at returns the node at a path or behind the link at the path, or nil.
-// It never reads the host: the scan has resolved all links.
+// at returns the node at a path or behind the link at the path, or nil. It never reads the host:
+// the scan has resolved all links.
 func (m *run) at(path string) *device.Node {
 	nodes := beginning(m.snap.Nodes, nodePath, path)
 	if len(nodes) > 0 && nodes[0].Path == path {
@@ -249,8 +248,8 @@ func functionsByGroup(snap *device.Snapshot) map[string][]*device.Hardware {
 	return found
 }
 
-// nodeIDAs is the ID of a node, with its hardware in a form.
-// The namespace of an NVMe node is its whole ID, so that the key is not needed.
+// nodeIDAs is the ID of a node, with its hardware in a form. The namespace of an NVMe node is its
+// whole ID, so that the key is not needed.
 func (m *run) nodeIDAs(n *device.Node, form device.Form) string {
 	if n.Hardware == nil || n.Namespace != "" {
 		return device.NodeID(n, form)

@@ -66,24 +66,22 @@ type Host interface {
 	Glob(v pattern.Values, entries *int) []string
 }
 
-// Result is the result of Match.
-// Its maps and slices belong to the caller, but it points to resources of the configuration.
+// Result is the result of Match. Its maps and slices belong to the caller, but it points to
+// resources of the configuration.
 type Result struct {
 	// Resources are in the order of the configuration, including resources without offers.
 	Resources []Offered
-	// Inactive are the resources whose when does not hold on this host.
-	// A resource that only lost its name to an earlier resource is not in the list.
+	// Inactive are the resources whose when does not hold on this host. A resource that only lost
+	// its name to an earlier resource is not in the list.
 	Inactive []*config.Resource
 	// Notes are for the administrator, in the order of the configuration.
 	Notes []Note
 	// Unknown has the resources of which not all devices are known, because a search takes too
-	// long, with the key whose search was cut off.
-	// A device of such a resource that has no offer may still exist. The ledger does not treat it
-	// as removed (MatchIncomplete).
+	// long, with the key whose search was cut off. A device of such a resource that has no offer
+	// may still exist. The ledger does not treat it as removed (MatchIncomplete).
 	Unknown map[*config.Resource]string
 	// LeftOut is the number of devices that are not offered, because they would take too much
-	// memory.
-	// The agent shows the number in its status, because nothing may be left out silently.
+	// memory. The agent shows the number in its status, because nothing may be left out silently.
 	LeftOut int
 }
 
@@ -103,8 +101,8 @@ type Offered struct {
 // Note is a hint about the configuration on this host.
 type Note struct {
 	config.Problem
-	// Error is set if the note is about a mistake.
-	// The commands check and devices report such a note as a problem, unless OfNode is set.
+	// Error is set if the note is about a mistake. The commands check and devices report such a
+	// note as a problem, unless OfNode is set.
 	Error bool
 	// OfNode is set if the mistake only exists while the name of the node is unknown, such as for a
 	// command that runs on another machine.

@@ -22,15 +22,14 @@ func (m *run) note(place, hint, format string, args ...any) {
 	})
 }
 
-// fault adds a note about a mistake.
-// The commands check and devices report it as a problem.
+// fault adds a note about a mistake. The commands check and devices report it as a problem.
 func (m *run) fault(place, hint, format string, args ...any) {
 	m.note(place, hint, format, args...)
 	m.result.Notes[len(m.result.Notes)-1].Error = true
 }
 
-// directoryNotes reports the globs of a resource that match only directories.
-// A mount may be a directory, so that its glob is not reported.
+// directoryNotes reports the globs of a resource that match only directories. A mount may be a
+// directory, so that its glob is not reported.
 func (m *run) directoryNotes(r *config.Resource) {
 	for i := range r.Match {
 		match := &r.Match[i]
@@ -72,8 +71,8 @@ func (m *run) directoryNote(place string, glob pattern.Values) {
 	}
 }
 
-// notes adds the notes about the devices and offers of a resource.
-// offered are the names of the resource, of which there may be none.
+// notes adds the notes about the devices and offers of a resource. offered are the names of the
+// resource, of which there may be none.
 func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) {
 	m.problemNote(r, offered)
 	for i := range r.Match {
@@ -100,8 +99,8 @@ func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) 
 	m.membersNote(r, offered)
 }
 
-// problemNote reports offers that have a problem.
-// The first problem stands for all, since they often have one cause.
+// problemNote reports offers that have a problem. The first problem stands for all, since they
+// often have one cause.
 func (m *run) problemNote(r *config.Resource, offered []Offered) {
 	var first *device.Offer
 	count := 0
@@ -215,8 +214,8 @@ func (m *run) unmovedNetNote(r *config.Resource, devices []candidate) {
 	)
 }
 
-// isMatchedNet reports whether a device is a network interface.
-// The interface of hardware that was selected for other reasons is not a mistake.
+// isMatchedNet reports whether a device is a network interface. The interface of hardware that
+// was selected for other reasons is not a mistake.
 func isMatchedNet(c candidate) bool {
 	if len(c.picks) == 0 {
 		return false

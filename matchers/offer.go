@@ -154,10 +154,9 @@ func (b *builder) problem(format string, args ...any) {
 	b.problems = append(b.problems, text)
 }
 
-// identify returns the ID of the device. Without a name, the ID is empty if it depends on the name
-// of the resource.
-// The ID of a device with hardware does not depend on the kernel's names of its nodes, which may
-// change whenever it is plugged in.
+// identify returns the ID of the device. Without a name, the ID is empty if it depends on the
+// name of the resource. The ID of a device with hardware does not depend on the kernel's names of
+// its nodes, which may change whenever it is plugged in.
 func (b *builder) identify() string {
 	c := b.c
 	if c.pool || c.virtual != nil {
@@ -250,8 +249,8 @@ func (b *builder) checkSerial() {
 	}
 }
 
-// numa lists the NUMA nodes of the device to report.
-// The result is empty if there is no preference.
+// numa lists the NUMA nodes of the device to report. The result is empty if there is no
+// preference.
 func (b *builder) numa() []int {
 	if !b.r.NUMA.Auto {
 		return slices.Clone(b.r.NUMA.Nodes)
@@ -276,8 +275,8 @@ func (b *builder) numa() []int {
 	return nodes
 }
 
-// addNode adds one of the device's own nodes.
-// If the node has no valid path or is not permitted, that is a problem, and the node is left out.
+// addNode adds one of the device's own nodes. If the node has no valid path or is not permitted,
+// that is a problem, and the node is left out.
 func (b *builder) addNode(p pick) {
 	hostPath := p.node.Path
 	at := device.Literal(hostPath)
@@ -332,8 +331,8 @@ func (b *builder) keyOf(n *device.Node) string {
 	return b.nodeID(n)
 }
 
-// nodeID returns the ID of a node, with its hardware.
-// It does not depend on the resource, so that it is made once for each run.
+// nodeID returns the ID of a node, with its hardware. It does not depend on the resource, so that
+// it is made once for each run.
 func (m *run) nodeID(n *device.Node) string {
 	id, ok := m.ids[n]
 	if !ok {
@@ -343,10 +342,9 @@ func (m *run) nodeID(n *device.Node) string {
 	return id
 }
 
-// inContainer returns a path in the container. That is the host path if text is empty, and a
-// path below text if that ends with "/".
-// If the path is not valid, ok is false, and a problem has been added. of provides the values of
-// variables.
+// inContainer returns a path in the container. That is the host path if text is empty, and a path
+// below text if that ends with "/". If the path is not valid, ok is false, and a problem has been
+// added. of provides the values of variables.
 func (b *builder) inContainer(
 	what string,
 	text device.Text,
@@ -396,8 +394,8 @@ func (b *builder) reserve(at device.Text, p part) bool {
 	return false
 }
 
-// distinguishingSelector suggests a selector for one of two nodes.
-// The result is empty for mounts. Otherwise it continues the sentence of the problem.
+// distinguishingSelector suggests a selector for one of two nodes. The result is empty for
+// mounts. Otherwise it continues the sentence of the problem.
 func (m *run) distinguishingSelector(a, b *device.Node) string {
 	if a == nil || b == nil {
 		return ""
@@ -427,8 +425,8 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 }
 
 // entries fills in environment or annotations. It returns as many entries as the configuration
-// has, even if there are problems.
-// The number and order must be the same for all devices of the resource, see device.Offer.
+// has, even if there are problems. The number and order must be the same for all devices of the
+// resource, see device.Offer.
 func (b *builder) entries(what string, entries []device.Entry, check func(key device.Text) error) []device.Entry {
 	var out []device.Entry
 	for _, e := range entries {
@@ -464,9 +462,8 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 	return out
 }
 
-// offered makes the OfferedNode of a node.
-// A node of hardware is injected through a link that follows it, unless the configuration forbids
-// that.
+// offered makes the OfferedNode of a node. A node of hardware is injected through a link that
+// follows it, unless the configuration forbids that.
 func (b *builder) offered(n *device.Node, key string, at device.Text, permissions string) device.OfferedNode {
 	return device.OfferedNode{
 		HostPath:    n.Path,

@@ -18,8 +18,8 @@ type predicate struct {
 	run *run
 	// conditions are in the order of the attributes in device, then subsystem, driver and attr.
 	conditions []condition
-	// usb, pci, net and mdev are set if the match has these tables.
-	// They are fields, because a predicate asks for them for every node and all hardware.
+	// usb, pci, net and mdev are set if the match has these tables. They are fields, because a
+	// predicate asks for them for every node and all hardware.
 	usb, pci, net, mdev bool
 	// subFunctions is set if pci.sriov selects sub-functions.
 	subFunctions bool
@@ -228,9 +228,8 @@ func dirsOf(h *device.Hardware, n *device.Node) []string {
 	return []string{h.Path}
 }
 
-// fits reports whether all conditions about a subject hold for hardware, or for its node if the node is
-// not nil.
-// Without conditions about the subject, it returns true.
+// fits reports whether all conditions about a subject hold for hardware, or for its node if the
+// node is not nil. Without conditions about the subject, it returns true.
 func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool {
 	fits := true
 	for i := range p.conditions {
@@ -249,9 +248,9 @@ func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool
 	return fits
 }
 
-// stops reports whether the predicate can skip the other conditions, because one does not hold. A trace
-// needs all conditions.
-// The caller must then combine holds with the results of the other conditions itself.
+// stops reports whether the predicate can skip the other conditions, because one does not hold. A
+// trace needs all conditions. The caller must then combine holds with the results of the other
+// conditions itself.
 func (p *predicate) stops(holds bool) bool {
 	if holds {
 		return false
@@ -273,8 +272,8 @@ func (c *condition) holds(h *device.Hardware, n *device.Node, unknown bool) bool
 	return c.accepts(values, unread, unknown)
 }
 
-// accepts reports whether the condition holds for values.
-// A trace calls it with values that it has read itself.
+// accepts reports whether the condition holds for values. A trace calls it with values that it
+// has read itself.
 func (c *condition) accepts(values []string, unread, unknown bool) bool {
 	if unread {
 		return unknown
@@ -282,8 +281,8 @@ func (c *condition) accepts(values []string, unread, unknown bool) bool {
 	return c.want.Match(values...)
 }
 
-// have lists the values that the condition compares.
-// Only Explain needs them: holds avoids the list for attributes of hardware.
+// have lists the values that the condition compares. Only Explain needs them: holds avoids the
+// list for attributes of hardware.
 func (c *condition) have(h *device.Hardware, n *device.Node) (values []string, unread bool) {
 	if c.hardware != nil {
 		return []string{c.hardware(h)}, false
@@ -291,8 +290,8 @@ func (c *condition) have(h *device.Hardware, n *device.Node) (values []string, u
 	return c.values(h, n)
 }
 
-// onlyNets reports whether the match selects only network interfaces.
-// Nodes of their hardware are not selected then.
+// onlyNets reports whether the match selects only network interfaces. Nodes of their hardware are
+// not selected then.
 func (p *predicate) onlyNets() bool {
 	return p.SelectsNets() && !p.namesDevices()
 }
@@ -379,14 +378,14 @@ func (p *predicate) matchesAnyNet(h *device.Hardware) bool {
 	return matches
 }
 
-// matchesNet compares a network interface with net.
-// The subject of these conditions is the interface, so that its hardware is not needed.
+// matchesNet compares a network interface with net. The subject of these conditions is the
+// interface, so that its hardware is not needed.
 func (p *predicate) matchesNet(n *device.Node) bool {
 	return n.Net != nil && p.fits(netInterface, nil, n)
 }
 
-// matchesWhole reports whether the match selects hardware, regardless of its nodes.
-// A glob is about nodes, so that a match with a glob selects no hardware as a whole.
+// matchesWhole reports whether the match selects hardware, regardless of its nodes. A glob is
+// about nodes, so that a match with a glob selects no hardware as a whole.
 func (p *predicate) matchesWhole(h *device.Hardware) bool {
 	if !p.NamesHardware() || !p.Glob.Empty() {
 		return false
@@ -451,9 +450,9 @@ func (p *predicate) matchesAsNet(n *device.Node, h *device.Hardware) bool {
 	return h != nil && p.matchesTables(h) && matches
 }
 
-// matchesNode compares a node of hardware with all conditions except for glob and conditions on the
-// hardware. If n is nil, it compares the hardware, regardless of its nodes.
-// Conditions that read sysfs come last, because most nodes are out before.
+// matchesNode compares a node of hardware with all conditions except for glob and conditions on
+// the hardware. If n is nil, it compares the hardware, regardless of its nodes. Conditions that
+// read sysfs come last, because most nodes are out before.
 func (p *predicate) matchesNode(h *device.Hardware, n *device.Node) bool {
 	matches := p.fits(anyNode, h, n)
 	if p.stops(matches) {
@@ -462,8 +461,8 @@ func (p *predicate) matchesNode(h *device.Hardware, n *device.Node) bool {
 	return p.fits(sysfsDir, h, n) && matches
 }
 
-// matchesPath reports whether the match has only a glob, and it matches a host path.
-// An exclude with any other condition cannot be about a path to mount.
+// matchesPath reports whether the match has only a glob, and it matches a host path. An exclude
+// with any other condition cannot be about a path to mount.
 func (p *predicate) matchesPath(host string) bool {
 	hasOnlyGlob := !p.NamesHardware() && len(p.conditions) == 0
 	return hasOnlyGlob && !p.Glob.Empty() && p.Glob.Match(host)

@@ -176,8 +176,8 @@ func (m *run) inputKind(n *device.Node) inputKind {
 	return noInput
 }
 
-// hostInput names the kind of the device of an event node.
-// It is empty if the device does not concern the host.
+// hostInput names the kind of the device of an event node. It is empty if the device does not
+// concern the host.
 func (m *run) hostInput(n *device.Node) string {
 	kind := m.inputKind(n)
 	if kind == noInput {
@@ -218,8 +218,8 @@ func isEventNode(n *device.Node) bool {
 	return n.Subsystem == "input" && strings.HasPrefix(path.Base(n.SysPath), "event")
 }
 
-// newEventNodes lists the event nodes of a host.
-// The result is in the order of the snapshot, so that the reason of a verdict does not change.
+// newEventNodes lists the event nodes of a host. The result is in the order of the snapshot, so
+// that the reason of a verdict does not change.
 func newEventNodes(snap *device.Snapshot) []*device.Node {
 	var found []*device.Node
 	for _, n := range snap.Nodes {

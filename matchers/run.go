@@ -29,9 +29,8 @@ type run struct {
 	ids map[*device.Node]string
 	// notedVirtual is set if a virtual match on every node was reported.
 	notedVirtual bool
-	// named has the resource of each name.
-	// A fixed name is entered before any resource is matched (inactive), a name with variables
-	// when its first device is offered.
+	// named has the resource of each name. A fixed name is entered before any resource is matched
+	// (inactive), a name with variables when its first device is offered.
 	named  map[string]*config.Resource
 	claims claims
 	// picked are the selected nodes of the current resource. A node that a second match selects
@@ -42,8 +41,8 @@ type run struct {
 	companions map[*config.Companion]companionFiles
 	// budget limits the reads of the run.
 	budget budget
-	// memory is how much of device.MaxMemory is left.
-	// A resource may use half of it, so that some is left for the resources after it.
+	// memory is how much of device.MaxMemory is left. A resource may use half of it, so that some
+	// is left for the resources after it.
 	memory int
 	// checks is how many of maxChecks are left.
 	checks int

@@ -21,15 +21,15 @@ type selection struct {
 	picks []pick
 	// whole is the hardware that is a device even without a node.
 	whole map[*device.Hardware]whole
-	// groups are selected with vfio = true, by number.
-	// A group exists only if a node of it is selected.
+	// groups are selected with vfio = true, by number. A group exists only if a node of it is
+	// selected.
 	groups map[string]*group
 	// others are paths, CDI devices and virtual devices.
 	others []candidate
 }
 
-// whole is how matches select hardware as a whole.
-// Its zero value is hardware that no match has selected yet.
+// whole is how matches select hardware as a whole. Its zero value is hardware that no match has
+// selected yet.
 type whole struct {
 	// dangerous is set if any of the matches has dangerous = true.
 	dangerous bool
@@ -81,8 +81,8 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	return found
 }
 
-// add selects for a match.
-// The cases exclude each other, but a match with vfio = true may also have tables of hardware.
+// add selects for a match. The cases exclude each other, but a match with vfio = true may also
+// have tables of hardware.
 func (s *selection) add(p *predicate) {
 	switch {
 	case p.VFIO:
@@ -460,8 +460,8 @@ func (s *selection) hardwareOfCDI(d *device.CDIDevice) []*device.Hardware {
 	return sortHardware(hardware)
 }
 
-// addVirtual selects the virtual devices of a match.
-// They exist wherever the resource is active, because no hardware limits them.
+// addVirtual selects the virtual devices of a match. They exist wherever the resource is active,
+// because no hardware limits them.
 func (s *selection) addVirtual(p *predicate) {
 	for i := range p.Virtual {
 		d := &p.Virtual[i]
@@ -504,8 +504,8 @@ func (s *selection) exclude() {
 	})
 }
 
-// isExcluded reports whether an exclude selects a node, as a node of h.
-// h may be another function of the IOMMU group than the owner of the node.
+// isExcluded reports whether an exclude selects a node, as a node of h. h may be another function
+// of the IOMMU group than the owner of the node.
 func (s *selection) isExcluded(n *device.Node, h *device.Hardware) bool {
 	return slices.ContainsFunc(s.excludes, func(e *predicate) bool {
 		return e.matches(n, h)

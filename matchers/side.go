@@ -7,11 +7,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// leaveOutSideNodes removes dangerous nodes from devices that are of use without them: a
-// network card also has the node that updates its firmware, and a graphics card has the buses
-// of its monitors. A device keeps dangerous nodes if it has no others, or if a match names
-// them; then it has a Problem, which says how to permit them.
-// It changes the devices in place.
+// leaveOutSideNodes removes dangerous nodes from devices that are of use without them: a network
+// card also has the node that updates its firmware, and a graphics card has the buses of its
+// monitors. A device keeps dangerous nodes if it has no others, or if a match names them; then it
+// has a Problem, which says how to permit them. It changes the devices in place.
 func (m *run) leaveOutSideNodes(r *config.Resource, devices []candidate) {
 	// One note is enough, with the first node as an example.
 	var left []pick

@@ -15,8 +15,8 @@ type Variable struct {
 	Value string `json:"value"`
 }
 
-// table lists the values of variables that do not depend on the container.
-// It leaves out variables without a value and repeated names.
+// table lists the values of variables that do not depend on the container. It leaves out
+// variables without a value and repeated names.
 func (b *builder) table(names []string) []Variable {
 	var all []Variable
 	for i, name := range names {
@@ -35,10 +35,9 @@ func (b *builder) table(names []string) []Variable {
 	return all
 }
 
-// Variables lists the variables of hardware, or of a node of it, that have a value whatever
-// the resource.
-// At most one of h and n may be nil. Variables of attributes of sysfs are not in the list,
-// because any file of sysfs is one.
+// Variables lists the variables of hardware, or of a node of it, that have a value whatever the
+// resource. At most one of h and n may be nil. Variables of attributes of sysfs are not in the
+// list, because any file of sysfs is one.
 func Variables(snap *device.Snapshot, forms device.Forms, opts Options, h *device.Hardware, n *device.Node) []Variable {
 	m := newRun(&config.Config{}, snap, forms, opts)
 	c := &candidate{hardware: h}

@@ -82,8 +82,7 @@ type trace struct {
 	droppedCount int
 	// owners are the resources that have devices which this resource also selects.
 	owners []ownedDevices
-	// offered are the IDs of its devices.
-	// It is empty if the subject is in none of them.
+	// offered are the IDs of its devices. It is empty if the subject is in none of them.
 	offered []string
 	// They are only recorded if the subject is a single device or node.
 	variables []Variable
@@ -200,8 +199,8 @@ func (r *recorder) offer(b *builder) {
 	t.variables = append(t.variables, b.table(names)...)
 }
 
-// match starts the trace of a match of the current resource.
-// It returns nil for a nil recorder, which turns off all records of the match.
+// match starts the trace of a match of the current resource. It returns nil for a nil recorder,
+// which turns off all records of the match.
 func (r *recorder) match(p *predicate) *matchTrace {
 	if r == nil {
 		return nil
@@ -308,8 +307,8 @@ func (t *matchTrace) selects(h *device.Hardware, n *device.Node) {
 	}
 }
 
-// selectsOther records that the match selects a path, a CDI device or a virtual device.
-// They have no hardware, so that they are only recorded if the whole host is explained.
+// selectsOther records that the match selects a path, a CDI device or a virtual device. They have
+// no hardware, so that they are only recorded if the whole host is explained.
 func (t *matchTrace) selectsOther(name string) {
 	if t == nil || t.recorder.subject != (target{}) {
 		return
@@ -388,8 +387,8 @@ const (
 	vfioStep
 )
 
-// steps lists the conditions of the match. An empty table is a condition, too.
-// They are in the order in which the explanation narrows the targets.
+// steps lists the conditions of the match. An empty table is a condition, too. They are in the
+// order in which the explanation narrows the targets.
 func (t *matchTrace) steps() []*step {
 	p := t.predicate
 	var all []*step
@@ -503,9 +502,8 @@ func (s *step) holds(t target) bool {
 	})
 }
 
-// readsFiles reports whether the condition of the step reads files of sysfs.
-// The nearest value of such a condition is only reported after other conditions have narrowed the
-// targets.
+// readsFiles reports whether the condition of the step reads files of sysfs. The nearest value of
+// such a condition is only reported after other conditions have narrowed the targets.
 func (s *step) readsFiles() bool {
 	return s.kind == conditionStep && s.of.predicate.conditions[s.index].about == sysfsDir
 }

@@ -92,9 +92,8 @@ func (w *dirWatch) addDir(dir string) {
 	}
 }
 
-// UsesNets reports whether a configuration needs network interfaces. A physical
-// function is named by its address or by an interface, whose name has no colon
-// (dev_valid_name in net/core/dev.c).
+// UsesNets reports whether a configuration needs network interfaces. A physical function is named
+// by its address or by an interface, whose name has no colon (dev_valid_name in net/core/dev.c).
 // The agent scans again if a new configuration needs the interfaces that the last scan left out.
 func UsesNets(cfg *config.Config) bool {
 	named := func(pf string) bool {
@@ -114,9 +113,8 @@ func UsesNets(cfg *config.Config) bool {
 	})
 }
 
-// UsesCDIDevices reports whether a configuration needs the CDI devices of the
-// host.
-// If not, matching does not read the specs of the host.
+// UsesCDIDevices reports whether a configuration needs the CDI devices of the host. If not,
+// matching does not read the specs of the host.
 func UsesCDIDevices(cfg *config.Config) bool {
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
 		return len(r.Container.CDIDevices) > 0 ||

@@ -136,8 +136,8 @@ func (b *builder) joined(t device.Text, separator string) (device.Text, error) {
 	return join(all, separator), nil
 }
 
-// filled fills in a text for a device, or a part of one.
-// The error is a noValue if a variable has no value.
+// filled fills in a text for a device, or a part of one. The error is a noValue if a variable has
+// no value.
 func (b *builder) filled(t device.Text, separator string, of *candidate) (device.Text, error) {
 	return expand(t, func(name string) (device.Text, error) {
 		values, err := b.values(name, of)

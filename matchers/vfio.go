@@ -281,8 +281,8 @@ func blocksGroup(p *device.PCI) bool {
 	return !p.VFIO && !p.IsBridge()
 }
 
-// vfioNotes adds the notes about matches with vfio = true.
-// Without a note, nothing would say why such a function is missing.
+// vfioNotes adds the notes about matches with vfio = true. Without a note, nothing would say why
+// such a function is missing.
 func (m *run) vfioNotes(r *config.Resource) {
 	matches, excludes := m.predicates(r)
 	for _, p := range matches {
