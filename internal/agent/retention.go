@@ -76,9 +76,8 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 }
 
 // record returns the new targets: the targets of the listed devices, and earlier targets that are
-// unchanged, or whose device could not be read yet. It also keeps the targets of a held device
-// that is not listed: the lists may have no room for it, and its hardware must not be offered
-// under another ID.
+// unchanged, or whose device could not be read yet. It also keeps the targets of a held device that is not listed: the lists may have no
+// room for it, and its hardware must not be offered under another ID.
 func (r *retention) record(out ledger.Output) ledger.Injected {
 	next := ledger.Injected{}
 	keep := func(id string) {

@@ -27,7 +27,7 @@ func record(r *inventory.Reading, redact *redaction) []entry {
 	}
 	all := slices.Collect(maps.Values(byName))
 	sortByDirectory(all)
-	// This needs the order of the line before.
+	// The entries are sorted now, as withoutFullDirs requires.
 	return withoutFullDirs(all)
 }
 

@@ -307,7 +307,7 @@ func (r *redaction) target(link, target string) string {
 }
 
 // plainAttrs are the attributes that identify no single device. Attributes on neither list are
-// left out: an attribute that is added to the scan must also be added here before a redacted
+// left out: an attribute that is added to the scan must also be added to a list before a redacted
 // recording contains it.
 var plainAttrs = []string{
 	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev_id", "dev_port", "device", "devnum", "flags", "idProduct", "idVendor", "ifindex", "iflink",
