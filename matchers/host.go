@@ -70,7 +70,7 @@ func (m *run) isDir(path string) bool {
 // exists reports whether a path of the host exists. Place says what asks for it. A path that is
 // not known counts as missing.
 func (m *run) exists(place, path string) (exists bool) {
-	// The snapshot knows everything below /dev, so that most paths need no read.
+	// The snapshot has the nodes and directories below /dev, so that their paths need no read.
 	if m.at(path) != nil || m.isDir(path) {
 		return true
 	}

@@ -440,8 +440,8 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 		key, err := b.single(e.Key, b.c)
 		if err != nil {
 			b.problem("%s: %v", what, err)
-			// The name would end at the "=", and the rest would become part of the value.
 		} else if strings.Contains(key.String(), "=") {
+			// The name would end at the "=", and the rest would become part of the value.
 			b.problem("%s: %q can't be a name", what, key)
 		} else if err := check(key); err != nil {
 			b.problem("%s: %v", what, err)
@@ -449,8 +449,8 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 		value, err := b.joined(e.Value, e.Separator)
 		if err != nil {
 			b.problem("%s.%s: %v", what, e.Key, err)
-			// Protocol buffers reject other strings, so that Allocate would fail.
 		} else if !utf8.ValidString(value.String()) {
+			// Protocol buffers reject other strings, so that Allocate would fail.
 			b.problem("%s.%s: %q is not valid UTF-8, which the kubelet requires", what, e.Key, value)
 		}
 		b.texts += key.LiteralSize() + value.LiteralSize()

@@ -124,8 +124,7 @@ func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) 
 		r := &cfg.Resources[i]
 		note, isInactive := inactive[r]
 		if isInactive {
-			// Notes are in the order of the configuration, so that this one waits until it is its
-			// turn.
+			// Notes are in the order of the configuration, so that this one is added only now.
 			m.result.Notes = append(m.result.Notes, note)
 		} else {
 			m.match(r)
@@ -158,8 +157,8 @@ func (m *run) match(r *config.Resource) {
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		m.offerName(r, name, byName[name])
 	}
-	// Mounts and variables of the offers also use the budget, so that this is the last step that
-	// knows.
+	// Mounts and variables of the offers also spend the budget, so that unknown keys are reported
+	// only now.
 	m.reportUnknown(r)
 	m.overlaps(r, devices)
 	m.notes(r, devices, m.result.Resources[first:])

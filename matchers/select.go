@@ -392,8 +392,8 @@ func (s *selection) addPaths(p *predicate) {
 		})
 		if isExcluded {
 			s.recorder.exclude(&c)
-			// The first match with the path decides how it is mounted.
 		} else if !s.hasOther(path) {
+			// The first match with the path decides how it is mounted.
 			s.others = append(s.others, c)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 type Variable struct {
 	// Name is the variable as it is written in a configuration: "${usb.serial}".
 	Name string `json:"name"`
-	// Several values are joined with spaces.
+	// Value has the values of the variable, joined with spaces.
 	Value string `json:"value"`
 }
 

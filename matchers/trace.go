@@ -49,7 +49,8 @@ type recorder struct {
 	budget budget
 }
 
-// The recorder has a budget as large as the budget of the run.
+// newRecorder returns a recorder without records. Its own budget is as large as the budget of the
+// run.
 func newRecorder(cfg *config.Config, subject target) *recorder {
 	return &recorder{
 		subject: subject,
@@ -84,7 +85,7 @@ type trace struct {
 	owners []ownedDevices
 	// offered are the IDs of its devices. It is empty if the subject is in none of them.
 	offered []string
-	// They are only recorded if the subject is a single device or node.
+	// variables are only recorded if the subject is a single device or node.
 	variables []Variable
 }
 

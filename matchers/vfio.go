@@ -25,8 +25,7 @@ func isFunctionNode(n *device.Node) bool { return n.Subsystem == "vfio-dev" }
 // isVFIONode reports whether n is the node of an IOMMU group or of one function.
 func isVFIONode(n *device.Node) bool { return isGroupNode(n) || isFunctionNode(n) }
 
-// vfioGroup returns the IOMMU group of hardware that is bound to VFIO, or an empty string for
-// other
+// vfioGroup returns the IOMMU group of hardware that is bound to VFIO, or an empty string for other
 // hardware. A mediated device in a group is always bound: only VFIO drivers add it to a group.
 func vfioGroup(h *device.Hardware) string {
 	if h == nil || h.PCI != nil && !h.PCI.VFIO {
@@ -56,8 +55,7 @@ type group struct {
 }
 
 // vfioNodes lists the VFIO nodes of a function: the node of its group, which another function may
-// own,
-// and its own node.
+// own, and its own node.
 func (m *run) vfioNodes(h *device.Hardware) []*device.Node {
 	var nodes []*device.Node
 	for _, f := range m.indexes.byGroup()[h.IOMMUGroup()] {
