@@ -13,7 +13,7 @@ import (
 const standard = "resource.kubernetes.io/"
 
 // attributes returns the attributes of the device that claims select by. Configured attributes
-// replace those of the hardware.
+// replace those of the hardware. The result is not nil, even if the device has no attribute.
 func (b *builder) attributes() map[string]device.Typed {
 	all := make(map[string]device.Typed)
 	if b.c.hardware != nil {
@@ -42,6 +42,7 @@ func (b *builder) attributes() map[string]device.Typed {
 
 // addHardwareAttributes adds the attributes of hardware.
 func (b *builder) addHardwareAttributes(all map[string]device.Typed, h *device.Hardware) {
+	// An empty text is added, too. The type of these attributes is always string.
 	add := func(name, text string) {
 		all[name] = device.Typed{Text: text}
 	}
@@ -55,10 +56,12 @@ func (b *builder) addHardwareAttributes(all map[string]device.Typed, h *device.H
 		add("vendor", h.PCI.Vendor)
 		add("product", h.PCI.Device)
 		add("driver", h.PCI.Driver)
+		// The standard attribute must be an address with a domain, "0000:3b:00.0".
 		if device.IsPCIAddress(h.PCI.Address) {
 			add(standard+"pciBusID", h.PCI.Address)
 		}
 	}
+	// A path such as "devices/pci0000:00/..." begins with the root complex.
 	_, below, isBelowPCI := strings.Cut(h.Path, "devices/pci")
 	if isBelowPCI {
 		root, _, _ := strings.Cut(below, "/")

@@ -15,7 +15,8 @@ import (
 const (
 	maxEntries    = 200_000
 	sharedEntries = maxEntries / 2
-	// existsCost is the cost of the search for one path.
+	// existsCost is the cost of the search for one path. It is the cost of a look-up in a glob,
+	// see lookUpCost in package pattern.
 	existsCost = 8
 )
 
@@ -47,6 +48,8 @@ type unknown struct {
 	key   string
 }
 
+// newBudget returns the budget of a run. Only resources that read count, so that their shares are
+// as large as possible.
 func newBudget(cfg *config.Config) budget {
 	readers := 0
 	for i := range cfg.Resources {
@@ -84,7 +87,8 @@ func reads(r *config.Resource) bool {
 
 func isAttrVariable(name string) bool { return strings.HasPrefix(name, attrPrefix) }
 
-// begin begins with the searches of a resource.
+// begin begins with the searches of a resource, or of its when. What an earlier resource has left
+// of its share is lost.
 func (b *budget) begin() {
 	b.own = b.share
 	b.first = unknown{}
@@ -96,14 +100,18 @@ func (b *budget) begin() {
 func (b *budget) spend(place, key string, search func(entries *int)) bool {
 	before := b.own + b.shared
 	left := before
+	// Without entries, the search is not even begun.
 	if left > 0 {
 		search(&left)
 	}
+	// A search that ends exactly at the limit also counts as cut off.
 	isUnknown := left == NoAnswer || left == 0
+	// The search costs nothing then, because nobody knows what it has read.
 	if left == NoAnswer {
 		left = before
 	}
 	cost := before - left
+	// The own share is used first. The rest comes from the half that all resources share.
 	ofShare := min(cost, b.own)
 	b.own -= ofShare
 	b.shared -= cost - ofShare
@@ -157,17 +165,20 @@ type attrFound struct {
 // are those of the configuration, for messages.
 func (m *run) attr(place, key string, dirs []string, name string) (values []string, unread bool) {
 	for _, dir := range dirs {
+		// Several resources, and several conditions of a resource, may read the same attribute.
 		k := attrKey{dir, name}
 		found, known := m.budget.attrs[k]
 		if !known {
 			complete := m.budget.spend(place, key, func(entries *int) {
 				found.values, found.unread = m.Host.Attr(dir, name, entries)
 			})
+			// The answer is not kept, because another resource may have entries left.
 			if !complete {
 				return nil, true
 			}
 			m.budget.attrs[k] = found
 		}
+		// An attribute that cannot be read yet still hides the attributes of directories above.
 		if found.values != nil || found.unread {
 			return found.values, found.unread
 		}

@@ -12,12 +12,17 @@ import (
 // candidate is a device that a resource selects: nodes by path with their hardware, if any, or a path, a
 // CDI device or a virtual device.
 type candidate struct {
+	// hardware is nil for nodes without hardware and for a pool. For a group it is the hardware
+	// of the first part, by which devices are sorted.
 	hardware *device.Hardware
-	picks    []pick
+	// picks are the selected nodes and network interfaces.
+	picks []pick
 	// single is set for one node without the rest of its hardware, and for a candidate without
 	// nodes and hardware.
-	single  bool
-	paths   []pathPick
+	single bool
+	// paths are host paths to mount. A device with paths has no picks, unless it is a pool.
+	paths []pathPick
+	// cdi and virtual are nil, unless the device is a CDI device of the host or a virtual device.
 	cdi     *device.CDIDevice
 	virtual *config.Virtual
 	// name is the name of a path, a CDI device or a virtual device in messages.
@@ -43,6 +48,7 @@ type candidate struct {
 // with different counts, the smallest applies: no node then has more containers than its match
 // allows.
 func (c *candidate) slots() int {
+	// A count of 0 means that no match has set a number yet.
 	slots := c.count
 	add := func(count int) {
 		if slots == 0 || count < slots {
@@ -58,6 +64,7 @@ func (c *candidate) slots() int {
 	for i := range c.parts {
 		add(c.parts[i].slots())
 	}
+	// A device without any match, as in Variables, has one slot.
 	return max(slots, 1)
 }
 
@@ -92,19 +99,23 @@ func (c *candidate) nodes() []pick {
 	return slices.DeleteFunc(slices.Clone(c.picks), pick.isNet)
 }
 
+// isNet reports whether the pick is a network interface, which has no path below /dev.
 func (p pick) isNet() bool { return p.node.Net != nil }
 
+// isDangerous reports whether the match permits dangerous nodes. It says nothing about the node.
 func (p pick) isDangerous() bool { return p.match.Dangerous }
 
 // comparePicks orders picks by the sysfs path of their hardware, then by path.
 func comparePicks(a, b pick) int {
 	if a.hardware != b.hardware {
+		// Picks of one hardware must be adjacent for appendPicked.
 		return strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware))
 	}
 	return strings.Compare(a.node.Path, b.node.Path)
 }
 
-// compareHardware orders candidates by the sysfs path of their hardware.
+// compareHardware orders candidates by the sysfs path of their hardware. Candidates without
+// hardware come first, and are equal.
 func compareHardware(a, b candidate) int {
 	return strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware))
 }
@@ -125,8 +136,10 @@ func (c *candidate) iommuGroup() string {
 	return vfioGroup(c.hardware)
 }
 
-// describe names a device for an administrator.
+// describe names a device for an administrator, in notes and in explanations. It is also the key
+// of excluded devices in a trace.
 func (c *candidate) describe() string {
+	// The order matters: a pool or a group may also have hardware and picks.
 	if c.pool {
 		return "the pool"
 	}
@@ -137,6 +150,7 @@ func (c *candidate) describe() string {
 		return c.name
 	}
 	text := ""
+	// A candidate that is not single has hardware: nodes without hardware are always single.
 	if !c.single {
 		text = describe(c.hardware)
 	} else if c.picks[0].isNet() {
@@ -151,10 +165,11 @@ func (c *candidate) describe() string {
 	return text
 }
 
-// describe names hardware for an administrator.
+// describe names hardware for an administrator. h must not be nil.
 func describe(h *device.Hardware) string {
 	switch h.Bus {
 	case device.USBBus:
+		// The name in sysfs is only the port: "1-2". The product tells people which device it is.
 		if h.USB != nil && h.USB.ProductName != "" {
 			return fmt.Sprintf("USB device %s (%q)", h.Name, h.USB.ProductName)
 		}
@@ -167,7 +182,7 @@ func describe(h *device.Hardware) string {
 	return "platform device " + h.Name
 }
 
-// andMore formats the first of n names, and the number of the others.
+// andMore formats the first of n names, and the number of the others: "/dev/ttyUSB0 and 2 more".
 func andMore(first string, n int) string {
 	if n < 2 {
 		return first

@@ -22,6 +22,7 @@ import (
 // function. A claim with shared = true does not exclude resources with shared = true.
 type claims struct {
 	// owners has the resource of hardware, of a node, of candidate.other and of a functionUse.
+	// Keys of different types do not collide, so that one map is enough.
 	owners map[any]*config.Resource
 	// ids has the resource of each ID.
 	ids map[string]*config.Resource
@@ -37,7 +38,9 @@ func newClaims() claims {
 // functionUse is a PCI function as a whole, or by its mediated devices. Some drivers
 // support both at once, so both are offered.
 type functionUse struct {
+	// function is the PCI function, also for the use by mediated devices.
 	function *device.Hardware
+	// mediated is set for the use by mediated devices.
 	mediated bool
 }
 
@@ -45,11 +48,13 @@ type functionUse struct {
 // that another resource has.
 func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 	denied := make(map[*config.Resource]*denial) // by the owner
+	// claimed never gets ahead of i, so that found can be reused.
 	claimed := found[:0]
 	for i := range found {
 		c := &found[i]
 		owner := m.claims.owner(r, c)
 		if owner != nil {
+			// One note for each owner is enough, with the first device as an example.
 			if denied[owner] == nil {
 				denied[owner] = &denial{first: c.describe()}
 			}
@@ -60,6 +65,7 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 		m.claims.add(r, c)
 		claimed = append(claimed, *c)
 	}
+	// The notes must not change their order from one match to the next.
 	owners := slices.SortedFunc(maps.Keys(denied), func(a, b *config.Resource) int {
 		return cmp.Compare(a.Place, b.Place)
 	})
@@ -78,14 +84,17 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 
 // denial is the candidates that a resource does not get, because another resource has them.
 type denial struct {
+	// first describes the first of them.
 	first string
 	count int
 }
 
 // owner returns the resource whose claim on a candidate or one of its nodes excludes r, or nil.
 func (c *claims) owner(r *config.Resource, found *candidate) *config.Resource {
+	// The first claim that excludes r decides which resource the note names.
 	owner := c.ownerOf(r, found.hardware)
 	owner = cmp.Or(owner, c.ownerOf(r, found.other()))
+	// A device with a node that another resource claimed singly is not a whole device any more.
 	for _, p := range found.picks {
 		owner = cmp.Or(owner, c.ownerOf(r, p.node))
 	}
@@ -95,9 +104,11 @@ func (c *claims) owner(r *config.Resource, found *candidate) *config.Resource {
 // ownerOf returns the resource whose claim on a node, hardware or candidate.other excludes r, or nil.
 func (c *claims) ownerOf(r *config.Resource, thing any) *config.Resource {
 	owner := c.owners[thing]
+	// A resource may select a thing twice, such as two nodes of one hardware with each = "node".
 	if owner == nil || owner == r {
 		return nil
 	}
+	// Both resources must permit it.
 	if owner.Shared && r.Shared {
 		return nil
 	}
@@ -106,6 +117,7 @@ func (c *claims) ownerOf(r *config.Resource, thing any) *config.Resource {
 
 // add claims a candidate for r, as far as no other resource with shared = true claims it.
 func (c *claims) add(r *config.Resource, found *candidate) {
+	// A single node leaves the rest of its hardware to others.
 	if found.single && len(found.picks) > 0 {
 		c.addThing(r, found.picks[0].node)
 	} else if found.hardware != nil {
@@ -119,6 +131,7 @@ func (c *claims) add(r *config.Resource, found *candidate) {
 
 // addThing claims a node, hardware or candidate.other.
 func (c *claims) addThing(r *config.Resource, thing any) {
+	// The first claim stays, even if a resource with shared = true also gets the device.
 	if c.owners[thing] == nil {
 		c.owners[thing] = r
 	}
@@ -130,6 +143,7 @@ func (c *candidate) other() string {
 	if c.name != "" && c.virtual == nil {
 		return c.name
 	}
+	// Functions of one group are one claim, whichever of them was selected.
 	group := c.iommuGroup()
 	if group == "" {
 		return ""
@@ -146,6 +160,8 @@ func (m *run) overlaps(r *config.Resource, devices []candidate) {
 	for i := range devices {
 		for _, h := range devices[i].members() {
 			owner, offered := m.overlap(r, h)
+			// A note names one resource. An overlap with a third resource is noted after the
+			// administrator has solved this one.
 			if owner == nil || other != nil && other != owner {
 				continue
 			}
@@ -175,6 +191,7 @@ func (m *run) overlap(r *config.Resource, h *device.Hardware) (owner *config.Res
 	if h.MDev == nil && h.PCI == nil {
 		return nil, ""
 	}
+	// The use as a whole is the default. Below it is changed for a mediated device.
 	use := functionUse{function: h}
 	offered = "mediated devices of it"
 	if h.MDev != nil {
@@ -184,7 +201,9 @@ func (m *run) overlap(r *config.Resource, h *device.Hardware) (owner *config.Res
 		}
 		offered = "the PCI function that it is a part of"
 	}
+	// The use is claimed even if there is an overlap: both are offered.
 	m.claims.addThing(r, use)
+	// The overlap is with the other use of the same function.
 	use.mediated = !use.mediated
 	return m.claims.ownerOf(r, use), offered
 }

@@ -17,6 +17,7 @@ func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
 	}
 	if r.Each == config.EachAll {
 		pool := merge(parts)
+		// A pool of one part is a pool, too: its ID stays the same when parts appear.
 		pool.pool = true
 		return []candidate{pool}
 	}
@@ -43,12 +44,16 @@ func (m *run) group(r *config.Resource, parts []candidate) []candidate {
 			out = append(out, part)
 			continue
 		}
+		// The part keeps the value, so that messages name its group.
 		part.value = value
 		groups[value] = append(groups[value], part)
 	}
+	// The order is random here. The result is sorted below.
 	for value, list := range groups {
 		one := merge(list)
 		one.value = value
+		// The hardware places the group among the other devices. The parts are sorted by
+		// hardware.
 		one.hardware = list[0].hardware
 		out = append(out, one)
 	}
@@ -56,8 +61,9 @@ func (m *run) group(r *config.Resource, parts []candidate) []candidate {
 	return out
 }
 
-// groupValue returns the value of the variable of group_by, empty if there is none. unread is
-// set if it could not be read yet.
+// groupValue returns the value of the variable of group_by, empty if there is none. unread is set
+// if it could not be read yet. A value that differs between the nodes of one hardware is the list
+// of its values.
 func (m *run) groupValue(r *config.Resource, c *candidate) (value string, unread bool) {
 	if c.hardware == nil || r.GroupBy == "" {
 		return "", false
@@ -68,7 +74,8 @@ func (m *run) groupValue(r *config.Resource, c *candidate) (value string, unread
 	return text.String(), isWithout && none.unread
 }
 
-// merge makes one device of several parts.
+// merge makes one device of several parts. The caller sets pool or value, which distinguish a
+// pool from a group.
 func merge(parts []candidate) candidate {
 	one := candidate{parts: parts}
 	for _, p := range parts {
@@ -76,6 +83,7 @@ func merge(parts []candidate) candidate {
 		one.groups = append(one.groups, p.groups...)
 		one.picks = append(one.picks, p.picks...)
 		one.paths = append(one.paths, p.paths...)
+		// One match with dangerous = true permits the companions of the whole device.
 		one.dangerous = one.dangerous || p.dangerous
 	}
 	one.united = sortHardware(one.united)

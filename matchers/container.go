@@ -13,10 +13,12 @@ import (
 // interface only provides variables. An interface that can't be moved is added, too, because a missing
 // interface counts as moved.
 func (b *builder) addNet(p pick) {
+	// The device plugin API cannot move a network interface.
 	if !b.offer.CDI {
 		return
 	}
 	host := p.node.Path
+	// The path of an interface is its name.
 	name := p.node.Path
 	text := b.r.Container.NetName
 	if len(text) > 0 {
@@ -29,16 +31,19 @@ func (b *builder) addNet(p pick) {
 		b.problem("container.net_name of %s: %q is not a valid name of a network interface: use 1 to 15 characters without space, %q and %q",
 			host, name, "/", ":")
 	}
+	// Moving an interface that the host uses would cut off the node.
 	use := b.Host.InUse(p.node)
 	if use != "" {
 		b.problem("%s is in use by the host, and is never moved: it is %s", host, use)
 	}
+	// A network namespace cannot have two interfaces with one name.
 	for _, other := range b.offer.Nets {
 		if other.Name == name {
 			b.problem("%s and %s would both be called %s in the container: use a variable in container.net_name",
 				other.HostName, host, name)
 		}
 	}
+	// This is done in spite of problems, see above.
 	b.offer.Nets = append(b.offer.Nets, device.OfferedNet{
 		HostName: host,
 		Key:      b.keyOf(p.node),
@@ -49,11 +54,13 @@ func (b *builder) addNet(p pick) {
 // addPath adds the mount of a selected path.
 func (b *builder) addPath(p pathPick) {
 	what := "path of " + p.path + " in the container"
+	// Variables such as ${1} have the value of this path, even in a pool with several paths.
 	only := &candidate{paths: []pathPick{p}}
 	at, ok := b.inContainer(what, b.containerPath(p.match), p.path, only)
 	if !ok {
 		return
 	}
+	// A mount has no number within the container, so that ${index} and ${count} have no value.
 	open := at.Vars()
 	if len(open) > 0 {
 		b.problem("%s: ${%s} is not known for a mount", what, open[0])
@@ -68,7 +75,8 @@ func (b *builder) addPath(p pathPick) {
 }
 
 // mount adds a bind mount if --allow covers it. This is checked here, because host paths with
-// variables or wildcards are not known earlier.
+// variables or wildcards are not known earlier. If --allow does not cover it, or if the path in
+// the container is taken, that is a problem.
 func (b *builder) mount(m device.Mount) {
 	err := b.Allow.CheckMount(m.HostPath)
 	if err != nil {
@@ -80,7 +88,8 @@ func (b *builder) mount(m device.Mount) {
 	}
 }
 
-// addCompanion adds a companion.
+// addCompanion adds a companion, from with or from container.mounts. A missing companion is a
+// problem unless it is optional.
 func (b *builder) addCompanion(c *config.Companion) {
 	what := "companion"
 	if c.Mount {
@@ -96,9 +105,11 @@ func (b *builder) addCompanion(c *config.Companion) {
 	}
 	host := path.String()
 	if c.Mount {
+		// An optional mount is checked at Allocate, see Dirs.
 		if !c.Optional && !b.exists(c.Place, host) {
 			b.problem("%s %s is missing", what, host)
 		}
+		// The mount is added even if it is missing, since the offer has a problem then.
 		b.companionMount(c, host)
 		return
 	}
@@ -107,6 +118,7 @@ func (b *builder) addCompanion(c *config.Companion) {
 		b.companionNode(c, n)
 		return
 	}
+	// A directory is a common mistake. It is not missing, so that optional does not help.
 	if b.isDir(host) {
 		b.problem(
 			`companion %s is a directory: as = "mount" mounts directories, and glob = %q selects the nodes in it`,
@@ -138,6 +150,7 @@ func (b *builder) addGlobbedCompanions(c *config.Companion, what string) {
 // filesOf finds the nodes or paths that the glob of a companion selects. They are the same for all
 // devices, because a glob has no variables.
 func (m *run) filesOf(c *config.Companion) companionFiles {
+	// An empty result is also kept: it costs as much as any other.
 	found, isKnown := m.companions[c]
 	if isKnown {
 		return found
@@ -158,6 +171,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 	if !ok {
 		return
 	}
+	// A companion has no key dangerous. The match of its device decides.
 	if !b.permits("companion "+n.Path, b.danger(n), b.c.dangerous, "the match of its device") {
 		return
 	}
@@ -166,6 +180,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 	}
 	// Its key is the whole ID, because keys are only unique within one hardware.
 	node := b.offered(n, b.nodeID(n), at, c.Permissions)
+	// Several devices of one container share the companion.
 	node.Companion = true
 	b.offer.Nodes = append(b.offer.Nodes, node)
 }
@@ -199,10 +214,12 @@ func (b *builder) addCDIDevices() {
 			return d.Name == name
 		})
 		if i < 0 {
+			// If the specs could not be read, that is the reason to report.
 			missing := fmt.Errorf("no CDI spec of the host has %q", name)
 			b.problem("container.cdi_devices: %v", cmp.Or(b.CDIUnread, missing))
 			continue
 		}
+		// The device may be listed twice, or be the device of the offer itself.
 		if !slices.Contains(b.offer.CDIDevices, name) {
 			b.addCDIDevice(&b.CDIDevices[i])
 		}
@@ -215,6 +232,7 @@ func (b *builder) addCDIDevice(d *device.CDIDevice) {
 		b.problem("%v", err)
 		return
 	}
+	// The runtime injects all nodes of the device, so that each of them is judged.
 	if b.permits("CDI device "+d.Name, b.cdiDanger(d), b.c.dangerous, "its match") {
 		b.offer.CDIDevices = append(b.offer.CDIDevices, d.Name)
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// number is a device number.
+// number is a device number. Character and block devices have separate numbers.
 type number struct {
 	kind         device.NodeType
 	major, minor uint32
 }
 
+// numberOf returns the number of a node, which must be a character or block device.
 func numberOf(n *device.Node) number {
 	return number{
 		kind:  n.Type,
@@ -39,28 +40,34 @@ func newNumberIndex(snap *device.Snapshot) map[number]*device.Node {
 // danger returns why a node grants a container access to the host, or an empty string. It judges the
 // kernel's device with the number of the node, because the name of a node can be chosen freely.
 func (m *run) danger(n *device.Node) string {
+	// Every block device grants access to the host, see dangerous.
 	if n.Type == device.BlockNode {
 		return "it is a block device"
 	}
+	// A network interface is not judged.
 	if n.Type != device.CharNode {
 		return ""
 	}
 	known := n
+	// A node that mknod(1) made has no entry of its own. The entry of its number applies.
 	if n.SysPath == "" {
 		known = m.indexes.byNumber()[numberOf(n)]
 	}
 	if known == nil {
 		return m.unknownDanger(n)
 	}
+	// Rules look at the device itself, so that they are more precise than classes.
 	why := m.ruleDanger(known)
 	if why != "" {
 		return why
 	}
 	candidates := classIndex()[known.Subsystem]
+	// Most subsystems have no class, and their nodes are harmless.
 	if len(candidates) == 0 {
 		return ""
 	}
 	name := kernelName(known)
+	// The first class decides. If it is harmless, because returns an empty string.
 	for _, c := range candidates {
 		if matchesName(c.device, name) {
 			return because(c.effect, name)
@@ -99,6 +106,7 @@ type indexedClass struct {
 // exceptions from the dangerous ones.
 var classes = sync.OnceValue(listClasses)
 
+// listClasses lists the classes in the order in which they are compared.
 func listClasses() []indexedClass {
 	var all []indexedClass
 	for _, v := range harmless {
@@ -119,6 +127,7 @@ var classIndex = sync.OnceValue(func() map[string][]indexedClass {
 	index := map[string][]indexedClass{}
 	for _, c := range classes() {
 		subsystem, _, hasDevice := strings.Cut(c.device, " ")
+		// A class without a name in sysfs is only compared by unknownDanger.
 		if hasDevice {
 			index[subsystem] = append(index[subsystem], c)
 		}
@@ -164,8 +173,10 @@ var fixedDrivers = map[uint32]string{
 	202:       "cpu/msr",
 }
 
-// unknownDanger judges a node without an entry in sysfs.
+// unknownDanger judges a node without an entry in sysfs. The driver of its major number may not
+// be loaded yet.
 func (m *run) unknownDanger(n *device.Node) string {
+	// The running kernel knows better than the list of fixed numbers.
 	driver := cmp.Or(m.Host.CharDriver(n.Major), fixedDrivers[n.Major])
 	name := fmt.Sprintf("%s %d", driver, n.Minor)
 	for _, c := range classes() {
@@ -173,6 +184,7 @@ func (m *run) unknownDanger(n *device.Node) string {
 			return because(c.effect, name)
 		}
 	}
+	// The minor number is not listed. A driver that is loaded later may get it.
 	if driver == "misc" {
 		return because(unreviewed, name)
 	}
@@ -183,15 +195,19 @@ func (m *run) unknownDanger(n *device.Node) string {
 // string.
 func (b *builder) cdiDanger(d *device.CDIDevice) string {
 	for _, n := range d.Nodes {
+		// A spec may give the number of a node. The runtime uses it, even if /dev has another
+		// node.
 		node := &device.Node{
 			Path:  n.Path,
 			Type:  n.Type,
 			Major: n.Major,
 			Minor: n.Minor,
 		}
+		// Without a number in the spec, the runtime uses the node of the host.
 		if n.Type == 0 {
 			node = b.at(n.Path)
 		}
+		// The path does not exist, so that the runtime cannot inject it.
 		if node == nil {
 			continue
 		}

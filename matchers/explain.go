@@ -15,11 +15,13 @@ import (
 // Explanation says why a resource has its devices, or why it has none. The names of the JSON fields are
 // an API.
 type Explanation struct {
+	// A name with variables is not filled in, since it may make several names.
 	Resource string `json:"resource"` // as in the configuration
 	// Offered are the IDs of its devices.
 	Offered []string `json:"offered"`
 	// Reason is why nothing, or nothing else, is offered. It is empty if nothing is missing.
-	Reason  string         `json:"reason"`
+	Reason string `json:"reason"`
+	// Matches are in the order of the resource. They are empty for an inactive resource.
 	Matches []MatchOutcome `json:"matches"`
 	// Variables of the resource, with their values for the explained device.
 	Variables []Variable `json:"variables,omitempty"`
@@ -27,8 +29,11 @@ type Explanation struct {
 
 // MatchOutcome is the result of a match.
 type MatchOutcome struct {
-	Place      string      `json:"place"`
-	Selected   []string    `json:"selected"`
+	// Place is the place in the resource: "match 2".
+	Place string `json:"place"`
+	// Selected names what the match selects. Excludes and other resources may drop some of it.
+	Selected []string `json:"selected"`
+	// Conditions are never nil, so that the JSON value is a list.
 	Conditions []Condition `json:"conditions"`
 }
 
@@ -37,7 +42,8 @@ type MatchOutcome struct {
 type Condition struct {
 	Key  string `json:"key"`  // "glob", "usb.id"
 	Want string `json:"want"` // patterns
-	Fits int    `json:"fits"`
+	// Fits is the number of targets that are left after this condition.
+	Fits int `json:"fits"`
 	// Nearest is the nearest value and its location, if nothing fits.
 	Nearest string `json:"nearest"`
 }
@@ -70,8 +76,9 @@ func Explain(
 		r := &cfg.Resources[i]
 		e := Explanation{
 			Resource: r.Name,
-			Offered:  []string{},
-			Matches:  []MatchOutcome{},
+			// Empty lists are not nil, so that their JSON values are lists.
+			Offered: []string{},
+			Matches: []MatchOutcome{},
 		}
 		note, isInactive := inactive[r]
 		if isInactive {
@@ -80,6 +87,7 @@ func Explain(
 			m.recorder.traces[r].explain(&e)
 		}
 		unknown := m.result.Unknown[r]
+		// The search was cut off, so that the counts of the conditions mean nothing.
 		if unknown != "" {
 			e.Reason = unknown
 			e.Matches = []MatchOutcome{}
@@ -95,11 +103,14 @@ func (t *trace) explain(e *Explanation) {
 	slices.Sort(e.Offered)
 	e.Variables = t.variables
 	nearest := ""
+	// least is 0 as long as no match has a condition that fits nothing.
 	least := 0
 	for _, m := range t.matches {
 		out := m.outcome()
 		e.Matches = append(e.Matches, out)
 		unfit := out.unfit()
+		// The match with the fewest such conditions is the one that the administrator almost got
+		// right.
 		if len(unfit) > 0 && (least == 0 || len(unfit) < least) {
 			least = len(unfit)
 			nearest = strings.Join(unfit, "; ")
@@ -111,9 +122,11 @@ func (t *trace) explain(e *Explanation) {
 	e.Reason = t.reason(nearest)
 }
 
-// reason says why something is missing. nearest is the reason of the match with the fewest conditions that
-// fit nothing.
+// reason says why something is missing. nearest is the reason of the match with the fewest
+// conditions that fit nothing. It is empty if the resource offers devices and no other resource
+// has some of them.
 func (t *trace) reason(nearest string) string {
+	// This is a reason even if the resource offers other devices.
 	if len(t.owners) > 0 {
 		return t.ownersReason()
 	}
@@ -122,6 +135,7 @@ func (t *trace) reason(nearest string) string {
 	}
 	var reasons []string
 	if t.found == 0 && len(t.excluded) > 0 {
+		// The map has no order. The least name makes the text the same each time.
 		first := slices.Min(slices.Collect(maps.Keys(t.excluded)))
 		reasons = append(reasons, "exclude leaves out "+andMore(first, len(t.excluded)))
 	}
@@ -186,6 +200,7 @@ func (t *matchTrace) outcome() MatchOutcome {
 		})
 		return out
 	}
+	// Other conditions were not judged for ignored hardware.
 	if t.ignoresAll() {
 		out.Conditions = append(out.Conditions, Condition{
 			Key:     "pci.sriov",
@@ -198,6 +213,8 @@ func (t *matchTrace) outcome() MatchOutcome {
 	for _, s := range steps {
 		out.Conditions = append(out.Conditions, s.Condition)
 	}
+	// Targets may be left, because narrow skips a condition that fits nothing. The match does not
+	// select them.
 	if len(out.unfit()) > 0 {
 		return out
 	}
@@ -215,7 +232,9 @@ func (t *matchTrace) outcome() MatchOutcome {
 // finds the nearest value.
 func (t *matchTrace) narrow(steps []*step) {
 	isOne := t.recorder.subject != (target{})
+	// A single target is as narrow as can be.
 	isNarrowed := isOne
+	// rest are the targets that fit all steps so far, except for steps that fit nothing.
 	rest := t.targets
 	for _, s := range steps {
 		var fitting []target
@@ -234,6 +253,7 @@ func (t *matchTrace) narrow(steps []*step) {
 		if s.Fits > 0 {
 			continue
 		}
+		// rest is complete only now: a later step may have narrowed it.
 		n := nearest{
 			step:       s,
 			all:        t.targets,

@@ -8,6 +8,7 @@ func (b *builder) features() map[string]string {
 	}
 	all := make(map[string]string)
 	for _, f := range b.r.Features {
+		// An error means that there is no value, or more than one.
 		text, err := b.single(f.Value, b.c)
 		if err == nil {
 			all[f.Name] = text.String()

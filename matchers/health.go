@@ -17,7 +17,8 @@ import (
 const maxChecks = 1000
 
 // addCheck adds the health check of an offer to the checks of its resource. If the limit is
-// reached, that is a problem of the offer.
+// reached, that is a problem of the offer. A device whose configuration requires a check is not
+// allocated without it.
 func (m *run) addCheck(checks map[string]device.Check, offer *device.Offer, check device.Check) {
 	if len(checks) >= m.checks/2 {
 		offer.Problem = fmt.Sprintf("health: not checked, because %d devices of the resource are: a resource may use half of the checks that earlier resources leave of %d",
@@ -27,7 +28,8 @@ func (m *run) addCheck(checks map[string]device.Check, offer *device.Offer, chec
 	checks[offer.ID] = check
 }
 
-// healthCheck makes the health check of the device.
+// healthCheck makes the health check of the device. It is zero if the resource has no health. A
+// check that the device cannot have is a problem.
 func (b *builder) healthCheck() device.Check {
 	want := b.r.Health
 	if want == nil {
@@ -50,6 +52,7 @@ func (b *builder) healthCheck() device.Check {
 	if !ok {
 		return check
 	}
+	// The address may have variables, so that the configuration alone cannot be checked.
 	if err := config.CheckAddress(address); err != nil {
 		b.problem("health.tcp: %q %v", address, err)
 		return check
@@ -63,10 +66,12 @@ func (b *builder) attrChecks(want *config.Health) []device.AttrCheck {
 	dirs := b.c.attrDirs()
 	for _, list := range dirs {
 		for i := range list {
+			// A check uses paths of the host. attrDirs returns new lists, which may be changed.
 			list[i] = "/sys/" + list[i]
 		}
 	}
 	var checks []device.AttrCheck
+	// The prober compares a check with the previous one, so that the order must not change.
 	for _, name := range slices.Sorted(maps.Keys(want.Attr)) {
 		checks = append(checks, device.AttrCheck{
 			Name: name,

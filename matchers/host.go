@@ -12,23 +12,26 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// beginning returns the part of a list, sorted by path, whose paths have a prefix.
+// beginning returns the part of a list, sorted by path, whose paths have a prefix. It shares the
+// memory of the list.
 func beginning[T any](list []T, path func(T) string, prefix string) []T {
 	start := sort.Search(len(list), func(i int) bool {
 		return path(list[i]) >= prefix
 	})
 	list = list[start:]
+	// All paths with the prefix are adjacent, because the list is sorted by bytes.
 	end := sort.Search(len(list), func(i int) bool {
 		return !strings.HasPrefix(path(list[i]), prefix)
 	})
 	return list[:end]
 }
 
+// nodePath and linkPath are the sort keys of the lists of a snapshot.
 func nodePath(n *device.Node) string { return n.Path }
 func linkPath(l device.Link) string  { return l.Path }
 
-// names yields nodes with each of their names that has a prefix: the path, or the path of a
-// link.
+// names yields nodes with each of their names that has a prefix: the path, or the path of a link.
+// A node with several such names is yielded several times.
 func (m *run) names(prefix string) iter.Seq2[string, *device.Node] {
 	return func(yield func(string, *device.Node) bool) {
 		for _, n := range beginning(m.snap.Nodes, nodePath, prefix) {
@@ -44,7 +47,8 @@ func (m *run) names(prefix string) iter.Seq2[string, *device.Node] {
 	}
 }
 
-// at returns the node at a path or behind the link at the path, or nil.
+// at returns the node at a path or behind the link at the path, or nil. It never reads the host:
+// the scan has resolved all links.
 func (m *run) at(path string) *device.Node {
 	nodes := beginning(m.snap.Nodes, nodePath, path)
 	if len(nodes) > 0 && nodes[0].Path == path {
@@ -66,6 +70,7 @@ func (m *run) isDir(path string) bool {
 // exists reports whether a path of the host exists. Place says what asks for it. A path that is
 // not known counts as missing.
 func (m *run) exists(place, path string) (exists bool) {
+	// The snapshot has the nodes and directories below /dev, so that their paths need no read.
 	if m.at(path) != nil || m.isDir(path) {
 		return true
 	}
@@ -112,6 +117,7 @@ func (m *run) glob(v pattern.Values) []*device.Node {
 // matchesGlob reports whether a glob selects a node by any of its names. A "!"
 // pattern that matches one of them excludes the node.
 func (m *run) matchesGlob(v pattern.Values, n *device.Node) bool {
+	// Most globs match the path itself, so that the links are not needed.
 	if v.Match(n.Path) && !v.Negative() {
 		return true
 	}
@@ -131,6 +137,7 @@ func (m *run) captures(v pattern.Values, n *device.Node) []string {
 
 // pathsOf lists the path of a node and the paths of the links to it.
 func (m *run) pathsOf(n *device.Node) []string {
+	// A node is usually found by its path, so that the path comes first.
 	links := m.indexes.links()[n]
 	return append([]string{n.Path}, links...)
 }
@@ -139,6 +146,7 @@ func (m *run) pathsOf(n *device.Node) []string {
 // match a leading dot: programs write files under hidden names and rename them. place is the
 // place in the configuration, for messages.
 func (m *run) files(place string, v pattern.Values) []string {
+	// A search that is cut off is reported by reportUnknown. The paths found so far are used.
 	found, _ := m.search(place, "glob "+quotedPatterns(v), v)
 	found = slices.DeleteFunc(found, func(p string) bool {
 		return isHidden(p) && !namesHidden(v, p)
@@ -147,6 +155,7 @@ func (m *run) files(place string, v pattern.Values) []string {
 	return slices.Compact(found)
 }
 
+// isHidden reports whether the last element of a path or a glob begins with a dot.
 func isHidden(p string) bool { return path.Base(p)[0] == '.' }
 
 // namesHidden reports whether a pattern that matches p spells out the leading dot.
@@ -170,14 +179,19 @@ func (m *run) driver(dirs []string) string {
 // group is not above the node of the group, and comes second. A node without hardware has only
 // its own directory. The attributes of partitioning are in the directory of the GPU, which follows
 // its partition.
+//
+// The list decides which attribute counts if several directories have one with the same name.
 func sysDirs(n *device.Node) []string {
 	var dirs []string
 	top := hardwarePath(n.Hardware)
 	dir := n.SysPath
+	// The directory is not below the hardware: there is no hardware, the node belongs to an IOMMU
+	// group, or the directory is the directory of the hardware.
 	if dir != "" && !strings.HasPrefix(dir, top+"/") {
 		dirs = append(dirs, dir)
 		dir = top
 	}
+	// Without hardware, top is empty, and dir was set to it above.
 	for ; len(dir) > len(top); dir = path.Dir(dir) {
 		dirs = append(dirs, dir)
 	}
@@ -234,7 +248,8 @@ func functionsByGroup(snap *device.Snapshot) map[string][]*device.Hardware {
 	return found
 }
 
-// nodeIDAs is the ID of a node, with its hardware in a form.
+// nodeIDAs is the ID of a node, with its hardware in a form. The namespace of an NVMe node is its
+// whole ID, so that the key is not needed.
 func (m *run) nodeIDAs(n *device.Node, form device.Form) string {
 	if n.Hardware == nil || n.Namespace != "" {
 		return device.NodeID(n, form)

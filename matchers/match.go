@@ -46,6 +46,9 @@ type Options struct {
 //
 // The parameter *entries limits the directory entries that a method reads, and the method decrements it
 // by their number. The answer is unknown if *entries becomes 0, or if the method sets it to NoAnswer.
+//
+// All methods are called in the goroutine of Match, one at a time. A method may wait for the
+// kernel, but not without a limit: during Match, the loop of the agent reacts to no event.
 type Host interface {
 	// Attr returns the values of an attribute of a directory in sysfs, or nil if there is no
 	// such attribute. A name with wildcards may have several values. unread is set if the
@@ -63,19 +66,22 @@ type Host interface {
 	Glob(v pattern.Values, entries *int) []string
 }
 
-// Result is the result of Match.
+// Result is the result of Match. Its maps and slices belong to the caller, but it points to
+// resources of the configuration.
 type Result struct {
 	// Resources are in the order of the configuration, including resources without offers.
 	Resources []Offered
-	// Inactive are the resources whose when does not hold on this host.
+	// Inactive are the resources whose when does not hold on this host. A resource that only lost
+	// its name to an earlier resource is not in the list.
 	Inactive []*config.Resource
 	// Notes are for the administrator, in the order of the configuration.
 	Notes []Note
 	// Unknown has the resources of which not all devices are known, because a search takes too
-	// long, with the key whose search was cut off.
+	// long, with the key whose search was cut off. A device of such a resource that has no offer
+	// may still exist. The ledger does not treat it as removed (MatchIncomplete).
 	Unknown map[*config.Resource]string
 	// LeftOut is the number of devices that are not offered, because they would take too much
-	// memory.
+	// memory. The agent shows the number in its status, because nothing may be left out silently.
 	LeftOut int
 }
 
@@ -95,7 +101,8 @@ type Offered struct {
 // Note is a hint about the configuration on this host.
 type Note struct {
 	config.Problem
-	// Error is set if the note is about a mistake.
+	// Error is set if the note is about a mistake. The commands check and devices report such a
+	// note as a problem, unless OfNode is set.
 	Error bool
 	// OfNode is set if the mistake only exists while the name of the node is unknown, such as for a
 	// command that runs on another machine.
@@ -108,6 +115,10 @@ type Note struct {
 // A device goes to the first active resource that selects it, or to all of them that have
 // shared = true. Each ID is offered once. So is each node, except for companions and shared
 // devices.
+//
+// Match does not fail: it reports mistakes and unknown values as notes, or as the Problem of an
+// offer. It changes neither cfg nor snap. The result refers to resources of cfg, so that cfg must
+// not change as long as the result is in use.
 func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) Result {
 	m := newRun(cfg, snap, forms, opts)
 	m.matchAll(cfg)

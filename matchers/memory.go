@@ -15,6 +15,7 @@ var errTooLong = fmt.Errorf("longer than %d bytes in all: use shorter values", m
 // memoryOf returns a lower bound for the memory of an offer that is not built yet, so that the sum of all
 // offers is limited before they use memory, see device.MaxMemory.
 func memoryOf(r *config.Resource, c *candidate) int {
+	// The length of texts is only known after their variables are filled in.
 	with := &r.Container
 	parts := c.slots() + len(c.picks) + len(c.paths) + len(r.With)
 	parts += len(with.Mounts) + len(with.Env) + len(with.Annotations) + len(with.CDIDevices) + len(with.Hooks)
@@ -25,6 +26,7 @@ func memoryOf(r *config.Resource, c *candidate) int {
 // much memory: bytes each.
 func (m *run) tooMuch(r *config.Resource, what string, devices []*candidate, bytes int) {
 	m.result.LeftOut += len(devices)
+	// A resource without devices has no slots yet. Its count is what it asks for.
 	count := max(r.Count, 1)
 	if len(devices) > 0 {
 		count = devices[0].slots()

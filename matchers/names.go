@@ -27,6 +27,7 @@ func (m *run) byName(r *config.Resource, devices []candidate) map[string][]*cand
 	if len(r.NameText) == 0 {
 		byName[r.Name] = make([]*candidate, 0, len(devices)) // also without devices
 	}
+	// One note for each reason is enough, even for hundreds of devices.
 	unnamed := make(map[string][]*candidate) // by the reason
 	for i := range devices {
 		c := &devices[i]
@@ -52,6 +53,7 @@ func describeUnnamed(unnamed map[string][]*candidate) []string {
 		devices := andMore(list[0].describe(), len(list))
 		texts = append(texts, fmt.Sprintf("left out: %s: %s", devices, why))
 	}
+	// The map has no order, and notes must not change theirs.
 	slices.Sort(texts)
 	return texts
 }
@@ -71,6 +73,7 @@ func (m *run) limitNames(r *config.Resource, byName map[string][]*candidate) {
 		maxNames,
 		names[maxNames],
 	)
+	// The first names in alphabetical order stay, whatever the order of the devices.
 	for _, name := range names[maxNames:] {
 		for _, c := range byName[name] {
 			m.recorder.drop(c, "name %q makes more than %d names", r.Name, maxNames)
@@ -84,16 +87,19 @@ func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 	if len(r.NameText) == 0 {
 		return r.Name, nil
 	}
+	// The builder has no name yet, so that ${resource} and the ID of a pool have no value.
 	text, err := m.builder(r, c, "").single(r.NameText, c)
 	if err != nil {
 		return "", fmt.Errorf("name %q: %w", r.Name, err)
 	}
 	value := text.String()
+	// A nicer name may have characters that are not legal either.
 	last := legalName(nicerName(r, value))
 	if last == "" {
 		return "", fmt.Errorf("name %q: %q has no character that a name may have", r.Name, value)
 	}
 	name := domainOf(r) + last
+	// Fixed names of later resources are also there, see inactive.
 	other := m.named[name]
 	if other != nil && other != r {
 		return "", fmt.Errorf("%s has the name %q", other.Place, name)
@@ -121,11 +127,12 @@ func domainOf(r *config.Resource) string {
 // "_" and ".", with a letter or digit first and last. It is empty if no such character is left.
 func legalName(s string) string {
 	s = strings.TrimLeft(legalCharacters(s), "-_.")
+	// All characters are ASCII by now, so that this cuts no character in two.
 	s = s[:min(len(s), maxName)]
 	return strings.TrimRight(s, "-_.")
 }
 
-// legalCharacters replaces the characters that a name may not have.
+// legalCharacters replaces each character that a name may not have by "-".
 func legalCharacters(s string) string {
 	return strings.Map(func(r rune) rune {
 		if isLegal(r) {
@@ -135,6 +142,8 @@ func legalCharacters(s string) string {
 	}, s)
 }
 
+// isLegal reports whether a name may have a character somewhere (qualifiedNameExtCharFmt in
+// k8s.io/apimachinery/pkg/util/validation).
 func isLegal(r rune) bool {
 	isLetter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 	isDigit := '0' <= r && r <= '9'
@@ -143,11 +152,15 @@ func isLegal(r rune) bool {
 
 // Makes reports whether the variables in the name of a resource can make a complete name. Then
 // the name belongs to the resource even if it has no devices.
+//
+// Several resources may be able to make the same name. The agent calls it for names in its
+// ledger, to find the resource of a name that has no device at present.
 func Makes(r *config.Resource, name string) bool {
 	last, hasDomain := strings.CutPrefix(name, domainOf(r))
 	if len(r.NameText) == 0 || !hasDomain {
 		return false
 	}
+	// No device can make such a name.
 	if last == "" || legalName(last) != last {
 		return false
 	}
@@ -181,9 +194,12 @@ func shapeOf(text device.Text) string {
 		}
 		shape.WriteString(legalCharacters(p.Literal))
 	}
+	// legalName trims the same characters of a name.
 	return strings.Trim(shape.String(), "-_.")
 }
 
+// matchesShape reports whether a name matches the pattern of shapeOf. A shape that is no valid
+// pattern matches nothing.
 func matchesShape(shape, name string) bool {
 	p, err := pattern.Parse(pattern.Text, shape)
 	return err == nil && p.Match(name)

@@ -22,8 +22,11 @@ type nearest struct {
 	isNarrowed bool
 }
 
+// String returns the explanation, or an empty string if no value is near enough to be of help.
 func (n *nearest) String() string {
 	if n.step.readsFiles() {
+		// Without other conditions, nearly all hardware is a target, and a near value is a
+		// coincidence.
 		if !n.isNarrowed {
 			return ""
 		}
@@ -39,6 +42,7 @@ func (n *nearest) String() string {
 
 // value describes the nearest value of the rest, or a value that could not be read.
 func (n *nearest) value() string {
+	// It is greater than any distance, so that the first value is nearer.
 	const maxEdits = 1 << 10
 	best := maxEdits
 	found := ""
@@ -50,7 +54,10 @@ func (n *nearest) value() string {
 			}
 			for _, have := range v.values {
 				edits, but := n.distance(have)
+				// One edit in four characters may be a typing error. Much more is another value.
 				isFar := !n.isNarrowed && edits > max(1, len(have)/4)
+				// The first of several equally near values is kept: the targets are in a fixed
+				// order.
 				if have == "" || isFar || edits >= best {
 					continue
 				}
@@ -65,10 +72,12 @@ func (n *nearest) value() string {
 	return found
 }
 
+// describe formats the nearest value and the target that has it. but is the difference, or empty.
 func (n *nearest) describe(t target, value, but string) string {
 	if n.isOne {
 		return "it has " + value + but
 	}
+	// The value of a glob is the path of the target itself.
 	if t.String() == value {
 		return "nearest " + value + but
 	}
@@ -98,15 +107,18 @@ func (n *nearest) distance(have string) (edits int, but string) {
 	if isSwapped(have, want) {
 		return 0, ": is the pattern swapped?"
 	}
+	// The pattern is the value itself, but its wildcards do not match themselves.
 	if slices.Contains(want.Patterns(), have) {
 		return 0, ": with its wildcards escaped it is " + pattern.Quote(have)
 	}
+	// It is less than maxEdits, so that a value without any pattern to compare is still reported.
 	edits = 1 << 9
 	for _, a := range want.Alternatives() {
 		edits = min(edits, pattern.Distance(have, a.Shape()))
 	}
 	literal, _ := want.Literal()
 	const shortest = 3
+	// A shorter text is in many values by chance.
 	if len(literal) >= shortest && strings.Contains(have, literal) {
 		return min(edits, 1), ", which contains it: a pattern matches whole values"
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// note adds a note; hint may be empty.
+// note adds a note about a place of the configuration. hint says how to change the configuration,
+// and may be empty.
 func (m *run) note(place, hint, format string, args ...any) {
 	m.result.Notes = append(m.result.Notes, Note{
 		Problem: config.Problem{
@@ -21,13 +22,14 @@ func (m *run) note(place, hint, format string, args ...any) {
 	})
 }
 
-// fault adds a note about a mistake.
+// fault adds a note about a mistake. The commands check and devices report it as a problem.
 func (m *run) fault(place, hint, format string, args ...any) {
 	m.note(place, hint, format, args...)
 	m.result.Notes[len(m.result.Notes)-1].Error = true
 }
 
-// directoryNotes reports the globs of a resource that match only directories.
+// directoryNotes reports the globs of a resource that match only directories. A mount may be a
+// directory, so that its glob is not reported.
 func (m *run) directoryNotes(r *config.Resource) {
 	for i := range r.Match {
 		match := &r.Match[i]
@@ -51,6 +53,7 @@ func (m *run) directoryNotes(r *config.Resource) {
 func (m *run) directoryNote(place string, glob pattern.Values) {
 	for _, v := range glob.Split() {
 		written := v.Patterns()[0]
+		// A pattern with "!" may well exclude nothing.
 		if v.Negative() || strings.Contains(written, "**") {
 			continue
 		}
@@ -68,7 +71,8 @@ func (m *run) directoryNote(place string, glob pattern.Values) {
 	}
 }
 
-// notes adds the notes about the devices and offers of a resource.
+// notes adds the notes about the devices and offers of a resource. offered are the names of the
+// resource, of which there may be none.
 func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) {
 	m.problemNote(r, offered)
 	for i := range r.Match {
@@ -85,6 +89,7 @@ func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) 
 	}
 	m.annotationNote(r)
 	m.versionNote(r)
+	// The notes after this one are about what only CDI can do.
 	if r.Container.CDI {
 		m.movedNetNote(r, offered)
 		return
@@ -94,7 +99,8 @@ func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) 
 	m.membersNote(r, offered)
 }
 
-// problemNote reports offers that have a problem.
+// problemNote reports offers that have a problem. The first problem stands for all, since they
+// often have one cause.
 func (m *run) problemNote(r *config.Resource, offered []Offered) {
 	var first *device.Offer
 	count := 0
@@ -175,6 +181,7 @@ func (m *run) annotationNote(r *config.Resource) {
 func (m *run) movedNetNote(r *config.Resource, offered []Offered) {
 	for _, out := range offered {
 		for _, o := range out.Offers {
+			// An interface of a device with a problem is never moved.
 			if len(o.Nets) == 0 || o.Problem != "" {
 				continue
 			}
@@ -191,6 +198,7 @@ func (m *run) movedNetNote(r *config.Resource, offered []Offered) {
 
 // unmovedNetNote reports a network interface of which a container gets nothing.
 func (m *run) unmovedNetNote(r *config.Resource, devices []candidate) {
+	// The container gets values of the interface, which may be all that it needs.
 	if len(r.Container.Env)+len(r.Container.Annotations) > 0 {
 		return
 	}
@@ -206,7 +214,8 @@ func (m *run) unmovedNetNote(r *config.Resource, devices []candidate) {
 	)
 }
 
-// isMatchedNet reports whether a device is a network interface.
+// isMatchedNet reports whether a device is a network interface. The interface of hardware that
+// was selected for other reasons is not a mistake.
 func isMatchedNet(c candidate) bool {
 	if len(c.picks) == 0 {
 		return false
@@ -294,6 +303,7 @@ func isInterface(n device.OfferedNode) bool { return interfaceOf(n) != "" }
 
 // interfaceOf returns the kind of a node that programs find by its name, or "".
 func interfaceOf(n device.OfferedNode) string {
+	// A node whose path in the container is configured keeps that path.
 	if !n.Follow || n.Companion || n.Path.String() != n.HostPath {
 		return ""
 	}
@@ -312,6 +322,7 @@ func namedNodes(offered []Offered, kind string) []string {
 		for i := range out.Offers {
 			o := &out.Offers[i]
 			for _, n := range o.Nodes {
+				// With AlsoCDI, the runtime injects the node under its current name.
 				if !o.AlsoCDI && interfaceOf(n) == kind {
 					nodes = append(nodes, n.HostPath)
 				}
@@ -324,6 +335,7 @@ func namedNodes(offered []Offered, kind string) []string {
 // sameGroup lists, by IOMMU group, the devices of a resource that share the VFIO nodes of the
 // group.
 func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
+	// Shared devices may be used at once. A pool or a group contains the whole IOMMU group.
 	if r.Shared || combiningKey(r) != "" {
 		return nil
 	}
@@ -336,6 +348,7 @@ func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
 			continue
 		}
 		byGroup[number] = append(byGroup[number], c)
+		// The second device is what makes the group a problem. The order is that of the devices.
 		if len(byGroup[number]) == 2 {
 			groups = append(groups, number)
 		}
@@ -347,4 +360,5 @@ func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
 	return out
 }
 
+// isVFIO reports whether the pick is the node of an IOMMU group or of a function in it.
 func (p pick) isVFIO() bool { return isVFIONode(p.node) }

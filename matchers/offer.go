@@ -12,17 +12,22 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// builder makes the offer of a device.
+// builder makes the offer of a device. It also fills in texts before there is an offer, such as
+// the name of the resource and the value of group_by.
 type builder struct {
 	*run
 	r *config.Resource
 	c *candidate
 	// name is the name of the resource. It is empty while its variables are filled in.
 	name string
-	id   string
+	// id is the ID of the device. It is empty if it depends on a name that is not known yet.
+	id string
 
-	offer    device.Offer
-	check    device.Check
+	// offer is zero if the builder only fills in texts.
+	offer device.Offer
+	// check is only used if the offer has no Problem.
+	check device.Check
+	// problems are the reasons why the device cannot be allocated, at most maxProblems of them.
 	problems []string
 	// omitted is the number of problems beyond maxProblems.
 	omitted int
@@ -43,6 +48,8 @@ type part struct {
 	node *device.Node
 }
 
+// builder returns a builder without an offer. name is the name of the resource, or empty if it is
+// not known yet.
 func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
 	b := &builder{
 		run:      m,
@@ -52,6 +59,7 @@ func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
 		reserved: make(map[string]part),
 		paths:    make(map[string]device.Text),
 	}
+	// ${id} is available from here on.
 	b.id = b.identify()
 	return b
 }
@@ -80,10 +88,13 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	if h != nil && h.USB != nil {
 		b.offer.Product = strings.TrimSpace(h.USB.ProductName)
 	}
+	// Only a device that combines hardware has members.
 	for _, h := range c.united {
 		b.offer.Members = append(b.offer.Members, h.Path)
 	}
 	b.checkSerial()
+	// The device's own nodes come before companions: they keep their path in the container if
+	// both claim it, and a companion that is one of them is not added again.
 	for _, p := range c.picks {
 		if p.isNet() {
 			b.addNet(p)
@@ -94,6 +105,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	for _, p := range c.paths {
 		b.addPath(p)
 	}
+	// VFIO needs a second node beside the node of a group or function.
 	if len(c.groups) > 0 {
 		b.addVFIO()
 	}
@@ -103,16 +115,20 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	for i := range r.Container.Mounts {
 		b.addCompanion(&r.Container.Mounts[i])
 	}
+	// It depends on all nodes and their paths in the container.
 	b.offer.AlsoCDI = b.CDI && r.Container.AutoCDI && slices.ContainsFunc(b.offer.Nodes, isInterface)
 	b.addCDIDevices()
+	// The values may contain ${container_path}, so that all nodes and mounts come first.
 	b.offer.Env = b.entries("container.env", r.Container.Env, b.Allow.CheckEnv)
 	b.offer.Annotations = b.entries("container.annotations", r.Container.Annotations, config.CheckAnnotation)
+	// The device plugin API has no place for them.
 	if r.API == config.APIDRA {
 		b.offer.Attributes = b.attributes()
 		b.offer.Capacity = b.capacity()
 	}
 	b.offer.Features = b.features()
 	b.check = b.healthCheck()
+	// No step after this one may add a problem.
 	b.offer.Problem = strings.Join(b.problems, "; ")
 	if b.omitted > 0 {
 		b.offer.Problem += fmt.Sprintf("; and %d more", b.omitted)
@@ -127,6 +143,7 @@ const maxProblems = 8
 // problem adds a problem of the device, unless it has the same problem already.
 func (b *builder) problem(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
+	// A variable without a value fails in every text that contains it.
 	if slices.Contains(b.problems, text) {
 		return
 	}
@@ -137,8 +154,9 @@ func (b *builder) problem(format string, args ...any) {
 	b.problems = append(b.problems, text)
 }
 
-// identify returns the ID of the device. Without a name, the ID is empty if it depends on the name
-// of the resource.
+// identify returns the ID of the device. Without a name, the ID is empty if it depends on the
+// name of the resource. The ID of a device with hardware does not depend on the kernel's names of
+// its nodes, which may change whenever it is plugged in.
 func (b *builder) identify() string {
 	c := b.c
 	if c.pool || c.virtual != nil {
@@ -172,6 +190,7 @@ func (b *builder) alias() string {
 // identifyByName makes the ID of a pool or a virtual device, which depends on the name of the
 // resource.
 func (b *builder) identifyByName() string {
+	// The ID of another resource's pool would be the same without the name.
 	if b.name == "" {
 		return ""
 	}
@@ -185,6 +204,7 @@ func (b *builder) identifyByName() string {
 func (b *builder) identifyUnshared() string {
 	c := b.c
 	form := b.forms.Of(c.hardware)
+	// The configuration asks for the port even if the serial number is usable.
 	if b.r.Identity == config.IdentityPort {
 		form = device.PortForm
 	}
@@ -195,6 +215,7 @@ func (b *builder) identifyUnshared() string {
 		return device.CDIDeviceName(c.cdi.Name)
 	case c.cdi != nil:
 		return device.CDIDeviceID(c.cdi.Name)
+	// A path is always a single candidate with one path.
 	case len(c.paths) > 0:
 		return device.PathID(c.paths[0].path)
 	case c.single:
@@ -208,7 +229,9 @@ func (b *builder) identifyUnshared() string {
 func (b *builder) checkSerial() {
 	c := b.c
 	h := c.hardware
+	// The ID of a pool or a group contains no serial number.
 	isCombined := c.pool || c.value != ""
+	// Paths, CDI devices and virtual devices have no serial number either.
 	isOther := c.single && len(c.picks) == 0
 	if b.r.Identity != config.IdentitySerial || isCombined || isOther {
 		return
@@ -220,18 +243,21 @@ func (b *builder) checkSerial() {
 		b.problem("%s has no serial number, which identity = %q requires", describe(h), b.r.Identity)
 	case device.PlaceholderSerial(h.USB.Serial):
 		b.problem("%s has no serial number of its own, which identity = %q requires: many devices have %q", describe(h), b.r.Identity, h.USB.Serial)
+	// The ledger has decided that another device keeps the ID with this serial number.
 	case b.forms.Of(h) != device.SerialForm:
 		b.problem("%s has the serial number %q of another device, which identity = %q can't distinguish from it", describe(h), h.USB.Serial, b.r.Identity)
 	}
 }
 
-// numa lists the NUMA nodes of the device to report.
+// numa lists the NUMA nodes of the device to report. The result is empty if there is no
+// preference.
 func (b *builder) numa() []int {
 	if !b.r.NUMA.Auto {
 		return slices.Clone(b.r.NUMA.Nodes)
 	}
 	var nodes []int
 	add := func(node int) {
+		// The kernel reports -1 if it does not know the node.
 		if node >= 0 && !slices.Contains(nodes, node) {
 			nodes = append(nodes, node)
 		}
@@ -239,6 +265,7 @@ func (b *builder) numa() []int {
 	for _, h := range b.c.members() {
 		add(h.NUMA)
 	}
+	// Nodes without hardware may have a NUMA node of their own, such as memory devices.
 	for _, p := range b.c.picks {
 		for _, node := range p.node.NUMA {
 			add(node)
@@ -248,7 +275,8 @@ func (b *builder) numa() []int {
 	return nodes
 }
 
-// addNode adds one of the device's own nodes.
+// addNode adds one of the device's own nodes. If the node has no valid path or is not permitted,
+// that is a problem, and the node is left out.
 func (b *builder) addNode(p pick) {
 	hostPath := p.node.Path
 	at := device.Literal(hostPath)
@@ -260,6 +288,7 @@ func (b *builder) addNode(p pick) {
 			return
 		}
 	}
+	// leaveOutSideNodes has judged nodes that it may leave out.
 	if p.danger == nil {
 		danger := b.danger(p.node)
 		p.danger = &danger
@@ -270,6 +299,7 @@ func (b *builder) addNode(p pick) {
 	if !b.reserve(at, part{hostPath, p.node}) {
 		return
 	}
+	// Only nodes that are offered are values of ${container_path}.
 	b.paths[hostPath] = at
 	node := b.offered(p.node, b.keyOf(p.node), at, b.permissions(p))
 	b.offer.Nodes = append(b.offer.Nodes, node)
@@ -301,7 +331,8 @@ func (b *builder) keyOf(n *device.Node) string {
 	return b.nodeID(n)
 }
 
-// nodeID returns the ID of a node, with its hardware.
+// nodeID returns the ID of a node, with its hardware. It does not depend on the resource, so that
+// it is made once for each run.
 func (m *run) nodeID(n *device.Node) string {
 	id, ok := m.ids[n]
 	if !ok {
@@ -311,8 +342,9 @@ func (m *run) nodeID(n *device.Node) string {
 	return id
 }
 
-// inContainer returns a path in the container. That is the host path if text is empty, and a
-// path below text if that ends with "/".
+// inContainer returns a path in the container. That is the host path if text is empty, and a path
+// below text if that ends with "/". If the path is not valid, ok is false, and a problem has been
+// added. of provides the values of variables.
 func (b *builder) inContainer(
 	what string,
 	text device.Text,
@@ -327,6 +359,8 @@ func (b *builder) inContainer(
 		return nil, false
 	}
 	last := text[len(text)-1]
+	// A value of a variable that ends with "/" does not count: it is the configuration that
+	// decides.
 	if last.Var == "" && strings.HasSuffix(last.Literal, "/") {
 		name := device.Literal(path.Base(hostPath))
 		at = join([]device.Text{at, name}, "")
@@ -340,12 +374,14 @@ func (b *builder) reserve(at device.Text, p part) bool {
 	if !utf8.ValidString(p.source) {
 		b.problem("the path %q is not valid UTF-8, which the kubelet requires", p.source)
 	}
+	// Open variables are the same text in both places. They get the same value in a container.
 	place := at.String()
 	other, isTaken := b.reserved[place]
 	if !isTaken {
 		b.reserved[place] = p
 		return true
 	}
+	// The same node or path twice is harmless: a companion may be one of the device's own nodes.
 	if other.source != p.source {
 		b.problem(
 			"%s and %s would both be at %s in the container%s",
@@ -358,7 +394,8 @@ func (b *builder) reserve(at device.Text, p part) bool {
 	return false
 }
 
-// distinguishingSelector suggests a selector for one of two nodes.
+// distinguishingSelector suggests a selector for one of two nodes. The result is empty for
+// mounts. Otherwise it continues the sentence of the problem.
 func (m *run) distinguishingSelector(a, b *device.Node) string {
 	if a == nil || b == nil {
 		return ""
@@ -367,6 +404,7 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 		a, b = b, a // nobody means the bus node
 	}
 	selector := ""
+	// The suggestions are tried from the most to the least specific attribute.
 	stem := strings.TrimRight(a.Path, "0123456789")
 	isVideo := a.Subsystem == "video4linux" && b.Subsystem == a.Subsystem
 	hasInterfaces := a.Interface >= 0 && b.Interface >= 0
@@ -387,10 +425,13 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 }
 
 // entries fills in environment or annotations. It returns as many entries as the configuration
-// has, even if there are problems.
+// has, even if there are problems. The number and order must be the same for all devices of the
+// resource, see device.Offer.
 func (b *builder) entries(what string, entries []device.Entry, check func(key device.Text) error) []device.Entry {
 	var out []device.Entry
 	for _, e := range entries {
+		// The entries before this one have used up the limit. The number of entries stays the
+		// same.
 		if b.texts > maxTexts {
 			b.problem("%s: %v", what, errTooLong)
 			out = append(out, device.Entry{})
@@ -400,6 +441,7 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 		if err != nil {
 			b.problem("%s: %v", what, err)
 		} else if strings.Contains(key.String(), "=") {
+			// The name would end at the "=", and the rest would become part of the value.
 			b.problem("%s: %q can't be a name", what, key)
 		} else if err := check(key); err != nil {
 			b.problem("%s: %v", what, err)
@@ -408,9 +450,11 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 		if err != nil {
 			b.problem("%s.%s: %v", what, e.Key, err)
 		} else if !utf8.ValidString(value.String()) {
+			// Protocol buffers reject other strings, so that Allocate would fail.
 			b.problem("%s.%s: %q is not valid UTF-8, which the kubelet requires", what, e.Key, value)
 		}
 		b.texts += key.LiteralSize() + value.LiteralSize()
+		// e is a copy: the configuration is not changed.
 		e.Key = key
 		e.Value = value
 		out = append(out, e)
@@ -418,7 +462,8 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 	return out
 }
 
-// offered makes the OfferedNode of a node.
+// offered makes the OfferedNode of a node. A node of hardware is injected through a link that
+// follows it, unless the configuration forbids that.
 func (b *builder) offered(n *device.Node, key string, at device.Text, permissions string) device.OfferedNode {
 	return device.OfferedNode{
 		HostPath:    n.Path,

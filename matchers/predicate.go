@@ -15,9 +15,11 @@ import (
 // the first condition that does not hold, unless a trace records every condition.
 type predicate struct {
 	*config.Match
-	run        *run
+	run *run
+	// conditions are in the order of the attributes in device, then subsystem, driver and attr.
 	conditions []condition
-	// usb, pci, net and mdev are set if the match has these tables.
+	// usb, pci, net and mdev are set if the match has these tables. They are fields, because a
+	// predicate asks for them for every node and all hardware.
 	usb, pci, net, mdev bool
 	// subFunctions is set if pci.sriov selects sub-functions.
 	subFunctions bool
@@ -30,9 +32,11 @@ type predicate struct {
 
 // condition is a condition of a match, except for glob and vfio.
 type condition struct {
+	// about decides when the condition is compared, see matches and matchesHardware.
 	about subject
 	key   string // "usb.id"
-	want  pattern.Values
+	// want is never empty.
+	want pattern.Values
 	// Either hardware or values is set. hardware saves the allocation of a list with one value.
 	hardware func(*device.Hardware) string
 	values   getter
@@ -66,6 +70,7 @@ func (m *run) predicates(r *config.Resource) (matches, excludes []*predicate) {
 	for i := range r.Match {
 		matches = append(matches, m.predicate(&r.Match[i]))
 	}
+	// An exclude also applies to sub-functions, even without pci.sriov.
 	for i := range r.Exclude {
 		p := m.predicate(&r.Exclude[i])
 		p.exclude = true
@@ -113,7 +118,9 @@ func (m *run) predicate(match *config.Match) *predicate {
 			}),
 		})
 	}
+	// The order decides which attribute uses up the budget, so that it must not be random.
 	for _, name := range slices.Sorted(maps.Keys(match.Attr)) {
+		// The name is quoted in messages, since it is a quoted key in TOML.
 		written := fmt.Sprintf("attr.%q", name)
 		p.conditions = append(p.conditions, condition{
 			about: sysfsDir,
@@ -134,10 +141,13 @@ func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want 
 		key:  a.Name(),
 		want: want,
 	}
+	// Its value may be the name of an interface of other hardware, which a single Hardware cannot
+	// provide.
 	if c.key == "pci.pf" {
 		c.values = known(m.namesOfPF)
 		return c
 	}
+	// The subject is wholeHardware, its zero value.
 	if a.Hardware != nil {
 		c.hardware = a.Hardware
 		return c
@@ -147,8 +157,11 @@ func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want 
 		c.about = netInterface
 		return c
 	}
+	// The attribute belongs to a USB interface. A node of the interface decides, not the whole
+	// device.
 	c.about = anyNode
 	number := match.Hardware["usb"]["interface"]
+	// Both keys are about the same interface then.
 	if c.key == "usb.interface_class" && !number.Empty() {
 		c.values = known(classesOfInterfaces(number, a))
 	}
@@ -168,6 +181,7 @@ func subsystemOf(_ *device.Hardware, n *device.Node) []string {
 // not hold then, and is the reason to report.
 func classesOfInterfaces(number pattern.Values, class *device.Attribute) func(*device.Hardware, *device.Node) []string {
 	return func(h *device.Hardware, n *device.Node) []string {
+		// A node without hardware has no interfaces.
 		if h == nil {
 			return class.Of(h, n)
 		}
@@ -193,6 +207,7 @@ func (m *run) namesOfPF(h *device.Hardware, _ *device.Node) []string {
 	}
 	names := []string{function.PCI.PF}
 	pf := m.indexes.byAddress()[function.PCI.PF]
+	// The snapshot may lack the physical function. Its address is known nevertheless.
 	if pf == nil {
 		return names
 	}
@@ -213,8 +228,8 @@ func dirsOf(h *device.Hardware, n *device.Node) []string {
 	return []string{h.Path}
 }
 
-// fits reports whether all conditions about a subject hold for hardware, or for its node if the node is
-// not nil.
+// fits reports whether all conditions about a subject hold for hardware, or for its node if the
+// node is not nil. Without conditions about the subject, it returns true.
 func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool {
 	fits := true
 	for i := range p.conditions {
@@ -223,6 +238,7 @@ func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool
 			continue
 		}
 		if p.trace != nil {
+			// The other conditions are judged, too: each has its own line in the explanation.
 			holds := p.trace.judge(p, i, h, n)
 			fits = fits && holds
 		} else if !c.holds(h, n, p.exclude) {
@@ -232,8 +248,9 @@ func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool
 	return fits
 }
 
-// stops reports whether the predicate can skip the other conditions, because one does not hold. A trace
-// needs all conditions.
+// stops reports whether the predicate can skip the other conditions, because one does not hold. A
+// trace needs all conditions. The caller must then combine holds with the results of the other
+// conditions itself.
 func (p *predicate) stops(holds bool) bool {
 	if holds {
 		return false
@@ -245,7 +262,8 @@ func (p *predicate) stops(holds bool) bool {
 	return true
 }
 
-// holds reports whether the condition holds. unknown is the answer if values are not known.
+// holds reports whether the condition holds. unknown is the answer if values are not known yet:
+// false in match, true in exclude.
 func (c *condition) holds(h *device.Hardware, n *device.Node, unknown bool) bool {
 	if c.hardware != nil {
 		return c.want.Match(c.hardware(h))
@@ -254,7 +272,8 @@ func (c *condition) holds(h *device.Hardware, n *device.Node, unknown bool) bool
 	return c.accepts(values, unread, unknown)
 }
 
-// accepts reports whether the condition holds for values.
+// accepts reports whether the condition holds for values. A trace calls it with values that it
+// has read itself.
 func (c *condition) accepts(values []string, unread, unknown bool) bool {
 	if unread {
 		return unknown
@@ -262,7 +281,8 @@ func (c *condition) accepts(values []string, unread, unknown bool) bool {
 	return c.want.Match(values...)
 }
 
-// have lists the values that the condition compares.
+// have lists the values that the condition compares. Only Explain needs them: holds avoids the
+// list for attributes of hardware.
 func (c *condition) have(h *device.Hardware, n *device.Node) (values []string, unread bool) {
 	if c.hardware != nil {
 		return []string{c.hardware(h)}, false
@@ -270,7 +290,8 @@ func (c *condition) have(h *device.Hardware, n *device.Node) (values []string, u
 	return c.values(h, n)
 }
 
-// onlyNets reports whether the match selects only network interfaces.
+// onlyNets reports whether the match selects only network interfaces. Nodes of their hardware are
+// not selected then.
 func (p *predicate) onlyNets() bool {
 	return p.SelectsNets() && !p.namesDevices()
 }
@@ -309,9 +330,11 @@ func (p *predicate) isOfTables(h *device.Hardware) bool {
 	if p.ignores(h) {
 		return false
 	}
+	// The hardware is a USB device or a mediated device. The conditions of pci use its Function.
 	if p.usb || p.mdev {
 		return h.Function() != nil
 	}
+	// A partition of a GPU is a part of a PCI function that is selected like a function.
 	return h.PCI != nil || h.IsPartition()
 }
 
@@ -330,6 +353,7 @@ func (p *predicate) ignores(h *device.Hardware) bool {
 // network interfaces.
 func (p *predicate) matchesHardware(h *device.Hardware) bool {
 	matches := p.matchesTables(h)
+	// Any interface of the hardware may match.
 	if !p.net || p.stops(matches) {
 		return matches
 	}
@@ -341,6 +365,7 @@ func (p *predicate) matchesAnyNet(h *device.Hardware) bool {
 	if p.trace == nil {
 		return slices.ContainsFunc(h.Nets, p.matchesNet)
 	}
+	// fits sets isOut for each interface that does not match.
 	wasOut := p.trace.isOut
 	matches := false
 	for _, n := range h.Nets {
@@ -353,12 +378,14 @@ func (p *predicate) matchesAnyNet(h *device.Hardware) bool {
 	return matches
 }
 
-// matchesNet compares a network interface with net.
+// matchesNet compares a network interface with net. The subject of these conditions is the
+// interface, so that its hardware is not needed.
 func (p *predicate) matchesNet(n *device.Node) bool {
 	return n.Net != nil && p.fits(netInterface, nil, n)
 }
 
-// matchesWhole reports whether the match selects hardware, regardless of its nodes.
+// matchesWhole reports whether the match selects hardware, regardless of its nodes. A glob is
+// about nodes, so that a match with a glob selects no hardware as a whole.
 func (p *predicate) matchesWhole(h *device.Hardware) bool {
 	if !p.NamesHardware() || !p.Glob.Empty() {
 		return false
@@ -366,8 +393,11 @@ func (p *predicate) matchesWhole(h *device.Hardware) bool {
 	return p.matchesHardware(h) && p.matchesNode(h, nil)
 }
 
-// matches reports whether the match selects a node or network interface, as one of h.
+// matches reports whether the match selects a node or network interface, as one of h. h is the
+// hardware of the node, except for the node of an IOMMU group, which belongs to each function of
+// the group. It may be nil.
 func (p *predicate) matches(n *device.Node, h *device.Hardware) bool {
+	// The glob comes first, because it needs no hardware and no file.
 	matches := p.matchesPaths(n)
 	if p.stops(matches) {
 		return false
@@ -381,6 +411,7 @@ func (p *predicate) matchesPaths(n *device.Node) bool {
 		return true
 	}
 	matches := n.Net == nil && p.run.matchesGlob(p.Glob, n)
+	// A network interface is no target of a glob, so that the trace must not count it.
 	if p.trace != nil && n.Net == nil {
 		p.trace.glob[n] = judgement{
 			holds:  matches,
@@ -402,9 +433,11 @@ func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
 	if p.stops(matches) {
 		return false
 	}
+	// With vfio = true, the match is only about VFIO nodes.
 	if p.VFIO && !isVFIONode(n) {
 		return false
 	}
+	// Directories of sysfs are those of the node's owner, whatever h is.
 	return p.matchesNode(n.Hardware, n) && matches
 }
 
@@ -417,8 +450,9 @@ func (p *predicate) matchesAsNet(n *device.Node, h *device.Hardware) bool {
 	return h != nil && p.matchesTables(h) && matches
 }
 
-// matchesNode compares a node of hardware with all conditions except for glob and conditions on the
-// hardware. If n is nil, it compares the hardware, regardless of its nodes.
+// matchesNode compares a node of hardware with all conditions except for glob and conditions on
+// the hardware. If n is nil, it compares the hardware, regardless of its nodes. Conditions that
+// read sysfs come last, because most nodes are out before.
 func (p *predicate) matchesNode(h *device.Hardware, n *device.Node) bool {
 	matches := p.fits(anyNode, h, n)
 	if p.stops(matches) {
@@ -427,7 +461,8 @@ func (p *predicate) matchesNode(h *device.Hardware, n *device.Node) bool {
 	return p.fits(sysfsDir, h, n) && matches
 }
 
-// matchesPath reports whether the match has only a glob, and it matches a host path.
+// matchesPath reports whether the match has only a glob, and it matches a host path. An exclude
+// with any other condition cannot be about a path to mount.
 func (p *predicate) matchesPath(host string) bool {
 	hasOnlyGlob := !p.NamesHardware() && len(p.conditions) == 0
 	return hasOnlyGlob && !p.Glob.Empty() && p.Glob.Match(host)

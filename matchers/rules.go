@@ -10,19 +10,23 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// rule judges a kind of character node of which only some are dangerous.
+// rule judges a kind of character node of which only some are dangerous. The verdict depends on
+// the device behind the node, not on its class.
 type rule struct {
 	device string // as in class
+	// effect is the effect of the dangerous nodes.
 	effect effect
 	// which describes the dangerous nodes, for the page.
-	which  string
+	which string
+	// source names the files of the kernel that prove the effect, for the page.
 	source string
 	// names returns the part of a node that makes it dangerous, for the reason. It is empty if the
 	// node is harmless.
 	names func(m *run, n *device.Node) string
 }
 
-// rules returns the rules, which take precedence over classes.
+// rules returns the rules, which take precedence over classes. If several rules have the same
+// device, the first one that finds a danger gives the reason.
 func rules() []rule {
 	return []rule{
 		{
@@ -70,7 +74,8 @@ func rules() []rule {
 	}
 }
 
-// ruleDanger judges a node by rules.
+// ruleDanger judges a node by rules, and returns the reason why it is dangerous, or an empty
+// string. The node must have an entry in sysfs.
 func (m *run) ruleDanger(n *device.Node) string {
 	rules := ruleIndex()[n.Subsystem]
 	if len(rules) == 0 {
@@ -123,6 +128,7 @@ var letterRows = [][2]int{
 type inputKind string
 
 const (
+	// The text becomes part of the reason. It is empty for devices that do not concern the host.
 	noInput      inputKind = "" // sensors, switches, game controllers
 	keyboard     inputKind = "keyboard"
 	someKeys     inputKind = "keys"    // power buttons, remote controls, volume keys
@@ -135,23 +141,31 @@ const (
 // device. A game controller may have a few keys, but no letters.
 func (m *run) inputKind(n *device.Node) inputKind {
 	dir := path.Dir(n.SysPath)
+	// SysPath is ".../input/input3/event5". The capabilities are those of the input device above
+	// it.
 	keys, known := m.bits(dir, "capabilities/key")
+	// It may be a keyboard. The verdict changes as soon as the attribute can be read.
 	if !known {
 		return unknownInput
 	}
+	// A keyboard with a joystick button is still a keyboard: letters come first.
 	for _, row := range letterRows {
 		if keys.any(row[0], row[1]+1) {
 			return keyboard
 		}
 	}
+	// This comes before other keys, because game controllers have a few of them.
 	if keys.any(btnJoystick, btnDigi) {
 		return noInput
 	}
+	// Code 0 is KEY_RESERVED.
 	if keys.any(1, btnMisc) {
 		return someKeys
 	}
+	// An axis that cannot be read counts as absent.
 	rel, _ := m.bits(dir, "capabilities/rel")
 	abs, _ := m.bits(dir, "capabilities/abs")
+	// A touchscreen or touchpad reports absolute axes, a mouse reports relative axes.
 	hasTouch := keys.has(btnTouch) || keys.has(btnToolFinger)
 	isMouse := keys.has(btnLeft) && rel.has(axisX) && rel.has(axisY)
 	isTablet := (keys.has(btnLeft) || hasTouch) && abs.has(axisX) && abs.has(axisY)
@@ -162,7 +176,8 @@ func (m *run) inputKind(n *device.Node) inputKind {
 	return noInput
 }
 
-// hostInput names the kind of the device of an event node.
+// hostInput names the kind of the device of an event node. It is empty if the device does not
+// concern the host.
 func (m *run) hostInput(n *device.Node) string {
 	kind := m.inputKind(n)
 	if kind == noInput {
@@ -182,12 +197,14 @@ func (m *run) hostInputOfHID(n *device.Node) string {
 }
 
 // typingDevice names the first keyboard or pointer of the event nodes that belong to a device.
+// Devices with only a few keys do not count, because many headsets and monitors have volume keys.
 func (m *run) typingDevice(events []*device.Node, belongs func(*device.Node) bool) string {
 	for _, e := range events {
 		if !isEventNode(e) || !belongs(e) {
 			continue
 		}
 		kind := m.inputKind(e)
+		// An unknown kind counts, because the device may be a keyboard.
 		if kind != noInput && kind != someKeys {
 			return kernelName(e) + ": " + string(kind)
 		}
@@ -195,11 +212,14 @@ func (m *run) typingDevice(events []*device.Node, belongs func(*device.Node) boo
 	return ""
 }
 
+// isEventNode reports whether a node is an event node. The subsystem input also has the nodes of
+// mousedev and joydev, "mouse0" and "js0".
 func isEventNode(n *device.Node) bool {
 	return n.Subsystem == "input" && strings.HasPrefix(path.Base(n.SysPath), "event")
 }
 
-// newEventNodes lists the event nodes of a host.
+// newEventNodes lists the event nodes of a host. The result is in the order of the snapshot, so
+// that the reason of a verdict does not change.
 func newEventNodes(snap *device.Snapshot) []*device.Node {
 	var found []*device.Node
 	for _, n := range snap.Nodes {
@@ -217,6 +237,7 @@ var boardClasses = []string{"03", "08", "0c05"}
 // boardBus names an I2C bus with chips that belong to the machine.
 func (m *run) boardBus(n *device.Node) string {
 	h := n.Hardware
+	// A bus of a USB adapter, or of a board without PCI, is not judged here.
 	if h == nil || h.PCI == nil {
 		return ""
 	}
@@ -239,12 +260,15 @@ const (
 // busNodeOf returns the USB device whose bus node n is, or nil.
 func busNodeOf(n *device.Node) *device.Hardware {
 	h := n.Hardware
+	// Other nodes of the device have a directory of their own below its directory.
 	if h == nil || h.USB == nil || n.SysPath != h.Path {
 		return nil
 	}
 	return h
 }
 
+// hasInterface reports whether a USB device has an interface of a class. The device may have the
+// class 00 then, which means that its interfaces have the classes.
 func hasInterface(h *device.Hardware, class string) bool {
 	return slices.ContainsFunc(h.USB.Interfaces, func(i device.USBInterface) bool {
 		return i.Class == class
@@ -257,6 +281,7 @@ func (m *run) usbHub(n *device.Node) string {
 	if h == nil {
 		return ""
 	}
+	// The class of an interface also counts, since the class of the device may be 00.
 	isHub := h.USB.Class == usbHub || hasInterface(h, usbHub)
 	if isHub || h.IsRootHub() {
 		return "USB hub " + h.Name
@@ -289,6 +314,7 @@ func (m *run) usbInput(n *device.Node) string {
 	if h == nil || hasInterface(h, usbSmartCard) {
 		return ""
 	}
+	// All event nodes of the device belong to it.
 	return m.typingDevice(h.Nodes, func(*device.Node) bool {
 		return true
 	})
@@ -297,6 +323,8 @@ func (m *run) usbInput(n *device.Node) string {
 // codes is a set of codes of input events.
 type codes []uint64
 
+// has reports whether c has a code. Codes beyond the end of c are absent, because the kernel
+// leaves out the highest words if they are zero (input_print_bitmap in drivers/input/input.c).
 func (c codes) has(code int) bool {
 	word := code / 64
 	if word >= len(c) {
@@ -322,6 +350,7 @@ const bitsEntries = 64
 
 // bits reads a set of codes. known is false if it cannot be read.
 func (m *run) bits(dir, name string) (set codes, known bool) {
+	// The budget of the resource is not used, see bitsEntries.
 	entries := bitsEntries
 	values, unread := m.Host.Attr(dir, name, &entries)
 	if unread || len(values) == 0 {
@@ -349,7 +378,9 @@ func parseCodes(text string) (set codes, ok bool) {
 		if err != nil {
 			return nil, false
 		}
+		// Two longs of 32 bits share one word of the set.
 		set[i*size/64] |= bits << (i * size % 64)
 	}
+	// An empty set is "0" in sysfs, so that an empty text is not an answer.
 	return set, len(set) > 0
 }

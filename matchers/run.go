@@ -11,30 +11,38 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// run is one run of Match.
+// run is one run of Match. It is used once, in one goroutine. The steps of the package are its
+// methods.
 type run struct {
 	Options
-	snap       *device.Snapshot
-	forms      device.Forms
+	snap  *device.Snapshot
+	forms device.Forms
+	// attributes are the attributes of the configuration language. They are kept here, because
+	// device.Attributes copies them.
 	attributes []device.Attribute
 	indexes    indexes
 
-	// keys has the keys of the nodes of hardware.
+	// keys has the keys of the nodes of hardware. It is filled in by key, because device.NodeKeys
+	// has to compare all nodes of the hardware.
 	keys map[*device.Hardware]map[*device.Node]string
-	// ids has the IDs of nodes.
+	// ids has the IDs of nodes. It is filled in by nodeID.
 	ids map[*device.Node]string
 	// notedVirtual is set if a virtual match on every node was reported.
 	notedVirtual bool
-	// named has the resource of each name.
+	// named has the resource of each name. A fixed name is entered before any resource is matched
+	// (inactive), a name with variables when its first device is offered.
 	named  map[string]*config.Resource
 	claims claims
-	// picked are the selected nodes of the current resource.
+	// picked are the selected nodes of the current resource. A node that a second match selects
+	// keeps the settings of the first match.
 	picked map[*device.Node]bool
-	// companions has the results of globs of companions.
+	// companions has the results of globs of companions. A glob has no variables, so that its
+	// result is the same for each device.
 	companions map[*config.Companion]companionFiles
 	// budget limits the reads of the run.
 	budget budget
-	// memory is how much of device.MaxMemory is left.
+	// memory is how much of device.MaxMemory is left. A resource may use half of it, so that some
+	// is left for the resources after it.
 	memory int
 	// checks is how many of maxChecks are left.
 	checks int
@@ -45,10 +53,13 @@ type run struct {
 
 // companionFiles are the nodes that a companion selects, or the paths to mount.
 type companionFiles struct {
+	// nodes is empty for a companion with as = "mount".
 	nodes []*device.Node
+	// paths is empty for a companion that is a node.
 	paths []string
 }
 
+// newRun returns a run that has not matched any resource. It reads nothing from the host.
 func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) *run {
 	return &run{
 		Options:    opts,
@@ -83,6 +94,7 @@ type indexes struct {
 	eventNodes func() []*device.Node
 }
 
+// newIndexes returns the indexes of a snapshot, none of which is built yet.
 func newIndexes(snap *device.Snapshot) indexes {
 	return indexes{
 		links: sync.OnceValue(func() map[*device.Node][]string {
@@ -105,11 +117,14 @@ func newIndexes(snap *device.Snapshot) indexes {
 
 // matchAll matches every resource, and returns why some are inactive.
 func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) {
+	// All fixed names must be known before the first resource with variables in its name is
+	// matched.
 	inactive = m.inactive(cfg)
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		note, isInactive := inactive[r]
 		if isInactive {
+			// Notes are in the order of the configuration, so that this one is added only now.
 			m.result.Notes = append(m.result.Notes, note)
 		} else {
 			m.match(r)
@@ -118,27 +133,39 @@ func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) 
 	return inactive
 }
 
-// match finds the offers of an active resource.
+// match finds the offers of an active resource and adds them to the result. The order of the
+// steps is part of the language: a resource cannot get a device that an earlier resource has
+// claimed.
 func (m *run) match(r *config.Resource) {
 	m.directoryNotes(r)
+	// From here on, the resource reads attributes and paths that the snapshot does not have.
 	m.budget.begin()
 	m.recorder.begin(r)
 	found := m.candidates(r)
+	// The notes may read attributes, too. They must not use up entries that the selection needs.
 	m.vfioNotes(r)
+	// Claims are about the parts of a pool or a group, since other resources may select some of
+	// them.
 	claimed := m.claim(r, found)
 	devices := m.combine(r, claimed)
+	// Whether a device is usable without a dangerous node depends on all nodes of its hardware.
 	m.leaveOutSideNodes(r, devices)
+	// The notes below are about the offers that this resource adds.
 	first := len(m.result.Resources)
 	byName := m.byName(r, devices)
+	// The order decides which names get the rest of the memory, so that it must not be random.
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		m.offerName(r, name, byName[name])
 	}
+	// Mounts and variables of the offers also spend the budget, so that unknown keys are reported
+	// only now.
 	m.reportUnknown(r)
 	m.overlaps(r, devices)
 	m.notes(r, devices, m.result.Resources[first:])
 }
 
-// offerName offers the devices with one resource name.
+// offerName offers the devices with one resource name, or notes that there is no memory left even
+// for a resource without devices.
 func (m *run) offerName(r *config.Resource, name string, devices []*candidate) {
 	if m.memory/2 < device.ResourceMemory {
 		for _, c := range devices {
@@ -160,10 +187,14 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		Offers:   make([]device.Offer, 0, len(devices)),
 		Checks:   make(map[string]device.Check),
 	}
+	// used is the memory of this name. It is subtracted at the end, so that half of what earlier
+	// names left is the limit for all devices of the name.
 	used := device.ResourceMemory
+	// left are the devices that do not fit. A smaller device after them may still fit.
 	var left []*candidate
 	for _, c := range devices {
 		needs := memoryOf(r, c)
+		// This comes before the offer is built: building it is what uses the memory.
 		if used+needs > m.memory/2 {
 			left = append(left, c)
 			m.recorder.drop(c, "it would take too much memory")
@@ -171,7 +202,9 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		}
 		b := m.offer(r, c, name)
 		o := &b.offer
+		// The texts of the offer, with their variables filled in, are only known now.
 		used += max(needs, o.Memory())
+		// The kubelet and the ledger know a device only by its ID.
 		if m.claims.ids[o.ID] != nil {
 			m.recorder.drop(c, "another device has its ID %q", o.ID)
 			m.fault(r.Place, "", "%s is left out: another device has its ID %q", c.describe(), o.ID)
@@ -179,18 +212,22 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		}
 		m.claims.ids[o.ID] = r
 		m.recorder.offer(b)
+		// A device that cannot be allocated needs no check.
 		if r.Health != nil && o.Problem == "" {
 			m.addCheck(out.Checks, o, b.check)
 		}
 		out.Offers = append(out.Offers, *o)
 	}
+	// addCheck compares the number of checks with what earlier names have left.
 	m.checks -= len(out.Checks)
 	m.memory -= used
 	if len(left) > 0 {
+		// The first device is an example. Other devices may need more or less.
 		names := andMore(left[0].describe(), len(left))
 		what := fmt.Sprintf("%s of %d devices, each of which", names, len(devices))
 		m.tooMuch(r, what, left, memoryOf(r, left[0]))
 	}
+	// The limits above apply in the order of the snapshot. Only the result is sorted by ID.
 	slices.SortFunc(out.Offers, func(a, b device.Offer) int {
 		return strings.Compare(a.ID, b.ID)
 	})

@@ -12,21 +12,24 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// selection collects the candidates of a resource.
+// selection collects the candidates of a resource. It exists only during candidates.
 type selection struct {
 	*run
 	r                 *config.Resource
 	matches, excludes []*predicate
-	picks             []pick
+	// picks are the selected nodes and network interfaces, until exclude drops some of them.
+	picks []pick
 	// whole is the hardware that is a device even without a node.
 	whole map[*device.Hardware]whole
-	// groups are selected with vfio = true, by number.
+	// groups are selected with vfio = true, by number. A group exists only if a node of it is
+	// selected.
 	groups map[string]*group
 	// others are paths, CDI devices and virtual devices.
 	others []candidate
 }
 
-// whole is how matches select hardware as a whole.
+// whole is how matches select hardware as a whole. Its zero value is hardware that no match has
+// selected yet.
 type whole struct {
 	// dangerous is set if any of the matches has dangerous = true.
 	dangerous bool
@@ -42,6 +45,7 @@ type whole struct {
 // matches it. The candidates of a pool or a group are its parts, which other resources may claim:
 // hardware if a match names it, otherwise single nodes.
 func (m *run) candidates(r *config.Resource) []candidate {
+	// Another resource may select the same nodes. The claims decide which resource gets them.
 	clear(m.picked)
 	s := &selection{
 		run:    m,
@@ -54,13 +58,19 @@ func (m *run) candidates(r *config.Resource) []candidate {
 		p.trace = m.recorder.match(p)
 		s.add(p)
 	}
+	// Excludes apply to the result of all matches, wherever they are in the resource.
 	s.exclude()
+	// Only the nodes that are left become part of the device of an IOMMU group.
 	s.unite()
 	found := make([]candidate, 0, len(s.picks)+len(s.whole)+len(s.others))
 	found = s.appendPicked(found)
 	found = s.appendWhole(found)
+	// The single nodes of one hardware, and nodes without hardware, are already sorted by path.
 	slices.SortStableFunc(found, compareHardware)
+	// The others have no place in the hierarchy of hardware, and stay in the order of the
+	// matches.
 	found = append(found, s.others...)
+	// A match with required = true drops some of them. The explanation counts those as dropped.
 	m.recorder.find(found)
 	for _, p := range s.matches {
 		p.trace = nil // the following comparisons are about devices that are already selected
@@ -71,7 +81,8 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	return found
 }
 
-// add selects for a match.
+// add selects for a match. The cases exclude each other, but a match with vfio = true may also
+// have tables of hardware.
 func (s *selection) add(p *predicate) {
 	switch {
 	case p.VFIO:
@@ -91,14 +102,18 @@ func (s *selection) add(p *predicate) {
 
 // appendPicked appends the devices that have selected nodes.
 func (s *selection) appendPicked(found []candidate) []candidate {
+	// The nodes of one hardware are adjacent then. Nodes without hardware come first.
 	slices.SortFunc(s.picks, comparePicks)
 	rest := s.picks
 	for len(rest) > 0 {
 		h := rest[0].hardware
 		n := 1
+		// Nodes without hardware have nothing in common: each is a candidate.
 		for n < len(rest) && h != nil && rest[n].hardware == h {
 			n++
 		}
+		// The capacity ends here, so that appending to picks cannot overwrite the picks that
+		// follow.
 		picks := rest[:n:n]
 		rest = rest[n:]
 		if s.isOneDevice(picks) {
@@ -128,6 +143,7 @@ func (s *selection) appendWhole(found []candidate) []candidate {
 		s.recordWhole()
 		return found
 	}
+	// The order is random. The caller sorts the candidates by hardware.
 	for h, how := range s.whole {
 		found = append(found, candidate{
 			hardware:  h,
@@ -153,6 +169,8 @@ func (s *selection) isOneDevice(picks []pick) bool {
 	if picks[0].hardware == nil || s.r.Each == config.EachNode {
 		return false
 	}
+	// The parts of a pool are claimed. A pool of single nodes leaves the rest of their hardware
+	// to other resources.
 	if s.r.Each == config.EachAll {
 		return slices.ContainsFunc(picks, func(p pick) bool {
 			return p.match.NamesHardware()
@@ -164,6 +182,7 @@ func (s *selection) isOneDevice(picks []pick) bool {
 // withNodeOf keeps the candidates whose pool, group or hardware has a node that a required
 // match selects, even if the nodes are separate devices. Mounts do not belong to hardware.
 func (s *selection) withNodeOf(p *predicate, found []candidate) []candidate {
+	// The nil key keeps candidates without hardware, such as paths and virtual devices.
 	has := map[any]bool{(*device.Hardware)(nil): true}
 	for i := range found {
 		c := &found[i]
@@ -171,6 +190,7 @@ func (s *selection) withNodeOf(p *predicate, found []candidate) []candidate {
 			has[s.unitOf(c)] = true
 		}
 	}
+	// Only in a pool does a path have something in common with the other candidates.
 	if p.Mount && s.r.Each != config.EachAll {
 		return found
 	}
@@ -188,6 +208,7 @@ func (s *selection) unitOf(c *candidate) any {
 	if s.r.Each == config.EachAll {
 		return s.r
 	}
+	// A value that cannot be read is empty here. The part is dropped by group later.
 	value, _ := s.groupValue(s.r, c)
 	if value != "" {
 		return value
@@ -198,6 +219,7 @@ func (s *selection) unitOf(c *candidate) any {
 // selectsPartOf reports whether the match selects a node or a path of a candidate.
 func (p *predicate) selectsPartOf(c *candidate) bool {
 	isSelected := func(by pick) bool {
+		// An earlier match may have picked the node. The required match selects it nevertheless.
 		return by.match == p || p.matches(by.node, by.node.Hardware)
 	}
 	isMounted := func(by pathPick) bool {
@@ -212,6 +234,8 @@ func placeInResource(match *config.Match) string {
 	return match.Place[i+len(": "):]
 }
 
+// pick adds a node or a network interface to the selection. If two matches select it, the first
+// one decides its path in the container, its permissions and its count.
 func (s *selection) pick(n *device.Node, p *predicate) {
 	if s.picked[n] {
 		return
@@ -236,11 +260,13 @@ func (s *selection) addNodes(p *predicate) {
 		s.addTracedNodes(p)
 		return
 	}
+	// With a glob, a binary search for its prefix avoids comparing every node of the host.
 	nodes := slices.Values(s.snap.Nodes)
 	if !p.Glob.Empty() {
 		nodes = s.globbed(p.Glob)
 	}
 	for n := range nodes {
+		// A node with several matching names occurs several times, and is picked once.
 		if !s.skips(p, n) && p.matchesExceptGlob(n, n.Hardware) {
 			s.pick(n, p)
 		}
@@ -263,6 +289,7 @@ func (s *selection) addTracedNodes(p *predicate) {
 // a glob.
 func (s *selection) addHardware(p *predicate) {
 	for _, h := range s.snap.Hardware {
+		// With net, the interfaces are the devices, and hardware is no device for its own sake.
 		if p.SelectsNets() {
 			s.addNodesBesideNets(p, h)
 		} else {
@@ -272,6 +299,8 @@ func (s *selection) addHardware(p *predicate) {
 	if !p.SelectsNets() {
 		return
 	}
+	// An interface may have no hardware, such as a bridge, so that this is not a loop over
+	// hardware.
 	for _, n := range s.snap.Nets {
 		p.trace.beginTarget(n.Hardware, n, true)
 		if p.matches(n, n.Hardware) {
@@ -288,15 +317,19 @@ func (s *selection) addWhole(p *predicate, h *device.Hardware) {
 	if p.stops(matches) {
 		return
 	}
+	// Hardware without a selected node is a device, too. exclude deletes it from whole if a node
+	// of it is selected.
 	if p.matchesNode(h, nil) && matches {
 		p.trace.selects(h, nil)
 		how := s.whole[h]
 		s.whole[h] = whole{
 			dangerous: how.dangerous || p.Dangerous,
-			count:     cmp.Or(how.count, p.Count),
+			// The count of the first match applies, as for a node.
+			count: cmp.Or(how.count, p.Count),
 		}
 	}
 	for _, n := range h.Nodes {
+		// Only vfio = true, or a match about nodes, selects the node of a whole IOMMU group.
 		if isNodeOfWholeGroup(n, h) || s.skips(p, n) {
 			continue
 		}
@@ -314,6 +347,8 @@ func (s *selection) addNodesBesideNets(p *predicate, h *device.Hardware) {
 	if p.onlyNets() {
 		return
 	}
+	// The hardware is not a target of the match, but a trace records its conditions for the
+	// nodes.
 	p.trace.beginHardware()
 	matches := p.matchesHardware(h)
 	if p.stops(matches) {
@@ -341,6 +376,7 @@ func isNodeOfWholeGroup(n *device.Node, h *device.Hardware) bool {
 // container denies access to a node that is only mounted.
 func (s *selection) addPaths(p *predicate) {
 	for _, path := range s.files(p.Place, p.Glob) {
+		// A link below /dev to a node is left out as well.
 		if s.at(path) != nil {
 			continue
 		}
@@ -357,6 +393,7 @@ func (s *selection) addPaths(p *predicate) {
 		if isExcluded {
 			s.recorder.exclude(&c)
 		} else if !s.hasOther(path) {
+			// The first match with the path decides how it is mounted.
 			s.others = append(s.others, c)
 		}
 	}
@@ -377,18 +414,23 @@ func (s *selection) addCDIDevices(p *predicate) {
 		if !p.CDIDevice.Match(d.Name) {
 			continue
 		}
+		// A qualified name is "vendor.com/class=name".
 		isAll := strings.HasSuffix(d.Name, "=all")
 		if isAll && !isSpelledOut(p.CDIDevice, d.Name) {
 			continue
 		}
 		p.trace.selectsOther("CDI device " + d.Name)
+		// Two matches may select one device. It is selected once, with the settings of the first
+		// match.
 		if s.hasOther("CDI device " + d.Name) {
 			continue
 		}
 		s.others = append(s.others, candidate{
-			single:    true,
-			name:      "CDI device " + d.Name,
-			cdi:       d,
+			single: true,
+			name:   "CDI device " + d.Name,
+			cdi:    d,
+			// The hardware provides NUMA nodes and variables. The claim is about the CDI device
+			// only.
 			united:    s.hardwareOfCDI(d),
 			dangerous: p.Dangerous,
 			count:     p.Count,
@@ -409,6 +451,7 @@ func isSpelledOut(v pattern.Values, value string) bool {
 func (s *selection) hardwareOfCDI(d *device.CDIDevice) []*device.Hardware {
 	var hardware []*device.Hardware
 	for _, node := range d.Nodes {
+		// A spec may name a link, or a node that does not exist now.
 		n := s.at(node.Path)
 		if n != nil && n.Hardware != nil && !node.Common {
 			hardware = append(hardware, n.Hardware)
@@ -417,7 +460,8 @@ func (s *selection) hardwareOfCDI(d *device.CDIDevice) []*device.Hardware {
 	return sortHardware(hardware)
 }
 
-// addVirtual selects the virtual devices of a match.
+// addVirtual selects the virtual devices of a match. They exist wherever the resource is active,
+// because no hardware limits them.
 func (s *selection) addVirtual(p *predicate) {
 	for i := range p.Virtual {
 		d := &p.Virtual[i]
@@ -437,6 +481,8 @@ func (s *selection) addVirtual(p *predicate) {
 // on only a device if one of its nodes is left.
 func (s *selection) exclude() {
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
+		// This is done for excluded nodes, too: hardware whose only node is excluded is no
+		// device.
 		delete(s.whole, p.node.Hardware)
 		// addVFIO has already applied the excludes, because the node of a group belongs to each
 		// function.
@@ -446,6 +492,7 @@ func (s *selection) exclude() {
 		}
 		return isExcluded
 	})
+	// What is left has no selected node, so that only excludes of whole hardware apply.
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ whole) bool {
 		isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
 			return e.matchesWhole(h)
@@ -457,7 +504,8 @@ func (s *selection) exclude() {
 	})
 }
 
-// isExcluded reports whether an exclude selects a node, as a node of h.
+// isExcluded reports whether an exclude selects a node, as a node of h. h may be another function
+// of the IOMMU group than the owner of the node.
 func (s *selection) isExcluded(n *device.Node, h *device.Hardware) bool {
 	return slices.ContainsFunc(s.excludes, func(e *predicate) bool {
 		return e.matches(n, h)
@@ -466,6 +514,7 @@ func (s *selection) isExcluded(n *device.Node, h *device.Hardware) bool {
 
 // recordExclude records the device of a node that an exclude drops.
 func (s *selection) recordExclude(p pick) {
+	// The candidate would be built for each excluded node, only for the recorder to ignore it.
 	if s.recorder == nil {
 		return
 	}

@@ -7,11 +7,12 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// leaveOutSideNodes removes dangerous nodes from devices that are of use without them: a
-// network card also has the node that updates its firmware, and a graphics card has the buses
-// of its monitors. A device keeps dangerous nodes if it has no others, or if a match names
-// them; then it has a Problem, which says how to permit them.
+// leaveOutSideNodes removes dangerous nodes from devices that are of use without them: a network
+// card also has the node that updates its firmware, and a graphics card has the buses of its
+// monitors. A device keeps dangerous nodes if it has no others, or if a match names them; then it
+// has a Problem, which says how to permit them. It changes the devices in place.
 func (m *run) leaveOutSideNodes(r *config.Resource, devices []candidate) {
+	// One note is enough, with the first node as an example.
 	var left []pick
 	for i := range devices {
 		c := &devices[i]
@@ -38,6 +39,7 @@ func (m *run) hasSideNode(c *candidate) bool {
 	for i := range c.picks {
 		p := &c.picks[i]
 		if p.mayBeLeftOut() {
+			// The pick keeps the answer, so that addNode does not judge the node again.
 			danger := m.danger(p.node)
 			p.danger = &danger
 		}
@@ -49,6 +51,7 @@ func (m *run) hasSideNode(c *candidate) bool {
 // mayBeLeftOut reports whether nobody asked for a selected node in particular. A match with
 // dangerous = true, or with the path of the node, asks for it.
 func (p *pick) mayBeLeftOut() bool {
+	// A match without hardware is about nodes, so that each of its nodes was asked for.
 	if p.isNet() || p.match.Dangerous || !p.match.NamesHardware() {
 		return false
 	}
@@ -84,6 +87,7 @@ func (m *run) splitSideNodes(c *candidate) (left []pick) {
 func usefulHardware(c *candidate) map[*device.Hardware]bool {
 	useful := make(map[*device.Hardware]bool)
 	for _, p := range c.picks {
+		// With a glob, the match is about the node and not about the network function.
 		isWhole := p.match.Glob.Empty()
 		if !p.isSide() || isWhole && isNetworkFunction(p.hardware) {
 			useful[p.hardware] = true

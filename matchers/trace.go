@@ -12,10 +12,13 @@ import (
 // target is a node with its hardware, or hardware as a whole. As the subject of an
 // explanation, the zero target is the whole host.
 type target struct {
+	// hardware is nil for a node without hardware.
 	hardware *device.Hardware
-	node     *device.Node
+	// node is nil for hardware as a whole.
+	node *device.Node
 }
 
+// String names the target in explanations. The zero target has no name.
 func (t target) String() string {
 	if t.node != nil {
 		return t.node.Path
@@ -28,6 +31,7 @@ func (t target) isWithin(subject target) bool {
 	if subject.node != nil && t.node != subject.node {
 		return false
 	}
+	// A subject without a node and hardware includes every target.
 	return subject.hardware == nil || t.hardware == subject.hardware
 }
 
@@ -36,7 +40,8 @@ func (t target) isWithin(subject target) bool {
 type recorder struct {
 	// subject is the explained hardware or node.
 	subject target
-	traces  map[*config.Resource]*trace
+	// traces has no entry for inactive resources.
+	traces map[*config.Resource]*trace
 	// current is the trace of the resource that is being matched.
 	current *trace
 	// budget is for reads that only the explanation needs, so that these reads do not change the
@@ -44,6 +49,8 @@ type recorder struct {
 	budget budget
 }
 
+// newRecorder returns a recorder without records. Its own budget is as large as the budget of the
+// run.
 func newRecorder(cfg *config.Config, subject target) *recorder {
 	return &recorder{
 		subject: subject,
@@ -63,6 +70,7 @@ func (r *recorder) begin(resource *config.Resource) {
 }
 
 // trace records what happened to the devices of a resource, as far as the subject is concerned.
+// The strings are texts for an administrator.
 type trace struct {
 	matches []*matchTrace
 	// found is the number of devices that the matches select and no exclude drops.
@@ -75,8 +83,9 @@ type trace struct {
 	droppedCount int
 	// owners are the resources that have devices which this resource also selects.
 	owners []ownedDevices
-	// offered are the IDs of its devices.
-	offered   []string
+	// offered are the IDs of its devices. It is empty if the subject is in none of them.
+	offered []string
+	// variables are only recorded if the subject is a single device or node.
 	variables []Variable
 }
 
@@ -102,10 +111,13 @@ func (r *recorder) concerns(c *candidate) bool {
 		isPicked := slices.ContainsFunc(c.picks, func(p pick) bool {
 			return p.node == n
 		})
+		// A device without picks stands for its hardware as a whole.
 		isWhole := len(c.picks) == 0 && n.Hardware != nil
 		return isPicked || isWhole && slices.Contains(c.members(), n.Hardware)
 	}
 	if h != nil {
+		// The owner of a node may be another function of the IOMMU group than the hardware of the
+		// device.
 		hasNode := slices.ContainsFunc(c.picks, func(p pick) bool {
 			return p.node.Hardware == h
 		})
@@ -142,6 +154,7 @@ func (r *recorder) drop(c *candidate, format string, args ...any) {
 	t := r.current
 	t.droppedCount++
 	why := fmt.Sprintf(format, args...)
+	// Only the first reason is kept, since an explanation is a few lines long.
 	if t.dropped.count == 0 {
 		t.dropped.first = c.describe()
 		t.dropped.why = why
@@ -157,6 +170,7 @@ func (r *recorder) deny(c *candidate, owner *config.Resource) {
 		return
 	}
 	t := r.current
+	// The owners stay in the order in which they are found. There are only a few.
 	i := slices.IndexFunc(t.owners, func(o ownedDevices) bool {
 		return o.owner == owner
 	})
@@ -177,14 +191,17 @@ func (r *recorder) offer(b *builder) {
 	}
 	t := r.current
 	t.offered = append(t.offered, b.id)
+	// The variables of every device of the host would be too many to read.
 	if r.subject == (target{}) {
 		return
 	}
+	// The first three are of interest even if the resource does not use them.
 	names := append([]string{"id", "resource", "container_path"}, b.r.Variables...)
 	t.variables = append(t.variables, b.table(names)...)
 }
 
-// match starts the trace of a match of the current resource.
+// match starts the trace of a match of the current resource. It returns nil for a nil recorder,
+// which turns off all records of the match.
 func (r *recorder) match(p *predicate) *matchTrace {
 	if r == nil {
 		return nil
@@ -258,6 +275,7 @@ func (t *matchTrace) beginTarget(h *device.Hardware, n *device.Node, matches boo
 	t.isOut = !matches
 	isRootHub := n == nil && h.IsRootHub()
 	next := target{h, n}
+	// No match selects a root hub, so that it would be a confusing nearest target.
 	if !isRootHub && next.isWithin(t.recorder.subject) {
 		t.targets = append(t.targets, next)
 	}
@@ -268,6 +286,7 @@ func (t *matchTrace) beginPart(h *device.Hardware, n *device.Node, matches bool)
 	if t == nil {
 		return
 	}
+	// A part of hardware that does not match cannot be selected, whatever its own conditions say.
 	t.isOut = !matches
 	t.parts[h] = append(t.parts[h], n)
 }
@@ -289,7 +308,8 @@ func (t *matchTrace) selects(h *device.Hardware, n *device.Node) {
 	}
 }
 
-// selectsOther records that the match selects a path, a CDI device or a virtual device.
+// selectsOther records that the match selects a path, a CDI device or a virtual device. They have
+// no hardware, so that they are only recorded if the whole host is explained.
 func (t *matchTrace) selectsOther(name string) {
 	if t == nil || t.recorder.subject != (target{}) {
 		return
@@ -304,6 +324,7 @@ func (t *matchTrace) judgeVFIO(h *device.Hardware, holds bool) {
 	}
 	v := judgement{holds: holds}
 	if h.PCI != nil {
+		// The driver is what an administrator has to change.
 		v.values = []string{"driver " + h.PCI.Driver}
 	}
 	t.vfio[h] = v
@@ -318,6 +339,7 @@ func (t *matchTrace) judge(p *predicate, i int, h *device.Hardware, n *device.No
 		unread: unread,
 		values: values,
 	}
+	// The key is the node if there is one, as in subjects.
 	if n != nil {
 		t.conditions[i][n] = v
 	} else {
@@ -337,6 +359,7 @@ func (t *matchTrace) read(
 	h *device.Hardware,
 	n *device.Node,
 ) (values []string, unread bool) {
+	// Match reads this value as well, so that the read costs its budget in both cases.
 	if !t.isOut {
 		return c.have(h, n)
 	}
@@ -365,7 +388,8 @@ const (
 	vfioStep
 )
 
-// steps lists the conditions of the match. An empty table is a condition, too.
+// steps lists the conditions of the match. An empty table is a condition, too. They are in the
+// order in which the explanation narrows the targets.
 func (t *matchTrace) steps() []*step {
 	p := t.predicate
 	var all []*step
@@ -382,6 +406,7 @@ func (t *matchTrace) steps() []*step {
 	}
 	for _, name := range []string{"usb", "pci", "mdev", "net"} {
 		table := p.Hardware[name]
+		// A table with keys is shown by its keys.
 		if table != nil && len(table) == 0 {
 			add(tableStep, name, "", 0)
 		}
@@ -405,10 +430,12 @@ func (s *step) judgements(t target) []judgement {
 		}
 		return []judgement{v}
 	}
+	// The target was never compared with the condition.
 	if !s.of.isOfTables(t) {
 		return nil
 	}
 	switch s.kind {
+	// Being of the kind of the table is all that an empty table requires.
 	case tableStep:
 		return []judgement{{holds: true}}
 	case vfioStep:
@@ -433,6 +460,7 @@ func (t *matchTrace) isOfTables(of target) bool {
 	if !p.net {
 		return t.ofTables[of.hardware]
 	}
+	// With net, a target is an interface, or hardware or a node beside an interface.
 	isNet := of.node != nil && of.node.Net != nil
 	if isNet {
 		return !p.namesDevices() || t.ofTables[of.hardware]
@@ -448,6 +476,7 @@ func (s *step) subjects(t target) []any {
 	case wholeHardware:
 		return []any{t.hardware}
 	case netInterface:
+		// The target is the interface itself. Otherwise any interface of the hardware may match.
 		if t.node != nil && t.node.Net != nil {
 			return []any{t.node}
 		}
@@ -460,6 +489,7 @@ func (s *step) subjects(t target) []any {
 		return []any{t.node}
 	}
 	all = append(all, t.hardware)
+	// The hardware fits if the hardware itself or any of its nodes does.
 	for _, n := range s.of.parts[t.hardware] {
 		all = append(all, n)
 	}
@@ -473,7 +503,8 @@ func (s *step) holds(t target) bool {
 	})
 }
 
-// readsFiles reports whether the condition of the step reads files of sysfs.
+// readsFiles reports whether the condition of the step reads files of sysfs. The nearest value of
+// such a condition is only reported after other conditions have narrowed the targets.
 func (s *step) readsFiles() bool {
 	return s.kind == conditionStep && s.of.predicate.conditions[s.index].about == sysfsDir
 }

@@ -16,6 +16,8 @@ import (
 // cover only the nodes of the kernel. For each glob, Dirs lists the directory before the first
 // wildcard. Below /dev, where here lists the existing directories, it lists the nearest existing
 // ancestor, and all directories that the glob crosses. There are no events below /sys.
+//
+// The agent calls it after each scan, because here changes with the host.
 func Dirs(cfg *config.Config, here []string) []string {
 	w := dirWatch{here: here, dirs: map[string]bool{}}
 	for i := range cfg.Resources {
@@ -37,7 +39,7 @@ func Dirs(cfg *config.Config, here []string) []string {
 	return slices.Sorted(maps.Keys(w.dirs))
 }
 
-// dirWatch gathers directories.
+// dirWatch gathers directories for Dirs.
 type dirWatch struct {
 	here []string // existing directories of /dev, sorted
 	dirs map[string]bool
@@ -49,6 +51,7 @@ func (w *dirWatch) addText(t device.Text) {
 		return
 	}
 	fixed, _, open := strings.Cut(t.String(), "${")
+	// The last element is incomplete. Any character makes it one that path.Dir removes.
 	if open {
 		fixed += "x"
 	}
@@ -58,6 +61,8 @@ func (w *dirWatch) addText(t device.Text) {
 // add adds the directories of globs, with or without "!".
 func (w *dirWatch) add(globs pattern.Values) {
 	for _, a := range globs.Positive().Alternatives() {
+		// The prefix may end with "/" or within an element: the appended character is removed
+		// with it.
 		dir := path.Dir(a.Prefix() + "x")
 		if a.Prefix() == "/dev" { // of "/dev/**"
 			dir = "/dev"
@@ -75,19 +80,21 @@ func (w *dirWatch) add(globs pattern.Values) {
 // addDir adds a directory; below /dev the nearest existing one above.
 func (w *dirWatch) addDir(dir string) {
 	for strings.HasPrefix(dir, "/dev/") {
+		// A missing directory cannot be watched. Its creation is an event in the directory above.
 		if _, found := slices.BinarySearch(w.here, dir); found {
 			break
 		}
 		dir = path.Dir(dir)
 	}
+	// There are no events below /sys, see Dirs.
 	if !strings.HasPrefix(dir+"/", "/sys/") {
 		w.dirs[dir] = true
 	}
 }
 
-// UsesNets reports whether a configuration needs network interfaces. A physical
-// function is named by its address or by an interface, whose name has no colon
-// (dev_valid_name in net/core/dev.c).
+// UsesNets reports whether a configuration needs network interfaces. A physical function is named
+// by its address or by an interface, whose name has no colon (dev_valid_name in net/core/dev.c).
+// The agent scans again if a new configuration needs the interfaces that the last scan left out.
 func UsesNets(cfg *config.Config) bool {
 	named := func(pf string) bool {
 		return !strings.Contains(pf, ":")
@@ -106,8 +113,8 @@ func UsesNets(cfg *config.Config) bool {
 	})
 }
 
-// UsesCDIDevices reports whether a configuration needs the CDI devices of the
-// host.
+// UsesCDIDevices reports whether a configuration needs the CDI devices of the host. If not,
+// matching does not read the specs of the host.
 func UsesCDIDevices(cfg *config.Config) bool {
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
 		return len(r.Container.CDIDevices) > 0 ||

@@ -21,6 +21,7 @@ const (
 	devnodePrefix = "devnode:"
 )
 
+// noNodeName is part of problems and of notes.
 const noNodeName = "the name of the node is not known: set --node-name"
 
 // forNode returns a device with only one of its nodes, for the variables in the path of that
@@ -61,6 +62,7 @@ func (c *candidate) attrDirs() [][]string {
 	var all [][]string
 	for _, p := range c.picks {
 		dirs := sysDirs(p.node)
+		// The directory of the node of an IOMMU group has no attributes of the hardware.
 		if dirs != nil && len(c.groups) == 0 {
 			all = append(all, dirs)
 		}
@@ -107,8 +109,10 @@ func (b *builder) joined(t device.Text, separator string) (device.Text, error) {
 	seen := make(map[string]bool)
 	size := 0
 	for i := range b.c.parts {
+		// A part is filled in as a whole, so that values of one part stay together.
 		text, err := b.filled(t, separator, &b.c.parts[i])
 		size += text.LiteralSize()
+		// The sum is limited while it grows: a pool may have thousands of parts.
 		if size > maxTexts {
 			return nil, errTooLong
 		}
@@ -119,18 +123,21 @@ func (b *builder) joined(t device.Text, separator string) (device.Text, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Parts with the same value are listed once.
 		if !seen[text.String()] {
 			seen[text.String()] = true
 			all = append(all, text)
 		}
 	}
+	// The device has no parts, or no part has a value. Then the error names the variable.
 	if all == nil {
 		return b.filled(t, separator, b.c)
 	}
 	return join(all, separator), nil
 }
 
-// filled fills in a text for a device, or a part of one.
+// filled fills in a text for a device, or a part of one. The error is a noValue if a variable has
+// no value.
 func (b *builder) filled(t device.Text, separator string, of *candidate) (device.Text, error) {
 	return expand(t, func(name string) (device.Text, error) {
 		values, err := b.values(name, of)
@@ -140,10 +147,12 @@ func (b *builder) filled(t device.Text, separator string, of *candidate) (device
 
 // noValue is the error of a variable without a value, or whose value could not be read yet.
 type noValue struct {
-	text   string
+	text string
+	// unread is set if the value could not be read yet. It may exist.
 	unread bool
 }
 
+// Error returns a text for an administrator, with the variable and the device.
 func (n noValue) Error() string { return n.text }
 
 // join joins texts, and their adjacent literals.
@@ -164,6 +173,7 @@ func (b *builder) single(t device.Text, of *candidate) (device.Text, error) {
 		if err != nil {
 			return nil, err
 		}
+		// values returns an error instead of an empty list, so that there is at least one.
 		if len(values) > 1 {
 			return nil, fmt.Errorf("${%s} has several values: %q and %q", name, values[0], values[1])
 		}
@@ -200,6 +210,7 @@ func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, 
 		b.problem("%s: %v", what, err)
 		return nil, false
 	}
+	// A final "/" is allowed. It means that the name of the node follows.
 	s := strings.TrimSuffix(sample(out), "/")
 	isClean := path.Clean(s) == s
 	if !isClean || !path.IsAbs(s) {
@@ -215,6 +226,7 @@ func (b *builder) untrusted(name string, of *candidate) device.Text {
 	if !isAttribute && !strings.HasPrefix(name, attrPrefix) {
 		return nil
 	}
+	// Errors and several values are problems that single reports.
 	values, _ := b.values(name, of)
 	if len(values) != 1 {
 		return nil
@@ -239,6 +251,7 @@ func expand(t device.Text, value func(name string) (device.Text, error)) (device
 		if err != nil {
 			return nil, err
 		}
+		// A line break could forge another line in a file or a log.
 		if strings.ContainsFunc(v.String(), unicode.IsControl) {
 			return nil, fmt.Errorf("${%s} is %q, which has control characters", p.Var, v)
 		}
@@ -258,6 +271,7 @@ func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 	} else {
 		values = b.lookUp(name, of)
 	}
+	// One unread value is enough: the other values alone may be misleading.
 	if unread {
 		return nil, noValue{
 			text:   fmt.Sprintf("${%s} can't be read yet for %s", name, b.c.describe()),
@@ -265,6 +279,7 @@ func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 		}
 	}
 	for i, v := range values {
+		// An empty value counts as absent, like an attribute that hardware lacks.
 		if v != "" && !slices.Contains(values[:i], v) {
 			out = append(out, device.Literal(v))
 		}
@@ -311,6 +326,7 @@ func (b *builder) attrsOf(of *candidate, name string) (values []string, unread b
 
 // lookUp lists the values of a variable that is not an attribute of sysfs.
 func (b *builder) lookUp(name string, of *candidate) (values []string) {
+	// ${1} is the text of the first wildcard.
 	if n, err := strconv.Atoi(name); err == nil && n > 0 {
 		return b.wildcard(n, of)
 	}
@@ -353,6 +369,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 		for _, n := range b.numa() {
 			values = append(values, strconv.Itoa(n))
 		}
+		// NUMA nodes are one value, so that ${numa} is allowed where a single value is needed.
 		return []string{strings.Join(values, ",")}
 	case "devnode", "kernel":
 		for _, p := range of.nodes() {
@@ -402,6 +419,7 @@ func attributes(a *device.Attribute, of *candidate) (values []string) {
 				found = append(found, a.Of(h, p.node)...)
 			}
 		}
+		// No selected node belongs to an interface.
 		if found == nil {
 			found = a.Of(h, nil)
 		}
@@ -414,6 +432,7 @@ func attributes(a *device.Attribute, of *candidate) (values []string) {
 func (b *builder) wildcard(n int, of *candidate) []string {
 	var values []string
 	add := func(found []string) {
+		// Alternatives of a glob may have fewer wildcards.
 		if n <= len(found) {
 			values = append(values, found[n-1])
 		}

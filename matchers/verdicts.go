@@ -31,11 +31,14 @@ const (
 	ports      effect = "switches off every device below a USB hub"
 	radios     effect = "switches off the radios of the host"
 	forging    effect = "creates devices of the host"
-	unclear    effect = "may be a dangerous device that appears later"
+	// unclear is for a number whose driver makes devices of both kinds, as long as sysfs has no
+	// entry.
+	unclear effect = "may be a dangerous device that appears later"
+	// unreviewed has no classes: it is the default for misc devices, see isUnreviewed.
 	unreviewed effect = "is a misc device without hardware that is not known to be harmless"
 )
 
-// class is a kind of character node.
+// class is a kind of character node. device or driver may be empty, but not both.
 type class struct {
 	// device is the entry of sysfs for the number of such a node: "SUBSYSTEM NAME". NAME may be a
 	// pattern. The kernel's driver chooses both.
@@ -44,6 +47,7 @@ type class struct {
 	// pattern. It is for numbers without an entry in sysfs: some drivers make no device, and some
 	// modules are loaded when the node is opened.
 	driver string
+	// source proves the verdict. It is shown in docs/security.md.
 	source string // in the kernel, Linux 6.12 unless noted
 }
 
@@ -253,10 +257,12 @@ var harmless = []struct {
 	}},
 }
 
-// VerdictsTable returns the verdicts as the table of docs/security.md.
+// VerdictsTable returns the verdicts as the table of docs/security.md, in Markdown. A test
+// compares the page with it.
 func VerdictsTable() string {
 	var page strings.Builder
 	page.WriteString("| verdict | reason | subsystem and name in sysfs, or driver and minor number; source |\n|---|---|---|\n")
+	// Rules come first in the table, as in danger.
 	for _, r := range rules() {
 		fmt.Fprintf(&page, "| dangerous | %s | `%s`, if it is %s (%s) |\n", r.effect, r.device, r.which, r.source)
 	}
@@ -271,7 +277,8 @@ func VerdictsTable() string {
 	return page.String()
 }
 
-// listed formats classes for a cell of the table.
+// listed formats classes for a cell of the table. A class without an entry in sysfs is named by
+// its driver.
 func listed(classes []class) string {
 	cells := make([]string, 0, len(classes))
 	for _, c := range classes {

@@ -22,10 +22,11 @@ func isGroupNode(n *device.Node) bool { return n.Subsystem == "vfio" }
 // isFunctionNode reports whether n is the node of one function, "/dev/vfio/devices/vfio3".
 func isFunctionNode(n *device.Node) bool { return n.Subsystem == "vfio-dev" }
 
+// isVFIONode reports whether n is the node of an IOMMU group or of one function.
 func isVFIONode(n *device.Node) bool { return isGroupNode(n) || isFunctionNode(n) }
 
-// vfioGroup is the IOMMU group of hardware that is bound to VFIO, "" for none. A
-// mediated device in a group always is: only VFIO drivers put one there.
+// vfioGroup returns the IOMMU group of hardware that is bound to VFIO, or an empty string for other
+// hardware. A mediated device in a group is always bound: only VFIO drivers add it to a group.
 func vfioGroup(h *device.Hardware) string {
 	if h == nil || h.PCI != nil && !h.PCI.VFIO {
 		return ""
@@ -53,8 +54,8 @@ type group struct {
 	hardware *device.Hardware
 }
 
-// vfioNodes lists the VFIO nodes of a function: that of its group, which another
-// function may own, and its own.
+// vfioNodes lists the VFIO nodes of a function: the node of its group, which another function may
+// own, and its own node.
 func (m *run) vfioNodes(h *device.Hardware) []*device.Node {
 	var nodes []*device.Node
 	for _, f := range m.indexes.byGroup()[h.IOMMUGroup()] {
@@ -73,6 +74,7 @@ func (s *selection) addVFIO(p *predicate) {
 	for _, h := range s.snap.Hardware {
 		p.trace.beginTarget(h, nil, true)
 		matches := p.matchesVFIO(h)
+		// A function of which no node is left does not belong to the group's device.
 		if p.stops(matches) || !s.addVFIONodes(p, h, matches) {
 			continue
 		}
@@ -82,6 +84,7 @@ func (s *selection) addVFIO(p *predicate) {
 			g = &group{number: number}
 			s.groups[number] = g
 		}
+		// Several matches may select the same function.
 		if !slices.Contains(g.functions, h) {
 			g.functions = append(g.functions, h)
 		}
@@ -100,6 +103,7 @@ func (p *predicate) matchesVFIO(h *device.Hardware) bool {
 	if p.stops(matches) {
 		return false
 	}
+	// With a trace, nothing has stopped above, so that all results count here.
 	return p.fits(sysfsDir, h, nil) && matches && hasGroup
 }
 
@@ -113,6 +117,7 @@ func (s *selection) addVFIONodes(p *predicate, h *device.Hardware, matches bool)
 	selects := false
 	for _, n := range nodes {
 		p.trace.beginPart(h, n, matches)
+		// The node is judged even if the hardware does not match, for the trace.
 		if !p.fits(anyNode, h, n) || !matches {
 			continue
 		}
@@ -136,12 +141,15 @@ func (s *selection) unite() {
 	for _, g := range s.groups {
 		slices.SortFunc(g.functions, compareFunctions)
 		g.hardware = g.functions[0]
+		// The functions are sorted by address, so that the first one that is selected, now or
+		// when it is bound, has the ID.
 		for _, h := range s.indexes.byGroup()[g.number] {
 			if h == g.hardware || s.wouldSelect(h) {
 				g.hardware = h
 				break
 			}
 		}
+		// The function is a part of the group's device, and no device for its own sake.
 		for _, h := range g.functions {
 			delete(s.whole, h)
 		}
@@ -152,6 +160,7 @@ func (s *selection) unite() {
 		if g == nil {
 			continue
 		}
+		// Picks with the same hardware become one device in appendPicked.
 		if isGroupNode(p.node) || slices.Contains(g.functions, p.hardware) {
 			p.hardware = g.hardware
 		}
@@ -170,6 +179,8 @@ func (s *selection) groupOf(h *device.Hardware) []*group {
 // wouldSelect reports whether a match with vfio = true selects a function when it is bound to
 // VFIO.
 func (s *selection) wouldSelect(h *device.Hardware) bool {
+	// vfio-pci only binds to functions with a normal header (vfio_pci_core_register_device in
+	// drivers/vfio/pci/vfio_pci_core.c).
 	if h.PCI == nil || h.PCI.IsBridge() {
 		return false
 	}
@@ -191,12 +202,14 @@ func (p *predicate) matchesBound(h *device.Hardware) bool {
 	if p.mdev {
 		return false
 	}
+	// The copy has neither a trace nor conditions on the driver. p is not changed.
 	bound := *p
 	bound.trace = nil
 	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), condition.isAboutDriver)
 	return bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
 }
 
+// isAboutDriver reports whether binding a function to VFIO changes the value.
 func (c condition) isAboutDriver() bool {
 	return c.key == "pci.driver" || c.key == "driver"
 }
@@ -205,6 +218,7 @@ func (c condition) isAboutDriver() bool {
 // nodes, and reports groups that can't be used.
 func (b *builder) addVFIO() {
 	var ofGroup, ofFunctions bool
+	// It stands for a companion of the configuration, so that companionNode can add the node.
 	along := &config.Companion{}
 	for _, p := range b.c.picks {
 		if !isVFIONode(p.node) {
@@ -228,6 +242,7 @@ func (b *builder) addVFIO() {
 	} else if !ofGroup && ofFunctions && iommu == nil {
 		b.problem("%s is missing: is the module iommufd loaded?", iommufd)
 	}
+	// The kernel does not let a container use a group that is not viable.
 	for _, g := range b.c.groups {
 		var bound []string
 		for _, h := range b.indexes.byGroup()[g.number] {
@@ -264,7 +279,8 @@ func blocksGroup(p *device.PCI) bool {
 	return !p.VFIO && !p.IsBridge()
 }
 
-// vfioNotes adds the notes about matches with vfio = true.
+// vfioNotes adds the notes about matches with vfio = true. Without a note, nothing would say why
+// such a function is missing.
 func (m *run) vfioNotes(r *config.Resource) {
 	matches, excludes := m.predicates(r)
 	for _, p := range matches {

@@ -11,10 +11,13 @@ import (
 // inactive lists the resources that are not active on this host, with the reason: their when
 // does not hold, or an earlier resource has their name. Names without variables take precedence
 // wherever they are in the file: hardware must not displace a resource by a name that it makes.
+//
+// It also enters the fixed names of all active resources in m.named.
 func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 	notes := make(map[*config.Resource]Note)
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
+		// A when reads within a share of its own: newBudget counts it like a resource.
 		m.budget.begin()
 		text, isError := m.whyInactive(r.When)
 		if text != "" {
@@ -24,14 +27,19 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 					Place: r.Place,
 					Text:  "not active here: " + text,
 				},
-				Error:  isError,
+				Error: isError,
+				// Both errors depend on the machine: an unknown node name, and a search that was
+				// cut off.
 				OfNode: isError,
 			}
 			continue
 		}
+		// nameOf compares each made name with the names of other resources.
 		if len(r.NameText) > 0 {
 			continue
 		}
+		// Several resources may have one name, as long as their when selects only one of them on
+		// a node.
 		first := m.named[r.Name]
 		if first == nil {
 			m.named[r.Name] = r
@@ -51,10 +59,13 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 
 // whyInactive returns the reason why a when does not hold, or "", and whether that is an error.
 func (m *run) whyInactive(when *config.When) (why string, isError bool) {
+	// A resource without when is active on every node.
 	if when == nil {
 		return "", false
 	}
 	if !when.NodeName.Empty() {
+		// Without the name, neither answer would be safe: the resource is inactive, and that is
+		// an error.
 		if m.NodeName == "" {
 			return "when.node_name: " + noNodeName, true
 		}
@@ -62,6 +73,7 @@ func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 			return fmt.Sprintf("when.node_name: this is %q", m.NodeName), false
 		}
 	}
+	// All patterns must hold, unlike the patterns of other keys. So they are compared one by one.
 	for _, p := range when.Exists.Split() {
 		why, isError = m.whyNotExists(p)
 		if why != "" {
@@ -77,6 +89,7 @@ func (m *run) whyNotExists(p pattern.Values) (why string, isError bool) {
 	path, complete := m.firstMatch(p.Positive())
 	written := p.Patterns()[0]
 	switch {
+	// After an incomplete search, neither the pattern nor its negation holds.
 	case path == "" && !complete:
 		return fmt.Sprintf("when.exists: %q: %s", written, tooMuchToRead), true
 	case path == "" && !p.Negative():
@@ -90,6 +103,7 @@ func (m *run) whyNotExists(p pattern.Values) (why string, isError bool) {
 // firstMatch returns the first path of the host that a glob matches. Paths below /dev are those
 // of the snapshot, whose changes are events. If complete is not set, there may be another path.
 func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
+	// The condition is a single pattern, see whyInactive.
 	if !strings.HasPrefix(v.Patterns()[0], "/dev/") {
 		found, complete := m.search("", "when.exists", v)
 		if len(found) == 0 {
@@ -97,6 +111,7 @@ func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
 		}
 		return found[0], complete
 	}
+	// Nodes and links first: most patterns are about them.
 	for _, prefix := range v.Prefixes() {
 		for path := range m.names(prefix) {
 			if v.Match(path) {
@@ -104,6 +119,7 @@ func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
 			}
 		}
 	}
+	// A directory exists, too, even if it has no node.
 	for _, dir := range m.snap.Dirs {
 		if v.Match(dir) {
 			return dir, true

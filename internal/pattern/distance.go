@@ -2,15 +2,19 @@ package pattern
 
 // Distance returns the number of edits that turn a into b: letters to add, drop or replace, or to swap
 // with their neighbours (optimal string alignment).
+//
+// It counts bytes, not characters. Callers compare keys, names and values for typing errors.
 func Distance(a, b string) int {
 	// Each row has the distances from a prefix of a to all prefixes of b.
 	before := make([]int, len(b)+1) // to the prefix of a that is two letters shorter
 	last := make([]int, len(b)+1)   // to the prefix of a that is one letter shorter
 	row := make([]int, len(b)+1)
+	// The empty prefix of a needs j added letters.
 	for j := range last {
 		last[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
+		// The empty prefix of b needs i dropped letters.
 		row[0] = i
 		for j := 1; j <= len(b); j++ {
 			drop := last[j] + 1
@@ -25,6 +29,8 @@ func Distance(a, b string) int {
 				row[j] = min(row[j], swap)
 			}
 		}
+		// The rows rotate, so that no row is allocated in the loop. The oldest row is
+		// overwritten.
 		oldest := before
 		before = last
 		last = row

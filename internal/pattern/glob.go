@@ -17,6 +17,9 @@ const lookUpCost = 8
 // returns where a host path is mounted. Links are followed only before the first
 // wildcard. *entries limits the directory entries to read, and is decremented by the cost of
 // the search. If it reaches 0, the list may lack paths.
+//
+// Glob may block for as long as a file system does. It has no context, because system calls
+// cannot be cancelled: the caller runs it in a goroutine and stops waiting.
 func (v Values) Glob(mounted func(host string) string, entries *int) []string {
 	s := globSearch{
 		wanted:  v,
@@ -24,23 +27,29 @@ func (v Values) Glob(mounted func(host string) string, entries *int) []string {
 		entries: entries,
 	}
 	for _, a := range v.Alternatives() {
+		// A literal is looked up by its name, which is cheaper than reading its directory.
 		dir, whole := a.Literal()
 		if !whole {
 			dir = a.dir()
 			s.walk(dir, a.Through())
 		}
+		// The directory itself may match, such as "/dev/snd" for "/dev/snd/**".
 		s.lookUp(dir)
 	}
+	// Two alternatives may find the same path.
 	slices.Sort(s.found)
 	return slices.Compact(s.found)
 }
 
 // globSearch is one call of Glob.
 type globSearch struct {
-	wanted  Values
+	wanted Values
+	// mounted returns the local path of a path of the host.
 	mounted func(host string) string
+	// entries is the rest of the budget of the caller.
 	entries *int
-	found   []string
+	// found may have repeats.
+	found []string
 }
 
 // spend subtracts a cost, and reports whether anything is left of the budget.
@@ -49,7 +58,8 @@ func (s *globSearch) spend(cost int) bool {
 	return *s.entries > 0
 }
 
-// lookUp adds a path if it is wanted and exists.
+// lookUp adds a path if it is wanted and exists. It does not follow a link in the last element: a
+// dangling link exists.
 func (s *globSearch) lookUp(p string) {
 	if !s.wanted.Match(p) || !s.spend(lookUpCost) {
 		return
@@ -62,6 +72,7 @@ func (s *globSearch) lookUp(p string) {
 
 // walk adds the wanted paths below dir, in the directories that through matches.
 func (s *globSearch) walk(dir string, through Values) {
+	// Deep trees end here, too: each directory costs something, even if it is empty.
 	if !s.spend(lookUpCost) {
 		return
 	}
@@ -70,6 +81,7 @@ func (s *globSearch) walk(dir string, through Values) {
 		if s.wanted.Match(p) {
 			s.found = append(s.found, p)
 		}
+		// A link to a directory is not ModeDir, so that a search cannot run in circles.
 		if e.Type()&fs.ModeDir != 0 && through.Match(p) {
 			s.walk(p, through)
 		}
@@ -87,8 +99,11 @@ func (s *globSearch) list(dir string) []fs.DirEntry {
 		return nil
 	}
 	defer f.Close()
+	// With an error, it returns the entries read so far. The budget is greater than 0 here:
+	// otherwise ReadDir would return all entries.
 	all, _ := f.ReadDir(*s.entries)
 	s.spend(len(all))
+	// File.ReadDir returns the entries in the order of the directory, unlike os.ReadDir.
 	slices.SortFunc(all, func(a, b fs.DirEntry) int {
 		return strings.Compare(a.Name(), b.Name())
 	})
@@ -102,6 +117,7 @@ func (a Alternative) Through() Values {
 	var p pattern
 	// add adds the directories that the first n tokens and one more token match.
 	add := func(n int, last token) {
+		// The clipped slice makes append copy the tokens of the alternative.
 		before := slices.Clip(a.tokens[:n])
 		p.alternatives = append(p.alternatives, Alternative{
 			kind:   Path,
@@ -116,6 +132,7 @@ func (a Alternative) Through() Values {
 			continue // the text of a class is not a path
 		}
 		for j := range t.text {
+			// "/" is above everything, and is not searched.
 			isRoot := i == 0 && j == 0
 			if t.text[j] == '/' && !isRoot {
 				add(i, token{text: t.text[:j]})
@@ -128,8 +145,11 @@ func (a Alternative) Through() Values {
 // dir returns the deepest directory without wildcards above all matches.
 func (a *Alternative) dir() string {
 	prefix := a.Prefix()
+	// The token "/**" contains the "/" after the prefix, so that the prefix is a whole path.
 	if len(a.tokens) > 1 && a.tokens[1].kind == deep {
 		return prefix
 	}
+	// The prefix may end with "/" or within an element: the appended character is removed with
+	// it.
 	return path.Dir(prefix + "x")
 }

@@ -13,9 +13,11 @@ func (k Kind) normalize(s string) string {
 	case Path:
 		return s
 	case Hex, HexPrefix:
+		// The kernel writes some IDs with "0x" (PCI) and some without (USB).
 		return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "0x")
 	case Number:
 		s = strings.TrimSpace(s)
+		// One digit stays, so that "000" is "0".
 		for len(s) > 1 && s[0] == '0' {
 			s = s[1:]
 		}
@@ -24,17 +26,20 @@ func (k Kind) normalize(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// Match reports whether the alternative matches all of a value.
+// Match reports whether the alternative matches all of a value. Unlike Values.Match, it does not
+// treat an empty value as absent.
 func (a Alternative) Match(value string) bool {
 	return a.matches(a.kind.normalize(value))
 }
 
 // matches is like Match, for a value in normal form.
 func (a *Alternative) matches(s string) bool {
+	// A value that is no number is in no range.
 	if a.span != nil {
 		n, err := strconv.ParseUint(s, 10, 31)
 		return err == nil && a.span.first <= n && n <= a.span.last
 	}
+	// Most patterns are a literal, or a literal and a star. These need no search.
 	text, isLiteral := a.Literal()
 	if isLiteral {
 		return s == text
@@ -46,6 +51,7 @@ func (a *Alternative) matches(s string) bool {
 	if a.isPrefixStar() {
 		return a.kind != Path || strings.IndexByte(s[len(prefix):], '/') < 0
 	}
+	// The search is linear, and rules out most values.
 	return strings.Contains(s, a.lastLiteral()) && a.match(s, nil)
 }
 
@@ -71,8 +77,9 @@ func (a *Alternative) lastLiteral() string {
 // wildcardMatch is the part s[from:to] of a text s that a wildcard matches.
 type wildcardMatch struct {
 	token int // its index
-	from  int
-	to    int
+	// from is moved to the left when the wildcard is extended.
+	from int
+	to   int
 }
 
 // match reports whether the tokens match all of s. It stores the match of each token in captured, unless
@@ -84,10 +91,12 @@ type wildcardMatch struct {
 // the nearer wildcard reaches every match that they could reach. The time is therefore polynomial.
 func (a *Alternative) match(s string, captured []string) bool {
 	const none = -1
+	// lastStar and lastDeep are the nearest wildcards to the right that can still be extended.
 	lastStar := wildcardMatch{token: none}
 	lastDeep := wildcardMatch{token: none}
 	i := len(a.tokens) - 1
 	end := len(s)
+	// s[end:] is matched by the tokens after i. Both must end at the same time.
 	for ; i >= 0 || end > 0; i-- {
 		from := 0
 		ok := false
@@ -96,6 +105,7 @@ func (a *Alternative) match(s string, captured []string) bool {
 		}
 		switch {
 		case ok:
+		// The tokens to the left of the wildcard are matched again, from its new start.
 		case lastStar.token != none && a.extend(&lastStar, s):
 			i = lastStar.token
 			from = lastStar.from
@@ -111,6 +121,7 @@ func (a *Alternative) match(s string, captured []string) bool {
 		case t.kind == star:
 			lastStar = wildcardMatch{i, from, end}
 		case t.kind == deep:
+			// A star to the right of "**" needs no second attempt.
 			lastStar = wildcardMatch{token: none}
 			lastDeep = wildcardMatch{i, from, end}
 		case t.kind == literal && a.kind == Path && strings.Contains(t.text, "/"):
@@ -124,7 +135,8 @@ func (a *Alternative) match(s string, captured []string) bool {
 	return true
 }
 
-// shortest is the offset of the shortest match of token i at the end of s.
+// shortest is the offset of the shortest match of token i at the end of s. A star and a final
+// "/**" match the empty text first. If ok is false, from has no meaning.
 func (a *Alternative) shortest(i int, s string) (from int, ok bool) {
 	switch t := &a.tokens[i]; t.kind {
 	case literal:
@@ -135,6 +147,7 @@ func (a *Alternative) shortest(i int, s string) (from int, ok bool) {
 		return len(s) - size, size > 0 && !isSeparator && t.matches(r)
 	case deep:
 		if i < len(a.tokens)-1 {
+			// "/**/" in the middle matches at least the "/".
 			return len(s) - 1, strings.HasSuffix(s, "/")
 		}
 	}
@@ -143,10 +156,12 @@ func (a *Alternative) shortest(i int, s string) (from int, ok bool) {
 
 // extend extends the match of a star by one character, or of "**" by one element, if possible.
 func (a *Alternative) extend(t *wildcardMatch, s string) bool {
+	// "**" is extended by the element to the left, with the "/" before it.
 	from := strings.LastIndexByte(s[:t.from], '/')
 	if a.tokens[t.token].kind == star {
 		r, size := utf8.DecodeLastRuneInString(s[:t.from])
 		isSeparator := a.kind == Path && r == '/'
+		// The star has reached the start of the text, or of its element.
 		if size == 0 || isSeparator {
 			return false
 		}
@@ -161,6 +176,7 @@ func (a *Alternative) extend(t *wildcardMatch, s string) bool {
 // matches reports whether a class or "?" matches a character.
 func (t *token) matches(r rune) bool {
 	in := false
+	// The text has two characters for each range. "?" has none, and is negated.
 	for text := t.text; text != "" && !in; {
 		lo, n := utf8.DecodeRuneInString(text)
 		hi, m := utf8.DecodeRuneInString(text[n:])
@@ -170,7 +186,8 @@ func (t *token) matches(r rune) bool {
 	return in != t.not
 }
 
-// captures returns the text that each wildcard matches in s. The alternative matches s.
+// captures returns the text that each wildcard matches in s. The alternative matches s. s must be
+// in normal form. The result has one text for each wildcard, in the order of the pattern.
 func (a *Alternative) captures(s string) []string {
 	captured := make([]string, len(a.tokens))
 	a.match(s, captured)
@@ -180,13 +197,15 @@ func (a *Alternative) captures(s string) []string {
 		case single, star:
 			out = append(out, captured[i])
 		case deep:
+			// The "/" around "**" belongs to its token, but not to the text that people expect.
 			out = append(out, strings.Trim(captured[i], "/"))
 		}
 	}
 	return out
 }
 
-// Wildcards returns the number of wildcards.
+// Wildcards returns the number of wildcards. A class and "?" are wildcards, too. A HexPrefix has
+// one more than written.
 func (a Alternative) Wildcards() int {
 	n := 0
 	for _, t := range a.tokens {
@@ -197,12 +216,14 @@ func (a Alternative) Wildcards() int {
 	return n
 }
 
-// String returns the alternative as written.
+// String returns the alternative as written, except that {a,b} is expanded, and that a
+// hexadecimal number is in normal form.
 func (a Alternative) String() string { return a.written }
 
 // Literal returns the only match of an alternative without wildcards. For other alternatives, ok is
 // false.
 func (a Alternative) Literal() (text string, ok bool) {
+	// Adjacent literal characters are always one token, see tokenize.
 	if a.span != nil || len(a.tokens) > 1 {
 		return "", false
 	}
@@ -222,13 +243,15 @@ func (a Alternative) Prefix() string {
 	case literal:
 		return first.text
 	case deep:
+		// A match of "/**" begins with "/", or is empty, which no path is.
 		return "/"
 	}
 	return ""
 }
 
-// Shape returns the alternative with "*" in place of every wildcard, and without escapes. It shows the
-// elements of a path.
+// Shape returns the alternative with "*" in place of every wildcard, and without escapes. It
+// shows the elements of a path. Package config checks paths by their shapes. The result cannot be
+// parsed again.
 func (a Alternative) Shape() string {
 	var b strings.Builder
 	for i, t := range a.tokens {
@@ -253,9 +276,11 @@ func (a Alternative) Fits(n int, chars string) bool {
 	length := 0
 	unbounded := false
 	if a.kind == HexPrefix {
+		// The last token is the star that tokenize appends.
 		tokens = tokens[:len(tokens)-1]
 	}
 	for _, t := range tokens {
+		// The text of a class consists of the ends of its ranges.
 		if strings.Trim(t.text, chars) != "" {
 			return false
 		}
@@ -287,7 +312,8 @@ func Join(all ...Values) Values {
 	return joined
 }
 
-// Split returns each pattern as a separate condition.
+// Split returns each pattern as a separate condition. The conditions share the patterns of v,
+// which nobody changes.
 func (v Values) Split() []Values {
 	all := make([]Values, len(v.patterns))
 	for i := range v.patterns {
@@ -303,6 +329,7 @@ func (v Values) Positive() Values {
 	}
 	positive := Values{kind: v.kind}
 	for _, p := range v.patterns {
+		// p is a copy, so that v does not change.
 		p.written = strings.TrimSpace(strings.TrimPrefix(p.written, "!"))
 		p.not = false
 		positive.patterns = append(positive.patterns, p)
@@ -336,15 +363,18 @@ func (v Values) Patterns() []string {
 // are any, and none of them matches a negative pattern. No value or an empty value means that the
 // attribute is absent: it only satisfies negative patterns.
 func (v Values) Match(have ...string) bool {
+	// Without a positive pattern, everything matches that no negative pattern excludes.
 	ok := !v.has(false)
 	for _, h := range have {
 		h = v.kind.normalize(h)
 		if h == "" {
 			continue
 		}
+		// One value is enough to exclude a device, whatever its other values are.
 		if v.firstMatch(h, true) != nil {
 			return false
 		}
+		// The loop continues after a match, because a later value may match a negative pattern.
 		if !ok {
 			ok = v.firstMatch(h, false) != nil
 		}
@@ -409,6 +439,7 @@ func (v Values) Literal() (text string, ok bool) {
 // Prefixes returns the literal prefixes of all matches, for a binary search in sorted values. They are
 // sorted, and none is a prefix of another.
 func (v Values) Prefixes() []string {
+	// Only negative patterns: any value may match, and all values have the empty prefix.
 	if !v.has(false) {
 		return []string{""}
 	}
@@ -417,6 +448,8 @@ func (v Values) Prefixes() []string {
 		prefixes = append(prefixes, a.Prefix())
 	}
 	slices.Sort(prefixes)
+	// A prefix of another prefix comes before it. The longer prefix is dropped, because the
+	// search for the shorter one finds its values, too.
 	last := 0
 	for _, p := range prefixes {
 		if !strings.HasPrefix(p, prefixes[last]) {

@@ -42,6 +42,7 @@ const (
 var ErrEmpty = errors.New("is empty")
 
 var (
+	// The texts continue a sentence that begins with the quoted pattern.
 	errSyntax    = errors.New(`is not a valid pattern: every [...] and {...} must be closed, and a character must follow every \`)
 	errNotNumber = errors.New(`is not a number: want a number such as "2", or numbers and ranges such as "0,2-7"`)
 )
@@ -49,6 +50,7 @@ var (
 // Values is a condition on a value: patterns of one kind, some of them with a leading "!". The zero
 // Values is no condition. Values are immutable.
 type Values struct {
+	// kind is the kind of all patterns.
 	kind     Kind
 	patterns []pattern
 }
@@ -67,12 +69,13 @@ type pattern struct {
 type Alternative struct {
 	written string
 	kind    Kind
-	tokens  []token
+	// tokens is empty if the alternative only matches the empty text, and for a range of numbers.
+	tokens []token
 	// span is a range of numbers. It is nil for all other alternatives.
 	span *span
 }
 
-// span is a range of numbers.
+// span is a range of numbers. Both ends belong to it.
 type span struct {
 	first uint64
 	last  uint64
@@ -99,6 +102,9 @@ type token struct {
 
 // Parse parses a pattern. A leading "!" negates it. The text of the error continues a sentence that
 // begins with the pattern: "is empty".
+//
+// It is called by package config while it reads a file, and for patterns that the program makes.
+// The result has one pattern; Join makes a list.
 func Parse(kind Kind, s string) (Values, error) {
 	p, err := parse(kind, strings.TrimSpace(s))
 	if err != nil {
@@ -121,9 +127,11 @@ func parse(kind Kind, s string) (pattern, error) {
 		return pattern{}, fmt.Errorf("is longer than %d bytes", maxLength)
 	case !utf8.ValidString(s):
 		return pattern{}, errSyntax
+	// A number with wildcards is compared as text, digit by digit.
 	case kind == Number && !strings.ContainsAny(s, meta):
 		return p.spans(s)
 	case kind == Hex || kind == HexPrefix:
+		// Values are normalized in the same way when they are compared.
 		s = without0x.Replace(strings.TrimPrefix(strings.ToLower(s), "0x"))
 	}
 	units, err := split(s)
@@ -134,6 +142,7 @@ func parse(kind Kind, s string) (pattern, error) {
 	if err != nil {
 		return pattern{}, err
 	}
+	// expand stops soon after the limit, so that this is not too late.
 	if len(expanded) > maxAlternatives {
 		return pattern{}, fmt.Errorf("has more than %d alternatives: use a list of patterns", maxAlternatives)
 	}
@@ -183,9 +192,11 @@ func parseNumber(s string) (uint64, error) {
 // meta are the special characters of patterns.
 const meta = `*?[]{}\`
 
-// Quote escapes s, so that it matches itself as a pattern or as a part of a pattern.
+// Quote escapes s, so that it matches itself as a pattern or as a part of a pattern. The "," is
+// only special within {...}, and the "!" only at the beginning or in a class.
 func Quote(s string) string {
 	var b strings.Builder
+	// All special characters are ASCII, so that bytes can be compared.
 	for i := range len(s) {
 		if strings.IndexByte(meta+",!", s[i]) >= 0 {
 			b.WriteByte('\\')
@@ -203,19 +214,24 @@ var without0x = strings.NewReplacer("{0x", "{", ",0x", ",", ":0x", ":")
 func split(s string) ([]string, error) {
 	units := make([]string, 0, 8)
 	for s != "" {
+		// The "," and the "/" are units of their own for expand and deepLength.
 		n := strings.IndexAny(s, meta+",/")
 		if n < 0 {
 			n = len(s)
 		} else if n == 0 {
+			// An escape and the character after it are one unit, so that the character is not
+			// special later.
 			_, n = char(s)
 		}
 		if s[0] == '[' {
 			for n < len(s) && s[n] != ']' {
+				// An escaped "]" does not end the class.
 				_, size := char(s[n:])
 				n += size
 			}
 			n++ // the "]"
 		}
+		// The "]" would be beyond the end.
 		isUnclosed := n > len(s)
 		if isUnclosed || isIncomplete(s[:n]) {
 			return nil, errSyntax
@@ -247,7 +263,9 @@ func expand(units []string) ([][]string, error) {
 	depth := 0
 	start := open + 1
 	end := open
+	// The loop ends after the "}" that belongs to the first "{".
 	for ; end == open || depth > 0; end++ {
+		// The group is not closed, or the first special unit is a "}".
 		if end == len(units) || units[open] != "{" {
 			return nil, errSyntax
 		}
@@ -258,12 +276,14 @@ func expand(units []string) ([][]string, error) {
 			depth--
 		}
 		isClosed := depth == 0
+		// A "," in a nested group belongs to that group.
 		isSeparator := depth == 1 && units[end] == ","
 		if isClosed || isSeparator {
 			branches = append(branches, units[start:end])
 			start = end + 1
 		}
 	}
+	// The rest of the units is expanded once for all branches.
 	tails, err := expand(units[end:])
 	if err != nil || len(tails) > maxAlternatives {
 		return tails, err
@@ -303,9 +323,11 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 			add(token{kind: deep})
 			i += n - 1
 		case u == "?":
+			// A negated class without any character matches every character.
 			add(token{kind: single, not: true})
 		case u == "*":
 			add(token{kind: star})
+			// Several stars match the same as one. Only whole elements of a path have "**".
 			for i+1 < len(units) && units[i+1] == "*" {
 				i++
 			}
@@ -314,18 +336,21 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 			if err != nil {
 				return nil, err
 			}
+			// A negated class never matches "/", see shortest.
 			if kind == Path && !t.not && t.matches('/') {
 				return nil, errors.New(`has a class that contains "/": a class matches a character within one element of a path`)
 			}
 			add(t)
 		default:
 			text := strings.TrimPrefix(u, `\`)
+			// It could never match a number.
 			if kind == Number && strings.Trim(text, "0123456789") != "" {
 				return nil, errNotNumber
 			}
 			run += text
 		}
 	}
+	// A star at the end makes a prefix of the pattern.
 	if kind == HexPrefix {
 		add(token{kind: star})
 	} else if run != "" {
@@ -337,6 +362,7 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 // deepLength is the number of units of a leading "/**/" or final "/**", for any
 // repetition of "**".
 func deepLength(units []string) int {
+	// Repetitions such as "/**/**/" match the same as one.
 	n := 0
 	for beginsDeep(units[n:]) {
 		n += len(deepUnits)
@@ -363,6 +389,7 @@ func beginsDeep(units []string) bool {
 func parseClass(s string) (token, error) {
 	t := token{kind: single}
 	s = s[1 : len(s)-1]
+	// The class is not empty, see isIncomplete.
 	t.not = s[0] == '!' || s[0] == '^'
 	if t.not {
 		s = s[1:]
@@ -371,6 +398,7 @@ func parseClass(s string) (token, error) {
 		lo, n := char(s)
 		hi := lo
 		s = s[n:]
+		// A "-" at the end of a class is a literal character.
 		isRange := len(s) > 1 && s[0] == '-'
 		if isRange {
 			hi, n = char(s[1:])

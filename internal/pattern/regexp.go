@@ -42,6 +42,7 @@ func FromRegexp(s string) string {
 		return ""
 	}
 	glob := strings.NewReplacer(replacements...).Replace(inner)
+	// A regular expression without an equivalent glob has no suggestion.
 	_, err := Parse(Path, glob)
 	if err != nil {
 		return ""
@@ -49,8 +50,9 @@ func FromRegexp(s string) string {
 	return glob
 }
 
-// IsRegexp reports whether a path is certainly a regular expression, and not a glob: it has an anchor
-// or a quantifier.
+// IsRegexp reports whether a path is certainly a regular expression, and not a glob: it has an
+// anchor or a quantifier. Package config rejects such a path, so that this must not be true for a
+// path that somebody means as a glob.
 func IsRegexp(s string) bool {
 	hasAnchor := strings.HasPrefix(s, "^") || strings.HasSuffix(s, "$")
 	hasQuantifier := strings.Contains(s, "]+") || strings.Contains(s, `\d`)

@@ -37,30 +37,38 @@ const (
 	dialTimeout = timeout - time.Second
 )
 
-// host is how a check reaches the host.
+// host is how a check reaches the host. Tests replace its functions, so that checks need no
+// device and no network.
 type host struct {
+	// local returns the path in this mount namespace of a path of the host.
 	local func(path string) string
-	open  func(path string) error
-	dial  func(ctx context.Context, address string) error
+	// open opens and closes the node at a local path.
+	open func(path string) error
+	// dial connects to an address and closes the connection.
+	dial func(ctx context.Context, address string) error
 }
 
+// newHost returns a host whose checks use the kernel.
 func newHost(local func(string) string) host {
 	return host{local: local, open: openNode, dial: dialTCP}
 }
 
-// attempt is one run of a check.
+// attempt is one run of a check. Its fields do not change after it has begun, except for step.
 type attempt struct {
+	// probe is nil in Once, which has no intervals.
 	probe *probe
 	// hasFailed reports whether the check failed the last time.
 	hasFailed bool
-	began     time.Time
-	step      atomic.Pointer[string] // in progress
+	// began is the zero time in Once, which has one deadline for all checks.
+	began time.Time
+	step  atomic.Pointer[string] // in progress
 }
 
 // deadline is when the attempt counts as failed, and no longer as running.
 func (a *attempt) deadline() time.Time { return a.began.Add(timeout) }
 
-// timedOut is the reason if the attempt times out in its current step.
+// timedOut returns the reason if the attempt times out in its current step. The prober calls it
+// in another goroutine, while the attempt hangs.
 func (a *attempt) timedOut() string {
 	if step := a.step.Load(); step != nil {
 		return *step + ": " + noAnswer
@@ -68,14 +76,16 @@ func (a *attempt) timedOut() string {
 	return noAnswer
 }
 
-// begin sets the step in progress.
+// begin sets the step in progress and returns it, as the beginning of a reason.
 func (a *attempt) begin(step string) string {
 	a.step.Store(&step)
 	return step
 }
 
-// run returns the first reason why a check fails; empty if it passes.
+// run returns the first reason why a check fails, or an empty string if it passes. Only the TCP
+// connection respects ctx. All other steps may hang in the kernel.
 func (h host) run(ctx context.Context, c device.Check, a *attempt) string {
+	// The address comes last, because a host that does not answer takes seconds.
 	for _, node := range c.Open {
 		step := a.begin("open " + node)
 		if reason := openReason(h.open(h.local(node))); reason != "" {
@@ -111,6 +121,7 @@ func openNode(path string) error {
 		if err == nil {
 			unix.Close(fd) // even if it fails, the descriptor is gone
 		}
+		// A signal may interrupt an open that waits for the device.
 		if err != unix.EINTR {
 			return err
 		}
@@ -145,6 +156,7 @@ func (h host) attr(a device.AttrCheck) string {
 			value, err := atomicfile.Read(h.local(file), maxValue)
 			switch {
 			case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
+				// The next directory may have the attribute.
 				continue
 			case errors.Is(err, unix.EACCES):
 				return ": permission denied: this program needs read access to the attribute"
@@ -158,6 +170,7 @@ func (h host) attr(a device.AttrCheck) string {
 			break
 		}
 	}
+	// No directory has the attribute. Only a condition with "!" accepts that.
 	if len(passed) == 0 && !a.Want.Match() {
 		return " is absent: want " + wanted(a.Want)
 	}
@@ -169,9 +182,11 @@ func quote(value string) string {
 	if len(value) <= maxQuoted {
 		return fmt.Sprintf("%q", value)
 	}
+	// The cut may be within a character.
 	return fmt.Sprintf("%q...", strings.ToValidUTF8(value[:maxQuoted], ""))
 }
 
+// wanted formats the patterns of a condition for a reason.
 func wanted(c device.Condition) string {
 	var quoted []string
 	for _, p := range c.Patterns() {
@@ -180,9 +195,11 @@ func wanted(c device.Condition) string {
 	return strings.Join(quoted, ", ")
 }
 
+// dialTCP connects to an address without sending anything, and closes the connection.
 func dialTCP(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
+	// The connection is closed at once, so that keep-alive probes are of no use.
 	conn, err := (&net.Dialer{KeepAlive: -1}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
@@ -190,8 +207,9 @@ func dialTCP(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// tcpReason returns the same text for each kind of error: those of package net contain
-// the ephemeral port.
+// tcpReason returns the same text for each kind of error: the errors of package net contain the
+// ephemeral port. A reason that changes with each attempt would be a change of the results each
+// time.
 func tcpReason(err error) string {
 	var name *net.DNSError
 	var network net.Error
@@ -208,7 +226,8 @@ func tcpReason(err error) string {
 	return errorText(err)
 }
 
-// errorText returns the text of an error without the path.
+// errorText returns the text of an error without the path. The reason already names the path of
+// the host, and the error has the local path.
 func errorText(err error) string {
 	var errno syscall.Errno
 	var file *fs.PathError

@@ -11,7 +11,7 @@ import (
 )
 
 // link returns why a network function has no carrier, or an empty string if one of its interfaces
-// has one.
+// has one. If several interfaces have no carrier, it is the reason of the last one.
 func (h host) link(l device.LinkCheck) string {
 	reason := "no network interface"
 	for _, dir := range l.Dirs {
@@ -19,6 +19,7 @@ func (h host) link(l device.LinkCheck) string {
 			continue
 		}
 		one := h.carrier(dir)
+		// The other interfaces of a function may be unused ports.
 		if one == "" {
 			return ""
 		}
@@ -33,6 +34,7 @@ func (h host) link(l device.LinkCheck) string {
 // port is "p0" (__devlink_port_phys_port_name_get in net/devlink/port.c).
 func (h host) isRepresentor(dir string) bool {
 	name, err := atomicfile.Read(h.local(dir+"/phys_port_name"), maxValue)
+	// Most drivers do not support the attribute, and reading it fails.
 	return err == nil && strings.Contains(string(name), "pf")
 }
 

@@ -12,6 +12,9 @@ import (
 
 // Once runs each check once, a limited number at a time, and returns the results by ID. A
 // check that has not returned within limit fails.
+//
+// The commands call it for a single result. The service uses a Prober. Once returns at limit, or
+// when ctx is cancelled, even if checks hang: their goroutines end when the kernel returns.
 func Once(
 	ctx context.Context,
 	local func(path string) string,
@@ -31,7 +34,9 @@ func once(ctx context.Context, h host, checks map[string]device.Check, limit tim
 	var (
 		reasons = make(map[string]string, len(checks))
 		running = map[string]*attempt{}
+		// The channel has room for all running checks, so that a late check can always end.
 		results = make(chan result, maxRunning)
+		// The order decides which checks are not run in time, so that it must not be random.
 		waiting = slices.Sorted(maps.Keys(checks))
 	)
 	for len(waiting) > 0 || len(running) > 0 {

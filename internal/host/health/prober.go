@@ -48,21 +48,26 @@ type Prober struct {
 	changes chan struct{} // capacity 1: a result changed
 	wake    chan struct{} // capacity 1: a check may be due
 
-	mu      sync.Mutex
-	origin  time.Time // intervals are counted from here
+	// mu guards all fields below. It is never held while a check runs.
+	mu     sync.Mutex
+	origin time.Time // intervals are counted from here
+	// probes are the current checks, by ID.
 	probes  map[string]*probe
 	running map[string]*attempt // by ID: one at a time, even if the device is replaced
 	// isStuck reports that maxInKernel checks hang and others wait for them.
 	isStuck bool
 }
 
-// probe is the check of one device and its result.
+// probe is the check of one device and its result. Its fields are guarded by Prober.mu.
 type probe struct {
-	id       string
-	check    device.Check
+	id    string
+	check device.Check
+	// due is when the check should begin. It may be late, because the number of checks is
+	// limited.
 	due      time.Time
 	failures int // since the last success
-	reason   string
+	// reason is why the device fails, or ReasonPending. It is empty if the last check passed.
+	reason string
 }
 
 // inKernel reports whether the check may hang in the kernel, where no timeout ends it.
@@ -83,13 +88,15 @@ func New(local func(path string) string) *Prober {
 	}
 }
 
-// Set replaces the checks, by the ID of the device. A new device, or a device with another check,
-// is checked as soon as possible and is pending until then.
+// Set replaces the checks, by the ID of the device. The agent calls it after each match. A new
+// device, or a device with another check, is checked as soon as possible and is pending until
+// then.
 func (p *Prober) Set(checks map[string]device.Check) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id := range p.probes {
 		if _, stays := checks[id]; !stays {
+			// Its running attempt goes on, and finish ignores the result.
 			delete(p.probes, id)
 		}
 	}
@@ -97,6 +104,7 @@ func (p *Prober) Set(checks map[string]device.Check) {
 	for _, id := range slices.Sorted(maps.Keys(checks)) {
 		check := checks[id]
 		old := p.probes[id]
+		// The check keeps its result and its time, however often the host changes.
 		if old != nil && reflect.DeepEqual(old.check, check) {
 			continue
 		}
@@ -106,6 +114,7 @@ func (p *Prober) Set(checks map[string]device.Check) {
 			due:    now,
 			reason: ReasonPending,
 		}
+		// A new interval alone does not make a healthy device pending.
 		if old != nil {
 			old.check.Interval = check.Interval
 			onlyInterval := reflect.DeepEqual(old.check, check)
@@ -114,12 +123,14 @@ func (p *Prober) Set(checks map[string]device.Check) {
 				fresh.failures = old.failures
 			}
 		}
+		// The pointer is new, so that finish can distinguish the attempts of the old check.
 		p.probes[id] = fresh
 		signal(p.wake)
 	}
 }
 
-// Results returns the reason of each checked device, by ID. It is empty if the device is healthy.
+// Results returns the reason of each checked device, by ID. The reason is empty if the device is
+// healthy. The map belongs to the caller.
 func (p *Prober) Results() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,11 +149,14 @@ func (p *Prober) Stuck() bool {
 	return p.isStuck
 }
 
-// Changes signals that a check changed the results.
+// Changes signals that a check changed the results. Several changes may be one signal, so that
+// the receiver reads all results.
 func (p *Prober) Changes() <-chan struct{} { return p.changes }
 
-// Run checks until ctx is cancelled, and returns nil then.
+// Run checks until ctx is cancelled, and returns nil then. It does not wait for checks that hang.
+// It must be called once.
 func (p *Prober) Run(ctx context.Context) error {
+	// The timer is only created here. round decides when it fires.
 	timer := time.NewTimer(timeout)
 	timer.Stop()
 	for {
@@ -160,8 +174,8 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// round fails overdue checks, starts due checks as the limits allow, and returns the time
-// of the next round; zero if only an event can cause one.
+// round fails overdue checks, starts due checks as the limits allow, and returns the time of the
+// next round. It returns the zero time if only an event can cause a round.
 func (p *Prober) round(ctx context.Context) (next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,6 +191,8 @@ func (p *Prober) round(ctx context.Context) (next time.Time) {
 			wakeAt(deadline)
 			continue
 		}
+		// The device may have been removed. If it was replaced, its check waits for this one, and
+		// it fails as well.
 		if pr := p.probes[id]; pr != nil {
 			p.report(pr, a.timedOut())
 		}
@@ -190,12 +206,14 @@ func (p *Prober) round(ctx context.Context) (next time.Time) {
 			due = append(due, pr)
 		}
 	}
+	// The check that has waited longest comes first. The ID makes the order of the others stable.
 	slices.SortFunc(due, func(a, b *probe) int {
 		if order := a.due.Compare(b.due); order != 0 {
 			return order
 		}
 		return strings.Compare(a.id, b.id)
 	})
+	// The timeout of the new checks is the next time at which a round has something to do.
 	if p.start(ctx, now, due) {
 		wakeAt(now.Add(timeout))
 	}
@@ -219,6 +237,7 @@ func (p *Prober) start(ctx context.Context, now time.Time, due []*probe) (starte
 			inKernel++
 		}
 	}
+	// hangs is the number of attempts beyond their deadline.
 	hangs := 0
 	for _, a := range p.running {
 		add(a)
@@ -228,14 +247,19 @@ func (p *Prober) start(ctx context.Context, now time.Time, due []*probe) (starte
 	}
 	isStuck := false
 	for _, pr := range due {
+		// Nothing else can start in this round.
 		if running >= maxRunning {
 			break
 		}
 		hasFailed := pr.failures > 0
+		// A check that passed the last time may still start.
 		if hasFailed && failing >= maxFailing {
 			continue
 		}
+		// A check of an address may still start.
 		if pr.inKernel() && inKernel >= maxInKernel {
+			// Checks below their deadline do not count as stuck, because they probably return
+			// soon.
 			isStuck = isStuck || hangs >= maxInKernel
 			continue
 		}
@@ -256,11 +280,13 @@ func (p *Prober) start(ctx context.Context, now time.Time, due []*probe) (starte
 	return started
 }
 
-// attempt runs a check and records the result, unless ctx has ended.
+// attempt runs a check in its own goroutine and records the result, unless ctx has ended. check
+// is a parameter, because Set may change the interval in the probe.
 func (p *Prober) attempt(ctx context.Context, a *attempt, check device.Check) {
 	limited, cancel := context.WithDeadline(ctx, a.deadline())
 	defer cancel()
 	reason := p.host.run(limited, check, a)
+	// At the end of the program, a cancelled connection says nothing about the device.
 	if ctx.Err() == nil {
 		p.finish(a, reason)
 	}
@@ -279,6 +305,7 @@ func (p *Prober) finish(a *attempt, reason string) {
 	signal(p.wake)
 }
 
+// report sets the reason of a check. The caller holds mu.
 func (p *Prober) report(pr *probe, reason string) {
 	if pr.reason != reason {
 		pr.reason = reason
@@ -286,6 +313,8 @@ func (p *Prober) report(pr *probe, reason string) {
 	}
 }
 
+// signal sends to a channel with room for one signal. If a signal is already waiting, one is
+// enough.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -293,9 +322,9 @@ func signal(c chan struct{}) {
 	}
 }
 
-// schedule sets when a check that has just ended is due again: at its phase of an
-// interval counted from origin, so that few checks share the wake-ups of the CPU and many
-// are spread.
+// schedule sets when a check that has just ended is due again: at its phase of an interval
+// counted from origin, so that few checks share the wake-ups of the CPU and many are spread. A
+// failed check is repeated earlier. The caller holds mu.
 func (p *Prober) schedule(pr *probe, began time.Time) {
 	now := time.Now()
 	interval := pr.check.Interval
@@ -310,7 +339,9 @@ func (p *Prober) schedule(pr *probe, began time.Time) {
 		pr.failures = 0
 		return
 	}
+	// The limit of the shift prevents an overflow.
 	wait := firstRetry << min(pr.failures, maxDoublings)
+	// Retries are at full seconds from origin, so that they share wake-ups, too.
 	if wait < interval/2 {
 		seconds := (now.Add(wait).Sub(p.origin) + time.Second - 1).Truncate(time.Second)
 		pr.due = p.origin.Add(seconds)

@@ -11,8 +11,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 )
 
-// record returns the reads of a scan as entries, sorted by name.
+// record returns the reads of a scan as entries, sorted by name. A nil redact keeps everything.
 func record(r *inventory.Reading, redact *redaction) []entry {
+	// Several paths of sysfs may be one real path. Their entries are equal.
 	byName := make(map[string]entry)
 	for _, e := range devEntries(r, redact) {
 		byName[e.name] = e
@@ -26,6 +27,7 @@ func record(r *inventory.Reading, redact *redaction) []entry {
 	}
 	all := slices.Collect(maps.Values(byName))
 	sortByDirectory(all)
+	// The entries are sorted now, as withoutFullDirs requires.
 	return withoutFullDirs(all)
 }
 
@@ -33,6 +35,7 @@ func record(r *inventory.Reading, redact *redaction) []entry {
 func devEntries(r *inventory.Reading, redact *redaction) []entry {
 	var all []entry
 	name := func(p string) string {
+		// Names in an archive have no leading "/".
 		return redact.path(p)[1:]
 	}
 	for _, d := range r.Snapshot.Dirs[1:] { // the first is /dev itself
@@ -41,6 +44,7 @@ func devEntries(r *inventory.Reading, redact *redaction) []entry {
 	for _, d := range r.Mounts {
 		all = append(all, entry{name: name(d), kind: mount})
 	}
+	// Targets are kept as they are, so that a scan of the recording resolves them as on the host.
 	for p, target := range r.Links {
 		all = append(all, entry{
 			name: name(p),
@@ -93,6 +97,7 @@ const maxHops = 40
 // realPath replaces the links on the way to a file by their targets. The last element of the result may be a
 // link. The scan has read every link whose name is informative, such as "firmware_node".
 func realPath(links map[string]string, p string) string {
+	// A cycle of links ends here. The path is then any path of the cycle.
 	for range maxHops {
 		next, isLink := followLink(links, p)
 		if !isLink {
@@ -103,7 +108,8 @@ func realPath(links map[string]string, p string) string {
 	return p
 }
 
-// followLink replaces the first link on the way to a file.
+// followLink replaces the first link on the way to a file. It returns false if there is none. The
+// last element is not replaced.
 func followLink(links map[string]string, p string) (string, bool) {
 	for i, c := range p {
 		if c != '/' {
@@ -111,6 +117,7 @@ func followLink(links map[string]string, p string) (string, bool) {
 		}
 		target, isLink := links[p[:i]]
 		if isLink {
+			// The target of a link is relative to its directory. In sysfs, it is never absolute.
 			return path.Join(path.Dir(p[:i]), target) + p[i:], true
 		}
 	}
@@ -129,7 +136,8 @@ func sortByDirectory(entries []entry) {
 	})
 }
 
-// withoutFullDirs drops directories with content, because their files imply them.
+// withoutFullDirs drops directories with content, because their files imply them. A mount stays,
+// because its files do not imply that it is one.
 func withoutFullDirs(sorted []entry) []entry {
 	var kept []entry
 	for i, e := range sorted {

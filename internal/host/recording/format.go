@@ -15,13 +15,15 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// entry is one file of an archive.
+// entry is one file of an archive. Record makes entries of the reads of a scan, and parse makes
+// equal entries of the archive.
 type entry struct {
 	name string // "sys/…", "dev/…" or "proc/…"
 	kind kind
 	text string // content of a file; target of a link
 }
 
+// kind is the kind of an entry.
 type kind byte
 
 const (
@@ -43,7 +45,8 @@ var nodeText = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(char|block) [0-9]+:[0-9]+\n$`)
 })
 
-// format formats an entry as a file of an archive.
+// format formats an entry as a file of an archive. A txtar file has only a name and a content, so
+// that the kind is part of the name.
 func (e entry) format() txtar.File {
 	switch e.kind {
 	case link:
@@ -53,6 +56,7 @@ func (e entry) format() txtar.File {
 	case mount:
 		return txtar.File{Name: token(e.name + "/"), Data: []byte(mountText)}
 	}
+	// txtar adds a missing line break at the end, and a line may look like a header.
 	if !isPlainText(e.text) {
 		return txtar.File{Name: token(e.name) + textSeparator + strconv.Quote(e.text)}
 	}
@@ -77,13 +81,15 @@ func parse(archive []byte) ([]entry, error) {
 		}
 		entries = append(entries, e)
 	}
+	// Any text without headers is a txtar archive without files.
 	if entries == nil {
 		return nil, errors.New("not a recorded machine: want txtar with files below sys and dev")
 	}
 	return entries, nil
 }
 
-// checkConflict rejects an entry that conflicts with those seen, and adds it to them.
+// checkConflict rejects an entry that conflicts with those seen, and adds it to them. It cannot
+// find an entry that is above an earlier entry: such an archive fails when it is unpacked.
 func checkConflict(e entry, seen map[string]kind) error {
 	earlier, isKnown := seen[e.name]
 	areDirs := earlier == dir && e.kind == dir
@@ -106,7 +112,8 @@ func checkConflict(e entry, seen map[string]kind) error {
 	return nil
 }
 
-// parseFile parses one file of an archive, by the separator after its name.
+// parseFile parses one file of an archive, by the separator after its name. It accepts any name,
+// which check rejects if a machine cannot have it.
 func parseFile(f txtar.File) (entry, error) {
 	name, rest, err := cutToken(f.Name)
 	if err != nil {
@@ -114,6 +121,7 @@ func parseFile(f txtar.File) (entry, error) {
 	}
 	content := string(f.Data)
 	if target, ok := strings.CutPrefix(rest, targetSeparator); ok {
+		// A target that begins with a quotation mark itself is always quoted, see token.
 		if strings.HasPrefix(target, `"`) {
 			target, err = unquote(target)
 		}
@@ -147,6 +155,7 @@ func checkNoContent(s string) error {
 // check rejects entries that a machine cannot have.
 func (e entry) check() error {
 	top, _, _ := strings.Cut(e.name, "/")
+	// A clean path has no "..", except at its beginning, where no top directory is.
 	isBelowTop := strings.Contains(e.name, "/") && path.Clean(e.name) == e.name
 	if !isBelowTop || strings.ContainsRune(e.name, 0) {
 		return errNotBelow
@@ -157,6 +166,7 @@ func (e entry) check() error {
 	case "dev":
 		return e.checkInDev()
 	case "proc":
+		// Only single files of /proc are recorded, and their directories are implied.
 		if e.kind != file {
 			return errors.New("only files are allowed below proc")
 		}
@@ -178,8 +188,8 @@ func (e entry) checkInSys() error {
 	return nil
 }
 
-// checkInDev checks an entry below dev. Its links may lead anywhere: a scan resolves them
-// by itself, and only to nodes that it knows.
+// checkInDev checks an entry below dev. Its links may point anywhere: a scan resolves them
+// without the kernel, and only to nodes that it knows.
 func (e entry) checkInDev() error {
 	if e.kind == link {
 		return e.checkLink()
@@ -190,7 +200,7 @@ func (e entry) checkInDev() error {
 	return nil
 }
 
-// checkLink rejects what no symbolic link can have for a target.
+// checkLink rejects a target that no symbolic link can have.
 func (e entry) checkLink() error {
 	if e.text == "" || strings.ContainsRune(e.text, 0) {
 		return fmt.Errorf("%q cannot be a link target", e.text)
@@ -198,9 +208,9 @@ func (e entry) checkLink() error {
 	return nil
 }
 
-// checkTarget rejects a link out of sys. The kernel's targets go up first and then down
-// (kernfs_get_target_path in fs/kernfs/symlink.c); going up after a name that is itself
-// a link would lead elsewhere.
+// checkTarget rejects a link out of sys. The targets of the kernel go up first and then down
+// (kernfs_get_target_path in fs/kernfs/symlink.c); going up after a name that is itself a link
+// would lead elsewhere.
 func (e entry) checkTarget() error {
 	down := e.text
 	for strings.HasPrefix(down, "../") {
@@ -214,7 +224,7 @@ func (e entry) checkTarget() error {
 	return nil
 }
 
-// target is the target of a link below sys.
+// target returns the path of the target of a link below sys, relative to the root of the archive.
 func (e entry) target() string {
 	return path.Join(path.Dir(e.name), e.text)
 }
@@ -233,7 +243,8 @@ func token(s string) string {
 	return s
 }
 
-// cutToken parses the name at the start of a header.
+// cutToken parses the name at the start of a header, and returns the rest of the header with the
+// separator.
 func cutToken(header string) (name, rest string, err error) {
 	if strings.HasPrefix(header, `"`) {
 		quoted, err := strconv.QuotedPrefix(header)
@@ -243,6 +254,7 @@ func cutToken(header string) (name, rest string, err error) {
 		name, err = unquote(quoted)
 		return name, header[len(quoted):], err
 	}
+	// The first separator ends the name. A name that contains one is quoted.
 	end := len(header)
 	for _, sep := range []string{targetSeparator, textSeparator} {
 		if i := strings.Index(header, sep); i >= 0 {
@@ -269,8 +281,8 @@ func isPlain(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, isInvisible)
 }
 
-// isPlainText reports whether s can be the content of a file: lines without invisible
-// characters, none of which starts like a header.
+// isPlainText reports whether s can be the content of a file: lines without invisible characters,
+// none of which starts like a header. An empty text is one.
 func isPlainText(s string) bool {
 	if s != "" && !strings.HasSuffix(s, "\n") {
 		return false

@@ -60,6 +60,9 @@ type Options struct {
 // Record scans a host and returns its archive for Unpack. Anything that an archive cannot
 // contain is left out, and the head names it: a recording with a gap is better for a bug
 // report than none.
+//
+// It fails if the scan fails, or if the archive is not what was recorded: that is a fault of this
+// package, and no bug report should depend on such an archive.
 func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, error) {
 	reading, err := inventory.Read(ctx, host, o.Also)
 	if err != nil {
@@ -69,6 +72,7 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 	if o.Redact {
 		redact = newRedaction(reading)
 	}
+	// Redaction comes first, since it may change which names conflict.
 	entries, leftOut := valid(record(reading, redact))
 	reading.Snapshot.Problems = append(reading.Snapshot.Problems, leftOut...)
 	archive := &txtar.Archive{
@@ -78,6 +82,7 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 		archive.Files = append(archive.Files, e.format())
 	}
 	text := txtar.Format(archive)
+	// The archive is read back, because nobody sees a mistake in it until it is needed.
 	reparsed, err := parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
@@ -110,7 +115,8 @@ func valid(entries []entry) ([]entry, []device.Problem) {
 	return kept, leftOut
 }
 
-// problems lists what the scan could not read.
+// problems lists the failed reads of the scan and the entries that were left out, for the head of
+// the archive. It is empty if there are none.
 func problems(r *inventory.Reading, redact *redaction) string {
 	if len(r.Snapshot.Problems) == 0 {
 		return ""
@@ -118,6 +124,7 @@ func problems(r *inventory.Reading, redact *redaction) string {
 	var b strings.Builder
 	b.WriteString("What could not be read, and is not here:\n")
 	for _, p := range r.Snapshot.Problems {
+		// A subject is a path of /dev or sysfs, either of which may contain a serial number.
 		subject := redact.text(redact.sysfs(p.Subject))
 		reason := redact.text(p.Reason)
 		fmt.Fprintf(&b, "  %s: %s\n", printable(subject), printable(reason))
@@ -126,7 +133,8 @@ func problems(r *inventory.Reading, redact *redaction) string {
 	return b.String()
 }
 
-// printable is s, quoted if it has line breaks or invisible characters.
+// printable returns s, quoted if it has line breaks or invisible characters: the head must not
+// contain a line that starts a file.
 func printable(s string) string {
 	if isPlain(s) {
 		return s

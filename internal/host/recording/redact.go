@@ -35,12 +35,15 @@ type redaction struct {
 	words   []word            // the serials as in names and strings, the longest first
 	names   map[string]string // new last element by path, for files below /dev
 	elems   map[string]string // new element of paths below /sys, by the old one
-	usb     map[string]*device.USB
+	// usb has the USB devices by sysfs path, to find the device of an attribute.
+	usb map[string]*device.USB
 }
 
 // word is a text to replace.
 type word struct{ old, new string }
 
+// newRedaction chooses all replacements in advance, because a serial number may be in the name of
+// any other device.
 func newRedaction(reading *inventory.Reading) *redaction {
 	r := &redaction{
 		serials: make(map[string]string),
@@ -64,6 +67,7 @@ func newRedaction(reading *inventory.Reading) *redaction {
 			r.hide(n.Namespace)
 		}
 	}
+	// The words are needed to rename files.
 	r.listWords()
 	r.renameInDev(reading)
 	r.renameInSysfs(reading)
@@ -99,6 +103,7 @@ func (r *redaction) renameInDev(reading *inventory.Reading) {
 	paths := slices.Collect(maps.Keys(reading.Links))
 	paths = append(paths, reading.Snapshot.Dirs[1:]...)
 	paths = append(paths, reading.Mounts...)
+	// used are the paths that exist, so that a new name is not the name of another file.
 	used := make(map[string]bool)
 	for _, n := range reading.Snapshot.Nodes {
 		used[n.Path] = true
@@ -119,10 +124,12 @@ func (r *redaction) renameInDev(reading *inventory.Reading) {
 	}
 	for _, p := range paths {
 		in, old := path.Split(p)
+		// A name with a serial number keeps the rest, from which the kind of device is visible.
 		name := r.replace(old)
 		if identifies(p) {
 			name = next()
 		}
+		// Two names may differ only in the part that is replaced.
 		for name != old && used[in+name] {
 			name = next()
 		}
@@ -151,12 +158,13 @@ func identifies(p string) bool {
 	return longNumber().MatchString(path.Base(p))
 }
 
-// placeholder is the n-th replacement: its letters and digits replace those of the
-// serial, RE:DA:CT:ED:12 for 00:11:22:AA:BB. It is longer than a serial that is too
-// short for the number.
+// placeholder returns the n-th replacement. Its letters and digits replace the letters and digits
+// of the serial, RE:DA:CT:ED:12 for 00:11:22:AA:BB. It is longer than a serial that is too short
+// for the number.
 func placeholder(serial string, n int) string {
 	const word = "REDACTED"
 	number := strconv.Itoa(n)
+	// room is the number of letters that fit in addition to the number.
 	room := -len(number)
 	for _, c := range serial {
 		if !isShape(c) {
@@ -164,6 +172,7 @@ func placeholder(serial string, n int) string {
 		}
 	}
 	if room < 1 {
+		// The serial is too short for the number. The result is longer than the serial.
 		return word[:1] + number
 	}
 	fill := word[:min(room, len(word))] + number
@@ -217,6 +226,7 @@ func (r *redaction) text(s string) string {
 	switch {
 	case r == nil:
 		return s
+	// A path is redacted element by element, because a directory may have a new name as well.
 	case strings.HasPrefix(s, "/dev/"):
 		return r.path(s)
 	}
@@ -243,8 +253,10 @@ func (r *redaction) replace(s string) string {
 // it is only replaced as a word.
 const shortSerial = 6
 
-// wordAt returns the word of which an occurrence starts at a position of a text, nil for none.
+// wordAt returns the word that occurs at a position of a text, or nil.
 func (r *redaction) wordAt(s string, start int) *word {
+	// The longest word comes first, so that a serial number within another one is not found in
+	// it.
 	for i := range r.words {
 		w := &r.words[i]
 		if !strings.HasPrefix(s[start:], w.old) {
@@ -263,6 +275,7 @@ func (r *redaction) wordAt(s string, start int) *word {
 
 // path returns the redacted path of a file below /dev.
 func (r *redaction) path(p string) string {
+	// This also ends the recursion.
 	if r == nil || len(p) <= len("/dev") {
 		return p
 	}
@@ -273,8 +286,8 @@ func (r *redaction) path(p string) string {
 	return r.path(path.Dir(p)) + "/" + name
 }
 
-// target returns the redacted target of a link. It is an absolute path if it has to
-// change.
+// target returns the redacted target of a link. If the target must change, the result is an
+// absolute path.
 func (r *redaction) target(link, target string) string {
 	if r == nil {
 		return target
@@ -283,6 +296,7 @@ func (r *redaction) target(link, target string) string {
 	if !path.IsAbs(target) {
 		to = path.Join(path.Dir(link), target)
 	}
+	// A target outside of /dev is not renamed. It may still contain a serial number.
 	if !strings.HasPrefix(to, "/dev/") {
 		return r.replace(target)
 	}
@@ -292,9 +306,9 @@ func (r *redaction) target(link, target string) string {
 	return target
 }
 
-// plainAttrs are the attributes that identify no single device. Attributes on neither
-// list are left out: whoever adds an attribute to the scan decides here what a redacted
-// recording contains of it.
+// plainAttrs are the attributes that identify no single device. Attributes on neither list are
+// left out: an attribute that is added to the scan must also be added to a list before a redacted
+// recording contains it.
 var plainAttrs = []string{
 	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev_id", "dev_port", "device", "devnum", "flags", "idProduct", "idVendor", "ifindex", "iflink",
 	"index", "modalias", "numa_node",
@@ -331,7 +345,9 @@ func (r *redaction) attr(p, text string) (string, bool) {
 	case name == "properties":
 		return placeLines(text), true
 	}
+	// Strings of USB devices are in the directory of the device itself.
 	u := r.usb[path.Dir(p)]
+	// Attributes that are on no list are left out, see plainAttrs.
 	if u == nil {
 		return "", false
 	}
@@ -364,7 +380,7 @@ func (r *redaction) string(value, text string) string {
 	return text
 }
 
-// nodeLines returns the lines of a uevent file that name the node: others may contain
+// nodeLines returns the lines of a uevent file that name the node: other lines may contain
 // serials (HID_UNIQ, POWER_SUPPLY_SERIAL_NUMBER).
 func nodeLines(uevent string) string {
 	var kept strings.Builder
@@ -377,7 +393,7 @@ func nodeLines(uevent string) string {
 }
 
 // placeLines returns the lines of the properties of a node of AMD's compute driver that say where
-// it is: others identify the GPU (unique_id, hive_id).
+// it is: other lines identify the GPU (unique_id, hive_id).
 func placeLines(properties string) string {
 	var kept strings.Builder
 	for l := range strings.Lines(properties) {
@@ -389,7 +405,7 @@ func placeLines(properties string) string {
 	return kept.String()
 }
 
-// renameInSysfs fills in elems.
+// renameInSysfs fills in elems. It only renames interfaces with a MAC address in their name.
 func (r *redaction) renameInSysfs(reading *inventory.Reading) {
 	for _, n := range reading.Snapshot.Nets {
 		if longNumber().MatchString(n.Path) {
@@ -410,7 +426,7 @@ func (r *redaction) sysfs(p string) string {
 	return strings.Join(elems, "/")
 }
 
-// elem is sysfs for one element: the name of an interface may follow the kind of a
+// elem returns one redacted element of a path: the name of an interface may follow the kind of a
 // link.
 func (r *redaction) elem(e string) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(e, "upper_"), "lower_")
@@ -427,8 +443,10 @@ func (r *redaction) proc(lines string) string {
 	}
 	var b strings.Builder
 	for line := range strings.Lines(lines) {
+		// Columns are separated by spaces, several of which stay as they are.
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), " ")
 		for i, f := range fields {
+			// Files such as /proc/net/dev write "eth0:".
 			name, colon := strings.CutSuffix(f, ":")
 			fields[i] = r.elem(name)
 			if colon {

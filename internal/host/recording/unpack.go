@@ -16,15 +16,16 @@ const (
 	fileMode = 0o644
 )
 
-// requiredDirs are there on every host. A scan takes a tree without them for a missing one.
+// requiredDirs exist on every host. A scan treats a tree without them as missing.
 var requiredDirs = []string{"sys/devices", "sys/dev/char", "sys/dev/block", "dev"}
 
 // linkedDirs are the parts of sysfs with directories that only links point to: the target of
 // "driver" is "bus/usb/drivers/usb", and an archive has no file in it.
 var linkedDirs = []string{"sys/bus/", "sys/class/", "sys/firmware/", "sys/kernel/"}
 
-// Unpack writes a machine below dir, which must have none. Whatever the archive contains,
-// nothing is written outside dir, and no scan of it leaves dir.
+// Unpack writes a machine below dir, which must not contain one. Whatever the archive contains,
+// nothing is written outside dir, and no scan of it leaves dir. If it fails, a part of the
+// machine may exist, which the caller removes with dir.
 func Unpack(dir string, archive []byte) error {
 	entries, err := parse(archive)
 	if err != nil {
@@ -42,6 +43,7 @@ func Unpack(dir string, archive []byte) error {
 		return err
 	}
 	defer root.Close()
+	// Without the marker, a scan would not accept the files below dev as nodes.
 	err = root.WriteFile("dev/"+inventory.RecordingMarker, nil, fileMode)
 	if err != nil {
 		return err
@@ -57,7 +59,7 @@ func Unpack(dir string, archive []byte) error {
 	return nil
 }
 
-// unpacker writes the entries of an archive.
+// unpacker writes the entries of an archive. It is used by one goroutine.
 type unpacker struct {
 	root *os.Root
 	made map[string]bool // directories that exist
@@ -72,6 +74,7 @@ func (u *unpacker) unpack(e entry) error {
 	switch e.kind {
 	case dir:
 		return u.mkdir(e.name)
+	// The marker makes a scan treat the directory as a mount point.
 	case mount:
 		err := u.mkdir(e.name)
 		if err != nil {
@@ -135,6 +138,7 @@ func write(parent *os.Root, name, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text)
+	// Some file systems report a write error only here.
 	closeErr := f.Close()
 	if err != nil {
 		return err
@@ -153,6 +157,7 @@ func (u *unpacker) link(e entry) error {
 		if !isBelow {
 			continue
 		}
+		// checkTarget has made sure that the target is below sys.
 		err := u.mkdir(e.target())
 		if err != nil {
 			return err
