@@ -57,7 +57,8 @@ func (a *Allow) Set(list string) error {
 	if strings.TrimSpace(list) == "" {
 		return nil
 	}
-	// Other copies of the Allow share its lists. The clones keep append and Sort from changing them.
+	// Other copies of the Allow share its lists. The clones keep append and Sort from changing
+	// them.
 	more := *a
 	more.Mounts = slices.Clone(a.Mounts)
 	more.CDI = slices.Clone(a.CDI)

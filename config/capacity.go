@@ -13,12 +13,12 @@ import (
 // that the configuration must not define it.
 const slotsName = "slots"
 
-// capacityValue is the role of the value of a capacity. The variables are replaced when the device is
-// listed, because the value is published in a ResourceSlice.
+// capacityValue is the role of the value of a capacity. The variables are replaced when the device
+// is listed, because the value is published in a ResourceSlice.
 var capacityValue = role{want: `a quantity such as "10G"`, at: atListing}
 
-// capacity binds the amounts that the claims of one device share. The keys are names of the author, so
-// that only the values have a form: a quantity, or a table with a quantity and its policy.
+// capacity binds the amounts that the claims of one device share. The keys are names of the author,
+// so that only the values have a form: a quantity, or a table with a quantity and its policy.
 func (t *table) capacity(into *[]Capacity) {
 	const key = "capacity"
 	capacityForm := func() form {
@@ -34,9 +34,8 @@ func (t *table) capacity(into *[]Capacity) {
 	t.key(key, capacityForm, read, "with dra: amounts of each device that its claims share, such as bandwidth")
 }
 
-// capacities reads v as a table of capacities, by name.
-// The order is the order of the names. Capacities with an invalid name are included: the problem makes
-// Parse fail anyway.
+// capacities reads v as a table of capacities, by name. The order is the order of the names.
+// Capacities with an invalid name are included: the problem makes Parse fail anyway.
 func (v value) capacities() []Capacity {
 	var all []Capacity
 	for name, e := range v.userKeys("of quantities", "the name of a capacity") {
@@ -105,9 +104,8 @@ func (v value) readCapacity() Capacity {
 }
 
 // checkPolicyKeys reports whether the keys of a policy can be combined. If not, it records a
-// problem.
-// The rules are the rules of the API server for a CapacityRequestPolicy, which has a list of values or
-// a range, never both. It would refuse the whole ResourceSlice with all other devices.
+// problem. The rules are the rules of the API server for a CapacityRequestPolicy, which has a list
+// of values or a range, never both. It would refuse the whole ResourceSlice with all other devices.
 func (v value) checkPolicyKeys(p *device.CapacityPolicy) bool {
 	const why = "the API server wants the default amount with them"
 	for _, name := range []string{"min", "max", "step"} {
@@ -220,8 +218,8 @@ func (r *Resource) NeedsVersion() (version, otherwise string) {
 	return "1.36", "older versions give a device to one claim, with all of its capacity"
 }
 
-// checkCapacityVar returns why the variable of a capacity has no value, or an empty string. name is the
-// whole name of the variable, and capacity the part after its prefix.
+// checkCapacityVar returns why the variable of a capacity has no value, or an empty string. name is
+// the whole name of the variable, and capacity the part after its prefix.
 func checkCapacityVar(name, capacity string, r *Resource) string {
 	isConfigured := slices.ContainsFunc(r.Capacity, func(c Capacity) bool {
 		return c.Name == capacity

@@ -16,8 +16,8 @@ const (
 	maxAttributeName = 32 // characters, without a domain
 )
 
-// reservedAttributes are published for every device, so that a claim can select a device by its ID or
-// its resource. An attribute of the configuration would replace them.
+// reservedAttributes are published for every device, so that a claim can select a device by its ID
+// or its resource. An attribute of the configuration would replace them.
 var reservedAttributes = []string{"id", "resource"}
 
 // claimAttributes binds the attributes of each device by which claims select.
@@ -72,8 +72,8 @@ func isClaimName(name string) bool { return isIdentifier(name) && len(name) <= m
 func (v value) claimAttribute() Attribute {
 	switch raw := v.raw.(type) {
 	case int64:
-		// An integer and a boolean keep their type, because a selector in CEL compares only values of
-		// one type.
+		// An integer and a boolean keep their type, because a selector in CEL compares only values
+		// of one type.
 		return Attribute{Type: device.IntType, Value: device.Literal(strconv.FormatInt(raw, 10))}
 	case bool:
 		return Attribute{Type: device.BoolType, Value: device.Literal(strconv.FormatBool(raw))}
@@ -109,8 +109,8 @@ func (v value) readTyped() Attribute {
 	return a
 }
 
-// checkTyped reports a text that never is a value of its type. A text with variables can have a valid
-// result, so that its results are checked for each device.
+// checkTyped reports a text that never is a value of its type. A text with variables can have a
+// valid result, so that its results are checked for each device.
 func (v value) checkTyped(a Attribute) {
 	// The text is invalid, which is already reported, or empty.
 	if len(a.Value) == 0 {
@@ -126,8 +126,8 @@ func (v value) checkTyped(a Attribute) {
 	if a.Type != device.IntType || a.Value[0].Var == "" {
 		return
 	}
-	// A number that starts with a variable is decimal. The IDs of sysfs are hexadecimal without "0x":
-	// "1234" would be published as another number, and "10de" would be no number.
+	// A number that starts with a variable is decimal. The IDs of sysfs are hexadecimal without
+	// "0x": "1234" would be published as another number, and "10de" would be no number.
 	attribute, isAttribute := device.FindAttribute(a.Value[0].Var)
 	if isAttribute && attribute.Kind.IsHexadecimal() {
 		name := a.Value[0].Var

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// readMount reads an element of container.mounts. Mounts are read-only by default, because the author
-// of the configuration may not intend that containers write to the host.
+// readMount reads an element of container.mounts. Mounts are read-only by default, because the
+// author of the configuration may not intend that containers write to the host.
 func readMount(v value) Companion {
 	m := Companion{Place: v.fullPlace(), Mount: true, ReadOnly: true}
 	v.read(func(t *table) {
@@ -38,8 +38,8 @@ func (t *table) as(mount *bool, help string) {
 	t.key("as", asForm, read, help)
 }
 
-// readCompanion reads an element of with. It has one table for nodes and mounts: as decides which of
-// the other keys are valid.
+// readCompanion reads an element of with. It has one table for nodes and mounts: as decides which
+// of the other keys are valid.
 func readCompanion(v value) Companion {
 	c := Companion{
 		Place:       v.fullPlace(),
@@ -76,9 +76,9 @@ func readCompanion(v value) Companion {
 	return c
 }
 
-// checkCompanionPath reports a companion that does not have exactly one path or glob, and
-// records the mount that it requests. It asks for the keys in the text and not for the fields, because
-// the field of an invalid path is empty.
+// checkCompanionPath reports a companion that does not have exactly one path or glob, and records
+// the mount that it requests. It asks for the keys in the text and not for the fields, because the
+// field of an invalid path is empty.
 func (v value) checkCompanionPath(c *Companion) {
 	given := slices.DeleteFunc([]string{"host_path", "path", "glob"}, func(key string) bool {
 		return !v.has(key)
@@ -111,8 +111,8 @@ func (v value) checkCompanionPath(c *Companion) {
 	}
 }
 
-// refuseReadOnlyNode reports read_only for a device node, which has permissions instead. Ignoring the
-// key would leave a node writable that its author believes to be read-only.
+// refuseReadOnlyNode reports read_only for a device node, which has permissions instead. Ignoring
+// the key would leave a node writable that its author believes to be read-only.
 func (v value) refuseReadOnlyNode(mount bool) {
 	if mount || !v.has("read_only") {
 		return

@@ -11,8 +11,8 @@ import (
 // defaultPermissions of device nodes: containers do not need mknod(2).
 const defaultPermissions = "rw"
 
-// read binds the keys of container. c has their defaults. If the table is missing, read is not called,
-// and the defaults stay.
+// read binds the keys of container. c has their defaults. If the table is missing, read is not
+// called, and the defaults stay.
 func (c *Container) read(v value) {
 	v.read(func(t *table) {
 		t.text("path", &c.Path, nodePath,

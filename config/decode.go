@@ -99,9 +99,9 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 }
 
 // lost returns the first key at or below n that the library has read and dropped, or nil. raw is
-// the value that the library has decoded.
-// It compares the tree of the scan with the tables of the library. A key of the tree without a value is
-// lost. "First" is by offset, because the order of a map is random.
+// the value that the library has decoded. It compares the tree of the scan with the tables of the
+// library. A key of the tree without a value is lost. "First" is by offset, because the order of a
+// map is random.
 func (n *node) lost(raw any) (first *node) {
 	// A node without a value is itself the lost key. Without a node, nothing can be lost.
 	if n == nil || raw == nil {

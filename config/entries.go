@@ -72,8 +72,8 @@ func (v value) entry() (e device.Entry, ok bool) {
 	return e, e.Value != nil || isEmptyString
 }
 
-// readEntry reads a value of env or annotations that is a table. An empty Separator means the default,
-// a comma, so that an explicit empty separator must be refused.
+// readEntry reads a value of env or annotations that is a table. An empty Separator means the
+// default, a comma, so that an explicit empty separator must be refused.
 func readEntry(v value) device.Entry {
 	var e device.Entry
 	v.read(func(t *table) {

@@ -49,7 +49,8 @@ func kindOf(a device.Attribute) kind {
 	case device.AddressValue:
 		return address("a PCI address", "", a.Example)
 	case device.SlotValue:
-		// A slot is an address without the function. With a function it can be checked as an address.
+		// A slot is an address without the function. With a function it can be checked as an
+		// address.
 		return address("a PCI slot", ".0", a.Example)
 	case device.NumberValue:
 		return kind{

@@ -15,7 +15,8 @@ const (
 	defaultInterval = 30 * time.Second
 )
 
-// readHealth reads the table health. It never returns nil: a resource without the table has no Health.
+// readHealth reads the table health. It never returns nil: a resource without the table has no
+// Health.
 func readHealth(v value) *Health {
 	h := &Health{Interval: defaultInterval}
 	sound := v.read(func(t *table) {

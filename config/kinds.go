@@ -247,8 +247,9 @@ var pciClass = kind{
 	},
 }
 
-// address accepts addresses of PCI functions without a suffix. suffix completes the text to an address
-// before it is checked. A pattern with wildcards is not checked, since it may match an address.
+// address accepts addresses of PCI functions without a suffix. suffix completes the text to an
+// address before it is checked. A pattern with wildcards is not checked, since it may match an
+// address.
 func address(what, suffix, example string) kind {
 	want := fmt.Sprintf("an address such as %q", example)
 	return kind{

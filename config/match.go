@@ -94,7 +94,8 @@ func readMatch(v value) Match {
 	for _, a := range m.CDIDevice.Alternatives() {
 		v.child("cdi_device").needsCDI(a.String(), a.Prefix())
 	}
-	// true is the default of mounts. The permissions of nodes say what a container may do with them.
+	// true is the default of mounts. The permissions of nodes say what a container may do with
+	// them.
 	if !m.Mount {
 		m.ReadOnly = false
 	}
@@ -111,8 +112,8 @@ func readMatch(v value) Match {
 	return m
 }
 
-// attributeKind is a rule for the names of sysfs attributes. want continues the message about a name
-// that violates it.
+// attributeKind is a rule for the names of sysfs attributes. want continues the message about a
+// name that violates it.
 type attributeKind struct {
 	want string
 	// wild is set if names may have wildcards.
@@ -180,7 +181,8 @@ func (k attributeKind) accepts(name string) bool {
 	if strings.ContainsFunc(name, unicode.IsControl) {
 		return false
 	}
-	// The remaining names may still be invalid as patterns, for example because of an unclosed class.
+	// The remaining names may still be invalid as patterns, for example because of an unclosed
+	// class.
 	_, err := pattern.Parse(pattern.Path, name)
 	return err == nil
 }

@@ -35,8 +35,8 @@ func isName(s string) bool {
 	return consists(s, alnum+"-_.") && !hasSpecialAtEnd
 }
 
-// isSubdomain reports whether s is a DNS subdomain (RFC 1123) of any length. Upper case is not valid in
-// Kubernetes.
+// isSubdomain reports whether s is a DNS subdomain (RFC 1123) of any length. Upper case is not
+// valid in Kubernetes.
 func isSubdomain(s string) bool {
 	for label := range strings.SplitSeq(s, ".") {
 		hasHyphenAtEnd := strings.Trim(label, "-") != label
@@ -57,8 +57,8 @@ const (
 	maxDomain    = maxSubdomain - len("requests.")
 )
 
-// checkDomain returns the rule that the prefix of a resource name violates, or an empty rule. The text
-// of the rule continues a sentence that begins with the domain.
+// checkDomain returns the rule that the prefix of a resource name violates, or an empty rule. The
+// text of the rule continues a sentence that begins with the domain.
 func checkDomain(domain string) (rule, hint string) {
 	switch {
 	case !isSubdomain(domain):

@@ -29,8 +29,8 @@ func readOwner(v value) *device.Owner {
 	return o
 }
 
-// unixID binds a key to the ID of a user or group. A pointer distinguishes root, which is 0, from an ID
-// that is not set.
+// unixID binds a key to the ID of a user or group. A pointer distinguishes root, which is 0, from
+// an ID that is not set.
 func (t *table) unixID(name string, into **uint32, help string) {
 	idForm := func() form {
 		return integerForm(0, maxUnixID)
@@ -42,8 +42,8 @@ func (t *table) unixID(name string, into **uint32, help string) {
 	t.key(name, idForm, read, help)
 }
 
-// mode reads v as permission bits. It returns nil if they are invalid. They are a string because TOML
-// has no octal numbers with a leading zero: 0660 is a syntax error, and 660 is another mode.
+// mode reads v as permission bits. It returns nil if they are invalid. They are a string because
+// TOML has no octal numbers with a leading zero: 0660 is a syntax error, and 660 is another mode.
 func (v value) mode() *uint32 {
 	const (
 		want      = `three octal digits such as "0660"`
@@ -71,14 +71,15 @@ func (v value) mode() *uint32 {
 // hookNames are the stages of hooks (OCI runtime specification, "POSIX-platform Hooks").
 var hookNames = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
 
-// readHook reads a hook, with the keys of the CDI specification. The arguments begin with the name of
-// the program, like argv of execve(2).
+// readHook reads a hook, with the keys of the CDI specification. The arguments begin with the name
+// of the program, like argv of execve(2).
 func readHook(v value) device.Hook {
 	var h device.Hook
 	v.read(func(t *table) {
 		words(t, "hook_name", &h.Name, hookNames, "when the hook runs")
 		t.require("hook_name", `a stage such as "createContainer"`, "")
-		// The runtime does not search PATH: the OCI runtime specification requires an absolute path.
+		// The runtime does not search PATH: the OCI runtime specification requires an absolute
+		// path.
 		readPath := func(v value) {
 			h.Path = v.absolute(`a path such as "/usr/bin/nvidia-ctk"`)
 		}
