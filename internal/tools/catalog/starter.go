@@ -13,8 +13,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Starter lists resources for what a host has and pods may want: not its disks, bridges,
-// keyboards, and what the kernel itself uses.
+// Starter returns resources for the hardware that pods may want: not for disks, bridges and
+// keyboards, and not for hardware that the kernel itself uses. The order is the same on all hosts,
+// and the names are unique.
 func (c *Catalog) Starter() []Resource {
 	groups := c.groups()
 	var all []Resource
@@ -35,7 +36,7 @@ func (c *Catalog) Starter() []Resource {
 	return all
 }
 
-// groups lists the hardware for pods, by kind and identity.
+// groups returns the hardware for pods, grouped by kind and identity.
 func (c *Catalog) groups() []*group {
 	var groups []*group
 	for _, h := range c.snap.Hardware {
@@ -114,7 +115,8 @@ func unusedName(all []Resource, name string) string {
 	return unused
 }
 
-// resourcesOfKind lists the resources for the nodes of a kind: one for all, or one for each.
+// resourcesOfKind returns the resources for the nodes of a kind: one for all, or one for each. It
+// returns nil if the host has no such node.
 func (c *Catalog) resourcesOfKind(k nodeKind) []Resource {
 	var found []*device.Node
 	for _, n := range c.snap.Nodes {
@@ -146,7 +148,8 @@ func isForPods(n *device.Node) bool {
 	return !isUSB && !isChipset(n.Hardware)
 }
 
-// isWritable reports whether a configuration may contain a path.
+// isWritable reports whether a configuration may contain a path: TOML is UTF-8, and package config
+// refuses control characters in paths.
 func isWritable(path string) bool {
 	return utf8.ValidString(path) && !strings.ContainsFunc(path, unicode.IsControl)
 }
@@ -182,7 +185,7 @@ func (c *Catalog) resourceOfNode(k nodeKind, n *device.Node, all []*device.Node)
 	return r
 }
 
-// driverOf returns the driver of the hardware of a node, empty for none.
+// driverOf returns the driver of the hardware of a node. It is empty if there is none.
 func (c *Catalog) driverOf(n *device.Node) string {
 	if n.Hardware == nil {
 		return ""
@@ -190,7 +193,7 @@ func (c *Catalog) driverOf(n *device.Node) string {
 	return c.host.Driver(n.Hardware.Path)
 }
 
-// resourceOfNodes is the resource for nodes of a kind, which a glob selects.
+// resourceOfNodes returns the resource for nodes of a kind, which a glob selects.
 func (c *Catalog) resourceOfNodes(k nodeKind, glob string, found []string) Resource {
 	title := strings.Join(found, " ")
 	if k.name != "" {
@@ -212,7 +215,8 @@ func (c *Catalog) resourceOfNodes(k nodeKind, glob string, found []string) Resou
 	return r
 }
 
-// companions is the line of key with, for the paths that the host has; no line without any.
+// companions returns the line of the key with, for the paths that the host has. It returns nil if
+// the host has none of them.
 func (c *Catalog) companions(candidates []string) []string {
 	// A companion that the host lacks would make each device Unhealthy.
 	var tables []string
@@ -227,7 +231,7 @@ func (c *Catalog) companions(candidates []string) []string {
 	return []string{"with = [" + strings.Join(tables, ", ") + "]"}
 }
 
-// resourceOf is the resource for a group.
+// resourceOf returns the resource for a group.
 func (c *Catalog) resourceOf(g *group) Resource {
 	r := Resource{
 		Name:    g.resource,
@@ -282,7 +286,8 @@ func (c *Catalog) describeMember(g *group, h *device.Hardware) string {
 	return text
 }
 
-// globLine is the line of key match.glob, with the globs that select a node of the group.
+// globLine returns the line of the key match.glob, with the globs that select a node of the group.
+// It returns nil if no glob selects a node.
 func (c *Catalog) globLine(g *group) []string {
 	// check warns of a glob that selects nothing on this host.
 	var globs []string
