@@ -51,8 +51,8 @@ func (a *Allow) words() map[string]*bool {
 	}
 }
 
-// Set adds the privileges of a comma-separated list such as "hooks,mount:/run/vendor". If it returns
-// an error, it has added none of them.
+// Set adds the privileges of a comma-separated list such as "hooks,mount:/run/vendor". If it
+// returns an error, it has added none of them.
 func (a *Allow) Set(list string) error {
 	if strings.TrimSpace(list) == "" {
 		return nil
@@ -136,8 +136,8 @@ func (a Allow) CheckMount(hostPath string) error {
 	return notAllowed("mount "+hostPath, allowMount+hostPath+" or a directory above it")
 }
 
-// mayMount reports whether a path can be at or below one of a.Mounts. If whole is set, prefix is the
-// path. Otherwise the path begins with prefix, and the rest is not known yet.
+// mayMount reports whether a path can be at or below one of a.Mounts. If whole is set, prefix is
+// the path. Otherwise the path begins with prefix, and the rest is not known yet.
 func (a Allow) mayMount(prefix string, whole bool) bool {
 	for _, allowed := range a.Mounts {
 		// The "/" at the end keeps /run/vendor from permitting /run/vendor-secrets.
@@ -249,9 +249,9 @@ func (v value) needsCDI(written, prefix string) {
 	}
 }
 
-// Check returns the requests of the configuration that are not allowed, as an error of type Problems,
-// or nil. It can only check the literal prefix of names with variables or wildcards: CheckMount,
-// CheckCDI and CheckEnv must check the results.
+// Check returns the requests of the configuration that are not allowed, as an error of type
+// Problems, or nil. It can only check the literal prefix of names with variables or wildcards:
+// CheckMount, CheckCDI and CheckEnv must check the results.
 func (c *Config) Check(a Allow) error {
 	// DeleteFunc changes its argument, and c may be checked again with other privileges.
 	refused := slices.DeleteFunc(slices.Clone(c.needs), func(n report) bool {
@@ -281,7 +281,8 @@ var annotations = []interpreted{
 	{"CRI-O", ".crio.io .cri-o.io"},
 	// the options of its shims; core/runtime/restart: programs for logs
 	{"containerd", "io.containerd.* .containerd.io"},
-	// plugins/device-injector of containerd/nri: devices, mounts, cdi-devices; containers/nri-plugins
+	// plugins/device-injector of containerd/nri: devices, mounts, cdi-devices;
+	// containers/nri-plugins
 	{"plugins of NRI", ".nri.io .noderesource.dev"},
 	{"hooks of runtimes", "io.containers.*"}, // oci-seccomp-bpf-hook: writes a file of the host
 	{"Podman", "io.podman.*"},
@@ -379,8 +380,8 @@ func withoutDigits(s string) string {
 	}, s)
 }
 
-// isInterpreted reports whether a name matches an element of interpreted.names. Names of environment
-// variables contain no "/", so that "*" matches any text in them.
+// isInterpreted reports whether a name matches an element of interpreted.names. Names of
+// environment variables contain no "/", so that "*" matches any text in them.
 func isInterpreted(want, name string) bool {
 	if want[0] == '.' {
 		domain, _, _ := strings.Cut(name, "/")

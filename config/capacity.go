@@ -188,8 +188,8 @@ func (v value) checkCapacity(r *Resource) {
 	if n := len(r.Attributes) + len(r.Capacity); len(r.Capacity) > 0 && n > maxAttributes {
 		v.child("capacity").report(fmt.Sprintf("with attributes, these are %d entries: want at most %d", n, maxAttributes), "")
 	}
-	// The API server only evaluates a policy if several claims may allocate a device
-	// (allowMultipleAllocations in k8s.io/api/resource/v1).
+	// A device without allowMultipleAllocations must not have a policy (RequestPolicy of
+	// DeviceCapacity in k8s.io/api/resource/v1).
 	isShared := r.isShared()
 	for _, c := range r.Capacity {
 		if c.Policy != nil && !isShared {

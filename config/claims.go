@@ -17,7 +17,7 @@ const (
 )
 
 // reservedAttributes are published for every device, so that a claim can select a device by its ID
-// or its resource. An attribute of the configuration would replace them.
+// or its resource. The attributes of the configuration need other names.
 var reservedAttributes = []string{"id", "resource"}
 
 // claimAttributes binds the attributes of each device by which claims select.

@@ -38,8 +38,8 @@ func readHealth(v value) *Health {
 // addressForm checks a TCP address, except for a port that is a variable.
 func addressForm(written, sample string) (rule, hint string) {
 	colon := strings.LastIndexByte(sample, ':')
-	// The sample of a variable is a word, which is no port. If the text does not end with the same
-	// port as the sample, the port is a variable, and any valid port takes its place.
+	// The sample of a variable may be no valid port. If the text does not end with the port of the
+	// sample, the port has a variable, and a valid port takes its place.
 	if colon >= 0 {
 		portIsVariable := !strings.HasSuffix(written, sample[colon:])
 		if portIsVariable {

@@ -305,8 +305,8 @@ var nodeGlob = kind{
 	},
 }
 
-// notRegexp is the rule for a path that is written as a regular expression. As a glob it would select
-// nothing, without a message.
+// notRegexp is the rule for a path that is written as a regular expression. As a glob it would
+// select nothing, without a message.
 const notRegexp = `is a regular expression: want a path or a glob such as "/dev/ttyUSB*"`
 
 // regexpHint suggests the glob that a regular expression means.

@@ -10,8 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Problem is one problem of a configuration, or a note about it. The names of its JSON fields are an
-// API.
+// Problem is one problem of a configuration, or a note about it. The names of its JSON fields are
+// an API.
 type Problem struct {
 	// File, Line and Column are the position of the key, from 1. The column counts
 	// characters. They are empty and 0 for a problem without a file or key.
@@ -91,7 +91,7 @@ func inOrder(reports []report) []report {
 		}
 		return a.at < b.at
 	})
-	// Two checks may find one problem, for example of a path that several keys use.
+	// Two checks may report the same problem.
 	reports = slices.CompactFunc(reports, func(a, b report) bool {
 		return a.source == b.source && a.at == b.at && a.Problem == b.Problem
 	})
@@ -278,8 +278,8 @@ func tableName(path string) string {
 	return strings.TrimPrefix(path, "resource.")
 }
 
-// nearest returns the name that a misspelled name probably means, or an empty string. It accepts one
-// edit for every three letters, at most three edits, and abbreviations.
+// nearest returns the name that a misspelled name probably means, or an empty string. It accepts
+// one edit for every three letters, at most three edits, and abbreviations.
 func nearest(name string, names []string) string {
 	best := ""
 	edits := max(1, min(len(name)/3, 3))

@@ -41,8 +41,8 @@ func Load(path string) (*Config, error) {
 	return cfg, nil
 }
 
-// Read reads the text of the configuration at path, like Load. ignored has a note for each file of a
-// directory that looks like a part of the configuration and is not.
+// Read reads the text of the configuration at path, like Load. ignored has a note for each file of
+// a directory that looks like a part of the configuration and is not.
 func Read(path string) (files []File, ignored []Problem, err error) {
 	files, ignored, err = read(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func Read(path string) (files []File, ignored []Problem, err error) {
 	return files, ignored, nil
 }
 
-// read is Read without the prefix of its errors. ignored is also returned with some errors.
+// read is Read without the prefix of its errors. With an error, the other results have no meaning.
 func read(path string) (files []File, ignored []Problem, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -115,14 +115,15 @@ func read(path string) (files []File, ignored []Problem, err error) {
 	return files, ignored, nil
 }
 
-// isConfiguration reports whether a file of a directory is read. Editors and the kubelet hide their own
-// files with a dot.
+// isConfiguration reports whether a file of a directory is read. Editors and the kubelet hide their
+// own files with a dot.
 func isConfiguration(name string) bool {
 	isHidden := strings.HasPrefix(name, ".")
 	return !isHidden && filepath.Ext(name) == ".toml"
 }
 
-// ignoredNote returns a note for a file that its author probably takes for a part of the configuration.
+// ignoredNote returns a note for a file that its author probably takes for a part of the
+// configuration.
 func ignoredNote(name, shown string) []Problem {
 	extension := filepath.Ext(name)
 	hint := ""

@@ -360,8 +360,7 @@ func (v value) refuseNetCount(r *Resource, why string) (refused bool) {
 // checkPaths reports texts that give several nodes of one device the same path or name in the
 // container.
 func (v value) checkPaths(r *Resource) {
-	// With each = "node", every node is a device, and a container gets paths that differ because
-	// the devices do.
+	// With other values of each, a device may have a single node, for which any text is right.
 	several := ""
 	if r.Each == EachAll {
 		several = `each = "all"`

@@ -7,9 +7,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Limits of a file for the TOML parser (v1.6.0). It copies the full path of every key, once for each
-// part of the key and again at every bracket, where it recurses. Without limits, a file of 1 MiB
-// with deep brackets or with many keys below a long key would take minutes and gigabytes. The
+// Limits of a file for the TOML parser (v1.6.0). It copies the full path of every key, once for
+// each part of the key and again at every bracket, where it recurses. Without limits, a file of 1
+// MiB with deep brackets or with many keys below a long key would take minutes and gigabytes. The
 // language itself needs a depth of 8 and a few MiB.
 const (
 	maxDepth   = 32       // open brackets, or parts of one key

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// Messages of the TOML library say which character it did not expect. The hints in this file say what
-// the author probably meant.
+// Messages of the TOML library say which character it did not expect. The hints in this file say
+// what the author probably meant.
 
 // backslashHint is for a serial number or a regular expression in double quotes.
 const backslashHint = `text with quotes or backslashes is written in single quotes: '"a" \*'`
 
-// Hints for YAML. The first one is for a whole file. It does not name the file, because the configuration
-// of another plugin is often pasted.
+// Hints for YAML. The first one is for a whole file. It does not name the file, because the
+// configuration of another plugin is often pasted.
 const (
 	yamlFileHint = "this is YAML, and the configuration is TOML: generic-dp import FILE converts the configuration of another plugin"
 	yamlLineHint = "this line is YAML: in TOML a key is written as KEY = VALUE, and a list in brackets"
@@ -62,8 +62,8 @@ func syntaxMessage(message string) string {
 	return inStyle(message)
 }
 
-// isYAML reports whether a line is YAML and not TOML: the start of a document, an element of a list,
-// or a key with a colon.
+// isYAML reports whether a line is YAML and not TOML: the start of a document, an element of a
+// list, or a key with a colon.
 func isYAML(line string) bool {
 	line = strings.TrimSpace(line)
 	isList := line == "-" || strings.HasPrefix(line, "- ")

@@ -368,8 +368,8 @@ func (v value) text(r role) (text device.Text) {
 	return text
 }
 
-// checkTexts checks the texts of a resource. sound is set if the resource has no problem so far: only
-// then its globs and virtual devices are known.
+// checkTexts checks the texts of a resource. sound is set if the resource has no problem so far:
+// only then its globs and virtual devices are known.
 func (v value) checkTexts(r *Resource, sound bool) {
 	for _, u := range v.r.texts {
 		// Texts with problems count as well: the configuration is refused anyway.
@@ -486,8 +486,8 @@ func pathOrDirectory(written, sample string) (rule, hint string) {
 	return absolutePath(written, sample)
 }
 
-// hostPrefix is where the pod of the program mounts directories of the host. It appears in the flags of
-// the DaemonSet, and many people copy it into the configuration.
+// hostPrefix is where the pod of the program mounts directories of the host. It appears in the
+// flags of the DaemonSet, and many people copy it into the configuration.
 const hostPrefix = "/host"
 
 // pathBelowDev checks the path of a device node on the host.

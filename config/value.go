@@ -265,9 +265,9 @@ func typeName(raw any) string {
 	}
 }
 
-// elements returns the elements of a list. The library decodes [[name]] tables and lists in brackets
-// into different types.
-// ok is false for all other types. An empty list has no items, but is a list.
+// elements returns the elements of a list. The library decodes [[name]] tables and lists in
+// brackets into different types. ok is false for all other types. An empty list has no items, but
+// is a list.
 func elements(raw any) (items []any, ok bool) {
 	switch x := raw.(type) {
 	case []any:

@@ -109,8 +109,8 @@ func usbDrivers(u *device.USB) []string {
 // (usbfs_driver in drivers/usb/core/devio.c).
 const usbfs = "usbfs"
 
-// KernelDriver returns the kernel driver that uses an interface of a USB device. It is empty if there
-// is none. A program with the bus node of such a device can detach the driver
+// KernelDriver returns the kernel driver that uses an interface of a USB device. It is empty if
+// there is none. A program with the bus node of such a device can detach the driver
 // (USBDEVFS_DISCONNECT in drivers/usb/core/devio.c), so that the host loses the device.
 func KernelDriver(h *device.Hardware) string {
 	if h.USB == nil {

@@ -14,8 +14,8 @@ import (
 // injected. VFIO devices and network interfaces have no nodes of a kind: lines selects them.
 type group struct {
 	kind
-	// identity are the lines that select it, such as match.usb.id = "10c4:ea60". It is empty if only
-	// the paths of its nodes identify the hardware.
+	// identity are the lines that select it, such as match.usb.id = "10c4:ea60". It is empty if
+	// only the paths of its nodes identify the hardware.
 	identity string
 	// lines are further keys of the resource, in the order in which they are written.
 	lines []string

@@ -74,7 +74,7 @@ func forInterface(h *device.Hardware, n *device.Node, hasModel bool) Resource {
 
 // distinguishing returns conditions for one device among others of its model: its serial number if
 // that is unique, otherwise its location. It returns nil if the device has no usable serial number
-// and the host has no other device of its model.
+// and the host has no other device of its model, and for a partition: see onePartition.
 func (c *Catalog) distinguishing(h *device.Hardware) []string {
 	ids, _ := reenumeratedIDs(h)
 	if ids != nil {

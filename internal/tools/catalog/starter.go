@@ -65,8 +65,8 @@ func (c *Catalog) groups() []*group {
 	return groups
 }
 
-// LeftOut describes the hardware that pods may want and that Starter leaves out, because the host has
-// nothing of it to inject: "camera 1-4: it has no node such as /dev/video*".
+// LeftOut describes the hardware that pods may want and that Starter leaves out, because the host
+// has nothing of it to inject: "camera 1-4: it has no node such as /dev/video*".
 func (c *Catalog) LeftOut() []string {
 	var all []string
 	for _, h := range c.snap.Hardware {
@@ -139,7 +139,7 @@ func (c *Catalog) resourcesOfKind(k nodeKind) []Resource {
 }
 
 // isForPods reports whether pods may want a node of a nodeKind. The GPIO of a USB adapter
-// belongs to its device, and that of a chipset to the board.
+// belongs to its device, and the GPIO of a chipset to the board.
 func isForPods(n *device.Node) bool {
 	if n.Subsystem != gpioSubsystem {
 		return true
@@ -154,9 +154,10 @@ func isWritable(path string) bool {
 	return utf8.ValidString(path) && !strings.ContainsFunc(path, unicode.IsControl)
 }
 
-// resourceOfNode is the resource for one of several nodes of a kind, which are no substitutes
-// for each other. The driver identifies a GPIO chip if no other one has the same: their numbers
-// depend on the order of probing. The number of an SPI bus is that of the board's description.
+// resourceOfNode returns the resource for one of several nodes of a kind, which are no substitutes
+// for each other. The driver identifies a GPIO chip if no other chip has the same driver, because
+// the numbers of chips depend on the order of probing. The number of an SPI bus is stable: it comes
+// from the description of the board.
 func (c *Catalog) resourceOfNode(k nodeKind, n *device.Node, all []*device.Node) Resource {
 	driver := ""
 	if n.Subsystem == gpioSubsystem {
@@ -263,7 +264,7 @@ func (c *Catalog) resourceOf(g *group) Resource {
 	return r
 }
 
-// title is the kind, vendor and product of a group.
+// title returns the kind, vendor and product of a group, as far as they are known.
 func (c *Catalog) title(g *group) string {
 	// Members have the same IDs, and nearly always the same names.
 	vendor, product := c.names.Of(g.members[0])

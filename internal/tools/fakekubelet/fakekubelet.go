@@ -1,5 +1,5 @@
-// Package fakekubelet is the kubelet of the command try: it accepts registrations, follows lists and
-// calls Allocate, over real sockets. It has no pods and never frees a device. Tests use package
+// Package fakekubelet is the kubelet of the command try: it accepts registrations, follows lists
+// and calls Allocate, over real sockets. It has no pods and never frees a device. Tests use package
 // kubelettest instead, which can fail and restart like a real kubelet.
 package fakekubelet
 
