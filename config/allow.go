@@ -51,12 +51,14 @@ func (a *Allow) words() map[string]*bool {
 	}
 }
 
-// Set adds the privileges of a comma-separated list such as "hooks,mount:/run/vendor". If it returns
-// an error, it has added none of them.
+// Set adds the privileges of a comma-separated list such as "hooks,mount:/run/vendor". If it
+// returns an error, it has added none of them.
 func (a *Allow) Set(list string) error {
 	if strings.TrimSpace(list) == "" {
 		return nil
 	}
+	// Other copies of the Allow share its lists. The clones keep append and Sort from changing
+	// them.
 	more := *a
 	more.Mounts = slices.Clone(a.Mounts)
 	more.CDI = slices.Clone(a.CDI)
@@ -65,6 +67,7 @@ func (a *Allow) Set(list string) error {
 			return err
 		}
 	}
+	// String must not depend on the order of the words, or on repeats.
 	for _, list := range []*[]string{&more.Mounts, &more.CDI} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
@@ -75,6 +78,7 @@ func (a *Allow) Set(list string) error {
 
 // add adds the privilege of one word.
 func (a *Allow) add(word string) error {
+	// The word "all" is an abbreviation. A privilege that is added later must be added here, too.
 	if word == allowAll {
 		return a.Set("hooks,dangerous,net,env,mount:/,cdi:*")
 	}
@@ -91,6 +95,7 @@ func (a *Allow) add(word string) error {
 		return nil
 	}
 	if kind, isCDI := strings.CutPrefix(word, allowCDI); isCDI {
+		// A negated pattern would permit every kind except one, which nobody means by a privilege.
 		p, err := pattern.Parse(pattern.Text, kind)
 		if err != nil || p.Negative() {
 			example := allowCDI + "nvidia.com/gpu"
@@ -124,20 +129,23 @@ func (a Allow) String() string {
 // CheckMount returns an error unless a path of the host may be mounted: it must be clean, and at or
 // below one of a.Mounts.
 func (a Allow) CheckMount(hostPath string) error {
+	// A path with ".." could start with a permitted directory and leave it again.
 	if path.Clean(hostPath) == hostPath && a.mayMount(hostPath, true) {
 		return nil
 	}
 	return notAllowed("mount "+hostPath, allowMount+hostPath+" or a directory above it")
 }
 
-// mayMount reports whether a path can be at or below one of a.Mounts. If whole is set, prefix is the
-// path. Otherwise the path begins with prefix, and the rest is not known yet.
+// mayMount reports whether a path can be at or below one of a.Mounts. If whole is set, prefix is
+// the path. Otherwise the path begins with prefix, and the rest is not known yet.
 func (a Allow) mayMount(prefix string, whole bool) bool {
 	for _, allowed := range a.Mounts {
+		// The "/" at the end keeps /run/vendor from permitting /run/vendor-secrets.
 		dir := strings.TrimSuffix(allowed, "/") + "/"
 		if prefix == allowed || strings.HasPrefix(prefix, dir) {
 			return true
 		}
+		// The prefix may end in the middle of an element, above the permitted directory.
 		mayReach := strings.HasPrefix(dir, prefix)
 		if !whole && mayReach {
 			return true
@@ -158,12 +166,15 @@ func (a Allow) CheckCDI(name string) error {
 // mayUse reports whether CDI devices of a kind may be used.
 func (a Allow) mayUse(kind string) bool {
 	return slices.ContainsFunc(a.CDI, func(allowed string) bool {
+		// The pattern was valid in Set. An invalid one in an Allow that a program has filled in
+		// permits nothing.
 		p, err := pattern.Parse(pattern.Text, allowed)
 		return err == nil && p.Match(kind)
 	})
 }
 
 // CheckEnv returns an error unless a container may have an environment variable.
+// Package matchers calls it for each offer, when the values of the device are known.
 func (a Allow) CheckEnv(name device.Text) error {
 	if by := interpretedKey(environment, name); by != "" && !a.Env {
 		return notAllowed(fmt.Sprintf("environment variable %q, which %s reads,", name, by), allowEnv)
@@ -179,6 +190,7 @@ func notAllowed(what, word string) error {
 // needs records that v requests a privilege: allowed reports whether it is granted, and word is the
 // word of --allow that grants it.
 func (v value) needs(what, word string, allowed func(Allow) bool) {
+	// The message is formatted now, while the place of v is known. Config.Check only filters.
 	r := v.problem(notAllowed(what, word).Error(), "")
 	r.allowed = allowed
 	v.r.needs = append(v.r.needs, r)
@@ -198,6 +210,7 @@ func (v value) needsDomain(domain string) {
 func (v value) needsMount(written, prefix string, whole bool) {
 	dir := prefix
 	if !whole {
+		// Only the directory is certain: "/run/vendor/a*.sock" needs --allow=mount:/run/vendor.
 		dir = strings.TrimSuffix(prefix[:strings.LastIndexByte(prefix, '/')+1], "/")
 	}
 	v.needs("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"), func(a Allow) bool {
@@ -228,16 +241,19 @@ func (v value) needsCDI(written, prefix string) {
 			return a.mayUse(kind)
 		})
 	} else {
+		// The kind is not known yet, because it has a wildcard or a variable. If no kind is
+		// permitted at all, the request can already be refused.
 		v.needs("CDI device "+quote(written), allowCDI+"KIND", func(a Allow) bool {
 			return len(a.CDI) > 0
 		})
 	}
 }
 
-// Check returns the requests of the configuration that are not allowed, as an error of type Problems,
-// or nil. It can only check the literal prefix of names with variables or wildcards: CheckMount,
-// CheckCDI and CheckEnv must check the results.
+// Check returns the requests of the configuration that are not allowed, as an error of type
+// Problems, or nil. It can only check the literal prefix of names with variables or wildcards:
+// CheckMount, CheckCDI and CheckEnv must check the results.
 func (c *Config) Check(a Allow) error {
+	// DeleteFunc changes its argument, and c may be checked again with other privileges.
 	refused := slices.DeleteFunc(slices.Clone(c.needs), func(n report) bool {
 		return n.allowed(a)
 	})
@@ -265,7 +281,8 @@ var annotations = []interpreted{
 	{"CRI-O", ".crio.io .cri-o.io"},
 	// the options of its shims; core/runtime/restart: programs for logs
 	{"containerd", "io.containerd.* .containerd.io"},
-	// plugins/device-injector of containerd/nri: devices, mounts, cdi-devices; containers/nri-plugins
+	// plugins/device-injector of containerd/nri: devices, mounts, cdi-devices;
+	// containers/nri-plugins
 	{"plugins of NRI", ".nri.io .noderesource.dev"},
 	{"hooks of runtimes", "io.containers.*"}, // oci-seccomp-bpf-hook: writes a file of the host
 	{"Podman", "io.podman.*"},
@@ -363,8 +380,8 @@ func withoutDigits(s string) string {
 	}, s)
 }
 
-// isInterpreted reports whether a name matches an element of interpreted.names. Names of environment
-// variables contain no "/", so that "*" matches any text in them.
+// isInterpreted reports whether a name matches an element of interpreted.names. Names of
+// environment variables contain no "/", so that "*" matches any text in them.
 func isInterpreted(want, name string) bool {
 	if want[0] == '.' {
 		domain, _, _ := strings.Cut(name, "/")

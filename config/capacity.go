@@ -9,12 +9,16 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// slotsName is the capacity that count creates.
+// slotsName is the capacity that count creates in a ResourceSlice. Package dra publishes it, so
+// that the configuration must not define it.
 const slotsName = "slots"
 
+// capacityValue is the role of the value of a capacity. The variables are replaced when the device
+// is listed, because the value is published in a ResourceSlice.
 var capacityValue = role{want: `a quantity such as "10G"`, at: atListing}
 
-// capacity binds the amounts that the claims of one device share.
+// capacity binds the amounts that the claims of one device share. The keys are names of the author,
+// so that only the values have a form: a quantity, or a table with a quantity and its policy.
 func (t *table) capacity(into *[]Capacity) {
 	const key = "capacity"
 	capacityForm := func() form {
@@ -30,7 +34,8 @@ func (t *table) capacity(into *[]Capacity) {
 	t.key(key, capacityForm, read, "with dra: amounts of each device that its claims share, such as bandwidth")
 }
 
-// capacities reads v as a table of capacities, by name.
+// capacities reads v as a table of capacities, by name. The order is the order of the names.
+// Capacities with an invalid name are included: the problem makes Parse fail anyway.
 func (v value) capacities() []Capacity {
 	var all []Capacity
 	for name, e := range v.userKeys("of quantities", "the name of a capacity") {
@@ -52,6 +57,7 @@ func (v value) capacities() []Capacity {
 }
 
 // readCapacity reads v as a capacity with its policy.
+// Policy is nil if the table only has the key value.
 func (v value) readCapacity() Capacity {
 	var c Capacity
 	var p device.CapacityPolicy
@@ -64,6 +70,7 @@ func (v value) readCapacity() Capacity {
 		}
 		t.key("value", quantityForm, readValue, "the amount that the device has")
 		t.require("value", `a quantity such as "10G"`, "")
+		// The amounts of a policy have no variables: the API server compares them with requests.
 		bind := func(name string, into *string, help string) {
 			read := func(v value) {
 				*into = v.quantity()
@@ -84,6 +91,7 @@ func (v value) readCapacity() Capacity {
 		}
 		t.key("values", valuesForm, readValues, "all amounts that claims may have, ascending")
 	})
+	// Without a text there is nothing to check, and after a problem the amounts may be missing.
 	if v.describes != nil || !sound || !v.checkPolicyKeys(&p) {
 		return c
 	}
@@ -96,7 +104,8 @@ func (v value) readCapacity() Capacity {
 }
 
 // checkPolicyKeys reports whether the keys of a policy can be combined. If not, it records a
-// problem.
+// problem. The rules are the rules of the API server for a CapacityRequestPolicy, which has a list
+// of values or a range, never both. It would refuse the whole ResourceSlice with all other devices.
 func (v value) checkPolicyKeys(p *device.CapacityPolicy) bool {
 	const why = "the API server wants the default amount with them"
 	for _, name := range []string{"min", "max", "step"} {
@@ -128,10 +137,13 @@ func (v value) checkPolicyKeys(p *device.CapacityPolicy) bool {
 func (v value) checkPolicy(c Capacity) {
 	text := c.Value.String()
 	if len(c.Value.Vars()) > 0 {
+		// Every amount is possible as long as the value is unknown. The largest number contradicts
+		// no max, so that only contradictions within the policy are reported.
 		text = strconv.FormatInt(math.MaxInt64, 10)
 	}
 	_, field, err := device.NewCapacity(text, c.Policy)
 	if err != nil {
+		// NewCapacity names the key at fault: value, or a key of the policy.
 		v.child(field).report(err.Error(), "")
 	}
 }
@@ -141,7 +153,10 @@ func (v value) quantityText() device.Text {
 	if n, isInt := v.raw.(int64); isInt {
 		v.raw = strconv.FormatInt(n, 10)
 	}
+	// v is a copy: the integer becomes a string only here. A quantity is decimal, so that an
+	// integer has one meaning, unlike a hexadecimal ID.
 	text := v.text(capacityValue)
+	// The result of a variable is checked for each device, in package matchers.
 	if len(text.Vars()) == 0 && len(text) > 0 {
 		v.checkQuantity(text.String())
 	}
@@ -160,6 +175,7 @@ func (v value) quantity() string {
 	return text
 }
 
+// checkQuantity reports a text that is not a quantity of Kubernetes, such as "10G" or "512Mi".
 func (v value) checkQuantity(text string) {
 	if _, _, err := device.NewCapacity(text, nil); err != nil {
 		v.report(err.Error(), "")
@@ -168,9 +184,12 @@ func (v value) checkQuantity(text string) {
 
 // checkCapacity reports capacities that no device can have.
 func (v value) checkCapacity(r *Resource) {
+	// A device has one limit for both, and only the table of attributes has a limit of its own.
 	if n := len(r.Attributes) + len(r.Capacity); len(r.Capacity) > 0 && n > maxAttributes {
 		v.child("capacity").report(fmt.Sprintf("with attributes, these are %d entries: want at most %d", n, maxAttributes), "")
 	}
+	// A device without allowMultipleAllocations must not have a policy (RequestPolicy of
+	// DeviceCapacity in k8s.io/api/resource/v1).
 	isShared := r.isShared()
 	for _, c := range r.Capacity {
 		if c.Policy != nil && !isShared {
@@ -199,7 +218,8 @@ func (r *Resource) NeedsVersion() (version, otherwise string) {
 	return "1.36", "older versions give a device to one claim, with all of its capacity"
 }
 
-// checkCapacityVar returns why the variable of a capacity has no value, or an empty string.
+// checkCapacityVar returns why the variable of a capacity has no value, or an empty string. name is
+// the whole name of the variable, and capacity the part after its prefix.
 func checkCapacityVar(name, capacity string, r *Resource) string {
 	isConfigured := slices.ContainsFunc(r.Capacity, func(c Capacity) bool {
 		return c.Name == capacity

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// readMount reads an element of container.mounts.
+// readMount reads an element of container.mounts. Mounts are read-only by default, because the
+// author of the configuration may not intend that containers write to the host.
 func readMount(v value) Companion {
 	m := Companion{Place: v.fullPlace(), Mount: true, ReadOnly: true}
 	v.read(func(t *table) {
@@ -16,15 +17,17 @@ func readMount(v value) Companion {
 		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
 		t.boolean("optional", &m.Optional, "whether to leave out the mount while host_path is missing")
 	})
+	// The path of the host is the privilege. Where it appears in the container is free.
 	v.child("host_path").needsMountOf(m.Path)
 	return m
 }
 
-// asMount is the only value of as.
+// asMount is the only value of the key as. Without the key, nodes are injected.
 const asMount = "mount"
 
 // as binds the key that selects files and directories instead of nodes.
 func (t *table) as(mount *bool, help string) {
+	// An enum, so that editors suggest the value.
 	asForm := func() form {
 		return form{"enum": []string{asMount}}
 	}
@@ -35,7 +38,8 @@ func (t *table) as(mount *bool, help string) {
 	t.key("as", asForm, read, help)
 }
 
-// readCompanion reads an element of with.
+// readCompanion reads an element of with. It has one table for nodes and mounts: as decides which
+// of the other keys are valid.
 func readCompanion(v value) Companion {
 	c := Companion{
 		Place:       v.fullPlace(),
@@ -51,6 +55,7 @@ func readCompanion(v value) Companion {
 			path = mountPath
 			glob = mountGlob
 		}
+		// Both keys set the same field. checkCompanionPath reports a table with both.
 		t.text("path", &c.Path, path, "path of a device node")
 		t.text("host_path", &c.Path, path, "path of a file or directory to mount")
 		readGlob := func(v value) {
@@ -71,8 +76,9 @@ func readCompanion(v value) Companion {
 	return c
 }
 
-// checkCompanionPath reports a companion that does not have exactly one path or glob, and
-// records the mount that it requests.
+// checkCompanionPath reports a companion that does not have exactly one path or glob, and records
+// the mount that it requests. It asks for the keys in the text and not for the fields, because the
+// field of an invalid path is empty.
 func (v value) checkCompanionPath(c *Companion) {
 	given := slices.DeleteFunc([]string{"host_path", "path", "glob"}, func(key string) bool {
 		return !v.has(key)
@@ -87,6 +93,8 @@ func (v value) checkCompanionPath(c *Companion) {
 	}
 	key := given[0]
 	if !c.Mount {
+		// Nodes are not checked here: package matchers refuses dangerous ones when it knows which
+		// nodes exist.
 		if key == "host_path" {
 			v.child(key).report(`is only for mounts: use path for a device node, or as = "mount"`, "")
 		}
@@ -98,11 +106,13 @@ func (v value) checkCompanionPath(c *Companion) {
 	}
 	v.child(key).needsMountOf(c.Path)
 	if key == "path" {
+		// Older configurations have path here, so that it is only a note.
 		v.child(key).note("the path of a mount is called host_path, as in container.mounts; path is still accepted", "")
 	}
 }
 
-// refuseReadOnlyNode reports read_only for a device node, which has permissions instead.
+// refuseReadOnlyNode reports read_only for a device node, which has permissions instead. Ignoring
+// the key would leave a node writable that its author believes to be read-only.
 func (v value) refuseReadOnlyNode(mount bool) {
 	if mount || !v.has("read_only") {
 		return

@@ -11,7 +11,8 @@ import (
 // defaultPermissions of device nodes: containers do not need mknod(2).
 const defaultPermissions = "rw"
 
-// read binds the keys of container. c has their defaults.
+// read binds the keys of container. c has their defaults. If the table is missing, read is not
+// called, and the defaults stay.
 func (c *Container) read(v value) {
 	v.read(func(t *table) {
 		t.text("path", &c.Path, nodePath,
@@ -19,6 +20,7 @@ func (c *Container) read(v value) {
 		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
+		// The example appears in the hint for a string in place of a table.
 		const exampleMount = `{ host_path = "/run/vendor", container_path = "/run/vendor" }`
 		tables(t, "mounts", &c.Mounts, readMount, exampleMount, "bind mounts")
 		c.bindCDI(t)
@@ -44,8 +46,10 @@ func (c *Container) read(v value) {
 		t.duration("health_hold", &c.HealthHold, time.Second, `"30s" or "1m"`,
 			"minimum time that the file stays absent after a device disappeared or moved")
 	})
+	// The keys may be in any order, so that what depends on several of them follows here.
 	c.resolveCDI()
 	c.checkHealthHold(v)
+	// The runtime runs hooks as root, whatever the security context of the pod permits.
 	if len(c.Hooks) > 0 {
 		v.child("hooks").needs(
 			"running programs as root on the host",
@@ -56,6 +60,7 @@ func (c *Container) read(v value) {
 }
 
 // bindCDI binds the keys for injection by CDI names.
+// AutoCDI and CDI are never both set.
 func (c *Container) bindCDI(t *table) {
 	t.key(
 		"cdi",
@@ -63,6 +68,7 @@ func (c *Container) bindCDI(t *table) {
 			return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}}
 		},
 		func(v value) {
+			// Any other string is reported by boolean, with "auto" among the valid values.
 			c.AutoCDI = v.raw == autoCDI
 			if !c.AutoCDI {
 				c.CDI = v.boolean(`true, false or "auto"`)
@@ -81,6 +87,8 @@ func (c *Container) bindCDI(t *table) {
 }
 
 // bindKeysOfCDI binds the keys that the device plugin API cannot express, and a CDI spec can.
+// The response to Allocate only has nodes, mounts, environment variables, annotations and CDI names
+// (ContainerAllocateResponse in k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1).
 func (c *Container) bindKeysOfCDI(t *table) {
 	readOwner := func(v value) {
 		c.Owner = readOwner(v)
@@ -93,6 +101,7 @@ func (c *Container) bindKeysOfCDI(t *table) {
 	t.key(
 		"additional_gids",
 		func() form {
+			// Group 0 is excluded: see additionalGIDs.
 			return oneOrMore(integerForm(1, maxUnixID))
 		},
 		func(v value) {
@@ -102,9 +111,12 @@ func (c *Container) bindKeysOfCDI(t *table) {
 	)
 }
 
+// autoCDI is the default of cdi: CDI names where the name of a node matters to programs, and nodes
+// elsewhere.
 const autoCDI = "auto"
 
 // resolveCDI turns "auto" into true if a key requires a CDI spec.
+// It runs before the checks of the resource, which report a key that requires CDI without it.
 func (c *Container) resolveCDI() {
 	if !c.AutoCDI {
 		return
@@ -118,6 +130,7 @@ func (c *Container) resolveCDI() {
 }
 
 // checkHealthHold reports health_hold without health_dir, or sets its default.
+// The default is set only here, because health_hold has no meaning without the directory.
 func (c *Container) checkHealthHold(v value) {
 	if v.has("health_hold") && !v.has("health_dir") {
 		v.child("health_hold").report("requires health_dir", `health_dir = "/run/device" is a directory in the container`)
@@ -181,6 +194,8 @@ var systemTrees = []string{
 // healthDir reads v as the path of a directory that hides no file that a container needs.
 func (v value) healthDir() string {
 	dir := v.absolute(`a path such as "/run/device"`)
+	// A directory of systemDirs is refused, but a directory below it is accepted: "/run/device".
+	// Below systemTrees nothing is accepted.
 	isInTree := func(tree string) bool {
 		return dir == tree || strings.HasPrefix(dir, tree+"/")
 	}
@@ -195,18 +210,21 @@ func (v value) healthDir() string {
 }
 
 // absolute reads v as an absolute path without variables.
+// It returns the text even if it is not absolute. The problem makes Parse fail.
 func (v value) absolute(want string) string {
 	s, ok := v.literal(want)
 	if !ok {
 		return s
 	}
+	// The text has no variables, so that it is its own sample.
 	if rule, _ := absolutePath(s, s); rule != "" {
 		v.report(quote(s)+" "+rule, "")
 	}
 	return s
 }
 
-// permissions binds a key to some of "rwm". The field gets them in that order.
+// permissions binds a key to some of "rwm". The field gets them in that order, so that equal
+// permissions are equal strings. The field keeps its default if the value is invalid.
 func (t *table) permissions(into *string, help string) {
 	const want = `some of "r", "w" and "m"`
 	check := func(s string) (rule, hint string) {
@@ -216,6 +234,7 @@ func (t *table) permissions(into *string, help string) {
 				sorted += string(p)
 			}
 		}
+		// sorted has each letter once: a repeated letter or another one makes s longer.
 		hasOthers := len(sorted) != len(s)
 		if s == "" || hasOthers {
 			return "is not a set of permissions: want " + want + ", each once", ""
@@ -231,6 +250,7 @@ func (t *table) permissions(into *string, help string) {
 
 // additionalGIDs reads v as a group or a list of groups. The group 0 is refused because the CDI
 // library drops it (ContainerEdits.Apply in pkg/cdi).
+// An invalid element counts as 1, the lower limit.
 func (v value) additionalGIDs() []uint32 {
 	var gids []uint32
 	for _, e := range v.items() {
@@ -245,9 +265,11 @@ func (v value) cdiDevices() []device.Text {
 	var names []device.Text
 	for _, e := range v.items() {
 		name := e.text(cdiDevice)
+		// text has reported the problem.
 		if name == nil {
 			continue
 		}
+		// The literal text before the first variable is the prefix of every result.
 		e.needsCDI(name.String(), name[0].Literal)
 		names = append(names, name)
 	}

@@ -15,7 +15,7 @@ type source struct {
 	text string
 	// order of the file in the configuration.
 	order int
-	// keys of the text. It is nil if the text is invalid.
+	// keys are the keys of the text with their positions. It is nil if the text is invalid.
 	keys *node
 }
 
@@ -34,23 +34,28 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	src.text = strings.TrimPrefix(string(f.Data), utf8BOM)
 	s := scan(src.text, r.nodes)
 	r.nodes = s.nodes
+	// A text that exceeds a limit never reaches the library, which could take minutes for it.
 	if s.problem != "" {
 		return fail(s.at, s.problem, "")
 	}
 	tables, start, err := decodeResources(src.text, s.resources)
 	var syntax toml.ParseError
 	if errors.As(err, &syntax) {
+		// The position is relative to the part that was decoded. The bounds protect against a
+		// position outside of the text, which lineAt could not slice.
 		at := min(start+max(syntax.Position.Start, 0), len(src.text))
 		return fail(at, syntaxMessage(syntax.Message), syntaxHint(syntax.Message, src.text, at))
 	}
 	if err != nil {
 		return fail(noPosition, err.Error(), "")
 	}
+	// Without this check, a match would silently lose a condition and select more devices.
 	lost := s.root.keys["resource"].lost(tables["resource"])
 	if lost != nil {
 		return fail(lost.at, "the TOML parser loses the key "+quote(lost.name)+": write the table that contains it in braces, on one line",
 			`match = { glob = "/dev/ttyUSB*", usb.id = "10c4:ea60" }`)
 	}
+	// Only a valid text has positions: value.find relies on keys that match the tables.
 	src.keys = s.root
 	return src, tables
 }
@@ -60,6 +65,7 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 // as a list, the dotted keys match.glob and match.usb.id of a later one overwrite each other.
 // starts are the offsets of the headers. start is the offset of the part to which err refers.
 func decodeResources(text string, starts []int) (tables map[string]any, start int, err error) {
+	// Each part ends where the next one starts.
 	ends := append(slices.Clone(starts), len(text))
 	if len(starts) > 0 {
 		ends = ends[1:] // the first resource is decoded with the text above it
@@ -70,6 +76,7 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 		if err != nil {
 			return nil, start, err
 		}
+		// The first part has the keys of the top level.
 		if tables == nil {
 			tables = part
 			start = end
@@ -92,8 +99,11 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 }
 
 // lost returns the first key at or below n that the library has read and dropped, or nil. raw is
-// the value that the library has decoded.
+// the value that the library has decoded. It compares the tree of the scan with the tables of the
+// library. A key of the tree without a value is lost. "First" is by offset, because the order of a
+// map is random.
 func (n *node) lost(raw any) (first *node) {
+	// A node without a value is itself the lost key. Without a node, nothing can be lost.
 	if n == nil || raw == nil {
 		return n
 	}
@@ -109,6 +119,7 @@ func (n *node) lost(raw any) (first *node) {
 	items, _ := elements(raw)
 	for i, item := range n.items {
 		var decoded any
+		// A missing element stays nil, and counts as lost.
 		if i < len(items) {
 			decoded = items[i]
 		}

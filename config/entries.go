@@ -7,6 +7,7 @@ import (
 // entries binds a key to a table of environment variables or annotations, whose keys are
 // arbitrary. what names an entry in messages.
 func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
+	// A string is an abbreviation of a table with only the key value.
 	entriesForm := func() form {
 		describe := func(v value) {
 			readEntry(v)
@@ -21,6 +22,8 @@ func (t *table) entries(name string, into *[]device.Entry, what string, keys rol
 }
 
 // entries reads v as a table of environment variables or annotations.
+// The order is the order of the names, so that the response to Allocate does not change between two
+// reads of one text.
 func (v value) entries(what string, keys role) []device.Entry {
 	var all []device.Entry
 	for name, e := range v.userKeys("of strings", "the name of "+what) {
@@ -29,8 +32,12 @@ func (v value) entries(what string, keys role) []device.Entry {
 			continue
 		}
 		key := v.key(name)
+		// The name of the entry may have variables of its own, such as "DEVICE_${index}".
 		entry.Key = key.text(keys)
+		// Only a value that differs between devices is joined with the separator. Any other value
+		// appears once per container.
 		entry.PerDevice = perDevice(entry.Value)
+		// Annotations that a program interprets are refused in any case: see annotationName.
 		if v.name == "env" {
 			key.needsEnv(name, sample(entry.Key))
 		}
@@ -42,6 +49,7 @@ func (v value) entries(what string, keys role) []device.Entry {
 // needsEnv records that v requests an environment variable that a program interprets. key is
 // the name with samples for its variables.
 func (v value) needsEnv(name, key string) {
+	// The samples are valid values, so that digits count here. CheckEnv checks the real names.
 	program := interpretedBy(environment, key, false)
 	if program == "" {
 		return
@@ -59,11 +67,13 @@ func (v value) entry() (e device.Entry, ok bool) {
 		return readEntry(v), true
 	}
 	e.Value = v.text(entryValue)
+	// An empty text is nil as well, but it is a valid value of a variable.
 	isEmptyString := v.raw == ""
 	return e, e.Value != nil || isEmptyString
 }
 
-// readEntry reads a value of env or annotations that is a table.
+// readEntry reads a value of env or annotations that is a table. An empty Separator means the
+// default, a comma, so that an explicit empty separator must be refused.
 func readEntry(v value) device.Entry {
 	var e device.Entry
 	v.read(func(t *table) {

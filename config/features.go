@@ -14,7 +14,9 @@ func (t *table) features(r *Resource) {
 		"values of the healthy devices that become labels of the node, by the end of their names; needs --nfd-dir")
 }
 
-// features reads v as a table of values by the end of the name of their label.
+// features reads v as a table of values by the end of the name of their label. The order is the
+// order of the names. resource is the name of the resource, which the label begins with: the
+// feature "model" of "example.com/gpu" is the label "example.com/gpu.model".
 func (v value) features(resource string) []Attribute {
 	var all []Attribute
 	_, name, _ := strings.Cut(resource, "/")
@@ -22,6 +24,8 @@ func (v value) features(resource string) []Attribute {
 		if !isClaimName(key) {
 			e.report(quote(key)+" is not a valid feature name: it "+claimNameRule, "")
 		}
+		// Kubernetes limits the part of a label's name after the domain. A variable in the name
+		// counts as it is written.
 		if label := name + "." + key; len(label) > maxNamePart {
 			e.report(fmt.Sprintf("the label %q has more than %d characters after the domain", label, maxNamePart), "")
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// attribute is a key of the tables usb, pci, net and mdev.
+// attribute is a key of the tables usb, pci, net and mdev. Package device defines the keys, so that
+// matches, variables and listings have the same names.
 type attribute struct {
 	device.Attribute
 	kind kind
@@ -25,7 +26,7 @@ var attributes = sync.OnceValue(func() []attribute {
 	return all
 })
 
-// kindOf returns the kind of the values of an attribute.
+// kindOf returns the kind of the values of an attribute. An unknown kind of value accepts any text.
 func kindOf(a device.Attribute) kind {
 	example := fmt.Sprintf("such as %q", a.Example)
 	switch a.Kind {
@@ -34,6 +35,7 @@ func kindOf(a device.Attribute) kind {
 		rule := "is not a " + strings.ToUpper(a.Table) + " ID"
 		want := fmt.Sprintf("%s, four digits each, %s or %q", a.Help, example, vendor+":*")
 		vendorKey := ""
+		// Only the table's own IDs have a key for the vendor, which the hint can suggest.
 		if a.Key == "id" {
 			vendorKey = a.Table + ".vendor"
 		}
@@ -47,10 +49,13 @@ func kindOf(a device.Attribute) kind {
 	case device.AddressValue:
 		return address("a PCI address", "", a.Example)
 	case device.SlotValue:
+		// A slot is an address without the function. With a function it can be checked as an
+		// address.
 		return address("a PCI slot", ".0", a.Example)
 	case device.NumberValue:
 		return kind{
-			mode:     pattern.Number,
+			mode: pattern.Number,
+			// These values are decimal in sysfs and in TOML.
 			integers: true,
 			want:     `a number, or numbers and ranges such as "0,2-7"`,
 		}
@@ -61,9 +66,12 @@ func kindOf(a device.Attribute) kind {
 }
 
 // hardware binds a key to a table of attributes of hardware.
+// m.Hardware gets an entry even for an empty table, which selects all hardware of that kind.
 func (t *table) hardware(name string, m *Match, example, help string) {
 	var conditions map[string]pattern.Values
 	if t.has(name) {
+		// The entry exists before the table is read: Match.NamesHardware must be right even if
+		// the table has problems, or each problem would cause others.
 		conditions = make(map[string]pattern.Values)
 		if m.Hardware == nil {
 			m.Hardware = make(map[string]map[string]pattern.Values)
@@ -79,6 +87,7 @@ func (t *table) hardware(name string, m *Match, example, help string) {
 }
 
 // conditions binds the attributes of a table of hardware.
+// conditions is nil while the language is described, when no value is read.
 func (t *table) conditions(name string, conditions map[string]pattern.Values) {
 	for _, a := range attributes() {
 		if a.Table != name {

@@ -10,11 +10,13 @@ import (
 )
 
 const (
-	// minInterval: no check of a device takes longer.
+	// minInterval is the shortest interval. No check of a device takes longer.
 	minInterval     = 5 * time.Second
 	defaultInterval = 30 * time.Second
 )
 
+// readHealth reads the table health. It never returns nil: a resource without the table has no
+// Health.
 func readHealth(v value) *Health {
 	h := &Health{Interval: defaultInterval}
 	sound := v.read(func(t *table) {
@@ -25,6 +27,7 @@ func readHealth(v value) *Health {
 		t.text("tcp", &h.TCP, tcpAddress, "HOST:PORT that accepts TCP connections")
 		t.duration("interval", &h.Interval, minInterval, `"30s" or "2m"`, "time between two checks of a device")
 	})
+	// Keys with invalid values count as checks. The message below would only repeat that problem.
 	hasCheck := h.Open || h.Link || !v.lacks("attr") || !v.lacks("tcp")
 	if sound && !hasCheck {
 		v.report("checks nothing: want at least one of open, attr, link and tcp", "health.open = true checks that the nodes can be opened")
@@ -35,6 +38,8 @@ func readHealth(v value) *Health {
 // addressForm checks a TCP address, except for a port that is a variable.
 func addressForm(written, sample string) (rule, hint string) {
 	colon := strings.LastIndexByte(sample, ':')
+	// The sample of a variable may be no valid port. If the text does not end with the port of the
+	// sample, the port has a variable, and a valid port takes its place.
 	if colon >= 0 {
 		portIsVariable := !strings.HasSuffix(written, sample[colon:])
 		if portIsVariable {
@@ -49,13 +54,15 @@ func addressForm(written, sample string) (rule, hint string) {
 }
 
 // CheckAddress returns an error unless address is HOST:PORT with a host and a port
-// number. Its text continues the quoted address.
+// number. Its text continues the quoted address. Package matchers calls it for the results of
+// variables. It never resolves the host.
 func CheckAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	isInvalidHost := host == "" || strings.ContainsFunc(host, isNotInHost)
 	if err != nil || isInvalidHost {
 		return errors.New("is not HOST:PORT")
 	}
+	// net.Dial also accepts names of services, but they depend on /etc/services of the image.
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
 		return errors.New("has no port from 1 to 65535")

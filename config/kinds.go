@@ -37,6 +37,7 @@ func (k kind) form() form {
 
 // parse parses one pattern of the kind. If s is invalid, it returns the rule that s violates;
 // otherwise the rule is empty.
+// hint may be set together with rule. The text of rule continues a sentence that begins with s.
 func (k kind) parse(s string) (p pattern.Values, rule, hint string) {
 	p, err := pattern.Parse(k.mode, s)
 	if errors.Is(err, pattern.ErrEmpty) {
@@ -51,6 +52,8 @@ func (k kind) parse(s string) (p pattern.Values, rule, hint string) {
 	if k.check == nil {
 		return p, "", ""
 	}
+	// A negated pattern must have the same form: a misspelled one would exclude nothing. The first
+	// violation is enough for one message.
 	for _, alternative := range p.Positive().Alternatives() {
 		rule, hint = k.check(alternative)
 		if rule != "" {
@@ -74,6 +77,7 @@ func (v value) values(k kind) pattern.Values {
 	}
 	for _, e := range v.items() {
 		e.unnamed = e.index > 0 // the message quotes the pattern
+		// The limit is already reported, once for the whole configuration.
 		if v.r.alternatives > maxAllAlternatives {
 			break
 		}
@@ -86,8 +90,10 @@ func (v value) values(k kind) pattern.Values {
 }
 
 // pattern reads v as one pattern of the kind.
+// ok is false if v is invalid, which is then reported.
 func (v value) pattern(k kind) (p pattern.Values, ok bool) {
 	if n, isInt := v.raw.(int64); isInt {
+		// The integer becomes text, so that one parser accepts both notations.
 		if k.integers {
 			v.raw = strconv.FormatInt(n, 10)
 		} else if k.digits > 0 {
@@ -100,6 +106,7 @@ func (v value) pattern(k kind) (p pattern.Values, ok bool) {
 		return p, false
 	}
 	p, rule, hint := k.parse(s)
+	// Alternatives and not patterns are counted, because several {a,b} in one pattern multiply.
 	v.r.alternatives += len(p.Positive().Alternatives())
 	if v.r.alternatives > maxAllAlternatives {
 		rule = fmt.Sprintf("exceeds the limit of %d patterns and alternatives in a configuration", maxAllAlternatives)
@@ -113,9 +120,11 @@ func (v value) pattern(k kind) (p pattern.Values, ok bool) {
 }
 
 // glob reads v as one pattern of paths that is not negated.
+// It returns the empty condition if v is invalid.
 func (v value) glob(k kind) pattern.Values {
 	var glob pattern.Values
 	v.checked(`a pattern such as "/dev/snd/*"`, func(s string) (rule, hint string) {
+		// Braces have a meaning in patterns, so that a variable would be parsed as something else.
 		if strings.Contains(s, "${") {
 			return "has a variable, which a pattern cannot contain", "path may contain variables"
 		}
@@ -134,7 +143,7 @@ func (v value) glob(k kind) pattern.Values {
 // negated is the rule for a pattern that must select something.
 const negated = `begins with "!", but a negated pattern selects nothing`
 
-// anyText accepts any text.
+// anyText accepts any text: names of drivers, serial numbers and values of attributes.
 var anyText = kind{want: "a string or a list of strings"}
 
 const hexDigits = "0123456789abcdef"
@@ -142,6 +151,7 @@ const hexDigits = "0123456789abcdef"
 // hexadecimal accepts a number of hexadecimal digits, or several separated by ":". vendorKey is the
 // key for the first number, which many people write in place of an ID. It may be empty.
 func hexadecimal(numbers, digits int, rule, want, vendorKey string) kind {
+	// A part may have wildcards: it is valid if it can match a number of this length.
 	isOther := func(s string) bool {
 		p, err := pattern.Parse(pattern.Hex, s)
 		return err != nil || !p.Alternatives()[0].Fits(digits, hexDigits)
@@ -160,6 +170,7 @@ func hexadecimal(numbers, digits int, rule, want, vendorKey string) kind {
 			if isValid && len(parts) == numbers {
 				return "", ""
 			}
+			// This is the default hint. A vendor in place of an ID has a better one.
 			hint = "generic-dp devices --all lists hardware with its IDs"
 			if isValid && len(parts) == 1 && vendorKey != "" {
 				hint = fmt.Sprintf("%s = %s selects all devices of this vendor", vendorKey, quote(written))
@@ -167,6 +178,7 @@ func hexadecimal(numbers, digits int, rule, want, vendorKey string) kind {
 			return rule + ": want " + want, hint
 		},
 	}
+	// Only a single number can be a TOML integer, which baseHint explains.
 	if numbers == 1 {
 		k.digits = digits
 	}
@@ -192,9 +204,11 @@ var (
 // baseHint returns how to write a bare integer as a string of this many digits. TOML reads
 // 0x10de and 4318 as the same number, so that both may be meant.
 func baseHint(n int64, digits int, b base) string {
+	// No ID and no mode has a sign.
 	if n < 0 {
 		return ""
 	}
+	// IDs and modes have leading zeros, which an integer loses.
 	decimal := padded(strconv.FormatInt(n, 10), digits)
 	other := padded(strconv.FormatInt(n, b.radix), digits)
 	decimalFits := len(decimal) <= digits
@@ -202,6 +216,7 @@ func baseHint(n int64, digits int, b base) string {
 	switch {
 	case !decimalFits && !otherFits:
 		return ""
+	// Both notations are the same text, or only one of them is short enough.
 	case !decimalFits || decimal == other:
 		return "write it in quotes: " + quote(other)
 	case !otherFits:
@@ -210,7 +225,7 @@ func baseHint(n int64, digits int, b base) string {
 	return fmt.Sprintf("TOML reads %s%s and %d as the same number: write %q or %q", b.prefix, other, n, other, decimal)
 }
 
-// padded prepends zeros to a number up to a number of digits.
+// padded prepends zeros to a number up to a number of digits. It returns longer numbers unchanged.
 func padded(number string, digits int) string {
 	missing := max(0, digits-len(number))
 	return strings.Repeat("0", missing) + number
@@ -222,6 +237,7 @@ var pciClass = kind{
 	mode: pattern.HexPrefix,
 	want: `two, four or six digits such as "03" or "0302"`,
 	check: func(a pattern.Alternative) (string, string) {
+		// A prefix ends with a whole byte. Half a byte would select unrelated classes.
 		for _, digits := range []int{2, 4, 6} {
 			if a.Fits(digits, hexDigits) {
 				return "", ""
@@ -231,7 +247,9 @@ var pciClass = kind{
 	},
 }
 
-// address accepts addresses of PCI functions without a suffix.
+// address accepts addresses of PCI functions without a suffix. suffix completes the text to an
+// address before it is checked. A pattern with wildcards is not checked, since it may match an
+// address.
 func address(what, suffix, example string) kind {
 	want := fmt.Sprintf("an address such as %q", example)
 	return kind{
@@ -252,7 +270,7 @@ func address(what, suffix, example string) kind {
 	}
 }
 
-// oneOf accepts one of some words.
+// oneOf accepts one of some words, and patterns that match at least one of them.
 func oneOf(words []string) kind {
 	want := "one of " + list(words)
 	return kind{
@@ -282,12 +300,13 @@ var nodeGlob = kind{
 		if pattern.IsRegexp(written) {
 			return notRegexp, regexpHint(written)
 		}
+		// The shape has "*" in place of the wildcards, so that only the literal parts are checked.
 		return pathBelowDev(written, a.Shape())
 	},
 }
 
-// notRegexp is the rule for a path that is written as a regular expression. As a glob it would select
-// nothing, without a message.
+// notRegexp is the rule for a path that is written as a regular expression. As a glob it would
+// select nothing, without a message.
 const notRegexp = `is a regular expression: want a path or a glob such as "/dev/ttyUSB*"`
 
 // regexpHint suggests the glob that a regular expression means.
@@ -334,6 +353,7 @@ var cdiName = kind{
 		if whole && !parser.IsQualifiedName(s) {
 			return notQualified, ""
 		}
+		// A pattern is only checked for characters that no qualified name has.
 		if !consists(a.Shape(), alnum+"._:-/=*") {
 			return notQualified, ""
 		}

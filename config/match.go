@@ -8,7 +8,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// selectors binds the keys of a match that select nodes and hardware.
+// selectors binds the keys of a match that select nodes and hardware. match and exclude share them.
+// m.Mount must be set before, because it decides which globs are valid.
 func (t *table) selectors(m *Match) {
 	glob := nodeGlob
 	if m.Mount {
@@ -48,6 +49,7 @@ func (t *table) selectors(m *Match) {
 
 // readExclude reads an element of exclude.
 func readExclude(v value) Match {
+	// exclude has no key for what a container gets, and no count.
 	m := Match{Place: v.fullPlace()}
 	sound := v.read(func(t *table) {
 		t.selectors(&m)
@@ -59,6 +61,7 @@ func readExclude(v value) Match {
 // readMatch reads an element of match.
 func readMatch(v value) Match {
 	m := Match{Place: v.fullPlace(), ReadOnly: true}
+	// The index is the index of the match in Resource.Match, because each call adds one of both.
 	v.r.matches = append(v.r.matches, v)
 	sound := v.read(func(t *table) {
 		// as comes first, because it determines the valid globs and container paths.
@@ -85,15 +88,20 @@ func readMatch(v value) Match {
 			"whether devices of this match, their companions (with) and cdi_devices may be dangerous, which means that they give access to the host itself")
 	})
 	if m.Mount {
+		// The privilege follows after all keys, when both as and glob are known.
 		v.child("glob").needsMounts(m.Glob)
 	}
 	for _, a := range m.CDIDevice.Alternatives() {
 		v.child("cdi_device").needsCDI(a.String(), a.Prefix())
 	}
+	// true is the default of mounts. The permissions of nodes say what a container may do with
+	// them.
 	if !m.Mount {
 		m.ReadOnly = false
 	}
 	if m.Dangerous {
+		// The author of the configuration consents by this key, and the author of the DaemonSet by
+		// --allow. Both are required.
 		v.child("dangerous").needs(
 			"a device with access to the host itself",
 			allowDangerous,
@@ -104,7 +112,8 @@ func readMatch(v value) Match {
 	return m
 }
 
-// attributeKind is a rule for the names of sysfs attributes.
+// attributeKind is a rule for the names of sysfs attributes. want continues the message about a
+// name that violates it.
 type attributeKind struct {
 	want string
 	// wild is set if names may have wildcards.
@@ -128,6 +137,7 @@ func (t *table) attributes(name string, into *map[string]pattern.Values, k attri
 }
 
 // attributes reads v as a table of sysfs attributes and their wanted values.
+// An attribute with an invalid name is left out. Invalid values leave an empty condition.
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	if v.keys() != nil && v.isEmpty() {
 		v.report("the table is empty: want at least one attribute", "")
@@ -154,10 +164,13 @@ func (k attributeKind) check(name string) string {
 // accepts reports whether name is a relative path without "..". "**" is not allowed, since it
 // would search whole trees of sysfs.
 func (k attributeKind) accepts(name string) bool {
+	// Names support fewer wildcards than values: alternatives and escapes are refused.
 	special := `{\`
 	if !k.wild {
 		special += "*?["
 	}
+	// Clean changes empty elements, "." and "..". Such a name could leave the directory of the
+	// device.
 	absolute := "/" + name
 	if path.Clean(absolute) != absolute {
 		return false
@@ -168,6 +181,8 @@ func (k attributeKind) accepts(name string) bool {
 	if strings.ContainsFunc(name, unicode.IsControl) {
 		return false
 	}
+	// The remaining names may still be invalid as patterns, for example because of an unclosed
+	// class.
 	_, err := pattern.Parse(pattern.Path, name)
 	return err == nil
 }

@@ -22,6 +22,7 @@ func consists(s, characters string) bool { return s != "" && strings.Trim(s, cha
 
 // isIdentifier reports whether s has letters, digits and "_", and does not begin with a
 // digit.
+// It accepts no empty string.
 func isIdentifier(s string) bool {
 	return consists(s, alnum+"_") && !strings.Contains(decimal, s[:1])
 }
@@ -34,7 +35,8 @@ func isName(s string) bool {
 	return consists(s, alnum+"-_.") && !hasSpecialAtEnd
 }
 
-// isSubdomain reports whether s is a DNS subdomain (RFC 1123) of any length.
+// isSubdomain reports whether s is a DNS subdomain (RFC 1123) of any length. Upper case is not
+// valid in Kubernetes.
 func isSubdomain(s string) bool {
 	for label := range strings.SplitSeq(s, ".") {
 		hasHyphenAtEnd := strings.Trim(label, "-") != label
@@ -46,6 +48,7 @@ func isSubdomain(s string) bool {
 }
 
 const (
+	// maxNamePart is the limit of Kubernetes for the part of a name after the domain.
 	maxNamePart = 63
 	// maxSubdomain is the limit of Kubernetes. maxDomain leaves room for the prefix
 	// "requests.", with which a ResourceQuota names a resource: the result must be valid as
@@ -54,13 +57,16 @@ const (
 	maxDomain    = maxSubdomain - len("requests.")
 )
 
-// checkDomain returns the rule that the prefix of a resource name violates, or empty.
+// checkDomain returns the rule that the prefix of a resource name violates, or an empty rule. The
+// text of the rule continues a sentence that begins with the domain.
 func checkDomain(domain string) (rule, hint string) {
 	switch {
 	case !isSubdomain(domain):
 		return `is not a DNS subdomain: want lower-case letters, digits, "-" and ".", such as "example.com"`, ""
 	case len(domain) > maxDomain:
 		return "is too long: the domain of a resource has at most 244 characters", ""
+	// Such a name is not the name of an extended resource (IsNativeResource in
+	// k8s.io/kubernetes/pkg/apis/core/v1/helper).
 	case strings.HasSuffix(domain, "kubernetes.io"):
 		return "is reserved for Kubernetes: use a domain of your own", ""
 	case strings.HasPrefix(domain, "requests."):
@@ -69,8 +75,8 @@ func checkDomain(domain string) (rule, hint string) {
 	return "", ""
 }
 
-// checkNamePart returns the rule that the part of a resource name after the domain
-// violates, or empty.
+// checkNamePart returns the rule that the part of a resource name after the domain violates, or an
+// empty string.
 func checkNamePart(name string) string {
 	if !isName(name) {
 		return `is not a valid resource name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
@@ -92,10 +98,11 @@ func checkKind(domain, name string) string {
 }
 
 // resourceName reads v as the name of a resource, and completes it with the domain of the
-// configuration.
+// configuration. If the name is invalid, r.Name stays empty, which later checks take into account.
 func (v value) resourceName(r *Resource) {
 	text := v.text(resourceName)
 	s, isString := v.raw.(string)
+	// An empty string is valid as a text. checkNamePart reports it as a name below.
 	isInvalid := text == nil && s != ""
 	if !isString || isInvalid {
 		return
@@ -120,7 +127,9 @@ func (v value) resourceName(r *Resource) {
 		v.reportNoDomain(s)
 		return
 	}
+	// Only a valid domain is checked against --domains.
 	v.needsDomain(domain)
+	// String returns the variables as written.
 	r.Name = domain + "/" + text.String()
 	if len(text.Vars()) > 0 {
 		r.NameText = text
@@ -131,6 +140,7 @@ func (v value) resourceName(r *Resource) {
 // invalid, it reports that and returns nil.
 func (v value) afterDomain(s, domain string, text device.Text) device.Text {
 	first := text[0]
+	// --domains could not limit a domain that is only known when the devices are.
 	domainIsLiteral := first.Var == "" && strings.Contains(first.Literal, "/")
 	if !domainIsLiteral {
 		v.report(quote(s)+" has a variable in its domain: variables are only allowed after the domain", "")
@@ -148,6 +158,7 @@ func (v value) afterDomain(s, domain string, text device.Text) device.Text {
 // reportNoDomain reports the first name without a domain. A domain at the top of the file would
 // also complete the others.
 func (v value) reportNoDomain(s string) {
+	// Either the message was already given, or a file that cannot be read may have the domain.
 	if v.r.domainUndecided {
 		return
 	}
@@ -158,7 +169,8 @@ func (v value) reportNoDomain(s string) {
 	)
 }
 
-// sampleName returns a name with a letter in place of each variable.
+// sampleName returns a name with a letter in place of each variable. A letter is valid at every
+// position of a name.
 func sampleName(text device.Text) string {
 	return text.Expand(func(string) (string, bool) {
 		return "x", true
@@ -173,6 +185,7 @@ func (v value) resourceNames(r *Resource) {
 		v.report("requires a variable in name", `name = "${pci.vendor}" gives each vendor a resource of its own`)
 		return
 	}
+	// A result that the name can never have is probably misspelled. It would be ignored silently.
 	results := allResults(r.NameText)
 	for result, e := range v.userKeys(`such as { "10de" = "nvidia" }`, "a result of name") {
 		name, ok := e.literal(`a name such as "gpu"`)
@@ -184,6 +197,8 @@ func (v value) resourceNames(r *Resource) {
 			continue
 		}
 		key := v.key(result)
+		// The library decodes a table into a map. The position restores the order of the file for
+		// patterns, of which several may match one result.
 		at := 0
 		isPattern := strings.ContainsAny(result, `*?[{\`)
 		if isPattern {
@@ -204,6 +219,7 @@ func (v value) resourceNames(r *Resource) {
 			at:     at,
 		})
 	}
+	// Literal results are at 0 and come first: they are more specific than any pattern.
 	slices.SortStableFunc(r.Names, func(a, b NicerName) int {
 		return cmp.Compare(a.at, b.at)
 	})

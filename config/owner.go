@@ -12,6 +12,7 @@ import (
 // (chown(2)).
 const maxUnixID = math.MaxUint32 - 1
 
+// readOwner reads the table owner. Keys that are not set stay nil: the runtime decides about them.
 func readOwner(v value) *device.Owner {
 	o := new(device.Owner)
 	v.read(func(t *table) {
@@ -28,7 +29,8 @@ func readOwner(v value) *device.Owner {
 	return o
 }
 
-// unixID binds a key to the ID of a user or group.
+// unixID binds a key to the ID of a user or group. A pointer distinguishes root, which is 0, from
+// an ID that is not set.
 func (t *table) unixID(name string, into **uint32, help string) {
 	idForm := func() form {
 		return integerForm(0, maxUnixID)
@@ -40,13 +42,14 @@ func (t *table) unixID(name string, into **uint32, help string) {
 	t.key(name, idForm, read, help)
 }
 
-// mode reads v as permission bits, nil if they are invalid. They are a string because TOML has
-// no octal numbers with a leading zero: 0660 is a syntax error, and 660 is another mode.
+// mode reads v as permission bits. It returns nil if they are invalid. They are a string because
+// TOML has no octal numbers with a leading zero: 0660 is a syntax error, and 660 is another mode.
 func (v value) mode() *uint32 {
 	const (
 		want      = `three octal digits such as "0660"`
 		minDigits = 3
-		maxBits   = 0o777
+		// setuid, setgid and the sticky bit are refused.
+		maxBits = 0o777
 	)
 	if n, isInt := v.raw.(int64); isInt {
 		v.mistyped(want, baseHint(n, minDigits, octalBase))
@@ -68,12 +71,15 @@ func (v value) mode() *uint32 {
 // hookNames are the stages of hooks (OCI runtime specification, "POSIX-platform Hooks").
 var hookNames = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
 
-// readHook reads a hook, with the keys of the CDI specification.
+// readHook reads a hook, with the keys of the CDI specification. The arguments begin with the name
+// of the program, like argv of execve(2).
 func readHook(v value) device.Hook {
 	var h device.Hook
 	v.read(func(t *table) {
 		words(t, "hook_name", &h.Name, hookNames, "when the hook runs")
 		t.require("hook_name", `a stage such as "createContainer"`, "")
+		// The runtime does not search PATH: the OCI runtime specification requires an absolute
+		// path.
 		readPath := func(v value) {
 			h.Path = v.absolute(`a path such as "/usr/bin/nvidia-ctk"`)
 		}
@@ -96,6 +102,7 @@ func readHook(v value) device.Hook {
 func (v value) hookEnv() []string {
 	env := v.literals(`a list such as ["DEBUG=1"]`)
 	for _, s := range env {
+		// The value may be empty and may contain "=".
 		name, _, hasValue := strings.Cut(s, "=")
 		if !hasValue || name == "" {
 			v.report(quote(s)+` is not NAME=VALUE: want a variable such as "DEBUG=1"`, "")

@@ -39,6 +39,7 @@ const (
 func Hash(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
+		// The path is left out: the same text has the same hash wherever it is mounted.
 		for _, part := range [][]byte{[]byte(f.Name), f.Data} {
 			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 			h.Write(part)
@@ -120,6 +121,9 @@ func (r *reader) language() []string {
 	return r.keys
 }
 
+// parse implements Parse. A reader parses only one configuration, because its state is not reset.
+// It reads all files before the first resource, since the domain and the default api may be in the
+// last file.
 func (r *reader) parse(files []File) (*Config, error) {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int {
@@ -135,11 +139,14 @@ func (r *reader) parse(files []File) (*Config, error) {
 		if other := named[res.Name]; other != nil {
 			v.child("name").checkSameName(&res, other)
 		}
+		// The problem of a third resource with this name refers to the second one.
 		if res.Name != "" {
 			named[res.Name] = &res
 		}
 		cfg.Resources = append(cfg.Resources, res)
 	}
+	// Needs are not problems here: Config.Check compares them with --allow, which only some callers
+	// have.
 	if err := problems(r.reports, r.found); err != nil {
 		return nil, err
 	}
@@ -154,6 +161,7 @@ func (r *reader) parse(files []File) (*Config, error) {
 // variables may distinguish them.
 func (v value) checkSameName(r, other *Resource) {
 	already := quote(r.Name) + " is already the name of " + other.Place
+	// Which names result from the variables depends on the host.
 	mayDiffer := len(r.NameText) > 0
 	bothHaveWhen := other.When != nil && r.When != nil
 	if mayDiffer || bothHaveWhen {
@@ -208,12 +216,14 @@ func (v value) resources() []value {
 	}
 	out := v.tables("[[resource]]")
 	v.r.resources += len(out)
+	// Nothing is read then: a thousand further problems would hide this one.
 	if v.r.resources > maxResources {
 		v.report(tooManyResources(), "")
 		return nil
 	}
 	for i := range out {
 		r := &out[i]
+		// The name is shown even if it is invalid, because people search for it.
 		if name, ok := r.child("name").raw.(string); ok {
 			r.place = r.where() + " (" + quote(name) + ")"
 		}
@@ -246,10 +256,13 @@ func (s *setting) set(v value, value, rule string) {
 func (r *reader) readTop(files []File) (resources []value) {
 	for i, f := range files {
 		src, tables := r.decode(f, i)
+		// The problem is already reported. The other files are read nevertheless, to report all
+		// problems at once.
 		if tables == nil {
 			continue
 		}
 		var t top
+		// This is the only value without a value above it.
 		v := value{r: r, source: src, raw: tables}
 		v.read(t.bind)
 		resources = append(resources, t.resources...)

@@ -10,8 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Problem is one problem of a configuration, or a note about it. The names of its JSON fields are an
-// API.
+// Problem is one problem of a configuration, or a note about it. The names of its JSON fields are
+// an API.
 type Problem struct {
 	// File, Line and Column are the position of the key, from 1. The column counts
 	// characters. They are empty and 0 for a problem without a file or key.
@@ -72,7 +72,7 @@ func (p Problems) Error() string {
 type report struct {
 	Problem
 	source *source
-	at     int // offset in its text
+	at     int // offset in the text of source, in bytes, or noPosition
 	// allowed reports whether --allow permits the request. It is nil for a problem.
 	allowed func(Allow) bool
 }
@@ -80,8 +80,8 @@ type report struct {
 // noPosition is the offset of a problem of a whole file.
 const noPosition = -1
 
-// inOrder sorts reports by position, drops duplicates and fills in files, lines and
-// columns.
+// inOrder sorts reports by position, drops duplicates and fills in files, lines and columns. It
+// changes the slice. Sorted positions allow it to read the text of each file only once.
 func inOrder(reports []report) []report {
 	sort.SliceStable(reports, func(i, j int) bool {
 		a := &reports[i]
@@ -91,9 +91,11 @@ func inOrder(reports []report) []report {
 		}
 		return a.at < b.at
 	})
+	// Two checks may report the same problem.
 	reports = slices.CompactFunc(reports, func(a, b report) bool {
 		return a.source == b.source && a.at == b.at && a.Problem == b.Problem
 	})
+	// before, line and column are the position of the previous report in the same file.
 	var before report
 	line := 1
 	column := 1 // of the previous
@@ -108,6 +110,7 @@ func inOrder(reports []report) []report {
 			line = 1
 			column = 1
 		}
+		// Only the text since the previous report is counted.
 		between := r.source.text[before.at:r.at]
 		if n := strings.LastIndexByte(between, '\n'); n >= 0 {
 			line += strings.Count(between, "\n")
@@ -124,11 +127,13 @@ func inOrder(reports []report) []report {
 
 // problems returns an error with the first reports of n problems, or nil if there are none.
 func problems(reports []report, n int) error {
+	// n also counts reports that were dropped, so that it decides whether there is an error.
 	if n == 0 {
 		return nil
 	}
 	var list Problems
 	for _, r := range inOrder(reports) {
+		// The last element has no file. It tells people and programs that the list is incomplete.
 		if len(list) == maxProblems {
 			rest := fmt.Sprintf("%d problems in total: only the first %d are reported", n, maxProblems)
 			return append(list, Problem{Text: rest})
@@ -148,6 +153,7 @@ func quote(s string) string {
 		return fmt.Sprintf("%q", s)
 	}
 	cut := longestQuote
+	// A cut within a character would appear as an escape.
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}
@@ -173,12 +179,16 @@ func joined(names []string, separator string) string {
 // the keys that it has.
 func (v value) unknownHint(name string, known []string) string {
 	lower := strings.ToLower(name)
+	// The hints are in the order of certainty: letter case, names of other programs, typing errors,
+	// and keys of other tables.
 	if lower != name && slices.Contains(known, lower) {
 		return didYouMean(lower) + " keys are written in lower case"
 	}
 	if same := keyElsewhere(name); slices.Contains(known, same) {
 		return didYouMean(same)
 	}
+	// A key of another table and a typing error may both be meant. One wrong letter is more likely
+	// than a wrong table, but two or three are not.
 	similar := nearest(name, known)
 	tables := v.tablesWith(name)
 	isKeyElsewhere := len(tables) > 0
@@ -187,6 +197,7 @@ func (v value) unknownHint(name string, known []string) string {
 		return didYouMean(similar)
 	}
 	if !isKeyElsewhere {
+		// The list is long, and a configuration may have the same problem in every resource.
 		return v.r.once("the keys of this table are " + list(known))
 	}
 	hint := fmt.Sprintf("%q is a key of %s", name, strings.Join(tables, ", "))
@@ -208,6 +219,7 @@ func (v value) tablesWith(name string) []string {
 		// exclude has the same keys as match.
 		isExclude := strings.HasPrefix(path+".", "resource.exclude.")
 		if hasKey && !isExclude {
+			// The description visits the tables in the order of the language.
 			tables = append(tables, tableName(path))
 		}
 	}
@@ -239,6 +251,7 @@ func keyElsewhere(name string) string {
 // enclosing returns the nearest table around v that has a key in the language.
 func (v value) enclosing(name string) (above value, ok bool) {
 	for !ok && v.above != nil {
+		// v is a copy, so that the caller keeps its value.
 		v = *v.above
 		key := dotted(v.path(), name)
 		ok = slices.Contains(v.r.language(), key)
@@ -265,8 +278,8 @@ func tableName(path string) string {
 	return strings.TrimPrefix(path, "resource.")
 }
 
-// nearest returns the name that a misspelled name probably means, or an empty string. It accepts one
-// edit for every three letters, at most three edits, and abbreviations.
+// nearest returns the name that a misspelled name probably means, or an empty string. It accepts
+// one edit for every three letters, at most three edits, and abbreviations.
 func nearest(name string, names []string) string {
 	best := ""
 	edits := max(1, min(len(name)/3, 3))
@@ -278,6 +291,7 @@ func nearest(name string, names []string) string {
 			edits = 1
 			continue
 		}
+		// The difference in length is the least distance.
 		longer := len(n) - len(name)
 		if longer > edits || -longer > edits {
 			continue // cheaper than the distance

@@ -41,8 +41,8 @@ func Load(path string) (*Config, error) {
 	return cfg, nil
 }
 
-// Read reads the text of the configuration at path, like Load. ignored has a note for each file of a
-// directory that looks like a part of the configuration and is not.
+// Read reads the text of the configuration at path, like Load. ignored has a note for each file of
+// a directory that looks like a part of the configuration and is not.
 func Read(path string) (files []File, ignored []Problem, err error) {
 	files, ignored, err = read(path)
 	if err != nil {
@@ -51,6 +51,7 @@ func Read(path string) (files []File, ignored []Problem, err error) {
 	return files, ignored, nil
 }
 
+// read is Read without the prefix of its errors. With an error, the other results have no meaning.
 func read(path string) (files []File, ignored []Problem, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -58,6 +59,7 @@ func read(path string) (files []File, ignored []Problem, err error) {
 	}
 	if !info.IsDir() {
 		f, err := readFile(path, path)
+		// A file that is named explicitly is read whatever its name is.
 		return []File{f}, nil, err
 	}
 
@@ -71,12 +73,15 @@ func read(path string) (files []File, ignored []Problem, err error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
+	// ReadDir sorts by name, which is the order of the resources.
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	size := 0
 	for _, e := range entries {
+		// Messages have the path that people know, and not the directory behind ..data, whose name
+		// changes with each version.
 		shown := filepath.Join(path, e.Name())
 		if !isConfiguration(e.Name()) {
 			ignored = append(ignored, ignoredNote(e.Name(), shown)...)
@@ -95,26 +100,30 @@ func read(path string) (files []File, ignored []Problem, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		// readFile limits each file, and this the memory for all of them.
 		size += len(f.Data)
 		if size > maxSize {
 			return nil, nil, fmt.Errorf("%s: the files are larger than %d bytes in total", path, maxSize)
 		}
 		files = append(files, f)
 	}
+	// A directory without files is an error and not an empty configuration: it is probably a wrong
+	// path or a ConfigMap with wrong keys.
 	if len(files) == 0 {
 		return nil, nil, noFile(path, ignored)
 	}
 	return files, ignored, nil
 }
 
-// isConfiguration reports whether a file of a directory is read. Editors and the kubelet hide their own
-// files with a dot.
+// isConfiguration reports whether a file of a directory is read. Editors and the kubelet hide their
+// own files with a dot.
 func isConfiguration(name string) bool {
 	isHidden := strings.HasPrefix(name, ".")
 	return !isHidden && filepath.Ext(name) == ".toml"
 }
 
-// ignoredNote returns a note for a file that its author probably takes for a part of the configuration.
+// ignoredNote returns a note for a file that its author probably takes for a part of the
+// configuration.
 func ignoredNote(name, shown string) []Problem {
 	extension := filepath.Ext(name)
 	hint := ""
@@ -124,6 +133,7 @@ func ignoredNote(name, shown string) []Problem {
 	case ".yaml", ".yml", ".json":
 		hint = "generic-dp import converts the configuration of another plugin"
 	}
+	// Other files, such as a README, are nobody's mistake.
 	if hint == "" || strings.HasPrefix(name, ".") {
 		return nil
 	}
@@ -143,7 +153,8 @@ func noFile(path string, ignored []Problem) error {
 	return errors.New(text)
 }
 
-// readFile reads a file of the configuration. shown is its path in messages.
+// readFile reads a file of the configuration. shown is its path in messages. A file larger than
+// maxFileSize is an error.
 func readFile(path, shown string) (File, error) {
 	data, err := atomicfile.Read(path, maxFileSize)
 	return File{

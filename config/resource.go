@@ -9,6 +9,7 @@ import (
 )
 
 const (
+	// maxCount is the maximum of count, in slots of one device.
 	maxCount           = 10000
 	minForgetAfter     = time.Minute
 	defaultForgetAfter = 10 * time.Minute
@@ -39,11 +40,13 @@ func readResource(v value) Resource {
 	v.r.texts = nil
 	v.r.matches = nil
 	sound := v.read(r.bind)
+	// A missing match is reported by require, and an empty list only here.
 	hasEmptyMatch := v.has("match") && v.child("match").isEmpty()
 	if hasEmptyMatch && len(r.Match) == 0 {
 		v.child("match").report("the list is empty: want at least one match", matchHint)
 	}
 	for i := range r.Match {
+		// Matches inherit the count now, because no key of the resource follows.
 		r.Match[i].Count = cmp.Or(r.Match[i].Count, r.Count)
 	}
 	// DRA injects devices only by CDI names.
@@ -51,11 +54,13 @@ func readResource(v value) Resource {
 		r.Container.CDI = true
 		r.Container.AutoCDI = false
 	}
+	// The default depends on the matches. The checks below depend on each.
 	if v.lacks("each") {
 		r.Each = v.defaultEach(&r)
 	}
 	v.checkResource(&r)
 	v.checkTexts(&r, sound)
+	// Variables decide which properties of the host are read. No text needs to contain this one.
 	if r.GroupBy != "" {
 		r.Variables = append(r.Variables, r.GroupBy)
 	}
@@ -63,6 +68,7 @@ func readResource(v value) Resource {
 }
 
 // bind binds the keys of a resource.
+// The order of the calls is the order in which the keys are read, whatever their order in the text.
 func (r *Resource) bind(t *table) {
 	r.bindName(t)
 	t.integer("count", &r.Count, 1, maxCount,
@@ -146,7 +152,8 @@ func numaForm() form {
 	return form{"anyOf": []form{word, nodes}}
 }
 
-// numa reads v as "auto", "none" or a list of NUMA nodes.
+// numa reads v as "auto", "none" or a list of NUMA nodes. The nodes are sorted, without repeats.
+// The zero NUMA, which reports no node, means "none".
 func (v value) numa() NUMA {
 	if _, isString := v.raw.(string); isString {
 		return NUMA{Auto: word(v, []string{"auto", "none"}) == "auto"}
@@ -159,6 +166,7 @@ func (v value) numa() NUMA {
 	}
 	var nodes []int
 	for i, raw := range items {
+		// The kernel's numbers of nodes are never negative. -1 in sysfs means an unknown node.
 		node := v.item(i, raw).integer(0, math.MaxInt32)
 		nodes = append(nodes, int(node))
 	}
@@ -166,7 +174,8 @@ func (v value) numa() NUMA {
 	return NUMA{Nodes: slices.Compact(nodes)}
 }
 
-// groupVariable reads v as a variable whose equal values group hardware.
+// groupVariable reads v as a variable whose equal values group hardware. It returns an empty string
+// if v is invalid.
 func (v value) groupVariable() string {
 	const want = `a variable such as "usb.serial" or "pci.slot"`
 	return v.checked(want, func(s string) (rule, hint string) {
@@ -174,6 +183,7 @@ func (v value) groupVariable() string {
 			name = strings.TrimSuffix(name, "}")
 			return "is not the name of a variable: want the name without ${}", didYouMean(name)
 		}
+		// The hints of checkVariable are for texts, where variables have braces.
 		rule, hint = v.r.checkVariable(s)
 		if rule != "" {
 			return rule, withoutBraces.Replace(hint)
@@ -181,6 +191,8 @@ func (v value) groupVariable() string {
 		known, _ := variableNamed(s)
 		isVirtual := strings.HasPrefix(s, varPrefix)
 		isOfContainer := known.from > atListing
+		// A property that does not depend on the device would make one group of everything, and a
+		// property of a single device would group nothing.
 		if !known.device || known.single || isVirtual || isOfContainer {
 			return "is not a property that several devices share: want " + want, ""
 		}
@@ -191,6 +203,7 @@ func (v value) groupVariable() string {
 // withoutBraces turns the variables in a hint into names, as group_by has them.
 var withoutBraces = strings.NewReplacer("${", "", "}", "")
 
+// readWhen reads the table when. It never returns nil: a resource without the table has no When.
 func readWhen(v value) *When {
 	w := new(When)
 	v.read(func(t *table) {
@@ -209,13 +222,15 @@ func readWhen(v value) *When {
 }
 
 const (
+	// defaultEvictAfter is as long as Kubernetes tolerates an unreachable node by default.
 	defaultEvictAfter = 5 * time.Minute
 	never             = "never"
 )
 
+// apis are the valid values of api, at the top and in a resource.
 var apis = []API{APIDevicePlugin, APIDRA}
 
-// evictAfter reads v as a duration, or "never", which is negative.
+// evictAfter reads v as a duration of at least a second, or "never", for which it returns -1.
 func (v value) evictAfter() time.Duration {
 	if v.raw == never {
 		return -1

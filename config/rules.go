@@ -35,7 +35,8 @@ func (m *Match) withoutHardware() string {
 	return ""
 }
 
-// find returns the index of the first match that the predicate accepts, or -1.
+// find returns the index of the first match that the predicate accepts, or -1. The index is also
+// the index of the match in reader.matches while the resource is being read.
 func (r *Resource) find(accept func(m *Match) bool) int {
 	for i := range r.Match {
 		if accept(&r.Match[i]) {
@@ -55,6 +56,7 @@ func (r *Resource) hasOnlyOther(accept func(m *Match) bool) bool {
 // has no problem so far: otherwise an unknown key may be a misspelled selector.
 func (v value) checkMatch(m *Match, sound bool) {
 	switch {
+	// The key in the text decides and not the field, which is empty if the value is invalid.
 	case v.has("cdi_device"):
 		v.wantAlone("cdi_device", "a CDI spec describes no hardware or nodes to select by", "dangerous", "count")
 	case v.has("virtual"):
@@ -66,7 +68,8 @@ func (v value) checkMatch(m *Match, sound bool) {
 	}
 }
 
-// checkMountMatch checks a match with as = "mount".
+// checkMountMatch checks a match with as = "mount". It has no permissions: read_only is the
+// counterpart for mounts.
 func (v value) checkMountMatch(m *Match) {
 	v.wantAlone(
 		"as",
@@ -85,6 +88,8 @@ func (v value) checkMountMatch(m *Match) {
 		)
 		return
 	}
+	// Without positive patterns, a condition selects everything that it does not exclude. Nobody
+	// means to mount all other files of the host.
 	selectsNothing := m.Glob.Negative() && len(m.Glob.Alternatives()) == 0
 	if selectsNothing {
 		v.child("glob").report(`all patterns begin with "!": at least one must select paths`, "")
@@ -93,9 +98,11 @@ func (v value) checkMountMatch(m *Match) {
 
 // checkNodeMatch checks a match that selects nodes or hardware.
 func (v value) checkNodeMatch(m *Match, sound bool) {
+	// A misspelled as is already reported.
 	if !v.has("as") {
 		v.refuseReadOnlyNode(m.Mount)
 	}
+	// vfio selects nothing without pci or mdev, which checkVFIO requires.
 	if m.VFIO {
 		v.checkVFIO(m)
 	} else if sound && v.selectsEverything(m) {
@@ -132,11 +139,13 @@ func (v value) selectsEverything(m *Match) bool {
 	if m.NamesHardware() {
 		return false
 	}
+	// Any key selects, even with an invalid value: that problem is already reported.
 	selectors := []string{"glob", "subsystem", "driver", "attr"}
 	return !slices.ContainsFunc(selectors, v.has)
 }
 
-// refuseBoth reports a key that cannot be combined with any of the others.
+// refuseBoth reports a key that cannot be combined with any of the others. why is the hint. Each
+// combination is a problem of its own.
 func (v value) refuseBoth(name, why string, others ...string) {
 	if !v.has(name) {
 		return
@@ -151,6 +160,7 @@ func (v value) refuseBoth(name, why string, others ...string) {
 // wantAlone reports keys of a match that cannot be combined with a key: all except the
 // allowed ones. Unknown keys are reported elsewhere.
 func (v value) wantAlone(name, why string, allowed ...string) {
+	// The random order does not matter, because problems are sorted by position.
 	for key := range v.keys() {
 		isAllowed := key == name || slices.Contains(allowed, key)
 		isKnown := slices.Contains(v.r.language(), "resource.match."+key)
@@ -161,11 +171,13 @@ func (v value) wantAlone(name, why string, allowed ...string) {
 }
 
 // defaultEach returns the value of each where it is not written: device if every match names
-// hardware, and node if none does. Otherwise each is required.
+// hardware, and node if none does. Otherwise it reports that each is required, and returns an empty
+// value, which no check refuses again.
 func (v value) defaultEach(r *Resource) Each {
 	if v.has("group_by") {
 		return EachDevice
 	}
+	// Mounts, CDI devices and virtual devices do not count: each has no meaning for them.
 	withHardware := r.find((*Match).NamesHardware)
 	if withHardware < 0 {
 		return EachNode
@@ -183,7 +195,8 @@ func (v value) defaultEach(r *Resource) Each {
 	return ""
 }
 
-// checkResource reports invalid combinations of the keys of a resource.
+// checkResource reports invalid combinations of the keys of a resource. It runs after all keys, and
+// after the defaults that depend on several keys.
 func (v value) checkResource(r *Resource) {
 	v.checkEach(r)
 	v.checkVirtual(r)
@@ -194,12 +207,15 @@ func (v value) checkResource(r *Resource) {
 	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
 		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`, "")
 	}
+	// A plugin registers with the name of its resource (RegisterRequest.resource_name in
+	// k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1), so that the name must be known before.
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {
 		v.child("register").report(
 			`"always" cannot be combined with a variable in name: the name is unknown until the first device appears`,
 			"",
 		)
 	}
+	// Only network interfaces have a carrier. USB devices and PCI functions may have interfaces.
 	checksLink := r.Health != nil && r.Health.Link
 	if checksLink && r.hasOnlyOther(func(m *Match) bool { return m.Has("net", "pci", "usb") }) {
 		v.child("health").child("link").report(
@@ -207,6 +223,7 @@ func (v value) checkResource(r *Resource) {
 			`match = { pci = { class = "02" } } selects the functions of network cards`,
 		)
 	}
+	// Companions are not opened, so that a node of a match is needed.
 	checksOpen := r.Health != nil && r.Health.Open
 	if checksOpen && r.hasOnlyOther((*Match).hasNode) {
 		v.child("health").child("open").report(
@@ -223,6 +240,7 @@ func (v value) checkEach(r *Resource) {
 		"without each, hardware with the same value is one device, and hardware without a value stays single",
 		"each",
 	)
+	// Hardware can be grouped by a wildcard only if each of its nodes has one.
 	if _, numbered := wildcardNumber(r.GroupBy); numbered {
 		if rule := checkSource(r.GroupBy, r); rule != "" {
 			v.child("group_by").report(quote(r.GroupBy)+" "+rule, "")
@@ -240,6 +258,8 @@ func (v value) checkEach(r *Resource) {
 func (v value) checkEachOf(r *Resource, index int) bool {
 	m := &r.Match[index]
 	number := index + 1
+	// A default of "node" is not reported, since vfio needs pci or mdev, with which the default is
+	// "device".
 	if m.VFIO && r.Each == EachNode && v.has("each") {
 		v.child("each").report(
 			fmt.Sprintf(`"node" cannot be combined with vfio in match %d: want "device"`, number),
@@ -270,6 +290,7 @@ func (v value) checkEachOf(r *Resource, index int) bool {
 
 // checkVirtual reports virtual devices of the same name: the name is their ID.
 func (v value) checkVirtual(r *Resource) {
+	// The names of one resource must differ, even in different matches.
 	seen := make(map[string]bool)
 	for i := range r.Match {
 		for _, d := range r.Match[i].Virtual {
@@ -295,6 +316,8 @@ func (v value) checkNets(r *Resource) {
 		}
 		return
 	}
+	// Without CDI, an interface does not move: the container only learns its name, which any number
+	// of containers may know.
 	if !r.Container.CDI {
 		return
 	}
@@ -309,6 +332,7 @@ func (v value) checkNets(r *Resource) {
 		v.child("shared").report("true: want false, "+why, "")
 		return
 	}
+	// The interface disappears from the host while a container has it.
 	v.r.matches[index].child("net").needs(
 		"moving network interfaces of the host",
 		allowNet,
@@ -324,6 +348,7 @@ func (v value) refuseNetCount(r *Resource, why string) (refused bool) {
 	if i < 0 {
 		return false
 	}
+	// The position is the count that applies: the count of the match, or else of the resource.
 	at := v
 	if v.r.matches[i].has("count") {
 		at = v.r.matches[i]
@@ -335,6 +360,7 @@ func (v value) refuseNetCount(r *Resource, why string) (refused bool) {
 // checkPaths reports texts that give several nodes of one device the same path or name in the
 // container.
 func (v value) checkPaths(r *Resource) {
+	// With other values of each, a device may have a single node, for which any text is right.
 	several := ""
 	if r.Each == EachAll {
 		several = `each = "all"`
@@ -357,6 +383,7 @@ func (v value) checkPaths(r *Resource) {
 	)
 	for i := range r.Match {
 		m := &r.Match[i]
+		// A glob without wildcards selects a single node, which can have any path.
 		if _, isOneNode := m.Glob.Literal(); !isOneNode {
 			v.r.matches[i].child("container_path").wantVarying(m.ContainerPath, rulePath, hint)
 		}
@@ -385,6 +412,7 @@ func (v value) checkCDI(r *Resource) {
 	if r.Name == "" {
 		return
 	}
+	// The kind of the generated spec is the name of the resource, or each of its nicer names.
 	domain, name, _ := strings.Cut(r.Name, "/")
 	if len(r.NameText) > 0 {
 		name = sampleName(r.NameText)

@@ -7,13 +7,13 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Limits of a file for the TOML parser (v1.6.0). It copies the full path of every key, once for each
-// part of the key and again at every bracket, where it recurses. Without limits, a file of 1 MiB
-// with deep brackets or with many keys below a long key would take minutes and gigabytes. The
+// Limits of a file for the TOML parser (v1.6.0). It copies the full path of every key, once for
+// each part of the key and again at every bracket, where it recurses. Without limits, a file of 1
+// MiB with deep brackets or with many keys below a long key would take minutes and gigabytes. The
 // language itself needs a depth of 8 and a few MiB.
 const (
-	maxDepth   = 32
-	maxKeyWork = 16 << 20
+	maxDepth   = 32       // open brackets, or parts of one key
+	maxKeyWork = 16 << 20 // bytes of copied keys, in one file
 )
 
 // node is a key, or an element of a list, of a file.
@@ -58,7 +58,9 @@ type scanner struct {
 	at      int
 }
 
-// scan scans a text. nodes is the number of keys and tables in the files before it.
+// scan scans a text. nodes is the number of keys and tables in the files before it. It always
+// returns a scanner: problem is set if the text must not be parsed. A text that is not TOML has no
+// problem here, because the library has the better message.
 func scan(text string, nodes int) *scanner {
 	s := &scanner{text: text, root: &node{}, nodes: nodes}
 	table := s.root
@@ -70,6 +72,7 @@ func scan(text string, nodes int) *scanner {
 			s.assignment(table, path)
 		}
 		s.space(false)
+		// The byte 0 stands for the end of the text.
 		isEndOfLine := strings.ContainsRune("\r\n#\x00", rune(s.peek()))
 		if !isEndOfLine {
 			s.stop()
@@ -118,6 +121,7 @@ func (s *scanner) node(name string, at int) *node {
 	if s.nodes > maxKeys {
 		s.refuse(at, fmt.Sprintf("the configuration has more than %d keys and tables", maxKeys))
 	}
+	// The node is valid even after the limit, so that callers need no check. The scan ends anyway.
 	return &node{name: name, at: at}
 }
 
@@ -129,6 +133,7 @@ func (s *scanner) space(lines bool) {
 		case lines && (c == '\n' || c == '\r'):
 		case lines && c == '#':
 			s.until("\n")
+			// The line feed is handled by the loop.
 			s.i--
 		default:
 			return
@@ -153,8 +158,10 @@ func (s *scanner) header() (*node, keyPath) {
 		closing = "]]"
 	}
 	s.i += len(closing)
+	// Headers are always relative to the top.
 	n, p := s.key(s.root, keyPath{})
 	if closing == "]]" {
+		// decodeResources splits the text at these offsets.
 		if n == s.root.keys["resource"] {
 			s.resources = append(s.resources, at)
 			if len(s.resources) > maxResources {
@@ -193,6 +200,7 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 		at := s.i
 		name := s.name()
 		own.parts++
+		// Within the loop, so that a key of a megabyte is not split into parts first.
 		if own.parts > maxDepth {
 			s.refuse(at, fmt.Sprintf("the key has more than %d parts", maxDepth))
 			return n, above
@@ -203,16 +211,20 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 		if s.peek() != '.' {
 			break
 		}
+		// Only a dotted key or a header adds to an existing value. A second assignment of the whole
+		// key is an error of the library.
 		if n.closed {
 			s.extended(n, at)
 			return n, above
 		}
+		// In TOML, a key below a list of tables belongs to its last element.
 		if len(n.items) > 0 {
 			n = n.items[len(n.items)-1]
 		}
 		s.i++
 	}
 	p := keyPath{above.parts + own.parts, above.length + own.length}
+	// The parser copies the whole path for each part.
 	s.charge(own.parts * p.size())
 	return n, p
 }
@@ -249,6 +261,8 @@ func (s *scanner) name() string {
 	}
 	s.i = skipString(s.text, at)
 	quoted := s.text[at:s.i]
+	// Escapes are rare, and the library knows them all. An invalid one is reported by the library
+	// later.
 	if strings.Contains(quoted, `\`) {
 		var escaped struct{ K string }
 		if _, err := toml.Decode("K = "+quoted, &escaped); err == nil {
@@ -265,6 +279,7 @@ func (s *scanner) value(n *node, p keyPath) {
 	case '"', '\'':
 		s.i = skipString(s.text, s.i)
 	case '[':
+		// A list in brackets replaces what an invalid text wrote before.
 		n.items = nil
 		n.elements = nil
 		s.brackets(p, ']', func(i int) {
@@ -278,6 +293,7 @@ func (s *scanner) value(n *node, p keyPath) {
 			s.value(element, p)
 		})
 	case '{':
+		// Keys of an inline table are relative to the table.
 		s.brackets(p, '}', func(int) {
 			s.assignment(n, p)
 		})
@@ -288,6 +304,7 @@ func (s *scanner) value(n *node, p keyPath) {
 
 // brackets reads the content of brackets, separated by commas: element i with read.
 func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
+	// The scanner and the parser recurse at each bracket. The limit protects both stacks.
 	if s.depth == maxDepth {
 		s.refuse(s.i, fmt.Sprintf("brackets are nested more than %d deep", maxDepth))
 		return
@@ -297,6 +314,7 @@ func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 	s.charge(p.size())
 	for i := 0; ; i++ {
 		s.space(true)
+		// The list is empty, or ends with a comma.
 		if s.peek() == closing || s.peek() == 0 {
 			break
 		}
@@ -320,6 +338,7 @@ func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 func skipString(text string, i int) int {
 	quote := text[i : i+1]
 	triple := strings.Repeat(text[i:i+1], 3)
+	// An empty string "" is no multi-line string, since it has only two quotes.
 	multi := strings.HasPrefix(text[i:], triple)
 	if multi {
 		i += 3

@@ -7,19 +7,22 @@ import (
 	"unicode/utf8"
 )
 
-// Messages of the TOML library say which character it did not expect. The hints in this file say what
-// the author probably meant.
+// Messages of the TOML library say which character it did not expect. The hints in this file say
+// what the author probably meant.
 
+// backslashHint is for a serial number or a regular expression in double quotes.
 const backslashHint = `text with quotes or backslashes is written in single quotes: '"a" \*'`
 
-// Hints for YAML. The first one is for a whole file. It does not name the file, because the configuration
-// of another plugin is often pasted.
+// Hints for YAML. The first one is for a whole file. It does not name the file, because the
+// configuration of another plugin is often pasted.
 const (
 	yamlFileHint = "this is YAML, and the configuration is TOML: generic-dp import FILE converts the configuration of another plugin"
 	yamlLineHint = "this line is YAML: in TOML a key is written as KEY = VALUE, and a list in brackets"
 )
 
-// syntaxHints are hints for parts of the library's messages.
+// syntaxHints are hints for parts of the messages of the library (v1.6.0). The first one that
+// applies is used. A newer version of the library may have other messages: then a hint is missing,
+// but the message remains.
 var syntaxHints = []struct{ part, hint string }{
 	{"invalid escape", backslashHint},
 	{"invalid UTF-8", "write the file in UTF-8"},
@@ -59,8 +62,8 @@ func syntaxMessage(message string) string {
 	return inStyle(message)
 }
 
-// isYAML reports whether a line is YAML and not TOML: the start of a document, an element of a list,
-// or a key with a colon.
+// isYAML reports whether a line is YAML and not TOML: the start of a document, an element of a
+// list, or a key with a colon.
 func isYAML(line string) bool {
 	line = strings.TrimSpace(line)
 	isList := line == "-" || strings.HasPrefix(line, "- ")
@@ -87,6 +90,7 @@ func syntaxHint(message, text string, at int) string {
 	before := lineAt(text, max(0, at-1))
 	line := lineAt(text, at)
 	if isYAML(before) || isYAML(line) {
+		// A "=" above the line means that the author has begun in TOML.
 		hasKeys := strings.Contains(text[:at], "=")
 		if hasKeys {
 			return yamlLineHint
@@ -96,6 +100,7 @@ func syntaxHint(message, text string, at int) string {
 	if strings.HasPrefix(strings.TrimSpace(line), "//") {
 		return `a comment begins with "#"`
 	}
+	// The string ended earlier than its author believed: it has a quote inside.
 	isAfterQuotes := strings.Contains(message, "to end with a newline") && at > 0 && text[at-1] == '"'
 	for _, h := range syntaxHints {
 		if strings.Contains(message, h.part) {
@@ -104,11 +109,13 @@ func syntaxHint(message, text string, at int) string {
 	}
 	word := wordAt(text, at)
 	isUnexpectedWord := strings.HasPrefix(message, "expected ") || strings.Contains(message, "leading zeroes")
+	// The text at the position decides if the message says too little.
 	switch c, _ := utf8.DecodeRuneInString(text[at:]); {
 	case strings.ContainsRune("“”„‟‘’«»", c):
 		return fmt.Sprintf("%q is a typographic quote: write \" or '", c)
 	case strings.HasPrefix(strings.TrimSpace(text), "{"):
 		return "TOML wants KEY = VALUE, and [[resource]] above each resource: is this JSON?"
+	// A "[" that starts a line is an element of a list that is still open.
 	case at > 0 && text[at-1] == '[':
 		return `is a "]" missing above?`
 	case booleanOf(word) != "":
@@ -123,7 +130,8 @@ func syntaxHint(message, text string, at int) string {
 	return ""
 }
 
-// wordAt returns the word around an offset of a text.
+// wordAt returns the word around an offset of a text. It is empty if there is no word at the
+// offset. The characters are the ones that IDs, paths and patterns have.
 func wordAt(text string, at int) string {
 	isWord := func(r rune) bool {
 		return strings.ContainsRune(alnum+"_-:./*?", r)

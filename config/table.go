@@ -19,17 +19,19 @@ type table struct {
 	known int
 }
 
-// read binds the keys of the table v, and reports unknown keys. It is sound if nothing
-// was reported.
+// read binds the keys of the table v, and reports unknown keys. It is sound if nothing was
+// reported. To describe the language, it only calls bind, and is sound.
 func (v value) read(bind func(t *table)) (sound bool) {
 	if v.describes != nil {
 		bind(&table{value: v})
 		return true
 	}
 	keys := v.keys()
+	// found also counts dropped problems, so that a table with problems is never sound.
 	before := v.r.found
 	t := &table{value: v, names: make([]string, 0, 32)}
 	bind(t)
+	// Most tables have no unknown keys, so that they are not sorted.
 	if t.known == len(keys) {
 		return v.r.found == before
 	}
@@ -46,14 +48,16 @@ func (v value) read(bind func(t *table)) (sound bool) {
 	return false
 }
 
-// key binds a key to a function that reads it. form is the JSON Schema of its value,
-// help its meaning.
+// key binds a key to a function that reads it. form is the JSON Schema of its value, and help its
+// meaning. read is not called if the text does not have the key: the field keeps its default. form
+// is a function because only a description needs it.
 func (t *table) key(name string, form func() form, read func(v value), help string) {
 	t.names = append(t.names, name)
 	if t.describes != nil {
 		t.describes.add(name, form(), help)
 		return
 	}
+	// The letter case must be exact, unlike in the structs of the library.
 	raw, isGiven := t.keys()[name]
 	if !isGiven {
 		return
@@ -67,7 +71,8 @@ func (t *table) key(name string, form func() form, read func(v value), help stri
 	})
 }
 
-// require reports that the key is missing: want describes it, hint how to write it.
+// require reports that the key is missing: want describes it, hint how to write it. A key in the
+// wrong letter case is only reported as unknown.
 func (t *table) require(name, want, hint string) {
 	if t.describes != nil {
 		t.describes.required = append(t.describes.required, name)
@@ -84,7 +89,7 @@ func (t *table) boolean(name string, into *bool, help string) {
 	t.key(name, booleanForm, read, help)
 }
 
-// integer binds a key to an integer from lo to hi.
+// integer binds a key to an integer from lo to hi. If the value is invalid, the field becomes lo.
 func (t *table) integer(name string, into *int, lo, hi int64, help string) {
 	rangeForm := func() form {
 		return integerForm(lo, hi)
@@ -95,7 +100,8 @@ func (t *table) integer(name string, into *int, lo, hi int64, help string) {
 	t.key(name, rangeForm, read, help)
 }
 
-// words binds a key whose value is one of some words.
+// words binds a key whose value is one of some words. If the value is invalid, the field becomes
+// empty.
 func words[T ~string](t *table, name string, into *T, words []T, help string) {
 	wordForm := func() form {
 		return form{"enum": words}
@@ -106,7 +112,8 @@ func words[T ~string](t *table, name string, into *T, words []T, help string) {
 	t.key(name, wordForm, read, help)
 }
 
-// duration binds a key to a duration of at least least, such as the examples.
+// duration binds a key to a duration of at least least, such as the examples. In the file it is a
+// string like "1h30m", because TOML has no durations.
 func (t *table) duration(name string, into *time.Duration, least time.Duration, examples, help string) {
 	read := func(v value) {
 		*into = v.duration(least, examples)
@@ -114,7 +121,7 @@ func (t *table) duration(name string, into *time.Duration, least time.Duration, 
 	t.key(name, stringForm, read, help)
 }
 
-// literal binds a key to a string without variables.
+// literal binds a key to a string without variables. The escape $${ is resolved.
 func (t *table) literal(name string, into *string, help string) {
 	read := func(v value) {
 		*into, _ = v.literal("a string")
@@ -122,7 +129,7 @@ func (t *table) literal(name string, into *string, help string) {
 	t.key(name, stringForm, read, help)
 }
 
-// text binds a key to a string with variables.
+// text binds a key to a string with variables. The field is nil if the string is invalid or empty.
 func (t *table) text(name string, into *device.Text, r role, help string) {
 	read := func(v value) {
 		*into = v.text(r)
@@ -144,6 +151,7 @@ func (t *table) table(name string, read func(v value), example, help string) {
 		return t.below(name, read)
 	}
 	readTable := func(v value) {
+		// A value of another type is reported once, and the fields keep their defaults.
 		if v.isTable(example) {
 			read(v)
 		}
@@ -151,7 +159,8 @@ func (t *table) table(name string, read func(v value), example, help string) {
 	t.key(name, tableForm, readTable, help)
 }
 
-// tables binds a key that contains a table or a list of tables, such as the example.
+// tables binds a key that contains a table or a list of tables, such as the example. It is a
+// function, because methods cannot have type parameters.
 func tables[T any](t *table, name string, into *[]T, read func(v value) T, example, help string) {
 	tablesForm := func() form {
 		describe := func(v value) {

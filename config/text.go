@@ -31,6 +31,7 @@ func parseText(s string) (device.Text, error) {
 	var literal strings.Builder
 	for s != "" {
 		before, rest, found := strings.Cut(s, "${")
+		// "$${" is a literal "${". The search continues after it.
 		if before, escaped := strings.CutSuffix(before, "$"); escaped && found {
 			literal.WriteString(before + "${")
 			s = rest
@@ -42,6 +43,7 @@ func parseText(s string) (device.Text, error) {
 			break
 		}
 		name, rest, closed := strings.Cut(rest, "}")
+		// A "$" or "{" before the "}" means that the brace of an earlier variable is missing.
 		if !closed || strings.ContainsAny(name, "${") {
 			return nil, errors.New(`has an unclosed variable: want "${name}"` + escape)
 		}
@@ -50,6 +52,7 @@ func parseText(s string) (device.Text, error) {
 		}
 		text = append(text, device.Literal(literal.String())...)
 		text = append(text, device.Part{Var: name})
+		// The next literal begins after the variable.
 		literal.Reset()
 		s = rest
 	}
@@ -80,7 +83,8 @@ const (
 	afterPath               // for each container, after container.path
 )
 
-// unknownAt are the rules for variables of a stage in a text of an earlier stage.
+// unknownAt are the rules for variables of a stage in a text of an earlier stage. There is no rule
+// for atName, which is the first stage. A rule continues a sentence that begins with the variable.
 var unknownAt = [...]string{
 	atListing:  "which is derived from the name",
 	atAllocate: "which is only available in env, annotations and, without container.cdi, container.path",
@@ -100,6 +104,8 @@ const (
 // variables with arguments (attr:NAME, var:NAME, devnode:GLOB) and the wildcards of globs.
 var variables = sync.OnceValue(allVariables)
 
+// allVariables builds the list for variables. The samples have the form of real values, because the
+// checks of paths, names and addresses see them in place of the variables.
 func allVariables() []variable {
 	all := []variable{
 		{
@@ -108,6 +114,8 @@ func allVariables() []variable {
 			device: true,
 			single: true,
 		},
+		// The variables of the container and of the resource. RESOURCE and RESOURCE_KUBEVIRT are
+		// the name in the form of an identifier, for names of environment variables.
 		{name: device.IndexVar, sample: "0", from: atAllocate},
 		{name: device.CountVar, sample: "1", from: atAllocate},
 		{name: resourceVar, sample: "example.com/x", from: atListing},
@@ -133,6 +141,7 @@ func allVariables() []variable {
 			single: true,
 			from:   afterPath,
 		},
+		// Several devices may have the same NUMA node, so that it is not single.
 		{name: "numa", sample: "0", device: true},
 		{
 			name:   virtualVar,
@@ -159,6 +168,8 @@ func allVariables() []variable {
 			single: true,
 		},
 	}
+	// Attributes of hardware are known at every stage. Several devices may have the same value,
+	// even of a serial number.
 	for _, a := range device.Attributes() {
 		all = append(all, variable{name: a.Name(), sample: "x", device: true})
 	}
@@ -191,7 +202,8 @@ func variableNames() []string {
 	)
 }
 
-// variableNamed returns the variable with a name. A number is a wildcard of the glob.
+// variableNamed returns the variable with a name. A number is a wildcard of the glob. known is
+// false for an unknown name. The names of arguments are not checked: see checkVariable.
 func variableNamed(name string) (variable, bool) {
 	all := variables()
 	if i := slices.IndexFunc(all, func(v variable) bool { return v.name == name }); i >= 0 {
@@ -214,6 +226,7 @@ func variableNamed(name string) (variable, bool) {
 			from:   afterPath,
 		}, true
 	}
+	// The value of an attribute, of var:NAME or of a wildcard is not unique to a device.
 	_, isWildcard := wildcardNumber(name)
 	hasArgument := strings.HasPrefix(name, attrPrefix) || strings.HasPrefix(name, varPrefix)
 	known := isWildcard || hasArgument
@@ -221,12 +234,14 @@ func variableNamed(name string) (variable, bool) {
 }
 
 // checkVariable returns the rule that the name of a variable violates, or an empty rule. The rule
-// continues a sentence that begins with the name.
+// continues a sentence that begins with the name. It does not check whether the matches have the
+// variable: see checkSource.
 func (r *reader) checkVariable(name string) (rule, hint string) {
 	if attribute, ok := strings.CutPrefix(name, attrPrefix); ok {
 		return wildAttribute.check(attribute), ""
 	}
 	if glob, ok := strings.CutPrefix(name, devnodePrefix); ok {
+		// devnode:GLOB is the path of the device's node that the glob matches.
 		p, rule, hint := nodeGlob.parse(glob)
 		if p.Negative() {
 			return negated, ""
@@ -250,6 +265,7 @@ func (r *reader) variableHint(name string) string {
 			withTable = append(withTable, "${"+v.name+"}")
 		}
 	}
+	// A typing error is more likely than a missing table.
 	similar := nearest(name, names)
 	if similar != "" {
 		return didYouMean("${" + similar + "}")
@@ -260,7 +276,8 @@ func (r *reader) variableHint(name string) string {
 	return r.once("the variables are " + list(variableNames()))
 }
 
-// wildcardNumber returns n for the variable of the n-th wildcard.
+// wildcardNumber returns n for the variable of the n-th wildcard, from 1. ok is false for other
+// variables, and for numbers with leading zeros.
 func wildcardNumber(name string) (n int, ok bool) {
 	isNumber := consists(name, decimal)
 	if !isNumber || name[0] == '0' {
@@ -270,7 +287,8 @@ func wildcardNumber(name string) (n int, ok bool) {
 	return n, err == nil
 }
 
-// perDevice reports whether a text has a variable that depends on the device.
+// perDevice reports whether a text has a variable that depends on the device. Unknown variables,
+// which are reported elsewhere, do not count.
 func perDevice(text device.Text) bool {
 	return slices.ContainsFunc(text.Vars(), func(name string) bool {
 		v, known := variableNamed(name)
@@ -313,8 +331,8 @@ var (
 	tcpAddress     = role{want: `HOST:PORT such as "10.0.0.5:554"`, at: atListing, check: addressForm}
 )
 
-// textUse is a text that is checked after its whole resource was read: only then the kind of its
-// devices is known.
+// textUse is a text that is checked after its whole resource was read. Only then are the matches
+// known, and whether the container gets CDI names.
 type textUse struct {
 	at      value
 	written string
@@ -322,13 +340,15 @@ type textUse struct {
 	role    role
 }
 
-// text reads v as a text with variables. It returns nil if the text is invalid.
+// text reads v as a text with variables. It returns nil if the text is invalid. A valid text is
+// recorded in reader.texts, for checkTexts.
 func (v value) text(r role) (text device.Text) {
 	v.checked(r.want, func(s string) (rule, hint string) {
 		parsed, err := parseText(s)
 		if err != nil {
 			return err.Error(), ""
 		}
+		// One unknown variable is enough for a message about the text.
 		for _, name := range parsed.Vars() {
 			rule, hint := v.r.checkVariable(name)
 			if rule != "" {
@@ -348,10 +368,11 @@ func (v value) text(r role) (text device.Text) {
 	return text
 }
 
-// checkTexts checks the texts of a resource. sound is set if the resource has no problem so far: only
-// then its globs and virtual devices are known.
+// checkTexts checks the texts of a resource. sound is set if the resource has no problem so far:
+// only then its globs and virtual devices are known.
 func (v value) checkTexts(r *Resource, sound bool) {
 	for _, u := range v.r.texts {
+		// Texts with problems count as well: the configuration is refused anyway.
 		r.Variables = append(r.Variables, u.text.Vars()...)
 		if rule, hint := u.check(r, sound); rule != "" {
 			u.at.report(quote(u.written)+" "+rule, hint)
@@ -359,9 +380,11 @@ func (v value) checkTexts(r *Resource, sound bool) {
 	}
 }
 
-// check returns the rule that the text violates, or an empty rule.
+// check returns the rule that the text violates, or an empty rule. The first violation is returned:
+// a text with an unavailable variable has no valid sample.
 func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 	at := u.role.at
+	// A CDI spec is written when the device is listed, before any container exists.
 	if u.role.inSpec && r.Container.CDI {
 		at = atListing
 	}
@@ -370,6 +393,7 @@ func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 		if v.from > at {
 			return fmt.Sprintf(`has "${%s}", %s`, name, unknownAt[v.from]), ""
 		}
+		// A match with a problem may have a glob or virtual devices that could not be read.
 		if !sound {
 			continue
 		}
@@ -393,12 +417,14 @@ func sample(text device.Text) string {
 }
 
 // checkWildcards returns why the n-th wildcard has no value in some match, or an empty string.
+// Every alternative needs the wildcard, because any of them may select the device.
 func checkWildcards(n int, r *Resource) string {
 	hasFewer := func(a pattern.Alternative) bool {
 		return a.Wildcards() < n
 	}
 	for i := range r.Match {
 		all := r.Match[i].Glob.Alternatives()
+		// A match without a glob has no wildcards.
 		if len(all) == 0 || slices.ContainsFunc(all, hasFewer) {
 			return fmt.Sprintf(`has "${%d}", but match %d has no glob with that many wildcards: every pattern of every match needs them`,
 				n, i+1)
@@ -407,8 +433,9 @@ func checkWildcards(n int, r *Resource) string {
 	return ""
 }
 
-// checkSource returns why a variable that only some kinds of matches have is without a value, or an
-// empty string.
+// checkSource returns why a variable has no value because the resource has no match of the
+// necessary kind, or an empty string. Other variables may be empty on a host, which is not checked
+// here.
 func checkSource(name string, r *Resource) string {
 	if n, isWildcard := wildcardNumber(name); isWildcard {
 		return checkWildcards(n, r)
@@ -435,6 +462,7 @@ func (m *Match) isVirtual() bool { return len(m.Virtual) > 0 }
 func checkVar(name, key string, r *Resource) string {
 	var known []string
 	for i := range r.Match {
+		// One device with the variable is enough here.
 		for _, d := range r.Match[i].Virtual {
 			if _, hasValue := d.Vars[key]; hasValue {
 				return ""
@@ -458,13 +486,14 @@ func pathOrDirectory(written, sample string) (rule, hint string) {
 	return absolutePath(written, sample)
 }
 
-// hostPrefix is where the pod of the program mounts directories of the host. It appears in the flags of
-// the DaemonSet, and many people copy it into the configuration.
+// hostPrefix is where the pod of the program mounts directories of the host. It appears in the
+// flags of the DaemonSet, and many people copy it into the configuration.
 const hostPrefix = "/host"
 
 // pathBelowDev checks the path of a device node on the host.
 func pathBelowDev(written, sample string) (rule, hint string) {
 	switch {
+	// The cases go from nearly right to wrong, so that each gets the most specific hint.
 	case strings.HasPrefix(sample, devDir) && strings.HasSuffix(sample, "/"):
 		return "is a directory: want the device nodes in it", didYouMean(strings.TrimRight(written, "/") + "/*")
 	case strings.HasPrefix(sample, devDir):
@@ -474,6 +503,7 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 	case strings.HasPrefix(sample, "/"):
 		hint = `as = "mount" injects files and directories`
 	default:
+		// A name such as "ttyUSB0" or "dev/ttyUSB0" lacks the beginning of its path.
 		below := devDir + strings.TrimPrefix(written, "dev/")
 		if rule, _ := absolutePath(below, devDir+strings.TrimPrefix(sample, "dev/")); rule == "" {
 			hint = didYouMean(below)
@@ -482,7 +512,9 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 	return "is not below /dev: want the path of a device node", hint
 }
 
-// absolutePath checks a path as written, with samples for its variables or wildcards.
+// absolutePath checks a path as written, with samples for its variables or wildcards. written is
+// only used for hints. ".." is refused even where it is harmless, because checks of prefixes rely
+// on it.
 func absolutePath(written, sample string) (rule, hint string) {
 	switch {
 	case !strings.HasPrefix(sample, "/"):
@@ -497,7 +529,8 @@ func absolutePath(written, sample string) (rule, hint string) {
 	return "", ""
 }
 
-// interfaceName checks the name of a network interface.
+// interfaceName checks the name of a network interface, by the rules of the kernel (dev_valid_name
+// in net/core/dev.c).
 func interfaceName(_, sample string) (rule, hint string) {
 	if !device.ValidNetName(sample) {
 		rule = fmt.Sprintf(`is not a valid interface name: want a name such as "can0" with at most %d characters`, device.MaxNetName)
@@ -510,6 +543,7 @@ func interfaceName(_, sample string) (rule, hint string) {
 func annotationName(_, key string) (rule, hint string) {
 	domain, name, ok := strings.Cut(key, "/")
 	if !ok {
+		// A key may have no domain. Any valid one takes its place.
 		domain = "x"
 		name = key
 	}
@@ -519,6 +553,7 @@ func annotationName(_, key string) (rule, hint string) {
 		return `is not a valid annotation key: want a key such as "example.com/name" with at most 63 characters after the domain`, ""
 	}
 	if by := interpretedBy(annotations, key, false); by != "" {
+		// Such an annotation would inject CDI devices that --allow does not permit.
 		if strings.HasPrefix(key, "cdi.k8s.io/") {
 			hint = "use container.cdi_devices to inject CDI devices"
 		}
@@ -527,7 +562,8 @@ func annotationName(_, key string) (rule, hint string) {
 	return "", ""
 }
 
-// envName checks the name of an environment variable. Shells only accept identifiers.
+// envName checks the name of an environment variable. Shells only accept identifiers, although the
+// kernel and Kubernetes accept more.
 func envName(written, sample string) (rule, hint string) {
 	if isIdentifier(sample) {
 		return "", ""

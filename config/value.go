@@ -33,11 +33,13 @@ type value struct {
 }
 
 // where returns the place of v in messages: `resource 2 ("gpu"): container.path`.
+// It walks to the top of the file for each call.
 func (v value) where() string {
 	if v.place != "" || v.above == nil {
 		return v.place
 	}
 	above := v.above.where()
+	// A message about an unnamed value quotes it, so that a place would repeat it.
 	if v.unnamed {
 		return above
 	}
@@ -48,6 +50,7 @@ func (v value) where() string {
 	if above == "" {
 		return name
 	}
+	// "match 2: glob" and not "match 2.glob".
 	isBelowElement := v.above.index > 0
 	if isBelowElement {
 		return above + ": " + name
@@ -57,6 +60,7 @@ func (v value) where() string {
 
 // find returns the file of v and its position. A value without a position, such as a missing key,
 // has the position of the nearest value above.
+// The node is never nil, but it may belong to a value above v.
 func (v value) find() (*source, *node) {
 	if v.above == nil {
 		return v.source, v.source.keys
@@ -65,6 +69,7 @@ func (v value) find() (*source, *node) {
 	if v.index > 0 {
 		return src, above.element(v.index - 1)
 	}
+	// Only keys in the text have a node.
 	if own := above.keys[v.name]; own != nil {
 		return src, own
 	}
@@ -99,6 +104,7 @@ func dotted(path, name string) string {
 }
 
 // child returns the value of a key of the table v.
+// A missing key is a value without raw, so that a problem of it can be reported.
 func (v value) child(name string) value {
 	return value{
 		r:     v.r,
@@ -115,6 +121,7 @@ func (v value) keys() map[string]any {
 }
 
 // key returns the name of a key of the table v, as a value of its own.
+// Its position is the position of the key.
 func (v value) key(name string) value {
 	return value{
 		r:       v.r,
@@ -136,6 +143,7 @@ func (v value) item(i int, raw any) value {
 }
 
 // has reports whether the table v has a key.
+// Only the exact spelling counts.
 func (v value) has(name string) bool {
 	_, ok := v.keys()[name]
 	return ok
@@ -152,15 +160,18 @@ func (v value) lacks(name string) bool {
 	return true
 }
 
-// userKeys iterates over the arbitrary keys of the table v, in order. what describes them in
-// messages. A key of the language that probably belongs to a table around v is reported
-// instead, unless what is empty.
+// userKeys iterates over the arbitrary keys of the table v, sorted by name. want describes a valid
+// table, and what its keys, for messages. A key of the language that probably belongs to a table
+// around v is reported instead, unless what is empty. If v is not a table, it reports that and has
+// no keys.
 func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 	if v.keys() == nil {
 		v.mistyped("a table "+want, "")
 	}
 	return func(yield func(string, value) bool) {
 		for _, name := range slices.Sorted(maps.Keys(v.keys())) {
+			// After a header such as [resource.container.env], the author may have gone on with
+			// keys of the resource. They would silently become environment variables.
 			above, isMisplaced := v.misplaced(name)
 			if what != "" && isMisplaced {
 				text := fmt.Sprintf("%s is a key of %s, not %s", quote(name), tableName(above.path()), what)
@@ -181,6 +192,8 @@ func (v value) misplaced(name string) (above value, ok bool) {
 	if !ok {
 		return above, false
 	}
+	// A user's own key may have the name of a key of the language. It is not misplaced if the table
+	// above has that key as well, unless its value here is a table.
 	isTable := v.child(name).keys() != nil
 	return above, isTable || !above.has(name)
 }
@@ -201,6 +214,7 @@ func (v value) report(text, hint string) {
 }
 
 // note records a suggestion for a valid value.
+// Notes never make a configuration invalid.
 func (v value) note(text, hint string) {
 	note := v.problem(text, hint)
 	v.r.notes = append(v.r.notes, note)
@@ -210,6 +224,7 @@ func (v value) note(text, hint string) {
 func (v value) problem(text, hint string) report {
 	src, n := v.find()
 	at := n.at
+	// The top of a file has no position of its own.
 	if n == src.keys {
 		at = noPosition
 	}
@@ -250,8 +265,9 @@ func typeName(raw any) string {
 	}
 }
 
-// elements returns the elements of a list. The library decodes [[name]] tables and lists in brackets
-// into different types.
+// elements returns the elements of a list. The library decodes [[name]] tables and lists in
+// brackets into different types. ok is false for all other types. An empty list has no items, but
+// is a list.
 func elements(raw any) (items []any, ok bool) {
 	switch x := raw.(type) {
 	case []any:
@@ -266,6 +282,7 @@ func elements(raw any) (items []any, ok bool) {
 }
 
 // items returns the elements of v. A value that is not a list counts as a list of one.
+// This is how a key accepts both "a" and ["a", "b"].
 func (v value) items() []value {
 	raw, ok := elements(v.raw)
 	if !ok {
@@ -310,10 +327,12 @@ func exampleWith(example string, raw any) string {
 		return example
 	}
 	paths := strings.Split(s, ":")
+	// Every second part is the content of quotes.
 	parts := strings.Split(example, `"`)
 	replaced := 0
 	for i := 1; i < len(parts); i += 2 { // the texts in quotes
 		if strings.HasPrefix(parts[i], "/") {
+			// With more quotes than paths, the last path is repeated.
 			last := len(paths) - 1
 			parts[i] = paths[min(replaced, last)]
 			replaced++
@@ -325,6 +344,7 @@ func exampleWith(example string, raw any) string {
 // string reads v as a string. It reports values of other types, and strings with a NUL, which
 // neither environments nor paths can contain (execve(2), open(2)). valid reports whether a number
 // or boolean would be valid as a string, for the hint.
+// ok is false if v is invalid.
 func (v value) string(want string, valid func(s string) bool) (string, bool) {
 	s, ok := v.raw.(string)
 	if !ok {
@@ -339,6 +359,7 @@ func (v value) string(want string, valid func(s string) bool) (string, bool) {
 }
 
 // quotesHint returns a hint for a number or boolean in place of a string.
+// It is empty for tables, lists and dates, which no quotes turn into a valid string.
 func (v value) quotesHint(valid func(s string) bool) string {
 	switch v.raw.(type) {
 	case int64, float64, bool:
@@ -351,8 +372,9 @@ func (v value) quotesHint(valid func(s string) bool) string {
 	return ""
 }
 
-// checked reads v as a string. check returns the rule that the string violates. The result is empty
-// if v is invalid.
+// checked reads v as a string. check returns the rule that the string violates, which continues a
+// sentence that begins with the quoted string. The result is empty if v is invalid. For a
+// number or a boolean, check gets its text, for the hint.
 func (v value) checked(want string, check func(s string) (rule, hint string)) string {
 	isValid := func(s string) bool {
 		rule, _ := check(s)
@@ -373,6 +395,7 @@ func (v value) checked(want string, check func(s string) (rule, hint string)) st
 // integer reads v as an integer from lo to hi. It returns lo if v is invalid.
 func (v value) integer(lo, hi int64) int64 {
 	want := fmt.Sprintf("an integer from %d to %d", lo, hi)
+	// A float such as 1.0 is not an integer in TOML.
 	n, ok := v.raw.(int64)
 	if !ok {
 		v.mistyped(want, v.unquotedHint("an integer"))
@@ -416,6 +439,7 @@ func word[T ~string](v value, words []T) T {
 		if slices.Contains(names, s) {
 			return "", ""
 		}
+		// All words of the language are in lower case.
 		similar := nearest(strings.ToLower(s), names)
 		if similar != "" {
 			hint = didYouMean(similar)
@@ -426,7 +450,9 @@ func word[T ~string](v value, words []T) T {
 
 // duration reads v as a duration of at least least, such as the examples. It returns least if v is
 // invalid.
+// Units are the units of package time.
 func (v value) duration(least time.Duration, examples string) time.Duration {
+	// time.Duration formats a minute as "1m0s", and people write "1m".
 	shortest := quote(strings.TrimSuffix(least.String(), "0s"))
 	want := fmt.Sprintf("of at least %s, such as %s", shortest, examples)
 	duration := least
@@ -445,6 +471,7 @@ func (v value) duration(least time.Duration, examples string) time.Duration {
 }
 
 // literal reads v as a string without variables.
+// ok is false if v is invalid.
 func (v value) literal(want string) (text string, ok bool) {
 	v.checked(want, func(s string) (rule, hint string) {
 		parsed, err := parseText(s)
@@ -474,6 +501,7 @@ func (v value) literals(want string) []string {
 
 // tomlKey formats a key as TOML writes it: in quotes if necessary.
 func tomlKey(name string) string {
+	// A long key is shortened like a value, which only quotes can show.
 	isBare := consists(name, alnum+"_-")
 	if isBare && len(name) <= longestQuote {
 		return name

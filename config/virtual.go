@@ -2,7 +2,7 @@ package config
 
 import "fmt"
 
-// virtual binds the key virtual of a match.
+// virtual binds the key virtual of a match. A name is an abbreviation of a table with only a name.
 func (t *table) virtual(m *Match) {
 	virtualForm := func() form {
 		describe := func(v value) {
@@ -18,11 +18,14 @@ func (t *table) virtual(m *Match) {
 }
 
 // virtual reads v as devices without hardware: names, tables, or a list of them.
+// Devices with an invalid name are left out. An empty list returns nil.
 func (v value) virtual() []Virtual {
 	if v.isEmpty() {
 		v.report(`the list is empty: want at least one device such as "lic-0"`, "")
 	}
 	items := v.items()
+	// The limit is checked before the devices are created, so that a list over the limit takes no
+	// memory.
 	v.r.virtual += len(items)
 	if v.r.virtual > maxVirtual {
 		v.report(fmt.Sprintf("%d virtual devices exceed the limit of %d in a configuration", v.r.virtual, maxVirtual), "")
@@ -31,6 +34,7 @@ func (v value) virtual() []Virtual {
 	var devices []Virtual
 	for _, e := range items {
 		d := e.virtualDevice()
+		// checkVirtual compares the names, and an empty name would be a duplicate of another one.
 		if d.Name != "" {
 			devices = append(devices, d)
 		}
@@ -60,6 +64,7 @@ func readVirtual(v value) Virtual {
 		}
 		t.key("name", stringForm, readName, `letters, digits, "-", "_" and "."`)
 		t.require("name", `a name such as "lic-0"`, "")
+		// vars is optional: texts without ${var:NAME} need no values.
 		readVars := func(v value) {
 			d.Vars = v.virtualVars()
 		}
@@ -72,6 +77,7 @@ func readVirtual(v value) Virtual {
 // invalid.
 func (v value) virtualName() string {
 	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
+		// The name becomes the ID of the device and the value of ${virtual}.
 		if isName(s) && len(s) <= maxNamePart {
 			return "", ""
 		}
@@ -80,9 +86,11 @@ func (v value) virtualName() string {
 }
 
 // virtualVars reads the table v with the values of ${var:NAME}.
+// Variables with an invalid name or value are left out. The result is never nil.
 func (v value) virtualVars() map[string]string {
 	vars := make(map[string]string)
 	for name, e := range v.userKeys(`of strings such as { host = "10.0.0.5" }`, "") {
+		// Other names could not be written in ${var:NAME}.
 		if !isName(name) {
 			const rule = ` is not a valid variable name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
 			v.key(name).report(quote(name)+rule, "")

@@ -18,18 +18,21 @@ import (
 )
 
 // Host reads data of the host that is not part of a snapshot. Directories are relative to the root
-// of sysfs, as in a snapshot. matchers.Host has the same methods.
+// of sysfs, as in a snapshot. matchers.Host has the same methods, so that one value serves both.
 type Host interface {
 	// Driver returns the driver of a directory of sysfs. It is empty if there is none.
 	Driver(dir string) string
-	// Attr returns the values of an attribute of a directory of sysfs, or nil if there is none.
+	// Attr returns the values of an attribute of a directory of sysfs, or nil if there is none. The
+	// name may have wildcards. entries limits the directory entries to read, and is decremented by
+	// them.
 	Attr(dir, name string, entries *int) (values []string, unread bool)
 	// InUse returns what the host itself uses a network interface for. It is empty if the host
 	// does not use it.
 	InUse(*device.Node) string
 }
 
-// Catalog describes one scan of a host. It is not safe for concurrent use.
+// Catalog describes one scan of a host. It is not safe for concurrent use, because its methods fill
+// caches.
 type Catalog struct {
 	snap  *device.Snapshot
 	host  Host
@@ -59,10 +62,11 @@ func New(snap *device.Snapshot, host Host, names Names) *Catalog {
 	return c
 }
 
-// Read reads everything that the catalog reads of a host beyond its snapshot. A recording of
-// these reads has the same catalog as the host.
+// Read reads everything that the catalog reads of a host beyond its snapshot. The command snapshot
+// calls it with a Host that records, so that a recording has the same catalog as the host.
 func Read(snap *device.Snapshot, host Host) {
 	c := New(snap, host, nil)
+	// Starter reads drivers and attributes. Its result does not matter here.
 	c.Starter()
 	for _, n := range snap.Nets {
 		host.InUse(n)
@@ -70,7 +74,7 @@ func Read(snap *device.Snapshot, host Host) {
 }
 
 // ids returns the vendor and product of hardware on a bus that has such IDs. A partition has the
-// IDs of its GPU.
+// IDs of its GPU. Both are empty for mediated devices and for hardware of the platform.
 func ids(h *device.Hardware) (vendor, product string) {
 	switch {
 	case h.IsPartition():
@@ -83,7 +87,8 @@ func ids(h *device.Hardware) (vendor, product string) {
 	return "", ""
 }
 
-// attribute returns the value of an attribute that a match can name, such as "usb.serial".
+// attribute returns the value of an attribute that a match can name, such as "usb.serial". It is
+// empty if the hardware has no such attribute. Several values are separated by commas.
 func attribute(h *device.Hardware, name string) string {
 	a, _ := device.FindAttribute(name)
 	return strings.Join(a.Of(h, nil), ",")
@@ -104,8 +109,9 @@ func usbDrivers(u *device.USB) []string {
 // (usbfs_driver in drivers/usb/core/devio.c).
 const usbfs = "usbfs"
 
-// KernelDriver returns the kernel driver that uses an interface of a USB device. It is empty if there
-// is none. A program with the bus node of such a device can take it away from the host.
+// KernelDriver returns the kernel driver that uses an interface of a USB device. It is empty if
+// there is none. A program with the bus node of such a device can detach the driver
+// (USBDEVFS_DISCONNECT in drivers/usb/core/devio.c), so that the host loses the device.
 func KernelDriver(h *device.Hardware) string {
 	if h.USB == nil {
 		return ""
@@ -144,7 +150,8 @@ func union[T comparable](list []T, more ...T) []T {
 
 const digits = "0123456789"
 
-// stem returns a path without the number at its end.
+// stem returns a path without the number at its end. The kernel numbers nodes of one driver in the
+// order of probing, so that the stem is the part that stays.
 func stem(path string) string {
 	return strings.TrimRight(path, digits)
 }

@@ -16,9 +16,12 @@ type Found struct {
 	Node *device.Node
 }
 
-// Find finds a device by any of its names: a path, a device ID, a PCI address, a USB port,
-// a serial number, vendor:product, or a network interface.
+// Find finds a device by any of its names: a path, a device ID, a PCI address, a USB port, a serial
+// number, vendor:product, or a network interface. Exact names come first. The error names the
+// devices if several match, and otherwise a similar path or a command that lists all names. forms
+// are the forms of USB IDs on this host.
 func (c *Catalog) Find(forms device.Forms, name string) (Found, error) {
+	// udev's links such as /dev/serial/by-id are names of the nodes that they point to.
 	for _, l := range c.snap.Links {
 		if l.Path == name {
 			return Found{l.Node.Hardware, l.Node}, nil
@@ -52,7 +55,8 @@ func (c *Catalog) Find(forms device.Forms, name string) (Found, error) {
 	return Found{}, fmt.Errorf("no device %q on this host\n  hint: %s", name, c.hint(name))
 }
 
-// nodeID returns the ID of a node or a network interface.
+// nodeID returns the ID of a node or a network interface. It caches the keys of the hardware,
+// because Find asks for the ID of every node.
 func (c *Catalog) nodeID(n *device.Node, forms device.Forms) string {
 	h := n.Hardware
 	if h == nil {
@@ -69,6 +73,7 @@ func (c *Catalog) nodeID(n *device.Node, forms device.Forms) string {
 // isNamed reports whether a name means this hardware, and not just its model.
 func isNamed(h *device.Hardware, forms device.Forms, name string) bool {
 	isKernelName := h.Name == name || h.Name == "0000:"+name // lspci omits the domain
+	// An empty name would match every device without a serial number.
 	isSerial := h.USB != nil && name != "" && h.USB.Serial == name
 	return isKernelName || isSerial || device.HardwareID(h, forms.Of(h)) == name
 }
@@ -77,6 +82,7 @@ func isNamed(h *device.Hardware, forms device.Forms, name string) bool {
 func (c *Catalog) ofModel(id string) []*device.Hardware {
 	var found []*device.Hardware
 	for _, h := range c.snap.Hardware {
+		// Root hubs have the IDs of the Linux Foundation, and cannot be selected.
 		vendor, product := ids(h)
 		if !h.IsRootHub() && vendor+":"+product == id {
 			found = append(found, h)

@@ -8,8 +8,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// reenumerating are USB devices that appear with another ID once a program has loaded their firmware. A
-// resource has to select all IDs, and its devices are identified by their port, which stays.
+// reenumerating are USB devices that appear with another ID once a program has loaded their
+// firmware. A resource must select all IDs, and its devices are identified by their port, which
+// stays.
 var reenumerating = []struct {
 	ids  []string
 	name string
@@ -20,12 +21,13 @@ var reenumerating = []struct {
 	{ids: []string{"03e7:2485", "03e7:f63b"}, name: "accelerator"},
 }
 
-// reenumeratedIDs returns all IDs of a USB device that loads its firmware, and what it is. The IDs are nil
-// for all other hardware.
+// reenumeratedIDs returns all IDs of a USB device that loads its firmware, and what it is. The IDs
+// are nil for all other hardware.
 func reenumeratedIDs(h *device.Hardware) (ids []string, name string) {
 	if h.USB == nil {
 		return nil, ""
 	}
+	// The device is recognized before and after it has loaded the firmware.
 	own := attribute(h, "usb.id")
 	for _, r := range reenumerating {
 		if slices.Contains(r.ids, own) {
@@ -35,7 +37,8 @@ func reenumeratedIDs(h *device.Hardware) (ids []string, name string) {
 	return nil, ""
 }
 
-// modelCondition returns the condition for the model of a USB device.
+// modelCondition returns the condition for the model of a USB device: one ID, or all IDs of a
+// device that loads its firmware.
 func modelCondition(h *device.Hardware) string {
 	ids, _ := reenumeratedIDs(h)
 	if ids == nil {
@@ -48,11 +51,13 @@ func modelCondition(h *device.Hardware) string {
 	return "id = [" + strings.Join(quoted, ", ") + "]"
 }
 
-// byPort groups hardware by its port, so that a device keeps its ID when it appears with another one.
+// byPort groups hardware by its port, so that a device keeps its ID when it appears with another
+// one.
 const byPort = `group_by = "usb.path"`
 
-// firmwareGroup returns the group of a USB device that loads its firmware, nil for all other hardware. Its
-// node changes with the ID, and only a CDI name follows it.
+// firmwareGroup returns the group of a USB device that loads its firmware. It returns nil for all
+// other hardware. The node of such a device changes with its ID while a container holds it, and
+// only a CDI name follows it.
 func firmwareGroup(h *device.Hardware) *group {
 	ids, name := reenumeratedIDs(h)
 	if ids == nil {

@@ -11,7 +11,7 @@ import (
 // wildcards are the characters with a meaning in a pattern.
 const wildcards = `*?[{\!`
 
-// matches reports whether a path matches one of the globs. One that is not a pattern, such
+// matches reports whether a path matches one of the globs. A glob that is not a valid pattern, such
 // as the path of a strange node, matches nothing.
 func (c *Catalog) matches(path string, globs ...string) bool {
 	for _, glob := range globs {
@@ -28,7 +28,7 @@ func (c *Catalog) matches(path string, globs ...string) bool {
 	return false
 }
 
-// pattern returns the parsed pattern of a glob.
+// pattern returns the parsed pattern of a glob, and caches it. An invalid glob returns noPath.
 func (c *Catalog) pattern(glob string) pattern.Values {
 	values, known := c.patterns[glob]
 	if !known {

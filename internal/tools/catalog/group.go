@@ -10,16 +10,18 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// group is hardware of one kind that one match selects by its identity. The nodes of the
-// kind are injected; VFIO and network interfaces have none.
+// group is hardware of one kind that one match selects by its identity. The nodes of the kind are
+// injected. VFIO devices and network interfaces have no nodes of a kind: lines selects them.
 type group struct {
 	kind
-	// identity are the lines that select it, such as match.usb.id = "10c4:ea60".
+	// identity are the lines that select it, such as match.usb.id = "10c4:ea60". It is empty if
+	// only the paths of its nodes identify the hardware.
 	identity string
-	// lines are further keys.
+	// lines are further keys of the resource, in the order in which they are written.
 	lines []string
 	// notes are comments for the administrator.
-	notes   []string
+	notes []string
+	// members are never empty. A new group has one.
 	members []*device.Hardware
 	// isWhole is set if a single node of a device is of no use, such as a sound card's.
 	isWhole bool
@@ -42,9 +44,11 @@ func (c *Catalog) groupOf(h *device.Hardware) *group {
 	if h.IsRootHub() {
 		return nil
 	}
+	// A partition of a GPU is a platform device as well, but it has the IDs of its GPU.
 	if h.Bus == device.PlatformBus && !h.IsPartition() {
 		return c.platformGroup(h)
 	}
+	// Rules for single models precede rules for kinds of hardware.
 	g := firmwareGroup(h)
 	if g == nil {
 		g = specialGroup(h)
@@ -75,6 +79,7 @@ func (c *Catalog) groupOf(h *device.Hardware) *group {
 	}
 	g.selectNodes(found)
 	vendor, _ := ids(h)
+	// Only hardware of this vendor needs the companions.
 	if g.vendor == "" || g.vendor == vendor {
 		g.lines = append(g.lines, c.companions(g.with)...)
 	}
@@ -104,7 +109,8 @@ func (c *Catalog) otherNodes(h *device.Hardware) []string {
 	return globs
 }
 
-// selectNodes adds the keys that choose among the nodes of a device.
+// selectNodes adds the keys that choose among the nodes of a device. found are the nodes of one
+// member, and not empty.
 func (g *group) selectNodes(found []*device.Node) {
 	images := 0
 	for _, n := range found {
@@ -124,9 +130,9 @@ func (g *group) selectNodes(found []*device.Node) {
 	}
 }
 
-// platformGroup returns the group of a camera or a sound card of a board, nil for all other platform
-// devices. Such hardware has no IDs: the name that its driver gives to a node identifies it,
-// "unicam-image", or else the driver.
+// platformGroup returns the group of a camera or a sound card of a board. It returns nil for all
+// other platform devices. Such hardware has no IDs: the name that its driver gives to a node
+// identifies it, "unicam-image", or else the driver.
 func (c *Catalog) platformGroup(h *device.Hardware) *group {
 	k := c.kindOf(h)
 	g := &group{
@@ -157,6 +163,7 @@ func (c *Catalog) selectCamera(g *group, h *device.Hardware) {
 		g.lines = []string{eachDevice}
 		return
 	}
+	// Nodes with another name than the first one have another purpose, such as metadata.
 	image := c.nodeName(found[0])
 	if image != "" {
 		found = slices.DeleteFunc(found, func(n *device.Node) bool {
@@ -194,19 +201,20 @@ func (c *Catalog) selectSound(g *group, h *device.Hardware) {
 // driverLine selects nodes by the driver of their hardware.
 func driverLine(driver string) string { return "match.driver = " + quote(pattern.Quote(driver)) }
 
-// nameEntries is enough to find an attribute by its full name, in directory entries.
+// nameEntries limits the directory entries that nodeName reads. It is enough to find an attribute
+// by its full name.
 const nameEntries = 64
 
-// nodeName returns the name that a driver gives to a node of video4linux, empty for none
-// (name_show in drivers/media/v4l2-core/v4l2-dev.c).
+// nodeName returns the name that a driver gives to a node of video4linux (name_show in
+// drivers/media/v4l2-core/v4l2-dev.c). It is empty if there is none.
 func (c *Catalog) nodeName(n *device.Node) string {
 	entries := nameEntries
 	names, _ := c.host.Attr(n.SysPath, "name", &entries)
 	return strings.Join(names, "")
 }
 
-// specialGroup is the group of hardware that is injected in another way than by its nodes;
-// nil for all other hardware.
+// specialGroup returns the group of hardware that is injected in another way than by its nodes. It
+// returns nil for all other hardware.
 func specialGroup(h *device.Hardware) *group {
 	// A network function with nodes is an RDMA adapter, and its nodes are injected.
 	hasOnlyNets := len(h.Nets) > 0 && len(h.Nodes) == 0
@@ -239,17 +247,20 @@ func newSpecial(h *device.Hardware, resource, name, identity string, lines ...st
 	}
 }
 
-// add adds hardware with the same identity. Where one needs a key, all get it.
+// add adds hardware with the same identity and resource. If a member needs a key, all members get
+// it, because they share one resource.
 func (g *group) add(other *group) {
 	g.members = append(g.members, other.members...)
 	g.lines = union(g.lines, other.lines...)
 	g.nodes = union(g.nodes, other.nodes...)
+	// The path only fits if each member has a single node.
 	if other.path == "" {
 		g.path = ""
 	}
 }
 
-// identity are the lines that select hardware by its model, and further conditions.
+// identity returns the lines that select hardware by its model and by further conditions, such as
+// `sriov = "vf"`. The conditions are keys of the table of the hardware's bus.
 func identity(h *device.Hardware, more ...string) string {
 	table := string(h.Bus)
 	model := ""
@@ -270,10 +281,11 @@ func identity(h *device.Hardware, more ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// narrow selects a single node of the only member. It returns further conditions on the
-// hardware.
+// narrow selects a single node of the only member, for a resource that init writes for this node.
+// It returns further conditions on the hardware, and changes the nodes and lines of g.
 func (c *Catalog) narrow(g *group, n *device.Node) []string {
 	h := g.members[0]
+	// A device may have nodes of several kinds: the node decides, since it was asked for.
 	if !c.matches(n.Path, g.nodes...) {
 		c.adoptKind(g, n)
 	}
@@ -325,7 +337,8 @@ func interfaceOf(n *device.Node) int { return n.Interface }
 
 func indexOf(n *device.Node) int { return n.Index }
 
-// isUnique reports whether a node has a number that no other node has.
+// isUnique reports whether a node has a number that no other node has. A negative number means that
+// the node has none.
 func isUnique(all []*device.Node, n *device.Node, number func(*device.Node) int) bool {
 	if number(n) < 0 {
 		return false

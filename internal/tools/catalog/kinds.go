@@ -8,7 +8,7 @@ import (
 )
 
 // kind is a kind of hardware, as an administrator calls it, and the resource for it in a
-// starter configuration.
+// starter configuration. The zero kind is unknown.
 type kind struct {
 	name string
 	// Hardware is of this kind if it has one of the nodes (globs), or one of the PCI classes
@@ -288,7 +288,7 @@ var platformSerial = []string{
 // they have no driver: ASPEED and Matrox.
 var consoleVendors = []string{"1a03", "102b"}
 
-// kindOf returns the kind of hardware, the zero kind if unknown.
+// kindOf returns the kind of hardware, and the zero kind if it is unknown.
 func (c *Catalog) kindOf(h *device.Hardware) kind {
 	if h.MDev != nil {
 		return kind{name: "mediated device"}
@@ -314,8 +314,8 @@ func (c *Catalog) kindOf(h *device.Hardware) kind {
 	return kind{}
 }
 
-// isKind reports whether hardware is of a kind. A class is what the manufacturer says, and
-// nodes are what a driver makes of it.
+// isKind reports whether hardware is of a kind. A class is assigned by the manufacturer, and nodes
+// are created by a driver: either is enough.
 func (c *Catalog) isKind(h *device.Hardware, k *kind) bool {
 	switch {
 	case h.PCI != nil && hasPrefix(h.PCI.Class, k.pciClasses):
@@ -369,7 +369,7 @@ func hasPrefix(s string, prefixes []string) bool {
 }
 
 // nodeKind is a kind of nodes that many containers may share, or that have no hardware to
-// distinguish them.
+// distinguish them. Its nodes are selected by their path.
 type nodeKind struct {
 	name     string
 	glob     string
@@ -453,7 +453,8 @@ const (
 	gpioSubsystem = "gpio"
 )
 
-// kindOfNode returns the kind of a node without hardware.
+// kindOfNode returns the kind of a node without hardware. The kind of an unknown node has the name
+// of its subsystem, and a resource with the name of the node.
 func (c *Catalog) kindOfNode(n *device.Node) nodeKind {
 	for _, k := range nodeKinds {
 		if c.matches(n.Path, k.glob) {
@@ -504,14 +505,15 @@ func (c *Catalog) isDisplaySound(h *device.Hardware) bool {
 	})
 }
 
-// pciSlot is an address without the function: "0000:3b:00" of "0000:3b:00.1".
+// pciSlot returns an address without the function: "0000:3b:00" of "0000:3b:00.1".
 func pciSlot(address string) string {
 	slot, _, _ := strings.Cut(address, ".")
 	return slot
 }
 
-// isSibling reports whether a function belongs to the IOMMU group of an earlier one, like
-// the sound of a GPU that is bound to VFIO.
+// isSibling reports whether a function belongs to the IOMMU group of a function of another model
+// that comes first, like the sound of a GPU that is bound to VFIO. The resource of the first
+// function already injects the whole group.
 func (c *Catalog) isSibling(h *device.Hardware) bool {
 	if h.PCI == nil || !h.PCI.VFIO {
 		return false

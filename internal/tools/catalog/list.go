@@ -10,13 +10,13 @@ import (
 )
 
 // Device is hardware of the host, or its nodes without hardware. The names of its JSON
-// fields are an API.
+// fields are an API. Strings are empty and lists are not nil where a value is unknown.
 type Device struct {
 	// Name is the kernel's name of hardware, "1-1.4" or "0000:3b:00.0"; otherwise a path.
 	Name       string   `json:"name"`
-	Bus        string   `json:"bus"` // empty without hardware
+	Bus        string   `json:"bus"` // "usb", "pci", "mdev" or "platform"; empty without hardware
 	Kind       string   `json:"kind"`
-	ID         string   `json:"id"` // vendor:product
+	ID         string   `json:"id"` // vendor:product, or the type of a mediated device
 	Vendor     string   `json:"vendor"`
 	Product    string   `json:"product"`
 	Serial     string   `json:"serial"`
@@ -26,7 +26,7 @@ type Device struct {
 	NUMA       []int    `json:"numa"`
 	Nodes      []string `json:"nodes"`
 	Interfaces []string `json:"interfaces"`
-	// Offers of resources that have the device.
+	// Offers are the devices of resources that contain this device.
 	Offers []Offer `json:"offers"`
 	// Refused is set if no resource may have any of its nodes without dangerous = true.
 	Refused bool `json:"refused"`
@@ -35,15 +35,15 @@ type Device struct {
 	InUse string `json:"in_use,omitempty"`
 }
 
-// Offer is a device of a resource.
+// Offer is a device of a resource: the full name of the resource and the ID of the device.
 type Offer struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
 }
 
-// List lists all hardware by bus and name, then nodes and network interfaces without
-// hardware. result has the offers of each resource, permitted the nodes that a resource may
-// have without dangerous = true.
+// List lists all hardware by bus and name, then nodes and network interfaces without hardware.
+// result has the offers of each resource. permitted has the offers of a configuration that selects
+// every node without dangerous = true, so that its missing nodes are the dangerous ones.
 func (c *Catalog) List(result, permitted matchers.Result) []Device {
 	offers := ownersOf(result)
 	list := []Device{} // an empty list is [] in JSON, and nil is null
@@ -65,7 +65,7 @@ func (c *Catalog) List(result, permitted matchers.Result) []Device {
 	return list
 }
 
-// describe describes hardware.
+// describe describes hardware. Refused is set later, in List.
 func (c *Catalog) describe(h *device.Hardware, offers owners) Device {
 	k := c.kindOf(h)
 	d := Device{
@@ -122,7 +122,8 @@ func (c *Catalog) nodesByKind(h *device.Hardware, k kind) []string {
 	return append(first, rest...)
 }
 
-// inUse is what the host uses network interfaces for, empty if it does not use one of them.
+// inUse returns what the host uses network interfaces for. It is empty if the host does not use one
+// of them, which is then free.
 func (c *Catalog) inUse(nets []*device.Node) string {
 	why := ""
 	for _, n := range nets {
@@ -159,7 +160,7 @@ func compareNames(a, b Device) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// withoutHardware lists nodes and network interfaces without hardware. Those with one stem
+// withoutHardware lists nodes and network interfaces without hardware. Nodes with one stem
 // that no resource has, such as the 64 terminals of a console, are one entry.
 func (c *Catalog) withoutHardware(offers owners) []Device {
 	// An interface in use and a free one never share an entry.
@@ -204,7 +205,7 @@ func (c *Catalog) describeNode(n *device.Node, offers owners) Device {
 	return d
 }
 
-// starred is a path with "*" in place of its numbers, "/dev/cpu/*/msr", and of the hash in
+// starred returns a path with "*" in place of its numbers, "/dev/cpu/*/msr", and of the hash in
 // the name of an interface of a container, "cali*" for "cali3d0f1a2b4c5".
 func starred(path string) string {
 	isInterface := !strings.HasPrefix(path, "/")
@@ -233,7 +234,8 @@ func starred(path string) string {
 // Calico, Docker and the bridge plugin of CNI, Cilium, and AWS.
 var containerPrefixes = []string{"cali", "veth", "lxc", "eni"}
 
-// owners are the offers by sysfs path of hardware, path of a node or name of an interface.
+// owners are the offers by sysfs path of hardware, path of a node or name of an interface. The
+// three kinds of keys never collide: only paths of nodes begin with "/dev".
 type owners map[string][]Offer
 
 // ownersOf lists the offers of all resources by what they contain.
@@ -253,6 +255,7 @@ func (o owners) add(resource string, offered *device.Offer) {
 	for _, path := range offered.Members {
 		o[path] = append(o[path], offer)
 	}
+	// Hardware is empty for a device without hardware. No device is looked up by that key.
 	o[offered.Hardware] = append(o[offered.Hardware], offer)
 	// Every device has the companions of its resource: they are not taken by it.
 	for _, n := range offered.Nodes {

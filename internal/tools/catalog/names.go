@@ -13,11 +13,11 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// Dirs are the directories where distributions have pci.ids and usb.ids. An image
-// from scratch has none of them: only the devices' own strings are left.
+// Dirs are the directories where distributions have pci.ids and usb.ids. An image from scratch has
+// none of them: names then only come from the devices themselves.
 var Dirs = []string{"/usr/share/hwdata", "/usr/share/misc", "/var/lib/usbutils"}
 
-// Names are the names of vendors and products.
+// Names are the names of vendors and products. A nil Names has no names.
 type Names map[key]string
 
 // key is the ID of a vendor ("10c4") or product ("10c4:ea60").
@@ -51,11 +51,12 @@ func ReadNames(snap *device.Snapshot, dirs []string) (Names, error) {
 	return names, errors.Join(errs...)
 }
 
-// idsFile returns the first file with the names of a bus, empty for none.
+// idsFile returns the first file with the names of a bus. It is empty if no directory has one.
 func idsFile(dirs []string, bus device.Bus) string {
 	for _, dir := range dirs {
 		for _, suffix := range []string{".ids", ".ids.gz"} {
 			file := filepath.Join(dir, string(bus)+suffix)
+			// A file that cannot be read is returned as well, so that the error is reported.
 			_, err := os.Stat(file)
 			if !errors.Is(err, fs.ErrNotExist) {
 				return file
@@ -85,7 +86,7 @@ func readIDs(file string) (db *pcidb.DB, err error) {
 	return db, nil
 }
 
-// add adds the names of hardware.
+// add adds the names of hardware. An ID that the file does not have adds no name.
 func (names Names) add(h *device.Hardware, db *pcidb.DB) {
 	vendor, product := ids(h)
 	if v := db.Vendors[vendor]; v != nil {
@@ -120,12 +121,12 @@ func (names Names) Of(h *device.Hardware) (vendor, product string) {
 	return vendor, product
 }
 
-// withoutVendor is the name of a product without the vendor's name in front of it.
+// withoutVendor returns the name of a product without the vendor's name in front of it.
 func withoutVendor(product, vendor string) string {
 	return strings.TrimPrefix(product, vendor+" ")
 }
 
-// FullName is the vendor and product of a device for people.
+// FullName returns the vendor and product of a device for people. It is empty if both are unknown.
 func (d Device) FullName() string {
 	return strings.TrimSpace(d.Vendor + " " + withoutVendor(d.Product, d.Vendor))
 }

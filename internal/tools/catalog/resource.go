@@ -10,14 +10,14 @@ import (
 
 // Resource is a [[resource]] for an administrator to start with.
 type Resource struct {
-	Name string // without the domain
+	Name string // without the domain, which the command init writes at the top
 	// Comment names the devices that it selects on this host.
 	Comment []string
 	// Lines are its keys except for the name.
 	Lines []string
 }
 
-// Text is the resource in TOML.
+// Text returns the resource in TOML, with its comment.
 func (r Resource) Text() string {
 	var b strings.Builder
 	for _, line := range r.Comment {
@@ -27,8 +27,8 @@ func (r Resource) Text() string {
 	return b.String()
 }
 
-// oneLine replaces everything that could end a comment or that a terminal interprets: the
-// names of devices and pods are arbitrary.
+// oneLine replaces all characters that could end a comment or that a terminal interprets: the names
+// of devices and pods are arbitrary.
 func oneLine(s string) string {
 	printable := func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -45,7 +45,8 @@ func quote(s string) string {
 	return string(text)
 }
 
-// slug makes a name of letters, digits and "-".
+// slug makes a name of letters, digits and "-", which is valid in the name of a resource. It
+// returns "device" if nothing of s remains.
 func slug(s string) string {
 	name := strings.Map(func(r rune) rune {
 		isLetter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'

@@ -11,7 +11,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// For is the resource for one device.
+// For returns the resource for one device, as Find returns it. If a node was found, the resource
+// has only this node where it can be distinguished from the other nodes of the device.
 func (c *Catalog) For(found Found) Resource {
 	h := found.Hardware
 	n := found.Node
@@ -57,7 +58,8 @@ func (c *Catalog) For(found Found) Resource {
 	return r
 }
 
-// forInterface is the resource for a network interface.
+// forInterface returns the resource for a network interface. Its name selects it, together with the
+// model of its hardware if there is one.
 func forInterface(h *device.Hardware, n *device.Node, hasModel bool) Resource {
 	r := Resource{
 		Name:    slug(n.Path),
@@ -70,8 +72,9 @@ func forInterface(h *device.Hardware, n *device.Node, hasModel bool) Resource {
 	return r
 }
 
-// distinguishing are conditions for one device among others of its model: its serial
-// number if that is unique, otherwise its location.
+// distinguishing returns conditions for one device among others of its model: its serial number if
+// that is unique, otherwise its location. It returns nil if the device has no usable serial number
+// and the host has no other device of its model, and for a partition: see onePartition.
 func (c *Catalog) distinguishing(h *device.Hardware) []string {
 	ids, _ := reenumeratedIDs(h)
 	if ids != nil {
@@ -119,7 +122,7 @@ func (c *Catalog) onePartition(h *device.Hardware) []string {
 	return nil
 }
 
-// sameModel lists the other hardware with the vendor and product of h.
+// sameModel returns the other hardware on the bus of h that has its vendor and product.
 func (c *Catalog) sameModel(h *device.Hardware) []*device.Hardware {
 	// Mediated devices have no IDs: all on the bus count as one model.
 	vendor, product := ids(h)

@@ -13,8 +13,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Starter lists resources for what a host has and pods may want: not its disks, bridges,
-// keyboards, and what the kernel itself uses.
+// Starter returns resources for the hardware that pods may want: not for disks, bridges and
+// keyboards, and not for hardware that the kernel itself uses. The order is the same on all hosts,
+// and the names are unique.
 func (c *Catalog) Starter() []Resource {
 	groups := c.groups()
 	var all []Resource
@@ -35,7 +36,7 @@ func (c *Catalog) Starter() []Resource {
 	return all
 }
 
-// groups lists the hardware for pods, by kind and identity.
+// groups returns the hardware for pods, grouped by kind and identity.
 func (c *Catalog) groups() []*group {
 	var groups []*group
 	for _, h := range c.snap.Hardware {
@@ -64,8 +65,8 @@ func (c *Catalog) groups() []*group {
 	return groups
 }
 
-// LeftOut describes the hardware that pods may want and that Starter leaves out, because the host has
-// nothing of it to inject: "camera 1-4: it has no node such as /dev/video*".
+// LeftOut describes the hardware that pods may want and that Starter leaves out, because the host
+// has nothing of it to inject: "camera 1-4: it has no node such as /dev/video*".
 func (c *Catalog) LeftOut() []string {
 	var all []string
 	for _, h := range c.snap.Hardware {
@@ -114,7 +115,8 @@ func unusedName(all []Resource, name string) string {
 	return unused
 }
 
-// resourcesOfKind lists the resources for the nodes of a kind: one for all, or one for each.
+// resourcesOfKind returns the resources for the nodes of a kind: one for all, or one for each. It
+// returns nil if the host has no such node.
 func (c *Catalog) resourcesOfKind(k nodeKind) []Resource {
 	var found []*device.Node
 	for _, n := range c.snap.Nodes {
@@ -137,7 +139,7 @@ func (c *Catalog) resourcesOfKind(k nodeKind) []Resource {
 }
 
 // isForPods reports whether pods may want a node of a nodeKind. The GPIO of a USB adapter
-// belongs to its device, and that of a chipset to the board.
+// belongs to its device, and the GPIO of a chipset to the board.
 func isForPods(n *device.Node) bool {
 	if n.Subsystem != gpioSubsystem {
 		return true
@@ -146,14 +148,16 @@ func isForPods(n *device.Node) bool {
 	return !isUSB && !isChipset(n.Hardware)
 }
 
-// isWritable reports whether a configuration may contain a path.
+// isWritable reports whether a configuration may contain a path: TOML is UTF-8, and package config
+// refuses control characters in paths.
 func isWritable(path string) bool {
 	return utf8.ValidString(path) && !strings.ContainsFunc(path, unicode.IsControl)
 }
 
-// resourceOfNode is the resource for one of several nodes of a kind, which are no substitutes
-// for each other. The driver identifies a GPIO chip if no other one has the same: their numbers
-// depend on the order of probing. The number of an SPI bus is that of the board's description.
+// resourceOfNode returns the resource for one of several nodes of a kind, which are no substitutes
+// for each other. The driver identifies a GPIO chip if no other chip has the same driver, because
+// the numbers of chips depend on the order of probing. The number of an SPI bus is stable: it comes
+// from the description of the board.
 func (c *Catalog) resourceOfNode(k nodeKind, n *device.Node, all []*device.Node) Resource {
 	driver := ""
 	if n.Subsystem == gpioSubsystem {
@@ -182,7 +186,7 @@ func (c *Catalog) resourceOfNode(k nodeKind, n *device.Node, all []*device.Node)
 	return r
 }
 
-// driverOf returns the driver of the hardware of a node, empty for none.
+// driverOf returns the driver of the hardware of a node. It is empty if there is none.
 func (c *Catalog) driverOf(n *device.Node) string {
 	if n.Hardware == nil {
 		return ""
@@ -190,7 +194,7 @@ func (c *Catalog) driverOf(n *device.Node) string {
 	return c.host.Driver(n.Hardware.Path)
 }
 
-// resourceOfNodes is the resource for nodes of a kind, which a glob selects.
+// resourceOfNodes returns the resource for nodes of a kind, which a glob selects.
 func (c *Catalog) resourceOfNodes(k nodeKind, glob string, found []string) Resource {
 	title := strings.Join(found, " ")
 	if k.name != "" {
@@ -212,7 +216,8 @@ func (c *Catalog) resourceOfNodes(k nodeKind, glob string, found []string) Resou
 	return r
 }
 
-// companions is the line of key with, for the paths that the host has; no line without any.
+// companions returns the line of the key with, for the paths that the host has. It returns nil if
+// the host has none of them.
 func (c *Catalog) companions(candidates []string) []string {
 	// A companion that the host lacks would make each device Unhealthy.
 	var tables []string
@@ -227,7 +232,7 @@ func (c *Catalog) companions(candidates []string) []string {
 	return []string{"with = [" + strings.Join(tables, ", ") + "]"}
 }
 
-// resourceOf is the resource for a group.
+// resourceOf returns the resource for a group.
 func (c *Catalog) resourceOf(g *group) Resource {
 	r := Resource{
 		Name:    g.resource,
@@ -259,7 +264,7 @@ func (c *Catalog) resourceOf(g *group) Resource {
 	return r
 }
 
-// title is the kind, vendor and product of a group.
+// title returns the kind, vendor and product of a group, as far as they are known.
 func (c *Catalog) title(g *group) string {
 	// Members have the same IDs, and nearly always the same names.
 	vendor, product := c.names.Of(g.members[0])
@@ -282,7 +287,8 @@ func (c *Catalog) describeMember(g *group, h *device.Hardware) string {
 	return text
 }
 
-// globLine is the line of key match.glob, with the globs that select a node of the group.
+// globLine returns the line of the key match.glob, with the globs that select a node of the group.
+// It returns nil if no glob selects a node.
 func (c *Catalog) globLine(g *group) []string {
 	// check warns of a glob that selects nothing on this host.
 	var globs []string

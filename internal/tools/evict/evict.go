@@ -2,8 +2,11 @@
 // replace them on healthy ones. It reads allocatedResourcesStatus of pods, which kubelets
 // since 1.36 fill in from the health that any device plugin or DRA driver reports.
 //
-// One instance is enough, and of two the second evicts pods that are terminating, which
-// changes nothing: there is no leader election.
+// Two goroutines share a tracker: one follows a watch of all pods and records their
+// devices, and the other one sleeps until the tracker says that an eviction is due.
+//
+// One instance is enough, so that there is no leader election. A second instance would
+// evict pods that are already terminating, which changes nothing.
 package evict
 
 import (
@@ -26,20 +29,26 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// Options say which pods are evicted, and when.
+// Options say which pods are evicted, and when. After and PerMinute must be positive, which the
+// command checks.
 type Options struct {
 	// After is how long a device must be Unhealthy without a break.
 	After time.Duration
-	// PerMinute limits the evictions.
+	// PerMinute is the maximum number of successful evictions in any minute, in the whole
+	// cluster. A broken driver must not evict everything at once.
 	PerMinute int
-	// OptIn: only pods with the Annotation "true".
+	// OptIn restricts evictions to pods with the Annotation "true". Without it, every pod is
+	// evicted that does not have the Annotation.
 	OptIn bool
-	// Listener is for probes and metrics; nil is none.
+	// Listener serves probes and metrics. If it is nil, they are not served.
 	Listener net.Listener
-	Log      *slog.Logger
+	// Log must not be nil.
+	Log *slog.Logger
 }
 
-// idleTimeout ends a watch without events: servers send a bookmark each minute.
+// idleTimeout ends a watch without events. The API server sends a bookmark about once a minute, so
+// that a silent stream is dead. It may then have missed events: Stream reports StatusGone, and all
+// pods are listed again.
 const idleTimeout = 5 * time.Minute
 
 // Results of evictions, in metrics.
@@ -49,19 +58,20 @@ const (
 	failed  = "error"
 )
 
-// maxReconnect is the longest time between two watches.
+// maxReconnect is the longest delay between two watches, before the random part is added.
 const maxReconnect = 30 * time.Second
 
-// evicter is one run.
+// evicter is the state of one call of Run.
 type evicter struct {
 	Options
 	api     *kubeapi.Client
-	changed chan struct{} // capacity 1: a pod changed
+	changed chan struct{} // has capacity 1; a value means that the tracker has changed
 	metrics *status.Metrics
 
+	// mu guards the fields below. It is never held during a request.
 	mu      sync.Mutex
 	tracker *tracker
-	problem error // why pods are not watched
+	problem error // why pods are not watched, or nil while they are
 	// forgot is the node of the last pod that was forgotten for lack of room, and when
 	// that was logged.
 	forgot struct {
@@ -70,22 +80,24 @@ type evicter struct {
 	}
 }
 
-// Alive implements status.State.
+// Alive implements status.State. It never returns an error, but it takes the lock: if a goroutine
+// never releases it, the probe times out and the kubelet restarts the container.
 func (e *evicter) Alive() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return nil
 }
 
-// Ready implements status.State: an instance without rights, or on a cluster that is too
-// old, never is.
+// Ready implements status.State. It returns nil while pods are watched. An instance without the
+// necessary rights, or in a cluster without streamed lists, is never ready.
 func (e *evicter) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.problem
 }
 
-// Run evicts pods until ctx is cancelled.
+// Run evicts pods until ctx is cancelled. It then waits for its goroutines and returns nil. All
+// errors of the API server are logged and retried.
 func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	e := &evicter{
 		Options: o,
@@ -95,6 +107,7 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 		problem: errors.New("pods are not listed yet"),
 	}
 	e.metrics = status.New(e)
+	// Counters start at 0, so that the first eviction is visible as an increase.
 	for _, result := range []string{evicted, blocked, failed} {
 		e.metrics.CountEvictions(0, result)
 	}
@@ -112,6 +125,7 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	}
 	for {
 		e.mu.Lock()
+		// next is called again after each eviction, which may have changed the next due time.
 		p, wake := e.tracker.next(time.Now())
 		e.mu.Unlock()
 		if p != nil {
@@ -120,6 +134,7 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 				continue
 			}
 		}
+		// If due is nil, no pod waits, and only a change ends the select.
 		var due <-chan time.Time
 		if !wake.IsZero() {
 			due = time.After(time.Until(wake))
@@ -127,22 +142,26 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		// The due time is computed again: a device may be Healthy now, or another one due earlier.
 		case <-e.changed:
 		case <-due:
 		}
 	}
 }
 
-// watch keeps the tracker up to date.
+// watch keeps the tracker up to date until ctx is cancelled. It runs in its own goroutine. After an
+// error it resumes at the last version, so that an interruption does not cost a list of all pods.
 func (e *evicter) watch(ctx context.Context) {
 	version := ""
 	delay := time.Second
 	for ctx.Err() == nil {
 		w := &watch{evicter: e, version: version}
+		// listed collects the UIDs of the list, so that endList can forget all others.
 		if version == "" {
 			w.listed = map[string]bool{}
 		}
 		err := e.api.Stream(ctx, w.path(), idleTimeout, w.event)
+		// The watch made progress, so that the server works and the delay starts again.
 		if w.version != version {
 			version = w.version
 			delay = time.Second
@@ -158,6 +177,8 @@ func (e *evicter) watch(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+		// A stream that the server ended normally is also resumed only after a delay. The random
+		// part spreads the clients of a restarted server.
 		case <-time.After(delay + rand.N(delay)):
 		}
 		delay = min(2*delay, maxReconnect)
@@ -180,6 +201,9 @@ func (w *watch) path() string {
 		"fieldSelector":       {"status.phase!=Succeeded,status.phase!=Failed"},
 	}
 	if w.version == "" {
+		// The list arrives as events, one pod at a time. A list in one response has the size of all
+		// pods. The server requires resourceVersionMatch with it (ValidateListOptions in
+		// k8s.io/apimachinery/pkg/apis/meta/internalversion/validation).
 		query.Set("sendInitialEvents", "true")
 		query.Set("resourceVersionMatch", "NotOlderThan")
 	} else {
@@ -188,8 +212,10 @@ func (w *watch) path() string {
 	return "/api/v1/pods?" + query.Encode()
 }
 
-// event handles one event.
+// event handles one event of the stream, in the goroutine of evicter.watch. object is nil for the
+// first call, when the request was accepted.
 func (w *watch) event(kind string, object *kubeapi.Decoder) error {
+	// The pod is read before the lock is taken, because reading waits for the network.
 	var o podObject
 	if object != nil {
 		if err := o.read(object); err != nil {
@@ -204,17 +230,20 @@ func (w *watch) event(kind string, object *kubeapi.Decoder) error {
 		if w.listed != nil && o.isListEnd {
 			w.endList()
 		}
+	// "ADDED" and "MODIFIED" both have the whole pod. A pod that no longer matches the field
+	// selector is reported as "DELETED".
 	default:
 		w.update(&o, kind == "DELETED")
 	}
-	if w.listed == nil { // the versions of the list are in no order
+	if w.listed == nil { // the pods of a list are not in the order of their versions
 		w.problem = nil
 		w.version = cmp.Or(o.version, w.version)
 	}
 	return nil
 }
 
-// endList forgets the pods that are not in the list.
+// endList forgets the pods that are not in the list: they were deleted, or their devices became
+// Healthy, while no watch was open. The caller holds mu.
 func (w *watch) endList() {
 	for uid := range w.tracker.pods {
 		if !w.listed[uid] {
@@ -225,12 +254,14 @@ func (w *watch) endList() {
 	w.Log.Info("watching pods")
 }
 
-// update records the state of a pod.
+// update records the state of a pod, and wakes Run. The caller holds mu. It only logs what changed:
+// a kubelet updates the status of a pod for many other reasons.
 func (w *watch) update(o *podObject, deleted bool) {
 	isAffected := o.total > 0 && !deleted && o.mayBeEvicted(w.OptIn)
 	if isAffected && w.listed != nil {
 		w.listed[o.uid] = true
 	}
+	// Nearly all pods of a cluster end here.
 	known := w.tracker.pods[o.uid]
 	if !isAffected && known == nil {
 		return
@@ -243,6 +274,7 @@ func (w *watch) update(o *podObject, deleted bool) {
 		message:   o.message,
 		total:     o.total,
 	}
+	// Without devices, set forgets the pod.
 	var devices []device
 	if isAffected {
 		devices = o.unhealthy
@@ -260,12 +292,14 @@ func (w *watch) update(o *podObject, deleted bool) {
 	}
 	w.warnForgotten(forgotten)
 	select {
+	// The channel is full if Run has not yet seen an earlier change. It then sees both.
 	case w.changed <- struct{}{}:
 	default:
 	}
 }
 
-// warnForgotten logs that a pod was forgotten for lack of room, once per node and minute.
+// warnForgotten logs that a pod was forgotten for lack of room, once per node and minute. p is nil
+// if no pod was forgotten. The caller holds mu.
 func (e *evicter) warnForgotten(p *pod) {
 	if p == nil {
 		return
@@ -287,8 +321,8 @@ func (e *evicter) warnForgotten(p *pod) {
 // maxNamed is the number of devices that a message names.
 const maxNamed = 8
 
-// names lists the devices of a pod that are remembered, for people; total is the number of
-// all.
+// names lists devices for people, in order. devices are the ones that are remembered, and total is
+// the number of all.
 func names(devices []device, total int) string {
 	sorted := slices.SortedFunc(slices.Values(devices), compareDevices)
 	var list []string
@@ -302,15 +336,17 @@ func names(devices []device, total int) string {
 	return text
 }
 
+// object is a JSON object.
 type object = map[string]any
 
-// evict evicts a pod or sets the time of a retry.
+// evict requests the eviction of a pod, and records the result. Run calls it, so that only one
+// eviction is in progress. The fields of p that it reads without the lock never change.
 func (e *evicter) evict(ctx context.Context, p *pod) {
 	eviction := object{
 		"apiVersion": "policy/v1",
 		"kind":       "Eviction",
 		"metadata":   object{"namespace": p.namespace, "name": p.name},
-		// Not a later pod of that name.
+		// A StatefulSet creates a new pod with the same name. The UID protects it.
 		"deleteOptions": object{"preconditions": object{"uid": p.uid}},
 	}
 	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/pods/"+p.name+"/eviction", eviction, nil)
@@ -323,8 +359,8 @@ func (e *evicter) evict(ctx context.Context, p *pod) {
 	}
 }
 
-// record records the outcome of an eviction. It returns the reason and the message of the
-// Event to create, empty for none.
+// record records the outcome of an eviction. It returns the reason and the message of the Event to
+// create. The reason is empty if there is no Event.
 func (e *evicter) record(p *pod, err error) (reason, message string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -338,9 +374,13 @@ func (e *evicter) record(p *pod, err error) (reason, message string) {
 	}
 	log := e.Log.With("namespace", p.namespace, "pod", p.name)
 	switch kubeapi.Code(err) {
+	// The pod was deleted, and the watch has not reported it yet.
 	case http.StatusNotFound:
 		e.tracker.forget(p.uid)
 		return "", ""
+	// A PodDisruptionBudget does not permit the eviction at present
+	// (https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/). All
+	// attempts have one Event.
 	case http.StatusTooManyRequests:
 		if !p.blocked {
 			p.blocked = true
@@ -364,7 +404,7 @@ func (e *evicter) record(p *pod, err error) (reason, message string) {
 	return "Evicted", message
 }
 
-// why returns for how long the named devices have been Unhealthy.
+// why returns for how long the named devices have been Unhealthy, counted from the first of them.
 func (p *pod) why(now time.Time, named string) string {
 	since := now
 	for _, at := range p.unhealthy {
@@ -379,21 +419,25 @@ func (p *pod) why(now time.Time, named string) string {
 	return text
 }
 
-// report creates an Event on a pod. If that fails, the eviction still stands.
+// report creates an Event on a pod. If that fails, it logs the error, and the eviction still
+// stands.
 func (e *evicter) report(ctx context.Context, p *pod, reason, message string) {
-	// The API takes 1024 bytes, and 253 with the suffix.
+	// The limits of the API are 1024 bytes for a message, and 253 for a name with its suffix.
 	const maxMessage, maxName = 1000, 200
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "")
 	}
 	now := time.Now().UTC().Truncate(time.Second)
+	// After a cut, the name could end with a character that is invalid before the dot of the
+	// suffix.
 	prefix := strings.TrimRight(p.name[:min(len(p.name), maxName)], "-.")
 	event := object{
 		"apiVersion": "v1",
 		"kind":       "Event",
 		"metadata": object{
 			"namespace": p.namespace,
-			"name":      fmt.Sprintf("%s.%x", prefix, time.Now().UnixNano()),
+			// The time makes the name unique, as in the Events of client-go.
+			"name": fmt.Sprintf("%s.%x", prefix, time.Now().UnixNano()),
 		},
 		"involvedObject": object{
 			"apiVersion": "v1",

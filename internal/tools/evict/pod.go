@@ -8,23 +8,26 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
-// Annotation is "true" or "false" on a pod that is, or is not, to be evicted.
+// Annotation is the key of a pod's annotation. "true" permits evictions with Options.OptIn, and any
+// other value forbids them.
 const Annotation = "generic-dp.github.io/evict"
 
-// mirrorAnnotation is on the API server's image of a static pod, which can't be evicted.
+// mirrorAnnotation is on the mirror pod of a static pod, which the API server shows but cannot
+// evict (ConfigMirrorAnnotationKey in k8s.io/api/core/v1).
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// initialEventsEnd is the annotation of the bookmark that ends the list at the beginning of
-// a watch.
+// initialEventsEnd is the annotation of the bookmark that ends the list at the beginning of a watch
+// (InitialEventsAnnotationKey in k8s.io/apimachinery/pkg/apis/meta/v1).
 const initialEventsEnd = "k8s.io/initial-events-end"
 
-// podObject has the values of a pod that are needed.
+// podObject has the fields of a pod that are needed. A bookmark is also read as a podObject: it
+// only has a version and annotations.
 type podObject struct {
 	namespace, name, uid, version, node string
 	isTerminating                       bool
-	// isStatic reports that the pod is the API server's image of a static pod.
+	// isStatic is set if the pod is the mirror pod of a static pod.
 	isStatic bool
-	// isListEnd reports that the object is the bookmark at the end of a list.
+	// isListEnd is set if the object is the bookmark at the end of a list.
 	isListEnd bool
 	// evict is the value of Annotation; nil if the pod does not have it.
 	evict *string
@@ -33,7 +36,7 @@ type podObject struct {
 	// total is the number of all.
 	unhealthy []device
 	total     int
-	message   string // the kubelet's about one of them
+	message   string // the first message of the kubelet about one of them, or empty
 }
 
 // read reads a pod from a stream. Everything else in it is skipped, so that its size does
@@ -55,12 +58,14 @@ func (o *podObject) read(d *kubeapi.Decoder) error {
 		}
 		return d.Skip()
 	})
+	// The node is only known after the whole object, because its fields may be in any order.
 	for i := range o.unhealthy {
 		o.unhealthy[i].node = o.node
 	}
 	return err
 }
 
+// readMetadata reads the identity of the pod, its annotations, and whether it is terminating.
 func (o *podObject) readMetadata(d *kubeapi.Decoder) error {
 	return d.Fields(func(name string) error {
 		switch name {
@@ -73,6 +78,7 @@ func (o *podObject) readMetadata(d *kubeapi.Decoder) error {
 		case "resourceVersion":
 			return d.Value(&o.version)
 		case "deletionTimestamp":
+			// null is valid JSON for a time that is not set.
 			var at *string
 			err := d.Value(&at)
 			o.isTerminating = at != nil
@@ -84,11 +90,13 @@ func (o *podObject) readMetadata(d *kubeapi.Decoder) error {
 	})
 }
 
+// readAnnotations reads the known annotations. All other keys and values are skipped.
 func (o *podObject) readAnnotations(d *kubeapi.Decoder) error {
 	return d.Fields(func(name string) error {
 		switch name {
 		case Annotation:
 			return d.Value(&o.evict)
+		// Only the presence of these annotations matters. Their values are skipped below.
 		case mirrorAnnotation:
 			o.isStatic = true
 		case initialEventsEnd:
@@ -98,6 +106,7 @@ func (o *podObject) readAnnotations(d *kubeapi.Decoder) error {
 	})
 }
 
+// readStatus reads the devices of all containers. Ephemeral containers cannot request devices.
 func (o *podObject) readStatus(d *kubeapi.Decoder) error {
 	return d.Fields(func(name string) error {
 		isContainers := name == "containerStatuses" || name == "initContainerStatuses"
@@ -128,6 +137,8 @@ func (o *podObject) readResource(d *kubeapi.Decoder) error {
 			return d.Elements(func() error {
 				var status struct{ ResourceID, Health, Message string }
 				err := d.Value(&status)
+				// "Unknown" is no reason to evict: a driver that does not report is not a broken
+				// device.
 				if err == nil && status.Health == "Unhealthy" {
 					o.add(device{resource: resource, id: status.ResourceID})
 					o.message = cmp.Or(o.message, status.Message)
@@ -139,14 +150,15 @@ func (o *podObject) readResource(d *kubeapi.Decoder) error {
 	})
 }
 
-// add adds an Unhealthy device. Of too many it keeps the first ones in order, since the
-// kubelet lists them in any order.
+// add adds an Unhealthy device. Of too many it keeps the first ones in order, since the kubelet
+// lists them in any order: the same devices must stay, or their times would start again.
 func (o *podObject) add(d device) {
 	i, isKnown := slices.BinarySearchFunc(o.unhealthy, d, compareDevices)
 	if isKnown { // containers share it
 		return
 	}
 	o.total++
+	// It comes after all that are kept.
 	if i == maxDevices {
 		return
 	}
@@ -156,6 +168,7 @@ func (o *podObject) add(d device) {
 	o.unhealthy = slices.Insert(o.unhealthy, i, d)
 }
 
+// compareDevices orders the devices of one pod by resource and ID. They all have the same node.
 func compareDevices(a, b device) int {
 	if order := strings.Compare(a.resource, b.resource); order != 0 {
 		return order

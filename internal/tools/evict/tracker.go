@@ -3,46 +3,50 @@ package evict
 import "time"
 
 const (
-	// cooldown is the shortest time between two evictions for a device: one that flaps more
-	// slowly than Options.After would have its next pod evicted, too.
+	// cooldown is the shortest time between two evictions because of one device. Without it, a
+	// device that alternates slowly between Healthy and Unhealthy would evict one pod after the
+	// other.
 	cooldown = 10 * time.Minute
 	// A failed eviction is retried after firstRetry; each further delay is twice as long, up
 	// to maxRetry.
 	firstRetry = 5 * time.Second
 	maxRetry   = 5 * time.Minute
-	// maxDevices is the number of Unhealthy devices of a pod that are remembered: the
-	// status of a pod has room for 22,000.
+	// maxDevices is the number of Unhealthy devices of a pod that are remembered. The status of a
+	// pod has room for 22,000.
 	maxDevices = 32
-	// maxRemembered is the number of Unhealthy devices of all pods that are remembered,
-	// some 4 MB, or 12 MB if all their names are as long as possible.
+	// maxRemembered is the number of Unhealthy devices of all pods that are remembered. They take
+	// about 4 MB, or 12 MB if all their names are as long as possible.
 	maxRemembered = 16 << 10
 )
 
-// device is a device as the kubelet reports it; each slot counts as one.
+// device is a device as the kubelet reports it. Each slot counts as one device. It is a key of
+// maps: two nodes may have devices with the same resource and ID.
 type device struct{ node, resource, id string }
 
-// pod is a pod with Unhealthy devices.
+// pod is a pod with Unhealthy devices. The tracker replaces it at each change of the pod, and keeps
+// its history. The fields above unhealthy never change.
 type pod struct {
 	namespace, name, uid, node string
 	// unhealthy has the start time of each device that is remembered, at most
 	// maxDevices; total is the number of all its Unhealthy devices.
 	unhealthy map[device]time.Time
 	total     int
-	message   string    // the kubelet's about one device
+	message   string    // of the kubelet, about one device
 	tries     int       // failed evictions
 	retryAt   time.Time // zero if none failed
-	evicted   bool
-	blocked   bool // an Event reports it
+	evicted   bool      // the eviction was accepted, so that the pod is terminating
+	blocked   bool      // an Event already reports that a disruption budget blocks the eviction
 }
 
-// tracker decides which pod is to be evicted, and when.
+// tracker decides which pod should be evicted, and when. It has no clock and no lock: callers pass
+// the time and hold evicter.mu.
 type tracker struct {
 	after     time.Duration
 	perMinute int
-	pods      map[string]*pod      // with Unhealthy devices, by UID
-	devices   int                  // of all pods
-	evicted   map[device]time.Time // last eviction, during the cooldown
-	recent    []time.Time          // evictions of the last minute
+	pods      map[string]*pod      // pods with Unhealthy devices, by UID
+	devices   int                  // number of remembered devices of all pods
+	evicted   map[device]time.Time // time of the last eviction, kept during the cooldown
+	recent    []time.Time          // times of the evictions in the last minute, oldest first
 }
 
 func newTracker(after time.Duration, perMinute int) *tracker {
@@ -54,14 +58,16 @@ func newTracker(after time.Duration, perMinute int) *tracker {
 	}
 }
 
-// set records the Unhealthy devices of a pod, and forgets a pod without any. If there are
-// too many devices, it forgets and returns a pod of the node that has the most.
+// set records the Unhealthy devices of a pod, and forgets a pod without any. A device that was
+// already Unhealthy keeps its start time. If there are too many devices, set forgets and returns a
+// pod of the node that has the most, which may be p itself.
 func (t *tracker) set(now time.Time, p *pod, unhealthy []device) (forgotten *pod) {
 	before := t.pods[p.uid]
 	t.forget(p.uid)
 	if len(unhealthy) == 0 {
 		return nil
 	}
+	// The number of attempts survives, so that a change of the status does not reset the delay.
 	if before != nil {
 		p.tries = before.tries
 		p.retryAt = before.retryAt
@@ -93,9 +99,9 @@ func (t *tracker) forget(uid string) {
 	}
 }
 
-// excess returns a pod of the node that has the most Unhealthy devices: one node must not
-// displace the pods of others. Of its pods it is the last one by UID, so that the same pods
-// stay.
+// excess returns a pod of the node that has the most Unhealthy devices, because one node must not
+// displace the pods of other nodes. Of its pods it returns the last one by UID, so that the same
+// pods stay.
 func (t *tracker) excess() *pod {
 	byNode := map[string]int{}
 	for _, p := range t.pods {
@@ -113,9 +119,10 @@ func (t *tracker) excess() *pod {
 	return last
 }
 
-// next returns a pod to evict now, or the time of the next call; zero means at the next
-// change.
+// next returns a pod to evict now. If there is none, it returns the time of the next call, or the
+// zero time if no pod waits: then the next call follows a change.
 func (t *tracker) next(now time.Time) (ready *pod, wake time.Time) {
+	// An expired entry no longer delays an eviction, and would only take memory.
 	for d, at := range t.evicted {
 		if now.Sub(at) >= cooldown {
 			delete(t.evicted, d)
@@ -127,6 +134,7 @@ func (t *tracker) next(now time.Time) (ready *pod, wake time.Time) {
 	var first *pod
 	var due time.Time // of first
 	for _, p := range t.pods {
+		// It is terminating, and the watch will report its end.
 		if p.evicted {
 			continue
 		}
@@ -137,13 +145,15 @@ func (t *tracker) next(now time.Time) (ready *pod, wake time.Time) {
 	}
 	if first == nil || now.Before(due) {
 		return nil, due
+		// The oldest eviction is the first one to leave the minute.
 	} else if len(t.recent) >= t.perMinute {
 		return nil, t.recent[0].Add(time.Minute)
 	}
 	return first, time.Time{}
 }
 
-// due is when a pod is to be evicted, if nothing changes.
+// due returns when a pod should be evicted if nothing changes: at the earliest time of its devices,
+// but not before the next retry.
 func (t *tracker) due(p *pod) (due time.Time) {
 	for d, since := range p.unhealthy {
 		at := since.Add(t.after)
@@ -169,7 +179,8 @@ func (t *tracker) succeeded(now time.Time, p *pod) {
 	}
 }
 
-// failed records an eviction that is to be tried again.
+// failed records an eviction that should be tried again. The shift is limited, because it would
+// overflow after 30 attempts.
 func (t *tracker) failed(now time.Time, p *pod) {
 	p.retryAt = now.Add(min(firstRetry<<min(p.tries, 10), maxRetry))
 	p.tries++

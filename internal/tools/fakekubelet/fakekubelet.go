@@ -1,5 +1,5 @@
-// Package fakekubelet is the kubelet of the command try: it accepts registrations, follows lists and
-// calls Allocate, over real sockets. It has no pods and never frees a device. Tests use package
+// Package fakekubelet is the kubelet of the command try: it accepts registrations, follows lists
+// and calls Allocate, over real sockets. It has no pods and never frees a device. Tests use package
 // kubelettest instead, which can fail and restart like a real kubelet.
 package fakekubelet
 
@@ -18,7 +18,8 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Kubelet is a minimal kubelet.
+// Kubelet is a minimal kubelet. Its methods may be called concurrently. Register and List are
+// called by gRPC, and the others by the command.
 type Kubelet struct {
 	v1beta1.UnimplementedRegistrationServer
 	podresourcesv1.UnimplementedPodResourcesListerServer
@@ -28,6 +29,7 @@ type Kubelet struct {
 	// running counts the goroutines of the server and of the streams.
 	running sync.WaitGroup
 
+	// mu guards the fields below.
 	mu sync.Mutex
 	// changed is closed and replaced at each registration and list.
 	changed chan struct{}
@@ -38,15 +40,16 @@ type Kubelet struct {
 // resource is a registered plugin and its latest list.
 type resource struct {
 	plugin *grpc.ClientConn
-	// list is nil before the first list.
+	// list is nil before the first list. A list is replaced as a whole, and never changed.
 	list *v1beta1.ListAndWatchResponse
 }
 
 // Response is the response to Allocate for one container.
 type Response = v1beta1.ContainerAllocateResponse
 
-// Start creates the device plugin directory dir and serves registration in it, and
-// PodResources without pods on the socket at podResources.
+// Start creates the device plugin directory dir and serves registration in it, and PodResources
+// without pods on the socket at podResources. It fails if the directory cannot be created, or if a
+// socket exists. The caller must call Stop.
 func Start(dir, podResources string) (*Kubelet, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -59,11 +62,14 @@ func Start(dir, podResources string) (*Kubelet, error) {
 	}
 	v1beta1.RegisterRegistrationServer(k.server, k)
 	podresourcesv1.RegisterPodResourcesListerServer(k.server, k)
+	// One server has both services. A real kubelet has a server for each, which no client can
+	// notice.
 	sockets := []string{
 		filepath.Join(dir, "kubelet.sock"),
 		podResources,
 	}
 	for _, path := range sockets {
+		// The socket exists when Start returns, so that an agent that starts next finds it.
 		listener, err := net.Listen("unix", path)
 		if err != nil {
 			k.Stop()
@@ -76,7 +82,7 @@ func Start(dir, podResources string) (*Kubelet, error) {
 	return k, nil
 }
 
-// Stop disconnects every plugin.
+// Stop disconnects every plugin, and waits for the goroutines of the server and of the streams.
 func (k *Kubelet) Stop() {
 	k.server.Stop()
 	k.mu.Lock()
@@ -84,18 +90,24 @@ func (k *Kubelet) Stop() {
 		_ = r.plugin.Close()
 	}
 	k.mu.Unlock()
+	// The goroutines of the streams take the lock to store a last list, so that it must be free
+	// here.
 	k.running.Wait()
 }
 
-// Register connects to a plugin and follows its list until the stream ends.
+// Register implements the registration service. It connects to a plugin and returns. A goroutine
+// then follows the plugin's list until the stream ends. A second registration replaces the first
+// one.
 func (k *Kubelet) Register(_ context.Context, req *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
 	target := "unix:" + filepath.Join(k.dir, req.GetEndpoint())
 	insecurely := grpc.WithTransportCredentials(insecure.NewCredentials())
+	// NewClient does not connect yet: the first call does.
 	conn, err := grpc.NewClient(target, insecurely)
 	if err != nil {
 		return nil, err
 	}
 	name := req.GetResourceName()
+	// The new registration has no list, even if an earlier one had.
 	k.set(name, resource{plugin: conn})
 	// A kubelet answers first and then calls the plugin, which may only serve after the answer.
 	k.running.Go(func() {
@@ -105,7 +117,8 @@ func (k *Kubelet) Register(_ context.Context, req *v1beta1.RegisterRequest) (*v1
 	return &v1beta1.Empty{}, nil
 }
 
-// follow stores each list of a plugin until the stream ends.
+// follow stores each list of a plugin until the stream ends. The last list stays, unlike in a real
+// kubelet, which marks the devices of a plugin that has disconnected as unhealthy.
 func (k *Kubelet) follow(name string, conn *grpc.ClientConn) {
 	plugin := v1beta1.NewDevicePluginClient(conn)
 	// Stop ends the stream by closing the connection.
@@ -136,13 +149,15 @@ func (k *Kubelet) set(name string, r resource) {
 	k.changed = make(chan struct{})
 }
 
+// get returns the state of a resource. It returns the zero resource for an unknown name.
 func (k *Kubelet) get(name string) resource {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.resources[name]
 }
 
-// Changed returns a channel that is closed at the next registration or list.
+// Changed returns a channel that is closed at the next registration or list. To miss no change,
+// call it before looking at the devices.
 func (k *Kubelet) Changed() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -161,9 +176,12 @@ func (k *Kubelet) Devices(name string) (healthy []string, listed int, known bool
 	return healthy, len(list.GetDevices()), list != nil
 }
 
-// Allocate allocates size of these devices by the plugin's preference, as a kubelet does. It returns
-// the IDs of the allocated devices and the response.
+// Allocate allocates size of these devices by the plugin's preference, as a kubelet does. It
+// returns the IDs of the allocated devices and the response. The resource must be registered, and
+// devices, which Allocate sorts, must have at least size elements. The devices are not remembered
+// as allocated.
 func (k *Kubelet) Allocate(ctx context.Context, name string, devices []string, size int) ([]string, *Response, error) {
+	// Sorted devices give the same result for the same list.
 	slices.Sort(devices)
 	plugin := v1beta1.NewDevicePluginClient(k.get(name).plugin)
 	ids, err := preferred(ctx, plugin, devices, size)
@@ -198,6 +216,7 @@ func preferred(ctx context.Context, plugin v1beta1.DevicePluginClient, devices [
 		return nil, fmt.Errorf("GetPreferredAllocation: %w", err)
 	}
 	responses := answer.GetContainerResponses()
+	// A plugin may have no preference. A preference of the wrong size cannot be allocated.
 	if len(responses) != 1 || len(responses[0].GetDeviceIDs()) != size {
 		return devices[:size], nil
 	}
