@@ -70,6 +70,9 @@ func NewOn(t testing.TB, kubelet string) *Cluster {
 			"nodeStatusUpdateFrequency": "1s",
 			// The default: a shorter one would hide what a failed prepare costs.
 			"syncFrequency": "1m",
+			// The API server connects to it for kubectl exec.
+			"enableServer": true,
+			"address":      "0.0.0.0",
 		},
 		Boot: func(b *bed.Bed) {
 			c.Bed = b
