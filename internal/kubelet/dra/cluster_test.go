@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
@@ -172,9 +173,13 @@ func TestClusterNames(t *testing.T) {
 	}
 	all := devices(ids...)
 	for i := range all {
-		all[i].Attributes = map[string]string{
-			"serial": strings.Repeat("S", 70), "vendor": "10c4", "port": "ü ☃", "Upper_case": "x",
-			"resource.kubernetes.io/pciBusID": "0000:3b:00.0", "resource.kubernetes.io/pcieRoot": "pci0000:00",
+		all[i].Attributes = map[string]device.Typed{
+			"serial":                          {Text: strings.Repeat("S", 70)},
+			"vendor":                          {Text: "10c4"},
+			"port":                            {Text: "ü ☃"},
+			"Upper_case":                      {Text: "x"},
+			"resource.kubernetes.io/pciBusID": {Text: "0000:3b:00.0"},
+			"resource.kubernetes.io/pcieRoot": {Text: "pci0000:00"},
 		}
 		all[i].NUMA = []int{1}
 		all[i].State, all[i].Since, all[i].EvictAfter = State(i%4), time.Now(), time.Duration(i%2*2-1)*time.Hour

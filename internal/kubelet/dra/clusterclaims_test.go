@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 const claimsPath = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -86,7 +88,13 @@ func (c *cluster) untilBound(pods ...string) {
 }
 
 func stick(id, serial string, numa int) Device {
-	return Device{Resource: "example.com/stick", ID: id, Slots: 1, Attributes: map[string]string{"serial": serial}, NUMA: []int{numa}}
+	return Device{
+		Resource:   "example.com/stick",
+		ID:         id,
+		Slots:      1,
+		Attributes: map[string]device.Typed{"serial": {Text: serial}},
+		NUMA:       []int{numa},
+	}
 }
 
 // Claims select by attributes, and align with another driver's devices.

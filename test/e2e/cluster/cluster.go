@@ -188,7 +188,9 @@ func (c *Cluster) StartAPI(t testing.TB) {
 		"--service-cluster-ip-range", "10.96.0.0/24", "--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-account-key-file", c.file("service-account.key"), "--service-account-signing-key-file", c.file("service-account.key"),
 		// Services have no endpoints here, which the reconciler would report.
-		"--endpoint-reconciler-type", "none")
+		"--endpoint-reconciler-type", "none",
+		// The name of the node has no address here: kubectl exec would fail.
+		"--kubelet-preferred-address-types", "InternalIP,Hostname")
 	wait.Until(t, startLimit, "API server", func() error {
 		_, err := c.api.get("/readyz")
 		return err
