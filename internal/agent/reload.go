@@ -9,7 +9,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 )
 
-// newReader returns the reader of the configuration, and the configuration to start with.
+// newReader returns the reader of the configuration, and the configuration to start with. owns is
+// set if this instance holds the lock: then it may write the last good configuration. It is an
+// error if there is neither a valid configuration nor a last good one.
 func newReader(o Options, owns bool) (*configuration.Reader, *config.Config, error) {
 	return configuration.New(configuration.Options{
 		Path:     o.Config,
@@ -33,7 +35,7 @@ func (o Options) configName() string {
 }
 
 // checkConfig parses and checks a configuration, with the permissions of --allow. Without a kubelet
-// other keys are allowed.
+// other keys are allowed. It is called at the start and by the goroutine of the reader.
 func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	parse := config.Parse
 	if o.CDIOnly {
@@ -55,6 +57,7 @@ func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 // the switch, because containers may hold devices of the former configuration.
 func (l *loop) reload(r configuration.Reading) {
 	was := l.page.config.Load()
+	// The status page may be reading the former value, so a copy is changed.
 	now := *was
 	now.Broken = r.Err
 	now.Problems = split(r.Err)
