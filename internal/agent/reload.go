@@ -72,15 +72,19 @@ func (l *loop) reload(r configuration.Reading) {
 		now.Loaded = l.now()
 		now.Generation = was.Generation + 1
 		l.config = r.Config
+		// Everything that is retained needs an answer of the kubelet from after the switch.
 		l.held.reset(now.Loaded)
+		// Other patterns may refer to other directories.
 		l.watch()
 		l.page.events.add("", "", "another configuration is served")
 		log.Info("configuration loaded", "resources", len(r.Config.Resources), "hash", now.Hash)
+	// The edit that broke it was undone.
 	case was.Broken != nil:
 		log.Info("configuration is valid again and unchanged", "hash", now.Hash)
 	default:
 		log.Info("configuration has not changed", "hash", now.Hash)
 	}
+	// The page shows the new hash before the lists: the next reconcile changes them.
 	l.page.config.Store(&now)
 	l.reader.Trial.Serve(r, l.now())
 }
@@ -89,6 +93,7 @@ func (l *loop) reload(r configuration.Reading) {
 func logBroken(log *slog.Logger, path string, broken error) {
 	log.Error("configuration is broken: the last good one is served", "config", path)
 	var problems config.Problems
+	// A file that cannot be read is one problem without a position.
 	if !errors.As(broken, &problems) {
 		log.Error("configuration problem",
 			"config", path,
