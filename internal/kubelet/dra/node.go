@@ -33,7 +33,8 @@ type nodeSlices struct {
 	// uid of the node; empty is unknown.
 	uid string
 	// stored has the slices of the API server, by name.
-	stored     map[string]storedSlice
+	stored map[string]storedSlice
+	// generation is the highest one that was seen or written.
 	generation int64
 	devices    []string // of all slices, in order
 	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
@@ -50,6 +51,7 @@ type storedSlice struct {
 	spec    sum
 }
 
+// newNodeSlices returns the slices of a node of which nothing was read. list must come first.
 func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
 	return &nodeSlices{
 		api:        api,
@@ -64,7 +66,8 @@ func (n *nodeSlices) selector() string {
 	return slicesPath + "?fieldSelector=" + url.QueryEscape("spec.nodeName="+n.name+",spec.driver="+Driver)
 }
 
-// list reads all slices, and returns the version to watch from.
+// list reads all slices, and returns the version to watch from. After an error, the slices are as
+// they were.
 func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	stored := map[string]storedSlice{}
 	devices := map[string][]string{} // by slice
@@ -83,6 +86,7 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		if strict.Decode(&spec) == nil && n.owns(o.Metadata) {
 			s.spec = spec.sum()
 		}
+		// Nobody has changed the slice since the last own write, so its spec is known.
 		if own := n.stored[o.Metadata.Name]; own.version == s.version {
 			s = own
 		}
@@ -117,7 +121,8 @@ func (n *nodeSlices) owns(slice metadata) bool {
 	return owner == want && owner.UID != ""
 }
 
-// owner is the reference to the node.
+// owner is the reference to the node. The garbage collector deletes the slices when the node is
+// deleted. UID is empty while it is unknown.
 func (n *nodeSlices) owner() ownerReference {
 	return ownerReference{
 		APIVersion: "v1",
@@ -137,7 +142,8 @@ type sliceEvent struct {
 	deleted  bool
 }
 
-// watch sends the changes since version until the watch ends.
+// watch sends the changes since version until the watch ends. changes has no buffer: session
+// receives until it cancels ctx.
 func (n *nodeSlices) watch(ctx context.Context, version string, changes chan<- sliceEvent) error {
 	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), idleTimeout, func(e kubeapi.Event) error {
 		c := sliceEvent{deleted: e.Type == "DELETED"}
@@ -158,6 +164,7 @@ func (n *nodeSlices) watch(ctx context.Context, version string, changes chan<- s
 // foreign reports whether c is by somebody else. Events are late: resource versions are
 // ordered, and those of own writes are known.
 func (n *nodeSlices) foreign(c sliceEvent) bool {
+	// The deletion of a known slice has a higher version too.
 	if s, ok := n.stored[c.Metadata.Name]; ok {
 		return c.Metadata.version() > s.version
 	}
@@ -165,13 +172,16 @@ func (n *nodeSlices) foreign(c sliceEvent) bool {
 }
 
 // specs are the slices to have for devices, which are sorted, and when that changes by
-// itself.
+// itself. next is the zero time if nothing changes without another list. It raises the generation
+// if necessary.
 func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, next time.Time) {
 	names := make([]string, len(devices))
 	for i := range devices {
 		names[i] = devices[i].name
 	}
+	// Without devices there are no slices.
 	count := (len(devices) + maxDevices - 1) / maxDevices
+	// A single slice changes as a whole, and needs no other generation.
 	if max(count, len(n.stored)) > 1 && !slices.Equal(names, n.devices) {
 		n.generation++
 	}
@@ -195,7 +205,8 @@ func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, 
 }
 
 // write makes the server's slices equal to specs, and returns how many were written; done is
-// called for each.
+// called for each. It stops at the first error. Slices that were written until then are not written
+// again.
 func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(error)) (wrote int, err error) {
 	wanted := make(map[string]bool, len(specs))
 	for i := range specs {
@@ -215,6 +226,7 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 			continue
 		}
 		err := n.api.Delete(ctx, slicesPath+"/"+name)
+		// Somebody else has deleted it.
 		if kubeapi.Code(err) == http.StatusNotFound {
 			err = nil
 		}
@@ -227,7 +239,8 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 	return wrote, nil
 }
 
-// refuse returns errRefused if err says which devices of spec are invalid, else err.
+// refuse returns errRefused if err says which devices of spec are invalid, else err. It adds the
+// devices to refused.
 func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
 	var answer *kubeapi.Error
 	if !errors.As(err, &answer) || answer.Code != http.StatusUnprocessableEntity {
@@ -245,7 +258,8 @@ func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
 }
 
 // accepted returns the devices that the API server does not refuse as they are, and why it
-// refuses the others, by ID.
+// refuses the others, by ID. A device whose attributes change is tried again, because its sum is
+// another one.
 func (n *nodeSlices) accepted(devices []Device, now time.Time) (accepted []Device, refused map[string]string) {
 	if len(n.refused) == 0 {
 		return devices, nil
@@ -274,6 +288,7 @@ func (n *nodeSlices) object(i int, spec sliceSpec) slice {
 
 // put creates or replaces slice i, whatever version the server has.
 func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
+	// The API server needs the UID in an owner reference. It is read once for each list.
 	if n.uid == "" {
 		var node struct{ Metadata metadata }
 		if err := n.api.Get(ctx, nodesPath+n.name, &node); err != nil {

@@ -138,6 +138,7 @@ type state struct {
 	refused     map[string]string // why the API server refuses single devices, by ID; read-only
 }
 
+// Only one reason is named, the one to remove first.
 func (s state) registration() Status {
 	switch {
 	case s.unserved != "":
@@ -150,9 +151,11 @@ func (s state) registration() Status {
 	return Status{Registered: true}
 }
 
+// problem is why no device can be offered, empty if nobody has to change anything. What the kubelet
+// needs comes first.
 func (s state) problem() string { return cmp.Or(s.unserved, s.unpublished) }
 
-// New makes a Plugin; Run and Publish run it.
+// New makes a Plugin; Run and Publish run it. Hooks that are nil become functions that do nothing.
 func New(o Options) *Plugin {
 	if o.Changed == nil {
 		o.Changed = func() {}
@@ -208,7 +211,8 @@ func (p *Plugin) Problem(id string) string {
 	return "the API server refuses the device: " + p.state.refused[id]
 }
 
-// update changes the state by f.
+// update changes the state by f. f must not block, and must replace refused instead of changing it.
+// Logging and Changed follow without the lock.
 func (p *Plugin) update(f func(now *state)) {
 	p.mu.Lock()
 	before := p.state
@@ -238,7 +242,7 @@ func (p *Plugin) update(f func(now *state)) {
 	}
 }
 
-// closeRegistered closes registered the first time.
+// closeRegistered closes registered the first time. Publish waits for it before its first write.
 func (p *Plugin) closeRegistered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
