@@ -17,9 +17,11 @@ import (
 )
 
 // pluginName is the name under which kubectl finds this program as a plugin: kubectl generic-dp.
+// kubectl finds a plugin by the name of its file, in which "_" stands for "-".
 const pluginName = "kubectl-generic_dp"
 
-// commandLine returns the arguments of the program, for run. Those of the plugin begin with its name.
+// commandLine returns the arguments of the program, for run. Those of the plugin begin with its
+// name. argv is os.Args. The file may be a link to the program, in any directory.
 func commandLine(argv []string) []string {
 	if len(argv) > 0 && filepath.Base(argv[0]) == pluginName {
 		return append([]string{pluginName}, argv[1:]...)
@@ -27,7 +29,8 @@ func commandLine(argv []string) []string {
 	return argv[1:]
 }
 
-// asPlugin makes the fleet command the root command.
+// asPlugin makes the fleet command the root command. It sets what the root command sets otherwise,
+// and returns cmd.
 func asPlugin(cmd *cobra.Command) *cobra.Command {
 	cmd.Use = "generic-dp"
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl generic-dp"}
@@ -38,22 +41,27 @@ func asPlugin(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// statusError ends a command that has printed its report with another status than 1.
+// statusError ends a command that has printed its report with another status than 1. The report is
+// the message, so nothing else is printed.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
 
 // fleetFlags are the flags of all fleet commands.
 type fleetFlags struct {
+	// kubectl is the program and its first arguments, separated by spaces.
 	kubectl    string
 	kubeconfig string
 	context    string
 	namespace  string
 	selector   string
 	parallel   int
-	timeout    time.Duration
+	// timeout is the time for one node, not for the command.
+	timeout time.Duration
 }
 
+// newFleet returns the command fleet. f has the flags of the commands that run on a node, in the
+// pod of the DaemonSet: preview and permissions.
 func newFleet(f *flags) *cobra.Command {
 	o := &fleetFlags{}
 	cmd := &cobra.Command{
@@ -85,7 +93,8 @@ the same program is the plugin kubectl generic-dp.`,
 	return cmd
 }
 
-// knownCommand rejects arguments: they are unknown subcommands.
+// knownCommand rejects arguments: they are unknown subcommands. cobra would print the help, as if
+// the arguments were right.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -97,7 +106,8 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return usageError{errors.New(text)}
 }
 
-// open returns the cluster that the flags select.
+// open returns the cluster that the flags select. It runs nothing yet. The error is about the
+// flags.
 func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
 	command := strings.Fields(o.kubectl)
 	switch {
@@ -126,7 +136,7 @@ func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
 }
 
 // progress returns a function that shows the number of answers in one line of a terminal. It is nil
-// without a terminal.
+// without a terminal. The line is removed after the last answer, so that only the report stays.
 func progress(stderr io.Writer) func(answered, all int) {
 	terminal := terminalOf(stderr)
 	if terminal == nil {
@@ -141,7 +151,8 @@ func progress(stderr io.Writer) func(answered, all int) {
 	}
 }
 
-// terminalOf returns the terminal behind the output of a command, nil if it is not a terminal.
+// terminalOf returns the terminal behind the output of a command, nil if it is not a terminal. The
+// output of commands is wrapped, so that names from the cluster cannot control the terminal.
 func terminalOf(w io.Writer) *os.File {
 	if p, isWrapped := w.(printable); isWrapped {
 		w = p.Writer
@@ -156,6 +167,7 @@ func terminalOf(w io.Writer) *os.File {
 	return file
 }
 
+// newFleetFind returns the command fleet find.
 func newFleetFind(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "find TEXT",
@@ -175,6 +187,7 @@ The exit status is 1 if nothing is found.`,
 		if err != nil {
 			return nil, err
 		}
+		// The report is printed all the same.
 		if len(found.Found) == 0 {
 			err = errReported
 		}
@@ -185,6 +198,7 @@ The exit status is 1 if nothing is found.`,
 // findReport is the output of fleet find.
 type findReport struct{ *fleet.FindReport }
 
+// table writes the nodes that have not answered first: the device may be on one of them.
 func (r findReport) table(w io.Writer, wide bool) error {
 	t := newFleetTable(wide, "NODE", "RESOURCE", "HEALTH", "HELD BY")
 	for _, n := range r.Nodes {
@@ -208,7 +222,7 @@ func (r findReport) table(w io.Writer, wide bool) error {
 	return err
 }
 
-// describeHardware is the hardware of a device in a line.
+// describeHardware is the hardware of a device in a line. An absent device has no hardware.
 func describeHardware(d fleet.Found) string {
 	h := d.Device
 	if h == nil {
@@ -223,6 +237,7 @@ func describeHardware(d fleet.Found) string {
 	return strings.Join(words, " ")
 }
 
+// newFleetWhy returns the command fleet why. Its exit status does not depend on the reasons.
 func newFleetWhy(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why POD",
@@ -242,6 +257,7 @@ created, it may also be the name of their Deployment or other owner.`,
 		// The namespace is that of the pod: the DaemonSet is searched everywhere.
 		cluster.Namespace = ""
 		namespace := o.namespace
+		// Other commands print pods in this form, for example kubectl get -o name.
 		name := strings.TrimPrefix(args[0], "pod/")
 		if before, after, hasNamespace := strings.Cut(name, "/"); hasNamespace {
 			namespace = before
@@ -258,6 +274,8 @@ created, it may also be the name of their Deployment or other owner.`,
 // whyReport is the output of fleet why.
 type whyReport struct{ *fleet.WhyReport }
 
+// table writes the reasons as numbered paragraphs: the first one is usually the cause of the
+// others.
 func (r whyReport) table(w io.Writer, _ bool) error {
 	fmt.Fprintf(w, "%s/%s: %s\n", cmp.Or(r.Namespace, "default"), r.Pod, r.State)
 	for i, reason := range r.Reasons {
@@ -278,6 +296,7 @@ func (r whyReport) table(w io.Writer, _ bool) error {
 	return nil
 }
 
+// newFleetSnapshot returns the command fleet snapshot.
 func newFleetSnapshot(o *fleetFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "snapshot NODE [FILE]",
@@ -303,6 +322,7 @@ FILE (default NODE.txtar; - is standard output). Review it before you share it.`
 				_, err = cmd.OutOrStdout().(printable).Writer.Write(recording)
 				return err
 			}
+			// The file is readable for the user only.
 			return writePrivate(file, recording)
 		},
 	}

@@ -21,6 +21,7 @@ import (
 // removesHeld is the exit status of a diff that takes a device away from a container.
 const removesHeld statusError = 3
 
+// newFleetDiff returns the command fleet diff.
 func newFleetDiff(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff FILE",
@@ -51,6 +52,7 @@ refuse the configuration or does not answer.`,
 		switch {
 		case err != nil:
 			return nil, err
+		// This precedes incomplete answers: what is known already is the reason to stop.
 		case report.RemovesHeld():
 			err = removesHeld
 		case report.Incomplete():
@@ -75,10 +77,13 @@ func readConfigurations(path string) ([]importer.Own, error) {
 	return found, nil
 }
 
+// findConfigurations returns the configurations without checking them. Only a manifest may have
+// more than one.
 func findConfigurations(path string) ([]importer.Own, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		files, _, err := config.Read(path)
+		// A configuration without an object is for every node.
 		return []importer.Own{{Files: files}}, err
 	}
 	name, text, err := readInput(path)
@@ -95,7 +100,8 @@ func findConfigurations(path string) ([]importer.Own, error) {
 }
 
 // isManifestText reports whether a text is YAML or JSON. Its first line tells: in TOML it is a
-// table, or a key with "=".
+// table, or a key with "=". The name of the file is no help, because the text may come from
+// standard input.
 func isManifestText(text string) bool {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -104,6 +110,7 @@ func isManifestText(text string) bool {
 		}
 		key, _, isAssignment := strings.Cut(line, "=")
 		isYAML := strings.HasPrefix(line, "---") || strings.HasPrefix(line, "{") || strings.HasPrefix(line, "- ")
+		// In TOML, a colon before the "=" is only possible in a quoted key.
 		hasColon := strings.Contains(key, ":") && (!isAssignment || !strings.ContainsAny(key, `"'`))
 		return isYAML || hasColon
 	}
@@ -113,6 +120,7 @@ func isManifestText(text string) bool {
 // fleetDiff is the output of fleet diff.
 type fleetDiff struct{ *fleet.DiffReport }
 
+// table writes the nodes with problems, the changes, and a summary.
 func (r fleetDiff) table(w io.Writer, wide bool) error {
 	for _, g := range groupNodes(r.Nodes, wide) {
 		g.write(w)
@@ -141,13 +149,15 @@ func (r fleetDiff) table(w io.Writer, wide bool) error {
 	return nil
 }
 
-// nodeGroup is nodes with the same problems: usually all of them refuse the same line.
+// nodeGroup is nodes with the same problems: usually all of them refuse the same line. NodeDiff is
+// the state of the first of these nodes.
 type nodeGroup struct {
 	fleet.NodeDiff
 	nodes []string
 }
 
-// groupNodes groups nodes with the same problems, unless wide.
+// groupNodes groups nodes with the same problems, unless wide. The groups have the order of their
+// first nodes.
 func groupNodes(nodes []fleet.NodeDiff, wide bool) []nodeGroup {
 	var groups []nodeGroup
 	for _, n := range nodes {
@@ -164,7 +174,8 @@ func groupNodes(nodes []fleet.NodeDiff, wide bool) []nodeGroup {
 	return groups
 }
 
-// write writes the nodes and their problems.
+// write writes the nodes and their problems. An error of w is ignored: the table after it meets the
+// same error.
 func (g *nodeGroup) write(w io.Writer) {
 	names := strings.ReplaceAll(shorten(g.nodes, false), ",", ", ")
 	isOne := len(g.nodes) == 1
@@ -185,13 +196,15 @@ func (g *nodeGroup) write(w io.Writer) {
 	}
 }
 
-// changeGroup is a change that several nodes have. Changes that affect pods are never grouped.
+// changeGroup is a change that several nodes have. Changes that affect pods are never grouped. more
+// is the number of nodes besides NodeChange.Node.
 type changeGroup struct {
 	fleet.NodeChange
 	more int
 }
 
-// nodes names the nodes of a group.
+// nodes names the nodes of a group. It is the only node, or the first one and the number of the
+// others.
 func (g *changeGroup) nodes() string {
 	if g.more == 0 {
 		return g.Node
@@ -222,7 +235,8 @@ func groupChanges(changes []fleet.NodeChange, wide bool) []changeGroup {
 	return groups
 }
 
-// becomes says what a changed device is after the edit, for the end of a line.
+// becomes says what a changed device is after the edit, for the end of a line. It is empty for a
+// device that is added or removed.
 func becomes(c *fleet.Change) string {
 	switch c.Change {
 	case "moved":
@@ -240,7 +254,8 @@ func becomes(c *fleet.Change) string {
 	return ""
 }
 
-// newPreview returns the node's side of fleet diff.
+// newPreview returns the node's side of fleet diff. It is hidden, because only fleet diff calls it,
+// through kubectl exec. Its output is an API between versions.
 func newPreview(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "preview",
@@ -259,7 +274,8 @@ func newPreview(f *flags) *cobra.Command {
 	return cmd
 }
 
-// preview compares the served configuration with the one on standard input.
+// preview compares the served configuration with the one on standard input. A configuration that
+// this node would refuse is no error: the preview has the reasons.
 func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 	preview := &fleet.Preview{
 		Changes:   []fleet.Change{},
@@ -275,6 +291,7 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The comparison is with what is served, even if the file on disk is broken.
 	before, err := f.served()
 	if err != nil {
 		return nil, err
@@ -284,6 +301,7 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 		preview.Refused = strings.Split(strings.TrimSpace(err.Error()), "\n")
 		return preview, nil
 	}
+	// One scan serves both configurations, so that the hardware does not differ.
 	view, err := f.scan(cmd.Context(), before)
 	if err != nil {
 		return nil, err
@@ -306,6 +324,7 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 			preview.Problems = append(preview.Problems, n.String())
 		}
 	}
+	// These are the offers after the edit. Absent devices that stay listed are not counted.
 	preview.Memory = len(next.Matched.Resources) * device.ResourceMemory
 	for _, m := range next.Matched.Resources {
 		for i := range m.Offers {
@@ -316,7 +335,7 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 }
 
 // served loads the configuration that serve serves: the one at --config, or the last good one if
-// that is broken.
+// that is broken. If neither is usable, the error is about --config.
 func (f *flags) served() (*config.Config, error) {
 	cfg, err := f.load(f.config)
 	good := configuration.LastGood(f.paths.StateDir)
@@ -326,7 +345,8 @@ func (f *flags) served() (*config.Config, error) {
 	return f.parseFiles(good)
 }
 
-// parseFiles validates the files of a configuration, with the privileges that --allow gives.
+// parseFiles validates the files of a configuration, with the privileges that --allow gives. The
+// error has all problems of the first step that fails.
 func (f *flags) parseFiles(files []config.File) (*config.Config, error) {
 	cfg, err := config.Parse(files...)
 	if err != nil {
@@ -340,7 +360,8 @@ type permissionsReport struct {
 	Permissions []fleet.Permission `json:"permissions"`
 }
 
-// newPermissions returns the node's side of the rule "permission" of fleet why.
+// newPermissions returns the node's side of the rule "permission" of fleet why. It is hidden like
+// preview.
 func newPermissions(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "permissions",

@@ -14,7 +14,7 @@ import (
 )
 
 // permissions lists the nodes of all offers with owner, group and mode, as they are in a container:
-// container.owner replaces those of the host.
+// container.owner replaces those of the host. The list is empty, not nil, without nodes.
 func (f *flags) permissions(resources []matchers.Offered) permissionsReport {
 	r := permissionsReport{Permissions: []fleet.Permission{}}
 	for _, m := range resources {
@@ -33,7 +33,8 @@ func (f *flags) permissions(resources []matchers.Offered) permissionsReport {
 	return r
 }
 
-// permission reads owner and mode of a node.
+// permission reads owner and mode of a node. owner is nil if the configuration does not replace
+// anything. Resource and ID are left to the caller.
 func (f *flags) permission(path string, owner *device.Owner) (fleet.Permission, error) {
 	p := fleet.Permission{Path: path}
 	var stat unix.Stat_t
@@ -54,13 +55,14 @@ func (f *flags) permission(path string, owner *device.Owner) (fleet.Permission, 
 	return p, nil
 }
 
-// replace replaces a value if there is another one.
+// replace replaces a value if there is another one. other is nil if there is none.
 func replace(value, other *uint32) {
 	if other != nil {
 		*value = *other
 	}
 }
 
+// table writes one line for each node of a device.
 func (r permissionsReport) table(w io.Writer, _ bool) error {
 	tab := newTable(w, "RESOURCE", "ID", "PATH", "UID", "GID", "MODE")
 	for _, p := range r.Permissions {

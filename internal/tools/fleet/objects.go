@@ -10,7 +10,7 @@ import (
 // The fields of Kubernetes objects that are used. encoding/json matches the names of the API to
 // these fields whatever their case. The API's own packages would add 5 MB to the program.
 
-// Meta is the metadata of an object.
+// Meta is the metadata of an object. DeletionTimestamp is nil unless the object is being deleted.
 type Meta struct {
 	Name              string
 	Namespace         string
@@ -58,14 +58,16 @@ type Volume struct {
 	ConfigMap *struct{ Name string }
 }
 
-// Affinity is the affinity of a pod for nodes.
+// Affinity is the affinity of a pod for nodes. Only the required part matters: the preferred part
+// excludes no node.
 type Affinity struct {
 	NodeAffinity struct {
 		RequiredDuringSchedulingIgnoredDuringExecution *struct{ NodeSelectorTerms []SelectorTerm }
 	}
 }
 
-// SelectorTerm is an alternative of a node affinity: all its expressions hold.
+// SelectorTerm is an alternative of a node affinity: all its expressions hold. The alternatives are
+// combined by or.
 type SelectorTerm struct {
 	MatchExpressions []Expression
 	MatchFields      []Expression
@@ -78,7 +80,8 @@ type Expression struct {
 	Values   []string
 }
 
-// Toleration is a toleration of taints.
+// Toleration is a toleration of taints. Operator is "Exists" or "Equal", which is the meaning of an
+// empty one.
 type Toleration struct {
 	Key      string
 	Operator string
@@ -169,7 +172,8 @@ type Terminated struct {
 	ExitCode int
 }
 
-// ClaimStatus names the object of a claim of a pod.
+// ClaimStatus names the object of a claim of a pod. ResourceClaimName is empty if no claim was
+// needed.
 type ClaimStatus struct {
 	Name              string
 	ResourceClaimName string
@@ -218,7 +222,8 @@ type Event struct {
 	}
 }
 
-// at is when the event happened last.
+// at is when the event happened last. Events of the newer API have only EventTime. The zero time
+// means that neither is set.
 func (e *Event) at() time.Time {
 	if e.LastTimestamp != nil {
 		return *e.LastTimestamp
@@ -251,7 +256,7 @@ type ClaimRequest struct {
 	Exactly         struct{ DeviceClassName string }
 }
 
-// Allocated is a device that a claim has.
+// Allocated is a device that a claim has. Device is the name in the pool of a node.
 type Allocated struct {
 	Driver string
 	Pool   string
@@ -269,7 +274,7 @@ type Slice struct {
 	}
 }
 
-// SliceDevice is a device of a slice.
+// SliceDevice is a device of a slice. Attributes have no value here unless they are strings.
 type SliceDevice struct {
 	Name                     string
 	Attributes               map[string]struct{ String string }
@@ -283,7 +288,8 @@ type Class struct {
 	Spec     struct{ ExtendedResourceName string }
 }
 
-// TaintRule is a DeviceTaintRule.
+// TaintRule is a DeviceTaintRule. Empty fields of the selector select everything. It taints devices
+// without a change of their slice.
 type TaintRule struct {
 	Metadata Meta
 	Spec     struct {
@@ -312,7 +318,7 @@ func condition(conditions []Condition, kind string) *Condition {
 }
 
 // quantity returns the number of an extended resource, which the API server writes as "1k" for
-// 1000.
+// 1000. It is 0 for anything else.
 func quantity(text string) int {
 	factor := 1
 	for suffix, f := range map[string]int{"k": 1e3, "M": 1e6} {
