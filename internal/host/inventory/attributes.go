@@ -23,8 +23,11 @@ import (
 type Attributes struct {
 	sysfs sysfs.FS
 	proc  proc
-	slow  *slowAttributes
-	of    scanResult
+	// slow is shared with the readers of other snapshots, so that a read that blocks is not started
+	// again.
+	slow *slowAttributes
+	// of is the snapshot, and what was read with it.
+	of scanResult
 
 	mu      sync.Mutex // held during a read, so that other callers wait for its value
 	attrs   map[attribute]attributeValues
@@ -37,8 +40,10 @@ type Attributes struct {
 	unread      map[string]device.UnreadHardware // hardware by path
 }
 
+// attribute is the key of a request: a directory in sysfs, and a name below it.
 type attribute struct{ dir, name string }
 
+// attributeValues is the answer to a request. values has one value for each file that was found.
 type attributeValues struct {
 	values []string
 	unread bool
@@ -91,6 +96,7 @@ func (a *Attributes) Attr(dir, name string, entries *int) (values []string, unre
 	for _, file := range files {
 		a.read(file, dir, &v)
 	}
+	// Dropping all of them is enough: they are read again when they are needed.
 	if len(a.attrs) >= maxAttributes {
 		clear(a.attrs)
 	}
@@ -104,7 +110,7 @@ func ownDir(dir string) string {
 	return cmp.Or(hardware, dir)
 }
 
-// read adds the value of a file.
+// read adds the value of a file. The caller holds a.mu.
 func (a *Attributes) read(file sysfs.File, dir string, v *attributeValues) {
 	value, err := a.slow.read(file, a.sysfs.Attribute)
 	if err == nil {
@@ -114,6 +120,7 @@ func (a *Attributes) read(file sysfs.File, dir string, v *attributeValues) {
 	if err == errSlow {
 		v.unread = true
 		hardware := ownDir(dir)
+		// New says that another device is in this place now, whose former values do not count.
 		isNew := a.unread[hardware].New || a.slow.isReplacement(file)
 		a.unread[hardware] = device.UnreadHardware{Path: hardware, New: isNew}
 		return
@@ -168,6 +175,7 @@ func (a *Attributes) readCharDrivers() map[uint32]string {
 	isCharPart := false
 	err := a.proc.each("devices", func(line []byte) string {
 		text := string(line)
+		// A header begins each of the two parts of the file.
 		if strings.HasSuffix(text, ":") {
 			isCharPart = text == charDevices
 			if isCharPart && len(isRecorded) > 0 {
@@ -195,7 +203,8 @@ func (a *Attributes) readCharDrivers() map[uint32]string {
 // fs/char_dev.c, devinfo_show in fs/proc/devices.c).
 const charDevices = "Character devices:"
 
-// Driver returns the name of the driver that is bound to the device of a directory, or an empty string.
+// Driver returns the name of the driver that is bound to the device of a directory, or an empty
+// string. An error is a problem, and counts as no driver.
 func (a *Attributes) Driver(dir string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -209,7 +218,8 @@ func (a *Attributes) Driver(dir string) string {
 	return driver
 }
 
-// Problems returns the failed reads so far.
+// Problems returns the failed reads so far. It is complete once everything was read that a match
+// needs.
 func (a *Attributes) Problems() []device.Problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -248,13 +258,14 @@ const (
 	maxBlocked = 256
 )
 
+// attributeText is the result of one read.
 type attributeText struct {
 	text string
 	err  error
 	late bool // it was read after a timeout
 }
 
-// next starts a new interval.
+// next starts a new interval. Attributes that no interval has read since are forgotten.
 func (s *slowAttributes) next() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,6 +295,7 @@ func (s *slowAttributes) read(file sysfs.File, read func(string) (string, error)
 	if !known {
 		return "", errSlow
 	}
+	// The next interval needs the text too, even if the read still blocks then.
 	s.texts[file] = v
 	return v.text, v.err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
+// hostDev is the directory of device nodes in paths of the host.
 const hostDev = "/dev"
 
 // devTree is the tree of a directory of device nodes. All paths are paths of the host, wherever the
@@ -34,14 +35,17 @@ type devTree struct {
 	hasInodes bool
 	// startedAt is the time of file systems at the start of the walk.
 	startedAt int64
+	// recording is set if regular files stand for nodes, see RecordingMarker.
 	recording bool
 	cache     map[string]*devDir // by path
 	nodes     map[string]*node   // by path
 	links     map[string]string  // unresolved targets by path
-	isDir     map[string]bool
-	dirs      []string
-	mounts    []string // directories on another file system
-	problems  problems
+	// isDir has all directories that were walked, and the ones that links lead through.
+	isDir map[string]bool
+	// dirs are the walked directories, sorted at the end.
+	dirs     []string
+	mounts   []string // directories on another file system
+	problems problems
 }
 
 // devDir is a directory as read. Any change of its entries changes its modification
@@ -56,6 +60,7 @@ type devDir struct {
 	dirs      []string
 }
 
+// devLink is a symbolic link below /dev. Its target is not resolved.
 type devLink struct {
 	path   string
 	target string
@@ -64,7 +69,9 @@ type devLink struct {
 // node is a node of a scan, and its cached data.
 type node struct {
 	device.Node
-	read    *devNode
+	// read is the node as it was read, which later scans use again while it is unchanged.
+	read *devNode
+	// removed is set by locate if the node does not exist any more.
 	removed bool
 }
 
@@ -113,6 +120,7 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 		return nil, fmt.Errorf("read the device nodes: %w", err)
 	}
 	slices.Sort(t.dirs)
+	// Directories that do not exist any more leave the cache.
 	maps.DeleteFunc(known, func(dir string, _ *devDir) bool {
 		return !t.isDir[dir]
 	})
@@ -163,6 +171,7 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	if !d.isUnchanged(st) {
 		var err error
 		d, err = t.read(dir, st)
+		// This is no error if the directory was removed meanwhile.
 		if d == nil {
 			return err
 		}
@@ -215,13 +224,15 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 		return nil, nil
 	}
 	t.problem(dir, err)
+	// After a failed read, the directory is read again in the next scan.
 	isComplete := len(t.problems) == problems
 	d.isCurrent = isComplete && unix.TimespecToNsec(st.Mtim) < t.startedAt
 	t.cache[dir] = d
 	return d, nil
 }
 
-// readEntry adds the entry with path p. It does not read earlier nodes again.
+// readEntry adds the entry with path p. It does not read earlier nodes again. Other files are left
+// out, such as sockets, and regular files unless they are recorded nodes.
 func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, earlier map[string]*devNode) {
 	switch {
 	case e.Type == fs.ModeDir:
@@ -285,6 +296,7 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, isNode bool) {
 
 // stillHas reports whether a node with the path and number of n exists. It is safe for concurrent use.
 func (t *devTree) stillHas(n *node) bool {
+	// Another goroutine may be adding problems to t.
 	withoutProblems := &devTree{root: t.root, recording: t.recording}
 	current, _, isNode := withoutProblems.stat(n.Path)
 	if !isNode {
@@ -317,6 +329,8 @@ func (t *devTree) problem(p string, err error) {
 	}
 }
 
+// addNode adds a node that has neither hardware nor a directory in sysfs so far. -1 means that a
+// number is unknown.
 func (t *devTree) addNode(n *devNode) {
 	t.nodes[n.path] = &node{read: n, Node: device.Node{
 		Path:      n.path,
@@ -387,6 +401,7 @@ func (t *devTree) resolve(p string) *device.Node {
 			continue
 		}
 		next := path.Join(at, elem)
+		// The rest of the host's file systems may not be visible here.
 		if at == "/" && next != hostDev {
 			return nil
 		}
@@ -404,6 +419,7 @@ func (t *devTree) resolve(p string) *device.Node {
 			continue
 		}
 		if n := t.nodes[next]; n != nil {
+			// A node is not a directory.
 			if strings.Trim(rest, "/") != "" {
 				return nil
 			}
@@ -417,7 +433,8 @@ func (t *devTree) resolve(p string) *device.Node {
 	return nil
 }
 
-// visit adds p if the walk did not, because it is on another file system.
+// visit adds p if the walk did not, because it is on another file system. An error means that there
+// is nothing at p, and is added as a problem.
 func (t *devTree) visit(p string) {
 	_, isLink := t.links[p]
 	if isLink || t.isDir[p] || t.nodes[p] != nil {

@@ -25,10 +25,12 @@ func (c *scan) readNets() []*device.Node {
 	var nets []*device.Node
 	c.netInterfaces = make(map[string]sysfs.NetInterface, len(entries))
 	for _, e := range entries {
+		// The loopback interface has no hardware and is always in use.
 		if e.Name == "lo" {
 			continue
 		}
 		i, err := c.sysfs.NetInterface(e.Path)
+		// The interface was removed after the listing.
 		if sysfs.Gone(err) {
 			continue
 		}
@@ -54,13 +56,14 @@ func (c *scan) readNets() []*device.Node {
 // netUse returns how the host itself uses a network interface, or an empty string. An interface is used
 // if it is part of another interface, if it is one end of a pair whose other end is in another network
 // namespace (a pod), or if it has routes or addresses. If these are unknown, an interface that is up
-// counts as used. CAN is an exception, because it has neither.
+// counts as used. CAN is an exception, because it has neither. The caller holds a.mu.
 func (a *Attributes) netUse(n *device.Node) string {
 	use := partOf(a.of.netInterfaces[n.Path], a.of.netInterfaces)
 	if use != "" {
 		return use
 	}
 	pair := a.netPair(n)
+	// An interface that is not one end of a pair has its own number as the other end.
 	isPair := pair.Other > 0 && pair.Other != pair.Index
 	if isPair && !a.hasOtherEnd(pair) {
 		return "one end of a pair, whose other end is in another network namespace"
@@ -81,7 +84,8 @@ func (a *Attributes) netUse(n *device.Node) string {
 	return ""
 }
 
-// hasOtherEnd reports whether the host has the other end of a pair.
+// hasOtherEnd reports whether the host has the other end of a pair. The numbers of interfaces are
+// only unique in one network namespace, so both ends must refer to each other.
 func (a *Attributes) hasOtherEnd(pair sysfs.NetPair) bool {
 	return slices.ContainsFunc(a.of.Nets, func(n *device.Node) bool {
 		other := a.netPair(n)
@@ -89,6 +93,7 @@ func (a *Attributes) hasOtherEnd(pair sysfs.NetPair) bool {
 	})
 }
 
+// netPair returns the numbers of an interface, and reads them only once. The caller holds a.mu.
 func (a *Attributes) netPair(n *device.Node) sysfs.NetPair {
 	p, known := a.pairs[n.Path]
 	if !known {
@@ -253,7 +258,8 @@ func (a *Attributes) hasNets(process string, nets []*device.Node) bool {
 	return true
 }
 
-// readRoutes adds the interfaces of the routes of a process. Recordings only contain their names.
+// readRoutes adds the interfaces of the routes of a process. Recordings only contain their names. A
+// file that cannot be read has no routes: addresses are read as well.
 func (a *Attributes) readRoutes(process string, routes map[string]bool) {
 	const (
 		noIPv6       = "00000000000000000000000000000000"
@@ -300,6 +306,7 @@ func (a *Attributes) readAddresses(t *traffic) error {
 		// the kernel assigns automatically have the scope of the link.
 		scope := m.Data[3]
 		index := binary.NativeEndian.Uint32(m.Data[4:])
+		// The values of scopes rise as the scopes become narrower.
 		if scope < syscall.RT_SCOPE_LINK {
 			t.indexes[int(index)] = true
 		}
@@ -307,7 +314,8 @@ func (a *Attributes) readAddresses(t *traffic) error {
 	return err
 }
 
-// hasAddress reports whether an interface with a number has an address.
+// hasAddress reports whether an interface with a number has an address. A recording has names,
+// because numbers differ on each host.
 func (a *Attributes) hasAddress(name string, index int) bool {
 	if a.traffic.indexes[index] && !a.traffic.addresses[name] {
 		a.traffic.addresses[name] = true
@@ -365,6 +373,7 @@ func ForeignNets(s *device.Snapshot) bool {
 	if len(s.Nets) == 0 {
 		return false
 	}
+	// These are the interfaces of the network namespace of this process.
 	list, err := net.Interfaces()
 	if err != nil {
 		return true

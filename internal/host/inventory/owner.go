@@ -32,10 +32,12 @@ func (c *scan) locate(nodes []*node) []*node {
 	second.Go(func() {
 		c.locateEach(nodes[half:], &failed)
 	})
+	// Each goroutine has its own list of problems, and only changes its own nodes.
 	c.locateEach(nodes[:half], &c.problems)
 	second.Wait()
 	c.problems = append(c.problems, failed...)
 	for _, same := range copies {
+		// Nodes with one number have one directory, so the first one stands for all.
 		if same[0].SysPath != "" {
 			c.dropCopies(same)
 		}
@@ -129,6 +131,8 @@ func virtualSubsystem(dir string) string {
 	return subsystem
 }
 
+// nodeDir returns the directory in sysfs of the number of a node. It is empty if the kernel has no
+// device with that number.
 func (c *scan) nodeDir(n *node) (string, error) {
 	if n.Type == device.BlockNode {
 		return c.sysfs.BlockDev(n.Major, n.Minor)
@@ -191,6 +195,7 @@ func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 		return false
 	}
 	if h == nil {
+		// Nodes of virtual devices belong to hardware that is not above them.
 		h = groups[vfioGroup(n.SysPath)]
 	}
 	if h == nil {
@@ -202,6 +207,7 @@ func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 	if h == nil {
 		return true
 	}
+	// Hardware that could not be read stays out of the snapshot with all its nodes.
 	_, isUnread := c.unread[h.Path]
 	if isUnread {
 		return false
@@ -230,6 +236,7 @@ func (c *scan) isInterfaceRemoved(n *device.Node, h *device.Hardware) bool {
 	if h.USB == nil || len(n.SysPath) <= len(h.Path) {
 		return false
 	}
+	// The interface is the element after the path of the device.
 	start := len(h.Path) + 1
 	name, _, _ := strings.Cut(n.SysPath[start:], "/")
 	_, isKnown := c.interfaces[n.SysPath[:start+len(name)]]
@@ -400,6 +407,7 @@ func isPCIBridge(name string) bool {
 	return isHex(domain) && isHex(bus)
 }
 
+// isDigits reports whether a text consists of one or more decimal digits.
 func isDigits(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -409,4 +417,5 @@ func isDigits(s string) bool {
 	return s != ""
 }
 
+// isHex reports whether a text consists of one or more lower-case hexadecimal digits.
 func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdef") == "" }

@@ -48,6 +48,7 @@ type Reading struct {
 func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attributes)) (*Reading, error) {
 	s := New(o)
 	traced, trace := s.sysfs.Trace()
+	// From here on, every read is traced: first the scan, then everything that a match may read.
 	s.proc.recorded = make(map[string]string)
 	s.sysfs = traced
 	c, err := s.scanUntilRead(ctx)
@@ -76,6 +77,7 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 func (s *Scanner) scanUntilRead(ctx context.Context) (*scan, error) {
 	deadline := time.Now().Add(time.Second)
 	for {
+		// Cached results would not be traced.
 		s.cache = nil
 		c, err := s.scan(ctx)
 		if err != nil {
@@ -92,7 +94,8 @@ func (s *Scanner) scanUntilRead(ctx context.Context) (*scan, error) {
 	}
 }
 
-// readForMatches reads data that matches may request, besides attributes that a configuration names.
+// readForMatches reads data that matches may request, besides attributes that a configuration
+// names. Only the trace of the reads matters, not their results.
 func readForMatches(snap *device.Snapshot, attrs *Attributes) {
 	for _, n := range snap.Nets {
 		attrs.InUse(n)
@@ -127,6 +130,7 @@ func procOf(root string) string {
 
 // proc reads files below /proc with one record per line.
 type proc struct {
+	// root is a directory such as "/proc".
 	root string
 	// recorded are the relevant lines by file. It is nil without a recording.
 	recorded map[string]string

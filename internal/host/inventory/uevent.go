@@ -45,7 +45,9 @@ type uevents struct {
 	buf  [ueventBuffer]byte
 }
 
+// openUevents opens the socket. It fails in a user namespace other than the initial one.
 func openUevents() (*uevents, error) {
+	// There, the socket would open without an error and stay silent.
 	users, err := os.ReadFile("/proc/self/uid_map")
 	if err == nil && !isInitialUserNamespace(string(users)) {
 		return nil, errors.New("the kernel sends no events to this user namespace")
@@ -80,8 +82,10 @@ func isInitialUserNamespace(uidMap string) bool {
 	return slices.Equal(strings.Fields(uidMap), []string{"0", "0", "4294967295"})
 }
 
+// Close also ends a call of next that waits.
 func (s *uevents) Close() error { return s.file.Close() }
 
+// next waits for the next relevant event. Only one goroutine may call it.
 func (s *uevents) next() (string, error) {
 	for {
 		size, flags, from, err := s.receive()
@@ -94,6 +98,7 @@ func (s *uevents) next() (string, error) {
 		if !isKernel(from) {
 			continue
 		}
+		// A longer event cannot be parsed, and may be about anything.
 		if flags&unix.MSG_TRUNC != 0 {
 			return "", errLost
 		}
@@ -112,6 +117,8 @@ func (s *uevents) next() (string, error) {
 	}
 }
 
+// receive waits for a message and reads it into buf. The Go runtime polls the socket, so that no
+// thread is blocked.
 func (s *uevents) receive() (size, flags int, from unix.Sockaddr, err error) {
 	pollErr := s.conn.Read(func(fd uintptr) bool {
 		for {

@@ -44,6 +44,7 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 		if group != "" {
 			members[group] = nil
 		}
+		// The kernel makes such a node only for a device that is bound to VFIO.
 		if n.Subsystem == "vfio-dev" {
 			c.markVFIO(n)
 		}
@@ -52,6 +53,7 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	if len(members) == 0 {
 		return owners
 	}
+	// A function that could not be read may be the owner as well.
 	all := slices.AppendSeq(slices.Clip(c.list), maps.Values(c.unreadPCI))
 	for _, h := range all {
 		group := h.IOMMUGroup()
@@ -83,10 +85,12 @@ func (c *scan) markVFIO(n *node) {
 	}
 }
 
+// setVFIO marks a PCI function as used by VFIO.
 func setVFIO(h *device.Hardware) {
 	if h.PCI.VFIO {
 		return
 	}
+	// The cache keeps the function, so a copy is changed.
 	p := *h.PCI
 	p.VFIO = true
 	h.PCI = &p
@@ -94,6 +98,7 @@ func setVFIO(h *device.Hardware) {
 
 // vfioOwner returns the owner of the node of an IOMMU group, or nil if the group has only bridges.
 func vfioOwner(group []*device.Hardware) *device.Hardware {
+	// Bridges stay with their own driver.
 	group = slices.DeleteFunc(group, func(h *device.Hardware) bool {
 		return h.PCI.IsBridge()
 	})
@@ -157,6 +162,7 @@ func (c *scan) namespace(n *device.Node) *device.Hardware {
 }
 
 // nvmeControllers returns the directories of the controllers of a namespace in an NVMe subsystem.
+// The result is nil for other nodes.
 func (c *scan) nvmeControllers(n *device.Node) []string {
 	below, isInSubsystem := strings.CutPrefix(n.SysPath, nvmeSubsystemDir)
 	if !isInSubsystem {
@@ -172,10 +178,12 @@ func (c *scan) nvmeControllers(n *device.Node) []string {
 // node of the namespace.
 func namespaceDir(n *device.Node) string {
 	above := up(n.SysPath)
+	// "nvme0n1p2" is below "nvme0n1".
 	isPartition := strings.HasPrefix(n.Kernel, base(above)+"p")
 	if isPartition {
 		return above
 	}
+	// "ng0n1" belongs to "nvme0n1", which is next to it.
 	number, isGeneric := strings.CutPrefix(n.Kernel, "ng")
 	if isGeneric {
 		return above + "/nvme" + number

@@ -54,10 +54,13 @@ type Batch struct {
 //   - inotify on directories only covers names
 //   - a slow timer
 type Watcher struct {
-	dev        string
-	log        *slog.Logger
+	// dev is the local path of the host's /dev.
+	dev string
+	log *slog.Logger
+	// openKernel opens the uevents. Tests replace it.
 	openKernel func() (kernelEvents, error)
-	files      *watch.Watcher
+	// files watches the names in directories.
+	files *watch.Watcher
 
 	changes  chan struct{} // capacity 1: a batch is pending
 	resynced chan struct{} // capacity 1: resync has changed
@@ -103,7 +106,7 @@ func NewWatcher(o WatchOptions) *Watcher {
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
 // Take returns the pending batch, or an empty batch. The size of a batch is limited, however late it is
-// taken.
+// taken. The caller must scan, or the events are lost.
 func (w *Watcher) Take() Batch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,6 +187,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
+	// The goroutines end with this function, even if it ends before ctx.
 	defer cancel()
 	running.Go(func() {
 		_ = w.files.Run(ctx) // always nil
@@ -208,6 +212,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-w.resynced:
 		case <-w.files.Changes():
+			// Without inotify, this is a poll that does not know what has changed.
 			if w.files.Degraded() != nil {
 				w.requestAll()
 			} else {
@@ -233,6 +238,7 @@ func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
 				k.Close()
 			})
 			err = w.readKernel(k)
+			// Otherwise, ctx has ended and k is closed already.
 			if stop() {
 				k.Close()
 				w.setNoUevents(err)
@@ -250,6 +256,7 @@ func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
 	}
 }
 
+// readKernel adds the events of k until k fails, or is closed.
 func (w *Watcher) readKernel(k kernelEvents) error {
 	for {
 		p, err := k.next()
