@@ -36,7 +36,7 @@ func (r Resource) Title() string {
 	return r.Name
 }
 
-// Problems is the number of devices that are Unhealthy.
+// Problems is the number of devices that are Unhealthy. Retiring devices do not count.
 func (r *Resource) Problems() int {
 	n := 0
 	for _, d := range r.Devices {
@@ -112,7 +112,8 @@ type Holder struct {
 	Container string `json:"container"`
 }
 
-// NewDevice returns the state of an offered device that no container holds.
+// NewDevice returns the state of an offered device that no container holds. Since and Help are left
+// to the caller.
 func NewDevice(o device.Offer, healthy bool, reason string) Device {
 	d := Device{
 		ID:         o.ID,

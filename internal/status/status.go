@@ -85,7 +85,8 @@ type LeftOut struct {
 	Lately bool `json:"lately"`
 }
 
-// Lines describe what is left out, without serial numbers.
+// Lines describe what is left out, without serial numbers. The result is nil if nothing is left
+// out.
 func (l LeftOut) Lines() []string {
 	var lines []string
 	if l.Devices > 0 {
