@@ -254,7 +254,7 @@ created, it may also be the name of their Deployment or other owner.`,
 		if err != nil {
 			return nil, err
 		}
-		// The namespace is that of the pod: the DaemonSet is searched everywhere.
+		// The flag names the namespace of the pod. The DaemonSet is searched in all namespaces.
 		cluster.Namespace = ""
 		namespace := o.namespace
 		// Other commands print pods in this form, for example kubectl get -o name.

@@ -99,7 +99,7 @@ func findConfigurations(path string) ([]importer.Own, error) {
 	return []importer.Own{{Files: []config.File{{Name: name, Data: text}}}}, nil
 }
 
-// isManifestText reports whether a text is YAML or JSON. Its first line tells: in TOML it is a
+// isManifestText reports whether a text is YAML or JSON. The first line decides: in TOML it is a
 // table, or a key with "=". The name of the file is no help, because the text may come from
 // standard input.
 func isManifestText(text string) bool {

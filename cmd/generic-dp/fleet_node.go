@@ -14,7 +14,7 @@ import (
 )
 
 // permissions lists the nodes of all offers with owner, group and mode, as they are in a container:
-// container.owner replaces those of the host. The list is empty, not nil, without nodes.
+// container.owner replaces the values of the host. The list is empty, not nil, without nodes.
 func (f *flags) permissions(resources []matchers.Offered) permissionsReport {
 	r := permissionsReport{Permissions: []fleet.Permission{}}
 	for _, m := range resources {

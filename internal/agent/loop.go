@@ -169,7 +169,7 @@ func (l *loop) run(ctx context.Context) error {
 		l.page.busy.Store(&began)
 		l.pace.limiter.began = began
 		wake := l.pass(ctx, t)
-		// Passes that wait for a result of this program cost little, and do not count.
+		// Passes without events and without a scan cost little, and do not count.
 		if t.limited || t.scan != "" {
 			l.pace.limiter.record(time.Now())
 		}

@@ -139,7 +139,7 @@ func below(path, dir string) (rest string, ok bool) {
 func (p Paths) seesHost() bool { return p.Dev == "/dev" }
 
 // missing returns an error if a path of the host does not exist. A path that cannot be checked from
-// here is assumed to exist. The error is that of lstat(2): a dangling link exists.
+// here is assumed to exist. It does not follow links: a dangling link exists.
 func (p Paths) missing(host string) error {
 	here := p.local(host)
 	// These parts of the host are mounted in the pod, wherever its root is.

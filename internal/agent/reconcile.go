@@ -36,7 +36,7 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	now := l.now()
 	v := l.match(now)
 	out, configs := l.decide(v, now)
-	// The driver has to exist before makeOutputs, which asks it why it cannot offer devices.
+	// This must precede makeOutputs, which asks the driver why it cannot offer devices.
 	l.runDRA(ctx, out)
 	failed, unwritten := l.makeOutputs(v, out)
 	devices := devicesOf(v, out)

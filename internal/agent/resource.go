@@ -307,8 +307,8 @@ func (p *published) find(slots []string) ([]*cdi.Injection, error) {
 			devices = append(devices, &p.injections[i])
 			continue
 		}
-		// The kubelet chooses slots by itself if it ignores the preference, so the limit is checked
-		// here too.
+		// The kubelet may ignore the preference and choose other slots, so the limit is also
+		// checked here.
 		if limit > 0 && slotsOf[id] > limit {
 			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d",
 				id, limit)

@@ -228,8 +228,8 @@ type retry struct {
 	delay time.Duration
 }
 
-// record records whether something has failed. A failure before the next try changes nothing:
-// other events cause passes too.
+// record records whether something has failed. A failure before the next try changes nothing: other
+// events also cause passes.
 func (r *retry) record(now time.Time, failed bool) {
 	if !failed {
 		*r = retry{}

@@ -110,9 +110,9 @@ func (s *Status) CommonReason() string {
 	return reason
 }
 
-// ProblemsFirst sorts resources and devices: first those that need an administrator, then
-// the others that work, then retiring ones, and last the resources without devices. The order
-// is stable. It changes s, whose lists must belong to the caller.
+// ProblemsFirst sorts resources and devices: first the ones that need an administrator, then the
+// ones that work, then the retiring ones, and last the resources without devices. The order is
+// stable. It changes s, whose lists must belong to the caller.
 func (s *Status) ProblemsFirst() {
 	slices.SortStableFunc(s.Resources, func(a, b Resource) int {
 		return cmp.Compare(s.rank(&a), s.rank(&b))

@@ -278,7 +278,7 @@ func (c *conn) stage(now time.Time) stage {
 }
 
 // enter sets the stage. until is when a busy connection becomes unfinished. The zero time means
-// that the stage does not change by itself.
+// that the stage only changes with the next call.
 func (c *conn) enter(s stage, until time.Time) {
 	c.mu.Lock()
 	c.state = s

@@ -47,8 +47,8 @@ type Batch struct {
 	At time.Time
 }
 
-// Watcher signals when a host may have changed. It is idle without events. It uses those of its three
-// sources that are available:
+// Watcher signals when a host may have changed. It is idle without events. It uses the available
+// ones of its three sources:
 //
 //   - uevents cover all of sysfs, but neither names that udev makes nor mknod(1)
 //   - inotify on directories only covers names

@@ -220,8 +220,8 @@ func fits(of cdi.Share, all []cdi.Share) bool {
 // metadata has no field for them (DeviceMetadata in k8s.io/dynamic-resource-allocation).
 const amountDomain = "capacity." + Driver + "/"
 
-// describe returns the attributes of the device in the metadata of a request: those of the slice,
-// and what the request has of each capacity.
+// describe returns the attributes of the device in the metadata of a request: the attributes in the
+// slice, and the amount that the request has of each capacity.
 func (d *Device) describe(r cdi.Request) map[string]attribute {
 	all := d.attributes()
 	for name, c := range d.Capacity {

@@ -163,9 +163,9 @@ func (o *resourceClaim) pods() []string {
 }
 
 // allocation returns the devices of a claim that belong to this driver, and completes the claim.
-// The devices are in groups that have to fit into one container. Any container may use a whole
-// claim, therefore it is one group. The scheduler makes the claim of a pod's extended resources
-// with a request for each container and resource, each of which is a group.
+// The devices are in groups that must fit into one container. Any container may use a whole claim,
+// therefore it is one group. The scheduler makes the claim of a pod's extended resources with a
+// request for each container and resource, each of which is a group.
 func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocated, error) {
 	object, err := p.getRetrying(ctx, claim.Namespace, claim.Name)
 	if err != nil {

@@ -22,11 +22,11 @@ const (
 
 // nodeSlices are the slices of a node, as the API server has them and as it should have them.
 //
-// All are one pool. Consumers ignore slices that do not have its highest generation, and
-// allocate no device of a pool that lacks one of that. A device that changes is an update
-// of its slice alone, in the same generation. Where devices come or go, others may change
-// slices: if there are several, all are written with the next generation, and no device is
-// allocatable in between.
+// All slices are one pool. Consumers ignore slices that do not have the highest generation of the
+// pool, and allocate no device of a pool that lacks a slice of this generation. If a device
+// changes, only its slice is updated, in the same generation. If devices appear or disappear, other
+// devices may change slices: if there are several slices, all of them are written with the next
+// generation, and no device is allocatable in between.
 type nodeSlices struct {
 	api  *kubeapi.Client
 	name string
@@ -161,19 +161,18 @@ func (n *nodeSlices) watch(ctx context.Context, version string, changes chan<- s
 	})
 }
 
-// foreign reports whether c is by somebody else. Events are late: resource versions are
-// ordered, and those of own writes are known.
+// foreign reports whether somebody else has made the change c. Events are late, but resource
+// versions are ordered, and the versions of own writes are known.
 func (n *nodeSlices) foreign(c sliceEvent) bool {
-	// The deletion of a known slice has a higher version too.
+	// The deletion of a known slice also has a higher version.
 	if s, ok := n.stored[c.Metadata.Name]; ok {
 		return c.Metadata.version() > s.version
 	}
 	return c.Metadata.Name != "" && !c.deleted
 }
 
-// specs are the slices to have for devices, which are sorted, and when that changes by
-// itself. next is the zero time if nothing changes without another list. It raises the generation
-// if necessary.
+// specs returns the slices for devices, which are sorted, and when the slices change without
+// another list. next is the zero time if they do not. specs raises the generation if necessary.
 func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, next time.Time) {
 	names := make([]string, len(devices))
 	for i := range devices {

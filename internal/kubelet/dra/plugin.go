@@ -138,7 +138,7 @@ type state struct {
 	refused     map[string]string // why the API server refuses single devices, by ID; read-only
 }
 
-// Only one reason is named, the one to remove first.
+// registration returns the state for Status. It names one reason, the one to remove first.
 func (s state) registration() Status {
 	switch {
 	case s.unserved != "":
@@ -151,8 +151,8 @@ func (s state) registration() Status {
 	return Status{Registered: true}
 }
 
-// problem is why no device can be offered, empty if nobody has to change anything. What the kubelet
-// needs comes first.
+// problem is why no device can be offered, empty if nobody has to change anything. The kubelet
+// comes before the API server.
 func (s state) problem() string { return cmp.Or(s.unserved, s.unpublished) }
 
 // New makes a Plugin; Run and Publish run it. Hooks that are nil become functions that do nothing.

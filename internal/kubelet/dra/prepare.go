@@ -260,8 +260,9 @@ func lostDevice(last, next cdi.Claim) string {
 }
 
 // commit writes the files of a claim that is reserved. It writes first and checks afterwards
-// whether the device has another holder now. Whoever else gives the device to a container reads the
-// files of claims before: either that sees the file, or the check sees the other holder.
+// whether the device has another holder now. Any other code that allocates the device to a
+// container first reads the files of claims. Either it sees this file, or the check sees the other
+// holder.
 //
 // After a failed check a new claim is removed. A claim that was prepared before stays, since its
 // containers may run.

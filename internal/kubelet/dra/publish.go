@@ -191,8 +191,8 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	return changed, next, err
 }
 
-// problem says what an administrator has to change because of err. It is empty if nobody has to
-// change anything, such as while the API server is unreachable.
+// problem says what an administrator must change because of err. It is empty if there is nothing to
+// change, for example while the API server is unreachable.
 func problem(err error) string {
 	var untrusted *tls.CertificateVerificationError
 	switch code := kubeapi.Code(err); {

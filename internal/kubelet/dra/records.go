@@ -25,7 +25,7 @@ type records struct {
 }
 
 // record is one prepared claim. Its fields belong to records.mu. Each preparation makes another
-// record, so that a caller with an old one can tell that the claim was prepared again.
+// record, so that a caller with an old record notices that the claim was prepared again.
 type record struct {
 	// claim is the content of the file.
 	claim cdi.Claim

@@ -124,8 +124,8 @@ var taintValues = map[State]string{
 	Gone:      "gone",
 }
 
-// published returns d as entry of a ResourceSlice, and the time at which that changes
-// by itself, if it does.
+// published returns the entry of d in a ResourceSlice, and the time at which the entry changes
+// although d does not. The time is zero if there is none.
 func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 	out = sliceDevice{
 		Name:                     d.name,

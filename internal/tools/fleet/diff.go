@@ -155,9 +155,9 @@ func (f *Fleet) Diff(ctx context.Context, configurations []importer.Own) (*DiffR
 	return report, nil
 }
 
-// configurationOf returns the files for a node: those of the ConfigMap that its pod mounts, or the
-// only ones there are. Generated ConfigMaps have a hash in their name, so that a single
-// configuration needs no name.
+// configurationOf returns the files for a node: the files of the ConfigMap that its pod mounts, or
+// of the only configuration. It returns nil if there are none. Generated ConfigMaps have a hash in
+// their name, so that a single configuration needs no name.
 func configurationOf(m *Member, all []importer.Own) []config.File {
 	if len(all) == 1 {
 		return all[0].Files
@@ -232,7 +232,7 @@ func oldVersion(err error) error {
 	return err
 }
 
-// sort sorts changes: those that affect pods first.
+// sort sorts changes, first the changes that affect pods.
 func (r *DiffReport) sort() {
 	sort.SliceStable(r.Changes, func(i, j int) bool {
 		a := &r.Changes[i]

@@ -68,8 +68,8 @@ type Permission struct {
 	Mode uint32 `json:"mode"`
 }
 
-// isExtended reports whether the name of a resource is that of an extended resource. Kubernetes
-// keeps names without a domain, and those of its own domain.
+// isExtended reports whether a name is the name of an extended resource. Names without a domain and
+// names in the domain kubernetes.io belong to Kubernetes.
 func isExtended(name string) bool {
 	domain, _, hasDomain := strings.Cut(name, "/")
 	isNative := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")

@@ -99,7 +99,7 @@ func (f *Fleet) gather(ctx context.Context, namespace, name string) (*Evidence, 
 	return e, nil
 }
 
-// inNamespace returns arguments of kubectl for a namespace, or for that of its context.
+// inNamespace returns arguments of kubectl for a namespace, or for the namespace of its context.
 func inNamespace(namespace string, args ...string) []string {
 	if namespace != "" {
 		args = append(args, "-n", namespace)
@@ -114,8 +114,8 @@ func (e *Evidence) note(what string, err error) {
 	}
 }
 
-// gatherMissing looks for events of an object that cannot create the pod. Without one, the error is
-// that of kubectl, with the names of similar pods.
+// gatherMissing looks for events of an object that cannot create the pod. If there is none, it
+// returns the error of kubectl, with the names of similar pods.
 func (f *Fleet) gatherMissing(ctx context.Context, e *Evidence, missing error) error {
 	// The name of a pod that was not created is not known: its owner has the event.
 	add := func(event Event) {

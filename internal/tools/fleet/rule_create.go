@@ -18,7 +18,7 @@ func quotaExceeded(e *Evidence) *Reason {
 	}
 }
 
-// isQuota reports whether a message is that of an exceeded quota.
+// isQuota reports whether a message is about an exceeded quota.
 func isQuota(message string) bool { return strings.Contains(message, "exceeded quota") }
 
 // isOther reports whether a message is about anything else than a quota.

@@ -148,8 +148,8 @@ func (spec *PodSpec) tolerates(t Taint) bool {
 	})
 }
 
-// schedulerSays: nodes have a free device, and no other rule tells why the pod does not go there.
-// The scheduler's own message does. It is the last resort, see Explain.
+// schedulerSays: nodes have a free device, and no other rule explains why the pod is not placed
+// there. The message of the scheduler may explain it. It is the last resort, see Explain.
 func schedulerSays(e *Evidence) *Reason {
 	if !e.isWaiting() {
 		return nil

@@ -125,8 +125,8 @@ func (e *Evidence) identity(container string) (id Identity, isKnown bool) {
 	return id, false
 }
 
-// remedy is what lets a user open a node. If the group of the node may use it, the pod only has to
-// be in this group.
+// remedy says what to change, so that a user may open a node. If the group of the node may use it,
+// the pod only needs this group.
 func (p *Permission) remedy() string {
 	const groupMayUse = readWrite << 3
 	if p.GID != 0 && p.Mode&groupMayUse == groupMayUse {

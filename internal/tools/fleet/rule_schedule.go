@@ -113,7 +113,7 @@ func joinNodes(nodes []string) string {
 	return strings.Join(nodes, ", ")
 }
 
-// allUnhealthy: every device of the resource is Unhealthy, or those that are Healthy are held. It
+// allUnhealthy: every device of the resource is Unhealthy, or pods hold the Healthy ones. It
 // applies if the Healthy devices do not suffice.
 func allUnhealthy(e *Evidence) *Reason {
 	return e.perFullRequest(func(r Request, places []place) *Reason {
@@ -133,7 +133,7 @@ func allUnhealthy(e *Evidence) *Reason {
 }
 
 // allHeld: other pods hold the devices. It also applies if some of the devices are Unhealthy: then
-// both rules do.
+// allUnhealthy applies as well.
 func allHeld(e *Evidence) *Reason {
 	return e.perFullRequest(func(r Request, places []place) *Reason {
 		var details []string
@@ -164,7 +164,7 @@ func (e *Evidence) holdersOn(p *place) []string {
 }
 
 // holderState says whether a pod that holds a device is about to end. It is empty for a pod that
-// goes on, and for one that was not read, see maxHolders.
+// continues to run, and for a pod that was not read, see maxHolders.
 func (e *Evidence) holderState(h status.Holder) string {
 	pod, isKnown := e.Holders[h.Namespace+"/"+h.Pod]
 	switch {
@@ -179,7 +179,7 @@ func (e *Evidence) holderState(h status.Holder) string {
 }
 
 // rolloutStuck: the old pod of a Deployment holds the only device, and is not deleted before the
-// new one is ready. With the strategy RollingUpdate, the new pod usually has to be ready before the
+// new one is ready. With the strategy RollingUpdate, the new pod must usually be ready before the
 // old one ends.
 func rolloutStuck(e *Evidence) *Reason {
 	return e.perFullRequest(func(r Request, places []place) *Reason {

@@ -35,8 +35,8 @@ func prepareFailed(e *Evidence) *Reason {
 	return reason
 }
 
-// missingDevice are parts of the messages of a runtime that cannot inject a device: its link is
-// gone, its node is gone, or its CDI spec is.
+// missingDevice are parts of the messages of a runtime that cannot inject a device, because its
+// link, its node or its CDI spec does not exist.
 var missingDevice = []string{
 	"no such file or directory",
 	"unresolvable CDI devices",

@@ -12,7 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// StatusReport is the state of the devices of all nodes. The names of its JSON fields are those of
+// StatusReport is the state of the devices of all nodes. Its JSON fields have the same names as in
 // `status -o json` on a node. Lists are never null.
 type StatusReport struct {
 	// Nodes are the nodes that need an administrator: they do not answer, or report problems.
@@ -83,7 +83,7 @@ func isNamed(resource, name string) bool {
 type nodeStatus struct {
 	Member
 	status.Status
-	// configured are the names of all resources, also of those that are not selected.
+	// configured are the names of all resources, selected or not.
 	configured []string
 }
 
@@ -166,7 +166,7 @@ func (n *nodeStatus) keep(selects func(resource string) bool) {
 }
 
 // since is when a device became Unhealthy: the time of its last event. It is the zero time if no
-// event tells. Only the last hundred events of a node are known.
+// event shows it. Only the last hundred events of a node are known.
 func (n *nodeStatus) since(resource, id string) time.Time {
 	for _, e := range n.Events {
 		isAbout := e.Resource == resource && e.ID == id
