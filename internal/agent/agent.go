@@ -322,8 +322,8 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 const (
-	// endWithin is how long Run waits for everything that it started. A read of the host may
-	// block for ever, and the kubelet kills the pod after its grace period.
+	// endWithin is how long Run waits for everything that it started. A read of the host may block
+	// forever, and the kubelet kills the pod after its grace period.
 	endWithin = 800 * time.Millisecond
 	// lastSave is how long Run then waits for the disk of the state.
 	lastSave = 100 * time.Millisecond

@@ -86,7 +86,7 @@ func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Tim
 	if isFirst || h.asked.Before(out.AskSince) {
 		return now
 	}
-	// No event announces that a container has ended, so the kubelet is asked again and again.
+	// No event announces that a container has ended, so the kubelet is asked repeatedly.
 	isAwaited := out.AskHeld || retained || h.Partial
 	if isAwaited {
 		return h.asked.Add(askEvery)

@@ -13,8 +13,8 @@ import (
 
 const (
 	// searchFor is how long matching waits for a search of the host, whose budget of directory
-	// entries is read in less. A file system whose server is gone blocks for ever. After
-	// waitInAll for all searches of a match, it waits for blockedFor only.
+	// entries is read in less. A file system whose server is gone blocks forever. After waitInAll
+	// for all searches of a match, it waits for blockedFor only.
 	searchFor  = 500 * time.Millisecond
 	waitInAll  = 2 * searchFor
 	blockedFor = 10 * time.Millisecond

@@ -17,10 +17,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
-// lockName is the file in the run directory that elects the instance that writes
-// links, CDI specs and state. During a rolling update two instances run: the new one
-// serves and registers, and gets the lock when the old one ends. It is an flock(2), which
-// the kernel releases when the process ends in any manner.
+// lockName is the file in the run directory that elects the instance that writes links, CDI specs
+// and state. During a rolling update two instances run: the new one serves and registers, and gets
+// the lock when the old one ends. It is an flock(2), which the kernel always releases when the
+// process ends.
 const lockName = "lock"
 
 // takeLock opens the lock of a run directory. If the lock is free, isHeld is set, and this process

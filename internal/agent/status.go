@@ -136,7 +136,7 @@ type kubeletAnswer struct {
 }
 
 // askKubelet asks the kubelet for holders. The error says why they are unknown. It is logged only
-// when it changes, because a scrape asks again and again.
+// when it changes, because every scrape asks.
 func (a *Agent) askKubelet(ctx context.Context) (kubeletAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, holdersWait)
 	defer cancel()

@@ -52,9 +52,9 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// deferAccept makes the kernel keep a connection to itself until its client has sent
-// something, for a second, see TCP_DEFER_ACCEPT in tcp(7). Without it, connections without
-// a request are accepted as fast as probes.
+// deferAccept makes the kernel hold back a connection until its client has sent something, for at
+// most a second, see TCP_DEFER_ACCEPT in tcp(7). Without it, connections without a request are
+// accepted as fast as probes.
 func deferAccept(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) {
 		// If it fails, idle connections are accepted as well, which only costs time.

@@ -107,6 +107,6 @@ type Event struct {
 	// Resource and ID are empty if the event is not about one.
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
-	// What is what happened.
+	// What says what happened.
 	What string `json:"what"`
 }

@@ -195,7 +195,7 @@ func overcommitted(claim cdi.Claim) string {
 }
 
 // fits reports whether all shares of one capacity are at most the amount that the device has. An
-// amount that cannot be read fits nowhere.
+// amount that cannot be read fits nowhere. all contains of.
 func fits(of cdi.Share, all []cdi.Share) bool {
 	sum := ""
 	for _, s := range all {
@@ -248,7 +248,7 @@ func amountAttribute(text string) attribute {
 }
 
 // amount returns what a request has of a capacity of a device, which may be several shares. It is
-// empty if the request has none.
+// empty if the request has none. It is the first amount that cannot be added, if there is one.
 func amount(r cdi.Request, key, capacity string) string {
 	sum := ""
 	for _, s := range r.Shares {

@@ -74,7 +74,7 @@ type List struct {
 	changed chan struct{} // nil while nobody reads
 }
 
-// Set replaces the devices, also by equal ones; readers are told.
+// Set replaces the devices and wakes the readers, even if the devices are equal.
 func (l *List) Set(devices []Device) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +153,7 @@ func cut(s string, n int) string {
 	return s
 }
 
-// value returns the value of an attribute: what is longer than the API allows is cut and
+// value returns the value of an attribute. A text that is longer than the API allows is cut and
 // gets a hash.
 func value(s string) string {
 	// JSON cannot hold other bytes, which a descriptor of a device may have.

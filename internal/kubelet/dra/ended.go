@@ -229,9 +229,9 @@ func (e *heldError) final() bool {
 	})
 }
 
-// clear removes a claim among the holders that has ended. If there is none, the error says who
-// holds the devices. It returns nil after it removed one claim: the caller then checks all
-// conflicts again.
+// clear removes a claim among the holders that has ended. If there is none, the error names the
+// claims that hold the devices. It returns nil after it removed one claim: the caller then checks
+// all conflicts again.
 func (p *Plugin) clear(ctx context.Context, conflicts map[string][]holder) error {
 	// One answer serves all holders. The requests to the API server are for one claim each.
 	known := p.askKubelet(ctx)

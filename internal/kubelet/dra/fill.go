@@ -94,7 +94,8 @@ func (f *filled) slots() (map[string]int, error) {
 	return slots, nil
 }
 
-// request is the index of a request in the claim, -1 if it is missing.
+// request is the index of a request in the claim, -1 if it is missing. A group adds its requests
+// one by one, while several devices may share a request.
 func (f *filled) request(name string) int {
 	return slices.IndexFunc(f.claim.Requests, func(r cdi.Request) bool { return r.Name == name })
 }

@@ -61,9 +61,9 @@ func (p *Plugin) metadataFile(uid, request string) string {
 	return filepath.Join(p.Metadata, uid+"."+baseRequest(request)+".json")
 }
 
-// metadataMount brings that file into a container. Consumers know a claim by what the pod
-// calls it if it was made from a template, and by its own name otherwise. The file is written when
-// the claim is prepared, see commit.
+// metadataMount mounts that file into a container. Consumers know a claim by what the pod calls it
+// if it was made from a template, and by its own name otherwise. The file is written when the claim
+// is prepared, see commit.
 func (p *Plugin) metadataMount(c cdi.Claim, request string) device.Mount {
 	kind := "resourceclaims"
 	name := c.Name
@@ -78,8 +78,8 @@ func (p *Plugin) metadataMount(c cdi.Claim, request string) device.Mount {
 	}
 }
 
-// writeMetadata writes the files of a claim. A file is replaced: a running container keeps
-// what describes the device that it got, and one that restarts sees the new one. The file
+// writeMetadata writes the files of a claim. A file is replaced: a running container keeps the
+// description of the device that it got, and a container that restarts sees the new one. The file
 // of a device that is gone stays as it is. devices are by "RESOURCE=ID". The caller holds the lock
 // of the claim.
 func (p *Plugin) writeMetadata(c cdi.Claim, devices map[string]*Device) error {

@@ -30,7 +30,7 @@ const (
 type nodeSlices struct {
 	api  *kubeapi.Client
 	name string
-	// uid of the node; empty is unknown.
+	// uid is the UID of the node. It is empty while it is unknown.
 	uid string
 	// stored has the slices of the API server, by name.
 	stored map[string]storedSlice
@@ -47,6 +47,7 @@ var errRefused = errors.New("the API server refuses devices")
 // storedSlice is a slice of the API server. Its spec is the one last written, since the
 // server drops fields of disabled features, unless somebody changed the slice since.
 type storedSlice struct {
+	// version is the resource version, which only changes when somebody writes the slice.
 	version uint64
 	spec    sum
 }
@@ -109,8 +110,8 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	return version, nil
 }
 
-// owns reports whether the only owner of a slice is the node: else the slice would outlive it, or
-// go with another object.
+// owns reports whether the only owner of a slice is the node. Otherwise, the slice would outlive
+// the node, or be deleted with another object.
 func (n *nodeSlices) owns(slice metadata) bool {
 	if len(slice.OwnerReferences) != 1 {
 		return false
@@ -238,8 +239,8 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 	return wrote, nil
 }
 
-// refuse returns errRefused if err says which devices of spec are invalid, else err. It adds the
-// devices to refused.
+// refuse returns errRefused if err says which devices of spec are invalid, and otherwise err. It
+// adds these devices to refused.
 func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
 	var answer *kubeapi.Error
 	if !errors.As(err, &answer) || answer.Code != http.StatusUnprocessableEntity {
@@ -275,7 +276,7 @@ func (n *nodeSlices) accepted(devices []Device, now time.Time) (accepted []Devic
 	return accepted, refused
 }
 
-// object is slice i of the node.
+// object is slice i of the node. Its owner is the node, whose UID must be known.
 func (n *nodeSlices) object(i int, spec sliceSpec) slice {
 	return slice{
 		APIVersion: "resource.k8s.io/v1",
@@ -285,7 +286,7 @@ func (n *nodeSlices) object(i int, spec sliceSpec) slice {
 	}
 }
 
-// put creates or replaces slice i, whatever version the server has.
+// put creates slice i, or replaces any version that the server has.
 func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 	// The API server needs the UID in an owner reference. It is read once for each list.
 	if n.uid == "" {

@@ -55,20 +55,21 @@ type Options struct {
 	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
 	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
 	Offered func(name string) error
-	// PodState says whether processes of a pod run; nil knows no pod. Known asks the kubelet and
-	// returns whether it lists a claim; it is an error if the kubelet does not answer, or has just
-	// started. nil never answers. Both are called concurrently.
+	// PodState says whether processes of a pod run. If it is nil, the state of every pod is
+	// unknown. Known asks the kubelet, and returns a function that reports whether it lists a
+	// claim. It is an error if the kubelet does not answer, or has just started. If Known is nil,
+	// the kubelet counts as silent. Both are called concurrently.
 	PodState func(uid string) PodState
 	Known    func(ctx context.Context) (func(cdi.Claim) bool, error)
-	// AnswerWithin is how long a call of the kubelet may wait; 0 is shortly before the kubelet
-	// gives up.
+	// AnswerWithin is how long a call of the kubelet may wait. 0 means until shortly before the
+	// kubelet gives up.
 	AnswerWithin time.Duration
-	// StartWithin is the maximum time from the answer to a prepare to the first process of the
-	// pod; 0 is a minute.
+	// StartWithin is the maximum time from the answer to a prepare to the first process of the pod.
+	// 0 means a minute.
 	StartWithin time.Duration
 	// Changed is called when Status or Problem has changed, Wrote after each write of a slice, and
 	// Prepared after each attempt to prepare a claim, with the error if it failed. They must not
-	// block. nil does nothing.
+	// block. Each of them may be nil.
 	Changed  func()
 	Wrote    func(err error)
 	Prepared func(took time.Duration, err error)
@@ -195,8 +196,8 @@ func (p *Plugin) Status() Status {
 	return p.state.registration()
 }
 
-// Problem is why a device can't be offered and what to change, for an administrator; empty
-// if there is nothing to change, such as while the API server is unreachable.
+// Problem is why a device can't be offered and what to change, for an administrator. It is empty if
+// there is nothing to change, for example while the API server is unreachable.
 func (p *Plugin) Problem(id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

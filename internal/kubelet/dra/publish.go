@@ -63,10 +63,10 @@ func (p *Plugin) Publish(ctx context.Context) error {
 	}
 }
 
-// session lists the node's slices, then writes what differs and follows what others
-// change, until the watch ends or a request fails; the next session lists them again.
-// lists limits the lists that changes by others cause. synced means that everything was
-// written once while watching, even if err follows.
+// session lists the slices of the node, writes the slices that differ, and follows changes by
+// others, until the watch ends or a request fails. The next session lists them again. lists limits
+// the lists that changes by others cause. synced means that everything was written once during the
+// watch, even if an error follows.
 //
 // Nothing is written before the kubelet has accepted the driver. The scheduler would bind a pod
 // at once, and its first prepare would fail: the kubelet does not know the driver, and tries
@@ -167,8 +167,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// write writes what differs. It returns a channel that is closed when there are other
-// devices, and when these change by themselves.
+// write writes the slices that differ. It returns a channel that is closed when there are other
+// devices, and when the slices change without other devices.
 func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan struct{}, next time.Time, err error) {
 	devices, changed := p.Devices.Get()
 	// The list is not known yet. Slices of an earlier instance stay.

@@ -15,8 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
-// Preview is what a configuration would change on one node. The node itself makes it: see
-// `fleet preview`.
+// Preview is what a configuration would change on one node. The node makes it, see `fleet preview`.
 type Preview struct {
 	// Changes are the effects on devices that are listed before or after the edit. The list is
 	// empty, not nil, without one.

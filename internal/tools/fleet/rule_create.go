@@ -21,7 +21,7 @@ func quotaExceeded(e *Evidence) *Reason {
 // isQuota reports whether a message is about an exceeded quota.
 func isQuota(message string) bool { return strings.Contains(message, "exceeded quota") }
 
-// isOther reports whether a message is about anything else than a quota.
+// isOther reports whether a message is not about a quota.
 func isOther(message string) bool { return !isQuota(message) }
 
 // notCreated: the API server refuses the pod for another reason. Examples are Pod Security
