@@ -35,6 +35,7 @@ func asPlugin(cmd *cobra.Command) *cobra.Command {
 	cmd.Use = "generic-dp"
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl generic-dp"}
 	cmd.Version = version
+	// run prints errors and chooses the exit status, for the plugin as for the program.
 	cmd.SilenceErrors = true
 	cmd.SilenceUsage = true
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -50,12 +51,16 @@ func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
 // fleetFlags are the flags of all fleet commands.
 type fleetFlags struct {
 	// kubectl is the program and its first arguments, separated by spaces.
-	kubectl    string
+	kubectl string
+	// kubeconfig and context are passed on to kubectl, which has its own defaults. Empty means that
+	// kubectl decides.
 	kubeconfig string
 	context    string
-	namespace  string
-	selector   string
-	parallel   int
+	// namespace is the namespace of the DaemonSet, or of the pod for why. Empty means all
+	// namespaces.
+	namespace string
+	selector  string
+	parallel  int
 	// timeout is the time for one node, not for the command.
 	timeout time.Duration
 }
@@ -78,6 +83,7 @@ the same program is the plugin kubectl generic-dp.`,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SuggestionsMinimumDistance: 2,
 	}
+	// All subcommands have these flags, also the two that run on a node and ignore them.
 	set := cmd.PersistentFlags()
 	set.StringVar(&o.kubectl, "kubectl", "kubectl", `kubectl to run, such as "k3s kubectl"`)
 	set.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for kubectl")
@@ -109,6 +115,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 // open returns the cluster that the flags select. It runs nothing yet. The error is about the
 // flags.
 func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
+	// No shell is involved: a path with a space cannot be given.
 	command := strings.Fields(o.kubectl)
 	switch {
 	case len(command) == 0:
@@ -144,6 +151,7 @@ func progress(stderr io.Writer) func(answered, all int) {
 	}
 	return func(answered, all int) {
 		if answered == all {
+			// This erases the line (ECMA-48, EL).
 			fmt.Fprint(terminal, "\r\x1b[K")
 			return
 		}
@@ -161,6 +169,7 @@ func terminalOf(w io.Writer) *os.File {
 	if !isFile {
 		return nil
 	}
+	// The call fails with ENOTTY for files and pipes.
 	if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err != nil {
 		return nil
 	}
@@ -259,6 +268,7 @@ created, it may also be the name of their Deployment or other owner.`,
 		namespace := o.namespace
 		// Other commands print pods in this form, for example kubectl get -o name.
 		name := strings.TrimPrefix(args[0], "pod/")
+		// This form precedes the flag: users copy it from other reports.
 		if before, after, hasNamespace := strings.Cut(name, "/"); hasNamespace {
 			namespace = before
 			name = after
@@ -287,6 +297,7 @@ func (r whyReport) table(w io.Writer, _ bool) error {
 			wrap(w, "   ", "-> "+line)
 		}
 	}
+	// Rules only know what the nodes and the API server report.
 	if len(r.Reasons) == 0 {
 		fmt.Fprintln(w, "no reason found: the pod has what it requests, as far as the nodes tell")
 	}
@@ -313,6 +324,7 @@ FILE (default NODE.txtar; - is standard output). Review it before you share it.`
 			if err != nil {
 				return err
 			}
+			// The name of a node is a DNS name, so it is also the name of a file.
 			file := args[0] + ".txtar"
 			if len(args) > 1 {
 				file = args[1]

@@ -18,7 +18,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
-// removesHeld is the exit status of a diff that takes a device away from a container.
+// removesHeld is the exit status of a diff that takes a device away from a container. Scripts use
+// it to stop before the edit is applied.
 const removesHeld statusError = 3
 
 // newFleetDiff returns the command fleet diff.
@@ -105,6 +106,7 @@ func findConfigurations(path string) ([]importer.Own, error) {
 func isManifestText(text string) bool {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
+		// Comments look the same in both languages.
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -134,6 +136,7 @@ func (r fleetDiff) table(w io.Writer, wide bool) error {
 	if err := t.write(w); err != nil {
 		return err
 	}
+	// An empty line separates the table from the summary.
 	if len(r.Changes) > 0 {
 		fmt.Fprintln(w)
 	}
@@ -214,6 +217,7 @@ func (g *changeGroup) nodes() string {
 
 // groupChanges groups equal changes of several nodes, unless wide.
 func groupChanges(changes []fleet.NodeChange, wide bool) []changeGroup {
+	// A change of the same device on several nodes has the same key, apart from the node.
 	type key struct {
 		what     string
 		old, new fleet.Entry
@@ -270,6 +274,8 @@ func newPreview(f *flags) *cobra.Command {
 			return encode(cmd.OutOrStdout(), "json", preview)
 		},
 	}
+	// The running instance is asked for the holders, at the address of --listen or at the socket of
+	// the kubelet.
 	cmd.Flags().AddFlagSet(f.pick("config", "dev", "sysfs", "state-dir", "allow", "domains", "listen", "pod-resources", "node-name"))
 	return cmd
 }
@@ -287,6 +293,7 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
+	// fleet diff sends a ConfigMap with all files of one configuration.
 	found, err := importer.FindOwn(name, text)
 	if err != nil {
 		return nil, err
@@ -306,6 +313,7 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Without holders, the changes are still known.
 	held, err := f.holders(cmd.Context())
 	if err != nil {
 		preview.HeldUnknown = err.Error()

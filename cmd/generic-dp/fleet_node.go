@@ -45,10 +45,12 @@ func (f *flags) permission(path string, owner *device.Owner) (fleet.Permission, 
 	}
 	p.UID = stat.Uid
 	p.GID = stat.Gid
+	// The kind of the file and the bits above the permissions do not matter here.
 	p.Mode = uint32(stat.Mode) & 0o777
 	if owner == nil {
 		return p, nil
 	}
+	// The runtime sets these when it makes the node in the container.
 	replace(&p.UID, owner.UID)
 	replace(&p.GID, owner.GID)
 	replace(&p.Mode, owner.Mode)

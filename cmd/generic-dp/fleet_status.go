@@ -46,6 +46,7 @@ RESOURCE, with or without its domain, or with --node, it also lists each device.
 			if err != nil {
 				return err
 			}
+			// A filter leaves few rows, which have room for their devices.
 			isDetailed := filter != fleet.Filter{}
 			return writeReport(w, *format, fleetStatus{report, isDetailed})
 		}
@@ -77,6 +78,7 @@ func repeat(ctx context.Context, w io.Writer, interval time.Duration, show func(
 			// The cursor goes to the top left, and the screen is cleared.
 			fmt.Fprint(terminal, "\x1b[H\x1b[2J")
 		}
+		// In a file or a pipe, an equal report has no news.
 		if terminal != nil || text.String() != last {
 			if _, err := io.WriteString(w, text.String()); err != nil {
 				return err
@@ -115,6 +117,7 @@ func (r fleetStatus) table(w io.Writer, wide bool) error {
 		for _, d := range row.Devices {
 			held = append(held, d.Held...)
 		}
+		// The report keeps its own list.
 		below := slices.Clone(row.Problems)
 		if r.isDetailed {
 			below = append(below, healthyDevices(row)...)
@@ -133,6 +136,7 @@ func freeOf(row *fleet.Row) string {
 	if row.Free != nil {
 		free = strconv.Itoa(*row.Free)
 	}
+	// A resource without a device has no total.
 	if row.Slots == 0 {
 		return free
 	}
@@ -159,6 +163,7 @@ func healthyDevices(row *fleet.Row) []string {
 
 // foot says how many nodes have answered. It also names the nodes that could not be asked.
 func (r fleetStatus) foot(w io.Writer) error {
+	// Nodes also has nodes that have answered with problems.
 	silent := 0
 	for _, n := range r.Nodes {
 		if !n.Answered {

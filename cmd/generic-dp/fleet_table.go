@@ -19,7 +19,7 @@ type fleetTable struct {
 	rows []fleetRow
 }
 
-// fleetRow is a row and the lines below it.
+// fleetRow is a row and the lines below it. cells has one element for each column.
 type fleetRow struct {
 	cells []string
 	below []string
@@ -63,6 +63,8 @@ func (t *fleetTable) widths() []int {
 	widths := make([]int, len(t.rows[0].cells))
 	for _, row := range t.rows {
 		for i, cell := range row.cells {
+			// Wide characters of East Asian scripts count as one: names of nodes and pods are
+			// ASCII.
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
@@ -91,6 +93,7 @@ func (t *fleetTable) widths() []int {
 
 // write writes the table, nothing if it has no rows.
 func (t *fleetTable) write(w io.Writer) error {
+	// The only row is the head.
 	if len(t.rows) == 1 {
 		return nil
 	}
@@ -101,6 +104,7 @@ func (t *fleetTable) write(w io.Writer) error {
 			cell = cut(cell, widths[i])
 			cells[i] = cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 		}
+		// Spaces at the end would wrap on a narrow terminal.
 		line := strings.TrimRight(strings.Join(cells, gap), " ")
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
@@ -120,6 +124,7 @@ func cut(text string, width int) string {
 	if len(runes) <= width {
 		return text
 	}
+	// One column is for the ellipsis.
 	head := (width - 1) / 2
 	tail := width - 1 - head
 	return string(runes[:head]) + "…" + string(runes[len(runes)-tail:])
