@@ -17,6 +17,7 @@ type exposition map[string]*family
 type family struct {
 	// kind is counter, gauge or histogram.
 	kind string
+	// help is one line, which is not escaped.
 	help string
 	// labels are the names of the labels, in alphabetical order.
 	labels []string

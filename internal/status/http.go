@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// State is the state of the running program. Its methods must not block.
+// State is the state of the running program. Its methods must not block. Any goroutine may call
+// them.
 type State interface {
 	// Alive returns nil if the host was scanned and the main loop makes progress, with or
 	// without a kubelet.
@@ -116,7 +117,8 @@ func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isRendered reports whether the response is made from the state of the node.
+// isRendered reports whether the response is made from the state of the node. These responses take
+// time and memory, so they are made one after the other.
 func (m *Metrics) isRendered(path string) bool {
 	switch path {
 	case "/metrics":
@@ -155,7 +157,7 @@ type response struct {
 	body   bytes.Buffer
 }
 
-// fail makes an error the response.
+// fail makes an error the response. It must precede anything that is written to the body.
 func (out *response) fail(status int, reason string) {
 	out.status = status
 	fmt.Fprintf(&out.body, "%d: %s\n", status, reason)

@@ -221,14 +221,18 @@ const (
 // most connTime.
 type conn struct {
 	*net.TCPConn
+	// listener counts this connection until it is closed.
 	listener *limitedListener
-	from     netip.Addr
+	// from is the address of the client.
+	from netip.Addr
+	// deadline ends every read and write, see earlier.
 	deadline time.Time
 	// ended is cancelled when the connection is closed.
 	ended context.Context
 	// reset closes the connection and drops what is not sent.
 	reset func()
 
+	// closing makes Close do its work once: the server may call it several times.
 	closing sync.Once
 	// left is the number of bytes that may be read. Only the reading goroutine uses it.
 	left int

@@ -58,6 +58,7 @@ const (
 // buffer, which never fails.
 type page struct {
 	*bytes.Buffer
+	// status is what the page shows. The page sorts its lists.
 	status Status
 	now    time.Time
 	// filter is the text that shown resources, devices and events contain. Empty shows all.
@@ -91,6 +92,7 @@ func (p page) lines(lines []string) {
 		if i > 0 {
 			p.WriteString("<br>")
 		}
+		// The rest is in /status.json.
 		if i == maxLines {
 			p.text(fmt.Sprintf("and %d more", len(lines)-i))
 			return

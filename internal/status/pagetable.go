@@ -18,6 +18,7 @@ const (
 
 // column is a column of the table of resources.
 type column struct {
+	// title is the head of the column, and the label of its cells on narrow screens.
 	title string
 	// resource is the cell of a resource.
 	resource func(*Resource) []string
@@ -148,6 +149,7 @@ func (p page) resources() {
 		if t.full(len(shown)-i, "resources") {
 			break
 		}
+		// ProblemsFirst has sorted the resources without devices to the end.
 		if len(r.Devices) == 0 {
 			t.withoutDevices(shown[i:])
 			break

@@ -10,6 +10,7 @@ import (
 
 // Resource is the state of a resource.
 type Resource struct {
+	// Name is the name without the API, see Title.
 	Name string `json:"name"`
 	// API is "device-plugin" or "dra".
 	API string `json:"api"`
@@ -22,7 +23,8 @@ type Resource struct {
 	Retired bool `json:"retired"`
 	// NoDevices is why there is no device, empty if there is one.
 	NoDevices string `json:"no_devices"`
-	Slots     Slots  `json:"slots"`
+	// Slots counts the listed slots, and also what the kubelet says about them.
+	Slots Slots `json:"slots"`
 	// Devices are in natural order of their IDs.
 	Devices []Device `json:"devices"`
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Member is the pod of the DaemonSet on one node. It is taken from the manifest, so that the
-// commands work with every version of the DaemonSet.
+// Member is the pod of the DaemonSet on one node. Everything is read from the pod, because each
+// release of the chart may use other names and paths.
 type Member struct {
 	Node      string
 	Namespace string

@@ -40,13 +40,16 @@ type Pod struct {
 
 // PodSpec is what a pod asks for.
 type PodSpec struct {
-	NodeName        string
-	SchedulerName   string
-	NodeSelector    map[string]string
-	Affinity        Affinity
-	Tolerations     []Toleration
-	Containers      []Container
-	InitContainers  []Container
+	// NodeName is empty until the scheduler has placed the pod.
+	NodeName       string
+	SchedulerName  string
+	NodeSelector   map[string]string
+	Affinity       Affinity
+	Tolerations    []Toleration
+	Containers     []Container
+	InitContainers []Container
+	// ResourceClaims are only the claims that the pod names. A claim for extended resources is in
+	// its status.
 	ResourceClaims  []PodClaim
 	SecurityContext SecurityContext
 	Volumes         []Volume
@@ -54,7 +57,8 @@ type PodSpec struct {
 
 // Volume is a volume of a pod.
 type Volume struct {
-	Name      string
+	Name string
+	// ConfigMap is nil for a volume of another kind.
 	ConfigMap *struct{ Name string }
 }
 
@@ -62,6 +66,7 @@ type Volume struct {
 // excludes no node.
 type Affinity struct {
 	NodeAffinity struct {
+		// It is nil if every node is allowed.
 		RequiredDuringSchedulingIgnoredDuringExecution *struct{ NodeSelectorTerms []SelectorTerm }
 	}
 }
@@ -91,9 +96,10 @@ type Toleration struct {
 
 // Container is a container of a pod.
 type Container struct {
-	Name            string
-	Command         []string
-	Args            []string
+	Name    string
+	Command []string
+	Args    []string
+	// Limits are enough: for extended resources, the API server requires equal requests.
 	Resources       struct{ Limits map[string]string }
 	SecurityContext SecurityContext
 }
@@ -116,13 +122,16 @@ type PodClaim struct {
 
 // PodStatus is the state of a pod.
 type PodStatus struct {
-	Phase                       string
-	Reason                      string
-	Message                     string
-	Conditions                  []Condition
-	ContainerStatuses           []ContainerStatus
-	InitContainerStatuses       []ContainerStatus
-	ResourceClaimStatuses       []ClaimStatus
+	// Phase is Pending, Running, Succeeded, Failed or Unknown.
+	Phase                 string
+	Reason                string
+	Message               string
+	Conditions            []Condition
+	ContainerStatuses     []ContainerStatus
+	InitContainerStatuses []ContainerStatus
+	// ResourceClaimStatuses name the claims that were made from templates.
+	ResourceClaimStatuses []ClaimStatus
+	// ExtendedResourceClaimStatus is nil unless DRA provides extended resources of the pod.
 	ExtendedResourceClaimStatus *ClaimStatus
 }
 
@@ -137,9 +146,10 @@ type Condition struct {
 
 // ContainerStatus is the state of a container.
 type ContainerStatus struct {
-	Name      string
-	Ready     bool
-	State     ContainerState
+	Name  string
+	Ready bool
+	State ContainerState
+	// LastState is the end of the container before its last restart.
 	LastState ContainerState
 	// User is the identity of its first process. Kubelets before 1.33 do not report it.
 	User struct{ Linux *Identity }
@@ -187,6 +197,7 @@ type Node struct {
 		Taints        []Taint
 	}
 	Status struct {
+		// Allocatable has the quantities of resources, held or not.
 		Allocatable map[string]string
 		Conditions  []Condition
 	}
@@ -194,9 +205,10 @@ type Node struct {
 
 // Taint is a taint of a node or of a device.
 type Taint struct {
-	Key       string
-	Value     string
-	Effect    string
+	Key    string
+	Value  string
+	Effect string
+	// TimeAdded is nil for most taints of nodes.
 	TimeAdded *time.Time
 }
 
@@ -244,6 +256,7 @@ type Claim struct {
 		Allocation *struct {
 			Devices struct{ Results []Allocated }
 		}
+		// ReservedFor are the pods that may use the claim.
 		ReservedFor []struct{ Name string }
 	}
 }
@@ -259,6 +272,7 @@ type ClaimRequest struct {
 // Allocated is a device that a claim has. Device is the name in the pool of a node.
 type Allocated struct {
 	Driver string
+	// Pool is the name of the node, for this driver.
 	Pool   string
 	Device string
 }
@@ -276,13 +290,14 @@ type Slice struct {
 
 // SliceDevice is a device of a slice. Attributes have no value here unless they are strings.
 type SliceDevice struct {
-	Name                     string
-	Attributes               map[string]struct{ String string }
-	Taints                   []Taint
+	Name       string
+	Attributes map[string]struct{ String string }
+	Taints     []Taint
+	// AllowMultipleAllocations is set for a device with several slots.
 	AllowMultipleAllocations bool
 }
 
-// Class is a DeviceClass.
+// Class is a DeviceClass. ExtendedResourceName is empty if pods can only use it by claims.
 type Class struct {
 	Metadata Meta
 	Spec     struct{ ExtendedResourceName string }
