@@ -487,8 +487,8 @@ func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 	return nil, ledger.Entry{}
 }
 
-// deviceNames finds entries by the names of their devices in the pool of the node. The index is made
-// for the first claim after a change, because most changes precede no claim.
+// deviceNames finds entries by the names of their devices in the pool of the node. The index is
+// made for the first claim after a change, because most changes precede no claim.
 type deviceNames struct {
 	once  sync.Once
 	index map[string]int
@@ -536,7 +536,8 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 }
 
 // lists returns a function that reports whether the kubelet lists a claim with one of its devices.
-// listed has the holders by the name of the device. Another claim may hold other slots of the device.
+// listed has the holders by the name of the device. Another claim may hold other slots of the
+// device.
 func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
 	return func(c cdi.Claim) bool {
 		return slices.ContainsFunc(c.AllDevices(), func(d string) bool {

@@ -59,8 +59,9 @@ func (h *holdings) reset(now time.Time) {
 	h.asked = time.Time{}
 }
 
-// mayBeHeld returns a function that reports whether a container may hold a device that it got before
-// the configuration changed. Until an answer is recent and complete, every device may be held.
+// mayBeHeld returns a function that reports whether a container may hold a device that it got
+// before the configuration changed. Until an answer is recent and complete, every device may be
+// held.
 func (h *holdings) mayBeHeld() func(id string) bool {
 	isRecent := !h.At.Before(h.switched.Add(retainFor))
 	isComplete := isRecent && !h.Partial
@@ -94,8 +95,8 @@ func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Tim
 	return time.Time{}
 }
 
-// askHeld queries the kubelet for held slots if that is due, and returns when it will be due, the zero
-// time if there is no need.
+// askHeld queries the kubelet for held slots if that is due, and returns when it will be due, the
+// zero time if there is no need.
 func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) time.Time {
 	if l.options.CDIOnly {
 		return time.Time{}
@@ -243,9 +244,10 @@ func (a *Agent) heldSlots(ctx context.Context) (held map[string]string, complete
 	return held, !a.mayLackPods(at), nil
 }
 
-// mayLackPods reports whether the kubelet may have lacked pods at the time of a query, because it had
-// just started. The kubelet makes the socket of PodResources before the socket for plugins. Both are
-// considered, because only the age of the latter is known if the clock was set during boot.
+// mayLackPods reports whether the kubelet may have lacked pods at the time of a query, because it
+// had just started. The kubelet makes the socket of PodResources before the socket for plugins.
+// Both are considered, because only the age of the latter is known if the clock was set during
+// boot.
 func (a *Agent) mayLackPods(at time.Time) bool {
 	isRecent := func(started time.Time) bool {
 		return at.Before(started.Add(knowsPodsAfter))

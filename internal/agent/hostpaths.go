@@ -95,8 +95,8 @@ func (h *hostPaths) Glob(v pattern.Values, entries *int) []string {
 	})
 }
 
-// search runs a search, unless one with that key is running. If it takes too long, the late result of
-// an earlier run is used instead. entries is the remaining budget of directory entries, which is
+// search runs a search, unless one with that key is running. If it takes too long, the late result
+// of an earlier run is used instead. entries is the remaining budget of directory entries, which is
 // matchers.NoAnswer if there is no result.
 func (h *hostPaths) search(key string, entries *int, run func(entries *int) []string) []string {
 	limit := *entries

@@ -14,8 +14,8 @@ import (
 // waitingName is the file in the run directory that names the instance that waits for the lock.
 const waitingName = "waiting"
 
-// instance identifies an instance to an administrator who finds two of them. In a pod, every PID is 1, and
-// the host name is the name of the pod.
+// instance identifies an instance to an administrator who finds two of them. In a pod, every PID is
+// 1, and the host name is the name of the pod.
 type instance struct {
 	// PID is 0 in the zero value, which stands for an unknown instance.
 	PID      int    `json:"pid"`
@@ -56,8 +56,8 @@ func readInstance(path string) instance {
 	return i
 }
 
-// writeTo writes the identity over the content of an open file. The lock is held on the file itself, so it
-// cannot be replaced.
+// writeTo writes the identity over the content of an open file. The lock is held on the file
+// itself, so it cannot be replaced.
 func (i instance) writeTo(file *os.File) error {
 	text, err := json.Marshal(i)
 	if err != nil {
@@ -72,8 +72,8 @@ func (i instance) writeTo(file *os.File) error {
 	return err
 }
 
-// peers knows the other instance that uses the run directory. Its files only serve the log: an error in
-// them is ignored.
+// peers knows the other instance that uses the run directory. Its files only serve the log: an
+// error in them is ignored.
 type peers struct {
 	// dir is the run directory, which both instances share.
 	dir string
@@ -128,9 +128,9 @@ func (p *peers) holds(lock *os.File, now time.Time) {
 		append([]any{"run_dir", p.dir, "waited_seconds", waited}, p.holder.attributes()...)...)
 }
 
-// reportWaiting logs an instance that waits for this one to end. In an update that is normal. Otherwise two
-// units or two DaemonSets serve the same node. The loop calls it in each pass while it holds the
-// lock. Each instance is logged once.
+// reportWaiting logs an instance that waits for this one to end. In an update that is normal.
+// Otherwise two units or two DaemonSets serve the same node. The loop calls it in each pass while
+// it holds the lock. Each instance is logged once.
 func (p *peers) reportWaiting() {
 	waiting := readInstance(filepath.Join(p.dir, waitingName))
 	if waiting == p.seen {
@@ -144,8 +144,8 @@ func (p *peers) reportWaiting() {
 		append([]any{"run_dir", p.dir}, waiting.attributes()...)...)
 }
 
-// errNotRoot is why serve cannot start without root. lacking are the directories that it cannot write, with
-// their flags.
+// errNotRoot is why serve cannot start without root. lacking are the directories that it cannot
+// write, with their flags.
 func errNotRoot(uid int, lacking []string) error {
 	return fmt.Errorf("uid %d cannot write %s\n"+
 		"  hint: serve runs as root, without any capability; with other directories it also runs as another user, and generic-dp try needs no privileges",

@@ -58,8 +58,8 @@ func awaitLock(lock *os.File) <-chan struct{} {
 	return held
 }
 
-// makeRunDir makes the run directory. Without root, the error names every directory that serving cannot
-// write.
+// makeRunDir makes the run directory. Without root, the error names every directory that serving
+// cannot write.
 func makeRunDir(p Paths) error {
 	err := os.MkdirAll(p.RunDir, 0o755)
 	if err == nil && !isWritable(p.RunDir) {

@@ -63,8 +63,8 @@ type outputs struct {
 	kindTaken bool
 }
 
-// cdiNames are the qualified names in the CDI specs, in the order of resources and devices. err says
-// why names may be missing.
+// cdiNames are the qualified names in the CDI specs, in the order of resources and devices. err
+// says why names may be missing.
 type cdiNames struct {
 	names []string
 	err   error
@@ -283,8 +283,8 @@ func dropCDINames(out ledger.Output, failed map[string]error) {
 	}
 }
 
-// checkKind returns why a kind must not be written, nil if it may be. While foreign specs could not be
-// read, only a kind that this program has already written is safe, and containers use it.
+// checkKind returns why a kind must not be written, nil if it may be. While foreign specs could not
+// be read, only a kind that this program has already written is safe, and containers use it.
 func (o *outputs) checkKind(name string, foreign *cdi.Foreign) error {
 	file, isForeign := foreign.Kinds[name]
 	if isForeign {
@@ -339,8 +339,8 @@ func (o *outputs) withdrawHealth(devices []output.Device) healthFiles {
 	}
 }
 
-// sweepHealth removes health directories that no container has. ask is the time of which the holders
-// must be known to remove more.
+// sweepHealth removes health directories that no container has. ask is the time of which the
+// holders must be known to remove more.
 func (o *outputs) sweepHealth(devices []output.Device, held ledger.Held) (ask time.Time, err error) {
 	if o.options.CDIOnly {
 		return time.Time{}, o.health.SweepUnlisted(devices)
@@ -349,8 +349,8 @@ func (o *outputs) sweepHealth(devices []output.Device, held ledger.Held) (ask ti
 	return o.health.Sweep(known, retainFor)
 }
 
-// writeFeatures writes the feature file. If its disk does not answer in time, the write continues in
-// its own goroutine, and its end causes another pass.
+// writeFeatures writes the feature file. If its disk does not answer in time, the write continues
+// in its own goroutine, and its end causes another pass.
 func (o *outputs) writeFeatures(ctx context.Context, devices []output.Device) error {
 	plan, err := features.Plan(o.options.Paths.NFDDir, devices)
 	// A second call for a file that is being written waits for the first one, see slow.Calls.

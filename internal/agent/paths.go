@@ -174,8 +174,8 @@ func (h hostCheck) Path(path string) error { return h.paths.missing(path) }
 // CDI returns why a runtime does not resolve the name of a CDI device.
 func (h hostCheck) CDI(name string) error { return h.foreign.Read().Check(name) }
 
-// Node returns why a runtime that opens path, which is the path of the node or of its link, would not
-// find the node.
+// Node returns why a runtime that opens path, which is the path of the node or of its link, would
+// not find the node.
 func (h hostCheck) Node(path string, n device.OfferedNode) error {
 	// Links are below the run directory, which has the same path here and on the host.
 	if path != n.HostPath {

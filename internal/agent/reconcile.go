@@ -118,8 +118,8 @@ func (l *loop) writeFeatures(ctx context.Context, devices []output.Device, hasSe
 	return l.outputs.writeFeatures(ctx, devices)
 }
 
-// followTrial follows the trial of the configuration, and returns when to do so again, the zero time
-// if there is no need.
+// followTrial follows the trial of the configuration, and returns when to do so again, the zero
+// time if there is no need.
 func (l *loop) followTrial(now time.Time) time.Time {
 	retry, due := l.reader.Trial.Follow(now, l.role.writes)
 	// The reading arrives as another trigger.
@@ -142,8 +142,8 @@ func (l *loop) saveAndAsk(ctx context.Context, o outcome) time.Time {
 }
 
 // inputs returns the resources for the ledger, and the configuration of each resource that is not
-// being retired, by its name in the ledger. Inactive resources are included because of their reason.
-// Derived names without a device are included because a device may come back.
+// being retired, by its name in the ledger. Inactive resources are included because of their
+// reason. Derived names without a device are included because a device may come back.
 func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*config.Resource) {
 	configs = map[string]*config.Resource{}
 	// add completes and adds a resource of the ledger that the configuration c makes.

@@ -51,10 +51,10 @@ func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	return cfg, nil
 }
 
-// reload handles a reading of the configuration. A broken configuration is only reported. A different
-// one is served from now on, as a whole: the next reconcile switches to it, and resources that did
-// not change keep their sockets and streams. Everything that was asked of the kubelet is outdated by
-// the switch, because containers may hold devices of the former configuration.
+// reload handles a reading of the configuration. A broken configuration is only reported. A
+// different one is served from now on, as a whole: the next reconcile switches to it, and resources
+// that did not change keep their sockets and streams. Everything that was asked of the kubelet is
+// outdated by the switch, because containers may hold devices of the former configuration.
 func (l *loop) reload(r configuration.Reading) {
 	was := l.page.config.Load()
 	// The status page may be reading the former value, so a copy is changed.

@@ -22,9 +22,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
-// resource is one resource with its plugin. It provides the plugin with devices. It lives as long as
-// it is listed to the kubelet, including its retirement. The loop publishes the latest state, and
-// any number of streams and calls read it without a lock.
+// resource is one resource with its plugin. It provides the plugin with devices. It lives as long
+// as it is listed to the kubelet, including its retirement. The loop publishes the latest state,
+// and any number of streams and calls read it without a lock.
 type resource struct {
 	cdi.Resource
 	// key is its name in the ledger.
@@ -254,8 +254,8 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 	return response, nil
 }
 
-// findCurrent returns the devices of slots, see published.find. It has the host scanned first if the
-// host may have started to use one of them without an event.
+// findCurrent returns the devices of slots, see published.find. It has the host scanned first if
+// the host may have started to use one of them without an event.
 func (r *resource) findCurrent(ctx context.Context, ids []string) ([]*cdi.Injection, error) {
 	devices, err := r.now.Load().find(ids)
 	if err != nil || !slices.ContainsFunc(devices, isRescanned) {

@@ -140,8 +140,8 @@ func (r *retention) mayBeUnread(path string) bool {
 	return len(r.view.unread) > 0 && r.view.node(path) == nil
 }
 
-// nodeID returns the ID of the node at a path, which does not depend on the name that the kernel gave
-// it. It is empty for a node without hardware.
+// nodeID returns the ID of the node at a path, which does not depend on the name that the kernel
+// gave it. It is empty for a node without hardware.
 func nodeID(v *View, path string) string {
 	n := v.node(path)
 	if n == nil || n.Hardware == nil {

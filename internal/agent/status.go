@@ -32,8 +32,8 @@ var errNotScanned = errors.New("the host was not scanned yet")
 // pass hangs, a removed device is still listed as healthy.
 const stuckAfter = 10 * time.Second
 
-// Alive returns nil if the host was scanned and the loop is not stuck, whether there is a kubelet or
-// not: a restart would not bring it back. It is the liveness probe. Any goroutine may call it.
+// Alive returns nil if the host was scanned and the loop is not stuck, whether there is a kubelet
+// or not: a restart would not bring it back. It is the liveness probe. Any goroutine may call it.
 func (a *Agent) Alive() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
@@ -330,7 +330,8 @@ func (l *loop) droppedUntil(now time.Time) time.Time {
 	return until
 }
 
-// reportLeftOut publishes and logs what the lists have no room for. Nothing may be left out silently.
+// reportLeftOut publishes and logs what the lists have no room for. Nothing may be left out
+// silently.
 func (l *loop) reportLeftOut(v *View, out ledger.Output) {
 	now := l.now()
 	next := status.LeftOut{
@@ -389,8 +390,8 @@ func (l *loop) reportChange(c ledger.Change, failed error, nodes func() map[stri
 	l.page.events.add(c.Resource, c.ID, event)
 }
 
-// levelOf returns the level of the log line for a device that turns Unhealthy: a pod cannot use it, unless
-// that ends within milliseconds or was requested.
+// levelOf returns the level of the log line for a device that turns Unhealthy: a pod cannot use it,
+// unless that ends within milliseconds or was requested.
 func levelOf(reason string) slog.Level {
 	switch reason {
 	case health.ReasonPending:
@@ -416,8 +417,8 @@ func (l *loop) warnStuckChecks() {
 	}
 }
 
-// maxEvents is how many events the status page shows. A hub with ten devices that is plugged in again
-// causes about sixty.
+// maxEvents is how many events the status page shows. A hub with ten devices that is plugged in
+// again causes about sixty.
 const maxEvents = 100
 
 // events are the latest events.

@@ -115,8 +115,8 @@ func (p page) heldByPod() [][]heldSlot {
 	return byPod
 }
 
-// matchesSlot reports whether the container, the resource or the device of a slot matches the filter.
-// Another holder of the same device does not count.
+// matchesSlot reports whether the container, the resource or the device of a slot matches the
+// filter. Another holder of the same device does not count.
 func (p page) matchesSlot(slot heldSlot) bool {
 	d := slot.device
 	return p.matches(slot.Namespace+"/"+slot.Pod+"/"+slot.Container, slot.resource) ||

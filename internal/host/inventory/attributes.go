@@ -17,9 +17,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
-// Attributes reads data that a configuration requests and that scans do not read: sysfs attributes by
-// name, drivers, and how the host uses network interfaces. It belongs to one snapshot: a value is read
-// once, so that all callers get the same value. It is safe for concurrent use.
+// Attributes reads data that a configuration requests and that scans do not read: sysfs attributes
+// by name, drivers, and how the host uses network interfaces. It belongs to one snapshot: a value
+// is read once, so that all callers get the same value. It is safe for concurrent use.
 type Attributes struct {
 	sysfs sysfs.FS
 	proc  proc
@@ -50,8 +50,8 @@ type attributeValues struct {
 	cost   int // of the search, in directory entries
 }
 
-// maxAttributes is the maximum number of cached values. Each edit of a configuration between two scans
-// adds values.
+// maxAttributes is the maximum number of cached values. Each edit of a configuration between two
+// scans adds values.
 const maxAttributes = 100_000
 
 // Attributes returns a reader for the latest snapshot.
@@ -71,13 +71,13 @@ func (s *Scanner) Attributes() *Attributes {
 	}
 }
 
-// Attr returns the values of an attribute of a device directory, without newlines. It returns nil if
-// the attribute is missing or unreadable. Its name is a path below the directory, which may contain
-// wildcards and find several files (sysfs.FS.FindAttributes). A file that can't be read in
+// Attr returns the values of an attribute of a device directory, without newlines. It returns nil
+// if the attribute is missing or unreadable. Its name is a path below the directory, which may
+// contain wildcards and find several files (sysfs.FS.FindAttributes). A file that can't be read in
 // 50 ms has its previous value. If it has no previous value, unread is set.
 //
-// *entries limits the directory entries to read. It is decremented by the cost of the search, even if
-// the values are cached. If it reaches 0, unread is set.
+// *entries limits the directory entries to read. It is decremented by the cost of the search, even
+// if the values are cached. If it reaches 0, unread is set.
 func (a *Attributes) Attr(dir, name string, entries *int) (values []string, unread bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,8 +141,8 @@ func hasNoValue(err error) bool {
 	return sysfs.Gone(err)
 }
 
-// InUse returns how the host itself uses a network interface, for an administrator: "a port of bridge
-// br0". It is empty if the host does not use it, and for nodes.
+// InUse returns how the host itself uses a network interface, for an administrator: "a port of
+// bridge br0". It is empty if the host does not use it, and for nodes.
 func (a *Attributes) InUse(n *device.Node) string {
 	if n.Type != device.NetInterface {
 		return ""
@@ -233,8 +233,8 @@ func (a *Attributes) UnreadHardware() []device.UnreadHardware {
 	return sortedUnread(a.unread)
 }
 
-// slowAttributes reads attributes that may block until their device responds. The inode distinguishes a
-// file from its replacement.
+// slowAttributes reads attributes that may block until their device responds. The inode
+// distinguishes a file from its replacement.
 type slowAttributes struct {
 	calls   slow.Calls[sysfs.File, attributeText]
 	answers chan struct{} // a late read has returned
@@ -248,8 +248,8 @@ type slowAttributes struct {
 	waited time.Duration
 }
 
-// Any number of blocked reads delays a scan by about a second: once maxWait is spent, each further read
-// gets slowAttribute. A read that does not block takes microseconds.
+// Any number of blocked reads delays a scan by about a second: once maxWait is spent, each further
+// read gets slowAttribute. A read that does not block takes microseconds.
 const (
 	maxWait       = 500 * time.Millisecond
 	slowAttribute = time.Millisecond
@@ -274,8 +274,8 @@ func (s *slowAttributes) next() {
 	s.waited = 0
 }
 
-// read returns the text of an attribute. If the read times out, it returns the previous text, or errSlow
-// if there is none.
+// read returns the text of an attribute. If the read times out, it returns the previous text, or
+// errSlow if there is none.
 func (s *slowAttributes) read(file sysfs.File, read func(string) (string, error)) (string, error) {
 	started := time.Now()
 	result, _, ok := s.calls.Do(context.Background(), file, s.patience(), func() attributeText {
@@ -322,8 +322,9 @@ func (s *slowAttributes) isReplacement(file sysfs.File) bool {
 	return false
 }
 
-// tooLate requests a scan for an attribute that was read after a timeout. It does not if the previous
-// text was also late, because an attribute that is always slow must not cause endless scans.
+// tooLate requests a scan for an attribute that was read after a timeout. It does not if the
+// previous text was also late, because an attribute that is always slow must not cause endless
+// scans.
 func (s *slowAttributes) tooLate(file sysfs.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

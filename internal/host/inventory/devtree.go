@@ -153,7 +153,8 @@ func (t *devTree) hasMarker(dir string) bool {
 	return err == nil
 }
 
-// isUnchanged reports whether a directory as read before is the same as the directory with this status.
+// isUnchanged reports whether a directory as read before is the same as the directory with this
+// status.
 func (d *devDir) isUnchanged(st *unix.Stat_t) bool {
 	if d == nil || !d.isCurrent {
 		return false
@@ -161,8 +162,8 @@ func (d *devDir) isUnchanged(st *unix.Stat_t) bool {
 	return d.ino == st.Ino && d.modified == st.Mtim
 }
 
-// walk adds a directory and its subdirectories. It fails only if /dev itself is unreadable or ctx has
-// ended. Another unreadable directory is a problem.
+// walk adds a directory and its subdirectories. It fails only if /dev itself is unreadable or ctx
+// has ended. Another unreadable directory is a problem.
 func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -258,8 +259,8 @@ func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, earlier map[st
 	}
 }
 
-// stat returns the node at path p, and the type of the file as in the mode of stat(2). isNode is false if
-// the file is not a node.
+// stat returns the node at path p, and the type of the file as in the mode of stat(2). isNode is
+// false if the file is not a node.
 func (t *devTree) stat(p string) (n devNode, mode uint32, isNode bool) {
 	var st unix.Stat_t
 	if err := unix.Lstat(t.here(p), &st); err != nil {
@@ -294,7 +295,8 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, isNode bool) {
 	return devNode{}, mode, false
 }
 
-// stillHas reports whether a node with the path and number of n exists. It is safe for concurrent use.
+// stillHas reports whether a node with the path and number of n exists. It is safe for concurrent
+// use.
 func (t *devTree) stillHas(n *node) bool {
 	// Another goroutine may be adding problems to t.
 	withoutProblems := &devTree{root: t.root, recording: t.recording}
@@ -384,8 +386,8 @@ func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 	return links
 }
 
-// resolve returns the target node of a path below /dev. The target of a link, such as "/dev/pts/3", is
-// a path of the host, wherever its /dev is mounted. It returns nil if the target is missing or
+// resolve returns the target node of a path below /dev. The target of a link, such as "/dev/pts/3",
+// is a path of the host, wherever its /dev is mounted. It returns nil if the target is missing or
 // outside of /dev, or if the links are a loop.
 func (t *devTree) resolve(p string) *device.Node {
 	at := "/"

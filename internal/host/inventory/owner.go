@@ -161,8 +161,8 @@ func (c *scan) dropCopies(same []*node) {
 	}
 }
 
-// own assigns each node to its hardware, once all hardware of the buses is known. It returns the nodes
-// whose hardware still exists and could be read.
+// own assigns each node to its hardware, once all hardware of the buses is known. It returns the
+// nodes whose hardware still exists and could be read.
 func (c *scan) own(nodes []*node) []*device.Node {
 	groups := c.vfioGroups(nodes)
 	kept := make([]*device.Node, 0, len(nodes))
@@ -174,8 +174,8 @@ func (c *scan) own(nodes []*node) []*device.Node {
 	return kept
 }
 
-// ownNode assigns a node to its hardware. It returns false if the node must be left out. groups has the
-// owners of the nodes of IOMMU groups.
+// ownNode assigns a node to its hardware. It returns false if the node must be left out. groups has
+// the owners of the nodes of IOMMU groups.
 func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 	n := &found.Node
 	if n.SysPath == "" {
@@ -218,8 +218,8 @@ func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 	return true
 }
 
-// leaveOut reports that a node or an interface is left out because its hardware is unknown. It does not
-// report hardware that was removed, that could not be read yet, or whose bus could not be read.
+// leaveOut reports that a node or an interface is left out because its hardware is unknown. It does
+// not report hardware that was removed, that could not be read yet, or whose bus could not be read.
 func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
 	_, isUnread := c.unread[hardware]
 	if isUnread || slices.Contains(c.noBus, bus) || !c.sysfs.Exists(hardware) {
@@ -229,8 +229,8 @@ func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
 	c.problems.add(subject, err)
 }
 
-// isInterfaceRemoved reports whether a node belongs to a USB interface that was removed after the node
-// was read. An unplugged device loses its interfaces first (usb_disconnect in
+// isInterfaceRemoved reports whether a node belongs to a USB interface that was removed after the
+// node was read. An unplugged device loses its interfaces first (usb_disconnect in
 // drivers/usb/core/hub.c), and the ID of a node depends on its interface.
 func (c *scan) isInterfaceRemoved(n *device.Node, h *device.Hardware) bool {
 	if h.USB == nil || len(n.SysPath) <= len(h.Path) {
@@ -275,8 +275,8 @@ func (c *scan) place(n *device.Node) {
 // which the kernel counts over the machine, and of channel, target and LUN. Each port of an ATA
 // controller is a separate host and knows its number.
 //
-// The index of target 1, LUN 2 is 1002. The number of the port of an ATA controller is added, counted
-// from 0. The index is therefore the LUN for USB sticks and the port for ATA disks.
+// The index of target 1, LUN 2 is 1002. The number of the port of an ATA controller is added,
+// counted from 0. The index is therefore the LUN for USB sticks and the port for ATA disks.
 func (c *scan) scsiIndex(n *device.Node) int {
 	ataPort := "" // its directory
 	for rest := n.SysPath[len(n.Hardware.Path):]; rest != ""; {

@@ -16,9 +16,9 @@ import (
 // newGHW returns ghw's parser of PCI functions, without the functions of a host.
 //
 // ghw v0.26 reads a database of names with each call, which costs 12 MB of garbage and 25 ms. It
-// fails on a host without the database, and panics if the database is malformed. Scans need no names.
-// ghw ignores its option for another database, so that only the variable disables it. The variable
-// affects the process and its children.
+// fails on a host without the database, and panics if the database is malformed. Scans need no
+// names. ghw ignores its option for another database, so that only the variable disables it. The
+// variable affects the process and its children.
 func newGHW() (*ghw.PCIInfo, error) {
 	// Setenv only fails for malformed keys and values.
 	_ = os.Setenv("PCIDB_PATH", os.DevNull)
@@ -35,8 +35,8 @@ func newGHW() (*ghw.PCIInfo, error) {
 }
 
 // function reads one PCI function or sub-function. ghw identifies the function. ghw's own list of
-// functions is not used, because it is empty if one function is unreadable, as in each scan during a
-// removal.
+// functions is not used, because it is empty if one function is unreadable, as in each scan during
+// a removal.
 func (s *Scanner) function(dir string) (*sysfs.PCIFunction, error) {
 	if sysfs.IsSubFunction(base(dir)) {
 		return s.subFunction(dir)
@@ -78,10 +78,10 @@ func (s *Scanner) subFunction(dir string) (*sysfs.PCIFunction, error) {
 	return f, errors.Join(err, ownErr)
 }
 
-// readFunctions reads all PCI functions. They take most of the time of a scan of a large host, so that
-// they are read at the same time as nodes and USB devices. readPCI reads functions again whose read
-// has failed, and reports errors. It runs in a goroutine of its own, so it fills a cache of its
-// own.
+// readFunctions reads all PCI functions. They take most of the time of a scan of a large host, so
+// that they are read at the same time as nodes and USB devices. readPCI reads functions again whose
+// read has failed, and reports errors. It runs in a goroutine of its own, so it fills a cache of
+// its own.
 func (s *Scanner) readFunctions() *cache {
 	c := &scan{cache: newCache()}
 	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {

@@ -69,11 +69,11 @@ func isCounted(name string) bool {
 	return number == "auto" || hasNumber
 }
 
-// nameAutomatic removes the counted number from the name of a platform device, if the rest is unique:
-// "HID-SENSOR-200041" for "HID-SENSOR-200041.1.auto". The numbers depend on the order in which all
-// drivers create such devices. The sensors of AMD's sensor hub have no other hardware above them,
-// because the driver sets no parent (amdtp_hid_probe in drivers/hid/amd-sfh-hid/amd_sfh_hid.c). It
-// needs all platform devices of the host.
+// nameAutomatic removes the counted number from the name of a platform device, if the rest is
+// unique: "HID-SENSOR-200041" for "HID-SENSOR-200041.1.auto". The numbers depend on the order in
+// which all drivers create such devices. The sensors of AMD's sensor hub have no other hardware
+// above them, because the driver sets no parent (amdtp_hid_probe in
+// drivers/hid/amd-sfh-hid/amd_sfh_hid.c). It needs all platform devices of the host.
 func (c *scan) nameAutomatic() {
 	byName := make(map[string][]*device.Hardware)
 	for _, h := range c.list {
@@ -95,10 +95,10 @@ func (c *scan) nameAutomatic() {
 	}
 }
 
-// findParts sets Node.Part in classes that are numbered in probing order, and of which one hardware may
-// have several nodes. A part is the place of the node in the tables of the firmware. Sensors also
-// have their name, and buses without a place the name of their adapter. A node without a place and
-// without a name has no part, and is identified by its position.
+// findParts sets Node.Part in classes that are numbered in probing order, and of which one hardware
+// may have several nodes. A part is the place of the node in the tables of the firmware. Sensors
+// also have their name, and buses without a place the name of their adapter. A node without a place
+// and without a name has no part, and is identified by its position.
 func (c *scan) findParts(h *device.Hardware) {
 	buses := 0
 	for _, n := range h.Nodes {
@@ -143,8 +143,8 @@ func (c *scan) firmwarePlace(n *device.Node) (place string, isKnown bool) {
 	return "", false
 }
 
-// label returns the name of a sensor or an adapter. The name of a multiplexed bus starts with the name
-// of the bus above, which is removed (i2c_mux_add_adapter in drivers/i2c/i2c-mux.c).
+// label returns the name of a sensor or an adapter. The name of a multiplexed bus starts with the
+// name of the bus above, which is removed (i2c_mux_add_adapter in drivers/i2c/i2c-mux.c).
 func (c *scan) label(n *device.Node) string {
 	label := fact(c, &c.cache.of(n.SysPath).label, n.SysPath, c.sysfs.Label)
 	busAbove := base(up(up(up(n.SysPath))))

@@ -21,8 +21,8 @@ import (
 // RecordingMarker is the name of the file at the root of a recorded /dev.
 //
 // Any user can read a recorded machine, even where mknod(2) is denied. Below a directory with this
-// file, a regular file stands for a node if its content is a line such as "char 188:0" or "block 8:0".
-// Without the marker, as on every real host, a regular file below /dev is never a node.
+// file, a regular file stands for a node if its content is a line such as "char 188:0" or "block
+// 8:0". Without the marker, as on every real host, a regular file below /dev is never a node.
 //
 // In a subdirectory the file marks the mount point of another file system. A scan does not enter
 // the mount point, but links may point there.
@@ -72,8 +72,8 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 	}, nil
 }
 
-// scanUntilRead scans until all devices are read, for a second. Unread devices would be missing in a
-// recording, because it can't be scanned again later.
+// scanUntilRead scans until all devices are read, for a second. Unread devices would be missing in
+// a recording, because it can't be scanned again later.
 func (s *Scanner) scanUntilRead(ctx context.Context) (*scan, error) {
 	deadline := time.Now().Add(time.Second)
 	for {
@@ -119,8 +119,8 @@ const (
 	hostProc  = "/proc"
 )
 
-// procOf returns the /proc that belongs to a sysfs. For the sysfs of this kernel it is the /proc of this
-// kernel. For any other, such as a recorded machine, it is the directory next to it.
+// procOf returns the /proc that belongs to a sysfs. For the sysfs of this kernel it is the /proc of
+// this kernel. For any other, such as a recorded machine, it is the directory next to it.
 func procOf(root string) string {
 	if root == hostSysfs || dirents.FSType(root) == unix.SYSFS_MAGIC {
 		return hostProc

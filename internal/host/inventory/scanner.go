@@ -93,16 +93,16 @@ func New(o Options) *Scanner {
 	return s
 }
 
-// LeaveOutNets sets whether the next scans leave out network interfaces. A node with many containers
-// has hundreds of interfaces, each with some ten files to read.
+// LeaveOutNets sets whether the next scans leave out network interfaces. A node with many
+// containers has hundreds of interfaces, each with some ten files to read.
 func (s *Scanner) LeaveOutNets(leaveOut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noNets = leaveOut
 }
 
-// Scan scans the whole host, except for LeaveOutNets. The error means that nothing is known about the
-// host, because its sysfs or /dev is unreadable or ctx has ended. Other failures are
+// Scan scans the whole host, except for LeaveOutNets. The error means that nothing is known about
+// the host, because its sysfs or /dev is unreadable or ctx has ended. Other failures are
 // Snapshot.Problems. A device that appears or disappears meanwhile is completely in the snapshot or
 // not at all.
 func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
@@ -110,7 +110,8 @@ func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 }
 
 // Update returns the result of Scan, but reads only what the batch invalidates. It reads everything
-// for the first scan, and if the batch says All. The caller must pass every batch that it has taken.
+// for the first scan, and if the batch says All. The caller must pass every batch that it has
+// taken.
 func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +146,8 @@ type scanResult struct {
 	netInterfaces map[string]sysfs.NetInterface // by name
 }
 
-// scan reads everything that is not cached. Only a scan without an error has a snapshot. The lock is
-// held.
+// scan reads everything that is not cached. Only a scan without an error has a snapshot. The lock
+// is held.
 func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	c := newScan(s.sysfs, s.cache)
 	s.cache = nil // until the scan is complete
@@ -196,7 +197,8 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	return c, nil
 }
 
-// newScan returns a scan that reads everything that is not in known. A scan without a cache is full.
+// newScan returns a scan that reads everything that is not in known. A scan without a cache is
+// full.
 func newScan(fs sysfs.FS, known *cache) *scan {
 	isFull := known == nil
 	if isFull {
@@ -239,9 +241,9 @@ func sortedUnread(byPath map[string]device.UnreadHardware) []device.UnreadHardwa
 }
 
 // addRecentNodes counts nodes that were made shortly before the first scan as events of their
-// hardware, because a driver may be about to make the next node. A write to a node and a chown cannot
-// be distinguished from its creation. A time in the future, as after a change of the clock, does
-// not count.
+// hardware, because a driver may be about to make the next node. A write to a node and a chown
+// cannot be distinguished from its creation. A time in the future, as after a change of the clock,
+// does not count.
 func (s *Scanner) addRecentNodes(nodes []*node, now time.Time) {
 	for _, n := range nodes {
 		age := now.Sub(time.Unix(0, n.read.changed))
@@ -343,8 +345,8 @@ func (c *scan) findNUMA(n *device.Node) {
 	}
 }
 
-// above returns the nearest hardware above dir, and the NUMA node of the nearest ancestor that has a
-// NUMA node, or -1. The hardware above dir must be complete.
+// above returns the nearest hardware above dir, and the NUMA node of the nearest ancestor that has
+// a NUMA node, or -1. The hardware above dir must be complete.
 func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
 	numa = -1
 	for dir = up(dir); dir != ""; dir = up(dir) {

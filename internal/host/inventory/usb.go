@@ -133,9 +133,9 @@ func usbController(dir string) string {
 }
 
 // usbReader reads USB devices. A read may block in the kernel while a driver probes the device and
-// during a reset, and forever if its driver hangs. Neither the rest of the scan nor later scans wait
-// for a blocked device. The data of a device is valid as long as its link has the same inode, even
-// after a restart of the program (KnownUSB), so that scans only wait for new devices.
+// during a reset, and forever if its driver hangs. Neither the rest of the scan nor later scans
+// wait for a blocked device. The data of a device is valid as long as its link has the same inode,
+// even after a restart of the program (KnownUSB), so that scans only wait for new devices.
 type usbReader struct {
 	// read reads a device, and may block.
 	read  func(dir string) (device.USB, error)

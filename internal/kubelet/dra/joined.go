@@ -17,10 +17,10 @@ const joinInterval = time.Second
 
 // NewPods says that the host may have new pods. It does not block.
 //
-// A pod that joins a prepared claim is not announced otherwise: the kubelet prepares a claim for the
-// first pod only (prepareResources in pkg/kubelet/cm/dra/manager.go). The scheduler has reserved the
-// claim for the pod before it binds the pod to the node, so the API server knows the pod when its
-// first cgroup appears. After kubectl delete --force nobody knows it any more.
+// A pod that joins a prepared claim is not announced otherwise: the kubelet prepares a claim for
+// the first pod only (prepareResources in pkg/kubelet/cm/dra/manager.go). The scheduler has
+// reserved the claim for the pod before it binds the pod to the node, so the API server knows the
+// pod when its first cgroup appears. After kubectl delete --force nobody knows it any more.
 func (p *Plugin) NewPods() {
 	select {
 	case p.newPods <- struct{}{}:
@@ -53,8 +53,8 @@ func (p *Plugin) followPods(ctx context.Context) {
 	}
 }
 
-// addJoined adds the pods that have joined prepared claims. After an error, some claims could not be
-// read.
+// addJoined adds the pods that have joined prepared claims. After an error, some claims could not
+// be read.
 func (p *Plugin) addJoined(ctx context.Context) error {
 	all, _ := p.records.all(time.Now()) // a claim that can't be read stays held
 	var errs []error

@@ -32,8 +32,8 @@ func (l *locks) lock(ctx context.Context, name string) (unlock func(), err error
 	}
 }
 
-// tryLock takes a lock without waiting and returns nil. If another caller has the lock, it returns a channel that
-// is closed when that caller frees it.
+// tryLock takes a lock without waiting and returns nil. If another caller has the lock, it returns
+// a channel that is closed when that caller frees it.
 func (l *locks) tryLock(name string) (free <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

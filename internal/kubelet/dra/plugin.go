@@ -1,7 +1,8 @@
 // Package dra serves devices by dynamic resource allocation, as the kubelet plugin of a DRA driver.
 //
-// The scheduler finds devices in the ResourceSlices of the node. slices.go describes a device there,
-// node.go compares the slices with the API server, and publish.go decides when to write them.
+// The scheduler finds devices in the ResourceSlices of the node. slices.go describes a device
+// there, node.go compares the slices with the API server, and publish.go decides when to write
+// them.
 //
 // The kubelet prepares the claims of a pod and releases them. server.go has the socket. prepare.go
 // and fill.go prepare a claim, unprepare.go releases it, and metadata.go writes the files that
@@ -48,9 +49,9 @@ type Options struct {
 	// Inject returns what one container gets for devices of this driver together, by their
 	// names in the pool, with repeats for several slots, and those devices in the same
 	// order, with their CDI names. amounts are what it gets of shared capacities, by name of the
-	// device; other devices are not shared. Everything that it names exists. The error for a device that
-	// is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called concurrently;
-	// a panic fails only its call.
+	// device; other devices are not shared. Everything that it names exists. The error for a device
+	// that is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called
+	// concurrently; a panic fails only its call.
 	Inject func(ctx context.Context, names []string, amounts Amounts) (r device.Response, devices []Device, err error)
 	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
 	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.

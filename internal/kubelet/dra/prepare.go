@@ -210,9 +210,9 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 	}
 }
 
-// merged returns the UIDs of both lists, sorted. A claim keeps the pods of its last preparation that
-// may still run: the API server removes a pod from status.reservedFor when it is deleted, with --force
-// before its containers end (pkg/controller/resourceclaim/controller.go).
+// merged returns the UIDs of both lists, sorted. A claim keeps the pods of its last preparation
+// that may still run: the API server removes a pod from status.reservedFor when it is deleted, with
+// --force before its containers end (pkg/controller/resourceclaim/controller.go).
 func merged(pods, more []string) []string {
 	all := slices.Concat(pods, more)
 	slices.Sort(all)
