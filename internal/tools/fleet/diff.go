@@ -88,7 +88,7 @@ type NodeDiff struct {
 	Answered bool `json:"answered"`
 	// Refuses is set if the node would refuse the configuration.
 	Refuses bool `json:"refuses"`
-	// Problems are lines for an administrator, first those for which the node refuses.
+	// Problems are lines for an administrator, first the reasons for which the node would refuse.
 	Problems []string `json:"problems"`
 	// HeldUnknown is why the holders are unknown. It is empty if no holder can be affected.
 	HeldUnknown string `json:"held_unknown"`
