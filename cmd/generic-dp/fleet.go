@@ -17,9 +17,11 @@ import (
 )
 
 // pluginName is the name under which kubectl finds this program as a plugin: kubectl generic-dp.
+// kubectl finds a plugin by the name of its file, in which "_" stands for "-".
 const pluginName = "kubectl-generic_dp"
 
-// commandLine returns the arguments of the program, for run. Those of the plugin begin with its name.
+// commandLine returns the arguments of the program, for run. Those of the plugin begin with its
+// name. argv is os.Args. The file may be a link to the program, in any directory.
 func commandLine(argv []string) []string {
 	if len(argv) > 0 && filepath.Base(argv[0]) == pluginName {
 		return append([]string{pluginName}, argv[1:]...)
@@ -27,33 +29,44 @@ func commandLine(argv []string) []string {
 	return argv[1:]
 }
 
-// asPlugin makes the fleet command the root command.
+// asPlugin makes the fleet command the root command. It sets what the root command sets otherwise,
+// and returns cmd.
 func asPlugin(cmd *cobra.Command) *cobra.Command {
 	cmd.Use = "generic-dp"
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl generic-dp"}
 	cmd.Version = version
+	// run prints errors and chooses the exit status, for the plugin as for the program.
 	cmd.SilenceErrors = true
 	cmd.SilenceUsage = true
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return cmd
 }
 
-// statusError ends a command that has printed its report with another status than 1.
+// statusError ends a command that has printed its report with another status than 1. The report is
+// the message, so nothing else is printed.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
 
 // fleetFlags are the flags of all fleet commands.
 type fleetFlags struct {
-	kubectl    string
+	// kubectl is the program and its first arguments, separated by spaces.
+	kubectl string
+	// kubeconfig and context are passed on to kubectl, which has its own defaults. Empty means that
+	// kubectl decides.
 	kubeconfig string
 	context    string
-	namespace  string
-	selector   string
-	parallel   int
-	timeout    time.Duration
+	// namespace is the namespace of the DaemonSet, or of the pod for why. Empty means all
+	// namespaces.
+	namespace string
+	selector  string
+	parallel  int
+	// timeout is the time for one node, not for the command.
+	timeout time.Duration
 }
 
+// newFleet returns the command fleet. f has the flags of the commands that run on a node, in the
+// pod of the DaemonSet: preview and permissions.
 func newFleet(f *flags) *cobra.Command {
 	o := &fleetFlags{}
 	cmd := &cobra.Command{
@@ -70,6 +83,7 @@ the same program is the plugin kubectl generic-dp.`,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SuggestionsMinimumDistance: 2,
 	}
+	// All subcommands have these flags, also the two that run on a node and ignore them.
 	set := cmd.PersistentFlags()
 	set.StringVar(&o.kubectl, "kubectl", "kubectl", `kubectl to run, such as "k3s kubectl"`)
 	set.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for kubectl")
@@ -85,7 +99,8 @@ the same program is the plugin kubectl generic-dp.`,
 	return cmd
 }
 
-// knownCommand rejects arguments: they are unknown subcommands.
+// knownCommand rejects arguments: they are unknown subcommands. cobra would print the help, as if
+// the arguments were right.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -97,8 +112,10 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return usageError{errors.New(text)}
 }
 
-// open returns the cluster that the flags select.
+// open returns the cluster that the flags select. It runs nothing yet. The error is about the
+// flags.
 func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
+	// No shell is involved: a path with a space cannot be given.
 	command := strings.Fields(o.kubectl)
 	switch {
 	case len(command) == 0:
@@ -126,7 +143,7 @@ func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
 }
 
 // progress returns a function that shows the number of answers in one line of a terminal. It is nil
-// without a terminal.
+// without a terminal. The line is removed after the last answer, so that only the report stays.
 func progress(stderr io.Writer) func(answered, all int) {
 	terminal := terminalOf(stderr)
 	if terminal == nil {
@@ -134,6 +151,7 @@ func progress(stderr io.Writer) func(answered, all int) {
 	}
 	return func(answered, all int) {
 		if answered == all {
+			// This erases the line (ECMA-48, EL).
 			fmt.Fprint(terminal, "\r\x1b[K")
 			return
 		}
@@ -141,7 +159,8 @@ func progress(stderr io.Writer) func(answered, all int) {
 	}
 }
 
-// terminalOf returns the terminal behind the output of a command, nil if it is not a terminal.
+// terminalOf returns the terminal behind the output of a command, nil if it is not a terminal. The
+// output of commands is wrapped, so that names from the cluster cannot control the terminal.
 func terminalOf(w io.Writer) *os.File {
 	if p, isWrapped := w.(printable); isWrapped {
 		w = p.Writer
@@ -150,12 +169,14 @@ func terminalOf(w io.Writer) *os.File {
 	if !isFile {
 		return nil
 	}
+	// The call fails with ENOTTY for files and pipes.
 	if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err != nil {
 		return nil
 	}
 	return file
 }
 
+// newFleetFind returns the command fleet find.
 func newFleetFind(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "find TEXT",
@@ -175,6 +196,7 @@ The exit status is 1 if nothing is found.`,
 		if err != nil {
 			return nil, err
 		}
+		// The report is printed all the same.
 		if len(found.Found) == 0 {
 			err = errReported
 		}
@@ -185,6 +207,7 @@ The exit status is 1 if nothing is found.`,
 // findReport is the output of fleet find.
 type findReport struct{ *fleet.FindReport }
 
+// table writes the nodes that have not answered first: the device may be on one of them.
 func (r findReport) table(w io.Writer, wide bool) error {
 	t := newFleetTable(wide, "NODE", "RESOURCE", "HEALTH", "HELD BY")
 	for _, n := range r.Nodes {
@@ -208,7 +231,7 @@ func (r findReport) table(w io.Writer, wide bool) error {
 	return err
 }
 
-// describeHardware is the hardware of a device in a line.
+// describeHardware is the hardware of a device in a line. An absent device has no hardware.
 func describeHardware(d fleet.Found) string {
 	h := d.Device
 	if h == nil {
@@ -223,6 +246,7 @@ func describeHardware(d fleet.Found) string {
 	return strings.Join(words, " ")
 }
 
+// newFleetWhy returns the command fleet why. Its exit status does not depend on the reasons.
 func newFleetWhy(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why POD",
@@ -239,10 +263,12 @@ created, it may also be the name of their Deployment or other owner.`,
 		if err != nil {
 			return nil, err
 		}
-		// The namespace is that of the pod: the DaemonSet is searched everywhere.
+		// The flag names the namespace of the pod. The DaemonSet is searched in all namespaces.
 		cluster.Namespace = ""
 		namespace := o.namespace
+		// Other commands print pods in this form, for example kubectl get -o name.
 		name := strings.TrimPrefix(args[0], "pod/")
+		// This form precedes the flag: users copy it from other reports.
 		if before, after, hasNamespace := strings.Cut(name, "/"); hasNamespace {
 			namespace = before
 			name = after
@@ -258,6 +284,8 @@ created, it may also be the name of their Deployment or other owner.`,
 // whyReport is the output of fleet why.
 type whyReport struct{ *fleet.WhyReport }
 
+// table writes the reasons as numbered paragraphs: the first one is usually the cause of the
+// others.
 func (r whyReport) table(w io.Writer, _ bool) error {
 	fmt.Fprintf(w, "%s/%s: %s\n", cmp.Or(r.Namespace, "default"), r.Pod, r.State)
 	for i, reason := range r.Reasons {
@@ -269,6 +297,7 @@ func (r whyReport) table(w io.Writer, _ bool) error {
 			wrap(w, "   ", "-> "+line)
 		}
 	}
+	// Rules only know what the nodes and the API server report.
 	if len(r.Reasons) == 0 {
 		fmt.Fprintln(w, "no reason found: the pod has what it requests, as far as the nodes tell")
 	}
@@ -278,6 +307,7 @@ func (r whyReport) table(w io.Writer, _ bool) error {
 	return nil
 }
 
+// newFleetSnapshot returns the command fleet snapshot.
 func newFleetSnapshot(o *fleetFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "snapshot NODE [FILE]",
@@ -294,6 +324,7 @@ FILE (default NODE.txtar; - is standard output). Review it before you share it.`
 			if err != nil {
 				return err
 			}
+			// The name of a node is a DNS name, so it is also the name of a file.
 			file := args[0] + ".txtar"
 			if len(args) > 1 {
 				file = args[1]
@@ -303,6 +334,7 @@ FILE (default NODE.txtar; - is standard output). Review it before you share it.`
 				_, err = cmd.OutOrStdout().(printable).Writer.Write(recording)
 				return err
 			}
+			// The file is readable for the user only.
 			return writePrivate(file, recording)
 		},
 	}

@@ -18,9 +18,11 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
-// removesHeld is the exit status of a diff that takes a device away from a container.
+// removesHeld is the exit status of a diff that takes a device away from a container. Scripts use
+// it to stop before the edit is applied.
 const removesHeld statusError = 3
 
+// newFleetDiff returns the command fleet diff.
 func newFleetDiff(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff FILE",
@@ -51,6 +53,7 @@ refuse the configuration or does not answer.`,
 		switch {
 		case err != nil:
 			return nil, err
+		// This precedes incomplete answers: what is known already is the reason to stop.
 		case report.RemovesHeld():
 			err = removesHeld
 		case report.Incomplete():
@@ -75,10 +78,13 @@ func readConfigurations(path string) ([]importer.Own, error) {
 	return found, nil
 }
 
+// findConfigurations returns the configurations without checking them. Only a manifest may have
+// more than one.
 func findConfigurations(path string) ([]importer.Own, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		files, _, err := config.Read(path)
+		// A configuration without an object is for every node.
 		return []importer.Own{{Files: files}}, err
 	}
 	name, text, err := readInput(path)
@@ -94,16 +100,19 @@ func findConfigurations(path string) ([]importer.Own, error) {
 	return []importer.Own{{Files: []config.File{{Name: name, Data: text}}}}, nil
 }
 
-// isManifestText reports whether a text is YAML or JSON. Its first line tells: in TOML it is a
-// table, or a key with "=".
+// isManifestText reports whether a text is YAML or JSON. The first line decides: in TOML it is a
+// table, or a key with "=". The name of the file is no help, because the text may come from
+// standard input.
 func isManifestText(text string) bool {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
+		// Comments look the same in both languages.
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		key, _, isAssignment := strings.Cut(line, "=")
 		isYAML := strings.HasPrefix(line, "---") || strings.HasPrefix(line, "{") || strings.HasPrefix(line, "- ")
+		// In TOML, a colon before the "=" is only possible in a quoted key.
 		hasColon := strings.Contains(key, ":") && (!isAssignment || !strings.ContainsAny(key, `"'`))
 		return isYAML || hasColon
 	}
@@ -113,6 +122,7 @@ func isManifestText(text string) bool {
 // fleetDiff is the output of fleet diff.
 type fleetDiff struct{ *fleet.DiffReport }
 
+// table writes the nodes with problems, the changes, and a summary.
 func (r fleetDiff) table(w io.Writer, wide bool) error {
 	for _, g := range groupNodes(r.Nodes, wide) {
 		g.write(w)
@@ -126,6 +136,7 @@ func (r fleetDiff) table(w io.Writer, wide bool) error {
 	if err := t.write(w); err != nil {
 		return err
 	}
+	// An empty line separates the table from the summary.
 	if len(r.Changes) > 0 {
 		fmt.Fprintln(w)
 	}
@@ -141,13 +152,15 @@ func (r fleetDiff) table(w io.Writer, wide bool) error {
 	return nil
 }
 
-// nodeGroup is nodes with the same problems: usually all of them refuse the same line.
+// nodeGroup is nodes with the same problems: usually all of them refuse the same line. NodeDiff is
+// the state of the first of these nodes.
 type nodeGroup struct {
 	fleet.NodeDiff
 	nodes []string
 }
 
-// groupNodes groups nodes with the same problems, unless wide.
+// groupNodes groups nodes with the same problems, unless wide. The groups have the order of their
+// first nodes.
 func groupNodes(nodes []fleet.NodeDiff, wide bool) []nodeGroup {
 	var groups []nodeGroup
 	for _, n := range nodes {
@@ -164,7 +177,8 @@ func groupNodes(nodes []fleet.NodeDiff, wide bool) []nodeGroup {
 	return groups
 }
 
-// write writes the nodes and their problems.
+// write writes the nodes and their problems. An error of w is ignored: the table after it meets the
+// same error.
 func (g *nodeGroup) write(w io.Writer) {
 	names := strings.ReplaceAll(shorten(g.nodes, false), ",", ", ")
 	isOne := len(g.nodes) == 1
@@ -185,13 +199,15 @@ func (g *nodeGroup) write(w io.Writer) {
 	}
 }
 
-// changeGroup is a change that several nodes have. Changes that affect pods are never grouped.
+// changeGroup is a change that several nodes have. Changes that affect pods are never grouped. more
+// is the number of nodes besides NodeChange.Node.
 type changeGroup struct {
 	fleet.NodeChange
 	more int
 }
 
-// nodes names the nodes of a group.
+// nodes names the nodes of a group. It is the only node, or the first one and the number of the
+// others.
 func (g *changeGroup) nodes() string {
 	if g.more == 0 {
 		return g.Node
@@ -201,6 +217,7 @@ func (g *changeGroup) nodes() string {
 
 // groupChanges groups equal changes of several nodes, unless wide.
 func groupChanges(changes []fleet.NodeChange, wide bool) []changeGroup {
+	// A change of the same device on several nodes has the same key, apart from the node.
 	type key struct {
 		what     string
 		old, new fleet.Entry
@@ -222,7 +239,8 @@ func groupChanges(changes []fleet.NodeChange, wide bool) []changeGroup {
 	return groups
 }
 
-// becomes says what a changed device is after the edit, for the end of a line.
+// becomes says what a changed device is after the edit, for the end of a line. It is empty for a
+// device that is added or removed.
 func becomes(c *fleet.Change) string {
 	switch c.Change {
 	case "moved":
@@ -240,7 +258,8 @@ func becomes(c *fleet.Change) string {
 	return ""
 }
 
-// newPreview returns the node's side of fleet diff.
+// newPreview returns the node's side of fleet diff. It is hidden, because only fleet diff calls it,
+// through kubectl exec. Its output is an API between versions.
 func newPreview(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "preview",
@@ -255,11 +274,14 @@ func newPreview(f *flags) *cobra.Command {
 			return encode(cmd.OutOrStdout(), "json", preview)
 		},
 	}
+	// The running instance is asked for the holders, at the address of --listen or at the socket of
+	// the kubelet.
 	cmd.Flags().AddFlagSet(f.pick("config", "dev", "sysfs", "state-dir", "allow", "domains", "listen", "pod-resources", "node-name"))
 	return cmd
 }
 
-// preview compares the served configuration with the one on standard input.
+// preview compares the served configuration with the one on standard input. A configuration that
+// this node would refuse is no error: the preview has the reasons.
 func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 	preview := &fleet.Preview{
 		Changes:   []fleet.Change{},
@@ -271,10 +293,12 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
+	// fleet diff sends a ConfigMap with all files of one configuration.
 	found, err := importer.FindOwn(name, text)
 	if err != nil {
 		return nil, err
 	}
+	// The comparison is with what is served, even if the file on disk is broken.
 	before, err := f.served()
 	if err != nil {
 		return nil, err
@@ -284,10 +308,12 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 		preview.Refused = strings.Split(strings.TrimSpace(err.Error()), "\n")
 		return preview, nil
 	}
+	// One scan serves both configurations, so that the hardware does not differ.
 	view, err := f.scan(cmd.Context(), before)
 	if err != nil {
 		return nil, err
 	}
+	// Without holders, the changes are still known.
 	held, err := f.holders(cmd.Context())
 	if err != nil {
 		preview.HeldUnknown = err.Error()
@@ -306,6 +332,7 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 			preview.Problems = append(preview.Problems, n.String())
 		}
 	}
+	// These are the offers after the edit. Absent devices that stay listed are not counted.
 	preview.Memory = len(next.Matched.Resources) * device.ResourceMemory
 	for _, m := range next.Matched.Resources {
 		for i := range m.Offers {
@@ -316,7 +343,7 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 }
 
 // served loads the configuration that serve serves: the one at --config, or the last good one if
-// that is broken.
+// that is broken. If neither is usable, the error is about --config.
 func (f *flags) served() (*config.Config, error) {
 	cfg, err := f.load(f.config)
 	good := configuration.LastGood(f.paths.StateDir)
@@ -326,7 +353,8 @@ func (f *flags) served() (*config.Config, error) {
 	return f.parseFiles(good)
 }
 
-// parseFiles validates the files of a configuration, with the privileges that --allow gives.
+// parseFiles validates the files of a configuration, with the privileges that --allow gives. The
+// error has all problems of the first step that fails.
 func (f *flags) parseFiles(files []config.File) (*config.Config, error) {
 	cfg, err := config.Parse(files...)
 	if err != nil {
@@ -340,7 +368,8 @@ type permissionsReport struct {
 	Permissions []fleet.Permission `json:"permissions"`
 }
 
-// newPermissions returns the node's side of the rule "permission" of fleet why.
+// newPermissions returns the node's side of the rule "permission" of fleet why. It is hidden like
+// preview.
 func newPermissions(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "permissions",

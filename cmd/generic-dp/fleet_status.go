@@ -15,6 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/fleet"
 )
 
+// newFleetStatus returns the command fleet status.
 func newFleetStatus(o *fleetFlags) *cobra.Command {
 	var filter fleet.Filter
 	var watch bool
@@ -39,11 +40,13 @@ RESOURCE, with or without its domain, or with --node, it also lists each device.
 		if len(args) > 0 {
 			filter.Resource = args[0]
 		}
+		// show makes one query and writes its report. With --watch it is called repeatedly.
 		show := func(w io.Writer) error {
 			report, err := cluster.Status(cmd.Context(), filter)
 			if err != nil {
 				return err
 			}
+			// A filter leaves few rows, which have room for their devices.
 			isDetailed := filter != fleet.Filter{}
 			return writeReport(w, *format, fleetStatus{report, isDetailed})
 		}
@@ -57,11 +60,13 @@ RESOURCE, with or without its domain, or with --node, it also lists each device.
 
 // repeat shows a report again and again until ctx ends. On a terminal it replaces the last one;
 // otherwise it only writes reports that differ from the last one. An error of one query, such as an
-// API server that restarts, does not end it.
+// API server that restarts, does not end it. It returns nil at the end of ctx, or an error of w.
 func repeat(ctx context.Context, w io.Writer, interval time.Duration, show func(io.Writer) error) error {
 	terminal := terminalOf(w)
 	last := ""
 	for {
+		// The whole report is written at once, so that the screen does not flicker during the
+		// query.
 		var text strings.Builder
 		if err := show(&text); err != nil && ctx.Err() == nil {
 			fmt.Fprintf(&text, "error: %v\n", err)
@@ -70,8 +75,10 @@ func repeat(ctx context.Context, w io.Writer, interval time.Duration, show func(
 			return nil
 		}
 		if terminal != nil {
+			// The cursor goes to the top left, and the screen is cleared.
 			fmt.Fprint(terminal, "\x1b[H\x1b[2J")
 		}
+		// In a file or a pipe, an equal report has no news.
 		if terminal != nil || text.String() != last {
 			if _, err := io.WriteString(w, text.String()); err != nil {
 				return err
@@ -93,9 +100,11 @@ type fleetStatus struct {
 	isDetailed bool
 }
 
+// table writes the nodes with problems, the resources, and how many nodes have answered.
 func (r fleetStatus) table(w io.Writer, wide bool) error {
 	t := newFleetTable(wide, "RESOURCE", "NODE", "DEVICES", "FREE", "HELD BY")
 	for _, n := range r.Nodes {
+		// A node that does not answer may have any number of devices.
 		unknown := "?"
 		if n.Answered {
 			unknown = ""
@@ -108,6 +117,7 @@ func (r fleetStatus) table(w io.Writer, wide bool) error {
 		for _, d := range row.Devices {
 			held = append(held, d.Held...)
 		}
+		// The report keeps its own list.
 		below := slices.Clone(row.Problems)
 		if r.isDetailed {
 			below = append(below, healthyDevices(row)...)
@@ -120,19 +130,21 @@ func (r fleetStatus) table(w io.Writer, wide bool) error {
 	return r.foot(w)
 }
 
-// freeOf is the number of free slots: "1 of 2".
+// freeOf is the number of free slots: "1 of 2". The number is "?" while the holders are unknown.
 func freeOf(row *fleet.Row) string {
 	free := "?"
 	if row.Free != nil {
 		free = strconv.Itoa(*row.Free)
 	}
+	// A resource without a device has no total.
 	if row.Slots == 0 {
 		return free
 	}
 	return free + " of " + strconv.Itoa(row.Slots)
 }
 
-// healthyDevices lists the devices that are not among the problems.
+// healthyDevices lists the devices that are not among the problems. Each line has the ID, the nodes
+// and the holders.
 func healthyDevices(row *fleet.Row) []string {
 	var lines []string
 	for i := range row.Devices {
@@ -149,8 +161,9 @@ func healthyDevices(row *fleet.Row) []string {
 	return lines
 }
 
-// foot says how many nodes have answered.
+// foot says how many nodes have answered. It also names the nodes that could not be asked.
 func (r fleetStatus) foot(w io.Writer) error {
+	// Nodes also has nodes that have answered with problems.
 	silent := 0
 	for _, n := range r.Nodes {
 		if !n.Answered {
@@ -170,7 +183,7 @@ func (r fleetStatus) foot(w io.Writer) error {
 }
 
 // podsOf names the pods that hold devices, each once: the first one and the number of the others,
-// unless wide.
+// unless wide. It is empty without a holder.
 func podsOf(held []status.Holder, wide bool) string {
 	var pods []string
 	for _, h := range held {

@@ -13,16 +13,19 @@ import (
 // fleetTable is a table with lines below its rows. It fits 80 columns, unless it is wide: long
 // cells are shortened, and lines are wrapped.
 type fleetTable struct {
+	// wide is set if cells must not be shortened.
 	wide bool
+	// rows are the head and the rows below it.
 	rows []fleetRow
 }
 
-// fleetRow is a row and the lines below it.
+// fleetRow is a row and the lines below it. cells has one element for each column.
 type fleetRow struct {
 	cells []string
 	below []string
 }
 
+// newFleetTable returns a table without rows. head names its columns.
 func newFleetTable(wide bool, head ...string) *fleetTable {
 	return &fleetTable{
 		wide: wide,
@@ -30,7 +33,8 @@ func newFleetTable(wide bool, head ...string) *fleetTable {
 	}
 }
 
-// add adds a row. Missing and empty cells are a dash, and empty lines are left out.
+// add adds a row. Missing and empty cells are a dash, and empty lines are left out. Cells come from
+// the cluster, so characters that control a terminal are escaped.
 func (t *fleetTable) add(cells []string, below ...string) {
 	row := fleetRow{cells: make([]string, len(t.rows[0].cells))}
 	for i := range row.cells {
@@ -59,6 +63,8 @@ func (t *fleetTable) widths() []int {
 	widths := make([]int, len(t.rows[0].cells))
 	for _, row := range t.rows {
 		for i, cell := range row.cells {
+			// Wide characters of East Asian scripts count as one: names of nodes and pods are
+			// ASCII.
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
@@ -66,6 +72,8 @@ func (t *fleetTable) widths() []int {
 	for _, width := range widths {
 		total += width
 	}
+	// Each step takes one column of the terminal from the widest column of the table, so that short
+	// cells stay whole.
 	for total > columns && !t.wide {
 		widest := 0
 		for i := range widths {
@@ -73,6 +81,7 @@ func (t *fleetTable) widths() []int {
 				widest = i
 			}
 		}
+		// Then the lines are too long: unreadable cells would be worse.
 		if widths[widest] <= minColumn {
 			break
 		}
@@ -84,6 +93,7 @@ func (t *fleetTable) widths() []int {
 
 // write writes the table, nothing if it has no rows.
 func (t *fleetTable) write(w io.Writer) error {
+	// The only row is the head.
 	if len(t.rows) == 1 {
 		return nil
 	}
@@ -94,23 +104,27 @@ func (t *fleetTable) write(w io.Writer) error {
 			cell = cut(cell, widths[i])
 			cells[i] = cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 		}
+		// Spaces at the end would wrap on a narrow terminal.
 		line := strings.TrimRight(strings.Join(cells, gap), " ")
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
 		}
 		for _, line := range row.below {
+			// Lines below a row may be longer than the table, and are wrapped at words.
 			wrap(w, "    ", line)
 		}
 	}
 	return nil
 }
 
-// cut shortens a text in the middle: names of nodes and pods often differ at their ends only.
+// cut shortens a text in the middle: names of nodes and pods often differ at their ends only. width
+// is in characters, including the ellipsis.
 func cut(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {
 		return text
 	}
+	// One column is for the ellipsis.
 	head := (width - 1) / 2
 	tail := width - 1 - head
 	return string(runes[:head]) + "…" + string(runes[len(runes)-tail:])

@@ -41,8 +41,11 @@ type Options struct {
 	// ConfigText is the configuration in place of Config, unless it is empty.
 	ConfigText []byte
 	// Allow has the permissions that the flags give to the configuration.
-	Allow    config.Allow
-	Paths    Paths
+	Allow config.Allow
+	// Paths are the directories and sockets of the host, as this process sees them.
+	Paths Paths
+	// NodeName is the name of the Node object. Empty means unknown: then no ResourceSlices are
+	// published, and a configuration cannot compare the name.
 	NodeName string
 	// Listen is the address of metrics and probes. Empty means none.
 	Listen string
@@ -53,7 +56,8 @@ type Options struct {
 	// KubeAPI is the API server, for DRA.
 	KubeAPI kubeapi.Config
 	// InPod is set if hints should name parts of the manifest instead of flags.
-	InPod   bool
+	InPod bool
+	// Version is the version of the program, for the log and the status page.
 	Version string
 	// Log may be nil, which discards the log.
 	Log *slog.Logger
@@ -64,17 +68,24 @@ type Agent struct {
 	options Options
 	log     *slog.Logger
 	// now is the clock for the life of devices, which tests replace.
-	now   func() time.Time
+	now func() time.Time
+	// found is only read after New: the loop keeps its own copy of what changes.
 	found startup
 
-	host    hostWatch
+	// host is in use from New on, because the first scan runs while the configuration is read.
+	host hostWatch
+	// rescans has the requests of Allocate calls for which the last scan is too old.
 	rescans rescanRequests
 	// wake asks for a pass because of a change that is not on the host.
-	wake   signal
+	wake signal
+	// reader reads the configuration, at the start and after each change on disk.
 	reader *configuration.Reader
 
+	// kubelet follows the sockets of the kubelet. It also exists without a kubelet, but does not
+	// run.
 	kubelet *plugin.KubeletWatch
 	pods    podWatch
+	// dra is never nil. Its plugin starts when it is needed.
 	dra     *draDriver
 	outputs *outputs
 	// serving has the served resources, nil before the first pass.
@@ -87,6 +98,7 @@ type Agent struct {
 
 // startup is what New has found. The loop begins with it.
 type startup struct {
+	// config is the configuration on disk, or the last good one if the former is broken.
 	config *config.Config
 	// lock is the lock file of the run directory.
 	lock *os.File
@@ -98,8 +110,11 @@ type startup struct {
 
 // hostWatch reads the host and follows its changes.
 type hostWatch struct {
+	// scanner scans the host: first in the goroutine of the first scan, then only in the loop.
 	scanner *inventory.Scanner
-	paths   *hostPaths
+	// paths looks up paths of the host for matching, without waiting for a file system that hangs.
+	paths *hostPaths
+	// watcher collects announced changes until a scan takes them.
 	watcher *inventory.Watcher
 	// first has the first scan. It has capacity 1.
 	first chan firstScan
@@ -117,7 +132,9 @@ type hostWatch struct {
 
 // podWatch follows which pods hold devices.
 type podWatch struct {
-	client  *podresources.Client
+	// client asks the kubelet. It keeps answers, so that the loop and the scrapes share calls.
+	client *podresources.Client
+	// cgroups says which pods have processes, whatever the kubelet believes.
 	cgroups *cgroup.Tree
 	holders *holders.Tracker // nil without a kubelet
 }
@@ -127,15 +144,18 @@ type page struct {
 	listener net.Listener
 	// metrics is nil without a listener.
 	metrics *status.Metrics
+	// started is the start of the program.
 	started time.Time
 	// host is the name of the host, for a program that does not know the name of its node.
 	host string
 	// config is the configuration that is served.
 	config atomic.Pointer[status.Config]
 	// leftOut counts what the lists have no room for.
-	leftOut  atomic.Pointer[status.LeftOut]
+	leftOut atomic.Pointer[status.LeftOut]
+	// problems are reported by the loop, and published at the end of each pass.
 	problems *problems
-	events   events
+	// events are the latest changes of devices, registrations and configurations.
+	events events
 	// heldError is why held devices are unknown, as it was logged last: a string.
 	heldError atomic.Value
 	// busy is when the loop began its pass, nil while it waits.
@@ -166,17 +186,20 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if a.page.host == "(none)" { // the kernel's default, UTS_NODENAME in include/linux/uts.h
 		a.page.host = ""
 	}
+	// With a capacity of 1, the goroutine of the scan ends even if New fails and nobody receives.
 	a.host.first = make(chan firstScan, 1)
 	a.host.scanner = inventory.New(p.Inventory())
 	a.host.paths = newHostPaths(p)
 	a.host.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log})
 	ctx, a.host.cancel = context.WithCancel(ctx)
+	// Every return below sets err, so an error ends what was started before it.
 	defer func() {
 		if err != nil {
 			a.host.cancel()
 			a.host.running.Wait()
 		}
 	}()
+	// The scan reads the host after the watches are in place, see scanFirst.
 	a.host.running.Go(func() {
 		_ = a.host.watcher.Run(ctx) // always nil
 	})
@@ -186,6 +209,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
+	// This must precede takeLock, which makes the file.
 	a.found.hasPredecessor = present(filepath.Join(p.RunDir, lockName))
 	if a.found.lock, a.found.isWriter, err = takeLock(p.RunDir); err != nil {
 		return nil, err
@@ -198,6 +222,8 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if a.reader, a.found.config, err = newReader(options, a.found.isWriter); err != nil {
 		return nil, err
 	}
+	// A broken configuration on disk is an error of New only if there is no last good one.
+	// Otherwise, the page and the log report it.
 	first := a.reader.Last()
 	a.page.config.Store(&status.Config{
 		Path:       options.configName(),
@@ -216,6 +242,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.page.metrics.CountLoad(first.Err)
 	a.host.specs = watch.NewFiles("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
+	// The clock is read through a at each call, because tests replace it after New.
 	a.pods.client = podresources.New(p.PodResources, func() time.Time {
 		return a.now()
 	})
@@ -240,6 +267,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	)
 	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
+	// The loop is made before any goroutine starts: it takes over what New has found.
 	loop := newLoop(a, group)
 	if a.page.listener != nil {
 		group.Go(func() error {
@@ -248,6 +276,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if !a.options.CDIOnly {
 		group.Go(func() error {
+			// The sweep may run while plugins start: it leaves sockets that are younger than a
+			// minute.
 			a.sweep()
 			return a.kubelet.Run(ctx)
 		})
@@ -264,10 +294,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error {
 		return loop.run(ctx)
 	})
+	// Capacity 1: the goroutine can end even if Run has returned before.
 	ended := make(chan error, 1)
 	go func() {
 		ended <- a.wait(group, loop)
 	}()
+	// ctx belongs to the group: it also ends when a part has failed.
 	select {
 	case err := <-ended:
 		return err
@@ -278,8 +310,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	case <-time.After(endWithin):
 	}
+	// Something blocks in the kernel, and cannot be interrupted.
 	loop.abandon()
 	cause := context.Cause(ctx)
+	// The cause is context.Canceled after a signal, and otherwise the error of the part that
+	// failed.
 	if errors.Is(cause, context.Canceled) {
 		return nil
 	}
@@ -287,14 +322,15 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 const (
-	// endWithin is how long Run waits for everything that it started. A read of the host may
-	// block for ever, and the kubelet kills the pod after its grace period.
+	// endWithin is how long Run waits for everything that it started. A read of the host may block
+	// forever, and the kubelet kills the pod after its grace period.
 	endWithin = 800 * time.Millisecond
 	// lastSave is how long Run then waits for the disk of the state.
 	lastSave = 100 * time.Millisecond
 )
 
-// wait waits for everything that Run started, and saves the state.
+// wait waits for everything that Run started, and saves the state. The lock is released last,
+// because the next instance reads the state as soon as it has the lock.
 func (a *Agent) wait(group *errgroup.Group, l *loop) error {
 	err := group.Wait()
 	l.finish()
@@ -317,14 +353,16 @@ func (a *Agent) sweep() {
 }
 
 // Settled is closed when the host was scanned and nothing is about to change without
-// an event.
+// an event. It stays open while the host cannot be scanned.
 func (a *Agent) Settled() <-chan struct{} { return a.allSettled }
 
-// Reload reads the configuration again at once, as a change on disk does.
+// Reload reads the configuration again at once, as a change on disk does. It does not wait for the
+// result.
 func (a *Agent) Reload() { a.reader.Request() }
 
 // Once makes the CDI specs of the present devices, as Run does for Options.CDIOnly, and ends. It
-// returns the qualified names in the specs.
+// returns the qualified names in the specs. It is an error if an instance is serving, or if ctx
+// ends before the first pass. The caller sets Options.CDIOnly.
 func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	if !a.found.isWriter {
 		return nil, errServing(a.options.Paths)
@@ -387,7 +425,8 @@ var hints = map[string]struct{ pod, host string }{
 	},
 }
 
-// hint says what to change about a flag. It is empty if that is unknown.
+// hint says what to change about a flag. It is empty if that is unknown. Flags without an entry in
+// hints have none.
 func (o Options) hint(flag string) string {
 	if o.InPod {
 		return hints[flag].pod
@@ -395,7 +434,8 @@ func (o Options) hint(flag string) string {
 	return hints[flag].host
 }
 
-// withHint adds the hint of a flag to an error about it, on a line of its own.
+// withHint adds the hint of a flag to an error about it, on a line of its own. It returns nil for
+// nil.
 func (o Options) withHint(err error, flag string) error {
 	hint := o.hint(flag)
 	if err == nil || hint == "" {
@@ -417,6 +457,8 @@ func (o Options) prepare() error {
 	if o.CDIOnly {
 		return nil
 	}
+	// The path of a socket has a maximum length (unix(7)), which is checked before any plugin
+	// starts.
 	if err := socket.CheckDir(p.KubeletDir); err != nil {
 		return err
 	}
@@ -425,6 +467,7 @@ func (o Options) prepare() error {
 		// A volume that is not mounted at the start never will be.
 		return o.withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir")
 	}
+	// Outside a pod, the kubelet sees the same links as this process.
 	if !o.InPod {
 		return nil
 	}
@@ -436,7 +479,8 @@ func (o Options) prepare() error {
 	return o.withHint(links.CheckMount(p.RunDir, mounts), "run-dir")
 }
 
-// listen takes the address of metrics and status.
+// listen takes the address of metrics and status. It does nothing if there is no address. If
+// another instance with the same run directory serves there, the error names it.
 func (a *Agent) listen() (err error) {
 	if a.options.Listen == "" {
 		return nil

@@ -12,6 +12,7 @@ func withAmounts(devices []*cdi.Injection, amounts map[string]map[string]string)
 		out[i] = d
 		gets := amounts[d.Offer.ID]
 		if gets != nil && len(d.Offer.Capacity) > 0 {
+			// The published state is immutable, so the amounts go into a copy of the offer.
 			offer := *d.Offer
 			offer.Amounts = gets
 			out[i] = &cdi.Injection{Offer: &offer}

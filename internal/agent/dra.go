@@ -30,7 +30,8 @@ import (
 // change of the API is a move to another resource, made when no container holds the device.
 const draSuffix = " (dra)"
 
-// keyOf is the name of a resource in the ledger.
+// keyOf is the name of a resource in the ledger. It is the plain name for a device plugin, and also
+// while the flags switch DRA off.
 func (o Options) keyOf(name string, c *config.Resource) string {
 	if c.API == config.APIDRA && !o.NoDRA && !o.CDIOnly {
 		return name + draSuffix
@@ -38,7 +39,7 @@ func (o Options) keyOf(name string, c *config.Resource) string {
 	return name
 }
 
-// nameOf is the inverse of keyOf.
+// nameOf is the inverse of keyOf. byDRA is set if DRA offers the resource.
 func nameOf(key string) (name string, byDRA bool) { return strings.CutSuffix(key, draSuffix) }
 
 // metadataName is the directory of device metadata in the run directory.
@@ -48,6 +49,7 @@ const metadataName = "claims"
 // claim needs it, and then also runs in every later instance: without the driver a kubelet cannot
 // end a pod that has a claim, whether the claim was prepared or not.
 type draDriver struct {
+	// agent provides what the plugin needs of the program, such as its paths and its resources.
 	agent *Agent
 	// plugin is nil before the start.
 	plugin atomic.Pointer[dra.Plugin]
@@ -66,7 +68,7 @@ type draDriver struct {
 
 // runDRA starts the driver if it is needed, and begins to publish devices if this instance is the
 // writer. The driver of a new instance answers the kubelet beside the old one, but only one of them
-// may write ResourceSlices.
+// may write ResourceSlices. Only the loop calls it, in each pass.
 func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	d := l.dra
 	if d.plugin.Load() == nil {
@@ -81,8 +83,10 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 		l.life.group.Go(func() error {
 			return d.followPods(ctx)
 		})
+		// The state remembers this, so that the next instance starts the driver at once.
 		l.memory.hasRunDRA = true
 	}
+	// The name of a slice begins with the name of its node.
 	mayPublish := l.role.writes && l.options.NodeName != ""
 	if mayPublish && !d.isPublishing {
 		d.isPublishing = true
@@ -90,7 +94,8 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 			return d.plugin.Load().Publish(ctx)
 		})
 		if devices, _ := d.list.Get(); devices != nil {
-			// The kubelet forgets all health when the stream of the other instance ends.
+			// The kubelet forgets all health when the stream of the other instance ends. The same
+			// devices again make the plugin send their health to the kubelet.
 			d.list.Set(devices)
 		}
 	}
@@ -121,6 +126,7 @@ func newDRADriver(a *Agent) *draDriver {
 		agent: a,
 		newPods: watch.New(watch.Options{
 			Source: "cgroups of pods",
+			// The kubelet makes a directory for each pod. The files of a cgroup do not matter here.
 			Events: watch.Names,
 			Dirs:   a.pods.cgroups.PodParents,
 			Resync: 10 * time.Minute,
@@ -141,13 +147,15 @@ func (d *draDriver) followPods(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		// The plugin exists: runDRA stores it before it starts this goroutine.
 		case <-d.newPods.Changes():
 			d.plugin.Load().NewPods()
 		}
 	}
 }
 
-// newPlugin returns the driver's plugin, which has not started yet.
+// newPlugin returns the driver's plugin, which has not started yet. The hooks run in goroutines of
+// the plugin. They only read published state.
 func (d *draDriver) newPlugin() *dra.Plugin {
 	a := d.agent
 	o := &d.agent.options
@@ -175,7 +183,8 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 	})
 }
 
-// Status is the state of the registration.
+// Status is the state of the registration. It has the form of the status of a device plugin, so
+// that a resource reports both alike.
 func (d *draDriver) Status() plugin.Status {
 	if p := d.plugin.Load(); p != nil {
 		return plugin.Status(p.Status())
@@ -183,7 +192,8 @@ func (d *draDriver) Status() plugin.Status {
 	return plugin.Status{Reason: "the driver has not started yet"}
 }
 
-// holders returns the holders of each slot, as far as the kubelet lists them.
+// holders returns the holders of each slot, as far as the kubelet lists them. held has the holders
+// by the names that devices have in the pool of the node.
 func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) map[string][]podresources.Holder {
 	bySlot := map[string][]podresources.Holder{}
 	for _, e := range entries {
@@ -197,7 +207,8 @@ func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) m
 }
 
 // fail adds to failed why DRA cannot offer devices, by ID. It marks the ones that are otherwise
-// healthy as Withheld: they still work for the pods that have them.
+// healthy as Withheld: they still work for the pods that have them. It does nothing before the
+// driver has started. Only the loop calls it, before the lists are published.
 func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 	p := d.plugin.Load()
 	if p == nil {
@@ -213,6 +224,7 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 			if reason == "" {
 				continue
 			}
+			// A device that also cannot be injected does not work, and is not Withheld.
 			if e.Healthy && failed[e.Offer.ID] == nil {
 				e.Withheld = true
 			}
@@ -225,10 +237,12 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 // state.
 func (l *loop) publishDRA() {
 	d := l.dra
+	// Nobody reads the list yet. The first pass after the start sets it.
 	if d.plugin.Load() == nil {
 		return
 	}
 	old, _ := d.list.Get()
+	// An empty list is not nil here: nil means that nothing is known yet.
 	list := []dra.Device{}
 	last := map[string]dra.Device{}
 	now := l.now()
@@ -252,6 +266,7 @@ func (l *loop) publishDRA() {
 					v.Attributes = was.Attributes
 					v.Capacity = was.Capacity
 				}
+				// Another reason does not restart the time until pods lose the device.
 				if was.State == v.State {
 					v.Since = was.Since
 				}
@@ -266,7 +281,7 @@ func (l *loop) publishDRA() {
 	}
 }
 
-// deviceOf describes a listed device for DRA.
+// deviceOf describes a listed device for DRA. EvictAfter, Since and CDI are left to the caller.
 func deviceOf(resource string, e ledger.Entry) dra.Device {
 	return dra.Device{
 		Resource:   resource,
@@ -281,7 +296,8 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 	}
 }
 
-// stateOf returns the state of a listed device for DRA.
+// stateOf returns the state of a listed device for DRA. Settling covers everything that is expected
+// to end without an administrator.
 func stateOf(e ledger.Entry) dra.State {
 	switch {
 	case e.Healthy:
@@ -297,11 +313,13 @@ func stateOf(e ledger.Entry) dra.State {
 }
 
 // inject is dra.Options.Inject: it returns what a container gets of the devices with these names,
-// and the devices.
+// and the devices. It is called in goroutines of the plugin. A name may be repeated, once for each
+// slot.
 func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amounts) (r device.Response, devices []dra.Device, err error) {
 	all := d.agent.members()
 	ids := map[*resource][]string{}
 	byID := map[string]map[string]string{} // amounts
+	// order has the resources in the order of the names, so that the response is stable.
 	var order []*resource
 	for _, name := range names {
 		m, e, err := all.offeredByDRA(name)
@@ -311,6 +329,7 @@ func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amou
 		if ids[m] == nil {
 			order = append(order, m)
 		}
+		// The ID of a device is also the ID of its first slot, which stands for any slot here.
 		ids[m] = append(ids[m], e.Offer.ID)
 		byID[e.Offer.ID] = amounts[name]
 		v := deviceOf(m.Name, e)
@@ -324,25 +343,30 @@ func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amou
 	for _, m := range order {
 		one, err := m.allocate(ctx, ids[m], byID)
 		if err == nil {
+			// Allocate checks the devices of one resource against each other. Only a claim mixes
+			// resources.
 			err = places.add(m.Name, one, d.agent.outputs.specs)
 		}
 		if err != nil {
 			return r, nil, err
 		}
+		// Equal names have equal values, see containerPlaces.
 		maps.Copy(r.Env, one.Env)
 		r.Mounts = append(r.Mounts, one.Mounts...)
 	}
 	return r, devices, nil
 }
 
-// offered is dra.Options.Offered.
+// offered is dra.Options.Offered. It is asked after the file of a claim is written, because the
+// device may have changed meanwhile.
 func (d *draDriver) offered(name string) error {
 	_, _, err := d.agent.members().offeredByDRA(name)
 	return err
 }
 
 // offeredByDRA returns the resource and the device with a name in the node's pool. It is an error
-// if the device is not offered now, or not healthy.
+// if the device is not offered now, or not healthy. The error wraps dra.ErrNotOffered, so that the
+// plugin tries again while the kubelet waits.
 func (s set) offeredByDRA(name string) (*resource, ledger.Entry, error) {
 	m, e := s.byDeviceName(name)
 	if m == nil {
@@ -369,6 +393,7 @@ func (c containerPlaces) add(resource string, r device.Response, specs *cdi.Writ
 		places["path "+m.ContainerPath] = m.HostPath
 	}
 	for _, name := range r.CDI {
+		// The contents of a foreign CDI device are not known here.
 		if kind, _, _ := strings.Cut(name, "="); kind != resource {
 			continue
 		}
@@ -383,6 +408,7 @@ func (c containerPlaces) add(resource string, r device.Response, specs *cdi.Writ
 			places["path "+m.ContainerPath] = m.HostPath
 		}
 	}
+	// The order makes the error stable if there are several conflicts.
 	for _, place := range slices.Sorted(maps.Keys(places)) {
 		have, isUsed := c[place]
 		if isUsed && have.value != places[place] {
@@ -395,7 +421,8 @@ func (c containerPlaces) add(resource string, r device.Response, specs *cdi.Writ
 }
 
 // addClaims adds the devices of claims to the held devices: the devices of prepared claims, and the
-// listed devices for which the kubelet names a claim.
+// listed devices for which the kubelet names a claim. listed has the holders by the names of
+// devices in the pool, and out the listed and waiting devices that these names may stand for.
 func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[string][]podresources.Holder, out ledger.Output) {
 	for _, c := range claims {
 		for _, r := range c.Requests {
@@ -403,6 +430,8 @@ func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[stri
 				name, id, _ := strings.Cut(d, "=")
 				held.IDs[id] = name + draSuffix
 			}
+			// A mount below the directory of health directories names the set of devices of a
+			// container.
 			for _, m := range r.Mounts {
 				if dir, set := filepath.Split(m.HostPath); filepath.Clean(dir) == a.outputs.health.Dir {
 					held.Sets[set] = true
@@ -415,6 +444,8 @@ func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[stri
 	}
 	add := func(key, id string) {
 		name, _ := nameOf(key)
+		// The names of devices in the pool cannot be turned back into IDs, so each known ID is
+		// compared.
 		if held.IDs[id] == "" && len(listed[dra.DeviceName(id)]) > 0 {
 			held.IDs[id] = name + draSuffix
 		}
@@ -429,7 +460,9 @@ func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[stri
 	}
 }
 
-// claims returns the prepared claims, which are files of this program. It leaves out and logs files that cannot be read.
+// claims returns the prepared claims, which are files of this program. It leaves out and logs files
+// that cannot be read. The devices of such a claim only count as held if the kubelet lists the
+// claim.
 func (a *Agent) claims() []cdi.Claim {
 	claims, err := a.outputs.specs.Claims()
 	if err != nil {
@@ -446,6 +479,7 @@ func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 			continue
 		}
 		p := m.now.Load()
+		// The state is immutable, so its index stays valid while the loop publishes the next state.
 		if i, ok := p.names.find(name, p.entries); ok {
 			return m, p.entries[i]
 		}
@@ -453,14 +487,15 @@ func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 	return nil, ledger.Entry{}
 }
 
-// deviceNames finds entries by the names of their devices in the pool of the node. The index is made
-// for the first claim after a change, because most changes precede no claim.
+// deviceNames finds entries by the names of their devices in the pool of the node. The index is
+// made for the first claim after a change, because most changes precede no claim.
 type deviceNames struct {
 	once  sync.Once
 	index map[string]int
 }
 
-// find returns the index of the entry with a name.
+// find returns the index of the entry with a name. All calls must pass the same entries. It is safe
+// for concurrent use.
 func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
 	n.once.Do(func() {
 		n.index = make(map[string]int, len(entries))
@@ -472,7 +507,7 @@ func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
 	return i, ok
 }
 
-// podState is dra.Options.PodState.
+// podState is dra.Options.PodState. It reads cgroups, so that it does not depend on the kubelet.
 func (a *Agent) podState(uid string) dra.PodState {
 	switch a.pods.cgroups.PodState(uid) {
 	case cgroup.Running:
@@ -492,6 +527,8 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A claim that is missing in such an answer would count as ended, and its device would get a
+	// second holder.
 	if a.mayLackPods(at) {
 		return nil, errors.New("the kubelet has just started, and may lack pods")
 	}
@@ -499,7 +536,8 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 }
 
 // lists returns a function that reports whether the kubelet lists a claim with one of its devices.
-// listed has the holders by the name of the device. Another claim may hold other slots of the device.
+// listed has the holders by the name of the device. Another claim may hold other slots of the
+// device.
 func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
 	return func(c cdi.Claim) bool {
 		return slices.ContainsFunc(c.AllDevices(), func(d string) bool {

@@ -43,7 +43,8 @@ type holdings struct {
 	answers chan ledger.Held
 }
 
-// receive stores an answer, unless the query precedes the change of the configuration.
+// receive stores an answer, unless the query precedes the change of the configuration. The zero
+// time marks an answer without the kubelet, which has only the claims.
 func (h *holdings) receive(answer ledger.Held) {
 	h.asking = false
 	if answer.At.IsZero() || !answer.At.Before(h.switched) {
@@ -51,14 +52,16 @@ func (h *holdings) receive(answer ledger.Held) {
 	}
 }
 
-// reset outdates the latest answer: containers may hold devices of another configuration.
+// reset outdates the latest answer: containers may hold devices of another configuration. The next
+// pass asks again. The answer to an earlier query is dropped, see receive.
 func (h *holdings) reset(now time.Time) {
 	h.switched = now
 	h.asked = time.Time{}
 }
 
-// mayBeHeld returns a function that reports whether a container may hold a device that it got before
-// the configuration changed. Until an answer is recent and complete, every device may be held.
+// mayBeHeld returns a function that reports whether a container may hold a device that it got
+// before the configuration changed. Until an answer is recent and complete, every device may be
+// held.
 func (h *holdings) mayBeHeld() func(id string) bool {
 	isRecent := !h.At.Before(h.switched.Add(retainFor))
 	isComplete := isRecent && !h.Partial
@@ -75,6 +78,7 @@ func (h *holdings) mayBeHeld() func(id string) bool {
 // due is when to query the kubelet, the zero time if there is no need. retained is set if links or
 // CDI entries are retained, until no container holds their devices.
 func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Time {
+	// One query at a time: the answer causes a pass, which comes here again.
 	if h.asking {
 		return time.Time{}
 	}
@@ -83,6 +87,7 @@ func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Tim
 	if isFirst || h.asked.Before(out.AskSince) {
 		return now
 	}
+	// No event announces that a container has ended, so the kubelet is asked repeatedly.
 	isAwaited := out.AskHeld || retained || h.Partial
 	if isAwaited {
 		return h.asked.Add(askEvery)
@@ -90,8 +95,8 @@ func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Tim
 	return time.Time{}
 }
 
-// askHeld queries the kubelet for held slots if that is due, and returns when it will be due, the zero
-// time if there is no need.
+// askHeld queries the kubelet for held slots if that is due, and returns when it will be due, the
+// zero time if there is no need.
 func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) time.Time {
 	if l.options.CDIOnly {
 		return time.Time{}
@@ -100,6 +105,8 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 	if due.IsZero() || due.After(now) {
 		return due
 	}
+	// The query runs in its own goroutine, because the kubelet may not answer for long. The channel
+	// has room for the answer even if the loop has ended.
 	l.held.asking = true
 	l.held.asked = now
 	ours := l.ours(out)
@@ -118,9 +125,11 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 }
 
 // ours reports whether a resource is, or may be, this program's: it is listed, or a
-// configured template can make its name.
+// configured template can make its name. It keeps the present configuration, and may be called in
+// any goroutine.
 func (l *loop) ours(out ledger.Output) func(name string) bool {
 	names := map[string]bool{}
+	// The loop may replace l.config while the query runs. A configuration itself never changes.
 	cfg := l.config
 	for _, r := range out.Resources {
 		name, _ := nameOf(r.Name)
@@ -140,7 +149,8 @@ func (l *loop) ours(out ledger.Output) func(name string) bool {
 }
 
 // listHeld queries the kubelet for the held slots of this program's resources. Claims come from our
-// own files, so that they are known even if the kubelet does not answer.
+// own files, so that they are known even if the kubelet does not answer. It runs in the goroutine
+// of a query. An error means that the result has only claims and forgotten pods, and no time.
 func (a *Agent) listHeld(
 	ctx context.Context,
 	now time.Time,
@@ -158,6 +168,7 @@ func (a *Agent) listHeld(
 	held.Partial = a.mayLackPods(at)
 	claims := a.claims()
 	listed := list[dra.Driver]
+	// A kubelet that has just started may not list a claim whose containers run.
 	if p := a.dra.plugin.Load(); p != nil && !held.Partial {
 		if p.Sweep(ctx, lists(listed)) {
 			claims = a.claims()
@@ -168,6 +179,8 @@ func (a *Agent) listHeld(
 		if !ours(name) {
 			continue
 		}
+		// The devices that one container has of one resource are a set, which names its health
+		// directory.
 		sets := map[podresources.Holder][]string{}
 		for slot, holders := range ids {
 			held.IDs[slot] = name
@@ -191,9 +204,11 @@ func (a *Agent) newHolders() *holders.Tracker {
 	return holders.New(holders.Options{
 		Checkpoint: filepath.Join(a.options.Paths.KubeletDir, checkpoint.Name),
 		Cgroups:    a.pods.cgroups,
-		IsOurs:     a.offers,
-		Held:       a.heldSlots,
-		Pods:       a.pods.client.Pods,
+		// The functions are called in the goroutines of the tracker and of Allocate. They only read
+		// what the loop has published.
+		IsOurs: a.offers,
+		Held:   a.heldSlots,
+		Pods:   a.pods.client.Pods,
 		Generation: func() uint64 {
 			kubelet, _ := a.kubelet.Kubelet()
 			return kubelet.Generation
@@ -210,7 +225,8 @@ func (a *Agent) offers(resource string) bool {
 }
 
 // heldSlots queries the kubelet for the held slots and the names of their pods. The answer is
-// complete unless the kubelet may lack pods.
+// complete unless the kubelet may lack pods. The names are "NAMESPACE/NAME". If several containers
+// hold a slot, one of their pods is named.
 func (a *Agent) heldSlots(ctx context.Context) (held map[string]string, complete bool, err error) {
 	list, at, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
@@ -228,19 +244,22 @@ func (a *Agent) heldSlots(ctx context.Context) (held map[string]string, complete
 	return held, !a.mayLackPods(at), nil
 }
 
-// mayLackPods reports whether the kubelet may have lacked pods at the time of a query, because it had
-// just started. The kubelet makes the socket of PodResources before the socket for plugins. Both are
-// considered, because only the age of the latter is known if the clock was set during boot.
+// mayLackPods reports whether the kubelet may have lacked pods at the time of a query, because it
+// had just started. The kubelet makes the socket of PodResources before the socket for plugins.
+// Both are considered, because only the age of the latter is known if the clock was set during
+// boot.
 func (a *Agent) mayLackPods(at time.Time) bool {
 	isRecent := func(started time.Time) bool {
 		return at.Before(started.Add(knowsPodsAfter))
 	}
 	started := a.pods.client.Started()
+	// A socket from the future was made before the clock was set back.
 	isPlausible := !started.After(at)
 	if isPlausible && isRecent(started) {
 		return true
 	}
 	kubelet, _ := a.kubelet.Kubelet()
 	isKnown := kubelet.Generation > 0
+	// A kubelet that is absent now will start with an empty list of pods.
 	return isKnown && (!kubelet.Present || isRecent(kubelet.Since))
 }

@@ -13,8 +13,8 @@ import (
 
 const (
 	// searchFor is how long matching waits for a search of the host, whose budget of directory
-	// entries is read in less. A file system whose server is gone blocks for ever. After
-	// waitInAll for all searches of a match, it waits for blockedFor only.
+	// entries is read in less. A file system whose server is gone blocks forever. After waitInAll
+	// for all searches of a match, it waits for blockedFor only.
 	searchFor  = 500 * time.Millisecond
 	waitInAll  = 2 * searchFor
 	blockedFor = 10 * time.Millisecond
@@ -24,11 +24,14 @@ const (
 
 // hostPaths finds paths of the host for matching. It is safe for concurrent use.
 type hostPaths struct {
+	// paths says where paths of the host are in this mount namespace.
 	paths Paths
+	// calls runs the searches, at most one for each key.
 	calls slow.Calls[string, foundPaths]
 	// answered says that a search has returned too late whose result no match has used.
 	answered signal
 
+	// mu guards the fields below. Searches end in their own goroutines.
 	mu sync.Mutex
 	// waited is how long this match has waited for searches without a result.
 	waited time.Duration
@@ -51,6 +54,7 @@ type lateSearch struct {
 	isAnnounced bool
 }
 
+// newHostPaths returns a hostPaths without any late result.
 func newHostPaths(paths Paths) *hostPaths {
 	h := &hostPaths{
 		paths:    paths,
@@ -62,7 +66,8 @@ func newHostPaths(paths Paths) *hostPaths {
 	return h
 }
 
-// next begins a match.
+// next begins a match. view calls it before each match, so that one slow match does not make the
+// next one impatient.
 func (h *hostPaths) next() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,6 +76,7 @@ func (h *hostPaths) next() {
 
 // Exists implements matchers.Host.
 func (h *hostPaths) Exists(host string, entries *int) bool {
+	// The prefix distinguishes the key from the key of a glob.
 	found := h.search("="+host, entries, func(*int) []string {
 		if h.paths.missing(host) != nil {
 			return nil
@@ -82,20 +88,23 @@ func (h *hostPaths) Exists(host string, entries *int) bool {
 
 // Glob implements matchers.Host.
 func (h *hostPaths) Glob(v pattern.Values, entries *int) []string {
+	// The results of equal patterns are shared by all resources that use them.
 	key := strings.Join(v.Patterns(), "\n")
 	return h.search(key, entries, func(entries *int) []string {
 		return v.Glob(h.paths.local, entries)
 	})
 }
 
-// search runs a search, unless one with that key is running. If it takes too long, the late result of
-// an earlier run is used instead. entries is the remaining budget of directory entries, which is
+// search runs a search, unless one with that key is running. If it takes too long, the late result
+// of an earlier run is used instead. entries is the remaining budget of directory entries, which is
 // matchers.NoAnswer if there is no result.
 func (h *hostPaths) search(key string, entries *int, run func(entries *int) []string) []string {
 	limit := *entries
 	patience := h.patience()
 	began := time.Now()
+	// No context ends the search: a system call that blocks cannot be interrupted.
 	found, _, ok := h.calls.Do(context.Background(), key, patience, func() foundPaths {
+		// The search may outlive this call, so it counts in its own variable.
 		left := limit
 		paths := run(&left)
 		found := foundPaths{
@@ -134,12 +143,14 @@ func (h *hostPaths) ended(key string, found foundPaths, inTime bool) {
 		delete(h.late, key)
 		return
 	}
+	// Edits of the configuration add keys that no match uses again. The limit bounds them.
 	if len(h.late) >= maxSearches {
 		clear(h.late)
 	}
 	h.late[key] = lateSearch{
 		foundPaths:  found,
 		hasReturned: true,
+		// The announcement may precede or follow the result.
 		isAnnounced: h.late[key].isAnnounced,
 	}
 }

@@ -14,12 +14,14 @@ import (
 // waitingName is the file in the run directory that names the instance that waits for the lock.
 const waitingName = "waiting"
 
-// instance identifies an instance to an administrator who finds two of them. In a pod, every PID is 1, and
-// the host name is the name of the pod.
+// instance identifies an instance to an administrator who finds two of them. In a pod, every PID is
+// 1, and the host name is the name of the pod.
 type instance struct {
+	// PID is 0 in the zero value, which stands for an unknown instance.
 	PID      int    `json:"pid"`
 	Hostname string `json:"hostname"`
-	Listen   string `json:"listen"`
+	// Listen is the address of metrics and probes, empty if there is none.
+	Listen string `json:"listen"`
 	// Started distinguishes instances with equal PIDs and host names, in nanoseconds since 1970.
 	Started int64 `json:"started"`
 }
@@ -43,7 +45,8 @@ func (i instance) attributes() []any {
 	return []any{"pid", i.PID, "hostname", i.Hostname, "listen", i.Listen}
 }
 
-// readInstance reads the identity in a file. It returns the zero value if there is none.
+// readInstance reads the identity in a file. It returns the zero value if there is none. It is also
+// the zero value if the file is too long, or is not JSON.
 func readInstance(path string) instance {
 	var i instance
 	text, err := atomicfile.Read(path, atomicfile.MaxSize)
@@ -53,13 +56,14 @@ func readInstance(path string) instance {
 	return i
 }
 
-// writeTo writes the identity over the content of an open file. The lock is held on the file itself, so it
-// cannot be replaced.
+// writeTo writes the identity over the content of an open file. The lock is held on the file
+// itself, so it cannot be replaced.
 func (i instance) writeTo(file *os.File) error {
 	text, err := json.Marshal(i)
 	if err != nil {
 		return err
 	}
+	// A reader may meet an empty file in between, and then knows no identity.
 	err = file.Truncate(0)
 	if err != nil {
 		return err
@@ -68,11 +72,14 @@ func (i instance) writeTo(file *os.File) error {
 	return err
 }
 
-// peers knows the other instance that uses the run directory. Its files only serve the log: an error in
-// them is ignored.
+// peers knows the other instance that uses the run directory. Its files only serve the log: an
+// error in them is ignored.
 type peers struct {
+	// dir is the run directory, which both instances share.
 	dir string
+	// own is the identity of this process.
 	own instance
+	// log gets a line when a second instance appears, and when it ends.
 	log *slog.Logger
 	// waitsSince is when this instance began to wait for the lock.
 	waitsSince time.Time
@@ -82,6 +89,7 @@ type peers struct {
 	seen instance
 }
 
+// newPeers returns the peers of a process that neither waits for the lock nor holds it.
 func newPeers(o Options) *peers {
 	return &peers{
 		dir: o.Paths.RunDir,
@@ -90,7 +98,8 @@ func newPeers(o Options) *peers {
 	}
 }
 
-// waits says that this instance waits for the lock.
+// waits says that this instance waits for the lock. The file is for reportWaiting of the instance
+// that holds the lock.
 func (p *peers) waits(now time.Time) {
 	p.waitsSince = now
 	p.holder = readInstance(filepath.Join(p.dir, lockName))
@@ -106,9 +115,11 @@ func (p *peers) waits(now time.Time) {
 func (p *peers) holds(lock *os.File, now time.Time) {
 	_ = p.own.writeTo(lock)
 	path := filepath.Join(p.dir, waitingName)
+	// A third instance may wait by now, and have replaced the file.
 	if readInstance(path) == p.own {
 		_ = atomicfile.Remove(path)
 	}
+	// The lock was free at the start, which is not worth a line.
 	if p.waitsSince.IsZero() {
 		return
 	}
@@ -117,8 +128,9 @@ func (p *peers) holds(lock *os.File, now time.Time) {
 		append([]any{"run_dir", p.dir, "waited_seconds", waited}, p.holder.attributes()...)...)
 }
 
-// reportWaiting logs an instance that waits for this one to end. In an update that is normal. Otherwise two
-// units or two DaemonSets serve the same node.
+// reportWaiting logs an instance that waits for this one to end. In an update that is normal.
+// Otherwise two units or two DaemonSets serve the same node. The loop calls it in each pass while
+// it holds the lock. Each instance is logged once.
 func (p *peers) reportWaiting() {
 	waiting := readInstance(filepath.Join(p.dir, waitingName))
 	if waiting == p.seen {
@@ -132,8 +144,8 @@ func (p *peers) reportWaiting() {
 		append([]any{"run_dir", p.dir}, waiting.attributes()...)...)
 }
 
-// errNotRoot is why serve cannot start without root. lacking are the directories that it cannot write, with
-// their flags.
+// errNotRoot is why serve cannot start without root. lacking are the directories that it cannot
+// write, with their flags.
 func errNotRoot(uid int, lacking []string) error {
 	return fmt.Errorf("uid %d cannot write %s\n"+
 		"  hint: serve runs as root, without any capability; with other directories it also runs as another user, and generic-dp try needs no privileges",
@@ -156,7 +168,8 @@ func joinWords(words []string) string {
 	return text
 }
 
-// lacking returns the directories that serving writes and that this user cannot write, with their flags.
+// lacking returns the directories that serving writes and that this user cannot write, with their
+// flags. A missing directory counts as writable if its nearest existing ancestor is.
 func (p Paths) lacking(isWritable func(dir string) bool) []string {
 	var all []string
 	for _, d := range []struct{ flag, dir string }{

@@ -17,20 +17,22 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
-// lockName is the file in the run directory that elects the instance that writes
-// links, CDI specs and state. During a rolling update two instances run: the new one
-// serves and registers, and gets the lock when the old one ends. It is an flock(2), which
-// the kernel releases when the process ends in any manner.
+// lockName is the file in the run directory that elects the instance that writes links, CDI specs
+// and state. During a rolling update two instances run: the new one serves and registers, and gets
+// the lock when the old one ends. It is an flock(2), which the kernel always releases when the
+// process ends.
 const lockName = "lock"
 
 // takeLock opens the lock of a run directory. If the lock is free, isHeld is set, and this process
-// holds it until the file is closed.
+// holds it until the file is closed. It does not wait. The caller closes the file unless err is
+// set.
 func takeLock(dir string) (lock *os.File, isHeld bool, err error) {
 	lock, err = os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, false, fmt.Errorf("--run-dir: %w", err)
 	}
 	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	// EWOULDBLOCK says that another process has the lock.
 	if err != nil && err != unix.EWOULDBLOCK {
 		return nil, false, errors.Join(fmt.Errorf("--run-dir: flock %s: %w", lock.Name(), err), lock.Close())
 	}
@@ -38,11 +40,13 @@ func takeLock(dir string) (lock *os.File, isHeld bool, err error) {
 }
 
 // awaitLock returns a channel that is closed when this process holds the lock. flock(2) cannot be
-// interrupted, so its goroutine may only end with the process.
+// interrupted, so its goroutine may only end with the process. The channel stays open if flock
+// fails.
 func awaitLock(lock *os.File) <-chan struct{} {
 	held := make(chan struct{})
 	fd := int(lock.Fd()) // the file may be closed while the goroutine waits
 	go func() {
+		// A signal may end the wait without the lock (EINTR in flock(2)): then it begins again.
 		err := error(unix.EINTR)
 		for err == unix.EINTR {
 			err = unix.Flock(fd, unix.LOCK_EX)
@@ -54,8 +58,8 @@ func awaitLock(lock *os.File) <-chan struct{} {
 	return held
 }
 
-// makeRunDir makes the run directory. Without root, the error names every directory that serving cannot
-// write.
+// makeRunDir makes the run directory. Without root, the error names every directory that serving
+// cannot write.
 func makeRunDir(p Paths) error {
 	err := os.MkdirAll(p.RunDir, 0o755)
 	if err == nil && !isWritable(p.RunDir) {
@@ -65,6 +69,8 @@ func makeRunDir(p Paths) error {
 		return nil
 	}
 	uid := os.Geteuid()
+	// For root, the error is about the file system, such as a read-only one, and not about
+	// privileges.
 	isForbidden := errors.Is(err, fs.ErrPermission)
 	if isForbidden && uid != 0 {
 		return errNotRoot(uid, p.lacking(isWritable))
@@ -72,10 +78,12 @@ func makeRunDir(p Paths) error {
 	return fmt.Errorf("--run-dir: %w", err)
 }
 
-// isWritable reports whether this process can make files in a directory.
+// isWritable reports whether this process can make files in a directory. access(2) uses the real
+// user and also considers read-only mounts and security modules.
 func isWritable(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }
 
-// errServing is why a command refuses to run beside an instance.
+// errServing is why a command refuses to run beside an instance. It names the instance if the lock
+// file has its identity.
 func errServing(p Paths) error {
 	path := filepath.Join(p.RunDir, lockName)
 	holder := readInstance(path)
@@ -85,7 +93,8 @@ func errServing(p Paths) error {
 	return fmt.Errorf("an instance is serving: PID %d on %s holds %s", holder.PID, holder.Hostname, path)
 }
 
-// Serving reports whether an instance is serving with these paths.
+// Serving reports whether an instance is serving with these paths. It must not make the lock file,
+// whose existence says that an instance has served.
 func Serving(p Paths) bool {
 	if !present(filepath.Join(p.RunDir, lockName)) {
 		return false
@@ -100,7 +109,8 @@ func Serving(p Paths) bool {
 
 // Clean removes the leftovers of serving: links, CDI specs, device information, state,
 // labels, and stale sockets. It refuses while an instance is serving. The directories
-// themselves stay, since they may be mounts.
+// themselves stay, since they may be mounts. removed has the paths of everything that was removed,
+// sorted, also after an error.
 func Clean(p Paths) (removed []string, err error) {
 	if _, err := os.Stat(p.RunDir); err == nil {
 		lock, mine, err := takeLock(p.RunDir)
@@ -124,6 +134,7 @@ func Clean(p Paths) (removed []string, err error) {
 		leftovers = append(leftovers, features.Paths(p.NFDDir)...)
 	}
 	for _, path := range leftovers {
+		// A process that was killed while it wrote leaves the temporary file.
 		for _, path := range []string{path, path + atomicfile.TempSuffix} {
 			if !present(path) {
 				continue
@@ -145,6 +156,7 @@ func Clean(p Paths) (removed []string, err error) {
 		}
 		errs = append(errs, err)
 	}
+	// The lock is removed after everything that it protects.
 	for _, name := range []string{lockName, waitingName} {
 		path := filepath.Join(p.RunDir, name)
 		if present(path) { // the lock may have been made above

@@ -22,8 +22,10 @@ const retryAfter = time.Second
 // outputs with it. No other goroutine uses its state.
 type loop struct {
 	*Agent
+	// config is the served configuration. It is never changed, only replaced.
 	config *config.Config
 
+	// The fields below are grouped by subject. The methods of the loop use all of them.
 	role   role
 	last   lastScan
 	checks healthChecks
@@ -52,12 +54,14 @@ type role struct {
 type lastScan struct {
 	hostScan
 	// err is why a later scan failed: announced changes are pending.
-	err     error
+	err error
+	// watched are the directories that the host watcher follows.
 	watched watched
 }
 
 // healthChecks are the checks of the devices.
 type healthChecks struct {
+	// prober runs the checks in its own goroutines, and keeps their last results.
 	prober *health.Prober
 	// stuck is the last state of prober.Stuck that was logged.
 	stuck bool
@@ -65,14 +69,17 @@ type healthChecks struct {
 
 // pace is when the next pass runs.
 type pace struct {
+	// limiter delays a pass that events cause.
 	limiter limiter
 	// timer causes a pass without another trigger.
 	timer *time.Timer
+	// retry is for failed writes and unread hardware.
 	retry retry
 }
 
 // saves are the writes of the state.
 type saves struct {
+	// saver writes in a goroutine of its own.
 	saver *saver
 	// last is the last result that differed from the one before.
 	last saved
@@ -92,6 +99,7 @@ type life struct {
 	dropped time.Time
 }
 
+// newLoop returns a loop that has not started. Everything that it starts later runs in group.
 func newLoop(a *Agent, group *errgroup.Group) *loop {
 	l := &loop{
 		Agent:  a,
@@ -132,15 +140,18 @@ type trigger struct {
 // byEvents stands for a reason that the batch of events determines.
 const byEvents status.ScanReason = "events"
 
-// run runs a pass for the first scan and for each trigger until ctx is cancelled.
+// run runs a pass for the first scan and for each trigger until ctx is cancelled. It returns nil,
+// and is called once, in its own goroutine of the group.
 func (l *loop) run(ctx context.Context) error {
 	defer close(l.life.done)
 	defer l.pace.timer.Stop()
+	// The watch starts when the specs first decide about a device, see followSpecs.
 	l.host.watchSpecs = sync.OnceFunc(func() {
 		l.life.group.Go(func() error {
 			return l.host.specs.Run(ctx)
 		})
 	})
+	// An instance without the lock serves all the same, see lockName.
 	if !l.role.writes {
 		l.role.peers.waits(time.Now())
 		l.role.locked = awaitLock(l.found.lock)
@@ -158,9 +169,12 @@ func (l *loop) run(ctx context.Context) error {
 		l.page.busy.Store(&began)
 		l.pace.limiter.began = began
 		wake := l.pass(ctx, t)
+		// Passes without events and without a scan cost little, and do not count.
 		if t.limited || t.scan != "" {
 			l.pace.limiter.record(time.Now())
 		}
+		// The time of the pass replaces an earlier one. A value that is already in the channel of
+		// the timer is discarded (since Go 1.23).
 		l.pace.timer.Stop()
 		if !wake.IsZero() {
 			l.pace.timer.Reset(wake.Sub(l.now()))
@@ -177,6 +191,7 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	select {
 	case <-ctx.Done():
 		return trigger{}, false
+	// The state is restored before the scan is adopted: the pass compares both.
 	case first := <-l.host.first:
 		l.restore(first)
 		return trigger{apply: func() {
@@ -203,12 +218,14 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{}, false
 	case <-l.host.watcher.Changes():
 		return trigger{scan: byEvents, limited: true}, true
+	// Checks change health only, so the host need not be scanned.
 	case <-l.checks.prober.Changes():
 		return trigger{limited: true}, true
 	case <-l.host.paths.answered:
 		return trigger{}, true
 	case <-l.host.scanner.Answered():
 		return trigger{scan: status.ScanRetry}, true
+	// Allocate waits for it, so the limiter does not delay it.
 	case done := <-l.rescans:
 		return trigger{scan: status.ScanAllocate, done: done}, true
 	case <-l.pace.timer.C:
@@ -226,6 +243,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		}}, true
 	case <-l.host.specs.Changes(): // reconcile reads them
 		return trigger{}, true
+	// Something changed that the pass reads anyway, such as a registration or the end of a pod.
 	case <-l.wake:
 		return trigger{}, true
 	case result := <-l.saves.saver.results:
@@ -247,9 +265,11 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if t.apply != nil {
 		t.apply()
 	}
+	// A new configuration may be the first one that uses network interfaces.
 	if t.scan == "" && l.lacksNets() {
 		t.scan = status.ScanConfig
 	}
+	// The first retry is due at once. The pass then records the failure, which delays the next one.
 	isRetryDue := !l.now().Before(l.pace.retry.at)
 	if t.scan == "" && l.lacksDevices() && isRetryDue {
 		t.scan = status.ScanRetry
@@ -257,16 +277,20 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if t.scan != "" {
 		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config)), t.scan)
 	}
+	// A scan that the end of the program cut off is not a problem of the host.
 	if !errors.Is(l.last.err, context.Canceled) {
 		l.page.problems.warn("scan", l.last.err, "host can't be scanned: devices stay as they are until it can")
 	}
+	// A list without these devices would make them Unhealthy. No list is better than a wrong one.
 	if l.last.snapshot == nil || l.lacksNets() {
 		return l.now().Add(retryAfter)
 	}
 	o := l.reconcile(ctx)
+	// If the scan failed, Allocate fails after its time limit: it must not use an older scan.
 	if t.done != nil && l.last.err == nil {
 		close(t.done)
 	}
+	// The kubelet gets the list before the disk and the next query are used.
 	l.pace.limiter.pause(ctx)
 	wake = earlier(o.wake, l.saveAndAsk(ctx, o))
 	if l.last.err != nil {
@@ -285,7 +309,8 @@ func (l *loop) lacksDevices() bool {
 }
 
 // inherit makes this instance the writer, also of links and CDI entries that the other
-// one has made since this one started.
+// one has made since this one started. If the saved state is unreadable, the outputs are built from
+// the present devices only.
 func (l *loop) inherit() {
 	l.role.locked = nil
 	l.role.writes = true
@@ -341,7 +366,8 @@ func (l *limiter) pause(ctx context.Context) {
 	}
 }
 
-// record records the run time of a pass that ends now.
+// record records the run time of a pass that ends now. In the first pass, ended is the zero time
+// and the debt is 0.
 func (l *limiter) record(now time.Time) {
 	paid := l.began.Sub(l.ended) / (limitFactor - 1) // in the pause before the pass
 	runTime := now.Sub(l.began)
@@ -349,7 +375,7 @@ func (l *limiter) record(now time.Time) {
 	l.ended = now
 }
 
-// delay returns by how much to delay the next pass.
+// delay returns by how much to delay the next pass. It is 0 while the debt is below burst.
 func (l *limiter) delay(now time.Time) time.Duration {
 	paid := l.ended.Add((l.debt - burst) * (limitFactor - 1))
 	return min(max(0, paid.Sub(now)), maxDelay)
@@ -360,7 +386,7 @@ type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }
 
-// send sends a value, unless one is pending.
+// send sends a value, unless one is pending. It never blocks. Any number of goroutines may call it.
 func (s signal) send() {
 	select {
 	case s <- struct{}{}:

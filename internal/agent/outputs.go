@@ -38,11 +38,15 @@ type outputs struct {
 	options  Options
 	problems *problems
 
-	links   *links.Tree
+	// links are below the run directory. Their targets are the current nodes of the devices.
+	links *links.Tree
+	// specs writes our CDI specs and the files of claims, and foreign reads all other specs.
 	specs   *cdi.Writer
 	foreign *cdi.ForeignSpecs
-	infos   deviceinfo.Dir
-	health  *healthdir.Dirs
+	// infos are files for Multus.
+	infos deviceinfo.Dir
+	// health are the directories that show containers the health of their devices.
+	health *healthdir.Dirs
 	// noHealth is set if nobody keeps health directories up to date.
 	noHealth bool
 	// writes are the writes of the feature file, whose disk may hang.
@@ -59,13 +63,15 @@ type outputs struct {
 	kindTaken bool
 }
 
-// cdiNames are the qualified names in the CDI specs, in the order of resources and devices. err says
-// why names may be missing.
+// cdiNames are the qualified names in the CDI specs, in the order of resources and devices. err
+// says why names may be missing.
 type cdiNames struct {
 	names []string
 	err   error
 }
 
+// newOutputs returns outputs that have written nothing. wake is sent a value when a slow read or
+// write has ended, or Allocate has added a health directory.
 func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outputs {
 	paths := o.Paths
 	out := &outputs{
@@ -82,6 +88,7 @@ func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outp
 			Added: wake.send,
 		}),
 	}
+	// The next pass uses the late result.
 	out.foreign.Late = wake.send
 	out.writes.Late = func(string) {
 		wake.send()
@@ -109,7 +116,8 @@ type plannedOutput struct {
 	err error
 }
 
-// planned returns a plan with the error that it came with.
+// planned returns a plan with the error that it came with. The plan of what could be read is
+// carried out all the same.
 func planned(plan files.Plan, err error) plannedOutput {
 	return plannedOutput{Plan: plan, err: err}
 }
@@ -119,13 +127,14 @@ func (p *plannedOutput) remove() {
 	p.err = errors.Join(p.err, p.Plan.Remove())
 }
 
-// make makes what is missing.
+// make makes what is missing. It is called after remove was called for every output.
 func (p *plannedOutput) make() {
 	p.err = errors.Join(p.err, p.Plan.Make())
 }
 
 // plan plans links, specs and device information for the present devices. Whatever is not
-// configured stays while mayBeHeld says that a container may need it.
+// configured stays while mayBeHeld says that a container may need it. It changes no file, but
+// records the new targets of links and entries.
 func (o *outputs) plan(v *View, out ledger.Output, mayBeHeld func(id string) bool) *outputPlan {
 	devices := devicesOf(v, out)
 	kept := newRetention(v, out, o.injected, mayBeHeld)
@@ -145,7 +154,9 @@ func (o *outputs) plan(v *View, out ledger.Output, mayBeHeld func(id string) boo
 	}
 	p.links = planned(o.links.Plan(p.wantedLinks, keepLink))
 	p.infos = planned(o.infos.Plan(devices))
+	// A container must not believe that its device works while the links to it are removed.
 	p.health = o.health.PlanRemoval(devices)
+	// This follows the plans, which compare with the targets of the last pass.
 	o.injected = kept.record(out)
 	o.retains = kept.any
 	return p
@@ -154,12 +165,14 @@ func (o *outputs) plan(v *View, out ledger.Output, mayBeHeld func(id string) boo
 // planSpecs plans the CDI specs. Devices without an entry are added to p.failed, unless their
 // links are enough.
 func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func(kind, id string, hostPaths []string) bool) {
+	// checkKind sets it again below.
 	o.kindTaken = false
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
 			isInSpec := e.Offer.CDI || e.Offer.AlsoCDI
 			if e.Present && isInSpec {
+				// An absent device has no node that an entry could name.
 				offers = append(offers, e.Offer)
 			}
 		}
@@ -167,6 +180,7 @@ func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func
 			continue
 		}
 		name, _ := nameOf(r.Name)
+		// Two specs of one kind could have entries with one name, and the runtime would choose one.
 		if err := o.checkKind(name, v.foreign()); err != nil {
 			for _, offer := range offers {
 				p.failed[offer.ID] = err
@@ -188,7 +202,8 @@ func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func
 	p.specs = planned(o.specs.Plan(p.wantedSpecs, keep))
 }
 
-// remove removes everything that is stale, of every output. Nothing has been made yet.
+// remove removes everything that is stale, of every output. Nothing has been made yet. Errors are
+// kept for make, which reports them.
 func (p *outputPlan) remove() {
 	p.links.err = errors.Join(p.links.err, p.health.Remove())
 	p.links.remove()
@@ -203,9 +218,11 @@ func (o *outputs) make(p *outputPlan, out ledger.Output) (failed map[string]erro
 	p.specs.make()
 	p.links.make()
 	p.infos.make()
+	// Only after an error may an entry be missing, so the files are not read otherwise.
 	if p.specs.err != nil {
 		o.failMissingEntries(p)
 	}
+	// This follows failMissingEntries, but also names failed devices: Once reports the error.
 	o.nameSpecs(p)
 	dropCDINames(out, p.failed)
 	if p.links.err != nil {
@@ -219,7 +236,8 @@ func (o *outputs) make(p *outputPlan, out ledger.Output) (failed map[string]erro
 	return p.failed, errors.Join(p.specs.err, p.links.err, p.infos.err)
 }
 
-// failMissingLinks fails the devices whose links do not exist or point elsewhere.
+// failMissingLinks fails the devices whose links do not exist or point elsewhere. An error about
+// another link does not affect them.
 func (o *outputs) failMissingLinks(p *outputPlan) {
 	for _, link := range p.wantedLinks {
 		if !o.links.IsRight(link) {
@@ -237,7 +255,8 @@ func (o *outputs) failMissingEntries(p *outputPlan) {
 	}
 }
 
-// nameSpecs publishes the qualified names in the specs, for Once.
+// nameSpecs publishes the qualified names in the specs, for Once. Once reads them in another
+// goroutine.
 func (o *outputs) nameSpecs(p *outputPlan) {
 	names := &cdiNames{err: p.specs.err}
 	for _, spec := range p.wantedSpecs {
@@ -249,7 +268,8 @@ func (o *outputs) nameSpecs(p *outputPlan) {
 }
 
 // dropCDINames removes the CDI name from devices that also have links where there may be no
-// entry: from the failed devices, whose failures it clears, or from all if failed is nil.
+// entry: from the failed devices, whose failures it clears, or from all if failed is nil. Their
+// links are enough for a container.
 func dropCDINames(out ledger.Output, failed map[string]error) {
 	for _, r := range out.Resources {
 		for i := range r.Devices {
@@ -263,8 +283,8 @@ func dropCDINames(out ledger.Output, failed map[string]error) {
 	}
 }
 
-// checkKind returns why a kind must not be written, nil if it may be. While foreign specs could not be
-// read, only a kind that this program has already written is safe, and containers use it.
+// checkKind returns why a kind must not be written, nil if it may be. While foreign specs could not
+// be read, only a kind that this program has already written is safe, and containers use it.
 func (o *outputs) checkKind(name string, foreign *cdi.Foreign) error {
 	file, isForeign := foreign.Kinds[name]
 	if isForeign {
@@ -274,6 +294,7 @@ func (o *outputs) checkKind(name string, foreign *cdi.Foreign) error {
 	if foreign.Unread == nil {
 		return nil
 	}
+	// The kind was free when the file was written.
 	isWritten := present(filepath.Join(o.specs.Dir, o.specs.FileName(name)))
 	if !isWritten {
 		return fmt.Errorf("CDI kind %q may be taken: %w", name, foreign.Unread)
@@ -281,7 +302,8 @@ func (o *outputs) checkKind(name string, foreign *cdi.Foreign) error {
 	return nil
 }
 
-// resource returns the injection of the devices of a resource.
+// resource returns the injection of the devices of a resource. Its functions are called in
+// goroutines of Allocate.
 func (o *outputs) resource(name string) cdi.Resource {
 	r := cdi.Resource{
 		Name:    name,
@@ -306,6 +328,8 @@ type healthFiles struct {
 }
 
 // withdrawHealth removes the file "healthy" of devices that do not work, and records their state.
+// It runs before the lists are published: nothing may look healthy in a container that the kubelet
+// sees as Unhealthy.
 func (o *outputs) withdrawHealth(devices []output.Device) healthFiles {
 	plan, holdEnd := o.health.Plan(devices)
 	return healthFiles{
@@ -315,8 +339,8 @@ func (o *outputs) withdrawHealth(devices []output.Device) healthFiles {
 	}
 }
 
-// sweepHealth removes health directories that no container has. ask is the time of which the holders
-// must be known to remove more.
+// sweepHealth removes health directories that no container has. ask is the time of which the
+// holders must be known to remove more.
 func (o *outputs) sweepHealth(devices []output.Device, held ledger.Held) (ask time.Time, err error) {
 	if o.options.CDIOnly {
 		return time.Time{}, o.health.SweepUnlisted(devices)
@@ -325,10 +349,11 @@ func (o *outputs) sweepHealth(devices []output.Device, held ledger.Held) (ask ti
 	return o.health.Sweep(known, retainFor)
 }
 
-// writeFeatures writes the feature file. If its disk does not answer in time, the write continues in
-// its own goroutine, and its end causes another pass.
+// writeFeatures writes the feature file. If its disk does not answer in time, the write continues
+// in its own goroutine, and its end causes another pass.
 func (o *outputs) writeFeatures(ctx context.Context, devices []output.Device) error {
 	plan, err := features.Plan(o.options.Paths.NFDDir, devices)
+	// A second call for a file that is being written waits for the first one, see slow.Calls.
 	if len(plan.Missing) > 0 {
 		written, _, answered := o.writes.Do(ctx, plan.Label, featuresPatience, plan.Make)
 		if written != nil {
@@ -342,7 +367,8 @@ func (o *outputs) writeFeatures(ctx context.Context, devices []output.Device) er
 	return err
 }
 
-// devicesOf are the listed devices in the order of the resources.
+// devicesOf are the listed devices in the order of the resources. It must be called again after the
+// health of an entry has changed, which it copies.
 func devicesOf(v *View, out ledger.Output) []output.Device {
 	var devices []output.Device
 	for _, r := range out.Resources {

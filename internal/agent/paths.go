@@ -46,7 +46,8 @@ type Paths struct {
 	SpecDirs []string
 }
 
-// DefaultPaths are the paths outside of a container.
+// DefaultPaths are the paths outside of a container. There is none for Multus and for Node Feature
+// Discovery.
 func DefaultPaths() Paths {
 	return Paths{
 		KubeletDir:   "/var/lib/kubelet/device-plugins",
@@ -74,7 +75,8 @@ func (p Paths) Inventory() inventory.Options {
 	return inventory.Options{Sysfs: p.Sysfs, Dev: p.Dev}
 }
 
-// ForeignSpecs reads the CDI specs that are not this program's.
+// ForeignSpecs reads the CDI specs that are not this program's. The reader keeps what it has read.
+// Each caller gets its own.
 func (p Paths) ForeignSpecs() *cdi.ForeignSpecs {
 	return cdi.NewForeignSpecs(p.specOwner(), p.specDirs()...)
 }
@@ -109,7 +111,7 @@ func (p Paths) specOwner() string {
 }
 
 // local is the path at which this process finds a path of the host: /dev and /sys may be mounted
-// elsewhere.
+// elsewhere. Other paths are returned as they are.
 func (p Paths) local(host string) string {
 	if rest, ok := below(host, "/dev"); ok {
 		return p.Dev + rest
@@ -120,7 +122,8 @@ func (p Paths) local(host string) string {
 	return host
 }
 
-// below returns the rest of a path that is a directory or below it.
+// below returns the rest of a path that is a directory or below it. The rest is empty or begins
+// with a slash: "/device" is not below "/dev".
 func below(path, dir string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(path, dir)
 	if !ok {
@@ -136,9 +139,10 @@ func below(path, dir string) (rest string, ok bool) {
 func (p Paths) seesHost() bool { return p.Dev == "/dev" }
 
 // missing returns an error if a path of the host does not exist. A path that cannot be checked from
-// here is assumed to exist.
+// here is assumed to exist. It does not follow links: a dangling link exists.
 func (p Paths) missing(host string) error {
 	here := p.local(host)
+	// These parts of the host are mounted in the pod, wherever its root is.
 	isMounted := here != host || strings.HasPrefix(host, p.RunDir+"/")
 	if !isMounted && !p.seesHost() {
 		return nil
@@ -156,21 +160,24 @@ func (p Paths) recorded() bool {
 	return err == nil
 }
 
-// hostCheck checks that everything to inject exists.
+// hostCheck checks that everything to inject exists. It implements cdi.Host, and is safe for
+// concurrent use.
 type hostCheck struct {
 	paths   Paths
 	foreign *cdi.ForeignSpecs
 }
 
-// Path returns why a path of the host does not exist.
+// Path returns why a path of the host does not exist. It returns nil if the path exists or cannot
+// be checked from here.
 func (h hostCheck) Path(path string) error { return h.paths.missing(path) }
 
 // CDI returns why a runtime does not resolve the name of a CDI device.
 func (h hostCheck) CDI(name string) error { return h.foreign.Read().Check(name) }
 
-// Node returns why a runtime that opens path, which is the path of the node or of its link, would not
-// find the node.
+// Node returns why a runtime that opens path, which is the path of the node or of its link, would
+// not find the node.
 func (h hostCheck) Node(path string, n device.OfferedNode) error {
+	// Links are below the run directory, which has the same path here and on the host.
 	if path != n.HostPath {
 		target, err := os.Readlink(path)
 		if err != nil {
@@ -193,6 +200,7 @@ func (h hostCheck) Node(path string, n device.OfferedNode) error {
 	if !isNode {
 		return nil // a recorded machine has files in place of nodes
 	}
+	// The kernel may give the name of a removed device to the next one before a scan has noticed.
 	major := unix.Major(uint64(stat.Rdev))
 	minor := unix.Minor(uint64(stat.Rdev))
 	if major != n.Major || minor != n.Minor {

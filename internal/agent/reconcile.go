@@ -31,14 +31,16 @@ type outcome struct {
 //
 // The order is a promise: the files of gone devices are removed, of every output, before any
 // file of another device is made, and only then is anything published. State is saved last,
-// so that its disk does not delay the kubelet.
+// so that its disk does not delay the kubelet. The caller has a scan that succeeded.
 func (l *loop) reconcile(ctx context.Context) outcome {
 	now := l.now()
 	v := l.match(now)
 	out, configs := l.decide(v, now)
+	// This must precede makeOutputs, which asks the driver why it cannot offer devices.
 	l.runDRA(ctx, out)
 	failed, unwritten := l.makeOutputs(v, out)
 	devices := devicesOf(v, out)
+	// This follows makeOutputs, because devices that failed there do not work either.
 	healthFiles := l.outputs.withdrawHealth(devices)
 	hasSettled := l.hasSettled(out)
 	unlabelled := l.writeFeatures(ctx, devices, hasSettled)
@@ -69,8 +71,10 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	}
 }
 
-// match matches the last scan and has the health of the matching devices checked.
+// match matches the last scan and has the health of the matching devices checked. It does not wait
+// for the results: a result that differs is a trigger.
 func (l *loop) match(now time.Time) *View {
+	// All uses in this pass see the same specs.
 	foreign := sync.OnceValue(l.outputs.foreign.Read)
 	v := view(l.config, l.last.hostScan, foreign, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
@@ -85,7 +89,8 @@ func (l *loop) match(now time.Time) *View {
 }
 
 // decide decides what is listed, and how healthy it is. It also returns the configuration of each
-// resource that is not being retired, by its name in the ledger.
+// resource that is not being retired, by its name in the ledger. It replaces the state of the
+// ledger. Everything that it returns belongs to this pass.
 func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config.Resource) {
 	resources, configs := l.inputs(v)
 	state, out := l.memory.state.Next(ledger.Input{
@@ -104,7 +109,8 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 }
 
 // writeFeatures writes the labels of the node. It waits until everything has settled: labels that
-// are missing during a start would send pods to other nodes.
+// are missing during a start would send pods to other nodes. An instance that is not the writer
+// leaves the labels to the other one.
 func (l *loop) writeFeatures(ctx context.Context, devices []output.Device, hasSettled bool) error {
 	if !l.role.writes || !hasSettled {
 		return nil
@@ -112,10 +118,11 @@ func (l *loop) writeFeatures(ctx context.Context, devices []output.Device, hasSe
 	return l.outputs.writeFeatures(ctx, devices)
 }
 
-// followTrial follows the trial of the configuration, and returns when to do so again, the zero time
-// if there is no need.
+// followTrial follows the trial of the configuration, and returns when to do so again, the zero
+// time if there is no need.
 func (l *loop) followTrial(now time.Time) time.Time {
 	retry, due := l.reader.Trial.Follow(now, l.role.writes)
+	// The reading arrives as another trigger.
 	if retry {
 		l.reader.Request()
 	}
@@ -128,25 +135,30 @@ func (l *loop) saveAndAsk(ctx context.Context, o outcome) time.Time {
 	now := l.now()
 	l.save()
 	isSaved := l.warnUnsaved()
+	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
 	isDone := isSaved && o.written && !l.lacksDevices()
 	l.pace.retry.record(now, !isDone)
 	return earlier(l.askHeld(ctx, now, o.Output), l.pace.retry.at)
 }
 
 // inputs returns the resources for the ledger, and the configuration of each resource that is not
-// being retired, by its name in the ledger. Inactive resources are included because of their reason.
-// Derived names without a device are included because a device may come back.
+// being retired, by its name in the ledger. Inactive resources are included because of their
+// reason. Derived names without a device are included because a device may come back.
 func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*config.Resource) {
 	configs = map[string]*config.Resource{}
+	// add completes and adds a resource of the ledger that the configuration c makes.
 	add := func(name string, c *config.Resource, in ledger.Resource) {
 		name = l.options.keyOf(name, c)
 		configs[name] = c
 		_, byDRA := nameOf(name)
+		// Without the state, only the holders show that a container has the device through another
+		// resource.
 		in.AwaitHeld = byDRA && l.memory.isLost
 		in.Name = name
 		in.Grows = c.Each == config.EachDevice
 		in.ForgetAfter = c.ForgetAfter
 		in.Derived = len(c.NameText) > 0
+		// An incomplete match must not make devices look removed.
 		specsUnread := v.options.CDIUnread != nil && slices.ContainsFunc(c.Match, selectsCDI)
 		in.MatchIncomplete = specsUnread || v.Matched.Unknown[c] != ""
 		inputs = append(inputs, in)
@@ -157,6 +169,7 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	for _, c := range v.Matched.Inactive {
 		key := l.options.keyOf(c.Name, c)
 		hasFixedName := len(c.NameText) == 0
+		// Another resource of the same name may be active here.
 		if hasFixedName && configs[key] == nil {
 			inputs = append(inputs, ledger.Resource{Name: key, Refuse: reasonInactive})
 		}
@@ -175,7 +188,8 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	return inputs, configs
 }
 
-// makerOf returns the active configuration that can make a name in the ledger, nil if there is none.
+// makerOf returns the active configuration that can make a name in the ledger, nil if there is
+// none. If several can, it is the first one in the configuration.
 func (l *loop) makerOf(key string, v *View) *config.Resource {
 	name, _ := nameOf(key)
 	for i := range l.config.Resources {
@@ -189,6 +203,7 @@ func (l *loop) makerOf(key string, v *View) *config.Resource {
 	return nil
 }
 
+// selectsCDI reports whether a match selects CDI devices of other programs.
 func selectsCDI(m config.Match) bool { return !m.CDIDevice.Empty() }
 
 // makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices that
@@ -200,6 +215,7 @@ func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error,
 		plan.remove()
 		failed, err = l.outputs.make(plan, out)
 	} else {
+		// The entries of the other instance may be of another configuration.
 		dropCDINames(out, nil)
 		failed = map[string]error{}
 	}
@@ -207,6 +223,7 @@ func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error,
 	for _, listed := range out.Resources {
 		for i := range listed.Devices {
 			e := &listed.Devices[i]
+			// A device that is already Unhealthy keeps its reason, which came first.
 			if problem := failed[e.Offer.ID]; problem != nil && e.Healthy {
 				e.Healthy = false
 				e.Reason = problem.Error()
@@ -222,8 +239,10 @@ func (l *loop) restoreHealth(restore files.Plan, devices []output.Device, out *l
 	if !l.role.writes {
 		return nil
 	}
+	// A container may use a device only after the kubelet knows that it is Healthy again.
 	unrestored := restore.Make()
 	ask, unswept := l.outputs.sweepHealth(devices, l.held.Held)
+	// The later of both requests includes the other one.
 	if ask.After(out.AskSince) {
 		out.AskSince = ask
 	}
@@ -231,7 +250,8 @@ func (l *loop) restoreHealth(restore files.Plan, devices []output.Device, out *l
 }
 
 // hasSettled reports whether every remembered device was awaited, no device is settling, and
-// the first health checks have ended. Once that is so it stays so.
+// the first health checks have ended. Once that is so it stays so. Devices that appear later do not
+// count.
 func (l *loop) hasSettled(out ledger.Output) bool {
 	if l.life.settled {
 		return true

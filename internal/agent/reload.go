@@ -9,7 +9,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 )
 
-// newReader returns the reader of the configuration, and the configuration to start with.
+// newReader returns the reader of the configuration, and the configuration to start with. owns is
+// set if this instance holds the lock: then it may write the last good configuration. It is an
+// error if there is neither a valid configuration nor a last good one.
 func newReader(o Options, owns bool) (*configuration.Reader, *config.Config, error) {
 	return configuration.New(configuration.Options{
 		Path:     o.Config,
@@ -33,7 +35,7 @@ func (o Options) configName() string {
 }
 
 // checkConfig parses and checks a configuration, with the permissions of --allow. Without a kubelet
-// other keys are allowed.
+// other keys are allowed. It is called at the start and by the goroutine of the reader.
 func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	parse := config.Parse
 	if o.CDIOnly {
@@ -49,12 +51,13 @@ func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	return cfg, nil
 }
 
-// reload handles a reading of the configuration. A broken configuration is only reported. A different
-// one is served from now on, as a whole: the next reconcile switches to it, and resources that did
-// not change keep their sockets and streams. Everything that was asked of the kubelet is outdated by
-// the switch, because containers may hold devices of the former configuration.
+// reload handles a reading of the configuration. A broken configuration is only reported. A
+// different one is served from now on, as a whole: the next reconcile switches to it, and resources
+// that did not change keep their sockets and streams. Everything that was asked of the kubelet is
+// outdated by the switch, because containers may hold devices of the former configuration.
 func (l *loop) reload(r configuration.Reading) {
 	was := l.page.config.Load()
+	// The status page may be reading the former value, so a copy is changed.
 	now := *was
 	now.Broken = r.Err
 	now.Problems = split(r.Err)
@@ -69,15 +72,19 @@ func (l *loop) reload(r configuration.Reading) {
 		now.Loaded = l.now()
 		now.Generation = was.Generation + 1
 		l.config = r.Config
+		// Everything that is retained needs an answer of the kubelet from after the switch.
 		l.held.reset(now.Loaded)
+		// Other patterns may refer to other directories.
 		l.watch()
 		l.page.events.add("", "", "another configuration is served")
 		log.Info("configuration loaded", "resources", len(r.Config.Resources), "hash", now.Hash)
+	// The edit that broke it was undone.
 	case was.Broken != nil:
 		log.Info("configuration is valid again and unchanged", "hash", now.Hash)
 	default:
 		log.Info("configuration has not changed", "hash", now.Hash)
 	}
+	// The page shows the new hash before the lists: the next reconcile changes them.
 	l.page.config.Store(&now)
 	l.reader.Trial.Serve(r, l.now())
 }
@@ -86,6 +93,7 @@ func (l *loop) reload(r configuration.Reading) {
 func logBroken(log *slog.Logger, path string, broken error) {
 	log.Error("configuration is broken: the last good one is served", "config", path)
 	var problems config.Problems
+	// A file that cannot be read is one problem without a position.
 	if !errors.As(broken, &problems) {
 		log.Error("configuration problem",
 			"config", path,

@@ -22,19 +22,23 @@ import (
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
-// resource is one resource with its plugin. It provides the plugin with devices. It lives as long as
-// it is listed to the kubelet, including its retirement. The loop publishes the latest state, and
-// any number of streams and calls read it without a lock.
+// resource is one resource with its plugin. It provides the plugin with devices. It lives as long
+// as it is listed to the kubelet, including its retirement. The loop publishes the latest state,
+// and any number of streams and calls read it without a lock.
 type resource struct {
 	cdi.Resource
 	// key is its name in the ledger.
 	key string
 	// dra is nil for a device plugin.
-	dra     *draDriver
+	dra *draDriver
+	// rescans requests a scan of the loop, for devices that the host may use without an event.
 	rescans rescanRequests
-	health  *healthdir.Dirs
+	// health makes the directories that show containers the health of their devices.
+	health *healthdir.Dirs
+	// holders knows the pods that had a slot before. It may be nil.
 	holders *holders.Tracker
-	now     atomic.Pointer[published]
+	// now is the latest state. It is never nil.
+	now atomic.Pointer[published]
 	// plugin is nil without a kubelet, and for DRA.
 	plugin *plugin.Plugin
 
@@ -44,7 +48,8 @@ type resource struct {
 	since time.Time
 	// shown is set once a list was published.
 	shown bool
-	stop  context.CancelFunc
+	// stop ends the plugin. It is nil before the plugin runs.
+	stop context.CancelFunc
 	// ended is closed when the plugin has ended. It is nil before the plugin runs.
 	ended chan struct{}
 }
@@ -68,19 +73,23 @@ type published struct {
 	// changed is closed when there is a newer list.
 	changed chan struct{}
 
+	// names finds entries for claims. Only DRA uses it.
 	names deviceNames
 }
 
-// retired is the configuration of a resource that is no longer configured.
+// retired is the configuration of a resource that is no longer configured. It is compared by its
+// address. No pod is evicted because of a retired resource.
 var retired = &config.Resource{EvictAfter: -1}
 
+// newResource returns a resource without devices. It has neither a plugin nor a tracker of holders.
 func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 	res := &resource{Resource: r, rescans: rescans}
 	res.now.Store(&published{config: retired, changed: make(chan struct{})})
 	return res
 }
 
-// addResource makes a resource that the ledger lists for the first time.
+// addResource makes a resource that the ledger lists for the first time. The plugin does not run
+// yet, see loop.start.
 func (a *Agent) addResource(key string, now time.Time) *resource {
 	name, byDRA := nameOf(key)
 	r := newResource(a.outputs.resource(name), a.rescans)
@@ -88,6 +97,7 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	r.since = now
 	r.health = a.outputs.health
 	r.holders = a.pods.holders
+	// All resources of DRA share one plugin, which registers the driver.
 	if byDRA {
 		r.dra = a.dra
 		return r
@@ -118,7 +128,7 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 }
 
 // ready is an error if the resource has devices and is not registered, unless it is
-// being retired.
+// being retired. With register = "always" it must also be registered without devices.
 func (r *resource) ready() error {
 	p := r.now.Load()
 	hasKubelet := r.plugin != nil || r.dra != nil
@@ -135,7 +145,8 @@ func (r *resource) ready() error {
 	return errors.New(status.NotRegistered(r.Name, registration.Reason))
 }
 
-// registration is the state of the registration with the kubelet.
+// registration is the state of the registration with the kubelet. The resource has a plugin or a
+// driver.
 func (r *resource) registration() plugin.Status {
 	if r.dra != nil {
 		return r.dra.Status()
@@ -144,7 +155,8 @@ func (r *resource) registration() plugin.Status {
 }
 
 // publish replaces the state and reports whether the list for the kubelet has changed. If a device
-// has only moved to another node, the list is the same and no stream wakes.
+// has only moved to another node, the list is the same and no stream wakes. Only the loop calls it.
+// It keeps entries, and sets the reason of a device with refused slots in them.
 func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	old := r.now.Load()
 	next := &published{
@@ -156,12 +168,14 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	}
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
+		// One slow device suffices: calls are not distinguished by their devices.
 		next.blocks = next.blocks || next.injections[i].Blocks() || needsRescan(entries[i].Offer)
 		slots := ledger.Slots(entries[i])
 		next.refuse(&entries[i], slots)
 		next.list = append(next.list, slots...)
 	}
 	next.since = old.sinceOf(entries, time.Now())
+	// An equal list must not wake the streams, which would send it again.
 	if device.SameList(old.list, next.list) {
 		r.now.Store(next)
 		return false
@@ -172,7 +186,8 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	return true
 }
 
-// refuse makes the refused slots of a device unhealthy, and the device if no slot is left.
+// refuse makes the refused slots of a device unhealthy, and the device if no slot is left. It
+// changes both, before they are published.
 func (p *published) refuse(e *ledger.Entry, slots []device.Listed) {
 	if !e.Healthy || len(p.refused) == 0 {
 		return
@@ -196,17 +211,19 @@ func (p *published) refuse(e *ledger.Entry, slots []device.Listed) {
 	e.Healthy = false
 }
 
-// Devices is the latest list and a channel that is closed when a newer one exists.
+// Devices is the latest list and a channel that is closed when a newer one exists. The list must
+// not be changed. The plugin calls it for each stream.
 func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 	p := r.now.Load()
 	return p.list, p.changed
 }
 
-// Blocks reports whether Allocate may block.
+// Blocks reports whether Allocate may block. Then the plugin limits the time of the call.
 func (r *resource) Blocks() bool { return r.now.Load().blocks }
 
 // Allocate returns the response for a container with these slots. The kubelet keeps it for the life
-// of the pod, so everything in it is checked now.
+// of the pod, so everything in it is checked now. ids has at least one slot. The error names the
+// device and the reason.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
 	return r.allocate(ctx, ids, nil)
 }
@@ -218,6 +235,7 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 	if err != nil {
 		return device.Response{}, err
 	}
+	// This may wait until the containers of the former pod have ended.
 	if err := r.holders.Check(ctx, ids); err != nil {
 		return device.Response{}, err
 	}
@@ -225,17 +243,19 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 	if err != nil {
 		return device.Response{}, err
 	}
+	// All devices of a resource have the same directory in the container.
 	if devices[0].Offer.HealthDir != "" {
 		if err := r.addHealthDir(&response, devices, ids); err != nil {
 			return device.Response{}, err
 		}
 	}
+	// From now on, the checkpoint of the kubelet should have these slots.
 	r.holders.Granted(ids)
 	return response, nil
 }
 
-// findCurrent returns the devices of slots, see published.find. It has the host scanned first if the
-// host may have started to use one of them without an event.
+// findCurrent returns the devices of slots, see published.find. It has the host scanned first if
+// the host may have started to use one of them without an event.
 func (r *resource) findCurrent(ctx context.Context, ids []string) ([]*cdi.Injection, error) {
 	devices, err := r.now.Load().find(ids)
 	if err != nil || !slices.ContainsFunc(devices, isRescanned) {
@@ -247,12 +267,14 @@ func (r *resource) findCurrent(ctx context.Context, ids []string) ([]*cdi.Inject
 	return r.now.Load().find(ids)
 }
 
-// addHealthDir adds the health directory to the response for a container with these slots.
+// addHealthDir adds the health directory to the response for a container with these slots. It makes
+// the directory. The error means that the container must not start.
 func (r *resource) addHealthDir(response *device.Response, devices []*cdi.Injection, slots []string) error {
 	offers := make([]*device.Offer, len(devices))
 	for i, d := range devices {
 		offers[i] = d.Offer
 	}
+	// The devices may have changed since findCurrent. Add asks again, under its own lock.
 	listed := func() error {
 		_, err := r.now.Load().find(slots)
 		return err
@@ -262,12 +284,14 @@ func (r *resource) addHealthDir(response *device.Response, devices []*cdi.Inject
 		return fmt.Errorf("container.health_dir: %w", err)
 	}
 	mount := device.Mount{HostPath: path, ContainerPath: offers[0].HealthDir, ReadOnly: true}
+	// The response may be a kept one, whose mounts other calls share.
 	response.Mounts = append(slices.Clip(response.Mounts), mount)
 	return nil
 }
 
 // find returns the devices of slots in the order of their IDs, or an error for the first slot that
-// is not listed or not healthy: the kubelet may still use an older list.
+// is not listed or not healthy: the kubelet may still use an older list. A device is returned once,
+// however many of its slots are named.
 func (p *published) find(slots []string) ([]*cdi.Injection, error) {
 	devices := make([]*cdi.Injection, 0, len(slots))
 	slotsOf := make(map[string]int) // by the ID of the device
@@ -283,11 +307,14 @@ func (p *published) find(slots []string) ([]*cdi.Injection, error) {
 			devices = append(devices, &p.injections[i])
 			continue
 		}
+		// The kubelet may ignore the preference and choose other slots, so the limit is also
+		// checked here.
 		if limit > 0 && slotsOf[id] > limit {
 			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d",
 				id, limit)
 		}
 	}
+	// The order decides the values of environment variables, and must be the same after a restart.
 	sort.Slice(devices, func(i, j int) bool {
 		return devices[i].Offer.ID < devices[j].Offer.ID
 	})
@@ -297,6 +324,7 @@ func (p *published) find(slots []string) ([]*cdi.Injection, error) {
 // findSlot returns the index of the entry of a slot, or why the slot must not be allocated.
 func (p *published) findSlot(slotID string) (int, error) {
 	id, slot := device.SplitSlot(slotID)
+	// The entries are in natural order, see published.
 	i, found := sort.Find(len(p.entries), func(i int) int {
 		return device.CompareNatural(id, p.entries[i].Offer.ID)
 	})
@@ -305,6 +333,7 @@ func (p *published) findSlot(slotID string) (int, error) {
 	}
 	e := &p.entries[i]
 	reason := p.refused[slotID]
+	// Such a slot stays listed while a container may hold it.
 	if slot >= e.Offer.Slots {
 		reason = ledger.ReasonSlotRetired
 	}
@@ -317,7 +346,8 @@ func (p *published) findSlot(slotID string) (int, error) {
 	return i, nil
 }
 
-// Prefer suggests which of the available slots to take.
+// Prefer suggests which of the available slots to take. must are the slots that the kubelet takes
+// in any case, and size is the number of slots in all.
 func (r *resource) Prefer(available, must []string, size int) []string {
 	p := r.now.Load()
 	return topology.Prefer(string(p.config.Prefer), p.list, available, must, size)
@@ -330,7 +360,8 @@ const rescanLimit = 500 * time.Millisecond
 // rescanRequests are requests for a scan. Each is closed when its outcome is published.
 type rescanRequests chan chan struct{}
 
-// wait requests a scan and returns when its outcome is published.
+// wait requests a scan and returns when its outcome is published. It returns errTooSlow after
+// rescanLimit, or if ctx ends before.
 func (q rescanRequests) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rescanLimit)
 	defer cancel()
@@ -358,7 +389,8 @@ func needsRescan(o device.Offer) bool { return len(o.Nets) > 0 }
 func isRescanned(d *cdi.Injection) bool { return needsRescan(*d.Offer) }
 
 // set has the served resources in the order of the configuration, and then the retiring ones. It is
-// immutable: the loop replaces it as a whole.
+// immutable: the loop replaces it as a whole. A plain search finds a resource, because a host has
+// few of them.
 type set []*resource
 
 // find returns the resource with a name in the ledger, nil if there is none.
@@ -371,7 +403,7 @@ func (s set) find(key string) *resource {
 	return nil
 }
 
-// members are the served resources.
+// members are the served resources. It is empty before the first pass. Any goroutine may call it.
 func (a *Agent) members() set {
 	if s := a.serving.Load(); s != nil {
 		return *s
@@ -379,7 +411,7 @@ func (a *Agent) members() set {
 	return nil
 }
 
-// Names lists the served resources, retiring ones last.
+// Names lists the served resources, retiring ones last. The names are without the mark of DRA.
 func (a *Agent) Names() []string {
 	var names []string
 	for _, r := range a.members() {
@@ -388,7 +420,9 @@ func (a *Agent) Names() []string {
 	return names
 }
 
-// Entries lists the devices of a resource, by ID.
+// Entries lists the devices of a resource, by ID. While a resource moves between the APIs, the
+// entries of the device plugin are returned. The result is nil if there is no such resource, and
+// must not be changed.
 func (a *Agent) Entries(name string) []ledger.Entry {
 	for _, key := range []string{name, name + draSuffix} {
 		if r := a.members().find(key); r != nil {
@@ -413,6 +447,7 @@ func (l *loop) publish(
 	configs map[string]*config.Resource,
 	now time.Time,
 ) (due time.Time) {
+	// Resources keep their plugin and stream from one pass to the next.
 	old := l.members()
 	next := make(set, len(listed))
 	hasNew := false
@@ -426,6 +461,7 @@ func (l *loop) publish(
 		next[i] = r
 		if at := r.awaits(in, now); !at.IsZero() {
 			due = earlier(due, at)
+			// The empty list is not sent: the plugin of the resource does not run yet.
 			r.publish(nil, c)
 			continue
 		}
@@ -435,6 +471,7 @@ func (l *loop) publish(
 		}
 	}
 	l.serving.Store(&next) // before the kubelet knows any of them
+	// The tracker has not read the holds of the new resources so far.
 	if hasNew {
 		l.pods.holders.ReadAgain()
 	}
@@ -443,6 +480,7 @@ func (l *loop) publish(
 		if r.plugin == nil || hasStarted || !r.shown {
 			continue
 		}
+		// Otherwise, a resource that never had a device stays unknown to the kubelet.
 		if listed[i].Register || r.now.Load().config.Register == config.RegisterAlways {
 			l.start(ctx, r)
 		}
@@ -452,6 +490,7 @@ func (l *loop) publish(
 		if hasStarted && next.find(r.key) == nil {
 			l.log.Info("resource is no longer offered", "resource", r.Name)
 			r.stop()
+			// A resource of the same name waits for it, see start.
 			l.life.ended[r.Name] = r.ended
 		}
 	}

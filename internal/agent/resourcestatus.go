@@ -10,7 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// status is the state of one resource.
+// status is the state of one resource. now is its published state. Counts of which the kubelet
+// knows nothing stay nil.
 func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 	s := status.Resource{
 		Name:    r.Name,
@@ -27,8 +28,10 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 	if r.dra != nil {
 		s.API = string(config.APIDRA)
 		holders = r.dra.holders(now.entries, known.held)
+		// The kubelet reports allocatable slots for device plugins only.
 		known.allocatable = nil
 	}
+	// The pointers are taken after s.Devices is complete, because append may move its elements.
 	byID := map[string]*status.Device{}
 	for _, d := range now.devices() {
 		s.Devices = append(s.Devices, d)
@@ -42,6 +45,7 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 	for _, l := range now.list {
 		id, _ := device.SplitSlot(l.ID)
 		d := byID[id]
+		// A slot beyond the configured number is retiring even if its device is in order.
 		isRetiring := d.Health == status.Retiring || l.Reason == ledger.ReasonSlotRetired
 		switch {
 		case l.Healthy:
@@ -59,6 +63,7 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 			free++
 		}
 	}
+	// Without an answer of the kubelet, 0 would be wrong.
 	if known.held != nil {
 		s.Slots.Held = &held
 		s.Slots.Free = &free
@@ -84,7 +89,7 @@ func holdersOf(slot string, containers []podresources.Holder) []status.Holder {
 	return all
 }
 
-// devices are the listed devices, without their holders.
+// devices are the listed devices, without their holders. They are in the order of the entries.
 func (p *published) devices() []status.Device {
 	isForgotten := map[string]bool{}
 	for slot := range p.refused {
@@ -95,6 +100,7 @@ func (p *published) devices() []status.Device {
 	for i, e := range p.entries {
 		d := status.NewDevice(e.Offer, e.Healthy, e.Reason)
 		d.Since = p.since[i]
+		// Nobody needs to repair such a device.
 		isDeliberate := p.config == retired || e.Withheld
 		if !e.Healthy && isDeliberate {
 			d.Health = status.Retiring
@@ -106,7 +112,8 @@ func (p *published) devices() []status.Device {
 }
 
 // sectionOf is the section of the documentation that explains why a device is not Healthy.
-// isForgotten is set if a pod that the kubelet has forgotten uses the device.
+// isForgotten is set if a pod that the kubelet has forgotten uses the device. It is empty for a
+// healthy device. The first section that applies is the cause of the others.
 func sectionOf(e ledger.Entry, health string, isForgotten bool) status.Section {
 	isIncomplete := e.Reason == ledger.ReasonSettling || e.Reason == ledger.ReasonUnread
 	switch {
@@ -124,7 +131,8 @@ func sectionOf(e ledger.Entry, health string, isForgotten bool) status.Section {
 	return status.SectionHealthCheck
 }
 
-// sinceOf says since when entries have their health and reason, given the state before.
+// sinceOf says since when entries have their health and reason, given the state before. A device
+// that is new in the list has its state since now.
 func (p *published) sinceOf(entries []ledger.Entry, now time.Time) []time.Time {
 	before := make(map[string]int, len(p.entries))
 	for i, e := range p.entries {

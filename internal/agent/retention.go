@@ -15,6 +15,7 @@ import (
 // entries stay while a container may hold the device, and while every target is still the node that
 // was injected.
 type retention struct {
+	// view is the match of this pass, in which nodes are looked up by path.
 	view *View
 	// held reports whether a container may hold a device.
 	held func(id string) bool
@@ -29,6 +30,7 @@ type retention struct {
 	any bool
 }
 
+// newRetention returns the retention of one pass. held is called for each listed device.
 func newRetention(v *View, out ledger.Output, injected ledger.Injected, held func(id string) bool) *retention {
 	r := &retention{
 		view:      v,
@@ -41,6 +43,7 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held fun
 		kind, _ := nameOf(res.Name)
 		for _, e := range res.Devices {
 			id := e.Offer.ID
+			// The host does not see these interfaces, so their targets cannot be compared.
 			isInPod := e.Offer.NetsInContainer || e.NetsMissing
 			if isInPod {
 				r.inPod[id] = kind
@@ -61,7 +64,7 @@ func (r *retention) keepEntry(kind, id string, hostPaths []string) bool {
 	return r.inPod[id] == kind || r.keep(id, hostPaths...)
 }
 
-// keep reports whether what injects these nodes of a device stays.
+// keep reports whether what injects these nodes of a device stays. It sets any if it returns true.
 func (r *retention) keep(id string, hostPaths ...string) bool {
 	if !r.mayBeHeld[id] {
 		return false
@@ -84,6 +87,8 @@ func (r *retention) record(out ledger.Output) ledger.Injected {
 	keep := func(id string) {
 		for path, node := range r.injected[id] {
 			if r.unchanged(id, path) {
+				// The ID may have a new form, for example if a second device has the same serial
+				// number now.
 				next.Add(id, path, nodeID(r.view, path))
 			} else if r.mayBeUnread(path) {
 				next.Add(id, path, node)
@@ -98,6 +103,8 @@ func (r *retention) record(out ledger.Output) ledger.Injected {
 	for _, res := range out.Resources {
 		for _, e := range res.Devices {
 			keep(e.Offer.ID)
+			// The offer of an absent device has no current nodes. Its earlier targets are kept
+			// above.
 			if !e.Present {
 				continue
 			}
@@ -110,7 +117,7 @@ func (r *retention) record(out ledger.Output) ledger.Injected {
 }
 
 // unchanged reports whether the node at a path is the one that was injected for a
-// device. A node without hardware is identified by its path.
+// device. A node without hardware is identified by its path. It is false if there is no node.
 func (r *retention) unchanged(id, path string) bool {
 	n := r.view.node(path)
 	if n == nil {
@@ -133,8 +140,8 @@ func (r *retention) mayBeUnread(path string) bool {
 	return len(r.view.unread) > 0 && r.view.node(path) == nil
 }
 
-// nodeID returns the ID of the node at a path, which does not depend on the name that the kernel gave
-// it. It is empty for a node without hardware.
+// nodeID returns the ID of the node at a path, which does not depend on the name that the kernel
+// gave it. It is empty for a node without hardware.
 func nodeID(v *View, path string) string {
 	n := v.node(path)
 	if n == nil || n.Hardware == nil {

@@ -14,8 +14,10 @@ import (
 // memory is the state that outlives a restart.
 type memory struct {
 	// boot is the ID of this boot, see bootID.
-	boot      string
-	state     ledger.State
+	boot string
+	// state is the result of the last pass, and the input of the next one.
+	state ledger.State
+	// decisions are the forms of IDs that were chosen, so that an ID does not change without need.
 	decisions ledger.Decisions
 	// isLost is set if an earlier instance has served in this boot, and its state is lost.
 	isLost bool
@@ -23,7 +25,8 @@ type memory struct {
 	hasRunDRA bool
 }
 
-// restore continues from the state that an earlier instance saved, if it could be read.
+// restore continues from the state that an earlier instance saved, if it could be read. It runs in
+// the loop, before the first pass.
 func (l *loop) restore(first firstScan) {
 	boot := first.boot
 	saved := first.saved
@@ -35,6 +38,8 @@ func (l *loop) restore(first firstScan) {
 		l.log.Warn("state is of a later version: it is kept, and used as far as it is understood", "state_dir", dir)
 	}
 	if (err != nil || saved.Later) && l.role.writes {
+		// The first save would overwrite the file, which may be the only evidence of what went
+		// wrong.
 		if err := ledger.SetAside(dir, saved.Later); err != nil {
 			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
 		}
@@ -49,6 +54,7 @@ func (l *loop) restore(first firstScan) {
 		hasRunDRA: saved.DRA && noRegistry == nil,
 	}
 	if !l.options.CDIOnly && !l.options.NoDRA {
+		// Claims are known at once, without the kubelet, because their files are ours.
 		l.held.Held = ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
 		l.addClaims(&l.held.Held, l.claims(), nil, ledger.Output{})
 	}
@@ -65,7 +71,8 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// saver writes to disks in a goroutine of its own: a disk that hangs must not delay any device.
+// saver writes to disks in a goroutine of its own: a disk that hangs must not delay any device. The
+// loop calls save, and only one goroutine at a time calls write.
 type saver struct {
 	// next is the latest write that is pending, nil if there is none.
 	next    atomic.Pointer[func() saved]
@@ -83,13 +90,15 @@ func newSaver() *saver {
 	return &saver{changed: newSignal(), results: make(chan saved)}
 }
 
-// save queues a write, and drops the pending one.
+// save queues a write, and drops the pending one. It does not wait. A pending write that is dropped
+// had older contents.
 func (s *saver) save(write func() saved) {
 	s.next.Store(&write)
 	s.changed.send()
 }
 
-// run writes until ctx is cancelled. A write that is pending then is left to loop.finish.
+// run writes until ctx is cancelled. A write that is pending then is left to loop.finish. It
+// returns nil. Results that repeat cause no pass of the loop.
 func (s *saver) run(ctx context.Context) error {
 	var last saved
 	for {
@@ -119,6 +128,7 @@ func (s *saver) write() (saved, bool) {
 	}
 	result := (*write)()
 	if result != (saved{}) {
+		// A newer write may be pending by now, and takes precedence.
 		s.next.CompareAndSwap(nil, write)
 	}
 	return result, true
@@ -131,6 +141,7 @@ func (l *loop) save() {
 		return
 	}
 	m := &l.memory
+	// The contents are collected now, in the loop. Only the writing is left to the saver.
 	state := ledger.Prepare(l.options.Paths.StateDir, ledger.Persisted{
 		Boot:      m.boot,
 		Decisions: m.decisions,
@@ -147,8 +158,10 @@ func (l *loop) save() {
 	})
 }
 
-// finish writes the rest when the loop has ended.
+// finish writes the rest when the loop has ended. Agent.wait calls it, after all goroutines of the
+// group have ended.
 func (l *loop) finish() {
+	// Before the first pass there is nothing to save, and the file of the last instance stays.
 	if l.last.snapshot != nil {
 		l.save() // holds change without a pass of the loop
 	}
@@ -159,7 +172,9 @@ func (l *loop) finish() {
 
 // abandon saves the last state in place of finish, if something that Run has started does not end.
 // If it is the loop that does not end, the trial of the configuration is not ended either: the
-// configuration may be the cause, and the next start serves the last good one.
+// configuration may be the cause, and the next start serves the last good one. It may run beside
+// the loop, so it uses only what is safe for concurrent use. It returns after lastSave even if the
+// disk hangs.
 func (l *loop) abandon() {
 	hasEnded := false
 	reason := "the main loop has not ended its pass"
@@ -208,12 +223,13 @@ const (
 // retry is the clock for what has failed.
 type retry struct {
 	// at is when to try again, the zero time if nothing has failed.
-	at    time.Time
+	at time.Time
+	// delay is the time between the last failure that counted and at.
 	delay time.Duration
 }
 
-// record records whether something has failed. A failure before the next try changes nothing:
-// other events cause passes too.
+// record records whether something has failed. A failure before the next try changes nothing: other
+// events also cause passes.
 func (r *retry) record(now time.Time, failed bool) {
 	if !failed {
 		*r = retry{}

@@ -20,8 +20,9 @@ const netsResync = time.Minute
 // hostScan is what a scan found.
 type hostScan struct {
 	snapshot *device.Snapshot // nil before the first scan
-	attrs    *inventory.Attributes
-	paths    *hostPaths
+	// attrs reads further attributes of the devices in the snapshot when matching needs them.
+	attrs *inventory.Attributes
+	paths *hostPaths
 	// hasNets is set if network interfaces were scanned.
 	hasNets bool
 }
@@ -39,28 +40,35 @@ type firstScan struct {
 func (a *Agent) scanFirst(ctx context.Context) {
 	first := firstScan{boot: bootID()}
 	first.saved, first.loadErr = ledger.Load(a.options.Paths.StateDir)
+	// A reboot may have given a sysfs path to another device.
 	if first.boot != "" && first.boot == first.saved.Boot {
 		a.host.scanner.RestoreUSB(first.saved.USB)
 	}
 	select {
 	case <-ctx.Done():
 		return
+	// The first batch says that the watches are in place.
 	case <-a.host.watcher.Changes():
 	}
+	// Whether network interfaces are needed is not known before the configuration is read.
 	first.scanOutcome = a.scanHost(ctx, false)
 	a.host.first <- first
 }
 
 // scanOutcome is a scan that succeeded or failed.
 type scanOutcome struct {
+	// host is the zero value after an error.
 	host  hostScan
 	batch inventory.Batch
-	took  time.Duration
-	err   error
+	// took is the duration of the scan.
+	took time.Duration
+	err  error
 }
 
-// scanHost scans what has changed, with or without network interfaces.
+// scanHost scans what has changed, with or without network interfaces. Only one goroutine at a time
+// may call it: the first scan, then the loop.
 func (a *Agent) scanHost(ctx context.Context, nets bool) scanOutcome {
+	// The batch is taken before the scan: a later event belongs to the next batch.
 	o := scanOutcome{batch: a.host.watcher.Take()}
 	a.host.scanner.LeaveOutNets(!nets)
 	began := time.Now()
@@ -112,7 +120,8 @@ type watched struct {
 	dirs  []string
 }
 
-// watch follows the directories that the configuration refers to.
+// watch follows the directories that the configuration refers to. It is called after each scan and
+// for each new configuration, and does nothing before the first scan.
 func (l *loop) watch() {
 	snap := l.last.snapshot
 	if snap == nil {
@@ -129,6 +138,7 @@ func (l *loop) watch() {
 	// This is done even if dirs is unchanged, because a path may name another directory now.
 	l.host.watcher.SetDirs(l.last.watched.dirs)
 	resync := time.Duration(0)
+	// No uevent arrives for interfaces in other network namespaces.
 	if l.last.hasNets && inventory.ForeignNets(snap) {
 		resync = netsResync
 	}
@@ -140,6 +150,7 @@ func (l *loop) watch() {
 // to write.
 func (l *loop) followSpecs() {
 	uses := matchers.UsesCDIDevices(l.config) || l.outputs.kindTaken
+	// The watcher asks specDirs again, in its own goroutine.
 	if l.host.usesSpecs.Swap(uses) != uses {
 		l.host.specs.Refresh()
 	}

@@ -32,8 +32,8 @@ var errNotScanned = errors.New("the host was not scanned yet")
 // pass hangs, a removed device is still listed as healthy.
 const stuckAfter = 10 * time.Second
 
-// Alive returns nil if the host was scanned and the loop is not stuck, whether there is a kubelet or
-// not: a restart would not bring it back.
+// Alive returns nil if the host was scanned and the loop is not stuck, whether there is a kubelet
+// or not: a restart would not bring it back. It is the liveness probe. Any goroutine may call it.
 func (a *Agent) Alive() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
@@ -44,7 +44,9 @@ func (a *Agent) Alive() error {
 	return nil
 }
 
-// Ready returns nil if every resource that has devices is registered.
+// Ready returns nil if every resource that has devices is registered. It is the readiness probe.
+// The error has one line for each resource that is missing, and for specs that could not be written
+// without a kubelet.
 func (a *Agent) Ready() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
@@ -67,7 +69,7 @@ func (a *Agent) LeftOut() status.LeftOut {
 	return status.LeftOut{}
 }
 
-// Config returns the served configuration, and why it is not the one on disk.
+// Config returns the served configuration, and why it is not the one on disk. It returns a copy.
 func (a *Agent) Config() status.Config { return *a.page.config.Load() }
 
 const (
@@ -79,7 +81,8 @@ const (
 )
 
 // Status returns the current state for the status page and the metrics. It asks the kubelet for the
-// holders, but waits only briefly: a page without holders is better than none.
+// holders, but waits only briefly: a page without holders is better than none. It is safe for
+// concurrent use, and takes no lock of the loop.
 func (a *Agent) Status(ctx context.Context) status.Status {
 	s := status.Status{
 		Version:   a.options.Version,
@@ -102,7 +105,8 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 	} else {
 		kubelet, _ := a.kubelet.Kubelet()
 		s.Kubelet = &status.Kubelet{
-			Present:  kubelet.Present,
+			Present: kubelet.Present,
+			// The first socket of the kubelet is no restart. The generation is 0 without one.
 			Restarts: max(0, int(kubelet.Generation)-1),
 		}
 		var err error
@@ -115,6 +119,7 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 	for _, r := range a.members() {
 		now := r.now.Load()
 		shown := r.status(now, known)
+		// Only then is the explanation computed.
 		if len(shown.Devices) == 0 && explain != nil {
 			shown.NoDevices = explain.reason(now.config)
 		}
@@ -131,10 +136,11 @@ type kubeletAnswer struct {
 }
 
 // askKubelet asks the kubelet for holders. The error says why they are unknown. It is logged only
-// when it changes, because a scrape asks again and again.
+// when it changes, because every scrape asks.
 func (a *Agent) askKubelet(ctx context.Context) (kubeletAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, holdersWait)
 	defer cancel()
+	// Both questions accept an answer of that age, which other scrapes may have caused.
 	since := a.now().Add(-holdersFor)
 	held, _, err := a.pods.client.Holders(ctx, since)
 	if err != nil {
@@ -145,6 +151,7 @@ func (a *Agent) askKubelet(ctx context.Context) (kubeletAnswer, error) {
 		return kubeletAnswer{}, err
 	}
 	a.page.heldError.Store("")
+	// A kubelet without this method still reports the holders.
 	allocatable, _ := a.pods.client.Allocatable(ctx, since)
 	answer := kubeletAnswer{
 		held:        held,
@@ -160,6 +167,8 @@ type explainer struct {
 	all    func() []matchers.Explanation
 }
 
+// newExplainer returns an explainer for the configuration and the host of one pass. Explaining is
+// done at most once, in the goroutine that asks first.
 func newExplainer(cfg *config.Config, v *View) *explainer {
 	// The view is kept until the next pass, so it is kept without what was matched.
 	host := &View{Snapshot: v.Snapshot, Forms: v.Forms, options: v.options}
@@ -172,6 +181,7 @@ func newExplainer(cfg *config.Config, v *View) *explainer {
 // reason is why a resource has no devices. It is empty for a resource that is not configured.
 func (e *explainer) reason(c *config.Resource) string {
 	for i := range e.config.Resources {
+		// The explanations have the order of the resources.
 		if &e.config.Resources[i] == c {
 			return e.all()[i].Reason
 		}
@@ -179,7 +189,8 @@ func (e *explainer) reason(c *config.Resource) string {
 	return ""
 }
 
-// degraded are the unavailable sources of events, and why.
+// degraded are the unavailable sources of events, and why. The list is empty, not nil, if all
+// sources work. A missing source costs time, not correctness: what it would announce is polled.
 func (a *Agent) degraded() []status.Problem {
 	missing := []status.Problem{}
 	for _, d := range a.host.watcher.Degraded() {
@@ -193,7 +204,8 @@ func (a *Agent) degraded() []status.Problem {
 	return missing
 }
 
-// split returns the lines of an error. A hint is part of the line before it.
+// split returns the lines of an error. A hint is part of the line before it. It returns an empty
+// list, not nil, for nil: the page is also JSON.
 func split(err error) []string {
 	list := []string{}
 	if err == nil {
@@ -218,26 +230,31 @@ type problems struct {
 	published atomic.Pointer[[]status.Problem] // of the last pass, sorted
 }
 
+// newProblems returns an empty list of problems, which is published at once.
 func newProblems(log *slog.Logger) *problems {
 	p := &problems{log: log, now: map[status.Problem]bool{}}
 	p.published.Store(&[]status.Problem{})
 	return p
 }
 
-// warn reports why something is a problem, unless err is nil; details are for the log.
+// warn reports why something is a problem, unless err is nil; details are for the log. Only the
+// loop calls it, between two calls of endPass.
 func (p *problems) warn(subject string, err error, message string, details ...any) {
 	if err == nil {
 		return
 	}
 	problem := status.Problem{Subject: subject, Reason: err.Error()}
+	// Equal subjects with another reason are another problem, and are logged again.
 	if !p.last[problem] && !p.now[problem] {
 		p.log.Warn(message, append([]any{"subject", subject, "err", problem.Reason}, details...)...)
 	}
 	p.now[problem] = true
 }
 
-// endPass publishes the problems of a pass for the status page.
+// endPass publishes the problems of a pass for the status page. Problems that the pass did not
+// report have ended. Their end is not logged.
 func (p *problems) endPass() {
+	// The published list stays the same while nothing changes, so that a quiet node has no work.
 	if !maps.Equal(p.last, p.now) {
 		list := slices.AppendSeq([]status.Problem{}, maps.Keys(p.now))
 		sort.Slice(list, func(i, j int) bool {
@@ -252,7 +269,8 @@ func (p *problems) endPass() {
 	p.now = map[status.Problem]bool{}
 }
 
-// report reports the problems of a pass, and logs what has changed since the last one.
+// report reports the problems of a pass, and logs what has changed since the last one. failed says
+// why devices cannot be injected, by ID.
 func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	for _, p := range v.Problems {
 		l.page.problems.warn(p.Subject, errors.New(p.Reason), "can't be read on the host")
@@ -273,6 +291,7 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 		}
 	}
 	l.reportLeftOut(v, out)
+	// Most passes change no device, and then need no nodes.
 	nodes := sync.OnceValue(func() map[string][]string {
 		return nodesByDevice(v)
 	})
@@ -311,12 +330,14 @@ func (l *loop) droppedUntil(now time.Time) time.Time {
 	return until
 }
 
-// reportLeftOut publishes and logs what the lists have no room for. Nothing may be left out silently.
+// reportLeftOut publishes and logs what the lists have no room for. Nothing may be left out
+// silently.
 func (l *loop) reportLeftOut(v *View, out ledger.Output) {
 	now := l.now()
 	next := status.LeftOut{
-		Devices:     v.Matched.LeftOut,
-		Held:        out.HeldUnlisted,
+		Devices: v.Matched.LeftOut,
+		Held:    out.HeldUnlisted,
+		// This is a counter since the start. The other fields are the present state.
 		AbsentSlots: l.LeftOut().AbsentSlots + out.Dropped,
 	}
 	for _, r := range out.Resources {
@@ -339,7 +360,8 @@ func (l *loop) reportLeftOut(v *View, out ledger.Output) {
 	l.page.leftOut.Store(&next)
 }
 
-// reportRefused reports the slots that a pod still uses after the kubelet has freed them.
+// reportRefused reports the slots that a pod still uses after the kubelet has freed them. The
+// tracker finds them in its own goroutine, and wakes the loop.
 func (l *loop) reportRefused() {
 	refused := l.pods.holders.Unhealthy()
 	for _, slot := range slices.Sorted(maps.Keys(refused)) {
@@ -347,7 +369,8 @@ func (l *loop) reportRefused() {
 	}
 }
 
-// reportChange logs that a device was added, changed its health or left.
+// reportChange logs that a device was added, changed its health or left. failed is why the device
+// cannot be injected, nil if it can. Each change is also an event of the status page.
 func (l *loop) reportChange(c ledger.Change, failed error, nodes func() map[string][]string) {
 	log := l.log.With("resource", c.Resource, "id", c.ID)
 	event := status.Unhealthy + ": " + c.Reason
@@ -367,8 +390,8 @@ func (l *loop) reportChange(c ledger.Change, failed error, nodes func() map[stri
 	l.page.events.add(c.Resource, c.ID, event)
 }
 
-// levelOf returns the level of the log line for a device that turns Unhealthy: a pod cannot use it, unless
-// that ends within milliseconds or was requested.
+// levelOf returns the level of the log line for a device that turns Unhealthy: a pod cannot use it,
+// unless that ends within milliseconds or was requested.
 func levelOf(reason string) slog.Level {
 	switch reason {
 	case health.ReasonPending:
@@ -380,7 +403,7 @@ func levelOf(reason string) slog.Level {
 }
 
 // warnStuckChecks logs when so many health checks hang that other devices keep the result of their
-// last check, and when they are checked again.
+// last check, and when they are checked again. Each change is logged once.
 func (l *loop) warnStuckChecks() {
 	isStuck := l.checks.prober.Stuck()
 	if isStuck == l.checks.stuck {
@@ -394,8 +417,8 @@ func (l *loop) warnStuckChecks() {
 	}
 }
 
-// maxEvents is how many events the status page shows. A hub with ten devices that is plugged in again
-// causes about sixty.
+// maxEvents is how many events the status page shows. A hub with ten devices that is plugged in
+// again causes about sixty.
 const maxEvents = 100
 
 // events are the latest events.
@@ -404,7 +427,8 @@ type events struct {
 	list []status.Event // oldest first
 }
 
-// add adds an event; resource and id may be empty.
+// add adds an event; resource and id may be empty. The oldest event makes room. Any goroutine may
+// call it.
 func (e *events) add(resource, id, what string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -419,7 +443,7 @@ func (e *events) add(resource, id, what string) {
 	})
 }
 
-// latest returns the events, oldest first.
+// latest returns the events, oldest first. The result is a copy, and is not nil.
 func (e *events) latest() []status.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,9 +19,11 @@ import (
 
 // View is what a configuration matches on a scanned host.
 type View struct {
+	// Snapshot is the scanned host. It is sorted, and is not changed any more.
 	Snapshot *device.Snapshot
 	// Forms says for each hardware whether its ID has its serial number or its port.
-	Forms   device.Forms
+	Forms device.Forms
+	// Matched has the offers of each resource, before the ledger decides what is listed.
 	Matched matchers.Result
 	// Decisions are the decisions behind Forms, for the next match.
 	Decisions ledger.Decisions
@@ -37,11 +39,13 @@ type View struct {
 	with func(*config.Config) *View
 }
 
-// With returns what another configuration matches on the host of a view of Scan.
+// With returns what another configuration matches on the host of a view of Scan. It does not scan
+// again.
 func (v *View) With(cfg *config.Config) *View { return v.with(cfg) }
 
 // Explain explains the resources of a configuration on the host of the view, see
-// matchers.Explain.
+// matchers.Explain. If h or n is not nil, it explains what the resources do with that hardware or
+// node.
 func (v *View) Explain(cfg *config.Config, h *device.Hardware, n *device.Node) []matchers.Explanation {
 	return matchers.Explain(cfg, v.Snapshot, v.Forms, v.options, h, n)
 }
@@ -60,7 +64,8 @@ type matchersHost struct {
 	*hostPaths
 }
 
-// view matches a scan, for every command.
+// view matches a scan, for every command. prev has the decisions of the last match. foreign is only
+// called if the configuration uses CDI devices.
 func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledger.Decisions, o Options) *View {
 	forms, decisions := ledger.Identify(s.snapshot, prev)
 	s.paths.next()
@@ -76,6 +81,7 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		options.CDIDevices = found.Devices
 		options.CDIUnread = found.Unread
 		for _, err := range found.Problems {
+			// The snapshot is shared, so its list must not grow in place.
 			problems = append(slices.Clip(problems), device.Problem{Subject: "CDI specs", Reason: err.Error()})
 		}
 	}
@@ -85,14 +91,16 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		Forms:     forms,
 		Matched:   matched,
 		Decisions: decisions,
-		Problems:  append(slices.Clip(problems), s.attrs.Problems()...),
-		unread:    append(s.attrs.UnreadHardware(), s.snapshot.UnreadHardware...),
-		foreign:   foreign,
-		options:   options,
+		// Matching reads attributes, so the problems with them are only complete now.
+		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
+		unread:   append(s.attrs.UnreadHardware(), s.snapshot.UnreadHardware...),
+		foreign:  foreign,
+		options:  options,
 	}
 }
 
-// hardware returns the hardware with a sysfs path, nil if there is none.
+// hardware returns the hardware with a sysfs path, nil if there is none. The snapshot is sorted by
+// path.
 func (v *View) hardware(path string) *device.Hardware {
 	all := v.Snapshot.Hardware
 	i, found := sort.Find(len(all), func(i int) int {
@@ -116,7 +124,8 @@ func (v *View) node(path string) *device.Node {
 	return all[i]
 }
 
-// checks are the health checks of all devices, by ID.
+// checks are the health checks of all devices, by ID. Devices without a configured check are left
+// out.
 func (v *View) checks() map[string]device.Check {
 	all := map[string]device.Check{}
 	for _, m := range v.Matched.Resources {
@@ -135,6 +144,7 @@ func (v *View) Probe(ctx context.Context, paths Paths) {
 	for _, m := range v.Matched.Resources {
 		for i := range m.Offers {
 			o := &m.Offers[i]
+			// A device that cannot be injected keeps that reason.
 			if o.Problem == "" {
 				o.Problem = reasons[o.ID]
 			}
@@ -149,11 +159,14 @@ const (
 )
 
 // Scan scans the host once and matches it. It uses the identity decisions of a serving instance if
-// they are readable, so that both show the same IDs.
+// they are readable, so that both show the same IDs. It writes nothing, and needs no running
+// instance. An error means that the host could not be scanned.
 func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	scanner := inventory.New(o.Paths.Inventory())
 	persisted, err := ledger.Load(o.Paths.StateDir)
 	if err != nil {
+		// The state is only readable for root. Without it, IDs may have another form than in the
+		// instance.
 		persisted = ledger.Persisted{}
 	}
 	specs := o.Paths.ForeignSpecs()
@@ -176,6 +189,7 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 		v.with = with
 		isComplete := len(v.unread) == 0
 		isLate := !time.Now().Before(deadline)
+		// After scanFor, the view has what could be read.
 		if isComplete || isLate || !sleep(ctx, scanEvery) {
 			return v, nil
 		}
@@ -183,7 +197,7 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 }
 
 // Record returns a function that does the reads of a configuration, which package recording records
-// in addition to the scan.
+// in addition to the scan. It matches for the sake of the reads, and drops the result.
 func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
 		scan := hostScan{

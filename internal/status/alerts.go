@@ -15,7 +15,8 @@ type Alert struct {
 	Help Section
 }
 
-// Alerts lists the problems that need an administrator, most urgent first.
+// Alerts lists the problems that need an administrator, most urgent first. Alerts without lines are
+// left out, so the list is empty if there is no problem.
 func (s *Status) Alerts() []Alert {
 	alerts := []Alert{
 		{
@@ -86,6 +87,7 @@ func NotRegistered(resource, reason string) string {
 // CommonReason is why no resource is registered, if all resources with devices have the same
 // reason and there is more than one. It is empty otherwise.
 func (s *Status) CommonReason() string {
+	// Without a kubelet, no resource is ever registered.
 	if s.Kubelet == nil {
 		return ""
 	}
@@ -108,9 +110,9 @@ func (s *Status) CommonReason() string {
 	return reason
 }
 
-// ProblemsFirst sorts resources and devices: first those that need an administrator, then
-// the others that work, then retiring ones, and last the resources without devices. The order
-// is stable.
+// ProblemsFirst sorts resources and devices: first the ones that need an administrator, then the
+// ones that work, then the retiring ones, and last the resources without devices. The order is
+// stable. It changes s, whose lists must belong to the caller.
 func (s *Status) ProblemsFirst() {
 	slices.SortStableFunc(s.Resources, func(a, b Resource) int {
 		return cmp.Compare(s.rank(&a), s.rank(&b))

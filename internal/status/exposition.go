@@ -13,10 +13,11 @@ import (
 // library would make the binary 0.5 MB larger.
 type exposition map[string]*family
 
-// family is a metric with its samples.
+// family is a metric with its samples. Its name is the key in the exposition.
 type family struct {
 	// kind is counter, gauge or histogram.
 	kind string
+	// help is one line, which is not escaped.
 	help string
 	// labels are the names of the labels, in alphabetical order.
 	labels []string
@@ -26,7 +27,8 @@ type family struct {
 	samples map[string]*sample
 }
 
-// sample is the value of a counter or gauge, or the state of a histogram.
+// sample is the value of a counter or gauge, or the state of a histogram. Only the fields of its
+// kind are used.
 type sample struct {
 	labels  string   // in the text format
 	value   float64  // of a histogram: the sum of its observations
@@ -37,7 +39,8 @@ type sample struct {
 // escape escapes the value of a label.
 var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
-// label is a label in the text format. Prometheus rejects a scrape that is not UTF-8.
+// label is a label in the text format. Prometheus rejects a scrape that is not UTF-8. name must be
+// a valid name of a label.
 func label(name, value string) string {
 	valid := strings.ToValidUTF8(value, "\uFFFD")
 	return name + `="` + escape.Replace(valid) + `"`
@@ -50,9 +53,11 @@ func (e exposition) add(name string, f family) *family {
 	return &f
 }
 
-// with returns the sample with these values of the labels.
+// with returns the sample with these values of the labels. It makes the sample if there is none.
+// There must be as many values as labels.
 func (f *family) with(values ...string) *sample {
 	key := strings.Join(values, "\x00")
+	// Values that only differ in invalid bytes become the same label, and must not be two samples.
 	key = strings.ToValidUTF8(key, "\uFFFD")
 	s := f.samples[key]
 	if s != nil {
@@ -99,11 +104,13 @@ func (f *family) setBool(is bool, values ...string) {
 // forget drops all samples with a label.
 func (f *family) forget(name, value string) {
 	maps.DeleteFunc(f.samples, func(_ string, s *sample) bool {
+		// The quotes around the value prevent matches of a part of it.
 		return strings.Contains(s.labels, label(name, value))
 	})
 }
 
-// add adds v to a counter, or observes it if there are bounds.
+// add adds v to a counter, or observes it if there are bounds. The buckets are cumulative, as in
+// the text format.
 func (s *sample) add(v float64, bounds []float64) {
 	s.value += v
 	s.count++
@@ -114,7 +121,8 @@ func (s *sample) add(v float64, bounds []float64) {
 	}
 }
 
-// text writes every metric that has samples, in a stable order.
+// text writes every metric that has samples, in a stable order. A metric without a sample is left
+// out, also its help.
 func (e exposition) text() []byte {
 	var w textWriter
 	for _, name := range slices.Sorted(maps.Keys(e)) {

@@ -2,7 +2,8 @@ package status
 
 import "runtime"
 
-// gauges are the metrics of a Status. They also have counters that the program counts anyway.
+// gauges are the metrics of a Status. They also have counters that the program counts anyway. They
+// are made for one scrape and then dropped, so that a resource that is gone leaves no sample.
 func gauges(s Status) exposition {
 	e := exposition{}
 	e.addProgram(s)

@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// State is the state of the running program. Its methods must not block.
+// State is the state of the running program. Its methods must not block. Any goroutine may call
+// them.
 type State interface {
 	// Alive returns nil if the host was scanned and the main loop makes progress, with or
 	// without a kubelet.
@@ -44,7 +45,8 @@ const maxWait = 5 * time.Second
 // connKey is the key of the connection of a request in its context.
 type connKey struct{}
 
-// Serve serves requests on l until ctx is cancelled, a single request on each connection.
+// Serve serves requests on l until ctx is cancelled, a single request on each connection. It closes
+// l, and returns nil after ctx was cancelled.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	limited := newLimitedListener(l)
 	server := &http.Server{
@@ -59,6 +61,7 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 			return context.WithValue(ctx, connKey{}, c)
 		},
 	}
+	// One request on each connection makes the limits of conn sufficient.
 	server.SetKeepAlivesEnabled(false)
 	stop := context.AfterFunc(ctx, func() {
 		_ = limited.Close()
@@ -66,6 +69,7 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	defer stop()
 	err := server.Serve(limited)
 	_ = limited.Close()
+	// Serve of net/http does not wait for its connections.
 	limited.serving.Wait()
 	if ctx.Err() != nil {
 		return nil
@@ -73,12 +77,12 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("--listen: %w", err)
 }
 
-// connOf is the connection of a request.
+// connOf is the connection of a request. Each connection of the server is one, see Accept.
 func connOf(r *http.Request) *conn {
 	return r.Context().Value(connKey{}).(*conn)
 }
 
-// answer answers a request.
+// answer answers a request. Probes never wait for another request.
 func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	out := &response{
@@ -95,6 +99,7 @@ func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/readyz":
 		out.probe(m.state.Ready(), m.warning())
 	case m.isRendered(r.URL.Path):
+		// While it waits, it may be closed in favour of a probe.
 		c.enter(stageUnfinished, time.Time{})
 		// The semaphore is held until the response is sent, which may have megabytes.
 		if m.awaitTurn(c, out) {
@@ -112,7 +117,8 @@ func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isRendered reports whether the response is made from the state of the node.
+// isRendered reports whether the response is made from the state of the node. These responses take
+// time and memory, so they are made one after the other.
 func (m *Metrics) isRendered(path string) bool {
 	switch path {
 	case "/metrics":
@@ -143,20 +149,21 @@ func (m *Metrics) endTurn() {
 	<-m.rendering
 }
 
-// response is a response whose body is buffered.
+// response is a response whose body is buffered. The length is known before the first byte is sent,
+// and an error can replace the whole response.
 type response struct {
 	status int
 	header http.Header
 	body   bytes.Buffer
 }
 
-// fail makes an error the response.
+// fail makes an error the response. It must precede anything that is written to the body.
 func (out *response) fail(status int, reason string) {
 	out.status = status
 	fmt.Fprintf(&out.body, "%d: %s\n", status, reason)
 }
 
-// probe makes the result of a probe the response.
+// probe makes the result of a probe the response. A warning does not change the status code.
 func (out *response) probe(err error, warning string) {
 	text := "ok"
 	if err != nil {
@@ -239,7 +246,8 @@ func isLocal(client netip.Addr, host string) bool {
 	return err == nil && address.Unmap().IsLoopback()
 }
 
-// scrape writes all metrics in Prometheus's text format.
+// scrape writes all metrics in Prometheus's text format. The lock is taken after the status was
+// made, because that may take half a second.
 func (m *Metrics) scrape(ctx context.Context, out *response) {
 	out.header.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	if m.node != nil {

@@ -38,7 +38,7 @@ const (
 )
 
 // Listen opens the listener, so that an unusable address fails before anything is
-// served.
+// served. The error names the flag.
 func Listen(address string) (net.Listener, error) {
 	config := net.ListenConfig{
 		KeepAlive: -1, // no connection is idle for long
@@ -52,9 +52,9 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// deferAccept makes the kernel keep a connection to itself until its client has sent
-// something, for a second, see TCP_DEFER_ACCEPT in tcp(7). Without it, connections without
-// a request are accepted as fast as probes.
+// deferAccept makes the kernel hold back a connection until its client has sent something, for at
+// most a second, see TCP_DEFER_ACCEPT in tcp(7). Without it, connections without a request are
+// accepted as fast as probes.
 func deferAccept(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) {
 		// If it fails, idle connections are accepted as well, which only costs time.
@@ -84,7 +84,7 @@ type limitedListener struct {
 	serving sync.WaitGroup
 }
 
-// newLimitedListener limits the connections of a listener.
+// newLimitedListener limits the connections of a listener. It closes l when it is closed.
 func newLimitedListener(l net.Listener) *limitedListener {
 	stopped := make(chan struct{})
 	return &limitedListener{
@@ -97,7 +97,8 @@ func newLimitedListener(l net.Listener) *limitedListener {
 	}
 }
 
-// Accept accepts a connection when there is room for it.
+// Accept accepts a connection when there is room for it. It returns net.ErrClosed after Close. Only
+// one goroutine may call it.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if err != nil {
@@ -112,6 +113,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	for !l.add(c) {
 		select {
 		case <-l.changed:
+		// A connection may become closable only because time passes, see conn.until.
 		case <-time.After(readTime):
 		case <-l.stopped:
 			_ = tcp.Close()
@@ -152,7 +154,7 @@ func (l *limitedListener) add(c *conn) bool {
 	return true
 }
 
-// remove removes a connection.
+// remove removes a connection. It may have been removed already, to make room.
 func (l *limitedListener) remove(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +173,7 @@ func (l *limitedListener) signal() {
 }
 
 // excess returns the index of the connection to close for another one, or -1 if none may be
-// closed.
+// closed. The caller holds the lock.
 func (l *limitedListener) excess(now time.Time) int {
 	count := map[netip.Addr]int{}
 	for _, c := range l.open {
@@ -192,6 +194,7 @@ func (l *limitedListener) excess(now time.Time) int {
 			continue
 		}
 		other := l.open[*last]
+		// Between addresses with equally many connections, the older connection stays chosen.
 		if count[c.from] > count[other.from] {
 			*last = i
 		}
@@ -218,14 +221,18 @@ const (
 // most connTime.
 type conn struct {
 	*net.TCPConn
+	// listener counts this connection until it is closed.
 	listener *limitedListener
-	from     netip.Addr
+	// from is the address of the client.
+	from netip.Addr
+	// deadline ends every read and write, see earlier.
 	deadline time.Time
 	// ended is cancelled when the connection is closed.
 	ended context.Context
 	// reset closes the connection and drops what is not sent.
 	reset func()
 
+	// closing makes Close do its work once: the server may call it several times.
 	closing sync.Once
 	// left is the number of bytes that may be read. Only the reading goroutine uses it.
 	left int
@@ -239,7 +246,8 @@ type conn struct {
 	until time.Time
 }
 
-// newConn wraps an accepted connection.
+// newConn wraps an accepted connection. The time until its deadline begins now. Errors of the
+// options are ignored: the kernel then uses its own limits.
 func newConn(tcp *net.TCPConn, l *limitedListener) *conn {
 	ended, cancel := context.WithCancel(context.Background())
 	c := &conn{
@@ -273,7 +281,8 @@ func (c *conn) stage(now time.Time) stage {
 	return c.state
 }
 
-// enter sets the stage. until is when a busy connection becomes unfinished.
+// enter sets the stage. until is when a busy connection becomes unfinished. The zero time means
+// that the stage only changes with the next call.
 func (c *conn) enter(s stage, until time.Time) {
 	c.mu.Lock()
 	c.state = s
@@ -353,7 +362,8 @@ func (c *conn) isWhole() bool {
 	return string(c.tail) == wholeHeader
 }
 
-// follow looks for the empty line at the end of the header.
+// follow looks for the empty line at the end of the header. Only the end of what was read before is
+// kept: the empty line may arrive in two parts.
 func (c *conn) follow(read []byte) {
 	text := append(c.tail, read...)
 	text = bytes.ReplaceAll(text, []byte("\r"), nil)
@@ -378,6 +388,7 @@ func (c *conn) Close() error {
 		if c.ended.Err() != nil {
 			return
 		}
+		// The client sees the end of the response, and then closes its side.
 		_ = c.CloseWrite()
 		_ = c.TCPConn.SetReadDeadline(c.deadline)
 		_, _ = io.CopyN(io.Discard, c.TCPConn, maxRequest)

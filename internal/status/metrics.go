@@ -94,7 +94,7 @@ var eventMetrics = map[string]family{
 }
 
 // Metrics counts events and serves them with the gauges of a Node. A nil *Metrics
-// counts nothing.
+// counts nothing. It is safe for concurrent use.
 type Metrics struct {
 	state State
 	// node is nil in a program without devices.
@@ -106,7 +106,8 @@ type Metrics struct {
 	events exposition
 }
 
-// New returns the metrics of a process that serves state.
+// New returns the metrics of a process that serves state. If state is also a Node, its gauges and
+// its status are served as well.
 func New(state State) *Metrics {
 	m := &Metrics{
 		state:     state,
@@ -123,7 +124,8 @@ func New(state State) *Metrics {
 	return m
 }
 
-// add adds to a counter, or observes a value of a histogram.
+// add adds to a counter, or observes a value of a histogram. name must be a key of eventMetrics,
+// and labels are the values in the order of its labels.
 func (m *Metrics) add(name string, value float64, labels ...string) {
 	if m == nil {
 		return
@@ -149,7 +151,8 @@ func (m *Metrics) CountRefusal(resource string) {
 	m.add(refusalsTotal, 1, resource)
 }
 
-// CountAllocation counts an Allocate call.
+// CountAllocation counts an Allocate call. For DRA it counts a claim, and resource is the name of
+// the driver.
 func (m *Metrics) CountAllocation(resource string, took time.Duration, err error) {
 	m.add(allocationsTotal, 1, resource, result(err))
 	m.add(allocationSeconds, took.Seconds(), resource)
@@ -178,7 +181,8 @@ func (m *Metrics) CountEvictions(n int, result string) {
 	m.add(evictionsTotal, float64(n), result)
 }
 
-// Forget drops the counters of a removed resource.
+// Forget drops the counters of a removed resource. A resource of the same name starts from zero
+// again.
 func (m *Metrics) Forget(resource string) {
 	if m == nil {
 		return

@@ -54,9 +54,11 @@ const (
 	maxLines = 8
 )
 
-// page builds HTML by hand: html/template adds 2.6 MB to the binary.
+// page builds HTML by hand: html/template adds 2.6 MB to the binary. Its methods append to the
+// buffer, which never fails.
 type page struct {
 	*bytes.Buffer
+	// status is what the page shows. The page sorts its lists.
 	status Status
 	now    time.Time
 	// filter is the text that shown resources, devices and events contain. Empty shows all.
@@ -70,14 +72,15 @@ func (p page) text(s string) {
 	p.WriteString(html.EscapeString(printable))
 }
 
-// element writes an element with escaped text. open is its name and attributes.
+// element writes an element with escaped text. open is its name and attributes. open must not
+// contain anything that was not escaped.
 func (p page) element(open, text string) {
 	p.WriteString("<" + open + ">")
 	p.text(text)
 	p.end(open)
 }
 
-// end writes the end of an element.
+// end writes the end of an element. open is the text that began it.
 func (p page) end(open string) {
 	name, _, _ := strings.Cut(open, " ")
 	p.WriteString("</" + name + ">")
@@ -89,6 +92,7 @@ func (p page) lines(lines []string) {
 		if i > 0 {
 			p.WriteString("<br>")
 		}
+		// The rest is in /status.json.
 		if i == maxLines {
 			p.text(fmt.Sprintf("and %d more", len(lines)-i))
 			return
@@ -112,7 +116,8 @@ func (p page) help(s Section) {
 	p.element(`a class="help" rel="noreferrer" target="_blank"`+attribute("href", address), "What to do")
 }
 
-// writePage writes the status page.
+// writePage writes the status page. An empty filter shows everything. now is the time that ages are
+// relative to.
 func writePage(w *bytes.Buffer, s Status, filter string, now time.Time) {
 	p := page{
 		Buffer: w,
@@ -192,7 +197,7 @@ func (p page) summary() {
 	}
 }
 
-// address is the address of the page with its filter.
+// address is the address of the page with its filter. It is escaped for an attribute.
 func (p page) address() string {
 	if p.filter == "" {
 		return "/"
@@ -294,7 +299,8 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.DateTime)
 }
 
-// ago is how long ago a time was, such as "45 s", "12 min", "5 h" or "3 d".
+// ago is how long ago a time was, such as "45 s", "12 min", "5 h" or "3 d". A time in the future is
+// 0 s ago.
 func ago(t, now time.Time) string {
 	const day = 24 * time.Hour
 	passed := max(0, now.Sub(t))

@@ -80,7 +80,8 @@ func (p page) pod(held []heldSlot) {
 	}
 }
 
-// heldByPod returns the held slots that match the filter, by pod.
+// heldByPod returns the held slots that match the filter, by pod. The slots of a pod have the order
+// of the resources and devices.
 func (p page) heldByPod() [][]heldSlot {
 	var all []heldSlot
 	for _, r := range p.status.Resources {
@@ -114,8 +115,8 @@ func (p page) heldByPod() [][]heldSlot {
 	return byPod
 }
 
-// matchesSlot reports whether the container, the resource or the device of a slot matches the filter.
-// Another holder of the same device does not count.
+// matchesSlot reports whether the container, the resource or the device of a slot matches the
+// filter. Another holder of the same device does not count.
 func (p page) matchesSlot(slot heldSlot) bool {
 	d := slot.device
 	return p.matches(slot.Namespace+"/"+slot.Pod+"/"+slot.Container, slot.resource) ||
@@ -128,7 +129,8 @@ func comparePods(a, b heldSlot) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod))
 }
 
-// podRank is the place of a pod in the order of the table: the place of its worst device.
+// podRank is the place of a pod in the order of the table: the place of its worst device. held has
+// at least one slot.
 func podRank(held []heldSlot) int {
 	rank := held[0].device.rank()
 	for _, slot := range held {

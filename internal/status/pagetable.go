@@ -18,6 +18,7 @@ const (
 
 // column is a column of the table of resources.
 type column struct {
+	// title is the head of the column, and the label of its cells on narrow screens.
 	title string
 	// resource is the cell of a resource.
 	resource func(*Resource) []string
@@ -67,7 +68,8 @@ func (p page) columns(resources []Resource) []column {
 	})
 }
 
-// isEmpty reports whether all cells of the column are empty.
+// isEmpty reports whether all cells of the column are empty. Resources without devices have no
+// cells, see withoutDevices.
 func (c column) isEmpty(resources []Resource) bool {
 	for i := range resources {
 		r := &resources[i]
@@ -102,7 +104,8 @@ type table struct {
 	commonReason string
 }
 
-// width is the number of columns after the first one.
+// width is the number of columns after the first one. They are the columns of the table, health and
+// reason.
 func (t table) width() int {
 	return len(t.columns) + 2
 }
@@ -146,6 +149,7 @@ func (p page) resources() {
 		if t.full(len(shown)-i, "resources") {
 			break
 		}
+		// ProblemsFirst has sorted the resources without devices to the end.
 		if len(r.Devices) == 0 {
 			t.withoutDevices(shown[i:])
 			break
@@ -156,7 +160,7 @@ func (p page) resources() {
 }
 
 // filtered returns the resources that match the filter. A resource that only matches by some of
-// its devices has only these devices.
+// its devices has only these devices. The resources of the status stay as they are.
 func (p page) filtered() []Resource {
 	if p.filter == "" {
 		return p.status.Resources
@@ -185,7 +189,8 @@ func (p page) matchesDevice(d *Device) bool {
 		p.matches(d.Holders()...)
 }
 
-// full reports whether the page is full, and if so writes how much is left out.
+// full reports whether the page is full, and if so writes how much is left out. left is the number
+// of things that are not written yet, and of is their plural.
 func (t table) full(left int, of string) bool {
 	if t.Len() < maxPage {
 		return false
@@ -198,7 +203,7 @@ func (t table) full(left int, of string) bool {
 }
 
 // group begins a group of rows: its first row unfolds the others. key identifies the group when
-// the script replaces the page.
+// the script replaces the page. It leaves the row and the group open, for the other cells and rows.
 func (t table) group(class, key, name string, isOpen bool) {
 	t.WriteString(`<tbody><tr class="` + class + `"><th scope="rowgroup">`)
 	t.WriteString("<details" + attribute("data-key", key))
@@ -320,7 +325,8 @@ func (t table) health(d *Device) {
 	t.WriteString("</td>")
 }
 
-// withoutDevices writes the resources without devices, which share a row that unfolds them.
+// withoutDevices writes the resources without devices, which share a row that unfolds them. The row
+// is unfolded if there is nothing else to see, or if a filter has found them.
 func (t table) withoutDevices(resources []Resource) {
 	isOnly := len(resources) == len(t.status.Resources)
 	name := fmt.Sprintf("%d without a device", len(resources))

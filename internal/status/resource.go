@@ -10,6 +10,7 @@ import (
 
 // Resource is the state of a resource.
 type Resource struct {
+	// Name is the name without the API, see Title.
 	Name string `json:"name"`
 	// API is "device-plugin" or "dra".
 	API string `json:"api"`
@@ -22,7 +23,8 @@ type Resource struct {
 	Retired bool `json:"retired"`
 	// NoDevices is why there is no device, empty if there is one.
 	NoDevices string `json:"no_devices"`
-	Slots     Slots  `json:"slots"`
+	// Slots counts the listed slots, and also what the kubelet says about them.
+	Slots Slots `json:"slots"`
 	// Devices are in natural order of their IDs.
 	Devices []Device `json:"devices"`
 }
@@ -36,7 +38,7 @@ func (r Resource) Title() string {
 	return r.Name
 }
 
-// Problems is the number of devices that are Unhealthy.
+// Problems is the number of devices that are Unhealthy. Retiring devices do not count.
 func (r *Resource) Problems() int {
 	n := 0
 	for _, d := range r.Devices {
@@ -112,7 +114,8 @@ type Holder struct {
 	Container string `json:"container"`
 }
 
-// NewDevice returns the state of an offered device that no container holds.
+// NewDevice returns the state of an offered device that no container holds. Since and Help are left
+// to the caller.
 func NewDevice(o device.Offer, healthy bool, reason string) Device {
 	d := Device{
 		ID:         o.ID,

@@ -10,24 +10,28 @@ import (
 // API; the configuration, the log and the columns of `devices` use the same names. Lists
 // are never null.
 type Status struct {
+	// Version is the version of the program.
 	Version string `json:"version"`
 	// NodeName is the name of the node, empty if it is not known.
 	NodeName string `json:"node_name"`
 	// Host is the name of the host.
 	Host string `json:"host"`
 	// Command is serve or cdi.
-	Command string    `json:"command"`
+	Command string `json:"command"`
+	// Started is the start of the program.
 	Started time.Time `json:"started"`
 	// NotReady is why the program is not ready. It is empty if the program is ready.
 	NotReady []string `json:"not_ready"`
-	Config   Config   `json:"config"`
+	// Config is the served configuration, which may differ from the one on disk.
+	Config Config `json:"config"`
 	// Kubelet is nil if there is no kubelet to serve.
 	Kubelet *Kubelet `json:"kubelet"`
 	// Degraded are the unavailable sources of events.
 	Degraded []Problem `json:"degraded"`
 	// Problems are the current problems on this host.
 	Problems []Problem `json:"problems"`
-	LeftOut  LeftOut   `json:"left_out"`
+	// LeftOut counts what the lists have no room for.
+	LeftOut LeftOut `json:"left_out"`
 	// HeldUnknown is why the holders are unknown. It is empty if they are known.
 	HeldUnknown string `json:"held_unknown"`
 	// Resources are in the order of the configuration. The retiring ones follow.
@@ -43,9 +47,11 @@ func (s *Status) Node() string {
 
 // Config is the served configuration.
 type Config struct {
+	// Path is the file or the directory of --config.
 	Path string `json:"path"`
 	// Hash is the hash of the text, see config.Config.
-	Hash   string    `json:"hash"`
+	Hash string `json:"hash"`
+	// Loaded is when this configuration began to be served.
 	Loaded time.Time `json:"loaded"`
 	// Generation counts the configurations served since the start, from 1.
 	Generation int `json:"generation"`
@@ -68,7 +74,8 @@ type Kubelet struct {
 type Problem struct {
 	// Subject is what has the problem: a file, a flag, a device, or "configuration".
 	Subject string `json:"subject"`
-	Reason  string `json:"reason"`
+	// Reason is one line for an administrator. It may contain serial numbers.
+	Reason string `json:"reason"`
 }
 
 // LeftOut counts what the lists for the kubelet have no room for.
@@ -85,7 +92,8 @@ type LeftOut struct {
 	Lately bool `json:"lately"`
 }
 
-// Lines describe what is left out, without serial numbers.
+// Lines describe what is left out, without serial numbers. The result is nil if nothing is left
+// out.
 func (l LeftOut) Lines() []string {
 	var lines []string
 	if l.Devices > 0 {
@@ -106,6 +114,6 @@ type Event struct {
 	// Resource and ID are empty if the event is not about one.
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
-	// What is what happened.
+	// What says what happened.
 	What string `json:"what"`
 }

@@ -17,14 +17,17 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
-// Attributes reads data that a configuration requests and that scans do not read: sysfs attributes by
-// name, drivers, and how the host uses network interfaces. It belongs to one snapshot: a value is read
-// once, so that all callers get the same value. It is safe for concurrent use.
+// Attributes reads data that a configuration requests and that scans do not read: sysfs attributes
+// by name, drivers, and how the host uses network interfaces. It belongs to one snapshot: a value
+// is read once, so that all callers get the same value. It is safe for concurrent use.
 type Attributes struct {
 	sysfs sysfs.FS
 	proc  proc
-	slow  *slowAttributes
-	of    scanResult
+	// slow is shared with the readers of other snapshots, so that a read that blocks is not started
+	// again.
+	slow *slowAttributes
+	// of is the snapshot, and what was read with it.
+	of scanResult
 
 	mu      sync.Mutex // held during a read, so that other callers wait for its value
 	attrs   map[attribute]attributeValues
@@ -37,16 +40,18 @@ type Attributes struct {
 	unread      map[string]device.UnreadHardware // hardware by path
 }
 
+// attribute is the key of a request: a directory in sysfs, and a name below it.
 type attribute struct{ dir, name string }
 
+// attributeValues is the answer to a request. values has one value for each file that was found.
 type attributeValues struct {
 	values []string
 	unread bool
 	cost   int // of the search, in directory entries
 }
 
-// maxAttributes is the maximum number of cached values. Each edit of a configuration between two scans
-// adds values.
+// maxAttributes is the maximum number of cached values. Each edit of a configuration between two
+// scans adds values.
 const maxAttributes = 100_000
 
 // Attributes returns a reader for the latest snapshot.
@@ -66,13 +71,13 @@ func (s *Scanner) Attributes() *Attributes {
 	}
 }
 
-// Attr returns the values of an attribute of a device directory, without newlines. It returns nil if
-// the attribute is missing or unreadable. Its name is a path below the directory, which may contain
-// wildcards and find several files (sysfs.FS.FindAttributes). A file that can't be read in
+// Attr returns the values of an attribute of a device directory, without newlines. It returns nil
+// if the attribute is missing or unreadable. Its name is a path below the directory, which may
+// contain wildcards and find several files (sysfs.FS.FindAttributes). A file that can't be read in
 // 50 ms has its previous value. If it has no previous value, unread is set.
 //
-// *entries limits the directory entries to read. It is decremented by the cost of the search, even if
-// the values are cached. If it reaches 0, unread is set.
+// *entries limits the directory entries to read. It is decremented by the cost of the search, even
+// if the values are cached. If it reaches 0, unread is set.
 func (a *Attributes) Attr(dir, name string, entries *int) (values []string, unread bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,6 +96,7 @@ func (a *Attributes) Attr(dir, name string, entries *int) (values []string, unre
 	for _, file := range files {
 		a.read(file, dir, &v)
 	}
+	// Dropping all of them is enough: they are read again when they are needed.
 	if len(a.attrs) >= maxAttributes {
 		clear(a.attrs)
 	}
@@ -104,7 +110,7 @@ func ownDir(dir string) string {
 	return cmp.Or(hardware, dir)
 }
 
-// read adds the value of a file.
+// read adds the value of a file. The caller holds a.mu.
 func (a *Attributes) read(file sysfs.File, dir string, v *attributeValues) {
 	value, err := a.slow.read(file, a.sysfs.Attribute)
 	if err == nil {
@@ -114,6 +120,7 @@ func (a *Attributes) read(file sysfs.File, dir string, v *attributeValues) {
 	if err == errSlow {
 		v.unread = true
 		hardware := ownDir(dir)
+		// New says that another device is in this place now, whose former values do not count.
 		isNew := a.unread[hardware].New || a.slow.isReplacement(file)
 		a.unread[hardware] = device.UnreadHardware{Path: hardware, New: isNew}
 		return
@@ -134,8 +141,8 @@ func hasNoValue(err error) bool {
 	return sysfs.Gone(err)
 }
 
-// InUse returns how the host itself uses a network interface, for an administrator: "a port of bridge
-// br0". It is empty if the host does not use it, and for nodes.
+// InUse returns how the host itself uses a network interface, for an administrator: "a port of
+// bridge br0". It is empty if the host does not use it, and for nodes.
 func (a *Attributes) InUse(n *device.Node) string {
 	if n.Type != device.NetInterface {
 		return ""
@@ -168,6 +175,7 @@ func (a *Attributes) readCharDrivers() map[uint32]string {
 	isCharPart := false
 	err := a.proc.each("devices", func(line []byte) string {
 		text := string(line)
+		// A header begins each of the two parts of the file.
 		if strings.HasSuffix(text, ":") {
 			isCharPart = text == charDevices
 			if isCharPart && len(isRecorded) > 0 {
@@ -195,7 +203,8 @@ func (a *Attributes) readCharDrivers() map[uint32]string {
 // fs/char_dev.c, devinfo_show in fs/proc/devices.c).
 const charDevices = "Character devices:"
 
-// Driver returns the name of the driver that is bound to the device of a directory, or an empty string.
+// Driver returns the name of the driver that is bound to the device of a directory, or an empty
+// string. An error is a problem, and counts as no driver.
 func (a *Attributes) Driver(dir string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -209,7 +218,8 @@ func (a *Attributes) Driver(dir string) string {
 	return driver
 }
 
-// Problems returns the failed reads so far.
+// Problems returns the failed reads so far. It is complete once everything was read that a match
+// needs.
 func (a *Attributes) Problems() []device.Problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -223,8 +233,8 @@ func (a *Attributes) UnreadHardware() []device.UnreadHardware {
 	return sortedUnread(a.unread)
 }
 
-// slowAttributes reads attributes that may block until their device responds. The inode distinguishes a
-// file from its replacement.
+// slowAttributes reads attributes that may block until their device responds. The inode
+// distinguishes a file from its replacement.
 type slowAttributes struct {
 	calls   slow.Calls[sysfs.File, attributeText]
 	answers chan struct{} // a late read has returned
@@ -238,8 +248,8 @@ type slowAttributes struct {
 	waited time.Duration
 }
 
-// Any number of blocked reads delays a scan by about a second: once maxWait is spent, each further read
-// gets slowAttribute. A read that does not block takes microseconds.
+// Any number of blocked reads delays a scan by about a second: once maxWait is spent, each further
+// read gets slowAttribute. A read that does not block takes microseconds.
 const (
 	maxWait       = 500 * time.Millisecond
 	slowAttribute = time.Millisecond
@@ -248,13 +258,14 @@ const (
 	maxBlocked = 256
 )
 
+// attributeText is the result of one read.
 type attributeText struct {
 	text string
 	err  error
 	late bool // it was read after a timeout
 }
 
-// next starts a new interval.
+// next starts a new interval. Attributes that no interval has read since are forgotten.
 func (s *slowAttributes) next() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +274,8 @@ func (s *slowAttributes) next() {
 	s.waited = 0
 }
 
-// read returns the text of an attribute. If the read times out, it returns the previous text, or errSlow
-// if there is none.
+// read returns the text of an attribute. If the read times out, it returns the previous text, or
+// errSlow if there is none.
 func (s *slowAttributes) read(file sysfs.File, read func(string) (string, error)) (string, error) {
 	started := time.Now()
 	result, _, ok := s.calls.Do(context.Background(), file, s.patience(), func() attributeText {
@@ -284,6 +295,7 @@ func (s *slowAttributes) read(file sysfs.File, read func(string) (string, error)
 	if !known {
 		return "", errSlow
 	}
+	// The next interval needs the text too, even if the read still blocks then.
 	s.texts[file] = v
 	return v.text, v.err
 }
@@ -310,8 +322,9 @@ func (s *slowAttributes) isReplacement(file sysfs.File) bool {
 	return false
 }
 
-// tooLate requests a scan for an attribute that was read after a timeout. It does not if the previous
-// text was also late, because an attribute that is always slow must not cause endless scans.
+// tooLate requests a scan for an attribute that was read after a timeout. It does not if the
+// previous text was also late, because an attribute that is always slow must not cause endless
+// scans.
 func (s *slowAttributes) tooLate(file sysfs.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

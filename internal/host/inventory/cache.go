@@ -24,7 +24,8 @@ type cache struct {
 	facts map[string]*facts                     // by directory in sysfs
 }
 
-// facts are the results for one directory. A result is nil if it was not read yet.
+// facts are the results for one directory. A result is nil if it was not read yet. The fields are
+// pointers, so that a known empty value differs from a value that was not read.
 type facts struct {
 	pci       **sysfs.PCIFunction
 	virtFns   *map[string]int
@@ -48,14 +49,16 @@ func (c *cache) of(dir string) *facts {
 	return f
 }
 
-// fact is like cached, and records an error as a problem of the directory.
+// fact is like cached, and records an error as a problem of the directory. It returns the zero
+// value of V, or what could be read, after an error.
 func fact[V any](c *scan, known **V, dir string, read func(string) (V, error)) V {
 	v, err := cached(known, dir, read)
 	c.problems.add(dir, err)
 	return v
 }
 
-// cached returns the known result for a directory, or reads it.
+// cached returns the known result for a directory, or reads it. An error is not kept: the next scan
+// reads again.
 func cached[V any](known **V, dir string, read func(string) (V, error)) (V, error) {
 	if *known != nil {
 		return **known, nil
@@ -67,6 +70,7 @@ func cached[V any](known **V, dir string, read func(string) (V, error)) (V, erro
 	return v, err
 }
 
+// newCache returns an empty cache, with which a scan reads everything.
 func newCache() *cache {
 	return &cache{
 		dirs:  make(map[string]*devDir),
@@ -87,6 +91,7 @@ func (c *cache) drop(dirs []string) {
 	if len(dirs) == 0 {
 		return
 	}
+	// A change of a device also affects everything below it, for example its name or its driver.
 	stale := newSubtrees(dirs)
 	for _, d := range c.dirs {
 		for _, n := range d.nodes {
@@ -108,6 +113,7 @@ type subtrees struct {
 	lengths []int
 }
 
+// newSubtrees returns the subtrees of these directories, which have no slash at the end.
 func newSubtrees(dirs []string) subtrees {
 	s := subtrees{tops: make(map[string]bool, len(dirs))}
 	for _, dir := range dirs {
@@ -136,7 +142,8 @@ func (s subtrees) contain(dir string) bool {
 // lister lists the devices on a bus. It does not read the links of known devices again.
 type lister func(known map[string]sysfs.Entry) ([]sysfs.Entry, error)
 
-// onBus lists the devices on a bus. It drops the results for a device that was replaced.
+// onBus lists the devices on a bus. It drops the results for a device that was replaced. A bus that
+// the kernel does not have has no devices.
 func (c *scan) onBus(bus device.Bus, list lister) []sysfs.Entry {
 	known := c.cache.onBus[bus]
 	entries, err := list(known)
@@ -144,6 +151,7 @@ func (c *scan) onBus(bus device.Bus, list lister) []sysfs.Entry {
 		return nil
 	}
 	c.problems.add("bus/"+string(bus)+"/devices", err)
+	// Nodes of devices on such a bus are left out, see leaveOut.
 	if err != nil && entries == nil {
 		c.noBus = append(c.noBus, bus)
 	}
@@ -153,6 +161,7 @@ func (c *scan) onBus(bus device.Bus, list lister) []sysfs.Entry {
 			added = append(added, e.Path)
 		}
 	}
+	// Nothing was added, and an equal number means that nothing was removed.
 	if len(added) == 0 && len(known) == len(entries) {
 		return entries
 	}

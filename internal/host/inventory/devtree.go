@@ -21,6 +21,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
+// hostDev is the directory of device nodes in paths of the host.
 const hostDev = "/dev"
 
 // devTree is the tree of a directory of device nodes. All paths are paths of the host, wherever the
@@ -34,14 +35,17 @@ type devTree struct {
 	hasInodes bool
 	// startedAt is the time of file systems at the start of the walk.
 	startedAt int64
+	// recording is set if regular files stand for nodes, see RecordingMarker.
 	recording bool
 	cache     map[string]*devDir // by path
 	nodes     map[string]*node   // by path
 	links     map[string]string  // unresolved targets by path
-	isDir     map[string]bool
-	dirs      []string
-	mounts    []string // directories on another file system
-	problems  problems
+	// isDir has all directories that were walked, and the ones that links lead through.
+	isDir map[string]bool
+	// dirs are the walked directories, sorted at the end.
+	dirs     []string
+	mounts   []string // directories on another file system
+	problems problems
 }
 
 // devDir is a directory as read. Any change of its entries changes its modification
@@ -56,6 +60,7 @@ type devDir struct {
 	dirs      []string
 }
 
+// devLink is a symbolic link below /dev. Its target is not resolved.
 type devLink struct {
 	path   string
 	target string
@@ -64,7 +69,9 @@ type devLink struct {
 // node is a node of a scan, and its cached data.
 type node struct {
 	device.Node
-	read    *devNode
+	// read is the node as it was read, which later scans use again while it is unchanged.
+	read *devNode
+	// removed is set by locate if the node does not exist any more.
 	removed bool
 }
 
@@ -113,6 +120,7 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 		return nil, fmt.Errorf("read the device nodes: %w", err)
 	}
 	slices.Sort(t.dirs)
+	// Directories that do not exist any more leave the cache.
 	maps.DeleteFunc(known, func(dir string, _ *devDir) bool {
 		return !t.isDir[dir]
 	})
@@ -145,7 +153,8 @@ func (t *devTree) hasMarker(dir string) bool {
 	return err == nil
 }
 
-// isUnchanged reports whether a directory as read before is the same as the directory with this status.
+// isUnchanged reports whether a directory as read before is the same as the directory with this
+// status.
 func (d *devDir) isUnchanged(st *unix.Stat_t) bool {
 	if d == nil || !d.isCurrent {
 		return false
@@ -153,8 +162,8 @@ func (d *devDir) isUnchanged(st *unix.Stat_t) bool {
 	return d.ino == st.Ino && d.modified == st.Mtim
 }
 
-// walk adds a directory and its subdirectories. It fails only if /dev itself is unreadable or ctx has
-// ended. Another unreadable directory is a problem.
+// walk adds a directory and its subdirectories. It fails only if /dev itself is unreadable or ctx
+// has ended. Another unreadable directory is a problem.
 func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -163,6 +172,7 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	if !d.isUnchanged(st) {
 		var err error
 		d, err = t.read(dir, st)
+		// This is no error if the directory was removed meanwhile.
 		if d == nil {
 			return err
 		}
@@ -215,13 +225,15 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 		return nil, nil
 	}
 	t.problem(dir, err)
+	// After a failed read, the directory is read again in the next scan.
 	isComplete := len(t.problems) == problems
 	d.isCurrent = isComplete && unix.TimespecToNsec(st.Mtim) < t.startedAt
 	t.cache[dir] = d
 	return d, nil
 }
 
-// readEntry adds the entry with path p. It does not read earlier nodes again.
+// readEntry adds the entry with path p. It does not read earlier nodes again. Other files are left
+// out, such as sockets, and regular files unless they are recorded nodes.
 func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, earlier map[string]*devNode) {
 	switch {
 	case e.Type == fs.ModeDir:
@@ -247,8 +259,8 @@ func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, earlier map[st
 	}
 }
 
-// stat returns the node at path p, and the type of the file as in the mode of stat(2). isNode is false if
-// the file is not a node.
+// stat returns the node at path p, and the type of the file as in the mode of stat(2). isNode is
+// false if the file is not a node.
 func (t *devTree) stat(p string) (n devNode, mode uint32, isNode bool) {
 	var st unix.Stat_t
 	if err := unix.Lstat(t.here(p), &st); err != nil {
@@ -283,8 +295,10 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, isNode bool) {
 	return devNode{}, mode, false
 }
 
-// stillHas reports whether a node with the path and number of n exists. It is safe for concurrent use.
+// stillHas reports whether a node with the path and number of n exists. It is safe for concurrent
+// use.
 func (t *devTree) stillHas(n *node) bool {
+	// Another goroutine may be adding problems to t.
 	withoutProblems := &devTree{root: t.root, recording: t.recording}
 	current, _, isNode := withoutProblems.stat(n.Path)
 	if !isNode {
@@ -317,6 +331,8 @@ func (t *devTree) problem(p string, err error) {
 	}
 }
 
+// addNode adds a node that has neither hardware nor a directory in sysfs so far. -1 means that a
+// number is unknown.
 func (t *devTree) addNode(n *devNode) {
 	t.nodes[n.path] = &node{read: n, Node: device.Node{
 		Path:      n.path,
@@ -370,8 +386,8 @@ func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 	return links
 }
 
-// resolve returns the target node of a path below /dev. The target of a link, such as "/dev/pts/3", is
-// a path of the host, wherever its /dev is mounted. It returns nil if the target is missing or
+// resolve returns the target node of a path below /dev. The target of a link, such as "/dev/pts/3",
+// is a path of the host, wherever its /dev is mounted. It returns nil if the target is missing or
 // outside of /dev, or if the links are a loop.
 func (t *devTree) resolve(p string) *device.Node {
 	at := "/"
@@ -387,6 +403,7 @@ func (t *devTree) resolve(p string) *device.Node {
 			continue
 		}
 		next := path.Join(at, elem)
+		// The rest of the host's file systems may not be visible here.
 		if at == "/" && next != hostDev {
 			return nil
 		}
@@ -404,6 +421,7 @@ func (t *devTree) resolve(p string) *device.Node {
 			continue
 		}
 		if n := t.nodes[next]; n != nil {
+			// A node is not a directory.
 			if strings.Trim(rest, "/") != "" {
 				return nil
 			}
@@ -417,7 +435,8 @@ func (t *devTree) resolve(p string) *device.Node {
 	return nil
 }
 
-// visit adds p if the walk did not, because it is on another file system.
+// visit adds p if the walk did not, because it is on another file system. An error means that there
+// is nothing at p, and is added as a problem.
 func (t *devTree) visit(p string) {
 	_, isLink := t.links[p]
 	if isLink || t.isDir[p] || t.nodes[p] != nil {

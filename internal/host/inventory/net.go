@@ -25,10 +25,12 @@ func (c *scan) readNets() []*device.Node {
 	var nets []*device.Node
 	c.netInterfaces = make(map[string]sysfs.NetInterface, len(entries))
 	for _, e := range entries {
+		// The loopback interface has no hardware and is always in use.
 		if e.Name == "lo" {
 			continue
 		}
 		i, err := c.sysfs.NetInterface(e.Path)
+		// The interface was removed after the listing.
 		if sysfs.Gone(err) {
 			continue
 		}
@@ -51,16 +53,17 @@ func (c *scan) readNets() []*device.Node {
 	return nets
 }
 
-// netUse returns how the host itself uses a network interface, or an empty string. An interface is used
-// if it is part of another interface, if it is one end of a pair whose other end is in another network
-// namespace (a pod), or if it has routes or addresses. If these are unknown, an interface that is up
-// counts as used. CAN is an exception, because it has neither.
+// netUse returns how the host itself uses a network interface, or an empty string. An interface is
+// used if it is part of another interface, if it is one end of a pair whose other end is in another
+// network namespace (a pod), or if it has routes or addresses. If these are unknown, an interface
+// that is up counts as used. CAN is an exception, because it has neither. The caller holds a.mu.
 func (a *Attributes) netUse(n *device.Node) string {
 	use := partOf(a.of.netInterfaces[n.Path], a.of.netInterfaces)
 	if use != "" {
 		return use
 	}
 	pair := a.netPair(n)
+	// An interface that is not one end of a pair has its own number as the other end.
 	isPair := pair.Other > 0 && pair.Other != pair.Index
 	if isPair && !a.hasOtherEnd(pair) {
 		return "one end of a pair, whose other end is in another network namespace"
@@ -81,7 +84,8 @@ func (a *Attributes) netUse(n *device.Node) string {
 	return ""
 }
 
-// hasOtherEnd reports whether the host has the other end of a pair.
+// hasOtherEnd reports whether the host has the other end of a pair. The numbers of interfaces are
+// only unique in one network namespace, so both ends must refer to each other.
 func (a *Attributes) hasOtherEnd(pair sysfs.NetPair) bool {
 	return slices.ContainsFunc(a.of.Nets, func(n *device.Node) bool {
 		other := a.netPair(n)
@@ -89,6 +93,7 @@ func (a *Attributes) hasOtherEnd(pair sysfs.NetPair) bool {
 	})
 }
 
+// netPair returns the numbers of an interface, and reads them only once. The caller holds a.mu.
 func (a *Attributes) netPair(n *device.Node) sysfs.NetPair {
 	p, known := a.pairs[n.Path]
 	if !known {
@@ -107,8 +112,8 @@ type traffic struct {
 	isKnown bool
 }
 
-// ownNet assigns an interface to its hardware, like own for nodes. It returns false if the interface
-// must be left out, because its hardware was removed or is unknown.
+// ownNet assigns an interface to its hardware, like own for nodes. It returns false if the
+// interface must be left out, because its hardware was removed or is unknown.
 func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	bus, dir := c.busDevice(n.SysPath)
 	h := c.hardware[dir]
@@ -133,8 +138,8 @@ func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	return true
 }
 
-// partOf describes an interface that is part of another interface, or that has other interfaces as its
-// parts. all are the interfaces of the host by name.
+// partOf describes an interface that is part of another interface, or that has other interfaces as
+// its parts. all are the interfaces of the host by name.
 func partOf(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
 	if i.Master != "" {
 		master := all[i.Master]
@@ -158,8 +163,8 @@ func partOf(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
 }
 
 // linkType is the name of a kind of link: the name of the constant ARPHRD_* in lower case
-// (include/uapi/linux/if_arp.h). The three kinds of IEEE 802.11 have one name. Other kinds have their
-// number.
+// (include/uapi/linux/if_arp.h). The three kinds of IEEE 802.11 have one name. Other kinds have
+// their number.
 func linkType(n int) string {
 	switch n {
 	case 1:
@@ -197,8 +202,8 @@ func linkType(n int) string {
 // readTraffic reads the routes and addresses of the host.
 //
 // /proc shows the network namespace of a process, and sysfs the namespace of its mount. They may
-// differ, because a pod with its own eth0 may have the host's /sys. They count as the same namespace if
-// sysfs has interfaces with hardware and the process has all of them.
+// differ, because a pod with its own eth0 may have the host's /sys. They count as the same
+// namespace if sysfs has interfaces with hardware and the process has all of them.
 func (a *Attributes) readTraffic() *traffic {
 	var hardware []*device.Node
 	for _, n := range a.of.Nets {
@@ -253,7 +258,8 @@ func (a *Attributes) hasNets(process string, nets []*device.Node) bool {
 	return true
 }
 
-// readRoutes adds the interfaces of the routes of a process. Recordings only contain their names.
+// readRoutes adds the interfaces of the routes of a process. Recordings only contain their names. A
+// file that cannot be read has no routes: addresses are read as well.
 func (a *Attributes) readRoutes(process string, routes map[string]bool) {
 	const (
 		noIPv6       = "00000000000000000000000000000000"
@@ -274,8 +280,8 @@ func (a *Attributes) readRoutes(process string, routes map[string]bool) {
 	read("/net/ipv6_route", routeIPv6, recordedIPv6)
 }
 
-// addressFile contains the names of interfaces with an address in a recording. On a host they are read
-// by netlink, because /proc has no IPv4 addresses by interface.
+// addressFile contains the names of interfaces with an address in a recording. On a host they are
+// read by netlink, because /proc has no IPv4 addresses by interface.
 const addressFile = "self/net/addresses"
 
 // readAddresses reads the interfaces with an address. One dump contains all of them.
@@ -300,6 +306,7 @@ func (a *Attributes) readAddresses(t *traffic) error {
 		// the kernel assigns automatically have the scope of the link.
 		scope := m.Data[3]
 		index := binary.NativeEndian.Uint32(m.Data[4:])
+		// The values of scopes rise as the scopes become narrower.
 		if scope < syscall.RT_SCOPE_LINK {
 			t.indexes[int(index)] = true
 		}
@@ -307,7 +314,8 @@ func (a *Attributes) readAddresses(t *traffic) error {
 	return err
 }
 
-// hasAddress reports whether an interface with a number has an address.
+// hasAddress reports whether an interface with a number has an address. A recording has names,
+// because numbers differ on each host.
 func (a *Attributes) hasAddress(name string, index int) bool {
 	if a.traffic.indexes[index] && !a.traffic.addresses[name] {
 		a.traffic.addresses[name] = true
@@ -334,10 +342,10 @@ func routeIPv4(fields []string) string {
 	return fields[0]
 }
 
-// routeIPv6 is like routeIPv4 for a line of /proc/net/ipv6_route: destination and its length, source and
-// its length, next hop, metric, references, use, flags, interface (ipv6_route_native_seq_show in
-// net/ipv6/ip6_fib.c). It ignores routes to fe80::/10 and ff00::/8, which every interface has that is
-// up.
+// routeIPv6 is like routeIPv4 for a line of /proc/net/ipv6_route: destination and its length,
+// source and its length, next hop, metric, references, use, flags, interface
+// (ipv6_route_native_seq_show in net/ipv6/ip6_fib.c). It ignores routes to fe80::/10 and ff00::/8,
+// which every interface has that is up.
 func routeIPv6(fields []string) string {
 	if len(fields) < 10 || !isUsable(fields[8]) {
 		return ""
@@ -357,14 +365,15 @@ func isUsable(flags string) bool {
 	return err == nil && n&(routeUp|routeReject) == routeUp
 }
 
-// ForeignNets reports whether a snapshot has network interfaces of a network namespace other than the
-// namespace of this process, as in a pod with the host's /sys. Changes of these interfaces cause no
-// events, because the kernel announces an interface only in its own namespace (net_namespace in
-// net/core/net-sysfs.c, kobject_uevent_net_broadcast in lib/kobject_uevent.c).
+// ForeignNets reports whether a snapshot has network interfaces of a network namespace other than
+// the namespace of this process, as in a pod with the host's /sys. Changes of these interfaces
+// cause no events, because the kernel announces an interface only in its own namespace
+// (net_namespace in net/core/net-sysfs.c, kobject_uevent_net_broadcast in lib/kobject_uevent.c).
 func ForeignNets(s *device.Snapshot) bool {
 	if len(s.Nets) == 0 {
 		return false
 	}
+	// These are the interfaces of the network namespace of this process.
 	list, err := net.Interfaces()
 	if err != nil {
 		return true

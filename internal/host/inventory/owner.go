@@ -32,10 +32,12 @@ func (c *scan) locate(nodes []*node) []*node {
 	second.Go(func() {
 		c.locateEach(nodes[half:], &failed)
 	})
+	// Each goroutine has its own list of problems, and only changes its own nodes.
 	c.locateEach(nodes[:half], &c.problems)
 	second.Wait()
 	c.problems = append(c.problems, failed...)
 	for _, same := range copies {
+		// Nodes with one number have one directory, so the first one stands for all.
 		if same[0].SysPath != "" {
 			c.dropCopies(same)
 		}
@@ -129,6 +131,8 @@ func virtualSubsystem(dir string) string {
 	return subsystem
 }
 
+// nodeDir returns the directory in sysfs of the number of a node. It is empty if the kernel has no
+// device with that number.
 func (c *scan) nodeDir(n *node) (string, error) {
 	if n.Type == device.BlockNode {
 		return c.sysfs.BlockDev(n.Major, n.Minor)
@@ -157,8 +161,8 @@ func (c *scan) dropCopies(same []*node) {
 	}
 }
 
-// own assigns each node to its hardware, once all hardware of the buses is known. It returns the nodes
-// whose hardware still exists and could be read.
+// own assigns each node to its hardware, once all hardware of the buses is known. It returns the
+// nodes whose hardware still exists and could be read.
 func (c *scan) own(nodes []*node) []*device.Node {
 	groups := c.vfioGroups(nodes)
 	kept := make([]*device.Node, 0, len(nodes))
@@ -170,8 +174,8 @@ func (c *scan) own(nodes []*node) []*device.Node {
 	return kept
 }
 
-// ownNode assigns a node to its hardware. It returns false if the node must be left out. groups has the
-// owners of the nodes of IOMMU groups.
+// ownNode assigns a node to its hardware. It returns false if the node must be left out. groups has
+// the owners of the nodes of IOMMU groups.
 func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 	n := &found.Node
 	if n.SysPath == "" {
@@ -191,6 +195,7 @@ func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 		return false
 	}
 	if h == nil {
+		// Nodes of virtual devices belong to hardware that is not above them.
 		h = groups[vfioGroup(n.SysPath)]
 	}
 	if h == nil {
@@ -202,6 +207,7 @@ func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 	if h == nil {
 		return true
 	}
+	// Hardware that could not be read stays out of the snapshot with all its nodes.
 	_, isUnread := c.unread[h.Path]
 	if isUnread {
 		return false
@@ -212,8 +218,8 @@ func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 	return true
 }
 
-// leaveOut reports that a node or an interface is left out because its hardware is unknown. It does not
-// report hardware that was removed, that could not be read yet, or whose bus could not be read.
+// leaveOut reports that a node or an interface is left out because its hardware is unknown. It does
+// not report hardware that was removed, that could not be read yet, or whose bus could not be read.
 func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
 	_, isUnread := c.unread[hardware]
 	if isUnread || slices.Contains(c.noBus, bus) || !c.sysfs.Exists(hardware) {
@@ -223,13 +229,14 @@ func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
 	c.problems.add(subject, err)
 }
 
-// isInterfaceRemoved reports whether a node belongs to a USB interface that was removed after the node
-// was read. An unplugged device loses its interfaces first (usb_disconnect in
+// isInterfaceRemoved reports whether a node belongs to a USB interface that was removed after the
+// node was read. An unplugged device loses its interfaces first (usb_disconnect in
 // drivers/usb/core/hub.c), and the ID of a node depends on its interface.
 func (c *scan) isInterfaceRemoved(n *device.Node, h *device.Hardware) bool {
 	if h.USB == nil || len(n.SysPath) <= len(h.Path) {
 		return false
 	}
+	// The interface is the element after the path of the device.
 	start := len(h.Path) + 1
 	name, _, _ := strings.Cut(n.SysPath[start:], "/")
 	_, isKnown := c.interfaces[n.SysPath[:start+len(name)]]
@@ -268,8 +275,8 @@ func (c *scan) place(n *device.Node) {
 // which the kernel counts over the machine, and of channel, target and LUN. Each port of an ATA
 // controller is a separate host and knows its number.
 //
-// The index of target 1, LUN 2 is 1002. The number of the port of an ATA controller is added, counted
-// from 0. The index is therefore the LUN for USB sticks and the port for ATA disks.
+// The index of target 1, LUN 2 is 1002. The number of the port of an ATA controller is added,
+// counted from 0. The index is therefore the LUN for USB sticks and the port for ATA disks.
 func (c *scan) scsiIndex(n *device.Node) int {
 	ataPort := "" // its directory
 	for rest := n.SysPath[len(n.Hardware.Path):]; rest != ""; {
@@ -400,6 +407,7 @@ func isPCIBridge(name string) bool {
 	return isHex(domain) && isHex(bus)
 }
 
+// isDigits reports whether a text consists of one or more decimal digits.
 func isDigits(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -409,4 +417,5 @@ func isDigits(s string) bool {
 	return s != ""
 }
 
+// isHex reports whether a text consists of one or more lower-case hexadecimal digits.
 func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdef") == "" }

@@ -35,6 +35,7 @@ func (c *scan) partitions() map[*device.Hardware]*device.Hardware {
 			}
 		}
 	}
+	// Most hosts have no such GPU, and need not read the topology.
 	if len(minors) == 0 {
 		return nil
 	}

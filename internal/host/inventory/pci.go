@@ -16,9 +16,9 @@ import (
 // newGHW returns ghw's parser of PCI functions, without the functions of a host.
 //
 // ghw v0.26 reads a database of names with each call, which costs 12 MB of garbage and 25 ms. It
-// fails on a host without the database, and panics if the database is malformed. Scans need no names.
-// ghw ignores its option for another database, so that only the variable disables it. The variable
-// affects the process and its children.
+// fails on a host without the database, and panics if the database is malformed. Scans need no
+// names. ghw ignores its option for another database, so that only the variable disables it. The
+// variable affects the process and its children.
 func newGHW() (*ghw.PCIInfo, error) {
 	// Setenv only fails for malformed keys and values.
 	_ = os.Setenv("PCIDB_PATH", os.DevNull)
@@ -35,12 +35,13 @@ func newGHW() (*ghw.PCIInfo, error) {
 }
 
 // function reads one PCI function or sub-function. ghw identifies the function. ghw's own list of
-// functions is not used, because it is empty if one function is unreadable, as in each scan during a
-// removal.
+// functions is not used, because it is empty if one function is unreadable, as in each scan during
+// a removal.
 func (s *Scanner) function(dir string) (*sysfs.PCIFunction, error) {
 	if sysfs.IsSubFunction(base(dir)) {
 		return s.subFunction(dir)
 	}
+	// After an error, the readable part is returned with it.
 	read, modalias, err := s.sysfs.PCIFunction(dir)
 	f := &read
 	f.VFIO = isVFIO(f.Driver)
@@ -62,7 +63,8 @@ func (s *Scanner) function(dir string) (*sysfs.PCIFunction, error) {
 
 // subFunction reads a part of a PCI function that has interfaces and nodes of its own,
 // like a virtual function, but is on the auxiliary bus
-// (Documentation/networking/devlink/devlink-port.rst).
+// (Documentation/networking/devlink/devlink-port.rst). It has the identifiers and the NUMA
+// node of the function above it.
 func (s *Scanner) subFunction(dir string) (*sysfs.PCIFunction, error) {
 	f, err := s.function(up(dir))
 	number, driver, ownErr := s.sysfs.SubFunction(dir)
@@ -76,9 +78,10 @@ func (s *Scanner) subFunction(dir string) (*sysfs.PCIFunction, error) {
 	return f, errors.Join(err, ownErr)
 }
 
-// readFunctions reads all PCI functions. They take most of the time of a scan of a large host, so that
-// they are read at the same time as nodes and USB devices. readPCI reads functions again whose read
-// has failed, and reports errors.
+// readFunctions reads all PCI functions. They take most of the time of a scan of a large host, so
+// that they are read at the same time as nodes and USB devices. readPCI reads functions again whose
+// read has failed, and reports errors. It runs in a goroutine of its own, so it fills a cache of
+// its own.
 func (s *Scanner) readFunctions() *cache {
 	c := &scan{cache: newCache()}
 	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
@@ -92,6 +95,7 @@ func (s *Scanner) readPCI(c *scan) {
 	var pfs []*device.Hardware
 	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
 		f, err := cached(&c.cache.of(e.Path).pci, e.Path, s.function)
+		// cached returns what could be read, also with an error.
 		h := &device.Hardware{
 			Bus:  device.PCIBus,
 			Path: e.Path,
@@ -129,6 +133,7 @@ func (c *scan) markVirtualFunctions(pf *device.Hardware) {
 		if vf == nil || vf.PCI == nil {
 			continue
 		}
+		// The cache keeps the function, so a copy is changed.
 		p := *vf.PCI
 		p.SRIOV = "vf"
 		p.PF = pf.Name
@@ -142,6 +147,7 @@ func (c *scan) markVirtualFunctions(pf *device.Hardware) {
 func (c *scan) readMDevs() {
 	for _, e := range c.onBus(device.MDevBus, c.sysfs.MDevs) {
 		m, err := c.sysfs.MDev(e.Path)
+		// It was removed after the listing.
 		if !c.sysfs.Exists(e.Path) {
 			continue
 		}

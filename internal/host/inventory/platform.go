@@ -18,6 +18,7 @@ var firmwareBuses = []string{"platform", "amba", "pnp", "ccw", "vio", "vmbus", "
 func (c *scan) platform(node string) *device.Hardware {
 	dir, subsystem := c.platformDir(node)
 	h := c.hardware[dir]
+	// Another node of the same device may have been assigned before.
 	if h != nil || dir == "" {
 		return h
 	}
@@ -36,7 +37,8 @@ func (c *scan) platform(node string) *device.Hardware {
 }
 
 // platformDir returns the nearest device above a node that is on one of firmwareBuses. A
-// device with a counted name is a part of its parent.
+// device with a counted name is a part of its parent. If all such devices have counted names, it is
+// the nearest one. dir is empty if there is none.
 func (c *scan) platformDir(node string) (dir, subsystem string) {
 	if strings.HasPrefix(node, "devices/virtual/") {
 		return "", ""
@@ -67,10 +69,11 @@ func isCounted(name string) bool {
 	return number == "auto" || hasNumber
 }
 
-// nameAutomatic removes the counted number from the name of a platform device, if the rest is unique:
-// "HID-SENSOR-200041" for "HID-SENSOR-200041.1.auto". The numbers depend on the order in which all
-// drivers create such devices. The sensors of AMD's sensor hub have no other hardware above them,
-// because the driver sets no parent (amdtp_hid_probe in drivers/hid/amd-sfh-hid/amd_sfh_hid.c).
+// nameAutomatic removes the counted number from the name of a platform device, if the rest is
+// unique: "HID-SENSOR-200041" for "HID-SENSOR-200041.1.auto". The numbers depend on the order in
+// which all drivers create such devices. The sensors of AMD's sensor hub have no other hardware
+// above them, because the driver sets no parent (amdtp_hid_probe in
+// drivers/hid/amd-sfh-hid/amd_sfh_hid.c). It needs all platform devices of the host.
 func (c *scan) nameAutomatic() {
 	byName := make(map[string][]*device.Hardware)
 	for _, h := range c.list {
@@ -85,15 +88,17 @@ func (c *scan) nameAutomatic() {
 		}
 	}
 	for name, same := range byName {
+		// Otherwise, the names with their numbers stay, because they must be unique.
 		if len(same) == 1 {
 			same[0].Name = name
 		}
 	}
 }
 
-// findParts sets Node.Part in classes that are numbered in probing order, and of which one hardware may
-// have several nodes. A part is the place of the node in the tables of the firmware. Sensors also
-// have their name, and buses without a place the name of their adapter.
+// findParts sets Node.Part in classes that are numbered in probing order, and of which one hardware
+// may have several nodes. A part is the place of the node in the tables of the firmware. Sensors
+// also have their name, and buses without a place the name of their adapter. A node without a place
+// and without a name has no part, and is identified by its position.
 func (c *scan) findParts(h *device.Hardware) {
 	buses := 0
 	for _, n := range h.Nodes {
@@ -138,14 +143,15 @@ func (c *scan) firmwarePlace(n *device.Node) (place string, isKnown bool) {
 	return "", false
 }
 
-// label returns the name of a sensor or an adapter. The name of a multiplexed bus starts with the name
-// of the bus above, which is removed (i2c_mux_add_adapter in drivers/i2c/i2c-mux.c).
+// label returns the name of a sensor or an adapter. The name of a multiplexed bus starts with the
+// name of the bus above, which is removed (i2c_mux_add_adapter in drivers/i2c/i2c-mux.c).
 func (c *scan) label(n *device.Node) string {
 	label := fact(c, &c.cache.of(n.SysPath).label, n.SysPath, c.sysfs.Label)
 	busAbove := base(up(up(up(n.SysPath))))
 	return strings.TrimPrefix(label, busAbove+"-")
 }
 
+// firmwareNode returns the path of a device in the tables of the firmware, empty if it has none.
 func (c *scan) firmwareNode(dir string) string {
 	return fact(c, &c.cache.of(dir).firmware, dir, c.sysfs.FirmwareNode)
 }

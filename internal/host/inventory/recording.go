@@ -21,8 +21,8 @@ import (
 // RecordingMarker is the name of the file at the root of a recorded /dev.
 //
 // Any user can read a recorded machine, even where mknod(2) is denied. Below a directory with this
-// file, a regular file stands for a node if its content is a line such as "char 188:0" or "block 8:0".
-// Without the marker, as on every real host, a regular file below /dev is never a node.
+// file, a regular file stands for a node if its content is a line such as "char 188:0" or "block
+// 8:0". Without the marker, as on every real host, a regular file below /dev is never a node.
 //
 // In a subdirectory the file marks the mount point of another file system. A scan does not enter
 // the mount point, but links may point there.
@@ -48,6 +48,7 @@ type Reading struct {
 func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attributes)) (*Reading, error) {
 	s := New(o)
 	traced, trace := s.sysfs.Trace()
+	// From here on, every read is traced: first the scan, then everything that a match may read.
 	s.proc.recorded = make(map[string]string)
 	s.sysfs = traced
 	c, err := s.scanUntilRead(ctx)
@@ -71,11 +72,12 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 	}, nil
 }
 
-// scanUntilRead scans until all devices are read, for a second. Unread devices would be missing in a
-// recording, because it can't be scanned again later.
+// scanUntilRead scans until all devices are read, for a second. Unread devices would be missing in
+// a recording, because it can't be scanned again later.
 func (s *Scanner) scanUntilRead(ctx context.Context) (*scan, error) {
 	deadline := time.Now().Add(time.Second)
 	for {
+		// Cached results would not be traced.
 		s.cache = nil
 		c, err := s.scan(ctx)
 		if err != nil {
@@ -92,7 +94,8 @@ func (s *Scanner) scanUntilRead(ctx context.Context) (*scan, error) {
 	}
 }
 
-// readForMatches reads data that matches may request, besides attributes that a configuration names.
+// readForMatches reads data that matches may request, besides attributes that a configuration
+// names. Only the trace of the reads matters, not their results.
 func readForMatches(snap *device.Snapshot, attrs *Attributes) {
 	for _, n := range snap.Nets {
 		attrs.InUse(n)
@@ -116,8 +119,8 @@ const (
 	hostProc  = "/proc"
 )
 
-// procOf returns the /proc that belongs to a sysfs. For the sysfs of this kernel it is the /proc of this
-// kernel. For any other, such as a recorded machine, it is the directory next to it.
+// procOf returns the /proc that belongs to a sysfs. For the sysfs of this kernel it is the /proc of
+// this kernel. For any other, such as a recorded machine, it is the directory next to it.
 func procOf(root string) string {
 	if root == hostSysfs || dirents.FSType(root) == unix.SYSFS_MAGIC {
 		return hostProc
@@ -127,6 +130,7 @@ func procOf(root string) string {
 
 // proc reads files below /proc with one record per line.
 type proc struct {
+	// root is a directory such as "/proc".
 	root string
 	// recorded are the relevant lines by file. It is nil without a recording.
 	recorded map[string]string

@@ -50,10 +50,13 @@ const (
 // Scanner makes snapshots of one host. It is safe for concurrent use; scans are
 // serialized.
 type Scanner struct {
-	sysfs   sysfs.FS
-	proc    proc
-	dev     string
-	ghw     func() (*ghw.PCIInfo, error)
+	sysfs sysfs.FS
+	// proc is the /proc that belongs to sysfs.
+	proc proc
+	dev  string
+	// ghw parses the identifiers of PCI functions. It is made at the first use.
+	ghw func() (*ghw.PCIInfo, error)
+	// usb and attrs make reads that may block. Their results outlive a scan.
 	usb     usbReader
 	attrs   slowAttributes
 	answers chan struct{} // capacity 1: a slow read has returned
@@ -67,7 +70,7 @@ type Scanner struct {
 	events map[string]time.Time
 }
 
-// New returns a Scanner.
+// New returns a Scanner. It reads nothing yet.
 func New(o Options) *Scanner {
 	root := cmp.Or(o.Sysfs, hostSysfs)
 	s := &Scanner{
@@ -90,16 +93,16 @@ func New(o Options) *Scanner {
 	return s
 }
 
-// LeaveOutNets sets whether the next scans leave out network interfaces. A node with many containers
-// has hundreds of interfaces, each with some ten files to read.
+// LeaveOutNets sets whether the next scans leave out network interfaces. A node with many
+// containers has hundreds of interfaces, each with some ten files to read.
 func (s *Scanner) LeaveOutNets(leaveOut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noNets = leaveOut
 }
 
-// Scan scans the whole host, except for LeaveOutNets. The error means that nothing is known about the
-// host, because its sysfs or /dev is unreadable or ctx has ended. Other failures are
+// Scan scans the whole host, except for LeaveOutNets. The error means that nothing is known about
+// the host, because its sysfs or /dev is unreadable or ctx has ended. Other failures are
 // Snapshot.Problems. A device that appears or disappears meanwhile is completely in the snapshot or
 // not at all.
 func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
@@ -107,11 +110,13 @@ func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 }
 
 // Update returns the result of Scan, but reads only what the batch invalidates. It reads everything
-// for the first scan, and if the batch says All. The caller must pass every batch that it has taken.
+// for the first scan, and if the batch says All. The caller must pass every batch that it has
+// taken.
 func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.addEvents(b, time.Now())
+	// Beyond maxPaths, dropping each path would cost more than reading everything.
 	if s.cache != nil && !b.All && len(s.events) <= maxPaths {
 		s.cache.drop(slices.Collect(maps.Keys(s.events)))
 	} else {
@@ -141,14 +146,15 @@ type scanResult struct {
 	netInterfaces map[string]sysfs.NetInterface // by name
 }
 
-// scan reads everything that is not cached. Only a scan without an error has a snapshot. The lock is
-// held.
+// scan reads everything that is not cached. Only a scan without an error has a snapshot. The lock
+// is held.
 func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	c := newScan(s.sysfs, s.cache)
 	s.cache = nil // until the scan is complete
 	if err := s.sysfs.Check(); err != nil {
 		return c, err
 	}
+	// Capacity 1: the goroutine ends even if this scan fails before it receives.
 	functions := make(chan *cache, 1)
 	if c.full {
 		go func() {
@@ -181,6 +187,7 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	}
 	c.finish(nodes)
 	c.makeSnapshot(nodes, nets)
+	// A recording has no times of creation.
 	isFirst := s.last.Snapshot == nil
 	if isFirst && !tree.recording {
 		s.addRecentNodes(located, time.Now())
@@ -190,7 +197,8 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	return c, nil
 }
 
-// newScan returns a scan that reads everything that is not in known. A scan without a cache is full.
+// newScan returns a scan that reads everything that is not in known. A scan without a cache is
+// full.
 func newScan(fs sysfs.FS, known *cache) *scan {
 	isFull := known == nil
 	if isFull {
@@ -233,8 +241,9 @@ func sortedUnread(byPath map[string]device.UnreadHardware) []device.UnreadHardwa
 }
 
 // addRecentNodes counts nodes that were made shortly before the first scan as events of their
-// hardware, because a driver may be about to make the next node. A write to a node and a chown cannot
-// be distinguished from its creation.
+// hardware, because a driver may be about to make the next node. A write to a node and a chown
+// cannot be distinguished from its creation. A time in the future, as after a change of the clock,
+// does not count.
 func (s *Scanner) addRecentNodes(nodes []*node, now time.Time) {
 	for _, n := range nodes {
 		age := now.Sub(time.Unix(0, n.read.changed))
@@ -261,7 +270,8 @@ func (s *Scanner) Events() map[string]time.Time {
 // in a scan could be read. An update shows it. The channel is for one reader.
 func (s *Scanner) Answered() <-chan struct{} { return s.answers }
 
-// scan is one scan.
+// scan is one scan. It is used by one goroutine, except for readFunctions, which has a scan of its
+// own, and for locateEach.
 type scan struct {
 	sysfs         sysfs.FS
 	tree          *devTree
@@ -279,12 +289,14 @@ type scan struct {
 	problems      problems
 }
 
+// add adds hardware. Nothing else has its path.
 func (c *scan) add(h *device.Hardware) {
 	c.hardware[h.Path] = h
 	c.list = append(c.list, h)
 }
 
-// finish completes nodes and hardware, and sorts hardware by path.
+// finish completes nodes and hardware, and sorts hardware by path. After sorting, hardware above
+// other hardware comes first, so that its NUMA node is known.
 func (c *scan) finish(nodes []*device.Node) {
 	sort.Slice(c.list, func(i, j int) bool {
 		return c.list[i].Path < c.list[j].Path
@@ -301,6 +313,7 @@ func (c *scan) finish(nodes []*device.Node) {
 		}
 		parent, parentNUMA := c.above(h.Path)
 		h.Parent = parent
+		// A PCI function has read its own, and a USB device has the one of its controller.
 		switch h.Bus {
 		case device.PlatformBus, device.MDevBus:
 			h.NUMA = c.numa(h.Path)
@@ -332,8 +345,8 @@ func (c *scan) findNUMA(n *device.Node) {
 	}
 }
 
-// above returns the nearest hardware above dir, and the NUMA node of the nearest ancestor that has a
-// NUMA node, or -1. The hardware above dir must be complete.
+// above returns the nearest hardware above dir, and the NUMA node of the nearest ancestor that has
+// a NUMA node, or -1. The hardware above dir must be complete.
 func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
 	numa = -1
 	for dir = up(dir); dir != ""; dir = up(dir) {
@@ -371,6 +384,7 @@ func base(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
 // problems are failed reads.
 type problems []device.Problem
 
+// sort sorts problems by subject and reason, so that equal problems are adjacent.
 func (p problems) sort() {
 	slices.SortFunc(p, func(a, b device.Problem) int {
 		return cmp.Or(
@@ -389,6 +403,7 @@ func (p *problems) add(subject string, err error) {
 
 // reason formats an error as one line, without the path of its subject.
 func reason(err error) string {
+	// The subject already names the path.
 	pathError, isPathError := errors.AsType[*fs.PathError](err)
 	if isPathError {
 		return pathError.Op + ": " + pathError.Err.Error()

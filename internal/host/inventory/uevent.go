@@ -20,8 +20,8 @@ type kernelEvents interface {
 	Close() error
 }
 
-// errLost means that events are missing, usually because the kernel dropped them: they came faster than
-// they were read.
+// errLost means that events are missing, usually because the kernel dropped them: they came faster
+// than they were read.
 var errLost = errors.New("events were lost")
 
 const (
@@ -45,7 +45,9 @@ type uevents struct {
 	buf  [ueventBuffer]byte
 }
 
+// openUevents opens the socket. It fails in a user namespace other than the initial one.
 func openUevents() (*uevents, error) {
+	// There, the socket would open without an error and stay silent.
 	users, err := os.ReadFile("/proc/self/uid_map")
 	if err == nil && !isInitialUserNamespace(string(users)) {
 		return nil, errors.New("the kernel sends no events to this user namespace")
@@ -74,14 +76,16 @@ func openUevents() (*uevents, error) {
 	return &uevents{file: file, conn: conn}, nil
 }
 
-// isInitialUserNamespace reports whether a uid_map belongs to the initial user namespace, which maps all
-// users to themselves (user_namespaces(7)).
+// isInitialUserNamespace reports whether a uid_map belongs to the initial user namespace, which
+// maps all users to themselves (user_namespaces(7)).
 func isInitialUserNamespace(uidMap string) bool {
 	return slices.Equal(strings.Fields(uidMap), []string{"0", "0", "4294967295"})
 }
 
+// Close also ends a call of next that waits.
 func (s *uevents) Close() error { return s.file.Close() }
 
+// next waits for the next relevant event. Only one goroutine may call it.
 func (s *uevents) next() (string, error) {
 	for {
 		size, flags, from, err := s.receive()
@@ -94,6 +98,7 @@ func (s *uevents) next() (string, error) {
 		if !isKernel(from) {
 			continue
 		}
+		// A longer event cannot be parsed, and may be about anything.
 		if flags&unix.MSG_TRUNC != 0 {
 			return "", errLost
 		}
@@ -112,6 +117,8 @@ func (s *uevents) next() (string, error) {
 	}
 }
 
+// receive waits for a message and reads it into buf. The Go runtime polls the socket, so that no
+// thread is blocked.
 func (s *uevents) receive() (size, flags int, from unix.Sockaddr, err error) {
 	pollErr := s.conn.Read(func(fd uintptr) bool {
 		for {
@@ -140,9 +147,9 @@ type uevent struct {
 	subsystem string
 }
 
-// parseUevent parses an event of the kernel: "add@/devices/…", then KEY=VALUE, each terminated by a NUL.
-// The last key that is always present is SEQNUM (kobject_uevent_env in lib/kobject_uevent.c). It
-// returns false for other messages, such as truncated events and messages of udev.
+// parseUevent parses an event of the kernel: "add@/devices/…", then KEY=VALUE, each terminated by a
+// NUL. The last key that is always present is SEQNUM (kobject_uevent_env in lib/kobject_uevent.c).
+// It returns false for other messages, such as truncated events and messages of udev.
 func parseUevent(msg []byte) (uevent, bool) {
 	head, fields, isTerminated := bytes.Cut(msg, []byte{0})
 	if !isTerminated || msg[len(msg)-1] != 0 {
@@ -163,8 +170,8 @@ func parseUevent(msg []byte) (uevent, bool) {
 	return u, true
 }
 
-// parseFields parses the fields after the head. It returns false if they contradict the head or have no
-// SEQNUM.
+// parseFields parses the fields after the head. It returns false if they contradict the head or
+// have no SEQNUM.
 func (u *uevent) parseFields(fields []byte) bool {
 	isConsistent := true
 	isNumbered := false
@@ -186,11 +193,11 @@ func (u *uevent) parseFields(fields []byte) bool {
 	return isConsistent && isNumbered
 }
 
-// isRelevant reports whether an event can change a snapshot. A snapshot only contains devices, which are
-// below /devices, unlike modules, drivers, file systems and, on older kernels, the caches of every new
-// container (/kernel/slab). Some subsystems have neither nodes nor drivers, but frequent events: "bdi"
-// with every mount, "queues" several times with every network interface, and "power_supply" each
-// minute for the charge of a battery.
+// isRelevant reports whether an event can change a snapshot. A snapshot only contains devices,
+// which are below /devices, unlike modules, drivers, file systems and, on older kernels, the caches
+// of every new container (/kernel/slab). Some subsystems have neither nodes nor drivers, but
+// frequent events: "bdi" with every mount, "queues" several times with every network interface, and
+// "power_supply" each minute for the charge of a battery.
 func (u uevent) isRelevant() bool {
 	if !strings.HasPrefix(u.devpath, "/devices/") {
 		return false

@@ -37,6 +37,8 @@ var (
 func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 	var devices, interfaces []sysfs.Entry
 	for _, e := range c.onBus(device.USBBus, s.sysfs.USB) {
+		// "1-2:1.0" is interface 0 in configuration 1 of device "1-2" (usb_set_configuration in
+		// drivers/usb/core/message.c).
 		if strings.Contains(e.Name, ":") {
 			interfaces = append(interfaces, e)
 		} else {
@@ -51,6 +53,7 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 	for _, e := range devices {
 		s.readUSBDevice(ctx, c, e, patience)
 	}
+	// Interfaces follow, because each of them is added to its device.
 	for _, e := range interfaces {
 		c.readUSBInterface(e)
 	}
@@ -66,6 +69,7 @@ func (s *Scanner) readUSBDevice(ctx context.Context, c *scan, e sysfs.Entry, pat
 		isNew := s.usb.replaces(e.Path)
 		c.unread[e.Path] = device.UnreadHardware{Path: e.Path, New: isNew}
 	}
+	// It may respond in a moment, and is no problem yet.
 	if err == errSlow {
 		return
 	}
@@ -86,7 +90,8 @@ func (s *Scanner) readUSBDevice(ctx context.Context, c *scan, e sysfs.Entry, pat
 	})
 }
 
-// readUSBInterface adds an interface to its USB device.
+// readUSBInterface adds an interface to its USB device. Its device may be missing, because it was
+// removed or could not be read.
 func (c *scan) readUSBInterface(e sysfs.Entry) {
 	h := c.hardware[up(e.Path)]
 	if h == nil || h.USB == nil {
@@ -128,10 +133,11 @@ func usbController(dir string) string {
 }
 
 // usbReader reads USB devices. A read may block in the kernel while a driver probes the device and
-// during a reset, and forever if its driver hangs. Neither the rest of the scan nor later scans wait
-// for a blocked device. The data of a device is valid as long as its link has the same inode, even
-// after a restart of the program (KnownUSB), so that scans only wait for new devices.
+// during a reset, and forever if its driver hangs. Neither the rest of the scan nor later scans
+// wait for a blocked device. The data of a device is valid as long as its link has the same inode,
+// even after a restart of the program (KnownUSB), so that scans only wait for new devices.
 type usbReader struct {
+	// read reads a device, and may block.
 	read  func(dir string) (device.USB, error)
 	calls slow.Calls[sysfs.Entry, usbResult]
 
@@ -142,6 +148,7 @@ type usbReader struct {
 	restored map[string]bool
 }
 
+// usbResult is the result of one read.
 type usbResult struct {
 	device.USB // with an error, the readable part
 	err        error
@@ -158,6 +165,7 @@ func (r *usbReader) device(ctx context.Context, e sysfs.Entry, patience time.Dur
 	if ok {
 		return result.USB, result.err
 	}
+	// The time counts from the start of the read, which an earlier scan may have made.
 	if running < hangsAfter {
 		return device.USB{}, errSlow
 	}
@@ -185,6 +193,8 @@ func (r *usbReader) replaces(dir string) bool {
 	return known && !r.restored[dir]
 }
 
+// readNew reads a device and keeps the result. It may end long after the scan that called it. Where
+// inodes do not identify files, nothing is kept.
 func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 	u, err := r.read(e.Path)
 	if err != nil || e.Ino == 0 {
@@ -200,7 +210,7 @@ func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 	return usbResult{u, nil}
 }
 
-// forgetOthers drops devices that are not on the bus.
+// forgetOthers drops devices that are not on the bus. bus has the devices by name.
 func (r *usbReader) forgetOthers(bus map[string]sysfs.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +219,8 @@ func (r *usbReader) forgetOthers(bus map[string]sysfs.Entry) {
 	})
 }
 
-// KnownUSB returns all USB devices that were read, by sysfs path, for RestoreUSB.
+// KnownUSB returns all USB devices that were read, by sysfs path, for RestoreUSB. It is safe to
+// call during a scan.
 func (s *Scanner) KnownUSB() map[string]device.KnownUSB {
 	s.usb.mu.Lock()
 	defer s.usb.mu.Unlock()

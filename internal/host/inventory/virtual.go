@@ -26,17 +26,18 @@ func vfioGroup(sysPath string) string {
 	return strings.TrimPrefix(name, "noiommu-")
 }
 
-// isVFIO reports whether a driver belongs to VFIO: "vfio-pci", "mlx5_vfio_pci", "hisi_acc_vfio_pci".
-// drivers/vfio/pci has a driver for each kind of hardware whose state it can migrate.
+// isVFIO reports whether a driver belongs to VFIO: "vfio-pci", "mlx5_vfio_pci",
+// "hisi_acc_vfio_pci". drivers/vfio/pci has a driver for each kind of hardware whose state it can
+// migrate.
 func isVFIO(driver string) bool {
 	return strings.HasSuffix(driver, "vfio_pci") || strings.HasSuffix(driver, "vfio-pci")
 }
 
-// vfioGroups returns the owner of the node of each IOMMU group, and marks the functions that VFIO uses.
-// The owner is the function with the lowest address, among the functions that are bound to VFIO. If
-// no function is known to be bound to VFIO, as during the last unbind, it is the lowest of all. A
-// mediated device has its own group. The owner may be a function that could not be read, so that no
-// other device gets its node.
+// vfioGroups returns the owner of the node of each IOMMU group, and marks the functions that VFIO
+// uses. The owner is the function with the lowest address, among the functions that are bound to
+// VFIO. If no function is known to be bound to VFIO, as during the last unbind, it is the lowest of
+// all. A mediated device has its own group. The owner may be a function that could not be read, so
+// that no other device gets its node.
 func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	members := make(map[string][]*device.Hardware)
 	for _, n := range nodes {
@@ -44,6 +45,7 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 		if group != "" {
 			members[group] = nil
 		}
+		// The kernel makes such a node only for a device that is bound to VFIO.
 		if n.Subsystem == "vfio-dev" {
 			c.markVFIO(n)
 		}
@@ -52,6 +54,7 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	if len(members) == 0 {
 		return owners
 	}
+	// A function that could not be read may be the owner as well.
 	all := slices.AppendSeq(slices.Clip(c.list), maps.Values(c.unreadPCI))
 	for _, h := range all {
 		group := h.IOMMUGroup()
@@ -83,10 +86,12 @@ func (c *scan) markVFIO(n *node) {
 	}
 }
 
+// setVFIO marks a PCI function as used by VFIO.
 func setVFIO(h *device.Hardware) {
 	if h.PCI.VFIO {
 		return
 	}
+	// The cache keeps the function, so a copy is changed.
 	p := *h.PCI
 	p.VFIO = true
 	h.PCI = &p
@@ -94,6 +99,7 @@ func setVFIO(h *device.Hardware) {
 
 // vfioOwner returns the owner of the node of an IOMMU group, or nil if the group has only bridges.
 func vfioOwner(group []*device.Hardware) *device.Hardware {
+	// Bridges stay with their own driver.
 	group = slices.DeleteFunc(group, func(h *device.Hardware) bool {
 		return h.PCI.IsBridge()
 	})
@@ -117,17 +123,17 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 }
 
 // A namespace of an NVMe subsystem that may have several controllers (native multipath)
-// is a virtual device below the subsystem, "devices/virtual/nvme-subsystem/nvme-subsys0". A namespace
-// of a remote controller is below "devices/virtual/nvme-fabrics".
+// is a virtual device below the subsystem, "devices/virtual/nvme-subsystem/nvme-subsys0". A
+// namespace of a remote controller is below "devices/virtual/nvme-fabrics".
 const (
 	nvmeVirtual      = "devices/virtual/nvme-"
 	nvmeSubsystemDir = nvmeVirtual + "subsystem/"
 )
 
 // namespace returns the PCI function of the namespace of a node, or nil for other nodes. If several
-// functions are controllers of the namespace, it is the function with the lowest address. A function
-// that could not be read is the last choice. Unless exactly one function is known, the namespace is
-// identified by its own identifier.
+// functions are controllers of the namespace, it is the function with the lowest address. A
+// function that could not be read is the last choice. Unless exactly one function is known, the
+// namespace is identified by its own identifier.
 func (c *scan) namespace(n *device.Node) *device.Hardware {
 	isNamespace := n.Subsystem == "block" || n.Subsystem == "nvme-generic"
 	if !isNamespace || !strings.HasPrefix(n.SysPath, nvmeVirtual) {
@@ -157,6 +163,7 @@ func (c *scan) namespace(n *device.Node) *device.Hardware {
 }
 
 // nvmeControllers returns the directories of the controllers of a namespace in an NVMe subsystem.
+// The result is nil for other nodes.
 func (c *scan) nvmeControllers(n *device.Node) []string {
 	below, isInSubsystem := strings.CutPrefix(n.SysPath, nvmeSubsystemDir)
 	if !isInSubsystem {
@@ -168,14 +175,16 @@ func (c *scan) nvmeControllers(n *device.Node) []string {
 	return dirs
 }
 
-// namespaceDir returns the directory of the namespace of a node: a disk, a partition, or the generic
-// node of the namespace.
+// namespaceDir returns the directory of the namespace of a node: a disk, a partition, or the
+// generic node of the namespace.
 func namespaceDir(n *device.Node) string {
 	above := up(n.SysPath)
+	// "nvme0n1p2" is below "nvme0n1".
 	isPartition := strings.HasPrefix(n.Kernel, base(above)+"p")
 	if isPartition {
 		return above
 	}
+	// "ng0n1" belongs to "nvme0n1", which is next to it.
 	number, isGeneric := strings.CutPrefix(n.Kernel, "ng")
 	if isGeneric {
 		return above + "/nvme" + number

@@ -47,17 +47,20 @@ type Batch struct {
 	At time.Time
 }
 
-// Watcher signals when a host may have changed. It is idle without events. It uses those of its three
-// sources that are available:
+// Watcher signals when a host may have changed. It is idle without events. It uses the available
+// ones of its three sources:
 //
 //   - uevents cover all of sysfs, but neither names that udev makes nor mknod(1)
 //   - inotify on directories only covers names
 //   - a slow timer
 type Watcher struct {
-	dev        string
-	log        *slog.Logger
+	// dev is the local path of the host's /dev.
+	dev string
+	log *slog.Logger
+	// openKernel opens the uevents. Tests replace it.
 	openKernel func() (kernelEvents, error)
-	files      *watch.Watcher
+	// files watches the names in directories.
+	files *watch.Watcher
 
 	changes  chan struct{} // capacity 1: a batch is pending
 	resynced chan struct{} // capacity 1: resync has changed
@@ -102,8 +105,8 @@ func NewWatcher(o WatchOptions) *Watcher {
 // reader.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
-// Take returns the pending batch, or an empty batch. The size of a batch is limited, however late it is
-// taken.
+// Take returns the pending batch, or an empty batch. The size of a batch is limited, however late
+// it is taken. The caller must scan, or the events are lost.
 func (w *Watcher) Take() Batch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,9 +122,9 @@ func (w *Watcher) Take() Batch {
 	return b
 }
 
-// SetDirs sets the directories to watch in addition to /dev, by their paths on the host. If a directory
-// is missing, its nearest existing ancestor is watched. A new watch causes a batch, so that no change
-// is missed between the scan that found the directory and the watch.
+// SetDirs sets the directories to watch in addition to /dev, by their paths on the host. If a
+// directory is missing, its nearest existing ancestor is watched. A new watch causes a batch, so
+// that no change is missed between the scan that found the directory and the watch.
 func (w *Watcher) SetDirs(dirs []string) {
 	clean := make([]string, 0, len(dirs))
 	for _, d := range dirs {
@@ -134,8 +137,8 @@ func (w *Watcher) SetDirs(dirs []string) {
 	w.files.Refresh()
 }
 
-// watchedDirs are the directories to watch, by their paths in this mount namespace. Only /dev may be
-// mounted elsewhere. Other directories have the same path as on the host, or are missing.
+// watchedDirs are the directories to watch, by their paths in this mount namespace. Only /dev may
+// be mounted elsewhere. Other directories have the same path as on the host, or are missing.
 func (w *Watcher) watchedDirs() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,8 +156,8 @@ func (w *Watcher) watchedDirs() []string {
 	return list
 }
 
-// Degraded lists the missing event sources with the reasons, sorted. If a source is missing, there is a
-// full scan each minute.
+// Degraded lists the missing event sources with the reasons, sorted. If a source is missing, there
+// is a full scan each minute.
 func (w *Watcher) Degraded() []device.Problem {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,9 +171,9 @@ func (w *Watcher) Degraded() []device.Problem {
 	return list
 }
 
-// SetResync sets the time between full scans without an event, which is at least a minute. If d is 0, it
-// is 10 minutes. SetResync is for changes without an event, such as changes of interfaces in another
-// network namespace (ForeignNets).
+// SetResync sets the time between full scans without an event, which is at least a minute. If d is
+// 0, it is 10 minutes. SetResync is for changes without an event, such as changes of interfaces in
+// another network namespace (ForeignNets).
 func (w *Watcher) SetResync(d time.Duration) {
 	w.mu.Lock()
 	w.resync = max(cmp.Or(d, defaultResync), degradedResync)
@@ -178,12 +181,13 @@ func (w *Watcher) SetResync(d time.Duration) {
 	poke(w.resynced)
 }
 
-// Run watches until ctx ends, and then returns nil. The first batch has All set. It follows when the
-// watches exist, so that no change after its scan is missed.
+// Run watches until ctx ends, and then returns nil. The first batch has All set. It follows when
+// the watches exist, so that no change after its scan is missed.
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
+	// The goroutines end with this function, even if it ends before ctx.
 	defer cancel()
 	running.Go(func() {
 		_ = w.files.Run(ctx) // always nil
@@ -208,6 +212,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-w.resynced:
 		case <-w.files.Changes():
+			// Without inotify, this is a poll that does not know what has changed.
 			if w.files.Degraded() != nil {
 				w.requestAll()
 			} else {
@@ -224,8 +229,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// followKernel reads uevents until ctx ends, and opens their source again after an error. err is the
-// error of opening k.
+// followKernel reads uevents until ctx ends, and opens their source again after an error. err is
+// the error of opening k.
 func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
 	for {
 		if err == nil {
@@ -233,6 +238,7 @@ func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
 				k.Close()
 			})
 			err = w.readKernel(k)
+			// Otherwise, ctx has ended and k is closed already.
 			if stop() {
 				k.Close()
 				w.setNoUevents(err)
@@ -250,6 +256,7 @@ func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
 	}
 }
 
+// readKernel adds the events of k until k fails, or is closed.
 func (w *Watcher) readKernel(k kernelEvents) error {
 	for {
 		p, err := k.next()

@@ -12,6 +12,7 @@ import (
 // network namespace (network_namespaces(7)).
 func (a *allocated) addTo(request *cdi.Request, d *Device) error {
 	if !a.AdminAccess {
+		// A device is in the list once for each of its slots that the request has.
 		request.Devices = append(request.Devices, d.key())
 		slices.Sort(request.Devices)
 		request.Shares = append(request.Shares, d.shares(a)...)

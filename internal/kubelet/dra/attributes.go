@@ -6,7 +6,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// attributes are the attributes of a device for the API.
+// attributes are the attributes of a device for the API. The names resource, id and
+// resource.kubernetes.io/numaNode of the other fields take precedence.
 func (d *Device) attributes() map[string]attribute {
 	all := map[string]attribute{}
 	add := func(name string, v device.Typed) {
@@ -32,6 +33,7 @@ func (d *Device) attributes() map[string]attribute {
 func attributeOf(v device.Typed) attribute {
 	switch v.Type {
 	case device.IntType:
+		// The text is known to be an integer, see above.
 		n, _ := strconv.ParseInt(v.Text, 10, 64)
 		return attribute{Int: &n}
 	case device.BoolType:

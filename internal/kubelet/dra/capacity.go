@@ -15,7 +15,8 @@ import (
 // of the device and the name of the capacity.
 type Amounts map[string]map[string]string
 
-// slotsName is the capacity of which each claim gets 1.
+// slotsName is the capacity of which each claim gets 1. With it, the scheduler counts the slots of
+// a device like any other amount.
 const slotsName = "slots"
 
 // capacity is the capacity of a device for the API, which allows a policy only for devices with
@@ -42,12 +43,14 @@ func (d *Device) capacity() map[string]capacity {
 	return all
 }
 
-// policyOf returns a policy for the API.
+// policyOf returns a policy for the API. It is nil if there is none: then a claim may have any
+// amount.
 func policyOf(p *device.CapacityPolicy) *requestPolicy {
 	if p == nil {
 		return nil
 	}
 	policy := &requestPolicy{Default: p.Default, ValidValues: p.Values}
+	// A policy has either a list of values or a range.
 	if p.Min != "" {
 		policy.ValidRange = &validRange{Min: p.Min, Max: p.Max, Step: p.Step}
 	}
@@ -55,7 +58,9 @@ func policyOf(p *device.CapacityPolicy) *requestPolicy {
 }
 
 // amountsOf returns the sums of what devices of a claim get of capacities. A claim may have several
-// shares of one device. Devices that are not shared are left out.
+// shares of one device. Devices that are not shared are left out. The sums are by the name of the
+// device and the name of the capacity. It is an error if the API server has an amount that is not a
+// quantity.
 func amountsOf(group []allocated) (Amounts, error) {
 	all := Amounts{}
 	for i := range group {
@@ -92,10 +97,12 @@ func plus(sum, text string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q %w", sum, err)
 	}
+	// Exact, because a sum is compared with the whole.
 	return before.Plus(q).Number(), nil
 }
 
-// shares are the parts of the device that a result of an allocation has.
+// shares are the parts of the device that a result of an allocation has. They are sorted by
+// capacity, so that the file of a claim does not change without need.
 func (d *Device) shares(a *allocated) []cdi.Share {
 	var all []cdi.Share
 	for _, name := range slices.Sorted(maps.Keys(a.ConsumedCapacity)) {
@@ -114,7 +121,8 @@ func (d *Device) shares(a *allocated) []cdi.Share {
 }
 
 // keepShares keeps what a claim was prepared with: somebody may have lowered a capacity since, and
-// the containers of the claim must be able to restart.
+// the containers of the claim must be able to restart. It changes Share.Of in the requests of the
+// claim. The caller holds the lock of the claim.
 func (p *Plugin) keepShares(claim cdi.Claim) {
 	last, prepared := p.records.get(claim.UID, time.Now())
 	if !prepared {
@@ -132,7 +140,7 @@ func (p *Plugin) keepShares(claim cdi.Claim) {
 	}
 }
 
-// sharesOf returns the shares that a claim has of a device, by its ID.
+// sharesOf returns the shares that a claim has of a device, by its ID. All its requests count.
 func sharesOf(claim cdi.Claim, id string) []cdi.Share {
 	var all []cdi.Share
 	for _, r := range claim.Requests {
@@ -146,7 +154,7 @@ func sharesOf(claim cdi.Claim, id string) []cdi.Share {
 }
 
 // exceeds reports whether a claim and other holders together need more of a capacity than a device
-// has. A claim that is prepared already keeps what it has, see keepShares.
+// has. A claim that is prepared already keeps what it has, see keepShares. The caller holds r.mu.
 func (r *records) exceeds(claim cdi.Claim, name string, others []holder) bool {
 	id := deviceID(name)
 	shares := sharesOf(claim, id)
@@ -157,6 +165,7 @@ func (r *records) exceeds(claim cdi.Claim, name string, others []holder) bool {
 	for _, h := range others {
 		all = append(all, sharesOf(h.claim, id)...)
 	}
+	// Only the capacities of this claim are compared: others may exceed theirs since before.
 	for _, s := range shares {
 		if !fits(s, all) {
 			return true
@@ -173,7 +182,7 @@ func sameAmounts(a, b []cdi.Share) bool {
 }
 
 // overcommitted returns what a claim needs of a device beyond the amount that the device has, or an
-// empty string.
+// empty string. Other claims do not matter here, see exceeds.
 func overcommitted(claim cdi.Claim) string {
 	for _, r := range claim.Requests {
 		for _, s := range r.Shares {
@@ -186,7 +195,7 @@ func overcommitted(claim cdi.Claim) string {
 }
 
 // fits reports whether all shares of one capacity are at most the amount that the device has. An
-// amount that cannot be read fits nowhere.
+// amount that cannot be read fits nowhere. all contains of.
 func fits(of cdi.Share, all []cdi.Share) bool {
 	sum := ""
 	for _, s := range all {
@@ -211,8 +220,8 @@ func fits(of cdi.Share, all []cdi.Share) bool {
 // metadata has no field for them (DeviceMetadata in k8s.io/dynamic-resource-allocation).
 const amountDomain = "capacity." + Driver + "/"
 
-// describe returns the attributes of the device in the metadata of a request: those of the slice,
-// and what the request has of each capacity.
+// describe returns the attributes of the device in the metadata of a request: the attributes in the
+// slice, and the amount that the request has of each capacity.
 func (d *Device) describe(r cdi.Request) map[string]attribute {
 	all := d.attributes()
 	for name, c := range d.Capacity {
@@ -230,6 +239,7 @@ func (d *Device) describe(r cdi.Request) map[string]attribute {
 // amountAttribute returns an amount as a number, or as a string if it is no integer.
 func amountAttribute(text string) attribute {
 	q, err := device.ParseQuantity(text)
+	// An attribute has no type for fractions.
 	if err == nil && q.IsInt64() {
 		n := q.Int64()
 		return attribute{Int: &n}
@@ -238,7 +248,7 @@ func amountAttribute(text string) attribute {
 }
 
 // amount returns what a request has of a capacity of a device, which may be several shares. It is
-// empty if the request has none.
+// empty if the request has none. It is the first amount that cannot be added, if there is one.
 func amount(r cdi.Request, key, capacity string) string {
 	sum := ""
 	for _, s := range r.Shares {

@@ -18,26 +18,31 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
-// resourceClaim is a ResourceClaim of resource.k8s.io/v1, with the fields that are used.
+// resourceClaim is a ResourceClaim of resource.k8s.io/v1, with the fields that are used. Unknown
+// fields are ignored.
 type resourceClaim struct {
 	Metadata metadata `json:"metadata"`
 	Status   struct {
+		// Allocation is nil until the scheduler has chosen devices, and again after the last pod
+		// has ended.
 		Allocation *struct {
 			Devices struct {
 				Results limited[allocated]    `json:"results"`
 				Config  limited[deviceConfig] `json:"config"`
 			} `json:"devices"`
 		} `json:"allocation"`
+		// ReservedFor are the consumers that may use the claim now.
 		ReservedFor limited[consumer] `json:"reservedFor"`
 	} `json:"status"`
 }
 
 // allocated is one device of a claim, or a share of one.
 type allocated struct {
-	Request string  `json:"request"`
-	Driver  string  `json:"driver"`
-	Pool    string  `json:"pool"`
-	Device  string  `json:"device"`
+	Request string `json:"request"`
+	Driver  string `json:"driver"`
+	Pool    string `json:"pool"`
+	Device  string `json:"device"`
+	// ShareID distinguishes several shares of one device. It is nil if the device is not shared.
 	ShareID *string `json:"shareID"`
 	// AdminAccess is access to a device beside its holders. The API server only admits it in
 	// namespaces with the label resource.kubernetes.io/admin-access.
@@ -46,6 +51,7 @@ type allocated struct {
 	ConsumedCapacity map[string]string `json:"consumedCapacity"`
 }
 
+// deviceConfig is the configuration of a device for one driver. It is only read to refuse it.
 type deviceConfig struct {
 	Opaque *struct {
 		Driver string `json:"driver"`
@@ -67,13 +73,15 @@ const maxList = 256
 // limited is a list whose decoding stops with an error after maxList elements.
 type limited[T any] []T
 
-// UnmarshalJSON decodes one element after the other.
+// UnmarshalJSON decodes one element after the other. The limit applies before memory is used: the
+// claim comes from the network.
 func (l *limited[T]) UnmarshalJSON(text []byte) error {
 	*l = nil
 	if bytes.Equal(text, []byte("null")) {
 		return nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
+	// This token is the bracket at the beginning.
 	if _, err := decoder.Token(); err != nil {
 		return err
 	}
@@ -90,7 +98,8 @@ func (l *limited[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// label reports whether a name is a DNS label.
+// label reports whether a name is a DNS label. Only lower-case letters are allowed, as in names of
+// the API.
 func label(name string) bool {
 	if name == "" || len(name) > maxLabel {
 		return false
@@ -106,7 +115,8 @@ func requestName(name string) bool {
 	return label(base) && (!isSub || label(sub))
 }
 
-// check returns why the claim can't be prepared here.
+// check returns why the claim can't be prepared here. uid is the UID in the call of the kubelet.
+// The texts continue a sentence that begins with the name of the claim.
 func (o *resourceClaim) check(uid string) error {
 	if o.Metadata.UID != uid {
 		return fmt.Errorf("is another one now: its UID is %s, not %s", o.Metadata.UID, uid)
@@ -115,6 +125,7 @@ func (o *resourceClaim) check(uid string) error {
 		return errors.New("is not allocated")
 	}
 	for _, config := range o.Status.Allocation.Devices.Config {
+		// Ignored parameters would be worse: the author of the claim relies on them.
 		if config.Opaque != nil && config.Opaque.Driver == Driver {
 			return fmt.Errorf("has parameters for %s, which knows none: remove config.opaque from the claim or its DeviceClass", Driver)
 		}
@@ -141,6 +152,7 @@ func fullName(claim cdi.Claim) string { return claim.Namespace + "/" + claim.Nam
 func (o *resourceClaim) pods() []string {
 	var uids []string
 	for _, c := range o.Status.ReservedFor {
+		// The file of a claim separates UIDs by commas.
 		isPod := c.APIGroup == "" && c.Resource == "pods"
 		if isPod && !strings.Contains(c.UID, ",") {
 			uids = append(uids, c.UID)
@@ -151,9 +163,9 @@ func (o *resourceClaim) pods() []string {
 }
 
 // allocation returns the devices of a claim that belong to this driver, and completes the claim.
-// The devices are in groups that have to fit into one container. Any container may use a whole
-// claim, therefore it is one group. The scheduler makes the claim of a pod's extended resources
-// with a request for each container and resource, each of which is a group.
+// The devices are in groups that must fit into one container. Any container may use a whole claim,
+// therefore it is one group. The scheduler makes the claim of a pod's extended resources with a
+// request for each container and resource, each of which is a group.
 func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocated, error) {
 	object, err := p.getRetrying(ctx, claim.Namespace, claim.Name)
 	if err != nil {
@@ -170,6 +182,7 @@ func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocate
 	extended := object.Metadata.Annotations["resource.kubernetes.io/extended-resource-claim"] == "true"
 	var groups [][]allocated
 	for _, a := range object.Status.Allocation.Devices.Results {
+		// A claim may have devices of several drivers.
 		if a.Driver != Driver {
 			continue
 		}
@@ -177,6 +190,7 @@ func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocate
 			return nil, err
 		}
 		i := slices.IndexFunc(groups, func(g []allocated) bool {
+			// An ordinary claim has one group, so its first one is the right one.
 			return !extended || g[0].Request == a.Request
 		})
 		if i < 0 {
@@ -191,7 +205,8 @@ func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocate
 	return groups, nil
 }
 
-// getRetrying is get, but tries again if the API server may answer later.
+// getRetrying is get, but tries again if the API server may answer later. It returns the last error
+// at the end of ctx, or the first error that does not pass without a change by an administrator.
 func (p *Plugin) getRetrying(ctx context.Context, namespace, name string) (*resourceClaim, error) {
 	delay := p.timing.poll
 	for {
@@ -212,6 +227,7 @@ func (p *Plugin) getRetrying(ctx context.Context, namespace, name string) (*reso
 // administrator.
 func mayPass(err error) bool {
 	code := kubeapi.Code(err)
+	// There was no answer with a status: the connection failed or was cut off.
 	if code == 0 {
 		var network net.Error
 		return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
@@ -219,6 +235,7 @@ func mayPass(err error) bool {
 	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
 }
 
+// get reads a claim from the API server, once. The error has the HTTP status, see kubeapi.Code.
 func (p *Plugin) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
 	object := new(resourceClaim)
 	path := "/apis/resource.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/resourceclaims/" + url.PathEscape(name)

@@ -19,7 +19,9 @@ const (
 	Healthy State = iota
 	// Withheld is a device that works and stays with its holder, but that no other claim gets.
 	Withheld
+	// Settling is a device whose state is expected to be known in a moment.
 	Settling
+	// Unhealthy is a present device that does not work, or that failed its check.
 	Unhealthy
 	// Gone is an absent device that stays listed.
 	Gone
@@ -27,6 +29,7 @@ const (
 
 // Device is one device of one resource to publish.
 type Device struct {
+	// ID is unique over all resources of the node.
 	Resource, ID string
 	// Attributes by name, in the driver's domain unless the name has one, such as
 	// "resource.kubernetes.io/pciBusID". The attributes resource, id and
@@ -42,7 +45,8 @@ type Device struct {
 	// Slots is the number of containers that may hold the device at once.
 	Slots int
 
-	State  State
+	State State
+	// Reason says why State is not Healthy, for an administrator.
 	Reason string
 	// Since is the beginning of State.
 	Since time.Time
@@ -70,10 +74,11 @@ type List struct {
 	changed chan struct{} // nil while nobody reads
 }
 
-// Set replaces the devices, also by equal ones; readers are told.
+// Set replaces the devices and wakes the readers, even if the devices are equal.
 func (l *List) Set(devices []Device) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// The copy is not nil even for no devices, which differs from the state before the first Set.
 	l.devices = append([]Device{}, devices...)
 	if l.changed != nil {
 		close(l.changed)
@@ -82,7 +87,7 @@ func (l *List) Set(devices []Device) {
 }
 
 // Get returns the devices, nil before the first Set, and a channel that is closed by the
-// next one.
+// next one. The devices must not be changed.
 func (l *List) Get() ([]Device, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +102,8 @@ const (
 	maxLabel = 63
 	// maxValue is the maximum length of the value of an attribute.
 	maxValue = 64
-	lower    = "abcdefghijklmnopqrstuvwxyz0123456789"
+	// lower are the letters and digits of a DNS label.
+	lower = "abcdefghijklmnopqrstuvwxyz0123456789"
 )
 
 // DeviceName returns the name of a device as DNS label: its ID with "-" for ":" and "--"
@@ -107,7 +113,9 @@ const (
 // scheduler, and has one holder.
 func DeviceName(id string) string {
 	name := strings.NewReplacer(":", "-", ".", "--").Replace(id)
+	// An exact name can be read as one ID only.
 	exact := len(name) <= maxLabel && id != "" && !hashed(id)
+	// Two separators in a row, or one at an end, would make the name ambiguous.
 	separated := true
 	for _, c := range id {
 		letter := strings.ContainsRune(lower, c)
@@ -126,7 +134,8 @@ func DeviceName(id string) string {
 	return cut(strings.Trim(name, "-"), maxLabel-device.HashLen) + device.HashPart(id)
 }
 
-// hashed reports whether the name of an ID would end like a hash part, "-x" and more.
+// hashed reports whether the name of an ID would end like a hash part, "-x" and more. Such an ID
+// could have the name of another, hashed ID.
 func hashed(id string) bool {
 	i := len(id) - device.HashLen
 	return i >= 0 && id[i+1] == 'x' && (id[i] == ':' || id[i] == '.')
@@ -137,15 +146,17 @@ func cut(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
 	}
+	// A DNS label must not be empty or end with "-".
 	if s = strings.TrimRight(s, "-"); s == "" {
 		return "x"
 	}
 	return s
 }
 
-// value returns the value of an attribute: what is longer than the API allows is cut and
+// value returns the value of an attribute. A text that is longer than the API allows is cut and
 // gets a hash.
 func value(s string) string {
+	// JSON cannot hold other bytes, which a descriptor of a device may have.
 	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) <= maxValue {
 		return s
 	}
@@ -159,6 +170,7 @@ func className(resource string) string {
 	class := strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
 	if class != name {
 		sum := sha256.Sum256([]byte(resource))
+		// With the hyphen and ten digits, this is the length of a label.
 		class = cut(class, 52) + "-" + hex.EncodeToString(sum[:])[:10]
 	}
 	return class + "." + domain

@@ -59,7 +59,8 @@ var evidenceTexts = map[evidence]string{
 	recentPrepare:     "it was prepared a moment ago, and its pod may start within %s",
 }
 
-// obstacle is why a claim can't end. The zero value means that it has ended.
+// obstacle is why a claim can't end. The zero value means that it has ended. detail fills the verb
+// in the text of the evidence, and is empty if there is none.
 type obstacle struct {
 	evidence evidence
 	detail   string
@@ -113,7 +114,8 @@ func (p *Plugin) obstacle(ctx context.Context, h holder, known func(cdi.Claim) b
 	return p.startObstacle(h)
 }
 
-// startObstacle returns whether the kubelet may be about to start a pod of a claim.
+// startObstacle returns whether the kubelet may be about to start a pod of a claim. It does not
+// apply once a process of the pod was seen: then only the end of the pod counts.
 func (p *Plugin) startObstacle(h holder) obstacle {
 	now := p.records.view(h.record)
 	starting := p.timing.start - time.Since(now.written)
@@ -130,7 +132,7 @@ func (o obstacle) outlivesRelease() bool {
 }
 
 // podsObstacle returns whether processes of a claim's pods speak against its end. It records
-// their state.
+// their state. It reads cgroups, and does not wait for another process.
 func (p *Plugin) podsObstacle(h holder) obstacle {
 	state, pod := p.podsState(h.claim)
 	switch state {
@@ -146,13 +148,15 @@ func (p *Plugin) podsObstacle(h holder) obstacle {
 		})
 		return obstacle{}
 	}
+	// The cgroups may have become unreadable meanwhile.
 	if p.records.view(h.record).runs {
 		return obstacle{evidence: lostPod}
 	}
 	return obstacle{evidence: noSource, detail: p.Claims.ClaimPath(h.claim.UID)}
 }
 
-// serverObstacle returns whether the API server speaks against the end of a claim.
+// serverObstacle returns whether the API server speaks against the end of a claim. It makes one
+// request.
 func (p *Plugin) serverObstacle(ctx context.Context, claim cdi.Claim) obstacle {
 	object, err := p.get(ctx, claim.Namespace, claim.Name)
 	if kubeapi.Code(err) == http.StatusNotFound {
@@ -170,7 +174,8 @@ func (p *Plugin) serverObstacle(ctx context.Context, claim cdi.Claim) obstacle {
 }
 
 // podsState returns PodRunning and the UID of the pod if one of the claim's pods runs, PodEnded
-// if none of them does, and PodUnknown if that is not known.
+// if none of them does, and PodUnknown if that is not known. pod is empty unless the state is
+// PodRunning.
 func (p *Plugin) podsState(claim cdi.Claim) (state PodState, pod string) {
 	if p.PodState == nil || len(claim.Pods) == 0 {
 		return PodUnknown, ""
@@ -187,7 +192,8 @@ func (p *Plugin) podsState(claim cdi.Claim) (state PodState, pod string) {
 	return state, ""
 }
 
-// notEnded returns the pods that are not known to have ended.
+// notEnded returns the pods that are not known to have ended. It does not change pods, and returns
+// it as it is if no source knows any state.
 func (p *Plugin) notEnded(pods []string) []string {
 	if p.PodState == nil {
 		return pods
@@ -197,7 +203,8 @@ func (p *Plugin) notEnded(pods []string) []string {
 	})
 }
 
-// heldError says which claims hold a device that another claim needs.
+// heldError says which claims hold a device that another claim needs. A call that meets it waits,
+// unless final reports true.
 type heldError struct {
 	device  string
 	holders []holder
@@ -222,9 +229,11 @@ func (e *heldError) final() bool {
 	})
 }
 
-// clear removes a claim among the holders that has ended. If there is none, the error says who
-// holds the devices.
+// clear removes a claim among the holders that has ended. If there is none, the error names the
+// claims that hold the devices. It returns nil after it removed one claim: the caller then checks
+// all conflicts again.
 func (p *Plugin) clear(ctx context.Context, conflicts map[string][]holder) error {
+	// One answer serves all holders. The requests to the API server are for one claim each.
 	known := p.askKubelet(ctx)
 	var first *heldError // by the name of the device, so that the message is stable
 	for device, holders := range conflicts {
@@ -248,7 +257,7 @@ func (p *Plugin) clear(ctx context.Context, conflicts map[string][]holder) error
 }
 
 // askKubelet returns a function that reports whether the kubelet lists a claim, nil if the kubelet
-// does not answer.
+// does not answer. Nor does it return one if the kubelet has just started and may lack pods.
 func (p *Plugin) askKubelet(ctx context.Context) func(cdi.Claim) bool {
 	if p.Known == nil {
 		return nil
@@ -261,7 +270,8 @@ func (p *Plugin) askKubelet(ctx context.Context) func(cdi.Claim) bool {
 }
 
 // end removes a claim that has ended without NodeUnprepareResources. The sources were asked
-// without the lock of the claim: a call that prepared it meanwhile made another record.
+// without the lock of the claim: a call that prepared it meanwhile made another record. It waits
+// for the lock of the claim until ctx ends.
 func (p *Plugin) end(ctx context.Context, h holder) error {
 	unlock, err := p.locks.lock(ctx, h.claim.UID)
 	if err != nil {
@@ -287,13 +297,15 @@ func (p *Plugin) end(ctx context.Context, h holder) error {
 
 // Sweep removes the claims that have ended without NodeUnprepareResources: a kubelet that lost
 // its own state does not release them. known reports whether the kubelet lists a claim. Sweep
-// reports whether it removed one.
+// reports whether it removed one. It takes at most ten seconds, and may run beside calls of the
+// kubelet.
 func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.sweep)
 	defer cancel()
 	all, _ := p.records.all(time.Now()) // claims that can't be read stay
 	swept := false
 	for _, h := range all {
+		// A listed claim needs no request to the API server.
 		if known(h.claim) || !p.obstacle(ctx, h, known).none() {
 			continue
 		}

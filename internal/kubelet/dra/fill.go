@@ -20,7 +20,8 @@ type filled struct {
 
 // fill adds the devices to a claim. One container gets a whole group: each of its requests
 // brings the devices' own CDI names, and a CDI name of the claim for the environment and the
-// mounts of all devices of the group.
+// mounts of all devices of the group. It writes nothing. The error of Inject is returned as it is,
+// so that it may wrap ErrNotOffered.
 func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated) (*filled, error) {
 	f := &filled{claim: claim, held: map[string]*Device{}}
 	for _, group := range groups {
@@ -32,12 +33,15 @@ func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 		if err != nil {
 			return nil, err
 		}
+		// All devices of a group are injected together, because they may conflict in one container.
 		response, found, err := p.Inject(ctx, names, amounts)
 		if err != nil {
 			return nil, err
 		}
 		injected := map[string][]string{} // CDI names, by request
 		for i, a := range group {
+			// Each device reports only the names that no earlier device of its request has
+			// reported.
 			before := len(injected[a.Request])
 			// Devices share CDI names of the host, and slots share all of them.
 			for _, id := range found[i].CDI {
@@ -59,6 +63,7 @@ func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 				return nil, err
 			}
 			f.devices = append(f.devices, &claims.Device{
+				// Containers refer to the request, not to the subrequest that the scheduler chose.
 				RequestNames: []string{baseRequest(a.Request)},
 				PoolName:     a.Pool,
 				DeviceName:   a.Device,
@@ -72,7 +77,7 @@ func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 }
 
 // slots returns the number of slots of each device of the claim. It is an error if the claim needs
-// more slots than a device has.
+// more slots than a device has. The keys are "RESOURCE=ID".
 func (f *filled) slots() (map[string]int, error) {
 	slots := map[string]int{}
 	for name, d := range f.held {
@@ -89,12 +94,15 @@ func (f *filled) slots() (map[string]int, error) {
 	return slots, nil
 }
 
-// request is the index of a request in the claim, -1 if it is missing.
+// request is the index of a request in the claim, -1 if it is missing. A group adds its requests
+// one by one, while several devices may share a request.
 func (f *filled) request(name string) int {
 	return slices.IndexFunc(f.claim.Requests, func(r cdi.Request) bool { return r.Name == name })
 }
 
+// newRequest returns a request without devices, with everything that the response has besides them.
 func (p *Plugin) newRequest(claim cdi.Claim, name string, response device.Response) cdi.Request {
+	// Each request of the group has its own metadata file, but shares the other mounts.
 	mounts := slices.Clone(response.Mounts)
 	return cdi.Request{
 		Name:   name,

@@ -17,10 +17,10 @@ const joinInterval = time.Second
 
 // NewPods says that the host may have new pods. It does not block.
 //
-// A pod that joins a prepared claim is not announced otherwise: the kubelet prepares a claim for the
-// first pod only (prepareResources in pkg/kubelet/cm/dra/manager.go). The scheduler has reserved the
-// claim for the pod before it binds the pod to the node, so the API server knows the pod when its
-// first cgroup appears. After kubectl delete --force nobody knows it any more.
+// A pod that joins a prepared claim is not announced otherwise: the kubelet prepares a claim for
+// the first pod only (prepareResources in pkg/kubelet/cm/dra/manager.go). The scheduler has
+// reserved the claim for the pod before it binds the pod to the node, so the API server knows the
+// pod when its first cgroup appears. After kubectl delete --force nobody knows it any more.
 func (p *Plugin) NewPods() {
 	select {
 	case p.newPods <- struct{}{}:
@@ -42,17 +42,19 @@ func (p *Plugin) followPods(ctx context.Context) {
 			return
 		case <-p.newPods:
 		}
+		// An error, such as an unreachable API server, is retried until every claim was read.
 		delay := p.timing.retry
 		for p.addJoined(ctx) != nil && ctx.Err() == nil {
 			wait(delay)
 			delay = min(2*delay, p.timing.maxRetry)
 		}
+		// Pods that appear in this time are in the next reading.
 		wait(joinInterval)
 	}
 }
 
-// addJoined adds the pods that have joined prepared claims. After an error, some claims could not be
-// read.
+// addJoined adds the pods that have joined prepared claims. After an error, some claims could not
+// be read.
 func (p *Plugin) addJoined(ctx context.Context) error {
 	all, _ := p.records.all(time.Now()) // a claim that can't be read stays held
 	var errs []error
@@ -76,14 +78,17 @@ func (p *Plugin) addPods(ctx context.Context, h holder) (err error) {
 	if before.isOwned || before.released {
 		return nil // no pod joins it
 	}
+	// This request is made without the lock of the claim, so the record is compared again below.
 	object, err := p.get(ctx, h.claim.Namespace, h.claim.Name)
 	isGone := kubeapi.Code(err) == http.StatusNotFound
+	// No pod can join a claim that does not exist any more.
 	if isGone || err == nil && object.Metadata.UID != h.claim.UID {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	// It never needs to be read again.
 	if object.isOwnedBy(h.claim.Pods) {
 		p.records.mark(h.record, func(r *record) {
 			r.isOwned = true
@@ -99,6 +104,7 @@ func (p *Plugin) addPods(ctx context.Context, h holder) (err error) {
 	if !isPrepared {
 		return nil
 	}
+	// followPods reads it again after a delay.
 	if now.record != h.record {
 		return errChanged
 	}

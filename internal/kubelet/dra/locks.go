@@ -13,7 +13,8 @@ type locks struct {
 	held map[string]chan struct{} // closed when the lock is free
 }
 
-// lock waits for the lock of a name, and returns a function that frees it.
+// lock waits for the lock of a name, and returns a function that frees it. The order of the waiting
+// callers is not defined. The error means that ctx has ended.
 func (l *locks) lock(ctx context.Context, name string) (unlock func(), err error) {
 	for {
 		free := l.tryLock(name)
@@ -31,8 +32,8 @@ func (l *locks) lock(ctx context.Context, name string) (unlock func(), err error
 	}
 }
 
-// tryLock takes a lock without waiting and returns nil. If another caller has the lock, it returns a channel that
-// is closed when that caller frees it.
+// tryLock takes a lock without waiting and returns nil. If another caller has the lock, it returns
+// a channel that is closed when that caller frees it.
 func (l *locks) tryLock(name string) (free <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,6 +47,7 @@ func (l *locks) tryLock(name string) (free <-chan struct{}) {
 	return nil
 }
 
+// unlock frees a lock, which wakes all callers that wait for it. One of them gets it.
 func (l *locks) unlock(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

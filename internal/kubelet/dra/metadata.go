@@ -31,11 +31,13 @@ type deviceMetadata struct {
 	Requests     []metadataRequest `json:"requests"`
 }
 
+// metadataRequest is one request of a claim, with the devices of this driver.
 type metadataRequest struct {
 	Name    string           `json:"name"`
 	Devices []metadataDevice `json:"devices"`
 }
 
+// metadataDevice describes a device. An absent attribute is left out.
 type metadataDevice struct {
 	Driver     string               `json:"driver"`
 	Pool       string               `json:"pool"`
@@ -53,13 +55,15 @@ func baseRequest(name string) string {
 	return base
 }
 
-// metadataFile is the file on the host for a request of a claim.
+// metadataFile is the file on the host for a request of a claim. release finds the files of a claim
+// by the UID and the dot.
 func (p *Plugin) metadataFile(uid, request string) string {
 	return filepath.Join(p.Metadata, uid+"."+baseRequest(request)+".json")
 }
 
-// metadataMount brings that file into a container. Consumers know a claim by what the pod
-// calls it if it was made from a template, and by its own name otherwise.
+// metadataMount mounts that file into a container. Consumers know a claim by what the pod calls it
+// if it was made from a template, and by its own name otherwise. The file is written when the claim
+// is prepared, see commit.
 func (p *Plugin) metadataMount(c cdi.Claim, request string) device.Mount {
 	kind := "resourceclaims"
 	name := c.Name
@@ -74,9 +78,10 @@ func (p *Plugin) metadataMount(c cdi.Claim, request string) device.Mount {
 	}
 }
 
-// writeMetadata writes the files of a claim. A file is replaced: a running container keeps
-// what describes the device that it got, and one that restarts sees the new one. The file
-// of a device that is gone stays as it is.
+// writeMetadata writes the files of a claim. A file is replaced: a running container keeps the
+// description of the device that it got, and a container that restarts sees the new one. The file
+// of a device that is gone stays as it is. devices are by "RESOURCE=ID". The caller holds the lock
+// of the claim.
 func (p *Plugin) writeMetadata(c cdi.Claim, devices map[string]*Device) error {
 	errs := []error{os.MkdirAll(p.Metadata, 0o755)}
 next:
@@ -84,6 +89,7 @@ next:
 		request := metadataRequest{Name: r.Name}
 		for _, name := range slices.Concat(r.Devices, r.Admin) {
 			v := devices[name]
+			// A file with some of the devices would be wrong.
 			if v == nil || v.Attributes == nil {
 				continue next
 			}
@@ -97,6 +103,7 @@ next:
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
 		encoder.SetIndent("", "  ")
+		// The versions follow one another in the file, as a stream of JSON values.
 		for _, version := range metadataVersions {
 			err := encoder.Encode(deviceMetadata{
 				Kind:         "DeviceMetadata",
@@ -116,10 +123,12 @@ next:
 }
 
 // describe keeps the metadata of prepared claims in line with the attributes of their devices,
-// which a replug may change, until ctx is cancelled.
+// which a replug may change, until ctx is cancelled. Only the instance that publishes does this:
+// both instances have the same files.
 func (p *Plugin) describe(ctx context.Context) {
 	failed := false
 	for {
+		// The channel comes with the list, so that a change during the writes is not missed.
 		devices, changed := p.Devices.Get()
 		err := p.rewriteMetadata(ctx, devices)
 		if err != nil && !failed && ctx.Err() == nil {
@@ -143,6 +152,8 @@ func (p *Plugin) describe(ctx context.Context) {
 // file system has space again.
 const describeAgain = time.Minute
 
+// rewriteMetadata writes the metadata of all prepared claims. One that fails does not prevent the
+// others.
 func (p *Plugin) rewriteMetadata(ctx context.Context, devices []Device) error {
 	prepared, _ := p.records.all(time.Now()) // the agent reports claims that can't be read
 	byKey := map[string]*Device{}

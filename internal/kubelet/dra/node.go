@@ -22,18 +22,19 @@ const (
 
 // nodeSlices are the slices of a node, as the API server has them and as it should have them.
 //
-// All are one pool. Consumers ignore slices that do not have its highest generation, and
-// allocate no device of a pool that lacks one of that. A device that changes is an update
-// of its slice alone, in the same generation. Where devices come or go, others may change
-// slices: if there are several, all are written with the next generation, and no device is
-// allocatable in between.
+// All slices are one pool. Consumers ignore slices that do not have the highest generation of the
+// pool, and allocate no device of a pool that lacks a slice of this generation. If a device
+// changes, only its slice is updated, in the same generation. If devices appear or disappear, other
+// devices may change slices: if there are several slices, all of them are written with the next
+// generation, and no device is allocatable in between.
 type nodeSlices struct {
 	api  *kubeapi.Client
 	name string
-	// uid of the node; empty is unknown.
+	// uid is the UID of the node. It is empty while it is unknown.
 	uid string
 	// stored has the slices of the API server, by name.
-	stored     map[string]storedSlice
+	stored map[string]storedSlice
+	// generation is the highest one that was seen or written.
 	generation int64
 	devices    []string // of all slices, in order
 	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
@@ -46,10 +47,12 @@ var errRefused = errors.New("the API server refuses devices")
 // storedSlice is a slice of the API server. Its spec is the one last written, since the
 // server drops fields of disabled features, unless somebody changed the slice since.
 type storedSlice struct {
+	// version is the resource version, which only changes when somebody writes the slice.
 	version uint64
 	spec    sum
 }
 
+// newNodeSlices returns the slices of a node of which nothing was read. list must come first.
 func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
 	return &nodeSlices{
 		api:        api,
@@ -64,7 +67,8 @@ func (n *nodeSlices) selector() string {
 	return slicesPath + "?fieldSelector=" + url.QueryEscape("spec.nodeName="+n.name+",spec.driver="+Driver)
 }
 
-// list reads all slices, and returns the version to watch from.
+// list reads all slices, and returns the version to watch from. After an error, the slices are as
+// they were.
 func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	stored := map[string]storedSlice{}
 	devices := map[string][]string{} // by slice
@@ -83,6 +87,7 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		if strict.Decode(&spec) == nil && n.owns(o.Metadata) {
 			s.spec = spec.sum()
 		}
+		// Nobody has changed the slice since the last own write, so its spec is known.
 		if own := n.stored[o.Metadata.Name]; own.version == s.version {
 			s = own
 		}
@@ -105,8 +110,8 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	return version, nil
 }
 
-// owns reports whether the only owner of a slice is the node: else the slice would outlive it, or
-// go with another object.
+// owns reports whether the only owner of a slice is the node. Otherwise, the slice would outlive
+// the node, or be deleted with another object.
 func (n *nodeSlices) owns(slice metadata) bool {
 	if len(slice.OwnerReferences) != 1 {
 		return false
@@ -117,7 +122,8 @@ func (n *nodeSlices) owns(slice metadata) bool {
 	return owner == want && owner.UID != ""
 }
 
-// owner is the reference to the node.
+// owner is the reference to the node. The garbage collector deletes the slices when the node is
+// deleted. UID is empty while it is unknown.
 func (n *nodeSlices) owner() ownerReference {
 	return ownerReference{
 		APIVersion: "v1",
@@ -137,7 +143,8 @@ type sliceEvent struct {
 	deleted  bool
 }
 
-// watch sends the changes since version until the watch ends.
+// watch sends the changes since version until the watch ends. changes has no buffer: session
+// receives until it cancels ctx.
 func (n *nodeSlices) watch(ctx context.Context, version string, changes chan<- sliceEvent) error {
 	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), idleTimeout, func(e kubeapi.Event) error {
 		c := sliceEvent{deleted: e.Type == "DELETED"}
@@ -155,23 +162,26 @@ func (n *nodeSlices) watch(ctx context.Context, version string, changes chan<- s
 	})
 }
 
-// foreign reports whether c is by somebody else. Events are late: resource versions are
-// ordered, and those of own writes are known.
+// foreign reports whether somebody else has made the change c. Events are late, but resource
+// versions are ordered, and the versions of own writes are known.
 func (n *nodeSlices) foreign(c sliceEvent) bool {
+	// The deletion of a known slice also has a higher version.
 	if s, ok := n.stored[c.Metadata.Name]; ok {
 		return c.Metadata.version() > s.version
 	}
 	return c.Metadata.Name != "" && !c.deleted
 }
 
-// specs are the slices to have for devices, which are sorted, and when that changes by
-// itself.
+// specs returns the slices for devices, which are sorted, and when the slices change without
+// another list. next is the zero time if they do not. specs raises the generation if necessary.
 func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, next time.Time) {
 	names := make([]string, len(devices))
 	for i := range devices {
 		names[i] = devices[i].name
 	}
+	// Without devices there are no slices.
 	count := (len(devices) + maxDevices - 1) / maxDevices
+	// A single slice changes as a whole, and needs no other generation.
 	if max(count, len(n.stored)) > 1 && !slices.Equal(names, n.devices) {
 		n.generation++
 	}
@@ -195,7 +205,8 @@ func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, 
 }
 
 // write makes the server's slices equal to specs, and returns how many were written; done is
-// called for each.
+// called for each. It stops at the first error. Slices that were written until then are not written
+// again.
 func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(error)) (wrote int, err error) {
 	wanted := make(map[string]bool, len(specs))
 	for i := range specs {
@@ -215,6 +226,7 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 			continue
 		}
 		err := n.api.Delete(ctx, slicesPath+"/"+name)
+		// Somebody else has deleted it.
 		if kubeapi.Code(err) == http.StatusNotFound {
 			err = nil
 		}
@@ -227,7 +239,8 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 	return wrote, nil
 }
 
-// refuse returns errRefused if err says which devices of spec are invalid, else err.
+// refuse returns errRefused if err says which devices of spec are invalid, and otherwise err. It
+// adds these devices to refused.
 func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
 	var answer *kubeapi.Error
 	if !errors.As(err, &answer) || answer.Code != http.StatusUnprocessableEntity {
@@ -245,7 +258,8 @@ func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
 }
 
 // accepted returns the devices that the API server does not refuse as they are, and why it
-// refuses the others, by ID.
+// refuses the others, by ID. A device whose attributes change is tried again, because its sum is
+// another one.
 func (n *nodeSlices) accepted(devices []Device, now time.Time) (accepted []Device, refused map[string]string) {
 	if len(n.refused) == 0 {
 		return devices, nil
@@ -262,7 +276,7 @@ func (n *nodeSlices) accepted(devices []Device, now time.Time) (accepted []Devic
 	return accepted, refused
 }
 
-// object is slice i of the node.
+// object is slice i of the node. Its owner is the node, whose UID must be known.
 func (n *nodeSlices) object(i int, spec sliceSpec) slice {
 	return slice{
 		APIVersion: "resource.k8s.io/v1",
@@ -272,8 +286,9 @@ func (n *nodeSlices) object(i int, spec sliceSpec) slice {
 	}
 }
 
-// put creates or replaces slice i, whatever version the server has.
+// put creates slice i, or replaces any version that the server has.
 func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
+	// The API server needs the UID in an owner reference. It is read once for each list.
 	if n.uid == "" {
 		var node struct{ Metadata metadata }
 		if err := n.api.Get(ctx, nodesPath+n.name, &node); err != nil {

@@ -1,7 +1,8 @@
 // Package dra serves devices by dynamic resource allocation, as the kubelet plugin of a DRA driver.
 //
-// The scheduler finds devices in the ResourceSlices of the node. slices.go describes a device there,
-// node.go compares the slices with the API server, and publish.go decides when to write them.
+// The scheduler finds devices in the ResourceSlices of the node. slices.go describes a device
+// there, node.go compares the slices with the API server, and publish.go decides when to write
+// them.
 //
 // The kubelet prepares the claims of a pod and releases them. server.go has the socket. prepare.go
 // and fill.go prepare a claim, unprepare.go releases it, and metadata.go writes the files that
@@ -48,27 +49,28 @@ type Options struct {
 	// Inject returns what one container gets for devices of this driver together, by their
 	// names in the pool, with repeats for several slots, and those devices in the same
 	// order, with their CDI names. amounts are what it gets of shared capacities, by name of the
-	// device; other devices are not shared. Everything that it names exists. The error for a device that
-	// is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called concurrently;
-	// a panic fails only its call.
+	// device; other devices are not shared. Everything that it names exists. The error for a device
+	// that is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called
+	// concurrently; a panic fails only its call.
 	Inject func(ctx context.Context, names []string, amounts Amounts) (r device.Response, devices []Device, err error)
 	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
 	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
 	Offered func(name string) error
-	// PodState says whether processes of a pod run; nil knows no pod. Known asks the kubelet and
-	// returns whether it lists a claim; it is an error if the kubelet does not answer, or has just
-	// started. nil never answers. Both are called concurrently.
+	// PodState says whether processes of a pod run. If it is nil, the state of every pod is
+	// unknown. Known asks the kubelet, and returns a function that reports whether it lists a
+	// claim. It is an error if the kubelet does not answer, or has just started. If Known is nil,
+	// the kubelet counts as silent. Both are called concurrently.
 	PodState func(uid string) PodState
 	Known    func(ctx context.Context) (func(cdi.Claim) bool, error)
-	// AnswerWithin is how long a call of the kubelet may wait; 0 is shortly before the kubelet
-	// gives up.
+	// AnswerWithin is how long a call of the kubelet may wait. 0 means until shortly before the
+	// kubelet gives up.
 	AnswerWithin time.Duration
-	// StartWithin is the maximum time from the answer to a prepare to the first process of the
-	// pod; 0 is a minute.
+	// StartWithin is the maximum time from the answer to a prepare to the first process of the pod.
+	// 0 means a minute.
 	StartWithin time.Duration
 	// Changed is called when Status or Problem has changed, Wrote after each write of a slice, and
 	// Prepared after each attempt to prepare a claim, with the error if it failed. They must not
-	// block. nil does nothing.
+	// block. Each of them may be nil.
 	Changed  func()
 	Wrote    func(err error)
 	Prepared func(took time.Duration, err error)
@@ -138,6 +140,7 @@ type state struct {
 	refused     map[string]string // why the API server refuses single devices, by ID; read-only
 }
 
+// registration returns the state for Status. It names one reason, the one to remove first.
 func (s state) registration() Status {
 	switch {
 	case s.unserved != "":
@@ -150,9 +153,11 @@ func (s state) registration() Status {
 	return Status{Registered: true}
 }
 
+// problem is why no device can be offered, empty if nobody has to change anything. The kubelet
+// comes before the API server.
 func (s state) problem() string { return cmp.Or(s.unserved, s.unpublished) }
 
-// New makes a Plugin; Run and Publish run it.
+// New makes a Plugin; Run and Publish run it. Hooks that are nil become functions that do nothing.
 func New(o Options) *Plugin {
 	if o.Changed == nil {
 		o.Changed = func() {}
@@ -192,8 +197,8 @@ func (p *Plugin) Status() Status {
 	return p.state.registration()
 }
 
-// Problem is why a device can't be offered and what to change, for an administrator; empty
-// if there is nothing to change, such as while the API server is unreachable.
+// Problem is why a device can't be offered and what to change, for an administrator. It is empty if
+// there is nothing to change, for example while the API server is unreachable.
 func (p *Plugin) Problem(id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,7 +213,8 @@ func (p *Plugin) Problem(id string) string {
 	return "the API server refuses the device: " + p.state.refused[id]
 }
 
-// update changes the state by f.
+// update changes the state by f. f must not block, and must replace refused instead of changing it.
+// Logging and Changed follow without the lock.
 func (p *Plugin) update(f func(now *state)) {
 	p.mu.Lock()
 	before := p.state
@@ -238,7 +244,7 @@ func (p *Plugin) update(f func(now *state)) {
 	}
 }
 
-// closeRegistered closes registered the first time.
+// closeRegistered closes registered the first time. Publish waits for it before its first write.
 func (p *Plugin) closeRegistered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -31,6 +31,8 @@ func (s *service) NodePrepareResources(ctx context.Context, req *claims.NodePrep
 		uid      string
 		response *claims.NodePrepareResourceResponse
 	}
+	// Claims are prepared at the same time: one that waits for its device does not use up the time
+	// of the others.
 	answers := make(chan answer)
 	for _, c := range req.GetClaims() {
 		go func() {
@@ -45,7 +47,7 @@ func (s *service) NodePrepareResources(ctx context.Context, req *claims.NodePrep
 	return resp, nil
 }
 
-// answer prepares one claim.
+// answer prepares one claim. An error is part of the response for this claim, and is logged.
 func (p *Plugin) answer(ctx context.Context, c *claims.Claim) *claims.NodePrepareResourceResponse {
 	began := time.Now()
 	name := c.GetNamespace() + "/" + c.GetName()
@@ -78,6 +80,7 @@ func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) erro
 		// The kubelet may have asked for the opposite since.
 		return errGivenUp
 	}
+	// Capacity 1: a call that hangs can end after inTime has returned.
 	done := make(chan error, 1)
 	go func() {
 		var err error
@@ -106,6 +109,7 @@ var errGivenUp = errors.New("the kubelet has given up the call")
 
 // prepare prepares a claim as soon as that is possible.
 func (p *Plugin) prepare(ctx context.Context, claim cdi.Claim) ([]*claims.Device, error) {
+	// The allocation does not change while the claim is reserved for a pod, so it is read once.
 	groups, err := p.allocation(ctx, &claim)
 	if err != nil {
 		return nil, err
@@ -143,7 +147,8 @@ func nextDelay(last time.Duration) time.Duration {
 	return min(last*3/2, maxPoll)
 }
 
-// mayPassSoon reports whether an attempt that failed may succeed while the kubelet waits.
+// mayPassSoon reports whether an attempt that failed may succeed while the kubelet waits. After
+// other errors the call ends at once, and the kubelet repeats it later.
 func mayPassSoon(err error) bool {
 	var held *heldError
 	if errors.As(err, &held) {
@@ -156,7 +161,8 @@ func mayPassSoon(err error) bool {
 // once.
 var errChanged = errors.New("claims or devices changed meanwhile")
 
-// attempt writes the files of a claim, unless another claim holds one of its devices.
+// attempt writes the files of a claim, unless another claim holds one of its devices. It returns a
+// heldError, or an error that wraps ErrNotOffered or errChanged, if a later attempt may succeed.
 func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*claims.Device, error) {
 	unlock, err := p.locks.lock(ctx, claim.UID)
 	if err != nil {
@@ -184,6 +190,8 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		if ctx.Err() != nil {
 			return nil, errGivenUp
 		}
+		// The reservation and the check for other holders are one step, so that of two concurrent
+		// calls only one gets the device.
 		reserved, err := p.records.reserve(filled.claim, slots, time.Now())
 		if err != nil {
 			return nil, err
@@ -202,9 +210,9 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 	}
 }
 
-// merged returns the UIDs of both lists, sorted. A claim keeps the pods of its last preparation that
-// may still run: the API server removes a pod from status.reservedFor when it is deleted, with --force
-// before its containers end (pkg/controller/resourceclaim/controller.go).
+// merged returns the UIDs of both lists, sorted. A claim keeps the pods of its last preparation
+// that may still run: the API server removes a pod from status.reservedFor when it is deleted, with
+// --force before its containers end (pkg/controller/resourceclaim/controller.go).
 func merged(pods, more []string) []string {
 	all := slices.Concat(pods, more)
 	slices.Sort(all)
@@ -221,6 +229,7 @@ func (p *Plugin) checkLast(last holder, next cdi.Claim) error {
 		return nil
 	}
 	reason := p.podsObstacle(last)
+	// The pod of the last preparation may be about to start.
 	if reason.none() {
 		reason = p.startObstacle(last)
 	}
@@ -251,13 +260,15 @@ func lostDevice(last, next cdi.Claim) string {
 }
 
 // commit writes the files of a claim that is reserved. It writes first and checks afterwards
-// whether the device has another holder now. Whoever else gives the device to a container reads the
-// files of claims before: either that sees the file, or the check sees the other holder.
+// whether the device has another holder now. Any other code that allocates the device to a
+// container first reads the files of claims. Either it sees this file, or the check sees the other
+// holder.
 //
 // After a failed check a new claim is removed. A claim that was prepared before stays, since its
 // containers may run.
 func (p *Plugin) commit(filled *filled, slots map[string]int, renewed bool) error {
 	err := p.Claims.WriteClaim(filled.claim)
+	// This is also necessary after an error, because the record is busy until then.
 	p.records.endWrite(filled.claim.UID, err == nil)
 	if err != nil {
 		return err

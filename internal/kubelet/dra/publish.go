@@ -34,6 +34,7 @@ func (p *Plugin) Publish(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		// The first delay spreads the requests of all nodes, which may start at once.
 		case <-time.After(delay):
 		}
 		synced, err := p.session(ctx, &budget, &lists)
@@ -50,6 +51,7 @@ func (p *Plugin) Publish(ctx context.Context) error {
 			continue
 		}
 		failed = min(max(2*failed, p.timing.retry), p.timing.maxRetry)
+		// Between half and one and a half of the delay, so that the nodes do not retry together.
 		delay = failed/2 + rand.N(failed)
 		if !logged {
 			p.Log.Warn("publishing devices failed, trying again", "err", err)
@@ -61,10 +63,10 @@ func (p *Plugin) Publish(ctx context.Context) error {
 	}
 }
 
-// session lists the node's slices, then writes what differs and follows what others
-// change, until the watch ends or a request fails; the next session lists them again.
-// lists limits the lists that changes by others cause. synced means that everything was
-// written once while watching, even if err follows.
+// session lists the slices of the node, writes the slices that differ, and follows changes by
+// others, until the watch ends or a request fails. The next session lists them again. lists limits
+// the lists that changes by others cause. synced means that everything was written once during the
+// watch, even if an error follows.
 //
 // Nothing is written before the kubelet has accepted the driver. The scheduler would bind a pod
 // at once, and its first prepare would fail: the kubelet does not know the driver, and tries
@@ -110,6 +112,7 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 			next = time.Now().Add(wait)
 		} else if mayWrite {
 			changed, next, err = p.write(ctx, budget)
+			// The next round writes the slice without the refused devices.
 			if errors.Is(err, errRefused) {
 				continue // with the rest
 			}
@@ -124,6 +127,7 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 				now.unpublished = ""
 			})
 		}
+		// A channel that stays nil never fires.
 		var due, listDue <-chan time.Time
 		if !next.IsZero() {
 			due = time.After(time.Until(next))
@@ -141,6 +145,7 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 			began = true
 			edited = edited || p.slices.foreign(c)
 		case <-changed:
+			// The channel is closed and would fire again. The next write returns another one.
 			changed = nil
 			dirty = true
 		case <-due:
@@ -162,16 +167,18 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// write writes what differs. It returns a channel that is closed when there are other
-// devices, and when these change by themselves.
+// write writes the slices that differ. It returns a channel that is closed when there are other
+// devices, and when the slices change without other devices.
 func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan struct{}, next time.Time, err error) {
 	devices, changed := p.Devices.Get()
+	// The list is not known yet. Slices of an earlier instance stay.
 	if devices == nil {
 		return changed, next, nil
 	}
 	accepted, refused := p.slices.accepted(sorted(devices), time.Now())
 	specs, next := p.slices.specs(accepted, time.Now())
 	wrote, err := p.slices.write(ctx, specs, p.Wrote)
+	// A refused write costs the API server as much as another one.
 	if wrote > 0 || errors.Is(err, errRefused) {
 		budget.spend(time.Now())
 		p.Log.Debug("published", "devices", len(accepted), "slices", wrote, "generation", p.slices.generation)
@@ -184,8 +191,8 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	return changed, next, err
 }
 
-// problem says what an administrator has to change because of err. It is empty if nobody has to
-// change anything, such as while the API server is unreachable.
+// problem says what an administrator must change because of err. It is empty if there is nothing to
+// change, for example while the API server is unreachable.
 func problem(err error) string {
 	var untrusted *tls.CertificateVerificationError
 	switch code := kubeapi.Code(err); {
@@ -219,6 +226,7 @@ func (b *bucket) wait(now time.Time) time.Duration {
 	return max(b.full.Sub(now), 0) - time.Duration(b.burst-1)*b.refill
 }
 
+// spend records a write.
 func (b *bucket) spend(now time.Time) {
 	if b.full.Before(now) {
 		b.full = now

@@ -25,8 +25,9 @@ type records struct {
 }
 
 // record is one prepared claim. Its fields belong to records.mu. Each preparation makes another
-// record, so that a caller with an old one can tell that the claim was prepared again.
+// record, so that a caller with an old record notices that the claim was prepared again.
 type record struct {
+	// claim is the content of the file.
 	claim cdi.Claim
 	// inode is the inode of the file of the claim, 0 if the file must be read again.
 	inode uint64
@@ -67,9 +68,8 @@ type reservation struct {
 }
 
 // reserve records a claim that is about to be written, so that no concurrent call for another claim
-// gets its devices, unless other claims hold one of its
-// devices beyond the slots of the device. The caller holds the lock of the claim, and calls
-// endWrite after the write.
+// gets its devices. It records nothing if other claims hold one of the devices beyond the slots of
+// the device. The caller holds the lock of the claim, and calls endWrite after the write.
 func (r *records) reserve(claim cdi.Claim, slots map[string]int, now time.Time) (reservation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,13 +103,14 @@ func (r *records) contested(claim cdi.Claim, slots map[string]int, now time.Time
 
 // conflicts returns the holders of devices that have fewer slots than the claim and its other
 // holders need. Holders are compared by the ID of the device, because a device that moves between
-// resources stays the same hardware.
+// resources stays the same hardware. The caller holds r.mu.
 func (r *records) conflicts(claim cdi.Claim, slots map[string]int) map[string][]holder {
 	conflicts := map[string][]holder{}
 	for name, wanted := range count(claim) {
 		var others []holder
 		held := wanted
 		for other, n := range r.byDevice[deviceID(name)] {
+			// The claim keeps what it has when it is prepared again.
 			if other.claim.UID == claim.UID {
 				continue
 			}
@@ -133,7 +134,8 @@ func count(claim cdi.Claim) map[string]int {
 }
 
 // endWrite follows the write of the file of a claim. If the write failed, the next use reads the
-// file again, which may be the earlier one.
+// file again, which may be the earlier one. ok is set if the write succeeded. The caller holds the
+// lock of the claim.
 func (r *records) endWrite(uid string, ok bool) {
 	r.end(uid, func(own *record, current uint64) {
 		own.inode = 0
@@ -145,7 +147,7 @@ func (r *records) endWrite(uid string, ok bool) {
 
 // rewrite replaces the pods of a claim, in its file and in its record. Like another preparation it
 // makes another record, so that a caller with the old one notices. The caller holds the lock of the
-// claim.
+// claim. The error is about the file, which then has the former pods.
 func (r *records) rewrite(last holder, pods []string) error {
 	next := r.view(last.record)
 	next.claim.Pods = pods
@@ -196,7 +198,8 @@ func (r *records) end(uid string, update func(own *record, current uint64)) {
 	update(own, current)
 }
 
-// all returns the prepared claims. The error is about claims that can't be read.
+// all returns the prepared claims. The error is about claims that can't be read. The order is
+// random, and the slots of the holders are not set.
 func (r *records) all(now time.Time) ([]holder, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +212,8 @@ func (r *records) all(now time.Time) ([]holder, error) {
 }
 
 // get returns a prepared claim. The record may belong to another instance, which prepared the claim
-// during a rolling update.
+// during a rolling update. It is false if the claim is not prepared. The caller may hold the lock
+// of the claim.
 func (r *records) get(uid string, now time.Time) (holder, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,7 +226,7 @@ func (r *records) get(uid string, now time.Time) (holder, bool) {
 }
 
 // mark changes a record. A record that another call has replaced meanwhile is changed without
-// effect.
+// effect. change is called with r.mu held.
 func (r *records) mark(own *record, change func(*record)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,7 +262,7 @@ func (r *records) removed() <-chan struct{} {
 
 // refresh reads the files that another instance wrote since the last call, and drops the claims
 // whose files it removed. It costs one listing of the directory if there are none. The error is
-// about files that can't be read, whose devices are not known.
+// about files that can't be read, whose devices are not known. The caller holds r.mu.
 func (r *records) refresh(now time.Time) error {
 	files, err := r.files.ClaimFiles()
 	if err != nil {
@@ -267,6 +271,7 @@ func (r *records) refresh(now time.Time) error {
 	var errs []error
 	for uid, ino := range files {
 		own := r.byUID[uid]
+		// A write replaces the file, and the new file has another inode.
 		isCurrent := own != nil && (own.busy || own.inode == ino)
 		if isCurrent {
 			continue
@@ -284,7 +289,7 @@ func (r *records) refresh(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// read records a claim from its file.
+// read records a claim from its file. The caller holds r.mu.
 func (r *records) read(uid string, ino uint64, now time.Time) error {
 	claim, err := r.files.ReadClaim(uid)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -295,6 +300,7 @@ func (r *records) read(uid string, ino uint64, now time.Time) error {
 	}
 	written := now
 	info, err := os.Lstat(r.files.ClaimPath(uid))
+	// The file may be from before a restart. A time in the future would delay the end of the claim.
 	isEarlier := err == nil && info.ModTime().Before(now)
 	if isEarlier {
 		written = info.ModTime()
@@ -315,7 +321,8 @@ func (r *records) isGone(uid string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// put adds a record in place of the one with its UID.
+// put adds a record in place of the one with its UID. The caller holds r.mu. The state of the pods
+// is kept, because their processes outlive a preparation.
 func (r *records) put(own *record) {
 	if last := r.byUID[own.claim.UID]; last != nil {
 		own.runs = last.runs
@@ -336,7 +343,7 @@ func (r *records) put(own *record) {
 	}
 }
 
-// drop removes a record, and wakes the calls that wait for a device.
+// drop removes a record, and wakes the calls that wait for a device. The caller holds r.mu.
 func (r *records) drop(own *record) {
 	delete(r.byUID, own.claim.UID)
 	for name := range count(own.claim) {

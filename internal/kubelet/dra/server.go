@@ -42,6 +42,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		Poll:   time.Second,
 		Log:    p.Log,
 	})
+	// This ends the goroutines that follow released claims.
 	defer close(p.stopped)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -80,6 +81,8 @@ func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan s
 		now.unserved = ""
 	})
 	server := grpc.NewServer(
+		// The calls are small, and few at a time. The default is 32 KiB for each buffer of a
+		// connection.
 		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 		grpc.StatsHandler(connections{p}), grpc.UnaryInterceptor(p.recovered),
 	)
@@ -96,17 +99,20 @@ func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan s
 	formerHealth := health.DRAResourceHealth_ServiceDesc
 	formerHealth.ServiceName = "v1alpha1.DRAResourceHealth"
 	server.RegisterService(&formerHealth, s)
+	// Capacity 1: Serve also returns after the loop below has ended.
 	served := make(chan error, 1)
 	go func() {
 		served <- server.Serve(own.Listener)
 	}()
 	defer func() {
 		own.Remove()
+		// GracefulStop waits for streams, so they must be told to end.
 		close(s.quit)
 		timer := time.AfterFunc(stopWithin, server.Stop)
 		defer timer.Stop()
 		server.GracefulStop()
 	}()
+	// Present compares the file with the socket: another program may have removed or replaced it.
 	for own.Present() {
 		select {
 		case <-ctx.Done():
@@ -121,7 +127,7 @@ func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan s
 	p.Log.Warn("the driver's socket was removed: making another", "path", own.Path)
 }
 
-// service is one socket's server.
+// service is one socket's server. It serves registration, claims and health.
 type service struct {
 	registration.UnimplementedRegistrationServer
 	claims.UnimplementedDRAPluginServer
@@ -141,6 +147,7 @@ func (p *Plugin) recovered(
 	return handler(ctx, req)
 }
 
+// recover turns a panic into the error of a call, and logs its stack. It must be deferred directly.
 func (p *Plugin) recover(call string, err *error) {
 	if v := recover(); v != nil {
 		p.Log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
@@ -148,8 +155,8 @@ func (p *Plugin) recover(call string, err *error) {
 	}
 }
 
-// GetInfo is what the kubelet asks when it finds the socket. Without an endpoint it uses the
-// path of the socket.
+// GetInfo answers the first call of the kubelet on a new socket. Without an endpoint, the kubelet
+// uses the path of the socket.
 func (s *service) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
 		Type:              "DRAPlugin",
@@ -158,7 +165,8 @@ func (s *service) GetInfo(context.Context, *registration.InfoRequest) (*registra
 	}, nil
 }
 
-// NotifyRegistrationStatus receives the kubelet's decision.
+// NotifyRegistrationStatus receives the kubelet's decision. The kubelet calls it after GetInfo,
+// once for each registration.
 func (s *service) NotifyRegistrationStatus(_ context.Context, r *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	s.update(func(now *state) {
 		now.accepted = r.GetPluginRegistered()
@@ -170,8 +178,8 @@ func (s *service) NotifyRegistrationStatus(_ context.Context, r *registration.Re
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-// lease is how long the kubelet believes a report, in seconds: as long as the stream is
-// there. By default it is 30 s, and each node would wake up for it.
+// lease is how long a report is valid for the kubelet, in seconds: as long as the stream exists.
+// The default is 30 s, for which each node would have to send reports without a change.
 const lease = int64(10 * 365 * 24 * time.Hour / time.Second)
 
 // NodeWatchResources sends the health of all devices at once and after every change.
@@ -191,6 +199,7 @@ func (s *service) NodeWatchResources(_ *health.NodeWatchResourcesRequest, stream
 	}
 }
 
+// report describes the health of all devices. A withheld device is healthy for the pod that has it.
 func (p *Plugin) report(devices []Device) *health.NodeWatchResourcesResponse {
 	now := time.Now().Unix()
 	r := &health.NodeWatchResourcesResponse{}
@@ -216,6 +225,8 @@ type connections struct{ *Plugin }
 func (c connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (c connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
 func (c connections) HandleRPC(context.Context, stats.RPCStats)                         {}
+
+// HandleConn counts a connection, or its end. The other methods of stats.Handler do nothing.
 func (c connections) HandleConn(_ context.Context, event stats.ConnStats) {
 	c.update(func(now *state) {
 		switch event.(type) {

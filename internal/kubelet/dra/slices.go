@@ -10,6 +10,7 @@ import (
 
 // The fields of resource.k8s.io/v1 that are used, with the names of the API.
 
+// slice is a ResourceSlice.
 type slice struct {
 	APIVersion string    `json:"apiVersion,omitempty"`
 	Kind       string    `json:"kind,omitempty"`
@@ -17,6 +18,7 @@ type slice struct {
 	Spec       sliceSpec `json:"spec"`
 }
 
+// metadata is the ObjectMeta of any object.
 type metadata struct {
 	Name            string            `json:"name,omitempty"`
 	Namespace       string            `json:"namespace,omitempty"`
@@ -26,12 +28,14 @@ type metadata struct {
 	OwnerReferences []ownerReference  `json:"ownerReferences,omitempty"`
 }
 
-// version is ordered for the objects of one kind.
+// version is ordered for the objects of one kind. It is 0 if the version is missing or not a
+// number.
 func (m *metadata) version() uint64 {
 	v, _ := strconv.ParseUint(m.ResourceVersion, 10, 64)
 	return v
 }
 
+// ownerReference names the object with which another object is deleted.
 type ownerReference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -40,6 +44,7 @@ type ownerReference struct {
 	Controller bool   `json:"controller"`
 }
 
+// sliceSpec has the devices of one slice. All slices of a node are one pool.
 type sliceSpec struct {
 	Driver   string        `json:"driver"`
 	Pool     pool          `json:"pool"`
@@ -47,12 +52,14 @@ type sliceSpec struct {
 	Devices  []sliceDevice `json:"devices"`
 }
 
+// pool identifies the slices that belong together: ResourceSliceCount slices of one generation.
 type pool struct {
 	Name               string `json:"name"`
 	Generation         int64  `json:"generation"`
 	ResourceSliceCount int    `json:"resourceSliceCount"`
 }
 
+// sliceDevice is one device of a slice.
 type sliceDevice struct {
 	Name                     string               `json:"name"`
 	Attributes               map[string]attribute `json:"attributes,omitempty"`
@@ -61,6 +68,7 @@ type sliceDevice struct {
 	AllowMultipleAllocations bool                 `json:"allowMultipleAllocations,omitempty"`
 }
 
+// attribute has exactly one of its fields.
 type attribute struct {
 	String  *string `json:"string,omitempty"`
 	Int     *int64  `json:"int,omitempty"`
@@ -68,23 +76,28 @@ type attribute struct {
 	Version *string `json:"version,omitempty"`
 }
 
+// capacity is an amount of a device. Without a policy, a claim that names no amount consumes all of
+// it.
 type capacity struct {
 	Value         string         `json:"value"`
 	RequestPolicy *requestPolicy `json:"requestPolicy,omitempty"`
 }
 
+// requestPolicy says which amounts a claim may consume of a capacity.
 type requestPolicy struct {
 	Default     string      `json:"default,omitempty"`
 	ValidValues []string    `json:"validValues,omitempty"`
 	ValidRange  *validRange `json:"validRange,omitempty"`
 }
 
+// validRange has quantities. Max and Step may be empty.
 type validRange struct {
 	Min  string `json:"min,omitempty"`
 	Max  string `json:"max,omitempty"`
 	Step string `json:"step,omitempty"`
 }
 
+// taint keeps pods away from a device, or evicts them, as Effect says.
 type taint struct {
 	Key       string    `json:"key"`
 	Value     string    `json:"value"`
@@ -103,6 +116,7 @@ const (
 // state.
 const taintKey = Driver + "/unhealthy"
 
+// taintValues are the values of the taint. A healthy device has no taint.
 var taintValues = map[State]string{
 	Withheld:  "withheld",
 	Settling:  "settling",
@@ -110,8 +124,8 @@ var taintValues = map[State]string{
 	Gone:      "gone",
 }
 
-// published returns d as entry of a ResourceSlice, and the time at which that changes
-// by itself, if it does.
+// published returns the entry of d in a ResourceSlice, and the time at which the entry changes
+// although d does not. The time is zero if there is none.
 func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 	out = sliceDevice{
 		Name:                     d.name,
@@ -128,6 +142,7 @@ func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 		Effect:    noSchedule,
 		TimeAdded: d.Since,
 	}
+	// Only an absent device evicts pods, see Device.EvictAfter.
 	if d.State == Gone && d.EvictAfter >= 0 {
 		if evict := d.Since.Add(d.EvictAfter); evict.After(now) {
 			next = evict

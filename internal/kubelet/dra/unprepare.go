@@ -19,6 +19,7 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUn
 	resp := &claims.NodeUnprepareResourcesResponse{Claims: map[string]*claims.NodeUnprepareResourceResponse{}}
 	for _, c := range req.GetClaims() {
 		answer := &claims.NodeUnprepareResourceResponse{}
+		// One call after the other: a release does not wait for a device.
 		err := s.inTime(ctx, func(ctx context.Context) error {
 			return s.unprepare(ctx, c.GetUid())
 		})
@@ -32,7 +33,8 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUn
 	return resp, nil
 }
 
-// unprepare removes a claim that the kubelet releases, once no process of its pods runs.
+// unprepare removes a claim that the kubelet releases, once no process of its pods runs. It returns
+// nil if the claim stays recorded because of its processes.
 func (p *Plugin) unprepare(ctx context.Context, uid string) error {
 	unlock, err := p.locks.lock(ctx, uid)
 	if err != nil {

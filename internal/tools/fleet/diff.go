@@ -15,9 +15,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
-// Preview is what a configuration would change on one node. The node itself makes it: see
-// `fleet preview`.
+// Preview is what a configuration would change on one node. The node makes it, see `fleet preview`.
 type Preview struct {
+	// Changes are the effects on devices that are listed before or after the edit. The list is
+	// empty, not nil, without one.
 	Changes []Change `json:"changes"`
 	// HeldUnknown is why the holders are unknown. It is empty if they are known.
 	HeldUnknown string `json:"held_unknown"`
@@ -55,6 +56,7 @@ func (c *Change) Listed() Entry { return cmp.Or(c.Old, c.New) }
 
 // DiffReport is what an edit would change on all nodes.
 type DiffReport struct {
+	// Changes are sorted: first the changes that affect pods, then by resource and ID.
 	Changes []NodeChange `json:"changes"`
 	// Nodes are the nodes that have not answered, would refuse the configuration, or have
 	// problems with it.
@@ -67,7 +69,8 @@ type DiffReport struct {
 	OtherConfig []string `json:"other_config"`
 	// Memory is the largest upper bound for the memory of the listed devices on a node, in
 	// bytes, and MaxMemory the limit.
-	Memory     int    `json:"memory"`
+	Memory int `json:"memory"`
+	// MemoryNode is the node with the value of Memory. It is empty if no node lists a device.
 	MemoryNode string `json:"memory_node"`
 	MaxMemory  int    `json:"max_memory"`
 }
@@ -80,15 +83,19 @@ type NodeChange struct {
 
 // NodeDiff is a node with problems.
 type NodeDiff struct {
-	Node     string `json:"node"`
-	Answered bool   `json:"answered"`
+	Node string `json:"node"`
+	// Answered is false if the node could not be asked. Problems then says why.
+	Answered bool `json:"answered"`
 	// Refuses is set if the node would refuse the configuration.
-	Refuses     bool     `json:"refuses"`
-	Problems    []string `json:"problems"`
-	HeldUnknown string   `json:"held_unknown"`
+	Refuses bool `json:"refuses"`
+	// Problems are lines for an administrator, first the reasons for which the node would refuse.
+	Problems []string `json:"problems"`
+	// HeldUnknown is why the holders are unknown. It is empty if no holder can be affected.
+	HeldUnknown string `json:"held_unknown"`
 }
 
-// RemovesHeld reports whether the edit takes a device away from a container.
+// RemovesHeld reports whether the edit takes a device away from a container. It is only certain if
+// Incomplete is false.
 func (r *DiffReport) RemovesHeld() bool {
 	return slices.ContainsFunc(r.Changes, func(c NodeChange) bool { return len(c.Held) > 0 })
 }
@@ -102,7 +109,8 @@ func (r *DiffReport) Incomplete() bool {
 }
 
 // Diff asks each node what a configuration would change there. If a manifest has several
-// configurations, each node gets the one whose ConfigMap its pod mounts.
+// configurations, each node gets the one whose ConfigMap its pod mounts. A node that does not
+// answer is a part of the report. The error means that nothing can be said about any node.
 func (f *Fleet) Diff(ctx context.Context, configurations []importer.Own) (*DiffReport, error) {
 	members, err := f.Members(ctx)
 	if err != nil {
@@ -117,6 +125,7 @@ func (f *Fleet) Diff(ctx context.Context, configurations []importer.Own) (*DiffR
 	var inputs [][]byte
 	for _, m := range members.List {
 		files := configurationOf(&m, configurations)
+		// The node has another DaemonSet or another release of the chart.
 		if files == nil {
 			report.OtherConfig = append(report.OtherConfig, m.Node)
 			continue
@@ -127,12 +136,14 @@ func (f *Fleet) Diff(ctx context.Context, configurations []importer.Own) (*DiffR
 	if len(affected) == 0 {
 		return nil, errors.New("no node has a configuration of this file: the names of its ConfigMaps are not those of the DaemonSet's pods")
 	}
+	// Each call writes only its own element.
 	previews := make([]Preview, len(affected))
 	failed := f.each(ctx, affected, func(ctx context.Context, i int) error {
 		m := &affected[i]
 		args := append([]string{"fleet", "preview"}, m.flags(append(hostFlags, "listen", "pod-resources", "node-name")...)...)
 		return f.exec(ctx, m, inputs[i], decode(&previews[i]), args...)
 	})
+	// The user has interrupted the command: a report with a part of the nodes would look complete.
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -143,9 +154,9 @@ func (f *Fleet) Diff(ctx context.Context, configurations []importer.Own) (*DiffR
 	return report, nil
 }
 
-// configurationOf returns the files for a node: those of the ConfigMap that its pod mounts, or the
-// only ones there are. Generated ConfigMaps have a hash in their name, so that a single
-// configuration needs no name.
+// configurationOf returns the files for a node: the files of the ConfigMap that its pod mounts, or
+// of the only configuration. It returns nil if there are none. Generated ConfigMaps have a hash in
+// their name, so that a single configuration needs no name.
 func configurationOf(m *Member, all []importer.Own) []config.File {
 	if len(all) == 1 {
 		return all[0].Files
@@ -175,7 +186,7 @@ func configMap(files []config.File) []byte {
 	return text
 }
 
-// add adds the answer of a node.
+// add adds the answer of a node. If err is set, p is ignored.
 func (r *DiffReport) add(node string, p *Preview, err error) {
 	state := NodeDiff{
 		Node:        node,
@@ -210,7 +221,8 @@ func (r *DiffReport) add(node string, p *Preview, err error) {
 	}
 }
 
-// oldVersion explains the error of a version that has no command of this name.
+// oldVersion explains the error of a version that has no command of this name. Any other error is
+// returned as it is. During an update of the DaemonSet, some nodes have the former version.
 func oldVersion(err error) error {
 	var remote *RemoteError
 	if errors.As(err, &remote) && strings.Contains(remote.Text, `unknown command "fleet"`) {
@@ -219,11 +231,12 @@ func oldVersion(err error) error {
 	return err
 }
 
-// sort sorts changes: those that affect pods first.
+// sort sorts changes, first the changes that affect pods.
 func (r *DiffReport) sort() {
 	sort.SliceStable(r.Changes, func(i, j int) bool {
 		a := &r.Changes[i]
 		b := &r.Changes[j]
+		// Only whether there are holders matters, not how many.
 		byHeld := cmp.Compare(min(len(b.Held), 1), min(len(a.Held), 1))
 		byResource := cmp.Compare(a.Listed().Resource, b.Listed().Resource)
 		byID := cmp.Compare(a.Listed().ID, b.Listed().ID)
@@ -231,7 +244,8 @@ func (r *DiffReport) sort() {
 	})
 }
 
-// Snapshot records a node, without serial numbers, and returns the recording.
+// Snapshot records a node, without serial numbers, and returns the recording. The recording is a
+// txtar archive, of at most maxAnswer bytes.
 func (f *Fleet) Snapshot(ctx context.Context, node string) ([]byte, error) {
 	members, err := f.Members(ctx)
 	if err != nil {

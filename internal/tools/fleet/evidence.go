@@ -34,9 +34,11 @@ type Evidence struct {
 	Holders map[string]*Pod
 
 	// Claims of the pod, and what they may get.
-	Claims     []Claim
-	Slices     []Slice
-	Classes    []Class
+	Claims []Claim
+	// Slices are only the slices of this driver.
+	Slices  []Slice
+	Classes []Class
+	// TaintRules are empty in clusters that do not have this kind.
 	TaintRules []TaintRule
 
 	// Permissions are the nodes in /dev of devices that the pod holds.
@@ -49,7 +51,8 @@ type Evidence struct {
 // Request is a number of devices that a pod requests.
 type Request struct {
 	Resource string
-	Count    int
+	// Count is the sum over all containers. For a claim it is 1.
+	Count int
 	// Class is the DeviceClass of a claim. It is empty for an extended resource.
 	Class string
 }
@@ -65,15 +68,17 @@ type Permission struct {
 	Mode uint32 `json:"mode"`
 }
 
-// isExtended reports whether the name of a resource is that of an extended resource. Kubernetes
-// keeps names without a domain, and those of its own domain.
+// isExtended reports whether a name is the name of an extended resource. Names without a domain and
+// names in the domain kubernetes.io belong to Kubernetes.
 func isExtended(name string) bool {
 	domain, _, hasDomain := strings.Cut(name, "/")
 	isNative := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
 	return hasDomain && !isNative
 }
 
-// requests lists the extended resources of a pod's containers.
+// requests lists the extended resources of a pod's containers. They are sorted by name. For
+// extended resources, requests equal limits. The kubelet reuses the devices of init containers, so
+// the sum is an upper bound.
 func (p *Pod) requests() []Request {
 	var all []Request
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
@@ -100,7 +105,8 @@ func (e *Evidence) isWaiting() bool {
 	return e.Pod != nil && e.Pod.Spec.NodeName == "" && e.Pod.Status.Phase == "Pending"
 }
 
-// isPlaced reports whether the pod is on a node and has not ended.
+// isPlaced reports whether the pod is on a node and has not ended. Its containers may not have
+// started yet.
 func (e *Evidence) isPlaced() bool {
 	if e.Pod == nil || e.Pod.Spec.NodeName == "" {
 		return false
@@ -114,13 +120,15 @@ type place struct {
 	// object is nil if the nodes may not be read.
 	object *Node
 	// answer is nil if the node does not answer.
-	answer   *nodeStatus
+	answer *nodeStatus
+	// resource is the zero value if the node does not answer, or does not configure it.
 	resource status.Resource
 	// allocatable is the number in the status of the node.
 	allocatable int
 }
 
-// places lists the nodes that have or configure a resource, by name.
+// places lists the nodes that have or configure a resource, by name. Nodes of another device plugin
+// with the same resource name count too, because the scheduler does not distinguish them.
 func (e *Evidence) places(resource string) []place {
 	byNode := map[string]place{}
 	for name, object := range e.Nodes {
@@ -160,7 +168,7 @@ func (e *Evidence) places(resource string) []place {
 }
 
 // free is the number of healthy slots that nobody holds. A node that does not answer may have some:
-// the scheduler knows better.
+// the scheduler knows better. If the holders are unknown, every healthy slot counts as free.
 func (p *place) free() int {
 	if p.answer == nil {
 		return p.allocatable
@@ -179,7 +187,8 @@ func (p *place) slots() int {
 	return p.resource.Slots.Healthy + p.resource.Slots.Unhealthy
 }
 
-// unhealthy lists the devices that are not Healthy, with time and reason.
+// unhealthy lists the devices that are not Healthy, with time and reason. It is empty if the node
+// does not answer.
 func (p *place) unhealthy() []string {
 	var all []string
 	for _, d := range p.resource.Devices {
@@ -192,7 +201,8 @@ func (p *place) unhealthy() []string {
 	return all
 }
 
-// held lists the devices that the pod holds on its node, as the node reports it.
+// held lists the devices that the pod holds on its node, as the node reports it. A container is
+// listed once for each slot that it holds. The result is empty if the holders are unknown.
 func (e *Evidence) held() []heldDevice {
 	var all []heldDevice
 	if e.Pod == nil {
@@ -239,6 +249,7 @@ func workload(p *Pod) string {
 		return ""
 	}
 	owner := p.Metadata.OwnerReferences[0]
+	// The controller of Deployments names a ReplicaSet after the Deployment and this label.
 	hash := p.Metadata.Labels["pod-template-hash"]
 	name, isOfDeployment := strings.CutSuffix(owner.Name, "-"+hash)
 	if owner.Kind == "ReplicaSet" && isOfDeployment && hash != "" {

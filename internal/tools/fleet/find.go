@@ -24,17 +24,19 @@ type FindReport struct {
 type Found struct {
 	Node string `json:"node"`
 	// Resource and ID are empty if no resource has the device.
-	Resource string          `json:"resource"`
-	ID       string          `json:"id"`
-	Health   string          `json:"health"`
-	Reason   string          `json:"reason"`
-	Held     []status.Holder `json:"held"`
+	Resource string `json:"resource"`
+	ID       string `json:"id"`
+	// Health and Reason are empty if no resource has the device, or the instance does not list it.
+	Health string          `json:"health"`
+	Reason string          `json:"reason"`
+	Held   []status.Holder `json:"held"`
 	// Device is the hardware. It is nil for a device that is absent.
 	Device *catalog.Device `json:"device"`
 }
 
 // Find searches all nodes for a device whose serial number, USB or PCI ID, name, device ID, node or
-// network interface contains a text, whatever the letter case.
+// network interface contains a text, whatever the letter case. The error means that no node could
+// be asked.
 func (f *Fleet) Find(ctx context.Context, text string) (*FindReport, error) {
 	members, err := f.Members(ctx)
 	if err != nil {
@@ -45,6 +47,7 @@ func (f *Fleet) Find(ctx context.Context, text string) (*FindReport, error) {
 		Found: []Found{},
 		Nodes: []NodeState{},
 	}
+	// Each call writes only its own element.
 	found := make([][]Found, len(members.List))
 	failed := f.each(ctx, members.List, func(ctx context.Context, i int) (err error) {
 		found[i], err = f.findOn(ctx, &members.List[i], text)
@@ -54,6 +57,7 @@ func (f *Fleet) Find(ctx context.Context, text string) (*FindReport, error) {
 		return nil, context.Cause(ctx)
 	}
 	for i, err := range failed {
+		// A node that has not answered has none.
 		report.Found = append(report.Found, found[i]...)
 		if err != nil {
 			report.Nodes = append(report.Nodes, NodeState{Node: members.List[i].Node, Problems: lines(err)})
@@ -69,7 +73,8 @@ func (f *Fleet) Find(ctx context.Context, text string) (*FindReport, error) {
 	return report, nil
 }
 
-// findOn searches one node: its hardware, and its resources, which also have absent devices.
+// findOn searches one node: its hardware, and its resources, which also have absent devices. It
+// makes two calls, which share the timeout of the node.
 func (f *Fleet) findOn(ctx context.Context, m *Member, text string) ([]Found, error) {
 	var all struct{ Devices []catalog.Device }
 	args := append([]string{"devices", "--all", "-o", "json"}, m.flags(hostFlags...)...)
@@ -84,7 +89,8 @@ func (f *Fleet) findOn(ctx context.Context, m *Member, text string) ([]Found, er
 	return search(m.Node, all.Devices, &s, text), nil
 }
 
-// search finds devices in the answers of a node.
+// search finds devices in the answers of a node. A device of several resources is found once for
+// each of them.
 func search(node string, hardware []catalog.Device, s *status.Status, text string) []Found {
 	text = strings.ToLower(text)
 	var found []Found
@@ -94,6 +100,7 @@ func search(node string, hardware []catalog.Device, s *status.Status, text strin
 		if !isMeant(h, text) {
 			continue
 		}
+		// This is the answer for hardware that should be configured but is not.
 		if len(h.Offers) == 0 {
 			found = append(found, Found{Node: node, Device: h, Held: []status.Holder{}})
 		}
@@ -104,6 +111,7 @@ func search(node string, hardware []catalog.Device, s *status.Status, text strin
 	}
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
+			// The rest are absent devices, which only the running instance remembers.
 			isKnown := listed[r.Name+" "+d.ID]
 			if !isKnown && (contains(text, d.ID, d.Product) || contains(text, d.Host()...)) {
 				found = append(found, served(node, s, r.Name, d.ID, nil))
@@ -113,7 +121,7 @@ func search(node string, hardware []catalog.Device, s *status.Status, text strin
 	return found
 }
 
-// isMeant reports whether one of the names of hardware contains a text.
+// isMeant reports whether one of the names of hardware contains a text. text is in lower case.
 func isMeant(h *catalog.Device, text string) bool {
 	names := []string{h.Name, h.ID, h.Vendor, h.Product, h.FullName(), h.Serial, h.Path}
 	names = append(names, h.Nodes...)
@@ -131,7 +139,8 @@ func contains(text string, all ...string) bool {
 	})
 }
 
-// served is a device with the health and the holders that the running instance reports.
+// served is a device with the health and the holders that the running instance reports. h is nil if
+// the hardware is absent.
 func served(node string, s *status.Status, resource, id string, h *catalog.Device) Found {
 	found := Found{
 		Node:     node,
@@ -141,6 +150,7 @@ func served(node string, s *status.Status, resource, id string, h *catalog.Devic
 		Device:   h,
 	}
 	for _, r := range s.Resources {
+		// The configuration has the plain name, also for a resource of DRA.
 		if r.Title() != resource && r.Name != resource {
 			continue
 		}

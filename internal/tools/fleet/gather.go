@@ -22,7 +22,8 @@ type WhyReport struct {
 }
 
 // Why explains why a pod does not start, or why it has lost its device. The namespace may be empty
-// for the namespace of kubectl's context.
+// for the namespace of kubectl's context. The error means that nothing can be said, for example
+// because the pod requests no device.
 func (f *Fleet) Why(ctx context.Context, namespace, name string) (*WhyReport, error) {
 	e, err := f.gather(ctx, namespace, name)
 	if err != nil {
@@ -35,6 +36,7 @@ func (f *Fleet) Why(ctx context.Context, namespace, name string) (*WhyReport, er
 		Reasons:   e.Explain(),
 		Unread:    append([]string{}, e.Unread...),
 	}
+	// A rule about all nodes may be wrong about a silent one, so the user is told.
 	for _, n := range e.Silent {
 		report.Unread = append(report.Unread, n.Node+": "+strings.Join(n.Problems, "; "))
 	}
@@ -47,6 +49,7 @@ func (e *Evidence) state() string {
 		return "does not exist"
 	}
 	text := e.Pod.Status.Phase
+	// The phase of a pod that is being deleted stays Running.
 	if e.Pod.Metadata.DeletionTimestamp != nil {
 		text = "terminating"
 	}
@@ -68,6 +71,7 @@ func (f *Fleet) gather(ctx context.Context, namespace, name string) (*Evidence, 
 		Holders:   map[string]*Pod{},
 	}
 	pod := &Pod{}
+	// Everything else depends on the pod, so it is read first.
 	err := f.get(ctx, pod, inNamespace(namespace, "pod", name)...)
 	if isNotFound(err) {
 		return e, f.gatherMissing(ctx, e, err)
@@ -78,12 +82,15 @@ func (f *Fleet) gather(ctx context.Context, namespace, name string) (*Evidence, 
 	e.Pod = pod
 	e.Namespace = pod.Metadata.Namespace
 	e.Requests = pod.requests()
+	// The UID leaves out events of an earlier pod of the same name, such as one of a StatefulSet.
 	selector := "involvedObject.name=" + name + ",involvedObject.uid=" + pod.Metadata.UID
 	e.note("events", list(ctx, f, appendTo(&e.Events), "events", "-n", e.Namespace, "--field-selector", selector))
+	// This precedes the nodes, because it adds the resources that claims request.
 	f.gatherClaims(ctx, e)
 	if len(e.Requests) == 0 && len(pod.Spec.ResourceClaims) == 0 {
 		return nil, fmt.Errorf("pod %s requests no extended resource and no claim: its containers get no device\n  hint: resources.limits of a container names the resource, such as example.com/zigbee: 1", pod.Metadata.Path())
 	}
+	// The rules about objects of Kubernetes still work without the DaemonSet.
 	if err := f.gatherNodes(ctx, e); err != nil {
 		e.note("the DaemonSet", err)
 		return e, nil
@@ -92,7 +99,7 @@ func (f *Fleet) gather(ctx context.Context, namespace, name string) (*Evidence, 
 	return e, nil
 }
 
-// inNamespace returns arguments of kubectl for a namespace, or for that of its context.
+// inNamespace returns arguments of kubectl for a namespace, or for the namespace of its context.
 func inNamespace(namespace string, args ...string) []string {
 	if namespace != "" {
 		args = append(args, "-n", namespace)
@@ -100,16 +107,17 @@ func inNamespace(namespace string, args ...string) []string {
 	return args
 }
 
-// note notes what could not be read.
+// note notes what could not be read. It does nothing if err is nil.
 func (e *Evidence) note(what string, err error) {
 	if err != nil {
 		e.Unread = append(e.Unread, what+": "+strings.Join(lines(err), " "))
 	}
 }
 
-// gatherMissing looks for events of an object that cannot create the pod. Without one, the error is
-// that of kubectl, with the names of similar pods.
+// gatherMissing looks for events of an object that cannot create the pod. If there is none, it
+// returns the error of kubectl, with the names of similar pods.
 func (f *Fleet) gatherMissing(ctx context.Context, e *Evidence, missing error) error {
+	// The name of a pod that was not created is not known: its owner has the event.
 	add := func(event Event) {
 		if e.creates(event.InvolvedObject.Name) {
 			e.Events = append(e.Events, event)
@@ -117,12 +125,14 @@ func (f *Fleet) gatherMissing(ctx context.Context, e *Evidence, missing error) e
 	}
 	err := list(ctx, f, add, inNamespace(e.Namespace, "events", "--field-selector", "reason=FailedCreate")...)
 	if err == nil && len(e.Events) > 0 {
+		// Only kubectl knows the namespace of its context. The event has it.
 		if e.Namespace == "" {
 			e.Namespace = e.Events[0].Metadata.Namespace
 		}
 		return nil
 	}
 	var similar []string
+	// Without these names, the error is less helpful but still right.
 	_ = list(ctx, f, func(p Pod) {
 		if strings.HasPrefix(p.Metadata.Name, e.Name+"-") {
 			similar = append(similar, p.Metadata.Name)
@@ -139,6 +149,7 @@ func (f *Fleet) gatherMissing(ctx context.Context, e *Evidence, missing error) e
 func (f *Fleet) gatherClaims(ctx context.Context, e *Evidence) {
 	names := []string{}
 	for _, c := range e.Pod.Spec.ResourceClaims {
+		// A claim that was not made yet is found by claimMissing.
 		if name := e.Pod.claimName(c); name != "" {
 			names = append(names, name)
 		}
@@ -152,10 +163,12 @@ func (f *Fleet) gatherClaims(ctx context.Context, e *Evidence) {
 		}
 	}
 	hasClaims := len(e.Pod.Spec.ResourceClaims) > 0
+	// Classes are needed first: an extended resource may stand for one, in a pod without any claim.
 	classErr := list(ctx, f, appendTo(&e.Classes), "deviceclasses")
 	mayUseDRA := hasClaims || len(names) > 0 || slices.ContainsFunc(e.Requests, func(r Request) bool {
 		return slices.ContainsFunc(e.Classes, func(c Class) bool { return c.Spec.ExtendedResourceName == r.Resource })
 	})
+	// An error about classes does not matter then.
 	if !mayUseDRA {
 		return
 	}
@@ -189,6 +202,7 @@ func (f *Fleet) gatherNodes(ctx context.Context, e *Evidence) error {
 	}
 	asked := members.List
 	if node := e.Pod.Spec.NodeName; node != "" {
+		// The other nodes cannot explain a pod that has its node.
 		if asked, err = members.on(node); err != nil {
 			return err
 		}
@@ -204,13 +218,15 @@ func (f *Fleet) gatherNodes(ctx context.Context, e *Evidence) error {
 		}
 		e.Answers = append(e.Answers, answers[i])
 	}
+	// Only the node of the pod was asked.
 	if e.isPlaced() && len(e.Answers) == 1 {
 		f.gatherPermissions(ctx, e, &asked[0])
 	}
 	return nil
 }
 
-// gatherPermissions reads owner and mode of the nodes of the devices that the pod holds.
+// gatherPermissions reads owner and mode of the nodes of the devices that the pod holds. It does so
+// only for containers that do not run as root: this costs another call.
 func (f *Fleet) gatherPermissions(ctx context.Context, e *Evidence, m *Member) {
 	held := e.held()
 	needed := slices.ContainsFunc(held, func(h heldDevice) bool {
@@ -221,6 +237,7 @@ func (f *Fleet) gatherPermissions(ctx context.Context, e *Evidence, m *Member) {
 		return
 	}
 	var answer struct{ Permissions []Permission }
+	// each is used for its timeout.
 	_ = f.each(ctx, []Member{*m}, func(ctx context.Context, _ int) error {
 		args := append([]string{"fleet", "permissions", "-o", "json"}, m.flags(hostFlags...)...)
 		err := f.exec(ctx, m, nil, decode(&answer), args...)
@@ -247,6 +264,7 @@ func (f *Fleet) gatherHolders(ctx context.Context, e *Evidence) {
 						continue
 					}
 					count++
+					// The pod is known to be missing unless the answer below has it.
 					e.Holders[key] = nil
 					byNamespace[h.Namespace] = append(byNamespace[h.Namespace], h.Pod)
 				}
@@ -260,7 +278,9 @@ func (f *Fleet) gatherHolders(ctx context.Context, e *Evidence) {
 			Pod
 		}
 		args := append([]string{"pods", "-n", namespace, "--ignore-not-found"}, names...)
+		// One call for each namespace: kubectl takes several names, but one namespace.
 		err := f.get(ctx, &answer, args...)
+		// With --ignore-not-found, kubectl prints nothing if no pod exists.
 		if err != nil && !errors.Is(err, errEmpty) {
 			e.note("pods of namespace "+namespace, err)
 			for _, name := range names {

@@ -21,14 +21,16 @@ type Kubectl interface {
 
 // Call is a call of kubectl.
 type Call struct {
+	// Args follow the program and its flags.
 	Args []string
 	// Input is its standard input.
 	Input []byte
-	// Output reads its standard output.
+	// Output reads its standard output. It is called once, in another goroutine, and need not read
+	// to the end.
 	Output func(io.Reader) error
 }
 
-// Program is the kubectl of the user.
+// Program is the kubectl of the user. Program implements Kubectl.
 type Program struct {
 	// Command is the program and its first arguments, such as "k3s", "kubectl".
 	Command []string
@@ -51,13 +53,15 @@ const waitDelay = time.Second
 // maxStderr limits how much of kubectl's standard error is kept.
 const maxStderr = 64 << 10
 
-// Run implements Kubectl.
+// Run implements Kubectl. If both the program and Output fail, it returns the error of the program,
+// which is usually the cause.
 func (p Program) Run(ctx context.Context, call Call) error {
 	argv := append([]string{}, p.Command...)
 	argv = append(argv, p.Flags...)
 	argv = append(argv, call.Args...)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = waitDelay
+	// Without input, standard input is /dev/null: kubectl must not read from the terminal.
 	if call.Input != nil {
 		cmd.Stdin = bytes.NewReader(call.Input)
 	}
@@ -73,9 +77,11 @@ func (p Program) Run(ctx context.Context, call Call) error {
 		read <- err
 	}()
 	err := cmd.Run()
+	// This is the end of the output for the reader.
 	_ = ours.Close()
 	readErr := <-read
 	switch {
+	// The error of a killed process would only say that it was killed.
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, exec.ErrNotFound):
@@ -86,7 +92,8 @@ func (p Program) Run(ctx context.Context, call Call) error {
 	return readErr
 }
 
-// limitedBuffer keeps the first bytes that are written to it.
+// limitedBuffer keeps the first bytes that are written to it. The rest is dropped without an error,
+// so that kubectl can end.
 type limitedBuffer struct {
 	text bytes.Buffer
 	room int
@@ -103,11 +110,12 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 const remoteExit = "command terminated with exit code"
 
 // failure is the error for a call that failed, with the messages of kubectl or of the program in
-// the container.
+// the container. It is a RemoteError if the program in the container failed.
 func failure(err error, stderr string) error {
 	stderr = strings.TrimSpace(stderr)
 	before, _, isRemote := strings.Cut(stderr, remoteExit)
 	if isRemote {
+		// The program has written its messages before kubectl wrote its own.
 		text := strings.TrimPrefix(strings.TrimSpace(before), "error: ")
 		return &RemoteError{Text: text}
 	}
@@ -118,7 +126,8 @@ func failure(err error, stderr string) error {
 	return fmt.Errorf("kubectl: %s", strings.TrimPrefix(stderr, "Error from server "))
 }
 
-// isNotFound reports whether kubectl failed since an object does not exist.
+// isNotFound reports whether kubectl failed since an object does not exist. kubectl writes the
+// reason of the API server in parentheses.
 func isNotFound(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "(NotFound)")
 }
@@ -129,7 +138,8 @@ const maxAnswer = 64 << 20
 // errEmpty is the error for an answer without a value.
 var errEmpty = errors.New("the answer is empty")
 
-// decode returns a reader of output that decodes one JSON value.
+// decode returns a reader of output that decodes one JSON value. An answer without a value is
+// errEmpty.
 func decode(into any) func(io.Reader) error {
 	return func(r io.Reader) error {
 		err := json.NewDecoder(io.LimitReader(r, maxAnswer)).Decode(into)
@@ -143,7 +153,7 @@ func decode(into any) func(io.Reader) error {
 	}
 }
 
-// get reads one object.
+// get reads one object. It fails after readTimeout.
 func (f *Fleet) get(ctx context.Context, into any, args ...string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errNoAnswer(readTimeout))
 	defer cancel()
@@ -153,7 +163,8 @@ func (f *Fleet) get(ctx context.Context, into any, args ...string) error {
 	})
 }
 
-// list reads a list of objects one after the other: the list of all nodes may have 50 MB.
+// list reads a list of objects one after the other: the list of all nodes may have 50 MB. each is
+// called for each object, also if an error follows. args begin with the kind.
 func list[T any](ctx context.Context, f *Fleet, each func(T), args ...string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errNoAnswer(readTimeout))
 	defer cancel()
@@ -170,6 +181,7 @@ func appendTo[T any](all *[]T) func(T) {
 	}
 }
 
+// errNoAnswer is the error for a node or an API server that is too slow.
 func errNoAnswer(limit time.Duration) error {
 	return fmt.Errorf("no answer within %s", limit)
 }

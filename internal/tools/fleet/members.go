@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Member is the pod of the DaemonSet on one node.
+// Member is the pod of the DaemonSet on one node. Everything is read from the pod, because each
+// release of the chart may use other names and paths.
 type Member struct {
 	Node      string
 	Namespace string
@@ -26,7 +27,8 @@ type Member struct {
 	// Problem is why the pod cannot be asked. It is empty if it can.
 	Problem string
 	// ready: of two pods on a node, as during an update, the ready pod answers.
-	ready   bool
+	ready bool
+	// running is set if the phase is Running. Only then can kubectl exec start a command.
 	running bool
 }
 
@@ -42,7 +44,8 @@ type Members struct {
 // usualNamespace is the namespace of the manifest and of the documented chart.
 const usualNamespace = "generic-dp"
 
-// Members finds the pods of the DaemonSet, and the nodes.
+// Members finds the pods of the DaemonSet, and the nodes. It is an error if there is no pod. A node
+// that cannot be asked is in the list, with its problem.
 func (f *Fleet) Members(ctx context.Context) (*Members, error) {
 	pods, err := f.pods(ctx)
 	if err != nil {
@@ -64,6 +67,7 @@ func (f *Fleet) Members(ctx context.Context) (*Members, error) {
 	best := map[string]Member{}
 	for i := range pods {
 		next := newMember(&pods[i])
+		// The scheduler has not placed the pod yet.
 		if next.Node == "" {
 			continue
 		}
@@ -73,6 +77,7 @@ func (f *Fleet) Members(ctx context.Context) (*Members, error) {
 		}
 	}
 	for _, member := range best {
+		// The pod of a dead node stays Running for minutes, so the node is asked about first.
 		if problem := m.nodeProblem(member.Node); problem != "" {
 			member.Problem = problem
 		}
@@ -83,7 +88,7 @@ func (f *Fleet) Members(ctx context.Context) (*Members, error) {
 }
 
 // pods lists the pods of the DaemonSet. Without the right to list pods of all namespaces, it tries
-// the usual namespace.
+// the usual namespace. The error is about all namespaces, which the user can change with -n.
 func (f *Fleet) pods(ctx context.Context) (pods []Pod, err error) {
 	add := appendTo(&pods)
 	args := []string{"pods", "-l", f.Selector}
@@ -101,7 +106,8 @@ func (f *Fleet) pods(ctx context.Context) (pods []Pod, err error) {
 	return pods, err
 }
 
-// newMember describes a pod of the DaemonSet.
+// newMember describes a pod of the DaemonSet. The container is the one that runs serve, or else the
+// first one: a chart may add others.
 func newMember(p *Pod) Member {
 	m := Member{
 		Node:      p.Spec.NodeName,
@@ -148,6 +154,7 @@ func waitingReason(p *Pod) string {
 	return ""
 }
 
+// betterThan reports whether to ask this pod instead of another one on the same node.
 func (m *Member) betterThan(other *Member) bool {
 	if m.ready != other.ready {
 		return m.ready
@@ -159,6 +166,7 @@ func (m *Member) betterThan(other *Member) bool {
 // API server would wait for it.
 func (m *Members) nodeProblem(name string) string {
 	node := m.Nodes[name]
+	// Without the right to read nodes, the pod is asked, and may be silent until the timeout.
 	if node == nil {
 		return ""
 	}
@@ -169,7 +177,8 @@ func (m *Members) nodeProblem(name string) string {
 	return fmt.Sprintf("the node is not ready since %s: %s", clock(ready.LastTransitionTime), ready.Message)
 }
 
-// Without lists the nodes without a pod of the DaemonSet.
+// Without lists the nodes without a pod of the DaemonSet. The list is empty, not nil, if the nodes
+// are not known. It is sorted.
 func (m *Members) Without() []string {
 	names := []string{}
 	for name := range m.Nodes {
@@ -182,11 +191,12 @@ func (m *Members) Without() []string {
 	return names
 }
 
-// clock is a time for people.
+// clock is a time for people. All nodes are shown in one time zone.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // flags returns those arguments of serve that set one of the named flags, as --name=value. The
-// commands in the pod need the flags that say where the host and the configuration are.
+// commands in the pod need the flags that say where the host and the configuration are. A flag
+// without a value at the end of the arguments gets an empty one.
 func (m *Member) flags(names ...string) []string {
 	var found []string
 	for i, arg := range m.Args {
@@ -207,9 +217,11 @@ func (m *Member) flags(names ...string) []string {
 // configuration may do.
 var hostFlags = []string{"config", "dev", "sysfs", "state-dir", "allow", "domains"}
 
-// exec runs this program in the pod of a node, and reads its output.
+// exec runs this program in the pod of a node, and reads its output. output gets standard output.
+// The error of the program is a RemoteError.
 func (f *Fleet) exec(ctx context.Context, m *Member, input []byte, output func(io.Reader) error, args ...string) error {
 	call := []string{"exec", "-n", m.Namespace, m.Pod, "-c", m.Container}
+	// Without -i, kubectl does not connect standard input.
 	if input != nil {
 		call = append(call, "-i")
 	}

@@ -10,7 +10,7 @@ import (
 // The fields of Kubernetes objects that are used. encoding/json matches the names of the API to
 // these fields whatever their case. The API's own packages would add 5 MB to the program.
 
-// Meta is the metadata of an object.
+// Meta is the metadata of an object. DeletionTimestamp is nil unless the object is being deleted.
 type Meta struct {
 	Name              string
 	Namespace         string
@@ -40,13 +40,16 @@ type Pod struct {
 
 // PodSpec is what a pod asks for.
 type PodSpec struct {
-	NodeName        string
-	SchedulerName   string
-	NodeSelector    map[string]string
-	Affinity        Affinity
-	Tolerations     []Toleration
-	Containers      []Container
-	InitContainers  []Container
+	// NodeName is empty until the scheduler has placed the pod.
+	NodeName       string
+	SchedulerName  string
+	NodeSelector   map[string]string
+	Affinity       Affinity
+	Tolerations    []Toleration
+	Containers     []Container
+	InitContainers []Container
+	// ResourceClaims are only the claims that the pod names. A claim for extended resources is in
+	// its status.
 	ResourceClaims  []PodClaim
 	SecurityContext SecurityContext
 	Volumes         []Volume
@@ -54,18 +57,22 @@ type PodSpec struct {
 
 // Volume is a volume of a pod.
 type Volume struct {
-	Name      string
+	Name string
+	// ConfigMap is nil for a volume of another kind.
 	ConfigMap *struct{ Name string }
 }
 
-// Affinity is the affinity of a pod for nodes.
+// Affinity is the affinity of a pod for nodes. Only the required part matters: the preferred part
+// excludes no node.
 type Affinity struct {
 	NodeAffinity struct {
+		// It is nil if every node is allowed.
 		RequiredDuringSchedulingIgnoredDuringExecution *struct{ NodeSelectorTerms []SelectorTerm }
 	}
 }
 
-// SelectorTerm is an alternative of a node affinity: all its expressions hold.
+// SelectorTerm is an alternative of a node affinity: all its expressions hold. The alternatives are
+// combined by or.
 type SelectorTerm struct {
 	MatchExpressions []Expression
 	MatchFields      []Expression
@@ -78,7 +85,8 @@ type Expression struct {
 	Values   []string
 }
 
-// Toleration is a toleration of taints.
+// Toleration is a toleration of taints. Operator is "Exists" or "Equal", which is the meaning of an
+// empty one.
 type Toleration struct {
 	Key      string
 	Operator string
@@ -88,9 +96,10 @@ type Toleration struct {
 
 // Container is a container of a pod.
 type Container struct {
-	Name            string
-	Command         []string
-	Args            []string
+	Name    string
+	Command []string
+	Args    []string
+	// Limits are enough: for extended resources, the API server requires equal requests.
 	Resources       struct{ Limits map[string]string }
 	SecurityContext SecurityContext
 }
@@ -113,13 +122,16 @@ type PodClaim struct {
 
 // PodStatus is the state of a pod.
 type PodStatus struct {
-	Phase                       string
-	Reason                      string
-	Message                     string
-	Conditions                  []Condition
-	ContainerStatuses           []ContainerStatus
-	InitContainerStatuses       []ContainerStatus
-	ResourceClaimStatuses       []ClaimStatus
+	// Phase is Pending, Running, Succeeded, Failed or Unknown.
+	Phase                 string
+	Reason                string
+	Message               string
+	Conditions            []Condition
+	ContainerStatuses     []ContainerStatus
+	InitContainerStatuses []ContainerStatus
+	// ResourceClaimStatuses name the claims that were made from templates.
+	ResourceClaimStatuses []ClaimStatus
+	// ExtendedResourceClaimStatus is nil unless DRA provides extended resources of the pod.
 	ExtendedResourceClaimStatus *ClaimStatus
 }
 
@@ -134,9 +146,10 @@ type Condition struct {
 
 // ContainerStatus is the state of a container.
 type ContainerStatus struct {
-	Name      string
-	Ready     bool
-	State     ContainerState
+	Name  string
+	Ready bool
+	State ContainerState
+	// LastState is the end of the container before its last restart.
 	LastState ContainerState
 	// User is the identity of its first process. Kubelets before 1.33 do not report it.
 	User struct{ Linux *Identity }
@@ -169,7 +182,8 @@ type Terminated struct {
 	ExitCode int
 }
 
-// ClaimStatus names the object of a claim of a pod.
+// ClaimStatus names the object of a claim of a pod. ResourceClaimName is empty if no claim was
+// needed.
 type ClaimStatus struct {
 	Name              string
 	ResourceClaimName string
@@ -183,6 +197,7 @@ type Node struct {
 		Taints        []Taint
 	}
 	Status struct {
+		// Allocatable has the quantities of resources, held or not.
 		Allocatable map[string]string
 		Conditions  []Condition
 	}
@@ -190,9 +205,10 @@ type Node struct {
 
 // Taint is a taint of a node or of a device.
 type Taint struct {
-	Key       string
-	Value     string
-	Effect    string
+	Key    string
+	Value  string
+	Effect string
+	// TimeAdded is nil for most taints of nodes.
 	TimeAdded *time.Time
 }
 
@@ -218,7 +234,8 @@ type Event struct {
 	}
 }
 
-// at is when the event happened last.
+// at is when the event happened last. Events of the newer API have only EventTime. The zero time
+// means that neither is set.
 func (e *Event) at() time.Time {
 	if e.LastTimestamp != nil {
 		return *e.LastTimestamp
@@ -239,6 +256,7 @@ type Claim struct {
 		Allocation *struct {
 			Devices struct{ Results []Allocated }
 		}
+		// ReservedFor are the pods that may use the claim.
 		ReservedFor []struct{ Name string }
 	}
 }
@@ -251,9 +269,10 @@ type ClaimRequest struct {
 	Exactly         struct{ DeviceClassName string }
 }
 
-// Allocated is a device that a claim has.
+// Allocated is a device that a claim has. Device is the name in the pool of a node.
 type Allocated struct {
 	Driver string
+	// Pool is the name of the node, for this driver.
 	Pool   string
 	Device string
 }
@@ -269,21 +288,23 @@ type Slice struct {
 	}
 }
 
-// SliceDevice is a device of a slice.
+// SliceDevice is a device of a slice. Attributes have no value here unless they are strings.
 type SliceDevice struct {
-	Name                     string
-	Attributes               map[string]struct{ String string }
-	Taints                   []Taint
+	Name       string
+	Attributes map[string]struct{ String string }
+	Taints     []Taint
+	// AllowMultipleAllocations is set for a device with several slots.
 	AllowMultipleAllocations bool
 }
 
-// Class is a DeviceClass.
+// Class is a DeviceClass. ExtendedResourceName is empty if pods can only use it by claims.
 type Class struct {
 	Metadata Meta
 	Spec     struct{ ExtendedResourceName string }
 }
 
-// TaintRule is a DeviceTaintRule.
+// TaintRule is a DeviceTaintRule. Empty fields of the selector select everything. It taints devices
+// without a change of their slice.
 type TaintRule struct {
 	Metadata Meta
 	Spec     struct {
@@ -312,7 +333,7 @@ func condition(conditions []Condition, kind string) *Condition {
 }
 
 // quantity returns the number of an extended resource, which the API server writes as "1k" for
-// 1000.
+// 1000. It is 0 for anything else.
 func quantity(text string) int {
 	factor := 1
 	for suffix, f := range map[string]int{"k": 1e3, "M": 1e6} {

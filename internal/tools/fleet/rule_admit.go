@@ -5,7 +5,8 @@ import (
 )
 
 // admissionHints explain the messages of the kubelet's device manager
-// (k8s.io/kubernetes/pkg/kubelet/cm/devicemanager) and of this program.
+// (k8s.io/kubernetes/pkg/kubelet/cm/devicemanager) and of this program. The first column is a part
+// of the message.
 var admissionHints = []struct{ part, meaning string }{
 	{"cannot allocate unregistered device", "the plugin had not registered when the kubelet started, as after a reboot"},
 	{"no healthy devices present", "the device was missing, or not available yet"},
@@ -14,7 +15,8 @@ var admissionHints = []struct{ part, meaning string }{
 	{"is still used: the kubelet has freed it", "processes of a deleted pod still use the device"},
 }
 
-// admissionRefused: the kubelet has refused the pod. It never tries again.
+// admissionRefused: the kubelet has refused the pod. It never tries again. The kubelet also sets a
+// reason for a pod that it evicts.
 func admissionRefused(e *Evidence) *Reason {
 	if e.Pod == nil || e.Pod.Status.Phase != "Failed" || e.Pod.Status.Reason == "" {
 		return nil
@@ -33,6 +35,7 @@ func admissionRefused(e *Evidence) *Reason {
 		}
 	}
 	remove := "kubectl delete pod -n " + e.Namespace + " " + e.Name
+	// The controller has made another pod by now, with another name.
 	if owner := workload(e.Pod); owner != "" {
 		reason.Do = []string{owner + " makes another pod; " + remove + " removes this one"}
 		return reason

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// class is the DeviceClass of a request of a claim.
+// class is the DeviceClass of a request of a claim. It is empty for a request with alternatives.
 func (r *ClaimRequest) class() string { return cmp.Or(r.Exactly.DeviceClassName, r.DeviceClassName) }
 
 // classResource returns the resource of a DeviceClass: the extended resource that it stands for, or
@@ -18,11 +18,12 @@ func (e *Evidence) classResource(class string) string {
 			return c.Spec.ExtendedResourceName
 		}
 	}
+	// A name that is not a DNS label has a hash there, and is not found.
 	name, domain, _ := strings.Cut(class, ".")
 	return domain + "/" + name
 }
 
-// addClaims adds the resources that the pod requests by claims.
+// addClaims adds the resources that the pod requests by claims. Each request counts as one device.
 func (e *Evidence) addClaims() {
 	for _, claim := range e.Claims {
 		for _, r := range claim.Spec.Devices.Requests {
@@ -49,7 +50,8 @@ func (p *Pod) claimName(c PodClaim) string {
 	return c.ResourceClaimName
 }
 
-// classMissing: a claim names a DeviceClass that does not exist.
+// classMissing: a claim names a DeviceClass that does not exist. Without any class nothing is said,
+// because the classes may not have been readable.
 func classMissing(e *Evidence) *Reason {
 	if !e.isWaiting() || len(e.Classes) == 0 {
 		return nil
@@ -67,7 +69,8 @@ func classMissing(e *Evidence) *Reason {
 	return nil
 }
 
-// claimMissing: a claim of the pod does not exist.
+// claimMissing: a claim of the pod does not exist. It shows the event of the controller that could
+// not make the claim, if there is one.
 func claimMissing(e *Evidence) *Reason {
 	if !e.isWaiting() {
 		return nil
@@ -92,7 +95,8 @@ func claimMissing(e *Evidence) *Reason {
 	return nil
 }
 
-// claimPending: the scheduler has not allocated a claim.
+// claimPending: the scheduler has not allocated a claim. It names the requests, while the rules
+// about devices say why none fits.
 func claimPending(e *Evidence) *Reason {
 	if !e.isWaiting() {
 		return nil

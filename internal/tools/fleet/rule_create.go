@@ -18,12 +18,14 @@ func quotaExceeded(e *Evidence) *Reason {
 	}
 }
 
-// isQuota reports whether a message is that of an exceeded quota.
+// isQuota reports whether a message is about an exceeded quota.
 func isQuota(message string) bool { return strings.Contains(message, "exceeded quota") }
 
+// isOther reports whether a message is not about a quota.
 func isOther(message string) bool { return !isQuota(message) }
 
-// notCreated: the API server refuses the pod for another reason.
+// notCreated: the API server refuses the pod for another reason. Examples are Pod Security
+// admission and webhooks.
 func notCreated(e *Evidence) *Reason {
 	event := e.failedCreate(isOther)
 	if event == nil {
@@ -58,6 +60,7 @@ func (e *Evidence) failedCreate(isMeant func(message string) bool) *Event {
 
 // creates reports whether an object of some name creates the pod, or a pod of the workload, that
 // the user asked about. The names of pods, ReplicaSets and Jobs begin with the name of their owner.
+// It may be wrong about workloads whose names begin alike.
 func (e *Evidence) creates(owner string) bool {
 	return owner == e.Name || strings.HasPrefix(owner, e.Name+"-") || strings.HasPrefix(e.Name, owner+"-")
 }

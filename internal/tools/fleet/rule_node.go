@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// excludedBySelector: nodes with a free device have not the labels that the pod wants.
+// excludedBySelector: nodes with a free device have not the labels that the pod wants. It does not
+// apply if one of the nodes matches.
 func excludedBySelector(e *Evidence) *Reason {
 	return e.perFreeNode(func(r Request, nodes []*Node) *Reason {
 		var details []string
@@ -27,7 +28,7 @@ func excludedBySelector(e *Evidence) *Reason {
 }
 
 // unmatched returns which part of nodeSelector or of the required node affinity a node does not
-// match, empty if it matches both.
+// match, empty if it matches both. The scheduler requires both.
 func unmatched(spec *PodSpec, n *Node) string {
 	for key, want := range spec.NodeSelector {
 		if got, ok := n.Metadata.Labels[key]; !ok {
@@ -48,7 +49,8 @@ func unmatched(spec *PodSpec, n *Node) string {
 	return "it does not match the required node affinity"
 }
 
-// matches reports whether all expressions of a term hold. The only field is the node's name.
+// matches reports whether all expressions of a term hold. The only field is the node's name. A term
+// without expressions matches no node, as in the API.
 func (t *SelectorTerm) matches(n *Node) bool {
 	for _, expr := range t.MatchExpressions {
 		value, ok := n.Metadata.Labels[expr.Key]
@@ -64,7 +66,8 @@ func (t *SelectorTerm) matches(n *Node) bool {
 	return len(t.MatchExpressions)+len(t.MatchFields) > 0
 }
 
-// matches reports whether an expression holds for a label.
+// matches reports whether an expression holds for a label. value is the label of the node, empty if
+// exists is false. An unknown operator never holds.
 func (x *Expression) matches(value string, exists bool) bool {
 	switch x.Operator {
 	case "In":
@@ -81,7 +84,7 @@ func (x *Expression) matches(value string, exists bool) bool {
 	return false
 }
 
-// compares compares numbers, which labels have as texts.
+// compares compares numbers, which labels have as texts. It is false if either is not a number.
 func (x *Expression) compares(value string) bool {
 	number, err := strconv.Atoi(value)
 	limit, limitErr := strconv.Atoi(x.Values[0])
@@ -95,7 +98,7 @@ func (x *Expression) compares(value string) bool {
 }
 
 // excludedByTaint: nodes with a free device, which the pod selects, have a taint that it does not
-// tolerate.
+// tolerate. It does not apply if the pod tolerates all taints of one of these nodes.
 func excludedByTaint(e *Evidence) *Reason {
 	return e.perFreeNode(func(r Request, nodes []*Node) *Reason {
 		var details []string
@@ -126,6 +129,7 @@ func untolerated(spec *PodSpec, n *Node) string {
 		if t.Effect == "PreferNoSchedule" || spec.tolerates(t) {
 			continue
 		}
+		// kubectl cordon causes this taint.
 		if t.Key == "node.kubernetes.io/unschedulable" {
 			return "it is cordoned"
 		}
@@ -144,14 +148,15 @@ func (spec *PodSpec) tolerates(t Taint) bool {
 	})
 }
 
-// schedulerSays: nodes have a free device, and no other rule tells why the pod does not go there.
-// The scheduler's own message does.
+// schedulerSays: nodes have a free device, and no other rule explains why the pod is not placed
+// there. The message of the scheduler may explain it. It is the last resort, see Explain.
 func schedulerSays(e *Evidence) *Reason {
 	if !e.isWaiting() {
 		return nil
 	}
 	scheduled := condition(e.Pod.Status.Conditions, "PodScheduled")
 	if scheduled == nil || scheduled.Message == "" {
+		// The default scheduler sets the condition when it has failed to place a pod.
 		if scheduled == nil && e.Pod.Spec.SchedulerName != "" {
 			return &Reason{
 				Text: "scheduler " + e.Pod.Spec.SchedulerName + " has not considered the pod",
@@ -164,7 +169,7 @@ func schedulerSays(e *Evidence) *Reason {
 }
 
 // perFreeNode applies a rule to the first request that nodes have enough free devices for. Without
-// the right to read nodes nothing is known about them.
+// the right to read nodes nothing is known about them. explain gets the nodes sorted by name.
 func (e *Evidence) perFreeNode(explain func(r Request, nodes []*Node) *Reason) *Reason {
 	return e.perRequest(func(r Request, places []place) *Reason {
 		var nodes []*Node
@@ -180,7 +185,8 @@ func (e *Evidence) perFreeNode(explain func(r Request, nodes []*Node) *Reason) *
 	})
 }
 
-// deviceTainted: a DRA device has a taint of an administrator.
+// deviceTainted: a DRA device has a taint of an administrator. Taints of this driver mean that a
+// device is not Healthy, which other rules explain.
 func deviceTainted(e *Evidence) *Reason {
 	return e.perRequest(func(r Request, places []place) *Reason {
 		var details []string
@@ -208,7 +214,8 @@ func deviceTainted(e *Evidence) *Reason {
 	})
 }
 
-// ruleTaints are the taints that DeviceTaintRules give to a device. Slices do not have them.
+// ruleTaints are the taints that DeviceTaintRules give to a device. Slices do not have them. The
+// scheduler merges both.
 func (e *Evidence) ruleTaints(s *Slice, d *SliceDevice) []Taint {
 	var taints []Taint
 	for _, rule := range e.TaintRules {

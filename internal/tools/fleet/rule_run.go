@@ -8,7 +8,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// deviceLost: the pod runs, but its device is not Healthy any more.
+// deviceLost: the pod runs, but its device is not Healthy any more. A container that does not start
+// because of the lost device is the subject of createFailed.
 func deviceLost(e *Evidence) *Reason {
 	if !e.isPlaced() || createFailed(e) != nil {
 		return nil
@@ -33,7 +34,8 @@ func deviceLost(e *Evidence) *Reason {
 }
 
 // withoutDevice: the pod runs on a node whose kubelet has not given it the device. Kubelets start a
-// static pod without the device if its resource is not registered yet.
+// static pod without the device if its resource is not registered yet. It needs the answer of the
+// node, with its holders.
 func withoutDevice(e *Evidence) *Reason {
 	if !e.isPlaced() || e.Pod.Status.Phase != "Running" || len(e.Answers) == 0 {
 		return nil
@@ -60,7 +62,8 @@ func withoutDevice(e *Evidence) *Reason {
 	return nil
 }
 
-// permissionDenied: the user of a container may not open its device.
+// permissionDenied: the user of a container may not open its device. It needs the identity of the
+// container, and does not apply to root, whose capabilities are not known.
 func permissionDenied(e *Evidence) *Reason {
 	if !e.isPlaced() {
 		return nil
@@ -92,7 +95,8 @@ func permissionDenied(e *Evidence) *Reason {
 }
 
 // identity is the user of a container: as the runtime reports it, or else as the pod sets it. The
-// user of an image is only known from the runtime.
+// user of an image is only known from the runtime. container is the name of a container or an init
+// container.
 func (e *Evidence) identity(container string) (id Identity, isKnown bool) {
 	for _, c := range e.containerStatuses() {
 		if c.Name == container && c.User.Linux != nil {
@@ -101,6 +105,7 @@ func (e *Evidence) identity(container string) (id Identity, isKnown bool) {
 	}
 	pod := e.Pod.Spec.SecurityContext
 	for _, c := range slices.Concat(e.Pod.Spec.InitContainers, e.Pod.Spec.Containers) {
+		// The settings of a container precede the settings of its pod.
 		user := cmp.Or(c.SecurityContext.RunAsUser, pod.RunAsUser)
 		if c.Name != container || user == nil {
 			continue
@@ -120,7 +125,8 @@ func (e *Evidence) identity(container string) (id Identity, isKnown bool) {
 	return id, false
 }
 
-// remedy is what lets a user open a node.
+// remedy says what to change, so that a user may open a node. If the group of the node may use it,
+// the pod only needs this group.
 func (p *Permission) remedy() string {
 	const groupMayUse = readWrite << 3
 	if p.GID != 0 && p.Mode&groupMayUse == groupMayUse {
@@ -133,7 +139,8 @@ func (p *Permission) remedy() string {
 const readWrite = 0o6
 
 // mayOpen reports whether a user may read and write a node, by its mode. The kernel takes the first
-// of owner, group and others that fits (inode_permission in fs/namei.c).
+// of owner, group and others that fits (inode_permission in fs/namei.c). Thus an owner without a
+// permission is denied even if others have it.
 func (id *Identity) mayOpen(p *Permission) bool {
 	bits := p.Mode
 	isGroup := id.GID == int64(p.GID) || slices.Contains(id.SupplementalGroups, int64(p.GID))

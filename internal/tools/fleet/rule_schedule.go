@@ -25,7 +25,8 @@ func gated(e *Evidence) *Reason {
 	}
 }
 
-// notConfigured: no configuration has the resource.
+// notConfigured: no configuration has the resource. It needs the answer of at least one node. A
+// typing error in the name is the usual cause.
 func notConfigured(e *Evidence) *Reason {
 	return e.perRequest(func(r Request, places []place) *Reason {
 		if len(places) > 0 || len(e.Answers) == 0 {
@@ -53,7 +54,8 @@ func (e *Evidence) configured() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// nearest returns the name that is most similar, empty if none is similar.
+// nearest returns the name that is most similar, empty if none is similar. A name with another
+// domain and the same local part counts as similar.
 func nearest(name string, all []string) string {
 	const maxEdits = 5
 	best := ""
@@ -72,11 +74,13 @@ func nearest(name string, all []string) string {
 	return best
 }
 
-// noDeviceAnywhere: the resource is configured, but nothing on any node matches.
+// noDeviceAnywhere: the resource is configured, but nothing on any node matches. The details group
+// the nodes by the reason that they report.
 func noDeviceAnywhere(e *Evidence) *Reason {
 	return e.perRequest(func(r Request, places []place) *Reason {
 		reasons := map[string][]string{}
 		for _, p := range places {
+			// A node that does not answer may still have devices: the kubelet counts them.
 			if len(p.resource.Devices) > 0 || p.allocatable > 0 {
 				return nil
 			}
@@ -100,7 +104,7 @@ func noDeviceAnywhere(e *Evidence) *Reason {
 	})
 }
 
-// joinNodes names a few of some nodes.
+// joinNodes names a few of some nodes. nodes has at least one name.
 func joinNodes(nodes []string) string {
 	const most = 3
 	if len(nodes) > most {
@@ -109,7 +113,8 @@ func joinNodes(nodes []string) string {
 	return strings.Join(nodes, ", ")
 }
 
-// allUnhealthy: every device of the resource is Unhealthy, or those that are Healthy are held.
+// allUnhealthy: every device of the resource is Unhealthy, or pods hold the Healthy ones. It
+// applies if the Healthy devices do not suffice.
 func allUnhealthy(e *Evidence) *Reason {
 	return e.perFullRequest(func(r Request, places []place) *Reason {
 		var details []string
@@ -127,7 +132,8 @@ func allUnhealthy(e *Evidence) *Reason {
 	})
 }
 
-// allHeld: other pods hold the devices.
+// allHeld: other pods hold the devices. It also applies if some of the devices are Unhealthy: then
+// allUnhealthy applies as well.
 func allHeld(e *Evidence) *Reason {
 	return e.perFullRequest(func(r Request, places []place) *Reason {
 		var details []string
@@ -157,7 +163,8 @@ func (e *Evidence) holdersOn(p *place) []string {
 	return all
 }
 
-// holderState says whether a pod that holds a device is about to end.
+// holderState says whether a pod that holds a device is about to end. It is empty for a pod that
+// continues to run, and for a pod that was not read, see maxHolders.
 func (e *Evidence) holderState(h status.Holder) string {
 	pod, isKnown := e.Holders[h.Namespace+"/"+h.Pod]
 	switch {
@@ -172,7 +179,8 @@ func (e *Evidence) holderState(h status.Holder) string {
 }
 
 // rolloutStuck: the old pod of a Deployment holds the only device, and is not deleted before the
-// new one is ready.
+// new one is ready. With the strategy RollingUpdate, the new pod must usually be ready before the
+// old one ends.
 func rolloutStuck(e *Evidence) *Reason {
 	return e.perFullRequest(func(r Request, places []place) *Reason {
 		own := workload(e.Pod)
@@ -198,14 +206,16 @@ func rolloutStuck(e *Evidence) *Reason {
 	})
 }
 
-// isOlderVersion reports whether two pods are of one Deployment, but of different versions.
+// isOlderVersion reports whether two pods are of one Deployment, but of different versions. Their
+// order is not compared: the pod that waits is the newer one.
 func isOlderVersion(old, next *Pod) bool {
 	const hash = "pod-template-hash"
 	isSame := old.Metadata.Namespace == next.Metadata.Namespace && workload(old) == workload(next)
 	return isSame && old.Metadata.Labels[hash] != next.Metadata.Labels[hash]
 }
 
-// tooMany: the pod requests more than any node has.
+// tooMany: the pod requests more than any node has. It counts held and Unhealthy devices too, so
+// that waiting would not help.
 func tooMany(e *Evidence) *Reason {
 	return e.perRequest(func(r Request, places []place) *Reason {
 		most := 0
@@ -249,7 +259,7 @@ func notRegistered(e *Evidence) *Reason {
 }
 
 // perRequest applies a rule to each request of a pod that waits for a node, and returns the first
-// result.
+// result. explain gets the places of the resource, which may be none.
 func (e *Evidence) perRequest(explain func(r Request, places []place) *Reason) *Reason {
 	if !e.isWaiting() {
 		return nil

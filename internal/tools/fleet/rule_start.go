@@ -7,7 +7,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// prepareFailed: the driver refuses to prepare a claim, or has not registered.
+// prepareFailed: the driver refuses to prepare a claim, or has not registered. The latest event
+// counts, because an earlier error may be resolved.
 func prepareFailed(e *Evidence) *Reason {
 	if !e.isPlaced() || e.Pod.Status.Phase != "Pending" {
 		return nil
@@ -34,15 +35,16 @@ func prepareFailed(e *Evidence) *Reason {
 	return reason
 }
 
-// missingDevice are parts of the messages of a runtime that cannot inject a device: its link is
-// gone, its node is gone, or its CDI spec is.
+// missingDevice are parts of the messages of a runtime that cannot inject a device, because its
+// link, its node or its CDI spec does not exist.
 var missingDevice = []string{
 	"no such file or directory",
 	"unresolvable CDI devices",
 	"error gathering device information",
 }
 
-// createFailed: the runtime cannot create the container, since its device is gone.
+// createFailed: the runtime cannot create the container, since its device is gone. The first such
+// container is explained, with the devices that the pod holds and that are not Healthy.
 func createFailed(e *Evidence) *Reason {
 	if !e.isPlaced() {
 		return nil
@@ -76,7 +78,8 @@ func (h *heldDevice) describe() string {
 	return h.resource + " " + h.device.ID + " is Unhealthy" + sinceText(h.since) + ": " + h.device.Reason
 }
 
-// failure is why a container could not be created or started, empty if it could.
+// failure is why a container could not be created or started, empty if it could. The names of such
+// reasons of the kubelet end with "Error", such as CreateContainerError and RunContainerError.
 func (s *ContainerState) failure() string {
 	if w := s.Waiting; w != nil && strings.HasSuffix(w.Reason, "Error") {
 		return w.Reason + ": " + w.Message
@@ -88,7 +91,8 @@ func (s *ContainerState) failure() string {
 	return ""
 }
 
-// containerWaits: a container does not run for a reason that no other rule explains.
+// containerWaits: a container does not run for a reason that no other rule explains. It is there to
+// say that devices are not the cause.
 func containerWaits(e *Evidence) *Reason {
 	if !e.isPlaced() || createFailed(e) != nil {
 		return nil

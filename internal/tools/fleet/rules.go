@@ -5,7 +5,9 @@ import "fmt"
 // Reason is one explanation, and what to do.
 type Reason struct {
 	// Rule names the rule that gave it. The names are an API.
-	Rule    string   `json:"rule"`
+	Rule string `json:"rule"`
+	// Text is one sentence, Details are the facts behind it, and Do says what to do. Both lists may
+	// be empty, but are not nil after Explain.
 	Text    string   `json:"text"`
 	Details []string `json:"details"`
 	Do      []string `json:"do"`
@@ -53,7 +55,7 @@ var rules = []rule{
 	{"permission", permissionDenied},
 }
 
-// Explain applies all rules to the evidence.
+// Explain applies all rules to the evidence. The result is empty, not nil, if no rule applies.
 func (e *Evidence) Explain() []Reason {
 	reasons := []Reason{}
 	for _, r := range rules {
@@ -79,7 +81,7 @@ func (e *Evidence) Explain() []Reason {
 // maxDetails limits the lines of a reason: 500 nodes may have the same one.
 const maxDetails = 8
 
-// few returns the first lines, and how many more there are.
+// few returns the first lines, and how many more there are. It does not change lines.
 func few(lines []string) []string {
 	if len(lines) <= maxDetails {
 		return lines

@@ -12,7 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// StatusReport is the state of the devices of all nodes. The names of its JSON fields are those of
+// StatusReport is the state of the devices of all nodes. Its JSON fields have the same names as in
 // `status -o json` on a node. Lists are never null.
 type StatusReport struct {
 	// Nodes are the nodes that need an administrator: they do not answer, or report problems.
@@ -39,9 +39,11 @@ type Row struct {
 	Resource string `json:"resource"`
 	API      string `json:"api"`
 	Node     string `json:"node"`
-	Slots    int    `json:"slots"`
+	// Slots counts healthy and unhealthy slots, without the retiring ones.
+	Slots int `json:"slots"`
 	// Free is nil while the holders are unknown.
-	Free     *int            `json:"free"`
+	Free *int `json:"free"`
+	// Problems are lines for an administrator, empty if all devices are Healthy.
 	Problems []string        `json:"problems"`
 	Devices  []status.Device `json:"devices"`
 }
@@ -62,7 +64,8 @@ func (r *Row) Held() []string {
 type Filter struct {
 	// Resource is a name with or without its domain.
 	Resource string
-	Node     string
+	// Node is the name of a node. Empty means all nodes.
+	Node string
 }
 
 // selects reports whether a resource is selected.
@@ -71,6 +74,7 @@ func (f Filter) selects(resource string) bool {
 }
 
 // isNamed reports whether an administrator means a resource by a name, with or without its domain.
+// name must not be empty.
 func isNamed(resource, name string) bool {
 	return resource == name || strings.HasSuffix(resource, "/"+name)
 }
@@ -79,11 +83,12 @@ func isNamed(resource, name string) bool {
 type nodeStatus struct {
 	Member
 	status.Status
-	// configured are the names of all resources, also of those that are not selected.
+	// configured are the names of all resources, selected or not.
 	configured []string
 }
 
-// Status asks all nodes, or the selected one, for their devices.
+// Status asks all nodes, or the selected one, for their devices. A node that does not answer is a
+// part of the report. The error means that no node could be asked, or that ctx has ended.
 func (f *Fleet) Status(ctx context.Context, filter Filter) (*StatusReport, error) {
 	members, err := f.Members(ctx)
 	if err != nil {
@@ -101,13 +106,15 @@ func (f *Fleet) Status(ctx context.Context, filter Filter) (*StatusReport, error
 	}
 	report := merge(list, answers, failed, filter)
 	report.Unread = members.NodesUnread
+	// With a filter, the nodes without a pod would distract from the answer.
 	if filter == (Filter{}) {
 		report.WithoutPod = members.Without()
 	}
 	return report, nil
 }
 
-// on returns the pod of a node.
+// on returns the pod of a node. The list has one element. The error distinguishes an unknown node
+// from a node without a pod, if the nodes are known.
 func (m *Members) on(node string) ([]Member, error) {
 	for _, member := range m.List {
 		if member.Node == node {
@@ -121,7 +128,7 @@ func (m *Members) on(node string) ([]Member, error) {
 }
 
 // statuses asks members for their status. Of the answers, only the selected resources are kept: a
-// large cluster has thousands of devices.
+// large cluster has thousands of devices. Both results have the order of members.
 func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(resource string) bool) ([]nodeStatus, []error) {
 	answers := make([]nodeStatus, len(members))
 	failed := f.each(ctx, members, func(ctx context.Context, i int) error {
@@ -136,7 +143,7 @@ func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(res
 }
 
 // keep drops resources that are not selected, and all events except the last one of each of their
-// devices.
+// devices. The names of all resources are kept, for typing errors in a pod.
 func (n *nodeStatus) keep(selects func(resource string) bool) {
 	var kept []status.Resource
 	for _, r := range n.Resources {
@@ -159,7 +166,7 @@ func (n *nodeStatus) keep(selects func(resource string) bool) {
 }
 
 // since is when a device became Unhealthy: the time of its last event. It is the zero time if no
-// event tells.
+// event shows it. Only the last hundred events of a node are known.
 func (n *nodeStatus) since(resource, id string) time.Time {
 	for _, e := range n.Events {
 		isAbout := e.Resource == resource && e.ID == id
@@ -170,7 +177,7 @@ func (n *nodeStatus) since(resource, id string) time.Time {
 	return time.Time{}
 }
 
-// merge makes one report of the answers.
+// merge makes one report of the answers. The three lists have the same order.
 func merge(members []Member, answers []nodeStatus, failed []error, filter Filter) *StatusReport {
 	report := &StatusReport{
 		Nodes:      []NodeState{},
@@ -196,6 +203,7 @@ func merge(members []Member, answers []nodeStatus, failed []error, filter Filter
 			})
 		}
 		for _, r := range answer.Resources {
+			// On a large cluster, most nodes lack most devices: that is no row for each of them.
 			isListed := len(r.Devices) > 0 || filter.Node != ""
 			if isListed {
 				report.Resources = append(report.Resources, answer.row(r))
@@ -209,7 +217,8 @@ func merge(members []Member, answers []nodeStatus, failed []error, filter Filter
 	return report
 }
 
-// row is a resource on the node.
+// row is a resource on the node. A resource that is not registered is a problem only if it has
+// devices.
 func (n *nodeStatus) row(r status.Resource) Row {
 	row := Row{
 		Resource: r.Name,
@@ -236,7 +245,8 @@ func (n *nodeStatus) row(r status.Resource) Row {
 	return row
 }
 
-// noDevices is why a resource has no device on a node.
+// noDevices is why a resource has no device on a node. An older version on the node does not report
+// why.
 func noDevices(r status.Resource) string {
 	return "no device: " + cmp.Or(r.NoDevices, "no device matches on this host")
 }
@@ -249,7 +259,8 @@ func sinceText(t time.Time) string {
 	return " since " + clock(t)
 }
 
-// alerts are the problems of a node that do not belong to one of its resources.
+// alerts are the problems of a node that do not belong to one of its resources. They are lines of
+// the form "heading: text".
 func alerts(s *status.Status) []string {
 	var all []string
 	for _, a := range s.Alerts() {
@@ -263,7 +274,8 @@ func alerts(s *status.Status) []string {
 	return all
 }
 
-// addAbsent adds a row for each resource that has no device on any node.
+// addAbsent adds a row for each resource that has no device on any node. One node stands for all of
+// them: it may have another reason than the others.
 func (r *StatusReport) addAbsent(absent map[string]status.Resource) {
 	for title, resource := range absent {
 		hasDevice := slices.ContainsFunc(r.Resources, func(row Row) bool { return row.Title() == title })
@@ -300,7 +312,7 @@ func (r *StatusReport) sort() {
 	})
 }
 
-// lines are the lines of an error.
+// lines are the lines of an error. err must not be nil.
 func lines(err error) []string {
 	return strings.Split(strings.TrimRight(err.Error(), "\n"), "\n")
 }
