@@ -32,10 +32,8 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 		known.allocatable = nil
 	}
 	// The pointers are taken after s.Devices is complete, because append may move its elements.
+	s.Devices = append(s.Devices, now.devices()...)
 	byID := map[string]*status.Device{}
-	for _, d := range now.devices() {
-		s.Devices = append(s.Devices, d)
-	}
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		byID[d.ID] = d

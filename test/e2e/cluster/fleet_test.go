@@ -150,6 +150,8 @@ func (f *fleetBed) addNodes(t *testing.T) {
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/os": "linux"}},
 		})
+		room := map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110"}
+		f.patchStatus(t, "node", name, map[string]any{"capacity": room, "allocatable": room})
 	}
 	var pod v1.Pod
 	wait.Until(t, limit, "pods of the DaemonSet on the nodes without a kubelet", func() error {

@@ -18,6 +18,7 @@ func TestSlices(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t)
 	c.Kubectl(t, "", "create", "namespace", namespace)
+	c.Kubectl(t, "", "--namespace", namespace, "create", "serviceaccount", name)
 	c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", "kustomize", "dra", "rights.yaml"))
 	tests := filepath.Join(t.TempDir(), "dra.test")
 	build := exec.Command("go", "test", "-c", "-tags", "grpcnotrace,cluster", "-o", tests, "./internal/kubelet/dra")
