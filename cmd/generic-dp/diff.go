@@ -91,12 +91,14 @@ func (f *flags) holders(ctx context.Context) (holders, error) {
 }
 
 // holdersOf returns the holders that an instance knows. The caller must check HeldUnknown before:
-// an instance that does not know the holders sends devices without holders.
+// an instance that does not know the holders sends devices without holders. While devices move
+// between the APIs of the kubelet, two resources have one name, and one of them has the holders.
 func holdersOf(resources []status.Resource) holders {
 	all := holders{}
 	for _, r := range resources {
 		for _, d := range r.Devices {
-			all[name{r.Name, d.ID}] = d.Held
+			key := name{r.Name, d.ID}
+			all[key] = append(all[key], d.Held...)
 		}
 	}
 	return all

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,9 @@ type containerRuntime struct {
 	// config is its configuration file, empty if it has no settings for CDI. The file may be
 	// missing, which means the defaults.
 	config string
+	// cdiSetting is the setting that makes it resolve CDI names, up to its value and without white
+	// space. setting is how people write it. Empty means containerd's.
+	cdiSetting, setting string
 	// isStandalone is set if people run containers with it without Kubernetes.
 	isStandalone bool
 }
@@ -46,6 +50,8 @@ var containerRuntimes = []containerRuntime{
 		path:   "/run/docker.sock",
 		config: "/etc/docker/daemon.json",
 
+		cdiSetting:   `"cdi":`,
+		setting:      `"features": {"cdi": true}`,
 		isStandalone: true,
 	},
 	{
@@ -86,11 +92,13 @@ func (d *doctor) cdiSupport(r containerRuntime) {
 	const check = "runtime"
 	text, _ := os.ReadFile(filepath.Join(d.root, r.config)) // a missing file means defaults
 	settings := withoutComments(string(text))
-	isEnabled := strings.Contains(settings, "enable_cdi=true")
-	isDisabled := strings.Contains(settings, "enable_cdi=false")
+	cdiSetting := cmp.Or(r.cdiSetting, "enable_cdi=")
+	isEnabled := strings.Contains(settings, cdiSetting+"true")
+	isDisabled := strings.Contains(settings, cdiSetting+"false")
 	// containerd 1 has configurations of version 2. It only resolves CDI names on request.
 	isOld := strings.Contains(settings, "version=2")
-	fix := fmt.Sprintf("set enable_cdi = true in %s, and restart the runtime", r.config)
+	setting := cmp.Or(r.setting, "enable_cdi = true")
+	fix := fmt.Sprintf("set %s in %s, and restart the runtime", setting, r.config)
 	if isDisabled {
 		status := warning
 		if d.usesCDI() {

@@ -132,6 +132,19 @@ func TestDoctorIgnoresComments(t *testing.T) {
 	}
 }
 
+// Docker's setting for CDI is in JSON.
+func TestDoctorReadsDockersSetting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	place(t, dir+"/run/docker.sock", "")
+	place(t, dir+"/etc/docker/daemon.json", "{\"features\": {\n  \"cdi\" : false\n}}\n")
+	found, _ := diagnose(t, dir)
+	got := found["runtime"]
+	if got.Status == fine || !strings.HasPrefix(got.Fix, `set "features": {"cdi": true} in /etc/docker/daemon.json`) {
+		t.Errorf("CDI is off: %+v", got)
+	}
+}
+
 // A resource that the kubelet has, while no instance serves, is another plugin's.
 func TestOtherPlugins(t *testing.T) {
 	t.Parallel()

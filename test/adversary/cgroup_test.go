@@ -55,7 +55,7 @@ func memoryLimit(t testing.TB, manifest string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`limits:\n +memory: (\d+)Mi\n`).FindSubmatch(text)
+	m := regexp.MustCompile(`limits:\n(?: +ephemeral-storage: .+\n)? +memory: (\d+)Mi\n`).FindSubmatch(text)
 	if m == nil {
 		t.Fatalf("%s: found no memory limit in Mi", manifest)
 	}
