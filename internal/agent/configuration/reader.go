@@ -175,7 +175,11 @@ func (r *Reader) warnIgnored(ignored []config.Problem) {
 	}
 	r.ignored = ignored
 	for _, p := range ignored {
-		r.options.Log.Warn("configuration file is ignored", "config", p.File, "reason", p.Text, "hint", p.Hint)
+		args := []any{"config", p.File, "reason", p.Text}
+		if p.Hint != "" {
+			args = append(args, "hint", p.Hint)
+		}
+		r.options.Log.Warn("configuration file is ignored", args...)
 	}
 }
 
