@@ -44,7 +44,7 @@ type Reading struct {
 // Read scans a host for a recording. A scan of the recorded reads has the same snapshot,
 // except for its problems, which are failed reads.
 //
-// Read also records the reads of the function also, unless it is nil.
+// The reads of also are recorded as well. It may be nil.
 func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attributes)) (*Reading, error) {
 	s := New(o)
 	traced, trace := s.sysfs.Trace()
