@@ -123,7 +123,7 @@ func (all quantities) checkRange() (field string, err error) {
 		return "", nil
 	}
 	if step.Int64() == 0 {
-		return "step", fmt.Errorf("0 is no step")
+		return "step", fmt.Errorf("must be greater than 0")
 	}
 	first := all["min"]
 	if first.Plus(step).Cmp(all["value"]) > 0 {

@@ -80,7 +80,7 @@ func TestNewCapacity(t *testing.T) {
 		{"default above the value", "1G", &policy{Default: "2G"}, "default: 2G is more than value: 1G"},
 		{"default below min", "1G", &policy{Default: "1M", Min: "2M"}, "min: 2M is more than default: 1M"},
 		{"max above the value", "1G", &policy{Default: "1M", Min: "1M", Max: "2G"}, "max: 2G is more than value: 1G"},
-		{"no step", "1G", &policy{Default: "1M", Min: "1M", Step: "0"}, "step: 0 is no step"},
+		{"no step", "1G", &policy{Default: "1M", Min: "1M", Step: "0"}, "step: must be greater than 0"},
 		{"one step too many", "3", &policy{Default: "2", Min: "2", Step: "2"}, "step: min and one step are more than the capacity of 3"},
 		{"default between steps", "10", &policy{Default: "2", Min: "1", Step: "2"}, "default: 2 is not min 1 and a multiple of step 2"},
 		{"max between steps", "10", &policy{Default: "1", Min: "1", Max: "4", Step: "2"}, "max: 4 is not min 1 and a multiple of step 2"},

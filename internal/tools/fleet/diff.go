@@ -134,7 +134,7 @@ func (f *Fleet) Diff(ctx context.Context, configurations []importer.Own) (*DiffR
 		inputs = append(inputs, configMap(files))
 	}
 	if len(affected) == 0 {
-		return nil, errors.New("no node has a configuration of this file: the names of its ConfigMaps are not those of the DaemonSet's pods")
+		return nil, errors.New("no node has a configuration of this file: no ConfigMap in it has the name of one that the DaemonSet mounts")
 	}
 	// Each call writes only its own element.
 	previews := make([]Preview, len(affected))
