@@ -75,7 +75,7 @@ type Options struct {
 }
 
 // DefaultOptions returns the defaults of generic-dp serve, which are right for a process on the
-// host. The name of the node and the API server are those of a pod: they come from the variables
+// host. In a pod, the name of the node and the address of the API server come from the variables
 // NODE_NAME, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT.
 func DefaultOptions() Options {
 	paths := agent.DefaultPaths()

@@ -13,7 +13,7 @@ import (
 const standard = "resource.kubernetes.io/"
 
 // attributes returns the attributes of the device that claims select by. Configured attributes
-// replace those of the hardware. The result is not nil, even if the device has no attribute.
+// replace the attributes of the hardware. The result is not nil, even if the device has no attribute.
 func (b *builder) attributes() map[string]device.Typed {
 	all := make(map[string]device.Typed)
 	if b.c.hardware != nil {

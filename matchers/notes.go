@@ -348,7 +348,7 @@ func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
 			continue
 		}
 		byGroup[number] = append(byGroup[number], c)
-		// The second device is what makes the group a problem. The order is that of the devices.
+		// The second device is what makes the group a problem. Problems have the order of the devices.
 		if len(byGroup[number]) == 2 {
 			groups = append(groups, number)
 		}

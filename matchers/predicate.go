@@ -437,7 +437,7 @@ func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
 	if p.VFIO && !isVFIONode(n) {
 		return false
 	}
-	// Directories of sysfs are those of the node's owner, whatever h is.
+	// The sysfs directories belong to the owner of the node, whatever h is.
 	return p.matchesNode(n.Hardware, n) && matches
 }
 

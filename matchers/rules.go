@@ -141,7 +141,7 @@ const (
 // device. A game controller may have a few keys, but no letters.
 func (m *run) inputKind(n *device.Node) inputKind {
 	dir := path.Dir(n.SysPath)
-	// SysPath is ".../input/input3/event5". The capabilities are those of the input device above
+	// SysPath is ".../input/input3/event5". The capabilities belong to the input device above
 	// it.
 	keys, known := m.bits(dir, "capabilities/key")
 	// It may be a keyboard. The verdict changes as soon as the attribute can be read.

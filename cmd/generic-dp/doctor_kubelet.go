@@ -98,7 +98,7 @@ func (d *doctor) processNames() []string {
 }
 
 // unitDirs are the directories of systemd units (systemd.unit(5)). Distributions of Linux install
-// units below usr/lib or lib, and installers such as that of k3s below etc.
+// units below usr/lib or lib, and installers, such as the k3s script, below etc.
 var unitDirs = []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"}
 
 // hasUnit reports whether the host has a systemd unit, running or not. name has no suffix. It

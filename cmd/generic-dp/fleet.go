@@ -20,8 +20,8 @@ import (
 // kubectl finds a plugin by the name of its file, in which "_" stands for "-".
 const pluginName = "kubectl-generic_dp"
 
-// commandLine returns the arguments of the program, for run. Those of the plugin begin with its
-// name. argv is os.Args. The file may be a link to the program, in any directory.
+// commandLine returns the arguments of the program, for run. They begin with pluginName if
+// the program runs as a plugin of kubectl. argv is os.Args. The file may be a link to the program, in any directory.
 func commandLine(argv []string) []string {
 	if len(argv) > 0 && filepath.Base(argv[0]) == pluginName {
 		return append([]string{pluginName}, argv[1:]...)

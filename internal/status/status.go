@@ -114,6 +114,6 @@ type Event struct {
 	// Resource and ID are empty if the event is not about one.
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
-	// What says what happened.
+	// What is the event, as a phrase for people.
 	What string `json:"what"`
 }

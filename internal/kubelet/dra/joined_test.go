@@ -144,7 +144,7 @@ func TestClaimOfOnePod(t *testing.T) {
 		read := gets(shared)
 		s.NewPods()
 		b.until("a reading of the shared claim", func() bool { return gets(shared) > read })
-		// The order is that of a map: the other claim may follow.
+		// Claims come in the order of a map: the other claim may follow.
 		if n := gets(claim("a")) - before; n > 1 {
 			t.Errorf("after %d times the claim was read %d times, want once", i+1, n)
 		}

@@ -69,7 +69,7 @@ func (f *fakeNodes) exec(ctx context.Context, call Call) error {
 }
 
 // Nodes are asked in parallel within a limit, and a node that never answers delays nothing beyond
-// its timeout. The clock is that of the bubble.
+// its timeout. The clock is the clock of the synctest bubble.
 func TestEachIsParallelAndBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
