@@ -109,7 +109,9 @@ func (p *Plugin) addPods(ctx context.Context, h holder) (err error) {
 		return errChanged
 	}
 	pods := merged(object.pods(), p.notEnded(now.claim.Pods))
-	if slices.Equal(pods, now.claim.Pods) {
+	// Without any pod, the last ones stay: they show that the claim has ended. The state of a claim
+	// without pods is unknown.
+	if len(pods) == 0 || slices.Equal(pods, now.claim.Pods) {
 		return nil
 	}
 	return p.records.rewrite(now, pods)
