@@ -133,7 +133,7 @@ func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, er
 		return nil, err
 	}
 	s.options.Config = filepath.Join(dir, "config")
-	return s, m.write(s.options.Config)
+	return s, writeFiles(s.options.Config, m.Files)
 }
 
 // run runs the agent until use returns. It ends use if the agent fails, and the agent when use
