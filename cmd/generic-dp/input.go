@@ -110,7 +110,7 @@ const maxInput = 16 << 20
 func readInput(path string) (name string, text []byte, err error) {
 	if path == "-" {
 		const name = "standard input"
-		text, err := readLimited(os.Stdin, name)
+		text, err := readLimited(os.Stdin, maxInput, name)
 		return name, text, err
 	}
 	file, err := os.Open(path)
@@ -118,20 +118,20 @@ func readInput(path string) (name string, text []byte, err error) {
 		return path, nil, err
 	}
 	defer file.Close()
-	text, err = readLimited(file, path)
+	text, err = readLimited(file, maxInput, path)
 	return path, text, err
 }
 
-// readLimited reads an input up to maxInput bytes. An input above the limit is an error: a part
+// readLimited reads an input up to a limit in bytes. An input above the limit is an error: a part
 // of it would be converted without a message about the rest.
-func readLimited(input io.Reader, name string) ([]byte, error) {
-	// The additional byte distinguishes an input of exactly maxInput bytes from a larger one.
-	text, err := io.ReadAll(io.LimitReader(input, maxInput+1))
+func readLimited(input io.Reader, limit int, name string) ([]byte, error) {
+	// The additional byte distinguishes an input of exactly this size from a larger one.
+	text, err := io.ReadAll(io.LimitReader(input, int64(limit)+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if len(text) > maxInput {
-		return nil, fmt.Errorf("read %s: the input is larger than %d MiB", name, maxInput>>20)
+	if len(text) > limit {
+		return nil, fmt.Errorf("read %s: the input is larger than %d MiB", name, limit>>20)
 	}
 	return text, nil
 }
