@@ -266,6 +266,10 @@ func (l *loop) publishDRA() {
 					v.Attributes = was.Attributes
 					v.Capacity = was.Capacity
 				}
+				// The interface of an absent device, or of a container, is not visible.
+				if v.Network == (device.Network{}) {
+					v.Network = was.Network
+				}
 				// Another reason does not restart the time until pods lose the device.
 				if was.State == v.State {
 					v.Since = was.Since
@@ -291,6 +295,7 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
 		Moves:      len(e.Offer.Nets) > 0,
+		Network:    e.Offer.Network,
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}

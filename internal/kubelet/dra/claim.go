@@ -33,6 +33,8 @@ type resourceClaim struct {
 		} `json:"allocation"`
 		// ReservedFor are the consumers that may use the claim now.
 		ReservedFor limited[consumer] `json:"reservedFor"`
+		// Devices is what drivers report about the devices.
+		Devices limited[deviceStatus] `json:"devices"`
 	} `json:"status"`
 }
 
@@ -238,9 +240,13 @@ func mayPass(err error) bool {
 // get reads a claim from the API server, once. The error has the HTTP status, see kubeapi.Code.
 func (p *Plugin) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
 	object := new(resourceClaim)
-	path := "/apis/resource.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/resourceclaims/" + url.PathEscape(name)
-	if err := p.API.Get(ctx, path, object); err != nil {
+	if err := p.API.Get(ctx, claimPath(namespace, name), object); err != nil {
 		return nil, fmt.Errorf("can't be read: %w", err)
 	}
 	return object, nil
+}
+
+// claimPath is the path of a claim at the API server.
+func claimPath(namespace, name string) string {
+	return "/apis/resource.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/resourceclaims/" + url.PathEscape(name)
 }
