@@ -269,7 +269,8 @@ func (r *resource) reserve(ctx context.Context, devices []*cdi.Injection, ids []
 	if err != nil {
 		return nil, err
 	}
-	// The grant of a rival may have ended because the list says by now that the rival is held.
+	// The list may say by now that a container holds a rival for which there is no grant, such as a
+	// pod from before the device was exclusive.
 	if _, err := r.now.Load().find(ids); err != nil {
 		cancel()
 		return nil, err

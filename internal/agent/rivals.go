@@ -42,8 +42,6 @@ type knownDevices struct {
 	plain map[string]bool
 	// areHoldersKnown is set if the kubelet has named all holders since the start.
 	areHoldersKnown bool
-	// hasAnswered is set if the kubelet has named holders since the start.
-	hasAnswered bool
 }
 
 // newKnownDevices returns what an output of the ledger and the answers of the kubelet say.
@@ -51,7 +49,6 @@ func newKnownDevices(out ledger.Output, held ledger.Held) *knownDevices {
 	known := &knownDevices{
 		places:          map[string][]string{},
 		plain:           map[string]bool{},
-		hasAnswered:     !held.At.IsZero(),
 		areHoldersKnown: !held.At.IsZero() && !held.Partial,
 	}
 	for _, r := range out.Resources {
@@ -79,8 +76,7 @@ func exclusives(key string, devices []*cdi.Injection) []exclusive.Device {
 }
 
 // reserve grants exclusive devices to a container, unless another container may hold a rival of one
-// of them. The caller then checks that the devices are still healthy: the loop ends a grant only
-// after it has published a list that says so. It calls cancel if the container does not get them.
+// of them. The caller calls cancel if the container does not get them.
 func (r *rivals) reserve(ctx context.Context, devices []exclusive.Device) (cancel func(), err error) {
 	cancel, err = r.registry.Reserve(devices)
 	if err != nil {
@@ -133,10 +129,8 @@ func (r *rivals) checkCheckpoint(ctx context.Context, d exclusive.Device) error 
 	if known.areHoldersKnown {
 		return nil
 	}
-	listed, state := r.holders.Listed(ctx)
-	// A kubelet without the file has allocated nothing, unless somebody has removed the file.
-	mayBeRemoved := state == holders.NoCheckpoint && !known.hasAnswered
-	if state == holders.Unread || mayBeRemoved {
+	listed, isRead := r.holders.Listed(ctx)
+	if !isRead {
 		return errHoldersUnknown
 	}
 	for _, slot := range slices.Sorted(maps.Keys(listed)) {

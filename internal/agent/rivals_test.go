@@ -12,6 +12,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
@@ -235,13 +236,16 @@ func TestPodOfTheCheckpointKeepsItsRivalAway(t *testing.T) {
 	r.refuses(serialName, serialID, zigbeeID)
 }
 
-// Without the checkpoint and without an answer of the kubelet, nobody knows the holders.
+// If neither the checkpoint can be read nor the kubelet answers, nobody knows the holders.
 func TestUnknownHolders(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, twoNames)
 	n.addBus()
 	n.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB0"))
 	n.kubelet.RefusePods(fmt.Errorf("overloaded"))
+	if err := os.WriteFile(filepath.Join(n.options.Paths.KubeletDir, checkpoint.Name), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	n.serve()
 	n.untilListed(zigbeeName, []string{zigbeeID}, nil)
 	_, err := n.kubelet.Allocate(t.Context(), zigbeeName, zigbeeID)

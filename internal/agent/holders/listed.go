@@ -8,24 +8,16 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
 )
 
-// Reading says what is known from the checkpoint.
-type Reading int
-
-const (
-	// Unread: the checkpoint exists and could not be read.
-	Unread Reading = iota
-	// NoCheckpoint: there is no checkpoint.
-	NoCheckpoint
-	// Current: the latest checkpoint was read.
-	Current
-)
-
 // Listed reads the checkpoint if it has changed, and returns the resource of each slot that a pod
 // holds or may hold according to it, including the pods that the kubelet has not started yet. Some
 // of the pods may have ended: the kubelet does not write the checkpoint when it frees a device.
-func (t *Tracker) Listed(ctx context.Context) (map[string]string, Reading) {
+//
+// isRead is false if the checkpoint exists and could not be read. A kubelet without a checkpoint has
+// allocated nothing: it writes the file when it gets the list of a plugin
+// (genericDeviceUpdateCallback, pkg/kubelet/cm/devicemanager/manager.go).
+func (t *Tracker) Listed(ctx context.Context) (listed map[string]string, isRead bool) {
 	if t == nil {
-		return nil, NoCheckpoint
+		return nil, true
 	}
 	for range maxReads {
 		if t.isCurrent() {
@@ -33,17 +25,11 @@ func (t *Tracker) Listed(ctx context.Context) (map[string]string, Reading) {
 		}
 		_, _, answered := t.reads.Do(ctx, t.options.Checkpoint, readPatience, t.readIfChanged)
 		if !answered {
-			return nil, Unread
+			return nil, false
 		}
 	}
-	state := Unread
-	if t.isCurrent() {
-		state = Current
-	}
-	if checkpoint.Current(t.options.Checkpoint) == (checkpoint.Version{}) {
-		state = NoCheckpoint
-	}
-	return t.LastListed(), state
+	isMissing := checkpoint.Current(t.options.Checkpoint) == (checkpoint.Version{})
+	return t.LastListed(), isMissing || t.isCurrent()
 }
 
 // isCurrent reports whether the current version of the checkpoint was read.
