@@ -178,7 +178,9 @@ func New(o Options) *Plugin {
 		o.Prepared = func(time.Duration, error) {}
 	}
 	if o.EnvReader == nil {
-		o.EnvReader = func(string) string { return "" }
+		o.EnvReader = func(string) string {
+			return ""
+		}
 	}
 	p := &Plugin{
 		Options: o,
