@@ -232,9 +232,9 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 	return r.allocate(ctx, ids, nil)
 }
 
-// allocate is Allocate for a container that gets amounts of shared capacities, by the ID of the
-// device.
-func (r *resource) allocate(ctx context.Context, ids []string, amounts map[string]map[string]string) (device.Response, error) {
+// allocate is Allocate for a container of a claim, which gets its devices in another way than others,
+// by the ID of the device.
+func (r *resource) allocate(ctx context.Context, ids []string, shares map[string]share) (device.Response, error) {
 	devices, err := r.findCurrent(ctx, ids)
 	if err != nil {
 		return device.Response{}, err
@@ -243,11 +243,15 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 	if err := r.holders.Check(ctx, ids); err != nil {
 		return device.Response{}, err
 	}
+	devices, err = withShares(devices, shares)
+	if err != nil {
+		return device.Response{}, err
+	}
 	cancel, err := r.reserve(ctx, devices, ids)
 	if err != nil {
 		return device.Response{}, err
 	}
-	response, err := r.respond(withAmounts(devices, amounts), ids)
+	response, err := r.respond(devices, ids)
 	if err != nil {
 		cancel()
 		return device.Response{}, err

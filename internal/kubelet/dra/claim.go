@@ -51,13 +51,8 @@ type allocated struct {
 	AdminAccess bool `json:"adminAccess"`
 	// ConsumedCapacity are the amounts of a device that allows multiple allocations.
 	ConsumedCapacity map[string]string `json:"consumedCapacity"`
-}
-
-// deviceConfig is the configuration of a device for one driver. It is only read to refuse it.
-type deviceConfig struct {
-	Opaque *struct {
-		Driver string `json:"driver"`
-	} `json:"opaque"`
+	// parameters are the parameters of its request.
+	parameters parameters
 }
 
 // consumer is an object that may use a claim.
@@ -126,12 +121,6 @@ func (o *resourceClaim) check(uid string) error {
 	if o.Status.Allocation == nil {
 		return errors.New("is not allocated")
 	}
-	for _, config := range o.Status.Allocation.Devices.Config {
-		// Ignored parameters would be worse: the author of the claim relies on them.
-		if config.Opaque != nil && config.Opaque.Driver == Driver {
-			return fmt.Errorf("has parameters for %s, which knows none: remove config.opaque from the claim or its DeviceClass", Driver)
-		}
-	}
 	return nil
 }
 
@@ -189,6 +178,10 @@ func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocate
 			continue
 		}
 		if err := a.check(p.Node); err != nil {
+			return nil, err
+		}
+		a.parameters, err = p.parametersOf(object.Status.Allocation.Devices.Config, a.Request)
+		if err != nil {
 			return nil, err
 		}
 		i := slices.IndexFunc(groups, func(g []allocated) bool {

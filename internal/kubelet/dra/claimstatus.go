@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -180,11 +179,12 @@ func (o *resourceClaim) reported(of deviceStatus) deviceStatus {
 
 // ready returns the condition Ready, or nil. Other conditions belong to other programs.
 func (d deviceStatus) ready() *condition {
-	i := slices.IndexFunc(d.Conditions, func(c condition) bool { return c.Type == ready })
-	if i < 0 {
-		return nil
+	for i := range d.Conditions {
+		if d.Conditions[i].Type == ready {
+			return &d.Conditions[i]
+		}
 	}
-	return &d.Conditions[i]
+	return nil
 }
 
 // equal reports whether two statuses of one device have the same condition Ready and the same

@@ -155,7 +155,11 @@ func (r *reporter) forget(prepared []holder) {
 	for _, h := range prepared {
 		isPrepared[h.claim.UID] = true
 	}
-	maps.DeleteFunc(r.done, func(uid string, _ reportedClaim) bool { return !isPrepared[uid] })
+	for uid := range r.done {
+		if !isPrepared[uid] {
+			delete(r.done, uid)
+		}
+	}
 }
 
 // reportClaim writes the status of a claim unless the claim has it. It returns nil if there is nothing
