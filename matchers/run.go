@@ -130,6 +130,7 @@ func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) 
 			m.match(r)
 		}
 	}
+	m.refuseSharedResets()
 	return inactive
 }
 

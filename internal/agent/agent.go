@@ -88,6 +88,8 @@ type Agent struct {
 	// dra is never nil. Its plugin starts when it is needed.
 	dra     *draDriver
 	outputs *outputs
+	// resetter resets devices before containers with them start.
+	resetter *resetter
 	// serving has the served resources, nil before the first pass.
 	serving atomic.Pointer[set]
 
@@ -254,6 +256,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
 		return a.now()
 	}, a.wake)
+	a.resetter = newResetter(a)
 	return a, nil
 }
 
@@ -418,6 +421,10 @@ var hints = map[string]struct{ pod, host string }{
 	"cgroup": {
 		pod:  `volume "cgroup" of the DaemonSet is the host's /sys/fs/cgroup, read-only`,
 		host: "it is the host's /sys/fs/cgroup as a rule",
+	},
+	"reset": {
+		pod:  "reset.usb or reset.pci in the chart's values gives the DaemonSet access",
+		host: "docs/reset.md says what a systemd unit needs",
 	},
 	"listen": {
 		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
