@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
@@ -368,4 +369,55 @@ func TestResetOfUsedDevice(t *testing.T) {
 	if b.kernel.count() != 0 {
 		t.Error("the device was reset")
 	}
+}
+
+// The claim of a device has the nodes that the device has after its reset, in the environment, too. A
+// repeated prepare resets nothing, because the containers of the claim may run.
+func TestResetOfClaim(t *testing.T) {
+	t.Parallel()
+	n, api := newDRANode(t, "api = \"dra\"\n"+resetting+"container.env.NODE = \"${devnode}\"\ncontainer.health_dir = \"/run/device\"\n")
+	n.answerWithin = limit
+	n.options.Allow.Reset = true
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	var k kernel
+	k.on(func() error {
+		n.host.RemoveUSB("1-1")
+		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB7"))
+		return nil
+	})
+	a, err := agent.New(t.Context(), n.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.SetReset(k.reset, limit)
+	n.run(a)
+	name := dra.DeviceName(stickID)
+	n.untilPublished(api, map[string]string{name: ""})
+	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	claim := allocate(api, "a", name)
+	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := names(devices)
+	if e := n.edits(got[0]); e == nil || e.DeviceNodes[0].HostPath != "/dev/ttyUSB7" {
+		t.Errorf("edits of the device: %+v", e)
+	}
+	e := n.edits(got[1])
+	if e == nil || !slices.Contains(e.Env, "NODE=/dev/ttyUSB7") {
+		t.Fatalf("edits of the claim: %+v", e)
+	}
+	for _, m := range e.Mounts {
+		if m.ContainerPath == "/run/device" {
+			n.wantHealthy(m.HostPath, true, "when the claim is prepared")
+		}
+	}
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim); err != nil {
+		t.Error(err)
+	}
+	if k.count() != 1 {
+		t.Errorf("%d resets, want one", k.count())
+	}
+	n.untilPublished(api, map[string]string{name: ""})
 }
