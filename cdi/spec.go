@@ -14,6 +14,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Spec is one CDI spec, the content of one file. Edits are the container edits of one of its
@@ -85,7 +86,7 @@ func isNamedAll(o device.Offer) bool {
 // entryOfAll is the entry with all devices. It is an error if they do not fit into one
 // container.
 func (r *Resource) entryOfAll(offers []device.Offer) (specs.Device, error) {
-	slices.SortFunc(offers, func(a, b device.Offer) int {
+	order.Sort(offers, func(a, b device.Offer) int {
 		return cmp.Compare(a.ID, b.ID)
 	})
 	if _, err := r.combine(offers); err != nil {
@@ -120,7 +121,7 @@ func newSpec(kind string, devices []specs.Device) *Spec {
 		return nil
 	}
 	devices = slices.Clone(devices)
-	slices.SortStableFunc(devices, func(a, b specs.Device) int {
+	order.Stable(devices, func(a, b specs.Device) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
 	devices = slices.CompactFunc(devices, func(a, b specs.Device) bool {

@@ -25,7 +25,7 @@ type group struct {
 // exactly one group. The groups host, decisions, output and kubelet do not know each other:
 // agent connects them.
 var groups = []group{
-	{name: "vocabulary", folders: []string{"internal/device", "internal/pattern"}},
+	{name: "vocabulary", folders: []string{"internal/device", "internal/pattern", "internal/order"}},
 	{name: "sys", folders: []string{"internal/sys"}},
 	{name: "config", folders: []string{"config"}, imports: []string{"vocabulary", "sys"}},
 	{name: "matchers", folders: []string{"matchers"}, imports: []string{"vocabulary", "config"}},

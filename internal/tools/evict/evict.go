@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
@@ -324,7 +325,8 @@ const maxNamed = 8
 // names lists devices for people, in order. devices are the ones that are remembered, and total is
 // the number of all.
 func names(devices []device, total int) string {
-	sorted := slices.SortedFunc(slices.Values(devices), compareDevices)
+	sorted := slices.Clone(devices)
+	order.Sort(sorted, compareDevices)
 	var list []string
 	for _, d := range sorted[:min(len(sorted), maxNamed)] {
 		list = append(list, d.resource+" "+d.id)

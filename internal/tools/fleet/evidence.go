@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
@@ -94,7 +95,7 @@ func (p *Pod) requests() []Request {
 			all[i].Count += quantity(text)
 		}
 	}
-	slices.SortFunc(all, func(a, b Request) int { return strings.Compare(a.Resource, b.Resource) })
+	order.Sort(all, func(a, b Request) int { return strings.Compare(a.Resource, b.Resource) })
 	return all
 }
 
@@ -163,7 +164,7 @@ func (e *Evidence) places(resource string) []place {
 	for _, p := range byNode {
 		all = append(all, p)
 	}
-	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.node, b.node) })
+	order.Sort(all, func(a, b place) int { return strings.Compare(a.node, b.node) })
 	return all
 }
 

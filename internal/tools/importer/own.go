@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Own is a configuration of generic-dp itself in a manifest.
@@ -103,6 +103,6 @@ func (s *ownSearch) walkMapping(v *value, object string) {
 	if len(own.Files) == 0 {
 		return
 	}
-	slices.SortFunc(own.Files, func(a, b config.File) int { return strings.Compare(a.Name, b.Name) })
+	order.Sort(own.Files, func(a, b config.File) int { return strings.Compare(a.Name, b.Name) })
 	s.found = append(s.found, own)
 }
