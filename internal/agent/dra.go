@@ -15,6 +15,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent/exclusive"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/health"
@@ -168,6 +169,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Devices:  &d.list,
 		Inject:   d.inject,
 		Offered:  d.offered,
+		Excludes: a.rivals.conflict,
 		PodState: a.podState,
 		Known:    d.known,
 		Changed:  a.wake.send,
@@ -175,6 +177,8 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
 			d.newPods.Refresh() // the kubelet has made its cgroups by now
+			// The claim excludes devices of device plugins.
+			a.wake.send()
 		},
 		Log: a.log,
 
@@ -265,6 +269,7 @@ func (l *loop) publishDRA() {
 				if v.Attributes == nil { // an absent device keeps its attributes
 					v.Attributes = was.Attributes
 					v.Capacity = was.Capacity
+					v.Places = was.Places
 				}
 				// Another reason does not restart the time until pods lose the device.
 				if was.State == v.State {
@@ -283,7 +288,7 @@ func (l *loop) publishDRA() {
 
 // deviceOf describes a listed device for DRA. EvictAfter, Since and CDI are left to the caller.
 func deviceOf(resource string, e ledger.Entry) dra.Device {
-	return dra.Device{
+	d := dra.Device{
 		Resource:   resource,
 		ID:         e.Offer.ID,
 		Attributes: e.Offer.Attributes,
@@ -294,6 +299,10 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}
+	if e.Offer.Exclusive {
+		d.Places = e.Offer.Places
+	}
+	return d
 }
 
 // stateOf returns the state of a listed device for DRA. Settling covers everything that is expected
@@ -358,10 +367,24 @@ func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amou
 }
 
 // offered is dra.Options.Offered. It is asked after the file of a claim is written, because the
-// device may have changed meanwhile.
+// device may have changed meanwhile, and a container may have got a device that excludes it.
 func (d *draDriver) offered(name string) error {
-	_, _, err := d.agent.members().offeredByDRA(name)
-	return err
+	m, e, err := d.agent.members().offeredByDRA(name)
+	if err != nil || !e.Offer.Exclusive {
+		return err
+	}
+	err = d.agent.rivals.check(context.Background(), exclusive.Device{
+		ID:       e.Offer.ID,
+		Resource: m.key,
+		Places:   e.Offer.Places,
+	})
+	if err == nil && e.Excluded != "" {
+		err = fmt.Errorf("device %q is %s", e.Offer.ID, e.Excluded)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, dra.ErrNotOffered)
+	}
+	return nil
 }
 
 // offeredByDRA returns the resource and the device with a name in the node's pool. It is an error

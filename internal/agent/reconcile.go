@@ -108,9 +108,11 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 		Aliases:        l.outputs.aliases(v),
 	})
 	l.memory.state = state
+	known := &knownDevices{}
 	if l.hasExclusive() {
-		l.rivals.known.Store(newKnownDevices(out, l.held.Held))
+		known = newKnownDevices(out, l.held.Held)
 	}
+	l.rivals.known.Store(known)
 	return out, configs
 }
 

@@ -56,6 +56,9 @@ type Options struct {
 	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
 	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
 	Offered func(name string) error
+	// Excludes reports whether claims may hold only one of two devices, by their IDs. A nil
+	// Excludes allows any two. It is called concurrently, with a lock held.
+	Excludes func(id, other string) bool
 	// PodState says whether processes of a pod run. If it is nil, the state of every pod is
 	// unknown. Known asks the kubelet, and returns a function that reports whether it lists a
 	// claim. It is an error if the kubelet does not answer, or has just started. If Known is nil,
@@ -182,7 +185,7 @@ func New(o Options) *Plugin {
 			poll:     100 * time.Millisecond,
 			start:    cmp.Or(o.StartWithin, startWithin),
 		},
-		records:    records{files: o.Claims},
+		records:    records{files: o.Claims, excludes: o.Excludes},
 		slices:     newNodeSlices(o.API, o.Node),
 		newPods:    make(chan struct{}, 1),
 		registered: make(chan struct{}),
