@@ -15,7 +15,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/agent/exclusive"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/health"
@@ -161,19 +160,21 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 	a := d.agent
 	o := &d.agent.options
 	return dra.New(dra.Options{
-		API:      kubeapi.New(o.KubeAPI),
-		Node:     o.NodeName,
-		Registry: o.Paths.Registry,
-		Claims:   a.outputs.specs,
-		Metadata: filepath.Join(o.Paths.RunDir, metadataName),
-		Devices:  &d.list,
-		Inject:   d.inject,
-		Offered:  d.offered,
-		Excludes: a.rivals.conflict,
-		PodState: a.podState,
-		Known:    d.known,
-		Changed:  a.wake.send,
-		Wrote:    a.page.metrics.CountSliceWrite,
+		API:       kubeapi.New(o.KubeAPI),
+		Node:      o.NodeName,
+		Registry:  o.Paths.Registry,
+		Claims:    a.outputs.specs,
+		Metadata:  filepath.Join(o.Paths.RunDir, metadataName),
+		Devices:   &d.list,
+		Inject:    d.inject,
+		Offered:   d.offered,
+		Excludes:  a.pods.rivals.conflict,
+		Reset:     d.reset,
+		EnvReader: config.InterpretedEnv,
+		PodState:  a.podState,
+		Known:     d.known,
+		Changed:   a.wake.send,
+		Wrote:     a.page.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
 			d.newPods.Refresh() // the kubelet has made its cgroups by now
@@ -271,6 +272,10 @@ func (l *loop) publishDRA() {
 					v.Capacity = was.Capacity
 					v.Places = was.Places
 				}
+				// The interface of an absent device, or of a container, is not visible.
+				if v.Network == (device.Network{}) {
+					v.Network = was.Network
+				}
 				// Another reason does not restart the time until pods lose the device.
 				if was.State == v.State {
 					v.Since = was.Since
@@ -296,6 +301,8 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
 		Moves:      len(e.Offer.Nets) > 0,
+		Network:    e.Offer.Network,
+		Resets:     e.Offer.Reset != "",
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}
@@ -324,10 +331,15 @@ func stateOf(e ledger.Entry) dra.State {
 // inject is dra.Options.Inject: it returns what a container gets of the devices with these names,
 // and the devices. It is called in goroutines of the plugin. A name may be repeated, once for each
 // slot.
-func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amounts) (r device.Response, devices []dra.Device, err error) {
+func (d *draDriver) inject(
+	ctx context.Context,
+	names []string,
+	amounts dra.Amounts,
+	placements dra.Placements,
+) (r device.Response, devices []dra.Device, err error) {
 	all := d.agent.members()
 	ids := map[*resource][]string{}
-	byID := map[string]map[string]string{} // amounts
+	byID := map[string]share{}
 	// order has the resources in the order of the names, so that the response is stable.
 	var order []*resource
 	for _, name := range names {
@@ -340,10 +352,14 @@ func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amou
 		}
 		// The ID of a device is also the ID of its first slot, which stands for any slot here.
 		ids[m] = append(ids[m], e.Offer.ID)
-		byID[e.Offer.ID] = amounts[name]
+		byID[e.Offer.ID] = share{amounts: amounts[name], placement: placements[name]}
 		v := deviceOf(m.Name, e)
+		e.Offer.Placement = placements[name]
 		if v.CDI, err = m.Names(&e.Offer); err != nil {
 			return r, nil, err
+		}
+		if err := d.place(m, &e.Offer, v.CDI); err != nil {
+			return r, nil, fmt.Errorf("device %q: %w", e.Offer.ID, err)
 		}
 		devices = append(devices, v)
 	}
@@ -366,25 +382,20 @@ func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amou
 	return r, devices, nil
 }
 
-// offered is dra.Options.Offered. It is asked after the file of a claim is written, because the
-// device may have changed meanwhile, and a container may have got a device that excludes it.
-func (d *draDriver) offered(name string) error {
-	m, e, err := d.agent.members().offeredByDRA(name)
-	if err != nil || !e.Offer.Exclusive {
-		return err
+// reset is dra.Options.Reset. Claims that hold the device do not exist: its own claim is about to be
+// answered.
+func (d *draDriver) reset(ctx context.Context, resource, id string) error {
+	r := d.agent.members().find(resource + draSuffix)
+	if r == nil {
+		return fmt.Errorf("device %q is not offered by DRA now: %w", id, dra.ErrNotOffered)
 	}
-	err = d.agent.rivals.check(context.Background(), exclusive.Device{
-		ID:       e.Offer.ID,
-		Resource: m.key,
-		Places:   e.Offer.Places,
-	})
-	if err == nil && e.Excluded != "" {
-		err = fmt.Errorf("device %q is %s", e.Offer.ID, e.Excluded)
+	ctx, cancel := context.WithTimeout(ctx, r.resetter.within)
+	defer cancel()
+	// A pod that got the device from the device plugin may still run.
+	mayReset := func(ctx context.Context) error {
+		return r.holders.Check(ctx, []string{id})
 	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, dra.ErrNotOffered)
-	}
-	return nil
+	return r.resetter.run(ctx, r, id, mayReset)
 }
 
 // offeredByDRA returns the resource and the device with a name in the node's pool. It is an error

@@ -112,7 +112,7 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 	if l.hasExclusive() {
 		known = newKnownDevices(out, l.held.Held)
 	}
-	l.rivals.known.Store(known)
+	l.pods.rivals.known.Store(known)
 	return out, configs
 }
 
