@@ -28,7 +28,7 @@ var options = []struct {
 	{name: "plain", values: "{}"},
 	{name: "dra", components: []string{"dra"}, values: `{dra: {enabled: true, resources: [example.com/zigbee]}}`},
 	{name: "evict", components: []string{"evict"}, values: `{evict: {enabled: true, priorityClassName: system-cluster-critical, affinity: {podAffinity: {}}}}`},
-	{name: "both", components: []string{"dra", "evict"}, values: `{dra: {enabled: true}, evict: {enabled: true}}`},
+	{name: "both", components: []string{"dra", "evict-dra"}, values: `{dra: {enabled: true}, evict: {enabled: true}}`},
 	{name: "everything", values: `
 hostSys: true
 openNodes: true
@@ -99,7 +99,7 @@ func TestObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, overlay := range overlays {
-		if slices.Contains([]string{"dra", "evict", "scc"}, overlay.Name()) {
+		if slices.Contains([]string{"dra", "evict", "evict-dra", "scc"}, overlay.Name()) {
 			continue // components
 		}
 		t.Run("kustomize "+overlay.Name(), func(t *testing.T) {
