@@ -22,6 +22,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
+	"github.com/generic-dp/generic-dp/internal/agent/exclusive"
 	"github.com/generic-dp/generic-dp/internal/agent/holders"
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
@@ -130,13 +131,18 @@ type hostWatch struct {
 	usesSpecs atomic.Bool
 }
 
-// podWatch follows which pods hold devices.
+// podWatch follows which pods hold devices. It also decides whether a container may get a device, and
+// prepares the device for it.
 type podWatch struct {
 	// client asks the kubelet. It keeps answers, so that the loop and the scrapes share calls.
 	client *podresources.Client
 	// cgroups says which pods have processes, whatever the kubelet believes.
 	cgroups *cgroup.Tree
 	holders *holders.Tracker // nil without a kubelet
+	// rivals decides about devices that exclude each other.
+	rivals *rivals
+	// resetter resets devices before containers with them start.
+	resetter *resetter
 }
 
 // page is what the status page, the metrics and the probes show.
@@ -254,6 +260,15 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
 		return a.now()
 	}, a.wake)
+	a.pods.rivals = &rivals{
+		registry: exclusive.New(filepath.Join(p.RunDir, exclusiveName), bootID(), func() time.Time {
+			return a.now()
+		}),
+		holders: a.pods.holders,
+		claims:  a.outputs.specs.Claims,
+		changed: a.wake,
+	}
+	a.pods.resetter = newResetter(a)
 	return a, nil
 }
 
@@ -418,6 +433,10 @@ var hints = map[string]struct{ pod, host string }{
 	"cgroup": {
 		pod:  `volume "cgroup" of the DaemonSet is the host's /sys/fs/cgroup, read-only`,
 		host: "it is the host's /sys/fs/cgroup as a rule",
+	},
+	"reset": {
+		pod:  "reset.usb or reset.pci in the chart's values gives the DaemonSet access",
+		host: "docs/reset.md says what a systemd unit needs",
 	},
 	"listen": {
 		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,

@@ -37,6 +37,10 @@ type resource struct {
 	health *healthdir.Dirs
 	// holders knows the pods that had a slot before. It may be nil.
 	holders *holders.Tracker
+	// rivals decides about exclusive devices. It may be nil if there are none.
+	rivals *rivals
+	// resetter resets devices before containers start. It may be nil.
+	resetter *resetter
 	// now is the latest state. It is never nil.
 	now atomic.Pointer[published]
 	// plugin is nil without a kubelet, and for DRA.
@@ -70,6 +74,8 @@ type published struct {
 	config *config.Resource
 	// blocks is set if Allocate may block.
 	blocks bool
+	// mustPreStart is set if the kubelet has to announce each start of a container.
+	mustPreStart bool
 	// changed is closed when there is a newer list.
 	changed chan struct{}
 
@@ -97,6 +103,8 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	r.since = now
 	r.health = a.outputs.health
 	r.holders = a.pods.holders
+	r.rivals = a.pods.rivals
+	r.resetter = a.pods.resetter
 	// All resources of DRA share one plugin, which registers the driver.
 	if byDRA {
 		r.dra = a.dra
@@ -165,18 +173,27 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 		refused:    r.holders.Unhealthy(),
 		config:     c,
 		changed:    old.changed,
+
+		mustPreStart: c.Container.Reset != "",
+	}
+	// A resource that is being retired keeps its registration, so it keeps the options, too.
+	if c == retired {
+		next.mustPreStart = old.mustPreStart
 	}
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
 		// One slow device suffices: calls are not distinguished by their devices.
-		next.blocks = next.blocks || next.injections[i].Blocks() || needsRescan(entries[i].Offer)
+		blocks := next.injections[i].Blocks() || needsRescan(entries[i].Offer) || entries[i].Offer.Exclusive
+		next.blocks = next.blocks || blocks
 		slots := ledger.Slots(entries[i])
 		next.refuse(&entries[i], slots)
 		next.list = append(next.list, slots...)
 	}
 	next.since = old.sinceOf(entries, time.Now())
-	// An equal list must not wake the streams, which would send it again.
-	if device.SameList(old.list, next.list) {
+	// An equal list must not wake the streams, which would send it again. But a stream has to know
+	// that the resource has other options.
+	hasOptions := old.mustPreStart == next.mustPreStart
+	if hasOptions && device.SameList(old.list, next.list) {
 		r.now.Store(next)
 		return false
 	}
@@ -228,9 +245,9 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 	return r.allocate(ctx, ids, nil)
 }
 
-// allocate is Allocate for a container that gets amounts of shared capacities, by the ID of the
-// device.
-func (r *resource) allocate(ctx context.Context, ids []string, amounts map[string]map[string]string) (device.Response, error) {
+// allocate is Allocate for a container of a claim, which gets its devices in another way than others,
+// by the ID of the device.
+func (r *resource) allocate(ctx context.Context, ids []string, shares map[string]share) (device.Response, error) {
 	devices, err := r.findCurrent(ctx, ids)
 	if err != nil {
 		return device.Response{}, err
@@ -239,7 +256,48 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 	if err := r.holders.Check(ctx, ids); err != nil {
 		return device.Response{}, err
 	}
-	response, err := r.Respond(withAmounts(devices, amounts))
+	devices, err = withShares(devices, shares)
+	if err != nil {
+		return device.Response{}, err
+	}
+	cancel, err := r.reserve(ctx, devices, ids)
+	if err != nil {
+		return device.Response{}, err
+	}
+	response, err := r.respond(devices, ids)
+	if err != nil {
+		cancel()
+		return device.Response{}, err
+	}
+	// From now on, the checkpoint of the kubelet should have these slots.
+	r.holders.Granted(ids)
+	return response, nil
+}
+
+// reserve reserves the exclusive devices of a container with these slots. The caller calls cancel if
+// the container does not get them. A claim is not reserved, because its file is the record, see
+// draDriver.offered.
+func (r *resource) reserve(ctx context.Context, devices []*cdi.Injection, ids []string) (cancel func(), err error) {
+	wanted := exclusives(r.key, devices)
+	if len(wanted) == 0 || r.dra != nil {
+		return func() {}, nil
+	}
+	cancel, err = r.rivals.reserve(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	// The list may say by now that a container holds a rival for which there is no grant, such as a
+	// pod from before the device was exclusive.
+	if _, err := r.now.Load().find(ids); err != nil {
+		cancel()
+		return nil, err
+	}
+	return cancel, nil
+}
+
+// respond returns the response for a container with these devices, of which it gets these slots.
+func (r *resource) respond(devices []*cdi.Injection, ids []string) (device.Response, error) {
+	response, err := r.Respond(devices)
 	if err != nil {
 		return device.Response{}, err
 	}
@@ -249,8 +307,6 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 			return device.Response{}, err
 		}
 	}
-	// From now on, the checkpoint of the kubelet should have these slots.
-	r.holders.Granted(ids)
 	return response, nil
 }
 
@@ -324,10 +380,7 @@ func (p *published) find(slots []string) ([]*cdi.Injection, error) {
 // findSlot returns the index of the entry of a slot, or why the slot must not be allocated.
 func (p *published) findSlot(slotID string) (int, error) {
 	id, slot := device.SplitSlot(slotID)
-	// The entries are in natural order, see published.
-	i, found := sort.Find(len(p.entries), func(i int) int {
-		return device.CompareNatural(id, p.entries[i].Offer.ID)
-	})
+	i, found := p.indexOf(id)
 	if !found || !p.entries[i].Lists(slot) {
 		return 0, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
 	}
@@ -337,6 +390,9 @@ func (p *published) findSlot(slotID string) (int, error) {
 	if slot >= e.Offer.Slots {
 		reason = ledger.ReasonSlotRetired
 	}
+	if e.Excluded != "" {
+		reason = e.Excluded
+	}
 	if !e.Healthy {
 		reason = e.Reason
 	}
@@ -344,6 +400,14 @@ func (p *published) findSlot(slotID string) (int, error) {
 		return 0, fmt.Errorf("device %q is unhealthy: %s", slotID, reason)
 	}
 	return i, nil
+}
+
+// indexOf returns the index of the entry of a device.
+func (p *published) indexOf(id string) (int, bool) {
+	// The entries are in natural order, see published.
+	return sort.Find(len(p.entries), func(i int) int {
+		return device.CompareNatural(id, p.entries[i].Offer.ID)
+	})
 }
 
 // Prefer suggests which of the available slots to take. must are the slots that the kubelet takes
@@ -365,17 +429,25 @@ type rescanRequests chan chan struct{}
 func (q rescanRequests) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rescanLimit)
 	defer cancel()
+	if q.scan(ctx) != nil {
+		return errTooSlow
+	}
+	return nil
+}
+
+// scan requests a scan and returns when its outcome is published, or with the error of ctx.
+func (q rescanRequests) scan(ctx context.Context) error {
 	done := make(chan struct{})
 	select {
 	case q <- done:
 	case <-ctx.Done():
-		return errTooSlow
+		return ctx.Err()
 	}
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return errTooSlow
+		return ctx.Err()
 	}
 }
 
