@@ -21,6 +21,12 @@ type Offer struct {
 	Product string
 	// Members are the sysfs paths of all hardware of a pool or a group.
 	Members []string
+	// Exclusive is set if no container may hold the device while a container holds another device
+	// with a conflicting place, see Conflict.
+	Exclusive bool
+	// Places are what the device uses of the host. They are set for every device, since an edit may
+	// make the device or another one exclusive while a container holds it.
+	Places []string
 	// Slots is how many containers may hold the device at once. It is at least 1.
 	Slots int
 	// Pool is set if the device is everything that a resource selects. It stays the same device

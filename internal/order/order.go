@@ -8,15 +8,31 @@ package order
 import "sort"
 
 // Sort sorts a list like slices.SortFunc. The sort is not stable.
-func Sort[E any](list []E, compare func(a, b E) int) {
-	sort.Slice(list, func(i, j int) bool {
-		return compare(list[i], list[j]) < 0
-	})
+func Sort[E any](
+	list []E,
+	compare func(a, b E) int,
+) {
+	less := lessOf(list, compare)
+	sort.Slice(list, less)
 }
 
 // Stable sorts a list like slices.SortStableFunc.
-func Stable[E any](list []E, compare func(a, b E) int) {
-	sort.SliceStable(list, func(i, j int) bool {
-		return compare(list[i], list[j]) < 0
-	})
+func Stable[E any](
+	list []E,
+	compare func(a, b E) int,
+) {
+	less := lessOf(list, compare)
+	sort.SliceStable(list, less)
+}
+
+// lessOf returns the comparison of two indexes that package sort needs.
+func lessOf[E any](
+	list []E,
+	compare func(a, b E) int,
+) func(i, j int) bool {
+	return func(i, j int) bool {
+		a := list[i]
+		b := list[j]
+		return compare(a, b) < 0
+	}
 }

@@ -39,6 +39,8 @@ type Evidence struct {
 	// Slices are only the slices of this driver.
 	Slices  []Slice
 	Classes []Class
+	// ClassesKnown is set if the classes could be read.
+	ClassesKnown bool
 	// TaintRules are empty in clusters that do not have this kind.
 	TaintRules []TaintRule
 
