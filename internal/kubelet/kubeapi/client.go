@@ -55,12 +55,20 @@ type Error struct {
 	Reason string
 	// Message is for people.
 	Message string
-	// Causes are the problems of single fields of the object, if the server names any.
+	// Causes are the problems of single fields of the object, or other causes, if the server
+	// names any.
 	Causes []Cause
 }
 
-// Cause is the problem of a field such as "spec.devices[3].name".
-type Cause struct{ Field, Message string }
+// Cause is one cause of an error.
+type Cause struct {
+	// Field is the field that has a problem, such as "spec.devices[3].name".
+	Field string
+	// Reason is for programs, in one word, such as "FieldValueInvalid".
+	Reason string
+	// Message is for people.
+	Message string
+}
 
 // Error leaves out the query of the path: it has tokens of pages and versions, so that every
 // message would differ.

@@ -48,6 +48,7 @@ type Server struct {
 	ended    chan struct{} // closing it ends the watches
 	watches  int           // begun since EndWatches
 	fault    func(*http.Request, Object) int
+	refuse   func(*http.Request) (int, Object)
 	validate func(Object) []kubeapi.Cause
 	requests []Request
 	message  string // see Explain
@@ -174,6 +175,14 @@ func (s *Server) Explain(message string) {
 	s.message = message
 }
 
+// Refuse answers requests with the HTTP status and the Status object that f returns, unless the
+// object is nil. f is called concurrently.
+func (s *Server) Refuse(f func(r *http.Request) (int, Object)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = f
+}
+
 // Validate rejects objects of clients for which f returns causes, as invalid.
 func (s *Server) Validate(f func(o Object) []kubeapi.Cause) {
 	s.mu.Lock()
@@ -289,6 +298,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	token := s.token
 	fault := s.fault
+	refuse := s.refuse
 	s.mu.Unlock()
 	code := 0
 	answer := Object(nil)
@@ -296,6 +306,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		code = http.StatusUnauthorized
 	} else if fault != nil {
 		code = fault(r, object) // may block: without the lock
+	}
+	if code == 0 && refuse != nil {
+		if status, o := refuse(r); o != nil {
+			code = status
+			answer = o
+		}
 	}
 	s.mu.Lock()
 	if code == 0 && watch {
