@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -291,13 +290,21 @@ func (f *fleet) storm() string {
 // restart changes all devices while the API server is down, and counts from its return.
 func (f *fleet) restart() string {
 	fmt.Println("scale: restart")
-	f.until("down", func() bool { return f.Get(f.t.Context(), "/readyz", nil) != nil })
+	f.poll(func() bool { return f.Get(f.t.Context(), "/readyz", nil) != nil })
 	f.set(4)
-	f.until("back", func() bool {
-		err := f.Get(f.t.Context(), "/readyz", nil)
-		return err == nil || kubeapi.Code(err) == http.StatusOK
-	})
+	f.poll(func() bool { return f.Get(f.t.Context(), "/readyz", nil) == nil })
 	return f.untilRevision(4, time.Now())
+}
+
+// poll waits until a condition holds. There is no event for it.
+func (f *fleet) poll(ok func() bool) {
+	f.t.Helper()
+	for deadline := time.Now().Add(scaleLimit); !ok(); {
+		if time.Now().After(deadline) {
+			f.t.Fatalf("not within %v", scaleLimit)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
 }
 
 // schedule creates pods with a claim each, and waits until they have nodes.
