@@ -56,6 +56,8 @@ type draNode struct {
 	*fixture.Host
 	plugin *product.Plugin
 	spec   product.Spec
+	// owner is the test whose end ends the programs that a subtest starts.
+	owner *testing.T
 }
 
 func newDRANode(t *testing.T, v bed.Version, config string) *draNode {
@@ -65,7 +67,7 @@ func newDRANode(t *testing.T, v bed.Version, config string) *draNode {
 
 func newDRANodeWith(t *testing.T, o cluster.Options, config string) *draNode {
 	t.Helper()
-	n := &draNode{Cluster: cluster.NewWith(t, o)}
+	n := &draNode{Cluster: cluster.NewWith(t, o), owner: t}
 	n.Host = n.Hardware(t)
 	n.spec = product.Spec{
 		Config: config, Env: []string{"KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443"},
@@ -115,7 +117,11 @@ func (n *draNode) makePodMounts(t *testing.T) {
 	n.Run(t, "mount", "--bind", run, run)
 }
 
-func (n *draNode) serve(t *testing.T) { n.plugin = n.Plugin(t, n.spec) }
+// serve starts the program. It ends with the test that made the node.
+func (n *draNode) serve(t *testing.T) {
+	t.Helper()
+	n.plugin = n.Plugin(n.owner, n.spec)
+}
 
 // pod creates a pod that requests a device, by extended resource.
 func (n *draNode) pod(t *testing.T, name string) *bed.Pod {
@@ -300,7 +306,7 @@ func TestDRARollingUpdate(t *testing.T) {
 }
 
 func runDRARollingUpdate(t *testing.T, v bed.Version) {
-	n := &draNode{Cluster: cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v})}
+	n := &draNode{Cluster: cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v}), owner: t}
 	n.Host = n.Hardware(t)
 	n.ImportProduct(t)
 	n.ServePods(t)

@@ -121,7 +121,7 @@ func runDRAHealth(t *testing.T, v bed.Version) {
 		}
 	})
 	t.Run("should automatically reconnect both DRA and Health API after connection drop", func(t *testing.T) {
-		n.plugin.Restart(t)
+		n.plugin.Restart(n.owner)
 		n.Unplug(stickIn(1).Port)
 		n.waitHealth(t, "pod-1", v1.ResourceHealthStatusUnhealthy)
 		n.Plug(stickIn(1))

@@ -107,8 +107,9 @@ func (n *draNode) heldBy(t *testing.T) map[string]string {
 	return byPod
 }
 
-// restartInEveryOrder restarts the containers of two pods, the program and the kubelet, each at once
-// after the other, in every order: the pods keep running with their devices.
+// restartInEveryOrder restarts the containers of two pods, the program and the kubelet in every order:
+// the pods keep their devices. A kubelet that starts rejects a pod whose container does not run, unless
+// the program is registered.
 func (n *draNode) restartInEveryOrder(t *testing.T) {
 	pods := []*bed.Pod{n.PodOf("one"), n.PodOf("static")}
 	before := n.heldBy(t)
@@ -116,26 +117,38 @@ func (n *draNode) restartInEveryOrder(t *testing.T) {
 	for _, pod := range pods {
 		serials[pod.Name] = pod.Report(t, "main").Env["ZIGBEE_SERIAL"]
 	}
+	restarts := int32(0)
 	steps := map[string]func(){
 		"container": func() {
+			restarts++
 			for _, pod := range pods {
 				pod.Kill(t, "main")
+				pod.WaitRestarted(t, "main", restarts)
 			}
 		},
-		"program": func() { n.plugin.Restart(t) },
-		"kubelet": func() { n.startKubelet(t) },
+		"program": func() {
+			n.plugin.Restart(n.owner)
+			n.plugin.WaitLog(t, limit, "msg=registered")
+			n.Kubelet.WaitAllocatable(t, zigbee, 2)
+		},
+		"kubelet": func() {
+			n.startKubelet(t)
+			n.Kubelet.WaitAllocatable(t, zigbee, 2)
+			for _, pod := range pods {
+				pod.WaitRunning(t) // it is admitted
+			}
+		},
 	}
-	for i, order := range permutations(slices.Sorted(maps.Keys(steps))) {
+	for _, order := range permutations(slices.Sorted(maps.Keys(steps))) {
 		for _, step := range order {
 			steps[step]()
 		}
 		for _, pod := range pods {
-			pod.WaitRestarted(t, "main", int32(i+1))
+			pod.WaitRunning(t)
 			if serial := pod.Report(t, "main").Env["ZIGBEE_SERIAL"]; serial != serials[pod.Name] {
 				t.Errorf("%v: pod %s has the serial %q, had %q", order, pod.Name, serial, serials[pod.Name])
 			}
 		}
-		n.WaitResource(t, zigbee, 2)
 		if after := n.heldBy(t); !maps.Equal(before, after) {
 			t.Errorf("%v: the kubelet shows the holders %v, before: %v", order, after, before)
 		}

@@ -48,7 +48,7 @@ func (n *draNode) thaw(t *testing.T) {
 // startKubelet starts the kubelet, which may have been stopped, without waiting for the program.
 func (n *draNode) startKubelet(t *testing.T) {
 	t.Helper()
-	n.Kubelet.Restart(t)
+	n.Kubelet.Restart(n.owner)
 	n.Kubelet.WaitReady(t)
 }
 
@@ -119,7 +119,7 @@ func runDRARegistration(t *testing.T, v bed.Version) {
 		n.works(t, "kubelet-restarted")
 	})
 	t.Run("must register after plugin restart", func(t *testing.T) {
-		n.plugin.Restart(t)
+		n.plugin.Restart(n.owner)
 		n.works(t, "plugin-killed")
 		n.plugin.Stop(t)
 		n.serve(t)
@@ -355,7 +355,7 @@ func runDRAUnprepare(t *testing.T, v bed.Version) {
 	})
 	t.Run("crash of the program during NodeUnprepareResources", func(t *testing.T) {
 		frozen(t, "crashed")
-		n.plugin.Restart(t)
+		n.plugin.Restart(n.owner)
 		freed(t, "crashed")
 	})
 }
