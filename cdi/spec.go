@@ -14,6 +14,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Spec is one CDI spec, the content of one file. Edits are the container edits of one of its
@@ -42,7 +43,8 @@ func qualifiedName(resource, id string) (string, error) {
 
 // Build returns the CDI spec of the resource: its kind is the name of the resource, and its
 // devices are the offers that are injected by name. It is nil if there are none. failed has the
-// reason for each device without an entry, by ID. The spec is valid without these devices.
+// reason for each device without an entry, by the name of the entry, which is its ID unless the offer
+// has a Placement. The spec is valid without these devices.
 //
 // If the resource is CDIOnly, every offer is injected by name, its environment is in its entry,
 // and the entry AllDevices has all offers, unless failed has a reason for AllDevices. CDI has no
@@ -57,9 +59,9 @@ func (r *Resource) Build(offers []device.Offer) (spec *Spec, failed map[string]e
 			continue
 		}
 		single := []device.Offer{o}
-		entry, err := r.entry(o.ID, single, noPosition)
+		entry, err := r.entry(o.EntryName(), single, noPosition)
 		if err != nil {
-			failed[o.ID] = err
+			failed[o.EntryName()] = err
 			continue
 		}
 		devices = append(devices, entry)
@@ -85,7 +87,7 @@ func isNamedAll(o device.Offer) bool {
 // entryOfAll is the entry with all devices. It is an error if they do not fit into one
 // container.
 func (r *Resource) entryOfAll(offers []device.Offer) (specs.Device, error) {
-	slices.SortFunc(offers, func(a, b device.Offer) int {
+	order.Sort(offers, func(a, b device.Offer) int {
 		return cmp.Compare(a.ID, b.ID)
 	})
 	if _, err := r.combine(offers); err != nil {
@@ -120,7 +122,7 @@ func newSpec(kind string, devices []specs.Device) *Spec {
 		return nil
 	}
 	devices = slices.Clone(devices)
-	slices.SortStableFunc(devices, func(a, b specs.Device) int {
+	order.Stable(devices, func(a, b specs.Device) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
 	devices = slices.CompactFunc(devices, func(a, b specs.Device) bool {

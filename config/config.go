@@ -66,8 +66,11 @@ type Resource struct {
 	// GroupBy is the variable ("pci.slot") by which hardware is grouped: hardware with the same
 	// value is one device. If it is set, Each is EachDevice.
 	GroupBy string
-	// Shared is set if other resources with Shared may offer the same devices.
+	// Shared is set if other resources with Shared may offer the same devices at once.
 	Shared bool
+	// Exclusive is set if other resources with Exclusive may offer the same devices, or parts of
+	// them, and containers hold only one of these offers at a time. It excludes Shared.
+	Exclusive bool
 	// When is nil if the resource is always active.
 	When     *When
 	With     []Companion

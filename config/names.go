@@ -2,12 +2,12 @@ package config
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -220,7 +220,7 @@ func (v value) resourceNames(r *Resource) {
 		})
 	}
 	// Literal results are at 0 and come first: they are more specific than any pattern.
-	slices.SortStableFunc(r.Names, func(a, b NicerName) int {
+	order.Stable(r.Names, func(a, b NicerName) int {
 		return cmp.Compare(a.at, b.at)
 	})
 }

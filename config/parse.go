@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Limits of a configuration: its author must not be able to exhaust the memory or time of
@@ -126,7 +128,7 @@ func (r *reader) language() []string {
 // last file.
 func (r *reader) parse(files []File) (*Config, error) {
 	files = slices.Clone(files)
-	slices.SortStableFunc(files, func(a, b File) int {
+	order.Stable(files, func(a, b File) int {
 		return strings.Compare(a.Name, b.Name)
 	})
 	cfg := &Config{Hash: Hash(files)}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -74,8 +75,7 @@ func (r *Resource) bind(t *table) {
 	t.integer("count", &r.Count, 1, maxCount,
 		"number of slots of each device: how many containers may hold it at the same time")
 	r.bindDevices(t)
-	t.boolean("shared", &r.Shared,
-		"whether other resources may offer the same device: all that select it must set shared")
+	r.bindShared(t)
 	readWhen := func(v value) {
 		r.When = readWhen(v)
 	}
@@ -88,6 +88,30 @@ func (r *Resource) bind(t *table) {
 	}
 	t.table("health", readHealth, "{ open = true }", "checks of each device beyond its presence")
 	t.table("container", r.Container.read, `{ path = "/dev/zigbee" }`, "what a container gets")
+}
+
+// exclusive is the value of shared for resources of which only one may use a device at a time.
+const exclusive = "exclusive"
+
+// bindShared binds shared, which is a boolean or a word.
+func (r *Resource) bindShared(t *table) {
+	sharedForm := func() form {
+		return form{"enum": []any{true, false, exclusive}}
+	}
+	read := func(v value) {
+		word, _ := v.raw.(string)
+		isMisspelled := word != exclusive && nearest(strings.ToLower(word), []string{exclusive}) != ""
+		if isMisspelled {
+			v.report(fmt.Sprintf("%s is not true, false or %q", quote(word), exclusive), didYouMean(exclusive))
+			return
+		}
+		r.Exclusive = word == exclusive
+		if !r.Exclusive {
+			r.Shared = v.boolean(fmt.Sprintf("true, false or %q", exclusive))
+		}
+	}
+	t.key("shared", sharedForm, read,
+		`whether other resources may offer the same device: at once (true), or so that containers hold one of the offers at a time ("exclusive")`)
 }
 
 // bindName binds name and names.

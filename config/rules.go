@@ -329,7 +329,7 @@ func (v value) checkNets(r *Resource) {
 		return
 	}
 	if r.Shared {
-		v.child("shared").report("true: want false, "+why, "")
+		v.child("shared").report(`true: want false or "exclusive", `+why, "")
 		return
 	}
 	// The interface disappears from the host while a container has it.

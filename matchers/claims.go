@@ -19,7 +19,9 @@ import (
 //     the others.
 //
 // Companions claim nothing. A mediated device is separate hardware from its PCI
-// function. A claim with shared = true does not exclude resources with shared = true.
+// function. A claim with shared = true does not exclude resources with shared = true, and a claim
+// with shared = "exclusive" does not exclude resources with shared = "exclusive": the ledger
+// withholds their devices while a container holds another device of the hardware.
 type claims struct {
 	// owners has the resource of hardware, of a node, of candidate.other and of a functionUse.
 	// Keys of different types do not collide, so that one map is enough.
@@ -73,7 +75,7 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 		d := denied[owner]
 		m.note(
 			r.Place,
-			"the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, or shared = true in both",
+			`the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, or shared = true (at once) or "exclusive" (one at a time) in both`,
 			"not offered here, because %s has it: %s",
 			owner.Place,
 			andMore(d.first, d.count),
@@ -108,14 +110,16 @@ func (c *claims) ownerOf(r *config.Resource, thing any) *config.Resource {
 	if owner == nil || owner == r {
 		return nil
 	}
-	// Both resources must permit it.
-	if owner.Shared && r.Shared {
+	// Both resources must permit it, in the same way.
+	areShared := owner.Shared && r.Shared
+	areExclusive := owner.Exclusive && r.Exclusive
+	if areShared || areExclusive {
 		return nil
 	}
 	return owner
 }
 
-// add claims a candidate for r, as far as no other resource with shared = true claims it.
+// add claims a candidate for r, as far as no other resource claims it.
 func (c *claims) add(r *config.Resource, found *candidate) {
 	// A single node leaves the rest of its hardware to others.
 	if found.single && len(found.picks) > 0 {
@@ -131,7 +135,7 @@ func (c *claims) add(r *config.Resource, found *candidate) {
 
 // addThing claims a node, hardware or candidate.other.
 func (c *claims) addThing(r *config.Resource, thing any) {
-	// The first claim stays, even if a resource with shared = true also gets the device.
+	// The first claim stays, even if another resource with the same shared also gets the device.
 	if c.owners[thing] == nil {
 		c.owners[thing] = r
 	}
@@ -177,7 +181,7 @@ func (m *run) overlaps(r *config.Resource, devices []candidate) {
 	}
 	m.note(
 		r.Place,
-		"use match and exclude to separate them, or shared = true in both if this is intended",
+		`use match and exclude to separate them, or shared = true in both if this is intended, or shared = "exclusive" in both`,
 		"%s: offered here, and %s by %s: their containers share the hardware",
 		andMore(found[0], len(found)),
 		what,

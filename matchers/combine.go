@@ -7,6 +7,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // combine makes devices of the claimed parts: one device of all with each = "all", and one of
@@ -87,10 +88,10 @@ func merge(parts []candidate) candidate {
 		one.dangerous = one.dangerous || p.dangerous
 	}
 	one.united = sortHardware(one.united)
-	slices.SortFunc(one.picks, func(a, b pick) int {
+	order.Sort(one.picks, func(a, b pick) int {
 		return strings.Compare(a.node.Path, b.node.Path)
 	})
-	slices.SortFunc(one.paths, func(a, b pathPick) int {
+	order.Sort(one.paths, func(a, b pathPick) int {
 		return strings.Compare(a.path, b.path)
 	})
 	return one

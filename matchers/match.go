@@ -113,8 +113,8 @@ type Note struct {
 // device.Forms. It may be nil if serial numbers are unique.
 //
 // A device goes to the first active resource that selects it, or to all of them that have
-// shared = true. Each ID is offered once. So is each node, except for companions and shared
-// devices.
+// shared = true, or to all of them that have shared = "exclusive". Each ID is offered once. So is
+// each node, except for companions and the devices of such resources.
 //
 // Match does not fail: it reports mistakes and unknown values as notes, or as the Problem of an
 // offer. It changes neither cfg nor snap. The result refers to resources of cfg, so that cfg must

@@ -335,8 +335,10 @@ func namedNodes(offered []Offered, kind string) []string {
 // sameGroup lists, by IOMMU group, the devices of a resource that share the VFIO nodes of the
 // group.
 func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
-	// Shared devices may be used at once. A pool or a group contains the whole IOMMU group.
-	if r.Shared || combiningKey(r) != "" {
+	// Shared devices may be used at once, and exclusive ones exclude each other. A pool or a group
+	// contains the whole IOMMU group.
+	mayShareGroup := r.Shared || r.Exclusive
+	if mayShareGroup || combiningKey(r) != "" {
 		return nil
 	}
 	byGroup := make(map[string][]*candidate)

@@ -76,9 +76,13 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		Slots:    c.slots(),
 		Pool:     c.pool,
 		NUMA:     b.numa(),
-		CDI:      r.Container.CDI,
-		Owner:    r.Container.Owner,
-		Hooks:    r.Container.Hooks,
+
+		Exclusive: r.Exclusive,
+		Places:    b.places(),
+
+		CDI:   r.Container.CDI,
+		Owner: r.Container.Owner,
+		Hooks: r.Container.Hooks,
 
 		AdditionalGIDs: r.Container.AdditionalGIDs,
 		HealthDir:      r.Container.HealthDir,
@@ -125,6 +129,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	if r.API == config.APIDRA {
 		b.offer.Attributes = b.attributes()
 		b.offer.Capacity = b.capacity()
+		b.offer.Network = b.network()
 	}
 	b.offer.Features = b.features()
 	b.check = b.healthCheck()
@@ -165,9 +170,10 @@ func (b *builder) identify() string {
 	return b.sharedID(b.identifyUnshared())
 }
 
-// sharedID returns the ID of a device whose ID without shared = true is id.
+// sharedID returns the ID of a device whose ID without shared is id.
 func (b *builder) sharedID(id string) string {
-	if b.r.Shared && b.name != "" {
+	isOfferedTwice := b.r.Shared || b.r.Exclusive
+	if isOfferedTwice && b.name != "" {
 		return device.SharedID(b.name, id)
 	}
 	return id
@@ -200,7 +206,7 @@ func (b *builder) identifyByName() string {
 	return device.VirtualID(b.name, b.c.virtual.Name)
 }
 
-// identifyUnshared returns the ID of a device without shared = true.
+// identifyUnshared returns the ID of a device without shared.
 func (b *builder) identifyUnshared() string {
 	c := b.c
 	form := b.forms.Of(c.hardware)

@@ -60,7 +60,11 @@ container.mounts = [{ host_path = "/opt/${pci.id}", container_path = "/opt/fw", 
 		if !strings.HasSuffix(got[i].Hardware, "/"+got[i].ID) {
 			t.Errorf("hardware of %s = %q", got[i].ID, got[i].Hardware)
 		}
+		if !slices.Equal(got[i].Places, []string{got[i].Hardware}) {
+			t.Errorf("places of %s = %q", got[i].ID, got[i].Places)
+		}
 		got[i].Hardware = ""
+		got[i].Places = nil
 		for j := range got[i].Nodes {
 			if n := &got[i].Nodes[j]; n.Companion {
 				n.Major = 234 // a number of a real class

@@ -9,6 +9,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // run is one run of Match. It is used once, in one goroutine. The steps of the package are its
@@ -228,7 +229,7 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		m.tooMuch(r, what, left, memoryOf(r, left[0]))
 	}
 	// The limits above apply in the order of the snapshot. Only the result is sorted by ID.
-	slices.SortFunc(out.Offers, func(a, b device.Offer) int {
+	order.Sort(out.Offers, func(a, b device.Offer) int {
 		return strings.Compare(a.ID, b.ID)
 	})
 	return out

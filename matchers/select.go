@@ -9,6 +9,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -103,7 +104,7 @@ func (s *selection) add(p *predicate) {
 // appendPicked appends the devices that have selected nodes.
 func (s *selection) appendPicked(found []candidate) []candidate {
 	// The nodes of one hardware are adjacent then. Nodes without hardware come first.
-	slices.SortFunc(s.picks, comparePicks)
+	order.Sort(s.picks, comparePicks)
 	rest := s.picks
 	for len(rest) > 0 {
 		h := rest[0].hardware

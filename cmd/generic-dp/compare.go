@@ -2,11 +2,11 @@ package main
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
@@ -141,7 +141,7 @@ func compare(before, after *agent.View, held holders) []change {
 	}
 	c.compareSettings(before, after)
 	// The loops add changes in the order of maps.
-	slices.SortFunc(c.changes, byUrgency)
+	order.Sort(c.changes, byUrgency)
 	return c.changes
 }
 

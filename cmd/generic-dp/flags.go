@@ -15,6 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
 // flags holds the flags of all commands and their values. A command gets the flags that it uses
@@ -46,7 +47,7 @@ type flags struct {
 	// shell.
 	given []string
 	// piped is the configuration from standard input, once it was read. It is nil before.
-	piped *manifest
+	piped *importer.Own
 	// temporary points to unpacked. run reads it while an abandoned command may still write
 	// the other fields.
 	temporary atomic.Pointer[string]
@@ -241,7 +242,7 @@ func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) ([]
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	cfg, err := config.Load(f.config)
+	cfg, _, err := f.read(f.config)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveDefault
 	}

@@ -71,8 +71,9 @@ func readConfigurations(path string) ([]importer.Own, error) {
 		return nil, err
 	}
 	for _, own := range found {
-		if _, err := config.Parse(own.Files...); err != nil {
-			return nil, err
+		_, err := config.Parse(own.Files...)
+		if err != nil {
+			return nil, located(&own, err)
 		}
 	}
 	return found, nil

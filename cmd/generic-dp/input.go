@@ -14,6 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
 // load loads and validates the configuration at a path in the same way as serve. The path "-" is
@@ -31,46 +32,52 @@ func (f *flags) load(path string) (*config.Config, error) {
 // parse reads, parses and checks the configuration at a path. In contrast to load, its errors
 // have no hint about a missing file.
 func (f *flags) parse(path string) (*config.Config, error) {
-	isPiped := path == "-"
-	if !isPiped && !isManifest(path) {
-		cfg, err := config.Load(path)
-		return f.checked(cfg, err)
-	}
-	m, err := f.readText(path)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := f.checked(config.Parse(m.files...))
-	var problems config.Problems
-	if errors.As(err, &problems) {
-		// This changes the problems in err as well: both slices have the same elements.
-		m.locateAll(problems)
-	}
-	// Notes exist only in a valid configuration. They need the lines of the manifest too.
-	if cfg != nil {
-		m.locateAll(cfg.Notes)
-	}
-	return cfg, err
-}
-
-// checked checks a parsed configuration with the permissions of --allow. It returns the error of
-// parsing unchanged, so that the results of config.Load and config.Parse can be passed directly.
-func (f *flags) checked(cfg *config.Config, err error) (*config.Config, error) {
+	cfg, m, err := f.read(path)
 	if err != nil {
 		return nil, err
 	}
 	err = cfg.Check(f.allow)
 	if err != nil {
-		return nil, err
+		return nil, located(m, err)
 	}
 	return cfg, nil
+}
+
+// read reads and parses the configuration at a path. It does not check the permissions of --allow.
+// The manifest has no positions for a path that names no manifest.
+func (f *flags) read(path string) (*config.Config, *importer.Own, error) {
+	isPiped := path == "-"
+	if !isPiped && !isManifest(path) {
+		cfg, err := config.Load(path)
+		return cfg, &importer.Own{}, err
+	}
+	m, err := f.readText(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, err := config.Parse(m.Files...)
+	if err != nil {
+		return nil, nil, located(m, err)
+	}
+	m.LocateAll(cfg.Notes)
+	return cfg, m, nil
+}
+
+// located gives the problems in an error their positions in the manifest. It returns the same error.
+func located(m *importer.Own, err error) error {
+	var problems config.Problems
+	if errors.As(err, &problems) {
+		// This changes the problems in err as well: both slices have the same elements.
+		m.LocateAll(problems)
+	}
+	return err
 }
 
 // readText reads a configuration from standard input or from a manifest. Standard input may also
 // be a manifest. It is kept, because it can only be read once, and a session needs it twice: for
 // validation, and as a file for the agent. An error means that the input cannot be read, or that
 // a manifest does not contain exactly one configuration.
-func (f *flags) readText(path string) (*manifest, error) {
+func (f *flags) readText(path string) (*importer.Own, error) {
 	isPiped := path == "-"
 	if isPiped && f.piped != nil {
 		return f.piped, nil
@@ -86,8 +93,8 @@ func (f *flags) readText(path string) (*manifest, error) {
 	if err != nil {
 		// The text is not a manifest with a configuration, so it must be a file. If it is broken
 		// YAML instead, the parser of TOML reports it.
-		m = &manifest{
-			files: []config.File{{Name: name, Data: text}},
+		m = &importer.Own{
+			Files: []config.File{{Name: name, Data: text}},
 		}
 	}
 	f.piped = m
@@ -103,7 +110,7 @@ const maxInput = 16 << 20
 func readInput(path string) (name string, text []byte, err error) {
 	if path == "-" {
 		const name = "standard input"
-		text, err := readLimited(os.Stdin, name)
+		text, err := readLimited(os.Stdin, maxInput, name)
 		return name, text, err
 	}
 	file, err := os.Open(path)
@@ -111,20 +118,20 @@ func readInput(path string) (name string, text []byte, err error) {
 		return path, nil, err
 	}
 	defer file.Close()
-	text, err = readLimited(file, path)
+	text, err = readLimited(file, maxInput, path)
 	return path, text, err
 }
 
-// readLimited reads an input up to maxInput bytes. An input above the limit is an error: a part
+// readLimited reads an input up to a limit in bytes. An input above the limit is an error: a part
 // of it would be converted without a message about the rest.
-func readLimited(input io.Reader, name string) ([]byte, error) {
-	// The additional byte distinguishes an input of exactly maxInput bytes from a larger one.
-	text, err := io.ReadAll(io.LimitReader(input, maxInput+1))
+func readLimited(input io.Reader, limit int, name string) ([]byte, error) {
+	// The additional byte distinguishes an input of exactly this size from a larger one.
+	text, err := io.ReadAll(io.LimitReader(input, int64(limit)+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if len(text) > maxInput {
-		return nil, fmt.Errorf("read %s: the input is larger than %d MiB", name, maxInput>>20)
+	if len(text) > limit {
+		return nil, fmt.Errorf("read %s: the input is larger than %d MiB", name, limit>>20)
 	}
 	return text, nil
 }

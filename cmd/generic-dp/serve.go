@@ -291,6 +291,10 @@ Kubernetes 1.36 or newer. A cluster needs one instance, in a pod whose service
 account may watch pods, evict them and create events: evict.enabled in the
 chart's values.
 
+With --dra, it also evicts pods whose extended resource is a DRA device with a
+NoExecute taint; Kubernetes itself only deletes pods with claims. The service
+account may then watch ResourceSlices and read ResourceClaims: dra.enabled.
+
 PodDisruptionBudgets are honoured. A pod with the annotation
 ` + evict.Annotation + `: "false" is never evicted, and a device that appears
 and disappears evicts at most one pod in ten minutes.`,
@@ -317,7 +321,7 @@ and disappears evicts at most one pod in ten minutes.`,
 			limitCPUs()
 			limitMemory()
 			o.Log = f.logger(cmd.ErrOrStderr())
-			o.Log.Info("starting", "version", version, "after", o.After, "per_minute", o.PerMinute, "opt_in", o.OptIn)
+			o.Log.Info("starting", "version", version, "after", o.After, "per_minute", o.PerMinute, "opt_in", o.OptIn, "dra", o.DRA)
 			defer o.Log.Info("stopped")
 			return evict.Run(cmd.Context(), kubeapi.New(kubeapi.InCluster()), o)
 		},
@@ -326,6 +330,7 @@ and disappears evicts at most one pod in ten minutes.`,
 	f.add(cmd, logFlags, []string{"listen"})
 	cmd.Flags().DurationVar(&o.After, "after", o.After, "how long a device must be unhealthy before its pod is evicted")
 	cmd.Flags().IntVar(&o.PerMinute, "per-minute", o.PerMinute, "maximum number of evictions in a minute")
+	cmd.Flags().BoolVar(&o.DRA, "dra", false, "also evict pods whose extended resource is a DRA device with a NoExecute taint")
 	cmd.Flags().BoolVar(&o.OptIn, "opt-in", false, `evict only pods with the annotation `+evict.Annotation+`: "true"`)
 	return cmd
 }

@@ -74,7 +74,7 @@ before you share it.`,
 // ignored, because a recording of the host is useful without it: it may even be made because of
 // that configuration. Permissions are not checked, since nothing is offered.
 func (f *flags) optionalConfig(cmd *cobra.Command) (*config.Config, error) {
-	cfg, err := config.Load(f.config)
+	cfg, _, err := f.read(f.config)
 	if err == nil {
 		return cfg, nil
 	}

@@ -194,6 +194,10 @@ func (f *flags) status(ctx context.Context) (*statusReport, error) {
 	return r, nil
 }
 
+// maxStatus is the largest status, in bytes. The lists of a node may take 48 MiB of memory, and a
+// status repeats their IDs with reasons and holders.
+const maxStatus = 256 << 20
+
 // get requests the status from the instance at an address and returns it as JSON. Another program
 // may listen there, so an error contains its answer.
 func get(ctx context.Context, address string) ([]byte, error) {
@@ -217,7 +221,8 @@ func get(ctx context.Context, address string) ([]byte, error) {
 		return nil, fmt.Errorf("no generic-dp answers at %s: %w", address, cause)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	// Another program may send without an end.
+	body, err := readLimited(resp.Body, maxStatus, "the answer of "+address)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
@@ -100,11 +101,11 @@ func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context,
 	return s.run(cmd.Context(), use)
 }
 
-// newSession prepares a session that writes below dir. Nothing runs yet. It restricts the
-// log to warnings, because the session itself prints the rest.
+// newSession prepares a session that writes below dir. Nothing runs yet. Without --log-level, it
+// restricts the log to warnings, because the session itself prints the rest.
 func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, error) {
-	if f.level != "error" {
-		f.level = "warn" // the session prints everything else
+	if !cmd.Flags().Changed("log-level") {
+		f.level = "warn"
 	}
 	s := &session{
 		flags:   f,
@@ -113,6 +114,10 @@ func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, er
 		out:     cmd.OutOrStdout(),
 	}
 	s.options.Paths = f.below(dir)
+	err := copyDecisions(s.options.Paths.StateDir, f.paths.StateDir)
+	if err != nil {
+		return nil, err
+	}
 	s.options.Listen = listen
 	s.options.NoDRA = true  // there is no API server
 	s.options.InPod = false // the checks in a pod are about its mounts, which a session does not use
@@ -133,7 +138,7 @@ func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, er
 		return nil, err
 	}
 	s.options.Config = filepath.Join(dir, "config")
-	return s, m.write(s.options.Config)
+	return s, writeFiles(s.options.Config, m.Files)
 }
 
 // run runs the agent until use returns. It ends use if the agent fails, and the agent when use
@@ -178,6 +183,18 @@ func (f *flags) below(dir string) agent.Paths {
 		p.SpecDirs = []string{cdi.StaticDir, f.paths.CDIDir, p.CDIDir}
 	}
 	return p
+}
+
+// copyDecisions copies the identity decisions of an instance, so that a session shows the same IDs.
+// It copies nothing else: the rest is about containers. A state that cannot be read is ignored,
+// because it is only readable for root.
+func copyDecisions(to, from string) error {
+	state, err := ledger.Load(from)
+	if err != nil {
+		return nil
+	}
+	save := ledger.Prepare(to, ledger.Persisted{Decisions: state.Decisions})
+	return save()
 }
 
 // show prints all resources, and then changes until ctx is cancelled, unless once is set. A

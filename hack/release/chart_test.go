@@ -260,14 +260,14 @@ func TestKustomizeOverlays(t *testing.T) {
 	}
 }
 
-var kustomizeComponents = []string{"dra", "evict", "scc"}
+var kustomizeComponents = []string{"dra", "dra-status", "evict", "evict-dra", "scc"}
 
 // The base and each overlay, with every set of components, have the objects that the chart
 // renders.
 func TestKustomizeComponents(t *testing.T) {
 	t.Parallel()
 	for _, distribution := range []string{"base", "k0s", "k3s", "microk8s", "microshift", "openshift", "talos"} {
-		for _, set := range [][]string{{"dra"}, {"evict"}, {"dra", "evict"}} {
+		for _, set := range [][]string{{"dra"}, {"evict"}, {"dra", "evict-dra"}, {"dra", "dra-status"}} {
 			if distribution == "talos" && slices.Contains(set, "dra") {
 				continue // TestKustomizeWithoutCDI
 			}
@@ -277,6 +277,11 @@ func TestKustomizeComponents(t *testing.T) {
 			}
 			maps.Copy(values, plainValues)
 			for _, name := range set {
+				if name == "dra-status" {
+					values["dra"].(map[string]any)["deviceStatus"] = true
+					continue
+				}
+				name = strings.TrimSuffix(name, "-dra") // with the component dra
 				values[name] = map[string]any{"enabled": true}
 			}
 			rendered, err := checkout.render(values)

@@ -93,6 +93,11 @@ var components = []component{
 		values:   map[string]any{"dra": map[string]any{"enabled": true}},
 	},
 	{
+		file:     filepath.Join("dra-status", "rights.yaml"),
+		template: "dra-status.yaml",
+		values:   map[string]any{"dra": map[string]any{"enabled": true, "deviceStatus": true}},
+	},
+	{
 		file:     filepath.Join("evict", "evict.yaml"),
 		template: "evict.yaml",
 		values:   map[string]any{"evict": map[string]any{"enabled": true}},

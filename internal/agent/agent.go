@@ -22,6 +22,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
+	"github.com/generic-dp/generic-dp/internal/agent/exclusive"
 	"github.com/generic-dp/generic-dp/internal/agent/holders"
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
@@ -88,6 +89,7 @@ type Agent struct {
 	// dra is never nil. Its plugin starts when it is needed.
 	dra     *draDriver
 	outputs *outputs
+	rivals  *rivals
 	// serving has the served resources, nil before the first pass.
 	serving atomic.Pointer[set]
 
@@ -254,6 +256,14 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
 		return a.now()
 	}, a.wake)
+	a.rivals = &rivals{
+		registry: exclusive.New(filepath.Join(p.RunDir, exclusiveName), bootID(), func() time.Time {
+			return a.now()
+		}),
+		holders: a.pods.holders,
+		claims:  a.outputs.specs.Claims,
+		changed: a.wake,
+	}
 	return a, nil
 }
 

@@ -160,18 +160,19 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 	a := d.agent
 	o := &d.agent.options
 	return dra.New(dra.Options{
-		API:      kubeapi.New(o.KubeAPI),
-		Node:     o.NodeName,
-		Registry: o.Paths.Registry,
-		Claims:   a.outputs.specs,
-		Metadata: filepath.Join(o.Paths.RunDir, metadataName),
-		Devices:  &d.list,
-		Inject:   d.inject,
-		Offered:  d.offered,
-		PodState: a.podState,
-		Known:    d.known,
-		Changed:  a.wake.send,
-		Wrote:    a.page.metrics.CountSliceWrite,
+		API:       kubeapi.New(o.KubeAPI),
+		Node:      o.NodeName,
+		Registry:  o.Paths.Registry,
+		Claims:    a.outputs.specs,
+		Metadata:  filepath.Join(o.Paths.RunDir, metadataName),
+		Devices:   &d.list,
+		Inject:    d.inject,
+		Offered:   d.offered,
+		EnvReader: config.InterpretedEnv,
+		PodState:  a.podState,
+		Known:     d.known,
+		Changed:   a.wake.send,
+		Wrote:     a.page.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
 			d.newPods.Refresh() // the kubelet has made its cgroups by now
@@ -266,6 +267,10 @@ func (l *loop) publishDRA() {
 					v.Attributes = was.Attributes
 					v.Capacity = was.Capacity
 				}
+				// The interface of an absent device, or of a container, is not visible.
+				if v.Network == (device.Network{}) {
+					v.Network = was.Network
+				}
 				// Another reason does not restart the time until pods lose the device.
 				if was.State == v.State {
 					v.Since = was.Since
@@ -291,6 +296,7 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
 		Moves:      len(e.Offer.Nets) > 0,
+		Network:    e.Offer.Network,
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}
@@ -315,10 +321,15 @@ func stateOf(e ledger.Entry) dra.State {
 // inject is dra.Options.Inject: it returns what a container gets of the devices with these names,
 // and the devices. It is called in goroutines of the plugin. A name may be repeated, once for each
 // slot.
-func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amounts) (r device.Response, devices []dra.Device, err error) {
+func (d *draDriver) inject(
+	ctx context.Context,
+	names []string,
+	amounts dra.Amounts,
+	placements dra.Placements,
+) (r device.Response, devices []dra.Device, err error) {
 	all := d.agent.members()
 	ids := map[*resource][]string{}
-	byID := map[string]map[string]string{} // amounts
+	byID := map[string]share{}
 	// order has the resources in the order of the names, so that the response is stable.
 	var order []*resource
 	for _, name := range names {
@@ -331,10 +342,14 @@ func (d *draDriver) inject(ctx context.Context, names []string, amounts dra.Amou
 		}
 		// The ID of a device is also the ID of its first slot, which stands for any slot here.
 		ids[m] = append(ids[m], e.Offer.ID)
-		byID[e.Offer.ID] = amounts[name]
+		byID[e.Offer.ID] = share{amounts: amounts[name], placement: placements[name]}
 		v := deviceOf(m.Name, e)
+		e.Offer.Placement = placements[name]
 		if v.CDI, err = m.Names(&e.Offer); err != nil {
 			return r, nil, err
+		}
+		if err := d.place(m, &e.Offer, v.CDI); err != nil {
+			return r, nil, fmt.Errorf("device %q: %w", e.Offer.ID, err)
 		}
 		devices = append(devices, v)
 	}

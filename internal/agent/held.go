@@ -18,8 +18,11 @@ import (
 
 const (
 	// askEvery is how often the holders are queried while something waits until no
-	// container holds it, which causes no event.
+	// container holds it. Kubelets before 1.37 do not announce that a pod has ended.
 	askEvery = time.Minute
+	// askAgainAfter is the time between two queries because pods have ended. Hundreds may end at
+	// once.
+	askAgainAfter = 200 * time.Millisecond
 	// knowsPodsAfter is how long a kubelet may lack pods after its start: it gets them
 	// from the API server, one by one, and has none at first.
 	knowsPodsAfter = time.Minute
@@ -39,6 +42,10 @@ type holdings struct {
 	asked time.Time
 	// asking is set while a query has not been answered.
 	asking bool
+	// podEnded is set if a pod has ended since the last query.
+	podEnded bool
+	// awaited is set while something waits until no container holds it.
+	awaited bool
 	// answers has the next answer. It has capacity 1.
 	answers chan ledger.Held
 }
@@ -75,9 +82,8 @@ func (h *holdings) mayBeHeld() func(id string) bool {
 	}
 }
 
-// due is when to query the kubelet, the zero time if there is no need. retained is set if links or
-// CDI entries are retained, until no container holds their devices.
-func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Time {
+// due is when to query the kubelet, the zero time if there is no need.
+func (h *holdings) due(now time.Time, out ledger.Output) time.Time {
 	// One query at a time: the answer causes a pass, which comes here again.
 	if h.asking {
 		return time.Time{}
@@ -87,12 +93,22 @@ func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Tim
 	if isFirst || h.asked.Before(out.AskSince) {
 		return now
 	}
-	// No event announces that a container has ended, so the kubelet is asked repeatedly.
-	isAwaited := out.AskHeld || retained || h.Partial
-	if isAwaited {
+	if h.awaited && h.podEnded {
+		return h.asked.Add(askAgainAfter)
+	}
+	// The end of a pod may not be announced, so the kubelet is asked repeatedly.
+	if h.awaited {
 		return h.asked.Add(askEvery)
 	}
 	return time.Time{}
+}
+
+// await stores whether something waits until no container holds it, and reports whether it has just
+// begun to wait.
+func (h *holdings) await(out ledger.Output, retained bool) (begins bool) {
+	before := h.awaited
+	h.awaited = out.AskHeld || retained || h.Partial
+	return h.awaited && !before
 }
 
 // askHeld queries the kubelet for held slots if that is due, and returns when it will be due, the
@@ -101,14 +117,19 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 	if l.options.CDIOnly {
 		return time.Time{}
 	}
-	due := l.held.due(now, out, l.outputs.retains)
-	if due.IsZero() || due.After(now) {
+	// Links or CDI entries are also retained until no container holds their devices.
+	begins := l.held.await(out, l.outputs.retains)
+	due := l.held.due(now, out)
+	isDue := !due.IsZero() && !due.After(now)
+	l.followEnds(ctx, begins || isDue)
+	if !isDue {
 		return due
 	}
 	// The query runs in its own goroutine, because the kubelet may not answer for long. The channel
 	// has room for the answer even if the loop has ended.
 	l.held.asking = true
 	l.held.asked = now
+	l.held.podEnded = false
 	ours := l.ours(out)
 	answers := l.held.answers
 	go func() {
@@ -122,6 +143,21 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 		answers <- held
 	}()
 	return time.Time{}
+}
+
+// followEnds watches the ends of pods while something waits until no container holds it. A watch that
+// has ended begins again only if retry is set: the kubelet may not have the API, or may get it with
+// its next version.
+func (l *loop) followEnds(ctx context.Context, retry bool) {
+	if !l.held.awaited {
+		l.ends.end()
+		return
+	}
+	if retry {
+		l.ends.watch(ctx, l.life.group, func(err error) {
+			l.log.Debug("ends of pods are not announced", "pods_api", l.ends.socket, "err", err)
+		})
+	}
 }
 
 // ours reports whether a resource is, or may be, this program's: it is listed, or a

@@ -213,3 +213,100 @@ func (n *node) forgetUSB() {
 		n.Fatal(err)
 	}
 }
+
+// usePodsAPI replaces the kubelet by a kubelet with the Pods API, or by one that gets it later.
+func (n *node) usePodsAPI(later bool) (socket string) {
+	n.Helper()
+	n.kubelet.Stop()
+	root := filepath.Dir(n.options.Paths.KubeletDir)
+	n.options.Paths.PodResources = filepath.Join(root, "pod-resources", "kubelet.sock")
+	socket = filepath.Join(root, "pods-api", "pods-api.sock")
+	o := kubelettest.Options{Dir: n.options.Paths.KubeletDir, PodResources: n.options.Paths.PodResources}
+	if !later {
+		o.PodsAPI = socket
+	}
+	n.kubelet = kubelettest.New(o)
+	n.Cleanup(n.kubelet.Stop)
+	if err := n.kubelet.Start(); err != nil {
+		n.Fatal(err)
+	}
+	return socket
+}
+
+// A device that waits until a pod has ended is offered at once, if the kubelet announces the ends of
+// pods. There is no connection while nothing waits.
+func TestReleasedDeviceIsOfferedAtOnce(t *testing.T) {
+	t.Parallel()
+	const resource, other = "example.com/zigbee", "example.com/other"
+	n := newNode(t, zigbee)
+	n.usePodsAPI(false)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	var c clock
+	c.forward(time.Hour) // the kubelet is as old
+	a, _ := n.serveBy(&c)
+	n.untilListed(resource, []string{stickID}, nil)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "q", Container: "c", Resource: "vendor.example/gpu"}, "0")
+	if n.kubelet.PodWatches() > 0 {
+		t.Error("pods are watched although nothing waits")
+	}
+	n.configure(strings.Replace(zigbee, `"zigbee"`, `"other"`, 1))
+	n.untilListed(resource, nil, []string{stickID})
+	n.until("a watch", func() bool { return n.kubelet.PodWatches() == 1 })
+	n.eventually("the last minute of the old list", func() bool {
+		c.forward(2 * time.Minute)
+		a.Reload()
+		return strings.Count(n.log.String(), "held devices are known") > 3
+	})
+	n.kubelet.Remove("d", "q") // the end of another pod
+	n.kubelet.Touch(100)
+	if n.kubelet.PodWatches() != 1 {
+		t.Error("the watch has ended while a device waits")
+	}
+	begin := time.Now()
+	n.kubelet.Remove("d", "p")
+	n.untilListed(other, []string{stickID}, nil)
+	t.Logf("offered %s after the end of the pod", time.Since(begin))
+	n.until("the end of the watch", func() bool { return n.kubelet.PodWatches() == 0 })
+}
+
+// A kubelet may get the API with its next version. Without it, the kubelet is queried every minute as
+// before, and the log does not complain.
+func TestPodsAPIAfterAnUpgrade(t *testing.T) {
+	t.Parallel()
+	const resource, other = "example.com/zigbee", "example.com/other"
+	n := newNode(t, zigbee)
+	socket := n.usePodsAPI(true)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	var c clock
+	c.forward(time.Hour)
+	a, _ := n.serveBy(&c)
+	n.untilListed(resource, []string{stickID}, nil)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
+	n.configure(strings.Replace(zigbee, `"zigbee"`, `"other"`, 1))
+	n.untilListed(resource, nil, []string{stickID})
+	n.kubelet.Stop()
+	n.kubelet.Upgrade(socket)
+	if err := n.kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("a watch", func() bool {
+		c.forward(time.Minute)
+		a.Reload()
+		return n.kubelet.PodWatches() == 1
+	})
+	n.kubelet.Remove("d", "p")
+	n.eventually("the offer", func() bool {
+		c.forward(time.Minute)
+		a.Reload()
+		list, _ := n.kubelet.Latest(other)
+		return slices.Equal(list.Healthy(), []string{stickID})
+	})
+	for line := range strings.Lines(n.log.String()) {
+		if strings.Contains(line, "pods_api") && !strings.Contains(line, "level=DEBUG") {
+			t.Errorf("log: %s", line)
+		}
+	}
+}

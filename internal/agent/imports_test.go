@@ -25,7 +25,7 @@ type group struct {
 // exactly one group. The groups host, decisions, output and kubelet do not know each other:
 // agent connects them.
 var groups = []group{
-	{name: "vocabulary", folders: []string{"internal/device", "internal/pattern"}},
+	{name: "vocabulary", folders: []string{"internal/device", "internal/pattern", "internal/order"}},
 	{name: "sys", folders: []string{"internal/sys"}},
 	{name: "config", folders: []string{"config"}, imports: []string{"vocabulary", "sys"}},
 	{name: "matchers", folders: []string{"matchers"}, imports: []string{"vocabulary", "config"}},
@@ -57,7 +57,7 @@ var onlyImporters = map[string][]string{
 	"github.com/jaypipes/ghw":       {"internal/host/inventory"},
 	"k8s.io/kubelet":                {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/testing/kubelettest", "internal/tools/fakekubelet"},
 	"tags.cncf.io":                  {"cdi", "config"},
-	"google.golang.org/grpc":        {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/kubelet/dialed", "internal/testing/kubelettest", "internal/tools/fakekubelet"},
+	"google.golang.org/grpc":        {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/kubelet/podsapi", "internal/kubelet/dialed", "internal/testing/kubelettest", "internal/tools/fakekubelet"},
 	"github.com/spf13/cobra":        {"cmd/generic-dp"},
 	"github.com/coreos/go-systemd":  {"cmd/generic-dp"},
 	"github.com/jaypipes/pcidb":     {"internal/tools/catalog"},

@@ -122,7 +122,7 @@ func Clean(p Paths) (removed []string, err error) {
 			return nil, errServing(p)
 		}
 	}
-	leftovers := []string{filepath.Join(p.RunDir, linksName), filepath.Join(p.RunDir, healthName), filepath.Join(p.RunDir, metadataName)}
+	leftovers := []string{filepath.Join(p.RunDir, linksName), filepath.Join(p.RunDir, healthName), filepath.Join(p.RunDir, metadataName), filepath.Join(p.RunDir, exclusiveName)}
 	for _, name := range slices.Concat(ledger.Files(), configuration.FileNames()) {
 		leftovers = append(leftovers, filepath.Join(p.StateDir, name))
 	}

@@ -31,6 +31,7 @@ type loop struct {
 	checks healthChecks
 	memory memory
 	held   holdings
+	ends   endedPods
 	pace   pace
 	saves  saves
 	life   life
@@ -112,6 +113,7 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		},
 		checks: healthChecks{prober: health.New(a.options.Paths.local)},
 		held:   holdings{answers: make(chan ledger.Held, 1)},
+		ends:   newEndedPods(a.options.Paths),
 		pace:   pace{timer: time.NewTimer(retryAfter)},
 		saves:  saves{saver: newSaver()},
 		life: life{
@@ -236,6 +238,10 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	case held := <-l.held.answers:
 		return trigger{apply: func() {
 			l.held.receive(held)
+		}}, true
+	case <-l.ends.ended:
+		return trigger{apply: func() {
+			l.held.podEnded = true
 		}}, true
 	case r := <-l.reader.Readings():
 		return trigger{apply: func() {

@@ -93,10 +93,13 @@ func (l *loop) match(now time.Time) *View {
 // ledger. Everything that it returns belongs to this pass.
 func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config.Resource) {
 	resources, configs := l.inputs(v)
+	l.releaseGrants()
 	state, out := l.memory.state.Next(ledger.Input{
 		Now:            now,
 		Start:          l.role.start,
 		Held:           l.held.Held,
+		Granted:        l.granted(),
+		Switched:       l.held.switched,
 		Events:         l.host.scanner.Events(),
 		Hardware:       v.Snapshot.Hardware,
 		UnreadHardware: v.unread,
@@ -105,6 +108,9 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 		Aliases:        l.outputs.aliases(v),
 	})
 	l.memory.state = state
+	if l.hasExclusive() {
+		l.rivals.known.Store(newKnownDevices(out, l.held.Held))
+	}
 	return out, configs
 }
 
@@ -158,6 +164,7 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 		in.Grows = c.Each == config.EachDevice
 		in.ForgetAfter = c.ForgetAfter
 		in.Derived = len(c.NameText) > 0
+		in.Claims = byDRA
 		// An incomplete match must not make devices look removed.
 		specsUnread := v.options.CDIUnread != nil && slices.ContainsFunc(c.Match, selectsCDI)
 		in.MatchIncomplete = specsUnread || v.Matched.Unknown[c] != ""

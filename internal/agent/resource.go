@@ -37,6 +37,8 @@ type resource struct {
 	health *healthdir.Dirs
 	// holders knows the pods that had a slot before. It may be nil.
 	holders *holders.Tracker
+	// rivals decides about exclusive devices. It may be nil if there are none.
+	rivals *rivals
 	// now is the latest state. It is never nil.
 	now atomic.Pointer[published]
 	// plugin is nil without a kubelet, and for DRA.
@@ -97,6 +99,7 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	r.since = now
 	r.health = a.outputs.health
 	r.holders = a.pods.holders
+	r.rivals = a.rivals
 	// All resources of DRA share one plugin, which registers the driver.
 	if byDRA {
 		r.dra = a.dra
@@ -169,7 +172,8 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
 		// One slow device suffices: calls are not distinguished by their devices.
-		next.blocks = next.blocks || next.injections[i].Blocks() || needsRescan(entries[i].Offer)
+		blocks := next.injections[i].Blocks() || needsRescan(entries[i].Offer) || entries[i].Offer.Exclusive
+		next.blocks = next.blocks || blocks
 		slots := ledger.Slots(entries[i])
 		next.refuse(&entries[i], slots)
 		next.list = append(next.list, slots...)
@@ -228,9 +232,9 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 	return r.allocate(ctx, ids, nil)
 }
 
-// allocate is Allocate for a container that gets amounts of shared capacities, by the ID of the
-// device.
-func (r *resource) allocate(ctx context.Context, ids []string, amounts map[string]map[string]string) (device.Response, error) {
+// allocate is Allocate for a container of a claim, which gets its devices in another way than others,
+// by the ID of the device.
+func (r *resource) allocate(ctx context.Context, ids []string, shares map[string]share) (device.Response, error) {
 	devices, err := r.findCurrent(ctx, ids)
 	if err != nil {
 		return device.Response{}, err
@@ -239,7 +243,48 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 	if err := r.holders.Check(ctx, ids); err != nil {
 		return device.Response{}, err
 	}
-	response, err := r.Respond(withAmounts(devices, amounts))
+	devices, err = withShares(devices, shares)
+	if err != nil {
+		return device.Response{}, err
+	}
+	cancel, err := r.reserve(ctx, devices, ids)
+	if err != nil {
+		return device.Response{}, err
+	}
+	response, err := r.respond(devices, ids)
+	if err != nil {
+		cancel()
+		return device.Response{}, err
+	}
+	// From now on, the checkpoint of the kubelet should have these slots.
+	r.holders.Granted(ids)
+	return response, nil
+}
+
+// reserve reserves the exclusive devices of a container with these slots. The caller calls cancel if
+// the container does not get them. A claim is not reserved, because its file is the record, see
+// draDriver.offered.
+func (r *resource) reserve(ctx context.Context, devices []*cdi.Injection, ids []string) (cancel func(), err error) {
+	wanted := exclusives(r.key, devices)
+	if len(wanted) == 0 || r.dra != nil {
+		return func() {}, nil
+	}
+	cancel, err = r.rivals.reserve(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	// The list may say by now that a container holds a rival for which there is no grant, such as a
+	// pod from before the device was exclusive.
+	if _, err := r.now.Load().find(ids); err != nil {
+		cancel()
+		return nil, err
+	}
+	return cancel, nil
+}
+
+// respond returns the response for a container with these devices, of which it gets these slots.
+func (r *resource) respond(devices []*cdi.Injection, ids []string) (device.Response, error) {
+	response, err := r.Respond(devices)
 	if err != nil {
 		return device.Response{}, err
 	}
@@ -249,8 +294,6 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 			return device.Response{}, err
 		}
 	}
-	// From now on, the checkpoint of the kubelet should have these slots.
-	r.holders.Granted(ids)
 	return response, nil
 }
 
@@ -336,6 +379,9 @@ func (p *published) findSlot(slotID string) (int, error) {
 	// Such a slot stays listed while a container may hold it.
 	if slot >= e.Offer.Slots {
 		reason = ledger.ReasonSlotRetired
+	}
+	if e.Excluded != "" {
+		reason = e.Excluded
 	}
 	if !e.Healthy {
 		reason = e.Reason

@@ -21,6 +21,12 @@ type Offer struct {
 	Product string
 	// Members are the sysfs paths of all hardware of a pool or a group.
 	Members []string
+	// Exclusive is set if no container may hold the device while a container holds another device
+	// with a conflicting place, see Conflict.
+	Exclusive bool
+	// Places are what the device uses of the host. They are set for every device, since an edit may
+	// make the device or another one exclusive while a container holds it.
+	Places []string
 	// Slots is how many containers may hold the device at once. It is at least 1.
 	Slots int
 	// Pool is set if the device is everything that a resource selects. It stays the same device
@@ -46,6 +52,11 @@ type Offer struct {
 	Annotations []Entry
 	// Attributes are the attributes by which claims select, by name. It is nil without DRA.
 	Attributes map[string]Typed
+	// Network is the network interface of the device if it has exactly one. It is zero if there
+	// is none, or without DRA.
+	Network Network
+	// Placement is how a claim has the nodes injected. The zero value is how the configuration has it.
+	Placement Placement
 	// Features are values that become labels of the node, by name.
 	Features map[string]string
 	// Capacity are the amounts that claims share, by name. It is nil without DRA.
@@ -101,6 +112,15 @@ type OfferedNet struct {
 	Key string
 	// Name in the container. If it is empty, the interface keeps HostName.
 	Name string
+}
+
+// Network is a network interface, as a claim reports it.
+type Network struct {
+	// Name is the name in the container if the interface moves there, and on the host otherwise.
+	Name string
+	// Address is the hardware address, "52:54:00:12:34:56". It is empty if the link has none, or if
+	// it is not known yet.
+	Address string
 }
 
 // Owner is the owner of a node in a container. The runtime decides about nil fields.

@@ -16,6 +16,11 @@ type Input struct {
 	// listed resource that is missing is being retired.
 	Resources []Resource
 	Held      Held
+	// Granted are the devices that containers may hold although Held does not have them yet, by
+	// ID. They exclude other devices, see device.Offer.
+	Granted map[string]Grant
+	// Switched is when the configuration changed last.
+	Switched time.Time
 	// Hardware is the hardware of the host, sorted by its sysfs path.
 	Hardware []*device.Hardware
 	// UnreadHardware is present hardware that could not be read yet: an unmatched device may
@@ -31,6 +36,14 @@ type Input struct {
 	// the ID of the offer: an edit of the configuration or another device on the same bus may
 	// have changed the ID. The offer waits until no alias is listed and no container holds one.
 	Aliases map[string][]string
+}
+
+// Grant is a device that a container may hold.
+type Grant struct {
+	// Resource is the resource through which it holds the device.
+	Resource string
+	// Places are what the device used of the host when it was granted, nil if they are not known.
+	Places []string
 }
 
 // lastEvent returns the time of the last kernel event at or below the sysfs path of hardware,
@@ -79,6 +92,8 @@ type Resource struct {
 	// because a container may hold it through another resource. Otherwise such a device is
 	// listed at once.
 	AwaitHeld bool
+	// Claims is set if claims hold its devices, and not containers directly.
+	Claims bool
 	// MatchIncomplete is set if something that the resource matches could not be read: a
 	// device without an offer may be present.
 	MatchIncomplete bool

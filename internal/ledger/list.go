@@ -11,6 +11,7 @@ import (
 // finish returns the state and the output.
 func (t *transition) finish() (State, Output) {
 	next := State{started: true, forgot: t.forgot}
+	rivals := t.findRivals()
 	for _, d := range t.drafts {
 		isRetired := d.config.Refuse != ""
 		isEmpty := len(d.records) == 0
@@ -21,7 +22,7 @@ func (t *transition) finish() (State, Output) {
 		if !isRetired && !isEmpty {
 			d.registered = true
 		}
-		entries := t.entries(d)
+		entries := t.entries(d, rivals)
 		t.out.Changes = append(t.out.Changes, changes(d.name, d.last, entries)...)
 		t.out.Resources = append(t.out.Resources, ListedResource{
 			Name:     d.name,
@@ -68,7 +69,7 @@ func (t *transition) complete(d *draft) bool {
 }
 
 // entries are the listed devices of d, in natural order of their IDs.
-func (t *transition) entries(d *draft) []Entry {
+func (t *transition) entries(d *draft, rivals *rivals) []Entry {
 	entries := make([]Entry, 0, len(d.records))
 	for _, id := range slices.SortedFunc(maps.Keys(d.records), device.CompareNatural) {
 		rec := d.records[id]
@@ -82,6 +83,13 @@ func (t *transition) entries(d *draft) []Entry {
 		}
 		e.Reason = t.reason(d, id)
 		e.Withheld = t.isWithheld(id, rec)
+		e.Excluded = t.excludedBy(rivals, d, id)
+		// The container that holds the device must not see it as failing.
+		isWithdrawn := e.Excluded != "" && !t.isHeld(id)
+		if isWithdrawn && e.Reason == "" {
+			e.Reason = e.Excluded
+			e.Withheld = true
+		}
 		e.Healthy = e.Reason == ""
 		entries = append(entries, e)
 	}

@@ -29,6 +29,8 @@ import (
 //     and present, see netState.
 //   - A held device without a record, after a loss of the state, is listed, too, because a
 //     kubelet shows a device that is missing from the list as Healthy.
+//   - An exclusive device is Unhealthy while a container holds a device with conflicting
+//     places, see rivals.
 //   - A device that is now matched for another resource leaves the old resource in the
 //     same manner, and the new resource lists it only then. Kubelets up to 1.36 cannot
 //     distinguish an ID in two resources, and a device that a container holds
@@ -206,9 +208,10 @@ func (rec record) absent(now time.Time) record {
 	rec.settled = false
 	rec.nodes = nil
 	rec.offer = device.Offer{
-		ID:    rec.offer.ID,
-		Slots: rec.offer.Slots,
-		NUMA:  rec.offer.NUMA,
+		ID:     rec.offer.ID,
+		Slots:  rec.offer.Slots,
+		NUMA:   rec.offer.NUMA,
+		Places: rec.offer.Places,
 	}
 	return rec
 }

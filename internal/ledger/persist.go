@@ -284,6 +284,9 @@ type RememberedDevice struct {
 	// Hardware is the sysfs path of the hardware of these interfaces, in the boot in which it
 	// was seen, empty if there is none.
 	Hardware string `json:"hardware,omitempty"`
+	// Places are what the device uses of the host, see device.Conflict. They are of the boot in
+	// which it was seen.
+	Places []string `json:"places,omitempty"`
 }
 
 // Remember returns the state to persist, by name and ID. It contains no times: clocks
@@ -306,6 +309,7 @@ func (s State) Remember() []Remembered {
 				Gone:     !rec.present,
 				Moves:    rec.net.moves,
 				Hardware: rec.net.hardware,
+				Places:   rec.offer.Places,
 			})
 		}
 		if len(kept.Devices) > 0 {
@@ -394,7 +398,7 @@ func (d RememberedDevice) valid() bool {
 // record returns the record of a device that has not been matched yet.
 func (d RememberedDevice) record(rebooted bool) record {
 	rec := record{
-		offer:   device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA},
+		offer:   device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA, Places: d.Places},
 		listed:  d.Slots,
 		kept:    d.Kept,
 		keys:    d.Nodes,

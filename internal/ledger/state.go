@@ -111,7 +111,7 @@ type Waiting struct {
 // Entry is one listed device.
 type Entry struct {
 	// Offer is the current offer of a matched device. The offer of an unmatched device has
-	// only ID, Slots and NUMA. A device whose interfaces are in a container (NetsInContainer) has its
+	// only ID, Slots, NUMA and Places. A device whose interfaces are in a container (NetsInContainer) has its
 	// last offer, or only these fields after a restart.
 	Offer   device.Offer
 	Healthy bool
@@ -120,8 +120,13 @@ type Entry struct {
 	// Present is set if the device is matched, or its interfaces are in a container.
 	Present bool
 	// Withheld is set if the device is Unhealthy although it works: another resource, or the
-	// same resource under another ID, waits to offer its hardware.
+	// same resource under another ID, waits to offer its hardware, or a device that excludes it is
+	// held.
 	Withheld bool
+	// Excluded is why no further container may get the device: another device that excludes it is
+	// held. The device is Unhealthy then, unless a container holds it as well. It is empty if
+	// nothing excludes the device.
+	Excluded string
 	// NetsMissing is set if interfaces of the device are not on the host and no container is
 	// known to hold it. This may be wrong, because a kubelet that has just started knows few
 	// containers: it is queried again.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Alert is a heading with the lines below it.
@@ -114,11 +116,11 @@ func (s *Status) CommonReason() string {
 // ones that work, then the retiring ones, and last the resources without devices. The order is
 // stable. It changes s, whose lists must belong to the caller.
 func (s *Status) ProblemsFirst() {
-	slices.SortStableFunc(s.Resources, func(a, b Resource) int {
+	order.Stable(s.Resources, func(a, b Resource) int {
 		return cmp.Compare(s.rank(&a), s.rank(&b))
 	})
 	for _, r := range s.Resources {
-		slices.SortStableFunc(r.Devices, func(a, b Device) int {
+		order.Stable(r.Devices, func(a, b Device) int {
 			return cmp.Compare(a.rank(), b.rank())
 		})
 	}

@@ -3,7 +3,8 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"slices"
+
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // heldSlot is a slot that a container of a pod holds.
@@ -99,7 +100,7 @@ func (p page) heldByPod() [][]heldSlot {
 			}
 		}
 	}
-	slices.SortStableFunc(all, comparePods)
+	order.Stable(all, comparePods)
 	var byPod [][]heldSlot
 	for i, slot := range all {
 		isSamePod := i > 0 && comparePods(all[i-1], slot) == 0
@@ -109,7 +110,7 @@ func (p page) heldByPod() [][]heldSlot {
 		last := len(byPod) - 1
 		byPod[last] = append(byPod[last], slot)
 	}
-	slices.SortStableFunc(byPod, func(a, b []heldSlot) int {
+	order.Stable(byPod, func(a, b []heldSlot) int {
 		return cmp.Compare(podRank(a), podRank(b))
 	})
 	return byPod

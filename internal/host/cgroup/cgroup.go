@@ -122,6 +122,21 @@ func (t *Tree) PodState(uid string) PodState {
 	return state
 }
 
+// HasPod reports whether the pod with this UID has a cgroup, with or without a process. It is false
+// if the tree is not visible.
+func (t *Tree) HasPod(uid string) bool {
+	if t == nil || t.dir == "" || !validUID(uid) {
+		return false
+	}
+	_, parents, _ := t.search(searchAgain)
+	for _, parent := range parents {
+		if slices.ContainsFunc(podDirs(parent, uid), isDir) {
+			return true
+		}
+	}
+	return false
+}
+
 // Visible returns why the tree can't tell whether a pod runs, nil if it can.
 func (t *Tree) Visible() error {
 	if t == nil || t.dir == "" {

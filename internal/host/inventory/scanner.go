@@ -25,6 +25,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/sysfs"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Options are the locations of a host's trees.
@@ -386,7 +387,7 @@ type problems []device.Problem
 
 // sort sorts problems by subject and reason, so that equal problems are adjacent.
 func (p problems) sort() {
-	slices.SortFunc(p, func(a, b device.Problem) int {
+	order.Sort(p, func(a, b device.Problem) int {
 		return cmp.Or(
 			cmp.Compare(a.Subject, b.Subject),
 			cmp.Compare(a.Reason, b.Reason),

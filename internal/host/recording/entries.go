@@ -9,6 +9,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // record returns the reads of a scan as entries, sorted by name. A nil redact keeps everything.
@@ -131,7 +132,7 @@ func sortByDirectory(entries []entry) {
 	for _, e := range entries {
 		keys[e.name] = strings.ReplaceAll(e.name, "/", "\x00")
 	}
-	slices.SortFunc(entries, func(a, b entry) int {
+	order.Sort(entries, func(a, b entry) int {
 		return strings.Compare(keys[a.name], keys[b.name])
 	})
 }

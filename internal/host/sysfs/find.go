@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
@@ -190,7 +191,7 @@ func (s *search) match(dir, name string) []dirents.Entry {
 	if err != nil {
 		return nil
 	}
-	slices.SortFunc(matching, func(a, b dirents.Entry) int {
+	order.Sort(matching, func(a, b dirents.Entry) int {
 		return strings.Compare(a.Name, b.Name)
 	})
 	return matching

@@ -33,6 +33,8 @@ type resourceClaim struct {
 		} `json:"allocation"`
 		// ReservedFor are the consumers that may use the claim now.
 		ReservedFor limited[consumer] `json:"reservedFor"`
+		// Devices is what drivers report about the devices.
+		Devices limited[deviceStatus] `json:"devices"`
 	} `json:"status"`
 }
 
@@ -49,13 +51,8 @@ type allocated struct {
 	AdminAccess bool `json:"adminAccess"`
 	// ConsumedCapacity are the amounts of a device that allows multiple allocations.
 	ConsumedCapacity map[string]string `json:"consumedCapacity"`
-}
-
-// deviceConfig is the configuration of a device for one driver. It is only read to refuse it.
-type deviceConfig struct {
-	Opaque *struct {
-		Driver string `json:"driver"`
-	} `json:"opaque"`
+	// parameters are the parameters of its request.
+	parameters parameters
 }
 
 // consumer is an object that may use a claim.
@@ -124,12 +121,6 @@ func (o *resourceClaim) check(uid string) error {
 	if o.Status.Allocation == nil {
 		return errors.New("is not allocated")
 	}
-	for _, config := range o.Status.Allocation.Devices.Config {
-		// Ignored parameters would be worse: the author of the claim relies on them.
-		if config.Opaque != nil && config.Opaque.Driver == Driver {
-			return fmt.Errorf("has parameters for %s, which knows none: remove config.opaque from the claim or its DeviceClass", Driver)
-		}
-	}
 	return nil
 }
 
@@ -189,6 +180,10 @@ func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocate
 		if err := a.check(p.Node); err != nil {
 			return nil, err
 		}
+		a.parameters, err = p.parametersOf(object.Status.Allocation.Devices.Config, a.Request)
+		if err != nil {
+			return nil, err
+		}
 		i := slices.IndexFunc(groups, func(g []allocated) bool {
 			// An ordinary claim has one group, so its first one is the right one.
 			return !extended || g[0].Request == a.Request
@@ -238,9 +233,13 @@ func mayPass(err error) bool {
 // get reads a claim from the API server, once. The error has the HTTP status, see kubeapi.Code.
 func (p *Plugin) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
 	object := new(resourceClaim)
-	path := "/apis/resource.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/resourceclaims/" + url.PathEscape(name)
-	if err := p.API.Get(ctx, path, object); err != nil {
+	if err := p.API.Get(ctx, claimPath(namespace, name), object); err != nil {
 		return nil, fmt.Errorf("can't be read: %w", err)
 	}
 	return object, nil
+}
+
+// claimPath is the path of a claim at the API server.
+func claimPath(namespace, name string) string {
+	return "/apis/resource.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/resourceclaims/" + url.PathEscape(name)
 }

@@ -42,6 +42,9 @@ type Device struct {
 	NUMA []int
 	// Moves is set if network interfaces move into the container of the device.
 	Moves bool
+	// Network is the only network interface of the device. It is zero if there is none, or if it is
+	// not known.
+	Network device.Network
 	// Slots is the number of containers that may hold the device at once.
 	Slots int
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // PodState says whether processes of a pod run.
@@ -237,7 +238,7 @@ func (p *Plugin) clear(ctx context.Context, conflicts map[string][]holder) error
 	known := p.askKubelet(ctx)
 	var first *heldError // by the name of the device, so that the message is stable
 	for device, holders := range conflicts {
-		slices.SortFunc(holders, func(a, b holder) int {
+		order.Sort(holders, func(a, b holder) int {
 			return cmp.Compare(fullName(a.claim), fullName(b.claim))
 		})
 		held := &heldError{device: device}

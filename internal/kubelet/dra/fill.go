@@ -33,8 +33,16 @@ func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 		if err != nil {
 			return nil, err
 		}
+		places, err := placementsOf(group)
+		if err != nil {
+			return nil, err
+		}
 		// All devices of a group are injected together, because they may conflict in one container.
-		response, found, err := p.Inject(ctx, names, amounts)
+		response, found, err := p.Inject(ctx, names, amounts, places)
+		if err != nil {
+			return nil, err
+		}
+		response.Env, err = renamed(response.Env, group)
 		if err != nil {
 			return nil, err
 		}
@@ -52,6 +60,7 @@ func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 			at := f.request(a.Request)
 			if at < 0 {
 				request := p.newRequest(claim, a.Request, response)
+				request.Placement = a.parameters.Placement
 				f.claim.Requests = append(f.claim.Requests, request)
 				at = len(f.claim.Requests) - 1
 				injected[a.Request] = append(injected[a.Request], claim.CDIName(request))

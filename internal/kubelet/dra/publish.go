@@ -15,13 +15,16 @@ import (
 )
 
 // Publish publishes the devices until ctx is cancelled, which is no error: as the
-// ResourceSlices of the node, which stay, and in the metadata of prepared claims. Only one
-// instance on a node may.
+// ResourceSlices of the node, which stay, and in the metadata and the status of prepared claims.
+// Only one instance on a node may.
 func (p *Plugin) Publish(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
 		p.describe(ctx)
+	})
+	running.Go(func() {
+		p.reporter.run(ctx)
 	})
 	var (
 		budget = bucket{timing: &p.timing}
@@ -109,6 +112,7 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 		return false, err
 	}
 	p.slices.refused = map[sum]string{} // the server may be of another version now
+	p.reporter.tryAgain()
 	var (
 		changes = make(chan sliceEvent)
 		ended   = make(chan error, 1)

@@ -276,7 +276,7 @@ func TestRefusedClaims(t *testing.T) {
 		"nothing of ours":  {results(`{"request":"a","driver":"x.example.com","pool":"n1","device":"d"}`), "has no device of " + dra.Driver},
 		"another node":     {results(pool), `device "usb-1" is of node n2, not of this one (n1)`},
 		"unknown device":   {results(result("one", "usb-9")), `device "usb-9" is not offered by DRA`},
-		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, "has parameters for " + dra.Driver},
+		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, `parameters of the claim: apiVersion "" and kind "": want "generic-dp.github.io/v1alpha1" and "ContainerParameters"`},
 		"other parameters": {`{"config":[{"opaque":{"driver":"gpu.nvidia.com","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, ""},
 	} {
 		b.api.set(c, test.allocation)

@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -54,12 +55,20 @@ type Error struct {
 	Reason string
 	// Message is for people.
 	Message string
-	// Causes are the problems of single fields of the object, if the server names any.
+	// Causes are the problems of single fields of the object, or other causes, if the server
+	// names any.
 	Causes []Cause
 }
 
-// Cause is the problem of a field such as "spec.devices[3].name".
-type Cause struct{ Field, Message string }
+// Cause is one cause of an error.
+type Cause struct {
+	// Field is the field that has a problem, such as "spec.devices[3].name".
+	Field string
+	// Reason is for programs, in one word, such as "FieldValueInvalid".
+	Reason string
+	// Message is for people.
+	Message string
+}
 
 // Error leaves out the query of the path: it has tokens of pages and versions, so that every
 // message would differ.
@@ -161,6 +170,16 @@ func (c *Client) Create(ctx context.Context, path string, object, into any) erro
 // Update replaces the object at path; into may be nil.
 func (c *Client) Update(ctx context.Context, path string, object, into any) error {
 	return c.do(ctx, http.MethodPut, path, object, into)
+}
+
+// Apply applies fields to the object at path, as their manager, by server-side apply: fields of other
+// managers stay. The object needs apiVersion, kind and name. into may be nil.
+func (c *Client) Apply(ctx context.Context, path, manager string, object, into any) error {
+	query := url.Values{
+		"fieldManager": {manager},
+		"force":        {"true"},
+	}
+	return c.do(ctx, http.MethodPatch, path+"?"+query.Encode(), object, into)
 }
 
 // Delete deletes the object at path.
@@ -310,7 +329,7 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 	req.Header.Set("Authorization", "Bearer "+bearer)
 	req.Header.Set("Accept", "application/json")
 	if object != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", contentType(method))
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -327,6 +346,15 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 		return nil, requestError(method, path, err)
 	}
 	return nil, statusError(method, path, resp.StatusCode, text)
+}
+
+// contentType is the type of the body of a request. JSON is also YAML, which older API servers expect
+// for server-side apply.
+func contentType(method string) string {
+	if method == http.MethodPatch {
+		return "application/apply-patch+yaml"
+	}
+	return "application/json"
 }
 
 // requestError adds the request to an error. nil stays nil.

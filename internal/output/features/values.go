@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/output"
 )
 
@@ -47,7 +48,9 @@ func values(devices []output.Device) ([]byte, error) {
 	}
 	var lines []byte
 	var errs []error
-	for _, f := range slices.SortedFunc(maps.Keys(found), compareFeatures) {
+	inOrder := slices.Collect(maps.Keys(found))
+	order.Sort(inOrder, compareFeatures)
+	for _, f := range inOrder {
 		value := strings.Join(slices.Sorted(maps.Keys(found[f])), "_")
 		_, label, _ := strings.Cut(f.String(), "/")
 		switch {

@@ -48,8 +48,10 @@ type Server struct {
 	ended    chan struct{} // closing it ends the watches
 	watches  int           // begun since EndWatches
 	fault    func(*http.Request, Object) int
+	refuse   func(*http.Request) (int, Object)
 	validate func(Object) []kubeapi.Cause
 	requests []Request
+	message  string // see Explain
 }
 
 // Request is an answered request.
@@ -164,6 +166,21 @@ func (s *Server) Fault(f func(r *http.Request, o Object) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
+}
+
+// Explain sets the message of the answers of Fault.
+func (s *Server) Explain(message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.message = message
+}
+
+// Refuse answers requests with the HTTP status and the Status object that f returns, unless the
+// object is nil. f is called concurrently.
+func (s *Server) Refuse(f func(r *http.Request) (int, Object)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = f
 }
 
 // Validate rejects objects of clients for which f returns causes, as invalid.
@@ -281,6 +298,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	token := s.token
 	fault := s.fault
+	refuse := s.refuse
 	s.mu.Unlock()
 	code := 0
 	answer := Object(nil)
@@ -289,12 +307,24 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	} else if fault != nil {
 		code = fault(r, object) // may block: without the lock
 	}
+	if code == 0 && refuse != nil {
+		if status, o := refuse(r); o != nil {
+			code = status
+			answer = o
+		}
+	}
 	s.mu.Lock()
 	if code == 0 && watch {
 		code = http.StatusOK
 		s.watches++
 	} else if code == 0 {
 		code, answer = s.answer(r, object)
+	}
+	if answer == nil {
+		answer = status(code)
+	}
+	if s.message != "" && code >= http.StatusBadRequest {
+		answer["message"] = s.message
 	}
 	ended := s.ended
 	s.requests = append(s.requests, Request{
@@ -309,9 +339,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if watch && code == http.StatusOK {
 		s.watch(w, r, ended)
 		return
-	}
-	if answer == nil {
-		answer = status(code)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -338,6 +365,8 @@ func (s *Server) answer(r *http.Request, object Object) (code int, answer Object
 			return http.StatusConflict, nil
 		}
 		return http.StatusCreated, s.put(p, object)
+	case r.Method == http.MethodPatch:
+		return s.applyStatus(strings.TrimSuffix(p, "/status"), object)
 	case r.Method == http.MethodGet && stored == nil && strings.HasSuffix(p, "s"):
 		return http.StatusOK, s.list(r)
 	case stored == nil:
@@ -349,6 +378,34 @@ func (s *Server) answer(r *http.Request, object Object) (code int, answer Object
 		return http.StatusOK, Object{"kind": "Status", "status": "Success"}
 	}
 	return http.StatusOK, stored
+}
+
+// applyStatus carries out a server-side apply of status.devices, the only one that is known here. The
+// entries of the drivers in the object replace their former entries; others stay.
+func (s *Server) applyStatus(path string, object Object) (code int, answer Object) {
+	stored := s.objects[path]
+	if stored == nil {
+		return http.StatusNotFound, nil
+	}
+	meta, _ := object["metadata"].(Object)
+	version := meta["resourceVersion"]
+	if version != nil && version != stored["metadata"].(Object)["resourceVersion"] {
+		return http.StatusConflict, nil
+	}
+	isComplete := object["kind"] != nil && object["apiVersion"] != nil && meta["name"] != nil
+	applied, _ := object["status"].(Object)["devices"].([]any)
+	if !isComplete || applied == nil {
+		return http.StatusBadRequest, nil
+	}
+	drivers := map[any]bool{}
+	for _, d := range applied {
+		drivers[d.(Object)["driver"]] = true
+	}
+	next := clone(stored)
+	former, _ := next["status"].(Object)["devices"].([]any)
+	devices := slices.DeleteFunc(former, func(d any) bool { return drivers[d.(Object)["driver"]] })
+	next["status"].(Object)["devices"] = append(devices, applied...)
+	return http.StatusOK, s.put(path, next)
 }
 
 func (s *Server) list(r *http.Request) Object {
@@ -476,7 +533,12 @@ func clone(o Object) Object {
 
 // Used lists the rights that the requests need, "create pods/eviction", sorted.
 func (s *Server) Used() []string {
-	verbs := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodDelete: "delete"}
+	verbs := map[string]string{
+		http.MethodPost:   "create",
+		http.MethodPut:    "update",
+		http.MethodPatch:  "patch",
+		http.MethodDelete: "delete",
+	}
 	used := map[string]bool{}
 	for _, r := range s.Requests() {
 		parts := strings.Split(strings.TrimPrefix(r.Path, "/"), "/")

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
 // Keying is how a kubelet distinguishes the instances of one resource's plugin.
@@ -45,6 +46,8 @@ type Options struct {
 	Keying Keying
 	// PodResources is the path of the PodResources socket; empty is none.
 	PodResources string
+	// PodsAPI is the path of the socket of the Pods API; empty is a kubelet before 1.37.
+	PodsAPI string
 	// Checkpoint: the kubelet keeps the file of its allocations in Dir.
 	Checkpoint bool
 	// Registry is the directory of DRA drivers' sockets; empty is a kubelet without DRA.
@@ -78,6 +81,8 @@ type Kubelet struct {
 
 	withholdStreams bool
 	podsErr         error // of every PodResources call
+	podEvents       []*podsv1alpha1.WatchPodsEvent
+	podWatches      int // running calls of WatchPods
 }
 
 // process is one run of the kubelet.
@@ -85,6 +90,7 @@ type process struct {
 	*Kubelet
 	v1beta1.UnimplementedRegistrationServer
 	podresourcesv1.UnimplementedPodResourcesListerServer
+	podsv1alpha1.UnimplementedPodsServer
 	server  *grpc.Server
 	wg      sync.WaitGroup
 	stop    context.CancelFunc
@@ -122,6 +128,7 @@ func (k *Kubelet) Start() error {
 	p := &process{Kubelet: k, server: grpc.NewServer(grpc.WaitForHandlers(true)), clients: map[string]*client{}}
 	v1beta1.RegisterRegistrationServer(p.server, p)
 	podresourcesv1.RegisterPodResourcesListerServer(p.server, p)
+	podsv1alpha1.RegisterPodsServer(p.server, p)
 	listeners, err := k.listen()
 	if err != nil {
 		return fmt.Errorf("start kubelet: %w", err)
@@ -149,17 +156,30 @@ func (k *Kubelet) listen() ([]net.Listener, error) {
 	if err := k.removeSockets(); err != nil {
 		return nil, err
 	}
-	registration, err := k.opts.Listen(k.Socket())
-	if err != nil || k.opts.PodResources == "" {
-		return []net.Listener{registration}, err
+	var listeners []net.Listener
+	for _, path := range []string{k.Socket(), k.opts.PodResources, k.opts.PodsAPI} {
+		if path == "" {
+			continue
+		}
+		_ = os.MkdirAll(filepath.Dir(path), 0o750)
+		_ = os.Remove(path)
+		l, err := k.opts.Listen(path)
+		if err != nil {
+			for _, l := range listeners {
+				_ = l.Close()
+			}
+			return nil, err
+		}
+		listeners = append(listeners, l)
 	}
-	_ = os.MkdirAll(filepath.Dir(k.opts.PodResources), 0o750)
-	_ = os.Remove(k.opts.PodResources)
-	pods, err := k.opts.Listen(k.opts.PodResources)
-	if err != nil {
-		_ = registration.Close()
-	}
-	return []net.Listener{registration, pods}, err
+	return listeners, nil
+}
+
+// Upgrade sets the path of the socket of the Pods API, which the next Start makes.
+func (k *Kubelet) Upgrade(podsAPI string) {
+	k.update(func() {
+		k.opts.PodsAPI = podsAPI
+	})
 }
 
 // replace replaces the process by p, nil to stop it.
@@ -196,9 +216,10 @@ func (k *Kubelet) Kill() {
 // removed. Sockets of plugins stay until the next start.
 func (k *Kubelet) Stop() {
 	k.Kill()
-	_ = os.Remove(k.Socket())
-	if k.opts.PodResources != "" {
-		_ = os.Remove(k.opts.PodResources)
+	for _, path := range []string{k.Socket(), k.opts.PodResources, k.opts.PodsAPI} {
+		if path != "" {
+			_ = os.Remove(path)
+		}
 	}
 }
 

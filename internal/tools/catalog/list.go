@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -53,7 +54,7 @@ func (c *Catalog) List(result, permitted matchers.Result) []Device {
 			list = append(list, c.describe(h, offers))
 		}
 	}
-	slices.SortStableFunc(list, compareDevices)
+	order.Stable(list, compareDevices)
 	list = append(list, c.withoutHardware(offers)...)
 	allowed := ownersOf(permitted)
 	for i := range list {

@@ -1,9 +1,12 @@
 // Package evict evicts pods whose devices are Unhealthy, so that their controllers
 // replace them on healthy ones. It reads allocatedResourcesStatus of pods, which kubelets
-// since 1.36 fill in from the health that any device plugin or DRA driver reports.
+// since 1.36 fill in from the health that any device plugin or DRA driver reports. For devices
+// that DRA allocated as extended resources there is no such status: it then reads the taints in
+// ResourceSlices, see claim.go.
 //
-// Two goroutines share a tracker: one follows a watch of all pods and records their
-// devices, and the other one sleeps until the tracker says that an eviction is due.
+// The goroutines share a tracker: one follows a watch of all pods and records their devices, one
+// sleeps until the tracker says that an eviction is due, and with DRA two more watch
+// ResourceSlices and read claims.
 //
 // One instance is enough, so that there is no leader election. A second instance would
 // evict pods that are already terminating, which changes nothing.
@@ -16,16 +19,15 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
@@ -42,14 +44,18 @@ type Options struct {
 	OptIn bool
 	// Listener serves probes and metrics. If it is nil, they are not served.
 	Listener net.Listener
-	// Log must not be nil.
+	// DRA also evicts pods whose devices DRA allocated as extended resources, when a taint of the
+	// device has the effect NoExecute. This needs more permissions.
+	DRA bool
+	// Log may be nil.
 	Log *slog.Logger
 }
 
-// idleTimeout ends a watch without events. The API server sends a bookmark about once a minute, so
-// that a silent stream is dead. It may then have missed events: Stream reports StatusGone, and all
-// pods are listed again.
-const idleTimeout = 5 * time.Minute
+// Names of the watched collections, in messages.
+const (
+	podsCollection   = "pods"
+	slicesCollection = "resourceslices"
+)
 
 // Results of evictions, in metrics.
 const (
@@ -58,21 +64,22 @@ const (
 	failed  = "error"
 )
 
-// maxReconnect is the longest delay between two watches, before the random part is added.
-const maxReconnect = 30 * time.Second
-
 // evicter is the state of one call of Run.
 type evicter struct {
 	Options
 	api     *kubeapi.Client
 	changed chan struct{} // has capacity 1; a value means that the tracker has changed
+	unread  chan struct{} // has capacity 1; a value means that there may be a claim to read
 	metrics *status.Metrics
 
 	// mu guards the fields below. It is never held during a request.
 	mu      sync.Mutex
 	tracker *tracker
-	problem error // why pods are not watched, or nil while they are
-	// forgot is the node of the last pod that was forgotten for lack of room, and when
+	claimed map[string]*podObject // pods with a claim for extended resources, by UID; only with DRA
+	slices  taints                // only with DRA
+	// problems say why a collection is not watched. Collections that are watched have none.
+	problems map[string]error
+	// forgot is the node of the last object that was forgotten for lack of room, and when
 	// that was logged.
 	forgot struct {
 		node string
@@ -88,23 +95,36 @@ func (e *evicter) Alive() error {
 	return nil
 }
 
-// Ready implements status.State. It returns nil while pods are watched. An instance without the
+// Ready implements status.State. It returns nil while all collections are watched. An instance without the
 // necessary rights, or in a cluster without streamed lists, is never ready.
 func (e *evicter) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.problem
+	return cmp.Or(e.problems[podsCollection], e.problems[slicesCollection])
 }
 
 // Run evicts pods until ctx is cancelled. It then waits for its goroutines and returns nil. All
 // errors of the API server are logged and retried.
 func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	e := &evicter{
 		Options: o,
 		api:     api,
 		changed: make(chan struct{}, 1),
+		unread:  make(chan struct{}, 1),
 		tracker: newTracker(o.After, o.PerMinute),
-		problem: errors.New("pods are not listed yet"),
+		claimed: map[string]*podObject{},
+		slices:  newTaints(),
+	}
+	watches := []*watch{e.watchPods()}
+	if o.DRA {
+		watches = append(watches, e.watchSlices())
+	}
+	e.problems = map[string]error{}
+	for _, w := range watches {
+		e.problems[w.collection] = errors.New(w.collection + " are not listed yet")
 	}
 	e.metrics = status.New(e)
 	// Counters start at 0, so that the first eviction is visible as an increase.
@@ -113,9 +133,16 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() {
-		e.watch(ctx)
-	})
+	for _, w := range watches {
+		running.Go(func() {
+			w.follow(ctx)
+		})
+	}
+	if o.DRA {
+		running.Go(func() {
+			e.readClaims(ctx)
+		})
+	}
 	if o.Listener != nil {
 		running.Go(func() {
 			if err := e.metrics.Serve(ctx, o.Listener); err != nil {
@@ -149,173 +176,118 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	}
 }
 
-// watch keeps the tracker up to date until ctx is cancelled. It runs in its own goroutine. After an
-// error it resumes at the last version, so that an interruption does not cost a list of all pods.
-func (e *evicter) watch(ctx context.Context) {
-	version := ""
-	delay := time.Second
-	for ctx.Err() == nil {
-		w := &watch{evicter: e, version: version}
-		// listed collects the UIDs of the list, so that endList can forget all others.
-		if version == "" {
-			w.listed = map[string]bool{}
-		}
-		err := e.api.Stream(ctx, w.path(), idleTimeout, w.event)
-		// The watch made progress, so that the server works and the delay starts again.
-		if w.version != version {
-			version = w.version
-			delay = time.Second
-		}
-		if kubeapi.Code(err) == http.StatusGone {
-			version = "" // list all pods again
-		}
-		if err != nil && ctx.Err() == nil {
-			e.Log.Warn("pods can't be watched", "err", err, "retry_after", delay)
-			e.mu.Lock()
-			e.problem = fmt.Errorf("pods can't be watched: %w", err)
-			e.mu.Unlock()
-		}
-		select {
-		case <-ctx.Done():
-		// A stream that the server ended normally is also resumed only after a delay. The random
-		// part spreads the clients of a restarted server.
-		case <-time.After(delay + rand.N(delay)):
-		}
-		delay = min(2*delay, maxReconnect)
+// update implements watched.
+func (o *podObject) update(e *evicter, deleted bool) (key string) {
+	if deleted || !o.mayBeEvicted(e.OptIn) {
+		o.unhealthy = nil
+		o.total = 0
+		o.claim = claim{}
 	}
+	hasClaim := e.remember(o)
+	hasDevices := e.judge(o, deleted)
+	if hasClaim || hasDevices {
+		return o.uid
+	}
+	return ""
 }
 
-// watch is one stream of changes.
-type watch struct {
-	*evicter
-	version string          // resourceVersion to resume from; empty lists all pods first
-	listed  map[string]bool // UIDs of the list with Unhealthy devices; nil after its end
-}
-
-// path is the request that lists and watches pods, or resumes at version. Pods that have
-// ended hold no device.
-func (w *watch) path() string {
-	query := url.Values{
-		"watch":               {"1"},
-		"allowWatchBookmarks": {"true"},
-		"fieldSelector":       {"status.phase!=Succeeded,status.phase!=Failed"},
+// judge records which devices of a pod are Unhealthy, and wakes Run. It reports whether there are
+// any. It only logs what changed: a kubelet updates the status of a pod for many other reasons. The
+// caller holds mu.
+func (e *evicter) judge(o *podObject, deleted bool) bool {
+	unhealthy := podObject{
+		unhealthy: o.unhealthy,
+		total:     o.total,
+		message:   o.message,
 	}
-	if w.version == "" {
-		// The list arrives as events, one pod at a time. A list in one response has the size of all
-		// pods. The server requires resourceVersionMatch with it (ValidateListOptions in
-		// k8s.io/apimachinery/pkg/apis/meta/internalversion/validation).
-		query.Set("sendInitialEvents", "true")
-		query.Set("resourceVersionMatch", "NotOlderThan")
-	} else {
-		query.Set("resourceVersion", w.version)
-	}
-	return "/api/v1/pods?" + query.Encode()
-}
-
-// event handles one event of the stream, in the goroutine of evicter.watch. object is nil for the
-// first call, when the request was accepted.
-func (w *watch) event(kind string, object *kubeapi.Decoder) error {
-	// The pod is read before the lock is taken, because reading waits for the network.
-	var o podObject
-	if object != nil {
-		if err := o.read(object); err != nil {
-			return err
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch kind {
-	case "": // the watch began
-	case "BOOKMARK":
-		if w.listed != nil && o.isListEnd {
-			w.endList()
-		}
-	// "ADDED" and "MODIFIED" both have the whole pod. A pod that no longer matches the field
-	// selector is reported as "DELETED".
-	default:
-		w.update(&o, kind == "DELETED")
-	}
-	if w.listed == nil { // the pods of a list are not in the order of their versions
-		w.problem = nil
-		w.version = cmp.Or(o.version, w.version)
-	}
-	return nil
-}
-
-// endList forgets the pods that are not in the list: they were deleted, or their devices became
-// Healthy, while no watch was open. The caller holds mu.
-func (w *watch) endList() {
-	for uid := range w.tracker.pods {
-		if !w.listed[uid] {
-			w.tracker.forget(uid)
-		}
-	}
-	w.listed = nil
-	w.Log.Info("watching pods")
-}
-
-// update records the state of a pod, and wakes Run. The caller holds mu. It only logs what changed:
-// a kubelet updates the status of a pod for many other reasons.
-func (w *watch) update(o *podObject, deleted bool) {
-	isAffected := o.total > 0 && !deleted && o.mayBeEvicted(w.OptIn)
-	if isAffected && w.listed != nil {
-		w.listed[o.uid] = true
-	}
+	e.addTainted(&unhealthy, o)
+	isAffected := unhealthy.total > 0
 	// Nearly all pods of a cluster end here.
-	known := w.tracker.pods[o.uid]
+	known := e.tracker.pods[o.uid]
 	if !isAffected && known == nil {
-		return
+		return false
 	}
 	p := &pod{
 		namespace: o.namespace,
 		name:      o.name,
 		uid:       o.uid,
 		node:      o.node,
-		message:   o.message,
-		total:     o.total,
+		message:   unhealthy.message,
+		total:     unhealthy.total,
 	}
 	// Without devices, set forgets the pod.
-	var devices []device
-	if isAffected {
-		devices = o.unhealthy
-	}
-	forgotten := w.tracker.set(time.Now(), p, devices)
+	forgotten := e.tracker.set(time.Now(), p, unhealthy.unhealthy)
 	if isAffected && known == nil && forgotten != p {
-		w.Log.Info("pod has unhealthy devices",
+		e.Log.Info("pod has unhealthy devices",
 			"namespace", o.namespace,
 			"pod", o.name,
-			"devices", names(devices, o.total),
-			"reason", o.message,
+			"devices", names(unhealthy.unhealthy, p.total),
+			"reason", p.message,
 		)
 	} else if !isAffected && !deleted && !o.isTerminating {
-		w.Log.Info("pod no longer has unhealthy devices", "namespace", o.namespace, "pod", o.name)
+		e.Log.Info("pod no longer has unhealthy devices", "namespace", o.namespace, "pod", o.name)
 	}
-	w.warnForgotten(forgotten)
+	if forgotten != nil {
+		e.warnForgotten(forgotten.node, forgotten.name, "too many unhealthy devices: pods of the node that has the most are not evicted", maxRemembered)
+	}
+	notify(e.changed)
+	return isAffected
+}
+
+// addTainted adds the tainted devices of the claim of o to the Unhealthy devices of its status. The
+// caller holds mu.
+func (e *evicter) addTainted(unhealthy, o *podObject) {
+	for _, d := range o.claim.devices {
+		taint := e.slices.of(o.node, d)
+		if taint == "" {
+			continue
+		}
+		// The devices of the status stay as they are: the pod is remembered with them.
+		unhealthy.unhealthy = slices.Clone(unhealthy.unhealthy)
+		unhealthy.add(device{
+			node:     o.node,
+			resource: d.resource,
+			id:       d.device,
+		})
+		unhealthy.message = cmp.Or(unhealthy.message, "taint "+taint)
+	}
+}
+
+// forgetPods forgets the pods that are not in a list: they were deleted, or their devices became
+// Healthy, while no watch was open. The caller holds mu.
+func (e *evicter) forgetPods(listed map[string]bool) {
+	for uid := range e.tracker.pods {
+		if !listed[uid] {
+			e.tracker.forget(uid)
+		}
+	}
+	for uid := range e.claimed {
+		if !listed[uid] {
+			delete(e.claimed, uid)
+		}
+	}
+}
+
+// notify wakes the receiver of a channel of capacity 1. If the channel is full, the receiver has
+// not yet seen an earlier change, and then sees both.
+func notify(c chan<- struct{}) {
 	select {
-	// The channel is full if Run has not yet seen an earlier change. It then sees both.
-	case w.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// warnForgotten logs that a pod was forgotten for lack of room, once per node and minute. p is nil
-// if no pod was forgotten. The caller holds mu.
-func (e *evicter) warnForgotten(p *pod) {
-	if p == nil {
-		return
-	}
+// warnForgotten logs that a pod or slice was forgotten for lack of room, once per node and minute.
+// The caller holds mu.
+func (e *evicter) warnForgotten(node, pod, message string, limit int) {
 	now := time.Now()
-	isLogged := e.forgot.node == p.node && now.Sub(e.forgot.at) < time.Minute
+	isLogged := e.forgot.node == node && now.Sub(e.forgot.at) < time.Minute
 	if isLogged {
 		return
 	}
-	e.forgot.node = p.node
+	e.forgot.node = node
 	e.forgot.at = now
-	e.Log.Warn("too many unhealthy devices: pods of the node that has the most are not evicted",
-		"node", p.node,
-		"pod", p.name,
-		"limit", maxRemembered,
-	)
+	e.Log.Warn(message, "node", node, "pod", pod, "limit", limit)
 }
 
 // maxNamed is the number of devices that a message names.
@@ -324,7 +296,8 @@ const maxNamed = 8
 // names lists devices for people, in order. devices are the ones that are remembered, and total is
 // the number of all.
 func names(devices []device, total int) string {
-	sorted := slices.SortedFunc(slices.Values(devices), compareDevices)
+	sorted := slices.Clone(devices)
+	order.Sort(sorted, compareDevices)
 	var list []string
 	for _, d := range sorted[:min(len(sorted), maxNamed)] {
 		list = append(list, d.resource+" "+d.id)
@@ -349,7 +322,7 @@ func (e *evicter) evict(ctx context.Context, p *pod) {
 		// A StatefulSet creates a new pod with the same name. The UID protects it.
 		"deleteOptions": object{"preconditions": object{"uid": p.uid}},
 	}
-	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/pods/"+p.name+"/eviction", eviction, nil)
+	err := e.request(ctx, "/api/v1/namespaces/"+p.namespace+"/pods/"+p.name+"/eviction", eviction)
 	if ctx.Err() != nil {
 		return
 	}
@@ -357,6 +330,54 @@ func (e *evicter) evict(ctx context.Context, p *pod) {
 	if reason != "" {
 		e.report(ctx, p, reason, why)
 	}
+}
+
+// request creates an eviction. The API server also reports a failure, that the pod has several
+// disruption budgets, as a Status with the HTTP status 201 (EvictionREST.Create in
+// pkg/registry/core/pod/storage/eviction.go).
+func (e *evicter) request(ctx context.Context, path string, eviction object) error {
+	var answer struct {
+		Status, Message string
+		Code            int
+	}
+	err := e.api.Create(ctx, path, eviction, &answer)
+	if err == nil && answer.Status == "Failure" {
+		err = &kubeapi.Error{
+			Method:  http.MethodPost,
+			Path:    path,
+			Code:    answer.Code,
+			Reason:  http.StatusText(answer.Code),
+			Message: answer.Message,
+		}
+	}
+	return err
+}
+
+// isBlocked reports whether a disruption budget does not permit an eviction at present. The cause
+// distinguishes this from the 429 of an API server that is overloaded (createTooManyRequestsError
+// and checkAndDecrement in pkg/registry/core/pod/storage/eviction.go; DisruptionBudgetCause in
+// k8s.io/api/policy/v1).
+func isBlocked(err error) bool {
+	var answer *kubeapi.Error
+	if !errors.As(err, &answer) {
+		return false
+	}
+	return slices.ContainsFunc(answer.Causes, func(c kubeapi.Cause) bool {
+		return c.Reason == "DisruptionBudget"
+	})
+}
+
+// isReplaced reports whether an eviction failed because the pod was deleted, and another pod has
+// its name. Other conflicts have the same code, so that the message distinguishes them
+// (addConditionAndDeletePod in pkg/registry/core/pod/storage/eviction.go, and Preconditions.Check in
+// k8s.io/apiserver/pkg/storage).
+func isReplaced(err error) bool {
+	var answer *kubeapi.Error
+	if !errors.As(err, &answer) || answer.Code != http.StatusConflict {
+		return false
+	}
+	return strings.Contains(answer.Message, "UID in the precondition") ||
+		strings.Contains(answer.Message, "UID in precondition")
 }
 
 // record records the outcome of an eviction. It returns the reason and the message of the Event to
@@ -373,15 +394,13 @@ func (e *evicter) record(p *pod, err error) (reason, message string) {
 		p = current
 	}
 	log := e.Log.With("namespace", p.namespace, "pod", p.name)
-	switch kubeapi.Code(err) {
 	// The pod was deleted, and the watch has not reported it yet.
-	case http.StatusNotFound:
+	if kubeapi.Code(err) == http.StatusNotFound || isReplaced(err) {
 		e.tracker.forget(p.uid)
 		return "", ""
-	// A PodDisruptionBudget does not permit the eviction at present
-	// (https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/). All
-	// attempts have one Event.
-	case http.StatusTooManyRequests:
+	}
+	if isBlocked(err) {
+		// All attempts have one Event.
 		if !p.blocked {
 			p.blocked = true
 			reason = "EvictionBlocked"

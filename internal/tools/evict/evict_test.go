@@ -1,6 +1,7 @@
 package evict_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -9,7 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,13 +37,56 @@ type cluster struct {
 
 func newCluster(t *testing.T) cluster { return cluster{t, kubeapitest.New(t)} }
 
-// start runs evict until the test ends.
-func (c cluster) start(o evict.Options) {
+// lines is a log.
+type lines struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	changed chan struct{} // closed at the next line
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.changed)
+	l.changed = make(chan struct{})
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// until waits for a text.
+func (l *lines) until(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.After(limit)
+	for {
+		l.mu.Lock()
+		isThere := strings.Contains(l.text.String(), text)
+		changed := l.changed
+		l.mu.Unlock()
+		if isThere {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("no %q in the log within %s", text, limit)
+		}
+	}
+}
+
+// start runs evict until the test ends, and returns its log.
+func (c cluster) start(o evict.Options) *lines {
 	c.Helper()
 	if o.After == 0 {
 		o.After = 50 * time.Millisecond
 	}
-	o.PerMinute, o.Log = 100, slog.New(slog.NewTextHandler(c.Output(), nil))
+	text := &lines{changed: make(chan struct{})}
+	o.PerMinute = 100
+	o.Log = slog.New(slog.NewTextHandler(io.MultiWriter(c.Output(), text), nil))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- evict.Run(ctx, kubeapi.New(c.Config), o) }()
@@ -52,6 +96,7 @@ func (c cluster) start(o evict.Options) {
 			c.Errorf("Run: %v", err)
 		}
 	})
+	return text
 }
 
 // pod makes or changes a pod whose device has this health, as a kubelet does.
@@ -180,25 +225,81 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// A disruption budget that keeps a pod is reported, whatever failed before.
+// failure is a Status as the API server writes it.
+func failure(code int, message string, causes ...any) object {
+	return object{"kind": "Status", "status": "Failure", "code": code, "message": message, "details": object{"causes": causes}}
+}
+
+// budget is the answer to an eviction that a disruption budget does not permit.
+func budget() object {
+	return failure(http.StatusTooManyRequests, "Cannot evict pod as it would violate the pod's disruption budget.",
+		object{"reason": "DisruptionBudget", "message": "The disruption budget b needs 1 healthy pods and has 1 currently"})
+}
+
+// refuseEvictions answers the first evictions with these objects, and then evicts.
+func (c cluster) refuseEvictions(answers ...object) {
+	next := make(chan object, len(answers))
+	for _, answer := range answers {
+		next <- answer
+	}
+	c.Refuse(func(r *http.Request) (int, kubeapitest.Object) {
+		if path.Base(r.URL.Path) != "eviction" {
+			return 0, nil
+		}
+		select {
+		case answer := <-next:
+			code := answer["code"].(int)
+			if code == http.StatusInternalServerError { // as the eviction API does
+				code = http.StatusCreated
+			}
+			return code, answer
+		default:
+			return 0, nil
+		}
+	})
+}
+
+// A disruption budget that keeps a pod is reported, whatever failed before: several budgets, or an
+// API server that is overloaded.
 func TestDisruptionBudget(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	var requests atomic.Int32
-	c.Fault(func(r *http.Request, _ object) int {
-		if path.Base(r.URL.Path) != "eviction" {
-			return 0
-		}
-		if requests.Add(1) == 1 {
-			return http.StatusInternalServerError
-		}
-		return http.StatusTooManyRequests
-	})
+	several := failure(http.StatusInternalServerError, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+	c.refuseEvictions(several, budget())
 	c.pod("lost", "Unhealthy", nil)
 	c.start(evict.Options{})
 	c.until("report", func() bool { return len(c.reports()) > 0 })
-	if got := c.reports()[0]; !strings.Contains(got, "EvictionBlocked") || !strings.Contains(got, "429 TooManyRequests") {
+	if got := c.reports()[0]; !strings.Contains(got, "EvictionBlocked") || !strings.Contains(got, "429 ") {
 		t.Errorf("event %q, want the reason", got)
+	}
+}
+
+// A pod whose name a new pod has is forgotten, and not reported.
+func TestReplacedPod(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.refuseEvictions(failure(http.StatusConflict, `Operation cannot be fulfilled on Pod "lost": the UID in the precondition (lost) does not match the UID in record (other). The object might have been deleted and then recreated`))
+	c.pod("lost", "Unhealthy", nil)
+	lines := c.start(evict.Options{})
+	c.until("conflict", func() bool { return len(c.evictions()) == 1 })
+	c.pod("other", "Unhealthy", nil)
+	c.until("the other pod", func() bool { return len(c.reports()) == 1 })
+	if got := c.evictions(); !slices.Equal(got, []string{"lost", "other"}) {
+		t.Errorf("evicted %v, want each once", got)
+	}
+	if text := lines.String(); strings.Contains(text, "eviction failed") {
+		t.Errorf("log:\n%s", text)
+	}
+}
+
+// Without a logger, nothing is logged.
+func TestNoLog(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := evict.Run(ctx, kubeapi.New(c.Config), evict.Options{After: time.Second, PerMinute: 1}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -226,25 +327,14 @@ func TestWatchesGoOn(t *testing.T) {
 	}
 }
 
-// Ready is who watches pods; what was evicted, or could not be, is counted. A disruption
-// budget is no reason to give up.
-func TestProbesAndMetrics(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	c.Fault(func(r *http.Request, _ object) int {
-		switch {
-		case r.URL.Path == all:
-			return http.StatusForbidden
-		case path.Base(r.URL.Path) == "eviction":
-			return http.StatusTooManyRequests
-		}
-		return 0
-	})
+// probed returns options with a listener, and a function that requests a path from it.
+func probed(t *testing.T) (get func(path string) string, o evict.Options) {
+	t.Helper()
 	l, err := status.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	get := func(path string) string {
+	get = func(path string) string {
 		resp, err := http.Get("http://" + l.Addr().String() + path)
 		if err != nil {
 			t.Fatal(err)
@@ -256,7 +346,23 @@ func TestProbesAndMetrics(t *testing.T) {
 		}
 		return resp.Status + " " + string(body)
 	}
-	c.start(evict.Options{Listener: l})
+	o.Listener = l
+	return get, o
+}
+
+// Ready is who watches pods; what was evicted, or could not be, is counted. A disruption
+// budget is no reason to give up.
+func TestProbesAndMetrics(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Fault(func(r *http.Request, _ object) int {
+		if r.URL.Path == all {
+			return http.StatusForbidden
+		}
+		return 0
+	})
+	get, options := probed(t)
+	c.start(options)
 	for got := ""; !strings.Contains(got, "GET /api/v1/pods: 403"); {
 		if got = get("/readyz"); !strings.HasPrefix(got, "503 ") {
 			t.Fatalf("/readyz: %q, want the reason", got)
@@ -269,20 +375,15 @@ func TestProbesAndMetrics(t *testing.T) {
 		t.Errorf("/: %q", got)
 	}
 	c.pod("lost", "Unhealthy", nil)
-	c.Fault(func(r *http.Request, _ object) int {
-		if path.Base(r.URL.Path) == "eviction" {
-			return http.StatusTooManyRequests
-		}
-		return 0
-	})
+	c.refuseEvictions(failure(http.StatusTooManyRequests, "too many requests"), budget())
+	c.Fault(nil)
 	c.until("refusal", func() bool { return len(c.reports()) == 1 })
 	if got := get("/readyz"); got != "200 OK ok\n" {
 		t.Errorf("/readyz: %q", got)
 	}
-	c.Fault(nil)
 	c.until("eviction", func() bool { return len(c.reports()) == 2 })
 	got := get("/metrics")
-	for result, want := range map[string]int{"ok": 1, "blocked": 1, "error": 0} {
+	for result, want := range map[string]int{"ok": 1, "blocked": 1, "error": 1} {
 		if want := fmt.Sprintf("generic_dp_evictions_total{result=%q} %d\n", result, want); !strings.Contains(got, want) {
 			t.Errorf("metrics lack %q:\n%s", want, got)
 		}

@@ -20,27 +20,39 @@ const mirrorAnnotation = "kubernetes.io/config.mirror"
 // (InitialEventsAnnotationKey in k8s.io/apimachinery/pkg/apis/meta/v1).
 const initialEventsEnd = "k8s.io/initial-events-end"
 
-// podObject has the fields of a pod that are needed. A bookmark is also read as a podObject: it
-// only has a version and annotations.
-type podObject struct {
-	namespace, name, uid, version, node string
-	isTerminating                       bool
-	// isStatic is set if the pod is the mirror pod of a static pod.
+// metadata has the fields of the metadata of any object that are needed.
+type metadata struct {
+	namespace, name, uid, version string
+	isTerminating                 bool
+	// isStatic is set if the object is the mirror pod of a static pod.
 	isStatic bool
 	// isListEnd is set if the object is the bookmark at the end of a list.
 	isListEnd bool
-	// evict is the value of Annotation; nil if the pod does not have it.
+	// evict is the value of Annotation; nil if the object does not have it.
 	evict *string
+}
+
+// podObject has the fields of a pod that are needed.
+type podObject struct {
+	metadata
+	node string
 
 	// unhealthy are the first Unhealthy devices by resource and ID, at most maxDevices;
 	// total is the number of all.
 	unhealthy []device
 	total     int
 	message   string // the first message of the kubelet about one of them, or empty
+
+	// claim is what the scheduler wrote about extended resources that DRA serves.
+	claim claim
 }
 
-// read reads a pod from a stream. Everything else in it is skipped, so that its size does
-// not matter.
+// head implements watched.
+func (m *metadata) head() *metadata {
+	return m
+}
+
+// read implements watched. Everything else in the pod is skipped, so that its size does not matter.
 func (o *podObject) read(d *kubeapi.Decoder) error {
 	err := d.Fields(func(name string) error {
 		switch name {
@@ -65,50 +77,54 @@ func (o *podObject) read(d *kubeapi.Decoder) error {
 	return err
 }
 
-// readMetadata reads the identity of the pod, its annotations, and whether it is terminating.
-func (o *podObject) readMetadata(d *kubeapi.Decoder) error {
+// readMetadata reads the identity of an object, its annotations, and whether it is terminating.
+func (m *metadata) readMetadata(d *kubeapi.Decoder) error {
 	return d.Fields(func(name string) error {
 		switch name {
 		case "namespace":
-			return d.Value(&o.namespace)
+			return d.Value(&m.namespace)
 		case "name":
-			return d.Value(&o.name)
+			return d.Value(&m.name)
 		case "uid":
-			return d.Value(&o.uid)
+			return d.Value(&m.uid)
 		case "resourceVersion":
-			return d.Value(&o.version)
+			return d.Value(&m.version)
 		case "deletionTimestamp":
 			// null is valid JSON for a time that is not set.
 			var at *string
 			err := d.Value(&at)
-			o.isTerminating = at != nil
+			m.isTerminating = at != nil
 			return err
 		case "annotations":
-			return o.readAnnotations(d)
+			return m.readAnnotations(d)
 		}
 		return d.Skip()
 	})
 }
 
 // readAnnotations reads the known annotations. All other keys and values are skipped.
-func (o *podObject) readAnnotations(d *kubeapi.Decoder) error {
+func (m *metadata) readAnnotations(d *kubeapi.Decoder) error {
 	return d.Fields(func(name string) error {
 		switch name {
 		case Annotation:
-			return d.Value(&o.evict)
+			return d.Value(&m.evict)
 		// Only the presence of these annotations matters. Their values are skipped below.
 		case mirrorAnnotation:
-			o.isStatic = true
+			m.isStatic = true
 		case initialEventsEnd:
-			o.isListEnd = true
+			m.isListEnd = true
 		}
 		return d.Skip()
 	})
 }
 
-// readStatus reads the devices of all containers. Ephemeral containers cannot request devices.
+// readStatus reads the devices of all containers, and the claim of the pod. Ephemeral containers
+// cannot request devices.
 func (o *podObject) readStatus(d *kubeapi.Decoder) error {
 	return d.Fields(func(name string) error {
+		if name == "extendedResourceClaimStatus" {
+			return o.claim.readStatus(d)
+		}
 		isContainers := name == "containerStatuses" || name == "initContainerStatuses"
 		if !isContainers {
 			return d.Skip()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
@@ -38,6 +39,8 @@ type Evidence struct {
 	// Slices are only the slices of this driver.
 	Slices  []Slice
 	Classes []Class
+	// ClassesKnown is set if the classes could be read.
+	ClassesKnown bool
 	// TaintRules are empty in clusters that do not have this kind.
 	TaintRules []TaintRule
 
@@ -94,7 +97,7 @@ func (p *Pod) requests() []Request {
 			all[i].Count += quantity(text)
 		}
 	}
-	slices.SortFunc(all, func(a, b Request) int { return strings.Compare(a.Resource, b.Resource) })
+	order.Sort(all, func(a, b Request) int { return strings.Compare(a.Resource, b.Resource) })
 	return all
 }
 
@@ -163,7 +166,7 @@ func (e *Evidence) places(resource string) []place {
 	for _, p := range byNode {
 		all = append(all, p)
 	}
-	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.node, b.node) })
+	order.Sort(all, func(a, b place) int { return strings.Compare(a.node, b.node) })
 	return all
 }
 

@@ -165,6 +165,7 @@ func (f *Fleet) gatherClaims(ctx context.Context, e *Evidence) {
 	hasClaims := len(e.Pod.Spec.ResourceClaims) > 0
 	// Classes are needed first: an extended resource may stand for one, in a pod without any claim.
 	classErr := list(ctx, f, appendTo(&e.Classes), "deviceclasses")
+	e.ClassesKnown = classErr == nil
 	mayUseDRA := hasClaims || len(names) > 0 || slices.ContainsFunc(e.Requests, func(r Request) bool {
 		return slices.ContainsFunc(e.Classes, func(c Class) bool { return c.Spec.ExtendedResourceName == r.Resource })
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -122,8 +123,28 @@ func failure(err error, stderr string) error {
 	if stderr == "" {
 		return fmt.Errorf("kubectl: %w", err)
 	}
-	stderr = strings.TrimPrefix(stderr, "error: ")
+	stderr = strings.TrimPrefix(withoutLog(stderr), "error: ")
 	return fmt.Errorf("kubectl: %s", strings.TrimPrefix(stderr, "Error from server "))
+}
+
+// logLine matches a line of kubectl's log: `E1126 02:21:13.000000 4242 memcache.go:265] "Unhandled
+// Error" …`. kubectl logs each of five attempts to reach the API server before its message.
+var logLine = regexp.MustCompile(`^[EWI]\d{4} `)
+
+// withoutLog returns the messages of kubectl without its log. If it only wrote a log, the last line
+// is returned.
+func withoutLog(stderr string) string {
+	all := strings.Split(stderr, "\n")
+	var messages []string
+	for _, line := range all {
+		if !logLine.MatchString(line) {
+			messages = append(messages, line)
+		}
+	}
+	if len(messages) == 0 {
+		return all[len(all)-1]
+	}
+	return strings.Join(messages, "\n")
 }
 
 // isNotFound reports whether kubectl failed since an object does not exist. kubectl writes the

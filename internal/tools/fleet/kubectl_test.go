@@ -24,6 +24,8 @@ func TestProgramFailures(t *testing.T) {
 		`echo "error: no context exists" >&2; exit 1`:                                    "kubectl: no context exists",
 		`printf 'error: no instance\ncommand terminated with exit code 1\n' >&2; exit 1`: "no instance",
 		`exit 3`: "kubectl: exit status 3",
+		`printf 'E1126 02:21:13.1 7 memcache.go:265] "Unhandled Error"\nE1126 02:21:13.2 7 memcache.go:265] "Unhandled Error"\nThe connection was refused\n' >&2; exit 1`: "kubectl: The connection was refused",
+		`printf 'E1126 02:21:13.1 7 a.go:1] first\nE1126 02:21:13.2 7 a.go:1] last\n' >&2; exit 1`:                                                                        "kubectl: E1126 02:21:13.2 7 a.go:1] last",
 	} {
 		err := shell(script).Run(t.Context(), Call{Output: discard})
 		if err == nil || err.Error() != want {

@@ -50,10 +50,9 @@ func (p *Pod) claimName(c PodClaim) string {
 	return c.ResourceClaimName
 }
 
-// classMissing: a claim names a DeviceClass that does not exist. Without any class nothing is said,
-// because the classes may not have been readable.
+// classMissing: a claim names a DeviceClass that does not exist.
 func classMissing(e *Evidence) *Reason {
-	if !e.isWaiting() || len(e.Classes) == 0 {
+	if !e.isWaiting() || !e.ClassesKnown {
 		return nil
 	}
 	for _, r := range e.Requests {

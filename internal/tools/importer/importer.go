@@ -27,6 +27,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Options of a conversion.
@@ -187,7 +189,7 @@ func (c *conversion) reportEmptyResult() {
 
 // sortedProblems are the problems in the order of the input, as a compiler reports them.
 func (c *conversion) sortedProblems() Problems {
-	slices.SortStableFunc(c.problems, func(a, b problem) int {
+	order.Stable(c.problems, func(a, b problem) int {
 		return cmp.Compare(a.line, b.line)
 	})
 	var all Problems

@@ -3,9 +3,9 @@ package importer
 import (
 	"cmp"
 	"reflect"
-	"slices"
 	"strings"
 
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -205,7 +205,7 @@ func (l functionLister) devices(h *host) (devices []Device) {
 			ID:       pci.Address,
 		})
 	}
-	slices.SortFunc(devices, func(a, b Device) int {
+	order.Sort(devices, func(a, b Device) int {
 		return cmp.Compare(a.ID, b.ID)
 	})
 	return devices

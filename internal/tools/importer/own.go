@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Own is a configuration of generic-dp itself in a manifest.
@@ -15,13 +15,20 @@ type Own struct {
 	// Object is what has it, such as "ConfigMap/generic-dp". It is empty in the values of a
 	// chart.
 	Object string
+	// Line is the line of its first file in the manifest, from 1.
+	Line int
 	// Files are its TOML files, sorted by name as serve reads them.
 	Files []config.File
+	// positions are the positions of the files in the manifest, by name.
+	positions map[string]position
 }
+
+// ErrNoConfiguration means that a manifest is valid YAML without a configuration of generic-dp.
+var ErrNoConfiguration = errors.New("no configuration in it")
 
 // FindOwn finds the configurations of generic-dp in a manifest: the *.toml keys of ConfigMaps, of
 // the values of the chart, and of what contains these, such as a HelmRelease of Flux, an
-// Application of Argo CD or a list of objects.
+// Application of Argo CD or a list of objects. file is the path of the manifest in messages.
 func FindOwn(file string, data []byte) ([]Own, error) {
 	if len(data) > maxInput {
 		return nil, fmt.Errorf("%s: is too long: at most %d bytes are allowed", file, maxInput)
@@ -30,7 +37,10 @@ func FindOwn(file string, data []byte) ([]Own, error) {
 		file: file,
 		text: string(data),
 	}
-	s := &ownSearch{}
+	s := &ownSearch{
+		manifest: file,
+		lines:    strings.Split(c.text, "\n"),
+	}
 	for _, document := range c.parse(c.text, "", 0) {
 		s.walk(document, "")
 	}
@@ -41,13 +51,17 @@ func FindOwn(file string, data []byte) ([]Own, error) {
 		return nil, fmt.Errorf("%s: %w", file, s.problem)
 	}
 	if len(s.found) == 0 {
-		return nil, fmt.Errorf("%s: no key that ends in .toml found: want a configuration in TOML, a ConfigMap of it, or values of the chart", file)
+		return nil, fmt.Errorf("%s: %w: want a key such as \"config.toml\" with the text of a file", file, ErrNoConfiguration)
 	}
 	return s.found, nil
 }
 
 // ownSearch is the state of FindOwn.
 type ownSearch struct {
+	// manifest is the path of the manifest, and lines are its lines.
+	manifest string
+	lines    []string
+
 	found   []Own
 	problem error
 }
@@ -90,12 +104,16 @@ func (s *ownSearch) walkMapping(v *value, object string) {
 		s.problem = errors.Join(s.problem, err)
 		return
 	}
-	own := Own{Object: object}
+	own := Own{Object: object, positions: map[string]position{}}
 	for _, f := range fields {
 		switch {
 		case f.key == lastApplied:
 		case path.Ext(f.key) == ".toml" && f.scalar():
+			if len(own.Files) == 0 {
+				own.Line = f.Line
+			}
 			own.Files = append(own.Files, config.File{Name: f.key, Data: []byte(f.Value)})
+			own.positions[f.key] = positionOf(s.manifest, f, s.lines)
 		default:
 			s.walk(f, object)
 		}
@@ -103,6 +121,6 @@ func (s *ownSearch) walkMapping(v *value, object string) {
 	if len(own.Files) == 0 {
 		return
 	}
-	slices.SortFunc(own.Files, func(a, b config.File) int { return strings.Compare(a.Name, b.Name) })
+	order.Sort(own.Files, func(a, b config.File) int { return strings.Compare(a.Name, b.Name) })
 	s.found = append(s.found, own)
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
@@ -72,11 +73,44 @@ spec:
 func TestFindOwnNothing(t *testing.T) {
 	t.Parallel()
 	for manifest, want := range map[string]string{
-		"kind: ConfigMap\nmetadata: {name: x}\ndata: {config.yaml: x}\n": "m.yaml: no key that ends in .toml found",
+		"kind: ConfigMap\nmetadata: {name: x}\ndata: {config.yaml: x}\n": "m.yaml: no configuration in it",
 		"a: [": "m.yaml: line 1: invalid YAML",
 	} {
 		if _, err := importer.FindOwn("m.yaml", []byte(manifest)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", manifest, err, want)
 		}
+	}
+}
+
+// A problem of a file has the line and column of the manifest, however the text is written there.
+func TestOwnLocate(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, manifest string
+		line, column   int
+	}{
+		{"a literal text", "data:\n  a.toml: |\n    a = 1\n    b = 2\n", 4, 5},
+		{"a literal text that begins with an empty line", "data:\n  a.toml: |\n\n    b = 2\n", 4, 5},
+		{"a literal text with indented lines", "data:\n  a.toml: |4\n        a = 1\n      b = 2\n", 4, 7},
+		{"a literal text in a literal text", "values: |\n  config:\n    a.toml: |\n      a = 1\n      b = 2\n", 5, 7},
+		{"a quoted text", "data:\n  a.toml: \"a = 1\\nb = 2\"\n", 2, 1},
+	} {
+		found, err := importer.FindOwn("m.yaml", []byte(test.manifest))
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		got := found[0].Locate(config.Problem{File: "a.toml", Line: 2, Column: 1})
+		if got.File != "m.yaml" || got.Line != test.line || got.Column != test.column {
+			t.Errorf("%s: %s, want m.yaml:%d:%d", test.name, got.Position(), test.line, test.column)
+		}
+	}
+	found, err := importer.FindOwn("m.yaml", []byte("data:\n  a.toml: x\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := config.Problem{File: "b.toml", Line: 2}
+	if got := found[0].Locate(other); got != other {
+		t.Errorf("a problem of another file: %s, want it unchanged", got.Position())
 	}
 }

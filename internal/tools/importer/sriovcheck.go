@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // The plugin reads devlink and netlink as well. Pools that select by them, such as vDPA and
@@ -54,7 +55,7 @@ func (l *sriovLister) devices(h *host) (devices []Device) {
 			ID:       hw.PCI.Address,
 		})
 	}
-	slices.SortFunc(devices, func(a, b Device) int {
+	order.Sort(devices, func(a, b Device) int {
 		return cmp.Compare(a.ID, b.ID)
 	})
 	return devices

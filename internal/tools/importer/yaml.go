@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Nodes of YAML are used instead of decoded values: they have the line of each value for
@@ -207,7 +208,7 @@ func (v *value) fields() (fields []*value, err error) {
 			fields = append(fields, f)
 		}
 	}
-	slices.SortFunc(fields, compareFields)
+	order.Sort(fields, compareFields)
 	return fields, err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -70,12 +71,7 @@ func TestEvict(t *testing.T) {
 		}
 	})
 	t.Run("pulled", func(t *testing.T) {
-		budget := intstr.FromInt32(1)
-		c.Apply(t, &policyv1.PodDisruptionBudget{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-			ObjectMeta: metav1.ObjectMeta{Name: "holder", Namespace: metav1.NamespaceDefault},
-			Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &budget, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "holder"}}},
-		})
+		c.Apply(t, budget("holder"))
 		pull("a")
 		waitEvent(t, c, "EvictionBlocked", first.Name)
 		c.Kubectl(t, "", "delete", "poddisruptionbudget", "holder")
@@ -117,6 +113,86 @@ func TestEvict(t *testing.T) {
 			t.Errorf("evicted %s after --after, want ten seconds at most", late)
 		}
 	})
+}
+
+// TestEvictDRA unplugs a stick that a pod got through DRA as an extended resource: nobody but evict
+// ends the pod. Disruption budgets are honoured, and a pod with another stick stays.
+func TestEvictDRA(t *testing.T) {
+	t.Parallel()
+	n := &draNode{Cluster: cluster.New(t)}
+	n.Host = n.Hardware(t)
+	n.ImportProduct(t)
+	n.ServePods(t)
+	n.Mknod("stick-a", "stick-b")
+	helm(t, n.Cluster, map[string]any{
+		"config": map[string]string{"10-test.toml": "api = \"dra\"\n" + fmt.Sprintf(sticks, "stick") + "evict_after = \"1s\"\n"},
+		"dra":    map[string]any{"enabled": true, "resources": []string{stick}},
+		"evict":  map[string]any{"enabled": true, "after": evictAfter.String()},
+	}, "install", name, chartDir)
+	n.WaitDaemonSet(t, namespace, name)
+	n.waitDevices(t, 2)
+	evicter := waitEvicter(t, n.Cluster)
+
+	n.Apply(t, cluster.Deployment("holder", stick, 1))
+	first := n.WaitPods(t, "holder", 1, 0)[0]
+	n.podWith(t, "other", stick).WaitRunning(t)
+	other, err := n.get("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"holder", "second"} {
+		n.Apply(t, budget(name))
+	}
+	lost := n.deviceOf(t, &first)
+	n.Rm(lost)
+	// The API does not support several budgets.
+	wait.Until(t, limit, "message about two budgets", func() error {
+		if text := n.PodLog(t, &evicter, "evict"); !strings.Contains(text, "more than one PodDisruptionBudget") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	n.Kubectl(t, "", "delete", "poddisruptionbudget", "second")
+	waitEvent(t, n.Cluster, "EvictionBlocked", first.Name)
+	n.Kubectl(t, "", "delete", "poddisruptionbudget", "holder")
+	message := waitEvent(t, n.Cluster, "Evicted", first.Name)
+	t.Logf("event: %s", message)
+	if !strings.HasPrefix(message, stick+" ") || !strings.Contains(message, "(taint generic-dp.github.io/unhealthy=gone)") {
+		t.Errorf("event %q, want the resource and the taint", message)
+	}
+	n.WaitPods(t, "holder", 0, 1) // its successor waits for a stick
+	if now, err := n.get("other"); err != nil || now.UID != other.UID || now.DeletionTimestamp != nil {
+		t.Errorf("the pod with the other stick: %s, %v, want it to stay", now.UID, err)
+	}
+	if text := n.PodLog(t, &evicter, "evict"); strings.Count(text, "msg=evicted") != 1 {
+		t.Errorf("want one eviction:\n%s", text)
+	}
+	n.Mknod(lost)
+	n.WaitPods(t, "holder", 1, 0)
+}
+
+// deviceOf returns the name of the device that a pod got as an extended resource.
+func (n *draNode) deviceOf(t *testing.T, pod *v1.Pod) string {
+	t.Helper()
+	claimed := pod.Status.ExtendedResourceClaimStatus
+	if claimed == nil {
+		t.Fatalf("pod %s has no extendedResourceClaimStatus", pod.Name)
+	}
+	claim, err := cluster.Get[resourcev1.ResourceClaim](n.Cluster, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/"+claimed.ResourceClaimName)
+	if err != nil || claim.Status.Allocation == nil {
+		t.Fatalf("claim of pod %s: %v, allocation %v", pod.Name, err, claim.Status.Allocation)
+	}
+	return claim.Status.Allocation.Devices.Results[0].Device
+}
+
+// budget keeps the pod of the Deployment "holder".
+func budget(name string) *policyv1.PodDisruptionBudget {
+	one := intstr.FromInt32(1)
+	return &policyv1.PodDisruptionBudget{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "holder"}}},
+	}
 }
 
 // waitEvicter waits until the Deployment's pod is ready, and returns it. Ready means that

@@ -14,7 +14,7 @@ import (
 )
 
 // TestSlices runs the tests TestCluster* of package dra on an API server and a scheduler,
-// with the rights of the component.
+// with the rights of the components.
 func TestSlices(t *testing.T) {
 	t.Parallel()
 	bed.OnEachVersion(t, runSlices)
@@ -24,7 +24,9 @@ func runSlices(t *testing.T, v bed.Version) {
 	c := cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v})
 	c.Kubectl(t, "", "create", "namespace", namespace)
 	c.Kubectl(t, "", "--namespace", namespace, "create", "serviceaccount", name)
-	c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", "kustomize", "dra", "rights.yaml"))
+	for _, component := range []string{"dra", "dra-status"} {
+		c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", "kustomize", component, "rights.yaml"))
+	}
 	tests := filepath.Join(t.TempDir(), "dra.test")
 	build := exec.Command("go", "test", "-c", "-tags", "grpcnotrace,cluster", "-o", tests, "./internal/kubelet/dra")
 	build.Dir = product.Repository()

@@ -1,0 +1,403 @@
+package agent_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
+)
+
+// twoNames offers a stick by two names, of which containers hold one at a time.
+const twoNames = `
+domain = "example.com"
+[[resource]]
+name = "zigbee"
+match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
+shared = "exclusive"
+[[resource]]
+name = "serial"
+match.glob = "/dev/ttyUSB*"
+each = "node"
+shared = "exclusive"
+`
+
+const (
+	zigbeeName = "example.com/zigbee"
+	serialName = "example.com/serial"
+)
+
+// The IDs of the stick by its two names.
+var (
+	zigbeeID = device.SharedID(zigbeeName, stickID)
+	serialID = device.SharedID(serialName, stickID+":if00:ttyUSB")
+)
+
+// rivalry is a node with a stick that has two names, whose kubelet knows its pods.
+type rivalry struct {
+	*holding
+	clock *clock
+	agent *agent.Agent
+	stop  func()
+}
+
+func newRivalry(t *testing.T, text string) *rivalry {
+	t.Helper()
+	r := &rivalry{holding: newHolding(t, text), clock: new(clock)}
+	r.addBus()
+	r.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB0"))
+	// A kubelet that has just started may lack pods.
+	r.clock.forward(2 * time.Minute)
+	r.agent, r.stop = r.serveBy(r.clock)
+	return r
+}
+
+// request is the request of a pod for one device.
+func request(pod, resource string) kubelettest.Request {
+	return kubelettest.Request{Namespace: "default", Pod: pod, Container: "main", Resource: resource}
+}
+
+// runs admits a pod with one device of a resource, and starts it.
+func (r *rivalry) runs(pod, resource string) (uid string) {
+	r.Helper()
+	if _, err := r.kubelet.Admit(r.Context(), request(pod, resource), 1); err != nil {
+		r.Fatal(err)
+	}
+	uid = r.kubelet.UID("default", pod)
+	r.cgroups.Start(uid)
+	return uid
+}
+
+// ends ends a pod and its processes.
+func (r *rivalry) ends(pod, uid string) {
+	r.Helper()
+	r.cgroups.End(uid)
+	r.kubelet.Remove("default", pod)
+}
+
+// later moves the clock, and has the kubelet asked again.
+func (r *rivalry) later(by time.Duration) {
+	r.Helper()
+	r.clock.forward(by)
+	r.event()
+}
+
+// refuses asks for a device as a kubelet with an older list does, which must fail because of its
+// rival.
+func (r *rivalry) refuses(resource, id, rival string) {
+	r.Helper()
+	_, err := r.kubelet.Allocate(r.Context(), resource, id)
+	if err == nil {
+		r.Fatalf("%s was allocated while %s may be held", id, rival)
+	}
+	if !strings.Contains(err.Error(), "held as "+rival) {
+		r.Errorf("the error does not name %s: %v", rival, err)
+	}
+}
+
+// listed waits until both names have the given health.
+func (r *rivalry) listed(zigbee, serial bool) {
+	r.Helper()
+	for _, c := range []struct {
+		resource, id string
+		isHealthy    bool
+	}{{zigbeeName, zigbeeID, zigbee}, {serialName, serialID, serial}} {
+		if c.isHealthy {
+			r.untilListed(c.resource, []string{c.id}, nil)
+		} else {
+			r.untilListed(c.resource, nil, []string{c.id})
+		}
+	}
+}
+
+// Of two names of one stick, containers hold one at a time. The other one is unhealthy meanwhile.
+func TestExclusiveDeviceHasOneHolder(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, twoNames)
+	r.listed(true, true)
+	uid := r.runs("a", zigbeeName)
+	r.refuses(serialName, serialID, zigbeeID)
+	r.listed(true, false)
+	r.later(5 * time.Minute)
+	r.refuses(serialName, serialID, zigbeeID)
+	r.ends("a", uid)
+	r.later(5 * time.Minute)
+	r.listed(true, true)
+	r.runs("b", serialName)
+	r.refuses(zigbeeName, zigbeeID, serialID)
+	r.listed(false, true)
+}
+
+// A pod that gets the device and then fails admission frees it after a while.
+func TestPodThatFailsAdmissionFreesTheRival(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, twoNames)
+	r.listed(true, true)
+	if _, err := r.kubelet.Allocate(r.Context(), zigbeeName, zigbeeID); err != nil {
+		t.Fatal(err)
+	}
+	r.refuses(serialName, serialID, zigbeeID)
+	r.later(30 * time.Second) // the kubelet may only be slow
+	r.refuses(serialName, serialID, zigbeeID)
+	r.listed(true, false)
+	r.later(2 * time.Minute)
+	r.listed(true, true)
+	// The kubelet may ask again for the same device, such as for another container of the pod.
+	for range 2 {
+		if _, err := r.kubelet.Allocate(r.Context(), serialName, serialID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Calls for both names at the same time: at most one succeeds.
+func TestConcurrentCallsForRivals(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, twoNames)
+	r.listed(true, true)
+	successes := 0
+	for range 20 {
+		var calls sync.WaitGroup
+		errs := make([]error, 2)
+		for i, c := range [][2]string{{zigbeeName, zigbeeID}, {serialName, serialID}} {
+			calls.Go(func() {
+				_, errs[i] = r.kubelet.Allocate(r.Context(), c[0], c[1])
+			})
+		}
+		calls.Wait()
+		if errs[0] == nil && errs[1] == nil {
+			t.Fatal("both calls succeeded")
+		}
+		if errs[0] == nil || errs[1] == nil {
+			successes++
+		}
+		r.later(5 * time.Minute)
+		r.listed(true, true)
+	}
+	if successes < 20 {
+		t.Errorf("%d of 20 times one of two calls succeeded, want always", successes)
+	}
+}
+
+// During an update the kubelet may ask one instance for a device and the other one for its rival.
+func TestTwoInstancesKnowEachOthersGrants(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, twoNames)
+	r.listed(true, true)
+	registrations := r.kubelet.Registrations(serialName)
+	if _, err := r.kubelet.Allocate(r.Context(), zigbeeName, zigbeeID); err != nil {
+		t.Fatal(err)
+	}
+	r.serveBy(r.clock)
+	r.until("the second instance", func() bool { return r.kubelet.Registrations(serialName) > registrations })
+	r.refuses(serialName, serialID, zigbeeID)
+}
+
+// A restart forgets no grant, whether the kubelet answers or not.
+func TestGrantSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, twoNames)
+	r.listed(true, true)
+	if _, err := r.kubelet.Allocate(r.Context(), zigbeeName, zigbeeID); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.kubelet.RefusePods(fmt.Errorf("overloaded"))
+	registrations := r.kubelet.Registrations(serialName)
+	r.agent, r.stop = r.serveBy(r.clock)
+	r.until("registration", func() bool { return r.kubelet.Registrations(serialName) > registrations })
+	r.listed(true, false)
+	r.refuses(serialName, serialID, zigbeeID)
+}
+
+// After a reboot, a kubelet starts the pods of its checkpoint without a call, and names them later.
+func TestPodOfTheCheckpointKeepsItsRivalAway(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, twoNames)
+	r.listed(true, true)
+	r.runs("a", zigbeeName)
+	r.stop()
+	if err := os.RemoveAll(filepath.Join(r.options.Paths.RunDir, "exclusive")); err != nil {
+		t.Fatal(err)
+	}
+	r.kubelet.RefusePods(fmt.Errorf("the API server is not reachable"))
+	registrations := r.kubelet.Registrations(serialName)
+	r.agent, r.stop = r.serveBy(r.clock)
+	r.until("registration", func() bool { return r.kubelet.Registrations(serialName) > registrations })
+	r.refuses(serialName, serialID, zigbeeID)
+}
+
+// If neither the checkpoint can be read nor the kubelet answers, nobody knows the holders.
+func TestUnknownHolders(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, twoNames)
+	n.addBus()
+	n.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB0"))
+	n.kubelet.RefusePods(fmt.Errorf("overloaded"))
+	if err := os.WriteFile(filepath.Join(n.options.Paths.KubeletDir, checkpoint.Name), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.serve()
+	n.untilListed(zigbeeName, []string{zigbeeID}, nil)
+	_, err := n.kubelet.Allocate(t.Context(), zigbeeName, zigbeeID)
+	if err == nil || !strings.Contains(err.Error(), "not reported yet") {
+		t.Errorf("Allocate: %v", err)
+	}
+}
+
+// A pod that is deleted with --force keeps the rival away until its processes have ended.
+func TestForceDeletedPodKeepsItsRivalAway(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, twoNames)
+	r.listed(true, true)
+	uid := r.runs("a", zigbeeName)
+	r.kubelet.Remove("default", "a")
+	r.later(5 * time.Minute)
+	r.later(5 * time.Minute)
+	r.refuses(serialName, serialID, zigbeeID)
+	r.cgroups.End(uid)
+	r.later(5 * time.Minute)
+	r.eventually("the rival is healthy", func() bool {
+		r.later(time.Minute)
+		list, _ := r.kubelet.Latest(serialName)
+		return slices.Equal(list.Healthy(), []string{serialID})
+	})
+}
+
+// The kubelet does not list a device that only an init container holds.
+func TestInitContainerKeepsTheRivalAway(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, twoNames)
+	r.listed(true, true)
+	uid := r.runs("a", zigbeeName)
+	r.cgroups.End(uid) // it has no process, since it waits for a volume, but it has a cgroup
+	dir := filepath.Join(r.cgroups.Dir(), "kubepods", "burstable", "pod"+uid)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.events"), []byte("populated 0\nfrozen 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.kubelet.Remove("default", "a") // the list does not have it, but the checkpoint does
+	r.later(5 * time.Minute)
+	r.later(5 * time.Minute)
+	r.refuses(serialName, serialID, zigbeeID)
+	r.listed(true, false)
+	r.cgroups.End(uid)
+	r.later(5 * time.Minute)
+	r.listed(true, true)
+}
+
+// The configuration changes while a pod holds the stick.
+func TestEditToExclusiveAndBack(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, zigbee)
+	r.untilListed(zigbeeName, []string{stickID}, nil)
+	uid := r.runs("a", zigbeeName)
+	r.configure(twoNames)
+	r.untilListed(zigbeeName, nil, []string{stickID})
+	r.later(5 * time.Minute)
+	r.later(5 * time.Minute)
+	for _, c := range [][2]string{{zigbeeName, zigbeeID}, {serialName, serialID}} {
+		if _, err := r.kubelet.Allocate(r.Context(), c[0], c[1]); err == nil {
+			t.Fatalf("%s was allocated while the pod runs", c[1])
+		}
+	}
+	r.ends("a", uid)
+	r.eventually("both names", func() bool {
+		r.later(2 * time.Minute)
+		list, _ := r.kubelet.Latest(serialName)
+		return slices.Equal(list.Healthy(), []string{serialID})
+	})
+	uid = r.runs("b", serialName)
+	r.configure(zigbee)
+	r.untilListed(serialName, nil, []string{serialID})
+	r.later(5 * time.Minute)
+	if _, err := r.kubelet.Allocate(r.Context(), zigbeeName, stickID); err == nil {
+		t.Fatal("the stick was allocated while the pod runs")
+	}
+	r.ends("b", uid)
+	r.eventually("the plain name", func() bool {
+		r.later(2 * time.Minute)
+		list, _ := r.kubelet.Latest(zigbeeName)
+		return slices.Equal(list.Healthy(), []string{stickID})
+	})
+}
+
+// The resource of the holder is removed, and the stick is plugged into another port.
+func TestRetiredHolderKeepsItsRivalAway(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, twoNames)
+	r.listed(true, true)
+	uid := r.runs("a", serialName)
+	serialFirst := strings.Index(twoNames, "[[resource]]\nname = \"serial\"")
+	r.configure(twoNames[:serialFirst])
+	r.untilListed(serialName, nil, []string{serialID})
+	r.later(5 * time.Minute)
+	r.refuses(zigbeeName, zigbeeID, serialID)
+	r.host.RemoveUSB("1-2")
+	r.host.AddUSB(stick("1-3", "AAAA1111", "ttyUSB1"))
+	r.later(5 * time.Minute)
+	r.refuses(zigbeeName, zigbeeID, serialID)
+	r.ends("a", uid)
+	r.eventually("the other name", func() bool {
+		r.later(2 * time.Minute)
+		list, _ := r.kubelet.Latest(zigbeeName)
+		return slices.Equal(list.Healthy(), []string{zigbeeID})
+	})
+}
+
+// One container asks for a hub and for a device below it.
+func TestRivalsOfOneResource(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, `
+domain = "example.com"
+[[resource]]
+name = "tree"
+match.usb.id = ["2109:2813", "10c4:ea60"]
+shared = "exclusive"
+`)
+	// The bus node of a real hub requires dangerous = true.
+	r.host.AddUSB(sysfstest.USB{Port: "1-3", Vendor: "2109", Product: "2813"})
+	r.host.AddUSB(stick("1-3.1", "BBBB2222", "ttyUSB1"))
+	const tree = "example.com/tree"
+	below := "shared:example.com:tree:" + otherID
+	beside := "shared:example.com:tree:" + stickID
+	var ids []string
+	r.until("three devices", func() bool {
+		list, _ := r.kubelet.Latest(tree)
+		ids = list.Healthy()
+		return len(ids) == 3
+	})
+	hub := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == below || id == beside })[0]
+	if _, err := r.kubelet.Allocate(t.Context(), tree, hub, below); err == nil || !strings.Contains(err.Error(), "exclude each other") {
+		t.Fatalf("Allocate: %v", err)
+	}
+	if _, err := r.kubelet.Allocate(t.Context(), tree, below, beside); err != nil {
+		t.Fatal(err)
+	}
+	r.refuses(tree, hub, below)
+}
+
+// A grant that cannot be recorded is not given.
+func TestExclusiveDeviceWithoutRunDirectory(t *testing.T) {
+	t.Parallel()
+	r := newRivalry(t, twoNames)
+	r.listed(true, true)
+	if err := os.WriteFile(filepath.Join(r.options.Paths.RunDir, "exclusive"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.kubelet.Allocate(t.Context(), zigbeeName, zigbeeID)
+	if err == nil || !strings.Contains(err.Error(), "cannot be recorded") {
+		t.Errorf("Allocate: %v", err)
+	}
+}

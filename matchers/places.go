@@ -1,0 +1,156 @@
+package matchers
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// places are what the device uses of the host, see device.Conflict: its hardware, or its nodes
+// without the rest of their hardware. Companions do not count.
+func (b *builder) places() []string {
+	c := b.c
+	var places []string
+	add := func(all ...string) {
+		for _, place := range all {
+			if !slices.Contains(places, place) {
+				places = append(places, place)
+			}
+		}
+	}
+	if !c.single {
+		for _, h := range c.members() {
+			add(b.hardwarePlaces(h)...)
+		}
+	}
+	for _, p := range c.picks {
+		isCovered := !c.single && slices.Contains(c.members(), p.node.Hardware)
+		if !isCovered {
+			add(b.nodePlaces(p.node)...)
+		}
+	}
+	for _, g := range c.groups {
+		for _, h := range g.functions {
+			add(b.hardwarePlaces(h)...)
+		}
+	}
+	for _, p := range c.paths {
+		add(p.path)
+	}
+	if c.cdi != nil {
+		add(b.cdiPlaces()...)
+	}
+	for i := range c.parts {
+		add(b.partPlaces(&c.parts[i])...)
+	}
+	// A device without hardware, such as a licence, is only itself. Without any place it would be
+	// unknown what a container uses that holds it.
+	if len(places) == 0 {
+		add("id " + b.id)
+	}
+	return places
+}
+
+// partPlaces are the places of a part of a pool or a group that is neither hardware nor a node.
+func (b *builder) partPlaces(part *candidate) []string {
+	if part.cdi == nil && len(part.paths) == 0 {
+		return nil
+	}
+	inner := *b
+	inner.c = part
+	return inner.places()
+}
+
+// hardwarePlaces are the places of hardware with all its nodes.
+func (m *run) hardwarePlaces(h *device.Hardware) []string {
+	places := []string{m.hardwarePlace(h)}
+	if id := m.serialPlace(h); id != "" {
+		places = append(places, id)
+	}
+	// Each function of the group can reach the others.
+	if group := vfioGroup(h); group != "" {
+		places = append(places, "group "+group)
+	}
+	return places
+}
+
+// hardwarePlace is the place of hardware in the tree of the host. That is its path in sysfs, except
+// for parts of a function that are beside the function there.
+func (m *run) hardwarePlace(h *device.Hardware) string {
+	if h.PCI != nil && h.PCI.PF != "" {
+		pf := m.indexes.byAddress()[h.PCI.PF]
+		if pf != nil && pf != h {
+			return m.hardwarePlace(pf) + "/" + h.Name
+		}
+	}
+	if h.Parent == nil {
+		return h.Path
+	}
+	whole := m.hardwarePlace(h.Parent)
+	if !device.IsPart(h.Path, h.Parent.Path) {
+		return whole + "/" + h.Name // a partition of a GPU
+	}
+	if whole == h.Parent.Path {
+		return h.Path
+	}
+	return whole + h.Path[len(h.Parent.Path):]
+}
+
+// serialPlace is the place of a USB device that its serial number identifies, or an empty string.
+func (m *run) serialPlace(h *device.Hardware) string {
+	if h.USB == nil || m.forms.Of(h) != device.SerialForm {
+		return ""
+	}
+	return device.HardwareID(h, device.SerialForm)
+}
+
+// nodePlaces are the places of a node without the rest of its hardware. Its key stays the same when
+// the kernel gives it another name.
+func (m *run) nodePlaces(n *device.Node) []string {
+	var places []string
+	if n.Hardware == nil {
+		places = append(places, n.Path)
+	} else {
+		places = append(places, m.hardwarePlace(n.Hardware)+"/"+m.key(n))
+		if id := m.serialPlace(n.Hardware); id != "" {
+			places = append(places, id+"/"+m.key(n))
+		}
+	}
+	// The directory of a partition is below the one of its disk.
+	if n.Type == device.BlockNode && n.SysPath != "" {
+		places = append(places, n.SysPath)
+	}
+	// A node of a group gives access to all its functions.
+	if isVFIONode(n) && n.Hardware != nil {
+		if group := vfioGroup(n.Hardware); group != "" {
+			places = append(places, "group "+group)
+		}
+	}
+	return places
+}
+
+// cdiPlaces are the places of a CDI device of the host: its name, and its own nodes.
+func (b *builder) cdiPlaces() []string {
+	places := []string{"cdi " + b.c.cdi.Name}
+	for _, own := range b.c.cdi.Nodes {
+		if own.Common {
+			continue
+		}
+		if n := b.nodeAt(own.Path); n != nil {
+			places = append(places, b.nodePlaces(n)...)
+		}
+	}
+	return places
+}
+
+// nodeAt returns the node at a path, or nil.
+func (m *run) nodeAt(path string) *device.Node {
+	i, found := slices.BinarySearchFunc(m.snap.Nodes, path, func(n *device.Node, path string) int {
+		return strings.Compare(n.Path, path)
+	})
+	if !found {
+		return nil
+	}
+	return m.snap.Nodes[i]
+}
