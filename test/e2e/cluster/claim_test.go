@@ -152,7 +152,11 @@ func (n *draNode) waitReady(t *testing.T, claim, request string, want metav1.Con
 // new node there.
 func TestDRAParameters(t *testing.T) {
 	t.Parallel()
-	n := newDRANode(t, "", byDRA)
+	bed.OnEachVersion(t, runDRAParameters)
+}
+
+func runDRAParameters(t *testing.T, v bed.Version) {
+	n := newDRANode(t, v, byDRA)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	n.serve(t)
 	n.waitDevices(t, 1)
