@@ -36,8 +36,6 @@ func runDRAMaintenance(t *testing.T, v bed.Version) {
 	}
 	n := newDRANodeWith(t, o, byDRA)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
-	n.serve(t)
-	n.waitDevices(t, 1)
 	rule := func(effect string) {
 		t.Helper()
 		n.Kubectl(t, fmt.Sprintf(`
@@ -49,9 +47,12 @@ spec:
   taint: {key: example.com/maintenance, value: firmware, effect: %s}
 `, taintRules[v], draDriver, bed.NodeName, effect), "apply", "-f", "-")
 	}
-	versions := n.versions(t)
 
+	// The scheduler knows the rule before it knows the device.
 	rule("NoSchedule")
+	n.serve(t)
+	n.waitDevices(t, 1)
+	versions := n.versions(t)
 	waiting := n.claimPod(t, "waiting", "default", anyStick)
 	n.wantPending(t, "waiting")
 	n.Kubectl(t, "", "delete", "devicetaintrule", "maintenance")
