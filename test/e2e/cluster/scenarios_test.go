@@ -128,7 +128,7 @@ func runDRARegistration(t *testing.T, v bed.Version) {
 	t.Run("must recover and register after registration failure", func(t *testing.T) {
 		n.freeze(t)
 		n.startKubelet(t)
-		n.Kubelet.WaitLog(t, limit, "RPC GetInfo")
+		n.Kubelet.WaitLog(t, limit, "RegisterPlugin error")
 		n.thaw(t)
 		n.works(t, "registration-failed")
 	})
