@@ -201,6 +201,7 @@ func (v value) checkResource(r *Resource) {
 	v.checkEach(r)
 	v.checkVirtual(r)
 	v.checkNets(r)
+	v.checkReset(r)
 	v.checkPaths(r)
 	v.checkCDI(r)
 	v.checkCapacity(r)
@@ -325,7 +326,7 @@ func (v value) checkNets(r *Resource) {
 		"because a network interface moves into a single container (net in match %d with container.cdi)",
 		index+1,
 	)
-	if v.refuseNetCount(r, why) {
+	if v.refuseCount(r, (*Match).SelectsNets, why) {
 		return
 	}
 	if r.Shared {
@@ -340,10 +341,10 @@ func (v value) checkNets(r *Resource) {
 	)
 }
 
-// refuseNetCount reports a count above 1 of a match that selects network interfaces.
-func (v value) refuseNetCount(r *Resource, why string) (refused bool) {
+// refuseCount reports a count above 1 of a match that the predicate accepts.
+func (v value) refuseCount(r *Resource, accept func(m *Match) bool, why string) (refused bool) {
 	i := r.find(func(m *Match) bool {
-		return m.SelectsNets() && m.Count > 1
+		return accept(m) && m.Count > 1
 	})
 	if i < 0 {
 		return false

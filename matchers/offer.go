@@ -132,6 +132,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		b.offer.Network = b.network()
 	}
 	b.offer.Features = b.features()
+	b.addReset()
 	b.check = b.healthCheck()
 	// No step after this one may add a problem.
 	b.offer.Problem = strings.Join(b.problems, "; ")

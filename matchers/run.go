@@ -131,6 +131,7 @@ func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) 
 			m.match(r)
 		}
 	}
+	m.refuseSharedResets()
 	return inactive
 }
 

@@ -108,8 +108,13 @@ func UsesNets(cfg *config.Config) bool {
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
 		selects := slices.ContainsFunc(r.Match, needsNets)
 		excludes := slices.ContainsFunc(r.Exclude, needsNets)
+		if selects || excludes {
+			return true
+		}
 		checksLink := r.Health != nil && r.Health.Link
-		return selects || excludes || checksLink || slices.ContainsFunc(r.Variables, isOfNet)
+		// Hardware whose interface the host uses is never reset.
+		resets := r.Container.Reset != ""
+		return checksLink || resets || slices.ContainsFunc(r.Variables, isOfNet)
 	})
 }
 

@@ -55,6 +55,8 @@ func TestChartVariants(t *testing.T) {
 			fullnameOverride: devices, commonLabels: {team: edge}, imagePullSecrets: [{name: x}]}`,
 		"dra":              `{dra: {enabled: true, deviceStatus: true, resources: ["example.com/zigbee", "example.com/My_Stick.v2"]}, serviceAccount: {name: mine}, fullnameOverride: devices}`,
 		"open nodes":       `{openNodes: true}`,
+		"reset":            `{reset: {usb: true, pci: true}, allow: [reset]}`,
+		"reset PCI":        `{reset: {pci: true}, securityContextConstraints: {create: true}}`,
 		"no pod resources": `{paths: {podResources: ""}}`,
 		"own ConfigMap":    `{existingConfigMap: mine}`,
 		"no account":       `{serviceAccount: {create: false}}`,
@@ -226,6 +228,9 @@ func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
 		}
 	}
 	for _, m := range c.VolumeMounts {
+		if m.Name == "sys" {
+			continue // TestResetPrivileges
+		}
 		writes := slices.Contains([]string{"device-plugins", "run", "state", "cdi", "nfd", "plugins-registry"}, m.Name)
 		if m.ReadOnly == writes {
 			t.Errorf("mount %s: readOnly is %t, want %t", m.Name, m.ReadOnly, !writes)

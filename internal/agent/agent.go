@@ -89,7 +89,6 @@ type Agent struct {
 	// dra is never nil. Its plugin starts when it is needed.
 	dra     *draDriver
 	outputs *outputs
-	rivals  *rivals
 	// serving has the served resources, nil before the first pass.
 	serving atomic.Pointer[set]
 
@@ -132,13 +131,18 @@ type hostWatch struct {
 	usesSpecs atomic.Bool
 }
 
-// podWatch follows which pods hold devices.
+// podWatch follows which pods hold devices. It also decides whether a container may get a device, and
+// prepares the device for it.
 type podWatch struct {
 	// client asks the kubelet. It keeps answers, so that the loop and the scrapes share calls.
 	client *podresources.Client
 	// cgroups says which pods have processes, whatever the kubelet believes.
 	cgroups *cgroup.Tree
 	holders *holders.Tracker // nil without a kubelet
+	// rivals decides about devices that exclude each other.
+	rivals *rivals
+	// resetter resets devices before containers with them start.
+	resetter *resetter
 }
 
 // page is what the status page, the metrics and the probes show.
@@ -256,7 +260,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
 		return a.now()
 	}, a.wake)
-	a.rivals = &rivals{
+	a.pods.rivals = &rivals{
 		registry: exclusive.New(filepath.Join(p.RunDir, exclusiveName), bootID(), func() time.Time {
 			return a.now()
 		}),
@@ -264,6 +268,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		claims:  a.outputs.specs.Claims,
 		changed: a.wake,
 	}
+	a.pods.resetter = newResetter(a)
 	return a, nil
 }
 
@@ -428,6 +433,10 @@ var hints = map[string]struct{ pod, host string }{
 	"cgroup": {
 		pod:  `volume "cgroup" of the DaemonSet is the host's /sys/fs/cgroup, read-only`,
 		host: "it is the host's /sys/fs/cgroup as a rule",
+	},
+	"reset": {
+		pod:  "reset.usb or reset.pci in the chart's values gives the DaemonSet access",
+		host: "docs/reset.md says what a systemd unit needs",
 	},
 	"listen": {
 		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,

@@ -168,6 +168,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Devices:   &d.list,
 		Inject:    d.inject,
 		Offered:   d.offered,
+		Reset:     d.reset,
 		EnvReader: config.InterpretedEnv,
 		PodState:  a.podState,
 		Known:     d.known,
@@ -297,6 +298,7 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		Slots:      e.Offer.Slots,
 		Moves:      len(e.Offer.Nets) > 0,
 		Network:    e.Offer.Network,
+		Resets:     e.Offer.Reset != "",
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}
@@ -377,6 +379,22 @@ func (d *draDriver) inject(
 func (d *draDriver) offered(name string) error {
 	_, _, err := d.agent.members().offeredByDRA(name)
 	return err
+}
+
+// reset is dra.Options.Reset. Claims that hold the device do not exist: its own claim is about to be
+// answered.
+func (d *draDriver) reset(ctx context.Context, resource, id string) error {
+	r := d.agent.members().find(resource + draSuffix)
+	if r == nil {
+		return fmt.Errorf("device %q is not offered by DRA now: %w", id, dra.ErrNotOffered)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.resetter.within)
+	defer cancel()
+	// A pod that got the device from the device plugin may still run.
+	mayReset := func(ctx context.Context) error {
+		return r.holders.Check(ctx, []string{id})
+	}
+	return r.resetter.run(ctx, r, id, mayReset)
 }
 
 // offeredByDRA returns the resource and the device with a name in the node's pool. It is an error

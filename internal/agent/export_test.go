@@ -25,3 +25,9 @@ func (a *Agent) SetAnswerWithin(d time.Duration) { a.dra.answerWithin = d }
 // SetStartWithin replaces how long a pod may need from the answer to a prepare to its first
 // process, before Run.
 func (a *Agent) SetStartWithin(d time.Duration) { a.dra.startWithin = d }
+
+// SetReset replaces the kernel that resets devices, and how long a reset may take, before Run.
+func (a *Agent) SetReset(reset func(way, path string) error, within time.Duration) {
+	a.pods.resetter.reset = reset
+	a.pods.resetter.within = within
+}

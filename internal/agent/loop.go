@@ -122,6 +122,7 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 			done:  make(chan struct{}),
 		},
 	}
+	a.pods.resetter.recheck = l.checks.prober.Again
 	l.held.reset(l.role.start) // an earlier instance may have served another configuration
 	a.reader.Trial.Serve(a.reader.Last(), l.role.start)
 	return l

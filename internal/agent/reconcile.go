@@ -109,7 +109,7 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 	})
 	l.memory.state = state
 	if l.hasExclusive() {
-		l.rivals.known.Store(newKnownDevices(out, l.held.Held))
+		l.pods.rivals.known.Store(newKnownDevices(out, l.held.Held))
 	}
 	return out, configs
 }

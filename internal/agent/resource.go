@@ -39,6 +39,8 @@ type resource struct {
 	holders *holders.Tracker
 	// rivals decides about exclusive devices. It may be nil if there are none.
 	rivals *rivals
+	// resetter resets devices before containers start. It may be nil.
+	resetter *resetter
 	// now is the latest state. It is never nil.
 	now atomic.Pointer[published]
 	// plugin is nil without a kubelet, and for DRA.
@@ -72,6 +74,8 @@ type published struct {
 	config *config.Resource
 	// blocks is set if Allocate may block.
 	blocks bool
+	// mustPreStart is set if the kubelet has to announce each start of a container.
+	mustPreStart bool
 	// changed is closed when there is a newer list.
 	changed chan struct{}
 
@@ -99,7 +103,8 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	r.since = now
 	r.health = a.outputs.health
 	r.holders = a.pods.holders
-	r.rivals = a.rivals
+	r.rivals = a.pods.rivals
+	r.resetter = a.pods.resetter
 	// All resources of DRA share one plugin, which registers the driver.
 	if byDRA {
 		r.dra = a.dra
@@ -168,6 +173,12 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 		refused:    r.holders.Unhealthy(),
 		config:     c,
 		changed:    old.changed,
+
+		mustPreStart: c.Container.Reset != "",
+	}
+	// A resource that is being retired keeps its registration, so it keeps the options, too.
+	if c == retired {
+		next.mustPreStart = old.mustPreStart
 	}
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
@@ -179,8 +190,10 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 		next.list = append(next.list, slots...)
 	}
 	next.since = old.sinceOf(entries, time.Now())
-	// An equal list must not wake the streams, which would send it again.
-	if device.SameList(old.list, next.list) {
+	// An equal list must not wake the streams, which would send it again. But a stream has to know
+	// that the resource has other options.
+	hasOptions := old.mustPreStart == next.mustPreStart
+	if hasOptions && device.SameList(old.list, next.list) {
 		r.now.Store(next)
 		return false
 	}
@@ -367,10 +380,7 @@ func (p *published) find(slots []string) ([]*cdi.Injection, error) {
 // findSlot returns the index of the entry of a slot, or why the slot must not be allocated.
 func (p *published) findSlot(slotID string) (int, error) {
 	id, slot := device.SplitSlot(slotID)
-	// The entries are in natural order, see published.
-	i, found := sort.Find(len(p.entries), func(i int) int {
-		return device.CompareNatural(id, p.entries[i].Offer.ID)
-	})
+	i, found := p.indexOf(id)
 	if !found || !p.entries[i].Lists(slot) {
 		return 0, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
 	}
@@ -392,6 +402,14 @@ func (p *published) findSlot(slotID string) (int, error) {
 	return i, nil
 }
 
+// indexOf returns the index of the entry of a device.
+func (p *published) indexOf(id string) (int, bool) {
+	// The entries are in natural order, see published.
+	return sort.Find(len(p.entries), func(i int) int {
+		return device.CompareNatural(id, p.entries[i].Offer.ID)
+	})
+}
+
 // Prefer suggests which of the available slots to take. must are the slots that the kubelet takes
 // in any case, and size is the number of slots in all.
 func (r *resource) Prefer(available, must []string, size int) []string {
@@ -411,17 +429,25 @@ type rescanRequests chan chan struct{}
 func (q rescanRequests) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rescanLimit)
 	defer cancel()
+	if q.scan(ctx) != nil {
+		return errTooSlow
+	}
+	return nil
+}
+
+// scan requests a scan and returns when its outcome is published, or with the error of ctx.
+func (q rescanRequests) scan(ctx context.Context) error {
 	done := make(chan struct{})
 	select {
 	case q <- done:
 	case <-ctx.Done():
-		return errTooSlow
+		return ctx.Err()
 	}
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return errTooSlow
+		return ctx.Err()
 	}
 }
 

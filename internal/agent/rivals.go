@@ -169,7 +169,7 @@ func (r *rivals) conflict(id, other string) bool {
 // granted returns the devices that containers may hold, in addition to the last answer of the
 // kubelet. Only the loop calls it.
 func (l *loop) granted() map[string]ledger.Grant {
-	r := l.rivals
+	r := l.pods.rivals
 	granted, err := r.registry.Grants()
 	l.page.problems.warn("exclusive devices", err, "grants of exclusive devices can't be read: none is allocated",
 		"hint", l.options.hint("run-dir"),
@@ -223,7 +223,7 @@ func (l *loop) releaseGrants() {
 		id, _ := device.SplitSlot(slot)
 		inUse[id] = true
 	}
-	l.rivals.registry.Release(held.At, func(id string) bool {
+	l.pods.rivals.registry.Release(held.At, func(id string) bool {
 		return inUse[id] || l.pods.holders.MayStart(id)
 	})
 }

@@ -25,6 +25,7 @@ type settings struct {
 	count   int
 	inject  string
 	port    bool // identity = "port"
+	reset   bool // container.reset, unless there are several slots
 }
 
 func newConfiguration() configuration {
@@ -37,6 +38,11 @@ func newConfiguration() configuration {
 
 // fullName is the name of a resource with its domain.
 func (c configuration) fullName(resource string) string { return "example.com/" + c.of[resource].name }
+
+// resets reports whether the devices of a resource are reset.
+func (c configuration) resets(resource string) bool {
+	return c.of[resource].reset && c.of[resource].count == 1
+}
 
 func (c configuration) text() string {
 	text := fmt.Sprintf("# %d\ndomain = \"example.com\"\n", c.edit)
@@ -55,6 +61,9 @@ func (c configuration) text() string {
 			text += `match.pci.id = "1ac1:089a"` + "\n"
 		case "widget":
 			text += `match.glob = "/dev/widget*"` + "\n"
+		}
+		if c.resets(resource) {
+			text += "container.reset = \"pci\"\n"
 		}
 		if s.port {
 			text += "identity = \"port\"\n"
@@ -93,6 +102,8 @@ func (w *world) edit(resource, key, value string) error {
 		s.port = value == "port"
 	case "name":
 		s.name = strings.TrimSuffix(resource+"-"+value, "-0")
+	case "reset":
+		s.reset = value == "on"
 	case "remove", "add":
 		s.removed = key == "remove"
 	}

@@ -21,6 +21,7 @@ type world struct {
 	hw        *hardware
 	kubelet   *kubelettest.Kubelet
 	kubeletUp bool
+	cgroups   *kubelettest.Cgroups
 	program   *program // nil while it does not run
 
 	config       configuration // the served one
@@ -33,7 +34,8 @@ type world struct {
 	pods         int             // admitted ever
 	orphans      map[string]bool // sockets of killed programs
 	truth        truth
-	waited       bool // by "wait": devices may have left lists
+	waited       bool  // by "wait": devices may have left lists
+	violated     error // a rule that the last line violated
 }
 
 // claim is a slot that a pod holds.
@@ -48,7 +50,7 @@ type claim struct {
 
 // newWorld returns a node with a running kubelet.
 func newWorld(t testing.TB, dir string, s script) (*world, error) {
-	w := &world{dir: dir, faulty: map[string]string{}, orphans: map[string]bool{}, config: newConfiguration(), truth: newTruth()}
+	w := &world{dir: dir, faulty: map[string]string{}, orphans: map[string]bool{}, cgroups: kubelettest.NewCgroups(t), config: newConfiguration(), truth: newTruth()}
 	for _, name := range []string{"host", "config", "state", "run", "cdi"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			return nil, err
@@ -66,7 +68,7 @@ func newWorld(t testing.TB, dir string, s script) (*world, error) {
 		keying = kubelettest.BySocket
 	}
 	w.kubelet = kubelettest.New(kubelettest.Options{
-		Dir: filepath.Join(dir, "k"), PodResources: filepath.Join(dir, "pods.sock"), Keying: keying,
+		Dir: filepath.Join(dir, "k"), PodResources: filepath.Join(dir, "pods.sock"), Keying: keying, Checkpoint: true,
 	})
 	w.kubeletUp = true
 	return w, w.kubelet.Start()
@@ -151,6 +153,8 @@ func (w *world) doVerb(verb, object string, rest []string) error {
 		return w.edit(object, rest[0], rest[1])
 	case "admit":
 		return w.admit(object)
+	case "run":
+		w.violated = w.startContainer(object == "contested")
 	case "release":
 		if len(w.claims) > 0 {
 			w.kubelet.Remove(w.claims[0].Namespace, w.claims[0].Pod)

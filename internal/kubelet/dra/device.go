@@ -45,6 +45,8 @@ type Device struct {
 	// Network is the only network interface of the device. It is zero if there is none, or if it is
 	// not known.
 	Network device.Network
+	// Resets is set if the device is reset before a claim gets it.
+	Resets bool
 	// Slots is the number of containers that may hold the device at once.
 	Slots int
 

@@ -63,6 +63,9 @@ type Options struct {
 	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
 	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
 	Offered func(name string) error
+	// Reset resets a device of a resource, and returns when it is healthy again. It is called for
+	// devices with Resets before the first answer to a claim. It may be nil if there are none.
+	Reset func(ctx context.Context, resource, id string) error
 	// PodState says whether processes of a pod run. If it is nil, the state of every pod is
 	// unknown. Known asks the kubelet, and returns a function that reports whether it lists a
 	// claim. It is an error if the kubelet does not answer, or has just started. If Known is nil,

@@ -6,11 +6,12 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// pluginOptions are the same for every resource. PreStartContainer is not among them: it
-// would prevent containers from restarting while this program is down.
-func pluginOptions() *v1beta1.DevicePluginOptions {
+// pluginOptions are the options of a resource. PreStartContainer is only required where it is
+// needed: containers cannot restart while this program is down.
+func pluginOptions(mustPreStart bool) *v1beta1.DevicePluginOptions {
 	return &v1beta1.DevicePluginOptions{
 		GetPreferredAllocationAvailable: true,
+		PreStartRequired:                mustPreStart,
 	}
 }
 

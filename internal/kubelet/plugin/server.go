@@ -48,6 +48,14 @@ type server struct {
 	stopped chan struct{}
 	err     error
 
+	// mustPreStart is the option that the kubelet gets, in the Register call and when it asks for
+	// the options. It keeps what it got for as long as the registration lives (PluginConnected,
+	// pkg/kubelet/cm/devicemanager/manager.go).
+	mustPreStart bool
+	// outdated is closed when the option has changed.
+	outdated     chan struct{}
+	outdatedOnce sync.Once
+
 	// optionsSent is set once the kubelet has asked for the options.
 	optionsSent atomic.Bool
 	// streaming is set once the kubelet has called ListAndWatch.
@@ -68,6 +76,9 @@ func newServer(p *Plugin) *server {
 		stopped:     make(chan struct{}),
 		listed:      make(chan struct{}),
 		streamEnded: make(chan struct{}),
+		outdated:    make(chan struct{}),
+
+		mustPreStart: p.Source.MustPreStart(),
 	}
 }
 
@@ -112,7 +123,7 @@ func (s *server) stop() {
 // GetDevicePluginOptions never fails, because the registration would fail with it.
 func (s *server) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
 	s.optionsSent.Store(true)
-	return pluginOptions(), nil
+	return pluginOptions(s.mustPreStart), nil
 }
 
 // listStream is a stream of lists to the kubelet.
@@ -141,6 +152,11 @@ func (s *server) stream(stream listStream) error {
 	)
 	for {
 		all, changed := s.Source.Devices()
+		if s.Source.MustPreStart() != s.mustPreStart {
+			s.outdatedOnce.Do(func() {
+				close(s.outdated)
+			})
+		}
 		list := truncate(all)
 		wasCut := isCut
 		isCut = len(list) < len(all)
@@ -202,14 +218,12 @@ func (s *server) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v
 	return resp, err
 }
 
-// allocate responds for one container. The kubelet sends IDs in random order.
+// allocate responds for one container.
 func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, error) {
 	if len(ids) == 0 {
 		return device.Response{}, nil
 	}
-	ids = slices.Clone(ids)
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
+	ids = sortedIDs(ids)
 	call := func(ctx context.Context) (r device.Response, err error) {
 		defer p.recover("Allocate", &err)
 		r, err = p.Source.Allocate(ctx, ids)
@@ -219,9 +233,32 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 		return r, err
 	}
 	if p.Source.Blocks() { // a timeout makes each call a sixth slower
-		return withTimeout(ctx, p, call)
+		return withTimeout(ctx, p, answerWithin, call)
 	}
 	return call(ctx)
+}
+
+// PreStartContainer prepares devices before each start of a container that has them, also before
+// a restart. The kubelet reports an error as an event of the pod, and tries again later. The call
+// names neither the pod nor the container (GetDeviceRunContainerOptions and
+// callPreStartContainerIfNeeded, pkg/kubelet/cm/devicemanager/manager.go).
+func (s *server) PreStartContainer(ctx context.Context, req *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
+	ids := sortedIDs(req.GetDevicesIds())
+	call := func(ctx context.Context) (resp *v1beta1.PreStartContainerResponse, err error) {
+		defer s.recover("PreStartContainer", &err)
+		if err := s.Source.PreStart(ctx, ids); err != nil {
+			return nil, status.Errorf(codes.FailedPrecondition, "resource %q: %v", s.Resource, err)
+		}
+		return &v1beta1.PreStartContainerResponse{}, nil
+	}
+	return withTimeout(ctx, s.Plugin, preStartWithin, call)
+}
+
+// sortedIDs returns the IDs without repeats. The kubelet sends them in random order.
+func sortedIDs(ids []string) []string {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // GetPreferredAllocation never fails, because that would fail the pod. Without a preference the
@@ -240,7 +277,7 @@ func (s *server) GetPreferredAllocation(
 			size := int(c.GetAllocationSize())
 			return s.Source.Prefer(available, must, size), nil
 		}
-		ids, err := withTimeout(ctx, s.Plugin, prefer)
+		ids, err := withTimeout(ctx, s.Plugin, answerWithin, prefer)
 		if err != nil {
 			s.Log.Error("preferred allocation is ignored", "err", err)
 		}
@@ -250,10 +287,10 @@ func (s *server) GetPreferredAllocation(
 	return resp, nil
 }
 
-// withTimeout returns within answerWithin even if f hangs: the kubelet waits for Allocate
-// and GetPreferredAllocation without a timeout, and admits no other pod meanwhile.
-func withTimeout[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, error)) (value T, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+// withTimeout returns within a limit even if f hangs: the kubelet waits for Allocate and
+// GetPreferredAllocation without a timeout, and admits no other pod meanwhile.
+func withTimeout[T any](ctx context.Context, p *Plugin, within time.Duration, f func(context.Context) (T, error)) (value T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	done := make(chan func() (T, error), 1)
 	go func() {
@@ -268,7 +305,7 @@ func withTimeout[T any](ctx context.Context, p *Plugin, f func(context.Context) 
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return value, status.Errorf(codes.DeadlineExceeded, "resource %q: no answer within %s",
-				p.Resource, answerWithin)
+				p.Resource, within)
 		}
 		return value, status.FromContextError(ctx.Err()).Err()
 	}

@@ -38,6 +38,11 @@ func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*
 	if err = p.opts.OnRegister(ctx, name, endpoint); err == nil {
 		err = p.connect(ctx, c)
 	}
+	// The kubelet only uses the options that it asks for, but nothing says that it always will.
+	if err == nil && req.GetOptions().GetPreStartRequired() != c.options.GetPreStartRequired() {
+		err = fmt.Errorf("%q: PreStartRequired is %t in the request and %t in the options", name,
+			req.GetOptions().GetPreStartRequired(), c.options.GetPreStartRequired())
+	}
 	if err != nil {
 		p.update(func() {
 			p.drop(c)

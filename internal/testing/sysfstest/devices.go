@@ -208,6 +208,7 @@ func (h *Host) addUSB(dir string, bus int, interfacePrefix string, u USB) string
 			"product":      u.ProductName,
 			"bDeviceClass": cmp.Or(u.Class, "00"),
 			"speed":        cmp.Or(u.Speed, "480"),
+			"busnum":       strconv.Itoa(bus),
 			"devnum":       strconv.Itoa(devnum),
 		},
 		nodes: []Node{{

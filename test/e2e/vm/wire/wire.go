@@ -17,6 +17,9 @@ type None struct{}
 type Serve struct {
 	// Config is the text of its configuration.
 	Config string
+	// Pods gives the kubelet a checkpoint, and the pods of Start cgroups, so that the program knows
+	// which pods run.
+	Pods bool
 	// Keep keeps the files of the previous run: links and state. The kubelet and its
 	// admitted pods stay too.
 	Keep bool
@@ -77,6 +80,10 @@ type Allocate struct {
 	// Pod holds them from then on, unless empty.
 	Pod string
 }
+
+// Start are the arguments of a start of the container of a pod with devices of a resource. The pod
+// runs from then on.
+type Start struct{ Resource, Pod string }
 
 // Node is a device node injected into a container.
 type Node struct {
