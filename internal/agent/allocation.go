@@ -50,27 +50,6 @@ func (r *resource) allocate(ctx context.Context, ids []string, shares map[string
 	return response, nil
 }
 
-// reserve reserves the exclusive devices of a container with these slots. The caller calls cancel if
-// the container does not get them. A claim is not reserved, because its file is the record, see
-// draDriver.offered.
-func (r *resource) reserve(ctx context.Context, devices []*cdi.Injection, ids []string) (cancel func(), err error) {
-	wanted := exclusives(r.key, devices)
-	if len(wanted) == 0 || r.dra != nil {
-		return func() {}, nil
-	}
-	cancel, err = r.rivals.reserve(ctx, wanted)
-	if err != nil {
-		return nil, err
-	}
-	// The list may say by now that a container holds a rival for which there is no grant, such as a
-	// pod from before the device was exclusive.
-	if _, err := r.now.Load().find(ids); err != nil {
-		cancel()
-		return nil, err
-	}
-	return cancel, nil
-}
-
 // respond returns the response for a container with these devices, of which it gets these slots.
 func (r *resource) respond(devices []*cdi.Injection, ids []string) (device.Response, error) {
 	response, err := r.Respond(devices)

@@ -346,8 +346,14 @@ func TestRetiredHolderKeepsItsRivalAway(t *testing.T) {
 	r.refuses(zigbeeName, zigbeeID, serialID)
 	r.host.RemoveUSB("1-2")
 	r.host.AddUSB(stick("1-3", "AAAA1111", "ttyUSB1"))
-	r.later(5 * time.Minute)
-	r.refuses(zigbeeName, zigbeeID, serialID)
+	r.eventually("the replugged stick", func() bool {
+		r.later(5 * time.Minute)
+		_, err := r.kubelet.Allocate(t.Context(), zigbeeName, zigbeeID)
+		if err == nil {
+			t.Fatal("the stick was allocated while the pod runs")
+		}
+		return strings.Contains(err.Error(), "held as "+serialID)
+	})
 	r.ends("a", uid)
 	r.eventually("the other name", func() bool {
 		r.later(2 * time.Minute)
