@@ -92,16 +92,16 @@ func (r *rivalry) later(by time.Duration) {
 }
 
 // refuses asks for a device as a kubelet with an older list does, which must fail because of its
-// rival.
+// rival. It may first fail for another reason: a device that was plugged in settles first.
 func (r *rivalry) refuses(resource, id, rival string) {
 	r.Helper()
-	_, err := r.kubelet.Allocate(r.Context(), resource, id)
-	if err == nil {
-		r.Fatalf("%s was allocated while %s may be held", id, rival)
-	}
-	if !strings.Contains(err.Error(), "held as "+rival) {
-		r.Errorf("the error does not name %s: %v", rival, err)
-	}
+	r.eventually("an error that names "+rival, func() bool {
+		_, err := r.kubelet.Allocate(r.Context(), resource, id)
+		if err == nil {
+			r.Fatalf("%s was allocated while %s may be held", id, rival)
+		}
+		return strings.Contains(err.Error(), "held as "+rival)
+	})
 }
 
 // listed waits until both names have the given health.

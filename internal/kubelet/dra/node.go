@@ -39,6 +39,9 @@ type nodeSlices struct {
 	// generation is the highest one that was seen or written.
 	generation int64
 	layout     []string // of all slices, in order, see sliceSpec.layout
+	// outdated is closed when there are other devices than the written ones. It is nil before the
+	// first write.
+	outdated <-chan struct{}
 	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
 	refused map[sum]string
 }

@@ -114,6 +114,8 @@ type timing struct {
 	// jitter is the maximum delay of a list: all nodes may start, or lose the API server,
 	// at once.
 	jitter time.Duration
+	// calm is the maximum delay of a list after a watch that ended while the slices were right.
+	calm time.Duration
 	// retry and maxRetry bound the time between failed attempts.
 	retry, maxRetry time.Duration
 	// refill is the time between writes in a storm, which begins after burst writes: a
@@ -192,6 +194,7 @@ func New(o Options) *Plugin {
 		Options: o,
 		timing: timing{
 			jitter:   3 * time.Second,
+			calm:     30 * time.Second,
 			retry:    time.Second,
 			maxRetry: 30 * time.Second,
 			refill:   time.Second,

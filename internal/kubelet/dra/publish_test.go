@@ -49,6 +49,7 @@ func start(t testing.TB, server *kubeapitest.Server) *published {
 		},
 	})
 	p.timing.jitter = time.Millisecond
+	p.timing.calm = time.Millisecond
 	p.timing.retry = 5 * time.Millisecond
 	p.timing.maxRetry = 20 * time.Millisecond
 	p.timing.refill = 10 * time.Millisecond
