@@ -63,6 +63,9 @@ type Options struct {
 	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
 	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
 	Offered func(name string) error
+	// Excludes reports whether claims may hold only one of two devices, by their IDs. A nil
+	// Excludes allows any two. It is called concurrently, with a lock held.
+	Excludes func(id, other string) bool
 	// Reset resets a device of a resource, and returns when it is healthy again. It is called for
 	// devices with Resets before the first answer to a claim. It may be nil if there are none.
 	Reset func(ctx context.Context, resource, id string) error
@@ -202,7 +205,7 @@ func New(o Options) *Plugin {
 			poll:     100 * time.Millisecond,
 			start:    cmp.Or(o.StartWithin, startWithin),
 		},
-		records:    records{files: o.Claims},
+		records:    records{files: o.Claims, excludes: o.Excludes},
 		slices:     newNodeSlices(o.API, o.Node),
 		newPods:    make(chan struct{}, 1),
 		registered: make(chan struct{}),

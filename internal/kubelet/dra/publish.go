@@ -220,8 +220,10 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	if devices == nil {
 		return changed, next, nil
 	}
-	accepted, refused := p.slices.accepted(sorted(devices), time.Now())
-	specs, next := p.slices.specs(accepted, time.Now())
+	all := sorted(devices)
+	sets, left := addCounters(all)
+	accepted, refused := p.slices.accepted(all, left, time.Now())
+	specs, next := p.slices.specs(accepted, sets, time.Now())
 	wrote, err := p.slices.write(ctx, specs, p.Wrote)
 	// A refused write costs the API server as much as another one.
 	if wrote > 0 || errors.Is(err, errRefused) {

@@ -18,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+	"github.com/generic-dp/generic-dp/test/e2e/fixture"
+	"github.com/generic-dp/generic-dp/test/e2e/process"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
@@ -116,26 +119,23 @@ func TestEvict(t *testing.T) {
 }
 
 // TestEvictDRA unplugs a stick that a pod got through DRA as an extended resource: nobody but evict
-// ends the pod. Disruption budgets are honoured, and a pod with another stick stays.
+// ends the pod. Disruption budgets are honoured, and a pod with another stick stays. evict runs beside
+// the kubelet, with the permissions of the component evict-dra.
 func TestEvictDRA(t *testing.T) {
 	t.Parallel()
-	n := &draNode{Cluster: cluster.New(t)}
-	n.Host = n.Hardware(t)
-	n.ImportProduct(t)
-	n.ServePods(t)
-	n.Mknod("stick-a", "stick-b")
-	helm(t, n.Cluster, map[string]any{
-		"config": map[string]string{"10-test.toml": "api = \"dra\"\n" + fmt.Sprintf(sticks, "stick") + "evict_after = \"1s\"\n"},
-		"dra":    map[string]any{"enabled": true, "resources": []string{stick}},
-		"evict":  map[string]any{"enabled": true, "after": evictAfter.String()},
-	}, "install", name, chartDir)
-	n.WaitDaemonSet(t, namespace, name)
-	n.waitDevices(t, 2)
-	evicter := waitEvicter(t, n.Cluster)
-
-	n.Apply(t, cluster.Deployment("holder", stick, 1))
+	n := newDRANode(t, "", byDRA+"evict_after = \"1s\"\n")
+	adapters := []fixture.Stick{
+		{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"},
+		{Port: "1-2", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB1"},
+	}
+	for _, s := range adapters {
+		n.Plug(s)
+	}
+	n.serve(t)
+	n.waitDevices(t, len(adapters))
+	n.Apply(t, cluster.Deployment("holder", zigbee, 1))
 	first := n.WaitPods(t, "holder", 1, 0)[0]
-	n.podWith(t, "other", stick).WaitRunning(t)
+	n.pod(t, "other").WaitRunning(t)
 	other, err := n.get("other")
 	if err != nil {
 		t.Fatal(err)
@@ -143,32 +143,71 @@ func TestEvictDRA(t *testing.T) {
 	for _, name := range []string{"holder", "second"} {
 		n.Apply(t, budget(name))
 	}
-	lost := n.deviceOf(t, &first)
-	n.Rm(lost)
+	evicter := n.evict(t)
+	evicter.WaitLog(t, limit, `msg="watching pods"`)
+	evicter.WaitLog(t, limit, `msg="watching resourceslices"`)
+
+	lost := adapters[0]
+	if device := n.deviceOf(t, &first); strings.Contains(device, strings.ToLower(adapters[1].Serial)) {
+		lost = adapters[1]
+	}
+	n.Unplug(lost.Port)
 	// The API does not support several budgets.
-	wait.Until(t, limit, "message about two budgets", func() error {
-		if text := n.PodLog(t, &evicter, "evict"); !strings.Contains(text, "more than one PodDisruptionBudget") {
-			return errors.New(text)
-		}
-		return nil
-	})
+	evicter.WaitLog(t, limit, "more than one PodDisruptionBudget")
 	n.Kubectl(t, "", "delete", "poddisruptionbudget", "second")
 	waitEvent(t, n.Cluster, "EvictionBlocked", first.Name)
 	n.Kubectl(t, "", "delete", "poddisruptionbudget", "holder")
 	message := waitEvent(t, n.Cluster, "Evicted", first.Name)
 	t.Logf("event: %s", message)
-	if !strings.HasPrefix(message, stick+" ") || !strings.Contains(message, "(taint generic-dp.github.io/unhealthy=gone)") {
+	if !strings.HasPrefix(message, zigbee+" ") || !strings.Contains(message, "(taint generic-dp.github.io/unhealthy=gone)") {
 		t.Errorf("event %q, want the resource and the taint", message)
 	}
 	n.WaitPods(t, "holder", 0, 1) // its successor waits for a stick
 	if now, err := n.get("other"); err != nil || now.UID != other.UID || now.DeletionTimestamp != nil {
 		t.Errorf("the pod with the other stick: %s, %v, want it to stay", now.UID, err)
 	}
-	if text := n.PodLog(t, &evicter, "evict"); strings.Count(text, "msg=evicted") != 1 {
-		t.Errorf("want one eviction:\n%s", text)
-	}
-	n.Mknod(lost)
+	n.Plug(lost)
 	n.WaitPods(t, "holder", 1, 0)
+}
+
+// evict starts evict beside the kubelet, as the service account of the component evict-dra.
+func (n *draNode) evict(t *testing.T) *process.Process {
+	t.Helper()
+	const account = "generic-dp-evict"
+	n.Kubectl(t, "", "create", "namespace", namespace)
+	dir := filepath.Join(t.TempDir(), "kustomize")
+	if err := os.CopyFS(dir, os.DirFS(product.Repository("deploy", "kustomize"))); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(dir, "own")
+	files := filepath.Join(t.TempDir(), "serviceaccount")
+	for _, made := range []string{own, files} {
+		if err := os.Mkdir(made, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(own, "kustomization.yaml"), "components: [../evict-dra]\n")
+	n.Kubectl(t, "", "apply", "-k", own)
+	write(filepath.Join(files, "token"), n.Kubectl(t, "", "--namespace", namespace, "create", "token", account))
+	const mounted = "/run/secrets/kubernetes.io/serviceaccount"
+	ca, err := os.ReadFile(n.Path(mounted + "/ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(filepath.Join(files, "ca.crt"), string(ca))
+	// The program of the node has another service account.
+	script := "mount --bind " + files + " " + mounted + " && exec \"$@\""
+	return n.Start(t, process.Spec{
+		Name: "evict",
+		Argv: []string{"unshare", "-m", "/bin/sh", "-c", script, "sh",
+			product.Binary(t), "evict", "--dra", "--after", evictAfter.String(), "--listen", ""},
+		Env: n.spec.Env,
+	})
 }
 
 // deviceOf returns the name of the device that a pod got as an extended resource.

@@ -30,7 +30,7 @@ var options = []struct {
 	{name: "dra", components: []string{"dra"}, values: `{dra: {enabled: true, resources: [example.com/zigbee]}}`},
 	{name: "dra-status", components: []string{"dra", "dra-status"}, values: `{dra: {enabled: true, deviceStatus: true}}`},
 	{name: "evict", components: []string{"evict"}, values: `{evict: {enabled: true, priorityClassName: system-cluster-critical, affinity: {podAffinity: {}}}}`},
-	{name: "both", components: []string{"dra", "evict"}, values: `{dra: {enabled: true}, evict: {enabled: true}}`},
+	{name: "both", components: []string{"dra", "evict-dra"}, values: `{dra: {enabled: true}, evict: {enabled: true}}`},
 	{name: "everything", values: `
 hostSys: true
 openNodes: true
@@ -105,7 +105,7 @@ func runObjects(t *testing.T, v bed.Version) {
 		t.Fatal(err)
 	}
 	for _, overlay := range overlays {
-		if slices.Contains([]string{"dra", "dra-status", "evict", "scc"}, overlay.Name()) {
+		if slices.Contains([]string{"dra", "dra-status", "evict", "evict-dra", "scc"}, overlay.Name()) {
 			continue // components
 		}
 		t.Run("kustomize "+overlay.Name(), func(t *testing.T) {
