@@ -36,6 +36,7 @@ func runDRAMaintenance(t *testing.T, v bed.Version) {
 	}
 	n := newDRANodeWith(t, o, byDRA)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
+	device := "" // the whole node
 	rule := func(effect string) {
 		t.Helper()
 		n.Kubectl(t, fmt.Sprintf(`
@@ -43,9 +44,9 @@ apiVersion: resource.k8s.io/%s
 kind: DeviceTaintRule
 metadata: {name: maintenance}
 spec:
-  deviceSelector: {driver: %s, pool: %s, device: usb-10c4-ea60-a1b2c3d4}
+  deviceSelector: {driver: %s, pool: %s%s}
   taint: {key: example.com/maintenance, value: firmware, effect: %s}
-`, taintRules[v], draDriver, bed.NodeName, effect), "apply", "-f", "-")
+`, taintRules[v], draDriver, bed.NodeName, device, effect), "apply", "-f", "-")
 	}
 
 	// The scheduler knows the rule before it knows the device.
@@ -53,6 +54,11 @@ spec:
 	n.serve(t)
 	n.waitDevices(t, 1)
 	versions := n.versions(t)
+	slices, err := n.slices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	device = ", device: " + slices[0].Spec.Devices[0].Name
 	waiting := n.claimPod(t, "waiting", "default", anyStick)
 	n.wantPending(t, "waiting")
 	n.Kubectl(t, "", "delete", "devicetaintrule", "maintenance")
