@@ -43,7 +43,7 @@ func TestReset(t *testing.T) {
 		`match.pci.address = "0000:00:14.0"` + pci:                          "a reset also affects USB device usb1",
 		`match.pci.address = "0000:41:00.0"` + pci:                          "a reset also affects mediated device",
 		`match = { pci.address = "0000:5e:00.0", glob = "/dev/pf0" }` + pci: "a reset also affects",
-		`match.pci.sriov = "sf"` + pci:                     "it is a part of a PCI function",
+		`match.pci.sriov = "sf"` + pci:                                      "it is a part of a PCI function",
 		`match = { pci.address = "0000:00:17.0", dangerous = true }` + pci:  "it has the block device /dev/sda",
 		`match = { usb.id = "0781:5581", dangerous = true }` + usb:          "it has the block device /dev/sdc",
 		`match = { usb.id = "046d:c31c", glob = "/dev/ttyACM7" }` + usb:     "it has the dangerous node /dev/",

@@ -224,10 +224,14 @@ func (g *Guest) Start(s wire.Start, _ *wire.None) error {
 	g.mu.Lock()
 	kubelet := g.kubelet
 	g.mu.Unlock()
+	request := kubelettest.Request{Namespace: "default", Pod: s.Pod, Container: "main", Resource: s.Resource}
+	if len(s.Hold) > 0 {
+		kubelet.Hold(request, s.Hold...)
+	}
 	if err := startSandbox(kubelet.UID("default", s.Pod)); err != nil {
 		return err
 	}
-	return kubelet.StartContainer(ctx, kubelettest.Request{Namespace: "default", Pod: s.Pod, Container: "main", Resource: s.Resource})
+	return kubelet.StartContainer(ctx, request)
 }
 
 // resolve resolves a node like a container runtime.

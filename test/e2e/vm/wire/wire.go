@@ -83,7 +83,12 @@ type Allocate struct {
 
 // Start are the arguments of a start of the container of a pod with devices of a resource. The pod
 // runs from then on.
-type Start struct{ Resource, Pod string }
+type Start struct {
+	Resource, Pod string
+	// Hold are devices that the pod gets first without a call, as from a kubelet that has lost its
+	// checkpoint.
+	Hold []string
+}
 
 // Node is a device node injected into a container.
 type Node struct {
