@@ -19,7 +19,7 @@ ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster image packages release publish manifests release-test pictures dockerfile clean
+.PHONY: help build run test adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster scale image packages release publish manifests release-test pictures dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,7 @@ lint: ## gofmt, go vet, staticcheck, actionlint, density of the code, file lengt
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),adversary ./test/adversary
 	$(GO) vet -tags $(TAGS),cluster ./internal/kubelet/dra
+	$(GO) vet -tags scale ./test/scale
 	$(GO) run $(STATICCHECK) -tags $(TAGS),adversary ./...
 	$(GO) run ./hack/density .
 	$(GO) run $(ACTIONLINT) -shellcheck=
@@ -93,6 +94,10 @@ e2e-cluster: build ## deploy/ and the chart on a real cluster; updates on the ne
 	$(RELEASE) -version $(CHART_VERSION) -out dist/e2e all
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -timeout 25m -parallel 4 -tags cluster ./cluster
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -run TestRollout/v1.37 ./node
+
+scale: ## what NODES (500) nodes cost an API server: writes, CPU, memory, time until all is published
+	test/e2e/deps.sh --cluster
+	$(GO) run -tags scale ./test/scale -nodes $(or $(NODES),500)
 
 # OUT is the output directory of the release artifacts.
 OUT     ?= $(CURDIR)/dist

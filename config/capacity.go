@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -208,14 +209,28 @@ func (r *Resource) isShared() bool {
 	}) >= 0
 }
 
-// NeedsVersion returns the first version of Kubernetes that has, by default, what the resource
-// publishes for claims, and what older versions do without it. It returns empty strings if every
-// version with dynamic resource allocation has it (DRAConsumableCapacity in pkg/features).
-func (r *Resource) NeedsVersion() (version, otherwise string) {
-	if r.API != APIDRA || len(r.Capacity) == 0 || !r.isShared() {
-		return "", ""
+// NeedsVersion returns the keys for which the resource needs a version of Kubernetes, and what older
+// versions do. The version is the first one that has, by default, what the keys publish for claims.
+// It returns empty strings if every version with dynamic resource allocation has it
+// (DRAConsumableCapacity and DRAPartitionableDevices in pkg/features).
+func (r *Resource) NeedsVersion() (what, version, otherwise string) {
+	if r.API != APIDRA {
+		return "", "", ""
 	}
-	return "1.36", "older versions give a device to one claim, with all of its capacity"
+	var keys []string
+	var reasons []string
+	if len(r.Capacity) > 0 && r.isShared() {
+		keys = append(keys, "capacity with count")
+		reasons = append(reasons, "older versions give a device to one claim, with all of its capacity")
+	}
+	if r.Exclusive {
+		keys = append(keys, `shared = "exclusive" with DRA`)
+		reasons = append(reasons, "older versions allocate devices that exclude each other to two claims, and the second pod starts only when the first one has ended")
+	}
+	if len(keys) == 0 {
+		return "", "", ""
+	}
+	return strings.Join(keys, " and "), "1.36", strings.Join(reasons, "; ")
 }
 
 // checkCapacityVar returns why the variable of a capacity has no value, or an empty string. name is

@@ -32,8 +32,8 @@ func (b *builder) capacity() map[string]device.Capacity {
 // versionNote names the version of Kubernetes that the resource needs, since older API servers drop
 // fields that they do not know, without an error.
 func (m *run) versionNote(r *config.Resource) {
-	version, otherwise := r.NeedsVersion()
-	if version != "" {
-		m.note(r.Place, otherwise, "capacity with count needs Kubernetes %s", version)
+	what, version, otherwise := r.NeedsVersion()
+	if what != "" {
+		m.note(r.Place, otherwise, "%s needs Kubernetes %s", what, version)
 	}
 }

@@ -245,8 +245,8 @@ any other extended resource, or name the class in a claim.`,
 				}
 				// The class itself is valid for every version. Only the claims behave
 				// differently.
-				if version, otherwise := r.NeedsVersion(); version != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: capacity with count needs Kubernetes %s: %s\n", r.Place, version, otherwise)
+				if what, version, otherwise := r.NeedsVersion(); what != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s needs Kubernetes %s: %s\n", r.Place, what, version, otherwise)
 				}
 				hasVariables := r.NameText != nil
 				if hasVariables {

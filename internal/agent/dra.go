@@ -168,6 +168,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Devices:   &d.list,
 		Inject:    d.inject,
 		Offered:   d.offered,
+		Excludes:  a.pods.rivals.conflict,
 		Reset:     d.reset,
 		EnvReader: config.InterpretedEnv,
 		PodState:  a.podState,
@@ -177,6 +178,8 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
 			d.newPods.Refresh() // the kubelet has made its cgroups by now
+			// The claim excludes devices of device plugins.
+			a.wake.send()
 		},
 		Log: a.log,
 
@@ -267,6 +270,7 @@ func (l *loop) publishDRA() {
 				if v.Attributes == nil { // an absent device keeps its attributes
 					v.Attributes = was.Attributes
 					v.Capacity = was.Capacity
+					v.Places = was.Places
 				}
 				// The interface of an absent device, or of a container, is not visible.
 				if v.Network == (device.Network{}) {
@@ -289,7 +293,7 @@ func (l *loop) publishDRA() {
 
 // deviceOf describes a listed device for DRA. EvictAfter, Since and CDI are left to the caller.
 func deviceOf(resource string, e ledger.Entry) dra.Device {
-	return dra.Device{
+	d := dra.Device{
 		Resource:   resource,
 		ID:         e.Offer.ID,
 		Attributes: e.Offer.Attributes,
@@ -302,6 +306,10 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}
+	if e.Offer.Exclusive {
+		d.Places = e.Offer.Places
+	}
+	return d
 }
 
 // stateOf returns the state of a listed device for DRA. Settling covers everything that is expected
@@ -372,13 +380,6 @@ func (d *draDriver) inject(
 		r.Mounts = append(r.Mounts, one.Mounts...)
 	}
 	return r, devices, nil
-}
-
-// offered is dra.Options.Offered. It is asked after the file of a claim is written, because the
-// device may have changed meanwhile.
-func (d *draDriver) offered(name string) error {
-	_, _, err := d.agent.members().offeredByDRA(name)
-	return err
 }
 
 // reset is dra.Options.Reset. Claims that hold the device do not exist: its own claim is about to be

@@ -108,9 +108,11 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 		Aliases:        l.outputs.aliases(v),
 	})
 	l.memory.state = state
+	known := &knownDevices{}
 	if l.hasExclusive() {
-		l.pods.rivals.known.Store(newKnownDevices(out, l.held.Held))
+		known = newKnownDevices(out, l.held.Held)
 	}
+	l.pods.rivals.known.Store(known)
 	return out, configs
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/exclusive"
 	"github.com/generic-dp/generic-dp/internal/agent/holders"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 )
 
@@ -92,6 +93,27 @@ func (r *rivals) reserve(ctx context.Context, devices []exclusive.Device) (cance
 	return cancel, nil
 }
 
+// reserve reserves the exclusive devices of a container with these slots. The caller calls cancel if
+// the container does not get them. A claim is not reserved, because its file is the record, see
+// draDriver.offered.
+func (r *resource) reserve(ctx context.Context, devices []*cdi.Injection, ids []string) (cancel func(), err error) {
+	wanted := exclusives(r.key, devices)
+	if len(wanted) == 0 || r.dra != nil {
+		return func() {}, nil
+	}
+	cancel, err = r.rivals.reserve(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	// The list may say by now that a container holds a rival for which there is no grant, such as a
+	// pod from before the device was exclusive.
+	if _, err := r.now.Load().find(ids); err != nil {
+		cancel()
+		return nil, err
+	}
+	return cancel, nil
+}
+
 // check returns why a claim cannot have an exclusive device. The claim is written already, so that a
 // later call of reserve sees it.
 func (r *rivals) check(ctx context.Context, d exclusive.Device) error {
@@ -99,6 +121,27 @@ func (r *rivals) check(ctx context.Context, d exclusive.Device) error {
 		return err
 	}
 	return r.checkCheckpoint(ctx, d)
+}
+
+// offered is dra.Options.Offered. It is asked after the file of a claim is written, because the
+// device may have changed meanwhile, and a container may have got a device that excludes it.
+func (d *draDriver) offered(name string) error {
+	m, e, err := d.agent.members().offeredByDRA(name)
+	if err != nil || !e.Offer.Exclusive {
+		return err
+	}
+	err = d.agent.pods.rivals.check(context.Background(), exclusive.Device{
+		ID:       e.Offer.ID,
+		Resource: m.key,
+		Places:   e.Offer.Places,
+	})
+	if err == nil && e.Excluded != "" {
+		err = fmt.Errorf("device %q is %s", e.Offer.ID, e.Excluded)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, dra.ErrNotOffered)
+	}
+	return nil
 }
 
 // checkOthers returns why a device cannot be allocated although no grant conflicts with it.
@@ -159,11 +202,17 @@ func (r *rivals) excludes(d exclusive.Device, id string) bool {
 // dra.Options.Excludes.
 func (r *rivals) conflict(id, other string) bool {
 	known := r.known.Load()
-	if known == nil {
-		return false // no device is offered yet
+	if known == nil || id == other {
+		return false
 	}
-	return id != other && !known.plain[id] && !known.plain[other] &&
-		device.Conflict(known.places[id], known.places[other])
+	// Without exclusive devices there are no places.
+	places := known.places[id]
+	excludesNone := known.plain[id] || known.plain[other]
+	if excludesNone || len(places) == 0 {
+		return false
+	}
+	others := known.places[other]
+	return len(others) == 0 || device.Conflict(places, others)
 }
 
 // granted returns the devices that containers may hold, in addition to the last answer of the

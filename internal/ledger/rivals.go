@@ -120,11 +120,11 @@ func (t *transition) excludedBy(r *rivals, d *draft, id string) string {
 		return ""
 	}
 	rival := r.byPlugin.Rival(id, rec.offer.Places)
-	if rival != "" || r.unknown != "" {
-		t.out.AskHeld = true // no event says that the container has ended
-	}
 	if rival == "" && !d.config.Claims {
 		rival = r.byClaim.Rival(id, rec.offer.Places)
+	}
+	if rival != "" || r.unknown != "" {
+		t.out.AskHeld = true // no event says that the container has ended
 	}
 	if rival != "" {
 		return "held as " + rival + " through " + r.resources[rival]

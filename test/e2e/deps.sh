@@ -6,7 +6,8 @@
 #   deps.sh            install and build what is missing, say nothing if all is there
 #   deps.sh --cluster  and a control plane: etcd, kube-apiserver,
 #                      kube-controller-manager, kube-scheduler, kubectl, helm, cosign
-#   deps.sh --next     and kubelet-1.37, the kubelet of the next minor version
+#   deps.sh --next     and kubelet and control plane of the next minor version, with
+#                      names such as kubelet-1.37
 #   deps.sh --bin      print the directory of the binaries and do nothing else
 #
 # The binaries are kept outside the repository, in a directory named after the
@@ -27,7 +28,7 @@ for arg; do
 		exit
 		;;
 	--cluster) tools+=(kube-apiserver kube-controller-manager kube-scheduler kubectl) others=(etcd helm cosign) ;;
-	--next) next=(kubelet-1.37) ;;
+	--next) next=({kubelet,kube-apiserver,kube-controller-manager,kube-scheduler}-1.37) ;;
 	*)
 		echo "usage: deps.sh [--bin] [--cluster] [--next]" >&2
 		exit 2
@@ -120,7 +121,7 @@ kubernetes() {
 		"k8s.io/kubernetes/cmd/$2"
 }
 for tool in "${tools[@]}"; do kubernetes kubernetes "$tool" "$tool"; done
-for tool in "${next[@]}"; do kubernetes "kubernetes-${tool#kubelet-}" kubelet "$tool"; done
+for tool in "${next[@]}"; do kubernetes "kubernetes-${tool##*-}" "${tool%-*}" "$tool"; done
 
 for tool in "${others[@]}"; do
 	have "$tool" && continue

@@ -2,6 +2,7 @@ package holders
 
 import (
 	"context"
+	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
@@ -19,18 +20,35 @@ func (t *Tracker) Listed(ctx context.Context) (listed map[string]string, isRead 
 	if t == nil {
 		return nil, true
 	}
-	for range maxReads {
-		if t.isCurrent() {
-			break
-		}
+	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	for !t.isCurrent() {
 		_, _, answered := t.reads.Do(ctx, t.options.Checkpoint, readPatience, t.readIfChanged)
 		if !answered {
 			return nil, false
 		}
+		isMissing := checkpoint.Current(t.options.Checkpoint) == (checkpoint.Version{})
+		if isMissing || t.isCurrent() {
+			break
+		}
+		// The kubelet has replaced the checkpoint during the read, as it does for each list that it
+		// gets at a start.
+		select {
+		case <-ctx.Done():
+			return nil, false
+		case <-time.After(listPause):
+		}
 	}
-	isMissing := checkpoint.Current(t.options.Checkpoint) == (checkpoint.Version{})
-	return t.LastListed(), isMissing || t.isCurrent()
+	return t.LastListed(), true
 }
+
+const (
+	// listPatience limits the wait for a read of the latest checkpoint. It is shorter than Allocate
+	// may take.
+	listPatience = 500 * time.Millisecond
+	// listPause is the time between two reads.
+	listPause = 5 * time.Millisecond
+)
 
 // isCurrent reports whether the current version of the checkpoint was read.
 func (t *Tracker) isCurrent() bool {

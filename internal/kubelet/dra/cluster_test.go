@@ -203,7 +203,7 @@ func TestClusterNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	// After a restart, what is as it should be is not written again.
-	specs, _ := again.slices.specs(sorted(all), time.Now())
+	specs, _ := again.slices.specs(sorted(all), nil, time.Now())
 	if wrote, err := again.slices.write(t.Context(), specs, again.Wrote); err != nil || wrote > 0 {
 		t.Errorf("a restart writes %d slices: %v", wrote, err)
 	}

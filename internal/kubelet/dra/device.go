@@ -49,6 +49,9 @@ type Device struct {
 	Resets bool
 	// Slots is the number of containers that may hold the device at once.
 	Slots int
+	// Places are what an exclusive device uses of the host, nil for other devices. Claims hold only
+	// one of two exclusive devices whose places conflict, see device.Conflict.
+	Places []string
 
 	State State
 	// Reason says why State is not Healthy, for an administrator.
@@ -63,6 +66,8 @@ type Device struct {
 	CDI []string
 
 	name string // once it is sorted
+	// consumes is set by addCounters.
+	consumes []consumption
 }
 
 // Name is the name of the device in the node's pool.

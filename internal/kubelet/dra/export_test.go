@@ -14,6 +14,7 @@ func (p *Plugin) SetStart(d time.Duration) { p.timing.start = d }
 // Hasten shortens the delays of requests to the API server.
 func (p *Plugin) Hasten(refill time.Duration) {
 	p.timing.jitter = time.Millisecond
+	p.timing.calm = time.Millisecond
 	p.timing.retry = 5 * time.Millisecond
 	p.timing.maxRetry = 20 * time.Millisecond
 	p.timing.refill = refill

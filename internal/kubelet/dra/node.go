@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,8 +26,9 @@ const (
 // All slices are one pool. Consumers ignore slices that do not have the highest generation of the
 // pool, and allocate no device of a pool that lacks a slice of this generation. If a device
 // changes, only its slice is updated, in the same generation. If devices appear or disappear, other
-// devices may change slices: if there are several slices, all of them are written with the next
-// generation, and no device is allocatable in between.
+// devices may change slices, and counters have other values: if there are several slices, all of
+// them are written with the next generation, and no device is allocatable in between. Counters are
+// in slices of their own, after the slices with devices.
 type nodeSlices struct {
 	api  *kubeapi.Client
 	name string
@@ -36,7 +38,10 @@ type nodeSlices struct {
 	stored map[string]storedSlice
 	// generation is the highest one that was seen or written.
 	generation int64
-	devices    []string // of all slices, in order
+	layout     []string // of all slices, in order, see sliceSpec.layout
+	// outdated is closed when there are other devices than the written ones. It is nil before the
+	// first write.
+	outdated <-chan struct{}
 	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
 	refused map[sum]string
 }
@@ -71,7 +76,7 @@ func (n *nodeSlices) selector() string {
 // they were.
 func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	stored := map[string]storedSlice{}
-	devices := map[string][]string{} // by slice
+	layouts := map[string][]string{} // by slice
 	version, err = n.api.List(ctx, n.selector(), func(object json.RawMessage) error {
 		var o struct {
 			Metadata metadata
@@ -92,9 +97,7 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 			s = own
 		}
 		stored[o.Metadata.Name] = s
-		for _, d := range spec.Devices {
-			devices[o.Metadata.Name] = append(devices[o.Metadata.Name], d.Name)
-		}
+		layouts[o.Metadata.Name] = spec.layout()
 		n.generation = max(n.generation, spec.Pool.Generation)
 		return nil
 	})
@@ -102,9 +105,9 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		return "", err
 	}
 	n.stored = stored
-	n.devices = nil
+	n.layout = nil
 	for i := range len(stored) {
-		n.devices = append(n.devices, devices[sliceName(n.name, i)]...)
+		n.layout = append(n.layout, layouts[sliceName(n.name, i)]...)
 	}
 	n.uid = "" // the garbage collector may have deleted slices with their node, which has another UID now
 	return version, nil
@@ -172,26 +175,13 @@ func (n *nodeSlices) foreign(c sliceEvent) bool {
 	return c.Metadata.Name != "" && !c.deleted
 }
 
-// specs returns the slices for devices, which are sorted, and when the slices change without
-// another list. next is the zero time if they do not. specs raises the generation if necessary.
-func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, next time.Time) {
-	names := make([]string, len(devices))
-	for i := range devices {
-		names[i] = devices[i].name
-	}
+// specs returns the slices for devices, which are sorted, and their counters, and when the slices
+// change without another list. next is the zero time if they do not. specs raises the generation if
+// necessary.
+func (n *nodeSlices) specs(devices []Device, sets []counterSet, now time.Time) (specs []sliceSpec, next time.Time) {
 	// Without devices there are no slices.
-	count := (len(devices) + maxDevices - 1) / maxDevices
-	// A single slice changes as a whole, and needs no other generation.
-	if max(count, len(n.stored)) > 1 && !slices.Equal(names, n.devices) {
-		n.generation++
-	}
-	n.devices = names
 	for part := range slices.Chunk(devices, maxDevices) {
-		spec := sliceSpec{
-			Driver:   Driver,
-			Pool:     pool{Name: n.name, Generation: n.generation, ResourceSliceCount: count},
-			NodeName: n.name,
-		}
+		var spec sliceSpec
 		for i := range part {
 			out, until := part[i].published(now)
 			if !until.IsZero() && (next.IsZero() || until.Before(next)) {
@@ -200,6 +190,27 @@ func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, 
 			spec.Devices = append(spec.Devices, out)
 		}
 		specs = append(specs, spec)
+	}
+	for part := range slices.Chunk(sets, maxCounterSets) {
+		specs = append(specs, sliceSpec{SharedCounters: part})
+	}
+	var layout []string
+	for i := range specs {
+		layout = append(layout, specs[i].layout()...)
+	}
+	// A single slice changes as a whole, and needs no other generation.
+	if max(len(specs), len(n.stored)) > 1 && !slices.Equal(layout, n.layout) {
+		n.generation++
+	}
+	n.layout = layout
+	for i := range specs {
+		specs[i].Driver = Driver
+		specs[i].NodeName = n.name
+		specs[i].Pool = pool{
+			Name:               n.name,
+			Generation:         n.generation,
+			ResourceSliceCount: len(specs),
+		}
 	}
 	return specs, next
 }
@@ -259,17 +270,19 @@ func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
 
 // accepted returns the devices that the API server does not refuse as they are, and why it
 // refuses the others, by ID. A device whose attributes change is tried again, because its sum is
-// another one.
-func (n *nodeSlices) accepted(devices []Device, now time.Time) (accepted []Device, refused map[string]string) {
-	if len(n.refused) == 0 {
+// another one. left has devices that are left out for another reason.
+func (n *nodeSlices) accepted(devices []Device, left map[string]string, now time.Time) (accepted []Device, refused map[string]string) {
+	if len(n.refused) == 0 && len(left) == 0 {
 		return devices, nil
 	}
-	refused = map[string]string{}
+	refused = maps.Clone(left)
 	for _, d := range devices {
 		published, _ := d.published(now)
-		if reason, ok := n.refused[published.sum()]; ok {
+		reason, isRefused := n.refused[published.sum()]
+		if isRefused {
 			refused[d.ID] = reason
-		} else {
+		}
+		if refused[d.ID] == "" {
 			accepted = append(accepted, d)
 		}
 	}

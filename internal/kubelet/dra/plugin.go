@@ -63,6 +63,9 @@ type Options struct {
 	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
 	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
 	Offered func(name string) error
+	// Excludes reports whether claims may hold only one of two devices, by their IDs. A nil
+	// Excludes allows any two. It is called concurrently, with a lock held.
+	Excludes func(id, other string) bool
 	// Reset resets a device of a resource, and returns when it is healthy again. It is called for
 	// devices with Resets before the first answer to a claim. It may be nil if there are none.
 	Reset func(ctx context.Context, resource, id string) error
@@ -111,6 +114,8 @@ type timing struct {
 	// jitter is the maximum delay of a list: all nodes may start, or lose the API server,
 	// at once.
 	jitter time.Duration
+	// calm is the maximum delay of a list after a watch that ended while the slices were right.
+	calm time.Duration
 	// retry and maxRetry bound the time between failed attempts.
 	retry, maxRetry time.Duration
 	// refill is the time between writes in a storm, which begins after burst writes: a
@@ -189,6 +194,7 @@ func New(o Options) *Plugin {
 		Options: o,
 		timing: timing{
 			jitter:   3 * time.Second,
+			calm:     30 * time.Second,
 			retry:    time.Second,
 			maxRetry: 30 * time.Second,
 			refill:   time.Second,
@@ -199,7 +205,7 @@ func New(o Options) *Plugin {
 			poll:     100 * time.Millisecond,
 			start:    cmp.Or(o.StartWithin, startWithin),
 		},
-		records:    records{files: o.Claims},
+		records:    records{files: o.Claims, excludes: o.Excludes},
 		slices:     newNodeSlices(o.API, o.Node),
 		newPods:    make(chan struct{}, 1),
 		registered: make(chan struct{}),

@@ -181,6 +181,9 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 			return nil, err
 		}
 		slots, err := filled.slots()
+		if err == nil {
+			err = p.records.checkWithin(filled.claim)
+		}
 		if err != nil {
 			return nil, err
 		}

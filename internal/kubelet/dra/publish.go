@@ -29,17 +29,16 @@ func (p *Plugin) Publish(ctx context.Context) error {
 	var (
 		budget = bucket{timing: &p.timing}
 		lists  = bucket{timing: &p.timing}
-		delay  = rand.N(p.timing.jitter)
-		failed time.Duration // the delay of the last of consecutive failures
+		delay  = rand.N(p.timing.jitter) // spreads the requests of all nodes, which may start at once
+		hurry  <-chan struct{}           // ends the delay
+		failed time.Duration             // the delay of the last of consecutive failures
 		logged bool
 	)
 	for {
-		select {
-		case <-ctx.Done():
+		if !p.pause(ctx, delay, hurry) {
 			return nil
-		// The first delay spreads the requests of all nodes, which may start at once.
-		case <-time.After(delay):
 		}
+		hurry = nil
 		synced, err := p.session(ctx, &budget, &lists)
 		if ctx.Err() != nil {
 			return nil
@@ -48,14 +47,21 @@ func (p *Plugin) Publish(ctx context.Context) error {
 			failed = 0
 			logged = false
 		}
-		// The server ends a watch after some half an hour, or if it is too far behind.
-		if err == nil || synced && kubeapi.Code(err) == http.StatusGone {
+		// The server ends a watch after some half an hour, or if it is too far behind. A server that
+		// shuts down ends the watches of all nodes at once. The slices are as they should be, so
+		// that only a change of devices has to be quick.
+		watchEnded := err == nil || kubeapi.Code(err) == http.StatusGone
+		if synced && watchEnded {
+			delay = rand.N(p.timing.calm)
+			hurry = p.slices.outdated
+			continue
+		}
+		if err == nil {
 			delay = rand.N(p.timing.jitter)
 			continue
 		}
-		failed = min(max(2*failed, p.timing.retry), p.timing.maxRetry)
-		// Between half and one and a half of the delay, so that the nodes do not retry together.
-		delay = failed/2 + rand.N(failed)
+		failed = p.timing.backoff(failed)
+		delay = spread(failed)
 		if !logged {
 			p.Log.Warn("publishing devices failed, trying again", "err", err)
 			logged = true
@@ -65,6 +71,28 @@ func (p *Plugin) Publish(ctx context.Context) error {
 		})
 	}
 }
+
+// pause waits for a delay, or until hurry is closed and a short delay is over. It returns false if ctx
+// is cancelled first.
+func (p *Plugin) pause(ctx context.Context, delay time.Duration, hurry <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(delay):
+		return true
+	case <-hurry:
+	}
+	// An edit of the configuration reaches all nodes.
+	return p.pause(ctx, rand.N(p.timing.jitter), nil)
+}
+
+// backoff returns the delay after another failure. last is the delay before, 0 if there is none.
+func (t *timing) backoff(last time.Duration) time.Duration {
+	return min(max(2*last, t.retry), t.maxRetry)
+}
+
+// spread returns between half and one and a half of a delay, so that nodes do not retry together.
+func spread(delay time.Duration) time.Duration { return delay/2 + rand.N(delay) }
 
 // session lists the slices of the node, writes the slices that differ, and follows changes by
 // others, until the watch ends or a request fails. The next session lists them again. lists limits
@@ -94,6 +122,9 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 		changed <-chan struct{} // closed when there are other devices than the written ones
 		next    time.Time       // of the next write, if there is one
 
+		busy      time.Duration // the delay of the last of consecutive writes that the server put off
+		notBefore time.Time     // of the next write
+
 		edited bool // others changed slices since the last list
 	)
 	watch.Go(func() {
@@ -111,7 +142,7 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 			dirty = true
 		}
 		mayWrite := dirty && closed(p.registered)
-		wait := budget.wait(time.Now())
+		wait := max(budget.wait(time.Now()), time.Until(notBefore))
 		if mayWrite && wait > 0 {
 			next = time.Now().Add(wait)
 		} else if mayWrite {
@@ -120,11 +151,21 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 			if errors.Is(err, errRefused) {
 				continue // with the rest
 			}
-			if err != nil {
+			if err != nil && kubeapi.Code(err) != http.StatusTooManyRequests {
 				return synced, err
 			}
-			dirty = false
-			written = true
+			// A server with too much to do puts the write off. The watch goes on: another session
+			// would cost it three more requests.
+			if err != nil {
+				busy = p.timing.backoff(busy)
+				notBefore = time.Now().Add(spread(busy))
+				next = notBefore
+			} else {
+				busy = 0
+				dirty = false
+				written = true
+				p.slices.outdated = changed
+			}
 		}
 		if synced = began && written; synced {
 			p.update(func(now *state) {
@@ -179,8 +220,10 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	if devices == nil {
 		return changed, next, nil
 	}
-	accepted, refused := p.slices.accepted(sorted(devices), time.Now())
-	specs, next := p.slices.specs(accepted, time.Now())
+	all := sorted(devices)
+	sets, left := addCounters(all)
+	accepted, refused := p.slices.accepted(all, left, time.Now())
+	specs, next := p.slices.specs(accepted, sets, time.Now())
 	wrote, err := p.slices.write(ctx, specs, p.Wrote)
 	// A refused write costs the API server as much as another one.
 	if wrote > 0 || errors.Is(err, errRefused) {

@@ -49,6 +49,7 @@ func start(t testing.TB, server *kubeapitest.Server) *published {
 		},
 	})
 	p.timing.jitter = time.Millisecond
+	p.timing.calm = time.Millisecond
 	p.timing.retry = 5 * time.Millisecond
 	p.timing.maxRetry = 20 * time.Millisecond
 	p.timing.refill = 10 * time.Millisecond
@@ -552,7 +553,7 @@ func TestUpdateOfADeletedSlice(t *testing.T) {
 	s := newServer(t)
 	n := newNodeSlices(kubeapi.New(s.Config), testNode)
 	for _, id := range []string{"a", "b"} {
-		specs, _ := n.specs(sorted(devices(id)), time.Now())
+		specs, _ := n.specs(sorted(devices(id)), nil, time.Now())
 		if wrote, err := n.write(t.Context(), specs, func(error) {}); wrote != 1 || err != nil {
 			t.Fatalf("%s: %d writes, %v", id, wrote, err)
 		}

@@ -2,8 +2,11 @@ package dra
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +20,8 @@ import (
 // compares the names in the directory first. Its methods may be called concurrently.
 type records struct {
 	files *cdi.Writer
+	// excludes is Options.Excludes.
+	excludes func(id, other string) bool
 
 	mu       sync.Mutex
 	byUID    map[string]*record
@@ -103,7 +108,8 @@ func (r *records) contested(claim cdi.Claim, slots map[string]int, now time.Time
 
 // conflicts returns the holders of devices that have fewer slots than the claim and its other
 // holders need. Holders are compared by the ID of the device, because a device that moves between
-// resources stays the same hardware. The caller holds r.mu.
+// resources stays the same hardware. A claim that holds a device that excludes one of them is also
+// a holder. The caller holds r.mu.
 func (r *records) conflicts(claim cdi.Claim, slots map[string]int) map[string][]holder {
 	conflicts := map[string][]holder{}
 	for name, wanted := range count(claim) {
@@ -120,8 +126,47 @@ func (r *records) conflicts(claim cdi.Claim, slots map[string]int) map[string][]
 		if held > slots[name] || r.exceeds(claim, name, others) {
 			conflicts[name] = others
 		}
+		rivals := r.rivals(claim, deviceID(name))
+		if len(rivals) > 0 {
+			conflicts[name] = append(conflicts[name], rivals...)
+		}
 	}
 	return conflicts
+}
+
+// rivals returns the other claims that hold a device that excludes a device. The caller holds r.mu.
+func (r *records) rivals(claim cdi.Claim, id string) []holder {
+	if r.excludes == nil {
+		return nil
+	}
+	var found []holder
+	for other, claims := range r.byDevice {
+		if other == id || !r.excludes(id, other) {
+			continue
+		}
+		for own, n := range claims {
+			if own.claim.UID != claim.UID {
+				found = append(found, holder{record: own, claim: own.claim, slots: n})
+			}
+		}
+	}
+	return found
+}
+
+// checkWithin returns why one claim cannot have all of its devices: two of them exclude each other.
+func (r *records) checkWithin(claim cdi.Claim) error {
+	if r.excludes == nil {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(count(claim)))
+	for i, name := range names {
+		for _, other := range names[:i] {
+			if r.excludes(deviceID(name), deviceID(other)) {
+				return fmt.Errorf("devices %q and %q exclude each other, and a claim cannot have both", other, name)
+			}
+		}
+	}
+	return nil
 }
 
 // count returns the number of slots that a claim holds, by device.

@@ -46,10 +46,12 @@ type ownerReference struct {
 
 // sliceSpec has the devices of one slice. All slices of a node are one pool.
 type sliceSpec struct {
-	Driver   string        `json:"driver"`
-	Pool     pool          `json:"pool"`
-	NodeName string        `json:"nodeName"`
-	Devices  []sliceDevice `json:"devices"`
+	Driver   string `json:"driver"`
+	Pool     pool   `json:"pool"`
+	NodeName string `json:"nodeName"`
+	// A slice has either devices or counters.
+	Devices        []sliceDevice `json:"devices,omitempty"`
+	SharedCounters []counterSet  `json:"sharedCounters,omitempty"`
 }
 
 // pool identifies the slices that belong together: ResourceSliceCount slices of one generation.
@@ -66,6 +68,7 @@ type sliceDevice struct {
 	Capacity                 map[string]capacity  `json:"capacity,omitempty"`
 	Taints                   []taint              `json:"taints,omitempty"`
 	AllowMultipleAllocations bool                 `json:"allowMultipleAllocations,omitempty"`
+	ConsumesCounters         []consumption        `json:"consumesCounters,omitempty"`
 }
 
 // attribute has exactly one of its fields.
@@ -132,6 +135,7 @@ func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 		Attributes:               d.attributes(),
 		Capacity:                 d.capacity(),
 		AllowMultipleAllocations: d.Slots > 1,
+		ConsumesCounters:         d.consumes,
 	}
 	if d.State == Healthy {
 		return out, next

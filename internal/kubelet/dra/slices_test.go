@@ -66,7 +66,7 @@ func TestSliceIsGolden(t *testing.T) {
 		{Resource: "example.com/serial", ID: "evicted", Slots: 1, State: Gone, Since: since, EvictAfter: time.Second},
 		{Resource: "example.com/other", ID: "evicted", Slots: 1, State: Gone, Since: since, EvictAfter: -1},
 	}
-	specs, next := n.specs(sorted(list), since.Add(time.Second))
+	specs, next := n.specs(sorted(list), nil, since.Add(time.Second))
 	if want := since.Add(time.Minute); !next.Equal(want) {
 		t.Errorf("the next change is at %v, want %v", next, want)
 	}

@@ -54,9 +54,8 @@ type Bed struct {
 
 // Options are the options of a bed.
 type Options struct {
-	// Program is the name of the kubelet among the programs built by deps.sh, by
-	// default "kubelet".
-	Program string
+	// Version is the kubelet's, by default Current.
+	Version Version
 	// Kubelet is merged into the kubelet's configuration, and KubeletArgs are appended
 	// to its flags.
 	Kubelet     map[string]any
@@ -69,10 +68,8 @@ type Options struct {
 // the logs are shown if the test has failed.
 func New(t testing.TB, o Options) *Bed {
 	t.Helper()
-	if o.Program == "" {
-		o.Program = "kubelet"
-	}
-	b := &Bed{tools: findTools(t, o.Program), logDir: process.LogDir(t), Dir: newDir(t)}
+	kubelet := o.Version.Program("kubelet")
+	b := &Bed{tools: findTools(t, kubelet), logDir: process.LogDir(t), Dir: newDir(t)}
 	b.tool = filepath.Join(b.Dir, "tool")
 	buildTool(t, b.tool)
 	b.cgroup = filepath.Base(b.Dir)
@@ -87,7 +84,7 @@ func New(t testing.TB, o Options) *Bed {
 	for key, value := range o.Kubelet {
 		b.Kubelet.Config[key] = value
 	}
-	b.Kubelet.program, b.Kubelet.args = o.Program, o.KubeletArgs
+	b.Kubelet.program, b.Kubelet.args = kubelet, o.KubeletArgs
 	b.Containerd.Start(t)
 	b.Containerd.load(t)
 	if o.Boot != nil {

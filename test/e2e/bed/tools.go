@@ -14,18 +14,45 @@ const (
 	// binEnv names a directory with kubelet, containerd, its shim, ctr and runc, instead
 	// of the one that deps.sh fills.
 	binEnv = "GENERIC_DP_E2E_BIN"
-	// nextEnv requests the tests on the next minor version of the kubelet.
+	// nextEnv requests the tests on the next minor version of Kubernetes.
 	nextEnv = "GENERIC_DP_E2E_NEXT"
 )
 
-// NextKubelet is the kubelet that only deps.sh --next builds, which takes minutes.
-const NextKubelet = "kubelet-1.37"
+// Version is a minor version of Kubernetes that deps.sh builds. The zero value is Current.
+type Version struct {
+	// Minor is its name, such as "v1.37".
+	Minor string
+	// suffix distinguishes its programs from those of Current.
+	suffix string
+}
 
-// SkipNextKubelet skips a test on NextKubelet unless it is requested.
-func SkipNextKubelet(t testing.TB, kubelet string) {
+var (
+	// Current is the version that all tests run on.
+	Current = Version{Minor: "v1.36"}
+	// Next is the next minor version. Only deps.sh --next builds it, which takes minutes.
+	Next = Version{Minor: "v1.37", suffix: "-1.37"}
+)
+
+// Program returns the name of a program of Kubernetes in this version.
+func (v Version) Program(name string) string { return name + v.suffix }
+
+// SkipUnlessBuilt skips a test on Next unless it is requested.
+func (v Version) SkipUnlessBuilt(t testing.TB) {
 	t.Helper()
-	if kubelet == NextKubelet && os.Getenv(nextEnv) == "" {
-		t.Skipf("%s is not set: %s is built by deps.sh --next only", nextEnv, kubelet)
+	if v == Next && os.Getenv(nextEnv) == "" {
+		t.Skipf("%s is not set: Kubernetes %s is built by deps.sh --next only", nextEnv, v.Minor)
+	}
+}
+
+// OnEachVersion runs a test on each version of Kubernetes, in parallel.
+func OnEachVersion(t *testing.T, test func(t *testing.T, v Version)) {
+	t.Helper()
+	for _, v := range []Version{Current, Next} {
+		t.Run(v.Minor, func(t *testing.T) {
+			t.Parallel()
+			v.SkipUnlessBuilt(t)
+			test(t, v)
+		})
 	}
 }
 

@@ -30,7 +30,11 @@ import (
 // number: its container has the environment, health and metadata of both.
 func TestDRAClaim(t *testing.T) {
 	t.Parallel()
-	n := newDRANode(t, "", strings.Replace(byDRA, "/dev/zigbee\"", "/dev/zigbee-${usb.serial}\"", 1)+"container.health_dir = \"/run/device\"\n")
+	bed.OnEachVersion(t, runDRAClaim)
+}
+
+func runDRAClaim(t *testing.T, v bed.Version) {
+	n := newDRANode(t, v, strings.Replace(byDRA, "/dev/zigbee\"", "/dev/zigbee-${usb.serial}\"", 1)+"container.health_dir = \"/run/device\"\n")
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	n.Plug(fixture.Stick{Port: "1-2", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB1"})
 	n.serve(t)
@@ -148,7 +152,11 @@ func (n *draNode) waitReady(t *testing.T, claim, request string, want metav1.Con
 // new node there.
 func TestDRAParameters(t *testing.T) {
 	t.Parallel()
-	n := newDRANode(t, "", byDRA)
+	bed.OnEachVersion(t, runDRAParameters)
+}
+
+func runDRAParameters(t *testing.T, v bed.Version) {
+	n := newDRANode(t, v, byDRA)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	n.serve(t)
 	n.waitDevices(t, 1)

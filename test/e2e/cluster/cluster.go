@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,22 +48,42 @@ type Cluster struct {
 	api        *api
 	dir        string
 	kubeconfig string
+	options    Options
 	plane      []*process.Process
 	apiServer  *process.Process
+}
+
+// Options are the options of a cluster.
+type Options struct {
+	// Plane and Kubelet are the versions, by default bed.Current. A kubelet must not be newer
+	// than its control plane.
+	Plane   bed.Version
+	Kubelet bed.Version
+	// Gates are feature gates of all programs, such as "DRADeviceTaintRules".
+	Gates []string
+	// APIs are versions of API groups that are off by default, such as
+	// "resource.k8s.io/v1beta2".
+	APIs []string
+	// KubeletArgs are flags of the kubelet.
+	KubeletArgs []string
 }
 
 // New starts a cluster and waits until its node is ready. It ends with the test.
 func New(t testing.TB) *Cluster {
 	t.Helper()
-	return NewOn(t, "")
+	return NewWith(t, Options{})
 }
 
-// NewOn is New with another kubelet, see bed.Options.
-func NewOn(t testing.TB, kubelet string) *Cluster {
+// NewWith is New with options.
+func NewWith(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	c := &Cluster{}
+	c := &Cluster{options: o}
+	gates := map[string]bool{}
+	for _, gate := range o.Gates {
+		gates[gate] = true
+	}
 	c.Bed = bed.New(t, bed.Options{
-		Program: kubelet,
+		Version: o.Kubelet,
 		// The kubelet also runs pods of the API server; the read-only port is for
 		// package bed.
 		Kubelet: map[string]any{
@@ -73,13 +94,14 @@ func NewOn(t testing.TB, kubelet string) *Cluster {
 			// The API server connects to it for kubectl exec.
 			"enableServer": true,
 			"address":      "0.0.0.0",
+			"featureGates": gates,
 		},
 		Boot: func(b *bed.Bed) {
 			c.Bed = b
 			c.prepare(t)
 			c.startPlane(t)
 		},
-		KubeletArgs: []string{"--kubeconfig", kubeconfigPath, "--node-ip", nodeAddress},
+		KubeletArgs: append([]string{"--kubeconfig", kubeconfigPath, "--node-ip", nodeAddress}, o.KubeletArgs...),
 	})
 	c.waitNode(t)
 	return c
@@ -141,12 +163,12 @@ func (c *Cluster) startPlane(t testing.TB) {
 		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
 		"--initial-cluster", "default=http://127.0.0.1:2380")
 	c.StartAPI(t)
-	c.run(t, "kube-controller-manager", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
+	c.runKubernetes(t, "kube-controller-manager", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
 		"--service-account-private-key-file", c.file("service-account.key"), "--use-service-account-credentials=false",
 		"--root-ca-file", c.file("certificates/apiserver.crt"), // of pods
 		// Detects a rebooted node within a second.
 		"--node-monitor-period", "1s", "--node-monitor-grace-period", "10s")
-	c.run(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
+	c.runKubernetes(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
 }
 
 // ServePods lets pods connect to the API server as in a cluster with kube-proxy.
@@ -183,7 +205,11 @@ func (c *Cluster) connect(pod net.Conn) {
 // StartAPI starts the API server, and waits until it serves.
 func (c *Cluster) StartAPI(t testing.TB) {
 	t.Helper()
-	c.apiServer = c.run(t, "kube-apiserver", "--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", "6443",
+	var off []string
+	for _, version := range c.options.APIs {
+		off = append(off, version+"=true")
+	}
+	c.apiServer = c.runKubernetes(t, "kube-apiserver", "--runtime-config", strings.Join(off, ","), "--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", "6443",
 		"--cert-dir", c.file("certificates"), "--token-auth-file", c.file("tokens.csv"), "--authorization-mode", "RBAC", "--allow-privileged=true",
 		"--service-cluster-ip-range", "10.96.0.0/24", "--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-account-key-file", c.file("service-account.key"), "--service-account-signing-key-file", c.file("service-account.key"),
@@ -208,6 +234,15 @@ func (c *Cluster) run(t testing.TB, program string, args ...string) *process.Pro
 	p := c.Start(t, process.Spec{Name: program, Argv: append([]string{c.Tool(program)}, args...)})
 	c.plane = append(c.plane, p)
 	return p
+}
+
+// runKubernetes runs a program of the control plane, with its version and feature gates.
+func (c *Cluster) runKubernetes(t testing.TB, program string, args ...string) *process.Process {
+	t.Helper()
+	for _, gate := range c.options.Gates {
+		args = append(args, "--feature-gates", gate+"=true")
+	}
+	return c.run(t, c.options.Plane.Program(program), args...)
 }
 
 func (c *Cluster) waitNode(t testing.TB) {

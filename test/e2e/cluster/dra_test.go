@@ -56,11 +56,18 @@ type draNode struct {
 	*fixture.Host
 	plugin *product.Plugin
 	spec   product.Spec
+	// owner is the test whose end ends the programs that a subtest starts.
+	owner *testing.T
 }
 
-func newDRANode(t *testing.T, kubelet, config string) *draNode {
+func newDRANode(t *testing.T, v bed.Version, config string) *draNode {
 	t.Helper()
-	n := &draNode{Cluster: cluster.NewOn(t, kubelet)}
+	return newDRANodeWith(t, cluster.Options{Plane: v, Kubelet: v}, config)
+}
+
+func newDRANodeWith(t *testing.T, o cluster.Options, config string) *draNode {
+	t.Helper()
+	n := &draNode{Cluster: cluster.NewWith(t, o), owner: t}
 	n.Host = n.Hardware(t)
 	n.spec = product.Spec{
 		Config: config, Env: []string{"KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443"},
@@ -110,7 +117,11 @@ func (n *draNode) makePodMounts(t *testing.T) {
 	n.Run(t, "mount", "--bind", run, run)
 }
 
-func (n *draNode) serve(t *testing.T) { n.plugin = n.Plugin(t, n.spec) }
+// serve starts the program. It ends with the test that made the node.
+func (n *draNode) serve(t *testing.T) {
+	t.Helper()
+	n.plugin = n.Plugin(n.owner, n.spec)
+}
 
 // pod creates a pod that requests a device, by extended resource.
 func (n *draNode) pod(t *testing.T, name string) *bed.Pod {
@@ -193,17 +204,22 @@ func (n *draNode) wantPending(t *testing.T, name string) {
 // driver, over a replug, an update and a reboot.
 func TestDRA(t *testing.T) {
 	t.Parallel()
-	for _, kubelet := range []string{"kubelet", bed.NextKubelet} {
-		t.Run(kubelet, func(t *testing.T) {
+	for name, o := range map[string]cluster.Options{
+		"v1.36": {},
+		"v1.37": {Plane: bed.Next, Kubelet: bed.Next},
+		// In the middle of an update of the cluster.
+		"v1.37 with kubelet v1.36": {Plane: bed.Next},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bed.SkipNextKubelet(t, kubelet)
-			runDRA(t, kubelet)
+			o.Plane.SkipUnlessBuilt(t)
+			runDRA(t, o)
 		})
 	}
 }
 
-func runDRA(t *testing.T, kubelet string) {
-	n := newDRANode(t, kubelet, byDRA+beside)
+func runDRA(t *testing.T, o cluster.Options) {
+	n := newDRANodeWith(t, o, byDRA+beside)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	mine := n.pod(t, "mine")
 	n.wantPending(t, "mine")
@@ -286,7 +302,11 @@ func runDRA(t *testing.T, kubelet string) {
 // unavailable, and pods start meanwhile.
 func TestDRARollingUpdate(t *testing.T) {
 	t.Parallel()
-	n := &draNode{Cluster: cluster.New(t)}
+	bed.OnEachVersion(t, runDRARollingUpdate)
+}
+
+func runDRARollingUpdate(t *testing.T, v bed.Version) {
+	n := &draNode{Cluster: cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v}), owner: t}
 	n.Host = n.Hardware(t)
 	n.ImportProduct(t)
 	n.ServePods(t)
@@ -319,7 +339,7 @@ func TestDRARollingUpdate(t *testing.T) {
 // When it is back, the slices are updated.
 func TestDRAWithoutAPIServer(t *testing.T) {
 	t.Parallel()
-	n := newDRANode(t, "", byDRA)
+	n := newDRANode(t, bed.Current, byDRA)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	n.serve(t)
 	n.waitDevices(t, 1)
@@ -366,7 +386,7 @@ func TestDRASwitch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("devices take minutes to move")
 	}
-	n := newDRANode(t, "", zigbees)
+	n := newDRANode(t, bed.Current, zigbees)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	n.serve(t)
 	n.WaitResource(t, zigbee, 1)

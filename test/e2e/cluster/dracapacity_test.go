@@ -59,7 +59,11 @@ func takes(pairs ...string) func(*resourcev1.ExactDeviceRequest) {
 // The scheduler divides a device among claims by capacity, and compares typed attributes.
 func TestDRACapacity(t *testing.T) {
 	t.Parallel()
-	n := newDRANode(t, "", shared)
+	bed.OnEachVersion(t, runDRACapacity)
+}
+
+func runDRACapacity(t *testing.T, v bed.Version) {
+	n := newDRANode(t, v, shared)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	n.serve(t)
 	n.waitDevices(t, 1)
@@ -100,7 +104,11 @@ func TestDRACapacity(t *testing.T) {
 // only admits it in a namespace with the label.
 func TestDRAAdminAccess(t *testing.T) {
 	t.Parallel()
-	n := newDRANode(t, "", byDRA)
+	bed.OnEachVersion(t, runDRAAdminAccess)
+}
+
+func runDRAAdminAccess(t *testing.T, v bed.Version) {
+	n := newDRANode(t, v, byDRA)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	n.serve(t)
 	n.waitDevices(t, 1)

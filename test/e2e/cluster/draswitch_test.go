@@ -39,9 +39,11 @@ type switching struct {
 	byDRA   [2]bool
 	ttys    [2 * perResource]int // the number of each stick's latest node
 	plugged [2 * perResource]bool
-	pods    [8]string
-	made    int
-	stop    chan struct{}
+	// pods are twice as many as sticks: while a resource moves, its pods wait, and those of the other
+	// resource should still be enough for its sticks.
+	pods [4 * perResource]string
+	made int
+	stop chan struct{}
 }
 
 func (s *switching) config() string {
@@ -175,7 +177,7 @@ func (s *switching) step(t *testing.T) {
 	case n < 930:
 		s.Kubelet.Restart(t)
 	}
-	<-time.After(time.Duration(s.random.IntN(1500)) * time.Millisecond)
+	<-time.After(time.Duration(s.random.IntN(700)) * time.Millisecond)
 }
 
 // envNumber returns a number from the environment.
@@ -200,10 +202,10 @@ func TestDRASwitchAtRandom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("devices take minutes to move")
 	}
-	seed, steps := envNumber(t, seedEnv, uint64(time.Now().UnixNano())), envNumber(t, stepsEnv, 100)
+	seed, steps := envNumber(t, seedEnv, uint64(time.Now().UnixNano())), envNumber(t, stepsEnv, 250)
 	t.Logf("%s=%d %s=%d", seedEnv, seed, stepsEnv, steps)
 	s := &switching{random: rand.New(rand.NewPCG(seed, 0)), byDRA: [2]bool{false, true}, stop: make(chan struct{})}
-	s.draNode = newDRANode(t, "", s.config())
+	s.draNode = newDRANode(t, bed.Current, s.config())
 	s.class(t, "example.com/zwave")
 	for i := range s.ttys {
 		s.ttys[i] = i
@@ -228,9 +230,12 @@ func TestDRASwitchAtRandom(t *testing.T) {
 	var watched sync.WaitGroup
 	var byPlugin, byClaim, moves int
 	watched.Go(func() { byPlugin, byClaim, moves = s.watch(t) })
-	s.change(t, s.random.IntN(len(s.byDRA)))
 	began := time.Now()
-	for range steps {
+	for i := range steps {
+		// Both resources give sticks to pods until one of them moves, which takes minutes.
+		if i == steps/4 {
+			s.change(t, s.random.IntN(len(s.byDRA)))
+		}
 		if s.step(t); t.Failed() {
 			break
 		}

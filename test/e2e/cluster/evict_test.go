@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
 	"github.com/generic-dp/generic-dp/test/e2e/cluster"
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 	"github.com/generic-dp/generic-dp/test/e2e/process"
@@ -123,7 +124,7 @@ func TestEvict(t *testing.T) {
 // the kubelet, with the permissions of the component evict-dra.
 func TestEvictDRA(t *testing.T) {
 	t.Parallel()
-	n := newDRANode(t, "", byDRA+"evict_after = \"1s\"\n")
+	n := newDRANode(t, bed.Current, byDRA+"evict_after = \"1s\"\n")
 	adapters := []fixture.Stick{
 		{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"},
 		{Port: "1-2", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB1"},

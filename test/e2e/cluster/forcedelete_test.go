@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
@@ -21,7 +22,11 @@ import (
 // device to the next one, which must not start before the containers have ended.
 func TestDRAForceDelete(t *testing.T) {
 	t.Parallel()
-	n := newDRANode(t, "", byDRA)
+	bed.OnEachVersion(t, runDRAForceDelete)
+}
+
+func runDRAForceDelete(t *testing.T, v bed.Version) {
+	n := newDRANode(t, v, byDRA)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	n.serve(t)
 	n.waitDevices(t, 1)

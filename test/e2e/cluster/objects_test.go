@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
 	"github.com/generic-dp/generic-dp/test/e2e/cluster"
 	"github.com/generic-dp/generic-dp/test/e2e/product"
 )
@@ -52,7 +53,11 @@ namespace: {create: true}
 // them.
 func TestObjects(t *testing.T) {
 	t.Parallel()
-	c := cluster.New(t)
+	bed.OnEachVersion(t, runObjects)
+}
+
+func runObjects(t *testing.T, v bed.Version) {
+	c := cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v})
 	c.Kubectl(t, "", "create", "namespace", namespace)
 	// Pods are admitted only if their account exists. That of the namespace default does.
 	c.Kubectl(t, "", "-n", namespace, "create", "serviceaccount", name)
@@ -86,7 +91,7 @@ func TestObjects(t *testing.T) {
 				flags := []string{"--namespace", namespace, "--values", file, "--values", values}
 				c.Helm(t, append([]string{"lint", "--strict", chartDir}, flags...)...)
 				// Without a server, helm assumes a version that the chart refuses.
-				dryRun(t, c.Helm(t, append([]string{"template", name, chartDir, "--kube-version", "1.36.0"}, flags...)...))
+				dryRun(t, c.Helm(t, append([]string{"template", name, chartDir, "--kube-version", v.Minor + ".0"}, flags...)...))
 			}
 		})
 	}
@@ -125,7 +130,7 @@ func TestObjects(t *testing.T) {
 		})
 	}
 
-	t.Run("pages", func(t *testing.T) { dryRun(t, objectsOfPages(t)) })
+	t.Run("pages", func(t *testing.T) { dryRun(t, objectsOfPages(t, v)) })
 }
 
 // customResources returns the files of the custom resource definitions whose objects the chart
@@ -158,12 +163,15 @@ func customResources(t *testing.T) (files []string) {
 
 var (
 	yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
-	// coreKind is an object that every API server has.
-	coreKind = regexp.MustCompile(`(?m)^kind: (Pod|Deployment|ResourceClaim|ResourceClaimTemplate)$`)
+	// kinds are the objects of the pages that an API server has.
+	kinds = map[bed.Version]*regexp.Regexp{
+		bed.Current: regexp.MustCompile(`(?m)^kind: (Pod|Deployment|ResourceClaim|ResourceClaimTemplate)$`),
+		bed.Next:    regexp.MustCompile(`(?m)^kind: (Pod|Deployment|ResourceClaim|ResourceClaimTemplate|DeviceTaintRule)$`),
+	}
 )
 
 // objectsOfPages are the objects in blocks of the pages, and the examples.
-func objectsOfPages(t *testing.T) string {
+func objectsOfPages(t *testing.T, v bed.Version) string {
 	t.Helper()
 	pages, err := filepath.Glob(product.Repository("docs", "*.md"))
 	if err != nil || len(pages) == 0 {
@@ -176,7 +184,7 @@ func objectsOfPages(t *testing.T) string {
 			t.Fatal(err)
 		}
 		for _, m := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
-			if coreKind.MatchString(m[1]) {
+			if kinds[v].MatchString(m[1]) {
 				objects = append(objects, m[1])
 			}
 		}

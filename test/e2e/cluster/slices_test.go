@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
 	"github.com/generic-dp/generic-dp/test/e2e/cluster"
 	"github.com/generic-dp/generic-dp/test/e2e/product"
 )
@@ -16,7 +17,11 @@ import (
 // with the rights of the components.
 func TestSlices(t *testing.T) {
 	t.Parallel()
-	c := cluster.New(t)
+	bed.OnEachVersion(t, runSlices)
+}
+
+func runSlices(t *testing.T, v bed.Version) {
+	c := cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v})
 	c.Kubectl(t, "", "create", "namespace", namespace)
 	c.Kubectl(t, "", "--namespace", namespace, "create", "serviceaccount", name)
 	for _, component := range []string{"dra", "dra-status"} {

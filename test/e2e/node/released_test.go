@@ -26,17 +26,17 @@ func TestReleased(t *testing.T) {
 		t.Skip("takes more than two minutes")
 	}
 	for _, c := range []struct {
-		program string
+		version bed.Version
 		atMost  time.Duration
 	}{
-		{"kubelet", polled},
+		{bed.Current, polled},
 		// Milliseconds, but on a busy machine.
-		{bed.NextKubelet, 10 * time.Second},
+		{bed.Next, 10 * time.Second},
 	} {
-		t.Run(c.program, func(t *testing.T) {
+		t.Run(c.version.Minor, func(t *testing.T) {
 			t.Parallel()
-			bed.SkipNextKubelet(t, c.program)
-			b := bed.New(t, bed.Options{Program: c.program})
+			c.version.SkipUnlessBuilt(t)
+			b := bed.New(t, bed.Options{Version: c.version})
 			n := &node{Bed: b, Host: b.Hardware(t)}
 			mine := adapter("1-1", "A1B2C3D4", 0)
 			n.Plug(mine.Stick)

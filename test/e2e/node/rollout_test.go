@@ -42,19 +42,19 @@ func TestRollout(t *testing.T) {
 		"SIGKILL": func(_ *testing.T, p *product.Plugin) { p.Kill() },
 	}
 	for _, c := range []struct {
-		version, program string
-		maxOutages       int // how often a resource may be unavailable in an update
+		version    bed.Version
+		maxOutages int // how often a resource may be unavailable in an update
 	}{
-		{"v1.36", "kubelet", 1},
-		{"v1.37", bed.NextKubelet, 0},
+		{bed.Current, 1},
+		{bed.Next, 0},
 	} {
 		for name, end := range ends {
-			t.Run(c.version+" "+name, func(t *testing.T) {
+			t.Run(c.version.Minor+" "+name, func(t *testing.T) {
 				t.Parallel()
-				bed.SkipNextKubelet(t, c.program)
-				b := bed.New(t, bed.Options{Program: c.program})
+				c.version.SkipUnlessBuilt(t)
+				b := bed.New(t, bed.Options{Version: c.version})
 				n := &node{Bed: b, Host: b.Hardware(t)}
-				n.logged(t, time.Time{}, "Kubelet version", `kubeletVersion="`+c.version+".")
+				n.logged(t, time.Time{}, "Kubelet version", `kubeletVersion="`+c.version.Minor+".")
 				polls, missed, outages := replaceInstances(t, n, end)
 				t.Logf("%d of %d polls missed a resource; unavailable, by the kubelet's log: %v", missed, polls, outages)
 				if polls == 0 || c.maxOutages == 0 && missed > 0 {

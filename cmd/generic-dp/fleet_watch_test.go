@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// screen keeps what a command writes.
+type screen struct {
+	mu      sync.Mutex
+	text    strings.Builder
+	written chan struct{} // has capacity 1
+}
+
+func newScreen() *screen { return &screen{written: make(chan struct{}, 1)} }
+
+// Write implements io.Writer.
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Write(p)
+	select {
+	case s.written <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// waitFor waits until the screen contains a text a number of times.
+func (s *screen) waitFor(t *testing.T, text string, count int) {
+	t.Helper()
+	timeout := time.After(time.Minute)
+	for strings.Count(s.String(), text) < count {
+		select {
+		case <-s.written:
+		case <-timeout:
+			t.Fatalf("%q appears less than %d times on the screen: %q", text, count, s)
+		}
+	}
+}
+
+// newTerminal makes a terminal, and the screen that shows what is written to it.
+func newTerminal(t *testing.T) (*os.File, *screen) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(master.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := newScreen()
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		_, _ = io.Copy(shown, master) // EIO when the terminal is closed
+	})
+	t.Cleanup(func() {
+		terminal.Close()
+		reader.Wait()
+		master.Close()
+	})
+	return terminal, shown
+}
+
+// watched is a fake cluster whose kubectl is a program, for fleet status --watch.
+type watched struct {
+	dir  string
+	args []string
+}
+
+// newWatched writes a kubectl that prints the lists of a directory, and lets a node answer with
+// the file status there.
+func newWatched(t *testing.T) *watched {
+	t.Helper()
+	w := &watched{dir: t.TempDir()}
+	kubectl := filepath.Join(w.dir, "kubectl")
+	script := fmt.Sprintf("#!/bin/sh\ncd %q\ncase $1 in exec) cat status ;; *) cat \"$2\" ;; esac\n", w.dir)
+	place(t, kubectl, script)
+	if err := os.Chmod(kubectl, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	place(t, filepath.Join(w.dir, "nodes"), `{"items": [{"metadata": {"name": "attic"}}]}`)
+	place(t, filepath.Join(w.dir, "pods"), `{"items": [{
+		"metadata": {"name": "generic-dp-attic", "namespace": "generic-dp"},
+		"spec": {"nodeName": "attic", "containers": [{"name": "generic-dp", "args": ["serve"]}]},
+		"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}]}`)
+	w.answer(t, "Healthy")
+	w.args = []string{"fleet", "status", "--watch", "--interval=10ms", "--kubectl", kubectl}
+	return w
+}
+
+// answer sets the status of the node: a resource with a device of this health.
+func (w *watched) answer(t *testing.T, health string) {
+	t.Helper()
+	next := filepath.Join(w.dir, "next")
+	place(t, next, fmt.Sprintf(`{"resources": [{"name": "example.com/zigbee", "api": "device-plugin", "registered": true,
+		"devices": [{"id": "stick", "health": %q, "reason": "unplugged", "slots": 1}]}]}`, health))
+	// A query never finds half of it.
+	if err := os.Rename(next, filepath.Join(w.dir, "status")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fail makes each query fail.
+func (w *watched) fail(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(w.dir, "pods")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// In a file or a pipe, fleet status --watch writes a report only if it differs from the last one.
+// A failed query does not end it, an interrupt does.
+func TestFleetWatch(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := newScreen()
+	var stderr strings.Builder
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, w.args, out, &stderr)
+	}()
+	out.waitFor(t, "1 of 1 node answered\n", 1)
+	w.answer(t, "Unhealthy")
+	out.waitFor(t, "unplugged", 1)
+	w.fail(t)
+	out.waitFor(t, "error: kubectl: ", 1)
+	interrupt()
+	if code := <-ended; code != 0 || stderr.String() != "" {
+		t.Errorf("status %d and %q after an interrupt, want 0 and nothing", code, stderr.String())
+	}
+	reports := strings.Count(out.String(), "1 of 1 node answered\n")
+	failures := strings.Count(out.String(), "error: ")
+	if reports != 2 || failures != 1 {
+		t.Errorf("%d reports and %d errors, want 2 and 1:\n%s", reports, failures, out)
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Errorf("escape sequences without a terminal: %q", out)
+	}
+}
+
+// On a terminal, each report replaces the last one, and a line counts the answers meanwhile.
+func TestFleetWatchOnTerminal(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	terminal, shown := newTerminal(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, w.args, terminal, terminal)
+	}()
+	const (
+		home    = "\x1b[H\x1b[2J"
+		counted = "\r0 of 1 nodes\r\x1b[K"
+	)
+	shown.waitFor(t, counted+home, 1)
+	w.answer(t, "Unhealthy")
+	shown.waitFor(t, "unplugged", 1)
+	// The same report is drawn again: the size of the terminal may have changed.
+	shown.waitFor(t, home, strings.Count(shown.String(), home)+2)
+	interrupt()
+	if code := <-ended; code != 0 {
+		t.Errorf("status %d after an interrupt, want 0", code)
+	}
+	if !strings.HasPrefix(shown.String(), counted+home) {
+		t.Errorf("the screen begins with %.80q, want the count of answers, then a clear screen", shown)
+	}
+}

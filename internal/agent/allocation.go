@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+)
+
+// Blocks reports whether Allocate may block. Then the plugin limits the time of the call.
+func (r *resource) Blocks() bool { return r.now.Load().blocks }
+
+// Allocate returns the response for a container with these slots. The kubelet keeps it for the life
+// of the pod, so everything in it is checked now. ids has at least one slot. The error names the
+// device and the reason.
+func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
+	return r.allocate(ctx, ids, nil)
+}
+
+// allocate is Allocate for a container of a claim, which gets its devices in another way than others,
+// by the ID of the device.
+func (r *resource) allocate(ctx context.Context, ids []string, shares map[string]share) (device.Response, error) {
+	devices, err := r.findCurrent(ctx, ids)
+	if err != nil {
+		return device.Response{}, err
+	}
+	// This may wait until the containers of the former pod have ended.
+	if err := r.holders.Check(ctx, ids); err != nil {
+		return device.Response{}, err
+	}
+	devices, err = withShares(devices, shares)
+	if err != nil {
+		return device.Response{}, err
+	}
+	cancel, err := r.reserve(ctx, devices, ids)
+	if err != nil {
+		return device.Response{}, err
+	}
+	response, err := r.respond(devices, ids)
+	if err != nil {
+		cancel()
+		return device.Response{}, err
+	}
+	// From now on, the checkpoint of the kubelet should have these slots.
+	r.holders.Granted(ids)
+	return response, nil
+}
+
+// respond returns the response for a container with these devices, of which it gets these slots.
+func (r *resource) respond(devices []*cdi.Injection, ids []string) (device.Response, error) {
+	response, err := r.Respond(devices)
+	if err != nil {
+		return device.Response{}, err
+	}
+	// All devices of a resource have the same directory in the container.
+	if devices[0].Offer.HealthDir != "" {
+		if err := r.addHealthDir(&response, devices, ids); err != nil {
+			return device.Response{}, err
+		}
+	}
+	return response, nil
+}
+
+// findCurrent returns the devices of slots, see published.find. It has the host scanned first if
+// the host may have started to use one of them without an event.
+func (r *resource) findCurrent(ctx context.Context, ids []string) ([]*cdi.Injection, error) {
+	devices, err := r.now.Load().find(ids)
+	if err != nil || !slices.ContainsFunc(devices, isRescanned) {
+		return devices, err
+	}
+	if err := r.rescans.wait(ctx); err != nil {
+		return nil, err
+	}
+	return r.now.Load().find(ids)
+}
+
+// addHealthDir adds the health directory to the response for a container with these slots. It makes
+// the directory. The error means that the container must not start.
+func (r *resource) addHealthDir(response *device.Response, devices []*cdi.Injection, slots []string) error {
+	offers := make([]*device.Offer, len(devices))
+	for i, d := range devices {
+		offers[i] = d.Offer
+	}
+	// The devices may have changed since findCurrent. Add asks again, under its own lock.
+	listed := func() error {
+		_, err := r.now.Load().find(slots)
+		return err
+	}
+	path, err := r.health.Add(offers, listed)
+	if err != nil {
+		return fmt.Errorf("container.health_dir: %w", err)
+	}
+	mount := device.Mount{HostPath: path, ContainerPath: offers[0].HealthDir, ReadOnly: true}
+	// The response may be a kept one, whose mounts other calls share.
+	response.Mounts = append(slices.Clip(response.Mounts), mount)
+	return nil
+}
+
+// find returns the devices of slots in the order of their IDs, or an error for the first slot that
+// is not listed or not healthy: the kubelet may still use an older list. A device is returned once,
+// however many of its slots are named.
+func (p *published) find(slots []string) ([]*cdi.Injection, error) {
+	devices := make([]*cdi.Injection, 0, len(slots))
+	slotsOf := make(map[string]int) // by the ID of the device
+	limit := p.config.Container.MaxPerContainer
+	for _, slotID := range slots {
+		i, err := p.findSlot(slotID)
+		if err != nil {
+			return nil, err
+		}
+		id := p.entries[i].Offer.ID
+		slotsOf[id]++
+		if slotsOf[id] == 1 {
+			devices = append(devices, &p.injections[i])
+			continue
+		}
+		// The kubelet may ignore the preference and choose other slots, so the limit is also
+		// checked here.
+		if limit > 0 && slotsOf[id] > limit {
+			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d",
+				id, limit)
+		}
+	}
+	// The order decides the values of environment variables, and must be the same after a restart.
+	sort.Slice(devices, func(i, j int) bool {
+		return devices[i].Offer.ID < devices[j].Offer.ID
+	})
+	return devices, nil
+}
+
+// findSlot returns the index of the entry of a slot, or why the slot must not be allocated.
+func (p *published) findSlot(slotID string) (int, error) {
+	id, slot := device.SplitSlot(slotID)
+	i, found := p.indexOf(id)
+	if !found || !p.entries[i].Lists(slot) {
+		return 0, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
+	}
+	e := &p.entries[i]
+	reason := p.refused[slotID]
+	// Such a slot stays listed while a container may hold it.
+	if slot >= e.Offer.Slots {
+		reason = ledger.ReasonSlotRetired
+	}
+	if e.Excluded != "" {
+		reason = e.Excluded
+	}
+	if !e.Healthy {
+		reason = e.Reason
+	}
+	if reason != "" || !e.Healthy {
+		return 0, fmt.Errorf("device %q is unhealthy: %s", slotID, reason)
+	}
+	return i, nil
+}

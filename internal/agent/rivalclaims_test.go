@@ -1,0 +1,130 @@
+package agent_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+)
+
+// byClaim makes resources of a configuration offer their devices by DRA.
+func byClaim(text string, names ...string) string {
+	for _, name := range names {
+		text = strings.Replace(text, "name = \""+name+"\"\n", "name = \""+name+"\"\napi = \"dra\"\n", 1)
+	}
+	return text
+}
+
+// newClaimRivalry is a node with DRA, and a stick that has two names.
+func newClaimRivalry(t *testing.T, text string) (*node, *kubeapitest.Server, *clock) {
+	t.Helper()
+	n, api := newDRANode(t, text)
+	n.answerWithin = time.Second
+	n.startWithin = time.Millisecond // the tests have no cgroups
+	n.addBus()
+	n.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB0"))
+	c := new(clock)
+	c.forward(2 * time.Minute)
+	n.serveBy(c)
+	return n, api, c
+}
+
+// Both names are offered by DRA. The API server may drop the counters, so the driver refuses the second
+// claim as well. The second device is not tainted, because the counters decide.
+func TestClaimsOfRivals(t *testing.T) {
+	t.Parallel()
+	n, api, _ := newClaimRivalry(t, byClaim(twoNames, "zigbee", "serial"))
+	zigbee := dra.DeviceName(zigbeeID)
+	serial := dra.DeviceName(serialID)
+	n.untilPublished(api, map[string]string{zigbee: "", serial: ""})
+	n.eventually("one counter set", func() bool {
+		counters := 0
+		for _, slice := range api.Objects("/apis/resource.k8s.io/v1/resourceslices") {
+			sets, _ := slice["spec"].(kubeapitest.Object)["sharedCounters"].([]any)
+			counters += len(sets)
+		}
+		return counters == 1
+	})
+	first := allocate(api, "first", zigbee)
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, first); err != nil {
+		t.Fatal(err)
+	}
+	second := allocate(api, "second", serial)
+	_, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, second)
+	if err == nil || !strings.Contains(err.Error(), "held by claim lab/first") {
+		t.Fatalf("the second claim: %v", err)
+	}
+	n.event()
+	n.untilPublished(api, map[string]string{zigbee: "", serial: ""})
+	if err := n.kubelet.UnprepareClaim(t.Context(), first.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, second); err != nil {
+		t.Fatal(err)
+	}
+	both := allocate(api, "both", "a="+zigbee, "b="+serial)
+	_, err = n.kubelet.PrepareClaim(t.Context(), dra.Driver, both)
+	if err == nil || !strings.Contains(err.Error(), "exclude each other") {
+		t.Errorf("a claim for both: %v", err)
+	}
+}
+
+// One name is offered by DRA and the other one by a device plugin.
+func TestClaimAndPluginAreRivals(t *testing.T) {
+	t.Parallel()
+	n, api, c := newClaimRivalry(t, byClaim(twoNames, "zigbee"))
+	zigbee := dra.DeviceName(zigbeeID)
+	n.untilPublished(api, map[string]string{zigbee: ""})
+	n.untilListed(serialName, []string{serialID}, nil)
+	later := func() {
+		c.forward(2 * time.Minute)
+		n.event()
+	}
+
+	// The claim comes first.
+	claim := allocate(api, "claim", zigbee)
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.kubelet.Allocate(t.Context(), serialName, serialID)
+	if err == nil || !strings.Contains(err.Error(), "held as "+zigbeeID) {
+		t.Fatalf("Allocate while the claim is prepared: %v", err)
+	}
+	n.untilListed(serialName, nil, []string{serialID})
+	if err := n.kubelet.UnprepareClaim(t.Context(), claim.UID); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the plugin's device is healthy", func() bool {
+		later()
+		list, _ := n.kubelet.Latest(serialName)
+		return slices.Equal(list.Healthy(), []string{serialID})
+	})
+
+	// The container comes first.
+	pod := kubelettest.Request{Namespace: "default", Pod: "a", Container: "main", Resource: serialName}
+	if _, err := n.kubelet.Admit(t.Context(), pod, 1); err != nil {
+		t.Fatal(err)
+	}
+	_, err = n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim)
+	if err == nil || !strings.Contains(err.Error(), "held as "+serialID) {
+		t.Fatalf("the claim while the container runs: %v", err)
+	}
+	n.untilPublished(api, map[string]string{zigbee: "NoSchedule"})
+	later()
+	later()
+	if _, err = n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim); err == nil {
+		t.Fatal("the claim is prepared while the container runs")
+	}
+	n.kubelet.Remove("default", "a")
+	n.eventually("the device of DRA has no taint", func() bool {
+		later()
+		return published(api)[zigbee] == ""
+	})
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim); err != nil {
+		t.Fatal(err)
+	}
+}

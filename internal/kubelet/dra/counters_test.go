@@ -1,0 +1,214 @@
+package dra
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// at returns a device at places.
+func at(id string, places ...string) Device {
+	return Device{Resource: "example.com/r", ID: id, Slots: 1, Places: places}
+}
+
+// allowsAll reports whether the scheduler can allocate these devices together
+// (checkAvailableCounters in k8s.io/dynamic-resource-allocation/structured).
+func allowsAll(t *testing.T, sets []counterSet, allocated []Device) bool {
+	t.Helper()
+	left := map[string]int{}
+	for _, set := range sets {
+		for name, c := range set.Counters {
+			left[set.Name+"/"+name], _ = strconv.Atoi(c.Value)
+		}
+	}
+	for _, d := range allocated {
+		for _, c := range d.consumes {
+			for name, amount := range c.Counters {
+				key := c.CounterSet + "/" + name
+				if _, exists := left[key]; !exists {
+					t.Fatalf("%s consumes %s, which does not exist", d.ID, key)
+				}
+				n, _ := strconv.Atoi(amount.Value)
+				left[key] -= n
+			}
+		}
+	}
+	return !slices.ContainsFunc(slices.Collect(maps.Values(left)), func(n int) bool { return n < 0 })
+}
+
+// For random devices, the counters allow exactly the sets of devices of which no two conflict.
+func TestCountersAgreeWithConflict(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(7, 8))
+	for range 3000 {
+		var devices []Device
+		for i := range random.IntN(7) + 1 {
+			var places []string
+			for range random.IntN(3) {
+				places = append(places, randomPlace(random))
+			}
+			devices = append(devices, at(fmt.Sprint("d", i), places...))
+		}
+		devices = sorted(devices)
+		sets, left := addCounters(devices)
+		if len(left) > 0 {
+			t.Fatalf("left out: %v", left)
+		}
+		for chosen := range 1 << len(devices) {
+			var allocated []Device
+			conflicts := false
+			for i, d := range devices {
+				if chosen>>i&1 == 0 {
+					continue
+				}
+				for _, other := range allocated {
+					conflicts = conflicts || device.Conflict(d.Places, other.Places)
+				}
+				allocated = append(allocated, d)
+			}
+			if allowsAll(t, sets, allocated) == conflicts {
+				t.Fatalf("%+v can be allocated together (%v), with the counters %+v", allocated, !conflicts, sets)
+			}
+		}
+	}
+}
+
+// randomPlace returns a place in a small tree.
+func randomPlace(random *rand.Rand) string {
+	var parts []string
+	for range random.IntN(4) + 1 {
+		parts = append(parts, string(rune('a'+random.IntN(2))))
+	}
+	return strings.Join(parts, "/")
+}
+
+// A physical function with many virtual functions needs one counter. Devices that conflict with none
+// need no counter.
+func TestCountersOfFunctions(t *testing.T) {
+	t.Parallel()
+	devices := []Device{at("pf", "pci/pf"), at("other", "pci/other"), {Resource: "example.com/r", ID: "plain", Slots: 1}}
+	for i := range 64 {
+		devices = append(devices, at(fmt.Sprint("vf-", i), fmt.Sprint("pci/pf/vf", i)))
+	}
+	devices = sorted(devices)
+	sets, left := addCounters(devices)
+	want := []counterSet{{Name: "pf", Counters: map[string]counter{"c0": {"65"}}}}
+	if diff := cmp.Diff(want, sets); diff != "" || len(left) > 0 {
+		t.Errorf("counters (-want +got):\n%s\nleft out: %v", diff, left)
+	}
+	for _, d := range devices {
+		published, _ := d.published(time.Now())
+		amount := ""
+		if len(published.ConsumesCounters) > 0 {
+			amount = published.ConsumesCounters[0].Counters["c0"].Value
+		}
+		wanted := "1"
+		if d.ID == "pf" {
+			wanted = "65"
+		} else if !strings.HasPrefix(d.ID, "vf") {
+			wanted = ""
+		}
+		if amount != wanted {
+			t.Errorf("%s consumes %q, want %q", d.ID, amount, wanted)
+		}
+	}
+}
+
+// Devices that need more counters than the API server allows are not published.
+func TestTooManyCounters(t *testing.T) {
+	t.Parallel()
+	var devices []Device
+	for i := range maxCounters + 2 {
+		devices = append(devices, at(fmt.Sprintf("d%02d", i), strings.Repeat("/hub", i+1)[1:]))
+	}
+	devices = append(devices, at("free", "elsewhere"))
+	devices = sorted(devices)
+	sets, left := addCounters(devices)
+	if len(sets) > 0 || len(left) != maxCounters+2 || left["free"] != "" {
+		t.Fatalf("%d sets, left out: %v", len(sets), left)
+	}
+	n := newNodeSlices(nil, testNode)
+	accepted, refused := n.accepted(devices, left, time.Now())
+	if len(accepted) != 1 || accepted[0].ID != "free" || len(refused) != len(left) {
+		t.Errorf("accepted are %v, refused %v", accepted, refused)
+	}
+}
+
+// Counters are in slices of their own, and change with the next generation of the pool.
+func TestSlicesOfCounters(t *testing.T) {
+	t.Parallel()
+	n := newNodeSlices(nil, testNode)
+	specs := func(devices ...Device) []sliceSpec {
+		devices = sorted(devices)
+		sets, _ := addCounters(devices)
+		out, _ := n.specs(devices, sets, time.Now())
+		n.stored = map[string]storedSlice{}
+		for i := range out {
+			n.stored[sliceName(testNode, i)] = storedSlice{}
+		}
+		return out
+	}
+	shape := func(all []sliceSpec) string {
+		var parts []string
+		for _, s := range all {
+			if s.Pool.ResourceSliceCount != len(all) || s.NodeName != testNode || s.Driver != Driver {
+				t.Errorf("slice %+v of %d", s, len(all))
+			}
+			parts = append(parts, fmt.Sprintf("%d+%d", len(s.Devices), len(s.SharedCounters)))
+		}
+		return fmt.Sprint(all[0].Pool.Generation, " ", strings.Join(parts, " "))
+	}
+	one := []Device{at("a", "p"), at("b", "p")}
+	var many []Device
+	for i := range 20 {
+		many = append(many, at(fmt.Sprintf("x%02d", i), fmt.Sprint("p", i)), at(fmt.Sprintf("y%02d", i), fmt.Sprint("p", i, "/q")))
+	}
+	unhealthy := slices.Clone(one)
+	unhealthy[0].State = Unhealthy
+	moved := []Device{at("a", "p"), at("b", "q")}
+	for _, c := range []struct {
+		devices []Device
+		want    string
+	}{
+		{one, "2 2+0 0+1"},
+		{unhealthy, "2 2+0 0+1"}, // only its slice changes
+		{many, "3 40+0 0+8 0+8 0+4"},
+		{one, "4 2+0 0+1"},
+		{moved, "5 2+0"},
+		{one, "6 2+0 0+1"},
+	} {
+		if got := shape(specs(c.devices...)); got != c.want {
+			t.Errorf("slices are %s, want %s", got, c.want)
+		}
+	}
+}
+
+// The slices of exclusive devices, which the types and rules of Kubernetes accept
+// (test/e2e/resourceapi).
+func TestSlicesOfCountersAreGolden(t *testing.T) {
+	t.Parallel()
+	n := newNodeSlices(nil, "node-1")
+	n.uid = "6b3f1e2a-0000-4000-8000-000000000001"
+	hub := at("hub", "usb1/1-2", "usb:2109:2813:HUB")
+	hub.Slots = 2
+	devices := sorted([]Device{hub, at("one", "usb1/1-2/1-2.1"), at("two", "usb1/1-2/1-2.2")})
+	sets, _ := addCounters(devices)
+	specs, _ := n.specs(devices, sets, time.Now())
+	for i, name := range []string{"exclusive.json", "counters.json"} {
+		text, err := json.MarshalIndent(n.object(i, specs[i]), "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, append(text, '\n'))
+	}
+}
