@@ -1,7 +1,6 @@
 package evict_test
 
 import (
-	"fmt"
 	"net/http"
 	"path"
 	"slices"
@@ -56,7 +55,7 @@ func (c cluster) sliceOf(name, node, pool string, generation int, effects map[st
 		}
 		devices = append(devices, object{"name": device, "taints": taints})
 	}
-	c.Put(allSlices+"/"+name, object{
+	c.PutShared(allSlices+"/"+name, object{
 		"metadata": object{"name": name},
 		"spec": object{
 			"driver": driver, "nodeName": node, "devices": devices,
@@ -261,22 +260,4 @@ func TestReadyWithDRA(t *testing.T) {
 	if got := get("/readyz"); got != "200 OK ok\n" {
 		t.Errorf("/readyz: %q", got)
 	}
-}
-
-// Nodes with many tainted devices do not displace the pods of other nodes.
-func TestManyTaintedDevices(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	c.claimed("lost", "good", "gone", nil)
-	c.slice("good", map[string]string{"gone": "NoExecute"})
-	effects := map[string]string{}
-	for i := range 128 {
-		effects[fmt.Sprint("device-", i)] = "NoExecute"
-	}
-	for i := range 200 {
-		c.sliceOf(fmt.Sprintf("bad-%03d", i), "bad", fmt.Sprint("pool-", i), 1, effects)
-	}
-	text := c.start(evict.Options{DRA: true})
-	c.until("eviction", func() bool { return len(c.reports()) > 0 })
-	text.until(t, `msg="too many tainted devices: pods of the node that has the most are not evicted" node=bad`)
 }
