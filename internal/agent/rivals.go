@@ -202,11 +202,17 @@ func (r *rivals) excludes(d exclusive.Device, id string) bool {
 // dra.Options.Excludes.
 func (r *rivals) conflict(id, other string) bool {
 	known := r.known.Load()
-	if known == nil {
-		return false // no device is offered yet
+	if known == nil || id == other {
+		return false
 	}
-	return id != other && !known.plain[id] && !known.plain[other] &&
-		device.Conflict(known.places[id], known.places[other])
+	// Without exclusive devices there are no places.
+	places := known.places[id]
+	excludesNone := known.plain[id] || known.plain[other]
+	if excludesNone || len(places) == 0 {
+		return false
+	}
+	others := known.places[other]
+	return len(others) == 0 || device.Conflict(places, others)
 }
 
 // granted returns the devices that containers may hold, in addition to the last answer of the

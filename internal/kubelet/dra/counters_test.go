@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -189,5 +190,25 @@ func TestSlicesOfCounters(t *testing.T) {
 		if got := shape(specs(c.devices...)); got != c.want {
 			t.Errorf("slices are %s, want %s", got, c.want)
 		}
+	}
+}
+
+// The slices of exclusive devices, which the types and rules of Kubernetes accept
+// (test/e2e/resourceapi).
+func TestSlicesOfCountersAreGolden(t *testing.T) {
+	t.Parallel()
+	n := newNodeSlices(nil, "node-1")
+	n.uid = "6b3f1e2a-0000-4000-8000-000000000001"
+	hub := at("hub", "usb1/1-2", "usb:2109:2813:HUB")
+	hub.Slots = 2
+	devices := sorted([]Device{hub, at("one", "usb1/1-2/1-2.1"), at("two", "usb1/1-2/1-2.2")})
+	sets, _ := addCounters(devices)
+	specs, _ := n.specs(devices, sets, time.Now())
+	for i, name := range []string{"exclusive.json", "counters.json"} {
+		text, err := json.MarshalIndent(n.object(i, specs[i]), "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, append(text, '\n'))
 	}
 }

@@ -51,7 +51,9 @@ func roundTrip(t *testing.T, text []byte, into any) {
 
 func TestResourceSlice(t *testing.T) {
 	t.Parallel()
-	roundTrip(t, golden(t, "slice.json"), &resourceapi.ResourceSlice{})
+	for _, name := range []string{"slice.json", "exclusive.json", "counters.json"} {
+		roundTrip(t, golden(t, name), &resourceapi.ResourceSlice{})
+	}
 }
 
 func TestDeviceClasses(t *testing.T) {

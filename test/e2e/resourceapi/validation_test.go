@@ -30,3 +30,21 @@ func TestResourceSliceIsValid(t *testing.T) {
 		t.Error("a step that is no divisor is accepted")
 	}
 }
+
+// The API server accepts slices with counters, and devices that consume them.
+func TestSlicesOfCountersAreValid(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"exclusive.json", "counters.json"} {
+		var slice resourceapi.ResourceSlice
+		if err := yaml.UnmarshalStrict(golden(t, name), &slice); err != nil {
+			t.Fatal(err)
+		}
+		var internal resource.ResourceSlice
+		if err := convert.Convert_v1_ResourceSlice_To_resource_ResourceSlice(&slice, &internal, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range validation.ValidateResourceSlice(&internal) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
