@@ -17,7 +17,12 @@ func TestClusterExclusiveDevices(t *testing.T) {
 	hub := at("hub", "usb1/1-2")
 	hub.Slots = 2
 	p.Set([]Device{hub, at("one", "usb1/1-2/1-2.1"), at("two", "usb1/1-2/1-2.2"), at("free", "usb2/2-1")})
-	all := c.untilHas("exclusive", "hub", "one", "two", "free")
+	c.untilHas("exclusive", "hub", "one", "two", "free")
+	var all []slice // the counters follow the devices
+	c.until("published with counters", func() bool {
+		all = c.slices("exclusive")
+		return len(all) == 2
+	})
 	if len(all) != 2 || len(all[0].Spec.SharedCounters)+len(all[1].Spec.SharedCounters) != 1 {
 		t.Fatalf("slices are %+v: want one with devices and one with counters", all)
 	}
