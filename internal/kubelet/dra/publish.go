@@ -51,12 +51,13 @@ func (p *Plugin) Publish(ctx context.Context) error {
 		// shuts down ends the watches of all nodes at once. The slices are as they should be, so
 		// that only a change of devices has to be quick.
 		watchEnded := err == nil || kubeapi.Code(err) == http.StatusGone
-		if synced && watchEnded {
+		isRight := synced && len(p.slices.refused) == 0 // another server may accept the refused ones
+		if isRight && watchEnded {
 			delay = rand.N(p.timing.calm)
 			hurry = p.slices.outdated
 			continue
 		}
-		if err == nil {
+		if err == nil || synced && watchEnded {
 			delay = rand.N(p.timing.jitter)
 			continue
 		}
