@@ -16,6 +16,8 @@ const (
 	binEnv = "GENERIC_DP_E2E_BIN"
 	// nextEnv requests the tests on the next minor version of Kubernetes.
 	nextEnv = "GENERIC_DP_E2E_NEXT"
+	// allEnv requests all tests on both versions, see OnVersions.
+	allEnv = "GENERIC_DP_E2E_ALL"
 )
 
 // Version is a minor version of Kubernetes that deps.sh builds. The zero value is Current.
@@ -54,6 +56,21 @@ func OnEachVersion(t *testing.T, test func(t *testing.T, v Version)) {
 			test(t, v)
 		})
 	}
+}
+
+// OnVersions runs a test on Current, and in parallel on Next if GENERIC_DP_E2E_ALL is set: all tests
+// on both versions take half an hour on two cores. Tests of what the API server validates, and of a
+// cluster as a whole, use OnEachVersion.
+func OnVersions(t *testing.T, test func(t *testing.T, v Version)) {
+	t.Helper()
+	if os.Getenv(allEnv) != "" {
+		OnEachVersion(t, test)
+		return
+	}
+	t.Run(Current.Minor, func(t *testing.T) {
+		t.Parallel()
+		test(t, Current)
+	})
 }
 
 // tools are the programs of a bed.

@@ -30,7 +30,7 @@ import (
 // number: its container has the environment, health and metadata of both.
 func TestDRAClaim(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRAClaim)
+	bed.OnVersions(t, runDRAClaim)
 }
 
 func runDRAClaim(t *testing.T, v bed.Version) {
@@ -152,7 +152,7 @@ func (n *draNode) waitReady(t *testing.T, claim, request string, want metav1.Con
 // new node there.
 func TestDRAParameters(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRAParameters)
+	bed.OnVersions(t, runDRAParameters)
 }
 
 func runDRAParameters(t *testing.T, v bed.Version) {

@@ -85,7 +85,7 @@ func (n *draNode) allocatedTo(t *testing.T, claim string) (devices []string) {
 // claim is prepared by both: a pod starts when the slower driver has prepared it, too.
 func TestDRAConstraints(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRAConstraints)
+	bed.OnVersions(t, runDRAConstraints)
 }
 
 func runDRAConstraints(t *testing.T, v bed.Version) {

@@ -302,7 +302,7 @@ func runDRA(t *testing.T, o cluster.Options) {
 // unavailable, and pods start meanwhile.
 func TestDRARollingUpdate(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRARollingUpdate)
+	bed.OnVersions(t, runDRARollingUpdate)
 }
 
 func runDRARollingUpdate(t *testing.T, v bed.Version) {

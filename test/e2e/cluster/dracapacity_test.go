@@ -59,7 +59,7 @@ func takes(pairs ...string) func(*resourcev1.ExactDeviceRequest) {
 // The scheduler divides a device among claims by capacity, and compares typed attributes.
 func TestDRACapacity(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRACapacity)
+	bed.OnVersions(t, runDRACapacity)
 }
 
 func runDRACapacity(t *testing.T, v bed.Version) {
@@ -104,7 +104,7 @@ func runDRACapacity(t *testing.T, v bed.Version) {
 // only admits it in a namespace with the label.
 func TestDRAAdminAccess(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRAAdminAccess)
+	bed.OnVersions(t, runDRAAdminAccess)
 }
 
 func runDRAAdminAccess(t *testing.T, v bed.Version) {

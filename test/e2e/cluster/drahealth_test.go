@@ -75,7 +75,7 @@ func (n *draNode) hasHealth(name string, want v1.ResourceHealthStatus) error {
 // program.
 func TestDRAHealth(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRAHealth)
+	bed.OnVersions(t, runDRAHealth)
 }
 
 func runDRAHealth(t *testing.T, v bed.Version) {
@@ -159,7 +159,7 @@ func runDRAHealth(t *testing.T, v bed.Version) {
 // TestDRAShares has two claims, and two requests of one claim, share a device: each has a share ID.
 func TestDRAShares(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRAShares)
+	bed.OnVersions(t, runDRAShares)
 }
 
 func runDRAShares(t *testing.T, v bed.Version) {

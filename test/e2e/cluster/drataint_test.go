@@ -25,7 +25,7 @@ var taintRules = map[bed.Version]string{bed.Current: "v1beta2", bed.Next: "v1"}
 // part in it, and does not undo it.
 func TestDRAMaintenance(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRAMaintenance)
+	bed.OnVersions(t, runDRAMaintenance)
 }
 
 func runDRAMaintenance(t *testing.T, v bed.Version) {

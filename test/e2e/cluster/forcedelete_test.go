@@ -22,7 +22,7 @@ import (
 // device to the next one, which must not start before the containers have ended.
 func TestDRAForceDelete(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRAForceDelete)
+	bed.OnVersions(t, runDRAForceDelete)
 }
 
 func runDRAForceDelete(t *testing.T, v bed.Version) {

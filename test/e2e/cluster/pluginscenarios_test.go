@@ -33,7 +33,7 @@ container.path = "/dev/zwave"
 // of the API server and static pods. ../SCENARIOS.md maps them.
 func TestPluginScenarios(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runPluginScenarios)
+	bed.OnVersions(t, runPluginScenarios)
 }
 
 func runPluginScenarios(t *testing.T, v bed.Version) {

@@ -109,7 +109,7 @@ func (n *draNode) bindWhileDown(t *testing.T, name string) {
 // and pods get the device.
 func TestDRARegistration(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRARegistration)
+	bed.OnVersions(t, runDRARegistration)
 }
 
 func runDRARegistration(t *testing.T, v bed.Version) {
@@ -217,7 +217,7 @@ func TestDRAPrepare(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the kubelet repeats a prepare after more than a minute")
 	}
-	bed.OnEachVersion(t, runDRAPrepare)
+	bed.OnVersions(t, runDRAPrepare)
 }
 
 func runDRAPrepare(t *testing.T, v bed.Version) {
@@ -300,7 +300,7 @@ func TestDRAUnprepare(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the kubelet repeats a release after some time")
 	}
-	bed.OnEachVersion(t, runDRAUnprepare)
+	bed.OnVersions(t, runDRAUnprepare)
 }
 
 func runDRAUnprepare(t *testing.T, v bed.Version) {

@@ -63,7 +63,7 @@ spec:
 // deleted, whatever its pods do.
 func TestDRAWorkload(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRAWorkload)
+	bed.OnVersions(t, runDRAWorkload)
 }
 
 func runDRAWorkload(t *testing.T, v bed.Version) {
@@ -129,7 +129,7 @@ container.path = "/dev/zwave"
 // alternative.
 func TestDRAFirstAvailable(t *testing.T) {
 	t.Parallel()
-	bed.OnEachVersion(t, runDRAFirstAvailable)
+	bed.OnVersions(t, runDRAFirstAvailable)
 }
 
 func runDRAFirstAvailable(t *testing.T, v bed.Version) {
