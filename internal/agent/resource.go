@@ -36,7 +36,7 @@ type resource struct {
 	health *healthdir.Dirs
 	// holders knows the pods that had a slot before. It may be nil.
 	holders *holders.Tracker
-	// rivals decides about exclusive devices. It may be nil if there are none.
+	// rivals decides about exclusive devices. It is nil if nothing is granted, see Options.NoGrants.
 	rivals *rivals
 	// resetter resets devices before containers start. It may be nil.
 	resetter *resetter
@@ -102,7 +102,9 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	r.since = now
 	r.health = a.outputs.health
 	r.holders = a.pods.holders
-	r.rivals = a.pods.rivals
+	if !a.options.NoGrants {
+		r.rivals = a.pods.rivals
+	}
 	r.resetter = a.pods.resetter
 	// All resources of DRA share one plugin, which registers the driver.
 	if byDRA {

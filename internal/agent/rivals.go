@@ -98,7 +98,8 @@ func (r *rivals) reserve(ctx context.Context, devices []exclusive.Device) (cance
 // draDriver.offered.
 func (r *resource) reserve(ctx context.Context, devices []*cdi.Injection, ids []string) (cancel func(), err error) {
 	wanted := exclusives(r.key, devices)
-	if len(wanted) == 0 || r.dra != nil {
+	isDecidedElsewhere := r.dra != nil || r.rivals == nil
+	if len(wanted) == 0 || isDecidedElsewhere {
 		return func() {}, nil
 	}
 	cancel, err = r.rivals.reserve(ctx, wanted)
