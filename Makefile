@@ -41,7 +41,7 @@ test: ## unit tests with the race detector; fuzz targets with their known inputs
 	GORACE=atexit_sleep_ms=20 TMPDIR=$$dir $(GO) test -race -vet=off -p $$((2 * $$(nproc))) -tags $(TAGS) ./...
 
 adversary: build ## attacks on the built program, within the memory limit of the DaemonSet; needs root
-	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -tags $(TAGS),adversary ./test/adversary
+	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 20m -tags $(TAGS),adversary ./test/adversary
 
 fuzz: ## run every fuzz target with FUZZ new inputs; a failure may be older than your change
 	hack/fuzz.sh $(FUZZ)
