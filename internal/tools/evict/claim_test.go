@@ -130,7 +130,7 @@ func TestTaintedDevices(t *testing.T) {
 	}
 }
 
-// What evict may do with DRA is what the component grants.
+// The component grants exactly the rights that evict needs for DRA.
 func TestRightsWithDRA(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -79,7 +79,7 @@ spec:
 	next.WaitRunning(t)
 	n.delete(t, "next")
 
-	// What the page says does not work upstream: no rule ends a pod that requested the device as an
+	// As the page says, this does not work upstream: no rule ends a pod that requested the device as an
 	// extended resource (kubernetes#141290), and the status of the pod has no health.
 	n.pod(t, "extended").WaitRunning(t)
 	rule("NoExecute")
