@@ -89,7 +89,11 @@ func (s *switching) run() {
 		a, err := s.kubelet.Admit(ctx, request, 1)
 		if err == nil {
 			s.byPlugin++
-			s.starts(&switchedPod{name: pod, uid: s.kubelet.UID("lab", pod), device: a.IDs[0]})
+			p := &switchedPod{name: pod, uid: s.kubelet.UID("lab", pod), device: a.IDs[0]}
+			// The first process starts long after the kubelet has written the pod to its checkpoint.
+			// If the checkpoint is lost before it is read, nobody knows the pod.
+			s.eventually("hold of "+pod, func() bool { return s.agent.Remembers(p.uid) })
+			s.starts(p)
 		}
 		return
 	}

@@ -129,6 +129,9 @@ func New(o Options) *Tracker {
 // Run reads the checkpoint whenever it has changed, until ctx is cancelled, which is not an
 // error. A value in changed says that the checkpoint was replaced.
 func (t *Tracker) Run(ctx context.Context, changed <-chan struct{}) error {
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	reader.Go(func() { t.readChanges(ctx, changed) })
 	timer := time.NewTimer(unlistedInterval)
 	defer timer.Stop()
 	// By then a kubelet that runs has made its cgroups: missing ones deserve a warning.
@@ -137,19 +140,44 @@ func (t *Tracker) Run(ctx context.Context, changed <-chan struct{}) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
 		case <-t.requests:
 		case <-timer.C:
 		case <-cgroupsExpected:
 			t.warnNoCgroups()
 			continue
 		}
-		t.reads.Do(ctx, t.options.Checkpoint, time.Minute, t.readIfChanged)
+		t.read(ctx)
 		t.nameStaticPods(ctx)
 		next := t.review(ctx)
 		timer.Stop()
 		if next > 0 {
 			timer.Reset(next)
+		}
+	}
+}
+
+// readChanges reads each new checkpoint at once and asks Run for a look. It does not query the
+// kubelet, which may not answer for seconds: a pod that the checkpoint names only in that time
+// would stay unknown.
+func (t *Tracker) readChanges(ctx context.Context, changed <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		t.read(ctx)
+		t.request()
+	}
+}
+
+// read reads the checkpoint unless it is the version that was read last.
+func (t *Tracker) read(ctx context.Context) {
+	for range maxReads {
+		_, _, answered := t.reads.Do(ctx, t.options.Checkpoint, time.Minute, t.readIfChanged)
+		// The read may have begun before the last change.
+		if !answered || t.isCurrent() {
+			return
 		}
 	}
 }

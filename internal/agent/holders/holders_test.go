@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,9 @@ type kubelet struct {
 	cgroups    *kubelettest.Cgroups
 	// changed has a value for each call of Options.Changed, up to its capacity.
 	changed chan struct{}
+	// queries has a value for each call of Options.Held. It has no capacity, so that the kubelet
+	// answers once the test has received the value. A nil channel is not used.
+	queries chan struct{}
 
 	mu         sync.Mutex
 	held       map[string]string
@@ -67,7 +71,13 @@ func (k *kubelet) tracker() *holders.Tracker {
 		IsOurs: func(name string) bool {
 			return name == resource
 		},
-		Held: func(context.Context) (map[string]string, bool, error) {
+		Held: func(ctx context.Context) (map[string]string, bool, error) {
+			if k.queries != nil {
+				select {
+				case k.queries <- struct{}{}:
+				case <-ctx.Done():
+				}
+			}
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			return k.held, true, k.heldErr
@@ -150,6 +160,28 @@ func (k *kubelet) run(tracker *holders.Tracker) chan<- struct{} {
 		}
 	})
 	return announce
+}
+
+// awaitQuery waits for a query of the held slots, and has it answered.
+func (k *kubelet) awaitQuery() {
+	k.Helper()
+	select {
+	case <-k.queries:
+	case <-time.After(limit):
+		k.Fatal("the kubelet is not queried")
+	}
+}
+
+// awaitHold waits until the tracker knows a hold.
+func (k *kubelet) awaitHold(tracker *holders.Tracker, hold ledger.Hold) {
+	k.Helper()
+	deadline := time.Now().Add(limit)
+	for !slices.Contains(tracker.Save(), hold) {
+		if time.Now().After(deadline) {
+			k.Fatalf("%+v is not among %+v", hold, tracker.Save())
+		}
+		runtime.Gosched()
+	}
 }
 
 // awaitUnhealthy waits until exactly these slots are unhealthy.
@@ -256,13 +288,38 @@ func TestPodIsNotForgotten(t *testing.T) {
 			next.cgroups.Start(podUID)
 			tracker := next.tracker()
 			tracker.Restore([]ledger.Hold{{Slot: slot, Pod: podUID, Resource: resource}})
+			next.queries = make(chan struct{})
 			announce := next.run(tracker)
+			next.awaitQuery()
 			announce <- struct{}{}
-			announce <- struct{}{} // the first look has ended
+			next.awaitQuery() // the first look has ended
 			if unhealthy := tracker.Unhealthy(); len(unhealthy) > 0 {
 				t.Errorf("unhealthy slots: %v", unhealthy)
 			}
 		})
+	}
+}
+
+// A checkpoint is read while the kubelet does not answer a query: the next version may not have its
+// pods any more.
+func TestReadsDuringQuery(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	k.queries = make(chan struct{})
+	k.cgroups.Start(podUID)
+	k.cgroups.Start(nextUID)
+	tracker := k.tracker()
+	tracker.Restore([]ledger.Hold{{Slot: slot, Pod: podUID, Resource: resource}})
+	announce := k.run(tracker)
+	// From now on, a query about the first pod waits for its answer.
+	for _, pods := range []map[string][]string{{nextUID: {other}}, {}} {
+		k.save(pods)
+		select {
+		case announce <- struct{}{}:
+		case <-time.After(limit):
+			t.Fatal("the checkpoint is not read")
+		}
+		k.awaitHold(tracker, ledger.Hold{Slot: other, Pod: nextUID, Resource: resource})
 	}
 }
 
@@ -277,7 +334,7 @@ func TestSuccessorOfStaticPod(t *testing.T) {
 	tracker := k.tracker()
 	announce := k.run(tracker)
 	announce <- struct{}{}
-	announce <- struct{}{} // the first look has found the name of the pod
+	k.awaitHold(tracker, ledger.Hold{Slot: slot, Pod: staticUID, Resource: resource, Name: "default/static"})
 	for name, test := range map[string]struct {
 		pods       map[string]bool
 		generation uint64
