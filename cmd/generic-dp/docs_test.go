@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
 
@@ -35,7 +34,7 @@ const repository = "../.."
 //   - ```toml is a configuration that passes check with the --allow, --domains and
 //     --node-name of its comments and not without, and has a device for each resource.
 //   - ```yaml is an object whose resources a configuration of its section or page
-//     offers, or values that the chart accepts.
+//     offers, or values of the chart with such a configuration.
 //   - Links lead to files and headings.
 //
 // A comment before a block says where it runs: <!-- machine: NAME -->, from there on, is a
@@ -83,7 +82,6 @@ type page struct {
 	dir      string // of its commands
 	scripts  string
 	written  []string // files that blocks write that do not run here
-	schema   *jsonschema.Schema
 	wanted   []wanted
 }
 
@@ -113,14 +111,7 @@ func readPage(t *testing.T, file string) *page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema, err := filepath.Abs(repository + "/deploy/helm/generic-dp/values.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &page{t: t, file: file, lines: strings.Split(string(text), "\n"), dir: t.TempDir(), scripts: t.TempDir(), sections: []section{{}}}
-	if p.schema, err = jsonschema.NewCompiler().Compile(schema); err != nil {
-		t.Fatal(err)
-	}
 	next, open := block{}, (*block)(nil)
 	for i, line := range p.lines {
 		switch m := comment.FindStringSubmatch(line); {
@@ -468,10 +459,9 @@ func (p *page) walk(b *block, value any) {
 	}
 }
 
+// checkValues checks the configuration in values of the chart. A test in docs checks the other
+// values.
 func (p *page) checkValues(b *block, values map[string]any) {
-	if err := p.schema.Validate(values); err != nil {
-		p.errorf(b.first, "values: %v", err)
-	}
 	files, _ := values["config"].(map[string]any)
 	for _, text := range files {
 		p.checkConfig(b, fmt.Sprint(text))

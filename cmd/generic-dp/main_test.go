@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -23,7 +24,38 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"generic-dp": main, pluginName: main, "kubectl": fakeKubectl})
+	programs := map[string]func(){"generic-dp": main, pluginName: main, "kubectl": fakeKubectl}
+	testscript.Main(builtProgram{m, os.Getenv("GENERIC_DP_BIN")}, programs)
+}
+
+// builtProgram runs tests with a build of the program in place of the test binary, which has the
+// race detector and the packages of all tests, and takes five times as long to start. Scripts
+// and pages start hundreds of processes.
+type builtProgram struct {
+	tests testscript.TestingM
+	// file is the built program, empty if there is none.
+	file string
+}
+
+// Run implements testscript.TestingM.
+func (p builtProgram) Run() int {
+	if p.file == "" {
+		return p.tests.Run()
+	}
+	dir, err := os.MkdirTemp("", "programs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	for _, name := range []string{"generic-dp", pluginName} {
+		if err := os.Symlink(p.file, filepath.Join(dir, name)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := os.Setenv("PATH", dir+":"+os.Getenv("PATH")); err != nil {
+		log.Fatal(err)
+	}
+	return p.tests.Run()
 }
 
 // TestScripts runs the command line. The script command "machine" unpacks a recorded
