@@ -48,7 +48,7 @@ var groups = []group{
 	}},
 	// The packages below only belong to tests.
 	{name: "testing", folders: []string{"internal/testing"}, imports: []string{"vocabulary", "sys", "host", "kubelet"}},
-	{name: "tests", folders: []string{"examples", "hack", "test"}, imports: []string{"testing"}},
+	{name: "tests", folders: []string{"docs", "examples", "hack", "test"}, imports: []string{"testing"}},
 }
 
 // onlyImporters lists the packages that may import a library or a package.
