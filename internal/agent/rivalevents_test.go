@@ -91,6 +91,9 @@ func (s *rivalEvents) admit() {
 			s.Fatalf("%s got %s (stick %d) while %s runs with %s (stick %d)", p.name, p.resource, p.stick, other.name, other.resource, other.stick)
 		}
 	}
+	// The first process starts long after the kubelet has written the pod to its checkpoint. If the
+	// checkpoint is lost before it is read, nobody knows the pod.
+	s.eventually("hold of "+p.name, func() bool { return s.agent.Remembers(p.uid) })
 	s.cgroups.Start(p.uid)
 	s.pods = append(s.pods, p)
 }
