@@ -34,13 +34,13 @@ run: build ## try the quickstart configuration on this host, without a kubelet
 # small files and binaries of 40 MB take most of the time. By default, a process with the
 # race detector sleeps for a second on exit (GORACE). -p is twice the number of CPUs, because
 # some packages mostly wait. make lint runs more vet checks than go test. Scripts and pages run
-# the built program, hundreds of times; go test without GENERIC_DP_BIN runs it with the race
+# the built program, hundreds of times; go test without GENERIC_DP_SCRIPTS_BIN runs it with the race
 # detector.
 test: build ## unit tests with the race detector; fuzz targets with their known inputs
 	@shm=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); parent=$${TMPDIR:-/tmp}; \
 	if [ "$${shm:-0}" -gt 4000000 ]; then parent=/dev/shm; fi; \
 	dir=$$(mktemp -d -p "$$parent"); chmod 755 "$$dir"; trap 'rm -rf "$$dir"' EXIT; \
-	GENERIC_DP_BIN=$(CURDIR)/$(BIN) GORACE=atexit_sleep_ms=20 TMPDIR=$$dir $(GO) test -race -vet=off -p $$((2 * $$(nproc))) -tags $(TAGS) ./...
+	GENERIC_DP_SCRIPTS_BIN=$(CURDIR)/$(BIN) GORACE=atexit_sleep_ms=20 TMPDIR=$$dir $(GO) test -race -vet=off -p $$((2 * $$(nproc))) -tags $(TAGS) ./...
 
 adversary: build ## attacks on the built program, within the memory limit of the DaemonSet; needs root
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 20m -tags $(TAGS),adversary ./test/adversary

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	programs := map[string]func(){"generic-dp": main, pluginName: main, "kubectl": fakeKubectl}
-	testscript.Main(builtProgram{m, os.Getenv("GENERIC_DP_BIN")}, programs)
+	testscript.Main(builtProgram{m, os.Getenv("GENERIC_DP_SCRIPTS_BIN")}, programs)
 }
 
 // builtProgram runs tests with a build of the program in place of the test binary, which has the

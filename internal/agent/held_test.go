@@ -158,6 +158,29 @@ func TestHeldDeviceIsGrouped(t *testing.T) {
 	})
 }
 
+// By port ID, a held device that moves to another port between two scans is another device: it is
+// offered at once, although the container of the former one runs.
+func TestHeldDeviceMovesByPortID(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/zigbee"
+	n := newNode(t, strings.Replace(zigbee, "container.path", "identity = \"port\"\ncontainer.path", 1))
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	const id = "usb:10c4:ea60:port:0000:00:14.0:"
+	_, stop := n.serve()
+	n.untilListed(resource, []string{id + "1"}, nil)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "lab", Pod: "p", Container: "main", Resource: resource}, id+"1")
+	stop()
+	n.host.RemoveUSB("1-1")
+	n.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB1"))
+	n.serve()
+	n.untilListed(resource, []string{id + "2"}, []string{id + "1"})
+	// A device that has to wait is listed by a later pass, which may come a minute later.
+	if strings.Contains(n.log.String(), "device is not listed yet") {
+		t.Error("the device had to wait")
+	}
+}
+
 // A held device that can't be read yet after a restart is not offered by the ID that an edit has given
 // it. A program that reads more of a device than its predecessor did reads all devices again.
 func TestHeldDeviceThatIsReadLate(t *testing.T) {

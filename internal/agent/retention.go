@@ -135,12 +135,18 @@ func (r *retention) unchanged(id, path string) bool {
 	if n.Hardware == nil {
 		return true
 	}
-	isPortID := strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:")
-	isAtPort := id == device.HardwareID(n.Hardware, device.PortForm) || id == device.NodeID(n, device.PortForm)
-	if isPortID && !isAtPort {
+	if namesOtherPort(id, n) {
 		return false // the device is in another port now, and listed with the ID of that port
 	}
 	return device.SameNode(nodeID(r.view, path), r.injected[id][path])
+}
+
+// namesOtherPort reports whether an ID names a USB port, and the hardware of a node is in another
+// one: by such an ID, it is another device there.
+func namesOtherPort(id string, n *device.Node) bool {
+	isPortID := strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:")
+	isAtPort := id == device.HardwareID(n.Hardware, device.PortForm) || id == device.NodeID(n, device.PortForm)
+	return isPortID && !isAtPort
 }
 
 // mayBeUnread reports whether the node at a path may belong to hardware that could not be read yet,
@@ -174,9 +180,13 @@ func (o *outputs) aliases(v *View) map[string][]string {
 				aliases[offer.ID] = append(aliases[offer.ID], offer.Alias)
 			}
 			for _, n := range offer.Nodes {
-				ids := injected[nodeID(v, n.HostPath)]
-				if len(ids) > 0 && !n.Companion {
-					aliases[offer.ID] = append(aliases[offer.ID], ids...)
+				if n.Companion {
+					continue
+				}
+				for _, id := range injected[nodeID(v, n.HostPath)] {
+					if !namesOtherPort(id, v.node(n.HostPath)) {
+						aliases[offer.ID] = append(aliases[offer.ID], id)
+					}
 				}
 			}
 		}
