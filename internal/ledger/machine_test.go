@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 			h.ended = append(h.ended, res.name)
 		}
 	}
-	if again, out := before.Next(in); !cmp.Equal(h.out, out) || !cmp.Equal(h.state.Remember(), again.Remember()) {
+	if again, out := before.Next(in); !reflect.DeepEqual(h.out, out) || !reflect.DeepEqual(h.state.Remember(), again.Remember()) {
 		h.t.Errorf("at %s: the same state and input make another output:\n%s", d, cmp.Diff(h.out, out))
 	}
 	if !h.out.Wake.IsZero() && !h.out.Wake.After(in.Now) {

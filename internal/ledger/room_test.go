@@ -15,8 +15,9 @@ func (h *machine) size() (slots, largest, memory int) {
 		list := 0
 		memory += device.ResourceMemory
 		for _, e := range res.Devices {
-			list += len(Slots(e))
-			memory += e.Offer.Memory() + device.PartMemory*(len(Slots(e))-e.Offer.Slots)
+			listed := len(Slots(e))
+			list += listed
+			memory += e.Offer.Memory() + device.PartMemory*(listed-e.Offer.Slots)
 		}
 		slots += list
 		largest = max(largest, list)
