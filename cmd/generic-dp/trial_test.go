@@ -105,7 +105,8 @@ func (v *victim) serve(slots int) {
 	v.listed(slots)
 }
 
-// end ends the instance by a signal and forgets its log.
+// end ends the instance by a signal and forgets its log. The kubelet has noticed the end when it
+// returns: otherwise the next instance would seem to be registered before it runs.
 func (v *victim) end(signal syscall.Signal) {
 	v.Helper()
 	_ = v.cmd.Process.Signal(signal)
@@ -113,6 +114,12 @@ func (v *victim) end(signal syscall.Signal) {
 		v.Errorf("it ended with %v:\n%s", err, v.logged())
 	}
 	v.cmd = nil
+	ctx, cancel := context.WithTimeout(context.Background(), killLimit)
+	defer cancel()
+	err := v.kubelet.WaitFor(ctx, func() bool { return len(v.kubelet.Connected("example.com/x")) == 0 })
+	if err != nil {
+		v.Errorf("the kubelet is still connected: %v", err)
+	}
 	v.mu.Lock()
 	v.log.Reset()
 	v.mu.Unlock()
