@@ -1,0 +1,602 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
+)
+
+// everyKind offers a dock with its sticks as one device, each stick by one of two names, a radio
+// that is reset, and a network that claims share by bandwidth.
+const everyKind = threeNames + `
+[[resource]]
+name = "radio"
+match.usb.id = "1a86:7523"
+container.reset = "usb"
+[[resource]]
+name = "network"
+count = 4
+match.virtual = "x"
+when.node_name = "n1"
+capacity.bandwidth = { value = "10", default = "1" }
+container.env.BANDWIDTH = "${capacity.bandwidth}"
+`
+
+const (
+	radioName   = "example.com/radio"
+	networkName = "example.com/network"
+
+	// networkSlots and networkBandwidth are what the network has for all claims together.
+	networkSlots     = 4
+	networkBandwidth = 10
+
+	radioID = "usb:1a86:7523:RADIO001"
+)
+
+// hardware is what a pod uses of the node, as a set of bits. It is the plain definition of a
+// conflict: two pods must not use the same hardware.
+type hardware int
+
+const (
+	firstStick hardware = 1 << iota
+	secondStick
+	dockItself
+	radio
+	network // it is shared
+)
+
+const wholeDock = firstStick | secondStick | dockItself
+
+// sharer is a pod that got a device.
+type sharer struct {
+	name, uid string
+	has       hardware
+	// bandwidth is what it has of the network.
+	bandwidth int
+	// isAdmin is set if it has access beside the holders.
+	isAdmin bool
+	// claim is nil for a device plugin, which gave it a device of resource.
+	claim    *kubelettest.ResourceClaim
+	resource string
+	// runs is set while the pod has processes.
+	runs bool
+	// isForced is set once the pod was deleted with --force.
+	isForced bool
+}
+
+// sharing is a node whose devices are shared in every way, by claims and by device plugins. Its
+// scheduler sometimes allocates what is allocated already, as after a restore of etcd.
+type sharing struct {
+	*node
+	api     *kubeapitest.Server
+	cgroups *kubelettest.Cgroups
+	random  *rand.Rand
+	clock   *clock
+	agent   *agent.Agent
+	stop    func()
+	backup  *kubelettest.Backup
+
+	// inClaims has the resources that are offered by DRA. The others are offered by device plugins.
+	inClaims map[string]bool
+	portOf   [2]string // of each stick, empty if it is unplugged
+	ports    int
+	admitted int
+	counts   map[string]int
+
+	// mu protects pods and violation, because resets happen in other goroutines.
+	mu        sync.Mutex
+	pods      []*sharer
+	violation string
+}
+
+func newSharing(t *testing.T, seed uint64) *sharing {
+	t.Helper()
+	n, api := newDRANode(t, everyKind)
+	n.answerWithin = 50 * time.Millisecond
+	n.startWithin = 50 * time.Millisecond
+	n.options.Allow.Reset = true
+	s := &sharing{
+		node:     n,
+		api:      api,
+		cgroups:  kubelettest.NewCgroups(t),
+		random:   rand.New(rand.NewPCG(seed, 0)),
+		clock:    &clock{},
+		inClaims: map[string]bool{},
+		counts:   map[string]int{},
+	}
+	n.options.Paths.Cgroup = s.cgroups.Dir()
+	s.clock.forward(2 * time.Minute)
+	n.addBus()
+	n.host.AddUSB(sysfstest.USB{Port: "1-4", Vendor: "2109", Product: "2813", Serial: "DOCK0001"})
+	n.host.AddUSB(sysfstest.USB{
+		Port: "1-5", Vendor: "1a86", Product: "7523", Serial: "RADIO001",
+		Interfaces: []sysfstest.Interface{{Number: 0, Class: "03", Nodes: []sysfstest.Node{{Name: "hidraw0", Subsystem: "hidraw"}}}},
+	})
+	s.plug(0)
+	s.plug(1)
+	return s
+}
+
+// start starts an instance.
+func (s *sharing) start() {
+	s.Helper()
+	a, err := agent.New(s.Context(), s.options)
+	if err != nil {
+		s.Fatal(err)
+	}
+	a.SetClock(s.clock.now)
+	a.SetAnswerWithin(s.answerWithin)
+	a.SetStartWithin(s.startWithin)
+	a.SetReset(s.reset, time.Second)
+	s.agent = a
+	s.stop = s.run(a)
+}
+
+// reset is the kernel's reset of the radio, which no pod may use at that time.
+func (s *sharing) reset(string, string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts["resets"]++
+	for _, p := range s.pods {
+		if p.runs && p.has&radio != 0 {
+			s.violation = fmt.Sprintf("the radio is reset while pod %s uses it", p.name)
+		}
+	}
+	return nil
+}
+
+func (s *sharing) serial(stick int) string { return []string{"AAAA1111", "BBBB2222"}[stick] }
+
+// plug plugs a stick into the dock, or pulls it.
+func (s *sharing) plug(i int) {
+	if s.portOf[i] != "" {
+		s.host.RemoveUSB(s.portOf[i])
+		s.portOf[i] = ""
+		return
+	}
+	s.ports++
+	s.portOf[i] = fmt.Sprintf("1-4.%d", s.ports)
+	s.host.AddUSB(stick(s.portOf[i], s.serial(i), fmt.Sprintf("ttyUSB%d", i)))
+}
+
+// hardwareOf returns the hardware of a device that a device plugin offers, by its ID.
+func (s *sharing) hardwareOf(id string) hardware {
+	s.Helper()
+	switch {
+	case strings.Contains(id, s.serial(0)[:5]):
+		return firstStick
+	case strings.Contains(id, s.serial(1)[:5]):
+		return secondStick
+	case id == dockID:
+		return wholeDock
+	case id == radioID:
+		return radio
+	}
+	s.Fatalf("unknown device %q", id)
+	return 0
+}
+
+// configureAPIs makes some of the resources offered by DRA. The network always is.
+func (s *sharing) configureAPIs() {
+	text := byClaim(everyKind, "network")
+	s.inClaims = map[string]bool{networkName: true}
+	for _, name := range []string{"zigbee", "serial", "dock", "radio"} {
+		if s.random.IntN(2) == 0 {
+			text = byClaim(text, name)
+			s.inClaims["example.com/"+name] = true
+		}
+	}
+	s.configure(text)
+}
+
+// starts starts the processes of a pod that got a device. Those of other pods may only run if they do
+// not use the same hardware.
+func (s *sharing) starts(p *sharer) {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bandwidth := p.bandwidth
+	slots := 1
+	for _, other := range s.pods {
+		if !other.runs || p.isAdmin || other.isAdmin {
+			continue
+		}
+		both := p.has & other.has
+		if both&^network != 0 {
+			s.Fatalf("pod %+v runs beside %+v", *p, *other)
+		}
+		if both == network {
+			bandwidth += other.bandwidth
+			slots++
+		}
+	}
+	if bandwidth > networkBandwidth || slots > networkSlots {
+		s.Fatalf("pod %+v makes %d pods with a bandwidth of %d in %+v", *p, slots, bandwidth, s.pods)
+	}
+	p.runs = true
+	s.pods = append(s.pods, p)
+	s.cgroups.Start(p.uid)
+}
+
+// admit runs a pod that gets a device by a device plugin.
+func (s *sharing) admit() {
+	s.Helper()
+	var offered []string
+	for _, name := range []string{zigbeeName, serialName, dockName, radioName} {
+		if !s.inClaims[name] {
+			offered = append(offered, name)
+		}
+	}
+	if len(offered) == 0 {
+		return
+	}
+	s.admitted++
+	resource := offered[s.random.IntN(len(offered))]
+	name := fmt.Sprint("p", s.admitted)
+	a, err := s.kubelet.Admit(s.Context(), request(name, resource), 1)
+	if err != nil {
+		s.counts["refused by device plugins"]++
+		return
+	}
+	p := &sharer{
+		name:     name,
+		uid:      s.kubelet.UID("default", name),
+		has:      s.hardwareOf(a.IDs[0]),
+		resource: resource,
+	}
+	s.eventually("hold of "+p.name, func() bool { return s.agent.Remembers(p.uid) })
+	s.counts[resource]++
+	s.starts(p)
+	if resource == radioName {
+		s.restartContainer(p)
+	}
+}
+
+// restartContainer has the kubelet start the container of a pod with a radio. The pod does not use it
+// meanwhile.
+func (s *sharing) restartContainer(p *sharer) {
+	s.mu.Lock()
+	p.runs = false
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.Context(), limit)
+	defer cancel()
+	_ = s.kubelet.StartContainer(ctx, request(p.name, p.resource))
+	s.mu.Lock()
+	p.runs = true
+	s.mu.Unlock()
+}
+
+// offer is a published device.
+type offer struct {
+	name, resource string
+	has            hardware
+}
+
+// offers returns the published devices without taints, sorted by name.
+func (s *sharing) offers() []offer {
+	virtual := device.VirtualID(networkName, "x")
+	known := []offer{
+		{dra.DeviceName(dockID), dockName, wholeDock},
+		{dra.DeviceName(radioID), radioName, radio},
+		{dra.DeviceName(virtual), networkName, network},
+	}
+	for i, has := range []hardware{firstStick, secondStick} {
+		id := "usb:10c4:ea60:" + s.serial(i)
+		known = append(known,
+			offer{dra.DeviceName(device.SharedID(zigbeeName, id)), zigbeeName, has},
+			offer{dra.DeviceName(device.SharedID(serialName, id+":if00:ttyUSB")), serialName, has},
+		)
+	}
+	var all []offer
+	for name, taints := range published(s.api) {
+		i := slices.IndexFunc(known, func(o offer) bool { return o.name == name })
+		if i < 0 {
+			s.Fatalf("unknown device %q", name)
+		}
+		if taints == "" {
+			all = append(all, known[i])
+		}
+	}
+	slices.SortFunc(all, func(a, b offer) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+// isAllocated reports whether the API server has a claim with hardware that a new claim would get.
+func (s *sharing) isAllocated(o offer, bandwidth int) bool {
+	slots := 1
+	for _, p := range s.pods {
+		if p.claim == nil || p.isAdmin || p.isForced {
+			continue
+		}
+		both := p.has & o.has
+		if both&^network != 0 {
+			return true
+		}
+		if both == network {
+			bandwidth += p.bandwidth
+			slots++
+		}
+	}
+	return bandwidth > networkBandwidth || slots > networkSlots
+}
+
+// claims runs a pod that gets a device by a claim.
+func (s *sharing) claims() {
+	s.Helper()
+	all := s.offers()
+	if len(all) == 0 {
+		return
+	}
+	o := all[s.random.IntN(len(all))]
+	s.admitted++
+	name := fmt.Sprint("p", s.admitted)
+	p := &sharer{name: name, uid: "uid-of-" + name, has: o.has, isAdmin: s.random.IntN(5) == 0}
+	if o.has == network {
+		p.bandwidth = 1 + s.random.IntN(5)
+	}
+	isMistaken := s.random.IntN(4) == 0
+	if !p.isAdmin && !isMistaken && s.isAllocated(o, p.bandwidth) {
+		return
+	}
+	p.claim = s.allocate(p, o)
+	if s.prepares(p) {
+		s.starts(p)
+	}
+}
+
+// prepares has the kubelet prepare the claim of a new pod. If that fails, the pod never runs.
+func (s *sharing) prepares(p *sharer) bool {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), limit)
+	defer cancel()
+	devices, err := s.kubelet.PrepareClaim(ctx, dra.Driver, *p.claim)
+	if err != nil {
+		s.counts["refused by DRA"]++
+		_ = s.release(p)
+		return false
+	}
+	kind := "claims"
+	if p.isAdmin {
+		kind = "claims with adminAccess"
+	}
+	s.counts[kind]++
+	if p.has == network && !p.isAdmin {
+		ids := devices[0].GetCdiDeviceIds()
+		want := fmt.Sprint("BANDWIDTH=", p.bandwidth)
+		if env := s.edits(ids[len(ids)-1]).Env; !slices.Contains(env, want) {
+			s.Fatalf("pod %s has the environment %q, want %s", p.name, env, want)
+		}
+	}
+	return true
+}
+
+// allocate makes the claim of a pod.
+func (s *sharing) allocate(p *sharer, o offer) *kubelettest.ResourceClaim {
+	c := &kubelettest.ResourceClaim{Namespace: "lab", Name: p.name, UID: "uid-" + p.name, Pod: p.name, Container: "main"}
+	result := kubeapitest.Object{"request": "r", "driver": dra.Driver, "pool": "n1", "device": o.name}
+	if p.isAdmin {
+		result["adminAccess"] = true
+	} else if o.has == network {
+		result["shareID"] = "share-" + p.name
+		result["consumedCapacity"] = kubeapitest.Object{"bandwidth": fmt.Sprint(p.bandwidth), "slots": "1"}
+	}
+	s.api.Put(claimObject(c.Name), kubeapitest.Object{
+		"metadata": kubeapitest.Object{"name": c.Name, "uid": c.UID},
+		"status": kubeapitest.Object{
+			"allocation":  kubeapitest.Object{"devices": kubeapitest.Object{"results": []any{result}}},
+			"reservedFor": []any{kubeapitest.Object{"resource": "pods", "name": p.name, "uid": p.uid}},
+		},
+	})
+	return c
+}
+
+// release ends a pod without processes: the kubelet frees its device. It is an error if the driver is
+// not running.
+func (s *sharing) release(p *sharer) error {
+	if p.claim == nil {
+		s.kubelet.Remove("default", p.name)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.Context(), limit)
+	defer cancel()
+	if err := s.kubelet.UnprepareClaim(ctx, p.claim.UID); err != nil {
+		return err
+	}
+	s.api.Delete(claimObject(p.claim.Name))
+	return nil
+}
+
+// end ends the processes of a pod, and then the pod.
+func (s *sharing) end(p *sharer) {
+	s.mu.Lock()
+	p.runs = false
+	s.mu.Unlock()
+	s.cgroups.End(p.uid)
+	if p.isForced || s.release(p) == nil {
+		s.mu.Lock()
+		s.pods = slices.DeleteFunc(s.pods, func(other *sharer) bool { return other == p })
+		s.mu.Unlock()
+	}
+}
+
+// force deletes a pod from the API server and the kubelet while its processes run.
+func (s *sharing) force(p *sharer) {
+	s.counts["pods deleted with --force"]++
+	p.isForced = true
+	if p.claim == nil {
+		s.kubelet.Remove("default", p.name)
+		return
+	}
+	s.api.Delete(claimObject(p.claim.Name))
+	s.kubelet.Remove("lab", p.name)
+	if s.random.IntN(2) == 0 {
+		// The kubelet unprepares the claims of pods that it has forgotten.
+		ctx, cancel := context.WithTimeout(s.Context(), limit)
+		defer cancel()
+		_ = s.kubelet.UnprepareClaim(ctx, p.claim.UID)
+	}
+}
+
+// loseKubelet starts the kubelet with an older checkpoint, or without any.
+func (s *sharing) loseKubelet() {
+	backup := s.backup
+	if s.random.IntN(2) == 0 {
+		backup = nil
+	}
+	if err := s.kubelet.RestartFrom(backup); err != nil {
+		s.Fatal(err)
+	}
+	// The API server does not have the other pods of the backup.
+	for i := range s.admitted + 1 {
+		name := fmt.Sprint("p", i)
+		isValid := slices.ContainsFunc(s.pods, func(p *sharer) bool { return p.name == name && !p.isForced })
+		if !isValid {
+			s.kubelet.Remove("default", name)
+			s.kubelet.Remove("lab", name)
+		}
+	}
+}
+
+// update starts another instance before the old one ends.
+func (s *sharing) update() {
+	old := s.stop
+	s.start()
+	if s.random.IntN(2) == 0 {
+		s.claims()
+		s.admit()
+	}
+	old()
+}
+
+// passes moves the clock, and waits until the program has seen it.
+func (s *sharing) passes(by time.Duration) {
+	s.Helper()
+	count := func() int { return strings.Count(s.log.String(), "msg=\"configuration ") }
+	before := count()
+	s.clock.forward(by)
+	s.agent.Reload()
+	s.eventually("a pass", func() bool { return count() > before && !s.agent.Busy() })
+}
+
+func (s *sharing) step() {
+	s.Helper()
+	var pod *sharer
+	if len(s.pods) > 0 {
+		pod = s.pods[s.random.IntN(len(s.pods))]
+	}
+	switch n := s.random.IntN(100); {
+	case n < 20:
+		s.admit()
+	case n < 45:
+		s.claims()
+	case n < 58 && pod != nil:
+		s.end(pod)
+	case n < 75:
+		s.passes(time.Duration(10+s.random.IntN(60)) * time.Second)
+	case n < 79 && pod != nil && !pod.isForced:
+		s.force(pod)
+	case n < 81 && pod != nil && pod.claim != nil && !pod.isForced:
+		// The kubelet prepares the claim of a pod again, as for each of its sandboxes.
+		ctx, cancel := context.WithTimeout(s.Context(), limit)
+		_, _ = s.kubelet.PrepareClaim(ctx, dra.Driver, *pod.claim)
+		cancel()
+	case n < 83 && pod != nil && pod.resource == radioName && pod.runs && !pod.isForced:
+		s.restartContainer(pod)
+	case n < 87:
+		s.plug(s.random.IntN(2))
+	case n < 89:
+		s.stop()
+		s.start()
+	case n < 92:
+		s.update()
+	case n < 94:
+		s.backup = s.kubelet.Backup()
+	case n < 95:
+		s.loseKubelet()
+	case n < 97:
+		s.configureAPIs()
+	case n < 98:
+		if err := s.kubelet.Restart(); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.violation != "" {
+		s.Fatal(s.violation)
+	}
+}
+
+// isFree reports whether every device is offered by the API of its resource, and by no other.
+func (s *sharing) isFree() bool {
+	s.Helper()
+	s.passes(30 * time.Second)
+	byResource := map[string]int{}
+	for _, o := range s.offers() {
+		byResource[o.resource]++
+	}
+	for name, want := range map[string]int{zigbeeName: 2, serialName: 2, dockName: 1, radioName: 1, networkName: 1} {
+		plugins := s.kubelet.Count(name).Allocatable
+		if s.inClaims[name] && (byResource[name] != want || plugins != 0) {
+			return false
+		}
+		if !s.inClaims[name] && (byResource[name] != 0 || plugins != want) {
+			return false
+		}
+	}
+	return true
+}
+
+// Devices are shared in every way by random pods, with losses, updates, edits and resets between them:
+// no two pods use the same hardware, no claims together have more than there is, and nothing is reset
+// while a pod uses it. All devices are offered again afterwards, also beside pods with adminAccess.
+func TestRandomEventsOfSharing(t *testing.T) {
+	t.Parallel()
+	const steps = 400
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	s := newSharing(t, seed)
+	s.configureAPIs()
+	s.start()
+	for range steps {
+		s.step()
+	}
+	t.Log(s.counts)
+	s.eventually("the end of the pods", func() bool {
+		for _, p := range slices.Clone(s.pods) {
+			if p.isForced && p.claim != nil {
+				_ = s.release(p)
+			}
+			s.end(p)
+		}
+		return len(s.pods) == 0
+	})
+	for i := range s.portOf {
+		if s.portOf[i] == "" {
+			s.plug(i)
+		}
+	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("by claims: %v, without taints: %v", s.inClaims, s.offers())
+			for _, r := range s.agent.Status(context.Background()).Resources {
+				for _, d := range r.Devices {
+					t.Logf("%s (%s): %s %s %s", r.Name, r.API, d.ID, d.Health, d.Reason)
+				}
+			}
+		}
+	}()
+	s.eventually("all devices are free", s.isFree)
+}
