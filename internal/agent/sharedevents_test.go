@@ -342,7 +342,7 @@ func (s *sharing) claims() {
 	o := all[s.random.IntN(len(all))]
 	s.admitted++
 	name := fmt.Sprint("p", s.admitted)
-	p := &sharer{name: name, uid: "uid-of-" + name, has: o.has, isAdmin: s.random.IntN(5) == 0}
+	p := &sharer{name: name, uid: "uid-of-" + name, has: o.has, isAdmin: s.random.IntN(4) == 0}
 	if o.has == network {
 		p.bandwidth = 1 + s.random.IntN(5)
 	}
@@ -490,6 +490,24 @@ func (s *sharing) passes(by time.Duration) {
 	s.eventually("a pass", func() bool { return count() > before && !s.agent.Busy() })
 }
 
+// catchUp waits until the slices show what the program has: it writes them once a second.
+func (s *sharing) catchUp() {
+	s.Helper()
+	deadline := time.Now().Add(2 * time.Second)
+	s.eventually("slices", func() bool {
+		want := 0
+		for _, r := range s.agent.Status(s.Context()).Resources {
+			for _, d := range r.Devices {
+				if r.API == "dra" && d.Health == "Healthy" {
+					want++
+				}
+			}
+		}
+		// A device may have changed since.
+		return len(s.offers()) == want || time.Now().After(deadline)
+	})
+}
+
 func (s *sharing) step() {
 	s.Helper()
 	var pod *sharer
@@ -531,6 +549,8 @@ func (s *sharing) step() {
 		if err := s.kubelet.Restart(); err != nil {
 			s.Fatal(err)
 		}
+	default:
+		s.catchUp()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -564,12 +584,13 @@ func (s *sharing) isFree() bool {
 // while a pod uses it. All devices are offered again afterwards, also beside pods with adminAccess.
 func TestRandomEventsOfSharing(t *testing.T) {
 	t.Parallel()
-	const steps = 400
+	const steps = 300
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	s := newSharing(t, seed)
 	s.configureAPIs()
 	s.start()
+	s.catchUp()
 	for range steps {
 		s.step()
 	}
