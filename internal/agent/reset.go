@@ -34,6 +34,8 @@ type resetter struct {
 	recheck func(id string)
 	rescans rescanRequests
 	health  *healthdir.Dirs
+	// claims returns the prepared claims.
+	claims func() ([]cdi.Claim, error)
 	// count counts a reset.
 	count func(resource string, took time.Duration, err error)
 	// hint says how to give this program access to devices.
@@ -58,6 +60,7 @@ func newResetter(a *Agent) *resetter {
 		reset:   host.Reset,
 		rescans: a.rescans,
 		health:  a.outputs.health,
+		claims:  a.outputs.specs.Claims,
 		count: func(resource string, took time.Duration, err error) {
 			a.page.metrics.CountReset(resource, took, err)
 		},
@@ -117,9 +120,33 @@ func (r *resource) resetSlot(ctx context.Context, slot string) error {
 		if err == nil && now != pod {
 			err = fmt.Errorf("the pod with UID %s has it now, and no longer the one with UID %s", now, pod)
 		}
+		if err == nil {
+			err = r.resetter.checkAdmins(id)
+		}
 		return err
 	}
 	return r.resetter.run(ctx, r, id, mayReset)
+}
+
+// checkAdmins returns an error if a claim has access to a device beside its holder. Such a claim does
+// not keep the device from a change of its API, so its containers may run beside a pod of the device
+// plugin.
+func (t *resetter) checkAdmins(id string) error {
+	claims, err := t.claims()
+	if err != nil {
+		return fmt.Errorf("it is not known whether a claim has adminAccess to it: %w", err)
+	}
+	for _, c := range claims {
+		for _, request := range c.Requests {
+			for _, name := range request.Admin {
+				_, accessed, _ := strings.Cut(name, "=")
+				if accessed == id {
+					return fmt.Errorf("claim %s/%s has adminAccess to it", c.Namespace, c.Name)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // run resets a device of a resource. mayReset is called immediately before, and returns why the

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
@@ -155,6 +156,35 @@ func TestResetBeforeStart(t *testing.T) {
 	b.host.RemoveUSB("1-1")
 	b.untilListed(zigbees, nil, []string{stickID})
 	b.wantHealthy(dir, false, "after a loss")
+}
+
+// A claim with adminAccess uses a device beside its holder, also after a change of the API by which the
+// device is offered.
+func TestResetBesideAdminClaim(t *testing.T) {
+	t.Parallel()
+	b := newResetBed(t, resetting)
+	b.run(limit)
+	b.admit("p")
+	w := b.options.Paths.SpecWriter()
+	claim := cdi.Claim{
+		Namespace: "lab",
+		Name:      "admin",
+		UID:       "uid-admin",
+		Requests:  []cdi.Request{{Name: "r", Admin: []string{zigbees + "=" + stickID}}},
+	}
+	if err := w.WriteClaim(claim); err != nil {
+		t.Fatal(err)
+	}
+	b.refusal("p", "claim lab/admin has adminAccess to it")
+	if n := b.kernel.count(); n > 0 {
+		t.Errorf("%d resets beside the claim", n)
+	}
+	if err := w.RemoveClaim(claim.UID); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.kubelet.StartContainer(t.Context(), containerOf("p")); err != nil {
+		t.Error(err)
+	}
 }
 
 // A device that must not be reset, or that a reset breaks, keeps the container from starting.
