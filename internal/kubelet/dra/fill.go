@@ -23,66 +23,91 @@ type filled struct {
 // mounts of all devices of the group. It writes nothing. The error of Inject is returned as it is,
 // so that it may wrap ErrNotOffered.
 func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated) (*filled, error) {
-	f := &filled{claim: claim, held: map[string]*Device{}}
+	f := &filled{
+		claim: claim,
+		held:  map[string]*Device{},
+	}
 	for _, group := range groups {
-		names := make([]string, len(group))
+		response, found, err := p.injectGroup(ctx, group)
+		if err != nil {
+			return nil, err
+		}
+		names := reportedNames{}
 		for i := range group {
-			names[i] = group[i].Device
-		}
-		amounts, err := amountsOf(group)
-		if err != nil {
-			return nil, err
-		}
-		places, err := placementsOf(group)
-		if err != nil {
-			return nil, err
-		}
-		// All devices of a group are injected together, because they may conflict in one container.
-		response, found, err := p.Inject(ctx, names, amounts, places)
-		if err != nil {
-			return nil, err
-		}
-		response.Env, err = renamed(response.Env, group)
-		if err != nil {
-			return nil, err
-		}
-		injected := map[string][]string{} // CDI names, by request
-		for i, a := range group {
-			// Each device reports only the names that no earlier device of its request has
-			// reported.
-			before := len(injected[a.Request])
-			// Devices share CDI names of the host, and slots share all of them.
-			for _, id := range found[i].CDI {
-				if !slices.Contains(injected[a.Request], id) {
-					injected[a.Request] = append(injected[a.Request], id)
-				}
-			}
-			at := f.request(a.Request)
-			if at < 0 {
-				request := p.newRequest(claim, a.Request, response)
-				request.Placement = a.parameters.Placement
-				f.claim.Requests = append(f.claim.Requests, request)
-				at = len(f.claim.Requests) - 1
-				injected[a.Request] = append(injected[a.Request], claim.CDIName(request))
-			}
-			request := &f.claim.Requests[at]
-			key := found[i].key()
-			f.held[key] = &found[i]
-			if err := a.addTo(request, &found[i]); err != nil {
+			err := p.addDevice(f, &group[i], &found[i], response, names)
+			if err != nil {
 				return nil, err
 			}
-			f.devices = append(f.devices, &claims.Device{
-				// Containers refer to the request, not to the subrequest that the scheduler chose.
-				RequestNames: []string{baseRequest(a.Request)},
-				PoolName:     a.Pool,
-				DeviceName:   a.Device,
-				ShareId:      a.ShareID,
-				CdiDeviceIds: slices.Clone(injected[a.Request][before:]),
-			})
 		}
 	}
 	p.keepShares(f.claim)
 	return f, nil
+}
+
+// injectGroup returns what a container gets for the devices of a group, with the variables renamed as
+// its requests want, and the devices in the order of the group.
+func (p *Plugin) injectGroup(ctx context.Context, group []allocated) (device.Response, []Device, error) {
+	names := make([]string, len(group))
+	for i := range group {
+		names[i] = group[i].Device
+	}
+	amounts, err := amountsOf(group)
+	if err != nil {
+		return device.Response{}, nil, err
+	}
+	places, err := placementsOf(group)
+	if err != nil {
+		return device.Response{}, nil, err
+	}
+	// All devices of a group are injected together, because they may conflict in one container.
+	response, found, err := p.Inject(ctx, names, amounts, places)
+	if err != nil {
+		return device.Response{}, nil, err
+	}
+	response.Env, err = renamed(response.Env, group)
+	if err != nil {
+		return device.Response{}, nil, err
+	}
+	return response, found, nil
+}
+
+// reportedNames are the CDI names that the devices of a group have reported, by request.
+type reportedNames map[string][]string
+
+// addDevice adds a device of a group to the claim, and its request if it is the first device of the
+// request. response is what the group gets. Each device reports only the CDI names that no earlier
+// device of its request has reported, and addDevice adds them to names.
+func (p *Plugin) addDevice(f *filled, a *allocated, d *Device, response device.Response, names reportedNames) error {
+	reported := names[a.Request]
+	before := len(reported)
+	// Devices share CDI names of the host, and slots share all of them.
+	for _, id := range d.CDI {
+		if !slices.Contains(reported, id) {
+			reported = append(reported, id)
+		}
+	}
+	at := f.request(a.Request)
+	if at < 0 {
+		request := p.newRequest(f.claim, a, response)
+		at = len(f.claim.Requests)
+		f.claim.Requests = append(f.claim.Requests, request)
+		reported = append(reported, f.claim.CDIName(request))
+	}
+	names[a.Request] = reported
+	f.held[d.key()] = d
+	err := a.addTo(&f.claim.Requests[at], d)
+	if err != nil {
+		return err
+	}
+	f.devices = append(f.devices, &claims.Device{
+		// Containers refer to the request, not to the subrequest that the scheduler chose.
+		RequestNames: []string{baseRequest(a.Request)},
+		PoolName:     a.Pool,
+		DeviceName:   a.Device,
+		ShareId:      a.ShareID,
+		CdiDeviceIds: slices.Clone(reported[before:]),
+	})
+	return nil
 }
 
 // slots returns the number of slots of each device of the claim. It is an error if the claim needs
@@ -106,16 +131,20 @@ func (f *filled) slots() (map[string]int, error) {
 // request is the index of a request in the claim, -1 if it is missing. A group adds its requests
 // one by one, while several devices may share a request.
 func (f *filled) request(name string) int {
-	return slices.IndexFunc(f.claim.Requests, func(r cdi.Request) bool { return r.Name == name })
+	return slices.IndexFunc(f.claim.Requests, func(r cdi.Request) bool {
+		return r.Name == name
+	})
 }
 
-// newRequest returns a request without devices, with everything that the response has besides them.
-func (p *Plugin) newRequest(claim cdi.Claim, name string, response device.Response) cdi.Request {
+// newRequest returns the request of an allocated device, without devices, with everything that the
+// response has besides them.
+func (p *Plugin) newRequest(claim cdi.Claim, a *allocated, response device.Response) cdi.Request {
 	// Each request of the group has its own metadata file, but shares the other mounts.
 	mounts := slices.Clone(response.Mounts)
 	return cdi.Request{
-		Name:   name,
-		Env:    response.Env,
-		Mounts: append(mounts, p.metadataMount(claim, name)),
+		Name:      a.Request,
+		Env:       response.Env,
+		Mounts:    append(mounts, p.metadataMount(claim, a.Request)),
+		Placement: a.parameters.Placement,
 	}
 }
