@@ -29,7 +29,8 @@ func (r *resource) allocate(ctx context.Context, ids []string, shares map[string
 		return device.Response{}, err
 	}
 	// This may wait until the containers of the former pod have ended.
-	if err := r.holders.Check(ctx, ids); err != nil {
+	err = r.holders.Check(ctx, ids)
+	if err != nil {
 		return device.Response{}, err
 	}
 	devices, err = withShares(devices, shares)
@@ -57,10 +58,13 @@ func (r *resource) respond(devices []*cdi.Injection, ids []string) (device.Respo
 		return device.Response{}, err
 	}
 	// All devices of a resource have the same directory in the container.
-	if devices[0].Offer.HealthDir != "" {
-		if err := r.addHealthDir(&response, devices, ids); err != nil {
-			return device.Response{}, err
-		}
+	hasHealthDir := devices[0].Offer.HealthDir != ""
+	if !hasHealthDir {
+		return response, nil
+	}
+	err = r.addHealthDir(&response, devices, ids)
+	if err != nil {
+		return device.Response{}, err
 	}
 	return response, nil
 }
@@ -69,10 +73,14 @@ func (r *resource) respond(devices []*cdi.Injection, ids []string) (device.Respo
 // the host may have started to use one of them without an event.
 func (r *resource) findCurrent(ctx context.Context, ids []string) ([]*cdi.Injection, error) {
 	devices, err := r.now.Load().find(ids)
-	if err != nil || !slices.ContainsFunc(devices, isRescanned) {
-		return devices, err
+	if err != nil {
+		return nil, err
 	}
-	if err := r.rescans.wait(ctx); err != nil {
+	if !slices.ContainsFunc(devices, isRescanned) {
+		return devices, nil
+	}
+	err = r.rescans.wait(ctx)
+	if err != nil {
 		return nil, err
 	}
 	return r.now.Load().find(ids)
@@ -94,9 +102,14 @@ func (r *resource) addHealthDir(response *device.Response, devices []*cdi.Inject
 	if err != nil {
 		return fmt.Errorf("container.health_dir: %w", err)
 	}
-	mount := device.Mount{HostPath: path, ContainerPath: offers[0].HealthDir, ReadOnly: true}
+	mount := device.Mount{
+		HostPath:      path,
+		ContainerPath: offers[0].HealthDir,
+		ReadOnly:      true,
+	}
 	// The response may be a kept one, whose mounts other calls share.
-	response.Mounts = append(slices.Clip(response.Mounts), mount)
+	mounts := slices.Clip(response.Mounts)
+	response.Mounts = append(mounts, mount)
 	return nil
 }
 
@@ -120,7 +133,8 @@ func (p *published) find(slots []string) ([]*cdi.Injection, error) {
 		}
 		// The kubelet may ignore the preference and choose other slots, so the limit is also
 		// checked here.
-		if limit > 0 && slotsOf[id] > limit {
+		isOverLimit := limit > 0 && slotsOf[id] > limit
+		if isOverLimit {
 			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d",
 				id, limit)
 		}
@@ -139,20 +153,26 @@ func (p *published) findSlot(slotID string) (int, error) {
 	if !found || !p.entries[i].Lists(slot) {
 		return 0, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
 	}
-	e := &p.entries[i]
-	reason := p.refused[slotID]
-	// Such a slot stays listed while a container may hold it.
-	if slot >= e.Offer.Slots {
-		reason = ledger.ReasonSlotRetired
-	}
-	if e.Excluded != "" {
-		reason = e.Excluded
-	}
-	if !e.Healthy {
-		reason = e.Reason
-	}
-	if reason != "" || !e.Healthy {
+	reason, isRefused := p.refusal(&p.entries[i], slotID, slot)
+	if isRefused {
 		return 0, fmt.Errorf("device %q is unhealthy: %s", slotID, reason)
 	}
 	return i, nil
+}
+
+// refusal returns whether a slot of an entry must not be allocated, and why. If there are several
+// reasons, it returns the one that affects the most slots. An Unhealthy entry may have no reason.
+func (p *published) refusal(e *ledger.Entry, slotID string, slot int) (reason string, isRefused bool) {
+	if !e.Healthy {
+		return e.Reason, true
+	}
+	if e.Excluded != "" {
+		return e.Excluded, true
+	}
+	// Such a slot stays listed while a container may hold it.
+	if slot >= e.Offer.Slots {
+		return ledger.ReasonSlotRetired, true
+	}
+	reason = p.refused[slotID]
+	return reason, reason != ""
 }

@@ -27,16 +27,21 @@ const lockName = "lock"
 // holds it until the file is closed. It does not wait. The caller closes the file unless err is
 // set.
 func takeLock(dir string) (lock *os.File, isHeld bool, err error) {
-	lock, err = os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	const flags = os.O_CREATE | os.O_RDWR | unix.O_CLOEXEC
+	lock, err = os.OpenFile(filepath.Join(dir, lockName), flags, 0o600)
 	if err != nil {
 		return nil, false, fmt.Errorf("--run-dir: %w", err)
 	}
 	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	// EWOULDBLOCK says that another process has the lock.
-	if err != nil && err != unix.EWOULDBLOCK {
-		return nil, false, errors.Join(fmt.Errorf("--run-dir: flock %s: %w", lock.Name(), err), lock.Close())
+	switch err {
+	case nil:
+		return lock, true, nil
+	// Another process has the lock.
+	case unix.EWOULDBLOCK:
+		return lock, false, nil
 	}
-	return lock, err == nil, nil
+	err = fmt.Errorf("--run-dir: flock %s: %w", lock.Name(), err)
+	return nil, false, errors.Join(err, lock.Close())
 }
 
 // awaitLock returns a channel that is closed when this process holds the lock. flock(2) cannot be
@@ -62,8 +67,8 @@ func awaitLock(lock *os.File) <-chan struct{} {
 // cannot write.
 func makeRunDir(p Paths) error {
 	err := os.MkdirAll(p.RunDir, 0o755)
-	if err == nil && !isWritable(p.RunDir) {
-		err = fmt.Errorf("%s is not writable: %w", p.RunDir, unix.Access(p.RunDir, unix.W_OK|unix.X_OK))
+	if err == nil {
+		err = checkWritable(p.RunDir)
 	}
 	if err == nil {
 		return nil
@@ -78,9 +83,20 @@ func makeRunDir(p Paths) error {
 	return fmt.Errorf("--run-dir: %w", err)
 }
 
-// isWritable reports whether this process can make files in a directory. access(2) uses the real
+// isWritable reports whether this process can make files in a directory.
+func isWritable(dir string) bool {
+	return checkWritable(dir) == nil
+}
+
+// checkWritable returns why this process cannot make files in a directory. access(2) uses the real
 // user and also considers read-only mounts and security modules.
-func isWritable(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }
+func checkWritable(dir string) error {
+	err := unix.Access(dir, unix.W_OK|unix.X_OK)
+	if err != nil {
+		return fmt.Errorf("%s is not writable: %w", dir, err)
+	}
+	return nil
+}
 
 // errServing is why a command refuses to run beside an instance. It names the instance if the lock
 // file has its identity.
@@ -122,29 +138,18 @@ func Clean(p Paths) (removed []string, err error) {
 			return nil, errServing(p)
 		}
 	}
-	leftovers := []string{filepath.Join(p.RunDir, linksName), filepath.Join(p.RunDir, healthName), filepath.Join(p.RunDir, metadataName), filepath.Join(p.RunDir, exclusiveName)}
-	for _, name := range slices.Concat(ledger.Files(), configuration.FileNames()) {
-		leftovers = append(leftovers, filepath.Join(p.StateDir, name))
-	}
-	infos := p.deviceInfos()
-	own, err := infos.Own()
+	leftovers, err := p.leftovers()
 	errs := []error{err}
-	leftovers = append(leftovers, own...)
-	if p.NFDDir != "" {
-		leftovers = append(leftovers, features.Paths(p.NFDDir)...)
-	}
 	for _, path := range leftovers {
-		// A process that was killed while it wrote leaves the temporary file.
-		for _, path := range []string{path, path + atomicfile.TempSuffix} {
-			if !present(path) {
-				continue
-			}
-			if err := os.RemoveAll(path); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			removed = append(removed, path)
+		if !present(path) {
+			continue
 		}
+		err := os.RemoveAll(path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		removed = append(removed, path)
 	}
 	specs, err := p.SpecWriter().Clean()
 	removed = append(removed, specs...)
@@ -165,6 +170,30 @@ func Clean(p Paths) (removed []string, err error) {
 	}
 	slices.Sort(removed)
 	return removed, errors.Join(errs...)
+}
+
+// leftovers returns the paths of the files and directories that Clean removes, except CDI specs,
+// sockets and the lock. Some may not exist. After an error, it still returns the paths that it knows.
+func (p Paths) leftovers() ([]string, error) {
+	var all []string
+	for _, name := range []string{linksName, healthName, metadataName, exclusiveName} {
+		all = append(all, filepath.Join(p.RunDir, name))
+	}
+	for _, name := range slices.Concat(ledger.Files(), configuration.FileNames()) {
+		all = append(all, filepath.Join(p.StateDir, name))
+	}
+	infos := p.deviceInfos()
+	own, err := infos.Own()
+	all = append(all, own...)
+	if p.NFDDir != "" {
+		all = append(all, features.Paths(p.NFDDir)...)
+	}
+	var withTemporary []string
+	for _, path := range all {
+		// A process that was killed while it wrote leaves the temporary file.
+		withTemporary = append(withTemporary, path, path+atomicfile.TempSuffix)
+	}
+	return withTemporary, err
 }
 
 // present reports whether there is anything at a path, even a dangling link.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/sys/files"
@@ -64,10 +64,11 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	if l.role.writes {
 		wake = earlier(wake, healthFiles.holdEnd)
 	}
+	failures := errors.Join(unwritten, unlabelled, unhealthy)
 	return outcome{
 		Output:  out,
 		wake:    wake,
-		written: errors.Join(unwritten, unlabelled, unhealthy) == nil,
+		written: failures == nil,
 	}
 }
 
@@ -146,7 +147,8 @@ func (l *loop) saveAndAsk(ctx context.Context, o outcome) time.Time {
 	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
 	isDone := isSaved && o.written && !l.lacksDevices()
 	l.pace.retry.record(now, !isDone)
-	return earlier(l.askHeld(ctx, now, o.Output), l.pace.retry.at)
+	asked := l.askHeld(ctx, now, o.Output)
+	return earlier(asked, l.pace.retry.at)
 }
 
 // inputs returns the resources for the ledger, and the configuration of each resource that is not
@@ -154,33 +156,23 @@ func (l *loop) saveAndAsk(ctx context.Context, o outcome) time.Time {
 // reason. Derived names without a device are included because a device may come back.
 func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*config.Resource) {
 	configs = map[string]*config.Resource{}
-	// add completes and adds a resource of the ledger that the configuration c makes.
-	add := func(name string, c *config.Resource, in ledger.Resource) {
-		name = l.options.keyOf(name, c)
-		configs[name] = c
-		_, byDRA := nameOf(name)
-		// Without the state, only the holders show that a container has the device through another
-		// resource.
-		in.AwaitHeld = byDRA && l.memory.isLost
-		in.Name = name
-		in.Grows = c.Each == config.EachDevice
-		in.ForgetAfter = c.ForgetAfter
-		in.Derived = len(c.NameText) > 0
-		in.Claims = byDRA
-		// An incomplete match must not make devices look removed.
-		specsUnread := v.options.CDIUnread != nil && slices.ContainsFunc(c.Match, selectsCDI)
-		in.MatchIncomplete = specsUnread || v.Matched.Unknown[c] != ""
-		inputs = append(inputs, in)
+	add := func(name string, c *config.Resource, offers []device.Offer) {
+		key := l.options.keyOf(name, c)
+		configs[key] = c
+		inputs = append(inputs, l.input(v, key, c, offers))
 	}
 	for _, m := range v.Matched.Resources {
-		add(m.Name, m.Resource, ledger.Resource{Offers: m.Offers})
+		add(m.Name, m.Resource, m.Offers)
 	}
 	for _, c := range v.Matched.Inactive {
 		key := l.options.keyOf(c.Name, c)
 		hasFixedName := len(c.NameText) == 0
 		// Another resource of the same name may be active here.
 		if hasFixedName && configs[key] == nil {
-			inputs = append(inputs, ledger.Resource{Name: key, Refuse: reasonInactive})
+			inputs = append(inputs, ledger.Resource{
+				Name:   key,
+				Refuse: reasonInactive,
+			})
 		}
 	}
 	// A name that only the kubelet knows is left out: the resource of another program may match
@@ -189,12 +181,40 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 		if configs[key] != nil {
 			continue
 		}
-		name, _ := nameOf(key)
-		if c := l.makerOf(key, v); c != nil {
-			add(name, c, ledger.Resource{})
+		c := l.makerOf(key, v)
+		if c == nil {
+			continue
 		}
+		name, _ := nameOf(key)
+		add(name, c, nil)
 	}
 	return inputs, configs
+}
+
+// input returns the resource for the ledger that the configuration c makes. key is its name in the
+// ledger.
+func (l *loop) input(v *View, key string, c *config.Resource, offers []device.Offer) ledger.Resource {
+	_, byDRA := nameOf(key)
+	return ledger.Resource{
+		Name:            key,
+		Offers:          offers,
+		Grows:           c.Each == config.EachDevice,
+		ForgetAfter:     c.ForgetAfter,
+		Derived:         len(c.NameText) > 0,
+		Claims:          byDRA,
+		MatchIncomplete: isIncomplete(v, c),
+		// Without the state, only the holders show that a container has the device through another
+		// resource.
+		AwaitHeld: byDRA && l.memory.isLost,
+	}
+}
+
+// isIncomplete reports whether a configured resource may have more devices than the match found. An
+// incomplete match must not make devices look removed.
+func isIncomplete(v *View, c *config.Resource) bool {
+	isUnknown := v.Matched.Unknown[c] != ""
+	specsUnread := v.options.CDIUnread != nil
+	return isUnknown || specsUnread && slices.ContainsFunc(c.Match, selectsCDI)
 }
 
 // makerOf returns the active configuration that can make a name in the ledger, nil if there is
@@ -213,7 +233,9 @@ func (l *loop) makerOf(key string, v *View) *config.Resource {
 }
 
 // selectsCDI reports whether a match selects CDI devices of other programs.
-func selectsCDI(m config.Match) bool { return !m.CDIDevice.Empty() }
+func selectsCDI(m config.Match) bool {
+	return !m.CDIDevice.Empty()
+}
 
 // makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices that
 // cannot be injected Unhealthy. failed says why, by ID. An instance that is not the writer changes
@@ -230,16 +252,23 @@ func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error,
 	}
 	l.dra.fail(out, failed)
 	for _, listed := range out.Resources {
-		for i := range listed.Devices {
-			e := &listed.Devices[i]
-			// A device that is already Unhealthy keeps its reason, which came first.
-			if problem := failed[e.Offer.ID]; problem != nil && e.Healthy {
-				e.Healthy = false
-				e.Reason = problem.Error()
-			}
-		}
+		failEntries(listed.Devices, failed)
 	}
 	return failed, err
+}
+
+// failEntries makes the entries of failed devices Unhealthy. failed says why, by ID. An entry that
+// is already Unhealthy keeps its reason, which came first.
+func failEntries(entries []ledger.Entry, failed map[string]error) {
+	for i := range entries {
+		e := &entries[i]
+		problem := failed[e.Offer.ID]
+		if problem == nil || !e.Healthy {
+			continue
+		}
+		e.Healthy = false
+		e.Reason = problem.Error()
+	}
 }
 
 // restoreHealth recreates "healthy" after the lists are published, and removes health
@@ -265,15 +294,20 @@ func (l *loop) hasSettled(out ledger.Output) bool {
 	if l.life.settled {
 		return true
 	}
-	isPending := func(e ledger.Entry) bool {
-		return e.Reason == ledger.ReasonSettling || e.Reason == health.ReasonPending
-	}
 	for _, r := range out.Resources {
-		if !r.Complete || slices.ContainsFunc(r.Devices, isPending) {
+		if !r.Complete {
+			return false
+		}
+		if slices.ContainsFunc(r.Devices, isUnsettled) {
 			return false
 		}
 	}
 	return true
+}
+
+// isUnsettled reports whether an entry is settling, or waits for its first health check.
+func isUnsettled(e ledger.Entry) bool {
+	return e.Reason == ledger.ReasonSettling || isPending(e)
 }
 
 // settle closes the channel of Settled, once. The kubelet may start much later.
@@ -284,8 +318,10 @@ func (l *loop) settle() {
 	l.life.settled = true
 	close(l.allSettled)
 	kubelet, _ := l.kubelet.Kubelet()
-	if !kubelet.Present && !l.options.CDIOnly {
-		l.log.Info("waiting for the kubelet: its socket does not exist yet", "kubelet_dir", l.options.Paths.KubeletDir,
-			"hint", l.options.hint("kubelet-dir"))
+	if kubelet.Present || l.options.CDIOnly {
+		return
 	}
+	l.log.Info("waiting for the kubelet: its socket does not exist yet",
+		"kubelet_dir", l.options.Paths.KubeletDir,
+		"hint", l.options.hint("kubelet-dir"))
 }
