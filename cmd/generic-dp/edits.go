@@ -57,14 +57,17 @@ func ownEdits(r *fakekubelet.Response) *cdi.Edits {
 		}
 		own.Mounts = append(own.Mounts, mount)
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
-		own.Env = append(own.Env, name+"="+r.GetEnvs()[name])
+	env := r.GetEnvs()
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		own.Env = append(own.Env, name+"="+env[name])
 	}
 	return own
 }
 
 // isReadOnly reports whether a mount cannot be written in the container.
-func isReadOnly(m *cdi.Mount) bool { return slices.Contains(m.Options, "ro") }
+func isReadOnly(m *cdi.Mount) bool {
+	return slices.Contains(m.Options, "ro")
+}
 
 // printResponse prints what a container gets as text. The edits of a CDI device are indented
 // below its name.
@@ -90,7 +93,9 @@ func (s *session) printResponse(r *fakekubelet.Response) {
 func (s *session) lines(p part) []string {
 	var lines []string
 	add := func(kind, format string, args ...any) {
-		lines = append(lines, fmt.Sprintf("%-11s ", kind)+fmt.Sprintf(format, args...))
+		column := fmt.Sprintf("%-11s ", kind)
+		values := fmt.Sprintf(format, args...)
+		lines = append(lines, column+values)
 	}
 	if p.edits == nil {
 		for _, path := range s.foreignNodes(p.name) {
@@ -123,16 +128,19 @@ func (s *session) lines(p part) []string {
 	for _, h := range p.edits.Hooks {
 		add("hook", "%s %s", h.HookName, h.Path)
 	}
-	// Sprint formats a slice as "[1 2]".
 	if len(p.edits.AdditionalGIDs) > 0 {
-		add("groups", "%s", strings.Trim(fmt.Sprint(p.edits.AdditionalGIDs), "[]"))
+		// Sprint formats a slice as "[1 2]".
+		groups := fmt.Sprint(p.edits.AdditionalGIDs)
+		add("groups", "%s", strings.Trim(groups, "[]"))
 	}
 	return lines
 }
 
 // hostPath returns the path of a node on the host. A CDI spec omits it if the path in the
 // container is the same (hostPath in SPEC.md of CDI).
-func hostPath(n *cdi.Node) string { return cmp.Or(n.HostPath, n.Path) }
+func hostPath(n *cdi.Node) string {
+	return cmp.Or(n.HostPath, n.Path)
+}
 
 // followed returns the node that a link of the session points to. isLink reports whether the path
 // is such a link; if not, node is the path itself. The link of a device that has just disappeared
@@ -189,7 +197,10 @@ func (s *session) foreignNodes(name string) []string {
 }
 
 // argument is a flag of podman run with its value.
-type argument struct{ flag, value string }
+type argument struct {
+	flag  string
+	value string
+}
 
 // printPodman prints a response as arguments of podman run, one in each line. They are quoted for
 // eval. It prints nothing if a part of the response cannot be expressed, because the container
@@ -205,7 +216,8 @@ func (s *session) printPodman(r *fakekubelet.Response) error {
 	}
 	annotations := r.GetAnnotations()
 	for _, name := range slices.Sorted(maps.Keys(annotations)) {
-		all = append(all, argument{"--annotation", name + "=" + annotations[name]})
+		annotation := name + "=" + annotations[name]
+		all = append(all, argument{"--annotation", annotation})
 	}
 	var printed []argument
 	for _, a := range all {
@@ -227,8 +239,9 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 	if p.edits == nil {
 		return []argument{{"--device", p.name}}, nil
 	}
-	needsSpec := len(p.edits.Hooks) > 0 || len(p.edits.NetDevices) > 0
-	if needsSpec {
+	hasHooks := len(p.edits.Hooks) > 0
+	hasInterfaces := len(p.edits.NetDevices) > 0
+	if hasHooks || hasInterfaces {
 		return nil, fmt.Errorf("%s has hooks or network interfaces, which podman run has no arguments for\n"+
 			"  hint: generic-dp cdi --once writes a CDI spec, for podman run --device %s", p.name, p.name)
 	}
@@ -236,7 +249,8 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 	for _, n := range p.edits.DeviceNodes {
 		// The link only exists during the session, so the arguments name the node itself.
 		host, _ := s.followed(hostPath(n))
-		args = append(args, argument{"--device", host + ":" + n.Path + ":" + n.Permissions})
+		node := host + ":" + n.Path + ":" + n.Permissions
+		args = append(args, argument{"--device", node})
 	}
 	for _, m := range p.edits.Mounts {
 		if s.isOwn(m.HostPath) {
@@ -252,7 +266,8 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 		args = append(args, argument{"--env", text})
 	}
 	for _, id := range p.edits.AdditionalGIDs {
-		args = append(args, argument{"--group-add", strconv.FormatUint(uint64(id), 10)})
+		group := strconv.FormatUint(uint64(id), 10)
+		args = append(args, argument{"--group-add", group})
 	}
 	return args, nil
 }

@@ -73,9 +73,18 @@ func newFlags() *flags {
 	// The manifest of the DaemonSet sets NODE_NAME from spec.nodeName, so that it needs no flag.
 	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"),
 		"name of this node, for ${node_name} and api = \"dra\" (default $NODE_NAME)")
-	f.all.Var(word{&f.format, []string{"text", "json"}}, "log-format", "text or json")
-	f.all.Var(word{&f.level, []string{"debug", "info", "warn", "error"}}, "log-level", "debug, info, warn or error")
-	f.all.StringSliceVar(&f.hwdata, "hwdata", catalog.Dirs, "directories of pci.ids and usb.ids, for names of hardware")
+	format := word{
+		value: &f.format,
+		words: []string{"text", "json"},
+	}
+	f.all.Var(format, "log-format", orList(format.words))
+	level := word{
+		value: &f.level,
+		words: []string{"debug", "info", "warn", "error"},
+	}
+	f.all.Var(level, "log-level", orList(level.words))
+	f.all.StringSliceVar(&f.hwdata, "hwdata", catalog.Dirs,
+		"directories of pci.ids and usb.ids, for names of hardware")
 	return f
 }
 
@@ -116,7 +125,8 @@ var (
 // add adds flags to a command. A command only has the flags that it uses: a flag without effect
 // is a mistake that should be reported. A name that newFlags does not define is a bug and panics.
 func (f *flags) add(cmd *cobra.Command, groups ...[]string) {
-	cmd.Flags().AddFlagSet(f.pick(slices.Concat(groups...)...))
+	names := slices.Concat(groups...)
+	cmd.Flags().AddFlagSet(f.pick(names...))
 }
 
 // pick returns a set of some of the flags. The flags themselves are shared, not copied.
@@ -160,12 +170,16 @@ type address string
 // host or the name of a port. The most common mistake is a port without a colon, so the error
 // suggests the text with one.
 func (a *address) Set(text string) error {
-	_, _, err := net.SplitHostPort(text)
+	if text == "" {
+		*a = ""
+		return nil
+	}
 	isPort := strings.Trim(text, "0123456789") == ""
-	if text != "" && isPort {
+	if isPort {
 		return fmt.Errorf("want HOST:PORT: did you mean %q?", ":"+text)
 	}
-	if text != "" && err != nil {
+	_, _, err := net.SplitHostPort(text)
+	if err != nil {
 		return errors.New("want HOST:PORT, such as 127.0.0.1:9418")
 	}
 	*a = address(text)
@@ -205,14 +219,19 @@ func orList(words []string) string {
 	if last < 1 {
 		return strings.Join(words, "")
 	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	before := strings.Join(words[:last], ", ")
+	return before + " or " + words[last]
 }
 
 // outputFlag adds -o to a command. The first format is the default. The result points to the
 // chosen format, which is only valid once the command line is parsed.
 func outputFlag(cmd *cobra.Command, formats ...string) *string {
 	format := formats[0]
-	cmd.Flags().VarP(word{&format, formats}, "output", "o", orList(formats))
+	value := word{
+		value: &format,
+		words: formats,
+	}
+	cmd.Flags().VarP(value, "output", "o", orList(formats))
 	return &format
 }
 

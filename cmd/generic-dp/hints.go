@@ -10,7 +10,15 @@ import (
 // repeated are the flags that the commands in hints repeat: without them, a command would read
 // another configuration or another host than the command that printed it. The order is the order
 // in hints, whatever the order on the command line.
-var repeated = []string{"config", "sysfs", "dev", "state-dir", "node-name", "allow", "domains"}
+var repeated = []string{
+	"config",
+	"sysfs",
+	"dev",
+	"state-dir",
+	"node-name",
+	"allow",
+	"domains",
+}
 
 // remember keeps the flags of the command line for hints, before a recording replaces the paths.
 // A flag that was not given is not repeated, even if NODE_NAME gives it a value.
@@ -29,10 +37,11 @@ func (f *flags) remember(cmd *cobra.Command) {
 func argumentOf(flag *pflag.Flag) string {
 	value := flag.Value.String()
 	isList := flag.Value.Type() == "list"
+	separator := " "
 	if isList || value == "" {
-		return "--" + flag.Name + "=" + shellQuote(value)
+		separator = "="
 	}
-	return "--" + flag.Name + " " + shellQuote(value)
+	return "--" + flag.Name + separator + shellQuote(value)
 }
 
 // command returns a complete command for a hint: with the flags that were given. words are the
@@ -73,7 +82,8 @@ func (f *flags) commandWith(flags []string, words ...string) string {
 	for _, word := range words {
 		all = append(all, shellQuote(word))
 	}
-	return strings.Join(append(all, flags...), " ")
+	all = append(all, flags...)
+	return strings.Join(all, " ")
 }
 
 // listHardware is the command that hints of other packages name. They do not know the flags, and
@@ -86,5 +96,6 @@ func (f *flags) completeCommands(message string) string {
 	if !strings.Contains(message, listHardware) {
 		return message
 	}
-	return strings.ReplaceAll(message, listHardware, f.commandOn("devices", "--all"))
+	complete := f.commandOn("devices", "--all")
+	return strings.ReplaceAll(message, listHardware, complete)
 }
