@@ -66,6 +66,7 @@ func TestSpecsWithoutAKubelet(t *testing.T) {
 		return strings.Contains(spec, first) && strings.Contains(spec, second) && !strings.Contains(spec, `"all"`)
 	})
 	n.host.RemoveUSB("1-1")
+	n.event() // the kernel announces the end of a removal, too
 	n.eventually("the second one alone", func() bool {
 		spec := n.spec(kind)
 		return !strings.Contains(spec, first) && strings.Contains(spec, second) && strings.Contains(spec, `"all"`)
