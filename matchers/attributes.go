@@ -12,6 +12,12 @@ import (
 // (k8s.io/dynamic-resource-allocation/deviceattribute).
 const standard = "resource.kubernetes.io/"
 
+// Standard attributes that are lists for devices in several places.
+const (
+	pcieRoot = standard + "pcieRoot"
+	numaNode = standard + "numaNode"
+)
+
 // attributes returns the attributes of the device that claims select by. Configured attributes
 // replace the attributes of the hardware. The result is not nil, even if the device has no attribute.
 func (b *builder) attributes() map[string]device.Typed {
@@ -20,6 +26,9 @@ func (b *builder) attributes() map[string]device.Typed {
 		b.addHardwareAttributes(all, b.c.hardware)
 	}
 	for _, a := range b.r.Attributes {
+		if a.List != nil {
+			continue
+		}
 		value, err := b.single(a.Value, b.c)
 		var missing noValue
 		if errors.As(err, &missing) && !missing.unread {
@@ -36,6 +45,10 @@ func (b *builder) attributes() map[string]device.Typed {
 			continue
 		}
 		all[a.Name] = typed
+	}
+	// They come last, because they get the room that single values leave.
+	if b.r.ListAttributes {
+		b.addLists(all)
 	}
 	return all
 }
@@ -61,12 +74,20 @@ func (b *builder) addHardwareAttributes(all map[string]device.Typed, h *device.H
 			add(standard+"pciBusID", h.PCI.Address)
 		}
 	}
-	// A path such as "devices/pci0000:00/..." begins with the root complex.
-	_, below, isBelowPCI := strings.Cut(h.Path, "devices/pci")
-	if isBelowPCI {
-		root, _, _ := strings.Cut(below, "/")
-		add(standard+"pcieRoot", "pci"+root)
+	if root := rootOf(h); root != "" {
+		add(pcieRoot, root)
 	}
+}
+
+// rootOf returns the PCIe root complex that hardware is below, or an empty string. A path such as
+// "devices/pci0000:00/..." begins with it.
+func rootOf(h *device.Hardware) string {
+	_, below, isBelowPCI := strings.Cut(h.Path, "devices/pci")
+	if !isBelowPCI {
+		return ""
+	}
+	root, _, _ := strings.Cut(below, "/")
+	return "pci" + root
 }
 
 // interfaceDriver returns the driver of the interfaces that have nodes of the device, or "" if
