@@ -33,8 +33,9 @@ type Device struct {
 	Resource, ID string
 	// Attributes by name, in the driver's domain unless the name has one, such as
 	// "resource.kubernetes.io/pciBusID". The attributes resource, id and
-	// resource.kubernetes.io/numaNode come from the other fields. Empty ones are left out;
-	// nil are unknown.
+	// resource.kubernetes.io/numaNode come from the other fields, except for a list of NUMA
+	// nodes. Empty ones are left out; nil are unknown. All of them together have at most
+	// device.MaxAttributeValues values.
 	Attributes map[string]device.Typed
 	// Capacity are the amounts that claims share if Slots is more than 1.
 	Capacity map[string]device.Capacity

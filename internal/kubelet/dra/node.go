@@ -44,6 +44,8 @@ type nodeSlices struct {
 	outdated <-chan struct{}
 	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
 	refused map[sum]string
+	// lists is what is known in this session about attributes with lists.
+	lists listSupport
 }
 
 // errRefused says that the API server refuses devices of a slice: the others can be written.
@@ -261,6 +263,12 @@ func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
 		rest, _ := strings.CutPrefix(c.Field, "spec.devices[")
 		index, field, _ := strings.Cut(rest, "]") // the index changes with other devices
 		if i, invalid := strconv.Atoi(index); invalid == nil && 0 <= i && i < len(spec.Devices) {
+			// Another server than the one that was asked may lack the feature, as in an update of the
+			// servers. Without lists, it accepts the device.
+			if spec.Devices[i].hasListAt(field) {
+				n.lists.refuse(listsNeed)
+				return errRefused
+			}
 			n.refused[spec.Devices[i].sum()] = strings.TrimLeft(field+": "+c.Message, ".: ")
 			err = errRefused
 		}

@@ -113,6 +113,7 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 		return false, err
 	}
 	p.slices.refused = map[sum]string{} // the server may be of another version now
+	p.slices.lists = listSupport{}
 	p.reporter.tryAgain()
 	var (
 		changes = make(chan sliceEvent)
@@ -221,7 +222,10 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	if devices == nil {
 		return changed, next, nil
 	}
-	all := sorted(devices)
+	all, err := p.publishable(ctx, sorted(devices))
+	if err != nil {
+		return changed, next, err
+	}
 	sets, left := addCounters(all)
 	accepted, refused := p.slices.accepted(all, left, time.Now())
 	specs, next := p.slices.specs(accepted, sets, time.Now())
@@ -234,6 +238,7 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	if err == nil {
 		p.update(func(now *state) {
 			now.refused = refused
+			now.listless = p.slices.lists.problem
 		})
 	}
 	return changed, next, err

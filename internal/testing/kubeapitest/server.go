@@ -358,6 +358,9 @@ func (s *Server) answer(r *http.Request, object Object) (code int, answer Object
 		}
 	}
 	switch {
+	// Nothing is stored. A name that is taken is no conflict here.
+	case r.URL.Query().Get("dryRun") != "":
+		return http.StatusCreated, object
 	case r.Method == http.MethodPost:
 		meta, _ := object["metadata"].(Object)
 		name, _ := meta["name"].(string)
