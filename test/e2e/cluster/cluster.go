@@ -51,6 +51,7 @@ type Cluster struct {
 	options    Options
 	plane      []*process.Process
 	apiServer  *process.Process
+	scheduler  *process.Process
 }
 
 // Options are the options of a cluster.
@@ -168,7 +169,22 @@ func (c *Cluster) startPlane(t testing.TB) {
 		"--root-ca-file", c.file("certificates/apiserver.crt"), // of pods
 		// Detects a rebooted node within a second.
 		"--node-monitor-period", "1s", "--node-monitor-grace-period", "10s")
-	c.runKubernetes(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
+	c.startScheduler(t)
+}
+
+func (c *Cluster) startScheduler(t testing.TB) {
+	t.Helper()
+	c.scheduler = c.runKubernetes(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
+}
+
+// DisableGates restarts the API server and the scheduler without feature gates.
+func (c *Cluster) DisableGates(t testing.TB) {
+	t.Helper()
+	c.options.Gates = nil
+	c.StopAPI()
+	c.scheduler.Kill()
+	c.StartAPI(t)
+	c.startScheduler(t)
 }
 
 // ServePods lets pods connect to the API server as in a cluster with kube-proxy.
