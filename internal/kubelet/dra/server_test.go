@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,16 +101,29 @@ func TestSocketIsMadeAgain(t *testing.T) {
 	})
 }
 
-// A kubelet that can't use the driver says why.
+// A kubelet that can't use the driver says why. The next kubelet, which can, ends the problem.
 func TestRefusedRegistration(t *testing.T) {
 	t.Parallel()
+	var accepts atomic.Bool
 	b := newBed(t, kubelettest.Options{OnRegister: func(context.Context, string, string) error {
+		if accepts.Load() {
+			return nil
+		}
 		return errors.New("no handler registered for plugin type: DRAPlugin")
 	}})
 	s, _ := b.serve()
 	b.until("problem", func() bool {
 		return strings.Contains(s.Problem(""), "no handler registered") && !s.Status().Registered && s.Status().Reason == s.Problem("")
 	})
+	accepts.Store(true)
+	if err := b.kubelet.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	b.until("registration", func() bool { return s.Status().Registered && s.Problem("") == "" })
+	b.allocated("a", "usb-1")
+	if err := b.tryPrepare(claim("a")); err != nil {
+		t.Error(err)
+	}
 }
 
 // An update starts the new instance before the old one ends: at every moment one of them is
