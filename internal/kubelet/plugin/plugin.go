@@ -88,6 +88,9 @@ const (
 	// another instance's socket to its registration. The kubelet holds the call for up
 	// to 10 s while it dials back (pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go).
 	registerWithin = 15 * time.Second
+	// completeWithin is how long a registration that has begun may take after the end of the
+	// program was requested. The kubelet connects within milliseconds.
+	completeWithin = 500 * time.Millisecond
 	// answerWithin bounds Allocate and GetPreferredAllocation, which the kubelet calls
 	// without a deadline while no other pod is admitted.
 	answerWithin = 900 * time.Millisecond

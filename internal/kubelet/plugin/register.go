@@ -84,7 +84,8 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	s := p.serve(socket.Listener)
 	defer s.stop()
 
-	registering, cancel := context.WithTimeout(ctx, registerWithin)
+	// The end of the program does not cancel the call at once, see follow.
+	registering, cancel := context.WithTimeout(context.WithoutCancel(ctx), registerWithin)
 	answered := make(chan error, 1) // closed after the answer
 	go func() {
 		defer close(answered)
@@ -133,6 +134,11 @@ func (n *newerInstance) update(exists bool, reclaim time.Duration) {
 // follow returns why a registration with a generation of the kubelet ended, or the error
 // with which the Register call was answered. It calls registered when the kubelet has
 // accepted the resource and has its first list.
+//
+// At the end of ctx, a registration that has begun may complete. The kubelet takes the resource from
+// an older registration before it connects. If it then cannot connect, it forgets the resource, and
+// the stream of the other instance stays open: when that instance ends, its devices stay Healthy
+// (connectClient and PluginDisconnected, pkg/kubelet/cm/devicemanager).
 func (p *Plugin) follow(
 	ctx context.Context,
 	s *server,
@@ -146,6 +152,9 @@ func (p *Plugin) follow(
 		timeout <-chan time.Time // for the stream, once the resource was accepted
 		hungUp  <-chan struct{}  // the kubelet disconnected before the first list
 		newer   newerInstance
+
+		ending    = ctx.Done()     // nil once it has ended
+		completed <-chan time.Time // the end of the time for the first list after ctx has ended
 	)
 	for {
 		kubelet, changed := p.Watch.Kubelet()
@@ -153,7 +162,13 @@ func (p *Plugin) follow(
 			return CauseKubelet, nil
 		}
 		select {
-		case <-ctx.Done():
+		case <-ending:
+			if listed == nil {
+				return "", nil
+			}
+			ending = nil
+			completed = time.After(completeWithin)
+		case <-completed:
 			return "", nil
 		case err := <-answered:
 			if err != nil {
@@ -172,6 +187,9 @@ func (p *Plugin) follow(
 			listed = nil
 			timeout = nil
 			hungUp = nil
+			if ctx.Err() != nil {
+				return "", nil
+			}
 			if answered == nil {
 				registered()
 			}

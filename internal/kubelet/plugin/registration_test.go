@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -322,6 +323,29 @@ func TestStopWhileRegistering(t *testing.T) {
 	if got := n.sockets(); len(got) > 0 {
 		t.Errorf("sockets after the end: %q", got)
 	}
+}
+
+// A program that ends while the kubelet connects to it lets the kubelet connect: otherwise the kubelet
+// would forget the resource, and with it the other instance of an update.
+func TestStopWhileTheKubeletConnects(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := newNode(t, keying, func(o *kubelettest.Options) {
+			o.OnRegister = func(context.Context, string, string) error {
+				cancel()
+				return nil
+			}
+		}).up()
+		p := New(Options{Resource: gpu, Watch: n.watch, Source: newSource(healthy("a")...), Log: slog.New(n.logs), Hooks: noHooks})
+		n.must(p.Run(ctx))
+		if _, lists := n.Latest(gpu); lists != 1 {
+			t.Errorf("the kubelet got %d lists, want 1", lists)
+		}
+		if got := n.sockets(); len(got) > 0 {
+			t.Errorf("sockets after the end: %q", got)
+		}
+	})
 }
 
 // The kubelet accepts, and then never opens ListAndWatch.
