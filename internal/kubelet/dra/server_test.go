@@ -120,6 +120,8 @@ func TestRefusedRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.until("registration", func() bool { return s.Status().Registered && s.Problem("") == "" })
+	// The kubelet knows the driver only after the driver has answered.
+	b.untilDrivers(1)
 	b.allocated("a", "usb-1")
 	if err := b.tryPrepare(claim("a")); err != nil {
 		t.Error(err)
