@@ -144,6 +144,9 @@ type podWatch struct {
 	holders *holders.Tracker // nil without a kubelet
 	// rivals decides about devices that exclude each other.
 	rivals *rivals
+	// released has a value when the next query may name fewer holders: a pod has ended, a claim was
+	// removed, or a watch of the pods begins.
+	released signal
 	// resetter resets devices before containers with them start.
 	resetter *resetter
 }
@@ -256,6 +259,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		return a.now()
 	})
 	a.pods.cgroups = cgroup.New(p.Cgroup)
+	a.pods.released = newSignal()
 	a.dra = newDRADriver(a)
 	if !options.CDIOnly {
 		a.pods.holders = a.newHolders()

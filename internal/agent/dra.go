@@ -181,7 +181,8 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 			// The claim excludes devices of device plugins.
 			a.wake.send()
 		},
-		Log: a.log,
+		Removed: a.pods.released.send,
+		Log:     a.log,
 
 		AnswerWithin: d.answerWithin,
 		StartWithin:  d.startWithin,

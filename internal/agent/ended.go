@@ -14,18 +14,18 @@ import (
 type endedPods struct {
 	// socket is the kubelet's socket. Empty means none.
 	socket string
-	// ended has a value when a pod has ended, or may have ended before the watch began.
-	ended signal
+	// released gets a value when a pod has ended, or may have ended before the watch began.
+	released signal
 	// stop ends the watch, and is nil without one.
 	stop context.CancelFunc
 	// over is closed when the watch has ended. It is nil before the first one.
 	over chan struct{}
 }
 
-func newEndedPods(paths Paths) endedPods {
+func newEndedPods(paths Paths, released signal) endedPods {
 	return endedPods{
-		socket: podsapi.Socket(paths.PodResources),
-		ended:  newSignal(),
+		socket:   podsapi.Socket(paths.PodResources),
+		released: released,
 	}
 }
 
@@ -41,7 +41,7 @@ func (e *endedPods) watch(ctx context.Context, group *errgroup.Group, end func(e
 	e.over = over
 	group.Go(func() error {
 		defer close(over)
-		end(podsapi.Watch(ctx, e.socket, e.ended.send))
+		end(podsapi.Watch(ctx, e.socket, e.released.send))
 		return nil
 	})
 }

@@ -20,8 +20,8 @@ const (
 	// askEvery is how often the holders are queried while something waits until no
 	// container holds it. Kubelets before 1.37 do not announce that a pod has ended.
 	askEvery = time.Minute
-	// askAgainAfter is the time between two queries because pods have ended. Hundreds may end at
-	// once.
+	// askAgainAfter is the time between two queries because devices were released. Hundreds of pods
+	// may end at once.
 	askAgainAfter = 200 * time.Millisecond
 	// knowsPodsAfter is how long a kubelet may lack pods after its start: it gets them
 	// from the API server, one by one, and has none at first.
@@ -42,8 +42,8 @@ type holdings struct {
 	asked time.Time
 	// asking is set while a query has not been answered.
 	asking bool
-	// podEnded is set if a pod has ended since the last query.
-	podEnded bool
+	// released is set if devices may have been released since the last query, see podWatch.
+	released bool
 	// awaited is set while something waits until no container holds it.
 	awaited bool
 	// answers has the next answer. It has capacity 1.
@@ -93,7 +93,7 @@ func (h *holdings) due(now time.Time, out ledger.Output) time.Time {
 	if isFirst || h.asked.Before(out.AskSince) {
 		return now
 	}
-	if h.awaited && h.podEnded {
+	if h.awaited && h.released {
 		return h.asked.Add(askAgainAfter)
 	}
 	// The end of a pod may not be announced, so the kubelet is asked repeatedly.
@@ -129,7 +129,7 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 	// has room for the answer even if the loop has ended.
 	l.held.asking = true
 	l.held.asked = now
-	l.held.podEnded = false
+	l.held.released = false
 	ours := l.ours(out)
 	answers := l.held.answers
 	go func() {

@@ -113,7 +113,7 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		},
 		checks: healthChecks{prober: health.New(a.options.Paths.local)},
 		held:   holdings{answers: make(chan ledger.Held, 1)},
-		ends:   newEndedPods(a.options.Paths),
+		ends:   newEndedPods(a.options.Paths, a.pods.released),
 		pace:   pace{timer: time.NewTimer(retryAfter)},
 		saves:  saves{saver: newSaver()},
 		life: life{
@@ -240,9 +240,9 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{apply: func() {
 			l.held.receive(held)
 		}}, true
-	case <-l.ends.ended:
+	case <-l.pods.released:
 		return trigger{apply: func() {
-			l.held.podEnded = true
+			l.held.released = true
 		}}, true
 	case r := <-l.reader.Readings():
 		return trigger{apply: func() {

@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,14 +94,17 @@ func TestClaimAndPluginAreRivals(t *testing.T) {
 		t.Fatalf("Allocate while the claim is prepared: %v", err)
 	}
 	n.untilListed(serialName, nil, []string{serialID})
+	later()
+	n.eventually("an answer with the claim", func() bool {
+		return strings.Contains(n.log.String(), `"held devices are known" slots=1`)
+	})
 	if err := n.kubelet.UnprepareClaim(t.Context(), claim.UID); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("the plugin's device is healthy", func() bool {
-		later()
-		list, _ := n.kubelet.Latest(serialName)
-		return slices.Equal(list.Healthy(), []string{serialID})
-	})
+	// The file of the claim is gone: the device is offered without the minute between two queries.
+	c.forward(time.Second)
+	n.event()
+	n.untilListed(serialName, []string{serialID}, nil)
 
 	// The container comes first.
 	pod := kubelettest.Request{Namespace: "default", Pod: "a", Container: "main", Resource: serialName}

@@ -81,12 +81,13 @@ type Options struct {
 	// StartWithin is the maximum time from the answer to a prepare to the first process of the pod.
 	// 0 means a minute.
 	StartWithin time.Duration
-	// Changed is called when Status or Problem has changed, Wrote after each write of a slice, and
-	// Prepared after each attempt to prepare a claim, with the error if it failed. They must not
-	// block. Each of them may be nil.
+	// Changed is called when Status or Problem has changed, Wrote after each write of a slice,
+	// Prepared after each attempt to prepare a claim, with the error if it failed, and Removed after
+	// the file of a claim was removed. They must not block. Each of them may be nil.
 	Changed  func()
 	Wrote    func(err error)
 	Prepared func(took time.Duration, err error)
+	Removed  func()
 	Log      *slog.Logger
 }
 
@@ -179,6 +180,9 @@ func (s state) problem() string { return cmp.Or(s.unserved, s.unpublished) }
 func New(o Options) *Plugin {
 	if o.Changed == nil {
 		o.Changed = func() {}
+	}
+	if o.Removed == nil {
+		o.Removed = func() {}
 	}
 	if o.Wrote == nil {
 		o.Wrote = func(error) {}

@@ -113,5 +113,6 @@ func (p *Plugin) release(uid string) error {
 	p.records.beginRemoval(uid)
 	err := p.Claims.RemoveClaim(uid)
 	p.records.endRemoval(uid)
+	p.Removed()
 	return err
 }
