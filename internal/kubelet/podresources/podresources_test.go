@@ -266,7 +266,10 @@ func TestTimeout(t *testing.T) {
 	defer close(wait)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := c.listAllocatable(ctx); status.Code(err) != codes.DeadlineExceeded {
+	_, err := c.listAllocatable(ctx)
+	// On a busy machine the time may be up before the connection is made.
+	wasLate := errors.Is(err, context.DeadlineExceeded)
+	if status.Code(err) != codes.DeadlineExceeded && !wasLate {
 		t.Errorf("got %v, want a deadline exceeded", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
