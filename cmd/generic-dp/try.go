@@ -40,8 +40,8 @@ privileges except for reading /sys and /dev.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.try(cmd, listen, func(ctx context.Context, s *session) error {
-				if listen != "" {
-					s.printf("status page: http://%s/\n", listen)
+				if address := s.agent.Address(); address != "" {
+					s.printf("status page: http://%s/\n", address)
 				}
 				return s.show(ctx, once)
 			})

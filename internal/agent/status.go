@@ -69,6 +69,15 @@ func (a *Agent) LeftOut() status.LeftOut {
 	return status.LeftOut{}
 }
 
+// Address is the address of the status page, empty if there is none. It has the port that the kernel
+// chose if the configured port is 0.
+func (a *Agent) Address() string {
+	if a.page.listener == nil {
+		return ""
+	}
+	return a.page.listener.Addr().String()
+}
+
 // Config returns the served configuration, and why it is not the one on disk. It returns a copy.
 func (a *Agent) Config() status.Config { return *a.page.config.Load() }
 
