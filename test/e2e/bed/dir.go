@@ -16,6 +16,10 @@ const dirPrefix = "gdp-e2e-"
 // directories of killed tests: a lock ends with its process.
 func newDir(t testing.TB) string {
 	t.Helper()
+	// Each bed has a /dev of its own, which hides a directory below the real one.
+	if strings.HasPrefix(os.TempDir()+"/", "/dev/") {
+		t.Fatalf("TMPDIR is %s: set it to a directory outside of /dev", os.TempDir())
+	}
 	sweep(t)
 	// Under another name until it is locked.
 	raw, err := os.MkdirTemp("", "."+dirPrefix)
