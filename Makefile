@@ -94,7 +94,7 @@ CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart
 e2e-cluster: build ## deploy/ and the chart on a real cluster; updates on the next minor version of the kubelet
 	test/e2e/deps.sh --cluster --next
 	$(RELEASE) -version $(CHART_VERSION) -out dist/e2e all
-	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -timeout 25m -parallel 4 -tags cluster ./cluster
+	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -timeout 40m -parallel 4 -tags cluster ./cluster
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -run TestRollout/v1.37 ./node
 
 scale: ## what NODES (500) nodes cost an API server: writes, CPU, memory, time until all is published
