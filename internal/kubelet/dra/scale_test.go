@@ -63,7 +63,7 @@ func TestScale(t *testing.T) {
 	f.phase("restart of the API server", f.restart)
 	f.phase("claims for one device each, by serial number", func() string {
 		return f.schedule("one", func(i int) string {
-			return fmt.Sprintf("device.attributes[%q].serial == %q", Driver, serialOf(i*(*fleetNodes) / *fleetClaims, 3))
+			return fmt.Sprintf("device.attributes[%q].serial == %q", Driver, serialOf(i%*fleetNodes, i / *fleetNodes))
 		})
 	})
 	f.phase("claims for any device, by its speed", func() string {
@@ -331,6 +331,8 @@ func (f *fleet) schedule(kind string, selector func(i int) string) string {
 		f.create(namespace, anyObject{
 			"metadata": anyObject{"name": name, "labels": anyObject{"kind": kind}},
 			"spec": anyObject{
+				// The API server taints new nodes as not ready. Nobody removes the taint here.
+				"tolerations":    []any{anyObject{"operator": "Exists"}},
 				"resourceClaims": []any{anyObject{"name": "a", "resourceClaimName": name}},
 				"containers": []any{anyObject{
 					"name": "c", "image": "none",
@@ -356,7 +358,7 @@ func (f *fleet) schedule(kind string, selector func(i int) string) string {
 				bound++
 			}
 		}
-		<-time.After(50 * time.Millisecond)
+		<-time.After(200 * time.Millisecond)
 	}
 	took := time.Since(began)
 	if bound < *fleetClaims {
