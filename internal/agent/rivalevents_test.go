@@ -40,28 +40,12 @@ func (p *rivalPod) conflicts(other *rivalPod) bool {
 // rivalEvents is a node to which random things happen.
 type rivalEvents struct {
 	*rivalry
-	random *rand.Rand
-	pods   []*rivalPod
-	ports  int
-	// portOf is the port of each stick, empty if it is unplugged.
-	portOf   [2]string
+	dockedSticks
+	random   *rand.Rand
+	pods     []*rivalPod
 	backup   *kubelettest.Backup
 	admitted int
 	counts   map[string]int
-}
-
-func (s *rivalEvents) serial(stick int) string { return []string{"AAAA1111", "BBBB2222"}[stick] }
-
-// plug plugs a stick into the dock, or pulls it.
-func (s *rivalEvents) plug(i int) {
-	if s.portOf[i] != "" {
-		s.host.RemoveUSB(s.portOf[i])
-		s.portOf[i] = ""
-		return
-	}
-	s.ports++
-	s.portOf[i] = fmt.Sprintf("1-4.%d", s.ports)
-	s.host.AddUSB(stick(s.portOf[i], s.serial(i), fmt.Sprintf("ttyUSB%d", i)))
 }
 
 // admit admits a pod, and checks that no other pod with the same hardware runs.
@@ -215,9 +199,10 @@ func TestRandomEventsOfRivals(t *testing.T) {
 	r.addBus()
 	r.host.AddUSB(sysfstest.USB{Port: "1-4", Vendor: "2109", Product: "2813", Serial: "DOCK0001"})
 	s := &rivalEvents{
-		rivalry: r,
-		random:  rand.New(rand.NewPCG(seed, 0)),
-		counts:  map[string]int{},
+		rivalry:      r,
+		dockedSticks: dockedSticks{bus: r.host},
+		random:       rand.New(rand.NewPCG(seed, 0)),
+		counts:       map[string]int{},
 	}
 	s.plug(0)
 	s.plug(1)

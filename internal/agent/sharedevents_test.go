@@ -79,6 +79,7 @@ type sharer struct {
 // scheduler sometimes allocates what is allocated already, as after a restore of etcd.
 type sharing struct {
 	*node
+	dockedSticks
 	api     *kubeapitest.Server
 	cgroups *kubelettest.Cgroups
 	random  *rand.Rand
@@ -89,8 +90,6 @@ type sharing struct {
 
 	// inClaims has the resources that are offered by DRA. The others are offered by device plugins.
 	inClaims map[string]bool
-	portOf   [2]string // of each stick, empty if it is unplugged
-	ports    int
 	admitted int
 	counts   map[string]int
 
@@ -107,13 +106,14 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 	n.startWithin = 50 * time.Millisecond
 	n.options.Allow.Reset = true
 	s := &sharing{
-		node:     n,
-		api:      api,
-		cgroups:  kubelettest.NewCgroups(t),
-		random:   rand.New(rand.NewPCG(seed, 0)),
-		clock:    &clock{},
-		inClaims: map[string]bool{},
-		counts:   map[string]int{},
+		node:         n,
+		dockedSticks: dockedSticks{bus: n.host},
+		api:          api,
+		cgroups:      kubelettest.NewCgroups(t),
+		random:       rand.New(rand.NewPCG(seed, 0)),
+		clock:        &clock{},
+		inClaims:     map[string]bool{},
+		counts:       map[string]int{},
 	}
 	n.options.Paths.Cgroup = s.cgroups.Dir()
 	s.clock.forward(2 * time.Minute)
@@ -154,20 +154,6 @@ func (s *sharing) reset(string, string) error {
 		}
 	}
 	return nil
-}
-
-func (s *sharing) serial(stick int) string { return []string{"AAAA1111", "BBBB2222"}[stick] }
-
-// plug plugs a stick into the dock, or pulls it.
-func (s *sharing) plug(i int) {
-	if s.portOf[i] != "" {
-		s.host.RemoveUSB(s.portOf[i])
-		s.portOf[i] = ""
-		return
-	}
-	s.ports++
-	s.portOf[i] = fmt.Sprintf("1-4.%d", s.ports)
-	s.host.AddUSB(stick(s.portOf[i], s.serial(i), fmt.Sprintf("ttyUSB%d", i)))
 }
 
 // hardwareOf returns the hardware of a device that a device plugin offers, by its ID.

@@ -12,8 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
-// starts starts the processes of a pod that got a device. Those of other pods may only run if they do
-// not use the same hardware.
+// starts begins the processes of a pod that got a device. No other pod that runs may use the same
+// hardware.
 func (s *sharing) starts(p *sharer) {
 	s.Helper()
 	s.mu.Lock()
