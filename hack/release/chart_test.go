@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -17,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -247,122 +247,22 @@ func TestSchemaIsExact(t *testing.T) {
 	compare("", parseYAML(t, readFile(t, checkout.chart("values.yaml"))), parseYAML(t, readFile(t, checkout.chart("values.schema.json"))))
 }
 
-// `kustomize build deploy` gives the plain manifest.
-func TestKustomizeBase(t *testing.T) {
+// Kustomize builds the manifests, and a manifest for each distribution is rendered with its values.
+func TestKustomize(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, filepath.Join(checkout.source, "deploy", manifestName))
-	if have, want := kustomize(t, filepath.Join(checkout.source, "deploy")), objects(t, text); !reflect.DeepEqual(have, want) {
-		t.Errorf("kustomize build deploy: %v, want the plain manifest %v", have, want)
-	}
-}
-
-// Each distribution of the chart has an overlay, with the objects that the chart renders.
-func TestKustomizeOverlays(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob(checkout.chart("distributions/*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var distributions []string
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
-		distributions = append(distributions, name)
-		values := parseYAML(t, readFile(t, file))
-		maps.Copy(values, plainValues)
-		rendered, err := checkout.render(values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantSame(t, name, kustomize(t, filepath.Join(checkout.source, "deploy", "kustomize", name)), rendered)
-	}
-	entries, err := os.ReadDir(filepath.Join(checkout.source, "deploy", "kustomize"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var overlays []string
-	for _, e := range entries {
-		if e.Name() != "base" && !slices.Contains(kustomizeComponents, e.Name()) {
-			overlays = append(overlays, e.Name())
+	for _, dir := range []string{"deploy", "deploy/dra"} {
+		dir = filepath.Join(checkout.source, dir)
+		text := readFile(t, filepath.Join(dir, manifestName))
+		have := kustomize(t, dir)
+		want := objects(t, text)
+		if !reflect.DeepEqual(have, want) {
+			t.Errorf("kustomize build %s: %v, want the manifest in it: %v", dir, have, want)
 		}
 	}
-	if !slices.Equal(overlays, distributions) {
-		t.Errorf("overlays in deploy/kustomize: %q, want the chart's distributions %q", overlays, distributions)
+	distributions, err := checkout.distributions()
+	if err != nil || len(distributions) != 6 {
+		t.Errorf("manifests of %d distributions, want 6: %v", len(distributions), err)
 	}
-}
-
-var kustomizeComponents = []string{"dra", "dra-status", "evict", "evict-dra", "scc"}
-
-// The base and each overlay, with every set of components, have the objects that the chart
-// renders.
-func TestKustomizeComponents(t *testing.T) {
-	t.Parallel()
-	for _, distribution := range []string{"base", "k0s", "k3s", "microk8s", "microshift", "openshift", "talos"} {
-		for _, set := range [][]string{{"dra"}, {"evict"}, {"dra", "evict-dra"}, {"dra", "dra-status"}} {
-			if distribution == "talos" && slices.Contains(set, "dra") {
-				continue // TestKustomizeWithoutCDI
-			}
-			values := map[string]any{}
-			if distribution != "base" {
-				values = parseYAML(t, readFile(t, checkout.chart("distributions/"+distribution+".yaml")))
-			}
-			maps.Copy(values, plainValues)
-			for _, name := range set {
-				if name == "dra-status" {
-					values["dra"].(map[string]any)["deviceStatus"] = true
-					continue
-				}
-				name = strings.TrimSuffix(name, "-dra") // with the component dra
-				values[name] = map[string]any{"enabled": true}
-			}
-			rendered, err := checkout.render(values)
-			if err != nil {
-				t.Fatal(err)
-			}
-			own := overlay(t, map[string]string{
-				"kustomization.yaml": fmt.Sprintf("resources: [../%s]\ncomponents: [../%s]\n", distribution, strings.Join(set, ", ../")),
-			})
-			wantSame(t, fmt.Sprint(distribution, set), kustomize(t, own), rendered)
-		}
-	}
-}
-
-// The driver needs CDI: the overlay that removes it refuses the component.
-func TestKustomizeWithoutCDI(t *testing.T) {
-	t.Parallel()
-	own := overlay(t, map[string]string{"kustomization.yaml": "resources: [../talos]\ncomponents: [../dra]\n"})
-	_, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), own)
-	if err == nil || !strings.Contains(err.Error(), "/args/7") {
-		t.Errorf("error %v, want one about the flag of CDI", err)
-	}
-}
-
-// wantSame compares the objects of Kustomize with those of the chart.
-func wantSame(t *testing.T, name string, have map[string]any, rendered []byte) {
-	t.Helper()
-	if want := objects(t, string(rendered)); !reflect.DeepEqual(have, want) {
-		have, _ := json.MarshalIndent(have, "", " ")
-		want, _ := json.MarshalIndent(want, "", " ")
-		t.Errorf("%s: Kustomize makes\n%s\nthe chart renders\n%s", name, have, want)
-	}
-}
-
-// overlay makes an overlay of these files beside a copy of deploy/kustomize.
-func overlay(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(checkout.source, "deploy", "kustomize"))); err != nil {
-		t.Fatal(err)
-	}
-	own := filepath.Join(dir, "own")
-	if err := os.Mkdir(own, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return own
 }
 
 // Only pods that use the API server have a token, for an hour: an automatically mounted one,
@@ -436,6 +336,26 @@ func objects(t *testing.T, text string) map[string]any {
 		byName[name] = object
 	}
 	return byName
+}
+
+// The account of evict has exactly the rights that it uses (TestRun in package evict).
+func TestEvictRights(t *testing.T) {
+	t.Parallel()
+	rendered := renderTemplates(t, "edge", "{evict: {enabled: true}, dra: {enabled: true}}")["evict.yaml"]
+	var have []string
+	for _, document := range strings.Split(rendered, "---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			have = append(have, fmt.Sprint(rule.Verbs, rule.APIGroups, rule.Resources))
+		}
+	}
+	want := []string{"[watch] [] [pods]", "[create] [] [pods/eviction]", "[create] [] [events]"}
+	if !slices.Equal(have, want) {
+		t.Errorf("rights %q, want %q", have, want)
+	}
 }
 
 // The pod of evict meets the Pod Security level "restricted", has a memory limit, and is
@@ -526,16 +446,28 @@ func TestChartLint(t *testing.T) {
 func TestReadmeKustomization(t *testing.T) {
 	t.Parallel()
 	readme := readFile(t, checkout.chart(readmeName))
-	const remote = "https://github.com/generic-dp/generic-dp//deploy/kustomize/microk8s?ref=v0.1.0"
+	const remote = "https://github.com/generic-dp/generic-dp//deploy?ref=v0.1.0"
 	_, example, _ := strings.Cut(readme, "```yaml\napiVersion: kustomize")
 	example, _, _ = strings.Cut("apiVersion: kustomize"+example, "```")
 	if !strings.Contains(example, remote) {
 		t.Fatalf("the example lacks %s:\n%s", remote, example)
 	}
-	own := overlay(t, map[string]string{
-		"kustomization.yaml": strings.Replace(example, remote, "../microk8s", 1),
+	dir := t.TempDir()
+	own := filepath.Join(dir, "own")
+	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(filepath.Join(checkout.source, "deploy"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"kustomization.yaml": strings.Replace(example, remote, "../deploy", 1),
 		"10-zigbee.toml":     "domain = \"home.example\"\n",
-	})
+	} {
+		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	configMap := kustomize(t, own)["ConfigMap generic-dp"].(map[string]any)
 	name, data := configMap["metadata"].(map[string]any)["name"], configMap["data"]
 	if want := map[string]any{"10-zigbee.toml": "domain = \"home.example\"\n"}; name != "generic-dp" || !reflect.DeepEqual(data, want) {

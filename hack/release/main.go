@@ -1,7 +1,7 @@
 // Command release builds the release artifacts of generic-dp: an OCI image for several
 // platforms, packages for Debian and RPM, the Helm chart, archives of the plugin of kubectl with
 // their manifest for Krew, checksums and bill of materials, and the files made from the chart:
-// plain manifest, Kustomize base and components, and the table of values.
+// manifests, and the table of values.
 // It needs only the Go toolchain, and its output is reproducible.
 package main
 
@@ -108,7 +108,11 @@ func (r *release) all(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := slices.Concat(image, packages, chart, krew)
+	manifests, err := r.writeDistributions()
+	if err != nil {
+		return nil, err
+	}
+	files := slices.Concat(image, packages, chart, krew, manifests)
 	var sums bytes.Buffer
 	for _, f := range files {
 		data, err := os.ReadFile(f)

@@ -37,12 +37,38 @@ var firstTemplates = []string{"namespace.yaml", "serviceaccount.yaml", "configma
 // plainValues are the values of the plain manifest.
 var plainValues = map[string]any{"namespace": map[string]any{"create": true}}
 
-// manifests writes the files that are made from the chart.
+// draValues are the values of the manifest with the DRA driver.
+var draValues = map[string]any{
+	"namespace": map[string]any{"create": true},
+	"dra":       map[string]any{"enabled": true},
+}
+
+// manifests writes the files that are made from the chart: the files in the checkout, and a manifest
+// for each distribution in the output directory.
 func (r *release) manifests() ([]string, error) {
 	made, err := r.fromChart()
 	if err != nil {
 		return nil, err
 	}
+	files, err := writeFiles(made)
+	if err != nil {
+		return nil, err
+	}
+	distributions, err := r.writeDistributions()
+	return append(files, distributions...), err
+}
+
+// writeDistributions writes the manifests of distributions into the output directory.
+func (r *release) writeDistributions() ([]string, error) {
+	made, err := r.distributions()
+	if err != nil {
+		return nil, err
+	}
+	return writeFiles(made)
+}
+
+// writeFiles writes files, and returns their paths in order.
+func writeFiles(made map[string][]byte) ([]string, error) {
 	for file, text := range made {
 		if err := os.WriteFile(file, text, 0o644); err != nil {
 			return nil, err
@@ -51,73 +77,69 @@ func (r *release) manifests() ([]string, error) {
 	return slices.Sorted(maps.Keys(made)), nil
 }
 
-// fromChart returns the files that are made from the chart: the plain manifest, which is also
-// the base for Kustomize, components, and the chart's README with its table of values.
+// fromChart returns the files of the checkout that are made from the chart: the plain manifest, the
+// manifest with the DRA driver, the permissions for the status of claims, the dashboard, and the
+// chart's README with its table of values.
 func (r *release) fromChart() (map[string][]byte, error) {
-	manifest, err := r.render(plainValues)
+	deploy := filepath.Join(r.source, "deploy")
+	plain, err := r.render(plainValues)
 	if err != nil {
 		return nil, err
 	}
-	deploy := filepath.Join(r.source, "deploy")
-	kustomize := filepath.Join(deploy, "kustomize")
-	made := map[string][]byte{
-		filepath.Join(deploy, manifestName):            manifest,
-		filepath.Join(kustomize, "base", manifestName): manifest,
+	dra, err := r.render(draValues)
+	if err != nil {
+		return nil, err
 	}
-	for _, c := range components {
-		text, err := r.component(c)
+	status, err := r.statusRights()
+	if err != nil {
+		return nil, err
+	}
+	dashboard, err := os.ReadFile(filepath.Join(deploy, "grafana", "generic-dp.json"))
+	if err != nil {
+		return nil, err
+	}
+	readme, err := r.readme()
+	return map[string][]byte{
+		filepath.Join(deploy, manifestName):                             plain,
+		filepath.Join(deploy, "dra", manifestName):                      dra,
+		filepath.Join(deploy, "kustomize", "dra-status", "rights.yaml"): status,
+		r.chart(filepath.Join("files", "dashboard.json")):               dashboard,
+		r.chart(readmeName):                                             readme,
+	}, err
+}
+
+// distributions returns a manifest for each file of values in the chart, by path in the output
+// directory: generic-dp-talos.yaml.
+func (r *release) distributions() (map[string][]byte, error) {
+	files, err := filepath.Glob(r.chart("distributions/*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	made := map[string][]byte{}
+	for _, file := range files {
+		values, err := chartutil.ReadValuesFile(file)
 		if err != nil {
 			return nil, err
 		}
-		made[filepath.Join(kustomize, c.file)] = text
+		values["namespace"] = map[string]any{"create": true}
+		name := "generic-dp-" + filepath.Base(file)
+		made[filepath.Join(r.out, name)], err = r.render(values)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
 	}
-	dashboard := filepath.Join("files", "dashboard.json")
-	made[r.chart(dashboard)], err = os.ReadFile(filepath.Join(deploy, "grafana", "generic-dp.json"))
+	return made, nil
+}
+
+// statusRights returns the permissions for the status of claims.
+func (r *release) statusRights() ([]byte, error) {
+	values := map[string]any{"dra": map[string]any{"enabled": true, "deviceStatus": true}}
+	rendered, err := r.templates("generic-dp", values)
 	if err != nil {
 		return nil, err
 	}
-	made[r.chart(readmeName)], err = r.readme()
-	return made, err
-}
-
-// component is a file of a Kustomize component: one template, rendered with some values.
-type component struct {
-	file, template string
-	values         map[string]any
-}
-
-var components = []component{
-	{
-		file:     filepath.Join("dra", "rights.yaml"),
-		template: "dra.yaml",
-		values:   map[string]any{"dra": map[string]any{"enabled": true}},
-	},
-	{
-		file:     filepath.Join("dra-status", "rights.yaml"),
-		template: "dra-status.yaml",
-		values:   map[string]any{"dra": map[string]any{"enabled": true, "deviceStatus": true}},
-	},
-	{
-		file:     filepath.Join("evict", "evict.yaml"),
-		template: "evict.yaml",
-		values:   map[string]any{"evict": map[string]any{"enabled": true}},
-	},
-	{
-		file:     filepath.Join("scc", "scc.yaml"),
-		template: "scc.yaml",
-		values:   map[string]any{"securityContextConstraints": map[string]any{"create": true}},
-	},
-}
-
-func (r *release) component(c component) ([]byte, error) {
-	rendered, err := r.templates("generic-dp", c.values)
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	out.WriteString("# The chart's own, which \"make manifests\" writes; edit the chart.\n")
-	fmt.Fprintf(&out, "---\n%s\n", strings.TrimSpace(rendered[c.template]))
-	return withoutHelm(out.Bytes()), nil
+	text := "# The chart's own, which \"make manifests\" writes; edit the chart.\n---\n" + strings.TrimSpace(rendered["dra-status.yaml"]) + "\n"
+	return withoutHelm([]byte(text)), nil
 }
 
 // withoutHelm removes Helm's labels, and trailing white space.

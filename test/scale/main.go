@@ -201,7 +201,7 @@ func (p *plane) prepare() error {
 		{"create", "namespace", "generic-dp"},
 		{"--namespace", "generic-dp", "create", "serviceaccount", "generic-dp"},
 		{"--namespace", "default", "create", "serviceaccount", "default"},
-		{"apply", "-f", "deploy/kustomize/dra/rights.yaml"},
+		{"apply", "-f", "deploy/dra/generic-dp.yaml"},
 	} {
 		if _, err := p.kubectl("", args...); err != nil {
 			return err

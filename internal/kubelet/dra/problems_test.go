@@ -163,7 +163,7 @@ func TestRights(t *testing.T) {
 	if _, err := New(Options{API: kubeapi.New(server.Config)}).get(t.Context(), "lab", "a"); err != nil {
 		t.Fatal(err)
 	}
-	if used, granted := server.Used(), kubeapitest.Granted(t, "../../../deploy/kustomize/dra/rights.yaml"); !slices.Equal(used, granted) {
+	if used, granted := server.Used(), kubeapitest.Granted(t, "../../../deploy/dra/generic-dp.yaml"); !slices.Equal(used, granted) {
 		t.Errorf("used: %q, granted: %q", used, granted)
 	}
 }

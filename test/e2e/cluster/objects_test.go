@@ -5,13 +5,11 @@ package cluster_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,18 +18,13 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/product"
 )
 
-// options are combined with every distribution.
-var options = []struct {
-	name       string
-	components []string // of Kustomize
-	values     string
-}{
-	{name: "plain", values: "{}"},
-	{name: "dra", components: []string{"dra"}, values: `{dra: {enabled: true, resources: [example.com/zigbee]}}`},
-	{name: "dra-status", components: []string{"dra", "dra-status"}, values: `{dra: {enabled: true, deviceStatus: true}}`},
-	{name: "evict", components: []string{"evict"}, values: `{evict: {enabled: true, priorityClassName: system-cluster-critical, affinity: {podAffinity: {}}}}`},
-	{name: "both", components: []string{"dra", "evict-dra"}, values: `{dra: {enabled: true}, evict: {enabled: true}}`},
-	{name: "everything", values: `
+// options are values that are combined with every distribution.
+var options = []string{
+	"{}",
+	"{dra: {enabled: true, resources: [example.com/zigbee]}}",
+	"{dra: {enabled: true, deviceStatus: true}}",
+	"{evict: {enabled: true, priorityClassName: system-cluster-critical, affinity: {podAffinity: {}}}}",
+	`
 hostSys: true
 openNodes: true
 nfd: {enabled: true}
@@ -45,7 +38,7 @@ dashboard: {enabled: true, annotations: {grafana_folder: Nodes}}
 extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-extra"}}]
 networkPolicy: {egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}
 namespace: {create: true}
-`},
+`,
 }
 
 // TestObjects validates everything in deploy, in every combination, and the objects of the
@@ -87,7 +80,7 @@ func runObjects(t *testing.T, v bed.Version) {
 		t.Run("chart "+filepath.Base(file), func(t *testing.T) {
 			for _, option := range options {
 				values := filepath.Join(t.TempDir(), "values.yaml")
-				if err := os.WriteFile(values, []byte(option.values), 0o644); err != nil {
+				if err := os.WriteFile(values, []byte(option), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				flags := []string{"--namespace", namespace, "--values", file, "--values", values}
@@ -98,37 +91,9 @@ func runObjects(t *testing.T, v bed.Version) {
 		})
 	}
 
-	overlays, err := os.ReadDir(product.Repository("deploy", "kustomize"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "kustomize")
-	if err := os.CopyFS(dir, os.DirFS(product.Repository("deploy", "kustomize"))); err != nil {
-		t.Fatal(err)
-	}
-	for _, overlay := range overlays {
-		if slices.Contains([]string{"dra", "dra-status", "evict", "evict-dra", "scc"}, overlay.Name()) {
-			continue // components
-		}
-		t.Run("kustomize "+overlay.Name(), func(t *testing.T) {
-			for _, option := range options {
-				isTalosDRA := overlay.Name() == "talos" && slices.Contains(option.components, "dra")
-				if option.name == "everything" || isTalosDRA {
-					continue // the overlay for Talos has no CDI, and refuses the component
-				}
-				own := filepath.Join(dir, "own-"+overlay.Name()+"-"+option.name)
-				text := fmt.Sprintf("resources: [../%s]\n", overlay.Name())
-				if len(option.components) > 0 {
-					text += fmt.Sprintf("components: [../%s]\n", strings.Join(option.components, ", ../"))
-				}
-				if err := os.Mkdir(own, 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				dryRun(t, c.Kubectl(t, "", "kustomize", own))
-			}
+	for _, dir := range []string{"deploy", "deploy/dra"} {
+		t.Run("kustomize "+dir, func(t *testing.T) {
+			dryRun(t, c.Kubectl(t, "", "kustomize", product.Repository(dir)))
 		})
 	}
 

@@ -24,8 +24,8 @@ func runSlices(t *testing.T, v bed.Version) {
 	c := cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v})
 	c.Kubectl(t, "", "create", "namespace", namespace)
 	c.Kubectl(t, "", "--namespace", namespace, "create", "serviceaccount", name)
-	for _, component := range []string{"dra", "dra-status"} {
-		c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", "kustomize", component, "rights.yaml"))
+	for _, manifest := range []string{"dra/generic-dp.yaml", "kustomize/dra-status/rights.yaml"} {
+		c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", manifest))
 	}
 	tests := filepath.Join(t.TempDir(), "dra.test")
 	build := exec.Command("go", "test", "-c", "-tags", "grpcnotrace,cluster", "-o", tests, "./internal/kubelet/dra")
