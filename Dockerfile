@@ -11,7 +11,7 @@ COPY . .
 RUN GOFLAGS=-buildvcs=false make build BIN=/generic-dp VERSION="${VERSION}"
 
 FROM scratch
-COPY --from=build /generic-dp /generic-dp
+COPY --from=build /generic-dp /generic-dp-evict /
 # uid 0 without capabilities: the kubelet's sockets belong to root.
 USER 0:0
 ENTRYPOINT ["/generic-dp"]

@@ -24,8 +24,9 @@ FUZZ ?= 10000x
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## the static binary, in bin/generic-dp
+build: ## the static binaries, bin/generic-dp and bin/generic-dp-evict
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) $(GCFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/generic-dp
+	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) $(GCFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)-evict ./cmd/generic-dp-evict
 
 run: build ## try the quickstart configuration on this host, without a kubelet
 	$(BIN) try --once --config examples/configs/quickstart.toml
@@ -117,7 +118,7 @@ release: ## all artifacts of a release, with checksums, in dist; VERSION must be
 publish: ## push the image and the chart of "make release" to REGISTRY, and print their digests
 	@$(RELEASE) -version $(VERSION) -out $(OUT) publish $(REGISTRY)
 
-manifests: ## render the Helm chart: plain manifest, Kustomize base, the table of values in its README
+manifests: ## render the chart: manifests in deploy, the table of values, distributions in dist
 	$(RELEASE) -version $(VERSION) -out $(OUT) manifests
 
 release-test: ## tests of chart, manifests, image and packages; GENERIC_DP_INSTALL=1 installs and removes the .deb

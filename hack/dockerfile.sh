@@ -69,9 +69,11 @@ arch=$(go env GOARCH)
 make --no-print-directory image VERSION="$version" OUT="$work/dist" >/dev/null
 
 root=$(store mount "$(store from --pull-never "$image")")
-files=$(cd "$root" && find . -type f)
-[[ $files == ./generic-dp ]] || fail "the image contains $files, want ./generic-dp alone"
-cmp "$root/generic-dp" "$work/dist/generic-dp-linux-$arch" || fail "the binary differs from that of make image"
+files=$(cd "$root" && find . -type f | sort | tr '\n' ' ')
+[[ $files == "./generic-dp ./generic-dp-evict " ]] || fail "the image contains $files, want ./generic-dp and ./generic-dp-evict only"
+for program in "" -evict; do
+	cmp "$root/generic-dp$program" "$work/dist/generic-dp-linux-$arch$program" || fail "generic-dp$program differs from make image"
+done
 config=$(store inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}}' "$image")
 [[ $config == "0:0 [/generic-dp] [serve]" ]] || fail "user, entrypoint and command are $config, want 0:0 [/generic-dp] [serve]"
 say "equal to make image of $version, $(stat -c %s "$root/generic-dp") bytes, $(sha256sum <"$root/generic-dp" | cut -c1-16), in $((SECONDS - start)) s"

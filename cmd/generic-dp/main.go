@@ -90,7 +90,6 @@ extended resources, and injects them into containers: generic-dp serve.`,
 		newDoctor(f),
 		newSnapshot(f),
 		newClean(f),
-		newEvict(f),
 		newFleet(f),
 		newVersion(),
 	)

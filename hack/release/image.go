@@ -44,7 +44,7 @@ func (r *release) image(ctx context.Context) ([]string, error) {
 			Add:        img,
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch, Variant: variant(p)}},
 		})
-		files = append(files, binary)
+		files = append(files, binary, binary+"-evict")
 	}
 	sbom := filepath.Join(r.out, "generic-dp.cdx.json")
 	if err := writeSBOM(sbom, r.version, files); err != nil {
@@ -64,15 +64,19 @@ func variant(p platform) string {
 	return "v" + p.arm
 }
 
-// platformImage contains the binary only. It runs as uid 0 without capabilities: the
+// platformImage contains the binaries only. It runs as uid 0 without capabilities: the
 // kubelet's sockets belong to root.
 func (r *release) platformImage(p platform, binary string) (v1.Image, error) {
 	data, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, err
 	}
+	evict, err := os.ReadFile(binary + "-evict")
+	if err != nil {
+		return nil, err
+	}
 	var archive bytes.Buffer
-	if err := writeTar(&archive, []file{{"generic-dp", 0o755, data}}); err != nil {
+	if err := writeTar(&archive, []file{{"generic-dp", 0o755, data}, {"generic-dp-evict", 0o755, evict}}); err != nil {
 		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(

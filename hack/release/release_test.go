@@ -212,20 +212,21 @@ func checkImage(t *testing.T, img v1.Image, binary string) {
 	}
 	defer content.Close()
 	r := tar.NewReader(content)
-	header, err := r.Next()
-	if err != nil || header.Name != "generic-dp" || header.Mode != 0o755 {
-		t.Fatalf("%s: the layer has %+v, %v, want generic-dp of mode 0755", binary, header, err)
-	}
-	got, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := readFile(t, binary)
-	if string(got) != want {
-		t.Errorf("the binary in the image differs from %s", binary)
+	for _, suffix := range []string{"", "-evict"} {
+		header, err := r.Next()
+		if err != nil || header.Name != "generic-dp"+suffix || header.Mode != 0o755 {
+			t.Fatalf("%s: the layer has %+v, %v, want generic-dp%s of mode 0755", binary, header, err, suffix)
+		}
+		got, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != readFile(t, binary+suffix) {
+			t.Errorf("generic-dp%s in the image differs from %s%s", suffix, binary, suffix)
+		}
 	}
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
-		t.Errorf("%s: after the binary, the layer has %v, want its end", binary, err)
+		t.Errorf("%s: after the binaries, the layer has %v, want its end", binary, err)
 	}
 }
 

@@ -3,6 +3,7 @@
 package adversary
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,10 +20,11 @@ type cgroup struct {
 	v2  bool
 }
 
-// daemonSet is the manifest of the DaemonSet, evictDeployment that of evict.
+// The memory limit of the DaemonSet is in its manifest, and the limit of evict in the values of the
+// chart.
 const (
 	daemonSet       = "../../deploy/generic-dp.yaml"
-	evictDeployment = "../../deploy/kustomize/evict/evict.yaml"
+	evictDeployment = "../../deploy/helm/generic-dp/values.yaml"
 )
 
 func newCgroup(t testing.TB, manifest string) *cgroup {
@@ -54,6 +56,9 @@ func memoryLimit(t testing.TB, manifest string) string {
 	text, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if manifest == evictDeployment {
+		_, text, _ = bytes.Cut(text, []byte("\nevict:\n"))
 	}
 	m := regexp.MustCompile(`limits:\n(?: +ephemeral-storage: .+\n)? +memory: (\d+)Mi\n`).FindSubmatch(text)
 	if m == nil {

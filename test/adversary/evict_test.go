@@ -70,7 +70,7 @@ func TestEvictManyDevices(t *testing.T) {
 	}
 	for start := range 2 { // at the second start, everything is listed again
 		group := newCgroup(t, evictDeployment)
-		cmd := inPod(api, group, binary(t), "evict", "--after=1s", "--per-minute=1000", "--listen=")
+		cmd := inPod(api, group, binary(t)+"-evict", "--after=1s", "--per-minute=1000", "--listen=")
 		log, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)

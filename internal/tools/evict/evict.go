@@ -1,19 +1,15 @@
 // Package evict evicts pods whose devices are Unhealthy, so that their controllers
 // replace them on healthy ones. It reads allocatedResourcesStatus of pods, which kubelets
-// since 1.36 fill in from the health that any device plugin or DRA driver reports. For devices
-// that DRA allocated as extended resources there is no such status: it then reads the taints in
-// ResourceSlices, see claim.go.
+// since 1.36 fill in from the health that any device plugin or DRA driver reports.
 //
-// The goroutines share a tracker: one follows a watch of all pods and records their devices, one
-// sleeps until the tracker says that an eviction is due, and with DRA two more watch
-// ResourceSlices and read claims.
+// Two goroutines share a tracker: one follows a watch of all pods and records their devices, and one
+// sleeps until the tracker says that an eviction is due.
 //
 // One instance is enough, so that there is no leader election. A second instance would
 // evict pods that are already terminating, which changes nothing.
 package evict
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,18 +40,9 @@ type Options struct {
 	OptIn bool
 	// Listener serves probes and metrics. If it is nil, they are not served.
 	Listener net.Listener
-	// DRA also evicts pods whose devices DRA allocated as extended resources, when a taint of the
-	// device has the effect NoExecute. This needs more permissions.
-	DRA bool
 	// Log may be nil.
 	Log *slog.Logger
 }
-
-// Names of the watched collections, in messages.
-const (
-	podsCollection   = "pods"
-	slicesCollection = "resourceslices"
-)
 
 // Results of evictions, in metrics.
 const (
@@ -69,17 +56,14 @@ type evicter struct {
 	Options
 	api     *kubeapi.Client
 	changed chan struct{} // has capacity 1; a value means that the tracker has changed
-	unread  chan struct{} // has capacity 1; a value means that there may be a claim to read
 	metrics *status.Metrics
 
 	// mu guards the fields below. It is never held during a request.
 	mu      sync.Mutex
 	tracker *tracker
-	claimed map[string]*podObject // pods with a claim for extended resources, by UID; only with DRA
-	slices  taints                // only with DRA
-	// problems say why a collection is not watched. Collections that are watched have none.
-	problems map[string]error
-	// forgot is the node of the last object that was forgotten for lack of room, and when
+	// problem says why the pods are not watched; nil while they are.
+	problem error
+	// forgot is the node of the last pod that was forgotten for lack of room, and when
 	// that was logged.
 	forgot struct {
 		node string
@@ -95,12 +79,12 @@ func (e *evicter) Alive() error {
 	return nil
 }
 
-// Ready implements status.State. It returns nil while all collections are watched. An instance without the
+// Ready implements status.State. It returns nil while the pods are watched. An instance without the
 // necessary rights, or in a cluster without streamed lists, is never ready.
 func (e *evicter) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return cmp.Or(e.problems[podsCollection], e.problems[slicesCollection])
+	return e.problem
 }
 
 // Run evicts pods until ctx is cancelled. It then waits for its goroutines and returns nil. All
@@ -113,18 +97,8 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 		Options: o,
 		api:     api,
 		changed: make(chan struct{}, 1),
-		unread:  make(chan struct{}, 1),
 		tracker: newTracker(o.After, o.PerMinute),
-		claimed: map[string]*podObject{},
-		slices:  newTaints(),
-	}
-	watches := []*watch{e.watchPods()}
-	if o.DRA {
-		watches = append(watches, e.watchSlices())
-	}
-	e.problems = map[string]error{}
-	for _, w := range watches {
-		e.problems[w.collection] = errors.New(w.collection + " are not listed yet")
+		problem: errors.New("pods are not listed yet"),
 	}
 	e.metrics = status.New(e)
 	// Counters start at 0, so that the first eviction is visible as an increase.
@@ -133,16 +107,10 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, w := range watches {
-		running.Go(func() {
-			w.follow(ctx)
-		})
-	}
-	if o.DRA {
-		running.Go(func() {
-			e.readClaims(ctx)
-		})
-	}
+	running.Go(func() {
+		w := &watch{evicter: e}
+		w.follow(ctx)
+	})
 	if o.Listener != nil {
 		running.Go(func() {
 			if err := e.metrics.Serve(ctx, o.Listener); err != nil {
@@ -176,32 +144,15 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	}
 }
 
-// update implements watched.
-func (o *podObject) update(e *evicter, deleted bool) (key string) {
-	if deleted || !o.mayBeEvicted(e.OptIn) {
-		o.unhealthy = nil
-		o.total = 0
-		o.claim = claim{}
-	}
-	hasClaim := e.remember(o)
-	hasDevices := e.judge(o, deleted)
-	if hasClaim || hasDevices {
-		return o.uid
-	}
-	return ""
-}
-
 // judge records which devices of a pod are Unhealthy, and wakes Run. It reports whether there are
 // any. It only logs what changed: a kubelet updates the status of a pod for many other reasons. The
 // caller holds mu.
 func (e *evicter) judge(o *podObject, deleted bool) bool {
-	unhealthy := podObject{
-		unhealthy: o.unhealthy,
-		total:     o.total,
-		message:   o.message,
+	if deleted || !o.mayBeEvicted(e.OptIn) {
+		o.unhealthy = nil
+		o.total = 0
 	}
-	e.addTainted(&unhealthy, o)
-	isAffected := unhealthy.total > 0
+	isAffected := o.total > 0
 	// Nearly all pods of a cluster end here.
 	known := e.tracker.pods[o.uid]
 	if !isAffected && known == nil {
@@ -212,58 +163,34 @@ func (e *evicter) judge(o *podObject, deleted bool) bool {
 		name:      o.name,
 		uid:       o.uid,
 		node:      o.node,
-		message:   unhealthy.message,
-		total:     unhealthy.total,
+		message:   o.message,
+		total:     o.total,
 	}
 	// Without devices, set forgets the pod.
-	forgotten := e.tracker.set(time.Now(), p, unhealthy.unhealthy)
+	forgotten := e.tracker.set(time.Now(), p, o.unhealthy)
 	if isAffected && known == nil && forgotten != p {
 		e.Log.Info("pod has unhealthy devices",
 			"namespace", o.namespace,
 			"pod", o.name,
-			"devices", names(unhealthy.unhealthy, p.total),
+			"devices", names(o.unhealthy, p.total),
 			"reason", p.message,
 		)
 	} else if !isAffected && !deleted && !o.isTerminating {
 		e.Log.Info("pod no longer has unhealthy devices", "namespace", o.namespace, "pod", o.name)
 	}
 	if forgotten != nil {
-		e.warnForgotten(forgotten.node, forgotten.name, "too many unhealthy devices: pods of the node that has the most are not evicted", maxRemembered)
+		e.warnForgotten(forgotten)
 	}
 	notify(e.changed)
 	return isAffected
 }
 
-// addTainted adds the tainted devices of the claim of o to the Unhealthy devices of its status. The
-// caller holds mu.
-func (e *evicter) addTainted(unhealthy, o *podObject) {
-	for _, d := range o.claim.devices {
-		taint := e.slices.of(o.node, d)
-		if taint == "" {
-			continue
-		}
-		// The devices of the status stay as they are: the pod is remembered with them.
-		unhealthy.unhealthy = slices.Clone(unhealthy.unhealthy)
-		unhealthy.add(device{
-			node:     o.node,
-			resource: d.resource,
-			id:       d.device,
-		})
-		unhealthy.message = cmp.Or(unhealthy.message, "taint "+taint)
-	}
-}
-
-// forgetPods forgets the pods that are not in a list: they were deleted, or their devices became
+// forgetOthers forgets the pods that are not in a list: they were deleted, or their devices became
 // Healthy, while no watch was open. The caller holds mu.
-func (e *evicter) forgetPods(listed map[string]bool) {
+func (e *evicter) forgetOthers(listed map[string]bool) {
 	for uid := range e.tracker.pods {
 		if !listed[uid] {
 			e.tracker.forget(uid)
-		}
-	}
-	for uid := range e.claimed {
-		if !listed[uid] {
-			delete(e.claimed, uid)
 		}
 	}
 }
@@ -277,17 +204,17 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// warnForgotten logs that a pod or slice was forgotten for lack of room, once per node and minute.
-// The caller holds mu.
-func (e *evicter) warnForgotten(node, pod, message string, limit int) {
+// warnForgotten logs that a pod was forgotten for lack of room, once per node and minute. The
+// caller holds mu.
+func (e *evicter) warnForgotten(p *pod) {
 	now := time.Now()
-	isLogged := e.forgot.node == node && now.Sub(e.forgot.at) < time.Minute
+	isLogged := e.forgot.node == p.node && now.Sub(e.forgot.at) < time.Minute
 	if isLogged {
 		return
 	}
-	e.forgot.node = node
+	e.forgot.node = p.node
 	e.forgot.at = now
-	e.Log.Warn(message, "node", node, "pod", pod, "limit", limit)
+	e.Log.Warn("too many unhealthy devices: pods of the node that has the most are not evicted", "node", p.node, "pod", p.name, "limit", maxRemembered)
 }
 
 // maxNamed is the number of devices that a message names.

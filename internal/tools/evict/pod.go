@@ -20,9 +20,11 @@ const mirrorAnnotation = "kubernetes.io/config.mirror"
 // (InitialEventsAnnotationKey in k8s.io/apimachinery/pkg/apis/meta/v1).
 const initialEventsEnd = "k8s.io/initial-events-end"
 
-// metadata has the fields of the metadata of any object that are needed.
-type metadata struct {
+// podObject has the fields of a pod that are needed. A bookmark of a watch is also read as one: it
+// only has metadata.
+type podObject struct {
 	namespace, name, uid, version string
+	node                          string
 	isTerminating                 bool
 	// isStatic is set if the object is the mirror pod of a static pod.
 	isStatic bool
@@ -30,29 +32,16 @@ type metadata struct {
 	isListEnd bool
 	// evict is the value of Annotation; nil if the object does not have it.
 	evict *string
-}
-
-// podObject has the fields of a pod that are needed.
-type podObject struct {
-	metadata
-	node string
 
 	// unhealthy are the first Unhealthy devices by resource and ID, at most maxDevices;
 	// total is the number of all.
 	unhealthy []device
 	total     int
 	message   string // the first message of the kubelet about one of them, or empty
-
-	// claim is what the scheduler wrote about extended resources that DRA serves.
-	claim claim
 }
 
-// head implements watched.
-func (m *metadata) head() *metadata {
-	return m
-}
-
-// read implements watched. Everything else in the pod is skipped, so that its size does not matter.
+// read reads the object from a stream. Everything else in the pod is skipped, so that its size does
+// not matter. Nobody holds evicter.mu, because reading waits for the network.
 func (o *podObject) read(d *kubeapi.Decoder) error {
 	err := d.Fields(func(name string) error {
 		switch name {
@@ -78,53 +67,49 @@ func (o *podObject) read(d *kubeapi.Decoder) error {
 }
 
 // readMetadata reads the identity of an object, its annotations, and whether it is terminating.
-func (m *metadata) readMetadata(d *kubeapi.Decoder) error {
+func (o *podObject) readMetadata(d *kubeapi.Decoder) error {
 	return d.Fields(func(name string) error {
 		switch name {
 		case "namespace":
-			return d.Value(&m.namespace)
+			return d.Value(&o.namespace)
 		case "name":
-			return d.Value(&m.name)
+			return d.Value(&o.name)
 		case "uid":
-			return d.Value(&m.uid)
+			return d.Value(&o.uid)
 		case "resourceVersion":
-			return d.Value(&m.version)
+			return d.Value(&o.version)
 		case "deletionTimestamp":
 			// null is valid JSON for a time that is not set.
 			var at *string
 			err := d.Value(&at)
-			m.isTerminating = at != nil
+			o.isTerminating = at != nil
 			return err
 		case "annotations":
-			return m.readAnnotations(d)
+			return o.readAnnotations(d)
 		}
 		return d.Skip()
 	})
 }
 
 // readAnnotations reads the known annotations. All other keys and values are skipped.
-func (m *metadata) readAnnotations(d *kubeapi.Decoder) error {
+func (o *podObject) readAnnotations(d *kubeapi.Decoder) error {
 	return d.Fields(func(name string) error {
 		switch name {
 		case Annotation:
-			return d.Value(&m.evict)
+			return d.Value(&o.evict)
 		// Only the presence of these annotations matters. Their values are skipped below.
 		case mirrorAnnotation:
-			m.isStatic = true
+			o.isStatic = true
 		case initialEventsEnd:
-			m.isListEnd = true
+			o.isListEnd = true
 		}
 		return d.Skip()
 	})
 }
 
-// readStatus reads the devices of all containers, and the claim of the pod. Ephemeral containers
-// cannot request devices.
+// readStatus reads the devices of all containers. Ephemeral containers cannot request devices.
 func (o *podObject) readStatus(d *kubeapi.Decoder) error {
 	return d.Fields(func(name string) error {
-		if name == "extendedResourceClaimStatus" {
-			return o.claim.readStatus(d)
-		}
 		isContainers := name == "containerStatuses" || name == "initContainerStatuses"
 		if !isContainers {
 			return d.Skip()

@@ -13,15 +13,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/generic-dp/generic-dp/test/e2e/bed"
 	"github.com/generic-dp/generic-dp/test/e2e/cluster"
-	"github.com/generic-dp/generic-dp/test/e2e/fixture"
-	"github.com/generic-dp/generic-dp/test/e2e/process"
-	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
@@ -117,112 +112,6 @@ func TestEvict(t *testing.T) {
 			t.Errorf("evicted %s after --after, want ten seconds at most", late)
 		}
 	})
-}
-
-// TestEvictDRA unplugs a stick that a pod got through DRA as an extended resource: nobody but evict
-// ends the pod. Disruption budgets are honoured, and a pod with another stick stays. evict runs beside
-// the kubelet, with the permissions of the component evict-dra.
-func TestEvictDRA(t *testing.T) {
-	t.Parallel()
-	n := newDRANode(t, bed.Current, byDRA+"evict_after = \"1s\"\n")
-	adapters := []fixture.Stick{
-		{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"},
-		{Port: "1-2", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB1"},
-	}
-	for _, s := range adapters {
-		n.Plug(s)
-	}
-	n.serve(t)
-	n.waitDevices(t, len(adapters))
-	n.Apply(t, cluster.Deployment("holder", zigbee, 1))
-	first := n.WaitPods(t, "holder", 1, 0)[0]
-	n.pod(t, "other").WaitRunning(t)
-	other, err := n.get("other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"holder", "second"} {
-		n.Apply(t, budget(name))
-	}
-	evicter := n.evict(t)
-	evicter.WaitLog(t, limit, `msg="watching pods"`)
-	evicter.WaitLog(t, limit, `msg="watching resourceslices"`)
-
-	lost := adapters[0]
-	if device := n.deviceOf(t, &first); strings.Contains(device, strings.ToLower(adapters[1].Serial)) {
-		lost = adapters[1]
-	}
-	n.Unplug(lost.Port)
-	// The API does not support several budgets.
-	evicter.WaitLog(t, limit, "more than one PodDisruptionBudget")
-	n.Kubectl(t, "", "delete", "poddisruptionbudget", "second")
-	waitEvent(t, n.Cluster, "EvictionBlocked", first.Name)
-	n.Kubectl(t, "", "delete", "poddisruptionbudget", "holder")
-	message := waitEvent(t, n.Cluster, "Evicted", first.Name)
-	t.Logf("event: %s", message)
-	if !strings.HasPrefix(message, zigbee+" ") || !strings.Contains(message, "(taint generic-dp.github.io/unhealthy=gone)") {
-		t.Errorf("event %q, want the resource and the taint", message)
-	}
-	n.WaitPods(t, "holder", 0, 1) // its successor waits for a stick
-	if now, err := n.get("other"); err != nil || now.UID != other.UID || now.DeletionTimestamp != nil {
-		t.Errorf("the pod with the other stick: %s, %v, want it to stay", now.UID, err)
-	}
-	n.Plug(lost)
-	n.WaitPods(t, "holder", 1, 0)
-}
-
-// evict starts evict beside the kubelet, as the service account of the component evict-dra.
-func (n *draNode) evict(t *testing.T) *process.Process {
-	t.Helper()
-	const account = "generic-dp-evict"
-	n.Kubectl(t, "", "create", "namespace", namespace)
-	dir := filepath.Join(t.TempDir(), "kustomize")
-	if err := os.CopyFS(dir, os.DirFS(product.Repository("deploy", "kustomize"))); err != nil {
-		t.Fatal(err)
-	}
-	own := filepath.Join(dir, "own")
-	files := filepath.Join(t.TempDir(), "serviceaccount")
-	for _, made := range []string{own, files} {
-		if err := os.Mkdir(made, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write := func(path, text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(filepath.Join(own, "kustomization.yaml"), "components: [../evict-dra]\n")
-	n.Kubectl(t, "", "apply", "-k", own)
-	write(filepath.Join(files, "token"), n.Kubectl(t, "", "--namespace", namespace, "create", "token", account))
-	const mounted = "/run/secrets/kubernetes.io/serviceaccount"
-	ca, err := os.ReadFile(n.Path(mounted + "/ca.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(filepath.Join(files, "ca.crt"), string(ca))
-	// The program of the node has another service account.
-	script := "mount --bind " + files + " " + mounted + " && exec \"$@\""
-	return n.Start(t, process.Spec{
-		Name: "evict",
-		Argv: []string{"unshare", "-m", "/bin/sh", "-c", script, "sh",
-			product.Binary(t), "evict", "--dra", "--after", evictAfter.String(), "--listen", ""},
-		Env: n.spec.Env,
-	})
-}
-
-// deviceOf returns the name of the device that a pod got as an extended resource.
-func (n *draNode) deviceOf(t *testing.T, pod *v1.Pod) string {
-	t.Helper()
-	claimed := pod.Status.ExtendedResourceClaimStatus
-	if claimed == nil {
-		t.Fatalf("pod %s has no extendedResourceClaimStatus", pod.Name)
-	}
-	claim, err := cluster.Get[resourcev1.ResourceClaim](n.Cluster, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/"+claimed.ResourceClaimName)
-	if err != nil || claim.Status.Allocation == nil {
-		t.Fatalf("claim of pod %s: %v, allocation %v", pod.Name, err, claim.Status.Allocation)
-	}
-	return claim.Status.Allocation.Devices.Results[0].Device
 }
 
 // budget keeps the pod of the Deployment "holder".
