@@ -49,14 +49,13 @@ adversary: build ## attacks on the built program, within the memory limit of the
 fuzz: ## run every fuzz target with FUZZ new inputs; a failure may be older than your change
 	hack/fuzz.sh $(FUZZ)
 
-lint: ## gofmt, go vet, staticcheck, actionlint, density of the code, file length and size
+lint: ## gofmt, go vet, staticcheck, actionlint, file length and size
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "not gofmt'd: $$bad"; exit 1; fi
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),adversary ./test/adversary
 	$(GO) vet -tags $(TAGS),cluster ./internal/kubelet/dra
 	$(GO) vet -tags scale ./test/scale
 	$(GO) run $(STATICCHECK) -tags $(TAGS),adversary ./...
-	$(GO) run ./hack/density .
 	$(GO) run $(ACTIONLINT) -shellcheck=
 	cd hack/release && $(GO) vet ./...
 	cd test/e2e && CGO_ENABLED=0 $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet -tags cluster ./cluster
