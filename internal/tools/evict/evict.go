@@ -10,6 +10,7 @@
 package evict
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,9 @@ type Options struct {
 	// OptIn restricts evictions to pods with the Annotation "true". Without it, every pod is
 	// evicted that does not have the Annotation.
 	OptIn bool
+	// Retry is the delay before a failed eviction or watch is tried again. It doubles with each
+	// failure. Zero means one second.
+	Retry time.Duration
 	// Listener serves probes and metrics. If it is nil, they are not served.
 	Listener net.Listener
 	// Log may be nil.
@@ -93,11 +97,12 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Retry = cmp.Or(o.Retry, time.Second)
 	e := &evicter{
 		Options: o,
 		api:     api,
 		changed: make(chan struct{}, 1),
-		tracker: newTracker(o.After, o.PerMinute),
+		tracker: newTracker(o.After, o.PerMinute, o.Retry),
 		problem: errors.New("pods are not listed yet"),
 	}
 	e.metrics = status.New(e)

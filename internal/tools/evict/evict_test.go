@@ -86,6 +86,7 @@ func (c cluster) start(o evict.Options) *lines {
 	}
 	text := &lines{changed: make(chan struct{})}
 	o.PerMinute = 100
+	o.Retry = 20 * time.Millisecond
 	o.Log = slog.New(slog.NewTextHandler(io.MultiWriter(c.Output(), text), nil))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -7,10 +7,8 @@ const (
 	// device that alternates slowly between Healthy and Unhealthy would evict one pod after the
 	// other.
 	cooldown = 10 * time.Minute
-	// A failed eviction is retried after firstRetry; each further delay is twice as long, up
-	// to maxRetry.
-	firstRetry = 5 * time.Second
-	maxRetry   = 5 * time.Minute
+	// maxRetry is the longest delay between two attempts to evict a pod.
+	maxRetry = 5 * time.Minute
 	// maxDevices is the number of Unhealthy devices of a pod that are remembered. The status of a
 	// pod has room for 22,000.
 	maxDevices = 32
@@ -43,16 +41,18 @@ type pod struct {
 type tracker struct {
 	after     time.Duration
 	perMinute int
+	retry     time.Duration        // delay after the first failed eviction of a pod
 	pods      map[string]*pod      // pods with Unhealthy devices, by UID
 	devices   int                  // number of remembered devices of all pods
 	evicted   map[device]time.Time // time of the last eviction, kept during the cooldown
 	recent    []time.Time          // times of the evictions in the last minute, oldest first
 }
 
-func newTracker(after time.Duration, perMinute int) *tracker {
+func newTracker(after time.Duration, perMinute int, retry time.Duration) *tracker {
 	return &tracker{
 		after:     after,
 		perMinute: perMinute,
+		retry:     retry,
 		pods:      map[string]*pod{},
 		evicted:   map[device]time.Time{},
 	}
@@ -179,9 +179,9 @@ func (t *tracker) succeeded(now time.Time, p *pod) {
 	}
 }
 
-// failed records an eviction that should be tried again. The shift is limited, because it would
-// overflow after 30 attempts.
+// failed records an eviction that should be tried again. Each delay is twice as long as the one
+// before. The shift is limited, because it would overflow after 30 attempts.
 func (t *tracker) failed(now time.Time, p *pod) {
-	p.retryAt = now.Add(min(firstRetry<<min(p.tries, 10), maxRetry))
+	p.retryAt = now.Add(min(t.retry<<min(p.tries, 10), maxRetry))
 	p.tries++
 }

@@ -18,7 +18,7 @@ type simulation struct {
 }
 
 func newSimulation(perMinute int) *simulation {
-	return &simulation{tracker: newTracker(after, perMinute), now: time.Unix(1_000_000, 0)}
+	return &simulation{tracker: newTracker(after, perMinute, time.Second), now: time.Unix(1_000_000, 0)}
 }
 
 func (s *simulation) set(name string, devices ...string) {
@@ -137,7 +137,7 @@ func TestAFailedEvictionIsTriedAgain(t *testing.T) {
 // A node with too many Unhealthy devices does not displace the pods of other nodes.
 func TestNodeWithManyDevices(t *testing.T) {
 	t.Parallel()
-	tracker := newTracker(after, 100)
+	tracker := newTracker(after, 100, time.Second)
 	now := time.Unix(1_000_000, 0)
 	set := func(node, name string, n int) *pod {
 		var devices []device

@@ -32,7 +32,7 @@ type watch struct {
 // follow keeps what is known of the pods up to date until ctx is cancelled. After an error it
 // resumes at the last version, so that an interruption does not cost a list of all pods.
 func (w *watch) follow(ctx context.Context) {
-	delay := time.Second
+	delay := w.Retry
 	for ctx.Err() == nil {
 		if w.version == "" {
 			w.listed = map[string]bool{}
@@ -41,7 +41,7 @@ func (w *watch) follow(ctx context.Context) {
 		err := w.api.Stream(ctx, w.request(), idleTimeout, w.event)
 		// The watch made progress, so that the server works and the delay starts again.
 		if w.version != before {
-			delay = time.Second
+			delay = w.Retry
 		}
 		if kubeapi.Code(err) == http.StatusGone {
 			w.version = "" // list all pods again
