@@ -19,7 +19,7 @@ ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster scale image packages release publish manifests release-test pictures dockerfile clean
+.PHONY: help build run test race adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster scale image packages release publish manifests release-test pictures dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,17 +31,23 @@ build: ## the static binaries, bin/generic-dp and bin/generic-dp-evict
 run: build ## try the quickstart configuration on this host, without a kubelet
 	$(BIN) try --once --config examples/configs/quickstart.toml
 
-# TMPDIR is in /dev/shm if it has 4 GB (containers usually get 64 MiB): on a disk, many
-# small files and binaries of 40 MB take most of the time. By default, a process with the
-# race detector sleeps for a second on exit (GORACE). -p is twice the number of CPUs, because
-# some packages mostly wait. make lint runs more vet checks than go test. Scripts and pages run
-# the built program, hundreds of times; go test without GENERIC_DP_SCRIPTS_BIN runs it with the race
-# detector.
-test: build ## unit tests with the race detector; fuzz targets with their known inputs
-	@shm=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); parent=$${TMPDIR:-/tmp}; \
-	if [ "$${shm:-0}" -gt 4000000 ]; then parent=/dev/shm; fi; \
-	dir=$$(mktemp -d -p "$$parent"); chmod 755 "$$dir"; trap 'rm -rf "$$dir"' EXIT; \
-	GENERIC_DP_SCRIPTS_BIN=$(CURDIR)/$(BIN) GORACE=atexit_sleep_ms=20 TMPDIR=$$dir $(GO) test -race -vet=off -p $$((2 * $$(nproc))) -tags $(TAGS) ./...
+# On a disk, many small files take most of the time: tests use /dev/shm if it has 4 GB
+# (containers usually get 64 MiB). The directory must have the same name each time, or go test never
+# uses a cached result. -p is twice the number of CPUs, because some packages mostly wait. make lint
+# runs more vet checks than go test. Scripts and pages run the built program, hundreds of times.
+TEST = shm=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); \
+	if [ "$${shm:-0}" -gt 4000000 ]; then export TMPDIR=/dev/shm; fi; \
+	GENERIC_DP_SCRIPTS_BIN=$(CURDIR)/$(BIN) $(GO) test -timeout 15m -vet=off -p $$((2 * $$(nproc))) -tags $(TAGS)
+
+# Packages with goroutines.
+CONCURRENT = . ./internal/agent/... ./internal/kubelet/... ./internal/host/health ./internal/host/inventory ./internal/status ./internal/sys/... ./internal/tools/evict ./internal/tools/fakekubelet ./internal/tools/fleet
+
+test: build ## unit tests; fuzz targets with their known inputs
+	@$(TEST) ./...
+
+# By default, a process with the race detector sleeps for a second on exit.
+race: build ## the tests of packages with goroutines, with the race detector, which needs a C compiler
+	@export GORACE=atexit_sleep_ms=20; $(TEST) -race $(CONCURRENT)
 
 adversary: build ## attacks on the built program, within the memory limit of the DaemonSet; needs root
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 20m -tags $(TAGS),adversary ./test/adversary

@@ -50,7 +50,7 @@ func (p *page) checkText() {
 				}
 			case strings.HasPrefix(words[0], "--") && words[0] != "--":
 				name, _, _ := strings.Cut(strings.TrimPrefix(words[0], "--"), "=")
-				if !allFlags()[name] {
+				if !p.allFlags()[name] {
 					p.errorf(i, "no command has --%s", name)
 				}
 			case keyOf.MatchString(span):
@@ -100,9 +100,19 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9_ -]`).ReplaceAllString(heading, ""), " ", "-")
 }
 
-// allFlags are the flags of all commands.
-func allFlags() map[string]bool {
+// evictFlag is the definition of a flag in the source of generic-dp-evict.
+var evictFlag = regexp.MustCompile(`flags\.\w+Var\(&[\w.]+, "([a-z-]+)"`)
+
+// allFlags are the flags of all commands and of generic-dp-evict.
+func (p *page) allFlags() map[string]bool {
 	names := map[string]bool{}
+	source, err := os.ReadFile("../generic-dp-evict/main.go")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, m := range evictFlag.FindAllStringSubmatch(string(source), -1) {
+		names[m[1]] = true
+	}
 	root := newRoot(newFlags())
 	all := append(root.Commands(), root)
 	for _, cmd := range root.Commands() {
