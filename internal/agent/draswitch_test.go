@@ -375,7 +375,7 @@ func (s *switching) plug(i int) {
 // ever has two holders whose processes run, and both APIs give devices away again afterwards.
 func TestSwitchOfAPI(t *testing.T) {
 	t.Parallel()
-	const steps = 700
+	steps := randomSteps(700)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	n, api := newDRANode(t, zigbee)

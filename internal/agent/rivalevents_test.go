@@ -191,7 +191,7 @@ func (s *rivalEvents) step() {
 // run, and all devices are allocated again afterwards.
 func TestRandomEventsOfRivals(t *testing.T) {
 	t.Parallel()
-	const steps = 300
+	steps := randomSteps(300)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := &rivalry{holding: newHolding(t, threeNames), clock: new(clock)}

@@ -321,7 +321,7 @@ func (s *sharing) isFree() bool {
 // while a pod uses it. All devices are offered again afterwards, also beside pods with adminAccess.
 func TestRandomEventsOfSharing(t *testing.T) {
 	t.Parallel()
-	const steps = 300
+	steps := randomSteps(300)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	s := newSharing(t, seed)
