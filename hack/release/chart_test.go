@@ -212,8 +212,8 @@ func TestChartAdditions(t *testing.T) {
 	if pod.SecurityContext == nil || pod.SecurityContext.FSGroup == nil {
 		t.Errorf("security context %v, want an fsGroup", pod.SecurityContext)
 	}
-	if c.StartupProbe != nil || c.ReadinessProbe.PeriodSeconds != 9 || c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.LivenessProbe == nil {
-		t.Errorf("startup probe %v, want none; readiness probe %v, want /readyz every 9 s; liveness probe %v, want one", c.StartupProbe, c.ReadinessProbe, c.LivenessProbe)
+	if c.StartupProbe != nil || c.ReadinessProbe.PeriodSeconds != 9 || c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.LivenessProbe != nil {
+		t.Errorf("startup probe %v, want none; readiness probe %v, want /readyz every 9 s; liveness probe %v, want none", c.StartupProbe, c.ReadinessProbe, c.LivenessProbe)
 	}
 	if want := "generic-dp-0.1.0"; d.Labels["helm.sh/chart"] != want {
 		t.Errorf("helm.sh/chart is %q, want %q", d.Labels["helm.sh/chart"], want)

@@ -46,7 +46,7 @@ func TestChartVariants(t *testing.T) {
 			prometheusRule: {enabled: true, labels: {a: b}}, dashboard: {enabled: true, annotations: {grafana_folder: Nodes}}, securityContextConstraints: {create: true},
 			extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-extra"}}], namespace: {create: true}, selinuxType: container_device_plugin_t, imagePullSecrets: [{name: x}], podAnnotations: {a: b}, podLabels: {c: d},
 			nameOverride: dp, fullnameOverride: devices, namespaceOverride: hardware, commonLabels: {team: edge}, daemonSetAnnotations: {e: f}, revisionHistoryLimit: 0,
-			serviceAccount: {create: true, annotations: {g: h}}, podSecurityContext: {fsGroup: 7}, probes: {startup: null, liveness: {periodSeconds: 9}},
+			serviceAccount: {create: true, annotations: {g: h}}, podSecurityContext: {fsGroup: 7}, probes: {startup: null, readiness: {periodSeconds: 9}},
 			image: {registry: "", digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}, config: {10-mine.toml: ""}, defaultConfig: true,
 			extraArgs: [--node-name=edge], extraEnv: [{name: A, value: "1"}], extraVolumes: [{name: extra, emptyDir: {}}],
 			extraVolumeMounts: [{name: extra, mountPath: /extra, readOnly: true}]}`,

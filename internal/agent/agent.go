@@ -170,8 +170,11 @@ type page struct {
 	events events
 	// heldError is why held devices are unknown, as it was logged last: a string.
 	heldError atomic.Value
-	// busy is when the loop began its pass, nil while it waits.
-	busy atomic.Pointer[time.Time]
+	// busy is set while the loop runs a pass.
+	busy atomic.Bool
+	// stuck has an element after a pass took as long as stuckAfter.
+	stuck      chan struct{}
+	stuckAfter time.Duration
 	// explain explains resources without devices. It is nil before the first pass.
 	explain atomic.Pointer[explainer]
 }
@@ -194,6 +197,8 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	a.page.problems = newProblems(options.Log)
 	a.page.started = time.Now()
+	a.page.stuck = make(chan struct{}, 1)
+	a.page.stuckAfter = stuckAfter
 	a.page.host, _ = os.Hostname()
 	if a.page.host == "(none)" { // the kernel's default, UTS_NODENAME in include/linux/uts.h
 		a.page.host = ""
@@ -280,7 +285,8 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 }
 
 // Run serves until ctx is cancelled. Then it ends all streams, removes its sockets and returns nil,
-// within a second. Links and specs stay: containers that restart during an upgrade need them.
+// within a second. Links and specs stay: containers that restart during an upgrade need them. If it
+// returns an error, goroutines may still run: the process should end.
 func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("starting",
 		"version", a.options.Version,
@@ -325,6 +331,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	select {
 	case err := <-ended:
 		return err
+	case <-a.page.stuck:
+		return errStuck
 	case <-ctx.Done():
 	}
 	select {
@@ -342,6 +350,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	return cause
 }
+
+// stuckAfter is how long one pass of the loop may take. A pass takes milliseconds, and everything
+// that may hang has a timeout, which add up to two seconds. While a pass hangs, a removed device is
+// still listed as healthy.
+const stuckAfter = time.Minute
+
+var errStuck = fmt.Errorf("the main loop was stuck in one pass for %s: the program ends, so that it is started again", stuckAfter)
 
 const (
 	// endWithin is how long Run waits for everything that it started. A read of the host may block

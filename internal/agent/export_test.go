@@ -6,7 +6,7 @@ import "time"
 func (a *Agent) SetClock(now func() time.Time) { a.now = now }
 
 // Busy reports whether the loop runs a pass.
-func (a *Agent) Busy() bool { return a.page.busy.Load() != nil }
+func (a *Agent) Busy() bool { return a.page.busy.Load() }
 
 // Remembers reports whether the pod with this UID, or static pod with this name, is known to
 // hold a slot.
@@ -31,3 +31,6 @@ func (a *Agent) SetReset(reset func(way, path string) error, within time.Duratio
 	a.pods.resetter.reset = reset
 	a.pods.resetter.within = within
 }
+
+// SetStuckAfter replaces how long a pass may take, before Run.
+func (a *Agent) SetStuckAfter(d time.Duration) { a.page.stuckAfter = d }

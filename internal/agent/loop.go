@@ -74,6 +74,8 @@ type pace struct {
 	limiter limiter
 	// timer causes a pass without another trigger.
 	timer *time.Timer
+	// watchdog runs during a pass, and ends the program if the pass is stuck.
+	watchdog *time.Timer
 	// retry is for failed writes and unread hardware.
 	retry retry
 }
@@ -114,8 +116,13 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		checks: healthChecks{prober: health.New(a.options.Paths.local)},
 		held:   holdings{answers: make(chan ledger.Held, 1)},
 		ends:   newEndedPods(a.options.Paths, a.pods.released),
-		pace:   pace{timer: time.NewTimer(retryAfter)},
-		saves:  saves{saver: newSaver()},
+		pace: pace{
+			timer: time.NewTimer(retryAfter),
+			watchdog: time.AfterFunc(a.page.stuckAfter, func() {
+				a.page.stuck <- struct{}{}
+			}),
+		},
+		saves: saves{saver: newSaver()},
 		life: life{
 			group: group,
 			ended: map[string]chan struct{}{},
@@ -148,6 +155,7 @@ const byEvents status.ScanReason = "events"
 func (l *loop) run(ctx context.Context) error {
 	defer close(l.life.done)
 	defer l.pace.timer.Stop()
+	defer l.pace.watchdog.Stop()
 	// The watch starts when the specs first decide about a device, see followSpecs.
 	l.host.watchSpecs = sync.OnceFunc(func() {
 		l.life.group.Go(func() error {
@@ -169,7 +177,8 @@ func (l *loop) run(ctx context.Context) error {
 	})
 	for t, ok := l.begin(ctx); ok; t, ok = l.next(ctx) {
 		began := time.Now()
-		l.page.busy.Store(&began)
+		l.page.busy.Store(true)
+		l.pace.watchdog.Reset(l.page.stuckAfter)
 		l.pace.limiter.began = began
 		wake := l.pass(ctx, t)
 		// Passes without events and without a scan cost little, and do not count.
@@ -182,15 +191,16 @@ func (l *loop) run(ctx context.Context) error {
 		if !wake.IsZero() {
 			l.pace.timer.Reset(wake.Sub(l.now()))
 		}
-		l.page.busy.Store(nil)
+		l.pace.watchdog.Stop()
+		l.page.busy.Store(false)
 	}
 	return nil
 }
 
 // begin waits for the first scan. It returns false at the end of ctx.
 func (l *loop) begin(ctx context.Context) (trigger, bool) {
-	began := time.Now()
-	l.page.busy.Store(&began) // so that the liveness probe notices a scan that hangs
+	l.page.busy.Store(true)
+	l.pace.watchdog.Reset(l.page.stuckAfter) // also for a scan that hangs
 	select {
 	case <-ctx.Done():
 		return trigger{}, false

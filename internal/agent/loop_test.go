@@ -81,7 +81,7 @@ func TestLimiterAfterAnUpdate(t *testing.T) {
 	})
 }
 
-// An idle loop is alive forever; one that is busy for seconds is not.
+// The program is alive after the first scan.
 func TestAlive(t *testing.T) {
 	t.Parallel()
 	a := &Agent{}
@@ -91,13 +91,6 @@ func TestAlive(t *testing.T) {
 	a.serving.Store(&set{})
 	if err := a.Alive(); err != nil {
 		t.Errorf("waiting: %v", err)
-	}
-	for ago, alive := range map[time.Duration]bool{5 * time.Second: true, 15 * time.Second: false, time.Hour: false} {
-		since := time.Now().Add(-ago)
-		a.page.busy.Store(&since)
-		if err := a.Alive(); (err == nil) != alive {
-			t.Errorf("busy for %v: %v", ago, err)
-		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
@@ -427,25 +428,38 @@ func (h hangingLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h
 }
 
-// A reload that hangs makes the loop busy, so that a probe finds it.
-func TestReloadCountsAsBusy(t *testing.T) {
+// A pass that hangs ends the program with an error.
+func TestStuckPass(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))
 	n.addNodes("r-a")
 	log := hangingLog{n.options.Log.Handler(), make(chan struct{}), make(chan struct{})}
 	n.options.Log = slog.New(log)
-	a, _ := n.serve()
+	a, err := agent.New(t.Context(), n.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Other passes of a busy machine may not take so long.
+	a.SetStuckAfter(3 * time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- a.Run(ctx)
+	}()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	n.configure(parts("r count = 2"))
 	select {
-	case <-log.reached:
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "stuck in one pass") {
+			t.Errorf("Run: %v, want an error about the stuck pass", err)
+		}
 	case <-time.After(limit):
-		t.Fatal("the reload was not reached")
+		t.Error("a loop that hangs in a reload does not end the program")
 	}
-	if !a.Busy() {
-		t.Error("a loop that hangs in a reload is idle")
-	}
+	// The rest of the program must not write to the test's directories when it has ended.
+	cancel()
 	close(log.hang)
-	n.untilListed("example.com/r", []string{"r-a", "r-a::1"}, nil)
-	n.eventually("an idle loop", func() bool { return !a.Busy() })
+	n.eventually("the end", func() bool {
+		return !a.Busy() && len(n.kubelet.Connected("example.com/r")) == 0
+	})
 }

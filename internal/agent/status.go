@@ -27,19 +27,11 @@ import (
 // errNotScanned is the state until the first scan.
 var errNotScanned = errors.New("the host was not scanned yet")
 
-// stuckAfter is how long one pass of the loop may take before it counts as stuck. A pass takes
-// milliseconds, and everything that may hang has a timeout, which add up to two seconds. While a
-// pass hangs, a removed device is still listed as healthy.
-const stuckAfter = 10 * time.Second
-
-// Alive returns nil if the host was scanned and the loop is not stuck, whether there is a kubelet
-// or not: a restart would not bring it back. It is the liveness probe. Any goroutine may call it.
+// Alive returns nil if the host was scanned, whether there is a kubelet or not. It is the startup
+// probe. Any goroutine may call it.
 func (a *Agent) Alive() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
-	}
-	if since := a.page.busy.Load(); since != nil && time.Since(*since) > stuckAfter {
-		return fmt.Errorf("the main loop is stuck in one pass for %s", time.Since(*since).Round(time.Second))
 	}
 	return nil
 }

@@ -42,49 +42,41 @@ type Node interface {
 // maxWait is how long a request waits for the responses to earlier ones.
 const maxWait = 5 * time.Second
 
-// connKey is the key of the connection of a request in its context.
-type connKey struct{}
-
 // Serve serves requests on l until ctx is cancelled, a single request on each connection. It closes
 // l, and returns nil after ctx was cancelled.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
-	limited := newLimitedListener(l)
 	server := &http.Server{
-		Handler:           http.HandlerFunc(m.answer),
-		ReadHeaderTimeout: connTime,
-		MaxHeaderBytes:    maxRequest, // conn has the same limit for a whole request
+		Handler:      http.HandlerFunc(m.answer),
+		ReadTimeout:  connTime,
+		WriteTimeout: connTime,
 		// That handler would wait for the body of a request.
 		DisableGeneralOptionsHandler: true,
 		// Clients cause all errors of a server.
 		ErrorLog: log.New(io.Discard, "", 0),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, c)
+		ConnContext: func(ctx context.Context, accepted net.Conn) context.Context {
+			// A server does not notice that a connection is closed while data from it is unread.
+			ctx, accepted.(*conn).cancel = context.WithCancel(ctx)
+			return ctx
+		},
+		ConnState: func(accepted net.Conn, state http.ConnState) {
+			accepted.(*conn).follow(state)
 		},
 	}
 	// One request on each connection makes the limits of conn sufficient.
 	server.SetKeepAlivesEnabled(false)
 	stop := context.AfterFunc(ctx, func() {
-		_ = limited.Close()
+		_ = server.Close()
 	})
 	defer stop()
-	err := server.Serve(limited)
-	_ = limited.Close()
-	// Serve of net/http does not wait for its connections.
-	limited.serving.Wait()
+	err := server.Serve(&limitedListener{Listener: l, closed: make(chan struct{}, 1)})
 	if ctx.Err() != nil {
 		return nil
 	}
 	return fmt.Errorf("--listen: %w", err)
 }
 
-// connOf is the connection of a request. Each connection of the server is one, see Accept.
-func connOf(r *http.Request) *conn {
-	return r.Context().Value(connKey{}).(*conn)
-}
-
 // answer answers a request. Probes never wait for another request.
 func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
-	c := connOf(r)
 	out := &response{
 		status: http.StatusOK,
 		header: w.Header(),
@@ -99,18 +91,15 @@ func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/readyz":
 		out.probe(m.state.Ready(), m.warning())
 	case m.isRendered(r.URL.Path):
-		// While it waits, it may be closed in favour of a probe.
-		c.enter(stageUnfinished, time.Time{})
 		// The semaphore is held until the response is sent, which may have megabytes.
-		if m.awaitTurn(c, out) {
+		if m.awaitTurn(r.Context(), out) {
 			defer m.endTurn()
-			m.render(c.ended, out, r)
+			m.render(r.Context(), out, r)
 		}
 	default:
 		out.fail(http.StatusNotFound, "want /, /metrics, /status.json, /healthz or /readyz")
 	}
 	out.send(w)
-	c.enter(stageAnswered, time.Time{})
 	if r.ContentLength != 0 {
 		// The server would wait for the body, and then half a second.
 		panic(http.ErrAbortHandler)
@@ -131,7 +120,7 @@ func (m *Metrics) isRendered(path string) bool {
 
 // awaitTurn waits until no other response is rendered or sent. It reports false after maxWait,
 // and aborts the request if its client is gone.
-func (m *Metrics) awaitTurn(c *conn, out *response) bool {
+func (m *Metrics) awaitTurn(ctx context.Context, out *response) bool {
 	select {
 	case m.rendering <- struct{}{}:
 		return true
@@ -139,7 +128,7 @@ func (m *Metrics) awaitTurn(c *conn, out *response) bool {
 		out.header.Set("Retry-After", "1")
 		out.fail(http.StatusServiceUnavailable, "another request is being answered")
 		return false
-	case <-c.ended.Done():
+	case <-ctx.Done():
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -207,7 +196,7 @@ func (m *Metrics) render(ctx context.Context, out *response, r *http.Request) {
 		m.scrape(ctx, out)
 		return
 	}
-	if !isLocal(connOf(r).from, r.Host) {
+	if !isLocal(r.RemoteAddr, r.Host) {
 		out.fail(http.StatusForbidden, "the status contains serial numbers and pod names and is only served on 127.0.0.1: use kubectl port-forward")
 		return
 	}
@@ -231,8 +220,14 @@ var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // isLocal reports whether a request comes over loopback, which includes kubectl port-forward.
 // Only such a client gets the status, which contains serial numbers and pod names. The Host
 // header is checked against DNS rebinding in a browser.
-func isLocal(client netip.Addr, host string) bool {
-	if client != loopback && client != netip.IPv6Loopback() {
+func isLocal(client, host string) bool {
+	from, err := netip.ParseAddrPort(client)
+	if err != nil {
+		return false
+	}
+	// An IPv4 address is the same on both kinds of sockets.
+	ip := from.Addr().Unmap()
+	if ip != loopback && ip != netip.IPv6Loopback() {
 		return false
 	}
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -275,11 +275,18 @@ func poll(try func() error) error {
 	}
 }
 
-// probe is get with the timeout of a probe.
-func (n *node) probe(path string) (string, error) {
-	ctx, cancel := context.WithTimeout(n.Context(), answerTime)
-	defer cancel()
-	return n.get(ctx, path)
+// probe is get with the timeout of a probe. Like the kubelet, it asks again before it gives up.
+func (n *node) probe(path string) (text string, err error) {
+	const failureThreshold = 3
+	for range failureThreshold {
+		ctx, cancel := context.WithTimeout(n.Context(), answerTime)
+		text, err = n.get(ctx, path)
+		cancel()
+		if err == nil {
+			break
+		}
+	}
+	return text, err
 }
 
 // get reads a page over a connection of its own, like a probe.
