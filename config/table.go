@@ -36,7 +36,12 @@ func (v value) read(bind func(t *table)) (sound bool) {
 		return v.r.found == before
 	}
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		if !slices.Contains(t.names, name) {
+		if slices.Contains(t.names, name) {
+			continue
+		}
+		if instead := v.replacement(name); instead != "" {
+			v.key(name).report("the key "+quote(name)+" was removed", instead)
+		} else {
 			hint := ""
 			if v.r.found < maxFound {
 				// Computed only for problems that may be reported, because it takes time.
