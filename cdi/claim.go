@@ -53,7 +53,7 @@ type Request struct {
 
 const (
 	// claimKind, followed by the UID, is the kind of a claim's spec.
-	claimKind = "generic-dp.github.io/claim-"
+	claimKind = device.OwnDomain + "/claim-"
 	// Annotations of a claim's spec, which only this program reads.
 	namespaceKey = "generic-dp.github.io/namespace"
 	nameKey      = "generic-dp.github.io/name"

@@ -97,3 +97,32 @@ func TestClaimFaults(t *testing.T) {
 		t.Errorf("Sync removed it: %v", err)
 	}
 }
+
+// A spec with the kind of a claim neither replaces the file of the claim nor adds to it.
+func TestClaimIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	w := &cdi.Writer{Dir: t.TempDir()}
+	c := cdi.Claim{
+		UID: "0f6c1d2e-0000-4000-8000-00000000000a",
+		Requests: []cdi.Request{{
+			Name:    "one",
+			Devices: []string{"example.com/zigbee=usb:10c4:ea60:A1"},
+			Env:     map[string]string{"A": "B"},
+		}},
+	}
+	if err := w.WriteClaim(c); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(w.ClaimPath(c.UID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := build(t, "generic-dp.github.io/claim-"+c.UID, gpu("one", "/dev/null"))
+	if err := apply(w, []*cdi.Spec{forged}, nil); err == nil {
+		t.Error("a spec with the kind of a claim was accepted")
+	}
+	after, err := os.ReadFile(w.ClaimPath(c.UID))
+	if err != nil || string(after) != string(before) {
+		t.Errorf("the file of the claim is now %s, %v", after, err)
+	}
+}

@@ -66,7 +66,13 @@ func (w *Writer) Plan(want []*Spec, keep Keep) (files.Plan, error) {
 	wanted := map[string]*Spec{}
 	// Retained entries are added to the wanted specs below.
 	for _, spec := range want {
-		wanted[w.FileName(spec.Kind)] = spec
+		name := w.FileName(spec.Kind)
+		// A claim's file says which pods hold which devices. Nothing else may replace it.
+		if w.isClaim(name) {
+			errs = append(errs, fmt.Errorf("--cdi-dir: the kind %q is reserved for claims", spec.Kind))
+			continue
+		}
+		wanted[name] = spec
 	}
 	for _, name := range names {
 		if w.isClaim(name) {

@@ -71,6 +71,9 @@ func checkDomain(domain string) (rule, hint string) {
 		return "is reserved for Kubernetes: use a domain of your own", ""
 	case strings.HasPrefix(domain, "requests."):
 		return `is reserved for quota: a domain must not begin with "requests."`, ""
+	// A CDI kind of this domain could be the kind of a claim, whose file it would replace.
+	case domain == device.OwnDomain || strings.HasSuffix(domain, "."+device.OwnDomain):
+		return "is reserved for this program: use a domain of your own", ""
 	}
 	return "", ""
 }

@@ -6,6 +6,10 @@ package device
 
 import "strings"
 
+// OwnDomain is the domain of the names that this program makes itself: of the DRA driver, its
+// attributes, and the CDI kinds of claims. No resource has it.
+const OwnDomain = "generic-dp.github.io"
+
 // Bus is the kind of a Hardware.
 type Bus string
 

@@ -31,7 +31,7 @@ import (
 
 // Driver is the name of the driver: in ResourceSlices and claims, of its sockets, and the
 // domain of its attributes and taints.
-const Driver = "generic-dp.github.io"
+const Driver = device.OwnDomain
 
 // Options of a Plugin.
 type Options struct {
