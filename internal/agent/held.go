@@ -197,7 +197,7 @@ func (a *Agent) listHeld(
 	list, at, err := a.pods.client.Holders(ctx, now)
 	if err != nil {
 		a.addClaims(&held, a.claims(), nil, out)
-		a.pods.holders.AddForgotten(&held)
+		a.pods.holders.AddForgotten(ctx, &held)
 		return held, err
 	}
 	held.At = at
@@ -230,7 +230,7 @@ func (a *Agent) listHeld(
 			held.Sets[healthdir.SetName(slices.Compact(set))] = true
 		}
 	}
-	a.pods.holders.AddForgotten(&held)
+	a.pods.holders.AddForgotten(ctx, &held)
 	a.log.Debug("held devices are known", "slots", len(held.IDs), "partial", held.Partial)
 	return held, nil
 }

@@ -237,6 +237,49 @@ func (n *node) forgetUSB() {
 	}
 }
 
+// A device that only an init container holds is not offered by another name, even if its pod waits for
+// a volume and has no process.
+func TestInitContainerKeepsItsDevice(t *testing.T) {
+	t.Parallel()
+	const resource, other = "example.com/zigbee", "example.com/other"
+	h := newHolding(t, zigbee)
+	h.addBus()
+	h.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	var c clock
+	c.forward(time.Hour) // the kubelet is as old
+	h.serveBy(&c)
+	h.untilListed(resource, []string{stickID}, nil)
+	if _, err := h.kubelet.Admit(t.Context(), request("p", resource), 1); err != nil {
+		t.Fatal(err)
+	}
+	uid := h.kubelet.UID("default", "p")
+	h.cgroups.Wait(uid)
+	h.kubelet.Remove("default", "p") // the list does not have it, but the checkpoint does
+	h.configure(strings.Replace(zigbee, `"zigbee"`, `"other"`, 1))
+	h.untilListed(resource, nil, []string{stickID})
+	answers := func() int { return strings.Count(h.log.String(), "held devices are known") }
+	later := func() {
+		t.Helper()
+		before := answers()
+		c.forward(2 * time.Minute)
+		h.event()
+		h.eventually("an answer", func() bool { return answers() > before })
+	}
+	for range 3 {
+		later()
+		if list, _ := h.kubelet.Latest(other); len(list.Healthy()) > 0 {
+			t.Fatal("the device is offered by another name while a pod holds it")
+		}
+	}
+	h.cgroups.End(uid)
+	h.eventually("the other name", func() bool {
+		c.forward(time.Minute)
+		h.event()
+		list, _ := h.kubelet.Latest(other)
+		return slices.Equal(list.Healthy(), []string{stickID})
+	})
+}
+
 // usePodsAPI replaces the kubelet by a kubelet with the Pods API, or by one that gets it later.
 func (n *node) usePodsAPI(later bool) (socket string) {
 	n.Helper()

@@ -274,6 +274,6 @@ func (l *loop) releaseGrants() {
 		inUse[id] = true
 	}
 	l.pods.rivals.registry.Release(held.At, func(id string) bool {
-		return inUse[id] || l.pods.holders.MayStart(id)
+		return inUse[id]
 	})
 }

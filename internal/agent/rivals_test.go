@@ -279,14 +279,7 @@ func TestInitContainerKeepsTheRivalAway(t *testing.T) {
 	r := newRivalry(t, twoNames)
 	r.listed(true, true)
 	uid := r.runs("a", zigbeeName)
-	r.cgroups.End(uid) // it has no process, since it waits for a volume, but it has a cgroup
-	dir := filepath.Join(r.cgroups.Dir(), "kubepods", "burstable", "pod"+uid)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.events"), []byte("populated 0\nfrozen 0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	r.cgroups.Wait(uid)              // it waits for a volume
 	r.kubelet.Remove("default", "a") // the list does not have it, but the checkpoint does
 	r.later(5 * time.Minute)
 	r.later(5 * time.Minute)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -263,13 +264,48 @@ func TestForgottenPod(t *testing.T) {
 	announce <- struct{}{}
 	k.awaitUnhealthy(tracker, slot)
 	held := ledger.Held{IDs: map[string]string{other: resource}} // as the kubelet lists them
-	tracker.AddForgotten(&held)
+	tracker.AddForgotten(t.Context(), &held)
 	if len(held.IDs) != 2 || held.IDs[slot] != resource {
 		t.Errorf("held slots: %v, want also %s of %s", held.IDs, slot, resource)
 	}
 	k.save(map[string][]string{podUID: {slot}, nextUID: {other}}) // the kubelet has the pod again
 	announce <- struct{}{}
 	k.awaitUnhealthy(tracker)
+}
+
+// The kubelet does not list a device that only an init container holds, and the pod has no process
+// while it waits for a volume.
+func TestPodThatWaitsForAVolume(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	k.save(map[string][]string{podUID: {slot}, nextUID: {other}})
+	k.cgroups.Wait(podUID)
+	tracker := k.tracker()
+	held := ledger.Held{IDs: map[string]string{}}
+	tracker.AddForgotten(t.Context(), &held)
+	want := map[string]string{slot: resource}
+	if held.Partial || !maps.Equal(held.IDs, want) {
+		t.Errorf("held slots: %v, partial: %t; want %v", held.IDs, held.Partial, want)
+	}
+	k.cgroups.End(podUID)
+	held = ledger.Held{IDs: map[string]string{}}
+	tracker.AddForgotten(t.Context(), &held)
+	if held.Partial || len(held.IDs) > 0 {
+		t.Errorf("held slots after the end of the pod: %v, partial: %t", held.IDs, held.Partial)
+	}
+}
+
+// It is not known who holds devices while the checkpoint can't be read.
+func TestHoldersOfAnUnreadCheckpoint(t *testing.T) {
+	t.Parallel()
+	k := newKubelet(t)
+	k.write([]byte("{"))
+	tracker := k.tracker()
+	held := ledger.Held{IDs: map[string]string{}}
+	tracker.AddForgotten(t.Context(), &held)
+	if !held.Partial {
+		t.Error("the held slots count as complete")
+	}
 }
 
 // A pod that is missing from the checkpoint is not forgotten if the kubelet lists it, or if it
@@ -411,7 +447,7 @@ func TestUnreadablePod(t *testing.T) {
 		t.Error("the slot is free although the state of its last pod can't be read")
 	}
 	held := ledger.Held{IDs: map[string]string{}}
-	tracker.AddForgotten(&held)
+	tracker.AddForgotten(t.Context(), &held)
 	if held.IDs[slot] != resource {
 		t.Errorf("held slots: %v, want %s", held.IDs, slot)
 	}
@@ -451,7 +487,7 @@ func TestNoTracker(t *testing.T) {
 	tracker.ReadAgain()
 	tracker.Restore([]ledger.Hold{{Slot: slot, Pod: podUID}})
 	held := ledger.Held{IDs: map[string]string{}}
-	tracker.AddForgotten(&held)
+	tracker.AddForgotten(t.Context(), &held)
 	if len(held.IDs) > 0 || tracker.Save() != nil || tracker.Unhealthy() != nil {
 		t.Errorf("held %v, saved %v, unhealthy %v", held.IDs, tracker.Save(), tracker.Unhealthy())
 	}

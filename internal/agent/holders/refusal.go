@@ -76,13 +76,15 @@ func (t *Tracker) review(ctx context.Context) time.Duration {
 	return 0
 }
 
-// dropEnded drops the holds of pods that the checkpoint no longer has and that have ended. It
+// dropEnded drops the holds of pods that the checkpoint no longer has and that have no cgroup. It
 // releases the refused slots of pods that do not run. The result has the UIDs of the pods that
 // run although the checkpoint does not have them, by slot.
 func (t *Tracker) dropEnded() (running map[string]string) {
 	states := t.unlistedPods()
-	for podUID := range states {
-		states[podUID] = t.podState(podUID) // reads files: without the lock
+	remain := map[string]bool{}
+	for podUID := range states { // this reads files: without the lock
+		states[podUID] = t.podState(podUID)
+		remain[podUID] = t.options.Cgroups.MayHavePod(podUID)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +92,7 @@ func (t *Tracker) dropEnded() (running map[string]string) {
 	for slot, holds := range t.holds {
 		holds = slices.DeleteFunc(holds, func(past hold) bool {
 			state, isChecked := states[past.podUID]
-			hasEnded := isChecked && state == cgroup.Ended
+			hasEnded := isChecked && state == cgroup.Ended && !remain[past.podUID]
 			return !past.isListed && hasEnded
 		})
 		t.holds[slot] = holds

@@ -122,13 +122,18 @@ func (t *Tree) PodState(uid string) PodState {
 	return state
 }
 
-// HasPod reports whether the pod with this UID has a cgroup, with or without a process. It is false
-// if the tree is not visible.
-func (t *Tree) HasPod(uid string) bool {
-	if t == nil || t.dir == "" || !validUID(uid) {
-		return false
+// MayHavePod reports whether the pod with this UID has a cgroup, with or without a process. A cgroup
+// that cannot be read counts. It is false if the tree is not visible: then no pod has one.
+func (t *Tree) MayHavePod(uid string) bool {
+	switch t.PodState(uid) { // this also searches for the parents of new pods
+	case Running:
+		return true
+	case Unknown:
+		return t.Visible() == nil
 	}
-	_, parents, _ := t.search(searchAgain)
+	t.mu.Lock()
+	parents := t.parents
+	t.mu.Unlock()
 	for _, parent := range parents {
 		if slices.ContainsFunc(podDirs(parent, uid), isDir) {
 			return true

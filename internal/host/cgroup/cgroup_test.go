@@ -142,6 +142,28 @@ func TestPodState(t *testing.T) {
 	}
 }
 
+// A pod may have a cgroup without a process, or a cgroup that cannot be read.
+func TestMayHavePod(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"running":    {map[string]string{"cgroup.controllers": "", "kubepods/pod" + uid + "/cgroup.events": "populated 1\n"}, true},
+		"no process": {map[string]string{"cgroup.controllers": "", "kubepods/pod" + uid + "/cgroup.events": "populated 0\n"}, true},
+		"unreadable": {map[string]string{"cgroup.controllers": "", "kubepods/pod" + uid + "/": ""}, true},
+		"no cgroup":  {map[string]string{"cgroup.controllers": "", "kubepods/burstable/": ""}, false},
+		"no tree":    {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := New(fake(t, test.files)).MayHavePod(uid); got != test.want {
+				t.Errorf("MayHavePod: %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
 func TestInvalidUIDIsUnknown(t *testing.T) {
 	t.Parallel()
 	dir := fake(t, map[string]string{

@@ -30,6 +30,12 @@ func (c *Cgroups) Start(uid string) {
 	c.write(filepath.Join(podCgroup(uid), "cgroup.events"), "populated 1\nfrozen 0\n")
 }
 
+// Wait makes the cgroup of a pod without a process, as for a pod that waits for a volume.
+func (c *Cgroups) Wait(uid string) {
+	c.tb.Helper()
+	c.write(filepath.Join(podCgroup(uid), "cgroup.events"), "populated 0\nfrozen 0\n")
+}
+
 // End ends the processes of the pod and removes its cgroup.
 func (c *Cgroups) End(uid string) {
 	c.tb.Helper()
