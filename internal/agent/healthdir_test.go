@@ -296,6 +296,72 @@ func TestHealthDirsAreSwept(t *testing.T) {
 	}
 }
 
+// A kubelet that cannot reach the API server after its start lists only static pods. The containers of
+// the others run, and keep their directories.
+func TestHealthDirOfAnUnlistedPod(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1))
+	h.addBus()
+	for port, serial := range map[string]string{"1": "AAAA1111", "2": "BBBB2222", "3": "CCCC3333", "4": "DDDD4444"} {
+		h.host.AddUSB(stick("1-"+port, serial, "ttyUSB"+port))
+	}
+	var c clock
+	c.forward(time.Hour) // the kubelet is as old
+	a, _ := h.serveBy(&c)
+	h.until("registration", func() bool { return h.kubelet.Count(zigbees).Allocatable == 4 })
+	answers := func() int { return strings.Count(h.log.String(), "held devices are known") }
+	dir := h.healthDir("p", 2)
+	uid := h.kubelet.UID("d", "p")
+	h.cgroups.Start(uid)
+	h.eventually("the checkpoint", func() bool { return a.Remembers(uid) })
+	h.kubelet.Remove("d", "p")
+	next := func(id, pod string) {
+		t.Helper()
+		before := answers()
+		c.forward(2 * time.Minute)
+		h.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: pod, Container: "c", Resource: zigbees}, id)
+		if _, err := h.kubelet.Allocate(t.Context(), zigbees, id); err != nil { // another set
+			t.Fatal(err)
+		}
+		h.eventually("an answer", func() bool { return answers() > before })
+	}
+	next("usb:10c4:ea60:CCCC3333", "q")
+	h.event()
+	h.wantHealthy(dir, true, "while its pod runs")
+	h.cgroups.End(uid)
+	next("usb:10c4:ea60:DDDD4444", "r")
+	h.eventually("the end of the directory", func() bool {
+		_, err := os.Stat(dir)
+		return os.IsNotExist(err)
+	})
+}
+
+// An instance that waits for the lock leaves the directories of the other one alone. It keeps the
+// directories that it made itself.
+func TestHealthDirsOfTwoInstances(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1))
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB1"))
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB2"))
+	_, stop := n.serve()
+	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 2 })
+	dir := n.healthDir("p", 1)
+	before := healthy(dir)
+
+	// To the next instance, the device of the pod does not work.
+	n.options.Config = filepath.Join(t.TempDir(), "next.toml")
+	numbered := strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1)
+	n.configure(numbered + "health.attr = { idVendor = \"ffff\" }\n")
+	a, _ := n.serve()
+	<-a.Settled()
+	if after := healthy(dir); !os.SameFile(before, after) {
+		t.Errorf("the instance that waits changed healthy: %v, was %v", after, before)
+	}
+	stop()
+	n.eventually("the end of healthy", func() bool { return healthy(dir) == nil })
+}
+
 // Without a kubelet each CDI entry has the directory of its devices.
 func TestHealthDirOfASpec(t *testing.T) {
 	t.Parallel()

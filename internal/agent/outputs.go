@@ -351,7 +351,12 @@ func (o *outputs) sweepHealth(devices []output.Device, held ledger.Held) (ask ti
 	if o.options.CDIOnly {
 		return time.Time{}, o.health.SweepUnlisted(devices)
 	}
-	known := healthdir.Holders{Sets: held.Sets, At: held.At, Partial: held.Partial}
+	known := healthdir.Holders{
+		Sets:     held.Sets,
+		Unlisted: held.Unlisted,
+		At:       held.At,
+		Partial:  held.Partial,
+	}
 	return o.health.Sweep(known, retainFor)
 }
 

@@ -61,9 +61,7 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	wake := earlier(out.Wake, awaited)
 	wake = earlier(wake, l.followTrial(now))
 	wake = earlier(wake, l.droppedUntil(now))
-	if l.role.writes {
-		wake = earlier(wake, healthFiles.holdEnd)
-	}
+	wake = earlier(wake, healthFiles.holdEnd)
 	failures := errors.Join(unwritten, unlabelled, unhealthy)
 	return outcome{
 		Output:  out,
@@ -274,11 +272,11 @@ func failEntries(entries []ledger.Entry, failed map[string]error) {
 // restoreHealth recreates "healthy" after the lists are published, and removes health
 // directories that no container has.
 func (l *loop) restoreHealth(restore files.Plan, devices []output.Device, out *ledger.Output) error {
-	if !l.role.writes {
-		return nil
-	}
 	// A container may use a device only after the kubelet knows that it is Healthy again.
 	unrestored := restore.Make()
+	if !l.role.writes {
+		return unrestored
+	}
 	ask, unswept := l.outputs.sweepHealth(devices, l.held.Held)
 	// The later of both requests includes the other one.
 	if ask.After(out.AskSince) {

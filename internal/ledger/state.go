@@ -57,6 +57,8 @@ type Held struct {
 	IDs map[string]string
 	// Sets has the names of the sets of devices that containers hold, see device.HealthSet.
 	Sets map[string]bool
+	// Unlisted are the devices of pods that the kubelet does not list, by ID. Sets lacks their sets.
+	Unlisted map[string]bool
 }
 
 // Output is the output of Next.

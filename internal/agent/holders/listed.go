@@ -2,10 +2,10 @@ package holders
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 )
@@ -87,7 +87,12 @@ func (t *Tracker) AddForgotten(ctx context.Context, held *ledger.Held) {
 	if !t.awaitCurrent(ctx) {
 		held.Partial = true
 	}
-	maps.Copy(held.IDs, t.heldBeside(held.IDs, t.mayHold))
+	held.Unlisted = map[string]bool{}
+	for slot, resource := range t.heldBeside(held.IDs, t.mayHold) {
+		held.IDs[slot] = resource
+		id, _ := device.SplitSlot(slot)
+		held.Unlisted[id] = true
+	}
 }
 
 // mayHold reports whether the pod of a hold may use its slot, now or when its next container starts,
