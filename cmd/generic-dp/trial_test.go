@@ -235,6 +235,47 @@ func TestKilledDuringATrial(t *testing.T) {
 	}
 }
 
+// A resource that an edit removed is not offered again, although the last good configuration has it.
+// The edit may be undone.
+func TestKilledAfterARemoval(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t)
+	const (
+		kept    = "domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.virtual = [\"a\"]\ncontainer.env.X = \"1\"\n"
+		removed = "[[resource]]\nname = \"y\"\nmatch.virtual = [\"b\"]\ncontainer.env.X = \"1\"\n"
+	)
+	edit := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(v.dir+"/c.toml", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	healthy := func(resource string) int {
+		list, _ := v.kubelet.Latest("example.com/" + resource)
+		return len(list.Healthy())
+	}
+	edit(kept + removed)
+	v.serve(1)
+	v.eventually("the second resource", func() bool { return healthy("y") == 1 })
+	v.end(syscall.SIGTERM)
+	v.serve(1)
+	v.eventually("the second resource", func() bool { return healthy("y") == 1 })
+	edit(kept)
+	v.eventually("the end of the second resource", func() bool { return healthy("y") == 0 })
+	v.end(syscall.SIGKILL)
+	for range 2 {
+		v.serve(1)
+		v.eventually("the reason", func() bool { return strings.Contains(v.logged(), died) })
+		if strings.Contains(v.logged(), "resources=2") || healthy("y") > 0 {
+			t.Fatal("the removed resource is offered again")
+		}
+		v.end(syscall.SIGKILL)
+	}
+	v.serve(1)
+	edit(kept + removed)
+	v.eventually("the second resource after the edit was undone", func() bool { return healthy("y") == 1 })
+}
+
 // After ten seconds a configuration has proven itself.
 func TestKilledAfterATrial(t *testing.T) {
 	t.Parallel()

@@ -152,11 +152,27 @@ func (t *trial) programEnded(served configuration, killed, sure bool) {
 	}
 }
 
+// without returns the configuration without the resources whose names next does not have.
+func (c configuration) without(next configuration) configuration {
+	reduced := configuration{c.edit, maps.Clone(c.of)}
+	for resource, s := range c.of {
+		isKept := !next.of[resource].removed && next.of[resource].name == s.name
+		if !isKept {
+			s.removed = true
+			reduced.of[resource] = s
+		}
+	}
+	return reduced
+}
+
 // programStarts records a start with the configuration on disk, and returns the served one.
 func (t *trial) programStarts(disk configuration, broken bool) configuration {
 	served := disk
 	if t.good != nil && (t.revert || broken) {
 		served = *t.good
+	}
+	if t.good != nil && t.revert {
+		served = served.without(disk)
 	}
 	t.revert = false
 	if t.since = time.Now(); t.good != nil && t.good.edit == served.edit {

@@ -17,6 +17,10 @@
 // The configuration on trial is marked on disk from before its text is parsed. The next
 // start finds the mark if the program died. The last good configuration is never marked, so
 // that a start after a reboot waits for no write.
+//
+// The mark also names the resources that the configuration on trial has removed. The last good
+// configuration is served without them: nobody expects a device that was taken away to be offered
+// again.
 package configuration
 
 import (
@@ -111,7 +115,7 @@ func New(o Options) (*Reader, *config.Config, error) {
 		if err == nil {
 			// --config may have changed since: the paths say what is served.
 			o.Log.Warn("the last good configuration is served from its copy", "copied_from", pathsOf(good), "state_dir", o.StateDir)
-			return r, cfg, nil
+			return r, trial.reduce(cfg), nil
 		}
 	}
 	var suspect *SuspectError
@@ -215,6 +219,31 @@ func (r *Reader) load(requested bool) Reading {
 	next.Config, next.Err = r.options.Check(files)
 	if next.Err != nil {
 		undo()
+		return next
 	}
+	r.Trial.removes(r.removed(next))
 	return next
+}
+
+// removed returns the names of the resources of the last good configuration that another one does not
+// have.
+func (r *Reader) removed(next Reading) []string {
+	files := LastGood(r.options.StateDir)
+	if files == nil || config.Hash(files) == next.hash {
+		return nil
+	}
+	good, err := r.options.Check(files)
+	if err != nil {
+		return nil // it cannot be served
+	}
+	var removed []string
+	for _, g := range good.Resources {
+		isKept := slices.ContainsFunc(next.Config.Resources, func(kept config.Resource) bool {
+			return kept.Name == g.Name
+		})
+		if !isKept {
+			removed = append(removed, g.Name)
+		}
+	}
+	return removed
 }

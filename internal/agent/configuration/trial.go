@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +47,9 @@ const (
 type mark struct {
 	Hash  string `json:"hash"`
 	Tries int    `json:"tries"`
+	// Removed are the resources of the last good configuration that this one does not have. The last
+	// good configuration is served without them.
+	Removed []string `json:"removed,omitempty"`
 }
 
 // SuspectError says that a configuration is not tried, because the program did not survive it.
@@ -131,6 +135,8 @@ func (t *Trial) begin(hash string) (undo func()) {
 	if hash == t.suspect.Hash {
 		next.Tries += t.suspect.Tries
 	}
+	// What the configurations before it have removed counts until its own text is parsed.
+	next.Removed = slices.Concat(t.suspect.Removed, before.Removed)
 	t.setMark(next)
 	t.mu.Unlock()
 	t.writeMark()
@@ -140,6 +146,36 @@ func (t *Trial) begin(hash string) (undo func()) {
 		t.mu.Unlock()
 		t.writeMark()
 	}
+}
+
+// removes records on disk which resources of the last good configuration the one on trial does not
+// have, before it is served.
+func (t *Trial) removes(names []string) {
+	t.mu.Lock()
+	isSame := slices.Equal(t.marked.Removed, names)
+	t.marked.Removed = names
+	t.mu.Unlock()
+	if !isSame {
+		t.writeMark()
+	}
+}
+
+// reduce returns a last good configuration without the resources that a later edit has removed. Its
+// hash differs, because it is another configuration.
+func (t *Trial) reduce(good *config.Config) *config.Config {
+	t.mu.Lock()
+	removed := t.suspect.Removed
+	t.mu.Unlock()
+	isRemoved := func(r config.Resource) bool {
+		return slices.Contains(removed, r.Name)
+	}
+	if !slices.ContainsFunc(good.Resources, isRemoved) {
+		return good
+	}
+	reduced := *good
+	reduced.Resources = slices.DeleteFunc(slices.Clone(good.Resources), isRemoved)
+	reduced.Hash += "-reduced"
+	return &reduced
 }
 
 // setMark sets the configuration that is being tried. The last good one is never marked, nor
