@@ -16,7 +16,7 @@ func allocateShare(api *kubeapitest.Server, name, device, bandwidth string) kube
 	result := kubeapitest.Object{
 		"request":          "r",
 		"driver":           dra.Driver,
-		"pool":             "n1",
+		"pool":             "n1/generic-dp",
 		"device":           device,
 		"shareID":          "share-" + name,
 		"consumedCapacity": kubeapitest.Object{"bandwidth": bandwidth, "slots": "1"},

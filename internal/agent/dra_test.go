@@ -88,7 +88,7 @@ func allocate(api *kubeapitest.Server, name string, devices ...string) kubelette
 		if !ok {
 			request, device = "r", d
 		}
-		results = append(results, kubeapitest.Object{"request": request, "driver": dra.Driver, "pool": "n1", "device": device})
+		results = append(results, kubeapitest.Object{"request": request, "driver": dra.Driver, "pool": "n1/generic-dp", "device": device})
 	}
 	api.Put("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/"+name, kubeapitest.Object{
 		"metadata": kubeapitest.Object{"name": name, "uid": c.UID},
@@ -185,7 +185,7 @@ func TestByClaim(t *testing.T) {
 		t.Errorf("the entry of a device that is gone: %+v", e)
 	}
 	n.until("health", func() bool {
-		return n.kubelet.DeviceHealth(dra.Driver, "n1/"+all[1]).GetMessage() == "device is gone"
+		return n.kubelet.DeviceHealth(dra.Driver, "n1/generic-dp/"+all[1]).GetMessage() == "device is gone"
 	})
 	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", all[1])); err == nil || !strings.Contains(err.Error(), `device "usb:10c4:ea60:BBBB2222" is unhealthy: device is gone`) {
 		t.Errorf("a device that is gone was prepared: %v", err)
@@ -256,7 +256,7 @@ func TestClaimOfALostState(t *testing.T) {
 	api.Put("/apis/resource.k8s.io/v1/resourceslices/stale", kubeapitest.Object{
 		"metadata": kubeapitest.Object{"name": "stale"},
 		"spec": kubeapitest.Object{
-			"driver": dra.Driver, "nodeName": "n1", "pool": kubeapitest.Object{"name": "n1", "generation": 1, "resourceSliceCount": 1},
+			"driver": dra.Driver, "nodeName": "n1", "pool": kubeapitest.Object{"name": "n1/generic-dp", "generation": 1, "resourceSliceCount": 1},
 			"devices": []any{kubeapitest.Object{"name": dra.DeviceName(held)}},
 		},
 	})
@@ -531,7 +531,7 @@ func TestHeldDeviceStaysHealthy(t *testing.T) {
 	n.eventually("healthy", func() bool { return healthy(dir) != nil })
 	told := func(text string) func() bool {
 		return func() bool {
-			h := n.kubelet.DeviceHealth(dra.Driver, "n1/"+name)
+			h := n.kubelet.DeviceHealth(dra.Driver, "n1/generic-dp/"+name)
 			return strings.HasPrefix(h.GetHealth().String()+": "+h.GetMessage(), text)
 		}
 	}

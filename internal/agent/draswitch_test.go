@@ -135,7 +135,7 @@ func (s *switching) allocate(p *switchedPod) kubelettest.ResourceClaim {
 	result := kubeapitest.Object{
 		"request": "r",
 		"driver":  dra.Driver,
-		"pool":    "n1",
+		"pool":    "n1/generic-dp",
 		"device":  dra.DeviceName(p.device),
 	}
 	s.api.Put(claimObject(c.Name), kubeapitest.Object{

@@ -20,7 +20,7 @@ func allocateWith(api *kubeapitest.Server, name, device string, fields kubeapite
 	for key, value := range fields {
 		parameters[key] = value
 	}
-	result := kubeapitest.Object{"request": "r", "driver": dra.Driver, "pool": "n1", "device": device}
+	result := kubeapitest.Object{"request": "r", "driver": dra.Driver, "pool": "n1/generic-dp", "device": device}
 	own := kubeapitest.Object{
 		"source": "FromClaim",
 		"opaque": kubeapitest.Object{"driver": dra.Driver, "parameters": parameters},

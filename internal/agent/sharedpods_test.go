@@ -196,7 +196,7 @@ func (s *sharing) prepares(p *sharer) bool {
 // allocate makes the claim of a pod.
 func (s *sharing) allocate(p *sharer, o offer) *kubelettest.ResourceClaim {
 	c := &kubelettest.ResourceClaim{Namespace: "lab", Name: p.name, UID: "uid-" + p.name, Pod: p.name, Container: "main"}
-	result := kubeapitest.Object{"request": "r", "driver": dra.Driver, "pool": "n1", "device": o.name}
+	result := kubeapitest.Object{"request": "r", "driver": dra.Driver, "pool": "n1/generic-dp", "device": o.name}
 	if p.isAdmin {
 		result["adminAccess"] = true
 	} else if o.has == network {

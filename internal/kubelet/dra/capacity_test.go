@@ -14,7 +14,7 @@ import (
 
 // consumed is the result of an allocation that takes a part of a bandwidth.
 func consumed(request, name, amount string) string {
-	return fmt.Sprintf(`{"request":%q,"driver":%q,"pool":"n1","device":%q,"shareID":"s-%s","consumedCapacity":{"bandwidth":%q,"slots":"1"}}`,
+	return fmt.Sprintf(`{"request":%q,"driver":%q,"pool":"n1/generic-dp","device":%q,"shareID":"s-%s","consumedCapacity":{"bandwidth":%q,"slots":"1"}}`,
 		request, dra.Driver, name, request, amount)
 }
 

@@ -126,8 +126,8 @@ func (o *resourceClaim) check(uid string) error {
 
 // check returns why a device of this driver can't be prepared on a node.
 func (a *allocated) check(node string) error {
-	if a.Pool != node {
-		return fmt.Errorf("device %q is of node %s, not of this one (%s)", a.Device, a.Pool, node)
+	if pool := PoolName(node); a.Pool != pool {
+		return fmt.Errorf("device %q is of pool %s, not of the pool of this node (%s)", a.Device, a.Pool, pool)
 	}
 	if !requestName(a.Request) {
 		return fmt.Errorf("request %q of device %q: the name must be a DNS label, or two with a slash between them",

@@ -140,13 +140,13 @@ func (o *resourceClaim) status(node string, want map[string]readiness, now time.
 	}
 	for _, a := range o.Status.Allocation.Devices.Results {
 		r, isPrepared := want[a.Device]
-		isOwn := a.Driver == Driver && a.Pool == node
+		isOwn := a.Driver == Driver && a.Pool == PoolName(node)
 		if !isOwn || !isPrepared {
 			continue
 		}
 		next := deviceStatus{
 			Driver:  Driver,
-			Pool:    node,
+			Pool:    PoolName(node),
 			Device:  a.Device,
 			ShareID: a.ShareID,
 		}

@@ -240,7 +240,7 @@ func TestClusterOwnSlicesOnly(t *testing.T) {
 		"another name":   {"theirs-" + Driver + "-1", anyObject{"nodeName": "mine"}, "pool and name"},
 		"all nodes":      {"mine-" + Driver + "-9", anyObject{"allNodes": true}, want},
 	} {
-		spec := anyObject{"driver": Driver, "pool": anyObject{"name": "mine", "generation": 1, "resourceSliceCount": 1}}
+		spec := anyObject{"driver": Driver, "pool": anyObject{"name": "mine/generic-dp", "generation": 1, "resourceSliceCount": 1}}
 		maps.Copy(spec, test.spec)
 		if err := mine.Create(t.Context(), slicesPath, anyObject{"metadata": anyObject{"name": test.name}, "spec": spec}, nil); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want it denied: %s", what, err, test.want)

@@ -31,7 +31,7 @@ func (b *bed) reserve(owner string, pods ...string) {
 			"controller": true,
 		}}
 	}
-	results := []any{kubeapitest.Object{"request": "one", "driver": dra.Driver, "pool": "n1", "device": "usb-1"}}
+	results := []any{kubeapitest.Object{"request": "one", "driver": dra.Driver, "pool": "n1/generic-dp", "device": "usb-1"}}
 	b.api.Put(claimPath(c), kubeapitest.Object{
 		"metadata": meta,
 		"status": kubeapitest.Object{

@@ -61,7 +61,7 @@ func (n *nodeSlices) listQuestion() slice {
 	question := n.object(0, sliceSpec{
 		Driver:   Driver,
 		NodeName: n.name,
-		Pool:     pool{Name: n.name, Generation: 1, ResourceSliceCount: 1},
+		Pool:     pool{Name: PoolName(n.name), Generation: 1, ResourceSliceCount: 1},
 		Devices: []sliceDevice{{
 			Name:       listName,
 			Attributes: map[string]attribute{listName: {Ints: []int64{0}}},

@@ -95,7 +95,7 @@ next:
 			}
 			request.Devices = append(request.Devices, metadataDevice{
 				Driver:     Driver,
-				Pool:       p.Node,
+				Pool:       PoolName(p.Node),
 				Name:       v.Name(),
 				Attributes: v.describe(r),
 			})

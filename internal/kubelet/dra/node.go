@@ -57,6 +57,8 @@ type storedSlice struct {
 	// version is the resource version, which only changes when somebody writes the slice.
 	version uint64
 	spec    sum
+	// pool is the name of its pool, which cannot be changed.
+	pool string
 }
 
 // newNodeSlices returns the slices of a node of which nothing was read. list must come first.
@@ -88,7 +90,7 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 			return err
 		}
 		var spec sliceSpec
-		s := storedSlice{version: o.Metadata.version()}
+		s := storedSlice{version: o.Metadata.version(), pool: poolOf(o.Spec)}
 		strict := json.NewDecoder(bytes.NewReader(o.Spec))
 		strict.DisallowUnknownFields() // they are an error at the end, and an edit
 		if strict.Decode(&spec) == nil && n.owns(o.Metadata) {
@@ -113,6 +115,13 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	}
 	n.uid = "" // the garbage collector may have deleted slices with their node, which has another UID now
 	return version, nil
+}
+
+// poolOf returns the name of the pool of a spec, which may have fields that are not known here.
+func poolOf(spec json.RawMessage) string {
+	var of struct{ Pool pool }
+	_ = json.Unmarshal(spec, &of)
+	return of.Pool.Name
 }
 
 // owns reports whether the only owner of a slice is the node. Otherwise, the slice would outlive
@@ -209,7 +218,7 @@ func (n *nodeSlices) specs(devices []Device, sets []counterSet, now time.Time) (
 		specs[i].Driver = Driver
 		specs[i].NodeName = n.name
 		specs[i].Pool = pool{
-			Name:               n.name,
+			Name:               PoolName(n.name),
 			Generation:         n.generation,
 			ResourceSliceCount: len(specs),
 		}
@@ -321,7 +330,15 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 	name := out.Metadata.Name
 	var in struct{ Metadata metadata }
 	var err error
-	_, exists := n.stored[name]
+	have, exists := n.stored[name]
+	if exists && have.pool != spec.Pool.Name {
+		err = n.api.Delete(ctx, slicesPath+"/"+name)
+		if err != nil && kubeapi.Code(err) != http.StatusNotFound {
+			return err
+		}
+		delete(n.stored, name)
+		exists = false
+	}
 	if exists {
 		err = n.api.Update(ctx, slicesPath+"/"+name, out, &in)
 	}
@@ -330,7 +347,11 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 		err = n.api.Create(ctx, slicesPath, out, &in)
 	}
 	if err == nil {
-		n.stored[name] = storedSlice{in.Metadata.version(), spec.sum()}
+		n.stored[name] = storedSlice{
+			version: in.Metadata.version(),
+			spec:    spec.sum(),
+			pool:    spec.Pool.Name,
+		}
 	}
 	return err
 }

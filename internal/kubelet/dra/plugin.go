@@ -33,11 +33,16 @@ import (
 // domain of its attributes and taints.
 const Driver = device.OwnDomain
 
+// PoolName is the name of the pool of a node. Its second part distinguishes it from the pools of other
+// drivers, which often have the bare name of the node: the scheduler of 1.36 keeps shared counters by
+// the name of the pool, whatever its driver.
+func PoolName(node string) string { return node + "/generic-dp" }
+
 // Options of a Plugin.
 type Options struct {
 	// API is the client of the API server.
 	API *kubeapi.Client
-	// Node is the name of the node, and of its pool.
+	// Node is the name of the node.
 	Node string
 	// Registry is the kubelet's directory of registration sockets,
 	// "/var/lib/kubelet/plugins_registry". It may be mounted anywhere: the kubelet uses its

@@ -148,10 +148,10 @@ func TestClaimStatus(t *testing.T) {
 	t.Parallel()
 	r := newReportingBed(t)
 	stop := r.publish()
-	r.prepare("a", result("one", "usb-1"), `{"request":"r","driver":"other.example.com","pool":"n1","device":"usb-1"}`)
+	r.prepare("a", result("one", "usb-1"), `{"request":"r","driver":"other.example.com","pool":"n1/generic-dp","device":"usb-1"}`)
 	r.untilReported("a", "usb-1 Ready=True Healthy")
 
-	foreign := kubeapitest.Object{"driver": "other.example.com", "pool": "n1", "device": "usb-1", "conditions": []any{
+	foreign := kubeapitest.Object{"driver": "other.example.com", "pool": "n1/generic-dp", "device": "usb-1", "conditions": []any{
 		kubeapitest.Object{"type": "Ready", "status": "False", "reason": "Foreign", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
 	}}
 	object := r.api.Objects("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims")[claimPath(claim("a"))]
@@ -222,7 +222,7 @@ func TestClaimStatusOfStates(t *testing.T) {
 	card.Network = device.Network{Name: "eth1", Address: "52:54:00:12:34:56"}
 	r.sticks.set(card)
 	r.publish()
-	r.prepare("a", `{"request":"r","driver":"`+dra.Driver+`","pool":"n1","device":"0000-3b-00--1","shareID":"s1"}`)
+	r.prepare("a", `{"request":"r","driver":"`+dra.Driver+`","pool":"n1/generic-dp","device":"0000-3b-00--1","shareID":"s1"}`)
 	for _, test := range []struct {
 		state dra.State
 		want  string

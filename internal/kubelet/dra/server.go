@@ -209,7 +209,7 @@ func (p *Plugin) report(devices []Device) *health.NodeWatchResourcesResponse {
 			v = health.HealthStatus_HEALTHY
 		}
 		r.Devices = append(r.Devices, &health.DeviceHealth{
-			Device:                    &health.DeviceIdentifier{PoolName: p.Node, DeviceName: devices[i].Name()},
+			Device:                    &health.DeviceIdentifier{PoolName: PoolName(p.Node), DeviceName: devices[i].Name()},
 			Health:                    v,
 			Message:                   devices[i].Reason,
 			LastUpdatedTime:           now,

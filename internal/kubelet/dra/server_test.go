@@ -27,7 +27,7 @@ func claim(name string) kubelettest.ResourceClaim {
 
 // result is one allocated device of a claim.
 func result(request, device string) string {
-	return `{"request":"` + request + `","driver":"` + dra.Driver + `","pool":"n1","device":"` + device + `"}`
+	return `{"request":"` + request + `","driver":"` + dra.Driver + `","pool":"n1/generic-dp","device":"` + device + `"}`
 }
 
 func results(list ...string) string { return `{"results":[` + strings.Join(list, ",") + `]}` }
@@ -42,14 +42,14 @@ func TestRegistration(t *testing.T) {
 		b.untilDrivers(1)
 		b.until("status", func() bool { return s.Status().Registered })
 		b.until("health", func() bool {
-			h := b.kubelet.DeviceHealth(dra.Driver, "n1/usb-2")
+			h := b.kubelet.DeviceHealth(dra.Driver, "n1/generic-dp/usb-2")
 			return h.GetHealth() == health.HealthStatus_HEALTHY && h.GetHealthCheckTimeoutSeconds() > 1e6
 		})
 		gone := stick("usb:2")
 		gone.State, gone.Reason = dra.Gone, "device is gone"
 		b.sticks.set(stick("usb:1"), gone)
 		b.until("health after the loss", func() bool {
-			h := b.kubelet.DeviceHealth(dra.Driver, "n1/usb-2")
+			h := b.kubelet.DeviceHealth(dra.Driver, "n1/generic-dp/usb-2")
 			return h.GetHealth() == health.HealthStatus_UNHEALTHY && h.GetMessage() == "device is gone"
 		})
 
@@ -169,17 +169,17 @@ func TestPrepare(t *testing.T) {
 
 	// All devices of a claim are one environment, which the claim's own names bring.
 	c := claim("a")
-	share := `{"request":"three","driver":"` + dra.Driver + `","pool":"n1","device":"fuse","shareID":"s1"}`
-	foreign := `{"request":"four","driver":"gpu.nvidia.com","pool":"n1","device":"gpu-0"}`
+	share := `{"request":"three","driver":"` + dra.Driver + `","pool":"n1/generic-dp","device":"fuse","shareID":"s1"}`
+	foreign := `{"request":"four","driver":"gpu.nvidia.com","pool":"n1/generic-dp","device":"gpu-0"}`
 	// The kubelet knows the request of a subrequest only.
 	b.api.set(c, results(result("two", "usb-1"), result("one/small", "plain"), result("two", "usb-2"), share, foreign))
 	own := func(request string) string { return cdi.Claim{UID: c.UID}.CDIName(cdi.Request{Name: request}) }
 	s1 := "s1"
 	want := []*claims.Device{
-		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-1", CdiDeviceIds: []string{"example.com/zigbee=usb:1", "vendor.com/bus=all", own("two")}},
-		{RequestNames: []string{"one"}, PoolName: "n1", DeviceName: "plain", CdiDeviceIds: []string{"example.com/zigbee=plain", own("one/small")}},
-		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-2", CdiDeviceIds: []string{"example.com/zigbee=usb:2"}},
-		{RequestNames: []string{"three"}, PoolName: "n1", DeviceName: "fuse", ShareId: &s1, CdiDeviceIds: []string{"example.com/zigbee=fuse", own("three")}},
+		{RequestNames: []string{"two"}, PoolName: "n1/generic-dp", DeviceName: "usb-1", CdiDeviceIds: []string{"example.com/zigbee=usb:1", "vendor.com/bus=all", own("two")}},
+		{RequestNames: []string{"one"}, PoolName: "n1/generic-dp", DeviceName: "plain", CdiDeviceIds: []string{"example.com/zigbee=plain", own("one/small")}},
+		{RequestNames: []string{"two"}, PoolName: "n1/generic-dp", DeviceName: "usb-2", CdiDeviceIds: []string{"example.com/zigbee=usb:2"}},
+		{RequestNames: []string{"three"}, PoolName: "n1/generic-dp", DeviceName: "fuse", ShareId: &s1, CdiDeviceIds: []string{"example.com/zigbee=fuse", own("three")}},
 	}
 	for range 2 { // idempotent
 		got, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
@@ -289,8 +289,8 @@ func TestRefusedClaims(t *testing.T) {
 	pool := strings.Replace(result("one", "usb-1"), "n1", "n2", 1)
 	for what, test := range map[string]struct{ allocation, want string }{
 		"no allocation":    {"", "is not allocated"},
-		"nothing of ours":  {results(`{"request":"a","driver":"x.example.com","pool":"n1","device":"d"}`), "has no device of " + dra.Driver},
-		"another node":     {results(pool), `device "usb-1" is of node n2, not of this one (n1)`},
+		"nothing of ours":  {results(`{"request":"a","driver":"x.example.com","pool":"n1/generic-dp","device":"d"}`), "has no device of " + dra.Driver},
+		"another node":     {results(pool), `device "usb-1" is of pool n2/generic-dp, not of the pool of this node (n1/generic-dp)`},
 		"unknown device":   {results(result("one", "usb-9")), `device "usb-9" is not offered by DRA`},
 		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, `parameters of the claim: apiVersion "" and kind "": want "generic-dp.github.io/v1alpha1" and "ContainerParameters"`},
 		"other parameters": {`{"config":[{"opaque":{"driver":"gpu.nvidia.com","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, ""},

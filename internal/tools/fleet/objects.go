@@ -272,7 +272,7 @@ type ClaimRequest struct {
 // Allocated is a device that a claim has. Device is the name in the pool of a node.
 type Allocated struct {
 	Driver string
-	// Pool is the name of the node, for this driver.
+	// Pool is NODE/generic-dp, for this driver.
 	Pool   string
 	Device string
 }

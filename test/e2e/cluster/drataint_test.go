@@ -44,7 +44,7 @@ apiVersion: resource.k8s.io/%s
 kind: DeviceTaintRule
 metadata: {name: maintenance}
 spec:
-  deviceSelector: {driver: %s, pool: %s%s}
+  deviceSelector: {driver: %s, pool: %s/generic-dp%s}
   taint: {key: example.com/maintenance, value: firmware, effect: %s}
 `, taintRules[v], draDriver, bed.NodeName, device, effect), "apply", "-f", "-")
 	}
