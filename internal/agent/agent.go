@@ -108,7 +108,9 @@ type startup struct {
 	lock *os.File
 	// hasPredecessor is set if an instance has served in this boot before.
 	hasPredecessor bool
-	// isWriter is set if this instance holds the lock.
+	// lockErr is why there is no lock file.
+	lockErr error
+	// isWriter is set if this instance holds the lock, or if there is no lock file.
 	isWriter bool
 }
 
@@ -228,8 +230,11 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	// This must precede takeLock, which makes the file.
 	a.found.hasPredecessor = present(filepath.Join(p.RunDir, lockName))
-	if a.found.lock, a.found.isWriter, err = takeLock(p.RunDir); err != nil {
-		return nil, err
+	a.found.lock, a.found.isWriter, a.found.lockErr = takeLock(p.RunDir)
+	if a.found.lockErr != nil {
+		// Without a lock there is no election: this instance serves what needs no link, and writes
+		// what it can.
+		a.found.isWriter = true
 	}
 	defer func() {
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
@@ -35,6 +36,75 @@ func hang(t *testing.T, dir string) (hung <-chan struct{}, end func()) {
 		_ = binary.Read(notify, binary.NativeEndian, event[:]) // the file stays as it is until it is answered
 	}()
 	return first, func() { _ = notify.Close() }
+}
+
+// Something else in the place of the lock file is removed.
+func TestLockIsNoFile(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(path string) error{
+		"directory": func(path string) error { return os.Mkdir(path, 0o755) },
+		"loop":      func(path string) error { return os.Symlink("lock", path) },
+		"socket": func(path string) error {
+			return unix.Mknod(path, unix.S_IFSOCK|0o600, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, zigbee)
+			n.addBus()
+			n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+			err := os.Mkdir(n.options.Paths.RunDir, 0o755)
+			err = errors.Join(err, make(filepath.Join(n.options.Paths.RunDir, "lock")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.serve()
+			n.untilListed("example.com/zigbee", []string{stickID}, nil)
+			if !agent.Serving(n.options.Paths) {
+				t.Error("the lock is not held")
+			}
+		})
+	}
+}
+
+// Without a usable run directory, what needs no link is served.
+func TestUnusableRunDirectory(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: another user is told to become root")
+	}
+	for name, unusable := range map[string]func(n *node){
+		// The kernel makes no file there for anybody.
+		"read-only": func(n *node) { n.options.Paths.RunDir = "/proc/self" },
+		"lock is a directory with files": func(n *node) {
+			dir := filepath.Join(n.options.Paths.RunDir, "lock", "links")
+			err := os.MkdirAll(dir, 0o755)
+			err = errors.Join(err, os.WriteFile(filepath.Join(n.options.Paths.RunDir, "links"), nil, 0o600))
+			if err != nil {
+				n.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, zigbee+"[[resource]]\nname = \"part\"\nmatch.glob = \"/dev/part-*\"\n")
+			n.addBus()
+			n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+			n.addNodes("part-0")
+			unusable(n)
+			n.serve()
+			n.untilListed("example.com/part", []string{"part-0"}, nil)
+			if _, err := n.kubelet.Allocate(t.Context(), "example.com/part", "part-0"); err != nil {
+				t.Error(err)
+			}
+			if !strings.Contains(n.log.String(), "the run directory can't be used") {
+				t.Error("the log does not say what is missing")
+			}
+			if name == "read-only" {
+				n.untilListed("example.com/zigbee", nil, []string{stickID})
+			}
+		})
+	}
 }
 
 // A disk that hangs delays no device, and what could not be saved meanwhile is saved

@@ -27,8 +27,13 @@ const lockName = "lock"
 // holds it until the file is closed. It does not wait. The caller closes the file unless err is
 // set.
 func takeLock(dir string) (lock *os.File, isHeld bool, err error) {
-	const flags = os.O_CREATE | os.O_RDWR | unix.O_CLOEXEC
-	lock, err = os.OpenFile(filepath.Join(dir, lockName), flags, 0o600)
+	path := filepath.Join(dir, lockName)
+	lock, err = openLock(path)
+	if err != nil && !isRegular(path) {
+		// No instance can hold a lock on a socket, a directory or a loop of links.
+		_ = os.Remove(path) // fails for a directory with files
+		lock, err = openLock(path)
+	}
 	if err != nil {
 		return nil, false, fmt.Errorf("--run-dir: %w", err)
 	}
@@ -42,6 +47,18 @@ func takeLock(dir string) (lock *os.File, isHeld bool, err error) {
 	}
 	err = fmt.Errorf("--run-dir: flock %s: %w", lock.Name(), err)
 	return nil, false, errors.Join(err, lock.Close())
+}
+
+// openLock opens the lock file, and makes it if it is missing.
+func openLock(path string) (*os.File, error) {
+	const flags = os.O_CREATE | os.O_RDWR | unix.O_CLOEXEC
+	return os.OpenFile(path, flags, 0o600)
+}
+
+// isRegular reports whether there is a regular file at a path.
+func isRegular(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // awaitLock returns a channel that is closed when this process holds the lock. flock(2) cannot be
@@ -64,9 +81,10 @@ func awaitLock(lock *os.File) <-chan struct{} {
 }
 
 // makeRunDir makes the run directory. Without root, the error names every directory that serving
-// cannot write.
+// cannot write. It is no error if the file system of the directory is read-only.
 func makeRunDir(p Paths) error {
 	err := os.MkdirAll(p.RunDir, 0o755)
+	exists := err == nil
 	if err == nil {
 		err = checkWritable(p.RunDir)
 	}
@@ -74,11 +92,14 @@ func makeRunDir(p Paths) error {
 		return nil
 	}
 	uid := os.Geteuid()
-	// For root, the error is about the file system, such as a read-only one, and not about
-	// privileges.
 	isForbidden := errors.Is(err, fs.ErrPermission)
 	if isForbidden && uid != 0 {
 		return errNotRoot(uid, p.lacking(isWritable))
+	}
+	// For root, the error is about the file system, such as a read-only one, and not about
+	// privileges. takeLock fails as well, and what needs no link is served.
+	if exists || errors.Is(err, unix.EROFS) {
+		return nil
 	}
 	return fmt.Errorf("--run-dir: %w", err)
 }

@@ -279,6 +279,9 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if l.role.writes {
 		l.role.peers.reportWaiting()
 	}
+	l.page.problems.warn("run-dir", l.found.lockErr, "the run directory can't be used: only devices that need no link can be allocated",
+		"hint", l.options.hint("run-dir"),
+	)
 	if t.apply != nil {
 		t.apply()
 	}

@@ -234,6 +234,9 @@ func (r *Registry) refresh() error {
 	var errs []error
 	exists := map[string]bool{}
 	for _, f := range files {
+		if !f.Type().IsRegular() {
+			continue // not a grant
+		}
 		name := f.Name()
 		exists[name] = true
 		_, isKnown := r.grants[name]
@@ -262,8 +265,10 @@ func (r *Registry) read(name string) error {
 		return err
 	}
 	var g grant
-	if err := json.Unmarshal(text, &g); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	if json.Unmarshal(text, &g) != nil {
+		// Grants are written atomically, so it is not a grant. It would refuse every device.
+		r.remove([]string{name})
+		return nil
 	}
 	g.seen = r.now()
 	if g.Boot != r.boot {

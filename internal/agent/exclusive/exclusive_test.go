@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -184,21 +185,49 @@ func TestGrantOfAnEarlierInstance(t *testing.T) {
 	}
 }
 
-// A file that cannot be read may be the grant of any device.
+// A file that is too large to be read may be the grant of any device.
 func TestUnreadableGrant(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "exclusive")
 	registry := exclusive.New(dir, "boot", time.Now)
 	err := os.MkdirAll(dir, 0o700)
-	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "broken"), []byte("{"), 0o600))
+	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "large"), make([]byte, 2<<20), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = registry.Reserve([]exclusive.Device{stick("a", "place")})
-	if err == nil || !strings.Contains(err.Error(), "broken") {
+	if err == nil || !strings.Contains(err.Error(), "large") {
 		t.Errorf("Reserve: %v", err)
 	}
 	if files, _ := os.ReadDir(dir); len(files) != 1 {
-		t.Errorf("%d files: want only the broken one", len(files))
+		t.Errorf("%d files: want only the large one", len(files))
+	}
+}
+
+// What is not a grant refuses no device: a file that does not parse is removed, and other kinds of
+// files are ignored.
+func TestFilesThatAreNoGrants(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "exclusive")
+	registry := exclusive.New(dir, "boot", time.Now)
+	err := os.MkdirAll(filepath.Join(dir, "directory"), 0o700)
+	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "broken"), []byte("{"), 0o600))
+	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600))
+	err = errors.Join(err, os.Symlink("loop", filepath.Join(dir, "loop")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel, err := registry.Reserve([]exclusive.Device{stick("a", "place")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	files, _ := os.ReadDir(dir)
+	var names []string
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	if want := []string{"directory", "loop"}; !slices.Equal(names, want) {
+		t.Errorf("files: %q, want %q", names, want)
 	}
 }
