@@ -309,9 +309,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if !a.options.CDIOnly {
 		group.Go(func() error {
-			// The sweep may run while plugins start: it leaves sockets that are younger than a
-			// minute.
 			a.sweep()
+			return nil
+		})
+		group.Go(func() error {
 			return a.kubelet.Run(ctx)
 		})
 		group.Go(func() error {

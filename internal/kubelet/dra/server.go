@@ -53,7 +53,6 @@ func (p *Plugin) Run(ctx context.Context) error {
 		p.followPods(ctx)
 	})
 	for ctx.Err() == nil {
-		_, _ = socket.Sweep(p.Registry) // the kubelet keeps trying dead ones
 		own, err := socket.Listen(p.Registry, Driver)
 		if err == nil {
 			p.serve(ctx, own, files.Changes())
@@ -120,8 +119,8 @@ func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan s
 		case err := <-served:
 			p.Log.Warn("server failed", "driver", Driver, "err", err)
 			return
-		case <-changes:
-			_, _ = socket.Sweep(p.Registry)
+		case <-changes: // the own socket is the first change
+			_, _ = socket.Sweep(p.Registry) // the kubelet keeps trying dead ones
 		}
 	}
 	p.Log.Warn("the driver's socket was removed: making another", "path", own.Path)

@@ -23,9 +23,11 @@ const (
 	// nameLength is the length of every socket name, "gdp-", 8 digits of the
 	// resource, "-", 16 random ones, ".sock".
 	nameLength = 34
-	// sweepAge is the minimum age of a socket to sweep: a socket that is bound but does not
-	// listen yet refuses connections, like a socket whose process has ended.
-	sweepAge = time.Minute
+	// listenWithin is the time between the two checks of a socket to sweep. A socket that is bound
+	// but does not listen yet refuses connections, like a socket whose process has ended. Listen
+	// makes both calls in a row. If it is delayed for longer, its plugin finds that the socket is
+	// gone, and makes another.
+	listenWithin = 100 * time.Millisecond
 )
 
 // FileID distinguishes a file from a later file with the same name. Inodes are reused,
@@ -150,44 +152,40 @@ func ResourceOf(name string) (string, bool) {
 }
 
 // Sweep removes the sockets in dir that killed instances of this program left, and returns
-// their names. Their names have this program's exact form, they are older than a minute and
-// refuse connections. Nobody can listen on them again, because bind(2) makes a new file. A
-// more recent socket may belong to an instance that is just starting.
+// their names. Their names have this program's exact form, and they refuse connections twice.
+// Nobody can listen on them again, because bind(2) makes a new file.
 func Sweep(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("sweep sockets: %w", err)
 	}
+	var suspects []string
+	for _, e := range entries {
+		_, isOwn := ResourceOf(e.Name())
+		if isOwn && e.Type() == os.ModeSocket && Dead(filepath.Join(dir, e.Name())) {
+			suspects = append(suspects, e.Name())
+		}
+	}
+	if len(suspects) == 0 {
+		return nil, nil
+	}
+	time.Sleep(listenWithin)
 	var (
 		removed []string
 		errs    []error
 	)
-	for _, e := range entries {
-		if !isAbandoned(dir, e) {
+	for _, name := range suspects {
+		path := filepath.Join(dir, name)
+		if !Dead(path) {
 			continue
 		}
-		path := filepath.Join(dir, e.Name())
 		if err := os.Remove(path); err != nil {
 			errs = append(errs, fmt.Errorf("sweep sockets: %w", err))
 			continue
 		}
-		removed = append(removed, e.Name())
+		removed = append(removed, name)
 	}
 	return removed, errors.Join(errs...)
-}
-
-// isAbandoned reports whether a file in dir is the socket of an instance that has ended.
-func isAbandoned(dir string, e os.DirEntry) bool {
-	_, isOwn := ResourceOf(e.Name())
-	if !isOwn || e.Type() != os.ModeSocket {
-		return false
-	}
-	info, err := e.Info()
-	if err != nil {
-		return false // it was removed meanwhile
-	}
-	age := time.Since(info.ModTime())
-	return age >= sweepAge && Dead(filepath.Join(dir, e.Name()))
 }
 
 // Dead reports whether the socket at path has no listener.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
@@ -100,8 +102,7 @@ func TestRemoveOnlyOwnSocket(t *testing.T) {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	dir := kubelettest.TempDir(t)
-	old := time.Now().Add(-2 * sweepAge)
-	add := func(name string, alive bool, made time.Time) string {
+	add := func(name string, alive bool) string {
 		path := filepath.Join(dir, name)
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 		must(t, err)
@@ -110,23 +111,22 @@ func TestSweep(t *testing.T) {
 		if !alive {
 			must(t, l.Close())
 		}
-		must(t, os.Chtimes(path, made, made))
 		return name
 	}
-	dead := add(socketName(gpu), false, old)
+	dead := []string{add(socketName(gpu), false), add(socketName(gpu), false)}
+	slices.Sort(dead)
 	keep := []string{
-		add(socketName(gpu), true, old),             // served
-		add(socketName(gpu), false, time.Now()),     // may not listen yet
-		add("nvidia-gpu.sock", false, old),          // foreign
-		add("gdp-ZXhhbXBsZQ-1.sock", false, old),    // foreign
-		add("gdp-0123abcd-xyz.sock", false, old),    // another form
-		add(socketName(gpu)+"x", false, old),        // another form
-		filepath.Base(socketName(gpu) + ".regular"), // no socket
+		add(socketName(gpu), true),          // served
+		add("nvidia-gpu.sock", false),       // foreign
+		add("gdp-ZXhhbXBsZQ-1.sock", false), // foreign
+		add("gdp-0123abcd-xyz.sock", false), // another form
+		add(socketName(gpu)+"x", false),     // another form
+		socketName("regular"),               // no socket
 	}
-	must(t, os.WriteFile(filepath.Join(dir, keep[6]), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, keep[5]), nil, 0o600))
 	removed, err := Sweep(dir)
 	must(t, err)
-	if !slices.Equal(removed, []string{dead}) {
+	if !slices.Equal(removed, dead) {
 		t.Errorf("removed %q, want %q", removed, dead)
 	}
 	for _, name := range keep {
@@ -136,5 +136,29 @@ func TestSweep(t *testing.T) {
 	}
 	if _, err := Sweep(filepath.Join(dir, "absent")); err == nil {
 		t.Error("a directory that is absent: want an error")
+	}
+}
+
+// A socket that is bound, and about to listen, stays.
+func TestSweepDuringListen(t *testing.T) {
+	t.Parallel()
+	dir := kubelettest.TempDir(t)
+	path := filepath.Join(dir, socketName(gpu))
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(fd)
+	must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: path}))
+	if !Dead(path) {
+		t.Fatal("the socket accepts connections before it listens")
+	}
+	listening := make(chan error, 1)
+	time.AfterFunc(listenWithin/4, func() {
+		listening <- unix.Listen(fd, 1)
+	})
+	removed, err := Sweep(dir)
+	must(t, err)
+	must(t, <-listening)
+	if len(removed) > 0 {
+		t.Errorf("removed %q", removed)
 	}
 }
