@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -556,17 +555,14 @@ func (a *Agent) podState(uid string) dra.PodState {
 }
 
 // known is dra.Options.Known: it asks the kubelet, and returns a function that reports whether the
-// kubelet lists a claim.
+// kubelet lists a claim. A kubelet that has just started may lack pods. It is asked all the same: a
+// claim only ends if its pods have no process and the API server has no allocation, and such a kubelet
+// starts no pod that the API server does not have.
 func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 	a := d.agent
-	list, at, err := a.pods.client.Holders(ctx, a.now())
+	list, _, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
 		return nil, err
-	}
-	// A claim that is missing in such an answer would count as ended, and its device would get a
-	// second holder.
-	if a.mayLackPods(at) {
-		return nil, errors.New("the kubelet has just started, and may lack pods")
 	}
 	return lists(list[dra.Driver]), nil
 }

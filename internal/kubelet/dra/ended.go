@@ -258,7 +258,7 @@ func (p *Plugin) clear(ctx context.Context, conflicts map[string][]holder) error
 }
 
 // askKubelet returns a function that reports whether the kubelet lists a claim, nil if the kubelet
-// does not answer. Nor does it return one if the kubelet has just started and may lack pods.
+// does not answer.
 func (p *Plugin) askKubelet(ctx context.Context) func(cdi.Claim) bool {
 	if p.Known == nil {
 		return nil

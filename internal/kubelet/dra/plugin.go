@@ -76,7 +76,7 @@ type Options struct {
 	Reset func(ctx context.Context, resource, id string) error
 	// PodState says whether processes of a pod run. If it is nil, the state of every pod is
 	// unknown. Known asks the kubelet, and returns a function that reports whether it lists a
-	// claim. It is an error if the kubelet does not answer, or has just started. If Known is nil,
+	// claim. It is an error if the kubelet does not answer. If Known is nil,
 	// the kubelet counts as silent. Both are called concurrently.
 	PodState func(uid string) PodState
 	Known    func(ctx context.Context) (func(cdi.Claim) bool, error)
