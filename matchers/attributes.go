@@ -42,6 +42,7 @@ func (b *builder) attributes() map[string]device.Typed {
 		typed, err := device.ParseTyped(a.Type, text)
 		if err != nil {
 			b.problem("attributes.%s: %q %v", a.Name, text, err)
+			b.offer.Mistyped = true
 			continue
 		}
 		all[a.Name] = typed

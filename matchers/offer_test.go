@@ -348,6 +348,9 @@ attributes.version = { version = "${kernel}" }
 	if diff := cmp.Diff(want, o.Attributes); diff != "" {
 		t.Errorf("attributes (-want +got):\n%s", diff)
 	}
+	if !o.Mistyped {
+		t.Error("the device does not count as mistyped")
+	}
 	for _, reason := range []string{`attributes.version: "renderD128" is not a version: `, `attributes.word: "0x28" is not a bool: `} {
 		if !strings.Contains(o.Problem, reason) {
 			t.Errorf("problem %q, want %q", o.Problem, reason)

@@ -270,6 +270,7 @@ func (l *loop) publishDRA() {
 			if was, ok := last[v.ID]; ok {
 				if v.Attributes == nil { // an absent device keeps its attributes
 					v.Attributes = was.Attributes
+					v.Mistyped = was.Mistyped
 					v.Capacity = was.Capacity
 					v.Places = was.Places
 				}
@@ -298,6 +299,7 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		Resource:   resource,
 		ID:         e.Offer.ID,
 		Attributes: e.Offer.Attributes,
+		Mistyped:   e.Offer.Mistyped,
 		Capacity:   e.Offer.Capacity,
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,

@@ -52,6 +52,9 @@ type Offer struct {
 	Annotations []Entry
 	// Attributes are the attributes by which claims select, by name. It is nil without DRA.
 	Attributes map[string]Typed
+	// Mistyped is set if the value of an attribute is not of its type. Attributes lacks it, so that a
+	// selector on it would fail for the devices of all pods.
+	Mistyped bool
 	// Network is the network interface of the device if it has exactly one. It is zero if there
 	// is none, or without DRA.
 	Network Network

@@ -37,6 +37,9 @@ type Device struct {
 	// nodes. Empty ones are left out; nil are unknown. All of them together have at most
 	// device.MaxAttributeValues values.
 	Attributes map[string]device.Typed
+	// Mistyped is set if Attributes lacks an attribute because of its value. The device is not
+	// published: a selector on the attribute would be an error for every pod that needs any device.
+	Mistyped bool
 	// Capacity are the amounts that claims share if Slots is more than 1.
 	Capacity map[string]device.Capacity
 	// NUMA nodes, sorted.

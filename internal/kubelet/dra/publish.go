@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -222,7 +223,10 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	if devices == nil {
 		return changed, next, nil
 	}
-	all, err := p.publishable(ctx, sorted(devices))
+	typed := slices.DeleteFunc(sorted(devices), func(d Device) bool {
+		return d.Mistyped
+	})
+	all, err := p.publishable(ctx, typed)
 	if err != nil {
 		return changed, next, err
 	}

@@ -117,6 +117,21 @@ func serverSlices(t testing.TB, server *kubeapitest.Server) (out []slice) {
 	return out
 }
 
+// A selector on an attribute that one device lacks would be an error for every pod.
+func TestMistypedDeviceIsLeftOut(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	all := devices("a", "b")
+	all[1].Mistyped = true
+	all[1].State = Unhealthy
+	p.Set(all)
+	p.until("published", has("a"))
+	all[1].Mistyped = false
+	all[1].State = Healthy
+	p.Set(all)
+	p.until("published", has("a", "b"))
+}
+
 // The name of a pool cannot be changed: a slice with another one is deleted and made again.
 func TestSliceOfAnotherPool(t *testing.T) {
 	t.Parallel()
