@@ -78,7 +78,7 @@ type Agent struct {
 
 	// host is in use from New on, because the first scan runs while the configuration is read.
 	host hostWatch
-	// rescans has the requests of Allocate calls for which the last scan is too old.
+	// rescans has the requests of calls that know that the last scan is too old.
 	rescans rescanRequests
 	// wake asks for a pass because of a change that is not on the host.
 	wake signal
@@ -118,6 +118,8 @@ type startup struct {
 type hostWatch struct {
 	// scanner scans the host: first in the goroutine of the first scan, then only in the loop.
 	scanner *inventory.Scanner
+	// latest reads further attributes of the last snapshot. It is nil before the first scan.
+	latest atomic.Pointer[inventory.Attributes]
 	// paths looks up paths of the host for matching, without waiting for a file system that hangs.
 	paths *hostPaths
 	// watcher collects announced changes until a scan takes them.

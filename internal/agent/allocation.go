@@ -24,7 +24,7 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 // allocate is Allocate for a container of a claim, which gets its devices in another way than others,
 // by the ID of the device.
 func (r *resource) allocate(ctx context.Context, ids []string, shares map[string]share) (device.Response, error) {
-	devices, err := r.findCurrent(ctx, ids)
+	devices, err := r.findCurrent(ids)
 	if err != nil {
 		return device.Response{}, err
 	}
@@ -69,21 +69,37 @@ func (r *resource) respond(devices []*cdi.Injection, ids []string) (device.Respo
 	return response, nil
 }
 
-// findCurrent returns the devices of slots, see published.find. It has the host scanned first if
-// the host may have started to use one of them without an event.
-func (r *resource) findCurrent(ctx context.Context, ids []string) ([]*cdi.Injection, error) {
+// findCurrent returns the devices of slots, see published.find. It is an error if the host has started
+// to use the interface of one of them: no event announces that an interface becomes a port of a
+// bridge, or that a route uses it. Only the state of the interface is read, because a scan may take
+// longer than the kubelet should wait.
+func (r *resource) findCurrent(ids []string) ([]*cdi.Injection, error) {
 	devices, err := r.now.Load().find(ids)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(devices, isRescanned) {
-		return devices, nil
+	for _, d := range devices {
+		for _, n := range d.Offer.Nets {
+			err := r.checkNet(n.HostName)
+			if err != nil {
+				r.rescans.request() // the list changes as well
+				return nil, fmt.Errorf("device %q: %w", d.Offer.ID, err)
+			}
+		}
 	}
-	err = r.rescans.wait(ctx)
+	return devices, nil
+}
+
+// checkNet returns why a network interface cannot move into a container now.
+func (r *resource) checkNet(name string) error {
+	use, err := r.nets.Load().NetUseNow(name)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("the network interface %s can't be read: %w", name, err)
 	}
-	return r.now.Load().find(ids)
+	if use != "" {
+		return fmt.Errorf("%s is in use by the host, and is never moved: it is %s", name, use)
+	}
+	return nil
 }
 
 // addHealthDir adds the health directory to the response for a container with these slots. It makes

@@ -108,6 +108,34 @@ container.cdi = true
 	n.untilListed(port, nil, []string{id})
 }
 
+// Allocate of an interface waits for no scan.
+func TestAllocateOfAnInterfaceDuringAScan(t *testing.T) {
+	t.Parallel()
+	const port = "example.com/port"
+	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"port\"\nmatch.net.name = \"eth*\"\ncontainer.cdi = true\n")
+	n.options.Allow.Net = true
+	card := n.host.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
+	n.host.AddNet(card, sysfstest.Net{Name: "eth1"})
+	slow := n.host.AddPCI(sysfstest.PCI{Address: "0000:04:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
+	wlan := n.host.AddNet(slow, sysfstest.Net{Name: "wlan0"})
+	a, _ := n.serve()
+	n.until("list of "+port, func() bool {
+		list, _ := n.kubelet.Latest(port)
+		return len(list.Healthy()) == 1
+	})
+	list, _ := n.kubelet.Latest(port)
+	hung, end := hang(t, filepath.Join(n.host.Sysfs(), wlan))
+	defer end()
+	n.event()
+	<-hung
+	if !a.Busy() {
+		t.Error("no pass runs")
+	}
+	if _, err := n.kubelet.Allocate(t.Context(), port, list.Healthy()[0]); err != nil {
+		t.Error(err)
+	}
+}
+
 // No event announces that a function can be read after a reset: it is read again now and
 // then.
 func TestUnreadFunctionIsReadAgain(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/holders"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output/healthdir"
@@ -30,8 +31,10 @@ type resource struct {
 	key string
 	// dra is nil for a device plugin.
 	dra *draDriver
-	// rescans requests a scan of the loop, for devices that the host may use without an event.
+	// rescans requests a scan of the loop.
 	rescans rescanRequests
+	// nets reads the present state of network interfaces.
+	nets *atomic.Pointer[inventory.Attributes]
 	// health makes the directories that show containers the health of their devices.
 	health *healthdir.Dirs
 	// holders knows the pods that had a slot before. It may be nil.
@@ -98,6 +101,7 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 func (a *Agent) addResource(key string, now time.Time) *resource {
 	name, byDRA := nameOf(key)
 	r := newResource(a.outputs.resource(name), a.rescans)
+	r.nets = &a.host.latest
 	r.key = key
 	r.since = now
 	r.health = a.outputs.health
@@ -184,7 +188,7 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
 		// One slow device suffices: calls are not distinguished by their devices.
-		blocks := next.injections[i].Blocks() || needsRescan(entries[i].Offer) || entries[i].Offer.Exclusive
+		blocks := next.injections[i].Blocks() || len(entries[i].Offer.Nets) > 0 || entries[i].Offer.Exclusive
 		next.blocks = next.blocks || blocks
 		slots := ledger.Slots(entries[i])
 		next.refuse(&entries[i], slots)
@@ -251,22 +255,17 @@ func (r *resource) Prefer(available, must []string, size int) []string {
 	return topology.Prefer(string(p.config.Prefer), p.list, available, must, size)
 }
 
-// rescanLimit is how long Allocate waits for a scan. The kubelet waits for Allocate without a
-// timeout, and admits no other pod until it returns.
-const rescanLimit = 500 * time.Millisecond
-
 // rescanRequests are requests for a scan. Each is closed when its outcome is published.
 type rescanRequests chan chan struct{}
 
-// wait requests a scan and returns when its outcome is published. It returns errTooSlow after
-// rescanLimit, or if ctx ends before.
-func (q rescanRequests) wait(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, rescanLimit)
-	defer cancel()
-	if q.scan(ctx) != nil {
-		return errTooSlow
-	}
-	return nil
+// request requests a scan, and does not wait for it.
+func (q rescanRequests) request() {
+	go func() {
+		// A loop that does not take the request in this time has ended, or has much to do.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = q.scan(ctx)
+	}()
 }
 
 // scan requests a scan and returns when its outcome is published, or with the error of ctx.
@@ -284,15 +283,6 @@ func (q rescanRequests) scan(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
-
-var errTooSlow = errors.New("the host was not scanned in time: it may use the device itself")
-
-// needsRescan reports whether the host may have started to use the device: no event
-// announces that an interface becomes a port of a bridge, or that a route uses it.
-func needsRescan(o device.Offer) bool { return len(o.Nets) > 0 }
-
-// isRescanned reports whether the host must be scanned before the device is allocated.
-func isRescanned(d *cdi.Injection) bool { return needsRescan(*d.Offer) }
 
 // set has the served resources in the order of the configuration, and then the retiring ones. It is
 // immutable: the loop replaces it as a whole. A plain search finds a resource, because a host has

@@ -93,6 +93,7 @@ func (l *loop) adopt(o scanOutcome, reason status.ScanReason) {
 	l.last.err = o.err
 	if o.err == nil {
 		l.last.hostScan = o.host
+		l.host.latest.Store(o.host.attrs)
 		l.watch()
 	}
 }

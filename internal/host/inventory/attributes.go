@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,6 +152,35 @@ func (a *Attributes) InUse(n *device.Node) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.netUse(n)
+}
+
+// NetUseNow returns how the host uses an interface of the snapshot now, like InUse. It reads nothing
+// of other devices. It is an error if the interface is gone, or has another name by now. Calls do not
+// wait for each other, or for a scan.
+func (a *Attributes) NetUseNow(name string) (use string, err error) {
+	i := slices.IndexFunc(a.of.Nets, func(n *device.Node) bool {
+		return n.Path == name
+	})
+	if i < 0 {
+		return "", fs.ErrNotExist
+	}
+	n := a.of.Nets[i]
+	now, err := a.sysfs.NetInterface(n.SysPath)
+	if err != nil {
+		return "", err
+	}
+	if !a.sysfs.Exists(n.SysPath) {
+		return "", fs.ErrNotExist
+	}
+	fresh := &Attributes{
+		sysfs: a.sysfs,
+		proc:  a.proc,
+		of:    a.of,
+		pairs: make(map[string]sysfs.NetPair),
+	}
+	fresh.of.netInterfaces = maps.Clone(a.of.netInterfaces)
+	fresh.of.netInterfaces[name] = now
+	return fresh.netUse(n), nil
 }
 
 // CharDriver returns the driver of a major number of character devices, or an empty string.
