@@ -89,13 +89,13 @@ func (w *Writer) Plan(want []*Spec, keep Keep) (files.Plan, error) {
 		if rest == nil {
 			plan.Stale = append(plan.Stale, w.path(name))
 		} else if len(rest.Devices) < len(have.Devices) {
-			file, err := w.file(name, rest)
+			file, err := w.unsynced(name, rest)
 			errs = append(errs, err)
 			plan.Reduced = append(plan.Reduced, file)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		file, err := w.file(name, wanted[name])
+		file, err := w.unsynced(name, wanted[name])
 		errs = append(errs, err)
 		plan.Missing = append(plan.Missing, file)
 	}
@@ -313,7 +313,17 @@ func (w *Writer) file(name string, spec *Spec) (files.File, error) {
 	return file, nil
 }
 
-// write writes a spec file, unless it already has that content.
+// unsynced returns a spec file that is renamed into place without a sync, so that no disk delays a
+// list. That is safe: after a power failure every container starts anew, and the first plan replaces a
+// file that was lost or cut off. Only an entry that is no longer configured, and that was written in the
+// last seconds before the failure, is lost.
+func (w *Writer) unsynced(name string, spec *Spec) (files.File, error) {
+	file, err := w.file(name, spec)
+	file.Staging = file.Path + atomicfile.TempSuffix
+	return file, err
+}
+
+// write writes a spec file and syncs it, unless it already has that content.
 func (w *Writer) write(name string, spec *Spec) error {
 	file, err := w.file(name, spec)
 	if err != nil {

@@ -388,3 +388,22 @@ func apply(w *cdi.Writer, want []*specs.Spec, keep func(kind, device string, hos
 	plan, err := w.Plan(want, keep)
 	return errors.Join(err, plan.Apply())
 }
+
+// Specs of resources are not synced, which a slow disk would delay. They are complete all the same.
+func TestSpecsAreNotSynced(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t)
+	plan, err := w.Plan([]*specs.Spec{build(t, "example.com/gpu", gpu("a", "/dev/null"))}, nil)
+	must(t, err)
+	for _, file := range plan.Missing {
+		if file.Staging != file.Path+".tmp" {
+			t.Errorf("%s is staged at %q", file.Path, file.Staging)
+		}
+	}
+	must(t, plan.Apply())
+	entries, err := os.ReadDir(w.Dir)
+	must(t, err)
+	if len(entries) != 1 || len(plan.Missing) != 1 {
+		t.Errorf("files: %v, want only the spec", entries)
+	}
+}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"time"
 
@@ -47,8 +48,9 @@ type role struct {
 	writes bool
 	// peers knows the other instance, for the log.
 	peers *peers
-	// locked is closed when the other instance has ended.
-	locked <-chan struct{}
+	// inherited has the state of the other instance when that has ended. It is nil for the instance
+	// that writes.
+	inherited <-chan inheritance
 }
 
 // lastScan is the last scan that succeeded.
@@ -165,7 +167,7 @@ func (l *loop) run(ctx context.Context) error {
 	// An instance without the lock serves all the same, see lockName.
 	if !l.role.writes {
 		l.role.peers.waits(time.Now())
-		l.role.locked = awaitLock(l.found.lock)
+		l.role.inherited = awaitInheritance(l.found.lock, l.options.Paths.StateDir)
 	} else {
 		l.role.peers.holds(l.found.lock, time.Now())
 	}
@@ -267,8 +269,10 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{apply: func() {
 			l.saves.last = result
 		}}, true
-	case <-l.role.locked:
-		return trigger{apply: l.inherit}, true
+	case i := <-l.role.inherited:
+		return trigger{apply: func() {
+			l.inherit(i)
+		}}, true
 	}
 }
 
@@ -328,13 +332,33 @@ func (l *loop) lacksDevices() bool {
 	return l.last.snapshot != nil && len(l.last.snapshot.UnreadHardware) > 0
 }
 
+// inheritance is the state that the other instance has saved, or why it can't be read.
+type inheritance struct {
+	saved ledger.Persisted
+	err   error
+}
+
+// awaitInheritance returns a channel that has the state of the other instance once this process holds
+// the lock. The state is not read in the loop, which must not wait for its disk.
+func awaitInheritance(lock *os.File, stateDir string) <-chan inheritance {
+	held := awaitLock(lock)
+	inherited := make(chan inheritance, 1)
+	go func() {
+		<-held
+		saved, err := ledger.Load(stateDir)
+		inherited <- inheritance{saved, err}
+	}()
+	return inherited
+}
+
 // inherit makes this instance the writer, also of links and CDI entries that the other
 // one has made since this one started. If the saved state is unreadable, the outputs are built from
 // the present devices only.
-func (l *loop) inherit() {
-	l.role.locked = nil
+func (l *loop) inherit(i inheritance) {
+	l.role.inherited = nil
 	l.role.writes = true
-	if saved, err := ledger.Load(l.options.Paths.StateDir); err == nil {
+	saved := i.saved
+	if i.err == nil {
 		l.outputs.injected = saved.Injected
 		l.outputs.health.Restore(saved.Health, l.memory.boot != saved.Boot, true)
 		if saved.Boot == l.memory.boot { // no container survives a reboot

@@ -40,9 +40,12 @@ func (l *loop) restore(first firstScan) {
 	if (err != nil || saved.Later) && l.role.writes {
 		// The first save would overwrite the file, which may be the only evidence of what went
 		// wrong.
-		if err := ledger.SetAside(dir, saved.Later); err != nil {
-			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
+		setAside := func() {
+			if err := ledger.SetAside(dir, saved.Later); err != nil {
+				l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
+			}
 		}
+		l.saves.saver.first.Store(&setAside)
 	}
 	// Without the directory of registration sockets DRA is switched off in the manifest.
 	_, noRegistry := os.Stat(l.options.Paths.Registry)
@@ -77,6 +80,8 @@ type saver struct {
 	// next is the latest write that is pending, nil if there is none.
 	next    atomic.Pointer[func() saved]
 	changed signal
+	// first is called before the first write. It is nil if there is nothing to do, or after the call.
+	first atomic.Pointer[func()]
 	// results has each result that differs from the one before.
 	results chan saved
 }
@@ -125,6 +130,10 @@ func (s *saver) write() (saved, bool) {
 	write := s.next.Swap(nil)
 	if write == nil {
 		return saved{}, false
+	}
+	first := s.first.Swap(nil)
+	if first != nil {
+		(*first)()
 	}
 	result := (*write)()
 	if result != (saved{}) {
