@@ -362,7 +362,14 @@ func (s *slowAttributes) tooLate(file sysfs.File) {
 	if !s.before[file].late {
 		poke(s.answers)
 	}
-	v := s.texts[file]
-	v.late = true
-	s.texts[file] = v
+	// The text is in before by now if an interval has begun since the read ended. If two have, it is
+	// forgotten, and stays unread: an empty text would be a value.
+	for _, texts := range []map[sysfs.File]attributeText{s.texts, s.before} {
+		v, isRead := texts[file]
+		if isRead {
+			v.late = true
+			texts[file] = v
+			return
+		}
+	}
 }

@@ -81,6 +81,41 @@ func TestSlowAttributes(t *testing.T) {
 	})
 }
 
+// Intervals may begin between the end of a late read and its report. The report is no value.
+func TestIntervalBeginsAfterALateRead(t *testing.T) {
+	t.Parallel()
+	for intervals := 1; intervals <= 2; intervals++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := slowAttributes{answers: make(chan struct{}, 1)}
+			s.calls.Late = func(file sysfs.File) {
+				for range intervals {
+					s.next()
+				}
+				s.tooLate(file)
+			}
+			file := sysfs.File{Path: "a", Ino: 1}
+			late := func(string) (string, error) {
+				time.Sleep(2 * slowAfter)
+				return "text", nil
+			}
+			s.next()
+			if _, err := s.read(file, late); err != errSlow {
+				t.Fatalf("the first read: %v", err)
+			}
+			time.Sleep(4 * slowAfter)
+			if len(s.answers) != 1 {
+				t.Error("no scan is requested")
+			}
+			s.next()
+			text, err := s.read(file, late)
+			if text != "" || err != errSlow {
+				t.Errorf("%q, %v: want that it is unread", text, err)
+			}
+			time.Sleep(4 * slowAfter) // until the read ends
+		})
+	}
+}
+
 // Reads that block delay a scan by a second, whatever their number, and a read that does not block
 // has its value.
 func TestManySlowAttributes(t *testing.T) {
