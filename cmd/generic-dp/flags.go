@@ -15,7 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
-	"github.com/generic-dp/generic-dp/internal/tools/importer"
+	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // flags holds the flags of all commands and their values. A command gets the flags that it uses
@@ -47,7 +47,7 @@ type flags struct {
 	// shell.
 	given []string
 	// piped is the configuration from standard input, once it was read. It is nil before.
-	piped *importer.Own
+	piped *manifest.Configuration
 	// temporary points to unpacked. run reads it while an abandoned command may still write
 	// the other fields.
 	temporary atomic.Pointer[string]

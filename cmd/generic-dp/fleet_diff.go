@@ -15,7 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/tools/fleet"
-	"github.com/generic-dp/generic-dp/internal/tools/importer"
+	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // removesHeld is the exit status of a diff that takes a device away from a container. Scripts use
@@ -65,7 +65,7 @@ refuse the configuration or does not answer.`,
 
 // readConfigurations reads the configurations in a file, or a directory as serve reads it. Their
 // syntax is checked here, so that one mistake is not reported by every node.
-func readConfigurations(path string) ([]importer.Own, error) {
+func readConfigurations(path string) ([]manifest.Configuration, error) {
 	found, err := findConfigurations(path)
 	if err != nil {
 		return nil, err
@@ -81,12 +81,12 @@ func readConfigurations(path string) ([]importer.Own, error) {
 
 // findConfigurations returns the configurations without checking them. Only a manifest may have
 // more than one.
-func findConfigurations(path string) ([]importer.Own, error) {
+func findConfigurations(path string) ([]manifest.Configuration, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		files, _, err := config.Read(path)
 		// A configuration without an object is for every node.
-		return []importer.Own{{Files: files}}, err
+		return []manifest.Configuration{{Files: files}}, err
 	}
 	name, text, err := readInput(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,9 +96,9 @@ func findConfigurations(path string) ([]importer.Own, error) {
 		return nil, err
 	}
 	if isManifestText(string(text)) {
-		return importer.FindOwn(name, text)
+		return manifest.Find(name, text)
 	}
-	return []importer.Own{{Files: []config.File{{Name: name, Data: text}}}}, nil
+	return []manifest.Configuration{{Files: []config.File{{Name: name, Data: text}}}}, nil
 }
 
 // isManifestText reports whether a text is YAML or JSON. The first line decides: in TOML it is a
@@ -295,7 +295,7 @@ func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
 		return nil, err
 	}
 	// fleet diff sends a ConfigMap with all files of one configuration.
-	found, err := importer.FindOwn(name, text)
+	found, err := manifest.Find(name, text)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/tools/importer"
+	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // load loads and validates the configuration at a path in the same way as serve. The path "-" is
@@ -45,11 +45,11 @@ func (f *flags) parse(path string) (*config.Config, error) {
 
 // read reads and parses the configuration at a path. It does not check the permissions of --allow.
 // The manifest has no positions for a path that names no manifest.
-func (f *flags) read(path string) (*config.Config, *importer.Own, error) {
+func (f *flags) read(path string) (*config.Config, *manifest.Configuration, error) {
 	isPiped := path == "-"
 	if !isPiped && !isManifest(path) {
 		cfg, err := config.Load(path)
-		return cfg, &importer.Own{}, err
+		return cfg, &manifest.Configuration{}, err
 	}
 	m, err := f.readText(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func (f *flags) read(path string) (*config.Config, *importer.Own, error) {
 }
 
 // located gives the problems in an error their positions in the manifest. It returns the same error.
-func located(m *importer.Own, err error) error {
+func located(m *manifest.Configuration, err error) error {
 	var problems config.Problems
 	if errors.As(err, &problems) {
 		// This changes the problems in err as well: both slices have the same elements.
@@ -77,7 +77,7 @@ func located(m *importer.Own, err error) error {
 // be a manifest. It is kept, because it can only be read once, and a session needs it twice: for
 // validation, and as a file for the agent. An error means that the input cannot be read, or that
 // a manifest does not contain exactly one configuration.
-func (f *flags) readText(path string) (*importer.Own, error) {
+func (f *flags) readText(path string) (*manifest.Configuration, error) {
 	isPiped := path == "-"
 	if isPiped && f.piped != nil {
 		return f.piped, nil
@@ -93,7 +93,7 @@ func (f *flags) readText(path string) (*importer.Own, error) {
 	if err != nil {
 		// The text is not a manifest with a configuration, so it must be a file. If it is broken
 		// YAML instead, the parser of TOML reports it.
-		m = &importer.Own{
+		m = &manifest.Configuration{
 			Files: []config.File{{Name: name, Data: text}},
 		}
 	}

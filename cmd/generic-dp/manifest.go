@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/tools/importer"
+	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // isManifest reports whether a path names a YAML or JSON file. The content is not considered: a
@@ -25,9 +25,9 @@ func isManifest(path string) bool {
 // of a chart or of a HelmRelease. name is the path of the manifest in messages. It fails if the
 // text is no YAML, or does not contain exactly one configuration: several could not be served as
 // one.
-func readManifest(name string, text []byte) (*importer.Own, error) {
-	found, err := importer.FindOwn(name, text)
-	if errors.Is(err, importer.ErrNoConfiguration) {
+func readManifest(name string, text []byte) (*manifest.Configuration, error) {
+	found, err := manifest.Find(name, text)
+	if errors.Is(err, manifest.ErrNoConfiguration) {
 		return nil, fmt.Errorf("%w\n  hint: generic-dp import %s converts the configuration of another plugin", err, shellQuote(name))
 	}
 	if err != nil {

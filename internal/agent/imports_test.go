@@ -61,7 +61,7 @@ var onlyImporters = map[string][]string{
 	"github.com/spf13/cobra":        {"cmd/generic-dp"},
 	"github.com/coreos/go-systemd":  {"cmd/generic-dp"},
 	"github.com/jaypipes/pcidb":     {"internal/tools/catalog"},
-	"go.yaml.in/yaml":               {"cdi", "cmd/generic-dp", "internal/tools/importer"},
+	"go.yaml.in/yaml":               {"cdi", "cmd/generic-dp", "internal/tools/importer", "internal/tools/manifest"},
 	"github.com/bmatcuk/doublestar": {}, // only tests
 }
 

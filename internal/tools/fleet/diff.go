@@ -12,7 +12,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/status"
-	"github.com/generic-dp/generic-dp/internal/tools/importer"
+	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // Preview is what a configuration would change on one node. The node makes it, see `fleet preview`.
@@ -111,7 +111,7 @@ func (r *DiffReport) Incomplete() bool {
 // Diff asks each node what a configuration would change there. If a manifest has several
 // configurations, each node gets the one whose ConfigMap its pod mounts. A node that does not
 // answer is a part of the report. The error means that nothing can be said about any node.
-func (f *Fleet) Diff(ctx context.Context, configurations []importer.Own) (*DiffReport, error) {
+func (f *Fleet) Diff(ctx context.Context, configurations []manifest.Configuration) (*DiffReport, error) {
 	members, err := f.Members(ctx)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (f *Fleet) Diff(ctx context.Context, configurations []importer.Own) (*DiffR
 // configurationOf returns the files for a node: the files of the ConfigMap that its pod mounts, or
 // of the only configuration. It returns nil if there are none. Generated ConfigMaps have a hash in
 // their name, so that a single configuration needs no name.
-func configurationOf(m *Member, all []importer.Own) []config.File {
+func configurationOf(m *Member, all []manifest.Configuration) []config.File {
 	if len(all) == 1 {
 		return all[0].Files
 	}

@@ -1,17 +1,17 @@
-package importer_test
+package manifest_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/tools/importer"
+	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // A configuration of generic-dp is found wherever a manifest has it.
-func TestFindOwn(t *testing.T) {
+func TestFind(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ name, manifest, want string }{
+	for _, test := range []struct{ name, text, want string }{
 		{"a rendered ConfigMap among other objects", `
 apiVersion: v1
 kind: Namespace
@@ -51,7 +51,7 @@ spec:
 		{"a list of objects in JSON", `{"kind": "List", "items": [{"kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a.toml": "a = 1"}}]}`, "ConfigMap/x: a.toml=a = 1"},
 		{"two ConfigMaps", "kind: ConfigMap\nmetadata: {name: x}\ndata: {a.toml: x}\n---\nkind: ConfigMap\nmetadata: {name: y}\ndata: {a.toml: y}\n", "ConfigMap/x: a.toml=x; ConfigMap/y: a.toml=y"},
 	} {
-		found, err := importer.FindOwn("m.yaml", []byte(test.manifest))
+		found, err := manifest.Find("m.yaml", []byte(test.text))
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue
@@ -70,24 +70,24 @@ spec:
 	}
 }
 
-func TestFindOwnNothing(t *testing.T) {
+func TestFindNothing(t *testing.T) {
 	t.Parallel()
-	for manifest, want := range map[string]string{
+	for text, want := range map[string]string{
 		"kind: ConfigMap\nmetadata: {name: x}\ndata: {config.yaml: x}\n": "m.yaml: no configuration in it",
 		"a: [": "m.yaml: line 1: invalid YAML",
 	} {
-		if _, err := importer.FindOwn("m.yaml", []byte(manifest)); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", manifest, err, want)
+		if _, err := manifest.Find("m.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
 }
 
 // A problem of a file has the line and column of the manifest, however the text is written there.
-func TestOwnLocate(t *testing.T) {
+func TestLocate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name, manifest string
-		line, column   int
+		name, text   string
+		line, column int
 	}{
 		{"a literal text", "data:\n  a.toml: |\n    a = 1\n    b = 2\n", 4, 5},
 		{"a literal text that begins with an empty line", "data:\n  a.toml: |\n\n    b = 2\n", 4, 5},
@@ -95,7 +95,7 @@ func TestOwnLocate(t *testing.T) {
 		{"a literal text in a literal text", "values: |\n  config:\n    a.toml: |\n      a = 1\n      b = 2\n", 5, 7},
 		{"a quoted text", "data:\n  a.toml: \"a = 1\\nb = 2\"\n", 2, 1},
 	} {
-		found, err := importer.FindOwn("m.yaml", []byte(test.manifest))
+		found, err := manifest.Find("m.yaml", []byte(test.text))
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue
@@ -105,7 +105,7 @@ func TestOwnLocate(t *testing.T) {
 			t.Errorf("%s: %s, want m.yaml:%d:%d", test.name, got.Position(), test.line, test.column)
 		}
 	}
-	found, err := importer.FindOwn("m.yaml", []byte("data:\n  a.toml: x\n"))
+	found, err := manifest.Find("m.yaml", []byte("data:\n  a.toml: x\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package importer
+package manifest
 
 import (
 	"strings"
@@ -22,7 +22,7 @@ type position struct {
 
 // positionOf returns the position of a file. manifest is the path of the manifest, and lines are
 // its lines.
-func positionOf(manifest string, file *value, lines []string) position {
+func positionOf(manifest string, file *yaml.Node, lines []string) position {
 	p := position{
 		manifest:  manifest,
 		line:      file.Line,
@@ -31,7 +31,7 @@ func positionOf(manifest string, file *value, lines []string) position {
 	if !p.isLiteral {
 		return p
 	}
-	p.line = file.firstLine()
+	p.line = FirstLine(file)
 	// The text may begin with empty lines, or with lines that are indented further than the block.
 	for i, text := range strings.Split(file.Value, "\n") {
 		at := p.line - 1 + i
@@ -46,8 +46,8 @@ func positionOf(manifest string, file *value, lines []string) position {
 
 // Locate returns a problem of a file with its position in the manifest. A problem of another file,
 // or without a file, stays as it is.
-func (o *Own) Locate(p config.Problem) config.Problem {
-	at, isOurs := o.positions[p.File]
+func (c *Configuration) Locate(p config.Problem) config.Problem {
+	at, isOurs := c.positions[p.File]
 	if !isOurs {
 		return p
 	}
@@ -63,8 +63,13 @@ func (o *Own) Locate(p config.Problem) config.Problem {
 }
 
 // LocateAll gives problems their positions in the manifest. It changes the elements of the slice.
-func (o *Own) LocateAll(problems []config.Problem) {
+func (c *Configuration) LocateAll(problems []config.Problem) {
 	for i := range problems {
-		problems[i] = o.Locate(problems[i])
+		problems[i] = c.Locate(problems[i])
 	}
+}
+
+// indentation is the number of spaces and tabs that a line begins with.
+func indentation(line string) int {
+	return len(line) - len(strings.TrimLeft(line, " \t"))
 }

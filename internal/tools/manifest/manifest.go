@@ -1,0 +1,128 @@
+// Package manifest reads YAML manifests of Kubernetes, and finds the configurations of generic-dp
+// in them. Nodes of YAML are used instead of decoded values, because they have the line of each
+// value and the text of each scalar as it is written.
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/order"
+)
+
+// Configuration is a configuration of generic-dp in a manifest.
+type Configuration struct {
+	// Object is what has it, such as "ConfigMap/generic-dp". It is empty in the values of a
+	// chart.
+	Object string
+	// Line is the line of its first file in the manifest, from 1.
+	Line int
+	// Files are its TOML files, sorted by name as serve reads them.
+	Files []config.File
+	// positions are the positions of the files in the manifest, by name.
+	positions map[string]position
+}
+
+// ErrNoConfiguration means that a manifest is valid YAML without a configuration of generic-dp.
+var ErrNoConfiguration = errors.New("no configuration in it")
+
+// Find finds the configurations of generic-dp in a manifest: the *.toml keys of ConfigMaps, of
+// the values of the chart, and of what contains these, such as a HelmRelease of Flux, an
+// Application of Argo CD or a list of objects. file is the path of the manifest in messages.
+func Find(file string, data []byte) ([]Configuration, error) {
+	documents, err := Documents(string(data), 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	s := &search{
+		manifest: file,
+		lines:    strings.Split(string(data), "\n"),
+	}
+	for _, document := range documents {
+		s.walk(document, "")
+	}
+	if s.problem != nil {
+		return nil, fmt.Errorf("%s: %w", file, s.problem)
+	}
+	if len(s.found) == 0 {
+		return nil, fmt.Errorf("%s: %w: want a key such as \"config.toml\" with the text of a file", file, ErrNoConfiguration)
+	}
+	return s.found, nil
+}
+
+// search is the state of Find.
+type search struct {
+	// manifest is the path of the manifest, and lines are its lines.
+	manifest string
+	lines    []string
+
+	found   []Configuration
+	problem error
+}
+
+// walk searches a value of an object.
+func (s *search) walk(n *yaml.Node, object string) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		s.walkMapping(n, object)
+	case yaml.SequenceNode:
+		for _, item := range n.Content {
+			s.walk(Resolve(item), object)
+		}
+	case yaml.ScalarNode:
+		s.walkText(n, object)
+	}
+}
+
+// walkText searches YAML in a text: the values of an Argo CD Application, or a ConfigMap with
+// values. A text that is not YAML has no configuration.
+func (s *search) walkText(n *yaml.Node, object string) {
+	mayHaveFile := strings.Contains(n.Value, ".toml:") || strings.Contains(n.Value, `.toml":`)
+	if !mayHaveFile {
+		return
+	}
+	documents, err := Documents(n.Value, FirstLine(n)-1)
+	if err != nil {
+		return
+	}
+	for _, document := range documents {
+		if document.Kind != yaml.ScalarNode {
+			s.walk(document, object)
+		}
+	}
+}
+
+func (s *search) walkMapping(n *yaml.Node, object string) {
+	fields, err := Fields(n)
+	if err != nil {
+		s.problem = errors.Join(s.problem, err)
+		return
+	}
+	if name := objectName(fields); name != "" {
+		object = name
+	}
+	c := Configuration{Object: object, positions: map[string]position{}}
+	for _, f := range fields {
+		switch {
+		case f.Key == LastApplied:
+		case path.Ext(f.Key) == ".toml" && f.Kind == yaml.ScalarNode:
+			if len(c.Files) == 0 {
+				c.Line = f.Line
+			}
+			c.Files = append(c.Files, config.File{Name: f.Key, Data: []byte(f.Value)})
+			c.positions[f.Key] = positionOf(s.manifest, f.Node, s.lines)
+		default:
+			s.walk(f.Node, object)
+		}
+	}
+	if len(c.Files) == 0 {
+		return
+	}
+	order.Sort(c.Files, func(a, b config.File) int { return strings.Compare(a.Name, b.Name) })
+	s.found = append(s.found, c)
+}

@@ -1,0 +1,214 @@
+package manifest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/generic-dp/generic-dp/internal/order"
+)
+
+// maxSize is the largest text that is decoded, in bytes: the limit of a ConfigMap.
+const maxSize = 1 << 20
+
+// SyntaxError is a text that is not YAML.
+type SyntaxError struct {
+	// Line is the line of the input, from 1.
+	Line int
+	Text string
+}
+
+// Error formats the position and the message.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("line %d: invalid YAML: %s", e.Line, e.Text)
+}
+
+// Documents decodes the YAML documents of a text, which begins after a number of lines of the input.
+// JSON is accepted as well. Nodes have the lines of the input, and scalars the text as it is written.
+// The error is a SyntaxError.
+func Documents(text string, linesBefore int) ([]*yaml.Node, error) {
+	if len(text) > maxSize {
+		return nil, &SyntaxError{
+			Line: 1,
+			Text: fmt.Sprintf("longer than %d bytes", maxSize),
+		}
+	}
+	var documents []*yaml.Node
+	decoder := yaml.NewDecoder(strings.NewReader(untab(text)))
+	for {
+		var n yaml.Node
+		err := decodeNode(decoder, &n)
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			return nil, syntaxError(err, text, linesBefore)
+		}
+		moveDown(&n, linesBefore)
+		if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
+			documents = append(documents, Resolve(n.Content[0]))
+		}
+	}
+}
+
+// untab replaces the tabs of indentation, which JSON may have and YAML does not accept.
+func untab(text string) string {
+	indentation := regexp.MustCompile(`(?m)^[ \t]+`)
+	return indentation.ReplaceAllStringFunc(text, func(indent string) string {
+		return strings.ReplaceAll(indent, "\t", " ")
+	})
+}
+
+// decodeNode decodes one document.
+func decodeNode(decoder *yaml.Decoder, n *yaml.Node) error {
+	if err := decoder.Decode(n); err != nil {
+		return err
+	}
+	if err := limitKeys(n); err != nil {
+		return err
+	}
+	// Decoding finds anchors that contain themselves and aliases without end. Errors of
+	// types do not matter: a mapping may have a list as a key.
+	err := n.Decode(new(any))
+	if errors.As(err, new(*yaml.TypeError)) {
+		return nil
+	}
+	return err
+}
+
+// maxKeys limits a mapping, since the library compares each key with each other key.
+const maxKeys = 1000
+
+// limitKeys returns an error for a mapping with too many keys.
+func limitKeys(n *yaml.Node) error {
+	if n.Kind == yaml.MappingNode && len(n.Content) > 2*maxKeys {
+		return fmt.Errorf("line %d: more than %d keys", n.Line, maxKeys)
+	}
+	for _, below := range n.Content {
+		if err := limitKeys(below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveDown adds a number of lines to the lines of a node.
+func moveDown(n *yaml.Node, lines int) {
+	n.Line += lines
+	for _, below := range n.Content {
+		moveDown(below, lines)
+	}
+}
+
+// linePrefix matches the position in messages of the library.
+const linePrefix = `^line (\d+): `
+
+// syntaxError returns the error of the library with the line of the input.
+func syntaxError(err error, text string, linesBefore int) error {
+	e := &SyntaxError{
+		Line: linesBefore + 1,
+		Text: strings.TrimPrefix(err.Error(), "yaml: "),
+	}
+	if m := regexp.MustCompile(linePrefix).FindStringSubmatch(e.Text); m != nil {
+		line, _ := strconv.Atoi(m[1])
+		e.Line = linesBefore + line
+		e.Text = e.Text[len(m[0]):]
+	}
+	if strings.Contains(text, "{{") {
+		e.Text += ": render a template first, such as with helm template"
+	}
+	return e
+}
+
+// Resolve returns the target of an alias, and other nodes as they are.
+func Resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// FirstLine returns the line of the input with the first line of a scalar's text: a block scalar
+// starts on the line after its "|".
+func FirstLine(n *yaml.Node) int {
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		return n.Line + 1
+	}
+	return n.Line
+}
+
+// Field is a key of a mapping with its value.
+type Field struct {
+	Key string
+	*yaml.Node
+}
+
+// Fields lists the fields of a mapping in the order of the input, including merged fields ("<<")
+// and without null. The error is about a key that is set twice; other keys are listed even then.
+func Fields(mapping *yaml.Node) ([]Field, error) {
+	var nodes map[string]yaml.Node
+	err := mapping.Decode(&nodes)
+	if types := new(yaml.TypeError); errors.As(err, &types) {
+		message := regexp.MustCompile(linePrefix).ReplaceAllString(types.Errors[0], "")
+		err = errors.New(message)
+	}
+	var fields []Field
+	for key, n := range nodes {
+		f := Field{key, Resolve(&n)}
+		if f.ShortTag() != "!!null" {
+			fields = append(fields, f)
+		}
+	}
+	order.Sort(fields, compareFields)
+	return fields, err
+}
+
+// compareFields orders fields by their place. Merged fields have the place of their anchor, and
+// one place may have several, so that the key decides at last.
+func compareFields(a, b Field) int {
+	byLine := cmp.Compare(a.Line, b.Line)
+	byColumn := cmp.Compare(a.Column, b.Column)
+	return cmp.Or(byLine, byColumn, cmp.Compare(a.Key, b.Key))
+}
+
+// objectName returns the kind and name of an object of the Kubernetes API, such as
+// "ConfigMap/generic-dp", empty if the fields are not of an object with both.
+func objectName(fields []Field) string {
+	kind := ""
+	name := ""
+	for _, f := range fields {
+		switch f.Key {
+		case "kind":
+			kind = f.Value
+		case "metadata":
+			name = nameOf(f.Node)
+		}
+	}
+	if kind == "" || name == "" {
+		return ""
+	}
+	return kind + "/" + name
+}
+
+// nameOf returns the name in the metadata of an object.
+func nameOf(metadata *yaml.Node) string {
+	if metadata.Kind != yaml.MappingNode {
+		return ""
+	}
+	fields, _ := Fields(metadata)
+	for _, f := range fields {
+		if f.Key == "name" {
+			return f.Value
+		}
+	}
+	return ""
+}
+
+// LastApplied is an annotation of kubectl, which has the whole object once more.
+const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
