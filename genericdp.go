@@ -24,7 +24,6 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
 // Run finds the devices that the configuration describes and serves them to the kubelet until
@@ -191,28 +190,6 @@ func Check(text []byte) ([]Problem, error) {
 		}
 	}
 	return problems, nil
-}
-
-// Result is an imported configuration.
-type Result struct {
-	// TOML is the configuration, with comments.
-	TOML []byte
-	// Warnings are the differences to the original, which TOML has as comments.
-	Warnings []string
-}
-
-// Import converts the configuration of another device plugin, in any format that the command
-// generic-dp import recognizes. The error has a line for each problem.
-func Import(text []byte) (Result, error) {
-	converted, err := importer.Convert("input", text, importer.Options{})
-	if err != nil {
-		return Result{}, err
-	}
-	result := Result{
-		TOML:     converted.TOML,
-		Warnings: converted.Warnings,
-	}
-	return result, nil
 }
 
 // Version is the version of this module in the running program, such as "v0.1.0". It is

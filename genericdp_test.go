@@ -220,21 +220,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestImport(t *testing.T) {
-	t.Parallel()
-	smarter := []byte("- devicematch: ^ttyUSB[0-9]*$\n  nummaxdevices: 1\n")
-	result, err := genericdp.Import(smarter)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if problems, err := genericdp.Check(result.TOML); len(problems) != 0 || err != nil || !strings.Contains(string(result.TOML), "/dev/ttyUSB*") {
-		t.Errorf("%s\nhas %v, %v", result.TOML, problems, err)
-	}
-	if _, err := genericdp.Import([]byte("hello")); err == nil {
-		t.Error("a text of no plugin is imported")
-	}
-}
-
 // The exported names are an API: CHANGELOG.md says what a change to them means. The golden file shows a
 // change in review.
 func TestAPI(t *testing.T) {

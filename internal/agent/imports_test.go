@@ -42,7 +42,7 @@ var groups = []group{
 		"vocabulary", "sys", "config", "matchers", "kubelet", "status",
 	}},
 	// The root package is the API for other programs.
-	{name: "root", folders: []string{""}, imports: []string{"config", "kubelet", "agent", "tools"}},
+	{name: "root", folders: []string{""}, imports: []string{"config", "kubelet", "agent"}},
 	{name: "cmd", folders: []string{"cmd"}, imports: []string{
 		"root", "vocabulary", "sys", "config", "matchers", "host", "decisions", "cdi", "output", "kubelet", "status", "agent", "tools",
 	}},
