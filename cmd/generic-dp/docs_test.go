@@ -319,7 +319,7 @@ func (p *page) program(b *block) string {
 			p.t.Fatal(err)
 		}
 		text = fmt.Sprintf(`case "$*" in
-*--sysfs* | schema* | classes* | version* | completion* | *--help*) ;;
+*--sysfs* | schema* | import* | classes* | version* | completion* | *--help*) ;;
 cdi*) set -- "$@" --sysfs %[1]s/sys --dev %[1]s/dev --run-dir %[1]s/links --state-dir %[1]s/state --cdi-dir %[1]s/cdi ;;
 devices* | explain* | init*) set -- "$@" --sysfs %[2]s --hwdata %[1]s/none ;;
 diff*) set -- "$@" --sysfs %[2]s --listen= ;;

@@ -1,11 +1,9 @@
 package importer
 
 import (
-	"cmp"
 	"reflect"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -15,37 +13,29 @@ import (
 // in configurations that work.
 
 // decode reads a mapping into a struct, as Go's JSON decoder does: the keys are
-// the names of its exported fields in any case, here without "-". Unknown keys
-// are a difference.
-func (v *value) decode(into any) (ok bool) {
-	fields, err := v.fields()
-	if err != nil {
-		v.report("%s", err)
-		return false
+// the names of its exported fields in any case. Unknown keys and invalid values
+// are reported. It returns false if there are any: a selector without one of its conditions would
+// select too much.
+func (v *value) decode(into any) bool {
+	if v == nil {
+		return true
+	}
+	before := v.c.losses
+	if !v.mapping() {
+		v.lost("want a mapping")
 	}
 	target := reflect.ValueOf(into).Elem()
-	seen := make(map[string]bool)
-	for _, f := range fields {
-		field, known := fieldOf(target.Type(), f.key)
-		if !known {
-			v.differs("not imported: unknown key %q", f.key)
+	for _, f := range v.fields() {
+		field, isKnown := target.Type().FieldByNameFunc(func(name string) bool {
+			return unicode.IsUpper(rune(name[0])) && strings.EqualFold(name, f.key)
+		})
+		if !isKnown {
+			v.lost("unknown key %q", f.key)
 			continue
 		}
-		if seen[field.Name] {
-			f.report("is set twice")
-		}
-		seen[field.Name] = true
 		f.set(target.FieldByIndex(field.Index).Addr().Interface())
 	}
-	return true
-}
-
-// fieldOf is the exported field of a struct for a key.
-func fieldOf(structure reflect.Type, key string) (field reflect.StructField, known bool) {
-	name := strings.ReplaceAll(key, "-", "")
-	return structure.FieldByNameFunc(func(field string) bool {
-		return unicode.IsUpper(rune(field[0])) && strings.EqualFold(field, name)
-	})
+	return v.c.losses == before
 }
 
 // set sets the target of a pointer: a string, []string, int, bool, []*value or value.
@@ -56,68 +46,47 @@ func (v *value) set(into any) {
 	case *[]*value:
 		*into = v.items()
 		if !v.list() {
-			v.report("%s: want a list", v.describe())
+			v.lost("want a list")
 		}
 	case *[]string:
-		*into = append(*into, v.texts()...)
+		*into = v.texts()
 	case *string:
-		*into = cmp.Or(v.text(), *into)
+		*into = v.text()
 	case *int:
 		if !v.decodePlain(into) || *into < 0 {
-			v.report("%s: want a number such as 10", v.describe())
+			v.lost("want a number such as 10")
+			*into = 0
 		}
 	case *bool:
 		if !v.decodePlain(into) {
-			v.report("%s: want true or false", v.describe())
+			v.lost("want true or false")
 		}
 	}
 }
 
-// texts are the strings of a list.
-func (v *value) texts() (texts []string) {
+// texts returns the strings of a list.
+func (v *value) texts() []string {
 	if !v.list() {
-		v.report("%s: want a list of strings", v.describe())
+		v.lost("want a list of strings")
 	}
-	for _, e := range v.items() {
-		texts = append(texts, e.text())
-		if e.scalar() && strings.TrimSpace(e.Value) == "" {
-			v.report("an empty string is not allowed")
-		}
+	var texts []string
+	for _, item := range v.items() {
+		texts = append(texts, item.text())
 	}
 	return texts
 }
 
 // decodePlain decodes a scalar as if it had no quotes.
 func (v *value) decodePlain(into any) bool {
-	plain := yaml.Node{
-		Kind:  yaml.ScalarNode,
-		Value: v.Value,
-	}
+	plain := yaml.Node{Kind: yaml.ScalarNode, Value: v.Value}
 	return v.scalar() && plain.Decode(into) == nil
 }
 
-// maxText limits a path, name or expression: half of the limit of a pattern,
-// since escaping may double its length.
-const maxText = 256
-
-// text is a string, or any scalar as it is written, without space around it.
+// text returns a string, or any scalar as it is written, without space around it.
 // Empty means not set, as in the other plugins.
 func (v *value) text() string {
-	text := strings.TrimSpace(v.Value)
-	switch {
-	case !v.scalar():
-		v.report("%s: want a string", v.describe())
-	case len(text) > maxText:
-		v.report("%.20q... is too long: the limit is %d bytes", text, maxText)
-	case !isPrintable(text):
-		v.report("%q: only printable characters are allowed", v.Value)
-	default:
-		return text
+	if !v.scalar() {
+		v.lost("want a string")
 	}
-	return ""
-}
-
-// isPrintable reports whether a text has no control characters, which configurations refuse.
-func isPrintable(text string) bool {
-	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+	return strings.TrimSpace(v.string())
 }

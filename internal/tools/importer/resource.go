@@ -1,12 +1,15 @@
 package importer
 
 import (
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"reflect"
-	"slices"
+	"regexp"
 	"strings"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -14,126 +17,88 @@ import (
 // language, in the order in which they are written, unless they are zero.
 type resource struct {
 	comments []string
-	// disabled resources are written as comments: what could not be imported remains
-	// visible, and can be completed by hand.
-	disabled bool
-	// tooBroad are matches with a condition that our language lacks. They are written only if
-	// there are no others, in a disabled resource.
-	tooBroad []match
 	// mayShare allows other resources to have the same devices: the other plugin counts
 	// the slots of each of its resources separately.
 	mayShare bool
-	// addressIDs is set if other programs need the addresses of PCI functions as IDs.
-	addressIDs bool
-	// at is the value of the input that the resource is made of, for messages.
-	at *value
-	// workload is the plugin that offered the resource. Plugins on different nodes may have
-	// resources with one name.
-	workload *workload
 
-	// Name has its domain until finish leaves out the domain that most names have.
+	// Name has its domain until the domain that most names have is left out.
 	Name string `toml:"name"`
 	When struct {
 		NodeName string `toml:"node_name"`
 	} `toml:"when"`
 	Count     int         `toml:"count"`
 	Each      string      `toml:"each"`
+	GroupBy   string      `toml:"group_by"`
 	Shared    bool        `toml:"shared"`
 	Numa      string      `toml:"numa"`
-	Identity  string      `toml:"identity"`
 	Match     []match     `toml:"match"`
 	Exclude   []match     `toml:"exclude"`
 	With      []companion `toml:"with"`
 	Container struct {
 		Path        string         `toml:"path"`
 		Permissions string         `toml:"permissions"`
-		CDI         bool           `toml:"cdi"`
-		Owner       map[string]any `toml:"owner"`
 		Env         map[string]any `toml:"env"`
-
-		MaxPerContainer int `toml:"max_per_container"`
 	} `toml:"container"`
 }
 
-// match is an element of match. Conditions that the plugins of several formats have are
-// fields; attr has all others.
+// match is an element of match. The tables have lists of patterns.
 type match struct {
-	USB       usbMatch       `toml:"usb"`
-	PCI       pciMatch       `toml:"pci"`
-	Net       netMatch       `toml:"net"`
-	Mdev      mdevMatch      `toml:"mdev"`
-	CDIDevice string         `toml:"cdi_device"`
+	USB       map[string]any `toml:"usb"`
+	PCI       map[string]any `toml:"pci"`
+	Net       map[string]any `toml:"net"`
 	Subsystem []string       `toml:"subsystem"`
 	Driver    []string       `toml:"driver"`
 	Attr      map[string]any `toml:"attr"`
-
-	VFIO          bool     `toml:"vfio"`
-	Glob          []string `toml:"glob"`
-	As            string   `toml:"as"`
-	ReadOnly      *bool    `toml:"read_only"`
-	ContainerPath string   `toml:"container_path"`
-	Permissions   string   `toml:"permissions"`
-	Required      bool     `toml:"required"`
-	Count         int      `toml:"count"`
+	VFIO      bool           `toml:"vfio"`
+	Glob      []string       `toml:"glob"`
+	mount
+	ContainerPath string `toml:"container_path"`
+	Permissions   string `toml:"permissions"`
+	Required      bool   `toml:"required"`
+	Count         int    `toml:"count"`
 }
 
-// attr adds a condition on a sysfs attribute.
-func (m *match) attr(name string, values ...string) {
-	if len(values) == 0 {
+// set sets a condition, such as "usb.id" or "driver", unless there are no patterns for it.
+func (m *match) set(key string, patterns ...string) {
+	if len(patterns) == 0 {
 		return
 	}
-	// Matches that are copies of each other share the map.
-	m.Attr = maps.Clone(m.Attr)
-	if m.Attr == nil {
-		m.Attr = make(map[string]any)
+	table, name, _ := strings.Cut(key, ".")
+	switch table {
+	case "usb":
+		m.USB = with(m.USB, name, patterns)
+	case "pci":
+		m.PCI = with(m.PCI, name, patterns)
+	case "net":
+		m.Net = with(m.Net, name, patterns)
+	case "attr":
+		m.Attr = with(m.Attr, name, patterns)
+	case "subsystem":
+		m.Subsystem = patterns
+	case "driver":
+		m.Driver = patterns
 	}
-	m.Attr[name] = values
 }
 
-// usbMatch are the conditions on a USB device.
-type usbMatch struct {
-	ID           string   `toml:"id"`
-	Vendor       []string `toml:"vendor"`
-	Product      []string `toml:"product"`
-	Serial       []string `toml:"serial"`
-	Manufacturer []string `toml:"manufacturer"`
-	ProductName  []string `toml:"product_name"`
-	Port         []string `toml:"port"`
-
-	InterfaceClass []string `toml:"interface_class"`
+// with returns a table with another key. Matches that are copies of each other share their tables.
+func with(table map[string]any, key string, patterns []string) map[string]any {
+	changed := map[string]any{}
+	maps.Copy(changed, table)
+	changed[key] = patterns
+	return changed
 }
 
-// netMatch are the conditions on a network interface of the hardware.
-type netMatch struct {
-	Name []string `toml:"name"`
-	Type []string `toml:"type"`
-}
-
-// mdevMatch is the condition on a mediated device.
-type mdevMatch struct {
-	Name string `toml:"name"`
-}
-
-// pciMatch are the conditions on a PCI function.
-type pciMatch struct {
-	ID      string   `toml:"id"`
-	Class   []string `toml:"class"`
-	Vendor  []string `toml:"vendor"`
-	Device  []string `toml:"device"`
-	Address []string `toml:"address"`
-	Driver  []string `toml:"driver"`
-	SRIOV   string   `toml:"sriov"`
-	PF      []string `toml:"pf"`
-	VF      string   `toml:"vf"`
+// mount makes a bind mount of a match or a companion. It is the only place with its keys.
+type mount struct {
+	As       string `toml:"as"`
+	ReadOnly *bool  `toml:"read_only"`
 }
 
 // companion is an element of with: a path that accompanies every device of the resource.
 type companion struct {
-	Path          string `toml:"path"`
-	HostPath      string `toml:"host_path"`
-	Glob          string `toml:"glob"`
-	As            string `toml:"as"`
-	ReadOnly      *bool  `toml:"read_only"`
+	Path string `toml:"path"`
+	Glob string `toml:"glob"`
+	mount
 	Permissions   string `toml:"permissions"`
 	Optional      bool   `toml:"optional"`
 	ContainerPath string `toml:"container_path"`
@@ -146,42 +111,40 @@ type joined struct {
 	Suffix string `toml:"suffix"`
 }
 
-// differs records a difference that concerns the resource.
-func (r *resource) differs(at *value, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	at.c.warn(at.place() + text)
-	r.comment(text)
+// ids returns the patterns "vendor:product" for patterns of both, of which one list may be empty.
+func ids(vendors, products []string) []string {
+	var all []string
+	for _, vendor := range vendors {
+		if len(products) == 0 {
+			all = append(all, vendor+":*")
+		}
+		for _, product := range products {
+			all = append(all, vendor+":"+product)
+		}
+	}
+	if len(vendors) > 0 {
+		return all
+	}
+	for _, product := range products {
+		all = append(all, "*:"+product)
+	}
+	return all
 }
 
-// comment adds a comment in front of the resource, once.
-func (r *resource) comment(text string) { r.comments = addOnce(r.comments, text) }
-
-// addMatches adds the matches of a rule, unless it has an untestable condition.
-func (r *resource) addMatches(at *value, untestable string, matches ...match) {
-	if untestable == "" {
-		r.Match = append(r.Match, matches...)
-		return
+// quoteAll makes patterns that match the values literally.
+func quoteAll(values []string) []string {
+	var quoted []string
+	for _, v := range values {
+		quoted = append(quoted, pattern.Quote(v))
 	}
-	matches = slices.DeleteFunc(matches, func(m match) bool {
-		return reflect.ValueOf(m).IsZero()
-	})
-	if len(matches) == 0 {
-		r.differs(at, "not imported: %s", untestable)
-		return
-	}
-	written := strings.Join(elements(reflect.ValueOf(matches)), ", ")
-	r.differs(at, "not imported: %s; without it this match would select too much: %s", untestable, written)
-	r.tooBroad = append(r.tooBroad, matches...)
+	return quoted
 }
-
-// setCount sets the count; at is for messages.
-func (r *resource) setCount(at *value, count int) { r.Count = r.validCount(at, count) }
 
 // validCount returns a count as the language accepts it, and 0 for its default.
-func (r *resource) validCount(at *value, count int) int {
+func validCount(at *value, count int) int {
 	const most = 10_000
 	if count > most {
-		r.differs(at, "differs: count %d is imported as the maximum of %d", count, most)
+		at.differs("count %d is imported as the maximum of %d", count, most)
 		return most
 	}
 	if count <= 1 {
@@ -193,19 +156,78 @@ func (r *resource) validCount(at *value, count int) int {
 // escapeVariables is a text without variables.
 func escapeVariables(s string) string { return strings.ReplaceAll(s, "${", "$${") }
 
-// add adds the resource that the value at has become.
-func (c *conversion) add(at *value, r *resource, in *workload) {
-	if rule := checkName(r.Name); rule != "" {
-		at.report("%s", rule)
+// fullMatch reports whether an expression matches the whole text. Expressions are compiled
+// where they are used, since no other command needs them.
+func fullMatch(expression, text string) bool {
+	return regexp.MustCompile(`^(?:` + expression + `)$`).MatchString(text)
+}
+
+// The limits of a configuration: resources, and characters of a name after the domain.
+const (
+	maxResources = 1000
+	maxName      = 63
+)
+
+// shorten cuts a name that is too long. Its end is a hash of the whole name then, so that names
+// with the same beginning stay distinct.
+func shorten(name string) string {
+	if len(name) <= maxName || strings.Contains(name, "${") {
+		return name
 	}
-	r.at = at
-	r.workload = in
-	if in.node != "" && r.When.NodeName == "" {
-		r.When.NodeName = pattern.Quote(in.node)
-		c.comment("The names of nodes need the flag --node-name.")
+	hash := fmt.Sprintf("-%08x", crc32.ChecksumIEEE([]byte(name)))
+	return name[:maxName-len(hash)] + hash
+}
+
+// add adds the resource that the value at has become, unless the configuration would be refused, or
+// an earlier resource has the name. Pending comments are about the resource.
+func (c *conversion) add(at *value, domain string, r *resource) {
+	short := shorten(r.Name)
+	if short != r.Name {
+		at.differs("the name has more than %d characters, and is %q here", maxName, short)
 	}
-	if len(in.labels) > 0 {
-		c.comment("Deploy generic-dp to the same nodes as before, with the labels " + strings.Join(in.labels, ", ") + ".")
+	r.Name = domain + "/" + short
+	rule := refused(r)
+	if len(c.resources) == maxResources {
+		rule = fmt.Sprintf("more than %d resources", maxResources)
 	}
+	if rule != "" {
+		at.lost("%s", rule)
+		return
+	}
+	for _, other := range c.resources {
+		if !r.collides(other) {
+			continue
+		}
+		if r.toml() != other.toml() {
+			at.lost("the resource %q is already above, with other settings", r.Name)
+		}
+		return
+	}
+	r.comments = c.pending
+	c.pending = nil
 	c.resources = append(c.resources, r)
+}
+
+// refused returns why a configuration with only this resource is invalid, or an empty string.
+func refused(r *resource) string {
+	_, err := config.Parse(config.File{
+		Name: "imported.toml",
+		Data: []byte(r.toml()),
+	})
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		return ""
+	}
+	first := problems[0]
+	_, key, _ := strings.Cut(first.Place, "): ")
+	return strings.TrimPrefix(key+": "+first.Text, ": ")
+}
+
+// collides reports whether two resources have one name on the same nodes. Resources whose
+// names have variables may share a name.
+func (r *resource) collides(other *resource) bool {
+	haveNodes := r.When.NodeName != "" && other.When.NodeName != ""
+	onOtherNodes := haveNodes && r.When.NodeName != other.When.NodeName
+	hasVariable := strings.Contains(r.Name, "${") && !reflect.DeepEqual(r.Match, other.Match)
+	return other.Name == r.Name && !hasVariable && !onOtherNodes
 }

@@ -2,26 +2,13 @@ package importer
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// sriovDomain is the default domain of sriov-network-device-plugin.
-const sriovDomain = "intel.com"
-
-// The values of deviceType.
-const (
-	sriovNet         = "netDevice"
-	sriovAccelerator = "accelerator"
-	sriovAux         = "auxNetDevice"
-)
-
-// sriovFormat are configurations of sriov-network-device-plugin:
+// Configurations of sriov-network-device-plugin:
 //
 //	{"resourceList": [{
 //	    "resourceName": "dpdk",
@@ -29,315 +16,210 @@ const (
 //	}]}
 //
 // Each function that a selector selects is a device of the first pool with such a selector.
-// What a container gets depends on the driver of the function (sriovKind), which is why one
-// selector may become several matches. Containers find the addresses in variables, and more
-// in a variable with JSON.
-type sriovFormat struct{}
+// What a container gets depends on the driver of the function, which is why one
+// selector may become several matches. Containers find the addresses in variables.
 
-// detect recognizes a configuration by its only list.
-func (sriovFormat) detect(v *value) bool { return v.get("resourceList").list() }
+// isSRIOV recognizes a configuration by its only list.
+func isSRIOV(v *value) bool { return v.get("resourceList").list() }
 
-// convert converts the pools of all sources. Their order matters: a function belongs to the
+// sriov converts the pools of a configuration. Their order matters: a function belongs to the
 // first pool that selects it, as a device belongs to the first resource of ours.
-func (sriovFormat) convert(c *conversion, sources []source) {
-	n := 0
-	lister := &sriovLister{}
-	for _, s := range sources {
-		var config struct{ ResourceList []*value }
-		if s.decode(&config) && len(config.ResourceList) == 0 {
-			s.report("resourceList is empty: at least one resource is required")
-		}
-		for _, e := range config.ResourceList {
-			n++
-			p := readSRIOVPool(e.named("resource", n))
-			if p.ResourceName == "" {
-				continue // reported
-			}
-			// A ConfigMap may have a file for each node.
-			isFile := fullMatch(`.*\.(json|ya?ml|conf)|`, s.file)
-			if len(sources) > 1 && !isFile {
-				p.node = s.file
-				c.comment("The keys of the ConfigMap are taken as node names: generic-dp needs --node-name.")
-			}
-			if p.ResourcePrefix == "" {
-				p.ResourcePrefix = c.sriovDomain(s.workload)
-			}
-			c.sriovResource(p, s.workload)
-			lister.pools = append(lister.pools, p)
-		}
+func (c *conversion) sriov(s source) {
+	var config struct{ ResourceList []*value }
+	s.decode(&config)
+	domain := cmp.Or(c.domain, c.flag(s, "resource-prefix"))
+	if domain == "" {
+		domain = "intel.com"
+		c.comment(`The default domain is "intel.com", and --resource-prefix sets another: import with --domain if pods request another.`)
 	}
-	if lister.comparable() {
-		c.before = append(c.before, lister.devices)
+	node := ""
+	// A ConfigMap may have a file for each node, named after the node.
+	isInConfigMap := strings.HasPrefix(s.path, "ConfigMap/")
+	if isInConfigMap && !fullMatch(`.*\.(json|ya?ml|conf)`, s.key) {
+		node = pattern.Quote(s.key)
+		c.comment("The keys of the ConfigMap are taken as node names: generic-dp needs --node-name.")
+	}
+	for _, e := range config.ResourceList {
+		c.sriovPool(e, domain, node)
 	}
 }
 
-// sriovDomain is the domain of resources without resourcePrefix.
-func (c *conversion) sriovDomain(in *workload) string {
-	prefix := cmp.Or(c.options.Domain, in.prefix, c.first(func(w *workload) string {
-		return w.prefix
-	}))
-	if prefix == "" {
-		c.comment(`The default domain is "intel.com", and --resource-prefix sets another: set the one that pods request, or import with --domain.`)
-	}
-	return cmp.Or(prefix, sriovDomain)
+// sriovSelector selects functions: all set conditions must hold.
+type sriovSelector struct {
+	// Vendors and Devices are hexadecimal IDs, as lspci -n prints them.
+	Vendors []string
+	Devices []string
+	Drivers []string
+	// PCIAddresses are the addresses of the functions themselves.
+	PCIAddresses []string
+	// ACPIIndexes are the numbers that the firmware gives to ports of the board.
+	ACPIIndexes []string
+	// PFNames and RootDevices name physical functions by interface and by address, with or
+	// without a range of virtual functions after "#".
+	PFNames     []string
+	RootDevices []string
+	// LinkTypes are encapsulations: "ether" or "infiniband".
+	LinkTypes []string
+	// IsRDMA requires an RDMA device below the function.
+	IsRDMA bool
+	// NeedVhostNet adds the nodes with which a container makes a virtio interface.
+	NeedVhostNet bool
 }
 
-// sriovKind is a kind of injection of functions.
-type sriovKind struct {
-	// name is the key of the _INFO variable.
-	name string
-	// drivers of these functions; none stands for all other drivers.
-	drivers []string
-	// glob selects the nodes.
-	glob string
-	info map[string]string
+// sriovClasses are the PCI classes of the functions of a deviceType.
+var sriovClasses = map[string]string{
+	"":            "02",
+	"netDevice":   "02",
+	"accelerator": "12",
 }
 
-var (
-	vfioKind = &sriovKind{
-		name:    "vfio",
-		drivers: []string{"vfio-pci"},
-		info: map[string]string{
-			"dev-mount": "/dev/vfio/${pci.iommu_group}",
-			"mount":     "/dev/vfio/vfio",
-		},
+// sriovPool makes the resource of a pool.
+func (c *conversion) sriovPool(v *value, domain, node string) {
+	var p struct {
+		// ResourcePrefix is the domain; the flag --resource-prefix is its default.
+		ResourcePrefix string
+		ResourceName   string
+		// DeviceType decides about the class of the functions.
+		DeviceType string
+		// ExcludeTopology leaves out the NUMA node.
+		ExcludeTopology bool
+		// Selectors is a selector, or a list of selectors of which one is enough.
+		Selectors *value
 	}
-	uioKind = &sriovKind{
-		name:    "uio",
-		drivers: []string{"uio", "igb_uio"},
-		glob:    "/dev/uio*",
-		info:    map[string]string{"mount": "${devnode}"},
+	v.decode(&p)
+	class := sriovClasses[p.DeviceType]
+	if class == "" {
+		v.lost("deviceType %q: want netDevice or accelerator", p.DeviceType)
+		return
 	}
-	// kernelKind are functions with a network interface of the kernel.
-	kernelKind = &sriovKind{}
-	rdmaKind   = &sriovKind{
-		name: "rdma",
-		glob: "/dev/infiniband/{uverbs,umad,issm}*",
-		info: map[string]string{
-			"rdma_cm":  "/dev/infiniband/rdma_cm",
-			"rdma_dev": "${attr:infiniband_verbs/uverbs*/ibdev}",
-			"uverbs":   "${devnode:/dev/infiniband/uverbs*}",
-		},
-	}
-	vdpaKind = &sriovKind{
-		name: "vdpa",
-		glob: "/dev/vhost-vdpa-*",
-		info: map[string]string{"mount": "${devnode}"},
-	}
-)
-
-// sriovResource makes the resource of a pool. A pool that can't be imported is
-// disabled.
-func (c *conversion) sriovResource(p sriovPool, in *workload) {
-	r := &resource{
-		Name:       p.ResourcePrefix + "/" + p.ResourceName,
-		addressIDs: true,
-	}
+	domain = cmp.Or(p.ResourcePrefix, domain)
+	r := &resource{Name: p.ResourceName}
+	r.When.NodeName = node
 	if p.ExcludeTopology {
 		r.Numa = "none"
 	}
-	r.When.NodeName = pattern.Quote(p.node)
-	c.add(p.at, r, in)
-	kinds := make(map[*sriovKind]bool)
-	for _, s := range p.oneOf {
-		matches := s.matches(r, p, kinds)
-		r.addMatches(s.at, s.untestable(p.DeviceType), matches...)
+	list := p.Selectors.items()
+	if p.Selectors.mapping() {
+		list = []*value{p.Selectors}
 	}
-	if len(r.Match) == 0 {
-		return
-	}
-	if kinds[kernelKind] {
-		r.differs(p.at, "differs: all device nodes of a function are injected, including RDMA and PTP clocks")
-	}
-	r.addSRIOVCompanions(p)
-	r.addSRIOVVariables(p, r.Name, kinds)
-	if p.DeviceType == sriovAux {
-		r.differs(p.at, "differs: the ID of a sub-function is made of its physical function and number, and is not its name such as mlx5_core.sf.4, which CNI plugins expect")
-	}
-	if p.DeviceType == sriovNet {
-		c.comment(`sriov-network-device-plugin skips the interface of the host's default route: exclude it with "!ADDRESS" in pci.address.`)
-		c.comment("Device IDs are PCI addresses as before, for Multus and CNI plugins; the flag --device-info-dir=/var/run/k8s.cni.cncf.io/devinfo/dp writes their device information.")
-	}
-}
-
-// linkTypes are types of network interfaces, by their number (ARPHRD in the kernel).
-var linkTypes = map[string]string{"ether": "1", "infiniband": "32"}
-
-// untestable is a condition of the selector that ours cannot test, empty if there is none.
-// Without it, the matches of the selector select too much.
-func (s sriovSelector) untestable(deviceType string) string {
-	hasOnlyOtherTypes := len(s.AuxTypes) > 0 && !slices.Contains(s.AuxTypes, "sf")
-	switch {
-	case len(s.DDPProfiles) > 0:
-		return fmt.Sprintf("ddpProfiles %q, which sysfs does not tell (pf or address selects functions with a profile)", s.DDPProfiles)
-	case len(s.PKeys) > 0:
-		return fmt.Sprintf("pKeys %q, the partition keys of InfiniBand", s.PKeys)
-	case s.VDPAType == "virtio":
-		return `vdpaType "virtio", whose interfaces have no nodes`
-	case deviceType == sriovAux && hasOnlyOtherTypes:
-		return fmt.Sprintf(`auxTypes %q: want "sf"`, s.AuxTypes)
-	case deviceType != sriovAccelerator && len(s.LinkTypes) > 0 && len(s.otherLinkTypes()) == len(linkTypes):
-		return fmt.Sprintf(`linkTypes %q: want "ether" or "infiniband"`, s.LinkTypes)
-	}
-	return ""
-}
-
-// otherLinkTypes are negated patterns of the types that the selector does not list.
-func (s sriovSelector) otherLinkTypes() (others []string) {
-	for _, name := range slices.Sorted(maps.Keys(linkTypes)) {
-		if !slices.Contains(s.LinkTypes, name) {
-			others = append(others, "!"+linkTypes[name])
+	for _, e := range list {
+		var s sriovSelector
+		// Without one of its conditions it would select too much.
+		if e.decode(&s) {
+			r.addSelector(e, s, class)
 		}
 	}
-	return others
+	if len(r.Match) == 0 {
+		v.lost("no selectors that can be imported")
+		return
+	}
+	c.comment("All device nodes of a function with a driver of the kernel are injected, including RDMA and PTP clocks.")
+	r.addSRIOVVariables(v, domain+"/"+p.ResourceName)
+	c.comment(`sriov-network-device-plugin skips the interface of the host's default route: exclude it with "!ADDRESS" in pci.address.`)
+	c.comment("Device IDs are PCI addresses as before, for Multus and CNI plugins; the flag --device-info-dir=/var/run/k8s.cni.cncf.io/devinfo/dp writes their device information.")
+	c.add(v, domain, r)
 }
 
-// common is the part of the match that all kinds of functions share.
-func (s sriovSelector) common(deviceType string) (m match) {
-	m.PCI.Class = []string{"02"}
-	m.PCI.Vendor = s.Vendors
-	m.PCI.Device = s.Devices
-	m.PCI.Address = s.PCIAddresses
-	if deviceType == sriovAux {
-		m.PCI.SRIOV = "sf"
-		m.PCI.Address = nil
+// addSelector adds the matches of a selector: one for each driver and each physical function.
+func (r *resource) addSelector(v *value, s sriovSelector, class string) {
+	if len(s.RootDevices) > 0 && len(s.PFNames) > 0 {
+		v.lost("pfNames and rootDevices in one selector: only one of them is tested here")
+		return
 	}
-	m.attr("acpi_index", quoteAll(s.ACPIIndexes)...)
-	if deviceType == sriovAccelerator {
-		m.PCI.Class = []string{"12"}
-		return m
+	var common match
+	common.set("pci.class", class)
+	common.set("pci.id", ids(trim0x(s.Vendors), trim0x(s.Devices))...)
+	common.set("pci.address", trim0x(s.PCIAddresses)...)
+	common.set("attr.acpi_index", quoteAll(s.ACPIIndexes)...)
+	common.addLinkTypes(s.LinkTypes)
+	functions := slices.Concat(s.RootDevices, s.PFNames)
+	if len(functions) == 0 && class == "02" {
+		// sriov-network-device-plugin skips physical functions with virtual ones.
+		common.set("attr.sriov_numvfs", "![1-9]*")
 	}
-	others := s.otherLinkTypes()
-	isKnown := len(others) < len(linkTypes)
-	if len(s.LinkTypes) > 0 && isKnown {
-		// The type of an interface in a pod is unknown: the other types are excluded.
-		m.attr("net/*/type", others...)
-		m.attr("physfn/net/*/type", others...)
+	drivers := quoteAll(s.Drivers)
+	if s.IsRDMA {
+		m := common
+		m.set("driver", drivers...)
+		m.Glob = []string{"/dev/infiniband/{uverbs,umad,issm}*"}
+		r.addFunctions(m, functions)
+		r.With = addOnce(r.With, companion{Path: "/dev/infiniband/rdma_cm", Optional: true})
+		drivers = nil
+	} else if len(drivers) == 0 {
+		drivers = []string{"vfio-pci", "!vfio-pci"}
+	}
+	for _, driver := range drivers {
+		r.addFunctions(ofDriver(common, driver), functions)
+	}
+	if s.NeedVhostNet {
+		r.With = addOnce(r.With, companion{Path: "/dev/vhost-net", Optional: true})
+		r.With = addOnce(r.With, companion{Path: "/dev/net/tun", Optional: true})
+	}
+}
+
+// ofDriver returns the match with a driver, which decides what a container gets.
+func ofDriver(m match, driver string) match {
+	m.set("driver", driver)
+	switch driver {
+	case "vfio-pci":
+		m.VFIO = true
+	case "uio", "igb_uio":
+		m.Glob = []string{"/dev/uio*"}
 	}
 	return m
 }
 
-// matches returns the matches of a selector: one for each kind, and for each physical
-// function with other ranges.
-func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[*sriovKind]bool) (matches []match) {
-	common := s.common(p.DeviceType)
-	for _, kind := range []*sriovKind{vfioKind, uioKind, kernelKind, rdmaKind, vdpaKind} {
-		drivers, ok := s.functionDrivers(kind, p.DeviceType)
-		if !ok {
-			continue
-		}
-		kinds[kind] = true
-		for _, pf := range s.physicalFunctions(r, p.DeviceType) {
-			m := common
-			m.PCI.Driver = drivers
-			m.PCI.PF = pf.PF
-			m.PCI.VF = pf.VF
-			if p.DeviceType == sriovNet && len(pf.PF) == 0 {
-				// sriov-network-device-plugin skips physical functions with virtual ones.
-				m.attr("sriov_numvfs", "![1-9]*")
-			}
-			m.VFIO = kind == vfioKind
-			if m.VFIO {
-				s.at.c.comment("vfio-pci functions of one IOMMU group are one device, since a container can only get them together.")
-			}
-			if kind.glob != "" {
-				m.Glob = []string{kind.glob}
-			}
-			matches = append(matches, m)
+// addLinkTypes adds a condition on the type of the network interface, by its number (ARPHRD in the
+// kernel). The type of an interface in a pod is unknown, so the other types are excluded.
+func (m *match) addLinkTypes(types []string) {
+	for name, number := range map[string]string{"ether": "1", "infiniband": "32"} {
+		if len(types) > 0 && !slices.Contains(types, name) {
+			m.set("attr.net/*/type", "!"+number)
+			m.set("attr.physfn/net/*/type", "!"+number)
 		}
 	}
-	return matches
 }
 
-// addSRIOVCompanions adds the nodes that selectors request in addition to the
-// function's.
-func (r *resource) addSRIOVCompanions(p sriovPool) {
-	isRDMA := func(s sriovSelector) bool { return s.IsRDMA }
-	needsVhost := func(s sriovSelector) bool { return s.NeedVhostNet }
-	r.addSRIOVNodes(p, isRDMA, "rdma_cm for isRdma", "/dev/infiniband/rdma_cm")
-	r.addSRIOVNodes(p, needsVhost, "needVhostNet", "/dev/vhost-net", "/dev/net/tun")
+// addFunctions adds a match for each physical function, or a single one if there is no condition
+// on it.
+func (r *resource) addFunctions(m match, functions []string) {
+	if len(functions) == 0 {
+		r.Match = append(r.Match, m)
+	}
+	for _, f := range functions {
+		pf, vfs, hasRange := strings.Cut(f, "#")
+		m.set("pci.pf", pattern.Quote(pf))
+		if hasRange {
+			m.set("pci.vf", vfs)
+		}
+		r.Match = append(r.Match, m)
+	}
 }
 
-// addSRIOVNodes adds nodes if a selector requests them.
-func (r *resource) addSRIOVNodes(p sriovPool, requests func(sriovSelector) bool, what string, paths ...string) {
-	requested := 0
-	for _, s := range p.oneOf {
-		if requests(s) {
-			requested++
-		}
+// trim0x is a list of hexadecimal IDs as the language has them.
+func trim0x(ids []string) []string {
+	var trimmed []string
+	for _, id := range ids {
+		trimmed = append(trimmed, strings.TrimPrefix(strings.ToLower(id), "0x"))
 	}
-	if requested == 0 {
-		return
-	}
-	if requested < len(p.oneOf) {
-		r.differs(p.at, "differs: %s of some selectors applies to the devices of all selectors", what)
-	}
-	for _, path := range paths {
-		r.With = append(r.With, companion{Path: path, Optional: true})
-	}
+	return trimmed
 }
 
 // addSRIOVVariables adds the environment: the addresses, and JSON with what is
-// known of each, with the keys of pkg/infoprovider.
-func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[*sriovKind]bool) {
-	text, err := json.Marshal(r.sriovInfo(p, kinds))
-	if err != nil {
-		panic(err) // a map of strings always encodes
-	}
-	name = "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer("/", "_", ".", "_").Replace(name))
-	if legal := strings.ReplaceAll(name, "-", "_"); legal != name {
-		r.differs(p.at, `differs: the variable %s is %s here: a shell accepts no "-" in names`, name, legal)
-		name = legal
+// known of each (pkg/infoprovider).
+func (r *resource) addSRIOVVariables(v *value, name string) {
+	variable := "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer("/", "_", ".", "_").Replace(name))
+	if legal := strings.ReplaceAll(variable, "-", "_"); legal != variable {
+		v.differs(`the variable %s is %s here: a shell accepts no "-" in names`, variable, legal)
+		variable = legal
 	}
 	r.Container.Env = map[string]any{
-		name: "${pci.address}",
-		name + "_INFO": &joined{
-			Value:  `"${pci.address}":` + string(text),
+		variable: "${pci.address}",
+		variable + "_INFO": &joined{
+			Value:  `"${pci.address}":{"generic":{"deviceID":"${pci.address}"}}`,
 			Prefix: "{",
 			Suffix: "}",
 		},
 	}
-}
-
-// sriovInfo is what the _INFO variable says about a device.
-func (r *resource) sriovInfo(p sriovPool, kinds map[*sriovKind]bool) map[string]any {
-	info := map[string]any{"generic": map[string]string{"deviceID": "${pci.address}"}}
-	if len(p.info) > 0 {
-		extra := make(map[string]string)
-		for key, v := range p.info {
-			extra[escapeVariables(key)] = escapeVariables(v)
-		}
-		info["extra"] = extra
-	}
-	withoutVhost := func(s sriovSelector) bool { return !s.NeedVhostNet }
-	if !slices.ContainsFunc(p.oneOf, withoutVhost) {
-		info["vhost"] = map[string]string{"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"}
-	}
-	if len(kinds) > 1 {
-		r.differs(p.at, "not imported: the parts of the _INFO variable that depend on the driver")
-		return info
-	}
-	for kind := range kinds {
-		if kind == rdmaKind {
-			info[kind.name] = r.rdmaInfo(p)
-		} else if kind.name != "" {
-			info[kind.name] = kind.info
-		}
-	}
-	return info
-}
-
-// rdmaInfo is what the _INFO variable says about an HCA.
-func (r *resource) rdmaInfo(p sriovPool) map[string]string {
-	mayBeEther := func(s sriovSelector) bool {
-		return !slices.Equal(s.LinkTypes, []string{"infiniband"})
-	}
-	info := maps.Clone(rdmaKind.info)
-	if slices.ContainsFunc(p.oneOf, mayBeEther) {
-		r.differs(p.at, "not imported: umad and issm in the _INFO variable, since functions without InfiniBand may not have these nodes")
-		return info
-	}
-	info["umad"] = "${devnode:/dev/infiniband/umad*}"
-	info["issm"] = "${devnode:/dev/infiniband/issm*}"
-	return info
+	v.c.comment("The variables _INFO have only the addresses of the functions, and not their nodes.")
 }

@@ -8,62 +8,38 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // The result is written by hand: no library writes comments, the order of keys, and dotted keys
 // as the examples have them.
 
-// The lengths of lines of comments and of lists.
-const (
-	commentWidth = 90
-	listWidth    = 110
-)
-
-// toml writes the result.
+// toml writes the result. Its domain is the domain of the first resource.
 func (c *conversion) toml() []byte {
 	var b strings.Builder
+	domain, _, _ := strings.Cut(c.resources[0].Name, "/")
 	writeComments(&b, c.comments)
-	if c.defaultDomain != "" {
-		fmt.Fprintf(&b, "\ndomain = %s\n", quote(c.defaultDomain))
-	}
+	// Comments without a resource are about parts of the input that became none.
+	writeComments(&b, c.pending)
+	fmt.Fprintf(&b, "\ndomain = %s\n", quote(domain))
 	for _, r := range c.resources {
+		r.Name = strings.TrimPrefix(r.Name, domain+"/")
 		b.WriteString("\n")
 		writeComments(&b, r.comments)
-		prefix := ""
-		if r.disabled {
-			prefix = "# "
-		}
-		for line := range strings.Lines("[[resource]]\n" + lines("", reflect.ValueOf(*r))) {
-			b.WriteString(prefix + line)
-		}
+		b.WriteString(r.toml())
 	}
 	return []byte(b.String())
 }
 
-// writeComments writes a paragraph for each comment.
+// writeComments writes a line for each comment. Texts quote the input, which may be anything.
 func writeComments(b *strings.Builder, comments []string) {
 	for _, text := range comments {
-		writeComment(b, text)
+		text = strings.ToValidUTF8(text, "\ufffd")
+		b.WriteString("# " + strings.Join(strings.FieldsFunc(text, separatesWords), " ") + "\n")
 	}
 }
 
-// writeComment wraps a paragraph, with the lines after the first one indented, so that
-// paragraphs are told apart without empty lines.
-func writeComment(b *strings.Builder, text string) {
-	line := "#"
-	text = strings.ToValidUTF8(text, "\ufffd") // texts quote the input, which may be anything
-	for word := range strings.FieldsFuncSeq(text, separatesWords) {
-		length := utf8.RuneCountInString(line)
-		isTooLong := length+1+utf8.RuneCountInString(word) > commentWidth
-		if length > 1 && isTooLong {
-			b.WriteString(line + "\n")
-			line = "#  "
-		}
-		line += " " + word
-	}
-	b.WriteString(line + "\n")
-}
+// toml is the table of a resource.
+func (r *resource) toml() string { return "[[resource]]\n" + lines("", reflect.ValueOf(*r)) }
 
 // separatesWords is true for space and for characters that a comment in TOML must not have.
 func separatesWords(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
@@ -76,7 +52,8 @@ type key struct {
 
 // keysOf lists the keys of a map, or the fields of a struct that are set.
 func keysOf(table reflect.Value) (keys []key) {
-	if m, ok := table.Interface().(map[string]any); ok {
+	if table.Kind() == reflect.Map {
+		m := table.Interface().(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(m)) {
 			value := reflect.ValueOf(m[name])
 			if !fullMatch(`[A-Za-z0-9_-]+`, name) {
@@ -87,6 +64,10 @@ func keysOf(table reflect.Value) (keys []key) {
 		return keys
 	}
 	for i := range table.NumField() {
+		if table.Type().Field(i).Anonymous {
+			keys = append(keys, keysOf(table.Field(i))...)
+			continue
+		}
 		name := table.Type().Field(i).Tag.Get("toml")
 		if name != "" && !table.Field(i).IsZero() {
 			keys = append(keys, key{name, table.Field(i)})
@@ -118,8 +99,7 @@ func keyLines(name string, v reflect.Value) string {
 		if isOneKey {
 			return lines(name+".", v.Index(0))
 		}
-		isLong := isTables || len(line) > listWidth
-		if v.Len() > 1 && isLong {
+		if v.Len() > 1 && isTables {
 			return name + " = [\n  " + strings.Join(elements(v), ",\n  ") + ",\n]\n"
 		}
 	}

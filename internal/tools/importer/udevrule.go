@@ -1,30 +1,40 @@
 package importer
 
 import (
-	"path"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // Rules of udev are elements with commas between them: a key, an operator and a value. == and
-// != are conditions; all other operators are actions on a device for which all conditions
-// hold. Akri uses the conditions as a query.
+// != are conditions; all other operators are actions.
 //
-// The keys of conditions that have an equivalent here:
+// Akri passes the conditions that libudev's enumerator knows to the enumerator, and tests the others
+// itself (find_devices in discovery-handlers/udev/src/discovery_impl.rs):
 //
-//	KERNEL, ENV{DEVNAME}                 the name or path of the node: glob
-//	SUBSYSTEM                            the subsystem of the node: subsystem
-//	ATTRS{idVendor} and others of USB    the USB device above: usb
-//	KERNELS                              its port, where it looks like one: usb.port
-//	DRIVERS                              its driver: driver
-//	ATTR, ATTRS                          any other attribute: attr
-//	SUBSYSTEM=="pci"                     all attributes are those of the function: pci
+//	enumerator, patterns of fnmatch     == of KERNEL, SUBSYSTEM, ATTR, ENV, TAG; != of ATTR, SUBSYSTEM
+//	handler, regular expressions        ATTRS, DRIVER, DRIVERS, KERNELS, SUBSYSTEMS, TAGS; != of the rest
 //
 // Tags, most properties, and programs depend on other rules and on udev's database.
+
+// udevConditions are our conditions for the keys of rules, with ATTR for ATTRS and ID_ for ID_USB_.
+// Other keys of ATTR are sysfs attributes. Conditions on the names of nodes are globs.
+var udevConditions = map[string]string{
+	"KERNEL":               "glob",
+	"ENV DEVNAME":          "glob",
+	"SUBSYSTEM":            "subsystem",
+	"DRIVERS":              "driver",
+	"ENV ID_DRIVER":        "driver",
+	"KERNELS":              "usb.port",
+	"ATTR idVendor":        "usb.vendor",
+	"ENV ID_VENDOR_ID":     "usb.vendor",
+	"ATTR idProduct":       "usb.product",
+	"ENV ID_MODEL_ID":      "usb.product",
+	"ATTR serial":          "usb.serial",
+	"ENV ID_SERIAL_SHORT":  "usb.serial",
+	"ATTR product":         "usb.product_name",
+	"ENV ID_INTERFACE_NUM": "attr.bInterfaceNumber",
+}
 
 // udevFilter is one element of a udev rule, such as ATTRS{idVendor}=="0403".
 type udevFilter struct {
@@ -40,7 +50,8 @@ type udevFilter struct {
 const udevElement = `([A-Z_]+)(?:\{([^}]*)\})?\s*(==|!=|[-+:]?=)\s*[ei]?"((?:\\.|[^"\\])*)"`
 
 // parseUdevRule lists the elements of a rule.
-func parseUdevRule(rule string) (filters []udevFilter) {
+func parseUdevRule(rule string) []udevFilter {
+	var filters []udevFilter
 	for _, m := range regexp.MustCompile(udevElement).FindAllStringSubmatch(rule, -1) {
 		filters = append(filters, udevFilter{
 			key:   m[1],
@@ -53,291 +64,146 @@ func parseUdevRule(rule string) (filters []udevFilter) {
 	return filters
 }
 
-// isMatch reports whether the element is a condition, and not an action.
-func (f udevFilter) isMatch() bool { return f.op == "==" || f.op == "!=" }
-
-// negated reports whether the condition is that the values differ.
-func (f udevFilter) negated() bool { return f.op == "!=" }
-
-// full is the key with its name: "ATTRS idVendor".
-func (f udevFilter) full() string {
-	if f.name == "" {
-		return f.key
+// condition is our condition for an element, empty if there is none.
+func (f udevFilter) condition() string {
+	name := strings.Replace(f.name, "ID_USB_", "ID_", 1)
+	key := strings.TrimSpace(strings.Replace(f.key, "ATTRS", "ATTR", 1) + " " + name)
+	found := udevConditions[key]
+	isPort := fullMatch(`[0-9*?]+-[0-9.*?]+`, f.value)
+	if f.value == "pci" || found == "usb.port" && !isPort {
+		return ""
 	}
-	return f.key + " " + f.name
-}
-
-// udevSubsystem is the subsystem that a rule requires, if it requires exactly one.
-func udevSubsystem(filters []udevFilter) string {
-	for _, f := range filters {
-		if f.key == "SUBSYSTEM" && f.op == "==" {
-			return f.value
-		}
+	if found == "glob" && isPort {
+		return "usb.port" // the kernel's name of a USB device
+	}
+	// "*" and other wildcards in names of attributes are not part of udev's language.
+	isAttribute := strings.HasPrefix(f.key, "ATTR") && fullMatch(`[\w./-]+`, f.name)
+	// A pattern of both IDs cannot negate only one of them.
+	isNegatedID := f.op == "!=" && (found == "usb.vendor" || found == "usb.product")
+	if found != "" && !isNegatedID {
+		return found
+	}
+	if isAttribute {
+		return "attr." + f.name
 	}
 	return ""
 }
 
-// isPCIRule reports whether a rule selects PCI functions or what is below them.
-func isPCIRule(filters []udevFilter) bool {
-	return slices.ContainsFunc(filters, func(f udevFilter) bool {
-		return strings.HasPrefix(f.key, "SUBSYSTEM") && f.op == "==" && f.value == "pci"
-	})
+// isUSB reports whether an element is a condition that the device is, or is below, a USB device.
+func (f udevFilter) isUSB() bool {
+	return f.op == "==" && f.value == "usb" && (f.key == "SUBSYSTEMS" || f.name == "ID_BUS")
 }
 
-// ownUSBAttributes are attributes of USB devices, which no other device has.
-const ownUSBAttributes = `ATTR (idVendor|idProduct|manufacturer|product|serial)`
-
-// ruleMatch translates the conditions of a rule of udev. values translates a value to
-// patterns of ours, and returns none if it cannot. untestable is a condition that ours
-// cannot test, empty if there is none.
-func ruleMatch(filters []udevFilter, values func(udevFilter) []string) (m match, untestable string) {
-	b := ruleBuilder{
-		subsystem: udevSubsystem(filters),
-		ofPCI:     isPCIRule(filters),
-		values:    values,
-	}
-	for _, f := range filters {
-		if f.isMatch() && !b.add(f) && untestable == "" {
-			untestable = f.text
+// udevMatch translates the conditions of a rule. lost is a condition that cannot be translated,
+// empty if there is none.
+func udevMatch(v *value, rule string) (m match, lost string) {
+	conditions := make(map[string][]string)
+	for _, f := range parseUdevRule(rule) {
+		isProperty := f.key == "ENV" && f.op == "=="
+		isCamera := isProperty && f.name == "ID_V4L_CAPABILITIES" && strings.Contains(f.value, "capture")
+		isWholeDevice := isProperty && f.name == "DEVTYPE" && f.value == "usb_device"
+		key := f.condition()
+		values := f.values()
+		switch {
+		case f.op != "==" && f.op != "!=":
+			v.differs("Akri refuses rules with actions such as %s; imported without it", f.text)
+		case isCamera:
+			v.differs(`%s is imported as attr.index = "0", the first node of a camera`, f.text)
+			conditions["attr.index"] = []string{"0"}
+		case f.isUSB():
+			conditions["usb.id"] = []string{"*:*"}
+		case isWholeDevice:
+			conditions["subsystem"] = []string{"usb"}
+		case key == "" || len(values) == 0:
+			return m, f.text
+		default:
+			conditions[key] = append(conditions[key], values...)
+		}
+		// Only the USB device has these attributes, and not the devices below it.
+		isOwn := f.key == "ATTR" && fullMatch("usb.(vendor|product|serial|product_name)", key)
+		if isOwn {
+			conditions["subsystem"] = []string{"usb"}
 		}
 	}
-	b.finish()
-	if untestable == "" && reflect.ValueOf(b.match).IsZero() {
-		untestable = "a rule without a condition that selects devices"
+	properties := regexp.MustCompile(`ENV\{[^}]*\}\s*==`).FindAllString(rule, -1)
+	if len(properties) > 1 {
+		v.differs("Akri selects a device if one of several ENV{} conditions with == holds, since libudev's enumerator joins them with or; here all of them must hold: %s", rule)
 	}
-	return b.match, untestable
+	m.addConditions(conditions)
+	return m, ""
 }
 
-// ruleBuilder builds the match of a rule.
-type ruleBuilder struct {
-	match     match
-	subsystem string
-	ofPCI     bool
-	ownUSB    bool
-	values    func(udevFilter) []string
+// addConditions adds the conditions of a rule.
+func (m *match) addConditions(conditions map[string][]string) {
+	usb := ids(conditions["usb.vendor"], conditions["usb.product"])
+	if len(usb) > 0 {
+		conditions["usb.id"] = usb
+	}
+	names := conditions["glob"]
+	for _, key := range []string{"usb.vendor", "usb.product", "glob"} {
+		delete(conditions, key)
+	}
+	for key, values := range conditions {
+		m.set(key, values...)
+	}
+	for _, name := range names {
+		glob, isNegated := strings.CutPrefix(name, "!")
+		if !strings.HasPrefix(glob, "/dev/") {
+			glob = "/dev/**/" + glob
+		}
+		if isNegated && len(m.Glob) == 0 {
+			m.Glob = []string{"/dev/**"}
+		}
+		if isNegated {
+			glob = "!" + glob
+		}
+		m.Glob = append(m.Glob, glob)
+	}
 }
 
-// add adds a condition. It returns false if ours cannot test the condition.
-func (b *ruleBuilder) add(f udevFilter) bool {
-	isSubsystem := strings.HasPrefix(f.key, "SUBSYSTEM")
-	if b.ofPCI && isSubsystem {
-		return true // finish adds it
+// values are the patterns of a value, none if there is no pattern for it.
+func (f udevFilter) values() []string {
+	isNegated := f.op == "!="
+	isForEnumerator := f.key == "ATTR" || f.key == "SUBSYSTEM"
+	if !isNegated {
+		isForEnumerator = isForEnumerator || f.key == "KERNEL" || f.key == "ENV"
 	}
-	if b.ignores(f) {
-		return true
+	globs := []string{translateFnmatch(f.value)}
+	if !isForEnumerator {
+		globs = regexpValues(f.value, isNegated)
 	}
-	values := b.values(f)
-	if len(values) == 0 {
-		return false
+	if f.key == "KERNELS" && len(globs) > 0 {
+		// KERNELS also holds for devices behind a hub with the name.
+		globs = append(globs, globs[0]+".*")
 	}
-	if dir, ok := nodeKeys[f.full()]; ok && !b.namesUSBPort(f) {
-		return b.addGlob(f, dir, values)
+	if slices.Contains(globs, "") || strings.HasPrefix(f.value, "!") {
+		return nil
 	}
-	key := b.keyOf(f)
-	if key == "KERNELS" && !fullMatch(usbPort, f.value) {
-		return false
-	}
-	list, lengths := b.match.udevKey(key)
-	if len(lengths) > 0 && !allHex(values, lengths) {
-		return false
-	}
-	if key == "KERNELS" {
-		values = portsBelow(values)
-	}
-	if list != nil {
-		*list = append(*list, values...)
-		return b.addOwnUSB(f)
-	}
-	return b.addOther(f, values)
-}
-
-// ignores reports whether a condition holds for all devices that ours selects: a rule for
-// the event of adding a device, or for whole USB devices.
-func (b *ruleBuilder) ignores(f udevFilter) bool {
-	isDeviceType := f.full() == "ENV DEVTYPE" && f.value == "usb_device" && b.subsystem == "usb"
-	return f.key == "ACTION" || isDeviceType && !f.negated()
-}
-
-// usbPort matches the kernel's name of a USB device, with wildcards: "1-1.4".
-const usbPort = `[0-9*?]+-[0-9.*?]+(\[[^\]:]+\][0-9.*?]*)*`
-
-// portsBelow adds the ports below ports: KERNELS also holds for devices behind a hub with
-// the name.
-func portsBelow(values []string) (all []string) {
-	for _, v := range values {
-		all = append(all, v)
-		if !strings.HasSuffix(v, "*") {
-			all = append(all, v+".*")
+	for i := range globs {
+		if isNegated {
+			globs[i] = "!" + globs[i]
 		}
 	}
-	return all
+	return globs
 }
 
-// keyOf is the key of a condition in udevKey.
-func (b *ruleBuilder) keyOf(f udevFilter) string {
-	switch {
-	case b.ofPCI && strings.HasPrefix(f.key, "ATTR"):
-		return "PCI " + f.name
-	case b.ofPCI && strings.HasPrefix(f.key, "DRIVER"):
-		return "PCI driver"
-	case b.namesUSBPort(f):
-		return "KERNELS"
+// regexpValues are the patterns of a regular expression, none if there is no pattern for it.
+func regexpValues(text string, isNegated bool) []string {
+	expressions, err := parseRegexp("^(?:" + text + ")$")
+	if err != nil {
+		return nil
 	}
-	return f.full()
-}
-
-// namesUSBPort reports whether a condition on the kernel's name concerns a USB device, which
-// the kernel names after its port, while its node has a number.
-func (b *ruleBuilder) namesUSBPort(f udevFilter) bool {
-	return f.key == "KERNEL" && b.subsystem == "usb"
-}
-
-// nodeKeys are the keys that name a node, with the directory before the name.
-var nodeKeys = map[string]string{
-	"KERNEL":      "/dev/**/",
-	"ENV DEVNAME": "/dev/",
-}
-
-// addGlob adds a condition on the name of the node.
-func (b *ruleBuilder) addGlob(f udevFilter, dir string, values []string) bool {
 	var globs []string
-	for _, v := range values {
-		negation := ""
-		if name, negated := strings.CutPrefix(v, "!"); negated {
-			negation = "!"
-			v = name
+	for _, e := range expressions {
+		// A pattern cannot exclude only the texts of a class.
+		hasException := e.others != ""
+		if e.isWider || hasException && isNegated {
+			return nil
 		}
-		glob := dir + strings.TrimPrefix(v, dir)
-		if path.Clean(glob) != glob {
-			return false // it is no path of a node
-		}
-		if _, err := parseGlob(glob); err != nil {
-			return false
-		}
-		globs = append(globs, negation+glob)
-	}
-	if f.negated() {
-		b.match.Glob = append(b.match.Glob, "/dev/**")
-	}
-	b.match.Glob = append(b.match.Glob, globs...)
-	return true
-}
-
-// addOwnUSB adds what a condition on an attribute of the device itself implies: only the
-// USB device has it, and not the devices below, such as serial ports.
-func (b *ruleBuilder) addOwnUSB(f udevFilter) bool {
-	if b.ofPCI || !fullMatch(ownUSBAttributes, f.full()) {
-		return true
-	}
-	b.ownUSB = true
-	return b.subsystem == "" || b.subsystem == "usb"
-}
-
-// addOther adds conditions that are no list of values.
-func (b *ruleBuilder) addOther(f udevFilter, values []string) bool {
-	isBus := f.full() == "SUBSYSTEMS" || f.full() == "ENV ID_BUS"
-	// "*" and other wildcards in names of attributes are not part of udev's language.
-	isAttribute := fullMatch(`[\w./-]+`, f.name) && strings.HasPrefix(f.key, "ATTR")
-	switch {
-	case isBus && f.value == "usb" && !f.negated():
-		b.match.USB.Vendor = append(b.match.USB.Vendor, "*")
-	case f.full() == "ENV ID_USB_INTERFACE_NUM":
-		b.match.attr("bInterfaceNumber", values...)
-	case isAttribute:
-		b.match.attr(f.name, values...)
-	default:
-		return false
-	}
-	return true
-}
-
-// finish adds the conditions that several elements imply.
-func (b *ruleBuilder) finish() {
-	m := &b.match
-	if b.ofPCI && reflect.ValueOf(m.PCI).IsZero() {
-		m.PCI.Vendor = []string{"*"}
-	}
-	if b.ownUSB && len(m.Subsystem) == 0 {
-		m.Subsystem = []string{"usb"}
-	}
-	// "*" stands for any USB device, which a vendor implies.
-	if len(m.USB.Vendor) > 1 {
-		m.USB.Vendor = slices.DeleteFunc(m.USB.Vendor, func(v string) bool { return v == "*" })
-	}
-	if len(m.USB.Vendor) == 0 && b.match.USB.Vendor != nil {
-		m.USB.Vendor = []string{"*"}
-	}
-}
-
-// udevKey is the condition for a key of udev, nil if there is none, and how many digits a
-// hexadecimal number has there.
-func (m *match) udevKey(key string) (list *[]string, lengths []int) {
-	switch key {
-	case "PCI vendor":
-		return &m.PCI.Vendor, []int{4}
-	case "PCI device":
-		return &m.PCI.Device, []int{4}
-	case "PCI class":
-		return &m.PCI.Class, []int{2, 4, 6}
-	case "PCI driver":
-		return &m.PCI.Driver, nil
-	case "SUBSYSTEM":
-		return &m.Subsystem, nil
-	case "DRIVERS", "ENV ID_USB_DRIVER":
-		return &m.Driver, nil
-	case "ATTRS idVendor", "ATTR idVendor", "ENV ID_VENDOR_ID", "ENV ID_USB_VENDOR_ID":
-		return &m.USB.Vendor, []int{4}
-	case "ATTRS idProduct", "ATTR idProduct", "ENV ID_MODEL_ID", "ENV ID_USB_MODEL_ID":
-		return &m.USB.Product, []int{4}
-	case "ATTRS serial", "ATTR serial", "ENV ID_SERIAL_SHORT", "ENV ID_USB_SERIAL_SHORT":
-		return &m.USB.Serial, nil
-	case "ATTRS manufacturer", "ATTR manufacturer":
-		return &m.USB.Manufacturer, nil
-	case "ATTRS product", "ATTR product":
-		return &m.USB.ProductName, nil
-	case "KERNELS":
-		return &m.USB.Port, nil
-	}
-	return nil, nil
-}
-
-// allHex reports whether all patterns may match a hexadecimal number of one of these
-// lengths: no other pattern is a pattern of an ID.
-func allHex(values []string, lengths []int) bool {
-	for _, v := range values {
-		p, err := pattern.Parse(pattern.Hex, strings.TrimPrefix(v, "!"))
-		if err != nil {
-			return false
-		}
-		for _, a := range p.Alternatives() {
-			if !fitsOneOf(a, lengths) {
-				return false
-			}
+		globs = append(globs, e.glob)
+		if hasException {
+			globs = append(globs, "!"+e.others)
 		}
 	}
-	return true
-}
-
-// fitsOneOf reports whether a pattern matches a number with one of these lengths.
-func fitsOneOf(a pattern.Alternative, lengths []int) bool {
-	return slices.ContainsFunc(lengths, func(n int) bool {
-		return a.Fits(n, "0123456789abcdef")
-	})
-}
-
-// fnmatchValue is the pattern for a value that is a pattern of fnmatch, empty if there is no
-// such pattern.
-func fnmatchValue(text string, not bool) string {
-	glob := translateFnmatch(text)
-	if strings.HasPrefix(glob, "!") {
-		glob = `\` + glob
-	}
-	isTrimmed := strings.TrimSpace(text) == text // patterns are trimmed
-	if _, err := pattern.Parse(pattern.Text, glob); err != nil || !isTrimmed || !isPrintable(text) {
-		return ""
-	}
-	if not {
-		return "!" + glob
-	}
-	return glob
+	return globs
 }
