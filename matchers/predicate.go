@@ -385,12 +385,16 @@ func (p *predicate) matchesNet(n *device.Node) bool {
 }
 
 // matchesWhole reports whether the match selects hardware, regardless of its nodes. A glob is
-// about nodes, so that a match with a glob selects no hardware as a whole.
+// about nodes, so that a match with a glob selects no hardware as a whole. A match without a table
+// only selects hardware in exclude: in match, it selects nodes.
 func (p *predicate) matchesWhole(h *device.Hardware) bool {
-	if !p.NamesHardware() || !p.Glob.Empty() {
+	if !p.Glob.Empty() {
 		return false
 	}
-	return p.matchesHardware(h) && p.matchesNode(h, nil)
+	if p.NamesHardware() && !p.matchesHardware(h) {
+		return false
+	}
+	return p.matchesNode(h, nil)
 }
 
 // matches reports whether the match selects a node or network interface, as one of h. h is the

@@ -495,13 +495,18 @@ func (s *selection) exclude() {
 	})
 	// What is left has no selected node, so that only excludes of whole hardware apply.
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ whole) bool {
-		isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-			return e.matchesWhole(h)
-		})
+		isExcluded := s.excludesWhole(h)
 		if isExcluded {
 			s.recorder.exclude(&candidate{hardware: h})
 		}
 		return isExcluded
+	})
+}
+
+// excludesWhole reports whether an exclude selects hardware, regardless of its nodes.
+func (s *selection) excludesWhole(h *device.Hardware) bool {
+	return slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+		return e.matchesWhole(h)
 	})
 }
 

@@ -121,7 +121,9 @@ func (s *selection) addVFIONodes(p *predicate, h *device.Hardware, matches bool)
 		if !p.fits(anyNode, h, n) || !matches {
 			continue
 		}
-		if s.isExcluded(n, h) {
+		// The attributes and the driver of a node are the owner's. The owner may be another function of
+		// the group, so that the function itself is compared as well.
+		if s.isExcluded(n, h) || s.excludesWhole(h) {
 			s.recordExclude(pick{
 				node:     n,
 				match:    p,

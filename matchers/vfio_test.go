@@ -66,6 +66,26 @@ const (
 	bound = `match = { pci = { vendor = "10de", driver = "vfio-pci" }, vfio = true }`
 )
 
+// The node of a group has an owner, but an exclude is about each function.
+func TestExcludeFunctionOfGroupByAttribute(t *testing.T) {
+	t.Parallel()
+	snap := card{video: vfio, audio: vfio}.scan(t)
+	opts := matchers.Options{
+		Allow: anything,
+		Host: &fakeHost{attr: func(dir, _ string) ([]string, bool) {
+			if strings.HasSuffix(dir, "/0000:01:00.1") {
+				return []string{"0x1aef"}, false
+			}
+			return nil, false
+		}},
+	}
+	cfg := parse(t, `match = { pci = { id = "10de:1aef" }, vfio = true }`+"\n"+`exclude.attr.device = "0x1aef"`)
+	result := matchers.Match(cfg, snap, nil, opts)
+	if got := sayAll(result.Resources[0].Offers); got != nil {
+		t.Errorf("offers %q; want none", got)
+	}
+}
+
 func TestVFIO(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
