@@ -78,7 +78,7 @@ func (v value) values(k kind) pattern.Values {
 	for _, e := range v.items() {
 		e.unnamed = e.index > 0 // the message quotes the pattern
 		// The limit is already reported, once for the whole configuration.
-		if v.r.alternatives > maxAllAlternatives {
+		if v.r.patterns > maxPatterns {
 			break
 		}
 		p, ok := e.pattern(k)
@@ -105,19 +105,30 @@ func (v value) pattern(k kind) (p pattern.Values, ok bool) {
 	if !ok {
 		return p, false
 	}
-	p, rule, hint := k.parse(s)
-	// Alternatives and not patterns are counted, because several {a,b} in one pattern multiply.
-	v.r.alternatives += len(p.Positive().Alternatives())
-	if v.r.alternatives > maxAllAlternatives {
-		rule = fmt.Sprintf("exceeds the limit of %d patterns and alternatives in a configuration", maxAllAlternatives)
-		hint = ""
-	}
+	p, rule, hint := v.r.parsePattern(k, s)
 	if rule != "" {
 		v.report(quote(s)+" "+rule, hint)
 		return p, false
 	}
 	return p, true
 }
+
+// parsePattern is kind.parse for a pattern that the configuration keeps. It limits the size of all
+// patterns.
+func (r *reader) parsePattern(k kind, s string) (p pattern.Values, rule, hint string) {
+	if r.patterns > maxPatterns {
+		return p, tooManyPatterns, ""
+	}
+	p, rule, hint = k.parse(s)
+	r.patterns += p.Size()
+	if r.patterns > maxPatterns {
+		return p, tooManyPatterns, ""
+	}
+	return p, rule, hint
+}
+
+// tooManyPatterns is the rule for a pattern beyond maxPatterns.
+var tooManyPatterns = fmt.Sprintf("exceeds the limit of %d KiB for all patterns of a configuration, with their alternatives spelled out", maxPatterns>>10)
 
 // glob reads v as one pattern of paths that is not negated.
 // It returns the empty condition if v is invalid.
@@ -128,7 +139,7 @@ func (v value) glob(k kind) pattern.Values {
 		if strings.Contains(s, "${") {
 			return "has a variable, which a pattern cannot contain", "path may contain variables"
 		}
-		p, rule, hint := k.parse(s)
+		p, rule, hint := v.r.parsePattern(k, s)
 		if p.Negative() {
 			return negated, ""
 		}

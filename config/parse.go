@@ -24,9 +24,9 @@ const (
 	maxResources = 1000
 	// maxVirtual is the maximum number of virtual devices of a configuration.
 	maxVirtual = 10_000
-	// maxAllAlternatives is the maximum number of alternatives of all patterns of a
-	// configuration.
-	maxAllAlternatives = 20_000
+	// maxPatterns is the maximum size of all patterns of a configuration in bytes, see
+	// pattern.Values.Size. Their tokens take up to 24 times as much memory.
+	maxPatterns = 512 << 10
 	// maxVariables is the maximum number of variables of a text, and maxText its length:
 	// no string of an environment is longer than 128 KiB (execve(2)).
 	maxVariables = 100
@@ -86,8 +86,8 @@ type reader struct {
 	allCDI bool
 	// nodes is the number of keys and tables so far.
 	nodes int
-	// alternatives is the number of patterns and their alternatives so far.
-	alternatives int
+	// patterns is the size of all patterns so far.
+	patterns int
 	// resources is the number of resources so far.
 	resources int
 	// virtual is the number of virtual devices so far.

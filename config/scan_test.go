@@ -172,8 +172,15 @@ func TestLimits(t *testing.T) {
 			`limits.toml:5:15: resource 1 ("a"): container.env.X: "` + strings.Repeat("x", 80) + `"... is longer than 65536 bytes`},
 		"virtual devices": {"domain = \"example.com\"\n[[resource]]\nname = \"a\"\nmatch.virtual = [" + many(10_001, "\"v#\",") + "]",
 			`limits.toml:4:7: resource 1 ("a"): match 1: virtual: 10001 virtual devices exceed the limit of 10000 in a configuration`},
-		"alternatives": {head + "exclude.glob = [" + many(10_001, "\"/dev/{a,b}#\",") + "]",
-			`"/dev/{a,b}9999" exceeds the limit of 20000 patterns and alternatives in a configuration`},
+		"alternatives": {head + "exclude.glob = [" + many(11_000, "\"/dev/{a,b}#\",") + "]",
+			` exceeds the limit of 512 KiB for all patterns of a configuration, with their alternatives spelled out`},
+		// Each is a token, and each alternative repeats them.
+		"wildcards": {head + "exclude.glob = [" + many(400, "\"/dev/{"+strings.Repeat(",", 15)+"}"+strings.Repeat("?", 230)+"\",") + "]",
+			"exceeds the limit of 512 KiB for all patterns"},
+		"wildcards of a variable": {head + many(30, "container.env.E# = \""+strings.Repeat("${devnode:/dev/"+strings.Repeat("?", 230)+"}", 90)+"\"\n"),
+			"exceeds the limit of 512 KiB for all patterns"},
+		"wildcards of a companion": {head + "with = [" + many(400, "{ glob = \"/dev/x#{"+strings.Repeat(",", 15)+"}"+strings.Repeat("?", 230)+"\" },") + "]",
+			"exceeds the limit of 512 KiB for all patterns"},
 	} {
 		_, err := Parse(File{Name: "limits.toml", Data: []byte(tc.text)})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

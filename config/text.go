@@ -242,7 +242,7 @@ func (r *reader) checkVariable(name string) (rule, hint string) {
 	}
 	if glob, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		// devnode:GLOB is the path of the device's node that the glob matches.
-		p, rule, hint := nodeGlob.parse(glob)
+		p, rule, hint := r.parsePattern(nodeGlob, glob)
 		if p.Negative() {
 			return negated, ""
 		}

@@ -88,6 +88,9 @@ func (m *run) globbed(v pattern.Values) iter.Seq[*device.Node] {
 	return func(yield func(*device.Node) bool) {
 		for _, prefix := range v.Prefixes() {
 			for path, n := range m.names(prefix) {
+				if m.isLate(v) {
+					return
+				}
 				if !v.Match(path) {
 					continue
 				}
@@ -127,6 +130,9 @@ func (m *run) matchesGlob(v pattern.Values, n *device.Node) bool {
 // captures lists the texts that the wildcards of a glob matched in the path of a node, or else
 // in the path of the first link to it.
 func (m *run) captures(v pattern.Values, n *device.Node) []string {
+	if m.isLate(v) {
+		return nil
+	}
 	for _, p := range m.pathsOf(n) {
 		if found := v.Captures(p); found != nil {
 			return found

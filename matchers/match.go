@@ -20,6 +20,8 @@
 package matchers
 
 import (
+	"time"
+
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -39,6 +41,8 @@ type Options struct {
 	CDI bool
 	// Host reads other data.
 	Host Host
+	// Now is the clock of the deadline of a resource. It is nil for time.Now.
+	Now func() time.Time
 }
 
 // Host reads data that only some configurations need. Paths in sysfs are relative to its root,
@@ -80,6 +84,9 @@ type Result struct {
 	// long, with the key whose search was cut off. A device of such a resource that has no offer
 	// may still exist. The ledger does not treat it as removed (MatchIncomplete).
 	Unknown map[*config.Resource]string
+	// Late is set if the patterns of a resource could not be compared in time. Such a configuration
+	// must not become the last good one.
+	Late bool
 	// LeftOut is the number of devices that are not offered, because they would take too much
 	// memory. The agent shows the number in its status, because nothing may be left out silently.
 	LeftOut int

@@ -94,7 +94,7 @@ func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 	}
 	value := text.String()
 	// A nicer name may have characters that are not legal either.
-	last := legalName(nicerName(r, value))
+	last := legalName(m.nicerName(r, value))
 	if last == "" {
 		return "", fmt.Errorf("name %q: %q has no character that a name may have", r.Name, value)
 	}
@@ -108,9 +108,9 @@ func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 }
 
 // nicerName returns the name that the configuration maps a result to, or the result.
-func nicerName(r *config.Resource, result string) string {
+func (m *run) nicerName(r *config.Resource, result string) string {
 	for _, n := range r.Names {
-		if n.Result.Match(result) {
+		if !m.isLate(n.Result) && n.Result.Match(result) {
 			return n.Name
 		}
 	}

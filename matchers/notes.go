@@ -58,7 +58,7 @@ func (m *run) directoryNote(place string, glob pattern.Values) {
 			continue
 		}
 		i := slices.IndexFunc(m.snap.Dirs, func(dir string) bool {
-			return v.Match(dir)
+			return !m.isLate(v) && v.Match(dir)
 		})
 		if i >= 0 && len(m.glob(v)) == 0 {
 			m.fault(

@@ -241,7 +241,7 @@ func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool
 			// The other conditions are judged, too: each has its own line in the explanation.
 			holds := p.trace.judge(p, i, h, n)
 			fits = fits && holds
-		} else if !c.holds(h, n, p.exclude) {
+		} else if !p.holds(c, h, n) {
 			return false
 		}
 	}
@@ -262,14 +262,17 @@ func (p *predicate) stops(holds bool) bool {
 	return true
 }
 
-// holds reports whether the condition holds. unknown is the answer if values are not known yet:
-// false in match, true in exclude.
-func (c *condition) holds(h *device.Hardware, n *device.Node, unknown bool) bool {
+// holds reports whether a condition holds. If values are not known yet, or if there is no time left, the
+// answer is false in match and true in exclude.
+func (p *predicate) holds(c *condition, h *device.Hardware, n *device.Node) bool {
+	if p.run.isLate(c.want) {
+		return p.exclude
+	}
 	if c.hardware != nil {
 		return c.want.Match(c.hardware(h))
 	}
 	values, unread := c.values(h, n)
-	return c.accepts(values, unread, unknown)
+	return c.accepts(values, unread, p.exclude)
 }
 
 // accepts reports whether the condition holds for values. A trace calls it with values that it
@@ -414,6 +417,9 @@ func (p *predicate) matchesPaths(n *device.Node) bool {
 	if p.Glob.Empty() {
 		return true
 	}
+	if p.run.isLate(p.Glob) {
+		return p.exclude
+	}
 	matches := n.Net == nil && p.run.matchesGlob(p.Glob, n)
 	// A network interface is no target of a glob, so that the trace must not count it.
 	if p.trace != nil && n.Net == nil {
@@ -469,5 +475,8 @@ func (p *predicate) matchesNode(h *device.Hardware, n *device.Node) bool {
 // with any other condition cannot be about a path to mount.
 func (p *predicate) matchesPath(host string) bool {
 	hasOnlyGlob := !p.NamesHardware() && len(p.conditions) == 0
-	return hasOnlyGlob && !p.Glob.Empty() && p.Glob.Match(host)
+	if !hasOnlyGlob || p.Glob.Empty() {
+		return false
+	}
+	return p.run.isLate(p.Glob) || p.Glob.Match(host)
 }

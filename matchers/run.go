@@ -42,6 +42,8 @@ type run struct {
 	companions map[*config.Companion]companionFiles
 	// budget limits the reads of the run.
 	budget budget
+	// deadline limits the time of the current resource.
+	deadline deadline
 	// memory is how much of device.MaxMemory is left. A resource may use half of it, so that some
 	// is left for the resources after it.
 	memory int
@@ -75,6 +77,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		picked:     make(map[*device.Node]bool),
 		companions: make(map[*config.Companion]companionFiles),
 		budget:     newBudget(cfg),
+		deadline:   newDeadline(cfg, opts.Now),
 		memory:     device.MaxMemory,
 		checks:     maxChecks,
 	}
@@ -139,11 +142,16 @@ func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) 
 // steps is part of the language: a resource cannot get a device that an earlier resource has
 // claimed.
 func (m *run) match(r *config.Resource) {
+	m.deadline.begin()
 	m.directoryNotes(r)
 	// From here on, the resource reads attributes and paths that the snapshot does not have.
 	m.budget.begin()
 	m.recorder.begin(r)
 	found := m.candidates(r)
+	// A part of the devices, or devices with a part of their nodes, would be a wrong answer.
+	if m.deadline.isOver {
+		found = nil
+	}
 	// The notes may read attributes, too. They must not use up entries that the selection needs.
 	m.vfioNotes(r)
 	// Claims are about the parts of a pool or a group, since other resources may select some of
@@ -162,6 +170,7 @@ func (m *run) match(r *config.Resource) {
 	// Mounts and variables of the offers also spend the budget, so that unknown keys are reported
 	// only now.
 	m.reportUnknown(r)
+	m.reportLate(r)
 	m.overlaps(r, devices)
 	m.notes(r, devices, m.result.Resources[first:])
 }
@@ -203,6 +212,10 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 			continue
 		}
 		b := m.offer(r, c, name)
+		// A variable may have no value only because its glob was not compared.
+		if m.deadline.isOver {
+			break
+		}
 		o := &b.offer
 		// The texts of the offer, with their variables filled in, are only known now.
 		used += max(needs, o.Memory())

@@ -412,7 +412,7 @@ func (s *selection) hasOther(name string) bool {
 func (s *selection) addCDIDevices(p *predicate) {
 	for i := range s.CDIDevices {
 		d := &s.CDIDevices[i]
-		if !p.CDIDevice.Match(d.Name) {
+		if s.isLate(p.CDIDevice) || !p.CDIDevice.Match(d.Name) {
 			continue
 		}
 		// A qualified name is "vendor.com/class=name".

@@ -334,6 +334,7 @@ func (t *matchTrace) judgeVFIO(h *device.Hardware, holds bool) {
 func (t *matchTrace) judge(p *predicate, i int, h *device.Hardware, n *device.Node) bool {
 	c := &p.conditions[i]
 	values, unread := t.read(p.run, c, h, n)
+	unread = unread || p.run.isLate(c.want)
 	v := judgement{
 		holds:  c.accepts(values, unread, p.exclude),
 		unread: unread,

@@ -333,7 +333,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	if text, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		glob, _ := pattern.Parse(pattern.Path, text) // checked by config
 		for _, p := range of.nodes() {
-			if b.matchesGlob(glob, p.node) {
+			if !b.isLate(glob) && b.matchesGlob(glob, p.node) {
 				values = append(values, p.node.Path)
 			}
 		}
@@ -441,7 +441,9 @@ func (b *builder) wildcard(n int, of *candidate) []string {
 		add(b.captures(p.match.Glob, p.node))
 	}
 	for _, p := range of.paths {
-		add(p.match.Glob.Captures(p.path))
+		if !b.isLate(p.match.Glob) {
+			add(p.match.Glob.Captures(p.path))
+		}
 	}
 	return values
 }

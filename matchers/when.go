@@ -19,6 +19,7 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 		r := &cfg.Resources[i]
 		// A when reads within a share of its own: newBudget counts it like a resource.
 		m.budget.begin()
+		m.deadline.begin()
 		text, isError := m.whyInactive(r.When)
 		if text != "" {
 			m.result.Inactive = append(m.result.Inactive, r)
@@ -114,6 +115,9 @@ func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
 	// Nodes and links first: most patterns are about them.
 	for _, prefix := range v.Prefixes() {
 		for path := range m.names(prefix) {
+			if m.isLate(v) {
+				return "", false
+			}
 			if v.Match(path) {
 				return path, true
 			}
@@ -121,6 +125,9 @@ func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
 	}
 	// A directory exists, too, even if it has no node.
 	for _, dir := range m.snap.Dirs {
+		if m.isLate(v) {
+			return "", false
+		}
 		if v.Match(dir) {
 			return dir, true
 		}

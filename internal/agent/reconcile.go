@@ -59,7 +59,7 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 		l.settle()
 	}
 	wake := earlier(out.Wake, awaited)
-	wake = earlier(wake, l.followTrial(now))
+	wake = earlier(wake, l.followTrial(now, v))
 	wake = earlier(wake, l.droppedUntil(now))
 	wake = earlier(wake, healthFiles.holdEnd)
 	failures := errors.Join(unwritten, unlabelled, unhealthy)
@@ -127,8 +127,8 @@ func (l *loop) writeFeatures(ctx context.Context, devices []output.Device, hasSe
 
 // followTrial follows the trial of the configuration, and returns when to do so again, the zero
 // time if there is no need.
-func (l *loop) followTrial(now time.Time) time.Time {
-	retry, due := l.reader.Trial.Follow(now, l.role.writes)
+func (l *loop) followTrial(now time.Time, v *View) time.Time {
+	retry, due := l.reader.Trial.Follow(now, l.role.writes, v.Matched.Late)
 	// The reading arrives as another trigger.
 	if retry {
 		l.reader.Request()

@@ -22,9 +22,10 @@ const lookUpCost = 8
 // cannot be cancelled: the caller runs it in a goroutine and stops waiting.
 func (v Values) Glob(mounted func(host string) string, entries *int) []string {
 	s := globSearch{
-		wanted:  v,
-		mounted: mounted,
-		entries: entries,
+		wanted:   v,
+		mounted:  mounted,
+		entries:  entries,
+		perEntry: v.Size() / comparedBytes,
 	}
 	for _, a := range v.Alternatives() {
 		// A literal is looked up by its name, which is cheaper than reading its directory.
@@ -41,9 +42,14 @@ func (v Values) Glob(mounted func(host string) string, entries *int) []string {
 	return slices.Compact(s.found)
 }
 
+// comparedBytes is the size of the patterns with which an entry is compared at the cost of reading it.
+const comparedBytes = 1024
+
 // globSearch is one call of Glob.
 type globSearch struct {
 	wanted Values
+	// perEntry is the cost of comparing an entry with the patterns, besides reading it.
+	perEntry int
 	// mounted returns the local path of a path of the host.
 	mounted func(host string) string
 	// entries is the rest of the budget of the caller.
@@ -77,6 +83,10 @@ func (s *globSearch) walk(dir string, through Values) {
 		return
 	}
 	for _, e := range s.list(dir) {
+		// A comparison that is not paid for would not be limited by anything.
+		if s.perEntry > 0 && !s.spend(s.perEntry) {
+			return
+		}
 		p := path.Join(dir, e.Name())
 		if s.wanted.Match(p) {
 			s.found = append(s.found, p)

@@ -340,6 +340,18 @@ func (v Values) Positive() Values {
 // Empty reports whether v is no condition.
 func (v Values) Empty() bool { return len(v.patterns) == 0 }
 
+// Size is the length of all patterns in bytes, with their alternatives spelled out. Each alternative
+// counts for a few bytes more. Memory and the time of a comparison grow with it.
+func (v Values) Size() int {
+	size := 0
+	for i := range v.patterns {
+		for j := range v.patterns[i].alternatives {
+			size += alternativeSize + len(v.patterns[i].alternatives[j].written)
+		}
+	}
+	return size
+}
+
 // Negative reports whether v has patterns with a leading "!".
 func (v Values) Negative() bool { return v.has(true) }
 

@@ -36,7 +36,12 @@ const (
 const (
 	maxLength       = 512
 	maxAlternatives = 64
+	// maxExpanded is the maximum length of all alternatives together.
+	maxExpanded = 4096
 )
+
+// alternativeSize is what an alternative adds to Values.Size besides its length.
+const alternativeSize = 16
 
 // ErrEmpty is the error of Parse for an empty pattern.
 var ErrEmpty = errors.New("is empty")
@@ -146,6 +151,9 @@ func parse(kind Kind, s string) (pattern, error) {
 	if len(expanded) > maxAlternatives {
 		return pattern{}, fmt.Errorf("has more than %d alternatives: use a list of patterns", maxAlternatives)
 	}
+	if lengthOf(expanded) > maxExpanded {
+		return pattern{}, fmt.Errorf("is longer than %d bytes with its alternatives spelled out: use a list of patterns", maxExpanded)
+	}
 	for _, units := range expanded {
 		tokens, err := tokenize(kind, units)
 		if err != nil {
@@ -158,6 +166,17 @@ func parse(kind Kind, s string) (pattern, error) {
 		})
 	}
 	return p, nil
+}
+
+// lengthOf returns the length of all alternatives in bytes.
+func lengthOf(alternatives [][]string) int {
+	length := 0
+	for _, units := range alternatives {
+		for _, u := range units {
+			length += len(u)
+		}
+	}
+	return length
 }
 
 // spans parses comma-separated numbers and ranges: "0,2-7".

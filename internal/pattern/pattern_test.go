@@ -201,6 +201,7 @@ func TestParse(t *testing.T) {
 		{pattern.Path, "/dev/[+-9]", `has a class that contains "/": a class matches a character within one element of a path`},
 		{pattern.Text, strings.Repeat("a", 513), "is longer than 512 bytes"},
 		{pattern.Text, strings.Repeat("{a,b}", 7), "has more than 64 alternatives: use a list of patterns"},
+		{pattern.Path, "/dev/{" + strings.Repeat(",", 15) + "}" + strings.Repeat("?", 300), "is longer than 4096 bytes with its alternatives spelled out: use a list of patterns"},
 		{pattern.Text, strings.Repeat("{a,b}", 100), "has more than 64 alternatives: use a list of patterns"},
 		{pattern.Number, "7-2", number},
 		{pattern.Number, "1,", number},

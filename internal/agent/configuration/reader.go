@@ -14,6 +14,8 @@
 //	                       └─▶ on trial again after an edit, on SIGHUP, or after 10 minutes,
 //	                           at most 3 times
 //
+// A configuration that could not be matched in time stays on trial, and is suspect after an exit.
+//
 // The configuration on trial is marked on disk from before its text is parsed. The next
 // start finds the mark if the program died. The last good configuration is never marked, so
 // that a start after a reboot waits for no write.

@@ -52,14 +52,15 @@ type mark struct {
 	Removed []string `json:"removed,omitempty"`
 }
 
-// SuspectError says that a configuration is not tried, because the program did not survive it.
+// SuspectError says that a configuration is not tried, because the program did not survive it, or could
+// not match it in time.
 type SuspectError struct {
-	// Tries is how often the program died.
+	// Tries is how often the program died, or could not match it in time.
 	Tries int
 }
 
 func (e *SuspectError) Error() string {
-	text := fmt.Sprintf("the program died while it tried this configuration (%d times): it is tried again when it is edited, or on SIGHUP", e.Tries)
+	text := fmt.Sprintf("the program died while it tried this configuration, or could not match it in time (%d times): it is tried again when it is edited, or on SIGHUP", e.Tries)
 	if e.Tries < maxTries {
 		text += fmt.Sprintf(", or after %s", retryAfter)
 	}
@@ -86,6 +87,8 @@ type Trial struct {
 	marked mark
 	// served is the configuration that the loop serves and that is not proven yet.
 	served Reading
+	// isLate is set while the served configuration cannot be matched in time.
+	isLate bool
 	// provenAt is when the served configuration will be proven. It is the zero time until
 	// its lists are published.
 	provenAt time.Time
@@ -227,6 +230,7 @@ func (t *Trial) Serve(r Reading, now time.Time) {
 		return
 	}
 	t.served = Reading{}
+	t.isLate = false
 	t.provenAt = time.Time{}
 	isGood := r.hash == t.good
 	if t.proven.files != nil {
@@ -237,17 +241,22 @@ func (t *Trial) Serve(r Reading, now time.Time) {
 	}
 }
 
-// Follow is called when all lists are published. writes is set if this instance may save. It
-// ends the trial when that is due. retry is set when the suspect configuration should be
+// Follow is called when all lists are published. writes is set if this instance may save, and late if
+// the configuration could not be matched in time, so that its lists are not complete. Follow ends the
+// trial when that is due. retry is set when the suspect configuration should be
 // read again. wake is when to call Follow again, the zero time for never.
-func (t *Trial) Follow(now time.Time, writes bool) (retry bool, wake time.Time) {
+func (t *Trial) Follow(now time.Time, writes, late bool) (retry bool, wake time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.retryAt.IsZero() && !now.Before(t.retryAt) {
 		retry = true
 		t.retryAt = time.Time{}
 	}
-	isTrying := t.served.Config != nil && writes
+	t.isLate = late && t.served.Config != nil
+	if t.isLate {
+		t.provenAt = time.Time{}
+	}
+	isTrying := t.served.Config != nil && writes && !t.isLate
 	if isTrying && t.provenAt.IsZero() {
 		t.provenAt = now.Add(trialTime)
 	} else if isTrying && !now.Before(t.provenAt) {
@@ -300,7 +309,8 @@ func (t *Trial) Save() error {
 }
 
 // End ends the trial because the program exits normally. If this instance owns the state
-// directory, the served configuration is proven by that.
+// directory, the served configuration is proven by that. A configuration that could not be matched in
+// time stays marked.
 func (t *Trial) End(writes bool) error {
 	var err error
 	if writes {
@@ -310,7 +320,9 @@ func (t *Trial) End(writes bool) error {
 		err = t.Save()
 	}
 	t.mu.Lock()
-	t.marked = mark{}
+	if !t.isLate {
+		t.marked = mark{}
+	}
 	t.mu.Unlock()
 	t.writeMark()
 	return err

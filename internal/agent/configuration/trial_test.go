@@ -1,0 +1,75 @@
+package configuration_test
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent/configuration"
+)
+
+// A configuration that was never matched in time does not become the last good one, however long it is
+// served, and is not the first one tried at the next start.
+func TestLateConfigurationIsNeverGood(t *testing.T) {
+	t.Parallel()
+	const good = "[[resource]]\nname = \"example.com/good\"\nmatch.glob = \"/dev/x\"\n"
+	const slow = "[[resource]]\nname = \"example.com/slow\"\nmatch.glob = \"/dev/x\"\n"
+	dir := t.TempDir()
+	path := filepath.Join(dir, "config.toml")
+	start := func() (*configuration.Reader, *config.Config) {
+		t.Helper()
+		r, cfg, err := configuration.New(configuration.Options{
+			Path:     path,
+			StateDir: filepath.Join(dir, "state"),
+			Owns:     true,
+			Check:    func(files []config.File) (*config.Config, error) { return config.Parse(files...) },
+			Hint:     func(err error) error { return err },
+			Log:      slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, cfg
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// serve serves what is on disk for an hour, and exits.
+	serve := func(isLate bool) {
+		t.Helper()
+		r, _ := start()
+		now := time.Unix(0, 0)
+		r.Trial.Serve(r.Last(), now)
+		r.Trial.Follow(now, true, isLate)
+		r.Trial.Follow(now.Add(time.Hour), true, isLate)
+		if err := r.Trial.End(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(good)
+	serve(false)
+	write(slow)
+	serve(true)
+
+	r, cfg := start()
+	var suspect *configuration.SuspectError
+	if !errors.As(r.Last().Err, &suspect) || cfg.Resources[0].Name != "example.com/good" {
+		t.Errorf("the next start serves %q, with the error %v on disk; want the last good one", cfg.Resources[0].Name, r.Last().Err)
+	}
+	// Matched in time at last, it is good.
+	write(slow + "# edited\n")
+	serve(true)
+	write(slow + "# edited again\n")
+	serve(false)
+	r, cfg = start()
+	if r.Last().Err != nil || cfg.Resources[0].Name != "example.com/slow" {
+		t.Errorf("the last start serves %q, with the error %v", cfg.Resources[0].Name, r.Last().Err)
+	}
+}
