@@ -160,6 +160,7 @@ func (l *loop) save() {
 		Health:    l.outputs.health.Save(),
 		Holds:     l.pods.holders.Save(),
 		USB:       l.host.scanner.KnownUSB(),
+		Nets:      l.host.scanner.KnownNets(),
 		DRA:       m.hasRunDRA,
 	})
 	l.saves.saver.save(func() saved {

@@ -40,8 +40,10 @@ type firstScan struct {
 func (a *Agent) scanFirst(ctx context.Context) {
 	first := firstScan{boot: bootID()}
 	first.saved, first.loadErr = ledger.Load(a.options.Paths.StateDir)
+	isSameBoot := first.boot != "" && first.boot == first.saved.Boot
+	a.host.scanner.RestoreNets(first.saved.Nets, isSameBoot)
 	// A reboot may have given a sysfs path to another device.
-	if first.boot != "" && first.boot == first.saved.Boot {
+	if isSameBoot {
 		a.host.scanner.RestoreUSB(first.saved.USB)
 	}
 	select {

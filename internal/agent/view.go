@@ -169,6 +169,8 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 		// instance.
 		persisted = ledger.Persisted{}
 	}
+	boot := bootID()
+	scanner.RestoreNets(persisted.Nets, boot != "" && boot == persisted.Boot)
 	specs := o.Paths.ForeignSpecs()
 	paths := newHostPaths(o.Paths)
 	for deadline := time.Now().Add(scanFor); ; {

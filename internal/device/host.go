@@ -170,6 +170,15 @@ type KnownUSB struct {
 	USB   USB    `json:"usb"` // its own attributes, without Port, Controller, Chain and Interfaces
 }
 
+// KnownNet is the number of a network interface within its hardware, for interfaces that the kernel
+// does not number.
+type KnownNet struct {
+	Name string `json:"name"`
+	// Inode identifies the interface within a boot. It is 0 if it is not known.
+	Inode  uint64 `json:"inode,omitempty"`
+	Number int    `json:"number"`
+}
+
 // USBInterface is one interface of the active configuration.
 type USBInterface struct {
 	Number int    // bInterfaceNumber, in its name

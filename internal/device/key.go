@@ -12,6 +12,9 @@ import (
 // maxKey is the maximum length of the key of a node.
 const maxKey = 32
 
+// MaxIndex is the maximum Node.Index that is a part of a key.
+const MaxIndex = 999_999
+
 // NodeKeys returns the keys of the nodes of h. A key identifies a node within its hardware. Links and
 // IDs contain it, so that it must not change with the kernel's name:
 //
@@ -30,7 +33,8 @@ const maxKey = 32
 //   - A network interface is "net", because its name depends on rules of the host and on the
 //     network namespace. Interfaces are numbered like nodes: "net.1", "if00:net". Interfaces
 //     with the same index are numbered in the order of the devices below their hardware, then
-//     of their names.
+//     of their names, when they are first seen together. The scanner remembers that number as
+//     their index, because a container takes its interface out of the host's sysfs.
 //
 // Keys have the syntax of IDs and at most 32 characters.
 func NodeKeys(h *Hardware) map[*Node]string {
@@ -60,6 +64,15 @@ func NodeKeys(h *Hardware) map[*Node]string {
 		}
 	}
 	return keys
+}
+
+// SortNets sorts the network interfaces of one hardware in the order in which NodeKeys numbers them.
+func SortNets(nets []*Node) {
+	sort.Slice(nets, func(i, j int) bool {
+		a := splitNet(nets[i])
+		b := splitNet(nets[j])
+		return compareKernelNames(&a, &b) < 0
+	})
 }
 
 // firstFamily returns the first names that are numbered together.
@@ -142,13 +155,12 @@ func (k kernelName) sameFamily(other kernelName) bool {
 // numberFamily numbers the counters of one family in order: nodes of one interface with one
 // prefix. Nodes with one counter share its number: sdb, sdb1 and sdb2 are parts of one disk.
 func numberFamily(family []kernelName) map[string]int {
-	const maxIndex = 999_999
 	numbers := make(map[string]int)
 	used := usedNumbers{isUsed: make(map[int]bool)}
 	for _, k := range family {
 		index := k.node.Index
 		_, hasNumber := numbers[k.counter]
-		isValid := 0 <= index && index <= maxIndex
+		isValid := 0 <= index && index <= MaxIndex
 		if isValid && !hasNumber && !used.isUsed[index] {
 			numbers[k.counter] = index
 			used.isUsed[index] = true

@@ -46,6 +46,8 @@ type Persisted struct {
 	Holds []Hold `json:"holds,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
 	USB map[string]device.KnownUSB `json:"usb,omitempty"`
+	// Nets are the numbers of network interfaces that the kernel does not number, by their hardware.
+	Nets map[string][]device.KnownNet `json:"nets,omitempty"`
 	// Forgot is set if a device that a container may hold was left out: see State.Forgot.
 	Forgot bool `json:"forgot,omitempty"`
 	// DRA is set if the driver for dynamic resource allocation has run.

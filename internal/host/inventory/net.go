@@ -16,7 +16,7 @@ import (
 
 // readNets returns the network interfaces of the host, by name, and assigns them to
 // their hardware.
-func (c *scan) readNets() []*device.Node {
+func (c *scan) readNets(numbers *netNumbers) []*device.Node {
 	entries, err := c.sysfs.Nets()
 	if notExist(err) {
 		return nil
@@ -50,6 +50,7 @@ func (c *scan) readNets() []*device.Node {
 			c.netInterfaces[e.Name] = i
 		}
 	}
+	numbers.number(nets, entries)
 	return nets
 }
 

@@ -60,6 +60,7 @@ type Scanner struct {
 	// usb and attrs make reads that may block. Their results outlive a scan.
 	usb     usbReader
 	attrs   slowAttributes
+	nets    netNumbers
 	answers chan struct{} // capacity 1: a slow read has returned
 
 	mu    sync.Mutex // held by a scan
@@ -181,7 +182,7 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	nodes := c.own(located)
 	var nets []*device.Node
 	if !s.noNets {
-		nets = c.readNets()
+		nets = c.readNets(&s.nets)
 	}
 	if err := ctx.Err(); err != nil {
 		return c, fmt.Errorf("scan the host: %w", err)
