@@ -28,7 +28,6 @@ type cache struct {
 // pointers, so that a known empty value differs from a value that was not read.
 type facts struct {
 	pci       **sysfs.PCIFunction
-	virtFns   *map[string]int
 	usb       *device.USBInterface
 	subsystem *string
 	numa      *int

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 
 	"github.com/jaypipes/ghw"
@@ -69,6 +70,7 @@ func (s *Scanner) subFunction(dir string) (*sysfs.PCIFunction, error) {
 	f, err := s.function(up(dir))
 	number, driver, ownErr := s.sysfs.SubFunction(dir)
 	f.PF = f.Address
+	f.PFDir = ""
 	f.Address = base(dir)
 	f.IOMMUGroup = ""
 	f.Driver = driver
@@ -92,19 +94,17 @@ func (s *Scanner) readFunctions() *cache {
 
 // readPCI adds every PCI function of the host.
 func (s *Scanner) readPCI(c *scan) {
-	var pfs []*device.Hardware
+	numbers := make(map[string]map[string]int) // of the virtual functions of each physical function
 	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
 		f, err := cached(&c.cache.of(e.Path).pci, e.Path, s.function)
 		// cached returns what could be read, also with an error.
+		function := s.readVirtual(c, e, f, numbers)
 		h := &device.Hardware{
 			Bus:  device.PCIBus,
 			Path: e.Path,
 			Name: e.Name,
 			NUMA: f.NUMA,
-			PCI:  &f.PCI,
-		}
-		if f.SRIOV == "pf" {
-			pfs = append(pfs, h) // even if it can't be read: its virtual functions may be readable
+			PCI:  &function,
 		}
 		if !sysfs.Gone(err) {
 			c.problems.add(e.Path, err)
@@ -120,26 +120,58 @@ func (s *Scanner) readPCI(c *scan) {
 			c.problems.add(e.Path, fmt.Errorf("%v, although it is on its bus", err))
 		}
 	}
-	for _, pf := range pfs {
-		c.markVirtualFunctions(pf)
-	}
+	s.forgetVirtual(c.cache.onBus[device.PCIBus])
 }
 
-// markVirtualFunctions records the physical function in its virtual functions.
-func (c *scan) markVirtualFunctions(pf *device.Hardware) {
-	numbers := fact(c, &c.cache.of(pf.Path).virtFns, pf.Path, c.sysfs.VirtFns)
-	for dir, number := range numbers {
-		vf := c.hardware[dir]
-		if vf == nil || vf.PCI == nil {
-			continue
-		}
-		// The cache keeps the function, so a copy is changed.
-		p := *vf.PCI
+// virtualFunction is what the scanner remembers of a virtual function.
+type virtualFunction struct {
+	// inode is the inode of its link on the bus.
+	inode  uint64
+	pf     string
+	number int
+}
+
+// readVirtual completes a virtual function. The number is only in the name of a link of the physical
+// function. The kernel removes both links before it unbinds the driver of a virtual function and removes
+// it (pci_iov_remove_virtfn in drivers/pci/iov.c), so that a function that was a virtual one stays one.
+func (s *Scanner) readVirtual(c *scan, e sysfs.Entry, f *sysfs.PCIFunction, numbers map[string]map[string]int) device.PCI {
+	// The cache keeps the function, so a copy is changed.
+	p := f.PCI
+	known, isKnown := s.virtual[e.Path]
+	isSame := isKnown && e.Ino != 0 && known.inode == e.Ino
+	if isSame {
 		p.SRIOV = "vf"
-		p.PF = pf.Name
-		p.VF = number
-		vf.PCI = &p
+		p.PF = known.pf
+		p.VF = known.number
+		return p
 	}
+	if f.PFDir == "" {
+		return p
+	}
+	if numbers[f.PFDir] == nil {
+		read, err := c.sysfs.VirtFns(f.PFDir)
+		c.problems.add(f.PFDir, err)
+		numbers[f.PFDir] = read
+	}
+	number, isNumbered := numbers[f.PFDir][e.Path]
+	if isNumbered {
+		p.VF = number
+	}
+	if isNumbered && e.Ino != 0 {
+		s.virtual[e.Path] = virtualFunction{
+			inode:  e.Ino,
+			pf:     p.PF,
+			number: number,
+		}
+	}
+	return p
+}
+
+// forgetVirtual drops virtual functions that are not on the bus.
+func (s *Scanner) forgetVirtual(bus map[string]sysfs.Entry) {
+	maps.DeleteFunc(s.virtual, func(dir string, v virtualFunction) bool {
+		return bus[base(dir)].Ino != v.inode
+	})
 }
 
 // readMDevs adds the mediated devices of the host. Their parents are above them in

@@ -66,6 +66,8 @@ type Scanner struct {
 	mu    sync.Mutex // held by a scan
 	cache *cache     // nil before the first scan
 	last  scanResult // empty before the first scan
+	// virtual are the virtual PCI functions, by path.
+	virtual map[string]virtualFunction
 	// noNets is set if network interfaces are left out.
 	noNets bool
 	// events has the time of the last event of each sysfs path, for readAgain.
@@ -82,6 +84,7 @@ func New(o Options) *Scanner {
 		ghw:     sync.OnceValues(newGHW),
 		answers: make(chan struct{}, 1),
 		events:  make(map[string]time.Time),
+		virtual: make(map[string]virtualFunction),
 	}
 	s.usb.read = func(dir string) (device.USB, error) {
 		return s.sysfs.USBDevice(dir) // Read replaces s.sysfs

@@ -54,8 +54,11 @@ func (fs FS) SubFunction(dir string) (number int, driver string, err error) {
 // PCIFunction is a PCI function, with the attributes that do not change while it has its
 // driver (Documentation/ABI/testing/sysfs-bus-pci).
 type PCIFunction struct {
-	// PCI has no identifiers. SRIOV is "pf" or "none".
+	// PCI has no identifiers, and no number of a virtual function: only its physical function has that,
+	// see VirtFns.
 	device.PCI
+	// PFDir is the directory of the physical function of a virtual function.
+	PFDir string
 	// NUMA is -1 if it is unknown.
 	NUMA int
 }
@@ -77,8 +80,16 @@ func (fs FS) PCIFunction(dir string) (f PCIFunction, modalias string, err error)
 	if totalVFs > 0 {
 		f.SRIOV = "pf"
 	}
+	// The link belongs to the virtual function itself. The kernel announces the physical function only
+	// after the last of its virtual functions (sriov_enable in drivers/pci/iov.c).
+	physfn, physfnErr := fs.link(dir, "physfn")
+	if physfn != "" {
+		f.PFDir = path.Join(dir, physfn)
+		f.PF = path.Base(physfn)
+		f.SRIOV = "vf"
+	}
 	modalias, err = fs.modalias(dir)
-	return f, modalias, errors.Join(revisionErr, driverErr, groupErr, numaErr, vfsErr, err)
+	return f, modalias, errors.Join(revisionErr, driverErr, groupErr, numaErr, vfsErr, physfnErr, err)
 }
 
 // modalias reads the modalias of a function. The kernel removes a function from the bus first, then

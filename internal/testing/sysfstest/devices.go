@@ -54,7 +54,8 @@ type PCI struct {
 	Nodes []Node
 }
 
-// AddPCI adds a PCI function and returns its directory.
+// AddPCI adds a PCI function and returns its directory. The physical function of a virtual one has no
+// event, see EndVFs.
 func (h *Host) AddPCI(p PCI) string {
 	h.t.Helper()
 	h.mu.Lock()
@@ -88,7 +89,6 @@ func (h *Host) AddPCI(p PCI) string {
 		pf := h.find("bus/pci/devices", p.PF)
 		h.link(dir+"/physfn", pf)
 		h.linkFrom(dir, fmt.Sprintf("%s/virtfn%d", pf, p.VF), dir)
-		h.uevents = append(h.uevents, pf) // sriov_enable in drivers/pci/iov.c
 	}
 	return h.add(dir, entry{
 		bus:    "pci",
@@ -98,6 +98,14 @@ func (h *Host) AddPCI(p PCI) string {
 		group:  p.IOMMUGroup,
 		nodes:  p.Nodes,
 	})
+}
+
+// EndVFs announces the physical function with this directory. The kernel does so once, after all of its
+// virtual functions, whose drivers may take seconds to probe (sriov_enable in drivers/pci/iov.c).
+func (h *Host) EndVFs(pf string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.uevents = append(h.uevents, pf)
 }
 
 // SubFunction is a sub-function of a PCI function.
