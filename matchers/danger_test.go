@@ -61,6 +61,7 @@ func TestDangerousClasses(t *testing.T) {
 		chips      = "it commands chips of the board, of graphics cards or of monitors (%s)"
 		radios     = "it switches off the radios of the host (%s)"
 		forging    = "it creates devices of the host (%s)"
+		keys       = "it uses the keys of the host, such as the keys of its disks (%s)"
 	)
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	want := map[string]string{}
@@ -84,14 +85,15 @@ func TestDangerousClasses(t *testing.T) {
 		secure:     {"tee teepriv0"},
 		typing:     {"misc uinput", "misc uhid", "misc userio", "misc vhci"},
 		input:      {"input mice", "input mouse0", "misc psaux"},
-		console:    {"tty console", "tty tty0", "tty tty1", "vc vcs", "vc vcsa1", "vc vcsu2"},
-		kernelLog:  {"mem kmsg"},
+		console:    {"tty hvc0", "tty console", "tty tty0", "tty tty1", "vc vcs", "vc vcsa1", "vc vcsu2"},
+		kernelLog:  {"mem kmsg", "tty ttyprintk"},
 		traffic:    {"usbmon usbmon0"},
 		reset:      {"watchdog watchdog0", "misc watchdog"},
 		chips:      {"drm_dp_aux_dev drm_dp_aux0"},
 		radios:     {"misc rfkill"},
-		forging:    {"misc cuse"},
-		"": {"mem null", "misc fuse", "misc tun", "misc kvm", "misc vhost-net", "misc vfio", "misc iommu", "misc sgx_enclave", "cpuid cpu0", "tpm tpm0", "tpmrm tpmrm0",
+		forging:    {"misc cuse", "vduse control", "vduse disk0"},
+		keys:       {"tpm tpm0", "tpmrm tpmrm0"},
+		"": {"mem null", "misc fuse", "misc tun", "misc kvm", "misc vhost-net", "misc vfio", "misc iommu", "misc sgx_enclave", "cpuid cpu0", 
 			"scsi_tape nst0", "scsi_changer sch0", "vfio 12", "vfio-dev vfio3", "rtc rtc0", "i2c-dev i2c-0", "spidev spidev0.0", "gpio gpiochip0", "hidraw hidraw0",
 			"graphics fb0", "input js0", "tee tee0", "tty tty", "tty ptmx", "tty ttyS0", "tty ttyAMA0", "infiniband_mad umad0", "vchiq vchiq",
 			"cxl afu0.0m", "drm renderD128", "tty ttyUSB0", "infiniband_verbs uverbs0", "kfd kfd"},
@@ -121,7 +123,7 @@ func TestDangerByNumber(t *testing.T) {
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	h.AddNode("devices/platform/host0", sysfstest.Node{Name: "sg0", Subsystem: "scsi_generic", Major: 21})
 	h.AddNode("", sysfstest.Node{Name: "fuse", Subsystem: "misc", Major: 10, Minor: 229})
-	h.WriteProc("devices", "Character devices:\n 10 misc\n195 nvidia-frontend\n241 megaraid_sas_ioctl\n242 aac\n243 twa\n244 ubi1\n245 bcachefs-ctl\n\nBlock devices:\n195 sd\n")
+	h.WriteProc("devices", "Character devices:\n 10 misc\n195 nvidia-frontend\n241 megaraid_sas_ioctl\n242 aac\n243 twa\n244 ubi1\n245 bcachefs-ctl\n247 mt4119_pciconf0\n\nBlock devices:\n195 sd\n")
 	want := map[string]string{}
 	for path := range judged(t, h, everyNode) {
 		want[path] = ""
@@ -151,6 +153,8 @@ func TestDangerByNumber(t *testing.T) {
 		"char 243:3":  {control, "twa 3"},
 		"char 244:1":  {"it is flash memory, which holds firmware (%s)", "ubi1 1"},
 		"char 245:0":  {commands, "bcachefs-ctl 0"},
+		"char 247:0":  {"it commands firmware (%s)", "mt4119_pciconf0 0"},
+		"char 10:224": {"it uses the keys of the host, such as the keys of its disks (%s)", "misc 224"},
 	} {
 		name := "hand-" + strings.NewReplacer(" ", "-", ":", "-").Replace(node)
 		if err := os.WriteFile(filepath.Join(h.Dev(), name), []byte(node+"\n"), 0o644); err != nil {
@@ -178,9 +182,14 @@ func TestDangerOfUSBDisks(t *testing.T) {
 	h.AddNode(disk+"/1-1.1:1.0/host0/target0:0:0/0:0:0:0", sysfstest.Disk("sda"))
 	h.AddUSB(sysfstest.USB{Port: "1-1.2", Vendor: "0781", Product: "5581", Serial: "COMING", Interfaces: []sysfstest.Interface{{Class: "08"}}})
 	h.AddUSB(sysfstest.USB{Port: "1-1.3", Vendor: "10c4", Product: "ea60", Serial: "SERIAL", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "cp210x"}}})
+	nic := h.AddUSB(sysfstest.USB{Port: "1-1.4", Vendor: "0bda", Product: "8153", Serial: "NIC", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "r8152"}}})
+	h.AddNet(nic+"/1-1.4:1.0", sysfstest.Net{Name: "eth7"})
+	can := h.AddUSB(sysfstest.USB{Port: "1-1.5", Vendor: "1d50", Product: "606f", Serial: "CAN", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "gs_usb"}}})
+	h.AddNet(can+"/1-1.5:1.0", sysfstest.Net{Name: "can0", Type: 280})
 	const commands = "it commands storage (USB device of "
 	want := map[string]string{
 		"/dev/bus/usb/001/002": "it switches off every device below a USB hub (USB hub 1-1)", "/dev/bus/usb/001/005": "",
+		"/dev/bus/usb/001/006": "it commands a network interface, which may be the host's own (USB device of a network interface)", "/dev/bus/usb/001/007": "",
 		"/dev/bus/usb/001/003": commands + "/dev/sda)", "/dev/bus/usb/001/004": commands + "mass storage)",
 	}
 	if diff := cmp.Diff(want, judged(t, h, `match = { usb = {}, glob = "/dev/bus/**" }`)); diff != "" {

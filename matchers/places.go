@@ -108,6 +108,10 @@ func (m *run) serialPlace(h *device.Hardware) string {
 // nodePlaces are the places of a node without the rest of its hardware. Its key stays the same when
 // the kernel gives it another name.
 func (m *run) nodePlaces(n *device.Node) []string {
+	// A bus node gives access to the whole device, whatever its drivers are.
+	if busNodeOf(n) != nil {
+		return m.hardwarePlaces(n.Hardware)
+	}
 	var places []string
 	if n.Hardware == nil {
 		places = append(places, n.Path)

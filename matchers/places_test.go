@@ -162,6 +162,34 @@ func TestPlacesOfExclusiveDevices(t *testing.T) {
 	}
 }
 
+// A bus node gives access to the whole device, so that it excludes the other nodes of a stick.
+func TestBusNodeExcludesOtherNodes(t *testing.T) {
+	t.Parallel()
+	snap, opts := scanned(t, exclusiveHost(t))
+	const text = `
+[[resource]]
+name = "bus"
+match = { usb.id = "10c4:ea60", glob = "/dev/bus/usb/*/*" }
+each = "node"
+shared = "exclusive"
+
+[[resource]]
+name = "port"
+match = { usb.id = "10c4:ea60", glob = "/dev/ttyUSB*" }
+each = "node"
+shared = "exclusive"
+`
+	result := matchers.Match(parse(t, text), snap, nil, opts)
+	bus := result.Resources[0].Offers
+	port := result.Resources[1].Offers
+	if len(bus) != 1 || len(port) != 1 {
+		t.Fatalf("offers %q and %q", sayAll(bus), sayAll(port))
+	}
+	if !device.Conflict(bus[0].Places, port[0].Places) {
+		t.Errorf("%q and %q do not conflict", bus[0].Places, port[0].Places)
+	}
+}
+
 // A device in two exclusive resources is offered by both, with an ID of each.
 func TestExclusiveResourcesOfferOneDevice(t *testing.T) {
 	t.Parallel()

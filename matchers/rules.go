@@ -66,6 +66,13 @@ func rules() []rule {
 		},
 		{
 			device: "usb *",
+			effect: network,
+			which:  "a device with a network interface, except for CAN",
+			source: "drivers/usb/core/devio.c: USBDEVFS_DISCONNECT detaches the interface's driver",
+			names:  (*run).usbNet,
+		},
+		{
+			device: "usb *",
 			effect: input,
 			which:  "a keyboard or a pointer, but not a security token with an interface for smart cards",
 			source: "drivers/usb/core/devio.c",
@@ -306,6 +313,34 @@ func (m *run) usbDisk(n *device.Node) string {
 	}
 	return ""
 }
+
+// typeCAN is the type of a CAN interface (ARPHRD_CAN in include/uapi/linux/if_arp.h).
+const typeCAN = 280
+
+// usbNet names the network interface of a USB device with the bus node n. The type is read from sysfs,
+// because most snapshots have no interfaces. Whether the host uses the interface does not matter: it may
+// do so later. A CAN interface has neither addresses nor routes.
+func (m *run) usbNet(n *device.Node) string {
+	h := busNodeOf(n)
+	if h == nil {
+		return ""
+	}
+	// The budget of the resource is not used, see netEntries.
+	entries := netEntries
+	types, unread := m.Host.Attr(h.Path, "*:*/net/*/type", &entries)
+	isOther := func(text string) bool {
+		kind, err := strconv.Atoi(strings.TrimSpace(text))
+		return err == nil && kind != typeCAN
+	}
+	if unread || slices.ContainsFunc(types, isOther) {
+		return "USB device of a network interface"
+	}
+	return ""
+}
+
+// netEntries is enough to find the network interfaces of a USB device. The cost of such a read does not
+// depend on the configuration, so that it does not count against the budget.
+const netEntries = 4096
 
 // usbInput names the keyboard or pointer of a USB device with the bus node n. A security token is an
 // exception: it types its passwords as a keyboard, and programs for smart cards use its bus node.

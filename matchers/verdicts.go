@@ -31,6 +31,8 @@ const (
 	ports      effect = "switches off every device below a USB hub"
 	radios     effect = "switches off the radios of the host"
 	forging    effect = "creates devices of the host"
+	network    effect = "commands a network interface, which may be the host's own"
+	keys       effect = "uses the keys of the host, such as the keys of its disks"
 	// unclear is for a number whose driver makes devices of both kinds, as long as sysfs has no
 	// entry.
 	unclear effect = "may be a dangerous device that appears later"
@@ -133,6 +135,8 @@ var dangerous = []verdict{
 		{"misc wmi!*", "", "drivers/platform/x86/dell/dell-smbios-wmi.c"},
 		{"fwctl *", "fwctl *", "drivers/fwctl/main.c, since Linux 6.15"},
 		{"misc sev", "", "drivers/crypto/ccp/sev-dev.c: resets the platform and its keys; the kernel only requires write access"},
+		{"", "mt*_pciconf* *", "mst_pciconf of Nvidia's firmware tools: configuration space and firmware of network cards"},
+		{"", "mt*_pci_cr* *", "mst_pci of Nvidia's firmware tools: registers of network cards"},
 		{"misc cros_*", "", "drivers/platform/chrome/cros_ec_chardev.c: the embedded controller"},
 		{"chromeos *", "cros_ec *", "drivers/mfd/cros_ec_dev.c, until Linux 5.3"},
 		{"misc papr-*", "", "arch/powerpc/platforms/pseries: papr-sysparm.c, papr-vpd.c, papr-indices.c, papr-platform-dump.c"},
@@ -161,6 +165,10 @@ var dangerous = []verdict{
 	{effect: secure, classes: []class{
 		{"tee teepriv*", "", "drivers/tee/tee_core.c: storage and applications of the secure world"},
 	}},
+	{effect: keys, classes: []class{
+		{"tpm *", "misc 224", "drivers/char/tpm/tpm-dev.c: also clears the TPM and its lockout"},
+		{"tpmrm *", "tpm *", "drivers/char/tpm/tpmrm-dev.c: keys without a password need no more than the node"},
+	}},
 	{effect: typing, classes: []class{
 		{"misc uinput", "misc 223", "drivers/input/misc/uinput.c: a new keyboard is connected to the console (drivers/tty/vt/keyboard.c) and to SysRq"},
 		{"misc uhid", "misc 239", "drivers/hid/uhid.c"},
@@ -175,10 +183,12 @@ var dangerous = []verdict{
 	{effect: console, classes: []class{
 		{"tty console", "/dev/* 1", "drivers/tty/tty_io.c"},
 		{"tty tty[0-9]*", "", "drivers/tty/vt/vt_ioctl.c: text, keys and keymaps of a virtual terminal"},
+		{"tty hvc*", "", "drivers/tty/hvc/hvc_console.c: the console of a virtual machine"},
 		{"vc vcs*", "vcs *", "drivers/tty/vt/vc_screen.c: the text on the screen"},
 	}},
 	{effect: kernelLog, classes: []class{
 		{"mem kmsg", "mem 11", "kernel/printk/printk.c: devkmsg_read, devkmsg_write"},
+		{"tty ttyprintk", "/dev/* 3", "drivers/char/ttyprintk.c: forges it"},
 	}},
 	{effect: traffic, classes: []class{
 		{"usbmon *", "usbmon *", "drivers/usb/mon/mon_bin.c"},
@@ -197,6 +207,7 @@ var dangerous = []verdict{
 	{effect: forging, classes: []class{
 		{"misc cuse", "misc 203", "fs/fuse/cuse.c"},
 		{"misc uleds", "", "drivers/leds/uleds.c"},
+		{"vduse *", "vduse *", "drivers/vdpa/vdpa_user/vduse_dev.c: disks and network interfaces"},
 	}},
 	{effect: unclear, classes: []class{
 		{"", "hidraw *", "drivers/hid/hidraw.c"},
@@ -246,7 +257,6 @@ var harmless = []struct {
 		{"misc cpu_dma_latency", "", "kernel/power/qos.c"},
 	}},
 	{"data and functions of the device itself", []class{
-		{"tpm *", "misc 224", "drivers/char/tpm: keys and measurements"},
 		{"tee tee[0-9]*", "", "drivers/tee/tee_core.c: clients of the secure world"},
 		{"graphics fb*", "fb *", "drivers/video/fbdev/core/fb_chrdev.c: the picture of a display, as with its DRM node"},
 		{"input js*", "input [0-9]", "drivers/input/joydev.c: game controllers"},
