@@ -153,6 +153,10 @@ func (h host) attr(a device.AttrCheck) string {
 			if passed[file] {
 				break
 			}
+			// The reason of a failed check shows the value.
+			if !isPublic(h.local(file)) {
+				return ": only attributes that everybody may read are read"
+			}
 			value, err := atomicfile.Read(h.local(file), maxValue)
 			switch {
 			case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
@@ -175,6 +179,12 @@ func (h host) attr(a device.AttrCheck) string {
 		return " is absent: want " + wanted(a.Want)
 	}
 	return ""
+}
+
+// isPublic reports whether everybody may read a file. A missing file is reported by the read.
+func isPublic(file string) bool {
+	info, err := os.Stat(file)
+	return err != nil || info.Mode().Perm()&0o004 != 0
 }
 
 // quote quotes a value, shortened if it is long.

@@ -109,6 +109,9 @@ func TestAttr(t *testing.T) {
 		"sys/devices/hub/dev/quoted":             "a\x00\"b\n",
 		"sys/devices/hub/dev/directory/anything": "",
 	})
+	if err := os.WriteFile(filepath.Join(dir, "sys/devices/hub/dev/password"), []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const hardware = "/sys/devices/hub/dev"
 	tty := []string{hardware + "/if0/tty", hardware + "/if0", hardware}
 	other := []string{hardware + "/if1", hardware}
@@ -131,6 +134,7 @@ func TestAttr(t *testing.T) {
 		{"empty", [][]string{tty}, oneOf{"x"}, `attr empty is "": want "x"`},
 		{"quoted", [][]string{tty}, oneOf{"x"}, `attr quoted is "a\x00\"b": want "x"`},
 		{"long", [][]string{tty}, oneOf{"x"}, `attr long is "` + strings.Repeat("ä", 40) + `"...: want "x"`},
+		{"password", [][]string{tty}, oneOf{"x"}, "attr password: only attributes that everybody may read are read"},
 		{"directory", [][]string{tty}, oneOf{"x"}, "attr directory: not a regular file"},
 	} {
 		c := device.Check{Attrs: []device.AttrCheck{{Name: tc.name, Dirs: tc.dirs, Want: tc.want}}}

@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"errors"
 	"path"
 	"strings"
 
@@ -99,6 +100,9 @@ func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 // is safe to print and not longer than a page. The value of the links driver, subsystem and module is
 // the last element of their targets.
 //
+// Only attributes that everybody may read are read: the program is root, and write access to the
+// configuration must not give the secrets of the host, such as the DH-HMAC-CHAP keys of NVMe.
+//
 // The read may block: some attributes wait until the device responds. Gone reports whether the error
 // means that the attribute was removed.
 func (fs FS) Attribute(file string) (string, error) {
@@ -110,10 +114,24 @@ func (fs FS) Attribute(file string) (string, error) {
 			return fs.linkBase(dir, name)
 		}
 	}
+	if !fs.isPublic(file) {
+		return "", errNotPublic
+	}
 	var buf [maxAttr]byte
 	n, err := fs.read(dir, name, buf[:])
 	if err != nil {
 		return "", err
 	}
 	return clean(buf[:n]), nil
+}
+
+var errNotPublic = errors.New("only attributes that everybody may read are read")
+
+// isPublic reports whether everybody may read a file. A missing file is reported by the read.
+func (fs FS) isPublic(p string) bool {
+	var st unix.Stat_t
+	_, err := dirents.Retry(func() (int, error) {
+		return 0, unix.Lstat(fs.abs(p), &st)
+	})
+	return err != nil || st.Mode&unix.S_IROTH != 0
 }

@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -94,6 +95,27 @@ func TestAttribute(t *testing.T) {
 
 // A read by name is traced, with the links on its path: the trace is a tree that reads
 // the same.
+// Attributes with passwords and keys are only readable for root, which the program is.
+func TestAttributeOfRoot(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	sys := New(root)
+	for mode, want := range map[os.FileMode]error{0o444: nil, 0o644: nil, 0o400: errNotPublic, 0o600: errNotPublic, 0o440: errNotPublic} {
+		name := fmt.Sprintf("secret%o", mode)
+		file := filepath.Join(root, name)
+		if err := os.WriteFile(file, []byte("x\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := sys.Attribute(name)
+		if !errors.Is(err, want) || (got != "") != (want == nil) {
+			t.Errorf("mode %o: %q, %v; want the error %v", mode, got, err, want)
+		}
+	}
+}
+
 func TestTraceOfAttributes(t *testing.T) {
 	t.Parallel()
 	sys := tree(t, map[string]string{
