@@ -142,70 +142,31 @@ func (c *Container) checkHealthHold(v value) {
 	}
 }
 
-// systemDirs are directories of containers that a mount must not replace: directories of
-// programs, libraries and accounts in the image, and directories in which the runtime and the
-// kubelet mount files (/etc/hosts, /run/secrets).
-var systemDirs = []string{
-	"/",
-	"/bin",
-	"/boot",
-	"/dev",
-	"/etc",
-	"/home",
-	"/lib",
-	"/lib32",
-	"/lib64",
-	"/libx32",
-	"/mnt",
-	"/opt",
-	"/root",
-	"/run",
-	"/run/secrets",
-	"/sbin",
-	"/srv",
-	"/tmp",
-	"/usr",
-	"/usr/bin",
-	"/usr/lib",
-	"/usr/lib64",
-	"/usr/local",
-	"/usr/local/bin",
-	"/usr/local/lib",
-	"/usr/sbin",
-	"/usr/share",
-	"/var",
-	"/var/lib",
-	"/var/log",
-	"/var/run",
-	"/var/run/secrets",
-	"/var/tmp",
-}
-
-// systemTrees are directories below which no mount is possible: the file systems of the kernel,
-// and the token of the service account. They are read-only or virtual, so that the runtime
-// cannot create a directory in them.
-var systemTrees = []string{
-	"/dev",
-	"/proc",
-	"/sys",
-	"/run/secrets/kubernetes.io",
-	"/var/run/secrets/kubernetes.io",
-}
+// healthTrees are the directories below which a health directory may be. They are for data of the
+// running system: a mount below them hides no program, library or certificate. The secrets of the pod
+// are an exception.
+var healthTrees = []string{"/run", "/tmp", "/var/run"}
 
 // healthDir reads v as the path of a directory that hides no file that a container needs.
 func (v value) healthDir() string {
 	dir := v.absolute(`a path such as "/run/device"`)
-	// A directory of systemDirs is refused, but a directory below it is accepted: "/run/device".
-	// Below systemTrees nothing is accepted.
-	isInTree := func(tree string) bool {
-		return dir == tree || strings.HasPrefix(dir, tree+"/")
+	// Another path is already reported.
+	if !strings.HasPrefix(dir, "/") {
+		return dir
 	}
-	isSystemDir := slices.Contains(systemDirs, dir)
-	if isSystemDir || slices.ContainsFunc(systemTrees, isInTree) {
+	tree := slices.IndexFunc(healthTrees, func(tree string) bool {
+		return strings.HasPrefix(dir, tree+"/")
+	})
+	if tree < 0 {
 		v.report(
-			quote(dir)+" would hide files that containers need: want a directory of its own",
+			quote(dir)+" may hide files that containers need: want a directory below /run, /tmp or /var/run",
 			`health_dir = "/run/device"`,
 		)
+		return dir
+	}
+	first, _, _ := strings.Cut(strings.TrimPrefix(dir, healthTrees[tree]+"/"), "/")
+	if first == "secrets" {
+		v.report(quote(dir)+" may hide the secrets of the pod: want a directory of its own", `health_dir = "/run/device"`)
 	}
 	return dir
 }
