@@ -27,6 +27,8 @@ type node struct {
 	// closed is set if the value of the key is complete, so that nothing may be added
 	// to it.
 	closed bool
+	// hasHeader is set for a table with a header of its own, "[table]" or "[[list]]".
+	hasHeader bool
 }
 
 // element returns the node of element i of a list, or the list itself if the element has no
@@ -172,6 +174,7 @@ func (s *scanner) header() (*node, keyPath) {
 		n.items = append(n.items, item)
 		n = item
 	}
+	n.hasHeader = true
 	if !strings.HasPrefix(s.text[s.i:], closing) {
 		s.stop()
 		return n, p

@@ -17,8 +17,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// parseText parses a string with variables: ${name} is a variable, $${ is a literal "${", and any
-// other $ is literal.
+// parseText parses a string with variables: ${name} is a variable. Before "{", "$$" is a literal "$":
+// "$${" is a literal "${", and "$$${name}" is a "$" and the variable. Any other "$" is literal.
 func parseText(s string) (device.Text, error) {
 	const escape = `, or "$${" for a literal "${"`
 	if len(s) > maxText {
@@ -31,16 +31,19 @@ func parseText(s string) (device.Text, error) {
 	var literal strings.Builder
 	for s != "" {
 		before, rest, found := strings.Cut(s, "${")
-		// "$${" is a literal "${". The search continues after it.
-		if before, escaped := strings.CutSuffix(before, "$"); escaped && found {
-			literal.WriteString(before + "${")
-			s = rest
-			continue
-		}
-		literal.WriteString(before)
 		s = rest
 		if !found {
+			literal.WriteString(before)
 			break
+		}
+		plain := strings.TrimRight(before, "$")
+		dollars := len(before) - len(plain) + 1
+		literal.WriteString(plain + strings.Repeat("$", dollars/2))
+		// All of them are escaped, so that the "{" is literal, too.
+		isEscaped := dollars%2 == 0
+		if isEscaped {
+			literal.WriteString("{")
+			continue
 		}
 		name, rest, closed := strings.Cut(rest, "}")
 		// A "$" or "{" before the "}" means that the brace of an earlier variable is missing.

@@ -189,7 +189,9 @@ func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 // in the language, and the text has none there or has a table here.
 func (v value) misplaced(name string) (above value, ok bool) {
 	above, ok = v.enclosing(name)
-	if !ok {
+	_, own := v.find()
+	// Dotted keys and inline tables say to which table each key belongs. Any key is right there.
+	if !ok || !own.hasHeader {
 		return above, false
 	}
 	// A user's own key may have the name of a key of the language. It is not misplaced if the table

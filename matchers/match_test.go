@@ -185,6 +185,7 @@ match.usb = { id = "0403:6001" }`, want: []string{ftdi + ":bus /dev/bus/usb/001/
 		{name: "pci", machine: server, toml: `match = { pci = { vendor = "1002", class = "03", driver = "amdgpu" }, glob = "/dev/dri/renderD*" }`, want: []string{"0000:af:00.0 /dev/dri/renderD128", "0000:d8:00.0 /dev/dri/renderD129"}},
 		{name: "pci, but no sub-functions", machine: nics, toml: `match.pci = { vendor = "15b3", driver = "mlx5*" }`, want: []string{"0000:06:00.0 /dev/infiniband/uverbs0", "0000:06:00.1 /dev/infiniband/uverbs1"}},
 		{name: "sub-functions", machine: nics, toml: `match.pci = { sriov = "sf", vf = 88 }` + "\n" + `exclude.pci = { pf = "enp6s0f1np1" }`, want: []string{"sf:0000:06:00.0:88 /dev/infiniband/uverbs2"}},
+		{name: "no sub-functions by a negated pattern", machine: nics, toml: `match.pci = { vendor = "15b3", sriov = "!vf" }`, want: []string{"0000:06:00.0 /dev/infiniband/uverbs0", "0000:06:00.1 /dev/infiniband/uverbs1"}},
 		{name: "pci without a node is a device", machine: server, toml: `match.pci = { sriov = "vf", driver = "vfio-pci" }`, want: []string{"0000:3b:02.2", "0000:3b:02.3"}},
 		{name: "pci without a node, each node", machine: server, toml: `each = "node"
 match.pci = { sriov = "vf" }`},

@@ -21,7 +21,7 @@ type predicate struct {
 	// usb, pci, net and mdev are set if the match has these tables. They are fields, because a
 	// predicate asks for them for every node and all hardware.
 	usb, pci, net, mdev bool
-	// subFunctions is set if pci.sriov selects sub-functions.
+	// subFunctions is set if pci.sriov selects sub-functions, by a pattern without "!".
 	subFunctions bool
 	// exclude is set for a match in exclude. Conditions with unknown values hold then: a device
 	// that might be excluded is not offered.
@@ -87,7 +87,7 @@ func (m *run) predicate(match *config.Match) *predicate {
 	p := &predicate{
 		Match:        match,
 		run:          m,
-		subFunctions: !sriov.Empty() && sriov.Match("sf"),
+		subFunctions: len(sriov.Alternatives()) > 0 && sriov.Match("sf"),
 		usb:          match.Has("usb"),
 		pci:          match.Has("pci"),
 		net:          match.Has("net"),
