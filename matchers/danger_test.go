@@ -93,7 +93,7 @@ func TestDangerousClasses(t *testing.T) {
 		radios:     {"misc rfkill"},
 		forging:    {"misc cuse", "vduse control", "vduse disk0"},
 		keys:       {"tpm tpm0", "tpmrm tpmrm0"},
-		"": {"mem null", "misc fuse", "misc tun", "misc kvm", "misc vhost-net", "misc vfio", "misc iommu", "misc sgx_enclave", "cpuid cpu0", 
+		"": {"mem null", "misc fuse", "misc tun", "misc kvm", "misc vhost-net", "misc vfio", "misc iommu", "misc sgx_enclave", "cpuid cpu0",
 			"scsi_tape nst0", "scsi_changer sch0", "vfio 12", "vfio-dev vfio3", "rtc rtc0", "i2c-dev i2c-0", "spidev spidev0.0", "gpio gpiochip0", "hidraw hidraw0",
 			"graphics fb0", "input js0", "tee tee0", "tty tty", "tty ptmx", "tty ttyS0", "tty ttyAMA0", "infiniband_mad umad0", "vchiq vchiq",
 			"cxl afu0.0m", "drm renderD128", "tty ttyUSB0", "infiniband_verbs uverbs0", "kfd kfd"},

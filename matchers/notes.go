@@ -89,9 +89,11 @@ func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) 
 	}
 	m.annotationNote(r)
 	m.versionNote(r)
+	m.renamedNodeNote(r, offered)
 	// The notes after this one are about what only CDI can do.
 	if r.Container.CDI {
 		m.movedNetNote(r, offered)
+		m.returnedNetNote(r)
 		return
 	}
 	m.unmovedNetNote(r, devices)
@@ -192,6 +194,55 @@ func (m *run) movedNetNote(r *config.Resource, offered []Offered) {
 				o.Nets[0].HostName,
 			)
 			return
+		}
+	}
+}
+
+// returnedNetNote reports a match by the name of an interface that has another name in the container. When
+// the pod ends, the kernel returns the interface with that name, or as devN if the host has it already
+// (default_device_exit_net in net/core/dev.c). The name of the match then finds nothing.
+func (m *run) returnedNetNote(r *config.Resource) {
+	if len(r.Container.NetName) == 0 {
+		return
+	}
+	for i := range r.Match {
+		match := &r.Match[i]
+		name := match.Hardware["net"]["name"]
+		literal, _ := name.Literal()
+		isSame := literal != "" && literal == r.Container.NetName.String()
+		if name.Empty() || isSame {
+			continue
+		}
+		m.note(
+			match.Place,
+			"driver, usb, pci or attr.dev_port selects the interface whatever its name is",
+			"net.name with container.net_name: when the pod ends, the interface returns under its name in the container, or as devN, and net.name may not find it any more",
+		)
+		return
+	}
+}
+
+// renamedNodeNote reports a node that programs find by the kernel's name, at another path in the
+// container.
+func (m *run) renamedNodeNote(r *config.Resource, offered []Offered) {
+	for _, out := range offered {
+		for i := range out.Offers {
+			for _, n := range out.Offers[i].Nodes {
+				at := n.Path.String()
+				kind := interfaceDirOf(n.HostPath)
+				if n.Companion || kind == "" || at == n.HostPath {
+					continue
+				}
+				m.note(
+					r.Place,
+					"without container.path, a node has its own path; container.env can tell the program which one it is",
+					"%s is at %s in the container: libraries look up %s by their number, and open the kernel's name, which is not there",
+					n.HostPath,
+					at,
+					kind,
+				)
+				return
+			}
 		}
 	}
 }
@@ -307,8 +358,13 @@ func interfaceOf(n device.OfferedNode) string {
 	if !n.Follow || n.Companion || n.Path.String() != n.HostPath {
 		return ""
 	}
+	return interfaceDirOf(n.HostPath)
+}
+
+// interfaceDirOf returns the kind of the nodes in the directory of a host path, or "".
+func interfaceDirOf(host string) string {
 	for _, kind := range interfaceDirs {
-		if strings.HasPrefix(n.HostPath, kind.dir) {
+		if strings.HasPrefix(host, kind.dir) {
 			return kind.nodes
 		}
 	}

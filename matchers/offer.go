@@ -31,6 +31,10 @@ type builder struct {
 	problems []string
 	// omitted is the number of problems beyond maxProblems.
 	omitted int
+	// conflict is the first problem of two nodes or mounts at one path in the container, and
+	// moreConflicts is the number of further ones, which have the same cause.
+	conflict      string
+	moreConflicts int
 	// reserved has the node or mount at each path in the container.
 	reserved map[string]part
 	// paths has the paths in the container of the device's own nodes and mounts, by their path
@@ -134,6 +138,10 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	b.offer.Features = b.features()
 	b.addReset()
 	b.check = b.healthCheck()
+	if b.moreConflicts > 0 {
+		i := slices.Index(b.problems, b.conflict)
+		b.problems[i] += fmt.Sprintf(" (and %d more such conflicts)", b.moreConflicts)
+	}
 	// No step after this one may add a problem.
 	b.offer.Problem = strings.Join(b.problems, "; ")
 	if b.omitted > 0 {
@@ -390,15 +398,31 @@ func (b *builder) reserve(at device.Text, p part) bool {
 	}
 	// The same node or path twice is harmless: a companion may be one of the device's own nodes.
 	if other.source != p.source {
-		b.problem(
-			"%s and %s would both be at %s in the container%s",
-			other.source,
-			p.source,
-			place,
-			b.distinguishingSelector(other.node, p.node),
-		)
+		b.addConflict(other, p, place)
 	}
 	return false
+}
+
+// addConflict adds the problem of two nodes or mounts at one path. Only the first one is described:
+// twenty nodes at one path would make a text that nobody reads.
+func (b *builder) addConflict(first, second part, place string) {
+	if b.conflict != "" {
+		b.moreConflicts++
+		return
+	}
+	text := fmt.Sprintf(
+		"%s and %s would both be at %s in the container%s",
+		first.source,
+		second.source,
+		place,
+		b.distinguishingSelector(first.node, second.node),
+	)
+	before := len(b.problems)
+	b.problem("%s", text)
+	// Beyond maxProblems, the conflict is one of those that are only counted.
+	if len(b.problems) > before {
+		b.conflict = text
+	}
 }
 
 // distinguishingSelector suggests a selector for one of two nodes. The result is empty for

@@ -1,6 +1,7 @@
 package matchers_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -355,5 +357,24 @@ attributes.version = { version = "${kernel}" }
 		if !strings.Contains(o.Problem, reason) {
 			t.Errorf("problem %q, want %q", o.Problem, reason)
 		}
+	}
+}
+
+// Many nodes at one path are one problem of one sentence.
+func TestManyNodesAtOnePath(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	card := sysfstest.PCI{Address: "0000:03:00.0", Vendor: "1131", Device: "7160", Class: "048000"}
+	for i := range 20 {
+		card.Nodes = append(card.Nodes, sysfstest.Node{Name: fmt.Sprintf("dvb/adapter%d/frontend0", i), Subsystem: "dvb", Dir: fmt.Sprintf("dvb/dvb%d.frontend0", i)})
+	}
+	h.AddPCI(card)
+	got := offers(t, scan(t, h.Tree), "match.pci.vendor = \"1131\"\ncontainer.path = \"/dev/dvb/adapter0/frontend0\"")
+	if len(got) != 1 {
+		t.Fatalf("%d offers", len(got))
+	}
+	why := got[0].Problem
+	if !strings.Contains(why, "would both be at") || !strings.Contains(why, "(and 18 more such conflicts)") || strings.Contains(why, ";") {
+		t.Errorf("problem %q", why)
 	}
 }

@@ -19,7 +19,7 @@ func TestPools(t *testing.T) {
 		{name: "all nodes", toml: "each = \"all\"\n" + `match.glob = ["/dev/fuse", "/dev/null"]`, want: []string{"x: all:example.com:x /dev/fuse /dev/null"}, notes: []string{}},
 		{name: "of hardware, without cdi", toml: "each = \"all\"\n" + `match = { usb = {}, glob = ["/dev/ttyACM*", "/dev/bus/usb/**"] }` + "\ncontainer.path = \"/dev/u/\"",
 			want:  []string{"x: all:example.com:x /dev/bus/usb/001/002>/dev/u/002 /dev/bus/usb/001/003>/dev/u/003 /dev/ttyACM0>/dev/u/ttyACM0"},
-			notes: []string{note}},
+			notes: []string{`test.toml: resource 1 ("x"): /dev/bus/usb/001/002 is at /dev/u/002 in the container: libraries look up USB bus nodes by their number, and open the kernel's name, which is not there`, note}},
 		{name: "nothing is no pool", toml: "each = \"all\"\nmatch.glob = \"/dev/nothing\""},
 		{name: "hardware without nodes", toml: "each = \"all\"\nmatch.pci = { vendor = \"15b3\" }\ncontainer.env.A = \"${pci.address}\"" + cdi, want: []string{"x: all:example.com:x /dev/infiniband/uverbs0"}},
 		{name: "each node has its own hardware's variables", toml: "each = \"all\"\nmatch = { usb = {}, glob = \"/dev/bus/usb/**\" }\ncontainer.path = \"/dev/${usb.serial}\"" + cdi,
@@ -64,7 +64,7 @@ func TestGroups(t *testing.T) {
 			want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0>/dev/x/uverbs0", "x: 0000:3b:00.1", "x: group:usb.serial:CAN-B-78 /dev/ttyACM0>/dev/x/ttyACM0"}},
 		{name: "by an attribute", toml: "group_by = \"attr:idVendor\"\nmatch.usb = {}\ncontainer.path = \"/dev/x/\"",
 			want:  []string{"x: group:attr_idVendor-xa3neu5bfnp:1d50 /dev/bus/usb/001/002>/dev/x/002 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"},
-			notes: []string{`test.toml: resource 1 ("x"): group_by without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart`}},
+			notes: []string{`test.toml: resource 1 ("x"): /dev/bus/usb/001/002 is at /dev/x/002 in the container: libraries look up USB bus nodes by their number, and open the kernel's name, which is not there`, `test.toml: resource 1 ("x"): group_by without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart`}},
 		{name: "a member that another has is not in it", toml: `
 [[resource]]
 name = "a"
@@ -76,7 +76,7 @@ group_by = "usb.vendor"
 match.usb = {}
 container.cdi = true
 `, want: []string{"a: " + canA + " /dev/bus/usb/001/002>/dev/a", "b: group:usb.vendor:1d50 /dev/bus/usb/001/003 /dev/ttyACM0"},
-			notes: []string{`test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: USB device 1-1`}},
+			notes: []string{`test.toml: resource 1 ("a"): /dev/bus/usb/001/002 is at /dev/a in the container: libraries look up USB bus nodes by their number, and open the kernel's name, which is not there`, `test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: USB device 1-1`}},
 		{name: "required of each group", toml: "group_by = \"usb.vendor\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,
 			want: []string{"x: group:usb.vendor:1d50 /dev/bus/usb/001/002>/dev/x/002 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"}},
 		{name: "required of a group of one", toml: "group_by = \"usb.serial\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,

@@ -114,6 +114,7 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 			file.Notes = append(file.Notes, n.Problem)
 		}
 	}
+	file.Notes = append(file.Notes, fluxNotes(path)...)
 	file.Notes = append(file.Notes, busNodeNotes(view)...)
 	file.Notes = append(file.Notes, f.absenceNotes(path, cfg, view)...)
 	file.Devices, file.Unusable = countDevices(view)
