@@ -39,6 +39,33 @@ func Dirs(cfg *config.Config, here []string) []string {
 	return slices.Sorted(maps.Keys(w.dirs))
 }
 
+// Crossed lists conditions on directories that globs cross outside of /dev and /sys, one for each
+// alternative: "/run/vendor/*" for "/run/vendor/*/api.sock". Dirs cannot list them without searching the host,
+// and a file that is made after its directory causes no event in the directory above.
+func Crossed(cfg *config.Config) []pattern.Values {
+	var conditions []pattern.Values
+	add := func(globs pattern.Values) {
+		for _, a := range globs.Alternatives() {
+			shape := a.Shape()
+			isWatched := strings.HasPrefix(shape, "/dev/") || strings.HasPrefix(shape, "/sys/")
+			_, isLiteral := a.Literal()
+			if !isWatched && !isLiteral {
+				conditions = append(conditions, a.Through())
+			}
+		}
+	}
+	for i := range cfg.Resources {
+		r := &cfg.Resources[i]
+		for _, m := range r.Match {
+			add(m.Glob)
+		}
+		for _, c := range slices.Concat(r.With, r.Container.Mounts) {
+			add(c.Glob)
+		}
+	}
+	return conditions
+}
+
 // dirWatch gathers directories for Dirs.
 type dirWatch struct {
 	here []string // existing directories of /dev, sorted

@@ -9,6 +9,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -121,6 +122,21 @@ type watched struct {
 	// below are the directories below /dev from which dirs was computed.
 	below []string
 	dirs  []string
+	// crossed are conditions on further directories, which only a search of the host finds.
+	crossed []pattern.Values
+}
+
+// maxCrossed is how many directory entries are read to find the crossed directories.
+const maxCrossed = 2000
+
+// crossedDirs lists the directories outside of /dev that globs cross.
+func (l *loop) crossedDirs() []string {
+	var dirs []string
+	for _, condition := range l.last.watched.crossed {
+		entries := maxCrossed
+		dirs = append(dirs, l.host.paths.Glob(condition, &entries)...)
+	}
+	return dirs
 }
 
 // watch follows the directories that the configuration refers to. It is called after each scan and
@@ -133,13 +149,14 @@ func (l *loop) watch() {
 	isCurrent := l.last.watched.config == l.config && slices.Equal(l.last.watched.below, snap.Dirs)
 	if !isCurrent {
 		l.last.watched = watched{
-			config: l.config,
-			below:  snap.Dirs,
-			dirs:   matchers.Dirs(l.config, snap.Dirs),
+			config:  l.config,
+			below:   snap.Dirs,
+			dirs:    matchers.Dirs(l.config, snap.Dirs),
+			crossed: matchers.Crossed(l.config),
 		}
 	}
 	// This is done even if dirs is unchanged, because a path may name another directory now.
-	l.host.watcher.SetDirs(l.last.watched.dirs)
+	l.host.watcher.SetDirs(slices.Concat(l.last.watched.dirs, l.crossedDirs()))
 	resync := time.Duration(0)
 	// No uevent arrives for interfaces in other network namespaces.
 	if l.last.hasNets && inventory.ForeignNets(snap) {

@@ -124,7 +124,8 @@ func (s *globSearch) list(dir string) []fs.DirEntry {
 // kind Path: "/dev" and "/dev/snd" for "/dev/snd/*", and everything below "/dev" for
 // "/dev/**/card0".
 func (a Alternative) Through() Values {
-	var p pattern
+	// The text identifies the condition.
+	p := pattern{written: a.written + " and above"}
 	// add adds the directories that the first n tokens and one more token match.
 	add := func(n int, last token) {
 		// The clipped slice makes append copy the tokens of the alternative.

@@ -193,12 +193,16 @@ func (u *uevent) parseFields(fields []byte) bool {
 	return isConsistent && isNumbered
 }
 
-// isRelevant reports whether an event can change a snapshot. A snapshot only contains devices,
-// which are below /devices, unlike modules, drivers, file systems and, on older kernels, the caches
-// of every new container (/kernel/slab). Some subsystems have neither nodes nor drivers, but
+// isRelevant reports whether an event can change a snapshot, or a when.exists below /sys/module. A snapshot
+// only contains devices, which are below /devices, unlike drivers, file systems and, on older kernels, the
+// caches of every new container (/kernel/slab). Some subsystems have neither nodes nor drivers, but
 // frequent events: "bdi" with every mount, "queues" several times with every network interface, and
 // "power_supply" each minute for the charge of a battery.
 func (u uevent) isRelevant() bool {
+	// Modules are loaded and removed rarely (do_init_module in kernel/module/main.c).
+	if u.subsystem == "module" {
+		return true
+	}
 	if !strings.HasPrefix(u.devpath, "/devices/") {
 		return false
 	}

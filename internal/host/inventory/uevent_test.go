@@ -55,7 +55,7 @@ func TestUeventsThatMatter(t *testing.T) {
 		{"/devices/virtual/net/veth0/queues/rx-0", "queues", false},
 		{"/devices/virtual/bdi/7:9", "bdi", false},
 		{"/devices/LNXSYSTM:00/PNP0C0A:00/power_supply/BAT0", "power_supply", false},
-		{"/module/ftdi_sio", "module", false},
+		{"/module/ftdi_sio", "module", true},
 		{"/bus/usb/drivers/ftdi_sio", "drivers", false},
 		{"/kernel/slab/kmalloc-64/cgroup/kmalloc-64(1:x)", "slab", false},
 		{"/devices", "", false},
