@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -174,7 +175,7 @@ func hexadecimal(numbers, digits int, rule, want, vendorKey string) kind {
 			written := a.String()
 			// Parse ignores space around a number, but it would compare the inner space.
 			if strings.ContainsAny(written, " \t") {
-				return "contains a space: want " + want, spaceHint(written)
+				return "contains a space: want " + want, idHint(written, numbers, isOther)
 			}
 			parts := strings.Split(written, ":")
 			isValid := !slices.ContainsFunc(parts, isOther)
@@ -182,7 +183,7 @@ func hexadecimal(numbers, digits int, rule, want, vendorKey string) kind {
 				return "", ""
 			}
 			// This is the default hint. A vendor in place of an ID has a better one.
-			hint = "generic-dp devices --all lists hardware with its IDs"
+			hint = cmp.Or(idHint(written, numbers, isOther), "generic-dp devices --all lists hardware with its IDs")
 			if isValid && len(parts) == 1 && vendorKey != "" {
 				hint = fmt.Sprintf("%s = %s selects all devices of this vendor", vendorKey, quote(written))
 			}
@@ -196,9 +197,26 @@ func hexadecimal(numbers, digits int, rule, want, vendorKey string) kind {
 	return k
 }
 
-// spaceHint suggests an ID without its spaces.
-func spaceHint(written string) string {
-	return didYouMean(strings.Join(strings.Fields(written), ""))
+// lookalikes are characters that people write in place of a hexadecimal digit: other letters, and Cyrillic
+// ones, which look the same.
+var lookalikes = strings.NewReplacer("o", "0", "O", "0", "l", "1", "I", "1", "а", "a", "А", "a", "в", "b", "В", "b", "с", "c", "С", "c", "е", "e", "Е", "e", "О", "0", "о", "0")
+
+// idHint suggests the ID that a misspelled one probably means: with other separators, spaces or
+// characters. isOther reports whether a part of it is invalid. The hint is empty if there is no valid ID.
+func idHint(written string, numbers int, isOther func(part string) bool) string {
+	parts := strings.FieldsFunc(lookalikes.Replace(written), func(r rune) bool {
+		return strings.ContainsRune(" \t:-_./", r)
+	})
+	// The spaces are within the only number.
+	if numbers == 1 && len(parts) > 1 {
+		parts = []string{strings.Join(parts, "")}
+	}
+	meant := strings.Join(parts, ":")
+	isInvalid := len(parts) != numbers || slices.ContainsFunc(parts, isOther)
+	if isInvalid || meant == written {
+		return ""
+	}
+	return didYouMean(meant)
 }
 
 // base is a base in which TOML integers can be written, besides decimal.

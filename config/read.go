@@ -79,12 +79,17 @@ func read(path string) (files []File, ignored []Problem, err error) {
 		return nil, nil, err
 	}
 	size := 0
+	unnamed := "" // the first file without an extension
 	for _, e := range entries {
 		// Messages have the path that people know, and not the directory behind ..data, whose name
 		// changes with each version.
 		shown := filepath.Join(path, e.Name())
 		if !isConfiguration(e.Name()) {
 			ignored = append(ignored, ignoredNote(e.Name(), shown)...)
+			isFile := !e.IsDir() && !strings.HasPrefix(e.Name(), ".")
+			if unnamed == "" && isFile && filepath.Ext(e.Name()) == "" {
+				unnamed = e.Name()
+			}
 			continue
 		}
 		f, err := readFile(filepath.Join(dir, e.Name()), shown)
@@ -110,7 +115,7 @@ func read(path string) (files []File, ignored []Problem, err error) {
 	// A directory without files is an error and not an empty configuration: it is probably a wrong
 	// path or a ConfigMap with wrong keys.
 	if len(files) == 0 {
-		return nil, nil, noFile(path, ignored)
+		return nil, nil, noFile(path, ignored, unnamed)
 	}
 	return files, ignored, nil
 }
@@ -144,9 +149,13 @@ func ignoredNote(name, shown string) []Problem {
 	}}
 }
 
-// noFile returns the error for a directory without a configuration file.
-func noFile(path string, ignored []Problem) error {
+// noFile returns the error for a directory without a configuration file. unnamed is a file without an
+// extension, or empty.
+func noFile(path string, ignored []Problem, unnamed string) error {
 	text := path + ": no *.toml file in this directory"
+	if unnamed != "" {
+		text += fmt.Sprintf("\n  hint: the name of the file %q, which may be a key of a ConfigMap, has to be %q", unnamed, unnamed+".toml")
+	}
 	for _, p := range ignored {
 		text += "\n" + p.String()
 	}
