@@ -3,6 +3,7 @@ package matchers
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -77,7 +78,10 @@ func (b *builder) nodeObstacle(n *device.Node) string {
 	if isOffered {
 		return ""
 	}
-	if why := b.danger(n); why != "" {
+	why := b.danger(n)
+	// Whether the host uses the interface is judged by the interface itself.
+	isOfNet := strings.Contains(why, string(network))
+	if why != "" && !isOfNet {
 		return fmt.Sprintf("it has the dangerous node %s: %s", n.Path, why)
 	}
 	return ""

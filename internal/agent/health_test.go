@@ -24,7 +24,7 @@ func (n *node) setAttr(dir, name, value string) {
 	n.Helper()
 	path := filepath.Join(n.options.Paths.Sysfs, dir, name)
 	// In one step: a check may read it at any time.
-	if err := os.WriteFile(path+".new", []byte(value+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path+".new", []byte(value+"\n"), 0o644); err != nil {
 		n.Fatal(err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
