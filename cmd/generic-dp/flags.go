@@ -138,6 +138,37 @@ func (f *flags) pick(names ...string) *pflag.FlagSet {
 	return set
 }
 
+// variableOf returns the environment variable that replaces the default of a flag, such as
+// GENERIC_DP_STATE_DIR for --state-dir.
+func variableOf(flag string) string {
+	return "GENERIC_DP_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// readEnvironment replaces the defaults of a command's flags by the values of their environment
+// variables. A flag on the command line wins. The variables describe the host to every command, so
+// the flags count as not given: they are no request for a file that must exist, and hints do not
+// repeat them. Flags of a single command have no variable, since a process that another one
+// starts must not inherit them.
+func (f *flags) readEnvironment(cmd *cobra.Command) error {
+	var problem error
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		isShared := f.all.Lookup(flag.Name) == flag
+		if !isShared || flag.Changed || problem != nil {
+			return
+		}
+		variable := variableOf(flag.Name)
+		value, isSet := os.LookupEnv(variable)
+		if !isSet {
+			return
+		}
+		err := flag.Value.Set(value)
+		if err != nil {
+			problem = usageError{fmt.Errorf("%s=%q: %w", variable, value, err)}
+		}
+	})
+	return problem
+}
+
 // allowValue is the value of --allow. Repeated flags add privileges. config.Allow has the other
 // methods of pflag.Value, since package genericdp parses the same words.
 type allowValue struct{ *config.Allow }

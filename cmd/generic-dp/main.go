@@ -50,15 +50,21 @@ func newRoot(f *flags) *cobra.Command {
 		Short: "generic Kubernetes device plugin, configured in TOML",
 		Long: `generic-dp is a generic Kubernetes device plugin, configured in TOML. It finds
 host devices by path, USB or PCI identity, advertises them to the kubelet as
-extended resources, and injects them into containers: generic-dp serve.`,
+extended resources, and injects them into containers: generic-dp serve.
+
+The variable GENERIC_DP_<FLAG> replaces the default of a flag that several
+commands share, such as GENERIC_DP_STATE_DIR for --state-dir. A flag wins.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
 		},
-		// This runs before every command. remember comes first: unpack replaces the paths in the
-		// flags, and a hint must repeat the paths that the user gave. A command must not have a
+		// This runs before every command. remember precedes unpack, which replaces the paths in the
+		// flags: a hint must repeat the paths that the user gave. A command must not have a
 		// PersistentPreRunE of its own, because cobra would only run that one.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.readEnvironment(cmd); err != nil {
+				return err
+			}
 			f.remember(cmd)
 			return f.unpack(cmd)
 		},

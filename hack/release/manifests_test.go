@@ -217,14 +217,14 @@ func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
 	if !slices.Equal(volumes, mounted) {
 		t.Errorf("volumes %v, want the mounted ones, %v", volumes, mounted)
 	}
-	for _, arg := range c.Args {
-		flag, dir, _ := strings.Cut(arg, "=")
-		if flag == "--pod-resources" {
+	for _, v := range c.Env {
+		dir := v.Value
+		if v.Name == "GENERIC_DP_POD_RESOURCES" {
 			dir = filepath.Dir(dir)
 		}
 		below := func(path string) bool { return strings.HasPrefix(path, dir+"/") }
 		if strings.HasPrefix(dir, "/") && !slices.Contains(paths, dir) && !slices.ContainsFunc(paths, below) {
-			t.Errorf("the directory of %s is not mounted; mounts: %v", arg, paths)
+			t.Errorf("the directory of %s is not mounted; mounts: %v", v.Name, paths)
 		}
 	}
 	for _, m := range c.VolumeMounts {
