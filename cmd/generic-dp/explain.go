@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -22,6 +23,8 @@ type explainReport struct {
 	// Variables are the variables that have a value for the device. They are empty without one.
 	Variables []matchers.Variable `json:"variables"`
 	Resources []explanation       `json:"resources"`
+	// Nodes are the nodes of the offered devices. They are empty for a recording.
+	Nodes []nodeState `json:"nodes"`
 }
 
 // explanation says why a resource has its devices, and why some of them are Unhealthy.
@@ -57,9 +60,13 @@ RESOURCE is a name, with or without its domain.`,
 		// A failed health check is a reason for Unhealthy, so the checks run before the
 		// explanation.
 		view.Probe(cmd.Context(), f.paths)
-		resources := explainResource(view, cfg, args[0])
+		resources := f.explainResource(view, cfg, args[0])
 		if len(resources) > 0 {
-			return explainReport{Variables: []matchers.Variable{}, Resources: resources}, nil
+			return explainReport{
+				Variables: []matchers.Variable{},
+				Resources: resources,
+				Nodes:     f.nodeStates(view, offeredIn(resources)),
+			}, nil
 		}
 		return f.explainDevice(cmd.ErrOrStderr(), view, cfg, args[0])
 	}
@@ -68,10 +75,12 @@ RESOURCE is a name, with or without its domain.`,
 
 // explainResource explains the resources with a name. Several domains may have the same name, so
 // there may be several. The result is empty if there is no such resource.
-func explainResource(view *agent.View, cfg *config.Config, name string) []explanation {
+func (f *flags) explainResource(view *agent.View, cfg *config.Config, name string) []explanation {
 	var found []explanation
 	for i, e := range explanations(view, cfg, catalog.Found{}) {
-		if isOfferedAs(view, &cfg.Resources[i], name) {
+		r := &cfg.Resources[i]
+		if isOfferedAs(view, r, name) {
+			f.addNoNodes(&e, r)
 			found = append(found, e)
 		}
 	}
@@ -101,12 +110,20 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 	all := f.catalog(stderr, view)
 	found, err := all.Find(view.Forms, name)
 	if err != nil {
+		if text := f.noNode(name); text != "" {
+			return nil, errors.New(text)
+		}
 		return nil, fmt.Errorf("%q is neither a resource nor a device: %w", name, err)
 	}
+	if isGroupNode(found.Node) {
+		found.Node = nil
+	}
+	resources := explanations(view, cfg, found)
 	return explainReport{
 		Device:    listed(listAll(all, view), found, name),
 		Variables: view.Variables(found.Hardware, found.Node),
-		Resources: explanations(view, cfg, found),
+		Resources: resources,
+		Nodes:     f.nodeStates(view, offeredIn(resources)),
 	}, nil
 }
 
@@ -131,10 +148,11 @@ func listed(all inventoryReport, found catalog.Found, name string) *catalog.Devi
 func explanations(view *agent.View, cfg *config.Config, found catalog.Found) []explanation {
 	all := []explanation{}
 	for i, e := range view.Explain(cfg, found.Hardware, found.Node) {
-		all = append(all, explanation{
-			Explanation: e,
-			Unhealthy:   unhealthy(view, &cfg.Resources[i], e.Offered),
-		})
+		r := &cfg.Resources[i]
+		next := explanation{Explanation: e}
+		addGroup(view, &next, r, found)
+		next.Unhealthy = unhealthy(view, r, next.Offered)
+		all = append(all, next)
 	}
 	return all
 }
@@ -185,6 +203,11 @@ func (r explainReport) write(w io.Writer, e explanation) {
 			line += "  Unhealthy: " + why
 		}
 		fmt.Fprintln(w, line)
+		for _, n := range r.Nodes {
+			if n.ID == id {
+				fmt.Fprintf(w, "    %s: %s\n", n.Path, n)
+			}
+		}
 	}
 	// The variables of the device were written above all resources.
 	own := slices.DeleteFunc(slices.Clone(e.Variables), func(v matchers.Variable) bool {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
@@ -134,5 +136,76 @@ func TestExplainEscapes(t *testing.T) {
 	}
 	if got := devices(escaped); !strings.Contains(got, "usb:046d:082d") {
 		t.Errorf("escaped:\n%s", got)
+	}
+}
+
+// A path below /dev that is no node, and what a host process does with a node. The node is
+// /dev/null of this machine, which this test keeps open.
+func TestExplainThisHost(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	archive, err := os.ReadFile("../../testdata/machines/desktop-xhci.txtar")
+	if err == nil {
+		err = recording.Unpack(dir, archive)
+	}
+	if err == nil {
+		err = os.MkdirAll(dir+"/dev/ttyUSB7", 0o755)
+	}
+	if err == nil {
+		err = os.Symlink("nothing", dir+"/dev/ttyUSB9")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	place(t, dir+"/dev/ttyUSB8", "text")
+	place(t, dir+"/config.toml", `[[resource]]
+name = "example.com/directory"
+match.glob = "/dev/ttyUSB7"
+[[resource]]
+name = "example.com/null"
+match.glob = "/dev/null"
+`)
+	file, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	host := []string{"--config", dir + "/config.toml"}
+	fake := append([]string{"--dev", dir + "/dev", "--sysfs", dir + "/sys", "--state-dir", dir}, host...)
+	for _, c := range []struct {
+		subject string
+		args    []string
+		want    string
+	}{
+		{"directory", fake, "no device: /dev/ttyUSB7 is a directory, no device node"},
+		{"/dev/ttyUSB7", fake, "error: /dev/ttyUSB7 is a directory"},
+		{"/dev/ttyUSB8", fake, "error: /dev/ttyUSB8 is a file"},
+		{"/dev/ttyUSB9", fake, "error: /dev/ttyUSB9 is a link to nothing, which does not exist"},
+		{"null", host, fmt.Sprintf("(%d)", os.Getpid())},
+		{"null", host, "/dev/null: mode 0666, uid 0, gid 0"},
+	} {
+		var out strings.Builder
+		run(t.Context(), append([]string{"explain", c.subject}, c.args...), &out, &out)
+		if !strings.Contains(out.String(), c.want) {
+			t.Errorf("explain %s: %s, want %q", c.subject, out.String(), c.want)
+		}
+	}
+}
+
+// A function that comes with another one, since VFIO gives whole IOMMU groups.
+func TestExplainGroupMembers(t *testing.T) {
+	t.Parallel()
+	config := t.TempDir() + "/config.toml"
+	place(t, config, "[[resource]]\nname = \"example.com/fc\"\nmatch = { pci.id = \"1077:2281\", vfio = true }\n")
+	for subject, want := range map[string]string{
+		"0002:01:00.0": "example.com/fc: offers it\n",
+		"0002:01:00.1": "example.com/fc: offers it: as a part of 0002:01:00.0: both are in IOMMU group 57\n",
+		"/dev/vfio/57": "    pci.id               \"1077:2281\"          1\n",
+		"fc":           "example.com/fc: offers 1 device: IOMMU group 57 with 2 functions is one device\n",
+	} {
+		out := command(t, "explain", subject, "--config", config, "--sysfs", "testdata/machines/iommu-group.txtar")
+		if !strings.Contains(out, want) {
+			t.Errorf("explain %s: %s\nwant %q", subject, out, want)
+		}
 	}
 }

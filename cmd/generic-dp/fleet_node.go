@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -38,9 +36,7 @@ func (f *flags) permissions(resources []matchers.Offered) permissionsReport {
 func (f *flags) permission(path string, owner *device.Owner) (fleet.Permission, error) {
 	p := fleet.Permission{Path: path}
 	var stat unix.Stat_t
-	// The /dev of the host may be mounted elsewhere.
-	here := filepath.Join(f.paths.Dev, strings.TrimPrefix(path, "/dev/"))
-	if err := unix.Stat(here, &stat); err != nil {
+	if err := unix.Stat(f.here(path), &stat); err != nil {
 		return p, err
 	}
 	p.UID = stat.Uid

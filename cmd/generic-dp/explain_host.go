@@ -1,0 +1,200 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/internal/tools/fleet"
+)
+
+// nodeState is the state of a node beyond what matching reads.
+type nodeState struct {
+	fleet.Permission
+	// OpenIn are the processes that have the node open: "ModemManager (612)".
+	OpenIn []string `json:"openIn"`
+}
+
+// String describes the state in a line, after the path.
+func (n nodeState) String() string {
+	text := fmt.Sprintf("mode %04o, uid %d, gid %d", n.Mode, n.UID, n.GID)
+	if n.Mode == 0 {
+		text += ": only root can open it"
+	}
+	if len(n.OpenIn) > 0 {
+		text += ", open in " + strings.Join(n.OpenIn, ", ")
+	}
+	return text
+}
+
+// nodeStates returns the state of the nodes of all offered devices. A node of several devices is
+// in the list once for each of them. A recording has nodes without owners and processes, so the result is empty for it.
+func (f *flags) nodeStates(view *agent.View, offered func(id string) bool) []nodeState {
+	states := []nodeState{}
+	if f.unpacked != "" {
+		return states
+	}
+	open := openNodes()
+	for _, p := range f.permissions(view.Matched.Resources).Permissions {
+		isKnown := slices.ContainsFunc(states, func(s nodeState) bool {
+			return s.ID == p.ID && s.Path == p.Path
+		})
+		if isKnown || !offered(p.ID) {
+			continue
+		}
+		s := nodeState{
+			Permission: p,
+			OpenIn:     []string{},
+		}
+		var stat unix.Stat_t
+		isNode := unix.Stat(f.here(p.Path), &stat) == nil
+		if isNode {
+			s.OpenIn = append(s.OpenIn, open[stat.Rdev]...)
+		}
+		states = append(states, s)
+	}
+	return states
+}
+
+// openNodes returns the processes that have device nodes open, by device number. Without the
+// rights of root it only has the processes of this user, and in a pod only processes of the pod.
+func openNodes() map[uint64][]string {
+	open := map[uint64][]string{}
+	files, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the only error is a malformed pattern
+	for _, file := range files {
+		// Only a path below /dev is examined: a file of a network that is down would block.
+		target, err := os.Readlink(file)
+		if err != nil || !strings.HasPrefix(target, "/dev/") {
+			continue
+		}
+		var stat unix.Stat_t
+		err = unix.Stat(file, &stat)
+		isNode := stat.Mode&unix.S_IFMT == unix.S_IFCHR || stat.Mode&unix.S_IFMT == unix.S_IFBLK
+		if err != nil || !isNode {
+			continue
+		}
+		process := processOf(file)
+		if !slices.Contains(open[stat.Rdev], process) {
+			open[stat.Rdev] = append(open[stat.Rdev], process)
+		}
+	}
+	return open
+}
+
+// processOf returns name and number of the process that a path such as /proc/612/fd/3 belongs to.
+func processOf(file string) string {
+	number := strings.Split(file, "/")[2]
+	name, _ := os.ReadFile("/proc/" + number + "/comm") // a process that has just ended has no name
+	return fmt.Sprintf("%s (%s)", strings.TrimSpace(string(name)), number)
+}
+
+// here returns where a path below /dev is for this process: the /dev of the host may be mounted
+// elsewhere.
+func (f *flags) here(path string) string {
+	return filepath.Join(f.paths.Dev, strings.TrimPrefix(path, "/dev/"))
+}
+
+// noNode says what a path below /dev is if it is no device node: docker makes a directory for a
+// device that is absent, and a redirection makes a file. The result is empty for a node, and if
+// nothing has the path.
+func (f *flags) noNode(path string) string {
+	info, err := os.Lstat(f.here(path))
+	if err != nil || !strings.HasPrefix(path, "/dev/") {
+		return ""
+	}
+	switch info.Mode().Type() {
+	case fs.ModeDir:
+		return path + " is a directory, no device node: docker makes one if the device is absent when a container starts"
+	case 0:
+		return path + " is a file, no device node: a program has written to this path while the device was absent"
+	case fs.ModeSymlink:
+		target, _ := os.Readlink(f.here(path))
+		_, err := os.Stat(f.here(path))
+		if err != nil {
+			return fmt.Sprintf("%s is a link to %s, which does not exist", path, target)
+		}
+	}
+	return ""
+}
+
+// addNoNodes adds to an explanation which paths of the resource are no device nodes.
+func (f *flags) addNoNodes(e *explanation, r *config.Resource) {
+	for i := range r.Match {
+		for _, path := range r.Match[i].Glob.Patterns() {
+			if text := f.noNode(path); text != "" && len(e.Offered) == 0 {
+				e.Reason = text
+			}
+		}
+	}
+}
+
+// isGroupNode reports whether a node is the node of an IOMMU group, with which matching selects
+// nothing: it selects the functions of the group.
+func isGroupNode(n *device.Node) bool {
+	return n != nil && n.Hardware != nil && strings.HasPrefix(n.Path, "/dev/vfio/")
+}
+
+// addGroup explains a resource that offers whole IOMMU groups: which device the explained hardware
+// is a part of, or for no hardware, why there are fewer devices than functions.
+func addGroup(view *agent.View, e *explanation, r *config.Resource, found catalog.Found) {
+	for _, m := range view.Matched.Resources {
+		if m.Resource != r {
+			continue
+		}
+		for _, o := range m.Offers {
+			group := groupOf(view.Snapshot, &o)
+			if len(group) > 1 {
+				e.addPart(o.ID, group, found)
+			}
+		}
+	}
+}
+
+// addPart is addGroup for the device of one IOMMU group.
+func (e *explanation) addPart(id string, group []*device.Hardware, found catalog.Found) {
+	number := group[0].IOMMUGroup()
+	isAbout := found != (catalog.Found{})
+	if !isAbout && e.Reason == "" {
+		e.Reason = fmt.Sprintf("IOMMU group %s with %s is one device", number, count(len(group), "function"))
+	}
+	isPart := found.Hardware != nil && slices.Contains(group, found.Hardware)
+	if isPart && len(e.Offered) == 0 {
+		e.Offered = []string{id}
+		e.Reason = fmt.Sprintf("as a part of %s: both are in IOMMU group %s", id, number)
+	}
+}
+
+// groupOf returns the functions that come with a device: all of its IOMMU group that a driver of
+// VFIO has. It returns none for a device without the node of a group.
+func groupOf(snap *device.Snapshot, o *device.Offer) []*device.Hardware {
+	var group []*device.Hardware
+	for _, h := range snap.Hardware {
+		node := "/dev/vfio/" + h.IOMMUGroup()
+		hasNode := slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool {
+			return n.HostPath == node
+		})
+		isBound := h.PCI != nil && h.PCI.VFIO
+		if isBound && hasNode {
+			group = append(group, h)
+		}
+	}
+	return group
+}
+
+// offeredIn reports whether an explanation has a device.
+func offeredIn(all []explanation) func(id string) bool {
+	return func(id string) bool {
+		return slices.ContainsFunc(all, func(e explanation) bool {
+			return slices.Contains(e.Offered, id)
+		})
+	}
+}
