@@ -60,6 +60,9 @@ type doctor struct {
 	// isServing is set if an instance serves with these paths. Its registrations and files are
 	// expected then.
 	isServing bool
+	// isWithoutKubelet is set if the host has no kubelet. generic-dp cdi --once leaves specs there
+	// that containers use without an instance.
+	isWithoutKubelet bool
 }
 
 // newDoctor returns the command doctor. The exit status is 1 if a finding is a problem. It
@@ -287,11 +290,35 @@ func (d *doctor) writable(flag, dir string) {
 		d.add(problem, flag, "run as root, or name another directory with --"+flag, text)
 		return
 	}
+	var disk unix.Statfs_t
+	err = unix.Statfs(nearest, &disk)
+	if full := isFull(&disk); err == nil && full != "" {
+		d.add(problem, flag, "make room, or name another directory with --"+flag, nearest+": "+full)
+		return
+	}
 	d.ok(flag, dir)
 }
 
+// minRoom is the number of bytes that serve needs for its files at least.
+const minRoom = 1 << 20
+
+// isFull says what a file system lacks for new files. The result is empty if it has room, or if it
+// does not count what it has: a network file system may report zeros only.
+func isFull(disk *unix.Statfs_t) string {
+	hasBlocks := disk.Blocks > 0
+	hasInodes := disk.Files > 0
+	if hasBlocks && disk.Bavail*uint64(disk.Bsize) < minRoom {
+		return "no space left on the disk"
+	}
+	if hasInodes && disk.Ffree == 0 {
+		return "no inodes left on the disk"
+	}
+	return ""
+}
+
 // leftovers finds links, health directories and specs that no instance maintains. They are only a
-// warning: after an update or a crash, the next instance uses them again.
+// warning: after an update or a crash, the next instance uses them again. Without a kubelet, specs
+// need no instance: generic-dp cdi --once has written them.
 func (d *doctor) leftovers() {
 	if d.isServing {
 		d.ok("instance", "an instance is serving")
@@ -302,7 +329,9 @@ func (d *doctor) leftovers() {
 		// These are the names that serve gives to its files.
 		filepath.Join(d.paths.RunDir, "links", "*"),
 		filepath.Join(d.paths.RunDir, "health", "*"),
-		filepath.Join(d.paths.CDIDir, "generic-dp_*"),
+	}
+	if !d.isWithoutKubelet {
+		patterns = append(patterns, filepath.Join(d.paths.CDIDir, "generic-dp_*"))
 	}
 	var left []string
 	for _, pattern := range patterns {

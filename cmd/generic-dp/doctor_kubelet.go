@@ -156,7 +156,8 @@ func (d *doctor) kubelet() {
 	installed := d.installed()
 	// A socket that exists but does not answer belongs to a kubelet, even if doctor knows none.
 	isMissing := errors.Is(err, fs.ErrNotExist)
-	if isMissing && installed == nil && d.hasContainerTool() {
+	d.isWithoutKubelet = isMissing && installed == nil
+	if d.isWithoutKubelet && d.hasContainerTool() {
 		d.ok(check, "no Kubernetes on this host: generic-dp cdi serves podman, docker and nerdctl")
 		return
 	}

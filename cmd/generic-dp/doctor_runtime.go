@@ -1,12 +1,14 @@
 package main
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
@@ -17,46 +19,71 @@ type containerRuntime struct {
 	name string
 	// path is its socket, or its program if it has no socket. It is below the root of the host.
 	path string
-	// config is its configuration file, empty if it has no settings for CDI. The file may be
-	// missing, which means the defaults.
-	config string
+	// config is its main configuration file, and dropIns is a glob of files that are read after
+	// it. A missing file means the defaults.
+	config  string
+	dropIns string
+	// program prints its effective configuration with "config dump". It is empty if there is none.
+	program string
 	// cdiSetting is the setting that makes it resolve CDI names, up to its value and without white
-	// space. setting is how people write it. Empty means containerd's.
+	// space. setting is how people write it. Empty means that it always does.
 	cdiSetting, setting string
+	// dirsSetting is the setting of the directories of CDI specs, up to the list.
+	dirsSetting string
+	// isContainerd is set for containerd, which only has CDI enabled by default since 2.0.
+	isContainerd bool
 	// isStandalone is set if people run containers with it without Kubernetes.
 	isStandalone bool
+}
+
+// containerd returns the description of a containerd.
+func containerd(name, path, config, dropIns, program string) containerRuntime {
+	return containerRuntime{
+		name:         name,
+		path:         path,
+		config:       config,
+		dropIns:      dropIns,
+		program:      program,
+		cdiSetting:   "enable_cdi=",
+		setting:      "enable_cdi = true",
+		dirsSetting:  "cdi_spec_dirs=",
+		isContainerd: true,
+	}
 }
 
 // containerRuntimes are the runtimes that doctor knows. A host may have several of them: each is
 // checked, since doctor does not know which one the kubelet uses.
 var containerRuntimes = []containerRuntime{
+	containerd("containerd", "/run/containerd/containerd.sock", "/etc/containerd/config.toml", "", "containerd"),
+	containerd("containerd of k3s", "/run/k3s/containerd/containerd.sock",
+		"/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "", "/var/lib/rancher/k3s/data/current/bin/containerd"),
+	containerd("containerd of microk8s", "/var/snap/microk8s/common/run/containerd.sock",
+		"/var/snap/microk8s/current/args/containerd.toml", "", "/snap/microk8s/current/bin/containerd"),
+	// k0s writes its part of the configuration to its run directory, with what it has imported.
+	containerd("containerd of k0s", "/run/k0s/containerd.sock",
+		"/etc/k0s/containerd.toml", "/etc/k0s/containerd.d/*.toml", "/var/lib/k0s/bin/containerd"),
 	{
-		name:   "containerd",
-		path:   "/run/containerd/containerd.sock",
-		config: "/etc/containerd/config.toml",
+		name:        "CRI-O",
+		path:        "/run/crio/crio.sock",
+		config:      "/etc/crio/crio.conf",
+		dropIns:     "/etc/crio/crio.conf.d/*",
+		dirsSetting: "cdi_spec_dirs=",
 	},
 	{
-		name:   "containerd of k3s",
-		path:   "/run/k3s/containerd/containerd.sock",
-		config: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-	},
-	{
-		name:   "CRI-O",
-		path:   "/run/crio/crio.sock",
-		config: "/etc/crio/crio.conf",
-	},
-	{
-		name:   "docker",
-		path:   "/run/docker.sock",
-		config: "/etc/docker/daemon.json",
-
+		name:         "docker",
+		path:         "/run/docker.sock",
+		config:       "/etc/docker/daemon.json",
 		cdiSetting:   `"cdi":`,
 		setting:      `"features": {"cdi": true}`,
+		dirsSetting:  `"cdi-spec-dirs":`,
 		isStandalone: true,
 	},
 	{
 		name:         "podman",
 		path:         "/usr/bin/podman",
+		config:       "/etc/containers/containers.conf",
+		dropIns:      "/etc/containers/containers.conf.d/*.conf",
+		dirsSetting:  "cdi_spec_dirs=",
 		isStandalone: true,
 	},
 }
@@ -85,33 +112,117 @@ func (d *doctor) runtime() {
 	}
 }
 
-// cdiSupport checks whether a runtime resolves CDI names. It is a problem only if the
-// configuration needs CDI: otherwise, containers get all devices without it. It searches the text
-// of the file instead of parsing it, since the table of the setting differs between versions.
+// cdiSupport checks whether a runtime resolves CDI names, and in which directories. A runtime that
+// does not is a problem only if the configuration needs CDI: otherwise, containers get all devices
+// without it.
 func (d *doctor) cdiSupport(r containerRuntime) {
 	const check = "runtime"
-	text, _ := os.ReadFile(filepath.Join(d.root, r.config)) // a missing file means defaults
-	settings := withoutComments(string(text))
-	cdiSetting := cmp.Or(r.cdiSetting, "enable_cdi=")
-	isEnabled := strings.Contains(settings, cdiSetting+"true")
-	isDisabled := strings.Contains(settings, cdiSetting+"false")
+	settings := d.settings(r)
+	isEnabled := false
+	isDisabled := false
+	if r.cdiSetting != "" {
+		value := lastValue(settings, r.cdiSetting)
+		isEnabled = strings.HasPrefix(value, "true")
+		isDisabled = strings.HasPrefix(value, "false")
+	}
 	// containerd 1 has configurations of version 2. It only resolves CDI names on request.
-	isOld := strings.Contains(settings, "version=2")
-	setting := cmp.Or(r.setting, "enable_cdi = true")
-	fix := fmt.Sprintf("set %s in %s, and restart the runtime", setting, r.config)
-	if isDisabled {
-		status := warning
-		if d.usesCDI() {
-			status = problem
-		}
-		d.add(status, check, fix, r.name+" does not resolve CDI names")
-		return
-	}
-	if isOld && !isEnabled && d.usesCDI() {
+	mayBeOld := settings == "" || strings.Contains(settings, "version=2")
+	fix := fmt.Sprintf("set %s in %s, and restart the runtime", r.setting, r.config)
+	switch {
+	case isDisabled && d.usesCDI():
+		d.add(problem, check, fix, r.name+" does not resolve CDI names")
+	case isDisabled:
+		d.add(warning, check, fix, r.name+" does not resolve CDI names")
+	case r.isContainerd && mayBeOld && !isEnabled && d.usesCDI():
 		d.add(warning, check, fix, r.name+" before 2.0 only resolves CDI names if enable_cdi is set")
-		return
+	default:
+		d.ok(check, r.name)
 	}
-	d.ok(check, r.name)
+	dirs := quotedList(lastValue(settings, r.dirsSetting))
+	if len(dirs) > 0 && d.usesCDI() && !slices.ContainsFunc(dirs, d.isSpecDir) {
+		d.add(problem, "CDI directory", fmt.Sprintf("add %s to that list in %s, and restart the runtime", d.paths.CDIDir, r.config),
+			fmt.Sprintf("%s only reads CDI specs in %s, not in %s", r.name, strings.Join(dirs, ", "), d.paths.CDIDir))
+	}
+}
+
+// isSpecDir reports whether a directory is the directory of this program's CDI specs.
+func (d *doctor) isSpecDir(dir string) bool {
+	// /var/run is a link to /run.
+	plain := func(dir string) string {
+		return strings.TrimPrefix(filepath.Clean(dir), "/var")
+	}
+	return plain(dir) == plain(d.paths.CDIDir)
+}
+
+// dumpTimeout limits the time for which a runtime prints its configuration.
+const dumpTimeout = 3 * time.Second
+
+// settings returns the configuration of a runtime without comments and white space. A later line
+// overrides an earlier one. The program of the runtime is asked if this process can start it,
+// because it knows the defaults of its version. Otherwise the files are read: the main file, what
+// it imports, and the drop-ins. The text is searched instead of parsed, since the tables of the
+// settings differ between versions. It is empty if nothing is known.
+func (d *doctor) settings(r containerRuntime) string {
+	isThisHost := filepath.Clean(d.root) == "/"
+	program, err := exec.LookPath(r.program)
+	if isThisHost && err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
+		defer cancel()
+		text, err := exec.CommandContext(ctx, program, "--config", r.config, "config", "dump").Output()
+		if err == nil {
+			return withoutComments(string(text))
+		}
+	}
+	settings := d.readSettings(r.config)
+	for _, glob := range quotedList(lastValue(settings, "imports=")) {
+		if !filepath.IsAbs(glob) {
+			glob = filepath.Join(filepath.Dir(r.config), glob)
+		}
+		settings += d.readSettings(glob)
+	}
+	return settings + d.readSettings(r.dropIns)
+}
+
+// readSettings reads the files of a glob below the root of the host, without comments and white
+// space. The result is empty for an empty glob.
+func (d *doctor) readSettings(glob string) string {
+	if glob == "" {
+		return ""
+	}
+	files, _ := filepath.Glob(filepath.Join(d.root, glob)) // an invalid pattern has no files
+	var b strings.Builder
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // a file that cannot be read means the defaults
+		b.WriteString(withoutComments(string(text)))
+	}
+	return b.String()
+}
+
+// lastValue returns the text after the last place of a setting, empty if there is none.
+func lastValue(settings, setting string) string {
+	i := strings.LastIndex(settings, setting)
+	if i < 0 {
+		return ""
+	}
+	return settings[i+len(setting):]
+}
+
+// quotedList returns the strings of the list at the start of a text in TOML or JSON without white
+// space. It is empty if the text starts with no list.
+func quotedList(text string) []string {
+	list, isList := strings.CutPrefix(text, "[")
+	list, _, isClosed := strings.Cut(list, "]")
+	if !isList || !isClosed {
+		return nil
+	}
+	var found []string
+	for item := range strings.SplitSeq(list, ",") {
+		item = strings.Trim(item, "\"'\n")
+		if item != "" {
+			found = append(found, item)
+		}
+	}
+	return found
 }
 
 // withoutComments returns a TOML text without comments and white space. A line such as "#
@@ -129,9 +240,9 @@ func withoutComments(text string) string {
 // cdiDirectory checks that runtimes read the directory of CDI specs. It adds a finding only if
 // the configuration needs CDI and the directory is not one of the defaults of runtimes.
 func (d *doctor) cdiDirectory() {
-	readByRuntimes := []string{"/var/run/cdi", "/run/cdi", cdi.StaticDir}
-	dir := filepath.Clean(d.paths.CDIDir)
-	if d.usesCDI() && !slices.Contains(readByRuntimes, dir) {
+	isDefault := d.isSpecDir("/run/cdi") || d.isSpecDir(cdi.StaticDir)
+	if d.usesCDI() && !isDefault {
+		dir := filepath.Clean(d.paths.CDIDir)
 		d.add(warning, "CDI directory", "--cdi-dir /var/run/cdi", "runtimes only read "+dir+" if they are configured to")
 	}
 }

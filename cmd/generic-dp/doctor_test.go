@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/generic-dp/generic-dp/internal/host/recording"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
@@ -35,6 +37,11 @@ func diagnose(t *testing.T, dir string) (map[string]finding, int) {
 	found := map[string]finding{}
 	for _, f := range d.Findings {
 		found[f.Check] = f
+	}
+	for _, f := range d.Findings { // the worst one
+		if f.Status == problem {
+			found[f.Check] = f
+		}
 	}
 	return found, code
 }
@@ -177,5 +184,100 @@ func TestOtherPlugins(t *testing.T) {
 	stop()
 	if err := <-served; err != nil {
 		t.Error(err)
+	}
+}
+
+// The settings of a runtime are in more than one file.
+func TestDoctorReadsRuntimes(t *testing.T) {
+	t.Parallel()
+	const enabled = "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\n  enable_cdi = true\n"
+	const disabled = "[plugins.'io.containerd.cri.v1.runtime']\n  enable_cdi = false\n"
+	for name, c := range map[string]struct {
+		files  map[string]string
+		check  string
+		status severity
+	}{
+		"other directories": {
+			map[string]string{
+				"run/containerd/containerd.sock": "",
+				"etc/containerd/config.toml":     enabled + "  cdi_spec_dirs = [\"/var/cdi/static\",\n    \"/var/cdi/dynamic\"]\n",
+			},
+			"CDI directory", problem,
+		},
+		"imported": {
+			map[string]string{
+				"run/containerd/containerd.sock":     "",
+				"etc/containerd/config.toml":         "imports = ['/etc/containerd/conf.d/*.toml', 'more/*.toml']\n" + enabled,
+				"etc/containerd/conf.d/50-none.toml": "# nothing\n",
+				"etc/containerd/more/cdi.toml":       disabled,
+			},
+			"runtime", problem,
+		},
+		"microk8s": {
+			map[string]string{
+				"var/snap/microk8s/common/run/containerd.sock":   "",
+				"var/snap/microk8s/current/args/containerd.toml": disabled,
+			},
+			"runtime", problem,
+		},
+		"k0s": {
+			map[string]string{
+				"run/k0s/containerd.sock":          "",
+				"etc/k0s/containerd.d/enable.toml": enabled,
+			},
+			"runtime", fine,
+		},
+		"CRI-O": {
+			map[string]string{
+				"run/crio/crio.sock":            "",
+				"etc/crio/crio.conf.d/10-cdi":   "cdi_spec_dirs = ['/opt/cdi']\n",
+				"etc/crio/crio.conf.d/20-other": "pids_limit = 100\n",
+			},
+			"CDI directory", problem,
+		},
+		"unknown version": {map[string]string{"run/containerd/containerd.sock": ""}, "runtime", warning},
+	} {
+		dir := t.TempDir()
+		for file, text := range c.files {
+			place(t, dir+"/"+file, text)
+		}
+		place(t, dir+"/config.toml", "[[resource]]\nname = \"example.com/serial\"\nmatch.glob = \"/dev/ttyUSB*\"\ncontainer.cdi = true\n")
+		found, _ := diagnose(t, dir)
+		if f := found[c.check]; f.Status != c.status {
+			t.Errorf("%s: %+v, want %s", name, f, c.status)
+		}
+	}
+}
+
+// Without a kubelet, specs of cdi --once are in use.
+func TestDoctorKeepsSpecsInUse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	place(t, dir+"/usr/bin/podman", "")
+	place(t, dir+"/cdi/generic-dp_1-example.com_serial.json", "{}")
+	found, _ := diagnose(t, dir)
+	if f := found["leftovers"]; f.Status != fine {
+		t.Errorf("specs without a kubelet: %+v", f)
+	}
+	place(t, dir+"/proc/17/comm", "k3s-server\n")
+	found, _ = diagnose(t, dir)
+	if f := found["leftovers"]; f.Status != warning {
+		t.Errorf("specs with a kubelet: %+v", f)
+	}
+}
+
+func TestDoctorFullDisk(t *testing.T) {
+	t.Parallel()
+	for want, disk := range map[string]unix.Statfs_t{
+		"":                           {Bsize: 4096, Blocks: 1000, Bavail: 900, Files: 10, Ffree: 1},
+		"no space left on the disk":  {Bsize: 4096, Blocks: 1000, Bavail: 2, Files: 10, Ffree: 1},
+		"no inodes left on the disk": {Bsize: 4096, Blocks: 1000, Bavail: 900, Files: 10},
+	} {
+		if got := isFull(&disk); got != want {
+			t.Errorf("%+v: %q, want %q", disk, got, want)
+		}
+	}
+	if got := isFull(&unix.Statfs_t{}); got != "" {
+		t.Errorf("a file system that counts nothing: %q", got)
 	}
 }

@@ -21,7 +21,7 @@ import (
 type nodeState struct {
 	fleet.Permission
 	// OpenIn are the processes that have the node open: "ModemManager (612)".
-	OpenIn []string `json:"openIn"`
+	OpenIn []string `json:"open_in"`
 }
 
 // String describes the state in a line, after the path.
