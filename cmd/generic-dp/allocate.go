@@ -94,18 +94,26 @@ func (s *session) allocate(ctx context.Context, name string, size int, output st
 	return nil
 }
 
-// fullName returns the resource that a name means, with or without its domain. If several domains
-// have the name, it returns the first one. The names are the names that are served, so that
-// variables in them have their values.
+// fullName returns the resource that a name means, with or without its domain. It is an error if
+// several domains have the name. The names are the names that are served, so that variables in
+// them have their values.
 func (s *session) fullName(name string) (string, error) {
 	names := s.agent.Names()
-	i := slices.IndexFunc(names, func(n string) bool {
-		return isNamed(n, name)
-	})
-	if i < 0 {
-		return "", fmt.Errorf("no resource %q: want %s", name, orList(names))
+	var meant []string
+	for _, n := range names {
+		if isNamed(n, name) && !slices.Contains(meant, n) {
+			meant = append(meant, n)
+		}
 	}
-	return names[i], nil
+	switch {
+	case slices.Contains(meant, name):
+		return name, nil
+	case len(meant) == 0:
+		return "", fmt.Errorf("no resource %q: want %s", name, orList(names))
+	case len(meant) > 1:
+		return "", fmt.Errorf("%q is ambiguous: want %s", name, orList(meant))
+	}
+	return meant[0], nil
 }
 
 // tooFew returns the error for a request of more slots than are healthy. listed is the number of

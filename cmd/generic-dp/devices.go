@@ -67,7 +67,8 @@ out: -o wide lists them. --all works without a configuration.`,
 		}
 		err = warn(cmd.ErrOrStderr(), view)
 		if all {
-			return listAll(f.catalog(cmd.ErrOrStderr(), view), view), err
+			// The list of the hardware is complete whatever the mistakes in the configuration.
+			return listAll(f.catalog(cmd.ErrOrStderr(), view), view), nil
 		}
 		// Without it, a device whose health check fails would be listed as Healthy, in contrast
 		// to what serve tells the kubelet.

@@ -83,6 +83,9 @@ func (f *flags) holders(ctx context.Context) (holders, error) {
 		if err == nil && s.HeldUnknown == "" {
 			return holdersOf(s.Resources), nil
 		}
+		if err == nil {
+			err = errors.New(s.HeldUnknown)
+		}
 	}
 	if mayAsk("pod-resources") {
 		return f.holdersOfKubelet(ctx)

@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -28,6 +31,15 @@ func TestDiffNamesHolders(t *testing.T) {
 	// Only who is named is asked: the kubelet of this host has nothing of a recording.
 	if text := command(t, "diff", dir+"/old.toml", dir+"/new.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar", "--listen", "127.0.0.1:1"); !strings.Contains(text, "Holders are unknown: ") || strings.Contains(text, ".sock") {
 		t.Errorf("a recording, and an instance that does not answer:\n%s", text)
+	}
+	// An instance that does not know the holders is not an instance without holders.
+	instance := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"held_unknown": "the kubelet is silent", "resources": []}`)
+	}))
+	defer instance.Close()
+	unknown := command(t, "diff", dir+"/old.toml", dir+"/new.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar", "--listen", strings.TrimPrefix(instance.URL, "http://"))
+	if !strings.Contains(unknown, "the kubelet is silent") {
+		t.Errorf("an instance without knowledge:\n%s", unknown)
 	}
 	var r changesReport
 	if err := json.Unmarshal([]byte(text), &r); err != nil {

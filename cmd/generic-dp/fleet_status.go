@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -25,7 +26,8 @@ func newFleetStatus(o *fleetFlags) *cobra.Command {
 		Short: "show the devices of all nodes, and the pods that hold them",
 		Long: `status shows one table for the cluster: each resource on each node with its
 devices, free slots and the pods that hold devices, problems first. With
-RESOURCE, with or without its domain, or with --node, it also lists each device.`,
+RESOURCE, with or without its domain, or with --node, it also lists each device.
+The exit status is 1 if no node answers.`,
 		Args: wantArgs(0, 1, "want at most one RESOURCE"),
 	}
 	cmd.Flags().StringVar(&filter.Node, "node", "", "show only this node")
@@ -36,6 +38,9 @@ RESOURCE, with or without its domain, or with --node, it also lists each device.
 		cluster, err := o.open(cmd)
 		if err != nil {
 			return err
+		}
+		if interval <= 0 {
+			return usageError{errors.New("--interval: want a duration such as 5s")}
 		}
 		if len(args) > 0 {
 			filter.Resource = args[0]
@@ -48,7 +53,11 @@ RESOURCE, with or without its domain, or with --node, it also lists each device.
 			}
 			// A filter leaves few rows, which have room for their devices.
 			isDetailed := filter != fleet.Filter{}
-			return writeReport(w, *format, fleetStatus{report, isDetailed})
+			err = writeReport(w, *format, fleetStatus{report, isDetailed})
+			if err == nil && report.Answered == 0 {
+				return errReported
+			}
+			return err
 		}
 		if watch {
 			return repeat(cmd.Context(), cmd.OutOrStdout(), interval, show)
@@ -68,7 +77,8 @@ func repeat(ctx context.Context, w io.Writer, interval time.Duration, show func(
 		// The whole report is written at once, so that the screen does not flicker during the
 		// query.
 		var text strings.Builder
-		if err := show(&text); err != nil && ctx.Err() == nil {
+		err := show(&text)
+		if err != nil && !errors.Is(err, errReported) && ctx.Err() == nil {
 			fmt.Fprintf(&text, "error: %v\n", err)
 		}
 		if ctx.Err() != nil {

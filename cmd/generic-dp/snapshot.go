@@ -165,6 +165,9 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if slices.Contains(served, cmd.Name()) {
 		return usageError{fmt.Errorf("--sysfs: %q is a recording and cannot be served: use try", file)}
 	}
+	if cmd.Name() == "doctor" {
+		return usageError{fmt.Errorf("--sysfs: %q is a recording, and doctor checks the host that it runs on: use devices and explain", file)}
+	}
 	if cmd.Flags().Changed("dev") {
 		return usageError{fmt.Errorf("--dev: the recording %q contains its own /dev: use only --sysfs", file)}
 	}

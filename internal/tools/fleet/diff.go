@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -175,7 +176,11 @@ func configMap(files []config.File) []byte {
 	for _, f := range files {
 		data[f.Name] = string(f.Data)
 	}
-	text, err := json.Marshal(map[string]any{
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	// Escapes for HTML would make the text up to six times as long.
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(map[string]any{
 		"kind":     "ConfigMap",
 		"metadata": map[string]string{"name": "new"},
 		"data":     data,
@@ -183,7 +188,7 @@ func configMap(files []config.File) []byte {
 	if err != nil {
 		panic(err) // strings always encode
 	}
-	return text
+	return text.Bytes()
 }
 
 // add adds the answer of a node. If err is set, p is ignored.

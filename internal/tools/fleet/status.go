@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -73,6 +75,30 @@ func (f Filter) selects(resource string) bool {
 	return f.Resource == "" || isNamed(resource, f.Resource)
 }
 
+// check returns an error if a node has answered and no node has the resource: its name has a typing
+// error.
+func (f Filter) check(answers []nodeStatus, failed []error) error {
+	names := map[string]bool{}
+	hasAnswered := false
+	for i := range answers {
+		if failed[i] != nil {
+			continue
+		}
+		hasAnswered = true
+		for _, name := range answers[i].configured {
+			if f.selects(name) {
+				return nil
+			}
+			names[name] = true
+		}
+	}
+	if f.Resource == "" || !hasAnswered {
+		return nil
+	}
+	known := strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+	return fmt.Errorf("no node has a resource %q: the nodes have %s", f.Resource, cmp.Or(known, "none"))
+}
+
 // isNamed reports whether an administrator means a resource by a name, with or without its domain.
 // name must not be empty.
 func isNamed(resource, name string) bool {
@@ -103,6 +129,9 @@ func (f *Fleet) Status(ctx context.Context, filter Filter) (*StatusReport, error
 	answers, failed := f.statuses(ctx, list, filter.selects)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if err := filter.check(answers, failed); err != nil {
+		return nil, err
 	}
 	report := merge(list, answers, failed, filter)
 	report.Unread = members.NodesUnread

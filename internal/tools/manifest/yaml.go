@@ -14,8 +14,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/order"
 )
 
-// maxSize is the largest text that is decoded, in bytes: the limit of a ConfigMap.
-const maxSize = 1 << 20
+// maxSize is the largest text that is decoded, in bytes. A configuration has at most 1 MiB, and escapes
+// of JSON double it. The rest is for the other objects of the manifest.
+const maxSize = 4 << 20
 
 // SyntaxError is a text that is not YAML.
 type SyntaxError struct {
