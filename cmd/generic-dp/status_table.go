@@ -37,7 +37,7 @@ const (
 func (r *statusReport) table(w io.Writer, wide bool) error {
 	t := statusText{w}
 	t.head(r.Status)
-	for _, alert := range r.Alerts() {
+	for _, alert := range r.Alerts(time.Now()) {
 		t.put("", alert.Heading+":")
 		t.put("  ", foldUnregistered(alert.Lines)...)
 	}

@@ -38,11 +38,16 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 		d := &s.Devices[i]
 		byID[d.ID] = d
 	}
+	// A device that is absent loses free slots before it leaves the list.
+	for i := range s.Devices {
+		s.Devices[i].Slots = 0
+	}
 	held := 0
 	free := 0
 	for _, l := range now.list {
 		id, _ := device.SplitSlot(l.ID)
 		d := byID[id]
+		d.Slots++
 		// A slot beyond the configured number is retiring even if its device is in order.
 		isRetiring := d.Health == status.Retiring || l.Reason == ledger.ReasonSlotRetired
 		switch {

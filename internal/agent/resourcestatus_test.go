@@ -147,6 +147,10 @@ func TestDevicesOfStatus(t *testing.T) {
 			if got.Slots != tc.slots {
 				t.Errorf("slots %+v, want %+v", got.Slots, tc.slots)
 			}
+			// The numbers of a device and of its resource never contradict each other.
+			if n := got.Devices[0].Slots; n != tc.slots.All() {
+				t.Errorf("the device has %d slots, and its resource %d", n, tc.slots.All())
+			}
 		})
 	}
 }

@@ -377,7 +377,7 @@ func (l *loop) reportChange(c ledger.Change, failed error, nodes func() map[stri
 	event := status.Unhealthy + ": " + c.Reason
 	switch {
 	case c.Left:
-		event = "left the list: " + c.Reason
+		event = status.LeftList + c.Reason
 		log.Info("device left the list", "reason", c.Reason)
 	case c.Healthy && failed != nil:
 		event = status.Unhealthy + ": " + failed.Error()

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/generic-dp/generic-dp/internal/order"
 )
@@ -17,9 +19,9 @@ type Alert struct {
 	Help Section
 }
 
-// Alerts lists the problems that need an administrator, most urgent first. Alerts without lines are
-// left out, so the list is empty if there is no problem.
-func (s *Status) Alerts() []Alert {
+// Alerts lists the problems that need an administrator at a time, most urgent first. Alerts without
+// lines are left out, so the list is empty if there is no problem.
+func (s *Status) Alerts(now time.Time) []Alert {
 	alerts := []Alert{
 		{
 			Heading: "Configuration on disk is broken, the last good one is served",
@@ -37,6 +39,11 @@ func (s *Status) Alerts() []Alert {
 			Help:    SectionFull,
 		},
 		{
+			Heading: "Gone in the last 24 h",
+			Lines:   s.gone(now),
+			Help:    SectionAbsent,
+		},
+		{
 			Heading: "Problems on this host",
 			Lines:   lines(s.Problems),
 			Help:    SectionHost,
@@ -50,6 +57,41 @@ func (s *Status) Alerts() []Alert {
 	return slices.DeleteFunc(alerts, func(a Alert) bool {
 		return len(a.Lines) == 0
 	})
+}
+
+// The words of the events about devices that leave a list.
+const (
+	// LeftList precedes the reason.
+	LeftList = "left the list: "
+	// ReasonGone is the reason for a device that the host does not have any more. Edits of the
+	// configuration have other reasons.
+	ReasonGone = "device is gone"
+)
+
+// goneFor is how long a device that has left the lists is shown.
+const goneFor = 24 * time.Hour
+
+// gone lists the devices that have disappeared from the host and left the lists, if they have not
+// come back. It only knows the latest events.
+func (s *Status) gone(now time.Time) []string {
+	isListed := map[string]bool{}
+	for _, r := range s.Resources {
+		for _, d := range r.Devices {
+			isListed[d.ID] = true
+		}
+	}
+	var all []string
+	for _, e := range slices.Backward(s.Events) {
+		isGone := strings.HasPrefix(e.What, LeftList+ReasonGone)
+		isOld := now.Sub(e.Time) > goneFor
+		if !isGone || isOld || isListed[e.ID] {
+			continue
+		}
+		// A device of several resources, or one that has gone twice, has one line.
+		isListed[e.ID] = true
+		all = append(all, fmt.Sprintf("%s %s, at %s UTC", e.Resource, e.ID, e.Time.UTC().Format(time.DateTime)))
+	}
+	return all
 }
 
 // lines are problems as text.

@@ -83,3 +83,34 @@ func expressionsOfRules(_ *testing.T, text []byte) []string {
 	}
 	return all
 }
+
+// Each alert links a section of the documentation that exists.
+func TestAlertsHaveRunbooks(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile("../../deploy/helm/generic-dp/templates/prometheusrule.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	anchors := map[string]bool{}
+	for line := range strings.Lines(string(page)) {
+		if title, isHeading := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); isHeading && line[0] == '#' {
+			anchors[strings.ToLower(strings.ReplaceAll(strings.TrimSpace(title), " ", "-"))] = true
+		}
+	}
+	alerts := strings.Split(string(rules), "- alert: ")[1:]
+	for _, alert := range alerts {
+		name, _, _ := strings.Cut(alert, "\n")
+		_, anchor, _ := strings.Cut(alert, "runbook_url: \"{{ $runbook }}#")
+		anchor, _, _ = strings.Cut(anchor, `"`)
+		if !anchors[anchor] {
+			t.Errorf("%s: docs/troubleshooting.md has no section %q", name, anchor)
+		}
+	}
+	if len(alerts) < 6 {
+		t.Errorf("%d alerts", len(alerts))
+	}
+}

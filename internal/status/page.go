@@ -166,7 +166,7 @@ func (p page) header() {
 	p.WriteString("</form></header>\n")
 }
 
-// summary writes the state of the process and its configuration, and counts slots.
+// summary writes the state of the process and its configuration, and counts devices.
 func (p page) summary() {
 	s := p.status
 	p.WriteString(`<p class="head">`)
@@ -205,31 +205,34 @@ func (p page) address() string {
 	return html.EscapeString("/?filter=" + url.QueryEscape(p.filter))
 }
 
-// counts writes the numbers of slots.
+// counts writes the numbers of devices, as the table lists them. Slots are only counted where they
+// are held or free.
 func (p page) counts() {
 	// The numbers are about the whole program, whatever the filter is.
-	var all Slots
+	all := 0
+	byHealth := map[string]int{}
 	held := 0
 	free := 0
 	for _, r := range p.status.Resources {
-		all.Healthy += r.Slots.Healthy
-		all.Unhealthy += r.Slots.Unhealthy
-		all.Retiring += r.Slots.Retiring
+		all += len(r.Devices)
+		for health, n := range r.devicesByHealth() {
+			byHealth[health] += n
+		}
 		if r.Slots.Held != nil {
 			held += *r.Slots.Held
 			free += *r.Slots.Free
 		}
 	}
 	p.WriteString("<dl>")
-	p.count("Slots", all.All(), "")
-	p.count(Healthy, all.Healthy, "")
-	p.count(Unhealthy, all.Unhealthy, "bad")
-	if all.Retiring > 0 {
-		p.count(Retiring, all.Retiring, "soft")
+	p.count("Devices", all, "")
+	p.count(Healthy, byHealth[Healthy], "")
+	p.count(Unhealthy, byHealth[Unhealthy], "bad")
+	if byHealth[Retiring] > 0 {
+		p.count(Retiring, byHealth[Retiring], "soft")
 	}
 	if p.status.HeldUnknown == "" {
-		p.count("Held", held, "")
-		p.count("Free", free, "")
+		p.count("Held slots", held, "")
+		p.count("Free slots", free, "")
 	}
 	p.WriteString("</dl>\n")
 }
@@ -248,7 +251,7 @@ func (p page) count(name string, n int, class string) {
 
 // alerts writes the problems that do not belong to one device.
 func (p page) alerts() {
-	for _, alert := range p.status.Alerts() {
+	for _, alert := range p.status.Alerts(p.now) {
 		p.WriteString(`<section class="alert">`)
 		p.element("h2", alert.Heading)
 		p.WriteString("<p>")

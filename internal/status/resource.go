@@ -92,9 +92,10 @@ type Device struct {
 	// Since is when this health and this reason began, or the start of the program.
 	Since time.Time `json:"since,omitzero"`
 	// Help is the section of the documentation that explains the reason.
-	Help  Section `json:"help,omitempty"`
-	Slots int     `json:"slots"`
-	NUMA  []int   `json:"numa"`
+	Help Section `json:"help,omitempty"`
+	// Slots is the number of listed slots.
+	Slots int   `json:"slots"`
+	NUMA  []int `json:"numa"`
 	// Nodes, Interfaces, CDIDevices and Mounts are injected into a container. They have
 	// their names on the host.
 	Nodes      []string `json:"nodes"`

@@ -292,7 +292,7 @@ func sinceText(t time.Time) string {
 // the form "heading: text".
 func alerts(s *status.Status) []string {
 	var all []string
-	for _, a := range s.Alerts() {
+	for _, a := range s.Alerts(time.Now()) {
 		for _, line := range a.Lines {
 			all = append(all, a.Heading+": "+line)
 		}
