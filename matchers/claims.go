@@ -75,7 +75,7 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 		d := denied[owner]
 		m.note(
 			r.Place,
-			`the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, or shared = true (at once) or "exclusive" (one at a time) in both`,
+			`the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, each = "node" in both if they select different nodes of it, or shared = true (at once) or "exclusive" (one at a time) in both`,
 			"not offered here, because %s has it: %s",
 			owner.Place,
 			andMore(d.first, d.count),

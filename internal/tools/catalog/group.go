@@ -118,12 +118,15 @@ func (g *group) selectNodes(found []*device.Node) {
 			images++
 		}
 	}
+	isVideo := found[0].Subsystem == videoClass
+	isCard := isVideo && g.members[0].PCI != nil
 	switch {
 	case len(found) == 1:
+	// Each port of an adapter is a line of its own, and each node of a capture card an input.
+	case g.name == "serial adapter", isCard:
+		g.lines = append(g.lines, eachNode)
 	case images == 1: // the other nodes of a camera have metadata
 		g.lines = append(g.lines, indexLine+`0"`)
-	case g.name == "serial adapter": // each port is a line of its own
-		g.lines = append(g.lines, eachNode)
 	default:
 		// Several nodes cannot be at one path.
 		g.path = ""
@@ -307,6 +310,12 @@ func (c *Catalog) narrow(g *group, n *device.Node) []string {
 	// from boot to boot; the number in the path does.
 	alike := c.nodesOf(h, []string{glob})
 	var conditions []string
+	// The other ports are for other resources. They share the hardware, so that each port has to be
+	// a device. The other nodes of a camera on USB have its metadata, and are of no use alone.
+	isCamera := n.Subsystem == videoClass && h.USB != nil
+	if len(alike) > 1 && !isCamera {
+		g.lines = append(g.lines, eachNode)
+	}
 	switch {
 	case len(alike) == 1:
 	case h.USB != nil && isUnique(alike, n, interfaceOf):
