@@ -11,14 +11,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-const (
-	// maxNames is the maximum number of names that a name with variables may make: each of them
-	// is a server and a registration with the kubelet.
-	maxNames = 64
-	// maxName is the maximum length of a name after its domain in the API server
-	// (qualifiedNameMaxLength in k8s.io/apimachinery/pkg/util/validation).
-	maxName = 63
-)
+// maxNames is the maximum number of names that a name with variables may make: each of them is a
+// server and a registration with the kubelet.
+const maxNames = 64
 
 // byName groups the devices of a resource by name. Devices without a valid name are left out
 // and noted.
@@ -126,10 +121,7 @@ func domainOf(r *config.Resource) string {
 // legalName makes the part of a resource name after the domain: at most 63 letters, digits, "-",
 // "_" and ".", with a letter or digit first and last. It is empty if no such character is left.
 func legalName(s string) string {
-	s = strings.TrimLeft(legalCharacters(s), "-_.")
-	// All characters are ASCII by now, so that this cuts no character in two.
-	s = s[:min(len(s), maxName)]
-	return strings.TrimRight(s, "-_.")
+	return device.CutName(strings.Trim(legalCharacters(s), "-_."))
 }
 
 // legalCharacters replaces each character that a name may not have by "-".
@@ -173,10 +165,11 @@ func Makes(r *config.Resource, name string) bool {
 	if matchesShape(shape, last) {
 		return true
 	}
-	if len(last) < maxName {
+	if len(last) < device.MaxName {
 		return false
 	}
 	// A long name may have been cut anywhere.
+	last = device.CutPart(last)
 	for end := len(shape) - 1; end > 0; end-- {
 		if matchesShape(shape[:end], last) {
 			return true

@@ -45,7 +45,7 @@ func TestNames(t *testing.T) {
 			host(o).attr = func(dir, _ string) ([]string, bool) {
 				return []string{strings.Repeat("x", 60) + ".y" + dir[len(dir)-1:]}, false
 			}
-		}, want: []string{"a-" + strings.Repeat("x", 60) + ": " + canA + " /dev/bus/usb/001/002", "a-" + strings.Repeat("x", 60) + ": " + canB + " /dev/bus/usb/001/003"}},
+		}, want: []string{"a-" + strings.Repeat("x", 49) + "-xg08521ji0o: " + canA + " /dev/bus/usb/001/002", "a-" + strings.Repeat("x", 49) + "-xi3ais8cov8: " + canB + " /dev/bus/usb/001/003"}},
 		{name: "nothing is left", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { host(o).attr = attrValues("?!") },
 			notes: []string{`error: test.toml: resource 1 ("${attr:x}"): left out: USB device 1-1 and 1 more: name "example.com/${attr:x}": "?!" has no character that a name may have ()`}},
 		{name: "several values", toml: named("x-${kernel}", `match = { usb = {}, glob = ["/dev/ttyACM*", "/dev/bus/**"] }`+cdi), want: []string{"x-1-1: " + canA + " /dev/bus/usb/001/002"},

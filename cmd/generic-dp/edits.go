@@ -231,19 +231,16 @@ func (s *session) printPodman(r *fakekubelet.Response) error {
 	return nil
 }
 
-// podmanArguments returns the arguments of podman run for a part. A health directory is left out,
-// because only serve keeps it current. The error names the command that makes a complete CDI
-// spec.
+// podmanArguments returns the arguments of podman run for a part. The error names what podman run
+// has no argument for, and the command that makes a complete CDI spec.
 func (s *session) podmanArguments(p part) ([]argument, error) {
 	// podman resolves the names of specs of other programs itself: they exist after this command.
 	if p.edits == nil {
 		return []argument{{"--device", p.name}}, nil
 	}
-	hasHooks := len(p.edits.Hooks) > 0
-	hasInterfaces := len(p.edits.NetDevices) > 0
-	if hasHooks || hasInterfaces {
-		return nil, fmt.Errorf("%s has hooks or network interfaces, which podman run has no arguments for\n"+
-			"  hint: generic-dp cdi --once writes a CDI spec, for podman run --device %s", p.name, p.name)
+	if missing := s.beyondPodman(p.edits); missing != "" {
+		return nil, fmt.Errorf("podman run has no argument for %s\n"+
+			"  hint: generic-dp cdi --once writes CDI specs and prints their names, for podman run --device NAME", missing)
 	}
 	var args []argument
 	for _, n := range p.edits.DeviceNodes {
@@ -253,14 +250,12 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 		args = append(args, argument{"--device", node})
 	}
 	for _, m := range p.edits.Mounts {
-		if s.isOwn(m.HostPath) {
-			continue
-		}
-		volume := m.HostPath + ":" + m.ContainerPath
+		// Paths in --volume end at a colon, which names in by-path contain.
+		mount := "type=bind,source=" + csvQuote(m.HostPath) + ",destination=" + csvQuote(m.ContainerPath)
 		if isReadOnly(m) {
-			volume += ":ro"
+			mount += ",readonly"
 		}
-		args = append(args, argument{"--volume", volume})
+		args = append(args, argument{"--mount", mount})
 	}
 	for _, text := range p.edits.Env {
 		args = append(args, argument{"--env", text})
@@ -270,6 +265,41 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 		args = append(args, argument{"--group-add", group})
 	}
 	return args, nil
+}
+
+// beyondPodman names the first edit that podman run has no argument for. It is empty if there is
+// none.
+func (s *session) beyondPodman(edits *cdi.Edits) string {
+	if len(edits.Hooks) > 0 {
+		return "hooks"
+	}
+	if len(edits.NetDevices) > 0 {
+		return "network interfaces"
+	}
+	for _, n := range edits.DeviceNodes {
+		if owner(n) != "" {
+			return "the owner of a node (container.owner)"
+		}
+		host, _ := s.followed(hostPath(n))
+		if strings.Contains(host+n.Path, ":") {
+			return fmt.Sprintf("a path with a colon: %s at %s", host, n.Path)
+		}
+	}
+	for _, m := range edits.Mounts {
+		// Only serve keeps the directory current. It is missing in a session.
+		if s.isOwn(m.HostPath) {
+			return "the health directory " + m.ContainerPath + ", which only serve keeps current"
+		}
+	}
+	return ""
+}
+
+// csvQuote quotes a value of --mount, which podman reads as CSV, if necessary.
+func csvQuote(s string) string {
+	if !strings.ContainsAny(s, ",\"") {
+		return s
+	}
+	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
 }
 
 // shellQuote quotes an argument for a POSIX shell if necessary. An empty text becomes two single

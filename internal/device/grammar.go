@@ -50,6 +50,22 @@ func HashPart(exact string) string {
 	return hashMark + strings.ToLower(hash[:hashLen])
 }
 
+// MaxName is the maximum length of the part of a resource name after the domain, and of a label
+// (IsQualifiedName in k8s.io/apimachinery/pkg/util/validation).
+const MaxName = 63
+
+// CutName returns a name of ASCII characters, or MaxName characters in place of a longer one. The
+// end of a cut name is a hash of the whole, so that names with one beginning stay distinct.
+func CutName(name string) string {
+	if len(name) <= MaxName {
+		return name
+	}
+	return CutPart(name) + HashPart(name)
+}
+
+// CutPart returns the part of a long name that CutName keeps.
+func CutPart(name string) string { return name[:MaxName-HashLen] }
+
 // replaced returns a field: the valid characters of readable, and the hash of exact.
 func replaced(readable, exact string) string {
 	readable = sanitize(readable)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Resource is a [[resource]] for an administrator to start with.
@@ -55,5 +57,5 @@ func slug(s string) string {
 		}
 		return '-'
 	}, s)
-	return cmp.Or(strings.Trim(name, "-"), "device")
+	return device.CutName(cmp.Or(strings.Trim(name, "-"), "device"))
 }

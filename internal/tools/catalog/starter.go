@@ -108,9 +108,9 @@ func unusedName(all []Resource, name string) string {
 	isUsed := func(name string) bool {
 		return slices.ContainsFunc(all, func(r Resource) bool { return r.Name == name })
 	}
-	unused := name
+	unused := device.CutName(name)
 	for n := 2; isUsed(unused); n++ {
-		unused = name + "-" + strconv.Itoa(n)
+		unused = device.CutName(name + "-" + strconv.Itoa(n))
 	}
 	return unused
 }

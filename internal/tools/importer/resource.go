@@ -3,13 +3,13 @@ package importer
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"maps"
 	"reflect"
 	"regexp"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -162,28 +162,19 @@ func fullMatch(expression, text string) bool {
 	return regexp.MustCompile(`^(?:` + expression + `)$`).MatchString(text)
 }
 
-// The limits of a configuration: resources, and characters of a name after the domain.
-const (
-	maxResources = 1000
-	maxName      = 63
-)
-
-// shorten cuts a name that is too long. Its end is a hash of the whole name then, so that names
-// with the same beginning stay distinct.
-func shorten(name string) string {
-	if len(name) <= maxName || strings.Contains(name, "${") {
-		return name
-	}
-	hash := fmt.Sprintf("-%08x", crc32.ChecksumIEEE([]byte(name)))
-	return name[:maxName-len(hash)] + hash
-}
+// maxResources is the limit of a configuration.
+const maxResources = 1000
 
 // add adds the resource that the value at has become, unless the configuration would be refused, or
 // an earlier resource has the name. Pending comments are about the resource.
 func (c *conversion) add(at *value, domain string, r *resource) {
-	short := shorten(r.Name)
+	short := r.Name
+	hasVariable := strings.Contains(r.Name, "${")
+	if !hasVariable {
+		short = device.CutName(r.Name)
+	}
 	if short != r.Name {
-		at.differs("the name has more than %d characters, and is %q here", maxName, short)
+		at.differs("the name has more than %d characters, and is %q here", device.MaxName, short)
 	}
 	r.Name = domain + "/" + short
 	rule := refused(r)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -164,7 +165,7 @@ func (r *resource) nameByGlob(v *value, glob string, a pattern.Alternative) {
 		return
 	}
 	r.Container.Path = "/dev/" + captured(shape, escapeVariables)
-	v.differs(`the names of the symlinks %q keep ".", have "-" for other characters that names lack, and are cut to %d characters; smarter-device-manager writes "_"`, glob, maxName)
+	v.differs(`the names of the symlinks %q keep ".", have "-" for other characters that names lack, and are cut to %d characters; smarter-device-manager writes "_"`, glob, device.MaxName)
 }
 
 // smarterName is a path in the name of a resource (sanitizeName in its main.go).
