@@ -19,7 +19,7 @@ import (
 
 // redaction replaces identifying data:
 //
-//   - Serials of USB devices and identifiers of NVMe namespaces, by REDACTED1,
+//   - Serials of USB devices and identifiers of disks and NVMe namespaces, by REDACTED1,
 //     REDACTED2, …: equal ones by equal ones, with the length and the punctuation of the
 //     original, on which the form of an ID depends. Placeholder serials stay, and so does
 //     the name of the controller, which is the serial of a root hub.
@@ -326,7 +326,7 @@ var plainAttrs = []string{
 // serials in them are replaced.
 var textAttrs = []string{
 	"compatible", "description", "device_name", "device_type", "id", "interface", "label", "model", "name", "path",
-	"product_name", "rev", "wwid",
+	"product_name", "rev",
 }
 
 // attr returns the redacted content of an attribute, and false if it is left out.
@@ -340,6 +340,8 @@ func (r *redaction) attr(p, text string) (string, bool) {
 		return text, true
 	case slices.Contains(textAttrs, name):
 		return r.replace(text), true
+	case name == "wwid":
+		return r.wwid(text), true
 	case name == "uevent":
 		return nodeLines(text), true
 	case name == "properties":
@@ -352,6 +354,29 @@ func (r *redaction) attr(p, text string) (string, bool) {
 		return "", false
 	}
 	return r.usbAttr(u, name, text)
+}
+
+// wwid returns the text of a world wide identifier with a placeholder: the identifiers of SCSI (EUI-64,
+// NAA and T10, which has the serial of a disk) identify a device like those of namespaces. The kind of
+// the identifier stays.
+func (r *redaction) wwid(text string) string {
+	id := strings.TrimSpace(text)
+	if id == "" {
+		return text
+	}
+	if r.serials[id] != "" {
+		return r.serials[id] + "\n"
+	}
+	kind, value, hasKind := strings.Cut(id, ".")
+	if !hasKind {
+		kind = ""
+		value = id
+	}
+	r.hide(value)
+	if hasKind {
+		kind += "."
+	}
+	return kind + r.serials[value] + "\n"
 }
 
 // usbAttr is attr for the strings of a USB device.
