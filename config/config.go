@@ -41,6 +41,8 @@ type Config struct {
 	Notes []Problem
 	// needs are the privileges that the configuration requests, in file order.
 	needs []report
+	// starts are the positions of the resources, with the rest of Resource.Place in Place.
+	starts []Problem
 }
 
 // Resource is one [[resource]].

@@ -139,7 +139,9 @@ func (r *reader) parse(files []File) (*Config, error) {
 		cfg.Files = append(cfg.Files, f.Name)
 	}
 	named := make(map[string]*Resource)
+	var starts []report
 	for _, v := range r.readTop(files) {
+		starts = append(starts, v.problem("", ""))
 		res := readResource(v)
 		if other := named[res.Name]; other != nil {
 			v.child("name").checkSameName(&res, other)
@@ -157,6 +159,9 @@ func (r *reader) parse(files []File) (*Config, error) {
 	}
 	for _, n := range inOrder(r.notes) {
 		cfg.Notes = append(cfg.Notes, n.Problem)
+	}
+	for _, start := range inOrder(starts) {
+		cfg.starts = append(cfg.starts, start.Problem)
 	}
 	cfg.needs = inOrder(r.needs)
 	return cfg, nil

@@ -55,6 +55,23 @@ func (p Problem) String() string {
 	return s
 }
 
+// Locate returns a problem that matching has found with the position of its resource. A problem of no
+// resource stays as it is.
+func (c *Config) Locate(p Problem) Problem {
+	for _, start := range c.starts {
+		place, isInFile := strings.CutPrefix(p.Place, start.File+": ")
+		isOfResource := place == start.Place || strings.HasPrefix(place, start.Place+": ")
+		if isInFile && isOfResource {
+			p.File = start.File
+			p.Line = start.Line
+			p.Column = start.Column
+			p.Place = place
+			return p
+		}
+	}
+	return p
+}
+
 // Problems are the problems of a configuration in the order of files and lines: the first 100, and
 // the total number if there are more.
 type Problems []Problem

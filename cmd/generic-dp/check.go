@@ -13,6 +13,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
 // checkReport is the output of `check -o json`. Files are in the order of the arguments.
@@ -118,12 +119,33 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	file.Notes = append(file.Notes, busNodeNotes(view)...)
 	file.Notes = append(file.Notes, f.absenceNotes(path, cfg, view)...)
 	file.Devices, file.Unusable = countDevices(view)
+	f.locate(path, cfg, file.Problems)
+	f.locate(path, cfg, file.Notes)
 	for i := range file.Notes {
 		file.Notes[i].Hint = f.completeCommands(file.Notes[i].Hint)
 	}
 	file.OK = len(file.Problems) == 0
 	file.Resources = len(cfg.Resources)
 	return file, nil
+}
+
+// locate gives the problems that matching has found the positions of their resources, in the
+// manifest if the path names one.
+func (f *flags) locate(path string, cfg *config.Config, problems []config.Problem) {
+	// A manifest was valid a moment ago. Without it, the positions are those in its files.
+	m := &importer.Own{}
+	if path == "-" || isManifest(path) {
+		own, err := f.readText(path)
+		if err == nil {
+			m = own
+		}
+	}
+	for i, p := range problems {
+		if p.Line > 0 {
+			continue
+		}
+		problems[i] = m.Locate(cfg.Locate(p))
+	}
 }
 
 // countDevices counts the devices that a container can get, and the devices that it cannot get,
