@@ -13,6 +13,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
@@ -117,6 +118,7 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	}
 	file.Notes = append(file.Notes, fluxNotes(path)...)
 	file.Notes = append(file.Notes, busNodeNotes(view)...)
+	file.Notes = append(file.Notes, firmwareNotes(cfg)...)
 	file.Notes = append(file.Notes, f.absenceNotes(path, cfg, view)...)
 	file.Devices, file.Unusable = countDevices(view)
 	f.locate(path, cfg, file.Problems)
@@ -146,6 +148,33 @@ func (f *flags) locate(path string, cfg *config.Config, problems []config.Proble
 		}
 		problems[i] = m.Locate(cfg.Locate(p))
 	}
+}
+
+// firmwareNotes warns of resources with a USB device that gets another ID once its firmware is loaded.
+// Without its port as its identity, a container would hold an ID that no longer exists.
+func firmwareNotes(cfg *config.Config) []config.Problem {
+	var notes []config.Problem
+	for i := range cfg.Resources {
+		r := &cfg.Resources[i]
+		if r.GroupBy == "usb.path" {
+			continue
+		}
+		var named []string
+		for _, m := range r.Match {
+			named = append(named, m.Hardware["usb"]["id"].Patterns()...)
+		}
+		ids := catalog.Reenumerating(named)
+		if ids == nil {
+			continue
+		}
+		all := strings.Join(ids, `", "`)
+		notes = append(notes, config.Problem{
+			Place: r.Place,
+			Text:  fmt.Sprintf(`the USB device has the IDs "%s" before and after a program loads its firmware, and its ID changes with them`, all),
+			Hint:  fmt.Sprintf(`match.usb.id = ["%s"], group_by = "usb.path" and container.cdi = true make its port its identity, as generic-dp init writes it`, all),
+		})
+	}
+	return notes
 }
 
 // countDevices counts the devices that a container can get, and the devices that it cannot get,

@@ -17,11 +17,12 @@ import (
 const (
 	// endWithin is the time until a command is abandoned. Matching many devices is not
 	// interrupted, and a read of the host may block forever. serve ends earlier and has no
-	// temporary files, see agent.Run. With removeWithin, the program ends within a second.
+	// temporary files, see agent.Run.
 	endWithin = 930 * time.Millisecond
 	// removeWithin is the additional time for removing temporary files. It only counts if the
-	// command was late.
-	removeWithin = 50 * time.Millisecond
+	// command was late. On a busy machine, the thousands of files of a recording take more than a
+	// second.
+	removeWithin = 5 * time.Second
 )
 
 // errAbandoned says that a command did not end in time after a signal. Its goroutine still runs

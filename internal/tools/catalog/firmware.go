@@ -21,6 +21,18 @@ var reenumerating = []struct {
 	{ids: []string{"03e7:2485", "03e7:f63b"}, name: "accelerator"},
 }
 
+// Reenumerating returns all IDs of a USB device that loads its firmware, if one of some patterns for
+// usb.id is one of them. The result is nil for all other patterns.
+func Reenumerating(patterns []string) []string {
+	for _, r := range reenumerating {
+		isNamed := func(id string) bool { return slices.Contains(patterns, id) }
+		if slices.ContainsFunc(r.ids, isNamed) {
+			return r.ids
+		}
+	}
+	return nil
+}
+
 // reenumeratedIDs returns all IDs of a USB device that loads its firmware, and what it is. The IDs
 // are nil for all other hardware.
 func reenumeratedIDs(h *device.Hardware) (ids []string, name string) {
