@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,9 +56,22 @@ func (r *release) manual(ctx context.Context, dir string) (map[string]string, er
 		}
 	}
 	page, err := manPage(r.version, run)
-	if err == nil {
-		err = write("generic-dp.1", page, "/usr/share/man/man1/generic-dp.1")
+	if err != nil {
+		return nil, err
 	}
+	// Debian's policy wants compressed pages. Without a time in the header, builds are equal.
+	var compressed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(w, page); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	err = write("generic-dp.1.gz", compressed.String(), "/usr/share/man/man1/generic-dp.1.gz")
 	return installed, err
 }
 
@@ -108,7 +123,7 @@ an invalid command line
 .SH FILES
 .TP
 .I /etc/generic\-dp/*.toml
-the configuration; /usr/share/doc/generic\-dp/reference.toml has every key
+the configuration; /usr/share/doc/generic\-dp/config/reference.toml has every key
 .TP
 .I /run/generic\-dp
 links that follow devices, health directories, and the lock of the serving instance (\-\-run\-dir)

@@ -58,12 +58,16 @@ func (r *release) pack(p platform, format, binary string, manual map[string]stri
 		{Source: script("generic-dp-cdi.service"), Destination: "/usr/lib/systemd/system/generic-dp-cdi.service", FileInfo: &files.ContentFileInfo{Mode: 0o644}},
 		{Destination: "/etc/generic-dp", Type: files.TypeDir, FileInfo: &files.ContentFileInfo{Mode: 0o755}},
 		{Destination: "/usr/share/doc/generic-dp", Type: files.TypeDir, FileInfo: &files.ContentFileInfo{Mode: 0o755}},
-		{Source: filepath.Join(r.source, "README.md"), Destination: "/usr/share/doc/generic-dp/README.md", Type: files.TypeRPMDoc},
-		{Source: filepath.Join(r.source, "docs"), Destination: "/usr/share/doc/generic-dp/docs", Type: files.TypeTree},
 		{Source: filepath.Join(r.source, "LICENSE"), Destination: "/usr/share/doc/generic-dp/copyright", Type: files.TypeRPMLicense},
-		{Source: filepath.Join(r.source, "config", "reference.toml"), Destination: "/usr/share/doc/generic-dp/reference.toml", Type: files.TypeRPMDoc},
-		{Source: filepath.Join(r.source, "examples", "configs"), Destination: "/usr/share/doc/generic-dp/examples", Type: files.TypeTree},
+		{Source: filepath.Join(r.source, "config", "reference.toml"), Destination: "/usr/share/doc/generic-dp/config/reference.toml", Type: files.TypeRPMDoc},
+		{Source: filepath.Join(r.source, "examples", "configs"), Destination: "/usr/share/doc/generic-dp/examples/configs", Type: files.TypeTree},
+		{Source: filepath.Join(r.source, "examples", "pods"), Destination: "/usr/share/doc/generic-dp/examples/pods", Type: files.TypeTree},
 	}
+	pages, err := r.pages()
+	if err != nil {
+		return "", err
+	}
+	contents = append(contents, pages...)
 	for source, target := range manual {
 		if format == "rpm" {
 			target = strings.Replace(target, "zsh/vendor-completions", "zsh/site-functions", 1)
@@ -111,6 +115,29 @@ func (r *release) pack(p platform, format, binary string, manual map[string]stri
 		return "", err
 	}
 	return file, out.Close()
+}
+
+// pages are the pages and pictures of the documentation. The directory also has a test.
+func (r *release) pages() (files.Contents, error) {
+	var pages files.Contents
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/pictures/*"} {
+		found, err := filepath.Glob(filepath.Join(r.source, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range found {
+			name, err := filepath.Rel(r.source, file)
+			if err != nil {
+				return nil, err
+			}
+			pages = append(pages, &files.Content{
+				Source:      file,
+				Destination: "/usr/share/doc/generic-dp/" + name,
+				FileInfo:    &files.ContentFileInfo{Mode: 0o644},
+			})
+		}
+	}
+	return pages, nil
 }
 
 // released is the prefix of the version of a release.

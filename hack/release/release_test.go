@@ -130,7 +130,10 @@ func checkPackages(t *testing.T, out string) {
 		t.Fatalf("Debian packages %q, %v, want one for this machine", debs, err)
 	}
 	command(t, "dpkg-deb", "--extract", debs[0], dir)
-	page := readFile(t, filepath.Join(dir, "usr/share/man/man1/generic-dp.1"))
+	page := command(t, "gzip", "-dc", filepath.Join(dir, "usr/share/man/man1/generic-dp.1.gz"))
+	if tests := command(t, "find", dir, "-name", "*_test.go"); tests != "" {
+		t.Errorf("the package has tests: %s", tests)
+	}
 	for _, want := range []string{".SS serve\n", ".SS init\n", ".SS explain\n", `.B \-\-kubelet\-dir string` + "\n", `.B \-\-config string` + "\n", ".SH EXIT STATUS\n", ".SH FILES\n", ".SH EXAMPLES\n"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the man page lacks %q", want)

@@ -191,11 +191,13 @@ func TestFunctionOnItsBusIsNotGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]device.UnreadHardware{{Path: function}}, snap.UnreadHardware); diff != "" {
-			t.Error(diff)
+		// On a busy machine, a read of another function may be too slow.
+		if !slices.Contains(snap.UnreadHardware, device.UnreadHardware{Path: function}) {
+			t.Errorf("unread: %v", snap.UnreadHardware)
 		}
-		if diff := cmp.Diff([]device.Problem{{Subject: function, Reason: "modalias: no such device or address, although it is on its bus"}}, snap.Problems); diff != "" {
-			t.Error(diff)
+		problem := device.Problem{Subject: function, Reason: "modalias: no such device or address, although it is on its bus"}
+		if !slices.Contains(snap.Problems, problem) {
+			t.Errorf("problems: %v", snap.Problems)
 		}
 		if p := findHardware(snap, "0000:3b:02.0").PCI; p.PF != "0000:3b:00.0" || p.VF != 0 {
 			t.Errorf("its virtual function: %+v", p)
