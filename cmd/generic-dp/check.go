@@ -14,7 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
-	"github.com/generic-dp/generic-dp/internal/tools/importer"
+	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // checkReport is the output of `check -o json`. Files are in the order of the arguments.
@@ -135,7 +135,7 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 // manifest if the path names one.
 func (f *flags) locate(path string, cfg *config.Config, problems []config.Problem) {
 	// A manifest was valid a moment ago. Without it, the positions are those in its files.
-	m := &importer.Own{}
+	m := &manifest.Configuration{}
 	if path == "-" || isManifest(path) {
 		own, err := f.readText(path)
 		if err == nil {
