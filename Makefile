@@ -19,7 +19,7 @@ ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test race adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster scale image packages release publish manifests release-test pictures dockerfile clean
+.PHONY: help build run test race browser adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster scale image packages release publish manifests release-test pictures dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ test: build ## unit tests; fuzz targets with their known inputs
 race: build ## the tests of packages with goroutines, with the race detector, which needs a C compiler
 	@export GORACE=atexit_sleep_ms=20; $(TEST) -race $(CONCURRENT)
 
+browser: ## the status page in Chromium, on a desktop and on a phone; needs Debian's package chromium
+	$(GO) test -count=1 -tags $(TAGS),browser -run TestPageInBrowser ./internal/status
+
 adversary: build ## attacks on the built program, within the memory limit of the DaemonSet; needs root
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 20m -tags $(TAGS),adversary ./test/adversary
 
@@ -58,7 +61,7 @@ fuzz: ## run every fuzz target with FUZZ new inputs; a failure may be older than
 lint: ## gofmt, go vet, staticcheck, actionlint, file length and size
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "not gofmt'd: $$bad"; exit 1; fi
 	$(GO) vet -tags $(TAGS) ./...
-	$(GO) vet -tags $(TAGS),adversary ./test/adversary
+	$(GO) vet -tags $(TAGS),adversary,browser ./test/adversary ./internal/status
 	$(GO) vet -tags $(TAGS),cluster ./internal/kubelet/dra
 	$(GO) vet -tags scale ./test/scale
 	$(GO) run $(STATICCHECK) -tags $(TAGS),adversary ./...

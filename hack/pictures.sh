@@ -39,5 +39,4 @@ END {
 	}
 	print "</svg>"
 }' "$temp/frames" >"$out/replug.svg"
-chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,540 \
-	--user-data-dir="$temp/browser" --screenshot="$out/page.png" "file://$temp/page.html" 2>/dev/null
+GENERIC_DP_STATUS=$temp/status.json GENERIC_DP_PICTURES=$PWD/$out go test -count=1 -tags grpcnotrace,browser -run TestPicture ./internal/status

@@ -12,11 +12,11 @@ import (
 
 // Alert is a heading with the lines below it.
 type Alert struct {
-	Heading string
+	Heading string `json:"heading"`
 	// Lines are never empty.
-	Lines []string
+	Lines []string `json:"lines"`
 	// Help is the section of the documentation about it.
-	Help Section
+	Help Section `json:"help"`
 }
 
 // Alerts lists the problems that need an administrator at a time, most urgent first. Alerts without

@@ -22,9 +22,14 @@ const (
 // repository has the documentation of each version.
 const repository = "https://github.com/generic-dp/generic-dp"
 
+// docs is the address of the page with the sections for a version of the program.
+func docs(version string) string {
+	return repository + "/blob/" + refOf(version) + "/docs/troubleshooting.md"
+}
+
 // URL is the address of the section for a version of the program.
 func (s Section) URL(version string) string {
-	return repository + "/blob/" + refOf(version) + "/docs/troubleshooting.md#" + string(s)
+	return docs(version) + "#" + string(s)
 }
 
 // refOf is the tag of a released version such as "0.1.0" or "v0.1.0", or else the main branch.

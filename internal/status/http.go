@@ -6,7 +6,6 @@ package status
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -204,13 +203,11 @@ func (m *Metrics) render(ctx context.Context, out *response, r *http.Request) {
 		out.header.Set("Content-Type", "text/html; charset=utf-8")
 		out.header.Set("Content-Security-Policy", policy())
 		out.header.Set("Cache-Control", "no-store")
-		writePage(&out.body, m.node.Status(ctx), r.URL.Query().Get("filter"), time.Now())
+		out.body.WriteString(page)
 		return
 	}
 	out.header.Set("Content-Type", "application/json")
-	enc := json.NewEncoder(&out.body)
-	enc.SetIndent("", "  ")
-	_ = enc.Encode(m.node.Status(ctx)) // every field can be encoded
+	writeStatus(&out.body, m.node.Status(ctx), time.Now())
 }
 
 // loopback is the IPv4 address of local clients. Proxies in the pod use other addresses of

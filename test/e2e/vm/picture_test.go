@@ -9,7 +9,7 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 
-// framesEnv names the directory for the output of TestFrames: the status page, and frames
+// framesEnv names the directory for the output of TestFrames: the state, and frames
 // of a terminal, see hack/terminal.
 const framesEnv = "GENERIC_DP_FRAMES"
 
@@ -65,11 +65,11 @@ match.usb.id = "18d1:9302"
 	frame("the stick is pulled", nil, []string{mine})
 	m.Plug(t, dongle("1", other))
 	frame("another stick takes its port, and its name", []string{other}, []string{mine})
-	var page string
-	m.call(t, "Page", wire.None{}, &page)
+	var state string
+	m.call(t, "State", wire.None{}, &state)
 	m.Plug(t, dongle("3", mine))
 	frame("the stick comes back in another port", []string{mine, other}, nil)
-	for name, text := range map[string]string{"frames": strings.Join(frames, "\f"), "page.html": page} {
+	for name, text := range map[string]string{"frames": strings.Join(frames, "\f"), "status.json": state} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

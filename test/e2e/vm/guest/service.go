@@ -129,14 +129,14 @@ func (g *Guest) Run(r wire.Run, out *wire.Output) error {
 	return nil
 }
 
-// Page returns the status page. net/http would double the size of this program.
-func (g *Guest) Page(_ wire.None, html *string) error {
+// State returns /status.json. net/http would double the size of this program.
+func (g *Guest) State(_ wire.None, state *string) error {
 	conn, err := net.Dial("tcp", "127.0.0.1:9418")
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if _, err := fmt.Fprint(conn, "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n"); err != nil {
+	if _, err := fmt.Fprint(conn, "GET /status.json HTTP/1.0\r\nHost: localhost\r\n\r\n"); err != nil {
 		return err
 	}
 	answer, err := io.ReadAll(conn)
@@ -145,9 +145,9 @@ func (g *Guest) Page(_ wire.None, html *string) error {
 	}
 	head, body, ok := strings.Cut(string(answer), "\r\n\r\n")
 	if !ok || !strings.Contains(head, " 200 ") {
-		return fmt.Errorf("the status page answers %q", head)
+		return fmt.Errorf("/status.json answers %q", head)
 	}
-	*html = body
+	*state = body
 	return nil
 }
 
