@@ -17,7 +17,7 @@ import (
 func TestLateConfigurationIsNeverGood(t *testing.T) {
 	t.Parallel()
 	const good = "[[resource]]\nname = \"example.com/good\"\nmatch.glob = \"/dev/x\"\n"
-	const slow = "[[resource]]\nname = \"example.com/slow\"\nmatch.glob = \"/dev/x\"\n"
+	const slow = good + "[[resource]]\nname = \"example.com/slow\"\nmatch.glob = \"/dev/x\"\n"
 	dir := t.TempDir()
 	path := filepath.Join(dir, "config.toml")
 	start := func() (*configuration.Reader, *config.Config) {
@@ -60,8 +60,8 @@ func TestLateConfigurationIsNeverGood(t *testing.T) {
 
 	r, cfg := start()
 	var suspect *configuration.SuspectError
-	if !errors.As(r.Last().Err, &suspect) || cfg.Resources[0].Name != "example.com/good" {
-		t.Errorf("the next start serves %q, with the error %v on disk; want the last good one", cfg.Resources[0].Name, r.Last().Err)
+	if !errors.As(r.Last().Err, &suspect) || len(cfg.Resources) != 1 {
+		t.Errorf("the next start serves %d resources, with the error %v on disk; want the last good one", len(cfg.Resources), r.Last().Err)
 	}
 	// Matched in time at last, it is good.
 	write(slow + "# edited\n")
@@ -69,7 +69,7 @@ func TestLateConfigurationIsNeverGood(t *testing.T) {
 	write(slow + "# edited again\n")
 	serve(false)
 	r, cfg = start()
-	if r.Last().Err != nil || cfg.Resources[0].Name != "example.com/slow" {
-		t.Errorf("the last start serves %q, with the error %v", cfg.Resources[0].Name, r.Last().Err)
+	if r.Last().Err != nil || len(cfg.Resources) != 2 {
+		t.Errorf("the last start serves %d resources, with the error %v", len(cfg.Resources), r.Last().Err)
 	}
 }
