@@ -187,7 +187,7 @@ func (p *place) slots() int {
 	if p.answer == nil {
 		return p.allocatable
 	}
-	return p.resource.Slots.Healthy + p.resource.Slots.Unhealthy
+	return p.resource.Slots.All()
 }
 
 // unhealthy lists the devices that are not Healthy, with time and reason. It is empty if the node
@@ -199,7 +199,7 @@ func (p *place) unhealthy() []string {
 			continue
 		}
 		since := p.answer.since(p.resource.Name, d.ID)
-		all = append(all, p.node+": "+d.ID+" is Unhealthy"+sinceText(since)+": "+d.Reason)
+		all = append(all, p.node+": "+d.ID+" is "+d.Health+sinceText(since)+": "+d.Reason)
 	}
 	return all
 }

@@ -19,6 +19,14 @@ type Meta struct {
 	OwnerReferences   []Owner
 	CreationTimestamp time.Time
 	DeletionTimestamp *time.Time
+	// DeletionGracePeriodSeconds is a part of DeletionTimestamp, which is the end of the grace period.
+	DeletionGracePeriodSeconds int
+}
+
+// terminatingSince is when the deletion of an object began that is being deleted.
+func (m *Meta) terminatingSince() time.Time {
+	grace := time.Duration(m.DeletionGracePeriodSeconds) * time.Second
+	return m.DeletionTimestamp.Add(-grace)
 }
 
 // Owner is an owner of an object.
@@ -96,11 +104,15 @@ type Toleration struct {
 
 // Container is a container of a pod.
 type Container struct {
-	Name    string
-	Command []string
-	Args    []string
-	// Limits are enough: for extended resources, the API server requires equal requests.
-	Resources       struct{ Limits map[string]string }
+	Name      string
+	Command   []string
+	Args      []string
+	Resources struct {
+		// Limits are enough: for extended resources, the API server requires equal requests.
+		Limits map[string]string
+		// Claims are the claims of the pod that the container uses, by their names in the pod.
+		Claims []struct{ Name string }
+	}
 	SecurityContext SecurityContext
 }
 
@@ -266,7 +278,11 @@ type Claim struct {
 type ClaimRequest struct {
 	Name            string
 	DeviceClassName string
-	Exactly         struct{ DeviceClassName string }
+	Exactly         struct {
+		DeviceClassName string
+		// Capacity has the amounts that the claim needs of a device that claims share.
+		Capacity struct{ Requests map[string]string }
+	}
 }
 
 // Allocated is a device that a claim has. Device is the name in the pool of a node.
@@ -292,6 +308,7 @@ type Slice struct {
 type SliceDevice struct {
 	Name       string
 	Attributes map[string]struct{ String string }
+	Capacity   map[string]struct{ Value string }
 	Taints     []Taint
 	// AllowMultipleAllocations is set for a device with several slots.
 	AllowMultipleAllocations bool
@@ -332,16 +349,29 @@ func condition(conditions []Condition, kind string) *Condition {
 	return &conditions[i]
 }
 
-// quantity returns the number of an extended resource, which the API server writes as "1k" for
-// 1000. It is 0 for anything else.
-func quantity(text string) int {
-	factor := 1
-	for suffix, f := range map[string]int{"k": 1e3, "M": 1e6} {
-		if number, ok := strings.CutSuffix(text, suffix); ok {
+// suffixes are the suffixes of quantities (k8s.io/apimachinery/pkg/api/resource), longer ones first.
+var suffixes = []struct {
+	text   string
+	factor float64
+}{
+	{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}, {"Pi", 1 << 50}, {"Ei", 1 << 60},
+	{"m", 1e-3}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}, {"E", 1e18},
+}
+
+// amount is the value of a quantity, 0 if it is not one.
+func amount(text string) float64 {
+	factor := 1.0
+	for _, s := range suffixes {
+		if number, ok := strings.CutSuffix(text, s.text); ok {
 			text = number
-			factor = f
+			factor = s.factor
+			break
 		}
 	}
-	n, _ := strconv.Atoi(text)
+	n, _ := strconv.ParseFloat(text, 64)
 	return n * factor
 }
+
+// quantity returns the number of an extended resource, which the API server writes as "1k" for
+// 1000. It is 0 for anything else.
+func quantity(text string) int { return int(amount(text)) }

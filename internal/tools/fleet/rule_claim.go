@@ -50,12 +50,21 @@ func (p *Pod) claimName(c PodClaim) string {
 	return c.ResourceClaimName
 }
 
-// classMissing: a claim names a DeviceClass that does not exist.
+// classMissing: a claim names a DeviceClass that does not exist, or no class has the extended
+// resource that nodes offer by DRA.
 func classMissing(e *Evidence) *Reason {
 	if !e.isWaiting() || !e.ClassesKnown {
 		return nil
 	}
 	for _, r := range e.Requests {
+		if r.Class == "" && e.isOnlyByDRA(r.Resource) && !e.hasClassOf(r.Resource) {
+			return &Reason{
+				Text: "nodes offer " + r.Resource + " by DRA, and no DeviceClass has it as extendedResourceName",
+				Do: []string{
+					"generic-dp classes --config FILE prints the classes of a configuration, for kubectl apply; dra.resources in the chart's values creates them",
+				},
+			}
+		}
 		exists := slices.ContainsFunc(e.Classes, func(c Class) bool { return c.Metadata.Name == r.Class })
 		if r.Class == "" || exists {
 			continue
@@ -66,6 +75,125 @@ func classMissing(e *Evidence) *Reason {
 		}
 	}
 	return nil
+}
+
+// isOnlyByDRA reports whether nodes have answered that they offer a resource by DRA, and no node by a
+// device plugin.
+func (e *Evidence) isOnlyByDRA(resource string) bool {
+	isByDRA := false
+	for _, p := range e.places(resource) {
+		isByPlugin := len(p.resource.Devices) > 0 && p.resource.API != "dra"
+		if p.allocatable > 0 || isByPlugin {
+			return false
+		}
+		isByDRA = isByDRA || len(p.resource.Devices) > 0
+	}
+	return isByDRA
+}
+
+// hasClassOf reports whether a DeviceClass stands for an extended resource. A pod may also name any
+// class by a resource with this prefix (ResourceDeviceClassPrefix in k8s.io/api/resource/v1).
+func (e *Evidence) hasClassOf(resource string) bool {
+	const prefix = "deviceclass.resource.kubernetes.io/"
+	return slices.ContainsFunc(e.Classes, func(c Class) bool {
+		return c.Spec.ExtendedResourceName == resource || prefix+c.Metadata.Name == resource
+	})
+}
+
+// claimUnused: no container uses a claim of the pod, so that no container gets its devices.
+func claimUnused(e *Evidence) *Reason {
+	if e.Pod == nil {
+		return nil
+	}
+	used := map[string]bool{}
+	for _, c := range slices.Concat(e.Pod.Spec.InitContainers, e.Pod.Spec.Containers) {
+		for _, claim := range c.Resources.Claims {
+			used[claim.Name] = true
+		}
+	}
+	for _, c := range e.Pod.Spec.ResourceClaims {
+		if !used[c.Name] {
+			return &Reason{
+				Text: "no container uses the claim " + c.Name + " of the pod, so that none gets its device",
+				Do:   []string{"add resources: {claims: [{name: " + c.Name + "}]} to the container"},
+			}
+		}
+	}
+	return nil
+}
+
+// selectorFails: the scheduler cannot evaluate a selector of a class or a claim for a device, and
+// places no pod with it anywhere (k8s.io/dynamic-resource-allocation/structured). An attribute that
+// one device does not have is the usual cause.
+func selectorFails(e *Evidence) *Reason {
+	if !e.isWaiting() {
+		return nil
+	}
+	var messages []string
+	if scheduled := condition(e.Pod.Status.Conditions, "PodScheduled"); scheduled != nil {
+		messages = append(messages, scheduled.Message)
+	}
+	for i := range e.Events {
+		messages = append(messages, e.Events[i].Message)
+	}
+	for _, message := range messages {
+		isCEL := strings.Contains(message, "CEL runtime error") || strings.Contains(message, "CEL compile error")
+		if !isCEL {
+			continue
+		}
+		reason := &Reason{
+			Text:    "a selector of a claim or class cannot be evaluated, so that the scheduler places the pod nowhere",
+			Details: []string{message},
+			Do:      []string{"correct the expression"},
+		}
+		if strings.Contains(message, "no such key") {
+			reason.Do = []string{`test first whether the device has the attribute: "NAME" in device.attributes["DOMAIN"] && ...`}
+		}
+		return reason
+	}
+	return nil
+}
+
+// amountTooLarge: a claim needs a larger amount than any device has.
+func amountTooLarge(e *Evidence) *Reason {
+	if !e.isWaiting() {
+		return nil
+	}
+	for _, claim := range e.Claims {
+		for _, r := range claim.Spec.Devices.Requests {
+			for name, text := range r.Exactly.Capacity.Requests {
+				want := amount(text)
+				most := e.largest(e.classResource(r.class()), name)
+				if most == "" || want <= amount(most) {
+					continue
+				}
+				return &Reason{
+					Text:    "request " + r.Name + " of claim " + claim.Metadata.Name + " needs " + name + " = " + text + ", and no device has so much",
+					Details: []string{"the largest device has " + most},
+					Do:      []string{"request less"},
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// largest is the largest amount of a capacity that a device of a resource has. It is empty if none has
+// the capacity.
+func (e *Evidence) largest(resource, capacity string) string {
+	largest := ""
+	for _, s := range e.Slices {
+		for _, d := range s.Spec.Devices {
+			c, hasCapacity := d.Capacity[capacity]
+			if d.Attributes["resource"].String != resource || !hasCapacity {
+				continue
+			}
+			if largest == "" || amount(c.Value) > amount(largest) {
+				largest = c.Value
+			}
+		}
+	}
+	return largest
 }
 
 // claimMissing: a claim of the pod does not exist. It shows the event of the controller that could

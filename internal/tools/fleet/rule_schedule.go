@@ -113,8 +113,9 @@ func joinNodes(nodes []string) string {
 	return strings.Join(nodes, ", ")
 }
 
-// allUnhealthy: every device of the resource is Unhealthy, or pods hold the Healthy ones. It
-// applies if the Healthy devices do not suffice.
+// allUnhealthy: every device of the resource is Unhealthy or withheld, as while a container holds the
+// same hardware by another resource, or pods hold the Healthy ones. It applies if the Healthy devices
+// do not suffice.
 func allUnhealthy(e *Evidence) *Reason {
 	return e.perFullRequest(func(r Request, places []place) *Reason {
 		var details []string
@@ -125,7 +126,7 @@ func allUnhealthy(e *Evidence) *Reason {
 			return nil
 		}
 		return &Reason{
-			Text:    "devices of " + r.Resource + " are Unhealthy, so that no pod gets them",
+			Text:    "devices of " + r.Resource + " are not Healthy, so that no pod gets them",
 			Details: few(details),
 			Do:      []string{"resolve the reason, such as by plugging the device in again: it turns Healthy without further action"},
 		}
@@ -173,7 +174,7 @@ func (e *Evidence) holderState(h status.Holder) string {
 	case pod == nil:
 		return ", which is deleted, but its containers still run"
 	case pod.Metadata.DeletionTimestamp != nil:
-		return ", which is terminating since " + clock(*pod.Metadata.DeletionTimestamp)
+		return ", which is terminating since " + clock(pod.Metadata.terminatingSince())
 	}
 	return ""
 }

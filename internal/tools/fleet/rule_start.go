@@ -91,8 +91,7 @@ func (s *ContainerState) failure() string {
 	return ""
 }
 
-// containerWaits: a container does not run for a reason that no other rule explains. It is there to
-// say that devices are not the cause.
+// containerWaits: a container does not run for a reason that no other rule explains.
 func containerWaits(e *Evidence) *Reason {
 	if !e.isPlaced() || createFailed(e) != nil {
 		return nil
@@ -118,7 +117,10 @@ func containerWaits(e *Evidence) *Reason {
 		Do:      []string{"this is not about devices: kubectl describe pod -n " + e.Namespace + " " + e.Name},
 	}
 	if strings.Contains(details[0], "CrashLoopBackOff") {
-		reason.Do = []string{"kubectl logs -n " + e.Namespace + " " + e.Name + " --previous shows what the program wrote"}
+		reason.Do = []string{
+			"kubectl logs -n " + e.Namespace + " " + e.Name + " --previous shows what the program wrote",
+			"if it may not open its device: container.owner in the configuration, or supplementalGroups in the pod",
+		}
 	}
 	return reason
 }

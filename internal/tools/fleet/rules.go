@@ -1,6 +1,9 @@
 package fleet
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Reason is one explanation, and what to do.
 type Reason struct {
@@ -19,6 +22,14 @@ type rule struct {
 	explain func(*Evidence) *Reason
 }
 
+// lastRules describe what others have found out, such as the message of the scheduler. They only
+// help if no rule knows the cause.
+var lastRules = []rule{
+	{"claim-pending", claimPending},
+	{"scheduler", schedulerSays},
+	{"container", containerWaits},
+}
+
 // rules are in the order in which a pod meets the obstacles: it is created, scheduled, admitted,
 // started, and keeps its device or loses it.
 var rules = []rule{
@@ -28,6 +39,9 @@ var rules = []rule{
 	// rule_claim.go
 	{"class-missing", classMissing},
 	{"claim-missing", claimMissing},
+	{"claim-unused", claimUnused},
+	{"selector", selectorFails},
+	{"amount", amountTooLarge},
 	// rule_schedule.go
 	{"gated", gated},
 	{"not-configured", notConfigured},
@@ -41,28 +55,32 @@ var rules = []rule{
 	{"node-selector", excludedBySelector},
 	{"taint", excludedByTaint},
 	{"device-taint", deviceTainted},
-	{"claim-pending", claimPending},
-	{"scheduler", schedulerSays},
 	// rule_admit.go
 	{"admission", admissionRefused},
 	// rule_start.go
 	{"prepare", prepareFailed},
 	{"device-missing", createFailed},
-	{"container", containerWaits},
 	// rule_run.go
 	{"lost", deviceLost},
 	{"without-device", withoutDevice},
 	{"permission", permissionDenied},
 }
 
-// Explain applies all rules to the evidence. The result is empty, not nil, if no rule applies.
+// Explain applies the rules to the evidence. The result is empty, not nil, if no rule applies.
 func (e *Evidence) Explain() []Reason {
+	reasons := e.apply(rules)
+	if len(reasons) == 0 {
+		reasons = e.apply(lastRules)
+	}
+	return reasons
+}
+
+// apply returns the reasons that some rules find.
+func (e *Evidence) apply(rules []rule) []Reason {
 	reasons := []Reason{}
 	for _, r := range rules {
 		found := r.explain(e)
-		// The scheduler's words only help if no rule understands the reason.
-		isRepeated := r.name == "scheduler" && len(reasons) > 0
-		if found == nil || isRepeated {
+		if found == nil {
 			continue
 		}
 		found.Rule = r.name
@@ -93,7 +111,7 @@ func few(lines []string) []string {
 // RuleNames are the names of all rules, in their order.
 func RuleNames() []string {
 	var names []string
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, lastRules) {
 		names = append(names, r.name)
 	}
 	return names
