@@ -45,13 +45,16 @@ func TestTryServesThePage(t *testing.T) {
 	if !isPrinted {
 		t.Fatalf("try printed %q", line)
 	}
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "example.com/null") {
-		t.Errorf("page: %v\n%s", err, body)
+	for path, want := range map[string]string{"": "<!DOCTYPE html>", "status.json": "example.com/null"} {
+		resp, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %v, want %q\n%.500s", resp.Request.URL, err, want, body)
+		}
 	}
 }
 
