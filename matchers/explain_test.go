@@ -17,7 +17,7 @@ func TestExplainInterfaces(t *testing.T) {
 	h.AddUSB(sysfstest.USB{Port: "1-1", Vendor: "1d50", Product: "606f", Interfaces: []sysfstest.Interface{{Class: "ff"}, {Number: 1, Class: "03"}}})
 	snap, opts := scanned(t, h)
 	for match, want := range map[string]string{
-		`{ interface = "1", interface_class = "ff" }`: `usb.interface_class "ff" fits nothing: nearest 03 on 1-1`,
+		`{ interface = "1", interface_class = "ff" }`: `usb.interface_class "ff" fits nothing: 1-1 fits otherwise, and has 03`,
 		`{ interface = "2", interface_class = "ff" }`: `usb.interface "2" fits nothing: nearest 0 on 1-1`,
 		`{ interface = "1", interface_class = "03" }`: "",
 	} {
@@ -65,7 +65,7 @@ func TestExplainReasons(t *testing.T) {
 		{
 			"VFIO without a node",
 			"match = { mdev = {}, vfio = true, subsystem = \"none\" }",
-			`subsystem "none" fits nothing: nearest vfio on 83b8f4f2-509f-382f-3c1e-e6bfe0fa1001`,
+			`subsystem "none" fits nothing: 83b8f4f2-509f-382f-3c1e-e6bfe0fa1001 fits otherwise, and has vfio`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

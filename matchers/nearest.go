@@ -55,14 +55,15 @@ func (n *nearest) value() string {
 			for _, have := range v.values {
 				edits, but := n.distance(have)
 				// One edit in four characters may be a typing error. Much more is another value.
-				isFar := !n.isNarrowed && edits > max(1, len(have)/4)
+				isFar := edits > max(1, len(have)/4)
+				isOther := isFar && !n.isNarrowed
 				// The first of several equally near values is kept: the targets are in a fixed
 				// order.
-				if have == "" || isFar || edits >= best {
+				if have == "" || isOther || edits >= best {
 					continue
 				}
 				best = edits
-				found = n.describe(t, have, but)
+				found = n.describe(t, have, but, isFar)
 			}
 		}
 	}
@@ -72,13 +73,20 @@ func (n *nearest) value() string {
 	return found
 }
 
-// describe formats the nearest value and the target that has it. but is the difference, or empty.
-func (n *nearest) describe(t target, value, but string) string {
+// describe formats the nearest value and the target that has it. but is the difference, or empty. A
+// value that is far from the wanted one is only the value of a target that fits otherwise.
+func (n *nearest) describe(t target, value, but string, isFar bool) string {
 	if n.isOne {
 		return "it has " + value + but
 	}
 	// The value of a glob is the path of the target itself.
-	if t.String() == value {
+	isPath := t.String() == value
+	switch {
+	case isFar && isPath:
+		return value + " fits otherwise" + but
+	case isFar:
+		return t.String() + " fits otherwise, and has " + value + but
+	case isPath:
 		return "nearest " + value + but
 	}
 	return "nearest " + value + " on " + t.String() + but

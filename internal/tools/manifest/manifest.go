@@ -110,6 +110,8 @@ func (s *search) walkMapping(n *yaml.Node, object string) {
 	for _, f := range fields {
 		switch {
 		case f.Key == LastApplied:
+		case path.Ext(f.Key) == ".toml" && f.Node.Style&yaml.FoldedStyle != 0:
+			s.problem = errors.Join(s.problem, fmt.Errorf("line %d: %s is a folded block, which joins its lines: write \"%s: |\" for \"%s: >\"", f.Line, f.Key, f.Key, f.Key))
 		case path.Ext(f.Key) == ".toml" && f.Kind == yaml.ScalarNode:
 			if len(c.Files) == 0 {
 				c.Line = f.Line

@@ -75,6 +75,8 @@ func TestFindNothing(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind: ConfigMap\nmetadata: {name: x}\ndata: {config.yaml: x}\n": "m.yaml: no configuration in it",
 		"a: [": "m.yaml: line 1: invalid YAML",
+		"data:\n  10-a.toml: |\n\tdomain = \"example.com\"\n": "m.yaml: line 2: invalid YAML: found a tab character where an indentation space is expected",
+		"data:\n  10-a.toml: >\n    a\n":                      `m.yaml: line 2: 10-a.toml is a folded block, which joins its lines: write "10-a.toml: |"`,
 	} {
 		if _, err := manifest.Find("m.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

@@ -41,7 +41,7 @@ func Documents(text string, linesBefore int) ([]*yaml.Node, error) {
 		}
 	}
 	var documents []*yaml.Node
-	decoder := yaml.NewDecoder(strings.NewReader(untab(text)))
+	decoder := yaml.NewDecoder(strings.NewReader(untabJSON(text)))
 	for {
 		var n yaml.Node
 		err := decodeNode(decoder, &n)
@@ -58,8 +58,12 @@ func Documents(text string, linesBefore int) ([]*yaml.Node, error) {
 	}
 }
 
-// untab replaces the tabs of indentation, which JSON may have and YAML does not accept.
-func untab(text string) string {
+// untabJSON replaces the tabs of indentation of JSON, which YAML does not accept.
+func untabJSON(text string) string {
+	isJSON := strings.HasPrefix(strings.TrimSpace(text), "{") || strings.HasPrefix(strings.TrimSpace(text), "[")
+	if !isJSON {
+		return text
+	}
 	indentation := regexp.MustCompile(`(?m)^[ \t]+`)
 	return indentation.ReplaceAllStringFunc(text, func(indent string) string {
 		return strings.ReplaceAll(indent, "\t", " ")
@@ -120,6 +124,12 @@ func syntaxError(err error, text string, linesBefore int) error {
 		line, _ := strconv.Atoi(m[1])
 		e.Line = linesBefore + line
 		e.Text = e.Text[len(m[0]):]
+	}
+	lines := strings.Split(text, "\n")
+	at := e.Line - linesBefore - 1
+	hasTab := at < len(lines) && strings.HasPrefix(strings.TrimLeft(lines[at], " "), "\t")
+	if hasTab {
+		e.Text += ": the line begins with a tab, and YAML is indented by spaces"
 	}
 	if strings.Contains(text, "{{") {
 		e.Text += ": render a template first, such as with helm template"
