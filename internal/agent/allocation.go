@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sort"
 
@@ -93,6 +95,9 @@ func (r *resource) findCurrent(ids []string) ([]*cdi.Injection, error) {
 // checkNet returns why a network interface cannot move into a container now.
 func (r *resource) checkNet(name string) error {
 	use, err := r.nets.Load().NetUseNow(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the network interface %s is in a container already, or gone", name)
+	}
 	if err != nil {
 		return fmt.Errorf("the network interface %s can't be read: %w", name, err)
 	}
