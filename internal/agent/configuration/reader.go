@@ -92,7 +92,8 @@ type Reader struct {
 }
 
 // New returns a reader and the configuration to start with. If the one on disk is broken,
-// that is the last good one, and Last says why.
+// that is the last good one, and Last says why. Without a last good one, it is an empty configuration
+// if the program died each time that it tried the one on disk.
 func New(o Options) (*Reader, *config.Config, error) {
 	trial, good := newTrial(o.StateDir, o.Owns)
 	dirs := func() []string {
@@ -121,8 +122,9 @@ func New(o Options) (*Reader, *config.Config, error) {
 		}
 	}
 	var suspect *SuspectError
-	if errors.As(r.last.Err, &suspect) { // there is nothing else to serve
-		r.last = r.load(true)
+	if errors.As(r.last.Err, &suspect) {
+		o.Log.Error("no resource is served: there is no other configuration", "config", o.Path)
+		return r, &config.Config{}, nil
 	}
 	return r, r.last.Config, r.last.Err
 }

@@ -117,13 +117,14 @@ func newTrial(dir string, writer bool) (t *Trial, good []config.File) {
 	return t, good
 }
 
-// check returns a SuspectError for a configuration that the program did not survive, if there
-// is another one to serve.
+// check returns a SuspectError for a configuration that the program did not survive. Without another
+// one to serve, it is tried maxTries times.
 func (t *Trial) check(hash string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	isSuspect := hash == t.suspect.Hash && hash != t.good
-	if isSuspect && t.good != "" {
+	hasOther := t.good != ""
+	if isSuspect && (hasOther || t.suspect.Tries >= maxTries) {
 		return &SuspectError{Tries: t.suspect.Tries}
 	}
 	return nil
@@ -181,10 +182,10 @@ func (t *Trial) reduce(good *config.Config) *config.Config {
 	return &reduced
 }
 
-// setMark sets the configuration that is being tried. The last good one is never marked, nor
-// is any if there is none to go back to. The caller holds mu.
+// setMark sets the configuration that is being tried. The last good one is never marked. The caller
+// holds mu.
 func (t *Trial) setMark(next mark) {
-	if next.Hash == t.good || t.good == "" {
+	if next.Hash == t.good {
 		next = mark{}
 	}
 	t.marked = next

@@ -12,6 +12,52 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 )
 
+// On a node without a last good configuration, a configuration that kills the program is tried three
+// times. Then nothing is served until it is edited.
+func TestDeadlyFirstConfiguration(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "config.toml")
+	// start reads the configuration, and the program dies.
+	start := func() (*configuration.Reader, *config.Config) {
+		t.Helper()
+		r, cfg, err := configuration.New(configuration.Options{
+			Path:     path,
+			StateDir: dir,
+			Owns:     true,
+			Check:    func(files []config.File) (*config.Config, error) { return config.Parse(files...) },
+			Hint:     func(err error) error { return err },
+			Log:      slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, cfg
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const deadly = "[[resource]]\nname = \"example.com/x\"\nmatch.glob = \"/dev/x\"\n"
+	write(deadly)
+	for range 3 {
+		if _, cfg := start(); len(cfg.Resources) != 1 {
+			t.Fatal("the configuration is not tried")
+		}
+	}
+	r, cfg := start()
+	var suspect *configuration.SuspectError
+	if len(cfg.Resources) != 0 || !errors.As(r.Last().Err, &suspect) {
+		t.Errorf("the fourth start serves %d resources, with the error %v", len(cfg.Resources), r.Last().Err)
+	}
+	write(deadly + "# edited\n")
+	if r, cfg := start(); len(cfg.Resources) != 1 || r.Last().Err != nil {
+		t.Errorf("after an edit, %d resources are served, with the error %v", len(cfg.Resources), r.Last().Err)
+	}
+}
+
 // A configuration that was never matched in time does not become the last good one, however long it is
 // served, and is not the first one tried at the next start.
 func TestLateConfigurationIsNeverGood(t *testing.T) {
