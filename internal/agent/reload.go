@@ -91,7 +91,7 @@ func (l *loop) reload(r configuration.Reading) {
 
 // logBroken logs every problem of a broken configuration on a separate line.
 func logBroken(log *slog.Logger, path string, broken error) {
-	log.Error("configuration is broken: the last good one is served", "config", path)
+	log.Error("configuration is broken: the last good one is served, if there is one", "config", path)
 	var problems config.Problems
 	// A file that cannot be read is one problem without a position.
 	if !errors.As(broken, &problems) {

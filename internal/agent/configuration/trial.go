@@ -213,6 +213,7 @@ func (t *Trial) writeMark() {
 	}
 	text, err := json.Marshal(next)
 	if err == nil {
+		_ = os.MkdirAll(t.dir, 0o700) // nothing was saved yet
 		_ = atomicfile.Write(path, text, 0o600)
 	}
 }
