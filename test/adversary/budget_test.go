@@ -171,6 +171,9 @@ match.virtual = ["a-%[1]d", "b-%[1]d", "c-%[1]d", "d-%[1]d"]
 		n.waitAllocatable("example.com/many", 36_000)
 		n.Logf("resident after edit %d: %.1f MB", i, n.resident())
 	}
+	// A configuration is good when the program has ended with it.
+	n.stop()
+	n.start()
 	for range 3 {
 		n.kill()
 		n.start()
