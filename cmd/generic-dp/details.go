@@ -7,6 +7,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // details returns how the contents of a device differ between two configurations: a line for each
@@ -77,7 +78,7 @@ func contents(o *device.Offer) []string {
 func settingsOf(o *device.Offer) []string {
 	var facts []string
 	if len(o.NUMA) > 0 {
-		facts = append(facts, "numa "+joinInts(o.NUMA))
+		facts = append(facts, "numa "+cli.JoinInts(o.NUMA))
 	}
 	if o.CDI {
 		facts = append(facts, "cdi = true")
@@ -159,7 +160,7 @@ func healthOf(h *config.Health) string {
 	if h.Open {
 		checks = append(checks, "open")
 	}
-	for _, name := range sortedKeys(h.Attr) {
+	for _, name := range cli.SortedKeys(h.Attr) {
 		checks = append(checks, fmt.Sprintf("attr.%s = %q", name, h.Attr[name].Patterns()))
 	}
 	if len(h.TCP) > 0 {

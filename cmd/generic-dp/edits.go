@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
 
@@ -226,7 +227,7 @@ func (s *session) printPodman(r *fakekubelet.Response) error {
 			continue
 		}
 		printed = append(printed, a)
-		s.printf("%s=%s\n", a.flag, shellQuote(a.value))
+		s.printf("%s=%s\n", a.flag, cli.ShellQuote(a.value))
 	}
 	return nil
 }
@@ -240,7 +241,7 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 	}
 	if missing := s.beyondPodman(p.edits); missing != "" {
 		return nil, fmt.Errorf("podman run has no argument for %s\n"+
-			"  hint: generic-dp cdi --once writes CDI specs and prints their names, for podman run --device NAME", missing)
+			"  hint: generic-dp serve --no-kubelet --once writes CDI specs and prints their names, for podman run --device NAME", missing)
 	}
 	var args []argument
 	for _, n := range p.edits.DeviceNodes {
@@ -300,14 +301,4 @@ func csvQuote(s string) string {
 		return s
 	}
 	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
-}
-
-// shellQuote quotes an argument for a POSIX shell if necessary. An empty text becomes two single
-// quotes. Nothing is special between single quotes except a single quote, which must be outside
-// of them.
-func shellQuote(s string) string {
-	if isPlain(s, "-_./:=,@%+") {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 )
 
 // attributes are the attributes of a device for the API. The names resource, id and
@@ -69,6 +70,6 @@ func attributeOf(v device.Typed) attribute {
 	case device.VersionType:
 		return attribute{Version: &v.Text}
 	}
-	text := value(v.Text)
+	text := names.Value(v.Text)
 	return attribute{String: &text}
 }

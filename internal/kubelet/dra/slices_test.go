@@ -13,6 +13,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -101,7 +102,7 @@ func TestClassesAreGolden(t *testing.T) {
 	t.Parallel()
 	var all []string
 	for _, resource := range []string{"example.com/zigbee", "example.com/Zig_bee", "a.example.com/v1.5", "example.com/" + strings.Repeat("A.", 25) + "B"} {
-		all = append(all, Class(resource))
+		all = append(all, names.ClassManifest(resource))
 	}
 	golden(t, "classes.yaml", []byte(strings.Join(all, "---\n")))
 }

@@ -92,7 +92,7 @@ matchExpressions:
 {{ .Values.serviceAccount.name }}
 {{- end }}
 {{- end }}
-{{- /* The name of a resource's DeviceClass, as "generic-dp classes" has it. */ -}}
+{{- /* The name of a resource's DeviceClass, as "kubectl generic-dp classes" has it. */ -}}
 {{- define "generic-dp.deviceClass" -}}
 {{- $parts := splitn "/" 2 . -}}
 {{- $name := $parts._1 | lower | replace "_" "-" | replace "." "-" -}}

@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"errors"
@@ -12,18 +12,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/agent/configuration"
-	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fleet"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // removesHeld is the exit status of a diff that takes a device away from a container. Scripts use
 // it to stop before the edit is applied.
-const removesHeld statusError = 3
+const removesHeld cli.StatusError = 3
 
-// newFleetDiff returns the command fleet diff.
-func newFleetDiff(o *fleetFlags) *cobra.Command {
+// newDiff returns the command diff.
+func newDiff(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff FILE",
 		Short: "show what an edit of the configuration would change on every node",
@@ -38,9 +38,9 @@ input. If it has several ConfigMaps, each node gets the one that its pod mounts.
 
 The exit status is 3 if a container would lose a device, and 1 if a node would
 refuse the configuration or does not answer.`,
-		Args: wantArgs(1, 1, "want one FILE, or - for standard input"),
+		Args: cli.WantArgs(1, 1, "want one FILE, or - for standard input"),
 	}
-	return reports(cmd, func(cmd *cobra.Command, args []string) (reporter, error) {
+	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
 		configurations, err := readConfigurations(args[0])
 		if err != nil {
 			return nil, err
@@ -57,9 +57,9 @@ refuse the configuration or does not answer.`,
 		case report.RemovesHeld():
 			err = removesHeld
 		case report.Incomplete():
-			err = errReported
+			err = cli.ErrReported
 		}
-		return fleetDiff{report}, err
+		return diffReport{report}, err
 	}, "wide", "json", "yaml")
 }
 
@@ -72,8 +72,13 @@ func readConfigurations(path string) ([]manifest.Configuration, error) {
 	}
 	for _, own := range found {
 		_, err := config.Parse(own.Files...)
+		var problems config.Problems
+		if errors.As(err, &problems) {
+			// This changes the problems in err as well: both slices have the same elements.
+			own.LocateAll(problems)
+		}
 		if err != nil {
-			return nil, located(&own, err)
+			return nil, err
 		}
 	}
 	return found, nil
@@ -88,7 +93,7 @@ func findConfigurations(path string) ([]manifest.Configuration, error) {
 		// A configuration without an object is for every node.
 		return []manifest.Configuration{{Files: files}}, err
 	}
-	name, text, err := readInput(path)
+	name, text, err := cli.ReadInput(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w\n  hint: want a file, a directory of TOML files, or - for standard input", err)
 	}
@@ -120,35 +125,35 @@ func isManifestText(text string) bool {
 	return false
 }
 
-// fleetDiff is the output of fleet diff.
-type fleetDiff struct{ *fleet.DiffReport }
+// diffReport is the output of diff.
+type diffReport struct{ *fleet.DiffReport }
 
-// table writes the nodes with problems, the changes, and a summary.
-func (r fleetDiff) table(w io.Writer, wide bool) error {
+// Table writes the nodes with problems, the changes, and a summary.
+func (r diffReport) Table(w io.Writer, wide bool) error {
 	for _, g := range groupNodes(r.Nodes, wide) {
 		g.write(w)
 	}
-	t := newFleetTable(wide, "CHANGE", "RESOURCE", "NODE", "HELD BY")
+	t := cli.NewLimitedTable(limitOf(wide), "CHANGE", "RESOURCE", "NODE", "HELD BY")
 	for _, g := range groupChanges(r.Changes, wide) {
 		listed := g.Listed()
-		cells := []string{g.Change.Change, listed.Resource, g.nodes(), podsOf(g.Held, wide)}
-		t.add(cells, listed.ID+becomes(&g.Change))
+		cells := []string{string(g.Change.Change), listed.Resource, g.nodes(), podsOf(g.Held, wide)}
+		t.Add(cells, listed.ID+becomes(&g.Change))
 	}
-	if err := t.write(w); err != nil {
+	if err := t.Write(w); err != nil {
 		return err
 	}
 	// An empty line separates the table from the summary.
 	if len(r.Changes) > 0 {
 		fmt.Fprintln(w)
 	}
-	text := fmt.Sprintf("%s answered, %d without a change", count(r.Answered, "node"), r.Unchanged)
+	text := fmt.Sprintf("%s answered, %d without a change", cli.Count(r.Answered, "node"), r.Unchanged)
 	if len(r.OtherConfig) > 0 {
-		text += fmt.Sprintf("; with another configuration: %s", shorten(r.OtherConfig, wide))
+		text += fmt.Sprintf("; with another configuration: %s", cli.Shorten(r.OtherConfig, wide))
 	}
-	wrap(w, "", text)
+	cli.Wrap(w, "", text)
 	if r.MemoryNode != "" {
 		const mib = 1 << 20
-		wrap(w, "", fmt.Sprintf("memory of the listed devices: at most %.1f of %d MiB, on %s", float64(r.Memory)/mib, r.MaxMemory/mib, r.MemoryNode))
+		cli.Wrap(w, "", fmt.Sprintf("memory of the listed devices: at most %.1f of %d MiB, on %s", float64(r.Memory)/mib, r.MaxMemory/mib, r.MemoryNode))
 	}
 	return nil
 }
@@ -181,7 +186,7 @@ func groupNodes(nodes []fleet.NodeDiff, wide bool) []nodeGroup {
 // write writes the nodes and their problems. An error of w is ignored: the table after it meets the
 // same error.
 func (g *nodeGroup) write(w io.Writer) {
-	names := strings.ReplaceAll(shorten(g.nodes, false), ",", ", ")
+	names := strings.ReplaceAll(cli.Shorten(g.nodes, false), ",", ", ")
 	isOne := len(g.nodes) == 1
 	switch {
 	case !g.Answered && isOne:
@@ -191,12 +196,12 @@ func (g *nodeGroup) write(w io.Writer) {
 	case g.Refuses:
 		names += " would refuse the configuration"
 	}
-	wrap(w, "", names+":")
+	cli.Wrap(w, "", names+":")
 	for _, p := range g.Problems {
-		wrap(w, "    ", p)
+		cli.Wrap(w, "    ", p)
 	}
 	if g.HeldUnknown != "" {
-		wrap(w, "    ", "holders are unknown: "+g.HeldUnknown)
+		cli.Wrap(w, "    ", "holders are unknown: "+g.HeldUnknown)
 	}
 }
 
@@ -220,8 +225,8 @@ func (g *changeGroup) nodes() string {
 func groupChanges(changes []fleet.NodeChange, wide bool) []changeGroup {
 	// A change of the same device on several nodes has the same key, apart from the node.
 	type key struct {
-		what     string
-		old, new fleet.Entry
+		what     answer.Effect
+		old, new answer.Entry
 	}
 	var groups []changeGroup
 	index := map[key]int{}
@@ -242,152 +247,19 @@ func groupChanges(changes []fleet.NodeChange, wide bool) []changeGroup {
 
 // becomes says what a changed device is after the edit, for the end of a line. It is empty for a
 // device that is added or removed.
-func becomes(c *fleet.Change) string {
+func becomes(c *answer.Change) string {
 	switch c.Change {
-	case "moved":
+	case answer.Moved:
 		if c.New.ID != c.Old.ID {
 			return ": moves to " + c.New.Resource + " as " + c.New.ID
 		}
 		return ": moves to " + c.New.Resource
-	case "renamed":
+	case answer.Renamed:
 		return ": gets the ID " + c.New.ID
-	case "slots":
+	case answer.SlotsChanged:
 		return fmt.Sprintf(": %d slots become %d", c.Old.Slots, c.New.Slots)
-	case "contents":
+	case answer.ContentsChanged:
 		return ": a container gets something else when it starts"
 	}
 	return ""
-}
-
-// newPreview returns the node's side of fleet diff. It is hidden, because only fleet diff calls it,
-// through kubectl exec. Its output is an API between versions.
-func newPreview(f *flags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:    "preview",
-		Short:  "print as JSON what the configuration on standard input would change on this host",
-		Hidden: true,
-		Args:   noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			preview, err := f.preview(cmd)
-			if err != nil {
-				return err
-			}
-			return encode(cmd.OutOrStdout(), "json", preview)
-		},
-	}
-	// The running instance is asked for the holders, at the address of --listen or at the socket of
-	// the kubelet.
-	cmd.Flags().AddFlagSet(f.pick("config", "dev", "sysfs", "state-dir", "allow", "domains", "listen", "pod-resources", "node-name"))
-	return cmd
-}
-
-// preview compares the served configuration with the one on standard input. A configuration that
-// this node would refuse is no error: the preview has the reasons.
-func (f *flags) preview(cmd *cobra.Command) (*fleet.Preview, error) {
-	preview := &fleet.Preview{
-		Changes:   []fleet.Change{},
-		Refused:   []string{},
-		Problems:  []string{},
-		MaxMemory: device.MaxMemory,
-	}
-	name, text, err := readInput("-")
-	if err != nil {
-		return nil, err
-	}
-	// fleet diff sends a ConfigMap with all files of one configuration.
-	found, err := manifest.Find(name, text)
-	if err != nil {
-		return nil, err
-	}
-	// The comparison is with what is served, even if the file on disk is broken.
-	before, err := f.served()
-	if err != nil {
-		return nil, err
-	}
-	after, err := f.parseFiles(found[0].Files)
-	if err != nil {
-		preview.Refused = strings.Split(strings.TrimSpace(err.Error()), "\n")
-		return preview, nil
-	}
-	// One scan serves both configurations, so that the hardware does not differ.
-	view, err := f.scan(cmd.Context(), before)
-	if err != nil {
-		return nil, err
-	}
-	// Without holders, the changes are still known.
-	held, err := f.holders(cmd.Context())
-	if err != nil {
-		preview.HeldUnknown = err.Error()
-	}
-	next := view.With(after)
-	for _, c := range compare(view, next, held) {
-		preview.Changes = append(preview.Changes, fleet.Change{
-			Change: string(c.Change),
-			Old:    fleet.Entry(c.Old),
-			New:    fleet.Entry(c.New),
-			Held:   c.Held,
-		})
-	}
-	for _, n := range next.Matched.Notes {
-		if n.Error {
-			preview.Problems = append(preview.Problems, n.String())
-		}
-	}
-	// These are the offers after the edit. Absent devices that stay listed are not counted.
-	preview.Memory = len(next.Matched.Resources) * device.ResourceMemory
-	for _, m := range next.Matched.Resources {
-		for i := range m.Offers {
-			preview.Memory += m.Offers[i].Memory()
-		}
-	}
-	return preview, nil
-}
-
-// served loads the configuration that serve serves: the one at --config, or the last good one if
-// that is broken. If neither is usable, the error is about --config.
-func (f *flags) served() (*config.Config, error) {
-	cfg, err := f.load(f.config)
-	good := configuration.LastGood(f.paths.StateDir)
-	if err == nil || good == nil {
-		return cfg, err
-	}
-	return f.parseFiles(good)
-}
-
-// parseFiles validates the files of a configuration, with the privileges that --allow gives. The
-// error has all problems of the first step that fails.
-func (f *flags) parseFiles(files []config.File) (*config.Config, error) {
-	cfg, err := config.Parse(files...)
-	if err != nil {
-		return nil, err
-	}
-	return cfg, cfg.Check(f.allow)
-}
-
-// permissionsReport is the output of fleet permissions.
-type permissionsReport struct {
-	Permissions []fleet.Permission `json:"permissions"`
-}
-
-// newPermissions returns the node's side of the rule "permission" of fleet why. It is hidden like
-// preview.
-func newPermissions(f *flags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:    "permissions",
-		Short:  "list the owners and modes of the nodes of all devices",
-		Hidden: true,
-		Args:   noArgs,
-	}
-	cmd.Flags().AddFlagSet(f.pick("config", "dev", "sysfs", "state-dir", "allow", "domains", "node-name"))
-	return reports(cmd, func(cmd *cobra.Command, _ []string) (reporter, error) {
-		cfg, err := f.served()
-		if err != nil {
-			return nil, err
-		}
-		view, err := f.scan(cmd.Context(), cfg)
-		if err != nil {
-			return nil, err
-		}
-		return f.permissions(view.Matched.Resources), nil
-	}, "json")
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -24,6 +23,15 @@ import (
 // escapes of JSON. All commands write to a printable.
 type printable struct{ io.Writer }
 
+// Unescaped returns the output behind the output of a command, for a recording: escapes would change
+// it.
+func Unescaped(w io.Writer) io.Writer {
+	if p, isPrintable := w.(printable); isPrintable {
+		return p.Writer
+	}
+	return w
+}
+
 // Write writes the escaped text. It returns len(text), not the number of escaped bytes: io.Writer
 // does not permit more than that, and fewer would be a short write. A character that is split
 // between two writes is escaped as invalid UTF-8, so callers write whole texts.
@@ -35,42 +43,42 @@ func (p printable) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// reporter is the report of a command. It encodes as JSON, and writes a table for people. The
+// Reporter is the report of a command. It encodes as JSON, and writes a table for people. The
 // names of its JSON fields are an API, and the table is not.
-type reporter interface {
-	// table writes the table. wide asks for all columns, or for all rows if the table is
+type Reporter interface {
+	// Table writes the table. wide asks for all columns, or for all rows if the table is
 	// otherwise shortened. A report without more to show ignores it.
-	table(w io.Writer, wide bool) error
+	Table(w io.Writer, wide bool) error
 }
 
-// reports makes cmd write the report that get returns, in the format of -o. formats are the
+// Reports makes cmd write the report that get returns, in the format of -o. formats are the
 // formats in addition to "table", which is the default. If get returns an error as well, the
 // report is still written: it says what is wrong. get must return a nil interface if there is no
 // report.
-func reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (reporter, error), formats ...string) *cobra.Command {
-	format := outputFlag(cmd, append([]string{"table"}, formats...)...)
+func Reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (Reporter, error), formats ...string) *cobra.Command {
+	format := OutputFlag(cmd, append([]string{"table"}, formats...)...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		report, err := get(cmd, args)
 		if report == nil {
 			return err
 		}
-		writeErr := writeReport(cmd.OutOrStdout(), *format, report)
+		writeErr := WriteReport(cmd.OutOrStdout(), *format, report)
 		return cmp.Or(writeErr, err)
 	}
 	return cmd
 }
 
-// writeReport writes a report in one of the formats of -o: table, wide, json or yaml.
-func writeReport(w io.Writer, format string, report reporter) error {
+// WriteReport writes a report in one of the formats of -o: table, wide, json or yaml.
+func WriteReport(w io.Writer, format string, report Reporter) error {
 	if format == "table" || format == "wide" {
-		return report.table(w, format == "wide")
+		return report.Table(w, format == "wide")
 	}
-	return encode(w, format, report)
+	return Encode(w, format, report)
 }
 
-// encode writes a report as JSON or YAML. The whole text is written at once, or nothing if the
+// Encode writes a report as JSON or YAML. The whole text is written at once, or nothing if the
 // report cannot be encoded.
-func encode(w io.Writer, format string, report any) error {
+func Encode(w io.Writer, format string, report any) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	// Patterns and hints contain < and &, which people should be able to read.
@@ -158,33 +166,11 @@ func isDigit(r rune) bool { return '0' <= r && r <= '9' }
 // isUnprintable is the negation of unicode.IsPrint, for strings.ContainsFunc.
 func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// table writes rows in aligned columns. It writes a dash for an empty cell, so that columns stay
-// countable for awk. Flush must be called after the last row: nothing is written before, since
-// the widths are unknown.
-type table struct{ *tabwriter.Writer }
+// SortedKeys returns the keys of a map in order, because output must not change between two runs.
+func SortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
-// newTable returns a table with a row of headings. Columns are two spaces apart.
-func newTable(w io.Writer, head ...string) table {
-	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	t.row(head...)
-	return t
-}
-
-// row adds a row. Its cells are in the order of the headings. Flush returns errors of writing.
-func (t table) row(cells ...string) {
-	shown := make([]string, len(cells))
-	for i, cell := range cells {
-		// A tab or a newline in a cell would start another one.
-		shown[i] = cmp.Or(device.Printable(cell, ""), "-")
-	}
-	fmt.Fprintln(t, strings.Join(shown, "\t"))
-}
-
-// sortedKeys returns the keys of a map in order, because output must not change between two runs.
-func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
-
-// joinInts joins numbers for people: "0,1". It returns an empty text for no numbers.
-func joinInts(list []int) string {
+// JoinInts joins numbers for people: "0,1". It returns an empty text for no numbers.
+func JoinInts(list []int) string {
 	words := make([]string, len(list))
 	for i, n := range list {
 		words[i] = strconv.Itoa(n)
@@ -192,11 +178,32 @@ func joinInts(list []int) string {
 	return strings.Join(words, ",")
 }
 
-// count returns a number and a noun: "1 device", "2 devices", "0 devices". The plural must be
+// Count returns a number and a noun: "1 device", "2 devices", "0 devices". The plural must be
 // regular.
-func count(n int, noun string) string {
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// ShellQuote quotes an argument for a POSIX shell if necessary. An empty text becomes two single
+// quotes. Nothing is special between single quotes except a single quote, which must be outside
+// of them.
+func ShellQuote(s string) string {
+	if isPlain(s, "-_./:=,@%+") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// Shorten joins names. Without wide, it only shows the first few and the number of the others:
+// "a,b,c,+2". It does not change names.
+func Shorten(names []string, wide bool) string {
+	const few = 3
+	if !wide && len(names) > few {
+		more := fmt.Sprintf("+%d", len(names)-few)
+		names = append(slices.Clone(names[:few]), more)
+	}
+	return strings.Join(names, ",")
 }

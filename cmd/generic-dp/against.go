@@ -9,65 +9,66 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
-// changesReport is the output of diff. Changes is never nil.
-type changesReport struct {
-	Changes []change `json:"changes"`
-	// HeldUnknown is why the holders are unknown. It is empty if they are known. Changes have no
-	// holders then, which does not mean that no pod is affected.
-	HeldUnknown string `json:"held_unknown"`
+// served is the value of --against for the configuration that serve on this host serves.
+const served = "served"
+
+// compareWith returns what the configuration of a view would change, compared with the one at a
+// path. Both are matched with the same scan, so that a device that appears in between is no change.
+func (f *flags) compareWith(ctx context.Context, path string, after *agent.View) (*answer.Comparison, error) {
+	load := f.load
+	if path == served {
+		load = f.served
+	}
+	before, err := load(path)
+	if err != nil {
+		return nil, fmt.Errorf("--against: %w", err)
+	}
+	// Unknown holders are no reason to hide the changes, so the report contains the error.
+	held, err := f.holders(ctx)
+	report := &answer.Comparison{
+		Changes:   compare(after.With(before), after, held),
+		Memory:    len(after.Matched.Resources) * device.ResourceMemory,
+		MaxMemory: device.MaxMemory,
+	}
+	if err != nil {
+		report.HeldUnknown = err.Error()
+	}
+	for _, m := range after.Matched.Resources {
+		for i := range m.Offers {
+			report.Memory += m.Offers[i].Memory()
+		}
+	}
+	return report, nil
 }
 
-// newDiff returns the command diff. The exit status is 0 whether or not there is a change. Both
-// configurations are matched with the same scan, so that a device that appears in between is no
-// change.
-func newDiff(f *flags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "diff OLD NEW",
-		Short: "show what another configuration would change on this host, and for which pods",
-		Long: `diff compares what two configurations offer on this host, or on a recorded one:
-devices that are added, removed or moved to another resource, IDs that change,
-and what a container would get. It asks the instance at --listen, or else the
-kubelet, which containers hold devices: they keep them while they run.`,
-		Args: wantArgs(2, 2, "want two configurations, OLD and NEW"),
+// served loads the configuration that serve serves: the one at --config, or the last good one if
+// that is broken. If neither is usable, the error is about --config.
+func (f *flags) served(string) (*config.Config, error) {
+	cfg, err := f.load(f.config)
+	good := configuration.LastGood(f.paths.StateDir)
+	if err == nil || good == nil {
+		return cfg, err
 	}
-	// There is no --config: both configurations are arguments.
-	f.add(cmd, hostFlags, []string{"node-name", "allow", "domains", "listen", "pod-resources"})
-	diff := func(cmd *cobra.Command, args []string) (reporter, error) {
-		before, err := f.load(args[0])
-		if err != nil {
-			return nil, err
-		}
-		after, err := f.load(args[1])
-		if err != nil {
-			return nil, err
-		}
-		// Both configurations are loaded before the scan, so that their mistakes are reported
-		// first.
-		view, err := f.scan(cmd.Context(), before)
-		if err != nil {
-			return nil, err
-		}
-		// Unknown holders are no reason to hide the changes, so the report contains the error.
-		held, err := f.holders(cmd.Context())
-		report := changesReport{Changes: compare(view, view.With(after), held)}
-		if err != nil {
-			report.HeldUnknown = err.Error()
-		}
-		return report, nil
+	cfg, err = config.Parse(good...)
+	if err != nil {
+		return nil, err
 	}
-	return reports(cmd, diff, "json", "yaml")
+	return cfg, cfg.Check(f.allow)
 }
 
 // holders returns which containers hold devices, from a running instance or else from the
 // kubelet. With a recording, only sources that a flag names are asked: others belong to this
-// host. An error means that the holders are unknown, which diff reports without failing.
+// host. An error means that the holders are unknown, which check reports without failing.
 func (f *flags) holders(ctx context.Context) (holders, error) {
 	mayAsk := func(flag string) bool {
 		return f.unpacked == "" || f.all.Changed(flag)
@@ -133,25 +134,34 @@ func (f *flags) holdersOfKubelet(ctx context.Context) (holders, error) {
 	return all, err
 }
 
-// table writes a line for each change, and the details of all changes below. RESOURCE and ID are
-// the names that pods use now.
-func (r changesReport) table(w io.Writer, _ bool) error {
+// writeComparison writes a line for each change, and the details of all changes below. RESOURCE and
+// ID are the names that pods use now.
+func writeComparison(w io.Writer, r *answer.Comparison) error {
 	if len(r.Changes) == 0 {
 		_, err := fmt.Fprintln(w, "no change on this host")
 		return err
 	}
-	tab := newTable(w, "CHANGE", "RESOURCE", "ID", "NEW", "HELD BY")
+	tab := cli.NewTable("CHANGE", "RESOURCE", "ID", "NEW", "HELD BY")
 	for _, c := range r.Changes {
-		listed := c.listed()
+		listed := c.Listed()
 		// A status.Device formats holders in the same way as the command status.
 		held := status.Device{ID: c.Old.ID, Held: c.Held}
-		tab.row(string(c.Change), listed.Resource, listed.ID, c.becomes(), strings.Join(held.Holders(), ","))
+		tab.Row(string(c.Change), listed.Resource, listed.ID, becomes(&c), strings.Join(held.Holders(), ","))
 	}
-	err := tab.Flush()
+	err := tab.Write(w)
 	if err != nil {
 		return err
 	}
-	r.writeDetails(w)
+	for _, c := range r.Changes {
+		if len(c.Details) == 0 {
+			continue
+		}
+		listed := c.Listed()
+		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(listed.Resource+" "+listed.ID))
+		for _, line := range c.Details {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
+	}
 	if r.HeldUnknown == "" {
 		return nil
 	}
@@ -159,32 +169,18 @@ func (r changesReport) table(w io.Writer, _ bool) error {
 	return err
 }
 
-// writeDetails writes what changes in each device and resource, below the table.
-func (r changesReport) writeDetails(w io.Writer) {
-	for _, c := range r.Changes {
-		if len(c.Details) == 0 {
-			continue
-		}
-		listed := c.listed()
-		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(listed.Resource+" "+listed.ID))
-		for _, line := range c.Details {
-			fmt.Fprintf(w, "  %s\n", line)
-		}
-	}
-}
-
 // becomes describes the new device in the cell NEW, as far as it differs from the old one. The
 // cell is empty for a device that is added or removed, and for a change that has only details.
-func (c change) becomes() string {
+func becomes(c *answer.Change) string {
 	switch c.Change {
-	case renamed:
+	case answer.Renamed:
 		return c.New.ID
-	case moved:
+	case answer.Moved:
 		if c.New.ID == c.Old.ID {
 			return c.New.Resource
 		}
 		return c.New.Resource + " " + c.New.ID
-	case slotsChanged:
+	case answer.SlotsChanged:
 		return strconv.Itoa(c.Old.Slots) + " to " + strconv.Itoa(c.New.Slots)
 	}
 	return ""

@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
@@ -24,7 +25,7 @@ place. The exit status is 3 if a part of FILE was not imported, and 1 if nothing
 
 // partlyImported is the exit status of an import that left something out. The configuration is
 // printed nevertheless.
-const partlyImported statusError = 3
+const partlyImported cli.StatusError = 3
 
 // newImport returns the command that converts configurations of other device plugins. The result
 // goes to standard output, and everything about it to standard error, so that the output can be
@@ -35,9 +36,9 @@ func newImport() *cobra.Command {
 		Use:   "import FILE",
 		Short: "convert the configuration of another device plugin",
 		Long:  importHelp,
-		Args:  wantArgs(1, 1, "want one FILE, or - for standard input"),
+		Args:  cli.WantArgs(1, 1, "want one FILE, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, data, err := readInput(args[0])
+			name, data, err := cli.ReadInput(args[0])
 			if err != nil {
 				return err
 			}
@@ -55,7 +56,7 @@ func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) e
 	result, err := importer.Convert(file, data, o)
 	if err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), strings.TrimRight(err.Error(), "\n"))
-		return errReported
+		return cli.ErrReported
 	}
 	imported := config.File{
 		Name: "imported.toml",

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -10,45 +10,54 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// fleetTable is a table with lines below its rows. It fits 80 columns, unless it is wide: long
-// cells are shortened, and lines are wrapped.
-type fleetTable struct {
-	// wide is set if cells must not be shortened.
-	wide bool
+// Table is a table with lines below its rows. Its columns are two spaces apart.
+type Table struct {
+	// limit is the width to which long cells are shortened, 0 if they are not.
+	limit int
 	// rows are the head and the rows below it.
-	rows []fleetRow
+	rows []row
 }
 
-// fleetRow is a row and the lines below it. cells has one element for each column.
-type fleetRow struct {
+// row is a row and the lines below it. cells has one element for each column.
+type row struct {
 	cells []string
 	below []string
 }
 
-// newFleetTable returns a table without rows. head names its columns.
-func newFleetTable(wide bool, head ...string) *fleetTable {
-	return &fleetTable{
-		wide: wide,
-		rows: []fleetRow{{cells: head}},
+// NewTable returns a table that never shortens a cell. head names its columns.
+func NewTable(head ...string) *Table { return NewLimitedTable(0, head...) }
+
+// NewLimitedTable returns a table whose rows fit a number of columns of a terminal, as far as
+// possible. 0 is no limit.
+func NewLimitedTable(limit int, head ...string) *Table {
+	return &Table{
+		limit: limit,
+		rows:  []row{{cells: head}},
 	}
 }
 
-// add adds a row. Missing and empty cells are a dash, and empty lines are left out. Cells come from
-// the cluster, so characters that control a terminal are escaped.
-func (t *fleetTable) add(cells []string, below ...string) {
-	row := fleetRow{cells: make([]string, len(t.rows[0].cells))}
-	for i := range row.cells {
+// Row adds a row. Missing and empty cells are a dash, so that columns stay countable for awk.
+// Characters that control a terminal are escaped.
+func (t *Table) Row(cells ...string) {
+	t.Add(cells)
+}
+
+// Add adds a row with lines below it, which are wrapped. Empty lines are left out.
+func (t *Table) Add(cells []string, below ...string) {
+	next := row{cells: make([]string, len(t.rows[0].cells))}
+	for i := range next.cells {
 		if i < len(cells) {
-			row.cells[i] = device.Printable(cells[i], "")
+			// A newline in a cell would start another row.
+			next.cells[i] = device.Printable(cells[i], "")
 		}
-		row.cells[i] = cmp.Or(row.cells[i], "-")
+		next.cells[i] = cmp.Or(next.cells[i], "-")
 	}
 	for _, line := range below {
 		if line != "" {
-			row.below = append(row.below, line)
+			next.below = append(next.below, line)
 		}
 	}
-	t.rows = append(t.rows, row)
+	t.rows = append(t.rows, next)
 }
 
 const (
@@ -59,7 +68,7 @@ const (
 )
 
 // widths are the widths of the columns. The widest columns are shortened until all fit.
-func (t *fleetTable) widths() []int {
+func (t *Table) widths() []int {
 	widths := make([]int, len(t.rows[0].cells))
 	for _, row := range t.rows {
 		for i, cell := range row.cells {
@@ -74,7 +83,7 @@ func (t *fleetTable) widths() []int {
 	}
 	// Each step takes one column of the terminal from the widest column of the table, so that short
 	// cells stay whole.
-	for total > columns && !t.wide {
+	for t.limit > 0 && total > t.limit {
 		widest := 0
 		for i := range widths {
 			if widths[i] > widths[widest] {
@@ -91,8 +100,8 @@ func (t *fleetTable) widths() []int {
 	return widths
 }
 
-// write writes the table, nothing if it has no rows.
-func (t *fleetTable) write(w io.Writer) error {
+// Write writes the table, nothing if it has no rows.
+func (t *Table) Write(w io.Writer) error {
 	// The only row is the head.
 	if len(t.rows) == 1 {
 		return nil
@@ -111,7 +120,7 @@ func (t *fleetTable) write(w io.Writer) error {
 		}
 		for _, line := range row.below {
 			// Lines below a row may be longer than the table, and are wrapped at words.
-			wrap(w, "    ", line)
+			WrapAt(w, cmp.Or(t.limit, Columns), "    ", line)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
 )
 
 // diff names the containers that hold what an edit takes away, and no others.
@@ -26,10 +27,10 @@ func TestDiffNamesHolders(t *testing.T) {
 	const head = "domain = \"example.com\"\n[[resource]]\nname = "
 	place(t, dir+"/old.toml", head+`"serial"`+"\ncount = 2\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }\n")
 	place(t, dir+"/new.toml", head+`"ftdi"`+"\nmatch.usb.vendor = \"0403\"\n"+"[[resource]]\nname = \"serial\"\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }\n")
-	text := command(t, "diff", dir+"/old.toml", dir+"/new.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar",
+	text := command(t, "check", dir+"/new.toml", "--against", dir+"/old.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar",
 		"--listen", "127.0.0.1:1", "--pod-resources", dir+"/pods.sock", "-o", "json") // tcpmux: nobody
 	// Only who is named is asked: the kubelet of this host has nothing of a recording.
-	if text := command(t, "diff", dir+"/old.toml", dir+"/new.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar", "--listen", "127.0.0.1:1"); !strings.Contains(text, "Holders are unknown: ") || strings.Contains(text, ".sock") {
+	if text := command(t, "check", dir+"/new.toml", "--against", dir+"/old.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar", "--listen", "127.0.0.1:1"); !strings.Contains(text, "Holders are unknown: ") || strings.Contains(text, ".sock") {
 		t.Errorf("a recording, and an instance that does not answer:\n%s", text)
 	}
 	// An instance that does not know the holders is not an instance without holders.
@@ -37,14 +38,15 @@ func TestDiffNamesHolders(t *testing.T) {
 		io.WriteString(w, `{"held_unknown": "the kubelet is silent", "resources": []}`)
 	}))
 	defer instance.Close()
-	unknown := command(t, "diff", dir+"/old.toml", dir+"/new.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar", "--listen", strings.TrimPrefix(instance.URL, "http://"))
+	unknown := command(t, "check", dir+"/new.toml", "--against", dir+"/old.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar", "--listen", strings.TrimPrefix(instance.URL, "http://"))
 	if !strings.Contains(unknown, "the kubelet is silent") {
 		t.Errorf("an instance without knowledge:\n%s", unknown)
 	}
-	var r changesReport
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
+	var all answer.Check
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		t.Fatal(err)
 	}
+	r := all.Files[0].Against
 	held := map[string]string{}
 	for _, c := range r.Changes {
 		held[string(c.Change)+" "+c.Old.ID] = ""

@@ -1,54 +1,23 @@
-package main
+// Package plugin is kubectl generic-dp: questions about all nodes of a cluster, and what an
+// administrator needs from generic-dp away from a node. Each command has a file with its name, and
+// find, why and snapshot are in plugin.go.
+package plugin
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fleet"
 )
 
-// pluginName is the name under which kubectl finds this program as a plugin: kubectl generic-dp.
-// kubectl finds a plugin by the name of its file, in which "_" stands for "-".
-const pluginName = "kubectl-generic_dp"
-
-// commandLine returns the arguments of the program, for run. They begin with pluginName if
-// the program runs as a plugin of kubectl. argv is os.Args. The file may be a link to the program, in any directory.
-func commandLine(argv []string) []string {
-	if len(argv) > 0 && filepath.Base(argv[0]) == pluginName {
-		return append([]string{pluginName}, argv[1:]...)
-	}
-	return argv[1:]
-}
-
-// asPlugin makes the fleet command the root command. It sets what the root command sets otherwise,
-// and returns cmd.
-func asPlugin(cmd *cobra.Command) *cobra.Command {
-	cmd.Use = "generic-dp"
-	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl generic-dp"}
-	cmd.Version = version
-	// run prints errors and chooses the exit status, for the plugin as for the program.
-	cmd.SilenceErrors = true
-	cmd.SilenceUsage = true
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	return cmd
-}
-
-// statusError ends a command that has printed its report with another status than 1. The report is
-// the message, so nothing else is printed.
-type statusError int
-
-func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
-
-// fleetFlags are the flags of all fleet commands.
+// fleetFlags are the flags of all commands that ask a cluster.
 type fleetFlags struct {
 	// kubectl is the program and its first arguments, separated by spaces.
 	kubectl string
@@ -65,26 +34,44 @@ type fleetFlags struct {
 	timeout time.Duration
 }
 
-// newFleet returns the command fleet. f has the flags of the commands that run on a node, in the
-// pod of the DaemonSet: preview and permissions.
-func newFleet(f *flags) *cobra.Command {
+// Run is the whole plugin, see cli.Program.Run. It runs on Linux, macOS and Windows.
+func Run(ctx context.Context, version string, args []string, stdout, stderr io.Writer) int {
+	return cli.Program{Root: NewRoot(version)}.Run(ctx, args, stdout, stderr)
+}
+
+// NewRoot returns the root command with all commands.
+func NewRoot(version string) *cobra.Command {
 	o := &fleetFlags{}
-	cmd := &cobra.Command{
-		Use:   "fleet",
-		Short: "questions about all nodes of a cluster, through kubectl",
-		Long: `fleet shows the devices of all nodes, finds a device, explains why a pod does not
-get one, and shows what an edit of the configuration would change.
+	root := &cobra.Command{
+		Use:         "generic-dp",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl generic-dp"},
+		Short:       "devices of all nodes of a cluster, through kubectl",
+		Long: `kubectl generic-dp shows the devices of all nodes, finds a device, explains why a
+pod does not get one, and shows what an edit of the configuration would change.
 
 Every request is a call of your kubectl: it gets objects, and runs commands in
 the pods of the DaemonSet with kubectl exec. Nodes are asked in parallel. A node
-that does not answer is listed with the reason. Installed as kubectl-generic_dp,
-the same program is the plugin kubectl generic-dp.`,
-		Args:                       knownCommand,
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SuggestionsMinimumDistance: 2,
+that does not answer is listed with the reason. import, schema and classes only
+read files.`,
+		Version: version,
 	}
-	// All subcommands have these flags, also the two that run on a node and ignore them.
-	set := cmd.PersistentFlags()
+	cli.Setup(root)
+	root.AddCommand(
+		o.asks(newStatus(o)),
+		o.asks(newFind(o)),
+		o.asks(newWhy(o)),
+		o.asks(newDiff(o)),
+		o.asks(newSnapshot(o)),
+		newImport(),
+		newClasses(),
+		newSchema(),
+	)
+	return root
+}
+
+// asks adds the flags that say which cluster a command asks.
+func (o *fleetFlags) asks(cmd *cobra.Command) *cobra.Command {
+	set := cmd.Flags()
 	set.StringVar(&o.kubectl, "kubectl", "kubectl", `kubectl to run, such as "k3s kubectl"`)
 	set.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for kubectl")
 	set.StringVar(&o.context, "context", "", "context of the kubeconfig, for kubectl")
@@ -92,24 +79,7 @@ the same program is the plugin kubectl generic-dp.`,
 	set.StringVarP(&o.selector, "selector", "l", fleet.DefaultSelector, "label of the DaemonSet's pods")
 	set.IntVar(&o.parallel, "parallel", 16, "number of nodes that are asked at the same time")
 	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long a node may take to answer")
-	cmd.AddCommand(
-		newFleetStatus(o), newFleetFind(o), newFleetWhy(o), newFleetDiff(o), newFleetSnapshot(o),
-		newPreview(f), newPermissions(f),
-	)
 	return cmd
-}
-
-// knownCommand rejects arguments: they are unknown subcommands. cobra would print the help, as if
-// the arguments were right.
-func knownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	text := fmt.Sprintf("unknown command %q", args[0])
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		text += ": did you mean " + orList(near) + "?"
-	}
-	return usageError{errors.New(text)}
 }
 
 // open returns the cluster that the flags select. It runs nothing yet. The error is about the
@@ -119,11 +89,11 @@ func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
 	command := strings.Fields(o.kubectl)
 	switch {
 	case len(command) == 0:
-		return nil, usageError{errors.New("--kubectl: want a program")}
+		return nil, cli.Usagef("--kubectl: want a program")
 	case o.parallel < 1:
-		return nil, usageError{errors.New("--parallel: want 1 or more")}
+		return nil, cli.Usagef("--parallel: want 1 or more")
 	case o.timeout <= 0:
-		return nil, usageError{errors.New("--timeout: want a duration such as 10s")}
+		return nil, cli.Usagef("--timeout: want a duration such as 10s")
 	}
 	kubectl := fleet.Program{Command: command}
 	if o.kubeconfig != "" {
@@ -145,7 +115,7 @@ func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
 // progress returns a function that shows the number of answers in one line of a terminal. It is nil
 // without a terminal. The line is removed after the last answer, so that only the report stays.
 func progress(stderr io.Writer) func(answered, all int) {
-	terminal := terminalOf(stderr)
+	terminal := cli.Terminal(stderr)
 	if terminal == nil {
 		return nil
 	}
@@ -159,25 +129,16 @@ func progress(stderr io.Writer) func(answered, all int) {
 	}
 }
 
-// terminalOf returns the terminal behind the output of a command, nil if it is not a terminal. The
-// output of commands is wrapped, so that names from the cluster cannot control the terminal.
-func terminalOf(w io.Writer) *os.File {
-	if p, isWrapped := w.(printable); isWrapped {
-		w = p.Writer
+// limitOf returns the width of the tables of a report, 0 for no limit.
+func limitOf(wide bool) int {
+	if wide {
+		return 0
 	}
-	file, isFile := w.(*os.File)
-	if !isFile {
-		return nil
-	}
-	// The call fails with ENOTTY for files and pipes.
-	if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err != nil {
-		return nil
-	}
-	return file
+	return cli.Columns
 }
 
-// newFleetFind returns the command fleet find.
-func newFleetFind(o *fleetFlags) *cobra.Command {
+// newFind returns the command find.
+func newFind(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "find TEXT",
 		Short: "find a device by serial number, USB or PCI ID, name, device ID or path",
@@ -185,9 +146,9 @@ func newFleetFind(o *fleetFlags) *cobra.Command {
 device ID, node or network interface contains TEXT, whatever the letter case:
 devices of resources with their holders, and hardware that no resource has.
 The exit status is 1 if nothing is found.`,
-		Args: wantArgs(1, 1, "want one TEXT"),
+		Args: cli.WantArgs(1, 1, "want one TEXT"),
 	}
-	return reports(cmd, func(cmd *cobra.Command, args []string) (reporter, error) {
+	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
 		cluster, err := o.open(cmd)
 		if err != nil {
 			return nil, err
@@ -198,20 +159,20 @@ The exit status is 1 if nothing is found.`,
 		}
 		// The report is printed all the same.
 		if len(found.Found) == 0 {
-			err = errReported
+			err = cli.ErrReported
 		}
 		return findReport{found}, err
 	}, "wide", "json", "yaml")
 }
 
-// findReport is the output of fleet find.
+// findReport is the output of find.
 type findReport struct{ *fleet.FindReport }
 
-// table writes the nodes that have not answered first: the device may be on one of them.
-func (r findReport) table(w io.Writer, wide bool) error {
-	t := newFleetTable(wide, "NODE", "RESOURCE", "HEALTH", "HELD BY")
+// Table writes the nodes that have not answered first: the device may be on one of them.
+func (r findReport) Table(w io.Writer, wide bool) error {
+	t := cli.NewLimitedTable(limitOf(wide), "NODE", "RESOURCE", "HEALTH", "HELD BY")
 	for _, n := range r.Nodes {
-		t.add([]string{n.Node, "?"}, n.Problems...)
+		t.Add([]string{n.Node, "?"}, n.Problems...)
 	}
 	for _, d := range r.Found {
 		resource := d.Resource
@@ -219,9 +180,9 @@ func (r findReport) table(w io.Writer, wide bool) error {
 			resource = "no resource has it"
 		}
 		cells := []string{d.Node, resource, d.Health, podsOf(d.Held, wide)}
-		t.add(cells, d.ID, d.Reason, describeHardware(d))
+		t.Add(cells, d.ID, d.Reason, describeHardware(d))
 	}
-	if err := t.write(w); err != nil {
+	if err := t.Write(w); err != nil {
 		return err
 	}
 	if len(r.Found) > 0 {
@@ -246,8 +207,8 @@ func describeHardware(d fleet.Found) string {
 	return strings.Join(words, " ")
 }
 
-// newFleetWhy returns the command fleet why. Its exit status does not depend on the reasons.
-func newFleetWhy(o *fleetFlags) *cobra.Command {
+// newWhy returns the command why. Its exit status does not depend on the reasons.
+func newWhy(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why POD",
 		Short: "explain why a pod does not start, or has lost its device, and what to do",
@@ -256,9 +217,9 @@ lists the reasons why the pod does not start or has lost its device, in the
 order in which a pod meets them, and what to do. POD is a name in the namespace
 of -n or of kubectl's context, or NAMESPACE/NAME. For pods that cannot be
 created, it may also be the name of their Deployment or other owner.`,
-		Args: wantArgs(1, 1, "want one POD"),
+		Args: cli.WantArgs(1, 1, "want one POD"),
 	}
-	return reports(cmd, func(cmd *cobra.Command, args []string) (reporter, error) {
+	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
 		cluster, err := o.open(cmd)
 		if err != nil {
 			return nil, err
@@ -281,20 +242,23 @@ created, it may also be the name of their Deployment or other owner.`,
 	}, "json", "yaml")
 }
 
-// whyReport is the output of fleet why.
+// whyReport is the output of why.
 type whyReport struct{ *fleet.WhyReport }
 
-// table writes the reasons as numbered paragraphs: the first one is usually the cause of the
+// Table implements cli.Reporter.
+func (r whyReport) Table(w io.Writer, _ bool) error { return WriteWhy(w, r.WhyReport) }
+
+// WriteWhy writes the reasons as numbered paragraphs: the first one is usually the cause of the
 // others.
-func (r whyReport) table(w io.Writer, _ bool) error {
+func WriteWhy(w io.Writer, r *fleet.WhyReport) error {
 	fmt.Fprintf(w, "%s/%s: %s\n", cmp.Or(r.Namespace, "default"), r.Pod, r.State)
 	for i, reason := range r.Reasons {
-		wrap(w, "", fmt.Sprintf("%d. %s: %s", i+1, reason.Rule, reason.Text))
+		cli.Wrap(w, "", fmt.Sprintf("%d. %s: %s", i+1, reason.Rule, reason.Text))
 		for _, line := range reason.Details {
-			wrap(w, "   ", line)
+			cli.Wrap(w, "   ", line)
 		}
 		for _, line := range reason.Do {
-			wrap(w, "   ", "-> "+line)
+			cli.Wrap(w, "   ", "-> "+line)
 		}
 	}
 	// Rules only know what the nodes and the API server report.
@@ -302,19 +266,19 @@ func (r whyReport) table(w io.Writer, _ bool) error {
 		fmt.Fprintln(w, "no reason found: the pod has what it requests, as far as the nodes tell")
 	}
 	for _, line := range r.Unread {
-		wrap(w, "", "not known: "+line)
+		cli.Wrap(w, "", "not known: "+line)
 	}
 	return nil
 }
 
-// newFleetSnapshot returns the command fleet snapshot.
-func newFleetSnapshot(o *fleetFlags) *cobra.Command {
+// newSnapshot returns the command snapshot.
+func newSnapshot(o *fleetFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "snapshot NODE [FILE]",
 		Short: "record the devices of a node for a bug report, without serial numbers",
 		Long: `snapshot writes a recording of a node, as snapshot --redact does on the node, to
 FILE (default NODE.txtar; - is standard output). Review it before you share it.`,
-		Args: wantArgs(1, 2, "want one NODE, and FILE if it should not be NODE.txtar"),
+		Args: cli.WantArgs(1, 2, "want one NODE, and FILE if it should not be NODE.txtar"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cluster, err := o.open(cmd)
 			if err != nil {
@@ -331,11 +295,11 @@ FILE (default NODE.txtar; - is standard output). Review it before you share it.`
 			}
 			if file == "-" {
 				// Escapes for the terminal would change the recording.
-				_, err = cmd.OutOrStdout().(printable).Writer.Write(recording)
+				_, err = cli.Unescaped(cmd.OutOrStdout()).Write(recording)
 				return err
 			}
 			// The file is readable for the user only.
-			return writePrivate(file, recording)
+			return cli.WritePrivate(file, recording)
 		},
 	}
 }

@@ -1,8 +1,6 @@
-package main
+package plugin
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fleet"
 )
 
-// newFleetStatus returns the command fleet status.
-func newFleetStatus(o *fleetFlags) *cobra.Command {
+// newStatus returns the command status.
+func newStatus(o *fleetFlags) *cobra.Command {
 	var filter fleet.Filter
 	var watch bool
 	var interval time.Duration
@@ -28,19 +27,19 @@ func newFleetStatus(o *fleetFlags) *cobra.Command {
 devices, free slots and the pods that hold devices, problems first. With
 RESOURCE, with or without its domain, or with --node, it also lists each device.
 The exit status is 1 if no node answers.`,
-		Args: wantArgs(0, 1, "want at most one RESOURCE"),
+		Args: cli.WantArgs(0, 1, "want at most one RESOURCE"),
 	}
 	cmd.Flags().StringVar(&filter.Node, "node", "", "show only this node")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the status again and again, until interrupted")
 	cmd.Flags().DurationVar(&interval, "interval", 5*time.Second, "time between two queries with --watch")
-	format := outputFlag(cmd, "table", "wide", "json", "yaml")
+	format := cli.OutputFlag(cmd, "table", "wide", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cluster, err := o.open(cmd)
 		if err != nil {
 			return err
 		}
 		if interval <= 0 {
-			return usageError{errors.New("--interval: want a duration such as 5s")}
+			return cli.Usagef("--interval: want a duration such as 5s")
 		}
 		if len(args) > 0 {
 			filter.Resource = args[0]
@@ -53,73 +52,37 @@ The exit status is 1 if no node answers.`,
 			}
 			// A filter leaves few rows, which have room for their devices.
 			isDetailed := filter != fleet.Filter{}
-			err = writeReport(w, *format, fleetStatus{report, isDetailed})
+			err = cli.WriteReport(w, *format, statusReport{report, isDetailed})
 			if err == nil && report.Answered == 0 {
-				return errReported
+				return cli.ErrReported
 			}
 			return err
 		}
 		if watch {
-			return repeat(cmd.Context(), cmd.OutOrStdout(), interval, show)
+			return cli.Watch(cmd.Context(), cmd.OutOrStdout(), interval, show)
 		}
 		return show(cmd.OutOrStdout())
 	}
 	return cmd
 }
 
-// repeat shows a report again and again until ctx ends. On a terminal it replaces the last one;
-// otherwise it only writes reports that differ from the last one. An error of one query, such as an
-// API server that restarts, does not end it. It returns nil at the end of ctx, or an error of w.
-func repeat(ctx context.Context, w io.Writer, interval time.Duration, show func(io.Writer) error) error {
-	terminal := terminalOf(w)
-	last := ""
-	for {
-		// The whole report is written at once, so that the screen does not flicker during the
-		// query.
-		var text strings.Builder
-		err := show(&text)
-		if err != nil && !errors.Is(err, errReported) && ctx.Err() == nil {
-			fmt.Fprintf(&text, "error: %v\n", err)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if terminal != nil {
-			// The cursor goes to the top left, and the screen is cleared.
-			fmt.Fprint(terminal, "\x1b[H\x1b[2J")
-		}
-		// In a file or a pipe, an equal report has no news.
-		if terminal != nil || text.String() != last {
-			if _, err := io.WriteString(w, text.String()); err != nil {
-				return err
-			}
-		}
-		last = text.String()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(interval):
-		}
-	}
-}
-
-// fleetStatus is the output of fleet status.
-type fleetStatus struct {
+// statusReport is the output of status.
+type statusReport struct {
 	*fleet.StatusReport
 	// isDetailed is set if each device is listed.
 	isDetailed bool
 }
 
-// table writes the nodes with problems, the resources, and how many nodes have answered.
-func (r fleetStatus) table(w io.Writer, wide bool) error {
-	t := newFleetTable(wide, "RESOURCE", "NODE", "DEVICES", "FREE", "HELD BY")
+// Table writes the nodes with problems, the resources, and how many nodes have answered.
+func (r statusReport) Table(w io.Writer, wide bool) error {
+	t := cli.NewLimitedTable(limitOf(wide), "RESOURCE", "NODE", "DEVICES", "FREE", "HELD BY")
 	for _, n := range r.Nodes {
 		// A node that does not answer may have any number of devices.
 		unknown := "?"
 		if n.Answered {
 			unknown = ""
 		}
-		t.add([]string{"", n.Node, unknown, unknown, ""}, n.Problems...)
+		t.Add([]string{"", n.Node, unknown, unknown, ""}, n.Problems...)
 	}
 	for i := range r.Resources {
 		row := &r.Resources[i]
@@ -132,9 +95,9 @@ func (r fleetStatus) table(w io.Writer, wide bool) error {
 		if r.isDetailed {
 			below = append(below, healthyDevices(row)...)
 		}
-		t.add([]string{row.Title(), row.Node, strconv.Itoa(len(row.Devices)), freeOf(row), podsOf(held, wide)}, below...)
+		t.Add([]string{row.Title(), row.Node, strconv.Itoa(len(row.Devices)), freeOf(row), podsOf(held, wide)}, below...)
 	}
-	if err := t.write(w); err != nil {
+	if err := t.Write(w); err != nil {
 		return err
 	}
 	return r.foot(w)
@@ -172,7 +135,7 @@ func healthyDevices(row *fleet.Row) []string {
 }
 
 // foot says how many nodes have answered. It also names the nodes that could not be asked.
-func (r fleetStatus) foot(w io.Writer) error {
+func (r statusReport) foot(w io.Writer) error {
 	// Nodes also has nodes that have answered with problems.
 	silent := 0
 	for _, n := range r.Nodes {
@@ -180,15 +143,15 @@ func (r fleetStatus) foot(w io.Writer) error {
 			silent++
 		}
 	}
-	text := fmt.Sprintf("%d of %s answered", r.Answered, count(r.Answered+silent, "node"))
+	text := fmt.Sprintf("%d of %s answered", r.Answered, cli.Count(r.Answered+silent, "node"))
 	if len(r.WithoutPod) > 0 {
-		text += "; without a pod of generic-dp: " + shorten(r.WithoutPod, false)
+		text += "; without a pod of generic-dp: " + cli.Shorten(r.WithoutPod, false)
 	}
 	if r.Unread != "" {
 		text += "; nodes of the cluster are not known: " + r.Unread
 	}
 	fmt.Fprintln(w)
-	wrap(w, "", text)
+	cli.Wrap(w, "", text)
 	return nil
 }
 
