@@ -18,12 +18,14 @@ import (
 )
 
 // Spec is one CDI spec, the content of one file. Edits are the container edits of one of its
-// devices. Node and Mount are parts of edits.
+// devices. The other types are parts of edits.
 type (
 	Spec  = specs.Spec
 	Edits = specs.ContainerEdits
 	Node  = specs.DeviceNode
 	Mount = specs.Mount
+	Hook  = specs.Hook
+	Net   = specs.LinuxNetDevice
 )
 
 // AllDevices is the name of the entry with all devices of a resource, as in the CDI specs of

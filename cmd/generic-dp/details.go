@@ -30,47 +30,21 @@ func details(old, next *device.Offer) []string {
 	return lines
 }
 
-// contents describes everything that a container gets from a device, one fact in each line. The
-// words are keys of the configuration where one exists. Lines are compared as text, so each line
-// must contain everything that matters about its fact.
+// contents describes everything that a container gets from a device, one fact in each line. Lines
+// are compared as text, so each line must contain everything that matters about its fact.
 func contents(o *device.Offer) []string {
 	var facts []string
-	add := func(format string, args ...any) {
-		facts = append(facts, fmt.Sprintf(format, args...))
-	}
-	// Nodes include companions. A container depends on both paths: the host's path says which
-	// device it is.
-	for _, n := range o.Nodes {
-		add("node %s at %s (%s)", n.HostPath, n.Path, n.Permissions)
-	}
-	for _, n := range o.Nets {
-		add("interface %s %s", n.HostName, n.Name)
-	}
-	for _, m := range o.Mounts {
-		mode := "read-write"
-		if m.ReadOnly {
-			mode = "read-only"
-		}
-		add("mount %s at %s (%s)", m.HostPath, m.ContainerPath, mode)
+	// A container depends on both paths of a node: the host's path says which device it is.
+	for _, f := range factsOf(editsOf(o), func(path string) string { return path }) {
+		facts = append(facts, f.String())
 	}
 	for _, name := range o.CDIDevices {
-		add("cdi_devices %s", name)
-	}
-	// Variables in values are already replaced by their values for this device.
-	for _, e := range o.Env {
-		add("env %s=%s", e.Key, e.Value)
+		facts = append(facts, "CDI device "+name)
 	}
 	for _, e := range o.Annotations {
-		add("annotations %s=%s", e.Key, e.Value)
+		facts = append(facts, fmt.Sprintf("annotation %s=%s", e.Key, e.Value))
 	}
-	for _, h := range o.Hooks {
-		add("hooks %s %s", h.Name, strings.Join(append([]string{h.Path}, h.Args...), " "))
-	}
-	for _, id := range o.AdditionalGIDs {
-		add("additional_gids %d", id)
-	}
-	facts = append(facts, settingsOf(o)...)
-	return facts
+	return append(facts, settingsOf(o)...)
 }
 
 // settingsOf describes the settings of a device that are not lists. A setting without effect has
@@ -86,9 +60,6 @@ func settingsOf(o *device.Offer) []string {
 	if o.AlsoCDI {
 		facts = append(facts, `cdi = "auto"`)
 	}
-	if o.Owner != nil {
-		facts = append(facts, "owner"+ownerOf(o.Owner))
-	}
 	if o.HealthDir != "" {
 		facts = append(facts, fmt.Sprintf("health_dir %s, health_hold %s", o.HealthDir, o.HealthHold))
 	}
@@ -101,22 +72,6 @@ func settingsOf(o *device.Offer) []string {
 		facts = append(facts, "cannot be used: "+o.Problem)
 	}
 	return facts
-}
-
-// ownerOf describes the owner of a node, as far as the configuration sets it. Each word follows a
-// space. nil fields keep the owner of the node on the host.
-func ownerOf(o *device.Owner) string {
-	text := ""
-	if o.UID != nil {
-		text += fmt.Sprintf(" uid %d", *o.UID)
-	}
-	if o.GID != nil {
-		text += fmt.Sprintf(" gid %d", *o.GID)
-	}
-	if o.Mode != nil {
-		text += fmt.Sprintf(" mode %04o", *o.Mode)
-	}
-	return text
 }
 
 // changedSettings returns how the settings of a resource differ that no device shows: "prefer:
