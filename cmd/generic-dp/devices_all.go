@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
@@ -73,40 +71,19 @@ func (r inventoryReport) Table(w io.Writer, wide bool) error {
 		}
 		return tab.Write(w)
 	}
-	// The table is written to memory, because only the finished lines show whether they fit.
 	short, hidden := catalog.Fold(r.Devices)
-	var lines bytes.Buffer
 	tab := cli.NewTable(inventoryHead[:narrowColumns]...)
 	for _, d := range short {
 		tab.Row(cells(d.Device, d.More, false)[:narrowColumns]...)
 	}
-	err := tab.Write(&lines)
-	if err != nil {
-		return err
+	if width := cli.WidthOf(w); tab.Width() > width {
+		tab = narrowTable(short, width)
 	}
-	width := cli.WidthOf(w)
-	if longestLine(lines.String()) > width {
-		lines.Reset()
-		err = narrowTable(short, width).Write(&lines)
-		if err != nil {
-			return err
-		}
+	err := tab.Write(w)
+	if hidden > 0 && err == nil {
+		_, err = fmt.Fprintf(w, "\nnot shown, because no resource may have them: %d nodes and interfaces\nwithout hardware (-o wide shows all)\n", hidden)
 	}
-	if hidden > 0 {
-		fmt.Fprintf(&lines, "\nnot shown, because no resource may have them: %d nodes and interfaces\nwithout hardware (-o wide shows all)\n", hidden)
-	}
-	_, err = w.Write(lines.Bytes())
 	return err
-}
-
-// longestLine returns the length of the longest line of a text in characters, without the
-// newline. Every line must end with a newline.
-func longestLine(text string) int {
-	longest := 0
-	for line := range strings.Lines(text) {
-		longest = max(longest, utf8.RuneCountInString(line)-1)
-	}
-	return longest
 }
 
 // narrowTable has two lines for each device. The first has its names and the resource that has it,

@@ -77,10 +77,7 @@ func (t *Table) widths() []int {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	total := len(gap) * (len(widths) - 1)
-	for _, width := range widths {
-		total += width
-	}
+	total := sum(widths)
 	// Each step takes one column of the terminal from the widest column of the table, so that short
 	// cells stay whole.
 	for t.limit > 0 && total > t.limit {
@@ -98,6 +95,18 @@ func (t *Table) widths() []int {
 		total--
 	}
 	return widths
+}
+
+// Width returns the number of columns of the terminal that the rows need.
+func (t *Table) Width() int { return sum(t.widths()) }
+
+// sum returns the width of a row with the given widths of its columns.
+func sum(widths []int) int {
+	total := len(gap) * (len(widths) - 1)
+	for _, width := range widths {
+		total += width
+	}
+	return total
 }
 
 // Write writes the table, nothing if it has no rows.
