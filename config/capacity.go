@@ -227,10 +227,6 @@ func (r *Resource) NeedsVersion() (what, version, otherwise string) {
 		keys = append(keys, `shared = "exclusive" with DRA`)
 		reasons = append(reasons, "older versions allocate devices that exclude each other to two claims, and the second pod starts only when the first one has ended")
 	}
-	if r.hasList() {
-		keys = append(keys, "a list in attributes")
-		reasons = append(reasons, "lists also need "+listsNeed+", off by default, and are left out without it; only 1.37 compares them in constraints")
-	}
 	if len(keys) == 0 {
 		return "", "", ""
 	}

@@ -84,8 +84,6 @@ type Resource struct {
 	API API
 	// Attributes are the attributes by which claims select, with APIDRA.
 	Attributes []Attribute
-	// ListAttributes is set if attributes may be lists of values.
-	ListAttributes bool
 	// Capacity are the amounts that claims of one device share, with APIDRA.
 	Capacity []Capacity
 	// EvictAfter is how long a device is absent before its pods are evicted, with APIDRA. It is
@@ -143,13 +141,9 @@ const (
 
 // Attribute is an attribute of a device for claims.
 type Attribute struct {
-	Name string
-	Type device.AttributeType
-	// Value is the text of a single value. It is nil for a list.
+	Name  string
+	Type  device.AttributeType
 	Value device.Text
-	// List has the texts of a list, of which each may have several values. It is nil for a single
-	// value.
-	List []device.Text
 }
 
 // Capacity is an amount that the claims of one device share.

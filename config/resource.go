@@ -37,8 +37,6 @@ func readResource(v value) Resource {
 		Prefer:      PreferNUMA,
 		ForgetAfter: defaultForgetAfter,
 		Container:   Container{Permissions: defaultPermissions, AutoCDI: true},
-
-		ListAttributes: v.r.mayHaveLists(),
 	}
 	v.r.texts = nil
 	v.r.matches = nil

@@ -246,7 +246,6 @@ func (l *loop) publishDRA() {
 	if d.plugin.Load() == nil {
 		return
 	}
-	l.reportLists()
 	old, _ := d.list.Get()
 	// An empty list is not nil here: nil means that nothing is known yet.
 	list := []dra.Device{}

@@ -31,9 +31,8 @@ type Device struct {
 	Resource, ID string
 	// Attributes by name, in the driver's domain unless the name has one, such as
 	// "resource.kubernetes.io/pciBusID". The attributes resource, id and
-	// resource.kubernetes.io/numaNode come from the other fields, except for a list of NUMA
-	// nodes. Empty ones are left out; nil are unknown. All of them together have at most
-	// device.MaxAttributeValues values.
+	// resource.kubernetes.io/numaNode come from the other fields. Empty ones are left out; nil are
+	// unknown.
 	Attributes map[string]device.Typed
 	// Mistyped is set if Attributes lacks an attribute because of its value. The device is not
 	// published: a selector on the attribute would be an error for every pod that needs any device.

@@ -2,7 +2,7 @@
 //
 // The scheduler finds devices in the ResourceSlices of the node. slices.go describes a device
 // there, node.go compares the slices with the API server, and publish.go decides when to write
-// them. listattributes.go asks the API server whether attributes may be lists.
+// them.
 //
 // The kubelet prepares the claims of a pod and releases them. server.go has the socket. prepare.go
 // and fill.go prepare a claim, unprepare.go releases it, and metadata.go writes the files that
@@ -161,7 +161,6 @@ type state struct {
 	unserved    string            // why the kubelet can't use the driver; empty if it can, or will
 	unpublished string            // why the API server lacks devices; empty if nobody has to change anything
 	refused     map[string]string // why the API server refuses single devices, by ID; read-only
-	listless    string            // why attributes with lists are left out; empty if they are not
 }
 
 // registration returns the state for Status. It names one reason, the one to remove first.
@@ -274,7 +273,7 @@ func (p *Plugin) update(f func(now *state)) {
 	}
 	otherStatus := registration != before.registration()
 	otherProblem := now.problem() != before.problem() || !maps.Equal(now.refused, before.refused)
-	if otherStatus || otherProblem || now.listless != before.listless {
+	if otherStatus || otherProblem {
 		p.Changed()
 	}
 }

@@ -114,7 +114,6 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 		return false, err
 	}
 	p.slices.refused = map[sum]string{} // the server may be of another version now
-	p.slices.lists = listSupport{}
 	p.reporter.tryAgain()
 	var (
 		changes = make(chan sliceEvent)
@@ -226,12 +225,8 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	typed := slices.DeleteFunc(sorted(devices), func(d Device) bool {
 		return d.Mistyped
 	})
-	all, err := p.publishable(ctx, typed)
-	if err != nil {
-		return changed, next, err
-	}
-	sets, left := addCounters(all)
-	accepted, refused := p.slices.accepted(all, left, time.Now())
+	sets, left := addCounters(typed)
+	accepted, refused := p.slices.accepted(typed, left, time.Now())
 	specs, next := p.slices.specs(accepted, sets, time.Now())
 	wrote, err := p.slices.write(ctx, specs, p.Wrote)
 	// A refused write costs the API server as much as another one.
@@ -242,7 +237,6 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	if err == nil {
 		p.update(func(now *state) {
 			now.refused = refused
-			now.listless = p.slices.lists.problem
 		})
 	}
 	return changed, next, err

@@ -71,16 +71,12 @@ type sliceDevice struct {
 	ConsumesCounters         []consumption        `json:"consumesCounters,omitempty"`
 }
 
-// attribute has exactly one of its fields. Lists are never empty.
+// attribute has exactly one of its fields.
 type attribute struct {
 	String   *string  `json:"string,omitempty"`
 	Int      *int64   `json:"int,omitempty"`
 	Bool     *bool    `json:"bool,omitempty"`
 	Version  *string  `json:"version,omitempty"`
-	Strings  []string `json:"strings,omitempty"`
-	Ints     []int64  `json:"ints,omitempty"`
-	Bools    []bool   `json:"bools,omitempty"`
-	Versions []string `json:"versions,omitempty"`
 }
 
 // capacity is an amount of a device. Without a policy, a claim that names no amount consumes all of

@@ -50,9 +50,7 @@ func TestObjects(t *testing.T) {
 }
 
 func runObjects(t *testing.T, v bed.Version) {
-	// A page shows a selector that the API server only compiles with this feature gate.
-	gates := []string{"DRAListTypeAttributes"}
-	c := cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v, Gates: gates})
+	c := cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v})
 	c.Kubectl(t, "", "create", "namespace", namespace)
 	// Pods are admitted only if their account exists. That of the namespace default does.
 	c.Kubectl(t, "", "-n", namespace, "create", "serviceaccount", name)

@@ -48,35 +48,3 @@ func TestSlicesOfCountersAreValid(t *testing.T) {
 		}
 	}
 }
-
-// The API server accepts lists, and counts their values as package matchers does: all attributes of a
-// device have at most 48 values (MaxAttributeValues in internal/device).
-func TestSliceWithListsIsValid(t *testing.T) {
-	t.Parallel()
-	var slice resourceapi.ResourceSlice
-	if err := yaml.UnmarshalStrict(golden(t, "lists.json"), &slice); err != nil {
-		t.Fatal(err)
-	}
-	var internal resource.ResourceSlice
-	if err := convert.Convert_v1_ResourceSlice_To_resource_ResourceSlice(&slice, &internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	attributes := internal.Spec.Devices[0].Attributes
-	values := 0
-	for _, a := range attributes {
-		if n := len(a.BoolValues) + len(a.IntValues) + len(a.StringValues) + len(a.VersionValues); n > 0 {
-			values += n
-		} else {
-			values++
-		}
-	}
-	const most = 48
-	attributes["more"] = resource.DeviceAttribute{IntValues: make([]int64, most-values)}
-	for _, err := range validation.ValidateResourceSlice(&internal) {
-		t.Errorf("%d values: %v", most, err)
-	}
-	attributes["one"] = resource.DeviceAttribute{IntValue: new(int64)}
-	if len(validation.ValidateResourceSlice(&internal)) == 0 {
-		t.Errorf("%d values are accepted", most+1)
-	}
-}
