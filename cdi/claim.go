@@ -41,8 +41,6 @@ type Request struct {
 	// Admin are the devices, as "RESOURCE=ID", that the request may access beside their holders.
 	// It holds no slot of them.
 	Admin []string
-	// Placement is how the nodes of the devices are injected.
-	Placement device.Placement
 	// Shares are the parts that the request has of devices that other claims share.
 	Shares []Share
 	// Mounts are the health directories of the devices.
@@ -207,9 +205,6 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 			Devices: split(d.Annotations[devicesKey]),
 		}
 		if err := r.readShares(d.Annotations); err != nil {
-			return Claim{}, fmt.Errorf("--cdi-dir: %s: %w", name, err)
-		}
-		if err := r.readPlacement(d.Annotations); err != nil {
 			return Claim{}, fmt.Errorf("--cdi-dir: %s: %w", name, err)
 		}
 		for _, m := range d.ContainerEdits.Mounts {

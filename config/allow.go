@@ -186,12 +186,6 @@ func (a Allow) CheckEnv(name device.Text) error {
 	return nil
 }
 
-// InterpretedEnv returns what reads an environment variable of this name in any application, or an
-// empty string. Such a variable requires --allow=env.
-func InterpretedEnv(name string) string {
-	return interpretedKey(environment, device.Literal(name))
-}
-
 // notAllowed returns an error that names the word to add to --allow.
 func notAllowed(what, word string) error {
 	return fmt.Errorf("%s requires --allow=%s", what, word)

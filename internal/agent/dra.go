@@ -159,21 +159,20 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 	a := d.agent
 	o := &d.agent.options
 	return dra.New(dra.Options{
-		API:       kubeapi.New(o.KubeAPI),
-		Node:      o.NodeName,
-		Registry:  o.Paths.Registry,
-		Claims:    a.outputs.specs,
-		Metadata:  filepath.Join(o.Paths.RunDir, metadataName),
-		Devices:   &d.list,
-		Inject:    d.inject,
-		Offered:   d.offered,
-		Excludes:  a.pods.rivals.conflict,
-		Reset:     d.reset,
-		EnvReader: config.InterpretedEnv,
-		PodState:  a.podState,
-		Known:     d.known,
-		Changed:   a.wake.send,
-		Wrote:     a.page.metrics.CountSliceWrite,
+		API:      kubeapi.New(o.KubeAPI),
+		Node:     o.NodeName,
+		Registry: o.Paths.Registry,
+		Claims:   a.outputs.specs,
+		Metadata: filepath.Join(o.Paths.RunDir, metadataName),
+		Devices:  &d.list,
+		Inject:   d.inject,
+		Offered:  d.offered,
+		Excludes: a.pods.rivals.conflict,
+		Reset:    d.reset,
+		PodState: a.podState,
+		Known:    d.known,
+		Changed:  a.wake.send,
+		Wrote:    a.page.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
 			d.newPods.Refresh() // the kubelet has made its cgroups by now
@@ -337,11 +336,10 @@ func (d *draDriver) inject(
 	ctx context.Context,
 	names []string,
 	amounts dra.Amounts,
-	placements dra.Placements,
 ) (r device.Response, devices []dra.Device, err error) {
 	all := d.agent.members()
 	ids := map[*resource][]string{}
-	byID := map[string]share{}
+	byID := map[string]map[string]string{}
 	// order has the resources in the order of the names, so that the response is stable.
 	var order []*resource
 	for _, name := range names {
@@ -354,14 +352,10 @@ func (d *draDriver) inject(
 		}
 		// The ID of a device is also the ID of its first slot, which stands for any slot here.
 		ids[m] = append(ids[m], e.Offer.ID)
-		byID[e.Offer.ID] = share{amounts: amounts[name], placement: placements[name]}
+		byID[e.Offer.ID] = amounts[name]
 		v := deviceOf(m.Name, e)
-		e.Offer.Placement = placements[name]
 		if v.CDI, err = m.Names(&e.Offer); err != nil {
 			return r, nil, err
-		}
-		if err := d.place(m, &e.Offer, v.CDI); err != nil {
-			return r, nil, fmt.Errorf("device %q: %w", e.Offer.ID, err)
 		}
 		devices = append(devices, v)
 	}

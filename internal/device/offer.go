@@ -58,8 +58,6 @@ type Offer struct {
 	// Network is the network interface of the device if it has exactly one. It is zero if there
 	// is none, or without DRA.
 	Network Network
-	// Placement is how a claim has the nodes injected. The zero value is how the configuration has it.
-	Placement Placement
 	// Features are values that become labels of the node, by name.
 	Features map[string]string
 	// Capacity are the amounts that claims share, by name. It is nil without DRA.

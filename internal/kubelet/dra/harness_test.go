@@ -67,7 +67,7 @@ func (s *sticks) setInject(inject func(ctx context.Context) error) {
 	s.inject = inject
 }
 
-func (s *sticks) injectAll(ctx context.Context, names []string, amounts dra.Amounts, _ dra.Placements) (r device.Response, devices []dra.Device, err error) {
+func (s *sticks) injectAll(ctx context.Context, names []string, amounts dra.Amounts) (r device.Response, devices []dra.Device, err error) {
 	s.mu.Lock()
 	inject := s.inject
 	s.mu.Unlock()

@@ -6,7 +6,7 @@
 //
 // The kubelet prepares the claims of a pod and releases them. server.go has the socket. prepare.go
 // and fill.go prepare a claim, unprepare.go releases it, and metadata.go writes the files that
-// describe its devices to containers. parameters.go reads how a claim wants its devices injected.
+// describe its devices to containers.
 //
 // The status of a claim says whether its devices are ready: claimstatus.go has the fields, and
 // reporter.go writes them.
@@ -57,14 +57,10 @@ type Options struct {
 	// Inject returns what one container gets for devices of this driver together, by their
 	// names in the pool, with repeats for several slots, and those devices in the same
 	// order, with their CDI names. amounts are what it gets of shared capacities, by name of the
-	// device; other devices are not shared. places are how their nodes are injected. Everything that it names exists. The error for a device
+	// device; other devices are not shared. Everything that it names exists. The error for a device
 	// that is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called
 	// concurrently; a panic fails only its call.
-	Inject func(ctx context.Context, names []string, amounts Amounts, places Placements) (r device.Response, devices []Device, err error)
-	// EnvReader returns what reads an environment variable of this name in any application, such as
-	// the loader, or an empty string. Claims cannot rename a variable to such a name. If it is nil,
-	// there is no such name.
-	EnvReader func(name string) string
+	Inject func(ctx context.Context, names []string, amounts Amounts) (r device.Response, devices []Device, err error)
 	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
 	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
 	Offered func(name string) error
@@ -193,11 +189,6 @@ func New(o Options) *Plugin {
 	}
 	if o.Prepared == nil {
 		o.Prepared = func(time.Duration, error) {}
-	}
-	if o.EnvReader == nil {
-		o.EnvReader = func(string) string {
-			return ""
-		}
 	}
 	p := &Plugin{
 		Options: o,
