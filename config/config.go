@@ -150,8 +150,8 @@ type Attribute struct {
 type Capacity struct {
 	Name  string
 	Value device.Text
-	// Policy is nil if claims may get any amount.
-	Policy *device.CapacityPolicy
+	// Default is the amount of a claim that requests none. If it is empty, that is everything.
+	Default string
 }
 
 // Identity selects the form of IDs.

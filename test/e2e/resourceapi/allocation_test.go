@@ -1,7 +1,6 @@
 package resourceapi
 
 import (
-	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -80,7 +79,7 @@ func TestAllocation(t *testing.T) {
 
 	const fuse = own + `.id == "fuse"`
 	claims := []*resourceapi.ResourceClaim{
-		claim("six", fuse, "bandwidth", "5.7G", "memory", "1Gi"),
+		claim("six", fuse, "bandwidth", "6G", "memory", "1Gi"),
 		claim("three", fuse, "bandwidth", "3G", "memory", "1Gi"),
 		claim("default", fuse, "memory", "1Gi"),
 	}

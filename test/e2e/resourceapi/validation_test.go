@@ -25,9 +25,9 @@ func TestResourceSliceIsValid(t *testing.T) {
 		t.Error(err)
 	}
 	// The test fails if the rules are not applied.
-	*internal.Spec.Devices[1].Capacity["bandwidth"].RequestPolicy.ValidRange.Step = internal.Spec.Devices[1].Capacity["bandwidth"].Value
+	internal.Spec.Devices[1].Capacity["slots"].RequestPolicy.ValidValues[0] = internal.Spec.Devices[1].Capacity["memory"].Value
 	if len(validation.ValidateResourceSlice(&internal)) == 0 {
-		t.Error("a step that is no divisor is accepted")
+		t.Error("a default that is no valid value is accepted")
 	}
 }
 
