@@ -133,7 +133,6 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	if r.API == config.APIDRA {
 		b.offer.Attributes = b.attributes()
 		b.offer.Capacity = b.capacity()
-		b.offer.Network = b.network()
 	}
 	b.offer.Features = b.features()
 	b.addReset()

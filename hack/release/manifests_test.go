@@ -53,7 +53,7 @@ func TestChartVariants(t *testing.T) {
 		"evict": `{evict: {enabled: true, optIn: true, tolerations: [{operator: Exists}], after: 1m30s, perMinute: 1, priorityClassName: high,
 			affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}},
 			fullnameOverride: devices, commonLabels: {team: edge}, imagePullSecrets: [{name: x}]}`,
-		"dra":              `{dra: {enabled: true, deviceStatus: true, resources: ["example.com/zigbee", "example.com/My_Stick.v2"]}, serviceAccount: {name: mine}, fullnameOverride: devices}`,
+		"dra":              `{dra: {enabled: true, resources: ["example.com/zigbee", "example.com/My_Stick.v2"]}, serviceAccount: {name: mine}, fullnameOverride: devices}`,
 		"open nodes":       `{openNodes: true}`,
 		"reset":            `{reset: {usb: true, pci: true}, allow: [reset]}`,
 		"reset PCI":        `{reset: {pci: true}, securityContextConstraints: {create: true}}`,

@@ -272,10 +272,6 @@ func (l *loop) publishDRA() {
 					v.Capacity = was.Capacity
 					v.Places = was.Places
 				}
-				// The interface of an absent device, or of a container, is not visible.
-				if v.Network == (device.Network{}) {
-					v.Network = was.Network
-				}
 				// Another reason does not restart the time until pods lose the device.
 				if was.State == v.State {
 					v.Since = was.Since
@@ -302,7 +298,6 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
 		Moves:      len(e.Offer.Nets) > 0,
-		Network:    e.Offer.Network,
 		Resets:     e.Offer.Reset != "",
 		State:      stateOf(e),
 		Reason:     e.Reason,

@@ -55,9 +55,6 @@ type Offer struct {
 	// Mistyped is set if the value of an attribute is not of its type. Attributes lacks it, so that a
 	// selector on it would fail for the devices of all pods.
 	Mistyped bool
-	// Network is the network interface of the device if it has exactly one. It is zero if there
-	// is none, or without DRA.
-	Network Network
 	// Features are values that become labels of the node, by name.
 	Features map[string]string
 	// Capacity are the amounts that claims share, by name. It is nil without DRA.
@@ -119,15 +116,6 @@ type OfferedNet struct {
 	Key string
 	// Name in the container. If it is empty, the interface keeps HostName.
 	Name string
-}
-
-// Network is a network interface, as a claim reports it.
-type Network struct {
-	// Name is the name in the container if the interface moves there, and on the host otherwise.
-	Name string
-	// Address is the hardware address, "52:54:00:12:34:56". It is empty if the link has none, or if
-	// it is not known yet.
-	Address string
 }
 
 // Owner is the owner of a node in a container. The runtime decides about nil fields.

@@ -33,8 +33,6 @@ type resourceClaim struct {
 		} `json:"allocation"`
 		// ReservedFor are the consumers that may use the claim now.
 		ReservedFor limited[consumer] `json:"reservedFor"`
-		// Devices is what drivers report about the devices.
-		Devices limited[deviceStatus] `json:"devices"`
 	} `json:"status"`
 }
 

@@ -43,9 +43,6 @@ type Device struct {
 	NUMA []int
 	// Moves is set if network interfaces move into the container of the device.
 	Moves bool
-	// Network is the only network interface of the device. It is zero if there is none, or if it is
-	// not known.
-	Network device.Network
 	// Resets is set if the device is reset before a claim gets it.
 	Resets bool
 	// Slots is the number of containers that may hold the device at once.

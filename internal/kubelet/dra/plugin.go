@@ -8,9 +8,6 @@
 // and fill.go prepare a claim, unprepare.go releases it, and metadata.go writes the files that
 // describe its devices to containers.
 //
-// The status of a claim says whether its devices are ready: claimstatus.go has the fields, and
-// reporter.go writes them.
-//
 // A device has one holder for each slot. records.go remembers which claim holds which devices,
 // ended.go decides when a claim has ended although the kubelet did not release it, and joined.go
 // follows the pods that start to use a claim later.
@@ -101,8 +98,6 @@ type Plugin struct {
 	locks   locks         // by UID of a claim: calls for one claim run one at a time
 	slices  *nodeSlices   // of the goroutine of Publish
 	newPods chan struct{} // see NewPods; it has capacity 1
-	// reporter writes the status of claims, in the goroutines of Publish.
-	reporter *reporter
 	// registered is closed when the kubelet first accepted the driver, stopped when Run ends.
 	registered chan struct{}
 	stopped    chan struct{}
@@ -190,7 +185,7 @@ func New(o Options) *Plugin {
 	if o.Prepared == nil {
 		o.Prepared = func(time.Duration, error) {}
 	}
-	p := &Plugin{
+	return &Plugin{
 		Options: o,
 		timing: timing{
 			jitter:   3 * time.Second,
@@ -211,8 +206,6 @@ func New(o Options) *Plugin {
 		registered: make(chan struct{}),
 		stopped:    make(chan struct{}),
 	}
-	p.reporter = newReporter(p)
-	return p
 }
 
 // Status is the state of the registration with the kubelet.

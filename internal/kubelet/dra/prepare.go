@@ -68,7 +68,6 @@ func (p *Plugin) answer(ctx context.Context, c *claims.Claim) *claims.NodePrepar
 		p.Log.Warn("claim not prepared", "claim", name, "err", err, "duration_seconds", took.Seconds())
 		return &claims.NodePrepareResourceResponse{Error: fmt.Sprintf("claim %s: %v", name, err)}
 	}
-	p.reporter.wake()
 	return &claims.NodePrepareResourceResponse{Devices: devices}
 }
 

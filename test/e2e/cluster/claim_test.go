@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/dynamic-resource-allocation/devicemetadata"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
-	"github.com/generic-dp/generic-dp/test/e2e/cluster"
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
@@ -109,39 +107,8 @@ func runDRAClaim(t *testing.T, v bed.Version) {
 		}
 		return nil
 	})
-	n.waitReady(t, "sticks", "one", metav1.ConditionFalse, "Gone")
-	n.waitReady(t, "sticks", "two", metav1.ConditionTrue, "Healthy")
-	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB2"})
-	n.waitReady(t, "sticks", "one", metav1.ConditionTrue, "Healthy")
 	n.delete(t, "claimed")
 	if left, err := filepath.Glob(filepath.Join(n.PluginDir(), "run", "claims", "*")); err != nil || len(left) > 0 {
 		t.Errorf("metadata after the end of the pod: %q, %v, want none", left, err)
 	}
-}
-
-// waitReady waits for the condition Ready of the device of a request, in the status of its claim.
-func (n *draNode) waitReady(t *testing.T, claim, request string, want metav1.ConditionStatus, reason string) {
-	t.Helper()
-	began := time.Now()
-	wait.Until(t, 10*time.Second, request+" "+reason, func() error {
-		now, err := cluster.Get[resourcev1.ResourceClaim](n.Cluster, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/"+claim)
-		if err != nil {
-			return err
-		}
-		device := ""
-		for _, r := range now.Status.Allocation.Devices.Results {
-			if r.Request == request {
-				device = r.Device
-			}
-		}
-		for _, d := range now.Status.Devices {
-			for _, c := range d.Conditions {
-				if d.Device == device && c.Status == want && c.Reason == reason {
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("status of the devices: %+v", now.Status.Devices)
-	})
-	t.Logf("request %s: %s after %v", request, reason, time.Since(began).Round(time.Millisecond))
 }

@@ -22,13 +22,12 @@ import (
 var options = []string{
 	"{}",
 	"{dra: {enabled: true, resources: [example.com/zigbee]}}",
-	"{dra: {enabled: true, deviceStatus: true}}",
 	"{evict: {enabled: true, priorityClassName: system-cluster-critical, affinity: {podAffinity: {}}}}",
 	`
 hostSys: true
 openNodes: true
 nfd: {enabled: true}
-dra: {enabled: true, deviceStatus: true, resources: [example.com/zigbee, example.com/My_Stick]}
+dra: {enabled: true, resources: [example.com/zigbee, example.com/My_Stick]}
 evict: {enabled: true}
 allow: [net, "mount:/opt"]
 securityContextConstraints: {create: true}
