@@ -325,6 +325,4 @@ type Container struct {
 	HealthDir string
 	// HealthHold is the minimum time for which the directory shows a loss.
 	HealthHold time.Duration
-	// Reset is how each device is reset before a container with it starts.
-	Reset Reset
 }

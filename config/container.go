@@ -33,7 +33,6 @@ func (c *Container) read(v value) {
 			"whether the kubelet gets a link that follows the device to its node after a replug",
 		)
 		c.bindKeysOfCDI(t)
-		c.bindReset(t)
 		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount,
 			"how many slots of one device one container may get")
 		t.key(

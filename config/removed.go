@@ -10,6 +10,7 @@ var removedKeys = map[string]string{
 	"resource.capacity.NAME.max":    onlyDefault,
 	"resource.capacity.NAME.step":   onlyDefault,
 	"resource.capacity.NAME.values": onlyDefault,
+	"resource.container.reset":      "an init container can reset the device; VFIO resets a function itself",
 }
 
 // onlyDefault replaces the keys of a capacity that limited the amounts of claims.

@@ -135,7 +135,6 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		b.offer.Capacity = b.capacity()
 	}
 	b.offer.Features = b.features()
-	b.addReset()
 	b.check = b.healthCheck()
 	if b.moreConflicts > 0 {
 		i := slices.Index(b.problems, b.conflict)

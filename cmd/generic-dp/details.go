@@ -63,9 +63,6 @@ func settingsOf(o *device.Offer) []string {
 	if o.HealthDir != "" {
 		facts = append(facts, fmt.Sprintf("health_dir %s, health_hold %s", o.HealthDir, o.HealthHold))
 	}
-	if o.Reset != "" {
-		facts = append(facts, "reset "+o.Reset)
-	}
 	// A device may become unusable by an edit that changes nothing else, such as the removal of
 	// dangerous = true.
 	if o.Problem != "" {

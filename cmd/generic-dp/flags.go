@@ -68,7 +68,7 @@ func newFlags() *flags {
 	f.all.Var((*address)(&f.listen), "listen",
 		"address of the status page, /metrics, /healthz and /readyz; empty for none")
 	f.all.Var(allowValue{&f.allow}, "allow",
-		"privileges of the configuration: a list of hooks, dangerous, net, env, reset, mount:/prefix, cdi:KIND, or all (default none)")
+		"privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
 	f.all.Var((*domains)(&f.allow.Domains), "domains",
 		"domains that the configuration may use in names of resources: a list (default any)")
 	// The manifest of the DaemonSet sets NODE_NAME from spec.nodeName, so that it needs no flag.

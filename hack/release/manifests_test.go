@@ -55,8 +55,6 @@ func TestChartVariants(t *testing.T) {
 			fullnameOverride: devices, commonLabels: {team: edge}, imagePullSecrets: [{name: x}]}`,
 		"dra":              `{dra: {enabled: true, resources: ["example.com/zigbee", "example.com/My_Stick.v2"]}, serviceAccount: {name: mine}, fullnameOverride: devices}`,
 		"open nodes":       `{openNodes: true}`,
-		"reset":            `{reset: {usb: true, pci: true}, allow: [reset]}`,
-		"reset PCI":        `{reset: {pci: true}, securityContextConstraints: {create: true}}`,
 		"no pod resources": `{paths: {podResources: ""}}`,
 		"own ConfigMap":    `{existingConfigMap: mine}`,
 		"no account":       `{serviceAccount: {create: false}}`,

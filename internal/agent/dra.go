@@ -168,7 +168,6 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Inject:   d.inject,
 		Offered:  d.offered,
 		Excludes: a.pods.rivals.conflict,
-		Reset:    d.reset,
 		PodState: a.podState,
 		Known:    d.known,
 		Changed:  a.wake.send,
@@ -298,7 +297,6 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
 		Moves:      len(e.Offer.Nets) > 0,
-		Resets:     e.Offer.Reset != "",
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}
@@ -371,22 +369,6 @@ func (d *draDriver) inject(
 		r.Mounts = append(r.Mounts, one.Mounts...)
 	}
 	return r, devices, nil
-}
-
-// reset is dra.Options.Reset. Claims that hold the device do not exist: its own claim is about to be
-// answered.
-func (d *draDriver) reset(ctx context.Context, resource, id string) error {
-	r := d.agent.members().find(resource + draSuffix)
-	if r == nil {
-		return fmt.Errorf("device %q is not offered by DRA now: %w", id, dra.ErrNotOffered)
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.resetter.within)
-	defer cancel()
-	// A pod that got the device from the device plugin may still run.
-	mayReset := func(ctx context.Context) error {
-		return r.holders.Check(ctx, []string{id})
-	}
-	return r.resetter.run(ctx, r, id, mayReset)
 }
 
 // offeredByDRA returns the resource and the device with a name in the node's pool. It is an error

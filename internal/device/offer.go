@@ -76,12 +76,6 @@ type Offer struct {
 	HealthDir string
 	// HealthHold is the minimum time for which the directory shows a loss.
 	HealthHold time.Duration
-	// Reset is how the device is reset before a container with it starts: "usb" or "pci". It is
-	// empty if the device is not reset.
-	Reset string
-	// NoReset is why the device must not be reset now. It is empty if the device may be reset. The
-	// containers that have the device are not concerned.
-	NoReset string
 	// Problem is why the device cannot be injected, for an administrator. It is empty if the
 	// device can be injected.
 	Problem string

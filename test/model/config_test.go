@@ -25,7 +25,6 @@ type settings struct {
 	count   int
 	inject  string
 	port    bool // identity = "port"
-	reset   bool // container.reset, unless there are several slots
 }
 
 func newConfiguration() configuration {
@@ -38,11 +37,6 @@ func newConfiguration() configuration {
 
 // fullName is the name of a resource with its domain.
 func (c configuration) fullName(resource string) string { return "example.com/" + c.of[resource].name }
-
-// resets reports whether the devices of a resource are reset.
-func (c configuration) resets(resource string) bool {
-	return c.of[resource].reset && c.of[resource].count == 1
-}
 
 func (c configuration) text() string {
 	text := fmt.Sprintf("# %d\ndomain = \"example.com\"\n", c.edit)
@@ -61,9 +55,6 @@ func (c configuration) text() string {
 			text += `match.pci.id = "1ac1:089a"` + "\n"
 		case "widget":
 			text += `match.glob = "/dev/widget*"` + "\n"
-		}
-		if c.resets(resource) {
-			text += "container.reset = \"pci\"\n"
 		}
 		if s.port {
 			text += "identity = \"port\"\n"
@@ -102,8 +93,6 @@ func (w *world) edit(resource, key, value string) error {
 		s.port = value == "port"
 	case "name":
 		s.name = strings.TrimSuffix(resource+"-"+value, "-0")
-	case "reset":
-		s.reset = value == "on"
 	case "remove", "add":
 		s.removed = key == "remove"
 	}

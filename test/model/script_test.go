@@ -27,9 +27,6 @@ var lineTemplates = []struct {
 	{5, "edit {resource} inject {inject}"}, // link, cdi or node
 	{3, "edit {resource} name {name}"},
 	{3, "edit {usb} identity {identity}"},
-	{3, "edit card reset {reset}"},
-	{6, "run"},           // the container of the oldest pod with a card starts
-	{3, "run contested"}, // while another pod runs that had the card
 	{2, "edit {resource} remove"},
 	{3, "edit {resource} add"},
 	{2, "break config"}, // until the next edit
@@ -58,10 +55,8 @@ var words = map[string][]string{
 	"{name}":     {"0", "1"},
 	"{usb}":      {"serial", "dual"},
 	"{identity}": {"auto", "port"},
-	"{reset}":    {"on", "on", "off"},
 	"{place}":    {"1", "2", "3", "4", "5", "6", "7", "8"},
 	"{number}":   {"0", "0", "1", "2", "3", "4"},
-	"{dir}":      {"state", "run", "cdi"},
 }
 
 // randomScript returns a script of n lines.

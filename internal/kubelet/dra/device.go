@@ -43,8 +43,6 @@ type Device struct {
 	NUMA []int
 	// Moves is set if network interfaces move into the container of the device.
 	Moves bool
-	// Resets is set if the device is reset before a claim gets it.
-	Resets bool
 	// Slots is the number of containers that may hold the device at once.
 	Slots int
 	// Places are what an exclusive device uses of the host, nil for other devices. Claims hold only

@@ -64,9 +64,6 @@ type Options struct {
 	// Excludes reports whether claims may hold only one of two devices, by their IDs. A nil
 	// Excludes allows any two. It is called concurrently, with a lock held.
 	Excludes func(id, other string) bool
-	// Reset resets a device of a resource, and returns when it is healthy again. It is called for
-	// devices with Resets before the first answer to a claim. It may be nil if there are none.
-	Reset func(ctx context.Context, resource, id string) error
 	// PodState says whether processes of a pod run. If it is nil, the state of every pod is
 	// unknown. Known asks the kubelet, and returns a function that reports whether it lists a
 	// claim. It is an error if the kubelet does not answer. If Known is nil,

@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -232,22 +231,6 @@ func (d *Dirs) newSet(offers []*device.Offer) (*set, error) {
 		s.Nodes[o.ID], _ = d.nodes(o)
 	}
 	return s, nil
-}
-
-// Renew forgets where a device was, and its last loss. It is for a device that was reset before a
-// container with it starts: the container gets the nodes that the device has now, and no other
-// container has them.
-func (d *Dirs) Renew(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, s := range d.sets {
-		if slices.Contains(s.IDs, id) {
-			s.Lost = time.Time{}
-			// next takes the nodes of the present device. Save shares the map, so it is not changed.
-			s.Nodes = maps.Clone(s.Nodes)
-			delete(s.Nodes, id)
-		}
-	}
 }
 
 // AddToSpec adds the set of an entry of a CDI spec, and returns the path of its directory.

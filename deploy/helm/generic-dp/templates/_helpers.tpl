@@ -53,11 +53,7 @@ matchExpressions:
 {{- end }}
 {{- /* true if the container may open device nodes, otherwise false. */ -}}
 {{- define "generic-dp.privileged" -}}
-{{ or .Values.openNodes .Values.reset.usb }}
-{{- end }}
-{{- /* Not empty if the host's /sys is mounted. A reset needs the host's network interfaces, too. */ -}}
-{{- define "generic-dp.hostSys" -}}
-{{- if or .Values.hostSys .Values.reset.usb .Values.reset.pci }}true{{ end }}
+{{ .Values.openNodes }}
 {{- end }}
 {{- /* Not empty if SecurityContextConstraints are created. */ -}}
 {{- define "generic-dp.createSCC" -}}
