@@ -92,8 +92,6 @@ type Resource struct {
 	// Features are the values of healthy devices that become labels of the node.
 	Features []Attribute
 	Prefer   Prefer
-	// ForgetAfter is how long an absent device that no container holds stays listed.
-	ForgetAfter time.Duration
 	// Health is nil without health checks.
 	Health    *Health
 	Container Container
@@ -309,8 +307,6 @@ type Container struct {
 	AutoCDI bool
 	// CDIDevices are qualified names of CDI devices of other specs.
 	CDIDevices []device.Text
-	// NoFollow is set if nodes are injected by their current paths, and not through links.
-	NoFollow bool
 	// Owner is nil if the runtime decides.
 	Owner *device.Owner
 	// NetName is the name of a moved interface in the container. If it is empty, the interface
@@ -323,6 +319,4 @@ type Container struct {
 	// HealthDir is the path in the container of a directory that shows the health of its
 	// devices. It is empty if there is none.
 	HealthDir string
-	// HealthHold is the minimum time for which the directory shows a loss.
-	HealthHold time.Duration
 }

@@ -5,12 +5,15 @@ import "strings"
 // removedKeys are keys that the language once had, by dotted key, and what to write instead. They
 // help people who read old pages. exclude has the keys of match, and NAME is any name.
 var removedKeys = map[string]string{
-	"list_attributes":               "an attribute has one value",
-	"resource.capacity.NAME.min":    onlyDefault,
-	"resource.capacity.NAME.max":    onlyDefault,
-	"resource.capacity.NAME.step":   onlyDefault,
-	"resource.capacity.NAME.values": onlyDefault,
-	"resource.container.reset":      "an init container can reset the device; VFIO resets a function itself",
+	"list_attributes":                "an attribute has one value",
+	"resource.capacity.NAME.min":     onlyDefault,
+	"resource.capacity.NAME.max":     onlyDefault,
+	"resource.capacity.NAME.step":    onlyDefault,
+	"resource.capacity.NAME.values":  onlyDefault,
+	"resource.forget_after":          "an absent device that no container holds stays listed for ten minutes",
+	"resource.container.follow":      "containers always follow a device that moves to another node",
+	"resource.container.health_hold": "the file healthy stays absent for 40 seconds after a loss",
+	"resource.container.reset":       "an init container can reset the device; VFIO resets a function itself",
 }
 
 // onlyDefault replaces the keys of a capacity that limited the amounts of claims.

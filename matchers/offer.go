@@ -90,7 +90,6 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 
 		AdditionalGIDs: r.Container.AdditionalGIDs,
 		HealthDir:      r.Container.HealthDir,
-		HealthHold:     r.Container.HealthHold,
 	}
 	h := c.hardware
 	if h != nil && h.USB != nil {
@@ -502,6 +501,6 @@ func (b *builder) offered(n *device.Node, key string, at device.Text, permission
 		Key:         key,
 		Path:        at,
 		Permissions: permissions,
-		Follow:      n.Hardware != nil && !b.r.Container.NoFollow,
+		Follow:      n.Hardware != nil,
 	}
 }

@@ -61,7 +61,7 @@ func settingsOf(o *device.Offer) []string {
 		facts = append(facts, `cdi = "auto"`)
 	}
 	if o.HealthDir != "" {
-		facts = append(facts, fmt.Sprintf("health_dir %s, health_hold %s", o.HealthDir, o.HealthHold))
+		facts = append(facts, "health_dir "+o.HealthDir)
 	}
 	// A device may become unusable by an edit that changes nothing else, such as the removal of
 	// dangerous = true.
@@ -94,7 +94,6 @@ func settings(r *config.Resource) []setting {
 		{"api", string(r.API)},
 		{"register", string(r.Register)},
 		{"prefer", string(r.Prefer)},
-		{"forget_after", r.ForgetAfter.String()},
 		{"evict_after", r.EvictAfter.String()},
 		{"max_per_container", fmt.Sprint(r.Container.MaxPerContainer)},
 		{"health", healthOf(r.Health)},

@@ -28,3 +28,6 @@ func (a *Agent) SetStartWithin(d time.Duration) { a.dra.startWithin = d }
 
 // SetStuckAfter replaces how long a pass may take, before Run.
 func (a *Agent) SetStuckAfter(d time.Duration) { a.page.stuckAfter = d }
+
+// SetHealthHold replaces how long health directories show a loss, before Run.
+func (a *Agent) SetHealthHold(d time.Duration) { a.outputs.health.Hold = d }

@@ -70,6 +70,10 @@ type cdiNames struct {
 	err   error
 }
 
+// healthHold is how long the health directory of a container shows a loss. It is longer than a probe
+// with the kubelet's own periods takes to fail, which is 31 s.
+const healthHold = 40 * time.Second
+
 // newOutputs returns outputs that have written nothing. wake is sent a value when a slow read or
 // write has ended, or Allocate has added a health directory.
 func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outputs {
@@ -85,6 +89,7 @@ func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outp
 			Dir:   filepath.Join(paths.RunDir, healthName),
 			Local: paths.local,
 			Now:   now,
+			Hold:  healthHold,
 			Added: wake.send,
 		}),
 	}

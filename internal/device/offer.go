@@ -3,7 +3,6 @@ package device
 import (
 	"slices"
 	"strings"
-	"time"
 )
 
 // Offer is one device of one resource: a matched device with its ID. Everything that does not depend
@@ -74,8 +73,6 @@ type Offer struct {
 	// HealthDir is the path in the container of the directory that shows the health of its
 	// devices. It is empty if there is none.
 	HealthDir string
-	// HealthHold is the minimum time for which the directory shows a loss.
-	HealthHold time.Duration
 	// Problem is why the device cannot be injected, for an administrator. It is empty if the
 	// device can be injected.
 	Problem string

@@ -165,7 +165,6 @@ func TestEditsWithManySlots(t *testing.T) {
 [[resource]]
 name = "many"
 count = 9000
-forget_after = "1000h"
 match.virtual = ["a-%[1]d", "b-%[1]d", "c-%[1]d", "d-%[1]d"]
 `, i))
 		n.waitAllocatable("example.com/many", 36_000)
@@ -199,7 +198,7 @@ func TestStateWithManySlots(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.must(os.WriteFile(n.path("state", "state.json"), []byte(`{"version": 1, "boot": "x", "decisions": {}, "resources": [`+resources+`]}`), 0o600))
-			n.configure(goodConfig + resourceWith("forget_after = \"1000h\"\nmatch.virtual = \"d\""))
+			n.configure(goodConfig + resourceWith("match.virtual = \"d\""))
 			n.runKubelet() // devices that the state may have lost wait for its answer
 			for range 2 {
 				n.start()

@@ -45,7 +45,7 @@ func (c configuration) text() string {
 		if s.removed {
 			continue
 		}
-		text += fmt.Sprintf("[[resource]]\nname = %q\ncount = %d\nforget_after = \"1m\"\n", s.name, s.count)
+		text += fmt.Sprintf("[[resource]]\nname = %q\ncount = %d\n", s.name, s.count)
 		switch resource {
 		case "serial":
 			text += `match = { usb.id = ["10c4:ea60", "1a86:7523", "0403:6001"], glob = "/dev/ttyUSB*" }` + "\n"
@@ -59,11 +59,8 @@ func (c configuration) text() string {
 		if s.port {
 			text += "identity = \"port\"\n"
 		}
-		switch s.inject {
-		case "cdi":
+		if s.inject == "cdi" {
 			text += "container.cdi = true\n"
-		case "node":
-			text += "container.follow = false\n"
 		}
 	}
 	return text + "[[resource]]\nname = \"always\"\nmatch.virtual = \"x\"\ncontainer.env.X = \"1\"\n"

@@ -24,7 +24,7 @@ var lineTemplates = []struct {
 	{14, "admit {resource}"}, // a pod that takes one slot
 	{6, "release"},           // the oldest pod
 	{3, "edit {resource} count {count}"},
-	{5, "edit {resource} inject {inject}"}, // link, cdi or node
+	{5, "edit {resource} inject {inject}"}, // link or cdi
 	{3, "edit {resource} name {name}"},
 	{3, "edit {usb} identity {identity}"},
 	{2, "edit {resource} remove"},
@@ -51,7 +51,7 @@ var words = map[string][]string{
 	"{twins}":    {"C D", "T U", "A B", "M N", "G H", "A C"},
 	"{resource}": {"serial", "dual", "card", "widget"},
 	"{count}":    {"1", "2", "3"},
-	"{inject}":   {"link", "cdi", "node"},
+	"{inject}":   {"link", "cdi"},
 	"{name}":     {"0", "1"},
 	"{usb}":      {"serial", "dual"},
 	"{identity}": {"auto", "port"},
