@@ -4,6 +4,7 @@ package adversary
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -180,6 +181,39 @@ match.virtual = ["a-%[1]d", "b-%[1]d", "c-%[1]d", "d-%[1]d"]
 		n.waitAllocatable("example.com/many", 36_000)
 	}
 	n.Logf("resident after a restart: %.1f MB", n.resident())
+	n.stop()
+}
+
+// Attributes of devices count like everything else of them: what exceeds the budget is left out, and the
+// other resources are served.
+func TestManyAttributes(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.runKubelet()
+	n.start()
+	n.waitServed()
+	text := goodConfig
+	for r := range 4 {
+		text += fmt.Sprintf("[[resource]]\nname = \"many%d\"\napi = \"dra\"\n", r)
+		for a := range 20 {
+			text += fmt.Sprintf("attributes.a%d = \"${virtual}\"\n", a)
+		}
+		text += fmt.Sprintf("match.virtual = [%s\"last%d\"]\n", repeat(2400, fmt.Sprintf("\"v%d-%%\",", r)), r)
+	}
+	if outcome := n.reload(text); outcome != accepted {
+		t.Fatalf("the configuration of %d bytes: %s", len(text), outcome)
+	}
+	n.must(poll(func() error {
+		text, err := n.probe("/metrics")
+		if err == nil && !strings.Contains(text, "example.com/many0") {
+			err = errors.New("the devices are not listed")
+		}
+		return err
+	}))
+	n.Logf("resident: %.1f MB", n.resident())
+	n.kill()
+	n.start()
+	n.waitServed()
 	n.stop()
 }
 
