@@ -147,13 +147,20 @@ func (t *Trial) begin(hash string) (undo func()) {
 	// What the configurations before it have removed counts until its own text is parsed.
 	next.Removed = slices.Concat(t.suspect.Removed, before.Removed)
 	t.setMark(next)
+	write := t.writeMark
+	isFirst := t.good == ""
+	if isFirst {
+		// A disk that hangs must not delay the first start of a node. If the program dies before the
+		// mark is written, the next start does not count it.
+		write = func() { go t.writeMark() }
+	}
 	t.mu.Unlock()
-	t.writeMark()
+	write()
 	return func() {
 		t.mu.Lock()
 		t.setMark(before)
 		t.mu.Unlock()
-		t.writeMark()
+		write()
 	}
 }
 

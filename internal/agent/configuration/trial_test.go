@@ -2,9 +2,12 @@ package configuration_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,9 +45,20 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 	}
 	const deadly = "[[resource]]\nname = \"example.com/x\"\nmatch.glob = \"/dev/x\"\n"
 	write(deadly)
-	for range 3 {
+	for tries := range 3 {
 		if _, cfg := start(); len(cfg.Resources) != 1 {
 			t.Fatal("the configuration is not tried")
+		}
+		// The mark is written beside the start.
+		mark := fmt.Sprintf(`"tries":%d`, tries+1)
+		isMarked := func() bool {
+			text, _ := os.ReadFile(filepath.Join(dir, "config-trial.json"))
+			return strings.Contains(string(text), mark)
+		}
+		for deadline := time.Now().Add(20 * time.Second); !isMarked(); runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Fatalf("no mark with %s", mark)
+			}
 		}
 	}
 	r, cfg := start()
