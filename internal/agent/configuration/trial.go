@@ -77,6 +77,8 @@ type Trial struct {
 	dir string
 
 	disk sync.Mutex // held while a file is written; taken before mu
+	// pending are the writes that nobody waits for before End.
+	pending sync.WaitGroup
 
 	mu sync.Mutex
 	// writer is set if the files belong to this instance.
@@ -152,7 +154,7 @@ func (t *Trial) begin(hash string) (undo func()) {
 	if isFirst {
 		// A disk that hangs must not delay the first start of a node. If the program dies before the
 		// mark is written, the next start does not count it.
-		write = func() { go t.writeMark() }
+		write = func() { t.pending.Go(t.writeMark) }
 	}
 	t.mu.Unlock()
 	write()
@@ -326,6 +328,7 @@ func (t *Trial) Save() error {
 // directory, the served configuration is proven by that. A configuration that could not be matched in
 // time stays marked.
 func (t *Trial) End(writes bool) error {
+	t.pending.Wait()
 	var err error
 	if writes {
 		t.mu.Lock()

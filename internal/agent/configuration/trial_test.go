@@ -67,8 +67,12 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 		t.Errorf("the fourth start serves %d resources, with the error %v", len(cfg.Resources), r.Last().Err)
 	}
 	write(deadly + "# edited\n")
-	if r, cfg := start(); len(cfg.Resources) != 1 || r.Last().Err != nil {
+	r, cfg = start()
+	if len(cfg.Resources) != 1 || r.Last().Err != nil {
 		t.Errorf("after an edit, %d resources are served, with the error %v", len(cfg.Resources), r.Last().Err)
+	}
+	if err := r.Trial.End(false); err != nil {
+		t.Error(err)
 	}
 }
 
