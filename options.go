@@ -9,7 +9,7 @@ import (
 )
 
 // Options are the options of Run. Each field has the meaning of the flag of generic-dp serve that
-// its comment names, and docs/flags.md explains. DefaultOptions has their defaults. The zero
+// its comment names, and docs/reference.md explains. DefaultOptions has their defaults. The zero
 // Options are not usable.
 type Options struct {
 	// Config is --config: a TOML file, or a directory of *.toml files that are read as one. It
@@ -59,7 +59,7 @@ type Options struct {
 	// APIServerToken is a file with the token of a service account.
 	APIServerToken string
 
-	// CDIOnly is set to keep CDI specs current without a kubelet, as generic-dp cdi does.
+	// CDIOnly is set to keep CDI specs current without a kubelet, as generic-dp serve --no-kubelet does.
 	CDIOnly bool
 
 	// Version is the version that logs, metrics and the status page show.

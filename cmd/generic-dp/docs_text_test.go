@@ -149,10 +149,10 @@ func (p *page) checkFlags(line int, args []string) {
 	}
 }
 
-// docs/metrics.md has every metric, and no other.
+// docs/reference.md has every metric, and no other.
 func TestDocsOfMetrics(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(repository + "/docs/metrics.md")
+	page, err := os.ReadFile(repository + "/docs/reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestDocsOfMetrics(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(served, documented); diff != "" {
-		t.Errorf("docs/metrics.md (-served +documented):\n%s", diff)
+		t.Errorf("docs/reference.md (-served +documented):\n%s", diff)
 	}
 }
 
