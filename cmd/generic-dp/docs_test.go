@@ -38,7 +38,7 @@ const repository = "../.."
 //   - Links lead to files and headings.
 //
 // A comment before a block says where it runs: <!-- machine: NAME -->, from there on, is a
-// file of testdata/machines; <!-- file: NAME --> writes the block to that file;
+// file of testdata/machines, or "none"; <!-- file: NAME --> writes the block to that file;
 // <!-- run: cluster --> is a block that TestPages of test/e2e/cluster runs, and
 // <!-- not run: REASON --> one that no test runs. Of such blocks the paths, names, flags and
 // values are checked here. On the pages in pasted, each block runs somewhere or has a reason.
@@ -129,7 +129,7 @@ func readPage(t *testing.T, file string) *page {
 		case m != nil && m[1] == "":
 			next.elsewhere = true
 		case m != nil && m[1] == "machine":
-			next.machine = m[2]
+			next.machine = strings.TrimSuffix(m[2], "none")
 		case m != nil:
 			next.file = m[2]
 		default:
