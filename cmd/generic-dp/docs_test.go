@@ -263,9 +263,8 @@ func (p *page) runCommand(b *block, line int, command string) string {
 		return ""
 	}
 	p.checkFlags(line, words[1:])
-	isServed := words[1] == "serve" && !slices.Contains(words, "--once")
-	isOfHost := slices.Contains([]string{"status", "doctor", "clean"}, words[1])
-	if b.elsewhere || isServed || isOfHost {
+	isOfHost := slices.Contains([]string{"serve", "status", "doctor", "clean"}, words[1])
+	if b.elsewhere || isOfHost && !slices.Contains(words, "--once") {
 		return "" // about the host itself, and other tests'
 	}
 	for _, word := range words {
@@ -317,7 +316,7 @@ func (p *page) program(b *block) string {
 		}
 		text = fmt.Sprintf(`case "$*" in
 *--sysfs* | schema* | import* | classes* | version* | completion* | *--help*) ;;
-serve*) set -- "$@" --sysfs %[1]s/sys --dev %[1]s/dev --run-dir %[1]s/links --state-dir %[1]s/state --cdi-dir %[1]s/cdi ;;
+"serve --no-kubelet"*) set -- "$@" --sysfs %[1]s/sys --dev %[1]s/dev --run-dir %[1]s/links --state-dir %[1]s/state --cdi-dir %[1]s/cdi ;;
 devices* | explain* | init*) set -- "$@" --sysfs %[2]s --hwdata %[1]s/none ;;
 diff*) set -- "$@" --sysfs %[2]s --listen= ;;
 *) set -- "$@" --sysfs %[2]s ;;
