@@ -204,7 +204,7 @@ type Match struct {
 	Place string
 	// Glob are patterns of node paths. If it is empty, there is no such condition.
 	Glob pattern.Values
-	// Hardware are the conditions on attributes, by table ("usb") and key ("vendor"). An empty
+	// Hardware are the conditions on attributes, by table ("usb") and key ("serial"). An empty
 	// table selects all hardware of that kind.
 	Hardware map[string]map[string]pattern.Values
 	// Subsystem is the kernel subsystem of the node.

@@ -85,7 +85,7 @@ api = "device-plugin"
 attributes = { place = "rack-${numa}", x = "" }
 evict_after = "never"
 match = [
-  { pci = { vendor = "1002", class = ["03", "!0380"] }, glob = "/dev/dri/card*", container_path = "/dev/gpu/", permissions = "wr", required = true },
+  { pci = { id = "1002:*", class = ["03", "!0380"] }, glob = "/dev/dri/card*", container_path = "/dev/gpu/", permissions = "wr", required = true },
   { glob = "/dev/accel*" },
 ]
 exclude = [{ pci = {} , usb = { interface = [0, 2] } }]
@@ -152,7 +152,7 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 	if !first.NamesHardware() || !first.Required || first.Permissions != "rw" || first.ContainerPath.String() != "/dev/gpu/" {
 		t.Errorf("match 1 = %+v", first)
 	}
-	if !first.Hardware["pci"]["vendor"].Match("1002") || !first.Hardware["pci"]["class"].Match("030000") || first.Hardware["pci"]["class"].Match("038000") || first.Has("usb") {
+	if !first.Hardware["pci"]["id"].Match("1002:73bf") || !first.Hardware["pci"]["class"].Match("030000") || first.Hardware["pci"]["class"].Match("038000") || first.Has("usb") {
 		t.Errorf("match 1: pci = %+v", first.Hardware)
 	}
 	if !first.Hardware["pci"]["device"].Empty() || !first.Hardware["pci"]["device"].Match() {

@@ -249,10 +249,8 @@ func keyElsewhere(name string) string {
 	switch strings.ToLower(name) {
 	case "path", "paths", "devicematch":
 		return "glob"
-	case "pid", "idproduct":
-		return "product"
-	case "vid", "idvendor":
-		return "vendor"
+	case "vid", "pid", "vendor", "product", "idvendor", "idproduct":
+		return "id"
 	case "replicas", "maxdevices", "nummaxdevices":
 		return "count"
 	case "resourcename", "resource":

@@ -4,7 +4,12 @@ import "strings"
 
 // removedKeys are keys that the language once had, by dotted key, and what to write instead. They
 // help people who read old pages. exclude has the keys of match.
-var removedKeys = map[string]string{}
+var removedKeys = map[string]string{
+	"resource.match.usb.vendor":  `usb.id = "10c4:*" selects a vendor`,
+	"resource.match.usb.product": `usb.id = "*:ea60" selects a product, and "10c4:ea60" a product of a vendor`,
+	"resource.match.pci.vendor":  `pci.id = "8086:*" selects a vendor`,
+	"resource.match.pci.device":  `pci.id = "*:56c0" selects a device, and "8086:56c0" a device of a vendor`,
+}
 
 // replacement returns what to write instead of a key of the table v that the language no longer has.
 // It is empty for any other key.

@@ -251,7 +251,7 @@ domain = "example.com"
 [[resource]]
 name = "x"
 match.usb = { serial = " A1*", id = "10C4:0xEA60", interface_class = ["0e", "!03"], interface = [0, "02"] }
-match.pci = { vendor = "0x10DE", class = "03", address = "0000:3B:00.*", slot = "10000:01:00", sriov = "!vf", vf = "0, 2-7", pf = "ens1f?" }
+match.pci = { id = "0x10DE:*", class = "03", address = "0000:3B:00.*", slot = "10000:01:00", sriov = "!vf", vf = "0, 2-7", pf = "ens1f?" }
 `).Resources[0].Match[0].Hardware
 	for _, tt := range []struct {
 		table, key string
@@ -261,7 +261,7 @@ match.pci = { vendor = "0x10DE", class = "03", address = "0000:3B:00.*", slot = 
 		{"usb", "id", []string{"10c4:ea60"}, []string{"10c4:ea61"}},
 		{"usb", "interface_class", []string{"0E", "02"}, []string{"0e", "03"}},
 		{"usb", "interface", []string{"1", "00"}, []string{"1", "3"}},
-		{"pci", "vendor", []string{"10de"}, []string{"10df"}},
+		{"pci", "id", []string{"10de:2204"}, []string{"10df:2204"}},
 		{"pci", "class", []string{"0x030200"}, []string{"000300"}},
 		{"pci", "address", []string{"0000:3b:00.1"}, []string{"0000:3c:00.0"}},
 		{"pci", "slot", []string{"10000:01:00"}, []string{"0000:01:00"}},

@@ -95,7 +95,7 @@ var shapes = []struct {
 		return fmt.Sprintf(`usb = { serial = ["S%05dX", "S%05dX", "S%05dX"] }, glob = "/dev/ttyUSB*"`, 3*i, 3*i+1, 3*i+2)
 	}},
 	{"pattern", sticks4096, plainContainer, func(i int) string {
-		return fmt.Sprintf(`usb = { vendor = "04??", serial = "S%03d*" }, glob = "/dev/ttyUSB*"`, i)
+		return fmt.Sprintf(`usb = { id = "04??:*", serial = "S%03d*" }, glob = "/dev/ttyUSB*"`, i)
 	}},
 	{"product", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { serial = "*%03dX" }, glob = "/dev/ttyUSB*"`, i%1000)
@@ -113,7 +113,7 @@ var shapes = []struct {
 	{"link", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/serial/by-id/usb-%03d*"`, i) }},
 	{"deep-link", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/**/usb-%03d*"`, i) }},
 	{"link-of-usb", sticks4096, plainContainer, func(i int) string {
-		return fmt.Sprintf(`usb = { vendor = "0403" }, glob = "/dev/serial/by-id/usb-%03d*"`, i)
+		return fmt.Sprintf(`usb = { id = "0403:*" }, glob = "/dev/serial/by-id/usb-%03d*"`, i)
 	}},
 	{"capture", sticks4096, "container.env.NUMBER = \"${1}\"\n", func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
 	{"pci-class", disks4096, "container.env.ADDRESS = \"${pci.address}\"\n", func(i int) string {
@@ -143,7 +143,7 @@ container.env."WHAT_${index}" = "${usb.id}@${usb.path} is ${devnode} of ${resour
 			fmt.Sprintf(`usb = { id = "0403:%04x" }, glob = "/dev/ttyUSB*"`, 0x6000+i%64),
 			fmt.Sprintf(`usb = { serial = ["S%05dX", "S%05dX"] }`, 2*i, 2*i+1),
 			fmt.Sprintf(`usb = {}, glob = "/dev/serial/by-id/usb-%03d*"`, i),
-			fmt.Sprintf(`usb = { vendor = "0403" }, glob = "/dev/*USB[0-9][0-9]%03d"`, i%1000),
+			fmt.Sprintf(`usb = { id = "0403:*" }, glob = "/dev/*USB[0-9][0-9]%03d"`, i%1000),
 		}[i%4]
 	}},
 }
@@ -212,7 +212,7 @@ name = "fuse"
 match.glob = "/dev/fuse"
 [[resource]]
 name = "gpu"
-match = { pci = { vendor = "8086", class = "03" }, glob = "/dev/dri/*" }
+match = { pci = { id = "8086:*", class = "03" }, glob = "/dev/dri/*" }
 `
 	for _, c := range []struct {
 		name string

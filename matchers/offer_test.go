@@ -369,7 +369,7 @@ func TestManyNodesAtOnePath(t *testing.T) {
 		card.Nodes = append(card.Nodes, sysfstest.Node{Name: fmt.Sprintf("dvb/adapter%d/frontend0", i), Subsystem: "dvb", Dir: fmt.Sprintf("dvb/dvb%d.frontend0", i)})
 	}
 	h.AddPCI(card)
-	got := offers(t, scan(t, h.Tree), "match.pci.vendor = \"1131\"\ncontainer.path = \"/dev/dvb/adapter0/frontend0\"")
+	got := offers(t, scan(t, h.Tree), "match.pci.id = \"1131:*\"\ncontainer.path = \"/dev/dvb/adapter0/frontend0\"")
 	if len(got) != 1 {
 		t.Fatalf("%d offers", len(got))
 	}

@@ -21,7 +21,7 @@ func TestPools(t *testing.T) {
 			want:  []string{"x: all:example.com:x /dev/bus/usb/001/002>/dev/u/002 /dev/bus/usb/001/003>/dev/u/003 /dev/ttyACM0>/dev/u/ttyACM0"},
 			notes: []string{`test.toml: resource 1 ("x"): /dev/bus/usb/001/002 is at /dev/u/002 in the container: libraries look up USB bus nodes by their number, and open the kernel's name, which is not there`, note}},
 		{name: "nothing is no pool", toml: "each = \"all\"\nmatch.glob = \"/dev/nothing\""},
-		{name: "hardware without nodes", toml: "each = \"all\"\nmatch.pci = { vendor = \"15b3\" }\ncontainer.env.A = \"${pci.address}\"" + cdi, want: []string{"x: all:example.com:x /dev/infiniband/uverbs0"}},
+		{name: "hardware without nodes", toml: "each = \"all\"\nmatch.pci = { id = \"15b3:*\" }\ncontainer.env.A = \"${pci.address}\"" + cdi, want: []string{"x: all:example.com:x /dev/infiniband/uverbs0"}},
 		{name: "each node has its own hardware's variables", toml: "each = \"all\"\nmatch = { usb = {}, glob = \"/dev/bus/usb/**\" }\ncontainer.path = \"/dev/${usb.serial}\"" + cdi,
 			want: []string{"x: all:example.com:x /dev/bus/usb/001/002>/dev/CAN-A-77 /dev/bus/usb/001/003>/dev/CAN-B-78"}},
 		{name: "required of the pool, as a set of different hardware", toml: "each = \"all\"\nmatch = [{ usb.serial = \"CAN-A*\", required = true }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]" + cdi,
@@ -57,10 +57,10 @@ match = [{ usb = {}, glob = "/dev/ttyACM*" }]
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	tell(t, []story{
-		{name: "functions of a card", toml: "group_by = \"pci.slot\"\nmatch = { pci = { vendor = \"15b3\" }, net = {} }\nexclude.net = { name = \"ens1f1\" }",
+		{name: "functions of a card", toml: "group_by = \"pci.slot\"\nmatch = { pci = { id = \"15b3:*\" }, net = {} }\nexclude.net = { name = \"ens1f1\" }",
 			want: []string{"x: group:pci.slot:0000:3b:00 /dev/infiniband/uverbs0"}},
 		{name: "one member is a group, too", toml: "group_by = \"usb.serial\"\nmatch = { usb = {}, glob = \"/dev/ttyACM*\" }" + cdi, want: []string{"x: group:usb.serial:CAN-B-78 /dev/ttyACM0"}},
-		{name: "without a value, single", toml: "group_by = \"usb.serial\"\nmatch = [{ usb = {}, glob = \"/dev/ttyACM*\" }, { pci = { vendor = \"15b3\" } }]\ncontainer.path = \"/dev/x/\"" + cdi,
+		{name: "without a value, single", toml: "group_by = \"usb.serial\"\nmatch = [{ usb = {}, glob = \"/dev/ttyACM*\" }, { pci = { id = \"15b3:*\" } }]\ncontainer.path = \"/dev/x/\"" + cdi,
 			want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0>/dev/x/uverbs0", "x: 0000:3b:00.1", "x: group:usb.serial:CAN-B-78 /dev/ttyACM0>/dev/x/ttyACM0"}},
 		{name: "by an attribute", toml: "group_by = \"attr:idVendor\"\nmatch.usb = {}\ncontainer.path = \"/dev/x/\"",
 			want:  []string{"x: group:attr_idVendor-xa3neu5bfnp:1d50 /dev/bus/usb/001/002>/dev/x/002 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"},

@@ -232,7 +232,7 @@ container.cdi = true
 [[resource]]
 name = "cards"
 group_by = "pci.slot"
-match = [{ pci = { vendor = ["15b3", "10de"] } }, { pci = {}, net = { name = "ens*" } }]
+match = [{ pci = { id = ["15b3:*", "10de:*"] } }, { pci = {}, net = { name = "ens*" } }]
 container.cdi = true
 [[resource]]
 name = "drivers"

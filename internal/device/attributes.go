@@ -7,7 +7,7 @@ import (
 )
 
 // Attribute is an attribute of hardware that a match can test and a variable can
-// insert: match.usb.vendor and ${usb.vendor}. Attributes is the only list of them.
+// insert: match.usb.serial and ${usb.serial}. Attributes is the only list of them.
 type Attribute struct {
 	// Table is "usb", "pci", "net" or "mdev".
 	Table string
@@ -18,6 +18,8 @@ type Attribute struct {
 	Words   []string
 	Example string
 	Help    string
+	// OnlyVariable is set if no match can test the attribute, because another key does.
+	OnlyVariable bool
 	// Hardware returns the value of hardware, or an empty string if it has none. It is nil if
 	// Interface or Net is set.
 	Hardware func(*Hardware) string
@@ -50,12 +52,12 @@ var attributes = []Attribute{
 	ofUSB("id", PairValue, "10c4:ea60", "vendor and product", func(u *USB) string {
 		return pair(u.Vendor, u.Product)
 	}),
-	ofUSB("vendor", IDValue, "10c4", "four digits", func(u *USB) string {
+	onlyVariable(ofUSB("vendor", IDValue, "10c4", "four digits", func(u *USB) string {
 		return u.Vendor
-	}),
-	ofUSB("product", IDValue, "ea60", "four digits", func(u *USB) string {
+	})),
+	onlyVariable(ofUSB("product", IDValue, "ea60", "four digits", func(u *USB) string {
 		return u.Product
-	}),
+	})),
 	ofUSB("serial", TextValue, "A1B2C3", "serial number reported by the device", func(u *USB) string {
 		return strings.TrimSpace(u.Serial)
 	}),
@@ -97,12 +99,12 @@ var attributes = []Attribute{
 	ofPCI("id", PairValue, "10de:2204", "vendor and device", func(p *PCI) string {
 		return pair(p.Vendor, p.Device)
 	}),
-	ofPCI("vendor", IDValue, "10de", "four digits", func(p *PCI) string {
+	onlyVariable(ofPCI("vendor", IDValue, "10de", "four digits", func(p *PCI) string {
 		return p.Vendor
-	}),
-	ofPCI("device", IDValue, "2204", "four digits", func(p *PCI) string {
+	})),
+	onlyVariable(ofPCI("device", IDValue, "2204", "four digits", func(p *PCI) string {
 		return p.Device
-	}),
+	})),
 	ofPCI("subsystem_id", PairValue, "1028:1fe2", "vendor and device of the card", func(p *PCI) string {
 		return pair(p.SubVendor, p.SubDevice)
 	}),
@@ -226,6 +228,12 @@ func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) stri
 	}
 }
 
+// onlyVariable marks an attribute that no match can test.
+func onlyVariable(a Attribute) Attribute {
+	a.OnlyVariable = true
+	return a
+}
+
 // withWords adds the possible values to an attribute.
 func withWords(words []string, a Attribute) Attribute {
 	a.Words = words
@@ -287,7 +295,7 @@ func ofNet(key, example, help string, get func(*Node) string) Attribute {
 // Attributes returns the attributes in the order of the language.
 func Attributes() []Attribute { return slices.Clone(attributes) }
 
-// FindAttribute returns the attribute with a name such as "usb.vendor".
+// FindAttribute returns the attribute with a name such as "usb.serial".
 func FindAttribute(name string) (a *Attribute, ok bool) {
 	table, key, _ := strings.Cut(name, ".")
 	i := slices.IndexFunc(attributes, func(a Attribute) bool {
@@ -299,7 +307,7 @@ func FindAttribute(name string) (a *Attribute, ok bool) {
 	return &attributes[i], true
 }
 
-// Name returns the name of the attribute, "usb.vendor".
+// Name returns the name of the attribute, "usb.serial".
 func (a *Attribute) Name() string { return a.Table + "." + a.Key }
 
 // Of returns the values of hardware, or of its node n, which may be nil. A node of a USB interface has
