@@ -209,7 +209,7 @@ type Match struct {
 	Hardware map[string]map[string]pattern.Values
 	// Subsystem is the kernel subsystem of the node.
 	Subsystem pattern.Values
-	// Driver is the driver of the nearest directory above the node that has a driver.
+	// Driver are the drivers of all devices from the node up to its hardware.
 	Driver pattern.Values
 	// Attr are conditions on sysfs attributes, by their relative names. These may have
 	// wildcards.

@@ -42,7 +42,7 @@ func (t *table) selectors(m *Match) {
 		`kernel subsystem of the node, such as "tty", "video4linux" or "block"`,
 	)
 	t.values("driver", &m.Driver, anyText,
-		"driver of the node: of the nearest sysfs directory above it that has one, up to its hardware")
+		"driver of the node or interface, or of any device above it up to its hardware")
 	t.attributes("attr", &m.Attr, wildAttribute,
 		"sysfs attributes and their values: the nearest directory that has the attribute decides, from the node up to its hardware")
 }

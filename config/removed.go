@@ -9,7 +9,11 @@ var removedKeys = map[string]string{
 	"resource.match.usb.product": `usb.id = "*:ea60" selects a product, and "10c4:ea60" a product of a vendor`,
 	"resource.match.pci.vendor":  `pci.id = "8086:*" selects a vendor`,
 	"resource.match.pci.device":  `pci.id = "*:56c0" selects a device, and "8086:56c0" a device of a vendor`,
+	"resource.match.pci.driver":  driverHint,
+	"resource.match.net.driver":  driverHint,
 }
+
+const driverHint = `driver = "vfio-pci" beside pci and net, as in match.driver, is the driver of nodes, functions and interfaces`
 
 // replacement returns what to write instead of a key of the table v that the language no longer has.
 // It is empty for any other key.

@@ -137,6 +137,7 @@ func allVariables() []variable {
 			device: true,
 			single: true,
 		},
+		{name: "driver", sample: "x", device: true},
 		{
 			name:   "container_path",
 			sample: "/dev/x",

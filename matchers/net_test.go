@@ -27,9 +27,9 @@ func TestNetworkInterfaces(t *testing.T) {
 			want: []string{"x: " + canA + ":if00:net net can0", "x: " + canB + ":if00:net net can1"}},
 		{name: "without cdi nothing moves", toml: `match.net = { name = "can0" }` + "\ncontainer.env.IF = \"${net.name} ${net.type} ${usb.serial}\"",
 			want: []string{"x: " + canA}, notes: []string{}},
-		{name: "two interfaces of one function are one device", toml: `match.net = { driver = "mlx5_core" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
+		{name: "two interfaces of one function are one device", toml: `match = { net = {}, driver = "mlx5_core" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
 			want: []string{"x: 0000:3b:00.0 net ens1f0 net ens1f0p1"}},
-		{name: "an exclude takes out the one interface", toml: `match.net = { driver = "mlx5_core" }` + "\n" + `exclude.net = { name = ["ens1f1", "*p1"] }` + cdi,
+		{name: "an exclude takes out the one interface", toml: `match = { net = {}, driver = "mlx5_core" }` + "\n" + `exclude.net = { name = ["ens1f1", "*p1"] }` + cdi,
 			want: []string{"x: 0000:3b:00.0 net ens1f0"}},
 		{name: "an exclude by hardware", toml: `match.net = { type = "can" }` + "\nexclude.usb = {}" + cdi, want: []string{"x: netif:vcan0 net vcan0"}},
 		{name: "hardware without its interface is excluded by that", toml: `match.pci = { id = "15b3:*" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
@@ -69,7 +69,7 @@ match.net = { name = "ens1f0p1" }
 [[resource]]
 name = "rest"
 each = "node"
-match.net = { driver = "mlx5_core" }
+match = { net = {}, driver = "mlx5_core" }
 [[resource]]
 name = "rdma"
 match = { pci = { id = "15b3:*" }, glob = "/dev/infiniband/*" }

@@ -34,7 +34,7 @@ func TestOffer(t *testing.T) {
 	t.Parallel()
 	got := offers(t, machine(t, server), `
 count = 4
-match = { pci = { class = "03", driver = "amdgpu" }, glob = "/dev/dri/renderD*" }
+match = { pci = { class = "03" }, driver = "amdgpu", glob = "/dev/dri/renderD*" }
 with = { path = "/dev/kfd" }
 container.path = "/dev/gpu${index}"
 container.cdi = false
@@ -275,7 +275,7 @@ func TestAttributes(t *testing.T) {
 			"vendor": "0403", "product": "6001", "serial": "A10K5XYZ", "port": "0000:00:14.0:2.1", "driver": "ftdi_sio",
 			"resource.kubernetes.io/pcieRoot": "pci0000:00", "kernel": "x-ttyUSB0",
 		}},
-		{`match = { pci = { driver = "i915" }, glob = "/dev/dri/card*" }`, map[string]string{
+		{`match = { pci = {}, driver = "i915", glob = "/dev/dri/card*" }`, map[string]string{
 			"vendor": "8086", "product": "3e92", "driver": "i915", "resource.kubernetes.io/pciBusID": "0000:00:02.0",
 			"resource.kubernetes.io/pcieRoot": "pci0000:00", "kernel": "x-card0",
 		}},

@@ -14,7 +14,7 @@ func TestVariables(t *testing.T) {
 	const (
 		one  = `match = { usb = { serial = "A10K5XYZ" }, glob = "/dev/ttyUSB*" }`
 		two  = `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB*" }`
-		gpu  = `match = { pci = { driver = "i915" }, glob = "/dev/dri/card*" }`
+		gpu  = `match = { pci = {}, driver = "i915", glob = "/dev/dri/card*" }`
 		fuse = `match.glob = "/dev/fuse"`
 	)
 	for _, tc := range []struct {
@@ -35,7 +35,7 @@ func TestVariables(t *testing.T) {
 		{two, "${usb.interface} ${usb.interface_class}", "0,1 ff"},
 		{one, "${pci.address}", "0000:00:14.0"},
 		{gpu, "${pci.id} ${pci.vendor} ${pci.device} ${pci.subsystem_id}", "8086:3e92 8086 3e92 1043:8694"},
-		{gpu, "${pci.class} ${pci.revision} ${pci.driver} ${pci.address} ${pci.slot}", "030000 00 i915 0000:00:02.0 0000:00:02"},
+		{gpu, "${pci.class} ${pci.revision} ${driver} ${pci.address} ${pci.slot}", "030000 00 i915 0000:00:02.0 0000:00:02"},
 		{gpu, "${pci.iommu_group} ${pci.sriov}", "0 none"},
 		{gpu, "$${x}", "${x}"},
 

@@ -120,9 +120,6 @@ var attributes = []Attribute{
 	ofPCI("revision", ByteValue, "a1", "two digits", func(p *PCI) string {
 		return p.Revision
 	}),
-	ofPCI("driver", TextValue, "vfio-pci", "the bound driver", func(p *PCI) string {
-		return p.Driver
-	}),
 	ofPCI("address", AddressValue, "0000:3b:00.0", "with the domain", func(p *PCI) string {
 		return p.Address
 	}),
@@ -152,9 +149,6 @@ var attributes = []Attribute{
 
 	ofNet("name", "can0", "name of the interface", func(n *Node) string {
 		return n.Path
-	}),
-	ofNet("driver", "gs_usb", "driver of its device", func(n *Node) string {
-		return n.Net.Driver
 	}),
 	ofNet("type", "can", "kind of link: ether, can, infiniband, ...", func(n *Node) string {
 		return n.Net.Type
