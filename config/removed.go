@@ -11,6 +11,7 @@ var removedKeys = map[string]string{
 	"resource.match.pci.device":  `pci.id = "*:56c0" selects a device, and "8086:56c0" a device of a vendor`,
 	"resource.match.pci.driver":  driverHint,
 	"resource.match.net.driver":  driverHint,
+	"resource.group_by":          `each = "usb.serial" makes one device of all hardware with the same value`,
 }
 
 const driverHint = `driver = "vfio-pci" beside pci and net, as in match.driver, is the driver of nodes, functions and interfaces`

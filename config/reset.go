@@ -34,7 +34,7 @@ func (v value) checkReset(r *Resource) {
 		return
 	}
 	if r.GroupBy != "" {
-		key.report(fmt.Sprintf("%q cannot be combined with group_by: a reset is of a single device of the host", reset), "")
+		key.report(fmt.Sprintf("%q cannot be combined with each = %q: a reset is of a single device of the host", reset, r.GroupBy), "")
 		return
 	}
 	for i := range r.Match {

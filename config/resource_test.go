@@ -65,13 +65,13 @@ func TestGroups(t *testing.T) {
 	t.Parallel()
 	resources := peers(t)
 	if r := resources["example.com/fpga-${attr:rom*/VBNV}"]; r.GroupBy != "attr:serial_num" || r.Each != config.EachDevice {
-		t.Errorf("group_by = %q, each = %q", r.GroupBy, r.Each)
+		t.Errorf("group = %q, each = %q", r.GroupBy, r.Each)
 	}
 	if r := resources["example.com/boards"]; r.Each != config.EachAll || !r.Shared {
 		t.Errorf("each = %q, shared = %v", r.Each, r.Shared)
 	}
 	// each is not required where grouping defines a device.
-	mixed := parse(t, "[[resource]]\nname = 'a.b/c'\ngroup_by = 'usb.serial'\nmatch = [{ usb = {} }, { glob = '/dev/ttyUSB*' }]\n")
+	mixed := parse(t, "[[resource]]\nname = 'a.b/c'\neach = 'usb.serial'\nmatch = [{ usb = {} }, { glob = '/dev/ttyUSB*' }]\n")
 	if r := mixed.Resources[0]; r.Each != config.EachDevice {
 		t.Errorf("each = %q", r.Each)
 	}

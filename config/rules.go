@@ -174,9 +174,6 @@ func (v value) wantAlone(name, why string, allowed ...string) {
 // hardware, and node if none does. Otherwise it reports that each is required, and returns an empty
 // value, which no check refuses again.
 func (v value) defaultEach(r *Resource) Each {
-	if v.has("group_by") {
-		return EachDevice
-	}
 	// Mounts, CDI devices and virtual devices do not count: each has no meaning for them.
 	withHardware := r.find((*Match).NamesHardware)
 	if withHardware < 0 {
@@ -234,17 +231,12 @@ func (v value) checkResource(r *Resource) {
 	}
 }
 
-// checkEach reports matches that are incompatible with each or group_by.
+// checkEach reports matches that are incompatible with each.
 func (v value) checkEach(r *Resource) {
-	v.refuseBoth(
-		"group_by",
-		"without each, hardware with the same value is one device, and hardware without a value stays single",
-		"each",
-	)
 	// Hardware can be grouped by a wildcard only if each of its nodes has one.
 	if _, numbered := wildcardNumber(r.GroupBy); numbered {
 		if rule := checkSource(r.GroupBy, r); rule != "" {
-			v.child("group_by").report(quote(r.GroupBy)+" "+rule, "")
+			v.child("each").report(quote(r.GroupBy)+" "+rule, "")
 		}
 	}
 	for i := range r.Match {
@@ -254,7 +246,7 @@ func (v value) checkEach(r *Resource) {
 	}
 }
 
-// checkEachOf reports whether a match is compatible with each and group_by. If it is not, it
+// checkEachOf reports whether a match is compatible with each. If it is not, it
 // records a problem.
 func (v value) checkEachOf(r *Resource, index int) bool {
 	m := &r.Match[index]
@@ -280,8 +272,8 @@ func (v value) checkEachOf(r *Resource, index int) bool {
 		return false
 	}
 	if r.GroupBy != "" {
-		v.child("group_by").report(
-			fmt.Sprintf("cannot be combined with %s in match %d: only hardware can be grouped", key, number),
+		v.child("each").report(
+			fmt.Sprintf("%q cannot be combined with %s in match %d: only hardware can be grouped", r.GroupBy, key, number),
 			"",
 		)
 		return false
@@ -366,7 +358,7 @@ func (v value) checkPaths(r *Resource) {
 	if r.Each == EachAll {
 		several = `each = "all"`
 	} else if r.GroupBy != "" {
-		several = "group_by"
+		several = fmt.Sprintf("each = %q", r.GroupBy)
 	} else {
 		return
 	}

@@ -51,7 +51,7 @@ func TestLists(t *testing.T) {
 		"places of a group": {
 			top: withLists,
 			// The group has the vendor of all its cards, whose roots differ.
-			resource: "group_by = \"pci.vendor\"\nmatch.pci.id = \"1002:740f\"",
+			resource: "each = \"pci.vendor\"\nmatch.pci.id = \"1002:740f\"",
 			want: map[string]device.Typed{
 				"resource.kubernetes.io/pcieRoot": {Text: "pci0000:ae", List: []string{"pci0000:ae", "pci0000:d7"}},
 			},

@@ -116,7 +116,7 @@ func TestUses(t *testing.T) {
 		`match.pci.pf = "0000:3b:00.*"`:                                         {},
 		"match.pci = {}\nexclude.pci.pf = \"ens1f0\"":                           {true, false},
 		"match.pci = {}\ncontainer.env.IF = \"${net.name}\"":                    {true, false},
-		"match.pci = {}\ngroup_by = \"net.name\"":                               {true, false},
+		"match.pci = {}\neach = \"net.name\"":                                   {true, false},
 		`match.cdi_device = "nvidia.com/gpu=*"`:                                 {false, true},
 		"match.pci = {}\ncontainer.cdi = true\ncontainer.cdi_devices=\"a/b=c\"": {false, true},
 	} {

@@ -328,7 +328,7 @@ func followsNodes(out Offered) bool {
 // members appear and disappear, or "".
 func combiningKey(r *config.Resource) string {
 	if r.GroupBy != "" {
-		return "group_by"
+		return fmt.Sprintf("each = %q", r.GroupBy)
 	}
 	if r.Each == config.EachAll {
 		return `each = "all"`

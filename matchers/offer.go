@@ -13,7 +13,7 @@ import (
 )
 
 // builder makes the offer of a device. It also fills in texts before there is an offer, such as
-// the name of the resource and the value of group_by.
+// the name of the resource and the value of the variable of each.
 type builder struct {
 	*run
 	r *config.Resource

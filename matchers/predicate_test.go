@@ -78,7 +78,7 @@ func TestUnreadAttribute(t *testing.T) {
 		{name: "negated match", toml: `match = { usb = {}, attr = { serial = "!X" } }`, want: other},
 		{name: "exclude", toml: `match.usb = {}` + "\n" + `exclude.attr = { serial = "X" }`, want: other},
 		{name: "negated exclude", toml: `match.usb = {}` + "\n" + `exclude.attr = { serial = "!CAN-*" }`, want: other},
-		{name: "group", toml: `group_by = "attr:serial"` + "\n" + `match.usb = {}`, want: []string{strings.Replace(other[0], canB, "group:attr_serial-xf9ptc409pp:CAN-B-78", 1)}},
+		{name: "group", toml: `each = "attr:serial"` + "\n" + `match.usb = {}`, want: []string{strings.Replace(other[0], canB, "group:attr_serial-xf9ptc409pp:CAN-B-78", 1)}},
 		{name: "variable", toml: `match.usb = { serial = "CAN-A*" }` + "\n" + `container.env.A = "${attr:serial}"`,
 			want: []string{"x: usb:1d50:606f:CAN-A-77 /dev/bus/usb/001/002>/dev/x/002 !container.env.A: ${attr:serial} can't be read yet for USB device 1-1"}},
 	}

@@ -226,12 +226,12 @@ match.net = { type = "can" }
 container.cdi = true
 [[resource]]
 name = "parts"
-group_by = "mdev.type"
+each = "mdev.type"
 match = { mdev = {}, vfio = true }
 container.cdi = true
 [[resource]]
 name = "cards"
-group_by = "pci.slot"
+each = "pci.slot"
 match = [{ pci = { id = ["15b3:*", "10de:*"] } }, { pci = {}, net = { name = "ens*" } }]
 container.cdi = true
 [[resource]]

@@ -28,7 +28,6 @@ type resource struct {
 	} `toml:"when"`
 	Count     int         `toml:"count"`
 	Each      string      `toml:"each"`
-	GroupBy   string      `toml:"group_by"`
 	Shared    bool        `toml:"shared"`
 	Numa      string      `toml:"numa"`
 	Match     []match     `toml:"match"`

@@ -149,7 +149,7 @@ func (r *resource) setEach(device *value, form squatForm, usb []squatUSB) {
 		device.differs("nodes of the same hardware are a device; generic-device-plugin pairs them by position in sorted lists")
 	case loadsFirmware(usb):
 		// The ID of the device must not change when it loads its firmware.
-		r.GroupBy = "usb.path"
+		r.Each = "usb.path"
 	case len(usb) > 0:
 		// The bus node is the device, since another resource may have the others.
 		r.Each = "node"

@@ -27,7 +27,7 @@ api = "dra"
 list_attributes = true
 [[resource]]
 name = "pair"
-group_by = "pci.id"
+each = "pci.id"
 match = { pci.id = "8086:56c0", glob = "/dev/pair*" }
 container.path = "/dev/pair/"
 attributes.addresses = ["${pci.address}"]
