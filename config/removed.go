@@ -5,13 +5,17 @@ import "strings"
 // removedKeys are keys that the language once had, by dotted key, and what to write instead. They
 // help people who read old pages. exclude has the keys of match.
 var removedKeys = map[string]string{
-	"resource.match.usb.vendor":  `usb.id = "10c4:*" selects a vendor`,
-	"resource.match.usb.product": `usb.id = "*:ea60" selects a product, and "10c4:ea60" a product of a vendor`,
-	"resource.match.pci.vendor":  `pci.id = "8086:*" selects a vendor`,
-	"resource.match.pci.device":  `pci.id = "*:56c0" selects a device, and "8086:56c0" a device of a vendor`,
-	"resource.match.pci.driver":  driverHint,
-	"resource.match.net.driver":  driverHint,
-	"resource.group_by":          `each = "usb.serial" makes one device of all hardware with the same value`,
+	"resource.match.usb.vendor":       `usb.id = "10c4:*" selects a vendor`,
+	"resource.match.usb.product":      `usb.id = "*:ea60" selects a product, and "10c4:ea60" a product of a vendor`,
+	"resource.match.pci.vendor":       `pci.id = "8086:*" selects a vendor`,
+	"resource.match.pci.device":       `pci.id = "*:56c0" selects a device, and "8086:56c0" a device of a vendor`,
+	"resource.match.pci.driver":       driverHint,
+	"resource.match.net.driver":       driverHint,
+	"resource.match.usb.manufacturer": `attr.manufacturer = "Silicon Labs" selects devices of a manufacturer`,
+	"resource.match.pci.iommu_group":  `attr.iommu_group = "12" selects the functions of a group`,
+	"resource.match.mdev.name":        `attr."mdev_type/name" = "GRID T4-1Q" selects devices of a type`,
+	"resource.match.mdev.iommu_group": `attr.iommu_group = "12" selects the device of a group`,
+	"resource.group_by":               `each = "usb.serial" makes one device of all hardware with the same value`,
 }
 
 const driverHint = `driver = "vfio-pci" beside pci and net, as in match.driver, is the driver of nodes, functions and interfaces`

@@ -191,7 +191,6 @@ match.usb = { id = "0403:6001" }`, want: []string{ftdi + ":bus /dev/bus/usb/001/
 match.pci = { sriov = "vf" }`},
 		{name: "pci: pf and vf", machine: server, toml: `match.pci = { pf = "0000:3b:00.0", vf = "0,2-7" }`, want: []string{"0000:3b:02.0", "0000:3b:02.2", "0000:3b:02.3"}},
 		{name: "pci: slot", machine: server, toml: `match.pci = { slot = "0000:3b:00" }`, want: []string{"0000:3b:00.0", "0000:3b:00.1"}},
-		{name: "pci: iommu group", machine: server, toml: `match.pci = { iommu_group = 31 }`, want: []string{"0000:00:1c.0", "0000:03:00.0 /dev/dri/card0"}},
 		{name: "pci: subsystem", machine: server, toml: `match.pci = { subsystem_id = "1028:1fd8" }`, want: []string{"0000:18:00.0 /dev/ng0n1 /dev/nvme0 /dev/nvme0n1 /dev/nvme0n1p1"}},
 		{name: "pci: class by its beginning, and patterns", machine: server, toml: `match.pci = { class = "0200", id = "8086:1?72" }`, want: []string{"0000:3b:00.0", "0000:3b:00.1"}},
 

@@ -40,6 +40,7 @@ func TestSubsystemDriverAttr(t *testing.T) {
 				host(o).attr = attrValues("", "disconnected", "connected")
 			}, want: []string{"x: 0000:41:00.0:renderD /dev/dri/renderD128>/dev/disconnected"}},
 		{name: "of hardware", toml: `match = { pci = {}, attr = { vendor = "0x15b3" } }` + cdi, want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0", "x: 0000:3b:00.1"}},
+		{name: "group of a mediated device", toml: `match = { mdev = {}, vfio = true, attr.iommu_group = "31" }` + cdi, want: []string{"x: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},
 		{name: "of mediated devices, whose nodes are elsewhere", toml: `match = { mdev = {}, vfio = true, attr = { "mdev_type/name" = "A40-1Q" } }` + cdi, want: []string{"x: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio"}},
 		{name: "excluded", toml: "match.usb = {}\nexclude = [{ subsystem = \"usb\" }, { attr = { serial = \"CAN-A*\" } }]", want: []string{"x: " + canB + " /dev/ttyACM0"}},
 		{name: "excluded by an attribute, without a node", toml: `match = { pci = { id = "15b3:*" } }` + "\nexclude.attr.vendor = \"0x15b3\""},

@@ -61,9 +61,9 @@ var attributes = []Attribute{
 	ofUSB("serial", TextValue, "A1B2C3", "serial number reported by the device", func(u *USB) string {
 		return strings.TrimSpace(u.Serial)
 	}),
-	ofUSB("manufacturer", TextValue, "Silicon Labs", "reported by the device", func(u *USB) string {
+	onlyVariable(ofUSB("manufacturer", TextValue, "Silicon Labs", "reported by the device", func(u *USB) string {
 		return strings.TrimSpace(u.Manufacturer)
-	}),
+	})),
 	ofUSB("product_name", TextValue, "CP2102N", "reported by the device", func(u *USB) string {
 		return strings.TrimSpace(u.ProductName)
 	}),
@@ -124,9 +124,9 @@ var attributes = []Attribute{
 		return p.Address
 	}),
 	ofPCI("slot", SlotValue, "0000:3b:00", "the address without its function", slotOf),
-	ofPCI("iommu_group", NumberValue, "12", "decimal", func(p *PCI) string {
+	onlyVariable(ofPCI("iommu_group", NumberValue, "12", "decimal", func(p *PCI) string {
 		return p.IOMMUGroup
-	}),
+	})),
 	withWords([]string{"pf", "vf", "sf", "none"}, ofPCI(
 		"sriov",
 		WordValue,
@@ -157,9 +157,9 @@ var attributes = []Attribute{
 	ofMDev("type", TextValue, "nvidia-222", "directory of its type", func(m *MDev) string {
 		return m.Type
 	}),
-	ofMDev("name", TextValue, "GRID T4-1Q", "name of the type", func(m *MDev) string {
+	onlyVariable(ofMDev("name", TextValue, "GRID T4-1Q", "name of the type", func(m *MDev) string {
 		return m.Name
-	}),
+	})),
 	ofMDev(
 		"uuid",
 		TextValue,
@@ -169,9 +169,9 @@ var attributes = []Attribute{
 			return m.UUID
 		},
 	),
-	ofMDev("iommu_group", NumberValue, "12", "decimal", func(m *MDev) string {
+	onlyVariable(ofMDev("iommu_group", NumberValue, "12", "decimal", func(m *MDev) string {
 		return m.IOMMUGroup
-	}),
+	})),
 }
 
 // ofUSB returns an attribute of a USB device.
