@@ -17,6 +17,8 @@ func TestCDIDevices(t *testing.T) {
 		{name: "wildcards never mean all", toml: `match.cdi_device = "nvidia.com/gpu=*"`, want: []string{"x: cdi:nvidia.com:gpu:0 cdi nvidia.com/gpu=0", "x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1"}, notes: []string{}},
 		{name: "all by its name", toml: `match.cdi_device = ["nvidia.com/gpu=all", "nvidia.com/gpu=1"]`, want: []string{"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1", "x: cdi:nvidia.com:gpu:all cdi nvidia.com/gpu=all"}},
 		{name: "without one", toml: `match.cdi_device = ["nvidia.com/gpu=*", "!nvidia.com/gpu=0"]`, want: []string{"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1"}},
+		{name: "without hardware of a kind", toml: `match.cdi_device = ["nvidia.com/gpu=*", "nvidia.com/gpu=all"]` + "\nexclude.pci.id = \"10de:2235\"", want: []string{"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1"}},
+		{name: "without a node", toml: `match.cdi_device = "nvidia.com/gpu=*"` + "\nexclude.glob = \"/dev/dri/*\"", want: []string{"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1"}},
 		{name: "none there", toml: `match.cdi_device = "nvidia.com/gpu=*"`, opts: func(o *matchers.Options) { o.CDIDevices = nil }},
 		{name: "variables", toml: "match.cdi_device = \"nvidia.com/gpu=0\"\nwith = { path = \"/opt/${cdi.kind}/${cdi.device}\", as = \"mount\", container_path = \"/opt/${cdi.name}\" }",
 			want: []string{"x: cdi:nvidia.com:gpu:0 mount /opt/nvidia.com/gpu/0>/opt/nvidia.com/gpu=0 cdi nvidia.com/gpu=0"}},
