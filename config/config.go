@@ -5,13 +5,13 @@
 // positions of keys, and a function for each kind of table (readResource, readMatch,
 // ...) binds its keys to fields, like package flag:
 //
-//	func readMount(v value) Mount {
-//		m := Mount{ReadOnly: true}
+//	func readCompanion(v value) Companion {
+//		c := Companion{Permissions: "rw"}
 //		v.read(func(t *table) {
-//			t.text("host_path", &m.HostPath, mountPath, "absolute path on the host")
-//			t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
+//			t.text("path", &c.Path, hostPath, "path on the host")
+//			t.permissions(&c.Permissions, "permissions of a device node")
 //		})
-//		return m
+//		return c
 //	}
 //
 // A new key is a field and a line there. That line defines its decoding, type and
@@ -219,7 +219,7 @@ type Match struct {
 	CDIDevice pattern.Values
 	// Virtual are devices without hardware. Only Place may be set with them.
 	Virtual []Virtual
-	// Mount is set if Glob selects files for bind mounts (as = "mount").
+	// Mount is set if Glob selects files for bind mounts, because it is not below /dev.
 	Mount bool
 	// ReadOnly is set if these mounts are read-only.
 	ReadOnly bool
@@ -271,14 +271,15 @@ type Virtual struct {
 type Companion struct {
 	// Place names the companion in messages.
 	Place string
-	// Path is the path of a single companion. If it is empty, Glob is set.
+	// Path is the path of a single companion. If it is empty, Glob is set: several companions.
 	Path device.Text
-	// Glob selects several companions.
 	Glob pattern.Values
-	// Mount is set for a bind mount (as = "mount").
+	// Mount is set for a bind mount, because the path is not below /dev. Below /dev, any path that is no
+	// device node is a mount as well.
 	Mount bool
 	// Optional is set if a device without the companion is Healthy.
-	Optional      bool
+	Optional bool
+	// ReadOnly is about mounts, and Permissions about device nodes.
 	ReadOnly      bool
 	Permissions   string
 	ContainerPath device.Text
@@ -306,8 +307,6 @@ type Container struct {
 	Permissions string
 	Env         []device.Entry
 	Annotations []device.Entry
-	// Mounts are handled like companions.
-	Mounts []Companion
 	// CDI is set if devices are injected by CDI names instead of nodes and mounts.
 	CDI bool
 	// AutoCDI is set if CDI names are injected in addition to nodes whose names matter to

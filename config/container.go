@@ -20,9 +20,6 @@ func (c *Container) read(v value) {
 		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
-		// The example appears in the hint for a string in place of a table.
-		const exampleMount = `{ host_path = "/run/vendor", container_path = "/run/vendor" }`
-		tables(t, "mounts", &c.Mounts, readMount, exampleMount, "bind mounts")
 		c.bindCDI(t)
 		t.key(
 			"follow",

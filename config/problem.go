@@ -256,7 +256,7 @@ func keyElsewhere(name string) string {
 	case "resourcename", "resource":
 		return "name"
 	case "source", "src":
-		return "host_path"
+		return "path"
 	case "mountpath", "target", "destination", "dst":
 		return "container_path"
 	}

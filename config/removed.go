@@ -15,8 +15,17 @@ var removedKeys = map[string]string{
 	"resource.match.pci.iommu_group":  `attr.iommu_group = "12" selects the functions of a group`,
 	"resource.match.mdev.name":        `attr."mdev_type/name" = "GRID T4-1Q" selects devices of a type`,
 	"resource.match.mdev.iommu_group": `attr.iommu_group = "12" selects the device of a group`,
+	"resource.match.as":               "paths outside of /dev are mounted",
+	"resource.match.read_only":        permissionsHint,
+	"resource.with.as":                "what is not a device node is mounted",
+	"resource.with.host_path":         `path = "/run/vendor" mounts what is not a device node`,
+	"resource.with.glob":              `path = "/dev/snd/*" may be a pattern`,
+	"resource.with.read_only":         permissionsHint,
+	"resource.container.mounts":       `with = { path = "/run/vendor", container_path = "/run/vendor" } mounts what is not a device node`,
 	"resource.group_by":               `each = "usb.serial" makes one device of all hardware with the same value`,
 }
+
+const permissionsHint = `permissions = "r" only allows reading, which is the default of mounts, and "rw" allows writing`
 
 const driverHint = `driver = "vfio-pci" beside pci and net, as in match.driver, is the driver of nodes, functions and interfaces`
 

@@ -137,7 +137,7 @@ func TestMatchKinds(t *testing.T) {
 	if m := match("socket"); !m.Mount || m.ReadOnly || !m.Required || !m.Glob.Match("/run/vendor/a.sock") || m.Glob.Match("/run/vendor/private.sock") {
 		t.Errorf("mount: %+v", m)
 	}
-	if m := parse(t, "[[resource]]\nname = 'a.b/c'\nmatch = { as = 'mount', glob = '/run/x' }\n").Resources[0].Match[0]; !m.ReadOnly {
+	if m := parse(t, "[[resource]]\nname = 'a.b/c'\nmatch = { glob = '/run/x' }\n").Resources[0].Match[0]; !m.ReadOnly {
 		t.Error("a mount is not read-only unless it says so")
 	}
 	want := []config.Virtual{{Name: "test"}, {Name: "entrance", Vars: map[string]string{"host": "10.0.0.5", "stream.path": "/1"}}}

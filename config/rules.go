@@ -62,46 +62,28 @@ func (v value) checkMatch(m *Match, sound bool) {
 	case v.has("virtual"):
 		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous", "count")
 	case m.Mount:
-		v.checkMountMatch(m)
+		v.checkMountMatch()
 	default:
 		v.checkNodeMatch(m, sound)
 	}
 }
 
-// checkMountMatch checks a match with as = "mount". It has no permissions: read_only is the
-// counterpart for mounts.
-func (v value) checkMountMatch(m *Match) {
+// checkMountMatch checks a match that selects paths to mount.
+func (v value) checkMountMatch() {
 	v.wantAlone(
-		"as",
+		"a glob outside of /dev",
 		"a mount is selected only by its path",
 		"glob",
 		"container_path",
-		"read_only",
+		"permissions",
 		"required",
 		"dangerous",
 		"count",
 	)
-	if !v.has("glob") {
-		v.child("as").report(
-			`"mount" requires glob, which selects the paths to mount`,
-			`glob = "/run/vendor/*.sock" selects every socket there`,
-		)
-		return
-	}
-	// Without positive patterns, a condition selects everything that it does not exclude. Nobody
-	// means to mount all other files of the host.
-	selectsNothing := m.Glob.Negative() && len(m.Glob.Alternatives()) == 0
-	if selectsNothing {
-		v.child("glob").report(`all patterns begin with "!": at least one must select paths`, "")
-	}
 }
 
 // checkNodeMatch checks a match that selects nodes or hardware.
 func (v value) checkNodeMatch(m *Match, sound bool) {
-	// A misspelled as is already reported.
-	if !v.has("as") {
-		v.refuseReadOnlyNode(m.Mount)
-	}
 	// vfio selects nothing without pci or mdev, which checkVFIO requires.
 	if m.VFIO {
 		v.checkVFIO(m)

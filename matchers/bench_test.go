@@ -131,10 +131,13 @@ var shapes = []struct {
 	{"attr", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`attr = { "power/control" = "o*" }, glob = "/dev/ttyUSB%03d*"`, i)
 	}},
-	{"mixed", sticks4096, `with = [{ path = "/dev/fuse", optional = true }, { glob = "/dev/ttyUSB0000*", container_path = "/dev/along/" }]
+	{"mixed", sticks4096, `with = [
+	{ path = "/dev/fuse", optional = true },
+	{ path = "/dev/ttyUSB0000*", container_path = "/dev/along/" },
+	{ path = "/dev/serial", container_path = "/by/${usb.port}" },
+]
 exclude = [{ glob = "/dev/ttyUSB*7" }, { usb = { serial = "*99X" } }, { glob = "/dev/serial/by-id/*13" }]
 container.path = "/dev/serial/${usb.serial}"
-container.mounts = [{ host_path = "/dev/serial", container_path = "/by/${usb.port}" }]
 container.annotations."example.com/paths" = "${container_path}"
 container.env.SERIAL = "${usb.serial}"
 container.env."WHAT_${index}" = "${usb.id}@${usb.path} is ${devnode} of ${resource}"

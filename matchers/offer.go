@@ -120,9 +120,6 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	for i := range r.With {
 		b.addCompanion(&r.With[i])
 	}
-	for i := range r.Container.Mounts {
-		b.addCompanion(&r.Container.Mounts[i])
-	}
 	// It depends on all nodes and their paths in the container.
 	b.offer.AlsoCDI = b.CDI && r.Container.AutoCDI && slices.ContainsFunc(b.offer.Nodes, isInterface)
 	b.addCDIDevices()

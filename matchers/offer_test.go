@@ -35,13 +35,12 @@ func TestOffer(t *testing.T) {
 	got := offers(t, machine(t, server), `
 count = 4
 match = { pci = { class = "03" }, driver = "amdgpu", glob = "/dev/dri/renderD*" }
-with = { path = "/dev/kfd" }
+with = [{ path = "/dev/kfd" }, { path = "/opt/${pci.id}", container_path = "/opt/fw", optional = true }]
 container.path = "/dev/gpu${index}"
 container.cdi = false
 container.env.GPU = "${container_path}"
 container.env.NUMA = "${numa}"
 container.annotations."example.com/gpus" = "${pci.address}"
-container.mounts = [{ host_path = "/opt/${pci.id}", container_path = "/opt/fw", optional = true }]
 `)
 	node := func(host string, minor uint32) device.OfferedNode {
 		return device.OfferedNode{HostPath: host, Type: device.CharNode, Major: 226, Minor: minor, Key: "renderD", Path: device.Text{{Literal: "/dev/gpu"}, {Var: "index"}}, Permissions: "rw", Follow: true}

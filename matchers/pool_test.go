@@ -28,7 +28,7 @@ func TestPools(t *testing.T) {
 			want: []string{"x: all:example.com:x /dev/bus/usb/001/002 /dev/ttyACM0"}},
 		{name: "required and missing", toml: "each = \"all\"\nmatch = [{ usb = {} }, { usb.serial = \"CAN-C*\", required = true }]" + cdi},
 		{name: "required without hardware", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/null\" }, { glob = \"/dev/kfd\", required = true }]"},
-		{name: "mounts", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/fuse\" }, { glob = \"/opt/*\", as = \"mount\" }]",
+		{name: "mounts", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/fuse\" }, { glob = \"/opt/*\" }]",
 			opts: func(o *matchers.Options) { host(o).glob = files("/opt/b", "/opt/a") },
 			want: []string{"x: all:example.com:x /dev/fuse mount /opt/a>/opt/a mount /opt/b>/opt/b"}},
 		{name: "what others have is no part of it, and theirs it is not", toml: `

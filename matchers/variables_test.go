@@ -120,7 +120,7 @@ func TestHostileSerial(t *testing.T) {
 	const toml = `
 match = { usb = {}, glob = "/dev/ttyUSB*" }
 container.path = "/dev/${usb.serial}"
-container.mounts = [{ host_path = "/data/${usb.serial}", container_path = "/data" }]
+with = [{ path = "/data/${usb.serial}", container_path = "/data" }]
 container.env.SERIAL = "${usb.serial}"`
 	for _, tc := range []struct {
 		serial  string

@@ -95,7 +95,7 @@ func TestShared(t *testing.T) {
 			notes: []string{`test.toml: resource 3 ("c"): not offered here, because test.toml: resource 1 ("a") has it: /dev/fuse`}},
 		{name: "pools", toml: two("shared = true\neach = \"all\"\nmatch.glob = \"/dev/fuse\"", "shared = true\neach = \"all\"\nmatch.glob = [\"/dev/fuse\", \"/dev/null\"]"),
 			want: []string{"a: all:example.com:a /dev/fuse", "b: all:example.com:b /dev/fuse /dev/null"}},
-		{name: "CDI devices and paths", toml: two("shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=0\" }, { glob = \"/opt/*\", as = \"mount\" }]", "shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=*\" }, { glob = \"/opt/*\", as = \"mount\" }]"),
+		{name: "CDI devices and paths", toml: two("shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=0\" }, { glob = \"/opt/*\" }]", "shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=*\" }, { glob = \"/opt/*\" }]"),
 			opts: func(o *matchers.Options) { host(o).glob = files("/opt/a") },
 			want: []string{
 				"a: shared:example.com:a:cdi:nvidia.com:gpu:0 cdi nvidia.com/gpu=0", "a: shared:example.com:a:path:opt:a mount /opt/a>/opt/a",
