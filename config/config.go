@@ -320,9 +320,8 @@ type Container struct {
 	Owner *device.Owner
 	// NetName is the name of a moved interface in the container. If it is empty, the interface
 	// keeps its name.
-	NetName        device.Text
-	Hooks          []device.Hook
-	AdditionalGIDs []uint32
+	NetName device.Text
+	Hooks   []device.Hook
 	// MaxPerContainer is how many slots of one device one container may get. 0 is no limit.
 	MaxPerContainer int
 	// HealthDir is the path in the container of a directory that shows the health of its

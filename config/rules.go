@@ -411,7 +411,7 @@ func (v value) checkCDI(r *Resource) {
 
 // refuseKeysOfCDI reports the keys of a container that only a CDI spec can express.
 func (v value) refuseKeysOfCDI() {
-	for _, name := range []string{"owner", "net_name", "hooks", "additional_gids"} {
+	for _, name := range []string{"owner", "net_name", "hooks"} {
 		if v.has(name) {
 			v.child(name).report(`requires container.cdi = true or "auto"`, "")
 		}

@@ -88,9 +88,8 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		Owner: r.Container.Owner,
 		Hooks: r.Container.Hooks,
 
-		AdditionalGIDs: r.Container.AdditionalGIDs,
-		HealthDir:      r.Container.HealthDir,
-		HealthHold:     r.Container.HealthHold,
+		HealthDir:  r.Container.HealthDir,
+		HealthHold: r.Container.HealthHold,
 	}
 	h := c.hardware
 	if h != nil && h.USB != nil {

@@ -65,9 +65,6 @@ func contents(o *device.Offer) []string {
 	for _, h := range o.Hooks {
 		add("hooks %s %s", h.Name, strings.Join(append([]string{h.Path}, h.Args...), " "))
 	}
-	for _, id := range o.AdditionalGIDs {
-		add("additional_gids %d", id)
-	}
 	facts = append(facts, settingsOf(o)...)
 	return facts
 }
