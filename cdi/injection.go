@@ -256,7 +256,7 @@ func (r *Resource) Names(o *device.Offer) ([]string, error) {
 	if !inSpec(*o) && !o.AlsoCDI {
 		return o.CDIDevices, nil
 	}
-	name, err := qualifiedName(r.Name, o.EntryName())
+	name, err := qualifiedName(r.Name, o.ID)
 	return append([]string{name}, o.CDIDevices...), err
 }
 

@@ -29,7 +29,7 @@ func TestAllowSet(t *testing.T) {
 		{"mount:/run/b, dangerous ,mount:/a,hooks,mount:/run/b", config.Allow{Hooks: true, Dangerous: true, Mounts: []string{"/a", "/run/b"}}, "hooks,dangerous,mount:/a,mount:/run/b"},
 		{"mount:/", config.Allow{Mounts: []string{"/"}}, "mount:/"},
 		{"net,cdi:nvidia.com/gpu,env,cdi:*.example/*", config.Allow{Net: true, Env: true, CDI: []string{"*.example/*", "nvidia.com/gpu"}}, "net,env,cdi:*.example/*,cdi:nvidia.com/gpu"},
-		{"all", config.Allow{Hooks: true, Dangerous: true, Net: true, Env: true, Reset: true, Mounts: []string{"/"}, CDI: []string{"*"}}, "hooks,dangerous,net,env,reset,mount:/,cdi:*"},
+		{"all", config.Allow{Hooks: true, Dangerous: true, Net: true, Env: true, Mounts: []string{"/"}, CDI: []string{"*"}}, "hooks,dangerous,net,env,mount:/,cdi:*"},
 	}
 	for _, tt := range tests {
 		got, err := parseAllow(tt.in)

@@ -84,8 +84,6 @@ type Resource struct {
 	API API
 	// Attributes are the attributes by which claims select, with APIDRA.
 	Attributes []Attribute
-	// ListAttributes is set if attributes may be lists of values.
-	ListAttributes bool
 	// Capacity are the amounts that claims of one device share, with APIDRA.
 	Capacity []Capacity
 	// EvictAfter is how long a device is absent before its pods are evicted, with APIDRA. It is
@@ -94,8 +92,6 @@ type Resource struct {
 	// Features are the values of healthy devices that become labels of the node.
 	Features []Attribute
 	Prefer   Prefer
-	// ForgetAfter is how long an absent device that no container holds stays listed.
-	ForgetAfter time.Duration
 	// Health is nil without health checks.
 	Health    *Health
 	Container Container
@@ -143,21 +139,17 @@ const (
 
 // Attribute is an attribute of a device for claims.
 type Attribute struct {
-	Name string
-	Type device.AttributeType
-	// Value is the text of a single value. It is nil for a list.
+	Name  string
+	Type  device.AttributeType
 	Value device.Text
-	// List has the texts of a list, of which each may have several values. It is nil for a single
-	// value.
-	List []device.Text
 }
 
 // Capacity is an amount that the claims of one device share.
 type Capacity struct {
 	Name  string
 	Value device.Text
-	// Policy is nil if claims may get any amount.
-	Policy *device.CapacityPolicy
+	// Default is the amount of a claim that requests none. If it is empty, that is everything.
+	Default string
 }
 
 // Identity selects the form of IDs.
@@ -314,8 +306,6 @@ type Container struct {
 	AutoCDI bool
 	// CDIDevices are qualified names of CDI devices of other specs.
 	CDIDevices []device.Text
-	// NoFollow is set if nodes are injected by their current paths, and not through links.
-	NoFollow bool
 	// Owner is nil if the runtime decides.
 	Owner *device.Owner
 	// NetName is the name of a moved interface in the container. If it is empty, the interface
@@ -327,8 +317,4 @@ type Container struct {
 	// HealthDir is the path in the container of a directory that shows the health of its
 	// devices. It is empty if there is none.
 	HealthDir string
-	// HealthHold is the minimum time for which the directory shows a loss.
-	HealthHold time.Duration
-	// Reset is how each device is reset before a container with it starts.
-	Reset Reset
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -21,16 +20,7 @@ func (c *Container) read(v value) {
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
 		c.bindCDI(t)
-		t.key(
-			"follow",
-			booleanForm,
-			func(v value) {
-				c.NoFollow = !v.boolean("true or false")
-			},
-			"whether the kubelet gets a link that follows the device to its node after a replug",
-		)
 		c.bindKeysOfCDI(t)
-		c.bindReset(t)
 		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount,
 			"how many slots of one device one container may get")
 		t.key(
@@ -41,12 +31,9 @@ func (c *Container) read(v value) {
 			},
 			"path of a read-only directory with the file healthy, which exists while all devices of the container are healthy and have not moved",
 		)
-		t.duration("health_hold", &c.HealthHold, time.Second, `"30s" or "1m"`,
-			"minimum time that the file stays absent after a device disappeared or moved")
 	})
 	// The keys may be in any order, so that what depends on several of them follows here.
 	c.resolveCDI()
-	c.checkHealthHold(v)
 	// The runtime runs hooks as root, whatever the security context of the pod permits.
 	if len(c.Hooks) > 0 {
 		v.child("hooks").needs(
@@ -112,18 +99,6 @@ func (c *Container) resolveCDI() {
 	if hasKeyOfCDI || len(c.Hooks) > 0 {
 		c.CDI = true
 		c.AutoCDI = false
-	}
-}
-
-// checkHealthHold reports health_hold without health_dir, or sets its default.
-// The default is set only here, because health_hold has no meaning without the directory.
-func (c *Container) checkHealthHold(v value) {
-	if v.has("health_hold") && !v.has("health_dir") {
-		v.child("health_hold").report("requires health_dir", `health_dir = "/run/device" is a directory in the container`)
-		return
-	}
-	if c.HealthDir != "" && c.HealthHold == 0 {
-		c.HealthHold = defaultHealthHold
 	}
 }
 

@@ -41,18 +41,17 @@ with = [{ path = "/dev/cuse" }, { path = "/a", container_path = "/b" }]
 `)
 	values := cfg.Resources[0].Match[0].Glob
 	want := []config.Resource{{
-		Name:        "example.com/fuse",
-		Place:       `test.toml: resource 1 ("fuse")`,
-		Match:       []config.Match{{Place: `test.toml: resource 1 ("fuse"): match 1`, Glob: values, Count: 1}},
-		Count:       1,
-		Each:        config.EachNode,
-		NUMA:        config.NUMA{Auto: true},
-		Identity:    config.IdentityAuto,
-		Register:    config.RegisterWhenPresent,
-		API:         config.APIDevicePlugin,
-		EvictAfter:  5 * time.Minute,
-		Prefer:      config.PreferNUMA,
-		ForgetAfter: 10 * time.Minute,
+		Name:       "example.com/fuse",
+		Place:      `test.toml: resource 1 ("fuse")`,
+		Match:      []config.Match{{Place: `test.toml: resource 1 ("fuse"): match 1`, Glob: values, Count: 1}},
+		Count:      1,
+		Each:       config.EachNode,
+		NUMA:       config.NUMA{Auto: true},
+		Identity:   config.IdentityAuto,
+		Register:   config.RegisterWhenPresent,
+		API:        config.APIDevicePlugin,
+		EvictAfter: 5 * time.Minute,
+		Prefer:     config.PreferNUMA,
 		With: []config.Companion{{
 			Place: `test.toml: resource 1 ("fuse"): with 1`, Path: device.Literal("/dev/cuse"),
 			Permissions: "rw", ReadOnly: true,
@@ -81,7 +80,6 @@ prefer = "packed"
 numa = [1, 0, 1]
 identity = "port"
 register = "always"
-forget_after = "1h30m"
 api = "device-plugin"
 attributes = { place = "rack-${numa}", x = "" }
 evict_after = "never"
@@ -108,19 +106,18 @@ annotations = { "example.com/n" = "${resource}" }
 		t.Fatal(err)
 	}
 	want := config.Resource{
-		Name:        "vendor.example/GPU_1.x",
-		Place:       `test.toml: resource 1 ("vendor.example/GPU_1.x")`,
-		Count:       4,
-		Each:        config.EachNode,
-		Prefer:      config.PreferPacked,
-		NUMA:        config.NUMA{Nodes: []int{0, 1}},
-		Identity:    config.IdentityPort,
-		Register:    config.RegisterAlways,
-		API:         config.APIDevicePlugin,
-		Attributes:  []config.Attribute{{Name: "place", Value: device.Text{lit("rack-"), vars("numa")}}, {Name: "x"}},
-		EvictAfter:  -1,
-		Variables:   []string{"1", "id", "numa", "index", "numa", "index", "pci.address", "resource"},
-		ForgetAfter: 90 * time.Minute,
+		Name:       "vendor.example/GPU_1.x",
+		Place:      `test.toml: resource 1 ("vendor.example/GPU_1.x")`,
+		Count:      4,
+		Each:       config.EachNode,
+		Prefer:     config.PreferPacked,
+		NUMA:       config.NUMA{Nodes: []int{0, 1}},
+		Identity:   config.IdentityPort,
+		Register:   config.RegisterAlways,
+		API:        config.APIDevicePlugin,
+		Attributes: []config.Attribute{{Name: "place", Value: device.Text{lit("rack-"), vars("numa")}}, {Name: "x"}},
+		EvictAfter: -1,
+		Variables:  []string{"1", "id", "numa", "index", "numa", "index", "pci.address", "resource"},
 		With: []config.Companion{
 			{
 				Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 1`, Path: device.Text{lit("/dev/kfd"), vars("1")}, Optional: true,
@@ -190,7 +187,7 @@ func TestAccepted(t *testing.T) {
 	const head = "domain = 'example.com'\n[[resource]]\nname = 'x'\n"
 	for _, text := range []string{
 		"match.usb = {}\nnuma = 'none'",
-		"match.usb = {}\nnuma = 'auto'\ncount = 10000\nforget_after = '1m'",
+		"match.usb = {}\nnuma = 'auto'\ncount = 10000",
 		"match.usb = {}\ncontainer.path = '/dev/${kernel}'",
 		"match.usb = {}\ncontainer.path = '/dev/serial/'",
 		"match.usb = {}\ncontainer.path = '${devnode}'",
@@ -261,7 +258,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("everything is allowed, but %v", err)
 		}
 		for _, r := range cfg.Resources {
-			if r.Name == "" || r.Each == "" || r.Count < 1 || len(r.Match) == 0 || r.Container.Permissions == "" || r.ForgetAfter < time.Minute {
+			if r.Name == "" || r.Each == "" || r.Count < 1 || len(r.Match) == 0 || r.Container.Permissions == "" {
 				t.Errorf("incomplete resource %+v", r)
 			}
 		}

@@ -9,14 +9,8 @@ import (
 	"time"
 )
 
-const (
-	// maxCount is the maximum of count, in slots of one device.
-	maxCount           = 10000
-	minForgetAfter     = time.Minute
-	defaultForgetAfter = 10 * time.Minute
-	// defaultHealthHold is longer than a probe with the kubelet's own periods takes to fail.
-	defaultHealthHold = 40 * time.Second
-)
+// maxCount is the maximum of count, in slots of one device.
+const maxCount = 10000
 
 // Hints for a missing match, and for a lone string in place of one.
 const (
@@ -27,18 +21,15 @@ const (
 // readResource reads one [[resource]] and fills in its defaults.
 func readResource(v value) Resource {
 	r := Resource{
-		Place:       v.fullPlace(),
-		Count:       1,
-		NUMA:        NUMA{Auto: true},
-		Identity:    IdentityAuto,
-		Register:    RegisterWhenPresent,
-		API:         API(cmp.Or(v.r.api.value, string(APIDevicePlugin))),
-		EvictAfter:  defaultEvictAfter,
-		Prefer:      PreferNUMA,
-		ForgetAfter: defaultForgetAfter,
-		Container:   Container{Permissions: defaultPermissions, AutoCDI: true},
-
-		ListAttributes: v.r.mayHaveLists(),
+		Place:      v.fullPlace(),
+		Count:      1,
+		NUMA:       NUMA{Auto: true},
+		Identity:   IdentityAuto,
+		Register:   RegisterWhenPresent,
+		API:        API(cmp.Or(v.r.api.value, string(APIDevicePlugin))),
+		EvictAfter: defaultEvictAfter,
+		Prefer:     PreferNUMA,
+		Container:  Container{Permissions: defaultPermissions, AutoCDI: true},
 	}
 	v.r.texts = nil
 	v.r.matches = nil
@@ -166,8 +157,6 @@ func (r *Resource) bindKubelet(t *table) {
 	t.key("evict_after", stringForm, readEvictAfter,
 		"with dra: how long a device is absent before pods with a claim to it are evicted")
 	t.features(r)
-	t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
-		"how long an absent device that no container holds stays listed as Unhealthy")
 }
 
 // numaForm is the JSON Schema of numa.

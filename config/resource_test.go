@@ -153,7 +153,7 @@ func TestContainerKinds(t *testing.T) {
 	if diff := cmp.Diff(&device.Owner{UID: number(0), GID: number(20), Mode: number(0o660)}, can.Owner); diff != "" {
 		t.Errorf("owner (-want +got):\n%s", diff)
 	}
-	if can.NetName.String() != "can0" || can.NoFollow {
+	if can.NetName.String() != "can0" {
 		t.Errorf("container = %+v", can)
 	}
 	gpu := resources["example.com/gpu"].Container
@@ -174,10 +174,6 @@ func TestContainerKinds(t *testing.T) {
 	}
 	if e := resources["example.com/nvidia"].Container.Annotations[1]; e.Separator != ";" {
 		t.Errorf("annotation = %+v", e)
-	}
-	noFollow := parse(t, "[[resource]]\nname = 'a.b/c'\nmatch.usb = {}\ncontainer.follow = false\n").Resources[0].Container
-	if !noFollow.NoFollow {
-		t.Error("follow = false is not heeded")
 	}
 }
 

@@ -180,7 +180,6 @@ func (v value) checkResource(r *Resource) {
 	v.checkEach(r)
 	v.checkVirtual(r)
 	v.checkNets(r)
-	v.checkReset(r)
 	v.checkPaths(r)
 	v.checkCDI(r)
 	v.checkCapacity(r)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -50,32 +49,6 @@ func (b *builder) addNet(p pick) {
 		Key:      b.keyOf(p.node),
 		Name:     name,
 	})
-}
-
-// addressEntries is enough to find the address of an interface by its full name. The read does not
-// depend on the configuration, so that it does not count against the budget.
-const addressEntries = 64
-
-// network returns the network interface of the device, or the zero value if the device has none or
-// several.
-func (b *builder) network() device.Network {
-	all := b.c.interfaces()
-	if len(all) != 1 {
-		return device.Network{}
-	}
-	host := all[0]
-	found := device.Network{Name: host.Path}
-	for _, n := range b.offer.Nets {
-		if n.HostName == host.Path {
-			found.Name = n.Name
-		}
-	}
-	entries := addressEntries
-	values, _ := b.Host.Attr(host.SysPath, "address", &entries)
-	if len(values) > 0 {
-		found.Address = strings.TrimSpace(values[0])
-	}
-	return found
 }
 
 // addPath adds the mount of a selected path.

@@ -19,6 +19,7 @@ func memoryOf(r *config.Resource, c *candidate) int {
 	with := &r.Container
 	parts := c.slots() + len(c.picks) + len(c.paths) + len(r.With)
 	parts += len(with.Env) + len(with.Annotations) + len(with.CDIDevices) + len(with.Hooks)
+	parts += len(r.Attributes) + len(r.Capacity) + len(r.Features)
 	return device.DeviceMemory + device.PartMemory*parts
 }
 

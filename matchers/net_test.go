@@ -1,11 +1,8 @@
 package matchers_test
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -123,32 +120,6 @@ func TestUses(t *testing.T) {
 		cfg := parse(t, toml)
 		if got := [2]bool{matchers.UsesNets(cfg), matchers.UsesCDIDevices(cfg)}; got != want {
 			t.Errorf("%s: interfaces, CDI devices: %v, want %v", toml, got, want)
-		}
-	}
-}
-
-// Claims report the network interface of a device, by its name in the container, if there is exactly
-// one.
-func TestNetworkOfClaims(t *testing.T) {
-	t.Parallel()
-	snap, opts := scanned(t, rig(t))
-	host(&opts).attr = attrValues("52:54:00:12:34:56\n")
-	const address = "52:54:00:12:34:56"
-	for toml, want := range map[string]device.Network{
-		`match.net = { name = "can1" }` + "\ncontainer.net_name = \"can0\"": {Name: "can0", Address: address},
-		`match.net = { name = "ens1f0*" }`:                                  {},
-		`match = { net = { name = "can*" }, glob = "/dev/ttyACM*" }`:        {Name: "can1", Address: address},
-		`match = { pci = { id = "15b3:*" }, net = { name = "*p1" } }`:       {Name: "ens1f0p1", Address: address},
-		`match.glob = "/dev/dri/*"`:                                         {},
-		"api = \"device-plugin\"\n" + `match.net = { name = "can1" }`:       {},
-	} {
-		cfg := parse(t, "[[resource]]\nname = \"x\"\n"+toml+cdi)
-		if !strings.Contains(toml, "api") {
-			cfg.Resources[0].API = config.APIDRA
-		}
-		o := matchers.Match(cfg, snap, nil, opts).Resources[0].Offers[0]
-		if o.Network != want {
-			t.Errorf("%s: %+v, want %+v", toml, o.Network, want)
 		}
 	}
 }

@@ -105,7 +105,6 @@ func TestNamedNodes(t *testing.T) {
 		{"serial ports", `match.glob = "/dev/ttyUSB*"`, nil},
 		{"by cdi", "match.glob = \"/dev/dri/card*\"\ncontainer.cdi = true", nil},
 		{"without cdi", "match.glob = \"/dev/dri/card*\"\ncontainer.cdi = false", []string{"DRM nodes (/dev/dri/card0)"}},
-		{"not followed", "match.glob = \"/dev/dri/card*\"\ncontainer.follow = false", nil},
 		{"companions", "match.glob = \"/dev/fuse\"\nwith = { path = \"/dev/dri/card*\" }", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

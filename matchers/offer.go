@@ -88,8 +88,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		Owner: r.Container.Owner,
 		Hooks: r.Container.Hooks,
 
-		HealthDir:  r.Container.HealthDir,
-		HealthHold: r.Container.HealthHold,
+		HealthDir: r.Container.HealthDir,
 	}
 	h := c.hardware
 	if h != nil && h.USB != nil {
@@ -129,10 +128,8 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	if r.API == config.APIDRA {
 		b.offer.Attributes = b.attributes()
 		b.offer.Capacity = b.capacity()
-		b.offer.Network = b.network()
 	}
 	b.offer.Features = b.features()
-	b.addReset()
 	b.check = b.healthCheck()
 	if b.moreConflicts > 0 {
 		i := slices.Index(b.problems, b.conflict)
@@ -500,6 +497,6 @@ func (b *builder) offered(n *device.Node, key string, at device.Text, permission
 		Key:         key,
 		Path:        at,
 		Permissions: permissions,
-		Follow:      n.Hardware != nil && !b.r.Container.NoFollow,
+		Follow:      n.Hardware != nil,
 	}
 }

@@ -134,7 +134,6 @@ func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) 
 			m.match(r)
 		}
 	}
-	m.refuseSharedResets()
 	return inactive
 }
 

@@ -104,14 +104,13 @@ func TestContainerEdits(t *testing.T) {
 	o := matchers.Match(parse(t, `
 match = { usb = { serial = "CAN-B*" }, glob = "/dev/ttyACM*" }
 container.cdi = true
-container.follow = false
 container.owner = { gid = 44, mode = "0660" }
 container.hooks = [{ hook_name = "createContainer", path = "/opt/hook", args = ["hook", "x"] }]
 `), snap, nil, opts).Resources[0].Offers[0]
 	want := device.Offer{
 		ID: canB, Slots: 1, Hardware: o.Hardware, CDI: true,
 		Places: []string{o.Hardware, "usb:1d50:606f:CAN-B-78"},
-		Nodes:  []device.OfferedNode{{HostPath: "/dev/ttyACM0", Type: device.CharNode, Major: 240, Minor: o.Nodes[0].Minor, Key: "if00:ttyACM", Path: device.Literal("/dev/ttyACM0"), Permissions: "rw"}},
+		Nodes:  []device.OfferedNode{{HostPath: "/dev/ttyACM0", Type: device.CharNode, Major: 240, Minor: o.Nodes[0].Minor, Key: "if00:ttyACM", Path: device.Literal("/dev/ttyACM0"), Permissions: "rw", Follow: true}},
 		Owner:  &device.Owner{GID: &gid, Mode: &mode},
 		Hooks:  []device.Hook{{Name: "createContainer", Path: "/opt/hook", Args: []string{"hook", "x"}}},
 	}

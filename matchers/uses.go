@@ -139,9 +139,7 @@ func UsesNets(cfg *config.Config) bool {
 			return true
 		}
 		checksLink := r.Health != nil && r.Health.Link
-		// Hardware whose interface the host uses is never reset.
-		resets := r.Container.Reset != ""
-		return checksLink || resets || slices.ContainsFunc(r.Variables, isOfNet)
+		return checksLink || slices.ContainsFunc(r.Variables, isOfNet)
 	})
 }
 
