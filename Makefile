@@ -2,6 +2,7 @@
 
 GO      ?= go
 BIN     := bin/generic-dp
+PLUGIN  := bin/kubectl-generic_dp
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # grpcnotrace drops golang.org/x/net/trace and its html/template, which keeps the linker
@@ -19,7 +20,7 @@ ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test race browser adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster scale image packages release publish manifests release-test pictures dockerfile clean
+.PHONY: help build plugin run test race browser adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster scale image packages release publish manifests release-test pictures dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +28,9 @@ help: ## list the targets
 build: ## the static binaries, bin/generic-dp and bin/generic-dp-evict
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) $(GCFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/generic-dp
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) $(GCFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)-evict ./cmd/generic-dp-evict
+
+plugin: ## the plugin of kubectl, bin/kubectl-generic_dp
+	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(PLUGIN) ./cmd/kubectl-generic_dp
 
 run: build ## try the quickstart configuration on this host, without a kubelet
 	$(BIN) try --once --config examples/configs/quickstart.toml
@@ -42,7 +46,7 @@ TEST = shm=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); \
 # Packages with goroutines.
 CONCURRENT = . ./internal/agent/... ./internal/kubelet/... ./internal/host/health ./internal/host/inventory ./internal/status ./internal/sys/... ./internal/tools/evict ./internal/tools/fakekubelet ./internal/tools/fleet
 
-test: build ## unit tests; fuzz targets with their known inputs
+test: build plugin ## unit tests; fuzz targets with their known inputs
 	@$(TEST) ./...
 
 # By default, a process with the race detector sleeps for a second on exit.
@@ -61,6 +65,8 @@ fuzz: ## run every fuzz target with FUZZ new inputs; a failure may be older than
 lint: ## gofmt, go vet, staticcheck, actionlint, file length and size
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "not gofmt'd: $$bad"; exit 1; fi
 	$(GO) vet -tags $(TAGS) ./...
+	GOOS=darwin $(GO) vet -tags $(TAGS) ./cmd/kubectl-generic_dp
+	GOOS=windows $(GO) vet -tags $(TAGS) ./cmd/kubectl-generic_dp
 	$(GO) vet -tags $(TAGS),adversary,browser ./test/adversary ./internal/status
 	$(GO) vet -tags $(TAGS),cluster ./internal/kubelet/dra
 	$(GO) vet -tags scale ./test/scale
@@ -72,7 +78,7 @@ lint: ## gofmt, go vet, staticcheck, actionlint, file length and size
 	@long=$$(git ls-files '*.go' | xargs wc -l | awk '$$2 != "total" && $$1 > 600 { print $$2 }'); if [ -n "$$long" ]; then echo "over 600 lines: $$long"; exit 1; fi
 	@large=$$(git ls-files -z | xargs -0 wc -c | awk '$$2 != "total" && $$1 > 1048576 { print $$2 }'; git grep -alP '^\x7fELF'); if [ -n "$$large" ]; then echo "over 1 MiB, or a program: $$large"; exit 1; fi
 
-bench: build ## benchmarks: scan, matching, Allocate, registration; then the whole process
+bench: build plugin ## benchmarks: scan, matching, Allocate, registration; then the whole process
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -run '^$$' -tags $(TAGS) -bench . -benchmem ./...
 
 # The test mounts file systems and makes them full or read-only. If a mount namespace is
@@ -102,7 +108,7 @@ e2e-vm: build ## end-to-end tests on emulated hardware, with figures: USB, PCI a
 CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart.yaml)
 
 # NEXT=1 also runs the tests that have a variant for the next minor version of Kubernetes.
-e2e-cluster: build ## deploy/ and the chart on a real cluster; NEXT=1 adds the next version of Kubernetes
+e2e-cluster: build plugin ## deploy/ and the chart on a real cluster; NEXT=1 adds the next version of Kubernetes
 	test/e2e/deps.sh --cluster $(if $(NEXT),--next)
 	$(RELEASE) -version $(CHART_VERSION) -out dist/e2e all
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=$(NEXT) $(GO) test -count=1 -vet=off -timeout 40m -parallel 4 -tags cluster ./cluster

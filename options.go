@@ -59,7 +59,7 @@ type Options struct {
 	// APIServerToken is a file with the token of a service account.
 	APIServerToken string
 
-	// CDIOnly is set to keep CDI specs current without a kubelet, as generic-dp serve --no-kubelet does.
+	// CDIOnly is set to keep CDI specs current without a kubelet, as serve --no-kubelet does.
 	CDIOnly bool
 
 	// Version is the version that logs, metrics and the status page show.

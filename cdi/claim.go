@@ -27,9 +27,6 @@ type Claim struct {
 	// Pods are the UIDs of the pods that may use the claim.
 	Pods     []string
 	Requests []Request
-	// Unreset are the devices, as "RESOURCE=ID", that still have to be reset before a container
-	// gets them.
-	Unreset []string
 }
 
 // Request is a request of a claim. A container refers to one request or to the whole claim.
@@ -41,8 +38,6 @@ type Request struct {
 	// Admin are the devices, as "RESOURCE=ID", that the request may access beside their holders.
 	// It holds no slot of them.
 	Admin []string
-	// Placement is how the nodes of the devices are injected.
-	Placement device.Placement
 	// Shares are the parts that the request has of devices that other claims share.
 	Shares []Share
 	// Mounts are the health directories of the devices.
@@ -60,7 +55,6 @@ const (
 	podClaimKey  = "generic-dp.github.io/pod-claim"
 	devicesKey   = "generic-dp.github.io/devices"
 	podsKey      = "generic-dp.github.io/pods"
-	unresetKey   = "generic-dp.github.io/unreset"
 )
 
 // Devices are the devices of all requests, as "RESOURCE=ID".
@@ -99,9 +93,6 @@ func (w *Writer) WriteClaim(c Claim) error {
 	}
 	if c.PodClaim != "" {
 		spec.Annotations[podClaimKey] = c.PodClaim
-	}
-	if len(c.Unreset) > 0 {
-		spec.Annotations[unresetKey] = strings.Join(c.Unreset, ",")
 	}
 	setPods(spec, c.Pods)
 	for _, r := range c.Requests {
@@ -199,7 +190,6 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 		Name:      spec.Annotations[nameKey],
 		PodClaim:  spec.Annotations[podClaimKey],
 		Pods:      split(spec.Annotations[podsKey]),
-		Unreset:   split(spec.Annotations[unresetKey]),
 	}
 	for _, d := range spec.Devices {
 		r := Request{
@@ -207,9 +197,6 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 			Devices: split(d.Annotations[devicesKey]),
 		}
 		if err := r.readShares(d.Annotations); err != nil {
-			return Claim{}, fmt.Errorf("--cdi-dir: %s: %w", name, err)
-		}
-		if err := r.readPlacement(d.Annotations); err != nil {
 			return Claim{}, fmt.Errorf("--cdi-dir: %s: %w", name, err)
 		}
 		for _, m := range d.ContainerEdits.Mounts {

@@ -256,7 +256,7 @@ func (r *Resource) Names(o *device.Offer) ([]string, error) {
 	if !inSpec(*o) && !o.AlsoCDI {
 		return o.CDIDevices, nil
 	}
-	name, err := qualifiedName(r.Name, o.EntryName())
+	name, err := qualifiedName(r.Name, o.ID)
 	return append([]string{name}, o.CDIDevices...), err
 }
 
@@ -355,7 +355,6 @@ func inSpec(o device.Offer) bool {
 	edits := len(o.Nodes)
 	edits += len(o.Nets)
 	edits += len(o.Hooks)
-	edits += len(o.AdditionalGIDs)
 	if edits > 0 || o.NetsInContainer {
 		return true
 	}

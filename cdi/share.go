@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-
-	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Share is the part that a claim has of a capacity of a device. Quantities are written as in the
@@ -20,9 +18,8 @@ type Share struct {
 }
 
 const (
-	sharesKey    = "generic-dp.github.io/shares"
-	adminKey     = "generic-dp.github.io/admin"
-	placementKey = "generic-dp.github.io/placement"
+	sharesKey = "generic-dp.github.io/shares"
+	adminKey  = "generic-dp.github.io/admin"
 )
 
 // AllDevices are the devices that the claim holds or accesses beside their holders, as
@@ -48,29 +45,10 @@ func (r Request) annotations() map[string]string {
 		}
 		all[sharesKey] = string(text)
 	}
-	if r.Placement != (device.Placement{}) {
-		text, err := json.Marshal(r.Placement)
-		if err != nil {
-			panic(err) // a struct of strings
-		}
-		all[placementKey] = string(text)
-	}
 	return all
 }
 
-// readPlacement reads the placement that annotations has written.
-func (r *Request) readPlacement(annotations map[string]string) error {
-	text := annotations[placementKey]
-	if text == "" {
-		return nil
-	}
-	if err := json.Unmarshal([]byte(text), &r.Placement); err != nil {
-		return fmt.Errorf("annotation %s: %w", placementKey, err)
-	}
-	return nil
-}
-
-// readShares is the inverse of annotations, except for Devices and Placement.
+// readShares is the inverse of annotations, except for Devices.
 func (r *Request) readShares(annotations map[string]string) error {
 	r.Admin = split(annotations[adminKey])
 	text := annotations[sharesKey]

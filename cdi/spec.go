@@ -18,12 +18,14 @@ import (
 )
 
 // Spec is one CDI spec, the content of one file. Edits are the container edits of one of its
-// devices. Node and Mount are parts of edits.
+// devices. The other types are parts of edits.
 type (
 	Spec  = specs.Spec
 	Edits = specs.ContainerEdits
 	Node  = specs.DeviceNode
 	Mount = specs.Mount
+	Hook  = specs.Hook
+	Net   = specs.LinuxNetDevice
 )
 
 // AllDevices is the name of the entry with all devices of a resource, as in the CDI specs of
@@ -43,8 +45,7 @@ func qualifiedName(resource, id string) (string, error) {
 
 // Build returns the CDI spec of the resource: its kind is the name of the resource, and its
 // devices are the offers that are injected by name. It is nil if there are none. failed has the
-// reason for each device without an entry, by the name of the entry, which is its ID unless the offer
-// has a Placement. The spec is valid without these devices.
+// reason for each device without an entry, by its ID. The spec is valid without these devices.
 //
 // If the resource is CDIOnly, every offer is injected by name, its environment is in its entry,
 // and the entry AllDevices has all offers, unless failed has a reason for AllDevices. CDI has no
@@ -59,9 +60,9 @@ func (r *Resource) Build(offers []device.Offer) (spec *Spec, failed map[string]e
 			continue
 		}
 		single := []device.Offer{o}
-		entry, err := r.entry(o.EntryName(), single, noPosition)
+		entry, err := r.entry(o.ID, single, noPosition)
 		if err != nil {
-			failed[o.EntryName()] = err
+			failed[o.ID] = err
 			continue
 		}
 		devices = append(devices, entry)
@@ -200,7 +201,6 @@ func (r *Resource) addEdits(e *Edits, o device.Offer) error {
 	}
 	e.Mounts = union(e.Mounts, bindMounts(o.Mounts))
 	e.Hooks = union(e.Hooks, hooks(o))
-	e.AdditionalGIDs = union(e.AdditionalGIDs, o.AdditionalGIDs)
 	return nil
 }
 

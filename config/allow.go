@@ -22,8 +22,6 @@ type Allow struct {
 	Net bool
 	// Env permits environment variables that the loader or an interpreter reads.
 	Env bool
-	// Reset permits resets of devices of the host.
-	Reset bool
 	// Mounts are the paths at or below which host paths may be mounted.
 	Mounts []string
 	// CDI are patterns of the kinds of CDI devices of other specs that may be used.
@@ -39,7 +37,6 @@ const (
 	allowDangerous = "dangerous"
 	allowNet       = "net"
 	allowEnv       = "env"
-	allowReset     = "reset"
 	allowMount     = "mount:"
 	allowCDI       = "cdi:"
 )
@@ -51,7 +48,6 @@ func (a *Allow) words() map[string]*bool {
 		allowDangerous: &a.Dangerous,
 		allowNet:       &a.Net,
 		allowEnv:       &a.Env,
-		allowReset:     &a.Reset,
 	}
 }
 
@@ -84,7 +80,7 @@ func (a *Allow) Set(list string) error {
 func (a *Allow) add(word string) error {
 	// The word "all" is an abbreviation. A privilege that is added later must be added here, too.
 	if word == allowAll {
-		return a.Set("hooks,dangerous,net,env,reset,mount:/,cdi:*")
+		return a.Set("hooks,dangerous,net,env,mount:/,cdi:*")
 	}
 	if on := a.words()[word]; on != nil {
 		*on = true
@@ -108,7 +104,7 @@ func (a *Allow) add(word string) error {
 		a.CDI = append(a.CDI, kind)
 		return nil
 	}
-	return fmt.Errorf("%q is not a privilege: want all, hooks, dangerous, net, env, reset, %sPATH or %sKIND",
+	return fmt.Errorf("%q is not a privilege: want all, hooks, dangerous, net, env, %sPATH or %sKIND",
 		word, allowMount, allowCDI)
 }
 
@@ -116,7 +112,7 @@ func (a *Allow) add(word string) error {
 func (a Allow) String() string {
 	var words []string
 	all := a.words()
-	for _, word := range []string{allowHooks, allowDangerous, allowNet, allowEnv, allowReset} {
+	for _, word := range []string{allowHooks, allowDangerous, allowNet, allowEnv} {
 		if *all[word] {
 			words = append(words, word)
 		}
@@ -184,12 +180,6 @@ func (a Allow) CheckEnv(name device.Text) error {
 		return notAllowed(fmt.Sprintf("environment variable %q, which %s reads,", name, by), allowEnv)
 	}
 	return nil
-}
-
-// InterpretedEnv returns what reads an environment variable of this name in any application, or an
-// empty string. Such a variable requires --allow=env.
-func InterpretedEnv(name string) string {
-	return interpretedKey(environment, device.Literal(name))
 }
 
 // notAllowed returns an error that names the word to add to --allow.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,7 @@ const slotsName = "slots"
 var capacityValue = role{want: `a quantity such as "10G"`, at: atListing}
 
 // capacity binds the amounts that the claims of one device share. The keys are names of the author,
-// so that only the values have a form: a quantity, or a table with a quantity and its policy.
+// so that only the values have a form: a quantity, or a table with a quantity and a default.
 func (t *table) capacity(into *[]Capacity) {
 	const key = "capacity"
 	capacityForm := func() form {
@@ -57,11 +56,9 @@ func (v value) capacities() []Capacity {
 	return all
 }
 
-// readCapacity reads v as a capacity with its policy.
-// Policy is nil if the table only has the key value.
+// readCapacity reads v as a capacity with a default.
 func (v value) readCapacity() Capacity {
 	var c Capacity
-	var p device.CapacityPolicy
 	sound := v.read(func(t *table) {
 		quantityForm := func() form {
 			return form{"type": []string{"string", "integer"}}
@@ -71,80 +68,27 @@ func (v value) readCapacity() Capacity {
 		}
 		t.key("value", quantityForm, readValue, "the amount that the device has")
 		t.require("value", `a quantity such as "10G"`, "")
-		// The amounts of a policy have no variables: the API server compares them with requests.
-		bind := func(name string, into *string, help string) {
-			read := func(v value) {
-				*into = v.quantity()
-			}
-			t.key(name, quantityForm, read, help)
+		// The default has no variables: the API server compares it with requests.
+		readDefault := func(v value) {
+			c.Default = v.quantity()
 		}
-		bind("default", &p.Default, "what a claim gets that requests no amount")
-		bind("min", &p.Min, "the least amount of a claim")
-		bind("max", &p.Max, "the greatest amount of a claim")
-		bind("step", &p.Step, "amounts are min and a multiple of step")
-		valuesForm := func() form {
-			return oneOrMore(quantityForm())
-		}
-		readValues := func(v value) {
-			for _, e := range v.items() {
-				p.Values = append(p.Values, e.quantity())
-			}
-		}
-		t.key("values", valuesForm, readValues, "all amounts that claims may have, ascending")
+		t.key("default", quantityForm, readDefault, "what a claim gets that requests no amount")
 	})
 	// Without a text there is nothing to check, and after a problem the amounts may be missing.
-	if v.describes != nil || !sound || !v.checkPolicyKeys(&p) {
-		return c
+	if v.describes == nil && sound {
+		v.checkDefault(c)
 	}
-	hasPolicy := len(v.keys()) > 1
-	if hasPolicy {
-		c.Policy = &p
-	}
-	v.checkPolicy(c)
 	return c
 }
 
-// checkPolicyKeys reports whether the keys of a policy can be combined. If not, it records a
-// problem. The rules are the rules of the API server for a CapacityRequestPolicy, which has a list
-// of values or a range, never both. It would refuse the whole ResourceSlice with all other devices.
-func (v value) checkPolicyKeys(p *device.CapacityPolicy) bool {
-	const why = "the API server wants the default amount with them"
-	for _, name := range []string{"min", "max", "step"} {
-		if !v.has(name) {
-			continue
-		}
-		if v.has("values") {
-			v.child(name).report("cannot be combined with values", "")
-			return false
-		}
-		if !v.has("min") || !v.has("default") {
-			v.child(name).report("requires min and default", why)
-			return false
-		}
-	}
-	if v.has("values") && !v.has("default") {
-		v.child("values").report("requires default", why)
-		return false
-	}
-	if len(p.Values) > device.MaxCapacityValues {
-		v.child("values").report(fmt.Sprintf("has %d amounts: want at most %d", len(p.Values), device.MaxCapacityValues), "")
-		return false
-	}
-	return true
-}
-
-// checkPolicy reports amounts that contradict each other. If the value has variables, they are
+// checkDefault reports a default that is more than the value. If the value has variables, it is
 // compared with the value of each device later.
-func (v value) checkPolicy(c Capacity) {
-	text := c.Value.String()
+func (v value) checkDefault(c Capacity) {
 	if len(c.Value.Vars()) > 0 {
-		// Every amount is possible as long as the value is unknown. The largest number contradicts
-		// no max, so that only contradictions within the policy are reported.
-		text = strconv.FormatInt(math.MaxInt64, 10)
+		return
 	}
-	_, field, err := device.NewCapacity(text, c.Policy)
+	_, field, err := device.NewCapacity(c.Value.String(), c.Default)
 	if err != nil {
-		// NewCapacity names the key at fault: value, or a key of the policy.
 		v.child(field).report(err.Error(), "")
 	}
 }
@@ -178,7 +122,7 @@ func (v value) quantity() string {
 
 // checkQuantity reports a text that is not a quantity of Kubernetes, such as "10G" or "512Mi".
 func (v value) checkQuantity(text string) {
-	if _, _, err := device.NewCapacity(text, nil); err != nil {
+	if _, _, err := device.NewCapacity(text, ""); err != nil {
 		v.report(err.Error(), "")
 	}
 }
@@ -189,11 +133,11 @@ func (v value) checkCapacity(r *Resource) {
 	if n := len(r.Attributes) + len(r.Capacity); len(r.Capacity) > 0 && n > maxAttributes {
 		v.child("capacity").report(fmt.Sprintf("with attributes, these are %d entries: want at most %d", n, maxAttributes), "")
 	}
-	// A device without allowMultipleAllocations must not have a policy (RequestPolicy of
+	// A device without allowMultipleAllocations must not have a default (RequestPolicy of
 	// DeviceCapacity in k8s.io/api/resource/v1).
 	isShared := r.isShared()
 	for _, c := range r.Capacity {
-		if c.Policy != nil && !isShared {
+		if c.Default != "" && !isShared {
 			v.child("capacity").child(c.Name).report(
 				"has amounts for several claims, but count is 1, so that one claim gets the whole device",
 				"count is how many claims may share the device",
@@ -226,10 +170,6 @@ func (r *Resource) NeedsVersion() (what, version, otherwise string) {
 	if r.Exclusive {
 		keys = append(keys, `shared = "exclusive" with DRA`)
 		reasons = append(reasons, "older versions allocate devices that exclude each other to two claims, and the second pod starts only when the first one has ended")
-	}
-	if r.hasList() {
-		keys = append(keys, "a list in attributes")
-		reasons = append(reasons, "lists also need "+listsNeed+", off by default, and are left out without it; only 1.37 compares them in constraints")
 	}
 	if len(keys) == 0 {
 		return "", "", ""

@@ -29,8 +29,7 @@ func (t *table) claimAttributes(into *[]Attribute) {
 		}
 		typed := t.belowUserKeys(key, describe)
 		literals := form{"type": []string{"string", "integer", "boolean"}}
-		list := form{"type": "array", "items": literals}
-		return userKeysForm(form{"anyOf": []form{literals, list, typed}})
+		return userKeysForm(form{"anyOf": []form{literals, typed}})
 	}
 	read := func(v value) {
 		*into = v.claimAttributes()
@@ -68,17 +67,9 @@ const claimNameRule = `must consist of letters, digits and "_", not begin with a
 // in pkg/apis/resource/validation of Kubernetes).
 func isClaimName(name string) bool { return isIdentifier(name) && len(name) <= maxAttributeName }
 
-// claimAttribute reads v as the value of an attribute: a string, an integer, a boolean, a list of
-// these, or a table that has the type as its key.
+// claimAttribute reads v as the value of an attribute: a string, an integer, a boolean, or a table
+// that has the type as its key.
 func (v value) claimAttribute() Attribute {
-	if _, isList := elements(v.raw); isList {
-		return v.listAttribute()
-	}
-	return v.singleAttribute()
-}
-
-// singleAttribute reads v like claimAttribute, but v must not be a list.
-func (v value) singleAttribute() Attribute {
 	switch raw := v.raw.(type) {
 	case int64:
 		// An integer and a boolean keep their type, because a selector in CEL compares only values
@@ -100,15 +91,11 @@ func (v value) readTyped() Attribute {
 	bind := func(t *table, name device.AttributeType, help string) {
 		read := func(v value) {
 			a.Type = name
-			if _, isList := elements(v.raw); isList {
-				a.List = v.typedList(name)
-				return
-			}
 			a.Value = v.text(attributeValue)
 			// The last key wins. A table with two keys is reported below.
 			v.checkTyped(a)
 		}
-		t.key(string(name), stringsForm, read, help)
+		t.key(string(name), stringForm, read, help)
 	}
 	sound := v.read(func(t *table) {
 		bind(t, device.IntType, "a number, decimal or hexadecimal with 0x")

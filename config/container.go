@@ -3,7 +3,6 @@ package config
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -20,20 +19,8 @@ func (c *Container) read(v value) {
 		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
-		// The example appears in the hint for a string in place of a table.
-		const exampleMount = `{ host_path = "/run/vendor", container_path = "/run/vendor" }`
-		tables(t, "mounts", &c.Mounts, readMount, exampleMount, "bind mounts")
 		c.bindCDI(t)
-		t.key(
-			"follow",
-			booleanForm,
-			func(v value) {
-				c.NoFollow = !v.boolean("true or false")
-			},
-			"whether the kubelet gets a link that follows the device to its node after a replug",
-		)
 		c.bindKeysOfCDI(t)
-		c.bindReset(t)
 		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount,
 			"how many slots of one device one container may get")
 		t.key(
@@ -44,12 +31,9 @@ func (c *Container) read(v value) {
 			},
 			"path of a read-only directory with the file healthy, which exists while all devices of the container are healthy and have not moved",
 		)
-		t.duration("health_hold", &c.HealthHold, time.Second, `"30s" or "1m"`,
-			"minimum time that the file stays absent after a device disappeared or moved")
 	})
 	// The keys may be in any order, so that what depends on several of them follows here.
 	c.resolveCDI()
-	c.checkHealthHold(v)
 	// The runtime runs hooks as root, whatever the security context of the pod permits.
 	if len(c.Hooks) > 0 {
 		v.child("hooks").needs(
@@ -99,17 +83,6 @@ func (c *Container) bindKeysOfCDI(t *table) {
 		"name of a network interface in the container, at most 15 characters; needs CDI")
 	const exampleHook = `{ hook_name = "createContainer", path = "/usr/bin/hook" }`
 	tables(t, "hooks", &c.Hooks, readHook, exampleHook, "hooks, programs of the host that the runtime runs")
-	t.key(
-		"additional_gids",
-		func() form {
-			// Group 0 is excluded: see additionalGIDs.
-			return oneOrMore(integerForm(1, maxUnixID))
-		},
-		func(v value) {
-			c.AdditionalGIDs = v.additionalGIDs()
-		},
-		"additional groups of the container's processes, by number; needs CDI",
-	)
 }
 
 // autoCDI is the default of cdi: CDI names where the name of a node matters to programs, and nodes
@@ -123,22 +96,9 @@ func (c *Container) resolveCDI() {
 		return
 	}
 	hasKeyOfCDI := c.Owner != nil || len(c.NetName) > 0
-	hasListOfCDI := len(c.Hooks) > 0 || len(c.AdditionalGIDs) > 0
-	if hasKeyOfCDI || hasListOfCDI {
+	if hasKeyOfCDI || len(c.Hooks) > 0 {
 		c.CDI = true
 		c.AutoCDI = false
-	}
-}
-
-// checkHealthHold reports health_hold without health_dir, or sets its default.
-// The default is set only here, because health_hold has no meaning without the directory.
-func (c *Container) checkHealthHold(v value) {
-	if v.has("health_hold") && !v.has("health_dir") {
-		v.child("health_hold").report("requires health_dir", `health_dir = "/run/device" is a directory in the container`)
-		return
-	}
-	if c.HealthDir != "" && c.HealthHold == 0 {
-		c.HealthHold = defaultHealthHold
 	}
 }
 
@@ -208,18 +168,6 @@ func (t *table) permissions(into *string, help string) {
 		v.checked(want, check)
 	}
 	t.key("permissions", stringForm, read, help)
-}
-
-// additionalGIDs reads v as a group or a list of groups. The group 0 is refused because the CDI
-// library drops it (ContainerEdits.Apply in pkg/cdi).
-// An invalid element counts as 1, the lower limit.
-func (v value) additionalGIDs() []uint32 {
-	var gids []uint32
-	for _, e := range v.items() {
-		gid := e.integer(1, maxUnixID)
-		gids = append(gids, uint32(gid))
-	}
-	return gids
 }
 
 // cdiDevices reads v as a name with variables or a list of names.

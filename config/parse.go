@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/order"
@@ -77,8 +76,6 @@ type reader struct {
 	domain setting
 	// api is the default of resources.
 	api setting
-	// listAttributes is "true" if attributes may be lists of values.
-	listAttributes setting
 	// domainUndecided is set if a missing domain needs no message: it may be in a part that
 	// cannot be read, or it was already reported.
 	domainUndecided bool
@@ -187,11 +184,9 @@ func (v value) checkSameName(r, other *Resource) {
 
 // top contains the keys of the top level of one file.
 type top struct {
-	domain string
-	api    API
-	// listAttributes is the word of a boolean, or empty if the file does not have the key.
-	listAttributes string
-	resources      []value
+	domain    string
+	api       API
+	resources []value
 }
 
 // bind binds the keys of the top level.
@@ -202,10 +197,6 @@ func (f *top) bind(t *table) {
 	t.key("domain", stringForm, readDomain,
 		"prefix of every resource name without a domain: a DNS subdomain of your own, one for the whole configuration")
 	words(t, "api", &f.api, apis, "the API of the kubelet for resources that do not set api")
-	readListAttributes := func(v value) {
-		f.listAttributes = strconv.FormatBool(v.boolean("true or false"))
-	}
-	t.key(listAttributesKey, booleanForm, readListAttributes, "with dra: whether attributes may be lists of values")
 	resourceForm := func() form {
 		describe := func(v value) {
 			readResource(v)
@@ -284,7 +275,6 @@ func (r *reader) readTop(files []File) (resources []value) {
 		resources = append(resources, t.resources...)
 		r.domain.set(v.child("domain"), t.domain, "a configuration has one domain, but each name may include its own")
 		r.api.set(v.child("api"), string(t.api), "a configuration has one default, but each resource may set its own api")
-		r.listAttributes.set(v.child(listAttributesKey), t.listAttributes, "all resources are for one API server")
 	}
 	// A missing key may be in an unreadable file.
 	r.domainUndecided = r.found > 0

@@ -136,7 +136,7 @@ func ignoredNote(name, shown string) []Problem {
 	case ".toml":
 		hint = "rename it to " + quote(strings.TrimSuffix(name, extension)+".toml")
 	case ".yaml", ".yml", ".json":
-		hint = "generic-dp import converts the configuration of another plugin"
+		hint = "kubectl generic-dp import converts the configuration of another plugin"
 	}
 	// Other files, such as a README, are nobody's mistake.
 	if hint == "" || strings.HasPrefix(name, ".") {

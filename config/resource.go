@@ -9,14 +9,8 @@ import (
 	"time"
 )
 
-const (
-	// maxCount is the maximum of count, in slots of one device.
-	maxCount           = 10000
-	minForgetAfter     = time.Minute
-	defaultForgetAfter = 10 * time.Minute
-	// defaultHealthHold is longer than a probe with the kubelet's own periods takes to fail.
-	defaultHealthHold = 40 * time.Second
-)
+// maxCount is the maximum of count, in slots of one device.
+const maxCount = 10000
 
 // Hints for a missing match, and for a lone string in place of one.
 const (
@@ -27,18 +21,15 @@ const (
 // readResource reads one [[resource]] and fills in its defaults.
 func readResource(v value) Resource {
 	r := Resource{
-		Place:       v.fullPlace(),
-		Count:       1,
-		NUMA:        NUMA{Auto: true},
-		Identity:    IdentityAuto,
-		Register:    RegisterWhenPresent,
-		API:         API(cmp.Or(v.r.api.value, string(APIDevicePlugin))),
-		EvictAfter:  defaultEvictAfter,
-		Prefer:      PreferNUMA,
-		ForgetAfter: defaultForgetAfter,
-		Container:   Container{Permissions: defaultPermissions, AutoCDI: true},
-
-		ListAttributes: v.r.mayHaveLists(),
+		Place:      v.fullPlace(),
+		Count:      1,
+		NUMA:       NUMA{Auto: true},
+		Identity:   IdentityAuto,
+		Register:   RegisterWhenPresent,
+		API:        API(cmp.Or(v.r.api.value, string(APIDevicePlugin))),
+		EvictAfter: defaultEvictAfter,
+		Prefer:     PreferNUMA,
+		Container:  Container{Permissions: defaultPermissions, AutoCDI: true},
 	}
 	v.r.texts = nil
 	v.r.matches = nil
@@ -137,12 +128,11 @@ func (r *Resource) bindDevices(t *table) {
 		"device nodes and hardware: a table, or a list of tables of which any may select a node")
 	t.require("match", "at least one match", matchHint)
 	tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
-	words(t, "each", &r.Each, []Each{EachDevice, EachNode, EachAll},
-		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together`)
-	readGroupBy := func(v value) {
-		r.GroupBy = v.groupVariable()
+	readEach := func(v value) {
+		v.each(r)
 	}
-	t.key("group_by", stringForm, readGroupBy, "variable, without ${}: hardware with the same value is one device")
+	t.key("each", stringForm, readEach,
+		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together, and a variable without ${} is all hardware with the same value`)
 	words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
 		"which property the ID of a USB device or a CDI device consists of")
 }
@@ -167,8 +157,6 @@ func (r *Resource) bindKubelet(t *table) {
 	t.key("evict_after", stringForm, readEvictAfter,
 		"with dra: how long a device is absent before pods with a claim to it are evicted")
 	t.features(r)
-	t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
-		"how long an absent device that no container holds stays listed as Unhealthy")
 }
 
 // numaForm is the JSON Schema of numa.
@@ -200,10 +188,25 @@ func (v value) numa() NUMA {
 	return NUMA{Nodes: slices.Compact(nodes)}
 }
 
+// each reads v as what one device is: a word, or a variable whose equal values group hardware.
+func (v value) each(r *Resource) {
+	words := []string{string(EachDevice), string(EachNode), string(EachAll)}
+	text, _ := v.raw.(string)
+	isWord := slices.Contains(words, text)
+	isMisspelled := nearest(strings.ToLower(text), words) != ""
+	if isWord || isMisspelled {
+		r.Each = Each(word(v, words))
+		return
+	}
+	r.Each = EachDevice
+	r.GroupBy = v.groupVariable()
+}
+
 // groupVariable reads v as a variable whose equal values group hardware. It returns an empty string
 // if v is invalid.
 func (v value) groupVariable() string {
-	const want = `a variable such as "usb.serial" or "pci.slot"`
+	const variable = `a variable such as "usb.serial" or "pci.slot"`
+	const want = `"device", "node", "all" or ` + variable
 	return v.checked(want, func(s string) (rule, hint string) {
 		if name, isExpression := strings.CutPrefix(s, "${"); isExpression {
 			name = strings.TrimSuffix(name, "}")
@@ -220,13 +223,13 @@ func (v value) groupVariable() string {
 		// A property that does not depend on the device would make one group of everything, and a
 		// property of a single device would group nothing.
 		if !known.device || known.single || isVirtual || isOfContainer {
-			return "is not a property that several devices share: want " + want, ""
+			return "is not a property that several devices share: want " + variable, ""
 		}
 		return "", ""
 	})
 }
 
-// withoutBraces turns the variables in a hint into names, as group_by has them.
+// withoutBraces turns the variables in a hint into names, as each has them.
 var withoutBraces = strings.NewReplacer("${", "", "}", "")
 
 // readWhen reads the table when. It never returns nil: a resource without the table has no When.

@@ -16,7 +16,7 @@ const backslashHint = `text with quotes or backslashes is written in single quot
 // Hints for YAML. The first one is for a whole file. It does not name the file, because the
 // configuration of another plugin is often pasted.
 const (
-	yamlFileHint = "this is YAML, and the configuration is TOML: generic-dp import FILE converts the configuration of another plugin"
+	yamlFileHint = "this is YAML, and the configuration is TOML: kubectl generic-dp import FILE converts the configuration of another plugin"
 	yamlLineHint = "this line is YAML: in TOML a key is written as KEY = VALUE, and a list in brackets"
 )
 

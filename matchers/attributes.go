@@ -12,12 +12,6 @@ import (
 // (k8s.io/dynamic-resource-allocation/deviceattribute).
 const standard = "resource.kubernetes.io/"
 
-// Standard attributes that are lists for devices in several places.
-const (
-	pcieRoot = standard + "pcieRoot"
-	numaNode = standard + "numaNode"
-)
-
 // attributes returns the attributes of the device that claims select by. Configured attributes
 // replace the attributes of the hardware. The result is not nil, even if the device has no attribute.
 func (b *builder) attributes() map[string]device.Typed {
@@ -26,9 +20,6 @@ func (b *builder) attributes() map[string]device.Typed {
 		b.addHardwareAttributes(all, b.c.hardware)
 	}
 	for _, a := range b.r.Attributes {
-		if a.List != nil {
-			continue
-		}
 		value, err := b.single(a.Value, b.c)
 		var missing noValue
 		if errors.As(err, &missing) && !missing.unread {
@@ -46,10 +37,6 @@ func (b *builder) attributes() map[string]device.Typed {
 			continue
 		}
 		all[a.Name] = typed
-	}
-	// They come last, because they get the room that single values leave.
-	if b.r.ListAttributes {
-		b.addLists(all)
 	}
 	return all
 }
@@ -76,7 +63,7 @@ func (b *builder) addHardwareAttributes(all map[string]device.Typed, h *device.H
 		}
 	}
 	if root := rootOf(h); root != "" {
-		add(pcieRoot, root)
+		add(standard+"pcieRoot", root)
 	}
 }
 

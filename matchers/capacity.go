@@ -19,7 +19,7 @@ func (b *builder) capacity() map[string]device.Capacity {
 		if !ok {
 			continue
 		}
-		capacity, field, err := device.NewCapacity(text, c.Policy)
+		capacity, field, err := device.NewCapacity(text, c.Default)
 		if err != nil {
 			b.problem("%s.%s: %v", what, field, err)
 			continue

@@ -42,7 +42,7 @@ container.env.MEMORY = "${capacity.memory}"
 		}
 		want := map[string]device.Capacity{}
 		if tc.want != "" {
-			want["memory"] = device.Capacity{Value: tc.want, Policy: &device.CapacityPolicy{Default: "2"}}
+			want["memory"] = device.Capacity{Value: tc.want, Default: "2"}
 		}
 		if diff := cmp.Diff(want, o.Capacity); diff != "" {
 			t.Errorf("%s of %q: capacity (-want +got):\n%s", tc.value, tc.attr, diff)

@@ -1,11 +1,8 @@
 package matchers_test
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -27,20 +24,20 @@ func TestNetworkInterfaces(t *testing.T) {
 			want: []string{"x: " + canA + ":if00:net net can0", "x: " + canB + ":if00:net net can1"}},
 		{name: "without cdi nothing moves", toml: `match.net = { name = "can0" }` + "\ncontainer.env.IF = \"${net.name} ${net.type} ${usb.serial}\"",
 			want: []string{"x: " + canA}, notes: []string{}},
-		{name: "two interfaces of one function are one device", toml: `match.net = { driver = "mlx5_core" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
+		{name: "two interfaces of one function are one device", toml: `match = { net = {}, driver = "mlx5_core" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
 			want: []string{"x: 0000:3b:00.0 net ens1f0 net ens1f0p1"}},
-		{name: "an exclude takes out the one interface", toml: `match.net = { driver = "mlx5_core" }` + "\n" + `exclude.net = { name = ["ens1f1", "*p1"] }` + cdi,
+		{name: "an exclude takes out the one interface", toml: `match = { net = {}, driver = "mlx5_core" }` + "\n" + `exclude.net = { name = ["ens1f1", "*p1"] }` + cdi,
 			want: []string{"x: 0000:3b:00.0 net ens1f0"}},
 		{name: "an exclude by hardware", toml: `match.net = { type = "can" }` + "\nexclude.usb = {}" + cdi, want: []string{"x: netif:vcan0 net vcan0"}},
-		{name: "hardware without its interface is excluded by that", toml: `match.pci = { vendor = "15b3" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
+		{name: "hardware without its interface is excluded by that", toml: `match.pci = { id = "15b3:*" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
 			want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0"}},
-		{name: "with pci: nodes and interfaces", toml: `match = { pci = { vendor = "15b3" }, net = { name = "*p1" } }` + cdi,
+		{name: "with pci: nodes and interfaces", toml: `match = { pci = { id = "15b3:*" }, net = { name = "*p1" } }` + cdi,
 			want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0 net ens1f0p1"}},
 		{name: "with usb", toml: `match = { usb = { serial = "CAN-B*" }, net = {} }` + cdi, want: []string{"x: " + canB + " /dev/bus/usb/001/003 /dev/ttyACM0 net can1"}},
 		{name: "with a glob it is a condition", toml: `match = { net = { name = "can*" }, glob = "/dev/ttyACM*" }` + "\ncontainer.path = \"/dev/${net.name}\"" + cdi,
 			want: []string{"x: " + canB + " /dev/ttyACM0>/dev/can1"}},
 		{name: "a condition that does not hold", toml: `match = { net = { name = "can0" }, glob = "/dev/ttyACM*" }` + cdi},
-		{name: "no such interface", toml: `match = { pci = { vendor = "15b3" }, net = { name = "eth*" } }` + cdi},
+		{name: "no such interface", toml: `match = { pci = { id = "15b3:*" }, net = { name = "eth*" } }` + cdi},
 		{name: "attributes and driver of the interface", toml: `match = { net = { type = "can" }, driver = "gs_usb", attr = { dev_port = "0" } }` + "\n" + `exclude.attr = { serial = "CAN-B*" }` + cdi,
 			want: []string{"x: " + canA + " net can0"}},
 		{name: "renamed", toml: `match.net = { name = "can1" }` + "\ncontainer.net_name = \"can0\"" + cdi, want: []string{"x: " + canB + " net can1>can0"},
@@ -69,13 +66,13 @@ match.net = { name = "ens1f0p1" }
 [[resource]]
 name = "rest"
 each = "node"
-match.net = { driver = "mlx5_core" }
+match = { net = {}, driver = "mlx5_core" }
 [[resource]]
 name = "rdma"
-match = { pci = { vendor = "15b3" }, glob = "/dev/infiniband/*" }
+match = { pci = { id = "15b3:*" }, glob = "/dev/infiniband/*" }
 [[resource]]
 name = "card"
-match = { pci = { vendor = "15b3" }, net = {} }`,
+match = { pci = { id = "15b3:*" }, net = {} }`,
 			want: []string{"port1: 0000:3b:00.0:net.1", "rest: 0000:3b:00.0:net", "rest: 0000:3b:00.1:net", "rdma: 0000:3b:00.0 /dev/infiniband/uverbs0"},
 			notes: []string{
 				`test.toml: resource 1 ("port1"): network interface ens1f0p1` + stays,
@@ -116,39 +113,13 @@ func TestUses(t *testing.T) {
 		`match.pci.pf = "0000:3b:00.*"`:                                         {},
 		"match.pci = {}\nexclude.pci.pf = \"ens1f0\"":                           {true, false},
 		"match.pci = {}\ncontainer.env.IF = \"${net.name}\"":                    {true, false},
-		"match.pci = {}\ngroup_by = \"net.name\"":                               {true, false},
+		"match.pci = {}\neach = \"net.name\"":                                   {true, false},
 		`match.cdi_device = "nvidia.com/gpu=*"`:                                 {false, true},
 		"match.pci = {}\ncontainer.cdi = true\ncontainer.cdi_devices=\"a/b=c\"": {false, true},
 	} {
 		cfg := parse(t, toml)
 		if got := [2]bool{matchers.UsesNets(cfg), matchers.UsesCDIDevices(cfg)}; got != want {
 			t.Errorf("%s: interfaces, CDI devices: %v, want %v", toml, got, want)
-		}
-	}
-}
-
-// Claims report the network interface of a device, by its name in the container, if there is exactly
-// one.
-func TestNetworkOfClaims(t *testing.T) {
-	t.Parallel()
-	snap, opts := scanned(t, rig(t))
-	host(&opts).attr = attrValues("52:54:00:12:34:56\n")
-	const address = "52:54:00:12:34:56"
-	for toml, want := range map[string]device.Network{
-		`match.net = { name = "can1" }` + "\ncontainer.net_name = \"can0\"": {Name: "can0", Address: address},
-		`match.net = { name = "ens1f0*" }`:                                  {},
-		`match = { net = { name = "can*" }, glob = "/dev/ttyACM*" }`:        {Name: "can1", Address: address},
-		`match = { pci = { vendor = "15b3" }, net = { name = "*p1" } }`:     {Name: "ens1f0p1", Address: address},
-		`match.glob = "/dev/dri/*"`:                                         {},
-		"api = \"device-plugin\"\n" + `match.net = { name = "can1" }`:       {},
-	} {
-		cfg := parse(t, "[[resource]]\nname = \"x\"\n"+toml+cdi)
-		if !strings.Contains(toml, "api") {
-			cfg.Resources[0].API = config.APIDRA
-		}
-		o := matchers.Match(cfg, snap, nil, opts).Resources[0].Offers[0]
-		if o.Network != want {
-			t.Errorf("%s: %+v, want %+v", toml, o.Network, want)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // builder makes the offer of a device. It also fills in texts before there is an offer, such as
-// the name of the resource and the value of group_by.
+// the name of the resource and the value of the variable of each.
 type builder struct {
 	*run
 	r *config.Resource
@@ -88,9 +88,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		Owner: r.Container.Owner,
 		Hooks: r.Container.Hooks,
 
-		AdditionalGIDs: r.Container.AdditionalGIDs,
-		HealthDir:      r.Container.HealthDir,
-		HealthHold:     r.Container.HealthHold,
+		HealthDir: r.Container.HealthDir,
 	}
 	h := c.hardware
 	if h != nil && h.USB != nil {
@@ -120,9 +118,6 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	for i := range r.With {
 		b.addCompanion(&r.With[i])
 	}
-	for i := range r.Container.Mounts {
-		b.addCompanion(&r.Container.Mounts[i])
-	}
 	// It depends on all nodes and their paths in the container.
 	b.offer.AlsoCDI = b.CDI && r.Container.AutoCDI && slices.ContainsFunc(b.offer.Nodes, isInterface)
 	b.addCDIDevices()
@@ -133,10 +128,8 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	if r.API == config.APIDRA {
 		b.offer.Attributes = b.attributes()
 		b.offer.Capacity = b.capacity()
-		b.offer.Network = b.network()
 	}
 	b.offer.Features = b.features()
-	b.addReset()
 	b.check = b.healthCheck()
 	if b.moreConflicts > 0 {
 		i := slices.Index(b.problems, b.conflict)
@@ -504,6 +497,6 @@ func (b *builder) offered(n *device.Node, key string, at device.Text, permission
 		Key:         key,
 		Path:        at,
 		Permissions: permissions,
-		Follow:      n.Hardware != nil && !b.r.Container.NoFollow,
+		Follow:      n.Hardware != nil,
 	}
 }

@@ -28,7 +28,7 @@ func Dirs(cfg *config.Config, here []string) []string {
 		if r.When != nil {
 			w.add(r.When.Exists)
 		}
-		for _, c := range slices.Concat(r.With, r.Container.Mounts) {
+		for _, c := range r.With {
 			w.add(c.Glob)
 			isCheckedAtAllocate := c.Mount && c.Optional
 			if !isCheckedAtAllocate {
@@ -59,7 +59,7 @@ func Crossed(cfg *config.Config) []pattern.Values {
 		for _, m := range r.Match {
 			add(m.Glob)
 		}
-		for _, c := range slices.Concat(r.With, r.Container.Mounts) {
+		for _, c := range r.With {
 			add(c.Glob)
 		}
 	}
@@ -139,9 +139,7 @@ func UsesNets(cfg *config.Config) bool {
 			return true
 		}
 		checksLink := r.Health != nil && r.Health.Link
-		// Hardware whose interface the host uses is never reset.
-		resets := r.Container.Reset != ""
-		return checksLink || resets || slices.ContainsFunc(r.Variables, isOfNet)
+		return checksLink || slices.ContainsFunc(r.Variables, isOfNet)
 	})
 }
 

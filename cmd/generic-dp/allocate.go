@@ -10,54 +10,26 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
-
-// newAllocate returns the command allocate. It runs a whole session, so that the answer comes
-// from the code that serves, over the API that the kubelet uses.
-func newAllocate(f *flags) *cobra.Command {
-	var output *string
-	cmd := &cobra.Command{
-		Use:   "allocate RESOURCE[=N]",
-		Short: "show what a container that requests N devices of a resource would get",
-		Long: `allocate runs the configuration against a fake kubelet like try, requests N
-devices (default 1), and prints what the container would get: as text (table), as the
-answer to the kubelet (json, yaml), as a CDI spec with these devices (cdi), or
-as arguments of podman run (podman).
-
-  eval podman run --rm $(generic-dp allocate -o podman zigbee) alpine ls /dev`,
-		Args:              wantArgs(1, 1, "want one RESOURCE or RESOURCE=N"),
-		ValidArgsFunction: f.completeResources,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name, size, err := parseRequest(args[0])
-			if err != nil {
-				return err
-			}
-			return f.try(cmd, "", func(ctx context.Context, s *session) error {
-				return s.allocate(ctx, name, size, *output)
-			})
-		},
-	}
-	f.add(cmd, configFlags, hostFlags, logFlags, []string{"run-dir"})
-	output = outputFlag(cmd, "table", "json", "yaml", "cdi", "podman")
-	return cmd
-}
 
 // parseRequest parses RESOURCE or RESOURCE=N. size is at least 1. The name is not checked,
 // because only a session knows the resources.
 func parseRequest(text string) (name string, size int, err error) {
+	if cli.IsTOML(text) {
+		return "", 0, cli.UseConfig(text)
+	}
 	name, number, hasNumber := strings.Cut(text, "=")
 	if !hasNumber {
 		return name, 1, nil
 	}
 	size, err = strconv.Atoi(number)
 	if err != nil || size < 1 {
-		return "", 0, usageError{fmt.Errorf("%q is not a number of devices: want RESOURCE=1 or more", number)}
+		return "", 0, cli.Usagef("%q is not a number of devices: want RESOURCE=1 or more", number)
 	}
 	return name, size, nil
 }
@@ -82,7 +54,7 @@ func (s *session) allocate(ctx context.Context, name string, size int, output st
 	}
 	switch output {
 	case "json", "yaml":
-		return encode(s.out, output, s.asServed(response))
+		return cli.Encode(s.out, output, s.asServed(response))
 	case "cdi":
 		return s.printSpec(ctx, name, ids)
 	case "podman":
@@ -109,9 +81,9 @@ func (s *session) fullName(name string) (string, error) {
 	case slices.Contains(meant, name):
 		return name, nil
 	case len(meant) == 0:
-		return "", fmt.Errorf("no resource %q: want %s", name, orList(names))
+		return "", fmt.Errorf("no resource %q: want %s", name, cli.OrList(names))
 	case len(meant) > 1:
-		return "", fmt.Errorf("%q is ambiguous: want %s", name, orList(meant))
+		return "", fmt.Errorf("%q is ambiguous: want %s", name, cli.OrList(meant))
 	}
 	return meant[0], nil
 }
@@ -125,7 +97,7 @@ func (s *session) tooFew(name string, healthy, listed, size int) error {
 	if allHealthy {
 		hint = "count in the configuration sets how many slots a device has"
 	}
-	return fmt.Errorf("%s: allocatable %d of %s, want %d\n  hint: %s", name, healthy, count(listed, "slot"), size, hint)
+	return fmt.Errorf("%s: allocatable %d of %s, want %d\n  hint: %s", name, healthy, cli.Count(listed, "slot"), size, hint)
 }
 
 // asServed returns the response of the session with the paths that serve would return. It changes
@@ -151,7 +123,7 @@ func (s *session) served(path string) string {
 	return path
 }
 
-// printSpec prints the CDI spec that generic-dp cdi writes, with only the given slots of a
+// printSpec prints the CDI spec that serve --no-kubelet writes, with only the given slots of a
 // resource. All slots of a device have the same CDI device.
 func (s *session) printSpec(ctx context.Context, name string, ids []string) error {
 	spec, err := s.spec(ctx, name)
@@ -172,10 +144,10 @@ func (s *session) printSpec(ctx context.Context, name string, ids []string) erro
 			spec.Devices = append(spec.Devices, d)
 		}
 	}
-	return encode(s.out, "json", spec)
+	return cli.Encode(s.out, "json", spec)
 }
 
-// spec writes the CDI specs as generic-dp cdi does, and returns the spec of a resource. The
+// spec writes the CDI specs as serve --no-kubelet does, and returns the spec of a resource. The
 // session itself only has specs of resources with container.cdi. It fails if nothing of the
 // resource can be in a CDI spec.
 func (s *session) spec(ctx context.Context, name string) (*cdi.Spec, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// The limits of fleet status on a large cluster.
+// The limits of the plugin's status on a large cluster.
 const (
 	manyNodes      = 500
 	maxFleetTime   = 15 * time.Second
@@ -41,7 +41,7 @@ func BenchmarkFleetStatus(b *testing.B) {
 	}
 	kubectl := writeManyNodes(b)
 	for b.Loop() {
-		cmd := exec.CommandContext(b.Context(), binary, "fleet", "status", "--kubectl", kubectl)
+		cmd := exec.CommandContext(b.Context(), filepath.Join(filepath.Dir(binary), pluginName), "status", "--kubectl", kubectl)
 		began := time.Now()
 		out, err := cmd.CombinedOutput()
 		took := time.Since(began)

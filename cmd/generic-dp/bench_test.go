@@ -264,7 +264,7 @@ func BenchmarkCommands(b *testing.B) {
 	place(b, file, execute("init")+"[[resource]]\nname = \"none\"\nmatch = { usb.id = \"0403:6002\", glob = \"/dev/ttyUSB*\" }\n")
 	for _, args := range [][]string{
 		{"devices", "--all"}, {"devices"}, {"init"}, {"init", "/dev/ttyUSB7"}, {"explain", "none"}, {"explain", "/dev/ttyUSB7"},
-		{"check"}, {"diff", file, file}, {"allocate", "serial"}, {"doctor"},
+		{"check"}, {"check", file, "--against", file}, {"try", "serial"}, {"doctor"},
 	} {
 		b.Run(strings.Join(args[:min(len(args), 1+len(args)%2)], " "), func(b *testing.B) {
 			before := cpuTime(b)

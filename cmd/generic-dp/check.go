@@ -12,58 +12,52 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
-// checkReport is the output of `check -o json`. Files are in the order of the arguments.
+// checkReport is the output of `check -o json`.
 type checkReport struct {
-	Files []checkedFile `json:"files"`
+	answer.Check
 	// stderr gets the problems in the table, so that standard output only has the results.
 	stderr io.Writer
-}
-
-// checkedFile is the result for one configuration. The counts are 0 if its text is invalid.
-type checkedFile struct {
-	// Path is the argument as it was given. It may be a directory, and "-" for standard input.
-	Path      string `json:"path"`
-	OK        bool   `json:"ok"`
-	Resources int    `json:"resources"`
-	// Devices is the number of devices on this host that a container can get, and Unusable the
-	// number of devices that it cannot get.
-	Devices  int `json:"devices"`
-	Unusable int `json:"unusable"`
-	// Problems are mistakes, and OK is set if there are none. A problem that only shows on this
-	// host has the line and column 0.
-	Problems []config.Problem `json:"problems"`
-	// Notes may be intended. They do not affect OK and the exit status.
-	Notes []config.Problem `json:"notes"`
 }
 
 // newCheck returns the command check. The exit status is 1 if a configuration has a problem. It
 // checks all configurations before it fails, but stops at a file that cannot be read.
 func newCheck(f *flags) *cobra.Command {
+	var against string
 	cmd := &cobra.Command{
 		Use:   "check [PATH...]",
 		Short: "validate configurations (default --config) and report all problems",
 		Long: `check validates configurations (default --config; - is standard input), reports
 all problems, and says what they select on this host. PATH may also be a YAML or
 JSON file that contains a configuration: a ConfigMap, a HelmRelease or the values
-of the chart. Problems have the lines of that file.`,
+of the chart. Problems have the lines of that file.
+
+--against shows what the configuration would change on this host, or on a
+recorded one, compared with OLD: devices that are added, removed or moved to
+another resource, IDs that change, and what a container would get. OLD is another
+configuration, or "served" for the one that serve accepts or has kept. It asks
+the instance at --listen, or else the kubelet, which containers hold devices:
+they keep them while they run.`,
 	}
-	f.add(cmd, configFlags, hostFlags)
-	check := func(cmd *cobra.Command, paths []string) (reporter, error) {
+	f.add(cmd, configFlags, hostFlags, []string{"listen", "pod-resources"})
+	cmd.Flags().StringVar(&against, "against", "", "another configuration: show what changes on this host, and for which pods")
+	check := func(cmd *cobra.Command, paths []string) (cli.Reporter, error) {
 		if len(paths) == 0 {
 			paths = []string{f.config}
 		}
-		report := checkReport{
-			Files:  []checkedFile{},
-			stderr: cmd.ErrOrStderr(),
+		if against == "-" {
+			return nil, cli.Usagef("--against: want a path: only the checked configuration may be standard input")
 		}
+		report := checkReport{stderr: cmd.ErrOrStderr()}
+		report.Files = []answer.File{}
 		var bad error
 		for _, path := range paths {
-			file, err := f.check(cmd.Context(), path)
+			file, err := f.check(cmd.Context(), path, against)
 			// reports still prints the configurations that were checked before.
 			if err != nil {
 				return report, err
@@ -71,20 +65,20 @@ of the chart. Problems have the lines of that file.`,
 			// All configurations are checked: CI should report the mistakes of every file at
 			// once.
 			if !file.OK {
-				bad = errReported
+				bad = cli.ErrReported
 			}
 			report.Files = append(report.Files, file)
 		}
 		return report, bad
 	}
-	return reports(cmd, check, "json", "yaml")
+	return cli.Reports(cmd, check, "json", "yaml")
 }
 
-// check validates one configuration. Its problems are in the result; an error means that the file
+// check validates one configuration, and compares it with another one unless against is empty. Its problems are in the result; an error means that the file
 // or the host cannot be read. An invalid configuration is not matched with the host, because its
 // resources are not known. The lists in the result are never nil, so that JSON has no null.
-func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
-	file := checkedFile{
+func (f *flags) check(ctx context.Context, path, against string) (answer.File, error) {
+	file := answer.File{
 		Path:     path,
 		Problems: []config.Problem{},
 		Notes:    []config.Problem{},
@@ -125,6 +119,12 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	f.locate(path, cfg, file.Notes)
 	for i := range file.Notes {
 		file.Notes[i].Hint = f.completeCommands(file.Notes[i].Hint)
+	}
+	if against != "" {
+		file.Against, err = f.compareWith(ctx, against, view)
+		if err != nil {
+			return file, err
+		}
 	}
 	file.OK = len(file.Problems) == 0
 	file.Resources = len(cfg.Resources)
@@ -171,7 +171,7 @@ func firmwareNotes(cfg *config.Config) []config.Problem {
 		notes = append(notes, config.Problem{
 			Place: r.Place,
 			Text:  fmt.Sprintf(`the USB device has the IDs "%s" before and after a program loads its firmware, and its ID changes with them`, all),
-			Hint:  fmt.Sprintf(`match.usb.id = ["%s"], group_by = "usb.path" and container.cdi = true make its port its identity, as generic-dp init writes it`, all),
+			Hint:  fmt.Sprintf(`match.usb.id = ["%s"], each = "usb.path" and container.cdi = true make its port its identity, as generic-dp init writes it`, all),
 		})
 	}
 	return notes
@@ -222,16 +222,16 @@ func (f *flags) absenceNotes(path string, cfg *config.Config, view *agent.View) 
 	}
 	if more > 0 {
 		notes = append(notes, config.Problem{
-			Text: count(more, "more resource") + " without a device on this host",
+			Text: cli.Count(more, "more resource") + " without a device on this host",
 			Hint: f.commandFor(path, "devices") + " lists all resources",
 		})
 	}
 	return notes
 }
 
-// table writes problems to stderr, and everything else to stdout. Problems have the format
+// Table writes problems to stderr, and everything else to stdout. Problems have the format
 // FILE:LINE:COLUMN, which editors and CI systems recognize.
-func (r checkReport) table(stdout io.Writer, _ bool) error {
+func (r checkReport) Table(stdout io.Writer, _ bool) error {
 	var err error
 	for _, c := range r.Files {
 		for _, n := range c.Notes {
@@ -243,78 +243,14 @@ func (r checkReport) table(stdout io.Writer, _ bool) error {
 		if !c.OK {
 			continue
 		}
-		found := count(c.Devices, "device") + " on this host"
+		found := cli.Count(c.Devices, "device") + " on this host"
 		if c.Unusable > 0 {
 			found += fmt.Sprintf(", %d cannot be used", c.Unusable)
 		}
-		_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s\n", c.Path, count(c.Resources, "resource"), found)
+		_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s\n", c.Path, cli.Count(c.Resources, "resource"), found)
+		if c.Against != nil {
+			err = writeComparison(stdout, c.Against)
+		}
 	}
 	return err
-}
-
-// newSchema returns the command schema. Its output only depends on the version of the program.
-func newSchema() *cobra.Command {
-	return withoutFlags(&cobra.Command{
-		Use:   "schema",
-		Short: "print the JSON Schema of the configuration, for editors",
-		Long: `schema prints the JSON Schema (draft 4) of the configuration. Editors with TOML
-support use it to complete, document and check keys if the first line of a file
-names it:
-
-  #:schema ./generic-dp.schema.json`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := config.Schema()
-			if err != nil {
-				return err
-			}
-			_, err = cmd.OutOrStdout().Write(text)
-			return err
-		},
-	})
-}
-
-// newClasses returns the command classes. It does not read the host, so that it also runs on the
-// machine of an administrator. Warnings go to standard error, because the output is for kubectl
-// apply. It fails if there is no class to print, since kubectl would reject an empty input.
-func newClasses(f *flags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "classes",
-		Short: "print the DeviceClasses of resources with api = \"dra\"",
-		Long: `classes prints the DeviceClass of each resource with api = "dra" (dynamic
-resource allocation), for kubectl apply. Pods may then request the resource like
-any other extended resource, or name the class in a claim.`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := f.load(f.config)
-			if err != nil {
-				return err
-			}
-			var all []string
-			for _, r := range cfg.Resources {
-				if r.API != config.APIDRA {
-					continue
-				}
-				// The class itself is valid for every version. Only the claims behave
-				// differently.
-				if what, version, otherwise := r.NeedsVersion(); what != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s needs Kubernetes %s: %s\n", r.Place, what, version, otherwise)
-				}
-				hasVariables := r.NameText != nil
-				if hasVariables {
-					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: the name depends on the hardware: each resulting name needs a class\n", r.Place)
-					continue
-				}
-				all = append(all, dra.Class(r.Name))
-			}
-			if len(all) == 0 {
-				return fmt.Errorf(`%s: no resource with a fixed name has api = "dra"`, f.config)
-			}
-			// A line with three dashes separates the documents of a YAML stream.
-			_, err = fmt.Fprint(cmd.OutOrStdout(), strings.Join(all, "---\n"))
-			return err
-		},
-	}
-	f.add(cmd, []string{"config", "allow", "domains"})
-	return cmd
 }

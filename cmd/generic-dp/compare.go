@@ -8,52 +8,15 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
 )
-
-// effect is what an edit does to a device. Its values are an API: they are in the JSON output of
-// diff, and fleet diff reads them from the nodes.
-type effect string
-
-const (
-	added           effect = "added"
-	removed         effect = "removed"
-	moved           effect = "moved"    // to another resource
-	renamed         effect = "renamed"  // it has another ID in the same resource
-	slotsChanged    effect = "slots"    // it has another number of slots
-	contentsChanged effect = "contents" // a container gets something else
-	settingsChanged effect = "settings" // of a resource, whose devices stay the same
-)
-
-// change is one effect of an edit. The names of the JSON fields are an API.
-type change struct {
-	Change effect `json:"change"`
-	// Old is empty if the device was added, and New if it was removed.
-	Old entry `json:"old"`
-	New entry `json:"new"`
-	// Details are what changes in a device or a resource, one difference in each line. A minus is
-	// a loss, and a plus an addition.
-	Details []string `json:"details"`
-	// Held are the containers that hold what the edit takes away. They cannot restart with it.
-	Held []status.Holder `json:"held"`
-}
-
-// entry is a device of a resource, as it is listed. The zero entry stands for no device. ID is
-// empty and Slots is 0 for a change of a resource itself.
-type entry struct {
-	Resource string `json:"resource"`
-	ID       string `json:"id"`
-	Slots    int    `json:"slots"`
-}
-
-// listed returns the old entry, or the new one if there is no old one. It is the entry under
-// which pods know the device now.
-func (c *change) listed() entry { return cmp.Or(c.Old, c.New) }
 
 // name names a device of a resource. An ID is only unique within a resource, because two
 // resources may share a device.
 type name struct{ resource, id string }
 
-func (e entry) name() name { return name{e.Resource, e.ID} }
+// nameOf returns the name of an entry.
+func nameOf(e answer.Entry) name { return name{e.Resource, e.ID} }
 
 // holders are the containers that hold devices. The name has the ID of the device, and each
 // holder has the ID of its slot. nil means that nothing is known.
@@ -61,7 +24,7 @@ type holders map[name][]status.Holder
 
 // offered is a device of a resource.
 type offered struct {
-	entry
+	answer.Entry
 	// hardware is the path of its hardware, or its ID if it has none. It is the same for all
 	// configurations, so that a device is found again under another name.
 	hardware string
@@ -75,7 +38,7 @@ func offers(v *agent.View) []offered {
 	for _, m := range v.Matched.Resources {
 		for _, o := range m.Offers {
 			all = append(all, offered{
-				entry: entry{
+				Entry: answer.Entry{
 					Resource: m.Name,
 					ID:       o.ID,
 					Slots:    o.Slots,
@@ -91,7 +54,7 @@ func offers(v *agent.View) []offered {
 // comparison collects the changes between two views of one host. changes is never nil.
 type comparison struct {
 	held    holders
-	changes []change
+	changes []answer.Change
 }
 
 // compare returns the changes between two views of one host. Changes that affect pods come first.
@@ -100,35 +63,35 @@ type comparison struct {
 // It first pairs devices with the same name. A device that only exists before and a device that
 // only exists after are then paired if they are the same hardware: it was moved or renamed.
 // Everything else was added or removed.
-func compare(before, after *agent.View, held holders) []change {
-	c := comparison{held: held, changes: []change{}}
+func compare(before, after *agent.View, held holders) []answer.Change {
+	c := comparison{held: held, changes: []answer.Change{}}
 	newOffers := offers(after)
 	isNew := make(map[name]bool)
 	byName := make(map[name]offered)
 	for _, o := range newOffers {
-		isNew[o.name()] = true
-		byName[o.name()] = o
+		isNew[nameOf(o.Entry)] = true
+		byName[nameOf(o.Entry)] = o
 	}
 	// gone are the old devices that have no new one with their name, by hardware. Hardware may
 	// have several devices, such as with each = "node". They are paired in the order of the
 	// lists.
 	gone := make(map[string][]offered)
 	for _, old := range offers(before) {
-		next, isKept := byName[old.name()]
+		next, isKept := byName[nameOf(old.Entry)]
 		if !isKept {
 			gone[old.hardware] = append(gone[old.hardware], old)
 			continue
 		}
-		delete(isNew, old.name())
+		delete(isNew, nameOf(old.Entry))
 		c.compareKept(old, next)
 	}
 	for _, next := range newOffers {
-		if !isNew[next.name()] {
+		if !isNew[nameOf(next.Entry)] {
 			continue
 		}
 		left := gone[next.hardware]
 		if len(left) == 0 {
-			c.add(added, entry{}, next.entry)
+			c.add(answer.Added, answer.Entry{}, next.Entry)
 			continue
 		}
 		gone[next.hardware] = left[1:]
@@ -136,7 +99,7 @@ func compare(before, after *agent.View, held holders) []change {
 	}
 	for _, left := range gone {
 		for _, old := range left {
-			c.add(removed, old.entry, entry{})
+			c.add(answer.Removed, old.Entry, answer.Entry{})
 		}
 	}
 	c.compareSettings(before, after)
@@ -150,11 +113,11 @@ func compare(before, after *agent.View, held holders) []change {
 func (c *comparison) compareKept(old, next offered) {
 	changed := details(&old.offer, &next.offer)
 	if next.Slots != old.Slots {
-		c.add(slotsChanged, old.entry, next.entry, changed...)
+		c.add(answer.SlotsChanged, old.Entry, next.Entry, changed...)
 		return
 	}
 	if len(changed) > 0 {
-		c.add(contentsChanged, old.entry, old.entry, changed...)
+		c.add(answer.ContentsChanged, old.Entry, old.Entry, changed...)
 	}
 }
 
@@ -173,8 +136,8 @@ func (c *comparison) compareSettings(before, after *agent.View) {
 		}
 		changed := changedSettings(was, m.Resource)
 		if len(changed) > 0 {
-			resource := entry{Resource: m.Name}
-			c.add(settingsChanged, resource, resource, changed...)
+			resource := answer.Entry{Resource: m.Name}
+			c.add(answer.SettingsChanged, resource, resource, changed...)
 		}
 	}
 }
@@ -182,30 +145,30 @@ func (c *comparison) compareSettings(before, after *agent.View) {
 // addReplaced adds the change of hardware that has another resource or ID in the new view. For a
 // pod, both are the loss of the old device.
 func (c *comparison) addReplaced(old, next offered) {
-	what := moved
+	what := answer.Moved
 	if old.Resource == next.Resource {
-		what = renamed
+		what = answer.Renamed
 	}
-	c.add(what, old.entry, next.entry, details(&old.offer, &next.offer)...)
+	c.add(what, old.Entry, next.Entry, details(&old.offer, &next.offer)...)
 }
 
 // add adds a change with its details and the containers that it affects. These are all holders of
 // the old device if its name changes or disappears. If only the number of slots changes, they are
 // the holders of slots that no longer exist.
-func (c *comparison) add(what effect, old, next entry, details ...string) {
+func (c *comparison) add(what answer.Effect, old, next answer.Entry, details ...string) {
 	held := []status.Holder{}
-	for _, h := range c.held[old.name()] {
+	for _, h := range c.held[nameOf(old)] {
 		_, slot := device.SplitSlot(h.ID)
 		isSlotKept := slot < next.Slots
 		switch {
 		// A running container keeps what it got, and gets the new contents when it restarts.
-		case what == contentsChanged:
-		case what == slotsChanged && isSlotKept:
+		case what == answer.ContentsChanged:
+		case what == answer.SlotsChanged && isSlotKept:
 		default:
 			held = append(held, h)
 		}
 	}
-	c.changes = append(c.changes, change{
+	c.changes = append(c.changes, answer.Change{
 		Change: what,
 		Old:    old,
 		New:    next,
@@ -217,10 +180,10 @@ func (c *comparison) add(what effect, old, next entry, details ...string) {
 
 // byUrgency compares changes by the number of affected containers, then by resource and ID. IDs
 // are in natural order: 1-2 comes before 1-10.
-func byUrgency(a, b change) int {
+func byUrgency(a, b answer.Change) int {
 	return cmp.Or(
 		len(b.Held)-len(a.Held),
-		cmp.Compare(a.listed().Resource, b.listed().Resource),
-		device.CompareNatural(a.listed().ID, b.listed().ID),
+		cmp.Compare(a.Listed().Resource, b.Listed().Resource),
+		device.CompareNatural(a.Listed().ID, b.Listed().ID),
 	)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // details returns how the contents of a device differ between two configurations: a line for each
@@ -29,47 +30,21 @@ func details(old, next *device.Offer) []string {
 	return lines
 }
 
-// contents describes everything that a container gets from a device, one fact in each line. The
-// words are keys of the configuration where one exists. Lines are compared as text, so each line
-// must contain everything that matters about its fact.
+// contents describes everything that a container gets from a device, one fact in each line. Lines
+// are compared as text, so each line must contain everything that matters about its fact.
 func contents(o *device.Offer) []string {
 	var facts []string
-	add := func(format string, args ...any) {
-		facts = append(facts, fmt.Sprintf(format, args...))
-	}
-	// Nodes include companions. A container depends on both paths: the host's path says which
-	// device it is.
-	for _, n := range o.Nodes {
-		add("node %s at %s (%s)", n.HostPath, n.Path, n.Permissions)
-	}
-	for _, n := range o.Nets {
-		add("interface %s %s", n.HostName, n.Name)
-	}
-	for _, m := range o.Mounts {
-		mode := "read-write"
-		if m.ReadOnly {
-			mode = "read-only"
-		}
-		add("mount %s at %s (%s)", m.HostPath, m.ContainerPath, mode)
+	// A container depends on both paths of a node: the host's path says which device it is.
+	for _, f := range factsOf(editsOf(o), func(path string) string { return path }) {
+		facts = append(facts, f.String())
 	}
 	for _, name := range o.CDIDevices {
-		add("cdi_devices %s", name)
-	}
-	// Variables in values are already replaced by their values for this device.
-	for _, e := range o.Env {
-		add("env %s=%s", e.Key, e.Value)
+		facts = append(facts, "CDI device "+name)
 	}
 	for _, e := range o.Annotations {
-		add("annotations %s=%s", e.Key, e.Value)
+		facts = append(facts, fmt.Sprintf("annotation %s=%s", e.Key, e.Value))
 	}
-	for _, h := range o.Hooks {
-		add("hooks %s %s", h.Name, strings.Join(append([]string{h.Path}, h.Args...), " "))
-	}
-	for _, id := range o.AdditionalGIDs {
-		add("additional_gids %d", id)
-	}
-	facts = append(facts, settingsOf(o)...)
-	return facts
+	return append(facts, settingsOf(o)...)
 }
 
 // settingsOf describes the settings of a device that are not lists. A setting without effect has
@@ -77,7 +52,7 @@ func contents(o *device.Offer) []string {
 func settingsOf(o *device.Offer) []string {
 	var facts []string
 	if len(o.NUMA) > 0 {
-		facts = append(facts, "numa "+joinInts(o.NUMA))
+		facts = append(facts, "numa "+cli.JoinInts(o.NUMA))
 	}
 	if o.CDI {
 		facts = append(facts, "cdi = true")
@@ -85,14 +60,8 @@ func settingsOf(o *device.Offer) []string {
 	if o.AlsoCDI {
 		facts = append(facts, `cdi = "auto"`)
 	}
-	if o.Owner != nil {
-		facts = append(facts, "owner"+ownerOf(o.Owner))
-	}
 	if o.HealthDir != "" {
-		facts = append(facts, fmt.Sprintf("health_dir %s, health_hold %s", o.HealthDir, o.HealthHold))
-	}
-	if o.Reset != "" {
-		facts = append(facts, "reset "+o.Reset)
+		facts = append(facts, "health_dir "+o.HealthDir)
 	}
 	// A device may become unusable by an edit that changes nothing else, such as the removal of
 	// dangerous = true.
@@ -100,22 +69,6 @@ func settingsOf(o *device.Offer) []string {
 		facts = append(facts, "cannot be used: "+o.Problem)
 	}
 	return facts
-}
-
-// ownerOf describes the owner of a node, as far as the configuration sets it. Each word follows a
-// space. nil fields keep the owner of the node on the host.
-func ownerOf(o *device.Owner) string {
-	text := ""
-	if o.UID != nil {
-		text += fmt.Sprintf(" uid %d", *o.UID)
-	}
-	if o.GID != nil {
-		text += fmt.Sprintf(" gid %d", *o.GID)
-	}
-	if o.Mode != nil {
-		text += fmt.Sprintf(" mode %04o", *o.Mode)
-	}
-	return text
 }
 
 // changedSettings returns how the settings of a resource differ that no device shows: "prefer:
@@ -141,7 +94,6 @@ func settings(r *config.Resource) []setting {
 		{"api", string(r.API)},
 		{"register", string(r.Register)},
 		{"prefer", string(r.Prefer)},
-		{"forget_after", r.ForgetAfter.String()},
 		{"evict_after", r.EvictAfter.String()},
 		{"max_per_container", fmt.Sprint(r.Container.MaxPerContainer)},
 		{"health", healthOf(r.Health)},
@@ -159,7 +111,7 @@ func healthOf(h *config.Health) string {
 	if h.Open {
 		checks = append(checks, "open")
 	}
-	for _, name := range sortedKeys(h.Attr) {
+	for _, name := range cli.SortedKeys(h.Attr) {
 		checks = append(checks, fmt.Sprintf("attr.%s = %q", name, h.Attr[name].Patterns()))
 	}
 	if len(h.TCP) > 0 {

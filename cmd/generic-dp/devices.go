@@ -5,13 +5,13 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // report is the output of `devices -o json`. The names of the JSON fields are an API.
@@ -55,12 +55,12 @@ needs dangerous = true to have it. "in use": the host uses the network
 interface, so it is never moved into a pod. The parts of a chipset are one line
 for each model, and nodes without hardware that no resource may have are left
 out: -o wide lists them. --all works without a configuration.`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
 	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
 	cmd.Flags().BoolVar(&all, "all", false, "all hardware of this host, with or without a configuration")
 	// Without --all, a missing configuration is an error: an empty list would be misleading.
-	list := func(cmd *cobra.Command, _ []string) (reporter, error) {
+	list := func(cmd *cobra.Command, _ []string) (cli.Reporter, error) {
 		cfg, view, err := f.scanConfig(cmd, all)
 		if err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ out: -o wide lists them. --all works without a configuration.`,
 		view.Probe(cmd.Context(), f.paths)
 		return newReport(cfg, view), err
 	}
-	return reports(cmd, list, "wide", "json", "yaml")
+	return cli.Reports(cmd, list, "wide", "json", "yaml")
 }
 
 // warn writes what could not be read, and the mistakes in the configuration that only show on
@@ -89,7 +89,7 @@ func warn(stderr io.Writer, view *agent.View) error {
 		isMistake := n.Error && !n.OfNode
 		if isMistake {
 			fmt.Fprintln(stderr, n)
-			err = errReported
+			err = cli.ErrReported
 		}
 	}
 	return err
@@ -134,30 +134,19 @@ func newReport(cfg *config.Config, view *agent.View) report {
 	return r
 }
 
-// table writes a line for each device, and a line with the reason for a resource without devices.
+// Table writes a line for each device, and a line with the reason for a resource without devices.
 // With wide, a line has all nodes of the device.
-func (r report) table(w io.Writer, wide bool) error {
-	tab := newTable(w, "RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
+func (r report) Table(w io.Writer, wide bool) error {
+	tab := cli.NewTable("RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
 	for _, resource := range r.Resources {
 		title := status.Resource{Name: resource.Name, API: resource.API}.Title()
 		for _, d := range resource.Devices {
-			nodes := shorten(d.Host(), wide)
-			tab.row(title, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), nodes, d.Reason)
+			nodes := cli.Shorten(d.Host(), wide)
+			tab.Row(title, d.ID, strconv.Itoa(d.Slots), d.Health, cli.JoinInts(d.NUMA), nodes, d.Reason)
 		}
 		if len(resource.Devices) == 0 {
-			tab.row(title, "", "", "", "", "", resource.Reason)
+			tab.Row(title, "", "", "", "", "", resource.Reason)
 		}
 	}
-	return tab.Flush()
-}
-
-// shorten joins names. Without wide, it only shows the first few and the number of the others:
-// "a,b,c,+2". It does not change names.
-func shorten(names []string, wide bool) string {
-	const few = 3
-	if !wide && len(names) > few {
-		more := fmt.Sprintf("+%d", len(names)-few)
-		names = append(slices.Clone(names[:few]), more)
-	}
-	return strings.Join(names, ",")
+	return tab.Write(w)
 }

@@ -1,18 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // inventoryReport is the output of `devices --all`: hardware by bus and name, then nodes without
@@ -61,106 +60,43 @@ var (
 	narrowColumns = 8
 )
 
-// table writes a line for each device. With wide, no device is left out or folded, and no line is
+// Table writes a line for each device. With wide, no device is left out or folded, and no line is
 // shortened: the output is for grep and awk. Otherwise, a device has two lines if a line would be
 // longer than the terminal.
-func (r inventoryReport) table(w io.Writer, wide bool) error {
+func (r inventoryReport) Table(w io.Writer, wide bool) error {
 	if wide {
-		tab := newTable(w, inventoryHead...)
+		tab := cli.NewTable(inventoryHead...)
 		for _, d := range r.Devices {
-			tab.row(cells(d, 0, true)...)
+			tab.Row(cells(d, 0, true)...)
 		}
-		return tab.Flush()
+		return tab.Write(w)
 	}
-	// The table is written to memory, because only the finished lines show whether they fit.
 	short, hidden := catalog.Fold(r.Devices)
-	var lines bytes.Buffer
-	tab := newTable(&lines, inventoryHead[:narrowColumns]...)
+	tab := cli.NewTable(inventoryHead[:narrowColumns]...)
 	for _, d := range short {
-		tab.row(cells(d.Device, d.More, false)[:narrowColumns]...)
+		tab.Row(cells(d.Device, d.More, false)[:narrowColumns]...)
 	}
-	err := tab.Flush()
-	if err != nil {
-		return err
+	if width := cli.WidthOf(w); tab.Width() > width {
+		tab = narrowTable(short, width)
 	}
-	width := widthOf(w)
-	if longestLine(lines.String()) > width {
-		lines.Reset()
-		writeNarrow(&lines, short, width)
+	err := tab.Write(w)
+	if hidden > 0 && err == nil {
+		_, err = fmt.Fprintf(w, "\nnot shown, because no resource may have them: %d nodes and interfaces\nwithout hardware (-o wide shows all)\n", hidden)
 	}
-	if hidden > 0 {
-		fmt.Fprintf(&lines, "\nnot shown, because no resource may have them: %d nodes and interfaces\nwithout hardware (-o wide shows all)\n", hidden)
-	}
-	_, err = w.Write(lines.Bytes())
 	return err
 }
 
-// longestLine returns the length of the longest line of a text in characters, without the
-// newline. Every line must end with a newline.
-func longestLine(text string) int {
-	longest := 0
-	for line := range strings.Lines(text) {
-		longest = max(longest, utf8.RuneCountInString(line)-1)
-	}
-	return longest
-}
-
-// writeNarrow writes two lines for each device. The first has its names and the resource that has
-// it, and the second, which is indented, has the product and the nodes. The driver and the NUMA
-// nodes are left to -o wide. width is the number of columns of the terminal.
-func writeNarrow(w io.Writer, devices []catalog.Folded, width int) {
-	rows := [][]string{{"DEVICE", "KIND", "ID", "RESOURCE"}}
+// narrowTable has two lines for each device. The first has its names and the resource that has it,
+// and the second, which is indented, has the product and the nodes. The driver and the NUMA nodes
+// are left to -o wide. width is the number of columns of the terminal.
+func narrowTable(devices []catalog.Folded, width int) *cli.Table {
+	tab := cli.NewLimitedTable(width, "DEVICE", "KIND", "ID", "RESOURCE")
 	for _, d := range devices {
 		// The first cells are DEVICE, KIND and ID.
 		c := cells(d.Device, d.More, false)
-		rows = append(rows, []string{c[0], c[1], c[2], use(d.Device)})
+		tab.Add([]string{c[0], c[1], c[2], use(d.Device)}, contentsOf(d.Device))
 	}
-	widths := columnWidths(rows)
-	writeRow(w, width, rows[0], widths)
-	for i, d := range devices {
-		writeRow(w, width, rows[i+1], widths)
-		wrapAt(w, width, "    ", contentsOf(d.Device))
-	}
-}
-
-// maxCell limits the width of a column in characters: one long name must not move all others. A
-// longer cell moves only the rest of its line.
-const maxCell = 18
-
-// columnWidths returns the widths in characters of all columns but the last one, which needs no
-// padding. rows must have at least one row, and all rows the same length.
-func columnWidths(rows [][]string) []int {
-	widths := make([]int, len(rows[0])-1)
-	for _, row := range rows {
-		for i := range widths {
-			length := utf8.RuneCountInString(row[i])
-			if length <= maxCell {
-				widths[i] = max(widths[i], length)
-			}
-		}
-	}
-	return widths
-}
-
-// writeRow writes the cells of a row, padded to widths, with a dash in place of an empty cell. A
-// row that is longer than width is wrapped, which loses the alignment. In contrast to table, it
-// does not need all rows at once.
-func writeRow(w io.Writer, width int, row []string, widths []int) {
-	var line strings.Builder
-	for i, cell := range row {
-		cell = cmp.Or(device.Printable(cell, ""), "-")
-		line.WriteString(cell)
-		if i < len(widths) {
-			padding := max(0, widths[i]-utf8.RuneCountInString(cell))
-			line.WriteString(strings.Repeat(" ", padding+2))
-		}
-	}
-	text := line.String()
-	if utf8.RuneCountInString(text) > width {
-		wrapAt(w, width, "", text)
-		return
-	}
-	fmt.Fprintln(w, text)
+	return tab
 }
 
 // cells returns the cells of a device in the order of inventoryHead. more is the number of
@@ -181,8 +117,8 @@ func cells(d catalog.Device, more int, wide bool) []string {
 		d.ID,
 		d.FullName(),
 		d.Driver,
-		joinInts(d.NUMA),
-		shorten(slices.Concat(d.Nodes, d.Interfaces), wide),
+		cli.JoinInts(d.NUMA),
+		cli.Shorten(slices.Concat(d.Nodes, d.Interfaces), wide),
 		use(d),
 		strings.Join(ids, ","),
 		d.Serial,
@@ -217,7 +153,7 @@ func use(d catalog.Device) string {
 // device already says everything.
 func contentsOf(d catalog.Device) string {
 	name := d.FullName()
-	nodes := strings.ReplaceAll(shorten(slices.Concat(d.Nodes, d.Interfaces), false), ",", " ")
+	nodes := strings.ReplaceAll(cli.Shorten(slices.Concat(d.Nodes, d.Interfaces), false), ",", " ")
 	isNode := nodes == d.Name // a node without hardware has the first line already
 	if name == "" && isNode {
 		return ""

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/generic-dp/generic-dp/internal/host/recording"
+	"github.com/generic-dp/generic-dp/internal/tools/plugin"
 )
 
 var update = flag.Bool("update", false, "write the output of commands into README.md and docs/*.md")
@@ -255,14 +256,14 @@ func (p *page) runCommand(b *block, line int, command string) string {
 		words = words[1:]
 	}
 	if isPlugin(words) {
-		p.checkFlags(line, append([]string{"fleet"}, words[2:]...))
+		p.checkFlags(line, plugin.NewRoot(version), words[2:])
 		return p.runPlugin(b, line, command)
 	}
 	if words[0] != "generic-dp" {
 		p.checkOther(b, line, words)
 		return ""
 	}
-	p.checkFlags(line, words[1:])
+	p.checkFlags(line, newRoot(newFlags()), words[1:])
 	isOfHost := slices.Contains([]string{"serve", "status", "doctor", "clean"}, words[1])
 	if b.elsewhere || isOfHost && !slices.Contains(words, "--once") {
 		return "" // about the host itself, and other tests'
@@ -315,10 +316,10 @@ func (p *page) program(b *block) string {
 			p.t.Fatal(err)
 		}
 		text = fmt.Sprintf(`case "$*" in
-*--sysfs* | schema* | import* | classes* | version* | completion* | *--help*) ;;
+*--sysfs* | version* | completion* | *--help*) ;;
 "serve --no-kubelet"*) set -- "$@" --sysfs %[1]s/sys --dev %[1]s/dev --run-dir %[1]s/links --state-dir %[1]s/state --cdi-dir %[1]s/cdi ;;
 devices* | explain* | init*) set -- "$@" --sysfs %[2]s --hwdata %[1]s/none ;;
-diff*) set -- "$@" --sysfs %[2]s --listen= ;;
+check*--against*) set -- "$@" --sysfs %[2]s --listen= ;;
 *) set -- "$@" --sysfs %[2]s ;;
 esac
 `, dir, file) + text

@@ -11,8 +11,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/generic-dp/generic-dp/internal/tools/plugin"
 )
 
 var (
@@ -46,7 +49,7 @@ func (p *page) checkText() {
 				if words[0] == "make" {
 					p.checkOther(&block{}, i, words)
 				} else {
-					p.checkFlags(i, words[1:])
+					p.checkFlags(i, newRoot(newFlags()), words[1:])
 				}
 			case strings.HasPrefix(words[0], "--") && words[0] != "--":
 				name, _, _ := strings.Cut(strings.TrimPrefix(words[0], "--"), "=")
@@ -115,9 +118,7 @@ func (p *page) allFlags() map[string]bool {
 	}
 	root := newRoot(newFlags())
 	all := append(root.Commands(), root)
-	for _, cmd := range root.Commands() {
-		all = append(all, cmd.Commands()...)
-	}
+	all = append(all, plugin.NewRoot(version).Commands()...)
 	for _, cmd := range all {
 		cmd.InitDefaultHelpFlag()
 		for _, set := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
@@ -128,13 +129,12 @@ func (p *page) allFlags() map[string]bool {
 }
 
 // checkFlags parses the arguments of generic-dp, up to what a shell interprets.
-func (p *page) checkFlags(line int, args []string) {
+func (p *page) checkFlags(line int, root *cobra.Command, args []string) {
 	if end := slices.IndexFunc(args, func(a string) bool { return strings.Trim(a, "|<>&;2") == "" }); end >= 0 {
 		args = args[:end]
 	}
 	// A page writes what may be left out in brackets, and ... for more.
 	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "[") || a == "..." })
-	root := newRoot(newFlags())
 	root.InitDefaultCompletionCmd()
 	cmd, rest, err := root.Find(args)
 	if err == nil {
@@ -145,7 +145,7 @@ func (p *page) checkFlags(line int, args []string) {
 		err = fmt.Errorf("unknown command %q", cmd.Flags().Arg(0))
 	}
 	if err != nil {
-		p.errorf(line, "generic-dp %s: %v", strings.Join(args, " "), err)
+		p.errorf(line, "%s %s: %v", root.DisplayName(), strings.Join(args, " "), err)
 	}
 }
 
@@ -277,7 +277,7 @@ func (p *page) checkOther(b *block, line int, words []string) {
 	}
 	inside := slices.Index(words, "--")
 	if inside >= 0 && inside+1 < len(words) && words[inside+1] == "/generic-dp" {
-		p.checkFlags(line, words[inside+2:])
+		p.checkFlags(line, newRoot(newFlags()), words[inside+2:])
 		words = words[:inside]
 	}
 	for i, word := range words {

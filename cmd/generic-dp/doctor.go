@@ -19,6 +19,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // severity is how bad a finding is. Its values are an API: they are in the JSON output. Only
@@ -60,7 +61,7 @@ type doctor struct {
 	// isServing is set if an instance serves with these paths. Its registrations and files are
 	// expected then.
 	isServing bool
-	// isWithoutKubelet is set if the host has no kubelet. generic-dp cdi --once leaves specs there
+	// isWithoutKubelet is set if the host has no kubelet. serve --no-kubelet --once leaves specs there
 	// that containers use without an instance.
 	isWithoutKubelet bool
 }
@@ -81,23 +82,23 @@ CDI support, SELinux, inotify limits, other plugins with the resources of the
 configuration, and leftovers of earlier runs. It changes nothing. The exit
 status is 1 if there is a problem; warnings may be intended. In a pod, mount the
 host's root and name it with --root.`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
 	f.add(cmd, configFlags, hostFlags, []string{"kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir"})
 	cmd.Flags().StringVar(&d.root, "root", "/", "root directory of the host, for its /etc, /proc and /run")
-	diagnose := func(cmd *cobra.Command, _ []string) (reporter, error) {
+	diagnose := func(cmd *cobra.Command, _ []string) (cli.Reporter, error) {
 		d.examine(cmd.Context())
 		if d.hasProblem() {
-			return d.diagnosis, errReported
+			return d.diagnosis, cli.ErrReported
 		}
 		return d.diagnosis, nil
 	}
-	return reports(cmd, diagnose, "json", "yaml")
+	return cli.Reports(cmd, diagnose, "json", "yaml")
 }
 
-// table writes the findings in the order of the checks. The fix is below its finding, so that a
+// Table writes the findings in the order of the checks. The fix is below its finding, so that a
 // terminal does not wrap commands that people copy.
-func (d diagnosis) table(w io.Writer, _ bool) error {
+func (d diagnosis) Table(w io.Writer, _ bool) error {
 	for _, f := range d.Findings {
 		fmt.Fprintf(w, "%-8s %-14s %s\n", f.Status, f.Check, f.Text)
 		if f.Fix != "" {
@@ -175,9 +176,9 @@ func (d *doctor) configuration(ctx context.Context) {
 			withoutDevices = append(withoutDevices, m.Name)
 		}
 	}
-	d.ok(check, count(len(cfg.Resources), "resource")+", "+count(devices, "device"))
+	d.ok(check, cli.Count(len(cfg.Resources), "resource")+", "+cli.Count(devices, "device"))
 	if unusable > 0 {
-		d.add(warning, "devices", d.command("devices"), count(unusable, "device")+" cannot be used")
+		d.add(warning, "devices", d.command("devices"), cli.Count(unusable, "device")+" cannot be used")
 	}
 	for _, name := range withoutDevices {
 		d.add(warning, "devices", d.command("explain", name), name+" has no device on this host")
@@ -197,7 +198,7 @@ func (d *doctor) writeFix() string {
 		dir = d.config
 		file = filepath.Join(dir, "config.toml")
 	}
-	return "mkdir -p " + shellQuote(dir) + " && " + d.commandOn("init") + " > " + shellQuote(file)
+	return "mkdir -p " + cli.ShellQuote(dir) + " && " + d.commandOn("init") + " > " + cli.ShellQuote(file)
 }
 
 // dra checks what resources with api = "dra" need on the host. It adds nothing if there is no
@@ -318,7 +319,7 @@ func isFull(disk *unix.Statfs_t) string {
 
 // leftovers finds links, health directories and specs that no instance maintains. They are only a
 // warning: after an update or a crash, the next instance uses them again. Without a kubelet, specs
-// need no instance: generic-dp cdi --once has written them.
+// need no instance: serve --no-kubelet --once has written them.
 func (d *doctor) leftovers() {
 	if d.isServing {
 		d.ok("instance", "an instance is serving")
@@ -343,5 +344,5 @@ func (d *doctor) leftovers() {
 		return
 	}
 	d.add(warning, check, "generic-dp clean, unless generic-dp serve starts again",
-		fmt.Sprintf("no instance is serving, and %s left: %s", count(len(left), "link or spec"), left[0]))
+		fmt.Sprintf("no instance is serving, and %s left: %s", cli.Count(len(left), "link or spec"), left[0]))
 }

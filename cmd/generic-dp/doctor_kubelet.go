@@ -158,7 +158,7 @@ func (d *doctor) kubelet() {
 	isMissing := errors.Is(err, fs.ErrNotExist)
 	d.isWithoutKubelet = isMissing && installed == nil
 	if d.isWithoutKubelet && d.hasContainerTool() {
-		d.ok(check, "no Kubernetes on this host: generic-dp cdi serves podman, docker and nerdctl")
+		d.ok(check, "no Kubernetes on this host: generic-dp serve --no-kubelet serves podman, docker and nerdctl")
 		return
 	}
 	// *net.OpError would repeat the path.
@@ -194,7 +194,7 @@ func (d *doctor) kubeletFix(installed *distribution) string {
 	if installed != nil {
 		return installed.startCommand()
 	}
-	return "install Kubernetes; a host without it only needs generic-dp cdi, for podman, docker and nerdctl"
+	return "install Kubernetes; a host without it only needs generic-dp serve --no-kubelet, for podman, docker and nerdctl"
 }
 
 // podResources checks the socket that shows which containers hold devices. Without it, devices

@@ -103,7 +103,7 @@ func TestDoctorKnowsTheHost(t *testing.T) {
 		status severity
 		fix    string
 	}{
-		"nothing":           {nil, problem, "install Kubernetes; a host without it only needs generic-dp cdi"},
+		"nothing":           {nil, problem, "install Kubernetes; a host without it only needs generic-dp serve --no-kubelet"},
 		"podman":            {map[string]string{"usr/bin/podman": ""}, fine, ""},
 		"kubelet's unit":    {map[string]string{"lib/systemd/system/kubelet.service": ""}, problem, "systemctl restart kubelet"},
 		"k3s":               {map[string]string{"proc/17/comm": "k3s-server\n"}, problem, "systemctl restart k3s"},
@@ -249,7 +249,7 @@ func TestDoctorReadsRuntimes(t *testing.T) {
 	}
 }
 
-// Without a kubelet, specs of cdi --once are in use.
+// Without a kubelet, specs of serve --no-kubelet --once are in use.
 func TestDoctorKeepsSpecsInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
 
@@ -64,11 +63,6 @@ func ownEdits(r *fakekubelet.Response) *cdi.Edits {
 	return own
 }
 
-// isReadOnly reports whether a mount cannot be written in the container.
-func isReadOnly(m *cdi.Mount) bool {
-	return slices.Contains(m.Options, "ro")
-}
-
 // printResponse prints what a container gets as text. The edits of a CDI device are indented
 // below its name.
 func (s *session) printResponse(r *fakekubelet.Response) {
@@ -91,55 +85,28 @@ func (s *session) printResponse(r *fakekubelet.Response) {
 // lines describes each edit of a part in one line: its kind in a column of its own, then its
 // values. Paths of the session are replaced by paths that exist while serve runs.
 func (s *session) lines(p part) []string {
-	var lines []string
-	add := func(kind, format string, args ...any) {
-		column := fmt.Sprintf("%-11s ", kind)
-		values := fmt.Sprintf(format, args...)
-		lines = append(lines, column+values)
-	}
+	var facts []fact
 	if p.edits == nil {
 		for _, path := range s.foreignNodes(p.name) {
-			add("node", "%s", path)
+			facts = append(facts, fact{"node", path})
 		}
-		return lines
+	} else {
+		facts = factsOf(p.edits, s.shown)
 	}
-	for _, n := range p.edits.DeviceNodes {
-		// The kubelet keeps the path of the link for the life of the pod, so that a container can
-		// restart after its device has got another name.
-		host, isFollowed := s.followed(hostPath(n))
-		if isFollowed {
-			host += " (by a link that follows the device)"
-		}
-		add("node", "%s at %s (%s)%s", host, n.Path, n.Permissions, owner(n))
-	}
-	for _, n := range p.edits.NetDevices {
-		add("interface", "%s as %s", n.HostInterfaceName, n.Name)
-	}
-	for _, m := range p.edits.Mounts {
-		mode := "read-write"
-		if isReadOnly(m) {
-			mode = "read-only"
-		}
-		add("mount", "%s at %s (%s)", s.served(m.HostPath), m.ContainerPath, mode)
-	}
-	for _, text := range p.edits.Env {
-		add("env", "%s", text)
-	}
-	for _, h := range p.edits.Hooks {
-		add("hook", "%s %s", h.HookName, h.Path)
-	}
-	if len(p.edits.AdditionalGIDs) > 0 {
-		// Sprint formats a slice as "[1 2]".
-		groups := fmt.Sprint(p.edits.AdditionalGIDs)
-		add("groups", "%s", strings.Trim(groups, "[]"))
+	var lines []string
+	for _, f := range facts {
+		lines = append(lines, fmt.Sprintf("%-11s %s", f.kind, f.text))
 	}
 	return lines
 }
 
-// hostPath returns the path of a node on the host. A CDI spec omits it if the path in the
-// container is the same (hostPath in SPEC.md of CDI).
-func hostPath(n *cdi.Node) string {
-	return cmp.Or(n.HostPath, n.Path)
+// shown returns how a path of the host is shown. The kubelet keeps the path of the link for the life
+// of the pod, so that a container can restart after its device has got another name.
+func (s *session) shown(path string) string {
+	if node, isFollowed := s.followed(path); isFollowed {
+		return node + " (by a link that follows the device)"
+	}
+	return s.served(path)
 }
 
 // followed returns the node that a link of the session points to. isLink reports whether the path
@@ -160,24 +127,6 @@ func (s *session) followed(path string) (node string, isLink bool) {
 // until the command ends.
 func (s *session) isOwn(path string) bool {
 	return strings.HasPrefix(path, s.options.Paths.RunDir+"/")
-}
-
-// owner describes the owner and mode that a CDI spec sets for a node. It is empty if the spec
-// sets neither: the runtime then uses the owner and mode of the node on the host.
-func owner(n *cdi.Node) string {
-	text := ""
-	if n.UID != nil {
-		text += fmt.Sprintf(", uid %d", *n.UID)
-	}
-	if n.GID != nil {
-		text += fmt.Sprintf(", gid %d", *n.GID)
-	}
-	if n.FileMode != nil {
-		// The bits above are the type of the file (inode(7)).
-		const permissionBits = 0o7777
-		text += fmt.Sprintf(", mode %04o", *n.FileMode&permissionBits)
-	}
-	return text
 }
 
 // foreignNodes returns the nodes of a CDI device in a spec of another program, by their paths in
@@ -226,7 +175,7 @@ func (s *session) printPodman(r *fakekubelet.Response) error {
 			continue
 		}
 		printed = append(printed, a)
-		s.printf("%s=%s\n", a.flag, shellQuote(a.value))
+		s.printf("%s=%s\n", a.flag, cli.ShellQuote(a.value))
 	}
 	return nil
 }
@@ -240,7 +189,7 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 	}
 	if missing := s.beyondPodman(p.edits); missing != "" {
 		return nil, fmt.Errorf("podman run has no argument for %s\n"+
-			"  hint: generic-dp cdi --once writes CDI specs and prints their names, for podman run --device NAME", missing)
+			"  hint: generic-dp serve --no-kubelet --once writes CDI specs and prints their names, for podman run --device NAME", missing)
 	}
 	var args []argument
 	for _, n := range p.edits.DeviceNodes {
@@ -259,10 +208,6 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 	}
 	for _, text := range p.edits.Env {
 		args = append(args, argument{"--env", text})
-	}
-	for _, id := range p.edits.AdditionalGIDs {
-		group := strconv.FormatUint(uint64(id), 10)
-		args = append(args, argument{"--group-add", group})
 	}
 	return args, nil
 }
@@ -300,14 +245,4 @@ func csvQuote(s string) string {
 		return s
 	}
 	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
-}
-
-// shellQuote quotes an argument for a POSIX shell if necessary. An empty text becomes two single
-// quotes. Nothing is special between single quotes except a single quote, which must be outside
-// of them.
-func shellQuote(s string) string {
-	if isPlain(s, "-_./:=,@%+") {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -23,8 +25,8 @@ type explainReport struct {
 	// Variables are the variables that have a value for the device. They are empty without one.
 	Variables []matchers.Variable `json:"variables"`
 	Resources []explanation       `json:"resources"`
-	// Nodes are the nodes of the offered devices. They are empty for a recording.
-	Nodes []nodeState `json:"nodes"`
+	// Nodes, of the offered devices, is empty for a recording.
+	answer.Explain
 }
 
 // explanation says why a resource has its devices, and why some of them are Unhealthy.
@@ -48,11 +50,11 @@ With a device, it applies the conditions of each resource to that device, and
 lists the variables that have a value for it. DEVICE is a path below /dev, a
 device ID, a PCI address, a USB port such as 1-1.4, or a network interface;
 RESOURCE is a name, with or without its domain.`,
-		Args:              wantArgs(1, 1, "want one DEVICE or RESOURCE"),
+		Args:              cli.WantArgs(1, 1, "want one DEVICE or RESOURCE"),
 		ValidArgsFunction: f.completeResources,
 	}
 	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
-	explain := func(cmd *cobra.Command, args []string) (reporter, error) {
+	explain := func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
 		cfg, view, err := f.scanConfig(cmd, true)
 		if err != nil {
 			return nil, err
@@ -65,12 +67,12 @@ RESOURCE is a name, with or without its domain.`,
 			return explainReport{
 				Variables: []matchers.Variable{},
 				Resources: resources,
-				Nodes:     f.nodeStates(view, offeredIn(resources)),
+				Explain:   answer.Explain{Nodes: f.nodeStates(view, offeredIn(resources))},
 			}, nil
 		}
 		return f.explainDevice(cmd.ErrOrStderr(), view, cfg, args[0])
 	}
-	return reports(cmd, explain, "json", "yaml")
+	return cli.Reports(cmd, explain, "json", "yaml")
 }
 
 // explainResource explains the resources with a name. Several domains may have the same name, so
@@ -106,7 +108,7 @@ func isNamed(resource, name string) bool {
 // explainDevice explains all resources with regard to a device. name is any name of a device that
 // catalog.Catalog.Find accepts. The error says that nothing has the name, or which devices have
 // it if it is ambiguous.
-func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Config, name string) (reporter, error) {
+func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Config, name string) (cli.Reporter, error) {
 	all := f.catalog(stderr, view)
 	found, err := all.Find(view.Forms, name)
 	if err != nil {
@@ -123,7 +125,7 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 		Device:    listed(listAll(all, view), found, name),
 		Variables: view.Variables(found.Hardware, found.Node),
 		Resources: resources,
-		Nodes:     f.nodeStates(view, offeredIn(resources)),
+		Explain:   answer.Explain{Nodes: f.nodeStates(view, offeredIn(resources))},
 	}, nil
 }
 
@@ -174,8 +176,8 @@ func unhealthy(view *agent.View, r *config.Resource, ids []string) map[string]st
 	return reasons
 }
 
-// table writes the device with its variables, then each resource.
-func (r explainReport) table(w io.Writer, _ bool) error {
+// Table writes the device with its variables, then each resource.
+func (r explainReport) Table(w io.Writer, _ bool) error {
 	if d := r.Device; d != nil {
 		title := []string{d.Name, d.Kind, d.ID, d.Vendor, d.Product}
 		// Fields drops the space around empty words.
@@ -203,9 +205,12 @@ func (r explainReport) write(w io.Writer, e explanation) {
 			line += "  Unhealthy: " + why
 		}
 		fmt.Fprintln(w, line)
+		shown := map[string]bool{}
 		for _, n := range r.Nodes {
-			if n.ID == id {
-				fmt.Fprintf(w, "    %s: %s\n", n.Path, n)
+			// A device of two resources has its nodes twice.
+			if n.ID == id && !shown[n.Path] {
+				shown[n.Path] = true
+				fmt.Fprintf(w, "    %s: %s\n", n.Path, describeNode(n))
 			}
 		}
 	}
@@ -231,7 +236,7 @@ func (r explainReport) verdict(e explanation) string {
 	case r.Device != nil:
 		return "no"
 	case offered > 0:
-		return "offers " + count(offered, "device")
+		return "offers " + cli.Count(offered, "device")
 	}
 	return "no device"
 }

@@ -13,19 +13,13 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
-	"github.com/generic-dp/generic-dp/internal/tools/fleet"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
-// nodeState is the state of a node beyond what matching reads.
-type nodeState struct {
-	fleet.Permission
-	// OpenIn are the processes that have the node open: "ModemManager (612)".
-	OpenIn []string `json:"open_in"`
-}
-
-// String describes the state in a line, after the path.
-func (n nodeState) String() string {
+// describeNode describes the state of a node in a line, after the path.
+func describeNode(n answer.Node) string {
 	text := fmt.Sprintf("mode %04o, uid %d, gid %d", n.Mode, n.UID, n.GID)
 	if n.Mode == 0 {
 		text += ": only root can open it"
@@ -36,33 +30,64 @@ func (n nodeState) String() string {
 	return text
 }
 
-// nodeStates returns the state of the nodes of all offered devices. A node of several devices is
-// in the list once for each of them. A recording has nodes without owners and processes, so the result is empty for it.
-func (f *flags) nodeStates(view *agent.View, offered func(id string) bool) []nodeState {
-	states := []nodeState{}
+// nodeStates returns the state of the nodes of all offered devices: owner, group and mode as they are in a container, and who
+// has them open. A node of several devices is in the list once for each of them. A recording has
+// nodes without owners and processes, so the result is empty for it.
+func (f *flags) nodeStates(view *agent.View, offered func(id string) bool) []answer.Node {
+	states := []answer.Node{}
 	if f.unpacked != "" {
 		return states
 	}
 	open := openNodes()
-	for _, p := range f.permissions(view.Matched.Resources).Permissions {
-		isKnown := slices.ContainsFunc(states, func(s nodeState) bool {
-			return s.ID == p.ID && s.Path == p.Path
-		})
-		if isKnown || !offered(p.ID) {
-			continue
+	for _, m := range view.Matched.Resources {
+		for _, o := range m.Offers {
+			if !offered(o.ID) {
+				continue
+			}
+			for _, n := range o.Nodes {
+				state, err := f.nodeState(n.HostPath, o.Owner, open)
+				if err != nil {
+					continue // it has disappeared meanwhile
+				}
+				state.Resource = m.Name
+				state.ID = o.ID
+				states = append(states, state)
+			}
 		}
-		s := nodeState{
-			Permission: p,
-			OpenIn:     []string{},
-		}
-		var stat unix.Stat_t
-		isNode := unix.Stat(f.here(p.Path), &stat) == nil
-		if isNode {
-			s.OpenIn = append(s.OpenIn, open[stat.Rdev]...)
-		}
-		states = append(states, s)
 	}
 	return states
+}
+
+// nodeState reads the state of a node. owner is nil if the configuration does not replace anything,
+// and open has the processes by device number. Resource and ID are left to the caller.
+func (f *flags) nodeState(path string, owner *device.Owner, open map[uint64][]string) (answer.Node, error) {
+	var stat unix.Stat_t
+	err := unix.Stat(f.here(path), &stat)
+	if err != nil {
+		return answer.Node{}, err
+	}
+	state := answer.Node{
+		Path: path,
+		UID:  stat.Uid,
+		GID:  stat.Gid,
+		// The kind of the file and the bits above the permissions do not matter here.
+		Mode:   uint32(stat.Mode) & 0o777,
+		OpenIn: append([]string{}, open[stat.Rdev]...),
+	}
+	if owner != nil {
+		// The runtime sets these when it makes the node in the container.
+		replace(&state.UID, owner.UID)
+		replace(&state.GID, owner.GID)
+		replace(&state.Mode, owner.Mode)
+	}
+	return state, nil
+}
+
+// replace replaces a value if there is another one. other is nil if there is none.
+func replace(value, other *uint32) {
+	if other != nil {
+		*value = *other
+	}
 }
 
 // openNodes returns the processes that have device nodes open, by device number. Without the
@@ -164,7 +189,7 @@ func (e *explanation) addPart(id string, group []*device.Hardware, found catalog
 	number := group[0].IOMMUGroup()
 	isAbout := found != (catalog.Found{})
 	if !isAbout && e.Reason == "" {
-		e.Reason = fmt.Sprintf("IOMMU group %s with %s is one device", number, count(len(group), "function"))
+		e.Reason = fmt.Sprintf("IOMMU group %s with %s is one device", number, cli.Count(len(group), "function"))
 	}
 	isPart := found.Hardware != nil && slices.Contains(group, found.Hardware)
 	if isPart && len(e.Offered) == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
@@ -48,7 +49,7 @@ type flags struct {
 	given []string
 	// piped is the configuration from standard input, once it was read. It is nil before.
 	piped *manifest.Configuration
-	// temporary points to unpacked. run reads it while an abandoned command may still write
+	// temporary points to unpacked. temporaryDir reads it while an abandoned command may still write
 	// the other fields.
 	temporary atomic.Pointer[string]
 }
@@ -67,25 +68,34 @@ func newFlags() *flags {
 	f.all.Var((*address)(&f.listen), "listen",
 		"address of the status page, /metrics, /healthz and /readyz; empty for none")
 	f.all.Var(allowValue{&f.allow}, "allow",
-		"privileges of the configuration: a list of hooks, dangerous, net, env, reset, mount:/prefix, cdi:KIND, or all (default none)")
+		"privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
 	f.all.Var((*domains)(&f.allow.Domains), "domains",
 		"domains that the configuration may use in names of resources: a list (default any)")
 	// The manifest of the DaemonSet sets NODE_NAME from spec.nodeName, so that it needs no flag.
 	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"),
 		"name of this node, for ${node_name} and api = \"dra\" (default $NODE_NAME)")
-	format := word{
-		value: &f.format,
-		words: []string{"text", "json"},
+	format := cli.Word{
+		Value: &f.format,
+		Words: []string{"text", "json"},
 	}
-	f.all.Var(format, "log-format", orList(format.words))
-	level := word{
-		value: &f.level,
-		words: []string{"debug", "info", "warn", "error"},
+	f.all.Var(format, "log-format", cli.OrList(format.Words))
+	level := cli.Word{
+		Value: &f.level,
+		Words: []string{"debug", "info", "warn", "error"},
 	}
-	f.all.Var(level, "log-level", orList(level.words))
+	f.all.Var(level, "log-level", cli.OrList(level.Words))
 	f.all.StringSliceVar(&f.hwdata, "hwdata", catalog.Dirs,
 		"directories of pci.ids and usb.ids, for names of hardware")
 	return f
+}
+
+// temporaryDir returns the directory of an unpacked recording, empty without one. It is safe while
+// a command runs.
+func (f *flags) temporaryDir() string {
+	if unpacked := f.temporary.Load(); unpacked != nil {
+		return *unpacked
+	}
+	return ""
 }
 
 // addPaths adds the flags that name files and directories. The current values of f.paths are
@@ -163,7 +173,7 @@ func (f *flags) readEnvironment(cmd *cobra.Command) error {
 		}
 		err := flag.Value.Set(value)
 		if err != nil {
-			problem = usageError{fmt.Errorf("%s=%q: %w", variable, value, err)}
+			problem = cli.Usagef("%s=%q: %w", variable, value, err)
 		}
 	})
 	return problem
@@ -220,69 +230,6 @@ func (a *address) Set(text string) error {
 func (a *address) String() string { return string(*a) }
 
 func (*address) Type() string { return "string" }
-
-// word is the value of a flag that accepts one of some words. The help and the completion of the
-// shell list them.
-type word struct {
-	// value is the chosen word. It contains the default before the flag is parsed.
-	value *string
-	words []string
-}
-
-// Set accepts words in any letter case, because log/slog writes levels in capitals. The value is
-// always in lower case.
-func (w word) Set(text string) error {
-	text = strings.ToLower(text)
-	if !slices.Contains(w.words, text) {
-		return errors.New("want " + orList(w.words))
-	}
-	*w.value = text
-	return nil
-}
-
-func (w word) String() string { return *w.value }
-
-func (word) Type() string { return "string" }
-
-// orList joins words for a sentence: "a, b or c". It returns an empty text for no words.
-func orList(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	before := strings.Join(words[:last], ", ")
-	return before + " or " + words[last]
-}
-
-// outputFlag adds -o to a command. The first format is the default. The result points to the
-// chosen format, which is only valid once the command line is parsed.
-func outputFlag(cmd *cobra.Command, formats ...string) *string {
-	format := formats[0]
-	value := word{
-		value: &format,
-		words: formats,
-	}
-	cmd.Flags().VarP(value, "output", "o", orList(formats))
-	return &format
-}
-
-// complete registers the completions of all flags that accept words, for a command and its
-// subcommands. Other flags keep cobra's default, which completes file names. Only run calls it,
-// for the hidden command that the scripts of shells call.
-func complete(cmd *cobra.Command) {
-	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		w, ok := flag.Value.(word)
-		if !ok {
-			return
-		}
-		words := cobra.FixedCompletions(w.words, cobra.ShellCompDirectiveNoFileComp)
-		// The only errors are a flag that does not exist or is registered already.
-		_ = cmd.RegisterFlagCompletionFunc(flag.Name, words)
-	})
-	for _, sub := range cmd.Commands() {
-		complete(sub)
-	}
-}
 
 // completeResources completes the names of resources without their domain. It leaves out names
 // with variables, because their values depend on hardware. Without a valid configuration, the

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -13,9 +14,10 @@ func isPlugin(words []string) bool {
 }
 
 // runPlugin runs a command of kubectl generic-dp on the cluster of the documentation. In a block of
-// sh it only has to exist.
+// sh it only has to exist, unless it converts files.
 func (p *page) runPlugin(b *block, line int, command string) string {
-	if b.language != "console" {
+	readsFiles := slices.Contains([]string{"import", "schema", "classes"}, strings.Fields(command)[2])
+	if b.elsewhere || b.language != "console" && !readsFiles {
 		return ""
 	}
 	var dirs []string

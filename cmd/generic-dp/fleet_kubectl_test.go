@@ -26,6 +26,7 @@ import (
 //   - NODE.status is the status of the instance on a node, in YAML. kubectl exec runs this program
 //     on the recorded machine that the annotation "machine" of the node names, and the program asks
 //     that instance.
+//   - NODE.explain is the answer of explain on a node, in JSON.
 //   - config is the configuration of all nodes.
 func fakeKubectl() {
 	cluster, err := readFakeCluster(filepath.SplitList(os.Getenv("CLUSTER"))...)
@@ -45,10 +46,11 @@ func fakeKubectl() {
 func (c *fakeCluster) Run(ctx context.Context, call fleet.Call) error {
 	var stdout, stderr bytes.Buffer
 	err := c.run(ctx, call.Args, &stdout, &stderr)
+	outputErr := call.Output(&stdout)
 	if err != nil {
 		return fmt.Errorf("%s%w", &stderr, err)
 	}
-	return call.Output(&stdout)
+	return outputErr
 }
 
 type fakeObject = map[string]any
@@ -264,26 +266,26 @@ func (c *fakeCluster) exec(ctx context.Context, call fakeCall, stdout, stderr io
 		return err
 	}
 	defer os.RemoveAll(state)
-	replaced := map[string]string{
-		"--config":        c.path("config"),
-		"--listen":        listen,
-		"--state-dir":     state,
-		"--pod-resources": state + "/none.sock",
-	}
-	var args []string
-	for _, arg := range call.inContainer[1:] {
-		flag, _, _ := strings.Cut(arg, "=")
-		value, isReplaced := replaced[flag]
-		switch {
-		case flag == "--dev" || flag == "--sysfs":
-		case isReplaced:
-			args = append(args, flag+"="+value)
-		default:
-			args = append(args, arg)
+	args := append([]string{}, call.inContainer[1:]...)
+	switch args[0] {
+	case "status":
+		args = append(args, "--listen="+listen)
+	case "check":
+		args = append(args, "--listen="+listen, "--pod-resources="+state+"/none.sock")
+		fallthrough
+	default:
+		args = append(args, "--config="+c.path("config"), "--state-dir="+state)
+		if machine := field(node, "metadata", "annotations", "machine"); machine != "" {
+			args = append(args, "--sysfs="+filepath.Join(c.machines, machine+".txtar"))
 		}
 	}
-	if machine := field(node, "metadata", "annotations", "machine"); machine != "" && args[0] != "status" {
-		args = append(args, "--sysfs="+filepath.Join(c.machines, machine+".txtar"))
+	// A recording has no owners of nodes.
+	if file := c.path(name + "." + args[0]); file != "" && args[0] == "explain" {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			_, err = stdout.Write(text)
+		}
+		return err
 	}
 	if code := run(ctx, args, stdout, stderr); code != 0 {
 		return fmt.Errorf("command terminated with exit code %d", code)

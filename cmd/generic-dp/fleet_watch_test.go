@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/tools/plugin"
 )
 
 // screen keeps what a command writes.
@@ -86,7 +88,7 @@ func newTerminal(t *testing.T) (*os.File, *screen) {
 	return terminal, shown
 }
 
-// watched is a fake cluster whose kubectl is a program, for fleet status --watch.
+// watched is a fake cluster whose kubectl is a program, for status --watch of the plugin.
 type watched struct {
 	dir  string
 	args []string
@@ -109,7 +111,7 @@ func newWatched(t *testing.T) *watched {
 		"spec": {"nodeName": "attic", "containers": [{"name": "generic-dp", "args": ["serve"]}]},
 		"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}]}`)
 	w.answer(t, "Healthy")
-	w.args = []string{"fleet", "status", "--watch", "--interval=10ms", "--kubectl", kubectl}
+	w.args = []string{"status", "--watch", "--interval=10ms", "--kubectl", kubectl}
 	return w
 }
 
@@ -133,7 +135,7 @@ func (w *watched) fail(t *testing.T) {
 	}
 }
 
-// In a file or a pipe, fleet status --watch writes a report only if it differs from the last one.
+// In a file or a pipe, status --watch of the plugin writes a report only if it differs from the last one.
 // A failed query does not end it, an interrupt does.
 func TestFleetWatch(t *testing.T) {
 	t.Parallel()
@@ -144,7 +146,7 @@ func TestFleetWatch(t *testing.T) {
 	var stderr strings.Builder
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, w.args, out, &stderr)
+		ended <- plugin.Run(ctx, "test", w.args, out, &stderr)
 	}()
 	out.waitFor(t, "1 of 1 node answered\n", 1)
 	w.answer(t, "Unhealthy")
@@ -174,7 +176,7 @@ func TestFleetWatchOnTerminal(t *testing.T) {
 	defer interrupt()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, w.args, terminal, terminal)
+		ended <- plugin.Run(ctx, "test", w.args, terminal, terminal)
 	}()
 	const (
 		home    = "\x1b[H\x1b[2J"

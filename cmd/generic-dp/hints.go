@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // repeated are the flags that the commands in hints repeat: without them, a command would read
@@ -41,7 +43,7 @@ func argumentOf(flag *pflag.Flag) string {
 	if isList || value == "" {
 		separator = "="
 	}
-	return "--" + flag.Name + separator + shellQuote(value)
+	return "--" + flag.Name + separator + cli.ShellQuote(value)
 }
 
 // command returns a complete command for a hint: with the flags that were given. words are the
@@ -53,7 +55,7 @@ func (f *flags) command(words ...string) string {
 // commandFor is like command, for the configuration at a path in place of --config. check uses
 // it, since its arguments are paths.
 func (f *flags) commandFor(path string, words ...string) string {
-	flags := []string{"--config " + shellQuote(path)}
+	flags := []string{"--config " + cli.ShellQuote(path)}
 	for _, argument := range f.given {
 		if !strings.HasPrefix(argument, "--config") {
 			flags = append(flags, argument)
@@ -80,7 +82,7 @@ func (f *flags) commandOn(words ...string) string {
 func (f *flags) commandWith(flags []string, words ...string) string {
 	all := []string{"generic-dp"}
 	for _, word := range words {
-		all = append(all, shellQuote(word))
+		all = append(all, cli.ShellQuote(word))
 	}
 	all = append(all, flags...)
 	return strings.Join(all, " ")

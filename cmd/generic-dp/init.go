@@ -11,6 +11,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // newInit returns the command init. It does not read --config, because its output is the first
@@ -32,7 +33,7 @@ interface.
 
   generic-dp init > /etc/generic-dp/config.toml
   generic-dp init /dev/ttyUSB0`,
-		Args: wantArgs(0, 1, "want no argument or one DEVICE"),
+		Args: cli.WantArgs(0, 1, "want no argument or one DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// An empty configuration is sufficient: refusal matches the resources with the same
 			// scan.

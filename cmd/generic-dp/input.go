@@ -8,12 +8,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
@@ -82,13 +84,17 @@ func (f *flags) readText(path string) (*manifest.Configuration, error) {
 	if isPiped && f.piped != nil {
 		return f.piped, nil
 	}
-	name, text, err := readInput(path)
+	name, text, err := cli.ReadInput(path)
 	if err != nil {
 		return nil, err
 	}
 	m, err := readManifest(name, text)
 	if !isPiped {
 		return m, err
+	}
+	if err == nil && strings.HasPrefix(string(text), "{") {
+		// JSON has the text of a file in one line, so problems keep their positions in the TOML.
+		m = &manifest.Configuration{Files: m.Files}
 	}
 	if err != nil {
 		// The text is not a manifest with a configuration, so it must be a file. If it is broken
@@ -99,41 +105,6 @@ func (f *flags) readText(path string) (*manifest.Configuration, error) {
 	}
 	f.piped = m
 	return m, nil
-}
-
-// maxInput is the largest input, in bytes. It is far above any configuration, and keeps a device
-// file or an endless pipe from filling the memory.
-const maxInput = 16 << 20
-
-// readInput reads a file, or standard input for "-", and returns the name of the input for
-// messages. Opening or reading a named pipe may block forever.
-func readInput(path string) (name string, text []byte, err error) {
-	if path == "-" {
-		const name = "standard input"
-		text, err := readLimited(os.Stdin, maxInput, name)
-		return name, text, err
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return path, nil, err
-	}
-	defer file.Close()
-	text, err = readLimited(file, maxInput, path)
-	return path, text, err
-}
-
-// readLimited reads an input up to a limit in bytes. An input above the limit is an error: a part
-// of it would be converted without a message about the rest.
-func readLimited(input io.Reader, limit int, name string) ([]byte, error) {
-	// The additional byte distinguishes an input of exactly this size from a larger one.
-	text, err := io.ReadAll(io.LimitReader(input, int64(limit)+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if len(text) > limit {
-		return nil, fmt.Errorf("read %s: the input is larger than %d MiB", name, limit>>20)
-	}
-	return text, nil
 }
 
 // scanConfig scans the host and matches it with --config. If isOptional is set, an empty

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"log"
 	"os"
@@ -19,11 +20,21 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/host/recording"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
+	"github.com/generic-dp/generic-dp/internal/tools/plugin"
 )
 
 func TestMain(m *testing.M) {
-	programs := map[string]func(){"generic-dp": main, pluginName: main, "kubectl": fakeKubectl}
+	programs := map[string]func(){"generic-dp": main, pluginName: pluginMain, "kubectl": fakeKubectl}
 	testscript.Main(builtProgram{m, os.Getenv("GENERIC_DP_SCRIPTS_BIN")}, programs)
+}
+
+// pluginName is the name of the plugin's file.
+const pluginName = "kubectl-generic_dp"
+
+// pluginMain is the plugin of kubectl, whose scripts and pages also need this program.
+func pluginMain() {
+	os.Exit(plugin.Run(context.Background(), version, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // builtProgram runs tests with a build of the program in place of the test binary, which has the
@@ -35,7 +46,7 @@ type builtProgram struct {
 	file string
 }
 
-// Run implements testscript.TestingM.
+// Run implements testscript.TestingM. The plugin is beside the program.
 func (p builtProgram) Run() int {
 	if p.file == "" {
 		return p.tests.Run()
@@ -46,7 +57,8 @@ func (p builtProgram) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	for _, name := range []string{"generic-dp", pluginName} {
-		if err := os.Symlink(p.file, filepath.Join(dir, name)); err != nil {
+		built := filepath.Join(filepath.Dir(p.file), name)
+		if err := os.Symlink(built, filepath.Join(dir, name)); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -190,7 +202,7 @@ func TestAllFits(t *testing.T) {
 	for _, machine := range recordings(t) {
 		text := command(t, "devices", "--all", "--sysfs", machine, "--hwdata", "nowhere")
 		for line := range strings.Lines(text) {
-			if utf8.RuneCountInString(line)-1 > columns {
+			if utf8.RuneCountInString(line)-1 > cli.Columns {
 				t.Errorf("%s: %d columns: %s", machine, utf8.RuneCountInString(line)-1, line)
 			}
 		}
@@ -207,10 +219,10 @@ func TestYAMLIsJSON(t *testing.T) {
 		},
 	}
 	var asJSON, asYAML strings.Builder
-	if err := encode(&asJSON, "json", report); err != nil {
+	if err := cli.Encode(&asJSON, "json", report); err != nil {
 		t.Fatal(err)
 	}
-	if err := encode(&asYAML, "yaml", report); err != nil {
+	if err := cli.Encode(&asYAML, "yaml", report); err != nil {
 		t.Fatal(err)
 	}
 	var want, got any

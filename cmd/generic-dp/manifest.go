@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
@@ -28,7 +29,7 @@ func isManifest(path string) bool {
 func readManifest(name string, text []byte) (*manifest.Configuration, error) {
 	found, err := manifest.Find(name, text)
 	if errors.Is(err, manifest.ErrNoConfiguration) {
-		return nil, fmt.Errorf("%w\n  hint: generic-dp import %s converts the configuration of another plugin", err, shellQuote(name))
+		return nil, fmt.Errorf("%w\n  hint: kubectl generic-dp import %s converts the configuration of another plugin", err, cli.ShellQuote(name))
 	}
 	if err != nil {
 		return nil, err

@@ -16,18 +16,41 @@ import (
 	genericdp "github.com/generic-dp/generic-dp"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/sys/limits"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // newServe returns the command serve, which the DaemonSet runs. It ends without an error after
 // SIGTERM or SIGINT. A broken configuration at the start is no error if the state has a last good
 // one, see package agent.
 func newServe(f *flags) *cobra.Command {
+	var noKubelet, once bool
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "advertise devices to the kubelet until stopped",
-		Args:  noArgs,
+		Short: "advertise devices to the kubelet, or to container runtimes, until stopped",
+		Long: `serve advertises the devices to the kubelet and keeps the lists current while
+devices appear and disappear.
+
+With --no-kubelet it keeps CDI specs current instead, for podman, docker and
+nerdctl: one for every resource, as if each had container.cdi = true. A container
+requests a device by name, or all devices of a resource:
+
+  podman run --device example.com/zigbee=usb:10c4:ea60:A1B2C3 ...
+  podman run --device example.com/zigbee=all ...
+
+The specs contain the environment variables of the configuration. If several
+devices of a container set the same variable, the last one wins; "all" joins the
+values. CDI has no annotations.`,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serve(cmd.Context(), f.serving(cmd.ErrOrStderr()))
+			if once && !noKubelet {
+				return cli.Usagef("--once: want --no-kubelet as well: the kubelet needs an instance that runs")
+			}
+			if once {
+				return f.writeSpecs(cmd)
+			}
+			options := f.serving(cmd.ErrOrStderr())
+			options.CDIOnly = noKubelet
+			return serve(cmd.Context(), options)
 		},
 	}
 	f.add(cmd, configFlags, hostFlags, logFlags, []string{
@@ -41,53 +64,27 @@ func newServe(f *flags) *cobra.Command {
 		"nfd-dir",
 		"listen",
 	})
+	cmd.Flags().BoolVar(&noKubelet, "no-kubelet", false, "keep CDI specs of all resources current, without a kubelet")
+	cmd.Flags().BoolVar(&once, "once", false, "with --no-kubelet: write the specs of present devices, print their names, and exit")
 	return cmd
 }
 
-// newCDI returns the command cdi, which is serve without a kubelet. It has no flags for the
-// sockets of the kubelet, since it uses none.
-func newCDI(f *flags) *cobra.Command {
-	var once bool
-	cmd := &cobra.Command{
-		Use:   "cdi",
-		Short: "keep CDI specs current for podman, docker and nerdctl, without a kubelet",
-		Long: `cdi writes a CDI spec for every resource, as if each had container.cdi = true,
-and keeps it current while devices appear and disappear. It needs no kubelet. A
-container requests a device by name, or all devices of a resource:
-
-  podman run --device example.com/zigbee=usb:10c4:ea60:A1B2C3 ...
-  podman run --device example.com/zigbee=all ...
-
-The specs contain the environment variables of the configuration. If several
-devices of a container set the same variable, the last one wins; "all" joins the
-values. CDI has no annotations.`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !once {
-				options := f.serving(cmd.ErrOrStderr())
-				options.CDIOnly = true
-				return serve(cmd.Context(), options)
-			}
-			// Nothing listens for the short time of a single pass: a serving instance may have
-			// the address.
-			options := f.options(cmd.ErrOrStderr())
-			options.CDIOnly = true
-			options.Listen = ""
-			a, err := agent.New(cmd.Context(), options)
-			if err != nil {
-				return err
-			}
-			names, err := a.Once(cmd.Context())
-			// Print the names that Once returns even if it fails.
-			for _, name := range names {
-				fmt.Fprintln(cmd.OutOrStdout(), name)
-			}
-			return err
-		},
+// writeSpecs writes the CDI specs of the present devices and prints their names. Nothing listens
+// for the short time of a single pass: a serving instance may have the address.
+func (f *flags) writeSpecs(cmd *cobra.Command) error {
+	options := f.options(cmd.ErrOrStderr())
+	options.CDIOnly = true
+	options.Listen = ""
+	a, err := agent.New(cmd.Context(), options)
+	if err != nil {
+		return err
 	}
-	f.add(cmd, configFlags, hostFlags, logFlags, []string{"run-dir", "cdi-dir", "nfd-dir", "listen"})
-	cmd.Flags().BoolVar(&once, "once", false, "write the specs of present devices, print their names, and exit")
-	return cmd
+	names, err := a.Once(cmd.Context())
+	// Print the names that Once returns even if it fails.
+	for _, name := range names {
+		fmt.Fprintln(cmd.OutOrStdout(), name)
+	}
+	return err
 }
 
 // newClean returns the command clean. It prints each removed path, also if a later one cannot be
@@ -99,7 +96,7 @@ func newClean(f *flags) *cobra.Command {
 		Long: `clean removes what serve keeps on exit: links and CDI specs, so that containers
 can restart during an upgrade. After clean, a container that still holds a
 device cannot restart. clean refuses to run while an instance serves.`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			removed, err := agent.Clean(f.paths)
 			for _, path := range removed {
@@ -112,8 +109,8 @@ device cannot restart. clean refuses to run while an instance serves.`,
 	return cmd
 }
 
-// serving returns the options of an instance, from the flags. The log goes to w. Only serve and
-// cdi use them: commands that read the host use options, since they need the internal options of
+// serving returns the options of an instance, from the flags. The log goes to w. Only serve uses
+// them: commands that read the host use options, since they need the internal options of
 // the agent. The program thereby serves in the same way as a program that embeds the package.
 func (f *flags) serving(w io.Writer) genericdp.Options {
 	o := genericdp.DefaultOptions()

@@ -64,7 +64,7 @@ func TestNotifiesSystemd(t *testing.T) {
 	if err := os.WriteFile(config, []byte("domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.virtual = [\"a\"]\ncontainer.env.X = \"1\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"serve", "cdi"} {
+	for _, command := range []string{"kubelet", "cdi"} {
 		socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, command), Net: "unixgram"})
 		if err != nil {
 			t.Fatal(err)
@@ -73,10 +73,12 @@ func TestNotifiesSystemd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		own := filepath.Join(dir, command+".d")
-		cmd := exec.CommandContext(ctx, "generic-dp", command, "--config", config, "--listen", "",
+		cmd := exec.CommandContext(ctx, "generic-dp", "serve", "--config", config, "--listen", "",
 			"--run-dir", own+"/run", "--state-dir", own+"/state", "--cdi-dir", own+"/cdi")
 		cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(dir, command), "KUBERNETES_SERVICE_HOST=")
-		if command == "serve" {
+		if command == "cdi" {
+			cmd.Args = append(cmd.Args, "--no-kubelet")
+		} else {
 			cmd.Args = append(cmd.Args, "--kubelet-dir", own+"/kubelet")
 		}
 		if err := cmd.Start(); err != nil {
@@ -121,7 +123,7 @@ func TestEndsWhileItBlocks(t *testing.T) {
 	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("generic-dp", "schema")
+	cmd := exec.Command("generic-dp", "completion", "bash")
 	cmd.Stdout = w
 	var text strings.Builder
 	cmd.Stderr = &text

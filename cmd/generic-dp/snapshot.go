@@ -1,12 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -17,6 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/host/recording"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // newSnapshot returns the command snapshot. Package recording has the format of the file, and
@@ -39,7 +38,7 @@ serials stay equal and IDs stay distinct. Of the attributes that the
 configuration names, only attributes known to be harmless are kept. Kernel
 release, paths, other names and manufacturer strings stay: review the file
 before you share it.`,
-		Args: wantArgs(1, 1, "want one FILE, or - for standard output"),
+		Args: cli.WantArgs(1, 1, "want one FILE, or - for standard output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := f.optionalConfig(cmd)
 			if err != nil {
@@ -56,12 +55,12 @@ before you share it.`,
 			}
 			if args[0] == "-" {
 				// Escapes for the terminal would change the recording.
-				_, err = cmd.OutOrStdout().(printable).Writer.Write(archive)
+				_, err = cli.Unescaped(cmd.OutOrStdout()).Write(archive)
 				return err
 			}
 			// The archive is complete before the file is opened, so that a failed scan leaves no
 			// file.
-			return writePrivate(args[0], archive)
+			return cli.WritePrivate(args[0], archive)
 		},
 	}
 	// --sysfs may name a recording, so that --redact also works for an existing one.
@@ -125,27 +124,6 @@ To apply a configuration to this host, on any machine:
 `, kernel, architecture, version, redacted)
 }
 
-// writePrivate writes a file that only its owner can read, even if the file exists with another
-// mode: a recording contains serial numbers, and even a redacted one needs a review. It writes to
-// an existing file instead of replacing it, so that a name such as /dev/stderr works.
-func writePrivate(name string, data []byte) error {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	// The mode that OpenFile gets only applies to a new file.
-	info, err := file.Stat()
-	isRegular := err == nil && info.Mode().IsRegular()
-	if isRegular { // the mode of /dev/stderr is not ours to change
-		err = file.Chmod(0o600)
-	}
-	if err == nil {
-		_, err = file.Write(data)
-	}
-	// Close returns errors of earlier writes on some file systems, such as NFS (close(2)).
-	return errors.Join(err, file.Close())
-}
-
 // unpack replaces the host with the recording that --sysfs names, if it is a file. run removes
 // the unpacked files, even if unpack fails. It runs before every command, and does nothing for
 // commands without --sysfs.
@@ -161,15 +139,14 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 		return nil // the scan reports a missing directory
 	}
 	// The kubelet would offer devices that this host does not have.
-	served := []string{"serve", "cdi"}
-	if slices.Contains(served, cmd.Name()) {
-		return usageError{fmt.Errorf("--sysfs: %q is a recording and cannot be served: use try", file)}
+	if cmd.Name() == "serve" {
+		return cli.Usagef("--sysfs: %q is a recording and cannot be served: use try", file)
 	}
 	if cmd.Name() == "doctor" {
-		return usageError{fmt.Errorf("--sysfs: %q is a recording, and doctor checks the host that it runs on: use devices and explain", file)}
+		return cli.Usagef("--sysfs: %q is a recording, and doctor checks the host that it runs on: use devices and explain", file)
 	}
 	if cmd.Flags().Changed("dev") {
-		return usageError{fmt.Errorf("--dev: the recording %q contains its own /dev: use only --sysfs", file)}
+		return cli.Usagef("--dev: the recording %q contains its own /dev: use only --sysfs", file)
 	}
 	archive, err := os.ReadFile(file)
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -18,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 const (
@@ -61,77 +61,27 @@ With RESOURCE, a name with or without its domain, it shows only that resource.
 If there are more than 100 devices, large resources are summarized: status
 RESOURCE and -o wide list all devices. --watch prints the status again whenever
 it changes.`,
-		Args: wantArgs(0, 1, "want no argument or one RESOURCE"),
+		Args: cli.WantArgs(0, 1, "want no argument or one RESOURCE"),
 	}
 	f.add(cmd, []string{"listen"})
 	cmd.Flags().BoolVarP(&isWatching, "watch", "w", false, "print the status again whenever it changes")
-	format := outputFlag(cmd, "table", "wide", "json", "yaml")
+	format := cli.OutputFlag(cmd, "table", "wide", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// There is at most one argument.
 		name := strings.Join(args, "")
-		if isWatching {
-			return f.watchStatus(cmd, name, *format)
-		}
-		r, err := f.statusOf(cmd.Context(), name)
-		if err != nil {
-			return err
-		}
-		return writeReport(cmd.OutOrStdout(), *format, r)
-	}
-	return cmd
-}
-
-// watchStatus prints the status whenever it changes, until the command is stopped. It continues
-// while no instance answers, such as during an update. It returns nil when it is stopped, and an
-// error only if it cannot write. name is empty for all resources.
-func (f *flags) watchStatus(cmd *cobra.Command, name, format string) error {
-	ctx := cmd.Context()
-	// The first query does not wait for the ticker.
-	ticker := time.NewTicker(watchInterval)
-	defer ticker.Stop()
-	shown := ""
-	for {
-		// Reports are compared as they are printed, so that it works for every format.
-		var text bytes.Buffer
-		r, err := f.statusOf(ctx, name)
-		if err == nil {
-			err = writeReport(&text, format, r)
-		}
-		// A request that the signal has interrupted also fails, which is not worth a warning.
-		if ctx.Err() != nil {
-			return nil
-		}
-		// An unchanged warning is not repeated.
-		if err != nil {
-			text.Reset()
-			fmt.Fprintf(&text, "warning: %v\n", err)
-		}
-		if text.String() != shown {
-			// A report or a warning is never empty, so nothing was shown yet.
-			isFirst := shown == ""
-			shown = text.String()
-			err := showAgain(cmd.OutOrStdout(), shown, format, isFirst)
+		show := func(w io.Writer) error {
+			r, err := f.statusOf(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
+			return cli.WriteReport(w, *format, r)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
+		if isWatching {
+			return cli.Watch(cmd.Context(), cmd.OutOrStdout(), watchInterval, show)
 		}
+		return show(cmd.OutOrStdout())
 	}
-}
-
-// showAgain prints a status of --watch. Tables have a line with the time between them. JSON and
-// YAML do not: a line with a time would be invalid in both.
-func showAgain(w io.Writer, text, format string, isFirst bool) error {
-	isTable := format == "table" || format == "wide"
-	if isTable && !isFirst {
-		text = "\n" + stamp(time.Now()) + "\n" + text
-	}
-	_, err := io.WriteString(w, text)
-	return err
+	return cmd
 }
 
 // statusOf queries the instance at --listen. If a name is given, the result only has the
@@ -152,7 +102,7 @@ func (f *flags) statusOf(ctx context.Context, name string) (*statusReport, error
 		}
 	}
 	if len(resources) == 0 {
-		return nil, fmt.Errorf("no resource %q: want %s", name, cmp.Or(orList(known), "one that is configured"))
+		return nil, fmt.Errorf("no resource %q: want %s", name, cmp.Or(cli.OrList(known), "one that is configured"))
 	}
 	r.Resources = resources
 	r.Events = slices.DeleteFunc(r.Events, func(e status.Event) bool {
@@ -222,7 +172,7 @@ func get(ctx context.Context, address string) ([]byte, error) {
 	}
 	defer resp.Body.Close()
 	// Another program may send without an end.
-	body, err := readLimited(resp.Body, maxStatus, "the answer of "+address)
+	body, err := cli.ReadLimited(resp.Body, maxStatus, "the answer of "+address)
 	if err != nil {
 		return nil, err
 	}

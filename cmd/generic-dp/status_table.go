@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // statusText writes the content of the status page as text. Errors of writing are ignored: the
@@ -19,7 +20,7 @@ type statusText struct{ w io.Writer }
 // for optional texts.
 func (t statusText) put(indent string, lines ...string) {
 	for _, line := range lines {
-		wrap(t.w, indent, line)
+		cli.Wrap(t.w, indent, line)
 	}
 }
 
@@ -32,9 +33,9 @@ const (
 	maxListed = 10
 )
 
-// table writes the status, resources with problems first. wide lists all devices. It changes the
+// Table writes the status, resources with problems first. wide lists all devices. It changes the
 // order of r.Resources. Alerts come first, because they are what an administrator must act on.
-func (r *statusReport) table(w io.Writer, wide bool) error {
+func (r *statusReport) Table(w io.Writer, wide bool) error {
 	t := statusText{w}
 	t.head(r.Status)
 	for _, alert := range r.Alerts(time.Now()) {
@@ -152,7 +153,7 @@ func (t statusText) device(d status.Device) {
 	t.put(indent, d.Reason)
 	t.put(indent, strings.Join(d.Host(), " "))
 	if len(d.NUMA) > 0 {
-		t.put(indent, "NUMA "+joinInts(d.NUMA))
+		t.put(indent, "NUMA "+cli.JoinInts(d.NUMA))
 	}
 	var holders []string
 	for _, h := range d.Held {
@@ -184,7 +185,7 @@ func summary(r status.Resource) string {
 		return "no device"
 	}
 	slots := r.Slots.All()
-	usage := count(len(r.Devices), "device") + ", " + count(slots, "slot")
+	usage := cli.Count(len(r.Devices), "device") + ", " + cli.Count(slots, "slot")
 	if r.Slots.Held != nil {
 		usage = fmt.Sprintf("%d/%d used", *r.Slots.Held, slots)
 	}

@@ -179,7 +179,7 @@ func TestLongStatus(t *testing.T) {
 	}{{false, false, maxListed}, {true, false, 120}, {false, true, 120}} {
 		var out strings.Builder
 		r.isOne = c.isOne
-		if err := r.table(&out, c.wide); err != nil {
+		if err := r.Table(&out, c.wide); err != nil {
 			t.Fatal(err)
 		}
 		text := out.String()
@@ -210,7 +210,7 @@ func TestWatchStatus(t *testing.T) {
 	go func() {
 		code <- run(ctx, []string{"status", "--watch", "--listen", nobody}, out, io.Discard)
 	}()
-	if got := <-out; !strings.HasPrefix(got, "warning: --listen: no instance at ") {
+	if got := <-out; !strings.HasPrefix(got, "error: --listen: no instance at ") {
 		t.Errorf("printed %q", got)
 	}
 	stop()

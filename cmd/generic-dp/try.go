@@ -19,6 +19,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
 
@@ -30,15 +31,38 @@ const tryFor = 20 * time.Second
 func newTry(f *flags) *cobra.Command {
 	var once bool
 	var listen string
+	var output *string
 	cmd := &cobra.Command{
-		Use:   "try",
-		Short: "run serve against a fake kubelet and show the result",
+		Use:   "try [RESOURCE[=N]]",
+		Short: "show what containers would get, by serve against a fake kubelet",
 		Long: `try runs serve against a fake kubelet inside this process, over real sockets in
 a temporary directory. It prints each resource, its devices and what a
 container would get, and then changes until it is stopped. It needs no
-privileges except for reading /sys and /dev.`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+privileges except for reading /sys and /dev.
+
+With RESOURCE, it requests N devices (default 1), and prints what the container
+would get: as text (table), as the answer to the kubelet (json, yaml), as a CDI
+spec with these devices (cdi), or as arguments of podman run (podman).
+
+  eval podman run --rm $(generic-dp try -o podman zigbee) alpine ls /dev`,
+		Args:              cli.WantArgs(0, 1, "want at most one RESOURCE or RESOURCE=N"),
+		ValidArgsFunction: f.completeResources,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				name, size, err := parseRequest(args[0])
+				if err != nil {
+					return err
+				}
+				if listen != "" {
+					return cli.Usagef("--listen: a status page is only served without RESOURCE")
+				}
+				return f.try(cmd, "", func(ctx context.Context, s *session) error {
+					return s.allocate(ctx, name, size, *output)
+				})
+			}
+			if *output != "table" {
+				return cli.Usagef("-o %s: want a RESOURCE", *output)
+			}
 			return f.try(cmd, listen, func(ctx context.Context, s *session) error {
 				if address := s.agent.Address(); address != "" {
 					s.printf("status page: http://%s/\n", address)
@@ -47,7 +71,8 @@ privileges except for reading /sys and /dev.`,
 			})
 		},
 	}
-	f.add(cmd, configFlags, hostFlags, logFlags)
+	f.add(cmd, configFlags, hostFlags, logFlags, []string{"run-dir"})
+	output = cli.OutputFlag(cmd, "table", "json", "yaml", "cdi", "podman")
 	// The default of --listen is the address of serve, which may run on this host. A session only
 	// listens on request.
 	cmd.Flags().Var((*address)(&listen), "listen", f.all.Lookup("listen").Usage)
@@ -170,7 +195,7 @@ func (s *session) run(ctx context.Context, use func(context.Context, *session) e
 
 // below returns the paths of the flags, with everything that is written below dir. The
 // directories of sysfs and /dev stay, since a session reads the real host. The other outputs have
-// no default, and try and allocate have no flags for them.
+// no default, and try has no flags for them.
 func (f *flags) below(dir string) agent.Paths {
 	p := f.paths
 	// The names are short, because the path of a socket has at most 107 bytes (unix(7)).
@@ -264,10 +289,10 @@ func (s *session) isAwaited(resource string) bool {
 // slot if one is healthy. A rejected request is part of the output, not an error.
 func (s *session) printResource(ctx context.Context, name string) {
 	entries := s.agent.Entries(name)
-	s.printf("%s: %s", name, count(len(entries), "device"))
+	s.printf("%s: %s", name, cli.Count(len(entries), "device"))
 	healthy, slots, isListed := s.kubelet.Devices(name)
 	if isListed {
-		s.printf(", allocatable %d of %s\n", len(healthy), count(slots, "slot"))
+		s.printf(", allocatable %d of %s\n", len(healthy), cli.Count(slots, "slot"))
 	} else {
 		s.printf(" on this host; it is registered with its first device\n")
 	}
@@ -328,7 +353,7 @@ func describe(d *status.Device) string {
 		text += " (" + d.Reason + ")"
 	}
 	if d.Slots > 1 {
-		text += ", " + count(d.Slots, "slot")
+		text += ", " + cli.Count(d.Slots, "slot")
 	}
 	host := d.Host()
 	if len(host) > 0 {

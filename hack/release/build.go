@@ -24,11 +24,20 @@ func (r *release) build(ctx context.Context, p platform) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "build", "BIN="+binary, "VERSION="+r.version)
+	err = r.make(ctx, []string{"GOOS=linux", "GOARCH=" + p.arch, "GOARM=" + p.arm}, "build", "BIN="+binary)
+	return binary, err
+}
+
+// make runs a target of the Makefile that builds programs for the platform in env.
+func (r *release) make(ctx context.Context, env []string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "VERSION="+r.version)
+	cmd.Args = append(cmd.Args, args...)
 	cmd.Dir = r.source
-	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+p.arch, "GOARM="+p.arm, "GOFLAGS=-buildvcs=false")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building for %s: %w\n%s", p, err, strings.TrimSpace(string(out)))
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("building for %s: %w\n%s", strings.Join(env, " "), err, strings.TrimSpace(string(out)))
 	}
-	return binary, nil
+	return nil
 }

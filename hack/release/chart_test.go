@@ -56,19 +56,15 @@ func renderTemplates(t *testing.T, release, values string) map[string]string {
 	return rendered
 }
 
-// A reset of PCI functions needs a writable /sys and nothing else. A reset of USB devices needs their
-// nodes, which only a privileged container can open.
-func TestResetPrivileges(t *testing.T) {
+// The host's /sys is mounted read-only. Only a privileged container can open nodes of the host.
+func TestPrivileges(t *testing.T) {
 	t.Parallel()
 	const mount = "mountPath: /host/sys\n"
 	const readOnly = mount + "              readOnly: true\n"
 	for values, want := range map[string]struct{ privileged, mounts, writes bool }{
-		"":                                    {},
-		"hostSys: true":                       {mounts: true},
-		"reset: {pci: true}":                  {mounts: true, writes: true},
-		"reset: {usb: true}":                  {privileged: true, mounts: true},
-		"reset: {usb: true, pci: true}":       {privileged: true, mounts: true, writes: true},
-		"{hostSys: true, reset: {pci: true}}": {mounts: true, writes: true},
+		"":                {},
+		"hostSys: true":   {mounts: true},
+		"openNodes: true": {privileged: true},
 	} {
 		text := renderTemplates(t, "generic-dp", values)["daemonset.yaml"]
 		mounts := strings.Contains(text, mount)

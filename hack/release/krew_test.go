@@ -36,12 +36,13 @@ func checkKrew(t *testing.T, out, version string) {
 	}
 	// The rules of Krew's validation package, and of its guide for short descriptions.
 	isValid := plugin.Metadata.Name == "generic-dp" && plugin.Spec.Version == version && strings.HasPrefix(version, "v")
-	if !isValid || len(plugin.Spec.ShortDescription) > 50 || len(plugin.Spec.Platforms) != len(platforms) {
+	if !isValid || len(plugin.Spec.ShortDescription) > 50 || len(plugin.Spec.Platforms) != len(pluginPlatforms) {
 		t.Errorf("%+v", plugin)
 	}
 	for i, p := range plugin.Spec.Platforms {
-		if p.Selector.MatchLabels.OS != "linux" || p.Selector.MatchLabels.Arch != platforms[i].arch {
-			t.Errorf("selector %+v, want %s", p.Selector, platforms[i].arch)
+		want := pluginPlatforms[i]
+		if p.Selector.MatchLabels.OS != want.os || p.Selector.MatchLabels.Arch != want.arch {
+			t.Errorf("selector %+v, want %s", p.Selector, want)
 		}
 		if want := downloads + version + "/"; !strings.HasPrefix(p.URI, want) {
 			t.Errorf("uri %s, want %s", p.URI, want)
@@ -52,9 +53,10 @@ func checkKrew(t *testing.T, out, version string) {
 		}
 		dir := t.TempDir()
 		command(t, "tar", "-xzf", archive, "-C", dir)
-		binary := readFile(t, filepath.Join(out, "generic-dp-linux-"+platforms[i].String()))
-		if readFile(t, filepath.Join(dir, p.Bin)) != binary {
-			t.Errorf("%s has another program than that of %s", archive, platforms[i])
+		// The formats of programs: ELF, Mach-O and PE.
+		magic := map[string]string{"linux": "\x7fELF", "darwin": "\xcf\xfa\xed\xfe", "windows": "MZ"}[want.os]
+		if !strings.HasPrefix(readFile(t, filepath.Join(dir, p.Bin)), magic) {
+			t.Errorf("%s has a program of another system than %s", archive, want)
 		}
 		info, err := os.Stat(filepath.Join(dir, p.Bin))
 		if err != nil || info.Mode().Perm() != 0o755 {

@@ -158,7 +158,7 @@ generic\-dp status
 .TP
 Show what an edit would change, before it is applied:
 .nf
-generic\-dp diff /etc/generic\-dp new.toml
+generic\-dp check new.toml \-\-against /etc/generic\-dp
 .fi
 .TP
 Record the devices of this host for a bug report:

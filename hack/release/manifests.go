@@ -78,8 +78,7 @@ func writeFiles(made map[string][]byte) ([]string, error) {
 }
 
 // fromChart returns the files of the checkout that are made from the chart: the plain manifest, the
-// manifest with the DRA driver, the permissions for the status of claims, the dashboard, and the
-// chart's README with its table of values.
+// manifest with the DRA driver, the dashboard, and the chart's README with its table of values.
 func (r *release) fromChart() (map[string][]byte, error) {
 	deploy := filepath.Join(r.source, "deploy")
 	plain, err := r.render(plainValues)
@@ -90,21 +89,16 @@ func (r *release) fromChart() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	status, err := r.statusRights()
-	if err != nil {
-		return nil, err
-	}
 	dashboard, err := os.ReadFile(filepath.Join(deploy, "grafana", "generic-dp.json"))
 	if err != nil {
 		return nil, err
 	}
 	readme, err := r.readme()
 	return map[string][]byte{
-		filepath.Join(deploy, manifestName):                             plain,
-		filepath.Join(deploy, "dra", manifestName):                      dra,
-		filepath.Join(deploy, "kustomize", "dra-status", "rights.yaml"): status,
-		r.chart(filepath.Join("files", "dashboard.json")):               dashboard,
-		r.chart(readmeName):                                             readme,
+		filepath.Join(deploy, manifestName):               plain,
+		filepath.Join(deploy, "dra", manifestName):        dra,
+		r.chart(filepath.Join("files", "dashboard.json")): dashboard,
+		r.chart(readmeName):                               readme,
 	}, err
 }
 
@@ -129,17 +123,6 @@ func (r *release) distributions() (map[string][]byte, error) {
 		}
 	}
 	return made, nil
-}
-
-// statusRights returns the permissions for the status of claims.
-func (r *release) statusRights() ([]byte, error) {
-	values := map[string]any{"dra": map[string]any{"enabled": true, "deviceStatus": true}}
-	rendered, err := r.templates("generic-dp", values)
-	if err != nil {
-		return nil, err
-	}
-	text := "# The chart's own, which \"make manifests\" writes; edit the chart.\n---\n" + strings.TrimSpace(rendered["dra-status.yaml"]) + "\n"
-	return withoutHelm([]byte(text)), nil
 }
 
 // withoutHelm removes Helm's labels, and trailing white space.

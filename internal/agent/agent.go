@@ -151,8 +151,6 @@ type podWatch struct {
 	// released has a value when the next query may name fewer holders: a pod has ended, a claim was
 	// removed, or a watch of the pods begins.
 	released signal
-	// resetter resets devices before containers with them start.
-	resetter *resetter
 }
 
 // page is what the status page, the metrics and the probes show.
@@ -287,7 +285,6 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		claims:  a.outputs.specs.Claims,
 		changed: a.wake,
 	}
-	a.pods.resetter = newResetter(a)
 	return a, nil
 }
 
@@ -463,10 +460,6 @@ var hints = map[string]struct{ pod, host string }{
 	"cgroup": {
 		pod:  `volume "cgroup" of the DaemonSet is the host's /sys/fs/cgroup, read-only`,
 		host: "it is the host's /sys/fs/cgroup as a rule",
-	},
-	"reset": {
-		pod:  "reset.usb or reset.pci in the chart's values gives the DaemonSet access",
-		host: "docs/reset.md says what a systemd unit needs",
 	},
 	"listen": {
 		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,

@@ -23,9 +23,9 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 	return r.allocate(ctx, ids, nil)
 }
 
-// allocate is Allocate for a container of a claim, which gets its devices in another way than others,
-// by the ID of the device.
-func (r *resource) allocate(ctx context.Context, ids []string, shares map[string]share) (device.Response, error) {
+// allocate is Allocate for a container of a claim. amounts are what it gets of shared capacities, by
+// the ID of the device.
+func (r *resource) allocate(ctx context.Context, ids []string, amounts map[string]map[string]string) (device.Response, error) {
 	devices, err := r.findCurrent(ids)
 	if err != nil {
 		return device.Response{}, err
@@ -35,10 +35,7 @@ func (r *resource) allocate(ctx context.Context, ids []string, shares map[string
 	if err != nil {
 		return device.Response{}, err
 	}
-	devices, err = withShares(devices, shares)
-	if err != nil {
-		return device.Response{}, err
-	}
+	devices = withAmounts(devices, amounts)
 	cancel, err := r.reserve(ctx, devices, ids)
 	if err != nil {
 		return device.Response{}, err
@@ -51,6 +48,24 @@ func (r *resource) allocate(ctx context.Context, ids []string, shares map[string
 	// From now on, the checkpoint of the kubelet should have these slots.
 	r.holders.Granted(ids)
 	return response, nil
+}
+
+// withAmounts returns devices with the amounts that a claim gets, by the ID of the device. Their
+// responses are not kept, because each claim has its own.
+func withAmounts(devices []*cdi.Injection, amounts map[string]map[string]string) []*cdi.Injection {
+	out := make([]*cdi.Injection, len(devices))
+	for i, d := range devices {
+		out[i] = d
+		gets := amounts[d.Offer.ID]
+		if gets == nil || len(d.Offer.Capacity) == 0 {
+			continue
+		}
+		// The published state is immutable, so the amounts go into a copy of the offer.
+		offer := *d.Offer
+		offer.Amounts = gets
+		out[i] = &cdi.Injection{Offer: &offer}
+	}
+	return out
 }
 
 // respond returns the response for a container with these devices, of which it gets these slots.

@@ -159,21 +159,19 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 	a := d.agent
 	o := &d.agent.options
 	return dra.New(dra.Options{
-		API:       kubeapi.New(o.KubeAPI),
-		Node:      o.NodeName,
-		Registry:  o.Paths.Registry,
-		Claims:    a.outputs.specs,
-		Metadata:  filepath.Join(o.Paths.RunDir, metadataName),
-		Devices:   &d.list,
-		Inject:    d.inject,
-		Offered:   d.offered,
-		Excludes:  a.pods.rivals.conflict,
-		Reset:     d.reset,
-		EnvReader: config.InterpretedEnv,
-		PodState:  a.podState,
-		Known:     d.known,
-		Changed:   a.wake.send,
-		Wrote:     a.page.metrics.CountSliceWrite,
+		API:      kubeapi.New(o.KubeAPI),
+		Node:     o.NodeName,
+		Registry: o.Paths.Registry,
+		Claims:   a.outputs.specs,
+		Metadata: filepath.Join(o.Paths.RunDir, metadataName),
+		Devices:  &d.list,
+		Inject:   d.inject,
+		Offered:  d.offered,
+		Excludes: a.pods.rivals.conflict,
+		PodState: a.podState,
+		Known:    d.known,
+		Changed:  a.wake.send,
+		Wrote:    a.page.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
 			d.newPods.Refresh() // the kubelet has made its cgroups by now
@@ -246,7 +244,6 @@ func (l *loop) publishDRA() {
 	if d.plugin.Load() == nil {
 		return
 	}
-	l.reportLists()
 	old, _ := d.list.Get()
 	// An empty list is not nil here: nil means that nothing is known yet.
 	list := []dra.Device{}
@@ -274,10 +271,6 @@ func (l *loop) publishDRA() {
 					v.Capacity = was.Capacity
 					v.Places = was.Places
 				}
-				// The interface of an absent device, or of a container, is not visible.
-				if v.Network == (device.Network{}) {
-					v.Network = was.Network
-				}
 				// Another reason does not restart the time until pods lose the device.
 				if was.State == v.State {
 					v.Since = was.Since
@@ -304,8 +297,6 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
 		Moves:      len(e.Offer.Nets) > 0,
-		Network:    e.Offer.Network,
-		Resets:     e.Offer.Reset != "",
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}
@@ -338,11 +329,10 @@ func (d *draDriver) inject(
 	ctx context.Context,
 	names []string,
 	amounts dra.Amounts,
-	placements dra.Placements,
 ) (r device.Response, devices []dra.Device, err error) {
 	all := d.agent.members()
 	ids := map[*resource][]string{}
-	byID := map[string]share{}
+	byID := map[string]map[string]string{}
 	// order has the resources in the order of the names, so that the response is stable.
 	var order []*resource
 	for _, name := range names {
@@ -355,14 +345,10 @@ func (d *draDriver) inject(
 		}
 		// The ID of a device is also the ID of its first slot, which stands for any slot here.
 		ids[m] = append(ids[m], e.Offer.ID)
-		byID[e.Offer.ID] = share{amounts: amounts[name], placement: placements[name]}
+		byID[e.Offer.ID] = amounts[name]
 		v := deviceOf(m.Name, e)
-		e.Offer.Placement = placements[name]
 		if v.CDI, err = m.Names(&e.Offer); err != nil {
 			return r, nil, err
-		}
-		if err := d.place(m, &e.Offer, v.CDI); err != nil {
-			return r, nil, fmt.Errorf("device %q: %w", e.Offer.ID, err)
 		}
 		devices = append(devices, v)
 	}
@@ -383,22 +369,6 @@ func (d *draDriver) inject(
 		r.Mounts = append(r.Mounts, one.Mounts...)
 	}
 	return r, devices, nil
-}
-
-// reset is dra.Options.Reset. Claims that hold the device do not exist: its own claim is about to be
-// answered.
-func (d *draDriver) reset(ctx context.Context, resource, id string) error {
-	r := d.agent.members().find(resource + draSuffix)
-	if r == nil {
-		return fmt.Errorf("device %q is not offered by DRA now: %w", id, dra.ErrNotOffered)
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.resetter.within)
-	defer cancel()
-	// A pod that got the device from the device plugin may still run.
-	mayReset := func(ctx context.Context) error {
-		return r.holders.Check(ctx, []string{id})
-	}
-	return r.resetter.run(ctx, r, id, mayReset)
 }
 
 // offeredByDRA returns the resource and the device with a name in the node's pool. It is an error

@@ -28,7 +28,7 @@ container.cdi = true
 func TestDerivedNames(t *testing.T) {
 	t.Parallel()
 	const first, second, idA, idB = "example.com/stick-AAAA1111", "example.com/second", stickID, otherID
-	n := newNode(t, bySerial+"forget_after = \"30m\"\n")
+	n := newNode(t, bySerial)
 	n.addBus()
 	var c clock
 	a, stop := n.serveBy(&c)
@@ -57,11 +57,11 @@ func TestDerivedNames(t *testing.T) {
 	a, _ = n.serveBy(&c)
 	n.until("the second registration", func() bool { return n.kubelet.Registrations(first) == 2 })
 	n.eventually("the device that is gone", func() bool { return reasons(a, second)[idB] == "device is gone" })
-	c.forward(20 * time.Minute)
+	c.forward(5 * time.Minute)
 	a.Reload()
 	n.eventually("an answer", func() bool { return strings.Contains(n.log.String(), "has not changed") })
 	if got := reasons(a, second)[idB]; got != "device is gone" {
-		t.Errorf("reason %q after 20 of 30 minutes, want that it is gone", got)
+		t.Errorf("reason %q after 5 of 10 minutes, want that it is gone", got)
 	}
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	n.untilListed(second, []string{idB}, nil)
@@ -138,7 +138,7 @@ match.glob = "/dev/only-*"
 // as a last good copy from before.
 func TestAllow(t *testing.T) {
 	t.Parallel()
-	mounts := parts("r") + "container.mounts = [{ host_path = \"/run/vendor/x\", container_path = \"/x\", optional = true }]\n"
+	mounts := parts("r") + "with = [{ path = \"/run/vendor/x\", container_path = \"/x\", optional = true }]\n"
 	n := newNode(t, parts("r"))
 	n.addNodes("r-a")
 	a, stop := n.serve()

@@ -26,11 +26,8 @@ func (a *Agent) SetAnswerWithin(d time.Duration) { a.dra.answerWithin = d }
 // process, before Run.
 func (a *Agent) SetStartWithin(d time.Duration) { a.dra.startWithin = d }
 
-// SetReset replaces the kernel that resets devices, and how long a reset may take, before Run.
-func (a *Agent) SetReset(reset func(way, path string) error, within time.Duration) {
-	a.pods.resetter.reset = reset
-	a.pods.resetter.within = within
-}
-
 // SetStuckAfter replaces how long a pass may take, before Run.
 func (a *Agent) SetStuckAfter(d time.Duration) { a.page.stuckAfter = d }
+
+// SetHealthHold replaces how long health directories show a loss, before Run.
+func (a *Agent) SetHealthHold(d time.Duration) { a.outputs.health.Hold = d }

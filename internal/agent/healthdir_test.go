@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	followed = zigbee + "container.health_dir = \"/run/device\"\ncontainer.health_hold = \"30s\"\n"
+	followed = zigbee + "container.health_dir = \"/run/device\"\n"
 	zigbees  = "example.com/zigbee"
 )
 
@@ -79,7 +79,7 @@ func TestHealthDirFollowsTheDevice(t *testing.T) {
 
 		n.host.RemoveUSB("1-1")
 		n.untilListed(zigbees, nil, []string{stickID, otherID})
-		c.forward(20 * time.Second)
+		c.forward(30 * time.Second)
 		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 		n.untilListed(zigbees, []string{stickID}, []string{otherID})
 		n.wantHealthy(dir, false, "during the hold")
@@ -110,10 +110,15 @@ func TestHealthDirChangesBeforeTheList(t *testing.T) {
 // Nothing but the end of the hold brings the file back.
 func TestHealthHoldEndsByItself(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, strings.Replace(followed, "30s", "1s", 1))
+	n := newNode(t, followed)
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.serve()
+	a, err := agent.New(n.Context(), n.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.SetHealthHold(time.Second)
+	n.run(a)
 	n.untilListed(zigbees, []string{stickID}, nil)
 	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
 	dir := n.healthDir("p", 1)
@@ -182,7 +187,7 @@ func TestHealthDirOverARestart(t *testing.T) {
 
 		n.host.RemoveUSB("1-1")
 		n.untilListed(zigbees, nil, []string{stickID})
-		c.forward(20 * time.Second)
+		c.forward(30 * time.Second)
 		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 		n.untilListed(zigbees, []string{stickID}, nil)
 		stop = restart(stop)
@@ -190,7 +195,7 @@ func TestHealthDirOverARestart(t *testing.T) {
 		if !lostState {
 			c.forward(11 * time.Second)
 		} else { // when it began is not known
-			c.forward(31 * time.Second)
+			c.forward(41 * time.Second)
 		}
 		n.event()
 		n.eventually("healthy after the hold", func() bool { return healthy(dir) != nil })

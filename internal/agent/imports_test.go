@@ -58,10 +58,10 @@ var onlyImporters = map[string][]string{
 	"k8s.io/kubelet":                {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/testing/kubelettest", "internal/tools/fakekubelet"},
 	"tags.cncf.io":                  {"cdi", "config"},
 	"google.golang.org/grpc":        {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/kubelet/podsapi", "internal/kubelet/dialed", "internal/testing/kubelettest", "internal/tools/fakekubelet"},
-	"github.com/spf13/cobra":        {"cmd/generic-dp"},
+	"github.com/spf13/cobra":        {"cmd/generic-dp", "internal/tools/cli", "internal/tools/plugin"},
 	"github.com/coreos/go-systemd":  {"cmd/generic-dp"},
 	"github.com/jaypipes/pcidb":     {"internal/tools/catalog"},
-	"go.yaml.in/yaml":               {"cdi", "cmd/generic-dp", "internal/tools/importer", "internal/tools/manifest"},
+	"go.yaml.in/yaml":               {"cdi", "cmd/generic-dp", "internal/tools/cli", "internal/tools/importer", "internal/tools/manifest"},
 	"github.com/bmatcuk/doublestar": {}, // only tests
 }
 
@@ -115,6 +115,28 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 	for name := range empty {
 		t.Errorf("group %s has no package", name)
+	}
+}
+
+// The program that runs on every node has nothing that runs kubectl or converts configurations of
+// other plugins, and the plugin of kubectl has nothing that only compiles on Linux.
+func TestProgramsAreSeparate(t *testing.T) {
+	t.Parallel()
+	for program, forbidden := range map[string][]string{
+		"generic-dp":         {"internal/tools/fleet", "internal/tools/importer", "internal/tools/plugin"},
+		"kubectl-generic_dp": {"internal/agent", "internal/host", "internal/kubelet/plugin"},
+	} {
+		out, err := exec.Command("go", "list", "-tags", "grpcnotrace", "-deps", "../../cmd/"+program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for imported := range strings.Lines(string(out)) {
+			for _, path := range forbidden {
+				if strings.HasPrefix(strings.TrimSpace(imported)+"/", module+"/"+path+"/") {
+					t.Errorf("%s links %s", program, path)
+				}
+			}
+		}
 	}
 }
 

@@ -131,7 +131,6 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 			done:  make(chan struct{}),
 		},
 	}
-	a.pods.resetter.recheck = l.checks.prober.Again
 	l.held.reset(l.role.start) // an earlier instance may have served another configuration
 	a.reader.Trial.Serve(a.reader.Last(), l.role.start)
 	return l
@@ -145,8 +144,6 @@ type trigger struct {
 	limited bool
 	// apply applies what has changed at the beginning of the pass. It may be nil.
 	apply func()
-	// done is closed when the outcome is published. It may be nil.
-	done chan<- struct{}
 }
 
 // byEvents stands for a reason that the batch of events determines.
@@ -241,8 +238,8 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	case <-l.host.scanner.Answered():
 		return trigger{scan: status.ScanRetry}, true
 	// Allocate waits for it, so the limiter does not delay it.
-	case done := <-l.rescans:
-		return trigger{scan: status.ScanAllocate, done: done}, true
+	case <-l.rescans:
+		return trigger{scan: status.ScanAllocate}, true
 	case <-l.pace.timer.C:
 		if l.last.snapshot == nil || l.last.err != nil {
 			return trigger{scan: status.ScanRetry}, true
@@ -310,10 +307,6 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 		return l.now().Add(retryAfter)
 	}
 	o := l.reconcile(ctx)
-	// If the scan failed, Allocate fails after its time limit: it must not use an older scan.
-	if t.done != nil && l.last.err == nil {
-		close(t.done)
-	}
 	// The kubelet gets the list before the disk and the next query are used.
 	l.pace.limiter.pause(ctx)
 	wake = earlier(o.wake, l.saveAndAsk(ctx, o))

@@ -51,8 +51,6 @@ type outputs struct {
 	noHealth bool
 	// writes are the writes of the feature file, whose disk may hang.
 	writes slow.Calls[string, error]
-	// placements are the placements of devices that claims have.
-	placements placements
 	// names are the names in the CDI specs, nil before the first pass.
 	names atomic.Pointer[cdiNames]
 
@@ -72,6 +70,10 @@ type cdiNames struct {
 	err   error
 }
 
+// healthHold is how long the health directory of a container shows a loss. It is longer than a probe
+// with the kubelet's own periods takes to fail, which is 31 s.
+const healthHold = 40 * time.Second
+
 // newOutputs returns outputs that have written nothing. wake is sent a value when a slow read or
 // write has ended, or Allocate has added a health directory.
 func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outputs {
@@ -87,10 +89,10 @@ func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outp
 			Dir:   filepath.Join(paths.RunDir, healthName),
 			Local: paths.local,
 			Now:   now,
+			Hold:  healthHold,
 			Added: wake.send,
 		}),
 	}
-	out.placements.now = now
 	// The next pass uses the late result.
 	out.foreign.Late = wake.send
 	out.writes.Late = func(string) {
@@ -170,9 +172,6 @@ func (o *outputs) plan(v *View, out ledger.Output, mayBeHeld func(id string) boo
 func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func(kind, id string, hostPaths []string) bool) {
 	// checkKind sets it again below.
 	o.kindTaken = false
-	if !o.options.CDIOnly {
-		o.placements.refresh(o.specs)
-	}
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
@@ -194,7 +193,7 @@ func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func
 			continue
 		}
 		resource := o.resource(name)
-		spec, without := resource.Build(o.placedOffers(offers))
+		spec, without := resource.Build(offers)
 		if err := without[cdi.AllDevices]; err != nil && o.options.CDIOnly {
 			// This is normal for devices with the same path in the container.
 			o.options.Log.Debug("CDI spec has no entry for all devices together", "resource", name, "err", err)

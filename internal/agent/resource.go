@@ -41,8 +41,6 @@ type resource struct {
 	holders *holders.Tracker
 	// rivals decides about exclusive devices. It is nil if nothing is granted, see Options.NoGrants.
 	rivals *rivals
-	// resetter resets devices before containers start. It may be nil.
-	resetter *resetter
 	// now is the latest state. It is never nil.
 	now atomic.Pointer[published]
 	// plugin is nil without a kubelet, and for DRA.
@@ -76,8 +74,6 @@ type published struct {
 	config *config.Resource
 	// blocks is set if Allocate may block.
 	blocks bool
-	// mustPreStart is set if the kubelet has to announce each start of a container.
-	mustPreStart bool
 	// changed is closed when there is a newer list.
 	changed chan struct{}
 
@@ -109,7 +105,6 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	if !a.options.NoGrants {
 		r.rivals = a.pods.rivals
 	}
-	r.resetter = a.pods.resetter
 	// All resources of DRA share one plugin, which registers the driver.
 	if byDRA {
 		r.dra = a.dra
@@ -178,12 +173,6 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 		refused:    r.holders.Unhealthy(),
 		config:     c,
 		changed:    old.changed,
-
-		mustPreStart: c.Container.Reset != "",
-	}
-	// A resource that is being retired keeps its registration, so it keeps the options, too.
-	if c == retired {
-		next.mustPreStart = old.mustPreStart
 	}
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
@@ -195,10 +184,8 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 		next.list = append(next.list, slots...)
 	}
 	next.since = old.sinceOf(entries, time.Now())
-	// An equal list must not wake the streams, which would send it again. But a stream has to know
-	// that the resource has other options.
-	hasOptions := old.mustPreStart == next.mustPreStart
-	if hasOptions && device.SameList(old.list, next.list) {
+	// An equal list must not wake the streams, which would send it again.
+	if device.SameList(old.list, next.list) {
 		r.now.Store(next)
 		return false
 	}
@@ -255,8 +242,8 @@ func (r *resource) Prefer(available, must []string, size int) []string {
 	return topology.Prefer(string(p.config.Prefer), p.list, available, must, size)
 }
 
-// rescanRequests are requests for a scan. Each is closed when its outcome is published.
-type rescanRequests chan chan struct{}
+// rescanRequests are requests for a scan.
+type rescanRequests chan struct{}
 
 // request requests a scan, and does not wait for it.
 func (q rescanRequests) request() {
@@ -264,24 +251,11 @@ func (q rescanRequests) request() {
 		// A loop that does not take the request in this time has ended, or has much to do.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_ = q.scan(ctx)
+		select {
+		case q <- struct{}{}:
+		case <-ctx.Done():
+		}
 	}()
-}
-
-// scan requests a scan and returns when its outcome is published, or with the error of ctx.
-func (q rescanRequests) scan(ctx context.Context) error {
-	done := make(chan struct{})
-	select {
-	case q <- done:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // set has the served resources in the order of the configuration, and then the retiring ones. It is

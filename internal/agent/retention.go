@@ -24,8 +24,6 @@ type retention struct {
 	// inPod has the kind of the CDI entry of each device whose interfaces are in a container,
 	// by ID. The host does not see these interfaces.
 	inPod map[string]string
-	// planned has the devices for which CDI entries are planned.
-	planned map[string]bool
 	// injected are the targets of the last pass.
 	injected ledger.Injected
 	// any is set if anything stays.
@@ -39,14 +37,12 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held fun
 		held:      held,
 		mayBeHeld: map[string]bool{},
 		inPod:     map[string]string{},
-		planned:   map[string]bool{},
 		injected:  injected,
 	}
 	for _, res := range out.Resources {
 		kind, _ := nameOf(res.Name)
 		for _, e := range res.Devices {
 			id := e.Offer.ID
-			r.planned[id] = r.planned[id] || e.Present && e.Offer.CDI
 			// The host does not see these interfaces, so their targets cannot be compared.
 			isInPod := e.Offer.NetsInContainer || e.NetsMissing
 			if isInPod {
@@ -63,13 +59,8 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held fun
 func (r *retention) keepLink(l links.Link) bool { return r.keep(l.ID, l.Target) }
 
 // keepEntry reports whether a CDI entry stays. The entry of a device whose interfaces are in a
-// container stays as it is. An entry for the placement of a claim stays like the entry of its device. If
-// the device has a new entry, it stays only if it is planned: the configuration may permit less now.
-func (r *retention) keepEntry(kind, name string, hostPaths []string) bool {
-	id, isPlaced := device.EntryID(name)
-	if isPlaced && r.planned[id] {
-		return false
-	}
+// container stays as it is.
+func (r *retention) keepEntry(kind, id string, hostPaths []string) bool {
 	return r.inPod[id] == kind || r.keep(id, hostPaths...)
 }
 
@@ -166,7 +157,7 @@ func nodeID(v *View, path string) string {
 }
 
 // aliases returns the IDs under which links and CDI entries inject the nodes of each offer, if
-// they are no longer offered: an edit of identity, each or group_by may have changed them.
+// they are no longer offered: an edit of identity or each may have changed them.
 func (o *outputs) aliases(v *View) map[string][]string {
 	if o.options.CDIOnly {
 		return nil // nobody knows the holders, so nothing waits for them

@@ -17,13 +17,12 @@ import (
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
-// everyKind offers a dock with its sticks as one device, each stick by one of two names, a radio
-// that is reset, and a network that claims share by bandwidth.
+// everyKind offers a dock with its sticks as one device, each stick by one of two names, a radio,
+// and a network that claims share by bandwidth.
 const everyKind = threeNames + `
 [[resource]]
 name = "radio"
 match.usb.id = "1a86:7523"
-container.reset = "usb"
 [[resource]]
 name = "network"
 count = 4
@@ -104,7 +103,6 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 	n, api := newDRANode(t, everyKind)
 	n.answerWithin = 50 * time.Millisecond
 	n.startWithin = 50 * time.Millisecond
-	n.options.Allow.Reset = true
 	s := &sharing{
 		node:         n,
 		dockedSticks: dockedSticks{bus: n.host},
@@ -138,22 +136,8 @@ func (s *sharing) start() {
 	a.SetClock(s.clock.now)
 	a.SetAnswerWithin(s.answerWithin)
 	a.SetStartWithin(s.startWithin)
-	a.SetReset(s.reset, time.Second)
 	s.agent = a
 	s.stop = s.run(a)
-}
-
-// reset is the kernel's reset of the radio, which no pod may use at that time.
-func (s *sharing) reset(string, string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts["resets"]++
-	for _, p := range s.pods {
-		if p.runs && p.has&radio != 0 {
-			s.violation = fmt.Sprintf("the radio is reset while pod %s uses it", p.name)
-		}
-	}
-	return nil
 }
 
 // hardwareOf returns the hardware of a device that a device plugin offers, by its ID.
@@ -267,8 +251,6 @@ func (s *sharing) step() {
 		ctx, cancel := context.WithTimeout(s.Context(), limit)
 		_, _ = s.kubelet.PrepareClaim(ctx, dra.Driver, *pod.claim)
 		cancel()
-	case n < 83 && pod != nil && pod.resource == radioName && pod.runs && !pod.isForced:
-		s.restartContainer(pod)
 	case n < 87:
 		s.plug(s.random.IntN(2))
 	case n < 89:
@@ -316,9 +298,8 @@ func (s *sharing) isFree() bool {
 	return true
 }
 
-// Devices are shared in every way by random pods, with losses, updates, edits and resets between them:
-// no two pods use the same hardware, no claims together have more than there is, and nothing is reset
-// while a pod uses it. All devices are offered again afterwards, also beside pods with adminAccess.
+// Devices are shared in every way by random pods, with losses, updates and edits between them:
+// no two pods use the same hardware, and no claims together have more than there is. All devices are offered again afterwards, also beside pods with adminAccess.
 func TestRandomEventsOfSharing(t *testing.T) {
 	t.Parallel()
 	steps := randomSteps(300)

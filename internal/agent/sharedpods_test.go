@@ -70,23 +70,6 @@ func (s *sharing) admit() {
 	s.eventually("hold of "+p.name, func() bool { return s.agent.Remembers(p.uid) })
 	s.counts[resource]++
 	s.starts(p)
-	if resource == radioName {
-		s.restartContainer(p)
-	}
-}
-
-// restartContainer has the kubelet start the container of a pod with a radio. The pod does not use it
-// meanwhile.
-func (s *sharing) restartContainer(p *sharer) {
-	s.mu.Lock()
-	p.runs = false
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.Context(), limit)
-	defer cancel()
-	_ = s.kubelet.StartContainer(ctx, request(p.name, p.resource))
-	s.mu.Lock()
-	p.runs = true
-	s.mu.Unlock()
 }
 
 // offer is a published device.

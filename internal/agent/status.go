@@ -101,7 +101,7 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 	}
 	var known kubeletAnswer
 	if a.options.CDIOnly {
-		s.Command = "cdi"
+		s.Command = "serve --no-kubelet"
 		s.HeldUnknown = "there is no kubelet to ask"
 	} else {
 		kubelet, _ := a.kubelet.Kubelet()

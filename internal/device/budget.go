@@ -5,7 +5,7 @@ package device
 // removed stays listed: without a limit a pod with 96 MiB is killed, and serves no
 // resource.
 //
-// Memory in bytes of a resource, of a device, and of a slot, node, mount or entry of a
+// Memory in bytes of a resource, of a device, and of a slot, node, mount, entry or attribute of a
 // device, including the current and the previous list for the kubelet.
 const (
 	MaxMemory      = 48 << 20
@@ -25,6 +25,7 @@ func (o *Offer) Memory() int {
 	parts += len(o.Nodes) + len(o.Nets) + len(o.Mounts)
 	parts += len(o.CDIDevices) + len(o.Hooks)
 	parts += len(o.Env) + len(o.Annotations)
+	parts += len(o.Attributes) + len(o.Capacity) + len(o.Features)
 	return DeviceMemory + PartMemory*parts + o.texts()
 }
 

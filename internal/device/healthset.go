@@ -7,8 +7,6 @@ import "time"
 type HealthSet struct {
 	// IDs of the devices, sorted.
 	IDs []string `json:"ids"`
-	// Hold is the minimum time for which the set stays unhealthy after a loss.
-	Hold time.Duration `json:"hold"`
 	// Nodes identify the nodes that a container may have in this boot, by the ID of the device
 	// and the path.
 	Nodes map[string]map[string]string `json:"nodes,omitempty"`

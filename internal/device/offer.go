@@ -3,7 +3,6 @@ package device
 import (
 	"slices"
 	"strings"
-	"time"
 )
 
 // Offer is one device of one resource: a matched device with its ID. Everything that does not depend
@@ -55,11 +54,6 @@ type Offer struct {
 	// Mistyped is set if the value of an attribute is not of its type. Attributes lacks it, so that a
 	// selector on it would fail for the devices of all pods.
 	Mistyped bool
-	// Network is the network interface of the device if it has exactly one. It is zero if there
-	// is none, or without DRA.
-	Network Network
-	// Placement is how a claim has the nodes injected. The zero value is how the configuration has it.
-	Placement Placement
 	// Features are values that become labels of the node, by name.
 	Features map[string]string
 	// Capacity are the amounts that claims share, by name. It is nil without DRA.
@@ -72,21 +66,12 @@ type Offer struct {
 	// AlsoCDI is set if its nodes are injected by its CDI name as well, under their current
 	// names. The links stay, because a runtime without CDI ignores the CDI name.
 	AlsoCDI bool
-	// Owner, Hooks and AdditionalGIDs require CDI.
-	Owner          *Owner
-	Hooks          []Hook
-	AdditionalGIDs []uint32
+	// Owner and Hooks require CDI.
+	Owner *Owner
+	Hooks []Hook
 	// HealthDir is the path in the container of the directory that shows the health of its
 	// devices. It is empty if there is none.
 	HealthDir string
-	// HealthHold is the minimum time for which the directory shows a loss.
-	HealthHold time.Duration
-	// Reset is how the device is reset before a container with it starts: "usb" or "pci". It is
-	// empty if the device is not reset.
-	Reset string
-	// NoReset is why the device must not be reset now. It is empty if the device may be reset. The
-	// containers that have the device are not concerned.
-	NoReset string
 	// Problem is why the device cannot be injected, for an administrator. It is empty if the
 	// device can be injected.
 	Problem string
@@ -121,15 +106,6 @@ type OfferedNet struct {
 	Key string
 	// Name in the container. If it is empty, the interface keeps HostName.
 	Name string
-}
-
-// Network is a network interface, as a claim reports it.
-type Network struct {
-	// Name is the name in the container if the interface moves there, and on the host otherwise.
-	Name string
-	// Address is the hardware address, "52:54:00:12:34:56". It is empty if the link has none, or if
-	// it is not known yet.
-	Address string
 }
 
 // Owner is the owner of a node in a container. The runtime decides about nil fields.

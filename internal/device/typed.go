@@ -26,14 +26,7 @@ type Typed struct {
 	Type AttributeType
 	// Text is a number in decimal, "true" or "false", or a semantic version.
 	Text string
-	// List has the values of a list, each in the form of Text. It is nil for a single value. With a
-	// list, Text is the value for API servers without lists, or empty if there is none.
-	List []string
 }
-
-// MaxAttributeValues is the maximum number of values of all attributes of a device, each value of a
-// list counted (ResourceSliceMaxAttributeValuesPerDevice in k8s.io/api/resource/v1).
-const MaxAttributeValues = 48
 
 // ParseTyped returns the value that a text of the host stands for. The error continues the quoted
 // text.

@@ -103,7 +103,7 @@ func (s *globSearch) walk(dir string, through Values) {
 // cannot be read.
 func (s *globSearch) list(dir string) []fs.DirEntry {
 	// With these flags the call neither waits for the writer of a FIFO nor opens a device.
-	const flags = os.O_RDONLY | syscall.O_DIRECTORY | syscall.O_NONBLOCK
+	const flags = os.O_RDONLY | onlyDirectory | syscall.O_NONBLOCK
 	f, err := os.OpenFile(s.mounted(dir), flags, 0)
 	if err != nil {
 		return nil

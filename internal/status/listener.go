@@ -9,10 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Clients may be hostile. These limits bound memory and files to about 10 MiB, most of it buffers of
@@ -41,16 +38,6 @@ func Listen(address string) (net.Listener, error) {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
 	return l, nil
-}
-
-// deferAccept makes the kernel hold back a connection until its client has sent something, for at
-// most a second, see TCP_DEFER_ACCEPT in tcp(7). Without it, connections without a request are
-// accepted as fast as probes.
-func deferAccept(_, _ string, raw syscall.RawConn) error {
-	return raw.Control(func(fd uintptr) {
-		// If it fails, idle connections are accepted as well, which only costs time.
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 1)
-	})
 }
 
 // limitedListener is a listener with at most maxConns open connections. Another connection closes

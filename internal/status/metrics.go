@@ -13,8 +13,6 @@ const (
 	refusalsTotal      = "generic_dp_registration_refusals_total"
 	allocationsTotal   = "generic_dp_allocations_total"
 	allocationSeconds  = "generic_dp_allocation_duration_seconds"
-	resetsTotal        = "generic_dp_resets_total"
-	resetSeconds       = "generic_dp_reset_duration_seconds"
 	sliceWritesTotal   = "generic_dp_slice_writes_total"
 	scansTotal         = "generic_dp_scans_total"
 	ueventsTotal       = "generic_dp_uevents_total"
@@ -64,17 +62,6 @@ var eventMetrics = map[string]family{
 		help:   "Duration of Allocate calls.",
 		labels: []string{"resource"},
 		bounds: []float64{.0005, .001, .005, .01, .05, .1, .5, 1},
-	},
-	resetsTotal: {
-		kind:   "counter",
-		help:   "Resets of devices before a container starts, by result: ok or error.",
-		labels: []string{"resource", "result"},
-	},
-	resetSeconds: {
-		kind:   "histogram",
-		help:   "Duration of resets, until the device is healthy again.",
-		labels: []string{"resource"},
-		bounds: []float64{.1, .5, 1, 2, 5, 10, 20},
 	},
 	sliceWritesTotal: {
 		kind:   "counter",
@@ -169,12 +156,6 @@ func (m *Metrics) CountRefusal(resource string) {
 func (m *Metrics) CountAllocation(resource string, took time.Duration, err error) {
 	m.add(allocationsTotal, 1, resource, result(err))
 	m.add(allocationSeconds, took.Seconds(), resource)
-}
-
-// CountReset counts a reset of a device before a container starts.
-func (m *Metrics) CountReset(resource string, took time.Duration, err error) {
-	m.add(resetsTotal, 1, resource, result(err))
-	m.add(resetSeconds, took.Seconds(), resource)
 }
 
 // CountSliceWrite counts a write of a ResourceSlice.

@@ -16,7 +16,7 @@ type Status struct {
 	NodeName string `json:"node_name"`
 	// Host is the name of the host.
 	Host string `json:"host"`
-	// Command is serve or cdi.
+	// Command is "serve" or "serve --no-kubelet".
 	Command string `json:"command"`
 	// Started is the start of the program.
 	Started time.Time `json:"started"`

@@ -4,6 +4,7 @@ package adversary
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -165,12 +166,14 @@ func TestEditsWithManySlots(t *testing.T) {
 [[resource]]
 name = "many"
 count = 9000
-forget_after = "1000h"
 match.virtual = ["a-%[1]d", "b-%[1]d", "c-%[1]d", "d-%[1]d"]
 `, i))
 		n.waitAllocatable("example.com/many", 36_000)
 		n.Logf("resident after edit %d: %.1f MB", i, n.resident())
 	}
+	// A configuration is good when the program has ended with it.
+	n.stop()
+	n.start()
 	for range 3 {
 		n.kill()
 		n.start()
@@ -178,6 +181,39 @@ match.virtual = ["a-%[1]d", "b-%[1]d", "c-%[1]d", "d-%[1]d"]
 		n.waitAllocatable("example.com/many", 36_000)
 	}
 	n.Logf("resident after a restart: %.1f MB", n.resident())
+	n.stop()
+}
+
+// Attributes of devices count like everything else of them: what exceeds the budget is left out, and the
+// other resources are served.
+func TestManyAttributes(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.runKubelet()
+	n.start()
+	n.waitServed()
+	text := goodConfig
+	for r := range 4 {
+		text += fmt.Sprintf("[[resource]]\nname = \"many%d\"\napi = \"dra\"\n", r)
+		for a := range 20 {
+			text += fmt.Sprintf("attributes.a%d = \"${virtual}\"\n", a)
+		}
+		text += fmt.Sprintf("match.virtual = [%s\"last%d\"]\n", repeat(2400, fmt.Sprintf("\"v%d-%%\",", r)), r)
+	}
+	if outcome := n.reload(text); outcome != accepted {
+		t.Fatalf("the configuration of %d bytes: %s", len(text), outcome)
+	}
+	n.must(poll(func() error {
+		text, err := n.probe("/metrics")
+		if err == nil && !strings.Contains(text, "example.com/many0") {
+			err = errors.New("the devices are not listed")
+		}
+		return err
+	}))
+	n.Logf("resident: %.1f MB", n.resident())
+	n.kill()
+	n.start()
+	n.waitServed()
 	n.stop()
 }
 
@@ -196,7 +232,7 @@ func TestStateWithManySlots(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.must(os.WriteFile(n.path("state", "state.json"), []byte(`{"version": 1, "boot": "x", "decisions": {}, "resources": [`+resources+`]}`), 0o600))
-			n.configure(goodConfig + resourceWith("forget_after = \"1000h\"\nmatch.virtual = \"d\""))
+			n.configure(goodConfig + resourceWith("match.virtual = \"d\""))
 			n.runKubelet() // devices that the state may have lost wait for its answer
 			for range 2 {
 				n.start()

@@ -101,7 +101,7 @@ func (w *world) eventually() (rule string, err error) {
 		check   func() error
 		kubelet bool // only while the kubelet runs
 	}{
-		{"allocatable", w.checkAllocatable, true}, {"sockets", w.checkSockets, true}, {"options", w.checkOptions, true}, {"injection", w.checkInjection, false},
+		{"allocatable", w.checkAllocatable, true}, {"sockets", w.checkSockets, true}, {"injection", w.checkInjection, false},
 		{"held", w.checkHeld, true}, {"state", w.checkState, true}, {"allocate", w.checkAllocate, true},
 	} {
 		if c.kubelet && !w.kubeletUp {

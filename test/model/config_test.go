@@ -25,7 +25,6 @@ type settings struct {
 	count   int
 	inject  string
 	port    bool // identity = "port"
-	reset   bool // container.reset, unless there are several slots
 }
 
 func newConfiguration() configuration {
@@ -39,11 +38,6 @@ func newConfiguration() configuration {
 // fullName is the name of a resource with its domain.
 func (c configuration) fullName(resource string) string { return "example.com/" + c.of[resource].name }
 
-// resets reports whether the devices of a resource are reset.
-func (c configuration) resets(resource string) bool {
-	return c.of[resource].reset && c.of[resource].count == 1
-}
-
 func (c configuration) text() string {
 	text := fmt.Sprintf("# %d\ndomain = \"example.com\"\n", c.edit)
 	for _, resource := range resources {
@@ -51,7 +45,7 @@ func (c configuration) text() string {
 		if s.removed {
 			continue
 		}
-		text += fmt.Sprintf("[[resource]]\nname = %q\ncount = %d\nforget_after = \"1m\"\n", s.name, s.count)
+		text += fmt.Sprintf("[[resource]]\nname = %q\ncount = %d\n", s.name, s.count)
 		switch resource {
 		case "serial":
 			text += `match = { usb.id = ["10c4:ea60", "1a86:7523", "0403:6001"], glob = "/dev/ttyUSB*" }` + "\n"
@@ -62,17 +56,11 @@ func (c configuration) text() string {
 		case "widget":
 			text += `match.glob = "/dev/widget*"` + "\n"
 		}
-		if c.resets(resource) {
-			text += "container.reset = \"pci\"\n"
-		}
 		if s.port {
 			text += "identity = \"port\"\n"
 		}
-		switch s.inject {
-		case "cdi":
+		if s.inject == "cdi" {
 			text += "container.cdi = true\n"
-		case "node":
-			text += "container.follow = false\n"
 		}
 	}
 	return text + "[[resource]]\nname = \"always\"\nmatch.virtual = \"x\"\ncontainer.env.X = \"1\"\n"
@@ -102,8 +90,6 @@ func (w *world) edit(resource, key, value string) error {
 		s.port = value == "port"
 	case "name":
 		s.name = strings.TrimSuffix(resource+"-"+value, "-0")
-	case "reset":
-		s.reset = value == "on"
 	case "remove", "add":
 		s.removed = key == "remove"
 	}

@@ -96,9 +96,6 @@ func (h *hardware) plug(name string, place, number int) {
 	switch th.resource {
 	case "card":
 		p.dir = h.host.AddPCI(sysfstest.PCI{Address: p.place, Vendor: "1ac1", Device: "089a", Class: "038000", Nodes: cardNodes(p.nodes)})
-		if err := os.WriteFile(h.resetOf(p), nil, 0o600); err != nil {
-			panic(err) // the directory was just made
-		}
 	case "widget":
 		p.dir = h.host.AddNode("", sysfstest.Node{Name: p.nodes[0], Subsystem: "misc", Major: 240, Minor: minor(p.nodes[0])})
 	default:
@@ -114,25 +111,6 @@ func (h *hardware) plug(name string, place, number int) {
 	h.at[name] = p
 	h.moves[name]++
 	h.announce()
-}
-
-// resetOf is the attribute by which a card is reset. The kernel of the model only keeps what is
-// written to it.
-func (h *hardware) resetOf(p plugged) string { return filepath.Join(h.host.Sysfs(), p.dir, "reset") }
-
-// reset are the cards that were reset since the last call.
-func (h *hardware) reset() (cards []string) {
-	for _, name := range thingNames {
-		p, isPlugged := h.at[name]
-		if things[name].resource != "card" || !isPlugged {
-			continue
-		}
-		if text, _ := os.ReadFile(h.resetOf(p)); len(text) > 0 {
-			cards = append(cards, name)
-			_ = os.Truncate(h.resetOf(p), 0)
-		}
-	}
-	return cards
 }
 
 // announce replaces the uevents of a change, which a tree of files does not send: without

@@ -144,9 +144,6 @@ func (w *world) step(line string) *violation {
 	if err := w.do(line); err != nil {
 		return &violation{rule: "script", what: err.Error()}
 	}
-	if w.violated != nil {
-		return &violation{rule: "reset", what: w.violated.Error()}
-	}
 	switch verb {
 	case "kill", "stop":
 		if running != nil && w.program == nil {

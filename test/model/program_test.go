@@ -36,7 +36,7 @@ func (w *world) start() error {
 	p := &program{logged: before.Size(), ended: make(chan struct{})}
 	p.cmd = exec.Command(binary, "serve", "--config", in("config"), "--sysfs", in("host/sys"), "--dev", in("host/dev"),
 		"--kubelet-dir", in("k"), "--pod-resources", in("pods.sock"), "--run-dir", in("run"), "--state-dir", in("state"), "--cdi-dir", in("cdi"),
-		"--listen", "127.0.0.1:0", "--log-level", "debug", "--allow", "reset", "--cgroup", w.cgroups.Dir())
+		"--listen", "127.0.0.1:0", "--log-level", "debug", "--cgroup", w.cgroups.Dir())
 	p.cmd.Stderr = log
 	p.cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

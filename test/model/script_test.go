@@ -24,12 +24,9 @@ var lineTemplates = []struct {
 	{14, "admit {resource}"}, // a pod that takes one slot
 	{6, "release"},           // the oldest pod
 	{3, "edit {resource} count {count}"},
-	{5, "edit {resource} inject {inject}"}, // link, cdi or node
+	{5, "edit {resource} inject {inject}"}, // link or cdi
 	{3, "edit {resource} name {name}"},
 	{3, "edit {usb} identity {identity}"},
-	{3, "edit card reset {reset}"},
-	{6, "run"},           // the container of the oldest pod with a card starts
-	{3, "run contested"}, // while another pod runs that had the card
 	{2, "edit {resource} remove"},
 	{3, "edit {resource} add"},
 	{2, "break config"}, // until the next edit
@@ -54,14 +51,12 @@ var words = map[string][]string{
 	"{twins}":    {"C D", "T U", "A B", "M N", "G H", "A C"},
 	"{resource}": {"serial", "dual", "card", "widget"},
 	"{count}":    {"1", "2", "3"},
-	"{inject}":   {"link", "cdi", "node"},
+	"{inject}":   {"link", "cdi"},
 	"{name}":     {"0", "1"},
 	"{usb}":      {"serial", "dual"},
 	"{identity}": {"auto", "port"},
-	"{reset}":    {"on", "on", "off"},
 	"{place}":    {"1", "2", "3", "4", "5", "6", "7", "8"},
 	"{number}":   {"0", "0", "1", "2", "3", "4"},
-	"{dir}":      {"state", "run", "cdi"},
 }
 
 // randomScript returns a script of n lines.

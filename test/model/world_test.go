@@ -34,8 +34,7 @@ type world struct {
 	pods         int             // admitted ever
 	orphans      map[string]bool // sockets of killed programs
 	truth        truth
-	waited       bool  // by "wait": devices may have left lists
-	violated     error // a rule that the last line violated
+	waited       bool // by "wait": devices may have left lists
 }
 
 // claim is a slot that a pod holds.
@@ -153,8 +152,6 @@ func (w *world) doVerb(verb, object string, rest []string) error {
 		return w.edit(object, rest[0], rest[1])
 	case "admit":
 		return w.admit(object)
-	case "run":
-		w.violated = w.startContainer(object == "contested")
 	case "release":
 		if len(w.claims) > 0 {
 			w.kubelet.Remove(w.claims[0].Namespace, w.claims[0].Pod)

@@ -37,8 +37,8 @@ const (
 	// is tried again: the cause may have been a power failure, or a limit of memory that
 	// is higher by now.
 	retryAfter = 10 * time.Minute
-	// maxTries bounds the tries without an edit, so that a configuration that takes too
-	// much memory does not stop the program forever.
+	// maxTries bounds the tries without an edit while there is another configuration, so that a
+	// configuration that takes too much memory does not stop the program forever.
 	maxTries = 3
 )
 
@@ -57,11 +57,13 @@ type mark struct {
 type SuspectError struct {
 	// Tries is how often the program died, or could not match it in time.
 	Tries int
+	// Retries is set if it is tried again after retryAfter, without an edit.
+	Retries bool
 }
 
 func (e *SuspectError) Error() string {
 	text := fmt.Sprintf("the program died while it tried this configuration, or could not match it in time (%d times): it is tried again when it is edited, or on SIGHUP", e.Tries)
-	if e.Tries < maxTries {
+	if e.Retries {
 		text += fmt.Sprintf(", or after %s", retryAfter)
 	}
 	return text
@@ -118,14 +120,17 @@ func newTrial(dir string, writer bool) (t *Trial, good []config.File) {
 }
 
 // check returns a SuspectError for a configuration that the program did not survive. Without another
-// one to serve, it is tried maxTries times.
+// one to serve, it is tried maxTries times at once.
 func (t *Trial) check(hash string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	isSuspect := hash == t.suspect.Hash && hash != t.good
 	hasOther := t.good != ""
 	if isSuspect && (hasOther || t.suspect.Tries >= maxTries) {
-		return &SuspectError{Tries: t.suspect.Tries}
+		return &SuspectError{
+			Tries:   t.suspect.Tries,
+			Retries: t.suspect.Tries < maxTries || !hasOther,
+		}
 	}
 	return nil
 }
@@ -225,7 +230,7 @@ func (t *Trial) Serve(r Reading, now time.Time) {
 	defer t.mu.Unlock()
 	t.retryAt = time.Time{}
 	var suspect *SuspectError
-	if errors.As(r.Err, &suspect) && suspect.Tries < maxTries {
+	if errors.As(r.Err, &suspect) && suspect.Retries {
 		t.retryAt = now.Add(retryAfter)
 	}
 	if r.Err != nil {

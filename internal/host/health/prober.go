@@ -129,25 +129,6 @@ func (p *Prober) Set(checks map[string]device.Check) {
 	}
 }
 
-// Again checks a device as soon as possible, which is pending until then. An attempt that runs is
-// of the time before, so that its result is ignored. It does nothing if the device has no check.
-func (p *Prober) Again(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	old := p.probes[id]
-	if old == nil {
-		return
-	}
-	p.probes[id] = &probe{
-		id:     id,
-		check:  old.check,
-		due:    time.Now(),
-		reason: ReasonPending,
-	}
-	signal(p.changes)
-	signal(p.wake)
-}
-
 // Results returns the reason of each checked device, by ID. The reason is empty if the device is
 // healthy. The map belongs to the caller.
 func (p *Prober) Results() map[string]string {

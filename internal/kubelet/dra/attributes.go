@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 )
 
 // attributes are the attributes of a device for the API. The names resource, id and
@@ -11,9 +12,7 @@ import (
 func (d *Device) attributes() map[string]attribute {
 	all := map[string]attribute{}
 	add := func(name string, v device.Typed) {
-		if v.List != nil {
-			all[name] = listOf(v)
-		} else if v.Text != "" {
+		if v.Text != "" {
 			all[name] = attributeOf(v)
 		}
 	}
@@ -22,37 +21,12 @@ func (d *Device) attributes() map[string]attribute {
 	}
 	add("resource", device.Typed{Text: d.Resource})
 	add("id", device.Typed{Text: d.ID})
-	// A device of several nodes has no single value that constraints could compare. It may have a list
-	// in Attributes.
+	// A device of several nodes has no single value that constraints could compare.
 	if len(d.NUMA) == 1 {
 		node := int64(d.NUMA[0])
 		all[numaNode] = attribute{Int: &node}
 	}
 	return all
-}
-
-// listOf returns the attribute with the values of a list, which is not empty.
-func listOf(v device.Typed) attribute {
-	var out attribute
-	for _, text := range v.List {
-		one := attributeOf(device.Typed{Type: v.Type, Text: text})
-		switch v.Type {
-		case device.IntType:
-			out.Ints = append(out.Ints, *one.Int)
-		case device.BoolType:
-			out.Bools = append(out.Bools, *one.Bool)
-		case device.VersionType:
-			out.Versions = append(out.Versions, *one.Version)
-		default:
-			out.Strings = append(out.Strings, *one.String)
-		}
-	}
-	return out
-}
-
-// isList reports whether the attribute has a list.
-func (a *attribute) isList() bool {
-	return len(a.Strings)+len(a.Ints)+len(a.Bools)+len(a.Versions) > 0
 }
 
 // attributeOf returns the attribute with a value. The API refuses a slice if any attribute is
@@ -69,6 +43,6 @@ func attributeOf(v device.Typed) attribute {
 	case device.VersionType:
 		return attribute{Version: &v.Text}
 	}
-	text := value(v.Text)
+	text := names.Value(v.Text)
 	return attribute{String: &text}
 }

@@ -25,8 +25,8 @@ func (d *Device) capacity() map[string]capacity {
 	all := map[string]capacity{}
 	for name, c := range d.Capacity {
 		published := capacity{Value: c.Value}
-		if d.Slots > 1 {
-			published.RequestPolicy = policyOf(c.Policy)
+		if d.Slots > 1 && c.Default != "" {
+			published.RequestPolicy = &requestPolicy{Default: c.Default}
 		}
 		all[name] = published
 	}
@@ -41,20 +41,6 @@ func (d *Device) capacity() map[string]capacity {
 		return nil // as it is read
 	}
 	return all
-}
-
-// policyOf returns a policy for the API. It is nil if there is none: then a claim may have any
-// amount.
-func policyOf(p *device.CapacityPolicy) *requestPolicy {
-	if p == nil {
-		return nil
-	}
-	policy := &requestPolicy{Default: p.Default, ValidValues: p.Values}
-	// A policy has either a list of values or a range.
-	if p.Min != "" {
-		policy.ValidRange = &validRange{Min: p.Min, Max: p.Max, Step: p.Step}
-	}
-	return policy
 }
 
 // amountsOf returns the sums of what devices of a claim get of capacities. A claim may have several

@@ -33,8 +33,6 @@ type resourceClaim struct {
 		} `json:"allocation"`
 		// ReservedFor are the consumers that may use the claim now.
 		ReservedFor limited[consumer] `json:"reservedFor"`
-		// Devices is what drivers report about the devices.
-		Devices limited[deviceStatus] `json:"devices"`
 	} `json:"status"`
 }
 
@@ -51,9 +49,17 @@ type allocated struct {
 	AdminAccess bool `json:"adminAccess"`
 	// ConsumedCapacity are the amounts of a device that allows multiple allocations.
 	ConsumedCapacity map[string]string `json:"consumedCapacity"`
-	// parameters are the parameters of its request.
-	parameters parameters
 }
+
+// deviceConfig is the configuration of devices for one driver.
+type deviceConfig struct {
+	Opaque struct {
+		Driver string `json:"driver"`
+	} `json:"opaque"`
+}
+
+// isOwn reports whether the configuration is for this driver. It comes from the claim or its class.
+func (c deviceConfig) isOwn() bool { return c.Opaque.Driver == Driver }
 
 // consumer is an object that may use a claim.
 type consumer struct {
@@ -121,6 +127,11 @@ func (o *resourceClaim) check(uid string) error {
 	if o.Status.Allocation == nil {
 		return errors.New("is not allocated")
 	}
+	// Parameters that are ignored might have been meant to take away something.
+	hasParameters := slices.ContainsFunc(o.Status.Allocation.Devices.Config, deviceConfig.isOwn)
+	if hasParameters {
+		return fmt.Errorf("has parameters for %s, which the driver does not support: configure another resource instead", Driver)
+	}
 	return nil
 }
 
@@ -178,10 +189,6 @@ func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocate
 			continue
 		}
 		if err := a.check(p.Node); err != nil {
-			return nil, err
-		}
-		a.parameters, err = p.parametersOf(object.Status.Allocation.Devices.Config, a.Request)
-		if err != nil {
 			return nil, err
 		}
 		i := slices.IndexFunc(groups, func(g []allocated) bool {

@@ -1,14 +1,12 @@
 package dra
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 )
 
 // State is the health of a Device.
@@ -33,9 +31,8 @@ type Device struct {
 	Resource, ID string
 	// Attributes by name, in the driver's domain unless the name has one, such as
 	// "resource.kubernetes.io/pciBusID". The attributes resource, id and
-	// resource.kubernetes.io/numaNode come from the other fields, except for a list of NUMA
-	// nodes. Empty ones are left out; nil are unknown. All of them together have at most
-	// device.MaxAttributeValues values.
+	// resource.kubernetes.io/numaNode come from the other fields. Empty ones are left out; nil are
+	// unknown.
 	Attributes map[string]device.Typed
 	// Mistyped is set if Attributes lacks an attribute because of its value. The device is not
 	// published: a selector on the attribute would be an error for every pod that needs any device.
@@ -46,11 +43,6 @@ type Device struct {
 	NUMA []int
 	// Moves is set if network interfaces move into the container of the device.
 	Moves bool
-	// Network is the only network interface of the device. It is zero if there is none, or if it is
-	// not known.
-	Network device.Network
-	// Resets is set if the device is reset before a claim gets it.
-	Resets bool
 	// Slots is the number of containers that may hold the device at once.
 	Slots int
 	// Places are what an exclusive device uses of the host, nil for other devices. Claims hold only
@@ -114,8 +106,6 @@ func (l *List) Get() ([]Device, <-chan struct{}) {
 const (
 	// maxLabel is the maximum length of a DNS label.
 	maxLabel = 63
-	// maxValue is the maximum length of the value of an attribute.
-	maxValue = 64
 	// lower are the letters and digits of a DNS label.
 	lower = "abcdefghijklmnopqrstuvwxyz0123456789"
 )
@@ -145,7 +135,7 @@ func DeviceName(id string) string {
 		}
 		return '-'
 	}, strings.ToLower(name))
-	return cut(strings.Trim(name, "-"), maxLabel-device.HashLen) + device.HashPart(id)
+	return names.Cut(strings.Trim(name, "-"), maxLabel-device.HashLen) + device.HashPart(id)
 }
 
 // hashed reports whether the name of an ID would end like a hash part, "-x" and more. Such an ID
@@ -153,54 +143,4 @@ func DeviceName(id string) string {
 func hashed(id string) bool {
 	i := len(id) - device.HashLen
 	return i >= 0 && id[i+1] == 'x' && (id[i] == ':' || id[i] == '.')
-}
-
-// cut returns at most the first n bytes of s, ending with a letter or digit if it can.
-func cut(s string, n int) string {
-	if len(s) > n {
-		s = s[:n]
-	}
-	// A DNS label must not be empty or end with "-".
-	if s = strings.TrimRight(s, "-"); s == "" {
-		return "x"
-	}
-	return s
-}
-
-// value returns the value of an attribute. A text that is longer than the API allows is cut and
-// gets a hash.
-func value(s string) string {
-	// JSON cannot hold other bytes, which a descriptor of a device may have.
-	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) <= maxValue {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxValue-device.HashLen], "") + device.HashPart(s)
-}
-
-// className is the name of a resource's DeviceClass, a DNS subdomain:
-// "zigbee.example.com". A name that is no DNS label gets a hash.
-func className(resource string) string {
-	domain, name, _ := strings.Cut(resource, "/")
-	class := strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
-	if class != name {
-		sum := sha256.Sum256([]byte(resource))
-		// With the hyphen and ten digits, this is the length of a label.
-		class = cut(class, 52) + "-" + hex.EncodeToString(sum[:])[:10]
-	}
-	return class + "." + domain
-}
-
-// Class is the DeviceClass of a resource as YAML: its devices serve claims, and pods that
-// request the extended resource of the same name.
-func Class(resource string) string {
-	return fmt.Sprintf(`apiVersion: resource.k8s.io/v1
-kind: DeviceClass
-metadata:
-  name: %s
-spec:
-  extendedResourceName: %s
-  selectors:
-    - cel:
-        expression: device.driver == %q && device.attributes[%q].resource == %q
-`, className(resource), resource, Driver, Driver, value(resource))
 }

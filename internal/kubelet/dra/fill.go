@@ -44,8 +44,8 @@ func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 	return f, nil
 }
 
-// injectGroup returns what a container gets for the devices of a group, with the variables renamed as
-// its requests want, and the devices in the order of the group.
+// injectGroup returns what a container gets for the devices of a group, and the devices in the order
+// of the group.
 func (p *Plugin) injectGroup(ctx context.Context, group []allocated) (device.Response, []Device, error) {
 	names := make([]string, len(group))
 	for i := range group {
@@ -55,20 +55,8 @@ func (p *Plugin) injectGroup(ctx context.Context, group []allocated) (device.Res
 	if err != nil {
 		return device.Response{}, nil, err
 	}
-	places, err := placementsOf(group)
-	if err != nil {
-		return device.Response{}, nil, err
-	}
 	// All devices of a group are injected together, because they may conflict in one container.
-	response, found, err := p.Inject(ctx, names, amounts, places)
-	if err != nil {
-		return device.Response{}, nil, err
-	}
-	response.Env, err = renamed(response.Env, group)
-	if err != nil {
-		return device.Response{}, nil, err
-	}
-	return response, found, nil
+	return p.Inject(ctx, names, amounts)
 }
 
 // reportedNames are the CDI names that the devices of a group have reported, by request.
@@ -142,9 +130,8 @@ func (p *Plugin) newRequest(claim cdi.Claim, a *allocated, response device.Respo
 	// Each request of the group has its own metadata file, but shares the other mounts.
 	mounts := slices.Clone(response.Mounts)
 	return cdi.Request{
-		Name:      a.Request,
-		Env:       response.Env,
-		Mounts:    append(mounts, p.metadataMount(claim, a.Request)),
-		Placement: a.parameters.Placement,
+		Name:   a.Request,
+		Env:    response.Env,
+		Mounts: append(mounts, p.metadataMount(claim, a.Request)),
 	}
 }

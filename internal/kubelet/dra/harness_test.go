@@ -67,7 +67,7 @@ func (s *sticks) setInject(inject func(ctx context.Context) error) {
 	s.inject = inject
 }
 
-func (s *sticks) injectAll(ctx context.Context, names []string, amounts dra.Amounts, _ dra.Placements) (r device.Response, devices []dra.Device, err error) {
+func (s *sticks) injectAll(ctx context.Context, names []string, amounts dra.Amounts) (r device.Response, devices []dra.Device, err error) {
 	s.mu.Lock()
 	inject := s.inject
 	s.mu.Unlock()
@@ -237,4 +237,19 @@ func (b *bed) until(what string, condition func() bool) {
 func (b *bed) untilDrivers(n int) {
 	b.Helper()
 	b.until(fmt.Sprintf("%d registered drivers", n), func() bool { return b.kubelet.Drivers(dra.Driver) == n })
+}
+
+// allocated makes a claim with a device.
+func (b *bed) allocated(name, device string) kubelettest.ResourceClaim {
+	b.Helper()
+	c := claim(name)
+	b.api.set(c, results(result("r", device)))
+	return c
+}
+
+// tryPrepare prepares a claim, which may fail.
+func (b *bed) tryPrepare(c kubelettest.ResourceClaim) error {
+	b.Helper()
+	_, err := b.kubelet.PrepareClaim(b.Context(), dra.Driver, c)
+	return err
 }

@@ -44,8 +44,6 @@ type nodeSlices struct {
 	outdated <-chan struct{}
 	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
 	refused map[sum]string
-	// lists is what is known in this session about attributes with lists.
-	lists listSupport
 }
 
 // errRefused says that the API server refuses devices of a slice: the others can be written.
@@ -57,8 +55,6 @@ type storedSlice struct {
 	// version is the resource version, which only changes when somebody writes the slice.
 	version uint64
 	spec    sum
-	// pool is the name of its pool, which cannot be changed.
-	pool string
 }
 
 // newNodeSlices returns the slices of a node of which nothing was read. list must come first.
@@ -90,7 +86,7 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 			return err
 		}
 		var spec sliceSpec
-		s := storedSlice{version: o.Metadata.version(), pool: poolOf(o.Spec)}
+		s := storedSlice{version: o.Metadata.version()}
 		strict := json.NewDecoder(bytes.NewReader(o.Spec))
 		strict.DisallowUnknownFields() // they are an error at the end, and an edit
 		if strict.Decode(&spec) == nil && n.owns(o.Metadata) {
@@ -115,13 +111,6 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	}
 	n.uid = "" // the garbage collector may have deleted slices with their node, which has another UID now
 	return version, nil
-}
-
-// poolOf returns the name of the pool of a spec, which may have fields that are not known here.
-func poolOf(spec json.RawMessage) string {
-	var of struct{ Pool pool }
-	_ = json.Unmarshal(spec, &of)
-	return of.Pool.Name
 }
 
 // owns reports whether the only owner of a slice is the node. Otherwise, the slice would outlive
@@ -272,12 +261,6 @@ func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
 		rest, _ := strings.CutPrefix(c.Field, "spec.devices[")
 		index, field, _ := strings.Cut(rest, "]") // the index changes with other devices
 		if i, invalid := strconv.Atoi(index); invalid == nil && 0 <= i && i < len(spec.Devices) {
-			// Another server than the one that was asked may lack the feature, as in an update of the
-			// servers. Without lists, it accepts the device.
-			if spec.Devices[i].hasListAt(field) {
-				n.lists.refuse(listsNeed)
-				return errRefused
-			}
 			n.refused[spec.Devices[i].sum()] = strings.TrimLeft(field+": "+c.Message, ".: ")
 			err = errRefused
 		}
@@ -330,15 +313,7 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 	name := out.Metadata.Name
 	var in struct{ Metadata metadata }
 	var err error
-	have, exists := n.stored[name]
-	if exists && have.pool != spec.Pool.Name {
-		err = n.api.Delete(ctx, slicesPath+"/"+name)
-		if err != nil && kubeapi.Code(err) != http.StatusNotFound {
-			return err
-		}
-		delete(n.stored, name)
-		exists = false
-	}
+	_, exists := n.stored[name]
 	if exists {
 		err = n.api.Update(ctx, slicesPath+"/"+name, out, &in)
 	}
@@ -350,7 +325,6 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 		n.stored[name] = storedSlice{
 			version: in.Metadata.version(),
 			spec:    spec.sum(),
-			pool:    spec.Pool.Name,
 		}
 	}
 	return err

@@ -2,14 +2,11 @@
 //
 // The scheduler finds devices in the ResourceSlices of the node. slices.go describes a device
 // there, node.go compares the slices with the API server, and publish.go decides when to write
-// them. listattributes.go asks the API server whether attributes may be lists.
+// them.
 //
 // The kubelet prepares the claims of a pod and releases them. server.go has the socket. prepare.go
 // and fill.go prepare a claim, unprepare.go releases it, and metadata.go writes the files that
-// describe its devices to containers. parameters.go reads how a claim wants its devices injected.
-//
-// The status of a claim says whether its devices are ready: claimstatus.go has the fields, and
-// reporter.go writes them.
+// describe its devices to containers.
 //
 // A device has one holder for each slot. records.go remembers which claim holds which devices,
 // ended.go decides when a claim has ended although the kubelet did not release it, and joined.go
@@ -57,23 +54,16 @@ type Options struct {
 	// Inject returns what one container gets for devices of this driver together, by their
 	// names in the pool, with repeats for several slots, and those devices in the same
 	// order, with their CDI names. amounts are what it gets of shared capacities, by name of the
-	// device; other devices are not shared. places are how their nodes are injected. Everything that it names exists. The error for a device
+	// device; other devices are not shared. Everything that it names exists. The error for a device
 	// that is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called
 	// concurrently; a panic fails only its call.
-	Inject func(ctx context.Context, names []string, amounts Amounts, places Placements) (r device.Response, devices []Device, err error)
-	// EnvReader returns what reads an environment variable of this name in any application, such as
-	// the loader, or an empty string. Claims cannot rename a variable to such a name. If it is nil,
-	// there is no such name.
-	EnvReader func(name string) string
+	Inject func(ctx context.Context, names []string, amounts Amounts) (r device.Response, devices []Device, err error)
 	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
 	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
 	Offered func(name string) error
 	// Excludes reports whether claims may hold only one of two devices, by their IDs. A nil
 	// Excludes allows any two. It is called concurrently, with a lock held.
 	Excludes func(id, other string) bool
-	// Reset resets a device of a resource, and returns when it is healthy again. It is called for
-	// devices with Resets before the first answer to a claim. It may be nil if there are none.
-	Reset func(ctx context.Context, resource, id string) error
 	// PodState says whether processes of a pod run. If it is nil, the state of every pod is
 	// unknown. Known asks the kubelet, and returns a function that reports whether it lists a
 	// claim. It is an error if the kubelet does not answer. If Known is nil,
@@ -105,8 +95,6 @@ type Plugin struct {
 	locks   locks         // by UID of a claim: calls for one claim run one at a time
 	slices  *nodeSlices   // of the goroutine of Publish
 	newPods chan struct{} // see NewPods; it has capacity 1
-	// reporter writes the status of claims, in the goroutines of Publish.
-	reporter *reporter
 	// registered is closed when the kubelet first accepted the driver, stopped when Run ends.
 	registered chan struct{}
 	stopped    chan struct{}
@@ -161,7 +149,6 @@ type state struct {
 	unserved    string            // why the kubelet can't use the driver; empty if it can, or will
 	unpublished string            // why the API server lacks devices; empty if nobody has to change anything
 	refused     map[string]string // why the API server refuses single devices, by ID; read-only
-	listless    string            // why attributes with lists are left out; empty if they are not
 }
 
 // registration returns the state for Status. It names one reason, the one to remove first.
@@ -195,12 +182,7 @@ func New(o Options) *Plugin {
 	if o.Prepared == nil {
 		o.Prepared = func(time.Duration, error) {}
 	}
-	if o.EnvReader == nil {
-		o.EnvReader = func(string) string {
-			return ""
-		}
-	}
-	p := &Plugin{
+	return &Plugin{
 		Options: o,
 		timing: timing{
 			jitter:   3 * time.Second,
@@ -221,8 +203,6 @@ func New(o Options) *Plugin {
 		registered: make(chan struct{}),
 		stopped:    make(chan struct{}),
 	}
-	p.reporter = newReporter(p)
-	return p
 }
 
 // Status is the state of the registration with the kubelet.
@@ -274,7 +254,7 @@ func (p *Plugin) update(f func(now *state)) {
 	}
 	otherStatus := registration != before.registration()
 	otherProblem := now.problem() != before.problem() || !maps.Equal(now.refused, before.refused)
-	if otherStatus || otherProblem || now.listless != before.listless {
+	if otherStatus || otherProblem {
 		p.Changed()
 	}
 }

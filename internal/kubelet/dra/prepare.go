@@ -68,7 +68,6 @@ func (p *Plugin) answer(ctx context.Context, c *claims.Claim) *claims.NodePrepar
 		p.Log.Warn("claim not prepared", "claim", name, "err", err, "duration_seconds", took.Seconds())
 		return &claims.NodePrepareResourceResponse{Error: fmt.Sprintf("claim %s: %v", name, err)}
 	}
-	p.reporter.wake()
 	return &claims.NodePrepareResourceResponse{Devices: devices}
 }
 
@@ -174,7 +173,6 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 	if isPrepared {
 		claim.Pods = merged(claim.Pods, p.notEnded(last.claim.Pods))
 	}
-	wasReset := map[string]bool{}
 	for {
 		filled, err := p.fill(ctx, claim, groups)
 		if err != nil {
@@ -187,7 +185,6 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		if err != nil {
 			return nil, err
 		}
-		filled.claim.Unreset = filled.unreset(last.claim, wasReset)
 		if isPrepared {
 			if err := p.checkLast(last, filled.claim); err != nil {
 				return nil, err
@@ -206,17 +203,7 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 			if err := p.commit(filled, slots, reserved.renewed); err != nil {
 				return nil, err
 			}
-			if len(filled.claim.Unreset) == 0 {
-				return filled.devices, nil
-			}
-			if err := p.resetNew(ctx, filled, isPrepared); err != nil {
-				return nil, err
-			}
-			// Nodes may have other names after a reset, so the claim is filled and written again.
-			for _, key := range filled.claim.Unreset {
-				wasReset[key] = true
-			}
-			continue
+			return filled.devices, nil
 		}
 		// This takes requests to the API server, during which a device may stop being offered:
 		// the claim is filled again afterwards.

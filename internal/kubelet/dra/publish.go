@@ -16,16 +16,13 @@ import (
 )
 
 // Publish publishes the devices until ctx is cancelled, which is no error: as the
-// ResourceSlices of the node, which stay, and in the metadata and the status of prepared claims.
+// ResourceSlices of the node, which stay, and in the metadata of prepared claims.
 // Only one instance on a node may.
 func (p *Plugin) Publish(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
 		p.describe(ctx)
-	})
-	running.Go(func() {
-		p.reporter.run(ctx)
 	})
 	var (
 		budget = bucket{timing: &p.timing}
@@ -114,8 +111,6 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 		return false, err
 	}
 	p.slices.refused = map[sum]string{} // the server may be of another version now
-	p.slices.lists = listSupport{}
-	p.reporter.tryAgain()
 	var (
 		changes = make(chan sliceEvent)
 		ended   = make(chan error, 1)
@@ -226,12 +221,8 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	typed := slices.DeleteFunc(sorted(devices), func(d Device) bool {
 		return d.Mistyped
 	})
-	all, err := p.publishable(ctx, typed)
-	if err != nil {
-		return changed, next, err
-	}
-	sets, left := addCounters(all)
-	accepted, refused := p.slices.accepted(all, left, time.Now())
+	sets, left := addCounters(typed)
+	accepted, refused := p.slices.accepted(typed, left, time.Now())
 	specs, next := p.slices.specs(accepted, sets, time.Now())
 	wrote, err := p.slices.write(ctx, specs, p.Wrote)
 	// A refused write costs the API server as much as another one.
@@ -242,7 +233,6 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	if err == nil {
 		p.update(func(now *state) {
 			now.refused = refused
-			now.listless = p.slices.lists.problem
 		})
 	}
 	return changed, next, err
@@ -254,14 +244,14 @@ func problem(err error) string {
 	var untrusted *tls.CertificateVerificationError
 	switch code := kubeapi.Code(err); {
 	case errors.Is(err, fs.ErrNotExist):
-		return "no service account token: set dra.enabled in the chart, or add the component deploy/kustomize/dra: " + err.Error()
+		return "no service account token: set dra.enabled in the chart, or apply deploy/dra: " + err.Error()
 	case errors.As(err, &untrusted):
 		return "the certificate of the API server is not one of the cluster's CA, or has expired: " + err.Error()
 	case code == http.StatusUnauthorized:
 		return "the API server does not accept the token of the service account: " + err.Error()
 	// An admission policy that has no exception for this service account.
 	case code == http.StatusForbidden || code == http.StatusUnprocessableEntity && strings.Contains(err.Error(), " denied "):
-		return "the service account has no right: set dra.enabled in the chart, or add the component deploy/kustomize/dra: " + err.Error()
+		return "the service account has no right: set dra.enabled in the chart, or apply deploy/dra: " + err.Error()
 	case code == http.StatusNotFound && strings.Contains(err.Error(), nodesPath):
 		return "the API server does not know this node, see --node-name: " + err.Error()
 	case code == http.StatusNotFound:

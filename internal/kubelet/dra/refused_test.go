@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -155,30 +154,4 @@ func TestMistypedDeviceIsLeftOut(t *testing.T) {
 	all[1].State = Healthy
 	p.Set(all)
 	p.until("published", has("a", "b"))
-}
-
-// The name of a pool cannot be changed: a slice with another one is deleted and made again.
-func TestSliceOfAnotherPool(t *testing.T) {
-	t.Parallel()
-	server := newServer(t)
-	name := sliceName(testNode, 0)
-	server.Put(slicesPath+"/"+name, kubeapitest.Object{
-		"metadata": kubeapitest.Object{"name": name},
-		"spec": kubeapitest.Object{
-			"driver":   Driver,
-			"nodeName": testNode,
-			"pool":     kubeapitest.Object{"name": testNode, "generation": 1, "resourceSliceCount": 1},
-			"devices":  []any{kubeapitest.Object{"name": "a"}},
-		},
-	})
-	p := start(t, server)
-	p.Set(devices("a"))
-	p.until("in the pool", has("a"))
-	var methods []string
-	for _, r := range writes(server) {
-		methods = append(methods, r.Method)
-	}
-	if want := []string{http.MethodDelete, http.MethodPost}; !slices.Equal(methods, want) {
-		t.Errorf("requests: %q, want %q", methods, want)
-	}
 }

@@ -292,7 +292,7 @@ func TestRefusedClaims(t *testing.T) {
 		"nothing of ours":  {results(`{"request":"a","driver":"x.example.com","pool":"n1/generic-dp","device":"d"}`), "has no device of " + dra.Driver},
 		"another node":     {results(pool), `device "usb-1" is of pool n2/generic-dp, not of the pool of this node (n1/generic-dp)`},
 		"unknown device":   {results(result("one", "usb-9")), `device "usb-9" is not offered by DRA`},
-		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, `parameters of the claim: apiVersion "" and kind "": want "generic-dp.github.io/v1alpha1" and "ContainerParameters"`},
+		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, `has parameters for generic-dp.github.io, which the driver does not support: configure another resource instead`},
 		"other parameters": {`{"config":[{"opaque":{"driver":"gpu.nvidia.com","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, ""},
 	} {
 		b.api.set(c, test.allocation)

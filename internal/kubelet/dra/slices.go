@@ -71,16 +71,12 @@ type sliceDevice struct {
 	ConsumesCounters         []consumption        `json:"consumesCounters,omitempty"`
 }
 
-// attribute has exactly one of its fields. Lists are never empty.
+// attribute has exactly one of its fields.
 type attribute struct {
-	String   *string  `json:"string,omitempty"`
-	Int      *int64   `json:"int,omitempty"`
-	Bool     *bool    `json:"bool,omitempty"`
-	Version  *string  `json:"version,omitempty"`
-	Strings  []string `json:"strings,omitempty"`
-	Ints     []int64  `json:"ints,omitempty"`
-	Bools    []bool   `json:"bools,omitempty"`
-	Versions []string `json:"versions,omitempty"`
+	String  *string `json:"string,omitempty"`
+	Int     *int64  `json:"int,omitempty"`
+	Bool    *bool   `json:"bool,omitempty"`
+	Version *string `json:"version,omitempty"`
 }
 
 // capacity is an amount of a device. Without a policy, a claim that names no amount consumes all of
@@ -92,16 +88,8 @@ type capacity struct {
 
 // requestPolicy says which amounts a claim may consume of a capacity.
 type requestPolicy struct {
-	Default     string      `json:"default,omitempty"`
-	ValidValues []string    `json:"validValues,omitempty"`
-	ValidRange  *validRange `json:"validRange,omitempty"`
-}
-
-// validRange has quantities. Max and Step may be empty.
-type validRange struct {
-	Min  string `json:"min,omitempty"`
-	Max  string `json:"max,omitempty"`
-	Step string `json:"step,omitempty"`
+	Default     string   `json:"default,omitempty"`
+	ValidValues []string `json:"validValues,omitempty"`
 }
 
 // taint keeps pods away from a device, or evicts them, as Effect says.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -53,12 +54,10 @@ func TestSliceIsGolden(t *testing.T) {
 		},
 		{Resource: "example.com/fuse", ID: "fuse", Slots: 1000, Capacity: map[string]device.Capacity{
 			"memory":    {Value: "16Gi"},
-			"bandwidth": {Value: "10G", Policy: &device.CapacityPolicy{Default: "1G", Min: "500M", Max: "10G", Step: "500M"}},
-			"ports":     {Value: "8", Policy: &device.CapacityPolicy{Default: "1", Values: []string{"1", "2", "8"}}},
-			"weight":    {Value: "5", Policy: &device.CapacityPolicy{Default: "1"}},
+			"bandwidth": {Value: "10G", Default: "1G"},
 		}},
 		{Resource: "example.com/fuse", ID: "single", Slots: 1, Capacity: map[string]device.Capacity{
-			"ports": {Value: "8", Policy: &device.CapacityPolicy{Default: "1", Values: []string{"1", "2", "8"}}},
+			"ports": {Value: "8", Default: "1"},
 		}},
 		{Resource: "example.com/serial", ID: "settling", Slots: 1, State: Settling, Since: since, NUMA: []int{0, 1}},
 		{Resource: "example.com/serial", ID: "unhealthy", Slots: 1, State: Unhealthy, Since: since},
@@ -101,7 +100,7 @@ func TestClassesAreGolden(t *testing.T) {
 	t.Parallel()
 	var all []string
 	for _, resource := range []string{"example.com/zigbee", "example.com/Zig_bee", "a.example.com/v1.5", "example.com/" + strings.Repeat("A.", 25) + "B"} {
-		all = append(all, Class(resource))
+		all = append(all, names.ClassManifest(resource))
 	}
 	golden(t, "classes.yaml", []byte(strings.Join(all, "---\n")))
 }

@@ -14,7 +14,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -172,16 +171,6 @@ func (c *Client) Update(ctx context.Context, path string, object, into any) erro
 	return c.do(ctx, http.MethodPut, path, object, into)
 }
 
-// Apply applies fields to the object at path, as their manager, by server-side apply: fields of other
-// managers stay. The object needs apiVersion, kind and name. into may be nil.
-func (c *Client) Apply(ctx context.Context, path, manager string, object, into any) error {
-	query := url.Values{
-		"fieldManager": {manager},
-		"force":        {"true"},
-	}
-	return c.do(ctx, http.MethodPatch, path+"?"+query.Encode(), object, into)
-}
-
 // Delete deletes the object at path.
 func (c *Client) Delete(ctx context.Context, path string) error {
 	return c.do(ctx, http.MethodDelete, path, nil, nil)
@@ -329,7 +318,7 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 	req.Header.Set("Authorization", "Bearer "+bearer)
 	req.Header.Set("Accept", "application/json")
 	if object != nil {
-		req.Header.Set("Content-Type", contentType(method))
+		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -346,15 +335,6 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 		return nil, requestError(method, path, err)
 	}
 	return nil, statusError(method, path, resp.StatusCode, text)
-}
-
-// contentType is the type of the body of a request. JSON is also YAML, which older API servers expect
-// for server-side apply.
-func contentType(method string) string {
-	if method == http.MethodPatch {
-		return "application/apply-patch+yaml"
-	}
-	return "application/json"
 }
 
 // requestError adds the request to an error. nil stays nil.

@@ -110,13 +110,13 @@ func (w *KubeletWatch) connectAhead(ctx context.Context) {
 
 // register registers a resource. endpoint is the file name of its socket in the kubelet's
 // directory. The kubelet responds after it has connected to that socket.
-func (c *kubeletConn) register(ctx context.Context, resource, endpoint string, mustPreStart bool) error {
+func (c *kubeletConn) register(ctx context.Context, resource, endpoint string) error {
 	kubelet := v1beta1.NewRegistrationClient(c.client)
 	_, err := kubelet.Register(ctx, &v1beta1.RegisterRequest{
 		Version:      v1beta1.Version,
 		Endpoint:     endpoint,
 		ResourceName: resource,
-		Options:      pluginOptions(mustPreStart),
+		Options:      pluginOptions(),
 	})
 	if err == nil {
 		return nil

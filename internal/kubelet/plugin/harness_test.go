@@ -23,13 +23,11 @@ var noHooks = Hooks{Registered: func(Cause) {}, Refused: func() {}, Allocated: f
 type fakeSource struct {
 	allocate func(ctx context.Context, ids []string) (device.Response, error)
 	prefer   func(available, must []string, size int) []string
-	preStart func(ctx context.Context, ids []string) error
 	blocks   bool
 
-	mu           sync.Mutex
-	list         []device.Listed
-	mustPreStart bool
-	changed      chan struct{}
+	mu      sync.Mutex
+	list    []device.Listed
+	changed chan struct{}
 }
 
 func newSource(list ...device.Listed) *fakeSource {
@@ -66,28 +64,6 @@ func (s *fakeSource) Allocate(ctx context.Context, ids []string) (device.Respons
 }
 
 func (s *fakeSource) Blocks() bool { return s.blocks }
-
-func (s *fakeSource) MustPreStart() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mustPreStart
-}
-
-// require sets whether the kubelet has to call PreStart.
-func (s *fakeSource) require(must bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mustPreStart = must
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-func (s *fakeSource) PreStart(ctx context.Context, ids []string) error {
-	if s.preStart != nil {
-		return s.preStart(ctx, ids)
-	}
-	return nil
-}
 
 func (s *fakeSource) Prefer(available, must []string, size int) []string {
 	if s.prefer != nil {

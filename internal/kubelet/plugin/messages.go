@@ -6,13 +6,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// pluginOptions are the options of a resource. PreStartContainer is only required where it is
-// needed: containers cannot restart while this program is down.
-func pluginOptions(mustPreStart bool) *v1beta1.DevicePluginOptions {
-	return &v1beta1.DevicePluginOptions{
-		GetPreferredAllocationAvailable: true,
-		PreStartRequired:                mustPreStart,
-	}
+// pluginOptions are the options of a resource. PreStartContainer is not required: otherwise,
+// containers could not restart while this program is down.
+func pluginOptions() *v1beta1.DevicePluginOptions {
+	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: true}
 }
 
 // truncate returns the longest prefix of list that the kubelet accepts. The ledger keeps lists

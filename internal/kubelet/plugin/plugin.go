@@ -39,12 +39,6 @@ type Source interface {
 	Allocate(ctx context.Context, ids []string) (device.Response, error)
 	// Blocks reports whether Allocate may block and needs a timeout.
 	Blocks() bool
-	// MustPreStart reports whether the kubelet has to call PreStart. After a change, the channel
-	// of Devices is closed, and the resource is registered again.
-	MustPreStart() bool
-	// PreStart prepares the devices ids, which are sorted, for the start of a container that has
-	// them. An error keeps the container from starting. It returns at the end of ctx.
-	PreStart(ctx context.Context, ids []string) error
 	// Prefer chooses size of the available ids, including must; an empty result
 	// leaves the choice to the kubelet.
 	Prefer(available, must []string, size int) []string
@@ -94,10 +88,6 @@ const (
 	// answerWithin bounds Allocate and GetPreferredAllocation, which the kubelet calls
 	// without a deadline while no other pod is admitted.
 	answerWithin = 900 * time.Millisecond
-	// preStartWithin bounds PreStartContainer. The kubelet gives up after 30 s
-	// (KubeletPreStartContainerRPCTimeoutInSecs in k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1),
-	// and then reports only that, without the reason.
-	preStartWithin = 25 * time.Second
 	// probeEvery is the interval of the check whether a newer instance lives.
 	probeEvery = time.Second
 	// The server waits hangUpWithin for the kubelet to close its connection, then

@@ -21,7 +21,6 @@ const (
 	CauseInstanceGone  Cause = "instance_gone"   // an instance that registered later ended
 	CauseNoStream      Cause = "no_stream"       // accepted, but ListAndWatch did not come
 	CauseServerFailed  Cause = "server_failed"   // the own server stopped accepting
-	CauseOptions       Cause = "options_changed" // the configuration needs other options
 )
 
 // causeReasons are the ends of a registration for an administrator.
@@ -32,7 +31,6 @@ var causeReasons = map[Cause]string{
 	CauseInstanceGone:  "an instance that had registered later is gone",
 	CauseNoStream:      "the kubelet accepted the registration and opened no stream",
 	CauseServerFailed:  "the resource's own server failed",
-	CauseOptions:       "the options of the resource have changed",
 }
 
 // registration is the outcome of one attempt.
@@ -89,7 +87,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	answered := make(chan error, 1) // closed after the answer
 	go func() {
 		defer close(answered)
-		err := conn.register(registering, p.Resource, socket.Name, s.mustPreStart)
+		err := conn.register(registering, p.Resource, socket.Name)
 		p.Watch.release(conn)
 		cancel() // no timer fires in a registration that lives
 		answered <- err
@@ -201,8 +199,6 @@ func (p *Plugin) follow(
 			return CauseNoStream, nil
 		case <-s.streamEnded:
 			return CauseStreamEnded, nil
-		case <-s.outdated:
-			return CauseOptions, nil
 		case <-s.stopped:
 			p.Log.Warn("server failed", "err", s.err)
 			return CauseServerFailed, nil

@@ -48,14 +48,6 @@ type server struct {
 	stopped chan struct{}
 	err     error
 
-	// mustPreStart is the option that the kubelet gets, in the Register call and when it asks for
-	// the options. It keeps what it got for as long as the registration lives (PluginConnected,
-	// pkg/kubelet/cm/devicemanager/manager.go).
-	mustPreStart bool
-	// outdated is closed when the option has changed.
-	outdated     chan struct{}
-	outdatedOnce sync.Once
-
 	// optionsSent is set once the kubelet has asked for the options.
 	optionsSent atomic.Bool
 	// streaming is set once the kubelet has called ListAndWatch.
@@ -76,9 +68,6 @@ func newServer(p *Plugin) *server {
 		stopped:     make(chan struct{}),
 		listed:      make(chan struct{}),
 		streamEnded: make(chan struct{}),
-		outdated:    make(chan struct{}),
-
-		mustPreStart: p.Source.MustPreStart(),
 	}
 }
 
@@ -123,7 +112,7 @@ func (s *server) stop() {
 // GetDevicePluginOptions never fails, because the registration would fail with it.
 func (s *server) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
 	s.optionsSent.Store(true)
-	return pluginOptions(s.mustPreStart), nil
+	return pluginOptions(), nil
 }
 
 // listStream is a stream of lists to the kubelet.
@@ -152,11 +141,6 @@ func (s *server) stream(stream listStream) error {
 	)
 	for {
 		all, changed := s.Source.Devices()
-		if s.Source.MustPreStart() != s.mustPreStart {
-			s.outdatedOnce.Do(func() {
-				close(s.outdated)
-			})
-		}
 		list := truncate(all)
 		wasCut := isCut
 		isCut = len(list) < len(all)
@@ -238,20 +222,9 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 	return call(ctx)
 }
 
-// PreStartContainer prepares devices before each start of a container that has them, also before
-// a restart. The kubelet reports an error as an event of the pod, and tries again later. The call
-// names neither the pod nor the container (GetDeviceRunContainerOptions and
-// callPreStartContainerIfNeeded, pkg/kubelet/cm/devicemanager/manager.go).
-func (s *server) PreStartContainer(ctx context.Context, req *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
-	ids := sortedIDs(req.GetDevicesIds())
-	call := func(ctx context.Context) (resp *v1beta1.PreStartContainerResponse, err error) {
-		defer s.recover("PreStartContainer", &err)
-		if err := s.Source.PreStart(ctx, ids); err != nil {
-			return nil, status.Errorf(codes.FailedPrecondition, "resource %q: %v", s.Resource, err)
-		}
-		return &v1beta1.PreStartContainerResponse{}, nil
-	}
-	return withTimeout(ctx, s.Plugin, preStartWithin, call)
+// PreStartContainer does nothing: the options do not ask for the call.
+func (s *server) PreStartContainer(context.Context, *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
+	return &v1beta1.PreStartContainerResponse{}, nil
 }
 
 // sortedIDs returns the IDs without repeats. The kubelet sends them in random order.

@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +35,8 @@ type Options struct {
 	Local func(host string) string
 	// Now is the clock.
 	Now func() time.Time
+	// Hold is the minimum time for which a directory shows a loss.
+	Hold time.Duration
 	// Added is called when a container has got a new set, which has to be saved.
 	Added func()
 }
@@ -216,12 +217,10 @@ func (d *Dirs) Add(offers []*device.Offer, listed func() error) (string, error) 
 	return path, nil
 }
 
-// newSet is the set of devices that a container gets now. All devices belong to one resource,
-// whose configuration has the hold.
+// newSet is the set of devices that a container gets now. All devices belong to one resource.
 func (d *Dirs) newSet(offers []*device.Offer) (*set, error) {
 	s := &set{added: d.Now()}
 	s.Healthy = true
-	s.Hold = offers[0].HealthHold
 	s.Nodes = map[string]map[string]string{}
 	for _, o := range offers {
 		if d.broken[o.ID] {
@@ -232,22 +231,6 @@ func (d *Dirs) newSet(offers []*device.Offer) (*set, error) {
 		s.Nodes[o.ID], _ = d.nodes(o)
 	}
 	return s, nil
-}
-
-// Renew forgets where a device was, and its last loss. It is for a device that was reset before a
-// container with it starts: the container gets the nodes that the device has now, and no other
-// container has them.
-func (d *Dirs) Renew(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, s := range d.sets {
-		if slices.Contains(s.IDs, id) {
-			s.Lost = time.Time{}
-			// next takes the nodes of the present device. Save shares the map, so it is not changed.
-			s.Nodes = maps.Clone(s.Nodes)
-			delete(s.Nodes, id)
-		}
-	}
 }
 
 // AddToSpec adds the set of an entry of a CDI spec, and returns the path of its directory.
@@ -279,7 +262,7 @@ func (d *Dirs) PlanRemoval(devices []output.Device) files.Plan {
 			continue
 		}
 		next := d.next(s.HealthSet, byID, now)
-		isHeldBack := now.Before(holdEnd(next))
+		isHeldBack := now.Before(d.holdEnd(next))
 		if !next.Healthy || isHeldBack {
 			plan.Stale = append(plan.Stale, d.healthyFile(name))
 		}
@@ -302,7 +285,7 @@ func (d *Dirs) Plan(devices []output.Device) (plan files.Plan, due time.Time) {
 		if !d.keeps(s) {
 			continue
 		}
-		end := holdEnd(s.HealthSet)
+		end := d.holdEnd(s.HealthSet)
 		isHeldBack := now.Before(end)
 		if !s.Healthy || isHeldBack {
 			plan.Stale = append(plan.Stale, d.healthyFile(name))
@@ -343,11 +326,11 @@ func (d *Dirs) observe(devices []output.Device) map[string]*output.Device {
 }
 
 // holdEnd is when the hold after the last loss expires, the zero time if there was no loss.
-func holdEnd(s device.HealthSet) time.Time {
+func (d *Dirs) holdEnd(s device.HealthSet) time.Time {
 	if s.Lost.IsZero() {
 		return time.Time{}
 	}
-	return s.Lost.Add(s.Hold)
+	return s.Lost.Add(d.Hold)
 }
 
 // next returns the next state of a set. The set is healthy if all its devices are present with all
@@ -379,9 +362,6 @@ func (d *Dirs) next(
 			works := v.Works || stillWorks
 			if !isComplete || !works {
 				isHealthy = false
-			}
-			if v.Offer.HealthDir != "" {
-				s.Hold = v.Offer.HealthHold
 			}
 		case isUnlisted:
 			nodes[id] = known

@@ -10,8 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // MaxSize is the maximum size of a file that Write makes, in bytes.
@@ -33,7 +32,7 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	// A FIFO that replaced the file must not block.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +103,7 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	// The content must be on the disk before the name points to it.
 	err = writeSynced(temp, data, mode)
 	if err == nil {
-		_ = unix.Rmdir(path) // fails for a file
+		_ = syscall.Rmdir(path) // fails for a file
 		err = os.Rename(temp, path)
 	}
 	if err != nil {

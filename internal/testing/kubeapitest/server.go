@@ -358,9 +358,6 @@ func (s *Server) answer(r *http.Request, object Object) (code int, answer Object
 		}
 	}
 	switch {
-	// Nothing is stored. A name that is taken is no conflict here.
-	case r.URL.Query().Get("dryRun") != "":
-		return http.StatusCreated, object
 	case r.Method == http.MethodPost:
 		meta, _ := object["metadata"].(Object)
 		name, _ := meta["name"].(string)
@@ -368,8 +365,6 @@ func (s *Server) answer(r *http.Request, object Object) (code int, answer Object
 			return http.StatusConflict, nil
 		}
 		return http.StatusCreated, s.put(p, object)
-	case r.Method == http.MethodPatch:
-		return s.applyStatus(strings.TrimSuffix(p, "/status"), object)
 	case r.Method == http.MethodGet && stored == nil && strings.HasSuffix(p, "s"):
 		return http.StatusOK, s.list(r)
 	case stored == nil:
@@ -381,34 +376,6 @@ func (s *Server) answer(r *http.Request, object Object) (code int, answer Object
 		return http.StatusOK, Object{"kind": "Status", "status": "Success"}
 	}
 	return http.StatusOK, stored
-}
-
-// applyStatus carries out a server-side apply of status.devices, the only one that is known here. The
-// entries of the drivers in the object replace their former entries; others stay.
-func (s *Server) applyStatus(path string, object Object) (code int, answer Object) {
-	stored := s.objects[path]
-	if stored == nil {
-		return http.StatusNotFound, nil
-	}
-	meta, _ := object["metadata"].(Object)
-	version := meta["resourceVersion"]
-	if version != nil && version != stored["metadata"].(Object)["resourceVersion"] {
-		return http.StatusConflict, nil
-	}
-	isComplete := object["kind"] != nil && object["apiVersion"] != nil && meta["name"] != nil
-	applied, _ := object["status"].(Object)["devices"].([]any)
-	if !isComplete || applied == nil {
-		return http.StatusBadRequest, nil
-	}
-	drivers := map[any]bool{}
-	for _, d := range applied {
-		drivers[d.(Object)["driver"]] = true
-	}
-	next := clone(stored)
-	former, _ := next["status"].(Object)["devices"].([]any)
-	devices := slices.DeleteFunc(former, func(d any) bool { return drivers[d.(Object)["driver"]] })
-	next["status"].(Object)["devices"] = append(devices, applied...)
-	return http.StatusOK, s.put(path, next)
 }
 
 func (s *Server) list(r *http.Request) Object {

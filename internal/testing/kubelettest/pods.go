@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -211,45 +210,6 @@ func (k *Kubelet) Allocate(ctx context.Context, name string, ids ...string) (*v1
 	return api.Allocate(ctx, &v1beta1.AllocateRequest{
 		ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: ids}},
 	})
-}
-
-// preStartTimeout bounds a PreStartContainer call, as in the kubelet.
-const preStartTimeout = 30 * time.Second
-
-// StartContainer does what the kubelet does before each start of a container: it calls
-// PreStartContainer with the devices of the container, unless the plugin's options say that it need
-// not.
-func (k *Kubelet) StartContainer(ctx context.Context, c Request) error {
-	k.mu.Lock()
-	admission := k.admitted[c]
-	required := false
-	if r := k.resources[c.Resource]; r != nil && r.plugin != nil {
-		required = r.plugin.options.GetPreStartRequired()
-	}
-	k.mu.Unlock()
-	if admission == nil {
-		return fmt.Errorf("container %s of pod %s has no device of %q", c.Container, c.Pod, c.Resource)
-	}
-	api, err := k.plugin(c.Resource)
-	if err != nil {
-		return err
-	}
-	if !required {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, preStartTimeout)
-	defer cancel()
-	_, err = api.PreStartContainer(ctx, &v1beta1.PreStartContainerRequest{DevicesIds: admission.IDs})
-	return err
-}
-
-// MustPreStart reports whether the options of a plugin say that the kubelet calls
-// PreStartContainer.
-func (k *Kubelet) MustPreStart(name string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r := k.resources[name]
-	return r != nil && r.plugin != nil && r.plugin.options.GetPreStartRequired()
 }
 
 // Prefer calls the plugin's GetPreferredAllocation for one container and returns its

@@ -6,54 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"sort"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
-
-// Preview is what a configuration would change on one node. The node makes it, see `fleet preview`.
-type Preview struct {
-	// Changes are the effects on devices that are listed before or after the edit. The list is
-	// empty, not nil, without one.
-	Changes []Change `json:"changes"`
-	// HeldUnknown is why the holders are unknown. It is empty if they are known.
-	HeldUnknown string `json:"held_unknown"`
-	// Refused are the problems for which the node would refuse the configuration, and keep the
-	// one that it has.
-	Refused []string `json:"refused"`
-	// Problems are problems of the configuration with the hardware of the node.
-	Problems []string `json:"problems"`
-	// Memory is an upper bound for the memory of the listed devices, in bytes. Devices above
-	// MaxMemory are left out.
-	Memory    int `json:"memory"`
-	MaxMemory int `json:"max_memory"`
-}
-
-// Change is an effect of an edit on a device: added, removed, moved to another resource, renamed,
-// or another number of slots or other contents.
-type Change struct {
-	Change string `json:"change"`
-	// Old is empty if the device is added, New if it is removed.
-	Old Entry `json:"old"`
-	New Entry `json:"new"`
-	// Held are the containers that lose the device with their next start.
-	Held []status.Holder `json:"held"`
-}
-
-// Entry is a device of a resource.
-type Entry struct {
-	Resource string `json:"resource"`
-	ID       string `json:"id"`
-	Slots    int    `json:"slots"`
-}
-
-// Listed is the device before the edit, or after it if it is new.
-func (c *Change) Listed() Entry { return cmp.Or(c.Old, c.New) }
 
 // DiffReport is what an edit would change on all nodes.
 type DiffReport struct {
@@ -79,7 +39,7 @@ type DiffReport struct {
 // NodeChange is a change on a node.
 type NodeChange struct {
 	Node string `json:"node"`
-	Change
+	answer.Change
 }
 
 // NodeDiff is a node with problems.
@@ -138,21 +98,34 @@ func (f *Fleet) Diff(ctx context.Context, configurations []manifest.Configuratio
 		return nil, errors.New("no node has a configuration of this file: no ConfigMap in it has the name of one that the DaemonSet mounts")
 	}
 	// Each call writes only its own element.
-	previews := make([]Preview, len(affected))
-	failed := f.each(ctx, affected, func(ctx context.Context, i int) error {
-		m := &affected[i]
-		args := append([]string{"fleet", "preview"}, m.flags(append(hostFlags, "listen", "pod-resources", "node-name")...)...)
-		return f.exec(ctx, m, inputs[i], decode(&previews[i]), args...)
+	checked := make([]answer.File, len(affected))
+	failed := f.each(ctx, affected, func(ctx context.Context, i int) (err error) {
+		checked[i], err = f.check(ctx, &affected[i], inputs[i])
+		return err
 	})
 	// The user has interrupted the command: a report with a part of the nodes would look complete.
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	for i, err := range failed {
-		report.add(affected[i].Node, &previews[i], err)
+		report.add(affected[i].Node, &checked[i], err)
 	}
 	report.sort()
 	return report, nil
+}
+
+// check lets a node check a configuration against the one that it serves.
+func (f *Fleet) check(ctx context.Context, m *Member, input []byte) (answer.File, error) {
+	var checked answer.Check
+	err := f.exec(ctx, m, input, decode(&checked), "check", "-", "--against", "served", "-o", "json")
+	// With a problem in the configuration, check prints its answer and fails.
+	if len(checked.Files) == 1 {
+		return checked.Files[0], nil
+	}
+	if err == nil {
+		err = errEmpty
+	}
+	return answer.File{}, err
 }
 
 // configurationOf returns the files for a node: the files of the ConfigMap that its pod mounts, or
@@ -191,49 +164,47 @@ func configMap(files []config.File) []byte {
 	return text.Bytes()
 }
 
-// add adds the answer of a node. If err is set, p is ignored.
-func (r *DiffReport) add(node string, p *Preview, err error) {
+// add adds the answer of a node. If err is set, the answer is ignored.
+func (r *DiffReport) add(node string, checked *answer.File, err error) {
 	state := NodeDiff{
-		Node:        node,
-		Answered:    err == nil,
-		Refuses:     len(p.Refused) > 0,
-		Problems:    append(append([]string{}, p.Refused...), p.Problems...),
-		HeldUnknown: p.HeldUnknown,
+		Node:     node,
+		Answered: err == nil,
+		// A configuration with a mistake in its text is not compared.
+		Refuses:  checked.Against == nil,
+		Problems: []string{},
 	}
 	if err != nil {
-		state.Problems = lines(oldVersion(err))
+		state.Refuses = false
+		state.Problems = lines(err)
 		r.Nodes = append(r.Nodes, state)
 		return
 	}
 	r.Answered++
-	if len(p.Changes) == 0 && !state.Refuses {
-		r.Unchanged++
+	for _, p := range checked.Problems {
+		state.Problems = append(state.Problems, strings.Split(p.String(), "\n")...)
 	}
-	for _, c := range p.Changes {
+	if state.Refuses {
+		r.Nodes = append(r.Nodes, state)
+		return
+	}
+	against := checked.Against
+	for _, c := range against.Changes {
 		r.Changes = append(r.Changes, NodeChange{Node: node, Change: c})
 	}
 	// Without changes, nobody can lose a device.
-	if len(p.Changes) == 0 {
-		state.HeldUnknown = ""
+	if len(against.Changes) == 0 {
+		r.Unchanged++
+	} else {
+		state.HeldUnknown = against.HeldUnknown
 	}
 	if len(state.Problems) > 0 || state.HeldUnknown != "" {
 		r.Nodes = append(r.Nodes, state)
 	}
-	r.MaxMemory = max(r.MaxMemory, p.MaxMemory)
-	if p.Memory > r.Memory {
-		r.Memory = p.Memory
+	r.MaxMemory = max(r.MaxMemory, against.MaxMemory)
+	if against.Memory > r.Memory {
+		r.Memory = against.Memory
 		r.MemoryNode = node
 	}
-}
-
-// oldVersion explains the error of a version that has no command of this name. Any other error is
-// returned as it is. During an update of the DaemonSet, some nodes have the former version.
-func oldVersion(err error) error {
-	var remote *RemoteError
-	if errors.As(err, &remote) && strings.Contains(remote.Text, `unknown command "fleet"`) {
-		return fmt.Errorf("the version on this node is too old for diff: %w", err)
-	}
-	return err
 }
 
 // sort sorts changes, first the changes that affect pods.
@@ -262,9 +233,7 @@ func (f *Fleet) Snapshot(ctx context.Context, node string) ([]byte, error) {
 	}
 	var recording []byte
 	failed := f.each(ctx, list, func(ctx context.Context, _ int) error {
-		m := &list[0]
-		args := append([]string{"snapshot", "--redact", "-"}, m.flags("config", "dev", "sysfs")...)
-		return f.exec(ctx, m, nil, readAll(&recording), args...)
+		return f.exec(ctx, &list[0], nil, readAll(&recording), "snapshot", "--redact", "-")
 	})
 	return recording, failed[0]
 }

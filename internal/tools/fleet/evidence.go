@@ -7,6 +7,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
 )
 
 // Driver is the name of this program's DRA driver.
@@ -45,7 +46,7 @@ type Evidence struct {
 	TaintRules []TaintRule
 
 	// Permissions are the nodes in /dev of devices that the pod holds.
-	Permissions []Permission
+	Permissions []answer.Node
 
 	// Unread is what could not be read, and why.
 	Unread []string
@@ -58,17 +59,6 @@ type Request struct {
 	Count int
 	// Class is the DeviceClass of a claim. It is empty for an extended resource.
 	Class string
-}
-
-// Permission is the owner and the mode of a node of a device.
-type Permission struct {
-	Resource string `json:"resource"`
-	ID       string `json:"id"`
-	Path     string `json:"path"`
-	UID      uint32 `json:"uid"`
-	GID      uint32 `json:"gid"`
-	// Mode has the permission bits.
-	Mode uint32 `json:"mode"`
 }
 
 // isExtended reports whether a name is the name of an extended resource. Names without a domain and

@@ -77,13 +77,11 @@ func (f *Fleet) Find(ctx context.Context, text string) (*FindReport, error) {
 // makes two calls, which share the timeout of the node.
 func (f *Fleet) findOn(ctx context.Context, m *Member, text string) ([]Found, error) {
 	var all struct{ Devices []catalog.Device }
-	args := append([]string{"devices", "--all", "-o", "json"}, m.flags(hostFlags...)...)
-	if err := f.exec(ctx, m, nil, decode(&all), args...); err != nil {
+	if err := f.exec(ctx, m, nil, decode(&all), "devices", "--all", "-o", "json"); err != nil {
 		return nil, err
 	}
 	var s status.Status
-	args = append([]string{"status", "-o", "json"}, m.flags("listen")...)
-	if err := f.exec(ctx, m, nil, decode(&s), args...); err != nil {
+	if err := f.exec(ctx, m, nil, decode(&s), "status", "-o", "json"); err != nil {
 		return nil, err
 	}
 	return search(m.Node, all.Devices, &s, text), nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
 )
 
 // WhyReport explains the state of a pod.
@@ -237,15 +238,21 @@ func (f *Fleet) gatherPermissions(ctx context.Context, e *Evidence, m *Member) {
 	if !needed {
 		return
 	}
-	var answer struct{ Permissions []Permission }
-	// each is used for its timeout.
-	_ = f.each(ctx, []Member{*m}, func(ctx context.Context, _ int) error {
-		args := append([]string{"fleet", "permissions", "-o", "json"}, m.flags(hostFlags...)...)
-		err := f.exec(ctx, m, nil, decode(&answer), args...)
-		e.note("owners of nodes on "+m.Node, err)
-		return nil
-	})
-	e.Permissions = answer.Permissions
+	asked := map[string]bool{}
+	for _, h := range held {
+		if asked[h.resource] {
+			continue
+		}
+		asked[h.resource] = true
+		var explained answer.Explain
+		// each is used for its timeout.
+		_ = f.each(ctx, []Member{*m}, func(ctx context.Context, _ int) error {
+			err := f.exec(ctx, m, nil, decode(&explained), "explain", h.resource, "-o", "json")
+			e.note("owners of nodes on "+m.Node, err)
+			return nil
+		})
+		e.Permissions = append(e.Permissions, explained.Nodes...)
+	}
 }
 
 // maxHolders limits how many pods are read that hold devices.

@@ -20,8 +20,6 @@ type Member struct {
 	Container string
 	// Program is the path of this program in the container.
 	Program string
-	// Args are the arguments of serve.
-	Args []string
 	// ConfigMap is the name of the ConfigMap with the configuration, if it is mounted.
 	ConfigMap string
 	// Problem is why the pod cannot be asked. It is empty if it can.
@@ -123,7 +121,6 @@ func newMember(p *Pod) Member {
 			continue
 		}
 		m.Container = c.Name
-		m.Args = append(slices.Clone(c.Command), c.Args...)
 		if len(c.Command) > 0 && path.Base(c.Command[0]) == "generic-dp" {
 			m.Program = c.Command[0]
 		}
@@ -194,30 +191,8 @@ func (m *Members) Without() []string {
 // clock is a time for people. All nodes are shown in one time zone.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// flags returns those arguments of serve that set one of the named flags, as --name=value. The
-// commands in the pod need the flags that say where the host and the configuration are. A flag
-// without a value at the end of the arguments gets an empty one.
-func (m *Member) flags(names ...string) []string {
-	var found []string
-	for i, arg := range m.Args {
-		name, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		isFlag := strings.HasPrefix(arg, "-") && slices.Contains(names, name)
-		if !isFlag {
-			continue
-		}
-		if !hasValue && i+1 < len(m.Args) {
-			value = m.Args[i+1]
-		}
-		found = append(found, "--"+name+"="+value)
-	}
-	return found
-}
-
-// hostFlags are the flags that say where a command finds host and configuration, and what the
-// configuration may do.
-var hostFlags = []string{"config", "dev", "sysfs", "state-dir", "allow", "domains"}
-
 // exec runs this program in the pod of a node, and reads its output. output gets standard output.
+// The environment of the container says where the host and the configuration are.
 // The error of the program is a RemoteError.
 func (f *Fleet) exec(ctx context.Context, m *Member, input []byte, output func(io.Reader) error, args ...string) error {
 	call := []string{"exec", "-n", m.Namespace, m.Pod, "-c", m.Container}

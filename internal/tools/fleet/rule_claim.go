@@ -10,7 +10,7 @@ import (
 func (r *ClaimRequest) class() string { return cmp.Or(r.Exactly.DeviceClassName, r.DeviceClassName) }
 
 // classResource returns the resource of a DeviceClass: the extended resource that it stands for, or
-// what its name says. `generic-dp classes` makes the class zigbee.example.com of the resource
+// what its name says. `kubectl generic-dp classes` makes the class zigbee.example.com of the resource
 // example.com/zigbee.
 func (e *Evidence) classResource(class string) string {
 	for _, c := range e.Classes {
@@ -71,7 +71,7 @@ func classMissing(e *Evidence) *Reason {
 		}
 		return &Reason{
 			Text: "the claim names the DeviceClass " + r.Class + ", which does not exist",
-			Do:   []string{"generic-dp classes --config FILE prints the classes of a configuration, for kubectl apply"},
+			Do:   []string{"kubectl generic-dp classes FILE prints the classes of a configuration, for kubectl apply"},
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
 )
 
 // deviceLost: the pod runs, but its device is not Healthy any more. A container that does not start
@@ -85,7 +86,7 @@ func permissionDenied(e *Evidence) *Reason {
 					fmt.Sprintf("the container has user %d, group %d and the groups %v", id.UID, id.GID, id.SupplementalGroups),
 				},
 				Do: []string{
-					p.remedy(),
+					remedy(&p),
 					"nothing, if the runtime sets device_ownership_from_security_context: the node belongs to runAsUser then",
 				},
 			}
@@ -127,7 +128,7 @@ func (e *Evidence) identity(container string) (id Identity, isKnown bool) {
 
 // remedy says what to change, so that a user may open a node. If the group of the node may use it,
 // the pod only needs this group.
-func (p *Permission) remedy() string {
+func remedy(p *answer.Node) string {
 	const groupMayUse = readWrite << 3
 	if p.GID != 0 && p.Mode&groupMayUse == groupMayUse {
 		return fmt.Sprintf("set securityContext: {supplementalGroups: [%d]} in the pod", p.GID)
@@ -141,7 +142,7 @@ const readWrite = 0o6
 // mayOpen reports whether a user may read and write a node, by its mode. The kernel takes the first
 // of owner, group and others that fits (inode_permission in fs/namei.c). Thus an owner without a
 // permission is denied even if others have it.
-func (id *Identity) mayOpen(p *Permission) bool {
+func (id *Identity) mayOpen(p *answer.Node) bool {
 	bits := p.Mode
 	isGroup := id.GID == int64(p.GID) || slices.Contains(id.SupplementalGroups, int64(p.GID))
 	switch {

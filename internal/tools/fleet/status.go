@@ -163,8 +163,7 @@ func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(res
 	failed := f.each(ctx, members, func(ctx context.Context, i int) error {
 		m := &members[i]
 		answers[i].Member = *m
-		args := append([]string{"status", "-o", "json"}, m.flags("listen")...)
-		err := f.exec(ctx, m, nil, decode(&answers[i].Status), args...)
+		err := f.exec(ctx, m, nil, decode(&answers[i].Status), "status", "-o", "json")
 		answers[i].keep(selects)
 		return err
 	})

@@ -49,7 +49,7 @@ func (c *conversion) find(text string) error {
 	if len(c.found) > 0 {
 		return nil
 	}
-	none := errors.New("no configuration of a known plugin found, see generic-dp import --help; if the arguments of a plugin name a file, import that file")
+	none := errors.New("no configuration of a known plugin found, see kubectl generic-dp import --help; if the arguments of a plugin name a file, import that file")
 	return cmp.Or(c.broken, none)
 }
 

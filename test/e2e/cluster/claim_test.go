@@ -11,17 +11,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/dynamic-resource-allocation/api/metadata"
 	"k8s.io/dynamic-resource-allocation/devicemetadata"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
-	"github.com/generic-dp/generic-dp/test/e2e/cluster"
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
@@ -110,107 +107,8 @@ func runDRAClaim(t *testing.T, v bed.Version) {
 		}
 		return nil
 	})
-	n.waitReady(t, "sticks", "one", metav1.ConditionFalse, "Gone")
-	n.waitReady(t, "sticks", "two", metav1.ConditionTrue, "Healthy")
-	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB2"})
-	n.waitReady(t, "sticks", "one", metav1.ConditionTrue, "Healthy")
 	n.delete(t, "claimed")
 	if left, err := filepath.Glob(filepath.Join(n.PluginDir(), "run", "claims", "*")); err != nil || len(left) > 0 {
 		t.Errorf("metadata after the end of the pod: %q, %v, want none", left, err)
 	}
-}
-
-// waitReady waits for the condition Ready of the device of a request, in the status of its claim.
-func (n *draNode) waitReady(t *testing.T, claim, request string, want metav1.ConditionStatus, reason string) {
-	t.Helper()
-	began := time.Now()
-	wait.Until(t, 10*time.Second, request+" "+reason, func() error {
-		now, err := cluster.Get[resourcev1.ResourceClaim](n.Cluster, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/"+claim)
-		if err != nil {
-			return err
-		}
-		device := ""
-		for _, r := range now.Status.Allocation.Devices.Results {
-			if r.Request == request {
-				device = r.Device
-			}
-		}
-		for _, d := range now.Status.Devices {
-			for _, c := range d.Conditions {
-				if d.Device == device && c.Status == want && c.Reason == reason {
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("status of the devices: %+v", now.Status.Devices)
-	})
-	t.Logf("request %s: %s after %v", request, reason, time.Since(began).Round(time.Millisecond))
-}
-
-// TestDRAParameters runs a pod whose claim has parameters: its container has the node at another path, with
-// fewer permissions, and the variable under another name. After a replug, a restarted container finds the
-// new node there.
-func TestDRAParameters(t *testing.T) {
-	t.Parallel()
-	bed.OnVersions(t, runDRAParameters)
-}
-
-func runDRAParameters(t *testing.T, v bed.Version) {
-	n := newDRANode(t, v, byDRA)
-	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
-	n.serve(t)
-	n.waitDevices(t, 1)
-	n.Apply(t, &resourcev1.ResourceClaim{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "resource.k8s.io/v1", Kind: "ResourceClaim"},
-		ObjectMeta: metav1.ObjectMeta{Name: "modem", Namespace: metav1.NamespaceDefault},
-		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
-			Requests: []resourcev1.DeviceRequest{{
-				Name:    "stick",
-				Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "example.com.zigbee"},
-			}},
-			Config: []resourcev1.DeviceClaimConfiguration{{
-				DeviceConfiguration: resourcev1.DeviceConfiguration{Opaque: &resourcev1.OpaqueDeviceConfiguration{
-					Driver: draDriver,
-					Parameters: runtime.RawExtension{Raw: []byte(`{"apiVersion": "generic-dp.github.io/v1alpha1", "kind": "ContainerParameters",
-						"path": "/dev/modem", "permissions": "r", "env": {"ZIGBEE_SERIAL": "MODEM_SERIAL"}}`)},
-				}},
-			}},
-		}},
-	})
-	pod := bed.Workload("modem-"+bed.NodeName, "", 0)
-	pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "mine", ResourceClaimName: new("modem")}}
-	pod.Spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "mine"}}
-	n.Apply(t, pod)
-	mine := n.PodOf("modem")
-	mine.WaitRunning(t)
-	report := mine.Report(t, "main")
-	if serial := report.Env["MODEM_SERIAL"]; serial != "A1B2C3D4" || report.Env["ZIGBEE_SERIAL"] != "" {
-		t.Errorf("environment %v", report.Env)
-	}
-	first, isThere := report.Node("/dev/modem")
-	if _, isConfigured := report.Node("/dev/zigbee"); !isThere || isConfigured {
-		t.Fatalf("the container has %+v", report.Nodes)
-	}
-	// The stick has no driver, so that the kernel opens it neither way, but the cgroup decides first.
-	const refused = "operation not permitted"
-	if _, text, _ := mine.Exec(t, "main", "/tool", "open", "/dev/modem", "w"); !strings.Contains(text, refused) {
-		t.Errorf("the container may write: %s", text)
-	}
-	if _, text, _ := mine.Exec(t, "main", "/tool", "open", "/dev/modem", "r"); strings.Contains(text, refused) {
-		t.Errorf("the container may not read: %s", text)
-	}
-
-	n.Unplug("1-1")
-	n.waitReady(t, "modem", "stick", metav1.ConditionFalse, "Gone")
-	n.Plug(fixture.Stick{Port: "1-2", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB1"})
-	n.waitReady(t, "modem", "stick", metav1.ConditionTrue, "Healthy")
-	mine.Kill(t, "main")
-	mine.WaitRestarted(t, "main", 1)
-	wait.Until(t, limit, "the new node", func() error {
-		second, isThere := mine.Report(t, "main").Node("/dev/modem")
-		if !isThere || second.Minor == first.Minor {
-			return fmt.Errorf("node %+v, before %+v", second, first)
-		}
-		return nil
-	})
 }

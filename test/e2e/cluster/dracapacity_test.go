@@ -21,7 +21,7 @@ count = 8
 attributes.speed = { int = "${usb.speed}" }
 attributes.release = { version = "2.00" }
 attributes.supported = true
-capacity.bandwidth = { value = "10G", default = "1G", min = "500M", step = "500M" }
+capacity.bandwidth = { value = "10G", default = "1G" }
 capacity.memory = "16Gi"
 container.env.BANDWIDTH = "${capacity.bandwidth}"
 `
@@ -84,9 +84,8 @@ func runDRACapacity(t *testing.T, v bed.Version) {
 			t.Errorf("%s has the bandwidth %q, want %s", pod.Name, got, want)
 		}
 	}
-	// An amount between two steps is rounded up.
 	wantEnv(n.claimPod(t, "six", "default", func(r *resourcev1.ExactDeviceRequest) {
-		takes("bandwidth", "5.7G", "memory", all)(r)
+		takes("bandwidth", "6G", "memory", all)(r)
 		r.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf(
 			`device.attributes[%[1]q].speed > 1 && device.attributes[%[1]q].supported && device.attributes[%[1]q].release.isGreaterThan(semver("1.10.0"))`,
 			draDriver,

@@ -196,7 +196,7 @@ func (f *fleetBed) fleet(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	dir := t.TempDir()
 	plugin := filepath.Join(dir, "kubectl-generic_dp")
-	if err := os.Symlink(product.Binary(t), plugin); err != nil {
+	if err := os.Symlink(filepath.Join(filepath.Dir(product.Binary(t)), "kubectl-generic_dp"), plugin); err != nil {
 		t.Fatal(err)
 	}
 	// kubectl finds its plugins, and the plugin finds kubectl, in $PATH.

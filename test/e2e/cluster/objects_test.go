@@ -22,13 +22,12 @@ import (
 var options = []string{
 	"{}",
 	"{dra: {enabled: true, resources: [example.com/zigbee]}}",
-	"{dra: {enabled: true, deviceStatus: true}}",
 	"{evict: {enabled: true, priorityClassName: system-cluster-critical, affinity: {podAffinity: {}}}}",
 	`
 hostSys: true
 openNodes: true
 nfd: {enabled: true}
-dra: {enabled: true, deviceStatus: true, resources: [example.com/zigbee, example.com/My_Stick]}
+dra: {enabled: true, resources: [example.com/zigbee, example.com/My_Stick]}
 evict: {enabled: true}
 allow: [net, "mount:/opt"]
 securityContextConstraints: {create: true}
@@ -50,9 +49,7 @@ func TestObjects(t *testing.T) {
 }
 
 func runObjects(t *testing.T, v bed.Version) {
-	// A page shows a selector that the API server only compiles with this feature gate.
-	gates := []string{"DRAListTypeAttributes"}
-	c := cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v, Gates: gates})
+	c := cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v})
 	c.Kubectl(t, "", "create", "namespace", namespace)
 	// Pods are admitted only if their account exists. That of the namespace default does.
 	c.Kubectl(t, "", "-n", namespace, "create", "serviceaccount", name)

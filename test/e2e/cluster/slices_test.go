@@ -24,9 +24,7 @@ func runSlices(t *testing.T, v bed.Version) {
 	c := cluster.NewWith(t, cluster.Options{Plane: v, Kubelet: v})
 	c.Kubectl(t, "", "create", "namespace", namespace)
 	c.Kubectl(t, "", "--namespace", namespace, "create", "serviceaccount", name)
-	for _, manifest := range []string{"dra/generic-dp.yaml", "kustomize/dra-status/rights.yaml"} {
-		c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", manifest))
-	}
+	c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", "dra/generic-dp.yaml"))
 	tests := filepath.Join(t.TempDir(), "dra.test")
 	build := exec.Command("go", "test", "-c", "-tags", "grpcnotrace,cluster", "-o", tests, "./internal/kubelet/dra")
 	build.Dir = product.Repository()

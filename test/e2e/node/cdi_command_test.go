@@ -22,7 +22,7 @@ import (
 const cdiDir = "/run/cdi"
 
 // TestCDICommand injects devices into containers without a kubelet: ctr uses the names
-// that `generic-dp cdi` keeps current.
+// that `serve --no-kubelet` keeps current.
 func TestCDICommand(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -70,7 +70,7 @@ func (n *node) cdi(t testing.TB, config string) {
 		t.Fatal(err)
 	}
 	n.Start(t, process.Spec{Name: "cdi", Argv: []string{
-		product.Binary(t), "cdi", "--config", file, "--sysfs", n.Sysfs(), "--cdi-dir", cdiDir,
+		product.Binary(t), "serve", "--no-kubelet", "--config", file, "--sysfs", n.Sysfs(), "--cdi-dir", cdiDir,
 		"--run-dir", filepath.Join(n.Dir, "cdi-run"), "--state-dir", filepath.Join(n.Dir, "cdi-state"), "--listen", "",
 	}})
 	n.waitSpec(t, "", true)

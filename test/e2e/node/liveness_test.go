@@ -19,7 +19,7 @@ func TestLivenessProbe(t *testing.T) {
 			n := newNode(t)
 			mine := adapter("1-1", "A1B2C3D4", 0)
 			n.Plug(mine.Stick)
-			n.serve(t, zigbees+line+"container.health_dir = \"/run/device\"\ncontainer.health_hold = \"8s\"\n")
+			n.serve(t, zigbees+line+"container.health_dir = \"/run/device\"\n")
 			n.Kubelet.WaitAllocatable(t, zigbee, 1)
 			workload := bed.Workload("mine", zigbee, 1)
 			user := int64(1000)

@@ -53,11 +53,7 @@ matchExpressions:
 {{- end }}
 {{- /* true if the container may open device nodes, otherwise false. */ -}}
 {{- define "generic-dp.privileged" -}}
-{{ or .Values.openNodes .Values.reset.usb }}
-{{- end }}
-{{- /* Not empty if the host's /sys is mounted. A reset needs the host's network interfaces, too. */ -}}
-{{- define "generic-dp.hostSys" -}}
-{{- if or .Values.hostSys .Values.reset.usb .Values.reset.pci }}true{{ end }}
+{{ .Values.openNodes }}
 {{- end }}
 {{- /* Not empty if SecurityContextConstraints are created. */ -}}
 {{- define "generic-dp.createSCC" -}}
@@ -92,7 +88,7 @@ matchExpressions:
 {{ .Values.serviceAccount.name }}
 {{- end }}
 {{- end }}
-{{- /* The name of a resource's DeviceClass, as "generic-dp classes" has it. */ -}}
+{{- /* The name of a resource's DeviceClass, as "kubectl generic-dp classes" has it. */ -}}
 {{- define "generic-dp.deviceClass" -}}
 {{- $parts := splitn "/" 2 . -}}
 {{- $name := $parts._1 | lower | replace "_" "-" | replace "." "-" -}}

@@ -25,10 +25,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, confine(os.Args[2:]))
 		os.Exit(1)
 	}
-	if len(os.Args) > 1 && os.Args[1] == "pause" {
-		_ = unix.Pause() // until a signal ends it
-		return
-	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "guest:", err)
 	}

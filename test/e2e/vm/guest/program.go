@@ -52,7 +52,7 @@ func startProgram(config string) (*program, error) {
 		return nil, err
 	}
 	defer log.Close()
-	p := &program{cmd: exec.Command("/proc/self/exe", "confine", underTest, "serve", "--allow=dangerous,reset", "--log-level", "debug"), ended: make(chan struct{})}
+	p := &program{cmd: exec.Command("/proc/self/exe", "confine", underTest, "serve", "--allow=dangerous", "--log-level", "debug"), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	// SIGQUIT writes every goroutine to the log.
 	p.cmd.Env = []string{"GOTRACEBACK=all"}

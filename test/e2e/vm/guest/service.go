@@ -71,7 +71,7 @@ func (g *Guest) Serve(s wire.Serve, _ *wire.None) error {
 		}
 	}
 	if g.kubelet == nil {
-		g.kubelet = kubelettest.New(kubelettest.Options{Dir: pluginDir, PodResources: podResources, Checkpoint: s.Pods})
+		g.kubelet = kubelettest.New(kubelettest.Options{Dir: pluginDir, PodResources: podResources})
 		if err := g.kubelet.Start(); err != nil {
 			return err
 		}
@@ -214,24 +214,6 @@ func (g *Guest) Allocate(a wire.Allocate, answer *wire.Answer) error {
 	}
 	slices.SortFunc(answer.Nodes, func(a, b wire.Node) int { return cmp.Compare(a.Container, b.Container) })
 	return nil
-}
-
-// Start does what the kubelet does before it starts the container of a pod. The sandbox of the pod
-// runs first.
-func (g *Guest) Start(s wire.Start, _ *wire.None) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*callLimit)
-	defer cancel()
-	g.mu.Lock()
-	kubelet := g.kubelet
-	g.mu.Unlock()
-	request := kubelettest.Request{Namespace: "default", Pod: s.Pod, Container: "main", Resource: s.Resource}
-	if len(s.Hold) > 0 {
-		kubelet.Hold(request, s.Hold...)
-	}
-	if err := startSandbox(kubelet.UID("default", s.Pod)); err != nil {
-		return err
-	}
-	return kubelet.StartContainer(ctx, request)
 }
 
 // resolve resolves a node like a container runtime.

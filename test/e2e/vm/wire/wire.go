@@ -17,9 +17,6 @@ type None struct{}
 type Serve struct {
 	// Config is the text of its configuration.
 	Config string
-	// Pods gives the kubelet a checkpoint, and the pods of Start cgroups, so that the program knows
-	// which pods run.
-	Pods bool
 	// Keep keeps the files of the previous run: links and state. The kubelet and its
 	// admitted pods stay too.
 	Keep bool
@@ -79,15 +76,6 @@ type Allocate struct {
 	IDs      []string
 	// Pod holds them from then on, unless empty.
 	Pod string
-}
-
-// Start are the arguments of a start of the container of a pod with devices of a resource. The pod
-// runs from then on.
-type Start struct {
-	Resource, Pod string
-	// Hold are devices that the pod gets first without a call, as from a kubelet that has lost its
-	// checkpoint.
-	Hold []string
 }
 
 // Node is a device node injected into a container.

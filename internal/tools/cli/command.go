@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// ErrReported ends a command that has already printed its problems. The exit status is 1.
+var ErrReported = errors.New("reported")
+
+// UsageError is an invalid command line. The exit status is 2, and the hint names --help. Errors
+// in files and on the host are no usage errors.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Usagef returns a UsageError.
+func Usagef(format string, args ...any) error {
+	return UsageError{fmt.Errorf(format, args...)}
+}
+
+// StatusError ends a command that has printed its report with another status than 1. The report is
+// the message, so nothing else is printed.
+type StatusError int
+
+func (e StatusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
+
+// Setup prepares the root command of a program for Run, which prints errors: cobra would print them
+// with another prefix, and the usage of the command after each of them.
+func Setup(root *cobra.Command) {
+	root.Args = NoArgs
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		return cmd.Help()
+	}
+	root.SilenceErrors = true
+	root.SilenceUsage = true
+	// An unknown flag or a bad value is also a usage error. Subcommands inherit the function.
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return UsageError{err}
+	})
+}
+
+// Moved returns a hidden command that only names the new spelling of a former command. It accepts
+// all flags and arguments of the former command.
+func Moved(name, spelling string) *cobra.Command {
+	return &cobra.Command{
+		Use:                name,
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return Usagef("unknown command %q: it is now %s", name, spelling)
+		},
+	}
+}
+
+// WithoutFlags removes the flags of all commands from the help of a command that uses none. It
+// does not set a template, because that would link text/template: with it, the linker keeps
+// 2 MB of unused methods.
+func WithoutFlags(cmd *cobra.Command) *cobra.Command {
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "Usage:\n  %s\n", cmd.CommandPath())
+		return err
+	})
+	return cmd
+}
+
+// NoArgs rejects arguments. An argument of the root command is an unknown command. A file name as
+// the argument of a command that reads a configuration is a common mistake: the error names
+// --config.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	first := args[0]
+	if cmd == cmd.Root() {
+		return unknownCommand(cmd, first)
+	}
+	// clean also has flags for paths. Of the commands without arguments, only commands that load
+	// a configuration have --allow.
+	readsConfig := cmd.Flags().Lookup("allow") != nil
+	if readsConfig && IsTOML(first) {
+		return UseConfig(first)
+	}
+	return Usagef("unexpected argument %q", first)
+}
+
+// IsTOML reports whether an argument names a TOML file.
+func IsTOML(argument string) bool { return strings.HasSuffix(argument, ".toml") }
+
+// UseConfig returns the error for a configuration that is given as an argument.
+func UseConfig(argument string) error {
+	return Usagef("unexpected argument %q: use --config %s", argument, argument)
+}
+
+// unknownCommand returns the error for a command that does not exist. It suggests commands with a
+// similar name: commands that begin with name, or that differ from it in at most two edits.
+func unknownCommand(root *cobra.Command, name string) error {
+	// cobra only sets its default of 2 in a function of its own, which does not run here. With 0,
+	// it would only suggest commands that begin with name.
+	root.SuggestionsMinimumDistance = 2
+	similar := root.SuggestionsFor(name)
+	if len(similar) == 0 {
+		return Usagef("unknown command %q", name)
+	}
+	return Usagef("unknown command %q: did you mean %s?", name, OrList(similar))
+}
+
+// WantArgs rejects fewer arguments than least and more than most. want says which arguments the
+// command has, and is the whole text of the error: "want one FILE".
+func WantArgs(least, most int, want string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return UsageError{errors.New(want)}
+		}
+		return nil
+	}
+}
+
+// Word is the value of a flag that accepts one of some words. The help and the completion of the
+// shell list them.
+type Word struct {
+	// Value is the chosen word. It contains the default before the flag is parsed.
+	Value *string
+	Words []string
+}
+
+// Set accepts words in any letter case, because log/slog writes levels in capitals. The value is
+// always in lower case.
+func (w Word) Set(text string) error {
+	text = strings.ToLower(text)
+	if !slices.Contains(w.Words, text) {
+		return errors.New("want " + OrList(w.Words))
+	}
+	*w.Value = text
+	return nil
+}
+
+func (w Word) String() string { return *w.Value }
+
+func (Word) Type() string { return "string" }
+
+// OrList joins words for a sentence: "a, b or c". It returns an empty text for no words.
+func OrList(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	before := strings.Join(words[:last], ", ")
+	return before + " or " + words[last]
+}
+
+// OutputFlag adds -o to a command. The first format is the default. The result points to the
+// chosen format, which is only valid once the command line is parsed.
+func OutputFlag(cmd *cobra.Command, formats ...string) *string {
+	format := formats[0]
+	value := Word{
+		Value: &format,
+		Words: formats,
+	}
+	cmd.Flags().VarP(value, "output", "o", OrList(formats))
+	return &format
+}
+
+// completeWords registers the completions of all flags that accept words, for a command and its
+// subcommands. Other flags keep cobra's default, which completes file names. Only Run calls it,
+// for the hidden command that the scripts of shells call.
+func completeWords(cmd *cobra.Command) {
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		w, ok := flag.Value.(Word)
+		if !ok {
+			return
+		}
+		words := cobra.FixedCompletions(w.Words, cobra.ShellCompDirectiveNoFileComp)
+		// The only errors are a flag that does not exist or is registered already.
+		_ = cmd.RegisterFlagCompletionFunc(flag.Name, words)
+	})
+	for _, sub := range cmd.Commands() {
+		completeWords(sub)
+	}
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// The time that a command may take to end after a signal.
+const (
+	// endWithin is the time until a command is abandoned. Matching many devices is not
+	// interrupted, and a read of the host may block forever. serve ends earlier and has no
+	// temporary files, see agent.Run.
+	endWithin = 930 * time.Millisecond
+	// removeWithin is the additional time for removing temporary files. It only counts if the
+	// command was late. On a busy machine, the thousands of files of a recording take more than a
+	// second.
+	removeWithin = 5 * time.Second
+)
+
+// errAbandoned says that a command did not end in time after a signal. Its goroutine still runs
+// when the process exits.
+var errAbandoned = errors.New("stopped by a signal before the end")
+
+// Program is a program with commands.
+type Program struct {
+	// Root is the root command, prepared by Setup.
+	Root *cobra.Command
+	// Complete completes the commands in the message of an error. It may be nil.
+	Complete func(message string) string
+	// Cleanup returns the directory with temporary files of the command, empty for none. It is called
+	// after the command, even while an abandoned command still runs. It may be nil.
+	Cleanup func() string
+}
+
+// Run is a whole program. It returns the exit status: 0 for success, 1 for a failure, 2 for an
+// invalid command line, or the value of a StatusError. args are the arguments without the name of
+// the program. A cancelled ctx stops the command; Run then returns within endWithin and
+// removeWithin.
+func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		// Registering completions takes time and memory, which serve does not have.
+		completeWords(p.Root)
+	}
+	p.Root.SetArgs(args)
+	// Both outputs may show text that a device or a container chose.
+	p.Root.SetOut(printable{stdout})
+	p.Root.SetErr(printable{stderr})
+	// The files are removed after the command, even if it failed or was abandoned. Only Run knows
+	// when it has ended.
+	late, forget := lateAfter(ctx)
+	defer forget()
+	cmd, err := execute(ctx, p.Root, late)
+	err = errors.Join(err, p.removeTemporary(late))
+	return p.exitStatus(cmd, err)
+}
+
+// exitStatus prints the error of a command and returns the exit status. The order of the cases
+// matters for joined errors: a command that has reported its problems prints nothing more.
+func (p Program) exitStatus(cmd *cobra.Command, err error) int {
+	isUsage := errors.As(err, new(UsageError))
+	var other StatusError
+	switch {
+	case err == nil:
+		return 0
+	// The reader of a closed pipe, such as head, has seen enough: a message would be noise.
+	case errors.Is(err, ErrReported), errors.Is(err, syscall.EPIPE):
+		return 1
+	case errors.As(err, &other):
+		return int(other)
+	case isUsage:
+		if cmd.Hidden {
+			cmd = cmd.Root() // a former command has no help
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "error: %v\n  hint: see %s --help\n", err, cmd.CommandPath())
+		return 2
+	}
+	// Errors of several lines may end with a newline of their own.
+	message := err.Error()
+	if p.Complete != nil {
+		message = p.Complete(message)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(message, "\n"))
+	return 1
+}
+
+// lateAfter returns a channel that is closed endWithin after ctx ends. It is never closed while
+// ctx is not cancelled, so a command without a signal has no deadline. stop releases it.
+func lateAfter(ctx context.Context) (late <-chan struct{}, stop func() bool) {
+	isLate := make(chan struct{})
+	stop = context.AfterFunc(ctx, func() {
+		time.AfterFunc(endWithin, func() {
+			close(isLate)
+		})
+	})
+	return isLate, stop
+}
+
+// execute runs a command in a goroutine of its own and returns the command with its error. When
+// it is late, it is abandoned, and the returned command is the root. The caller must only read
+// what is safe for concurrent use then.
+func execute(ctx context.Context, root *cobra.Command, late <-chan struct{}) (*cobra.Command, error) {
+	type result struct {
+		cmd *cobra.Command
+		err error
+	}
+	// With a capacity of 1, an abandoned goroutine can still send its result and end.
+	ended := make(chan result, 1)
+	go func() {
+		cmd, err := root.ExecuteContextC(ctx)
+		ended <- result{cmd, err}
+	}()
+	select {
+	case r := <-ended:
+		return r.cmd, r.err
+	case <-late:
+		return root, errAbandoned
+	}
+}
+
+// removeTemporary removes the temporary files of a command. It does nothing if there are none.
+// Once the command is late, it waits no longer than removeWithin, so that a large recording may
+// leave files in the temporary directory. The error names the directory then.
+func (p Program) removeTemporary(late <-chan struct{}) error {
+	if p.Cleanup == nil {
+		return nil
+	}
+	dir := p.Cleanup()
+	if dir == "" {
+		return nil
+	}
+	// The command may still read or write the files if it was abandoned, so a removal may also
+	// fail.
+	removed := make(chan error, 1)
+	go func() {
+		removed <- os.RemoveAll(dir)
+	}()
+	select {
+	case err := <-removed:
+		return err
+	case <-late:
+	}
+	select {
+	case err := <-removed:
+		return err
+	case <-time.After(removeWithin):
+		return fmt.Errorf("%s could not be removed in time", dir)
+	}
+}
