@@ -1,5 +1,5 @@
 // Package genericdp runs the device plugin and DRA driver inside another program, such as a
-// Kubernetes distribution that ships it. It is what the command generic-dp serve runs.
+// Kubernetes distribution or an appliance. It is what the command generic-dp serve runs.
 //
 //	import genericdp "github.com/generic-dp/generic-dp"
 //
@@ -8,8 +8,51 @@
 //	err := genericdp.Run(ctx, options)
 //
 // This package is the only API for other programs: CHANGELOG.md announces its changes, and
-// all other packages of the module may change at any time. The page docs/embedding.md says
-// what a program gets, and what the host must provide.
+// all other packages of the module may change at any time. For a smaller binary, build with the
+// tags of the Makefile.
+//
+// # What a program gets
+//
+// [Run] does everything that serve does: the device plugin, the DRA driver for resources with
+// api = "dra", links and CDI specs that follow devices, health checks, and the status page, metrics
+// and probes on Options.Listen. Nothing is global. Several instances may run in one process, each
+// with its own RunDir, StateDir and Listen. If two instances on one host have the same RunDir, one
+// of them waits for the other before it writes links, as in a rolling update.
+//
+// The embedding program decides about everything that concerns the whole process. Run handles no
+// signals: it ends with its context, and a value on Options.Reload reads the configuration again.
+// It also leaves GOMAXPROCS and the memory limit alone; serve runs on two CPUs and keeps its heap
+// within the limit of its cgroup.
+//
+// When Run has returned, links, CDI specs and state are still there, so that containers can restart
+// during an upgrade. If another program removes the distribution, it has to remove RunDir, StateDir
+// and the files generic-dp_* in CDIDir, or call generic-dp clean.
+//
+// # What the host must provide
+//
+// Run needs uid 0 and no capabilities. On the host, the default paths are right. In a container,
+// mount these paths of the host and set the options:
+//
+//   - KubeletDir: /var/lib/kubelet/device-plugins, writable.
+//   - PodResources: the directory of /var/lib/kubelet/pod-resources/kubelet.sock, and
+//     /var/lib/kubelet/pods-api beside it, on which kubelets since 1.37 announce the end of a pod.
+//   - PluginsRegistry: /var/lib/kubelet/plugins_registry, writable, only for api = "dra".
+//   - RunDir: any directory below /run, writable, at the same path: container runtimes resolve its
+//     links on the host.
+//   - StateDir: any directory that survives a reboot, writable.
+//   - CDIDir: /var/run/cdi, writable.
+//   - Dev: /dev, read-only, and not at /dev in a container, since the runtime writes there.
+//   - Sysfs: /sys, read-only.
+//   - Cgroup: /sys/fs/cgroup, read-only. It shows whether a deleted pod still runs.
+//
+// The kernel only sends events for devices to network namespaces of the host's user namespace.
+// Without them, the host is scanned every minute, and a removed device stays Healthy until then.
+//
+// For api = "dra", APIServer, APIServerCA and APIServerToken name the API server and a service
+// account with the rights that the chart grants. In a pod, the defaults are right.
+//
+// Options.Allow decides what the configuration may do to the host. Its default is nothing: write
+// access to the configuration does not grant root.
 package genericdp
 
 import (

@@ -272,24 +272,6 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// The program in the documentation is the example.
-func TestDocsHaveTheExample(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("docs/embedding.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	example, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := strings.Replace(string(example), "package genericdp_test", "package main", 1)
-	program = strings.Replace(program, "func Example() {", "func main() {", 1)
-	if !strings.Contains(string(page), "```go\n"+program+"```") {
-		t.Error("the program in docs/embedding.md differs from example_test.go")
-	}
-}
-
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	if v := genericdp.Version(); v == "" || genericdp.DefaultOptions().Version != v {

@@ -9,7 +9,7 @@ import (
 )
 
 // Options are the options of Run. Each field has the meaning of the flag of generic-dp serve that
-// its comment names, and docs/flags.md explains. DefaultOptions has their defaults. The zero
+// its comment names, and docs/reference.md explains. DefaultOptions has their defaults. The zero
 // Options are not usable.
 type Options struct {
 	// Config is --config: a TOML file, or a directory of *.toml files that are read as one. It

@@ -355,7 +355,6 @@ func inSpec(o device.Offer) bool {
 	edits := len(o.Nodes)
 	edits += len(o.Nets)
 	edits += len(o.Hooks)
-	edits += len(o.AdditionalGIDs)
 	if edits > 0 || o.NetsInContainer {
 		return true
 	}

@@ -180,14 +180,13 @@ func TestRespond(t *testing.T) {
 			want:   device.Response{CDI: []string{"nvidia.com/gpu=0"}, Env: map[string]string{"X": "1"}},
 		},
 		{
-			name: "cdi: a device with only interfaces, hooks or groups is injected by name",
+			name: "cdi: a device with only interfaces or hooks is injected by name",
 			offers: []device.Offer{
 				{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}},
 				{ID: "b", CDI: true, Nets: []device.OfferedNet{{HostName: "can1", Name: "can-b"}}},
 				{ID: "c", CDI: true, Hooks: []device.Hook{{Name: "createContainer", Path: "/bin/true"}}},
-				{ID: "d", CDI: true, AdditionalGIDs: []uint32{44}},
 			},
-			want: device.Response{CDI: []string{"example.com/zigbee=a", "example.com/zigbee=b", "example.com/zigbee=c", "example.com/zigbee=d"}},
+			want: device.Response{CDI: []string{"example.com/zigbee=a", "example.com/zigbee=b", "example.com/zigbee=c"}},
 		},
 		{
 			name: "no devices",

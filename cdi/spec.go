@@ -201,7 +201,6 @@ func (r *Resource) addEdits(e *Edits, o device.Offer) error {
 	}
 	e.Mounts = union(e.Mounts, bindMounts(o.Mounts))
 	e.Hooks = union(e.Hooks, hooks(o))
-	e.AdditionalGIDs = union(e.AdditionalGIDs, o.AdditionalGIDs)
 	return nil
 }
 

@@ -79,7 +79,6 @@ func TestBuild(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "sorted, each device once", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), gpu("a", "/dev/ttyUSB0"), gpu("b", "/dev/ttyUSB1")}, want: []string{"a", "b"}, version: "0.5.0"},
-		{name: "groups", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), {ID: "a", CDI: true, AdditionalGIDs: []uint32{44}}}, want: []string{"a", "b"}, version: "0.7.0"},
 		{name: "an interface", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), {ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}}}, want: []string{"a", "b"}, version: "1.1.0"},
 		{name: "an interface that has moved", offers: []device.Offer{{ID: "a", CDI: true, NetsInContainer: true, Nets: []device.OfferedNet{{HostName: "can0"}}}}, want: []string{"a"}, version: "0.7.0"},
 		{

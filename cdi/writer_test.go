@@ -138,11 +138,10 @@ func TestAllThatOnlyCDIBringsReachesTheContainer(t *testing.T) {
 	uid, gid, mode := uint32(1000), uint32(44), uint32(0o660)
 	offer := device.Offer{
 		ID: "0000:18:00.0", CDI: true,
-		Nodes:          []device.OfferedNode{{HostPath: "/dev/infiniband/uverbs0", Type: device.CharNode, Major: 231, Minor: 192, Key: "uverbs", Permissions: "rw"}},
-		Nets:           []device.OfferedNet{{HostName: "enp24s0", Name: "rdma0", Key: "net"}},
-		Owner:          &device.Owner{UID: &uid, GID: &gid, Mode: &mode},
-		Hooks:          []device.Hook{{Name: "createContainer", Path: "/usr/bin/setup", Args: []string{"setup", "-v"}, Env: []string{"A=1"}, Timeout: 5}, {Name: "poststop", Path: "/usr/bin/undo"}},
-		AdditionalGIDs: []uint32{44, 109},
+		Nodes: []device.OfferedNode{{HostPath: "/dev/infiniband/uverbs0", Type: device.CharNode, Major: 231, Minor: 192, Key: "uverbs", Permissions: "rw"}},
+		Nets:  []device.OfferedNet{{HostName: "enp24s0", Name: "rdma0", Key: "net"}},
+		Owner: &device.Owner{UID: &uid, GID: &gid, Mode: &mode},
+		Hooks: []device.Hook{{Name: "createContainer", Path: "/usr/bin/setup", Args: []string{"setup", "-v"}, Env: []string{"A=1"}, Timeout: 5}, {Name: "poststop", Path: "/usr/bin/undo"}},
 	}
 	w := newWriter(t)
 	must(t, apply(w, []*specs.Spec{build(t, "example.com/rdma", offer)}, nil))
@@ -150,7 +149,6 @@ func TestAllThatOnlyCDIBringsReachesTheContainer(t *testing.T) {
 	must(t, err)
 	timeout, fileMode := 5, os.FileMode(0o660)
 	want := &oci.Spec{
-		Process: &oci.Process{User: oci.User{AdditionalGids: []uint32{44, 109}}},
 		Linux: &oci.Linux{
 			Devices:    []oci.LinuxDevice{{Path: "/dev/infiniband/uverbs0", Type: "c", Major: 231, Minor: 192, UID: &uid, GID: &gid, FileMode: &fileMode}},
 			NetDevices: map[string]oci.LinuxNetDevice{"enp24s0": {Name: "rdma0"}},

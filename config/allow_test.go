@@ -82,18 +82,18 @@ domain = "example.com"
 name = "gpu"
 match = [{ glob = "/dev/dri/*" }, { glob = "/dev/sda", dangerous = true }]
 with = [
-  { path = "/usr/lib/vendor", as = "mount" },
-  { glob = "/opt/{a,b}/*.so", as = "mount" },
-  { path = "/run/gpu-${kernel}/x", as = "mount" },
-  { path = "${devnode}", as = "mount" },
+  { path = "/usr/lib/vendor" },
+  { path = "/opt/{a,b}/*.so" },
+  { path = "/run/gpu-${kernel}/x" },
+  { path = "${devnode}" },
   { path = "/dev/kfd" },
+  { path = "/etc/vendor" },
 ]
 container.cdi = true
 container.hooks = { hook_name = "prestart", path = "/bin/true" }
-container.mounts = [{ host_path = "/etc/vendor", container_path = "/etc/vendor" }]
 [[resource]]
 name = "socket"
-match = { as = "mount", glob = ["/run/vendor/*.sock", "/run/one", "!/run/vendor/x"] }
+match = { glob = ["/run/vendor/*.sock", "/run/one", "!/run/vendor/x"] }
 [[resource]]
 name = "other.example/port"
 match.net.type = "ether"
@@ -130,12 +130,11 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 	all := []string{
 		`resource 1 ("gpu"): match 2: dangerous | --allow=dangerous`,
 		`resource 1 ("gpu"): with 1: path | --allow=mount:/usr/lib/vendor`,
-		`resource 1 ("gpu"): with 2: glob | --allow=mount:/opt/a`,
-		`resource 1 ("gpu"): with 2: glob | --allow=mount:/opt/b`,
+		`resource 1 ("gpu"): with 2: path | --allow=mount:/opt/a`,
+		`resource 1 ("gpu"): with 2: path | --allow=mount:/opt/b`,
 		`resource 1 ("gpu"): with 3: path | --allow=mount:/run`,
-		`resource 1 ("gpu"): with 4: path | --allow=mount:PATH`,
+		`resource 1 ("gpu"): with 6: path | --allow=mount:/etc/vendor`,
 		`resource 1 ("gpu"): container.hooks | --allow=hooks`,
-		`resource 1 ("gpu"): container.mounts 1: host_path | --allow=mount:/etc/vendor`,
 		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/vendor`,
 		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/one`,
 		`resource 3 ("other.example/port"): match 1: net | --allow=net`,
@@ -154,18 +153,18 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 	}
 	some := []string{
 		`resource 1 ("gpu"): match 2: dangerous | --allow=dangerous`,
-		`resource 1 ("gpu"): with 2: glob | --allow=mount:/opt/b`,
+		`resource 1 ("gpu"): with 2: path | --allow=mount:/opt/b`,
 		`resource 1 ("gpu"): container.hooks | --allow=hooks`,
 		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/one`,
 	}
-	// A path that starts with a variable, or with less than an allowed path, is decided
-	// when it is complete.
+	// A path that starts with less than an allowed path, or with a variable that may be a path
+	// below /dev, is decided when it is complete.
 	if diff := cmp.Diff(some, places("net,env,cdi:other.*,cdi:nvidia.com/gpu,mount:/usr/lib,mount:/opt/a,mount:/run/gpu-1,mount:/etc,mount:/run/vendor")); diff != "" {
 		t.Errorf("some allowed (-want +got):\n%s", diff)
 	}
 
 	err := cfg.Check(config.Allow{Hooks: true, Dangerous: true, Net: true, Env: true, Mounts: []string{"/usr", "/opt", "/run"}, CDI: []string{"*"}})
-	want := `test.toml:15:23: resource 1 ("gpu"): container.mounts 1: host_path: mounting "/etc/vendor" requires --allow=mount:/etc/vendor`
+	want := `test.toml:12:5: resource 1 ("gpu"): with 6: path: mounting "/etc/vendor" requires --allow=mount:/etc/vendor`
 	if err == nil || err.Error() != want {
 		t.Errorf("Check() = %v, want %s", err, want)
 	}

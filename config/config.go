@@ -5,13 +5,13 @@
 // positions of keys, and a function for each kind of table (readResource, readMatch,
 // ...) binds its keys to fields, like package flag:
 //
-//	func readMount(v value) Mount {
-//		m := Mount{ReadOnly: true}
+//	func readCompanion(v value) Companion {
+//		c := Companion{Permissions: "rw"}
 //		v.read(func(t *table) {
-//			t.text("host_path", &m.HostPath, mountPath, "absolute path on the host")
-//			t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
+//			t.text("path", &c.Path, hostPath, "path on the host")
+//			t.permissions(&c.Permissions, "permissions of a device node")
 //		})
-//		return m
+//		return c
 //	}
 //
 // A new key is a field and a line there. That line defines its decoding, type and
@@ -196,12 +196,12 @@ type Match struct {
 	Place string
 	// Glob are patterns of node paths. If it is empty, there is no such condition.
 	Glob pattern.Values
-	// Hardware are the conditions on attributes, by table ("usb") and key ("vendor"). An empty
+	// Hardware are the conditions on attributes, by table ("usb") and key ("serial"). An empty
 	// table selects all hardware of that kind.
 	Hardware map[string]map[string]pattern.Values
 	// Subsystem is the kernel subsystem of the node.
 	Subsystem pattern.Values
-	// Driver is the driver of the nearest directory above the node that has a driver.
+	// Driver are the drivers of all devices from the node up to its hardware.
 	Driver pattern.Values
 	// Attr are conditions on sysfs attributes, by their relative names. These may have
 	// wildcards.
@@ -211,7 +211,7 @@ type Match struct {
 	CDIDevice pattern.Values
 	// Virtual are devices without hardware. Only Place may be set with them.
 	Virtual []Virtual
-	// Mount is set if Glob selects files for bind mounts (as = "mount").
+	// Mount is set if Glob selects files for bind mounts, because it is not below /dev.
 	Mount bool
 	// ReadOnly is set if these mounts are read-only.
 	ReadOnly bool
@@ -263,14 +263,15 @@ type Virtual struct {
 type Companion struct {
 	// Place names the companion in messages.
 	Place string
-	// Path is the path of a single companion. If it is empty, Glob is set.
+	// Path is the path of a single companion. If it is empty, Glob is set: several companions.
 	Path device.Text
-	// Glob selects several companions.
 	Glob pattern.Values
-	// Mount is set for a bind mount (as = "mount").
+	// Mount is set for a bind mount, because the path is not below /dev. Below /dev, any path that is no
+	// device node is a mount as well.
 	Mount bool
 	// Optional is set if a device without the companion is Healthy.
-	Optional      bool
+	Optional bool
+	// ReadOnly is about mounts, and Permissions about device nodes.
 	ReadOnly      bool
 	Permissions   string
 	ContainerPath device.Text
@@ -298,8 +299,6 @@ type Container struct {
 	Permissions string
 	Env         []device.Entry
 	Annotations []device.Entry
-	// Mounts are handled like companions.
-	Mounts []Companion
 	// CDI is set if devices are injected by CDI names instead of nodes and mounts.
 	CDI bool
 	// AutoCDI is set if CDI names are injected in addition to nodes whose names matter to
@@ -311,9 +310,8 @@ type Container struct {
 	Owner *device.Owner
 	// NetName is the name of a moved interface in the container. If it is empty, the interface
 	// keeps its name.
-	NetName        device.Text
-	Hooks          []device.Hook
-	AdditionalGIDs []uint32
+	NetName device.Text
+	Hooks   []device.Hook
 	// MaxPerContainer is how many slots of one device one container may get. 0 is no limit.
 	MaxPerContainer int
 	// HealthDir is the path in the container of a directory that shows the health of its

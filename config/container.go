@@ -19,9 +19,6 @@ func (c *Container) read(v value) {
 		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
-		// The example appears in the hint for a string in place of a table.
-		const exampleMount = `{ host_path = "/run/vendor", container_path = "/run/vendor" }`
-		tables(t, "mounts", &c.Mounts, readMount, exampleMount, "bind mounts")
 		c.bindCDI(t)
 		c.bindKeysOfCDI(t)
 		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount,
@@ -86,17 +83,6 @@ func (c *Container) bindKeysOfCDI(t *table) {
 		"name of a network interface in the container, at most 15 characters; needs CDI")
 	const exampleHook = `{ hook_name = "createContainer", path = "/usr/bin/hook" }`
 	tables(t, "hooks", &c.Hooks, readHook, exampleHook, "hooks, programs of the host that the runtime runs")
-	t.key(
-		"additional_gids",
-		func() form {
-			// Group 0 is excluded: see additionalGIDs.
-			return oneOrMore(integerForm(1, maxUnixID))
-		},
-		func(v value) {
-			c.AdditionalGIDs = v.additionalGIDs()
-		},
-		"additional groups of the container's processes, by number; needs CDI",
-	)
 }
 
 // autoCDI is the default of cdi: CDI names where the name of a node matters to programs, and nodes
@@ -110,8 +96,7 @@ func (c *Container) resolveCDI() {
 		return
 	}
 	hasKeyOfCDI := c.Owner != nil || len(c.NetName) > 0
-	hasListOfCDI := len(c.Hooks) > 0 || len(c.AdditionalGIDs) > 0
-	if hasKeyOfCDI || hasListOfCDI {
+	if hasKeyOfCDI || len(c.Hooks) > 0 {
 		c.CDI = true
 		c.AutoCDI = false
 	}
@@ -183,18 +168,6 @@ func (t *table) permissions(into *string, help string) {
 		v.checked(want, check)
 	}
 	t.key("permissions", stringForm, read, help)
-}
-
-// additionalGIDs reads v as a group or a list of groups. The group 0 is refused because the CDI
-// library drops it (ContainerEdits.Apply in pkg/cdi).
-// An invalid element counts as 1, the lower limit.
-func (v value) additionalGIDs() []uint32 {
-	var gids []uint32
-	for _, e := range v.items() {
-		gid := e.integer(1, maxUnixID)
-		gids = append(gids, uint32(gid))
-	}
-	return gids
 }
 
 // cdiDevices reads v as a name with variables or a list of names.

@@ -17,7 +17,7 @@ domain = "example.com" # [[resource]] in a comment
 name = "a"
 match = [{ glob = "/dev/a" },
 	{ glob = "/dev/b", permissions = "r" }]
-container.mounts = [{ host_path = "/a", container_path = "/b" }]
+with = [{ path = "/a", container_path = "/b" }]
 [[ resource ]]
 name = "b"
 match.glob = "/dev/ttyUSB*"
@@ -31,8 +31,8 @@ container.env.TEXT = """
 name = "text"
 """
 container.env.OTHER = 'x'
-container.mounts.host_path = "/c"
-container.mounts.container_path = "/d"
+with.path = "/c"
+with.container_path = "/d"
 [["resource"]]
 name = "c"
 [resource.match]
@@ -51,7 +51,7 @@ path = "/dev/d"
 	if m := b.Match[0]; m.Glob.Empty() || m.Hardware["usb"]["id"].Empty() || len(m.Hardware["usb"]["serial"].Patterns()) != 2 {
 		t.Errorf("b: %+v", b.Match)
 	}
-	if len(b.Container.Env) != 2 || len(b.Container.Mounts) != 1 || b.Container.Mounts[0].ContainerPath.String() != "/d" {
+	if len(b.Container.Env) != 2 || len(b.With) != 1 || b.With[0].ContainerPath.String() != "/d" {
 		t.Errorf("b: %+v", b.Container)
 	}
 	if c.Match[0].Permissions != "w" || c.Container.Path.String() != "/dev/d" {

@@ -16,12 +16,14 @@ type attribute struct {
 	kind kind
 }
 
-// attributes returns the attributes of hardware with the kinds of their values, in the order
+// attributes returns the attributes of hardware that a match can test, with the kinds of their values, in the order
 // of the language.
 var attributes = sync.OnceValue(func() []attribute {
 	var all []attribute
 	for _, a := range device.Attributes() {
-		all = append(all, attribute{a, kindOf(a)})
+		if !a.OnlyVariable {
+			all = append(all, attribute{a, kindOf(a)})
+		}
 	}
 	return all
 })
@@ -34,14 +36,7 @@ func kindOf(a device.Attribute) kind {
 		vendor, _, _ := strings.Cut(a.Example, ":")
 		rule := "is not a " + strings.ToUpper(a.Table) + " ID"
 		want := fmt.Sprintf("%s, four digits each, %s or %q", a.Help, example, vendor+":*")
-		vendorKey := ""
-		// Only the table's own IDs have a key for the vendor, which the hint can suggest.
-		if a.Key == "id" {
-			vendorKey = a.Table + ".vendor"
-		}
-		return hexadecimal(2, 4, rule, want, vendorKey)
-	case device.IDValue:
-		return hexadecimal(1, 4, "is not a hexadecimal ID", "four digits "+example, "")
+		return hexadecimal(2, 4, rule, want, a.Name())
 	case device.ByteValue:
 		return hexadecimal(1, 2, "is not a hexadecimal number", "two digits "+example, "")
 	case device.ClassValue:

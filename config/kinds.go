@@ -160,9 +160,9 @@ var anyText = kind{want: "a string or a list of strings"}
 
 const hexDigits = "0123456789abcdef"
 
-// hexadecimal accepts a number of hexadecimal digits, or several separated by ":". vendorKey is the
-// key for the first number, which many people write in place of an ID. It may be empty.
-func hexadecimal(numbers, digits int, rule, want, vendorKey string) kind {
+// hexadecimal accepts a number of hexadecimal digits, or several separated by ":". key is the name of
+// a key for IDs, where many people write only the first number. It may be empty.
+func hexadecimal(numbers, digits int, rule, want, key string) kind {
 	// A part may have wildcards: it is valid if it can match a number of this length.
 	isOther := func(s string) bool {
 		p, err := pattern.Parse(pattern.Hex, s)
@@ -184,8 +184,8 @@ func hexadecimal(numbers, digits int, rule, want, vendorKey string) kind {
 			}
 			// This is the default hint. A vendor in place of an ID has a better one.
 			hint = cmp.Or(idHint(written, numbers, isOther), "generic-dp devices --all lists hardware with its IDs")
-			if isValid && len(parts) == 1 && vendorKey != "" {
-				hint = fmt.Sprintf("%s = %s selects all devices of this vendor", vendorKey, quote(written))
+			if isValid && len(parts) == 1 && key != "" {
+				hint = fmt.Sprintf("%s = %s selects all devices of this vendor", key, quote(written+":*"))
 			}
 			return rule + ": want " + want, hint
 		},

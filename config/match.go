@@ -9,13 +9,17 @@ import (
 )
 
 // selectors binds the keys of a match that select nodes and hardware. match and exclude share them.
-// m.Mount must be set before, because it decides which globs are valid.
 func (t *table) selectors(m *Match) {
-	glob := nodeGlob
-	if m.Mount {
-		glob = mountGlob
+	readGlob := func(v value) {
+		glob := nodeGlob
+		m.Mount = v.isOutsideDev()
+		if m.Mount {
+			glob = mountGlob
+		}
+		m.Glob = v.values(glob)
 	}
-	t.values("glob", &m.Glob, glob, "paths of device nodes on the host, below /dev")
+	t.key("glob", nodeGlob.form, readGlob,
+		"paths on the host: of device nodes below /dev, and elsewhere of files, sockets and directories, as bind mounts")
 	t.hardware(
 		"usb",
 		m,
@@ -42,9 +46,28 @@ func (t *table) selectors(m *Match) {
 		`kernel subsystem of the node, such as "tty", "video4linux" or "block"`,
 	)
 	t.values("driver", &m.Driver, anyText,
-		"driver of the node: of the nearest sysfs directory above it that has one, up to its hardware")
+		"driver of the node or interface, or of any device above it up to its hardware")
 	t.attributes("attr", &m.Attr, wildAttribute,
 		"sysfs attributes and their values: the nearest directory that has the attribute decides, from the node up to its hardware")
+}
+
+// isOutsideDev reports whether v has patterns of paths, and none of them is below /dev. Patterns that are no
+// absolute paths are mistakes about paths of nodes.
+func (v value) isOutsideDev() bool {
+	isOutside := false
+	for _, e := range v.items() {
+		written, _ := e.raw.(string)
+		written = strings.TrimSpace(written)
+		if strings.HasPrefix(written, "!") {
+			continue
+		}
+		isBelow := strings.HasPrefix(written+"/", devDir) || strings.HasPrefix(written, hostPrefix+devDir)
+		if isBelow || !strings.HasPrefix(written, "/") {
+			return false
+		}
+		isOutside = true
+	}
+	return isOutside
 }
 
 // readExclude reads an element of exclude.
@@ -60,12 +83,11 @@ func readExclude(v value) Match {
 
 // readMatch reads an element of match.
 func readMatch(v value) Match {
-	m := Match{Place: v.fullPlace(), ReadOnly: true}
+	m := Match{Place: v.fullPlace()}
 	// The index is the index of the match in Resource.Match, because each call adds one of both.
 	v.r.matches = append(v.r.matches, v)
 	sound := v.read(func(t *table) {
-		// as comes first, because it determines the valid globs and container paths.
-		t.as(&m.Mount, `"mount": files, sockets or directories that glob selects, as bind mounts`)
+		// glob comes first, because it determines the valid container paths.
 		t.selectors(&m)
 		t.boolean("vfio", &m.VFIO,
 			"whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
@@ -76,8 +98,7 @@ func readMatch(v value) Match {
 			path = companionPath
 		}
 		t.text("container_path", &m.ContainerPath, path, "path of the nodes of this match in the container")
-		t.permissions(&m.Permissions, "what a container may do with the nodes of this match")
-		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
+		t.permissions(&m.Permissions, `what a container may do with the nodes of this match, or "r" (the default) or "rw" for mounts`)
 		t.integer("count", &m.Count, 1, maxCount, "number of slots of each device of this match")
 		t.boolean(
 			"required",
@@ -88,16 +109,12 @@ func readMatch(v value) Match {
 			"whether devices of this match, their companions (with) and cdi_devices may be dangerous, which means that they give access to the host itself")
 	})
 	if m.Mount {
-		// The privilege follows after all keys, when both as and glob are known.
 		v.child("glob").needsMounts(m.Glob)
+		v.child("permissions").wantMountPermissions(m.Permissions)
+		m.ReadOnly = m.Permissions != "rw"
 	}
 	for _, a := range m.CDIDevice.Alternatives() {
 		v.child("cdi_device").needsCDI(a.String(), a.Prefix())
-	}
-	// true is the default of mounts. The permissions of nodes say what a container may do with
-	// them.
-	if !m.Mount {
-		m.ReadOnly = false
 	}
 	if m.Dangerous {
 		// The author of the configuration consents by this key, and the author of the DaemonSet by

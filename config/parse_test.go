@@ -37,8 +37,7 @@ domain = "example.com"
 [[resource]]
 name = "fuse"
 match.glob = "/dev/fuse"
-with = { path = "/dev/cuse" }
-container.mounts = { host_path = "/a", container_path = "/b" }
+with = [{ path = "/dev/cuse" }, { path = "/a", container_path = "/b" }]
 `)
 	values := cfg.Resources[0].Match[0].Glob
 	want := []config.Resource{{
@@ -56,11 +55,13 @@ container.mounts = { host_path = "/a", container_path = "/b" }
 		With: []config.Companion{{
 			Place: `test.toml: resource 1 ("fuse"): with 1`, Path: device.Literal("/dev/cuse"),
 			Permissions: "rw", ReadOnly: true,
+		}, {
+			Place: `test.toml: resource 1 ("fuse"): with 2`, Path: device.Literal("/a"), Mount: true,
+			Permissions: "rw", ReadOnly: true, ContainerPath: device.Literal("/b"),
 		}},
 		Container: config.Container{
 			Permissions: "rw",
 			AutoCDI:     true,
-			Mounts:      []config.Companion{{Place: `test.toml: resource 1 ("fuse"): container.mounts 1`, Mount: true, Path: device.Literal("/a"), ContainerPath: device.Literal("/b"), ReadOnly: true}},
 		},
 	}}
 	if diff := cmp.Diff(want, cfg.Resources, compareValues); diff != "" {
@@ -83,13 +84,14 @@ api = "device-plugin"
 attributes = { place = "rack-${numa}", x = "" }
 evict_after = "never"
 match = [
-  { pci = { vendor = "1002", class = ["03", "!0380"] }, glob = "/dev/dri/card*", container_path = "/dev/gpu/", permissions = "wr", required = true },
+  { pci = { id = "1002:*", class = ["03", "!0380"] }, glob = "/dev/dri/card*", container_path = "/dev/gpu/", permissions = "wr", required = true },
   { glob = "/dev/accel*" },
 ]
 exclude = [{ pci = {} , usb = { interface = [0, 2] } }]
 with = [
   { path = "/dev/kfd${1}", optional = true, permissions = "mwr", container_path = "/dev/k/" },
-  { glob = "/usr/lib/*.so", as = "mount", read_only = false },
+  { path = "/usr/lib/*.so", permissions = "rw" },
+  { path = "/run/${id}", container_path = "/run/x", permissions = "rw", optional = true },
 ]
 [resource.container]
 path = "/dev/gpu${index}"
@@ -97,7 +99,6 @@ permissions = "r"
 cdi = false
 env = { B_ = "${pci.address}", "A_${index}" = "n${numa}", C = "" }
 annotations = { "example.com/n" = "${resource}" }
-mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = false, optional = true }]
 `)
 	r := cfg.Resources[0]
 	libraries, err := pattern.Parse(pattern.Path, "/usr/lib/*.so")
@@ -116,13 +117,17 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 		API:        config.APIDevicePlugin,
 		Attributes: []config.Attribute{{Name: "place", Value: device.Text{lit("rack-"), vars("numa")}}, {Name: "x"}},
 		EvictAfter: -1,
-		Variables:  []string{"1", "numa", "index", "numa", "index", "pci.address", "resource", "id"},
+		Variables:  []string{"1", "id", "numa", "index", "numa", "index", "pci.address", "resource"},
 		With: []config.Companion{
 			{
 				Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 1`, Path: device.Text{lit("/dev/kfd"), vars("1")}, Optional: true,
-				Permissions: "rwm", ReadOnly: true, ContainerPath: device.Literal("/dev/k/"),
+				Permissions: "rwm", ContainerPath: device.Literal("/dev/k/"),
 			},
 			{Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 2`, Glob: libraries, Mount: true, Permissions: "rw"},
+			{
+				Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 3`, Mount: true, Permissions: "rw",
+				Path: device.Text{lit("/run/"), vars("id")}, ContainerPath: device.Literal("/run/x"), Optional: true,
+			},
 		},
 		Container: config.Container{
 			Path:        device.Text{lit("/dev/gpu"), vars("index")},
@@ -133,10 +138,6 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 				{Key: device.Literal("C")},
 			},
 			Annotations: []device.Entry{{Key: device.Literal("example.com/n"), Value: device.Text{vars("resource")}}},
-			Mounts: []config.Companion{{
-				Place: r.Place + ": container.mounts 1", Mount: true,
-				Path: device.Text{lit("/run/"), vars("id")}, ContainerPath: device.Literal("/run/x"), Optional: true,
-			}},
 		},
 	}
 	match, exclude := r.Match, r.Exclude
@@ -149,7 +150,7 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 	if !first.NamesHardware() || !first.Required || first.Permissions != "rw" || first.ContainerPath.String() != "/dev/gpu/" {
 		t.Errorf("match 1 = %+v", first)
 	}
-	if !first.Hardware["pci"]["vendor"].Match("1002") || !first.Hardware["pci"]["class"].Match("030000") || first.Hardware["pci"]["class"].Match("038000") || first.Has("usb") {
+	if !first.Hardware["pci"]["id"].Match("1002:73bf") || !first.Hardware["pci"]["class"].Match("030000") || first.Hardware["pci"]["class"].Match("038000") || first.Has("usb") {
 		t.Errorf("match 1: pci = %+v", first.Hardware)
 	}
 	if !first.Hardware["pci"]["device"].Empty() || !first.Hardware["pci"]["device"].Match() {

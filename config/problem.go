@@ -249,16 +249,14 @@ func keyElsewhere(name string) string {
 	switch strings.ToLower(name) {
 	case "path", "paths", "devicematch":
 		return "glob"
-	case "pid", "idproduct":
-		return "product"
-	case "vid", "idvendor":
-		return "vendor"
+	case "vid", "pid", "vendor", "product", "idvendor", "idproduct":
+		return "id"
 	case "replicas", "maxdevices", "nummaxdevices":
 		return "count"
 	case "resourcename", "resource":
 		return "name"
 	case "source", "src":
-		return "host_path"
+		return "path"
 	case "mountpath", "target", "destination", "dst":
 		return "container_path"
 	}

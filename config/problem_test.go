@@ -40,7 +40,7 @@ func TestPositions(t *testing.T) {
 		"match.glob = '/dev/x'\ncontainer.env.A = '''\nwrong = 1\n'''\nwrong = 1",
 		"match.glob = '/dev/x'\ncontainer.env.A = \"\"\"\n\\\"\"\" wrong = 1\n\"\"\"\"\nwrong = 1",
 		"match.glob = '/dev/x'\n[resource.container]\nwrong = 1",
-		"match.glob = '/dev/x'\n[resource.container.mounts]\nhost_path = '/a'\ncontainer_path = '/b'\nwrong = 1",
+		"match.glob = '/dev/x'\n[resource.with]\npath = '/a'\ncontainer_path = '/b'\nwrong = 1",
 		"[[resource.match]]\nglob = '/dev/x'\n[[resource.match]]\nglob = '/dev/y'\nwrong = 1",
 		"[[resource.match]]\nglob = '/dev/x'\n[[ resource . match ]]\nglob = '/dev/y'\n[resource.match.usb]\nwrong = 1",
 		"[[resource.match]]\nglob = '/dev/x'\n[[resource.match]]\nglob = '/dev/y'\n[resource.match.wrong]\nid = 1",

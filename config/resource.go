@@ -128,12 +128,11 @@ func (r *Resource) bindDevices(t *table) {
 		"device nodes and hardware: a table, or a list of tables of which any may select a node")
 	t.require("match", "at least one match", matchHint)
 	tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
-	words(t, "each", &r.Each, []Each{EachDevice, EachNode, EachAll},
-		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together`)
-	readGroupBy := func(v value) {
-		r.GroupBy = v.groupVariable()
+	readEach := func(v value) {
+		v.each(r)
 	}
-	t.key("group_by", stringForm, readGroupBy, "variable, without ${}: hardware with the same value is one device")
+	t.key("each", stringForm, readEach,
+		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together, and a variable without ${} is all hardware with the same value`)
 	words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
 		"which property the ID of a USB device or a CDI device consists of")
 }
@@ -189,10 +188,25 @@ func (v value) numa() NUMA {
 	return NUMA{Nodes: slices.Compact(nodes)}
 }
 
+// each reads v as what one device is: a word, or a variable whose equal values group hardware.
+func (v value) each(r *Resource) {
+	words := []string{string(EachDevice), string(EachNode), string(EachAll)}
+	text, _ := v.raw.(string)
+	isWord := slices.Contains(words, text)
+	isMisspelled := nearest(strings.ToLower(text), words) != ""
+	if isWord || isMisspelled {
+		r.Each = Each(word(v, words))
+		return
+	}
+	r.Each = EachDevice
+	r.GroupBy = v.groupVariable()
+}
+
 // groupVariable reads v as a variable whose equal values group hardware. It returns an empty string
 // if v is invalid.
 func (v value) groupVariable() string {
-	const want = `a variable such as "usb.serial" or "pci.slot"`
+	const variable = `a variable such as "usb.serial" or "pci.slot"`
+	const want = `"device", "node", "all" or ` + variable
 	return v.checked(want, func(s string) (rule, hint string) {
 		if name, isExpression := strings.CutPrefix(s, "${"); isExpression {
 			name = strings.TrimSuffix(name, "}")
@@ -209,13 +223,13 @@ func (v value) groupVariable() string {
 		// A property that does not depend on the device would make one group of everything, and a
 		// property of a single device would group nothing.
 		if !known.device || known.single || isVirtual || isOfContainer {
-			return "is not a property that several devices share: want " + want, ""
+			return "is not a property that several devices share: want " + variable, ""
 		}
 		return "", ""
 	})
 }
 
-// withoutBraces turns the variables in a hint into names, as group_by has them.
+// withoutBraces turns the variables in a hint into names, as each has them.
 var withoutBraces = strings.NewReplacer("${", "", "}", "")
 
 // readWhen reads the table when. It never returns nil: a resource without the table has no When.

@@ -62,46 +62,28 @@ func (v value) checkMatch(m *Match, sound bool) {
 	case v.has("virtual"):
 		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous", "count")
 	case m.Mount:
-		v.checkMountMatch(m)
+		v.checkMountMatch()
 	default:
 		v.checkNodeMatch(m, sound)
 	}
 }
 
-// checkMountMatch checks a match with as = "mount". It has no permissions: read_only is the
-// counterpart for mounts.
-func (v value) checkMountMatch(m *Match) {
+// checkMountMatch checks a match that selects paths to mount.
+func (v value) checkMountMatch() {
 	v.wantAlone(
-		"as",
+		"a glob outside of /dev",
 		"a mount is selected only by its path",
 		"glob",
 		"container_path",
-		"read_only",
+		"permissions",
 		"required",
 		"dangerous",
 		"count",
 	)
-	if !v.has("glob") {
-		v.child("as").report(
-			`"mount" requires glob, which selects the paths to mount`,
-			`glob = "/run/vendor/*.sock" selects every socket there`,
-		)
-		return
-	}
-	// Without positive patterns, a condition selects everything that it does not exclude. Nobody
-	// means to mount all other files of the host.
-	selectsNothing := m.Glob.Negative() && len(m.Glob.Alternatives()) == 0
-	if selectsNothing {
-		v.child("glob").report(`all patterns begin with "!": at least one must select paths`, "")
-	}
 }
 
 // checkNodeMatch checks a match that selects nodes or hardware.
 func (v value) checkNodeMatch(m *Match, sound bool) {
-	// A misspelled as is already reported.
-	if !v.has("as") {
-		v.refuseReadOnlyNode(m.Mount)
-	}
 	// vfio selects nothing without pci or mdev, which checkVFIO requires.
 	if m.VFIO {
 		v.checkVFIO(m)
@@ -174,9 +156,6 @@ func (v value) wantAlone(name, why string, allowed ...string) {
 // hardware, and node if none does. Otherwise it reports that each is required, and returns an empty
 // value, which no check refuses again.
 func (v value) defaultEach(r *Resource) Each {
-	if v.has("group_by") {
-		return EachDevice
-	}
 	// Mounts, CDI devices and virtual devices do not count: each has no meaning for them.
 	withHardware := r.find((*Match).NamesHardware)
 	if withHardware < 0 {
@@ -207,6 +186,13 @@ func (v value) checkResource(r *Resource) {
 	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
 		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`, "")
 	}
+	isOnlyVirtual := r.hasOnlyOther(func(m *Match) bool { return m.Virtual == nil })
+	if len(r.Exclude) > 0 && isOnlyVirtual {
+		v.child("exclude").report(
+			"cannot leave out virtual devices, which have no hardware and no nodes",
+			"a virtual device that match does not list does not exist",
+		)
+	}
 	// A plugin registers with the name of its resource (RegisterRequest.resource_name in
 	// k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1), so that the name must be known before.
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {
@@ -233,17 +219,12 @@ func (v value) checkResource(r *Resource) {
 	}
 }
 
-// checkEach reports matches that are incompatible with each or group_by.
+// checkEach reports matches that are incompatible with each.
 func (v value) checkEach(r *Resource) {
-	v.refuseBoth(
-		"group_by",
-		"without each, hardware with the same value is one device, and hardware without a value stays single",
-		"each",
-	)
 	// Hardware can be grouped by a wildcard only if each of its nodes has one.
 	if _, numbered := wildcardNumber(r.GroupBy); numbered {
 		if rule := checkSource(r.GroupBy, r); rule != "" {
-			v.child("group_by").report(quote(r.GroupBy)+" "+rule, "")
+			v.child("each").report(quote(r.GroupBy)+" "+rule, "")
 		}
 	}
 	for i := range r.Match {
@@ -253,7 +234,7 @@ func (v value) checkEach(r *Resource) {
 	}
 }
 
-// checkEachOf reports whether a match is compatible with each and group_by. If it is not, it
+// checkEachOf reports whether a match is compatible with each. If it is not, it
 // records a problem.
 func (v value) checkEachOf(r *Resource, index int) bool {
 	m := &r.Match[index]
@@ -279,8 +260,8 @@ func (v value) checkEachOf(r *Resource, index int) bool {
 		return false
 	}
 	if r.GroupBy != "" {
-		v.child("group_by").report(
-			fmt.Sprintf("cannot be combined with %s in match %d: only hardware can be grouped", key, number),
+		v.child("each").report(
+			fmt.Sprintf("%q cannot be combined with %s in match %d: only hardware can be grouped", r.GroupBy, key, number),
 			"",
 		)
 		return false
@@ -365,7 +346,7 @@ func (v value) checkPaths(r *Resource) {
 	if r.Each == EachAll {
 		several = `each = "all"`
 	} else if r.GroupBy != "" {
-		several = "group_by"
+		several = fmt.Sprintf("each = %q", r.GroupBy)
 	} else {
 		return
 	}
@@ -429,7 +410,7 @@ func (v value) checkCDI(r *Resource) {
 
 // refuseKeysOfCDI reports the keys of a container that only a CDI spec can express.
 func (v value) refuseKeysOfCDI() {
-	for _, name := range []string{"owner", "net_name", "hooks", "additional_gids"} {
+	for _, name := range []string{"owner", "net_name", "hooks"} {
 		if v.has(name) {
 			v.child(name).report(`requires container.cdi = true or "auto"`, "")
 		}

@@ -179,7 +179,7 @@ func TestLimits(t *testing.T) {
 			"exceeds the limit of 512 KiB for all patterns"},
 		"wildcards of a variable": {head + many(30, "container.env.E# = \""+strings.Repeat("${devnode:/dev/"+strings.Repeat("?", 230)+"}", 90)+"\"\n"),
 			"exceeds the limit of 512 KiB for all patterns"},
-		"wildcards of a companion": {head + "with = [" + many(400, "{ glob = \"/dev/x#{"+strings.Repeat(",", 15)+"}"+strings.Repeat("?", 230)+"\" },") + "]",
+		"wildcards of a companion": {head + "with = [" + many(400, "{ path = \"/dev/x#{"+strings.Repeat(",", 15)+"}"+strings.Repeat("?", 230)+"\" },") + "]",
 			"exceeds the limit of 512 KiB for all patterns"},
 	} {
 		_, err := Parse(File{Name: "limits.toml", Data: []byte(tc.text)})

@@ -137,6 +137,7 @@ func allVariables() []variable {
 			device: true,
 			single: true,
 		},
+		{name: "driver", sample: "x", device: true},
 		{
 			name:   "container_path",
 			sample: "/dev/x",
@@ -322,9 +323,8 @@ var (
 		inSpec: true,
 		check:  pathOrDirectory,
 	}
-	companionNode  = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathBelowDev}
+	hostPath       = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathOnHost}
 	companionPath  = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathOrDirectory}
-	mountPath      = role{want: "an absolute path", at: atListing, check: absolutePath}
 	entryValue     = role{want: "a string", at: afterPath}
 	annotationKey  = role{want: "a string", at: afterPath, check: annotationName}
 	envKey         = role{want: "a string", at: afterPath, check: envName}
@@ -504,7 +504,7 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 	case strings.HasPrefix(sample, hostPrefix+devDir):
 		hint = "paths are paths of the host: " + didYouMean(strings.TrimPrefix(written, hostPrefix))
 	case strings.HasPrefix(sample, "/"):
-		hint = `as = "mount" injects files and directories`
+		hint = "a match of files and directories to mount has no path below /dev"
 	default:
 		// A name such as "ttyUSB0" or "dev/ttyUSB0" lacks the beginning of its path.
 		below := devDir + strings.TrimPrefix(written, "dev/")
@@ -513,6 +513,15 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 		}
 	}
 	return "is not below /dev: want the path of a device node", hint
+}
+
+// pathOnHost checks the path of a device node, file or directory on the host.
+func pathOnHost(written, sample string) (rule, hint string) {
+	isOfPod := strings.HasPrefix(sample, hostPrefix+devDir)
+	if strings.HasPrefix(sample, "/") && !isOfPod {
+		return absolutePath(written, sample)
+	}
+	return pathBelowDev(written, sample)
 }
 
 // absolutePath checks a path as written, with samples for its variables or wildcards. written is

@@ -151,17 +151,18 @@ func TestEveryExampleHasAStory(t *testing.T) {
 	}
 }
 
-// Every row of docs/replaces.md names an example, and every example that says in its head
+// Every row of the table of replaced plugins in docs/migration.md names an example, and every example that says in its head
 // that it is like a plugin is there.
 func TestReplaces(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/replaces.md")
+	page, err := os.ReadFile("../docs/migration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, section, _ := strings.Cut(string(page), "\n## What replaces what\n")
 	linked := map[string]bool{}
 	link := regexp.MustCompile(`\]\(\.\./examples/(configs/[a-z-]+\.toml)\)`)
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(section) {
 		found := link.FindStringSubmatch(line)
 		if row := strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| plugin"); row && found == nil {
 			t.Errorf("no example in %q", line)
@@ -182,7 +183,7 @@ func TestReplaces(t *testing.T) {
 		text, err := os.ReadFile(file)
 		head, _, _ := strings.Cut(string(text), "\n[[resource]]")
 		if err != nil || regexp.MustCompile(`(?i)replacement for|\bplugin`).MatchString(head) && !linked[file] {
-			t.Errorf("%s is like a plugin, and docs/replaces.md lacks it: %v", file, err)
+			t.Errorf("%s is like a plugin, and docs/migration.md lacks it: %v", file, err)
 		}
 	}
 }

@@ -95,7 +95,7 @@ var shapes = []struct {
 		return fmt.Sprintf(`usb = { serial = ["S%05dX", "S%05dX", "S%05dX"] }, glob = "/dev/ttyUSB*"`, 3*i, 3*i+1, 3*i+2)
 	}},
 	{"pattern", sticks4096, plainContainer, func(i int) string {
-		return fmt.Sprintf(`usb = { vendor = "04??", serial = "S%03d*" }, glob = "/dev/ttyUSB*"`, i)
+		return fmt.Sprintf(`usb = { id = "04??:*", serial = "S%03d*" }, glob = "/dev/ttyUSB*"`, i)
 	}},
 	{"product", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { serial = "*%03dX" }, glob = "/dev/ttyUSB*"`, i%1000)
@@ -113,7 +113,7 @@ var shapes = []struct {
 	{"link", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/serial/by-id/usb-%03d*"`, i) }},
 	{"deep-link", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/**/usb-%03d*"`, i) }},
 	{"link-of-usb", sticks4096, plainContainer, func(i int) string {
-		return fmt.Sprintf(`usb = { vendor = "0403" }, glob = "/dev/serial/by-id/usb-%03d*"`, i)
+		return fmt.Sprintf(`usb = { id = "0403:*" }, glob = "/dev/serial/by-id/usb-%03d*"`, i)
 	}},
 	{"capture", sticks4096, "container.env.NUMBER = \"${1}\"\n", func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
 	{"pci-class", disks4096, "container.env.ADDRESS = \"${pci.address}\"\n", func(i int) string {
@@ -131,10 +131,13 @@ var shapes = []struct {
 	{"attr", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`attr = { "power/control" = "o*" }, glob = "/dev/ttyUSB%03d*"`, i)
 	}},
-	{"mixed", sticks4096, `with = [{ path = "/dev/fuse", optional = true }, { glob = "/dev/ttyUSB0000*", container_path = "/dev/along/" }]
+	{"mixed", sticks4096, `with = [
+	{ path = "/dev/fuse", optional = true },
+	{ path = "/dev/ttyUSB0000*", container_path = "/dev/along/" },
+	{ path = "/dev/serial", container_path = "/by/${usb.port}" },
+]
 exclude = [{ glob = "/dev/ttyUSB*7" }, { usb = { serial = "*99X" } }, { glob = "/dev/serial/by-id/*13" }]
 container.path = "/dev/serial/${usb.serial}"
-container.mounts = [{ host_path = "/dev/serial", container_path = "/by/${usb.port}" }]
 container.annotations."example.com/paths" = "${container_path}"
 container.env.SERIAL = "${usb.serial}"
 container.env."WHAT_${index}" = "${usb.id}@${usb.path} is ${devnode} of ${resource}"
@@ -143,7 +146,7 @@ container.env."WHAT_${index}" = "${usb.id}@${usb.path} is ${devnode} of ${resour
 			fmt.Sprintf(`usb = { id = "0403:%04x" }, glob = "/dev/ttyUSB*"`, 0x6000+i%64),
 			fmt.Sprintf(`usb = { serial = ["S%05dX", "S%05dX"] }`, 2*i, 2*i+1),
 			fmt.Sprintf(`usb = {}, glob = "/dev/serial/by-id/usb-%03d*"`, i),
-			fmt.Sprintf(`usb = { vendor = "0403" }, glob = "/dev/*USB[0-9][0-9]%03d"`, i%1000),
+			fmt.Sprintf(`usb = { id = "0403:*" }, glob = "/dev/*USB[0-9][0-9]%03d"`, i%1000),
 		}[i%4]
 	}},
 }
@@ -212,7 +215,7 @@ name = "fuse"
 match.glob = "/dev/fuse"
 [[resource]]
 name = "gpu"
-match = { pci = { vendor = "8086", class = "03" }, glob = "/dev/dri/*" }
+match = { pci = { id = "8086:*", class = "03" }, glob = "/dev/dri/*" }
 `
 	for _, c := range []struct {
 		name string

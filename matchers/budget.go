@@ -77,11 +77,10 @@ func reads(r *config.Resource) bool {
 	isRead := func(m config.Match) bool {
 		return m.Mount || len(m.Attr) > 0
 	}
-	isMount := func(c config.Companion) bool { return c.Mount }
 	return slices.ContainsFunc(r.Match, isRead) ||
 		slices.ContainsFunc(r.Exclude, isRead) ||
-		slices.ContainsFunc(r.With, isMount) ||
-		len(r.Container.Mounts) > 0 ||
+		// Below /dev, only a node of the snapshot needs no read.
+		len(r.With) > 0 ||
 		slices.ContainsFunc(r.Variables, isAttrVariable)
 }
 

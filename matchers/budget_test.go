@@ -30,9 +30,9 @@ container.env.A = "${attr:state}"
 		"negated":  {`match.attr."*/x" = "!off"`, `match 1: attr."*/x": ` + tooLong},
 		"exclude":  {"match.glob = \"/dev/ttyACM*\"\n" + `exclude.attr."*/x" = "off"`, `exclude 1: attr."*/x": ` + tooLong},
 		"variable": {"match.glob = \"/dev/ttyACM*\"\n" + `container.env.B = "${attr:*/x}"`, `${attr:*/x}: ` + tooLong},
-		"group":    {"match.usb = {}\n" + `group_by = "attr:*/x"`, `${attr:*/x}: ` + tooLong},
-		"mounts":   {"match = { glob = \"/run/**\", as = \"mount\" }\n", `match 1: glob "/run/**": ` + tooLong},
-		"paths":    {"match.virtual = \"d\"\n" + `with = { path = "/run/x", as = "mount" }`, `with 1: path "/run/x": ` + tooLong},
+		"group":    {"match.usb = {}\n" + `each = "attr:*/x"`, `${attr:*/x}: ` + tooLong},
+		"mounts":   {"match = { glob = \"/run/**\" }\n", `match 1: glob "/run/**": ` + tooLong},
+		"paths":    {"match.virtual = \"d\"\n" + `with = { path = "/run/x" }`, `with 1: path "/run/x": ` + tooLong},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,7 @@ type candidate struct {
 	united []*device.Hardware
 	// pool is set for everything that a resource selects, as one device.
 	pool bool
-	// value is the value of group_by that all hardware of the device has, or empty.
+	// value is the value of the variable of each that all hardware of the device has, or empty.
 	value string
 	// parts are the candidates that the device combines.
 	parts []candidate

@@ -11,7 +11,7 @@ import (
 )
 
 // combine makes devices of the claimed parts: one device of all with each = "all", and one of
-// all hardware with the same value with group_by.
+// all hardware with the same value of a variable.
 func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
 	if len(parts) == 0 {
 		return nil
@@ -28,7 +28,7 @@ func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
 	return m.group(r, parts)
 }
 
-// group makes one device of all parts with the same value of group_by. A part without a value
+// group makes one device of all parts with the same value of r.GroupBy. A part without a value
 // stays a device of its own. A part whose value could not be read yet may belong to any group,
 // and is left out.
 func (m *run) group(r *config.Resource, parts []candidate) []candidate {
@@ -38,7 +38,7 @@ func (m *run) group(r *config.Resource, parts []candidate) []candidate {
 		part := parts[i]
 		value, unread := m.groupValue(r, &part)
 		if unread {
-			m.recorder.drop(&part, "the value of group_by can't be read yet")
+			m.recorder.drop(&part, "the value of each can't be read yet")
 			continue
 		}
 		if value == "" {
@@ -62,7 +62,7 @@ func (m *run) group(r *config.Resource, parts []candidate) []candidate {
 	return out
 }
 
-// groupValue returns the value of the variable of group_by, empty if there is none. unread is set
+// groupValue returns the value of the variable of each, empty if there is none. unread is set
 // if it could not be read yet. A value that differs between the nodes of one hardware is the list
 // of its values.
 func (m *run) groupValue(r *config.Resource, c *candidate) (value string, unread bool) {

@@ -88,8 +88,7 @@ func (b *builder) mount(m device.Mount) {
 	}
 }
 
-// addCompanion adds a companion, from with or from container.mounts. A missing companion is a
-// problem unless it is optional.
+// addCompanion adds a companion. A missing companion is a problem unless it is optional.
 func (b *builder) addCompanion(c *config.Companion) {
 	what := "companion"
 	if c.Mount {
@@ -114,20 +113,30 @@ func (b *builder) addCompanion(c *config.Companion) {
 		return
 	}
 	n := b.at(host)
+	// The container has a node of the device itself already, so that the link to it is meant.
+	isLinkToOwn := n != nil && n.Path != host && slices.ContainsFunc(b.c.picks, func(p pick) bool {
+		return p.node == n
+	})
+	if isLinkToOwn && len(c.ContainerPath) == 0 {
+		b.companionMount(c, host)
+		return
+	}
 	if n != nil {
 		b.companionNode(c, n)
 		return
 	}
-	// A directory is a common mistake. It is not missing, so that optional does not help.
-	if b.isDir(host) {
+	// A directory that may not be mounted is a common mistake.
+	if b.isDir(host) && b.Allow.CheckMount(host) != nil {
 		b.problem(
-			`companion %s is a directory: as = "mount" mounts directories, and glob = %q selects the nodes in it`,
+			"companion %s is a directory: path = %q selects the nodes in it, and mounting it requires --allow=mount:%[1]s",
 			host,
 			host+"/*",
 		)
 		return
 	}
-	if !c.Optional {
+	if b.exists(c.Place, host) {
+		b.companionMount(c, host)
+	} else if !c.Optional {
 		b.problem("%s %s is missing", what, host)
 	}
 }
@@ -155,10 +164,13 @@ func (m *run) filesOf(c *config.Companion) companionFiles {
 	if isKnown {
 		return found
 	}
-	if c.Mount {
-		found.paths = m.files(c.Place, c.Glob)
-	} else {
+	found.paths = m.files(c.Place, c.Glob)
+	if !c.Mount {
 		found.nodes = m.glob(c.Glob)
+		// Any other file below /dev is a mount. Directories only contain nodes.
+		found.paths = slices.DeleteFunc(found.paths, func(path string) bool {
+			return m.at(path) != nil || m.isDir(path)
+		})
 	}
 	m.companions[c] = found
 	return found

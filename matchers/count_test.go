@@ -42,7 +42,7 @@ match = [
 count = 9
 each = "device"
 match = [
-  { pci.driver = "nvidia", glob = "/dev/dri/*", count = 4 },
+  { pci = {}, driver = "nvidia", glob = "/dev/dri/*", count = 4 },
   { usb.id = "1d50:606f", glob = "/dev/ttyACM*", count = 2 },
   { usb.id = "1d50:606f", glob = "/dev/bus/usb/**" },
 ]
@@ -54,7 +54,7 @@ container.path = "/dev/x/"`,
 			toml: `
 match = [
   { pci.class = "0c03", count = 6 },
-  { pci.driver = "xhci_hcd", count = 2 },
+  { pci = {}, driver = "xhci_hcd", count = 2 },
 ]`,
 			slots: map[string]int{"0000:00:14.0": 6},
 		},

@@ -211,7 +211,7 @@ func TestRecordedNodesBelowHardware(t *testing.T) {
 		}},
 		{"watchdog", `match.pci = { class = "0601" }`, []string{"0000:00:1f.0 /dev/watchdog /dev/watchdog0"}},
 		{"graphics", `match.pci = { class = "03" }`, []string{"0000:00:05.0 /dev/dri/card0 /dev/fb0"}},
-		{"virtio console", `match.pci = { vendor = "1af4" }`, []string{"0000:00:06.0 /dev/vport0p1"}},
+		{"virtio console", `match.pci = { id = "1af4:*" }`, []string{"0000:00:06.0 /dev/vport0p1"}},
 		{"serial ports", `match.pci = { class = "0700" }`, []string{"0000:02:02.0 /dev/ttyS1 /dev/ttyS2 /dev/ttyS3"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

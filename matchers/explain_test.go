@@ -33,10 +33,10 @@ func TestExplainSubFunction(t *testing.T) {
 	snap := machine(t, nics)
 	i := slices.IndexFunc(snap.Hardware, func(h *device.Hardware) bool { return h.Name == "mlx5_core.sf.4" })
 	for match, want := range map[string]string{
-		`{ vendor = "15b3", driver = "mlx4*" }`: `pci.sriov fits nothing: only "sf" selects a sub-function`,
-		`{ vendor = "15b3", sriov = "sf" }`:     "",
+		`{ pci.id = "15b3:*", driver = "mlx4*" }`:   `pci.sriov fits nothing: only "sf" selects a sub-function`,
+		`{ pci = { id = "15b3:*", sriov = "sf" } }`: "",
 	} {
-		if got := matchers.Explain(parse(t, "match.pci = "+match), snap, nil, matchers.Options{Host: &fakeHost{}}, snap.Hardware[i], nil)[0].Reason; got != want {
+		if got := matchers.Explain(parse(t, "match = "+match), snap, nil, matchers.Options{Host: &fakeHost{}}, snap.Hardware[i], nil)[0].Reason; got != want {
 			t.Errorf("%s: reason %q, want %q", match, got, want)
 		}
 	}

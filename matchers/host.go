@@ -171,14 +171,29 @@ func namesHidden(v pattern.Values, p string) bool {
 	})
 }
 
-// driver returns the driver of the first sysfs directory that has one, or "".
-func (m *run) driver(dirs []string) string {
-	for _, dir := range dirs {
-		if found := m.Host.Driver(dir); found != "" {
-			return found
+// drivers lists the drivers of a node or a network interface, and of the devices above it up to its
+// hardware, or only of the hardware if n is nil. The nearest driver comes first.
+func (m *run) drivers(h *device.Hardware, n *device.Node) []string {
+	var found []string
+	add := func(driver string) {
+		if driver != "" && !slices.Contains(found, driver) {
+			found = append(found, driver)
 		}
 	}
-	return ""
+	// An interface may have a driver, but no hardware that the snapshot knows.
+	if n != nil && n.Net != nil {
+		add(n.Net.Driver)
+	}
+	for _, dir := range dirsOf(h, n) {
+		isFunction := h != nil && h.PCI != nil && dir == h.Path
+		// The snapshot has the drivers of functions. A driver that is read now may be another one.
+		if isFunction {
+			add(h.PCI.Driver)
+		} else {
+			add(m.Host.Driver(dir))
+		}
+	}
+	return found
 }
 
 // sysDirs lists the sysfs directories from a node up to its hardware. The hardware of an IOMMU

@@ -8,7 +8,7 @@
 //	select   nodes, hardware, interfaces, paths and CDI devices, by its matches
 //	         (predicate.go, select.go, vfio.go)
 //	claim    candidates that no earlier resource has claimed (claims.go)
-//	combine  into devices, by each and group_by (combine.go), and by the name of
+//	combine  into devices, by each (combine.go), and by the name of
 //	         the resource (names.go)
 //	offer    nodes, mounts and environment of a device, with every variable
 //	         filled in (offer.go, container.go, variables.go); a device that is

@@ -18,7 +18,7 @@ func memoryOf(r *config.Resource, c *candidate) int {
 	// The length of texts is only known after their variables are filled in.
 	with := &r.Container
 	parts := c.slots() + len(c.picks) + len(c.paths) + len(r.With)
-	parts += len(with.Mounts) + len(with.Env) + len(with.Annotations) + len(with.CDIDevices) + len(with.Hooks)
+	parts += len(with.Env) + len(with.Annotations) + len(with.CDIDevices) + len(with.Hooks)
 	parts += len(r.Attributes) + len(r.Capacity) + len(r.Features)
 	return device.DeviceMemory + device.PartMemory*parts
 }

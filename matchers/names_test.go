@@ -50,7 +50,7 @@ func TestNames(t *testing.T) {
 			notes: []string{`error: test.toml: resource 1 ("${attr:x}"): left out: USB device 1-1 and 1 more: name "example.com/${attr:x}": "?!" has no character that a name may have ()`}},
 		{name: "several values", toml: named("x-${kernel}", `match = { usb = {}, glob = ["/dev/ttyACM*", "/dev/bus/**"] }`+cdi), want: []string{"x-1-1: " + canA + " /dev/bus/usb/001/002"},
 			notes: []string{`error: test.toml: resource 1 ("x-${kernel}"): left out: USB device 1-2: name "example.com/x-${kernel}": ${kernel} has several values: "1-2" and "ttyACM0" ()`}},
-		{name: "in variables it is complete, and in IDs", toml: named("gpu-${pci.device}", "each = \"all\"\nmatch = { pci = { vendor = \"10de\" } }\ncontainer.path = \"/dev/${RESOURCE}/\""+cdi),
+		{name: "in variables it is complete, and in IDs", toml: named("gpu-${pci.device}", "each = \"all\"\nmatch = { pci = { id = \"10de:*\" } }\ncontainer.path = \"/dev/${RESOURCE}/\""+cdi),
 			want: []string{"gpu-2235: all:example.com:gpu-2235 /dev/dri/renderD128>/dev/EXAMPLE_COM_GPU_2235/renderD128"}},
 		{name: "a name without variables goes first, wherever it is", toml: named("can-${usb.product}", sticks) + named("can-606f", `match.glob = "/dev/fuse"`),
 			want:  []string{"can-606f: fuse /dev/fuse"},

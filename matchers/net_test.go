@@ -24,20 +24,20 @@ func TestNetworkInterfaces(t *testing.T) {
 			want: []string{"x: " + canA + ":if00:net net can0", "x: " + canB + ":if00:net net can1"}},
 		{name: "without cdi nothing moves", toml: `match.net = { name = "can0" }` + "\ncontainer.env.IF = \"${net.name} ${net.type} ${usb.serial}\"",
 			want: []string{"x: " + canA}, notes: []string{}},
-		{name: "two interfaces of one function are one device", toml: `match.net = { driver = "mlx5_core" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
+		{name: "two interfaces of one function are one device", toml: `match = { net = {}, driver = "mlx5_core" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
 			want: []string{"x: 0000:3b:00.0 net ens1f0 net ens1f0p1"}},
-		{name: "an exclude takes out the one interface", toml: `match.net = { driver = "mlx5_core" }` + "\n" + `exclude.net = { name = ["ens1f1", "*p1"] }` + cdi,
+		{name: "an exclude takes out the one interface", toml: `match = { net = {}, driver = "mlx5_core" }` + "\n" + `exclude.net = { name = ["ens1f1", "*p1"] }` + cdi,
 			want: []string{"x: 0000:3b:00.0 net ens1f0"}},
 		{name: "an exclude by hardware", toml: `match.net = { type = "can" }` + "\nexclude.usb = {}" + cdi, want: []string{"x: netif:vcan0 net vcan0"}},
-		{name: "hardware without its interface is excluded by that", toml: `match.pci = { vendor = "15b3" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
+		{name: "hardware without its interface is excluded by that", toml: `match.pci = { id = "15b3:*" }` + "\n" + `exclude.net = { name = "ens1f1" }` + cdi,
 			want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0"}},
-		{name: "with pci: nodes and interfaces", toml: `match = { pci = { vendor = "15b3" }, net = { name = "*p1" } }` + cdi,
+		{name: "with pci: nodes and interfaces", toml: `match = { pci = { id = "15b3:*" }, net = { name = "*p1" } }` + cdi,
 			want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0 net ens1f0p1"}},
 		{name: "with usb", toml: `match = { usb = { serial = "CAN-B*" }, net = {} }` + cdi, want: []string{"x: " + canB + " /dev/bus/usb/001/003 /dev/ttyACM0 net can1"}},
 		{name: "with a glob it is a condition", toml: `match = { net = { name = "can*" }, glob = "/dev/ttyACM*" }` + "\ncontainer.path = \"/dev/${net.name}\"" + cdi,
 			want: []string{"x: " + canB + " /dev/ttyACM0>/dev/can1"}},
 		{name: "a condition that does not hold", toml: `match = { net = { name = "can0" }, glob = "/dev/ttyACM*" }` + cdi},
-		{name: "no such interface", toml: `match = { pci = { vendor = "15b3" }, net = { name = "eth*" } }` + cdi},
+		{name: "no such interface", toml: `match = { pci = { id = "15b3:*" }, net = { name = "eth*" } }` + cdi},
 		{name: "attributes and driver of the interface", toml: `match = { net = { type = "can" }, driver = "gs_usb", attr = { dev_port = "0" } }` + "\n" + `exclude.attr = { serial = "CAN-B*" }` + cdi,
 			want: []string{"x: " + canA + " net can0"}},
 		{name: "renamed", toml: `match.net = { name = "can1" }` + "\ncontainer.net_name = \"can0\"" + cdi, want: []string{"x: " + canB + " net can1>can0"},
@@ -66,13 +66,13 @@ match.net = { name = "ens1f0p1" }
 [[resource]]
 name = "rest"
 each = "node"
-match.net = { driver = "mlx5_core" }
+match = { net = {}, driver = "mlx5_core" }
 [[resource]]
 name = "rdma"
-match = { pci = { vendor = "15b3" }, glob = "/dev/infiniband/*" }
+match = { pci = { id = "15b3:*" }, glob = "/dev/infiniband/*" }
 [[resource]]
 name = "card"
-match = { pci = { vendor = "15b3" }, net = {} }`,
+match = { pci = { id = "15b3:*" }, net = {} }`,
 			want: []string{"port1: 0000:3b:00.0:net.1", "rest: 0000:3b:00.0:net", "rest: 0000:3b:00.1:net", "rdma: 0000:3b:00.0 /dev/infiniband/uverbs0"},
 			notes: []string{
 				`test.toml: resource 1 ("port1"): network interface ens1f0p1` + stays,
@@ -113,7 +113,7 @@ func TestUses(t *testing.T) {
 		`match.pci.pf = "0000:3b:00.*"`:                                         {},
 		"match.pci = {}\nexclude.pci.pf = \"ens1f0\"":                           {true, false},
 		"match.pci = {}\ncontainer.env.IF = \"${net.name}\"":                    {true, false},
-		"match.pci = {}\ngroup_by = \"net.name\"":                               {true, false},
+		"match.pci = {}\neach = \"net.name\"":                                   {true, false},
 		`match.cdi_device = "nvidia.com/gpu=*"`:                                 {false, true},
 		"match.pci = {}\ncontainer.cdi = true\ncontainer.cdi_devices=\"a/b=c\"": {false, true},
 	} {

@@ -34,23 +34,23 @@ func (m *run) directoryNotes(r *config.Resource) {
 	for i := range r.Match {
 		match := &r.Match[i]
 		if !match.Mount {
-			m.directoryNote(match.Place, match.Glob)
+			m.directoryNote(match.Place, "glob", match.Glob)
 		}
 	}
 	for i := range r.Exclude {
-		m.directoryNote(r.Exclude[i].Place, r.Exclude[i].Glob)
+		m.directoryNote(r.Exclude[i].Place, "glob", r.Exclude[i].Glob)
 	}
 	for i := range r.With {
 		companion := &r.With[i]
 		if !companion.Mount {
-			m.directoryNote(companion.Place, companion.Glob)
+			m.directoryNote(companion.Place, "path", companion.Glob)
 		}
 	}
 }
 
 // directoryNote reports patterns that match directories and no node, except for patterns with
 // "**", which match the directories on their path.
-func (m *run) directoryNote(place string, glob pattern.Values) {
+func (m *run) directoryNote(place, key string, glob pattern.Values) {
 	for _, v := range glob.Split() {
 		written := v.Patterns()[0]
 		// A pattern with "!" may well exclude nothing.
@@ -64,7 +64,8 @@ func (m *run) directoryNote(place string, glob pattern.Values) {
 			m.fault(
 				place,
 				fmt.Sprintf("did you mean %q?", written+"/*"),
-				"glob: %q is a directory: only the nodes in it can be selected",
+				"%s: %q is a directory: only the nodes in it can be selected",
+				key,
 				m.snap.Dirs[i],
 			)
 		}
@@ -134,7 +135,7 @@ func (m *run) problemNote(r *config.Resource, offered []Offered) {
 	)
 }
 
-// matchNotes reports virtual devices on every node, and device nodes that a match would mount.
+// matchNotes reports virtual devices on every node.
 func (m *run) matchNotes(r *config.Resource, match *config.Match) {
 	// Every virtual match of a configuration usually lacks the same condition: one note is enough.
 	if len(match.Virtual) > 0 && r.When == nil && !m.notedVirtual {
@@ -145,19 +146,6 @@ func (m *run) matchNotes(r *config.Resource, match *config.Match) {
 			"virtual without when: every node that runs this configuration offers it",
 		)
 	}
-	if !match.Mount {
-		return
-	}
-	nodes := m.glob(match.Glob)
-	if len(nodes) == 0 {
-		return
-	}
-	m.note(
-		match.Place,
-		`a match without as = "mount" injects device nodes`,
-		"device nodes are not mounted: %s",
-		andMore(nodes[0].Path, len(nodes)),
-	)
 }
 
 // annotationNote lists the annotations that DRA leaves out.
@@ -328,7 +316,7 @@ func followsNodes(out Offered) bool {
 // members appear and disappear, or "".
 func combiningKey(r *config.Resource) string {
 	if r.GroupBy != "" {
-		return "group_by"
+		return fmt.Sprintf("each = %q", r.GroupBy)
 	}
 	if r.Each == config.EachAll {
 		return `each = "all"`

@@ -21,8 +21,8 @@ func TestDirectoryNotes(t *testing.T) {
 		{"one of several", `match.glob = ["/dev/fuse", "/dev/dri"]`, []string{place + `match 1: glob: "/dev/dri" is a directory: only the nodes in it can be selected (did you mean "/dev/dri/*"?)`}},
 		{"a pattern of directories alone", `match.glob = "/dev/bus/usb/*"`, []string{place + `match 1: glob: "/dev/bus/usb/001" is a directory: only the nodes in it can be selected (did you mean "/dev/bus/usb/*/*"?)`}},
 		{"excluded", "match.glob = \"/dev/snd/*\"\nexclude.glob = \"/dev/snd\"", []string{place + `exclude 1: glob: "/dev/snd" is a directory: only the nodes in it can be selected (did you mean "/dev/snd/*"?)`}},
-		{"a companion", "match.glob = \"/dev/kvm\"\nwith = [{ glob = \"/dev/snd\", optional = true }, { glob = \"/dev/snd\", as = \"mount\", optional = true }]",
-			[]string{place + `with 1: glob: "/dev/snd" is a directory: only the nodes in it can be selected (did you mean "/dev/snd/*"?)`}},
+		{"a companion", "match.glob = \"/dev/kvm\"\nwith = [{ path = \"/dev/snd\", optional = true }, { path = \"/dev/bus/usb/*\", optional = true }]",
+			[]string{place + `with 2: path: "/dev/bus/usb/001" is a directory: only the nodes in it can be selected (did you mean "/dev/bus/usb/*/*"?)`}},
 		{"nodes and directories", `match.glob = "/dev/*"`, nil},
 		{"nodes below", `match.glob = "/dev/snd/*"`, nil},
 		{"deep", `match.glob = "/dev/disk/**"`, nil},
@@ -57,11 +57,11 @@ func TestDirs(t *testing.T) {
 		{"all", `match.glob = "/dev/**"`, snap.Dirs},
 		{"alternatives", `match.glob = "/dev/{snd,serial/by-id}/*"`, []string{"/dev/serial/by-id", "/dev/snd"}},
 		{"excluded and hardware", "match = { usb = {}, glob = \"/dev/snd/*\" }\nexclude.glob = \"/dev/dri/*\"", []string{"/dev/dri", "/dev/snd"}},
-		{"companions", "match.glob = \"/dev/snd/pcmC*D*c\"\nwith = [{ path = \"/dev/net/tun\" }, { path = \"/dev/v4l/by-id/x${1}\" }, { glob = \"/dev/dri/*\" }, { path = \"/opt/fw\", as = \"mount\" }]",
+		{"companions", "match.glob = \"/dev/snd/pcmC*D*c\"\nwith = [{ path = \"/dev/net/tun\" }, { path = \"/dev/v4l/by-id/x${1}\" }, { path = \"/dev/dri/*\" }, { path = \"/opt/fw\" }]",
 			[]string{"/dev/dri", "/dev/net", "/dev/snd", "/dev/v4l/by-id", "/opt"}},
 		{"no glob", `match.usb = {}`, nil},
 		{"when", "match.usb = {}\nwhen.exists = [\"!/dev/dri/*\", \"/dev/kfd\", \"/sys/module/nvidia\"]", []string{"/dev", "/dev/dri"}},
-		{"what is mounted", "match = { glob = [\"/run/vendor/*/x.sock\", \"!/run/vendor/a*/*\", \"/dev/dri/by-*\"], as = \"mount\" }\nwith = { path = \"/opt/${1}/fw\", as = \"mount\" }\ncontainer.mounts = [{ host_path = \"/etc/vendor/x.conf\", container_path = \"/x\" }, { host_path = \"/var/x\", container_path = \"/y\", optional = true }]",
+		{"what is mounted", "match = { glob = [\"/run/vendor/*/x.sock\", \"!/run/vendor/a*/*\"] }\nwith = [{ path = \"/opt/${1}/fw\" }, { path = \"/dev/dri/by-*\" }, { path = \"/etc/vendor/x.conf\", container_path = \"/x\" }, { path = \"/var/x\", container_path = \"/y\", optional = true }]",
 			[]string{"/dev/dri", "/etc/vendor", "/opt", "/run/vendor"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestNamedNodes(t *testing.T) {
 		{"serial ports", `match.glob = "/dev/ttyUSB*"`, nil},
 		{"by cdi", "match.glob = \"/dev/dri/card*\"\ncontainer.cdi = true", nil},
 		{"without cdi", "match.glob = \"/dev/dri/card*\"\ncontainer.cdi = false", []string{"DRM nodes (/dev/dri/card0)"}},
-		{"companions", "match.glob = \"/dev/fuse\"\nwith = { glob = \"/dev/dri/card*\" }", nil},
+		{"companions", "match.glob = \"/dev/fuse\"\nwith = { path = \"/dev/dri/card*\" }", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -13,7 +13,7 @@ import (
 )
 
 // builder makes the offer of a device. It also fills in texts before there is an offer, such as
-// the name of the resource and the value of group_by.
+// the name of the resource and the value of the variable of each.
 type builder struct {
 	*run
 	r *config.Resource
@@ -88,8 +88,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		Owner: r.Container.Owner,
 		Hooks: r.Container.Hooks,
 
-		AdditionalGIDs: r.Container.AdditionalGIDs,
-		HealthDir:      r.Container.HealthDir,
+		HealthDir: r.Container.HealthDir,
 	}
 	h := c.hardware
 	if h != nil && h.USB != nil {
@@ -118,9 +117,6 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	}
 	for i := range r.With {
 		b.addCompanion(&r.With[i])
-	}
-	for i := range r.Container.Mounts {
-		b.addCompanion(&r.Container.Mounts[i])
 	}
 	// It depends on all nodes and their paths in the container.
 	b.offer.AlsoCDI = b.CDI && r.Container.AutoCDI && slices.ContainsFunc(b.offer.Nodes, isInterface)

@@ -34,14 +34,13 @@ func TestOffer(t *testing.T) {
 	t.Parallel()
 	got := offers(t, machine(t, server), `
 count = 4
-match = { pci = { class = "03", driver = "amdgpu" }, glob = "/dev/dri/renderD*" }
-with = { path = "/dev/kfd" }
+match = { pci = { class = "03" }, driver = "amdgpu", glob = "/dev/dri/renderD*" }
+with = [{ path = "/dev/kfd" }, { path = "/opt/${pci.id}", container_path = "/opt/fw", optional = true }]
 container.path = "/dev/gpu${index}"
 container.cdi = false
 container.env.GPU = "${container_path}"
 container.env.NUMA = "${numa}"
 container.annotations."example.com/gpus" = "${pci.address}"
-container.mounts = [{ host_path = "/opt/${pci.id}", container_path = "/opt/fw", optional = true }]
 `)
 	node := func(host string, minor uint32) device.OfferedNode {
 		return device.OfferedNode{HostPath: host, Type: device.CharNode, Major: 226, Minor: minor, Key: "renderD", Path: device.Text{{Literal: "/dev/gpu"}, {Var: "index"}}, Permissions: "rw", Follow: true}
@@ -275,7 +274,7 @@ func TestAttributes(t *testing.T) {
 			"vendor": "0403", "product": "6001", "serial": "A10K5XYZ", "port": "0000:00:14.0:2.1", "driver": "ftdi_sio",
 			"resource.kubernetes.io/pcieRoot": "pci0000:00", "kernel": "x-ttyUSB0",
 		}},
-		{`match = { pci = { driver = "i915" }, glob = "/dev/dri/card*" }`, map[string]string{
+		{`match = { pci = {}, driver = "i915", glob = "/dev/dri/card*" }`, map[string]string{
 			"vendor": "8086", "product": "3e92", "driver": "i915", "resource.kubernetes.io/pciBusID": "0000:00:02.0",
 			"resource.kubernetes.io/pcieRoot": "pci0000:00", "kernel": "x-card0",
 		}},
@@ -369,7 +368,7 @@ func TestManyNodesAtOnePath(t *testing.T) {
 		card.Nodes = append(card.Nodes, sysfstest.Node{Name: fmt.Sprintf("dvb/adapter%d/frontend0", i), Subsystem: "dvb", Dir: fmt.Sprintf("dvb/dvb%d.frontend0", i)})
 	}
 	h.AddPCI(card)
-	got := offers(t, scan(t, h.Tree), "match.pci.vendor = \"1131\"\ncontainer.path = \"/dev/dvb/adapter0/frontend0\"")
+	got := offers(t, scan(t, h.Tree), "match.pci.id = \"1131:*\"\ncontainer.path = \"/dev/dvb/adapter0/frontend0\"")
 	if len(got) != 1 {
 		t.Fatalf("%d offers", len(got))
 	}

@@ -21,14 +21,14 @@ func TestPools(t *testing.T) {
 			want:  []string{"x: all:example.com:x /dev/bus/usb/001/002>/dev/u/002 /dev/bus/usb/001/003>/dev/u/003 /dev/ttyACM0>/dev/u/ttyACM0"},
 			notes: []string{`test.toml: resource 1 ("x"): /dev/bus/usb/001/002 is at /dev/u/002 in the container: libraries look up USB bus nodes by their number, and open the kernel's name, which is not there`, note}},
 		{name: "nothing is no pool", toml: "each = \"all\"\nmatch.glob = \"/dev/nothing\""},
-		{name: "hardware without nodes", toml: "each = \"all\"\nmatch.pci = { vendor = \"15b3\" }\ncontainer.env.A = \"${pci.address}\"" + cdi, want: []string{"x: all:example.com:x /dev/infiniband/uverbs0"}},
+		{name: "hardware without nodes", toml: "each = \"all\"\nmatch.pci = { id = \"15b3:*\" }\ncontainer.env.A = \"${pci.address}\"" + cdi, want: []string{"x: all:example.com:x /dev/infiniband/uverbs0"}},
 		{name: "each node has its own hardware's variables", toml: "each = \"all\"\nmatch = { usb = {}, glob = \"/dev/bus/usb/**\" }\ncontainer.path = \"/dev/${usb.serial}\"" + cdi,
 			want: []string{"x: all:example.com:x /dev/bus/usb/001/002>/dev/CAN-A-77 /dev/bus/usb/001/003>/dev/CAN-B-78"}},
 		{name: "required of the pool, as a set of different hardware", toml: "each = \"all\"\nmatch = [{ usb.serial = \"CAN-A*\", required = true }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]" + cdi,
 			want: []string{"x: all:example.com:x /dev/bus/usb/001/002 /dev/ttyACM0"}},
 		{name: "required and missing", toml: "each = \"all\"\nmatch = [{ usb = {} }, { usb.serial = \"CAN-C*\", required = true }]" + cdi},
 		{name: "required without hardware", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/null\" }, { glob = \"/dev/kfd\", required = true }]"},
-		{name: "mounts", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/fuse\" }, { glob = \"/opt/*\", as = \"mount\" }]",
+		{name: "mounts", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/fuse\" }, { glob = \"/opt/*\" }]",
 			opts: func(o *matchers.Options) { host(o).glob = files("/opt/b", "/opt/a") },
 			want: []string{"x: all:example.com:x /dev/fuse mount /opt/a>/opt/a mount /opt/b>/opt/b"}},
 		{name: "what others have is no part of it, and theirs it is not", toml: `
@@ -57,14 +57,14 @@ match = [{ usb = {}, glob = "/dev/ttyACM*" }]
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	tell(t, []story{
-		{name: "functions of a card", toml: "group_by = \"pci.slot\"\nmatch = { pci = { vendor = \"15b3\" }, net = {} }\nexclude.net = { name = \"ens1f1\" }",
+		{name: "functions of a card", toml: "each = \"pci.slot\"\nmatch = { pci = { id = \"15b3:*\" }, net = {} }\nexclude.net = { name = \"ens1f1\" }",
 			want: []string{"x: group:pci.slot:0000:3b:00 /dev/infiniband/uverbs0"}},
-		{name: "one member is a group, too", toml: "group_by = \"usb.serial\"\nmatch = { usb = {}, glob = \"/dev/ttyACM*\" }" + cdi, want: []string{"x: group:usb.serial:CAN-B-78 /dev/ttyACM0"}},
-		{name: "without a value, single", toml: "group_by = \"usb.serial\"\nmatch = [{ usb = {}, glob = \"/dev/ttyACM*\" }, { pci = { vendor = \"15b3\" } }]\ncontainer.path = \"/dev/x/\"" + cdi,
+		{name: "one member is a group, too", toml: "each = \"usb.serial\"\nmatch = { usb = {}, glob = \"/dev/ttyACM*\" }" + cdi, want: []string{"x: group:usb.serial:CAN-B-78 /dev/ttyACM0"}},
+		{name: "without a value, single", toml: "each = \"usb.serial\"\nmatch = [{ usb = {}, glob = \"/dev/ttyACM*\" }, { pci = { id = \"15b3:*\" } }]\ncontainer.path = \"/dev/x/\"" + cdi,
 			want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0>/dev/x/uverbs0", "x: 0000:3b:00.1", "x: group:usb.serial:CAN-B-78 /dev/ttyACM0>/dev/x/ttyACM0"}},
-		{name: "by an attribute", toml: "group_by = \"attr:idVendor\"\nmatch.usb = {}\ncontainer.path = \"/dev/x/\"",
+		{name: "by an attribute", toml: "each = \"attr:idVendor\"\nmatch.usb = {}\ncontainer.path = \"/dev/x/\"",
 			want:  []string{"x: group:attr_idVendor-xa3neu5bfnp:1d50 /dev/bus/usb/001/002>/dev/x/002 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"},
-			notes: []string{`test.toml: resource 1 ("x"): /dev/bus/usb/001/002 is at /dev/x/002 in the container: libraries look up USB bus nodes by their number, and open the kernel's name, which is not there`, `test.toml: resource 1 ("x"): group_by without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart`}},
+			notes: []string{`test.toml: resource 1 ("x"): /dev/bus/usb/001/002 is at /dev/x/002 in the container: libraries look up USB bus nodes by their number, and open the kernel's name, which is not there`, `test.toml: resource 1 ("x"): each = "attr:idVendor" without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart`}},
 		{name: "a member that another has is not in it", toml: `
 [[resource]]
 name = "a"
@@ -72,16 +72,16 @@ match = { usb = { serial = "CAN-A*" }, glob = "/dev/bus/usb/**" }
 container.path = "/dev/a"
 [[resource]]
 name = "b"
-group_by = "usb.vendor"
+each = "usb.vendor"
 match.usb = {}
 container.cdi = true
 `, want: []string{"a: " + canA + " /dev/bus/usb/001/002>/dev/a", "b: group:usb.vendor:1d50 /dev/bus/usb/001/003 /dev/ttyACM0"},
 			notes: []string{`test.toml: resource 1 ("a"): /dev/bus/usb/001/002 is at /dev/a in the container: libraries look up USB bus nodes by their number, and open the kernel's name, which is not there`, `test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: USB device 1-1`}},
-		{name: "required of each group", toml: "group_by = \"usb.vendor\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,
+		{name: "required of each group", toml: "each = \"usb.vendor\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,
 			want: []string{"x: group:usb.vendor:1d50 /dev/bus/usb/001/002>/dev/x/002 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"}},
-		{name: "required of a group of one", toml: "group_by = \"usb.serial\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,
+		{name: "required of a group of one", toml: "each = \"usb.serial\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,
 			want: []string{"x: group:usb.serial:CAN-B-78 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"}},
-		{name: "two groups of VFIO", toml: "group_by = \"pci.address\"\nmatch = { mdev = {}, vfio = true }" + cdi,
+		{name: "two groups of VFIO", toml: "each = \"pci.address\"\nmatch = { mdev = {}, vfio = true }" + cdi,
 			want: []string{"x: group:pci.address:0000:41:00.0 /dev/vfio/30 /dev/vfio/31 +/dev/vfio/vfio"}},
 	})
 }
@@ -107,7 +107,7 @@ func TestPoolOffer(t *testing.T) {
 	if got := e.Prefix + e.Value.String() + e.Suffix; got != "[CAN-A-77;CAN-B-78]" || e.Separator != ";" {
 		t.Errorf("entry: %q separated by %q", got, e.Separator)
 	}
-	group := matchers.Match(parse(t, "group_by = \"usb.vendor\"\nmatch.usb = {}"+cdi), snap, nil, opts).Resources[0].Offers[0]
+	group := matchers.Match(parse(t, "each = \"usb.vendor\"\nmatch.usb = {}"+cdi), snap, nil, opts).Resources[0].Offers[0]
 	if group.Pool || group.Hardware != snap.Hardware[slices.IndexFunc(snap.Hardware, func(h *device.Hardware) bool { return h.Name == "1-1" })].Path {
 		t.Errorf("group: pool %v, hardware %q; want that of its first member", group.Pool, group.Hardware)
 	}
@@ -124,7 +124,7 @@ func TestPoolValues(t *testing.T) {
 		{name: "once", toml: "each = \"all\"\n" + usb + `"${id} ${usb.vendor}"`, want: "all:example.com:x 1d50"},
 		{name: "what belongs together", toml: "each = \"all\"\n" + usb + `'"${usb.serial}":"${container_path}"'`,
 			want: `"CAN-A-77":"/dev/u/002","CAN-B-78":"/dev/u/003,/dev/u/ttyACM0"`},
-		{name: "of a group", toml: "group_by = \"usb.vendor\"\n" + usb + `{ value = "${usb.serial}=${devnode:/dev/bus/**}", separator = ";" }`,
+		{name: "of a group", toml: "each = \"usb.vendor\"\n" + usb + `{ value = "${usb.serial}=${devnode:/dev/bus/**}", separator = ";" }`,
 			want: "CAN-A-77=/dev/bus/usb/001/002;CAN-B-78=/dev/bus/usb/001/003"},
 		{name: "of nodes", toml: "each = \"all\"\nmatch.glob = [\"/dev/ttyACM*\", \"/dev/fuse\"]\ncontainer.env.S = \"${kernel}:${devnode}\"", want: "fuse:/dev/fuse,ttyACM0:/dev/ttyACM0"},
 		{name: "of those that have it", toml: "each = \"all\"\n" + usb + `"${usb.serial}@${devnode:/dev/ttyACM*}"`, want: "CAN-B-78@/dev/ttyACM0"},

@@ -110,12 +110,10 @@ func (m *run) predicate(match *config.Match) *predicate {
 	}
 	if !match.Driver.Empty() {
 		p.conditions = append(p.conditions, condition{
-			about: sysfsDir,
-			key:   "driver",
-			want:  match.Driver,
-			values: known(func(h *device.Hardware, n *device.Node) []string {
-				return []string{m.driver(dirsOf(h, n))}
-			}),
+			about:  sysfsDir,
+			key:    "driver",
+			want:   match.Driver,
+			values: known(m.drivers),
 		})
 	}
 	// The order decides which attribute uses up the budget, so that it must not be random.

@@ -226,13 +226,13 @@ match.net = { type = "can" }
 container.cdi = true
 [[resource]]
 name = "parts"
-group_by = "mdev.type"
+each = "mdev.type"
 match = { mdev = {}, vfio = true }
 container.cdi = true
 [[resource]]
 name = "cards"
-group_by = "pci.slot"
-match = [{ pci = { vendor = ["15b3", "10de"] } }, { pci = {}, net = { name = "ens*" } }]
+each = "pci.slot"
+match = [{ pci = { id = ["15b3:*", "10de:*"] } }, { pci = {}, net = { name = "ens*" } }]
 container.cdi = true
 [[resource]]
 name = "drivers"

@@ -56,7 +56,7 @@ type run struct {
 
 // companionFiles are the nodes that a companion selects, or the paths to mount.
 type companionFiles struct {
-	// nodes is empty for a companion with as = "mount".
+	// nodes is empty for a companion outside of /dev.
 	nodes []*device.Node
 	// paths is empty for a companion that is a node.
 	paths []string

@@ -421,12 +421,7 @@ func (s *selection) addCDIDevices(p *predicate) {
 			continue
 		}
 		p.trace.selectsOther("CDI device " + d.Name)
-		// Two matches may select one device. It is selected once, with the settings of the first
-		// match.
-		if s.hasOther("CDI device " + d.Name) {
-			continue
-		}
-		s.others = append(s.others, candidate{
+		c := candidate{
 			single: true,
 			name:   "CDI device " + d.Name,
 			cdi:    d,
@@ -435,8 +430,27 @@ func (s *selection) addCDIDevices(p *predicate) {
 			united:    s.hardwareOfCDI(d),
 			dangerous: p.Dangerous,
 			count:     p.Count,
-		})
+		}
+		if s.excludesCDI(&c) {
+			s.recorder.exclude(&c)
+		} else if !s.hasOther(c.name) {
+			// Two matches may select one device. It is selected once, with the settings of the
+			// first match.
+			s.others = append(s.others, c)
+		}
 	}
+}
+
+// excludesCDI reports whether an exclude selects the hardware of a CDI device or any of its nodes, which
+// can only be left out with the device.
+func (s *selection) excludesCDI(c *candidate) bool {
+	if slices.ContainsFunc(c.united, s.excludesWhole) {
+		return true
+	}
+	return slices.ContainsFunc(c.cdi.Nodes, func(node device.CDINode) bool {
+		n := s.at(node.Path)
+		return n != nil && s.isExcluded(n, n.Hardware)
+	})
 }
 
 // isSpelledOut reports whether patterns contain a value literally.

@@ -17,10 +17,12 @@ func TestCDIDevices(t *testing.T) {
 		{name: "wildcards never mean all", toml: `match.cdi_device = "nvidia.com/gpu=*"`, want: []string{"x: cdi:nvidia.com:gpu:0 cdi nvidia.com/gpu=0", "x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1"}, notes: []string{}},
 		{name: "all by its name", toml: `match.cdi_device = ["nvidia.com/gpu=all", "nvidia.com/gpu=1"]`, want: []string{"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1", "x: cdi:nvidia.com:gpu:all cdi nvidia.com/gpu=all"}},
 		{name: "without one", toml: `match.cdi_device = ["nvidia.com/gpu=*", "!nvidia.com/gpu=0"]`, want: []string{"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1"}},
+		{name: "without hardware of a kind", toml: `match.cdi_device = ["nvidia.com/gpu=*", "nvidia.com/gpu=all"]` + "\nexclude.pci.id = \"10de:2235\"", want: []string{"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1"}},
+		{name: "without a node", toml: `match.cdi_device = "nvidia.com/gpu=*"` + "\nexclude.glob = \"/dev/dri/*\"", want: []string{"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1"}},
 		{name: "none there", toml: `match.cdi_device = "nvidia.com/gpu=*"`, opts: func(o *matchers.Options) { o.CDIDevices = nil }},
-		{name: "variables", toml: "match.cdi_device = \"nvidia.com/gpu=0\"\nwith = { path = \"/opt/${cdi.kind}/${cdi.device}\", as = \"mount\", container_path = \"/opt/${cdi.name}\" }",
+		{name: "variables", toml: "match.cdi_device = \"nvidia.com/gpu=0\"\nwith = { path = \"/opt/${cdi.kind}/${cdi.device}\", container_path = \"/opt/${cdi.name}\" }",
 			want: []string{"x: cdi:nvidia.com:gpu:0 mount /opt/nvidia.com/gpu/0>/opt/nvidia.com/gpu=0 cdi nvidia.com/gpu=0"}},
-		{name: "what its nodes belong to", toml: "match.cdi_device = \"nvidia.com/gpu=*\"\nwith = { path = \"/opt/${pci.device}-${numa}\", as = \"mount\" }", want: []string{
+		{name: "what its nodes belong to", toml: "match.cdi_device = \"nvidia.com/gpu=*\"\nwith = { path = \"/opt/${pci.device}-${numa}\" }", want: []string{
 			"x: cdi:nvidia.com:gpu:0 mount /opt/2235-0>/opt/2235-0 cdi nvidia.com/gpu=0",
 			"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1 !path of a mount: ${pci.device} has no value for CDI device nvidia.com/gpu=1",
 		}},
@@ -45,7 +47,7 @@ func TestVirtual(t *testing.T) {
 		{name: "names", toml: "match.virtual = [\"lic-0\", \"lic-1\"]\nwhen.node_name = \"*\"", want: []string{"x: virtual:example.com:x:lic-0", "x: virtual:example.com:x:lic-1"}, notes: []string{}},
 		{name: "without when", toml: `match.virtual = ["lic-0"]`, want: []string{"x: virtual:example.com:x:lic-0"},
 			notes: []string{`test.toml: resource 1 ("x"): match 1: virtual without when: every node that runs this configuration offers it`}},
-		{name: "variables", toml: "match.virtual = [{ name = \"door\", vars = { host = \"10.0.0.5\" } }, { name = \"gate\", vars = { host = \"10.0.0.6\", opt = \"x\" } }]\nwhen.node_name = \"*\"\nwith = { path = \"/opt/${virtual}/${var:host}/${var:opt}\", as = \"mount\" }",
+		{name: "variables", toml: "match.virtual = [{ name = \"door\", vars = { host = \"10.0.0.5\" } }, { name = \"gate\", vars = { host = \"10.0.0.6\", opt = \"x\" } }]\nwhen.node_name = \"*\"\nwith = { path = \"/opt/${virtual}/${var:host}/${var:opt}\" }",
 			want: []string{
 				`x: virtual:example.com:x:door !path of a mount: ${var:opt} has no value for virtual device "door"`,
 				"x: virtual:example.com:x:gate mount /opt/gate/10.0.0.6/x>/opt/gate/10.0.0.6/x",
@@ -64,33 +66,30 @@ func TestVirtual(t *testing.T) {
 func TestMountedPaths(t *testing.T) {
 	t.Parallel()
 	glob := func(o *matchers.Options) { host(o).glob = files("/run/b.sock", "/run/a.sock") }
-	const sockets = `match = { glob = "/run/*.sock", as = "mount" }`
+	const sockets = `match = { glob = "/run/*.sock" }`
 	tell(t, []story{
 		{name: "each is a device", toml: sockets, opts: glob, want: []string{"x: path:run:a.sock mount /run/a.sock>/run/a.sock", "x: path:run:b.sock mount /run/b.sock>/run/b.sock"}, notes: []string{}},
-		{name: "negative patterns, and one reached twice", toml: `match = { glob = ["/run/a.sock", "/run/*.sock", "!/run/b*"], as = "mount" }`, opts: glob, want: []string{"x: path:run:a.sock mount /run/a.sock>/run/a.sock"}},
-		{name: "hidden", toml: `match = { glob = ["/run/*", "/run/?a.tmp", "/run/[.]*", "/run/.b*", "/run/{.c,d}", "/opt/**"], as = "mount" }`, opts: func(o *matchers.Options) {
+		{name: "negative patterns, and one reached twice", toml: `match = { glob = ["/run/a.sock", "/run/*.sock", "!/run/b*"] }`, opts: glob, want: []string{"x: path:run:a.sock mount /run/a.sock>/run/a.sock"}},
+		{name: "hidden", toml: `match = { glob = ["/run/*", "/run/?a.tmp", "/run/[.]*", "/run/.b*", "/run/{.c,d}", "/opt/**"] }`, opts: func(o *matchers.Options) {
 			host(o).glob = files("/run/.a.tmp", "/run/.b.tmp", "/run/.c", "/run/d", "/run/.d", "/opt/.x")
 			o.Allow.Mounts = []string{"/run", "/opt"}
 		}, want: []string{"x: path:run-.b.tmp-xjrrval1ih4 mount /run/.b.tmp>/run/.b.tmp", "x: path:run-.c-x6eo4f3jgh9 mount /run/.c>/run/.c", "x: path:run:d mount /run/d>/run/d"}},
 		{name: "where it goes", toml: sockets + "\ncontainer.path = \"/sockets/x-${1}\"\ncontainer.env.AT = \"${container_path}\"", opts: glob,
 			want: []string{"x: path:run:a.sock mount /run/a.sock>/sockets/x-a", "x: path:run:b.sock mount /run/b.sock>/sockets/x-b"}},
-		{name: "a directory below dev that is known", toml: `match = { glob = "/dev/bus/*", as = "mount" }`, opts: func(o *matchers.Options) { o.Allow.Mounts = []string{"/dev/bus"} },
-			want: []string{"x: path:dev:bus:usb mount /dev/bus/usb>/dev/bus/usb"}},
-		{name: "excluded", toml: `match = { glob = "/dev/*", as = "mount" }` + "\nexclude.glob = [\"/dev/v*\", \"/dev/b*\", \"/dev/d*\"]", opts: func(o *matchers.Options) { o.Allow.Mounts = []string{"/dev"} },
-			want: []string{"x: path:dev:infiniband mount /dev/infiniband>/dev/infiniband"}},
-		{name: "device nodes are not mounted", toml: `match = { glob = "/dev/tty*", as = "mount" }`,
-			notes: []string{`test.toml: resource 1 ("x"): match 1: device nodes are not mounted: /dev/ttyACM0`}},
+		{name: "excluded", toml: sockets + "\nexclude.glob = \"/run/b*\"", opts: glob, want: []string{"x: path:run:a.sock mount /run/a.sock>/run/a.sock"}},
+		{name: "companions below dev", toml: `match.virtual = "d"` + "\nwith = [{ path = \"/dev/log\" }, { path = \"/dev/infiniband\" }]", want: []string{
+			`x: virtual:example.com:x:d !mount /dev/log requires --allow=mount:/dev/log or a directory above it; companion /dev/infiniband is a directory: path = "/dev/infiniband/*" selects the nodes in it, and mounting it requires --allow=mount:/dev/infiniband`}},
 		{name: "not allowed", toml: sockets, opts: func(o *matchers.Options) { glob(o); o.Allow = config.Allow{Mounts: []string{"/run/a.sock"}} }, want: []string{
 			"x: path:run:a.sock mount /run/a.sock>/run/a.sock", "x: path:run:b.sock !mount /run/b.sock requires --allow=mount:/run/b.sock or a directory above it"}},
-		{name: "a path goes to the first", toml: "[[resource]]\nname = \"a\"\n" + `match = { glob = "/run/a*", as = "mount" }` + "\n[[resource]]\nname = \"b\"\n" + sockets, opts: glob,
+		{name: "a path goes to the first", toml: "[[resource]]\nname = \"a\"\n" + `match = { glob = "/run/a*" }` + "\n[[resource]]\nname = \"b\"\n" + sockets, opts: glob,
 			want:  []string{"a: path:run:a.sock mount /run/a.sock>/run/a.sock", "b: path:run:b.sock mount /run/b.sock>/run/b.sock"},
 			notes: []string{`test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: /run/a.sock`}},
-		{name: "variables lead nowhere else", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.mounts = [{ host_path = \"/${usb.vendor}/fw\", container_path = \"/fw\" }]",
+		{name: "variables lead nowhere else", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\nwith = [{ path = \"/${usb.vendor}/fw\", container_path = \"/fw\" }]",
 			want: []string{"x: " + canB + " /dev/ttyACM0 !mount /1d50/fw requires --allow=mount:/1d50/fw or a directory above it"}},
 	})
 	snap, opts := scanned(t, rig(t))
 	glob(&opts)
-	for toml, want := range map[string]bool{sockets: true, `match = { glob = "/run/*.sock", as = "mount", read_only = false }`: false} {
+	for toml, want := range map[string]bool{sockets: true, `match = { glob = "/run/*.sock", permissions = "rw" }`: false} {
 		if m := matchers.Match(parse(t, toml), snap, nil, opts).Resources[0].Offers[0].Mounts[0]; m.ReadOnly != want || m.Optional {
 			t.Errorf("%s: %+v", toml, m)
 		}
@@ -106,16 +105,14 @@ func TestContainerEdits(t *testing.T) {
 match = { usb = { serial = "CAN-B*" }, glob = "/dev/ttyACM*" }
 container.cdi = true
 container.owner = { gid = 44, mode = "0660" }
-container.additional_gids = [44]
 container.hooks = [{ hook_name = "createContainer", path = "/opt/hook", args = ["hook", "x"] }]
 `), snap, nil, opts).Resources[0].Offers[0]
 	want := device.Offer{
 		ID: canB, Slots: 1, Hardware: o.Hardware, CDI: true,
-		Places:         []string{o.Hardware, "usb:1d50:606f:CAN-B-78"},
-		Nodes:          []device.OfferedNode{{HostPath: "/dev/ttyACM0", Type: device.CharNode, Major: 240, Minor: o.Nodes[0].Minor, Key: "if00:ttyACM", Path: device.Literal("/dev/ttyACM0"), Permissions: "rw", Follow: true}},
-		Owner:          &device.Owner{GID: &gid, Mode: &mode},
-		Hooks:          []device.Hook{{Name: "createContainer", Path: "/opt/hook", Args: []string{"hook", "x"}}},
-		AdditionalGIDs: []uint32{44},
+		Places: []string{o.Hardware, "usb:1d50:606f:CAN-B-78"},
+		Nodes:  []device.OfferedNode{{HostPath: "/dev/ttyACM0", Type: device.CharNode, Major: 240, Minor: o.Nodes[0].Minor, Key: "if00:ttyACM", Path: device.Literal("/dev/ttyACM0"), Permissions: "rw", Follow: true}},
+		Owner:  &device.Owner{GID: &gid, Mode: &mode},
+		Hooks:  []device.Hook{{Name: "createContainer", Path: "/opt/hook", Args: []string{"hook", "x"}}},
 	}
 	if diff := cmp.Diff(want, o); diff != "" {
 		t.Errorf("offer (-want +got):\n%s", diff)

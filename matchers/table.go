@@ -58,7 +58,7 @@ func Variables(snap *device.Snapshot, forms device.Forms, opts Options, h *devic
 	// Only a node without hardware is a single node. Otherwise the ID is the ID of the hardware.
 	c.single = h == nil
 	b := m.builder(&config.Resource{NUMA: config.NUMA{Auto: true}}, c, "")
-	names := []string{"id", "devnode", "kernel", "numa", "node_name"}
+	names := []string{"id", "devnode", "kernel", "driver", "numa", "node_name"}
 	for _, a := range device.Attributes() {
 		names = append(names, a.Name())
 	}

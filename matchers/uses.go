@@ -28,7 +28,7 @@ func Dirs(cfg *config.Config, here []string) []string {
 		if r.When != nil {
 			w.add(r.When.Exists)
 		}
-		for _, c := range slices.Concat(r.With, r.Container.Mounts) {
+		for _, c := range r.With {
 			w.add(c.Glob)
 			isCheckedAtAllocate := c.Mount && c.Optional
 			if !isCheckedAtAllocate {
@@ -59,7 +59,7 @@ func Crossed(cfg *config.Config) []pattern.Values {
 		for _, m := range r.Match {
 			add(m.Glob)
 		}
-		for _, c := range slices.Concat(r.With, r.Container.Mounts) {
+		for _, c := range r.With {
 			add(c.Glob)
 		}
 	}

@@ -223,6 +223,7 @@ func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, 
 // untrusted returns the only value of a variable that hardware reports, or nil for others.
 func (b *builder) untrusted(name string, of *candidate) device.Text {
 	_, isAttribute := device.FindAttribute(name)
+	isAttribute = isAttribute || name == "driver"
 	if !isAttribute && !strings.HasPrefix(name, attrPrefix) {
 		return nil
 	}
@@ -371,6 +372,8 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 		}
 		// NUMA nodes are one value, so that ${numa} is allowed where a single value is needed.
 		return []string{strings.Join(values, ",")}
+	case "driver":
+		return b.driversOf(of)
 	case "devnode", "kernel":
 		for _, p := range of.nodes() {
 			if name == "devnode" {
@@ -378,6 +381,28 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 			} else {
 				values = append(values, p.node.Kernel)
 			}
+		}
+	}
+	return values
+}
+
+// driversOf lists the nearest driver of each node and network interface, or of hardware without nodes.
+func (b *builder) driversOf(of *candidate) (values []string) {
+	nearest := func(h *device.Hardware, n *device.Node) {
+		drivers := b.drivers(h, n)
+		if len(drivers) > 0 {
+			values = append(values, drivers[0])
+		}
+	}
+	// The node of an IOMMU group belongs to all its functions.
+	if len(of.groups) == 0 {
+		for _, p := range of.picks {
+			nearest(p.node.Hardware, p.node)
+		}
+	}
+	if values == nil {
+		for _, h := range of.functions() {
+			nearest(h, nil)
 		}
 	}
 	return values

@@ -14,7 +14,7 @@ func TestVariables(t *testing.T) {
 	const (
 		one  = `match = { usb = { serial = "A10K5XYZ" }, glob = "/dev/ttyUSB*" }`
 		two  = `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB*" }`
-		gpu  = `match = { pci = { driver = "i915" }, glob = "/dev/dri/card*" }`
+		gpu  = `match = { pci = {}, driver = "i915", glob = "/dev/dri/card*" }`
 		fuse = `match.glob = "/dev/fuse"`
 	)
 	for _, tc := range []struct {
@@ -35,7 +35,7 @@ func TestVariables(t *testing.T) {
 		{two, "${usb.interface} ${usb.interface_class}", "0,1 ff"},
 		{one, "${pci.address}", "0000:00:14.0"},
 		{gpu, "${pci.id} ${pci.vendor} ${pci.device} ${pci.subsystem_id}", "8086:3e92 8086 3e92 1043:8694"},
-		{gpu, "${pci.class} ${pci.revision} ${pci.driver} ${pci.address} ${pci.slot}", "030000 00 i915 0000:00:02.0 0000:00:02"},
+		{gpu, "${pci.class} ${pci.revision} ${driver} ${pci.address} ${pci.slot}", "030000 00 i915 0000:00:02.0 0000:00:02"},
 		{gpu, "${pci.iommu_group} ${pci.sriov}", "0 none"},
 		{gpu, "$${x}", "${x}"},
 
@@ -70,11 +70,13 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// Every key of matches is a variable with the same meaning: hardware is selected by the
-// value of its variable.
+// Every attribute has a variable. Where it is a key of matches as well, both have the same meaning:
+// hardware is selected by the value of its variable.
 func TestMatchesAndVariablesAgree(t *testing.T) {
 	t.Parallel()
-	ask := func(bus, key string, h *device.Hardware) {
+	ask := func(a device.Attribute, h *device.Hardware) {
+		bus := a.Table
+		key := a.Key
 		snap := &device.Snapshot{Hardware: []*device.Hardware{h.Parent, h}, Nodes: h.Nodes, Nets: h.Nets}
 		if h.Parent == nil {
 			snap.Hardware = snap.Hardware[1:]
@@ -84,6 +86,9 @@ func TestMatchesAndVariablesAgree(t *testing.T) {
 		value := variable[0].Env[0].Value.String()
 		if variable[0].Problem != "" || value == "" {
 			t.Errorf("%s.%s has no value: %s", bus, key, variable[0].Problem)
+			return
+		}
+		if a.OnlyVariable {
 			return
 		}
 		matching := strings.NewReplacer("BUS", bus, "KEY", key, "VALUE", value)
@@ -105,7 +110,7 @@ func TestMatchesAndVariablesAgree(t *testing.T) {
 		Net: &device.Net{Driver: "iavf", Type: "ether"}}}
 	that := map[string]*device.Hardware{"usb": usb, "pci": vf, "mdev": part, "net": &nic}
 	for _, a := range device.Attributes() {
-		ask(a.Table, a.Key, that[a.Table])
+		ask(a, that[a.Table])
 	}
 }
 
@@ -115,7 +120,7 @@ func TestHostileSerial(t *testing.T) {
 	const toml = `
 match = { usb = {}, glob = "/dev/ttyUSB*" }
 container.path = "/dev/${usb.serial}"
-container.mounts = [{ host_path = "/data/${usb.serial}", container_path = "/data" }]
+with = [{ path = "/data/${usb.serial}", container_path = "/data" }]
 container.env.SERIAL = "${usb.serial}"`
 	for _, tc := range []struct {
 		serial  string

@@ -49,7 +49,7 @@ type class struct {
 	// pattern. It is for numbers without an entry in sysfs: some drivers make no device, and some
 	// modules are loaded when the node is opened.
 	driver string
-	// source proves the verdict. It is shown in docs/security.md.
+	// source proves the verdict. It is shown in VERDICTS.md.
 	source string // in the kernel, Linux 6.12 unless noted
 }
 
@@ -62,7 +62,7 @@ type verdict struct {
 // dangerous are the character nodes that grant access to the host. With such a node, root in a
 // container without any capability can read or change the software or firmware of the host, read its
 // secrets, or stop it. Every block device also grants access. The numbers are from
-// Documentation/admin-guide/devices.txt. docs/security.md has the same list.
+// Documentation/admin-guide/devices.txt. VERDICTS.md has the same list.
 var dangerous = []verdict{
 	{effect: memory, classes: []class{
 		{"mem mem", "mem 1", "drivers/char/mem.c"},
@@ -267,8 +267,8 @@ var harmless = []struct {
 	}},
 }
 
-// VerdictsTable returns the verdicts as the table of docs/security.md, in Markdown. A test
-// compares the page with it.
+// VerdictsTable returns the verdicts as the table of VERDICTS.md, in Markdown. A test compares
+// the file with it.
 func VerdictsTable() string {
 	var page strings.Builder
 	page.WriteString("| verdict | reason | subsystem and name in sysfs, or driver and minor number; source |\n|---|---|---|\n")

@@ -196,7 +196,7 @@ func (s *selection) wouldSelect(h *device.Hardware) bool {
 
 // dependsOnDriver reports whether a match has a condition on the driver.
 func (p *predicate) dependsOnDriver() bool {
-	return !p.Hardware["pci"]["driver"].Empty() || !p.Driver.Empty()
+	return !p.Driver.Empty()
 }
 
 // matchesBound is matchesHardware regardless of the driver.
@@ -213,7 +213,7 @@ func (p *predicate) matchesBound(h *device.Hardware) bool {
 
 // isAboutDriver reports whether binding a function to VFIO changes the value.
 func (c condition) isAboutDriver() bool {
-	return c.key == "pci.driver" || c.key == "driver"
+	return c.key == "driver"
 }
 
 // addVFIO adds the VFIO container or iommufd, with the permissions of the VFIO
@@ -296,7 +296,7 @@ func (m *run) vfioNotes(r *config.Resource) {
 		slices.SortFunc(unbound, device.CompareNumber)
 		m.note(
 			p.Place,
-			`driver = "vfio-pci" in pci selects only functions that are bound to it`,
+			`driver = "vfio-pci" selects only functions that are bound to it`,
 			"no VFIO nodes, because not bound to vfio-pci: PCI function %s",
 			andMore(unbound[0], len(unbound)),
 		)

@@ -62,8 +62,8 @@ func (c card) scan(t testing.TB) *device.Snapshot {
 
 const (
 	vfio  = "vfio-pci"
-	whole = `match = { pci = { vendor = "10de" }, vfio = true }`
-	bound = `match = { pci = { vendor = "10de", driver = "vfio-pci" }, vfio = true }`
+	whole = `match = { pci = { id = "10de:*" }, vfio = true }`
+	bound = `match = { pci = { id = "10de:*" }, driver = "vfio-pci", vfio = true }`
 )
 
 // The node of a group has an owner, but an exclude is about each function.
@@ -110,15 +110,15 @@ func TestVFIO(t *testing.T) {
 		// Selected parts of a group.
 		{"the second function alone", card{video: vfio, audio: vfio, functions: 1, iommufd: true}, `match = { pci = { id = "10de:1aef" }, vfio = true }`,
 			[]string{"0000:01:00.1 /dev/vfio/12 /dev/vfio/devices/vfio1 +/dev/vfio/vfio +/dev/iommu"}},
-		{"a bridge gives no ID", card{video: vfio, audio: vfio}, `match = { pci = { driver = "*" }, vfio = true }`, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
+		{"a bridge gives no ID", card{video: vfio, audio: vfio}, `match = { pci = {}, driver = "*", vfio = true }`, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
 		{"the first function is excluded", card{video: vfio, audio: vfio, functions: 1, iommufd: true}, whole + "\n" + `exclude.pci = { class = "03" }`,
 			[]string{"0000:01:00.1 /dev/vfio/12 /dev/vfio/devices/vfio1 +/dev/vfio/vfio +/dev/iommu"}},
 		{"nodes of functions are excluded", card{video: vfio, audio: vfio, functions: 1, iommufd: true}, whole + "\n" + `exclude.glob = "/dev/vfio/devices/*"`,
 			[]string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
 		{"all is excluded", card{video: vfio, audio: vfio}, whole + "\nexclude.pci = {}", nil},
-		{"beside a match of the functions", card{video: vfio, audio: vfio}, `match = [{ pci = { vendor = "10de" } }, { pci = { vendor = "10de" }, vfio = true }]`,
+		{"beside a match of the functions", card{video: vfio, audio: vfio}, `match = [{ pci = { id = "10de:*" } }, { pci = { id = "10de:*" }, vfio = true }]`,
 			[]string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
-		{"required", card{video: "nouveau", audio: "snd_hda_intel"}, `match = [{ pci = { vendor = "10de" } }, { pci = { vendor = "10de" }, vfio = true, required = true }]`, nil},
+		{"required", card{video: "nouveau", audio: "snd_hda_intel"}, `match = [{ pci = { id = "10de:*" } }, { pci = { id = "10de:*" }, vfio = true, required = true }]`, nil},
 
 		// Other functions of the group.
 		{"not viable", card{video: vfio, audio: "snd_hda_intel"}, bound,
@@ -131,7 +131,7 @@ func TestVFIO(t *testing.T) {
 		{"a driver for certain hardware", card{video: "mlx5_vfio_pci", audio: "hisi-acc-vfio-pci"}, whole, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
 
 		// In the container.
-		{"at paths of their own", card{video: vfio, audio: vfio}, `match = { pci = { vendor = "10de" }, vfio = true, container_path = "/dev/vfio/gpu", permissions = "rwm" }`,
+		{"at paths of their own", card{video: vfio, audio: vfio}, `match = { pci = { id = "10de:*" }, vfio = true, container_path = "/dev/vfio/gpu", permissions = "rwm" }`,
 			[]string{"0000:01:00.0 /dev/vfio/12>/dev/vfio/gpu:rwm +/dev/vfio/vfio:rwm"}},
 		{"the container as a companion too", card{video: vfio, audio: vfio}, whole + "\n" + `with = { path = "/dev/vfio/vfio" }`, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
 
@@ -144,7 +144,7 @@ func TestVFIO(t *testing.T) {
 		{"functions by glob", card{video: vfio, audio: vfio, functions: 1}, `match.glob = "/dev/vfio/devices/*"`,
 			[]string{"0000:01:00.0:vfio-dev /dev/vfio/devices/vfio0", "0000:01:00.1:vfio-dev /dev/vfio/devices/vfio1"}},
 		{"group by function and glob", card{video: vfio, audio: vfio}, `match = { pci = { id = "10de:2204" }, glob = "/dev/vfio/*" }`, []string{"0000:01:00.0 /dev/vfio/12"}},
-		{"by function alone, the node of the group is left to vfio = true", card{video: vfio, audio: vfio, functions: 1}, `match.pci = { vendor = "10de" }`,
+		{"by function alone, the node of the group is left to vfio = true", card{video: vfio, audio: vfio, functions: 1}, `match.pci = { id = "10de:*" }`,
 			[]string{"0000:01:00.0 /dev/vfio/devices/vfio0", "0000:01:00.1 /dev/vfio/devices/vfio1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -272,17 +272,17 @@ func TestMediatedDevices(t *testing.T) {
 	const env = "\ncontainer.env.MDEV = \"${mdev.uuid} ${mdev.type} ${mdev.name} ${mdev.iommu_group} ${pci.address}\"\n"
 	tell(t, []story{
 		{name: "by type", toml: `match = { mdev = { type = "nvidia-222" }, vfio = true }` + cdi + env, want: []string{"x: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio"}},
-		{name: "by name, uuid and group", toml: `match = { mdev = { name = "A40-2Q", uuid = "*1002", iommu_group = 31 }, vfio = true }` + cdi, want: []string{"x: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},
-		{name: "below a function", toml: `match = { mdev = {}, pci = { vendor = "10de" }, vfio = true }` + cdi, want: []string{"x: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio", "x: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},
-		{name: "not below that function", toml: `match = { mdev = {}, pci = { vendor = "15b3" }, vfio = true }` + cdi},
+		{name: "by uuid", toml: `match = { mdev = { uuid = "*1002" }, vfio = true }` + cdi, want: []string{"x: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},
+		{name: "below a function", toml: `match = { mdev = {}, pci = { id = "10de:*" }, vfio = true }` + cdi, want: []string{"x: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio", "x: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},
+		{name: "not below that function", toml: `match = { mdev = {}, pci = { id = "15b3:*" }, vfio = true }` + cdi},
 		{name: "without vfio: the device and its node", toml: `match.mdev = { type = "nvidia-222" }` + cdi, want: []string{"x: mdev:" + small + " /dev/vfio/30"}},
 		{name: "excluded", toml: `match = { mdev = {}, vfio = true }` + "\nexclude.mdev = { type = \"*-222\" }" + cdi, want: []string{"x: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},
-		{name: "a function has not the nodes of its mediated devices", toml: `match.pci = { vendor = "10de" }` + cdi, want: []string{"x: 0000:41:00.0 /dev/dri/renderD128"}},
+		{name: "a function has not the nodes of its mediated devices", toml: `match.pci = { id = "10de:*" }` + cdi, want: []string{"x: 0000:41:00.0 /dev/dri/renderD128"}},
 		{name: "by glob", toml: `match.glob = "/dev/vfio/3*"` + cdi, want: []string{"x: mdev:" + small + ":vfio /dev/vfio/30", "x: mdev:" + large + ":vfio /dev/vfio/31"}},
 		{name: "a function and its parts", toml: `
 [[resource]]
 name = "card"
-match.pci = { vendor = "10de" }
+match.pci = { id = "10de:*" }
 container.cdi = true
 [[resource]]
 name = "part"
@@ -306,7 +306,7 @@ container.cdi = true
 [[resource]]
 name = "card"
 shared = true
-match.pci = { vendor = "10de" }
+match.pci = { id = "10de:*" }
 container.cdi = true
 `, want: []string{"part: shared:example.com:part:mdev:83b8f4f2-509f-38-xc871ppeb8b /dev/vfio/30 +/dev/vfio/vfio", "card: shared:example.com:card:0000:41:00.0 /dev/dri/renderD128"}, notes: []string{}},
 	})

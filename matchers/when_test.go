@@ -95,7 +95,7 @@ func TestShared(t *testing.T) {
 			notes: []string{`test.toml: resource 3 ("c"): not offered here, because test.toml: resource 1 ("a") has it: /dev/fuse`}},
 		{name: "pools", toml: two("shared = true\neach = \"all\"\nmatch.glob = \"/dev/fuse\"", "shared = true\neach = \"all\"\nmatch.glob = [\"/dev/fuse\", \"/dev/null\"]"),
 			want: []string{"a: all:example.com:a /dev/fuse", "b: all:example.com:b /dev/fuse /dev/null"}},
-		{name: "CDI devices and paths", toml: two("shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=0\" }, { glob = \"/opt/*\", as = \"mount\" }]", "shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=*\" }, { glob = \"/opt/*\", as = \"mount\" }]"),
+		{name: "CDI devices and paths", toml: two("shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=0\" }, { glob = \"/opt/*\" }]", "shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=*\" }, { glob = \"/opt/*\" }]"),
 			opts: func(o *matchers.Options) { host(o).glob = files("/opt/a") },
 			want: []string{
 				"a: shared:example.com:a:cdi:nvidia.com:gpu:0 cdi nvidia.com/gpu=0", "a: shared:example.com:a:path:opt:a mount /opt/a>/opt/a",
@@ -114,7 +114,7 @@ func TestSharedGroup(t *testing.T) {
 	if diff := cmp.Diff([]string{"shared:example.com:b:0000:01:00.1 /dev/vfio/12 /dev/vfio/devices/vfio1 +/dev/vfio/vfio +/dev/iommu"}, sayAll(result.Resources[1].Offers)); diff != "" || len(result.Notes) > 0 {
 		t.Errorf("notes %q, offers (-want +got):\n%s", sayNotes(result.Notes), diff)
 	}
-	result = matchers.Match(parse(t, "container.cdi = true\nmatch = { pci = { vendor = \"10de\" } }"), snap, nil, matchers.Options{Host: &fakeHost{}})
+	result = matchers.Match(parse(t, "container.cdi = true\nmatch = { pci = { id = \"10de:*\" } }"), snap, nil, matchers.Options{Host: &fakeHost{}})
 	want := []string{`test.toml: resource 1 ("x"): PCI function 0000:01:00.0 of IOMMU group 12 and PCI function 0000:01:00.1 of IOMMU group 12 can't be used by two containers at once, because the first one has the whole group`}
 	if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)

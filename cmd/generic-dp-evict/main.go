@@ -1,6 +1,6 @@
 // Command generic-dp-evict evicts the pods of a cluster whose devices are unhealthy, so that they
 // are scheduled again. It runs once in a cluster, not on each node: evict.enabled in the values of
-// the chart creates a Deployment. See docs/follow.md and package evict.
+// the chart creates a Deployment. See docs/pods.md and package evict.
 package main
 
 import (

@@ -26,7 +26,7 @@ func TestDiffNamesHolders(t *testing.T) {
 	kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "q", Container: "c", Resource: "example.com/serial"}, other)
 	const head = "domain = \"example.com\"\n[[resource]]\nname = "
 	place(t, dir+"/old.toml", head+`"serial"`+"\ncount = 2\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }\n")
-	place(t, dir+"/new.toml", head+`"ftdi"`+"\nmatch.usb.vendor = \"0403\"\n"+"[[resource]]\nname = \"serial\"\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }\n")
+	place(t, dir+"/new.toml", head+`"ftdi"`+"\nmatch.usb.id = \"0403:*\"\n"+"[[resource]]\nname = \"serial\"\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }\n")
 	text := command(t, "check", dir+"/new.toml", "--against", dir+"/old.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar",
 		"--listen", "127.0.0.1:1", "--pod-resources", dir+"/pods.sock", "-o", "json") // tcpmux: nobody
 	// Only who is named is asked: the kubelet of this host has nothing of a recording.

@@ -171,7 +171,7 @@ func firmwareNotes(cfg *config.Config) []config.Problem {
 		notes = append(notes, config.Problem{
 			Place: r.Place,
 			Text:  fmt.Sprintf(`the USB device has the IDs "%s" before and after a program loads its firmware, and its ID changes with them`, all),
-			Hint:  fmt.Sprintf(`match.usb.id = ["%s"], group_by = "usb.path" and container.cdi = true make its port its identity, as generic-dp init writes it`, all),
+			Hint:  fmt.Sprintf(`match.usb.id = ["%s"], each = "usb.path" and container.cdi = true make its port its identity, as generic-dp init writes it`, all),
 		})
 	}
 	return notes

@@ -45,18 +45,13 @@ func factsOf(e *cdi.Edits, shown func(path string) string) []fact {
 	for _, h := range e.Hooks {
 		add("hook", "%s", strings.Join(append([]string{h.HookName, h.Path}, h.Args...), " "))
 	}
-	if len(e.AdditionalGIDs) > 0 {
-		// Sprint formats a slice as "[1 2]".
-		groups := fmt.Sprint(e.AdditionalGIDs)
-		add("groups", "%s", strings.Trim(groups, "[]"))
-	}
 	return facts
 }
 
 // editsOf returns what a container gets from an offered device as container edits, however it is
 // injected. Variables that depend on the whole container stay as they are.
 func editsOf(o *device.Offer) *cdi.Edits {
-	e := &cdi.Edits{AdditionalGIDs: o.AdditionalGIDs}
+	e := &cdi.Edits{}
 	for _, n := range o.Nodes {
 		node := &cdi.Node{
 			HostPath:    n.HostPath,

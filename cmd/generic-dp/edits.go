@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/cdi"
@@ -209,10 +208,6 @@ func (s *session) podmanArguments(p part) ([]argument, error) {
 	}
 	for _, text := range p.edits.Env {
 		args = append(args, argument{"--env", text})
-	}
-	for _, id := range p.edits.AdditionalGIDs {
-		group := strconv.FormatUint(uint64(id), 10)
-		args = append(args, argument{"--group-add", group})
 	}
 	return args, nil
 }

@@ -127,7 +127,7 @@ func TestExplainEscapes(t *testing.T) {
 	h.AddUSB(sysfstest.USB{Port: "1-1", Vendor: "046d", Product: "082d", ProductName: `Büro "links" [1080p]`})
 	file := filepath.Join(t.TempDir(), "config.toml")
 	devices := func(name string) string {
-		place(t, file, "domain = \"example.com\"\n[[resource]]\nname = \"camera\"\nmatch.usb = { vendor = \"046d\", product_name = '"+name+"' }\n")
+		place(t, file, "domain = \"example.com\"\n[[resource]]\nname = \"camera\"\nmatch.usb = { id = \"046d:*\", product_name = '"+name+"' }\n")
 		return command(t, "devices", "--config", file, "--sysfs", h.Sysfs(), "--dev", h.Dev(), "--state-dir", t.TempDir())
 	}
 	const escaped = `Büro "links" \[1080p\]`

@@ -55,7 +55,7 @@ type flags struct {
 }
 
 // newFlags returns the flags with their defaults. The names, defaults and usage texts also are
-// the documentation in docs/flags.md, which a test compares.
+// the documentation in docs/reference.md, which a test compares.
 func newFlags() *flags {
 	f := &flags{
 		all:    pflag.NewFlagSet("", pflag.ContinueOnError),

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"log"
 	"os"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -207,58 +205,6 @@ func TestAllFits(t *testing.T) {
 			if utf8.RuneCountInString(line)-1 > cli.Columns {
 				t.Errorf("%s: %d columns: %s", machine, utf8.RuneCountInString(line)-1, line)
 			}
-		}
-	}
-}
-
-// docs/flags.md has every flag with its default and its usage text.
-func TestDocsOfFlags(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../docs/flags.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	newFlags().all.VisitAll(func(f *pflag.Flag) {
-		usage, byDefault, special := strings.Cut(strings.TrimSuffix(f.Usage, ")"), " (default ")
-		if !special {
-			byDefault = strings.ToLower(f.DefValue)
-		}
-		if want := fmt.Sprintf("\n| `--%s` | `%s` | %s", f.Name, byDefault, usage); !strings.Contains(string(page), want) {
-			t.Errorf("docs/flags.md lacks %q", want)
-		}
-	})
-}
-
-// docs/flags.md has every flag of a single command, and which commands have the others.
-func TestDocsOfCommandFlags(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../docs/flags.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := newFlags()
-	for _, cmd := range newRoot(f).Commands() {
-		if cmd.Hidden {
-			continue
-		}
-		shared := []string{}
-		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-			if f.all.Lookup(flag.Name) == flag {
-				shared = append(shared, "`--"+flag.Name+"`")
-				return
-			}
-			usage, _, _ := strings.Cut(flag.Usage, " (default")
-			want := fmt.Sprintf("| `%s` | `--%s` | %s", cmd.Name(), flag.Name, usage)
-			if flag.Name == "help" || flag.Name == "output" {
-				return
-			}
-			if !strings.Contains(string(page), "\n"+want) {
-				t.Errorf("docs/flags.md lacks\n%s", want)
-			}
-		})
-		want := fmt.Sprintf("| `%s` | %s |", cmd.Name(), strings.Join(shared, " "))
-		if !strings.Contains(string(page), "\n"+want) {
-			t.Errorf("docs/flags.md lacks\n%s", want)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (r *release) pack(p platform, format, binary string, manual map[string]stri
 // pages are the pages and pictures of the documentation. The directory also has a test.
 func (r *release) pages() (files.Contents, error) {
 	var pages files.Contents
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/pictures/*"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/pictures/*", "matchers/*.md", "test/*.md"} {
 		found, err := filepath.Glob(filepath.Join(r.source, pattern))
 		if err != nil {
 			return nil, err

@@ -20,7 +20,7 @@ func TestSocketInANewDirectory(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	top := filepath.Join(dir, "vendor")
-	text := "domain = \"example.com\"\n[[resource]]\nname = \"api\"\nmatch = { glob = \"" + top + "/*/api.sock\", as = \"mount\" }\n"
+	text := "domain = \"example.com\"\n[[resource]]\nname = \"api\"\nmatch = { glob = \"" + top + "/*/api.sock\" }\n"
 	n := newNode(t, text)
 	n.options.Allow = config.Allow{Mounts: []string{top}}
 	// ready makes a directory with its socket at once.

@@ -138,7 +138,7 @@ match.glob = "/dev/only-*"
 // as a last good copy from before.
 func TestAllow(t *testing.T) {
 	t.Parallel()
-	mounts := parts("r") + "container.mounts = [{ host_path = \"/run/vendor/x\", container_path = \"/x\", optional = true }]\n"
+	mounts := parts("r") + "with = [{ path = \"/run/vendor/x\", container_path = \"/x\", optional = true }]\n"
 	n := newNode(t, parts("r"))
 	n.addNodes("r-a")
 	a, stop := n.serve()

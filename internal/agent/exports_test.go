@@ -69,7 +69,7 @@ func TestDeviceInfo(t *testing.T) {
 	stop()
 	until(pf, first)
 
-	n.configure("domain = \"intel.com\"\n[[resource]]\nname = \"nic\"\nmatch.pci.device = \"154c\"\n")
+	n.configure("domain = \"intel.com\"\n[[resource]]\nname = \"nic\"\nmatch.pci.id = \"*:154c\"\n")
 	_, stop = n.serve()
 	until(first)
 	stop()

@@ -133,7 +133,7 @@ func TestHeldDeviceIsGrouped(t *testing.T) {
 	a, _ := n.serveBy(&c)
 	n.untilListed(resource, []string{stickID, otherID}, nil)
 	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
-	n.configure(text + "group_by = \"usb.vendor\"\n")
+	n.configure(text + "each = \"usb.vendor\"\n")
 	n.untilListed(resource, nil, []string{stickID, otherID})
 	if got := reasons(a, resource); got[stickID] != "now listed as "+group || got[otherID] != got[stickID] {
 		t.Errorf("reasons: %v", got)

@@ -179,7 +179,7 @@ func TestHeldDeviceKeepsItsInjectionOverAnUpgrade(t *testing.T) {
 	}{
 		"plain":     {zigbee, stickID, 1, gone},
 		"shared":    {zigbee + "shared = true\n", "shared:example.com:zigbee:" + stickID, 1, gone},
-		"grouped":   {zigbee + "group_by = \"usb.serial\"\ncontainer.path = \"/dev/zigbee/\"\n", "group:usb.serial:AAAA1111", 1, gone},
+		"grouped":   {zigbee + "each = \"usb.serial\"\ncontainer.path = \"/dev/zigbee/\"\n", "group:usb.serial:AAAA1111", 1, gone},
 		"pool":      {zigbee + "each = \"all\"\ncontainer.path = \"/dev/zigbee/\"\n", "all:example.com:zigbee", 1, gone},
 		"companion": {zigbee + "with = { path = \"/dev/ttyUSB7\" }\n", stickID, 2, gone},
 		"no longer matched": {zigbee, stickID, 1, func(text string) string {

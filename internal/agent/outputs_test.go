@@ -18,10 +18,10 @@ match = { usb = { id = "1a86:55d4" }, glob = "/dev/ttyACM*" }
 container.cdi = true
 [[resource]]
 name = "nic"
-match.pci.device = "158b"
+match.pci.id = "*:158b"
 [[resource]]
 name = "other-nic"
-match.pci.device = "158c"
+match.pci.id = "*:158c"
 `
 
 const (

@@ -140,7 +140,7 @@ func TestAllocateOfAnInterfaceDuringAScan(t *testing.T) {
 // then.
 func TestUnreadFunctionIsReadAgain(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"gpu\"\nmatch.pci.vendor = \"8086\"\n")
+	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"gpu\"\nmatch.pci.id = \"8086:*\"\n")
 	card := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:02.0", Vendor: "8086", Device: "9a49", Class: "030000", Driver: "i915",
 		Nodes: []sysfstest.Node{{Name: "dri/renderD128", Subsystem: "drm"}}})
 	modalias := filepath.Join(n.host.Sysfs(), card, "modalias")

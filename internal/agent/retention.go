@@ -157,7 +157,7 @@ func nodeID(v *View, path string) string {
 }
 
 // aliases returns the IDs under which links and CDI entries inject the nodes of each offer, if
-// they are no longer offered: an edit of identity, each or group_by may have changed them.
+// they are no longer offered: an edit of identity or each may have changed them.
 func (o *outputs) aliases(v *View) map[string][]string {
 	if o.options.CDIOnly {
 		return nil // nobody knows the holders, so nothing waits for them

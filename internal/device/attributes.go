@@ -7,7 +7,7 @@ import (
 )
 
 // Attribute is an attribute of hardware that a match can test and a variable can
-// insert: match.usb.vendor and ${usb.vendor}. Attributes is the only list of them.
+// insert: match.usb.serial and ${usb.serial}. Attributes is the only list of them.
 type Attribute struct {
 	// Table is "usb", "pci", "net" or "mdev".
 	Table string
@@ -18,6 +18,8 @@ type Attribute struct {
 	Words   []string
 	Example string
 	Help    string
+	// OnlyVariable is set if no match can test the attribute, because another key does.
+	OnlyVariable bool
 	// Hardware returns the value of hardware, or an empty string if it has none. It is nil if
 	// Interface or Net is set.
 	Hardware func(*Hardware) string
@@ -50,18 +52,18 @@ var attributes = []Attribute{
 	ofUSB("id", PairValue, "10c4:ea60", "vendor and product", func(u *USB) string {
 		return pair(u.Vendor, u.Product)
 	}),
-	ofUSB("vendor", IDValue, "10c4", "four digits", func(u *USB) string {
+	onlyVariable(ofUSB("vendor", IDValue, "10c4", "four digits", func(u *USB) string {
 		return u.Vendor
-	}),
-	ofUSB("product", IDValue, "ea60", "four digits", func(u *USB) string {
+	})),
+	onlyVariable(ofUSB("product", IDValue, "ea60", "four digits", func(u *USB) string {
 		return u.Product
-	}),
+	})),
 	ofUSB("serial", TextValue, "A1B2C3", "serial number reported by the device", func(u *USB) string {
 		return strings.TrimSpace(u.Serial)
 	}),
-	ofUSB("manufacturer", TextValue, "Silicon Labs", "reported by the device", func(u *USB) string {
+	onlyVariable(ofUSB("manufacturer", TextValue, "Silicon Labs", "reported by the device", func(u *USB) string {
 		return strings.TrimSpace(u.Manufacturer)
-	}),
+	})),
 	ofUSB("product_name", TextValue, "CP2102N", "reported by the device", func(u *USB) string {
 		return strings.TrimSpace(u.ProductName)
 	}),
@@ -97,12 +99,12 @@ var attributes = []Attribute{
 	ofPCI("id", PairValue, "10de:2204", "vendor and device", func(p *PCI) string {
 		return pair(p.Vendor, p.Device)
 	}),
-	ofPCI("vendor", IDValue, "10de", "four digits", func(p *PCI) string {
+	onlyVariable(ofPCI("vendor", IDValue, "10de", "four digits", func(p *PCI) string {
 		return p.Vendor
-	}),
-	ofPCI("device", IDValue, "2204", "four digits", func(p *PCI) string {
+	})),
+	onlyVariable(ofPCI("device", IDValue, "2204", "four digits", func(p *PCI) string {
 		return p.Device
-	}),
+	})),
 	ofPCI("subsystem_id", PairValue, "1028:1fe2", "vendor and device of the card", func(p *PCI) string {
 		return pair(p.SubVendor, p.SubDevice)
 	}),
@@ -118,16 +120,13 @@ var attributes = []Attribute{
 	ofPCI("revision", ByteValue, "a1", "two digits", func(p *PCI) string {
 		return p.Revision
 	}),
-	ofPCI("driver", TextValue, "vfio-pci", "the bound driver", func(p *PCI) string {
-		return p.Driver
-	}),
 	ofPCI("address", AddressValue, "0000:3b:00.0", "with the domain", func(p *PCI) string {
 		return p.Address
 	}),
 	ofPCI("slot", SlotValue, "0000:3b:00", "the address without its function", slotOf),
-	ofPCI("iommu_group", NumberValue, "12", "decimal", func(p *PCI) string {
+	onlyVariable(ofPCI("iommu_group", NumberValue, "12", "decimal", func(p *PCI) string {
 		return p.IOMMUGroup
-	}),
+	})),
 	withWords([]string{"pf", "vf", "sf", "none"}, ofPCI(
 		"sriov",
 		WordValue,
@@ -151,9 +150,6 @@ var attributes = []Attribute{
 	ofNet("name", "can0", "name of the interface", func(n *Node) string {
 		return n.Path
 	}),
-	ofNet("driver", "gs_usb", "driver of its device", func(n *Node) string {
-		return n.Net.Driver
-	}),
 	ofNet("type", "can", "kind of link: ether, can, infiniband, ...", func(n *Node) string {
 		return n.Net.Type
 	}),
@@ -161,9 +157,9 @@ var attributes = []Attribute{
 	ofMDev("type", TextValue, "nvidia-222", "directory of its type", func(m *MDev) string {
 		return m.Type
 	}),
-	ofMDev("name", TextValue, "GRID T4-1Q", "name of the type", func(m *MDev) string {
+	onlyVariable(ofMDev("name", TextValue, "GRID T4-1Q", "name of the type", func(m *MDev) string {
 		return m.Name
-	}),
+	})),
 	ofMDev(
 		"uuid",
 		TextValue,
@@ -173,9 +169,9 @@ var attributes = []Attribute{
 			return m.UUID
 		},
 	),
-	ofMDev("iommu_group", NumberValue, "12", "decimal", func(m *MDev) string {
+	onlyVariable(ofMDev("iommu_group", NumberValue, "12", "decimal", func(m *MDev) string {
 		return m.IOMMUGroup
-	}),
+	})),
 }
 
 // ofUSB returns an attribute of a USB device.
@@ -224,6 +220,12 @@ func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) stri
 			return get(f.PCI)
 		},
 	}
+}
+
+// onlyVariable marks an attribute that no match can test.
+func onlyVariable(a Attribute) Attribute {
+	a.OnlyVariable = true
+	return a
 }
 
 // withWords adds the possible values to an attribute.
@@ -287,7 +289,7 @@ func ofNet(key, example, help string, get func(*Node) string) Attribute {
 // Attributes returns the attributes in the order of the language.
 func Attributes() []Attribute { return slices.Clone(attributes) }
 
-// FindAttribute returns the attribute with a name such as "usb.vendor".
+// FindAttribute returns the attribute with a name such as "usb.serial".
 func FindAttribute(name string) (a *Attribute, ok bool) {
 	table, key, _ := strings.Cut(name, ".")
 	i := slices.IndexFunc(attributes, func(a Attribute) bool {
@@ -299,7 +301,7 @@ func FindAttribute(name string) (a *Attribute, ok bool) {
 	return &attributes[i], true
 }
 
-// Name returns the name of the attribute, "usb.vendor".
+// Name returns the name of the attribute, "usb.serial".
 func (a *Attribute) Name() string { return a.Table + "." + a.Key }
 
 // Of returns the values of hardware, or of its node n, which may be nil. A node of a USB interface has

@@ -66,10 +66,9 @@ type Offer struct {
 	// AlsoCDI is set if its nodes are injected by its CDI name as well, under their current
 	// names. The links stay, because a runtime without CDI ignores the CDI name.
 	AlsoCDI bool
-	// Owner, Hooks and AdditionalGIDs require CDI.
-	Owner          *Owner
-	Hooks          []Hook
-	AdditionalGIDs []uint32
+	// Owner and Hooks require CDI.
+	Owner *Owner
+	Hooks []Hook
 	// HealthDir is the path in the container of the directory that shows the health of its
 	// devices. It is empty if there is none.
 	HealthDir string

@@ -3,7 +3,7 @@
 // Package adversary attacks the built program through its listener, its configuration and
 // the files that it reads, in a cgroup with the memory limit of the DaemonSet and with a fake
 // kubelet. No attack ends the program, hangs it, or takes an unrelated resource away. See
-// docs/security.md.
+// test/PROMISES.md.
 package adversary
 
 import (

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// docs/security.md names existing tests only, and every test of this package.
-func TestSecurityPage(t *testing.T) {
+// test/PROMISES.md names existing tests only, and every test of this package.
+func TestPromises(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/security.md")
+	page, err := os.ReadFile("../PROMISES.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestSecurityPage(t *testing.T) {
 		if own := filepath.Dir(path) == "../../test/adversary"; own {
 			for _, m := range regexp.MustCompile(`func (Test\w+)\(t `).FindAllSubmatch(text, -1) {
 				if name := string(m[1]); name != t.Name() && !strings.Contains(string(page), "`"+name+"`") {
-					t.Errorf("docs/security.md does not name %s", name)
+					t.Errorf("test/PROMISES.md does not name %s", name)
 				}
 			}
 		}
@@ -39,7 +39,7 @@ func TestSecurityPage(t *testing.T) {
 	}
 	for _, name := range regexp.MustCompile("`Test\\w+`").FindAllString(string(page), -1) {
 		if name = strings.Trim(name, "`"); !strings.Contains(tests.String(), "func "+name+"(t ") {
-			t.Errorf("docs/security.md names %s, which no _test.go file has", name)
+			t.Errorf("test/PROMISES.md names %s, which no _test.go file has", name)
 		}
 	}
 }

@@ -32,7 +32,7 @@ var tooMuchReading = map[string]string{
 	"900 resources with wildcards":   repeat(900, "[[resource]]\nname = \"h%\"\nmatch.attr.\"*/*/*/*/*/*/*/nope%\" = \"x\"\n"),
 	"900 attributes":                 "\n[[resource]]\nname = \"hostile\"\nmatch = [" + repeat(900, "{ attr = { nope% = \"x\" } }, ") + "]\n",
 	"900 variables":                  resourceWith("match.usb = {}\n" + repeat(900, "container.env.E% = \"${attr:*/*/*/*/*/nope%}\"\n")),
-	"a group":                        resourceWith("match.usb = {}\ngroup_by = \"attr:*/*/device/*/*/device/*/*/device/*/*/nope\""),
+	"a group":                        resourceWith("match.usb = {}\neach = \"attr:*/*/device/*/*/device/*/*/device/*/*/nope\""),
 	"an exclude":                     resourceWith("match.usb = {}\nexclude.attr.\"*/*/*/*/*/*/*/nope\" = \"x\""),
 	"900 searches":                   resourceWith(`when.exists = [` + repeat(900, `"!/sys/**/%/**/x", `) + `]`),
 }

@@ -99,18 +99,23 @@ func (s *Scanner) scanUntilRead(ctx context.Context) (*scan, error) {
 func readForMatches(snap *device.Snapshot, attrs *Attributes) {
 	for _, n := range snap.Nets {
 		attrs.InUse(n)
+		readDrivers(n, attrs)
 	}
 	for _, n := range snap.Nodes {
 		if n.Type == device.CharNode && n.SysPath == "" {
 			attrs.CharDriver(n.Major)
 		}
-		if n.Hardware == nil {
-			continue
-		}
-		// A match requests the driver of any device from the node up to its hardware.
-		for dir := n.SysPath; strings.HasPrefix(dir, n.Hardware.Path); dir = up(dir) {
-			attrs.Driver(dir)
-		}
+		readDrivers(n, attrs)
+	}
+}
+
+// readDrivers reads the drivers of all devices from a node up to its hardware.
+func readDrivers(n *device.Node, attrs *Attributes) {
+	if n.Hardware == nil {
+		return
+	}
+	for dir := n.SysPath; strings.HasPrefix(dir, n.Hardware.Path); dir = up(dir) {
+		attrs.Driver(dir)
 	}
 }
 

@@ -22,12 +22,13 @@ type File struct {
 }
 
 // isNamingLink reports whether name is a link that is an attribute: the name of its target is the
-// value. udev treats the same links as attributes (sd_device_get_sysattr_value of systemd). Other
+// value. udev treats the same links as attributes, except for iommu_group, whose target has a number as
+// its name (sd_device_get_sysattr_value of systemd). Other
 // links, such as "device", are not attributes and do not hide an attribute of the same name in a
 // directory above.
 func isNamingLink(name string) bool {
 	switch name {
-	case "driver", "subsystem", "module":
+	case "driver", "subsystem", "module", "iommu_group":
 		return true
 	}
 	return false
@@ -97,8 +98,8 @@ func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 }
 
 // Attribute reads an attribute that the configuration names, by the path from FindAttributes. The value
-// is safe to print and not longer than a page. The value of the links driver, subsystem and module is
-// the last element of their targets.
+// is safe to print and not longer than a page. The value of a link such as driver is
+// the last element of its target.
 //
 // Only attributes that everybody may read are read: the program is root, and write access to the
 // configuration must not give the secrets of the host, such as the DH-HMAC-CHAP keys of NVMe.

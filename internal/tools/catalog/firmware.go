@@ -65,7 +65,7 @@ func modelCondition(h *device.Hardware) string {
 
 // byPort groups hardware by its port, so that a device keeps its ID when it appears with another
 // one.
-const byPort = `group_by = "usb.path"`
+const byPort = `each = "usb.path"`
 
 // firmwareGroup returns the group of a USB device that loads its firmware. It returns nil for all
 // other hardware. The node of such a device changes with its ID while a container holds it, and

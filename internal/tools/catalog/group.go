@@ -228,8 +228,8 @@ func specialGroup(h *device.Hardware) *group {
 	case h.MDev != nil:
 		return newSpecial(h, "mdev", "mediated device", identity(h), "match.vfio = true")
 	case h.PCI != nil && h.PCI.VFIO:
-		bound := identity(h, fmt.Sprintf("driver = %q", h.PCI.Driver))
-		return newSpecial(h, "vfio", "function for virtual machines and DPDK", bound, "match.vfio = true")
+		bound := fmt.Sprintf("match.driver = %q", h.PCI.Driver)
+		return newSpecial(h, "vfio", "function for virtual machines and DPDK", identity(h), bound, "match.vfio = true")
 	case slices.ContainsFunc(h.Nets, isCAN):
 		return newSpecial(h, "can", "CAN interface", identity(h), `match.net.type = "can"`, eachNode, cdiLine)
 	case isFunction && h.PCI.SRIOV == "vf":

@@ -29,7 +29,7 @@ func deviceLost(e *Evidence) *Reason {
 		Details: details,
 		Do: []string{
 			"plug it in again, then restart the container: it keeps the node that it started with until then",
-			"container.health_dir restarts a container without further action, and generic-dp-evict moves its pod: see docs/follow.md",
+			"container.health_dir restarts a container without further action, and generic-dp-evict moves its pod: see docs/pods.md",
 		},
 	}
 }

@@ -48,7 +48,7 @@ func (r *resource) overlaps(other *resource) bool {
 // overlaps reports whether two matches may select the same node. Mounts do not count, since any number
 // of containers may have them.
 func (m match) overlaps(other match) bool {
-	isMount := m.As != "" || other.As != ""
+	isMount := m.isMount() || other.isMount()
 	sameUSB := mayBeSame(m.USB["id"], other.USB["id"]) && mayBeSame(m.USB["serial"], other.USB["serial"])
 	samePaths := slices.ContainsFunc(m.Glob, func(a string) bool {
 		return slices.ContainsFunc(other.Glob, func(b string) bool { return samePath(a, b) })

@@ -28,7 +28,6 @@ type resource struct {
 	} `toml:"when"`
 	Count     int         `toml:"count"`
 	Each      string      `toml:"each"`
-	GroupBy   string      `toml:"group_by"`
 	Shared    bool        `toml:"shared"`
 	Numa      string      `toml:"numa"`
 	Match     []match     `toml:"match"`
@@ -43,19 +42,23 @@ type resource struct {
 
 // match is an element of match. The tables have lists of patterns.
 type match struct {
-	USB       map[string]any `toml:"usb"`
-	PCI       map[string]any `toml:"pci"`
-	Net       map[string]any `toml:"net"`
-	Subsystem []string       `toml:"subsystem"`
-	Driver    []string       `toml:"driver"`
-	Attr      map[string]any `toml:"attr"`
-	VFIO      bool           `toml:"vfio"`
-	Glob      []string       `toml:"glob"`
-	mount
-	ContainerPath string `toml:"container_path"`
-	Permissions   string `toml:"permissions"`
-	Required      bool   `toml:"required"`
-	Count         int    `toml:"count"`
+	USB           map[string]any `toml:"usb"`
+	PCI           map[string]any `toml:"pci"`
+	Net           map[string]any `toml:"net"`
+	Subsystem     []string       `toml:"subsystem"`
+	Driver        []string       `toml:"driver"`
+	Attr          map[string]any `toml:"attr"`
+	VFIO          bool           `toml:"vfio"`
+	Glob          []string       `toml:"glob"`
+	ContainerPath string         `toml:"container_path"`
+	Permissions   string         `toml:"permissions"`
+	Required      bool           `toml:"required"`
+	Count         int            `toml:"count"`
+}
+
+// isMount reports whether the match selects paths to mount.
+func (m match) isMount() bool {
+	return len(m.Glob) > 0 && !strings.HasPrefix(m.Glob[0], "/dev/")
 }
 
 // set sets a condition, such as "usb.id" or "driver", unless there are no patterns for it.
@@ -88,17 +91,9 @@ func with(table map[string]any, key string, patterns []string) map[string]any {
 	return changed
 }
 
-// mount makes a bind mount of a match or a companion. It is the only place with its keys.
-type mount struct {
-	As       string `toml:"as"`
-	ReadOnly *bool  `toml:"read_only"`
-}
-
 // companion is an element of with: a path that accompanies every device of the resource.
 type companion struct {
-	Path string `toml:"path"`
-	Glob string `toml:"glob"`
-	mount
+	Path          string `toml:"path"`
 	Permissions   string `toml:"permissions"`
 	Optional      bool   `toml:"optional"`
 	ContainerPath string `toml:"container_path"`

@@ -150,9 +150,11 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 	p.host, _ = a.Literal()
 	p.match.Glob = []string{a.String()}
 	if isMount {
-		p.match.mount = mount{
-			As:       "mount",
-			ReadOnly: &p.ReadOnly,
+		if !p.ReadOnly {
+			p.match.Permissions = "rw"
+		}
+		if strings.HasPrefix(p.Path, "/dev/") {
+			v.differs("mount of %q: device nodes are injected as device nodes", p.Path)
 		}
 		// The permission for a pattern is for the directory before the first wildcard.
 		v.c.comment("A mount needs the flag --allow=mount:" + cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
@@ -171,7 +173,7 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 // matches, which are symbolic links where a rule of udev named them; the default of ours is
 // the kernel's name.
 func (p *squatPath) containerPath(shape string) string {
-	isMount := p.match.As != ""
+	isMount := p.match.isMount()
 	intoDir := strings.HasSuffix(p.MountPath, "/")
 	hasWildcards := p.host == ""
 	matchesLinks := hasWildcards && !isMount && !isKernelNode(p.Path)

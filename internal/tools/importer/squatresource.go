@@ -101,7 +101,7 @@ func (c *conversion) squatResources(device *value, domain, name string, groups [
 // canJoin reports whether two groups can share a resource: groups of single devices, and groups of
 // several fixed nodes.
 func (g squatGroup) canJoin(other squatGroup) bool {
-	isMount := func(p squatPath) bool { return p.match.As != "" }
+	isMount := func(p squatPath) bool { return p.match.isMount() }
 	hasMounts := slices.ContainsFunc(slices.Concat(g.paths, other.paths), isMount)
 	isSet := len(g.paths) > 1 && len(g.paths) == len(other.paths)
 	if g.form() != other.form() {
@@ -149,7 +149,7 @@ func (r *resource) setEach(device *value, form squatForm, usb []squatUSB) {
 		device.differs("nodes of the same hardware are a device; generic-device-plugin pairs them by position in sorted lists")
 	case loadsFirmware(usb):
 		// The ID of the device must not change when it loads its firmware.
-		r.GroupBy = "usb.path"
+		r.Each = "usb.path"
 	case len(usb) > 0:
 		// The bus node is the device, since another resource may have the others.
 		r.Each = "node"
@@ -230,7 +230,6 @@ func (r *resource) addPath(m match) {
 func (r *resource) addCompanion(at *value, p squatPath) {
 	w := companion{
 		Path:          escapeVariables(p.host),
-		mount:         p.match.mount,
 		Permissions:   p.match.Permissions,
 		ContainerPath: p.match.ContainerPath,
 		Optional:      p.Optional,
@@ -238,9 +237,8 @@ func (r *resource) addCompanion(at *value, p squatPath) {
 	if w.ContainerPath == w.Path {
 		w.ContainerPath = ""
 	}
-	if p.isDirectory || w.As != "" {
-		w.Path = ""
-		w.Glob = p.match.Glob[0]
+	if p.isDirectory || p.match.isMount() {
+		w.Path = p.match.Glob[0]
 	}
 	r.With = append(r.With, w)
 	// An optional path limits the number of devices as well while it is there (discoverPath
@@ -253,13 +251,13 @@ func (r *resource) addCompanion(at *value, p squatPath) {
 // remain only with a single glob, since several may have different numbers of wildcards.
 func (r *resource) inheritFromContainer(device *value) {
 	first := r.Match[0]
-	if first.Permissions != "rw" {
+	if first.Permissions != "rw" && !first.isMount() {
 		r.Container.Permissions = first.Permissions
 	}
 	hasSeveral := len(r.Match) > 1 || len(first.Glob) > 1
 	for i := range r.Match {
 		m := &r.Match[i]
-		if m.Permissions == first.Permissions {
+		if m.Permissions == first.Permissions && !m.isMount() {
 			m.Permissions = ""
 		}
 		isNamed := strings.Contains(strings.ReplaceAll(m.ContainerPath, "$${", ""), "${")
@@ -268,7 +266,7 @@ func (r *resource) inheritFromContainer(device *value) {
 			device.differs("nodes of the symlinks %q have the kernel's names in the container", m.Glob)
 		}
 	}
-	if len(r.Match) == 1 && first.As == "" {
+	if len(r.Match) == 1 && !first.isMount() {
 		r.Container.Path = r.Match[0].ContainerPath
 		r.Match[0].ContainerPath = ""
 	}

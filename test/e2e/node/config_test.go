@@ -53,17 +53,17 @@ func TestMounts(t *testing.T) {
 	config := `
 [[resource]]
 name = "socket"
-match = { as = "mount", glob = "` + dir + `/sockets/*.sock", container_path = "/run/vendor.sock", read_only = false }
+match = { glob = "` + dir + `/sockets/*.sock", container_path = "/run/vendor.sock", permissions = "rw" }
 `
 	for kind, line := range injections {
 		config += `
 [[resource]]
 name = "` + kind + `"
 match.glob = "/dev/mounted-` + kind + `"
-with = { glob = "` + dir + `/lib/*.so", as = "mount", container_path = "/lib/vendor/" }
-container.mounts = [
-  { host_path = "` + dir + `/etc", container_path = "/etc/vendor", read_only = false },
-  { host_path = "` + dir + `/none", container_path = "/none", optional = true },
+with = [
+  { path = "` + dir + `/lib/*.so", container_path = "/lib/vendor/" },
+  { path = "` + dir + `/etc", container_path = "/etc/vendor", permissions = "rw" },
+  { path = "` + dir + `/none", container_path = "/none", optional = true },
 ]
 ` + line
 	}

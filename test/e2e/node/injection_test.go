@@ -27,11 +27,13 @@ func TestInjection(t *testing.T) {
 [[resource]]
 name = %[1]q
 match = { usb = { serial = %[2]q }, glob = "/dev/ttyUSB*" }
-with = { path = "/dev/companion", permissions = "r", container_path = "/dev/beside" }
+with = [
+  { path = "/dev/companion", permissions = "r", container_path = "/dev/beside" },
+  { path = %[3]q, container_path = "/data" },
+]
 container.path = "/dev/zigbee"
 container.env.ZIGBEE = "${container_path} is ${usb.serial} at ${devnode}"
 container.annotations."example.com/zigbee" = "${id} of ${resource}"
-container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
 %[4]s`, kind, sticks[kind].Serial, data, injections[kind])
 		n.Plug(sticks[kind].Stick)
 	}
@@ -96,14 +98,13 @@ func TestTwoDevices(t *testing.T) {
 [[resource]]
 name = %[1]q
 match = { usb = { serial = "%[1]s*" }, glob = "/dev/ttyUSB*" }
-with = { path = "/dev/companion" }
+with = [{ path = "/dev/companion" }, { path = %[3]q, container_path = "/data" }]
 container.path = %[2]q
 container.env.SERIALS = "${usb.serial}"
 container.env.PATHS = "${container_path}"
 container.env.SAME = "${count} of ${resource} on ${node_name}"
 container.env."ZIGBEE_${index}" = "${id}"
 container.annotations."example.com/zigbee-${index}" = "${usb.serial}"
-container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
 %[4]s`, kind, paths[kind], n.Dir, injections[kind])
 		// The orders of names, of ports and of serial numbers differ.
 		n.Plug(adapter(fmt.Sprintf("1-%d", 2*i+1), kind+"B", uint32(2*i+1)).Stick)

@@ -15,7 +15,7 @@ const nicConfig = `
 domain = "example.com"
 [[resource]]
 name = "nic"
-match.pci = { id = "8086:10d3", driver = "e1000e" }
+match = { pci = { id = "8086:10d3" }, driver = "e1000e" }
 container.env.NIC = "${pci.address}"
 `
 
