@@ -35,7 +35,6 @@ func readCompanion(v value) Companion {
 // companionPath reads v as the path or the pattern of a companion, and records the mount that it
 // requests.
 func (v value) companionPath(c *Companion) {
-	const want = `a path such as "/dev/kfd"`
 	written, _ := v.raw.(string)
 	hasVariable := strings.Contains(written, "${")
 	isPattern := !hasVariable && strings.ContainsAny(written, `*?[{\`)

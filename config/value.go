@@ -215,13 +215,6 @@ func (v value) report(text, hint string) {
 	v.r.report(problem)
 }
 
-// note records a suggestion for a valid value.
-// Notes never make a configuration invalid.
-func (v value) note(text, hint string) {
-	note := v.problem(text, hint)
-	v.r.notes = append(v.r.notes, note)
-}
-
 // problem returns a problem of v.
 func (v value) problem(text, hint string) report {
 	src, n := v.find()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
@@ -61,9 +62,9 @@ func (c *cluster) create(path string, o anyObject) (out anyObject) {
 // class creates the DeviceClass of a resource.
 func (c *cluster) class(resource string) {
 	c.t.Helper()
-	_, expression, _ := strings.Cut(Class(resource), "expression: ")
+	_, expression, _ := strings.Cut(names.ClassManifest(resource), "expression: ")
 	c.create("/apis/resource.k8s.io/v1/deviceclasses", anyObject{
-		"metadata": anyObject{"name": className(resource)},
+		"metadata": anyObject{"name": names.Class(resource)},
 		"spec": anyObject{
 			"extendedResourceName": resource,
 			"selectors":            []any{anyObject{"cel": anyObject{"expression": strings.TrimSpace(expression)}}},

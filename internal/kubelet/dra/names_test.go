@@ -6,6 +6,3 @@ const maxValue = names.MaxValue
 
 // className is the name of a resource's DeviceClass.
 func className(resource string) string { return names.Class(resource) }
-
-// value is the value of an attribute.
-func value(s string) string { return names.Value(s) }

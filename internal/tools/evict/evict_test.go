@@ -39,16 +39,13 @@ func newCluster(t *testing.T) cluster { return cluster{t, kubeapitest.New(t)} }
 
 // lines is a log.
 type lines struct {
-	mu      sync.Mutex
-	text    bytes.Buffer
-	changed chan struct{} // closed at the next line
+	mu   sync.Mutex
+	text bytes.Buffer
 }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.changed)
-	l.changed = make(chan struct{})
 	return l.text.Write(p)
 }
 
@@ -58,33 +55,13 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// until waits for a text.
-func (l *lines) until(t *testing.T, text string) {
-	t.Helper()
-	deadline := time.After(limit)
-	for {
-		l.mu.Lock()
-		isThere := strings.Contains(l.text.String(), text)
-		changed := l.changed
-		l.mu.Unlock()
-		if isThere {
-			return
-		}
-		select {
-		case <-changed:
-		case <-deadline:
-			t.Fatalf("no %q in the log within %s", text, limit)
-		}
-	}
-}
-
 // start runs evict until the test ends, and returns its log.
 func (c cluster) start(o evict.Options) *lines {
 	c.Helper()
 	if o.After == 0 {
 		o.After = 50 * time.Millisecond
 	}
-	text := &lines{changed: make(chan struct{})}
+	text := &lines{}
 	o.PerMinute = 100
 	o.Retry = 20 * time.Millisecond
 	o.Log = slog.New(slog.NewTextHandler(io.MultiWriter(c.Output(), text), nil))
