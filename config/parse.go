@@ -69,7 +69,6 @@ type reader struct {
 	found int
 	// needs are requests that --allow may permit.
 	needs []report
-	notes []report
 	// keys caches the result of language.
 	keys []string
 	// domain is the domain of names without one.
@@ -153,9 +152,6 @@ func (r *reader) parse(files []File) (*Config, error) {
 	// have.
 	if err := problems(r.reports, r.found); err != nil {
 		return nil, err
-	}
-	for _, n := range inOrder(r.notes) {
-		cfg.Notes = append(cfg.Notes, n.Problem)
 	}
 	for _, start := range inOrder(starts) {
 		cfg.starts = append(cfg.starts, start.Problem)
