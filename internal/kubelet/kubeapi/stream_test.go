@@ -73,25 +73,25 @@ func TestStream(t *testing.T) {
 // Of an event of 12 MB only what is read is in memory, also of one long string. The live heap is
 // measured while the server writes. What the sockets hold (up to 6 MiB) is not read yet.
 func TestStreamOfLargeEvents(t *testing.T) {
-	const size = 4 << 20
 	escape := `\u003c`
 	before := liveHeap()
 	var most atomic.Uint64
 	c := kubeapi.New(start(t, func(w http.ResponseWriter, _ *http.Request) {
-		repeat := func(text string) {
-			for i := range size / len(text) {
+		repeat := func(size int, text string) {
+			n := size / len(text)
+			for i := range n {
 				_, _ = io.WriteString(w, text)
-				if i%(size/len(text)/4) == 0 {
+				if i%(n/4) == 0 {
 					most.Store(max(most.Load(), liveHeap()))
 				}
 			}
 		}
 		_, _ = io.WriteString(w, `{"type":"ADDED","object":{"list":[`)
-		repeat(`{"id":"` + strings.Repeat("x", 80) + `"},`)
+		repeat(2<<20, `{"id":"` + strings.Repeat("x", 80) + `"},`)
 		_, _ = io.WriteString(w, `null],"text":"`)
-		repeat(strings.Repeat("ä", 500))
+		repeat(8<<20, strings.Repeat("ä", 500))
 		_, _ = io.WriteString(w, `","name":"a`)
-		repeat(strings.Repeat(escape, 1000))
+		repeat(2<<20, strings.Repeat(escape, 1000))
 		_, _ = io.WriteString(w, `"}}`)
 	}))
 	name := ""
