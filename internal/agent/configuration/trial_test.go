@@ -16,7 +16,7 @@ import (
 )
 
 // On a node without a last good configuration, a configuration that kills the program is tried three
-// times. Then nothing is served until it is edited.
+// times. Then nothing is served until it is edited, or for ten minutes.
 func TestDeadlyFirstConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
