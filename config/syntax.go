@@ -27,6 +27,7 @@ var syntaxHints = []struct{ part, hint string }{
 	{"invalid escape", backslashHint},
 	{"invalid UTF-8", "write the file in UTF-8"},
 	{"probably using UTF-16", "write the file in UTF-8"},
+	{"strings cannot contain newlines", "the quote at the end of the text is missing"},
 	{"'0x0d'", `end lines with a line feed ("\n"), as an editor on Linux does`},
 	{"cannot be used as an array", "[name] and [[name]] do not mix: every resource begins with [[resource]]"},
 	{"already been defined", "a key is given once in its table; several values are a list, several resources are several [[resource]]"},

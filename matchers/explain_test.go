@@ -42,6 +42,26 @@ func TestExplainSubFunction(t *testing.T) {
 	}
 }
 
+// A typing error in the path of a link is shown with the link that is meant. What only shares a
+// directory with it is not.
+func TestExplainLinks(t *testing.T) {
+	t.Parallel()
+	snap := machine(t, "desktop-xhci")
+	for glob, want := range map[string]string{
+		"FTD_Dual_RS232*":                ": nearest /dev/serial/by-id/usb-FTDI_Dual_RS232-HS-if00-port0 on /dev/ttyUSB2",
+		"FTDI_Dual_RS323-HS-if01-port0":  ": nearest /dev/serial/by-id/usb-FTDI_Dual_RS232-HS-if01-port0 on /dev/ttyUSB3",
+		"ITEAD_SONOFF*":                  "",
+		"ITEAD_SONOFF_Zigbee-if00-port0": "",
+	} {
+		glob = `"/dev/serial/by-id/usb-` + glob + `"`
+		want = "glob " + glob + " fits nothing" + want
+		got := matchers.Explain(parse(t, "match.glob = "+glob), snap, nil, matchers.Options{Host: &fakeHost{}}, nil, nil)[0].Reason
+		if got != want {
+			t.Errorf("reason %q; want %q", got, want)
+		}
+	}
+}
+
 // A reason is what happened to the devices, and not what is left when no other reason applies.
 func TestExplainReasons(t *testing.T) {
 	t.Parallel()

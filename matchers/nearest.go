@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -53,9 +54,7 @@ func (n *nearest) value() string {
 				unread = "the value for " + t.String() + " can't be read yet"
 			}
 			for _, have := range v.values {
-				edits, but := n.distance(have)
-				// One edit in four characters may be a typing error. Much more is another value.
-				isFar := edits > max(1, len(have)/4)
+				edits, isFar, but := n.distance(have)
 				isOther := isFar && !n.isNarrowed
 				// The first of several equally near values is kept: the targets are in a fixed
 				// order.
@@ -93,14 +92,14 @@ func (n *nearest) describe(t target, value, but string, isFar bool) string {
 }
 
 // distance is the number of edits from a value to the patterns. It is 0 for differences that people
-// overlook, and but then describes the difference.
-func (n *nearest) distance(have string) (edits int, but string) {
+// overlook, and but then describes the difference. isFar is set if the value can hardly be meant.
+func (n *nearest) distance(have string) (edits int, isFar bool, but string) {
 	want := n.step.want()
 	matchesLower := want.Match(strings.ToLower(have))
 	matchesUpper := want.Match(strings.ToUpper(have))
 	isOtherCase := matchesLower || matchesUpper
 	if isOtherCase && !want.Empty() {
-		return 0, ", which differs in letter case"
+		return 0, false, ", which differs in letter case"
 	}
 	if n.step.kind == globStep {
 		// The glob is valid, but it may have been written as a regular expression.
@@ -108,29 +107,38 @@ func (n *nearest) distance(have string) (edits int, but string) {
 			glob := pattern.FromRegexp(written)
 			parsed, err := pattern.Parse(pattern.Path, glob)
 			if glob != "" && err == nil && parsed.Match(have) {
-				return 0, fmt.Sprintf(": %q is a regular expression, and the equivalent glob is %q", written, glob)
+				return 0, false, fmt.Sprintf(": %q is a regular expression, and the equivalent glob is %q", written, glob)
 			}
 		}
 	}
 	if isSwapped(have, want) {
-		return 0, ": is the pattern swapped?"
+		return 0, false, ": is the pattern swapped?"
 	}
 	// The pattern is the value itself, but its wildcards do not match themselves.
 	if slices.Contains(want.Patterns(), have) {
-		return 0, ": with its wildcards escaped it is " + pattern.Quote(have)
+		return 0, false, ": with its wildcards escaped it is " + pattern.Quote(have)
 	}
 	// It is less than maxEdits, so that a value without any pattern to compare is still reported.
 	edits = 1 << 9
+	isFar = true
 	for _, a := range want.Alternatives() {
-		edits = min(edits, pattern.Distance(have, a.Shape()))
+		shape, isBeginning := strings.CutSuffix(a.Shape(), "*")
+		compared := have
+		if isBeginning {
+			compared = have[:min(len(have), len(shape))]
+		}
+		edits = min(edits, pattern.Distance(compared, shape))
+		// One edit in four characters may be a typing error. Much more is another value. The
+		// directories of paths are too similar to count.
+		isFar = isFar && edits > max(1, len(path.Base(compared))/4)
 	}
 	literal, _ := want.Literal()
 	const shortest = 3
 	// A shorter text is in many values by chance.
 	if len(literal) >= shortest && strings.Contains(have, literal) {
-		return min(edits, 1), ", which contains it: a pattern matches whole values"
+		return min(edits, 1), false, ", which contains it: a pattern matches whole values"
 	}
-	return edits, ""
+	return edits, isFar, ""
 }
 
 // isSwapped reports whether a pattern matches the halves of an ID in the wrong order: product:vendor.

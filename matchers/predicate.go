@@ -423,7 +423,7 @@ func (p *predicate) matchesPaths(n *device.Node) bool {
 	if p.trace != nil && n.Net == nil {
 		p.trace.glob[n] = judgement{
 			holds:  matches,
-			values: []string{n.Path},
+			values: p.run.pathsOf(n),
 		}
 	}
 	return matches
