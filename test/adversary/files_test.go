@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -171,5 +173,31 @@ func TestKubeletDirectory(t *testing.T) {
 	}
 	n.start()
 	n.waitServed()
+	n.stop()
+}
+
+// More nodes than the scan may read change nothing for the devices that are known, and are no longer a
+// problem when they are gone.
+func TestManyNodes(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.start()
+	n.waitServed()
+	const number = 60_000
+	storm := filepath.Join(n.host.Dev(), "storm")
+	// A tree of files sends no uevent, but a change of names in /dev itself causes a scan.
+	hidden := filepath.Join(n.host.Root, "storm")
+	n.must(os.Mkdir(hidden, 0o755))
+	for i := range number {
+		n.must(unix.Mknod(filepath.Join(hidden, strconv.Itoa(i)), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
+	}
+	n.must(os.Rename(hidden, storm))
+	n.waitLogged(0, "more than 32000 nodes and links")
+	n.checkServes()
+	if got := n.kubelet.Count(good); got.Allocatable != 1 {
+		n.fatal("%+v, want 1 allocatable", got)
+	}
+	n.must(os.Rename(storm, hidden))
+	n.waitReady()
 	n.stop()
 }

@@ -21,6 +21,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
+// maxNodes bounds the memory of a scan: nodes and links below /dev together. A large storage server
+// has a few thousand.
+const maxNodes = 32_000
+
 // hostDev is the directory of device nodes in paths of the host.
 const hostDev = "/dev"
 
@@ -162,8 +166,8 @@ func (d *devDir) isUnchanged(st *unix.Stat_t) bool {
 	return d.ino == st.Ino && d.modified == st.Mtim
 }
 
-// walk adds a directory and its subdirectories. It fails only if /dev itself is unreadable or ctx
-// has ended. Another unreadable directory is a problem.
+// walk adds a directory and its subdirectories. It fails only if /dev itself is unreadable or has too
+// many nodes, or if ctx has ended. Another unreadable directory is a problem.
 func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -179,6 +183,10 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	}
 	t.dirs = append(t.dirs, dir)
 	t.isDir[dir] = true
+	if len(t.nodes)+len(t.links)+len(d.nodes)+len(d.links) > maxNodes {
+		// Any choice of nodes to leave out would make devices look gone.
+		return fmt.Errorf("%q: with it, there are more than %d nodes and links: remove what made them", dir, maxNodes)
+	}
 	for _, n := range d.nodes {
 		t.addNode(n)
 	}

@@ -87,7 +87,7 @@ func TestStreamOfLargeEvents(t *testing.T) {
 			}
 		}
 		_, _ = io.WriteString(w, `{"type":"ADDED","object":{"list":[`)
-		repeat(2<<20, `{"id":"` + strings.Repeat("x", 80) + `"},`)
+		repeat(2<<20, `{"id":"`+strings.Repeat("x", 80)+`"},`)
 		_, _ = io.WriteString(w, `null],"text":"`)
 		repeat(8<<20, strings.Repeat("ä", 500))
 		_, _ = io.WriteString(w, `","name":"a`)
