@@ -57,6 +57,7 @@ var words = map[string][]string{
 	"{identity}": {"auto", "port"},
 	"{place}":    {"1", "2", "3", "4", "5", "6", "7", "8"},
 	"{number}":   {"0", "0", "1", "2", "3", "4"},
+	"{dir}":      {"state", "run", "cdi"},
 }
 
 // randomScript returns a script of n lines.
@@ -95,7 +96,8 @@ func randomScript(r *rand.Rand, n int) script {
 func expand(r *rand.Rand, line string) string {
 	fields := strings.Fields(line)
 	for i, f := range fields {
-		if choice := words[f]; choice != nil {
+		if strings.HasPrefix(f, "{") {
+			choice := words[f] // an unknown word panics
 			fields[i] = choice[r.IntN(len(choice))]
 		}
 	}
