@@ -14,6 +14,9 @@
 //	                       └─▶ on trial again after an edit, on SIGHUP, or after 10 minutes,
 //	                           at most 3 times
 //
+// On a node without a last good configuration, nothing is served instead. Therefore only deaths before
+// its lists are published count there, and it is tried three times at once.
+//
 // A configuration that could not be matched in time stays on trial, and is suspect after an exit.
 //
 // The configuration on trial is marked on disk from before its text is parsed. The next

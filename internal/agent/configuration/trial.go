@@ -122,7 +122,8 @@ func newTrial(dir string, writer bool) (t *Trial, good []config.File) {
 }
 
 // check returns a SuspectError for a configuration that the program did not survive. Without another
-// one to serve, it is tried maxTries times at once.
+// one to serve, it is tried maxTries times at once: so often, the program died before it had published
+// its lists.
 func (t *Trial) check(hash string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -275,6 +276,7 @@ func (t *Trial) Follow(now time.Time, writes, late bool) (retry bool, wake time.
 	isTrying := t.served.Config != nil && writes && !t.isLate
 	if isTrying && t.provenAt.IsZero() {
 		t.provenAt = now.Add(trialTime)
+		t.clearFirst()
 	} else if isTrying && !now.Before(t.provenAt) {
 		t.prove()
 	}
@@ -283,6 +285,18 @@ func (t *Trial) Follow(now time.Time, writes, late bool) (retry bool, wake time.
 		wake = t.provenAt
 	}
 	return retry, wake
+}
+
+// clearFirst removes the mark of a configuration whose lists are published, on a node without a last good
+// configuration. If the program dies later, a power failure is more likely the cause, and there is nothing
+// else to serve. The caller holds mu.
+func (t *Trial) clearFirst() {
+	if t.good != "" {
+		return
+	}
+	t.suspect = mark{}
+	t.marked = mark{}
+	t.pending.Go(t.writeMark)
 }
 
 // prove ends a trial that has begun. The caller holds mu.

@@ -3,6 +3,7 @@ package configuration_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,8 +16,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 )
 
-// On a node without a last good configuration, a configuration that kills the program is tried three
-// times. Then nothing is served until it is edited, or for ten minutes.
+// On a node without a last good configuration, a configuration that kills the program before its lists
+// are published is tried three times. Then nothing is served until it is edited, or for ten minutes.
 func TestDeadlyFirstConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -43,23 +44,27 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// The mark is written beside the start. Without tries, it is removed.
+	waitMark := func(tries int) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+			text, err := os.ReadFile(filepath.Join(dir, "config-trial.json"))
+			isMarked := strings.Contains(string(text), fmt.Sprintf(`"tries":%d`, tries))
+			if isMarked || tries == 0 && errors.Is(err, fs.ErrNotExist) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("mark %q, want %d tries", text, tries)
+			}
+		}
+	}
 	const deadly = "[[resource]]\nname = \"example.com/x\"\nmatch.glob = \"/dev/x\"\n"
 	write(deadly)
 	for tries := range 3 {
 		if _, cfg := start(); len(cfg.Resources) != 1 {
 			t.Fatal("the configuration is not tried")
 		}
-		// The mark is written beside the start.
-		mark := fmt.Sprintf(`"tries":%d`, tries+1)
-		isMarked := func() bool {
-			text, _ := os.ReadFile(filepath.Join(dir, "config-trial.json"))
-			return strings.Contains(string(text), mark)
-		}
-		for deadline := time.Now().Add(20 * time.Second); !isMarked(); runtime.Gosched() {
-			if time.Now().After(deadline) {
-				t.Fatalf("no mark with %s", mark)
-			}
-		}
+		waitMark(tries + 1)
 	}
 	r, cfg := start()
 	var suspect *configuration.SuspectError
@@ -71,6 +76,12 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 	if len(cfg.Resources) != 1 || r.Last().Err != nil {
 		t.Errorf("after an edit, %d resources are served, with the error %v", len(cfg.Resources), r.Last().Err)
 	}
+	// Its lists are published: what kills the program from now on is not the configuration.
+	waitMark(1)
+	now := time.Now()
+	r.Trial.Serve(r.Last(), now)
+	r.Trial.Follow(now, true, false)
+	waitMark(0)
 	if err := r.Trial.End(false); err != nil {
 		t.Error(err)
 	}

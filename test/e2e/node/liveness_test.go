@@ -1,12 +1,15 @@
 package node_test
 
 import (
-	"errors"
+	"fmt"
+	"path/filepath"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
 // TestLivenessProbe has the kubelet restart the container of a static pod by the file in
@@ -51,12 +54,13 @@ func TestLivenessProbe(t *testing.T) {
 			n.Plug(mine.Stick)
 			pod.WaitRunning(t)
 			wantNode(t, pod.Inspect(t, "main", "/dev"), "/dev/zigbee", mine.number())
-			pod.Wait(t, "healthy", func(*v1.Pod) error {
-				_, stderr, code := pod.Exec(t, "main", "/tool", "open", "/run/device/healthy", "r")
-				if code != 0 {
-					return errors.New(stderr)
+			// Until then, the kubelet goes on to restart the container, so that the test does not enter it.
+			wait.Until(t, 2*time.Minute, "file healthy", func() error {
+				found, err := filepath.Glob(filepath.Join(n.plugin.RunDir(), "health", "*", "*", "healthy"))
+				if err == nil && len(found) != 1 {
+					err = fmt.Errorf("files: %q", found)
 				}
-				return nil
+				return err
 			})
 			t.Logf("restarts: %d before the adapter was back, %d after", before, restarts(t, pod))
 			n.wantAllocations(t, zigbee, 1)
