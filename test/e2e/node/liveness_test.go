@@ -56,7 +56,7 @@ func TestLivenessProbe(t *testing.T) {
 			wantNode(t, pod.Inspect(t, "main", "/dev"), "/dev/zigbee", mine.number())
 			// Until then, the kubelet goes on to restart the container, so that the test does not enter it.
 			wait.Until(t, 2*time.Minute, "file healthy", func() error {
-				found, err := filepath.Glob(filepath.Join(n.plugin.RunDir(), "health", "*", "*", "healthy"))
+				found, err := filepath.Glob(filepath.Join(n.plugin.RunDir(), "health", "*", "healthy"))
 				if err == nil && len(found) != 1 {
 					err = fmt.Errorf("files: %q", found)
 				}
