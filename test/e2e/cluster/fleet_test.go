@@ -299,7 +299,7 @@ func (f *fleetBed) testWhy(t *testing.T) {
 		"held":            "held: other pods hold devices of example.com/one",
 		"typo":            "not-configured: no node has example.com/oen",
 		"absent":          "no-device: no node has example.com/absent",
-		"unhealthy":       "unhealthy: devices of example.com/pulled are Unhealthy",
+		"unhealthy":       "unhealthy: devices of example.com/pulled are not Healthy",
 		"many":            "too-many: the pod requests 5 of example.com/free",
 		"selector":        "node-selector: the pod does not select any node",
 		"gated":           "gated: the pod has scheduling gates",
