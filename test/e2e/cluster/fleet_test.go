@@ -306,7 +306,7 @@ func (f *fleetBed) testWhy(t *testing.T) {
 		"refused":         "admission: the kubelet of bed has refused the pod",
 		"memory":          "scheduler: the scheduler says: ",
 		"claim":           "claim-missing: the ResourceClaim missing does not exist",
-		"classless":       "claim-pending: no device is allocated to a claim",
+		"classless":       "class-missing: the claim names the DeviceClass none.example.com, which does not exist",
 		"secret":          "permission: container main runs as user 4711 and may not open " + f.device("secret"),
 		"lost-bed":        "device-missing: container main cannot start, since its device is gone",
 		"quota/forbidden": "quota: a ResourceQuota of namespace quota forbids the pod",
