@@ -18,8 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/agent/exclusive"
@@ -85,6 +83,14 @@ type Agent struct {
 	// reader reads the configuration, at the start and after each change on disk.
 	reader *configuration.Reader
 
+	// turn is the place of this instance among others, and gate what they allow it to answer.
+	turn turn
+	gate *gate
+	// announced is closed when the kubelet has the resources of this instance.
+	announced chan struct{}
+	// predecessorEnded has a value when the streams of another instance have ended.
+	predecessorEnded signal
+
 	// kubelet follows the sockets of the kubelet. It also exists without a kubelet, but does not
 	// run.
 	kubelet *plugin.KubeletWatch
@@ -104,14 +110,12 @@ type Agent struct {
 type startup struct {
 	// config is the configuration on disk, or the last good one if the former is broken.
 	config *config.Config
-	// lock is the lock file of the run directory.
-	lock *os.File
 	// hasPredecessor is set if an instance has served in this boot before.
 	hasPredecessor bool
-	// lockErr is why there is no lock file.
+	// lockErr is why the lock file cannot be used.
 	lockErr error
-	// isWriter is set if this instance holds the lock, or if there is no lock file.
-	isWriter bool
+	// hasWrites is set if no other instance served at the start, or if there is no lock file.
+	hasWrites bool
 }
 
 // hostWatch reads the host and follows its changes.
@@ -172,6 +176,8 @@ type page struct {
 	events events
 	// heldError is why held devices are unknown, as it was logged last: a string.
 	heldError atomic.Value
+	// isWaiting is set while this instance has matched the host and waits for another one.
+	isWaiting atomic.Bool
 	// busy is set while the loop runs a pass.
 	busy atomic.Bool
 	// stuck has an element after a pass took as long as stuckAfter.
@@ -195,7 +201,11 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		now:        time.Now,
 		rescans:    make(rescanRequests),
 		wake:       newSignal(),
+		gate:       newGate(),
+		announced:  make(chan struct{}),
 		allSettled: make(chan struct{}),
+
+		predecessorEnded: newSignal(),
 	}
 	a.page.problems = newProblems(options.Log)
 	a.page.started = time.Now()
@@ -228,40 +238,22 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
-	// This must precede takeLock, which makes the file.
+	// This must precede openTurn, which makes the file.
 	a.found.hasPredecessor = present(filepath.Join(p.RunDir, lockName))
-	a.found.lock, a.found.isWriter, a.found.lockErr = takeLock(p.RunDir)
-	if a.found.lockErr != nil {
-		// Without a lock there is no election: this instance serves what needs no link, and writes
-		// what it can.
-		a.found.isWriter = true
-	}
+	a.takeTurn()
 	defer func() {
 		if err != nil {
-			_ = a.found.lock.Close()
+			a.turn.close()
 		}
 	}()
-	if a.reader, a.found.config, err = newReader(options, a.found.isWriter); err != nil {
+	if a.reader, a.found.config, err = newReader(options, a.found.hasWrites); err != nil {
 		return nil, err
 	}
-	// A broken configuration on disk is an error of New only if there is no last good one.
-	// Otherwise, the page and the log report it.
-	first := a.reader.Last()
-	a.page.config.Store(&status.Config{
-		Path:       options.configName(),
-		Hash:       a.found.config.Hash,
-		Loaded:     time.Now(),
-		Generation: 1,
-		Broken:     first.Err,
-		Problems:   split(first.Err),
-	})
-	if first.Err != nil {
-		logBroken(a.log, options.configName(), first.Err)
-	}
+	a.showConfig()
 	if err := a.listen(); err != nil {
 		return nil, errors.Join(err, a.reader.Trial.End(false))
 	}
-	a.page.metrics.CountLoad(first.Err)
+	a.page.metrics.CountLoad(a.reader.Last().Err)
 	a.host.specs = watch.NewFiles("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	// The clock is read through a at each call, because tests replace it after New.
@@ -288,98 +280,38 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	return a, nil
 }
 
-// Run serves until ctx is cancelled. Then it ends all streams, removes its sockets and returns nil,
-// within a second. Links and specs stay: containers that restart during an upgrade need them. If it
-// returns an error, goroutines may still run: the process should end.
-func (a *Agent) Run(ctx context.Context) error {
-	a.log.Info("starting",
-		"version", a.options.Version,
-		"config", a.options.configName(),
-		"resources", len(a.found.config.Resources),
-	)
-	defer a.log.Info("stopped")
-	group, ctx := errgroup.WithContext(ctx)
-	// The loop is made before any goroutine starts: it takes over what New has found.
-	loop := newLoop(a, group)
-	if a.page.listener != nil {
-		group.Go(func() error {
-			return a.page.metrics.Serve(ctx, a.page.listener)
-		})
+// takeTurn takes the right to write, unless another instance has it.
+func (a *Agent) takeTurn() {
+	var err error
+	a.turn, err = openTurn(a.options.Paths.RunDir)
+	if err == nil {
+		a.found.hasWrites, err = a.turn.begin()
 	}
-	if !a.options.CDIOnly {
-		group.Go(func() error {
-			a.sweep()
-			return nil
-		})
-		group.Go(func() error {
-			return a.kubelet.Run(ctx)
-		})
-		group.Go(func() error {
-			return a.pods.holders.Run(ctx, a.kubelet.Checkpoint)
-		})
+	// Without a lock file, this instance serves what needs no link, and writes what it can.
+	if err != nil {
+		a.turn.close()
+		a.turn = turn{}
+		a.found.lockErr = err
+		a.found.hasWrites = true
 	}
-	group.Go(func() error {
-		return a.reader.Files.Run(ctx)
-	})
-	group.Go(func() error {
-		return a.reader.Run(ctx)
-	})
-	group.Go(func() error {
-		return loop.run(ctx)
-	})
-	// Capacity 1: the goroutine can end even if Run has returned before.
-	ended := make(chan error, 1)
-	go func() {
-		ended <- a.wait(group, loop)
-	}()
-	// ctx belongs to the group: it also ends when a part has failed.
-	select {
-	case err := <-ended:
-		return err
-	case <-a.page.stuck:
-		return errStuck
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(endWithin):
-	}
-	// Something blocks in the kernel, and cannot be interrupted.
-	loop.abandon()
-	cause := context.Cause(ctx)
-	// The cause is context.Canceled after a signal, and otherwise the error of the part that
-	// failed.
-	if errors.Is(cause, context.Canceled) {
-		return nil
-	}
-	return cause
 }
 
-// stuckAfter is how long one pass of the loop may take. A pass takes milliseconds, and everything
-// that may hang has a timeout, which add up to two seconds. While a pass hangs, a removed device is
-// still listed as healthy.
-const stuckAfter = time.Minute
-
-var errStuck = fmt.Errorf("the main loop was stuck in one pass for %s: the program ends, so that it is started again", stuckAfter)
-
-const (
-	// endWithin is how long Run waits for everything that it started. A read of the host may block
-	// forever, and the kubelet kills the pod after its grace period.
-	endWithin = 800 * time.Millisecond
-	// lastSave is how long Run then waits for the disk of the state.
-	lastSave = 100 * time.Millisecond
-)
-
-// wait waits for everything that Run started, and saves the state. The lock is released last,
-// because the next instance reads the state as soon as it has the lock.
-func (a *Agent) wait(group *errgroup.Group, l *loop) error {
-	err := group.Wait()
-	l.finish()
-	a.host.cancel()
-	a.host.running.Wait()
-	_ = a.found.lock.Close()
-	return err
+// showConfig shows the configuration that was read at the start. A broken configuration on disk is an
+// error of New only if there is no last good one. Otherwise, the page and the log report it.
+func (a *Agent) showConfig() {
+	name := a.options.configName()
+	onDisk := a.reader.Last()
+	a.page.config.Store(&status.Config{
+		Path:       name,
+		Hash:       a.found.config.Hash,
+		Loaded:     time.Now(),
+		Generation: 1,
+		Broken:     onDisk.Err,
+		Problems:   split(onDisk.Err),
+	})
+	if onDisk.Err != nil {
+		logBroken(a.log, name, onDisk.Err)
+	}
 }
 
 // sweep removes the sockets of killed instances. It is no error if the directory of the kubelet is
@@ -406,7 +338,7 @@ func (a *Agent) Reload() { a.reader.Request() }
 // returns the qualified names in the specs. It is an error if an instance is serving, or if ctx
 // ends before the first pass. The caller sets Options.CDIOnly.
 func (a *Agent) Once(ctx context.Context) (names []string, err error) {
-	if !a.found.isWriter {
+	if !a.found.hasWrites {
 		return nil, errServing(a.options.Paths)
 	}
 	a.outputs.noHealth = true // nobody would keep the directories up to date

@@ -130,43 +130,6 @@ func TestHeldDeviceIsListedWithoutState(t *testing.T) {
 	n.untilListed("example.com/zigbee", []string{a, b}, nil)
 }
 
-// During a rolling update two instances serve; the new one writes links and state once
-// the old one has ended.
-func TestNewInstanceInheritsTheLock(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, zigbee)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	const a, b = stickID, otherID
-	_, stopOld := n.serve()
-	n.untilListed("example.com/zigbee", []string{a}, nil)
-	_, stopNew := n.serve()
-	n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/zigbee") >= 2 })
-	stopOld()
-	n.untilListed("example.com/zigbee", []string{a}, nil)
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	n.untilListed("example.com/zigbee", []string{a, b}, nil)
-	n.until("allocatable", func() bool { return n.kubelet.Count("example.com/zigbee").Allocatable == 2 })
-	if got := n.linkOf(b, "if00:ttyUSB"); got != "/dev/ttyUSB1" {
-		t.Errorf("link made by the newcomer leads to %q, want /dev/ttyUSB1", got)
-	}
-	if _, err := agent.Clean(n.options.Paths); err == nil || !strings.Contains(err.Error(), "is serving") {
-		t.Errorf("clean while serving: %v, want a refusal", err)
-	}
-	stopNew()
-	if err := os.Mkdir(filepath.Join(n.options.Paths.RunDir, "claims"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := agent.Clean(n.options.Paths); err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range []string{n.options.Paths.RunDir, n.options.Paths.StateDir} {
-		if left, _ := os.ReadDir(dir); len(left) > 0 {
-			t.Errorf("clean left %v in %s", left, dir)
-		}
-	}
-}
-
 func TestNewNamesTheFlag(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")

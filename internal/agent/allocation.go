@@ -14,12 +14,17 @@ import (
 )
 
 // Blocks reports whether Allocate may block. Then the plugin limits the time of the call.
-func (r *resource) Blocks() bool { return r.now.Load().blocks }
+func (r *resource) Blocks() bool { return r.now.Load().blocks || !r.gate.isOpen() }
 
 // Allocate returns the response for a container with these slots. The kubelet keeps it for the life
 // of the pod, so everything in it is checked now. ids has at least one slot. The error names the
 // device and the reason.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
+	leave, err := r.gate.enter(ctx)
+	if err != nil {
+		return device.Response{}, err
+	}
+	defer leave()
 	return r.allocate(ctx, ids, nil)
 }
 

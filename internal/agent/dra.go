@@ -57,47 +57,28 @@ type draDriver struct {
 	// newPods watches the cgroups of pods.
 	newPods *watch.Watcher
 
-	// isPublishing is set if this instance writes ResourceSlices. Only the loop uses it.
-	isPublishing bool
 	// answerWithin is how long a prepare may wait, and startWithin how long a pod then may need to
 	// start. Tests set them, 0 is the default.
 	answerWithin time.Duration
 	startWithin  time.Duration
 }
 
-// runDRA starts the driver if it is needed, and begins to publish devices if this instance is the
-// writer. The driver of a new instance answers the kubelet beside the old one, but only one of them
-// may write ResourceSlices. Only the loop calls it, in each pass.
-func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
+// runDRA starts the driver if it is needed. Only the loop calls it, in each pass.
+func (l *loop) runDRA(out ledger.Output) {
 	d := l.dra
-	if d.plugin.Load() == nil {
-		if !l.needsDRA(out) {
-			return
-		}
-		p := d.newPlugin()
-		d.plugin.Store(p)
-		l.life.group.Go(func() error {
-			return p.Run(ctx)
-		})
-		l.life.group.Go(func() error {
-			return d.followPods(ctx)
-		})
-		// The state remembers this, so that the next instance starts the driver at once.
-		l.memory.hasRunDRA = true
+	if d.plugin.Load() != nil || !l.needsDRA(out) {
+		return
 	}
+	p := d.newPlugin()
+	d.plugin.Store(p)
+	l.life.answering.Go(p.Run)
+	l.life.answering.Go(d.followPods)
 	// The name of a slice begins with the name of its node.
-	mayPublish := l.role.writes && l.options.NodeName != ""
-	if mayPublish && !d.isPublishing {
-		d.isPublishing = true
-		l.life.group.Go(func() error {
-			return d.plugin.Load().Publish(ctx)
-		})
-		if devices, _ := d.list.Get(); devices != nil {
-			// The kubelet forgets all health when the stream of the other instance ends. The same
-			// devices again make the plugin send their health to the kubelet.
-			d.list.Set(devices)
-		}
+	if l.options.NodeName != "" {
+		l.life.passing.Go(p.Publish)
 	}
+	// The state remembers this, so that the next instance starts the driver at once.
+	l.memory.hasRunDRA = true
 }
 
 // needsDRA reports whether the driver must run: because it has run before, because a resource is
@@ -168,6 +149,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Inject:   d.inject,
 		Offered:  d.offered,
 		Excludes: a.pods.rivals.conflict,
+		Enter:    a.gate.enter,
 		PodState: a.podState,
 		Known:    d.known,
 		Changed:  a.wake.send,

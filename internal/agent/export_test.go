@@ -1,6 +1,31 @@
 package agent
 
-import "time"
+import (
+	"testing"
+	"time"
+)
+
+// IsWaiting reports whether the instance waits for another one, and is ready to serve.
+func (a *Agent) IsWaiting() bool { return a.page.isWaiting.Load() }
+
+// Answers takes the right to answer the kubelet from all instances, until release.
+func Answers(t testing.TB, p Paths) (release func()) {
+	t.Helper()
+	err := makeRunDir(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := openTurn(p.RunDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.close)
+	isOurs, err := other.take(answers)
+	if err != nil || !isOurs {
+		t.Fatalf("answers: %t, %v", isOurs, err)
+	}
+	return other.close
+}
 
 // SetClock replaces the time by which devices live, before Run.
 func (a *Agent) SetClock(now func() time.Time) { a.now = now }

@@ -17,69 +17,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
-// lockName is the file in the run directory that elects the instance that writes links, CDI specs
-// and state. During a rolling update two instances run: the new one serves and registers, and gets
-// the lock when the old one ends. It is an flock(2), which the kernel always releases when the
-// process ends.
-const lockName = "lock"
-
-// takeLock opens the lock of a run directory. If the lock is free, isHeld is set, and this process
-// holds it until the file is closed. It does not wait. The caller closes the file unless err is
-// set.
-func takeLock(dir string) (lock *os.File, isHeld bool, err error) {
-	path := filepath.Join(dir, lockName)
-	lock, err = openLock(path)
-	if err != nil && !isRegular(path) {
-		// No instance can hold a lock on a socket, a directory or a loop of links.
-		_ = os.Remove(path) // fails for a directory with files
-		lock, err = openLock(path)
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("--run-dir: %w", err)
-	}
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	switch err {
-	case nil:
-		return lock, true, nil
-	// Another process has the lock.
-	case unix.EWOULDBLOCK:
-		return lock, false, nil
-	}
-	err = fmt.Errorf("--run-dir: flock %s: %w", lock.Name(), err)
-	return nil, false, errors.Join(err, lock.Close())
-}
-
-// openLock opens the lock file, and makes it if it is missing.
-func openLock(path string) (*os.File, error) {
-	const flags = os.O_CREATE | os.O_RDWR | unix.O_CLOEXEC
-	return os.OpenFile(path, flags, 0o600)
-}
-
-// isRegular reports whether there is a regular file at a path.
-func isRegular(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
-// awaitLock returns a channel that is closed when this process holds the lock. flock(2) cannot be
-// interrupted, so its goroutine may only end with the process. The channel stays open if flock
-// fails.
-func awaitLock(lock *os.File) <-chan struct{} {
-	held := make(chan struct{})
-	fd := int(lock.Fd()) // the file may be closed while the goroutine waits
-	go func() {
-		// A signal may end the wait without the lock (EINTR in flock(2)): then it begins again.
-		err := error(unix.EINTR)
-		for err == unix.EINTR {
-			err = unix.Flock(fd, unix.LOCK_EX)
-		}
-		if err == nil {
-			close(held)
-		}
-	}()
-	return held
-}
-
 // makeRunDir makes the run directory. Without root, the error names every directory that serving
 // cannot write. It is no error if the file system of the directory is read-only.
 func makeRunDir(p Paths) error {
@@ -97,7 +34,7 @@ func makeRunDir(p Paths) error {
 		return errNotRoot(uid, p.lacking(isWritable))
 	}
 	// For root, the error is about the file system, such as a read-only one, and not about
-	// privileges. takeLock fails as well, and what needs no link is served.
+	// privileges. openTurn fails as well, and what needs no link is served.
 	if exists || errors.Is(err, unix.EROFS) {
 		return nil
 	}
@@ -136,12 +73,12 @@ func Serving(p Paths) bool {
 	if !present(filepath.Join(p.RunDir, lockName)) {
 		return false
 	}
-	lock, mine, err := takeLock(p.RunDir)
+	t, err := openTurn(p.RunDir)
 	if err != nil {
 		return false
 	}
-	defer lock.Close()
-	return !mine
+	defer t.close()
+	return t.isTaken(writes) || t.isTaken(answers)
 }
 
 // Clean removes the leftovers of serving: links, CDI specs, device information, state,
@@ -150,12 +87,16 @@ func Serving(p Paths) bool {
 // sorted, also after an error.
 func Clean(p Paths) (removed []string, err error) {
 	if _, err := os.Stat(p.RunDir); err == nil {
-		lock, mine, err := takeLock(p.RunDir)
+		t, err := openTurn(p.RunDir)
 		if err != nil {
 			return nil, err
 		}
-		defer lock.Close()
-		if !mine {
+		defer t.close()
+		hasWrites, err := t.begin()
+		if err != nil {
+			return nil, fmt.Errorf("--run-dir: %w", err)
+		}
+		if !hasWrites || t.isTaken(answers) {
 			return nil, errServing(p)
 		}
 	}
@@ -183,11 +124,9 @@ func Clean(p Paths) (removed []string, err error) {
 		errs = append(errs, err)
 	}
 	// The lock is removed after everything that it protects.
-	for _, name := range []string{lockName, waitingName} {
-		path := filepath.Join(p.RunDir, name)
-		if present(path) { // the lock may have been made above
-			errs = append(errs, os.Remove(path))
-		}
+	lock := filepath.Join(p.RunDir, lockName)
+	if present(lock) { // it may have been made above
+		errs = append(errs, os.Remove(lock))
 	}
 	slices.Sort(removed)
 	return removed, errors.Join(errs...)

@@ -3,11 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/host/health"
@@ -27,7 +24,8 @@ type loop struct {
 	config *config.Config
 
 	// The fields below are grouped by subject. The methods of the loop use all of them.
-	role   role
+	// start is when this instance began to serve.
+	start  time.Time
 	last   lastScan
 	checks healthChecks
 	memory memory
@@ -36,21 +34,6 @@ type loop struct {
 	pace   pace
 	saves  saves
 	life   life
-}
-
-// role is what this instance does beside another one, as in a rolling update.
-type role struct {
-	// start is when this instance started.
-	start time.Time
-	// hasPredecessor is set if an instance has served in this boot before.
-	hasPredecessor bool
-	// writes is set if this instance holds the lock: then it writes links, specs and state.
-	writes bool
-	// peers knows the other instance, for the log.
-	peers *peers
-	// inherited has the state of the other instance when that has ended. It is nil for the instance
-	// that writes.
-	inherited <-chan inheritance
 }
 
 // lastScan is the last scan that succeeded.
@@ -92,8 +75,10 @@ type saves struct {
 
 // life is what happens once in the life of an instance or a plugin.
 type life struct {
-	// group runs everything that Agent.Run waits for.
-	group *errgroup.Group
+	// phases run everything that Agent.Run waits for.
+	phases
+	// announced is set once announce was called.
+	announced bool
 	// settled is set when the channel Agent.allSettled is closed.
 	settled bool
 	// ended has the channels that are closed when the last plugin of a resource has ended.
@@ -104,17 +89,12 @@ type life struct {
 	dropped time.Time
 }
 
-// newLoop returns a loop that has not started. Everything that it starts later runs in group.
-func newLoop(a *Agent, group *errgroup.Group) *loop {
+// newLoop returns a loop that has not started. Everything that it starts later belongs to one of the phases.
+func newLoop(a *Agent, running phases) *loop {
 	l := &loop{
 		Agent:  a,
 		config: a.found.config,
-		role: role{
-			start:          a.now(),
-			hasPredecessor: a.found.hasPredecessor,
-			writes:         a.found.isWriter,
-			peers:          newPeers(a.options),
-		},
+		start:  a.now(),
 		checks: healthChecks{prober: health.New(a.options.Paths.local)},
 		held:   holdings{answers: make(chan ledger.Held, 1)},
 		ends:   newEndedPods(a.options.Paths, a.pods.released),
@@ -126,13 +106,13 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		},
 		saves: saves{saver: newSaver()},
 		life: life{
-			group: group,
-			ended: map[string]chan struct{}{},
-			done:  make(chan struct{}),
+			phases: running,
+			ended:  map[string]chan struct{}{},
+			done:   make(chan struct{}),
 		},
 	}
-	l.held.reset(l.role.start) // an earlier instance may have served another configuration
-	a.reader.Trial.Serve(a.reader.Last(), l.role.start)
+	l.held.reset(l.start) // an earlier instance may have served another configuration
+	a.reader.Trial.Serve(a.reader.Last(), l.start)
 	return l
 }
 
@@ -157,23 +137,10 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.pace.watchdog.Stop()
 	// The watch starts when the specs first decide about a device, see followSpecs.
 	l.host.watchSpecs = sync.OnceFunc(func() {
-		l.life.group.Go(func() error {
-			return l.host.specs.Run(ctx)
-		})
+		l.life.passing.Go(l.host.specs.Run)
 	})
-	// An instance without the lock serves all the same, see lockName.
-	if !l.role.writes {
-		l.role.peers.waits(time.Now())
-		l.role.inherited = awaitInheritance(l.found.lock, l.options.Paths.StateDir)
-	} else {
-		l.role.peers.holds(l.found.lock, time.Now())
-	}
-	l.life.group.Go(func() error {
-		return l.checks.prober.Run(ctx)
-	})
-	l.life.group.Go(func() error {
-		return l.saves.saver.run(ctx)
-	})
+	l.life.passing.Go(l.checks.prober.Run)
+	l.life.passing.Go(l.saves.saver.run)
 	for t, ok := l.begin(ctx); ok; t, ok = l.next(ctx) {
 		began := time.Now()
 		l.page.busy.Store(true)
@@ -205,10 +172,16 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 		return trigger{}, false
 	// The state is restored before the scan is adopted: the pass compares both.
 	case first := <-l.host.first:
-		l.restore(first)
-		return trigger{apply: func() {
+		began := trigger{limited: true, apply: func() {
 			l.adopt(first.scanOutcome, byEvents)
-		}, limited: true}, true
+		}}
+		if !l.found.hasWrites {
+			// Another instance has served since that scan.
+			first.saved, first.loadErr = ledger.Load(l.options.Paths.StateDir)
+			began.scan = byEvents
+		}
+		l.restore(first)
+		return began, true
 	}
 }
 
@@ -266,10 +239,8 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{apply: func() {
 			l.saves.last = result
 		}}, true
-	case i := <-l.role.inherited:
-		return trigger{apply: func() {
-			l.inherit(i)
-		}}, true
+	case <-l.predecessorEnded:
+		return trigger{apply: l.followPredecessor}, true
 	}
 }
 
@@ -277,9 +248,6 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 // there is no need.
 func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	defer l.page.problems.endPass()
-	if l.role.writes {
-		l.role.peers.reportWaiting()
-	}
 	l.page.problems.warn("run-dir", l.found.lockErr, "the run directory can't be used: only devices that need no link can be allocated",
 		"hint", l.options.hint("run-dir"),
 	)
@@ -323,42 +291,6 @@ func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.last.
 // lacksDevices reports whether the last scan left out hardware that could not be read.
 func (l *loop) lacksDevices() bool {
 	return l.last.snapshot != nil && len(l.last.snapshot.UnreadHardware) > 0
-}
-
-// inheritance is the state that the other instance has saved, or why it can't be read.
-type inheritance struct {
-	saved ledger.Persisted
-	err   error
-}
-
-// awaitInheritance returns a channel that has the state of the other instance once this process holds
-// the lock. The state is not read in the loop, which must not wait for its disk.
-func awaitInheritance(lock *os.File, stateDir string) <-chan inheritance {
-	held := awaitLock(lock)
-	inherited := make(chan inheritance, 1)
-	go func() {
-		<-held
-		saved, err := ledger.Load(stateDir)
-		inherited <- inheritance{saved, err}
-	}()
-	return inherited
-}
-
-// inherit makes this instance the writer, also of links and CDI entries that the other
-// one has made since this one started. If the saved state is unreadable, the outputs are built from
-// the present devices only.
-func (l *loop) inherit(i inheritance) {
-	l.role.inherited = nil
-	l.role.writes = true
-	saved := i.saved
-	if i.err == nil {
-		l.outputs.injected = saved.Injected
-		l.outputs.health.Restore(saved.Health, l.memory.boot != saved.Boot, true)
-		if saved.Boot == l.memory.boot { // no container survives a reboot
-			l.pods.holders.Restore(saved.Holds)
-		}
-	}
-	l.role.peers.holds(l.found.lock, time.Now())
 }
 
 const (

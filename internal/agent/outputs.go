@@ -272,15 +272,13 @@ func (o *outputs) nameSpecs(p *outputPlan) {
 	o.names.Store(names)
 }
 
-// dropCDINames removes the CDI name from devices that also have links where there may be no
-// entry: from the failed devices, whose failures it clears, or from all if failed is nil. Their
-// links are enough for a container.
+// dropCDINames removes the CDI name from failed devices that also have links, and clears their
+// failures: their links are enough for a container.
 func dropCDINames(out ledger.Output, failed map[string]error) {
 	for _, r := range out.Resources {
 		for i := range r.Devices {
 			o := &r.Devices[i].Offer
-			mayLackEntry := failed == nil || failed[o.ID] != nil
-			if o.AlsoCDI && mayLackEntry {
+			if o.AlsoCDI && failed[o.ID] != nil {
 				o.AlsoCDI = false
 				delete(failed, o.ID)
 			}

@@ -37,7 +37,7 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	v := l.match(now)
 	out, configs := l.decide(v, now)
 	// This must precede makeOutputs, which asks the driver why it cannot offer devices.
-	l.runDRA(ctx, out)
+	l.runDRA(out)
 	failed, unwritten := l.makeOutputs(v, out)
 	devices := devicesOf(v, out)
 	// This follows makeOutputs, because devices that failed there do not work either.
@@ -47,8 +47,13 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	l.followSpecs()
 	l.page.explain.Store(newExplainer(l.config, v))
 
-	awaited := l.publish(ctx, out.Resources, configs, now)
+	awaited := l.publish(out.Resources, configs, now)
 	l.publishDRA()
+	// Some lists may still wait for the first results of checks.
+	if awaited.IsZero() && !l.life.announced {
+		l.life.announced = true
+		l.announce()
+	}
 	unrestored := l.restoreHealth(healthFiles.restore, devices, &out)
 
 	unhealthy := errors.Join(healthFiles.err, unrestored)
@@ -95,7 +100,7 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 	l.releaseGrants()
 	state, out := l.memory.state.Next(ledger.Input{
 		Now:            now,
-		Start:          l.role.start,
+		Start:          l.start,
 		Held:           l.held.Held,
 		Granted:        l.granted(),
 		Switched:       l.held.switched,
@@ -116,10 +121,9 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 }
 
 // writeFeatures writes the labels of the node. It waits until everything has settled: labels that
-// are missing during a start would send pods to other nodes. An instance that is not the writer
-// leaves the labels to the other one.
+// are missing during a start would send pods to other nodes.
 func (l *loop) writeFeatures(ctx context.Context, devices []output.Device, hasSettled bool) error {
-	if !l.role.writes || !hasSettled {
+	if !hasSettled {
 		return nil
 	}
 	return l.outputs.writeFeatures(ctx, devices)
@@ -128,7 +132,7 @@ func (l *loop) writeFeatures(ctx context.Context, devices []output.Device, hasSe
 // followTrial follows the trial of the configuration, and returns when to do so again, the zero
 // time if there is no need.
 func (l *loop) followTrial(now time.Time, v *View) time.Time {
-	retry, due := l.reader.Trial.Follow(now, l.role.writes, v.Matched.Late)
+	retry, due := l.reader.Trial.Follow(now, true, v.Matched.Late)
 	// The reading arrives as another trigger.
 	if retry {
 		l.reader.Request()
@@ -239,18 +243,11 @@ func selectsCDI(m config.Match) bool {
 }
 
 // makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices that
-// cannot be injected Unhealthy. failed says why, by ID. An instance that is not the writer changes
-// nothing here: the other instance does it, and Allocate checks what exists before it responds.
+// cannot be injected Unhealthy. failed says why, by ID.
 func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error, err error) {
-	if l.role.writes {
-		plan := l.outputs.plan(v, out, l.held.mayBeHeld())
-		plan.remove()
-		failed, err = l.outputs.make(plan, out)
-	} else {
-		// The entries of the other instance may be of another configuration.
-		dropCDINames(out, nil)
-		failed = map[string]error{}
-	}
+	plan := l.outputs.plan(v, out, l.held.mayBeHeld())
+	plan.remove()
+	failed, err = l.outputs.make(plan, out)
 	l.dra.fail(out, failed)
 	for _, listed := range out.Resources {
 		failEntries(listed.Devices, failed)
@@ -277,9 +274,6 @@ func failEntries(entries []ledger.Entry, failed map[string]error) {
 func (l *loop) restoreHealth(restore files.Plan, devices []output.Device, out *ledger.Output) error {
 	// A container may use a device only after the kubelet knows that it is Healthy again.
 	unrestored := restore.Make()
-	if !l.role.writes {
-		return unrestored
-	}
 	ask, unswept := l.outputs.sweepHealth(devices, l.held.Held)
 	// The later of both requests includes the other one.
 	if ask.After(out.AskSince) {

@@ -37,6 +37,8 @@ type resource struct {
 	nets *atomic.Pointer[inventory.Attributes]
 	// health makes the directories that show containers the health of their devices.
 	health *healthdir.Dirs
+	// gate is for the calls of the kubelet. It is nil if this instance always may answer.
+	gate *gate
 	// holders knows the pods that had a slot before. It may be nil.
 	holders *holders.Tracker
 	// rivals decides about exclusive devices. It is nil if nothing is granted, see Options.NoGrants.
@@ -93,7 +95,7 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 }
 
 // addResource makes a resource that the ledger lists for the first time. The plugin does not run
-// yet, see loop.start.
+// yet, see loop.startPlugin.
 func (a *Agent) addResource(key string, now time.Time) *resource {
 	name, byDRA := nameOf(key)
 	r := newResource(a.outputs.resource(name), a.rescans)
@@ -101,6 +103,7 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	r.key = key
 	r.since = now
 	r.health = a.outputs.health
+	r.gate = a.gate
 	r.holders = a.pods.holders
 	if !a.options.NoGrants {
 		r.rivals = a.pods.rivals
@@ -312,7 +315,6 @@ const firstResults = 100 * time.Millisecond
 // and ends when the ledger no longer does. due is when lists must be published that wait for the
 // first results of checks, the zero time if none waits.
 func (l *loop) publish(
-	ctx context.Context,
 	listed []ledger.ListedResource,
 	configs map[string]*config.Resource,
 	now time.Time,
@@ -352,7 +354,7 @@ func (l *loop) publish(
 		}
 		// Otherwise, a resource that never had a device stays unknown to the kubelet.
 		if listed[i].Register || r.now.Load().config.Register == config.RegisterAlways {
-			l.start(ctx, r)
+			l.startPlugin(r)
 		}
 	}
 	for _, r := range old {
@@ -360,7 +362,7 @@ func (l *loop) publish(
 		if hasStarted && next.find(r.key) == nil {
 			l.log.Info("resource is no longer offered", "resource", r.Name)
 			r.stop()
-			// A resource of the same name waits for it, see start.
+			// A resource of the same name waits for it, see startPlugin.
 			l.life.ended[r.Name] = r.ended
 		}
 	}
@@ -381,23 +383,24 @@ func (r *resource) awaits(listed ledger.ListedResource, now time.Time) time.Time
 // isPending reports whether only the first result of a check is missing.
 func isPending(e ledger.Entry) bool { return e.Reason == health.ReasonPending }
 
-// start runs the plugin of a resource until r.stop is called. It first waits until the last plugin
+// startPlugin runs the plugin of a resource until r.stop is called. It first waits until the last plugin
 // of this name has ended: two plugins would have two live streams.
-func (l *loop) start(ctx context.Context, r *resource) {
-	own, stop := context.WithCancel(ctx)
+func (l *loop) startPlugin(r *resource) {
+	own, stop := context.WithCancel(l.life.answering.ctx)
 	ended := make(chan struct{})
 	r.stop = stop
 	r.ended = ended
 	predecessor := l.life.ended[r.Name]
 	forgetMetrics := l.page.metrics.Forget
-	l.life.group.Go(func() error {
+	l.life.answering.Go(func(context.Context) error {
 		defer close(ended)
 		defer stop()
 		if predecessor != nil {
 			<-predecessor // it was told to stop
-			if own.Err() != nil {
-				return nil
-			}
+		}
+		l.afterDriver(own)
+		if own.Err() != nil {
+			return nil
 		}
 		err := r.plugin.Run(own)
 		forgetMetrics(r.Name)

@@ -188,16 +188,19 @@ func TestConcurrentCallsForRivals(t *testing.T) {
 	}
 }
 
-// During an update the kubelet may ask one instance for a device and the other one for its rival.
-func TestTwoInstancesKnowEachOthersGrants(t *testing.T) {
+// An update forgets no grant: the new instance reads what the old one has granted.
+func TestGrantSurvivesAnUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRivalry(t, twoNames)
 	r.listed(true, true)
 	registrations := r.kubelet.Registrations(serialName)
+	stopOld := r.stop
+	r.agent, r.stop = r.serveBy(r.clock)
+	r.eventually("a standby", r.agent.IsWaiting)
 	if _, err := r.kubelet.Allocate(r.Context(), zigbeeName, zigbeeID); err != nil {
 		t.Fatal(err)
 	}
-	r.serveBy(r.clock)
+	stopOld()
 	r.until("the second instance", func() bool { return r.kubelet.Registrations(serialName) > registrations })
 	r.refuses(serialName, serialID, zigbeeID)
 }

@@ -37,7 +37,7 @@ func (l *loop) restore(first firstScan) {
 	} else if saved.Later {
 		l.log.Warn("state is of a later version: it is kept, and used as far as it is understood", "state_dir", dir)
 	}
-	if (err != nil || saved.Later) && l.role.writes {
+	if err != nil || saved.Later {
 		// The first save would overwrite the file, which may be the only evidence of what went
 		// wrong.
 		setAside := func() {
@@ -53,7 +53,7 @@ func (l *loop) restore(first firstScan) {
 		boot:      boot,
 		state:     saved.State(boot),
 		decisions: saved.Decisions,
-		isLost:    saved.Boot == "" && l.role.hasPredecessor,
+		isLost:    saved.Boot == "" && l.found.hasPredecessor,
 		hasRunDRA: saved.DRA && noRegistry == nil,
 	}
 	if !l.options.CDIOnly && !l.options.NoDRA {
@@ -62,7 +62,8 @@ func (l *loop) restore(first firstScan) {
 		l.addClaims(&l.held.Held, l.claims(), nil, ledger.Output{})
 	}
 	l.outputs.injected = saved.Injected
-	l.outputs.health.Restore(saved.Health, boot != saved.Boot, l.role.writes)
+	isAlone := !l.turn.isTaken(answers)
+	l.outputs.health.Restore(saved.Health, boot != saved.Boot, isAlone)
 	if boot == saved.Boot { // no container survives a reboot
 		l.pods.holders.Restore(saved.Holds)
 	}
@@ -146,9 +147,6 @@ func (s *saver) write() (saved, bool) {
 // save saves the state for the next instance, and the last good configuration. If the state
 // directory is not writable, devices are served all the same.
 func (l *loop) save() {
-	if !l.role.writes {
-		return
-	}
 	m := &l.memory
 	// The contents are collected now, in the loop. Only the writing is left to the saver.
 	state := ledger.Prepare(l.options.Paths.StateDir, ledger.Persisted{
@@ -176,7 +174,7 @@ func (l *loop) finish() {
 		l.save() // holds change without a pass of the loop
 	}
 	l.saves.last, _ = l.saves.saver.write()
-	l.saves.last.config = l.reader.Trial.End(l.role.writes)
+	l.saves.last.config = l.reader.Trial.End(true)
 	l.warnUnsaved()
 }
 

@@ -27,19 +27,23 @@ import (
 // errNotScanned is the state until the first scan.
 var errNotScanned = errors.New("the host was not scanned yet")
 
-// Alive returns nil if the host was scanned, whether there is a kubelet or not. It is the startup
+// Alive returns nil if the host was scanned and matched, whether there is a kubelet or not. It is the startup
 // probe. Any goroutine may call it.
 func (a *Agent) Alive() error {
-	if a.serving.Load() == nil {
+	if a.serving.Load() == nil && !a.page.isWaiting.Load() {
 		return errNotScanned
 	}
 	return nil
 }
 
-// Ready returns nil if every resource that has devices is registered. It is the readiness probe.
+// Ready returns nil if every resource that has devices is registered, or if this instance is ready to
+// serve when another one ends. It is the readiness probe.
 // The error has one line for each resource that is missing, and for specs that could not be written
 // without a kubelet.
 func (a *Agent) Ready() error {
+	if a.page.isWaiting.Load() {
+		return nil
+	}
 	if a.serving.Load() == nil {
 		return errNotScanned
 	}

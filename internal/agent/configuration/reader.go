@@ -98,7 +98,6 @@ type Reader struct {
 // that is the last good one, and Last says why. Without a last good one, it is an empty configuration
 // if the program died each time that it tried the one on disk.
 func New(o Options) (*Reader, *config.Config, error) {
-	trial, good := newTrial(o.StateDir, o.Owns)
 	dirs := func() []string {
 		if len(o.Text) > 0 {
 			return nil
@@ -107,29 +106,39 @@ func New(o Options) (*Reader, *config.Config, error) {
 	}
 	r := &Reader{
 		Files:    watch.NewFiles("configuration", dirs, o.Log),
-		Trial:    trial,
 		options:  o,
 		requests: make(chan struct{}, 1),
 		readings: make(chan Reading),
 	}
+	cfg, err := r.Start(o.Owns)
+	return r, cfg, err
+}
+
+// Start reads the configuration to start with, as New does. An instance that has waited for another
+// one calls it again, before Run: since New, the other instance may have died of the configuration.
+func (r *Reader) Start(owns bool) (*config.Config, error) {
+	o := r.options
+	trial, good := newTrial(o.StateDir, owns)
+	r.Trial = trial
+	r.last = Reading{}
 	r.last = r.load(false)
 	if r.last.Err == nil {
-		return r, r.last.Config, nil
+		return r.last.Config, nil
 	}
 	if good != nil {
 		cfg, err := o.Check(good)
 		if err == nil {
 			// --config may have changed since: the paths say what is served.
 			o.Log.Warn("the last good configuration is served from its copy", "copied_from", pathsOf(good), "state_dir", o.StateDir)
-			return r, trial.reduce(cfg), nil
+			return trial.reduce(cfg), nil
 		}
 	}
 	var suspect *SuspectError
 	if errors.As(r.last.Err, &suspect) {
 		o.Log.Error("no resource is served: there is no other configuration", "config", o.Path)
-		return r, &config.Config{}, nil
+		return &config.Config{}, nil
 	}
-	return r, r.last.Config, r.last.Err
+	return r.last.Config, r.last.Err
 }
 
 // pathsOf returns the paths from which files were read, as far as they are known.
@@ -141,7 +150,7 @@ func pathsOf(files []config.File) []string {
 	return paths
 }
 
-// Last returns the reading of New.
+// Last returns the reading of New, or of the last Start.
 func (r *Reader) Last() Reading { return r.last }
 
 // Readings are the readings that differ from the one before.

@@ -95,6 +95,11 @@ func (p *Plugin) addPods(ctx context.Context, h holder) (err error) {
 		})
 		return nil
 	}
+	leave, err := p.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	unlock, err := p.locks.lock(ctx, h.claim.UID)
 	if err != nil {
 		return err

@@ -70,6 +70,10 @@ type Options struct {
 	// the kubelet counts as silent. Both are called concurrently.
 	PodState func(uid string) PodState
 	Known    func(ctx context.Context) (func(cdi.Claim) bool, error)
+	// Enter waits until this instance may change claims, and returns a function to call afterwards. It is
+	// an error if ctx ends before, or if another instance changes claims from now on. If it is nil, this
+	// instance always may.
+	Enter func(ctx context.Context) (leave func(), err error)
 	// AnswerWithin is how long a call of the kubelet may wait. 0 means until shortly before the
 	// kubelet gives up.
 	AnswerWithin time.Duration
@@ -176,6 +180,11 @@ func New(o Options) *Plugin {
 	if o.Removed == nil {
 		o.Removed = func() {}
 	}
+	if o.Enter == nil {
+		o.Enter = func(context.Context) (func(), error) {
+			return func() {}, nil
+		}
+	}
 	if o.Wrote == nil {
 		o.Wrote = func(error) {}
 	}
@@ -258,6 +267,9 @@ func (p *Plugin) update(f func(now *state)) {
 		p.Changed()
 	}
 }
+
+// Registered returns a channel that is closed when the kubelet has first accepted the driver.
+func (p *Plugin) Registered() <-chan struct{} { return p.registered }
 
 // closeRegistered closes registered the first time. Publish waits for it before its first write.
 func (p *Plugin) closeRegistered() {

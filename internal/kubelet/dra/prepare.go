@@ -164,6 +164,11 @@ var errChanged = errors.New("claims or devices changed meanwhile")
 // attempt writes the files of a claim, unless another claim holds one of its devices. It returns a
 // heldError, or an error that wraps ErrNotOffered or errChanged, if a later attempt may succeed.
 func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*claims.Device, error) {
+	leave, err := p.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	unlock, err := p.locks.lock(ctx, claim.UID)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,11 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUn
 // unprepare removes a claim that the kubelet releases, once no process of its pods runs. It returns
 // nil if the claim stays recorded because of its processes.
 func (p *Plugin) unprepare(ctx context.Context, uid string) error {
+	leave, err := p.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	unlock, err := p.locks.lock(ctx, uid)
 	if err != nil {
 		return err
@@ -85,6 +90,11 @@ func (p *Plugin) follow(h holder) {
 func (p *Plugin) endReleased(h holder) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), p.timing.answer)
 	defer cancel()
+	leave, err := p.Enter(ctx)
+	if err != nil {
+		return false
+	}
+	defer leave()
 	unlock, err := p.locks.lock(ctx, h.claim.UID)
 	if err != nil {
 		return false

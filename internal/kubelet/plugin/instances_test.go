@@ -4,9 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
@@ -52,41 +50,41 @@ func TestTwoInstances(t *testing.T) {
 	})
 }
 
-// A rollback: kubelets up to 1.36 do not notify the old instance when they drop the
-// resource with the new one.
-func TestNewerInstanceEnds(t *testing.T) {
+// An instance that has a successor keeps its streams, but never registers again: it would be the newest
+// client of the kubelet, and end soon.
+func TestRetiredPluginDoesNotRegisterAgain(t *testing.T) {
 	t.Parallel()
 	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		n := newNode(t, keying).up()
-		fast := func(p *Plugin) { p.timing.reclaim = time.Millisecond }
 		source := newSource(healthy("a")...)
-		old, _ := n.plugin(gpu, source, fast)
-		n.waitRegistered(old, true)
-		newer, stop := n.plugin(gpu, newSource(healthy("a")...), fast)
-		n.waitRegistered(newer, true)
-		stop()
-		n.waitAllocatable(gpu, 1)
+		p, stop := n.plugin(gpu, source)
+		n.waitRegistered(p, true)
+		n.watch.Retire()
 		source.set(healthy("a", "b")...)
 		n.waitAllocatable(gpu, 2)
-		// On older kubelets only the list arrives, not Allocate.
-		n.must(n.WaitFor(n.ctx, func() bool {
-			_, err := n.Allocate(n.ctx, gpu, "a")
-			return err == nil
-		}))
+		n.must(n.Restart())
+		n.waitRegistered(p, false)
+		n.waitKubelet(true, 2)
+		stop()
+		if got := n.Registrations(gpu); got != 1 {
+			t.Errorf("%d registrations, want only the one before the restart of the kubelet", got)
+		}
 	})
 }
 
-// An instance that is killed leaves its socket, and no event.
-func TestNewerInstanceIsKilled(t *testing.T) {
+// Tried is closed by a registration, by a refusal, and if there is no kubelet.
+func TestTried(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	n.watch.Files.Resync = 20 * time.Millisecond
-	n.up()
-	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.reclaim = time.Millisecond })
-	n.waitRegistered(p, true)
-	newer, err := socket.Listen(n.dir, gpu)
-	n.must(err)
-	n.must(newer.Listener.Close())
-	n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 2 }))
-	n.waitAllocatable(gpu, 1)
+	down := newNode(t).run()
+	p, _ := down.plugin(gpu, newSource(healthy("a")...))
+	<-p.Tried()
+	n := newNode(t).up()
+	n.waitKubelet(true, 1)
+	p, _ = n.plugin(gpu, newSource(healthy("a")...))
+	<-p.Tried()
+	if !p.isRegistered() {
+		t.Error("tried before the resource is registered")
+	}
+	p, _ = n.plugin("not a name", newSource(healthy("a")...))
+	<-p.Tried()
 }

@@ -17,12 +17,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
-const (
-	// kubeletSocket is the name of the kubelet's socket in its directory.
-	kubeletSocket = "kubelet.sock"
-	// bindToListen is the age from which a socket without a listener is dead.
-	bindToListen = time.Second
-)
+// kubeletSocket is the name of the kubelet's socket in its directory.
+const kubeletSocket = "kubelet.sock"
 
 // KubeletSocket is the state of the kubelet's socket.
 type KubeletSocket struct {
@@ -37,7 +33,7 @@ type KubeletSocket struct {
 }
 
 // KubeletWatch follows the kubelet's directory for all plugins of the process: the sockets of
-// the kubelet, of the plugins and of other instances. There is a single watch, because a user
+// the kubelet and of the plugins. There is a single watch, because a user
 // has few inotify instances (fs.inotify.max_user_instances, 128). The directory may disappear
 // and reappear.
 type KubeletWatch struct {
@@ -57,10 +53,10 @@ type KubeletWatch struct {
 	changed chan struct{}
 	// ownSockets has the sockets of this process by name.
 	ownSockets map[string]*ownSocket
-	// pluginSockets has the names of the sockets of all instances of this program.
-	pluginSockets map[string]bool
 	// isMissing is set while the directory does not exist.
 	isMissing bool
+	// hasRetired is set by Retire.
+	hasRetired bool
 
 	connMu sync.Mutex
 	// conn is the connection in use, nil if there is none.
@@ -85,10 +81,9 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 			Poll:   time.Second,
 			Log:    log,
 		}),
-		Checkpoint:    make(chan struct{}, 1),
-		changed:       make(chan struct{}),
-		ownSockets:    map[string]*ownSocket{},
-		pluginSockets: map[string]bool{},
+		Checkpoint: make(chan struct{}, 1),
+		changed:    make(chan struct{}),
+		ownSockets: map[string]*ownSocket{},
 	}
 }
 
@@ -145,17 +140,10 @@ func (w *KubeletWatch) checkAll() {
 	w.checkDir()
 	w.announceCheckpoint()
 	w.check(kubeletSocket)
-	entries, _ := os.ReadDir(w.dir) // an unreadable one is empty
-	names := map[string]bool{}
-	for _, e := range entries {
-		names[e.Name()] = true
-	}
 	w.mu.Lock()
-	for name := range w.pluginSockets {
-		names[name] = true // it may have been removed
-	}
+	names := slices.Collect(maps.Keys(w.ownSockets))
 	w.mu.Unlock()
-	for name := range names {
+	for _, name := range names {
 		w.check(name)
 	}
 }
@@ -177,17 +165,23 @@ func (w *KubeletWatch) checkDir() {
 	}
 }
 
-// check updates the state of a file in the directory: the socket of the kubelet, a
-// plugin or another instance.
+// check updates the state of a file in the directory: the socket of the kubelet or of a plugin.
 func (w *KubeletWatch) check(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	path := filepath.Join(w.dir, name)
-	id, isPresent := socket.Identify(path)
-	if resource, isPlugin := socket.ResourceOf(name); isPlugin {
-		w.checkPlugin(name, resource, id, isPresent)
-	} else if name == kubeletSocket {
+	own := w.ownSockets[name]
+	if own == nil && name != kubeletSocket {
+		return
+	}
+	id, isPresent := socket.Identify(filepath.Join(w.dir, name))
+	if own == nil {
 		w.checkKubelet(id, isPresent)
+		return
+	}
+	isInPlace := isPresent && id == own.socket.ID
+	if !isInPlace {
+		close(own.gone)
+		delete(w.ownSockets, name)
 	}
 }
 
@@ -217,28 +211,19 @@ func (w *KubeletWatch) checkKubelet(id socket.FileID, isPresent bool) {
 	w.changed = make(chan struct{})
 }
 
-// checkPlugin updates the state of the socket of a plugin, of this process or of another
-// instance. The caller holds the lock.
-func (w *KubeletWatch) checkPlugin(name, resource string, id socket.FileID, isPresent bool) {
-	if isPresent {
-		w.pluginSockets[name] = true
-	} else {
-		delete(w.pluginSockets, name)
-	}
-	own := w.ownSockets[name]
-	if own != nil {
-		isInPlace := isPresent && id == own.socket.ID
-		if !isInPlace {
-			close(own.gone)
-			delete(w.ownSockets, name)
-		}
-	}
-	for other, o := range w.ownSockets {
-		isOtherInstance := other != name && o.socket.Resource() == resource
-		if isOtherInstance {
-			o.announceOthers()
-		}
-	}
+// Retire keeps the plugins from registering again: another instance of the program is about to register
+// the same resources, and has to be the last one.
+func (w *KubeletWatch) Retire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hasRetired = true
+}
+
+// isRetired reports whether Retire was called.
+func (w *KubeletWatch) isRetired() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hasRetired
 }
 
 // await returns when d has passed, or earlier when the kubelet's socket is gone or has
@@ -266,17 +251,6 @@ type ownSocket struct {
 	socket *socket.Socket
 	// gone is closed when the file is removed or replaced.
 	gone chan struct{}
-	// others has a value when sockets of other instances for the same resource may have
-	// appeared or disappeared.
-	others chan struct{}
-}
-
-// announceOthers says that the sockets of other instances may have changed.
-func (o *ownSocket) announceOthers() {
-	select {
-	case o.others <- struct{}{}:
-	default: // it is announced already
-	}
 }
 
 // track watches a plugin's socket until untrack.
@@ -284,9 +258,7 @@ func (w *KubeletWatch) track(s *socket.Socket) *ownSocket {
 	o := &ownSocket{
 		socket: s,
 		gone:   make(chan struct{}),
-		others: make(chan struct{}, 1),
 	}
-	o.announceOthers() // earlier events were missed
 	w.mu.Lock()
 	w.ownSockets[s.Name] = o
 	w.mu.Unlock()
@@ -299,34 +271,4 @@ func (w *KubeletWatch) untrack(o *ownSocket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.ownSockets, o.socket.Name)
-}
-
-// hasNewer reports whether another instance, as in a rolling update, lives and may have
-// registered the resource after this one. That is not the order in which they made their
-// sockets: an instance registers up to registerWithin later.
-func (w *KubeletWatch) hasNewer(o *ownSocket) bool {
-	w.mu.Lock()
-	names := slices.Collect(maps.Keys(w.pluginSockets))
-	w.mu.Unlock()
-	for _, name := range names {
-		resource, _ := socket.ResourceOf(name)
-		isOtherInstance := resource == o.socket.Resource() && name != o.socket.Name
-		if isOtherInstance && w.isNewer(name, o) {
-			return true
-		}
-	}
-	return false
-}
-
-// isNewer reports whether the instance with the socket of this name lives, and may have
-// registered after the own one.
-func (w *KubeletWatch) isNewer(name string, own *ownSocket) bool {
-	path := filepath.Join(w.dir, name)
-	id, isPresent := socket.Identify(path)
-	earliest := own.socket.ID.Made.Add(-registerWithin)
-	if !isPresent || id.Made.Before(earliest) {
-		return false
-	}
-	isStarting := time.Since(id.Made) < bindToListen
-	return isStarting || !socket.Dead(path)
 }

@@ -12,9 +12,10 @@
 //     disconnect the plugin that registered last.
 //   - The kubelet never reopens a stream. So its end causes re-registration, like a
 //     new kubelet.sock and the removal of the plugin's own socket.
-//   - When an instance that registered later ends, as in a rollback, kubelets up to
-//     1.36 drop the resource and leave the older instance's stream open. So the end of
-//     the later instance also causes re-registration.
+//   - A new instance of the program registers beside the streams of the old one, which
+//     has the last word: Retire keeps it from registering after the new one. When the
+//     streams of the old one end, kubelets up to 1.36 disconnect the new one for 2 to
+//     3 ms, until it has registered again.
 //   - A socket is unlinked only if it is still the file that this program made.
 package plugin
 
@@ -78,9 +79,8 @@ type Status struct {
 }
 
 const (
-	// registerWithin bounds a Register call, and with it the time from the creation of
-	// another instance's socket to its registration. The kubelet holds the call for up
-	// to 10 s while it dials back (pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go).
+	// registerWithin bounds a Register call. The kubelet holds the call for up to 10 s
+	// while it dials back (pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go).
 	registerWithin = 15 * time.Second
 	// completeWithin is how long a registration that has begun may take after the end of the
 	// program was requested. The kubelet connects within milliseconds.
@@ -88,8 +88,6 @@ const (
 	// answerWithin bounds Allocate and GetPreferredAllocation, which the kubelet calls
 	// without a deadline while no other pod is admitted.
 	answerWithin = 900 * time.Millisecond
-	// probeEvery is the interval of the check whether a newer instance lives.
-	probeEvery = time.Second
 	// The server waits hangUpWithin for the kubelet to close its connection, then
 	// stopWithin for running calls.
 	hangUpWithin = 100 * time.Millisecond
@@ -98,8 +96,7 @@ const (
 
 // timing has the delays that tests shorten.
 type timing struct {
-	stream  time.Duration // limit from an accepted Register to the first list
-	reclaim time.Duration // from a newer instance's end to re-registration
+	stream time.Duration // limit from an accepted Register to the first list
 	// window is the minimum time between two lists: the kubelet writes its whole
 	// checkpoint for each.
 	window time.Duration
@@ -109,6 +106,9 @@ type timing struct {
 type Plugin struct {
 	Options
 	timing timing
+	// tried is closed after the first attempt to register, see Tried.
+	tried     chan struct{}
+	triedOnce sync.Once
 
 	mu     sync.Mutex
 	status Status
@@ -120,10 +120,10 @@ func New(o Options) *Plugin {
 	return &Plugin{
 		Options: o,
 		timing: timing{
-			stream:  5 * time.Second,
-			reclaim: time.Second,
-			window:  50 * time.Millisecond,
+			stream: 5 * time.Second,
+			window: 50 * time.Millisecond,
 		},
+		tried:  make(chan struct{}),
 		status: Status{Reason: "not started"},
 	}
 }
@@ -143,11 +143,16 @@ func (p *Plugin) Run(ctx context.Context) error {
 		kubelet, changed := p.Watch.Kubelet()
 		if !kubelet.Present {
 			p.setStatus(Status{Reason: "the kubelet's socket does not exist"})
+			p.hasTried()
 			select {
 			case <-ctx.Done():
 			case <-changed:
 			}
 			continue
+		}
+		if p.Watch.isRetired() {
+			<-ctx.Done()
+			break
 		}
 		if kubelet.Generation != tried {
 			tried = kubelet.Generation
@@ -179,10 +184,23 @@ func (p *Plugin) registered(cause Cause, took time.Duration) {
 	seconds := took.Seconds()
 	p.Log.Info("registered", "reason", string(cause), "duration_seconds", seconds)
 	p.Hooks.Registered(cause)
+	p.hasTried()
+}
+
+// Tried returns a channel that is closed when the resource is registered, or when the first attempt to
+// register it has failed.
+func (p *Plugin) Tried() <-chan struct{} { return p.tried }
+
+// hasTried closes the channel of Tried.
+func (p *Plugin) hasTried() {
+	p.triedOnce.Do(func() {
+		close(p.tried)
+	})
 }
 
 // failed publishes and logs why an attempt failed, once for each reason.
 func (p *Plugin) failed(r registration, delay time.Duration) {
+	p.hasTried()
 	status := Status{Reason: r.err.Error()}
 	if !r.connected {
 		isStarting := delay <= retryFast // its socket is new

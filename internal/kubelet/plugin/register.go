@@ -18,7 +18,6 @@ const (
 	CauseKubelet       Cause = "kubelet_restart" // kubelet.sock is a new one
 	CauseStreamEnded   Cause = "stream_ended"    // the kubelet ended ListAndWatch
 	CauseSocketRemoved Cause = "socket_removed"  // the own socket is gone
-	CauseInstanceGone  Cause = "instance_gone"   // an instance that registered later ended
 	CauseNoStream      Cause = "no_stream"       // accepted, but ListAndWatch did not come
 	CauseServerFailed  Cause = "server_failed"   // the own server stopped accepting
 )
@@ -28,7 +27,6 @@ var causeReasons = map[Cause]string{
 	CauseKubelet:       "the kubelet was restarted",
 	CauseStreamEnded:   "the kubelet ended the stream",
 	CauseSocketRemoved: "the resource's own socket was removed",
-	CauseInstanceGone:  "an instance that had registered later is gone",
 	CauseNoStream:      "the kubelet accepted the registration and opened no stream",
 	CauseServerFailed:  "the resource's own server failed",
 }
@@ -106,29 +104,6 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	return r
 }
 
-// newerInstance is an instance of this program that registered the resource later. When it
-// ends, kubelets up to 1.36 drop the resource and leave the stream of this instance open. So
-// this instance has to register again.
-type newerInstance struct {
-	exists bool
-	// probe fires while the instance exists: a killed instance causes no event.
-	probe <-chan time.Time
-	// gone fires timing.reclaim after the end of the instance.
-	gone <-chan time.Time
-}
-
-// update records whether a newer instance exists now.
-func (n *newerInstance) update(exists bool, reclaim time.Duration) {
-	if exists {
-		n.probe = time.After(probeEvery)
-		n.gone = nil
-	} else if n.exists {
-		n.probe = nil
-		n.gone = time.After(reclaim)
-	}
-	n.exists = exists
-}
-
 // follow returns why a registration with a generation of the kubelet ended, or the error
 // with which the Register call was answered. It calls registered when the kubelet has
 // accepted the resource and has its first list.
@@ -149,7 +124,6 @@ func (p *Plugin) follow(
 		listed  = s.listed       // nil once the kubelet has the first list
 		timeout <-chan time.Time // for the stream, once the resource was accepted
 		hungUp  <-chan struct{}  // the kubelet disconnected before the first list
-		newer   newerInstance
 
 		ending    = ctx.Done()     // nil once it has ended
 		completed <-chan time.Time // the end of the time for the first list after ctx has ended
@@ -204,12 +178,6 @@ func (p *Plugin) follow(
 			return CauseServerFailed, nil
 		case <-own.gone:
 			return CauseSocketRemoved, nil
-		case <-own.others:
-			newer.update(p.Watch.hasNewer(own), p.timing.reclaim)
-		case <-newer.probe:
-			newer.update(p.Watch.hasNewer(own), p.timing.reclaim)
-		case <-newer.gone:
-			return CauseInstanceGone, nil
 		case <-changed:
 		}
 	}
@@ -262,6 +230,6 @@ func (b *backoff) next(r registration, age time.Duration) time.Duration {
 	if doublings < 10 { // further ones would overflow
 		d = min(d, retryMin<<doublings)
 	}
-	// Jitter separates resources, and the instances of a rolling update.
+	// Jitter separates resources.
 	return d - rand.N(d/4)
 }

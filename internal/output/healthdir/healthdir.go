@@ -50,9 +50,6 @@ type Dirs struct {
 	sets map[string]*set
 	// newest is when a set was added last, the zero time if there was none.
 	newest time.Time
-	// writes is set if this instance keeps the files of all sets. Otherwise another instance does, and
-	// this one only keeps the files of the sets that it added.
-	writes bool
 	// broken has the devices that did not work at the last Plan, by ID.
 	broken map[string]bool
 }
@@ -63,8 +60,6 @@ type set struct {
 	device.HealthSet
 	// added is when the set was added or restored, or given to another container.
 	added time.Time
-	// own is set if this instance gave the set to its first container.
-	own bool
 	// inSpec is set if a CDI spec of this pass mounts the directory.
 	inSpec bool
 }
@@ -102,12 +97,11 @@ func idsOf(name string) []string {
 
 // Restore adds the sets that an earlier instance saved, and the sets whose directories it left
 // without saving them. After a reboot every container has restarted, so that the nodes of a set
-// are no longer the ones that a container has. writes is set if no other instance runs: then this
-// one keeps the files of all sets, and directories of unknown sets are removed.
-func (d *Dirs) Restore(saved map[string]device.HealthSet, rebooted, writes bool) {
+// are no longer the ones that a container has. isAlone is set if no other instance adds sets: then
+// directories of unknown sets are removed.
+func (d *Dirs) Restore(saved map[string]device.HealthSet, rebooted, isAlone bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.writes = writes
 	now := d.Now()
 	// The saved state knows more than the directories, so it comes first.
 	for name, s := range saved {
@@ -115,7 +109,7 @@ func (d *Dirs) Restore(saved map[string]device.HealthSet, rebooted, writes bool)
 	}
 	entries, _ := os.ReadDir(d.Dir) // a missing directory has no sets
 	for _, e := range entries {
-		d.restoreDir(e.Name(), writes, now)
+		d.restoreDir(e.Name(), isAlone, now)
 	}
 }
 
@@ -151,13 +145,13 @@ func (d *Dirs) restoreSet(
 
 // restoreDir adds the set of a directory that no state has. Whether its devices were lost
 // before is unknown: without the file "healthy" they count as lost just now.
-func (d *Dirs) restoreDir(name string, writes bool, now time.Time) {
+func (d *Dirs) restoreDir(name string, isAlone bool, now time.Time) {
 	if d.sets[name] != nil {
 		return
 	}
 	ids := idsOf(name)
 	if ids == nil {
-		if writes {
+		if isAlone {
 			_ = os.RemoveAll(filepath.Join(d.Dir, name))
 		}
 		return
@@ -210,7 +204,6 @@ func (d *Dirs) Add(offers []*device.Offer, listed func() error) (string, error) 
 	if err := plan.Make(); err != nil {
 		return "", err
 	}
-	s.own = true
 	d.sets[name] = s
 	d.newest = s.added
 	d.Added()
@@ -258,9 +251,6 @@ func (d *Dirs) PlanRemoval(devices []output.Device) files.Plan {
 	now := d.Now()
 	plan := files.Plan{Label: "--run-dir"}
 	for name, s := range d.sets {
-		if !d.keeps(s) {
-			continue
-		}
 		next := d.next(s.HealthSet, byID, now)
 		isHeldBack := now.Before(d.holdEnd(next))
 		if !next.Healthy || isHeldBack {
@@ -282,9 +272,6 @@ func (d *Dirs) Plan(devices []output.Device) (plan files.Plan, due time.Time) {
 	plan.Label = "--run-dir"
 	for name, s := range d.sets {
 		s.HealthSet = d.next(s.HealthSet, byID, now)
-		if !d.keeps(s) {
-			continue
-		}
 		end := d.holdEnd(s.HealthSet)
 		isHeldBack := now.Before(end)
 		if !s.Healthy || isHeldBack {
@@ -305,11 +292,6 @@ func (d *Dirs) Plan(devices []output.Device) (plan files.Plan, due time.Time) {
 	}
 	return plan, due
 }
-
-// keeps reports whether this instance makes and removes the file "healthy" of a set. The devices of an
-// instance that has just started may look unhealthy for a moment, and only the instance that writes
-// would make the file again.
-func (d *Dirs) keeps(s *set) bool { return d.writes || s.own }
 
 // observe returns the devices by ID, and remembers for Add which ones do not work.
 func (d *Dirs) observe(devices []output.Device) map[string]*output.Device {

@@ -1,0 +1,207 @@
+package agent
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+const (
+	// handoverWithin is how long an instance that ends answers calls for its successor. The kubelet
+	// calls the successor after milliseconds, or after a second if it has to find the driver for
+	// DRA, for whose sockets it looks once a second (pkg/kubelet/pluginmanager/reconciler).
+	handoverWithin = 3 * time.Second
+	// driverWithin is how long the registrations of resources wait for the driver for DRA, so that
+	// their calls need not wait for it.
+	driverWithin = 2 * time.Second
+	// drainWithin is how long running calls of the kubelet may then take. None takes longer.
+	drainWithin = time.Second
+	// answeredWithin is how long the successor needs to answer the calls that waited for it. The end
+	// of a stream makes kubelets up to 1.36 disconnect the newest client of the resource, also during
+	// a call.
+	answeredWithin = 50 * time.Millisecond
+)
+
+// standBy returns when it is the turn of this instance, or with the error of ctx. Until then another
+// instance serves, and this one registers and writes nothing. It only matches the host once, so that
+// a version or a configuration that does not survive that dies before it matters.
+func (a *Agent) standBy(ctx context.Context) error {
+	if a.found.hasWrites {
+		return nil
+	}
+	predecessor := readInstance(filepath.Join(a.options.Paths.RunDir, lockName))
+	attributes := append([]any{"run_dir", a.options.Paths.RunDir}, predecessor.attributes()...)
+	a.log.Info("another instance serves: waiting for it to end", attributes...)
+	began := time.Now()
+	// A third instance is not Ready, so that an update ends at the second one.
+	err := within(ctx, a.turn.await(waits))
+	if err != nil {
+		return err
+	}
+	rehearsed := make(chan struct{})
+	served := a.found.config
+	go func() {
+		defer close(rehearsed)
+		a.rehearse(ctx, served)
+	}()
+	hasWrites := a.turn.await(writes)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-hasWrites:
+	case <-rehearsed:
+		a.page.isWaiting.Store(true)
+		a.page.events.add("", "", "ready, and waits for the instance "+predecessor.String()+" to end")
+		err = within(ctx, hasWrites)
+	}
+	if err != nil {
+		return err
+	}
+	attributes = append(attributes, "waited_seconds", time.Since(began).Seconds())
+	a.log.Info("this instance serves now", attributes...)
+	a.takeOver()
+	return nil
+}
+
+// within waits until a channel is closed. It returns the error of ctx if ctx ends first.
+func within(ctx context.Context, closed <-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-closed:
+		return nil
+	}
+}
+
+// rehearse matches the first scan, and gives it back to the loop. It repeats a scan that has failed, or
+// that lacks the network interfaces that the configuration needs.
+func (a *Agent) rehearse(ctx context.Context, served *config.Config) {
+	var first firstScan
+	select {
+	case <-ctx.Done():
+		return
+	case first = <-a.host.first:
+	}
+	usesNets := matchers.UsesNets(served)
+	for first.err != nil || usesNets != first.host.hasNets {
+		if first.err != nil {
+			a.log.Warn("host can't be scanned", "err", first.err)
+			sleep(ctx, retryAfter)
+		}
+		first.scanOutcome = a.scanHost(ctx, usesNets)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+	foreign := sync.OnceValue(a.outputs.foreign.Read)
+	_ = view(served, first.host, foreign, ledger.Decisions{}, a.options)
+	a.host.first <- first
+}
+
+// takeOver reads the configuration again: the other instance may have died of it. The loop reads the
+// state, see loop.begin.
+func (a *Agent) takeOver() {
+	served, err := a.reader.Start(true)
+	// Without a last good configuration, the one of the start is better than none.
+	if err == nil {
+		a.found.config = served
+	}
+	a.showConfig()
+	a.page.isWaiting.Store(false)
+}
+
+// succeed answers the kubelet as soon as the predecessor does not any more. It lets the predecessor
+// know when the kubelet has all registrations of this instance.
+func (a *Agent) succeed(ctx context.Context) error {
+	mayAnswer := a.turn.await(answers)
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-mayAnswer:
+	case <-a.announced:
+	case <-time.After(handoverWithin):
+	}
+	a.turn.share(waits)
+	if within(ctx, mayAnswer) != nil {
+		return nil
+	}
+	a.gate.open()
+	// The predecessor keeps its share until its streams have ended.
+	if within(ctx, a.turn.await(waits)) != nil {
+		return nil
+	}
+	a.turn.release(waits)
+	a.predecessorEnded.send()
+	return nil
+}
+
+// handOver lets the successor answer the kubelet when the kubelet has its registrations, and returns
+// when the streams of this instance may end. ctx ends if this instance cannot answer any more.
+func (a *Agent) handOver(ctx context.Context) {
+	a.kubelet.Retire()
+	a.turn.release(writes)
+	select {
+	case <-ctx.Done():
+	case <-a.turn.awaitShared(waits):
+	case <-time.After(handoverWithin):
+	}
+	// A call that does not end keeps the right until the end of the process.
+	if a.gate.close(drainWithin) {
+		a.turn.release(answers)
+		sleep(ctx, answeredWithin)
+	}
+}
+
+// announce lets succeed continue when the kubelet has every resource, or has refused it. Only the loop
+// calls it, once all lists are published.
+func (l *loop) announce() {
+	var tried []<-chan struct{}
+	for _, r := range l.members() {
+		isStarted := r.ended != nil
+		if isStarted {
+			tried = append(tried, r.plugin.Tried())
+		}
+	}
+	if driver := l.dra.plugin.Load(); driver != nil {
+		tried = append(tried, driver.Registered())
+	}
+	l.life.answering.Go(func(ctx context.Context) error {
+		for _, t := range tried {
+			if within(ctx, t) != nil {
+				return nil
+			}
+		}
+		close(l.announced)
+		return nil
+	})
+}
+
+// afterDriver waits until the kubelet has the driver for DRA, if a predecessor answers meanwhile.
+func (a *Agent) afterDriver(ctx context.Context) {
+	driver := a.dra.plugin.Load()
+	if driver == nil || a.gate.isOpen() {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-driver.Registered():
+	case <-a.gate.opened:
+	case <-time.After(driverWithin):
+	}
+}
+
+// followPredecessor does what had to wait for the last call that the predecessor answered, and for the
+// end of its streams.
+func (l *loop) followPredecessor() {
+	l.outputs.health.Restore(nil, false, false)
+	// The kubelet forgets all health when a stream of the driver ends. The same devices again make the
+	// plugin send their health.
+	if devices, _ := l.dra.list.Get(); devices != nil {
+		l.dra.list.Set(devices)
+	}
+}

@@ -1,0 +1,167 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+)
+
+// standby starts another instance and returns when it is ready to serve after the one that does.
+func (n *node) standby() (a *agent.Agent, stop func()) {
+	n.Helper()
+	a, stop = n.serve()
+	n.eventually("a standby", func() bool { return a.IsWaiting() })
+	if err := errors.Join(a.Ready(), a.Alive()); err != nil {
+		n.Errorf("a standby is not ready: %v", err)
+	}
+	return a, stop
+}
+
+// A second instance is Ready, and neither the kubelet nor anyone else sees it. When the first one ends,
+// it knows everything that has happened, and the kubelet never has fewer devices.
+func TestSecondInstanceWaitsAndTakesOver(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	const zigbeeName = "example.com/zigbee"
+	_, stopFirst := n.serve()
+	n.untilListed(zigbeeName, []string{stickID}, nil)
+	second, stopSecond := n.standby()
+
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.untilListed(zigbeeName, []string{stickID, otherID}, nil)
+	n.host.RemoveUSB("1-1")
+	n.untilListed(zigbeeName, []string{otherID}, []string{stickID})
+	n.configure(zigbee + "count = 2\n")
+	n.untilListed(zigbeeName, []string{otherID, otherID + "::1"}, []string{stickID})
+	if got := n.kubelet.Registrations(zigbeeName); got != 1 {
+		t.Errorf("%d registrations while an instance waits, want 1", got)
+	}
+	if names := second.Names(); len(names) > 0 {
+		t.Errorf("an instance that waits serves %q", names)
+	}
+	if !strings.Contains(n.log.String(), "another instance serves: waiting for it to end") {
+		t.Error("an instance that waits does not say so")
+	}
+
+	stopFirst()
+	n.eventually("the second instance", func() bool { return !second.IsWaiting() && second.Ready() == nil })
+	n.untilListed(zigbeeName, []string{otherID, otherID + "::1"}, []string{stickID})
+	for _, list := range n.kubelet.Lists(zigbeeName)[1:] {
+		if len(list.Healthy()) == 0 {
+			t.Errorf("list without a healthy device: %v", list)
+		}
+	}
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB7"))
+	n.eventually("link of the second instance", func() bool { return n.linkOf(stickID, "if00:ttyUSB") == "/dev/ttyUSB7" })
+	if _, err := agent.Clean(n.options.Paths); err == nil || !strings.Contains(err.Error(), "is serving") {
+		t.Errorf("clean while serving: %v, want a refusal", err)
+	}
+	stopSecond()
+	if err := os.Mkdir(filepath.Join(n.options.Paths.RunDir, "claims"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agent.Clean(n.options.Paths); err != nil {
+		t.Errorf("clean after the end: %v", err)
+	}
+	for _, dir := range []string{n.options.Paths.RunDir, n.options.Paths.StateDir} {
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("clean left %v in %s", left, dir)
+		}
+	}
+}
+
+// A third instance is not Ready before the second one serves. A standby that ends changes nothing.
+func TestThirdInstanceIsNotReady(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r"))
+	n.addNodes("r-0")
+	const r = "example.com/r"
+	_, stopFirst := n.serve()
+	n.untilListed(r, []string{"r-0"}, nil)
+	_, stopSecond := n.standby()
+	third, stopThird := n.serve()
+	stopThird()
+	third, _ = n.serve()
+	if third.Ready() == nil {
+		t.Error("a third instance is Ready while two others run")
+	}
+	stopSecond()
+	n.eventually("another standby", func() bool { return third.IsWaiting() && third.Ready() == nil })
+	if got := n.kubelet.Registrations(r); got != 1 {
+		t.Errorf("%d registrations, want 1", got)
+	}
+	stopFirst()
+	n.eventually("the last instance", func() bool { return !third.IsWaiting() && third.Ready() == nil })
+}
+
+// An edit that breaks the configuration while an instance waits costs no device.
+func TestTakeoverWithABrokenConfiguration(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r"))
+	n.addNodes("r-0")
+	_, stopFirst := n.serve()
+	n.untilListed("example.com/r", []string{"r-0"}, nil)
+	second, _ := n.standby()
+	n.configure("[[resource]]\nname = 7\n")
+	stopFirst()
+	n.eventually("the second instance", func() bool { return !second.IsWaiting() && second.Ready() == nil })
+	n.untilListed("example.com/r", []string{"r-0"}, nil)
+	if second.Config().Broken == nil {
+		t.Error("the page does not show the broken configuration")
+	}
+}
+
+// An instance that serves answers no call while another one still does. The call waits, and is
+// answered when the other one has stopped answering.
+func TestCallsWaitForTheRightToAnswer(t *testing.T) {
+	t.Parallel()
+	n, api := newDRANode(t, zigbee)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.addNodes("r-0")
+	n.configure(zigbee + "api = \"dra\"\n[[resource]]\nname = \"r\"\nmatch.glob = \"/dev/r-*\"\n")
+	first, stopFirst := n.serve()
+	<-first.Settled()
+	stopFirst()
+	release := agent.Answers(t, n.options.Paths)
+	a, _ := n.serve()
+	n.until("registration", func() bool { return n.kubelet.Count("example.com/r").Allocatable == 1 })
+	n.eventually("ready", func() bool { return a.Ready() == nil })
+
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if _, err := n.kubelet.Allocate(ctx, "example.com/r", "r-0"); err == nil {
+		t.Error("an instance answers Allocate beside another one")
+	}
+	claim := allocate(api, "c1", stickID)
+	prepared := make(chan error, 1)
+	go func() {
+		_, err := n.kubelet.PrepareClaim(ctx, dra.Driver, claim)
+		prepared <- err
+	}()
+	allocated := make(chan error, 1)
+	go func() {
+		_, err := n.kubelet.Allocate(ctx, "example.com/r", "r-0")
+		allocated <- err
+	}()
+	select {
+	case err := <-prepared:
+		t.Errorf("an instance prepares a claim beside another one: %v", err)
+	case err := <-allocated:
+		t.Errorf("an instance answers Allocate beside another one: %v", err)
+	default:
+	}
+	release()
+	if err := errors.Join(<-allocated, <-prepared); err != nil {
+		t.Error(err)
+	}
+}
