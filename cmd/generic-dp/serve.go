@@ -41,6 +41,8 @@ The specs contain the environment variables of the configuration. If several
 devices of a container set the same variable, the last one wins; "all" joins the
 values. CDI has no annotations.`,
 		Args: cli.NoArgs,
+		// It answers the kubelet until its successor does, see agent.Run.
+		Annotations: map[string]string{cli.EndsSlowly: "true"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if once && !noKubelet {
 				return cli.Usagef("--once: want --no-kubelet as well: the kubelet needs an instance that runs")

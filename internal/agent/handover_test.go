@@ -142,7 +142,7 @@ func TestCallsWaitForTheRightToAnswer(t *testing.T) {
 	if _, err := n.kubelet.Allocate(ctx, "example.com/r", "r-0"); err == nil {
 		t.Error("an instance answers Allocate beside another one")
 	}
-	claim := allocate(api, "c1", stickID)
+	claim := allocate(api, "c1", dra.DeviceName(stickID))
 	prepared := make(chan error, 1)
 	go func() {
 		_, err := n.kubelet.PrepareClaim(ctx, dra.Driver, claim)

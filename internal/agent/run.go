@@ -25,10 +25,8 @@ type phases struct {
 func newPhases(ctx context.Context) phases {
 	answering, stop := context.WithCancel(context.WithoutCancel(ctx))
 	group, answering := errgroup.WithContext(answering)
-	passing, stopPassing := context.WithCancelCause(answering)
-	context.AfterFunc(ctx, func() {
-		stopPassing(context.Cause(ctx))
-	})
+	passing, stopPassing := context.WithCancel(answering)
+	context.AfterFunc(ctx, stopPassing)
 	return phases{
 		passing:   &tasks{ctx: passing, group: group},
 		answering: &tasks{ctx: answering, group: group},
@@ -119,8 +117,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	if l != nil {
 		l.abandon()
 	}
-	cause := context.Cause(life.passing.ctx)
-	// The cause is context.Canceled after a signal, and otherwise the error of the task that failed.
+	// It is context.Canceled at the normal end, and otherwise the error of the task that failed.
+	cause := context.Cause(life.answering.ctx)
 	if errors.Is(cause, context.Canceled) {
 		return nil
 	}

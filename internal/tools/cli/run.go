@@ -16,14 +16,18 @@ import (
 // The time that a command may take to end after a signal.
 const (
 	// endWithin is the time until a command is abandoned. Matching many devices is not
-	// interrupted, and a read of the host may block forever. serve ends earlier and has no
-	// temporary files, see agent.Run.
+	// interrupted, and a read of the host may block forever.
 	endWithin = 930 * time.Millisecond
+	// endSlowlyWithin is the same for a command with the annotation EndsSlowly.
+	endSlowlyWithin = 7 * time.Second
 	// removeWithin is the additional time for removing temporary files. It only counts if the
 	// command was late. On a busy machine, the thousands of files of a recording take more than a
 	// second.
 	removeWithin = 5 * time.Second
 )
+
+// EndsSlowly is the annotation of a command that has its own, longer limits for its end.
+const EndsSlowly = "ends-slowly"
 
 // errAbandoned says that a command did not end in time after a signal. Its goroutine still runs
 // when the process exits.
@@ -42,8 +46,8 @@ type Program struct {
 
 // Run is a whole program. It returns the exit status: 0 for success, 1 for a failure, 2 for an
 // invalid command line, or the value of a StatusError. args are the arguments without the name of
-// the program. A cancelled ctx stops the command; Run then returns within endWithin and
-// removeWithin.
+// the program. A cancelled ctx stops the command; Run then returns within endWithin, or
+// endSlowlyWithin, and removeWithin.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		// Registering completions takes time and memory, which serve does not have.
@@ -55,7 +59,12 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	p.Root.SetErr(printable{stderr})
 	// The files are removed after the command, even if it failed or was abandoned. Only Run knows
 	// when it has ended.
-	late, forget := lateAfter(ctx)
+	within := endWithin
+	called, _, err := p.Root.Find(args)
+	if err == nil && called.Annotations[EndsSlowly] != "" {
+		within = endSlowlyWithin
+	}
+	late, forget := lateAfter(ctx, within)
 	defer forget()
 	cmd, err := execute(ctx, p.Root, late)
 	err = errors.Join(err, p.removeTemporary(late))
@@ -91,12 +100,12 @@ func (p Program) exitStatus(cmd *cobra.Command, err error) int {
 	return 1
 }
 
-// lateAfter returns a channel that is closed endWithin after ctx ends. It is never closed while
+// lateAfter returns a channel that is closed some time after ctx ends. It is never closed while
 // ctx is not cancelled, so a command without a signal has no deadline. stop releases it.
-func lateAfter(ctx context.Context) (late <-chan struct{}, stop func() bool) {
+func lateAfter(ctx context.Context, within time.Duration) (late <-chan struct{}, stop func() bool) {
 	isLate := make(chan struct{})
 	stop = context.AfterFunc(ctx, func() {
-		time.AfterFunc(endWithin, func() {
+		time.AfterFunc(within, func() {
 			close(isLate)
 		})
 	})

@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
@@ -21,10 +23,15 @@ import (
 const (
 	// rolloutRounds is how often an instance is replaced.
 	rolloutRounds = 5
-	// settled is the age of a replaced instance. Below it, the order of its
-	// registration and that of the new one is unknown, and the new one registers again
-	// a second after it ended, to be safe.
-	settled = 16 * time.Second
+	// admissionRounds is how often an instance is replaced while pods start.
+	admissionRounds = 14
+	// podsBetween is how many pods start before and after the end of an instance.
+	podsBetween = 8
+	// podsAtOnce is how many of them start at a time.
+	podsAtOnce = 4
+	// streamResources are the resources of the pods. The processes of a pod end some time after the
+	// kubelet has freed its device, so that the next pods get another one.
+	streamResources = 24
 )
 
 // TestRollout updates the program like the DaemonSet with maxSurge: the new instance is
@@ -34,9 +41,6 @@ const (
 // later ones never lose the resource.
 func TestRollout(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("instances need a minute and a half to age")
-	}
 	ends := map[string]func(*testing.T, *product.Plugin){
 		"SIGTERM": func(t *testing.T, p *product.Plugin) { p.Stop(t) },
 		"SIGKILL": func(_ *testing.T, p *product.Plugin) { p.Kill() },
@@ -88,12 +92,6 @@ func replaceInstances(t *testing.T, n *node, end func(*testing.T, *product.Plugi
 
 	watched := n.pollAllocatable(t, len(sticks))
 	for i := range rolloutRounds {
-		wait.Until(t, limit, "age of an instance", func() error {
-			if age := time.Since(n.served); age < settled {
-				return fmt.Errorf("it is %v", age)
-			}
-			return nil
-		})
 		next := n.instance(t, config, i+1)
 		for _, p := range pods {
 			p.Kill(t, "main")
@@ -105,8 +103,7 @@ func replaceInstances(t *testing.T, n *node, end func(*testing.T, *product.Plugi
 			n.Kubelet.WaitAllocatable(t, "example.com/"+kind, 1)
 			n.wantHeld(t, "example.com/"+kind, map[string]string{sticks[kind].id(): kind + "-bed/main"})
 		}
-		// The end of the old instance has made it register again, late on a busy machine.
-		old, n.served = next, time.Now()
+		old = next
 	}
 	polls, missed = watched()
 
@@ -143,8 +140,96 @@ func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
 		}
 		return nil
 	})
-	n.served = time.Now() // its sockets are older, however slow it started
 	return p
+}
+
+// TestRolloutAdmitsPods starts pods, one after the other, while instances are replaced. Each of them
+// gets its device.
+func TestRolloutAdmitsPods(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	config := domain
+	for i := range streamResources {
+		name := fmt.Sprintf("stream%d", i)
+		n.mknod(t, name, uint32(i))
+		config += fmt.Sprintf("[[resource]]\nname = %q\nmatch.glob = \"/dev/%s\"\n", name, name)
+	}
+	old := n.instance(t, config, 0)
+	for i := range streamResources {
+		n.Kubelet.WaitAllocatable(t, fmt.Sprintf("example.com/stream%d", i), 1)
+	}
+
+	ended, stop := n.streamPods(t)
+	await := func() {
+		before := ended()
+		wait.Until(t, limit, "pods", func() error {
+			if now := ended(); now < before+podsBetween {
+				return fmt.Errorf("%d pods, %d before", now, before)
+			}
+			return nil
+		})
+	}
+	var took []time.Duration
+	for i := range admissionRounds {
+		next := n.instance(t, config, i+1)
+		await()
+		began := time.Now()
+		old.Stop(t)
+		took = append(took, time.Since(began))
+		await()
+		old = next
+	}
+	failed := stop()
+	slices.Sort(took)
+	t.Logf("%d rollouts, %d pods, %d failed; end of an instance: median %v, longest %v",
+		admissionRounds, ended(), len(failed), took[len(took)/2], took[len(took)-1])
+	for _, why := range failed {
+		t.Errorf("pod failed: %s", why)
+	}
+}
+
+// streamPods starts pods that end at once, podsAtOnce at a time. ended returns the number of pods so far.
+// stop returns why pods failed.
+func (n *node) streamPods(t *testing.T) (ended func() int64, stop func() (failed []string)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var count atomic.Int64
+	results := make(chan []string, 1)
+	go func() {
+		var failed []string
+		started := 0
+		running := map[string]*bed.Pod{}
+		for ctx.Err() == nil {
+			for len(running) < podsAtOnce {
+				started++
+				resource := fmt.Sprintf("example.com/stream%d", started%streamResources)
+				pod := bed.Workload(fmt.Sprintf("stream-%d", started), resource, 1)
+				pod.Spec.RestartPolicy = v1.RestartPolicyNever
+				pod.Spec.Containers[0].Command = []string{"/tool", "exit", "0"}
+				running[pod.Name+"-"+bed.NodeName] = n.StartPod(t, pod)
+			}
+			pods, _ := n.Kubelet.Pods(ctx) // an error shows as pods that do not end
+			for _, pod := range pods {
+				manifest := running[pod.Name]
+				phase := pod.Status.Phase
+				if manifest == nil || phase != v1.PodFailed && phase != v1.PodSucceeded {
+					continue
+				}
+				if phase == v1.PodFailed {
+					failed = append(failed, pod.Name+": "+pod.Status.Reason+": "+pod.Status.Message)
+				}
+				manifest.Remove(t)
+				delete(running, pod.Name)
+				count.Add(1)
+			}
+			time.Sleep(pollEvery)
+		}
+		results <- failed
+	}()
+	return count.Load, func() []string {
+		cancel()
+		return <-results
+	}
 }
 
 // pollEvery leaves some of the kubelet's limit of a hundred requests per second to the
