@@ -12,15 +12,13 @@ import (
 
 	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
 	"github.com/generic-dp/generic-dp/test/e2e/product"
-	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// update starts a second instance with the files of the first, and returns when the
-// kubelet has its list.
+// update starts a second instance with the files of the first, and returns when it waits.
 func (n *node) update(p *product.Plugin, config, name string) *product.Plugin {
 	n.t.Helper()
 	next := n.serveAs(product.Spec{Config: config, Dir: p.Dir, Name: name})
-	next.WaitLog(n.t, limit, "msg=registered")
+	next.WaitLog(n.t, limit, "another instance serves")
 	return next
 }
 
@@ -41,8 +39,8 @@ func TestRollingUpdateTakesMilliseconds(t *testing.T) {
 		before.wantNoChange(t)
 		during := n.record(stick)
 		p.Stop(t)
+		next.WaitLog(t, limit, "this instance serves now")
 		next.WaitLog(t, limit, "stream_ended")
-		next.WaitLog(t, limit, "this instance writes links")
 		n.WaitCount(t, stick, count(4, 4))
 		during.wantCapacity(t, 4)
 		gaps = append(gaps, during.unavailable)
@@ -64,67 +62,54 @@ func TestRollingUpdateTakesMilliseconds(t *testing.T) {
 	wantLink(t, p, stickB, "/dev/ttyUSB1")
 }
 
-// e2e_node/device_plugin_multiple_test.go of 1.37: the second instance is removed
-// again. Kubelets up to 1.36 then drop the resource and leave the stream of the first
-// one open.
-func TestRevertedRollingUpdateLeavesTheFirstInstance(t *testing.T) {
+// A second instance that ends before it serves changes nothing, whether it is stopped or killed.
+func TestRevertedRollingUpdateChangesNothing(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(sticks)
 	n.WaitCount(t, stick, count(1, 1))
-	next := n.update(p, sticks, "plugin-next")
 	s := n.record(stick)
-	next.Stop(t)
-	p.WaitLog(t, limit, "instance_gone")
-	n.WaitCount(t, stick, count(1, 1))
-	s.logUnavailable(t)
-	wantLink(t, p, stickA, "/dev/ttyUSB0")
+	n.update(p, sticks, "plugin-stopped").Stop(t)
+	n.update(p, sticks, "plugin-killed").Kill()
+	s.wantNoChange(t)
 	n.Unplug("1-1")
 	n.WaitCount(t, stick, count(1, 0))
 	wantLink(t, p, stickA, "")
 }
 
-// As before, but the second instance leaves its socket behind.
-func TestKilledNewInstanceLeavesTheFirst(t *testing.T) {
+// The second instance is killed while it takes over: the first one ends, and a third one serves.
+func TestKilledSuccessorHoldsUpNothing(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
-	p := n.serve(ports)
-	n.WaitCount(t, port, count(1, 1))
-	next := n.update(p, ports, "plugin-next")
-	s := n.record(port)
-	next.Kill()
-	p.WaitLog(t, limit, "instance_gone")
-	n.WaitCount(t, port, count(1, 1))
-	s.logUnavailable(t)
-}
-
-// The age of their sockets does not show which instance registered last: after a
-// kubelet restart both make theirs at once. Here the older socket is that of the later
-// registration.
-func TestLaterRegistrationWithAnOlderSocketLeavesTheOther(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0")
-	arrived, second := make(chan struct{}, 10), make(chan struct{})
+	release := make(chan struct{})
+	first := true
 	proxyRegistrations(t, func(ctx context.Context, kubelet api.RegistrationClient, r *api.RegisterRequest) (*api.Empty, error) {
-		arrived <- struct{}{}
-		if len(sockets(t)) == 1 {
-			<-second // instance
+		if !first {
+			<-release // never registered while the first instance lives
 		}
+		first = false
 		return kubelet.Register(ctx, r)
 	})
 	p := n.serve(ports)
-	wait.Closed(t, limit, "registration", arrived)
-	next := n.update(p, ports, "plugin-next")
-	close(second)
-	p.WaitLog(t, limit, "msg=registered")
-	s := n.record(port)
-	p.Stop(t)
-	next.WaitLog(t, limit, "instance_gone")
 	n.WaitCount(t, port, count(1, 1))
-	s.logUnavailable(t)
+	next := n.update(p, ports, "plugin-next")
+	third := n.serveAs(product.Spec{Config: ports, Dir: p.Dir, Name: "plugin-third"})
+	third.WaitLog(t, limit, "another instance serves")
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		next.WaitLog(t, limit, "this instance serves now")
+		next.Kill()
+		third.WaitLog(t, limit, "this instance serves now")
+		close(release)
+	}()
+	p.Stop(t)
+	<-killed
+	n.WaitCount(t, port, count(1, 1))
+	n.admit(devicemanager.Pod("one", port, 1))
 }
 
-// Both instances see device changes; the order of their registrations does not matter.
+// The first instance serves all changes until it is killed without notice, and then the second one.
 func TestDeviceChangesDuringARollingUpdateAreListed(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
@@ -136,8 +121,8 @@ func TestDeviceChangesDuringARollingUpdateAreListed(t *testing.T) {
 	n.Unplug("1-1")
 	n.WaitCount(t, stick, count(2, 1))
 	n.wantHeld(n.admit(devicemanager.Pod("one", stick, 1)), stick, stickB)
-	p.Kill() // without notice
-	next.WaitLog(t, limit, "stream_ended")
+	p.Kill()
+	next.WaitLog(t, limit, "msg=registered")
 	n.WaitCount(t, stick, count(2, 1))
 	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB7"))
 	n.WaitCount(t, stick, count(2, 2))
