@@ -17,7 +17,7 @@
 // api = "dra", links and CDI specs that follow devices, health checks, and the status page, metrics
 // and probes on Options.Listen. Nothing is global. Several instances may run in one process, each
 // with its own RunDir, StateDir and Listen. If two instances on one host have the same RunDir, one
-// of them waits for the other before it writes links, as in a rolling update.
+// of them serves, and the other one waits for its end, as in a rolling update.
 //
 // The embedding program decides about everything that concerns the whole process. Run handles no
 // signals: it ends with its context, and a value on Options.Reload reads the configuration again.

@@ -19,7 +19,8 @@ const (
 	// driverWithin is how long the registrations of resources wait for the driver for DRA, so that
 	// their calls need not wait for it.
 	driverWithin = 2 * time.Second
-	// drainWithin is how long running calls of the kubelet may then take. None takes longer.
+	// drainWithin is how long running calls of the kubelet may then take. Only a call that needs the API
+	// server takes longer.
 	drainWithin = time.Second
 	// answeredWithin is how long the successor needs to answer the calls that waited for it. The end
 	// of a stream makes kubelets up to 1.36 disconnect the newest client of the resource, also during

@@ -3,10 +3,9 @@
 //
 // The kubelet lists the holder of a device only after its Allocate call has returned, and the ledger
 // learns that later still. Until then a grant in this package stands for the holder. Each grant is a
-// file in the run directory, because two instances of the program serve at the same time during an
-// update, and the kubelet may ask one of them for a device and the other one for its rival. An
-// instance first writes its own file and then reads the others: of two calls at the same time, at
-// least one sees the other. For the same reason a grant outlives the program.
+// file in the run directory, so that it outlives the program: during an update one instance grants a
+// device, and the next one is asked for its rival. A call first writes its own file and then reads
+// the others: of two calls at the same time, at least one sees the other.
 //
 // A grant ends when a complete answer of the kubelet, asked for long enough after the grant, does
 // not have the device: its pod has ended, or was never admitted.
