@@ -53,19 +53,10 @@ func newHost(local func(string) string) host {
 	return host{local: local, open: openNode, dial: dialTCP}
 }
 
-// attempt is one run of a check. Its fields do not change after it has begun, except for step.
+// attempt is one run of a check.
 type attempt struct {
-	// probe is nil in Once, which has no intervals.
-	probe *probe
-	// hasFailed reports whether the check failed the last time.
-	hasFailed bool
-	// began is the zero time in Once, which has one deadline for all checks.
-	began time.Time
-	step  atomic.Pointer[string] // in progress
+	step atomic.Pointer[string] // in progress
 }
-
-// deadline is when the attempt counts as failed, and no longer as running.
-func (a *attempt) deadline() time.Time { return a.began.Add(timeout) }
 
 // timedOut returns the reason if the attempt times out in its current step. The prober calls it
 // in another goroutine, while the attempt hangs.

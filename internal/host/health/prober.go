@@ -1,12 +1,12 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,18 +20,17 @@ const ReasonPending = "health check pending"
 // enough for a driver that must wake its device.
 const timeout = 5 * time.Second
 
-// Limits of the checks that have begun and not returned. A check costs a goroutine and a
-// socket, or a thread of the kernel while it hangs in open or read.
+// Limits of the checks. A check costs a socket, or a thread of the kernel while it hangs in open or read.
 const (
-	// maxRunning is the number of checks that run at the same time. A check that hangs
-	// no longer counts after timeout.
+	// maxRunning is the number of checks that run at the same time. A check gives its place back when it
+	// returns, and at its timeout.
 	maxRunning = 32
 	// maxFailing is the number of them that failed the last time: hosts that do not
 	// answer take 4 seconds each, and must not delay the checks of others.
 	maxFailing = maxRunning / 2
-	// maxInKernel is the number of checks that have begun to open nodes or read
-	// attributes, including those that hang. Nothing can end these.
-	maxInKernel = 64
+	// maxHung is the number of checks beyond their timeout from which on no check begins that may hang in
+	// the kernel, where nothing can end it. The checks that run at that time may hang, too.
+	maxHung = 64
 )
 
 // firstRetry is when a failed check is repeated; the delay doubles with every further
@@ -41,27 +40,36 @@ const (
 	maxDoublings = 20
 )
 
-// Prober checks devices at their intervals. Its methods are safe for concurrent use.
-// Without checks it is idle and has no timer.
+// Prober checks devices at their intervals. Each device has a goroutine, which waits for its time, then for
+// a place among the running checks. The methods are safe for concurrent use. Without checks there is
+// neither a goroutine nor a timer.
 type Prober struct {
 	host    host
 	changes chan struct{} // capacity 1: a result changed
-	wake    chan struct{} // capacity 1: a check may be due
+	wake    chan struct{} // capacity 1: there are new checks
+	origin  time.Time     // intervals are counted from here
+	// running and failing are semaphores: who sends gets a place, in the order of arrival. A check that
+	// failed the last time needs a place in both.
+	running chan struct{}
+	failing chan struct{}
 
 	// mu guards all fields below. It is never held while a check runs.
-	mu     sync.Mutex
-	origin time.Time // intervals are counted from here
+	mu sync.Mutex
 	// probes are the current checks, by ID.
-	probes  map[string]*probe
-	running map[string]*attempt // by ID: one at a time, even if the device is replaced
-	// isStuck reports that maxInKernel checks hang and others wait for them.
-	isStuck bool
+	probes map[string]*probe
+	// following has the IDs that have a goroutine, with the reason of the check that hangs, if one does.
+	following map[string]string
+	// hung is the number of checks beyond their timeout.
+	hung int
 }
 
-// probe is the check of one device and its result. Its fields are guarded by Prober.mu.
+// probe is the check of one device and its result. Prober.mu guards reason. The other fields belong to the
+// goroutine of the device.
 type probe struct {
 	id    string
 	check device.Check
+	// replaced is closed when the device is removed or has another check.
+	replaced chan struct{}
 	// due is when the check should begin. It may be late, because the number of checks is
 	// limited.
 	due      time.Time
@@ -79,12 +87,14 @@ func (pr *probe) inKernel() bool {
 // mount namespace.
 func New(local func(path string) string) *Prober {
 	return &Prober{
-		host:    newHost(local),
-		changes: make(chan struct{}, 1),
-		wake:    make(chan struct{}, 1),
-		origin:  time.Now(),
-		probes:  map[string]*probe{},
-		running: map[string]*attempt{},
+		host:      newHost(local),
+		changes:   make(chan struct{}, 1),
+		wake:      make(chan struct{}, 1),
+		origin:    time.Now(),
+		running:   make(chan struct{}, maxRunning),
+		failing:   make(chan struct{}, maxFailing),
+		probes:    map[string]*probe{},
+		following: map[string]string{},
 	}
 }
 
@@ -94,36 +104,36 @@ func New(local func(path string) string) *Prober {
 func (p *Prober) Set(checks map[string]device.Check) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id := range p.probes {
+	for id, pr := range p.probes {
 		if _, stays := checks[id]; !stays {
-			// Its running attempt goes on, and finish ignores the result.
+			close(pr.replaced)
 			delete(p.probes, id)
 		}
 	}
 	now := time.Now()
-	for _, id := range slices.Sorted(maps.Keys(checks)) {
-		check := checks[id]
+	for id, check := range checks {
 		old := p.probes[id]
 		// The check keeps its result and its time, however often the host changes.
 		if old != nil && reflect.DeepEqual(old.check, check) {
 			continue
 		}
 		fresh := &probe{
-			id:     id,
-			check:  check,
-			due:    now,
-			reason: ReasonPending,
+			id:       id,
+			check:    check,
+			replaced: make(chan struct{}),
+			due:      now,
+			// The check waits for a check that hangs, and fails as well.
+			reason: cmp.Or(p.following[id], ReasonPending),
 		}
-		// A new interval alone does not make a healthy device pending.
 		if old != nil {
-			old.check.Interval = check.Interval
-			onlyInterval := reflect.DeepEqual(old.check, check)
-			if onlyInterval {
+			close(old.replaced)
+			// A new interval alone does not make a healthy device pending.
+			before := old.check
+			before.Interval = check.Interval
+			if reflect.DeepEqual(before, check) {
 				fresh.reason = old.reason
-				fresh.failures = old.failures
 			}
 		}
-		// The pointer is new, so that finish can distinguish the attempts of the old check.
 		p.probes[id] = fresh
 		signal(p.wake)
 	}
@@ -146,7 +156,7 @@ func (p *Prober) Results() map[string]string {
 func (p *Prober) Stuck() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.isStuck
+	return p.hung >= maxHung
 }
 
 // Changes signals that a check changed the results. Several changes may be one signal, so that
@@ -156,153 +166,136 @@ func (p *Prober) Changes() <-chan struct{} { return p.changes }
 // Run checks until ctx is cancelled, and returns nil then. It does not wait for checks that hang.
 // It must be called once.
 func (p *Prober) Run(ctx context.Context) error {
-	// The timer is only created here. round decides when it fires.
-	timer := time.NewTimer(timeout)
-	timer.Stop()
 	for {
-		if next := p.round(ctx); !next.IsZero() {
-			timer.Reset(time.Until(next))
-		} else {
-			timer.Stop()
+		p.mu.Lock()
+		for _, id := range slices.Sorted(maps.Keys(p.probes)) {
+			if _, isFollowed := p.following[id]; !isFollowed {
+				p.following[id] = ""
+				go p.follow(ctx, id)
+			}
 		}
+		p.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-timer.C:
 		case <-p.wake:
 		}
 	}
 }
 
-// round fails overdue checks, starts due checks as the limits allow, and returns the time of the
-// next round. It returns the zero time if only an event can cause a round.
-func (p *Prober) round(ctx context.Context) (next time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	wakeAt := func(at time.Time) {
-		if next.IsZero() || at.Before(next) {
-			next = at
+// follow checks a device until it is removed. If it is replaced during a check, the check of the new device
+// begins when the old one has returned.
+func (p *Prober) follow(ctx context.Context, id string) {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		pr := p.probes[id]
+		if pr == nil {
+			delete(p.following, id)
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-pr.replaced:
+		case <-time.After(time.Until(pr.due)):
+			p.checkOnce(ctx, pr)
 		}
 	}
-	for id, a := range p.running {
-		deadline := a.deadline()
-		if now.Before(deadline) {
-			wakeAt(deadline)
-			continue
-		}
-		// The device may have been removed. If it was replaced, its check waits for this one, and
-		// it fails as well.
-		if pr := p.probes[id]; pr != nil {
-			p.report(pr, a.timedOut())
-		}
+}
+
+// checkOnce waits for a place, runs a check, and records the result. It returns without a result if the
+// device is replaced before the check begins.
+func (p *Prober) checkOnce(ctx context.Context, pr *probe) {
+	places := []chan struct{}{p.running}
+	if pr.failures > 0 {
+		places = []chan struct{}{p.failing, p.running}
 	}
-	var due []*probe
-	for id, pr := range p.probes {
-		if p.running[id] != nil { // its end wakes the prober
-		} else if now.Before(pr.due) {
-			wakeAt(pr.due)
-		} else {
-			due = append(due, pr)
+	held := 0
+	release := sync.OnceFunc(func() {
+		for _, place := range places[:held] {
+			<-place
 		}
-	}
-	// The check that has waited longest comes first. The ID makes the order of the others stable.
-	slices.SortFunc(due, func(a, b *probe) int {
-		if order := a.due.Compare(b.due); order != 0 {
-			return order
-		}
-		return strings.Compare(a.id, b.id)
 	})
-	// The timeout of the new checks is the next time at which a round has something to do.
-	if p.start(ctx, now, due) {
-		wakeAt(now.Add(timeout))
-	}
-	return next
-}
-
-// start starts checks in this order as far as the limits allow, and reports whether it
-// started one. The end of a running check, or its timeout, wakes the prober for the others.
-func (p *Prober) start(ctx context.Context, now time.Time, due []*probe) (started bool) {
-	running := 0
-	failing := 0
-	inKernel := 0
-	add := func(a *attempt) {
-		if now.Before(a.deadline()) {
-			running++
-			if a.hasFailed {
-				failing++
-			}
-		}
-		if a.probe.inKernel() {
-			inKernel++
+	defer release()
+	for _, place := range places {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pr.replaced:
+			return
+		case place <- struct{}{}:
+			held++
 		}
 	}
-	// hangs is the number of attempts beyond their deadline.
-	hangs := 0
-	for _, a := range p.running {
-		add(a)
-		if !now.Before(a.deadline()) {
-			hangs++
-		}
+	began := time.Now()
+	if pr.inKernel() && p.Stuck() {
+		p.finish(pr, began, pr.reason)
+		return
 	}
-	isStuck := false
-	for _, pr := range due {
-		// Nothing else can start in this round.
-		if running >= maxRunning {
-			break
-		}
-		hasFailed := pr.failures > 0
-		// A check that passed the last time may still start.
-		if hasFailed && failing >= maxFailing {
-			continue
-		}
-		// A check of an address may still start.
-		if pr.inKernel() && inKernel >= maxInKernel {
-			// Checks below their deadline do not count as stuck, because they probably return
-			// soon.
-			isStuck = isStuck || hangs >= maxInKernel
-			continue
-		}
-		a := &attempt{
-			probe:     pr,
-			hasFailed: hasFailed,
-			began:     now,
-		}
-		p.running[pr.id] = a
-		add(a)
-		started = true
-		go p.attempt(ctx, a, pr.check)
-	}
-	if isStuck != p.isStuck {
-		p.isStuck = isStuck
-		signal(p.changes)
-	}
-	return started
-}
-
-// attempt runs a check in its own goroutine and records the result, unless ctx has ended. check
-// is a parameter, because Set may change the interval in the probe.
-func (p *Prober) attempt(ctx context.Context, a *attempt, check device.Check) {
-	limited, cancel := context.WithDeadline(ctx, a.deadline())
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	reason := p.host.run(limited, check, a)
+	a := &attempt{}
+	result := make(chan string, 1)
+	go func() {
+		result <- p.host.run(limited, pr.check, a)
+	}()
+	var reason string
+	select {
+	case reason = <-result:
+	case <-limited.Done():
+		if ctx.Err() != nil {
+			return
+		}
+		release()
+		p.setHung(pr.id, a.timedOut(), 1)
+		reason = <-result
+		p.setHung(pr.id, "", -1)
+	}
 	// At the end of the program, a cancelled connection says nothing about the device.
 	if ctx.Err() == nil {
-		p.finish(a, reason)
+		p.finish(pr, began, reason)
 	}
 }
 
-// finish records the result of an attempt. If the device was replaced meanwhile, its new
-// check is still due.
-func (p *Prober) finish(a *attempt, reason string) {
+// setHung counts a check that has reached its timeout, with a reason, or one that has returned at last. If
+// its device was replaced, the new one fails as well.
+func (p *Prober) setHung(id, reason string, change int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.running, a.probe.id)
-	if p.probes[a.probe.id] == a.probe {
-		p.report(a.probe, reason)
-		p.schedule(a.probe, a.began)
+	p.following[id] = reason
+	if pr := p.probes[id]; pr != nil && reason != "" {
+		p.report(pr, reason)
 	}
-	signal(p.wake)
+	wasStuck := p.hung >= maxHung
+	p.hung += change
+	if isStuck := p.hung >= maxHung; isStuck != wasStuck {
+		signal(p.changes)
+	}
+}
+
+// finish records the result of a check, and sets when it is due again. A failed check is repeated earlier.
+// The result of a device that was replaced does not count.
+func (p *Prober) finish(pr *probe, began time.Time, reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.probes[pr.id] != pr {
+		return
+	}
+	p.report(pr, reason)
+	pr.due = p.regular(pr, began)
+	if reason == "" {
+		pr.failures = 0
+		return
+	}
+	// The limit of the shift prevents an overflow.
+	wait := firstRetry << min(pr.failures, maxDoublings)
+	// Retries are at full seconds from origin, so that they share wake-ups, too.
+	if wait < pr.check.Interval/2 {
+		seconds := (time.Since(p.origin) + wait + time.Second - 1).Truncate(time.Second)
+		pr.due = p.origin.Add(seconds)
+	}
+	pr.failures++
 }
 
 // report sets the reason of a check. The caller holds mu.
@@ -322,31 +315,17 @@ func signal(c chan struct{}) {
 	}
 }
 
-// schedule sets when a check that has just ended is due again: at its phase of an interval
-// counted from origin, so that few checks share the wake-ups of the CPU and many are spread. A
-// failed check is repeated earlier. The caller holds mu.
-func (p *Prober) schedule(pr *probe, began time.Time) {
-	now := time.Now()
+// regular returns when a check that has just ended is due again: at its phase of an interval counted from
+// origin, so that few checks share the wake-ups of the CPU and many are spread. The caller holds mu.
+func (p *Prober) regular(pr *probe, began time.Time) time.Time {
 	interval := pr.check.Interval
 	phase := p.phase(pr)
 	// The second check follows the first, at any time, after half an interval or more.
-	earliest := max(began.Add(interval/2).Sub(p.origin), now.Sub(p.origin))
+	earliest := max(began.Add(interval/2).Sub(p.origin), time.Since(p.origin))
 	// The number of the first interval whose phase is later than earliest. Integer
 	// division would round a negative number up.
 	n := (earliest - phase + interval) / interval
-	pr.due = p.origin.Add(n*interval + phase)
-	if pr.reason == "" {
-		pr.failures = 0
-		return
-	}
-	// The limit of the shift prevents an overflow.
-	wait := firstRetry << min(pr.failures, maxDoublings)
-	// Retries are at full seconds from origin, so that they share wake-ups, too.
-	if wait < interval/2 {
-		seconds := (now.Add(wait).Sub(p.origin) + time.Second - 1).Truncate(time.Second)
-		pr.due = p.origin.Add(seconds)
-	}
-	pr.failures++
+	return p.origin.Add(n*interval + phase)
 }
 
 // phase is when in its interval a device is checked. It is zero for all unless there are
