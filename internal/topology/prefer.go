@@ -4,8 +4,8 @@ package topology
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -31,8 +31,10 @@ const (
 // A second slot of the same hardware is the last resort, because it is of no use to the container.
 // Apart from that,
 //
-//   - numa spans as few NUMA nodes as possible, beginning with the nodes of must, and then
-//     chooses the hardware with the fewest slots in use;
+//   - numa chooses hardware on the NUMA nodes of must, and then group by group, where a group is the
+//     hardware on the same nodes: first the group with the most devices that help, per node. Of equal
+//     groups, it is the one with the fewest slots in use, then the smallest one, so that large groups stay
+//     together for other containers. Within a group, it chooses the hardware with the fewest slots in use;
 //   - spread chooses the hardware with the fewest slots in use;
 //   - packed chooses the hardware with the most slots in use, so that whole devices stay free.
 //
@@ -43,13 +45,13 @@ func Prefer(prefer string, all []device.Listed, available, must []string, size i
 	if need > 0 {
 		switch prefer {
 		case Spread:
-			c.take(need, leastUsed)
+			c.sort(leastUsed)
 		case Packed:
-			c.take(need, mostUsed)
+			c.sort(mostUsed)
 		default:
-			c.chooseNUMA(need)
-			c.take(need, nearest)
+			c.sort(c.nearest(need))
 		}
+		c.take(need)
 	}
 	slices.Sort(c.chosen)
 	ids := make([]string, len(c.chosen))
@@ -73,16 +75,24 @@ type hardware struct {
 	used  int   // number of slots that other containers use
 	mine  int   // number of slots of this container
 	numa  []int // NUMA nodes
-	// step is the step of chooseNUMA that chose the last of its NUMA nodes: 0 for the nodes of
-	// must, and notChosen if they are not all chosen.
-	step int
 }
 
-const notChosen = math.MaxInt
-
-// fresh reports whether the device has a free slot, and the container has none of its slots yet.
-func (d *hardware) fresh() bool {
+// isFresh reports whether the device has a free slot, and the container has none of its slots yet.
+func (d *hardware) isFresh() bool {
 	return d.mine == 0 && len(d.free) > 0
+}
+
+// nodes returns a name of the NUMA nodes.
+func (d *hardware) nodes() string { return fmt.Sprint(d.numa) }
+
+// isOn reports whether all NUMA nodes of the device are among these. Hardware without a node is near to all.
+func (d *hardware) isOn(nodes []int) bool {
+	for _, n := range d.numa {
+		if !slices.Contains(nodes, n) {
+			return false
+		}
+	}
+	return true
 }
 
 // newChoice groups the slots of a request by hardware.
@@ -104,10 +114,7 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 		l := &c.list[i]
 		d := byName[l.Device]
 		if d == nil {
-			d = &hardware{
-				first: i,
-				step:  notChosen,
-			}
+			d = &hardware{first: i}
 			byName[l.Device] = d
 			c.devices = append(c.devices, d)
 		}
@@ -141,32 +148,12 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 	return c
 }
 
-// take chooses need slots of devices in the order of compare. It takes one slot of each device before
-// a second slot of any device.
-func (c *choice) take(need int, compare func(a, b *hardware) int) {
-	free := slices.DeleteFunc(slices.Clone(c.devices), isFull)
-	slices.SortFunc(free, func(a, b *hardware) int {
+// sort sorts the devices, in the order of the list if compare returns 0.
+func (c *choice) sort(compare func(a, b *hardware) int) {
+	slices.SortFunc(c.devices, func(a, b *hardware) int {
 		order := compare(a, b)
 		return cmp.Or(order, cmp.Compare(a.first, b.first))
 	})
-	for round := 0; need > 0 && len(free) > 0; round++ {
-		for _, d := range free {
-			hasItsShare := d.mine > round
-			if need == 0 || hasItsShare || isFull(d) {
-				continue
-			}
-			c.chosen = append(c.chosen, d.free[0])
-			d.free = d.free[1:]
-			d.mine++
-			need--
-		}
-		free = slices.DeleteFunc(free, isFull)
-	}
-}
-
-// isFull reports whether a device has no free slot.
-func isFull(d *hardware) bool {
-	return len(d.free) == 0
 }
 
 // leastUsed orders devices with few slots in use first.
@@ -179,90 +166,74 @@ func mostUsed(a, b *hardware) int {
 	return cmp.Compare(b.used, a.used)
 }
 
-// nearest orders devices by the step in which their NUMA nodes were chosen, and then like leastUsed.
-func nearest(a, b *hardware) int {
-	byStep := cmp.Compare(a.step, b.step)
-	return cmp.Or(byStep, leastUsed(a, b))
-}
-
-// chooseNUMA chooses NUMA nodes until need fresh devices are on them, starting with the
-// nodes of must. Each step adds the set of nodes with the most devices per node, which is
-// optimal if devices have one node each or all the same ones.
-func (c *choice) chooseNUMA(need int) {
-	var nodes []int
-	fresh := 0
-	for _, d := range c.devices {
-		if d.mine > 0 {
-			nodes = union(nodes, d.numa)
-		}
-		if d.fresh() {
-			fresh++
-		}
-	}
-	need = min(need, fresh)
-	for step := 0; ; step++ {
+// take chooses need slots in the order of the devices. It takes one slot of each device before a second
+// slot of any device.
+func (c *choice) take(need int) {
+	for round := 0; need > 0; round++ {
+		hasFree := false
 		for _, d := range c.devices {
-			if d.step != notChosen || len(missing(d.numa, nodes)) > 0 {
+			isFull := len(d.free) == 0
+			hasFree = hasFree || !isFull
+			hasItsShare := d.mine > round
+			if need == 0 || hasItsShare || isFull {
 				continue
 			}
-			d.step = step
-			if d.fresh() {
-				need--
-			}
+			c.chosen = append(c.chosen, d.free[0])
+			d.free = d.free[1:]
+			d.mine++
+			need--
 		}
-		if need <= 0 {
+		if !hasFree {
 			return
 		}
-		nodes = union(nodes, c.nextNUMA(nodes, need))
 	}
 }
 
-// nextNUMA returns the NUMA nodes to add: the missing nodes of the device with the least cost.
-func (c *choice) nextNUMA(nodes []int, need int) (best []int) {
-	var least []float64
-	var tried [][]int
-	for _, d := range c.devices {
-		if d.step != notChosen || !d.fresh() {
-			continue
-		}
-		set := missing(d.numa, nodes)
-		isSame := func(other []int) bool {
-			return slices.Equal(other, set)
-		}
-		if slices.ContainsFunc(tried, isSame) {
-			continue
-		}
-		tried = append(tried, set)
-		cost := c.cost(nodes, set, need)
-		if best == nil || slices.Compare(cost, least) < 0 {
-			best = set
-			least = cost
-		}
-	}
-	return best
+// group counts the fresh hardware on the same NUMA nodes.
+type group struct {
+	devices int
+	used    int // number of slots in use
+	first   int // index of the first slot in the list
 }
 
-// cost returns the cost of adding a set of NUMA nodes. The most important number comes first: nodes per
-// device that counts towards need, slots in use of these devices, and devices beyond need, so that
-// large groups stay together for other containers.
-func (c *choice) cost(nodes, set []int, need int) []float64 {
-	with := union(nodes, set)
-	var used []int
+// nearest returns a comparison that orders devices by NUMA nodes, to choose need of them.
+func (c *choice) nearest(need int) func(a, b *hardware) int {
+	var mine []int
 	for _, d := range c.devices {
-		mayCount := d.step == notChosen && d.fresh()
-		if mayCount && len(missing(d.numa, with)) == 0 {
-			used = append(used, d.used)
+		if d.mine > 0 {
+			mine = union(mine, d.numa)
 		}
 	}
-	slices.Sort(used)
-	devices := min(need, len(used))
-	inUse := 0
-	for _, n := range used[:devices] {
-		inUse += n
+	groups := map[string]*group{}
+	for _, d := range c.devices {
+		switch {
+		case !d.isFresh():
+			continue
+		case d.isOn(mine):
+			need--
+			continue
+		}
+		g := groups[d.nodes()]
+		if g == nil {
+			g = &group{first: d.first}
+			groups[d.nodes()] = g
+		}
+		g.devices++
+		g.used += d.used
 	}
-	nodesPerDevice := float64(len(set)) / float64(devices)
-	beyond := len(used) - devices
-	return []float64{nodesPerDevice, float64(inUse), float64(beyond)}
+	// The most important number comes first. A device that needs no other node costs nothing.
+	costs := map[*hardware][]float64{}
+	for _, d := range c.devices {
+		if g := groups[d.nodes()]; g != nil && !d.isOn(mine) {
+			nodes := float64(len(d.numa))
+			helping := float64(min(max(1, need), g.devices))
+			costs[d] = []float64{nodes / helping, -helping, float64(g.used), float64(g.devices), float64(g.first)}
+		}
+	}
+	return func(a, b *hardware) int {
+		byGroup := slices.Compare(costs[a], costs[b])
+		return cmp.Or(byGroup, leastUsed(a, b))
+	}
 }
 
 // union returns the NUMA nodes of several sets, sorted and without duplicates. It drops negative
@@ -278,16 +249,4 @@ func union(sets ...[]int) []int {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// missing returns the nodes of set that are not in nodes. Both are results of union.
-func missing(set, nodes []int) []int {
-	var out []int
-	for _, n := range set {
-		_, isIn := slices.BinarySearch(nodes, n)
-		if !isIn {
-			out = append(out, n)
-		}
-	}
-	return out
 }

@@ -63,7 +63,7 @@ func TestPrefer(t *testing.T) {
 		{"numa: the smaller node where both have enough", NUMA, two, "", "", 2, "a b"},
 		{"numa: the smaller node where both have enough, whatever its number", NUMA, []string{"a:1@0", "b:1@0", "c:1@0", "d:1@1", "e:1@1"}, "", "", 2, "d e"},
 		{"numa: the least nodes", NUMA, []string{"a:1@0", "b:1@1", "c:1@1", "d:1@2", "e:1@2", "f:1@2"}, "", "", 5, "b c d e f"},
-		{"numa: the node that fills up exactly", NUMA, []string{"a:1@0", "b:1@1", "c:1@1", "d:1@2", "e:1@2", "f:1@2"}, "", "", 4, "a d e f"},
+		{"numa: the nodes with the most hardware", NUMA, []string{"a:1@0", "b:1@1", "c:1@1", "d:1@2", "e:1@2", "f:1@2"}, "", "", 4, "b d e f"},
 		{"numa: the node of must", NUMA, two, "", "c", 2, "c d"},
 		{"numa: the node of must first, then another", NUMA, two, "", "a", 3, "a b c"},
 		{"numa: the node of must first, though its hardware is in use", NUMA, []string{"a:2@0", "b:1@0", "c:1@1", "d:1@1"}, "a", "b", 3, "a::1 b c"},
