@@ -75,15 +75,14 @@ type hardware struct {
 	used  int   // number of slots that other containers use
 	mine  int   // number of slots of this container
 	numa  []int // NUMA nodes
+	// cost is the cost of its NUMA nodes, see nearest.
+	cost []float64
 }
 
 // isFresh reports whether the device has a free slot, and the container has none of its slots yet.
 func (d *hardware) isFresh() bool {
 	return d.mine == 0 && len(d.free) > 0
 }
-
-// nodes returns a name of the NUMA nodes.
-func (d *hardware) nodes() string { return fmt.Sprint(d.numa) }
 
 // isOn reports whether all NUMA nodes of the device are among these. Hardware without a node is near to all.
 func (d *hardware) isOn(nodes []int) bool {
@@ -189,14 +188,8 @@ func (c *choice) take(need int) {
 	}
 }
 
-// group counts the fresh hardware on the same NUMA nodes.
-type group struct {
-	devices int
-	used    int // number of slots in use
-	first   int // index of the first slot in the list
-}
-
-// nearest returns a comparison that orders devices by NUMA nodes, to choose need of them.
+// nearest orders devices by the cost of their NUMA nodes. It computes the cost to choose need devices: the
+// most important number comes first, and hardware that needs no other node costs nothing.
 func (c *choice) nearest(need int) func(a, b *hardware) int {
 	var mine []int
 	for _, d := range c.devices {
@@ -204,35 +197,32 @@ func (c *choice) nearest(need int) func(a, b *hardware) int {
 			mine = union(mine, d.numa)
 		}
 	}
-	groups := map[string]*group{}
+	groups := map[string][]*hardware{}
 	for _, d := range c.devices {
 		switch {
 		case !d.isFresh():
-			continue
 		case d.isOn(mine):
 			need--
-			continue
+		default:
+			name := fmt.Sprint(d.numa)
+			groups[name] = append(groups[name], d)
 		}
-		g := groups[d.nodes()]
-		if g == nil {
-			g = &group{first: d.first}
-			groups[d.nodes()] = g
-		}
-		g.devices++
-		g.used += d.used
 	}
-	// The most important number comes first. A device that needs no other node costs nothing.
-	costs := map[*hardware][]float64{}
-	for _, d := range c.devices {
-		if g := groups[d.nodes()]; g != nil && !d.isOn(mine) {
-			nodes := float64(len(d.numa))
-			helping := float64(min(max(1, need), g.devices))
-			costs[d] = []float64{nodes / helping, -helping, float64(g.used), float64(g.devices), float64(g.first)}
+	for _, group := range groups {
+		nodes := float64(len(group[0].numa))
+		helping := float64(min(max(1, need), len(group)))
+		used := 0
+		for _, d := range group {
+			used += d.used
+		}
+		cost := []float64{nodes / helping, -helping, float64(used), float64(len(group)), float64(group[0].first)}
+		for _, d := range group {
+			d.cost = cost
 		}
 	}
 	return func(a, b *hardware) int {
-		byGroup := slices.Compare(costs[a], costs[b])
-		return cmp.Or(byGroup, leastUsed(a, b))
+		byNodes := slices.Compare(a.cost, b.cost)
+		return cmp.Or(byNodes, leastUsed(a, b))
 	}
 }
 
