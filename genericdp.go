@@ -34,8 +34,7 @@
 // mount these paths of the host and set the options:
 //
 //   - KubeletDir: /var/lib/kubelet/device-plugins, writable.
-//   - PodResources: the directory of /var/lib/kubelet/pod-resources/kubelet.sock, and
-//     /var/lib/kubelet/pods-api beside it, on which kubelets since 1.37 announce the end of a pod.
+//   - PodResources: the directory of /var/lib/kubelet/pod-resources/kubelet.sock.
 //   - PluginsRegistry: /var/lib/kubelet/plugins_registry, writable, only for api = "dra".
 //   - RunDir: any directory below /run, writable, at the same path: container runtimes resolve its
 //     links on the host.
@@ -43,7 +42,7 @@
 //   - CDIDir: /var/run/cdi, writable.
 //   - Dev: /dev, read-only, and not at /dev in a container, since the runtime writes there.
 //   - Sysfs: /sys, read-only.
-//   - Cgroup: /sys/fs/cgroup, read-only. It shows whether a deleted pod still runs.
+//   - Cgroup: /sys/fs/cgroup, read-only. It shows when a pod has ended.
 //
 // The kernel only sends events for devices to network namespaces of the host's user namespace.
 // Without them, the host is scanned every minute, and a removed device stays Healthy until then.

@@ -46,10 +46,9 @@ type Resource struct {
 	// CDIOnly is set if there is no kubelet, so that a container gets only what the CDI spec
 	// has.
 	CDIOnly bool
-	// HealthDir returns the directory on the host that says whether the devices with these
-	// sorted IDs are healthy. It is for specs: the caller of Respond adds the directory to
-	// the response.
-	HealthDir func(ids []string) string
+	// HealthDir returns the directory on the host that says whether a device is healthy. It is
+	// for specs: the caller of Respond adds the directories to the response.
+	HealthDir func(id string) string
 }
 
 // Injection is one listed device. The response for a container that has only this device is
@@ -104,6 +103,29 @@ func (r *Resource) inject(devices []*Injection) (*injected, error) {
 		only.single, only.err = r.combine(offers)
 	})
 	return only.single, only.err
+}
+
+// HealthMounts returns the mounts of the health directories of the devices of a container, which are
+// sorted by ID and belong to one resource. A single device has its directory at container.health_dir.
+// Several devices have theirs below it, by index. hostDir returns the directory of a device on the host.
+func HealthMounts(offers []device.Offer, hostDir func(id string) string) []device.Mount {
+	var mounts []device.Mount
+	for i, o := range offers {
+		// All devices of a resource have the same directory in the container.
+		containerPath := o.HealthDir
+		if containerPath == "" {
+			return nil
+		}
+		if len(offers) > 1 {
+			containerPath = path.Join(containerPath, strconv.Itoa(i))
+		}
+		mounts = append(mounts, device.Mount{
+			HostPath:      hostDir(o.ID),
+			ContainerPath: containerPath,
+			ReadOnly:      true,
+		})
+	}
+	return mounts
 }
 
 // isOptional reports whether the mount is left out if its source is missing.

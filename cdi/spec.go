@@ -176,7 +176,10 @@ func (r *Resource) edits(name string, offers []device.Offer, at positions) (Edit
 	if err := r.checkEntry(name, e); err != nil {
 		return Edits{}, err
 	}
-	e.Mounts = append(e.Mounts, r.healthMounts(offers)...)
+	if r.CDIOnly && r.HealthDir != nil {
+		mounts := HealthMounts(offers, r.HealthDir)
+		e.Mounts = append(e.Mounts, bindMounts(mounts)...)
+	}
 	return e, nil
 }
 
@@ -220,25 +223,6 @@ func hooks(o device.Offer) []*specs.Hook {
 		all = append(all, hook)
 	}
 	return all
-}
-
-// healthMounts returns the mount of the health directory of these offers, if a spec has one.
-func (r *Resource) healthMounts(offers []device.Offer) []*specs.Mount {
-	containerPath := offers[0].HealthDir
-	isInSpec := r.CDIOnly && r.HealthDir != nil
-	if containerPath == "" || !isInSpec {
-		return nil
-	}
-	var ids []string
-	for _, o := range offers {
-		ids = append(ids, o.ID)
-	}
-	mount := device.Mount{
-		HostPath:      r.HealthDir(ids),
-		ContainerPath: containerPath,
-		ReadOnly:      true,
-	}
-	return bindMounts([]device.Mount{mount})
 }
 
 // deviceNodes are the nodes of a resolved offer. They have their numbers, so that the runtime

@@ -314,7 +314,7 @@ type Container struct {
 	Hooks   []device.Hook
 	// MaxPerContainer is how many slots of one device one container may get. 0 is no limit.
 	MaxPerContainer int
-	// HealthDir is the path in the container of a directory that shows the health of its
-	// devices. It is empty if there is none.
+	// HealthDir is the path in the container of a directory that shows the health of its device, or
+	// that has a directory for each of its devices, by index. It is empty if there is none.
 	HealthDir string
 }

@@ -29,7 +29,7 @@ func (c *Container) read(v value) {
 			func(v value) {
 				c.HealthDir = v.healthDir()
 			},
-			"path of a read-only directory with the file healthy, which exists while all devices of the container are healthy and have not moved",
+			"path of a read-only directory with the file healthy, which exists while the device is healthy and has not moved",
 		)
 	})
 	// The keys may be in any order, so that what depends on several of them follows here.

@@ -81,6 +81,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		Pool:     c.pool,
 		NUMA:     b.numa(),
 
+		Shared:    r.Shared,
 		Exclusive: r.Exclusive,
 		Places:    b.places(),
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
@@ -63,14 +64,21 @@ func (b *builder) partPlaces(part *candidate) []string {
 }
 
 // hardwarePlaces are the places of hardware with all its nodes.
-func (m *run) hardwarePlaces(h *device.Hardware) []string {
-	places := []string{m.hardwarePlace(h)}
-	if id := m.serialPlace(h); id != "" {
-		places = append(places, id)
-	}
+func (b *builder) hardwarePlaces(h *device.Hardware) []string {
+	places := b.wholePlaces(h)
 	// Each function of the group can reach the others.
 	if group := vfioGroup(h); group != "" {
 		places = append(places, "group "+group)
+	}
+	return places
+}
+
+// wholePlaces are the places that name hardware itself: where it is, and its serial number if the ID of
+// the device may contain it.
+func (b *builder) wholePlaces(h *device.Hardware) []string {
+	places := []string{b.hardwarePlace(h)}
+	if id := b.serialPlace(h); id != "" {
+		places = append(places, id)
 	}
 	return places
 }
@@ -97,9 +105,11 @@ func (m *run) hardwarePlace(h *device.Hardware) string {
 	return whole + h.Path[len(h.Parent.Path):]
 }
 
-// serialPlace is the place of a USB device that its serial number identifies, or an empty string.
-func (m *run) serialPlace(h *device.Hardware) string {
-	if h.USB == nil || m.forms.Of(h) != device.SerialForm {
+// serialPlace is the place of a USB device that its serial number identifies, or an empty string. A
+// device with the ID of its port is another one in another port.
+func (b *builder) serialPlace(h *device.Hardware) string {
+	isByPort := b.r.Identity == config.IdentityPort || b.forms.Of(h) != device.SerialForm
+	if h.USB == nil || isByPort {
 		return ""
 	}
 	return device.HardwareID(h, device.SerialForm)
@@ -107,22 +117,22 @@ func (m *run) serialPlace(h *device.Hardware) string {
 
 // nodePlaces are the places of a node without the rest of its hardware. Its key stays the same when
 // the kernel gives it another name.
-func (m *run) nodePlaces(n *device.Node) []string {
-	// A bus node gives access to the whole device, whatever its drivers are.
-	if busNodeOf(n) != nil {
-		return m.hardwarePlaces(n.Hardware)
-	}
+func (b *builder) nodePlaces(n *device.Node) []string {
 	var places []string
 	if n.Hardware == nil {
 		places = append(places, n.Path)
 	} else {
-		places = append(places, m.hardwarePlace(n.Hardware)+"/"+m.key(n))
-		if id := m.serialPlace(n.Hardware); id != "" {
-			places = append(places, id+"/"+m.key(n))
+		key := b.key(n)
+		if busNodeOf(n) != nil {
+			key = "" // it gives access to the whole device, whatever its drivers are
+		}
+		for _, place := range b.wholePlaces(n.Hardware) {
+			places = append(places, device.NodePlace(place, key))
 		}
 	}
-	// The directory of a partition is below the one of its disk.
-	if n.Type == device.BlockNode && n.SysPath != "" {
+	// The directory of a partition is below the one of its disk. The key of an I2C bus depends on the
+	// other buses of its hardware, and its directory does not.
+	if n.SysPath != "" {
 		places = append(places, n.SysPath)
 	}
 	// A node of a group gives access to all its functions.
@@ -134,9 +144,13 @@ func (m *run) nodePlaces(n *device.Node) []string {
 	return places
 }
 
-// cdiPlaces are the places of a CDI device of the host: its name, and its own nodes.
+// cdiPlaces are the places of a CDI device of the host: its name, and its own nodes if it is exclusive.
+// Parts of a device may have a node in common, such as the partitions of a GPU.
 func (b *builder) cdiPlaces() []string {
 	places := []string{"cdi " + b.c.cdi.Name}
+	if !b.r.Exclusive {
+		return places
+	}
 	for _, own := range b.c.cdi.Nodes {
 		if own.Common {
 			continue

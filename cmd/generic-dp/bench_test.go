@@ -56,7 +56,7 @@ func newProcess(b *testing.B) *process {
 	if err := os.WriteFile(p.config, []byte(twoResources), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	p.kubelet = kubelettest.New(kubelettest.Options{Dir: filepath.Join(dir, "k"), Checkpoint: true})
+	p.kubelet = kubelettest.New(kubelettest.Options{Dir: filepath.Join(dir, "k")})
 	if err := p.kubelet.Start(); err != nil {
 		b.Fatal(err)
 	}

@@ -162,8 +162,8 @@ func (v *victim) marked() bool {
 
 const died = "the program died while it tried this configuration"
 
-// A configuration during whose trial the program is killed is not tried again by the
-// next start, but by an edit and on request.
+// A configuration during whose trial the program is killed three times is not tried again by the next
+// start, but by an edit and on request.
 func TestKilledDuringATrial(t *testing.T) {
 	t.Parallel()
 	for name, point := range map[string]func(v *victim){
@@ -197,9 +197,6 @@ func TestKilledDuringATrial(t *testing.T) {
 				v.Fatal(err)
 			}
 			v.eventually("the problem", func() bool { return strings.Contains(v.logged(), "configuration is broken") })
-			v.end(syscall.SIGKILL)
-			v.configure(2)
-			v.serve(1)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,6 +207,11 @@ func TestKilledDuringATrial(t *testing.T) {
 			}
 			point(v)
 			v.end(syscall.SIGKILL)
+			v.configure(2)
+			for range 2 {
+				v.serve(2)
+				v.end(syscall.SIGKILL)
+			}
 
 			for range 2 { // it stays that way
 				v.serve(1)
@@ -221,7 +223,7 @@ func TestKilledDuringATrial(t *testing.T) {
 			v.listed(2)
 			v.end(syscall.SIGKILL)
 			v.serve(1)
-			v.eventually("the count", func() bool { return strings.Contains(v.logged(), "(2 times)") })
+			v.eventually("the count", func() bool { return strings.Contains(v.logged(), "(4 times)") })
 			v.configure(3)
 			v.listed(3)
 			v.end(syscall.SIGTERM) // survived
@@ -263,6 +265,10 @@ func TestKilledAfterARemoval(t *testing.T) {
 	edit(kept)
 	v.eventually("the end of the second resource", func() bool { return healthy("y") == 0 })
 	v.end(syscall.SIGKILL)
+	for range 2 {
+		v.serve(1)
+		v.end(syscall.SIGKILL)
+	}
 	for range 2 {
 		v.serve(1)
 		v.eventually("the reason", func() bool { return strings.Contains(v.logged(), died) })
@@ -322,6 +328,10 @@ func TestKilledAfterARollingUpdate(t *testing.T) {
 	_ = old.Wait()
 	v.eventually("the mark", v.marked)
 	v.end(syscall.SIGKILL)
+	for range 2 {
+		v.serve(2)
+		v.end(syscall.SIGKILL)
+	}
 	v.serve(1)
 	v.eventually("the reason", func() bool { return strings.Contains(v.logged(), died) })
 }

@@ -20,8 +20,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
-	"github.com/generic-dp/generic-dp/internal/agent/exclusive"
-	"github.com/generic-dp/generic-dp/internal/agent/holders"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
@@ -88,6 +87,8 @@ type Agent struct {
 	gate *gate
 	// announced is closed when the kubelet has the resources of this instance.
 	announced chan struct{}
+	// holdsLoaded is closed when the holds of earlier instances were read.
+	holdsLoaded chan struct{}
 	// predecessorEnded has a value when the streams of another instance have ended.
 	predecessorEnded signal
 
@@ -95,6 +96,8 @@ type Agent struct {
 	// run.
 	kubelet *plugin.KubeletWatch
 	pods    podWatch
+	// book knows who holds which device. It is nil without a kubelet.
+	book *holds.Book
 	// dra is never nil. Its plugin starts when it is needed.
 	dra     *draDriver
 	outputs *outputs
@@ -110,8 +113,6 @@ type Agent struct {
 type startup struct {
 	// config is the configuration on disk, or the last good one if the former is broken.
 	config *config.Config
-	// hasPredecessor is set if an instance has served in this boot before.
-	hasPredecessor bool
 	// lockErr is why the lock file cannot be used.
 	lockErr error
 	// hasWrites is set if no other instance served at the start, or if there is no lock file.
@@ -142,19 +143,12 @@ type hostWatch struct {
 	usesSpecs atomic.Bool
 }
 
-// podWatch follows which pods hold devices. It also decides whether a container may get a device, and
-// prepares the device for it.
+// podWatch are the sources about pods.
 type podWatch struct {
 	// client asks the kubelet. It keeps answers, so that the loop and the scrapes share calls.
 	client *podresources.Client
 	// cgroups says which pods have processes, whatever the kubelet believes.
 	cgroups *cgroup.Tree
-	holders *holders.Tracker // nil without a kubelet
-	// rivals decides about devices that exclude each other.
-	rivals *rivals
-	// released has a value when the next query may name fewer holders: a pod has ended, a claim was
-	// removed, or a watch of the pods begins.
-	released signal
 }
 
 // page is what the status page, the metrics and the probes show.
@@ -196,14 +190,16 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	p := options.Paths
 	a := &Agent{
-		options:    options,
-		log:        options.Log,
-		now:        time.Now,
-		rescans:    make(rescanRequests),
-		wake:       newSignal(),
-		gate:       newGate(),
-		announced:  make(chan struct{}),
-		allSettled: make(chan struct{}),
+		options:   options,
+		log:       options.Log,
+		now:       time.Now,
+		rescans:   make(rescanRequests),
+		wake:      newSignal(),
+		gate:      newGate(),
+		announced: make(chan struct{}),
+
+		holdsLoaded: make(chan struct{}),
+		allSettled:  make(chan struct{}),
 
 		predecessorEnded: newSignal(),
 	}
@@ -238,8 +234,6 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
-	// This must precede openTurn, which makes the file.
-	a.found.hasPredecessor = present(filepath.Join(p.RunDir, lockName))
 	a.takeTurn()
 	defer func() {
 		if err != nil {
@@ -251,7 +245,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	a.showConfig()
 	if err := a.listen(); err != nil {
-		return nil, errors.Join(err, a.reader.Trial.End(false))
+		return nil, errors.Join(err, a.reader.Trial.End())
 	}
 	a.page.metrics.CountLoad(a.reader.Last().Err)
 	a.host.specs = watch.NewFiles("CDI specs", a.specDirs, a.log)
@@ -261,22 +255,13 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		return a.now()
 	})
 	a.pods.cgroups = cgroup.New(p.Cgroup)
-	a.pods.released = newSignal()
 	a.dra = newDRADriver(a)
 	if !options.CDIOnly {
-		a.pods.holders = a.newHolders()
+		a.book = a.newBook()
 	}
 	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
 		return a.now()
 	}, a.wake)
-	a.pods.rivals = &rivals{
-		registry: exclusive.New(filepath.Join(p.RunDir, exclusiveName), bootID(), func() time.Time {
-			return a.now()
-		}),
-		holders: a.pods.holders,
-		claims:  a.outputs.specs.Claims,
-		changed: a.wake,
-	}
 	return a, nil
 }
 

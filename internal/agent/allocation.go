@@ -10,6 +10,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 )
 
@@ -35,24 +36,36 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 	if err != nil {
 		return device.Response{}, err
 	}
-	// This may wait until the containers of the former pod have ended.
-	err = r.holders.Check(ctx, ids)
-	if err != nil {
-		return device.Response{}, err
-	}
 	devices = withAmounts(devices, amounts)
-	cancel, err := r.reserve(ctx, devices, ids)
+	if r.dra != nil {
+		return r.respond(devices) // the driver records claims
+	}
+	// This may wait until the containers of the former pod have ended.
+	cancel, err := r.book.Grant(ctx, slotsOf(r.key, devices, ids))
 	if err != nil {
 		return device.Response{}, err
 	}
-	response, err := r.respond(devices, ids)
+	response, err := r.respond(devices)
 	if err != nil {
 		cancel()
 		return device.Response{}, err
 	}
-	// From now on, the checkpoint of the kubelet should have these slots.
-	r.holders.Granted(ids)
 	return response, nil
+}
+
+// slotsOf are the slots of devices, for the book.
+func slotsOf(key string, devices []*cdi.Injection, ids []string) []holds.Slot {
+	slots := make([]holds.Slot, len(ids))
+	for i, slot := range ids {
+		id, _ := device.SplitSlot(slot)
+		slots[i].ID = slot
+		for _, d := range devices {
+			if d.Offer.ID == id {
+				slots[i].Device = wanted(key, d.Offer)
+			}
+		}
+	}
+	return slots
 }
 
 // withAmounts returns devices with the amounts that a claim gets, by the ID of the device. Their
@@ -73,22 +86,30 @@ func withAmounts(devices []*cdi.Injection, amounts map[string]map[string]string)
 	return out
 }
 
-// respond returns the response for a container with these devices, of which it gets these slots.
-func (r *resource) respond(devices []*cdi.Injection, ids []string) (device.Response, error) {
+// respond returns the response for a container with these devices. It makes their health directories.
+func (r *resource) respond(devices []*cdi.Injection) (device.Response, error) {
 	response, err := r.Respond(devices)
 	if err != nil {
 		return device.Response{}, err
 	}
-	// All devices of a resource have the same directory in the container.
-	hasHealthDir := devices[0].Offer.HealthDir != ""
-	if !hasHealthDir {
-		return response, nil
+	mounts := cdi.HealthMounts(offersOf(devices), r.health.Path)
+	for _, m := range mounts {
+		if err := r.health.Make(m.HostPath); err != nil {
+			return device.Response{}, fmt.Errorf("container.health_dir: %w", err)
+		}
 	}
-	err = r.addHealthDir(&response, devices, ids)
-	if err != nil {
-		return device.Response{}, err
-	}
+	// The response may be a kept one, whose mounts other calls share.
+	response.Mounts = append(slices.Clip(response.Mounts), mounts...)
 	return response, nil
+}
+
+// offersOf returns the offers of devices.
+func offersOf(devices []*cdi.Injection) []device.Offer {
+	offers := make([]device.Offer, len(devices))
+	for i, d := range devices {
+		offers[i] = *d.Offer
+	}
+	return offers
 }
 
 // findCurrent returns the devices of slots, see published.find. It is an error if the host has started
@@ -124,33 +145,6 @@ func (r *resource) checkNet(name string) error {
 	if use != "" {
 		return fmt.Errorf("%s is in use by the host, and is never moved: it is %s", name, use)
 	}
-	return nil
-}
-
-// addHealthDir adds the health directory to the response for a container with these slots. It makes
-// the directory. The error means that the container must not start.
-func (r *resource) addHealthDir(response *device.Response, devices []*cdi.Injection, slots []string) error {
-	offers := make([]*device.Offer, len(devices))
-	for i, d := range devices {
-		offers[i] = d.Offer
-	}
-	// The devices may have changed since findCurrent. Add asks again, under its own lock.
-	listed := func() error {
-		_, err := r.now.Load().find(slots)
-		return err
-	}
-	path, err := r.health.Add(offers, listed)
-	if err != nil {
-		return fmt.Errorf("container.health_dir: %w", err)
-	}
-	mount := device.Mount{
-		HostPath:      path,
-		ContainerPath: offers[0].HealthDir,
-		ReadOnly:      true,
-	}
-	// The response may be a kept one, whose mounts other calls share.
-	mounts := slices.Clip(response.Mounts)
-	response.Mounts = append(mounts, mount)
 	return nil
 }
 
@@ -207,8 +201,8 @@ func (p *published) refusal(e *ledger.Entry, slotID string, slot int) (reason st
 	if !e.Healthy {
 		return e.Reason, true
 	}
-	if e.Excluded != "" {
-		return e.Excluded, true
+	if e.Blocked != "" {
+		return e.Blocked, true
 	}
 	// Such a slot stays listed while a container may hold it.
 	if slot >= e.Offer.Slots {

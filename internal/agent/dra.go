@@ -15,7 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/host/cgroup"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
@@ -25,21 +25,20 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
-// draSuffix ends the ledger's name of a resource while DRA offers it. To the ledger a
-// change of the API is a move to another resource, made when no container holds the device.
-const draSuffix = " (dra)"
-
-// keyOf is the name of a resource in the ledger. It is the plain name for a device plugin, and also
-// while the flags switch DRA off.
+// keyOf is the key of a resource. While the flags switch DRA off, it is the one of a device plugin.
+//
+// To the ledger a change of the API is a move to another resource, made when no container holds the
+// device.
 func (o Options) keyOf(name string, c *config.Resource) string {
-	if c.API == config.APIDRA && !o.NoDRA && !o.CDIOnly {
-		return name + draSuffix
-	}
-	return name
+	byDRA := c.API == config.APIDRA && !o.NoDRA && !o.CDIOnly
+	return device.ResourceKey(name, byDRA)
 }
 
-// nameOf is the inverse of keyOf. byDRA is set if DRA offers the resource.
-func nameOf(key string) (name string, byDRA bool) { return strings.CutSuffix(key, draSuffix) }
+// isByDRA reports whether a key is of a resource that DRA offers.
+func isByDRA(key string) bool {
+	_, byDRA := device.SplitResourceKey(key)
+	return byDRA
+}
 
 // metadataName is the directory of device metadata in the run directory.
 const metadataName = "claims"
@@ -70,6 +69,7 @@ func (l *loop) runDRA(out ledger.Output) {
 		return
 	}
 	p := d.newPlugin()
+	p.Load()
 	d.plugin.Store(p)
 	l.life.answering.Go(p.Run)
 	l.life.answering.Go(d.followPods)
@@ -88,13 +88,15 @@ func (l *loop) needsDRA(out ledger.Output) bool {
 		return true
 	}
 	for _, r := range out.Resources {
-		if strings.HasSuffix(r.Name, draSuffix) {
+		if isByDRA(r.Name) {
 			return true
 		}
 	}
-	for _, key := range l.held.IDs {
-		if strings.HasSuffix(key, draSuffix) {
-			return true
+	for _, id := range l.held.HeldIDs() {
+		for _, h := range l.held.Slots(id) {
+			if h.Claim != "" {
+				return true
+			}
 		}
 	}
 	return false
@@ -147,21 +149,18 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Metadata: filepath.Join(o.Paths.RunDir, metadataName),
 		Devices:  &d.list,
 		Inject:   d.inject,
-		Offered:  d.offered,
-		Excludes: a.pods.rivals.conflict,
+		Book:     a.book,
 		Enter:    a.gate.enter,
-		PodState: a.podState,
+		PodState: a.pods.cgroups.PodState,
 		Known:    d.known,
 		Changed:  a.wake.send,
 		Wrote:    a.page.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
 			d.newPods.Refresh() // the kubelet has made its cgroups by now
-			// The claim excludes devices of device plugins.
-			a.wake.send()
+			a.wake.send()       // the claim may block devices of device plugins
 		},
-		Removed: a.pods.released.send,
-		Log:     a.log,
+		Log: a.log,
 
 		AnswerWithin: d.answerWithin,
 		StartWithin:  d.startWithin,
@@ -200,7 +199,7 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 		return
 	}
 	for _, r := range out.Resources {
-		if !strings.HasSuffix(r.Name, draSuffix) {
+		if !isByDRA(r.Name) {
 			continue
 		}
 		for i := range r.Devices {
@@ -251,7 +250,7 @@ func (l *loop) publishDRA() {
 					v.Attributes = was.Attributes
 					v.Mistyped = was.Mistyped
 					v.Capacity = was.Capacity
-					v.Places = was.Places
+					v.Uses = was.Uses
 				}
 				// Another reason does not restart the time until pods lose the device.
 				if was.State == v.State {
@@ -270,7 +269,7 @@ func (l *loop) publishDRA() {
 
 // deviceOf describes a listed device for DRA. EvictAfter, Since and CDI are left to the caller.
 func deviceOf(resource string, e ledger.Entry) dra.Device {
-	d := dra.Device{
+	return dra.Device{
 		Resource:   resource,
 		ID:         e.Offer.ID,
 		Attributes: e.Offer.Attributes,
@@ -279,13 +278,10 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
 		Moves:      len(e.Offer.Nets) > 0,
+		Uses:       holds.DeviceOf(&e.Offer),
 		State:      stateOf(e),
 		Reason:     e.Reason,
 	}
-	if e.Offer.Exclusive {
-		d.Places = e.Offer.Places
-	}
-	return d
 }
 
 // stateOf returns the state of a listed device for DRA. Settling covers everything that is expected
@@ -341,7 +337,7 @@ func (d *draDriver) inject(
 		if err == nil {
 			// Allocate checks the devices of one resource against each other. Only a claim mixes
 			// resources.
-			err = places.add(m.Name, one, d.agent.outputs.specs)
+			err = places.add(m, one, d.agent.outputs.specs)
 		}
 		if err != nil {
 			return r, nil, err
@@ -373,8 +369,13 @@ type containerPlaces map[string]struct{ resource, value string }
 
 // add adds the places of the response of a resource, including its CDI entries. It is an error if
 // two resources use one place with different values.
-func (c containerPlaces) add(resource string, r device.Response, specs *cdi.Writer) error {
+func (c containerPlaces) add(m *resource, r device.Response, specs *cdi.Writer) error {
+	resource := m.Name
 	places := map[string]string{}
+	if dir := m.now.Load().config.Container.HealthDir; dir != "" {
+		// The directories of several devices are below it.
+		places["path "+dir] = "health of " + resource
+	}
 	for key, value := range r.Env {
 		places["environment variable "+key] = value
 	}
@@ -407,57 +408,6 @@ func (c containerPlaces) add(resource string, r device.Response, specs *cdi.Writ
 		c[place] = struct{ resource, value string }{resource, places[place]}
 	}
 	return nil
-}
-
-// addClaims adds the devices of claims to the held devices: the devices of prepared claims, and the
-// listed devices for which the kubelet names a claim. listed has the holders by the names of
-// devices in the pool, and out the listed and waiting devices that these names may stand for.
-func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[string][]podresources.Holder, out ledger.Output) {
-	for _, c := range claims {
-		for _, r := range c.Requests {
-			for _, d := range r.Devices {
-				name, id, _ := strings.Cut(d, "=")
-				held.IDs[id] = name + draSuffix
-			}
-			// A mount below the directory of health directories names the set of devices of a
-			// container.
-			for _, m := range r.Mounts {
-				if dir, set := filepath.Split(m.HostPath); filepath.Clean(dir) == a.outputs.health.Dir {
-					held.Sets[set] = true
-				}
-			}
-		}
-	}
-	if len(listed) == 0 {
-		return
-	}
-	add := func(key, id string) {
-		name, _ := nameOf(key)
-		// The names of devices in the pool cannot be turned back into IDs, so each known ID is
-		// compared.
-		if held.IDs[id] == "" && len(listed[dra.DeviceName(id)]) > 0 {
-			held.IDs[id] = name + draSuffix
-		}
-	}
-	for _, r := range out.Resources {
-		for _, e := range r.Devices {
-			add(r.Name, e.Offer.ID)
-		}
-		for _, w := range r.Waiting {
-			add(r.Name, w.ID)
-		}
-	}
-}
-
-// claims returns the prepared claims, which are files of this program. It leaves out and logs files
-// that cannot be read. The devices of such a claim only count as held if the kubelet lists the
-// claim.
-func (a *Agent) claims() []cdi.Claim {
-	claims, err := a.outputs.specs.Claims()
-	if err != nil {
-		a.log.Warn("prepared claims can't be read", "cdi_dir", a.options.Paths.CDIDir, "err", err)
-	}
-	return claims
 }
 
 // byDeviceName returns the device with a name in the pool of the node, and its resource. The
@@ -494,18 +444,6 @@ func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
 	})
 	i, ok := n.index[name]
 	return i, ok
-}
-
-// podState is dra.Options.PodState. It reads cgroups, so that it does not depend on the kubelet.
-func (a *Agent) podState(uid string) dra.PodState {
-	switch a.pods.cgroups.PodState(uid) {
-	case cgroup.Running:
-		return dra.PodRunning
-	case cgroup.Ended:
-		return dra.PodEnded
-	default:
-		return dra.PodUnknown
-	}
 }
 
 // known is dra.Options.Known: it asks the kubelet, and returns a function that reports whether the

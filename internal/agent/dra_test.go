@@ -36,7 +36,6 @@ func newDRANode(t testing.TB, text string) (*node, *kubeapitest.Server) {
 		Dir:          paths.KubeletDir,
 		PodResources: paths.PodResources,
 		Registry:     paths.Registry,
-		Checkpoint:   true,
 	})
 	if err := n.kubelet.Start(); err != nil {
 		t.Fatal(err)
@@ -425,7 +424,7 @@ container.env.SEATS = "other"
 		t.Fatalf("CDI names: %q", got)
 	}
 	e := n.edits(got[0])
-	if e == nil || !slices.Equal(e.Env, []string{"SEATS=a,b"}) || len(e.Mounts) != 2 || e.Mounts[0].ContainerPath != "/run/seat" {
+	if e == nil || !slices.Equal(e.Env, []string{"SEATS=a,b"}) || len(e.Mounts) != 3 || e.Mounts[0].ContainerPath != "/run/seat/0" || e.Mounts[1].ContainerPath != "/run/seat/1" {
 		t.Fatalf("edits: %+v", e)
 	}
 	n.eventually("healthy", func() bool {
@@ -448,8 +447,8 @@ container.env.SEATS = "other"
 	}
 }
 
-// A container that uses a claim with several requests gets one environment and one health
-// directory for all of its devices, whatever it names; two resources at one path are
+// A container that uses a claim with several requests gets one environment and the health
+// directories of all of its devices, whatever it names; two resources at one path are
 // refused.
 func TestRequestsOfAClaimAreTogether(t *testing.T) {
 	t.Parallel()
@@ -462,49 +461,48 @@ container.health_dir = "/run/device"
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	var c clock
-	agent, _ := n.serveBy(&c)
+	n.serve()
 	a, b, seat := dra.DeviceName(stickID), dra.DeviceName(otherID), dra.DeviceName("virtual:example.com:seat:a")
 	n.untilPublished(api, map[string]string{a: "", b: "", seat: ""})
 	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	refused := func(claim kubelettest.ResourceClaim) {
+		t.Helper()
+		want := "claim lab/" + claim.Name + ": path /run/device is of example.com/zigbee and of example.com/seat in one claim: "
+		_, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("two resources at one path: %v", err)
+		}
+	}
+	refused(allocate(api, "three", "one="+a, "two="+b, "three="+seat))
 	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "both", "one="+a, "two="+b))
 	if err != nil || len(devices) != 2 {
 		t.Fatalf("devices: %v, %v", devices, err)
 	}
-	var healthy string
+	healthDir := filepath.Join(n.options.Paths.RunDir, "health")
 	for i, d := range devices {
 		ids := d.GetCdiDeviceIds()
 		if len(ids) != 2 || d.GetRequestNames()[0] != []string{"one", "two"}[i] {
 			t.Fatalf("device: %v", d)
 		}
 		e := n.edits(ids[1])
-		if e == nil || !slices.Equal(e.Env, []string{"SERIAL=AAAA1111,BBBB2222"}) || len(e.Mounts) != 2 || e.Mounts[0].ContainerPath != "/run/device" {
+		if e == nil || !slices.Equal(e.Env, []string{"SERIAL=AAAA1111,BBBB2222"}) || len(e.Mounts) != 3 {
 			t.Fatalf("edits of %s: %+v", ids[1], e)
 		}
-		if file := filepath.Join(e.Mounts[0].HostPath, "healthy"); healthy == "" {
-			healthy = file
-		} else if healthy != file {
-			t.Errorf("one claim has the health directories of %s and %s", healthy, file)
+		for k, id := range []string{stickID, otherID} {
+			m := e.Mounts[k]
+			if m.HostPath != filepath.Join(healthDir, id) || m.ContainerPath != fmt.Sprint("/run/device/", k) {
+				t.Errorf("mount %+v, want the health directory of %s", m, id)
+			}
 		}
 	}
-	there := func() bool { _, err := os.Stat(healthy); return err == nil }
+	there := func() bool {
+		_, err := os.Stat(filepath.Join(healthDir, stickID, "healthy"))
+		return err == nil
+	}
 	n.eventually("healthy", there)
-	// The kubelet lists devices of claims, and no sets of them.
-	c.forward(3 * time.Minute)
-	for _, event := range []string{"held devices are known", "msg=\"configuration "} { // an answer, then a pass
-		before := strings.Count(n.log.String(), event)
-		agent.Reload()
-		n.eventually(event, func() bool { return strings.Count(n.log.String(), event) > before && !agent.Busy() })
-	}
-	if !there() {
-		t.Error("the health directory of a claim was swept")
-	}
 	n.host.RemoveUSB("1-1")
 	n.eventually("not healthy", func() bool { return !there() })
-	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "mixed", "one="+b, "two="+seat)); err == nil ||
-		!strings.Contains(err.Error(), "claim lab/mixed: path /run/device is of example.com/zigbee and of example.com/seat in one claim: ") {
-		t.Errorf("two resources at one path: %v", err)
-	}
+	refused(allocate(api, "mixed", "one="+b, "two="+seat))
 }
 
 // A pod with a claim keeps a healthy device when the driver may not publish any more, and when

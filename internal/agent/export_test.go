@@ -33,12 +33,15 @@ func (a *Agent) SetClock(now func() time.Time) { a.now = now }
 // Busy reports whether the loop runs a pass.
 func (a *Agent) Busy() bool { return a.page.busy.Load() }
 
-// Remembers reports whether the pod with this UID, or static pod with this name, is known to
-// hold a slot.
+// Remembers reports whether the pod with this UID, or static pod with this name, is known to hold a
+// slot.
 func (a *Agent) Remembers(uid string) bool {
-	for _, known := range a.pods.holders.Save() {
-		if known.Pod == uid || known.Name == uid {
-			return true
+	view := a.book.View()
+	for _, id := range view.HeldIDs() {
+		for _, h := range view.Slots(id) {
+			if h.Pod == uid || h.Name == uid {
+				return true
+			}
 		}
 	}
 	return false

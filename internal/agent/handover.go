@@ -107,10 +107,10 @@ func (a *Agent) rehearse(ctx context.Context, served *config.Config) {
 // takeOver reads the configuration again: the other instance may have died of it. The loop reads the
 // state, see loop.begin.
 func (a *Agent) takeOver() {
-	served, err := a.reader.Start(true)
+	reading := a.reader.Own()
 	// Without a last good configuration, the one of the start is better than none.
-	if err == nil {
-		a.found.config = served
+	if reading.Config != nil {
+		a.found.config = reading.Config
 	}
 	a.showConfig()
 	a.page.isWaiting.Store(false)
@@ -128,8 +128,11 @@ func (a *Agent) succeed(ctx context.Context) error {
 	case <-time.After(handoverWithin):
 	}
 	a.turn.share(waits)
-	if within(ctx, mayAnswer) != nil {
+	if within(ctx, mayAnswer) != nil || within(ctx, a.holdsLoaded) != nil {
 		return nil
+	}
+	if !a.found.hasWrites {
+		a.loadHolds(ctx) // the predecessor has granted devices since
 	}
 	a.gate.open()
 	// The predecessor keeps its share until its streams have ended.
@@ -153,6 +156,7 @@ func (a *Agent) handOver(ctx context.Context) {
 	}
 	// A call that does not end keeps the right until the end of the process.
 	if a.gate.close(drainWithin) {
+		a.book.Save()
 		a.turn.release(answers)
 		sleep(ctx, answeredWithin)
 	}
@@ -199,7 +203,6 @@ func (a *Agent) afterDriver(ctx context.Context) {
 // followPredecessor does what had to wait for the last call that the predecessor answered, and for the
 // end of its streams.
 func (l *loop) followPredecessor() {
-	l.outputs.health.Restore(nil, false, false)
 	// The kubelet forgets all health when a stream of the driver ends. The same devices again make the
 	// plugin send their health.
 	if devices, _ := l.dra.list.Get(); devices != nil {

@@ -87,9 +87,9 @@ func TestThirdInstanceIsNotReady(t *testing.T) {
 	_, stopFirst := n.serve()
 	n.untilListed(r, []string{"r-0"}, nil)
 	_, stopSecond := n.standby()
-	third, stopThird := n.serve()
+	_, stopThird := n.serve()
 	stopThird()
-	third, _ = n.serve()
+	third, _ := n.serve()
 	if third.Ready() == nil {
 		t.Error("a third instance is Ready while two others run")
 	}

@@ -209,6 +209,19 @@ func (n *node) eventually(what string, condition func() bool) {
 	}
 }
 
+// passes waits until the loop of an instance has run a pass.
+func (n *node) passes(a *agent.Agent) {
+	n.Helper()
+	read := func() int { return strings.Count(n.log.String(), "configuration has not changed") }
+	for range 2 { // the second one begins when the first one has ended
+		before := read()
+		n.eventually("a pass", func() bool {
+			a.Reload() // it may be read together with an edit
+			return read() > before
+		})
+	}
+}
+
 func (n *node) event() {
 	n.Helper()
 	n.addNodes("event-" + strings.ReplaceAll(time.Now().Format("05.000000"), ".", "-"))

@@ -2,6 +2,8 @@ package agent_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,20 +19,32 @@ const (
 	zigbees  = "example.com/zigbee"
 )
 
-// healthDir is the health directory on the host that a pod gets with some devices.
-func (n *node) healthDir(pod string, devices int) string {
+// healthDir is the health directory on the host that a pod gets with a device.
+func (n *node) healthDir(pod string) string {
+	n.Helper()
+	dirs := n.healthDirs(pod, 1)
+	if dirs["/run/device"] == "" || len(dirs) != 1 {
+		n.Fatalf("mounts %v: want one at /run/device", dirs)
+	}
+	return dirs["/run/device"]
+}
+
+// healthDirs are the health directories on the host that a pod gets with some devices, by their paths in
+// the container.
+func (n *node) healthDirs(pod string, devices int) map[string]string {
 	n.Helper()
 	a, err := n.kubelet.Admit(context.Background(), kubelettest.Request{Namespace: "d", Pod: pod, Container: "c", Resource: zigbees}, devices)
 	if err != nil {
 		n.Fatal(err)
 	}
+	dirs := map[string]string{}
 	for _, m := range a.Response.GetMounts() {
-		if m.GetContainerPath() == "/run/device" && m.GetReadOnly() {
-			return m.GetHostPath()
+		if !m.GetReadOnly() {
+			n.Errorf("the mount at %s can be written", m.GetContainerPath())
 		}
+		dirs[m.GetContainerPath()] = m.GetHostPath()
 	}
-	n.Fatalf("mounts %v: want a read-only one at /run/device", a.Response.GetMounts())
-	return ""
+	return dirs
 }
 
 // healthy is the file in a health directory; nil is none.
@@ -58,7 +72,7 @@ func TestHealthDirFollowsTheDevice(t *testing.T) {
 		n.serveBy(&c)
 		n.untilListed(zigbees, []string{stickID}, nil)
 		n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
-		dir := n.healthDir("p", 1)
+		dir := n.healthDir("p")
 		n.wantHealthy(dir, true, "after Allocate")
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
 			t.Errorf("directory %v, %v: want one that any user may enter", info, err)
@@ -98,7 +112,7 @@ func TestHealthDirChangesBeforeTheList(t *testing.T) {
 	n.setAttr(dir, "speed", "12")
 	n.serve()
 	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
-	path := n.healthDir("p", 1)
+	path := n.healthDir("p")
 	if err := os.Remove(filepath.Join(n.options.Paths.Sysfs, dir, "speed")); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +135,7 @@ func TestHealthHoldEndsByItself(t *testing.T) {
 	n.run(a)
 	n.untilListed(zigbees, []string{stickID}, nil)
 	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
-	dir := n.healthDir("p", 1)
+	dir := n.healthDir("p")
 	lost := time.Now()
 	n.host.RemoveUSB("1-1")
 	n.untilListed(zigbees, nil, []string{stickID})
@@ -133,25 +147,31 @@ func TestHealthHoldEndsByItself(t *testing.T) {
 	}
 }
 
-// A set of devices is as healthy as its worst, and nobody else's.
+// A container with several devices has the directory of each, and no other. Containers that share a device
+// share its directory.
 func TestHealthDirOfSeveralDevices(t *testing.T) {
 	t.Parallel()
-	text := strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1)
+	text := strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1) + "count = 2\ncontainer.max_per_container = 1\n"
 	n := newNode(t, text)
 	n.addBus()
-	for port, serial := range map[string]string{"1": "AAAA1111", "2": "BBBB2222", "3": "CCCC3333"} {
+	for port, serial := range map[string]string{"1": "AAAA1111", "2": "BBBB2222"} {
 		n.host.AddUSB(stick("1-"+port, serial, "ttyUSB"+port))
 	}
 	n.serve()
-	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 3 })
-	pair, one := n.healthDir("p", 2), n.healthDir("q", 1)
-	if pair == one {
-		t.Fatalf("%s is the directory of two sets", one)
+	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 4 })
+	dir := func(id string) string { return filepath.Join(n.options.Paths.RunDir, "health", id) }
+	want := map[string]string{"/run/device/0": dir(stickID), "/run/device/1": dir(otherID)}
+	if got := n.healthDirs("p", 2); !maps.Equal(got, want) {
+		t.Errorf("health directories %v, want %v", got, want)
 	}
+	shared := n.healthDir("q")
 	n.host.RemoveUSB("1-2")
 	n.until("loss", func() bool { return n.kubelet.Count(zigbees).Allocatable == 2 })
-	n.wantHealthy(pair, false, "a set that lost a device")
-	n.wantHealthy(one, true, "a set that lost none")
+	n.wantHealthy(dir(stickID), true, "the other device")
+	n.wantHealthy(dir(otherID), false, "the lost device")
+	if shared != dir(stickID) && shared != dir(otherID) {
+		t.Errorf("the second container has the directory %s", shared)
+	}
 }
 
 // A restart of the program neither takes the file away nor ends a hold, and finds a
@@ -178,7 +198,7 @@ func TestHealthDirOverARestart(t *testing.T) {
 		}
 		_, stop := n.serveBy(&c)
 		n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
-		dir := n.healthDir("p", 1)
+		dir := n.healthDir("p")
 		before := healthy(dir)
 		stop = restart(stop)
 		if after := healthy(dir); !os.SameFile(before, after) {
@@ -222,7 +242,7 @@ func TestHealthDirAfterAReboot(t *testing.T) {
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	_, stop := n.serve()
 	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 2 })
-	dir := n.healthDir("p", 2)
+	dir := n.healthDirs("p", 2)["/run/device/0"]
 	n.host.RemoveUSB("1-1")
 	n.untilListed(zigbees, []string{otherID}, []string{stickID})
 	stop()
@@ -244,7 +264,11 @@ func TestHealthDirAfterAReboot(t *testing.T) {
 	}
 	n.serve()
 	n.untilListed(zigbees, []string{otherID}, []string{stickID})
-	n.wantHealthy(dir, false, "while a device is not there yet")
+	n.eventually("the directory, before the device", func() bool {
+		info, err := os.Stat(dir)
+		return err == nil && info.IsDir()
+	})
+	n.wantHealthy(dir, false, "while the device is not there yet")
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB7"))
 	n.eventually("healthy without a hold", func() bool { return healthy(dir) != nil })
 }
@@ -257,7 +281,7 @@ func TestHealthDirOfARetiredResource(t *testing.T) {
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	_, stop := n.serve()
 	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
-	dir := n.healthDir("p", 1)
+	dir := n.healthDir("p")
 	before := healthy(dir)
 	n.configure(parts("other"))
 	n.untilListed(zigbees, nil, []string{stickID})
@@ -272,102 +296,43 @@ func TestHealthDirOfARetiredResource(t *testing.T) {
 	n.eventually("the loss", func() bool { return healthy(dir) == nil })
 }
 
-// The directory of a set that no container has any more is removed with the next new set:
-// not if each of its devices is in some container.
+// A directory is removed when its device is neither listed nor held.
 func TestHealthDirsAreSwept(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1))
-	n.addBus()
-	for port, serial := range map[string]string{"1": "AAAA1111", "2": "BBBB2222", "3": "CCCC3333"} {
-		n.host.AddUSB(stick("1-"+port, serial, "ttyUSB"+port))
-	}
-	var c clock
-	c.forward(time.Hour) // the kubelet is as old
-	n.serveBy(&c)
-	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 3 })
-	pair := n.healthDir("p", 2)
-	n.kubelet.Remove("d", "p")
-	c.forward(2 * time.Minute)
-	one := n.healthDir("q", 1)
-	other := n.healthDir("r", 1)
-	n.eventually("the end of the pair", func() bool { _, err := os.Stat(pair); return os.IsNotExist(err) })
-	c.forward(2 * time.Minute)
-	answers := func() int { return strings.Count(n.log.String(), "held devices are known") }
-	before := answers()
-	last := n.healthDir("s", 1)
-	n.eventually("an answer", func() bool { return answers() > before })
-	for _, dir := range []string{one, other, last} {
-		n.wantHealthy(dir, true, dir)
-	}
-}
-
-// A kubelet that cannot reach the API server after its start lists only static pods. The containers of
-// the others run, and keep their directories.
-func TestHealthDirOfAnUnlistedPod(t *testing.T) {
-	t.Parallel()
-	h := newHolding(t, strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1))
+	h := newHolding(t, followed)
 	h.addBus()
-	for port, serial := range map[string]string{"1": "AAAA1111", "2": "BBBB2222", "3": "CCCC3333", "4": "DDDD4444"} {
-		h.host.AddUSB(stick("1-"+port, serial, "ttyUSB"+port))
-	}
+	h.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	var c clock
 	c.forward(time.Hour) // the kubelet is as old
 	a, _ := h.serveBy(&c)
-	h.until("registration", func() bool { return h.kubelet.Count(zigbees).Allocatable == 4 })
-	answers := func() int { return strings.Count(h.log.String(), "held devices are known") }
-	dir := h.healthDir("p", 2)
+	h.until("registration", func() bool { return h.kubelet.Count(zigbees).Allocatable == 1 })
+	dir := h.healthDir("p")
 	uid := h.kubelet.UID("d", "p")
 	h.cgroups.Start(uid)
 	h.eventually("the checkpoint", func() bool { return a.Remembers(uid) })
+	// A kubelet that cannot reach the API server after its start lists only static pods. The containers of
+	// the others run.
 	h.kubelet.Remove("d", "p")
-	next := func(id, pod string) {
+	h.host.RemoveUSB("1-1")
+	h.untilListed(zigbees, nil, []string{stickID})
+	pass := func() {
 		t.Helper()
-		before := answers()
-		c.forward(2 * time.Minute)
-		h.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: pod, Container: "c", Resource: zigbees}, id)
-		if _, err := h.kubelet.Allocate(t.Context(), zigbees, id); err != nil { // another set
-			t.Fatal(err)
-		}
-		h.eventually("an answer", func() bool { return answers() > before })
+		c.forward(20 * time.Minute)
+		h.passes(a)
 	}
-	next("usb:10c4:ea60:CCCC3333", "q")
-	h.event()
-	h.wantHealthy(dir, true, "while its pod runs")
+	pass()
+	if _, err := os.Stat(dir); err != nil {
+		t.Errorf("while its pod runs: %v", err)
+	}
 	h.cgroups.End(uid)
-	next("usb:10c4:ea60:DDDD4444", "r")
+	pass()
 	h.eventually("the end of the directory", func() bool {
 		_, err := os.Stat(dir)
 		return os.IsNotExist(err)
 	})
 }
 
-// An instance that waits leaves the directories of the other one alone. When it serves, it keeps all of
-// them, also the ones that the other one made meanwhile.
-func TestHealthDirsSurviveAnUpdate(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1))
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB1"))
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB2"))
-	_, stop := n.serve()
-	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 2 })
-	dir := n.healthDir("p", 1)
-	before := healthy(dir)
-
-	// To the next instance, the devices do not work.
-	n.options.Config = filepath.Join(t.TempDir(), "next.toml")
-	numbered := strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1)
-	n.configure(numbered + "health.attr = { idVendor = \"ffff\" }\n")
-	n.standby()
-	later := n.healthDir("q", 1)
-	if after := healthy(dir); !os.SameFile(before, after) || healthy(later) == nil {
-		t.Errorf("the instance that waits changed healthy: %v, was %v", after, before)
-	}
-	stop()
-	n.eventually("the end of healthy", func() bool { return healthy(dir) == nil && healthy(later) == nil })
-}
-
-// Without a kubelet each CDI entry has the directory of its devices.
+// Without a kubelet each CDI entry has the directories of its devices.
 func TestHealthDirOfASpec(t *testing.T) {
 	t.Parallel()
 	n := newHost(t, strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee/"`, 1))
@@ -386,17 +351,20 @@ func TestHealthDirOfASpec(t *testing.T) {
 	}
 	a, _ := n.serve()
 	<-a.Settled()
-	all := dir(stickID + "," + otherID)
 	n.eventually("healthy", func() bool {
-		return healthy(dir(stickID)) != nil && healthy(dir(otherID)) != nil && healthy(all) != nil
+		return healthy(dir(stickID)) != nil && healthy(dir(otherID)) != nil
 	})
 	spec := n.spec(zigbees)
-	for _, path := range []string{dir(stickID), dir(otherID), all} {
-		if strings.Count(spec, `"hostPath": "`+path+`"`) != 1 {
-			t.Errorf("spec lacks %s, or has it twice:\n%s", path, spec)
+	// In its own entry, and in the entry with all devices.
+	for index, id := range []string{stickID, otherID} {
+		if strings.Count(spec, `"hostPath": "`+dir(id)+`"`) != 2 {
+			t.Errorf("spec lacks %s in one of two entries:\n%s", dir(id), spec)
+		}
+		if path := fmt.Sprintf(`"containerPath": "/run/device/%d"`, index); strings.Count(spec, path) != 1 {
+			t.Errorf("spec lacks %s:\n%s", path, spec)
 		}
 	}
 	n.host.RemoveUSB("1-1")
-	n.eventually("the loss", func() bool { return healthy(dir(stickID)) == nil && healthy(all) == nil })
+	n.eventually("the loss", func() bool { return healthy(dir(stickID)) == nil })
 	n.wantHealthy(dir(otherID), true, "the other device")
 }

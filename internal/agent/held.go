@@ -3,176 +3,162 @@ package agent
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/agent/holders"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
+	"github.com/generic-dp/generic-dp/internal/holds"
+	"github.com/generic-dp/generic-dp/internal/holds/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
-	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/output/healthdir"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-const (
-	// askEvery is how often the holders are queried while something waits until no
-	// container holds it. Kubelets before 1.37 do not announce that a pod has ended.
-	askEvery = time.Minute
-	// askAgainAfter is the time between two queries because devices were released. Hundreds of pods
-	// may end at once.
-	askAgainAfter = 200 * time.Millisecond
-	// knowsPodsAfter is how long a kubelet may lack pods after its start: it gets them
-	// from the API server, one by one, and has none at first.
-	knowsPodsAfter = time.Minute
-	// retainFor is how long links and CDI entries stay at least after a change of the
-	// configuration: the kubelet may not list the devices of a container yet that
-	// was admitted just before.
-	retainFor = time.Minute
-)
+// holdsName is the file in the run directory that keeps holds over a restart.
+const holdsName = "holds"
 
-// holdings are the held slots as far as known.
-type holdings struct {
-	// Held is the latest answer.
-	ledger.Held
-	// switched is when the configuration changed last.
-	switched time.Time
-	// asked is the time of the last query since then, the zero time if there was none.
-	asked time.Time
-	// asking is set while a query has not been answered.
-	asking bool
-	// released is set if devices may have been released since the last query, see podWatch.
-	released bool
-	// awaited is set while something waits until no container holds it.
-	awaited bool
-	// answers has the next answer. It has capacity 1.
-	answers chan ledger.Held
+// newBook returns the book of who holds which device. Its functions are called in goroutines of the
+// book and of Allocate: they only read what the loop has published.
+func (a *Agent) newBook() *holds.Book {
+	o := holds.Options{
+		Checkpoint: filepath.Join(a.options.Paths.KubeletDir, checkpoint.Name),
+		Cgroups:    a.pods.cgroups,
+		Journal:    filepath.Join(a.options.Paths.RunDir, holdsName),
+		Boot:       bootID(),
+		Now: func() time.Time {
+			return a.now()
+		},
+		Listed:    a.listHeld,
+		ListAgain: a.listAgain,
+		Pods:      a.pods.client.Pods,
+		Generation: func() uint64 {
+			kubelet, _ := a.kubelet.Kubelet()
+			return kubelet.Generation
+		},
+		Changed:    a.wake.send,
+		CgroupHint: a.options.hint("cgroup"),
+		Log:        a.log,
+	}
+	if a.options.NoGrants {
+		o.Journal = ""
+	}
+	return holds.New(o)
 }
 
-// receive stores an answer, unless the query precedes the change of the configuration. The zero
-// time marks an answer without the kubelet, which has only the claims.
-func (h *holdings) receive(answer ledger.Held) {
-	h.asking = false
-	if answer.At.IsZero() || !answer.At.Before(h.switched) {
-		h.Held = answer
+// listHeld queries the kubelet for the held slots and the names of their pods, "NAMESPACE/NAME". If
+// several containers hold a slot, one of their pods is named. It removes the claims that have ended,
+// of which the kubelet may have lost its state.
+func (a *Agent) listHeld(ctx context.Context) (map[string]string, error) {
+	list, _, err := a.pods.client.Holders(ctx, a.now())
+	if err != nil {
+		return nil, err
 	}
-}
-
-// reset outdates the latest answer: containers may hold devices of another configuration. The next
-// pass asks again. The answer to an earlier query is dropped, see receive.
-func (h *holdings) reset(now time.Time) {
-	h.switched = now
-	h.asked = time.Time{}
-}
-
-// mayBeHeld returns a function that reports whether a container may hold a device that it got
-// before the configuration changed. Until an answer is recent and complete, every device may be
-// held.
-func (h *holdings) mayBeHeld() func(id string) bool {
-	isRecent := !h.At.Before(h.switched.Add(retainFor))
-	isComplete := isRecent && !h.Partial
-	held := map[string]bool{}
-	for slot := range h.IDs {
-		id, _ := device.SplitSlot(slot)
-		held[id] = true
+	if p := a.dra.plugin.Load(); p != nil {
+		p.Sweep(ctx, lists(list[dra.Driver]))
 	}
-	return func(id string) bool {
-		return !isComplete || held[id]
-	}
-}
-
-// due is when to query the kubelet, the zero time if there is no need.
-func (h *holdings) due(now time.Time, out ledger.Output) time.Time {
-	// One query at a time: the answer causes a pass, which comes here again.
-	if h.asking {
-		return time.Time{}
-	}
-	// The first query needs no reason: containers may hold devices that no state remembers.
-	isFirst := h.asked.IsZero()
-	if isFirst || h.asked.Before(out.AskSince) {
-		return now
-	}
-	if h.awaited && h.released {
-		return h.asked.Add(askAgainAfter)
-	}
-	// The end of a pod may not be announced, so the kubelet is asked repeatedly.
-	if h.awaited {
-		return h.asked.Add(askEvery)
-	}
-	return time.Time{}
-}
-
-// await stores whether something waits until no container holds it, and reports whether it has just
-// begun to wait.
-func (h *holdings) await(out ledger.Output, retained bool) (begins bool) {
-	before := h.awaited
-	h.awaited = out.AskHeld || retained || h.Partial
-	return h.awaited && !before
-}
-
-// askHeld queries the kubelet for held slots if that is due, and returns when it will be due, the
-// zero time if there is no need.
-func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) time.Time {
-	if l.options.CDIOnly {
-		return time.Time{}
-	}
-	// Links or CDI entries are also retained until no container holds their devices.
-	begins := l.held.await(out, l.outputs.retains)
-	due := l.held.due(now, out)
-	isDue := !due.IsZero() && !due.After(now)
-	l.followEnds(ctx, begins || isDue)
-	if !isDue {
-		return due
-	}
-	// The query runs in its own goroutine, because the kubelet may not answer for long. The channel
-	// has room for the answer even if the loop has ended.
-	l.held.asking = true
-	l.held.asked = now
-	l.held.released = false
-	ours := l.ours(out)
-	answers := l.held.answers
-	go func() {
-		held, err := l.listHeld(ctx, now, ours, out)
-		if err != nil {
-			l.log.Debug("held devices are unknown and count as held",
-				"pod_resources", l.options.Paths.PodResources,
-				"err", err,
-			)
+	held := map[string]string{}
+	for _, ids := range list {
+		for id, holders := range ids {
+			held[id] = holders[0].Namespace + "/" + holders[0].Pod
 		}
-		answers <- held
-	}()
-	return time.Time{}
+	}
+	return held, nil
 }
 
-// followEnds watches the ends of pods while something waits until no container holds it. A watch that
-// has ended begins again only if retry is set: the kubelet may not have the API, or may get it with
-// its next version.
-func (l *loop) followEnds(ctx context.Context, retry bool) {
-	if !l.held.awaited {
-		l.ends.end()
+// listAgain sends the list of one resource to the kubelet again.
+func (a *Agent) listAgain() {
+	for _, r := range a.members() {
+		if r.plugin != nil && r.plugin.Status().Registered {
+			r.plugin.ListAgain()
+			return
+		}
+	}
+}
+
+// loadHolds reads the holds of earlier instances, and the claims that they have prepared. The files of
+// claims are ours, so that they are known without the kubelet.
+func (a *Agent) loadHolds(ctx context.Context) {
+	a.book.Load(ctx)
+	if a.options.CDIOnly || a.options.NoDRA {
 		return
 	}
-	if retry {
-		l.ends.watch(ctx, l.life.group, func(err error) {
-			l.log.Debug("ends of pods are not announced", "pods_api", l.ends.socket, "err", err)
-		})
+	if p := a.dra.plugin.Load(); p != nil {
+		p.Load()
+		return
 	}
+	claims, err := a.outputs.specs.Claims()
+	if err != nil {
+		a.log.Warn("prepared claims can't be read", "cdi_dir", a.options.Paths.CDIDir, "err", err)
+	}
+	a.book.SetClaims(dra.WantedBy(claims), err)
 }
 
-// ours reports whether a resource is, or may be, this program's: it is listed, or a
-// configured template can make its name. It keeps the present configuration, and may be called in
-// any goroutine.
-func (l *loop) ours(out ledger.Output) func(name string) bool {
-	names := map[string]bool{}
-	// The loop may replace l.config while the query runs. A configuration itself never changes.
-	cfg := l.config
-	for _, r := range out.Resources {
-		name, _ := nameOf(r.Name)
-		names[name] = true
+// observe tells the book what the devices of this pass use of the host, and returns who holds them.
+func (l *loop) observe(ctx context.Context, v *View) *holds.View {
+	if l.options.CDIOnly {
+		return &holds.View{} // nobody knows the holders, and nobody waits for them
 	}
-	return func(name string) bool {
-		if names[name] {
+	ports := plugged(v)
+	offered := map[string]holds.Device{}
+	for _, m := range v.Matched.Resources {
+		for i := range m.Offers {
+			d := holds.DeviceOf(&m.Offers[i])
+			for _, place := range d.Places {
+				if there := ports[device.PortOf(place)]; len(there) > 0 {
+					d.Names = append(d.Names, there[1:]...)
+				}
+			}
+			offered[m.Offers[i].ID] = d
+		}
+	}
+	l.book.Observe(ctx, offered, l.remembered(), ports, l.ours())
+	return l.book.View()
+}
+
+// remembered is what the devices use that the ledger lists, also from before a reboot.
+func (l *loop) remembered() map[string]holds.Device {
+	all := map[string]holds.Device{}
+	for id, places := range l.memory.state.Places() {
+		all[id] = holds.Device{Places: places}
+	}
+	return all
+}
+
+// plugged has the places of the USB devices of the host by their ports.
+func plugged(v *View) map[string][]string {
+	ports := map[string][]string{}
+	for _, h := range v.Snapshot.Hardware {
+		port := device.PortOf(h.Path)
+		if port == "" {
+			continue
+		}
+		ports[port] = []string{h.Path}
+		if h.USB != nil {
+			ports[port] = append(ports[port], device.HardwareID(h, device.SerialForm))
+		}
+	}
+	for _, u := range v.Snapshot.UnreadHardware {
+		if port := device.PortOf(u.Path); port != "" {
+			ports[port] = nil // it is not known which device that is
+		}
+	}
+	return ports
+}
+
+// ours returns a function that reports whether a resource is, or may be, this program's: it is listed,
+// or the configuration can make its name. It keeps the present configuration, which never changes.
+func (l *loop) ours() func(key string) bool {
+	listed := map[string]bool{}
+	for _, key := range l.memory.state.Names() {
+		name, _ := device.SplitResourceKey(key)
+		listed[name] = true
+	}
+	cfg := l.config
+	for i := range cfg.Resources {
+		listed[cfg.Resources[i].Name] = true
+	}
+	return func(key string) bool {
+		name, _ := device.SplitResourceKey(key)
+		if listed[name] {
 			return true
 		}
 		for i := range cfg.Resources {
@@ -184,118 +170,22 @@ func (l *loop) ours(out ledger.Output) func(name string) bool {
 	}
 }
 
-// listHeld queries the kubelet for the held slots of this program's resources. Claims come from our
-// own files, so that they are known even if the kubelet does not answer. It runs in the goroutine
-// of a query. An error means that the result has only claims and forgotten pods, and no time.
-func (a *Agent) listHeld(
-	ctx context.Context,
-	now time.Time,
-	ours func(resource string) bool,
-	out ledger.Output,
-) (ledger.Held, error) {
-	held := ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
-	list, at, err := a.pods.client.Holders(ctx, now)
-	if err != nil {
-		a.addClaims(&held, a.claims(), nil, out)
-		a.pods.holders.AddForgotten(ctx, &held)
-		return held, err
-	}
-	held.At = at
-	held.Partial = a.mayLackPods(at)
-	claims := a.claims()
-	listed := list[dra.Driver]
-	// A kubelet that has just started may not list a claim whose containers run.
-	if p := a.dra.plugin.Load(); p != nil && !held.Partial {
-		if p.Sweep(ctx, lists(listed)) {
-			claims = a.claims()
+// heldSlots are the held slots for the ledger.
+func heldSlots(view *holds.View) ledger.Held {
+	held := ledger.Held{IsUnknown: view.Unread() != "", IDs: map[string]string{}}
+	for _, id := range view.HeldIDs() {
+		for _, h := range view.Slots(id) {
+			held.IDs[device.SlotID(h.ID, h.Slot)] = h.Resource
 		}
 	}
-	a.addClaims(&held, claims, listed, out)
-	for name, ids := range list {
-		if !ours(name) {
-			continue
-		}
-		// The devices that one container has of one resource are a set, which names its health
-		// directory.
-		sets := map[podresources.Holder][]string{}
-		for slot, holders := range ids {
-			held.IDs[slot] = name
-			id, _ := device.SplitSlot(slot)
-			for _, h := range holders {
-				sets[h] = append(sets[h], id)
-			}
-		}
-		for _, set := range sets {
-			slices.Sort(set)
-			held.Sets[healthdir.SetName(slices.Compact(set))] = true
-		}
-	}
-	a.pods.holders.AddForgotten(ctx, &held)
-	a.log.Debug("held devices are known", "slots", len(held.IDs), "partial", held.Partial)
-	return held, nil
+	return held
 }
 
-// newHolders returns the tracker of the pods that hold slots.
-func (a *Agent) newHolders() *holders.Tracker {
-	return holders.New(holders.Options{
-		Checkpoint: filepath.Join(a.options.Paths.KubeletDir, checkpoint.Name),
-		Cgroups:    a.pods.cgroups,
-		// The functions are called in the goroutines of the tracker and of Allocate. They only read
-		// what the loop has published.
-		IsOurs: a.offers,
-		Held:   a.heldSlots,
-		Pods:   a.pods.client.Pods,
-		Generation: func() uint64 {
-			kubelet, _ := a.kubelet.Kubelet()
-			return kubelet.Generation
-		},
-		Changed:    a.wake.send,
-		CgroupHint: a.options.hint("cgroup"),
-		Log:        a.log,
-	})
-}
-
-// offers reports whether the kubelet has a resource from this program.
-func (a *Agent) offers(resource string) bool {
-	return a.members().find(resource) != nil
-}
-
-// heldSlots queries the kubelet for the held slots and the names of their pods. The answer is
-// complete unless the kubelet may lack pods. The names are "NAMESPACE/NAME". If several containers
-// hold a slot, one of their pods is named.
-func (a *Agent) heldSlots(ctx context.Context) (held map[string]string, complete bool, err error) {
-	list, at, err := a.pods.client.Holders(ctx, a.now())
-	if err != nil {
-		return nil, false, err
+// wanted is an offer as a container would get it through a resource.
+func wanted(key string, o *device.Offer) holds.Wanted {
+	return holds.Wanted{
+		ID:       o.ID,
+		Resource: key,
+		Device:   holds.DeviceOf(o),
 	}
-	held = map[string]string{}
-	for resource, ids := range list {
-		if !a.offers(resource) {
-			continue
-		}
-		for id, holders := range ids {
-			held[id] = holders[0].Namespace + "/" + holders[0].Pod
-		}
-	}
-	return held, !a.mayLackPods(at), nil
-}
-
-// mayLackPods reports whether the kubelet may have lacked pods at the time of a query, because it
-// had just started. The kubelet makes the socket of PodResources before the socket for plugins.
-// Both are considered, because only the age of the latter is known if the clock was set during
-// boot.
-func (a *Agent) mayLackPods(at time.Time) bool {
-	isRecent := func(started time.Time) bool {
-		return at.Before(started.Add(knowsPodsAfter))
-	}
-	started := a.pods.client.Started()
-	// A socket from the future was made before the clock was set back.
-	isPlausible := !started.After(at)
-	if isPlausible && isRecent(started) {
-		return true
-	}
-	kubelet, _ := a.kubelet.Kubelet()
-	isKnown := kubelet.Generation > 0
-	// A kubelet that is absent now will start with an empty list of pods.
-	return isKnown && (!kubelet.Present || isRecent(kubelet.Since))
 }

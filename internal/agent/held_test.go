@@ -14,45 +14,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
-// A kubelet that has just started lacks pods: an unreported device may be held.
-func TestKubeletThatHasJustStarted(t *testing.T) {
-	t.Parallel()
-	const resource = "example.com/zigbee"
-	n := newNode(t, zigbee)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	var c clock
-	c.forward(time.Hour) // the kubelet is as old
-	a, _ := n.serveBy(&c)
-	n.untilListed(resource, []string{stickID}, nil)
-	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
-	answers := func(what string, slots, partial string, to func()) {
-		t.Helper()
-		before := len(n.log.String())
-		to()
-		n.eventually(what, func() bool {
-			return strings.Contains(n.log.String()[before:], `"held devices are known" slots=`+slots+" partial="+partial)
-		})
-	}
-	forward := func(by time.Duration) func() {
-		return func() {
-			c.forward(by)
-			a.Reload()
-		}
-	}
-
-	answers("the answer after the switch", "1", "false", func() { n.configure(parts("other")) })
-	n.untilListed(resource, nil, []string{stickID})
-	n.kubelet.Remove("d", "p")
-	made := c.now().Add(2 * time.Minute)
-	if err := os.Chtimes(n.options.Paths.PodResources, made, made); err != nil {
-		t.Fatal(err)
-	}
-	answers("an answer of a kubelet without pods", "0", "true", forward(2*time.Minute+time.Second))
-	answers("an answer when it has them", "0", "false", forward(time.Minute))
-	n.until("the end of the resource", func() bool { return len(n.kubelet.Connected(resource)) == 0 })
-}
-
 // An I2C bus that is the last of its hardware has another ID, which no container gets while
 // one holds the bus.
 func TestHeldI2CBusLosesItsSibling(t *testing.T) {
@@ -247,7 +208,7 @@ func TestInitContainerKeepsItsDevice(t *testing.T) {
 	h.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	var c clock
 	c.forward(time.Hour) // the kubelet is as old
-	h.serveBy(&c)
+	a, _ := h.serveBy(&c)
 	h.untilListed(resource, []string{stickID}, nil)
 	if _, err := h.kubelet.Admit(t.Context(), request("p", resource), 1); err != nil {
 		t.Fatal(err)
@@ -257,16 +218,9 @@ func TestInitContainerKeepsItsDevice(t *testing.T) {
 	h.kubelet.Remove("default", "p") // the list does not have it, but the checkpoint does
 	h.configure(strings.Replace(zigbee, `"zigbee"`, `"other"`, 1))
 	h.untilListed(resource, nil, []string{stickID})
-	answers := func() int { return strings.Count(h.log.String(), "held devices are known") }
-	later := func() {
-		t.Helper()
-		before := answers()
-		c.forward(2 * time.Minute)
-		h.event()
-		h.eventually("an answer", func() bool { return answers() > before })
-	}
 	for range 3 {
-		later()
+		c.forward(2 * time.Minute)
+		h.passes(a)
 		if list, _ := h.kubelet.Latest(other); len(list.Healthy()) > 0 {
 			t.Fatal("the device is offered by another name while a pod holds it")
 		}
@@ -280,99 +234,28 @@ func TestInitContainerKeepsItsDevice(t *testing.T) {
 	})
 }
 
-// usePodsAPI replaces the kubelet by a kubelet with the Pods API, or by one that gets it later.
-func (n *node) usePodsAPI(later bool) (socket string) {
-	n.Helper()
-	n.kubelet.Stop()
-	root := filepath.Dir(n.options.Paths.KubeletDir)
-	n.options.Paths.PodResources = filepath.Join(root, "pod-resources", "kubelet.sock")
-	socket = filepath.Join(root, "pods-api", "pods-api.sock")
-	o := kubelettest.Options{Dir: n.options.Paths.KubeletDir, PodResources: n.options.Paths.PodResources}
-	if !later {
-		o.PodsAPI = socket
-	}
-	n.kubelet = kubelettest.New(o)
-	n.Cleanup(n.kubelet.Stop)
-	if err := n.kubelet.Start(); err != nil {
-		n.Fatal(err)
-	}
-	return socket
-}
-
-// A device that waits until a pod has ended is offered at once, if the kubelet announces the ends of
-// pods. There is no connection while nothing waits.
+// A device that waits until a pod has ended is offered at once when the cgroup of the pod is removed.
 func TestReleasedDeviceIsOfferedAtOnce(t *testing.T) {
 	t.Parallel()
 	const resource, other = "example.com/zigbee", "example.com/other"
-	n := newNode(t, zigbee)
-	n.usePodsAPI(false)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	h := newHolding(t, zigbee)
+	h.addBus()
+	h.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	var c clock
-	c.forward(time.Hour) // the kubelet is as old
-	a, _ := n.serveBy(&c)
-	n.untilListed(resource, []string{stickID}, nil)
-	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
-	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "q", Container: "c", Resource: "vendor.example/gpu"}, "0")
-	if n.kubelet.PodWatches() > 0 {
-		t.Error("pods are watched although nothing waits")
-	}
-	n.configure(strings.Replace(zigbee, `"zigbee"`, `"other"`, 1))
-	n.untilListed(resource, nil, []string{stickID})
-	n.until("a watch", func() bool { return n.kubelet.PodWatches() == 1 })
-	n.eventually("the last minute of the old list", func() bool {
-		c.forward(2 * time.Minute)
-		a.Reload()
-		return strings.Count(n.log.String(), "held devices are known") > 3
-	})
-	n.kubelet.Remove("d", "q") // the end of another pod
-	n.kubelet.Touch(100)
-	if n.kubelet.PodWatches() != 1 {
-		t.Error("the watch has ended while a device waits")
-	}
-	begin := time.Now()
-	n.kubelet.Remove("d", "p")
-	n.untilListed(other, []string{stickID}, nil)
-	t.Logf("offered %s after the end of the pod", time.Since(begin))
-	n.until("the end of the watch", func() bool { return n.kubelet.PodWatches() == 0 })
-}
-
-// A kubelet may get the API with its next version. Without it, the kubelet is queried every minute as
-// before, and the log does not complain.
-func TestPodsAPIAfterAnUpgrade(t *testing.T) {
-	t.Parallel()
-	const resource, other = "example.com/zigbee", "example.com/other"
-	n := newNode(t, zigbee)
-	socket := n.usePodsAPI(true)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	var c clock
-	c.forward(time.Hour)
-	a, _ := n.serveBy(&c)
-	n.untilListed(resource, []string{stickID}, nil)
-	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
-	n.configure(strings.Replace(zigbee, `"zigbee"`, `"other"`, 1))
-	n.untilListed(resource, nil, []string{stickID})
-	n.kubelet.Stop()
-	n.kubelet.Upgrade(socket)
-	if err := n.kubelet.Start(); err != nil {
+	a, _ := h.serveBy(&c)
+	h.untilListed(resource, []string{stickID}, nil)
+	if _, err := h.kubelet.Admit(t.Context(), request("p", resource), 1); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("a watch", func() bool {
-		c.forward(time.Minute)
-		a.Reload()
-		return n.kubelet.PodWatches() == 1
-	})
-	n.kubelet.Remove("d", "p")
-	n.eventually("the offer", func() bool {
-		c.forward(time.Minute)
-		a.Reload()
-		list, _ := n.kubelet.Latest(other)
-		return slices.Equal(list.Healthy(), []string{stickID})
-	})
-	for line := range strings.Lines(n.log.String()) {
-		if strings.Contains(line, "pods_api") && !strings.Contains(line, "level=DEBUG") {
-			t.Errorf("log: %s", line)
-		}
-	}
+	uid := h.kubelet.UID("default", "p")
+	h.cgroups.Start(uid)
+	h.configure(strings.Replace(zigbee, `"zigbee"`, `"other"`, 1))
+	h.untilListed(resource, nil, []string{stickID})
+	c.forward(2 * time.Minute) // the device may leave the old list
+	h.passes(a)
+	h.kubelet.Remove("default", "p")
+	begin := time.Now()
+	h.cgroups.End(uid)
+	h.untilListed(other, []string{stickID}, nil)
+	t.Logf("offered %s after the end of the pod", time.Since(begin))
 }

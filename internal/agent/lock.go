@@ -136,7 +136,7 @@ func Clean(p Paths) (removed []string, err error) {
 // sockets and the lock. Some may not exist. After an error, it still returns the paths that it knows.
 func (p Paths) leftovers() ([]string, error) {
 	var all []string
-	for _, name := range []string{linksName, healthName, metadataName, exclusiveName} {
+	for _, name := range []string{linksName, healthName, metadataName, holdsName} {
 		all = append(all, filepath.Join(p.RunDir, name))
 	}
 	for _, name := range slices.Concat(ledger.Files(), configuration.FileNames()) {

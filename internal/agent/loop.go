@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
@@ -29,11 +30,11 @@ type loop struct {
 	last   lastScan
 	checks healthChecks
 	memory memory
-	held   holdings
-	ends   endedPods
-	pace   pace
-	saves  saves
-	life   life
+	// held is who holds what in this pass.
+	held  *holds.View
+	pace  pace
+	saves saves
+	life  life
 }
 
 // lastScan is the last scan that succeeded.
@@ -96,8 +97,7 @@ func newLoop(a *Agent, running phases) *loop {
 		config: a.found.config,
 		start:  a.now(),
 		checks: healthChecks{prober: health.New(a.options.Paths.local)},
-		held:   holdings{answers: make(chan ledger.Held, 1)},
-		ends:   newEndedPods(a.options.Paths, a.pods.released),
+		held:   &holds.View{},
 		pace: pace{
 			timer: time.NewTimer(retryAfter),
 			watchdog: time.AfterFunc(a.page.stuckAfter, func() {
@@ -111,8 +111,7 @@ func newLoop(a *Agent, running phases) *loop {
 			done:   make(chan struct{}),
 		},
 	}
-	l.held.reset(l.start) // an earlier instance may have served another configuration
-	a.reader.Trial.Serve(a.reader.Last(), l.start)
+	a.reader.Trial.Serve(a.reader.Last())
 	return l
 }
 
@@ -167,6 +166,9 @@ func (l *loop) run(ctx context.Context) error {
 func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	l.page.busy.Store(true)
 	l.pace.watchdog.Reset(l.page.stuckAfter) // also for a scan that hangs
+	// The host is scanned meanwhile.
+	l.loadHolds(ctx)
+	close(l.holdsLoaded)
 	select {
 	case <-ctx.Done():
 		return trigger{}, false
@@ -218,14 +220,6 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 			return trigger{scan: status.ScanRetry}, true
 		}
 		return trigger{}, true
-	case held := <-l.held.answers:
-		return trigger{apply: func() {
-			l.held.receive(held)
-		}}, true
-	case <-l.pods.released:
-		return trigger{apply: func() {
-			l.held.released = true
-		}}, true
 	case r := <-l.reader.Readings():
 		return trigger{apply: func() {
 			l.reload(r)
@@ -277,7 +271,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	o := l.reconcile(ctx)
 	// The kubelet gets the list before the disk and the next query are used.
 	l.pace.limiter.pause(ctx)
-	wake = earlier(o.wake, l.saveAndAsk(ctx, o))
+	wake = earlier(o.wake, l.saveState(o))
 	if l.last.err != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}

@@ -75,7 +75,7 @@ type cdiNames struct {
 const healthHold = 40 * time.Second
 
 // newOutputs returns outputs that have written nothing. wake is sent a value when a slow read or
-// write has ended, or Allocate has added a health directory.
+// write has ended, or Allocate has made a health directory.
 func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outputs {
 	paths := o.Paths
 	out := &outputs{
@@ -86,11 +86,11 @@ func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outp
 		foreign:  paths.ForeignSpecs(),
 		infos:    paths.deviceInfos(),
 		health: healthdir.New(healthdir.Options{
-			Dir:   filepath.Join(paths.RunDir, healthName),
-			Local: paths.local,
-			Now:   now,
-			Hold:  healthHold,
-			Added: wake.send,
+			Dir:     filepath.Join(paths.RunDir, healthName),
+			Local:   paths.local,
+			Now:     now,
+			Hold:    healthHold,
+			Changed: wake.send,
 		}),
 	}
 	// The next pass uses the late result.
@@ -184,7 +184,7 @@ func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func
 		if len(offers) == 0 {
 			continue
 		}
-		name, _ := nameOf(r.Name)
+		name, _ := device.SplitResourceKey(r.Name)
 		// Two specs of one kind could have entries with one name, and the runtime would choose one.
 		if err := o.checkKind(name, v.foreign()); err != nil {
 			for _, offer := range offers {
@@ -315,7 +315,7 @@ func (o *outputs) resource(name string) cdi.Resource {
 		CDIOnly: o.options.CDIOnly,
 	}
 	if !o.noHealth {
-		r.HealthDir = o.health.AddToSpec
+		r.HealthDir = o.health.Path
 	}
 	return r
 }
@@ -334,6 +334,9 @@ type healthFiles struct {
 // It runs before the lists are published: nothing may look healthy in a container that the kubelet
 // sees as Unhealthy.
 func (o *outputs) withdrawHealth(devices []output.Device) healthFiles {
+	if o.noHealth {
+		return healthFiles{}
+	}
 	plan, holdEnd := o.health.Plan(devices)
 	return healthFiles{
 		restore: plan,
@@ -342,19 +345,15 @@ func (o *outputs) withdrawHealth(devices []output.Device) healthFiles {
 	}
 }
 
-// sweepHealth removes health directories that no container has. ask is the time of which the
-// holders must be known to remove more.
-func (o *outputs) sweepHealth(devices []output.Device, held ledger.Held) (ask time.Time, err error) {
+// sweepHealth removes the health directories of devices that are neither listed nor held.
+func (o *outputs) sweepHealth(devices []output.Device, mayBeHeld func(id string) bool) error {
 	if o.options.CDIOnly {
-		return time.Time{}, o.health.SweepUnlisted(devices)
+		// Nobody knows the holders.
+		mayBeHeld = func(string) bool {
+			return false
+		}
 	}
-	known := healthdir.Holders{
-		Sets:     held.Sets,
-		Unlisted: held.Unlisted,
-		At:       held.At,
-		Partial:  held.Partial,
-	}
-	return o.health.Sweep(known, retainFor)
+	return o.health.Sweep(devices, mayBeHeld)
 }
 
 // writeFeatures writes the feature file. If its disk does not answer in time, the write continues
@@ -380,7 +379,7 @@ func (o *outputs) writeFeatures(ctx context.Context, devices []output.Device) er
 func devicesOf(v *View, out ledger.Output) []output.Device {
 	var devices []output.Device
 	for _, r := range out.Resources {
-		name, byDRA := nameOf(r.Name)
+		name, byDRA := device.SplitResourceKey(r.Name)
 		for i := range r.Devices {
 			e := &r.Devices[i]
 			devices = append(devices, output.Device{

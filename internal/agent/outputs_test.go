@@ -71,7 +71,7 @@ func TestNoOutputOfAGoneDeviceIsLeftAtPublication(t *testing.T) {
 			n.untilListed("example.com/cdi", []string{cdiStickID}, nil)
 			n.untilListed("example.com/nic", []string{nicID}, nil)
 			n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
-			healthDir := n.healthDir("p", 1)
+			healthDir := n.healthDir("p")
 			gone := map[string]string{zigbees: stickID, "example.com/cdi": cdiStickID, "example.com/nic": nicID}
 			n.eventually("files of every output", func() bool {
 				count := 0

@@ -35,6 +35,7 @@ type outcome struct {
 func (l *loop) reconcile(ctx context.Context) outcome {
 	now := l.now()
 	v := l.match(now)
+	l.held = l.observe(ctx, v)
 	out, configs := l.decide(v, now)
 	// This must precede makeOutputs, which asks the driver why it cannot offer devices.
 	l.runDRA(out)
@@ -54,7 +55,7 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 		l.life.announced = true
 		l.announce()
 	}
-	unrestored := l.restoreHealth(healthFiles.restore, devices, &out)
+	unrestored := l.restoreHealth(healthFiles.restore, devices)
 
 	unhealthy := errors.Join(healthFiles.err, unrestored)
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
@@ -84,11 +85,6 @@ func (l *loop) match(now time.Time) *View {
 	l.memory.decisions = v.Decisions
 	l.checks.prober.Set(v.checks())
 	l.warnStuckChecks()
-	if l.options.CDIOnly {
-		// Nobody knows the holders, and nobody waits for them: an entry is removed with its
-		// device.
-		l.held.Held = ledger.Held{At: now}
-	}
 	return v
 }
 
@@ -97,26 +93,20 @@ func (l *loop) match(now time.Time) *View {
 // ledger. Everything that it returns belongs to this pass.
 func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config.Resource) {
 	resources, configs := l.inputs(v)
-	l.releaseGrants()
 	state, out := l.memory.state.Next(ledger.Input{
-		Now:            now,
-		Start:          l.start,
-		Held:           l.held.Held,
-		Granted:        l.granted(),
-		Switched:       l.held.switched,
+		Now:   now,
+		Start: l.start,
+		Held:  heldSlots(l.held),
+		Blocked: func(key string, offer *device.Offer) string {
+			return l.held.Blocked(wanted(key, offer))
+		},
 		Events:         l.host.scanner.Events(),
 		Hardware:       v.Snapshot.Hardware,
 		UnreadHardware: v.unread,
 		Failing:        l.checks.prober.Results(),
 		Resources:      resources,
-		Aliases:        l.outputs.aliases(v),
 	})
 	l.memory.state = state
-	known := &knownDevices{}
-	if l.hasExclusive() {
-		known = newKnownDevices(out, l.held.Held)
-	}
-	l.pods.rivals.known.Store(known)
 	return out, configs
 }
 
@@ -132,25 +122,21 @@ func (l *loop) writeFeatures(ctx context.Context, devices []output.Device, hasSe
 // followTrial follows the trial of the configuration, and returns when to do so again, the zero
 // time if there is no need.
 func (l *loop) followTrial(now time.Time, v *View) time.Time {
-	retry, due := l.reader.Trial.Follow(now, true, v.Matched.Late)
-	// The reading arrives as another trigger.
-	if retry {
-		l.reader.Request()
-	}
-	return due
+	return l.reader.Trial.Follow(now, v.Matched.Late)
 }
 
-// saveAndAsk does what the kubelet does not wait for, after reconcile, and returns when to
+// saveState does what the kubelet does not wait for, after reconcile, and returns when to
 // reconcile again for it.
-func (l *loop) saveAndAsk(ctx context.Context, o outcome) time.Time {
+func (l *loop) saveState(o outcome) time.Time {
 	now := l.now()
 	l.save()
 	isSaved := l.warnUnsaved()
 	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
 	isDone := isSaved && o.written && !l.lacksDevices()
 	l.pace.retry.record(now, !isDone)
-	asked := l.askHeld(ctx, now, o.Output)
-	return earlier(asked, l.pace.retry.at)
+	// Links and CDI entries are also retained until no container holds their devices.
+	l.book.Await(o.AwaitsHolders || l.outputs.retains)
+	return l.pace.retry.at
 }
 
 // inputs returns the resources for the ledger, and the configuration of each resource that is not
@@ -187,7 +173,7 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 		if c == nil {
 			continue
 		}
-		name, _ := nameOf(key)
+		name, _ := device.SplitResourceKey(key)
 		add(name, c, nil)
 	}
 	return inputs, configs
@@ -199,18 +185,13 @@ const forgetAfter = 10 * time.Minute
 // input returns the resource for the ledger that the configuration c makes. key is its name in the
 // ledger.
 func (l *loop) input(v *View, key string, c *config.Resource, offers []device.Offer) ledger.Resource {
-	_, byDRA := nameOf(key)
 	return ledger.Resource{
 		Name:            key,
 		Offers:          offers,
 		Grows:           c.Each == config.EachDevice,
 		ForgetAfter:     forgetAfter,
 		Derived:         len(c.NameText) > 0,
-		Claims:          byDRA,
 		MatchIncomplete: isIncomplete(v, c),
-		// Without the state, only the holders show that a container has the device through another
-		// resource.
-		AwaitHeld: byDRA && l.memory.isLost,
 	}
 }
 
@@ -225,7 +206,7 @@ func isIncomplete(v *View, c *config.Resource) bool {
 // makerOf returns the active configuration that can make a name in the ledger, nil if there is
 // none. If several can, it is the first one in the configuration.
 func (l *loop) makerOf(key string, v *View) *config.Resource {
-	name, _ := nameOf(key)
+	name, _ := device.SplitResourceKey(key)
 	for i := range l.config.Resources {
 		c := &l.config.Resources[i]
 		isActive := !slices.Contains(v.Matched.Inactive, c)
@@ -245,7 +226,7 @@ func selectsCDI(m config.Match) bool {
 // makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices that
 // cannot be injected Unhealthy. failed says why, by ID.
 func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error, err error) {
-	plan := l.outputs.plan(v, out, l.held.mayBeHeld())
+	plan := l.outputs.plan(v, out, l.held.IsHeld)
 	plan.remove()
 	failed, err = l.outputs.make(plan, out)
 	l.dra.fail(out, failed)
@@ -271,15 +252,10 @@ func failEntries(entries []ledger.Entry, failed map[string]error) {
 
 // restoreHealth recreates "healthy" after the lists are published, and removes health
 // directories that no container has.
-func (l *loop) restoreHealth(restore files.Plan, devices []output.Device, out *ledger.Output) error {
+func (l *loop) restoreHealth(restore files.Plan, devices []output.Device) error {
 	// A container may use a device only after the kubelet knows that it is Healthy again.
-	unrestored := restore.Make()
-	ask, unswept := l.outputs.sweepHealth(devices, l.held.Held)
-	// The later of both requests includes the other one.
-	if ask.After(out.AskSince) {
-		out.AskSince = ask
-	}
-	return errors.Join(unrestored, unswept)
+	unrestored := l.outputs.health.MakePlanned(restore)
+	return errors.Join(unrestored, l.outputs.sweepHealth(devices, l.held.IsHeld))
 }
 
 // hasSettled reports whether every remembered device was awaited, no device is settling, and

@@ -51,10 +51,9 @@ func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	return cfg, nil
 }
 
-// reload handles a reading of the configuration. A broken configuration is only reported. A
+// reload handles a reading of the configuration. A broken configuration is reported. A
 // different one is served from now on, as a whole: the next reconcile switches to it, and resources
-// that did not change keep their sockets and streams. Everything that was asked of the kubelet is
-// outdated by the switch, because containers may hold devices of the former configuration.
+// that did not change keep their sockets and streams.
 func (l *loop) reload(r configuration.Reading) {
 	was := l.page.config.Load()
 	// The status page may be reading the former value, so a copy is changed.
@@ -63,17 +62,17 @@ func (l *loop) reload(r configuration.Reading) {
 	now.Problems = split(r.Err)
 	l.page.metrics.CountLoad(r.Err)
 	log := l.log.With("config", now.Path)
-	switch {
-	case r.Err != nil:
+	if r.Err != nil {
 		logBroken(l.log, now.Path, r.Err)
 		l.page.events.add("", "", "the configuration on disk is broken")
+	}
+	switch {
+	case r.Config == nil: // what is served stays
 	case r.Config.Hash != was.Hash:
 		now.Hash = r.Config.Hash
 		now.Loaded = l.now()
 		now.Generation = was.Generation + 1
 		l.config = r.Config
-		// Everything that is retained needs an answer of the kubelet from after the switch.
-		l.held.reset(now.Loaded)
 		// Other patterns may refer to other directories.
 		l.watch()
 		l.page.events.add("", "", "another configuration is served")
@@ -86,7 +85,7 @@ func (l *loop) reload(r configuration.Reading) {
 	}
 	// The page shows the new hash before the lists: the next reconcile changes them.
 	l.page.config.Store(&now)
-	l.reader.Trial.Serve(r, l.now())
+	l.reader.Trial.Serve(r)
 }
 
 // logBroken logs every problem of a broken configuration on a separate line.

@@ -175,7 +175,7 @@ func TestRemovedResourceIsRetired(t *testing.T) {
 	n.until("registrations", func() bool {
 		return n.kubelet.Count(gone).Allocatable == 2 && n.kubelet.Count("example.com/stays").Allocatable == 1
 	})
-	sockets, stays := n.kubelet.Connected(gone), n.messages("example.com/stays")
+	sockets, stays := n.kubelet.Connected(gone), n.kubelet.Connected("example.com/stays")
 	claim := kubelettest.Request{Namespace: "default", Pod: "p", Container: "c", Resource: gone}
 	n.kubelet.Hold(claim, "gone-b")
 
@@ -214,8 +214,8 @@ func TestRemovedResourceIsRetired(t *testing.T) {
 			t.Error("the kubelet was sent an empty list")
 		}
 	}
-	if got := n.messages("example.com/stays"); got != stays {
-		t.Errorf("the other resource: %s, want %s", got, stays)
+	if got := n.kubelet.Connected("example.com/stays"); !slices.Equal(got, stays) {
+		t.Errorf("the other resource: sockets %v, want %v", got, stays)
 	}
 
 	// The name is free again.
@@ -321,47 +321,44 @@ func TestOneCDISpecThatCannotBeWritten(t *testing.T) {
 	n.untilListed("example.com/r", []string{"r-a"}, []string{"r-b"})
 }
 
-// A configuration that the program did not survive is tried again after a while, but not
-// forever.
+// A configuration that the program did not survive three times is tried again after ten minutes, and on
+// request.
 func TestTriedAgain(t *testing.T) {
 	t.Parallel()
-	for _, tries := range []int{2, 3} {
-		n := newNode(t, parts("r"))
-		n.addNodes("r-a")
-		_, stop := n.serve()
-		n.untilListed("example.com/r", []string{"r-a"}, nil)
-		stop()
-		text := parts("r count = 2")
-		n.configure(text)
-		hash := config.Hash([]config.File{{Name: "config.toml", Data: []byte(text)}})
-		mark := fmt.Sprintf(`{"hash":%q,"tries":%d}`, hash, tries)
-		if err := os.WriteFile(filepath.Join(n.options.Paths.StateDir, "config-trial.json"), []byte(mark), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c := &clock{}
-		a, _ := n.serveBy(c)
-		n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/r") == 2 })
-		c.forward(9 * time.Minute)
-		n.addNodes("r-b")
-		n.untilListed("example.com/r", []string{"r-a", "r-b"}, nil)
-		broken := a.Config().Broken
-		if broken == nil || !strings.Contains(broken.Error(), fmt.Sprintf("(%d times)", tries)) {
-			t.Fatalf("after %d tries: broken: %v", tries, broken)
-		}
-		isRetried := strings.Contains(broken.Error(), "after 10m0s")
-		if want := tries == 2; isRetried != want {
-			t.Errorf("after %d tries: %q names a time: %t, want %t", tries, broken, isRetried, want)
-		}
-		c.forward(2 * time.Minute)
-		n.addNodes("r-c")
-		if tries == 3 {
-			n.untilListed("example.com/r", []string{"r-a", "r-b", "r-c"}, nil)
-			a.Reload() // as SIGHUP does
-		}
-		n.untilListed("example.com/r", []string{"r-a", "r-a::1", "r-b", "r-b::1", "r-c", "r-c::1"}, nil)
-		if err := a.Config().Broken; err != nil {
-			t.Errorf("after %d tries: broken: %v", tries, err)
-		}
+	for name, again := range map[string]struct {
+		// lastTry is how long ago the last try was.
+		lastTry time.Duration
+		request func(a *agent.Agent)
+	}{
+		"later": {10*time.Minute - 5*time.Second, func(*agent.Agent) {}},
+		// As SIGHUP does.
+		"on request": {9 * time.Minute, func(a *agent.Agent) { a.Reload() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, parts("r"))
+			n.addNodes("r-a")
+			_, stop := n.serve()
+			n.untilListed("example.com/r", []string{"r-a"}, nil)
+			stop()
+			text := parts("r count = 2")
+			n.configure(text)
+			hash := config.Hash([]config.File{{Name: "config.toml", Data: []byte(text)}})
+			mark := fmt.Sprintf(`{"hash":%q,"tries":3,"last":%q}`, hash, time.Now().Add(-again.lastTry).Format(time.RFC3339Nano))
+			if err := os.WriteFile(filepath.Join(n.options.Paths.StateDir, "config-trial.json"), []byte(mark), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			a, _ := n.serve()
+			n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/r") == 2 })
+			if !strings.Contains(n.log.String(), "(3 times)") {
+				t.Error("the log does not say why another configuration is served")
+			}
+			again.request(a)
+			n.untilListed("example.com/r", []string{"r-a", "r-a::1"}, nil)
+			if err := a.Config().Broken; err != nil {
+				t.Errorf("broken: %v", err)
+			}
+		})
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/agent/holders"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
@@ -39,10 +39,8 @@ type resource struct {
 	health *healthdir.Dirs
 	// gate is for the calls of the kubelet. It is nil if this instance always may answer.
 	gate *gate
-	// holders knows the pods that had a slot before. It may be nil.
-	holders *holders.Tracker
-	// rivals decides about exclusive devices. It is nil if nothing is granted, see Options.NoGrants.
-	rivals *rivals
+	// book grants devices to containers. It may be nil.
+	book *holds.Book
 	// now is the latest state. It is never nil.
 	now atomic.Pointer[published]
 	// plugin is nil without a kubelet, and for DRA.
@@ -87,7 +85,7 @@ type published struct {
 // address. No pod is evicted because of a retired resource.
 var retired = &config.Resource{EvictAfter: -1}
 
-// newResource returns a resource without devices. It has neither a plugin nor a tracker of holders.
+// newResource returns a resource without devices. It has neither a plugin nor a book of holds.
 func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 	res := &resource{Resource: r, rescans: rescans}
 	res.now.Store(&published{config: retired, changed: make(chan struct{})})
@@ -97,17 +95,14 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 // addResource makes a resource that the ledger lists for the first time. The plugin does not run
 // yet, see loop.startPlugin.
 func (a *Agent) addResource(key string, now time.Time) *resource {
-	name, byDRA := nameOf(key)
+	name, byDRA := device.SplitResourceKey(key)
 	r := newResource(a.outputs.resource(name), a.rescans)
 	r.nets = &a.host.latest
 	r.key = key
 	r.since = now
 	r.health = a.outputs.health
 	r.gate = a.gate
-	r.holders = a.pods.holders
-	if !a.options.NoGrants {
-		r.rivals = a.pods.rivals
-	}
+	r.book = a.book
 	// All resources of DRA share one plugin, which registers the driver.
 	if byDRA {
 		r.dra = a.dra
@@ -173,14 +168,14 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	next := &published{
 		entries:    entries,
 		injections: make([]cdi.Injection, len(entries)),
-		refused:    r.holders.Unhealthy(),
+		refused:    r.book.Refused(),
 		config:     c,
 		changed:    old.changed,
 	}
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
 		// One slow device suffices: calls are not distinguished by their devices.
-		blocks := next.injections[i].Blocks() || len(entries[i].Offer.Nets) > 0 || entries[i].Offer.Exclusive
+		blocks := next.injections[i].Blocks() || len(entries[i].Offer.Nets) > 0
 		next.blocks = next.blocks || blocks
 		slots := ledger.Slots(entries[i])
 		next.refuse(&entries[i], slots)
@@ -297,7 +292,7 @@ func (a *Agent) Names() []string {
 // entries of the device plugin are returned. The result is nil if there is no such resource, and
 // must not be changed.
 func (a *Agent) Entries(name string) []ledger.Entry {
-	for _, key := range []string{name, name + draSuffix} {
+	for _, key := range []string{name, device.ResourceKey(name, true)} {
 		if r := a.members().find(key); r != nil {
 			return r.now.Load().entries
 		}
@@ -322,13 +317,11 @@ func (l *loop) publish(
 	// Resources keep their plugin and stream from one pass to the next.
 	old := l.members()
 	next := make(set, len(listed))
-	hasNew := false
 	for i, in := range listed {
 		r := old.find(in.Name)
 		c := cmp.Or(configs[in.Name], retired)
 		if r == nil {
 			r = l.addResource(in.Name, now)
-			hasNew = true
 		}
 		next[i] = r
 		if at := r.awaits(in, now); !at.IsZero() {
@@ -343,10 +336,6 @@ func (l *loop) publish(
 		}
 	}
 	l.serving.Store(&next) // before the kubelet knows any of them
-	// The tracker has not read the holds of the new resources so far.
-	if hasNew {
-		l.pods.holders.ReadAgain()
-	}
 	for i, r := range next {
 		hasStarted := r.ended != nil
 		if r.plugin == nil || hasStarted || !r.shown {

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -40,7 +38,7 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held fun
 		injected:  injected,
 	}
 	for _, res := range out.Resources {
-		kind, _ := nameOf(res.Name)
+		kind, _ := device.SplitResourceKey(res.Name)
 		for _, e := range res.Devices {
 			id := e.Offer.ID
 			// The host does not see these interfaces, so their targets cannot be compared.
@@ -154,57 +152,4 @@ func nodeID(v *View, path string) string {
 		return ""
 	}
 	return device.NodeID(n, v.Forms[n.Hardware])
-}
-
-// aliases returns the IDs under which links and CDI entries inject the nodes of each offer, if
-// they are no longer offered: an edit of identity or each may have changed them.
-func (o *outputs) aliases(v *View) map[string][]string {
-	if o.options.CDIOnly {
-		return nil // nobody knows the holders, so nothing waits for them
-	}
-	injected := o.injectedOtherwise(v)
-	aliases := map[string][]string{}
-	for _, m := range v.Matched.Resources {
-		for _, offer := range m.Offers {
-			// The injected nodes of a CDI device of the host are unknown.
-			if offer.Alias != "" {
-				aliases[offer.ID] = append(aliases[offer.ID], offer.Alias)
-			}
-			for _, n := range offer.Nodes {
-				if n.Companion {
-					continue
-				}
-				for _, id := range injected[nodeID(v, n.HostPath)] {
-					if !namesOtherPort(id, v.node(n.HostPath)) {
-						aliases[offer.ID] = append(aliases[offer.ID], id)
-					}
-				}
-			}
-		}
-	}
-	return aliases
-}
-
-// injectedOtherwise returns the IDs that are injected but not offered, by the IDs of their nodes.
-func (o *outputs) injectedOtherwise(v *View) map[string][]string {
-	offered := map[string]bool{}
-	for _, m := range v.Matched.Resources {
-		for _, offer := range m.Offers {
-			offered[offer.ID] = true
-		}
-	}
-	byNode := map[string][]string{}
-	for _, id := range slices.Sorted(maps.Keys(o.injected)) {
-		if offered[id] {
-			continue
-		}
-		for path, node := range o.injected[id] {
-			byNode[node] = append(byNode[node], id)
-			now := nodeID(v, path)
-			if now != node && device.SameNode(now, node) {
-				byNode[now] = append(byNode[now], id)
-			}
-		}
-	}
-	return byNode
 }

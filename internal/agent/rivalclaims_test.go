@@ -95,9 +95,6 @@ func TestClaimAndPluginAreRivals(t *testing.T) {
 	}
 	n.untilListed(serialName, nil, []string{serialID})
 	later()
-	n.eventually("an answer with the claim", func() bool {
-		return strings.Contains(n.log.String(), `"held devices are known" slots=1`)
-	})
 	if err := n.kubelet.UnprepareClaim(t.Context(), claim.UID); err != nil {
 		t.Fatal(err)
 	}

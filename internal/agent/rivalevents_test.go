@@ -113,14 +113,14 @@ func (s *rivalEvents) passes(by time.Duration) {
 	s.eventually("a pass", func() bool { return count() > before && !s.agent.Busy() })
 }
 
-// update starts another instance before the old one ends.
+// update starts another instance, which waits until the old one ends.
 func (s *rivalEvents) update() {
-	old := s.stop
-	s.agent, s.stop = s.serveBy(s.clock)
+	next, stop := s.serveBy(s.clock)
 	if s.random.IntN(2) == 0 {
 		s.admit()
 	}
-	old()
+	s.stop()
+	s.agent, s.stop = next, stop
 }
 
 // loseKubelet starts the kubelet with an older checkpoint, or without any.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
+	"github.com/generic-dp/generic-dp/internal/holds/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
@@ -229,7 +229,7 @@ func TestPodOfTheCheckpointKeepsItsRivalAway(t *testing.T) {
 	r.listed(true, true)
 	r.runs("a", zigbeeName)
 	r.stop()
-	if err := os.RemoveAll(filepath.Join(r.options.Paths.RunDir, "exclusive")); err != nil {
+	if err := os.RemoveAll(filepath.Join(r.options.Paths.RunDir, "holds")); err != nil {
 		t.Fatal(err)
 	}
 	r.kubelet.RefusePods(fmt.Errorf("the API server is not reachable"))
@@ -239,22 +239,28 @@ func TestPodOfTheCheckpointKeepsItsRivalAway(t *testing.T) {
 	r.refuses(serialName, serialID, zigbeeID)
 }
 
-// If neither the checkpoint can be read nor the kubelet answers, nobody knows the holders.
+// While the checkpoint can't be read, nobody knows the holders, and no device is offered that was not
+// offered before.
 func TestUnknownHolders(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, twoNames)
 	n.addBus()
 	n.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB0"))
-	n.kubelet.RefusePods(fmt.Errorf("overloaded"))
-	if err := os.WriteFile(filepath.Join(n.options.Paths.KubeletDir, checkpoint.Name), []byte("{"), 0o600); err != nil {
+	path := filepath.Join(n.options.Paths.KubeletDir, checkpoint.Name)
+	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	n.serve()
-	n.untilListed(zigbeeName, []string{zigbeeID}, nil)
-	_, err := n.kubelet.Allocate(t.Context(), zigbeeName, zigbeeID)
-	if err == nil || !strings.Contains(err.Error(), "not reported yet") {
-		t.Errorf("Allocate: %v", err)
+	n.eventually("a reason", func() bool {
+		return strings.Contains(n.log.String(), "it is not known which containers hold devices")
+	})
+	if len(n.kubelet.Connected(zigbeeName)) > 0 {
+		t.Error("the kubelet has a list")
 	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	n.untilListed(zigbeeName, []string{zigbeeID}, nil)
 }
 
 // A pod that is deleted with --force keeps the rival away until its processes have ended.
@@ -401,7 +407,9 @@ func TestExclusiveDeviceWithoutRunDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRivalry(t, twoNames)
 	r.listed(true, true)
-	if err := os.WriteFile(filepath.Join(r.options.Paths.RunDir, "exclusive"), nil, 0o600); err != nil {
+	journal := filepath.Join(r.options.Paths.RunDir, "holds")
+	_ = os.Remove(journal)
+	if err := os.MkdirAll(filepath.Join(journal, "no file"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	_, err := r.kubelet.Allocate(t.Context(), zigbeeName, zigbeeID)

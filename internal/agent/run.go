@@ -153,7 +153,7 @@ func (a *Agent) serve(life phases) *loop {
 			return nil
 		})
 		life.answering.Go(func(ctx context.Context) error {
-			return a.pods.holders.Run(ctx, a.kubelet.Checkpoint)
+			return a.book.Run(ctx, a.kubelet.Checkpoint)
 		})
 	}
 	life.answering.Go(a.succeed)

@@ -19,8 +19,6 @@ type memory struct {
 	state ledger.State
 	// decisions are the forms of IDs that were chosen, so that an ID does not change without need.
 	decisions ledger.Decisions
-	// isLost is set if an earlier instance has served in this boot, and its state is lost.
-	isLost bool
 	// hasRunDRA is set if the driver for DRA has run, in this instance or an earlier one.
 	hasRunDRA bool
 }
@@ -53,20 +51,10 @@ func (l *loop) restore(first firstScan) {
 		boot:      boot,
 		state:     saved.State(boot),
 		decisions: saved.Decisions,
-		isLost:    saved.Boot == "" && l.found.hasPredecessor,
 		hasRunDRA: saved.DRA && noRegistry == nil,
 	}
-	if !l.options.CDIOnly && !l.options.NoDRA {
-		// Claims are known at once, without the kubelet, because their files are ours.
-		l.held.Held = ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
-		l.addClaims(&l.held.Held, l.claims(), nil, ledger.Output{})
-	}
 	l.outputs.injected = saved.Injected
-	isAlone := !l.turn.isTaken(answers)
-	l.outputs.health.Restore(saved.Health, boot != saved.Boot, isAlone)
-	if boot == saved.Boot { // no container survives a reboot
-		l.pods.holders.Restore(saved.Holds)
-	}
+	l.outputs.health.Restore(saved.Health, boot != saved.Boot)
 }
 
 // bootID identifies this boot of the kernel (random(4)). It is empty if it is unknown.
@@ -153,10 +141,8 @@ func (l *loop) save() {
 		Boot:      m.boot,
 		Decisions: m.decisions,
 		Resources: m.state.Remember(),
-		Forgot:    m.state.Forgot(),
 		Injected:  l.outputs.injected,
 		Health:    l.outputs.health.Save(),
-		Holds:     l.pods.holders.Save(),
 		USB:       l.host.scanner.KnownUSB(),
 		Nets:      l.host.scanner.KnownNets(),
 		DRA:       m.hasRunDRA,
@@ -173,8 +159,9 @@ func (l *loop) finish() {
 	if l.last.snapshot != nil {
 		l.save() // holds change without a pass of the loop
 	}
+	l.book.Save()
 	l.saves.last, _ = l.saves.saver.write()
-	l.saves.last.config = l.reader.Trial.End(true)
+	l.saves.last.config = l.reader.Trial.End()
 	l.warnUnsaved()
 }
 
@@ -196,7 +183,7 @@ func (l *loop) abandon() {
 	written := make(chan struct{})
 	go func() {
 		if hasEnded {
-			_ = l.reader.Trial.End(false)
+			_ = l.reader.Trial.End()
 		}
 		_, _ = l.saves.saver.write()
 		close(written)

@@ -129,6 +129,12 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 // start starts an instance.
 func (s *sharing) start() {
 	s.Helper()
+	s.agent, s.stop = s.launch()
+}
+
+// launch starts an instance, which waits if another one serves.
+func (s *sharing) launch() (a *agent.Agent, stop func()) {
+	s.Helper()
 	a, err := agent.New(s.Context(), s.options)
 	if err != nil {
 		s.Fatal(err)
@@ -136,8 +142,7 @@ func (s *sharing) start() {
 	a.SetClock(s.clock.now)
 	a.SetAnswerWithin(s.answerWithin)
 	a.SetStartWithin(s.startWithin)
-	s.agent = a
-	s.stop = s.run(a)
+	return a, s.run(a)
 }
 
 // hardwareOf returns the hardware of a device that a device plugin offers, by its ID.
@@ -190,15 +195,15 @@ func (s *sharing) loseKubelet() {
 	}
 }
 
-// update starts another instance before the old one ends.
+// update starts another instance, which waits until the old one ends.
 func (s *sharing) update() {
-	old := s.stop
-	s.start()
+	next, stop := s.launch()
 	if s.random.IntN(2) == 0 {
 		s.claims()
 		s.admit()
 	}
-	old()
+	s.stop()
+	s.agent, s.stop = next, stop
 }
 
 // passes moves the clock, and waits until the program has seen it.

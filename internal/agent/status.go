@@ -366,9 +366,9 @@ func (l *loop) reportLeftOut(v *View, out ledger.Output) {
 }
 
 // reportRefused reports the slots that a pod still uses after the kubelet has freed them. The
-// tracker finds them in its own goroutine, and wakes the loop.
+// book finds them in its own goroutine, and wakes the loop.
 func (l *loop) reportRefused() {
-	refused := l.pods.holders.Unhealthy()
+	refused := l.book.Refused()
 	for _, slot := range slices.Sorted(maps.Keys(refused)) {
 		l.page.problems.warn(slot, errors.New(refused[slot]), "device is unhealthy: the kubelet has forgotten a pod that still uses it")
 	}

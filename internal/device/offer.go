@@ -20,11 +20,13 @@ type Offer struct {
 	Product string
 	// Members are the sysfs paths of all hardware of a pool or a group.
 	Members []string
+	// Shared is set if containers may hold the device beside shared devices of other resources that
+	// use the same hardware.
+	Shared bool
 	// Exclusive is set if no container may hold the device while a container holds another device
 	// with a conflicting place, see Conflict.
 	Exclusive bool
-	// Places are what the device uses of the host. They are set for every device, since an edit may
-	// make the device or another one exclusive while a container holds it.
+	// Places are what the device uses of the host.
 	Places []string
 	// Slots is how many containers may hold the device at once. It is at least 1.
 	Slots int
@@ -69,8 +71,8 @@ type Offer struct {
 	// Owner and Hooks require CDI.
 	Owner *Owner
 	Hooks []Hook
-	// HealthDir is the path in the container of the directory that shows the health of its
-	// devices. It is empty if there is none.
+	// HealthDir is the path in the container of the directory that shows the health of its device, or
+	// that has a directory for each of its devices, by index. It is empty if there is none.
 	HealthDir string
 	// Problem is why the device cannot be injected, for an administrator. It is empty if the
 	// device can be injected.

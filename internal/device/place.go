@@ -1,12 +1,16 @@
 package device
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A place is what an offer uses of the host, as text in a tree: "/" separates a part from what it
 // is a part of. The functions below take any text as a place.
 //
-//	devices/pci0000:00/0000:00:14.0/usb1/1-2              hardware, by its sysfs path
-//	devices/pci0000:00/0000:00:14.0/usb1/1-2/if00:ttyUSB  a node of it, by its key
+//	devices/pci0000:00/0000:00:14.0/usb1/1-2               hardware, by its sysfs path
+//	devices/pci0000:00/0000:00:14.0/usb1/1-2//if00:ttyUSB  a node of it, by its key
+//	devices/pci0000:00/0000:00:14.0/usb1/1-2//             the node that gives access to all of it
 //	devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0          a physical function
 //	devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/0000:3b:02.1  its virtual function
 //	/dev/net/tun                                          a node without hardware, or a path
@@ -17,18 +21,120 @@ import "strings"
 // with a serial number has two places: it may return in another port, and be found for one resource
 // before it is found for another one.
 //
-// Two offers conflict if a place of one is a place of the other, or a part of it.
+// There are two relations between offers. They have the same hardware if a place of one is a place of
+// the other, or a node of it. They conflict if a place of one is any part of a place of the other, such
+// as a virtual function of a physical one: that matters for exclusive devices.
+
+// SameHardware reports whether a place of a is a place of b, or one of them is a node of the other.
+func SameHardware(a, b []string) bool {
+	return anyPair(a, b, func(p, q string) bool {
+		return p == q || isNodeOf(p, q) || isNodeOf(q, p)
+	})
+}
+
+// isNodeOf reports whether a place is a node of the hardware at another place.
+func isNodeOf(node, hardware string) bool {
+	return strings.HasPrefix(node, hardware+nodeMark)
+}
+
+// nodeMark separates the key of a node from its hardware.
+const nodeMark = "//"
+
+// NodePlace is the place of a node of hardware. An empty key is the node that gives access to all of it.
+func NodePlace(hardware, key string) string { return hardware + nodeMark + key }
+
+// HardwareOf returns the place of the hardware of a node, and other places as they are.
+func HardwareOf(place string) string {
+	hardware, _, _ := strings.Cut(place, nodeMark)
+	return hardware
+}
 
 // Conflict reports whether a place of a is a place of b, or one of them is a part of the other.
 func Conflict(a, b []string) bool {
+	return anyPair(a, b, func(p, q string) bool {
+		p = TreePlace(p)
+		q = TreePlace(q)
+		return p == q || IsPart(p, q) || IsPart(q, p)
+	})
+}
+
+// TreePlace is a place in the tree of parts: the node that gives access to all of its hardware is the
+// hardware.
+func TreePlace(place string) string { return strings.TrimSuffix(place, nodeMark) }
+
+// anyPair reports whether a relation holds for any place of a and any place of b.
+func anyPair(a, b []string, holds func(p, q string) bool) bool {
 	for _, p := range a {
 		for _, q := range b {
-			if p == q || IsPart(p, q) || IsPart(q, p) {
+			if holds(p, q) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// serialsOf returns the places that name USB devices by their serial numbers.
+func serialsOf(places []string) []string {
+	var serials []string
+	for _, place := range places {
+		if strings.HasPrefix(place, "usb:") {
+			serials = append(serials, HardwareOf(place))
+		}
+	}
+	return serials
+}
+
+// HaveOtherSerials reports whether two devices have serial numbers, and none in common: then they are not
+// the same hardware, even in the same port.
+func HaveOtherSerials(a, b []string) bool {
+	return len(serialsOf(a)) > 0 && len(serialsOf(b)) > 0 && !ShareSerial(a, b)
+}
+
+// ShareSerial reports whether two devices have a USB serial number in common.
+func ShareSerial(a, b []string) bool {
+	others := serialsOf(b)
+	return slices.ContainsFunc(serialsOf(a), func(serial string) bool {
+		return slices.Contains(others, serial)
+	})
+}
+
+// LastingPlaces returns the places that name the hardware. A device that was unplugged has no other ones:
+// what is in its port next is another device.
+func LastingPlaces(places []string) []string {
+	lasting := []string{}
+	for _, place := range places {
+		if PortOf(place) == "" {
+			lasting = append(lasting, place)
+		}
+	}
+	return lasting
+}
+
+// PortOf returns the port of a USB device in a place below a USB bus, "usb1/1-2" or "usb1/1-2/1-2.4",
+// and an empty string for other places. When a device is unplugged, its port may get another one.
+func PortOf(place string) string {
+	parts := strings.Split(HardwareOf(place), "/")
+	bus := slices.IndexFunc(parts, isBus)
+	if bus < 0 {
+		return ""
+	}
+	end := bus + 1
+	for end < len(parts) && isPort(parts[end]) {
+		end++
+	}
+	return strings.Join(parts[bus:end], "/")
+}
+
+// isBus reports whether a directory is a USB bus, "usb1".
+func isBus(name string) bool {
+	number, hasPrefix := strings.CutPrefix(name, "usb")
+	return hasPrefix && number != "" && strings.Trim(number, "0123456789") == ""
+}
+
+// isPort reports whether a directory is a USB device by its port, "1-2.4".
+func isPort(name string) bool {
+	return strings.Contains(name, "-") && strings.Trim(name, "0123456789-.") == ""
 }
 
 // IsPart reports whether a place is a part of another place.
@@ -43,63 +149,4 @@ func WholeOf(place string) string {
 		return ""
 	}
 	return place[:i]
-}
-
-// Places finds conflicts with many IDs in a time that does not depend on their number. The zero
-// value is ready to use.
-type Places struct {
-	// at has IDs at a place, and below has IDs at the parts of a place.
-	at    map[string]twoIDs
-	below map[string]twoIDs
-}
-
-// twoIDs are the first two IDs. That is enough to find one that differs from a given ID.
-type twoIDs [2]string
-
-// with returns the IDs with another one, unless they are full.
-func (ids twoIDs) with(id string) twoIDs {
-	if ids[0] == "" {
-		ids[0] = id
-	} else if ids[0] != id && ids[1] == "" {
-		ids[1] = id
-	}
-	return ids
-}
-
-// except returns an ID other than the given one, or an empty string.
-func (ids twoIDs) except(id string) string {
-	if ids[0] != id {
-		return ids[0]
-	}
-	return ids[1]
-}
-
-// Add adds the places of an ID.
-func (p *Places) Add(id string, places []string) {
-	if p.at == nil {
-		p.at = make(map[string]twoIDs)
-		p.below = make(map[string]twoIDs)
-	}
-	for _, place := range places {
-		p.at[place] = p.at[place].with(id)
-		for whole := WholeOf(place); whole != ""; whole = WholeOf(whole) {
-			p.below[whole] = p.below[whole].with(id)
-		}
-	}
-}
-
-// Rival returns an ID other than id that conflicts with the places, or an empty string. If there are
-// several, it is always the same one for the same calls of Add.
-func (p *Places) Rival(id string, places []string) string {
-	for _, place := range places {
-		if rival := p.below[place].except(id); rival != "" {
-			return rival
-		}
-		for ; place != ""; place = WholeOf(place) {
-			if rival := p.at[place].except(id); rival != "" {
-				return rival
-			}
-		}
-	}
-	return ""
 }

@@ -1,9 +1,6 @@
 package device_test
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -21,7 +18,8 @@ func TestConflict(t *testing.T) {
 		{[]string{hub + "/1-2.1/1-2.1.4"}, []string{hub}, true},
 		{[]string{hub + "/1-2.1"}, []string{hub + "/1-2.2"}, false},
 		{[]string{hub}, []string{hub + "0"}, false}, // the port beside it
-		{[]string{hub}, []string{"group 2", hub + "/if00:ttyUSB"}, true},
+		{[]string{hub}, []string{"group 2", hub + "//if00:ttyUSB"}, true},
+		{[]string{device.NodePlace(hub, "")}, []string{hub + "/1-2.1"}, true}, // the bus node of the hub
 		{[]string{"group 2"}, []string{"group 21"}, false},
 		{nil, []string{hub}, false},
 	} {
@@ -34,51 +32,45 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// The index of places agrees with the plain definition, for random trees.
-func TestPlacesAgreeWithConflict(t *testing.T) {
+func TestSameHardware(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		places := map[string][]string{}
-		var ids []string
-		for i := range random.IntN(8) {
-			id := fmt.Sprint("id", i)
-			ids = append(ids, id)
-			places[id] = randomPlaces(random)
+	const stick = "devices/pci0000:00/0000:00:14.0/usb1/1-2"
+	port := device.NodePlace(stick, "if00:ttyUSB")
+	bus := device.NodePlace(stick, "")
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{stick, stick, true},
+		{stick, port, true},
+		{stick, bus, true},
+		{port, bus, false}, // single nodes of one device
+		{stick, stick + "/1-2.1", false},
+		{stick, stick + "0", false},
+	} {
+		a := []string{"group 1", c.a}
+		b := []string{c.b, "group 2"}
+		if got := device.SameHardware(a, b); got != c.want {
+			t.Errorf("SameHardware(%q, %q) = %v", a, b, got)
 		}
-		var index device.Places
-		for _, id := range ids {
-			index.Add(id, places[id])
-		}
-		for _, id := range append(ids, "other") {
-			own := places[id]
-			if id == "other" {
-				own = randomPlaces(random)
-			}
-			rivals := map[string]bool{}
-			for _, other := range ids {
-				if other != id && device.Conflict(own, places[other]) {
-					rivals[other] = true
-				}
-			}
-			got := index.Rival(id, own)
-			isRight := rivals[got] || got == "" && len(rivals) == 0
-			if !isRight {
-				t.Fatalf("Rival(%s, %q) = %q of %v, want one of %v", id, own, got, places, rivals)
-			}
+		if got := device.SameHardware(b, a); got != c.want {
+			t.Errorf("SameHardware(%q, %q) = %v", b, a, got)
 		}
 	}
 }
 
-// randomPlaces returns up to three places in a small tree.
-func randomPlaces(random *rand.Rand) []string {
-	var places []string
-	for range random.IntN(3) + 1 {
-		var parts []string
-		for range random.IntN(4) + 1 {
-			parts = append(parts, string(rune('a'+random.IntN(2))))
+func TestPortOf(t *testing.T) {
+	t.Parallel()
+	for place, want := range map[string]string{
+		"devices/pci0000:00/0000:00:14.0/usb1/1-2":                  "usb1/1-2",
+		"devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2.4//if00:ttyA": "usb1/1-2/1-2.4",
+		"devices/pci0000:00/0000:00:14.0":                           "",
+		"devices/pci0000:00/usb1/1-2/1-2:1.0/ttyUSB0/tty/ttyUSB0":   "usb1/1-2",
+		"usb:10c4:ea60:A1": "",
+		"/dev/usb/lp0":     "",
+	} {
+		if got := device.PortOf(place); got != want {
+			t.Errorf("PortOf(%q) = %q, want %q", place, got, want)
 		}
-		places = append(places, strings.Join(parts, "/"))
 	}
-	return places
 }

@@ -62,15 +62,12 @@ func (t *transition) restoreOrphans() {
 }
 
 // countUnlisted counts the held devices that are still not listed after all present devices
-// were. Once the kubelet has named all holders, it is known which devices were left out.
+// were.
 func (t *transition) countUnlisted() {
 	for _, id := range t.unlisted {
 		if t.owner[id] == nil {
 			t.out.HeldUnlisted++
 		}
-	}
-	if t.holdersKnown(t.in.Held.At) {
-		t.forgot = t.out.HeldUnlisted > 0
 	}
 }
 
@@ -145,66 +142,47 @@ func (t *transition) shrunk(d *draft, id string, rec record) record {
 	rec.kept = slices.Compact(kept)
 	rec.listed = needed
 	if len(rec.kept) > 0 && rec.present {
-		t.out.AskHeld = true // expire asks for an absent device, when it may leave
+		t.out.AwaitsHolders = true // expire says so for an absent device, when it may leave
 	}
 	return rec
 }
 
-// awaitHolders reports whether the holders at a time are known. If they are not, it requests
-// the call of Next that may know them.
-func (t *transition) awaitHolders(at time.Time) bool {
+// isDue reports whether a time has come and the holders are known. If it has not come, it requests the
+// call of Next at that time.
+func (t *transition) isDue(at time.Time) bool {
 	if t.in.Now.Before(at) {
 		t.wake(at)
 		return false
 	}
-	if !t.holdersKnown(at) {
-		t.out.AskHeld = true
-		return false
-	}
-	return true
+	t.out.AwaitsHolders = t.out.AwaitsHolders || t.in.Held.IsUnknown
+	return !t.in.Held.IsUnknown
 }
 
-// holdersKnown reports whether the kubelet has named all holders at a time or later.
-func (t *transition) holdersKnown(at time.Time) bool {
-	held := &t.in.Held
-	isComplete := !held.At.IsZero() && !held.Partial
-	return isComplete && !held.At.Before(at)
-}
-
-// mayLeave reports whether a device that is due to leave the list may do so, because no
-// container holds it. If it may not, it requests the call of Next that may allow it.
+// mayLeave reports whether a device leaves the list: that is due, and no container holds it.
 func (t *transition) mayLeave(due time.Time, id string) bool {
-	if !t.awaitHolders(due) {
+	if !t.isDue(due) {
 		return false
 	}
 	if len(t.held[id]) > 0 {
-		t.out.AskHeld = true
+		t.out.AwaitsHolders = true
 		return false
 	}
 	return true
 }
 
-// heldElsewhere returns why d cannot list a device without a record, or the empty string if it
-// can. A container may hold the hardware through another resource or under an alias: listing
-// the device would allocate the hardware a second time.
-func (t *transition) heldElsewhere(d *draft, offer device.Offer) string {
-	var names []string
-	for _, h := range t.held[offer.ID] {
-		if h.resource != d.name {
-			names = append(names, h.resource)
-		}
+// isHeld reports whether a container holds or may hold a device.
+func (t *transition) isHeld(id string) bool {
+	return t.in.Held.IsUnknown || len(t.held[id]) > 0
+}
+
+// blocked returns why a container holds the hardware of an offer in another way, see Input.Blocked.
+func (t *transition) blocked(d *draft, offer *device.Offer) string {
+	if t.in.Blocked == nil {
+		return ""
 	}
-	if len(names) > 0 {
-		return "held by a container through " + slices.Min(names)
+	reason := t.in.Blocked(d.name, offer)
+	if reason != "" {
+		t.out.AwaitsHolders = true
 	}
-	for _, id := range t.in.Aliases[offer.ID] {
-		if len(t.held[id]) > 0 {
-			return "held by a container as " + id
-		}
-	}
-	mayBeHeld := d.config.AwaitHeld || t.forgot
-	if mayBeHeld && !t.holdersKnown(t.in.Held.At) {
-		return "the kubelet has not reported yet which containers hold it: if this lasts, check the kubelet and its PodResources socket"
-	}
-	return ""
+	return reason
 }

@@ -16,11 +16,10 @@ type Input struct {
 	// listed resource that is missing is being retired.
 	Resources []Resource
 	Held      Held
-	// Granted are the devices that containers may hold although Held does not have them yet, by
-	// ID. They exclude other devices, see device.Offer.
-	Granted map[string]Grant
-	// Switched is when the configuration changed last.
-	Switched time.Time
+	// Blocked returns why an offer must not be made through a resource, because a container holds
+	// its hardware in another way: under another ID, or through another resource. It is empty if
+	// nothing speaks against the offer. A nil Blocked blocks nothing.
+	Blocked func(resource string, offer *device.Offer) string
 	// Hardware is the hardware of the host, sorted by its sysfs path.
 	Hardware []*device.Hardware
 	// UnreadHardware is present hardware that could not be read yet: an unmatched device may
@@ -32,18 +31,6 @@ type Input struct {
 	// Failing are the reasons of failed health checks, by ID. Unlike the problem of an offer,
 	// they affect only the health.
 	Failing map[string]string
-	// Aliases are other IDs under which the hardware of an offer is listed or may be held, by
-	// the ID of the offer: an edit of the configuration or another device on the same bus may
-	// have changed the ID. The offer waits until no alias is listed and no container holds one.
-	Aliases map[string][]string
-}
-
-// Grant is a device that a container may hold.
-type Grant struct {
-	// Resource is the resource through which it holds the device.
-	Resource string
-	// Places are what the device used of the host when it was granted, nil if they are not known.
-	Places []string
 }
 
 // lastEvent returns the time of the last kernel event at or below the sysfs path of hardware,
@@ -88,12 +75,6 @@ type Resource struct {
 	// devices. While it still lists devices and none matches, it is passed without offers:
 	// then its devices were removed, but not the resource.
 	Derived bool
-	// AwaitHeld is set if a device without a record waits until the holders are known,
-	// because a container may hold it through another resource. Otherwise such a device is
-	// listed at once.
-	AwaitHeld bool
-	// Claims is set if claims hold its devices, and not containers directly.
-	Claims bool
 	// MatchIncomplete is set if something that the resource matches could not be read: a
 	// device without an offer may be present.
 	MatchIncomplete bool

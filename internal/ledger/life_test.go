@@ -136,11 +136,9 @@ func (l *life) step() {
 			in.Resources = append(in.Resources, r)
 		}
 	}
-	switch {
-	case l.known:
-		in.Held = Held{At: l.now, IDs: l.held}
-	case l.now.Sub(l.start) < 2*time.Minute: // the kubelet has just started too
-		in.Held = Held{At: l.now, Partial: true}
+	in.Held = Held{IDs: l.held}
+	if !l.known {
+		in.Held = Held{IsUnknown: true}
 	}
 	l.state, l.out = l.state.Next(in)
 
@@ -241,8 +239,8 @@ func (l *life) end() {
 			l.t.Errorf("in the end %s is not listed", slot)
 		}
 	}
-	if !l.out.Wake.IsZero() || l.out.AskHeld {
-		l.t.Errorf("in the end it still waits: wake %s, asks %t", l.out.Wake, l.out.AskHeld)
+	if !l.out.Wake.IsZero() || l.out.AwaitsHolders {
+		l.t.Errorf("in the end it still waits: wake %s, awaits %t", l.out.Wake, l.out.AwaitsHolders)
 	}
 }
 

@@ -10,8 +10,7 @@ import (
 
 // finish returns the state and the output.
 func (t *transition) finish() (State, Output) {
-	next := State{started: true, forgot: t.forgot}
-	rivals := t.findRivals()
+	next := State{started: true}
 	for _, d := range t.drafts {
 		isRetired := d.config.Refuse != ""
 		isEmpty := len(d.records) == 0
@@ -19,10 +18,12 @@ func (t *transition) finish() (State, Output) {
 			t.out.Changes = append(t.out.Changes, changes(d.name, d.last, nil)...)
 			continue
 		}
-		if !isRetired && !isEmpty {
+		// The kubelet writes its checkpoint, which says that a pod has ended, with a list only.
+		isHeld := isRetired && t.holdsAny(d)
+		if !isRetired && !isEmpty || isHeld {
 			d.registered = true
 		}
-		entries := t.entries(d, rivals)
+		entries := t.entries(d)
 		t.out.Changes = append(t.out.Changes, changes(d.name, d.last, entries)...)
 		t.out.Resources = append(t.out.Resources, ListedResource{
 			Name:     d.name,
@@ -35,6 +36,16 @@ func (t *transition) finish() (State, Output) {
 		next.resources = append(next.resources, d.resource)
 	}
 	return next, t.out
+}
+
+// holdsAny reports whether a container holds a device of d.
+func (t *transition) holdsAny(d *draft) bool {
+	for id := range d.records {
+		if len(t.held[id]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // endsEmpty reports whether the resource ends when it lists no device. A configured resource
@@ -69,25 +80,27 @@ func (t *transition) complete(d *draft) bool {
 }
 
 // entries are the listed devices of d, in natural order of their IDs.
-func (t *transition) entries(d *draft, rivals *rivals) []Entry {
+func (t *transition) entries(d *draft) []Entry {
 	entries := make([]Entry, 0, len(d.records))
 	for _, id := range slices.SortedFunc(maps.Keys(d.records), device.CompareNatural) {
 		rec := d.records[id]
 		e := Entry{
 			Offer:       rec.offer,
 			Present:     rec.present,
-			NetsMissing: !rec.present && rec.net.haveLeft(),
+			NetsMissing: !rec.present && rec.net.haveLeft,
 			Retired:     max(0, rec.listed-rec.offer.Slots),
 			Unlisted:    max(0, rec.offer.Slots-rec.listed),
 			Kept:        rec.kept,
 		}
 		e.Reason = t.reason(d, id)
 		e.Withheld = t.isWithheld(id, rec)
-		e.Excluded = t.excludedBy(rivals, d, id)
+		if rec.present {
+			e.Blocked = t.blocked(d, &rec.offer)
+		}
 		// The container that holds the device must not see it as failing.
-		isWithdrawn := e.Excluded != "" && !t.isHeld(id)
+		isWithdrawn := e.Blocked != "" && !t.isHeld(id)
 		if isWithdrawn && e.Reason == "" {
-			e.Reason = e.Excluded
+			e.Reason = e.Blocked
 			e.Withheld = true
 		}
 		e.Healthy = e.Reason == ""

@@ -72,11 +72,12 @@ func TestARememberedDeviceRegistersItsResource(t *testing.T) {
 	newMachine(t, remembered("r", "x")).at(0, res("r")).registers(true).shows(list{"r": {"x": ReasonGone}})
 }
 
-func TestAResourceThatWasRemovedWhileTheProgramWasDownIsNotRegistered(t *testing.T) {
+func TestAResourceThatWasRemovedWhileTheProgramWasDownIsRegisteredIfItIsHeld(t *testing.T) {
 	t.Parallel()
+	newMachine(t, remembered("r", "x")).at(0, res("new", dev("x", "a"))).registers(false)
 	h := newMachine(t, remembered("r", "x"))
 	h.held = map[string]string{"x": "r"}
-	h.at(0, res("new", dev("x", "a"))).registers(false)
+	h.at(0, res("new", dev("x", "a"))).registers(true)
 	h.shows(list{"r": {"x": "now offered by new"}, "new": {}})
 	h.at(2*m, res("new", dev("x", "a"))).shows(list{"r": {"x": "now offered by new"}, "new": {}})
 	h.held = nil
@@ -152,7 +153,7 @@ func TestSlotsOfAnEntry(t *testing.T) {
 
 func TestHeldDeviceWithoutARecordIsListed(t *testing.T) {
 	t.Parallel()
-	held := Held{At: boot.Add(s), IDs: map[string]string{"x": "r", "y::2": "r", "z": "foreign", "bad id": "r"}}
+	held := Held{IDs: map[string]string{"x": "r", "y::2": "r", "z": "foreign", "bad id": "r"}}
 	state, _ := State{}.Next(Input{Now: boot, Start: boot, Resources: []Resource{res("r", dev("x", "a"))}})
 	_, out := state.Next(Input{Now: boot.Add(s), Start: boot, Held: held, Resources: []Resource{res("r", dev("x", "a"))}})
 	got := map[string]int{}

@@ -15,28 +15,27 @@ import (
 var boot = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
 // machine drives a State through a story. Its clock starts at zero, when the process
-// starts; the holders are queried at every step unless silent.
+// starts.
 type machine struct {
-	t           *testing.T
-	state       State
-	out         Output
-	before      []ListedResource // of the previous output
-	ended       []string         // resources dropped by the last Next
-	events      map[string]time.Duration
-	held        map[string]string
-	failing     map[string]string // reasons of failed checks, by ID
-	silent      bool
-	justStarted bool            // the kubelet has just started
-	asked       time.Duration   // time of the query of holders; now if negative
-	pulled      map[string]bool // removed hardware, by its sysfs path
-	unread      []device.UnreadHardware
-	aliases     map[string][]string
-	seen        map[string]bool // sysfs paths
+	t       *testing.T
+	state   State
+	out     Output
+	before  []ListedResource // of the previous output
+	ended   []string         // resources dropped by the last Next
+	events  map[string]time.Duration
+	held    map[string]string
+	failing map[string]string // reasons of failed checks, by ID
+	silent  bool              // it is not known who holds what
+	pulled  map[string]bool   // removed hardware, by its sysfs path
+	unread  []device.UnreadHardware
+	// aliases are other IDs of the hardware of an offer, by the ID of the offer.
+	aliases map[string][]string
+	seen    map[string]bool // sysfs paths
 }
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
 	t.Helper()
-	return &machine{t: t, state: restore(remembered), events: map[string]time.Duration{}, asked: -1, pulled: map[string]bool{}, seen: map[string]bool{}}
+	return &machine{t: t, state: restore(remembered), events: map[string]time.Duration{}, pulled: map[string]bool{}, seen: map[string]bool{}}
 }
 
 // recentEvents are the events by path.
@@ -84,13 +83,8 @@ func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 		UnreadHardware: h.unread,
 		Events:         h.recentEvents(),
 		Failing:        h.failing,
-		Aliases:        h.aliases,
-	}
-	if !h.silent {
-		in.Held = Held{At: in.Now, Partial: h.justStarted, IDs: h.held}
-		if h.asked >= 0 {
-			in.Held.At = boot.Add(h.asked)
-		}
+		Held:           Held{IsUnknown: h.silent, IDs: h.held},
+		Blocked:        h.blocked,
 	}
 	before := h.state
 	h.before = h.out.Resources
@@ -108,6 +102,23 @@ func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 		h.t.Errorf("at %s: wake is %s, which is not later", d, h.out.Wake.Sub(boot))
 	}
 	return h
+}
+
+// blocked is Input.Blocked: a container holds the device through another resource, or as another ID.
+func (h *machine) blocked(resource string, o *device.Offer) string {
+	if h.silent {
+		return "nobody knows"
+	}
+	for slot, name := range h.held {
+		id, _ := device.SplitSlot(slot)
+		if id == o.ID && name != resource {
+			return "held by a container through " + name
+		}
+		if slices.Contains(h.aliases[o.ID], id) {
+			return "held as " + id + " through " + name
+		}
+	}
+	return ""
 }
 
 // list is the list for the kubelet: health or reason by resource and slot.
@@ -148,23 +159,11 @@ func (h *machine) wakes(want time.Duration) *machine {
 	return h
 }
 
-func (h *machine) asks(want bool) *machine {
+// awaits checks whether something waits until no container holds it.
+func (h *machine) awaits(want bool) *machine {
 	h.t.Helper()
-	if h.out.AskHeld != want {
-		h.t.Errorf("asks what is held: %t, want %t", h.out.AskHeld, want)
-	}
-	return h
-}
-
-// asksSince checks since when an answer is urgent; negative is never.
-func (h *machine) asksSince(want time.Duration) *machine {
-	h.t.Helper()
-	got := h.out.AskSince.Sub(boot)
-	if h.out.AskSince.IsZero() {
-		got = -1
-	}
-	if got != want {
-		h.t.Errorf("asks since %s, want %s", got, want)
+	if h.out.AwaitsHolders != want {
+		h.t.Errorf("awaits the holders: %t, want %t", h.out.AwaitsHolders, want)
 	}
 	return h
 }
@@ -194,7 +193,7 @@ func res(name string, offers ...device.Offer) Resource {
 
 // dev returns an offer of one slot with nodes of the given keys.
 func dev(id string, keys ...string) device.Offer {
-	o := device.Offer{ID: id, Hardware: "devices/" + id, Slots: 1, NUMA: []int{0}}
+	o := device.Offer{ID: id, Hardware: "devices/" + id, Places: []string{"devices/" + id}, Slots: 1, NUMA: []int{0}}
 	for i, key := range keys {
 		o.Nodes = append(o.Nodes, device.OfferedNode{Key: key, HostPath: "/dev/" + id + key, Major: 188, Minor: uint32(i)})
 	}

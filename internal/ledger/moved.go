@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"slices"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -13,27 +12,16 @@ import (
 // interfaces (default_device_exit_net in net/core/dev.c). A device that a container holds is therefore
 // present:
 //
-//   - It is Healthy while its hardware is present and a container holds it. The
-//     holders are queried at once, and the answer is awaited for movedLimit. After a
-//     restart it is awaited without a limit: containers keep running while the kubelet
-//     is down.
-//   - A device without a holder is gone, and so is a device without its hardware. While
-//     it is listed the kubelet is queried again, because it may not have known its
-//     containers yet.
+//   - It is Healthy while its hardware is present and a container holds it.
+//   - A device without a holder is gone, and so is a device without its hardware.
 type netState struct {
 	// moves is set if the device has interfaces, which move into containers.
 	moves bool
 	// hardware is the sysfs path of the hardware, empty if there is none.
 	hardware string
-	// left is when the interfaces left the host, the zero time while they are present.
-	left time.Time
-	// held is set if an answer since left named a container. It is also set at a start,
-	// because an earlier instance may have had that answer.
-	held bool
+	// haveLeft is set while interfaces of the device are not on the host.
+	haveLeft bool
 }
-
-// haveLeft reports whether interfaces of the device have left the host.
-func (n netState) haveLeft() bool { return n.moves && !n.left.IsZero() }
 
 // netOf returns the state of a matched device.
 func netOf(offer device.Offer) netState {
@@ -62,29 +50,13 @@ func (t *transition) inContainer(d *draft, id string, rec *record) bool {
 		*n = netState{} // its replacement is a different device
 		return false
 	}
-	if n.left.IsZero() {
-		n.left = t.in.Now
-	}
-	held := t.in.Held
-	isAnswered := !held.At.IsZero() && !held.At.Before(n.left)
-	if isAnswered {
-		isHeld := slices.ContainsFunc(t.held[id], func(h heldSlot) bool {
-			return h.resource == d.name
-		})
-		if isHeld || !t.in.Held.Partial {
-			n.held = isHeld
-			return isHeld
-		}
-	}
-	if n.left.After(t.out.AskSince) {
-		t.out.AskSince = n.left
-	}
-	limit := n.left.Add(movedLimit)
-	if !n.held && t.in.Now.Before(limit) {
-		t.wake(limit)
-		return true
-	}
-	return n.held
+	n.haveLeft = true
+	isHeld := slices.ContainsFunc(t.held[id], func(h heldSlot) bool {
+		return h.resource == d.name
+	})
+	// No event announces that a virtual interface has ended with its pod.
+	t.out.AwaitsHolders = t.out.AwaitsHolders || isHeld
+	return isHeld || t.in.Held.IsUnknown
 }
 
 // lacksNets reports whether a device that now has these nodes has lost at least one interface,

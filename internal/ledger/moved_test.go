@@ -34,25 +34,22 @@ func (h *machine) holdsMoved(want bool) *machine {
 func TestMovedInterfaceStaysHealthy(t *testing.T) {
 	t.Parallel()
 	can := iface("x", "devices/x")
-	h := newMachine(t).at(0, res("r", can)).shows(list{"r": {"x": ok}}).asksSince(-1)
-	// The earlier answer cannot tell whether a container holds it now.
-	h.asked = 0
-	h.at(s, res("r")).holdsMoved(true).asksSince(s).wakes(6 * s)
-	h.held, h.asked = map[string]string{"x": "r"}, s
-	h.at(2*s, res("r")).holdsMoved(true).asksSince(-1).asks(true).wakes(-1)
+	h := newMachine(t).at(0, res("r", can)).shows(list{"r": {"x": ok}})
+	h.held = map[string]string{"x": "r"}
+	h.at(2*s, res("r")).holdsMoved(true).awaits(true).wakes(-1)
 	if diff := cmp.Diff(can.Nets, h.entry().Offer.Nets); diff != "" || !h.entry().Offer.CDI {
 		t.Errorf("offer %+v (-want +got):\n%s", h.entry().Offer, diff)
 	}
 	// The holders are unknown for a while.
 	h.silent = true
-	h.at(m, res("r")).holdsMoved(true).asks(true).wakes(-1)
-	h.silent, h.asked = false, -1
+	h.at(m, res("r")).holdsMoved(true).wakes(-1)
+	h.silent = false
 	h.at(20*m, res("r")).holdsMoved(true)
 
 	// The pod ends, and the kernel returns the interface.
 	h.held = nil
-	h.at(21*m, res("r")).holdsMoved(false).asksSince(-1).wakes(31 * m)
-	h.at(21*m+s, res("r", can)).shows(list{"r": {"x": ok}}).asks(false).wakes(-1)
+	h.at(21*m, res("r")).holdsMoved(false).wakes(31 * m)
+	h.at(21*m+s, res("r", can)).shows(list{"r": {"x": ok}}).awaits(false).wakes(-1)
 	if h.entry().Offer.NetsInContainer {
 		t.Error("still counts as moved")
 	}
@@ -63,14 +60,14 @@ func TestInterfaceOfUnreadHardware(t *testing.T) {
 	t.Parallel()
 	can := iface("x", "devices/x")
 	h := newMachine(t).at(0, res("r", can))
-	h.unread, h.asked = []device.UnreadHardware{{Path: can.Hardware}}, 0
+	h.unread = []device.UnreadHardware{{Path: can.Hardware}}
 	for _, at := range []time.Duration{s, m} {
-		h.at(at, res("r")).shows(list{"r": {"x": ok}}).asksSince(-1)
+		h.at(at, res("r")).shows(list{"r": {"x": ok}})
 		if h.entry().Offer.NetsInContainer {
 			t.Errorf("at %s it counts as moved", at)
 		}
 	}
-	h.unread, h.asked, h.held = nil, -1, map[string]string{"x": "r"}
+	h.unread, h.held = nil, map[string]string{"x": "r"}
 	h.at(2*m, res("r")).holdsMoved(true)
 }
 
@@ -79,17 +76,16 @@ func TestReturnedInterfaceIsHealthyBeforeThePodEnds(t *testing.T) {
 	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
 	h.held = map[string]string{"x": "r"}
 	h.at(s, res("r")).holdsMoved(true)
-	h.at(m, res("r", iface("x", "devices/x"))).shows(list{"r": {"x": ok}}).asks(false)
-	// It moves once more, and the old answer does not count.
-	h.asked = m
-	h.at(2*m, res("r")).holdsMoved(true).asksSince(2 * m)
+	h.at(m, res("r", iface("x", "devices/x"))).shows(list{"r": {"x": ok}}).awaits(false)
+	// It moves once more.
+	h.at(2*m, res("r")).holdsMoved(true)
 }
 
 func TestVirtualInterfaceEndsWithItsPod(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "")))
 	h.held = map[string]string{"x": "r"}
-	h.at(s, res("r")).holdsMoved(true).asks(true)
+	h.at(s, res("r")).holdsMoved(true).awaits(true)
 	h.held = nil
 	h.at(2*m, res("r")).holdsMoved(false).wakes(12 * m)
 	h.at(12*m, res("r")).shows(list{"r": {}})
@@ -101,37 +97,12 @@ func TestUnheldInterfaceIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
-			h.asked = 0
-			h.at(s, res("r")).holdsMoved(true)
-			h.asked, h.held = s, held
+			h.held = held
 			h.at(s+10*ms, res("r"))
 			if e := h.resource("r").Devices[0]; e.Healthy || e.Reason != ReasonGone {
 				t.Errorf("entry %+v", e)
 			}
 		})
-	}
-}
-
-// A kubelet that has just started knows few containers.
-func TestAnswerWithoutHolderMayBeWrong(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
-	h.held = map[string]string{"x": "r"}
-	h.at(s, res("r")).holdsMoved(true)
-	h.held = nil
-	h.at(m, res("r")).holdsMoved(false).asks(true)
-	if !h.entry().NetsMissing {
-		t.Error("what leads to it need not stay")
-	}
-	h.held = map[string]string{"x": "r"}
-	h.at(2*m, res("r")).holdsMoved(true)
-	if h.entry().NetsMissing {
-		t.Error("unseen in its container")
-	}
-	h.pulled["devices/x"] = true
-	h.at(3*m, res("r")).holdsMoved(false)
-	if h.entry().NetsMissing {
-		t.Error("unseen though it was pulled")
 	}
 }
 
@@ -144,24 +115,10 @@ func TestMovedInterfaceAwaitsTheKubeletAfterARestart(t *testing.T) {
 	next := newMachine(t)
 	next.state, next.silent = Persisted{Boot: "a", Resources: h.state.Remember()}.State("a"), true
 	next.at(0, res("r")).holdsMoved(true)
-	next.at(20*m, res("r")).holdsMoved(true).asks(true)
+	next.at(20*m, res("r")).holdsMoved(true)
 	next.silent = false
 	next.at(21*m, res("r")).holdsMoved(false)
 }
-
-func TestAnswerIsAwaitedForFiveSeconds(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t)
-	h.silent = true
-	h.at(0, res("r", iface("x", "devices/x")))
-	h.at(s, res("r")).holdsMoved(true).wakes(6 * s)
-	h.at(6*s-ms, res("r")).holdsMoved(true)
-	h.at(6*s, res("r")).holdsMoved(false).asks(true)
-	// Better late than never.
-	h.silent, h.held = false, map[string]string{"x": "r"}
-	h.at(7*s, res("r")).holdsMoved(true)
-}
-
 func TestRemovedHardwareRemovesItsInterfaces(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
@@ -255,30 +212,6 @@ func TestInterfaceMovedWhileTheProgramWasDown(t *testing.T) {
 	next.state = Persisted{Boot: "a", Resources: h.state.Remember()}.State("a")
 	next.held = map[string]string{"x": "r"}
 	next.at(0, res("r")).holdsMoved(true).complete(true)
-}
-
-// A kubelet that has just started reports held devices correctly; unreported ones may
-// be held.
-func TestKubeletThatHasJustStarted(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
-	next := newMachine(t)
-	next.state = Persisted{Boot: "a", Resources: h.state.Remember()}.State("a")
-	next.justStarted = true
-	next.at(0, res("r")).holdsMoved(true).asks(true)
-	next.at(m, res("r")).holdsMoved(true)
-	next.held = map[string]string{"x": "r", "y": "r"}
-	next.at(m+s, res("r")).shows(list{"r": {"x": ok, "y": ReasonGone}})
-	next.held = nil
-	next.at(20*m, res("r")).shows(list{"r": {"x": ok, "y": ReasonGone}}).asks(true)
-	next.justStarted = false
-	next.at(21*m, res("r")).shows(list{"r": {"x": ReasonGone}})
-
-	h.justStarted = true
-	h.at(s, res("r")).holdsMoved(true).wakes(6 * s)
-	h.at(6*s, res("r")).holdsMoved(false).asks(true)
-	h.held = map[string]string{"x": "r"}
-	h.at(7*s, res("r")).holdsMoved(true)
 }
 
 func TestAMovedInterfaceOfARemovedResource(t *testing.T) {

@@ -29,12 +29,10 @@ import (
 //     and present, see netState.
 //   - A held device without a record, after a loss of the state, is listed, too, because a
 //     kubelet shows a device that is missing from the list as Healthy.
-//   - An exclusive device is Unhealthy while a container holds a device with conflicting
-//     places, see rivals.
+//   - A device is Unhealthy while a container holds its hardware in another way, see Input.Blocked.
 //   - A device that is now matched for another resource leaves the old resource in the
-//     same manner, and the new resource lists it only then. Kubelets up to 1.36 cannot
-//     distinguish an ID in two resources, and a device that a container holds
-//     through one resource must not be allocated through another.
+//     same manner, and the new resource lists it only then: kubelets up to 1.36 cannot
+//     distinguish an ID in two resources.
 //
 // Equal states and inputs have equal results.
 func (s State) Next(in Input) (State, Output) {
@@ -63,8 +61,6 @@ type transition struct {
 	renamed map[string]string
 	// held has the held slots of each device, by ID.
 	held map[string][]heldSlot
-	// forgot is the next State.forgot.
-	forgot bool
 	// unlisted are the IDs of held devices that have no record.
 	unlisted []string
 	out      Output
@@ -84,8 +80,8 @@ type draft struct {
 	config Resource
 	// matched has the IDs of all offers, including contested ones.
 	matched map[string]bool
-	// contested are the offers of devices that another resource lists, or that are listed
-	// or held under an alias.
+	// contested are the offers of devices that another resource lists, or whose hardware a
+	// container holds in another way.
 	contested []device.Offer
 	// waiting are the contested devices that cannot be listed yet.
 	waiting []Waiting
@@ -101,7 +97,6 @@ func (s State) open(in Input) *transition {
 		nextOwner: make(map[string]string),
 		renamed:   make(map[string]string),
 		held:      make(map[string][]heldSlot),
-		forgot:    s.forgot,
 	}
 	for id, name := range in.Held.IDs {
 		base, slot := device.SplitSlot(id)
@@ -142,11 +137,6 @@ func (t *transition) add(config Resource, last resource) {
 	for id := range d.records {
 		t.owner[id] = d
 	}
-	for _, offer := range config.Offers {
-		for _, alias := range t.in.Aliases[offer.ID] {
-			t.renamed[alias] = cmp.Or(t.renamed[alias], offer.ID)
-		}
-	}
 	t.drafts = append(t.drafts, d)
 }
 
@@ -171,6 +161,7 @@ func (t *transition) match() {
 			t.nextOwner[id] = cmp.Or(t.nextOwner[id], d.name)
 		}
 	}
+	t.findRenamed()
 	for _, d := range t.drafts {
 		for id, rec := range d.records {
 			if !d.matched[id] {
@@ -187,7 +178,7 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 	if isConfigured && rec.present && isUnread {
 		return rec // it may still be present
 	}
-	isContested := t.nextOwner[id] != ""
+	isContested := t.nextOwner[id] != "" || t.renamed[id] != ""
 	if isConfigured && !isContested && t.inContainer(d, id, &rec) {
 		rec.offer = movedOffer(rec.offer)
 		rec.present = true
@@ -196,6 +187,10 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 		return rec
 	}
 	rec.mayBeUnread = d.config.MatchIncomplete || t.mayBeUnread(id)
+	isUnplugged := rec.offer.Hardware != "" && !t.in.hasHardware(rec.offer.Hardware)
+	if isUnplugged {
+		rec.offer.Places = device.LastingPlaces(rec.offer.Places)
+	}
 	return rec.absent(t.in.Now)
 }
 
@@ -378,12 +373,8 @@ func (t *transition) expire() {
 			surplus, since := rec.surplus()
 			isHeldAbsent := !rec.present && len(t.held[id]) > 0
 			mayShrink := surplus || isHeldAbsent
-			if mayShrink && t.awaitHolders(since.Add(leaveAfter)) {
+			if mayShrink && t.isDue(since.Add(leaveAfter)) {
 				d.records[id] = t.shrunk(d, id, rec)
-			}
-			if rec.net.haveLeft() {
-				// No event announces that a virtual interface has ended with its pod.
-				t.out.AskHeld = true
 			}
 		}
 	}
@@ -412,9 +403,6 @@ func (t *transition) takeOver() {
 				t.list(d, offer)
 				continue
 			}
-			if t.owner[offer.ID] == nil {
-				t.out.AskHeld = true
-			}
 			d.waiting = append(d.waiting, Waiting{ID: offer.ID, Reason: reason})
 		}
 		sort.Slice(d.waiting, func(i, j int) bool {
@@ -423,25 +411,50 @@ func (t *transition) takeOver() {
 	}
 }
 
-// blockedBy returns why d cannot list a device yet, or an empty string. A device is blocked while it is
-// listed under an alias or by another resource, and while a container may hold it through them.
+// blockedBy returns why d cannot list a device yet, or an empty string: another resource lists its ID,
+// or a container holds its hardware in another way. An ID that d lists already stays.
 func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 	owner := t.owner[offer.ID]
 	if owner == d {
 		return ""
 	}
-	alias := ""
-	for _, id := range t.in.Aliases[offer.ID] {
-		if owner == nil && t.owner[id] != nil {
-			owner = t.owner[id]
-			alias = id
+	if owner != nil {
+		return "listed by " + owner.name + " until no container holds it"
+	}
+	return t.blocked(d, &offer)
+}
+
+// findRenamed finds the listed devices without an offer whose hardware is offered under another ID, by
+// their places. A device that several resources may offer has another ID in each of them.
+func (t *transition) findRenamed() {
+	type offered struct {
+		*device.Offer
+		by *draft
+	}
+	at := map[string]offered{}
+	for _, d := range t.drafts {
+		for i := range d.config.Offers {
+			o := offered{&d.config.Offers[i], d}
+			for _, place := range o.Places {
+				at[device.HardwareOf(place)] = o
+			}
 		}
 	}
-	if owner == nil {
-		return t.heldElsewhere(d, offer)
+	for _, d := range t.drafts {
+		for id, rec := range d.records {
+			if d.matched[id] {
+				continue
+			}
+			for _, place := range rec.offer.Places {
+				next, isOffered := at[device.HardwareOf(place)]
+				if !isOffered || next.ID == id || device.HaveOtherSerials(rec.offer.Places, next.Places) {
+					continue
+				}
+				isOwn := next.by == d || !next.Shared && !next.Exclusive
+				if isOwn {
+					t.renamed[id] = next.ID
+				}
+			}
+		}
 	}
-	if owner == d {
-		return "listed as " + alias + " until no container holds it"
-	}
-	return "listed by " + owner.name + " until no container holds it"
 }

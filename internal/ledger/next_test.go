@@ -205,14 +205,14 @@ func TestRemovedDeviceIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
 	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "a")))
 	h.at(s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}}).wakes(10*m + s)
 	e := h.resource("r").Devices[0]
-	if diff := cmp.Diff(Entry{Offer: device.Offer{ID: "x", Slots: 1, NUMA: []int{0}}, Reason: ReasonGone}, e); diff != "" {
+	if diff := cmp.Diff(Entry{Offer: device.Offer{ID: "x", Places: []string{"devices/x"}, Slots: 1, NUMA: []int{0}}, Reason: ReasonGone}, e); diff != "" {
 		t.Errorf("entry (-want +got):\n%s", diff)
 	}
 	if h.at(2*s, res("r", dev("y", "a"))); h.changed("r") {
 		t.Error("the list changes with the time")
 	}
 	h.at(10*m, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}})
-	h.at(10*m+s, res("r", dev("y", "a"))).shows(list{"r": {"y": ok}}).wakes(-1).asks(false)
+	h.at(10*m+s, res("r", dev("y", "a"))).shows(list{"r": {"y": ok}}).wakes(-1).awaits(false)
 }
 
 func TestUnreadDeviceIsNotGone(t *testing.T) {
@@ -292,10 +292,10 @@ func TestAGoneDeviceStaysWhileItIsHeld(t *testing.T) {
 	h := newMachine(t).at(0, res("r", slots(dev("x", "a"), 2))).at(s, res("r"))
 	gone := list{"r": {"x": ReasonGone, "x::1": ReasonGone}}
 	h.held = map[string]string{"x::1": "r"}
-	h.at(5*m, res("r")).shows(gone).asks(false)
-	h.at(30*m, res("r")).shows(gone).asks(true).wakes(-1)
+	h.at(5*m, res("r")).shows(gone).awaits(false)
+	h.at(30*m, res("r")).shows(gone).awaits(true).wakes(-1)
 	h.held = nil
-	h.at(31*m, res("r")).shows(list{"r": {}}).asks(false)
+	h.at(31*m, res("r")).shows(list{"r": {}}).awaits(false)
 }
 
 func TestUnknownCountsAsHeld(t *testing.T) {
@@ -303,11 +303,8 @@ func TestUnknownCountsAsHeld(t *testing.T) {
 	gone := list{"r": {"x": ReasonGone}}
 	h := newMachine(t).at(0, res("r", dev("x", "a"))).at(s, res("r"))
 	h.silent = true
-	h.at(30*m, res("r")).shows(gone).asks(true)
-	// An earlier answer may not include an Allocate call in flight.
-	h.silent, h.asked = false, 10*m
-	h.at(31*m, res("r")).shows(gone).asks(true)
-	h.asked = 10*m + s
+	h.at(30*m, res("r")).shows(gone).awaits(true)
+	h.silent = false
 	h.at(32*m, res("r")).shows(list{"r": {}})
 }
 
@@ -319,8 +316,8 @@ func TestSlotsBeyondALoweredCountRetire(t *testing.T) {
 	less := res("r", slots(dev("x", "a"), 2))
 	h.at(s, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired, "x::3": ReasonSlotRetired}}).wakes(m + s)
 	h.at(m, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired, "x::3": ReasonSlotRetired}})
-	h.at(m+s, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired}}).asks(true)
-	h.at(2*m, res("r", slots(dev("x", "a"), 3))).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ok}}).asks(false).wakes(-1)
+	h.at(m+s, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired}}).awaits(true)
+	h.at(2*m, res("r", slots(dev("x", "a"), 3))).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ok}}).awaits(false).wakes(-1)
 	h.at(3*m, less).at(4*m, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired}})
 	h.held = nil
 	h.at(5*m, less).shows(list{"r": {"x": ok, "x::1": ok}})
@@ -335,9 +332,9 @@ func TestDeviceLeavesTheOldResourceFirst(t *testing.T) {
 	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: "listed by old until no container holds it"}, {ID: "y", Reason: "listed by old until no container holds it"}}, h.resource("new").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
-	h.at(m+s, moved...).shows(list{"old": {"x": "now offered by new"}, "new": {"y": ok}}).asks(true)
+	h.at(m+s, moved...).shows(list{"old": {"x": "now offered by new"}, "new": {"y": ok}}).awaits(true)
 	h.held = nil
-	h.at(2*m, moved...).shows(list{"old": {}, "new": {"x": ok, "y": ok}}).asks(false)
+	h.at(2*m, moved...).shows(list{"old": {}, "new": {"x": ok, "y": ok}}).awaits(false)
 }
 
 func TestADeviceOfTwoResourcesIsListedByTheFirst(t *testing.T) {
@@ -352,12 +349,12 @@ func TestDeviceHeldThroughAnotherNameIsNotListed(t *testing.T) {
 	h := newMachine(t)
 	h.held = map[string]string{"x::2": "r.old", "y": "r"}
 	r := res("r", dev("x", "a"), dev("y", "a"))
-	h.at(0, r).shows(list{"r": {"y": ok}}).asks(true)
+	h.at(0, r).shows(list{"r": {"y": ok}}).awaits(true)
 	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: "held by a container through r.old"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	h.held = nil
-	h.at(s, r).shows(list{"r": {"x": ok, "y": ok}}).asks(false)
+	h.at(s, r).shows(list{"r": {"x": ok, "y": ok}}).awaits(false)
 }
 
 func TestRemovedResourceEndsWithItsLastDevice(t *testing.T) {
@@ -415,7 +412,7 @@ func TestADeviceHasOneSlotAtLeast(t *testing.T) {
 func TestStateIsImmutable(t *testing.T) {
 	t.Parallel()
 	input := func(d time.Duration, resources ...Resource) Input {
-		return Input{Now: boot.Add(d), Start: boot, Resources: resources, Held: Held{At: boot.Add(d)}}
+		return Input{Now: boot.Add(d), Start: boot, Resources: resources}
 	}
 	both := res("r", slots(dev("x", "a"), 2), dev("y", "a"))
 	first, _ := restore([]Remembered{remembered("r", "x", "y")}).Next(input(0, res("r", slots(dev("x", "a"), 2))))
@@ -445,26 +442,20 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// Without a record nobody knows through which of the kubelet's APIs a device is held.
+// A device without a record is listed when it is known that no container has it in another way.
 func TestADeviceAwaitsItsHolders(t *testing.T) {
 	t.Parallel()
 	dra := res("zigbee by claim", dev("x", "tty"))
-	dra.AwaitHeld = true
 	h := newMachine(t)
 	h.silent = true
-	h.at(0, dra).shows(list{"zigbee by claim": {}}).asks(true)
-	const reason = "the kubelet has not reported yet which containers hold it: if this lasts, check the kubelet and its PodResources socket"
-	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: reason}}, h.resource("zigbee by claim").Waiting); diff != "" {
+	h.at(0, dra).shows(list{"zigbee by claim": {}}).awaits(true)
+	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: "nobody knows"}}, h.resource("zigbee by claim").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
-	h.silent, h.justStarted = false, true
-	h.at(time.Second, dra).shows(list{"zigbee by claim": {}}).asks(true)
-	h.justStarted, h.held = false, map[string]string{"x": "zigbee"}
-	h.at(2*time.Second, dra).shows(list{"zigbee by claim": {}}).asks(true)
+	h.silent, h.held = false, map[string]string{"x": "zigbee"}
+	h.at(2*time.Second, dra).shows(list{"zigbee by claim": {}}).awaits(true)
 	h.held = nil
-	h.at(3*time.Second, dra).shows(list{"zigbee by claim": {"x": ok}}).asks(false)
-	h.silent = true
-	h.at(4*time.Second, dra).shows(list{"zigbee by claim": {"x": ok}})
+	h.at(3*time.Second, dra).shows(list{"zigbee by claim": {"x": ok}}).awaits(false)
 }
 
 // Events below the hardware of a device count, events of other hardware with a similar path
@@ -498,15 +489,17 @@ func TestOfferWaitsForItsAliases(t *testing.T) {
 	h.at(0, res("r", dev("serial", "a"))).shows(list{"r": {"serial": ok}})
 	h.aliases = map[string][]string{"port": {"other", "serial"}}
 	h.held = map[string]string{"serial": "r"}
-	h.at(s, res("r", dev("port", "a"))).shows(list{"r": {"serial": "now listed as port"}}).asks(true)
-	if diff := cmp.Diff([]Waiting{{ID: "port", Reason: "listed as serial until no container holds it"}}, h.resource("r").Waiting); diff != "" {
+	port := dev("port", "a")
+	port.Places = []string{"devices/serial"}
+	h.at(s, res("r", port)).shows(list{"r": {"serial": "now listed as port"}}).awaits(true)
+	if diff := cmp.Diff([]Waiting{{ID: "port", Reason: "held as serial through r"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	h.held = map[string]string{"other": "x"} // through a resource that is not configured
-	h.at(3*m, res("r", dev("port", "a"))).shows(list{"r": {}})
-	if diff := cmp.Diff([]Waiting{{ID: "port", Reason: "held by a container as other"}}, h.resource("r").Waiting); diff != "" {
+	h.at(3*m, res("r", port)).shows(list{"r": {}})
+	if diff := cmp.Diff([]Waiting{{ID: "port", Reason: "held as other through x"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	h.held = nil
-	h.at(6*m, res("r", dev("port", "a"))).shows(list{"r": {"port": ok}})
+	h.at(6*m, res("r", port)).shows(list{"r": {"port": ok}})
 }

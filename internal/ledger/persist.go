@@ -38,32 +38,17 @@ type Persisted struct {
 	Decisions Decisions           `json:"decisions"`
 	Resources rememberedResources `json:"resources,omitempty"`
 	Injected  Injected            `json:"injected,omitempty"`
-	// Health are the sets of devices of containers that have a health directory, by the name
-	// of the directory.
-	Health map[string]device.HealthSet `json:"health,omitempty"`
-	// Holds are the pods that hold slots or were the last to hold them, unless they have
-	// ended.
-	Holds []Hold `json:"holds,omitempty"`
+	// Health are the devices that have a health directory, by ID.
+	Health map[string]device.Health `json:"health_dirs,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
 	USB map[string]device.KnownUSB `json:"usb,omitempty"`
 	// Nets are the numbers of network interfaces that the kernel does not number, by their hardware.
 	Nets map[string][]device.KnownNet `json:"nets,omitempty"`
-	// Forgot is set if a device that a container may hold was left out: see State.Forgot.
-	Forgot bool `json:"forgot,omitempty"`
 	// DRA is set if the driver for dynamic resource allocation has run.
 	DRA bool `json:"dra,omitempty"`
 	// Later is set if a later version of the program wrote the state: then this is only the
 	// part that this version understands.
 	Later bool `json:"-"`
-}
-
-// Hold is a pod that holds a slot of a resource, by its UID.
-type Hold struct {
-	Slot     string `json:"slot"`
-	Pod      string `json:"pod"`
-	Resource string `json:"resource"`
-	// Name is the namespace and name of a static pod, if known.
-	Name string `json:"name,omitempty"`
 }
 
 // Injected are the nodes that links and CDI entries point to: the ID of each
@@ -324,6 +309,19 @@ func (s State) Remember() []Remembered {
 	return all
 }
 
+// Places returns what each listed device used of the host when it was offered last, by its ID.
+func (s State) Places() map[string][]string {
+	places := map[string][]string{}
+	for _, res := range s.resources {
+		for id, rec := range res.records {
+			if !rec.orphan {
+				places[id] = rec.offer.Places
+			}
+		}
+	}
+	return places
+}
+
 // Names lists the resources with listed devices, sorted.
 func (s State) Names() []string {
 	var names []string
@@ -335,11 +333,6 @@ func (s State) Names() []string {
 	slices.SortFunc(names, device.CompareNatural)
 	return names
 }
-
-// Forgot reports whether a device that a container may hold was left out because the lists have
-// no room, and it is unknown which one. Until the kubelet has named the holders, no device
-// without a record is listed.
-func (s State) Forgot() bool { return s.forgot }
 
 // maxRemembered is the maximum memory of the lists of remembered devices. The other half of the
 // budget is for new devices.
@@ -355,11 +348,10 @@ const maxRemembered = device.MaxMemory / 2
 // If that is not enough, devices are left out, absent ones first.
 func (p Persisted) State(boot string) State {
 	rebooted := boot == "" || boot != p.Boot
-	s := State{forgot: p.Forgot}
+	var s State
 	names := make(map[string]bool)
 	ids := make(map[string]bool)
 	for _, kept := range p.Resources {
-		s.forgot = s.forgot || kept.Cut
 		if kept.Name == "" || names[kept.Name] {
 			continue
 		}
@@ -408,7 +400,7 @@ func (d RememberedDevice) record(rebooted bool) record {
 		wasGone: d.Gone,
 	}
 	if !rebooted {
-		rec.net = netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}
+		rec.net = netState{moves: d.Moves, hardware: d.Hardware}
 	}
 	return rec
 }
@@ -461,7 +453,6 @@ func (s *State) leaveOut(res resource, wasGone bool, excess int) (freed int) {
 		}
 		freed += rec.memory()
 		delete(res.records, id)
-		s.forgot = true
 		if len(res.records) == 0 {
 			freed += device.ResourceMemory
 		}

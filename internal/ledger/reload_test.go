@@ -24,7 +24,7 @@ func TestReactivatedResourceTakesItsDevices(t *testing.T) {
 	h.at(30*s, whole).shows(list{"r": {"x": ok, "x::1": ok, "y": ok}}).registers(true).wakes(-1)
 
 	// Active again after some of its devices have left.
-	h.at(m, refused("r")).at(3*m, refused("r")).shows(list{"r": {"x": inactive, "x::1": inactive}}).asks(true)
+	h.at(m, refused("r")).at(3*m, refused("r")).shows(list{"r": {"x": inactive, "x::1": inactive}}).awaits(true)
 	if len(h.ended) > 0 {
 		t.Errorf("ended %q while a device is held", h.ended)
 	}
@@ -48,10 +48,12 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "b")))
 	h.held = map[string]string{"x": "r"}
 	h.aliases = map[string][]string{"group": {"x", "y"}}
-	edited := res("r", dev("group", "a", "b"))
+	group := dev("group", "a", "b")
+	group.Places = []string{"devices/x", "devices/y"}
+	edited := res("r", group)
 	edited.ForgetAfter = time.Hour
 	h.at(s, edited).shows(list{"r": {"x": "now listed as group", "y": "now listed as group"}}).wakes(m + s)
-	if diff := cmp.Diff([]Waiting{{ID: "group", Reason: "listed as x until no container holds it"}}, h.resource("r").Waiting); diff != "" {
+	if diff := cmp.Diff([]Waiting{{ID: "group", Reason: "held as x through r"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	for _, e := range h.resource("r").Devices {
@@ -59,10 +61,10 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 			t.Errorf("%s is not in order: claims to it are evicted", e.Offer.ID)
 		}
 	}
-	h.at(m+s, edited).shows(list{"r": {"x": "now listed as group"}}).asks(true)
+	h.at(m+s, edited).shows(list{"r": {"x": "now listed as group"}}).awaits(true)
 	h.held = nil
 	h.at(2*m, edited).shows(list{"r": {"group": ReasonSettling}})
-	h.at(2*m+s, edited).shows(list{"r": {"group": ok}}).asks(false)
+	h.at(2*m+s, edited).shows(list{"r": {"group": ok}}).awaits(false)
 }
 
 func TestAnInactiveResourceLeavesItsDevicesToAnother(t *testing.T) {
@@ -115,6 +117,7 @@ func TestASharedDeviceIsListedByEachResource(t *testing.T) {
 	shared := func(name string, count int) Resource {
 		o := slots(dev("x", "a"), count)
 		o.ID = device.SharedID("example.com/"+name, "x")
+		o.Shared = true
 		return res(name, o)
 	}
 	h := newMachine(t).at(0, shared("a", 2), shared("b", 1))
@@ -144,5 +147,5 @@ func TestAllAtOnceInOneReload(t *testing.T) {
 	})
 	h.at(2*m, after...).shows(list{"a": {"x": ok, "x::2": ReasonSlotRetired}, "b": {"y": "now offered by d"}, "d": {}})
 	h.held = nil
-	h.at(3*m, after...).shows(list{"a": {"x": ok}, "d": {"y": ok}}).wakes(-1).asks(false)
+	h.at(3*m, after...).shows(list{"a": {"x": ok}, "d": {"y": ok}}).wakes(-1).awaits(false)
 }

@@ -14,8 +14,6 @@ const (
 	// no room. The kubelet panics if a device has left the list when its Allocate call
 	// returns; a call for a healthy device is answered within a second.
 	dropAfter = 5 * time.Second
-	// askForRoom is how often the holders are queried while a device waits for room.
-	askForRoom = time.Second
 	// reasonNoRoom is why a present device is not listed.
 	reasonNoRoom = "no room in the lists: absent devices take it that containers hold, or may hold; it is listed when they leave"
 )
@@ -161,8 +159,6 @@ type blocked struct {
 	t *transition
 	// due is when the next slots have been Unhealthy for long enough.
 	due time.Time
-	// asks is the latest time of which the holders must be known.
-	asks time.Time
 }
 
 // allows reports whether slots that are Unhealthy since a time may leave, if no container holds
@@ -175,33 +171,14 @@ func (b *blocked) allows(since time.Time) bool {
 		}
 		return false
 	}
-	if !b.t.holdersKnown(due) {
-		if due.After(b.asks) {
-			b.asks = due
-		}
-		return false
-	}
-	return true
+	return !b.t.in.Held.IsUnknown
 }
 
-// request requests the next call of Next in which more slots may leave. The kubelet accepts a
-// limited number of queries: it is asked at most once in askForRoom.
+// request requests the next call of Next in which more slots may leave.
 func (b *blocked) request() {
-	t := b.t
-	t.out.AskHeld = true
+	b.t.out.AwaitsHolders = true
 	if !b.due.IsZero() {
-		t.wake(b.due)
-	}
-	if b.asks.IsZero() {
-		return
-	}
-	next := t.in.Held.At.Add(askForRoom)
-	if t.in.Now.Before(next) {
-		t.wake(next)
-		return
-	}
-	if b.asks.After(t.out.AskSince) {
-		t.out.AskSince = b.asks
+		b.t.wake(b.due)
 	}
 }
 
@@ -237,15 +214,13 @@ func (t *transition) dropDevice(r *room, v victim, b *blocked) {
 }
 
 // dropOrphan drops a device that only the kubelet knows. It was never healthy, so that no
-// Allocate call is in flight, and while its holder is known it is not offered elsewhere, see
-// heldElsewhere.
+// Allocate call is in flight, and while it is held it is not offered elsewhere.
 func (t *transition) dropOrphan(r *room, v victim) {
 	rec, isListed := v.d.records[v.id]
 	isOrphan := isListed && rec.orphan
 	if !isOrphan || !r.mustFree(v.d) {
 		return
 	}
-	t.forgot = true
 	t.unlisted = append(t.unlisted, v.id)
 	t.drop(r, v)
 }

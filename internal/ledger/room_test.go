@@ -166,34 +166,6 @@ func TestTheLongestAbsentLeaveFirst(t *testing.T) {
 	}
 }
 
-// While it is unknown what containers hold, nothing leaves a list, and new devices wait.
-func TestUnknownHoldersLeaveNoRoom(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t)
-	h.silent = true
-	big := func(i int) device.Offer { return slots(dev(fmt.Sprintf("d%d", i), "a"), 9000) }
-	for i := range 20 {
-		h.at(time.Duration(i)*time.Hour, res("r", dev("honest", "a")), res(fmt.Sprint("r", i), big(i)))
-		h.withinBudget()
-	}
-	if h.healthy("honest") != 1 || h.healthy("d0") != 0 || h.listing("d0") == nil || len(Slots(*h.listing("d0"))) != 9000 {
-		t.Errorf("the first devices are listed as %+v", h.listing("d0"))
-	}
-	waiting := h.resource("r19").Waiting
-	if len(waiting) != 1 || waiting[0].ID != "d19" || !waiting[0].NoRoom {
-		t.Errorf("waiting: %+v", waiting)
-	}
-	if !h.out.AskHeld {
-		t.Error("does not ask for the holders")
-	}
-	h.silent = false
-	h.at(30*time.Hour, res("r", dev("honest", "a")), res("r19", big(19)))
-	h.withinBudget()
-	if h.healthy("d19") != 9000 {
-		t.Errorf("d19 has %d slots when the holders are known", h.healthy("d19"))
-	}
-}
-
 // Slots that have just turned Unhealthy stay: an Allocate call may be in flight.
 func TestFreshSlotsStay(t *testing.T) {
 	t.Parallel()
@@ -226,12 +198,12 @@ func TestFreshSlotsStay(t *testing.T) {
 func TestAHigherCountWaits(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t)
-	h.silent = true
 	var all []device.Offer
 	for i := range 9 {
 		all = append(all, slots(dev(fmt.Sprint("d", i), "a"), 9000))
 	}
 	h.at(0, res("a", all[:4]...), res("b", all[4:]...), res("r", slots(dev("x", "a"), 10))).withinBudget()
+	h.silent = true
 	h.at(s, res("r", slots(dev("x", "a"), 9000))).withinBudget()
 	if h.healthy("x") != 10 {
 		t.Errorf("%d slots are Healthy, want 10", h.healthy("x"))
@@ -271,10 +243,7 @@ func TestManyHeldIDs(t *testing.T) {
 	if h.healthy("gone-49999") != 0 {
 		t.Error("a held device is offered through another resource while the holders are unknown")
 	}
-	if !h.state.Forgot() {
-		t.Error("the state does not say that holders were left out")
-	}
-	h.state = Persisted{Boot: "x", Resources: h.state.Remember(), Forgot: h.state.Forgot()}.State("x")
+	h.state = Persisted{Boot: "x", Resources: h.state.Remember()}.State("x")
 	h.at(3*s, res("r", dev("honest", "a")), res("other", dev("gone-49999", "a"))).withinBudget()
 	if h.healthy("gone-49999") != 0 {
 		t.Error("a held device is offered through another resource after a restart")
@@ -295,7 +264,7 @@ func TestManyHeldDevicesThatArePresent(t *testing.T) {
 	if n := len(h.resource("r").Devices); n != len(present) {
 		t.Errorf("%d devices are listed, want %d", n, len(present))
 	}
-	if h.out.HeldUnlisted != 0 || h.state.Forgot() {
+	if h.out.HeldUnlisted != 0 {
 		t.Errorf("%d held devices are not listed", h.out.HeldUnlisted)
 	}
 }
@@ -327,9 +296,6 @@ func TestLargeState(t *testing.T) {
 	if n := len(h.resource("r").Devices); n != 32 || h.healthy("d3") != 9000 {
 		t.Errorf("%d devices, and %d slots of d3", n, h.healthy("d3"))
 	}
-	if h.state.Forgot() {
-		t.Error("a device was left out")
-	}
 
 	var many Remembered
 	many.Name = "r"
@@ -341,9 +307,6 @@ func TestLargeState(t *testing.T) {
 	h.at(0, res("r", dev("d7", "a")), res("other", dev("d9999", "a"))).withinBudget()
 	if h.healthy("d7") != 1 {
 		t.Error("the device that was present is not Healthy")
-	}
-	if h.listing("d9999") == nil && !h.state.Forgot() {
-		t.Error("it is not known that a device was left out")
 	}
 	if h.healthy("d9999") != 0 {
 		t.Error("a device that may be held is offered through another resource")

@@ -38,27 +38,15 @@ const (
 	leaveAfter = time.Minute
 	// completeAfter is how long remembered devices are awaited after the start.
 	completeAfter = 5 * time.Second
-	// movedLimit is how long a device whose interface left the host stays Healthy while
-	// its holder is unknown.
-	movedLimit = 5 * time.Second
 )
 
-// Held are the held slots, as reported by the kubelet.
+// Held are the held slots.
 type Held struct {
-	// At is the time of the query, the zero time if there was none: then every slot counts
-	// as held. A slot leaves the list only after a query that was made when its time was up:
-	// an older answer may not include an Allocate call in flight.
-	At time.Time
-	// Partial is set if the kubelet may not know all containers, because it has just
-	// started: reported slots are held, and no slot is known to be free.
-	Partial bool
-	// IDs has the resource through which each slot is held, by the ID of the slot. Resources
-	// of other programs are left out.
+	// IsUnknown is set if it is not known which pods hold devices. Then every slot counts as held.
+	IsUnknown bool
+	// IDs has the key of the resource through which each slot is held, by the ID of the slot.
+	// Resources of other programs are left out.
 	IDs map[string]string
-	// Sets has the names of the sets of devices that containers hold, see device.HealthSet.
-	Sets map[string]bool
-	// Unlisted are the devices of pods that the kubelet does not list, by ID. Sets lacks their sets.
-	Unlisted map[string]bool
 }
 
 // Output is the output of Next.
@@ -71,12 +59,8 @@ type Output struct {
 	// Wake is when Next must be called again without other input. It is the zero time if
 	// the passage of time changes nothing.
 	Wake time.Time
-	// AskHeld requests a query for the holders from time to time: something waits only until
-	// no container holds it, which causes no event.
-	AskHeld bool
-	// AskSince requests a query for the holders at once, unless one was made at that time or
-	// later.
-	AskSince time.Time
+	// AwaitsHolders is set if something waits only until no container holds it.
+	AwaitsHolders bool
 	// Dropped is the number of slots of absent devices that left the lists in this call
 	// before their time, because the lists had no room.
 	Dropped int
@@ -96,7 +80,8 @@ type ListedResource struct {
 	// even the pods of present devices.
 	Complete bool
 	// Register is set if the kubelet must know the resource, because a device is or was
-	// present. It stays set until the resource ends. Retiring a resource does not set it.
+	// present. It stays set until the resource ends. Retiring a resource does not set it, unless a
+	// container holds one of its devices.
 	Register bool
 	// Waiting are matched devices that are not listed yet.
 	Waiting []Waiting
@@ -122,16 +107,14 @@ type Entry struct {
 	// Present is set if the device is matched, or its interfaces are in a container.
 	Present bool
 	// Withheld is set if the device is Unhealthy although it works: another resource, or the
-	// same resource under another ID, waits to offer its hardware, or a device that excludes it is
-	// held.
+	// same resource under another ID, offers its hardware or waits to do so, or a container holds
+	// its hardware in another way.
 	Withheld bool
-	// Excluded is why no further container may get the device: another device that excludes it is
-	// held. The device is Unhealthy then, unless a container holds it as well. It is empty if
-	// nothing excludes the device.
-	Excluded string
-	// NetsMissing is set if interfaces of the device are not on the host and no container is
-	// known to hold it. This may be wrong, because a kubelet that has just started knows few
-	// containers: it is queried again.
+	// Blocked is why no further container may get the device: a container holds its hardware in
+	// another way, see Input.Blocked. The device is Unhealthy then, unless a container holds it as
+	// well. It is empty if nothing blocks the device.
+	Blocked string
+	// NetsMissing is set if interfaces of the device are not on the host and no container holds it.
 	NetsMissing bool
 	// Retired is the number of slots that are still listed beyond Offer.Slots.
 	Retired int
@@ -165,9 +148,6 @@ type Change struct {
 type State struct {
 	started   bool
 	resources []resource
-	// forgot is set if a device that a container may hold was left out, and it is unknown
-	// which one. Until the holders are known, no device without a record is listed.
-	forgot bool
 }
 
 // resource is the state of one resource.

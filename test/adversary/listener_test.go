@@ -155,10 +155,12 @@ func TestListener(t *testing.T) {
 			n.limits = "ulimit -n 1024; "
 			n.start()
 			n.waitServed()
+			held := map[kubelettest.Request][]string{}
 			for i := range 5000 {
-				n.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/hostile"},
-					fmt.Sprintf("virtual:example.com:hostile:d::%d", i))
+				pod := kubelettest.Request{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/hostile"}
+				held[pod] = []string{fmt.Sprintf("virtual:example.com:hostile:d::%d", i)}
 			}
+			n.kubelet.HoldAll(held)
 			n.must(poll(func() error {
 				page, err := n.get(t.Context(), "/metrics")
 				n.must(err)

@@ -100,13 +100,13 @@ func (w *world) edit(resource, key, value string) error {
 	return w.configure()
 }
 
-// trial is the model of the program's trial of a configuration: after a kill during the
+// trial is the model of the program's trial of a configuration: after three kills during the
 // trial, the last good configuration is served, if there is one.
 type trial struct {
 	good          *configuration // the last good one; nil: none
 	goodUnknown   bool           // another one may be the last good one
 	since         time.Time      // start of the trial; zero: the served configuration is good
-	revert        bool           // the program was killed during the trial
+	kills         int            // how often the program was killed during the trial
 	servedUnknown bool           // until the next edit: it may have been
 }
 
@@ -115,6 +115,9 @@ const (
 	surelyTried = 8 * time.Second
 	surelyGood  = 15 * time.Second
 )
+
+// maxTries is how often the program tries a configuration that kills it.
+const maxTries = 3
 
 // settled records that the served configuration is good after surelyGood.
 func (t *trial) settled(served configuration) {
@@ -133,8 +136,8 @@ func (t *trial) programEnded(served configuration, killed, sure bool) {
 		t.servedUnknown, t.goodUnknown = true, true
 	case !killed:
 		t.good, t.goodUnknown, t.since = &served, false, time.Time{}
-	case t.good != nil:
-		t.revert = true
+	default:
+		t.kills++
 	}
 }
 
@@ -154,14 +157,15 @@ func (c configuration) without(next configuration) configuration {
 // programStarts records a start with the configuration on disk, and returns the served one.
 func (t *trial) programStarts(disk configuration, broken bool) configuration {
 	served := disk
-	if t.good != nil && (t.revert || broken) {
+	if broken || t.kills >= maxTries {
 		served = *t.good
+		if t.kills > 0 {
+			served = served.without(disk)
+		}
+		t.kills = 0
 	}
-	if t.good != nil && t.revert {
-		served = served.without(disk)
-	}
-	t.revert = false
-	if t.since = time.Now(); t.good != nil && t.good.edit == served.edit {
+	t.since = time.Now()
+	if t.good != nil && t.good.edit == served.edit {
 		t.since = time.Time{}
 	}
 	return served

@@ -67,7 +67,7 @@ func newWorld(t testing.TB, dir string, s script) (*world, error) {
 		keying = kubelettest.BySocket
 	}
 	w.kubelet = kubelettest.New(kubelettest.Options{
-		Dir: filepath.Join(dir, "k"), PodResources: filepath.Join(dir, "pods.sock"), Keying: keying, Checkpoint: true,
+		Dir: filepath.Join(dir, "k"), PodResources: filepath.Join(dir, "pods.sock"), Keying: keying,
 	})
 	w.kubeletUp = true
 	return w, w.kubelet.Start()
@@ -113,6 +113,15 @@ func (w *world) do(line string) error {
 		}
 		if w.configBroken && (w.trial.good == nil || w.trial.goodUnknown || w.truth.stateUnsaved) {
 			w.configBroken = false // the program would not start
+			if err := w.configure(); err != nil {
+				return err
+			}
+		}
+		if w.trial.good == nil && w.trial.kills >= maxTries {
+			// The program would serve nothing.
+			w.edits++
+			w.config.edit = w.edits
+			w.trial.kills = 0
 			if err := w.configure(); err != nil {
 				return err
 			}

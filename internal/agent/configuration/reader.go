@@ -7,25 +7,25 @@
 //	             edit              published for 10 s, or a normal exit
 //	on disk ──────────▶ on trial ──────────────────────────────────────▶ last good
 //	   │ broken            │                                              │
-//	   ▼                   │ the program dies                             │ copied to the
+//	   ▼                   │ three tries ended otherwise                  │ copied to the
 //	last good one          ▼                                              │ state directory
 //	is served           suspect: the last good one is served ◀────────────┘
 //	                       │
-//	                       └─▶ on trial again after an edit, on SIGHUP, or after 10 minutes,
-//	                           at most 3 times
+//	                       └─▶ on trial again after an edit, on SIGHUP, or after 10 minutes
 //
-// On a node without a last good configuration, nothing is served instead. Therefore only deaths before
-// its lists are published count there, and it is tried three times at once.
+// Tries are counted on disk, in the mark: a try is an edit, or a start with a configuration that is not
+// the last good one. It is counted before the text is parsed, which may kill the program. A normal exit
+// takes back the try of this instance, unless the configuration could not be matched in time: such a
+// configuration is never good. If a suspect configuration is tried again and the program dies, this is
+// one more try: the last good one is served at once.
 //
-// A configuration that could not be matched in time stays on trial, and is suspect after an exit.
+// On a node without a last good configuration, nothing is served instead.
 //
-// The configuration on trial is marked on disk from before its text is parsed. The next
-// start finds the mark if the program died. The last good configuration is never marked, so
-// that a start after a reboot waits for no write.
+// The mark also names the resources of the configuration on trial. The last good configuration is served
+// without those that were removed: nobody expects a device that was taken away to be offered again.
 //
-// The mark also names the resources that the configuration on trial has removed. The last good
-// configuration is served without them: nobody expects a device that was taken away to be offered
-// again.
+// The files belong to one instance. New writes nothing for another one. Own takes the files over, counts
+// the configuration that is served, and may find it suspect.
 package configuration
 
 import (
@@ -35,6 +35,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
@@ -48,7 +50,7 @@ type Options struct {
 	Text []byte
 	// StateDir keeps the copy of the last good configuration.
 	StateDir string
-	// Owns is set if no other instance uses StateDir.
+	// Owns is set if no other instance uses StateDir. Otherwise call Own when that is so.
 	Owns bool
 	// Check parses and checks a configuration. The last good one is checked too: the flags
 	// may have changed since.
@@ -60,9 +62,10 @@ type Options struct {
 
 // Reading is what was read from disk.
 type Reading struct {
-	// Config is the configuration, nil if there is an error.
+	// Config is the configuration to serve. With an error, it is served in place of the one on disk, and
+	// nil means that nothing changes.
 	Config *config.Config
-	// Err is why the configuration is broken, or a SuspectError.
+	// Err is why the configuration on disk is broken, or a SuspectError.
 	Err error
 
 	files []config.File
@@ -88,7 +91,10 @@ type Reader struct {
 	options  Options
 	requests chan struct{} // capacity 1
 	readings chan Reading
-	// last is the reading that was passed on last.
+
+	// mu is held while the configuration is read.
+	mu sync.Mutex
+	// last is the reading that was passed on last, without a configuration if it has an error.
 	last Reading
 	// ignored are the files of the directory that were reported as ignored.
 	ignored []config.Problem
@@ -96,7 +102,7 @@ type Reader struct {
 
 // New returns a reader and the configuration to start with. If the one on disk is broken,
 // that is the last good one, and Last says why. Without a last good one, it is an empty configuration
-// if the program died each time that it tried the one on disk.
+// if the one on disk was tried too often.
 func New(o Options) (*Reader, *config.Config, error) {
 	dirs := func() []string {
 		if len(o.Text) > 0 {
@@ -106,39 +112,52 @@ func New(o Options) (*Reader, *config.Config, error) {
 	}
 	r := &Reader{
 		Files:    watch.NewFiles("configuration", dirs, o.Log),
+		Trial:    &Trial{dir: o.StateDir},
 		options:  o,
 		requests: make(chan struct{}, 1),
 		readings: make(chan Reading),
 	}
-	cfg, err := r.Start(o.Owns)
-	return r, cfg, err
+	if o.Owns {
+		r.Trial.own()
+	}
+	r.last = r.try(r.load(), false)
+	first := r.orLastGood(r.last)
+	if first.Config == nil {
+		return r, nil, first.Err
+	}
+	return r, first.Config, nil
 }
 
-// Start reads the configuration to start with, as New does. An instance that has waited for another
-// one calls it again, before Run: since New, the other instance may have died of the configuration.
-func (r *Reader) Start(owns bool) (*config.Config, error) {
-	o := r.options
-	trial, good := newTrial(o.StateDir, owns)
-	r.Trial = trial
-	r.last = Reading{}
-	r.last = r.load(false)
-	if r.last.Err == nil {
-		return r.last.Config, nil
+// Own makes this instance the owner of the files, after another one has ended, and returns what to serve.
+// That is another configuration than before if the other one did not survive it. Own waits for the disk.
+func (r *Reader) Own() Reading {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Trial.own()
+	r.last = r.try(r.load(), false)
+	return r.orLastGood(r.last)
+}
+
+// orLastGood returns what to serve at the start, if the configuration on disk may be broken or suspect.
+func (r *Reader) orLastGood(last Reading) Reading {
+	if last.Err == nil {
+		return last
 	}
-	if good != nil {
-		cfg, err := o.Check(good)
+	if good := LastGood(r.options.StateDir); good != nil {
+		cfg, err := r.options.Check(good)
 		if err == nil {
 			// --config may have changed since: the paths say what is served.
-			o.Log.Warn("the last good configuration is served from its copy", "copied_from", pathsOf(good), "state_dir", o.StateDir)
-			return trial.reduce(cfg), nil
+			r.options.Log.Warn("the last good configuration is served from its copy", "copied_from", pathsOf(good), "state_dir", r.options.StateDir)
+			last.Config = r.Trial.reduce(cfg)
+			return last
 		}
 	}
 	var suspect *SuspectError
-	if errors.As(r.last.Err, &suspect) {
-		o.Log.Error("no resource is served: there is no other configuration", "config", o.Path)
-		return &config.Config{}, nil
+	if errors.As(last.Err, &suspect) {
+		r.options.Log.Error("no resource is served: there is no other configuration", "config", r.options.Path)
+		last.Config = &config.Config{}
 	}
-	return r.last.Config, r.last.Err
+	return last
 }
 
 // pathsOf returns the paths from which files were read, as far as they are known.
@@ -150,7 +169,7 @@ func pathsOf(files []config.File) []string {
 	return paths
 }
 
-// Last returns the reading of New, or of the last Start.
+// Last returns the reading of New.
 func (r *Reader) Last() Reading { return r.last }
 
 // Readings are the readings that differ from the one before.
@@ -172,20 +191,49 @@ func (r *Reader) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.Files.Changes():
+		case <-r.retry():
 		case <-r.requests:
 			requested = true
 		}
-		next := r.load(requested)
-		if !requested && next.same(r.last) {
+		next, isNew := r.readAgain(requested)
+		if !isNew {
 			continue
 		}
-		r.last = next
 		select {
 		case <-ctx.Done():
 			return nil
 		case r.readings <- next:
 		}
 	}
+}
+
+// retry returns a channel that has a value when a suspect configuration should be tried again.
+func (r *Reader) retry() <-chan time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var suspect *SuspectError
+	if errors.As(r.last.Err, &suspect) {
+		return time.After(time.Until(suspect.Until))
+	}
+	return nil
+}
+
+// readAgain reads the configuration on disk. isNew is set if it differs from the last reading, and for
+// each request, which also tries a suspect configuration.
+func (r *Reader) readAgain(requested bool) (next Reading, isNew bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next = r.load()
+	isUnchanged := r.last.Err == nil && next.Err == nil && next.hash == r.last.hash
+	if isUnchanged && !requested {
+		return next, false
+	}
+	next = r.try(next, requested)
+	if next.same(r.last) && !requested {
+		return next, false
+	}
+	r.last = next
+	return next, true
 }
 
 // warnIgnored logs the ignored files of the directory, unless they were logged before.
@@ -215,51 +263,33 @@ func (o Options) read() (files []config.File, ignored []config.Problem, err erro
 	return []config.File{file}, nil, nil
 }
 
-// load reads and checks the configuration on disk. A suspect one is tried only on request.
-func (r *Reader) load(requested bool) Reading {
+// load reads the configuration on disk, without parsing it.
+func (r *Reader) load() Reading {
 	files, ignored, err := r.options.read()
 	r.warnIgnored(ignored)
 	if err != nil {
 		return Reading{files: files, Err: r.options.Hint(fmt.Errorf("--config: %w", err))}
 	}
-	next := Reading{files: files, hash: config.Hash(files)}
-	if !requested {
-		if r.last.Err == nil && next.hash == r.last.hash {
-			return r.last
-		}
-		if next.Err = r.Trial.check(next.hash); next.Err != nil {
-			return next
-		}
+	return Reading{files: files, hash: config.Hash(files)}
+}
+
+// try counts a try of what was read, and parses and checks it, unless that was done before. A suspect
+// configuration is tried only on request.
+func (r *Reader) try(next Reading, requested bool) Reading {
+	if next.Err != nil {
+		return next
 	}
-	undo := r.Trial.begin(next.hash)
-	next.Config, next.Err = r.options.Check(files)
+	if err := r.Trial.check(next.hash); err != nil && !requested {
+		return Reading{files: next.files, hash: next.hash, Err: err}
+	}
+	undo := r.Trial.count(next.hash)
+	if next.Config == nil {
+		next.Config, next.Err = r.options.Check(next.files)
+	}
 	if next.Err != nil {
 		undo()
 		return next
 	}
-	r.Trial.removes(r.removed(next))
+	r.Trial.parsed(next.Config)
 	return next
-}
-
-// removed returns the names of the resources of the last good configuration that another one does not
-// have.
-func (r *Reader) removed(next Reading) []string {
-	files := LastGood(r.options.StateDir)
-	if files == nil || config.Hash(files) == next.hash {
-		return nil
-	}
-	good, err := r.options.Check(files)
-	if err != nil {
-		return nil // it cannot be served
-	}
-	var removed []string
-	for _, g := range good.Resources {
-		isKept := slices.ContainsFunc(next.Config.Resources, func(kept config.Resource) bool {
-			return kept.Name == g.Name
-		})
-		if !isKept {
-			removed = append(removed, g.Name)
-		}
-	}
-	return removed
 }

@@ -2,7 +2,6 @@ package configuration
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,41 +14,34 @@ import (
 )
 
 const (
-	// goodName is the file in the state directory with the text of the last good
-	// configuration. It is one file, so that it is replaced atomically.
-	goodName = "last-good-config.json"
-	// markName is the file in the state directory that names the configuration that is
-	// being tried.
-	markName = "config-trial.json"
-)
-
-// FileNames are the names of the files in the state directory.
-func FileNames() []string { return []string{goodName, markName} }
-
-// LastGood returns the copy of the last good configuration, nil if there is none.
-func LastGood(stateDir string) []config.File { return readCopy(filepath.Join(stateDir, goodName)) }
-
-const (
 	// trialTime is how long a configuration is served before it is the last good one: by
 	// then its lists are built, registered and sent.
 	trialTime = 10 * time.Second
-	// retryAfter is how long the last good configuration is served before a suspect one
-	// is tried again: the cause may have been a power failure, or a limit of memory that
-	// is higher by now.
-	retryAfter = 10 * time.Minute
-	// maxTries bounds the tries without an edit while there is another configuration, so that a
-	// configuration that takes too much memory does not stop the program forever.
+	// maxTries is how often a configuration is tried before the last good one is served.
 	maxTries = 3
+	// retryAfter is the time after the last try of a suspect configuration until it is tried again: the
+	// cause may have been a power failure, or a limit of memory that is higher by now.
+	retryAfter = 10 * time.Minute
 )
 
-// mark is the content of the mark file: a configuration, by the hash of its text, and how
-// often it was tried. The zero mark names none.
+// markName is the file in the state directory with the mark.
+const markName = "config-trial.json"
+
+// mark counts the tries of a configuration that is not the last good one. The zero mark has no
+// configuration, and then there is no file.
 type mark struct {
-	Hash  string `json:"hash"`
-	Tries int    `json:"tries"`
-	// Removed are the resources of the last good configuration that this one does not have. The last
-	// good configuration is served without them.
-	Removed []string `json:"removed,omitempty"`
+	// Hash is the hash of its text.
+	Hash string `json:"hash"`
+	// Tries is how often it was tried without success.
+	Tries int `json:"tries"`
+	// Last is the time of the last try.
+	Last time.Time `json:"last"`
+	// Resources are the names of its resources, or of the configuration before it until its text is
+	// parsed. Other resources of the last good configuration are not served instead of it.
+	Resources []string `json:"resources,omitempty"`
+
+	// isOurs is set if this instance has counted the last try.
+	isOurs bool
 }
 
 // SuspectError says that a configuration is not tried, because the program did not survive it, or could
@@ -57,22 +49,18 @@ type mark struct {
 type SuspectError struct {
 	// Tries is how often the program died, or could not match it in time.
 	Tries int
-	// Retries is set if it is tried again after retryAfter, without an edit.
-	Retries bool
+	// Until is when it is tried again without an edit.
+	Until time.Time
 }
 
 func (e *SuspectError) Error() string {
-	text := fmt.Sprintf("the program died while it tried this configuration, or could not match it in time (%d times): it is tried again when it is edited, or on SIGHUP", e.Tries)
-	if e.Retries {
-		text += fmt.Sprintf(", or after %s", retryAfter)
-	}
-	return text
+	return fmt.Sprintf("the program died while it tried this configuration, or could not match it in time (%d times): "+
+		"it is tried again when it is edited, on SIGHUP, or %s after the last time", e.Tries, retryAfter)
 }
 
-// Trial decides whether a configuration is good. See the package comment for its states.
+// Trial decides whether a configuration is good. See the package comment for the rules.
 //
-// The loop calls Serve and Follow, which do not wait for a disk. The reader marks what it is
-// about to parse, and Save copies the last good configuration. Both wait for the disk.
+// The loop calls Serve and Follow, which do not wait for a disk. All other methods may wait for it.
 type Trial struct {
 	dir string
 
@@ -80,115 +68,96 @@ type Trial struct {
 	// pending are the writes that nobody waits for before End.
 	pending sync.WaitGroup
 
-	mu sync.Mutex
-	// writer is set if the files belong to this instance.
-	writer bool
+	mu sync.Mutex // guards the fields below
+	// isOwner is set if the files belong to this instance. Otherwise it neither reads nor writes them.
+	isOwner bool
 	// good is the hash of the copy on disk, empty if there is none.
 	good string
-	// suspect is the configuration that an earlier instance did not survive.
-	suspect mark
-	// marked is the configuration that is being parsed or served, and not proven yet.
-	marked mark
-	// served is the configuration that the loop serves and that is not proven yet.
+	mark mark
+	// served is the configuration that the loop serves. It is the zero Reading if that is the copy, in
+	// place of the configuration on disk.
 	served Reading
-	// isLate is set while the served configuration cannot be matched in time.
-	isLate bool
-	// provenAt is when the served configuration will be proven. It is the zero time until
-	// its lists are published.
+	// provenAt is when it will be good. It is the zero time until its lists are published.
 	provenAt time.Time
-	// retryAt is when to try the suspect configuration again, the zero time for never.
-	retryAt time.Time
-	// proven is the last configuration that was proven, to be copied.
-	proven Reading
+	isProven bool
 }
 
-// newTrial reads what an earlier instance left. good is the copy of the last good
-// configuration, nil if there is none. While another instance runs, the mark may be its own
-// and says nothing.
-func newTrial(dir string, writer bool) (t *Trial, good []config.File) {
-	t = &Trial{dir: dir, writer: writer}
-	if writer { // a dead instance may have left it
-		_ = os.Remove(filepath.Join(dir, goodName+atomicfile.TempSuffix))
+// own reads what the former owner of the files left, and makes this instance the owner.
+func (t *Trial) own() {
+	_ = os.Remove(filepath.Join(t.dir, goodName+atomicfile.TempSuffix)) // of a killed instance
+	good := LastGood(t.dir)
+	var left mark
+	text, err := atomicfile.Read(filepath.Join(t.dir, markName), atomicfile.MaxSize)
+	if err == nil && json.Unmarshal(text, &left) != nil {
+		left = mark{} // an unreadable mark has no configuration
 	}
-	good = readCopy(filepath.Join(dir, goodName))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.isOwner = true
+	t.mark = left
 	if good != nil {
 		t.good = config.Hash(good)
 	}
-	text, err := atomicfile.Read(filepath.Join(dir, markName), atomicfile.MaxSize)
-	if err == nil && writer {
-		_ = json.Unmarshal(text, &t.suspect) // an unreadable mark names no configuration
-	}
-	return t, good
 }
 
-// check returns a SuspectError for a configuration that the program did not survive. Without another
-// one to serve, it is tried maxTries times at once: so often, the program died before it had published
-// its lists.
+// check returns a SuspectError for a configuration that was tried too often, and not long ago.
 func (t *Trial) check(hash string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	isSuspect := hash == t.suspect.Hash && hash != t.good
-	hasOther := t.good != ""
-	if isSuspect && (hasOther || t.suspect.Tries >= maxTries) {
-		return &SuspectError{
-			Tries:   t.suspect.Tries,
-			Retries: t.suspect.Tries < maxTries || !hasOther,
-		}
+	isTriedOut := hash == t.mark.Hash && t.mark.Tries >= maxTries
+	until := t.mark.Last.Add(retryAfter)
+	if isTriedOut && time.Now().Before(until) {
+		return &SuspectError{Tries: t.mark.Tries, Until: until}
 	}
 	return nil
 }
 
-// begin marks a configuration on disk, before its text is parsed. If it turns out to be
-// broken, undo resumes the trial of the configuration that is still served.
-func (t *Trial) begin(hash string) (undo func()) {
-	t.mu.Lock()
-	before := t.marked
-	next := mark{Hash: hash, Tries: 1}
-	if hash == t.suspect.Hash {
-		next.Tries += t.suspect.Tries
-	}
-	// What the configurations before it have removed counts until its own text is parsed.
-	next.Removed = slices.Concat(t.suspect.Removed, before.Removed)
-	t.setMark(next)
-	write := t.writeMark
-	isFirst := t.good == ""
-	if isFirst {
-		// A disk that hangs must not delay the first start of a node. If the program dies before the
-		// mark is written, the next start does not count it.
-		write = func() { t.pending.Go(t.writeMark) }
-	}
-	t.mu.Unlock()
-	write()
+// count counts a try of the configuration on disk, before its text is parsed. undo restores the count
+// of the configuration before it, which is still served if the new one is broken.
+func (t *Trial) count(hash string) (undo func()) {
+	var before mark
+	t.change(func(m *mark) {
+		before = *m
+		if hash != m.Hash {
+			*m = mark{
+				Hash:      hash,
+				Resources: m.Resources,
+			}
+		}
+		if !m.isOurs {
+			m.isOurs = true
+			m.Tries++
+			m.Last = time.Now()
+		}
+	})
 	return func() {
-		t.mu.Lock()
-		t.setMark(before)
-		t.mu.Unlock()
-		write()
+		t.change(func(m *mark) {
+			*m = before
+		})
 	}
 }
 
-// removes records on disk which resources of the last good configuration the one on trial does not
-// have, before it is served.
-func (t *Trial) removes(names []string) {
-	t.mu.Lock()
-	isSame := slices.Equal(t.marked.Removed, names)
-	t.marked.Removed = names
-	t.mu.Unlock()
-	if !isSame {
-		t.writeMark()
+// parsed records the resources of a configuration whose try is counted, before it is served.
+func (t *Trial) parsed(cfg *config.Config) {
+	var names []string
+	for _, r := range cfg.Resources {
+		names = append(names, r.Name)
 	}
+	t.change(func(m *mark) {
+		m.Resources = names
+	})
 }
 
-// reduce returns a last good configuration without the resources that a later edit has removed. Its
-// hash differs, because it is another configuration.
+// reduce returns the last good configuration without the resources that the configuration on trial has
+// removed. Its hash differs, because it is another configuration.
 func (t *Trial) reduce(good *config.Config) *config.Config {
 	t.mu.Lock()
-	removed := t.suspect.Removed
+	kept := t.mark.Resources
 	t.mu.Unlock()
 	isRemoved := func(r config.Resource) bool {
-		return slices.Contains(removed, r.Name)
+		return !slices.Contains(kept, r.Name)
 	}
-	if !slices.ContainsFunc(good.Resources, isRemoved) {
+	if kept == nil || !slices.ContainsFunc(good.Resources, isRemoved) {
 		return good
 	}
 	reduced := *good
@@ -197,30 +166,39 @@ func (t *Trial) reduce(good *config.Config) *config.Config {
 	return &reduced
 }
 
-// setMark sets the configuration that is being tried. The last good one is never marked. The caller
-// holds mu.
-func (t *Trial) setMark(next mark) {
-	if next.Hash == t.good {
+// change changes the mark, also on disk, if this instance is the owner. The last good configuration
+// has no mark, so that a start after a reboot waits for no write.
+func (t *Trial) change(edit func(m *mark)) {
+	t.mu.Lock()
+	next := t.mark
+	edit(&next)
+	if next.Hash == t.good || next.Tries == 0 {
 		next = mark{}
 	}
-	t.marked = next
+	isSame := next.Hash == t.mark.Hash && next.Tries == t.mark.Tries && slices.Equal(next.Resources, t.mark.Resources)
+	if isSame || !t.isOwner {
+		t.mu.Unlock()
+		return
+	}
+	t.mark = next
+	isFirst := t.good == ""
+	t.mu.Unlock()
+	if isFirst {
+		// A disk that hangs must not delay the first start of a node. If the program dies before the
+		// mark is written, the next start does not count it.
+		t.pending.Go(t.writeMark)
+		return
+	}
+	t.writeMark()
 }
 
-// writeMark brings the mark on disk in line. A suspect configuration stays marked while
-// another one is served. An error is ignored: saving the state reports the cause.
+// writeMark brings the mark on disk in line. An error is ignored: saving the state reports the cause.
 func (t *Trial) writeMark() {
 	t.disk.Lock()
 	defer t.disk.Unlock()
 	t.mu.Lock()
-	next := t.marked
-	if next.Hash == "" {
-		next = t.suspect
-	}
-	isOurs := t.writer
+	next := t.mark
 	t.mu.Unlock()
-	if !isOurs {
-		return
-	}
 	path := filepath.Join(t.dir, markName)
 	if next.Hash == "" {
 		_ = atomicfile.Remove(path)
@@ -233,182 +211,92 @@ func (t *Trial) writeMark() {
 	}
 }
 
-// Serve follows a reading. It is served from now on, unless it is broken or suspect: then the
-// trial of the one that is served goes on.
-func (t *Trial) Serve(r Reading, now time.Time) {
+// Serve follows a reading. It is served from now on, unless it is broken: then the trial of the one that
+// is served goes on.
+func (t *Trial) Serve(r Reading) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.retryAt = time.Time{}
-	var suspect *SuspectError
-	if errors.As(r.Err, &suspect) && suspect.Retries {
-		t.retryAt = now.Add(retryAfter)
-	}
-	if r.Err != nil {
+	if r.Config == nil {
 		return
 	}
-	t.served = Reading{}
-	t.isLate = false
+	if r.Err != nil {
+		r = Reading{}
+	}
+	t.served = r
 	t.provenAt = time.Time{}
-	isGood := r.hash == t.good
-	if t.proven.files != nil {
-		isGood = r.hash == t.proven.hash
-	}
-	if !isGood {
-		t.served = r
-	}
+	t.isProven = false
 }
 
-// Follow is called when all lists are published. writes is set if this instance may save, and late if
-// the configuration could not be matched in time, so that its lists are not complete. Follow ends the
-// trial when that is due. retry is set when the suspect configuration should be
-// read again. wake is when to call Follow again, the zero time for never.
-func (t *Trial) Follow(now time.Time, writes, late bool) (retry bool, wake time.Time) {
+// Follow is called when all lists are published. late is set if the configuration could not be matched
+// in time, so that its lists are not complete. Follow returns when to call it again, the zero time for
+// never.
+func (t *Trial) Follow(now time.Time, late bool) (wake time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.retryAt.IsZero() && !now.Before(t.retryAt) {
-		retry = true
-		t.retryAt = time.Time{}
-	}
-	t.isLate = late && t.served.Config != nil
-	if t.isLate {
+	isOnTrial := t.isOwner && t.served.Config != nil && !t.isProven
+	switch {
+	case !isOnTrial:
+		return time.Time{}
+	case late:
+		t.mark.isOurs = false // a normal exit does not take the try back
 		t.provenAt = time.Time{}
-	}
-	isTrying := t.served.Config != nil && writes && !t.isLate
-	if isTrying && t.provenAt.IsZero() {
+		return time.Time{}
+	case t.provenAt.IsZero():
 		t.provenAt = now.Add(trialTime)
-		t.clearFirst()
-	} else if isTrying && !now.Before(t.provenAt) {
-		t.prove()
+		t.forgiveFirst()
 	}
-	wake = t.retryAt
-	if wake.IsZero() || !t.provenAt.IsZero() && t.provenAt.Before(wake) {
-		wake = t.provenAt
+	t.isProven = !now.Before(t.provenAt)
+	if t.isProven {
+		return time.Time{}
 	}
-	return retry, wake
+	return t.provenAt
 }
 
-// clearFirst removes the mark of a configuration whose lists are published, on a node without a last good
-// configuration. If the program dies later, a power failure is more likely the cause, and there is nothing
+// forgiveFirst drops the tries of a configuration whose lists are published, on a node without a last
+// good one. If the program dies later, a power failure is more likely the cause, and there is nothing
 // else to serve. The caller holds mu.
-func (t *Trial) clearFirst() {
+func (t *Trial) forgiveFirst() {
 	if t.good != "" {
 		return
 	}
-	t.suspect = mark{}
-	t.marked = mark{}
+	t.mark = mark{}
 	t.pending.Go(t.writeMark)
 }
 
-// prove ends a trial that has begun. The caller holds mu.
-func (t *Trial) prove() {
-	if t.provenAt.IsZero() {
-		return
-	}
-	t.proven = t.served
-	t.served = Reading{}
-	t.provenAt = time.Time{}
-}
-
-// Save makes a proven configuration the last good one. Only an instance that owns the state
-// directory may call it.
+// Save makes the served configuration the last good one if it is proven.
 func (t *Trial) Save() error {
 	t.mu.Lock()
-	proven := t.proven
-	needsCopy := proven.files != nil && proven.hash != t.good
-	isNewOwner := !t.writer
-	t.writer = true
+	served := t.served
+	needsCopy := t.isProven && served.hash != t.good
 	t.mu.Unlock()
 	if !needsCopy {
-		if isNewOwner {
-			t.writeMark()
-		}
 		return nil
 	}
-	err := t.writeCopy(proven.files)
-	t.mu.Lock()
-	if err == nil {
-		t.good = proven.hash
-	}
-	t.suspect = mark{}
-	if t.marked.Hash == proven.hash {
-		t.marked = mark{}
-	}
-	t.mu.Unlock()
-	t.writeMark()
-	return err
-}
-
-// End ends the trial because the program exits normally. If this instance owns the state
-// directory, the served configuration is proven by that. A configuration that could not be matched in
-// time stays marked.
-func (t *Trial) End(writes bool) error {
-	t.pending.Wait()
-	var err error
-	if writes {
-		t.mu.Lock()
-		t.prove()
-		t.mu.Unlock()
-		err = t.Save()
-	}
-	t.mu.Lock()
-	if !t.isLate {
-		t.marked = mark{}
-	}
-	t.mu.Unlock()
-	t.writeMark()
-	return err
-}
-
-// copiedFile is one file of the copy, as readable text.
-type copiedFile struct {
-	Name string `json:"name"`
-	// Path is where the file was read. It is empty in a copy by an older version.
-	Path string `json:"path,omitempty"`
-	Text string `json:"text"`
-}
-
-// readCopy reads the copy of a configuration. It returns nil if there is none, or if it is
-// unusable.
-func readCopy(path string) []config.File {
-	text, err := atomicfile.Read(path, atomicfile.MaxSize)
-	if err != nil {
-		return nil
-	}
-	var copied []copiedFile
-	if err := json.Unmarshal(text, &copied); err != nil {
-		return nil
-	}
-	var files []config.File
-	for _, f := range copied {
-		files = append(files, config.File{
-			Name: f.Name,
-			Path: f.Path,
-			Data: []byte(f.Text),
-		})
-	}
-	return files
-}
-
-func (t *Trial) writeCopy(files []config.File) error {
 	t.disk.Lock()
-	defer t.disk.Unlock()
-	var copied []copiedFile
-	for _, f := range files {
-		copied = append(copied, copiedFile{
-			Name: f.Name,
-			Path: f.Path,
-			Text: string(f.Data),
-		})
-	}
-	text, err := json.MarshalIndent(copied, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(t.dir, 0o700)
-	}
-	if err == nil {
-		err = atomicfile.Write(filepath.Join(t.dir, goodName), text, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("--state-dir: %w", err)
-	}
-	return nil
+	err := writeCopy(t.dir, served.files)
+	t.disk.Unlock()
+	t.change(func(m *mark) {
+		if err == nil {
+			t.good = served.hash
+		}
+		if m.Hash == served.hash {
+			*m = mark{}
+		}
+	})
+	return err
+}
+
+// End ends the trial because the program exits normally: its configuration did not kill it. It is the
+// last good one if its lists are published, and otherwise this try does not count. The tries of a
+// configuration that could not be matched in time count.
+func (t *Trial) End() error {
+	t.change(func(m *mark) {
+		t.isProven = !t.provenAt.IsZero()
+		if m.isOurs {
+			m.Tries--
+		}
+	})
+	err := t.Save()
+	t.pending.Wait()
+	return err
 }

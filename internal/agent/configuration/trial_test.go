@@ -35,10 +35,35 @@ func newNode(t *testing.T) *node {
 // start reads the configuration, as a program does that begins. Without End, the program dies.
 func (n *node) start() (*configuration.Reader, *config.Config) {
 	n.Helper()
+	return n.read(true)
+}
+
+// wait reads the configuration, as a program does that waits for another one to end.
+func (n *node) wait() *configuration.Reader {
+	n.Helper()
+	r, _ := n.read(false)
+	return r
+}
+
+// serve serves what is on disk for an hour, and exits.
+func (n *node) serve(isLate bool) {
+	n.Helper()
+	r, _ := n.start()
+	now := time.Unix(0, 0)
+	r.Trial.Serve(r.Last())
+	r.Trial.Follow(now, isLate)
+	r.Trial.Follow(now.Add(time.Hour), isLate)
+	if err := r.Trial.End(); err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *node) read(owns bool) (*configuration.Reader, *config.Config) {
+	n.Helper()
 	r, cfg, err := configuration.New(configuration.Options{
 		Path:     n.path,
 		StateDir: n.stateDir,
-		Owns:     true,
+		Owns:     owns,
 		Check:    func(files []config.File) (*config.Config, error) { return config.Parse(files...) },
 		Hint:     func(err error) error { return err },
 		Log:      slog.New(slog.DiscardHandler),
@@ -56,8 +81,8 @@ func (n *node) write(text string) {
 	}
 }
 
-// On a node without a last good configuration, a configuration that kills the program before its lists
-// are published is tried three times. Then nothing is served until it is edited, or for ten minutes.
+// On a node without a last good configuration, a configuration that kills the program is tried three
+// times. Then nothing is served until it is edited, or for ten minutes.
 func TestDeadlyFirstConfiguration(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -93,40 +118,68 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 	if len(cfg.Resources) != 1 || r.Last().Err != nil {
 		t.Errorf("after an edit, %d resources are served, with the error %v", len(cfg.Resources), r.Last().Err)
 	}
-	// Its lists are published: what kills the program from now on is not the configuration.
+	// A normal exit takes back the try.
 	waitMark(1)
-	now := time.Now()
-	r.Trial.Serve(r.Last(), now)
-	r.Trial.Follow(now, true, false)
-	waitMark(0)
-	if err := r.Trial.End(false); err != nil {
+	if err := r.Trial.End(); err != nil {
 		t.Error(err)
+	}
+	waitMark(0)
+	// Once its lists are published, power failures do not count.
+	for range 5 {
+		r, cfg = n.start()
+		if len(cfg.Resources) != 1 {
+			t.Fatal("nothing is served after power failures")
+		}
+		waitMark(1)
+		r.Trial.Serve(r.Last())
+		r.Trial.Follow(time.Unix(0, 0), false)
+		waitMark(0)
+	}
+}
+
+// An instance that waits for another one neither counts its configuration nor changes the count of the
+// other one. When it takes over, it finds that the other one did not survive the same configuration.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	const good = "[[resource]]\nname = \"example.com/good\"\nmatch.glob = \"/dev/x\"\n"
+	const deadly = good + "[[resource]]\nname = \"example.com/deadly\"\nmatch.glob = \"/dev/x\"\n"
+	n := newNode(t)
+	n.write(good)
+	n.serve(false)
+	markPath := filepath.Join(n.stateDir, "config-trial.json")
+	n.write(deadly)
+	for tries := range 4 {
+		waiting := n.wait()
+		if err := waiting.Trial.End(); err != nil {
+			t.Fatal(err)
+		}
+		waiting = n.wait()
+		if text, _ := os.ReadFile(markPath); tries == 0 && len(text) > 0 {
+			t.Errorf("before the takeover, the mark is %s", text)
+		}
+		got := waiting.Own()
+		var suspect *configuration.SuspectError
+		isTried := got.Err == nil && len(got.Config.Resources) == 2
+		isRefused := errors.As(got.Err, &suspect) && len(got.Config.Resources) == 1
+		if tries < 3 && !isTried || tries == 3 && !isRefused {
+			t.Fatalf("after %d tries, %d resources are served, with the error %v", tries, len(got.Config.Resources), got.Err)
+		}
 	}
 }
 
 // A configuration that was never matched in time does not become the last good one, however long it is
-// served, and is not the first one tried at the next start.
+// served, and is not tried again after three starts.
 func TestLateConfigurationIsNeverGood(t *testing.T) {
 	t.Parallel()
 	const good = "[[resource]]\nname = \"example.com/good\"\nmatch.glob = \"/dev/x\"\n"
 	const slow = good + "[[resource]]\nname = \"example.com/slow\"\nmatch.glob = \"/dev/x\"\n"
 	n := newNode(t)
-	// serve serves what is on disk for an hour, and exits.
-	serve := func(isLate bool) {
-		t.Helper()
-		r, _ := n.start()
-		now := time.Unix(0, 0)
-		r.Trial.Serve(r.Last(), now)
-		r.Trial.Follow(now, true, isLate)
-		r.Trial.Follow(now.Add(time.Hour), true, isLate)
-		if err := r.Trial.End(true); err != nil {
-			t.Fatal(err)
-		}
-	}
 	n.write(good)
-	serve(false)
+	n.serve(false)
 	n.write(slow)
-	serve(true)
+	for range 3 {
+		n.serve(true)
+	}
 
 	r, cfg := n.start()
 	var suspect *configuration.SuspectError
@@ -135,9 +188,9 @@ func TestLateConfigurationIsNeverGood(t *testing.T) {
 	}
 	// Matched in time at last, it is good.
 	n.write(slow + "# edited\n")
-	serve(true)
+	n.serve(true)
 	n.write(slow + "# edited again\n")
-	serve(false)
+	n.serve(false)
 	r, cfg = n.start()
 	if r.Last().Err != nil || len(cfg.Resources) != 2 {
 		t.Errorf("the last start serves %d resources, with the error %v", len(cfg.Resources), r.Last().Err)

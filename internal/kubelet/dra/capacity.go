@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -110,7 +109,7 @@ func (d *Device) shares(a *allocated) []cdi.Share {
 // the containers of the claim must be able to restart. It changes Share.Of in the requests of the
 // claim. The caller holds the lock of the claim.
 func (p *Plugin) keepShares(claim cdi.Claim) {
-	last, prepared := p.records.get(claim.UID, time.Now())
+	last, prepared := p.records.get(claim.UID)
 	if !prepared {
 		return
 	}

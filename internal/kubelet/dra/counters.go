@@ -83,18 +83,30 @@ func (d *Device) consume(set, name string, amount int) {
 	d.consumes[0].Counters[name] = counter{strconv.Itoa(amount)}
 }
 
+// exclusivePlaces are the places of an exclusive device in the tree of parts.
+func (d *Device) exclusivePlaces() []string {
+	if !d.Uses.Exclusive {
+		return nil
+	}
+	var places []string
+	for _, place := range d.Uses.Places {
+		places = append(places, device.TreePlace(place))
+	}
+	return places
+}
+
 // sharedPlaces returns the shared places of devices, sorted. Of several places that the same devices
 // share in the same way, it returns one.
 func sharedPlaces(devices []Device) []sharedPlace {
 	at := map[string]map[int]int{}
 	for i := range devices {
-		for _, place := range devices[i].Places {
+		for _, place := range devices[i].exclusivePlaces() {
 			at[place] = map[int]int{}
 		}
 	}
 	isAt := map[string]map[int]bool{}
 	for i := range devices {
-		for _, place := range devices[i].Places {
+		for _, place := range devices[i].exclusivePlaces() {
 			if isAt[place] == nil {
 				isAt[place] = map[int]bool{}
 			}

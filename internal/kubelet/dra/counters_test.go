@@ -14,11 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
 )
 
 // at returns a device at places.
 func at(id string, places ...string) Device {
-	return Device{Resource: "example.com/r", ID: id, Slots: 1, Places: places}
+	return Device{Resource: "example.com/r", ID: id, Slots: 1, Uses: holds.Device{Places: places, Exclusive: true}}
 }
 
 // allowsAll reports whether the scheduler can allocate these devices together
@@ -72,7 +73,7 @@ func TestCountersAgreeWithConflict(t *testing.T) {
 					continue
 				}
 				for _, other := range allocated {
-					conflicts = conflicts || device.Conflict(d.Places, other.Places)
+					conflicts = conflicts || device.Conflict(d.Uses.Places, other.Uses.Places)
 				}
 				allocated = append(allocated, d)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 )
 
@@ -45,9 +46,9 @@ type Device struct {
 	Moves bool
 	// Slots is the number of containers that may hold the device at once.
 	Slots int
-	// Places are what an exclusive device uses of the host, nil for other devices. Claims hold only
-	// one of two exclusive devices whose places conflict, see device.Conflict.
-	Places []string
+	// Uses is what it uses of the host. Claims hold only one of two exclusive devices that use the same
+	// places.
+	Uses holds.Device
 
 	State State
 	// Reason says why State is not Healthy, for an administrator.

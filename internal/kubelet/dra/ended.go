@@ -9,20 +9,9 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/order"
-)
-
-// PodState says whether processes of a pod run.
-type PodState int
-
-const (
-	// PodUnknown means that no source knows the state of the pod.
-	PodUnknown PodState = iota
-	// PodRunning means that at least one process of the pod exists.
-	PodRunning
-	// PodEnded means that the pod has no process.
-	PodEnded
 )
 
 // evidence is a source that says that a prepared claim may still have containers, or cannot
@@ -78,14 +67,13 @@ func (o obstacle) String() string {
 	return fmt.Sprintf(text, o.detail)
 }
 
-// obstacle returns why a prepared claim may still have containers. It is the only rule that removes
-// a claim without NodeUnprepareResources, and every condition must hold:
+// obstacle returns why a prepared claim has not ended, see holds.ClaimEvidence. A claim that the kubelet
+// has not released ends only if every condition holds:
 //
 //   - No process of its pods runs. The kubelet is no source for that. It forgets a pod that was
 //     deleted with --force while the containers are in their grace period or hang in teardown:
 //     the List of PodResources has the pods of the pod manager (pkg/kubelet/apis/podresources,
-//     server_v1.go), as has the Pods API of 1.37 (pkg/kubelet/apis/pods, server.go). It even
-//     unprepares the claims of such a pod within a minute (reconcileLoop in
+//     server_v1.go). It even unprepares the claims of such a pod within a minute (reconcileLoop in
 //     pkg/kubelet/cm/dra/manager.go), so this condition also applies after the release.
 //   - The kubelet, asked directly, does not list the claim.
 //   - The API server does not have the claim or its allocation: else the kubelet may be about to
@@ -93,12 +81,12 @@ func (o obstacle) String() string {
 //   - The kubelet is not between the answer to a prepare and the first process of the pod.
 func (p *Plugin) obstacle(ctx context.Context, h holder, known func(cdi.Claim) bool) obstacle {
 	pods := p.podsObstacle(h)
-	if pods.outlivesRelease() {
-		return pods
-	}
-	now := p.records.view(h.record)
-	if now.released {
+	e := p.evidenceOf(h)
+	if e.Ends() {
 		return obstacle{}
+	}
+	if pods.evidence == runningPod || pods.evidence == lostPod {
+		return pods
 	}
 	if server := p.serverObstacle(ctx, h.claim); !server.none() {
 		return server
@@ -109,10 +97,35 @@ func (p *Plugin) obstacle(ctx context.Context, h holder, known func(cdi.Claim) b
 	if known(h.claim) {
 		return obstacle{evidence: listedClaim}
 	}
+	start := p.startObstacle(h)
+	e.IsAbsent = true
+	e.MayStart = !start.none()
+	if e.Ends() {
+		return obstacle{}
+	}
 	if !pods.none() {
 		return pods
 	}
-	return p.startObstacle(h)
+	return start
+}
+
+// evidenceOf is what this node knows about a claim. podsObstacle precedes it.
+func (p *Plugin) evidenceOf(h holder) holds.ClaimEvidence {
+	state, _ := p.podsState(h.claim)
+	now := p.records.view(h.record)
+	return holds.ClaimEvidence{
+		Pods:       state,
+		HaveRun:    now.runs,
+		IsReleased: now.released,
+	}
+}
+
+// releasedEvidence is what is known about a claim that the kubelet releases now, or has released.
+func (p *Plugin) releasedEvidence(h holder) holds.ClaimEvidence {
+	_ = p.podsObstacle(h) // records the state of the pods
+	e := p.evidenceOf(h)
+	e.IsReleased = true
+	return e
 }
 
 // startObstacle returns whether the kubelet may be about to start a pod of a claim. It does not
@@ -126,24 +139,18 @@ func (p *Plugin) startObstacle(h holder) obstacle {
 	return obstacle{}
 }
 
-// outlivesRelease reports whether a claim is held even after the kubelet released it. If no source
-// ever knew its pods, the kubelet decides.
-func (o obstacle) outlivesRelease() bool {
-	return o.evidence == runningPod || o.evidence == lostPod
-}
-
 // podsObstacle returns whether processes of a claim's pods speak against its end. It records
 // their state. It reads cgroups, and does not wait for another process.
 func (p *Plugin) podsObstacle(h holder) obstacle {
 	state, pod := p.podsState(h.claim)
 	switch state {
-	case PodRunning:
+	case holds.PodRunning:
 		p.records.mark(h.record, func(r *record) {
 			r.ran = true
 			r.runs = true
 		})
 		return obstacle{evidence: runningPod, detail: pod}
-	case PodEnded:
+	case holds.PodEnded:
 		p.records.mark(h.record, func(r *record) {
 			r.runs = false
 		})
@@ -174,20 +181,19 @@ func (p *Plugin) serverObstacle(ctx context.Context, claim cdi.Claim) obstacle {
 	return obstacle{}
 }
 
-// podsState returns PodRunning and the UID of the pod if one of the claim's pods runs, PodEnded
-// if none of them does, and PodUnknown if that is not known. pod is empty unless the state is
-// PodRunning.
-func (p *Plugin) podsState(claim cdi.Claim) (state PodState, pod string) {
+// podsState returns holds.PodRunning and the UID of the pod if one of the claim's pods runs, holds.PodEnded
+// if none of them does, and holds.PodUnknown if that is not known. pod is empty unless one runs.
+func (p *Plugin) podsState(claim cdi.Claim) (state holds.PodState, pod string) {
 	if p.PodState == nil || len(claim.Pods) == 0 {
-		return PodUnknown, ""
+		return holds.PodUnknown, ""
 	}
-	state = PodEnded
+	state = holds.PodEnded
 	for _, uid := range claim.Pods {
 		switch p.PodState(uid) {
-		case PodRunning:
-			return PodRunning, uid
-		case PodUnknown:
-			state = PodUnknown
+		case holds.PodRunning:
+			return holds.PodRunning, uid
+		case holds.PodUnknown:
+			state = holds.PodUnknown
 		}
 	}
 	return state, ""
@@ -200,7 +206,7 @@ func (p *Plugin) notEnded(pods []string) []string {
 		return pods
 	}
 	return slices.DeleteFunc(slices.Clone(pods), func(uid string) bool {
-		return p.PodState(uid) == PodEnded
+		return p.PodState(uid) == holds.PodEnded
 	})
 }
 
@@ -279,7 +285,7 @@ func (p *Plugin) end(ctx context.Context, h holder) error {
 		return err
 	}
 	defer unlock()
-	now, prepared := p.records.get(h.claim.UID, time.Now())
+	now, prepared := p.records.get(h.claim.UID)
 	if !prepared {
 		return nil // another call removed it
 	}
@@ -303,7 +309,7 @@ func (p *Plugin) end(ctx context.Context, h holder) error {
 func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.sweep)
 	defer cancel()
-	all, _ := p.records.all(time.Now()) // claims that can't be read stay
+	all := p.records.all()
 	swept := false
 	for _, h := range all {
 		// A listed claim needs no request to the API server.

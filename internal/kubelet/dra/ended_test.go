@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
@@ -18,7 +18,7 @@ import (
 func forced(b *bed) {
 	b.Helper()
 	b.host.list()
-	b.host.set(podUID(claim("a")), dra.PodRunning)
+	b.host.set(podUID(claim("a")), holds.PodRunning)
 	b.api.set(claim("a"), results(result("one", "usb-1")))
 	if _, err := b.kubelet.PrepareClaim(b.Context(), dra.Driver, claim("a")); err != nil {
 		b.Fatal(err)
@@ -44,18 +44,18 @@ func TestClaimEndsWithEvidence(t *testing.T) {
 		want   string // empty: claim b gets the device
 	}{
 		"pod runs":                {func(*bed) {}, "processes of its pod uid-of-pod-a still run"},
-		"pod ended":               {func(b *bed) { b.host.set(podUID(claim("a")), dra.PodEnded) }, ""},
-		"cgroups are not visible": {func(b *bed) { b.host.set(podUID(claim("a")), dra.PodUnknown) }, noSource},
-		"the kubelet lists it":    {func(b *bed) { b.host.set(podUID(claim("a")), dra.PodEnded); b.host.list(claim("a").UID) }, "the kubelet lists it"},
-		"the kubelet is silent":   {func(b *bed) { b.host.set(podUID(claim("a")), dra.PodEnded); b.host.listed = nil }, "the kubelet can't be asked"},
+		"pod ended":               {func(b *bed) { b.host.set(podUID(claim("a")), holds.PodEnded) }, ""},
+		"cgroups are not visible": {func(b *bed) { b.host.set(podUID(claim("a")), holds.PodUnknown) }, noSource},
+		"the kubelet lists it":    {func(b *bed) { b.host.set(podUID(claim("a")), holds.PodEnded); b.host.list(claim("a").UID) }, "the kubelet lists it"},
+		"the kubelet is silent":   {func(b *bed) { b.host.set(podUID(claim("a")), holds.PodEnded); b.host.listed = nil }, "the kubelet can't be asked"},
 		"the API server has it": {func(b *bed) {
-			b.host.set(podUID(claim("a")), dra.PodEnded)
+			b.host.set(podUID(claim("a")), holds.PodEnded)
 			b.api.set(claim("a"), results(result("one", "usb-1")))
 		}, "the API server has it"},
-		"no allocation":              {func(b *bed) { b.host.set(podUID(claim("a")), dra.PodEnded); b.api.set(claim("a"), "") }, ""},
+		"no allocation":              {func(b *bed) { b.host.set(podUID(claim("a")), holds.PodEnded); b.api.set(claim("a"), "") }, ""},
 		"no allocation, but it runs": {func(b *bed) { b.api.set(claim("a"), "") }, "still run"},
 		"the API server fails": {func(b *bed) {
-			b.host.set(podUID(claim("a")), dra.PodEnded)
+			b.host.set(podUID(claim("a")), holds.PodEnded)
 			b.api.Fault(func(r *http.Request, _ kubeapitest.Object) int {
 				if r.URL.Path == claimPath(claim("a")) {
 					return http.StatusInternalServerError
@@ -98,9 +98,9 @@ func TestClaimEndsWithEvidence(t *testing.T) {
 func TestPrepareWaitsForTheLastHolder(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(b *bed){
-		"processes end": func(b *bed) { b.host.set(podUID(claim("a")), dra.PodEnded) },
+		"processes end": func(b *bed) { b.host.set(podUID(claim("a")), holds.PodEnded) },
 		"the kubelet unprepares": func(b *bed) {
-			b.host.set(podUID(claim("a")), dra.PodEnded)
+			b.host.set(podUID(claim("a")), holds.PodEnded)
 			if err := b.kubelet.UnprepareClaim(b.Context(), claim("a").UID); err != nil {
 				b.Error(err)
 			}
@@ -118,7 +118,7 @@ func TestPrepareWaitsForTheLastHolder(t *testing.T) {
 			b.untilDrivers(1)
 			forced(b)
 			if what == "pods of an unknown state" {
-				b.host.set(podUID(claim("a")), dra.PodUnknown)
+				b.host.set(podUID(claim("a")), holds.PodUnknown)
 			}
 			prepared := make(chan error, 1)
 			go func() {
@@ -153,7 +153,7 @@ func TestReleaseOfARunningPod(t *testing.T) {
 		}
 	}
 	b.refused("still run")
-	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.until("removal of the claim", func() bool {
 		left, err := b.claims.Claims()
 		return err == nil && len(left) == 0
@@ -172,49 +172,13 @@ func TestPodThatHasNotStarted(t *testing.T) {
 	s.SetStart(time.Hour)
 	b.untilDrivers(1)
 	forced(b)
-	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.refused("its pod may start within")
-	b.host.set(podUID(claim("a")), dra.PodRunning)
+	b.host.set(podUID(claim("a")), holds.PodRunning)
 	b.refused("still run")
-	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.host.set(podUID(claim("a")), holds.PodEnded)
 	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
 		t.Errorf("the pod ran and has ended: %v", err)
-	}
-}
-
-// Two instances serve during an update: each knows the claims of the other.
-func TestClaimsOfAnotherInstance(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	b.answer = 2 * time.Second
-	b.serve()
-	b.untilDrivers(1)
-	other := claim("other")
-	// The other instance prepares a claim after this one has read the files.
-	b.api.set(claim("x"), results(result("one", "usb-2")))
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("x")); err != nil {
-		t.Fatal(err)
-	}
-	b.api.set(other, results(result("one", "usb-1")))
-	b.host.list(other.UID)
-	err := b.claims.WriteClaim(cdi.Claim{
-		Namespace: other.Namespace,
-		Name:      other.Name,
-		UID:       other.UID,
-		Requests:  []cdi.Request{{Name: "one", Devices: []string{"example.com/zigbee=usb:1"}, Env: map[string]string{"A": "B"}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.api.set(claim("b"), results(result("one", "usb-1")))
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err == nil || !strings.Contains(err.Error(), "held by claim lab/other") {
-		t.Errorf("a device of a claim that another instance prepared: %v", err)
-	}
-	if err := b.claims.RemoveClaim(other.UID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
-		t.Errorf("after the other instance released the claim: %v", err)
 	}
 }
 

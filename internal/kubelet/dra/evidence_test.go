@@ -1,16 +1,14 @@
 package dra_test
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
@@ -63,7 +61,7 @@ func TestClaimPreparedAgainDuringASweep(t *testing.T) {
 	b.host.list()
 	b.api.set(claim("a"), results(result("one", "usb-1")))
 	b.prepare(claim("a"))
-	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.atNextGet(claim("a"), http.StatusNotFound, func() {
 		b.prepare(claim("a"))
 	})
@@ -91,14 +89,14 @@ func TestClaimKeepsTheRunningPodsOfItsLastPreparation(t *testing.T) {
 	later := claim("a")
 	later.Pod = "later"
 	b.api.set(later, results(result("one", "usb-1")))
-	b.host.set(podUID(later), dra.PodEnded)
+	b.host.set(podUID(later), holds.PodEnded)
 	b.prepare(later)
 	if err := b.kubelet.UnprepareClaim(t.Context(), later.UID); err != nil {
 		t.Fatal(err)
 	}
 	b.api.remove(later)
 	b.refused("processes of its pod uid-of-pod-a still run")
-	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.prepare(claim("b"))
 }
 
@@ -113,9 +111,9 @@ func TestReleaseOfAPodThatCanNoLongerBeSeen(t *testing.T) {
 	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
 		t.Fatal(err)
 	}
-	b.host.set(podUID(claim("a")), dra.PodUnknown)
+	b.host.set(podUID(claim("a")), holds.PodUnknown)
 	b.refused("when it was last seen")
-	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.prepare(claim("b"))
 }
 
@@ -128,7 +126,7 @@ func TestDeviceThatLeavesDuringAPrepare(t *testing.T) {
 	b.serve()
 	b.untilDrivers(1)
 	forced(b)
-	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.atNextGet(claim("a"), http.StatusNotFound, func() {
 		b.sticks.set(stick("usb:2"))
 	})
@@ -138,45 +136,5 @@ func TestDeviceThatLeavesDuringAPrepare(t *testing.T) {
 	}
 	if slices.Contains(b.uids(), claim("b").UID) {
 		t.Error("the claim holds a device that is no longer offered")
-	}
-}
-
-// A device that leaves DRA while the file of its first claim is written may be allocated by
-// another way: nobody saw the file. A claim that was prepared before keeps its device, which
-// everybody knows to be held.
-func TestDeviceThatLeavesDuringAWrite(t *testing.T) {
-	t.Parallel()
-	for _, preparedBefore := range []bool{false, true} {
-		t.Run(fmt.Sprintf("prepared before: %v", preparedBefore), func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t, kubelettest.Options{})
-			b.answer = time.Second
-			var mu sync.Mutex
-			leaves := false
-			b.options.Offered = func(name string) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if leaves {
-					return fmt.Errorf("device %q has left: %w", name, dra.ErrNotOffered)
-				}
-				return nil
-			}
-			b.serve()
-			b.untilDrivers(1)
-			b.api.set(claim("a"), results(result("one", "usb-1")))
-			if preparedBefore {
-				b.prepare(claim("a"))
-			}
-			mu.Lock()
-			leaves = true
-			mu.Unlock()
-			_, err := b.kubelet.PrepareClaim(context.Background(), dra.Driver, claim("a"))
-			if err == nil || !strings.Contains(err.Error(), "has left") {
-				t.Errorf("prepare: %v, want that the device has left", err)
-			}
-			if kept := len(b.uids()) == 1; kept != preparedBefore {
-				t.Errorf("the claim is prepared: %v, want %v", kept, preparedBefore)
-			}
-		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
 )
 
 // filled is a claim with everything that its containers get.
@@ -114,6 +115,17 @@ func (f *filled) slots() (map[string]int, error) {
 		return nil, fmt.Errorf("the claim needs %s", over)
 	}
 	return slots, nil
+}
+
+// wanted are the devices of the claim for the book, once for each slot.
+func (f *filled) wanted() []holds.Wanted {
+	var all []holds.Wanted
+	for _, name := range f.claim.Devices() {
+		w := wanted(name)
+		w.Device = f.held[name].Uses
+		all = append(all, w)
+	}
+	return all
 }
 
 // request is the index of a request in the claim, -1 if it is missing. A group adds its requests

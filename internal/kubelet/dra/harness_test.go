@@ -15,6 +15,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
@@ -108,15 +109,15 @@ func (s *sticks) injectAll(ctx context.Context, names []string, amounts dra.Amou
 // host says which pods run, and which claims the kubelet lists. The zero value knows nothing.
 type host struct {
 	mu     sync.Mutex
-	pods   map[string]dra.PodState
+	pods   map[string]holds.PodState
 	listed map[string]bool // by UID of the claim; nil: the kubelet does not answer
 }
 
-func (h *host) set(pod string, state dra.PodState) {
+func (h *host) set(pod string, state holds.PodState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.pods == nil {
-		h.pods = map[string]dra.PodState{}
+		h.pods = map[string]holds.PodState{}
 	}
 	h.pods[pod] = state
 }
@@ -131,7 +132,7 @@ func (h *host) list(uids ...string) {
 	}
 }
 
-func (h *host) podState(uid string) dra.PodState {
+func (h *host) podState(uid string) holds.PodState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pods[uid]
@@ -207,6 +208,7 @@ func (b *bed) serve() (s *dra.Plugin, stop func()) {
 		s.SetAnswer(b.answer)
 	}
 	s.SetStart(0)
+	s.Load()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

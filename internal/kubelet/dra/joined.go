@@ -56,7 +56,7 @@ func (p *Plugin) followPods(ctx context.Context) {
 // addJoined adds the pods that have joined prepared claims. After an error, some claims could not
 // be read.
 func (p *Plugin) addJoined(ctx context.Context) error {
-	all, _ := p.records.all(time.Now()) // a claim that can't be read stays held
+	all := p.records.all()
 	var errs []error
 	for _, h := range all {
 		if err := p.addPods(ctx, h); err != nil {
@@ -105,7 +105,7 @@ func (p *Plugin) addPods(ctx context.Context, h holder) (err error) {
 		return err
 	}
 	defer unlock()
-	now, isPrepared := p.records.get(h.claim.UID, time.Now())
+	now, isPrepared := p.records.get(h.claim.UID)
 	if !isPrepared {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
@@ -64,8 +65,8 @@ func TestPodThatJoinsAClaim(t *testing.T) {
 	s, _ := b.serve()
 	b.untilDrivers(1)
 	b.host.list()
-	b.host.set("first", dra.PodRunning)
-	b.host.set("second", dra.PodRunning)
+	b.host.set("first", holds.PodRunning)
+	b.host.set("second", holds.PodRunning)
 	b.reserve("", "first")
 	b.prepare(claim("a"))
 	devices, err := b.claims.ReadClaim(claim("a").UID)
@@ -81,13 +82,13 @@ func TestPodThatJoinsAClaim(t *testing.T) {
 
 	// Both are deleted with --force, and the first one ends.
 	b.api.remove(claim("a"))
-	b.host.set("first", dra.PodEnded)
+	b.host.set("first", holds.PodEnded)
 	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
 		t.Fatal(err)
 	}
 	b.api.set(claim("b"), results(result("one", "usb-1")))
 	b.refused("processes of its pod second still run")
-	b.host.set("second", dra.PodEnded)
+	b.host.set("second", holds.PodEnded)
 	b.prepare(claim("b"))
 }
 
@@ -98,15 +99,15 @@ func TestPodsOfAClaimThatComeAndGo(t *testing.T) {
 	b := newBed(t, kubelettest.Options{})
 	s, stop := b.serve()
 	b.untilDrivers(1)
-	b.host.set("first", dra.PodRunning)
+	b.host.set("first", holds.PodRunning)
 	b.reserve("", "first")
 	b.prepare(claim("a"))
-	b.host.set("second", dra.PodRunning)
+	b.host.set("second", holds.PodRunning)
 	b.reserve("", "second")
 	b.atNextGet(claim("a"), http.StatusServiceUnavailable, func() {})
 	s.NewPods()
 	b.untilPods("first", "second")
-	b.host.set("first", dra.PodEnded)
+	b.host.set("first", holds.PodEnded)
 	s.NewPods()
 	b.untilPods("second")
 
@@ -165,14 +166,14 @@ func TestClaimWithAnotherDevice(t *testing.T) {
 	}
 	later := claim("a")
 	later.Pod = "later"
-	b.host.set(podUID(later), dra.PodEnded)
+	b.host.set(podUID(later), holds.PodEnded)
 	b.api.set(later, results(result("one", "usb-2")))
 	_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, later)
 	if err == nil || !strings.Contains(err.Error(), "processes of its pod uid-of-pod-a still run") {
 		t.Errorf("another device for a claim whose pod runs: %v", err)
 	}
 	b.refused("processes of its pod uid-of-pod-a still run")
-	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.prepare(later)
 	b.prepare(claim("b"))
 }
@@ -192,7 +193,7 @@ func TestPodThatStartsAfterAnother(t *testing.T) {
 	b.api.set(later, results(result("one", "usb-1")))
 	b.prepare(later)
 	b.api.remove(later)
-	b.host.set(podUID(claim("a")), dra.PodEnded)
-	b.host.set(podUID(later), dra.PodEnded)
+	b.host.set(podUID(claim("a")), holds.PodEnded)
+	b.host.set(podUID(later), holds.PodEnded)
 	b.refused("its pod may start within")
 }

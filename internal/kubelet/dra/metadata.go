@@ -123,8 +123,7 @@ next:
 }
 
 // describe keeps the metadata of prepared claims in line with the attributes of their devices,
-// which a replug may change, until ctx is cancelled. Only the instance that publishes does this:
-// both instances have the same files.
+// which a replug may change, until ctx is cancelled.
 func (p *Plugin) describe(ctx context.Context) {
 	failed := false
 	for {
@@ -155,7 +154,7 @@ const describeAgain = time.Minute
 // rewriteMetadata writes the metadata of all prepared claims. One that fails does not prevent the
 // others.
 func (p *Plugin) rewriteMetadata(ctx context.Context, devices []Device) error {
-	prepared, _ := p.records.all(time.Now()) // the agent reports claims that can't be read
+	prepared := p.records.all()
 	byKey := map[string]*Device{}
 	for i := range devices {
 		byKey[devices[i].key()] = &devices[i]
@@ -177,7 +176,7 @@ func (p *Plugin) describeClaim(ctx context.Context, uid string, devices map[stri
 		return err
 	}
 	defer unlock()
-	h, prepared := p.records.get(uid, time.Now())
+	h, prepared := p.records.get(uid)
 	if !prepared {
 		return nil
 	}

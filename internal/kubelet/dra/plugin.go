@@ -23,6 +23,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
@@ -58,17 +59,13 @@ type Options struct {
 	// that is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called
 	// concurrently; a panic fails only its call.
 	Inject func(ctx context.Context, names []string, amounts Amounts) (r device.Response, devices []Device, err error)
-	// Offered returns why DRA does not offer a device now, by its name in the pool, nil if it does.
-	// The error wraps ErrNotOffered. A nil Offered offers every device. It is called concurrently.
-	Offered func(name string) error
-	// Excludes reports whether claims may hold only one of two devices, by their IDs. A nil
-	// Excludes allows any two. It is called concurrently, with a lock held.
-	Excludes func(id, other string) bool
+	// Book decides between claims and containers that have the same hardware. It may be nil.
+	Book *holds.Book
 	// PodState says whether processes of a pod run. If it is nil, the state of every pod is
 	// unknown. Known asks the kubelet, and returns a function that reports whether it lists a
 	// claim. It is an error if the kubelet does not answer. If Known is nil,
 	// the kubelet counts as silent. Both are called concurrently.
-	PodState func(uid string) PodState
+	PodState func(uid string) holds.PodState
 	Known    func(ctx context.Context) (func(cdi.Claim) bool, error)
 	// Enter waits until this instance may change claims, and returns a function to call afterwards. It is
 	// an error if ctx ends before, or if another instance changes claims from now on. If it is nil, this
@@ -80,13 +77,12 @@ type Options struct {
 	// StartWithin is the maximum time from the answer to a prepare to the first process of the pod.
 	// 0 means a minute.
 	StartWithin time.Duration
-	// Changed is called when Status or Problem has changed, Wrote after each write of a slice,
-	// Prepared after each attempt to prepare a claim, with the error if it failed, and Removed after
-	// the file of a claim was removed. They must not block. Each of them may be nil.
+	// Changed is called when Status or Problem has changed, Wrote after each write of a slice, and
+	// Prepared after each attempt to prepare a claim, with the error if it failed. They must not block.
+	// Each of them may be nil.
 	Changed  func()
 	Wrote    func(err error)
 	Prepared func(took time.Duration, err error)
-	Removed  func()
 	Log      *slog.Logger
 }
 
@@ -177,9 +173,6 @@ func New(o Options) *Plugin {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	if o.Removed == nil {
-		o.Removed = func() {}
-	}
 	if o.Enter == nil {
 		o.Enter = func(context.Context) (func(), error) {
 			return func() {}, nil
@@ -206,11 +199,19 @@ func New(o Options) *Plugin {
 			poll:     100 * time.Millisecond,
 			start:    cmp.Or(o.StartWithin, startWithin),
 		},
-		records:    records{files: o.Claims, excludes: o.Excludes},
+		records:    records{files: o.Claims, book: o.Book},
 		slices:     newNodeSlices(o.API, o.Node),
 		newPods:    make(chan struct{}, 1),
 		registered: make(chan struct{}),
 		stopped:    make(chan struct{}),
+	}
+}
+
+// Load reads the claims that earlier instances have prepared. It is called before the first call of the
+// kubelet is answered, when no other instance answers any more.
+func (p *Plugin) Load() {
+	if err := p.records.load(time.Now()); err != nil {
+		p.Log.Warn("prepared claims can't be read", "cdi_dir", p.Claims.Dir, "err", err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/holds"
 )
 
 // maxPoll is the maximum time between attempts of a call that waits.
@@ -174,7 +175,7 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		return nil, err
 	}
 	defer unlock()
-	last, isPrepared := p.records.get(claim.UID, time.Now())
+	last, isPrepared := p.records.get(claim.UID)
 	if isPrepared {
 		claim.Pods = merged(claim.Pods, p.notEnded(last.claim.Pods))
 	}
@@ -185,7 +186,7 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		}
 		slots, err := filled.slots()
 		if err == nil {
-			err = p.records.checkWithin(filled.claim)
+			err = holds.CheckWithin(filled.wanted())
 		}
 		if err != nil {
 			return nil, err
@@ -200,12 +201,12 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		}
 		// The reservation and the check for other holders are one step, so that of two concurrent
 		// calls only one gets the device.
-		reserved, err := p.records.reserve(filled.claim, slots, time.Now())
+		reserved, err := p.records.reserve(filled, slots, time.Now())
 		if err != nil {
 			return nil, err
 		}
 		if len(reserved.conflicts) == 0 {
-			if err := p.commit(filled, slots, reserved.renewed); err != nil {
+			if err := p.commit(filled, reserved.renewed); err != nil {
 				return nil, err
 			}
 			return filled.devices, nil
@@ -267,47 +268,12 @@ func lostDevice(last, next cdi.Claim) string {
 	return ""
 }
 
-// commit writes the files of a claim that is reserved. It writes first and checks afterwards
-// whether the device has another holder now. Any other code that allocates the device to a
-// container first reads the files of claims. Either it sees this file, or the check sees the other
-// holder.
-//
-// After a failed check a new claim is removed. A claim that was prepared before stays, since its
-// containers may run.
-func (p *Plugin) commit(filled *filled, slots map[string]int, renewed bool) error {
-	err := p.Claims.WriteClaim(filled.claim)
-	// This is also necessary after an error, because the record is busy until then.
-	p.records.endWrite(filled.claim.UID, err == nil)
-	if err != nil {
-		return err
-	}
-	err = p.checkWritten(filled, slots)
-	if err != nil && !renewed {
-		return errors.Join(err, p.release(filled.claim.UID))
-	}
-	if err != nil {
+// commit writes the files of a claim that is reserved. last is the record of the last preparation, nil
+// if there was none.
+func (p *Plugin) commit(filled *filled, last *record) error {
+	if err := p.Claims.WriteClaim(filled.claim); err != nil {
+		p.records.restore(filled.claim.UID, last)
 		return err
 	}
 	return p.writeMetadata(filled.claim, filled.held)
-}
-
-// checkWritten returns why the devices of a claim may have another holder, after its file was
-// written.
-func (p *Plugin) checkWritten(filled *filled, slots map[string]int) error {
-	contested, err := p.records.contested(filled.claim, slots, time.Now())
-	if err != nil {
-		return err
-	}
-	if len(contested) > 0 {
-		return fmt.Errorf("another instance prepared a claim with the same device: %w", errChanged)
-	}
-	if p.Offered == nil {
-		return nil
-	}
-	for _, d := range filled.held {
-		if err := p.Offered(d.Name()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -28,9 +28,8 @@ const stopWithin = time.Second
 // Run serves the kubelet until ctx is cancelled, which is no error; it never gives up.
 //
 // One socket in the registry serves everything: without an endpoint the kubelet uses the socket
-// of the registration, by its own path. Each instance has a fresh name, which distinguishes the
-// instances to the kubelet: it keeps both during a rolling update. The kubelet finds the sockets
-// when it starts.
+// of the registration, by its own path. Each instance has a fresh name: the kubelet may see the socket
+// of the next one before it has seen that the last one is gone. It finds the sockets when it starts.
 func (p *Plugin) Run(ctx context.Context) error {
 	files := watch.New(watch.Options{
 		Source: "plugin registry",

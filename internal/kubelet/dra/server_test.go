@@ -16,6 +16,7 @@ import (
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
@@ -243,7 +244,7 @@ func TestClaimOfALostCheckpoint(t *testing.T) {
 	b := newBed(t, kubelettest.Options{})
 	b.host.list()
 	for _, name := range []string{"a", "b", "c"} {
-		b.host.set(podUID(claim(name)), dra.PodEnded)
+		b.host.set(podUID(claim(name)), holds.PodEnded)
 	}
 	s, _ := b.serve()
 	b.untilDrivers(1)

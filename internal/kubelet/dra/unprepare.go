@@ -49,12 +49,12 @@ func (p *Plugin) unprepare(ctx context.Context, uid string) error {
 	if ctx.Err() != nil {
 		return errGivenUp
 	}
-	h, prepared := p.records.get(uid, time.Now())
+	h, prepared := p.records.get(uid)
 	if !prepared {
 		return p.release(uid)
 	}
 	pods := p.podsObstacle(h)
-	if !pods.outlivesRelease() {
+	if p.releasedEvidence(h).Ends() {
 		return p.release(uid)
 	}
 	if p.records.markReleased(h.record) {
@@ -100,11 +100,11 @@ func (p *Plugin) endReleased(h holder) bool {
 		return false
 	}
 	defer unlock()
-	now, prepared := p.records.get(h.claim.UID, time.Now())
+	now, prepared := p.records.get(h.claim.UID)
 	if !prepared || now.record != h.record {
 		return true // another call removed it, or prepared it again
 	}
-	if p.podsObstacle(h).outlivesRelease() {
+	if !p.releasedEvidence(h).Ends() {
 		return false
 	}
 	return p.release(h.claim.UID) == nil
@@ -120,9 +120,5 @@ func (p *Plugin) release(uid string) error {
 			_ = os.Remove(filepath.Join(p.Metadata, f.Name()))
 		}
 	}
-	p.records.beginRemoval(uid)
-	err := p.Claims.RemoveClaim(uid)
-	p.records.endRemoval(uid)
-	p.Removed()
-	return err
+	return p.records.remove(uid)
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
+	"github.com/generic-dp/generic-dp/internal/holds/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )

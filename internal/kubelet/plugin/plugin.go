@@ -106,6 +106,9 @@ type timing struct {
 type Plugin struct {
 	Options
 	timing timing
+	// again has a value if the list should be sent again although it has not changed. It has
+	// capacity 1.
+	again chan struct{}
 	// tried is closed after the first attempt to register, see Tried.
 	tried     chan struct{}
 	triedOnce sync.Once
@@ -123,6 +126,7 @@ func New(o Options) *Plugin {
 			stream: 5 * time.Second,
 			window: 50 * time.Millisecond,
 		},
+		again:  make(chan struct{}, 1),
 		tried:  make(chan struct{}),
 		status: Status{Reason: "not started"},
 	}
@@ -176,6 +180,15 @@ func (p *Plugin) Run(ctx context.Context) error {
 		p.Watch.await(ctx, tried, delay)
 	}
 	return nil
+}
+
+// ListAgain sends the list to the kubelet again, which makes the kubelet write its checkpoint
+// (genericDeviceUpdateCallback, pkg/kubelet/cm/devicemanager/manager.go). It does not block.
+func (p *Plugin) ListAgain() {
+	select {
+	case p.again <- struct{}{}:
+	default: // one is pending
+	}
 }
 
 // registered publishes that the kubelet has the resource and its first list.

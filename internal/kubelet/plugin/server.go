@@ -131,13 +131,14 @@ func (s *server) ListAndWatch(_ *v1beta1.Empty, stream listStream) (err error) {
 
 // stream sends lists until the kubelet or the server ends it. A change is sent at once. Later
 // changes within the window are sent together at its end. A list that is equal for the kubelet
-// is not sent.
+// is only sent on request, see ListAgain.
 func (s *server) stream(stream listStream) error {
 	var (
 		sent    []device.Listed
 		isFirst = true
 		window  <-chan time.Time // changes wait until it fires
 		isCut   bool             // the list is longer than the kubelet accepts
+		isAgain bool             // an equal list is sent as well
 	)
 	for {
 		all, changed := s.Source.Devices()
@@ -148,7 +149,7 @@ func (s *server) stream(stream listStream) error {
 			s.Log.Error("list is larger than the kubelet accepts: the last devices are left out",
 				"slots", len(all), "listed", len(list), "limit", device.MaxList)
 		}
-		isNew := isFirst || !device.SameList(sent, list)
+		isNew := isFirst || isAgain || !device.SameList(sent, list)
 		if isNew && window == nil {
 			if err := stream.Send(listResponse(list)); err != nil {
 				return err
@@ -160,6 +161,7 @@ func (s *server) stream(stream listStream) error {
 				window = time.After(s.timing.window)
 			}
 			isFirst = false
+			isAgain = false
 			sent = list
 		}
 		if window != nil {
@@ -167,6 +169,8 @@ func (s *server) stream(stream listStream) error {
 		}
 		select {
 		case <-changed:
+		case <-s.again:
+			isAgain = true
 		case <-window:
 			window = nil
 		case <-stream.Context().Done():

@@ -121,9 +121,6 @@ func (k *Kubelet) freeRemoved() { k.removed = nil }
 // writeCheckpoint replaces the file, as the kubelet does after every allocation and list,
 // and not when it frees the devices of a pod; k.mu is locked.
 func (k *Kubelet) writeCheckpoint() {
-	if !k.opts.Checkpoint {
-		return
-	}
 	data := checkpointData{RegisteredDevices: map[string][]string{}}
 	for _, c := range slices.SortedFunc(maps.Keys(k.admitted), compareRequests) {
 		data.PodDeviceEntries = append(data.PodDeviceEntries, k.entry(c))

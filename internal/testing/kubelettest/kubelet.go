@@ -23,7 +23,6 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
-	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
 // Keying is how a kubelet distinguishes the instances of one resource's plugin.
@@ -46,10 +45,6 @@ type Options struct {
 	Keying Keying
 	// PodResources is the path of the PodResources socket; empty is none.
 	PodResources string
-	// PodsAPI is the path of the socket of the Pods API; empty is a kubelet before 1.37.
-	PodsAPI string
-	// Checkpoint: the kubelet keeps the file of its allocations in Dir.
-	Checkpoint bool
 	// Registry is the directory of DRA drivers' sockets; empty is a kubelet without DRA.
 	Registry string
 	// FormerDRA selects the former services: DRAPlugin v1beta1, DRAResourceHealth v1alpha1.
@@ -81,8 +76,6 @@ type Kubelet struct {
 
 	withholdStreams bool
 	podsErr         error // of every PodResources call
-	podEvents       []*podsv1alpha1.WatchPodsEvent
-	podWatches      int // running calls of WatchPods
 }
 
 // process is one run of the kubelet.
@@ -90,7 +83,6 @@ type process struct {
 	*Kubelet
 	v1beta1.UnimplementedRegistrationServer
 	podresourcesv1.UnimplementedPodResourcesListerServer
-	podsv1alpha1.UnimplementedPodsServer
 	server  *grpc.Server
 	wg      sync.WaitGroup
 	stop    context.CancelFunc
@@ -128,7 +120,6 @@ func (k *Kubelet) Start() error {
 	p := &process{Kubelet: k, server: grpc.NewServer(grpc.WaitForHandlers(true)), clients: map[string]*client{}}
 	v1beta1.RegisterRegistrationServer(p.server, p)
 	podresourcesv1.RegisterPodResourcesListerServer(p.server, p)
-	podsv1alpha1.RegisterPodsServer(p.server, p)
 	listeners, err := k.listen()
 	if err != nil {
 		return fmt.Errorf("start kubelet: %w", err)
@@ -157,7 +148,7 @@ func (k *Kubelet) listen() ([]net.Listener, error) {
 		return nil, err
 	}
 	var listeners []net.Listener
-	for _, path := range []string{k.Socket(), k.opts.PodResources, k.opts.PodsAPI} {
+	for _, path := range []string{k.Socket(), k.opts.PodResources} {
 		if path == "" {
 			continue
 		}
@@ -173,13 +164,6 @@ func (k *Kubelet) listen() ([]net.Listener, error) {
 		listeners = append(listeners, l)
 	}
 	return listeners, nil
-}
-
-// Upgrade sets the path of the socket of the Pods API, which the next Start makes.
-func (k *Kubelet) Upgrade(podsAPI string) {
-	k.update(func() {
-		k.opts.PodsAPI = podsAPI
-	})
 }
 
 // replace replaces the process by p, nil to stop it.
@@ -216,7 +200,7 @@ func (k *Kubelet) Kill() {
 // removed. Sockets of plugins stay until the next start.
 func (k *Kubelet) Stop() {
 	k.Kill()
-	for _, path := range []string{k.Socket(), k.opts.PodResources, k.opts.PodsAPI} {
+	for _, path := range []string{k.Socket(), k.opts.PodResources} {
 		if path != "" {
 			_ = os.Remove(path)
 		}

@@ -6,10 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
-	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
 // Request is a container's request for devices of one resource.
@@ -82,8 +80,18 @@ func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, erro
 
 // Hold assigns devices to a container without a call, like a checkpoint.
 func (k *Kubelet) Hold(c Request, ids ...string) {
+	k.HoldAll(map[Request][]string{c: ids})
+}
+
+// HoldAll assigns devices to many containers at once.
+func (k *Kubelet) HoldAll(held map[Request][]string) {
 	k.update(func() {
-		k.record(c, &Admission{IDs: ids, Response: &v1beta1.ContainerAllocateResponse{}})
+		k.freeRemoved()
+		for c, ids := range held {
+			k.identify(c)
+			k.admitted[c] = &Admission{IDs: ids, Response: &v1beta1.ContainerAllocateResponse{}}
+		}
+		k.writeCheckpoint()
 	})
 }
 
@@ -92,7 +100,6 @@ func (k *Kubelet) record(c Request, a *Admission) {
 	k.freeRemoved()
 	k.identify(c)
 	k.admitted[c] = a
-	k.podEvent(podsv1alpha1.EventType_MODIFIED)
 	k.writeCheckpoint()
 }
 
@@ -113,70 +120,7 @@ func (k *Kubelet) Remove(namespace, name string) {
 				c.forgotten = true
 			}
 		}
-		k.podEvent(podsv1alpha1.EventType_DELETED)
 	})
-}
-
-// podEvent sends an event to all calls of WatchPods; k.mu is locked. Pods are opaque here.
-func (k *Kubelet) podEvent(kind podsv1alpha1.EventType) {
-	if k.podWatches == 0 {
-		return
-	}
-	k.podEvents = append(k.podEvents, &podsv1alpha1.WatchPodsEvent{Type: kind, Pod: []byte("a pod")})
-}
-
-// Touch changes the status of a pod n times.
-func (k *Kubelet) Touch(n int) {
-	k.update(func() {
-		for range n {
-			k.podEvent(podsv1alpha1.EventType_MODIFIED)
-		}
-	})
-}
-
-// PodWatches returns the number of running calls of WatchPods.
-func (k *Kubelet) PodWatches() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.podWatches
-}
-
-// WatchPods implements the Pods API: an event for each pod, one that ends this list, and then one
-// for each change.
-func (p *process) WatchPods(_ *podsv1alpha1.WatchPodsRequest, stream grpc.ServerStreamingServer[podsv1alpha1.WatchPodsEvent]) error {
-	var first []*podsv1alpha1.WatchPodsEvent
-	next := 0
-	p.update(func() {
-		p.podWatches++
-		next = len(p.podEvents)
-		for range p.admitted {
-			first = append(first, &podsv1alpha1.WatchPodsEvent{Type: podsv1alpha1.EventType_ADDED, Pod: []byte("a pod")})
-		}
-	})
-	defer p.update(func() {
-		p.podWatches--
-	})
-	first = append(first, &podsv1alpha1.WatchPodsEvent{Type: podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE})
-	for {
-		for _, event := range first {
-			if err := stream.Send(event); err != nil {
-				return err
-			}
-		}
-		p.mu.Lock()
-		first = p.podEvents[next:]
-		next = len(p.podEvents)
-		changed := p.changed
-		p.mu.Unlock()
-		if len(first) > 0 {
-			continue
-		}
-		select {
-		case <-stream.Context().Done():
-			return stream.Context().Err()
-		case <-changed:
-		}
-	}
 }
 
 // free returns the free healthy devices, sorted, and whether the plugin has
@@ -189,6 +133,9 @@ func (k *Kubelet) free(name string) (ids []string, hasPreference bool, err error
 	healthy := r.healthy()
 	if len(healthy) == 0 {
 		return nil, false, fmt.Errorf("%q has no healthy devices", name)
+	}
+	if r.plugin == nil {
+		return nil, false, fmt.Errorf("%q: its plugin is gone", name)
 	}
 	for c, a := range k.admitted {
 		if c.Resource == name {

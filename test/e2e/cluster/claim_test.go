@@ -95,10 +95,13 @@ func runDRAClaim(t *testing.T, v bed.Version) {
 		}
 	}
 
-	// Each request mounts the file at the same path; it is about both devices.
-	const healthy = "/run/device/healthy"
-	if err := canRead(healthy); err != nil {
-		t.Errorf("%s: %v", healthy, err)
+	// Each request mounts the directories of both devices at the same paths, in the order of the IDs.
+	const healthy = "/run/device/0/healthy"
+	const other = "/run/device/1/healthy"
+	for _, file := range []string{healthy, other} {
+		if err := canRead(file); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 	n.Unplug("1-1")
 	wait.Until(t, limit, "removal of "+healthy, func() error {
@@ -107,6 +110,9 @@ func runDRAClaim(t *testing.T, v bed.Version) {
 		}
 		return nil
 	})
+	if err := canRead(other); err != nil {
+		t.Errorf("the other device, %s: %v", other, err)
+	}
 	n.delete(t, "claimed")
 	if left, err := filepath.Glob(filepath.Join(n.PluginDir(), "run", "claims", "*")); err != nil || len(left) > 0 {
 		t.Errorf("metadata after the end of the pod: %q, %v, want none", left, err)

@@ -65,9 +65,6 @@ func TestLeastPrivilege(t *testing.T) {
 		if mount.Name == "cdi-static" {
 			continue // foreign specs, for configurations that name their devices
 		}
-		if mount.Name == "pods-api" {
-			continue // the kubelet is older: TestReleased of the package node needs the socket
-		}
 		want, ok := complaints[mount.Name]
 		if !ok {
 			t.Errorf("mount %s of the manifest: this test knows no failure without it", mount.Name)

@@ -45,6 +45,12 @@ func TestRollout(t *testing.T) {
 		"SIGTERM": func(t *testing.T, p *product.Plugin) { p.Stop(t) },
 		"SIGKILL": func(_ *testing.T, p *product.Plugin) { p.Kill() },
 	}
+	// After SIGKILL the next instance has to read what the last one has granted, and match the host,
+	// before it registers. That is a part of the outage.
+	medians := map[string]time.Duration{
+		"SIGTERM": 100 * time.Millisecond,
+		"SIGKILL": 300 * time.Millisecond,
+	}
 	for _, c := range []struct {
 		version    bed.Version
 		maxOutages int // how often a resource may be unavailable in an update
@@ -70,8 +76,8 @@ func TestRollout(t *testing.T) {
 				if len(outages) == 0 {
 					return
 				}
-				if median := outages[len(outages)/2]; median > 100*time.Millisecond {
-					t.Errorf("unavailable for %v in the median, want 100ms at most", median)
+				if median := outages[len(outages)/2]; median > medians[name] {
+					t.Errorf("unavailable for %v in the median, want %v at most", median, medians[name])
 				}
 				if longest := outages[len(outages)-1]; longest > time.Second {
 					t.Errorf("unavailable for %v, want a second at most", longest)

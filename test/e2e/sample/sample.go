@@ -33,11 +33,15 @@ type Plugin struct {
 
 	mu        sync.Mutex
 	allocated [][]string
+	again     chan struct{} // has the list sent again
 }
 
 // Start serves the plugin in a kubelet's device plugin directory and registers it once.
 func (p *Plugin) Start(t testing.TB, dir string) {
 	t.Helper()
+	p.mu.Lock()
+	p.again = make(chan struct{})
+	p.mu.Unlock()
 	// A unique name per server: the kubelet keeps connections by name.
 	file, err := os.CreateTemp(dir, "sample-*.sock")
 	if err != nil {
@@ -87,17 +91,40 @@ func (p *Plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.Devic
 	return &api.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch sends the devices once.
+// ListAgain sends the devices to the kubelet again.
+func (p *Plugin) ListAgain(t testing.TB) {
+	t.Helper()
+	select {
+	case p.repeats() <- struct{}{}:
+	case <-time.After(registerLimit):
+		t.Fatalf("%s: the kubelet does not follow the list", p.Resource)
+	}
+}
+
+// repeats has a value when the latest server sends the devices again.
+func (p *Plugin) repeats() chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.again
+}
+
+// ListAndWatch sends the devices, and again for each call of ListAgain.
 func (p *Plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
+	again := p.repeats()
 	list := &api.ListAndWatchResponse{}
 	for _, id := range p.IDs {
 		list.Devices = append(list.Devices, &api.Device{ID: id, Health: api.Healthy})
 	}
-	if err := stream.Send(list); err != nil {
-		return err
+	for {
+		if err := stream.Send(list); err != nil {
+			return err
+		}
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case <-again:
+		}
 	}
-	<-stream.Context().Done()
-	return nil
 }
 
 // Allocate calls Respond.

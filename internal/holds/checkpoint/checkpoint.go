@@ -85,8 +85,8 @@ type entry struct {
 	DeviceIDs    map[string][]string
 }
 
-// errNoEntries means that the file is JSON, but not the checkpoint of a device manager.
-var errNoEntries = errors.New("it has no Data.PodDeviceEntries")
+// ErrNoEntries means that the file is JSON, but not the checkpoint of a device manager.
+var ErrNoEntries = errors.New("it has no Data.PodDeviceEntries")
 
 // decode reads the object Data and its list PodDeviceEntries, and nothing after that. The checksum at the
 // end is not verified: the kubelet makes it from a dump of its own Go types.
@@ -105,7 +105,7 @@ func decode(r io.Reader, each func(Allocation) bool) error {
 		return nil
 	}
 	if open != json.Delim('[') {
-		return errNoEntries
+		return ErrNoEntries
 	}
 	for d.More() {
 		var e entry
@@ -131,7 +131,7 @@ func enter(d *json.Decoder, key string) error {
 		return err
 	}
 	if open != json.Delim('{') {
-		return errNoEntries
+		return ErrNoEntries
 	}
 	for d.More() {
 		name, err := d.Token()
@@ -146,5 +146,5 @@ func enter(d *json.Decoder, key string) error {
 			return err
 		}
 	}
-	return errNoEntries
+	return ErrNoEntries
 }

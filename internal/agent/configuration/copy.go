@@ -1,0 +1,71 @@
+package configuration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+)
+
+// goodName is the file in the state directory with the text of the last good configuration. It is one
+// file, so that it is replaced atomically.
+const goodName = "last-good-config.json"
+
+// FileNames are the names of the files in the state directory.
+func FileNames() []string { return []string{goodName, markName} }
+
+// copiedFile is one file of the copy, as readable text.
+type copiedFile struct {
+	Name string `json:"name"`
+	// Path is where the file was read. It is empty in a copy by an older version.
+	Path string `json:"path,omitempty"`
+	Text string `json:"text"`
+}
+
+// LastGood returns the copy of the last good configuration. It returns nil if there is none, or if it
+// is unusable.
+func LastGood(stateDir string) []config.File {
+	text, err := atomicfile.Read(filepath.Join(stateDir, goodName), atomicfile.MaxSize)
+	if err != nil {
+		return nil
+	}
+	var copied []copiedFile
+	if err := json.Unmarshal(text, &copied); err != nil {
+		return nil
+	}
+	var files []config.File
+	for _, f := range copied {
+		files = append(files, config.File{
+			Name: f.Name,
+			Path: f.Path,
+			Data: []byte(f.Text),
+		})
+	}
+	return files
+}
+
+// writeCopy makes a configuration the last good one on disk.
+func writeCopy(stateDir string, files []config.File) error {
+	var copied []copiedFile
+	for _, f := range files {
+		copied = append(copied, copiedFile{
+			Name: f.Name,
+			Path: f.Path,
+			Text: string(f.Data),
+		})
+	}
+	text, err := json.MarshalIndent(copied, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(stateDir, 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(stateDir, goodName), text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("--state-dir: %w", err)
+	}
+	return nil
+}

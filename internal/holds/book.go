@@ -1,0 +1,536 @@
+package holds
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/cgroup"
+	"github.com/generic-dp/generic-dp/internal/sys/slow"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
+)
+
+const (
+	// grantTime is how long a slot counts as held after an Allocate call until the checkpoint has
+	// it. The kubelet writes it within milliseconds after the call, unless its node is overloaded.
+	grantTime = time.Minute
+	// maxHolds and maxHoldsPerSlot limit the memory: a checkpoint may name any number of pods. One
+	// with more holds counts as unread.
+	maxHolds        = 60_000
+	maxHoldsPerSlot = 16
+)
+
+// Options are the options of a Book. The functions must be safe for concurrent use.
+type Options struct {
+	// Checkpoint is the path of the kubelet's checkpoint.
+	Checkpoint string
+	// Cgroups says whether a pod has a cgroup, and whether it runs.
+	Cgroups *cgroup.Tree
+	// Journal is the path of the file that keeps holds over a restart of the program.
+	Journal string
+	// Boot is the ID of this boot: no container survives a reboot.
+	Boot string
+	// Now is the clock.
+	Now func() time.Time
+	// Listed queries the kubelet for the held slots, with "namespace/name" of the pod. The query
+	// makes the kubelet forget pods that have ended (UpdateAllocatedDevices,
+	// pkg/kubelet/cm/devicemanager/manager.go).
+	Listed func(ctx context.Context) (pods map[string]string, err error)
+	// ListAgain sends the list of a resource to the kubelet again, which then writes its checkpoint.
+	ListAgain func()
+	// Pods returns "namespace/name" of all pods that the kubelet has.
+	Pods func(ctx context.Context) (map[string]bool, error)
+	// Generation counts the starts of the kubelet.
+	Generation func() uint64
+	// Changed is called when the view has changed, without a lock.
+	Changed func()
+	// CgroupHint says what to change if no cgroup is visible.
+	CgroupHint string
+	Log        *slog.Logger
+}
+
+// Book has all holds. It is safe for concurrent use.
+type Book struct {
+	Options
+	// requests asks Run for another look. It has capacity 1.
+	requests chan struct{}
+	// reads are the reads of the checkpoint, of which one runs at a time.
+	reads slow.Calls[string, bool]
+	// podCgroups watches the cgroups of pods while a hold waits for the end of a pod.
+	podCgroups *watch.Watcher
+
+	mu sync.Mutex
+	// pods are the pods that have each slot, or had it and have not ended.
+	pods map[string][]podHold
+	// grants are the slots of Allocate calls that the checkpoint has not shown yet.
+	grants map[string]grant
+	// claims has the devices of each claim by its UID.
+	claims map[string][]Holder
+	// uses is what each held device uses, by its ID.
+	uses map[string]Device
+	// refused has the UID of the pod that still runs, by slot, although the kubelet has freed it.
+	refused map[string]string
+	// isOurs reports whether a resource is this program's. A nil function means every resource.
+	isOurs func(resource string) bool
+	// unreadClaims is why the devices of some claims are not known.
+	unreadClaims string
+
+	reading reading
+	// refreshes belongs to Run.
+	refreshes refreshes
+	// isAwaited is set while something waits for the end of a hold.
+	isAwaited bool
+	// journal is the file of the holds.
+	journal journal
+	// view is nil after a change.
+	view   *View
+	logged logged
+}
+
+// podHold is a pod that has a slot, or had it and may not have ended.
+type podHold struct {
+	pod      string
+	resource string
+	// isNamed is set if the checkpoint that was read last has the hold.
+	isNamed bool
+	// refresh is the number of the last refresh when the checkpoint lost the hold. Only a checkpoint
+	// from after another one proves that the kubelet has forgotten the pod: somebody may have
+	// replaced the file while the kubelet runs.
+	refresh uint64
+	// staticName is "namespace/name" of a static pod, empty if it is not known.
+	staticName string
+	// generation is the start of the kubelet whose checkpoint had the hold last, 0 if it is not
+	// known.
+	generation uint64
+}
+
+// grant is a slot that an Allocate call returned.
+type grant struct {
+	resource string
+	at       time.Time
+	// before are the pods that had the slot: the pod of the call is another one.
+	before []string
+}
+
+// logged is what the log already says. Each problem is logged once, until it has ended.
+type logged struct {
+	noCgroups bool
+	// readError is the error of the last read of the checkpoint.
+	readError string
+	// journal is the error of the last write of the journal.
+	journal string
+}
+
+// New returns a Book without holds. Load reads them.
+func New(o Options) *Book {
+	b := &Book{
+		Options:  o,
+		requests: make(chan struct{}, 1),
+		pods:     map[string][]podHold{},
+		grants:   map[string]grant{},
+		claims:   map[string][]Holder{},
+		uses:     map[string]Device{},
+		refused:  map[string]string{},
+	}
+	b.podCgroups = watch.New(watch.Options{
+		Source: "cgroups of pods",
+		// The kubelet makes a directory for each pod. The files of a cgroup do not matter here.
+		Events: watch.Names,
+		Dirs:   b.watchedCgroups,
+		Resync: 10 * time.Minute,
+		Poll:   10 * time.Second,
+		Log:    o.Log,
+	})
+	return b
+}
+
+// View returns who holds what now.
+func (b *Book) View() *View {
+	if b == nil {
+		return &View{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.current()
+}
+
+// current is View. The caller holds the lock.
+func (b *Book) current() *View {
+	b.expireGrants()
+	if b.view != nil {
+		return b.view
+	}
+	holders := map[string][]Holder{}
+	ours := map[string]bool{}
+	addPod := func(h Holder, slot string) {
+		mine, isKnown := ours[h.Resource]
+		if !isKnown {
+			mine = b.isOurs == nil || b.isOurs(h.Resource)
+			ours[h.Resource] = mine
+		}
+		if !mine {
+			return // of another program
+		}
+		h.ID, h.Slot = device.SplitSlot(slot)
+		holders[h.ID] = append(holders[h.ID], h)
+	}
+	for _, slot := range slices.Sorted(maps.Keys(b.pods)) {
+		for _, p := range b.pods[slot] {
+			addPod(Holder{Resource: p.resource, Pod: p.pod, Name: p.staticName}, slot)
+		}
+	}
+	for _, slot := range slices.Sorted(maps.Keys(b.grants)) {
+		id, number := device.SplitSlot(slot)
+		h := Holder{ID: id, Slot: number, Resource: b.grants[slot].resource}
+		holders[id] = append(holders[id], h)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(b.claims)) {
+		for _, h := range b.claims[uid] {
+			holders[h.ID] = append(holders[h.ID], h)
+		}
+	}
+	b.view = newView(holders, maps.Clone(b.uses))
+	b.view.unread = b.reading.unread
+	b.view.unreadClaims = b.unreadClaims
+	return b.view
+}
+
+// expireGrants drops the grants that no pod has taken in time, according to the latest checkpoint, and
+// reports whether there were some. The caller holds the lock.
+func (b *Book) expireGrants() bool {
+	now := b.Now()
+	hasExpired := false
+	for slot, g := range b.grants {
+		isYoung := now.Before(g.at.Add(grantTime))
+		if isYoung || !b.reading.isCurrent(b.Checkpoint) {
+			continue
+		}
+		delete(b.grants, slot)
+		hasExpired = true
+	}
+	if hasExpired {
+		b.changed()
+	}
+	return hasExpired
+}
+
+// changed drops the view. The journal follows later. The caller holds the lock.
+func (b *Book) changed() {
+	b.view = nil
+	b.journal.isOutdated = true
+}
+
+// request asks Run for another look.
+func (b *Book) request() {
+	select {
+	case b.requests <- struct{}{}:
+	default: // one is pending
+	}
+}
+
+// Observe says what the offered devices use of the host now, by ID, and which resources are this
+// program's. A held device that is not offered keeps what it used, as far as that is known here, or was
+// remembered before a reboot, see Device.notOffered.
+func (b *Book) Observe(ctx context.Context, offered, remembered map[string]Device, plugged map[string][]string, isOurs func(resource string) bool) {
+	if b == nil {
+		return
+	}
+	b.catchUp(ctx, readPatience) // a device that a container got before this pass is held in it
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.isOurs = isOurs
+	b.view = nil // other resources may be ours
+	held := b.heldDevices()
+	maps.DeleteFunc(b.uses, func(id string, _ Device) bool {
+		return !held[id]
+	})
+	for id := range held {
+		before, isKnown := b.uses[id]
+		next, isOffered := offered[id]
+		if !isOffered {
+			last, isRemembered := remembered[id]
+			if isKnown {
+				last = before
+			} else if !isRemembered {
+				continue
+			}
+			next = last.notOffered(plugged)
+		}
+		if !isKnown || !reflect.DeepEqual(next, before) {
+			b.uses[id] = next
+			b.journal.isOutdated = true
+		}
+	}
+	if b.journal.isOutdated {
+		b.request()
+	}
+}
+
+// heldDevices returns the IDs of all held devices, also of other programs. The caller holds the lock.
+func (b *Book) heldDevices() map[string]bool {
+	ids := map[string]bool{}
+	for slot := range b.pods {
+		ids[deviceOfSlot(slot)] = true
+	}
+	for slot := range b.grants {
+		ids[deviceOfSlot(slot)] = true
+	}
+	for _, devices := range b.claims {
+		for _, h := range devices {
+			ids[h.ID] = true
+		}
+	}
+	return ids
+}
+
+// Slot is a slot that an Allocate call asks for.
+type Slot struct {
+	// ID is the ID of the slot.
+	ID string
+	// Device is the device of the slot.
+	Device Wanted
+}
+
+// Grant records that a container gets slots of one resource, unless another container may have their
+// hardware, or the pod that had a slot before still runs. The error names the device and its holder.
+// The record is written before Grant returns. The caller calls cancel if the container does not get
+// them after all. A nil Book grants everything.
+func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err error) {
+	if b == nil {
+		return func() {}, nil
+	}
+	devices := make([]Wanted, len(slots))
+	for i := range slots {
+		devices[i] = slots[i].Device
+	}
+	if err := CheckWithin(devices); err != nil {
+		return nil, err
+	}
+	if err := b.checkSlots(ctx, slots); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.current()
+	for _, s := range slots {
+		if reason := now.refuses(&s.Device); reason != "" {
+			return nil, fmt.Errorf("device %q is %s: it can be allocated when that container has ended", s.Device.ID, reason)
+		}
+	}
+	before := map[string]grant{}
+	for _, s := range slots {
+		if last, isGranted := b.grants[s.ID]; isGranted {
+			before[s.ID] = last
+		}
+		b.grants[s.ID] = grant{
+			resource: s.Device.Resource,
+			at:       b.Now(),
+			before:   b.podsOf(s.ID),
+		}
+		b.uses[s.Device.ID] = s.Device.Device
+	}
+	if err := b.journal.append(slots, b.Now()); err != nil {
+		b.undo(slots, before)
+		isExclusive := slices.ContainsFunc(slots, func(s Slot) bool {
+			return s.Device.Exclusive
+		})
+		if isExclusive {
+			return nil, fmt.Errorf("device %q is exclusive, and its use cannot be recorded: %w", slots[0].Device.ID, err)
+		}
+		b.logJournal(err)
+	}
+	b.view = nil
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.undo(slots, before)
+	}, nil
+}
+
+// refuses returns why an Allocate call for a device is refused. Without the checkpoint, only
+// exclusive devices are refused: the kubelet knows whether a slot of any other device is free.
+func (v *View) refuses(w *Wanted) string {
+	if w.Exclusive && (v.unread != "" || v.unreadClaims != "") {
+		return v.Blocked(*w)
+	}
+	h, use := v.rival(w, func(*Holder) bool {
+		return false
+	})
+	if h == nil {
+		return ""
+	}
+	return h.reason(use, w)
+}
+
+// undo restores the grants of slots as they were before. The caller holds the lock.
+func (b *Book) undo(slots []Slot, before map[string]grant) {
+	for _, s := range slots {
+		if last, wasGranted := before[s.ID]; wasGranted {
+			b.grants[s.ID] = last
+		} else {
+			delete(b.grants, s.ID)
+		}
+	}
+	b.changed()
+	b.request()
+}
+
+// podsOf returns the pods that have a slot. The caller holds the lock.
+func (b *Book) podsOf(slot string) []string {
+	var pods []string
+	for _, p := range b.pods[slot] {
+		pods = append(pods, p.pod)
+	}
+	return pods
+}
+
+// CheckWithin returns why one container cannot have these devices together: two of them are the same
+// hardware, or exclude each other.
+func CheckWithin(devices []Wanted) error {
+	for i := range devices {
+		w := &devices[i]
+		for j := range devices[:i] {
+			other := &devices[j]
+			h := Holder{ID: other.ID, Resource: other.Resource}
+			if other.ID != w.ID && h.excludes(&other.Device, w) {
+				return fmt.Errorf("devices %q and %q exclude each other, and a container cannot have both", other.ID, w.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// Reserve records the devices of a claim, unless another container may have their hardware in another
+// way. It replaces what the claim had. Slots of one device are left to the caller, who counts them
+// among the claims. conflicts are the holders that exclude a device of the claim; then nothing is
+// recorded.
+func (b *Book) Reserve(claim string, devices []Wanted) (conflicts []Holder, err error) {
+	if b == nil {
+		return nil, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.current()
+	for i := range devices {
+		w := &devices[i]
+		if w.Exclusive && (now.unread != "" || now.unreadClaims != "") {
+			return nil, fmt.Errorf("device %q is exclusive: %s", w.ID, now.Blocked(*w))
+		}
+		for _, id := range now.candidates(w) {
+			use, isKnown := now.uses[id]
+			known := &use
+			if !isKnown {
+				known = nil
+			}
+			for _, h := range now.holders[id] {
+				if h.Claim != claim && h.excludes(known, w) {
+					conflicts = append(conflicts, h)
+				}
+			}
+		}
+	}
+	if len(conflicts) > 0 {
+		return conflicts, nil
+	}
+	b.setClaim(claim, devices)
+	return nil, nil
+}
+
+// Record records the devices of a prepared claim, whatever else is held.
+func (b *Book) Record(claim string, devices []Wanted) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.setClaim(claim, devices)
+}
+
+// setClaim records the devices of a claim. The caller holds the lock.
+func (b *Book) setClaim(claim string, devices []Wanted) {
+	var held []Holder
+	slots := map[string]int{}
+	for _, w := range devices {
+		held = append(held, Holder{
+			ID:       w.ID,
+			Slot:     slots[w.ID],
+			Resource: w.Resource,
+			Claim:    claim,
+		})
+		slots[w.ID]++
+		if w.Places != nil {
+			b.uses[w.ID] = w.Device
+		}
+	}
+	b.claims[claim] = held
+	b.changed()
+	b.request()
+}
+
+// Release removes a claim that has ended.
+func (b *Book) Release(claim string) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	_, wasHeld := b.claims[claim]
+	delete(b.claims, claim)
+	b.changed()
+	b.mu.Unlock()
+	if wasHeld {
+		b.Changed()
+		b.request()
+	}
+}
+
+// SetClaims replaces all claims. unread is why the devices of some are not known, nil if all are known.
+func (b *Book) SetClaims(claims map[string][]Wanted, unread error) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.claims = map[string][]Holder{}
+	b.unreadClaims = ""
+	if unread != nil {
+		b.unreadClaims = unread.Error()
+	}
+	for claim, devices := range claims {
+		b.setClaim(claim, devices)
+	}
+}
+
+// Await says whether something waits for the end of a hold. Meanwhile the ends of pods are followed.
+func (b *Book) Await(waits bool) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	hasChanged := b.isAwaited != waits
+	b.isAwaited = waits
+	b.mu.Unlock()
+	if waits || hasChanged {
+		b.request() // a refresh may be due
+	}
+}
+
+// Refused returns why slots are unhealthy although nobody holds them as far as the kubelet knows, by
+// slot.
+func (b *Book) Refused() map[string]string {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	reasons := make(map[string]string, len(b.refused))
+	for slot, pod := range b.refused {
+		reasons[slot] = reasonRunning(pod)
+	}
+	return reasons
+}

@@ -1,0 +1,32 @@
+package holds
+
+import (
+	"context"
+	"time"
+)
+
+// Look is one round of Run.
+func (b *Book) Look(ctx context.Context) time.Time { return b.look(ctx) }
+
+// ReadCheckpoint is what Run does when the checkpoint was replaced.
+func (b *Book) ReadCheckpoint(ctx context.Context) { b.follow(ctx) }
+
+// WriteJournal is a part of Look.
+func (b *Book) WriteJournal() { b.writeJournal() }
+
+// NotOffered is what a held device uses that is not offered now.
+func (d Device) NotOffered(plugged map[string][]string) Device { return d.notOffered(plugged) }
+
+// PodHolds is the rule for the hold of a pod.
+func PodHolds(isNamed, hasCgroup bool) bool {
+	return podEvidence{isNamed: isNamed, hasCgroup: hasCgroup}.holds()
+}
+
+// RefusesSlot is the rule for the slot of an Allocate call.
+var RefusesSlot = refusesSlot
+
+// MaxHolds and MaxHoldsPerSlot limit the memory.
+const (
+	MaxHolds        = maxHolds
+	MaxHoldsPerSlot = maxHoldsPerSlot
+)

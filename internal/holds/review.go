@@ -1,0 +1,326 @@
+package holds
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/host/cgroup"
+)
+
+const (
+	// checkRunning is how often the pods are checked that run although the kubelet has forgotten
+	// them: the end of a process causes no event with version 1 of cgroups.
+	checkRunning = time.Second
+	// firstRefresh and lastRefresh bound the time between two refreshes while something waits for a
+	// hold that only the checkpoint knows. The time doubles: a kubelet that has just started does not
+	// forget pods before it has the list of the API server.
+	firstRefresh = 200 * time.Millisecond
+	lastRefresh  = time.Minute
+	// refreshWithin limits the query of a refresh.
+	refreshWithin = 5 * time.Second
+	// cgroupsExpected is when a kubelet that runs has made its cgroups: missing ones deserve a
+	// warning then.
+	cgroupsExpected = 10 * time.Second
+)
+
+// Run follows the kubelet's checkpoint and the pods' cgroups until ctx is cancelled, which is not an
+// error. A value in replaced says that the checkpoint was replaced.
+func (b *Book) Run(ctx context.Context, replaced <-chan struct{}) error {
+	var others sync.WaitGroup
+	defer others.Wait()
+	// The watch begins when the end of a pod first matters.
+	watchCgroups := sync.OnceFunc(func() {
+		others.Go(func() {
+			_ = b.podCgroups.Run(ctx) // always nil
+		})
+	})
+	// A query of the kubelet may take seconds, and a pod that the checkpoint names only in that time
+	// would stay unknown. So the reads have a goroutine of their own.
+	others.Go(func() {
+		b.followCheckpoint(ctx, replaced)
+	})
+	warn := time.After(cgroupsExpected)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.requests:
+		case <-b.podCgroups.Changes():
+			b.refreshes.soon(b.Now())
+		case <-timer.C:
+		case <-warn:
+			b.warnNoCgroups()
+			continue
+		}
+		next := b.look(ctx)
+		if len(b.watchedCgroups()) > 0 {
+			watchCgroups()
+		}
+		b.podCgroups.Refresh()
+		timer.Stop()
+		if !next.IsZero() {
+			timer.Reset(next.Sub(b.Now()))
+		}
+	}
+}
+
+// look reviews all holds, has the kubelet bring its checkpoint up to date if that is due, and writes the
+// journal. It returns when to look again, the zero time if there is no need.
+func (b *Book) look(ctx context.Context) time.Time {
+	mustRefresh, next := b.review(ctx)
+	if mustRefresh {
+		due := b.refreshes.due(b.Now())
+		if !b.Now().Before(due) {
+			b.refresh(ctx)
+			due = b.refreshes.done(b.Now())
+		}
+		if next.IsZero() || due.Before(next) {
+			next = due
+		}
+	} else {
+		b.refreshes = refreshes{}
+	}
+	b.writeJournal()
+	return next
+}
+
+// refreshes is when to refresh while something waits for a hold that only the checkpoint knows. Only Run
+// uses it.
+type refreshes struct {
+	at    time.Time
+	pause time.Duration
+}
+
+// due is when the next refresh is due.
+func (r *refreshes) due(now time.Time) time.Time {
+	if r.at.IsZero() {
+		r.pause = firstRefresh
+		r.at = now.Add(r.pause)
+	}
+	return r.at
+}
+
+// soon makes the next refresh due soon: a pod may have ended.
+func (r *refreshes) soon(now time.Time) {
+	r.pause = firstRefresh
+	if soon := now.Add(r.pause); soon.Before(r.at) {
+		r.at = soon
+	}
+}
+
+// done follows a refresh, and returns when the next one is due.
+func (r *refreshes) done(now time.Time) time.Time {
+	r.at = now.Add(r.pause)
+	r.pause = min(2*r.pause, lastRefresh)
+	return r.at
+}
+
+// followCheckpoint reads each new checkpoint at once and asks Run for a look.
+func (b *Book) followCheckpoint(ctx context.Context, replaced <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-replaced:
+		}
+		b.follow(ctx)
+		b.request()
+		b.Changed()
+	}
+}
+
+// follow reads the checkpoint, and records at once which pods it names: it may lose them again.
+func (b *Book) follow(ctx context.Context) {
+	b.catchUp(ctx, time.Minute)
+	b.writeJournal()
+}
+
+// review drops the holds of pods that have ended, and refuses the slots of pods that run although the
+// kubelet has forgotten them. mustRefresh is set if it cannot decide without a checkpoint that is up to
+// date. next is when to review again, the zero time if there is no need.
+func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
+	b.nameStaticPods(ctx)
+	evidence := b.gather()
+	b.mu.Lock()
+	hasEnded := b.dropEnded(evidence)
+	hasReleased := b.releaseEnded(evidence)
+	hasRefused := false
+	for slot, pods := range b.pods {
+		isNamed := slices.ContainsFunc(pods, func(p podHold) bool { return p.isNamed })
+		for _, p := range pods {
+			now := evidence[p.pod]
+			isForgotten := !isNamed && now.state == cgroup.Running && b.refused[slot] == ""
+			isConfirmed := b.reading.refreshes > p.refresh
+			if isForgotten && isConfirmed {
+				b.refused[slot] = p.pod
+				hasRefused = true
+			}
+			isWaiting := b.isAwaited && p.isNamed && !now.hasCgroup
+			mustRefresh = mustRefresh || isWaiting || isForgotten && !isConfirmed
+		}
+	}
+	// A claim may have ended without a word of the kubelet, see Options.Listed.
+	mustRefresh = mustRefresh || b.isAwaited && len(b.claims) > 0
+	if len(b.refused) > 0 || b.isAwaited && b.hasUnnamed() {
+		next = b.Now().Add(checkRunning)
+	}
+	hasExpired := b.expireGrants()
+	for _, g := range b.grants {
+		end := g.at.Add(grantTime)
+		if b.isAwaited && (next.IsZero() || end.Before(next)) {
+			next = end
+		}
+	}
+	b.mu.Unlock()
+	if hasEnded || hasReleased || hasRefused || hasExpired {
+		b.Changed()
+	}
+	return mustRefresh, next
+}
+
+// podNow is the present state of a pod.
+type podNow struct {
+	state     cgroup.PodState
+	hasCgroup bool
+}
+
+// gather reads the cgroups of the pods that matter now: all if something waits, and otherwise those
+// that the checkpoint has lost.
+func (b *Book) gather() map[string]podNow {
+	b.mu.Lock()
+	evidence := map[string]podNow{}
+	for _, pods := range b.pods {
+		for _, p := range pods {
+			if b.isAwaited || !p.isNamed {
+				evidence[p.pod] = podNow{}
+			}
+		}
+	}
+	for _, pod := range b.refused {
+		evidence[pod] = podNow{}
+	}
+	b.mu.Unlock()
+	for pod := range evidence { // this reads files: without the lock
+		evidence[pod] = podNow{
+			state:     b.podState(pod),
+			hasCgroup: b.Cgroups.MayHavePod(pod),
+		}
+	}
+	return evidence
+}
+
+// dropEnded drops the holds that have ended, and reports whether there were some. The caller holds
+// the lock.
+func (b *Book) dropEnded(now map[string]podNow) bool {
+	hasChanged := false
+	for slot, pods := range b.pods {
+		left := slices.DeleteFunc(slices.Clone(pods), func(p podHold) bool {
+			e, isChecked := now[p.pod]
+			return isChecked && !podEvidence{isNamed: p.isNamed, hasCgroup: e.hasCgroup}.holds()
+		})
+		if len(left) == len(pods) {
+			continue
+		}
+		hasChanged = true
+		b.pods[slot] = left
+		if len(left) == 0 {
+			delete(b.pods, slot)
+		}
+	}
+	if hasChanged {
+		b.changed()
+	}
+	return hasChanged
+}
+
+// releaseEnded makes the slots healthy again whose pods do not run any more, and reports whether there
+// were some. The caller holds the lock.
+func (b *Book) releaseEnded(now map[string]podNow) bool {
+	hasChanged := false
+	for slot, pod := range b.refused {
+		e, isChecked := now[pod]
+		if isChecked && e.state != cgroup.Running {
+			b.release(slot, "the pod is "+e.state.String())
+			hasChanged = true
+		}
+	}
+	return hasChanged
+}
+
+// hasUnnamed reports whether a pod holds a slot that the checkpoint does not have. The caller holds the
+// lock.
+func (b *Book) hasUnnamed() bool {
+	for _, pods := range b.pods {
+		if slices.ContainsFunc(pods, func(p podHold) bool { return !p.isNamed }) {
+			return true
+		}
+	}
+	return false
+}
+
+// refresh has the kubelet bring its checkpoint up to date: a query of PodResources makes it forget the
+// pods that have ended, if it has the list of the API server, and the list of a plugin makes it write
+// the file. The new checkpoint is read by followCheckpoint.
+func (b *Book) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, refreshWithin)
+	defer cancel()
+	if _, err := b.Listed(ctx); err != nil {
+		b.Log.Debug("held devices may be out of date", "err", err)
+		return
+	}
+	b.mu.Lock()
+	b.reading.refreshes++
+	b.mu.Unlock()
+	b.ListAgain()
+	b.Log.Debug("the kubelet was asked for held devices")
+}
+
+// watchedCgroups are the directories in which pods have cgroups, while the end of a pod matters.
+func (b *Book) watchedCgroups() []string {
+	b.mu.Lock()
+	isNeeded := b.isAwaited || len(b.refused) > 0 || b.hasUnnamed()
+	b.mu.Unlock()
+	if !isNeeded {
+		return nil
+	}
+	return b.Cgroups.PodParents()
+}
+
+// nameStaticPods finds the names of the static pods that hold slots. Only the UID of a pod changes when
+// its manifest is edited. After an error the names stay unknown: then the next version of a static pod
+// may get its device, and so may another pod.
+func (b *Book) nameStaticPods(ctx context.Context) {
+	b.mu.Lock()
+	isOurs := b.isOurs
+	lacksName := func(p podHold) bool {
+		isOwn := isOurs == nil || isOurs(p.resource)
+		return p.isNamed && p.staticName == "" && isStatic(p.pod) && isOwn
+	}
+	isNeeded := false
+	for _, pods := range b.pods {
+		isNeeded = isNeeded || slices.ContainsFunc(pods, lacksName)
+	}
+	b.mu.Unlock()
+	if !isNeeded {
+		return
+	}
+	names, err := b.Listed(ctx)
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for slot, pods := range b.pods {
+		for i := range pods {
+			if lacksName(pods[i]) {
+				pods[i].staticName = names[slot]
+				b.journal.isOutdated = true
+				b.view = nil
+			}
+		}
+	}
+}
