@@ -84,6 +84,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		Shared:    r.Shared,
 		Exclusive: r.Exclusive,
 		Places:    b.places(),
+		Names:     b.names(),
 
 		CDI:   r.Container.CDI,
 		Owner: r.Container.Owner,

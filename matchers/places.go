@@ -53,6 +53,19 @@ func (b *builder) places() []string {
 	return places
 }
 
+// names are the names of the USB hardware of the device, see device.USBNames.
+func (b *builder) names() []string {
+	var names []string
+	for _, h := range b.c.members() {
+		names = append(names, device.USBNames(h)...)
+	}
+	for _, p := range b.c.picks {
+		names = append(names, device.USBNames(p.node.Hardware)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // partPlaces are the places of a part of a pool or a group that is neither hardware nor a node.
 func (b *builder) partPlaces(part *candidate) []string {
 	if part.cdi == nil && len(part.paths) == 0 {

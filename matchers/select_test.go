@@ -110,6 +110,7 @@ container.hooks = [{ hook_name = "createContainer", path = "/opt/hook", args = [
 	want := device.Offer{
 		ID: canB, Slots: 1, Hardware: o.Hardware, CDI: true,
 		Places: []string{o.Hardware, "usb:1d50:606f:CAN-B-78"},
+		Names:  []string{"usb:1d50:606f:CAN-B-78"},
 		Nodes:  []device.OfferedNode{{HostPath: "/dev/ttyACM0", Type: device.CharNode, Major: 240, Minor: o.Nodes[0].Minor, Key: "if00:ttyACM", Path: device.Literal("/dev/ttyACM0"), Permissions: "rw", Follow: true}},
 		Owner:  &device.Owner{GID: &gid, Mode: &mode},
 		Hooks:  []device.Hook{{Name: "createContainer", Path: "/opt/hook", Args: []string{"hook", "x"}}},

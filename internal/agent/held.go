@@ -97,20 +97,13 @@ func (l *loop) observe(ctx context.Context, v *View) *holds.View {
 	if l.options.CDIOnly {
 		return &holds.View{} // nobody knows the holders, and nobody waits for them
 	}
-	ports := plugged(v)
 	offered := map[string]holds.Device{}
 	for _, m := range v.Matched.Resources {
 		for i := range m.Offers {
-			d := holds.DeviceOf(&m.Offers[i])
-			for _, place := range d.Places {
-				if there := ports[device.PortOf(place)]; len(there) > 0 {
-					d.Names = append(d.Names, there[1:]...)
-				}
-			}
-			offered[m.Offers[i].ID] = d
+			offered[m.Offers[i].ID] = holds.DeviceOf(&m.Offers[i])
 		}
 	}
-	l.book.Observe(ctx, offered, l.remembered(), ports, l.ours())
+	l.book.Observe(ctx, offered, l.remembered(), plugged(v), l.ours())
 	return l.book.View()
 }
 
@@ -123,18 +116,15 @@ func (l *loop) remembered() map[string]holds.Device {
 	return all
 }
 
-// plugged has the places of the USB devices of the host by their ports.
+// plugged has the names of the USB devices of the host by their ports.
 func plugged(v *View) map[string][]string {
 	ports := map[string][]string{}
 	for _, h := range v.Snapshot.Hardware {
 		port := device.PortOf(h.Path)
-		if port == "" {
+		if port == "" || h.USB == nil {
 			continue
 		}
-		ports[port] = []string{h.Path}
-		if h.USB != nil {
-			ports[port] = append(ports[port], device.HardwareID(h, device.SerialForm))
-		}
+		ports[port] = device.USBNames(h)
 	}
 	for _, u := range v.Snapshot.UnreadHardware {
 		if port := device.PortOf(u.Path); port != "" {

@@ -28,6 +28,8 @@ type Offer struct {
 	Exclusive bool
 	// Places are what the device uses of the host.
 	Places []string
+	// Names are the names of its USB hardware, see USBNames.
+	Names []string
 	// Slots is how many containers may hold the device at once. It is at least 1.
 	Slots int
 	// Pool is set if the device is everything that a resource selects. It stays the same device
@@ -77,6 +79,12 @@ type Offer struct {
 	// Problem is why the device cannot be injected, for an administrator. It is empty if the
 	// device can be injected.
 	Problem string
+}
+
+// IsOther reports whether two offers certainly are different USB devices, although they may have the same
+// port. An offer from a file has no names, but its places may have its serial number.
+func (o *Offer) IsOther(other *Offer) bool {
+	return HaveOtherSerials(slices.Concat(o.Names, o.Places), slices.Concat(other.Names, other.Places))
 }
 
 // OfferedNode is a device node to inject into a container.

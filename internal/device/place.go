@@ -85,6 +85,15 @@ func serialsOf(places []string) []string {
 	return serials
 }
 
+// USBNames returns the name of a USB device whatever its ID is, "usb:VENDOR:PRODUCT:SERIAL", or with its
+// port if it has no serial number. Other hardware has none.
+func USBNames(h *Hardware) []string {
+	if h == nil || h.USB == nil {
+		return nil
+	}
+	return []string{HardwareID(h, SerialForm)}
+}
+
 // HaveOtherSerials reports whether two devices have serial numbers, and none in common: then they are not
 // the same hardware, even in the same port.
 func HaveOtherSerials(a, b []string) bool {

@@ -74,8 +74,6 @@ type Book struct {
 	claims map[string][]Holder
 	// uses is what each held device uses, by its ID.
 	uses map[string]Device
-	// offered is what the offered devices use, as of the last pass.
-	offered map[string]Device
 	// refused has the UID of the pod that still runs, by slot, although the kubelet has freed it.
 	refused map[string]string
 	// isOurs reports whether a resource is this program's. A nil function means every resource.
@@ -247,7 +245,6 @@ func (b *Book) Observe(ctx context.Context, offered, remembered map[string]Devic
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.isOurs = isOurs
-	b.offered = offered
 	b.view = nil // other resources may be ours
 	held := b.heldDevices()
 	maps.DeleteFunc(b.uses, func(id string, _ Device) bool {
@@ -336,7 +333,7 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 			at:       b.Now(),
 			before:   b.podsOf(s.ID),
 		}
-		b.use(&s.Device)
+		b.uses[s.Device.ID] = s.Device.Device
 	}
 	if err := b.journal.append(slots, b.Now()); err != nil {
 		b.undo(slots, before)
@@ -369,13 +366,6 @@ func (v *View) refuses(w *Wanted) string {
 		return ""
 	}
 	return h.reason(use, w)
-}
-
-// use records what a device uses that a container gets. The caller holds the lock.
-func (b *Book) use(w *Wanted) {
-	use := w.Device
-	use.Names = b.offered[w.ID].Names
-	b.uses[w.ID] = use
 }
 
 // undo restores the grants of slots as they were before. The caller holds the lock.
@@ -475,7 +465,7 @@ func (b *Book) setClaim(claim string, devices []Wanted) {
 		})
 		slots[w.ID]++
 		if w.Places != nil {
-			b.use(&w)
+			b.uses[w.ID] = w.Device
 		}
 	}
 	b.claims[claim] = held

@@ -24,7 +24,7 @@ type Device struct {
 	Shared bool `json:"shared,omitempty"`
 	// Exclusive is set if it also excludes what is above and below its hardware.
 	Exclusive bool `json:"exclusive,omitempty"`
-	// Names are the names of the hardware in its ports, "usb:VENDOR:PRODUCT:SERIAL".
+	// Names are the names of its USB hardware, see device.USBNames.
 	Names []string `json:"names,omitempty"`
 	// IsUnplugged is set if the device was held while its port was empty.
 	IsUnplugged bool `json:"is_unplugged,omitempty"`
@@ -34,6 +34,7 @@ type Device struct {
 func DeviceOf(o *device.Offer) Device {
 	return Device{
 		Places:    o.Places,
+		Names:     o.Names,
 		Shared:    o.Shared,
 		Exclusive: o.Exclusive,
 	}
@@ -98,7 +99,7 @@ func (h *Holder) reason(use *Device, w *Wanted) string {
 }
 
 // notOffered is what a held device uses although it is not offered now. It may return to its port, so that
-// it keeps the places there until the port has other hardware. plugged has the places of the hardware in
+// it keeps the places there until the port has other hardware. plugged has the names of the hardware in
 // each port, see device.PortOf, nil if they are not known.
 func (d Device) notOffered(plugged map[string][]string) Device {
 	names := slices.Concat(d.Names, d.Places)

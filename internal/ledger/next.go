@@ -447,7 +447,7 @@ func (t *transition) findRenamed() {
 			}
 			for _, place := range rec.offer.Places {
 				next, isOffered := at[device.HardwareOf(place)]
-				if !isOffered || next.ID == id || device.HaveOtherSerials(rec.offer.Places, next.Places) {
+				if !isOffered || next.ID == id || rec.offer.IsOther(next.Offer) {
 					continue
 				}
 				isOwn := next.by == d || !next.Shared && !next.Exclusive
