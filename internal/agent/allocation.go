@@ -201,9 +201,6 @@ func (p *published) refusal(e *ledger.Entry, slotID string, slot int) (reason st
 	if !e.Healthy {
 		return e.Reason, true
 	}
-	if e.Blocked != "" {
-		return e.Blocked, true
-	}
 	// Such a slot stays listed while a container may hold it.
 	if slot >= e.Offer.Slots {
 		return ledger.ReasonSlotRetired, true

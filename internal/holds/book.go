@@ -359,13 +359,10 @@ func (v *View) refuses(w *Wanted) string {
 	if w.Exclusive && (v.unread != "" || v.unreadClaims != "") {
 		return v.Blocked(*w)
 	}
-	h, use := v.rival(w, func(*Holder) bool {
-		return false
-	})
-	if h == nil {
-		return ""
+	for h, use := range v.rivals(w) {
+		return h.reason(use, w)
 	}
-	return h.reason(use, w)
+	return ""
 }
 
 // undo restores the grants of slots as they were before. The caller holds the lock.
@@ -422,16 +419,9 @@ func (b *Book) Reserve(claim string, devices []Wanted) (conflicts []Holder, err 
 		if w.Exclusive && (now.unread != "" || now.unreadClaims != "") {
 			return nil, fmt.Errorf("device %q is exclusive: %s", w.ID, now.Blocked(*w))
 		}
-		for _, id := range now.candidates(w) {
-			use, isKnown := now.uses[id]
-			known := &use
-			if !isKnown {
-				known = nil
-			}
-			for _, h := range now.holders[id] {
-				if h.Claim != claim && h.excludes(known, w) {
-					conflicts = append(conflicts, h)
-				}
+		for h := range now.rivals(w) {
+			if h.Claim != claim {
+				conflicts = append(conflicts, *h)
 			}
 		}
 	}

@@ -123,9 +123,9 @@ func (b *Book) read() bool {
 	b.mu.Lock()
 	b.reading.hasRead = true
 	b.reading.isOutdated = false
-	b.logRead(err)
 	isFirst := b.reading.version == (checkpoint.Version{})
 	isEmpty := isFirst && isUnparsable(err)
+	b.logRead(err, isEmpty)
 	if isEmpty {
 		version = checkpoint.Current(b.Checkpoint)
 		l.pods = map[string][]podHold{}
@@ -187,8 +187,9 @@ func (b *Book) merge(named map[string][]podHold) {
 	b.changed()
 }
 
-// logRead logs a read that failed. The caller holds the lock.
-func (b *Book) logRead(err error) {
+// logRead logs a read that failed. isEmpty is set if the kubelet starts without holds then, as this program
+// does. The caller holds the lock.
+func (b *Book) logRead(err error, isEmpty bool) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // it was removed after the check for its version
 	}
@@ -196,8 +197,12 @@ func (b *Book) logRead(err error) {
 	if err != nil {
 		text = err.Error()
 	}
+	message := "the kubelet's checkpoint can't be read: devices stay on the lists until it is known which pods hold them"
+	if isEmpty {
+		message = "the kubelet's checkpoint can't be parsed: like the kubelet, the program starts as if no pod held a device"
+	}
 	if err != nil && text != b.logged.readError {
-		b.Log.Warn("the kubelet's checkpoint can't be read: devices stay on the lists until it is known which pods hold them", "err", err)
+		b.Log.Warn(message, "err", err)
 	}
 	b.logged.readError = text
 }

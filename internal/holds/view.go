@@ -1,6 +1,7 @@
 package holds
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -79,32 +80,32 @@ func (v *View) Blocked(w Wanted) string {
 		return "it is not known which devices claims hold: " + v.unreadClaims
 	}
 	_, byClaim := device.SplitResourceKey(w.Resource)
-	h, use := v.rival(&w, func(h *Holder) bool {
-		return byClaim && h.Claim != ""
-	})
-	if h == nil {
-		return ""
+	for h, use := range v.rivals(&w) {
+		if byClaim && h.Claim != "" {
+			continue
+		}
+		return h.reason(use, &w)
 	}
-	return h.reason(use, &w)
+	return ""
 }
 
-// rival returns a holder that excludes a device, and what it uses, nil if that is not known. It is the
-// first one in the order of the IDs, so that a reason stays the same. isIgnored leaves out holders.
-func (v *View) rival(w *Wanted, isIgnored func(*Holder) bool) (*Holder, *Device) {
-	for _, id := range v.candidates(w) {
-		use, isKnown := v.uses[id]
-		known := &use
-		if !isKnown {
-			known = nil
-		}
-		for i := range v.holders[id] {
-			h := &v.holders[id][i]
-			if !isIgnored(h) && h.excludes(known, w) {
-				return h, known
+// rivals are the holders that exclude a device, with what they use, nil if that is not known. They are in
+// the order of their IDs, so that a reason stays the same.
+func (v *View) rivals(w *Wanted) iter.Seq2[*Holder, *Device] {
+	return func(yield func(*Holder, *Device) bool) {
+		for _, id := range v.candidates(w) {
+			var known *Device
+			if use, isKnown := v.uses[id]; isKnown {
+				known = &use
+			}
+			for i := range v.holders[id] {
+				h := &v.holders[id][i]
+				if h.excludes(known, w) && !yield(h, known) {
+					return
+				}
 			}
 		}
 	}
-	return nil, nil
 }
 
 // candidates returns the held devices that may exclude a device, sorted.

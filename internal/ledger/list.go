@@ -94,14 +94,11 @@ func (t *transition) entries(d *draft) []Entry {
 		}
 		e.Reason = t.reason(d, id)
 		e.Withheld = t.isWithheld(id, rec)
-		if rec.present {
-			e.Blocked = t.blocked(d, &rec.offer)
-		}
 		// The container that holds the device must not see it as failing.
-		isWithdrawn := e.Blocked != "" && !t.isHeld(id)
-		if isWithdrawn && e.Reason == "" {
-			e.Reason = e.Blocked
-			e.Withheld = true
+		mayWithdraw := rec.present && e.Reason == "" && !t.isHeld(id)
+		if mayWithdraw {
+			e.Reason = t.blocked(d, &rec.offer)
+			e.Withheld = e.Withheld || e.Reason != ""
 		}
 		e.Healthy = e.Reason == ""
 		entries = append(entries, e)

@@ -110,10 +110,6 @@ type Entry struct {
 	// same resource under another ID, offers its hardware or waits to do so, or a container holds
 	// its hardware in another way.
 	Withheld bool
-	// Blocked is why no further container may get the device: a container holds its hardware in
-	// another way, see Input.Blocked. The device is Unhealthy then, unless a container holds it as
-	// well. It is empty if nothing blocks the device.
-	Blocked string
 	// NetsMissing is set if interfaces of the device are not on the host and no container holds it.
 	NetsMissing bool
 	// Retired is the number of slots that are still listed beyond Offer.Slots.

@@ -324,11 +324,15 @@ func (n *node) stop() {
 	n.Logf("peak %.1f MiB", n.group.peak())
 }
 
-// kill ends the program with SIGKILL.
+// kill ends the program with SIGKILL, and waits until the kubelet knows. Before, it would send its calls to
+// the instance that was killed.
 func (n *node) kill() {
 	n.Helper()
 	n.must(n.cmd.Process.Kill())
 	<-n.exited
+	ctx, cancel := context.WithTimeout(n.Context(), startTime)
+	defer cancel()
+	n.must(n.kubelet.WaitFor(ctx, func() bool { return len(n.kubelet.Connected(good)) == 0 }))
 }
 
 // command runs a subcommand and fails the test if it does not end.

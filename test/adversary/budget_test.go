@@ -288,11 +288,7 @@ func TestManyHeldDevices(t *testing.T) {
 			n.Logf("resident: %.1f MB", n.resident())
 			n.stop()
 			n.start()
-			// To read such a checkpoint takes longer than a pass waits. Until then no device is offered.
-			n.must(poll(func() error {
-				_, err := n.kubelet.Allocate(n.Context(), good, "good")
-				return err
-			}))
+			n.waitServed()
 			n.waitAllocatable("example.com/tty", 10)
 			n.stop()
 		})
