@@ -13,7 +13,7 @@ const maxTexts = 1 << 20
 var errTooLong = fmt.Errorf("longer than %d bytes in all: use shorter values", maxTexts)
 
 // memoryOf returns a lower bound for the memory of an offer that is not built yet, so that the sum of all
-// offers is limited before they use memory, see device.MaxMemory.
+// offers is limited before they use memory, see device.MaxOffered.
 func memoryOf(r *config.Resource, c *candidate) int {
 	// The length of texts is only known after their variables are filled in.
 	with := &r.Container
@@ -33,5 +33,5 @@ func (m *run) tooMuch(r *config.Resource, what string, devices []*candidate, byt
 		count = devices[0].slots()
 	}
 	m.fault(r.Place, "a lower count, or less by match and exclude", "left out: %s takes %d KiB with count = %d: a resource may use half of the memory that earlier resources leave of %d MiB",
-		what, bytes>>10, count, device.MaxMemory>>20)
+		what, bytes>>10, count, device.MaxOffered>>20)
 }

@@ -44,7 +44,7 @@ type run struct {
 	budget budget
 	// deadline limits the time of the current resource.
 	deadline deadline
-	// memory is how much of device.MaxMemory is left. A resource may use half of it, so that some
+	// memory is how much of device.MaxOffered is left. A resource may use half of it, so that some
 	// is left for the resources after it.
 	memory int
 	// checks is how many of maxChecks are left.
@@ -78,7 +78,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		companions: make(map[*config.Companion]companionFiles),
 		budget:     newBudget(cfg),
 		deadline:   newDeadline(cfg, opts.Now),
-		memory:     device.MaxMemory,
+		memory:     device.MaxOffered,
 		checks:     maxChecks,
 	}
 }

@@ -38,7 +38,7 @@ func (f *flags) compareWith(ctx context.Context, path string, after *agent.View)
 	report := &answer.Comparison{
 		Changes:   compare(after.With(before), after, held),
 		Memory:    len(after.Matched.Resources) * device.ResourceMemory,
-		MaxMemory: device.MaxMemory,
+		MaxMemory: device.MaxOffered,
 	}
 	if err != nil {
 		report.HeldUnknown = err.Error()

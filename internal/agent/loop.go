@@ -86,8 +86,6 @@ type life struct {
 	ended map[string]chan struct{}
 	// done is closed when the loop has ended.
 	done chan struct{}
-	// dropped is when absent devices left the lists early, the zero time if they never did.
-	dropped time.Time
 }
 
 // newLoop returns a loop that has not started. Everything that it starts later belongs to one of the phases.

@@ -66,7 +66,6 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	}
 	wake := earlier(out.Wake, awaited)
 	wake = earlier(wake, l.followTrial(now, v))
-	wake = earlier(wake, l.droppedUntil(now))
 	wake = earlier(wake, healthFiles.holdEnd)
 	failures := errors.Join(unwritten, unlabelled, unhealthy)
 	return outcome{

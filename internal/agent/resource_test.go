@@ -17,9 +17,9 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 		return device.Offer{ID: id, Slots: 2, Env: []device.Entry{{Key: device.Literal("GPU"), Value: device.Literal(id), PerDevice: true}}}
 	}
 	r.publish([]ledger.Entry{
-		{Offer: offer("a"), Healthy: true, Retired: 1},
-		{Offer: offer("b"), Reason: "unplugged"},
-		{Offer: offer("c"), Healthy: true},
+		{Offer: offer("a"), Healthy: true, Listed: 3},
+		{Offer: offer("b"), Reason: "unplugged", Listed: 2},
+		{Offer: offer("c"), Healthy: true, Listed: 2},
 	}, &config.Resource{})
 	for _, tc := range []struct{ ids, env, wantErr string }{
 		{ids: "a", env: "a"},
@@ -39,7 +39,7 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 func TestMaxPerContainer(t *testing.T) {
 	t.Parallel()
 	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
-	entries := []ledger.Entry{{Offer: device.Offer{ID: "a", Slots: 4}, Healthy: true}, {Offer: device.Offer{ID: "b", Slots: 4}, Healthy: true}}
+	entries := []ledger.Entry{{Offer: device.Offer{ID: "a", Slots: 4}, Listed: 4, Healthy: true}, {Offer: device.Offer{ID: "b", Slots: 4}, Listed: 4, Healthy: true}}
 	for _, tc := range []struct {
 		limit        int
 		ids, wantErr string
@@ -69,7 +69,7 @@ func TestBlockingAllocate(t *testing.T) {
 	}
 	var entries []ledger.Entry
 	for _, o := range offers {
-		entries = append(entries, ledger.Entry{Offer: o, Healthy: true})
+		entries = append(entries, ledger.Entry{Offer: o, Listed: o.Slots, Healthy: true})
 		r.publish(entries[len(entries)-1:], &config.Resource{})
 		if got := r.Blocks(); got != (o.ID != "node") {
 			t.Errorf("%s: Blocks = %t", o.ID, got)
@@ -85,7 +85,7 @@ func TestPublishWakesStreamsForAnotherListOnly(t *testing.T) {
 	t.Parallel()
 	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
 	entry := func(path string, healthy bool) []ledger.Entry {
-		return []ledger.Entry{{Offer: device.Offer{ID: "a", Slots: 1, Nodes: []device.OfferedNode{{HostPath: path}}}, Healthy: healthy}}
+		return []ledger.Entry{{Offer: device.Offer{ID: "a", Slots: 1, Nodes: []device.OfferedNode{{HostPath: path}}}, Listed: 1, Healthy: healthy}}
 	}
 	for i, step := range []struct {
 		path    string

@@ -16,7 +16,7 @@ func TestSince(t *testing.T) {
 	t.Parallel()
 	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
 	entry := func(id string, healthy bool, reason string) ledger.Entry {
-		return ledger.Entry{Offer: device.Offer{ID: id, Slots: 1}, Healthy: healthy, Reason: reason}
+		return ledger.Entry{Offer: device.Offer{ID: id, Slots: 1}, Listed: 1, Healthy: healthy, Reason: reason}
 	}
 	since := func(id string) time.Time {
 		t.Helper()
@@ -124,7 +124,7 @@ func TestDevicesOfStatus(t *testing.T) {
 		},
 		{
 			name:   "count was lowered",
-			entry:  ledger.Entry{Healthy: true, Present: true, Retired: 3},
+			entry:  ledger.Entry{Healthy: true, Present: true, Listed: 5},
 			health: status.Healthy,
 			slots:  status.Slots{Healthy: 2, Retiring: 3},
 		},
@@ -136,6 +136,7 @@ func TestDevicesOfStatus(t *testing.T) {
 			}
 			tc.entry.Offer.ID = "a"
 			tc.entry.Offer.Slots = 2
+			tc.entry.Listed = max(tc.entry.Listed, 2)
 			p := &published{config: tc.config, refused: tc.refused, since: make([]time.Time, 1)}
 			p.list = ledger.Slots(tc.entry)
 			p.refuse(&tc.entry, p.list)

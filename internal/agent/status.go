@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
@@ -317,50 +315,22 @@ func nodesByDevice(v *View) map[string][]string {
 	return nodes
 }
 
-// lately is how long the status shows that absent devices have left the lists early.
-const lately = 10 * time.Minute
-
-var errAbsentLeft = fmt.Errorf("all lists together take at most %d MiB, and the list of a resource %d MiB for the kubelet: those absent the longest, which no container holds, left early",
-	device.MaxMemory>>20, device.MaxList>>20)
-
 var errHeldUnlisted = errors.New("more absent devices are held, as the kubelet says, than the lists have room for: those beyond are not listed")
-
-// droppedUntil is until when the status shows that absent devices have left the lists early. It is
-// the zero time if the status does not show it.
-func (l *loop) droppedUntil(now time.Time) time.Time {
-	until := l.life.dropped.Add(lately)
-	if l.life.dropped.IsZero() || !now.Before(until) {
-		return time.Time{}
-	}
-	return until
-}
 
 // reportLeftOut publishes and logs what the lists have no room for. Nothing may be left out
 // silently.
 func (l *loop) reportLeftOut(v *View, out ledger.Output) {
-	now := l.now()
 	next := status.LeftOut{
-		Devices: v.Matched.LeftOut,
+		Devices: v.Matched.LeftOut + out.WithoutRoom,
 		Held:    out.HeldUnlisted,
 		// This is a counter since the start. The other fields are the present state.
 		AbsentSlots: l.LeftOut().AbsentSlots + out.Dropped,
 	}
-	for _, r := range out.Resources {
-		for _, w := range r.Waiting {
-			if w.NoRoom {
-				next.Devices++
-			}
-		}
-	}
 	if out.Dropped > 0 {
-		l.life.dropped = now
+		l.log.Warn("slots of absent devices, which no container holds, left the lists early: the lists had no room", "slots", out.Dropped)
 	}
-	next.Lately = !l.droppedUntil(now).IsZero()
 	if next.Held > 0 {
 		l.page.problems.warn("held devices", errHeldUnlisted, "the lists for the kubelet are full")
-	}
-	if next.Lately {
-		l.page.problems.warn("absent devices", errAbsentLeft, "the lists for the kubelet are full")
 	}
 	l.page.leftOut.Store(&next)
 }

@@ -19,6 +19,10 @@ const (
 // without devices.
 const MaxList = 4 << 20
 
+// MaxOffered is what present devices may take of MaxMemory. The rest is for devices that were removed and stay
+// listed.
+const MaxOffered = MaxMemory / 2
+
 // Memory returns the memory of a listed device in bytes.
 func (o *Offer) Memory() int {
 	parts := o.Slots

@@ -21,16 +21,14 @@ const (
 // the list as Healthy.
 func (t *transition) restoreOrphans() {
 	byName := make(map[string]*draft, len(t.drafts))
-	sizes := make(map[*draft]int)
-	memory := 0
+	var taken room
 	for _, d := range t.drafts {
 		if d.config.Refuse == "" {
 			byName[d.name] = d
 		}
 		for _, rec := range d.records {
-			if rec.orphan {
-				memory += rec.memory()
-				sizes[d] += rec.listSize()
+			if rec.phase == onlyHeld {
+				taken.add(d, rec.size())
 			}
 		}
 	}
@@ -46,16 +44,14 @@ func (t *transition) restoreOrphans() {
 			offer:  device.Offer{ID: id, Slots: 1},
 			listed: 1,
 			kept:   slotsFrom(held, 1),
-			orphan: true,
+			phase:  onlyHeld,
 		}
-		exceedsMemory := memory+rec.memory() > maxOrphans
-		exceedsList := sizes[d]+rec.listSize() > maxOrphanList
-		if exceedsMemory || exceedsList {
+		taken.add(d, rec.size())
+		if taken.exceeds(maxOrphans, maxOrphanList, d) {
+			taken.add(d, size{}.minus(rec.size()))
 			t.unlisted = append(t.unlisted, id)
 			continue
 		}
-		memory += rec.memory()
-		sizes[d] += rec.listSize()
 		d.records[id] = rec
 		t.owner[id] = d
 	}
@@ -105,7 +101,7 @@ func slotsFrom(slots []int, first int) []int {
 // needed is how many slots of a device stay on the list, from slot 0 on, even if no container
 // holds them.
 func (rec record) needed() int {
-	if rec.present {
+	if rec.phase.isPresent() {
 		return rec.offer.Slots
 	}
 	return 1
@@ -115,7 +111,7 @@ func (rec record) needed() int {
 // are Unhealthy.
 func (rec record) surplus() (surplus bool, since time.Time) {
 	since = rec.since
-	if rec.present {
+	if rec.phase.isPresent() {
 		since = rec.lowered
 	}
 	surplus = rec.listed > rec.needed() || len(rec.kept) > 0
@@ -133,7 +129,7 @@ func (t *transition) shrunk(d *draft, id string, rec record) record {
 		}
 		isListed := h.slot < rec.listed || slices.Contains(rec.kept, h.slot)
 		isOwn := h.resource == d.name && h.slot < device.MaxSlots
-		isOrphaned := isOwn && !rec.present // listed before a loss of the state
+		isOrphaned := isOwn && !rec.phase.isPresent() // listed before a loss of the state
 		if isListed || isOrphaned {
 			kept = append(kept, h.slot)
 		}
@@ -141,7 +137,7 @@ func (t *transition) shrunk(d *draft, id string, rec record) record {
 	slices.Sort(kept)
 	rec.kept = slices.Compact(kept)
 	rec.listed = needed
-	if len(rec.kept) > 0 && rec.present {
+	if len(rec.kept) > 0 && rec.phase.isPresent() {
 		t.out.AwaitsHolders = true // expire says so for an absent device, when it may leave
 	}
 	return rec

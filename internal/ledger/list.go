@@ -59,24 +59,16 @@ func (d *draft) endsEmpty() bool {
 // complete reports whether no remembered device of d is awaited any more. A device is awaited
 // until it is present, another resource matches it, or the time is up.
 func (t *transition) complete(d *draft) bool {
-	complete := true
 	deadline := t.in.Start.Add(completeAfter)
-	awaits := d.config.Refuse == "" && t.in.Now.Before(deadline)
+	isOver := d.config.Refuse != "" || !t.in.Now.Before(deadline)
 	for id, rec := range d.records {
-		hasCome := rec.present && rec.settled
-		hasMoved := t.nextOwner[id] != ""
-		if !awaits || hasCome || hasMoved {
-			rec.pending = false
-		}
-		d.records[id] = rec
-		if rec.pending {
-			complete = false
+		isAwaited := rec.phase.mayComeSoon() && t.nextOwner[id] == ""
+		if isAwaited && !isOver {
+			t.wake(deadline)
+			return false
 		}
 	}
-	if !complete {
-		t.wake(deadline)
-	}
-	return complete
+	return true
 }
 
 // entries are the listed devices of d, in natural order of their IDs.
@@ -86,16 +78,15 @@ func (t *transition) entries(d *draft) []Entry {
 		rec := d.records[id]
 		e := Entry{
 			Offer:       rec.offer,
-			Present:     rec.present,
-			NetsMissing: !rec.present && rec.net.haveLeft,
-			Retired:     max(0, rec.listed-rec.offer.Slots),
-			Unlisted:    max(0, rec.offer.Slots-rec.listed),
+			Present:     rec.phase.isPresent(),
+			NetsMissing: !rec.phase.isPresent() && rec.net.haveLeft,
+			Listed:      rec.listed,
 			Kept:        rec.kept,
 		}
 		e.Reason = t.reason(d, id)
 		e.Withheld = t.isWithheld(id, rec)
 		// The container that holds the device must not see it as failing.
-		mayWithdraw := rec.present && e.Reason == "" && !t.isHeld(id)
+		mayWithdraw := e.Present && e.Reason == "" && !t.isHeld(id)
 		if mayWithdraw {
 			e.Reason = t.blocked(d, &rec.offer)
 			e.Withheld = e.Withheld || e.Reason != ""
@@ -109,30 +100,33 @@ func (t *transition) entries(d *draft) []Entry {
 // reason returns why a listed device is Unhealthy, or the empty string if it is Healthy.
 func (t *transition) reason(d *draft, id string) string {
 	rec := d.records[id]
+	isPresent := rec.phase.isPresent()
 	nextOwner := t.nextOwner[id]
 	nextID := t.renamed[id]
 	switch {
-	case !rec.present && nextOwner != "":
+	case !isPresent && nextOwner != "":
 		return reasonTakenOver + nextOwner
-	case !rec.present && nextID != "":
+	case !isPresent && nextID != "":
 		return reasonRenamed + nextID
 	case d.config.Refuse != "":
 		return d.config.Refuse
-	case !rec.present && rec.mayBeUnread:
-		return ReasonUnread
-	case !rec.present:
-		return ReasonGone
-	case !rec.settled:
-		return ReasonSettling
-	default:
+	}
+	switch rec.phase {
+	case ready:
 		return cmp.Or(rec.offer.Problem, t.in.Failing[id])
+	case settling:
+		return ReasonSettling
+	case unread:
+		return ReasonUnread
+	default:
+		return ReasonGone
 	}
 }
 
 // isWithheld reports whether a listed device is in order and only waits to be offered by
 // another resource or under another ID.
 func (t *transition) isWithheld(id string, rec record) bool {
-	if rec.present {
+	if rec.phase.isPresent() {
 		return false
 	}
 	if t.nextOwner[id] != "" {
@@ -175,7 +169,7 @@ func changes(resource string, before, after []Entry) []Change {
 
 // Slots returns the slots of an entry as listed to the kubelet.
 func Slots(e Entry) []device.Listed {
-	slots := make([]device.Listed, 0, e.contiguous()+len(e.Kept))
+	slots := make([]device.Listed, 0, e.Listed+len(e.Kept))
 	add := func(slot int, isRetired bool) {
 		l := device.Listed{
 			ID:      device.SlotID(e.Offer.ID, slot),
@@ -190,7 +184,7 @@ func Slots(e Entry) []device.Listed {
 		}
 		slots = append(slots, l)
 	}
-	for slot := range e.contiguous() {
+	for slot := range e.Listed {
 		add(slot, slot >= e.Offer.Slots)
 	}
 	for _, slot := range e.Kept {

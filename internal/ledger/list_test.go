@@ -140,7 +140,7 @@ func TestCallerAdditionsAreNotRemembered(t *testing.T) {
 
 func TestSlotsOfAnEntry(t *testing.T) {
 	t.Parallel()
-	e := Entry{Offer: device.Offer{ID: "x", Slots: 2, NUMA: []int{1}}, Healthy: true, Retired: 1}
+	e := Entry{Offer: device.Offer{ID: "x", Slots: 2, NUMA: []int{1}}, Healthy: true, Listed: 3}
 	want := []device.Listed{
 		{ID: "x", Healthy: true, NUMA: []int{1}, Device: "x"},
 		{ID: "x::1", Healthy: true, NUMA: []int{1}, Device: "x"},

@@ -62,7 +62,7 @@ func (t *transition) inContainer(d *draft, id string, rec *record) bool {
 // lacksNets reports whether a device that now has these nodes has lost at least one interface,
 // and nothing else.
 func (rec record) lacksNets(nodes []node) bool {
-	if !rec.net.moves || !rec.present || !rec.settled {
+	if !rec.net.moves || rec.phase != ready {
 		return false
 	}
 	lost := 0

@@ -21,8 +21,8 @@ import (
 //     removed device after ForgetAfter, and never while a container holds a slot of
 //     the device. After the minute a removed device is listed with one slot and the slots
 //     that a container holds.
-//   - All lists together have a budget. If it is exceeded, absent devices that no container
-//     holds leave their list earlier, see fit.
+//   - All lists together have a budget. If absent devices take too much of it, those that no container
+//     holds leave their list earlier, and new devices wait, see room.
 //   - A pool stays the same device while its members appear and disappear, and settles
 //     only when it first appears.
 //   - A device whose interfaces moved into the container that holds it is Healthy
@@ -38,11 +38,12 @@ import (
 func (s State) Next(in Input) (State, Output) {
 	t := s.open(in)
 	t.restoreOrphans()
+	t.makeRoom()
 	t.match()
 	t.expire()
 	t.takeOver()
-	t.fit()
 	t.countUnlisted()
+	t.awaitRoom()
 	return t.finish()
 }
 
@@ -63,6 +64,7 @@ type transition struct {
 	held map[string][]heldSlot
 	// unlisted are the IDs of held devices that have no record.
 	unlisted []string
+	room     room
 	out      Output
 }
 
@@ -83,7 +85,7 @@ type draft struct {
 	// contested are the offers of devices that another resource lists, or whose hardware a
 	// container holds in another way.
 	contested []device.Offer
-	// waiting are the contested devices that cannot be listed yet.
+	// waiting are the contested devices that cannot be listed yet, and those without room.
 	waiting []Waiting
 }
 
@@ -175,18 +177,25 @@ func (t *transition) match() {
 func (t *transition) unmatched(d *draft, id string, rec record) record {
 	isConfigured := d.config.Refuse == ""
 	isUnread := slices.Contains(t.in.UnreadHardware, device.UnreadHardware{Path: rec.offer.Hardware})
-	if isConfigured && rec.present && isUnread {
+	if isConfigured && rec.phase.isPresent() && isUnread {
 		return rec // it may still be present
 	}
 	isContested := t.nextOwner[id] != "" || t.renamed[id] != ""
 	if isConfigured && !isContested && t.inContainer(d, id, &rec) {
 		rec.offer = movedOffer(rec.offer)
-		rec.present = true
-		rec.settled = true
+		rec.phase = ready
 		rec.since = time.Time{}
 		return rec
 	}
-	rec.mayBeUnread = d.config.MatchIncomplete || t.mayBeUnread(id)
+	mayBeAwaited := t.in.Now.Before(t.in.Start.Add(completeAfter))
+	switch {
+	case rec.phase == onlyHeld:
+	case d.config.MatchIncomplete || t.mayBeUnread(id):
+		rec.phase = unread
+	case rec.phase == awaited && mayBeAwaited:
+	default:
+		rec.phase = gone
+	}
 	isUnplugged := rec.offer.Hardware != "" && !t.in.hasHardware(rec.offer.Hardware)
 	if isUnplugged {
 		rec.offer.Places = device.LastingPlaces(rec.offer.Places)
@@ -194,13 +203,11 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 	return rec.absent(t.in.Now)
 }
 
-// absent returns the record of a device that is not present.
+// absent returns the record of a device that is not present, without what only a present device has.
 func (rec record) absent(now time.Time) record {
 	if rec.since.IsZero() {
 		rec.since = now
 	}
-	rec.present = false
-	rec.settled = false
 	rec.nodes = nil
 	rec.offer = device.Offer{
 		ID:     rec.offer.ID,
@@ -224,9 +231,12 @@ func (t *transition) mayBeUnread(id string) bool {
 	return false
 }
 
-// list lists a device with its offer.
+// list lists a device with its offer, as far as there is room.
 func (t *transition) list(d *draft, offer device.Offer) {
-	offer.Slots = max(1, offer.Slots)
+	offer.Slots = t.slotsInRoom(d, &offer)
+	if offer.Slots == 0 {
+		return
+	}
 	rec := d.records[offer.ID]
 	nodes := ownNodes(offer)
 	if rec.lacksNets(nodes) && t.inContainer(d, offer.ID, &rec) {
@@ -239,7 +249,7 @@ func (t *transition) list(d *draft, offer device.Offer) {
 		rec.net = netOf(offer)
 	}
 	keys := keysOf(nodes)
-	if !rec.present || !slices.Equal(nodes, rec.nodes) {
+	if !rec.phase.isPresent() || !slices.Equal(nodes, rec.nodes) {
 		t.noteChange(&rec, offer, keys)
 	}
 	if offer.Slots < rec.offer.Slots {
@@ -250,15 +260,13 @@ func (t *transition) list(d *draft, offer device.Offer) {
 	rec.offer = offer
 	rec.nodes = nodes
 	rec.keys = keys
-	rec.present = true
-	rec.mayBeUnread = false
-	rec.orphan = false
 	rec.since = time.Time{}
-	if !rec.settled {
-		ready := t.settles(d.config, rec)
-		rec.settled = !t.in.Now.Before(ready)
-		if !rec.settled {
-			t.wake(ready)
+	if rec.phase == settling {
+		complete := t.settles(d.config, rec)
+		if t.in.Now.Before(complete) {
+			t.wake(complete)
+		} else {
+			rec.phase = ready
 		}
 	}
 	d.records[offer.ID] = rec
@@ -270,9 +278,9 @@ func (t *transition) list(d *draft, offer device.Offer) {
 // settle if it has all its remembered nodes: it is complete.
 func (t *transition) noteChange(rec *record, offer device.Offer, keys []string) {
 	// Hardware that could be read only now may have been present from the start.
-	wasPresentAtStart := rec.begun.IsZero() && (t.first || rec.mayBeUnread)
-	if !rec.present || !offer.Pool {
-		rec.settled = false
+	wasPresentAtStart := rec.begun.IsZero() && (t.first || rec.phase == unread)
+	if !rec.phase.isPresent() || !offer.Pool {
+		rec.phase = settling
 		rec.begun = t.in.Now
 	}
 	rec.changed = t.in.Now
@@ -287,7 +295,7 @@ func (t *transition) noteChange(rec *record, offer device.Offer, keys []string) 
 		return !slices.Contains(keys, key)
 	}
 	if offer.Pool || !slices.ContainsFunc(rec.keys, isMissing) {
-		rec.settled = true
+		rec.phase = ready
 	}
 }
 
@@ -304,12 +312,12 @@ func (t *transition) settles(config Resource, rec record) time.Time {
 	if event.After(last) {
 		last = event
 	}
-	ready := last.Add(settleTime)
+	complete := last.Add(settleTime)
 	limit := rec.begun.Add(settleLimit)
-	if limit.Before(ready) {
+	if limit.Before(complete) {
 		return limit
 	}
-	return ready
+	return complete
 }
 
 // wake requests a call of Next at a time, unless an earlier call is requested.
@@ -371,7 +379,7 @@ func (t *transition) expire() {
 				continue
 			}
 			surplus, since := rec.surplus()
-			isHeldAbsent := !rec.present && len(t.held[id]) > 0
+			isHeldAbsent := !rec.phase.isPresent() && len(t.held[id]) > 0
 			mayShrink := surplus || isHeldAbsent
 			if mayShrink && t.isDue(since.Add(leaveAfter)) {
 				d.records[id] = t.shrunk(d, id, rec)

@@ -205,7 +205,7 @@ func TestRemovedDeviceIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
 	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "a")))
 	h.at(s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}}).wakes(10*m + s)
 	e := h.resource("r").Devices[0]
-	if diff := cmp.Diff(Entry{Offer: device.Offer{ID: "x", Places: []string{"devices/x"}, Slots: 1, NUMA: []int{0}}, Reason: ReasonGone}, e); diff != "" {
+	if diff := cmp.Diff(Entry{Offer: device.Offer{ID: "x", Places: []string{"devices/x"}, Slots: 1, NUMA: []int{0}}, Reason: ReasonGone, Listed: 1}, e); diff != "" {
 		t.Errorf("entry (-want +got):\n%s", diff)
 	}
 	if h.at(2*s, res("r", dev("y", "a"))); h.changed("r") {

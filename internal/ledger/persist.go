@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +22,9 @@ const (
 	stateVersion = 1
 	badFile      = stateFile + ".bad"
 	laterFile    = stateFile + ".later"
+	// maxSize is the maximum size of the state file in bytes. What is read of it takes up to ten times as
+	// much memory.
+	maxSize = 4 << 20
 )
 
 // Files are the names of the files of the state in a directory.
@@ -34,10 +35,10 @@ func Files() []string {
 // Persisted is all state that survives a restart.
 type Persisted struct {
 	// Boot is the ID of the boot in which it was written, see State.
-	Boot      string              `json:"boot,omitempty"`
-	Decisions Decisions           `json:"decisions"`
-	Resources rememberedResources `json:"resources,omitempty"`
-	Injected  Injected            `json:"injected,omitempty"`
+	Boot      string       `json:"boot,omitempty"`
+	Decisions Decisions    `json:"decisions"`
+	Resources []Remembered `json:"resources,omitempty"`
+	Injected  Injected     `json:"injected,omitempty"`
 	// Health are the devices that have a health directory, by ID.
 	Health map[string]device.Health `json:"health_dirs,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
@@ -96,6 +97,9 @@ func (p Persisted) text() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(text) >= maxSize {
+		return nil, fmt.Errorf("%d bytes exceed the limit of %d", len(text), maxSize)
+	}
 	return append(text, '\n'), nil
 }
 
@@ -103,7 +107,7 @@ func (p Persisted) text() ([]byte, error) {
 // so is an unusable one, with an error.
 func Load(dir string) (Persisted, error) {
 	path := filepath.Join(dir, stateFile)
-	text, err := atomicfile.Read(path, atomicfile.MaxSize)
+	text, err := atomicfile.Read(path, maxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Persisted{}, nil
 	}
@@ -179,79 +183,8 @@ func Prepare(dir string, p Persisted) (save func() error) {
 // Remembered is the part of a resource that survives a restart: the kubelet's
 // checkpoint has its devices, and the first list must contain all of them.
 type Remembered struct {
-	Name    string            `json:"name"`
-	Devices rememberedDevices `json:"devices"`
-	// Cut is set if the state file has more devices or resources than were read.
-	Cut bool `json:"-"`
-}
-
-type (
-	rememberedResources []Remembered
-	rememberedDevices   []RememberedDevice
-)
-
-// maxReadResources and maxReadDevices are how many resources and devices of a state file are
-// read, which is more than the lists have room for. A state file may have 8 MiB.
-const (
-	maxReadResources = maxRemembered / device.ResourceMemory
-	maxReadDevices   = maxRemembered / device.DeviceMemory
-)
-
-// UnmarshalJSON reads the first resources with devices.
-func (all *rememberedResources) UnmarshalJSON(text []byte) error {
-	devices := 0
-	return eachElement(text, func(decoder *json.Decoder) error {
-		var next Remembered
-		err := decoder.Decode(&next)
-		devices += len(next.Devices)
-		if len(next.Devices) == 0 {
-			return err
-		}
-		isFull := len(*all) >= maxReadResources || devices > maxReadDevices
-		if isFull && len(*all) > 0 {
-			(*all)[0].Cut = true
-			return err
-		}
-		next.Cut = len(next.Devices) == maxReadDevices
-		*all = append(*all, next)
-		return err
-	})
-}
-
-// UnmarshalJSON reads the first devices.
-func (all *rememberedDevices) UnmarshalJSON(text []byte) error {
-	return eachElement(text, func(decoder *json.Decoder) error {
-		var next RememberedDevice
-		err := decoder.Decode(&next)
-		if len(*all) < maxReadDevices {
-			*all = append(*all, next)
-		}
-		return err
-	})
-}
-
-// eachElement calls decode for each element of a JSON list. null is an empty list. As in
-// json.Unmarshal, an element of another type is an error, but the elements after it are
-// decoded.
-func eachElement(text []byte, decode func(*json.Decoder) error) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	start, err := decoder.Token()
-	if err != nil || start == nil {
-		return err
-	}
-	if start != json.Delim('[') {
-		return &json.UnmarshalTypeError{Value: fmt.Sprint(start), Type: reflect.TypeFor[[]any]()}
-	}
-	var first error
-	for decoder.More() {
-		err := decode(decoder)
-		var mistyped *json.UnmarshalTypeError
-		if err != nil && !errors.As(err, &mistyped) {
-			return err
-		}
-		first = cmp.Or(first, err)
-	}
-	return first
+	Name    string             `json:"name"`
+	Devices []RememberedDevice `json:"devices"`
 }
 
 // RememberedDevice is a listed device.
@@ -284,7 +217,7 @@ func (s State) Remember() []Remembered {
 		kept := Remembered{Name: res.name}
 		for _, id := range slices.SortedFunc(maps.Keys(res.records), device.CompareNatural) {
 			rec := res.records[id]
-			if rec.orphan {
+			if rec.phase == onlyHeld {
 				continue
 			}
 			kept.Devices = append(kept.Devices, RememberedDevice{
@@ -293,7 +226,7 @@ func (s State) Remember() []Remembered {
 				Kept:     rec.kept,
 				NUMA:     rec.offer.NUMA,
 				Nodes:    rec.keys,
-				Gone:     !rec.present,
+				Gone:     rec.phase == gone,
 				Moves:    rec.net.moves,
 				Hardware: rec.net.hardware,
 				Places:   rec.offer.Places,
@@ -314,7 +247,7 @@ func (s State) Places() map[string][]string {
 	places := map[string][]string{}
 	for _, res := range s.resources {
 		for id, rec := range res.records {
-			if !rec.orphan {
+			if rec.phase != onlyHeld {
 				places[id] = rec.offer.Places
 			}
 		}
@@ -334,31 +267,36 @@ func (s State) Names() []string {
 	return names
 }
 
-// maxRemembered is the maximum memory of the lists of remembered devices. The other half of the
-// budget is for new devices.
-const maxRemembered = device.MaxMemory / 2
+// Somebody may have edited the state file: what is remembered takes at most half of the memory of all lists, and
+// the rest is for new devices.
+const (
+	maxRemembered          = device.MaxMemory / 2
+	maxRememberedResources = maxRemembered / device.ResourceMemory
+	maxRememberedDevices   = maxRemembered / device.DeviceMemory
+	maxRememberedSlots     = maxRemembered / device.PartMemory
+)
 
 // State returns the state of a process that has just started, in the boot with this ID
 // (/proc/sys/kernel/random/boot_id, empty if unknown). Remembered devices are listed, as gone
 // until they are matched. Their times restart. After a reboot all interfaces are back on the
 // host. Invalid devices are left out.
 //
-// If the devices take more than maxRemembered, each is listed with one slot. The other slots
-// come back when the device is matched, or when the kubelet says that a container holds them.
-// If that is not enough, devices are left out, absent ones first.
+// If there are too many slots, each device is listed with one. The others come back when the device is matched, or
+// when the kubelet says that a container holds them. Devices beyond the limit are left out.
 func (p Persisted) State(boot string) State {
 	rebooted := boot == "" || boot != p.Boot
 	var s State
 	names := make(map[string]bool)
 	ids := make(map[string]bool)
 	for _, kept := range p.Resources {
-		if kept.Name == "" || names[kept.Name] {
+		isUsable := kept.Name != "" && len(kept.Devices) > 0 && !names[kept.Name]
+		if !isUsable || len(names) == maxRememberedResources {
 			continue
 		}
 		names[kept.Name] = true
 		res := resource{name: kept.Name, records: make(map[string]record)}
 		for _, d := range kept.Devices {
-			if !d.valid() || ids[d.ID] {
+			if !d.valid() || ids[d.ID] || len(ids) == maxRememberedDevices {
 				continue
 			}
 			ids[d.ID] = true
@@ -370,6 +308,26 @@ func (p Persisted) State(boot string) State {
 	}
 	s.limit()
 	return s
+}
+
+// limit lists each device with one slot if there are more than maxRememberedSlots.
+func (s *State) limit() {
+	slots := 0
+	for _, res := range s.resources {
+		for _, rec := range res.records {
+			slots += rec.listed + len(rec.kept)
+		}
+	}
+	if slots <= maxRememberedSlots {
+		return
+	}
+	for _, res := range s.resources {
+		for id, rec := range res.records {
+			rec.listed = 1
+			rec.kept = nil
+			res.records[id] = rec
+		}
+	}
 }
 
 // valid reports whether the device can be listed. Somebody may have edited the state file.
@@ -392,70 +350,17 @@ func (d RememberedDevice) valid() bool {
 // record returns the record of a device that has not been matched yet.
 func (d RememberedDevice) record(rebooted bool) record {
 	rec := record{
-		offer:   device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA, Places: d.Places},
-		listed:  d.Slots,
-		kept:    d.Kept,
-		keys:    d.Nodes,
-		pending: true,
-		wasGone: d.Gone,
+		offer:  device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA, Places: d.Places},
+		listed: d.Slots,
+		kept:   d.Kept,
+		keys:   d.Nodes,
+		phase:  awaited,
+	}
+	if d.Gone {
+		rec.phase = gone
 	}
 	if !rebooted {
 		rec.net = netState{moves: d.Moves, hardware: d.Hardware}
 	}
 	return rec
-}
-
-// limit limits the memory of remembered devices to maxRemembered.
-func (s *State) limit() {
-	if s.memory() <= maxRemembered {
-		return
-	}
-	for _, res := range s.resources {
-		for id, rec := range res.records {
-			rec.listed = 1
-			rec.kept = nil
-			res.records[id] = rec
-		}
-	}
-	excess := s.memory() - maxRemembered
-	for _, wasGone := range []bool{true, false} {
-		for _, res := range slices.Backward(s.resources) {
-			excess -= s.leaveOut(res, wasGone, excess)
-		}
-	}
-	s.resources = slices.DeleteFunc(s.resources, func(res resource) bool {
-		return len(res.records) == 0
-	})
-}
-
-// memory is the memory of all lists in bytes.
-func (s *State) memory() int {
-	memory := 0
-	for _, res := range s.resources {
-		memory += device.ResourceMemory
-		for _, rec := range res.records {
-			memory += rec.memory()
-		}
-	}
-	return memory
-}
-
-// leaveOut removes devices of a resource that were gone, or that were present, until excess
-// bytes of memory are free. It returns how much memory it has freed.
-func (s *State) leaveOut(res resource, wasGone bool, excess int) (freed int) {
-	for _, id := range slices.Backward(slices.Sorted(maps.Keys(res.records))) {
-		if freed >= excess {
-			break
-		}
-		rec := res.records[id]
-		if rec.wasGone != wasGone {
-			continue
-		}
-		freed += rec.memory()
-		delete(res.records, id)
-		if len(res.records) == 0 {
-			freed += device.ResourceMemory
-		}
-	}
-	return freed
 }

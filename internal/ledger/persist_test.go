@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 func full() Persisted {
@@ -125,7 +124,7 @@ func TestInvalidStateIsKeptAside(t *testing.T) {
 		{"followed by more", string(good) + "{}", "after top-level value"},
 		{"without a version", "{}", "version 0: want 1"},
 		{"of other types", `{"version":1,"resources":{"a":1}}`, "cannot unmarshal"},
-		{"too large", string(good) + strings.Repeat(" ", atomicfile.MaxSize), "exceed the limit of"},
+		{"too large", string(good) + strings.Repeat(" ", maxSize), "exceed the limit of"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -232,7 +231,7 @@ func TestATooLargeStateIsNotSaved(t *testing.T) {
 	if err := save(dir, full()); err != nil {
 		t.Fatal(err)
 	}
-	if err := save(dir, Persisted{Resources: []Remembered{{Name: strings.Repeat("x", atomicfile.MaxSize)}}}); err == nil {
+	if err := save(dir, Persisted{Resources: []Remembered{{Name: strings.Repeat("x", maxSize)}}}); err == nil {
 		t.Error("saved")
 	}
 	if got, err := Load(dir); err != nil || !cmp.Equal(got, full()) {
@@ -250,8 +249,7 @@ func TestRestoreLeavesOutInvalidDevices(t *testing.T) {
 		{Name: "", Devices: []RememberedDevice{one("v", 1)}},
 		{Name: "c"},
 	})
-	gone := func(id string, slots int) RememberedDevice { return RememberedDevice{ID: id, Slots: slots, Gone: true} }
-	want := []Remembered{{Name: "a", Devices: []RememberedDevice{gone("x", 1)}}, {Name: "b", Devices: []RememberedDevice{gone("z", 2)}}}
+	want := []Remembered{{Name: "a", Devices: []RememberedDevice{one("x", 1)}}, {Name: "b", Devices: []RememberedDevice{one("z", 2)}}}
 	if diff := cmp.Diff(want, state.Remember()); diff != "" {
 		t.Errorf("remembers (-want +got):\n%s", diff)
 	}

@@ -10,138 +10,112 @@ import (
 )
 
 const (
+	// maxAbsentMemory and maxAbsentList are what absent devices and retired slots may take of the memory of all
+	// lists, and of one list. Present devices may take half (device.MaxOffered), and devices that only the
+	// kubelet knows a quarter.
+	maxAbsentMemory = device.MaxMemory / 4
+	maxAbsentList   = device.MaxList / 4
 	// dropAfter is the minimum time that a slot is Unhealthy before it leaves a list that has
 	// no room. The kubelet panics if a device has left the list when its Allocate call
 	// returns; a call for a healthy device is answered within a second.
 	dropAfter = 5 * time.Second
 	// reasonNoRoom is why a present device is not listed.
-	reasonNoRoom = "no room in the lists: absent devices take it that containers hold, or may hold; it is listed when they leave"
+	reasonNoRoom = "no room in the lists: absent devices take it, which leave when no container holds them"
 )
 
-// memory returns the memory of a record with its listed slots in bytes.
-func (rec record) memory() int {
-	unlisted := rec.offer.Slots - rec.listed - len(rec.kept)
-	return rec.offer.Memory() - device.PartMemory*unlisted
-}
+// size is what listed devices take: memory in bytes, and bytes of the kubelet's list.
+type size struct{ memory, list int }
 
-// listSize returns an upper bound for the size of the slots in the kubelet's list.
-func (rec record) listSize() int {
+// size returns an upper bound for what a record takes.
+func (rec record) size() size {
+	listed := rec.listed + len(rec.kept)
 	slot := device.ListedSize(rec.offer.ID, rec.offer.NUMA)
-	others := rec.listed + len(rec.kept) - 1
-	return slot + others*(slot+device.MaxSlotID-device.MaxID)
+	return size{
+		memory: rec.offer.Memory() + device.PartMemory*(listed-rec.offer.Slots),
+		list:   slot + (listed-1)*(slot+device.MaxSlotID-device.MaxID),
+	}
 }
 
-// room is how much of the budget the lists take.
+func (s size) minus(other size) size {
+	return size{
+		memory: s.memory - other.memory,
+		list:   s.list - other.list,
+	}
+}
+
+// room is how much of the budget is taken.
 type room struct {
 	memory int
 	lists  map[*draft]int
-	// full is set if the memory exceeded the budget when it was measured, and overLists for
-	// each list that exceeded its budget.
-	full      bool
-	overLists map[*draft]bool
 }
 
-// add adds a record of d to the lists if sign is 1, and removes it if sign is -1. A resource
-// takes memory while it has records: others is how many it has besides this one.
-func (r *room) add(d *draft, rec record, sign, others int) {
-	r.memory += sign * rec.memory()
-	r.lists[d] += sign * rec.listSize()
-	if others == 0 {
-		r.memory += sign * device.ResourceMemory
+func (r *room) add(d *draft, s size) {
+	if r.lists == nil {
+		r.lists = make(map[*draft]int)
 	}
+	r.memory += s.memory
+	r.lists[d] += s.list
 }
 
-// fits reports whether the list of d, and all lists together, are within the budget.
-func (r *room) fits(d *draft) bool {
-	return r.memory <= device.MaxMemory && r.lists[d] <= device.MaxList
+// exceeds reports whether all lists together, or the list of d, take more than this.
+func (r *room) exceeds(memory, list int, d *draft) bool {
+	return r.memory > memory || r.lists[d] > list
 }
 
-// mustFree reports whether something must leave the list of d. An exceeded budget is reduced to seven
-// eighths, so that not every device in a storm of new devices must free room again.
-func (r *room) mustFree(d *draft) bool {
-	exceedsMemory := r.full && r.memory > device.MaxMemory/8*7
-	exceedsList := r.overLists[d] && r.lists[d] > device.MaxList/8*7
-	return exceedsMemory || exceedsList
-}
-
-// measure returns the sizes of the lists.
-func (t *transition) measure() *room {
-	r := &room{
-		lists:     make(map[*draft]int),
-		overLists: make(map[*draft]bool),
-	}
+// makeRoom removes absent devices and retired slots that take more than their part of the lists, those first
+// that have been absent the longest. They stay if they have been Unhealthy for less than dropAfter, or if a
+// container holds or may hold them.
+func (t *transition) makeRoom() {
+	var absent room
 	for _, d := range t.drafts {
-		others := 0
+		t.room.add(d, size{memory: device.ResourceMemory})
 		for _, rec := range d.records {
-			r.add(d, rec, 1, others)
-			others++
-		}
-		r.overLists[d] = r.lists[d] > device.MaxList
-	}
-	r.full = r.memory > device.MaxMemory
-	return r
-}
-
-// exceeded reports whether any limit is exceeded.
-func (r *room) exceeded() bool {
-	for d := range r.overLists {
-		if !r.fits(d) {
-			return true
+			t.room.add(d, rec.size())
+			absent.add(d, rec.spare())
 		}
 	}
-	return false
+	for _, v := range t.absentFirst() {
+		canLeave := !t.in.Held.IsUnknown && !t.in.Now.Before(v.since.Add(dropAfter))
+		if !canLeave || !absent.exceeds(maxAbsentMemory, maxAbsentList, v.d) {
+			continue
+		}
+		freed := t.drop(v)
+		t.room.add(v.d, size{}.minus(freed))
+		absent.add(v.d, size{}.minus(freed))
+	}
 }
 
-// fit keeps all lists within the budget. It removes the following, beginning with the longest absent, until
-// all lists fit:
-//
-//  1. slots of absent devices except one, and slots beyond a lowered count
-//  2. absent devices
-//  3. devices that only the kubelet knows
-//
-// Steps 1 and 2 only remove devices and slots that have been Unhealthy for dropAfter and that no container
-// holds, according to a later query. If that is not enough, new devices and slots wait, because a
-// present device never leaves the list for them.
-func (t *transition) fit() {
-	r := t.measure()
-	if !r.exceeded() {
-		t.rememberWaits(nil)
-		return
+// spare returns what a record takes for an absent device, or for slots that it does not need.
+func (rec record) spare() size {
+	if !rec.phase.isPresent() {
+		return rec.size()
 	}
-	blocked := &blocked{t: t}
-	absent := t.absentFirst()
-	for _, v := range absent {
-		t.dropSlots(r, v, blocked)
-	}
-	for _, v := range absent {
-		t.dropDevice(r, v, blocked)
-	}
-	for _, v := range absent {
-		t.dropOrphan(r, v)
-	}
-	waiting := t.admit(r)
-	if len(waiting) > 0 {
-		blocked.request()
-	}
-	t.rememberWaits(waiting)
+	needed := rec
+	needed.listed = rec.needed()
+	needed.kept = nil
+	return rec.size().minus(needed.size())
 }
 
-// victim is a listed device that may leave its list, or some of its slots.
-type victim struct {
+// spare is a listed device that may leave its list, or some of its slots.
+type spare struct {
 	d     *draft
 	id    string
 	since time.Time
 }
 
 // absentFirst returns the absent devices and the devices with a surplus of slots, the longest
-// absent first.
-func (t *transition) absentFirst() []victim {
-	var all []victim
+// absent first. A device is left out that was not awaited yet.
+func (t *transition) absentFirst() []spare {
+	var all []spare
 	for _, d := range t.drafts {
 		for id, rec := range d.records {
 			surplus, since := rec.surplus()
-			if surplus || !rec.present {
-				all = append(all, victim{d, id, since})
+			mayLeave := !since.IsZero()
+			if rec.phase.isPresent() {
+				mayLeave = surplus
+			}
+			if mayLeave {
+				all = append(all, spare{d, id, since})
 			}
 		}
 	}
@@ -154,182 +128,55 @@ func (t *transition) absentFirst() []victim {
 	return all
 }
 
-// blocked collects why slots could not leave the lists although the lists have no room.
-type blocked struct {
-	t *transition
-	// due is when the next slots have been Unhealthy for long enough.
-	due time.Time
-}
-
-// allows reports whether slots that are Unhealthy since a time may leave, if no container holds
-// them.
-func (b *blocked) allows(since time.Time) bool {
-	due := since.Add(dropAfter)
-	if b.t.in.Now.Before(due) {
-		if b.due.IsZero() || due.Before(b.due) {
-			b.due = due
-		}
-		return false
-	}
-	return !b.t.in.Held.IsUnknown
-}
-
-// request requests the next call of Next in which more slots may leave.
-func (b *blocked) request() {
-	b.t.out.AwaitsHolders = true
-	if !b.due.IsZero() {
-		b.t.wake(b.due)
-	}
-}
-
-// dropSlots drops the slots that a device does not need and no container holds.
-func (t *transition) dropSlots(r *room, v victim, b *blocked) {
+// drop removes an absent device from its list, or the slots of a device that it does not need and no
+// container holds. It returns what that frees.
+func (t *transition) drop(v spare) (freed size) {
 	rec := v.d.records[v.id]
-	surplus, _ := rec.surplus()
-	if !surplus || rec.orphan {
-		return
-	}
-	if !r.mustFree(v.d) || !b.allows(v.since) {
-		return
-	}
-	r.add(v.d, rec, -1, 1)
-	before := rec.listed + len(rec.kept)
-	rec = t.shrunk(v.d, v.id, rec)
-	t.out.Dropped += max(0, before-rec.listed-len(rec.kept))
-	v.d.records[v.id] = rec
-	r.add(v.d, rec, 1, 1)
-}
-
-// dropDevice drops an absent device that no container holds.
-func (t *transition) dropDevice(r *room, v victim, b *blocked) {
-	rec := v.d.records[v.id]
-	isHeld := len(t.held[v.id]) > 0
-	if rec.present || isHeld {
-		return
-	}
-	if !r.mustFree(v.d) || !b.allows(v.since) {
-		return
-	}
-	t.drop(r, v)
-}
-
-// dropOrphan drops a device that only the kubelet knows. It was never healthy, so that no
-// Allocate call is in flight, and while it is held it is not offered elsewhere.
-func (t *transition) dropOrphan(r *room, v victim) {
-	rec, isListed := v.d.records[v.id]
-	isOrphan := isListed && rec.orphan
-	if !isOrphan || !r.mustFree(v.d) {
-		return
-	}
-	t.unlisted = append(t.unlisted, v.id)
-	t.drop(r, v)
-}
-
-// drop removes a device from its list.
-func (t *transition) drop(r *room, v victim) {
-	rec := v.d.records[v.id]
-	r.add(v.d, rec, -1, len(v.d.records)-1)
-	_, wasListed := v.d.before[v.id]
-	if wasListed {
+	if !rec.phase.isPresent() && len(t.held[v.id]) == 0 {
+		delete(v.d.records, v.id)
+		delete(t.owner, v.id)
 		t.out.Dropped += rec.listed + len(rec.kept)
+		return rec.size()
 	}
-	delete(v.d.records, v.id)
-	delete(t.owner, v.id)
+	left := t.shrunk(v.d, v.id, rec)
+	v.d.records[v.id] = left
+	t.out.Dropped += rec.listed + len(rec.kept) - left.listed - len(left.kept)
+	return rec.size().minus(left.size())
 }
 
-// newcomer is a device that was not listed before, or not with all slots.
-type newcomer struct {
-	d     *draft
-	id    string
-	rec   record
-	since time.Time // when it began to wait
+// slotsInRoom returns how many slots of an offer are listed now: all of them, or those that are listed
+// already if there is no room for more. It is 0 if a new device must wait.
+func (t *transition) slotsInRoom(d *draft, offer *device.Offer) int {
+	rec, isListed := d.records[offer.ID]
+	next := rec
+	next.offer = *offer
+	next.offer.Slots = max(1, offer.Slots)
+	next.listed = max(rec.listed, next.offer.Slots)
+	grown := next.size()
+	if isListed {
+		grown = grown.minus(rec.size())
+	}
+	t.room.add(d, grown)
+	isShort := t.room.exceeds(device.MaxMemory, device.MaxList, d)
+	if next.listed == rec.listed || !isShort {
+		return next.offer.Slots
+	}
+	t.room.add(d, size{}.minus(grown))
+	t.out.WithoutRoom++
+	d.waiting = append(d.waiting, Waiting{ID: offer.ID, Reason: reasonNoRoom})
+	return rec.listed
 }
 
-// admit lists the newcomers that fit, the longest waiting first, and returns the others.
-func (t *transition) admit(r *room) []newcomer {
-	if !r.exceeded() {
-		return nil
-	}
-	var all []newcomer
-	for _, d := range t.drafts {
-		for id, rec := range d.records {
-			before, known := d.before[id]
-			hadAllSlots := known && rec.offer.Slots <= before.listed
-			if !rec.present || hadAllSlots {
-				continue
-			}
-			since, waits := d.waits[id]
-			if !waits {
-				since = t.in.Now
-			}
-			all = append(all, newcomer{d, id, rec, since})
-			t.withhold(r, d, id, before, known)
-		}
-	}
-	sort.Slice(all, func(i, j int) bool {
-		a := all[i]
-		b := all[j]
-		order := cmp.Or(a.since.Compare(b.since), strings.Compare(a.id, b.id))
-		return order < 0
-	})
-	var waiting []newcomer
-	for _, n := range all {
-		if !t.admitOne(r, n) {
-			waiting = append(waiting, n)
-		}
-	}
-	return waiting
-}
-
-// withhold lists a newcomer as in the last state: with its previous number of slots, or not at
-// all.
-func (t *transition) withhold(r *room, d *draft, id string, before record, known bool) {
-	rec := d.records[id]
-	if !known {
-		r.add(d, rec, -1, len(d.records)-1)
-		delete(d.records, id)
-		delete(t.owner, id)
+// awaitRoom requests the next call of Next in which more slots may leave, if devices wait for room.
+func (t *transition) awaitRoom() {
+	if t.out.WithoutRoom == 0 {
 		return
 	}
-	r.add(d, rec, -1, 1)
-	rec.offer.Slots = max(1, before.listed)
-	rec.listed = rec.offer.Slots
-	rec.kept = before.kept
-	d.records[id] = rec
-	r.add(d, rec, 1, 1)
-}
-
-// admitOne lists a newcomer if it fits.
-func (t *transition) admitOne(r *room, n newcomer) bool {
-	d := n.d
-	listed, known := d.records[n.id]
-	others := len(d.records)
-	if known {
-		r.add(d, listed, -1, 1)
-	}
-	r.add(d, n.rec, 1, others)
-	if r.fits(d) {
-		d.records[n.id] = n.rec
-		t.owner[n.id] = d
-		return true
-	}
-	r.add(d, n.rec, -1, others)
-	if known {
-		r.add(d, listed, 1, 1)
-	}
-	d.waiting = append(d.waiting, Waiting{ID: n.id, Reason: reasonNoRoom, NoRoom: true})
-	return false
-}
-
-// rememberWaits remembers since when these newcomers wait, and forgets all others.
-func (t *transition) rememberWaits(waiting []newcomer) {
-	for _, d := range t.drafts {
-		d.waits = nil
-	}
-	for _, n := range waiting {
-		if n.d.waits == nil {
-			n.d.waits = make(map[string]time.Time)
+	t.out.AwaitsHolders = true
+	for _, v := range t.absentFirst() {
+		due := v.since.Add(dropAfter)
+		if due.After(t.in.Now) {
+			t.wake(due)
 		}
-		n.d.waits[n.id] = n.since
 	}
 }

@@ -208,7 +208,7 @@ func TestAHigherCountWaits(t *testing.T) {
 	if h.healthy("x") != 10 {
 		t.Errorf("%d slots are Healthy, want 10", h.healthy("x"))
 	}
-	if waiting := h.resource("r").Waiting; len(waiting) != 1 || !waiting[0].NoRoom {
+	if waiting := h.resource("r").Waiting; len(waiting) != 1 || waiting[0].Reason != reasonNoRoom || h.out.WithoutRoom != 1 {
 		t.Errorf("waiting: %+v", waiting)
 	}
 	h.silent = false

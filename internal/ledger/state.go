@@ -4,7 +4,8 @@
 //
 // Next opens the state before (next.go), changes a copy in stages, of which moved.go is
 // about network interfaces in containers, held.go about slots that containers hold and
-// room.go about the size of all lists, and makes the lists from it (list.go).
+// room.go about the size of all lists, and makes the lists from it (list.go). The phases of a
+// device are in phase.go.
 package ledger
 
 import (
@@ -61,6 +62,9 @@ type Output struct {
 	Wake time.Time
 	// AwaitsHolders is set if something waits only until no container holds it.
 	AwaitsHolders bool
+	// WithoutRoom is the number of present devices that are not listed with all their slots, because the
+	// lists have no room.
+	WithoutRoom int
 	// Dropped is the number of slots of absent devices that left the lists in this call
 	// before their time, because the lists had no room.
 	Dropped int
@@ -91,8 +95,6 @@ type ListedResource struct {
 // another resource or under another ID, or the lists have no room for it.
 type Waiting struct {
 	ID, Reason string
-	// NoRoom is set if the lists have no room, because of absent devices that may be held.
-	NoRoom bool
 }
 
 // Entry is one listed device.
@@ -112,21 +114,16 @@ type Entry struct {
 	Withheld bool
 	// NetsMissing is set if interfaces of the device are not on the host and no container holds it.
 	NetsMissing bool
-	// Retired is the number of slots that are still listed beyond Offer.Slots.
-	Retired int
-	// Unlisted is the number of slots at the end of Offer.Slots that are no longer listed. Only an
-	// absent device has such slots.
-	Unlisted int
+	// Listed is how many slots are listed without a gap, from slot 0 on. A present device retires those
+	// from Offer.Slots on.
+	Listed int
 	// Kept are slots that are listed behind all others, because containers hold them.
 	Kept []int
 }
 
-// contiguous is how many slots are listed without a gap, from slot 0 on.
-func (e Entry) contiguous() int { return e.Offer.Slots + e.Retired - e.Unlisted }
-
 // Lists reports whether a slot is listed.
 func (e Entry) Lists(slot int) bool {
-	return slot < e.contiguous() || slices.Contains(e.Kept, slot)
+	return slot < e.Listed || slices.Contains(e.Kept, slot)
 }
 
 // Change is a new device, a changed health or a device that left.
@@ -154,23 +151,12 @@ type resource struct {
 	records map[string]record
 	// last are the entries of the last output, to find the changes.
 	last []Entry
-	// waits is since when new devices wait for room in the lists, by ID.
-	waits map[string]time.Time
 }
 
 // record is the life of one device.
 type record struct {
-	offer   device.Offer
-	present bool
-	// pending is set if it was listed before the start and has not been present since.
-	pending bool
-	// wasGone is set if it was absent before the start.
-	wasGone bool
-	// mayBeUnread is set if an absent device may be present as hardware that could not be
-	// read.
-	mayBeUnread bool
-	// settled is set when the device is complete, and cleared when its nodes change or leave.
-	settled bool
+	offer device.Offer
+	phase phase
 	// begun is when the device began to settle, and changed is the time of its last change. Both
 	// are the zero time if the device was present at the start.
 	begun   time.Time
@@ -190,9 +176,7 @@ type record struct {
 	kept []int
 	// lowered is when the count was lowered last.
 	lowered time.Time
-	// orphan is set if only the kubelet knows the device: it was never present.
-	orphan bool
-	net    netState
+	net     netState
 }
 
 // node is the identity of a node of a device.

@@ -153,11 +153,10 @@ func TestProbes(t *testing.T) {
 // The text of /readyz says how much the lists leave out, and the program stays ready.
 func TestReadyzSaysWhatIsLeftOut(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, &state{leftOut: status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000, Lately: true}})
+	s := newServer(t, &state{leftOut: status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000}})
 	want := `ok
 warning: 2 present devices are not listed with all their slots, because the lists have no room: see the log
 warning: 3 absent devices that the kubelet reports as held are not listed, because the lists have no room: see the log
-warning: absent devices left the lists early, because the lists have no room: see the log
 `
 	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusOK || body != want {
 		t.Errorf("/readyz: %s %q, want 200 and %q", resp.Status, body, want)
@@ -182,7 +181,7 @@ func (s *server) countAll() {
 
 func TestScrape(t *testing.T) {
 	t.Parallel()
-	leftOut := status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000, Lately: true}
+	leftOut := status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000}
 	s := newServer(t, &state{broken: errors.New("unknown key"), leftOut: leftOut})
 	s.countAll()
 	resp, body := s.get("/metrics", "10.0.0.7:9418")

@@ -88,8 +88,6 @@ type LeftOut struct {
 	// AbsentSlots is the number of slots of absent devices that left the lists early, since
 	// the start.
 	AbsentSlots int `json:"absent_slots"`
-	// Lately is set if such slots left in the last ten minutes.
-	Lately bool `json:"lately"`
 }
 
 // Lines describe what is left out, without serial numbers. The result is nil if nothing is left
@@ -101,9 +99,6 @@ func (l LeftOut) Lines() []string {
 	}
 	if l.Held > 0 {
 		lines = append(lines, fmt.Sprintf("%d absent devices that the kubelet reports as held are not listed, because the lists have no room", l.Held))
-	}
-	if l.Lately {
-		lines = append(lines, "absent devices left the lists early, because the lists have no room")
 	}
 	return lines
 }

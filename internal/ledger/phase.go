@@ -1,0 +1,36 @@
+package ledger
+
+import "slices"
+
+// phase is where a listed device is in its life:
+//
+//	awaited ──┐             ┌── its nodes change ──┐
+//	onlyHeld ─┼─ matched ─▶ settling ─ complete ─▶ ready
+//	gone, unread ◀── no longer matched ────────────┘
+//
+// A device that is complete when it is matched is ready at once. It leaves the list in any phase but
+// settling and ready.
+type phase int
+
+const (
+	// awaited is a device that was present before the start, and was not found since.
+	awaited phase = iota
+	// onlyHeld is a device that only the kubelet knows: it was never present.
+	onlyHeld
+	// settling is a present device whose drivers may not have made all its nodes.
+	settling
+	// ready is a present device that is complete.
+	ready
+	// unread is an absent device that may be present as hardware that could not be read.
+	unread
+	// gone is an absent device.
+	gone
+)
+
+// isPresent reports whether the device is matched, or its interfaces are in a container.
+func (p phase) isPresent() bool { return p == settling || p == ready }
+
+// mayComeSoon reports whether the first list for a kubelet need not be complete without the device.
+func (p phase) mayComeSoon() bool {
+	return slices.Contains([]phase{awaited, settling, unread}, p)
+}
