@@ -65,7 +65,7 @@ type draDriver struct {
 // runDRA starts the driver if it is needed. Only the loop calls it, in each pass.
 func (l *loop) runDRA(out ledger.Output) {
 	d := l.dra
-	if d.plugin.Load() != nil || !l.needsDRA(out) {
+	if l.options.CDIOnly || d.plugin.Load() != nil || !l.needsDRA(out) {
 		return
 	}
 	p := d.newPlugin()

@@ -403,19 +403,17 @@ func CheckWithin(devices []Wanted) error {
 	return nil
 }
 
-// Reserve records the devices of a claim, unless another container may have their hardware in another
-// way. It replaces what the claim had. Slots of one device are left to the caller, who counts them
-// among the claims. conflicts are the holders that exclude a device of the claim; then nothing is
-// recorded.
+// Reserve records the devices of a claim, once for each slot, unless another container may have their
+// hardware in another way, or has the slots. It replaces what the claim had. conflicts are the holders that
+// exclude a device of the claim; then nothing is recorded.
 func (b *Book) Reserve(claim string, devices []Wanted) (conflicts []Holder, err error) {
-	if b == nil {
-		return nil, nil
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.current()
+	slots := map[string]int{}
 	for i := range devices {
 		w := &devices[i]
+		slots[w.ID]++
 		if w.Exclusive && (now.unread != "" || now.unreadClaims != "") {
 			return nil, fmt.Errorf("device %q is exclusive: %s", w.ID, now.Blocked(*w))
 		}
@@ -423,6 +421,10 @@ func (b *Book) Reserve(claim string, devices []Wanted) (conflicts []Holder, err 
 			if h.Claim != claim {
 				conflicts = append(conflicts, *h)
 			}
+		}
+		others := now.otherClaims(w, claim)
+		if len(others)+slots[w.ID] > w.Slots {
+			conflicts = append(conflicts, others...)
 		}
 	}
 	if len(conflicts) > 0 {
@@ -434,9 +436,6 @@ func (b *Book) Reserve(claim string, devices []Wanted) (conflicts []Holder, err 
 
 // Record records the devices of a prepared claim, whatever else is held.
 func (b *Book) Record(claim string, devices []Wanted) {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.setClaim(claim, devices)
@@ -465,9 +464,6 @@ func (b *Book) setClaim(claim string, devices []Wanted) {
 
 // Release removes a claim that has ended.
 func (b *Book) Release(claim string) {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	_, wasHeld := b.claims[claim]
 	delete(b.claims, claim)

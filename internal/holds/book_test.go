@@ -257,6 +257,9 @@ func TestClaims(t *testing.T) {
 		if conflicts, err := b.Reserve("next", []holds.Wanted{wanted("c")}); err != nil || len(conflicts) > 0 {
 			h.Errorf("Reserve of another device: %v, %v", conflicts, err)
 		}
+		if conflicts, err := b.Reserve("last", []holds.Wanted{wanted("c")}); err != nil || len(conflicts) != 1 || conflicts[0].Claim != "next" {
+			h.Errorf("Reserve of a slot that another claim has: %v, %v", conflicts, err)
+		}
 		b.Release("claim")
 		h.wantHolders(b, "released", "b")
 		b.SetClaims(map[string][]holds.Wanted{"last": {wanted("d")}}, nil)
@@ -349,14 +352,9 @@ func TestNoBook(t *testing.T) {
 	t.Parallel()
 	var b *holds.Book
 	b.Load(t.Context())
-	b.Record("claim", []holds.Wanted{wanted("a")})
 	b.SetClaims(nil, errors.New("no file"))
-	b.Release("claim")
 	if _, err := b.Grant(t.Context(), []holds.Slot{{ID: "a", Device: wanted("a")}}); err != nil {
 		t.Error(err)
-	}
-	if conflicts, err := b.Reserve("claim", []holds.Wanted{wanted("a")}); err != nil || len(conflicts) > 0 {
-		t.Errorf("Reserve: %v, %v", conflicts, err)
 	}
 	if b.View().IsHeld("a") || b.Refused() != nil {
 		t.Errorf("held %v, refused %v", b.View().HeldIDs(), b.Refused())

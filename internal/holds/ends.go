@@ -60,15 +60,41 @@ type ClaimEvidence struct {
 	MayStart bool
 }
 
-// Ends reports whether the claim has ended.
-func (e ClaimEvidence) Ends() bool {
+// ClaimHold is why a claim has not ended.
+type ClaimHold int
+
+// The reasons, of which the first one that applies counts. NotHeld means that the claim has ended.
+const (
+	NotHeld ClaimHold = iota
+	// HeldByPod: a pod has processes.
+	HeldByPod
+	// HeldByLostPod: a pod had processes, and nobody knows whether they have ended.
+	HeldByLostPod
+	// HeldByRecord: the API server or the kubelet may have the claim.
+	HeldByRecord
+	// HeldByUnseenPod: nobody knows whether its pods have processes.
+	HeldByUnseenPod
+	// HeldByStart: a pod may be about to start.
+	HeldByStart
+)
+
+// Hold returns why the claim has not ended. If the kubelet has released it, and no source ever knew its
+// pods, the kubelet decides.
+func (e ClaimEvidence) Hold() ClaimHold {
 	isUnseen := e.Pods == cgroup.Unknown
-	isLost := isUnseen && e.HaveRun // processes ran, and nobody knows whether they have ended
-	if e.Pods == cgroup.Running || isLost {
-		return false
+	switch {
+	case e.Pods == cgroup.Running:
+		return HeldByPod
+	case isUnseen && e.HaveRun:
+		return HeldByLostPod
+	case e.IsReleased:
+		return NotHeld
+	case !e.IsAbsent:
+		return HeldByRecord
+	case isUnseen:
+		return HeldByUnseenPod
+	case e.MayStart:
+		return HeldByStart
 	}
-	if e.IsReleased {
-		return true // if no source ever knew its pods, the kubelet decides
-	}
-	return e.IsAbsent && !isUnseen && !e.MayStart
+	return NotHeld
 }

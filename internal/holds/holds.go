@@ -45,6 +45,8 @@ type Wanted struct {
 	ID string
 	// Resource is the key of the resource, see device.ResourceKey.
 	Resource string
+	// Slots is the number of slots that the device has, for a claim.
+	Slots int
 	Device
 }
 

@@ -18,22 +18,22 @@ func TestBlocked(t *testing.T) {
 		wanted holds.Wanted
 		want   bool
 	}{
-		"another slot":                       {card, holds.Wanted{"a", part, card}, false},
-		"the same ID by the other API":       {card, holds.Wanted{"a", byClaim, card}, true},
-		"the same ID, both shared":           {shared(card), holds.Wanted{"a", other, shared(card)}, true},
-		"another ID":                         {card, holds.Wanted{"b", part, card}, true},
-		"another ID, both shared":            {shared(card), holds.Wanted{"b", part, shared(card)}, true},
-		"the other API, both shared":         {shared(card), holds.Wanted{"b", byClaim, shared(card)}, true},
-		"another resource":                   {card, holds.Wanted{"b", other, card}, true},
-		"another resource, one is shared":    {card, holds.Wanted{"b", other, shared(card)}, true},
-		"another resource, both shared":      {shared(card), holds.Wanted{"b", other, shared(card)}, false},
-		"a part":                             {card, holds.Wanted{"b", other, function}, false},
-		"a part of an exclusive one":         {exclusive(card), holds.Wanted{"b", other, function}, true},
-		"an exclusive part":                  {card, holds.Wanted{"b", other, exclusive(function)}, true},
-		"an exclusive whole":                 {function, holds.Wanted{"b", other, exclusive(card)}, true},
-		"other hardware":                     {exclusive(card), holds.Wanted{"b", other, exclusive(places("devices/next"))}, false},
-		"unknown hardware":                   {holds.Device{}, holds.Wanted{"b", other, card}, false},
-		"unknown hardware, exclusive device": {holds.Device{}, holds.Wanted{"b", other, exclusive(card)}, true},
+		"another slot":                       {card, holds.Wanted{ID: "a", Resource: part, Device: card}, false},
+		"the same ID by the other API":       {card, holds.Wanted{ID: "a", Resource: byClaim, Device: card}, true},
+		"the same ID, both shared":           {shared(card), holds.Wanted{ID: "a", Resource: other, Device: shared(card)}, true},
+		"another ID":                         {card, holds.Wanted{ID: "b", Resource: part, Device: card}, true},
+		"another ID, both shared":            {shared(card), holds.Wanted{ID: "b", Resource: part, Device: shared(card)}, true},
+		"the other API, both shared":         {shared(card), holds.Wanted{ID: "b", Resource: byClaim, Device: shared(card)}, true},
+		"another resource":                   {card, holds.Wanted{ID: "b", Resource: other, Device: card}, true},
+		"another resource, one is shared":    {card, holds.Wanted{ID: "b", Resource: other, Device: shared(card)}, true},
+		"another resource, both shared":      {shared(card), holds.Wanted{ID: "b", Resource: other, Device: shared(card)}, false},
+		"a part":                             {card, holds.Wanted{ID: "b", Resource: other, Device: function}, false},
+		"a part of an exclusive one":         {exclusive(card), holds.Wanted{ID: "b", Resource: other, Device: function}, true},
+		"an exclusive part":                  {card, holds.Wanted{ID: "b", Resource: other, Device: exclusive(function)}, true},
+		"an exclusive whole":                 {function, holds.Wanted{ID: "b", Resource: other, Device: exclusive(card)}, true},
+		"other hardware":                     {exclusive(card), holds.Wanted{ID: "b", Resource: other, Device: exclusive(places("devices/next"))}, false},
+		"unknown hardware":                   {holds.Device{}, holds.Wanted{ID: "b", Resource: other, Device: card}, false},
+		"unknown hardware, exclusive device": {holds.Device{}, holds.Wanted{ID: "b", Resource: other, Device: exclusive(card)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onHost(t, func(h *host) {

@@ -152,7 +152,7 @@ func shared(d holds.Device) holds.Device {
 
 // wanted is a device of the resource part.
 func wanted(id string) holds.Wanted {
-	return holds.Wanted{ID: id, Resource: part, Device: places("devices/" + id)}
+	return holds.Wanted{ID: id, Resource: part, Slots: 1, Device: places("devices/" + id)}
 }
 
 // grant has a container get the first slot of a device.

@@ -106,6 +106,7 @@ func (w *world) offers() []offer {
 		all = append(all, offer{h, h.identity(), holds.Wanted{
 			ID:       id,
 			Resource: resource,
+			Slots:    1,
 			Device:   holds.Device{Places: h.places(), Shared: shared, Exclusive: exclusive},
 		}})
 	}
@@ -236,11 +237,7 @@ func (w *world) prepare(p *pod) {
 		}
 	}
 	conflicts, err := w.book.Reserve(p.uid, []holds.Wanted{p.of.want})
-	isTaken := slices.ContainsFunc(w.book.View().Slots(p.of.want.ID), func(h holds.Holder) bool {
-		return h.Claim != "" && h.Claim != p.uid
-	})
-	if err != nil || len(conflicts) > 0 || isTaken {
-		w.book.Release(p.uid)
+	if err != nil || len(conflicts) > 0 {
 		w.say("claim %d does not get %s", w.next, p.of.want.ID)
 		return
 	}
@@ -389,7 +386,7 @@ func (w *world) endClaims() {
 			state = cgroup.Running
 		}
 		e := holds.ClaimEvidence{Pods: state, HaveRun: p.ran, IsReleased: p.isReleased}
-		if e.Ends() {
+		if e.Hold() == holds.NotHeld {
 			w.book.Release(p.uid)
 		}
 	}

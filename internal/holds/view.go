@@ -108,6 +108,18 @@ func (v *View) rivals(w *Wanted) iter.Seq2[*Holder, *Device] {
 	}
 }
 
+// otherClaims are the holders of slots of a device through the same resource, without one claim.
+func (v *View) otherClaims(w *Wanted, claim string) []Holder {
+	var others []Holder
+	for _, h := range v.holders[w.ID] {
+		isOther := h.Claim != claim
+		if isOther && h.Resource == w.Resource {
+			others = append(others, h)
+		}
+	}
+	return others
+}
+
 // candidates returns the held devices that may exclude a device, sorted.
 func (v *View) candidates(w *Wanted) []string {
 	var ids []string

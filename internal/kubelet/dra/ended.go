@@ -14,169 +14,89 @@ import (
 	"github.com/generic-dp/generic-dp/internal/order"
 )
 
-// evidence is a source that says that a prepared claim may still have containers, or cannot
-// rule it out.
-type evidence int
-
-const (
-	// runningPod: processes of a pod of the claim exist.
-	runningPod evidence = iota + 1
-	// lostPod: processes of a pod existed, and no source knows any more whether they do.
-	lostPod
-	// unreachableServer: the API server does not answer.
-	unreachableServer
-	// allocation: the API server has the claim with its allocation.
-	allocation
-	// silentKubelet: the kubelet does not answer.
-	silentKubelet
-	// listedClaim: the kubelet lists the claim.
-	listedClaim
-	// noSource: no source knows the state of the claim's pods.
-	noSource
-	// recentPrepare: the kubelet may be about to start the pod.
-	recentPrepare
-)
-
-// evidenceTexts are what an administrator reads about evidence. A verb takes the detail.
-var evidenceTexts = map[evidence]string{
-	runningPod:        "processes of its pod %s still run",
-	lostPod:           "processes of its pods ran when it was last seen, and no source knows whether they have ended: see --cgroup",
-	unreachableServer: "%s",
-	allocation:        "the API server has it, with its allocation",
-	silentKubelet:     "the kubelet can't be asked for it",
-	listedClaim:       "the kubelet lists it",
-	noSource:          "no source tells whether its containers have ended: see --cgroup, or remove %s when they have",
-	recentPrepare:     "it was prepared a moment ago, and its pod may start within %s",
-}
-
-// obstacle is why a claim can't end. The zero value means that it has ended. detail fills the verb
-// in the text of the evidence, and is empty if there is none.
+// obstacle is why a claim has not ended, for an administrator. The zero value means that it has ended.
 type obstacle struct {
-	evidence evidence
-	detail   string
+	text string
+	// isFinal is set if another claim for the same device need not wait: the API server has allocated the
+	// device twice.
+	isFinal bool
 }
 
 // none reports whether the claim has ended.
-func (o obstacle) none() bool { return o.evidence == 0 }
+func (o obstacle) none() bool { return o.text == "" }
 
-func (o obstacle) String() string {
-	text := evidenceTexts[o.evidence]
-	if o.detail == "" {
-		return text
-	}
-	return fmt.Sprintf(text, o.detail)
-}
-
-// obstacle returns why a prepared claim has not ended, see holds.ClaimEvidence. A claim that the kubelet
-// has not released ends only if every condition holds:
+// obstacle returns why a prepared claim has not ended, see holds.ClaimEvidence.
 //
-//   - No process of its pods runs. The kubelet is no source for that. It forgets a pod that was
-//     deleted with --force while the containers are in their grace period or hang in teardown:
-//     the List of PodResources has the pods of the pod manager (pkg/kubelet/apis/podresources,
-//     server_v1.go). It even unprepares the claims of such a pod within a minute (reconcileLoop in
-//     pkg/kubelet/cm/dra/manager.go), so this condition also applies after the release.
-//   - The kubelet, asked directly, does not list the claim.
-//   - The API server does not have the claim or its allocation: else the kubelet may be about to
-//     start the pod.
-//   - The kubelet is not between the answer to a prepare and the first process of the pod.
+// The kubelet is no source for the end of pods: it forgets a pod that was deleted with --force while the
+// containers are in their grace period or hang in teardown. The List of PodResources has the pods of the pod
+// manager (pkg/kubelet/apis/podresources, server_v1.go).
 func (p *Plugin) obstacle(ctx context.Context, h holder, known func(cdi.Claim) bool) obstacle {
-	pods := p.podsObstacle(h)
-	e := p.evidenceOf(h)
-	if e.Ends() {
-		return obstacle{}
+	e, pod := p.evidence(h)
+	if e.Hold() == holds.HeldByRecord {
+		recorded := p.recordOf(ctx, h.claim, known)
+		if !recorded.none() {
+			return recorded
+		}
+		e.IsAbsent = true
 	}
-	if pods.evidence == runningPod || pods.evidence == lostPod {
-		return pods
-	}
-	if server := p.serverObstacle(ctx, h.claim); !server.none() {
-		return server
-	}
-	if known == nil {
-		return obstacle{evidence: silentKubelet}
-	}
-	if known(h.claim) {
-		return obstacle{evidence: listedClaim}
-	}
-	start := p.startObstacle(h)
-	e.IsAbsent = true
-	e.MayStart = !start.none()
-	if e.Ends() {
-		return obstacle{}
-	}
-	if !pods.none() {
-		return pods
-	}
-	return start
+	return p.textOf(e.Hold(), h, pod)
 }
 
-// evidenceOf is what this node knows about a claim. podsObstacle precedes it.
-func (p *Plugin) evidenceOf(h holder) holds.ClaimEvidence {
-	state, _ := p.podsState(h.claim)
-	now := p.records.view(h.record)
-	return holds.ClaimEvidence{
-		Pods:       state,
-		HaveRun:    now.runs,
-		IsReleased: now.released,
-	}
-}
-
-// releasedEvidence is what is known about a claim that the kubelet releases now, or has released.
-func (p *Plugin) releasedEvidence(h holder) holds.ClaimEvidence {
-	_ = p.podsObstacle(h) // records the state of the pods
-	e := p.evidenceOf(h)
-	e.IsReleased = true
-	return e
-}
-
-// startObstacle returns whether the kubelet may be about to start a pod of a claim. It does not
-// apply once a process of the pod was seen: then only the end of the pod counts.
-func (p *Plugin) startObstacle(h holder) obstacle {
-	now := p.records.view(h.record)
-	starting := p.timing.start - time.Since(now.written)
-	if starting > 0 && !now.ran {
-		return obstacle{evidence: recentPrepare, detail: starting.Round(time.Second).String()}
-	}
-	return obstacle{}
-}
-
-// podsObstacle returns whether processes of a claim's pods speak against its end. It records
-// their state. It reads cgroups, and does not wait for another process.
-func (p *Plugin) podsObstacle(h holder) obstacle {
-	state, pod := p.podsState(h.claim)
-	switch state {
-	case holds.PodRunning:
-		p.records.mark(h.record, func(r *record) {
+// evidence is what this node knows about a claim, and the UID of a pod of it that runs. It records the state
+// of the pods. It reads cgroups, and does not wait for another process.
+func (p *Plugin) evidence(h holder) (e holds.ClaimEvidence, pod string) {
+	e.Pods, pod = p.podsState(h.claim)
+	p.records.mark(h.record, func(r *record) {
+		switch e.Pods {
+		case holds.PodRunning:
 			r.ran = true
 			r.runs = true
-		})
-		return obstacle{evidence: runningPod, detail: pod}
-	case holds.PodEnded:
-		p.records.mark(h.record, func(r *record) {
+		case holds.PodEnded:
 			r.runs = false
-		})
-		return obstacle{}
-	}
-	// The cgroups may have become unreadable meanwhile.
-	if p.records.view(h.record).runs {
-		return obstacle{evidence: lostPod}
-	}
-	return obstacle{evidence: noSource, detail: p.Claims.ClaimPath(h.claim.UID)}
+		}
+	})
+	now := p.records.view(h.record)
+	e.HaveRun = now.runs
+	e.IsReleased = now.released
+	// Once a process of the pod was seen, only the end of the pod counts.
+	e.MayStart = !now.ran && time.Since(now.written) < p.timing.start
+	return e, pod
 }
 
-// serverObstacle returns whether the API server speaks against the end of a claim. It makes one
-// request.
-func (p *Plugin) serverObstacle(ctx context.Context, claim cdi.Claim) obstacle {
-	object, err := p.get(ctx, claim.Namespace, claim.Name)
-	if kubeapi.Code(err) == http.StatusNotFound {
+// textOf returns the text of a reason, except HeldByRecord, see recordOf. pod is the UID of the pod that runs.
+func (p *Plugin) textOf(hold holds.ClaimHold, h holder, pod string) obstacle {
+	switch hold {
+	case holds.NotHeld:
 		return obstacle{}
+	case holds.HeldByPod:
+		return obstacle{text: fmt.Sprintf("processes of its pod %s still run", pod)}
+	case holds.HeldByLostPod:
+		return obstacle{text: "processes of its pods ran when it was last seen, and no source knows whether they have ended: see --cgroup"}
+	case holds.HeldByUnseenPod:
+		path := p.Claims.ClaimPath(h.claim.UID)
+		return obstacle{text: fmt.Sprintf("no source tells whether its containers have ended: see --cgroup, or remove %s when they have", path)}
 	}
-	if err != nil {
-		return obstacle{evidence: unreachableServer, detail: err.Error()}
+	left := p.timing.start - time.Since(p.records.view(h.record).written)
+	return obstacle{text: fmt.Sprintf("it was prepared a moment ago, and its pod may start within %s", left.Round(time.Second))}
+}
+
+// recordOf returns whether the API server has a claim with its allocation, or the kubelet lists it: then the
+// kubelet may be about to start a pod. It makes one request.
+func (p *Plugin) recordOf(ctx context.Context, claim cdi.Claim, known func(cdi.Claim) bool) obstacle {
+	object, err := p.get(ctx, claim.Namespace, claim.Name)
+	isGone := kubeapi.Code(err) == http.StatusNotFound
+	if err != nil && !isGone {
+		return obstacle{text: err.Error()}
 	}
 	// A later claim may have the same name.
-	isSame := object.Metadata.UID == claim.UID
-	if isSame && object.Status.Allocation != nil {
-		return obstacle{evidence: allocation}
+	isSame := !isGone && object.Metadata.UID == claim.UID
+	switch {
+	case isSame && object.Status.Allocation != nil:
+		return obstacle{text: "the API server has it, with its allocation", isFinal: true}
+	case known == nil:
+		return obstacle{text: "the kubelet can't be asked for it"}
+	case known(claim):
+		return obstacle{text: "the kubelet lists it"}
 	}
 	return obstacle{}
 }
@@ -224,7 +144,7 @@ func (e *heldError) Error() string {
 		if i > 0 {
 			text += ", "
 		}
-		text += fmt.Sprintf("claim %s (%s)", fullName(h.claim), e.reasons[i])
+		text += fmt.Sprintf("claim %s (%s)", fullName(h.claim), e.reasons[i].text)
 	}
 	return text
 }
@@ -232,7 +152,7 @@ func (e *heldError) Error() string {
 // final reports whether waiting is of no use: the API server allocated the device twice.
 func (e *heldError) final() bool {
 	return slices.ContainsFunc(e.reasons, func(r obstacle) bool {
-		return r.evidence == allocation
+		return r.isFinal
 	})
 }
 

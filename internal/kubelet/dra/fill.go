@@ -99,22 +99,17 @@ func (p *Plugin) addDevice(f *filled, a *allocated, d *Device, response device.R
 	return nil
 }
 
-// slots returns the number of slots of each device of the claim. It is an error if the claim needs
-// more slots than a device has. The keys are "RESOURCE=ID".
-func (f *filled) slots() (map[string]int, error) {
-	slots := map[string]int{}
-	for name, d := range f.held {
-		slots[name] = d.Slots
-	}
+// checkAmounts returns why a device has less than the claim needs of it alone.
+func (f *filled) checkAmounts() error {
 	for name, n := range count(f.claim) {
-		if n > slots[name] {
-			return nil, fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", name, n, slots[name])
+		if slots := f.held[name].Slots; n > slots {
+			return fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", name, n, slots)
 		}
 	}
 	if over := overcommitted(f.claim); over != "" {
-		return nil, fmt.Errorf("the claim needs %s", over)
+		return fmt.Errorf("the claim needs %s", over)
 	}
-	return slots, nil
+	return nil
 }
 
 // wanted are the devices of the claim for the book, once for each slot.
@@ -123,6 +118,7 @@ func (f *filled) wanted() []holds.Wanted {
 	for _, name := range f.claim.Devices() {
 		w := wanted(name)
 		w.Device = f.held[name].Uses
+		w.Slots = f.held[name].Slots
 		all = append(all, w)
 	}
 	return all

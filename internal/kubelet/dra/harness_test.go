@@ -182,6 +182,12 @@ func newBed(t *testing.T, o kubelettest.Options) *bed {
 	}
 	b.sticks.set(stick("usb:1"), stick("usb:2"))
 	b.options = dra.Options{
+		Book: holds.New(holds.Options{
+			Checkpoint: filepath.Join(dir, "kubelet", "kubelet_internal_checkpoint"),
+			Now:        time.Now,
+			Changed:    func() {},
+			Log:        slog.New(slog.DiscardHandler),
+		}),
 		Registry: o.Registry,
 		Node:     "n1",
 		API:      kubeapi.New(b.api.Config),

@@ -59,7 +59,7 @@ type Options struct {
 	// that is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called
 	// concurrently; a panic fails only its call.
 	Inject func(ctx context.Context, names []string, amounts Amounts) (r device.Response, devices []Device, err error)
-	// Book decides between claims and containers that have the same hardware. It may be nil.
+	// Book knows who holds which device. The plugin records the claims in it.
 	Book *holds.Book
 	// PodState says whether processes of a pod run. If it is nil, the state of every pod is
 	// unknown. Known asks the kubelet, and returns a function that reports whether it lists a
@@ -199,7 +199,11 @@ func New(o Options) *Plugin {
 			poll:     100 * time.Millisecond,
 			start:    cmp.Or(o.StartWithin, startWithin),
 		},
-		records:    records{files: o.Claims, book: o.Book},
+		records: records{
+			files: o.Claims,
+			book:  o.Book,
+			byUID: map[string]*record{},
+		},
 		slices:     newNodeSlices(o.API, o.Node),
 		newPods:    make(chan struct{}, 1),
 		registered: make(chan struct{}),

@@ -184,7 +184,7 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		if err != nil {
 			return nil, err
 		}
-		slots, err := filled.slots()
+		err = filled.checkAmounts()
 		if err == nil {
 			err = holds.CheckWithin(filled.wanted())
 		}
@@ -201,7 +201,7 @@ func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		}
 		// The reservation and the check for other holders are one step, so that of two concurrent
 		// calls only one gets the device.
-		reserved, err := p.records.reserve(filled, slots, time.Now())
+		reserved, err := p.records.reserve(filled, time.Now())
 		if err != nil {
 			return nil, err
 		}
@@ -237,11 +237,10 @@ func (p *Plugin) checkLast(last holder, next cdi.Claim) error {
 	if lost == "" {
 		return nil
 	}
-	reason := p.podsObstacle(last)
-	// The pod of the last preparation may be about to start.
-	if reason.none() {
-		reason = p.startObstacle(last)
-	}
+	// The API server has the claim, but not with these devices.
+	e, pod := p.evidence(last)
+	e.IsAbsent = true
+	reason := p.textOf(e.Hold(), last, pod)
 	if reason.none() {
 		return nil
 	}

@@ -3,6 +3,7 @@ package dra
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,18 +13,16 @@ import (
 	"github.com/generic-dp/generic-dp/internal/holds"
 )
 
-// records has the prepared claims of the node, by UID and by device. Their files are the state that
-// survives a restart: load reads them once. The book has every claim as well, because it decides between
-// claims and containers of the device plugin. The methods may be called concurrently.
+// records has the prepared claims of the node, by UID. Their files are the state that survives a
+// restart: load reads them once. The book knows which devices they hold. The methods may be called
+// concurrently.
 type records struct {
 	files *cdi.Writer
-	// book may be nil.
-	book *holds.Book
+	book  *holds.Book
 
-	mu       sync.Mutex
-	byUID    map[string]*record
-	byDevice map[string]map[*record]int // slots by device ID
-	changed  chan struct{}              // closed when a claim is removed; nil if nobody waits
+	mu      sync.Mutex
+	byUID   map[string]*record
+	changed chan struct{} // closed when a claim is removed; nil if nobody waits
 }
 
 // record is one prepared claim. Its fields belong to records.mu. Each preparation makes another
@@ -43,11 +42,10 @@ type record struct {
 	isOwned bool
 }
 
-// holder is a claim that holds slots of a device.
+// holder is a claim that holds devices.
 type holder struct {
 	record *record
 	claim  cdi.Claim
-	slots  int
 }
 
 // deviceID returns the ID of a device in a claim, "RESOURCE=ID". A device that moves to another
@@ -81,8 +79,7 @@ func (r *records) load(now time.Time) error {
 	claims, err := r.files.Claims()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.byUID = nil
-	r.byDevice = nil
+	r.byUID = map[string]*record{}
 	for _, c := range claims {
 		written := now
 		info, err := os.Lstat(r.files.ClaimPath(c.UID))
@@ -106,14 +103,14 @@ type reservation struct {
 }
 
 // reserve records a claim that is about to be written, so that no concurrent call for another claim
-// or container gets its devices. It records nothing if other claims hold one of the devices beyond the
-// slots of the device, or exclude it. An error that wraps ErrNotOffered says that a container of the
+// or container gets its devices. It records nothing if other claims hold one of the devices beyond what
+// the device has, or exclude it. An error that wraps ErrNotOffered says that a container of the
 // device plugin has the hardware. The caller holds the lock of the claim.
-func (r *records) reserve(filled *filled, slots map[string]int, now time.Time) (reservation, error) {
+func (r *records) reserve(filled *filled, now time.Time) (reservation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	claim := filled.claim
-	conflicts := r.conflicts(claim, slots)
+	conflicts := r.overAmounts(claim)
 	if len(conflicts) > 0 {
 		return reservation{conflicts: conflicts}, nil
 	}
@@ -122,52 +119,56 @@ func (r *records) reserve(filled *filled, slots map[string]int, now time.Time) (
 	keepsDevices := last != nil && lostDevice(claim, last.claim) == ""
 	if keepsDevices {
 		r.book.Record(claim.UID, devices) // its containers may run already
-	} else if err := r.reserveInBook(claim, devices, conflicts); err != nil {
-		return reservation{}, err
-	}
-	if len(conflicts) > 0 {
-		return reservation{conflicts: conflicts}, nil
+	} else {
+		conflicts, err := r.reserveInBook(claim, devices)
+		if err != nil || len(conflicts) > 0 {
+			return reservation{conflicts: conflicts}, err
+		}
 	}
 	r.put(&record{claim: claim, written: now})
 	return reservation{renewed: last}, nil
 }
 
-// reserveInBook records the devices of a claim in the book, and adds the claims that exclude one of
-// them to conflicts. The caller holds r.mu.
-func (r *records) reserveInBook(claim cdi.Claim, devices []holds.Wanted, conflicts map[string][]holder) error {
+// reserveInBook records the devices of a claim in the book, or returns the claims that exclude one of
+// them, by device. The caller holds r.mu.
+func (r *records) reserveInBook(claim cdi.Claim, devices []holds.Wanted) (map[string][]holder, error) {
 	others, err := r.book.Reserve(claim.UID, devices)
 	if err != nil {
-		return fmt.Errorf("%w: %w", err, ErrNotOffered)
+		return nil, fmt.Errorf("%w: %w", err, ErrNotOffered)
 	}
+	conflicts := map[string][]holder{}
 	for _, h := range others {
 		own := r.byUID[h.Claim]
 		if own == nil {
-			return fmt.Errorf("device %q is held by a container through %s: %w", h.ID, h.Resource, ErrNotOffered)
+			return nil, fmt.Errorf("device %q is held by a container through %s: %w", h.ID, h.Resource, ErrNotOffered)
 		}
 		name, _ := device.SplitResourceKey(h.Resource)
 		key := name + "=" + h.ID
-		conflicts[key] = append(conflicts[key], holder{record: own, claim: own.claim, slots: 1})
+		other := holder{record: own, claim: own.claim}
+		if !slices.ContainsFunc(conflicts[key], other.isSame) {
+			conflicts[key] = append(conflicts[key], other)
+		}
 	}
-	return nil
+	return conflicts, nil
 }
 
-// conflicts returns the holders of devices that have fewer slots than the claim and its other
-// holders need. Holders are compared by the ID of the device, because a device that moves between
-// resources stays the same hardware. The caller holds r.mu.
-func (r *records) conflicts(claim cdi.Claim, slots map[string]int) map[string][]holder {
+// isSame reports whether a holder is the same claim.
+func (h holder) isSame(other holder) bool { return h.record == other.record }
+
+// overAmounts returns the other holders of devices that have less of a capacity than they and the claim
+// need together, by device. The caller holds r.mu.
+func (r *records) overAmounts(claim cdi.Claim) map[string][]holder {
 	conflicts := map[string][]holder{}
-	for name, wanted := range count(claim) {
+	for name := range count(claim) {
 		var others []holder
-		held := wanted
-		for other, n := range r.byDevice[deviceID(name)] {
+		for _, other := range r.byUID {
 			// The claim keeps what it has when it is prepared again.
-			if other.claim.UID == claim.UID {
-				continue
+			isOther := other.claim.UID != claim.UID
+			if isOther && len(sharesOf(other.claim, deviceID(name))) > 0 {
+				others = append(others, holder{record: other, claim: other.claim})
 			}
-			held += n
-			others = append(others, holder{record: other, claim: other.claim, slots: n})
 		}
-		if held > slots[name] || r.exceeds(claim, name, others) {
+		if r.exceeds(claim, name, others) {
 			conflicts[name] = others
 		}
 	}
@@ -285,32 +286,8 @@ func (r *records) put(own *record) {
 	if last := r.byUID[own.claim.UID]; last != nil {
 		own.runs = last.runs
 		own.isOwned = last.isOwned
-		r.forget(last)
-	}
-	if r.byUID == nil {
-		r.byUID = map[string]*record{}
-		r.byDevice = map[string]map[*record]int{}
 	}
 	r.byUID[own.claim.UID] = own
-	for name, n := range count(own.claim) {
-		id := deviceID(name)
-		if r.byDevice[id] == nil {
-			r.byDevice[id] = map[*record]int{}
-		}
-		r.byDevice[id][own] += n
-	}
-}
-
-// forget removes a record, but not its holds. The caller holds r.mu.
-func (r *records) forget(own *record) {
-	delete(r.byUID, own.claim.UID)
-	for name := range count(own.claim) {
-		id := deviceID(name)
-		delete(r.byDevice[id], own)
-		if len(r.byDevice[id]) == 0 {
-			delete(r.byDevice, id)
-		}
-	}
 }
 
 // drop removes a record that may be nil, with its holds, and wakes the calls that wait for a device. The
@@ -319,7 +296,7 @@ func (r *records) drop(own *record) {
 	if own == nil {
 		return
 	}
-	r.forget(own)
+	delete(r.byUID, own.claim.UID)
 	r.book.Release(own.claim.UID)
 	if r.changed != nil {
 		close(r.changed)

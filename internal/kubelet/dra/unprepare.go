@@ -53,8 +53,8 @@ func (p *Plugin) unprepare(ctx context.Context, uid string) error {
 	if !prepared {
 		return p.release(uid)
 	}
-	pods := p.podsObstacle(h)
-	if p.releasedEvidence(h).Ends() {
+	reason := p.heldAfterRelease(h)
+	if reason.none() {
 		return p.release(uid)
 	}
 	if p.records.markReleased(h.record) {
@@ -62,10 +62,17 @@ func (p *Plugin) unprepare(ctx context.Context, uid string) error {
 	}
 	p.Log.Warn("the kubelet releases a claim whose pod still has processes: its devices stay held until these have ended",
 		"claim", fullName(h.claim),
-		"reason", pods.String(),
+		"reason", reason.text,
 	)
 	go p.follow(h)
 	return nil
+}
+
+// heldAfterRelease is obstacle for a claim that the kubelet releases now, or has released.
+func (p *Plugin) heldAfterRelease(h holder) obstacle {
+	e, pod := p.evidence(h)
+	e.IsReleased = true
+	return p.textOf(e.Hold(), h, pod)
 }
 
 // follow removes a released claim when the processes of its pods have ended, which causes no
@@ -104,7 +111,7 @@ func (p *Plugin) endReleased(h holder) bool {
 	if !prepared || now.record != h.record {
 		return true // another call removed it, or prepared it again
 	}
-	if !p.releasedEvidence(h).Ends() {
+	if !p.heldAfterRelease(h).none() {
 		return false
 	}
 	return p.release(h.claim.UID) == nil
