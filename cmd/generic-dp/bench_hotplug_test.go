@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -66,26 +63,6 @@ func (c loopControl) call(request uint, n int) error {
 	}
 }
 
-// cpu is the CPU time of the process so far, in milliseconds.
-func (p *process) cpu() float64 {
-	p.b.Helper()
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "stat"))
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	_, rest, _ := bytes.Cut(stat, []byte(") "))
-	fields := strings.Fields(string(rest))
-	ticks := 0
-	for _, field := range fields[11:13] { // utime and stime in ticks of 10 ms: proc_pid_stat(5)
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			p.b.Fatal(err)
-		}
-		ticks += n
-	}
-	return float64(ticks) * 10
-}
-
 // The time from an event of /dev until the kubelet has the list, for single additions and
 // removals: in a storm, lists are 50 ms apart on purpose, since the kubelet writes its
 // checkpoint for each. The latency of a plugin that polls every 5 s is computed, not
@@ -129,7 +106,7 @@ func BenchmarkProcessHotplug(b *testing.B) {
 			polled = append(polled, poll-at.Sub(start)%poll)
 		}
 	}
-	b.ReportMetric((p.cpu()-spent)/float64(len(polled)), "cpu-ms/event")
+	b.ReportMetric(milliseconds(p.cpu()-spent)/float64(len(polled)), "cpu-ms/event")
 	quantiles(b, came, "plug")
 	quantiles(b, went, "unplug")
 	quantiles(b, polled, "if-polled-5s")

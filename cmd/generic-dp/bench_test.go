@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,29 +33,41 @@ match.glob = "/dev/zero"
 
 var names = []string{"example.com/null", "example.com/zero"}
 
-// process is a running binary with two resources.
+// process is a running device plugin.
 type process struct {
 	b       *testing.B
 	dir     string
-	binary  string
+	program program
+	args    []string
+	// names are its resources.
+	names   []string
 	config  string
 	kubelet *kubelettest.Kubelet
 	cmd     *exec.Cmd
 }
 
+// newProcess returns our program with two resources, which has not started.
 func newProcess(b *testing.B) *process {
 	b.Helper()
-	dir := kubelettest.TempDir(b)
-	binary := os.Getenv("GENERIC_DP_BIN")
-	if binary == "" {
+	p := newProcessOf(b, program{name: "ours", binary: os.Getenv("GENERIC_DP_BIN"), args: ourArgs}, 0)
+	p.names = names
+	p.config = filepath.Join(p.dir, "config.toml")
+	place(b, p.config, twoResources)
+	return p
+}
+
+// newProcessOf returns a program with resources, which has not started, and its kubelet.
+func newProcessOf(b *testing.B, program program, resources int) *process {
+	b.Helper()
+	if program.binary == "" {
 		b.Skip("GENERIC_DP_BIN does not name the binary: use make bench, which builds it like a release")
 	}
-	p := &process{b: b, dir: dir, binary: binary}
-	p.config = filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(p.config, []byte(twoResources), 0o600); err != nil {
-		b.Fatal(err)
+	p := &process{b: b, dir: kubelettest.TempDir(b), program: program}
+	p.args = program.args(b, p.dir, resources)
+	for i := range resources {
+		p.names = append(p.names, fmt.Sprintf("example.com/r%d", i))
 	}
-	p.kubelet = kubelettest.New(kubelettest.Options{Dir: filepath.Join(dir, "k")})
+	p.kubelet = kubelettest.New(kubelettest.Options{Dir: filepath.Join(p.dir, "k")})
 	if err := p.kubelet.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -64,11 +75,16 @@ func newProcess(b *testing.B) *process {
 	return p
 }
 
-// start starts the process and returns when the kubelet has both first lists.
+// serveArgs are the arguments of serve with all files below dir.
+func serveArgs(dir, config string) []string {
+	return []string{"serve", "--config", config, "--allow=dangerous", "--kubelet-dir", filepath.Join(dir, "k"),
+		"--run-dir", filepath.Join(dir, "run"), "--state-dir", filepath.Join(dir, "state"), "--pod-resources", filepath.Join(dir, "none"), "--listen", "127.0.0.1:0"}
+}
+
+// start starts the process and returns when the kubelet has all first lists.
 func (p *process) start() time.Duration {
 	p.b.Helper()
-	p.cmd = exec.Command(p.binary, "serve", "--config", p.config, "--allow=dangerous", "--kubelet-dir", filepath.Join(p.dir, "k"),
-		"--run-dir", filepath.Join(p.dir, "run"), "--state-dir", filepath.Join(p.dir, "state"), "--pod-resources", filepath.Join(p.dir, "none"), "--listen", "127.0.0.1:0")
+	p.cmd = exec.Command(p.program.binary, p.args...)
 	began := time.Now()
 	if err := p.cmd.Start(); err != nil {
 		p.b.Fatal(err)
@@ -77,12 +93,22 @@ func (p *process) start() time.Duration {
 	return time.Since(began)
 }
 
-// wait returns when both resources have n allocatable devices.
+// kill ends a process that need not end well.
+func (p *process) kill() {
+	p.b.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		p.b.Fatal(err)
+	}
+	_ = p.cmd.Wait()
+	p.kubelet.Stop()
+}
+
+// wait returns when each resource has n allocatable devices.
 func (p *process) wait(n int) {
 	p.b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	for _, name := range names {
+	for _, name := range p.names {
 		if err := p.kubelet.WaitAllocatable(ctx, name, n); err != nil {
 			p.b.Fatal(err)
 		}
@@ -117,50 +143,26 @@ func (p *process) resident() float64 {
 
 // quantiles reports p50 and p99 in milliseconds.
 func quantiles(b *testing.B, took []time.Duration, of string) {
-	slices.Sort(took)
-	at := func(q float64) float64 {
-		return float64(took[int(q*float64(len(took)-1))].Microseconds()) / 1000
-	}
-	b.ReportMetric(at(0.50), "p50-ms/"+of)
-	b.ReportMetric(at(0.99), "p99-ms/"+of)
+	b.ReportMetric(milliseconds(quantile(took, 0.50)), "p50-ms/"+of)
+	b.ReportMetric(milliseconds(quantile(took, 0.99)), "p99-ms/"+of)
 	b.ReportMetric(0, "ns/op")
 }
 
-func BenchmarkProcessStartToFirstLists(b *testing.B) {
-	p := newProcess(b)
-	var took []time.Duration
-	for b.Loop() {
-		took = append(took, p.start())
-		p.stop()
-	}
-	quantiles(b, took, "start")
-}
-
-func BenchmarkProcessAllocate(b *testing.B) { benchmarkAllocate(b) }
-
 // The slot had another pod before, whose cgroup is looked for.
 func BenchmarkProcessAllocateAfterAPod(b *testing.B) {
-	benchmarkAllocate(b, kubelettest.Request{Namespace: "default", Pod: "former", Container: "main", Resource: names[0]})
-}
-
-func benchmarkAllocate(b *testing.B, former ...kubelettest.Request) {
 	p := newProcess(b)
 	p.start()
 	defer p.stop()
-	for _, pod := range former {
-		p.kubelet.Hold(pod, "null")
-	}
-	ctx := context.Background()
+	p.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "former", Container: "main", Resource: names[0]}, "null")
 	var took []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		if _, err := p.kubelet.Allocate(ctx, names[0], "null"); err != nil {
+		if _, err := p.kubelet.Allocate(context.Background(), names[0], "null"); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, time.Since(began))
 	}
 	quantiles(b, took, "allocate")
-	b.ReportMetric(p.resident(), "rss-MiB")
 }
 
 // The time from the kubelet's socket until it has both lists.
