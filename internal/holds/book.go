@@ -123,6 +123,8 @@ type logged struct {
 	noCgroups bool
 	// readError is the error of the last read of the checkpoint.
 	readError string
+	// queryError is the error of the last query of the kubelet.
+	queryError string
 	// journal is the error of the last write of the journal.
 	journal string
 }
@@ -244,6 +246,7 @@ func (b *Book) Observe(ctx context.Context, offered, remembered map[string]Devic
 	b.catchUp(ctx, readPatience) // a device that a container got before this pass is held in it
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.reading.hasNews = false
 	b.isOurs = isOurs
 	b.view = nil // other resources may be ours
 	held := b.heldDevices()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,6 +33,8 @@ type reading struct {
 	unread string
 	// refreshes counts the refreshes that the kubelet has answered.
 	refreshes uint64
+	// hasNews is set if a read has changed the holds, and no pass has seen that.
+	hasNews bool
 }
 
 // listing collects the holds of one checkpoint.
@@ -130,16 +133,29 @@ func (b *Book) read() bool {
 		version = checkpoint.Current(b.Checkpoint)
 		l.pods = map[string][]podHold{}
 	}
+	before := b.reading.unread
 	if err != nil && !isEmpty {
 		b.reading.unread = err.Error()
-		b.view = nil
 	} else {
 		b.reading.unread = ""
 		b.reading.version = version
 		b.merge(l.pods)
 	}
+	if b.reading.unread != before {
+		b.view = nil
+		b.reading.hasNews = true
+	}
 	b.mu.Unlock()
 	return true
+}
+
+// takeNews reports whether a read has found something that no pass has seen.
+func (b *Book) takeNews() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	hasNews := b.reading.hasNews
+	b.reading.hasNews = false
+	return hasNews
 }
 
 // isUnparsable reports whether a file is not the checkpoint of a kubelet, or only a part of one.
@@ -153,6 +169,7 @@ func isUnparsable(err error) bool {
 // merge replaces the named holds by the ones of the latest checkpoint. It keeps the holds that the
 // checkpoint has lost until review finds that their pods have ended. The caller holds the lock.
 func (b *Book) merge(named map[string][]podHold) {
+	hasTaken := false
 	for slot, before := range b.pods {
 		for _, past := range before {
 			i := indexOfPod(named[slot], past.pod)
@@ -175,15 +192,22 @@ func (b *Book) merge(named map[string][]podHold) {
 		})
 		if isTaken {
 			delete(b.grants, slot)
+			hasTaken = true
 		}
 	}
 	for slot, pod := range b.refused {
 		i := indexOfPod(named[slot], pod)
 		if i >= 0 && named[slot][i].isNamed {
 			b.release(slot, "the kubelet has the pod again")
+			hasTaken = true
 		}
 	}
+	// The kubelet writes the file with each list, mostly without a change.
+	if !hasTaken && maps.EqualFunc(b.pods, named, slices.Equal) {
+		return
+	}
 	b.pods = named
+	b.reading.hasNews = true
 	b.changed()
 }
 

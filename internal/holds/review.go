@@ -129,7 +129,9 @@ func (b *Book) followCheckpoint(ctx context.Context, replaced <-chan struct{}) {
 		}
 		b.follow(ctx)
 		b.request()
-		b.Changed()
+		if b.takeNews() {
+			b.Changed()
+		}
 	}
 }
 
@@ -268,8 +270,9 @@ func (b *Book) hasUnnamed() bool {
 func (b *Book) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, refreshWithin)
 	defer cancel()
-	if _, err := b.Listed(ctx); err != nil {
-		b.Log.Debug("held devices may be out of date", "err", err)
+	_, err := b.Listed(ctx)
+	b.logQuery(err)
+	if err != nil {
 		return
 	}
 	b.mu.Lock()
@@ -277,6 +280,21 @@ func (b *Book) refresh(ctx context.Context) {
 	b.mu.Unlock()
 	b.ListAgain()
 	b.Log.Debug("the kubelet was asked for held devices")
+}
+
+// logQuery logs a query of the kubelet that failed.
+func (b *Book) logQuery(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	b.mu.Lock()
+	isNew := text != "" && text != b.logged.queryError
+	b.logged.queryError = text
+	b.mu.Unlock()
+	if isNew {
+		b.Log.Warn("the kubelet can't be asked for held devices: what waits for their pods may wait longer", "err", err)
+	}
 }
 
 // watchedCgroups are the directories in which pods have cgroups, while the end of a pod matters.

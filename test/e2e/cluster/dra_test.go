@@ -248,8 +248,9 @@ func runDRA(t *testing.T, o cluster.Options) {
 	before, old := n.versions(t), n.plugin
 	n.spec.Name = "plugin-2"
 	n.serve(t)
-	n.plugin.WaitLog(t, limit, "msg=registered driver")
+	n.plugin.WaitLog(t, limit, "another instance serves")
 	old.Stop(t)
+	n.plugin.WaitLog(t, limit, "msg=registered driver")
 	other := n.pod(t, "other")
 	other.WaitRunning(t)
 	if after := n.versions(t); !maps.Equal(before, after) {

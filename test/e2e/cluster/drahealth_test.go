@@ -132,8 +132,9 @@ func runDRAHealth(t *testing.T, v bed.Version) {
 		old := n.plugin
 		n.spec.Name = "plugin-2"
 		n.serve(t)
-		n.plugin.WaitLog(t, limit, "msg=registered driver")
+		n.plugin.WaitLog(t, limit, "another instance serves")
 		old.Stop(t)
+		n.plugin.WaitLog(t, limit, "msg=registered driver")
 		pod := n.PodOf("pod-1")
 		// The kubelet reads the health again for each status of the pod.
 		pod.Kill(t, "main")
