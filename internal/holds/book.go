@@ -338,12 +338,12 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 		}
 		b.uses[s.Device.ID] = s.Device.Device
 	}
-	if err := b.journal.append(slots, b.Now()); err != nil {
-		b.undo(slots, before)
+	if err := b.record(slots); err != nil {
 		isExclusive := slices.ContainsFunc(slots, func(s Slot) bool {
 			return s.Device.Exclusive
 		})
 		if isExclusive {
+			b.undo(slots, before)
 			return nil, fmt.Errorf("device %q is exclusive, and its use cannot be recorded: %w", slots[0].Device.ID, err)
 		}
 		b.logJournal(err)

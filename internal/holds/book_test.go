@@ -168,22 +168,28 @@ func TestGrantIsTakenOver(t *testing.T) {
 
 // What the journal keeps over a restart of the program.
 func TestJournal(t *testing.T) {
+	nothing := func(*host) {}
+	remove := func(h *host) { h.must(os.Remove(h.journal())) }
+	cut := func(h *host) {
+		text, err := os.ReadFile(h.journal())
+		h.must(err)
+		h.must(os.WriteFile(h.journal(), text[:len(text)-9], 0o600))
+	}
 	for name, test := range map[string]struct {
-		before func(*host)
-		want   []string
+		between, before func(*host)
+		want            []string
 	}{
-		"restart":      {func(*host) {}, []string{"a", "b"}},
-		"another boot": {func(h *host) { h.boot++ }, nil},
-		"a line is cut": {func(h *host) {
-			text, err := os.ReadFile(h.journal())
-			h.must(err)
-			h.must(os.WriteFile(h.journal(), text[:len(text)-9], 0o600))
-		}, []string{"a"}},
+		"restart":            {nothing, nothing, []string{"a", "b"}},
+		"another boot":       {nothing, func(h *host) { h.boot++ }, nil},
+		"a line is cut":      {nothing, cut, []string{"a"}},
+		"it is removed":      {remove, nothing, []string{"a", "b"}},
+		"it is removed last": {nothing, remove, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onHost(t, func(h *host) {
 				b := h.start()
 				h.mustGrant(b, wanted("a"))
+				test.between(h)
 				h.mustGrant(b, wanted("b"))
 				test.before(h)
 				b = h.start()
@@ -208,13 +214,14 @@ func TestJournal(t *testing.T) {
 // Without its record, an exclusive device is refused. Other devices are not.
 func TestJournalThatCannotBeWritten(t *testing.T) {
 	onHost(t, func(h *host) {
-		h.must(os.Mkdir(h.journal(), 0o700))
+		h.must(os.MkdirAll(filepath.Join(h.journal(), "of another program"), 0o700))
 		b := h.start()
 		only := wanted("a")
 		only.Exclusive = true
 		h.mustRefuse(b, only, "cannot be recorded")
 		h.wantHolders(b, "after the refusal", "a")
 		h.mustGrant(b, wanted("b"))
+		h.wantHolders(b, "after the grant", "b", "grant")
 	})
 }
 

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
@@ -25,8 +25,34 @@ type journal struct {
 	boot string
 	// isOutdated is set if the file lacks a change.
 	isOutdated bool
-	// isPresent is set if the file is of this boot.
-	isPresent bool
+	// file is the open file, 0 if it is not open.
+	file int
+}
+
+// isOpen reports whether lines can be added to the file. It is not so before the first write, and if
+// somebody has removed the file.
+func (j *journal) isOpen() bool {
+	var stat unix.Stat_t
+	return j.file != 0 && unix.Fstat(j.file, &stat) == nil && stat.Nlink > 0
+}
+
+// replace writes the whole file, and opens it.
+func (j *journal) replace(text []byte) error {
+	err := os.MkdirAll(filepath.Dir(j.path), 0o755)
+	if err == nil {
+		err = atomicfile.Write(j.path, text, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	if j.file != 0 {
+		_ = unix.Close(j.file)
+	}
+	j.file, err = unix.Open(j.path, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+	if err != nil {
+		j.file = 0
+	}
+	return nil // without an open file, the next change replaces it again
 }
 
 // entry is a line of the journal. It has one of its parts.
@@ -39,7 +65,7 @@ type entry struct {
 	Pod      string     `json:"pod,omitempty"`
 	Name     string     `json:"name,omitempty"`
 	Granted  *time.Time `json:"granted,omitempty"`
-	// Device is the ID of a held device, and Uses is what it uses.
+	// Device is the ID of a held device, and Uses is what it uses. With a grant, it is the device of the slot.
 	Device string  `json:"device,omitempty"`
 	Uses   *Device `json:"uses,omitempty"`
 }
@@ -47,44 +73,25 @@ type entry struct {
 // maxJournal is the maximum size of the file in bytes.
 const maxJournal = 32 << 20
 
-// append adds the grants of slots at the end of the file.
-func (j *journal) append(slots []Slot, now time.Time) error {
-	if j.path == "" {
+// record writes the grants of slots. They are in the book already. The caller holds the lock.
+func (b *Book) record(slots []Slot) error {
+	j := &b.journal
+	switch {
+	case j.path == "":
 		return nil
+	case !j.isOpen():
+		return j.replace(b.journalText())
 	}
 	var text bytes.Buffer
 	text.WriteByte('\n') // the last line may be cut
 	encoder := json.NewEncoder(&text)
-	if !j.isPresent {
-		_ = encoder.Encode(entry{Boot: j.boot}) // a buffer takes everything
-	}
-	written := map[string]bool{}
 	for i := range slots {
 		s := &slots[i]
-		if !written[s.Device.ID] {
-			written[s.Device.ID] = true
-			_ = encoder.Encode(entry{Device: s.Device.ID, Uses: &s.Device.Device})
-		}
-		_ = encoder.Encode(entry{Slot: s.ID, Resource: s.Device.Resource, Granted: &now})
+		g := b.grants[s.ID]
+		_ = encoder.Encode(entry{Slot: s.ID, Resource: g.resource, Granted: &g.at, Uses: &s.Device.Device}) // a buffer takes everything
 	}
-	flags := os.O_WRONLY | os.O_APPEND | os.O_CREATE
-	if !j.isPresent {
-		flags |= os.O_TRUNC
-	}
-	file, err := os.OpenFile(j.path, flags, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(j.path), 0o755); err == nil {
-			file, err = os.OpenFile(j.path, flags, 0o600)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text.Bytes())
-	if err == nil {
-		j.isPresent = true
-	}
-	return errors.Join(err, file.Close())
+	_, err := unix.Write(j.file, text.Bytes())
+	return err
 }
 
 // Save writes what Run has not written yet, before another instance reads it.
@@ -101,6 +108,16 @@ func (b *Book) writeJournal() {
 	if !b.journal.isOutdated || b.journal.path == "" {
 		return
 	}
+	if err := b.journal.replace(b.journalText()); err != nil {
+		b.logJournal(err)
+		return
+	}
+	b.journal.isOutdated = false
+	b.logged.journal = ""
+}
+
+// journalText is the content of the journal. The caller holds the lock.
+func (b *Book) journalText() []byte {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	_ = encoder.Encode(entry{Boot: b.journal.boot})
@@ -117,17 +134,7 @@ func (b *Book) writeJournal() {
 		use := b.uses[id]
 		_ = encoder.Encode(entry{Device: id, Uses: &use})
 	}
-	err := os.MkdirAll(filepath.Dir(b.journal.path), 0o755)
-	if err == nil {
-		err = atomicfile.Write(b.journal.path, text.Bytes(), 0o600)
-	}
-	if err != nil {
-		b.logJournal(err)
-		return
-	}
-	b.journal.isPresent = true
-	b.journal.isOutdated = false
-	b.logged.journal = ""
+	return text.Bytes()
 }
 
 // logJournal logs that the journal can't be written, once. The caller holds the lock.
@@ -184,7 +191,6 @@ func (b *Book) readJournal() []entry {
 	defer b.mu.Unlock()
 	b.journal.path = b.Journal
 	b.journal.boot = b.Boot
-	b.journal.isPresent = false
 	if b.journal.path == "" {
 		return nil
 	}
@@ -203,7 +209,6 @@ func (b *Book) readJournal() []entry {
 	if !isOfBoot {
 		return nil
 	}
-	b.journal.isPresent = true
 	return entries
 }
 
@@ -220,6 +225,9 @@ func (b *Book) restore(e entry) {
 			at = now
 		}
 		b.grants[e.Slot] = grant{resource: e.Resource, at: at, before: b.podsOf(e.Slot)}
+		if e.Uses != nil {
+			b.uses[deviceOfSlot(e.Slot)] = *e.Uses
+		}
 	case e.Pod != "" && len(b.pods) < maxHolds:
 		pods := b.pods[e.Slot]
 		isKnown := indexOfPod(pods, e.Pod) >= 0
