@@ -4,14 +4,11 @@ package cluster_test
 
 import (
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -85,7 +82,8 @@ func TestLeastPrivilege(t *testing.T) {
 		c.Kubectl(t, "", "-n", namespace, "delete", "daemonset", name, "--wait", "--cascade=foreground")
 		c.Apply(t, d)
 		wait.Until(t, limit, "complaint about "+mount.Name, func() error {
-			scrape(c) // the kubelet is asked for the names of pods when somebody wants to know them
+			// The kubelet is asked for the names of pods when somebody wants to know them.
+			_, _ = c.TryKubectl("", "-n", namespace, "exec", "daemonset/"+name, "--", "generic-dp", "status")
 			logs := allLogs(t, c)
 			if !strings.Contains(logs, want) {
 				return fmt.Errorf("want %q in\n%s", want, logs)
@@ -102,21 +100,6 @@ name = "specified"
 match.glob = "/dev/zero"
 container.cdi = true
 `
-
-// scrape reads the metrics of each pod of the program that answers.
-func scrape(c *cluster.Cluster) {
-	pods, err := cluster.Get[v1.PodList](c, "/api/v1/namespaces/"+namespace+"/pods")
-	if err != nil {
-		return
-	}
-	client := http.Client{Timeout: time.Second}
-	for _, pod := range pods.Items {
-		resp, err := client.Get("http://" + net.JoinHostPort(pod.Status.PodIP, "9418") + "/metrics")
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-	}
-}
 
 // allLogs is the log of all existing pods of the program.
 func allLogs(t *testing.T, c *cluster.Cluster) string {

@@ -99,8 +99,10 @@ func Reboot() error {
 	for _, m := range mounts {
 		for _, dir := range private {
 			if strings.HasPrefix(m.Path, dir+"/") {
-				// EINVAL: detached with a mount above it.
-				if err := unix.Unmount(m.Path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+				err := unix.Unmount(m.Path, unix.MNT_DETACH)
+				// It was detached with a mount above it, which may have hidden its directory.
+				isDetached := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT)
+				if err != nil && !isDetached {
 					return fmt.Errorf("unmount %s: %w", m.Path, err)
 				}
 			}
