@@ -86,10 +86,6 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 	cfg, err := f.load(path)
 	// errors.As stores the problems in the result if err contains some.
 	if errors.As(err, (*config.Problems)(&file.Problems)) {
-		// Hints of other packages name commands without the flags of this one.
-		for i := range file.Problems {
-			file.Problems[i].Hint = f.completeCommands(file.Problems[i].Hint)
-		}
 		return file, nil
 	}
 	if err != nil {
@@ -110,16 +106,12 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 			file.Notes = append(file.Notes, n.Problem)
 		}
 	}
-	file.Notes = append(file.Notes, fluxNotes(path)...)
 	file.Notes = append(file.Notes, busNodeNotes(view)...)
 	file.Notes = append(file.Notes, firmwareNotes(cfg)...)
-	file.Notes = append(file.Notes, f.absenceNotes(path, cfg, view)...)
+	file.Notes = append(file.Notes, absenceNotes(cfg, view)...)
 	file.Devices, file.Unusable = countDevices(view)
 	f.locate(path, cfg, file.Problems)
 	f.locate(path, cfg, file.Notes)
-	for i := range file.Notes {
-		file.Notes[i].Hint = f.completeCommands(file.Notes[i].Hint)
-	}
 	if against != "" {
 		file.Against, err = f.compareWith(ctx, against, view)
 		if err != nil {
@@ -198,9 +190,8 @@ func countDevices(view *agent.View) (usable, unusable int) {
 const maxAbsences = 3
 
 // absenceNotes says why resources have no device on this host: a note for each of the first
-// maxAbsences resources, and one for all others. path is the argument of check, for the command
-// in the hint.
-func (f *flags) absenceNotes(path string, cfg *config.Config, view *agent.View) []config.Problem {
+// maxAbsences resources, and one for all others.
+func absenceNotes(cfg *config.Config, view *agent.View) []config.Problem {
 	var notes []config.Problem
 	more := 0
 	// Explain returns the resources in the order of cfg.Resources.
@@ -223,7 +214,7 @@ func (f *flags) absenceNotes(path string, cfg *config.Config, view *agent.View) 
 	if more > 0 {
 		notes = append(notes, config.Problem{
 			Text: cli.Count(more, "more resource") + " without a device on this host",
-			Hint: f.commandFor(path, "devices") + " lists all resources",
+			Hint: "generic-dp devices lists all resources",
 		})
 	}
 	return notes

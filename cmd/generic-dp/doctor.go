@@ -153,7 +153,7 @@ func (d *doctor) configuration(ctx context.Context) {
 	const check = "configuration"
 	cfg, err := d.load(d.config)
 	if err != nil {
-		fix := d.command("check")
+		fix := "generic-dp check"
 		if errors.Is(err, fs.ErrNotExist) {
 			fix = d.writeFix()
 		}
@@ -178,10 +178,10 @@ func (d *doctor) configuration(ctx context.Context) {
 	}
 	d.ok(check, cli.Count(len(cfg.Resources), "resource")+", "+cli.Count(devices, "device"))
 	if unusable > 0 {
-		d.add(warning, "devices", d.command("devices"), cli.Count(unusable, "device")+" cannot be used")
+		d.add(warning, "devices", "generic-dp devices", cli.Count(unusable, "device")+" cannot be used")
 	}
 	for _, name := range withoutDevices {
-		d.add(warning, "devices", d.command("explain", name), name+" has no device on this host")
+		d.add(warning, "devices", "generic-dp explain "+name, name+" has no device on this host")
 	}
 	for _, p := range view.Problems {
 		d.add(warning, "host", "", p.Subject+": "+p.Reason)
@@ -198,7 +198,7 @@ func (d *doctor) writeFix() string {
 		dir = d.config
 		file = filepath.Join(dir, "config.toml")
 	}
-	return "mkdir -p " + cli.ShellQuote(dir) + " && " + d.commandOn("init") + " > " + cli.ShellQuote(file)
+	return "mkdir -p " + cli.ShellQuote(dir) + " && generic-dp init > " + cli.ShellQuote(file)
 }
 
 // dra checks what resources with api = "dra" need on the host. It adds nothing if there is no

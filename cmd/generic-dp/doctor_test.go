@@ -66,7 +66,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", check, f, want)
 		}
 	}
-	if code != 0 || !strings.HasPrefix(found["runtime"].Fix, "set enable_cdi = true in ") || !strings.HasPrefix(found["devices"].Fix, "generic-dp explain example.com/none --config "+dir) {
+	if code != 0 || !strings.HasPrefix(found["runtime"].Fix, "set enable_cdi = true in ") || !strings.HasPrefix(found["devices"].Fix, "generic-dp explain example.com/none") {
 		t.Errorf("status %d, %+v", code, found)
 	}
 

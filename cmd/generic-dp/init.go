@@ -95,7 +95,7 @@ func (f *flags) starterOfHost(view *agent.View, all *catalog.Catalog, domain str
 // devices that only lack their nodes: their driver is missing or has failed.
 func nothingForPods(leftOut []string) error {
 	if len(leftOut) == 0 {
-		return errors.New("this host has no device that pods may want: " + listHardware + " lists all hardware")
+		return errors.New("this host has no device that pods may want: generic-dp devices --all lists all hardware")
 	}
 	text := strings.Join(leftOut, "; ")
 	return fmt.Errorf("no device of this host can be offered: %s\n  hint: the kernel's log (dmesg) says why a driver has not made the node", text)

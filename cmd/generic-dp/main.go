@@ -48,14 +48,12 @@ extended resources, and injects them into containers: generic-dp serve.
 
 The variable GENERIC_DP_<FLAG> replaces the default of a flag that several
 commands share, such as GENERIC_DP_STATE_DIR for --state-dir. A flag wins.`,
-		// This runs before every command. remember precedes unpack, which replaces the paths in the
-		// flags: a hint must repeat the paths that the user gave. A command must not have a
-		// PersistentPreRunE of its own, because cobra would only run that one.
+		// This runs before every command. A command must not have a PersistentPreRunE of its own,
+		// because cobra would only run that one.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.readEnvironment(cmd); err != nil {
 				return err
 			}
-			f.remember(cmd)
 			return f.unpack(cmd)
 		},
 		Version: version,
@@ -75,9 +73,6 @@ commands share, such as GENERIC_DP_STATE_DIR for --state-dir. A flag wins.`,
 		newClean(f),
 		newVersion(),
 	)
-	for name, spelling := range moved {
-		root.AddCommand(cli.Moved(name, spelling))
-	}
 	return root
 }
 
@@ -99,21 +94,8 @@ func newVersion() *cobra.Command {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f := newFlags()
 	program := cli.Program{
-		Root:     newRoot(f),
-		Complete: f.completeCommands,
-		Cleanup:  f.temporaryDir,
+		Root:    newRoot(f),
+		Cleanup: f.temporaryDir,
 	}
 	return program.Run(ctx, args, stdout, stderr)
-}
-
-// moved are former commands, with their new spelling.
-var moved = map[string]string{
-	"allocate": "generic-dp try RESOURCE[=N]",
-	"cdi":      "generic-dp serve --no-kubelet",
-	"diff":     "generic-dp check NEW --against OLD",
-	"fleet":    "kubectl generic-dp",
-	"import":   "kubectl generic-dp import",
-	"schema":   "kubectl generic-dp schema",
-	"classes":  "kubectl generic-dp classes",
-	"evict":    "generic-dp-evict",
 }

@@ -45,19 +45,6 @@ func Setup(root *cobra.Command) {
 	})
 }
 
-// Moved returns a hidden command that only names the new spelling of a former command. It accepts
-// all flags and arguments of the former command.
-func Moved(name, spelling string) *cobra.Command {
-	return &cobra.Command{
-		Use:                name,
-		Hidden:             true,
-		DisableFlagParsing: true,
-		RunE: func(*cobra.Command, []string) error {
-			return Usagef("unknown command %q: it is now %s", name, spelling)
-		},
-	}
-}
-
 // WithoutFlags removes the flags of all commands from the help of a command that uses none. It
 // does not set a template, because that would link text/template: with it, the linker keeps
 // 2 MB of unused methods.

@@ -37,8 +37,6 @@ var errAbandoned = errors.New("stopped by a signal before the end")
 type Program struct {
 	// Root is the root command, prepared by Setup.
 	Root *cobra.Command
-	// Complete completes the commands in the message of an error. It may be nil.
-	Complete func(message string) string
 	// Cleanup returns the directory with temporary files of the command, empty for none. It is called
 	// after the command, even while an abandoned command still runs. It may be nil.
 	Cleanup func() string
@@ -68,12 +66,12 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	defer forget()
 	cmd, err := execute(ctx, p.Root, late)
 	err = errors.Join(err, p.removeTemporary(late))
-	return p.exitStatus(cmd, err)
+	return exitStatus(cmd, err)
 }
 
 // exitStatus prints the error of a command and returns the exit status. The order of the cases
 // matters for joined errors: a command that has reported its problems prints nothing more.
-func (p Program) exitStatus(cmd *cobra.Command, err error) int {
+func exitStatus(cmd *cobra.Command, err error) int {
 	isUsage := errors.As(err, new(UsageError))
 	var other StatusError
 	switch {
@@ -85,18 +83,11 @@ func (p Program) exitStatus(cmd *cobra.Command, err error) int {
 	case errors.As(err, &other):
 		return int(other)
 	case isUsage:
-		if cmd.Hidden {
-			cmd = cmd.Root() // a former command has no help
-		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "error: %v\n  hint: see %s --help\n", err, cmd.CommandPath())
 		return 2
 	}
 	// Errors of several lines may end with a newline of their own.
-	message := err.Error()
-	if p.Complete != nil {
-		message = p.Complete(message)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(message, "\n"))
+	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(err.Error(), "\n"))
 	return 1
 }
 
