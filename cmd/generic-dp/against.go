@@ -7,13 +7,10 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
-	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
@@ -35,18 +32,9 @@ func (f *flags) compareWith(ctx context.Context, path string, after *agent.View)
 	}
 	// Unknown holders are no reason to hide the changes, so the report contains the error.
 	held, err := f.holders(ctx)
-	report := &answer.Comparison{
-		Changes:   compare(after.With(before), after, held),
-		Memory:    len(after.Matched.Resources) * device.ResourceMemory,
-		MaxMemory: device.MaxOffered,
-	}
+	report := &answer.Comparison{Changes: compare(after.With(before), after, held)}
 	if err != nil {
 		report.HeldUnknown = err.Error()
-	}
-	for _, m := range after.Matched.Resources {
-		for i := range m.Offers {
-			report.Memory += m.Offers[i].Memory()
-		}
 	}
 	return report, nil
 }
@@ -66,32 +54,21 @@ func (f *flags) served(string) (*config.Config, error) {
 	return cfg, cfg.Check(f.allow)
 }
 
-// holders returns which containers hold devices, from a running instance or else from the
-// kubelet. With a recording, only sources that a flag names are asked: others belong to this
-// host. An error means that the holders are unknown, which check reports without failing.
+// holders returns which containers hold devices, from a running instance. With a recording, it is
+// only asked if a flag names it: the instance of this host has other devices. An error means that the
+// holders are unknown, which check reports without failing.
 func (f *flags) holders(ctx context.Context) (holders, error) {
-	mayAsk := func(flag string) bool {
-		return f.unpacked == "" || f.all.Changed(flag)
+	if f.unpacked != "" && !f.all.Changed("listen") {
+		return nil, errors.New("a recording has no pods")
 	}
-	err := errors.New("a recording has no pods")
-	// The instance comes first: its address needs no privileges, in contrast to the socket of the
-	// kubelet.
-	if mayAsk("listen") {
-		var s *statusReport
-		s, err = f.status(ctx)
-		// An instance that does not know the holders is as good as none: the kubelet is asked
-		// then.
-		if err == nil && s.HeldUnknown == "" {
-			return holdersOf(s.Resources), nil
-		}
-		if err == nil {
-			err = errors.New(s.HeldUnknown)
-		}
+	s, err := f.status(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if mayAsk("pod-resources") {
-		return f.holdersOfKubelet(ctx)
+	if s.HeldUnknown != "" {
+		return nil, errors.New(s.HeldUnknown)
 	}
-	return nil, err
+	return holdersOf(s.Resources), nil
 }
 
 // holdersOf returns the holders that an instance knows. The caller must check HeldUnknown before:
@@ -106,32 +83,6 @@ func holdersOf(resources []status.Resource) holders {
 		}
 	}
 	return all
-}
-
-// holdersOfKubelet returns the holders that the kubelet knows. It waits at most statusLimit. The
-// kubelet reports slots, and the result has the devices to which they belong.
-func (f *flags) holdersOfKubelet(ctx context.Context) (holders, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusLimit)
-	defer cancel()
-	kubelet := podresources.New(f.paths.PodResources, nil)
-	// A new client has no earlier response, so the zero time still requires a request.
-	held, _, err := kubelet.Holders(ctx, time.Time{})
-	all := holders{}
-	for resource, slots := range held {
-		for slot, by := range slots {
-			id, _ := device.SplitSlot(slot)
-			n := name{resource, id}
-			for _, h := range by {
-				all[n] = append(all[n], status.Holder{
-					ID:        slot,
-					Namespace: h.Namespace,
-					Pod:       h.Pod,
-					Container: h.Container,
-				})
-			}
-		}
-	}
-	return all, err
 }
 
 // writeComparison writes a line for each change, and the details of all changes below. RESOURCE and

@@ -41,10 +41,10 @@ of the chart. Problems have the lines of that file.
 recorded one, compared with OLD: devices that are added, removed or moved to
 another resource, IDs that change, and what a container would get. OLD is another
 configuration, or "served" for the one that serve accepts or has kept. It asks
-the instance at --listen, or else the kubelet, which containers hold devices:
-they keep them while they run.`,
+the instance at --listen which containers hold devices: they keep them while
+they run.`,
 	}
-	f.add(cmd, configFlags, hostFlags, []string{"listen", "pod-resources"})
+	f.add(cmd, configFlags, hostFlags, []string{"listen"})
 	cmd.Flags().StringVar(&against, "against", "", "another configuration: show what changes on this host, and for which pods")
 	check := func(cmd *cobra.Command, paths []string) (cli.Reporter, error) {
 		if len(paths) == 0 {

@@ -271,7 +271,7 @@ func (c *fakeCluster) exec(ctx context.Context, call fakeCall, stdout, stderr io
 	case "status":
 		args = append(args, "--listen="+listen)
 	case "check":
-		args = append(args, "--listen="+listen, "--pod-resources="+state+"/none.sock")
+		args = append(args, "--listen="+listen)
 		fallthrough
 	default:
 		args = append(args, "--config="+c.path("config"), "--state-dir="+state)

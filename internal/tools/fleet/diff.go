@@ -28,12 +28,6 @@ type DiffReport struct {
 	Unchanged int `json:"unchanged"`
 	// OtherConfig are the nodes whose configuration the file does not contain.
 	OtherConfig []string `json:"other_config"`
-	// Memory is the largest upper bound for the memory of the listed devices on a node, in
-	// bytes, and MaxMemory the limit.
-	Memory int `json:"memory"`
-	// MemoryNode is the node with the value of Memory. It is empty if no node lists a device.
-	MemoryNode string `json:"memory_node"`
-	MaxMemory  int    `json:"max_memory"`
 }
 
 // NodeChange is a change on a node.
@@ -199,11 +193,6 @@ func (r *DiffReport) add(node string, checked *answer.File, err error) {
 	}
 	if len(state.Problems) > 0 || state.HeldUnknown != "" {
 		r.Nodes = append(r.Nodes, state)
-	}
-	r.MaxMemory = max(r.MaxMemory, against.MaxMemory)
-	if against.Memory > r.Memory {
-		r.Memory = against.Memory
-		r.MemoryNode = node
 	}
 }
 

@@ -28,9 +28,8 @@ func newDiff(o *fleetFlags) *cobra.Command {
 		Use:   "diff FILE",
 		Short: "show what an edit of the configuration would change on every node",
 		Long: `diff asks each node what a configuration would change there, before you apply it:
-devices that are added, removed, or get another ID, the pods that hold them, the
-nodes that would refuse the configuration, and the memory of its lists. Nothing
-is changed.
+devices that are added, removed, or get another ID, the pods that hold them, and
+the nodes that would refuse the configuration. Nothing is changed.
 
 FILE is a TOML file, a directory of them, or a manifest with TOML files: a
 ConfigMap, values of the chart, a HelmRelease or an Application; - is standard
@@ -151,10 +150,6 @@ func (r diffReport) Table(w io.Writer, wide bool) error {
 		text += fmt.Sprintf("; with another configuration: %s", cli.Shorten(r.OtherConfig, wide))
 	}
 	cli.Wrap(w, "", text)
-	if r.MemoryNode != "" {
-		const mib = 1 << 20
-		cli.Wrap(w, "", fmt.Sprintf("memory of the listed devices: at most %.1f of %d MiB, on %s", float64(r.Memory)/mib, r.MaxMemory/mib, r.MemoryNode))
-	}
 	return nil
 }
 
