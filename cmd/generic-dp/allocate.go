@@ -53,8 +53,8 @@ func (s *session) allocate(ctx context.Context, name string, size int, output st
 		return fmt.Errorf("a container that requests %d is rejected: %w", size, err)
 	}
 	switch output {
-	case "json", "yaml":
-		return cli.Encode(s.out, output, s.asServed(response))
+	case "json":
+		return cli.Encode(s.out, s.asServed(response))
 	case "cdi":
 		return s.printSpec(ctx, name, ids)
 	case "podman":
@@ -144,7 +144,7 @@ func (s *session) printSpec(ctx context.Context, name string, ids []string) erro
 			spec.Devices = append(spec.Devices, d)
 		}
 	}
-	return cli.Encode(s.out, "json", spec)
+	return cli.Encode(s.out, spec)
 }
 
 // spec writes the CDI specs as serve --no-kubelet does, and returns the spec of a resource. The

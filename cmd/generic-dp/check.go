@@ -71,7 +71,7 @@ they run.`,
 		}
 		return report, bad
 	}
-	return cli.Reports(cmd, check, "json", "yaml")
+	return cli.Reports(cmd, check, "json")
 }
 
 // check validates one configuration, and compares it with another one unless against is empty. Its problems are in the result; an error means that the file

@@ -93,7 +93,7 @@ host's root and name it with --root.`,
 		}
 		return d.diagnosis, nil
 	}
-	return cli.Reports(cmd, diagnose, "json", "yaml")
+	return cli.Reports(cmd, diagnose, "json")
 }
 
 // Table writes the findings in the order of the checks. The fix is below its finding, so that a

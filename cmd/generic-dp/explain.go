@@ -72,7 +72,7 @@ RESOURCE is a name, with or without its domain.`,
 		}
 		return f.explainDevice(cmd.ErrOrStderr(), view, cfg, args[0])
 	}
-	return cli.Reports(cmd, explain, "json", "yaml")
+	return cli.Reports(cmd, explain, "json")
 }
 
 // explainResource explains the resources with a name. Several domains may have the same name, so

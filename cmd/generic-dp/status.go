@@ -60,7 +60,7 @@ Problems come first. --watch prints the status again whenever it changes.`,
 	}
 	f.add(cmd, []string{"listen"})
 	cmd.Flags().BoolVarP(&isWatching, "watch", "w", false, "print the status again whenever it changes")
-	format := cli.OutputFlag(cmd, "table", "json", "yaml")
+	format := cli.OutputFlag(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// There is at most one argument.
 		name := strings.Join(args, "")

@@ -59,7 +59,7 @@ refuse the configuration or does not answer.`,
 			err = cli.ErrReported
 		}
 		return diffReport{report}, err
-	}, "wide", "json", "yaml")
+	}, "wide", "json")
 }
 
 // readConfigurations reads the configurations in a file, or a directory as serve reads it. Their

@@ -162,7 +162,7 @@ The exit status is 1 if nothing is found.`,
 			err = cli.ErrReported
 		}
 		return findReport{found}, err
-	}, "wide", "json", "yaml")
+	}, "wide", "json")
 }
 
 // findReport is the output of find.
@@ -239,7 +239,7 @@ created, it may also be the name of their Deployment or other owner.`,
 			return nil, err
 		}
 		return whyReport{report}, nil
-	}, "json", "yaml")
+	}, "json")
 }
 
 // whyReport is the output of why.
