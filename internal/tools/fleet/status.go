@@ -163,7 +163,7 @@ func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(res
 	failed := f.each(ctx, members, func(ctx context.Context, i int) error {
 		m := &members[i]
 		answers[i].Member = *m
-		err := f.exec(ctx, m, nil, decode(&answers[i].Status), "status", "-o", "json")
+		err := f.ask(ctx, m, &answers[i].Status, "status")
 		answers[i].keep(selects)
 		return err
 	})
