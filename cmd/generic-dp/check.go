@@ -126,13 +126,10 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 // locate gives the problems that matching has found the positions of their resources, in the
 // manifest if the path names one.
 func (f *flags) locate(path string, cfg *config.Config, problems []config.Problem) {
-	// A manifest was valid a moment ago. Without it, the positions are those in its files.
-	m := &manifest.Configuration{}
-	if path == "-" || isManifest(path) {
-		own, err := f.readText(path)
-		if err == nil {
-			m = own
-		}
+	// The file was valid a moment ago. Without it, the positions are those in its files.
+	m, _, err := f.readText(path)
+	if err != nil {
+		m = &manifest.Configuration{}
 	}
 	for i, p := range problems {
 		if p.Line > 0 {

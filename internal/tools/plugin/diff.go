@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fleet"
@@ -62,66 +60,22 @@ refuse the configuration or does not answer.`,
 	}, "wide", "json")
 }
 
-// readConfigurations reads the configurations in a file, or a directory as serve reads it. Their
-// syntax is checked here, so that one mistake is not reported by every node.
+// readConfigurations reads the configurations at a path. Their syntax is checked here, so that one
+// mistake is not reported by every node.
 func readConfigurations(path string) ([]manifest.Configuration, error) {
-	found, err := findConfigurations(path)
-	if err != nil {
-		return nil, err
-	}
-	for _, own := range found {
-		_, err := config.Parse(own.Files...)
-		var problems config.Problems
-		if errors.As(err, &problems) {
-			// This changes the problems in err as well: both slices have the same elements.
-			own.LocateAll(problems)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// findConfigurations returns the configurations without checking them. Only a manifest may have
-// more than one.
-func findConfigurations(path string) ([]manifest.Configuration, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		files, _, err := config.Read(path)
-		// A configuration without an object is for every node.
-		return []manifest.Configuration{{Files: files}}, err
-	}
-	name, text, err := cli.ReadInput(path)
+	found, _, err := manifest.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w\n  hint: want a file, a directory of TOML files, or - for standard input", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if isManifestText(string(text)) {
-		return manifest.Find(name, text)
-	}
-	return []manifest.Configuration{{Files: []config.File{{Name: name, Data: text}}}}, nil
-}
-
-// isManifestText reports whether a text is YAML or JSON. The first line decides: in TOML it is a
-// table, or a key with "=". The name of the file is no help, because the text may come from
-// standard input.
-func isManifestText(text string) bool {
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		// Comments look the same in both languages.
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
+	for i := range found {
+		if _, err := found[i].Parse(); err != nil {
+			return nil, err
 		}
-		key, _, isAssignment := strings.Cut(line, "=")
-		isYAML := strings.HasPrefix(line, "---") || strings.HasPrefix(line, "{") || strings.HasPrefix(line, "- ")
-		// In TOML, a colon before the "=" is only possible in a quoted key.
-		hasColon := strings.Contains(key, ":") && (!isAssignment || !strings.ContainsAny(key, `"'`))
-		return isYAML || hasColon
 	}
-	return false
+	return found, nil
 }
 
 // diffReport is the output of diff.
