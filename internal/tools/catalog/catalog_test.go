@@ -335,15 +335,3 @@ func TestStarterOfBoards(t *testing.T) {
 		}
 	}
 }
-
-// A device that is called a camera is offered, or it is said what it lacks.
-func TestLeftOut(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	h.AddUSB(sysfstest.USB{Port: "1-4", Vendor: "1234", Product: "5678", Interfaces: []sysfstest.Interface{{Class: "0e", Driver: "uvcvideo"}}})
-	c := catalogOf(t, h)
-	want := []string{"camera 1-4: it has no node such as /dev/video*"}
-	if got := c.LeftOut(); len(c.Starter()) != 0 || !slices.Equal(got, want) {
-		t.Errorf("left out: %q, want %q; offered %v", got, want, c.Starter())
-	}
-}
