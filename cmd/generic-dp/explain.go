@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -62,7 +61,7 @@ RESOURCE is a name, with or without its domain.`,
 		// A failed health check is a reason for Unhealthy, so the checks run before the
 		// explanation.
 		view.Probe(cmd.Context(), f.paths)
-		resources := f.explainResource(view, cfg, args[0])
+		resources := explainResource(view, cfg, args[0])
 		if len(resources) > 0 {
 			return explainReport{
 				Variables: []matchers.Variable{},
@@ -77,12 +76,11 @@ RESOURCE is a name, with or without its domain.`,
 
 // explainResource explains the resources with a name. Several domains may have the same name, so
 // there may be several. The result is empty if there is no such resource.
-func (f *flags) explainResource(view *agent.View, cfg *config.Config, name string) []explanation {
+func explainResource(view *agent.View, cfg *config.Config, name string) []explanation {
 	var found []explanation
 	for i, e := range explanations(view, cfg, catalog.Found{}) {
 		r := &cfg.Resources[i]
 		if isOfferedAs(view, r, name) {
-			f.addNoNodes(&e, r)
 			found = append(found, e)
 		}
 	}
@@ -112,9 +110,6 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 	all := f.catalog(stderr, view)
 	found, err := all.Find(view.Forms, name)
 	if err != nil {
-		if text := f.noNode(name); text != "" {
-			return nil, errors.New(text)
-		}
 		return nil, fmt.Errorf("%q is neither a resource nor a device: %w", name, err)
 	}
 	if isGroupNode(found.Node) {
