@@ -43,8 +43,8 @@ container would get, and then changes until it is stopped. It needs no
 privileges except for reading /sys and /dev.
 
 With RESOURCE, it requests N devices (default 1), and prints what the container
-would get: as text (table), as the answer to the kubelet (json), as a CDI
-spec with these devices (cdi), or as arguments of podman run (podman).
+would get: as text (table), as the answer to the kubelet (json), or as arguments
+of podman run (podman).
 
   eval podman run --rm $(generic-dp try -o podman zigbee) alpine ls /dev`,
 		Args:              cli.WantArgs(0, 1, "want at most one RESOURCE or RESOURCE=N"),
@@ -74,7 +74,7 @@ spec with these devices (cdi), or as arguments of podman run (podman).
 		},
 	}
 	f.add(cmd, configFlags, hostFlags, logFlags, []string{"run-dir"})
-	output = cli.OutputFlag(cmd, "table", "json", "cdi", "podman")
+	output = cli.OutputFlag(cmd, "table", "json", "podman")
 	// The default of --listen is the address of serve, which may run on this host. A session only
 	// listens on request.
 	cmd.Flags().Var((*address)(&listen), "listen", f.all.Lookup("listen").Usage)
