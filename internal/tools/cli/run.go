@@ -20,10 +20,6 @@ const (
 	endWithin = 930 * time.Millisecond
 	// endSlowlyWithin is the same for a command with the annotation EndsSlowly.
 	endSlowlyWithin = 7 * time.Second
-	// removeWithin is the additional time for removing temporary files. It only counts if the
-	// command was late. On a busy machine, the thousands of files of a recording take more than a
-	// second.
-	removeWithin = 5 * time.Second
 )
 
 // EndsSlowly is the annotation of a command that has its own, longer limits for its end.
@@ -45,7 +41,7 @@ type Program struct {
 // Run is a whole program. It returns the exit status: 0 for success, 1 for a failure, 2 for an
 // invalid command line, or the value of a StatusError. args are the arguments without the name of
 // the program. A cancelled ctx stops the command; Run then returns within endWithin, or
-// endSlowlyWithin, and removeWithin.
+// endSlowlyWithin.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		// Registering completions takes time and memory, which serve does not have.
@@ -65,7 +61,10 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	late, forget := lateAfter(ctx, within)
 	defer forget()
 	cmd, err := execute(ctx, p.Root, late)
-	err = errors.Join(err, p.removeTemporary(late))
+	// An abandoned command may still read or write the files, so the removal may also fail.
+	if p.Cleanup != nil {
+		err = errors.Join(err, os.RemoveAll(p.Cleanup()))
+	}
 	return exitStatus(cmd, err)
 }
 
@@ -122,35 +121,5 @@ func execute(ctx context.Context, root *cobra.Command, late <-chan struct{}) (*c
 		return r.cmd, r.err
 	case <-late:
 		return root, errAbandoned
-	}
-}
-
-// removeTemporary removes the temporary files of a command. It does nothing if there are none.
-// Once the command is late, it waits no longer than removeWithin, so that a large recording may
-// leave files in the temporary directory. The error names the directory then.
-func (p Program) removeTemporary(late <-chan struct{}) error {
-	if p.Cleanup == nil {
-		return nil
-	}
-	dir := p.Cleanup()
-	if dir == "" {
-		return nil
-	}
-	// The command may still read or write the files if it was abandoned, so a removal may also
-	// fail.
-	removed := make(chan error, 1)
-	go func() {
-		removed <- os.RemoveAll(dir)
-	}()
-	select {
-	case err := <-removed:
-		return err
-	case <-late:
-	}
-	select {
-	case err := <-removed:
-		return err
-	case <-time.After(removeWithin):
-		return fmt.Errorf("%s could not be removed in time", dir)
 	}
 }
