@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/host/recording"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
-	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/plugin"
 )
 
@@ -190,19 +188,6 @@ func TestNamesOnATerminal(t *testing.T) {
 		}
 		if strings.HasSuffix(command, "json") && !json.Valid(out.Bytes()) {
 			t.Errorf("%s: not valid:\n%s", command, &out)
-		}
-	}
-}
-
-// devices --all fits the narrowest common terminal on every machine.
-func TestAllFits(t *testing.T) {
-	t.Parallel()
-	for _, machine := range recordings(t) {
-		text := command(t, "devices", "--all", "--sysfs", machine, "--hwdata", "nowhere")
-		for line := range strings.Lines(text) {
-			if utf8.RuneCountInString(line)-1 > cli.Columns {
-				t.Errorf("%s: %d columns: %s", machine, utf8.RuneCountInString(line)-1, line)
-			}
 		}
 	}
 }
