@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -85,54 +84,24 @@ func holdersOf(resources []status.Resource) holders {
 	return all
 }
 
-// writeComparison writes a line for each change, and the details of all changes below. RESOURCE and
+// writeComparison writes a row for each change, with the device and the details below it. RESOURCE and
 // ID are the names that pods use now.
 func writeComparison(w io.Writer, r *answer.Comparison) error {
 	if len(r.Changes) == 0 {
 		_, err := fmt.Fprintln(w, "no change on this host")
 		return err
 	}
-	tab := cli.NewTable("CHANGE", "RESOURCE", "ID", "NEW", "HELD BY")
+	tab := cli.NewTable("CHANGE", "RESOURCE", "HELD BY")
 	for _, c := range r.Changes {
 		listed := c.Listed()
 		// A status.Device formats holders in the same way as the command status.
 		held := status.Device{ID: c.Old.ID, Held: c.Held}
-		tab.Row(string(c.Change), listed.Resource, listed.ID, becomes(&c), strings.Join(held.Holders(), ","))
+		cells := []string{string(c.Change), listed.Resource, strings.Join(held.Holders(), ",")}
+		tab.Add(cells, append([]string{listed.ID + c.Becomes()}, c.Details...)...)
 	}
 	err := tab.Write(w)
-	if err != nil {
-		return err
+	if err == nil && r.HeldUnknown != "" {
+		_, err = fmt.Fprintf(w, "\nHolders are unknown: %s\n", r.HeldUnknown)
 	}
-	for _, c := range r.Changes {
-		if len(c.Details) == 0 {
-			continue
-		}
-		listed := c.Listed()
-		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(listed.Resource+" "+listed.ID))
-		for _, line := range c.Details {
-			fmt.Fprintf(w, "  %s\n", line)
-		}
-	}
-	if r.HeldUnknown == "" {
-		return nil
-	}
-	_, err = fmt.Fprintf(w, "\nHolders are unknown: %s\n", r.HeldUnknown)
 	return err
-}
-
-// becomes describes the new device in the cell NEW, as far as it differs from the old one. The
-// cell is empty for a device that is added or removed, and for a change that has only details.
-func becomes(c *answer.Change) string {
-	switch c.Change {
-	case answer.Renamed:
-		return c.New.ID
-	case answer.Moved:
-		if c.New.ID == c.Old.ID {
-			return c.New.Resource
-		}
-		return c.New.Resource + " " + c.New.ID
-	case answer.SlotsChanged:
-		return strconv.Itoa(c.Old.Slots) + " to " + strconv.Itoa(c.New.Slots)
-	}
-	return ""
 }

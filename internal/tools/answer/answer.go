@@ -5,6 +5,7 @@ package answer
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/status"
@@ -79,6 +80,25 @@ type Entry struct {
 // Listed returns the old entry, or the new one if there is no old one. It is the entry under
 // which pods know the device now.
 func (c *Change) Listed() Entry { return cmp.Or(c.Old, c.New) }
+
+// Becomes says what a changed device is after the edit, for the end of a line. It is empty for a
+// device that is added or removed.
+func (c *Change) Becomes() string {
+	switch c.Change {
+	case Moved:
+		if c.New.ID != c.Old.ID {
+			return ": moves to " + c.New.Resource + " as " + c.New.ID
+		}
+		return ": moves to " + c.New.Resource
+	case Renamed:
+		return ": gets the ID " + c.New.ID
+	case SlotsChanged:
+		return fmt.Sprintf(": %d slots become %d", c.Old.Slots, c.New.Slots)
+	case ContentsChanged:
+		return ": a container gets something else when it starts"
+	}
+	return ""
+}
 
 // Explain is the part of `explain -o json` that is about the nodes of offered devices.
 type Explain struct {

@@ -90,7 +90,7 @@ func (r diffReport) Table(w io.Writer, wide bool) error {
 	for _, g := range groupChanges(r.Changes, wide) {
 		listed := g.Listed()
 		cells := []string{string(g.Change.Change), listed.Resource, g.nodes(), podsOf(g.Held, wide)}
-		t.Add(cells, listed.ID+becomes(&g.Change))
+		t.Add(cells, listed.ID+g.Change.Becomes())
 	}
 	if err := t.Write(w); err != nil {
 		return err
@@ -192,23 +192,4 @@ func groupChanges(changes []fleet.NodeChange, wide bool) []changeGroup {
 		groups = append(groups, changeGroup{NodeChange: c})
 	}
 	return groups
-}
-
-// becomes says what a changed device is after the edit, for the end of a line. It is empty for a
-// device that is added or removed.
-func becomes(c *answer.Change) string {
-	switch c.Change {
-	case answer.Moved:
-		if c.New.ID != c.Old.ID {
-			return ": moves to " + c.New.Resource + " as " + c.New.ID
-		}
-		return ": moves to " + c.New.Resource
-	case answer.Renamed:
-		return ": gets the ID " + c.New.ID
-	case answer.SlotsChanged:
-		return fmt.Sprintf(": %d slots become %d", c.Old.Slots, c.New.Slots)
-	case answer.ContentsChanged:
-		return ": a container gets something else when it starts"
-	}
-	return ""
 }
