@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // ErrReported ends a command that has already printed its problems. The exit status is 1.
@@ -108,8 +107,7 @@ func WantArgs(least, most int, want string) cobra.PositionalArgs {
 	}
 }
 
-// Word is the value of a flag that accepts one of some words. The help and the completion of the
-// shell list them.
+// Word is the value of a flag that accepts one of some words, which the help lists.
 type Word struct {
 	// Value is the chosen word. It contains the default before the flag is parsed.
 	Value *string
@@ -151,22 +149,4 @@ func OutputFlag(cmd *cobra.Command, formats ...string) *string {
 	}
 	cmd.Flags().VarP(value, "output", "o", OrList(formats))
 	return &format
-}
-
-// completeWords registers the completions of all flags that accept words, for a command and its
-// subcommands. Other flags keep cobra's default, which completes file names. Only Run calls it,
-// for the hidden command that the scripts of shells call.
-func completeWords(cmd *cobra.Command) {
-	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		w, ok := flag.Value.(Word)
-		if !ok {
-			return
-		}
-		words := cobra.FixedCompletions(w.Words, cobra.ShellCompDirectiveNoFileComp)
-		// The only errors are a flag that does not exist or is registered already.
-		_ = cmd.RegisterFlagCompletionFunc(flag.Name, words)
-	})
-	for _, sub := range cmd.Commands() {
-		completeWords(sub)
-	}
 }

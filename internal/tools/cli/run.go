@@ -43,10 +43,6 @@ type Program struct {
 // the program. A cancelled ctx stops the command; Run then returns within endWithin, or
 // endSlowlyWithin.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		// Registering completions takes time and memory, which serve does not have.
-		completeWords(p.Root)
-	}
 	p.Root.SetArgs(args)
 	// Both outputs may show text that a device or a container chose.
 	p.Root.SetOut(printable{stdout})
