@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 	"sort"
-	"strings"
 	"time"
 )
 
@@ -37,9 +36,6 @@ type Members struct {
 	// NodesUnread is why the nodes are not known.
 	NodesUnread string
 }
-
-// usualNamespace is the namespace of the manifest and of the documented chart.
-const usualNamespace = "generic-dp"
 
 // Members finds the pods of the DaemonSet, and the nodes. It is an error if there is no pod. A node
 // that cannot be asked is in the list, with its problem.
@@ -85,21 +81,13 @@ func (f *Fleet) Members(ctx context.Context) (*Members, error) {
 	return m, nil
 }
 
-// pods lists the pods of the DaemonSet. Without the right to list pods of all namespaces, it tries
-// the usual namespace. The error is about all namespaces, which the user can change with -n.
+// pods lists the pods of the DaemonSet.
 func (f *Fleet) pods(ctx context.Context) ([]Pod, error) {
 	args := []string{"pods", "-l", f.Selector}
 	if f.Namespace != "" {
 		return list[Pod](ctx, f, append(args, "-n", f.Namespace)...)
 	}
-	pods, err := list[Pod](ctx, f, append(args, "--all-namespaces")...)
-	if err != nil && strings.Contains(err.Error(), "Forbidden") {
-		usual, usualErr := list[Pod](ctx, f, append(args, "-n", usualNamespace)...)
-		if usualErr == nil && len(usual) > 0 {
-			return usual, nil
-		}
-	}
-	return pods, err
+	return list[Pod](ctx, f, append(args, "--all-namespaces")...)
 }
 
 // newMember describes a pod of the DaemonSet. The container is the one that runs serve, or else the

@@ -122,8 +122,6 @@ type Condition struct {
 type ContainerStatus struct {
 	Name  string
 	State ContainerState
-	// LastState is the end of the container before its last restart.
-	LastState ContainerState
 	// User is the identity of its first process. Kubelets before 1.33 do not report it.
 	User struct{ Linux *Identity }
 }
