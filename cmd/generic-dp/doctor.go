@@ -291,30 +291,7 @@ func (d *doctor) writable(flag, dir string) {
 		d.add(problem, flag, "run as root, or name another directory with --"+flag, text)
 		return
 	}
-	var disk unix.Statfs_t
-	err = unix.Statfs(nearest, &disk)
-	if full := isFull(&disk); err == nil && full != "" {
-		d.add(problem, flag, "make room, or name another directory with --"+flag, nearest+": "+full)
-		return
-	}
 	d.ok(flag, dir)
-}
-
-// minRoom is the number of bytes that serve needs for its files at least.
-const minRoom = 1 << 20
-
-// isFull says what a file system lacks for new files. The result is empty if it has room, or if it
-// does not count what it has: a network file system may report zeros only.
-func isFull(disk *unix.Statfs_t) string {
-	hasBlocks := disk.Blocks > 0
-	hasInodes := disk.Files > 0
-	if hasBlocks && disk.Bavail*uint64(disk.Bsize) < minRoom {
-		return "no space left on the disk"
-	}
-	if hasInodes && disk.Ffree == 0 {
-		return "no inodes left on the disk"
-	}
-	return ""
 }
 
 // leftovers finds links, health directories and specs that no instance maintains. They are only a

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/generic-dp/generic-dp/internal/host/recording"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
@@ -244,21 +242,5 @@ func TestDoctorKeepsSpecsInUse(t *testing.T) {
 	found, _ = diagnose(t, dir)
 	if f := found["leftovers"]; f.Status != warning {
 		t.Errorf("specs with a kubelet: %+v", f)
-	}
-}
-
-func TestDoctorFullDisk(t *testing.T) {
-	t.Parallel()
-	for want, disk := range map[string]unix.Statfs_t{
-		"":                           {Bsize: 4096, Blocks: 1000, Bavail: 900, Files: 10, Ffree: 1},
-		"no space left on the disk":  {Bsize: 4096, Blocks: 1000, Bavail: 2, Files: 10, Ffree: 1},
-		"no inodes left on the disk": {Bsize: 4096, Blocks: 1000, Bavail: 900, Files: 10},
-	} {
-		if got := isFull(&disk); got != want {
-			t.Errorf("%+v: %q, want %q", disk, got, want)
-		}
-	}
-	if got := isFull(&unix.Statfs_t{}); got != "" {
-		t.Errorf("a file system that counts nothing: %q", got)
 	}
 }
