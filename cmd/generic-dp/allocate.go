@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
@@ -65,7 +66,7 @@ func (s *session) fullName(name string) (string, error) {
 	names := s.agent.Names()
 	var meant []string
 	for _, n := range names {
-		if isNamed(n, name) && !slices.Contains(meant, n) {
+		if status.IsNamed(n, name) && !slices.Contains(meant, n) {
 			meant = append(meant, n)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
@@ -90,17 +91,12 @@ func explainResource(view *agent.View, cfg *config.Config, name string) []explan
 // isOfferedAs reports whether a name means a resource. The name may have the resource's variables
 // as written, or their values on this host.
 func isOfferedAs(view *agent.View, r *config.Resource, name string) bool {
-	if isNamed(r.Name, name) {
+	if status.IsNamed(r.Name, name) {
 		return true
 	}
 	return slices.ContainsFunc(view.Matched.Resources, func(m matchers.Offered) bool {
-		return m.Resource == r && isNamed(m.Name, name)
+		return m.Resource == r && status.IsNamed(m.Name, name)
 	})
-}
-
-// isNamed reports whether a name means a resource, with or without its domain.
-func isNamed(resource, name string) bool {
-	return resource == name || strings.HasSuffix(resource, "/"+name)
 }
 
 // explainDevice explains all resources with regard to a device. name is any name of a device that

@@ -78,7 +78,7 @@ commands share, such as GENERIC_DP_STATE_DIR for --state-dir. A flag wins.`,
 
 // newVersion returns the command version. Its output is one line: "generic-dp v1.2.3".
 func newVersion() *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
 		Args:  cli.NoArgs,
@@ -87,7 +87,6 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
-	return cli.WithoutFlags(cmd)
 }
 
 // run is the whole program, see cli.Program.Run.

@@ -92,7 +92,7 @@ func (f *flags) statusOf(ctx context.Context, name string) (*statusReport, error
 	resources := []status.Resource{}
 	for _, resource := range r.Resources {
 		known = append(known, resource.Name)
-		if isNamed(resource.Name, name) {
+		if status.IsNamed(resource.Name, name) {
 			resources = append(resources, resource)
 		}
 	}
@@ -101,7 +101,7 @@ func (f *flags) statusOf(ctx context.Context, name string) (*statusReport, error
 	}
 	r.Resources = resources
 	r.Events = slices.DeleteFunc(r.Events, func(e status.Event) bool {
-		return !isNamed(e.Resource, name)
+		return !status.IsNamed(e.Resource, name)
 	})
 	return r, nil
 }

@@ -44,17 +44,6 @@ func Setup(root *cobra.Command) {
 	})
 }
 
-// WithoutFlags removes the flags of all commands from the help of a command that uses none. It
-// does not set a template, because that would link text/template: with it, the linker keeps
-// 2 MB of unused methods.
-func WithoutFlags(cmd *cobra.Command) *cobra.Command {
-	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "Usage:\n  %s\n", cmd.CommandPath())
-		return err
-	})
-	return cmd
-}
-
 // NoArgs rejects arguments. An argument of the root command is an unknown command. A file name as
 // the argument of a command that reads a configuration is a common mistake: the error names
 // --config.

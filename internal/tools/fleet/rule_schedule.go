@@ -48,7 +48,7 @@ func nearest(name string, all []string) string {
 	for _, other := range all {
 		edits := pattern.Distance(name, other)
 		_, local, _ := strings.Cut(name, "/")
-		if isNamed(other, local) {
+		if status.IsNamed(other, local) {
 			edits = 1 // only the domain differs
 		}
 		if edits <= fewest && (best == "" || edits < fewest) {

@@ -72,7 +72,7 @@ type Filter struct {
 
 // selects reports whether a resource is selected.
 func (f Filter) selects(resource string) bool {
-	return f.Resource == "" || isNamed(resource, f.Resource)
+	return f.Resource == "" || status.IsNamed(resource, f.Resource)
 }
 
 // check returns an error if a node has answered and no node has the resource: its name has a typing
@@ -97,12 +97,6 @@ func (f Filter) check(answers []nodeStatus, failed []error) error {
 	}
 	known := strings.Join(slices.Sorted(maps.Keys(names)), ", ")
 	return fmt.Errorf("no node has a resource %q: the nodes have %s", f.Resource, cmp.Or(known, "none"))
-}
-
-// isNamed reports whether an administrator means a resource by a name, with or without its domain.
-// name must not be empty.
-func isNamed(resource, name string) bool {
-	return resource == name || strings.HasSuffix(resource, "/"+name)
 }
 
 // nodeStatus is the answer of a node.
