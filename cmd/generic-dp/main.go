@@ -2,10 +2,9 @@
 // that a TOML file selects to the kubelet. See README.md for its use and
 // config/reference.toml for the configuration.
 //
-// Each command has a file with its name. The commands that serve are in serve.go, and the
-// commands that only read the text of a configuration are in check.go. main.go lists all
-// commands, and run.go runs one of them. flags.go defines the flags, input.go loads
-// configurations and scans the host, and output.go prints reports.
+// Each command has a file with its name; clean is in serve.go. main.go lists all commands. flags.go
+// defines the flags, and input.go loads configurations and scans the host. Package cli runs a command
+// and prints its report.
 package main
 
 import (

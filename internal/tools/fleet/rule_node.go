@@ -27,8 +27,9 @@ func schedulerSays(e *Evidence) *Reason {
 	reason := &Reason{Text: "the scheduler says: " + scheduled.Message}
 	for _, r := range e.Requests {
 		for _, p := range e.places(r.Resource) {
-			if p.free() >= r.Count {
-				reason.Details = append(reason.Details, p.node+" has a free "+r.Resource)
+			// A node that does not answer may have none.
+			if p.answer != nil && p.free() >= r.Count {
+				reason.Details = append(reason.Details, fmt.Sprintf("%s has %d %s free", p.node, p.free(), r.Resource))
 			}
 		}
 	}
