@@ -85,7 +85,7 @@ func (s *session) fullName(name string) (string, error) {
 // all slots. The hint depends on the cause: devices may be missing or Unhealthy, or the resource
 // may need more slots per device.
 func (s *session) tooFew(name string, healthy, listed, size int) error {
-	hint := "generic-dp explain " + name + " says why"
+	hint := "generic-dp explain " + cli.ShellQuote(name) + " says why"
 	allHealthy := listed > 0 && healthy == listed
 	if allHealthy {
 		hint = "count in the configuration sets how many slots a device has"

@@ -181,7 +181,7 @@ func (d *doctor) configuration(ctx context.Context) {
 		d.add(warning, "devices", "generic-dp devices", cli.Count(unusable, "device")+" cannot be used")
 	}
 	for _, name := range withoutDevices {
-		d.add(warning, "devices", "generic-dp explain "+name, name+" has no device on this host")
+		d.add(warning, "devices", "generic-dp explain "+cli.ShellQuote(name), name+" has no device on this host")
 	}
 	for _, p := range view.Problems {
 		d.add(warning, "host", "", p.Subject+": "+p.Reason)

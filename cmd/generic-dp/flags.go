@@ -153,8 +153,8 @@ func variableOf(flag string) string {
 
 // readEnvironment replaces the defaults of a command's flags by the values of their environment
 // variables. A flag on the command line wins. The variables describe the host to every command, so
-// the flags count as not given: they are no request for a file that must exist. Flags of a single command have no variable, since a process that another one
-// starts must not inherit them.
+// the flags count as not given: they are no request for a file that must exist. Flags of a single
+// command have no variable, since a process that another one starts must not inherit them.
 func (f *flags) readEnvironment(cmd *cobra.Command) error {
 	var problem error
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
