@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
-	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
@@ -35,18 +31,9 @@ func (f *flags) compareWith(ctx context.Context, path string, after *agent.View)
 	}
 	// Unknown holders are no reason to hide the changes, so the report contains the error.
 	held, err := f.holders(ctx)
-	report := &answer.Comparison{
-		Changes:   compare(after.With(before), after, held),
-		Memory:    len(after.Matched.Resources) * device.ResourceMemory,
-		MaxMemory: device.MaxOffered,
-	}
+	report := &answer.Comparison{Changes: compare(after.With(before), after, held)}
 	if err != nil {
 		report.HeldUnknown = err.Error()
-	}
-	for _, m := range after.Matched.Resources {
-		for i := range m.Offers {
-			report.Memory += m.Offers[i].Memory()
-		}
 	}
 	return report, nil
 }
@@ -66,32 +53,21 @@ func (f *flags) served(string) (*config.Config, error) {
 	return cfg, cfg.Check(f.allow)
 }
 
-// holders returns which containers hold devices, from a running instance or else from the
-// kubelet. With a recording, only sources that a flag names are asked: others belong to this
-// host. An error means that the holders are unknown, which check reports without failing.
+// holders returns which containers hold devices, from a running instance. With a recording, it is
+// only asked if a flag names it: the instance of this host has other devices. An error means that the
+// holders are unknown, which check reports without failing.
 func (f *flags) holders(ctx context.Context) (holders, error) {
-	mayAsk := func(flag string) bool {
-		return f.unpacked == "" || f.all.Changed(flag)
+	if f.unpacked != "" && !f.all.Changed("listen") {
+		return nil, errors.New("a recording has no pods")
 	}
-	err := errors.New("a recording has no pods")
-	// The instance comes first: its address needs no privileges, in contrast to the socket of the
-	// kubelet.
-	if mayAsk("listen") {
-		var s *statusReport
-		s, err = f.status(ctx)
-		// An instance that does not know the holders is as good as none: the kubelet is asked
-		// then.
-		if err == nil && s.HeldUnknown == "" {
-			return holdersOf(s.Resources), nil
-		}
-		if err == nil {
-			err = errors.New(s.HeldUnknown)
-		}
+	s, err := f.status(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if mayAsk("pod-resources") {
-		return f.holdersOfKubelet(ctx)
+	if s.HeldUnknown != "" {
+		return nil, errors.New(s.HeldUnknown)
 	}
-	return nil, err
+	return holdersOf(s.Resources), nil
 }
 
 // holdersOf returns the holders that an instance knows. The caller must check HeldUnknown before:
@@ -108,80 +84,24 @@ func holdersOf(resources []status.Resource) holders {
 	return all
 }
 
-// holdersOfKubelet returns the holders that the kubelet knows. It waits at most statusLimit. The
-// kubelet reports slots, and the result has the devices to which they belong.
-func (f *flags) holdersOfKubelet(ctx context.Context) (holders, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusLimit)
-	defer cancel()
-	kubelet := podresources.New(f.paths.PodResources, nil)
-	// A new client has no earlier response, so the zero time still requires a request.
-	held, _, err := kubelet.Holders(ctx, time.Time{})
-	all := holders{}
-	for resource, slots := range held {
-		for slot, by := range slots {
-			id, _ := device.SplitSlot(slot)
-			n := name{resource, id}
-			for _, h := range by {
-				all[n] = append(all[n], status.Holder{
-					ID:        slot,
-					Namespace: h.Namespace,
-					Pod:       h.Pod,
-					Container: h.Container,
-				})
-			}
-		}
-	}
-	return all, err
-}
-
-// writeComparison writes a line for each change, and the details of all changes below. RESOURCE and
+// writeComparison writes a row for each change, with the device and the details below it. RESOURCE and
 // ID are the names that pods use now.
 func writeComparison(w io.Writer, r *answer.Comparison) error {
 	if len(r.Changes) == 0 {
 		_, err := fmt.Fprintln(w, "no change on this host")
 		return err
 	}
-	tab := cli.NewTable("CHANGE", "RESOURCE", "ID", "NEW", "HELD BY")
+	tab := cli.NewTable("CHANGE", "RESOURCE", "HELD BY")
 	for _, c := range r.Changes {
 		listed := c.Listed()
 		// A status.Device formats holders in the same way as the command status.
 		held := status.Device{ID: c.Old.ID, Held: c.Held}
-		tab.Row(string(c.Change), listed.Resource, listed.ID, becomes(&c), strings.Join(held.Holders(), ","))
+		cells := []string{string(c.Change), listed.Resource, strings.Join(held.Holders(), ",")}
+		tab.Add(cells, append([]string{listed.ID + c.Becomes()}, c.Details...)...)
 	}
 	err := tab.Write(w)
-	if err != nil {
-		return err
+	if err == nil && r.HeldUnknown != "" {
+		_, err = fmt.Fprintf(w, "\nHolders are unknown: %s\n", r.HeldUnknown)
 	}
-	for _, c := range r.Changes {
-		if len(c.Details) == 0 {
-			continue
-		}
-		listed := c.Listed()
-		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(listed.Resource+" "+listed.ID))
-		for _, line := range c.Details {
-			fmt.Fprintf(w, "  %s\n", line)
-		}
-	}
-	if r.HeldUnknown == "" {
-		return nil
-	}
-	_, err = fmt.Fprintf(w, "\nHolders are unknown: %s\n", r.HeldUnknown)
 	return err
-}
-
-// becomes describes the new device in the cell NEW, as far as it differs from the old one. The
-// cell is empty for a device that is added or removed, and for a change that has only details.
-func becomes(c *answer.Change) string {
-	switch c.Change {
-	case answer.Renamed:
-		return c.New.ID
-	case answer.Moved:
-		if c.New.ID == c.Old.ID {
-			return c.New.Resource
-		}
-		return c.New.Resource + " " + c.New.ID
-	case answer.SlotsChanged:
-		return strconv.Itoa(c.Old.Slots) + " to " + strconv.Itoa(c.New.Slots)
-	}
-	return ""
 }

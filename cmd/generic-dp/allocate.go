@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
@@ -53,10 +48,8 @@ func (s *session) allocate(ctx context.Context, name string, size int, output st
 		return fmt.Errorf("a container that requests %d is rejected: %w", size, err)
 	}
 	switch output {
-	case "json", "yaml":
-		return cli.Encode(s.out, output, s.asServed(response))
-	case "cdi":
-		return s.printSpec(ctx, name, ids)
+	case "json":
+		return cli.Encode(s.out, s.asServed(response))
 	case "podman":
 		return s.printPodman(response)
 	}
@@ -73,7 +66,7 @@ func (s *session) fullName(name string) (string, error) {
 	names := s.agent.Names()
 	var meant []string
 	for _, n := range names {
-		if isNamed(n, name) && !slices.Contains(meant, n) {
+		if status.IsNamed(n, name) && !slices.Contains(meant, n) {
 			meant = append(meant, n)
 		}
 	}
@@ -92,7 +85,7 @@ func (s *session) fullName(name string) (string, error) {
 // all slots. The hint depends on the cause: devices may be missing or Unhealthy, or the resource
 // may need more slots per device.
 func (s *session) tooFew(name string, healthy, listed, size int) error {
-	hint := s.flags.command("explain", name) + " says why"
+	hint := "generic-dp explain " + cli.ShellQuote(name) + " says why"
 	allHealthy := listed > 0 && healthy == listed
 	if allHealthy {
 		hint = "count in the configuration sets how many slots a device has"
@@ -121,58 +114,4 @@ func (s *session) served(path string) string {
 		return s.flags.paths.RunDir + below
 	}
 	return path
-}
-
-// printSpec prints the CDI spec that serve --no-kubelet writes, with only the given slots of a
-// resource. All slots of a device have the same CDI device.
-func (s *session) printSpec(ctx context.Context, name string, ids []string) error {
-	spec, err := s.spec(ctx, name)
-	if err != nil {
-		return err
-	}
-	isRequested := map[string]bool{}
-	for _, slot := range ids {
-		id, _ := device.SplitSlot(slot)
-		isRequested[id] = true
-	}
-	// The spec also has the entry "all" with every device of the resource. It is left out, unless
-	// a device has that ID.
-	all := spec.Devices
-	spec.Devices = nil
-	for _, d := range all {
-		if isRequested[d.Name] {
-			spec.Devices = append(spec.Devices, d)
-		}
-	}
-	return cli.Encode(s.out, "json", spec)
-}
-
-// spec writes the CDI specs as serve --no-kubelet does, and returns the spec of a resource. The
-// session itself only has specs of resources with container.cdi. It fails if nothing of the
-// resource can be in a CDI spec.
-func (s *session) spec(ctx context.Context, name string) (*cdi.Spec, error) {
-	options := s.options
-	// The second agent has directories of its own, because the agent of the session holds the
-	// lock of its run directory and still writes.
-	options.Paths = s.flags.below(filepath.Join(s.dir, "alone"))
-	// The agent of the session has logged every problem already.
-	options.Log = nil
-	options.CDIOnly = true
-	a, err := agent.New(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	_, err = a.Once(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// The name of the file depends on the run directory, so only the writer knows it.
-	own := options.Paths.SpecWriter()
-	text, err := os.ReadFile(filepath.Join(own.Dir, own.FileName(name)))
-	if err != nil {
-		return nil, fmt.Errorf("%s has no CDI spec: %w", name, err)
-	}
-	spec := new(cdi.Spec)
-	err = json.Unmarshal(text, spec)
-	return spec, err
 }

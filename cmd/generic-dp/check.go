@@ -41,10 +41,10 @@ of the chart. Problems have the lines of that file.
 recorded one, compared with OLD: devices that are added, removed or moved to
 another resource, IDs that change, and what a container would get. OLD is another
 configuration, or "served" for the one that serve accepts or has kept. It asks
-the instance at --listen, or else the kubelet, which containers hold devices:
-they keep them while they run.`,
+the instance at --listen which containers hold devices: they keep them while
+they run.`,
 	}
-	f.add(cmd, configFlags, hostFlags, []string{"listen", "pod-resources"})
+	f.add(cmd, configFlags, hostFlags, []string{"listen"})
 	cmd.Flags().StringVar(&against, "against", "", "another configuration: show what changes on this host, and for which pods")
 	check := func(cmd *cobra.Command, paths []string) (cli.Reporter, error) {
 		if len(paths) == 0 {
@@ -71,7 +71,7 @@ they keep them while they run.`,
 		}
 		return report, bad
 	}
-	return cli.Reports(cmd, check, "json", "yaml")
+	return cli.Reports(cmd, check, "json")
 }
 
 // check validates one configuration, and compares it with another one unless against is empty. Its problems are in the result; an error means that the file
@@ -86,10 +86,6 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 	cfg, err := f.load(path)
 	// errors.As stores the problems in the result if err contains some.
 	if errors.As(err, (*config.Problems)(&file.Problems)) {
-		// Hints of other packages name commands without the flags of this one.
-		for i := range file.Problems {
-			file.Problems[i].Hint = f.completeCommands(file.Problems[i].Hint)
-		}
 		return file, nil
 	}
 	if err != nil {
@@ -110,16 +106,12 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 			file.Notes = append(file.Notes, n.Problem)
 		}
 	}
-	file.Notes = append(file.Notes, fluxNotes(path)...)
 	file.Notes = append(file.Notes, busNodeNotes(view)...)
 	file.Notes = append(file.Notes, firmwareNotes(cfg)...)
-	file.Notes = append(file.Notes, f.absenceNotes(path, cfg, view)...)
+	file.Notes = append(file.Notes, absenceNotes(cfg, view)...)
 	file.Devices, file.Unusable = countDevices(view)
 	f.locate(path, cfg, file.Problems)
 	f.locate(path, cfg, file.Notes)
-	for i := range file.Notes {
-		file.Notes[i].Hint = f.completeCommands(file.Notes[i].Hint)
-	}
 	if against != "" {
 		file.Against, err = f.compareWith(ctx, against, view)
 		if err != nil {
@@ -134,13 +126,10 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 // locate gives the problems that matching has found the positions of their resources, in the
 // manifest if the path names one.
 func (f *flags) locate(path string, cfg *config.Config, problems []config.Problem) {
-	// A manifest was valid a moment ago. Without it, the positions are those in its files.
-	m := &manifest.Configuration{}
-	if path == "-" || isManifest(path) {
-		own, err := f.readText(path)
-		if err == nil {
-			m = own
-		}
+	// The file was valid a moment ago. Without it, the positions are those in its files.
+	m, _, err := f.readText(path)
+	if err != nil {
+		m = &manifest.Configuration{}
 	}
 	for i, p := range problems {
 		if p.Line > 0 {
@@ -198,9 +187,8 @@ func countDevices(view *agent.View) (usable, unusable int) {
 const maxAbsences = 3
 
 // absenceNotes says why resources have no device on this host: a note for each of the first
-// maxAbsences resources, and one for all others. path is the argument of check, for the command
-// in the hint.
-func (f *flags) absenceNotes(path string, cfg *config.Config, view *agent.View) []config.Problem {
+// maxAbsences resources, and one for all others.
+func absenceNotes(cfg *config.Config, view *agent.View) []config.Problem {
 	var notes []config.Problem
 	more := 0
 	// Explain returns the resources in the order of cfg.Resources.
@@ -223,7 +211,7 @@ func (f *flags) absenceNotes(path string, cfg *config.Config, view *agent.View) 
 	if more > 0 {
 		notes = append(notes, config.Problem{
 			Text: cli.Count(more, "more resource") + " without a device on this host",
-			Hint: f.commandFor(path, "devices") + " lists all resources",
+			Hint: "generic-dp devices lists all resources",
 		})
 	}
 	return notes

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/order"
@@ -102,7 +101,6 @@ func compare(before, after *agent.View, held holders) []answer.Change {
 			c.add(answer.Removed, old.Entry, answer.Entry{})
 		}
 	}
-	c.compareSettings(before, after)
 	// The loops add changes in the order of maps.
 	order.Sort(c.changes, byUrgency)
 	return c.changes
@@ -118,27 +116,6 @@ func (c *comparison) compareKept(old, next offered) {
 	}
 	if len(changed) > 0 {
 		c.add(answer.ContentsChanged, old.Entry, old.Entry, changed...)
-	}
-}
-
-// compareSettings adds the changes of settings that no device shows. It compares resources by
-// their resulting names, in which variables have their values. A resource that is only in one
-// view has no settings to compare.
-func (c *comparison) compareSettings(before, after *agent.View) {
-	wasResource := make(map[string]*config.Resource)
-	for _, m := range before.Matched.Resources {
-		wasResource[m.Name] = m.Resource
-	}
-	for _, m := range after.Matched.Resources {
-		was := wasResource[m.Name]
-		if was == nil {
-			continue
-		}
-		changed := changedSettings(was, m.Resource)
-		if len(changed) > 0 {
-			resource := answer.Entry{Resource: m.Name}
-			c.add(answer.SettingsChanged, resource, resource, changed...)
-		}
 	}
 }
 

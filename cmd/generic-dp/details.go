@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
@@ -69,53 +67,4 @@ func settingsOf(o *device.Offer) []string {
 		facts = append(facts, "cannot be used: "+o.Problem)
 	}
 	return facts
-}
-
-// changedSettings returns how the settings of a resource differ that no device shows: "prefer:
-// numa to packed". The result is never nil.
-func changedSettings(old, next *config.Resource) []string {
-	before := settings(old)
-	lines := []string{}
-	for i, s := range settings(next) {
-		if s.value != before[i].value {
-			lines = append(lines, s.key+": "+before[i].value+" to "+s.value)
-		}
-	}
-	return lines
-}
-
-// setting is a key of a resource with its value as text. Values are only compared and shown.
-type setting struct{ key, value string }
-
-// settings returns the settings of a resource that no device shows. The length and the order are
-// the same for all resources: changedSettings compares by index.
-func settings(r *config.Resource) []setting {
-	return []setting{
-		{"api", string(r.API)},
-		{"register", string(r.Register)},
-		{"prefer", string(r.Prefer)},
-		{"evict_after", r.EvictAfter.String()},
-		{"max_per_container", fmt.Sprint(r.Container.MaxPerContainer)},
-		{"health", healthOf(r.Health)},
-	}
-}
-
-// healthOf describes health checks: "open, tcp 10.0.0.1:80 every 30s". Attributes are sorted,
-// because equal checks must have equal texts.
-func healthOf(h *config.Health) string {
-	if h == nil {
-		return "none"
-	}
-	var checks []string
-	// The checks have a fixed order, because equal checks must have equal texts.
-	if h.Open {
-		checks = append(checks, "open")
-	}
-	for _, name := range cli.SortedKeys(h.Attr) {
-		checks = append(checks, fmt.Sprintf("attr.%s = %q", name, h.Attr[name].Patterns()))
-	}
-	if len(h.TCP) > 0 {
-		checks = append(checks, "tcp "+h.TCP.String())
-	}
-	return strings.Join(checks, ", ") + " every " + h.Interval.String()
 }

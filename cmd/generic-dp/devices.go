@@ -75,7 +75,7 @@ out: -o wide lists them. --all works without a configuration.`,
 		view.Probe(cmd.Context(), f.paths)
 		return newReport(cfg, view), err
 	}
-	return cli.Reports(cmd, list, "wide", "json", "yaml")
+	return cli.Reports(cmd, list, "wide", "json")
 }
 
 // warn writes what could not be read, and the mistakes in the configuration that only show on

@@ -50,34 +50,25 @@ func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
 	}
 }
 
-// The columns of devices --all. The columns after the first narrowColumns are only written with -o
-// wide.
-var (
-	inventoryHead = []string{
-		"DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE",
-		"DEVICE ID", "SERIAL", "CLASS", "USB.PATH",
-	}
-	narrowColumns = 8
-)
-
-// Table writes a line for each device. With wide, no device is left out or folded, and no line is
-// shortened: the output is for grep and awk. Otherwise, a device has two lines if a line would be
-// longer than the terminal.
+// Table writes two lines for each device: its names and the resource that has it, then the product and
+// the nodes, which are indented. With wide, a device has one line with everything, no line is
+// shortened, and no device is left out or folded: the output is for grep and awk.
 func (r inventoryReport) Table(w io.Writer, wide bool) error {
 	if wide {
-		tab := cli.NewTable(inventoryHead...)
+		tab := cli.NewTable("DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE", "DEVICE ID", "SERIAL", "CLASS", "USB.PATH")
 		for _, d := range r.Devices {
-			tab.Row(cells(d, 0, true)...)
+			tab.Row(cells(d)...)
 		}
 		return tab.Write(w)
 	}
 	short, hidden := catalog.Fold(r.Devices)
-	tab := cli.NewTable(inventoryHead[:narrowColumns]...)
+	tab := cli.NewLimitedTable(cli.Columns, "DEVICE", "KIND", "ID", "RESOURCE")
 	for _, d := range short {
-		tab.Row(cells(d.Device, d.More, false)[:narrowColumns]...)
-	}
-	if width := cli.WidthOf(w); tab.Width() > width {
-		tab = narrowTable(short, width)
+		name := d.Name
+		if d.More > 0 {
+			name += fmt.Sprintf(" +%d", d.More)
+		}
+		tab.Add([]string{name, d.Kind, d.ID, use(d.Device)}, contentsOf(d.Device))
 	}
 	err := tab.Write(w)
 	if hidden > 0 && err == nil {
@@ -86,39 +77,21 @@ func (r inventoryReport) Table(w io.Writer, wide bool) error {
 	return err
 }
 
-// narrowTable has two lines for each device. The first has its names and the resource that has it,
-// and the second, which is indented, has the product and the nodes. The driver and the NUMA nodes
-// are left to -o wide. width is the number of columns of the terminal.
-func narrowTable(devices []catalog.Folded, width int) *cli.Table {
-	tab := cli.NewLimitedTable(width, "DEVICE", "KIND", "ID", "RESOURCE")
-	for _, d := range devices {
-		// The first cells are DEVICE, KIND and ID.
-		c := cells(d.Device, d.More, false)
-		tab.Add([]string{c[0], c[1], c[2], use(d.Device)}, contentsOf(d.Device))
-	}
-	return tab
-}
-
-// cells returns the cells of a device in the order of inventoryHead. more is the number of
-// devices of its model that the line also stands for. wide lists all nodes.
-func cells(d catalog.Device, more int, wide bool) []string {
-	name := d.Name
-	if more > 0 {
-		name += fmt.Sprintf(" +%d", more)
-	}
+// cells returns the cells of a device with -o wide.
+func cells(d catalog.Device) []string {
 	// A device may have several offers, each with its ID.
 	var ids []string
 	for _, o := range d.Offers {
 		ids = append(ids, o.ID)
 	}
 	return []string{
-		name,
+		d.Name,
 		d.Kind,
 		d.ID,
 		d.FullName(),
 		d.Driver,
 		cli.JoinInts(d.NUMA),
-		cli.Shorten(slices.Concat(d.Nodes, d.Interfaces), wide),
+		strings.Join(slices.Concat(d.Nodes, d.Interfaces), ","),
 		use(d),
 		strings.Join(ids, ","),
 		d.Serial,

@@ -93,7 +93,7 @@ host's root and name it with --root.`,
 		}
 		return d.diagnosis, nil
 	}
-	return cli.Reports(cmd, diagnose, "json", "yaml")
+	return cli.Reports(cmd, diagnose, "json")
 }
 
 // Table writes the findings in the order of the checks. The fix is below its finding, so that a
@@ -153,7 +153,7 @@ func (d *doctor) configuration(ctx context.Context) {
 	const check = "configuration"
 	cfg, err := d.load(d.config)
 	if err != nil {
-		fix := d.command("check")
+		fix := "generic-dp check"
 		if errors.Is(err, fs.ErrNotExist) {
 			fix = d.writeFix()
 		}
@@ -178,10 +178,10 @@ func (d *doctor) configuration(ctx context.Context) {
 	}
 	d.ok(check, cli.Count(len(cfg.Resources), "resource")+", "+cli.Count(devices, "device"))
 	if unusable > 0 {
-		d.add(warning, "devices", d.command("devices"), cli.Count(unusable, "device")+" cannot be used")
+		d.add(warning, "devices", "generic-dp devices", cli.Count(unusable, "device")+" cannot be used")
 	}
 	for _, name := range withoutDevices {
-		d.add(warning, "devices", d.command("explain", name), name+" has no device on this host")
+		d.add(warning, "devices", "generic-dp explain "+cli.ShellQuote(name), name+" has no device on this host")
 	}
 	for _, p := range view.Problems {
 		d.add(warning, "host", "", p.Subject+": "+p.Reason)
@@ -198,7 +198,7 @@ func (d *doctor) writeFix() string {
 		dir = d.config
 		file = filepath.Join(dir, "config.toml")
 	}
-	return "mkdir -p " + cli.ShellQuote(dir) + " && " + d.commandOn("init") + " > " + cli.ShellQuote(file)
+	return "mkdir -p " + cli.ShellQuote(dir) + " && generic-dp init > " + cli.ShellQuote(file)
 }
 
 // dra checks what resources with api = "dra" need on the host. It adds nothing if there is no
@@ -291,30 +291,7 @@ func (d *doctor) writable(flag, dir string) {
 		d.add(problem, flag, "run as root, or name another directory with --"+flag, text)
 		return
 	}
-	var disk unix.Statfs_t
-	err = unix.Statfs(nearest, &disk)
-	if full := isFull(&disk); err == nil && full != "" {
-		d.add(problem, flag, "make room, or name another directory with --"+flag, nearest+": "+full)
-		return
-	}
 	d.ok(flag, dir)
-}
-
-// minRoom is the number of bytes that serve needs for its files at least.
-const minRoom = 1 << 20
-
-// isFull says what a file system lacks for new files. The result is empty if it has room, or if it
-// does not count what it has: a network file system may report zeros only.
-func isFull(disk *unix.Statfs_t) string {
-	hasBlocks := disk.Blocks > 0
-	hasInodes := disk.Files > 0
-	if hasBlocks && disk.Bavail*uint64(disk.Bsize) < minRoom {
-		return "no space left on the disk"
-	}
-	if hasInodes && disk.Ffree == 0 {
-		return "no inodes left on the disk"
-	}
-	return ""
 }
 
 // leftovers finds links, health directories and specs that no instance maintains. They are only a

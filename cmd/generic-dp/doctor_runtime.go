@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
@@ -23,13 +20,9 @@ type containerRuntime struct {
 	// it. A missing file means the defaults.
 	config  string
 	dropIns string
-	// program prints its effective configuration with "config dump". It is empty if there is none.
-	program string
 	// cdiSetting is the setting that makes it resolve CDI names, up to its value and without white
 	// space. setting is how people write it. Empty means that it always does.
 	cdiSetting, setting string
-	// dirsSetting is the setting of the directories of CDI specs, up to the list.
-	dirsSetting string
 	// isContainerd is set for containerd, which only has CDI enabled by default since 2.0.
 	isContainerd bool
 	// isStandalone is set if people run containers with it without Kubernetes.
@@ -37,16 +30,14 @@ type containerRuntime struct {
 }
 
 // containerd returns the description of a containerd.
-func containerd(name, path, config, dropIns, program string) containerRuntime {
+func containerd(name, path, config, dropIns string) containerRuntime {
 	return containerRuntime{
 		name:         name,
 		path:         path,
 		config:       config,
 		dropIns:      dropIns,
-		program:      program,
 		cdiSetting:   "enable_cdi=",
 		setting:      "enable_cdi = true",
-		dirsSetting:  "cdi_spec_dirs=",
 		isContainerd: true,
 	}
 }
@@ -54,20 +45,15 @@ func containerd(name, path, config, dropIns, program string) containerRuntime {
 // containerRuntimes are the runtimes that doctor knows. A host may have several of them: each is
 // checked, since doctor does not know which one the kubelet uses.
 var containerRuntimes = []containerRuntime{
-	containerd("containerd", "/run/containerd/containerd.sock", "/etc/containerd/config.toml", "", "containerd"),
+	containerd("containerd", "/run/containerd/containerd.sock", "/etc/containerd/config.toml", "/etc/containerd/conf.d/*.toml"),
 	containerd("containerd of k3s", "/run/k3s/containerd/containerd.sock",
-		"/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "", "/var/lib/rancher/k3s/data/current/bin/containerd"),
-	containerd("containerd of microk8s", "/var/snap/microk8s/common/run/containerd.sock",
-		"/var/snap/microk8s/current/args/containerd.toml", "", "/snap/microk8s/current/bin/containerd"),
+		"/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "/var/lib/rancher/k3s/agent/etc/containerd/config*.d/*.toml"),
+	containerd("containerd of microk8s", "/var/snap/microk8s/common/run/containerd.sock", "/var/snap/microk8s/current/args/containerd.toml", ""),
 	// k0s writes its part of the configuration to its run directory, with what it has imported.
-	containerd("containerd of k0s", "/run/k0s/containerd.sock",
-		"/etc/k0s/containerd.toml", "/etc/k0s/containerd.d/*.toml", "/var/lib/k0s/bin/containerd"),
+	containerd("containerd of k0s", "/run/k0s/containerd.sock", "/etc/k0s/containerd.toml", "/etc/k0s/containerd.d/*.toml"),
 	{
-		name:        "CRI-O",
-		path:        "/run/crio/crio.sock",
-		config:      "/etc/crio/crio.conf",
-		dropIns:     "/etc/crio/crio.conf.d/*",
-		dirsSetting: "cdi_spec_dirs=",
+		name: "CRI-O",
+		path: "/run/crio/crio.sock",
 	},
 	{
 		name:         "docker",
@@ -75,15 +61,11 @@ var containerRuntimes = []containerRuntime{
 		config:       "/etc/docker/daemon.json",
 		cdiSetting:   `"cdi":`,
 		setting:      `"features": {"cdi": true}`,
-		dirsSetting:  `"cdi-spec-dirs":`,
 		isStandalone: true,
 	},
 	{
 		name:         "podman",
 		path:         "/usr/bin/podman",
-		config:       "/etc/containers/containers.conf",
-		dropIns:      "/etc/containers/containers.conf.d/*.conf",
-		dirsSetting:  "cdi_spec_dirs=",
 		isStandalone: true,
 	},
 }
@@ -101,8 +83,7 @@ func (d *doctor) usesCDI() bool {
 func (d *doctor) runtime() {
 	found := false
 	for _, r := range containerRuntimes {
-		_, err := os.Stat(filepath.Join(d.root, r.path))
-		if err == nil {
+		if d.exists(r.path) {
 			found = true
 			d.cdiSupport(r)
 		}
@@ -112,12 +93,11 @@ func (d *doctor) runtime() {
 	}
 }
 
-// cdiSupport checks whether a runtime resolves CDI names, and in which directories. A runtime that
-// does not is a problem only if the configuration needs CDI: otherwise, containers get all devices
-// without it.
+// cdiSupport checks whether a runtime resolves CDI names. A runtime that does not is a problem only if
+// the configuration needs CDI: otherwise, containers get all devices without it.
 func (d *doctor) cdiSupport(r containerRuntime) {
 	const check = "runtime"
-	settings := d.settings(r)
+	settings := d.readSettings(r.config) + d.readSettings(r.dropIns)
 	isEnabled := false
 	isDisabled := false
 	if r.cdiSetting != "" {
@@ -138,11 +118,6 @@ func (d *doctor) cdiSupport(r containerRuntime) {
 	default:
 		d.ok(check, r.name)
 	}
-	dirs := quotedList(lastValue(settings, r.dirsSetting))
-	if len(dirs) > 0 && d.usesCDI() && !slices.ContainsFunc(dirs, d.isSpecDir) {
-		d.add(problem, "CDI directory", fmt.Sprintf("add %s to that list in %s, and restart the runtime", d.paths.CDIDir, r.config),
-			fmt.Sprintf("%s only reads CDI specs in %s, not in %s", r.name, strings.Join(dirs, ", "), d.paths.CDIDir))
-	}
 }
 
 // isSpecDir reports whether a directory is the directory of this program's CDI specs.
@@ -154,37 +129,9 @@ func (d *doctor) isSpecDir(dir string) bool {
 	return plain(dir) == plain(d.paths.CDIDir)
 }
 
-// dumpTimeout limits the time for which a runtime prints its configuration.
-const dumpTimeout = 3 * time.Second
-
-// settings returns the configuration of a runtime without comments and white space. A later line
-// overrides an earlier one. The program of the runtime is asked if this process can start it,
-// because it knows the defaults of its version. Otherwise the files are read: the main file, what
-// it imports, and the drop-ins. The text is searched instead of parsed, since the tables of the
-// settings differ between versions. It is empty if nothing is known.
-func (d *doctor) settings(r containerRuntime) string {
-	isThisHost := filepath.Clean(d.root) == "/"
-	program, err := exec.LookPath(r.program)
-	if isThisHost && err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
-		defer cancel()
-		text, err := exec.CommandContext(ctx, program, "--config", r.config, "config", "dump").Output()
-		if err == nil {
-			return withoutComments(string(text))
-		}
-	}
-	settings := d.readSettings(r.config)
-	for _, glob := range quotedList(lastValue(settings, "imports=")) {
-		if !filepath.IsAbs(glob) {
-			glob = filepath.Join(filepath.Dir(r.config), glob)
-		}
-		settings += d.readSettings(glob)
-	}
-	return settings + d.readSettings(r.dropIns)
-}
-
 // readSettings reads the files of a glob below the root of the host, without comments and white
-// space. The result is empty for an empty glob.
+// space. The result is empty for an empty glob. The text is searched instead of parsed, since the
+// tables of the settings differ between versions.
 func (d *doctor) readSettings(glob string) string {
 	if glob == "" {
 		return ""
@@ -198,31 +145,14 @@ func (d *doctor) readSettings(glob string) string {
 	return b.String()
 }
 
-// lastValue returns the text after the last place of a setting, empty if there is none.
+// lastValue returns the text after the last place of a setting, empty if there is none: a later line
+// overrides an earlier one.
 func lastValue(settings, setting string) string {
 	i := strings.LastIndex(settings, setting)
 	if i < 0 {
 		return ""
 	}
 	return settings[i+len(setting):]
-}
-
-// quotedList returns the strings of the list at the start of a text in TOML or JSON without white
-// space. It is empty if the text starts with no list.
-func quotedList(text string) []string {
-	list, isList := strings.CutPrefix(text, "[")
-	list, _, isClosed := strings.Cut(list, "]")
-	if !isList || !isClosed {
-		return nil
-	}
-	var found []string
-	for item := range strings.SplitSeq(list, ",") {
-		item = strings.Trim(item, "\"'\n")
-		if item != "" {
-			found = append(found, item)
-		}
-	}
-	return found
 }
 
 // withoutComments returns a TOML text without comments and white space. A line such as "#

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
@@ -62,7 +62,7 @@ RESOURCE is a name, with or without its domain.`,
 		// A failed health check is a reason for Unhealthy, so the checks run before the
 		// explanation.
 		view.Probe(cmd.Context(), f.paths)
-		resources := f.explainResource(view, cfg, args[0])
+		resources := explainResource(view, cfg, args[0])
 		if len(resources) > 0 {
 			return explainReport{
 				Variables: []matchers.Variable{},
@@ -72,17 +72,16 @@ RESOURCE is a name, with or without its domain.`,
 		}
 		return f.explainDevice(cmd.ErrOrStderr(), view, cfg, args[0])
 	}
-	return cli.Reports(cmd, explain, "json", "yaml")
+	return cli.Reports(cmd, explain, "json")
 }
 
 // explainResource explains the resources with a name. Several domains may have the same name, so
 // there may be several. The result is empty if there is no such resource.
-func (f *flags) explainResource(view *agent.View, cfg *config.Config, name string) []explanation {
+func explainResource(view *agent.View, cfg *config.Config, name string) []explanation {
 	var found []explanation
 	for i, e := range explanations(view, cfg, catalog.Found{}) {
 		r := &cfg.Resources[i]
 		if isOfferedAs(view, r, name) {
-			f.addNoNodes(&e, r)
 			found = append(found, e)
 		}
 	}
@@ -92,17 +91,12 @@ func (f *flags) explainResource(view *agent.View, cfg *config.Config, name strin
 // isOfferedAs reports whether a name means a resource. The name may have the resource's variables
 // as written, or their values on this host.
 func isOfferedAs(view *agent.View, r *config.Resource, name string) bool {
-	if isNamed(r.Name, name) {
+	if status.IsNamed(r.Name, name) {
 		return true
 	}
 	return slices.ContainsFunc(view.Matched.Resources, func(m matchers.Offered) bool {
-		return m.Resource == r && isNamed(m.Name, name)
+		return m.Resource == r && status.IsNamed(m.Name, name)
 	})
-}
-
-// isNamed reports whether a name means a resource, with or without its domain.
-func isNamed(resource, name string) bool {
-	return resource == name || strings.HasSuffix(resource, "/"+name)
 }
 
 // explainDevice explains all resources with regard to a device. name is any name of a device that
@@ -112,9 +106,6 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 	all := f.catalog(stderr, view)
 	found, err := all.Find(view.Forms, name)
 	if err != nil {
-		if text := f.noNode(name); text != "" {
-			return nil, errors.New(text)
-		}
 		return nil, fmt.Errorf("%q is neither a resource nor a device: %w", name, err)
 	}
 	if isGroupNode(found.Node) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,40 +125,6 @@ func processOf(file string) string {
 // elsewhere.
 func (f *flags) here(path string) string {
 	return filepath.Join(f.paths.Dev, strings.TrimPrefix(path, "/dev/"))
-}
-
-// noNode says what a path below /dev is if it is no device node: docker makes a directory for a
-// device that is absent, and a redirection makes a file. The result is empty for a node, and if
-// nothing has the path.
-func (f *flags) noNode(path string) string {
-	info, err := os.Lstat(f.here(path))
-	if err != nil || !strings.HasPrefix(path, "/dev/") {
-		return ""
-	}
-	switch info.Mode().Type() {
-	case fs.ModeDir:
-		return path + " is a directory, no device node: docker makes one if the device is absent when a container starts"
-	case 0:
-		return path + " is a file, no device node: a program has written to this path while the device was absent"
-	case fs.ModeSymlink:
-		target, _ := os.Readlink(f.here(path))
-		_, err := os.Stat(f.here(path))
-		if err != nil {
-			return fmt.Sprintf("%s is a link to %s, which does not exist", path, target)
-		}
-	}
-	return ""
-}
-
-// addNoNodes adds to an explanation which paths of the resource are no device nodes.
-func (f *flags) addNoNodes(e *explanation, r *config.Resource) {
-	for i := range r.Match {
-		for _, path := range r.Match[i].Glob.Patterns() {
-			if text := f.noNode(path); text != "" && len(e.Offered) == 0 {
-				e.Reason = text
-			}
-		}
-	}
 }
 
 // isGroupNode reports whether a node is the node of an IOMMU group, with which matching selects

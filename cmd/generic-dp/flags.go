@@ -44,9 +44,6 @@ type flags struct {
 	// unpacked is the directory of a recording that replaces the host. It is empty if there is
 	// no recording.
 	unpacked string
-	// given are the flags of the command line that the commands in hints repeat, quoted for a
-	// shell.
-	given []string
 	// piped is the configuration from standard input, once it was read. It is nil before.
 	piped *manifest.Configuration
 	// temporary points to unpacked. temporaryDir reads it while an abandoned command may still write
@@ -156,9 +153,8 @@ func variableOf(flag string) string {
 
 // readEnvironment replaces the defaults of a command's flags by the values of their environment
 // variables. A flag on the command line wins. The variables describe the host to every command, so
-// the flags count as not given: they are no request for a file that must exist, and hints do not
-// repeat them. Flags of a single command have no variable, since a process that another one
-// starts must not inherit them.
+// the flags count as not given: they are no request for a file that must exist. Flags of a single
+// command have no variable, since a process that another one starts must not inherit them.
 func (f *flags) readEnvironment(cmd *cobra.Command) error {
 	var problem error
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
@@ -183,8 +179,6 @@ func (f *flags) readEnvironment(cmd *cobra.Command) error {
 // methods of pflag.Value, since package genericdp parses the same words.
 type allowValue struct{ *config.Allow }
 
-// Type returns the word that the help shows for the value. argumentOf also distinguishes lists by
-// it.
 func (allowValue) Type() string { return "list" }
 
 // domains is the value of --domains. Repeated flags add domains.

@@ -15,8 +15,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/generic-dp/generic-dp/internal/tools/fleet"
 )
 
 // fakeKubectl stands for kubectl in scripts and in the documentation. The cluster is in the
@@ -43,14 +41,13 @@ func fakeKubectl() {
 }
 
 // Run implements fleet.Kubectl, in this process.
-func (c *fakeCluster) Run(ctx context.Context, call fleet.Call) error {
+func (c *fakeCluster) Run(ctx context.Context, _ []byte, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
-	err := c.run(ctx, call.Args, &stdout, &stderr)
-	outputErr := call.Output(&stdout)
+	err := c.run(ctx, args, &stdout, &stderr)
 	if err != nil {
-		return fmt.Errorf("%s%w", &stderr, err)
+		err = fmt.Errorf("%s%w", &stderr, err)
 	}
-	return outputErr
+	return stdout.Bytes(), err
 }
 
 type fakeObject = map[string]any
@@ -271,7 +268,7 @@ func (c *fakeCluster) exec(ctx context.Context, call fakeCall, stdout, stderr io
 	case "status":
 		args = append(args, "--listen="+listen)
 	case "check":
-		args = append(args, "--listen="+listen, "--pod-resources="+state+"/none.sock")
+		args = append(args, "--listen="+listen)
 		fallthrough
 	default:
 		args = append(args, "--config="+c.path("config"), "--state-dir="+state)

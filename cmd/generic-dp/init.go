@@ -9,7 +9,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
@@ -78,37 +77,16 @@ const starterHead = `# Devices of this host for pods, written by generic-dp init
 func (f *flags) starterOfHost(view *agent.View, all *catalog.Catalog, domain string) (string, error) {
 	resources := all.Starter()
 	if len(resources) == 0 {
-		return "", nothingForPods(all.LeftOut())
+		return "", errors.New("this host has no device that pods may want: generic-dp devices --all lists all hardware")
 	}
 	s, err := f.starter(view, domain, resources)
 	if err != nil {
 		return "", err
 	}
-	text := s.text + leftOutComment(all.LeftOut())
 	if len(resources) > 1 {
-		return starterHead + text, nil
+		return starterHead + s.text, nil
 	}
-	return text, nil
-}
-
-// nothingForPods returns the error for a host without a device to offer. leftOut describes
-// devices that only lack their nodes: their driver is missing or has failed.
-func nothingForPods(leftOut []string) error {
-	if len(leftOut) == 0 {
-		return errors.New("this host has no device that pods may want: " + listHardware + " lists all hardware")
-	}
-	text := strings.Join(leftOut, "; ")
-	return fmt.Errorf("no device of this host can be offered: %s\n  hint: the kernel's log (dmesg) says why a driver has not made the node", text)
-}
-
-// leftOutComment names devices that pods may want and that lack their nodes. It is empty if there
-// are none. Their names are made printable, because a line break would end the comment.
-func leftOutComment(leftOut []string) string {
-	var b strings.Builder
-	for _, text := range leftOut {
-		b.WriteString("\n# Left out: " + device.Printable(text, "") + "\n")
-	}
-	return b.String()
+	return s.text, nil
 }
 
 // starterOfDevice returns a configuration for a device with the given name, ID, address or node.

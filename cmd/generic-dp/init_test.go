@@ -1,60 +1,49 @@
 package main
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
-// What init writes for any machine passes check, and try offers every device in it.
-func TestInitIsOffered(t *testing.T) {
+// On every recorded machine, init and devices --all hold what they promise.
+func TestEveryMachine(t *testing.T) {
 	t.Parallel()
 	for _, machine := range recordings(t) {
 		t.Run(filepath.Base(machine), func(t *testing.T) {
 			t.Parallel()
-			initIsOffered(t, "--sysfs", machine, "--allow=dangerous,net")
+			f, view := recorded(t, machine)
+			all := catalog.New(view.Snapshot, view.Host(), nil)
+			initIsOffered(t, f, view, all)
+			initOfEveryDevice(t, f, view, all)
+			allFits(t, view, all)
 		})
 	}
 }
 
-func initIsOffered(t *testing.T, host ...string) {
+// initIsOffered checks that a machine offers every device of what init writes for it, also by try.
+func initIsOffered(t *testing.T, f *flags, view *agent.View, all *catalog.Catalog) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "config.toml")
-	on := func(args ...string) string {
-		return command(t, append(append(args, "--config", file), host...)...)
-	}
-	var out, stderr strings.Builder
-	code := run(t.Context(), append([]string{"init"}, host...), &out, &stderr)
-	hasNothing := strings.Contains(stderr.String(), "this host has no device that pods may want")
-	lacksNodes := strings.Contains(stderr.String(), "no device of this host can be offered: ")
-	if code != 0 && (hasNothing || lacksNodes) {
+	text, err := f.starterOfHost(view, all, "example.com")
+	if err != nil && strings.Contains(err.Error(), "this host has no device that pods may want") {
 		return // a host for storage alone
 	}
-	text := command(t, append([]string{"init", "--hwdata", "nowhere"}, host...)...)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	on("check")
-	var r report
-	if err := json.Unmarshal([]byte(on("devices", "-o", "json")), &r); err != nil {
-		t.Fatal(err)
-	}
-	for _, resource := range r.Resources {
-		if len(resource.Devices) == 0 {
-			t.Errorf("%s offers nothing\n%s", resource.Name, text)
-		}
-	}
-	tried := on("try", "--once")
+	file := filepath.Join(t.TempDir(), "config.toml")
+	place(t, file, text)
+	tried := command(t, "try", "--once", "--config", file, "--allow=all", "--sysfs", f.paths.Sysfs, "--dev", f.paths.Dev, "--state-dir", f.paths.StateDir)
 	for _, m := range regexp.MustCompile(`allocatable (\d+) of (\d+)`).FindAllStringSubmatch(tried, -1) {
 		if m[1] != m[2] {
 			t.Errorf("%s\n%s", tried, text)
@@ -65,61 +54,63 @@ func initIsOffered(t *testing.T, host ...string) {
 	}
 }
 
-// What init writes for one device, by any of its names, offers that device, or says why
-// none can be offered.
-func TestInitOfEveryDevice(t *testing.T) {
-	t.Parallel()
-	offered := 0
-	for _, machine := range recordings(t) {
-		f, view := recorded(t, machine)
-		all := catalog.New(view.Snapshot, view.Host(), nil)
-		names := map[string]string{} // the path that must be offered, by name
-		for _, h := range view.Snapshot.Hardware {
-			if !h.IsRootHub() {
-				names[h.Name] = h.Path
-			}
-		}
-		for _, n := range view.Snapshot.Nodes {
-			names[n.Path] = n.Path
-		}
-		for _, n := range view.Snapshot.Nets {
-			names[n.Path] = n.Path
-		}
-		for name, want := range names {
-			found, err := all.Find(view.Forms, name)
-			if err != nil {
-				t.Errorf("%s: %s: %v", machine, name, err)
-				continue
-			}
-			made, err := f.starter(view, "example.com", []catalog.Resource{all.For(found)})
-			if err != nil {
-				t.Errorf("%s: %s: %v", machine, name, err)
-				continue
-			}
-			if made.refusal != "" {
-				continue
-			}
-			text := made.text
-			cfg, err := config.Parse(config.File{Name: "one.toml", Data: []byte(text)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			offers := view.With(cfg).Matched.Resources[0].Offers
-			others := 0
-			for _, o := range offers {
-				if o.Hardware != want && !slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool { return n.HostPath == want }) &&
-					!slices.ContainsFunc(o.Nets, func(n device.OfferedNet) bool { return n.HostName == want }) {
-					others++
-				}
-			}
-			if len(offers) == 0 || others > 0 {
-				t.Errorf("%s: init %s offers %d devices, %d of them others:\n%s", machine, name, len(offers), others, text)
-			}
-			offered++
+// initOfEveryDevice checks that what init writes for one device, by any of its names, offers that
+// device, or says why none can be offered.
+func initOfEveryDevice(t *testing.T, f *flags, view *agent.View, all *catalog.Catalog) {
+	t.Helper()
+	names := map[string]string{} // the path that must be offered, by name
+	for _, h := range view.Snapshot.Hardware {
+		if !h.IsRootHub() {
+			names[h.Name] = h.Path
 		}
 	}
-	if offered < 100 {
-		t.Errorf("%d devices can be offered: want hundreds", offered)
+	for _, n := range slices.Concat(view.Snapshot.Nodes, view.Snapshot.Nets) {
+		names[n.Path] = n.Path
+	}
+	for name, want := range names {
+		found, err := all.Find(view.Forms, name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		made, err := f.starter(view, "example.com", []catalog.Resource{all.For(found)})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if made.refusal != "" {
+			continue
+		}
+		cfg, err := config.Parse(config.File{Name: "one.toml", Data: []byte(made.text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		offers := view.With(cfg).Matched.Resources[0].Offers
+		others := 0
+		for _, o := range offers {
+			isNode := slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool { return n.HostPath == want })
+			isNet := slices.ContainsFunc(o.Nets, func(n device.OfferedNet) bool { return n.HostName == want })
+			if o.Hardware != want && !isNode && !isNet {
+				others++
+			}
+		}
+		if len(offers) == 0 || others > 0 {
+			t.Errorf("init %s offers %d devices, %d of them others:\n%s", name, len(offers), others, made.text)
+		}
+	}
+}
+
+// allFits checks that devices --all fits the narrowest common terminal.
+func allFits(t *testing.T, view *agent.View, all *catalog.Catalog) {
+	t.Helper()
+	var text strings.Builder
+	if err := listAll(all, view).Table(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if utf8.RuneCountInString(line)-1 > cli.Columns {
+			t.Errorf("%d columns: %s", utf8.RuneCountInString(line)-1, line)
+		}
 	}
 }
 

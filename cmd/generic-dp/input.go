@@ -8,14 +8,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
@@ -40,71 +38,45 @@ func (f *flags) parse(path string) (*config.Config, error) {
 	}
 	err = cfg.Check(f.allow)
 	if err != nil {
-		return nil, located(m, err)
+		return nil, m.Located(err)
 	}
 	return cfg, nil
 }
 
 // read reads and parses the configuration at a path. It does not check the permissions of --allow.
-// The manifest has no positions for a path that names no manifest.
+// Only a manifest has positions.
 func (f *flags) read(path string) (*config.Config, *manifest.Configuration, error) {
-	isPiped := path == "-"
-	if !isPiped && !isManifest(path) {
-		cfg, err := config.Load(path)
-		return cfg, &manifest.Configuration{}, err
-	}
-	m, err := f.readText(path)
+	m, ignored, err := f.readText(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg, err := config.Parse(m.Files...)
+	cfg, err := m.Parse()
 	if err != nil {
-		return nil, nil, located(m, err)
+		return nil, nil, err
 	}
-	m.LocateAll(cfg.Notes)
+	cfg.Notes = append(ignored, cfg.Notes...)
 	return cfg, m, nil
 }
 
-// located gives the problems in an error their positions in the manifest. It returns the same error.
-func located(m *manifest.Configuration, err error) error {
-	var problems config.Problems
-	if errors.As(err, &problems) {
-		// This changes the problems in err as well: both slices have the same elements.
-		m.LocateAll(problems)
-	}
-	return err
-}
-
-// readText reads a configuration from standard input or from a manifest. Standard input may also
-// be a manifest. It is kept, because it can only be read once, and a session needs it twice: for
-// validation, and as a file for the agent. An error means that the input cannot be read, or that
-// a manifest does not contain exactly one configuration.
-func (f *flags) readText(path string) (*manifest.Configuration, error) {
+// readText reads the text of the configuration at a path. Standard input is kept, because it can only
+// be read once, and a session needs it twice: for validation, and as a file for the agent. Several
+// configurations in a manifest are an error: they could not be served as one.
+func (f *flags) readText(path string) (*manifest.Configuration, []config.Problem, error) {
 	isPiped := path == "-"
 	if isPiped && f.piped != nil {
-		return f.piped, nil
+		return f.piped, nil, nil
 	}
-	name, text, err := cli.ReadInput(path)
+	found, ignored, err := manifest.Read(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	m, err := readManifest(name, text)
-	if !isPiped {
-		return m, err
+	if len(found) > 1 {
+		return nil, nil, fmt.Errorf("%s: contains several configurations, in the lines %d and %d: want one", path, found[0].Line, found[1].Line)
 	}
-	if err == nil && strings.HasPrefix(string(text), "{") {
-		// JSON has the text of a file in one line, so problems keep their positions in the TOML.
-		m = &manifest.Configuration{Files: m.Files}
+	if isPiped {
+		f.piped = &found[0]
 	}
-	if err != nil {
-		// The text is not a manifest with a configuration, so it must be a file. If it is broken
-		// YAML instead, the parser of TOML reports it.
-		m = &manifest.Configuration{
-			Files: []config.File{{Name: name, Data: text}},
-		}
-	}
-	f.piped = m
-	return m, nil
+	return &found[0], ignored, nil
 }
 
 // scanConfig scans the host and matches it with --config. If isOptional is set, an empty

@@ -2,10 +2,9 @@
 // that a TOML file selects to the kubelet. See README.md for its use and
 // config/reference.toml for the configuration.
 //
-// Each command has a file with its name. The commands that serve are in serve.go, and the
-// commands that only read the text of a configuration are in check.go. main.go lists all
-// commands, and run.go runs one of them. flags.go defines the flags, input.go loads
-// configurations and scans the host, and output.go prints reports.
+// Each command has a file with its name; clean is in serve.go. main.go lists all commands. flags.go
+// defines the flags, and input.go loads configurations and scans the host. Package cli runs a command
+// and prints its report.
 package main
 
 import (
@@ -48,14 +47,12 @@ extended resources, and injects them into containers: generic-dp serve.
 
 The variable GENERIC_DP_<FLAG> replaces the default of a flag that several
 commands share, such as GENERIC_DP_STATE_DIR for --state-dir. A flag wins.`,
-		// This runs before every command. remember precedes unpack, which replaces the paths in the
-		// flags: a hint must repeat the paths that the user gave. A command must not have a
-		// PersistentPreRunE of its own, because cobra would only run that one.
+		// This runs before every command. A command must not have a PersistentPreRunE of its own,
+		// because cobra would only run that one.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.readEnvironment(cmd); err != nil {
 				return err
 			}
-			f.remember(cmd)
 			return f.unpack(cmd)
 		},
 		Version: version,
@@ -75,15 +72,12 @@ commands share, such as GENERIC_DP_STATE_DIR for --state-dir. A flag wins.`,
 		newClean(f),
 		newVersion(),
 	)
-	for name, spelling := range moved {
-		root.AddCommand(cli.Moved(name, spelling))
-	}
 	return root
 }
 
 // newVersion returns the command version. Its output is one line: "generic-dp v1.2.3".
 func newVersion() *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
 		Args:  cli.NoArgs,
@@ -92,28 +86,14 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
-	return cli.WithoutFlags(cmd)
 }
 
 // run is the whole program, see cli.Program.Run.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f := newFlags()
 	program := cli.Program{
-		Root:     newRoot(f),
-		Complete: f.completeCommands,
-		Cleanup:  f.temporaryDir,
+		Root:    newRoot(f),
+		Cleanup: f.temporaryDir,
 	}
 	return program.Run(ctx, args, stdout, stderr)
-}
-
-// moved are former commands, with their new spelling.
-var moved = map[string]string{
-	"allocate": "generic-dp try RESOURCE[=N]",
-	"cdi":      "generic-dp serve --no-kubelet",
-	"diff":     "generic-dp check NEW --against OLD",
-	"fleet":    "kubectl generic-dp",
-	"import":   "kubectl generic-dp import",
-	"schema":   "kubectl generic-dp schema",
-	"classes":  "kubectl generic-dp classes",
-	"evict":    "generic-dp-evict",
 }

@@ -7,20 +7,16 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/host/recording"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
-	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/plugin"
 )
 
@@ -193,46 +189,5 @@ func TestNamesOnATerminal(t *testing.T) {
 		if strings.HasSuffix(command, "json") && !json.Valid(out.Bytes()) {
 			t.Errorf("%s: not valid:\n%s", command, &out)
 		}
-	}
-}
-
-// devices --all fits the narrowest common terminal on every machine.
-func TestAllFits(t *testing.T) {
-	t.Parallel()
-	for _, machine := range recordings(t) {
-		text := command(t, "devices", "--all", "--sysfs", machine, "--hwdata", "nowhere")
-		for line := range strings.Lines(text) {
-			if utf8.RuneCountInString(line)-1 > cli.Columns {
-				t.Errorf("%s: %d columns: %s", machine, utf8.RuneCountInString(line)-1, line)
-			}
-		}
-	}
-}
-
-// YAML output is the same data as JSON output, whatever strings a device reports.
-func TestYAMLIsJSON(t *testing.T) {
-	t.Parallel()
-	report := map[string]any{
-		"empty": map[string]any{}, "none": []any{}, "null": nil, "number": 1.5, "yes": true, "nested": []any{[]any{"a", []any{}}, map[string]any{"b": []any{map[string]any{"c": "d"}}}},
-		"strings": []string{
-			"", "plain", "/dev/ttyUSB0", "10c4:1234", "1e5", "0x1f", "007", "true", "No", "null", "~", "- a", "a: b", "a #b", " a ", "\"'", "é\u2028<&>", "a\nb", "*", "&a", "!t", "%", "@", "y", ".inf", "2026-11-20", "it's", "a,b", "[a]", "{a}",
-		},
-	}
-	var asJSON, asYAML strings.Builder
-	if err := cli.Encode(&asJSON, "json", report); err != nil {
-		t.Fatal(err)
-	}
-	if err := cli.Encode(&asYAML, "yaml", report); err != nil {
-		t.Fatal(err)
-	}
-	var want, got any
-	if err := json.Unmarshal([]byte(asJSON.String()), &want); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal([]byte(asYAML.String()), &got); err != nil {
-		t.Fatalf("%v\n%s", err, asYAML.String())
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("YAML\n%s\nis %v\nwant %v", asYAML.String(), got, want)
 	}
 }

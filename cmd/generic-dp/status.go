@@ -22,26 +22,23 @@ import (
 
 const (
 	// statusLimit is how long a command waits for an answer. An instance itself waits up to half
-	// a second for the kubelet. diff also uses it for the kubelet.
+	// a second for the kubelet.
 	statusLimit = 5 * time.Second
 	// watchInterval is the time between two queries of --watch. An instance has no event to wait
 	// for, and a query costs it less than a millisecond.
 	watchInterval = 2 * time.Second
 )
 
-// statusReport is the status of an instance. received is the status as it was sent: an instance of
-// a newer version may send more than Status has.
+// statusReport is the output of status. received is the JSON of the instance, which also has the alerts
+// of the status page. It is nil for a report that was reduced to a resource.
 type statusReport struct {
 	status.Status
 	received json.RawMessage
-	// isOne is set if only the resources of a name are shown. They are never shortened.
-	isOne bool
 }
 
-// MarshalJSON returns the status as it was received, unless it was reduced to a resource. In that
-// case, fields that this version does not know are lost.
+// MarshalJSON returns the status as it was received.
 func (r *statusReport) MarshalJSON() ([]byte, error) {
-	if r.isOne {
+	if r.received == nil {
 		return json.Marshal(r.Status)
 	}
 	return r.received, nil
@@ -58,14 +55,12 @@ func newStatus(f *flags) *cobra.Command {
 cluster: kubectl exec POD -- /generic-dp status
 
 With RESOURCE, a name with or without its domain, it shows only that resource.
-If there are more than 100 devices, large resources are summarized: status
-RESOURCE and -o wide list all devices. --watch prints the status again whenever
-it changes.`,
+Problems come first. --watch prints the status again whenever it changes.`,
 		Args: cli.WantArgs(0, 1, "want no argument or one RESOURCE"),
 	}
 	f.add(cmd, []string{"listen"})
 	cmd.Flags().BoolVarP(&isWatching, "watch", "w", false, "print the status again whenever it changes")
-	format := cli.OutputFlag(cmd, "table", "wide", "json", "yaml")
+	format := cli.OutputFlag(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// There is at most one argument.
 		name := strings.Join(args, "")
@@ -92,12 +87,12 @@ func (f *flags) statusOf(ctx context.Context, name string) (*statusReport, error
 	if err != nil || name == "" {
 		return r, err
 	}
-	r.isOne = true
+	r.received = nil
 	known := []string{}
 	resources := []status.Resource{}
 	for _, resource := range r.Resources {
 		known = append(known, resource.Name)
-		if isNamed(resource.Name, name) {
+		if status.IsNamed(resource.Name, name) {
 			resources = append(resources, resource)
 		}
 	}
@@ -106,7 +101,7 @@ func (f *flags) statusOf(ctx context.Context, name string) (*statusReport, error
 	}
 	r.Resources = resources
 	r.Events = slices.DeleteFunc(r.Events, func(e status.Event) bool {
-		return !isNamed(e.Resource, name)
+		return !status.IsNamed(e.Resource, name)
 	})
 	return r, nil
 }

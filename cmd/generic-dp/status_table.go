@@ -24,37 +24,22 @@ func (t statusText) put(indent string, lines ...string) {
 	}
 }
 
-// Limits of the table, so that one problem among many devices is found.
-const (
-	// maxDevices is the number of devices of all resources up to which all are listed.
-	maxDevices = 100
-	// maxListed is the number of devices of a resource that are listed beyond that. Problems come
-	// first.
-	maxListed = 10
-)
-
-// Table writes the status, resources with problems first. wide lists all devices. It changes the
-// order of r.Resources. Alerts come first, because they are what an administrator must act on.
-func (r *statusReport) Table(w io.Writer, wide bool) error {
+// Table writes the status, resources with problems first. It changes the order of r.Resources. Alerts
+// come first, because they are what an administrator must act on.
+func (r *statusReport) Table(w io.Writer, _ bool) error {
 	t := statusText{w}
 	t.head(r.Status)
 	for _, alert := range r.Alerts(time.Now()) {
 		t.put("", alert.Heading+":")
-		t.put("  ", foldUnregistered(alert.Lines)...)
+		t.put("  ", alert.Lines...)
 	}
 	if r.HeldUnknown != "" {
 		t.put("", "Holders are unknown: "+r.HeldUnknown)
 	}
-	// A shortened list begins with the devices that have problems.
 	r.ProblemsFirst()
-	devices := 0
-	for _, resource := range r.Resources {
-		devices += len(resource.Devices)
-	}
-	isLong := devices > maxDevices && !wide && !r.isOne
 	for _, resource := range r.Resources {
 		fmt.Fprintln(w)
-		t.resource(resource, r.HeldUnknown == "", isLong)
+		t.resource(resource, r.HeldUnknown == "")
 	}
 	t.events(r.Events)
 	return nil
@@ -78,47 +63,11 @@ func (t statusText) head(s status.Status) {
 // stamp formats a time with its zone: the zone of the machine, which is UTC in most containers.
 func stamp(t time.Time) string { return t.Local().Format(time.DateTime + " MST") }
 
-// foldUnregistered replaces the lines of resources that are not registered for the same reason,
-// such as a kubelet that does not run, by one line with their number, in the place of the first
-// of them. Other lines and their order stay.
-func foldUnregistered(lines []string) []string {
-	const separator = " is not registered: "
-	number := make(map[string]int) // of lines by reason
-	for _, line := range lines {
-		_, reason, isUnregistered := strings.Cut(line, separator)
-		if isUnregistered {
-			number[reason]++
-		}
-	}
-	var folded []string
-	for _, line := range lines {
-		_, reason, isUnregistered := strings.Cut(line, separator)
-		isRepeated := isUnregistered && number[reason] != 1
-		if !isRepeated {
-			folded = append(folded, line)
-			continue
-		}
-		isFirst := number[reason] > 0
-		if isFirst {
-			folded = append(folded, fmt.Sprintf("%d resources are not registered: %s", number[reason], reason))
-			// 0 marks a reason whose line was written.
-			number[reason] = 0
-		}
-	}
-	return folded
-}
-
 // resource writes a resource with its devices. isHeldKnown is set if the holders are known:
-// otherwise, the number of used slots is a question mark. isLong is set if the list of all
-// resources is too long.
-func (t statusText) resource(r status.Resource, isHeldKnown, isLong bool) {
+// otherwise, the number of used slots is a question mark.
+func (t statusText) resource(r status.Resource, isHeldKnown bool) {
 	t.put("", r.Title()+": "+summary(r))
-	// ProblemsFirst has sorted the devices, so the first ones matter most.
-	listed := r.Devices
-	if isLong && len(listed) > maxListed {
-		listed = listed[:maxListed]
-	}
-	for _, d := range listed {
+	for _, d := range r.Devices {
 		used := "?"
 		if isHeldKnown {
 			used = strconv.Itoa(len(d.Held))
@@ -129,21 +78,6 @@ func (t statusText) resource(r status.Resource, isHeldKnown, isLong bool) {
 	if len(r.Devices) == 0 {
 		t.put("  ", cmp.Or(r.NoDevices, "no device matches on this host"))
 	}
-	rest := r.Devices[len(listed):]
-	if len(rest) > 0 {
-		t.put("  ", fmt.Sprintf("and %d more, %d of them unhealthy (generic-dp status %s lists all)", len(rest), unhealthyIn(rest), r.Name))
-	}
-}
-
-// unhealthyIn returns the number of unhealthy devices.
-func unhealthyIn(devices []status.Device) int {
-	number := 0
-	for _, d := range devices {
-		if d.Health != status.Healthy {
-			number++
-		}
-	}
-	return number
 }
 
 // device writes the lines below a device: reason, nodes, NUMA nodes and holders. Consecutive

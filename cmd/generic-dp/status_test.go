@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -155,47 +154,6 @@ func TestStatusWithoutInstance(t *testing.T) {
 		code := run(t.Context(), []string{"status", "--listen", c.address}, &out, &stderr)
 		if code != c.code || !strings.Contains(stderr.String(), c.want) {
 			t.Errorf("status --listen %s: %d %q, want %d %q", c.address, code, stderr.String(), c.code, c.want)
-		}
-	}
-}
-
-// One problem among many devices is not lost, and a reason that all resources share appears once.
-func TestLongStatus(t *testing.T) {
-	t.Parallel()
-	const unregistered = " is not registered: the kubelet's socket does not exist"
-	r := &statusReport{Status: status.Status{
-		NotReady: []string{"resource example.com/a" + unregistered, "resource example.com/b" + unregistered, "resource example.com/c is not registered: refused"},
-	}}
-	large := status.Resource{Name: "example.com/a"}
-	for i := range 120 {
-		large.Devices = append(large.Devices, status.Device{ID: fmt.Sprint("usb:", i), Health: status.Healthy, Slots: 1})
-	}
-	large.Devices[77].Health = status.Unhealthy
-	large.Devices[77].Reason = "device is gone"
-	r.Resources = []status.Resource{large}
-	for _, c := range []struct {
-		wide, isOne bool
-		want        int
-	}{{false, false, maxListed}, {true, false, 120}, {false, true, 120}} {
-		var out strings.Builder
-		r.isOne = c.isOne
-		if err := r.Table(&out, c.wide); err != nil {
-			t.Fatal(err)
-		}
-		text := out.String()
-		if got := strings.Count(text, " used: usb:"); got != c.want {
-			t.Errorf("%+v: %d devices\n%s", c, got, text)
-		}
-		if !strings.Contains(text, "Unhealthy, 0/1 used: usb:77\n    device is gone\n") {
-			t.Errorf("%+v: the problem is missing\n%s", c, text)
-		}
-		more := "  and 110 more, 0 of them unhealthy (generic-dp status example.com/a lists all)\n"
-		if strings.Contains(text, more) != (c.want == maxListed) {
-			t.Errorf("%+v:\n%s\nwant %q", c, text, more)
-		}
-		want := "Not ready:\n  2 resources are not registered: the kubelet's socket does not exist\n  resource example.com/c is not registered: refused\n"
-		if !strings.Contains(text, want) {
-			t.Errorf("%s\nlacks %q", text, want)
 		}
 	}
 }

@@ -16,11 +16,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
+	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // tryFor is the timeout for the first lists. It is far longer than a working host needs. Then the
@@ -41,8 +43,8 @@ container would get, and then changes until it is stopped. It needs no
 privileges except for reading /sys and /dev.
 
 With RESOURCE, it requests N devices (default 1), and prints what the container
-would get: as text (table), as the answer to the kubelet (json, yaml), as a CDI
-spec with these devices (cdi), or as arguments of podman run (podman).
+would get: as text (table), as the answer to the kubelet (json), or as arguments
+of podman run (podman).
 
   eval podman run --rm $(generic-dp try -o podman zigbee) alpine ls /dev`,
 		Args:              cli.WantArgs(0, 1, "want at most one RESOURCE or RESOURCE=N"),
@@ -72,7 +74,7 @@ spec with these devices (cdi), or as arguments of podman run (podman).
 		},
 	}
 	f.add(cmd, configFlags, hostFlags, logFlags, []string{"run-dir"})
-	output = cli.OutputFlag(cmd, "table", "json", "yaml", "cdi", "podman")
+	output = cli.OutputFlag(cmd, "table", "json", "podman")
 	// The default of --listen is the address of serve, which may run on this host. A session only
 	// listens on request.
 	cmd.Flags().Var((*address)(&listen), "listen", f.all.Lookup("listen").Usage)
@@ -155,11 +157,11 @@ func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, er
 			return nil, err
 		}
 	}
-	if f.config != "-" && !isManifest(f.config) {
+	if f.config != "-" && !manifest.IsManifest(f.config) {
 		return s, nil
 	}
 	// The agent reads the configuration again, from files.
-	m, err := f.readText(f.config)
+	m, _, err := f.readText(f.config)
 	if err != nil {
 		return nil, err
 	}
@@ -248,6 +250,26 @@ func (s *session) show(ctx context.Context, once bool) error {
 		case <-changed:
 		}
 	}
+}
+
+// writeFiles writes the files of a configuration to a new directory, which the agent of a session
+// reads. It fails if the directory exists.
+func writeFiles(dir string, files []config.File) error {
+	err := os.Mkdir(dir, 0o700)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		name := filepath.Base(file.Name) // the manifest chooses the name
+		if !strings.HasSuffix(name, ".toml") {
+			name = "config.toml" // standard input
+		}
+		err := os.WriteFile(filepath.Join(dir, name), file.Data, 0o600)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printf prints to the output of the command. Errors are ignored, since a session has no way to

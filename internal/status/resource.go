@@ -38,6 +38,12 @@ func (r Resource) Title() string {
 	return r.Name
 }
 
+// IsNamed reports whether an administrator means a resource by a name, with or without its domain. name
+// must not be empty.
+func IsNamed(resource, name string) bool {
+	return resource == name || strings.HasSuffix(resource, "/"+name)
+}
+
 // Problems is the number of devices that are Unhealthy. Retiring devices do not count.
 func (r *Resource) Problems() int {
 	n := 0

@@ -197,35 +197,6 @@ func (c *Client) Watch(
 	idle time.Duration,
 	event func(Event) error,
 ) error {
-	return c.follow(ctx, path, idle, func(body io.Reader, alive func()) error {
-		limited := &limitedReader{reader: body}
-		decoder := json.NewDecoder(limited)
-		e := Event{}
-		for {
-			if err := event(e); err != nil {
-				return err
-			}
-			alive()
-			limited.left = maxResponse // of the next event
-			e = Event{}
-			if err := decoder.Decode(&e); err != nil {
-				return err
-			}
-			if e.Type == "ERROR" {
-				return statusError(http.MethodGet, path, 0, e.Object)
-			}
-		}
-	})
-}
-
-// follow calls read with the events of a watch. read calls alive for each event. The end of
-// the body is no error.
-func (c *Client) follow(
-	ctx context.Context,
-	path string,
-	idle time.Duration,
-	read func(body io.Reader, alive func()) error,
-) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// The timer ends a stream on which nothing arrives any more.
@@ -245,8 +216,10 @@ func (c *Client) follow(
 	}
 	defer resp.Body.Close()
 	body := &watchBody{reader: resp.Body}
-	err = read(body, func() {
+	err = readEvents(body, path, func(e Event) error {
+		err := event(e)
 		timer.Reset(idle)
+		return err
 	})
 	switch {
 	case errors.Is(err, io.EOF):
@@ -257,6 +230,27 @@ func (c *Client) follow(
 		return requestError(http.MethodGet, path, err)
 	}
 	return err
+}
+
+// readEvents calls event with an empty Event, then for each event of a body. It returns io.EOF at the
+// end of the body.
+func readEvents(body io.Reader, path string, event func(Event) error) error {
+	limited := &limitedReader{reader: body}
+	decoder := json.NewDecoder(limited)
+	e := Event{}
+	for {
+		if err := event(e); err != nil {
+			return err
+		}
+		limited.left = maxResponse // of the next event
+		e = Event{}
+		if err := decoder.Decode(&e); err != nil {
+			return err
+		}
+		if e.Type == "ERROR" {
+			return statusError(http.MethodGet, path, 0, e.Object)
+		}
+	}
 }
 
 // watchBody keeps the error of reading the body of a watch.

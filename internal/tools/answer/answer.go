@@ -5,6 +5,7 @@ package answer
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/status"
@@ -41,10 +42,6 @@ type Comparison struct {
 	// HeldUnknown is why the holders are unknown. It is empty if they are known. Changes have no
 	// holders then, which does not mean that no pod is affected.
 	HeldUnknown string `json:"held_unknown"`
-	// Memory is an upper bound for the memory of the listed devices, in bytes. Devices above
-	// MaxMemory are left out. Absent devices that stay listed are not counted.
-	Memory    int `json:"memory"`
-	MaxMemory int `json:"max_memory"`
 }
 
 // Effect is what an edit does to a device.
@@ -58,7 +55,6 @@ const (
 	Renamed         Effect = "renamed"  // it has another ID in the same resource
 	SlotsChanged    Effect = "slots"    // it has another number of slots
 	ContentsChanged Effect = "contents" // a container gets something else
-	SettingsChanged Effect = "settings" // of a resource, whose devices stay the same
 )
 
 // Change is one effect of an edit.
@@ -67,15 +63,14 @@ type Change struct {
 	// Old is empty if the device was added, and New if it was removed.
 	Old Entry `json:"old"`
 	New Entry `json:"new"`
-	// Details are what changes in a device or a resource, one difference in each line. A minus is
-	// a loss, and a plus an addition.
+	// Details are what changes in a device, one difference in each line. A minus is a loss, and a
+	// plus an addition.
 	Details []string `json:"details"`
 	// Held are the containers that hold what the edit takes away. They cannot restart with it.
 	Held []status.Holder `json:"held"`
 }
 
-// Entry is a device of a resource, as it is listed. The zero Entry stands for no device. ID is
-// empty and Slots is 0 for a change of a resource itself.
+// Entry is a device of a resource, as it is listed. The zero Entry stands for no device.
 type Entry struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
@@ -85,6 +80,25 @@ type Entry struct {
 // Listed returns the old entry, or the new one if there is no old one. It is the entry under
 // which pods know the device now.
 func (c *Change) Listed() Entry { return cmp.Or(c.Old, c.New) }
+
+// Becomes says what a changed device is after the edit, for the end of a line. It is empty for a
+// device that is added or removed.
+func (c *Change) Becomes() string {
+	switch c.Change {
+	case Moved:
+		if c.New.ID != c.Old.ID {
+			return ": moves to " + c.New.Resource + " as " + c.New.ID
+		}
+		return ": moves to " + c.New.Resource
+	case Renamed:
+		return ": gets the ID " + c.New.ID
+	case SlotsChanged:
+		return fmt.Sprintf(": %d slots become %d", c.Old.Slots, c.New.Slots)
+	case ContentsChanged:
+		return ": a container gets something else when it starts"
+	}
+	return ""
+}
 
 // Explain is the part of `explain -o json` that is about the nodes of offered devices.
 type Explain struct {

@@ -60,8 +60,8 @@ func TestKinds(t *testing.T) {
 	pci := func(address, vendor, class, driver string, nodes ...sysfstest.Node) {
 		h.AddPCI(sysfstest.PCI{Address: address, Vendor: vendor, Device: "1234", Class: class, Driver: driver, Nodes: nodes})
 	}
-	usb := func(port, class, driver string) {
-		h.AddUSB(sysfstest.USB{Port: port, Vendor: "1234", Product: "5678", Interfaces: []sysfstest.Interface{{Class: class, Driver: driver}}})
+	usb := func(port, class, driver string) string {
+		return h.AddUSB(sysfstest.USB{Port: port, Vendor: "1234", Product: "5678", Interfaces: []sysfstest.Interface{{Class: class, Driver: driver}}})
 	}
 	pci("0000:00:16.0", "8086", "078000", "mei_me")
 	pci("0000:00:16.3", "8086", "070002", "serial")
@@ -69,7 +69,7 @@ func TestKinds(t *testing.T) {
 	pci("0000:02:00.0", "10de", "030200", "nvidia")
 	pci("0000:03:00.0", "1a03", "030000", "")
 	pci("0000:04:00.0", "1a03", "030000", "ast", sysfstest.Node{Name: "dri/card0", Subsystem: "drm"})
-	usb("1-1", "ff", "r8152")
+	h.AddNet(usb("1-1", "ff", "r8152"), sysfstest.Net{Name: "eth1"})
 	usb("1-2", "ff", "btusb")
 	usb("1-3", "ff", "")
 	usb("1-4", "0e", "uvcvideo")
@@ -333,17 +333,5 @@ func TestStarterOfBoards(t *testing.T) {
 		if !slices.Equal(got, c.lines) {
 			t.Errorf("%s:\n%s\nwant %q", name, text, c.lines)
 		}
-	}
-}
-
-// A device that is called a camera is offered, or it is said what it lacks.
-func TestLeftOut(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	h.AddUSB(sysfstest.USB{Port: "1-4", Vendor: "1234", Product: "5678", Interfaces: []sysfstest.Interface{{Class: "0e", Driver: "uvcvideo"}}})
-	c := catalogOf(t, h)
-	want := []string{"camera 1-4: it has no node such as /dev/video*"}
-	if got := c.LeftOut(); len(c.Starter()) != 0 || !slices.Equal(got, want) {
-		t.Errorf("left out: %q, want %q; offered %v", got, want, c.Starter())
 	}
 }

@@ -155,17 +155,11 @@ var kinds = []kind{
 		usbClasses: []string{"08"},
 	},
 	{
-		// Most Ethernet and Wi-Fi adapters on USB have the class "vendor-specific".
-		name:       "network",
+		// Most Ethernet and Wi-Fi adapters on USB have the class "vendor-specific": isKind also
+		// knows them by their interfaces.
+		name:       networkKind,
 		pciClasses: []string{"02"},
 		usbClasses: []string{"02"},
-		drivers: []string{
-			"r8152", "rtl8150", "asix", "ax88179_178a", "aqc111", "smsc75xx", "smsc95xx", "lan78xx", "cdc_ether", "cdc_ncm",
-			"cdc_eem", "cdc_subset", "rndis_host", "dm9601", "sr9700", "sr9800", "mcs7830", "pegasus", "kaweth", "catc", "ipheth",
-			"rtl8xxxu", "r8188eu", "rtw_8821cu", "rtw_8822bu", "rtw_8822cu", "rtw_8723du", "mt7601u", "mt76x0u", "mt76x2u",
-			"mt7921u", "mt7925u", "rt2800usb", "rt73usb", "rt2500usb", "ath9k_htc", "ath10k_usb", "carl9170", "ar5523",
-			"brcmfmac", "zd1211rw", "p54usb", "rsi_91x", "mwifiex_usb",
-		},
 	},
 	{
 		// USB_CLASS_WIRELESS_CONTROLLER.
@@ -278,6 +272,9 @@ var kinds = []kind{
 	},
 }
 
+// networkKind is the kind of hardware with network interfaces.
+const networkKind = "network"
+
 // platformSerial are the serial ports of a board (Documentation/admin-guide/devices.txt).
 var platformSerial = []string{
 	"/dev/ttyS*", "/dev/ttyAMA*", "/dev/ttymxc*", "/dev/ttyTHS*", "/dev/ttyPS*", "/dev/ttyLP*", "/dev/ttySTM*",
@@ -304,8 +301,6 @@ func (c *Catalog) kindOf(h *device.Hardware) kind {
 	// PCI_BASE_CLASS_DISPLAY. All GPUs and the displays of consoles have it.
 	isDisplay := h.PCI != nil && strings.HasPrefix(h.PCI.Class, "03")
 	switch {
-	case len(h.Nets) > 0:
-		return kind{name: "network"}
 	case isDisplay && slices.Contains(consoleVendors, h.PCI.Vendor):
 		return kind{name: "display"}
 	case isDisplay: // with a driver that has no DRM nodes, such as vfio-pci
@@ -321,6 +316,8 @@ func (c *Catalog) isKind(h *device.Hardware, k *kind) bool {
 	case h.PCI != nil && hasPrefix(h.PCI.Class, k.pciClasses):
 		return true
 	case h.USB != nil && k.hasInterface(h.USB):
+		return true
+	case k.name == networkKind && len(h.Nets) > 0:
 		return true
 	case !c.hasNode(h, k.nodes):
 		return false
@@ -465,7 +462,7 @@ func (c *Catalog) kindOfNode(n *device.Node) nodeKind {
 	name := n.Subsystem
 	switch {
 	case n.Net != nil:
-		name = "network"
+		name = networkKind
 	case c.matches(n.Path, platformSerial...):
 		name = "serial port"
 	}

@@ -65,21 +65,6 @@ func (c *Catalog) groups() []*group {
 	return groups
 }
 
-// LeftOut describes the hardware that pods may want and that Starter leaves out, because the host
-// has nothing of it to inject: "camera 1-4: it has no node such as /dev/video*".
-func (c *Catalog) LeftOut() []string {
-	var all []string
-	for _, h := range c.snap.Hardware {
-		k := c.kindOf(h)
-		isWanted := k.resource != "" && len(k.nodes) > 0 && !h.IsRootHub()
-		if !isWanted || c.hasNode(h, k.nodes) || c.isDisplaySound(h) || c.groupOf(h) != nil {
-			continue
-		}
-		all = append(all, fmt.Sprintf("%s %s: it has no node such as %s", k.name, h.Name, k.nodes[0]))
-	}
-	return all
-}
-
 // countResource counts the groups with a resource name.
 func countResource(groups []*group, resource string) int {
 	count := 0

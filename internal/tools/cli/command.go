@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // ErrReported ends a command that has already printed its problems. The exit status is 1.
@@ -43,30 +42,6 @@ func Setup(root *cobra.Command) {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return UsageError{err}
 	})
-}
-
-// Moved returns a hidden command that only names the new spelling of a former command. It accepts
-// all flags and arguments of the former command.
-func Moved(name, spelling string) *cobra.Command {
-	return &cobra.Command{
-		Use:                name,
-		Hidden:             true,
-		DisableFlagParsing: true,
-		RunE: func(*cobra.Command, []string) error {
-			return Usagef("unknown command %q: it is now %s", name, spelling)
-		},
-	}
-}
-
-// WithoutFlags removes the flags of all commands from the help of a command that uses none. It
-// does not set a template, because that would link text/template: with it, the linker keeps
-// 2 MB of unused methods.
-func WithoutFlags(cmd *cobra.Command) *cobra.Command {
-	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "Usage:\n  %s\n", cmd.CommandPath())
-		return err
-	})
-	return cmd
 }
 
 // NoArgs rejects arguments. An argument of the root command is an unknown command. A file name as
@@ -121,8 +96,7 @@ func WantArgs(least, most int, want string) cobra.PositionalArgs {
 	}
 }
 
-// Word is the value of a flag that accepts one of some words. The help and the completion of the
-// shell list them.
+// Word is the value of a flag that accepts one of some words, which the help lists.
 type Word struct {
 	// Value is the chosen word. It contains the default before the flag is parsed.
 	Value *string
@@ -164,22 +138,4 @@ func OutputFlag(cmd *cobra.Command, formats ...string) *string {
 	}
 	cmd.Flags().VarP(value, "output", "o", OrList(formats))
 	return &format
-}
-
-// completeWords registers the completions of all flags that accept words, for a command and its
-// subcommands. Other flags keep cobra's default, which completes file names. Only Run calls it,
-// for the hidden command that the scripts of shells call.
-func completeWords(cmd *cobra.Command) {
-	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		w, ok := flag.Value.(Word)
-		if !ok {
-			return
-		}
-		words := cobra.FixedCompletions(w.Words, cobra.ShellCompDirectiveNoFileComp)
-		// The only errors are a flag that does not exist or is registered already.
-		_ = cmd.RegisterFlagCompletionFunc(flag.Name, words)
-	})
-	for _, sub := range cmd.Commands() {
-		completeWords(sub)
-	}
 }

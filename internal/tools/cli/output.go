@@ -6,14 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -68,17 +65,17 @@ func Reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (Re
 	return cmd
 }
 
-// WriteReport writes a report in one of the formats of -o: table, wide, json or yaml.
+// WriteReport writes a report in one of the formats of -o: table, wide or json.
 func WriteReport(w io.Writer, format string, report Reporter) error {
 	if format == "table" || format == "wide" {
 		return report.Table(w, format == "wide")
 	}
-	return Encode(w, format, report)
+	return Encode(w, report)
 }
 
-// Encode writes a report as JSON or YAML. The whole text is written at once, or nothing if the
-// report cannot be encoded.
-func Encode(w io.Writer, format string, report any) error {
+// Encode writes a report as JSON. The whole text is written at once, or nothing if the report cannot
+// be encoded.
+func Encode(w io.Writer, report any) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	// Patterns and hints contain < and &, which people should be able to read.
@@ -88,86 +85,9 @@ func Encode(w io.Writer, format string, report any) error {
 	if err != nil {
 		return err
 	}
-	if format == "yaml" {
-		return encodeYAML(w, text.Bytes())
-	}
 	_, err = w.Write(text.Bytes())
 	return err
 }
-
-// encodeYAML writes a JSON text as YAML in block style. It parses the JSON as YAML, so that both
-// formats have the same keys in the same order, and no type needs YAML tags.
-func encodeYAML(w io.Writer, text []byte) error {
-	var document yaml.Node
-	err := yaml.Unmarshal(text, &document)
-	if err != nil {
-		return err
-	}
-	useBlocks(&document)
-	const indent = 2
-	enc := yaml.NewEncoder(w)
-	enc.SetIndent(indent)
-	err = enc.Encode(&document)
-	if err != nil {
-		return err
-	}
-	return enc.Close()
-}
-
-// useBlocks removes the braces and brackets of a document, and the quotes of words and keys. They
-// are the style of JSON, which the parser remembers. Empty lists and maps keep theirs: block
-// style has no way to write them.
-func useBlocks(n *yaml.Node) {
-	isUnquoted := n.Kind == yaml.ScalarNode && isWord(n.Value)
-	isBlock := len(n.Content) > 0
-	if isUnquoted || isBlock {
-		n.Style = 0
-	}
-	// The Content of a mapping alternates between keys and values.
-	for i, child := range n.Content {
-		useBlocks(child)
-		isKey := n.Kind == yaml.MappingNode && i%2 == 0
-		if isKey && isPlain(child.Value, "_") {
-			child.Style = 0
-		}
-	}
-}
-
-// isWord reports whether a text needs no quotes for any reader of YAML. The library already
-// quotes true, null and texts with punctuation that has a meaning. But for readers of YAML 1.1,
-// no and on are booleans, and 12:30 is a number.
-func isWord(s string) bool {
-	const longestBoolean = len("yes")
-	if len(s) <= longestBoolean {
-		return false
-	}
-	first := rune(s[0])
-	beginsLikeText := isLetter(first) || first == '/'
-	return beginsLikeText && !strings.ContainsFunc(s, isUnprintable)
-}
-
-// isPlain reports whether a text only has ASCII letters, digits and the given punctuation. An
-// empty text is not plain: it needs quotes in YAML and in a shell.
-func isPlain(s, punctuation string) bool {
-	isOther := func(r rune) bool {
-		return !isLetter(r) && !isDigit(r) && !strings.ContainsRune(punctuation, r)
-	}
-	return s != "" && !strings.ContainsFunc(s, isOther)
-}
-
-func isLetter(r rune) bool {
-	isLower := 'a' <= r && r <= 'z'
-	isUpper := 'A' <= r && r <= 'Z'
-	return isLower || isUpper
-}
-
-func isDigit(r rune) bool { return '0' <= r && r <= '9' }
-
-// isUnprintable is the negation of unicode.IsPrint, for strings.ContainsFunc.
-func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
-
-// SortedKeys returns the keys of a map in order, because output must not change between two runs.
-func SortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 // JoinInts joins numbers for people: "0,1". It returns an empty text for no numbers.
 func JoinInts(list []int) string {
@@ -187,11 +107,14 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// plain are the characters that a POSIX shell does not interpret.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@%+"
+
 // ShellQuote quotes an argument for a POSIX shell if necessary. An empty text becomes two single
 // quotes. Nothing is special between single quotes except a single quote, which must be outside
 // of them.
 func ShellQuote(s string) string {
-	if isPlain(s, "-_./:=,@%+") {
+	if s != "" && strings.Trim(s, plain) == "" {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

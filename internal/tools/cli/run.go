@@ -20,10 +20,6 @@ const (
 	endWithin = 930 * time.Millisecond
 	// endSlowlyWithin is the same for a command with the annotation EndsSlowly.
 	endSlowlyWithin = 7 * time.Second
-	// removeWithin is the additional time for removing temporary files. It only counts if the
-	// command was late. On a busy machine, the thousands of files of a recording take more than a
-	// second.
-	removeWithin = 5 * time.Second
 )
 
 // EndsSlowly is the annotation of a command that has its own, longer limits for its end.
@@ -37,8 +33,6 @@ var errAbandoned = errors.New("stopped by a signal before the end")
 type Program struct {
 	// Root is the root command, prepared by Setup.
 	Root *cobra.Command
-	// Complete completes the commands in the message of an error. It may be nil.
-	Complete func(message string) string
 	// Cleanup returns the directory with temporary files of the command, empty for none. It is called
 	// after the command, even while an abandoned command still runs. It may be nil.
 	Cleanup func() string
@@ -47,12 +41,8 @@ type Program struct {
 // Run is a whole program. It returns the exit status: 0 for success, 1 for a failure, 2 for an
 // invalid command line, or the value of a StatusError. args are the arguments without the name of
 // the program. A cancelled ctx stops the command; Run then returns within endWithin, or
-// endSlowlyWithin, and removeWithin.
+// endSlowlyWithin.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		// Registering completions takes time and memory, which serve does not have.
-		completeWords(p.Root)
-	}
 	p.Root.SetArgs(args)
 	// Both outputs may show text that a device or a container chose.
 	p.Root.SetOut(printable{stdout})
@@ -67,13 +57,16 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	late, forget := lateAfter(ctx, within)
 	defer forget()
 	cmd, err := execute(ctx, p.Root, late)
-	err = errors.Join(err, p.removeTemporary(late))
-	return p.exitStatus(cmd, err)
+	// An abandoned command may still read or write the files, so the removal may also fail.
+	if p.Cleanup != nil {
+		err = errors.Join(err, os.RemoveAll(p.Cleanup()))
+	}
+	return exitStatus(cmd, err)
 }
 
 // exitStatus prints the error of a command and returns the exit status. The order of the cases
 // matters for joined errors: a command that has reported its problems prints nothing more.
-func (p Program) exitStatus(cmd *cobra.Command, err error) int {
+func exitStatus(cmd *cobra.Command, err error) int {
 	isUsage := errors.As(err, new(UsageError))
 	var other StatusError
 	switch {
@@ -85,18 +78,11 @@ func (p Program) exitStatus(cmd *cobra.Command, err error) int {
 	case errors.As(err, &other):
 		return int(other)
 	case isUsage:
-		if cmd.Hidden {
-			cmd = cmd.Root() // a former command has no help
-		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "error: %v\n  hint: see %s --help\n", err, cmd.CommandPath())
 		return 2
 	}
 	// Errors of several lines may end with a newline of their own.
-	message := err.Error()
-	if p.Complete != nil {
-		message = p.Complete(message)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(message, "\n"))
+	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(err.Error(), "\n"))
 	return 1
 }
 
@@ -131,35 +117,5 @@ func execute(ctx context.Context, root *cobra.Command, late <-chan struct{}) (*c
 		return r.cmd, r.err
 	case <-late:
 		return root, errAbandoned
-	}
-}
-
-// removeTemporary removes the temporary files of a command. It does nothing if there are none.
-// Once the command is late, it waits no longer than removeWithin, so that a large recording may
-// leave files in the temporary directory. The error names the directory then.
-func (p Program) removeTemporary(late <-chan struct{}) error {
-	if p.Cleanup == nil {
-		return nil
-	}
-	dir := p.Cleanup()
-	if dir == "" {
-		return nil
-	}
-	// The command may still read or write the files if it was abandoned, so a removal may also
-	// fail.
-	removed := make(chan error, 1)
-	go func() {
-		removed <- os.RemoveAll(dir)
-	}()
-	select {
-	case err := <-removed:
-		return err
-	case <-late:
-	}
-	select {
-	case err := <-removed:
-		return err
-	case <-time.After(removeWithin):
-		return fmt.Errorf("%s could not be removed in time", dir)
 	}
 }

@@ -97,9 +97,6 @@ func (t *Table) widths() []int {
 	return widths
 }
 
-// Width returns the number of columns of the terminal that the rows need.
-func (t *Table) Width() int { return sum(t.widths()) }
-
 // sum returns the width of a row with the given widths of its columns.
 func sum(widths []int) int {
 	total := len(gap) * (len(widths) - 1)

@@ -4,29 +4,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
 // Columns is the width of the narrowest common terminal.
 const Columns = 80
-
-// WidthOf returns the number of columns of an output: the width of the terminal, or COLUMNS,
-// which shells set for their children, or else Columns. A file or a pipe has no window size, so
-// that redirected output does not depend on the terminal unless COLUMNS is exported.
-func WidthOf(w io.Writer) int {
-	if file, isFile := Unescaped(w).(*os.File); isFile {
-		if width := terminalWidth(file); width > 0 {
-			return width
-		}
-	}
-	given, err := strconv.Atoi(os.Getenv("COLUMNS"))
-	if err == nil && given > 0 {
-		return given
-	}
-	return Columns
-}
 
 // Terminal returns the terminal behind the output of a command, nil if it is not a terminal. The
 // output of commands is escaped, so that names of devices and pods cannot control the terminal.

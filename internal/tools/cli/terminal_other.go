@@ -7,6 +7,3 @@ import "os"
 // isTerminal is false: an old console of Windows does not interpret the escape sequences that
 // redraw a report.
 func isTerminal(*os.File) bool { return false }
-
-// terminalWidth is unknown.
-func terminalWidth(*os.File) int { return 0 }

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
@@ -67,12 +66,6 @@ type evicter struct {
 	tracker *tracker
 	// problem says why the pods are not watched; nil while they are.
 	problem error
-	// forgot is the node of the last pod that was forgotten for lack of room, and when
-	// that was logged.
-	forgot struct {
-		node string
-		at   time.Time
-	}
 }
 
 // Alive implements status.State. It never returns an error, but it takes the lock: if a goroutine
@@ -153,38 +146,32 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 // any. It only logs what changed: a kubelet updates the status of a pod for many other reasons. The
 // caller holds mu.
 func (e *evicter) judge(o *podObject, deleted bool) bool {
-	if deleted || !o.mayBeEvicted(e.OptIn) {
-		o.unhealthy = nil
-		o.total = 0
+	var devices []device
+	p := &pod{
+		namespace: o.Metadata.Namespace,
+		name:      o.Metadata.Name,
+		uid:       o.Metadata.UID,
 	}
-	isAffected := o.total > 0
+	if !deleted && o.mayBeEvicted(e.OptIn) {
+		devices, p.message = o.unhealthy()
+	}
+	isAffected := len(devices) > 0
+	_, wasAffected := e.tracker.pods[p.uid]
 	// Nearly all pods of a cluster end here.
-	known := e.tracker.pods[o.uid]
-	if !isAffected && known == nil {
+	if !isAffected && !wasAffected {
 		return false
 	}
-	p := &pod{
-		namespace: o.namespace,
-		name:      o.name,
-		uid:       o.uid,
-		node:      o.node,
-		message:   o.message,
-		total:     o.total,
-	}
 	// Without devices, set forgets the pod.
-	forgotten := e.tracker.set(time.Now(), p, o.unhealthy)
-	if isAffected && known == nil && forgotten != p {
+	e.tracker.set(time.Now(), p, devices)
+	if isAffected && !wasAffected {
 		e.Log.Info("pod has unhealthy devices",
-			"namespace", o.namespace,
-			"pod", o.name,
-			"devices", names(o.unhealthy, p.total),
+			"namespace", p.namespace,
+			"pod", p.name,
+			"devices", p.names(),
 			"reason", p.message,
 		)
-	} else if !isAffected && !deleted && !o.isTerminating {
-		e.Log.Info("pod no longer has unhealthy devices", "namespace", o.namespace, "pod", o.name)
-	}
-	if forgotten != nil {
-		e.warnForgotten(forgotten)
+	} else if !isAffected && !deleted && o.Metadata.DeletionTimestamp == nil {
+		e.Log.Info("pod no longer has unhealthy devices", "namespace", p.namespace, "pod", p.name)
 	}
 	notify(e.changed)
 	return isAffected
@@ -193,11 +180,7 @@ func (e *evicter) judge(o *podObject, deleted bool) bool {
 // forgetOthers forgets the pods that are not in a list: they were deleted, or their devices became
 // Healthy, while no watch was open. The caller holds mu.
 func (e *evicter) forgetOthers(listed map[string]bool) {
-	for uid := range e.tracker.pods {
-		if !listed[uid] {
-			e.tracker.forget(uid)
-		}
-	}
+	maps.DeleteFunc(e.tracker.pods, func(uid string, _ *pod) bool { return !listed[uid] })
 }
 
 // notify wakes the receiver of a channel of capacity 1. If the channel is full, the receiver has
@@ -209,33 +192,18 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// warnForgotten logs that a pod was forgotten for lack of room, once per node and minute. The
-// caller holds mu.
-func (e *evicter) warnForgotten(p *pod) {
-	now := time.Now()
-	isLogged := e.forgot.node == p.node && now.Sub(e.forgot.at) < time.Minute
-	if isLogged {
-		return
-	}
-	e.forgot.node = p.node
-	e.forgot.at = now
-	e.Log.Warn("too many unhealthy devices: pods of the node that has the most are not evicted", "node", p.node, "pod", p.name, "limit", maxRemembered)
-}
-
 // maxNamed is the number of devices that a message names.
 const maxNamed = 8
 
-// names lists devices for people, in order. devices are the ones that are remembered, and total is
-// the number of all.
-func names(devices []device, total int) string {
-	sorted := slices.Clone(devices)
-	order.Sort(sorted, compareDevices)
+// names lists the devices of the pod for people, in order.
+func (p *pod) names() string {
+	sorted := slices.SortedFunc(maps.Keys(p.unhealthy), compareDevices)
 	var list []string
 	for _, d := range sorted[:min(len(sorted), maxNamed)] {
 		list = append(list, d.resource+" "+d.id)
 	}
 	text := strings.Join(list, ", ")
-	if more := total - len(list); more > 0 {
+	if more := p.total - len(list); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
@@ -245,7 +213,7 @@ func names(devices []device, total int) string {
 type object = map[string]any
 
 // evict requests the eviction of a pod, and records the result. Run calls it, so that only one
-// eviction is in progress. The fields of p that it reads without the lock never change.
+// eviction is in progress. The names of p, which it reads without the lock, never change.
 func (e *evicter) evict(ctx context.Context, p *pod) {
 	eviction := object{
 		"apiVersion": "policy/v1",
@@ -318,17 +286,12 @@ func (e *evicter) record(p *pod, err error) (reason, message string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	devices := slices.Collect(maps.Keys(p.unhealthy))
-	named := names(devices, p.total)
+	named := p.names()
 	message = p.why(now, named)
-	// The watch may have replaced the pod meanwhile.
-	if current := e.tracker.pods[p.uid]; current != nil {
-		p = current
-	}
 	log := e.Log.With("namespace", p.namespace, "pod", p.name)
 	// The pod was deleted, and the watch has not reported it yet.
 	if kubeapi.Code(err) == http.StatusNotFound || isReplaced(err) {
-		e.tracker.forget(p.uid)
+		delete(e.tracker.pods, p.uid)
 		return "", ""
 	}
 	if isBlocked(err) {

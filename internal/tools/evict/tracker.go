@@ -12,21 +12,17 @@ const (
 	// maxDevices is the number of Unhealthy devices of a pod that are remembered. The status of a
 	// pod has room for 22,000.
 	maxDevices = 32
-	// maxRemembered is the number of Unhealthy devices of all pods that are remembered. They take
-	// about 4 MB, or 12 MB if all their names are as long as possible.
-	maxRemembered = 16 << 10
 )
 
 // device is a device as the kubelet reports it. Each slot counts as one device. It is a key of
 // maps: two nodes may have devices with the same resource and ID.
 type device struct{ node, resource, id string }
 
-// pod is a pod with Unhealthy devices. The tracker replaces it at each change of the pod, and keeps
-// its history. The fields above unhealthy never change.
+// pod is a pod with Unhealthy devices. Its names never change.
 type pod struct {
-	namespace, name, uid, node string
-	// unhealthy has the start time of each device that is remembered, at most
-	// maxDevices; total is the number of all its Unhealthy devices.
+	namespace, name, uid string
+	// unhealthy has the start time of each device that is remembered, at most maxDevices; total is
+	// the number of all its Unhealthy devices.
 	unhealthy map[device]time.Time
 	total     int
 	message   string    // of the kubelet, about one device
@@ -43,7 +39,6 @@ type tracker struct {
 	perMinute int
 	retry     time.Duration        // delay after the first failed eviction of a pod
 	pods      map[string]*pod      // pods with Unhealthy devices, by UID
-	devices   int                  // number of remembered devices of all pods
 	evicted   map[device]time.Time // time of the last eviction, kept during the cooldown
 	recent    []time.Time          // times of the evictions in the last minute, oldest first
 }
@@ -58,65 +53,29 @@ func newTracker(after time.Duration, perMinute int, retry time.Duration) *tracke
 	}
 }
 
-// set records the Unhealthy devices of a pod, and forgets a pod without any. A device that was
-// already Unhealthy keeps its start time. If there are too many devices, set forgets and returns a
-// pod of the node that has the most, which may be p itself.
-func (t *tracker) set(now time.Time, p *pod, unhealthy []device) (forgotten *pod) {
-	before := t.pods[p.uid]
-	t.forget(p.uid)
+// set records the Unhealthy devices of a pod, sorted, and forgets a pod without any. It keeps what
+// is known of the pod: a device that was already Unhealthy has its start time, and a change of the
+// status does not reset the delay of an eviction.
+func (t *tracker) set(now time.Time, p *pod, unhealthy []device) {
 	if len(unhealthy) == 0 {
-		return nil
+		delete(t.pods, p.uid)
+		return
 	}
-	// The number of attempts survives, so that a change of the status does not reset the delay.
-	if before != nil {
-		p.tries = before.tries
-		p.retryAt = before.retryAt
-		p.evicted = before.evicted
-		p.blocked = before.blocked
+	known := t.pods[p.uid]
+	if known == nil {
+		known = p
+		t.pods[p.uid] = p
 	}
-	p.unhealthy = map[device]time.Time{}
-	for _, d := range unhealthy {
-		p.unhealthy[d] = now
-		if before != nil && !before.unhealthy[d].IsZero() {
-			p.unhealthy[d] = before.unhealthy[d]
+	before := known.unhealthy
+	known.message = p.message
+	known.total = len(unhealthy)
+	known.unhealthy = map[device]time.Time{}
+	for _, d := range unhealthy[:min(len(unhealthy), maxDevices)] {
+		known.unhealthy[d] = now
+		if since, isKnown := before[d]; isKnown {
+			known.unhealthy[d] = since
 		}
 	}
-	t.pods[p.uid] = p
-	t.devices += len(p.unhealthy)
-	if t.devices <= maxRemembered {
-		return nil
-	}
-	forgotten = t.excess()
-	t.forget(forgotten.uid)
-	return forgotten
-}
-
-// forget forgets a pod, if it is known.
-func (t *tracker) forget(uid string) {
-	if p := t.pods[uid]; p != nil {
-		t.devices -= len(p.unhealthy)
-		delete(t.pods, uid)
-	}
-}
-
-// excess returns a pod of the node that has the most Unhealthy devices, because one node must not
-// displace the pods of other nodes. Of its pods it returns the last one by UID, so that the same
-// pods stay.
-func (t *tracker) excess() *pod {
-	byNode := map[string]int{}
-	for _, p := range t.pods {
-		byNode[p.node] += len(p.unhealthy)
-	}
-	var last *pod
-	for _, p := range t.pods {
-		isSameNode := last != nil && p.node == last.node
-		if last == nil || byNode[p.node] > byNode[last.node] {
-			last = p
-		} else if isSameNode && p.uid > last.uid {
-			last = p
-		}
-	}
-	return last
 }
 
 // next returns a pod to evict now. If there is none, it returns the time of the next call, or the

@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ func (s *simulation) set(name string, devices ...string) {
 	for _, d := range devices {
 		unhealthy = append(unhealthy, device{"node", "example.com/zigbee", d})
 	}
-	_ = s.tracker.set(s.now, &pod{namespace: "d", name: name, uid: name}, unhealthy)
+	s.tracker.set(s.now, &pod{namespace: "d", name: name, uid: name}, unhealthy)
 }
 
 // forward advances the clock, and evicts what is due on the way as Run does.
@@ -134,62 +135,29 @@ func TestAFailedEvictionIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A node with too many Unhealthy devices does not displace the pods of other nodes.
-func TestNodeWithManyDevices(t *testing.T) {
-	t.Parallel()
-	tracker := newTracker(after, 100, time.Second)
-	now := time.Unix(1_000_000, 0)
-	set := func(node, name string, n int) *pod {
-		var devices []device
-		for i := range n {
-			devices = append(devices, device{node, "example.com/zigbee", fmt.Sprint(i)})
-		}
-		return tracker.set(now, &pod{name: name, uid: name, node: node}, devices)
-	}
-	set("good", "first", 2)
-	const pods = 1000
-	for i := range pods {
-		forgotten := set("bad", fmt.Sprintf("bad-%04d", i), maxDevices)
-		if forgotten != nil && forgotten.node != "bad" {
-			t.Fatalf("a pod of the node %s was forgotten", forgotten.node)
-		}
-	}
-	set("good", "last", 2)
-	if tracker.pods["first"] == nil || tracker.pods["last"] == nil || tracker.pods["bad-0000"] == nil {
-		t.Error("the pods of the other node, or the first of this one, were forgotten")
-	}
-	total := 0
-	for _, p := range tracker.pods {
-		total += len(p.unhealthy)
-	}
-	if total > maxRemembered || total < maxRemembered-maxDevices || total != tracker.devices {
-		t.Errorf("%d devices are remembered, counted as %d, want at most %d", total, tracker.devices, maxRemembered)
-	}
-	for uid := range tracker.pods {
-		tracker.set(now, &pod{uid: uid}, nil)
-	}
-	if tracker.devices != 0 {
-		t.Errorf("%d devices are counted without a pod", tracker.devices)
-	}
-}
-
-// The order in which the kubelet lists devices does not matter, and the number is limited.
+// The order in which the kubelet lists devices does not matter, and the number that is remembered is
+// limited.
 func TestFirstDevicesAreKept(t *testing.T) {
 	t.Parallel()
-	var o podObject
+	const status = `{"resourceID": "%05d", "health": "Unhealthy"}`
+	var listed []string
 	for i := range 22_000 {
-		o.add(device{resource: "example.com/zigbee", id: fmt.Sprintf("%05d", (i*7919)%22_000)})
+		listed = append(listed, fmt.Sprintf(status, (i*7919)%22_000))
 	}
-	o.add(device{resource: "example.com/zigbee", id: "00000"})
-	if len(o.unhealthy) != maxDevices || o.total != 22_000 {
-		t.Fatalf("%d devices of %d, want %d of 22000", len(o.unhealthy), o.total, maxDevices)
+	listed = append(listed, fmt.Sprintf(status, 0))
+	text := `{"status": {"containerStatuses": [{"allocatedResourcesStatus": [{"name": "example.com/zigbee", "resources": [` + strings.Join(listed, ",") + `]}]}]}}`
+	var o podObject
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
 	}
-	for i, d := range o.unhealthy {
-		if want := fmt.Sprintf("%05d", i); d.id != want {
-			t.Errorf("device %d is %s, want %s", i, d.id, want)
-		}
+	devices, _ := o.unhealthy()
+	s := newSimulation(10)
+	p := &pod{uid: "a"}
+	s.tracker.set(s.now, p, devices)
+	if len(p.unhealthy) != maxDevices || p.total != 22_000 {
+		t.Fatalf("%d devices of %d, want %d of 22000", len(p.unhealthy), p.total, maxDevices)
 	}
-	got := names(o.unhealthy, o.total)
+	got := p.names()
 	if want := "example.com/zigbee 00007 and 21992 more"; !strings.HasSuffix(got, want) || len(got) > 300 {
 		t.Errorf("names: %q, want them to end with %q", got, want)
 	}

@@ -3,6 +3,7 @@ package evict
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -13,7 +14,7 @@ import (
 )
 
 // idleTimeout ends a watch without events. The API server sends a bookmark about once a minute, so
-// that a silent stream is dead. It may then have missed events: Stream reports StatusGone, and all
+// that a silent stream is dead. It may then have missed events: Watch reports StatusGone, and all
 // objects are listed again.
 const idleTimeout = 5 * time.Minute
 
@@ -38,7 +39,7 @@ func (w *watch) follow(ctx context.Context) {
 			w.listed = map[string]bool{}
 		}
 		before := w.version
-		err := w.api.Stream(ctx, w.request(), idleTimeout, w.event)
+		err := w.api.Watch(ctx, w.request(), idleTimeout, w.event)
 		// The watch made progress, so that the server works and the delay starts again.
 		if w.version != before {
 			delay = w.Retry
@@ -82,21 +83,21 @@ func (w *watch) request() string {
 	return "/api/v1/pods?" + query.Encode()
 }
 
-// event handles one event of the stream. object is nil for the first call, when the request was
-// accepted.
-func (w *watch) event(kind string, object *kubeapi.Decoder) error {
+// event handles one event of the stream. The first one is empty: the request was accepted.
+func (w *watch) event(e kubeapi.Event) error {
 	o := &podObject{}
-	if object != nil {
-		if err := o.read(object); err != nil {
+	if e.Type != "" {
+		if err := json.Unmarshal(e.Object, o); err != nil {
 			return err
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch kind {
+	switch e.Type {
 	case "": // the watch began
 	case "BOOKMARK":
-		if w.listed != nil && o.isListEnd {
+		_, isListEnd := o.Metadata.Annotations[initialEventsEnd]
+		if w.listed != nil && isListEnd {
 			w.forgetOthers(w.listed)
 			w.listed = nil
 			w.Log.Info("watching pods")
@@ -104,14 +105,14 @@ func (w *watch) event(kind string, object *kubeapi.Decoder) error {
 	// "ADDED" and "MODIFIED" both have the whole object. An object that no longer matches the field
 	// selector is reported as "DELETED".
 	default:
-		isAffected := w.judge(o, kind == "DELETED")
+		isAffected := w.judge(o, e.Type == "DELETED")
 		if isAffected && w.listed != nil {
-			w.listed[o.uid] = true
+			w.listed[o.Metadata.UID] = true
 		}
 	}
 	if w.listed == nil { // the objects of a list are not in the order of their versions
 		w.problem = nil
-		w.version = cmp.Or(o.version, w.version)
+		w.version = cmp.Or(o.Metadata.ResourceVersion, w.version)
 	}
 	return nil
 }

@@ -28,12 +28,6 @@ type DiffReport struct {
 	Unchanged int `json:"unchanged"`
 	// OtherConfig are the nodes whose configuration the file does not contain.
 	OtherConfig []string `json:"other_config"`
-	// Memory is the largest upper bound for the memory of the listed devices on a node, in
-	// bytes, and MaxMemory the limit.
-	Memory int `json:"memory"`
-	// MemoryNode is the node with the value of Memory. It is empty if no node lists a device.
-	MemoryNode string `json:"memory_node"`
-	MaxMemory  int    `json:"max_memory"`
 }
 
 // NodeChange is a change on a node.
@@ -117,15 +111,13 @@ func (f *Fleet) Diff(ctx context.Context, configurations []manifest.Configuratio
 // check lets a node check a configuration against the one that it serves.
 func (f *Fleet) check(ctx context.Context, m *Member, input []byte) (answer.File, error) {
 	var checked answer.Check
-	err := f.exec(ctx, m, input, decode(&checked), "check", "-", "--against", "served", "-o", "json")
+	text, err := f.exec(ctx, m, input, "check", "-", "--against", "served", "-o", "json")
 	// With a problem in the configuration, check prints its answer and fails.
+	decodeErr := decode(text, &checked)
 	if len(checked.Files) == 1 {
 		return checked.Files[0], nil
 	}
-	if err == nil {
-		err = errEmpty
-	}
-	return answer.File{}, err
+	return answer.File{}, cmp.Or(err, decodeErr, errEmpty)
 }
 
 // configurationOf returns the files for a node: the files of the ConfigMap that its pod mounts, or
@@ -200,11 +192,6 @@ func (r *DiffReport) add(node string, checked *answer.File, err error) {
 	if len(state.Problems) > 0 || state.HeldUnknown != "" {
 		r.Nodes = append(r.Nodes, state)
 	}
-	r.MaxMemory = max(r.MaxMemory, against.MaxMemory)
-	if against.Memory > r.Memory {
-		r.Memory = against.Memory
-		r.MemoryNode = node
-	}
 }
 
 // sort sorts changes, first the changes that affect pods.
@@ -221,7 +208,7 @@ func (r *DiffReport) sort() {
 }
 
 // Snapshot records a node, without serial numbers, and returns the recording. The recording is a
-// txtar archive, of at most maxAnswer bytes.
+// txtar archive.
 func (f *Fleet) Snapshot(ctx context.Context, node string) ([]byte, error) {
 	members, err := f.Members(ctx)
 	if err != nil {
@@ -232,8 +219,9 @@ func (f *Fleet) Snapshot(ctx context.Context, node string) ([]byte, error) {
 		return nil, err
 	}
 	var recording []byte
-	failed := f.each(ctx, list, func(ctx context.Context, _ int) error {
-		return f.exec(ctx, &list[0], nil, readAll(&recording), "snapshot", "--redact", "-")
+	failed := f.each(ctx, list, func(ctx context.Context, _ int) (err error) {
+		recording, err = f.exec(ctx, &list[0], nil, "snapshot", "--redact", "-")
+		return err
 	})
 	return recording, failed[0]
 }

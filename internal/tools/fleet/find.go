@@ -77,11 +77,11 @@ func (f *Fleet) Find(ctx context.Context, text string) (*FindReport, error) {
 // makes two calls, which share the timeout of the node.
 func (f *Fleet) findOn(ctx context.Context, m *Member, text string) ([]Found, error) {
 	var all struct{ Devices []catalog.Device }
-	if err := f.exec(ctx, m, nil, decode(&all), "devices", "--all", "-o", "json"); err != nil {
+	if err := f.ask(ctx, m, &all, "devices", "--all"); err != nil {
 		return nil, err
 	}
 	var s status.Status
-	if err := f.exec(ctx, m, nil, decode(&s), "status", "-o", "json"); err != nil {
+	if err := f.ask(ctx, m, &s, "status"); err != nil {
 		return nil, err
 	}
 	return search(m.Node, all.Devices, &s, text), nil

@@ -31,9 +31,6 @@ type Fleet struct {
 	Parallel int
 	// Timeout is how long a node may take to answer.
 	Timeout time.Duration
-	// Progress is called after each answer with the number of nodes that have answered, and
-	// the number of all nodes that are asked. It may be nil.
-	Progress func(answered, all int)
 }
 
 // DefaultSelector selects the pods of deploy/generic-dp.yaml and of the chart.

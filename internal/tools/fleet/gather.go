@@ -85,7 +85,8 @@ func (f *Fleet) gather(ctx context.Context, namespace, name string) (*Evidence, 
 	e.Requests = pod.requests()
 	// The UID leaves out events of an earlier pod of the same name, such as one of a StatefulSet.
 	selector := "involvedObject.name=" + name + ",involvedObject.uid=" + pod.Metadata.UID
-	e.note("events", list(ctx, f, appendTo(&e.Events), "events", "-n", e.Namespace, "--field-selector", selector))
+	e.Events, err = list[Event](ctx, f, "events", "-n", e.Namespace, "--field-selector", selector)
+	e.note("events", err)
 	// This precedes the nodes, because it adds the resources that claims request.
 	f.gatherClaims(ctx, e)
 	if len(e.Requests) == 0 && len(pod.Spec.ResourceClaims) == 0 {
@@ -118,13 +119,13 @@ func (e *Evidence) note(what string, err error) {
 // gatherMissing looks for events of an object that cannot create the pod. If there is none, it
 // returns the error of kubectl, with the names of similar pods.
 func (f *Fleet) gatherMissing(ctx context.Context, e *Evidence, missing error) error {
-	// The name of a pod that was not created is not known: its owner has the event.
-	add := func(event Event) {
+	events, err := list[Event](ctx, f, inNamespace(e.Namespace, "events", "--field-selector", "reason=FailedCreate")...)
+	for _, event := range events {
+		// The name of a pod that was not created is not known: its owner has the event.
 		if e.creates(event.InvolvedObject.Name) {
 			e.Events = append(e.Events, event)
 		}
 	}
-	err := list(ctx, f, add, inNamespace(e.Namespace, "events", "--field-selector", "reason=FailedCreate")...)
 	if err == nil && len(e.Events) > 0 {
 		// Only kubectl knows the namespace of its context. The event has it.
 		if e.Namespace == "" {
@@ -134,11 +135,12 @@ func (f *Fleet) gatherMissing(ctx context.Context, e *Evidence, missing error) e
 	}
 	var similar []string
 	// Without these names, the error is less helpful but still right.
-	_ = list(ctx, f, func(p Pod) {
+	pods, _ := list[Pod](ctx, f, inNamespace(e.Namespace, "pods")...)
+	for _, p := range pods {
 		if strings.HasPrefix(p.Metadata.Name, e.Name+"-") {
 			similar = append(similar, p.Metadata.Name)
 		}
-	}, inNamespace(e.Namespace, "pods")...)
+	}
 	if len(similar) > 0 {
 		return fmt.Errorf("%w\n  hint: pods with this prefix: %s", missing, strings.Join(few(similar), ", "))
 	}
@@ -158,14 +160,10 @@ func (f *Fleet) gatherClaims(ctx context.Context, e *Evidence) {
 	if extended := e.Pod.Status.ExtendedResourceClaimStatus; extended != nil {
 		names = append(names, extended.ResourceClaimName)
 	}
-	addSlice := func(s Slice) {
-		if s.Spec.Driver == Driver {
-			e.Slices = append(e.Slices, s)
-		}
-	}
 	hasClaims := len(e.Pod.Spec.ResourceClaims) > 0
 	// Classes are needed first: an extended resource may stand for one, in a pod without any claim.
-	classErr := list(ctx, f, appendTo(&e.Classes), "deviceclasses")
+	classes, classErr := list[Class](ctx, f, "deviceclasses")
+	e.Classes = classes
 	e.ClassesKnown = classErr == nil
 	mayUseDRA := hasClaims || len(names) > 0 || slices.ContainsFunc(e.Requests, func(r Request) bool {
 		return slices.ContainsFunc(e.Classes, func(c Class) bool { return c.Spec.ExtendedResourceName == r.Resource })
@@ -184,9 +182,15 @@ func (f *Fleet) gatherClaims(ctx context.Context, e *Evidence) {
 			e.note("claim "+name, err)
 		}
 	}
-	e.note("resource slices", list(ctx, f, addSlice, "resourceslices"))
+	listed, err := list[Slice](ctx, f, "resourceslices")
+	e.note("resource slices", err)
+	for _, s := range listed {
+		if s.Spec.Driver == Driver {
+			e.Slices = append(e.Slices, s)
+		}
+	}
 	// Only since Kubernetes 1.37 without a feature gate.
-	_ = list(ctx, f, appendTo(&e.TaintRules), "devicetaintrules")
+	e.TaintRules, _ = list[TaintRule](ctx, f, "devicetaintrules")
 	if hasClaims {
 		e.addClaims()
 	}
@@ -247,7 +251,7 @@ func (f *Fleet) gatherPermissions(ctx context.Context, e *Evidence, m *Member) {
 		var explained answer.Explain
 		// each is used for its timeout.
 		_ = f.each(ctx, []Member{*m}, func(ctx context.Context, _ int) error {
-			err := f.exec(ctx, m, nil, decode(&explained), "explain", h.resource, "-o", "json")
+			err := f.ask(ctx, m, &explained, "explain", h.resource)
 			e.note("owners of nodes on "+m.Node, err)
 			return nil
 		})

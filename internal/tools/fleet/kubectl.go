@@ -6,29 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
 
 // Kubectl runs kubectl.
 type Kubectl interface {
-	// Run runs kubectl until it ends or ctx is cancelled. The error contains what kubectl
+	// Run runs kubectl with an input, nil for none, until it ends or ctx is cancelled. It returns
+	// what kubectl wrote to standard output, also after a failure. The error contains what kubectl
 	// wrote to standard error.
-	Run(ctx context.Context, call Call) error
-}
-
-// Call is a call of kubectl.
-type Call struct {
-	// Args follow the program and its flags.
-	Args []string
-	// Input is its standard input.
-	Input []byte
-	// Output reads its standard output. It is called once, in another goroutine, and need not read
-	// to the end.
-	Output func(io.Reader) error
+	Run(ctx context.Context, input []byte, args ...string) (output []byte, err error)
 }
 
 // Program is the kubectl of the user. Program implements Kubectl.
@@ -51,46 +41,35 @@ func (e *RemoteError) Error() string { return e.Text }
 // as a credential plugin, may keep the pipe open.
 const waitDelay = time.Second
 
-// maxStderr limits how much of kubectl's standard error is kept.
-const maxStderr = 64 << 10
+// maxOutput limits what is kept of the output of a call, in bytes. The list of all nodes of a large
+// cluster may have 50 MB.
+const maxOutput = 128 << 20
 
-// Run implements Kubectl. If both the program and Output fail, it returns the error of the program,
-// which is usually the cause.
-func (p Program) Run(ctx context.Context, call Call) error {
-	argv := append([]string{}, p.Command...)
-	argv = append(argv, p.Flags...)
-	argv = append(argv, call.Args...)
+// Run implements Kubectl.
+func (p Program) Run(ctx context.Context, input []byte, args ...string) ([]byte, error) {
+	argv := slices.Concat(p.Command, p.Flags, args)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = waitDelay
 	// Without input, standard input is /dev/null: kubectl must not read from the terminal.
-	if call.Input != nil {
-		cmd.Stdin = bytes.NewReader(call.Input)
+	if input != nil {
+		cmd.Stdin = bytes.NewReader(input)
 	}
-	stderr := &limitedBuffer{room: maxStderr}
+	stdout := &limitedBuffer{room: maxOutput}
+	stderr := &limitedBuffer{room: maxOutput}
+	cmd.Stdout = stdout
 	cmd.Stderr = stderr
-	stdout, ours := io.Pipe()
-	cmd.Stdout = ours
-	read := make(chan error, 1)
-	go func() {
-		err := call.Output(stdout)
-		// Whatever follows is read as well: otherwise kubectl would block.
-		_, _ = io.Copy(io.Discard, stdout)
-		read <- err
-	}()
 	err := cmd.Run()
-	// This is the end of the output for the reader.
-	_ = ours.Close()
-	readErr := <-read
+	output := stdout.text.Bytes()
 	switch {
 	// The error of a killed process would only say that it was killed.
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("%s is not in $PATH\n  hint: --kubectl names another program, such as \"k3s kubectl\"", argv[0])
+		return nil, fmt.Errorf("%s is not in $PATH\n  hint: --kubectl names another program, such as \"k3s kubectl\"", argv[0])
 	case err != nil:
-		return failure(err, stderr.text.String())
+		return output, failure(err, stderr.text.String())
 	}
-	return readErr
+	return output, nil
 }
 
 // limitedBuffer keeps the first bytes that are written to it. The rest is dropped without an error,
@@ -153,98 +132,39 @@ func isNotFound(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "(NotFound)")
 }
 
-// maxAnswer limits an object or the answer of a node, in bytes.
-const maxAnswer = 64 << 20
-
 // errEmpty is the error for an answer without a value.
 var errEmpty = errors.New("the answer is empty")
 
-// decode returns a reader of output that decodes one JSON value. An answer without a value is
-// errEmpty.
-func decode(into any) func(io.Reader) error {
-	return func(r io.Reader) error {
-		err := json.NewDecoder(io.LimitReader(r, maxAnswer)).Decode(into)
-		if errors.Is(err, io.EOF) {
-			return errEmpty
-		}
-		if err != nil {
-			return fmt.Errorf("the answer is not valid JSON: %w", err)
-		}
-		return nil
+// decode decodes a JSON value. An answer without a value is errEmpty.
+func decode(text []byte, into any) error {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return errEmpty
 	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("the answer is not valid JSON: %w", err)
+	}
+	return nil
 }
 
 // get reads one object. It fails after readTimeout.
 func (f *Fleet) get(ctx context.Context, into any, args ...string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errNoAnswer(readTimeout))
 	defer cancel()
-	return f.Kubectl.Run(ctx, Call{
-		Args:   append(append([]string{"get"}, args...), "-o", "json"),
-		Output: decode(into),
-	})
-}
-
-// list reads a list of objects one after the other: the list of all nodes may have 50 MB. each is
-// called for each object, also if an error follows. args begin with the kind.
-func list[T any](ctx context.Context, f *Fleet, each func(T), args ...string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errNoAnswer(readTimeout))
-	defer cancel()
-	return f.Kubectl.Run(ctx, Call{
-		Args:   append(append([]string{"get"}, args...), "-o", "json"),
-		Output: func(r io.Reader) error { return decodeItems(r, each) },
-	})
-}
-
-// appendTo returns a function for list that appends each object to a slice.
-func appendTo[T any](all *[]T) func(T) {
-	return func(object T) {
-		*all = append(*all, object)
+	text, err := f.Kubectl.Run(ctx, nil, slices.Concat([]string{"get"}, args, []string{"-o", "json"})...)
+	if err != nil {
+		return err
 	}
+	return decode(text, into)
+}
+
+// list reads a list of objects. args begin with the kind.
+func list[T any](ctx context.Context, f *Fleet, args ...string) ([]T, error) {
+	var answer struct{ Items []T }
+	err := f.get(ctx, &answer, args...)
+	return answer.Items, err
 }
 
 // errNoAnswer is the error for a node or an API server that is too slow.
 func errNoAnswer(limit time.Duration) error {
 	return fmt.Errorf("no answer within %s", limit)
-}
-
-// decodeItems decodes the items of a list, without keeping the list.
-func decodeItems[T any](r io.Reader, each func(T)) error {
-	decoder := json.NewDecoder(r)
-	if _, err := decoder.Token(); err != nil {
-		return fmt.Errorf("the answer is not valid JSON: %w", err)
-	}
-	for decoder.More() {
-		key, err := decoder.Token()
-		if err != nil {
-			return err
-		}
-		if key != "items" {
-			if err := decoder.Decode(new(json.RawMessage)); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, err := decoder.Token(); err != nil {
-			return err
-		}
-		for decoder.More() {
-			var item T
-			if err := decoder.Decode(&item); err != nil {
-				return err
-			}
-			each(item)
-		}
-		if _, err := decoder.Token(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readAll returns a reader of output that keeps the whole text.
-func readAll(into *[]byte) func(io.Reader) error {
-	return func(r io.Reader) (err error) {
-		*into, err = io.ReadAll(io.LimitReader(r, maxAnswer))
-		return err
-	}
 }

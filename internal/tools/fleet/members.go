@@ -3,11 +3,9 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"sort"
-	"strings"
 	"time"
 )
 
@@ -39,9 +37,6 @@ type Members struct {
 	NodesUnread string
 }
 
-// usualNamespace is the namespace of the manifest and of the documented chart.
-const usualNamespace = "generic-dp"
-
 // Members finds the pods of the DaemonSet, and the nodes. It is an error if there is no pod. A node
 // that cannot be asked is in the list, with its problem.
 func (f *Fleet) Members(ctx context.Context) (*Members, error) {
@@ -52,15 +47,16 @@ func (f *Fleet) Members(ctx context.Context) (*Members, error) {
 	if len(pods) == 0 {
 		return nil, fmt.Errorf("no pod with the label %s found\n  hint: -n names the namespace of the DaemonSet, --selector the label of its pods", f.Selector)
 	}
-	m := &Members{Nodes: map[string]*Node{}}
-	addNode := func(n Node) {
-		m.Nodes[n.Metadata.Name] = &n
-	}
-	err = list(ctx, f, addNode, "nodes")
+	m := &Members{}
+	nodes, err := list[Node](ctx, f, "nodes")
 	if err != nil {
 		// Without cluster-wide rights the pods still answer.
-		m.Nodes = nil
 		m.NodesUnread = err.Error()
+	} else {
+		m.Nodes = map[string]*Node{}
+	}
+	for i := range nodes {
+		m.Nodes[nodes[i].Metadata.Name] = &nodes[i]
 	}
 	best := map[string]Member{}
 	for i := range pods {
@@ -85,23 +81,13 @@ func (f *Fleet) Members(ctx context.Context) (*Members, error) {
 	return m, nil
 }
 
-// pods lists the pods of the DaemonSet. Without the right to list pods of all namespaces, it tries
-// the usual namespace. The error is about all namespaces, which the user can change with -n.
-func (f *Fleet) pods(ctx context.Context) (pods []Pod, err error) {
-	add := appendTo(&pods)
+// pods lists the pods of the DaemonSet.
+func (f *Fleet) pods(ctx context.Context) ([]Pod, error) {
 	args := []string{"pods", "-l", f.Selector}
 	if f.Namespace != "" {
-		return pods, list(ctx, f, add, append(args, "-n", f.Namespace)...)
+		return list[Pod](ctx, f, append(args, "-n", f.Namespace)...)
 	}
-	err = list(ctx, f, add, append(args, "--all-namespaces")...)
-	if err != nil && strings.Contains(err.Error(), "Forbidden") {
-		pods = nil
-		usual := list(ctx, f, add, append(args, "-n", usualNamespace)...)
-		if usual == nil && len(pods) > 0 {
-			return pods, nil
-		}
-	}
-	return pods, err
+	return list[Pod](ctx, f, append(args, "--all-namespaces")...)
 }
 
 // newMember describes a pod of the DaemonSet. The container is the one that runs serve, or else the
@@ -191,19 +177,24 @@ func (m *Members) Without() []string {
 // clock is a time for people. All nodes are shown in one time zone.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// exec runs this program in the pod of a node, and reads its output. output gets standard output.
-// The environment of the container says where the host and the configuration are.
-// The error of the program is a RemoteError.
-func (f *Fleet) exec(ctx context.Context, m *Member, input []byte, output func(io.Reader) error, args ...string) error {
+// exec runs this program in the pod of a node, and returns its output. The environment of the
+// container says where the host and the configuration are. The error of the program is a
+// RemoteError.
+func (f *Fleet) exec(ctx context.Context, m *Member, input []byte, args ...string) ([]byte, error) {
 	call := []string{"exec", "-n", m.Namespace, m.Pod, "-c", m.Container}
 	// Without -i, kubectl does not connect standard input.
 	if input != nil {
 		call = append(call, "-i")
 	}
 	call = append(call, "--", m.Program)
-	return f.Kubectl.Run(ctx, Call{
-		Args:   append(call, args...),
-		Input:  input,
-		Output: output,
-	})
+	return f.Kubectl.Run(ctx, input, append(call, args...)...)
+}
+
+// ask runs this program in the pod of a node, and decodes its output.
+func (f *Fleet) ask(ctx context.Context, m *Member, into any, args ...string) error {
+	text, err := f.exec(ctx, m, nil, append(args, "-o", "json")...)
+	if err != nil {
+		return err
+	}
+	return decode(text, into)
 }

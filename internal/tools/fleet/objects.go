@@ -17,7 +17,6 @@ type Meta struct {
 	UID               string
 	Labels            map[string]string
 	OwnerReferences   []Owner
-	CreationTimestamp time.Time
 	DeletionTimestamp *time.Time
 	// DeletionGracePeriodSeconds is a part of DeletionTimestamp, which is the end of the grace period.
 	DeletionGracePeriodSeconds int
@@ -33,7 +32,6 @@ func (m *Meta) terminatingSince() time.Time {
 type Owner struct {
 	Kind string
 	Name string
-	UID  string
 }
 
 // Path is "namespace/name".
@@ -51,9 +49,6 @@ type PodSpec struct {
 	// NodeName is empty until the scheduler has placed the pod.
 	NodeName       string
 	SchedulerName  string
-	NodeSelector   map[string]string
-	Affinity       Affinity
-	Tolerations    []Toleration
 	Containers     []Container
 	InitContainers []Container
 	// ResourceClaims are only the claims that the pod names. A claim for extended resources is in
@@ -68,38 +63,6 @@ type Volume struct {
 	Name string
 	// ConfigMap is nil for a volume of another kind.
 	ConfigMap *struct{ Name string }
-}
-
-// Affinity is the affinity of a pod for nodes. Only the required part matters: the preferred part
-// excludes no node.
-type Affinity struct {
-	NodeAffinity struct {
-		// It is nil if every node is allowed.
-		RequiredDuringSchedulingIgnoredDuringExecution *struct{ NodeSelectorTerms []SelectorTerm }
-	}
-}
-
-// SelectorTerm is an alternative of a node affinity: all its expressions hold. The alternatives are
-// combined by or.
-type SelectorTerm struct {
-	MatchExpressions []Expression
-	MatchFields      []Expression
-}
-
-// Expression is a condition about a label or a field.
-type Expression struct {
-	Key      string
-	Operator string
-	Values   []string
-}
-
-// Toleration is a toleration of taints. Operator is "Exists" or "Equal", which is the meaning of an
-// empty one.
-type Toleration struct {
-	Key      string
-	Operator string
-	Value    string
-	Effect   string
 }
 
 // Container is a container of a pod.
@@ -118,7 +81,6 @@ type Container struct {
 
 // SecurityContext is the identity of a pod or a container. A nil field is not set.
 type SecurityContext struct {
-	Privileged         *bool
 	RunAsUser          *int64
 	RunAsGroup         *int64
 	FSGroup            *int64
@@ -159,10 +121,7 @@ type Condition struct {
 // ContainerStatus is the state of a container.
 type ContainerStatus struct {
 	Name  string
-	Ready bool
 	State ContainerState
-	// LastState is the end of the container before its last restart.
-	LastState ContainerState
 	// User is the identity of its first process. Kubelets before 1.33 do not report it.
 	User struct{ Linux *Identity }
 }
@@ -174,24 +133,16 @@ type Identity struct {
 	SupplementalGroups []int64
 }
 
-// ContainerState is one of three states.
+// ContainerState is the state of a container. Both fields are nil for one that runs.
 type ContainerState struct {
-	Running    *struct{ StartedAt time.Time }
-	Waiting    *Waiting
-	Terminated *Terminated
+	Waiting    *Reported
+	Terminated *Reported
 }
 
-// Waiting is why a container does not run.
-type Waiting struct {
+// Reported is why a container does not run, or how it ended.
+type Reported struct {
 	Reason  string
 	Message string
-}
-
-// Terminated is how a container ended.
-type Terminated struct {
-	Reason   string
-	Message  string
-	ExitCode int
 }
 
 // ClaimStatus names the object of a claim of a pod. ResourceClaimName is empty if no claim was
@@ -204,24 +155,18 @@ type ClaimStatus struct {
 // Node is a node.
 type Node struct {
 	Metadata Meta
-	Spec     struct {
-		Unschedulable bool
-		Taints        []Taint
-	}
-	Status struct {
+	Status   struct {
 		// Allocatable has the quantities of resources, held or not.
 		Allocatable map[string]string
 		Conditions  []Condition
 	}
 }
 
-// Taint is a taint of a node or of a device.
+// Taint is a taint of a device.
 type Taint struct {
 	Key    string
 	Value  string
 	Effect string
-	// TimeAdded is nil for most taints of nodes.
-	TimeAdded *time.Time
 }
 
 func (t Taint) String() string {
@@ -242,7 +187,6 @@ type Event struct {
 	InvolvedObject struct {
 		Kind string
 		Name string
-		UID  string
 	}
 }
 
@@ -264,33 +208,13 @@ type Claim struct {
 	Spec     struct {
 		Devices struct{ Requests []ClaimRequest }
 	}
-	Status struct {
-		Allocation *struct {
-			Devices struct{ Results []Allocated }
-		}
-		// ReservedFor are the pods that may use the claim.
-		ReservedFor []struct{ Name string }
-	}
 }
 
 // ClaimRequest is a request of a claim. Before version v1 of the API, the class was a field of the
 // request itself.
 type ClaimRequest struct {
-	Name            string
 	DeviceClassName string
-	Exactly         struct {
-		DeviceClassName string
-		// Capacity has the amounts that the claim needs of a device that claims share.
-		Capacity struct{ Requests map[string]string }
-	}
-}
-
-// Allocated is a device that a claim has. Device is the name in the pool of a node.
-type Allocated struct {
-	Driver string
-	// Pool is NODE/generic-dp, for this driver.
-	Pool   string
-	Device string
+	Exactly         struct{ DeviceClassName string }
 }
 
 // Slice is a ResourceSlice.
@@ -308,10 +232,7 @@ type Slice struct {
 type SliceDevice struct {
 	Name       string
 	Attributes map[string]struct{ String string }
-	Capacity   map[string]struct{ Value string }
 	Taints     []Taint
-	// AllowMultipleAllocations is set for a device with several slots.
-	AllowMultipleAllocations bool
 }
 
 // Class is a DeviceClass. ExtendedResourceName is empty if pods can only use it by claims.
@@ -349,29 +270,17 @@ func condition(conditions []Condition, kind string) *Condition {
 	return &conditions[i]
 }
 
-// suffixes are the suffixes of quantities (k8s.io/apimachinery/pkg/api/resource), longer ones first.
-var suffixes = []struct {
-	text   string
-	factor float64
-}{
-	{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}, {"Pi", 1 << 50}, {"Ei", 1 << 60},
-	{"m", 1e-3}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}, {"E", 1e18},
-}
-
-// amount is the value of a quantity, 0 if it is not one.
-func amount(text string) float64 {
-	factor := 1.0
-	for _, s := range suffixes {
-		if number, ok := strings.CutSuffix(text, s.text); ok {
-			text = number
-			factor = s.factor
-			break
+// quantity returns the number of an extended resource, which the API server writes as "1k" for
+// 1000 (k8s.io/apimachinery/pkg/api/resource). It is 0 for anything else.
+func quantity(text string) int {
+	factor := 1
+	for _, suffix := range []string{"k", "M", "G"} {
+		factor *= 1000
+		if number, ok := strings.CutSuffix(text, suffix); ok {
+			n, _ := strconv.Atoi(number)
+			return n * factor
 		}
 	}
-	n, _ := strconv.ParseFloat(text, 64)
-	return n * factor
+	n, _ := strconv.Atoi(text)
+	return n
 }
-
-// quantity returns the number of an extended resource, which the API server writes as "1k" for
-// 1000. It is 0 for anything else.
-func quantity(text string) int { return int(amount(text)) }

@@ -122,80 +122,6 @@ func claimUnused(e *Evidence) *Reason {
 	return nil
 }
 
-// selectorFails: the scheduler cannot evaluate a selector of a class or a claim for a device, and
-// places no pod with it anywhere (k8s.io/dynamic-resource-allocation/structured). An attribute that
-// one device does not have is the usual cause.
-func selectorFails(e *Evidence) *Reason {
-	if !e.isWaiting() {
-		return nil
-	}
-	var messages []string
-	if scheduled := condition(e.Pod.Status.Conditions, "PodScheduled"); scheduled != nil {
-		messages = append(messages, scheduled.Message)
-	}
-	for i := range e.Events {
-		messages = append(messages, e.Events[i].Message)
-	}
-	for _, message := range messages {
-		isCEL := strings.Contains(message, "CEL runtime error") || strings.Contains(message, "CEL compile error")
-		if !isCEL {
-			continue
-		}
-		reason := &Reason{
-			Text:    "a selector of a claim or class cannot be evaluated, so that the scheduler places the pod nowhere",
-			Details: []string{message},
-			Do:      []string{"correct the expression"},
-		}
-		if strings.Contains(message, "no such key") {
-			reason.Do = []string{`test first whether the device has the attribute: "NAME" in device.attributes["DOMAIN"] && ...`}
-		}
-		return reason
-	}
-	return nil
-}
-
-// amountTooLarge: a claim needs a larger amount than any device has.
-func amountTooLarge(e *Evidence) *Reason {
-	if !e.isWaiting() {
-		return nil
-	}
-	for _, claim := range e.Claims {
-		for _, r := range claim.Spec.Devices.Requests {
-			for name, text := range r.Exactly.Capacity.Requests {
-				want := amount(text)
-				most := e.largest(e.classResource(r.class()), name)
-				if most == "" || want <= amount(most) {
-					continue
-				}
-				return &Reason{
-					Text:    "request " + r.Name + " of claim " + claim.Metadata.Name + " needs " + name + " = " + text + ", and no device has so much",
-					Details: []string{"the largest device has " + most},
-					Do:      []string{"request less"},
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// largest is the largest amount of a capacity that a device of a resource has. It is empty if none has
-// the capacity.
-func (e *Evidence) largest(resource, capacity string) string {
-	largest := ""
-	for _, s := range e.Slices {
-		for _, d := range s.Spec.Devices {
-			c, hasCapacity := d.Capacity[capacity]
-			if d.Attributes["resource"].String != resource || !hasCapacity {
-				continue
-			}
-			if largest == "" || amount(c.Value) > amount(largest) {
-				largest = c.Value
-			}
-		}
-	}
-	return largest
-}
-
 // claimMissing: a claim of the pod does not exist. It shows the event of the controller that could
 // not make the claim, if there is one.
 func claimMissing(e *Evidence) *Reason {
@@ -220,29 +146,4 @@ func claimMissing(e *Evidence) *Reason {
 		return reason
 	}
 	return nil
-}
-
-// claimPending: the scheduler has not allocated a claim. It names the requests, while the rules
-// about devices say why none fits.
-func claimPending(e *Evidence) *Reason {
-	if !e.isWaiting() {
-		return nil
-	}
-	var details []string
-	for _, c := range e.Claims {
-		if c.Status.Allocation != nil {
-			continue
-		}
-		for _, r := range c.Spec.Devices.Requests {
-			details = append(details, "request "+r.Name+" of "+c.Metadata.Name+": a device of class "+r.class())
-		}
-	}
-	if len(details) == 0 {
-		return nil
-	}
-	return &Reason{
-		Text:    "no device is allocated to a claim of the pod",
-		Details: few(details),
-		Do:      []string{"the other reasons say why; without another reason, compare the selectors of the claim with kubectl get resourceslices -o yaml"},
-	}
 }

@@ -10,21 +10,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// gated: the pod has scheduling gates.
-func gated(e *Evidence) *Reason {
-	if !e.isWaiting() {
-		return nil
-	}
-	scheduled := condition(e.Pod.Status.Conditions, "PodScheduled")
-	if scheduled == nil || scheduled.Reason != "SchedulingGated" {
-		return nil
-	}
-	return &Reason{
-		Text: "the pod has scheduling gates, so that the scheduler does not consider it",
-		Do:   []string{"the controller that set spec.schedulingGates removes them"},
-	}
-}
-
 // notConfigured: no configuration has the resource. It needs the answer of at least one node. A
 // typing error in the name is the usual cause.
 func notConfigured(e *Evidence) *Reason {
@@ -63,7 +48,7 @@ func nearest(name string, all []string) string {
 	for _, other := range all {
 		edits := pattern.Distance(name, other)
 		_, local, _ := strings.Cut(name, "/")
-		if isNamed(other, local) {
+		if status.IsNamed(other, local) {
 			edits = 1 // only the domain differs
 		}
 		if edits <= fewest && (best == "" || edits < fewest) {

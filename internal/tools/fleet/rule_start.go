@@ -104,23 +104,13 @@ func containerWaits(e *Evidence) *Reason {
 			continue
 		}
 		details = append(details, strings.TrimSuffix(c.Name+": "+w.Reason+": "+w.Message, ": "))
-		if t := c.LastState.Terminated; t != nil {
-			details = append(details, c.Name+" ended before: "+strings.TrimSuffix(t.Reason+": "+t.Message, ": "))
-		}
 	}
 	if len(details) == 0 {
 		return nil
 	}
-	reason := &Reason{
+	return &Reason{
 		Text:    "a container does not run",
 		Details: few(details),
 		Do:      []string{"this is not about devices: kubectl describe pod -n " + e.Namespace + " " + e.Name},
 	}
-	if strings.Contains(details[0], "CrashLoopBackOff") {
-		reason.Do = []string{
-			"kubectl logs -n " + e.Namespace + " " + e.Name + " --previous shows what the program wrote",
-			"if it may not open its device: container.owner in the configuration, or supplementalGroups in the pod",
-		}
-	}
-	return reason
 }

@@ -25,7 +25,6 @@ type rule struct {
 // lastRules describe what others have found out, such as the message of the scheduler. They only
 // help if no rule knows the cause.
 var lastRules = []rule{
-	{"claim-pending", claimPending},
 	{"scheduler", schedulerSays},
 	{"container", containerWaits},
 }
@@ -34,16 +33,12 @@ var lastRules = []rule{
 // started, and keeps its device or loses it.
 var rules = []rule{
 	// rule_create.go
-	{"quota", quotaExceeded},
 	{"not-created", notCreated},
 	// rule_claim.go
 	{"class-missing", classMissing},
 	{"claim-missing", claimMissing},
 	{"claim-unused", claimUnused},
-	{"selector", selectorFails},
-	{"amount", amountTooLarge},
 	// rule_schedule.go
-	{"gated", gated},
 	{"not-configured", notConfigured},
 	{"no-device", noDeviceAnywhere},
 	{"unhealthy", allUnhealthy},
@@ -52,8 +47,6 @@ var rules = []rule{
 	{"too-many", tooMany},
 	{"not-registered", notRegistered},
 	// rule_node.go
-	{"node-selector", excludedBySelector},
-	{"taint", excludedByTaint},
 	{"device-taint", deviceTainted},
 	// rule_admit.go
 	{"admission", admissionRefused},

@@ -72,7 +72,7 @@ type Filter struct {
 
 // selects reports whether a resource is selected.
 func (f Filter) selects(resource string) bool {
-	return f.Resource == "" || isNamed(resource, f.Resource)
+	return f.Resource == "" || status.IsNamed(resource, f.Resource)
 }
 
 // check returns an error if a node has answered and no node has the resource: its name has a typing
@@ -97,12 +97,6 @@ func (f Filter) check(answers []nodeStatus, failed []error) error {
 	}
 	known := strings.Join(slices.Sorted(maps.Keys(names)), ", ")
 	return fmt.Errorf("no node has a resource %q: the nodes have %s", f.Resource, cmp.Or(known, "none"))
-}
-
-// isNamed reports whether an administrator means a resource by a name, with or without its domain.
-// name must not be empty.
-func isNamed(resource, name string) bool {
-	return resource == name || strings.HasSuffix(resource, "/"+name)
 }
 
 // nodeStatus is the answer of a node.
@@ -163,7 +157,7 @@ func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(res
 	failed := f.each(ctx, members, func(ctx context.Context, i int) error {
 		m := &members[i]
 		answers[i].Member = *m
-		err := f.exec(ctx, m, nil, decode(&answers[i].Status), "status", "-o", "json")
+		err := f.ask(ctx, m, &answers[i].Status, "status")
 		answers[i].keep(selects)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/pattern"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
 // A group has one of four forms, of which each becomes a resource of its own kind. Which form
@@ -53,22 +54,16 @@ func (g squatGroup) form() squatForm {
 	return hardwareForm
 }
 
-// firmwareIDs are the IDs of USB devices that have another ID once their firmware is loaded, which
-// happens when a container opens them.
-var firmwareIDs = [][]string{
-	{"1a6e:089a", "18d1:9302"}, // Coral USB Accelerator
-	{"03e7:2485", "03e7:f63b"}, // Movidius Myriad X
-}
-
-// loadsFirmware reports whether selectors select a USB device before and after it loads its firmware.
+// loadsFirmware reports whether selectors select a USB device before and after it loads its firmware,
+// which happens when a container opens it.
 func loadsFirmware(selectors []squatUSB) bool {
 	var all []string
 	for _, u := range selectors {
 		all = append(all, u.id())
 	}
-	return slices.ContainsFunc(firmwareIDs, func(pair []string) bool {
-		return slices.Contains(all, pair[0]) && slices.Contains(all, pair[1])
-	})
+	isSelected := func(id string) bool { return slices.Contains(all, id) }
+	ids := catalog.Reenumerating(all)
+	return ids != nil && isSelected(ids[0]) && isSelected(ids[1])
 }
 
 // squatResources makes the resources of a device: groups of one form share a resource if

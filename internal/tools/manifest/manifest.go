@@ -28,9 +28,6 @@ type Configuration struct {
 	positions map[string]position
 }
 
-// ErrNoConfiguration means that a manifest is valid YAML without a configuration of generic-dp.
-var ErrNoConfiguration = errors.New("no configuration in it")
-
 // Find finds the configurations of generic-dp in a manifest: the *.toml keys of ConfigMaps, of
 // the values of the chart, and of what contains these, such as a HelmRelease of Flux, an
 // Application of Argo CD or a list of objects. file is the path of the manifest in messages.
@@ -50,7 +47,7 @@ func Find(file string, data []byte) ([]Configuration, error) {
 		return nil, fmt.Errorf("%s: %w", file, s.problem)
 	}
 	if len(s.found) == 0 {
-		return nil, fmt.Errorf("%s: %w: want a key such as \"config.toml\" with the text of a file", file, ErrNoConfiguration)
+		return nil, fmt.Errorf("%s: no configuration in it: want a key such as \"config.toml\" with the text of a file\n  hint: kubectl generic-dp import %[1]s converts the configuration of another plugin", file)
 	}
 	return s.found, nil
 }

@@ -75,9 +75,6 @@ func decodeNode(decoder *yaml.Decoder, n *yaml.Node) error {
 	if err := decoder.Decode(n); err != nil {
 		return err
 	}
-	if err := limitKeys(n); err != nil {
-		return err
-	}
 	// Decoding finds anchors that contain themselves and aliases without end. Errors of
 	// types do not matter: a mapping may have a list as a key.
 	err := n.Decode(new(any))
@@ -85,22 +82,6 @@ func decodeNode(decoder *yaml.Decoder, n *yaml.Node) error {
 		return nil
 	}
 	return err
-}
-
-// maxKeys limits a mapping, since the library compares each key with each other key.
-const maxKeys = 1000
-
-// limitKeys returns an error for a mapping with too many keys.
-func limitKeys(n *yaml.Node) error {
-	if n.Kind == yaml.MappingNode && len(n.Content) > 2*maxKeys {
-		return fmt.Errorf("line %d: more than %d keys", n.Line, maxKeys)
-	}
-	for _, below := range n.Content {
-		if err := limitKeys(below); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // moveDown adds a number of lines to the lines of a node.

@@ -30,7 +30,7 @@ directory of them, or a manifest with TOML files; - is standard input.`,
 			}
 			var all []string
 			for _, own := range found {
-				cfg, err := config.Parse(own.Files...)
+				cfg, err := own.Parse()
 				if err != nil {
 					return err
 				}

@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/fleet"
@@ -28,9 +26,8 @@ func newDiff(o *fleetFlags) *cobra.Command {
 		Use:   "diff FILE",
 		Short: "show what an edit of the configuration would change on every node",
 		Long: `diff asks each node what a configuration would change there, before you apply it:
-devices that are added, removed, or get another ID, the pods that hold them, the
-nodes that would refuse the configuration, and the memory of its lists. Nothing
-is changed.
+devices that are added, removed, or get another ID, the pods that hold them, and
+the nodes that would refuse the configuration. Nothing is changed.
 
 FILE is a TOML file, a directory of them, or a manifest with TOML files: a
 ConfigMap, values of the chart, a HelmRelease or an Application; - is standard
@@ -60,69 +57,25 @@ refuse the configuration or does not answer.`,
 			err = cli.ErrReported
 		}
 		return diffReport{report}, err
-	}, "wide", "json", "yaml")
+	}, "wide", "json")
 }
 
-// readConfigurations reads the configurations in a file, or a directory as serve reads it. Their
-// syntax is checked here, so that one mistake is not reported by every node.
+// readConfigurations reads the configurations at a path. Their syntax is checked here, so that one
+// mistake is not reported by every node.
 func readConfigurations(path string) ([]manifest.Configuration, error) {
-	found, err := findConfigurations(path)
-	if err != nil {
-		return nil, err
-	}
-	for _, own := range found {
-		_, err := config.Parse(own.Files...)
-		var problems config.Problems
-		if errors.As(err, &problems) {
-			// This changes the problems in err as well: both slices have the same elements.
-			own.LocateAll(problems)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// findConfigurations returns the configurations without checking them. Only a manifest may have
-// more than one.
-func findConfigurations(path string) ([]manifest.Configuration, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		files, _, err := config.Read(path)
-		// A configuration without an object is for every node.
-		return []manifest.Configuration{{Files: files}}, err
-	}
-	name, text, err := cli.ReadInput(path)
+	found, _, err := manifest.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w\n  hint: want a file, a directory of TOML files, or - for standard input", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if isManifestText(string(text)) {
-		return manifest.Find(name, text)
-	}
-	return []manifest.Configuration{{Files: []config.File{{Name: name, Data: text}}}}, nil
-}
-
-// isManifestText reports whether a text is YAML or JSON. The first line decides: in TOML it is a
-// table, or a key with "=". The name of the file is no help, because the text may come from
-// standard input.
-func isManifestText(text string) bool {
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		// Comments look the same in both languages.
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
+	for i := range found {
+		if _, err := found[i].Parse(); err != nil {
+			return nil, err
 		}
-		key, _, isAssignment := strings.Cut(line, "=")
-		isYAML := strings.HasPrefix(line, "---") || strings.HasPrefix(line, "{") || strings.HasPrefix(line, "- ")
-		// In TOML, a colon before the "=" is only possible in a quoted key.
-		hasColon := strings.Contains(key, ":") && (!isAssignment || !strings.ContainsAny(key, `"'`))
-		return isYAML || hasColon
 	}
-	return false
+	return found, nil
 }
 
 // diffReport is the output of diff.
@@ -137,7 +90,7 @@ func (r diffReport) Table(w io.Writer, wide bool) error {
 	for _, g := range groupChanges(r.Changes, wide) {
 		listed := g.Listed()
 		cells := []string{string(g.Change.Change), listed.Resource, g.nodes(), podsOf(g.Held, wide)}
-		t.Add(cells, listed.ID+becomes(&g.Change))
+		t.Add(cells, listed.ID+g.Change.Becomes())
 	}
 	if err := t.Write(w); err != nil {
 		return err
@@ -151,10 +104,6 @@ func (r diffReport) Table(w io.Writer, wide bool) error {
 		text += fmt.Sprintf("; with another configuration: %s", cli.Shorten(r.OtherConfig, wide))
 	}
 	cli.Wrap(w, "", text)
-	if r.MemoryNode != "" {
-		const mib = 1 << 20
-		cli.Wrap(w, "", fmt.Sprintf("memory of the listed devices: at most %.1f of %d MiB, on %s", float64(r.Memory)/mib, r.MaxMemory/mib, r.MemoryNode))
-	}
 	return nil
 }
 
@@ -243,23 +192,4 @@ func groupChanges(changes []fleet.NodeChange, wide bool) []changeGroup {
 		groups = append(groups, changeGroup{NodeChange: c})
 	}
 	return groups
-}
-
-// becomes says what a changed device is after the edit, for the end of a line. It is empty for a
-// device that is added or removed.
-func becomes(c *answer.Change) string {
-	switch c.Change {
-	case answer.Moved:
-		if c.New.ID != c.Old.ID {
-			return ": moves to " + c.New.Resource + " as " + c.New.ID
-		}
-		return ": moves to " + c.New.Resource
-	case answer.Renamed:
-		return ": gets the ID " + c.New.ID
-	case answer.SlotsChanged:
-		return fmt.Sprintf(": %d slots become %d", c.Old.Slots, c.New.Slots)
-	case answer.ContentsChanged:
-		return ": a container gets something else when it starts"
-	}
-	return ""
 }

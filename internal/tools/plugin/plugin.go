@@ -108,25 +108,7 @@ func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
 		Selector:  o.selector,
 		Parallel:  o.parallel,
 		Timeout:   o.timeout,
-		Progress:  progress(cmd.ErrOrStderr()),
 	}, nil
-}
-
-// progress returns a function that shows the number of answers in one line of a terminal. It is nil
-// without a terminal. The line is removed after the last answer, so that only the report stays.
-func progress(stderr io.Writer) func(answered, all int) {
-	terminal := cli.Terminal(stderr)
-	if terminal == nil {
-		return nil
-	}
-	return func(answered, all int) {
-		if answered == all {
-			// This erases the line (ECMA-48, EL).
-			fmt.Fprint(terminal, "\r\x1b[K")
-			return
-		}
-		fmt.Fprintf(terminal, "\r%d of %d nodes", answered, all)
-	}
 }
 
 // limitOf returns the width of the tables of a report, 0 for no limit.
@@ -162,7 +144,7 @@ The exit status is 1 if nothing is found.`,
 			err = cli.ErrReported
 		}
 		return findReport{found}, err
-	}, "wide", "json", "yaml")
+	}, "wide", "json")
 }
 
 // findReport is the output of find.
@@ -239,7 +221,7 @@ created, it may also be the name of their Deployment or other owner.`,
 			return nil, err
 		}
 		return whyReport{report}, nil
-	}, "json", "yaml")
+	}, "json")
 }
 
 // whyReport is the output of why.

@@ -9,7 +9,7 @@ import (
 
 // newSchema returns the command schema. Its output only depends on the version of the program.
 func newSchema() *cobra.Command {
-	return cli.WithoutFlags(&cobra.Command{
+	return &cobra.Command{
 		Use:   "schema",
 		Short: "print the JSON Schema of the configuration, for editors",
 		Long: `schema prints the JSON Schema (draft 4) of the configuration. Editors with TOML
@@ -26,5 +26,5 @@ names it:
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
 		},
-	})
+	}
 }

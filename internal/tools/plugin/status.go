@@ -32,7 +32,7 @@ The exit status is 1 if no node answers.`,
 	cmd.Flags().StringVar(&filter.Node, "node", "", "show only this node")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the status again and again, until interrupted")
 	cmd.Flags().DurationVar(&interval, "interval", 5*time.Second, "time between two queries with --watch")
-	format := cli.OutputFlag(cmd, "table", "wide", "json", "yaml")
+	format := cli.OutputFlag(cmd, "table", "wide", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cluster, err := o.open(cmd)
 		if err != nil {
