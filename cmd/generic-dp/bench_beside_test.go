@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Benchmarks of the whole process beside test/floor, and beside squat's plugin if GENERIC_DP_PEER_BIN names
-// its binary. The programs take turns, so that other work on the machine affects all of them alike.
+// Benchmarks of the whole process beside test/floor, and if their variables name a binary, beside squat's
+// plugin (GENERIC_DP_PEER_BIN) and another version of ours (GENERIC_DP_BEFORE_BIN). The programs take turns, so that other work on the machine affects all of them alike.
 
 // program is a device plugin that serves resources example.com/r0, r1 and so on, of ten slots each.
 type program struct {
@@ -33,6 +33,9 @@ func programs(b *testing.B) []program {
 		{name: "floor", binary: buildFloor(b), args: func(_ *testing.B, dir string, resources int) []string {
 			return []string{"--kubelet-dir", filepath.Join(dir, "k"), "--resources", strconv.Itoa(resources)}
 		}},
+	}
+	if before := os.Getenv("GENERIC_DP_BEFORE_BIN"); before != "" {
+		all = append(all, program{name: "before", binary: before, args: ourArgs})
 	}
 	if peer := os.Getenv("GENERIC_DP_PEER_BIN"); peer != "" {
 		all = append(all, program{name: "squat's", binary: peer, args: squatArgs})
