@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// gate lets the calls of the kubelet that give away or take back devices run while this instance has
+// gate lets the calls by which the kubelet allocates and releases devices run while this instance has
 // the right to answer them, so that two instances never answer at the same time.
 type gate struct {
 	// opened is closed when this instance has the right to answer.

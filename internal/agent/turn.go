@@ -20,7 +20,7 @@ type right int64
 const (
 	// writes is the right to run passes: to change lists, links, specs, slices and the state.
 	writes right = iota
-	// answers is the right to answer the calls of the kubelet that give away or take back devices.
+	// answers is the right to answer the calls by which the kubelet allocates and releases devices.
 	answers
 	// waits is the right to be the next instance. It is kept until the kubelet calls this instance
 	// and no longer its predecessor.

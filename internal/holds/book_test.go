@@ -166,7 +166,7 @@ func TestGrantIsTakenOver(t *testing.T) {
 	})
 }
 
-// What the journal keeps over a restart of the program.
+// The journal keeps grants over a restart of the program, and not over a reboot.
 func TestJournal(t *testing.T) {
 	nothing := func(*host) {}
 	remove := func(h *host) { h.must(os.Remove(h.journal())) }

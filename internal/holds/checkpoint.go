@@ -75,8 +75,8 @@ func indexOfPod(pods []podHold, uid string) int {
 }
 
 // catchUp reads the checkpoint unless the current version was read. It waits for the read at most for
-// a time: then the holds are those of the last read, and the grants since. Without a read, nothing is
-// known.
+// a time: then the holds are those of the last read, and the grants since. Before the first read,
+// the holds are unknown.
 func (b *Book) catchUp(ctx context.Context, patience time.Duration) {
 	for range maxReads {
 		if b.isCurrent() {

@@ -22,7 +22,7 @@
 // On a node without a last good configuration, nothing is served instead.
 //
 // The mark also names the resources of the configuration on trial. The last good configuration is served
-// without those that were removed: nobody expects a device that was taken away to be offered again.
+// without those that were removed: what an edit takes away must not be offered again.
 //
 // The files belong to one instance. New writes nothing for another one. Own takes the files over, counts
 // the configuration that is served, and may find it suspect.
