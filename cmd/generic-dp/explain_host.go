@@ -23,6 +23,10 @@ func describeNode(n answer.Node) string {
 	if n.Mode == 0 {
 		text += ": only root can open it"
 	}
+	const few = 5 // every process has /dev/null
+	if len(n.OpenIn) > few {
+		return fmt.Sprintf("%s, open in %s and %d more", text, strings.Join(n.OpenIn[:few], ", "), len(n.OpenIn)-few)
+	}
 	if len(n.OpenIn) > 0 {
 		text += ", open in " + strings.Join(n.OpenIn, ", ")
 	}
