@@ -38,11 +38,9 @@ type Options struct {
 }
 
 const (
-	// readAgain is the time after an event of a device in which each update reads the device
-	// again. Some changes follow the event that should announce them. A driver that fails to probe
-	// a new device, for example, is shown as its driver until then, and the failure causes no event
-	// (really_probe in drivers/base/dd.c).
-	readAgain = 2 * time.Second
+	// keepEvents is how long Events has an event, well over the time in which the ledger lets devices
+	// settle.
+	keepEvents = 2 * time.Second
 	// recent is the age up to which a node counts as an event of its hardware in the first scan.
 	// It is well over the time in which the ledger lets devices settle.
 	recent = time.Second
@@ -64,13 +62,13 @@ type Scanner struct {
 	answers chan struct{} // capacity 1: a slow read has returned
 
 	mu    sync.Mutex // held by a scan
-	cache *cache     // nil before the first scan
+	buses *buses     // of the last scan, nil if it failed
 	last  scanResult // empty before the first scan
 	// virtual are the virtual PCI functions, by path.
 	virtual map[string]virtualFunction
 	// noNets is set if network interfaces are left out.
 	noNets bool
-	// events has the time of the last event of each sysfs path, for readAgain.
+	// events has the time of the last event of each sysfs path.
 	events map[string]time.Time
 }
 
@@ -114,27 +112,25 @@ func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 	return s.Update(ctx, Batch{All: true})
 }
 
-// Update returns the result of Scan, but reads only what the batch invalidates. It reads everything
-// for the first scan, and if the batch says All. The caller must pass every batch that it has
-// taken.
+// Update returns the result of Scan. After events that can't have changed the devices on the buses, it
+// only reads nodes and network interfaces, and uses the buses of the last scan. The caller must pass
+// every batch that it has taken.
 func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.addEvents(b, time.Now())
-	// Beyond maxPaths, dropping each path would cost more than reading everything.
-	if s.cache != nil && !b.All && len(s.events) <= maxPaths {
-		s.cache.drop(slices.Collect(maps.Keys(s.events)))
-	} else {
-		s.cache = nil
+	var known *buses
+	if b.keepsBuses() {
+		known = s.buses
 	}
-	c, err := s.scan(ctx)
+	c, err := s.scan(ctx, known)
 	return c.snapshot, err
 }
 
 // addEvents adds the events of a batch, and forgets old events.
 func (s *Scanner) addEvents(b Batch, now time.Time) {
 	maps.DeleteFunc(s.events, func(_ string, at time.Time) bool {
-		return now.Sub(at) > readAgain
+		return now.Sub(at) > keepEvents
 	})
 	at := b.At
 	if at.IsZero() {
@@ -151,37 +147,33 @@ type scanResult struct {
 	netInterfaces map[string]sysfs.NetInterface // by name
 }
 
-// scan reads everything that is not cached. Only a scan without an error has a snapshot. The lock
-// is held.
-func (s *Scanner) scan(ctx context.Context) (*scan, error) {
-	c := newScan(s.sysfs, s.cache)
-	s.cache = nil // until the scan is complete
+// scan reads the host, but not its buses if they are known. Only a scan without an error has a
+// snapshot. The lock is held.
+func (s *Scanner) scan(ctx context.Context, known *buses) (*scan, error) {
+	c := &scan{
+		sysfs:    s.sysfs,
+		isOld:    known != nil,
+		hardware: make(map[string]*device.Hardware),
+	}
+	s.buses = nil // until the scan is complete
 	if err := s.sysfs.Check(); err != nil {
 		return c, err
-	}
-	// Capacity 1: the goroutine ends even if this scan fails before it receives.
-	functions := make(chan *cache, 1)
-	if c.full {
-		go func() {
-			functions <- s.readFunctions()
-		}()
 	}
 	// Nodes are read before the buses. The kernel adds a device to its bus before its
 	// nodes and removes the nodes first, so that a node whose hardware is not on the
 	// bus afterwards has been removed.
-	tree, err := walkDev(ctx, s.dev, c.cache.dirs)
+	tree, err := walkDev(ctx, s.dev)
 	if err != nil {
 		return c, err
 	}
 	c.tree = tree
 	c.problems = tree.problems
 	located := c.locate(tree.sortedNodes())
-	s.readUSB(ctx, c)
-	if c.full {
-		c.cache.add(<-functions)
+	if known == nil {
+		known = s.readBuses(ctx, c)
+	} else {
+		c.reuse(known)
 	}
-	s.readPCI(c)
-	c.readMDevs()
 	nodes := c.own(located)
 	var nets []*device.Node
 	if !s.noNets {
@@ -198,28 +190,70 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 		s.addRecentNodes(located, time.Now())
 	}
 	s.last = scanResult{c.snapshot, c.netInterfaces}
-	s.cache = c.cache
+	s.buses = known
 	return c, nil
 }
 
-// newScan returns a scan that reads everything that is not in known. A scan without a cache is
-// full.
-func newScan(fs sysfs.FS, known *cache) *scan {
-	isFull := known == nil
-	if isFull {
-		known = newCache()
+// readBuses reads the devices on all buses, and returns them as they are now.
+func (s *Scanner) readBuses(ctx context.Context, c *scan) *buses {
+	c.interfaces = make(map[string]int)
+	c.unread = make(map[string]device.UnreadHardware)
+	c.unreadPCI = make(map[string]*device.Hardware)
+	before := len(c.problems)
+	s.readUSB(ctx, c)
+	s.readPCI(c)
+	c.readMDevs()
+	read := c.buses
+	read.failed = slices.Clone(c.problems[before:])
+	for _, h := range c.list {
+		read.devices = append(read.devices, *h)
 	}
-	size := len(known.onBus[device.PCIBus]) + len(known.onBus[device.USBBus])
-	return &scan{
-		sysfs:      fs,
-		cache:      known,
-		full:       isFull,
-		hardware:   make(map[string]*device.Hardware, size),
-		list:       make([]*device.Hardware, 0, size),
-		interfaces: make(map[string]int),
-		unread:     make(map[string]device.UnreadHardware),
-		unreadPCI:  make(map[string]*device.Hardware),
+	return &read
+}
+
+// reuse adds the devices of an earlier scan.
+func (c *scan) reuse(known *buses) {
+	c.buses = *known
+	c.problems = append(c.problems, known.failed...)
+	for _, h := range known.devices {
+		c.add(&h)
 	}
+}
+
+// onBus lists the devices on a bus. A bus that the kernel does not have has no devices.
+func (c *scan) onBus(bus device.Bus, list func() ([]sysfs.Entry, error)) []sysfs.Entry {
+	entries, err := list()
+	if notExist(err) {
+		return nil
+	}
+	c.problems.add("bus/"+string(bus)+"/devices", err)
+	// Nodes of devices on such a bus are left out, see leaveOut.
+	if err != nil && entries == nil {
+		c.noBus = append(c.noBus, bus)
+	}
+	return entries
+}
+
+// fact reads data of a directory, and records an error as a problem of the directory. After an
+// error, it returns what could be read.
+func fact[V any](c *scan, dir string, read func(string) (V, error)) V {
+	v, err := read(dir)
+	c.problems.add(dir, err)
+	return v
+}
+
+// inHalves has two goroutines read a half of a list each, and returns the problems of both: serve runs
+// on two CPUs.
+func inHalves[E any](list []E, read func(half []E) problems) problems {
+	half := len(list) / 2
+	var second problems
+	var running sync.WaitGroup
+	running.Go(func() {
+		second = read(list[half:])
+	})
+	first := read(list[:half])
+	running.Wait()
+	return append(first, second...)
 }
 
 // makeSnapshot makes the snapshot of a complete scan.
@@ -251,7 +285,7 @@ func sortedUnread(byPath map[string]device.UnreadHardware) []device.UnreadHardwa
 // does not count.
 func (s *Scanner) addRecentNodes(nodes []*node, now time.Time) {
 	for _, n := range nodes {
-		age := now.Sub(time.Unix(0, n.read.changed))
+		age := now.Sub(n.changed)
 		if n.Hardware == nil || age < 0 || age > recent {
 			continue
 		}
@@ -275,22 +309,29 @@ func (s *Scanner) Events() map[string]time.Time {
 // in a scan could be read. An update shows it. The channel is for one reader.
 func (s *Scanner) Answered() <-chan struct{} { return s.answers }
 
-// scan is one scan. It is used by one goroutine, except for readFunctions, which has a scan of its
-// own, and for locateEach.
+// buses are the devices on the buses of a host, without the nodes and network interfaces of the
+// devices.
+type buses struct {
+	devices    []device.Hardware
+	hasMDevs   bool
+	interfaces map[string]int                   // numbers of USB interfaces by path
+	unread     map[string]device.UnreadHardware // PCI functions and USB devices by path
+	unreadPCI  map[string]*device.Hardware      // PCI functions by path, with their readable attributes
+	noBus      []device.Bus                     // buses that could not be listed
+	failed     problems
+}
+
+// scan is one scan. It is used by one goroutine, except for locateEach.
 type scan struct {
+	buses
+	// isOld is set if the buses are from an earlier scan.
+	isOld         bool
 	sysfs         sysfs.FS
 	tree          *devTree
-	cache         *cache
-	full          bool // nothing was cached
 	snapshot      *device.Snapshot
-	hardware      map[string]*device.Hardware // by path
-	list          []*device.Hardware          // all hardware, in no order
-	hasMDevs      bool
-	interfaces    map[string]int                   // numbers of USB interfaces by path
-	unread        map[string]device.UnreadHardware // PCI functions and USB devices by path
-	unreadPCI     map[string]*device.Hardware      // PCI functions by path, with their readable attributes
-	noBus         []device.Bus                     // buses that could not be listed
-	netInterfaces map[string]sysfs.NetInterface    // by name
+	hardware      map[string]*device.Hardware   // by path
+	list          []*device.Hardware            // all hardware, in no order
+	netInterfaces map[string]sysfs.NetInterface // by name
 	problems      problems
 }
 
@@ -371,7 +412,7 @@ func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
 
 // numa returns the NUMA node of dir, or -1 if the kernel does not know it.
 func (c *scan) numa(dir string) int {
-	return fact(c, &c.cache.of(dir).numa, dir, c.sysfs.NUMANode)
+	return fact(c, dir, c.sysfs.NUMANode)
 }
 
 // up returns the parent of a device directory, or an empty string at the top.

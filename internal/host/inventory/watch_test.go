@@ -149,7 +149,7 @@ func TestEventsAreMergedUntilTaken(t *testing.T) {
 		if !waiting(w) {
 			t.Fatal("no second wake-up")
 		}
-		if diff := cmp.Diff(Batch{Paths: []string{"devices/c"}, At: time.Now()}, w.Take()); diff != "" {
+		if diff := cmp.Diff(Batch{Names: true, Paths: []string{"devices/c"}, At: time.Now()}, w.Take()); diff != "" {
 			t.Error(diff)
 		}
 		if waiting(w) {
@@ -191,6 +191,33 @@ func TestLostEventsMeanAFullScan(t *testing.T) {
 			t.Errorf("degraded: %q", d)
 		}
 	})
+}
+
+// Only events of network interfaces and disks do not concern the buses.
+func TestKeepsBuses(t *testing.T) {
+	t.Parallel()
+	const (
+		veth = "devices/virtual/net/veth1"
+		eth  = "devices/pci0000:00/0000:00:03.0/virtio2/net/eth0"
+		disk = "devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0/host6/target6:0:0/6:0:0:0/block/sda/sda1"
+	)
+	for _, c := range []struct {
+		b    Batch
+		want bool
+	}{
+		{Batch{Paths: []string{disk, eth, veth}}, true},
+		{Batch{Paths: []string{disk, eth, veth}, Names: true}, false},
+		{Batch{Paths: []string{veth}, All: true}, false},
+		{Batch{}, false},
+		{Batch{Paths: []string{veth, "devices/pci0000:00/0000:00:03.0"}}, false},
+		{Batch{Paths: []string{"devices/pci0000:00/0000:00:03.0/net/eth0/phy80211/rfkill0"}}, false},
+		{Batch{Paths: []string{"devices/pci0000:00/0000:00:03.0/nvme/nvme0/nvme0n1"}}, false},
+		{Batch{Paths: []string{"module/veth"}}, false},
+	} {
+		if got := c.b.keepsBuses(); got != c.want {
+			t.Errorf("%+v: %v; want %v", c.b, got, c.want)
+		}
+	}
 }
 
 func takePaths(w *Watcher) []string {

@@ -34,17 +34,33 @@ type WatchOptions struct {
 	Log *slog.Logger
 }
 
-// Batch are the events since the last batch was taken. A batch without paths still requires a scan,
-// which finds changes of names below /dev and in the watched directories.
+// Batch are the events since the last batch was taken. A batch without events still requires a scan.
 type Batch struct {
 	// All is set if anything may have changed, regardless of Paths: events were lost or
 	// unavailable, there were too many, or a full scan is due.
 	All bool
+	// Names is set if names changed below /dev or in a watched directory.
+	Names bool
 	// Paths of the devices that the kernel announced, relative to the root of
 	// sysfs, sorted.
 	Paths []string
 	// At is the time of the latest event. It is the zero time if there was no event.
 	At time.Time
+}
+
+// keepsBuses reports whether all events are of network interfaces and disks, which are on no bus.
+func (b Batch) keepsBuses() bool {
+	if b.All || b.Names || len(b.Paths) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(b.Paths, isOnBus)
+}
+
+// isOnBus reports whether a path may be the path of a device on a bus, unlike the paths
+// "…/net/eth0" and "…/block/sda/sda1".
+func isOnBus(p string) bool {
+	isNet := base(up(p)) == "net"
+	return !isNet && !strings.Contains(p, "/block/")
 }
 
 // Watcher signals when a host may have changed. It is idle without events. It uses the available
@@ -216,7 +232,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			if w.files.Degraded() != nil {
 				w.requestAll()
 			} else {
-				w.add(Batch{})
+				w.add(Batch{Names: true})
 			}
 		}
 		due := w.untilResync()
@@ -291,6 +307,7 @@ func (w *Watcher) requestAll() {
 func (w *Watcher) add(b Batch) {
 	w.mu.Lock()
 	w.batch.All = w.batch.All || b.All
+	w.batch.Names = w.batch.Names || b.Names
 	w.batch.At = time.Now()
 	for _, p := range b.Paths {
 		w.paths[p] = true
