@@ -71,9 +71,10 @@ type scanOutcome struct {
 // scanHost scans what has changed, with or without network interfaces. Only one goroutine at a time
 // may call it: the first scan, then the loop.
 func (a *Agent) scanHost(ctx context.Context, nets bool) scanOutcome {
+	a.host.watcher.LeaveOutNets(!nets)
+	a.host.scanner.LeaveOutNets(!nets)
 	// The batch is taken before the scan: a later event belongs to the next batch.
 	o := scanOutcome{batch: a.host.watcher.Take()}
-	a.host.scanner.LeaveOutNets(!nets)
 	began := time.Now()
 	snap, err := a.host.scanner.Update(ctx, o.batch)
 	o.took = time.Since(began)

@@ -243,6 +243,25 @@ func TestIdleExceptForTheTimer(t *testing.T) {
 	})
 }
 
+// Without a match of network interfaces, those of pods cause no scan.
+func TestVirtualInterfacesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, k, _ := fakeWatcher(WatchOptions{})
+		start(t, w)
+		w.LeaveOutNets(true)
+		k.events <- "devices/virtual/net/veth1"
+		if waiting(w) {
+			t.Error("a wakeup for an interface of a pod")
+		}
+		w.LeaveOutNets(false)
+		k.events <- "devices/virtual/net/veth1"
+		if diff := cmp.Diff([]string{"devices/virtual/net/veth1"}, takePaths(w)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestMissingSources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

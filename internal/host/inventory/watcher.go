@@ -84,7 +84,8 @@ type Watcher struct {
 	mu      sync.Mutex
 	resync  time.Duration
 	lastAll time.Time // of the last request for a batch with All
-	batch   Batch     // without Paths
+	noNets  bool
+	batch   Batch // without Paths
 	paths   map[string]bool
 	dirs    []string // of the host, in addition to /dev
 	// noUevents is why there are no uevents. It is nil if there are uevents.
@@ -197,6 +198,14 @@ func (w *Watcher) SetResync(d time.Duration) {
 	poke(w.resynced)
 }
 
+// LeaveOutNets sets whether events of virtual network interfaces are ignored. Each pod causes some of
+// them.
+func (w *Watcher) LeaveOutNets(leaveOut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noNets = leaveOut
+}
+
 // Run watches until ctx ends, and then returns nil. The first batch has All set. It follows when
 // the watches exist, so that no change after its scan is missed.
 func (w *Watcher) Run(ctx context.Context) error {
@@ -283,8 +292,17 @@ func (w *Watcher) readKernel(k kernelEvents) error {
 		if err != nil {
 			return err
 		}
-		w.add(Batch{Paths: []string{p}})
+		if !w.leavesOut(p) {
+			w.add(Batch{Paths: []string{p}})
+		}
 	}
+}
+
+// leavesOut reports whether events of a path are ignored.
+func (w *Watcher) leavesOut(p string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.noNets && strings.HasPrefix(p, "devices/virtual/net/")
 }
 
 // untilResync returns the time until a full scan is due.
