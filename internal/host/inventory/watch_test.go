@@ -243,6 +243,42 @@ func TestIdleExceptForTheTimer(t *testing.T) {
 	})
 }
 
+// A driver that fails to probe a device causes no event: the host is scanned two seconds after the last
+// event of a device.
+func TestScanAfterAProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, k, f := fakeWatcher(WatchOptions{})
+		start(t, w)
+		next := func() time.Duration {
+			began := time.Now()
+			<-w.Changes()
+			if b := w.Take(); !b.All {
+				t.Errorf("%+v; want All", b)
+			}
+			return time.Since(began)
+		}
+		for range 3 {
+			k.events <- "devices/a"
+			time.Sleep(time.Second)
+		}
+		waiting(w)
+		w.Take()
+		if d := next(); d != time.Second {
+			t.Errorf("a scan after %v; want it 2 s after the last event", d)
+		}
+		for _, p := range []string{"devices/virtual/net/veth1", "devices/virtual/block/loop1"} {
+			k.events <- p
+		}
+		f.events <- []watch.Event{{WD: f.wds["/dev"], Mask: 0x100, Name: "x"}}
+		waiting(w)
+		w.Take()
+		if d := next(); d != defaultResync {
+			t.Errorf("a scan after %v; want none before the resync", d)
+		}
+	})
+}
+
 // Without a match of network interfaces, those of pods cause no scan.
 func TestVirtualInterfacesAreLeftOut(t *testing.T) {
 	t.Parallel()

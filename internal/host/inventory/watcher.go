@@ -21,6 +21,10 @@ const (
 	defaultResync = 10 * time.Minute
 	// degradedResync is the time between full scans while an event source is missing.
 	degradedResync = time.Minute
+	// probeEnds is the time from the last event of a device until another scan. While a driver probes a
+	// device, it is shown as its driver, and a probe that fails causes no event (really_probe in
+	// drivers/base/dd.c).
+	probeEnds = 2 * time.Second
 	// maxPaths is the maximum number of paths of a batch. Unplugging a hub with ten
 	// devices causes some two hundred events.
 	maxPaths = 1024
@@ -79,11 +83,12 @@ type Watcher struct {
 	files *watch.Watcher
 
 	changes  chan struct{} // capacity 1: a batch is pending
-	resynced chan struct{} // capacity 1: resync has changed
+	resynced chan struct{} // capacity 1: the next scan without an event is due at another time
 
 	mu      sync.Mutex
 	resync  time.Duration
 	lastAll time.Time // of the last request for a batch with All
+	probed  time.Time // when drivers have probed the device of the last event
 	noNets  bool
 	batch   Batch // without Paths
 	paths   map[string]bool
@@ -244,11 +249,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 				w.add(Batch{Names: true})
 			}
 		}
-		due := w.untilResync()
+		due := w.untilNextScan()
 		if due <= 0 {
 			w.files.Refresh()
 			w.requestAll()
-			due = w.untilResync()
+			due = w.untilNextScan()
 		}
 		timer.Reset(due)
 	}
@@ -305,11 +310,15 @@ func (w *Watcher) leavesOut(p string) bool {
 	return w.noNets && strings.HasPrefix(p, "devices/virtual/net/")
 }
 
-// untilResync returns the time until a full scan is due.
-func (w *Watcher) untilResync() time.Duration {
+// untilNextScan returns the time until a scan without an event is due.
+func (w *Watcher) untilNextScan() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Until(w.lastAll.Add(w.resync))
+	next := w.lastAll.Add(w.resync)
+	if w.probed.After(w.lastAll) && w.probed.Before(next) {
+		next = w.probed
+	}
+	return time.Until(next)
 }
 
 // requestAll requests a full scan without an event.
@@ -323,10 +332,15 @@ func (w *Watcher) requestAll() {
 
 // add adds events to the pending batch.
 func (w *Watcher) add(b Batch) {
+	now := time.Now()
+	mayProbe := b.All || slices.ContainsFunc(b.Paths, isOnBus)
 	w.mu.Lock()
+	if mayProbe {
+		w.probed = now.Add(probeEnds)
+	}
 	w.batch.All = w.batch.All || b.All
 	w.batch.Names = w.batch.Names || b.Names
-	w.batch.At = time.Now()
+	w.batch.At = now
 	for _, p := range b.Paths {
 		w.paths[p] = true
 	}
@@ -336,6 +350,9 @@ func (w *Watcher) add(b Batch) {
 	}
 	w.mu.Unlock()
 	poke(w.changes)
+	if mayProbe {
+		poke(w.resynced)
+	}
 }
 
 // setNoUevents records why there are no uevents, and logs changes. err is nil if there are uevents.
