@@ -170,10 +170,9 @@ func (s *Scanner) scan(ctx context.Context, known *buses) (*scan, error) {
 	c.problems = tree.problems
 	located := c.locate(tree.sortedNodes())
 	if known == nil {
-		known = s.readBuses(ctx, c)
-	} else {
-		c.reuse(known)
+		known = s.readBuses(ctx)
 	}
+	c.use(known)
 	nodes := c.own(located)
 	var nets []*device.Node
 	if !s.noNets {
@@ -194,29 +193,32 @@ func (s *Scanner) scan(ctx context.Context, known *buses) (*scan, error) {
 	return c, nil
 }
 
-// readBuses reads the devices on all buses, and returns them as they are now.
-func (s *Scanner) readBuses(ctx context.Context, c *scan) *buses {
-	c.interfaces = make(map[string]int)
-	c.unread = make(map[string]device.UnreadHardware)
-	c.unreadPCI = make(map[string]*device.Hardware)
-	before := len(c.problems)
+// readBuses reads the devices on all buses.
+func (s *Scanner) readBuses(ctx context.Context) *buses {
+	c := &scan{
+		sysfs:    s.sysfs,
+		hardware: make(map[string]*device.Hardware),
+		buses: buses{
+			interfaces: make(map[string]int),
+			unread:     make(map[string]device.UnreadHardware),
+			unreadPCI:  make(map[string]*device.Hardware),
+		},
+	}
 	s.readUSB(ctx, c)
 	s.readPCI(c)
 	c.readMDevs()
-	read := c.buses
-	read.failed = slices.Clone(c.problems[before:])
-	for _, h := range c.list {
-		read.devices = append(read.devices, *h)
-	}
-	return &read
+	c.buses.devices = c.list
+	c.buses.failed = c.problems
+	return &c.buses
 }
 
-// reuse adds the devices of an earlier scan.
-func (c *scan) reuse(known *buses) {
+// use adds copies of the devices on the buses, because a later scan may use the buses too.
+func (c *scan) use(known *buses) {
 	c.buses = *known
 	c.problems = append(c.problems, known.failed...)
 	for _, h := range known.devices {
-		c.add(&h)
+		own := *h
+		c.add(&own)
 	}
 }
 
@@ -312,7 +314,7 @@ func (s *Scanner) Answered() <-chan struct{} { return s.answers }
 // buses are the devices on the buses of a host, without the nodes and network interfaces of the
 // devices.
 type buses struct {
-	devices    []device.Hardware
+	devices    []*device.Hardware
 	hasMDevs   bool
 	interfaces map[string]int                   // numbers of USB interfaces by path
 	unread     map[string]device.UnreadHardware // PCI functions and USB devices by path
