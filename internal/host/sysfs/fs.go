@@ -35,10 +35,7 @@ type FS struct {
 // New returns the tree below root: "/sys", another mount point of the host's sysfs, or a recording.
 func New(root string) FS {
 	var st unix.Statfs_t
-	// Check reports a missing root.
-	_, _ = retry(func() (int, error) {
-		return 0, unix.Statfs(root, &st)
-	})
+	_ = unix.Statfs(root, &st) // Check reports a missing root
 	return FS{root: root, magic: uint32(st.Type)}
 }
 
@@ -204,7 +201,7 @@ func (fs FS) link(dir, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// entries reads a directory of links to devices. It leaves out names that accept rejects, links that
+// entries reads a directory of links to devices, in no order. It leaves out names that accept rejects, links that
 // are removed meanwhile, and other files, such as bonding_masters in class/net. A nil accept accepts
 // all names. The error reports unreadable links. It wraps fs.ErrNotExist if the kernel does not have
 // the directory.
@@ -223,6 +220,7 @@ func (fs FS) entries(dir string, accept func(name string) bool) ([]Entry, error)
 		}
 		target, err := fs.device(dir, name)
 		if err == nil {
+			// The inode is read last, so that a new link never has the inode of its predecessor.
 			list = append(list, Entry{
 				Name: name,
 				Path: target,
@@ -243,15 +241,8 @@ func (fs FS) inode(dir, name string) uint64 {
 	if !fs.HasInodes() {
 		return 0
 	}
-	var st unix.Stat_t
-	fd, file := fs.at(dir, name)
-	_, err := retry(func() (int, error) {
-		return 0, unix.Fstatat(fd, file, &st, unix.AT_SYMLINK_NOFOLLOW)
-	})
-	if err != nil {
-		return 0
-	}
-	return st.Ino
+	_, ino := fs.lstat(dir + "/" + name)
+	return ino
 }
 
 // names lists a directory, in no order.
