@@ -271,11 +271,11 @@ func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 		if n == nil {
 			continue
 		}
-		_, isKept := slices.BinarySearchFunc(nodes, n.Path, func(n *device.Node, p string) int {
+		i, isKept := slices.BinarySearchFunc(nodes, n.Path, func(n *device.Node, p string) int {
 			return cmp.Compare(n.Path, p)
 		})
 		if isKept {
-			links = append(links, device.Link{Path: p, Node: n})
+			links = append(links, device.Link{Path: p, Node: nodes[i]})
 		}
 	}
 	sort.Slice(links, func(i, j int) bool {

@@ -74,7 +74,7 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 func (s *Scanner) scanUntilRead(ctx context.Context) (*scan, error) {
 	deadline := time.Now().Add(time.Second)
 	for {
-		c, err := s.scan(ctx, nil)
+		c, err := s.scan(ctx)
 		if err != nil {
 			return c, err
 		}

@@ -61,9 +61,9 @@ type Scanner struct {
 	nets    netNumbers
 	answers chan struct{} // capacity 1: a slow read has returned
 
-	mu    sync.Mutex // held by a scan
-	buses *buses     // of the last scan, nil if it failed
-	last  scanResult // empty before the first scan
+	mu   sync.Mutex // held by a scan
+	base *scan      // the last scan without network interfaces, nil if it failed
+	last scanResult // empty before the first scan
 	// virtual are the virtual PCI functions, by path.
 	virtual map[string]virtualFunction
 	// noNets is set if network interfaces are left out.
@@ -112,18 +112,16 @@ func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 	return s.Update(ctx, Batch{All: true})
 }
 
-// Update returns the result of Scan. After events that can't have changed the devices on the buses, it
-// only reads nodes and network interfaces, and uses the buses of the last scan. The caller must pass
-// every batch that it has taken.
+// Update returns the result of Scan. After events of only network interfaces, it reads only them, and
+// uses everything else of the last scan. The caller must pass every batch that it has taken.
 func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.addEvents(b, time.Now())
-	var known *buses
-	if b.keepsBuses() {
-		known = s.buses
+	if s.base != nil && b.onlyNets() {
+		return s.complete(s.base).snapshot, nil
 	}
-	c, err := s.scan(ctx, known)
+	c, err := s.scan(ctx)
 	return c.snapshot, err
 }
 
@@ -147,79 +145,82 @@ type scanResult struct {
 	netInterfaces map[string]sysfs.NetInterface // by name
 }
 
-// scan reads the host, but not its buses if they are known. Only a scan without an error has a
-// snapshot. The lock is held.
-func (s *Scanner) scan(ctx context.Context, known *buses) (*scan, error) {
-	c := &scan{
-		sysfs:    s.sysfs,
-		isOld:    known != nil,
-		hardware: make(map[string]*device.Hardware),
+// scan scans the host. Only a scan without an error has a snapshot. The lock is held.
+func (s *Scanner) scan(ctx context.Context) (*scan, error) {
+	base := &scan{
+		sysfs:      s.sysfs,
+		hardware:   make(map[string]*device.Hardware),
+		interfaces: make(map[string]int),
+		unread:     make(map[string]device.UnreadHardware),
+		unreadPCI:  make(map[string]*device.Hardware),
 	}
-	s.buses = nil // until the scan is complete
+	s.base = nil // until the scan is complete
 	if err := s.sysfs.Check(); err != nil {
-		return c, err
+		return base, err
 	}
 	// Nodes are read before the buses. The kernel adds a device to its bus before its
 	// nodes and removes the nodes first, so that a node whose hardware is not on the
 	// bus afterwards has been removed.
 	tree, err := walkDev(ctx, s.dev)
 	if err != nil {
-		return c, err
+		return base, err
 	}
-	c.tree = tree
-	c.problems = tree.problems
-	located := c.locate(tree.sortedNodes())
-	if known == nil {
-		known = s.readBuses(ctx)
-	}
-	c.use(known)
-	nodes := c.own(located)
-	var nets []*device.Node
-	if !s.noNets {
-		nets = c.readNets(&s.nets)
-	}
+	base.tree = tree
+	base.problems = tree.problems
+	located := base.locate(tree.sortedNodes())
+	s.readUSB(ctx, base)
+	s.readPCI(base)
+	base.readMDevs()
+	base.nodes = base.own(located)
 	if err := ctx.Err(); err != nil {
-		return c, fmt.Errorf("scan the host: %w", err)
+		return base, fmt.Errorf("scan the host: %w", err)
 	}
-	c.finish(nodes)
-	c.makeSnapshot(nodes, nets)
 	// A recording has no times of creation.
 	isFirst := s.last.Snapshot == nil
 	if isFirst && !tree.recording {
 		s.addRecentNodes(located, time.Now())
 	}
-	s.last = scanResult{c.snapshot, c.netInterfaces}
-	s.buses = known
+	c := s.complete(base)
+	s.base = base
 	return c, nil
 }
 
-// readBuses reads the devices on all buses.
-func (s *Scanner) readBuses(ctx context.Context) *buses {
-	c := &scan{
-		sysfs:    s.sysfs,
-		hardware: make(map[string]*device.Hardware),
-		buses: buses{
-			interfaces: make(map[string]int),
-			unread:     make(map[string]device.UnreadHardware),
-			unreadPCI:  make(map[string]*device.Hardware),
-		},
+// complete adds the network interfaces to a scan without them, which it does not change, and makes the
+// snapshot.
+func (s *Scanner) complete(base *scan) *scan {
+	c := base.copy()
+	c.isOld = base == s.base
+	var nets []*device.Node
+	if !s.noNets {
+		nets = c.readNets(&s.nets)
 	}
-	s.readUSB(ctx, c)
-	s.readPCI(c)
-	c.readMDevs()
-	c.buses.devices = c.list
-	c.buses.failed = c.problems
-	return &c.buses
+	c.finish()
+	c.makeSnapshot(nets)
+	s.last = scanResult{c.snapshot, c.netInterfaces}
+	return c
 }
 
-// use adds copies of the devices on the buses, because a later scan may use the buses too.
-func (c *scan) use(known *buses) {
-	c.buses = *known
-	c.problems = append(c.problems, known.failed...)
-	for _, h := range known.devices {
+// copy returns a copy with its own hardware and nodes.
+func (c *scan) copy() *scan {
+	d := *c
+	d.problems = slices.Clone(c.problems)
+	d.hardware = make(map[string]*device.Hardware, len(c.list))
+	d.list = make([]*device.Hardware, 0, len(c.list))
+	for _, h := range c.list {
 		own := *h
-		c.add(&own)
+		own.Nodes = nil
+		d.add(&own)
 	}
+	d.nodes = make([]*device.Node, 0, len(c.nodes))
+	for _, n := range c.nodes {
+		own := *n
+		if n.Hardware != nil {
+			own.Hardware = d.hardware[n.Hardware.Path]
+			own.Hardware.Nodes = append(own.Hardware.Nodes, &own)
+		}
+		d.nodes = append(d.nodes, &own)
+	}
+	return &d
 }
 
 // onBus lists the devices on a bus. A bus that the kernel does not have has no devices.
@@ -259,12 +260,12 @@ func inHalves[E any](list []E, read func(half []E) problems) problems {
 }
 
 // makeSnapshot makes the snapshot of a complete scan.
-func (c *scan) makeSnapshot(nodes, nets []*device.Node) {
+func (c *scan) makeSnapshot(nets []*device.Node) {
 	c.problems.sort()
 	c.snapshot = &device.Snapshot{
-		Nodes:          nodes,
+		Nodes:          c.nodes,
 		Nets:           nets,
-		Links:          c.tree.linksTo(nodes),
+		Links:          c.tree.linksTo(c.nodes),
 		Dirs:           c.tree.dirs,
 		Hardware:       c.list,
 		Problems:       slices.Compact(c.problems), // one read may serve several devices
@@ -311,29 +312,21 @@ func (s *Scanner) Events() map[string]time.Time {
 // in a scan could be read. An update shows it. The channel is for one reader.
 func (s *Scanner) Answered() <-chan struct{} { return s.answers }
 
-// buses are the devices on the buses of a host, without the nodes and network interfaces of the
-// devices.
-type buses struct {
-	devices    []*device.Hardware
-	hasMDevs   bool
-	interfaces map[string]int                   // numbers of USB interfaces by path
-	unread     map[string]device.UnreadHardware // PCI functions and USB devices by path
-	unreadPCI  map[string]*device.Hardware      // PCI functions by path, with their readable attributes
-	noBus      []device.Bus                     // buses that could not be listed
-	failed     problems
-}
-
 // scan is one scan. It is used by one goroutine, except for locateEach.
 type scan struct {
-	buses
-	// isOld is set if the buses are from an earlier scan.
-	isOld         bool
 	sysfs         sysfs.FS
 	tree          *devTree
+	isOld         bool // everything but network interfaces is from an earlier scan
 	snapshot      *device.Snapshot
-	hardware      map[string]*device.Hardware   // by path
-	list          []*device.Hardware            // all hardware, in no order
-	netInterfaces map[string]sysfs.NetInterface // by name
+	nodes         []*device.Node              // by path
+	hardware      map[string]*device.Hardware // by path
+	list          []*device.Hardware          // all hardware, in no order
+	hasMDevs      bool
+	interfaces    map[string]int                   // numbers of USB interfaces by path
+	unread        map[string]device.UnreadHardware // PCI functions and USB devices by path
+	unreadPCI     map[string]*device.Hardware      // PCI functions by path, with their readable attributes
+	noBus         []device.Bus                     // buses that could not be listed
+	netInterfaces map[string]sysfs.NetInterface    // by name
 	problems      problems
 }
 
@@ -345,7 +338,7 @@ func (c *scan) add(h *device.Hardware) {
 
 // finish completes nodes and hardware, and sorts hardware by path. After sorting, hardware above
 // other hardware comes first, so that its NUMA node is known.
-func (c *scan) finish(nodes []*device.Node) {
+func (c *scan) finish() {
 	sort.Slice(c.list, func(i, j int) bool {
 		return c.list[i].Path < c.list[j].Path
 	})
@@ -370,7 +363,7 @@ func (c *scan) finish(nodes []*device.Node) {
 			h.NUMA = parentNUMA
 		}
 	}
-	for _, n := range nodes {
+	for _, n := range c.nodes {
 		c.findNUMA(n)
 	}
 }

@@ -262,9 +262,9 @@ func TestUpdateAheadOfTheEvents(t *testing.T) {
 	}
 }
 
-// After events of interfaces and disks alone, the devices on the buses are those of the last scan. What
-// belongs to a device that has appeared since is left out until the event of the device.
-func TestUpdateOfInterfacesAndDisks(t *testing.T) {
+// After events of interfaces alone, everything else is as in the last scan. An interface of a device that
+// has appeared since is left out until the event of the device.
+func TestUpdateOfInterfaces(t *testing.T) {
 	t.Parallel()
 	c := newChanging(t, 7, sysfstest.HostOptions{})
 	card := c.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
@@ -274,24 +274,22 @@ func TestUpdateOfInterfacesAndDisks(t *testing.T) {
 	var here []string
 	for c.turn = range 60 {
 		i := c.rand.IntN(6)
-		switch {
-		case i < len(here):
+		if i < len(here) {
 			c.Remove(here[i])
 			here = slices.Delete(here, i, i+1)
-		case i < 3:
-			here = append(here, c.AddNet(one(c, card, soc, ""), sysfstest.Net{Name: c.name("eth")}))
-		default:
-			here = append(here, c.AddNode("", sysfstest.Node{Name: c.name("loop"), Subsystem: "block", Block: true}))
+		} else {
+			here = append(here, c.AddNet(one(c, card, soc, ""), sysfstest.Net{Name: c.name("eth"), DevPort: c.turn}))
 		}
 		c.same(s, inventory.Batch{Paths: c.Uevents()})
 	}
-	c.AddUSB(sysfstest.USB{
-		Port: "1-2", Vendor: "0403", Product: "6001",
-		Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB0", 0)}}},
+	stick := c.AddUSB(sysfstest.USB{
+		Port: "1-2", Vendor: "0bda", Product: "8153", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "r8152"}},
 	})
+	c.AddNet(stick+"/1-2:1.0", sysfstest.Net{Name: "usb0"})
 	snap := updated(t, s, inventory.Batch{Paths: []string{"devices/virtual/net/veth1"}})
 	noProblems(t, snap)
-	if findHardware(snap, "1-2") != nil || slices.Contains(nodePaths(snap), "/dev/ttyUSB0") {
+	isStick := func(n *device.Node) bool { return n.Path == "usb0" }
+	if findHardware(snap, "1-2") != nil || slices.ContainsFunc(snap.Nets, isStick) {
 		t.Error("an event of an interface shows a stick")
 	}
 	c.same(s, inventory.Batch{Paths: c.Uevents()})

@@ -91,7 +91,7 @@ func setVFIO(h *device.Hardware) {
 	if h.PCI.VFIO {
 		return
 	}
-	// Later scans use the function too, so a copy is changed.
+	// Hardware of earlier scans may have the same value, so a copy is changed.
 	p := *h.PCI
 	p.VFIO = true
 	h.PCI = &p

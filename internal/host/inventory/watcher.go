@@ -52,20 +52,20 @@ type Batch struct {
 	At time.Time
 }
 
-// keepsBuses reports whether all events are of network interfaces and disks, which are on no bus.
-func (b Batch) keepsBuses() bool {
+// onlyNets reports whether all events are of network interfaces.
+func (b Batch) onlyNets() bool {
 	if b.All || b.Names || len(b.Paths) == 0 {
 		return false
 	}
-	return !slices.ContainsFunc(b.Paths, isOnBus)
+	return !slices.ContainsFunc(b.Paths, isNoNet)
 }
 
-// isOnBus reports whether a path may be the path of a device on a bus, unlike the paths
-// "…/net/eth0" and "…/block/sda/sda1".
-func isOnBus(p string) bool {
-	isNet := base(up(p)) == "net"
-	return !isNet && !strings.Contains(p, "/block/")
-}
+// isNoNet reports whether a path is not the path of a network interface, "…/net/eth0".
+func isNoNet(p string) bool { return base(up(p)) != "net" }
+
+// mayProbe reports whether drivers may probe the device with a path: it is neither a network interface
+// nor a disk, "…/block/sda/sda1".
+func mayProbe(p string) bool { return isNoNet(p) && !strings.Contains(p, "/block/") }
 
 // Watcher signals when a host may have changed. It is idle without events. It uses the available
 // ones of its three sources:
@@ -333,9 +333,9 @@ func (w *Watcher) requestAll() {
 // add adds events to the pending batch.
 func (w *Watcher) add(b Batch) {
 	now := time.Now()
-	mayProbe := b.All || slices.ContainsFunc(b.Paths, isOnBus)
+	isProbing := b.All || slices.ContainsFunc(b.Paths, mayProbe)
 	w.mu.Lock()
-	if mayProbe {
+	if isProbing {
 		w.probed = now.Add(probeEnds)
 	}
 	w.batch.All = w.batch.All || b.All
@@ -350,7 +350,7 @@ func (w *Watcher) add(b Batch) {
 	}
 	w.mu.Unlock()
 	poke(w.changes)
-	if mayProbe {
+	if isProbing {
 		poke(w.resynced)
 	}
 }
