@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
 // Claim is a prepared resource claim: its holders, its devices, and the container edits that
@@ -161,18 +161,27 @@ func (w *Writer) Claims() ([]Claim, error) {
 func (w *Writer) ClaimFiles() (map[string]uint64, error) {
 	files := map[string]uint64{}
 	prefix := w.claimPrefix()
-	err := dirents.Read(w.Dir, func(e dirents.Entry) {
-		if !isOf(w.Owner, e.Name) {
-			return // a foreign or a temporary file
-		}
-		name := strings.TrimSuffix(e.Name, fileSuffix)
-		uid, isClaim := strings.CutPrefix(name, prefix)
-		if isClaim {
-			files[uid] = e.Ino
-		}
-	})
+	entries, err := os.ReadDir(w.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return files, fmt.Errorf("--cdi-dir: %w", err)
+	}
+	for _, e := range entries {
+		if !isOf(w.Owner, e.Name()) {
+			continue // a foreign or a temporary file
+		}
+		name := strings.TrimSuffix(e.Name(), fileSuffix)
+		uid, isClaim := strings.CutPrefix(name, prefix)
+		if !isClaim {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was removed meanwhile
+		}
+		if err != nil {
+			return files, fmt.Errorf("--cdi-dir: %w", err)
+		}
+		files[uid] = info.Sys().(*syscall.Stat_t).Ino
 	}
 	return files, nil
 }

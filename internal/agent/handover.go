@@ -94,7 +94,7 @@ func (a *Agent) rehearse(ctx context.Context, served *config.Config) {
 			a.log.Warn("host can't be scanned", "err", first.err)
 			sleep(ctx, retryAfter)
 		}
-		first.scanOutcome = a.scanHost(ctx, usesNets)
+		first.scanOutcome = a.scanHost(ctx, usesNets, byEvents)
 		if ctx.Err() != nil {
 			return
 		}

@@ -256,7 +256,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 		t.scan = status.ScanRetry
 	}
 	if t.scan != "" {
-		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config)), t.scan)
+		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config), t.scan), t.scan)
 	}
 	// A scan that the end of the program cut off is not a problem of the host.
 	if !errors.Is(l.last.err, context.Canceled) {

@@ -54,7 +54,7 @@ func (a *Agent) scanFirst(ctx context.Context) {
 	case <-a.host.watcher.Changes():
 	}
 	// Whether network interfaces are needed is not known before the configuration is read.
-	first.scanOutcome = a.scanHost(ctx, false)
+	first.scanOutcome = a.scanHost(ctx, false, byEvents)
 	a.host.first <- first
 }
 
@@ -68,12 +68,15 @@ type scanOutcome struct {
 	err  error
 }
 
-// scanHost scans what has changed, with or without network interfaces. Only one goroutine at a time
-// may call it: the first scan, then the loop.
-func (a *Agent) scanHost(ctx context.Context, nets bool) scanOutcome {
+// scanHost scans the host, with or without network interfaces. Only one goroutine at a time may call
+// it: the first scan, then the loop.
+func (a *Agent) scanHost(ctx context.Context, nets bool, reason status.ScanReason) scanOutcome {
+	a.host.watcher.LeaveOutNets(!nets)
+	a.host.scanner.LeaveOutNets(!nets)
 	// The batch is taken before the scan: a later event belongs to the next batch.
 	o := scanOutcome{batch: a.host.watcher.Take()}
-	a.host.scanner.LeaveOutNets(!nets)
+	// Another reason concerns any device, whatever the kernel has announced.
+	o.batch.All = o.batch.All || reason != byEvents
 	began := time.Now()
 	snap, err := a.host.scanner.Update(ctx, o.batch)
 	o.took = time.Since(began)

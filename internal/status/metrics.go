@@ -28,7 +28,7 @@ type ScanReason string
 const (
 	ScanUevent   ScanReason = "uevent"   // the kernel announced changed devices
 	ScanNames    ScanReason = "names"    // names below /dev changed
-	ScanFull     ScanReason = "all"      // the first scan, lost events, or the periodic resync
+	ScanFull     ScanReason = "all"      // the first scan, lost events, the end of a probe, or the periodic resync
 	ScanRetry    ScanReason = "retry"    // a scan failed, or a read timed out
 	ScanAllocate ScanReason = "allocate" // an Allocate call needs the current state
 	ScanConfig   ScanReason = "config"   // a new configuration needs more to be scanned

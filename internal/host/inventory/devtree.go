@@ -7,18 +7,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
 // maxNodes bounds the memory of a scan: nodes and links below /dev together. A large storage server
@@ -35,15 +34,10 @@ type devTree struct {
 	root string
 	// fsID is its file system.
 	fsID uint64
-	// hasInodes is set if an inode identifies a file of this file system.
-	hasInodes bool
-	// startedAt is the time of file systems at the start of the walk.
-	startedAt int64
 	// recording is set if regular files stand for nodes, see RecordingMarker.
 	recording bool
-	cache     map[string]*devDir // by path
-	nodes     map[string]*node   // by path
-	links     map[string]string  // unresolved targets by path
+	nodes     map[string]*node  // by path
+	links     map[string]string // unresolved targets by path
 	// isDir has all directories that were walked, and the ones that links lead through.
 	isDir map[string]bool
 	// dirs are the walked directories, sorted at the end.
@@ -52,100 +46,36 @@ type devTree struct {
 	problems problems
 }
 
-// devDir is a directory as read. Any change of its entries changes its modification
-// time.
-type devDir struct {
-	ino      uint64
-	modified unix.Timespec
-	// isCurrent is set if any later change has another modification time.
-	isCurrent bool
-	nodes     []*devNode
-	links     []devLink
-	dirs      []string
-}
-
-// devLink is a symbolic link below /dev. Its target is not resolved.
-type devLink struct {
-	path   string
-	target string
-}
-
-// node is a node of a scan, and its cached data.
+// node is a node of a scan.
 type node struct {
 	device.Node
-	// read is the node as it was read, which later scans use again while it is unchanged.
-	read *devNode
+	// changed is the time of its creation or last change.
+	changed time.Time
 	// removed is set by locate if the node does not exist any more.
 	removed bool
-}
-
-// devNode is a node as read. The inode distinguishes it from earlier nodes at its path if the file
-// system counts inodes. Otherwise all nodes of a directory that has changed are new.
-type devNode struct {
-	path         string
-	kind         device.NodeType
-	major, minor uint32
-	ino          uint64
-	changed      int64 // the time of its creation or last change
-	place        place
-}
-
-// place is the sysfs directory of a node, and of the bus device that owns it. It is empty
-// if it is unknown or no longer valid.
-type place struct {
-	sysPath   string
-	subsystem string
-	bus       device.Bus
-	owner     string
 }
 
 // walkDev reads the tree below root. It follows no links and stays on one file system, because
 // file systems below /dev (pts, shm, mqueue, hugepages) have no devices of the host,
 // and can be large or slow. The result contains the directories that were walked.
-// Known directories that have not changed are not read again.
-func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTree, error) {
-	t := newDevTree(root, known)
-	// The clock is read first. A directory modified before this time gets another time with its next
-	// change. A directory modified later may keep its time, because the clock of file systems only
-	// advances with the tick (4 ms).
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
-		return nil, fmt.Errorf("read the clock: %w", err)
+func walkDev(ctx context.Context, root string) (*devTree, error) {
+	t := &devTree{
+		root:  root,
+		nodes: make(map[string]*node),
+		links: make(map[string]string),
+		isDir: make(map[string]bool),
 	}
-	t.startedAt = unix.TimespecToNsec(now)
 	var st unix.Stat_t
 	if err := unix.Stat(root, &st); err != nil {
 		return nil, fmt.Errorf("read the device nodes: %q: %w", root, err)
 	}
 	t.fsID = uint64(st.Dev)
 	t.recording = t.hasMarker(hostDev)
-	t.hasInodes = !t.recording && dirents.CountsInodes(root)
-	if err := t.walk(ctx, hostDev, &st); err != nil {
+	if err := t.walk(ctx, hostDev); err != nil {
 		return nil, fmt.Errorf("read the device nodes: %w", err)
 	}
 	slices.Sort(t.dirs)
-	// Directories that do not exist any more leave the cache.
-	maps.DeleteFunc(known, func(dir string, _ *devDir) bool {
-		return !t.isDir[dir]
-	})
 	return t, nil
-}
-
-// newDevTree returns an empty tree with room for as many nodes and links as in the previous scan.
-func newDevTree(root string, known map[string]*devDir) *devTree {
-	nodes := 0
-	links := 0
-	for _, d := range known {
-		nodes += len(d.nodes)
-		links += len(d.links)
-	}
-	return &devTree{
-		root:  root,
-		cache: known,
-		nodes: make(map[string]*node, nodes),
-		links: make(map[string]string, links),
-		isDir: make(map[string]bool),
-	}
 }
 
 // here returns the local path of a path of the host.
@@ -157,150 +87,125 @@ func (t *devTree) hasMarker(dir string) bool {
 	return err == nil
 }
 
-// isUnchanged reports whether a directory as read before is the same as the directory with this
-// status.
-func (d *devDir) isUnchanged(st *unix.Stat_t) bool {
-	if d == nil || !d.isCurrent {
-		return false
-	}
-	return d.ino == st.Ino && d.modified == st.Mtim
-}
-
 // walk adds a directory and its subdirectories. It fails only if /dev itself is unreadable or has too
 // many nodes, or if ctx has ended. Another unreadable directory is a problem.
-func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
+func (t *devTree) walk(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	d := t.cache[dir]
-	if !d.isUnchanged(st) {
-		var err error
-		d, err = t.read(dir, st)
-		// This is no error if the directory was removed meanwhile.
-		if d == nil {
-			return err
-		}
-	}
 	t.dirs = append(t.dirs, dir)
 	t.isDir[dir] = true
-	if len(t.nodes)+len(t.links)+len(d.nodes)+len(d.links) > maxNodes {
+	f, err := os.OpenFile(t.here(dir), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return t.unreadable(dir, err)
+	}
+	defer f.Close()
+	for {
+		// One part at a time, because a directory may have any number of other files.
+		entries, err := f.ReadDir(1000)
+		for _, e := range entries {
+			if err := t.add(ctx, dir+"/"+e.Name(), e.Type()); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return t.unreadable(dir, err)
+		}
+	}
+}
+
+// unreadable returns the error if /dev itself can't be read, and otherwise adds it as a problem.
+func (t *devTree) unreadable(dir string, err error) error {
+	if dir == hostDev {
+		return err
+	}
+	t.problem(dir, err)
+	return nil
+}
+
+// enter walks a subdirectory, unless it is on another file system.
+func (t *devTree) enter(ctx context.Context, dir string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(t.here(dir), &st); err != nil {
+		t.problem(dir, err)
+		return nil
+	}
+	isMount := uint64(st.Dev) != t.fsID
+	if isMount || t.recording && t.hasMarker(dir) {
+		t.mounts = append(t.mounts, dir)
+		return nil
+	}
+	return t.walk(ctx, dir)
+}
+
+// add adds the directory, the link or the node with path p. Other files are left out, such as sockets,
+// and regular files unless they are recorded nodes.
+func (t *devTree) add(ctx context.Context, p string, kind fs.FileMode) error {
+	switch {
+	case kind == fs.ModeDir:
+		return t.enter(ctx, p)
+	case kind == fs.ModeSymlink:
+		target, err := os.Readlink(t.here(p))
+		t.problem(p, err)
+		if err == nil {
+			t.links[p] = target
+		}
+	case kind&fs.ModeDevice != 0, kind == 0 && t.recording:
+		n, _ := t.stat(p)
+		if n != nil {
+			t.nodes[p] = n
+		}
+	}
+	if len(t.nodes)+len(t.links) > maxNodes {
 		// Any choice of nodes to leave out would make devices look gone.
-		return fmt.Errorf("%q: with it, there are more than %d nodes and links: remove what made them", dir, maxNodes)
-	}
-	for _, n := range d.nodes {
-		t.addNode(n)
-	}
-	for _, l := range d.links {
-		t.links[l.path] = l.target
-	}
-	for _, p := range d.dirs {
-		var st unix.Stat_t
-		if err := unix.Lstat(t.here(p), &st); err != nil {
-			t.problem(p, err)
-			continue
-		}
-		isMount := uint64(st.Dev) != t.fsID
-		if isMount || t.recording && t.hasMarker(p) {
-			t.mounts = append(t.mounts, p)
-			continue
-		}
-		if err := t.walk(ctx, p, &st); err != nil {
-			return err
-		}
+		return fmt.Errorf("%q: with it, there are more than %d nodes and links: remove what made them", p, maxNodes)
 	}
 	return nil
 }
 
-// read reads one directory into the cache. It returns nil if the directory was removed.
-func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
-	earlier := make(map[string]*devNode) // by path
-	known := t.cache[dir]
-	if known != nil {
-		for _, n := range known.nodes {
-			earlier[n.path] = n
-		}
-	}
-	delete(t.cache, dir)
-	problems := len(t.problems)
-	d := &devDir{ino: st.Ino, modified: st.Mtim}
-	err := dirents.Read(t.here(dir), func(e dirents.Entry) {
-		t.readEntry(d, dir+"/"+e.Name, e, earlier)
-	})
-	if err != nil && dir == hostDev {
-		return nil, err
-	}
-	if notExist(err) {
-		return nil, nil
-	}
-	t.problem(dir, err)
-	// After a failed read, the directory is read again in the next scan.
-	isComplete := len(t.problems) == problems
-	d.isCurrent = isComplete && unix.TimespecToNsec(st.Mtim) < t.startedAt
-	t.cache[dir] = d
-	return d, nil
-}
-
-// readEntry adds the entry with path p. It does not read earlier nodes again. Other files are left
-// out, such as sockets, and regular files unless they are recorded nodes.
-func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, earlier map[string]*devNode) {
-	switch {
-	case e.Type == fs.ModeDir:
-		d.dirs = append(d.dirs, p)
-	case e.Type == fs.ModeSymlink:
-		target, err := os.Readlink(t.here(p))
-		if err != nil {
-			t.problem(p, err)
-			return
-		}
-		d.links = append(d.links, devLink{p, target})
-	case e.Type&fs.ModeDevice != 0, e.Type == 0 && t.recording:
-		n := earlier[p]
-		isSame := n != nil && n.ino == e.Ino && t.hasInodes
-		if !isSame {
-			current, _, isNode := t.stat(p)
-			if !isNode {
-				return
-			}
-			n = &current
-		}
-		d.nodes = append(d.nodes, n)
-	}
-}
-
-// stat returns the node at path p, and the type of the file as in the mode of stat(2). isNode is
-// false if the file is not a node.
-func (t *devTree) stat(p string) (n devNode, mode uint32, isNode bool) {
+// stat returns the node at path p, and the type of the file as in the mode of stat(2). n is nil if
+// the file is not a node. A new node has neither hardware nor a directory in sysfs, and -1 means that
+// a number is unknown.
+func (t *devTree) stat(p string) (n *node, mode uint32) {
 	var st unix.Stat_t
 	if err := unix.Lstat(t.here(p), &st); err != nil {
 		t.problem(p, err)
-		return devNode{}, 0, false
+		return nil, 0
 	}
 	mode = st.Mode & unix.S_IFMT
-	n = devNode{
-		path:    p,
-		major:   unix.Major(uint64(st.Rdev)),
-		minor:   unix.Minor(uint64(st.Rdev)),
-		ino:     st.Ino,
-		changed: unix.TimespecToNsec(st.Ctim),
+	found := number{
+		major: unix.Major(uint64(st.Rdev)),
+		minor: unix.Minor(uint64(st.Rdev)),
 	}
 	switch mode {
 	case unix.S_IFCHR:
-		n.kind = device.CharNode
-		return n, mode, true
+		found.kind = device.CharNode
 	case unix.S_IFBLK:
-		n.kind = device.BlockNode
-		return n, mode, true
+		found.kind = device.BlockNode
 	case unix.S_IFREG:
-		if !t.recording {
-			return devNode{}, mode, false
-		}
 		recorded, isNode := t.readRecorded(p)
-		n.kind = recorded.kind
-		n.major = recorded.major
-		n.minor = recorded.minor
-		return n, mode, isNode
+		if !isNode {
+			return nil, mode
+		}
+		found = recorded
+	default:
+		return nil, mode
 	}
-	return devNode{}, mode, false
+	return &node{
+		changed: time.Unix(st.Ctim.Unix()),
+		Node: device.Node{
+			Path:      p,
+			Type:      found.kind,
+			Major:     found.major,
+			Minor:     found.minor,
+			Kernel:    base(p),
+			Interface: -1,
+			Index:     -1,
+		},
+	}, mode
 }
 
 // stillHas reports whether a node with the path and number of n exists. It is safe for concurrent
@@ -308,16 +213,15 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, isNode bool) {
 func (t *devTree) stillHas(n *node) bool {
 	// Another goroutine may be adding problems to t.
 	withoutProblems := &devTree{root: t.root, recording: t.recording}
-	current, _, isNode := withoutProblems.stat(n.Path)
-	if !isNode {
-		return false
-	}
-	currentNumber := number{current.kind, current.major, current.minor}
-	return currentNumber == number{n.Type, n.Major, n.Minor}
+	current, _ := withoutProblems.stat(n.Path)
+	return current != nil && current.number() == n.number()
 }
 
 // readRecorded returns the number of the node for which the file p stands in a recording.
 func (t *devTree) readRecorded(p string) (n number, isNode bool) {
+	if !t.recording {
+		return number{}, false
+	}
 	f, err := os.Open(t.here(p))
 	if err != nil {
 		t.problem(p, err)
@@ -337,20 +241,6 @@ func (t *devTree) problem(p string, err error) {
 	if !errors.Is(err, unix.ENOTDIR) {
 		t.problems.add(p, err)
 	}
-}
-
-// addNode adds a node that has neither hardware nor a directory in sysfs so far. -1 means that a
-// number is unknown.
-func (t *devTree) addNode(n *devNode) {
-	t.nodes[n.path] = &node{read: n, Node: device.Node{
-		Path:      n.path,
-		Type:      n.kind,
-		Major:     n.major,
-		Minor:     n.minor,
-		Kernel:    base(n.path),
-		Interface: -1,
-		Index:     -1,
-	}}
 }
 
 // maxLinks is the maximum number of links in a path, the kernel's own limit
@@ -381,11 +271,11 @@ func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 		if n == nil {
 			continue
 		}
-		_, isKept := slices.BinarySearchFunc(nodes, n.Path, func(n *device.Node, p string) int {
+		i, isKept := slices.BinarySearchFunc(nodes, n.Path, func(n *device.Node, p string) int {
 			return cmp.Compare(n.Path, p)
 		})
 		if isKept {
-			links = append(links, device.Link{Path: p, Node: n})
+			links = append(links, device.Link{Path: p, Node: nodes[i]})
 		}
 	}
 	sort.Slice(links, func(i, j int) bool {
@@ -450,9 +340,9 @@ func (t *devTree) visit(p string) {
 	if isLink || t.isDir[p] || t.nodes[p] != nil {
 		return
 	}
-	n, mode, isNode := t.stat(p)
-	if isNode {
-		t.addNode(&n)
+	n, mode := t.stat(p)
+	if n != nil {
+		t.nodes[p] = n
 	}
 	switch mode {
 	case unix.S_IFDIR:

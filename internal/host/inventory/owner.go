@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/sysfs"
@@ -17,6 +16,9 @@ type number struct {
 	major, minor uint32
 }
 
+// number returns the device number of a node.
+func (n *node) number() number { return number{n.Type, n.Major, n.Minor} }
+
 // locate finds the directory of each node in sysfs by its device number. It returns the nodes that
 // were not removed meanwhile.
 //
@@ -25,17 +27,7 @@ type number struct {
 // device. If no node has that path, all of them belong to the hardware.
 func (c *scan) locate(nodes []*node) []*node {
 	copies := sameNumber(nodes)
-	// A first scan asks the kernel for some hundred nodes, so that two goroutines share the work.
-	half := len(nodes) / 2
-	var failed problems
-	var second sync.WaitGroup
-	second.Go(func() {
-		c.locateEach(nodes[half:], &failed)
-	})
-	// Each goroutine has its own list of problems, and only changes its own nodes.
-	c.locateEach(nodes[:half], &c.problems)
-	second.Wait()
-	c.problems = append(c.problems, failed...)
+	c.problems = append(c.problems, inHalves(nodes, c.locateEach)...)
 	for _, same := range copies {
 		// Nodes with one number have one directory, so the first one stands for all.
 		if same[0].SysPath != "" {
@@ -52,7 +44,7 @@ func sameNumber(nodes []*node) map[number][]*node {
 	first := make(map[number]*node, len(nodes))
 	copies := make(map[number][]*node)
 	for _, n := range nodes {
-		k := number{n.Type, n.Major, n.Minor}
+		k := n.number()
 		if first[k] == nil {
 			first[k] = n
 			continue
@@ -65,11 +57,13 @@ func sameNumber(nodes []*node) map[number][]*node {
 	return copies
 }
 
-// locateEach locates nodes and marks the removed nodes. It is called concurrently.
-func (c *scan) locateEach(nodes []*node, failed *problems) {
+// locateEach locates nodes and marks the removed nodes. It is called concurrently, and only changes
+// its own nodes.
+func (c *scan) locateEach(nodes []*node) (failed problems) {
 	for _, n := range nodes {
-		n.removed = !c.locateNode(n, failed)
+		n.removed = !c.locateNode(n, &failed)
 	}
+	return failed
 }
 
 // locateNode is locate for one node. It returns false if the node was removed.
@@ -78,13 +72,6 @@ func (c *scan) locateEach(nodes []*node, failed *problems) {
 // node before its number (device_del in drivers/base/core.c). If the node still exists, its
 // number is looked up again, because the next device may have reused both meanwhile.
 func (c *scan) locateNode(n *node, failed *problems) bool {
-	known := n.read.place
-	if known.sysPath != "" {
-		n.Kernel = base(known.sysPath)
-		n.SysPath = known.sysPath
-		n.Subsystem = known.subsystem
-		return true
-	}
 	dir, err := c.nodeDir(n)
 	if dir == "" && err == nil {
 		if !c.tree.stillHas(n) {
@@ -107,15 +94,6 @@ func (c *scan) locateNode(n *node, failed *problems) bool {
 	n.Kernel = base(dir)
 	n.SysPath = dir
 	n.Subsystem = subsystem
-	if err == nil && subsystem != "" {
-		bus, owner := busDevice(dir)
-		n.read.place = place{
-			sysPath:   dir,
-			subsystem: subsystem,
-			bus:       bus,
-			owner:     owner,
-		}
-	}
 	return true
 }
 
@@ -143,7 +121,7 @@ func (c *scan) nodeDir(n *node) (string, error) {
 // dropCopies separates nodes from sysfs that have the number of the kernel's node, at another path.
 func (c *scan) dropCopies(same []*node) {
 	dir := same[0].SysPath
-	name, err := cached(&c.cache.of(dir).devName, dir, c.sysfs.DevName)
+	name, err := c.sysfs.DevName(dir)
 	c.problems.add(dir, err)
 	kernelPath := hostDev + "/" + name
 	hasKernelNode := slices.ContainsFunc(same, func(n *node) bool {
@@ -181,14 +159,11 @@ func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 	if n.SysPath == "" {
 		return true
 	}
-	at := found.read.place
-	if at.sysPath == "" || c.hasMDevs {
-		at.bus, at.owner = c.busDevice(n.SysPath)
-	}
-	h := c.hardware[at.owner]
-	if at.owner != "" && h == nil {
+	bus, owner := c.busDevice(n.SysPath)
+	h := c.hardware[owner]
+	if owner != "" && h == nil {
 		// No ancestor owns the node instead: the node of a stick does not belong to the hub.
-		c.leaveOut(n.Path, at.bus, at.owner)
+		c.leaveOut(n.Path, bus, owner)
 		return false
 	}
 	if h != nil && c.isInterfaceRemoved(n, h) {
@@ -219,10 +194,11 @@ func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 }
 
 // leaveOut reports that a node or an interface is left out because its hardware is unknown. It does
-// not report hardware that was removed, that could not be read yet, or whose bus could not be read.
+// not report hardware that was removed, that could not be read yet, that has appeared since
+// the last scan of the buses, or whose bus could not be read.
 func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
 	_, isUnread := c.unread[hardware]
-	if isUnread || slices.Contains(c.noBus, bus) || !c.sysfs.Exists(hardware) {
+	if isUnread || c.isOld || slices.Contains(c.noBus, bus) || !c.sysfs.Exists(hardware) {
 		return
 	}
 	err := fmt.Errorf("left out, because its %s device %q could not be read", bus, base(hardware))
@@ -261,9 +237,9 @@ func (c *scan) place(n *device.Node) {
 	case "tty":
 		// …/ttyUSB0/tty/ttyUSB0: the port is the parent of the class device.
 		port := up(up(n.SysPath))
-		n.Index = fact(c, &c.cache.of(port).index, port, c.sysfs.PortNumber)
+		n.Index = fact(c, port, c.sysfs.PortNumber)
 	case "video4linux":
-		n.Index = fact(c, &c.cache.of(n.SysPath).index, n.SysPath, c.sysfs.VideoIndex)
+		n.Index = fact(c, n.SysPath, c.sysfs.VideoIndex)
 	case "block", "bsg", "scsi_generic", "scsi_tape", "scsi_changer":
 		n.Index = c.scsiIndex(n)
 	}
@@ -294,7 +270,7 @@ func (c *scan) scsiIndex(n *device.Node) int {
 		if ataPort == "" {
 			return index
 		}
-		port := fact(c, &c.cache.of(ataPort).index, ataPort, c.sysfs.ATAPort)
+		port := fact(c, ataPort, c.sysfs.ATAPort)
 		if port < 1 {
 			return -1
 		}

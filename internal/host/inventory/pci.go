@@ -80,47 +80,56 @@ func (s *Scanner) subFunction(dir string) (*sysfs.PCIFunction, error) {
 	return f, errors.Join(err, ownErr)
 }
 
-// readFunctions reads all PCI functions. They take most of the time of a scan of a large host, so
-// that they are read at the same time as nodes and USB devices. readPCI reads functions again whose
-// read has failed, and reports errors. It runs in a goroutine of its own, so it fills a cache of
-// its own.
-func (s *Scanner) readFunctions() *cache {
-	c := &scan{cache: newCache()}
-	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
-		_, _ = cached(&c.cache.of(e.Path).pci, e.Path, s.function)
-	}
-	return c.cache
+// functionOnBus is an entry of the bus, and what could be read of its function.
+type functionOnBus struct {
+	sysfs.Entry
+	read *sysfs.PCIFunction
+	err  error
 }
 
 // readPCI adds every PCI function of the host.
 func (s *Scanner) readPCI(c *scan) {
+	entries := c.onBus(device.PCIBus, s.sysfs.PCI)
+	functions := make([]functionOnBus, len(entries))
+	for i, e := range entries {
+		functions[i].Entry = e
+	}
+	// They take most of the time of a scan of a large host.
+	inHalves(functions, func(half []functionOnBus) problems {
+		for i := range half {
+			half[i].read, half[i].err = s.function(half[i].Path)
+		}
+		return nil
+	})
+	inodes := make(map[string]uint64, len(entries))
 	numbers := make(map[string]map[string]int) // of the virtual functions of each physical function
-	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
-		f, err := cached(&c.cache.of(e.Path).pci, e.Path, s.function)
-		// cached returns what could be read, also with an error.
-		function := s.readVirtual(c, e, f, numbers)
+	for _, f := range functions {
+		inodes[f.Path] = f.Ino
+		s.readVirtual(c, f, numbers)
 		h := &device.Hardware{
 			Bus:  device.PCIBus,
-			Path: e.Path,
-			Name: e.Name,
-			NUMA: f.NUMA,
-			PCI:  &function,
+			Path: f.Path,
+			Name: f.Name,
+			NUMA: f.read.NUMA,
+			PCI:  &f.read.PCI,
 		}
-		if !sysfs.Gone(err) {
-			c.problems.add(e.Path, err)
+		if !sysfs.Gone(f.err) {
+			c.problems.add(f.Path, f.err)
 			c.add(h)
 			continue
 		}
 		// Only the check of the link on the bus fails with ENOENT. The directory does not decide,
 		// because a driver may hold the directory of a removed function for seconds.
-		isRemoved := notExist(err) || !c.sysfs.Exists(e.Path)
+		isRemoved := notExist(f.err) || !c.sysfs.Exists(f.Path)
 		if !isRemoved {
-			c.unread[e.Path] = device.UnreadHardware{Path: e.Path}
-			c.unreadPCI[e.Path] = h
-			c.problems.add(e.Path, fmt.Errorf("%v, although it is on its bus", err))
+			c.unread[f.Path] = device.UnreadHardware{Path: f.Path}
+			c.unreadPCI[f.Path] = h
+			c.problems.add(f.Path, fmt.Errorf("%v, although it is on its bus", f.err))
 		}
 	}
-	s.forgetVirtual(c.cache.onBus[device.PCIBus])
+	maps.DeleteFunc(s.virtual, func(dir string, v virtualFunction) bool {
+		return inodes[dir] != v.inode
+	})
 }
 
 // virtualFunction is what the scanner remembers of a virtual function.
@@ -134,44 +143,35 @@ type virtualFunction struct {
 // readVirtual completes a virtual function. The number is only in the name of a link of the physical
 // function. The kernel removes both links before it unbinds the driver of a virtual function and removes
 // it (pci_iov_remove_virtfn in drivers/pci/iov.c), so that a function that was a virtual one stays one.
-func (s *Scanner) readVirtual(c *scan, e sysfs.Entry, f *sysfs.PCIFunction, numbers map[string]map[string]int) device.PCI {
-	// The cache keeps the function, so a copy is changed.
-	p := f.PCI
-	known, isKnown := s.virtual[e.Path]
-	isSame := isKnown && e.Ino != 0 && known.inode == e.Ino
+func (s *Scanner) readVirtual(c *scan, f functionOnBus, numbers map[string]map[string]int) {
+	p := f.read
+	known, isKnown := s.virtual[f.Path]
+	isSame := isKnown && f.Ino != 0 && known.inode == f.Ino
 	if isSame {
 		p.SRIOV = "vf"
 		p.PF = known.pf
 		p.VF = known.number
-		return p
+		return
 	}
-	if f.PFDir == "" {
-		return p
+	if p.PFDir == "" {
+		return
 	}
-	if numbers[f.PFDir] == nil {
-		read, err := c.sysfs.VirtFns(f.PFDir)
-		c.problems.add(f.PFDir, err)
-		numbers[f.PFDir] = read
+	if numbers[p.PFDir] == nil {
+		read, err := c.sysfs.VirtFns(p.PFDir)
+		c.problems.add(p.PFDir, err)
+		numbers[p.PFDir] = read
 	}
-	number, isNumbered := numbers[f.PFDir][e.Path]
+	number, isNumbered := numbers[p.PFDir][f.Path]
 	if isNumbered {
 		p.VF = number
 	}
-	if isNumbered && e.Ino != 0 {
-		s.virtual[e.Path] = virtualFunction{
-			inode:  e.Ino,
+	if isNumbered && f.Ino != 0 {
+		s.virtual[f.Path] = virtualFunction{
+			inode:  f.Ino,
 			pf:     p.PF,
 			number: number,
 		}
 	}
-	return p
-}
-
-// forgetVirtual drops virtual functions that are not on the bus.
-func (s *Scanner) forgetVirtual(bus map[string]sysfs.Entry) {
-	maps.DeleteFunc(s.virtual, func(dir string, v virtualFunction) bool {
-		return bus[base(dir)].Ino != v.inode
-	})
 }
 
 // readMDevs adds the mediated devices of the host. Their parents are above them in

@@ -45,7 +45,7 @@ func (c *scan) platformDir(node string) (dir, subsystem string) {
 	}
 	counted := "" // the nearest device with a counted name
 	for dir := up(node); dir != ""; dir = up(dir) {
-		subsystem := fact(c, &c.cache.of(dir).subsystem, dir, c.sysfs.Subsystem)
+		subsystem := fact(c, dir, c.sysfs.Subsystem)
 		if !slices.Contains(firmwareBuses, subsystem) {
 			continue
 		}
@@ -146,14 +146,14 @@ func (c *scan) firmwarePlace(n *device.Node) (place string, isKnown bool) {
 // label returns the name of a sensor or an adapter. The name of a multiplexed bus starts with the
 // name of the bus above, which is removed (i2c_mux_add_adapter in drivers/i2c/i2c-mux.c).
 func (c *scan) label(n *device.Node) string {
-	label := fact(c, &c.cache.of(n.SysPath).label, n.SysPath, c.sysfs.Label)
+	label := fact(c, n.SysPath, c.sysfs.Label)
 	busAbove := base(up(up(up(n.SysPath))))
 	return strings.TrimPrefix(label, busAbove+"-")
 }
 
 // firmwareNode returns the path of a device in the tables of the firmware, empty if it has none.
 func (c *scan) firmwareNode(dir string) string {
-	return fact(c, &c.cache.of(dir).firmware, dir, c.sysfs.FirmwareNode)
+	return fact(c, dir, c.sysfs.FirmwareNode)
 }
 
 // joinNotEmpty joins two texts with a dot, unless one of them is empty.

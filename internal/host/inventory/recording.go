@@ -11,11 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/sysfs"
-	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
 // RecordingMarker is the name of the file at the root of a recorded /dev.
@@ -77,8 +74,6 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 func (s *Scanner) scanUntilRead(ctx context.Context) (*scan, error) {
 	deadline := time.Now().Add(time.Second)
 	for {
-		// Cached results would not be traced.
-		s.cache = nil
 		c, err := s.scan(ctx)
 		if err != nil {
 			return c, err
@@ -127,7 +122,7 @@ const (
 // procOf returns the /proc that belongs to a sysfs. For the sysfs of this kernel it is the /proc of
 // this kernel. For any other, such as a recorded machine, it is the directory next to it.
 func procOf(root string) string {
-	if root == hostSysfs || dirents.FSType(root) == unix.SYSFS_MAGIC {
+	if root == hostSysfs || sysfs.New(root).IsKernel() {
 		return hostProc
 	}
 	return filepath.Join(filepath.Dir(filepath.Clean(root)), "proc")

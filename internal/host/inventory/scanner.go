@@ -38,11 +38,9 @@ type Options struct {
 }
 
 const (
-	// readAgain is the time after an event of a device in which each update reads the device
-	// again. Some changes follow the event that should announce them. A driver that fails to probe
-	// a new device, for example, is shown as its driver until then, and the failure causes no event
-	// (really_probe in drivers/base/dd.c).
-	readAgain = 2 * time.Second
+	// keepEvents is how long Events has an event, well over the time in which the ledger lets devices
+	// settle.
+	keepEvents = 2 * time.Second
 	// recent is the age up to which a node counts as an event of its hardware in the first scan.
 	// It is well over the time in which the ledger lets devices settle.
 	recent = time.Second
@@ -63,14 +61,14 @@ type Scanner struct {
 	nets    netNumbers
 	answers chan struct{} // capacity 1: a slow read has returned
 
-	mu    sync.Mutex // held by a scan
-	cache *cache     // nil before the first scan
-	last  scanResult // empty before the first scan
+	mu   sync.Mutex // held by a scan
+	base *scan      // the last scan without network interfaces, nil if it failed
+	last scanResult // empty before the first scan
 	// virtual are the virtual PCI functions, by path.
 	virtual map[string]virtualFunction
 	// noNets is set if network interfaces are left out.
 	noNets bool
-	// events has the time of the last event of each sysfs path, for readAgain.
+	// events has the time of the last event of each sysfs path.
 	events map[string]time.Time
 }
 
@@ -114,18 +112,14 @@ func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 	return s.Update(ctx, Batch{All: true})
 }
 
-// Update returns the result of Scan, but reads only what the batch invalidates. It reads everything
-// for the first scan, and if the batch says All. The caller must pass every batch that it has
-// taken.
+// Update returns the result of Scan. After events of only network interfaces, it reads only them, and
+// uses everything else of the last scan. The caller must pass every batch that it has taken.
 func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.addEvents(b, time.Now())
-	// Beyond maxPaths, dropping each path would cost more than reading everything.
-	if s.cache != nil && !b.All && len(s.events) <= maxPaths {
-		s.cache.drop(slices.Collect(maps.Keys(s.events)))
-	} else {
-		s.cache = nil
+	if s.base != nil && b.onlyNets() {
+		return s.complete(s.base).snapshot, nil
 	}
 	c, err := s.scan(ctx)
 	return c.snapshot, err
@@ -134,7 +128,7 @@ func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error)
 // addEvents adds the events of a batch, and forgets old events.
 func (s *Scanner) addEvents(b Batch, now time.Time) {
 	maps.DeleteFunc(s.events, func(_ string, at time.Time) bool {
-		return now.Sub(at) > readAgain
+		return now.Sub(at) > keepEvents
 	})
 	at := b.At
 	if at.IsZero() {
@@ -151,84 +145,127 @@ type scanResult struct {
 	netInterfaces map[string]sysfs.NetInterface // by name
 }
 
-// scan reads everything that is not cached. Only a scan without an error has a snapshot. The lock
-// is held.
+// scan scans the host. Only a scan without an error has a snapshot. The lock is held.
 func (s *Scanner) scan(ctx context.Context) (*scan, error) {
-	c := newScan(s.sysfs, s.cache)
-	s.cache = nil // until the scan is complete
-	if err := s.sysfs.Check(); err != nil {
-		return c, err
+	base := &scan{
+		sysfs:      s.sysfs,
+		hardware:   make(map[string]*device.Hardware),
+		interfaces: make(map[string]int),
+		unread:     make(map[string]device.UnreadHardware),
+		unreadPCI:  make(map[string]*device.Hardware),
 	}
-	// Capacity 1: the goroutine ends even if this scan fails before it receives.
-	functions := make(chan *cache, 1)
-	if c.full {
-		go func() {
-			functions <- s.readFunctions()
-		}()
+	s.base = nil // until the scan is complete
+	if err := s.sysfs.Check(); err != nil {
+		return base, err
 	}
 	// Nodes are read before the buses. The kernel adds a device to its bus before its
 	// nodes and removes the nodes first, so that a node whose hardware is not on the
 	// bus afterwards has been removed.
-	tree, err := walkDev(ctx, s.dev, c.cache.dirs)
+	tree, err := walkDev(ctx, s.dev)
 	if err != nil {
-		return c, err
+		return base, err
 	}
-	c.tree = tree
-	c.problems = tree.problems
-	located := c.locate(tree.sortedNodes())
-	s.readUSB(ctx, c)
-	if c.full {
-		c.cache.add(<-functions)
-	}
-	s.readPCI(c)
-	c.readMDevs()
-	nodes := c.own(located)
-	var nets []*device.Node
-	if !s.noNets {
-		nets = c.readNets(&s.nets)
-	}
+	base.tree = tree
+	base.problems = tree.problems
+	located := base.locate(tree.sortedNodes())
+	s.readUSB(ctx, base)
+	s.readPCI(base)
+	base.readMDevs()
+	base.nodes = base.own(located)
 	if err := ctx.Err(); err != nil {
-		return c, fmt.Errorf("scan the host: %w", err)
+		return base, fmt.Errorf("scan the host: %w", err)
 	}
-	c.finish(nodes)
-	c.makeSnapshot(nodes, nets)
 	// A recording has no times of creation.
 	isFirst := s.last.Snapshot == nil
 	if isFirst && !tree.recording {
 		s.addRecentNodes(located, time.Now())
 	}
-	s.last = scanResult{c.snapshot, c.netInterfaces}
-	s.cache = c.cache
+	c := s.complete(base)
+	s.base = base
 	return c, nil
 }
 
-// newScan returns a scan that reads everything that is not in known. A scan without a cache is
-// full.
-func newScan(fs sysfs.FS, known *cache) *scan {
-	isFull := known == nil
-	if isFull {
-		known = newCache()
+// complete adds the network interfaces to a scan without them, which it does not change, and makes the
+// snapshot.
+func (s *Scanner) complete(base *scan) *scan {
+	c := base.copy()
+	c.isOld = base == s.base
+	var nets []*device.Node
+	if !s.noNets {
+		nets = c.readNets(&s.nets)
 	}
-	size := len(known.onBus[device.PCIBus]) + len(known.onBus[device.USBBus])
-	return &scan{
-		sysfs:      fs,
-		cache:      known,
-		full:       isFull,
-		hardware:   make(map[string]*device.Hardware, size),
-		list:       make([]*device.Hardware, 0, size),
-		interfaces: make(map[string]int),
-		unread:     make(map[string]device.UnreadHardware),
-		unreadPCI:  make(map[string]*device.Hardware),
+	c.finish()
+	c.makeSnapshot(nets)
+	s.last = scanResult{c.snapshot, c.netInterfaces}
+	return c
+}
+
+// copy returns a copy with its own hardware and nodes.
+func (c *scan) copy() *scan {
+	d := *c
+	d.problems = slices.Clone(c.problems)
+	d.hardware = make(map[string]*device.Hardware, len(c.list))
+	d.list = make([]*device.Hardware, 0, len(c.list))
+	for _, h := range c.list {
+		own := *h
+		own.Nodes = nil
+		d.add(&own)
 	}
+	d.nodes = make([]*device.Node, 0, len(c.nodes))
+	for _, n := range c.nodes {
+		own := *n
+		if n.Hardware != nil {
+			own.Hardware = d.hardware[n.Hardware.Path]
+			own.Hardware.Nodes = append(own.Hardware.Nodes, &own)
+		}
+		d.nodes = append(d.nodes, &own)
+	}
+	return &d
+}
+
+// onBus lists the devices on a bus. A bus that the kernel does not have has no devices.
+func (c *scan) onBus(bus device.Bus, list func() ([]sysfs.Entry, error)) []sysfs.Entry {
+	entries, err := list()
+	if notExist(err) {
+		return nil
+	}
+	c.problems.add("bus/"+string(bus)+"/devices", err)
+	// Nodes of devices on such a bus are left out, see leaveOut.
+	if err != nil && entries == nil {
+		c.noBus = append(c.noBus, bus)
+	}
+	return entries
+}
+
+// fact reads data of a directory, and records an error as a problem of the directory. After an
+// error, it returns what could be read.
+func fact[V any](c *scan, dir string, read func(string) (V, error)) V {
+	v, err := read(dir)
+	c.problems.add(dir, err)
+	return v
+}
+
+// inHalves has two goroutines read a half of a list each, and returns the problems of both: serve runs
+// on two CPUs.
+func inHalves[E any](list []E, read func(half []E) problems) problems {
+	half := len(list) / 2
+	var second problems
+	var running sync.WaitGroup
+	running.Go(func() {
+		second = read(list[half:])
+	})
+	first := read(list[:half])
+	running.Wait()
+	return append(first, second...)
 }
 
 // makeSnapshot makes the snapshot of a complete scan.
-func (c *scan) makeSnapshot(nodes, nets []*device.Node) {
+func (c *scan) makeSnapshot(nets []*device.Node) {
 	c.problems.sort()
 	c.snapshot = &device.Snapshot{
-		Nodes:          nodes,
+		Nodes:          c.nodes,
 		Nets:           nets,
-		Links:          c.tree.linksTo(nodes),
+		Links:          c.tree.linksTo(c.nodes),
 		Dirs:           c.tree.dirs,
 		Hardware:       c.list,
 		Problems:       slices.Compact(c.problems), // one read may serve several devices
@@ -251,7 +288,7 @@ func sortedUnread(byPath map[string]device.UnreadHardware) []device.UnreadHardwa
 // does not count.
 func (s *Scanner) addRecentNodes(nodes []*node, now time.Time) {
 	for _, n := range nodes {
-		age := now.Sub(time.Unix(0, n.read.changed))
+		age := now.Sub(n.changed)
 		if n.Hardware == nil || age < 0 || age > recent {
 			continue
 		}
@@ -275,14 +312,13 @@ func (s *Scanner) Events() map[string]time.Time {
 // in a scan could be read. An update shows it. The channel is for one reader.
 func (s *Scanner) Answered() <-chan struct{} { return s.answers }
 
-// scan is one scan. It is used by one goroutine, except for readFunctions, which has a scan of its
-// own, and for locateEach.
+// scan is one scan. It is used by one goroutine, except for locateEach.
 type scan struct {
 	sysfs         sysfs.FS
 	tree          *devTree
-	cache         *cache
-	full          bool // nothing was cached
+	isOld         bool // everything but network interfaces is from an earlier scan
 	snapshot      *device.Snapshot
+	nodes         []*device.Node              // by path
 	hardware      map[string]*device.Hardware // by path
 	list          []*device.Hardware          // all hardware, in no order
 	hasMDevs      bool
@@ -302,7 +338,7 @@ func (c *scan) add(h *device.Hardware) {
 
 // finish completes nodes and hardware, and sorts hardware by path. After sorting, hardware above
 // other hardware comes first, so that its NUMA node is known.
-func (c *scan) finish(nodes []*device.Node) {
+func (c *scan) finish() {
 	sort.Slice(c.list, func(i, j int) bool {
 		return c.list[i].Path < c.list[j].Path
 	})
@@ -327,7 +363,7 @@ func (c *scan) finish(nodes []*device.Node) {
 			h.NUMA = parentNUMA
 		}
 	}
-	for _, n := range nodes {
+	for _, n := range c.nodes {
 		c.findNUMA(n)
 	}
 }
@@ -371,7 +407,7 @@ func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
 
 // numa returns the NUMA node of dir, or -1 if the kernel does not know it.
 func (c *scan) numa(dir string) int {
-	return fact(c, &c.cache.of(dir).numa, dir, c.sysfs.NUMANode)
+	return fact(c, dir, c.sysfs.NUMANode)
 }
 
 // up returns the parent of a device directory, or an empty string at the top.

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -19,10 +18,9 @@ func TestNodeRemovedDuringAScanIsLeftOut(t *testing.T) {
 		if still {
 			must(t, os.WriteFile(dev+"/ttyUSB1", []byte("char 188:1\n"), 0o644))
 		}
-		c := &scan{sysfs: sysfs.New(t.TempDir()), cache: newCache(), tree: &devTree{root: dev, recording: true}}
-		c.tree.nodes = make(map[string]*node)
-		c.tree.addNode(&devNode{path: "/dev/ttyUSB1", kind: device.CharNode, major: 188, minor: 1})
-		kept := c.locate(c.tree.sortedNodes())
+		c := &scan{sysfs: sysfs.New(t.TempDir()), tree: &devTree{root: dev, recording: true}}
+		n := &node{Node: device.Node{Path: "/dev/ttyUSB1", Type: device.CharNode, Major: 188, Minor: 1}}
+		kept := c.locate([]*node{n})
 		if got := len(kept) == 1; got != still {
 			t.Errorf("still there %t: kept %t", still, got)
 		}
@@ -45,39 +43,6 @@ func TestSCSIAddress(t *testing.T) {
 	}
 }
 
-// The results for the predecessor of a new device on a bus, and of one that moved, are
-// dropped; without inodes every device is new.
-func TestDevicesOnABus(t *testing.T) {
-	t.Parallel()
-	c := &scan{cache: newCache()}
-	a, b := sysfs.Entry{Name: "a", Path: "devices/a", Ino: 1}, sysfs.Entry{Name: "b", Path: "devices/b", Ino: 2}
-	anew, moved, anyone := a, b, a
-	anew.Ino, moved.Path, anyone.Ino = 3, "devices/c", 0
-	for i, step := range []struct {
-		list    []sysfs.Entry
-		dropped []string
-	}{
-		{[]sysfs.Entry{a, b}, []string{"devices/a/x", "devices/b"}},
-		{[]sysfs.Entry{a, b}, nil},
-		{[]sysfs.Entry{anew, b}, []string{"devices/a/x"}},
-		{[]sysfs.Entry{anew, moved}, []string{"devices/c"}},
-		{[]sysfs.Entry{anew}, nil},
-		{[]sysfs.Entry{anew, b}, []string{"devices/b"}},
-		{[]sysfs.Entry{anyone}, []string{"devices/a/x"}},
-		{[]sysfs.Entry{anyone}, []string{"devices/a/x"}},
-	} {
-		dirs := []string{"devices/a/x", "devices/b", "devices/c"}
-		for _, dir := range dirs {
-			c.cache.of(dir)
-		}
-		c.onBus(device.USBBus, func(map[string]sysfs.Entry) ([]sysfs.Entry, error) { return step.list, nil })
-		dropped := slices.DeleteFunc(dirs, func(dir string) bool { return c.cache.facts[dir] != nil })
-		if !slices.Equal(dropped, step.dropped) {
-			t.Errorf("step %d: dropped %q; want %q", i, dropped, step.dropped)
-		}
-	}
-}
-
 // A node made shortly before the first scan is an event of its hardware; an old one,
 // and one of a clock that was set back, are not.
 func TestRecentNodes(t *testing.T) {
@@ -91,8 +56,8 @@ func TestRecentNodes(t *testing.T) {
 		h := &device.Hardware{Path: "devices/a"}
 		var nodes []*node
 		for i, h := range []*device.Hardware{h, h, nil} {
-			made := now.Add(-c.age - time.Duration(i)*recent/4).UnixNano()
-			nodes = append(nodes, &node{Node: device.Node{Hardware: h}, read: &devNode{changed: made}})
+			made := now.Add(-c.age - time.Duration(i)*recent/4)
+			nodes = append(nodes, &node{Node: device.Node{Hardware: h}, changed: made})
 		}
 		s := New(Options{Sysfs: t.TempDir()})
 		s.addRecentNodes(nodes, now)

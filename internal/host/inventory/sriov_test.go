@@ -8,7 +8,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
-	"github.com/generic-dp/generic-dp/internal/sys/dirents"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
@@ -56,7 +56,7 @@ func TestVirtualFunctionBeforeThePhysicalOneIsAnnounced(t *testing.T) {
 		t.Errorf("the physical function is %q", got.SRIOV)
 	}
 	// Without inodes, a function cannot be recognized.
-	if !dirents.CountsInodes(h.Sysfs()) {
+	if !sysfs.New(h.Sysfs()).HasInodes() {
 		return
 	}
 	for _, link := range []string{pf + "/virtfn1", vfs[1] + "/physfn"} {

@@ -106,13 +106,6 @@ func (s *uevents) next() (string, error) {
 		if !isValid || !u.isRelevant() {
 			continue
 		}
-		if u.action == "move" && u.subsystem != "net" {
-			// Everything below the device has moved, too, and the kernel does not announce the
-			// old path. This is rare: an example is a serial port of Bluetooth that connects
-			// (net/bluetooth/rfcomm/tty.c). Interfaces are often renamed, but they are not
-			// cached.
-			return "", errLost
-		}
 		return strings.Clone(u.devpath[1:]), nil
 	}
 }

@@ -17,10 +17,10 @@ import (
 // The kernel holds the lock of a new device until its drivers are bound. That typically takes some
 // 100 ms.
 const (
-	// slowAfter is the timeout of one read in a full scan.
+	// slowAfter is the timeout of an attribute, and of a USB device in the first scan.
 	slowAfter = 50 * time.Millisecond
-	// slowUpdate is the timeout of a USB device in an incremental scan. Another scan follows when
-	// the device responds.
+	// slowUpdate is the timeout of a USB device in later scans. Another scan follows when the device
+	// responds.
 	slowUpdate = 5 * time.Millisecond
 	// hangsAfter is the time after which an unreadable device becomes a problem.
 	hangsAfter = time.Second
@@ -36,6 +36,7 @@ var (
 // cannot be assigned to the devices of that list.
 func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 	var devices, interfaces []sysfs.Entry
+	paths := make(map[string]bool)
 	for _, e := range c.onBus(device.USBBus, s.sysfs.USB) {
 		// "1-2:1.0" is interface 0 in configuration 1 of device "1-2" (usb_set_configuration in
 		// drivers/usb/core/message.c).
@@ -43,12 +44,13 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 			interfaces = append(interfaces, e)
 		} else {
 			devices = append(devices, e)
+			paths[e.Path] = true
 		}
 	}
-	s.usb.forgetOthers(c.cache.onBus[device.USBBus])
-	patience := slowAfter
-	if !c.full {
-		patience = slowUpdate
+	s.usb.forgetOthers(paths)
+	patience := slowUpdate
+	if s.last.Snapshot == nil {
+		patience = slowAfter
 	}
 	for _, e := range devices {
 		s.readUSBDevice(ctx, c, e, patience)
@@ -97,7 +99,7 @@ func (c *scan) readUSBInterface(e sysfs.Entry) {
 	if h == nil || h.USB == nil {
 		return
 	}
-	i, err := cached(&c.cache.of(e.Path).usb, e.Path, c.sysfs.USBInterface)
+	i, err := c.sysfs.USBInterface(e.Path)
 	if sysfs.Gone(err) {
 		return
 	}
@@ -210,12 +212,12 @@ func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 	return usbResult{u, nil}
 }
 
-// forgetOthers drops devices that are not on the bus. bus has the devices by name.
-func (r *usbReader) forgetOthers(bus map[string]sysfs.Entry) {
+// forgetOthers drops devices that are not on the bus. onBus has the directories of devices.
+func (r *usbReader) forgetOthers(onBus map[string]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.known, func(dir string, _ device.KnownUSB) bool {
-		return bus[base(dir)].Path != dir
+		return !onBus[dir]
 	})
 }
 

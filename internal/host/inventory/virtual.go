@@ -91,7 +91,7 @@ func setVFIO(h *device.Hardware) {
 	if h.PCI.VFIO {
 		return
 	}
-	// The cache keeps the function, so a copy is changed.
+	// Hardware of earlier scans may have the same value, so a copy is changed.
 	p := *h.PCI
 	p.VFIO = true
 	h.PCI = &p
@@ -157,7 +157,7 @@ func (c *scan) namespace(n *device.Node) *device.Hardware {
 	}
 	if owner == nil || len(controllers) > 1 {
 		disk := namespaceDir(n)
-		n.Namespace = fact(c, &c.cache.of(disk).wwid, disk, c.sysfs.WWID)
+		n.Namespace = fact(c, disk, c.sysfs.WWID)
 	}
 	return owner
 }

@@ -149,7 +149,7 @@ func TestEventsAreMergedUntilTaken(t *testing.T) {
 		if !waiting(w) {
 			t.Fatal("no second wake-up")
 		}
-		if diff := cmp.Diff(Batch{Paths: []string{"devices/c"}, At: time.Now()}, w.Take()); diff != "" {
+		if diff := cmp.Diff(Batch{Names: true, Paths: []string{"devices/c"}, At: time.Now()}, w.Take()); diff != "" {
 			t.Error(diff)
 		}
 		if waiting(w) {
@@ -193,6 +193,32 @@ func TestLostEventsMeanAFullScan(t *testing.T) {
 	})
 }
 
+func TestOnlyNets(t *testing.T) {
+	t.Parallel()
+	const (
+		veth = "devices/virtual/net/veth1"
+		eth  = "devices/pci0000:00/0000:00:03.0/virtio2/net/eth0"
+	)
+	for _, c := range []struct {
+		b    Batch
+		want bool
+	}{
+		{Batch{Paths: []string{eth, veth}}, true},
+		{Batch{Paths: []string{eth, veth}, Names: true}, false},
+		{Batch{Paths: []string{veth, "devices/virtual/block/loop1"}}, false},
+		{Batch{Paths: []string{veth}, All: true}, false},
+		{Batch{}, false},
+		{Batch{Paths: []string{veth, "devices/pci0000:00/0000:00:03.0"}}, false},
+		{Batch{Paths: []string{"devices/pci0000:00/0000:00:03.0/net/eth0/phy80211/rfkill0"}}, false},
+		{Batch{Paths: []string{"devices/pci0000:00/0000:00:03.0/nvme/nvme0/nvme0n1"}}, false},
+		{Batch{Paths: []string{"module/veth"}}, false},
+	} {
+		if got := c.b.onlyNets(); got != c.want {
+			t.Errorf("%+v: %v; want %v", c.b, got, c.want)
+		}
+	}
+}
+
 func takePaths(w *Watcher) []string {
 	waiting(w)
 	return w.Take().Paths
@@ -212,6 +238,61 @@ func TestIdleExceptForTheTimer(t *testing.T) {
 			if diff := cmp.Diff(Batch{All: true}, w.Take()); diff != "" {
 				t.Error(diff)
 			}
+		}
+	})
+}
+
+// A driver that fails to probe a device causes no event: the host is scanned two seconds after the last
+// event of a device.
+func TestScanAfterAProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, k, f := fakeWatcher(WatchOptions{})
+		start(t, w)
+		next := func() time.Duration {
+			began := time.Now()
+			<-w.Changes()
+			if b := w.Take(); !b.All {
+				t.Errorf("%+v; want All", b)
+			}
+			return time.Since(began)
+		}
+		for range 3 {
+			k.events <- "devices/a"
+			time.Sleep(time.Second)
+		}
+		waiting(w)
+		w.Take()
+		if d := next(); d != time.Second {
+			t.Errorf("a scan after %v; want it 2 s after the last event", d)
+		}
+		for _, p := range []string{"devices/virtual/net/veth1", "devices/virtual/block/loop1"} {
+			k.events <- p
+		}
+		f.events <- []watch.Event{{WD: f.wds["/dev"], Mask: 0x100, Name: "x"}}
+		waiting(w)
+		w.Take()
+		if d := next(); d != defaultResync {
+			t.Errorf("a scan after %v; want none before the resync", d)
+		}
+	})
+}
+
+// Without a match of network interfaces, those of pods cause no scan.
+func TestVirtualInterfacesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, k, _ := fakeWatcher(WatchOptions{})
+		start(t, w)
+		w.LeaveOutNets(true)
+		k.events <- "devices/virtual/net/veth1"
+		if waiting(w) {
+			t.Error("a wakeup for an interface of a pod")
+		}
+		w.LeaveOutNets(false)
+		k.events <- "devices/virtual/net/veth1"
+		if diff := cmp.Diff([]string{"devices/virtual/net/veth1"}, takePaths(w)); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

@@ -21,6 +21,10 @@ const (
 	defaultResync = 10 * time.Minute
 	// degradedResync is the time between full scans while an event source is missing.
 	degradedResync = time.Minute
+	// probeEnds is the time from the last event of a device until another scan. While a driver probes a
+	// device, it is shown as its driver, and a probe that fails causes no event (really_probe in
+	// drivers/base/dd.c).
+	probeEnds = 2 * time.Second
 	// maxPaths is the maximum number of paths of a batch. Unplugging a hub with ten
 	// devices causes some two hundred events.
 	maxPaths = 1024
@@ -34,18 +38,34 @@ type WatchOptions struct {
 	Log *slog.Logger
 }
 
-// Batch are the events since the last batch was taken. A batch without paths still requires a scan,
-// which finds changes of names below /dev and in the watched directories.
+// Batch are the events since the last batch was taken. A batch without events still requires a scan.
 type Batch struct {
 	// All is set if anything may have changed, regardless of Paths: events were lost or
 	// unavailable, there were too many, or a full scan is due.
 	All bool
+	// Names is set if names changed below /dev or in a watched directory.
+	Names bool
 	// Paths of the devices that the kernel announced, relative to the root of
 	// sysfs, sorted.
 	Paths []string
 	// At is the time of the latest event. It is the zero time if there was no event.
 	At time.Time
 }
+
+// onlyNets reports whether all events are of network interfaces.
+func (b Batch) onlyNets() bool {
+	if b.All || b.Names || len(b.Paths) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(b.Paths, isNoNet)
+}
+
+// isNoNet reports whether a path is not the path of a network interface, "…/net/eth0".
+func isNoNet(p string) bool { return base(up(p)) != "net" }
+
+// mayProbe reports whether drivers may probe the device with a path: it is neither a network interface
+// nor a disk, "…/block/sda/sda1".
+func mayProbe(p string) bool { return isNoNet(p) && !strings.Contains(p, "/block/") }
 
 // Watcher signals when a host may have changed. It is idle without events. It uses the available
 // ones of its three sources:
@@ -63,12 +83,14 @@ type Watcher struct {
 	files *watch.Watcher
 
 	changes  chan struct{} // capacity 1: a batch is pending
-	resynced chan struct{} // capacity 1: resync has changed
+	resynced chan struct{} // capacity 1: the next scan without an event is due at another time
 
 	mu      sync.Mutex
 	resync  time.Duration
 	lastAll time.Time // of the last request for a batch with All
-	batch   Batch     // without Paths
+	probed  time.Time // when drivers have probed the device of the last event
+	noNets  bool
+	batch   Batch // without Paths
 	paths   map[string]bool
 	dirs    []string // of the host, in addition to /dev
 	// noUevents is why there are no uevents. It is nil if there are uevents.
@@ -181,6 +203,14 @@ func (w *Watcher) SetResync(d time.Duration) {
 	poke(w.resynced)
 }
 
+// LeaveOutNets sets whether events of virtual network interfaces are ignored. Each pod causes some of
+// them.
+func (w *Watcher) LeaveOutNets(leaveOut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noNets = leaveOut
+}
+
 // Run watches until ctx ends, and then returns nil. The first batch has All set. It follows when
 // the watches exist, so that no change after its scan is missed.
 func (w *Watcher) Run(ctx context.Context) error {
@@ -216,14 +246,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 			if w.files.Degraded() != nil {
 				w.requestAll()
 			} else {
-				w.add(Batch{})
+				w.add(Batch{Names: true})
 			}
 		}
-		due := w.untilResync()
+		due := w.untilNextScan()
 		if due <= 0 {
 			w.files.Refresh()
 			w.requestAll()
-			due = w.untilResync()
+			due = w.untilNextScan()
 		}
 		timer.Reset(due)
 	}
@@ -267,15 +297,28 @@ func (w *Watcher) readKernel(k kernelEvents) error {
 		if err != nil {
 			return err
 		}
-		w.add(Batch{Paths: []string{p}})
+		if !w.leavesOut(p) {
+			w.add(Batch{Paths: []string{p}})
+		}
 	}
 }
 
-// untilResync returns the time until a full scan is due.
-func (w *Watcher) untilResync() time.Duration {
+// leavesOut reports whether events of a path are ignored.
+func (w *Watcher) leavesOut(p string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Until(w.lastAll.Add(w.resync))
+	return w.noNets && strings.HasPrefix(p, "devices/virtual/net/")
+}
+
+// untilNextScan returns the time until a scan without an event is due.
+func (w *Watcher) untilNextScan() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := w.lastAll.Add(w.resync)
+	if w.probed.After(w.lastAll) && w.probed.Before(next) {
+		next = w.probed
+	}
+	return time.Until(next)
 }
 
 // requestAll requests a full scan without an event.
@@ -289,9 +332,15 @@ func (w *Watcher) requestAll() {
 
 // add adds events to the pending batch.
 func (w *Watcher) add(b Batch) {
+	now := time.Now()
+	isProbing := b.All || slices.ContainsFunc(b.Paths, mayProbe)
 	w.mu.Lock()
+	if isProbing {
+		w.probed = now.Add(probeEnds)
+	}
 	w.batch.All = w.batch.All || b.All
-	w.batch.At = time.Now()
+	w.batch.Names = w.batch.Names || b.Names
+	w.batch.At = now
 	for _, p := range b.Paths {
 		w.paths[p] = true
 	}
@@ -301,6 +350,9 @@ func (w *Watcher) add(b Batch) {
 	}
 	w.mu.Unlock()
 	poke(w.changes)
+	if isProbing {
+		poke(w.resynced)
+	}
 }
 
 // setNoUevents records why there are no uevents, and logs changes. err is nil if there are uevents.

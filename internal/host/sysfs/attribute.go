@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
 // maxHops is the maximum number of links in the path of an attribute, the kernel's own
@@ -88,7 +86,7 @@ func (fs FS) targetInside(at, link string) string {
 // lstat returns the type of p as in the mode of stat(2), and its inode. The type is 0 if p is missing.
 func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 	var st unix.Stat_t
-	_, err := dirents.Retry(func() (int, error) {
+	_, err := retry(func() (int, error) {
 		return 0, unix.Lstat(fs.abs(p), &st)
 	})
 	if err != nil {
@@ -131,7 +129,7 @@ var errNotPublic = errors.New("only attributes that everybody may read are read"
 // isPublic reports whether everybody may read a file. A missing file is reported by the read.
 func (fs FS) isPublic(p string) bool {
 	var st unix.Stat_t
-	_, err := dirents.Retry(func() (int, error) {
+	_, err := retry(func() (int, error) {
 		return 0, unix.Lstat(fs.abs(p), &st)
 	})
 	return err != nil || st.Mode&unix.S_IROTH != 0

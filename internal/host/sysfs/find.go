@@ -2,14 +2,12 @@ package sysfs
 
 import (
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/generic-dp/generic-dp/internal/order"
-	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
 // maxFiles is the maximum number of files that a name with wildcards finds.
@@ -158,12 +156,13 @@ func (s *search) list(dir string, i int) {
 		if len(s.found) == maxFiles {
 			return
 		}
-		p := dir + "/" + e.Name
-		isFile := e.Type.IsRegular()
-		isValue := isFile || e.Type == fs.ModeSymlink && isNamingLink(e.Name)
+		p := dir + "/" + e.Name()
+		isFile := e.Type().IsRegular()
+		isValue := isFile || e.Type() == fs.ModeSymlink && isNamingLink(e.Name())
 		if isLast && isValue {
-			s.add(p, e.Ino)
-		} else if !isLast && e.Type.IsDir() {
+			_, ino := s.fs.lstat(p)
+			s.add(p, ino)
+		} else if !isLast && e.IsDir() {
 			s.find(p, i+1)
 		}
 	}
@@ -176,23 +175,15 @@ func (s *search) add(p string, ino uint64) {
 
 // match returns the entries of a directory whose names match a pattern, sorted. An unreadable
 // directory has no entries.
-func (s *search) match(dir, name string) []dirents.Entry {
-	pattern := strings.ReplaceAll(name, "[!", "[^")
-	var matching []dirents.Entry
-	count := 0
-	err := dirents.Read(s.fs.abs(dir), func(e dirents.Entry) {
-		count++
-		matches, err := path.Match(pattern, e.Name)
-		if matches && err == nil {
-			matching = append(matching, e)
-		}
-	})
-	s.spend(count)
+func (s *search) match(dir, name string) []fs.DirEntry {
+	entries, err := os.ReadDir(s.fs.abs(dir))
+	s.spend(len(entries))
 	if err != nil {
 		return nil
 	}
-	order.Sort(matching, func(a, b dirents.Entry) int {
-		return strings.Compare(a.Name, b.Name)
+	pattern := strings.ReplaceAll(name, "[!", "[^")
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		matches, err := path.Match(pattern, e.Name())
+		return !matches || err != nil
 	})
-	return matching
 }

@@ -18,15 +18,13 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
 // FS reads one sysfs tree.
 type FS struct {
 	root string
-	// hasInodes is set if an inode identifies a file.
-	hasInodes bool
+	// magic is the type of the file system, as in statfs(2).
+	magic uint32
 	// trace records reads. It is nil for a tree that does not record.
 	trace *tracer
 	// openDir is the directory that is open as fd. It is empty if no directory is open.
@@ -36,7 +34,35 @@ type FS struct {
 
 // New returns the tree below root: "/sys", another mount point of the host's sysfs, or a recording.
 func New(root string) FS {
-	return FS{root: root, hasInodes: dirents.CountsInodes(root)}
+	var st unix.Statfs_t
+	_ = unix.Statfs(root, &st) // Check reports a missing root
+	return FS{root: root, magic: uint32(st.Type)}
+}
+
+// IsKernel reports whether the tree is a sysfs of this kernel, and not a recording.
+func (fs FS) IsKernel() bool { return fs.magic == unix.SYSFS_MAGIC }
+
+// HasInodes reports whether the file system does not reuse inode numbers, at least for billions of
+// files. Then the same name and inode mean the same file. Kernel file systems count inodes
+// (__kernfs_new_node in fs/kernfs/dir.c, shmem_reserve_inode in mm/shmem.c, get_next_ino in
+// fs/inode.c). File systems on disks reuse free numbers.
+func (fs FS) HasInodes() bool {
+	switch fs.magic {
+	case unix.SYSFS_MAGIC, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
+		return true
+	}
+	return false
+}
+
+// retry repeats a system call while signals interrupt it (EINTR in signal(7)). The Go runtime sends
+// signals to preempt goroutines.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
 }
 
 // maxAttr is the maximum size of an attribute, in bytes: the kernel formats a text
@@ -100,7 +126,7 @@ func (fs FS) abs(rel string) string { return fs.root + "/" + rel }
 // file as for the rest of a read. A missing directory has no files.
 func (fs *FS) enter(dir string) {
 	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
-	fd, err := dirents.Retry(func() (int, error) {
+	fd, err := retry(func() (int, error) {
 		return unix.Open(fs.abs(dir), flags, 0)
 	})
 	if err == nil {
@@ -175,56 +201,58 @@ func (fs FS) link(dir, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// entries reads a directory of links to devices, in no order. Known links with the same
-// inodes are not read again. It leaves out names that accept rejects, links that are removed
-// meanwhile, and other files, such as bonding_masters in class/net. A nil accept accepts all names.
-// The error reports unreadable links. It wraps fs.ErrNotExist if the kernel does not have the
-// directory.
-func (fs FS) entries(dir string, known map[string]Entry, accept func(name string) bool) ([]Entry, error) {
+// entries reads a directory of links to devices, in no order. It leaves out names that accept rejects, links that
+// are removed meanwhile, and other files, such as bonding_masters in class/net. A nil accept accepts
+// all names. The error reports unreadable links. It wraps fs.ErrNotExist if the kernel does not have
+// the directory.
+func (fs FS) entries(dir string, accept func(name string) bool) ([]Entry, error) {
+	names, err := fs.names(dir)
+	if err != nil {
+		return nil, err
+	}
 	fs.enter(dir)
 	defer fs.leave()
-	list := make([]Entry, 0, len(known))
+	list := make([]Entry, 0, len(names))
 	var errs []error
-	err := dirents.Read(fs.abs(dir), func(f dirents.Entry) {
-		if accept != nil && !accept(f.Name) {
-			return
+	for _, name := range names {
+		if accept != nil && !accept(name) {
+			continue
 		}
-		var inode uint64
-		if fs.hasInodes {
-			inode = f.Ino
-		}
-		k, isKnown := known[f.Name]
-		if isKnown && k.Ino == inode && inode != 0 {
-			list = append(list, k)
-			return
-		}
-		target, err := fs.device(dir, f.Name)
+		target, err := fs.device(dir, name)
 		if err == nil {
+			// The inode is read last, so that a new link never has the inode of its predecessor.
 			list = append(list, Entry{
-				Name: strings.Clone(f.Name),
+				Name: name,
 				Path: target,
-				Ino:  inode,
+				Ino:  fs.inode(dir, name),
 			})
-			return
+			continue
 		}
 		isNoLink := errors.Is(err, unix.EINVAL)
 		if !isNoLink && !Gone(err) {
 			errs = append(errs, err)
 		}
-	})
-	if err != nil {
-		return nil, err
 	}
 	return list, errors.Join(errs...)
 }
 
-// names lists a directory.
+// inode returns the inode of the link dir/name, or 0 if it does not identify the link.
+func (fs FS) inode(dir, name string) uint64 {
+	if !fs.HasInodes() {
+		return 0
+	}
+	_, ino := fs.lstat(dir + "/" + name)
+	return ino
+}
+
+// names lists a directory, in no order.
 func (fs FS) names(dir string) ([]string, error) {
-	var names []string
-	err := dirents.Read(fs.abs(dir), func(f dirents.Entry) {
-		names = append(names, f.Name)
-	})
-	return names, err
+	f, err := os.OpenFile(fs.abs(dir), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
 }
 
 // device returns the target of the link dir/name, a device directory.
@@ -251,7 +279,7 @@ func (fs FS) device(dir, name string) (string, error) {
 
 func (fs FS) readlink(dir, name string, buf []byte) (int, error) {
 	fd, file := fs.at(dir, name)
-	return dirents.Retry(func() (int, error) {
+	return retry(func() (int, error) {
 		return unix.Readlinkat(fd, file, buf)
 	})
 }
@@ -262,14 +290,14 @@ func (fs FS) readlink(dir, name string, buf []byte) (int, error) {
 func (fs FS) read(dir, name string, buf []byte) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 	dirFD, file := fs.at(dir, name)
-	fd, err := dirents.Retry(func() (int, error) {
+	fd, err := retry(func() (int, error) {
 		return unix.Openat(dirFD, file, flags, 0)
 	})
 	if err != nil {
 		return 0, err
 	}
 	defer unix.Close(fd)
-	n, err := dirents.Retry(func() (int, error) {
+	n, err := retry(func() (int, error) {
 		return unix.Read(fd, buf)
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // Nets lists the network interfaces by name. They belong to the network namespace in which this sysfs
 // was mounted. The error wraps fs.ErrNotExist on a kernel without networking.
 func (fs FS) Nets() ([]Entry, error) {
-	list, err := fs.entries("class/net", nil, nil)
+	list, err := fs.entries("class/net", nil)
 	sort.Slice(list, func(i, j int) bool {
 		return list[i].Name < list[j].Name
 	})

@@ -77,7 +77,7 @@ func TestMDev(t *testing.T) {
 		card + "/uuid-1/iommu_group":                   "-> ../../../../kernel/iommu_groups/12",
 		card + "/uuid-2":                               "dir",
 	})
-	list, err := sys.MDevs(nil)
+	list, err := sys.MDevs()
 	if diff := cmp.Diff([]Entry{{Name: "uuid-1", Path: card + "/uuid-1"}}, list); diff != "" || err != nil {
 		t.Error(diff, err)
 	}

@@ -16,11 +16,11 @@ const (
 	auxiliaryDevices = "bus/auxiliary/devices"
 )
 
-// PCI lists the PCI functions of the host and their sub-functions. The links of known functions are
-// not read again. The error wraps fs.ErrNotExist on a host without PCI.
-func (fs FS) PCI(known map[string]Entry) ([]Entry, error) {
-	functions, err := fs.entries(pciDevices, known, nil)
-	parts, partsErr := fs.entries(auxiliaryDevices, known, IsSubFunction)
+// PCI lists the PCI functions of the host and their sub-functions. The error wraps fs.ErrNotExist on a
+// host without PCI.
+func (fs FS) PCI() ([]Entry, error) {
+	functions, err := fs.entries(pciDevices, nil)
+	parts, partsErr := fs.entries(auxiliaryDevices, IsSubFunction)
 	if errors.Is(partsErr, unix.ENOENT) {
 		partsErr = nil
 	}
@@ -126,10 +126,10 @@ func (fs FS) VirtFns(dir string) (map[string]int, error) {
 	return numbers, errors.Join(errs...)
 }
 
-// MDevs lists the mediated devices of the host. The links of known devices are not read
-// again. The error wraps fs.ErrNotExist on a host without mediated devices.
-func (fs FS) MDevs(known map[string]Entry) ([]Entry, error) {
-	return fs.entries("bus/mdev/devices", known, nil)
+// MDevs lists the mediated devices of the host. The error wraps fs.ErrNotExist on a host without
+// mediated devices.
+func (fs FS) MDevs() ([]Entry, error) {
+	return fs.entries("bus/mdev/devices", nil)
 }
 
 // MDev reads one mediated device

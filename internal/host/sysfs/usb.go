@@ -13,10 +13,10 @@ import (
 const usbDevices = "bus/usb/devices"
 
 // USB lists the USB devices of the host, root hubs ("usb1") and all others ("1-1.4"), and the
-// interfaces of their active configurations ("1-1.4:1.0"). The links of known devices and interfaces
-// are not read again. The error wraps fs.ErrNotExist on a host without USB.
-func (fs FS) USB(known map[string]Entry) ([]Entry, error) {
-	return fs.entries(usbDevices, known, nil)
+// interfaces of their active configurations ("1-1.4:1.0"). The error
+// wraps fs.ErrNotExist on a host without USB.
+func (fs FS) USB() ([]Entry, error) {
+	return fs.entries(usbDevices, nil)
 }
 
 // USBDevice reads the attributes of one device
