@@ -52,8 +52,10 @@ var containerRuntimes = []containerRuntime{
 	// k0s writes its part of the configuration to its run directory, with what it has imported.
 	containerd("containerd of k0s", "/run/k0s/containerd.sock", "/etc/k0s/containerd.toml", "/etc/k0s/containerd.d/*.toml"),
 	{
-		name: "CRI-O",
-		path: "/run/crio/crio.sock",
+		name:    "CRI-O",
+		path:    "/run/crio/crio.sock",
+		config:  "/etc/crio/crio.conf",
+		dropIns: "/etc/crio/crio.conf.d/*",
 	},
 	{
 		name:         "docker",
@@ -117,6 +119,15 @@ func (d *doctor) cdiSupport(r containerRuntime) {
 		d.add(warning, check, fix, r.name+" before 2.0 only resolves CDI names if enable_cdi is set")
 	default:
 		d.ok(check, r.name)
+	}
+	// The list replaces the default directories of CDI specs.
+	list, _, isSet := strings.Cut(lastValue(settings, "cdi_spec_dirs=["), "]")
+	dirs := strings.FieldsFunc(list, func(c rune) bool {
+		return strings.ContainsRune("\"',\n", c)
+	})
+	if isSet && d.usesCDI() && !slices.ContainsFunc(dirs, d.isSpecDir) {
+		d.add(problem, "CDI directory", fmt.Sprintf("add %s to that list in %s, and restart the runtime", d.paths.CDIDir, r.config),
+			fmt.Sprintf("%s only reads CDI specs in %s, not in %s", r.name, strings.Join(dirs, ", "), d.paths.CDIDir))
 	}
 }
 

@@ -188,8 +188,9 @@ func TestDoctorReadsRuntimes(t *testing.T) {
 	const enabled = "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\n  enable_cdi = true\n"
 	const disabled = "[plugins.'io.containerd.cri.v1.runtime']\n  enable_cdi = false\n"
 	for name, c := range map[string]struct {
-		files  map[string]string
-		status severity
+		files map[string]string
+		// status is of the check "runtime", and dirs of the check "CDI directory".
+		status, dirs severity
 	}{
 		"drop-in": {
 			map[string]string{
@@ -198,23 +199,38 @@ func TestDoctorReadsRuntimes(t *testing.T) {
 				"etc/containerd/conf.d/50-none.toml": "# nothing\n",
 				"etc/containerd/conf.d/cdi.toml":     disabled,
 			},
-			problem,
+			problem, "",
+		},
+		"other directories": {
+			map[string]string{
+				"run/containerd/containerd.sock": "",
+				"etc/containerd/config.toml":     enabled + "  cdi_spec_dirs = [\"/var/cdi/static\",\n    \"/var/cdi/dynamic\"]\n",
+			},
+			fine, problem,
+		},
+		"directories of CRI-O": {
+			map[string]string{
+				"run/crio/crio.sock":            "",
+				"etc/crio/crio.conf.d/10-cdi":   "cdi_spec_dirs = ['/opt/cdi']\n",
+				"etc/crio/crio.conf.d/20-other": "pids_limit = 100\n",
+			},
+			fine, problem,
 		},
 		"microk8s": {
 			map[string]string{
 				"var/snap/microk8s/common/run/containerd.sock":   "",
 				"var/snap/microk8s/current/args/containerd.toml": disabled,
 			},
-			problem,
+			problem, "",
 		},
 		"k0s": {
 			map[string]string{
 				"run/k0s/containerd.sock":          "",
 				"etc/k0s/containerd.d/enable.toml": enabled,
 			},
-			fine,
+			fine, "",
 		},
-		"unknown version": {map[string]string{"run/containerd/containerd.sock": ""}, warning},
+		"unknown version": {map[string]string{"run/containerd/containerd.sock": ""}, warning, ""},
 	} {
 		dir := t.TempDir()
 		for file, text := range c.files {
@@ -224,6 +240,9 @@ func TestDoctorReadsRuntimes(t *testing.T) {
 		found, _ := diagnose(t, dir)
 		if f := found["runtime"]; f.Status != c.status {
 			t.Errorf("%s: %+v, want %s", name, f, c.status)
+		}
+		if f := found["CDI directory"]; f.Status == problem && c.dirs == "" || c.dirs != "" && f.Status != c.dirs {
+			t.Errorf("%s: %+v, want %s", name, f, c.dirs)
 		}
 	}
 }
