@@ -301,15 +301,15 @@ func (f *fleetBed) testWhy(t *testing.T) {
 		"absent":          "no-device: no node has example.com/absent",
 		"unhealthy":       "unhealthy: devices of example.com/pulled are not Healthy",
 		"many":            "too-many: the pod requests 5 of example.com/free",
-		"selector":        "node-selector: the pod does not select any node",
-		"gated":           "gated: the pod has scheduling gates",
+		"selector":        "scheduler: the scheduler says: 0/",
+		"gated":           "scheduler: the scheduler says: Scheduling is blocked due to non-empty scheduling gates",
 		"refused":         "admission: the kubelet of bed has refused the pod",
 		"memory":          "scheduler: the scheduler says: ",
 		"claim":           "claim-missing: the ResourceClaim missing does not exist",
 		"classless":       "class-missing: the claim names the DeviceClass none.example.com, which does not exist",
 		"secret":          "permission: container main runs as user 4711 and may not open " + f.device("secret"),
 		"lost-bed":        "device-missing: container main cannot start, since its device is gone",
-		"quota/forbidden": "quota: a ResourceQuota of namespace quota forbids the pod",
+		"quota/forbidden": "not-created: the API server refuses the pod of ReplicaSet forbidden-",
 	} {
 		wait.Until(t, limit, "reason of "+pod, func() error {
 			text, code := f.fleet(t, "why", pod)
@@ -320,13 +320,13 @@ func (f *fleetBed) testWhy(t *testing.T) {
 			return nil
 		})
 	}
-	t.Run("taint", func(t *testing.T) {
+	t.Run("cordoned", func(t *testing.T) {
 		f.Kubectl(t, "", "cordon", bed.NodeName)
 		defer f.Kubectl(t, "", "uncordon", bed.NodeName)
 		f.CreatePod(t, bed.Workload("cordoned", "example.com/free", 1))
-		wait.Until(t, limit, "taint", func() error {
+		wait.Until(t, limit, "cordoned", func() error {
 			text, _ := f.fleet(t, "why", "default/cordoned")
-			if !strings.Contains(text, "taint: ") || !strings.Contains(text, "bed: it is cordoned") {
+			if !strings.Contains(text, "unschedulable") || !strings.Contains(text, "bed has") {
 				return errors.New(text)
 			}
 			return nil
