@@ -138,16 +138,16 @@ func TestExplainEscapes(t *testing.T) {
 	}
 }
 
-// What a host process does with a node. The node is /dev/null of this machine, which this test keeps
-// open.
+// What a host process does with a node. The node is /dev/full of this machine, which hardly anything but
+// this test has open.
 func TestExplainThisHost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	place(t, dir+"/config.toml", `[[resource]]
-name = "example.com/null"
-match.glob = "/dev/null"
+name = "example.com/full"
+match.glob = "/dev/full"
 `)
-	file, err := os.Open("/dev/null")
+	file, err := os.Open("/dev/full")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +158,8 @@ match.glob = "/dev/null"
 		args    []string
 		want    string
 	}{
-		{"null", host, fmt.Sprintf("(%d)", os.Getpid())},
-		{"null", host, "/dev/null: mode 0666, uid 0, gid 0"},
+		{"full", host, fmt.Sprintf("(%d)", os.Getpid())},
+		{"full", host, "/dev/full: mode 0666, uid 0, gid 0"},
 	} {
 		var out strings.Builder
 		run(t.Context(), append([]string{"explain", c.subject}, c.args...), &out, &out)

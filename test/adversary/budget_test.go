@@ -19,7 +19,7 @@ import (
 const (
 	stick = "example.com/stick"
 	// serials is how many serial numbers a device shows.
-	serials = 1200
+	serials = 500
 )
 
 // sticks has a resource of USB serial adapters.
