@@ -26,6 +26,10 @@ const (
 	// of a stream makes kubelets up to 1.36 disconnect the newest client of the resource, also during
 	// a call.
 	answeredWithin = 50 * time.Millisecond
+	// registerWithin is how long the successor needs to register a resource again, and endStreamsWithin is
+	// how long it takes at most to end the streams of all resources.
+	registerWithin   = 5 * time.Millisecond
+	endStreamsWithin = 500 * time.Millisecond
 )
 
 // standBy returns when it is the turn of this instance, or with the error of ctx. Until then another
@@ -159,6 +163,22 @@ func (a *Agent) handOver(ctx context.Context) {
 		a.book.Save()
 		a.turn.release(answers)
 		sleep(ctx, answeredWithin)
+	}
+	a.endStreams(ctx)
+}
+
+// endStreams ends the streams of the resources one after the other. When a stream ends, kubelets up to 1.36
+// disconnect the successor's client of the resource, which is without devices until the successor has
+// registered it again. If all of them register at once, that takes twenty times as long for each.
+func (a *Agent) endStreams(ctx context.Context) {
+	all := a.members()
+	pause := min(registerWithin, endStreamsWithin/time.Duration(max(1, len(all))))
+	for _, r := range all {
+		isStarted := r.ended != nil // the loop has ended, to which the field belongs
+		if isStarted {
+			r.stop()
+			sleep(ctx, pause)
+		}
 	}
 }
 
