@@ -136,8 +136,7 @@ func (c *candidate) iommuGroup() string {
 	return vfioGroup(c.hardware)
 }
 
-// describe names a device for an administrator, in notes and in explanations. It is also the key
-// of excluded devices in a trace.
+// describe names a device for an administrator, in notes and in explanations.
 func (c *candidate) describe() string {
 	// The order matters: a pool or a group may also have hardware and picks.
 	if c.pool {

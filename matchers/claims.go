@@ -61,7 +61,11 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 				denied[owner] = &denial{first: c.describe()}
 			}
 			denied[owner].count++
-			m.recorder.deny(c, owner)
+			m.left = append(m.left, leftOut{
+				device:  *c,
+				before:  owner.Name + " has ",
+				isTaken: true,
+			})
 			continue
 		}
 		m.claims.add(r, c)

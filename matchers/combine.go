@@ -38,7 +38,7 @@ func (m *run) group(r *config.Resource, parts []candidate) []candidate {
 		part := parts[i]
 		value, unread := m.groupValue(r, &part)
 		if unread {
-			m.recorder.drop(&part, "the value of each can't be read yet")
+			m.drop(&part, "the value of each can't be read yet")
 			continue
 		}
 		if value == "" {

@@ -1,9 +1,7 @@
 package matchers
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -57,9 +55,55 @@ func (c Condition) String() string {
 	return text
 }
 
+// target is a node with its hardware, or hardware as a whole. As the subject of an
+// explanation, the zero target is the whole host.
+type target struct {
+	// hardware is nil for a node without hardware.
+	hardware *device.Hardware
+	// node is nil for hardware as a whole.
+	node *device.Node
+}
+
+// String names the target in explanations. The zero target has no name.
+func (t target) String() string {
+	if t.node != nil {
+		return t.node.Path
+	}
+	return t.hardware.Name
+}
+
+// includes reports whether an explanation about t is also about another target.
+func (t target) includes(other target) bool {
+	if t.node != nil && other.node != t.node {
+		return false
+	}
+	// A subject without a node and hardware includes every target.
+	return t.hardware == nil || other.hardware == t.hardware
+}
+
+// concerns reports whether a candidate has the explained hardware or node.
+func (t target) concerns(c *candidate) bool {
+	if t.node != nil {
+		isPicked := slices.ContainsFunc(c.picks, func(p pick) bool {
+			return p.node == t.node
+		})
+		// A device without picks stands for its hardware as a whole.
+		isWhole := len(c.picks) == 0 && t.node.Hardware != nil
+		return isPicked || isWhole && slices.Contains(c.members(), t.node.Hardware)
+	}
+	if t.hardware == nil {
+		return true
+	}
+	// The owner of a node may be another function of the IOMMU group than the hardware of the
+	// device.
+	hasNode := slices.ContainsFunc(c.picks, func(p pick) bool {
+		return p.node.Hardware == t.hardware
+	})
+	return hasNode || slices.Contains(c.members(), t.hardware)
+}
+
 // Explain explains each resource of a configuration on a host, as far as the hardware h or the node n is
-// concerned. If both are nil, it explains the whole host. Explain runs Match with a recorder, and
-// reports the records.
+// concerned. If both are nil, it explains the whole host.
 func Explain(
 	cfg *config.Config,
 	snap *device.Snapshot,
@@ -69,106 +113,143 @@ func Explain(
 	n *device.Node,
 ) []Explanation {
 	m := newRun(cfg, snap, forms, opts)
-	m.recorder = newRecorder(cfg, target{h, n})
-	inactive := m.matchAll(cfg)
+	x := explainer{
+		run:     newRun(cfg, snap, forms, opts),
+		subject: target{h, n},
+	}
 	all := make([]Explanation, 0, len(cfg.Resources))
-	for i := range cfg.Resources {
-		r := &cfg.Resources[i]
+	m.matchAll(cfg, func(r *config.Resource, inactive string) {
 		e := Explanation{
 			Resource: r.Name,
 			// Empty lists are not nil, so that their JSON values are lists.
 			Offered: []string{},
+			Reason:  inactive,
 			Matches: []MatchOutcome{},
 		}
-		note, isInactive := inactive[r]
-		if isInactive {
-			e.Reason = note.Text
-		} else {
-			m.recorder.traces[r].explain(&e)
-		}
 		unknown := m.result.Unknown[r]
-		// The search was cut off, so that the counts of the conditions mean nothing.
+		if inactive == "" {
+			x.explain(&e, r, m, unknown == "")
+		}
 		if unknown != "" {
 			e.Reason = unknown
-			e.Matches = []MatchOutcome{}
 		}
 		all = append(all, e)
-	}
+	})
 	return all
 }
 
-// explain fills in the explanation of a resource that is active.
-func (t *trace) explain(e *Explanation) {
-	e.Offered = append(e.Offered, t.offered...)
-	slices.Sort(e.Offered)
-	e.Variables = t.variables
-	nearest := ""
-	// least is 0 as long as no match has a condition that fits nothing.
-	least := 0
-	for _, m := range t.matches {
-		out := m.outcome()
-		e.Matches = append(e.Matches, out)
-		unfit := out.unfit()
-		// The match with the fewest such conditions is the one that the administrator almost got
-		// right.
-		if len(unfit) > 0 && (least == 0 || len(unfit) < least) {
-			least = len(unfit)
-			nearest = strings.Join(unfit, "; ")
-			if len(t.matches) > 1 {
-				nearest = out.Place + ": " + nearest
-			}
+// explainer evaluates the conditions of a configuration one by one. It is a run of its own, so that its reads
+// do not use up the budget of the matched run.
+type explainer struct {
+	*run
+	subject target
+}
+
+// explain fills in the explanation of a resource that is active and that m has just matched. If the search
+// for its devices was cut off, isKnown is not set, and the counts of its conditions mean nothing.
+func (x *explainer) explain(e *Explanation, r *config.Resource, m *run, isKnown bool) {
+	x.budget.begin()
+	x.deadline.begin()
+	for _, o := range m.offered {
+		if !x.subject.concerns(o.device) {
+			continue
+		}
+		e.Offered = append(e.Offered, o.id)
+		// The variables of every device of the host would be too many to read.
+		if x.subject != (target{}) {
+			// The first three are of interest even if the resource does not use them.
+			names := append([]string{"id", "resource", "container_path"}, r.Variables...)
+			e.Variables = append(e.Variables, x.offer(r, o.device, o.name).table(names)...)
 		}
 	}
-	e.Reason = t.reason(nearest)
+	slices.Sort(e.Offered)
+	if !isKnown {
+		return
+	}
+	for i := range r.Match {
+		e.Matches = append(e.Matches, x.outcome(x.predicate(&r.Match[i])))
+	}
+	e.Reason = x.reasons(m.left, len(e.Offered) > 0)
+	if e.Reason == "" && len(e.Offered) == 0 {
+		e.Reason = nearestMatch(e.Matches)
+	}
 }
 
-// reason says why something is missing. nearest is the reason of the match with the fewest
-// conditions that fit nothing. It is empty if the resource offers devices and no other resource
-// has some of them.
-func (t *trace) reason(nearest string) string {
-	// This is a reason even if the resource offers other devices.
-	if len(t.owners) > 0 {
-		return t.ownersReason()
+// reasons says why devices are not offered. The devices that another resource has are a reason even if other
+// devices are offered.
+func (x *explainer) reasons(left []leftOut, isOffered bool) string {
+	var all []*reason
+	for i := range left {
+		l := &left[i]
+		isIgnored := isOffered && !l.isTaken
+		if isIgnored || !x.subject.concerns(&l.device) {
+			continue
+		}
+		k := slices.IndexFunc(all, func(r *reason) bool {
+			return r.before == l.before
+		})
+		if k < 0 {
+			k = len(all)
+			all = append(all, &reason{leftOut: *l})
+		}
+		all[k].add(l)
 	}
-	if len(t.offered) > 0 {
-		return ""
+	var texts []string
+	for _, r := range all {
+		texts = append(texts, r.String())
 	}
-	var reasons []string
-	if t.found == 0 && len(t.excluded) > 0 {
-		// The map has no order. The least name makes the text the same each time.
-		first := slices.Min(slices.Collect(maps.Keys(t.excluded)))
-		reasons = append(reasons, "exclude leaves out "+andMore(first, len(t.excluded)))
-	}
-	if t.droppedCount > 0 {
-		reasons = append(reasons, t.droppedReason())
-	}
-	if len(reasons) > 0 {
-		return strings.Join(reasons, "; ")
-	}
-	return cmp.Or(nearest, "nothing matches")
+	return strings.Join(texts, "; ")
 }
 
-// ownersReason names the resources that have the devices.
-func (t *trace) ownersReason() string {
-	var reasons []string
-	for _, o := range t.owners {
-		reasons = append(reasons, o.owner.Name+" has "+andMore(o.first, o.count))
-	}
-	return strings.Join(reasons, "; ")
+// reason is a reason with the names of the devices that were left out for it. Only the first of several texts
+// after the name is kept, since an explanation is a few lines long.
+type reason struct {
+	leftOut
+	names  []string
+	others int
 }
 
-// droppedReason says why the first devices are dropped.
-func (t *trace) droppedReason() string {
-	d := t.dropped
-	text := fmt.Sprintf("left out: %s: %s", andMore(d.first, d.count), d.why)
-	others := t.droppedCount - d.count
-	switch others {
+// add adds a device.
+func (r *reason) add(l *leftOut) {
+	if l.after == r.after {
+		r.names = append(r.names, l.device.describe())
+	} else {
+		r.others++
+	}
+}
+
+// String returns the text of the reason.
+func (r *reason) String() string {
+	// Several nodes of one device may be excluded, in any order.
+	slices.Sort(r.names)
+	names := slices.Compact(r.names)
+	text := r.before + andMore(names[0], len(names)) + r.after
+	switch r.others {
 	case 0:
 		return text
 	case 1:
 		return text + "; and 1 more device"
 	}
-	return fmt.Sprintf("%s; and %d more devices", text, others)
+	return fmt.Sprintf("%s; and %d more devices", text, r.others)
+}
+
+// nearestMatch lists the conditions that fit nothing of the match with the fewest such conditions: the
+// administrator almost got it right.
+func nearestMatch(matches []MatchOutcome) string {
+	var least []string
+	text := "nothing matches"
+	for _, m := range matches {
+		unfit := m.unfit()
+		if len(unfit) == 0 || least != nil && len(unfit) >= len(least) {
+			continue
+		}
+		least = unfit
+		text = strings.Join(unfit, "; ")
+		if len(matches) > 1 {
+			text = m.Place + ": " + text
+		}
+	}
+	return text
 }
 
 // unfit lists the conditions that fit nothing, as reasons.
@@ -184,42 +265,44 @@ func (o MatchOutcome) unfit() []string {
 
 // outcome applies the conditions of a match to its targets, one after the other. A condition that fits
 // nothing is skipped for the others, so that each condition has its own reason.
-func (t *matchTrace) outcome() MatchOutcome {
+func (x *explainer) outcome(p *predicate) MatchOutcome {
 	out := MatchOutcome{
-		Place:      placeInResource(t.predicate.Match),
+		Place:      placeInResource(p.Match),
 		Selected:   []string{},
 		Conditions: []Condition{},
 	}
-	key, want := onlyCondition(t.predicate.Match)
-	if key != "" {
-		out.Selected = append(out.Selected, t.selectedOthers...)
-		out.Conditions = append(out.Conditions, Condition{
-			Key:  key,
-			Want: quotedPatterns(want),
-			Fits: len(out.Selected),
-		})
+	only := x.withoutTargets(p, &out)
+	if only.Key != "" {
+		only.Fits = len(out.Selected)
+		out.Conditions = append(out.Conditions, only)
 		return out
 	}
-	// Other conditions were not judged for ignored hardware.
-	if t.ignoresAll() {
+	targets := x.targets(p)
+	isIgnored := func(t target) bool {
+		return p.pci && t.hardware != nil && p.ignores(t.hardware)
+	}
+	others := slices.DeleteFunc(slices.Clone(targets), isIgnored)
+	// The other conditions mean nothing for a sub-function.
+	if len(targets) > 0 && len(others) == 0 {
 		out.Conditions = append(out.Conditions, Condition{
 			Key:     "pci.sriov",
 			Nearest: `only "sf" selects a sub-function`,
 		})
 		return out
 	}
-	steps := t.steps()
-	t.narrow(steps)
+	steps := x.steps(p)
+	rest := x.narrow(steps, targets)
 	for _, s := range steps {
 		out.Conditions = append(out.Conditions, s.Condition)
 	}
-	// Targets may be left, because narrow skips a condition that fits nothing. The match does not
-	// select them.
+	// The rest is not selected if a condition fits nothing, which narrow skips.
 	if len(out.unfit()) > 0 {
 		return out
 	}
-	for _, selected := range t.selected {
-		out.Selected = append(out.Selected, selected.String())
+	for _, t := range rest {
+		if x.selects(p, t) {
+			out.Selected = append(out.Selected, t.String())
+		}
 	}
 	if len(out.Selected) == 0 {
 		// Examples are the keys interface and interface_class that fit two interfaces.
@@ -228,19 +311,254 @@ func (t *matchTrace) outcome() MatchOutcome {
 	return out
 }
 
-// narrow counts the targets that fit the steps, one after the other. For a step that fits nothing, it
-// finds the nearest value.
-func (t *matchTrace) narrow(steps []*step) {
-	isOne := t.recorder.subject != (target{})
+// withoutTargets returns the condition of a match that selects neither nodes nor hardware, and adds what it
+// selects to out. Other matches have no such condition.
+func (x *explainer) withoutTargets(p *predicate, out *MatchOutcome) Condition {
+	var only Condition
+	var selected []string
+	switch {
+	case p.Mount:
+		only = Condition{Key: "glob", Want: quotedPatterns(p.Glob)}
+		selected = x.mounts(p)
+	case !p.CDIDevice.Empty():
+		only = Condition{Key: "cdi_device", Want: quotedPatterns(p.CDIDevice)}
+		for _, d := range x.matchingCDIDevices(p) {
+			selected = append(selected, cdiName(d))
+		}
+	case len(p.Virtual) > 0:
+		only = Condition{Key: "virtual"}
+		for i := range p.Virtual {
+			selected = append(selected, virtualName(&p.Virtual[i]))
+		}
+	}
+	// They have no hardware, so that they are not about hardware or a node.
+	if x.subject == (target{}) {
+		out.Selected = append(out.Selected, selected...)
+	}
+	return only
+}
+
+// targets lists the nodes or the hardware from which a match selects, as far as the subject includes them.
+func (x *explainer) targets(p *predicate) []target {
+	var all []target
+	add := func(h *device.Hardware, n *device.Node) {
+		t := target{h, n}
+		// No match selects a root hub, so that it would be a confusing nearest target.
+		isRootHub := n == nil && h.IsRootHub()
+		if !isRootHub && x.subject.includes(t) {
+			all = append(all, t)
+		}
+	}
+	nodes := x.snap.Nodes
+	if p.SelectsNets() {
+		nodes = x.snap.Nets
+	}
+	for _, h := range x.snap.Hardware {
+		if selectsWhole(p) {
+			add(h, nil)
+		} else if p.SelectsNets() && !p.onlyNets() {
+			for n := range ownNodes(h) {
+				add(h, n)
+			}
+		}
+	}
+	if !selectsWhole(p) {
+		for _, n := range nodes {
+			add(n.Hardware, n)
+		}
+	}
+	return all
+}
+
+// selectsWhole reports whether a match selects hardware with its nodes, and not single nodes.
+func selectsWhole(p *predicate) bool {
+	return p.VFIO || p.NamesHardware() && p.Glob.Empty() && !p.SelectsNets()
+}
+
+// selects reports whether a match selects a target, regardless of excludes.
+func (x *explainer) selects(p *predicate, t target) bool {
+	if t.node != nil {
+		return p.matches(t.node, t.hardware)
+	}
+	if p.VFIO {
+		return p.matchesVFIO(t.hardware) && slices.ContainsFunc(x.vfioNodes(t.hardware), func(n *device.Node) bool {
+			return p.fits(anyNode, t.hardware, n)
+		})
+	}
+	return p.matchesHardware(t.hardware) && slices.ContainsFunc(x.parts(p, t), func(part target) bool {
+		return p.matchesNode(part.hardware, part.node)
+	})
+}
+
+// parts lists hardware and those of its nodes that a match may select with it. A node is its only part.
+func (x *explainer) parts(p *predicate, t target) []target {
+	all := []target{t}
+	if t.node != nil {
+		return all
+	}
+	nodes := slices.Collect(ownNodes(t.hardware))
+	if p.VFIO {
+		// The hardware itself has no such node.
+		all = nil
+		nodes = x.vfioNodes(t.hardware)
+	}
+	for _, n := range nodes {
+		all = append(all, target{t.hardware, n})
+	}
+	return all
+}
+
+// step is a condition of a match as the explanation shows it.
+type step struct {
+	Condition
+	// want is empty for a table and for vfio.
+	want   pattern.Values
+	isGlob bool
+	// readsFiles is set if the condition reads files of sysfs. Its nearest value is only reported after
+	// other conditions have narrowed the targets.
+	readsFiles bool
+	// judge lists the judgements of a target. It is empty if the target was never compared with the
+	// condition, because it has no hardware or hardware of another kind.
+	judge func(target) []judgement
+}
+
+// judgement is the result of one condition for one node or hardware.
+type judgement struct {
+	holds bool
+	// unread is set if some values are not known yet.
+	unread bool
+	values []string
+}
+
+// holds reports whether the condition of the step holds for a target.
+func (s *step) holds(t target) bool {
+	return slices.ContainsFunc(s.judge(t), func(v judgement) bool {
+		return v.holds
+	})
+}
+
+// steps lists the conditions of a match. An empty table is a condition, too. They are in the
+// order in which the explanation narrows the targets.
+func (x *explainer) steps(p *predicate) []*step {
+	var all []*step
+	add := func(s step, key string, judge func(target) []judgement) {
+		s.Condition = Condition{Key: key, Want: quotedPatterns(s.want)}
+		s.judge = func(t target) []judgement {
+			// A glob is about nodes, whatever their hardware is.
+			if !s.isGlob && !p.comparesTarget(t) {
+				return nil
+			}
+			return judge(t)
+		}
+		all = append(all, &s)
+	}
+	if !p.Glob.Empty() {
+		add(step{want: p.Glob, isGlob: true}, "glob", func(t target) []judgement {
+			if t.node == nil {
+				return nil
+			}
+			return []judgement{{
+				holds:  p.matchesPaths(t.node),
+				values: x.pathsOf(t.node),
+			}}
+		})
+	}
+	for _, name := range []string{"usb", "pci", "mdev", "net"} {
+		table := p.Hardware[name]
+		// A table with keys is shown by its keys.
+		if table != nil && len(table) == 0 {
+			add(step{}, name, func(target) []judgement {
+				return []judgement{{holds: true}}
+			})
+		}
+	}
+	for i := range p.conditions {
+		c := &p.conditions[i]
+		add(step{want: c.want, readsFiles: c.about == sysfsDir}, c.key, func(t target) []judgement {
+			var found []judgement
+			for _, subject := range x.subjects(p, c, t) {
+				found = append(found, x.judge(c, subject))
+			}
+			return found
+		})
+	}
+	if p.VFIO {
+		add(step{}, "vfio", func(t target) []judgement {
+			v := judgement{holds: vfioGroup(t.hardware) != ""}
+			if t.hardware.PCI != nil {
+				// The driver is what an administrator has to change.
+				v.values = []string{"driver " + t.hardware.PCI.Driver}
+			}
+			return []judgement{v}
+		})
+	}
+	return all
+}
+
+// judge evaluates a condition.
+func (x *explainer) judge(c *condition, t target) judgement {
+	values, unread := c.have(t.hardware, t.node)
+	unread = unread || x.isLate(c.want)
+	return judgement{
+		holds:  !unread && c.want.Match(values...),
+		unread: unread,
+		values: values,
+	}
+}
+
+// comparesTarget reports whether a target has the kinds that the tables of the match describe.
+func (p *predicate) comparesTarget(t target) bool {
+	if !p.NamesHardware() {
+		return true
+	}
+	// With net, a target is an interface, or hardware or a node beside an interface.
+	isNet := t.node != nil && t.node.Net != nil
+	if p.net && isNet && !p.namesDevices() {
+		return true
+	}
+	if t.hardware == nil || !p.isOfTables(t.hardware) {
+		return false
+	}
+	return !p.net || isNet || len(t.hardware.Nets) > 0
+}
+
+// subjects lists the hardware or the nodes that a condition is about, for a target. One of them has to fit.
+func (x *explainer) subjects(p *predicate, c *condition, t target) []target {
+	switch c.about {
+	case wholeHardware:
+		return []target{{hardware: t.hardware}}
+	case netInterface:
+		// The target is the interface itself. Otherwise any interface of the hardware may match.
+		if t.node != nil && t.node.Net != nil {
+			return []target{{node: t.node}}
+		}
+		var all []target
+		for _, n := range t.hardware.Nets {
+			all = append(all, target{node: n})
+		}
+		return all
+	case sysfsDir:
+		// The directory of a VFIO node has no attributes of the hardware.
+		if p.VFIO {
+			return []target{t}
+		}
+	}
+	return x.parts(p, t)
+}
+
+// narrow counts the targets that fit the steps, one after the other, and returns the targets that are left.
+// For a step that fits nothing, it finds the nearest value.
+func (x *explainer) narrow(steps []*step, targets []target) []target {
+	isOne := x.subject != (target{})
 	// A single target is as narrow as can be.
 	isNarrowed := isOne
 	// rest are the targets that fit all steps so far, except for steps that fit nothing.
-	rest := t.targets
+	rest := targets
 	for _, s := range steps {
 		var fitting []target
-		for _, candidate := range rest {
-			if s.holds(candidate) {
-				fitting = append(fitting, candidate)
+		for _, t := range rest {
+			if s.holds(t) {
+				fitting = append(fitting, t)
 			}
 		}
 		s.Fits = len(fitting)
@@ -256,38 +574,14 @@ func (t *matchTrace) narrow(steps []*step) {
 		// rest is complete only now: a later step may have narrowed it.
 		n := nearest{
 			step:       s,
-			all:        t.targets,
+			all:        targets,
 			rest:       rest,
 			isOne:      isOne,
 			isNarrowed: isNarrowed,
 		}
 		s.Nearest = n.String()
 	}
-}
-
-// ignoresAll reports whether the match ignored everything as a sub-function.
-func (t *matchTrace) ignoresAll() bool {
-	for _, candidate := range t.targets {
-		if !t.ignored[candidate.hardware] {
-			return false
-		}
-	}
-	return len(t.targets) > 0
-}
-
-// onlyCondition returns the condition of a match that selects neither nodes nor hardware. key is empty for
-// other matches.
-func onlyCondition(match *config.Match) (key string, want pattern.Values) {
-	if match.Mount {
-		return "glob", match.Glob
-	}
-	if !match.CDIDevice.Empty() {
-		return "cdi_device", match.CDIDevice
-	}
-	if len(match.Virtual) > 0 {
-		return "virtual", pattern.Values{}
-	}
-	return "", pattern.Values{}
+	return rest
 }
 
 // quotedPatterns formats patterns for people: `"a*" or "b"`.

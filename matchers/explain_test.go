@@ -75,7 +75,7 @@ func TestExplainReasons(t *testing.T) {
 		{
 			"exclude and required",
 			"match = [{ usb = {} }, { usb = {}, subsystem = \"tty\", required = true }]\nexclude = { usb = { serial = \"CAN-B*\" } }",
-			"left out: USB device 1-1: match 2 with required = true selects no node of it",
+			"exclude leaves out USB device 1-2; left out: USB device 1-1: match 2 with required = true selects no node of it",
 		},
 		{
 			"a name without a value",

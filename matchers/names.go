@@ -28,7 +28,7 @@ func (m *run) byName(r *config.Resource, devices []candidate) map[string][]*cand
 		c := &devices[i]
 		name, err := m.nameOf(r, c)
 		if err != nil {
-			m.recorder.drop(c, "%v", err)
+			m.drop(c, err.Error())
 			unnamed[err.Error()] = append(unnamed[err.Error()], c)
 			continue
 		}
@@ -71,7 +71,7 @@ func (m *run) limitNames(r *config.Resource, byName map[string][]*candidate) {
 	// The first names in alphabetical order stay, whatever the order of the devices.
 	for _, name := range names[maxNames:] {
 		for _, c := range byName[name] {
-			m.recorder.drop(c, "name %q makes more than %d names", r.Name, maxNames)
+			m.drop(c, fmt.Sprintf("name %q makes more than %d names", r.Name, maxNames))
 		}
 		delete(byName, name)
 	}

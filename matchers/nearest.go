@@ -25,7 +25,7 @@ type nearest struct {
 
 // String returns the explanation, or an empty string if no value is near enough to be of help.
 func (n *nearest) String() string {
-	if n.step.readsFiles() {
+	if n.step.readsFiles {
 		// Without other conditions, nearly all hardware is a target, and a near value is a
 		// coincidence.
 		if !n.isNarrowed {
@@ -49,7 +49,7 @@ func (n *nearest) value() string {
 	found := ""
 	unread := ""
 	for _, t := range n.rest {
-		for _, v := range n.step.judgements(t) {
+		for _, v := range n.step.judge(t) {
 			if v.unread && unread == "" {
 				unread = "the value for " + t.String() + " can't be read yet"
 			}
@@ -94,14 +94,14 @@ func (n *nearest) describe(t target, value, but string, isFar bool) string {
 // distance is the number of edits from a value to the patterns. It is 0 for differences that people
 // overlook, and but then describes the difference. isFar is set if the value can hardly be meant.
 func (n *nearest) distance(have string) (edits int, isFar bool, but string) {
-	want := n.step.want()
+	want := n.step.want
 	matchesLower := want.Match(strings.ToLower(have))
 	matchesUpper := want.Match(strings.ToUpper(have))
 	isOtherCase := matchesLower || matchesUpper
 	if isOtherCase && !want.Empty() {
 		return 0, false, ", which differs in letter case"
 	}
-	if n.step.kind == globStep {
+	if n.step.isGlob {
 		// The glob is valid, but it may have been written as a regular expression.
 		for _, written := range want.Patterns() {
 			glob := pattern.FromRegexp(written)
@@ -147,13 +147,8 @@ func isSwapped(have string, want pattern.Values) bool {
 	return isID && !want.Empty() && vendor != product && want.Match(product+":"+vendor)
 }
 
-// want returns the patterns of the step. It is empty for a table and for vfio.
-func (s *step) want() pattern.Values {
-	switch s.kind {
-	case globStep:
-		return s.of.predicate.Glob
-	case conditionStep:
-		return s.of.predicate.conditions[s.index].want
-	}
-	return pattern.Values{}
+// isOnBus reports whether a target is a bus node of a USB device. Most matches leave bus nodes out on
+// purpose.
+func (t target) isOnBus() bool {
+	return t.node != nil && strings.HasPrefix(t.node.Path, "/dev/bus/")
 }

@@ -49,9 +49,44 @@ type run struct {
 	memory int
 	// checks is how many of maxChecks are left.
 	checks int
-	// recorder records for Explain. It is nil for Match.
-	recorder *recorder
-	result   Result
+	// left and offered are what happened to the devices of the current resource, for Explain.
+	left    []leftOut
+	offered []offered
+	result  Result
+}
+
+// leftOut is a device that the current resource selects and does not offer. The name of the device between
+// the texts makes the reason, for an administrator.
+type leftOut struct {
+	device        candidate
+	before, after string
+	// isTaken is set if another resource has the device.
+	isTaken bool
+}
+
+// offered is a device that the current resource offers.
+type offered struct {
+	device *candidate
+	id     string
+	// name is the name of the resource.
+	name string
+}
+
+// exclude records that an exclude selects a device.
+func (m *run) exclude(c *candidate) {
+	m.left = append(m.left, leftOut{
+		device: *c,
+		before: "exclude leaves out ",
+	})
+}
+
+// drop records that a rule drops a device.
+func (m *run) drop(c *candidate, why string) {
+	m.left = append(m.left, leftOut{
+		device: *c,
+		before: "left out: ",
+		after:  ": " + why,
+	})
 }
 
 // companionFiles are the nodes that a companion selects, or the paths to mount.
@@ -119,11 +154,11 @@ func newIndexes(snap *device.Snapshot) indexes {
 	}
 }
 
-// matchAll matches every resource, and returns why some are inactive.
-func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) {
+// matchAll matches every resource. It calls after with each one, and with why it is inactive, if it is.
+func (m *run) matchAll(cfg *config.Config, after func(r *config.Resource, inactive string)) {
 	// All fixed names must be known before the first resource with variables in its name is
 	// matched.
-	inactive = m.inactive(cfg)
+	inactive := m.inactive(cfg)
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		note, isInactive := inactive[r]
@@ -133,8 +168,8 @@ func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) 
 		} else {
 			m.match(r)
 		}
+		after(r, note.Text)
 	}
-	return inactive
 }
 
 // match finds the offers of an active resource and adds them to the result. The order of the
@@ -145,7 +180,8 @@ func (m *run) match(r *config.Resource) {
 	m.directoryNotes(r)
 	// From here on, the resource reads attributes and paths that the snapshot does not have.
 	m.budget.begin()
-	m.recorder.begin(r)
+	m.left = m.left[:0]
+	m.offered = m.offered[:0]
 	found := m.candidates(r)
 	// A part of the devices, or devices with a part of their nodes, would be a wrong answer.
 	if m.deadline.isOver {
@@ -179,7 +215,7 @@ func (m *run) match(r *config.Resource) {
 func (m *run) offerName(r *config.Resource, name string, devices []*candidate) {
 	if m.memory/2 < device.ResourceMemory {
 		for _, c := range devices {
-			m.recorder.drop(c, "the resource would take too much memory")
+			m.drop(c, "the resource would take too much memory")
 		}
 		m.tooMuch(r, "resource "+name, devices, device.ResourceMemory)
 		return
@@ -207,7 +243,7 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		// This comes before the offer is built: building it is what uses the memory.
 		if used+needs > m.memory/2 {
 			left = append(left, c)
-			m.recorder.drop(c, "it would take too much memory")
+			m.drop(c, "it would take too much memory")
 			continue
 		}
 		b := m.offer(r, c, name)
@@ -220,12 +256,16 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		used += max(needs, o.Memory())
 		// The kubelet and the ledger know a device only by its ID.
 		if m.claims.ids[o.ID] != nil {
-			m.recorder.drop(c, "another device has its ID %q", o.ID)
+			m.drop(c, fmt.Sprintf("another device has its ID %q", o.ID))
 			m.fault(r.Place, "", "%s is left out: another device has its ID %q", c.describe(), o.ID)
 			continue
 		}
 		m.claims.ids[o.ID] = r
-		m.recorder.offer(b)
+		m.offered = append(m.offered, offered{
+			device: c,
+			id:     o.ID,
+			name:   name,
+		})
 		// A device that cannot be allocated needs no check.
 		if r.Health != nil && o.Problem == "" {
 			m.addCheck(out.Checks, o, b.check)

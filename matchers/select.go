@@ -3,6 +3,7 @@ package matchers
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -56,11 +57,10 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	}
 	s.matches, s.excludes = m.predicates(r)
 	for _, p := range s.matches {
-		p.trace = m.recorder.match(p)
 		s.add(p)
 	}
 	// Excludes apply to the result of all matches, wherever they are in the resource.
-	s.exclude()
+	s.applyExcludes()
 	// Only the nodes that are left become part of the device of an IOMMU group.
 	s.unite()
 	found := make([]candidate, 0, len(s.picks)+len(s.whole)+len(s.others))
@@ -71,10 +71,7 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	// The others have no place in the hierarchy of hardware, and stay in the order of the
 	// matches.
 	found = append(found, s.others...)
-	// A match with required = true drops some of them. The explanation counts those as dropped.
-	m.recorder.find(found)
 	for _, p := range s.matches {
-		p.trace = nil // the following comparisons are about devices that are already selected
 		if p.Required {
 			found = s.withNodeOf(p, found)
 		}
@@ -140,29 +137,20 @@ func (s *selection) appendPicked(found []candidate) []candidate {
 
 // appendWhole appends the hardware that is a device without a selected node.
 func (s *selection) appendWhole(found []candidate) []candidate {
-	if s.r.Each == config.EachNode {
-		s.recordWhole()
-		return found
-	}
 	// The order is random. The caller sorts the candidates by hardware.
 	for h, how := range s.whole {
-		found = append(found, candidate{
+		c := candidate{
 			hardware:  h,
 			dangerous: how.dangerous,
 			count:     how.count,
-		})
+		}
+		if s.r.Each == config.EachNode {
+			s.drop(&c, `each = "node", and no node of it is selected`)
+		} else {
+			found = append(found, c)
+		}
 	}
 	return found
-}
-
-// recordWhole records hardware that is not a device, because it has each = "node" and no selected node.
-func (s *selection) recordWhole() {
-	if s.recorder == nil {
-		return
-	}
-	for _, h := range sortHardware(slices.Collect(maps.Keys(s.whole))) {
-		s.recorder.drop(&candidate{hardware: h}, `each = "node", and no node of it is selected`)
-	}
 }
 
 // isOneDevice reports whether the selected nodes of one hardware are one device.
@@ -199,7 +187,7 @@ func (s *selection) withNodeOf(p *predicate, found []candidate) []candidate {
 		if has[s.unitOf(&c)] {
 			return false
 		}
-		s.recorder.drop(&c, "%s with required = true selects no node of it", placeInResource(p.Match))
+		s.drop(&c, placeInResource(p.Match)+" with required = true selects no node of it")
 		return true
 	})
 }
@@ -249,18 +237,8 @@ func (s *selection) pick(n *device.Node, p *predicate) {
 	})
 }
 
-// skips reports whether a match does not need to judge a node, because an earlier match has selected
-// it. A trace needs the judgement of every match.
-func (s *selection) skips(p *predicate, n *device.Node) bool {
-	return p.trace == nil && s.picked[n]
-}
-
 // addNodes selects nodes for a match with a glob, or without hardware.
 func (s *selection) addNodes(p *predicate) {
-	if p.trace != nil {
-		s.addTracedNodes(p)
-		return
-	}
 	// With a glob, a binary search for its prefix avoids comparing every node of the host.
 	nodes := slices.Values(s.snap.Nodes)
 	if !p.Glob.Empty() {
@@ -268,19 +246,7 @@ func (s *selection) addNodes(p *predicate) {
 	}
 	for n := range nodes {
 		// A node with several matching names occurs several times, and is picked once.
-		if !s.skips(p, n) && p.matchesExceptGlob(n, n.Hardware) {
-			s.pick(n, p)
-		}
-	}
-}
-
-// addTracedNodes is addNodes without the search for the prefix of the glob, so that the trace
-// also has the other nodes.
-func (s *selection) addTracedNodes(p *predicate) {
-	for _, n := range s.snap.Nodes {
-		p.trace.beginTarget(n.Hardware, n, true)
-		if p.matches(n, n.Hardware) {
-			p.trace.selects(n.Hardware, n)
+		if !s.picked[n] && p.matchesExceptGlob(n, n.Hardware) {
 			s.pick(n, p)
 		}
 	}
@@ -289,23 +255,22 @@ func (s *selection) addTracedNodes(p *predicate) {
 // addHardware selects hardware with all its nodes and network interfaces, for a match without
 // a glob.
 func (s *selection) addHardware(p *predicate) {
-	for _, h := range s.snap.Hardware {
-		// With net, the interfaces are the devices, and hardware is no device for its own sake.
-		if p.SelectsNets() {
-			s.addNodesBesideNets(p, h)
-		} else {
+	if !p.SelectsNets() {
+		for _, h := range s.snap.Hardware {
 			s.addWhole(p, h)
 		}
-	}
-	if !p.SelectsNets() {
 		return
+	}
+	// With net, the interfaces are the devices, and hardware is no device for its own sake.
+	for _, h := range s.snap.Hardware {
+		if !p.onlyNets() && p.matchesHardware(h) {
+			s.addNodesOf(p, h)
+		}
 	}
 	// An interface may have no hardware, such as a bridge, so that this is not a loop over
 	// hardware.
 	for _, n := range s.snap.Nets {
-		p.trace.beginTarget(n.Hardware, n, true)
 		if p.matches(n, n.Hardware) {
-			p.trace.selects(n.Hardware, n)
 			s.pick(n, p)
 		}
 	}
@@ -313,15 +278,12 @@ func (s *selection) addHardware(p *predicate) {
 
 // addWhole selects hardware as a whole, and those of its nodes that match.
 func (s *selection) addWhole(p *predicate, h *device.Hardware) {
-	p.trace.beginTarget(h, nil, true)
-	matches := p.matchesHardware(h)
-	if p.stops(matches) {
+	if !p.matchesHardware(h) {
 		return
 	}
 	// Hardware without a selected node is a device, too. exclude deletes it from whole if a node
 	// of it is selected.
-	if p.matchesNode(h, nil) && matches {
-		p.trace.selects(h, nil)
+	if p.matchesNode(h, nil) {
 		how := s.whole[h]
 		s.whole[h] = whole{
 			dangerous: how.dangerous || p.Dangerous,
@@ -329,101 +291,73 @@ func (s *selection) addWhole(p *predicate, h *device.Hardware) {
 			count: cmp.Or(how.count, p.Count),
 		}
 	}
-	for _, n := range h.Nodes {
-		// Only vfio = true, or a match about nodes, selects the node of a whole IOMMU group.
-		if isNodeOfWholeGroup(n, h) || s.skips(p, n) {
-			continue
-		}
-		p.trace.beginPart(h, n, matches)
-		if p.matchesNode(h, n) && matches {
-			p.trace.selects(h, nil)
+	s.addNodesOf(p, h)
+}
+
+// addNodesOf selects the nodes of hardware that matches, as far as they match, too.
+func (s *selection) addNodesOf(p *predicate, h *device.Hardware) {
+	for n := range ownNodes(h) {
+		if !s.picked[n] && p.matchesNode(h, n) {
 			s.pick(n, p)
 		}
 	}
 }
 
-// addNodesBesideNets selects the nodes of hardware for a match that also selects its network
-// interfaces. A match that is only about interfaces selects no nodes.
-func (s *selection) addNodesBesideNets(p *predicate, h *device.Hardware) {
-	if p.onlyNets() {
-		return
-	}
-	// The hardware is not a target of the match, but a trace records its conditions for the
-	// nodes.
-	p.trace.beginHardware()
-	matches := p.matchesHardware(h)
-	if p.stops(matches) {
-		return
-	}
-	for _, n := range h.Nodes {
-		if isNodeOfWholeGroup(n, h) || s.skips(p, n) {
-			continue
-		}
-		p.trace.beginTarget(h, n, matches)
-		if p.matchesNode(h, n) && matches {
-			p.trace.selects(h, n)
-			s.pick(n, p)
+// ownNodes yields the nodes of hardware, except for the node of an IOMMU group, which also belongs to the
+// other functions of the group: only vfio = true, or a match about nodes, selects it. A mediated device has
+// its own group.
+func ownNodes(h *device.Hardware) iter.Seq[*device.Node] {
+	return func(yield func(*device.Node) bool) {
+		for _, n := range h.Nodes {
+			isOfWholeGroup := isGroupNode(n) && h.MDev == nil
+			if !isOfWholeGroup && !yield(n) {
+				return
+			}
 		}
 	}
-}
-
-// isNodeOfWholeGroup reports whether n is the node of an IOMMU group, which also belongs to the
-// other functions of the group. A mediated device has its own group.
-func isNodeOfWholeGroup(n *device.Node, h *device.Hardware) bool {
-	return isGroupNode(n) && h.MDev == nil
 }
 
 // addPaths selects paths to mount. Device nodes are left out, because the device cgroup of the
 // container denies access to a node that is only mounted.
 func (s *selection) addPaths(p *predicate) {
-	for _, path := range s.files(p.Place, p.Glob) {
-		// A link below /dev to a node is left out as well.
-		if s.at(path) != nil {
-			continue
-		}
-		p.trace.selectsOther(path)
-		c := candidate{
+	for _, path := range s.mounts(p) {
+		isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+			return e.matchesPath(path)
+		})
+		s.addOther(candidate{
 			single:    true,
 			name:      path,
 			paths:     []pathPick{{path, p.Match}},
 			dangerous: p.Dangerous,
-		}
-		isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-			return e.matchesPath(path)
-		})
-		if isExcluded {
-			s.recorder.exclude(&c)
-		} else if !s.hasOther(path) {
-			// The first match with the path decides how it is mounted.
-			s.others = append(s.others, c)
-		}
+		}, isExcluded)
 	}
 }
 
-// hasOther reports whether a path, a CDI device or a virtual device is selected already.
-func (s *selection) hasOther(name string) bool {
-	return slices.ContainsFunc(s.others, func(c candidate) bool {
-		return c.name == name
+// mounts lists the paths that a match with a glob outside of /dev selects. Links to nodes are left out.
+func (m *run) mounts(p *predicate) []string {
+	return slices.DeleteFunc(m.files(p.Place, p.Glob), func(path string) bool {
+		return m.at(path) != nil
 	})
 }
 
-// addCDIDevices selects CDI devices of the host by qualified name. Wildcards do not match the device
-// "all", which by convention consists of all devices.
+// addOther adds a path or a CDI device. If several matches select it, it has the settings of the first one.
+func (s *selection) addOther(c candidate, isExcluded bool) {
+	isSelected := slices.ContainsFunc(s.others, func(other candidate) bool {
+		return other.name == c.name
+	})
+	if isExcluded {
+		s.exclude(&c)
+	} else if !isSelected {
+		s.others = append(s.others, c)
+	}
+}
+
+// addCDIDevices selects CDI devices of the host.
 func (s *selection) addCDIDevices(p *predicate) {
-	for i := range s.CDIDevices {
-		d := &s.CDIDevices[i]
-		if s.isLate(p.CDIDevice) || !p.CDIDevice.Match(d.Name) {
-			continue
-		}
-		// A qualified name is "vendor.com/class=name".
-		isAll := strings.HasSuffix(d.Name, "=all")
-		if isAll && !isSpelledOut(p.CDIDevice, d.Name) {
-			continue
-		}
-		p.trace.selectsOther("CDI device " + d.Name)
+	for _, d := range s.matchingCDIDevices(p) {
 		c := candidate{
 			single: true,
-			name:   "CDI device " + d.Name,
+			name:   cdiName(d),
 			cdi:    d,
 			// The hardware provides NUMA nodes and variables. The claim is about the CDI device
 			// only.
@@ -431,14 +365,26 @@ func (s *selection) addCDIDevices(p *predicate) {
 			dangerous: p.Dangerous,
 			count:     p.Count,
 		}
-		if s.excludesCDI(&c) {
-			s.recorder.exclude(&c)
-		} else if !s.hasOther(c.name) {
-			// Two matches may select one device. It is selected once, with the settings of the
-			// first match.
-			s.others = append(s.others, c)
+		s.addOther(c, s.excludesCDI(&c))
+	}
+}
+
+// matchingCDIDevices lists the CDI devices of the host that a match selects by qualified name. Wildcards do
+// not match the device "all", which by convention consists of all devices.
+func (m *run) matchingCDIDevices(p *predicate) []*device.CDIDevice {
+	var found []*device.CDIDevice
+	for i := range m.CDIDevices {
+		d := &m.CDIDevices[i]
+		if m.isLate(p.CDIDevice) || !p.CDIDevice.Match(d.Name) {
+			continue
+		}
+		// A qualified name is "vendor.com/class=name".
+		isAll := strings.HasSuffix(d.Name, "=all")
+		if !isAll || isSpelledOut(p.CDIDevice, d.Name) {
+			found = append(found, d)
 		}
 	}
+	return found
 }
 
 // excludesCDI reports whether an exclude selects the hardware of a CDI device or any of its nodes, which
@@ -480,11 +426,9 @@ func (s *selection) hardwareOfCDI(d *device.CDIDevice) []*device.Hardware {
 func (s *selection) addVirtual(p *predicate) {
 	for i := range p.Virtual {
 		d := &p.Virtual[i]
-		name := fmt.Sprintf("virtual device %q", d.Name)
-		p.trace.selectsOther(name)
 		s.others = append(s.others, candidate{
 			single:    true,
-			name:      name,
+			name:      virtualName(d),
 			virtual:   d,
 			dangerous: p.Dangerous,
 			count:     p.Count,
@@ -492,9 +436,15 @@ func (s *selection) addVirtual(p *predicate) {
 	}
 }
 
-// exclude drops nodes and hardware that any exclude selects. Hardware with a selected node is from here
-// on only a device if one of its nodes is left.
-func (s *selection) exclude() {
+// cdiName names a CDI device of the host in messages.
+func cdiName(d *device.CDIDevice) string { return "CDI device " + d.Name }
+
+// virtualName names a virtual device in messages.
+func virtualName(d *config.Virtual) string { return fmt.Sprintf("virtual device %q", d.Name) }
+
+// applyExcludes drops nodes and hardware that any exclude selects. Hardware with a selected node is from
+// here on only a device if one of its nodes is left.
+func (s *selection) applyExcludes() {
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		// This is done for excluded nodes, too: hardware whose only node is excluded is no
 		// device.
@@ -503,7 +453,7 @@ func (s *selection) exclude() {
 		// function.
 		isExcluded := !p.match.VFIO && s.isExcluded(p.node, p.node.Hardware)
 		if isExcluded {
-			s.recordExclude(p)
+			s.excludePick(p)
 		}
 		return isExcluded
 	})
@@ -511,7 +461,7 @@ func (s *selection) exclude() {
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ whole) bool {
 		isExcluded := s.excludesWhole(h)
 		if isExcluded {
-			s.recorder.exclude(&candidate{hardware: h})
+			s.exclude(&candidate{hardware: h})
 		}
 		return isExcluded
 	})
@@ -532,14 +482,10 @@ func (s *selection) isExcluded(n *device.Node, h *device.Hardware) bool {
 	})
 }
 
-// recordExclude records the device of a node that an exclude drops.
-func (s *selection) recordExclude(p pick) {
-	// The candidate would be built for each excluded node, only for the recorder to ignore it.
-	if s.recorder == nil {
-		return
-	}
+// excludePick records the device of a node that an exclude selects.
+func (s *selection) excludePick(p pick) {
 	picks := []pick{p}
-	s.recorder.exclude(&candidate{
+	s.exclude(&candidate{
 		hardware: p.hardware,
 		picks:    picks,
 		single:   !s.isOneDevice(picks),

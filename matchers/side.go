@@ -72,11 +72,11 @@ func (m *run) splitSideNodes(c *candidate) (left []pick) {
 			continue
 		}
 		left = append(left, p)
-		m.recorder.drop(&candidate{
+		m.drop(&candidate{
 			hardware: p.hardware,
 			picks:    []pick{p},
 			single:   true,
-		}, "its device is usable without it, and it is dangerous: %s", *p.danger)
+		}, "its device is usable without it, and it is dangerous: "+*p.danger)
 	}
 	c.picks = kept
 	return left

@@ -72,10 +72,8 @@ func (m *run) vfioNodes(h *device.Hardware) []*device.Node {
 // belongs to each of its functions.
 func (s *selection) addVFIO(p *predicate) {
 	for _, h := range s.snap.Hardware {
-		p.trace.beginTarget(h, nil, true)
-		matches := p.matchesVFIO(h)
 		// A function of which no node is left does not belong to the group's device.
-		if p.stops(matches) || !s.addVFIONodes(p, h, matches) {
+		if !p.matchesVFIO(h) || !s.addVFIONodes(p, h) {
 			continue
 		}
 		number := h.IOMMUGroup()
@@ -94,44 +92,30 @@ func (s *selection) addVFIO(p *predicate) {
 // matchesVFIO reports whether a match with vfio = true selects hardware, regardless of its
 // nodes.
 func (p *predicate) matchesVFIO(h *device.Hardware) bool {
-	hasGroup := vfioGroup(h) != ""
-	p.trace.judgeVFIO(h, hasGroup)
-	if p.stops(hasGroup) {
-		return false
-	}
-	matches := p.matchesHardware(h)
-	if p.stops(matches) {
-		return false
-	}
-	// With a trace, nothing has stopped above, so that all results count here.
-	return p.fits(sysfsDir, h, nil) && matches && hasGroup
+	return vfioGroup(h) != "" && p.matchesHardware(h) && p.fits(sysfsDir, h, nil)
 }
 
-// addVFIONodes selects the VFIO nodes of hardware if it matches, and reports whether it selects
-// any.
-func (s *selection) addVFIONodes(p *predicate, h *device.Hardware, matches bool) bool {
+// addVFIONodes selects the VFIO nodes of hardware that matches, and reports whether it selects any.
+func (s *selection) addVFIONodes(p *predicate, h *device.Hardware) bool {
 	nodes := s.vfioNodes(h)
-	if matches && len(nodes) == 0 {
-		s.recorder.drop(&candidate{hardware: h}, "it has no node in /dev/vfio")
+	if len(nodes) == 0 {
+		s.drop(&candidate{hardware: h}, "it has no node in /dev/vfio")
 	}
 	selects := false
 	for _, n := range nodes {
-		p.trace.beginPart(h, n, matches)
-		// The node is judged even if the hardware does not match, for the trace.
-		if !p.fits(anyNode, h, n) || !matches {
+		if !p.fits(anyNode, h, n) {
 			continue
 		}
 		// The attributes and the driver of a node are the owner's. The owner may be another function of
 		// the group, so that the function itself is compared as well.
 		if s.isExcluded(n, h) || s.excludesWhole(h) {
-			s.recordExclude(pick{
+			s.excludePick(pick{
 				node:     n,
 				match:    p,
 				hardware: h,
 			})
 			continue
 		}
-		p.trace.selects(h, nil)
 		s.pick(n, p)
 		selects = true
 	}
@@ -204,9 +188,8 @@ func (p *predicate) matchesBound(h *device.Hardware) bool {
 	if p.mdev {
 		return false
 	}
-	// The copy has neither a trace nor conditions on the driver. p is not changed.
+	// The copy has no conditions on the driver. p is not changed.
 	bound := *p
-	bound.trace = nil
 	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), condition.isAboutDriver)
 	return bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
 }
