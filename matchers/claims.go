@@ -61,10 +61,11 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 				denied[owner] = &denial{first: c.describe()}
 			}
 			denied[owner].count++
+			// The place of the candidate in the slice is used again.
+			taken := *c
 			m.left = append(m.left, leftOut{
-				device:  *c,
-				before:  owner.Name + " has ",
-				isTaken: true,
+				device: &taken,
+				owner:  owner,
 			})
 			continue
 		}

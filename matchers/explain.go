@@ -179,20 +179,20 @@ func (x *explainer) explain(e *Explanation, r *config.Resource, m *run, isKnown 
 // devices are offered.
 func (x *explainer) reasons(left []leftOut, isOffered bool) string {
 	var all []*reason
-	for i := range left {
-		l := &left[i]
-		isIgnored := isOffered && !l.isTaken
-		if isIgnored || !x.subject.concerns(&l.device) {
+	for _, l := range left {
+		isIgnored := isOffered && l.owner == nil
+		if isIgnored || !x.subject.concerns(l.device) {
 			continue
 		}
-		k := slices.IndexFunc(all, func(r *reason) bool {
-			return r.before == l.before
+		i := slices.IndexFunc(all, func(r *reason) bool {
+			isExcluded := l.why == ""
+			return r.owner == l.owner && isExcluded == (r.why == "")
 		})
-		if k < 0 {
-			k = len(all)
-			all = append(all, &reason{leftOut: *l})
+		if i < 0 {
+			i = len(all)
+			all = append(all, &reason{leftOut: l})
 		}
-		all[k].add(l)
+		all[i].add(l)
 	}
 	var texts []string
 	for _, r := range all {
@@ -201,17 +201,18 @@ func (x *explainer) reasons(left []leftOut, isOffered bool) string {
 	return strings.Join(texts, "; ")
 }
 
-// reason is a reason with the names of the devices that were left out for it. Only the first of several texts
-// after the name is kept, since an explanation is a few lines long.
+// reason is a reason with the names of the devices that were left out for it.
 type reason struct {
 	leftOut
-	names  []string
+	names []string
+	// others is the number of devices that were dropped for other reasons than the first one. An
+	// explanation is a few lines long.
 	others int
 }
 
 // add adds a device.
-func (r *reason) add(l *leftOut) {
-	if l.after == r.after {
+func (r *reason) add(l leftOut) {
+	if l.why == r.why {
 		r.names = append(r.names, l.device.describe())
 	} else {
 		r.others++
@@ -222,8 +223,15 @@ func (r *reason) add(l *leftOut) {
 func (r *reason) String() string {
 	// Several nodes of one device may be excluded, in any order.
 	slices.Sort(r.names)
-	names := slices.Compact(r.names)
-	text := r.before + andMore(names[0], len(names)) + r.after
+	unique := slices.Compact(r.names)
+	names := andMore(unique[0], len(unique))
+	switch {
+	case r.owner != nil:
+		return r.owner.Name + " has " + names
+	case r.why == "":
+		return "exclude leaves out " + names
+	}
+	text := "left out: " + names + ": " + r.why
 	switch r.others {
 	case 0:
 		return text
@@ -267,34 +275,29 @@ func (o MatchOutcome) unfit() []string {
 // nothing is skipped for the others, so that each condition has its own reason.
 func (x *explainer) outcome(p *predicate) MatchOutcome {
 	out := MatchOutcome{
-		Place:      placeInResource(p.Match),
-		Selected:   []string{},
-		Conditions: []Condition{},
+		Place:    placeInResource(p.Match),
+		Selected: []string{},
 	}
 	only := x.withoutTargets(p, &out)
 	if only.Key != "" {
 		only.Fits = len(out.Selected)
-		out.Conditions = append(out.Conditions, only)
+		out.Conditions = []Condition{only}
 		return out
 	}
 	targets := x.targets(p)
-	isIgnored := func(t target) bool {
-		return p.pci && t.hardware != nil && p.ignores(t.hardware)
+	isCompared := func(t target) bool {
+		return !p.pci || t.hardware == nil || !p.ignores(t.hardware)
 	}
-	others := slices.DeleteFunc(slices.Clone(targets), isIgnored)
 	// The other conditions mean nothing for a sub-function.
-	if len(targets) > 0 && len(others) == 0 {
-		out.Conditions = append(out.Conditions, Condition{
+	if len(targets) > 0 && !slices.ContainsFunc(targets, isCompared) {
+		out.Conditions = []Condition{{
 			Key:     "pci.sriov",
 			Nearest: `only "sf" selects a sub-function`,
-		})
+		}}
 		return out
 	}
-	steps := x.steps(p)
-	rest := x.narrow(steps, targets)
-	for _, s := range steps {
-		out.Conditions = append(out.Conditions, s.Condition)
-	}
+	var rest []target
+	out.Conditions, rest = x.narrow(p, targets)
 	// The rest is not selected if a condition fits nothing, which narrow skips.
 	if len(out.unfit()) > 0 {
 		return out
@@ -408,18 +411,47 @@ func (x *explainer) parts(p *predicate, t target) []target {
 	return all
 }
 
-// step is a condition of a match as the explanation shows it.
-type step struct {
-	Condition
-	// want is empty for a table and for vfio.
-	want   pattern.Values
-	isGlob bool
-	// readsFiles is set if the condition reads files of sysfs. Its nearest value is only reported after
-	// other conditions have narrowed the targets.
-	readsFiles bool
-	// judge lists the judgements of a target. It is empty if the target was never compared with the
-	// condition, because it has no hardware or hardware of another kind.
-	judge func(target) []judgement
+// conditions lists the conditions of a match in the order in which the explanation narrows the targets. A glob,
+// an empty table and vfio are conditions, too.
+func (x *explainer) conditions(p *predicate) []condition {
+	var all []condition
+	if !p.Glob.Empty() {
+		all = append(all, condition{
+			about: nodePaths,
+			key:   "glob",
+			want:  p.Glob,
+			values: known(func(_ *device.Hardware, n *device.Node) []string {
+				return x.pathsOf(n)
+			}),
+		})
+	}
+	nothing := known(func(*device.Hardware, *device.Node) []string {
+		return nil
+	})
+	for _, name := range []string{"usb", "pci", "mdev", "net"} {
+		table := p.Hardware[name]
+		// A table with keys is shown by its keys.
+		if table != nil && len(table) == 0 {
+			all = append(all, condition{key: name, values: nothing})
+		}
+	}
+	all = append(all, p.conditions...)
+	if p.VFIO {
+		all = append(all, condition{key: "vfio", values: known(contradictsVFIO)})
+	}
+	return all
+}
+
+// contradictsVFIO says why hardware has no VFIO node.
+func contradictsVFIO(h *device.Hardware, _ *device.Node) []string {
+	switch {
+	case vfioGroup(h) != "":
+		return nil
+	case h.PCI == nil:
+		return []string{"no IOMMU group"}
+	}
+	// The driver is what an administrator has to change.
+	return []string{"driver " + h.PCI.Driver}
 }
 
 // judgement is the result of one condition for one node or hardware.
@@ -430,106 +462,56 @@ type judgement struct {
 	values []string
 }
 
-// holds reports whether the condition of the step holds for a target.
-func (s *step) holds(t target) bool {
-	return slices.ContainsFunc(s.judge(t), func(v judgement) bool {
-		return v.holds
-	})
-}
-
-// steps lists the conditions of a match. An empty table is a condition, too. They are in the
-// order in which the explanation narrows the targets.
-func (x *explainer) steps(p *predicate) []*step {
-	var all []*step
-	add := func(s step, key string, judge func(target) []judgement) {
-		s.Condition = Condition{Key: key, Want: quotedPatterns(s.want)}
-		s.judge = func(t target) []judgement {
-			// A glob is about nodes, whatever their hardware is.
-			if !s.isGlob && !p.comparesTarget(t) {
-				return nil
-			}
-			return judge(t)
+// judge compares a target with a condition. The result is empty if the match never does so, because the target
+// has no hardware or hardware of another kind. One judgement has to hold.
+func (x *explainer) judge(p *predicate, c *condition, t target) []judgement {
+	var all []judgement
+	for _, subject := range x.subjects(p, c, t) {
+		values, unread := c.have(subject.hardware, subject.node)
+		unread = unread || x.isLate(c.want)
+		// Without patterns, the values are what contradicts the condition.
+		holds := len(values) == 0
+		if !c.want.Empty() {
+			holds = c.want.Match(values...)
 		}
-		all = append(all, &s)
-	}
-	if !p.Glob.Empty() {
-		add(step{want: p.Glob, isGlob: true}, "glob", func(t target) []judgement {
-			if t.node == nil {
-				return nil
-			}
-			return []judgement{{
-				holds:  p.matchesPaths(t.node),
-				values: x.pathsOf(t.node),
-			}}
-		})
-	}
-	for _, name := range []string{"usb", "pci", "mdev", "net"} {
-		table := p.Hardware[name]
-		// A table with keys is shown by its keys.
-		if table != nil && len(table) == 0 {
-			add(step{}, name, func(target) []judgement {
-				return []judgement{{holds: true}}
-			})
-		}
-	}
-	for i := range p.conditions {
-		c := &p.conditions[i]
-		add(step{want: c.want, readsFiles: c.about == sysfsDir}, c.key, func(t target) []judgement {
-			var found []judgement
-			for _, subject := range x.subjects(p, c, t) {
-				found = append(found, x.judge(c, subject))
-			}
-			return found
-		})
-	}
-	if p.VFIO {
-		add(step{}, "vfio", func(t target) []judgement {
-			v := judgement{holds: vfioGroup(t.hardware) != ""}
-			if t.hardware.PCI != nil {
-				// The driver is what an administrator has to change.
-				v.values = []string{"driver " + t.hardware.PCI.Driver}
-			}
-			return []judgement{v}
+		all = append(all, judgement{
+			holds:  holds && !unread,
+			unread: unread,
+			values: values,
 		})
 	}
 	return all
 }
 
-// judge evaluates a condition.
-func (x *explainer) judge(c *condition, t target) judgement {
-	values, unread := c.have(t.hardware, t.node)
-	unread = unread || x.isLate(c.want)
-	return judgement{
-		holds:  !unread && c.want.Match(values...),
-		unread: unread,
-		values: values,
+// fitting lists the targets for which a condition holds.
+func (x *explainer) fitting(p *predicate, c *condition, targets []target) []target {
+	var fitting []target
+	for _, t := range targets {
+		holds := slices.ContainsFunc(x.judge(p, c, t), func(v judgement) bool {
+			return v.holds
+		})
+		if holds {
+			fitting = append(fitting, t)
+		}
 	}
+	return fitting
 }
 
-// comparesTarget reports whether a target has the kinds that the tables of the match describe.
-func (p *predicate) comparesTarget(t target) bool {
-	if !p.NamesHardware() {
-		return true
-	}
-	// With net, a target is an interface, or hardware or a node beside an interface.
-	isNet := t.node != nil && t.node.Net != nil
-	if p.net && isNet && !p.namesDevices() {
-		return true
-	}
-	if t.hardware == nil || !p.isOfTables(t.hardware) {
-		return false
-	}
-	return !p.net || isNet || len(t.hardware.Nets) > 0
-}
-
-// subjects lists the hardware or the nodes that a condition is about, for a target. One of them has to fit.
+// subjects lists the hardware or the nodes that a condition is about, for a target.
 func (x *explainer) subjects(p *predicate, c *condition, t target) []target {
+	isNet := t.node != nil && t.node.Net != nil
+	if c.about == nodePaths {
+		return []target{t}
+	}
+	if !p.comparesTarget(t, isNet) {
+		return nil
+	}
 	switch c.about {
 	case wholeHardware:
 		return []target{{hardware: t.hardware}}
 	case netInterface:
 		// The target is the interface itself. Otherwise any interface of the hardware may match.
-		if t.node != nil && t.node.Net != nil {
+		if isNet {
 			return []target{{node: t.node}}
 		}
 		var all []target
@@ -546,42 +528,53 @@ func (x *explainer) subjects(p *predicate, c *condition, t target) []target {
 	return x.parts(p, t)
 }
 
-// narrow counts the targets that fit the steps, one after the other, and returns the targets that are left.
-// For a step that fits nothing, it finds the nearest value.
-func (x *explainer) narrow(steps []*step, targets []target) []target {
-	isOne := x.subject != (target{})
+// comparesTarget reports whether a target has the kinds that the tables of the match describe.
+func (p *predicate) comparesTarget(t target, isNet bool) bool {
+	isOnlyNet := p.net && isNet && !p.namesDevices()
+	if !p.NamesHardware() || isOnlyNet {
+		return true
+	}
+	if t.hardware == nil || !p.isOfTables(t.hardware) {
+		return false
+	}
+	// With net, a target is an interface, or hardware or a node beside an interface.
+	return !p.net || isNet || len(t.hardware.Nets) > 0
+}
+
+// narrow counts the targets that fit the conditions of a match, one after the other, and returns the targets
+// that are left. For a condition that fits nothing, it finds the nearest value.
+func (x *explainer) narrow(p *predicate, targets []target) ([]Condition, []target) {
+	conditions := x.conditions(p)
+	shown := make([]Condition, len(conditions))
+	near := nearest{
+		explainer: x,
+		p:         p,
+		all:       targets,
+		rest:      targets,
+		isOne:     x.subject != (target{}),
+	}
 	// A single target is as narrow as can be.
-	isNarrowed := isOne
-	// rest are the targets that fit all steps so far, except for steps that fit nothing.
-	rest := targets
-	for _, s := range steps {
-		var fitting []target
-		for _, t := range rest {
-			if s.holds(t) {
-				fitting = append(fitting, t)
-			}
+	near.isNarrowed = near.isOne
+	for i := range conditions {
+		c := &conditions[i]
+		fitting := x.fitting(p, c, near.rest)
+		shown[i] = Condition{
+			Key:  c.key,
+			Want: quotedPatterns(c.want),
+			Fits: len(fitting),
 		}
-		s.Fits = len(fitting)
 		if len(fitting) > 0 {
-			rest = fitting
-			isNarrowed = true
+			near.rest = fitting
+			near.isNarrowed = true
 		}
 	}
-	for _, s := range steps {
-		if s.Fits > 0 {
-			continue
+	// The rest is complete only now: a later condition may have narrowed it.
+	for i := range conditions {
+		if shown[i].Fits == 0 {
+			shown[i].Nearest = near.to(&conditions[i])
 		}
-		// rest is complete only now: a later step may have narrowed it.
-		n := nearest{
-			step:       s,
-			all:        targets,
-			rest:       rest,
-			isOne:      isOne,
-			isNarrowed: isNarrowed,
-		}
-		s.Nearest = n.String()
 	}
-	return rest
+	return shown, near.rest
 }
 
 // quotedPatterns formats patterns for people: `"a*" or "b"`.

@@ -60,6 +60,8 @@ const (
 	netInterface
 	anyNode
 	sysfsDir
+	// The paths of a node are only a condition in explanations.
+	nodePaths
 )
 
 // predicates returns the predicates of the matches of a resource, and of its excludes.

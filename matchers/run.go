@@ -55,13 +55,13 @@ type run struct {
 	result  Result
 }
 
-// leftOut is a device that the current resource selects and does not offer. The name of the device between
-// the texts makes the reason, for an administrator.
+// leftOut is a device that the current resource selects and does not offer.
 type leftOut struct {
-	device        candidate
-	before, after string
-	// isTaken is set if another resource has the device.
-	isTaken bool
+	device *candidate
+	// owner is the resource that has the device, or nil.
+	owner *config.Resource
+	// why is the reason, for an administrator. It is empty if an exclude selects the device.
+	why string
 }
 
 // offered is a device that the current resource offers.
@@ -72,20 +72,11 @@ type offered struct {
 	name string
 }
 
-// exclude records that an exclude selects a device.
-func (m *run) exclude(c *candidate) {
-	m.left = append(m.left, leftOut{
-		device: *c,
-		before: "exclude leaves out ",
-	})
-}
-
-// drop records that a rule drops a device.
+// drop records that a rule drops a device, or an exclude, without a reason.
 func (m *run) drop(c *candidate, why string) {
 	m.left = append(m.left, leftOut{
-		device: *c,
-		before: "left out: ",
-		after:  ": " + why,
+		device: c,
+		why:    why,
 	})
 }
 

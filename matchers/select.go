@@ -139,16 +139,15 @@ func (s *selection) appendPicked(found []candidate) []candidate {
 func (s *selection) appendWhole(found []candidate) []candidate {
 	// The order is random. The caller sorts the candidates by hardware.
 	for h, how := range s.whole {
-		c := candidate{
+		if s.r.Each == config.EachNode {
+			s.drop(&candidate{hardware: h}, `each = "node", and no node of it is selected`)
+			continue
+		}
+		found = append(found, candidate{
 			hardware:  h,
 			dangerous: how.dangerous,
 			count:     how.count,
-		}
-		if s.r.Each == config.EachNode {
-			s.drop(&c, `each = "node", and no node of it is selected`)
-		} else {
-			found = append(found, c)
-		}
+		})
 	}
 	return found
 }
@@ -187,7 +186,8 @@ func (s *selection) withNodeOf(p *predicate, found []candidate) []candidate {
 		if has[s.unitOf(&c)] {
 			return false
 		}
-		s.drop(&c, placeInResource(p.Match)+" with required = true selects no node of it")
+		dropped := c
+		s.drop(&dropped, placeInResource(p.Match)+" with required = true selects no node of it")
 		return true
 	})
 }
@@ -346,7 +346,7 @@ func (s *selection) addOther(c candidate, isExcluded bool) {
 		return other.name == c.name
 	})
 	if isExcluded {
-		s.exclude(&c)
+		s.drop(&c, "")
 	} else if !isSelected {
 		s.others = append(s.others, c)
 	}
@@ -461,7 +461,7 @@ func (s *selection) applyExcludes() {
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ whole) bool {
 		isExcluded := s.excludesWhole(h)
 		if isExcluded {
-			s.exclude(&candidate{hardware: h})
+			s.drop(&candidate{hardware: h}, "")
 		}
 		return isExcluded
 	})
@@ -485,9 +485,9 @@ func (s *selection) isExcluded(n *device.Node, h *device.Hardware) bool {
 // excludePick records the device of a node that an exclude selects.
 func (s *selection) excludePick(p pick) {
 	picks := []pick{p}
-	s.exclude(&candidate{
+	s.drop(&candidate{
 		hardware: p.hardware,
 		picks:    picks,
 		single:   !s.isOneDevice(picks),
-	})
+	}, "")
 }
