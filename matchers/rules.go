@@ -5,111 +5,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// rule judges a kind of character node of which only some are dangerous. The verdict depends on
-// the device behind the node, not on its class.
-type rule struct {
-	device string // as in class
-	// effect is the effect of the dangerous nodes.
-	effect effect
-	// which describes the dangerous nodes, for the page.
-	which string
-	// source names the files of the kernel that prove the effect, for the page.
-	source string
-	// names returns the part of a node that makes it dangerous, for the reason. It is empty if the
-	// node is harmless.
-	names func(m *run, n *device.Node) string
-}
-
-// rules returns the rules, which take precedence over classes. If several rules have the same
-// device, the first one that finds a danger gives the reason.
-func rules() []rule {
-	return []rule{
-		{
-			device: "input event*",
-			effect: input,
-			which:  "a keyboard, a pointer or other keys, but not a game controller",
-			source: "drivers/input/evdev.c: evdev_write; drivers/tty/vt/keyboard.c: kbd_match; drivers/input/mousedev.c",
-			names:  (*run).hostInput,
-		},
-		{
-			device: "hidraw *",
-			effect: input,
-			which:  "a keyboard or a pointer",
-			source: "drivers/hid/hidraw.c: reports are read beside the input driver",
-			names:  (*run).hostInputOfHID,
-		},
-		{
-			device: "i2c-dev *",
-			effect: chips,
-			which:  "a bus of the chipset or of a graphics card: a PCI function of class 03, 08 or 0c05",
-			source: "drivers/i2c/i2c-dev.c; drivers/i2c/busses/i2c-i801.c, i2c-piix4.c, i2c-ismt.c: SPD memory, voltages, the BMC; display data channels",
-			names:  (*run).boardBus,
-		},
-		{
-			device: "usb *",
-			effect: ports,
-			which:  "a hub, or a root hub",
-			source: "drivers/usb/core/devio.c: control requests and USBDEVFS_DISCONNECT; drivers/usb/core/hub.c",
-			names:  (*run).usbHub,
-		},
-		{
-			device: "usb *",
-			effect: storage,
-			which:  "a device with a disk, or of class 08",
-			source: "drivers/usb/core/devio.c: USBDEVFS_DISCONNECT detaches the disk's driver",
-			names:  (*run).usbDisk,
-		},
-		{
-			device: "usb *",
-			effect: network,
-			which:  "a device with a network interface, except for CAN",
-			source: "drivers/usb/core/devio.c: USBDEVFS_DISCONNECT detaches the interface's driver",
-			names:  (*run).usbNet,
-		},
-		{
-			device: "usb *",
-			effect: input,
-			which:  "a keyboard or a pointer, but not a security token with an interface for smart cards",
-			source: "drivers/usb/core/devio.c",
-			names:  (*run).usbInput,
-		},
-	}
-}
-
-// ruleDanger judges a node by rules, and returns the reason why it is dangerous, or an empty
-// string. The node must have an entry in sysfs.
-func (m *run) ruleDanger(n *device.Node) string {
-	rules := ruleIndex()[n.Subsystem]
-	if len(rules) == 0 {
-		return ""
-	}
-	name := kernelName(n)
-	for _, r := range rules {
-		if !matchesName(r.device, name) {
-			continue
-		}
-		what := r.names(m, n)
-		if what != "" {
-			return because(r.effect, what)
-		}
-	}
-	return ""
-}
-
-// ruleIndex has the rules by subsystem, because every node of a device is judged for every event.
-var ruleIndex = sync.OnceValue(func() map[string][]rule {
-	index := make(map[string][]rule)
-	for _, r := range rules() {
-		subsystem, _, _ := strings.Cut(r.device, " ")
-		index[subsystem] = append(index[subsystem], r)
-	}
-	return index
-})
+// The functions in this file judge the device behind a character node, for the verdicts that do not depend on its
+// class alone.
 
 // The codes of include/uapi/linux/input-event-codes.h.
 const (
