@@ -34,10 +34,8 @@ type budget struct {
 	share int
 	// own is left of the share of the current resource.
 	own int
-	// unknown are the keys of the current resource that could not be read, and first is the
-	// first of them.
-	unknown map[unknown]bool
-	first   unknown
+	// unknown are the keys of the current resource that could not be read.
+	unknown []unknown
 	// attrs are the attributes that were read.
 	attrs map[attrKey]attrFound
 }
@@ -90,7 +88,6 @@ func isAttrVariable(name string) bool { return strings.HasPrefix(name, attrPrefi
 // of its share is lost.
 func (b *budget) begin() {
 	b.own = b.share
-	b.first = unknown{}
 	b.unknown = nil
 }
 
@@ -117,11 +114,9 @@ func (b *budget) spend(place, key string, search func(entries *int)) bool {
 	if !isUnknown {
 		return true
 	}
-	if b.unknown == nil {
-		b.first = unknown{place, key}
-		b.unknown = make(map[unknown]bool)
+	if !slices.Contains(b.unknown, unknown{place, key}) {
+		b.unknown = append(b.unknown, unknown{place, key})
 	}
-	b.unknown[unknown{place, key}] = true
 	return false
 }
 
@@ -130,10 +125,7 @@ func (m *run) reportUnknown(r *config.Resource) {
 	if len(m.budget.unknown) == 0 {
 		return
 	}
-	if m.result.Unknown == nil {
-		m.result.Unknown = make(map[*config.Resource]string)
-	}
-	first := m.budget.first
+	first := m.budget.unknown[0]
 	text := andMore(first.key, len(m.budget.unknown)) + ": " + tooMuchToRead
 	m.result.Unknown[r] = text
 	const hint = `spell out more of the name, as in "power/control" for "*/control"`

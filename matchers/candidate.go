@@ -76,8 +76,6 @@ type pick struct {
 	// hardware is the hardware of the device that the node is part of. That is the hardware of
 	// the node, except for nodes of an IOMMU group.
 	hardware *device.Hardware
-	// danger is why the node is dangerous, or empty. It is nil if the node was not judged yet.
-	danger *string
 }
 
 // pathPick is a host path to mount, and the match that selected it.

@@ -49,51 +49,36 @@ type functionUse struct {
 // claim claims candidates for r and returns the claimed candidates, in the same slice. It notes candidates
 // that another resource has.
 func (m *run) claim(r *config.Resource, found []candidate) []candidate {
-	denied := make(map[*config.Resource]*denial) // by the owner
-	// claimed never gets ahead of i, so that found can be reused.
+	taken := make(map[*config.Resource][]*candidate) // by the owner
+	// claimed never gets ahead of the loop, so that found can be reused.
 	claimed := found[:0]
-	for i := range found {
-		c := &found[i]
-		owner := m.claims.owner(r, c)
-		if owner != nil {
-			// One note for each owner is enough, with the first device as an example.
-			if denied[owner] == nil {
-				denied[owner] = &denial{first: c.describe()}
-			}
-			denied[owner].count++
-			// The place of the candidate in the slice is used again.
-			taken := *c
-			m.left = append(m.left, leftOut{
-				device: &taken,
-				owner:  owner,
-			})
+	for _, c := range found {
+		owner := m.claims.owner(r, &c)
+		if owner == nil {
+			m.claims.add(r, &c)
+			claimed = append(claimed, c)
 			continue
 		}
-		m.claims.add(r, c)
-		claimed = append(claimed, *c)
+		taken[owner] = append(taken[owner], &c)
+		m.left = append(m.left, leftOut{
+			device: &c,
+			owner:  owner,
+		})
 	}
 	// The notes must not change their order from one match to the next.
-	owners := slices.SortedFunc(maps.Keys(denied), func(a, b *config.Resource) int {
+	owners := slices.SortedFunc(maps.Keys(taken), func(a, b *config.Resource) int {
 		return cmp.Compare(a.Place, b.Place)
 	})
 	for _, owner := range owners {
-		d := denied[owner]
 		m.note(
 			r.Place,
 			`the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, each = "node" in both if they select different nodes of it, or shared = true (at once) or "exclusive" (one at a time) in both`,
 			"not offered here, because %s has it: %s",
 			owner.Place,
-			andMore(d.first, d.count),
+			andMore(taken[owner][0].describe(), len(taken[owner])),
 		)
 	}
 	return claimed
-}
-
-// denial is the candidates that a resource does not get, because another resource has them.
-type denial struct {
-	// first describes the first of them.
-	first string
-	count int
 }
 
 // owner returns the resource whose claim on a candidate or one of its nodes excludes r, or nil.

@@ -298,12 +298,7 @@ func (b *builder) addNode(p pick) {
 			return
 		}
 	}
-	// leaveOutSideNodes has judged nodes that it may leave out.
-	if p.danger == nil {
-		danger := b.danger(p.node)
-		p.danger = &danger
-	}
-	if !b.permits(hostPath, *p.danger, p.match.Dangerous, "its match") {
+	if !b.permits(hostPath, b.danger(p.node), p.match.Dangerous, "its match") {
 		return
 	}
 	if !b.reserve(at, part{hostPath, p.node}) {

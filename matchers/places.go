@@ -2,7 +2,6 @@ package matchers
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -168,20 +167,9 @@ func (b *builder) cdiPlaces() []string {
 		if own.Common {
 			continue
 		}
-		if n := b.nodeAt(own.Path); n != nil {
+		if n := b.at(own.Path); n != nil {
 			places = append(places, b.nodePlaces(n)...)
 		}
 	}
 	return places
-}
-
-// nodeAt returns the node at a path, or nil.
-func (m *run) nodeAt(path string) *device.Node {
-	i, found := slices.BinarySearchFunc(m.snap.Nodes, path, func(n *device.Node, path string) int {
-		return strings.Compare(n.Path, path)
-	})
-	if !found {
-		return nil
-	}
-	return m.snap.Nodes[i]
 }

@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"math/big"
 	"path"
 	"slices"
 	"strconv"
@@ -58,26 +59,27 @@ func (m *run) inputKind(n *device.Node) inputKind {
 	}
 	// A keyboard with a joystick button is still a keyboard: letters come first.
 	for _, row := range letterRows {
-		if keys.any(row[0], row[1]+1) {
+		if hasAny(keys, row[0], row[1]+1) {
 			return keyboard
 		}
 	}
 	// This comes before other keys, because game controllers have a few of them.
-	if keys.any(btnJoystick, btnDigi) {
+	if hasAny(keys, btnJoystick, btnDigi) {
 		return noInput
 	}
 	// Code 0 is KEY_RESERVED.
-	if keys.any(1, btnMisc) {
+	if hasAny(keys, 1, btnMisc) {
 		return someKeys
 	}
 	// An axis that cannot be read counts as absent.
 	rel, _ := m.bits(dir, "capabilities/rel")
 	abs, _ := m.bits(dir, "capabilities/abs")
 	// A touchscreen or touchpad reports absolute axes, a mouse reports relative axes.
-	hasTouch := keys.has(btnTouch) || keys.has(btnToolFinger)
-	isMouse := keys.has(btnLeft) && rel.has(axisX) && rel.has(axisY)
-	isTablet := (keys.has(btnLeft) || hasTouch) && abs.has(axisX) && abs.has(axisY)
-	hasWheel := rel.has(relWheel)
+	hasTouch := hasCodes(keys, btnTouch) || hasCodes(keys, btnToolFinger)
+	hasButton := hasCodes(keys, btnLeft)
+	isMouse := hasButton && hasCodes(rel, axisX, axisY)
+	isTablet := (hasButton || hasTouch) && hasCodes(abs, axisX, axisY)
+	hasWheel := hasCodes(rel, relWheel)
 	if isMouse || isTablet || hasWheel {
 		return pointer
 	}
@@ -256,67 +258,61 @@ func (m *run) usbInput(n *device.Node) string {
 	})
 }
 
-// codes is a set of codes of input events.
-type codes []uint64
+// bitsEntries is enough to find an attribute by its full name. The cost of such a read does not depend
+// on the configuration, so that it does not count against the budget.
+const bitsEntries = 64
 
-// has reports whether c has a code. Codes beyond the end of c are absent, because the kernel
-// leaves out the highest words if they are zero (input_print_bitmap in drivers/input/input.c).
-func (c codes) has(code int) bool {
-	word := code / 64
-	if word >= len(c) {
-		return false
+// bits reads a set of codes. known is false if it cannot be read.
+func (m *run) bits(dir, name string) (set *big.Int, known bool) {
+	// The budget of the resource is not used, see bitsEntries.
+	entries := bitsEntries
+	values, unread := m.Host.Attr(dir, name, &entries)
+	if unread || len(values) == 0 {
+		return new(big.Int), false
 	}
-	bit := uint64(1) << (code % 64)
-	return c[word]&bit != 0
+	return parseCodes(values[0])
 }
 
-// any reports whether c has a code from first to before end.
-func (c codes) any(first, end int) bool {
+// hasCodes reports whether a set of codes has all of some codes.
+func hasCodes(set *big.Int, codes ...int) bool {
+	for _, code := range codes {
+		if set.Bit(code) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// hasAny reports whether a set of codes has a code from first to before end.
+func hasAny(set *big.Int, first, end int) bool {
 	for code := first; code < end; code++ {
-		if c.has(code) {
+		if set.Bit(code) == 1 {
 			return true
 		}
 	}
 	return false
 }
 
-// bitsEntries is enough to find an attribute by its full name. The cost of such a read does not depend
-// on the configuration, so that it does not count against the budget.
-const bitsEntries = 64
-
-// bits reads a set of codes. known is false if it cannot be read.
-func (m *run) bits(dir, name string) (set codes, known bool) {
-	// The budget of the resource is not used, see bitsEntries.
-	entries := bitsEntries
-	values, unread := m.Host.Attr(dir, name, &entries)
-	if unread || len(values) == 0 {
-		return nil, false
-	}
-	return parseCodes(values[0])
-}
-
-// parseCodes parses an attribute of input capabilities: longs in hexadecimal digits, the highest first.
-// A 32-bit process reads longs of 32 bits, even from a 64-bit kernel (input_bits_to_string in
-// drivers/input/input.c).
-func parseCodes(text string) (set codes, ok bool) {
+// parseCodes parses an attribute of input capabilities: longs in hexadecimal digits, the highest first. The
+// kernel leaves out the highest longs if they are zero (input_print_bitmap in drivers/input/input.c).
+// A 32-bit process reads longs of 32 bits, even from a 64-bit kernel (input_bits_to_string).
+func parseCodes(text string) (set *big.Int, ok bool) {
 	words := strings.Fields(text)
-	slices.Reverse(words)
 	isLong := func(word string) bool {
 		return len(word) > 8
 	}
-	size := 64
+	digits := 16
 	if strconv.IntSize == 32 && !slices.ContainsFunc(words, isLong) {
-		size = 32
+		digits = 8
 	}
-	set = make(codes, (len(words)*size+63)/64)
-	for i, word := range words {
-		bits, err := strconv.ParseUint(word, 16, 64)
-		if err != nil {
-			return nil, false
-		}
-		// Two longs of 32 bits share one word of the set.
-		set[i*size/64] |= bits << (i * size % 64)
+	var all strings.Builder
+	for _, word := range words {
+		all.WriteString(strings.Repeat("0", max(0, digits-len(word))) + word)
 	}
 	// An empty set is "0" in sysfs, so that an empty text is not an answer.
-	return set, len(set) > 0
+	set, ok = new(big.Int).SetString(all.String(), 16)
+	if !ok {
+		return new(big.Int), false
+	}
+	return set, true
 }

@@ -26,8 +26,9 @@ type run struct {
 	// keys has the keys of the nodes of hardware. It is filled in by key, because device.NodeKeys
 	// has to compare all nodes of the hardware.
 	keys map[*device.Hardware]map[*device.Node]string
-	// ids has the IDs of nodes. It is filled in by nodeID.
-	ids map[*device.Node]string
+	// ids has the IDs of nodes, and dangers why they are dangerous. They are filled in by nodeID and danger.
+	ids     map[*device.Node]string
+	dangers map[*device.Node]string
 	// notedVirtual is set if a virtual match on every node was reported.
 	notedVirtual bool
 	// named has the resource of each name. A fixed name is entered before any resource is matched
@@ -98,6 +99,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		indexes:    newIndexes(snap),
 		keys:       make(map[*device.Hardware]map[*device.Node]string),
 		ids:        make(map[*device.Node]string),
+		dangers:    make(map[*device.Node]string),
 		named:      make(map[string]*config.Resource),
 		claims:     newClaims(),
 		picked:     make(map[*device.Node]bool),
@@ -106,6 +108,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		deadline:   newDeadline(cfg, opts.Now),
 		memory:     device.MaxOffered,
 		checks:     maxChecks,
+		result:     Result{Unknown: make(map[*config.Resource]string)},
 	}
 }
 
