@@ -52,13 +52,14 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 	taken := make(map[*config.Resource][]*candidate) // by the owner
 	// claimed never gets ahead of the loop, so that found can be reused.
 	claimed := found[:0]
-	for _, c := range found {
-		owner := m.claims.owner(r, &c)
+	for i := range found {
+		owner := m.claims.owner(r, &found[i])
 		if owner == nil {
-			m.claims.add(r, &c)
-			claimed = append(claimed, c)
+			m.claims.add(r, &found[i])
+			claimed = append(claimed, found[i])
 			continue
 		}
+		c := found[i]
 		taken[owner] = append(taken[owner], &c)
 		m.left = append(m.left, leftOut{
 			device: &c,

@@ -4,36 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
-
-// number is a device number. Character and block devices have separate numbers.
-type number struct {
-	kind         device.NodeType
-	major, minor uint32
-}
-
-// numberOf returns the number of a node, which must be a character or block device.
-func numberOf(n *device.Node) number {
-	return number{
-		kind:  n.Type,
-		major: n.Major,
-		minor: n.Minor,
-	}
-}
-
-// newNumberIndex indexes the nodes in sysfs by number. A copy that was made by hand has the same
-// number.
-func newNumberIndex(snap *device.Snapshot) map[number]*device.Node {
-	nodes := make(map[number]*device.Node, len(snap.Nodes))
-	for _, n := range snap.Nodes {
-		if n.SysPath != "" {
-			nodes[numberOf(n)] = n
-		}
-	}
-	return nodes
-}
 
 // danger returns why a node grants a container access to the host, or an empty string.
 func (m *run) danger(n *device.Node) string {
@@ -58,10 +32,14 @@ func (m *run) judge(n *device.Node) string {
 	known := n
 	// A node that mknod(1) made has no entry of its own. The entry of its number applies.
 	if n.SysPath == "" {
-		known = m.indexes.byNumber()[numberOf(n)]
-	}
-	if known == nil {
-		return m.unknownDanger(n)
+		i := slices.IndexFunc(m.snap.Nodes, func(other *device.Node) bool {
+			isSame := other.Type == n.Type && other.Major == n.Major && other.Minor == n.Minor
+			return isSame && other.SysPath != ""
+		})
+		if i < 0 {
+			return m.unknownDanger(n)
+		}
+		known = m.snap.Nodes[i]
 	}
 	candidates := verdictIndex()[known.Subsystem]
 	// Most subsystems have no verdict, and their nodes are harmless.

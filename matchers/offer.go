@@ -104,14 +104,14 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	// The device's own nodes come before companions: they keep their path in the container if
 	// both claim it, and a companion that is one of them is not added again.
 	for _, p := range c.picks {
-		if p.isNet() {
+		switch {
+		case p.isNet():
 			b.addNet(p)
-		} else {
+		case p.match.Mount:
+			b.addPath(p)
+		default:
 			b.addNode(p)
 		}
-	}
-	for _, p := range c.paths {
-		b.addPath(p)
 	}
 	// VFIO needs a second node beside the node of a group or function.
 	if len(c.groups) > 0 {
@@ -225,9 +225,8 @@ func (b *builder) identifyUnshared() string {
 		return device.CDIDeviceName(c.cdi.Name)
 	case c.cdi != nil:
 		return device.CDIDeviceID(c.cdi.Name)
-	// A path is always a single candidate with one path.
-	case len(c.paths) > 0:
-		return device.PathID(c.paths[0].path)
+	case c.single && c.picks[0].match.Mount:
+		return device.PathID(c.picks[0].node.Path)
 	case c.single:
 		return b.nodeIDAs(c.picks[0].node, form)
 	}
@@ -242,7 +241,7 @@ func (b *builder) checkSerial() {
 	// The ID of a pool or a group contains no serial number.
 	isCombined := c.pool || c.value != ""
 	// Paths, CDI devices and virtual devices have no serial number either.
-	isOther := c.single && len(c.picks) == 0
+	isOther := c.name != ""
 	if b.r.Identity != config.IdentitySerial || isCombined || isOther {
 		return
 	}
@@ -333,18 +332,7 @@ func (b *builder) keyOf(n *device.Node) string {
 	if isOwn && !isCombined {
 		return b.key(n)
 	}
-	return b.nodeID(n)
-}
-
-// nodeID returns the ID of a node, with its hardware. It does not depend on the resource, so that
-// it is made once for each run.
-func (m *run) nodeID(n *device.Node) string {
-	id, ok := m.ids[n]
-	if !ok {
-		id = m.nodeIDAs(n, m.forms.Of(n.Hardware))
-		m.ids[n] = id
-	}
-	return id
+	return b.nodeIDAs(n, b.forms.Of(n.Hardware))
 }
 
 // inContainer returns a path in the container. That is the host path if text is empty, and a path

@@ -35,14 +35,15 @@ func (b *builder) places() []string {
 			add(b.hardwarePlaces(h)...)
 		}
 	}
-	for _, p := range c.paths {
-		add(p.path)
-	}
 	if c.cdi != nil {
 		add(b.cdiPlaces()...)
 	}
 	for i := range c.parts {
-		add(b.partPlaces(&c.parts[i])...)
+		if c.parts[i].cdi != nil {
+			inner := *b
+			inner.c = &c.parts[i]
+			add(inner.places()...)
+		}
 	}
 	// A device without hardware, such as a licence, is only itself. Without any place it would be
 	// unknown what a container uses that holds it.
@@ -63,16 +64,6 @@ func (b *builder) names() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// partPlaces are the places of a part of a pool or a group that is neither hardware nor a node.
-func (b *builder) partPlaces(part *candidate) []string {
-	if part.cdi == nil && len(part.paths) == 0 {
-		return nil
-	}
-	inner := *b
-	inner.c = part
-	return inner.places()
 }
 
 // hardwarePlaces are the places of hardware with all its nodes.

@@ -101,15 +101,15 @@ func (m *run) hostInput(n *device.Node) string {
 // receiver.
 func (m *run) hostInputOfHID(n *device.Node) string {
 	dir := path.Dir(path.Dir(n.SysPath))
-	return m.typingDevice(m.indexes.eventNodes(), func(e *device.Node) bool {
+	return m.typingDevice(m.snap.Nodes, func(e *device.Node) bool {
 		return strings.HasPrefix(e.SysPath, dir+"/")
 	})
 }
 
-// typingDevice names the first keyboard or pointer of the event nodes that belong to a device.
+// typingDevice names the first keyboard or pointer of the nodes that belong to a device.
 // Devices with only a few keys do not count, because many headsets and monitors have volume keys.
-func (m *run) typingDevice(events []*device.Node, belongs func(*device.Node) bool) string {
-	for _, e := range events {
+func (m *run) typingDevice(nodes []*device.Node, belongs func(*device.Node) bool) string {
+	for _, e := range nodes {
 		if !isEventNode(e) || !belongs(e) {
 			continue
 		}
@@ -126,18 +126,6 @@ func (m *run) typingDevice(events []*device.Node, belongs func(*device.Node) boo
 // mousedev and joydev, "mouse0" and "js0".
 func isEventNode(n *device.Node) bool {
 	return n.Subsystem == "input" && strings.HasPrefix(path.Base(n.SysPath), "event")
-}
-
-// newEventNodes lists the event nodes of a host. The result is in the order of the snapshot, so
-// that the reason of a verdict does not change.
-func newEventNodes(snap *device.Snapshot) []*device.Node {
-	var found []*device.Node
-	for _, n := range snap.Nodes {
-		if isEventNode(n) {
-			found = append(found, n)
-		}
-	}
-	return found
 }
 
 // boardClasses are the classes of PCI functions whose I2C buses contain chips of the board:

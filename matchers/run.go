@@ -26,8 +26,7 @@ type run struct {
 	// keys has the keys of the nodes of hardware. It is filled in by key, because device.NodeKeys
 	// has to compare all nodes of the hardware.
 	keys map[*device.Hardware]map[*device.Node]string
-	// ids has the IDs of nodes, and dangers why they are dangerous. They are filled in by nodeID and danger.
-	ids     map[*device.Node]string
+	// dangers has why nodes are dangerous. It is filled in by danger.
 	dangers map[*device.Node]string
 	// notedVirtual is set if a virtual match on every node was reported.
 	notedVirtual bool
@@ -98,7 +97,6 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		attributes: device.Attributes(),
 		indexes:    newIndexes(snap),
 		keys:       make(map[*device.Hardware]map[*device.Node]string),
-		ids:        make(map[*device.Node]string),
 		dangers:    make(map[*device.Node]string),
 		named:      make(map[string]*config.Resource),
 		claims:     newClaims(),
@@ -117,35 +115,26 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 type indexes struct {
 	// links has the paths of links to a node.
 	links func() map[*device.Node][]string
-	// byNumber has the nodes in sysfs.
-	byNumber func() map[number]*device.Node
 	// byAddress has the PCI functions.
 	byAddress func() map[string]*device.Hardware
 	// byGroup has the functions of each IOMMU group.
 	byGroup func() map[string][]*device.Hardware
-	// eventNodes are the nodes of input events.
-	eventNodes func() []*device.Node
 }
 
 // newIndexes returns the indexes of a snapshot, none of which is built yet.
 func newIndexes(snap *device.Snapshot) indexes {
 	return indexes{
-		links: sync.OnceValue(func() map[*device.Node][]string {
-			return linksByNode(snap)
-		}),
-		byNumber: sync.OnceValue(func() map[number]*device.Node {
-			return newNumberIndex(snap)
-		}),
-		byAddress: sync.OnceValue(func() map[string]*device.Hardware {
-			return functionsByAddress(snap)
-		}),
-		byGroup: sync.OnceValue(func() map[string][]*device.Hardware {
-			return functionsByGroup(snap)
-		}),
-		eventNodes: sync.OnceValue(func() []*device.Node {
-			return newEventNodes(snap)
-		}),
+		links:     lazily(snap, linksByNode),
+		byAddress: lazily(snap, functionsByAddress),
+		byGroup:   lazily(snap, functionsByGroup),
 	}
+}
+
+// lazily returns a function that builds an index when it is called first.
+func lazily[T any](snap *device.Snapshot, build func(*device.Snapshot) T) func() T {
+	return sync.OnceValue(func() T {
+		return build(snap)
+	})
 }
 
 // matchAll matches every resource. It calls after with each one, and with why it is inactive, if it is.

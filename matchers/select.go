@@ -22,21 +22,12 @@ type selection struct {
 	// picks are the selected nodes and network interfaces, until exclude drops some of them.
 	picks []pick
 	// whole is the hardware that is a device even without a node.
-	whole map[*device.Hardware]whole
+	whole map[*device.Hardware]candidate
 	// groups are selected with vfio = true, by number. A group exists only if a node of it is
 	// selected.
 	groups map[string]*group
 	// others are paths, CDI devices and virtual devices.
 	others []candidate
-}
-
-// whole is how matches select hardware as a whole. Its zero value is hardware that no match has
-// selected yet.
-type whole struct {
-	// dangerous is set if any of the matches has dangerous = true.
-	dangerous bool
-	// count is the count of the first one.
-	count int
 }
 
 // candidates finds the devices of a resource in the order of the snapshot, including devices
@@ -52,7 +43,7 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	s := &selection{
 		run:    m,
 		r:      r,
-		whole:  make(map[*device.Hardware]whole),
+		whole:  make(map[*device.Hardware]candidate),
 		groups: make(map[string]*group),
 	}
 	s.matches, s.excludes = m.predicates(r)
@@ -138,16 +129,12 @@ func (s *selection) appendPicked(found []candidate) []candidate {
 // appendWhole appends the hardware that is a device without a selected node.
 func (s *selection) appendWhole(found []candidate) []candidate {
 	// The order is random. The caller sorts the candidates by hardware.
-	for h, how := range s.whole {
+	for _, c := range s.whole {
 		if s.r.Each == config.EachNode {
-			s.drop(&candidate{hardware: h}, `each = "node", and no node of it is selected`)
-			continue
+			s.drop(&candidate{hardware: c.hardware}, `each = "node", and no node of it is selected`)
+		} else {
+			found = append(found, c)
 		}
-		found = append(found, candidate{
-			hardware:  h,
-			dangerous: how.dangerous,
-			count:     how.count,
-		})
 	}
 	return found
 }
@@ -209,12 +196,9 @@ func (s *selection) unitOf(c *candidate) any {
 func (p *predicate) selectsPartOf(c *candidate) bool {
 	isSelected := func(by pick) bool {
 		// An earlier match may have picked the node. The required match selects it nevertheless.
-		return by.match == p || p.matches(by.node, by.node.Hardware)
+		return by.match == p || !by.match.Mount && p.matches(by.node, by.node.Hardware)
 	}
-	isMounted := func(by pathPick) bool {
-		return by.match == p.Match
-	}
-	return slices.ContainsFunc(c.picks, isSelected) || slices.ContainsFunc(c.paths, isMounted)
+	return slices.ContainsFunc(c.picks, isSelected)
 }
 
 // placeInResource returns the place of a match within its resource: "match 2".
@@ -284,11 +268,12 @@ func (s *selection) addWhole(p *predicate, h *device.Hardware) {
 	// Hardware without a selected node is a device, too. exclude deletes it from whole if a node
 	// of it is selected.
 	if p.matchesNode(h, nil) {
-		how := s.whole[h]
-		s.whole[h] = whole{
-			dangerous: how.dangerous || p.Dangerous,
+		earlier := s.whole[h]
+		s.whole[h] = candidate{
+			hardware:  h,
+			dangerous: earlier.dangerous || p.Dangerous,
 			// The count of the first match applies, as for a node.
-			count: cmp.Or(how.count, p.Count),
+			count: cmp.Or(earlier.count, p.Count),
 		}
 	}
 	s.addNodesOf(p, h)
@@ -327,7 +312,7 @@ func (s *selection) addPaths(p *predicate) {
 		s.addOther(candidate{
 			single:    true,
 			name:      path,
-			paths:     []pathPick{{path, p.Match}},
+			picks:     []pick{{node: &device.Node{Path: path, Interface: -1}, match: p}},
 			dangerous: p.Dangerous,
 		}, isExcluded)
 	}
@@ -390,8 +375,10 @@ func (m *run) matchingCDIDevices(p *predicate) []*device.CDIDevice {
 // excludesCDI reports whether an exclude selects the hardware of a CDI device or any of its nodes, which
 // can only be left out with the device.
 func (s *selection) excludesCDI(c *candidate) bool {
-	if slices.ContainsFunc(c.united, s.excludesWhole) {
-		return true
+	for _, h := range c.united {
+		if matchWhole(s.excludes, h) {
+			return true
+		}
 	}
 	return slices.ContainsFunc(c.cdi.Nodes, func(node device.CDINode) bool {
 		n := s.at(node.Path)
@@ -458,8 +445,8 @@ func (s *selection) applyExcludes() {
 		return isExcluded
 	})
 	// What is left has no selected node, so that only excludes of whole hardware apply.
-	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ whole) bool {
-		isExcluded := s.excludesWhole(h)
+	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ candidate) bool {
+		isExcluded := matchWhole(s.excludes, h)
 		if isExcluded {
 			s.drop(&candidate{hardware: h}, "")
 		}
@@ -467,10 +454,10 @@ func (s *selection) applyExcludes() {
 	})
 }
 
-// excludesWhole reports whether an exclude selects hardware, regardless of its nodes.
-func (s *selection) excludesWhole(h *device.Hardware) bool {
-	return slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-		return e.matchesWhole(h)
+// matchWhole reports whether any of some matches selects hardware, regardless of its nodes.
+func matchWhole(matches []*predicate, h *device.Hardware) bool {
+	return slices.ContainsFunc(matches, func(p *predicate) bool {
+		return p.matchesWhole(h)
 	})
 }
 

@@ -92,7 +92,12 @@ func (s *selection) addVFIO(p *predicate) {
 // matchesVFIO reports whether a match with vfio = true selects hardware, regardless of its
 // nodes.
 func (p *predicate) matchesVFIO(h *device.Hardware) bool {
-	return vfioGroup(h) != "" && p.matchesHardware(h) && p.fits(sysfsDir, h, nil)
+	return vfioGroup(h) != "" && p.matchesFunction(h)
+}
+
+// matchesFunction is matchesVFIO for hardware that need not be bound to VFIO.
+func (p *predicate) matchesFunction(h *device.Hardware) bool {
+	return p.matchesHardware(h) && p.fits(sysfsDir, h, nil)
 }
 
 // addVFIONodes selects the VFIO nodes of hardware that matches, and reports whether it selects any.
@@ -108,7 +113,7 @@ func (s *selection) addVFIONodes(p *predicate, h *device.Hardware) bool {
 		}
 		// The attributes and the driver of a node are the owner's. The owner may be another function of
 		// the group, so that the function itself is compared as well.
-		if s.isExcluded(n, h) || s.excludesWhole(h) {
+		if s.isExcluded(n, h) || matchWhole(s.excludes, h) {
 			s.excludePick(pick{
 				node:     n,
 				match:    p,
@@ -171,16 +176,11 @@ func (s *selection) wouldSelect(h *device.Hardware) bool {
 		return false
 	}
 	isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-		return !e.dependsOnDriver() && e.matchesWhole(h)
+		return e.Driver.Empty() && e.matchesWhole(h)
 	})
 	return !isExcluded && slices.ContainsFunc(s.matches, func(p *predicate) bool {
 		return p.VFIO && p.matchesBound(h)
 	})
-}
-
-// dependsOnDriver reports whether a match has a condition on the driver.
-func (p *predicate) dependsOnDriver() bool {
-	return !p.Driver.Empty()
 }
 
 // matchesBound is matchesHardware regardless of the driver.
@@ -190,13 +190,10 @@ func (p *predicate) matchesBound(h *device.Hardware) bool {
 	}
 	// The copy has no conditions on the driver. p is not changed.
 	bound := *p
-	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), condition.isAboutDriver)
+	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), func(c condition) bool {
+		return c.key == "driver"
+	})
 	return bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
-}
-
-// isAboutDriver reports whether binding a function to VFIO changes the value.
-func (c condition) isAboutDriver() bool {
-	return c.key == "driver"
 }
 
 // addVFIO adds the VFIO container or iommufd, with the permissions of the VFIO
@@ -264,15 +261,21 @@ func blocksGroup(p *device.PCI) bool {
 	return !p.VFIO && !p.IsBridge()
 }
 
-// vfioNotes adds the notes about matches with vfio = true. Without a note, nothing would say why
-// such a function is missing.
+// vfioNotes adds the notes about the PCI functions that a match with vfio = true selects, and that are not bound
+// to VFIO. Without a note, nothing would say why such a function is missing.
 func (m *run) vfioNotes(r *config.Resource) {
 	matches, excludes := m.predicates(r)
 	for _, p := range matches {
 		if !p.VFIO {
 			continue
 		}
-		unbound := m.unbound(p, excludes)
+		var unbound []string
+		for _, h := range m.snap.Hardware {
+			mayBeBound := h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge()
+			if mayBeBound && p.matchesFunction(h) && !matchWhole(excludes, h) {
+				unbound = append(unbound, h.Name)
+			}
+		}
 		if len(unbound) == 0 {
 			continue
 		}
@@ -284,25 +287,4 @@ func (m *run) vfioNotes(r *config.Resource) {
 			andMore(unbound[0], len(unbound)),
 		)
 	}
-}
-
-// unbound lists the PCI functions that a match with vfio = true selects, and that are not bound
-// to VFIO.
-func (m *run) unbound(p *predicate, excludes []*predicate) []string {
-	var unbound []string
-	for _, h := range m.snap.Hardware {
-		if h.PCI == nil || h.PCI.VFIO || h.PCI.IsBridge() {
-			continue
-		}
-		if !p.matchesHardware(h) || !p.fits(sysfsDir, h, nil) {
-			continue
-		}
-		isExcluded := slices.ContainsFunc(excludes, func(e *predicate) bool {
-			return e.matchesWhole(h)
-		})
-		if !isExcluded {
-			unbound = append(unbound, h.Name)
-		}
-	}
-	return unbound
 }
