@@ -75,14 +75,13 @@ func reads(r *config.Resource) bool {
 	isRead := func(m config.Match) bool {
 		return m.Mount || len(m.Attr) > 0
 	}
-	return slices.ContainsFunc(r.Match, isRead) ||
-		slices.ContainsFunc(r.Exclude, isRead) ||
+	return slices.ContainsFunc(slices.Concat(r.Match, r.Exclude), isRead) ||
 		// Below /dev, only a node of the snapshot needs no read.
 		len(r.With) > 0 ||
-		slices.ContainsFunc(r.Variables, isAttrVariable)
+		slices.ContainsFunc(r.Variables, func(name string) bool {
+			return strings.HasPrefix(name, attrPrefix)
+		})
 }
-
-func isAttrVariable(name string) bool { return strings.HasPrefix(name, attrPrefix) }
 
 // begin begins with the searches of a resource, or of its when. What an earlier resource has left
 // of its share is lost.

@@ -26,15 +26,8 @@ type claims struct {
 	// owners has the resource of hardware, of a node, of candidate.other and of a functionUse.
 	// Keys of different types do not collide, so that one map is enough.
 	owners map[any]*config.Resource
-	// ids has the resource of each ID.
-	ids map[string]*config.Resource
-}
-
-func newClaims() claims {
-	return claims{
-		owners: make(map[any]*config.Resource),
-		ids:    make(map[string]*config.Resource),
-	}
+	// ids has the offered IDs.
+	ids map[string]bool
 }
 
 // functionUse is a PCI function as a whole, or by its mediated devices. Some drivers

@@ -192,7 +192,11 @@ func (x *explainer) reasons(left []leftOut, isOffered bool) string {
 			i = len(all)
 			all = append(all, &reason{leftOut: l})
 		}
-		all[i].add(l)
+		if l.why == all[i].why {
+			all[i].names = append(all[i].names, l.device.describe())
+		} else {
+			all[i].others++
+		}
 	}
 	var texts []string
 	for _, r := range all {
@@ -208,15 +212,6 @@ type reason struct {
 	// others is the number of devices that were dropped for other reasons than the first one. An
 	// explanation is a few lines long.
 	others int
-}
-
-// add adds a device.
-func (r *reason) add(l leftOut) {
-	if l.why == r.why {
-		r.names = append(r.names, l.device.describe())
-	} else {
-		r.others++
-	}
 }
 
 // String returns the text of the reason.
@@ -278,10 +273,8 @@ func (x *explainer) outcome(p *predicate) MatchOutcome {
 		Place:    placeInResource(p.Match),
 		Selected: []string{},
 	}
-	only := x.withoutTargets(p, &out)
-	if only.Key != "" {
-		only.Fits = len(out.Selected)
-		out.Conditions = []Condition{only}
+	if p.Mount || !p.CDIDevice.Empty() || len(p.Virtual) > 0 {
+		x.withoutTargets(p, &out)
 		return out
 	}
 	targets := x.targets(p)
@@ -314,31 +307,34 @@ func (x *explainer) outcome(p *predicate) MatchOutcome {
 	return out
 }
 
-// withoutTargets returns the condition of a match that selects neither nodes nor hardware, and adds what it
-// selects to out. Other matches have no such condition.
-func (x *explainer) withoutTargets(p *predicate, out *MatchOutcome) Condition {
-	var only Condition
+// withoutTargets fills in the outcome of a match that selects neither nodes nor hardware.
+func (x *explainer) withoutTargets(p *predicate, out *MatchOutcome) {
+	key := "virtual"
+	want := p.CDIDevice
 	var selected []string
 	switch {
 	case p.Mount:
-		only = Condition{Key: "glob", Want: quotedPatterns(p.Glob)}
+		key = "glob"
+		want = p.Glob
 		selected = x.mounts(p)
-	case !p.CDIDevice.Empty():
-		only = Condition{Key: "cdi_device", Want: quotedPatterns(p.CDIDevice)}
+	case !want.Empty():
+		key = "cdi_device"
 		for _, d := range x.matchingCDIDevices(p) {
 			selected = append(selected, cdiName(d))
 		}
-	case len(p.Virtual) > 0:
-		only = Condition{Key: "virtual"}
-		for i := range p.Virtual {
-			selected = append(selected, virtualName(&p.Virtual[i]))
-		}
+	}
+	for i := range p.Virtual {
+		selected = append(selected, virtualName(&p.Virtual[i]))
 	}
 	// They have no hardware, so that they are not about hardware or a node.
 	if x.subject == (target{}) {
 		out.Selected = append(out.Selected, selected...)
 	}
-	return only
+	out.Conditions = []Condition{{
+		Key:  key,
+		Want: quotedPatterns(want),
+		Fits: len(out.Selected),
+	}}
 }
 
 // targets lists the nodes or the hardware from which a match selects, as far as the subject includes them.
@@ -420,14 +416,14 @@ func (x *explainer) conditions(p *predicate) []condition {
 			about: nodePaths,
 			key:   "glob",
 			want:  p.Glob,
-			values: known(func(_ *device.Hardware, n *device.Node) []string {
+			values: func(_ *device.Hardware, n *device.Node) []string {
 				return x.pathsOf(n)
-			}),
+			},
 		})
 	}
-	nothing := known(func(*device.Hardware, *device.Node) []string {
+	nothing := func(*device.Hardware, *device.Node) []string {
 		return nil
-	})
+	}
 	for _, name := range []string{"usb", "pci", "mdev", "net"} {
 		table := p.Hardware[name]
 		// A table with keys is shown by its keys.
@@ -437,17 +433,17 @@ func (x *explainer) conditions(p *predicate) []condition {
 	}
 	all = append(all, p.conditions...)
 	if p.VFIO {
-		all = append(all, condition{key: "vfio", values: known(contradictsVFIO)})
+		all = append(all, condition{key: "vfio", values: contradictsVFIO})
 	}
 	return all
 }
 
 // contradictsVFIO says why hardware has no VFIO node.
 func contradictsVFIO(h *device.Hardware, _ *device.Node) []string {
-	switch {
-	case vfioGroup(h) != "":
+	if vfioGroup(h) != "" {
 		return nil
-	case h.PCI == nil:
+	}
+	if h.PCI == nil {
 		return []string{"no IOMMU group"}
 	}
 	// The driver is what an administrator has to change.

@@ -34,20 +34,12 @@ type condition struct {
 	key   string // "usb.id"
 	// want is never empty.
 	want pattern.Values
-	// Either hardware or values is set. hardware saves the allocation of a list with one value.
+	// One of these is set. They return the values of hardware, or of its node if the node is not nil.
+	// hardware saves the allocation of a list with one value. The values of attr are in sysfs: unread is
+	// set if some are not known yet.
 	hardware func(*device.Hardware) string
-	values   getter
-}
-
-// getter returns the values of hardware, or of its node if the node is not nil. unread is set if
-// some values are not known yet.
-type getter func(*device.Hardware, *device.Node) (values []string, unread bool)
-
-// known returns a getter for values that are in the snapshot.
-func known(values func(*device.Hardware, *device.Node) []string) getter {
-	return func(h *device.Hardware, n *device.Node) ([]string, bool) {
-		return values(h, n), false
-	}
+	values   func(*device.Hardware, *device.Node) []string
+	attr     func(*device.Hardware, *device.Node) (values []string, unread bool)
 }
 
 // subject is the kind of thing that a condition is about.
@@ -92,8 +84,9 @@ func (m *run) predicate(match *config.Match) *predicate {
 		net:          match.Has("net"),
 		mdev:         match.Has("mdev"),
 	}
-	for i := range m.attributes {
-		a := &m.attributes[i]
+	attributes := device.Attributes()
+	for i := range attributes {
+		a := &attributes[i]
 		want := match.Hardware[a.Table][a.Key]
 		if !want.Empty() {
 			p.conditions = append(p.conditions, m.attributeCondition(match, a, want))
@@ -104,7 +97,7 @@ func (m *run) predicate(match *config.Match) *predicate {
 			about:  anyNode,
 			key:    "subsystem",
 			want:   match.Subsystem,
-			values: known(subsystemOf),
+			values: subsystemOf,
 		})
 	}
 	if !match.Driver.Empty() {
@@ -112,7 +105,7 @@ func (m *run) predicate(match *config.Match) *predicate {
 			about:  sysfsDir,
 			key:    "driver",
 			want:   match.Driver,
-			values: known(m.drivers),
+			values: m.drivers,
 		})
 	}
 	// The order decides which attribute uses up the budget, so that it must not be random.
@@ -123,7 +116,7 @@ func (m *run) predicate(match *config.Match) *predicate {
 			about: sysfsDir,
 			key:   "attr." + name,
 			want:  match.Attr[name],
-			values: func(h *device.Hardware, n *device.Node) ([]string, bool) {
+			attr: func(h *device.Hardware, n *device.Node) ([]string, bool) {
 				return m.attr(match.Place, written, dirsOf(h, n), name)
 			},
 		})
@@ -141,7 +134,7 @@ func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want 
 	// Its value may be the name of an interface of other hardware, which a single Hardware cannot
 	// provide.
 	if c.key == "pci.pf" {
-		c.values = known(m.namesOfPF)
+		c.values = m.namesOfPF
 		return c
 	}
 	// The subject is wholeHardware, its zero value.
@@ -149,7 +142,7 @@ func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want 
 		c.hardware = a.Hardware
 		return c
 	}
-	c.values = known(a.Of)
+	c.values = a.Of
 	if a.Net != nil {
 		c.about = netInterface
 		return c
@@ -160,7 +153,7 @@ func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want 
 	number := match.Hardware["usb"]["interface"]
 	// Both keys are about the same interface then.
 	if c.key == "usb.interface_class" && !number.Empty() {
-		c.values = known(classesOfInterfaces(number, a))
+		c.values = classesOfInterfaces(number, a)
 	}
 	return c
 }
@@ -214,17 +207,6 @@ func (m *run) namesOfPF(h *device.Hardware, _ *device.Node) []string {
 	return names
 }
 
-// dirsOf lists the sysfs directories of a node, or of hardware. The nearest directory comes first.
-func dirsOf(h *device.Hardware, n *device.Node) []string {
-	if n != nil {
-		return sysDirs(n)
-	}
-	if h.IsPartition() {
-		return []string{h.Path, h.Parent.Path}
-	}
-	return []string{h.Path}
-}
-
 // fits reports whether all conditions about a subject hold for hardware, or for its node if the
 // node is not nil. Without conditions about the subject, it returns true.
 func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool {
@@ -246,20 +228,22 @@ func (p *predicate) holds(c *condition, h *device.Hardware, n *device.Node) bool
 	if c.hardware != nil {
 		return c.want.Match(c.hardware(h))
 	}
-	values, unread := c.values(h, n)
+	values, unread := c.have(h, n)
 	if unread {
 		return p.exclude
 	}
 	return c.want.Match(values...)
 }
 
-// have lists the values that the condition compares. Only Explain needs them: holds avoids the
-// list for attributes of hardware.
+// have lists the values that the condition compares.
 func (c *condition) have(h *device.Hardware, n *device.Node) (values []string, unread bool) {
 	if c.hardware != nil {
 		return []string{c.hardware(h)}, false
 	}
-	return c.values(h, n)
+	if c.attr != nil {
+		return c.attr(h, n)
+	}
+	return c.values(h, n), false
 }
 
 // onlyNets reports whether the match selects only network interfaces. Nodes of their hardware are

@@ -16,12 +16,9 @@ import (
 // methods.
 type run struct {
 	Options
-	snap  *device.Snapshot
-	forms device.Forms
-	// attributes are the attributes of the configuration language. They are kept here, because
-	// device.Attributes copies them.
-	attributes []device.Attribute
-	indexes    indexes
+	snap    *device.Snapshot
+	forms   device.Forms
+	indexes indexes
 
 	// keys has the keys of the nodes of hardware. It is filled in by key, because device.NodeKeys
 	// has to compare all nodes of the hardware.
@@ -91,15 +88,17 @@ type companionFiles struct {
 // newRun returns a run that has not matched any resource. It reads nothing from the host.
 func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) *run {
 	return &run{
-		Options:    opts,
-		snap:       snap,
-		forms:      forms,
-		attributes: device.Attributes(),
-		indexes:    newIndexes(snap),
-		keys:       make(map[*device.Hardware]map[*device.Node]string),
-		dangers:    make(map[*device.Node]string),
-		named:      make(map[string]*config.Resource),
-		claims:     newClaims(),
+		Options: opts,
+		snap:    snap,
+		forms:   forms,
+		indexes: newIndexes(snap),
+		keys:    make(map[*device.Hardware]map[*device.Node]string),
+		dangers: make(map[*device.Node]string),
+		named:   make(map[string]*config.Resource),
+		claims: claims{
+			owners: make(map[any]*config.Resource),
+			ids:    make(map[string]bool),
+		},
 		picked:     make(map[*device.Node]bool),
 		companions: make(map[*config.Companion]companionFiles),
 		budget:     newBudget(cfg),
@@ -238,12 +237,12 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		// The texts of the offer, with their variables filled in, are only known now.
 		used += max(needs, o.Memory())
 		// The kubelet and the ledger know a device only by its ID.
-		if m.claims.ids[o.ID] != nil {
+		if m.claims.ids[o.ID] {
 			m.drop(c, fmt.Sprintf("another device has its ID %q", o.ID))
 			m.fault(r.Place, "", "%s is left out: another device has its ID %q", c.describe(), o.ID)
 			continue
 		}
-		m.claims.ids[o.ID] = r
+		m.claims.ids[o.ID] = true
 		m.offered = append(m.offered, offered{
 			device: c,
 			id:     o.ID,

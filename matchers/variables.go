@@ -61,7 +61,7 @@ func (c *candidate) functions() []*device.Hardware {
 func (c *candidate) attrDirs() [][]string {
 	var all [][]string
 	for _, p := range c.picks {
-		dirs := sysDirs(p.node)
+		dirs := dirsOf(nil, p.node)
 		// The directory of the node of an IOMMU group has no attributes of the hardware.
 		if dirs != nil && len(c.groups) == 0 {
 			all = append(all, dirs)
@@ -339,8 +339,16 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 			return []string{v.Name}
 		}
 	}
-	if b.c.cdi != nil && strings.HasPrefix(name, "cdi.") {
-		return []string{valueOfCDI(b.c.cdi, name)}
+	if b.c.cdi != nil {
+		kind, last, _ := strings.Cut(b.c.cdi.Name, "=")
+		switch name {
+		case "cdi.name":
+			return []string{b.c.cdi.Name}
+		case "cdi.kind":
+			return []string{kind}
+		case "cdi.device":
+			return []string{last}
+		}
 	}
 	switch name {
 	case "id":
@@ -399,20 +407,6 @@ func (b *builder) driversOf(of *candidate) (values []string) {
 // (ResourceNameToEnvVar in pkg/util).
 func kubevirtName(name string) string {
 	return strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(name))
-}
-
-// valueOfCDI returns the value of a variable of a CDI device, or "" if there is no such variable.
-func valueOfCDI(d *device.CDIDevice, variable string) string {
-	kind, name, _ := strings.Cut(d.Name, "=")
-	switch variable {
-	case "cdi.name":
-		return d.Name
-	case "cdi.kind":
-		return kind
-	case "cdi.device":
-		return name
-	}
-	return ""
 }
 
 // attributes lists the values of an attribute. Of USB interfaces they are those of the
