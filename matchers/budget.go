@@ -125,10 +125,9 @@ func (m *run) reportUnknown(r *config.Resource) {
 		return
 	}
 	first := m.budget.unknown[0]
-	text := andMore(first.key, len(m.budget.unknown)) + ": " + tooMuchToRead
-	m.result.Unknown[r] = text
+	m.result.Unknown[r] = andMore(first.key, len(m.budget.unknown)) + ": " + tooMuchToRead
 	const hint = `spell out more of the name, as in "power/control" for "*/control"`
-	m.fault(first.place, hint, "%s", text)
+	m.fault(first.place, hint, "%s", m.result.Unknown[r])
 }
 
 // search lists the host paths that a glob matches. If complete is not set, some may be missing.

@@ -140,16 +140,31 @@ func (c *candidate) other() string {
 }
 
 // overlaps notes PCI functions that one resource offers as a whole and another as mediated
-// devices. Only the overlaps with the first such resource are noted.
+// devices. Only the overlaps with the first such resource are noted: an overlap with a third one is noted
+// after the administrator has solved this one.
 func (m *run) overlaps(r *config.Resource, devices []candidate) {
-	var found []string
 	var other *config.Resource
+	var found []string
 	what := ""
 	for i := range devices {
 		for _, h := range devices[i].members() {
-			owner, offered := m.overlap(r, h)
-			// A note names one resource. An overlap with a third resource is noted after the
-			// administrator has solved this one.
+			if h.MDev == nil && h.PCI == nil {
+				continue
+			}
+			use := functionUse{function: h}
+			offered := "mediated devices of it"
+			if h.MDev != nil {
+				use = functionUse{
+					function: h.Parent,
+					mediated: true,
+				}
+				offered = "the PCI function that it is a part of"
+			}
+			// The use is claimed even if there is an overlap: both are offered.
+			m.claims.addThing(r, use)
+			// The overlap is with the other use of the same function.
+			use.mediated = !use.mediated
+			owner := m.claims.ownerOf(r, use)
 			if owner == nil || other != nil && other != owner {
 				continue
 			}
@@ -171,27 +186,4 @@ func (m *run) overlaps(r *config.Resource, devices []candidate) {
 		what,
 		other.Place,
 	)
-}
-
-// overlap claims the use of hardware for r. If another resource offers the same PCI function in the other
-// way, overlap returns the resource and describes its devices.
-func (m *run) overlap(r *config.Resource, h *device.Hardware) (owner *config.Resource, offered string) {
-	if h.MDev == nil && h.PCI == nil {
-		return nil, ""
-	}
-	// The use as a whole is the default. Below it is changed for a mediated device.
-	use := functionUse{function: h}
-	offered = "mediated devices of it"
-	if h.MDev != nil {
-		use = functionUse{
-			function: h.Parent,
-			mediated: true,
-		}
-		offered = "the PCI function that it is a part of"
-	}
-	// The use is claimed even if there is an overlap: both are offered.
-	m.claims.addThing(r, use)
-	// The overlap is with the other use of the same function.
-	use.mediated = !use.mediated
-	return m.claims.ownerOf(r, use), offered
 }

@@ -356,8 +356,10 @@ func (x *explainer) targets(p *predicate) []target {
 		if selectsWhole(p) {
 			add(h, nil)
 		} else if p.SelectsNets() && !p.onlyNets() {
-			for n := range ownNodes(h) {
-				add(h, n)
+			for _, n := range h.Nodes {
+				if isOwnNode(n, h) {
+					add(h, n)
+				}
 			}
 		}
 	}
@@ -391,18 +393,21 @@ func (x *explainer) selects(p *predicate, t target) bool {
 
 // parts lists hardware and those of its nodes that a match may select with it. A node is its only part.
 func (x *explainer) parts(p *predicate, t target) []target {
-	all := []target{t}
 	if t.node != nil {
-		return all
+		return []target{t}
 	}
-	nodes := slices.Collect(ownNodes(t.hardware))
+	var all []target
+	nodes := t.hardware.Nodes
 	if p.VFIO {
-		// The hardware itself has no such node.
-		all = nil
 		nodes = x.vfioNodes(t.hardware)
+	} else {
+		// The hardware itself is a device even without a node.
+		all = append(all, t)
 	}
 	for _, n := range nodes {
-		all = append(all, target{t.hardware, n})
+		if p.VFIO || isOwnNode(n, t.hardware) {
+			all = append(all, target{t.hardware, n})
+		}
 	}
 	return all
 }

@@ -3,7 +3,6 @@ package matchers
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -239,17 +238,29 @@ func (s *selection) addNodes(p *predicate) {
 // addHardware selects hardware with all its nodes and network interfaces, for a match without
 // a glob.
 func (s *selection) addHardware(p *predicate) {
-	if !p.SelectsNets() {
-		for _, h := range s.snap.Hardware {
-			s.addWhole(p, h)
-		}
-		return
-	}
-	// With net, the interfaces are the devices, and hardware is no device for its own sake.
 	for _, h := range s.snap.Hardware {
-		if !p.onlyNets() && p.matchesHardware(h) {
-			s.addNodesOf(p, h)
+		if p.onlyNets() || !p.matchesHardware(h) {
+			continue
 		}
+		// Hardware without a selected node is a device, too. applyExcludes deletes it from whole if a
+		// node of it is selected. With net, the interfaces are the devices.
+		if !p.net && p.matchesNode(h, nil) {
+			earlier := s.whole[h]
+			s.whole[h] = candidate{
+				hardware:  h,
+				dangerous: earlier.dangerous || p.Dangerous,
+				// The count of the first match applies, as for a node.
+				count: cmp.Or(earlier.count, p.Count),
+			}
+		}
+		for _, n := range h.Nodes {
+			if isOwnNode(n, h) && !s.picked[n] && p.matchesNode(h, n) {
+				s.pick(n, p)
+			}
+		}
+	}
+	if !p.net {
+		return
 	}
 	// An interface may have no hardware, such as a bridge, so that this is not a loop over
 	// hardware.
@@ -260,47 +271,10 @@ func (s *selection) addHardware(p *predicate) {
 	}
 }
 
-// addWhole selects hardware as a whole, and those of its nodes that match.
-func (s *selection) addWhole(p *predicate, h *device.Hardware) {
-	if !p.matchesHardware(h) {
-		return
-	}
-	// Hardware without a selected node is a device, too. exclude deletes it from whole if a node
-	// of it is selected.
-	if p.matchesNode(h, nil) {
-		earlier := s.whole[h]
-		s.whole[h] = candidate{
-			hardware:  h,
-			dangerous: earlier.dangerous || p.Dangerous,
-			// The count of the first match applies, as for a node.
-			count: cmp.Or(earlier.count, p.Count),
-		}
-	}
-	s.addNodesOf(p, h)
-}
-
-// addNodesOf selects the nodes of hardware that matches, as far as they match, too.
-func (s *selection) addNodesOf(p *predicate, h *device.Hardware) {
-	for n := range ownNodes(h) {
-		if !s.picked[n] && p.matchesNode(h, n) {
-			s.pick(n, p)
-		}
-	}
-}
-
-// ownNodes yields the nodes of hardware, except for the node of an IOMMU group, which also belongs to the
+// isOwnNode reports whether n, a node of h, is not the node of an IOMMU group, which also belongs to the
 // other functions of the group: only vfio = true, or a match about nodes, selects it. A mediated device has
 // its own group.
-func ownNodes(h *device.Hardware) iter.Seq[*device.Node] {
-	return func(yield func(*device.Node) bool) {
-		for _, n := range h.Nodes {
-			isOfWholeGroup := isGroupNode(n) && h.MDev == nil
-			if !isOfWholeGroup && !yield(n) {
-				return
-			}
-		}
-	}
-}
+func isOwnNode(n *device.Node, h *device.Hardware) bool { return !isGroupNode(n) || h.MDev != nil }
 
 // addPaths selects paths to mount. Device nodes are left out, because the device cgroup of the
 // container denies access to a node that is only mounted.
