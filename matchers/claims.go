@@ -39,28 +39,36 @@ type functionUse struct {
 	mediated bool
 }
 
-// claim claims candidates for r and returns the claimed candidates, in the same slice. It notes candidates
+// claim claims candidates for r and returns the claimed candidates. It notes candidates
 // that another resource has.
 func (m *run) claim(r *config.Resource, found []candidate) []candidate {
-	taken := make(map[*config.Resource][]*candidate) // by the owner
-	// claimed never gets ahead of the loop, so that found can be reused.
-	claimed := found[:0]
+	// The owners have the first of the candidates that they have taken, and their number.
+	first := make(map[*config.Resource]*candidate)
+	count := make(map[*config.Resource]int)
+	claimed := found
 	for i := range found {
-		owner := m.claims.owner(r, &found[i])
+		c := &found[i]
+		owner := m.claims.owner(r, c)
 		if owner == nil {
-			m.claims.add(r, &found[i])
-			claimed = append(claimed, found[i])
+			m.claims.add(r, c)
+			if len(first) > 0 {
+				claimed = append(claimed, *c)
+			}
 			continue
 		}
-		c := found[i]
-		taken[owner] = append(taken[owner], &c)
+		// As long as nothing is taken, the slice need not be copied.
+		if len(first) == 0 {
+			claimed = slices.Clone(found[:i])
+		}
+		first[owner] = cmp.Or(first[owner], c)
+		count[owner]++
 		m.left = append(m.left, leftOut{
-			device: &c,
+			device: c,
 			owner:  owner,
 		})
 	}
 	// The notes must not change their order from one match to the next.
-	owners := slices.SortedFunc(maps.Keys(taken), func(a, b *config.Resource) int {
+	owners := slices.SortedFunc(maps.Keys(first), func(a, b *config.Resource) int {
 		return cmp.Compare(a.Place, b.Place)
 	})
 	for _, owner := range owners {
@@ -69,7 +77,7 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 			`the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, each = "node" in both if they select different nodes of it, or shared = true (at once) or "exclusive" (one at a time) in both`,
 			"not offered here, because %s has it: %s",
 			owner.Place,
-			andMore(taken[owner][0].describe(), len(taken[owner])),
+			andMore(first[owner].describe(), count[owner]),
 		)
 	}
 	return claimed

@@ -84,9 +84,8 @@ func (m *run) predicate(match *config.Match) *predicate {
 		net:          match.Has("net"),
 		mdev:         match.Has("mdev"),
 	}
-	attributes := device.Attributes()
-	for i := range attributes {
-		a := &attributes[i]
+	for i := range m.attributes {
+		a := &m.attributes[i]
 		want := match.Hardware[a.Table][a.Key]
 		if !want.Empty() {
 			p.conditions = append(p.conditions, m.attributeCondition(match, a, want))

@@ -16,9 +16,12 @@ import (
 // methods.
 type run struct {
 	Options
-	snap    *device.Snapshot
-	forms   device.Forms
-	indexes indexes
+	snap  *device.Snapshot
+	forms device.Forms
+	// attributes are the attributes of the configuration language. They are kept here, because
+	// device.Attributes copies them.
+	attributes []device.Attribute
+	indexes    indexes
 
 	// keys has the keys of the nodes of hardware. It is filled in by key, because device.NodeKeys
 	// has to compare all nodes of the hardware.
@@ -88,13 +91,14 @@ type companionFiles struct {
 // newRun returns a run that has not matched any resource. It reads nothing from the host.
 func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) *run {
 	return &run{
-		Options: opts,
-		snap:    snap,
-		forms:   forms,
-		indexes: newIndexes(snap),
-		keys:    make(map[*device.Hardware]map[*device.Node]string),
-		dangers: make(map[*device.Node]string),
-		named:   make(map[string]*config.Resource),
+		Options:    opts,
+		snap:       snap,
+		forms:      forms,
+		attributes: device.Attributes(),
+		indexes:    newIndexes(snap),
+		keys:       make(map[*device.Hardware]map[*device.Node]string),
+		dangers:    make(map[*device.Node]string),
+		named:      make(map[string]*config.Resource),
 		claims: claims{
 			owners: make(map[any]*config.Resource),
 			ids:    make(map[string]bool),

@@ -1,7 +1,6 @@
 package matchers
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,8 +19,8 @@ type selection struct {
 	matches, excludes []*predicate
 	// picks are the selected nodes and network interfaces, until exclude drops some of them.
 	picks []pick
-	// whole is the hardware that is a device even without a node.
-	whole map[*device.Hardware]candidate
+	// whole is the hardware that is a device even without a node, with the matches that select it.
+	whole map[*device.Hardware][]*predicate
 	// groups are selected with vfio = true, by number. A group exists only if a node of it is
 	// selected.
 	groups map[string]*group
@@ -42,7 +41,7 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	s := &selection{
 		run:    m,
 		r:      r,
-		whole:  make(map[*device.Hardware]candidate),
+		whole:  make(map[*device.Hardware][]*predicate),
 		groups: make(map[string]*group),
 	}
 	s.matches, s.excludes = m.predicates(r)
@@ -128,12 +127,19 @@ func (s *selection) appendPicked(found []candidate) []candidate {
 // appendWhole appends the hardware that is a device without a selected node.
 func (s *selection) appendWhole(found []candidate) []candidate {
 	// The order is random. The caller sorts the candidates by hardware.
-	for _, c := range s.whole {
+	for h, matches := range s.whole {
 		if s.r.Each == config.EachNode {
-			s.drop(&candidate{hardware: c.hardware}, `each = "node", and no node of it is selected`)
-		} else {
-			found = append(found, c)
+			s.drop(&candidate{hardware: h}, `each = "node", and no node of it is selected`)
+			continue
 		}
+		found = append(found, candidate{
+			hardware: h,
+			dangerous: slices.ContainsFunc(matches, func(p *predicate) bool {
+				return p.Dangerous
+			}),
+			// The count of the first match applies, as for a node.
+			count: matches[0].Count,
+		})
 	}
 	return found
 }
@@ -245,13 +251,7 @@ func (s *selection) addHardware(p *predicate) {
 		// Hardware without a selected node is a device, too. applyExcludes deletes it from whole if a
 		// node of it is selected. With net, the interfaces are the devices.
 		if !p.net && p.matchesNode(h, nil) {
-			earlier := s.whole[h]
-			s.whole[h] = candidate{
-				hardware:  h,
-				dangerous: earlier.dangerous || p.Dangerous,
-				// The count of the first match applies, as for a node.
-				count: cmp.Or(earlier.count, p.Count),
-			}
+			s.whole[h] = append(s.whole[h], p)
 		}
 		for _, n := range h.Nodes {
 			if isOwnNode(n, h) && !s.picked[n] && p.matchesNode(h, n) {
@@ -419,7 +419,7 @@ func (s *selection) applyExcludes() {
 		return isExcluded
 	})
 	// What is left has no selected node, so that only excludes of whole hardware apply.
-	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ candidate) bool {
+	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ []*predicate) bool {
 		isExcluded := matchWhole(s.excludes, h)
 		if isExcluded {
 			s.drop(&candidate{hardware: h}, "")
