@@ -445,14 +445,14 @@ func (x *explainer) conditions(p *predicate) []condition {
 
 // contradictsVFIO says why hardware has no VFIO node.
 func contradictsVFIO(h *device.Hardware, _ *device.Node) []string {
-	if vfioGroup(h) != "" {
-		return nil
+	if h.PCI != nil && !h.PCI.VFIO {
+		// The driver is what an administrator has to change.
+		return []string{"driver " + h.PCI.Driver}
 	}
-	if h.PCI == nil {
+	if h.IOMMUGroup() == "" {
 		return []string{"no IOMMU group"}
 	}
-	// The driver is what an administrator has to change.
-	return []string{"driver " + h.PCI.Driver}
+	return nil
 }
 
 // judgement is the result of one condition for one node or hardware.

@@ -173,12 +173,19 @@ func hasInterface(h *device.Hardware, class string) bool {
 	})
 }
 
-// usbHub names the hub of a bus node.
-func (m *run) usbHub(n *device.Node) string {
-	h := busNodeOf(n)
-	if h == nil {
-		return ""
+// ofBusNode returns a function that judges the USB device of a bus node.
+func ofBusNode(judge func(m *run, h *device.Hardware) string) func(m *run, n *device.Node) string {
+	return func(m *run, n *device.Node) string {
+		h := busNodeOf(n)
+		if h == nil {
+			return ""
+		}
+		return judge(m, h)
 	}
+}
+
+// usbHub names a hub.
+func (m *run) usbHub(h *device.Hardware) string {
 	// The class of an interface also counts, since the class of the device may be 00.
 	isHub := h.USB.Class == usbHub || hasInterface(h, usbHub)
 	if isHub || h.IsRootHub() {
@@ -187,13 +194,9 @@ func (m *run) usbHub(n *device.Node) string {
 	return ""
 }
 
-// usbDisk names the disk of a USB device with the bus node n. Through the bus node, a container can
+// usbDisk names the disk of a USB device. Through the bus node, a container can
 // detach the driver and command the disk. The disk of a new mass storage device may not exist yet.
-func (m *run) usbDisk(n *device.Node) string {
-	h := busNodeOf(n)
-	if h == nil {
-		return ""
-	}
+func (m *run) usbDisk(h *device.Hardware) string {
 	for _, disk := range h.Nodes {
 		if disk.Type == device.BlockNode {
 			return "USB device of " + disk.Path
@@ -208,14 +211,10 @@ func (m *run) usbDisk(n *device.Node) string {
 // typeCAN is the type of a CAN interface (ARPHRD_CAN in include/uapi/linux/if_arp.h).
 const typeCAN = 280
 
-// usbNet names the network interface of a USB device with the bus node n. The type is read from sysfs,
+// usbNet names the network interface of a USB device. The type is read from sysfs,
 // because most snapshots have no interfaces. Whether the host uses the interface does not matter: it may
 // do so later. A CAN interface has neither addresses nor routes.
-func (m *run) usbNet(n *device.Node) string {
-	h := busNodeOf(n)
-	if h == nil {
-		return ""
-	}
+func (m *run) usbNet(h *device.Hardware) string {
 	// The budget of the resource is not used, see netEntries.
 	entries := netEntries
 	types, unread := m.Host.Attr(h.Path, "*:*/net/*/type", &entries)
@@ -233,11 +232,10 @@ func (m *run) usbNet(n *device.Node) string {
 // depend on the configuration, so that it does not count against the budget.
 const netEntries = 4096
 
-// usbInput names the keyboard or pointer of a USB device with the bus node n. A security token is an
+// usbInput names the keyboard or pointer of a USB device. A security token is an
 // exception: it types its passwords as a keyboard, and programs for smart cards use its bus node.
-func (m *run) usbInput(n *device.Node) string {
-	h := busNodeOf(n)
-	if h == nil || hasInterface(h, usbSmartCard) {
+func (m *run) usbInput(h *device.Hardware) string {
+	if hasInterface(h, usbSmartCard) {
 		return ""
 	}
 	// All event nodes of the device belong to it.

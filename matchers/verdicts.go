@@ -34,10 +34,10 @@ var judges = map[string]func(m *run, n *device.Node) string{
 	"hostInput":      (*run).hostInput,
 	"hostInputOfHID": (*run).hostInputOfHID,
 	"boardBus":       (*run).boardBus,
-	"usbHub":         (*run).usbHub,
-	"usbDisk":        (*run).usbDisk,
-	"usbNet":         (*run).usbNet,
-	"usbInput":       (*run).usbInput,
+	"usbHub":         ofBusNode((*run).usbHub),
+	"usbDisk":        ofBusNode((*run).usbDisk),
+	"usbNet":         ofBusNode((*run).usbNet),
+	"usbInput":       ofBusNode((*run).usbInput),
 }
 
 // verdicts lists the verdicts in the order of the page.
