@@ -185,8 +185,8 @@ func (x *explainer) reasons(left []leftOut, isOffered bool) string {
 			continue
 		}
 		i := slices.IndexFunc(all, func(r *reason) bool {
-			isExcluded := l.why == ""
-			return r.owner == l.owner && isExcluded == (r.why == "")
+			isExcluded := l.why == excluded
+			return r.owner == l.owner && isExcluded == (r.why == excluded)
 		})
 		if i < 0 {
 			i = len(all)
@@ -223,7 +223,7 @@ func (r *reason) String() string {
 	switch {
 	case r.owner != nil:
 		return r.owner.Name + " has " + names
-	case r.why == "":
+	case r.why == excluded:
 		return "exclude leaves out " + names
 	}
 	text := "left out: " + names + ": " + r.why

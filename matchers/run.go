@@ -60,9 +60,12 @@ type leftOut struct {
 	device *candidate
 	// owner is the resource that has the device, or nil.
 	owner *config.Resource
-	// why is the reason, for an administrator. It is empty if an exclude selects the device.
+	// why is the reason, for an administrator. It is empty if there is an owner.
 	why string
 }
+
+// excluded is the reason if an exclude selects the device.
+const excluded = ""
 
 // offered is a device that the current resource offers.
 type offered struct {
@@ -72,7 +75,7 @@ type offered struct {
 	name string
 }
 
-// drop records that a rule drops a device, or an exclude, without a reason.
+// drop records that a rule drops a device.
 func (m *run) drop(c *candidate, why string) {
 	m.left = append(m.left, leftOut{
 		device: c,

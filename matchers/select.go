@@ -305,7 +305,7 @@ func (s *selection) addOther(c candidate, isExcluded bool) {
 		return other.name == c.name
 	})
 	if isExcluded {
-		s.drop(&c, "")
+		s.drop(&c, excluded)
 	} else if !isSelected {
 		s.others = append(s.others, c)
 	}
@@ -422,7 +422,7 @@ func (s *selection) applyExcludes() {
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ []*predicate) bool {
 		isExcluded := matchWhole(s.excludes, h)
 		if isExcluded {
-			s.drop(&candidate{hardware: h}, "")
+			s.drop(&candidate{hardware: h}, excluded)
 		}
 		return isExcluded
 	})
@@ -450,5 +450,5 @@ func (s *selection) excludePick(p pick) {
 		hardware: p.hardware,
 		picks:    picks,
 		single:   !s.isOneDevice(picks),
-	}, "")
+	}, excluded)
 }
