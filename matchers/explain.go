@@ -381,13 +381,14 @@ func (x *explainer) selects(p *predicate, t target) bool {
 	if t.node != nil {
 		return p.matches(t.node, t.hardware)
 	}
+	matches := p.matchesHardware
 	if p.VFIO {
-		return p.matchesVFIO(t.hardware) && slices.ContainsFunc(x.vfioNodes(t.hardware), func(n *device.Node) bool {
-			return p.fits(anyNode, t.hardware, n)
-		})
+		matches = p.matchesVFIO
 	}
-	return p.matchesHardware(t.hardware) && slices.ContainsFunc(x.parts(p, t), func(part target) bool {
-		return p.matchesNode(part.hardware, part.node)
+	return matches(t.hardware) && slices.ContainsFunc(x.parts(p, t), func(part target) bool {
+		// The directory of a VFIO node has no attributes of the hardware.
+		isOfHardware := p.VFIO || p.fits(sysfsDir, part.hardware, part.node)
+		return isOfHardware && p.fits(anyNode, part.hardware, part.node)
 	})
 }
 

@@ -176,6 +176,15 @@ func (m *run) annotationNote(r *config.Resource) {
 	)
 }
 
+// versionNote names the version of Kubernetes that the resource needs, since older API servers drop
+// fields that they do not know, without an error.
+func (m *run) versionNote(r *config.Resource) {
+	what, version, otherwise := r.NeedsVersion()
+	if what != "" {
+		m.note(r.Place, otherwise, "%s needs Kubernetes %s", what, version)
+	}
+}
+
 // movedNetNote reports that a network interface leaves the host.
 func (m *run) movedNetNote(r *config.Resource, offered []Offered) {
 	for o := range offersOf(offered) {
