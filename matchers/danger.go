@@ -9,18 +9,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// danger returns why a node grants a container access to the host, or an empty string.
+// danger returns why a node grants a container access to the host, or an empty string. It judges the
+// kernel's device with the number of the node, because the name of a node can be chosen freely.
 func (m *run) danger(n *device.Node) string {
-	why, isKnown := m.dangers[n]
-	if !isKnown {
-		why = m.judge(n)
-		m.dangers[n] = why
-	}
-	return why
-}
-
-// judge judges the kernel's device with the number of a node, because the name of a node can be chosen freely.
-func (m *run) judge(n *device.Node) string {
 	// Every block device grants access to the host.
 	if n.Type == device.BlockNode {
 		return "it is a block device"

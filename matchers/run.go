@@ -26,8 +26,6 @@ type run struct {
 	// keys has the keys of the nodes of hardware. It is filled in by key, because device.NodeKeys
 	// has to compare all nodes of the hardware.
 	keys map[*device.Hardware]map[*device.Node]string
-	// dangers has why nodes are dangerous. It is filled in by danger.
-	dangers map[*device.Node]string
 	// notedVirtual is set if a virtual match on every node was reported.
 	notedVirtual bool
 	// named has the resource of each name. A fixed name is entered before any resource is matched
@@ -100,7 +98,6 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		attributes: device.Attributes(),
 		indexes:    newIndexes(snap),
 		keys:       make(map[*device.Hardware]map[*device.Node]string),
-		dangers:    make(map[*device.Node]string),
 		named:      make(map[string]*config.Resource),
 		claims: claims{
 			owners: make(map[any]*config.Resource),
