@@ -96,3 +96,44 @@ func (b *builder) interfaceDriver(interfaces []device.USBInterface) string {
 	}
 	return driver
 }
+
+// capacity returns the amounts of the device that its claims share. A device without a value, or
+// with a value that contradicts the configured amounts, is not offered: claims that request the
+// capacity could not be told how much they get.
+func (b *builder) capacity() map[string]device.Capacity {
+	if len(b.r.Capacity) == 0 {
+		return nil
+	}
+	all := make(map[string]device.Capacity)
+	for _, c := range b.r.Capacity {
+		what := "capacity." + c.Name
+		text, ok := b.text(what, c.Value, b.c)
+		if !ok {
+			continue
+		}
+		capacity, field, err := device.NewCapacity(text, c.Default)
+		if err != nil {
+			b.problem("%s.%s: %v", what, field, err)
+			continue
+		}
+		all[c.Name] = capacity
+	}
+	return all
+}
+
+// features returns the values of the device that become labels of the node. A label is no reason to
+// keep a device from containers: a device without a value has no such label.
+func (b *builder) features() map[string]string {
+	if len(b.r.Features) == 0 {
+		return nil
+	}
+	all := make(map[string]string)
+	for _, f := range b.r.Features {
+		// An error means that there is no value, or more than one.
+		text, err := b.single(f.Value, b.c)
+		if err == nil {
+			all[f.Name] = text.String()
+		}
+	}
+	return all
+}

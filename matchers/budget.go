@@ -34,10 +34,8 @@ type budget struct {
 	share int
 	// own is left of the share of the current resource.
 	own int
-	// unknown are the keys of the current resource that could not be read, and first is the
-	// first of them.
-	unknown map[unknown]bool
-	first   unknown
+	// unknown are the keys of the current resource that could not be read.
+	unknown []unknown
 	// attrs are the attributes that were read.
 	attrs map[attrKey]attrFound
 }
@@ -77,20 +75,18 @@ func reads(r *config.Resource) bool {
 	isRead := func(m config.Match) bool {
 		return m.Mount || len(m.Attr) > 0
 	}
-	return slices.ContainsFunc(r.Match, isRead) ||
-		slices.ContainsFunc(r.Exclude, isRead) ||
+	return slices.ContainsFunc(slices.Concat(r.Match, r.Exclude), isRead) ||
 		// Below /dev, only a node of the snapshot needs no read.
 		len(r.With) > 0 ||
-		slices.ContainsFunc(r.Variables, isAttrVariable)
+		slices.ContainsFunc(r.Variables, func(name string) bool {
+			return strings.HasPrefix(name, attrPrefix)
+		})
 }
-
-func isAttrVariable(name string) bool { return strings.HasPrefix(name, attrPrefix) }
 
 // begin begins with the searches of a resource, or of its when. What an earlier resource has left
 // of its share is lost.
 func (b *budget) begin() {
 	b.own = b.share
-	b.first = unknown{}
 	b.unknown = nil
 }
 
@@ -117,11 +113,9 @@ func (b *budget) spend(place, key string, search func(entries *int)) bool {
 	if !isUnknown {
 		return true
 	}
-	if b.unknown == nil {
-		b.first = unknown{place, key}
-		b.unknown = make(map[unknown]bool)
+	if !slices.Contains(b.unknown, unknown{place, key}) {
+		b.unknown = append(b.unknown, unknown{place, key})
 	}
-	b.unknown[unknown{place, key}] = true
 	return false
 }
 
@@ -130,14 +124,10 @@ func (m *run) reportUnknown(r *config.Resource) {
 	if len(m.budget.unknown) == 0 {
 		return
 	}
-	if m.result.Unknown == nil {
-		m.result.Unknown = make(map[*config.Resource]string)
-	}
-	first := m.budget.first
-	text := andMore(first.key, len(m.budget.unknown)) + ": " + tooMuchToRead
-	m.result.Unknown[r] = text
+	first := m.budget.unknown[0]
+	m.result.Unknown[r] = andMore(first.key, len(m.budget.unknown)) + ": " + tooMuchToRead
 	const hint = `spell out more of the name, as in "power/control" for "*/control"`
-	m.fault(first.place, hint, "%s", text)
+	m.fault(first.place, hint, "%s", m.result.Unknown[r])
 }
 
 // search lists the host paths that a glob matches. If complete is not set, some may be missing.

@@ -15,13 +15,11 @@ type candidate struct {
 	// hardware is nil for nodes without hardware and for a pool. For a group it is the hardware
 	// of the first part, by which devices are sorted.
 	hardware *device.Hardware
-	// picks are the selected nodes and network interfaces.
+	// picks are the selected nodes, network interfaces and paths to mount.
 	picks []pick
 	// single is set for one node without the rest of its hardware, and for a candidate without
 	// nodes and hardware.
 	single bool
-	// paths are host paths to mount. A device with paths has no picks, unless it is a pool.
-	paths []pathPick
 	// cdi and virtual are nil, unless the device is a CDI device of the host or a virtual device.
 	cdi     *device.CDIDevice
 	virtual *config.Virtual
@@ -44,7 +42,7 @@ type candidate struct {
 	count int
 }
 
-// slots returns the number of slots. If the nodes, paths and parts of the device are of matches
+// slots returns the number of slots. If the nodes and parts of the device are of matches
 // with different counts, the smallest applies: no node then has more containers than its match
 // allows.
 func (c *candidate) slots() int {
@@ -58,9 +56,6 @@ func (c *candidate) slots() int {
 	for _, p := range c.picks {
 		add(p.match.Count)
 	}
-	for _, p := range c.paths {
-		add(p.match.Count)
-	}
 	for i := range c.parts {
 		add(c.parts[i].slots())
 	}
@@ -68,22 +63,15 @@ func (c *candidate) slots() int {
 	return max(slots, 1)
 }
 
-// pick is a selected node or network interface, and the first match that selected it, which
+// pick is a selected node, network interface or path to mount, and the first match that selected it, which
 // has its path in the container.
 type pick struct {
+	// node of a mount only has the path on the host.
 	node  *device.Node
 	match *predicate
 	// hardware is the hardware of the device that the node is part of. That is the hardware of
 	// the node, except for nodes of an IOMMU group.
 	hardware *device.Hardware
-	// danger is why the node is dangerous, or empty. It is nil if the node was not judged yet.
-	danger *string
-}
-
-// pathPick is a host path to mount, and the match that selected it.
-type pathPick struct {
-	path  string
-	match *config.Match
 }
 
 // members lists the hardware of a device.
@@ -96,7 +84,9 @@ func (c *candidate) members() []*device.Hardware {
 
 // nodes lists the picks that are device nodes.
 func (c *candidate) nodes() []pick {
-	return slices.DeleteFunc(slices.Clone(c.picks), pick.isNet)
+	return slices.DeleteFunc(slices.Clone(c.picks), func(p pick) bool {
+		return p.isNet() || p.match.Mount
+	})
 }
 
 // isNet reports whether the pick is a network interface, which has no path below /dev.
@@ -136,8 +126,7 @@ func (c *candidate) iommuGroup() string {
 	return vfioGroup(c.hardware)
 }
 
-// describe names a device for an administrator, in notes and in explanations. It is also the key
-// of excluded devices in a trace.
+// describe names a device for an administrator, in notes and in explanations.
 func (c *candidate) describe() string {
 	// The order matters: a pool or a group may also have hardware and picks.
 	if c.pool {

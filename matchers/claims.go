@@ -26,15 +26,8 @@ type claims struct {
 	// owners has the resource of hardware, of a node, of candidate.other and of a functionUse.
 	// Keys of different types do not collide, so that one map is enough.
 	owners map[any]*config.Resource
-	// ids has the resource of each ID.
-	ids map[string]*config.Resource
-}
-
-func newClaims() claims {
-	return claims{
-		owners: make(map[any]*config.Resource),
-		ids:    make(map[string]*config.Resource),
-	}
+	// ids has the offered IDs.
+	ids map[string]bool
 }
 
 // functionUse is a PCI function as a whole, or by its mediated devices. Some drivers
@@ -46,49 +39,48 @@ type functionUse struct {
 	mediated bool
 }
 
-// claim claims candidates for r and returns the claimed candidates, in the same slice. It notes candidates
+// claim claims candidates for r and returns the claimed candidates. It notes candidates
 // that another resource has.
 func (m *run) claim(r *config.Resource, found []candidate) []candidate {
-	denied := make(map[*config.Resource]*denial) // by the owner
-	// claimed never gets ahead of i, so that found can be reused.
-	claimed := found[:0]
+	// The owners have the first of the candidates that they have taken, and their number.
+	first := make(map[*config.Resource]*candidate)
+	count := make(map[*config.Resource]int)
+	claimed := found
 	for i := range found {
 		c := &found[i]
 		owner := m.claims.owner(r, c)
-		if owner != nil {
-			// One note for each owner is enough, with the first device as an example.
-			if denied[owner] == nil {
-				denied[owner] = &denial{first: c.describe()}
+		if owner == nil {
+			m.claims.add(r, c)
+			if len(first) > 0 {
+				claimed = append(claimed, *c)
 			}
-			denied[owner].count++
-			m.recorder.deny(c, owner)
 			continue
 		}
-		m.claims.add(r, c)
-		claimed = append(claimed, *c)
+		// As long as nothing is taken, the slice need not be copied.
+		if len(first) == 0 {
+			claimed = slices.Clone(found[:i])
+		}
+		first[owner] = cmp.Or(first[owner], c)
+		count[owner]++
+		m.left = append(m.left, leftOut{
+			device: c,
+			owner:  owner,
+		})
 	}
 	// The notes must not change their order from one match to the next.
-	owners := slices.SortedFunc(maps.Keys(denied), func(a, b *config.Resource) int {
+	owners := slices.SortedFunc(maps.Keys(first), func(a, b *config.Resource) int {
 		return cmp.Compare(a.Place, b.Place)
 	})
 	for _, owner := range owners {
-		d := denied[owner]
 		m.note(
 			r.Place,
 			`the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, each = "node" in both if they select different nodes of it, or shared = true (at once) or "exclusive" (one at a time) in both`,
 			"not offered here, because %s has it: %s",
 			owner.Place,
-			andMore(d.first, d.count),
+			andMore(first[owner].describe(), count[owner]),
 		)
 	}
 	return claimed
-}
-
-// denial is the candidates that a resource does not get, because another resource has them.
-type denial struct {
-	// first describes the first of them.
-	first string
-	count int
 }
 
 // owner returns the resource whose claim on a candidate or one of its nodes excludes r, or nil.
@@ -156,16 +148,31 @@ func (c *candidate) other() string {
 }
 
 // overlaps notes PCI functions that one resource offers as a whole and another as mediated
-// devices. Only the overlaps with the first such resource are noted.
+// devices. Only the overlaps with the first such resource are noted: an overlap with a third one is noted
+// after the administrator has solved this one.
 func (m *run) overlaps(r *config.Resource, devices []candidate) {
-	var found []string
 	var other *config.Resource
+	var found []string
 	what := ""
 	for i := range devices {
 		for _, h := range devices[i].members() {
-			owner, offered := m.overlap(r, h)
-			// A note names one resource. An overlap with a third resource is noted after the
-			// administrator has solved this one.
+			if h.MDev == nil && h.PCI == nil {
+				continue
+			}
+			use := functionUse{function: h}
+			offered := "mediated devices of it"
+			if h.MDev != nil {
+				use = functionUse{
+					function: h.Parent,
+					mediated: true,
+				}
+				offered = "the PCI function that it is a part of"
+			}
+			// The use is claimed even if there is an overlap: both are offered.
+			m.claims.addThing(r, use)
+			// The overlap is with the other use of the same function.
+			use.mediated = !use.mediated
+			owner := m.claims.ownerOf(r, use)
 			if owner == nil || other != nil && other != owner {
 				continue
 			}
@@ -187,27 +194,4 @@ func (m *run) overlaps(r *config.Resource, devices []candidate) {
 		what,
 		other.Place,
 	)
-}
-
-// overlap claims the use of hardware for r. If another resource offers the same PCI function in the other
-// way, overlap returns the resource and describes its devices.
-func (m *run) overlap(r *config.Resource, h *device.Hardware) (owner *config.Resource, offered string) {
-	if h.MDev == nil && h.PCI == nil {
-		return nil, ""
-	}
-	// The use as a whole is the default. Below it is changed for a mediated device.
-	use := functionUse{function: h}
-	offered = "mediated devices of it"
-	if h.MDev != nil {
-		use = functionUse{
-			function: h.Parent,
-			mediated: true,
-		}
-		offered = "the PCI function that it is a part of"
-	}
-	// The use is claimed even if there is an overlap: both are offered.
-	m.claims.addThing(r, use)
-	// The overlap is with the other use of the same function.
-	use.mediated = !use.mediated
-	return m.claims.ownerOf(r, use), offered
 }

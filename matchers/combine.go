@@ -38,7 +38,7 @@ func (m *run) group(r *config.Resource, parts []candidate) []candidate {
 		part := parts[i]
 		value, unread := m.groupValue(r, &part)
 		if unread {
-			m.recorder.drop(&part, "the value of each can't be read yet")
+			m.drop(&part, "the value of each can't be read yet")
 			continue
 		}
 		if value == "" {
@@ -83,16 +83,19 @@ func merge(parts []candidate) candidate {
 		one.united = append(one.united, p.members()...)
 		one.groups = append(one.groups, p.groups...)
 		one.picks = append(one.picks, p.picks...)
-		one.paths = append(one.paths, p.paths...)
 		// One match with dangerous = true permits the companions of the whole device.
 		one.dangerous = one.dangerous || p.dangerous
 	}
 	one.united = sortHardware(one.united)
 	order.Sort(one.picks, func(a, b pick) int {
+		// Nodes come first: they keep their paths in the container if a mount has them, too.
+		if a.match.Mount && !b.match.Mount {
+			return 1
+		}
+		if b.match.Mount && !a.match.Mount {
+			return -1
+		}
 		return strings.Compare(a.node.Path, b.node.Path)
-	})
-	order.Sort(one.paths, func(a, b pathPick) int {
-		return strings.Compare(a.path, b.path)
 	})
 	return one
 }

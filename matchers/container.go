@@ -52,11 +52,11 @@ func (b *builder) addNet(p pick) {
 }
 
 // addPath adds the mount of a selected path.
-func (b *builder) addPath(p pathPick) {
-	what := "path of " + p.path + " in the container"
+func (b *builder) addPath(p pick) {
+	host := p.node.Path
+	what := "path of " + host + " in the container"
 	// Variables such as ${1} have the value of this path, even in a pool with several paths.
-	only := &candidate{paths: []pathPick{p}}
-	at, ok := b.inContainer(what, b.containerPath(p.match), p.path, only)
+	at, ok := b.inContainer(what, b.containerPath(p.match.Match), host, b.c.forNode(p))
 	if !ok {
 		return
 	}
@@ -67,11 +67,11 @@ func (b *builder) addPath(p pathPick) {
 		return
 	}
 	b.mount(device.Mount{
-		HostPath:      p.path,
+		HostPath:      host,
 		ContainerPath: at.String(),
 		ReadOnly:      p.match.ReadOnly,
 	})
-	b.paths[p.path] = at
+	b.paths[host] = at
 }
 
 // mount adds a bind mount if --allow covers it. This is checked here, because host paths with
@@ -191,7 +191,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 		return
 	}
 	// Its key is the whole ID, because keys are only unique within one hardware.
-	node := b.offered(n, b.nodeID(n), at, c.Permissions)
+	node := b.offered(n, b.nodeIDAs(n, b.forms.Of(n.Hardware)), at, c.Permissions)
 	// Several devices of one container share the companion.
 	node.Companion = true
 	b.offer.Nodes = append(b.offer.Nodes, node)

@@ -4,43 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"strings"
-	"sync"
+	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// number is a device number. Character and block devices have separate numbers.
-type number struct {
-	kind         device.NodeType
-	major, minor uint32
-}
-
-// numberOf returns the number of a node, which must be a character or block device.
-func numberOf(n *device.Node) number {
-	return number{
-		kind:  n.Type,
-		major: n.Major,
-		minor: n.Minor,
-	}
-}
-
-// newNumberIndex indexes the nodes in sysfs by number. A copy that was made by hand has the same
-// number.
-func newNumberIndex(snap *device.Snapshot) map[number]*device.Node {
-	nodes := make(map[number]*device.Node, len(snap.Nodes))
-	for _, n := range snap.Nodes {
-		if n.SysPath != "" {
-			nodes[numberOf(n)] = n
-		}
-	}
-	return nodes
-}
-
 // danger returns why a node grants a container access to the host, or an empty string. It judges the
 // kernel's device with the number of the node, because the name of a node can be chosen freely.
 func (m *run) danger(n *device.Node) string {
-	// Every block device grants access to the host, see dangerous.
+	// Every block device grants access to the host.
 	if n.Type == device.BlockNode {
 		return "it is a block device"
 	}
@@ -51,108 +23,72 @@ func (m *run) danger(n *device.Node) string {
 	known := n
 	// A node that mknod(1) made has no entry of its own. The entry of its number applies.
 	if n.SysPath == "" {
-		known = m.indexes.byNumber()[numberOf(n)]
+		i := slices.IndexFunc(m.snap.Nodes, func(other *device.Node) bool {
+			isSame := other.Type == n.Type && other.Major == n.Major && other.Minor == n.Minor
+			return isSame && other.SysPath != ""
+		})
+		if i < 0 {
+			return m.unknownDanger(n)
+		}
+		known = m.snap.Nodes[i]
 	}
-	if known == nil {
-		return m.unknownDanger(n)
-	}
-	// Rules look at the device itself, so that they are more precise than classes.
-	why := m.ruleDanger(known)
-	if why != "" {
-		return why
-	}
-	candidates := classIndex()[known.Subsystem]
-	// Most subsystems have no class, and their nodes are harmless.
+	candidates := verdictIndex()[known.Subsystem]
+	// Most subsystems have no verdict, and their nodes are harmless.
 	if len(candidates) == 0 {
 		return ""
 	}
 	name := kernelName(known)
-	// The first class decides. If it is harmless, because returns an empty string.
-	for _, c := range candidates {
-		if matchesName(c.device, name) {
-			return because(c.effect, name)
+	for _, v := range candidates {
+		if !matchesName(v.device, name) {
+			continue
+		}
+		if v.judge == nil {
+			// The first verdict decides.
+			return because(v.effect, name)
+		}
+		what := v.judge(m, known)
+		if what != "" {
+			return because(v.effect, what)
 		}
 	}
-	if isUnreviewed(known, name) {
+	if isUnreviewed(known) {
 		return because(unreviewed, name)
 	}
 	return ""
 }
 
-// matchesName reports whether a name matches the pattern of a class. All patterns are valid.
+// matchesName reports whether a name matches the pattern of a verdict. All patterns are valid.
 func matchesName(pattern, name string) bool {
 	matches, _ := path.Match(pattern, name)
 	return matches
 }
 
 // because formats the reason of a dangerous device. It is empty for a harmless device.
-func because(e effect, name string) string {
-	if e == "" {
+func because(effect, name string) string {
+	if effect == "" {
 		return ""
 	}
-	return fmt.Sprintf("it %s (%s)", e, name)
+	return fmt.Sprintf("it %s (%s)", effect, name)
 }
 
 // kernelName returns the name of a node's device in sysfs with its subsystem: "misc uinput".
 func kernelName(n *device.Node) string { return n.Subsystem + " " + path.Base(n.SysPath) }
 
-// indexedClass is a class with its effect, which is empty if the class is harmless.
-type indexedClass struct {
-	class
-	effect effect
-}
-
-// classes lists harmless and dangerous classes. Harmless classes come first, because they are
-// exceptions from the dangerous ones.
-var classes = sync.OnceValue(listClasses)
-
-// listClasses lists the classes in the order in which they are compared.
-func listClasses() []indexedClass {
-	var all []indexedClass
-	for _, v := range harmless {
-		for _, c := range v.classes {
-			all = append(all, indexedClass{class: c})
-		}
-	}
-	for _, v := range dangerous {
-		for _, c := range v.classes {
-			all = append(all, indexedClass{c, v.effect})
-		}
-	}
-	return all
-}
-
-// classIndex has the classes by subsystem.
-var classIndex = sync.OnceValue(func() map[string][]indexedClass {
-	index := map[string][]indexedClass{}
-	for _, c := range classes() {
-		subsystem, _, hasDevice := strings.Cut(c.device, " ")
-		// A class without a name in sysfs is only compared by unknownDanger.
-		if hasDevice {
-			index[subsystem] = append(index[subsystem], c)
-		}
-	}
-	return index
-})
-
 // miscMajor is the major number of misc devices (include/uapi/linux/major.h).
 const miscMajor = 10
 
-// isUnreviewed reports whether a node is a misc device that is not listed as dangerous or harmless. The
-// class misc says nothing about a device, and most drivers that control the host itself use it. A misc
-// device of hardware controls that hardware, like the devices of other classes.
-func isUnreviewed(n *device.Node, name string) bool {
+// isUnreviewed reports whether a node whose name has no verdict is a misc device that may be dangerous. The class
+// misc says nothing about a device, and most drivers that control the host itself use it. A misc device of
+// hardware controls that hardware, like the devices of other classes.
+func isUnreviewed(n *device.Node) bool {
 	isMisc := n.Subsystem == "misc" && n.Major == miscMajor
 	if !isMisc || n.Hardware != nil {
 		return false
 	}
 	byNumber := fmt.Sprintf("misc %d", n.Minor)
-	for _, c := range classIndex()["misc"] {
-		if matchesName(c.device, name) {
-			return false
-		}
-		if c.driver == byNumber {
-			return c.effect != "" // a static minor number has one meaning
+	for _, v := range verdictIndex()["misc"] {
+		if v.driver == byNumber {
+			return v.effect != "" // a static minor number has one meaning
 		}
 	}
 	return true
@@ -179,9 +115,9 @@ func (m *run) unknownDanger(n *device.Node) string {
 	// The running kernel knows better than the list of fixed numbers.
 	driver := cmp.Or(m.Host.CharDriver(n.Major), fixedDrivers[n.Major])
 	name := fmt.Sprintf("%s %d", driver, n.Minor)
-	for _, c := range classes() {
-		if matchesName(c.driver, name) {
-			return because(c.effect, name)
+	for _, v := range verdicts() {
+		if matchesName(v.driver, name) {
+			return because(v.effect, name)
 		}
 	}
 	// The minor number is not listed. A driver that is loaded later may get it.

@@ -82,9 +82,6 @@ func (m *run) reportLate(r *config.Resource) {
 		return
 	}
 	m.result.Late = true
-	if m.result.Unknown == nil {
-		m.result.Unknown = make(map[*config.Resource]string)
-	}
 	m.result.Unknown[r] = tooLate
 	m.fault(r.Place, "fewer wildcards and alternatives, or a list of patterns that are spelled out", "%s", tooLate)
 }

@@ -1,9 +1,7 @@
 package matchers
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -57,9 +55,55 @@ func (c Condition) String() string {
 	return text
 }
 
+// target is a node with its hardware, or hardware as a whole. As the subject of an
+// explanation, the zero target is the whole host.
+type target struct {
+	// hardware is nil for a node without hardware.
+	hardware *device.Hardware
+	// node is nil for hardware as a whole.
+	node *device.Node
+}
+
+// String names the target in explanations. The zero target has no name.
+func (t target) String() string {
+	if t.node != nil {
+		return t.node.Path
+	}
+	return t.hardware.Name
+}
+
+// includes reports whether an explanation about t is also about another target.
+func (t target) includes(other target) bool {
+	if t.node != nil && other.node != t.node {
+		return false
+	}
+	// A subject without a node and hardware includes every target.
+	return t.hardware == nil || other.hardware == t.hardware
+}
+
+// concerns reports whether a candidate has the explained hardware or node.
+func (t target) concerns(c *candidate) bool {
+	if t.node != nil {
+		isPicked := slices.ContainsFunc(c.picks, func(p pick) bool {
+			return p.node == t.node
+		})
+		// A device without picks stands for its hardware as a whole.
+		isWhole := len(c.picks) == 0 && t.node.Hardware != nil
+		return isPicked || isWhole && slices.Contains(c.members(), t.node.Hardware)
+	}
+	if t.hardware == nil {
+		return true
+	}
+	// The owner of a node may be another function of the IOMMU group than the hardware of the
+	// device.
+	hasNode := slices.ContainsFunc(c.picks, func(p pick) bool {
+		return p.node.Hardware == t.hardware
+	})
+	return hasNode || slices.Contains(c.members(), t.hardware)
+}
+
 // Explain explains each resource of a configuration on a host, as far as the hardware h or the node n is
-// concerned. If both are nil, it explains the whole host. Explain runs Match with a recorder, and
-// reports the records.
+// concerned. If both are nil, it explains the whole host.
 func Explain(
 	cfg *config.Config,
 	snap *device.Snapshot,
@@ -69,106 +113,146 @@ func Explain(
 	n *device.Node,
 ) []Explanation {
 	m := newRun(cfg, snap, forms, opts)
-	m.recorder = newRecorder(cfg, target{h, n})
-	inactive := m.matchAll(cfg)
+	x := explainer{
+		run:     newRun(cfg, snap, forms, opts),
+		subject: target{h, n},
+	}
 	all := make([]Explanation, 0, len(cfg.Resources))
-	for i := range cfg.Resources {
-		r := &cfg.Resources[i]
+	m.matchAll(cfg, func(r *config.Resource, inactive string) {
 		e := Explanation{
 			Resource: r.Name,
 			// Empty lists are not nil, so that their JSON values are lists.
 			Offered: []string{},
+			Reason:  inactive,
 			Matches: []MatchOutcome{},
 		}
-		note, isInactive := inactive[r]
-		if isInactive {
-			e.Reason = note.Text
-		} else {
-			m.recorder.traces[r].explain(&e)
-		}
 		unknown := m.result.Unknown[r]
-		// The search was cut off, so that the counts of the conditions mean nothing.
+		if inactive == "" {
+			x.explain(&e, r, m, unknown == "")
+		}
 		if unknown != "" {
 			e.Reason = unknown
-			e.Matches = []MatchOutcome{}
 		}
 		all = append(all, e)
-	}
+	})
 	return all
 }
 
-// explain fills in the explanation of a resource that is active.
-func (t *trace) explain(e *Explanation) {
-	e.Offered = append(e.Offered, t.offered...)
-	slices.Sort(e.Offered)
-	e.Variables = t.variables
-	nearest := ""
-	// least is 0 as long as no match has a condition that fits nothing.
-	least := 0
-	for _, m := range t.matches {
-		out := m.outcome()
-		e.Matches = append(e.Matches, out)
-		unfit := out.unfit()
-		// The match with the fewest such conditions is the one that the administrator almost got
-		// right.
-		if len(unfit) > 0 && (least == 0 || len(unfit) < least) {
-			least = len(unfit)
-			nearest = strings.Join(unfit, "; ")
-			if len(t.matches) > 1 {
-				nearest = out.Place + ": " + nearest
-			}
+// explainer evaluates the conditions of a configuration one by one. It is a run of its own, so that its reads
+// do not use up the budget of the matched run.
+type explainer struct {
+	*run
+	subject target
+}
+
+// explain fills in the explanation of a resource that is active and that m has just matched. If the search
+// for its devices was cut off, isKnown is not set, and the counts of its conditions mean nothing.
+func (x *explainer) explain(e *Explanation, r *config.Resource, m *run, isKnown bool) {
+	x.budget.begin()
+	x.deadline.begin()
+	for _, o := range m.offered {
+		if !x.subject.concerns(o.device) {
+			continue
+		}
+		e.Offered = append(e.Offered, o.id)
+		// The variables of every device of the host would be too many to read.
+		if x.subject != (target{}) {
+			// The first three are of interest even if the resource does not use them.
+			names := append([]string{"id", "resource", "container_path"}, r.Variables...)
+			e.Variables = append(e.Variables, x.offer(r, o.device, o.name).table(names)...)
 		}
 	}
-	e.Reason = t.reason(nearest)
+	slices.Sort(e.Offered)
+	if !isKnown {
+		return
+	}
+	for i := range r.Match {
+		e.Matches = append(e.Matches, x.outcome(x.predicate(&r.Match[i])))
+	}
+	e.Reason = x.reasons(m.left, len(e.Offered) > 0)
+	if e.Reason == "" && len(e.Offered) == 0 {
+		e.Reason = nearestMatch(e.Matches)
+	}
 }
 
-// reason says why something is missing. nearest is the reason of the match with the fewest
-// conditions that fit nothing. It is empty if the resource offers devices and no other resource
-// has some of them.
-func (t *trace) reason(nearest string) string {
-	// This is a reason even if the resource offers other devices.
-	if len(t.owners) > 0 {
-		return t.ownersReason()
+// reasons says why devices are not offered. The devices that another resource has are a reason even if other
+// devices are offered.
+func (x *explainer) reasons(left []leftOut, isOffered bool) string {
+	var all []*reason
+	for _, l := range left {
+		isIgnored := isOffered && l.owner == nil
+		if isIgnored || !x.subject.concerns(l.device) {
+			continue
+		}
+		i := slices.IndexFunc(all, func(r *reason) bool {
+			isExcluded := l.why == excluded
+			return r.owner == l.owner && isExcluded == (r.why == excluded)
+		})
+		if i < 0 {
+			i = len(all)
+			all = append(all, &reason{leftOut: l})
+		}
+		if l.why == all[i].why {
+			all[i].names = append(all[i].names, l.device.describe())
+		} else {
+			all[i].others++
+		}
 	}
-	if len(t.offered) > 0 {
-		return ""
+	var texts []string
+	for _, r := range all {
+		texts = append(texts, r.String())
 	}
-	var reasons []string
-	if t.found == 0 && len(t.excluded) > 0 {
-		// The map has no order. The least name makes the text the same each time.
-		first := slices.Min(slices.Collect(maps.Keys(t.excluded)))
-		reasons = append(reasons, "exclude leaves out "+andMore(first, len(t.excluded)))
-	}
-	if t.droppedCount > 0 {
-		reasons = append(reasons, t.droppedReason())
-	}
-	if len(reasons) > 0 {
-		return strings.Join(reasons, "; ")
-	}
-	return cmp.Or(nearest, "nothing matches")
+	return strings.Join(texts, "; ")
 }
 
-// ownersReason names the resources that have the devices.
-func (t *trace) ownersReason() string {
-	var reasons []string
-	for _, o := range t.owners {
-		reasons = append(reasons, o.owner.Name+" has "+andMore(o.first, o.count))
-	}
-	return strings.Join(reasons, "; ")
+// reason is a reason with the names of the devices that were left out for it.
+type reason struct {
+	leftOut
+	names []string
+	// others is the number of devices that were dropped for other reasons than the first one. An
+	// explanation is a few lines long.
+	others int
 }
 
-// droppedReason says why the first devices are dropped.
-func (t *trace) droppedReason() string {
-	d := t.dropped
-	text := fmt.Sprintf("left out: %s: %s", andMore(d.first, d.count), d.why)
-	others := t.droppedCount - d.count
-	switch others {
+// String returns the text of the reason.
+func (r *reason) String() string {
+	// Several nodes of one device may be excluded, in any order.
+	slices.Sort(r.names)
+	unique := slices.Compact(r.names)
+	names := andMore(unique[0], len(unique))
+	switch {
+	case r.owner != nil:
+		return r.owner.Name + " has " + names
+	case r.why == excluded:
+		return "exclude leaves out " + names
+	}
+	text := "left out: " + names + ": " + r.why
+	switch r.others {
 	case 0:
 		return text
 	case 1:
 		return text + "; and 1 more device"
 	}
-	return fmt.Sprintf("%s; and %d more devices", text, others)
+	return fmt.Sprintf("%s; and %d more devices", text, r.others)
+}
+
+// nearestMatch lists the conditions that fit nothing of the match with the fewest such conditions: the
+// administrator almost got it right.
+func nearestMatch(matches []MatchOutcome) string {
+	var least []string
+	text := "nothing matches"
+	for _, m := range matches {
+		unfit := m.unfit()
+		if len(unfit) == 0 || least != nil && len(unfit) >= len(least) {
+			continue
+		}
+		least = unfit
+		text = strings.Join(unfit, "; ")
+		if len(matches) > 1 {
+			text = m.Place + ": " + text
+		}
+	}
+	return text
 }
 
 // unfit lists the conditions that fit nothing, as reasons.
@@ -184,42 +268,37 @@ func (o MatchOutcome) unfit() []string {
 
 // outcome applies the conditions of a match to its targets, one after the other. A condition that fits
 // nothing is skipped for the others, so that each condition has its own reason.
-func (t *matchTrace) outcome() MatchOutcome {
+func (x *explainer) outcome(p *predicate) MatchOutcome {
 	out := MatchOutcome{
-		Place:      placeInResource(t.predicate.Match),
-		Selected:   []string{},
-		Conditions: []Condition{},
+		Place:    placeInResource(p.Match),
+		Selected: []string{},
 	}
-	key, want := onlyCondition(t.predicate.Match)
-	if key != "" {
-		out.Selected = append(out.Selected, t.selectedOthers...)
-		out.Conditions = append(out.Conditions, Condition{
-			Key:  key,
-			Want: quotedPatterns(want),
-			Fits: len(out.Selected),
-		})
+	if p.Mount || !p.CDIDevice.Empty() || len(p.Virtual) > 0 {
+		x.withoutTargets(p, &out)
 		return out
 	}
-	// Other conditions were not judged for ignored hardware.
-	if t.ignoresAll() {
-		out.Conditions = append(out.Conditions, Condition{
+	targets := x.targets(p)
+	isCompared := func(t target) bool {
+		return !p.pci || t.hardware == nil || !p.ignores(t.hardware)
+	}
+	// The other conditions mean nothing for a sub-function.
+	if len(targets) > 0 && !slices.ContainsFunc(targets, isCompared) {
+		out.Conditions = []Condition{{
 			Key:     "pci.sriov",
 			Nearest: `only "sf" selects a sub-function`,
-		})
+		}}
 		return out
 	}
-	steps := t.steps()
-	t.narrow(steps)
-	for _, s := range steps {
-		out.Conditions = append(out.Conditions, s.Condition)
-	}
-	// Targets may be left, because narrow skips a condition that fits nothing. The match does not
-	// select them.
+	var rest []target
+	out.Conditions, rest = x.narrow(p, targets)
+	// The rest is not selected if a condition fits nothing, which narrow skips.
 	if len(out.unfit()) > 0 {
 		return out
 	}
-	for _, selected := range t.selected {
-		out.Selected = append(out.Selected, selected.String())
+	for _, t := range rest {
+		if x.selects(p, t) {
+			out.Selected = append(out.Selected, t.String())
+		}
 	}
 	if len(out.Selected) == 0 {
 		// Examples are the keys interface and interface_class that fit two interfaces.
@@ -228,66 +307,276 @@ func (t *matchTrace) outcome() MatchOutcome {
 	return out
 }
 
-// narrow counts the targets that fit the steps, one after the other. For a step that fits nothing, it
-// finds the nearest value.
-func (t *matchTrace) narrow(steps []*step) {
-	isOne := t.recorder.subject != (target{})
-	// A single target is as narrow as can be.
-	isNarrowed := isOne
-	// rest are the targets that fit all steps so far, except for steps that fit nothing.
-	rest := t.targets
-	for _, s := range steps {
-		var fitting []target
-		for _, candidate := range rest {
-			if s.holds(candidate) {
-				fitting = append(fitting, candidate)
+// withoutTargets fills in the outcome of a match that selects neither nodes nor hardware.
+func (x *explainer) withoutTargets(p *predicate, out *MatchOutcome) {
+	key := "virtual"
+	want := p.CDIDevice
+	var selected []string
+	switch {
+	case p.Mount:
+		key = "glob"
+		want = p.Glob
+		selected = x.mounts(p)
+	case !want.Empty():
+		key = "cdi_device"
+		for _, d := range x.matchingCDIDevices(p) {
+			selected = append(selected, cdiName(d))
+		}
+	}
+	for i := range p.Virtual {
+		selected = append(selected, virtualName(&p.Virtual[i]))
+	}
+	// They have no hardware, so that they are not about hardware or a node.
+	if x.subject == (target{}) {
+		out.Selected = append(out.Selected, selected...)
+	}
+	out.Conditions = []Condition{{
+		Key:  key,
+		Want: quotedPatterns(want),
+		Fits: len(out.Selected),
+	}}
+}
+
+// targets lists the nodes or the hardware from which a match selects, as far as the subject includes them.
+func (x *explainer) targets(p *predicate) []target {
+	var all []target
+	add := func(h *device.Hardware, n *device.Node) {
+		t := target{h, n}
+		// No match selects a root hub, so that it would be a confusing nearest target.
+		isRootHub := n == nil && h.IsRootHub()
+		if !isRootHub && x.subject.includes(t) {
+			all = append(all, t)
+		}
+	}
+	nodes := x.snap.Nodes
+	if p.SelectsNets() {
+		nodes = x.snap.Nets
+	}
+	for _, h := range x.snap.Hardware {
+		if selectsWhole(p) {
+			add(h, nil)
+		} else if p.SelectsNets() && !p.onlyNets() {
+			for _, n := range h.Nodes {
+				if isOwnNode(n, h) {
+					add(h, n)
+				}
 			}
 		}
-		s.Fits = len(fitting)
+	}
+	if !selectsWhole(p) {
+		for _, n := range nodes {
+			add(n.Hardware, n)
+		}
+	}
+	return all
+}
+
+// selectsWhole reports whether a match selects hardware with its nodes, and not single nodes.
+func selectsWhole(p *predicate) bool {
+	return p.VFIO || p.NamesHardware() && p.Glob.Empty() && !p.SelectsNets()
+}
+
+// selects reports whether a match selects a target, regardless of excludes.
+func (x *explainer) selects(p *predicate, t target) bool {
+	if t.node != nil {
+		return p.matches(t.node, t.hardware)
+	}
+	matches := p.matchesHardware
+	if p.VFIO {
+		matches = p.matchesVFIO
+	}
+	return matches(t.hardware) && slices.ContainsFunc(x.parts(p, t), func(part target) bool {
+		// The directory of a VFIO node has no attributes of the hardware.
+		isOfHardware := p.VFIO || p.fits(sysfsDir, part.hardware, part.node)
+		return isOfHardware && p.fits(anyNode, part.hardware, part.node)
+	})
+}
+
+// parts lists hardware and those of its nodes that a match may select with it. A node is its only part.
+func (x *explainer) parts(p *predicate, t target) []target {
+	if t.node != nil {
+		return []target{t}
+	}
+	var all []target
+	nodes := t.hardware.Nodes
+	if p.VFIO {
+		nodes = x.vfioNodes(t.hardware)
+	} else {
+		// The hardware itself is a device even without a node.
+		all = append(all, t)
+	}
+	for _, n := range nodes {
+		if p.VFIO || isOwnNode(n, t.hardware) {
+			all = append(all, target{t.hardware, n})
+		}
+	}
+	return all
+}
+
+// conditions lists the conditions of a match in the order in which the explanation narrows the targets. A glob,
+// an empty table and vfio are conditions, too.
+func (x *explainer) conditions(p *predicate) []condition {
+	var all []condition
+	if !p.Glob.Empty() {
+		all = append(all, condition{
+			about: nodePaths,
+			key:   "glob",
+			want:  p.Glob,
+			values: func(_ *device.Hardware, n *device.Node) []string {
+				return x.pathsOf(n)
+			},
+		})
+	}
+	nothing := func(*device.Hardware, *device.Node) []string {
+		return nil
+	}
+	for _, name := range []string{"usb", "pci", "mdev", "net"} {
+		table := p.Hardware[name]
+		// A table with keys is shown by its keys.
+		if table != nil && len(table) == 0 {
+			all = append(all, condition{key: name, values: nothing})
+		}
+	}
+	all = append(all, p.conditions...)
+	if p.VFIO {
+		all = append(all, condition{key: "vfio", values: contradictsVFIO})
+	}
+	return all
+}
+
+// contradictsVFIO says why hardware has no VFIO node.
+func contradictsVFIO(h *device.Hardware, _ *device.Node) []string {
+	if h.PCI != nil && !h.PCI.VFIO {
+		// The driver is what an administrator has to change.
+		return []string{"driver " + h.PCI.Driver}
+	}
+	if h.IOMMUGroup() == "" {
+		return []string{"no IOMMU group"}
+	}
+	return nil
+}
+
+// judgement is the result of one condition for one node or hardware.
+type judgement struct {
+	holds bool
+	// unread is set if some values are not known yet.
+	unread bool
+	values []string
+}
+
+// judge compares a target with a condition. The result is empty if the match never does so, because the target
+// has no hardware or hardware of another kind. One judgement has to hold.
+func (x *explainer) judge(p *predicate, c *condition, t target) []judgement {
+	var all []judgement
+	for _, subject := range x.subjects(p, c, t) {
+		values, unread := c.have(subject.hardware, subject.node)
+		unread = unread || x.isLate(c.want)
+		// Without patterns, the values are what contradicts the condition.
+		holds := len(values) == 0
+		if !c.want.Empty() {
+			holds = c.want.Match(values...)
+		}
+		all = append(all, judgement{
+			holds:  holds && !unread,
+			unread: unread,
+			values: values,
+		})
+	}
+	return all
+}
+
+// fitting lists the targets for which a condition holds.
+func (x *explainer) fitting(p *predicate, c *condition, targets []target) []target {
+	var fitting []target
+	for _, t := range targets {
+		holds := slices.ContainsFunc(x.judge(p, c, t), func(v judgement) bool {
+			return v.holds
+		})
+		if holds {
+			fitting = append(fitting, t)
+		}
+	}
+	return fitting
+}
+
+// subjects lists the hardware or the nodes that a condition is about, for a target.
+func (x *explainer) subjects(p *predicate, c *condition, t target) []target {
+	isNet := t.node != nil && t.node.Net != nil
+	if c.about == nodePaths {
+		return []target{t}
+	}
+	if !p.comparesTarget(t, isNet) {
+		return nil
+	}
+	switch c.about {
+	case wholeHardware:
+		return []target{{hardware: t.hardware}}
+	case netInterface:
+		// The target is the interface itself. Otherwise any interface of the hardware may match.
+		if isNet {
+			return []target{{node: t.node}}
+		}
+		var all []target
+		for _, n := range t.hardware.Nets {
+			all = append(all, target{node: n})
+		}
+		return all
+	case sysfsDir:
+		// The directory of a VFIO node has no attributes of the hardware.
+		if p.VFIO {
+			return []target{t}
+		}
+	}
+	return x.parts(p, t)
+}
+
+// comparesTarget reports whether a target has the kinds that the tables of the match describe.
+func (p *predicate) comparesTarget(t target, isNet bool) bool {
+	isOnlyNet := p.net && isNet && !p.namesDevices()
+	if !p.NamesHardware() || isOnlyNet {
+		return true
+	}
+	if t.hardware == nil || !p.isOfTables(t.hardware) {
+		return false
+	}
+	// With net, a target is an interface, or hardware or a node beside an interface.
+	return !p.net || isNet || len(t.hardware.Nets) > 0
+}
+
+// narrow counts the targets that fit the conditions of a match, one after the other, and returns the targets
+// that are left. For a condition that fits nothing, it finds the nearest value.
+func (x *explainer) narrow(p *predicate, targets []target) ([]Condition, []target) {
+	conditions := x.conditions(p)
+	shown := make([]Condition, len(conditions))
+	near := nearest{
+		explainer: x,
+		p:         p,
+		all:       targets,
+		rest:      targets,
+		isOne:     x.subject != (target{}),
+	}
+	// A single target is as narrow as can be.
+	near.isNarrowed = near.isOne
+	for i := range conditions {
+		c := &conditions[i]
+		fitting := x.fitting(p, c, near.rest)
+		shown[i] = Condition{
+			Key:  c.key,
+			Want: quotedPatterns(c.want),
+			Fits: len(fitting),
+		}
 		if len(fitting) > 0 {
-			rest = fitting
-			isNarrowed = true
+			near.rest = fitting
+			near.isNarrowed = true
 		}
 	}
-	for _, s := range steps {
-		if s.Fits > 0 {
-			continue
-		}
-		// rest is complete only now: a later step may have narrowed it.
-		n := nearest{
-			step:       s,
-			all:        t.targets,
-			rest:       rest,
-			isOne:      isOne,
-			isNarrowed: isNarrowed,
-		}
-		s.Nearest = n.String()
-	}
-}
-
-// ignoresAll reports whether the match ignored everything as a sub-function.
-func (t *matchTrace) ignoresAll() bool {
-	for _, candidate := range t.targets {
-		if !t.ignored[candidate.hardware] {
-			return false
+	// The rest is complete only now: a later condition may have narrowed it.
+	for i := range conditions {
+		if shown[i].Fits == 0 {
+			shown[i].Nearest = near.to(&conditions[i])
 		}
 	}
-	return len(t.targets) > 0
-}
-
-// onlyCondition returns the condition of a match that selects neither nodes nor hardware. key is empty for
-// other matches.
-func onlyCondition(match *config.Match) (key string, want pattern.Values) {
-	if match.Mount {
-		return "glob", match.Glob
-	}
-	if !match.CDIDevice.Empty() {
-		return "cdi_device", match.CDIDevice
-	}
-	if len(match.Virtual) > 0 {
-		return "virtual", pattern.Values{}
-	}
-	return "", pattern.Values{}
+	return shown, near.rest
 }
 
 // quotedPatterns formats patterns for people: `"a*" or "b"`.

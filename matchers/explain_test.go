@@ -75,7 +75,7 @@ func TestExplainReasons(t *testing.T) {
 		{
 			"exclude and required",
 			"match = [{ usb = {} }, { usb = {}, subsystem = \"tty\", required = true }]\nexclude = { usb = { serial = \"CAN-B*\" } }",
-			"left out: USB device 1-1: match 2 with required = true selects no node of it",
+			"exclude leaves out USB device 1-2; left out: USB device 1-1: match 2 with required = true selects no node of it",
 		},
 		{
 			"a name without a value",
@@ -95,6 +95,24 @@ func TestExplainReasons(t *testing.T) {
 				t.Errorf("reason %q; want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// Hardware that a VFIO driver has without an IOMMU group is not to be bound again.
+func TestExplainVFIO(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddPCI(sysfstest.PCI{Address: "0000:41:00.0", Vendor: "10de", Device: "2235", Class: "030200", Driver: "vfio-pci"})
+	h.AddPCI(sysfstest.PCI{Address: "0000:42:00.0", Vendor: "10ee", Device: "5000", Class: "120000", Driver: "xclmgmt", IOMMUGroup: "42"})
+	snap, opts := scanned(t, h)
+	for class, want := range map[string]string{
+		"03": "vfio fits nothing: 0000:41:00.0 fits otherwise, and has no IOMMU group",
+		"12": "vfio fits nothing: 0000:42:00.0 fits otherwise, and has driver xclmgmt",
+	} {
+		got := matchers.Explain(parse(t, `match = { pci.class = "`+class+`", vfio = true }`), snap, nil, opts, nil, nil)[0].Reason
+		if got != want {
+			t.Errorf("reason %q; want %q", got, want)
+		}
 	}
 }
 

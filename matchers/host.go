@@ -196,16 +196,19 @@ func (m *run) drivers(h *device.Hardware, n *device.Node) []string {
 	return found
 }
 
-// sysDirs lists the sysfs directories from a node up to its hardware. The hardware of an IOMMU
-// group is not above the node of the group, and comes second. A node without hardware has only
+// dirsOf lists the sysfs directories from a node up to its hardware, or of the hardware h if n is nil. The
+// nearest directory comes first, and decides which attribute counts if several have one with the same name.
+// The hardware of an IOMMU group is not above the node of the group. A node without hardware has only
 // its own directory. The attributes of partitioning are in the directory of the GPU, which follows
 // its partition.
-//
-// The list decides which attribute counts if several directories have one with the same name.
-func sysDirs(n *device.Node) []string {
+func dirsOf(h *device.Hardware, n *device.Node) []string {
 	var dirs []string
-	top := hardwarePath(n.Hardware)
-	dir := n.SysPath
+	dir := ""
+	if n != nil {
+		dir = n.SysPath
+		h = n.Hardware
+	}
+	top := hardwarePath(h)
 	// The directory is not below the hardware: there is no hardware, the node belongs to an IOMMU
 	// group, or the directory is the directory of the hardware.
 	if dir != "" && !strings.HasPrefix(dir, top+"/") {
@@ -219,8 +222,8 @@ func sysDirs(n *device.Node) []string {
 	if top != "" {
 		dirs = append(dirs, top)
 	}
-	if n.Hardware != nil && n.Hardware.IsPartition() {
-		dirs = append(dirs, n.Hardware.Parent.Path)
+	if h != nil && h.IsPartition() {
+		dirs = append(dirs, h.Parent.Path)
 	}
 	return dirs
 }

@@ -15,8 +15,8 @@
 //	         dangerous (danger.go) or incomplete is offered with a Problem
 //	note     hints for the administrator (notes.go)
 //
-// Explain runs the same steps with a recorder (trace.go), and reports the records
-// (explain.go).
+// Explain runs the same steps, and then evaluates the conditions of each match again,
+// one by one (explain.go, nearest.go).
 package matchers
 
 import (
@@ -128,6 +128,6 @@ type Note struct {
 // not change as long as the result is in use.
 func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) Result {
 	m := newRun(cfg, snap, forms, opts)
-	m.matchAll(cfg)
+	m.matchAll(cfg, func(*config.Resource, string) {})
 	return m.result
 }

@@ -17,7 +17,7 @@ var errTooLong = fmt.Errorf("longer than %d bytes in all: use shorter values", m
 func memoryOf(r *config.Resource, c *candidate) int {
 	// The length of texts is only known after their variables are filled in.
 	with := &r.Container
-	parts := c.slots() + len(c.picks) + len(c.paths) + len(r.With)
+	parts := c.slots() + len(c.picks) + len(r.With)
 	parts += len(with.Env) + len(with.Annotations) + len(with.CDIDevices) + len(with.Hooks)
 	parts += len(r.Attributes) + len(r.Capacity) + len(r.Features)
 	return device.DeviceMemory + device.PartMemory*parts

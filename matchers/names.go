@@ -22,35 +22,29 @@ func (m *run) byName(r *config.Resource, devices []candidate) map[string][]*cand
 	if len(r.NameText) == 0 {
 		byName[r.Name] = make([]*candidate, 0, len(devices)) // also without devices
 	}
-	// One note for each reason is enough, even for hundreds of devices.
 	unnamed := make(map[string][]*candidate) // by the reason
 	for i := range devices {
 		c := &devices[i]
 		name, err := m.nameOf(r, c)
 		if err != nil {
-			m.recorder.drop(c, "%v", err)
+			m.drop(c, err.Error())
 			unnamed[err.Error()] = append(unnamed[err.Error()], c)
 			continue
 		}
 		byName[name] = append(byName[name], c)
 	}
-	for _, text := range describeUnnamed(unnamed) {
+	// One note for each reason is enough, even for hundreds of devices.
+	var texts []string
+	for why, list := range unnamed {
+		texts = append(texts, fmt.Sprintf("left out: %s: %s", andMore(list[0].describe(), len(list)), why))
+	}
+	// The map has no order, and notes must not change theirs.
+	slices.Sort(texts)
+	for _, text := range texts {
 		m.fault(r.Place, "", "%s", text)
 	}
 	m.limitNames(r, byName)
 	return byName
-}
-
-// describeUnnamed describes the devices without a valid name, by the reason.
-func describeUnnamed(unnamed map[string][]*candidate) []string {
-	var texts []string
-	for why, list := range unnamed {
-		devices := andMore(list[0].describe(), len(list))
-		texts = append(texts, fmt.Sprintf("left out: %s: %s", devices, why))
-	}
-	// The map has no order, and notes must not change theirs.
-	slices.Sort(texts)
-	return texts
 }
 
 // limitNames removes names beyond maxNames.
@@ -71,7 +65,7 @@ func (m *run) limitNames(r *config.Resource, byName map[string][]*candidate) {
 	// The first names in alphabetical order stay, whatever the order of the devices.
 	for _, name := range names[maxNames:] {
 		for _, c := range byName[name] {
-			m.recorder.drop(c, "name %q makes more than %d names", r.Name, maxNames)
+			m.drop(c, fmt.Sprintf("name %q makes more than %d names", r.Name, maxNames))
 		}
 		delete(byName, name)
 	}

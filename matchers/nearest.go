@@ -9,13 +9,13 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// nearest explains a condition that fits nothing. It names a target that fits this condition but not the
-// others. If there is none, it names the nearest value of the targets that fit the others.
+// nearest explains the conditions of a match that fit nothing.
 type nearest struct {
-	step *step
+	*explainer
+	p *predicate
 	// all are the targets of the match.
 	all []target
-	// rest are the targets that fit the other conditions.
+	// rest are the targets that fit the conditions so far, except for conditions that fit nothing.
 	rest []target
 	// isOne is set if a single device is explained.
 	isOne bool
@@ -23,38 +23,42 @@ type nearest struct {
 	isNarrowed bool
 }
 
-// String returns the explanation, or an empty string if no value is near enough to be of help.
-func (n *nearest) String() string {
-	if n.step.readsFiles() {
+// to names a target that fits a condition but not the others. If there is none, it names the nearest value of
+// the targets that fit the others. It is empty if no value is near enough to be of help.
+func (n *nearest) to(c *condition) string {
+	// The targets that the conditions left are few. Of all targets, no files are read.
+	if c.about == sysfsDir {
 		// Without other conditions, nearly all hardware is a target, and a near value is a
 		// coincidence.
 		if !n.isNarrowed {
 			return ""
 		}
-		return n.value()
+		return n.value(c)
 	}
-	for _, t := range n.all {
-		if n.step.holds(t) && !t.isOnBus() {
+	for _, t := range n.fitting(n.p, c, n.all) {
+		// Most matches leave the bus nodes of USB devices out on purpose.
+		isOnBus := t.node != nil && strings.HasPrefix(t.node.Path, "/dev/bus/")
+		if !isOnBus {
 			return fmt.Sprintf("it fits %s, which another condition leaves out", t)
 		}
 	}
-	return n.value()
+	return n.value(c)
 }
 
 // value describes the nearest value of the rest, or a value that could not be read.
-func (n *nearest) value() string {
+func (n *nearest) value(c *condition) string {
 	// It is greater than any distance, so that the first value is nearer.
 	const maxEdits = 1 << 10
 	best := maxEdits
 	found := ""
 	unread := ""
 	for _, t := range n.rest {
-		for _, v := range n.step.judgements(t) {
+		for _, v := range n.judge(n.p, c, t) {
 			if v.unread && unread == "" {
 				unread = "the value for " + t.String() + " can't be read yet"
 			}
 			for _, have := range v.values {
-				edits, isFar, but := n.distance(have)
+				edits, isFar, but := distance(c, have)
 				isOther := isFar && !n.isNarrowed
 				// The first of several equally near values is kept: the targets are in a fixed
 				// order.
@@ -93,15 +97,15 @@ func (n *nearest) describe(t target, value, but string, isFar bool) string {
 
 // distance is the number of edits from a value to the patterns. It is 0 for differences that people
 // overlook, and but then describes the difference. isFar is set if the value can hardly be meant.
-func (n *nearest) distance(have string) (edits int, isFar bool, but string) {
-	want := n.step.want()
+func distance(c *condition, have string) (edits int, isFar bool, but string) {
+	want := c.want
 	matchesLower := want.Match(strings.ToLower(have))
 	matchesUpper := want.Match(strings.ToUpper(have))
 	isOtherCase := matchesLower || matchesUpper
 	if isOtherCase && !want.Empty() {
 		return 0, false, ", which differs in letter case"
 	}
-	if n.step.kind == globStep {
+	if c.about == nodePaths {
 		// The glob is valid, but it may have been written as a regular expression.
 		for _, written := range want.Patterns() {
 			glob := pattern.FromRegexp(written)
@@ -145,15 +149,4 @@ func (n *nearest) distance(have string) (edits int, isFar bool, but string) {
 func isSwapped(have string, want pattern.Values) bool {
 	vendor, product, isID := strings.Cut(have, ":")
 	return isID && !want.Empty() && vendor != product && want.Match(product+":"+vendor)
-}
-
-// want returns the patterns of the step. It is empty for a table and for vfio.
-func (s *step) want() pattern.Values {
-	switch s.kind {
-	case globStep:
-		return s.of.predicate.Glob
-	case conditionStep:
-		return s.of.predicate.conditions[s.index].want
-	}
-	return pattern.Values{}
 }

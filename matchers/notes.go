@@ -1,7 +1,9 @@
 package matchers
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -31,17 +33,12 @@ func (m *run) fault(place, hint, format string, args ...any) {
 // directoryNotes reports the globs of a resource that match only directories. A mount may be a
 // directory, so that its glob is not reported.
 func (m *run) directoryNotes(r *config.Resource) {
-	for i := range r.Match {
-		match := &r.Match[i]
+	for _, match := range slices.Concat(r.Match, r.Exclude) {
 		if !match.Mount {
 			m.directoryNote(match.Place, "glob", match.Glob)
 		}
 	}
-	for i := range r.Exclude {
-		m.directoryNote(r.Exclude[i].Place, "glob", r.Exclude[i].Glob)
-	}
-	for i := range r.With {
-		companion := &r.With[i]
+	for _, companion := range r.With {
 		if !companion.Mount {
 			m.directoryNote(companion.Place, "path", companion.Glob)
 		}
@@ -72,6 +69,32 @@ func (m *run) directoryNote(place, key string, glob pattern.Values) {
 	}
 }
 
+// offersOf yields the offers of the names of a resource.
+func offersOf(names []Offered) iter.Seq[*device.Offer] {
+	return func(yield func(*device.Offer) bool) {
+		for _, out := range names {
+			for i := range out.Offers {
+				if !yield(&out.Offers[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// nodesOf yields the nodes of the devices themselves, with their offers.
+func nodesOf(names []Offered) iter.Seq2[*device.Offer, device.OfferedNode] {
+	return func(yield func(*device.Offer, device.OfferedNode) bool) {
+		for o := range offersOf(names) {
+			for _, n := range o.Nodes {
+				if !n.Companion && !yield(o, n) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // notes adds the notes about the devices and offers of a resource. offered are the names of the
 // resource, of which there may be none.
 func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) {
@@ -79,15 +102,7 @@ func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) 
 	for i := range r.Match {
 		m.matchNotes(r, &r.Match[i])
 	}
-	for _, list := range sameGroup(r, devices) {
-		m.note(
-			r.Place,
-			"vfio = true makes one device of them",
-			"%s and %s can't be used by two containers at once, because the first one has the whole group",
-			list[0].describe(),
-			andMore(list[1].describe(), len(list)-1),
-		)
-	}
+	m.sameGroupNotes(r, devices)
 	m.annotationNote(r)
 	m.versionNote(r)
 	m.renamedNodeNote(r, offered)
@@ -107,16 +122,10 @@ func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) 
 func (m *run) problemNote(r *config.Resource, offered []Offered) {
 	var first *device.Offer
 	count := 0
-	for _, out := range offered {
-		for i := range out.Offers {
-			o := &out.Offers[i]
-			if o.Problem == "" {
-				continue
-			}
+	for o := range offersOf(offered) {
+		if o.Problem != "" {
+			first = cmp.Or(first, o)
 			count++
-			if first == nil {
-				first = o
-			}
 		}
 	}
 	if first == nil {
@@ -167,22 +176,29 @@ func (m *run) annotationNote(r *config.Resource) {
 	)
 }
 
+// versionNote names the version of Kubernetes that the resource needs, since older API servers drop
+// fields that they do not know, without an error.
+func (m *run) versionNote(r *config.Resource) {
+	what, version, otherwise := r.NeedsVersion()
+	if what != "" {
+		m.note(r.Place, otherwise, "%s needs Kubernetes %s", what, version)
+	}
+}
+
 // movedNetNote reports that a network interface leaves the host.
 func (m *run) movedNetNote(r *config.Resource, offered []Offered) {
-	for _, out := range offered {
-		for _, o := range out.Offers {
-			// An interface of a device with a problem is never moved.
-			if len(o.Nets) == 0 || o.Problem != "" {
-				continue
-			}
-			m.note(
-				r.Place,
-				"",
-				"network interface %s moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs",
-				o.Nets[0].HostName,
-			)
-			return
+	for o := range offersOf(offered) {
+		// An interface of a device with a problem is never moved.
+		if len(o.Nets) == 0 || o.Problem != "" {
+			continue
 		}
+		m.note(
+			r.Place,
+			"",
+			"network interface %s moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs",
+			o.Nets[0].HostName,
+		)
+		return
 	}
 }
 
@@ -213,25 +229,21 @@ func (m *run) returnedNetNote(r *config.Resource) {
 // renamedNodeNote reports a node that programs find by the kernel's name, at another path in the
 // container.
 func (m *run) renamedNodeNote(r *config.Resource, offered []Offered) {
-	for _, out := range offered {
-		for i := range out.Offers {
-			for _, n := range out.Offers[i].Nodes {
-				at := n.Path.String()
-				kind := interfaceDirOf(n.HostPath)
-				if n.Companion || kind == "" || at == n.HostPath {
-					continue
-				}
-				m.note(
-					r.Place,
-					"without container.path, a node has its own path; container.env can tell the program which one it is",
-					"%s is at %s in the container: libraries look up %s by their number, and open the kernel's name, which is not there",
-					n.HostPath,
-					at,
-					kind,
-				)
-				return
-			}
+	for _, n := range nodesOf(offered) {
+		at := n.Path.String()
+		kind := interfaceDirOf(n.HostPath)
+		if kind == "" || at == n.HostPath {
+			continue
 		}
+		m.note(
+			r.Place,
+			"without container.path, a node has its own path; container.env can tell the program which one it is",
+			"%s is at %s in the container: libraries look up %s by their number, and open the kernel's name, which is not there",
+			n.HostPath,
+			at,
+			kind,
+		)
+		return
 	}
 }
 
@@ -241,7 +253,10 @@ func (m *run) unmovedNetNote(r *config.Resource, devices []candidate) {
 	if len(r.Container.Env)+len(r.Container.Annotations) > 0 {
 		return
 	}
-	i := slices.IndexFunc(devices, isMatchedNet)
+	// The interface of hardware that was selected for other reasons is not a mistake.
+	i := slices.IndexFunc(devices, func(c candidate) bool {
+		return len(c.picks) > 0 && c.picks[0].isNet() && c.picks[0].match.net
+	})
 	if i < 0 {
 		return
 	}
@@ -253,16 +268,6 @@ func (m *run) unmovedNetNote(r *config.Resource, devices []candidate) {
 	)
 }
 
-// isMatchedNet reports whether a device is a network interface. The interface of hardware that
-// was selected for other reasons is not a mistake.
-func isMatchedNet(c candidate) bool {
-	if len(c.picks) == 0 {
-		return false
-	}
-	first := c.picks[0]
-	return first.isNet() && first.match.Has("net")
-}
-
 // namedNodesNotes reports nodes that programs find by their names, which may change while a
 // container has them.
 func (m *run) namedNodesNotes(r *config.Resource, offered []Offered) {
@@ -271,7 +276,13 @@ func (m *run) namedNodesNotes(r *config.Resource, offered []Offered) {
 		hint = "container.cdi is \"auto\", which requires a writable directory as --cdi-dir"
 	}
 	for _, kind := range interfaceDirs {
-		nodes := namedNodes(offered, kind.nodes)
+		var nodes []string
+		for o, n := range nodesOf(offered) {
+			// With AlsoCDI, the runtime injects the node under its current name.
+			if !o.AlsoCDI && interfaceOf(n) == kind.nodes {
+				nodes = append(nodes, n.HostPath)
+			}
+		}
 		if len(nodes) == 0 {
 			continue
 		}
@@ -288,28 +299,22 @@ func (m *run) namedNodesNotes(r *config.Resource, offered []Offered) {
 // membersNote reports that a container does not follow the changes of a pool or a group.
 func (m *run) membersNote(r *config.Resource, offered []Offered) {
 	combinedBy := combiningKey(r)
-	if combinedBy == "" || !slices.ContainsFunc(offered, followsNodes) {
+	if combinedBy == "" {
 		return
 	}
-	m.note(
-		r.Place,
-		"container.cdi = true",
-		"%s without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart",
-		combinedBy,
-	)
-}
-
-// followsNodes reports whether any offer has a node of its own that a link follows.
-func followsNodes(out Offered) bool {
-	follows := func(n device.OfferedNode) bool {
-		return n.Follow && !n.Companion
-	}
-	for i := range out.Offers {
-		if slices.ContainsFunc(out.Offers[i].Nodes, follows) {
-			return true
+	for _, n := range nodesOf(offered) {
+		// Only a link can follow a node.
+		if !n.Follow {
+			continue
 		}
+		m.note(
+			r.Place,
+			"container.cdi = true",
+			"%s without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart",
+			combinedBy,
+		)
+		return
 	}
-	return false
 }
 
 // combiningKey returns the key by which a resource combines hardware into one device, whose
@@ -359,31 +364,14 @@ func interfaceDirOf(host string) string {
 	return ""
 }
 
-// namedNodes lists the nodes of a kind in interfaceDirs that only a link follows.
-func namedNodes(offered []Offered, kind string) []string {
-	var nodes []string
-	for _, out := range offered {
-		for i := range out.Offers {
-			o := &out.Offers[i]
-			for _, n := range o.Nodes {
-				// With AlsoCDI, the runtime injects the node under its current name.
-				if !o.AlsoCDI && interfaceOf(n) == kind {
-					nodes = append(nodes, n.HostPath)
-				}
-			}
-		}
-	}
-	return nodes
-}
-
-// sameGroup lists, by IOMMU group, the devices of a resource that share the VFIO nodes of the
+// sameGroupNotes reports, by IOMMU group, the devices of a resource that share the VFIO nodes of the
 // group.
-func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
+func (m *run) sameGroupNotes(r *config.Resource, devices []candidate) {
 	// Shared devices may be used at once, and exclusive ones exclude each other. A pool or a group
 	// contains the whole IOMMU group.
 	mayShareGroup := r.Shared || r.Exclusive
 	if mayShareGroup || combiningKey(r) != "" {
-		return nil
+		return
 	}
 	byGroup := make(map[string][]*candidate)
 	var groups []string // with several devices
@@ -399,11 +387,16 @@ func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
 			groups = append(groups, number)
 		}
 	}
-	var out [][]*candidate
 	for _, number := range groups {
-		out = append(out, byGroup[number])
+		list := byGroup[number]
+		m.note(
+			r.Place,
+			"vfio = true makes one device of them",
+			"%s and %s can't be used by two containers at once, because the first one has the whole group",
+			list[0].describe(),
+			andMore(list[1].describe(), len(list)-1),
+		)
 	}
-	return out
 }
 
 // isVFIO reports whether the pick is the node of an IOMMU group or of a function in it.

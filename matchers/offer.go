@@ -104,14 +104,14 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	// The device's own nodes come before companions: they keep their path in the container if
 	// both claim it, and a companion that is one of them is not added again.
 	for _, p := range c.picks {
-		if p.isNet() {
+		switch {
+		case p.isNet():
 			b.addNet(p)
-		} else {
+		case p.match.Mount:
+			b.addPath(p)
+		default:
 			b.addNode(p)
 		}
-	}
-	for _, p := range c.paths {
-		b.addPath(p)
 	}
 	// VFIO needs a second node beside the node of a group or function.
 	if len(c.groups) > 0 {
@@ -168,10 +168,31 @@ func (b *builder) problem(format string, args ...any) {
 // its nodes, which may change whenever it is plugged in.
 func (b *builder) identify() string {
 	c := b.c
-	if c.pool || c.virtual != nil {
-		return b.identifyByName()
+	// The ID of another resource's pool would be the same without the name.
+	needsName := c.pool || c.virtual != nil
+	if needsName && b.name == "" {
+		return ""
 	}
-	return b.sharedID(b.identifyUnshared())
+	form := b.forms.Of(c.hardware)
+	// The configuration asks for the port even if the serial number is usable.
+	if b.r.Identity == config.IdentityPort {
+		form = device.PortForm
+	}
+	switch {
+	case c.pool:
+		return device.PoolID(b.name)
+	case c.virtual != nil:
+		return device.VirtualID(b.name, c.virtual.Name)
+	case c.value != "":
+		return b.sharedID(device.GroupID(b.r.GroupBy, c.value))
+	case c.cdi != nil:
+		return b.cdiID(b.r.Identity == config.IdentityName)
+	case c.single && c.picks[0].match.Mount:
+		return b.sharedID(device.PathID(c.picks[0].node.Path))
+	case c.single:
+		return b.sharedID(b.nodeIDAs(c.picks[0].node, form))
+	}
+	return b.sharedID(device.HardwareID(c.hardware, form))
 }
 
 // sharedID returns the ID of a device whose ID without shared is id.
@@ -183,55 +204,22 @@ func (b *builder) sharedID(id string) string {
 	return id
 }
 
+// cdiID returns the ID of a CDI device of the host with identity = "name", or without it.
+func (b *builder) cdiID(isByName bool) string {
+	if isByName {
+		return b.sharedID(device.CDIDeviceName(b.c.cdi.Name))
+	}
+	return b.sharedID(device.CDIDeviceID(b.c.cdi.Name))
+}
+
 // alias returns the ID that a CDI device of the host has with the other value of identity, or an
 // empty string for other devices. After an edit of identity, a container may hold the device by it.
 func (b *builder) alias() string {
-	c := b.c
-	isCDIDevice := c.cdi != nil && !c.pool && c.value == ""
+	isCDIDevice := b.c.cdi != nil && !b.c.pool && b.c.value == ""
 	if !isCDIDevice {
 		return ""
 	}
-	if b.r.Identity == config.IdentityName {
-		return b.sharedID(device.CDIDeviceID(c.cdi.Name))
-	}
-	return b.sharedID(device.CDIDeviceName(c.cdi.Name))
-}
-
-// identifyByName makes the ID of a pool or a virtual device, which depends on the name of the
-// resource.
-func (b *builder) identifyByName() string {
-	// The ID of another resource's pool would be the same without the name.
-	if b.name == "" {
-		return ""
-	}
-	if b.c.pool {
-		return device.PoolID(b.name)
-	}
-	return device.VirtualID(b.name, b.c.virtual.Name)
-}
-
-// identifyUnshared returns the ID of a device without shared.
-func (b *builder) identifyUnshared() string {
-	c := b.c
-	form := b.forms.Of(c.hardware)
-	// The configuration asks for the port even if the serial number is usable.
-	if b.r.Identity == config.IdentityPort {
-		form = device.PortForm
-	}
-	switch {
-	case c.value != "":
-		return device.GroupID(b.r.GroupBy, c.value)
-	case c.cdi != nil && b.r.Identity == config.IdentityName:
-		return device.CDIDeviceName(c.cdi.Name)
-	case c.cdi != nil:
-		return device.CDIDeviceID(c.cdi.Name)
-	// A path is always a single candidate with one path.
-	case len(c.paths) > 0:
-		return device.PathID(c.paths[0].path)
-	case c.single:
-		return b.nodeIDAs(c.picks[0].node, form)
-	}
-	return device.HardwareID(c.hardware, form)
+	return b.cdiID(b.r.Identity != config.IdentityName)
 }
 
 // checkSerial reports a device without a usable serial number if the resource has
@@ -242,7 +230,7 @@ func (b *builder) checkSerial() {
 	// The ID of a pool or a group contains no serial number.
 	isCombined := c.pool || c.value != ""
 	// Paths, CDI devices and virtual devices have no serial number either.
-	isOther := c.single && len(c.picks) == 0
+	isOther := c.name != ""
 	if b.r.Identity != config.IdentitySerial || isCombined || isOther {
 		return
 	}
@@ -298,12 +286,7 @@ func (b *builder) addNode(p pick) {
 			return
 		}
 	}
-	// leaveOutSideNodes has judged nodes that it may leave out.
-	if p.danger == nil {
-		danger := b.danger(p.node)
-		p.danger = &danger
-	}
-	if !b.permits(hostPath, *p.danger, p.match.Dangerous, "its match") {
+	if !b.permits(hostPath, b.danger(p.node), p.match.Dangerous, "its match") {
 		return
 	}
 	if !b.reserve(at, part{hostPath, p.node}) {
@@ -338,18 +321,7 @@ func (b *builder) keyOf(n *device.Node) string {
 	if isOwn && !isCombined {
 		return b.key(n)
 	}
-	return b.nodeID(n)
-}
-
-// nodeID returns the ID of a node, with its hardware. It does not depend on the resource, so that
-// it is made once for each run.
-func (m *run) nodeID(n *device.Node) string {
-	id, ok := m.ids[n]
-	if !ok {
-		id = m.nodeIDAs(n, m.forms.Of(n.Hardware))
-		m.ids[n] = id
-	}
-	return id
+	return b.nodeIDAs(n, b.forms.Of(n.Hardware))
 }
 
 // inContainer returns a path in the container. That is the host path if text is empty, and a path

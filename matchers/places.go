@@ -2,7 +2,6 @@ package matchers
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -36,14 +35,15 @@ func (b *builder) places() []string {
 			add(b.hardwarePlaces(h)...)
 		}
 	}
-	for _, p := range c.paths {
-		add(p.path)
-	}
 	if c.cdi != nil {
 		add(b.cdiPlaces()...)
 	}
 	for i := range c.parts {
-		add(b.partPlaces(&c.parts[i])...)
+		if c.parts[i].cdi != nil {
+			inner := *b
+			inner.c = &c.parts[i]
+			add(inner.places()...)
+		}
 	}
 	// A device without hardware, such as a licence, is only itself. Without any place it would be
 	// unknown what a container uses that holds it.
@@ -66,32 +66,28 @@ func (b *builder) names() []string {
 	return slices.Compact(names)
 }
 
-// partPlaces are the places of a part of a pool or a group that is neither hardware nor a node.
-func (b *builder) partPlaces(part *candidate) []string {
-	if part.cdi == nil && len(part.paths) == 0 {
-		return nil
-	}
-	inner := *b
-	inner.c = part
-	return inner.places()
-}
-
 // hardwarePlaces are the places of hardware with all its nodes.
 func (b *builder) hardwarePlaces(h *device.Hardware) []string {
-	places := b.wholePlaces(h)
-	// Each function of the group can reach the others.
-	if group := vfioGroup(h); group != "" {
-		places = append(places, "group "+group)
+	return append(b.wholePlaces(h), groupPlaces(h)...)
+}
+
+// groupPlaces are the IOMMU group of hardware that is bound to VFIO: each function of the group can reach the
+// others.
+func groupPlaces(h *device.Hardware) []string {
+	group := vfioGroup(h)
+	if group == "" {
+		return nil
 	}
-	return places
+	return []string{"group " + group}
 }
 
 // wholePlaces are the places that name hardware itself: where it is, and its serial number if the ID of
-// the device may contain it.
+// the device may contain it. A device with the ID of its port is another one in another port.
 func (b *builder) wholePlaces(h *device.Hardware) []string {
 	places := []string{b.hardwarePlace(h)}
-	if id := b.serialPlace(h); id != "" {
-		places = append(places, id)
+	isByPort := b.r.Identity == config.IdentityPort || b.forms.Of(h) != device.SerialForm
+	if h.USB != nil && !isByPort {
+		places = append(places, device.HardwareID(h, device.SerialForm))
 	}
 	return places
 }
@@ -118,16 +114,6 @@ func (m *run) hardwarePlace(h *device.Hardware) string {
 	return whole + h.Path[len(h.Parent.Path):]
 }
 
-// serialPlace is the place of a USB device that its serial number identifies, or an empty string. A
-// device with the ID of its port is another one in another port.
-func (b *builder) serialPlace(h *device.Hardware) string {
-	isByPort := b.r.Identity == config.IdentityPort || b.forms.Of(h) != device.SerialForm
-	if h.USB == nil || isByPort {
-		return ""
-	}
-	return device.HardwareID(h, device.SerialForm)
-}
-
 // nodePlaces are the places of a node without the rest of its hardware. Its key stays the same when
 // the kernel gives it another name.
 func (b *builder) nodePlaces(n *device.Node) []string {
@@ -149,10 +135,8 @@ func (b *builder) nodePlaces(n *device.Node) []string {
 		places = append(places, n.SysPath)
 	}
 	// A node of a group gives access to all its functions.
-	if isVFIONode(n) && n.Hardware != nil {
-		if group := vfioGroup(n.Hardware); group != "" {
-			places = append(places, "group "+group)
-		}
+	if isVFIONode(n) {
+		places = append(places, groupPlaces(n.Hardware)...)
 	}
 	return places
 }
@@ -168,20 +152,9 @@ func (b *builder) cdiPlaces() []string {
 		if own.Common {
 			continue
 		}
-		if n := b.nodeAt(own.Path); n != nil {
+		if n := b.at(own.Path); n != nil {
 			places = append(places, b.nodePlaces(n)...)
 		}
 	}
 	return places
-}
-
-// nodeAt returns the node at a path, or nil.
-func (m *run) nodeAt(path string) *device.Node {
-	i, found := slices.BinarySearchFunc(m.snap.Nodes, path, func(n *device.Node, path string) int {
-		return strings.Compare(n.Path, path)
-	})
-	if !found {
-		return nil
-	}
-	return m.snap.Nodes[i]
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// predicate decides which nodes and hardware a match selects. All its conditions must hold. It stops at
-// the first condition that does not hold, unless a trace records every condition.
+// predicate decides which nodes and hardware a match selects. All its conditions must hold.
 type predicate struct {
 	*config.Match
 	run *run
@@ -26,8 +25,6 @@ type predicate struct {
 	// exclude is set for a match in exclude. Conditions with unknown values hold then: a device
 	// that might be excluded is not offered.
 	exclude bool
-	// trace records the conditions for Explain. It is nil for Match.
-	trace *matchTrace
 }
 
 // condition is a condition of a match, except for glob and vfio.
@@ -37,20 +34,12 @@ type condition struct {
 	key   string // "usb.id"
 	// want is never empty.
 	want pattern.Values
-	// Either hardware or values is set. hardware saves the allocation of a list with one value.
+	// One of these is set. They return the values of hardware, or of its node if the node is not nil.
+	// hardware saves the allocation of a list with one value. The values of attr are in sysfs: unread is
+	// set if some are not known yet.
 	hardware func(*device.Hardware) string
-	values   getter
-}
-
-// getter returns the values of hardware, or of its node if the node is not nil. unread is set if
-// some values are not known yet.
-type getter func(*device.Hardware, *device.Node) (values []string, unread bool)
-
-// known returns a getter for values that are in the snapshot.
-func known(values func(*device.Hardware, *device.Node) []string) getter {
-	return func(h *device.Hardware, n *device.Node) ([]string, bool) {
-		return values(h, n), false
-	}
+	values   func(*device.Hardware, *device.Node) []string
+	attr     func(*device.Hardware, *device.Node) (values []string, unread bool)
 }
 
 // subject is the kind of thing that a condition is about.
@@ -63,6 +52,8 @@ const (
 	netInterface
 	anyNode
 	sysfsDir
+	// The paths of a node are only a condition in explanations.
+	nodePaths
 )
 
 // predicates returns the predicates of the matches of a resource, and of its excludes.
@@ -105,7 +96,7 @@ func (m *run) predicate(match *config.Match) *predicate {
 			about:  anyNode,
 			key:    "subsystem",
 			want:   match.Subsystem,
-			values: known(subsystemOf),
+			values: subsystemOf,
 		})
 	}
 	if !match.Driver.Empty() {
@@ -113,7 +104,7 @@ func (m *run) predicate(match *config.Match) *predicate {
 			about:  sysfsDir,
 			key:    "driver",
 			want:   match.Driver,
-			values: known(m.drivers),
+			values: m.drivers,
 		})
 	}
 	// The order decides which attribute uses up the budget, so that it must not be random.
@@ -124,7 +115,7 @@ func (m *run) predicate(match *config.Match) *predicate {
 			about: sysfsDir,
 			key:   "attr." + name,
 			want:  match.Attr[name],
-			values: func(h *device.Hardware, n *device.Node) ([]string, bool) {
+			attr: func(h *device.Hardware, n *device.Node) ([]string, bool) {
 				return m.attr(match.Place, written, dirsOf(h, n), name)
 			},
 		})
@@ -142,7 +133,7 @@ func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want 
 	// Its value may be the name of an interface of other hardware, which a single Hardware cannot
 	// provide.
 	if c.key == "pci.pf" {
-		c.values = known(m.namesOfPF)
+		c.values = m.namesOfPF
 		return c
 	}
 	// The subject is wholeHardware, its zero value.
@@ -150,7 +141,7 @@ func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want 
 		c.hardware = a.Hardware
 		return c
 	}
-	c.values = known(a.Of)
+	c.values = a.Of
 	if a.Net != nil {
 		c.about = netInterface
 		return c
@@ -161,7 +152,7 @@ func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want 
 	number := match.Hardware["usb"]["interface"]
 	// Both keys are about the same interface then.
 	if c.key == "usb.interface_class" && !number.Empty() {
-		c.values = known(classesOfInterfaces(number, a))
+		c.values = classesOfInterfaces(number, a)
 	}
 	return c
 }
@@ -215,47 +206,14 @@ func (m *run) namesOfPF(h *device.Hardware, _ *device.Node) []string {
 	return names
 }
 
-// dirsOf lists the sysfs directories of a node, or of hardware. The nearest directory comes first.
-func dirsOf(h *device.Hardware, n *device.Node) []string {
-	if n != nil {
-		return sysDirs(n)
-	}
-	if h.IsPartition() {
-		return []string{h.Path, h.Parent.Path}
-	}
-	return []string{h.Path}
-}
-
 // fits reports whether all conditions about a subject hold for hardware, or for its node if the
 // node is not nil. Without conditions about the subject, it returns true.
 func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool {
-	fits := true
 	for i := range p.conditions {
 		c := &p.conditions[i]
-		if c.about != about {
-			continue
-		}
-		if p.trace != nil {
-			// The other conditions are judged, too: each has its own line in the explanation.
-			holds := p.trace.judge(p, i, h, n)
-			fits = fits && holds
-		} else if !p.holds(c, h, n) {
+		if c.about == about && !p.holds(c, h, n) {
 			return false
 		}
-	}
-	return fits
-}
-
-// stops reports whether the predicate can skip the other conditions, because one does not hold. A
-// trace needs all conditions. The caller must then combine holds with the results of the other
-// conditions itself.
-func (p *predicate) stops(holds bool) bool {
-	if holds {
-		return false
-	}
-	if p.trace != nil {
-		p.trace.isOut = true
-		return false
 	}
 	return true
 }
@@ -269,26 +227,22 @@ func (p *predicate) holds(c *condition, h *device.Hardware, n *device.Node) bool
 	if c.hardware != nil {
 		return c.want.Match(c.hardware(h))
 	}
-	values, unread := c.values(h, n)
-	return c.accepts(values, unread, p.exclude)
-}
-
-// accepts reports whether the condition holds for values. A trace calls it with values that it
-// has read itself.
-func (c *condition) accepts(values []string, unread, unknown bool) bool {
+	values, unread := c.have(h, n)
 	if unread {
-		return unknown
+		return p.exclude
 	}
 	return c.want.Match(values...)
 }
 
-// have lists the values that the condition compares. Only Explain needs them: holds avoids the
-// list for attributes of hardware.
+// have lists the values that the condition compares.
 func (c *condition) have(h *device.Hardware, n *device.Node) (values []string, unread bool) {
 	if c.hardware != nil {
 		return []string{c.hardware(h)}, false
 	}
-	return c.values(h, n)
+	if c.attr != nil {
+		return c.attr(h, n)
+	}
+	return c.values(h, n), false
 }
 
 // onlyNets reports whether the match selects only network interfaces. Nodes of their hardware are
@@ -306,13 +260,7 @@ func (p *predicate) namesDevices() bool {
 // matchesTables compares hardware with the tables usb, pci and mdev, except for conditions on USB
 // interfaces.
 func (p *predicate) matchesTables(h *device.Hardware) bool {
-	if !p.isOfTables(h) {
-		return false
-	}
-	if p.trace != nil {
-		p.trace.ofTables[h] = true
-	}
-	return p.fits(wholeHardware, h, nil)
+	return p.isOfTables(h) && p.fits(wholeHardware, h, nil)
 }
 
 // isOfTables reports whether hardware has the kinds that the tables of the match describe. Root hubs are
@@ -341,42 +289,16 @@ func (p *predicate) isOfTables(h *device.Hardware) bool {
 
 // ignores reports whether hardware is a sub-function, and the match does not select sub-functions.
 func (p *predicate) ignores(h *device.Hardware) bool {
-	if p.subFunctions || h.PCI == nil || h.PCI.SRIOV != "sf" {
-		return false
-	}
-	if p.trace != nil {
-		p.trace.ignored[h] = true
-	}
-	return true
+	return !p.subFunctions && h.PCI != nil && h.PCI.SRIOV == "sf"
 }
 
 // matchesHardware compares hardware with its tables: usb, pci and mdev, and net with any of its
 // network interfaces.
 func (p *predicate) matchesHardware(h *device.Hardware) bool {
-	matches := p.matchesTables(h)
-	// Any interface of the hardware may match.
-	if !p.net || p.stops(matches) {
-		return matches
+	if !p.matchesTables(h) {
+		return false
 	}
-	return p.matchesAnyNet(h) && matches
-}
-
-// matchesAnyNet compares the network interfaces of hardware with net.
-func (p *predicate) matchesAnyNet(h *device.Hardware) bool {
-	if p.trace == nil {
-		return slices.ContainsFunc(h.Nets, p.matchesNet)
-	}
-	// fits sets isOut for each interface that does not match.
-	wasOut := p.trace.isOut
-	matches := false
-	for _, n := range h.Nets {
-		if p.matchesNet(n) {
-			matches = true
-		}
-	}
-	// Other interfaces of the hardware do not have to match.
-	p.trace.isOut = wasOut || !matches
-	return matches
+	return !p.net || slices.ContainsFunc(h.Nets, p.matchesNet)
 }
 
 // matchesNet compares a network interface with net. The subject of these conditions is the
@@ -403,11 +325,7 @@ func (p *predicate) matchesWhole(h *device.Hardware) bool {
 // the group. It may be nil.
 func (p *predicate) matches(n *device.Node, h *device.Hardware) bool {
 	// The glob comes first, because it needs no hardware and no file.
-	matches := p.matchesPaths(n)
-	if p.stops(matches) {
-		return false
-	}
-	return p.matchesExceptGlob(n, h) && matches
+	return p.matchesPaths(n) && p.matchesExceptGlob(n, h)
 }
 
 // matchesPaths compares the paths of a node with glob. Network interfaces have no path.
@@ -418,15 +336,7 @@ func (p *predicate) matchesPaths(n *device.Node) bool {
 	if p.run.isLate(p.Glob) {
 		return p.exclude
 	}
-	matches := n.Net == nil && p.run.matchesGlob(p.Glob, n)
-	// A network interface is no target of a glob, so that the trace must not count it.
-	if p.trace != nil && n.Net == nil {
-		p.trace.glob[n] = judgement{
-			holds:  matches,
-			values: p.run.pathsOf(n),
-		}
-	}
-	return matches
+	return n.Net == nil && p.run.matchesGlob(p.Glob, n)
 }
 
 // matchesExceptGlob is matches for a node that the glob matches. A network interface without
@@ -438,7 +348,7 @@ func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
 	} else if p.NamesHardware() {
 		matches = h != nil && p.matchesHardware(h)
 	}
-	if p.stops(matches) {
+	if !matches {
 		return false
 	}
 	// With vfio = true, the match is only about VFIO nodes.
@@ -446,27 +356,22 @@ func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
 		return false
 	}
 	// The sysfs directories belong to the owner of the node, whatever h is.
-	return p.matchesNode(n.Hardware, n) && matches
+	return p.matchesNode(n.Hardware, n)
 }
 
 // matchesAsNet compares a network interface with net, and its hardware with the other tables.
 func (p *predicate) matchesAsNet(n *device.Node, h *device.Hardware) bool {
-	matches := !p.net || p.matchesNet(n)
-	if !p.namesDevices() || p.stops(matches) {
-		return matches
+	if p.net && !p.matchesNet(n) {
+		return false
 	}
-	return h != nil && p.matchesTables(h) && matches
+	return !p.namesDevices() || h != nil && p.matchesTables(h)
 }
 
 // matchesNode compares a node of hardware with all conditions except for glob and conditions on
 // the hardware. If n is nil, it compares the hardware, regardless of its nodes. Conditions that
 // read sysfs come last, because most nodes are out before.
 func (p *predicate) matchesNode(h *device.Hardware, n *device.Node) bool {
-	matches := p.fits(anyNode, h, n)
-	if p.stops(matches) {
-		return false
-	}
-	return p.fits(sysfsDir, h, n) && matches
+	return p.fits(anyNode, h, n) && p.fits(sysfsDir, h, n)
 }
 
 // matchesPath reports whether the match has only a glob, and it matches a host path. An exclude

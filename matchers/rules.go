@@ -1,115 +1,17 @@
 package matchers
 
 import (
+	"math/big"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// rule judges a kind of character node of which only some are dangerous. The verdict depends on
-// the device behind the node, not on its class.
-type rule struct {
-	device string // as in class
-	// effect is the effect of the dangerous nodes.
-	effect effect
-	// which describes the dangerous nodes, for the page.
-	which string
-	// source names the files of the kernel that prove the effect, for the page.
-	source string
-	// names returns the part of a node that makes it dangerous, for the reason. It is empty if the
-	// node is harmless.
-	names func(m *run, n *device.Node) string
-}
-
-// rules returns the rules, which take precedence over classes. If several rules have the same
-// device, the first one that finds a danger gives the reason.
-func rules() []rule {
-	return []rule{
-		{
-			device: "input event*",
-			effect: input,
-			which:  "a keyboard, a pointer or other keys, but not a game controller",
-			source: "drivers/input/evdev.c: evdev_write; drivers/tty/vt/keyboard.c: kbd_match; drivers/input/mousedev.c",
-			names:  (*run).hostInput,
-		},
-		{
-			device: "hidraw *",
-			effect: input,
-			which:  "a keyboard or a pointer",
-			source: "drivers/hid/hidraw.c: reports are read beside the input driver",
-			names:  (*run).hostInputOfHID,
-		},
-		{
-			device: "i2c-dev *",
-			effect: chips,
-			which:  "a bus of the chipset or of a graphics card: a PCI function of class 03, 08 or 0c05",
-			source: "drivers/i2c/i2c-dev.c; drivers/i2c/busses/i2c-i801.c, i2c-piix4.c, i2c-ismt.c: SPD memory, voltages, the BMC; display data channels",
-			names:  (*run).boardBus,
-		},
-		{
-			device: "usb *",
-			effect: ports,
-			which:  "a hub, or a root hub",
-			source: "drivers/usb/core/devio.c: control requests and USBDEVFS_DISCONNECT; drivers/usb/core/hub.c",
-			names:  (*run).usbHub,
-		},
-		{
-			device: "usb *",
-			effect: storage,
-			which:  "a device with a disk, or of class 08",
-			source: "drivers/usb/core/devio.c: USBDEVFS_DISCONNECT detaches the disk's driver",
-			names:  (*run).usbDisk,
-		},
-		{
-			device: "usb *",
-			effect: network,
-			which:  "a device with a network interface, except for CAN",
-			source: "drivers/usb/core/devio.c: USBDEVFS_DISCONNECT detaches the interface's driver",
-			names:  (*run).usbNet,
-		},
-		{
-			device: "usb *",
-			effect: input,
-			which:  "a keyboard or a pointer, but not a security token with an interface for smart cards",
-			source: "drivers/usb/core/devio.c",
-			names:  (*run).usbInput,
-		},
-	}
-}
-
-// ruleDanger judges a node by rules, and returns the reason why it is dangerous, or an empty
-// string. The node must have an entry in sysfs.
-func (m *run) ruleDanger(n *device.Node) string {
-	rules := ruleIndex()[n.Subsystem]
-	if len(rules) == 0 {
-		return ""
-	}
-	name := kernelName(n)
-	for _, r := range rules {
-		if !matchesName(r.device, name) {
-			continue
-		}
-		what := r.names(m, n)
-		if what != "" {
-			return because(r.effect, what)
-		}
-	}
-	return ""
-}
-
-// ruleIndex has the rules by subsystem, because every node of a device is judged for every event.
-var ruleIndex = sync.OnceValue(func() map[string][]rule {
-	index := make(map[string][]rule)
-	for _, r := range rules() {
-		subsystem, _, _ := strings.Cut(r.device, " ")
-		index[subsystem] = append(index[subsystem], r)
-	}
-	return index
-})
+// The functions in this file judge the device behind a character node, for the verdicts that do not depend on its
+// class alone.
 
 // The codes of include/uapi/linux/input-event-codes.h.
 const (
@@ -157,26 +59,27 @@ func (m *run) inputKind(n *device.Node) inputKind {
 	}
 	// A keyboard with a joystick button is still a keyboard: letters come first.
 	for _, row := range letterRows {
-		if keys.any(row[0], row[1]+1) {
+		if hasAny(keys, row[0], row[1]+1) {
 			return keyboard
 		}
 	}
 	// This comes before other keys, because game controllers have a few of them.
-	if keys.any(btnJoystick, btnDigi) {
+	if hasAny(keys, btnJoystick, btnDigi) {
 		return noInput
 	}
 	// Code 0 is KEY_RESERVED.
-	if keys.any(1, btnMisc) {
+	if hasAny(keys, 1, btnMisc) {
 		return someKeys
 	}
 	// An axis that cannot be read counts as absent.
 	rel, _ := m.bits(dir, "capabilities/rel")
 	abs, _ := m.bits(dir, "capabilities/abs")
 	// A touchscreen or touchpad reports absolute axes, a mouse reports relative axes.
-	hasTouch := keys.has(btnTouch) || keys.has(btnToolFinger)
-	isMouse := keys.has(btnLeft) && rel.has(axisX) && rel.has(axisY)
-	isTablet := (keys.has(btnLeft) || hasTouch) && abs.has(axisX) && abs.has(axisY)
-	hasWheel := rel.has(relWheel)
+	hasTouch := hasCodes(keys, btnTouch) || hasCodes(keys, btnToolFinger)
+	hasButton := hasCodes(keys, btnLeft)
+	isMouse := hasButton && hasCodes(rel, axisX, axisY)
+	isTablet := (hasButton || hasTouch) && hasCodes(abs, axisX, axisY)
+	hasWheel := hasCodes(rel, relWheel)
 	if isMouse || isTablet || hasWheel {
 		return pointer
 	}
@@ -198,15 +101,15 @@ func (m *run) hostInput(n *device.Node) string {
 // receiver.
 func (m *run) hostInputOfHID(n *device.Node) string {
 	dir := path.Dir(path.Dir(n.SysPath))
-	return m.typingDevice(m.indexes.eventNodes(), func(e *device.Node) bool {
+	return m.typingDevice(m.snap.Nodes, func(e *device.Node) bool {
 		return strings.HasPrefix(e.SysPath, dir+"/")
 	})
 }
 
-// typingDevice names the first keyboard or pointer of the event nodes that belong to a device.
+// typingDevice names the first keyboard or pointer of the nodes that belong to a device.
 // Devices with only a few keys do not count, because many headsets and monitors have volume keys.
-func (m *run) typingDevice(events []*device.Node, belongs func(*device.Node) bool) string {
-	for _, e := range events {
+func (m *run) typingDevice(nodes []*device.Node, belongs func(*device.Node) bool) string {
+	for _, e := range nodes {
 		if !isEventNode(e) || !belongs(e) {
 			continue
 		}
@@ -223,18 +126,6 @@ func (m *run) typingDevice(events []*device.Node, belongs func(*device.Node) boo
 // mousedev and joydev, "mouse0" and "js0".
 func isEventNode(n *device.Node) bool {
 	return n.Subsystem == "input" && strings.HasPrefix(path.Base(n.SysPath), "event")
-}
-
-// newEventNodes lists the event nodes of a host. The result is in the order of the snapshot, so
-// that the reason of a verdict does not change.
-func newEventNodes(snap *device.Snapshot) []*device.Node {
-	var found []*device.Node
-	for _, n := range snap.Nodes {
-		if isEventNode(n) {
-			found = append(found, n)
-		}
-	}
-	return found
 }
 
 // boardClasses are the classes of PCI functions whose I2C buses contain chips of the board:
@@ -282,12 +173,19 @@ func hasInterface(h *device.Hardware, class string) bool {
 	})
 }
 
-// usbHub names the hub of a bus node.
-func (m *run) usbHub(n *device.Node) string {
-	h := busNodeOf(n)
-	if h == nil {
-		return ""
+// ofBusNode returns a function that judges the USB device of a bus node.
+func ofBusNode(judge func(m *run, h *device.Hardware) string) func(m *run, n *device.Node) string {
+	return func(m *run, n *device.Node) string {
+		h := busNodeOf(n)
+		if h == nil {
+			return ""
+		}
+		return judge(m, h)
 	}
+}
+
+// usbHub names a hub.
+func (m *run) usbHub(h *device.Hardware) string {
 	// The class of an interface also counts, since the class of the device may be 00.
 	isHub := h.USB.Class == usbHub || hasInterface(h, usbHub)
 	if isHub || h.IsRootHub() {
@@ -296,13 +194,9 @@ func (m *run) usbHub(n *device.Node) string {
 	return ""
 }
 
-// usbDisk names the disk of a USB device with the bus node n. Through the bus node, a container can
+// usbDisk names the disk of a USB device. Through the bus node, a container can
 // detach the driver and command the disk. The disk of a new mass storage device may not exist yet.
-func (m *run) usbDisk(n *device.Node) string {
-	h := busNodeOf(n)
-	if h == nil {
-		return ""
-	}
+func (m *run) usbDisk(h *device.Hardware) string {
 	for _, disk := range h.Nodes {
 		if disk.Type == device.BlockNode {
 			return "USB device of " + disk.Path
@@ -317,14 +211,10 @@ func (m *run) usbDisk(n *device.Node) string {
 // typeCAN is the type of a CAN interface (ARPHRD_CAN in include/uapi/linux/if_arp.h).
 const typeCAN = 280
 
-// usbNet names the network interface of a USB device with the bus node n. The type is read from sysfs,
+// usbNet names the network interface of a USB device. The type is read from sysfs,
 // because most snapshots have no interfaces. Whether the host uses the interface does not matter: it may
 // do so later. A CAN interface has neither addresses nor routes.
-func (m *run) usbNet(n *device.Node) string {
-	h := busNodeOf(n)
-	if h == nil {
-		return ""
-	}
+func (m *run) usbNet(h *device.Hardware) string {
 	// The budget of the resource is not used, see netEntries.
 	entries := netEntries
 	types, unread := m.Host.Attr(h.Path, "*:*/net/*/type", &entries)
@@ -342,11 +232,10 @@ func (m *run) usbNet(n *device.Node) string {
 // depend on the configuration, so that it does not count against the budget.
 const netEntries = 4096
 
-// usbInput names the keyboard or pointer of a USB device with the bus node n. A security token is an
+// usbInput names the keyboard or pointer of a USB device. A security token is an
 // exception: it types its passwords as a keyboard, and programs for smart cards use its bus node.
-func (m *run) usbInput(n *device.Node) string {
-	h := busNodeOf(n)
-	if h == nil || hasInterface(h, usbSmartCard) {
+func (m *run) usbInput(h *device.Hardware) string {
+	if hasInterface(h, usbSmartCard) {
 		return ""
 	}
 	// All event nodes of the device belong to it.
@@ -355,67 +244,61 @@ func (m *run) usbInput(n *device.Node) string {
 	})
 }
 
-// codes is a set of codes of input events.
-type codes []uint64
+// bitsEntries is enough to find an attribute by its full name. The cost of such a read does not depend
+// on the configuration, so that it does not count against the budget.
+const bitsEntries = 64
 
-// has reports whether c has a code. Codes beyond the end of c are absent, because the kernel
-// leaves out the highest words if they are zero (input_print_bitmap in drivers/input/input.c).
-func (c codes) has(code int) bool {
-	word := code / 64
-	if word >= len(c) {
-		return false
+// bits reads a set of codes. known is false if it cannot be read.
+func (m *run) bits(dir, name string) (set *big.Int, known bool) {
+	// The budget of the resource is not used, see bitsEntries.
+	entries := bitsEntries
+	values, unread := m.Host.Attr(dir, name, &entries)
+	if unread || len(values) == 0 {
+		return new(big.Int), false
 	}
-	bit := uint64(1) << (code % 64)
-	return c[word]&bit != 0
+	return parseCodes(values[0])
 }
 
-// any reports whether c has a code from first to before end.
-func (c codes) any(first, end int) bool {
+// hasCodes reports whether a set of codes has all of some codes.
+func hasCodes(set *big.Int, codes ...int) bool {
+	for _, code := range codes {
+		if set.Bit(code) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// hasAny reports whether a set of codes has a code from first to before end.
+func hasAny(set *big.Int, first, end int) bool {
 	for code := first; code < end; code++ {
-		if c.has(code) {
+		if set.Bit(code) == 1 {
 			return true
 		}
 	}
 	return false
 }
 
-// bitsEntries is enough to find an attribute by its full name. The cost of such a read does not depend
-// on the configuration, so that it does not count against the budget.
-const bitsEntries = 64
-
-// bits reads a set of codes. known is false if it cannot be read.
-func (m *run) bits(dir, name string) (set codes, known bool) {
-	// The budget of the resource is not used, see bitsEntries.
-	entries := bitsEntries
-	values, unread := m.Host.Attr(dir, name, &entries)
-	if unread || len(values) == 0 {
-		return nil, false
-	}
-	return parseCodes(values[0])
-}
-
-// parseCodes parses an attribute of input capabilities: longs in hexadecimal digits, the highest first.
-// A 32-bit process reads longs of 32 bits, even from a 64-bit kernel (input_bits_to_string in
-// drivers/input/input.c).
-func parseCodes(text string) (set codes, ok bool) {
+// parseCodes parses an attribute of input capabilities: longs in hexadecimal digits, the highest first. The
+// kernel leaves out the highest longs if they are zero (input_print_bitmap in drivers/input/input.c).
+// A 32-bit process reads longs of 32 bits, even from a 64-bit kernel (input_bits_to_string).
+func parseCodes(text string) (set *big.Int, ok bool) {
 	words := strings.Fields(text)
-	slices.Reverse(words)
 	isLong := func(word string) bool {
 		return len(word) > 8
 	}
-	size := 64
+	digits := 16
 	if strconv.IntSize == 32 && !slices.ContainsFunc(words, isLong) {
-		size = 32
+		digits = 8
 	}
-	set = make(codes, (len(words)*size+63)/64)
-	for i, word := range words {
-		bits, err := strconv.ParseUint(word, 16, 64)
-		if err != nil {
-			return nil, false
-		}
-		// Two longs of 32 bits share one word of the set.
-		set[i*size/64] |= bits << (i * size % 64)
+	var all strings.Builder
+	for _, word := range words {
+		all.WriteString(strings.Repeat("0", max(0, digits-len(word))) + word)
 	}
 	// An empty set is "0" in sysfs, so that an empty text is not an answer.
-	return set, len(set) > 0
+	set, ok = new(big.Int).SetString(all.String(), 16)
+	if !ok {
+		return new(big.Int), false
+	}
+	return set, true
 }

@@ -26,8 +26,6 @@ type run struct {
 	// keys has the keys of the nodes of hardware. It is filled in by key, because device.NodeKeys
 	// has to compare all nodes of the hardware.
 	keys map[*device.Hardware]map[*device.Node]string
-	// ids has the IDs of nodes. It is filled in by nodeID.
-	ids map[*device.Node]string
 	// notedVirtual is set if a virtual match on every node was reported.
 	notedVirtual bool
 	// named has the resource of each name. A fixed name is entered before any resource is matched
@@ -49,9 +47,38 @@ type run struct {
 	memory int
 	// checks is how many of maxChecks are left.
 	checks int
-	// recorder records for Explain. It is nil for Match.
-	recorder *recorder
-	result   Result
+	// left and offered are what happened to the devices of the current resource, for Explain.
+	left    []leftOut
+	offered []offered
+	result  Result
+}
+
+// leftOut is a device that the current resource selects and does not offer.
+type leftOut struct {
+	device *candidate
+	// owner is the resource that has the device, or nil.
+	owner *config.Resource
+	// why is the reason, for an administrator. It is empty if there is an owner.
+	why string
+}
+
+// excluded is the reason if an exclude selects the device.
+const excluded = ""
+
+// offered is a device that the current resource offers.
+type offered struct {
+	device *candidate
+	id     string
+	// name is the name of the resource.
+	name string
+}
+
+// drop records that a rule drops a device.
+func (m *run) drop(c *candidate, why string) {
+	m.left = append(m.left, leftOut{
+		device: c,
+		why:    why,
+	})
 }
 
 // companionFiles are the nodes that a companion selects, or the paths to mount.
@@ -71,15 +98,18 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		attributes: device.Attributes(),
 		indexes:    newIndexes(snap),
 		keys:       make(map[*device.Hardware]map[*device.Node]string),
-		ids:        make(map[*device.Node]string),
 		named:      make(map[string]*config.Resource),
-		claims:     newClaims(),
+		claims: claims{
+			owners: make(map[any]*config.Resource),
+			ids:    make(map[string]bool),
+		},
 		picked:     make(map[*device.Node]bool),
 		companions: make(map[*config.Companion]companionFiles),
 		budget:     newBudget(cfg),
 		deadline:   newDeadline(cfg, opts.Now),
 		memory:     device.MaxOffered,
 		checks:     maxChecks,
+		result:     Result{Unknown: make(map[*config.Resource]string)},
 	}
 }
 
@@ -88,42 +118,33 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 type indexes struct {
 	// links has the paths of links to a node.
 	links func() map[*device.Node][]string
-	// byNumber has the nodes in sysfs.
-	byNumber func() map[number]*device.Node
 	// byAddress has the PCI functions.
 	byAddress func() map[string]*device.Hardware
 	// byGroup has the functions of each IOMMU group.
 	byGroup func() map[string][]*device.Hardware
-	// eventNodes are the nodes of input events.
-	eventNodes func() []*device.Node
 }
 
 // newIndexes returns the indexes of a snapshot, none of which is built yet.
 func newIndexes(snap *device.Snapshot) indexes {
 	return indexes{
-		links: sync.OnceValue(func() map[*device.Node][]string {
-			return linksByNode(snap)
-		}),
-		byNumber: sync.OnceValue(func() map[number]*device.Node {
-			return newNumberIndex(snap)
-		}),
-		byAddress: sync.OnceValue(func() map[string]*device.Hardware {
-			return functionsByAddress(snap)
-		}),
-		byGroup: sync.OnceValue(func() map[string][]*device.Hardware {
-			return functionsByGroup(snap)
-		}),
-		eventNodes: sync.OnceValue(func() []*device.Node {
-			return newEventNodes(snap)
-		}),
+		links:     lazily(snap, linksByNode),
+		byAddress: lazily(snap, functionsByAddress),
+		byGroup:   lazily(snap, functionsByGroup),
 	}
 }
 
-// matchAll matches every resource, and returns why some are inactive.
-func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) {
+// lazily returns a function that builds an index when it is called first.
+func lazily[T any](snap *device.Snapshot, build func(*device.Snapshot) T) func() T {
+	return sync.OnceValue(func() T {
+		return build(snap)
+	})
+}
+
+// matchAll matches every resource. It calls after with each one, and with why it is inactive, if it is.
+func (m *run) matchAll(cfg *config.Config, after func(r *config.Resource, inactive string)) {
 	// All fixed names must be known before the first resource with variables in its name is
 	// matched.
-	inactive = m.inactive(cfg)
+	inactive := m.inactive(cfg)
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		note, isInactive := inactive[r]
@@ -133,8 +154,8 @@ func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) 
 		} else {
 			m.match(r)
 		}
+		after(r, note.Text)
 	}
-	return inactive
 }
 
 // match finds the offers of an active resource and adds them to the result. The order of the
@@ -145,7 +166,8 @@ func (m *run) match(r *config.Resource) {
 	m.directoryNotes(r)
 	// From here on, the resource reads attributes and paths that the snapshot does not have.
 	m.budget.begin()
-	m.recorder.begin(r)
+	m.left = m.left[:0]
+	m.offered = m.offered[:0]
 	found := m.candidates(r)
 	// A part of the devices, or devices with a part of their nodes, would be a wrong answer.
 	if m.deadline.isOver {
@@ -179,7 +201,7 @@ func (m *run) match(r *config.Resource) {
 func (m *run) offerName(r *config.Resource, name string, devices []*candidate) {
 	if m.memory/2 < device.ResourceMemory {
 		for _, c := range devices {
-			m.recorder.drop(c, "the resource would take too much memory")
+			m.drop(c, "the resource would take too much memory")
 		}
 		m.tooMuch(r, "resource "+name, devices, device.ResourceMemory)
 		return
@@ -207,7 +229,7 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		// This comes before the offer is built: building it is what uses the memory.
 		if used+needs > m.memory/2 {
 			left = append(left, c)
-			m.recorder.drop(c, "it would take too much memory")
+			m.drop(c, "it would take too much memory")
 			continue
 		}
 		b := m.offer(r, c, name)
@@ -219,13 +241,17 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		// The texts of the offer, with their variables filled in, are only known now.
 		used += max(needs, o.Memory())
 		// The kubelet and the ledger know a device only by its ID.
-		if m.claims.ids[o.ID] != nil {
-			m.recorder.drop(c, "another device has its ID %q", o.ID)
+		if m.claims.ids[o.ID] {
+			m.drop(c, fmt.Sprintf("another device has its ID %q", o.ID))
 			m.fault(r.Place, "", "%s is left out: another device has its ID %q", c.describe(), o.ID)
 			continue
 		}
-		m.claims.ids[o.ID] = r
-		m.recorder.offer(b)
+		m.claims.ids[o.ID] = true
+		m.offered = append(m.offered, offered{
+			device: c,
+			id:     o.ID,
+			name:   name,
+		})
 		// A device that cannot be allocated needs no check.
 		if r.Health != nil && o.Problem == "" {
 			m.addCheck(out.Checks, o, b.check)

@@ -1,7 +1,6 @@
 package matchers
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,22 +19,13 @@ type selection struct {
 	matches, excludes []*predicate
 	// picks are the selected nodes and network interfaces, until exclude drops some of them.
 	picks []pick
-	// whole is the hardware that is a device even without a node.
-	whole map[*device.Hardware]whole
+	// whole is the hardware that is a device even without a node, with the matches that select it.
+	whole map[*device.Hardware][]*predicate
 	// groups are selected with vfio = true, by number. A group exists only if a node of it is
 	// selected.
 	groups map[string]*group
 	// others are paths, CDI devices and virtual devices.
 	others []candidate
-}
-
-// whole is how matches select hardware as a whole. Its zero value is hardware that no match has
-// selected yet.
-type whole struct {
-	// dangerous is set if any of the matches has dangerous = true.
-	dangerous bool
-	// count is the count of the first one.
-	count int
 }
 
 // candidates finds the devices of a resource in the order of the snapshot, including devices
@@ -51,16 +41,15 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	s := &selection{
 		run:    m,
 		r:      r,
-		whole:  make(map[*device.Hardware]whole),
+		whole:  make(map[*device.Hardware][]*predicate),
 		groups: make(map[string]*group),
 	}
 	s.matches, s.excludes = m.predicates(r)
 	for _, p := range s.matches {
-		p.trace = m.recorder.match(p)
 		s.add(p)
 	}
 	// Excludes apply to the result of all matches, wherever they are in the resource.
-	s.exclude()
+	s.applyExcludes()
 	// Only the nodes that are left become part of the device of an IOMMU group.
 	s.unite()
 	found := make([]candidate, 0, len(s.picks)+len(s.whole)+len(s.others))
@@ -71,10 +60,7 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	// The others have no place in the hierarchy of hardware, and stay in the order of the
 	// matches.
 	found = append(found, s.others...)
-	// A match with required = true drops some of them. The explanation counts those as dropped.
-	m.recorder.find(found)
 	for _, p := range s.matches {
-		p.trace = nil // the following comparisons are about devices that are already selected
 		if p.Required {
 			found = s.withNodeOf(p, found)
 		}
@@ -140,29 +126,22 @@ func (s *selection) appendPicked(found []candidate) []candidate {
 
 // appendWhole appends the hardware that is a device without a selected node.
 func (s *selection) appendWhole(found []candidate) []candidate {
-	if s.r.Each == config.EachNode {
-		s.recordWhole()
-		return found
-	}
 	// The order is random. The caller sorts the candidates by hardware.
-	for h, how := range s.whole {
+	for h, matches := range s.whole {
+		if s.r.Each == config.EachNode {
+			s.drop(&candidate{hardware: h}, `each = "node", and no node of it is selected`)
+			continue
+		}
 		found = append(found, candidate{
-			hardware:  h,
-			dangerous: how.dangerous,
-			count:     how.count,
+			hardware: h,
+			dangerous: slices.ContainsFunc(matches, func(p *predicate) bool {
+				return p.Dangerous
+			}),
+			// The count of the first match applies, as for a node.
+			count: matches[0].Count,
 		})
 	}
 	return found
-}
-
-// recordWhole records hardware that is not a device, because it has each = "node" and no selected node.
-func (s *selection) recordWhole() {
-	if s.recorder == nil {
-		return
-	}
-	for _, h := range sortHardware(slices.Collect(maps.Keys(s.whole))) {
-		s.recorder.drop(&candidate{hardware: h}, `each = "node", and no node of it is selected`)
-	}
 }
 
 // isOneDevice reports whether the selected nodes of one hardware are one device.
@@ -199,7 +178,8 @@ func (s *selection) withNodeOf(p *predicate, found []candidate) []candidate {
 		if has[s.unitOf(&c)] {
 			return false
 		}
-		s.recorder.drop(&c, "%s with required = true selects no node of it", placeInResource(p.Match))
+		dropped := c
+		s.drop(&dropped, placeInResource(p.Match)+" with required = true selects no node of it")
 		return true
 	})
 }
@@ -221,12 +201,9 @@ func (s *selection) unitOf(c *candidate) any {
 func (p *predicate) selectsPartOf(c *candidate) bool {
 	isSelected := func(by pick) bool {
 		// An earlier match may have picked the node. The required match selects it nevertheless.
-		return by.match == p || p.matches(by.node, by.node.Hardware)
+		return by.match == p || !by.match.Mount && p.matches(by.node, by.node.Hardware)
 	}
-	isMounted := func(by pathPick) bool {
-		return by.match == p.Match
-	}
-	return slices.ContainsFunc(c.picks, isSelected) || slices.ContainsFunc(c.paths, isMounted)
+	return slices.ContainsFunc(c.picks, isSelected)
 }
 
 // placeInResource returns the place of a match within its resource: "match 2".
@@ -249,18 +226,8 @@ func (s *selection) pick(n *device.Node, p *predicate) {
 	})
 }
 
-// skips reports whether a match does not need to judge a node, because an earlier match has selected
-// it. A trace needs the judgement of every match.
-func (s *selection) skips(p *predicate, n *device.Node) bool {
-	return p.trace == nil && s.picked[n]
-}
-
 // addNodes selects nodes for a match with a glob, or without hardware.
 func (s *selection) addNodes(p *predicate) {
-	if p.trace != nil {
-		s.addTracedNodes(p)
-		return
-	}
 	// With a glob, a binary search for its prefix avoids comparing every node of the host.
 	nodes := slices.Values(s.snap.Nodes)
 	if !p.Glob.Empty() {
@@ -268,19 +235,7 @@ func (s *selection) addNodes(p *predicate) {
 	}
 	for n := range nodes {
 		// A node with several matching names occurs several times, and is picked once.
-		if !s.skips(p, n) && p.matchesExceptGlob(n, n.Hardware) {
-			s.pick(n, p)
-		}
-	}
-}
-
-// addTracedNodes is addNodes without the search for the prefix of the glob, so that the trace
-// also has the other nodes.
-func (s *selection) addTracedNodes(p *predicate) {
-	for _, n := range s.snap.Nodes {
-		p.trace.beginTarget(n.Hardware, n, true)
-		if p.matches(n, n.Hardware) {
-			p.trace.selects(n.Hardware, n)
+		if !s.picked[n] && p.matchesExceptGlob(n, n.Hardware) {
 			s.pick(n, p)
 		}
 	}
@@ -290,140 +245,78 @@ func (s *selection) addTracedNodes(p *predicate) {
 // a glob.
 func (s *selection) addHardware(p *predicate) {
 	for _, h := range s.snap.Hardware {
-		// With net, the interfaces are the devices, and hardware is no device for its own sake.
-		if p.SelectsNets() {
-			s.addNodesBesideNets(p, h)
-		} else {
-			s.addWhole(p, h)
+		if p.onlyNets() || !p.matchesHardware(h) {
+			continue
+		}
+		// Hardware without a selected node is a device, too. applyExcludes deletes it from whole if a
+		// node of it is selected. With net, the interfaces are the devices.
+		if !p.net && p.matchesNode(h, nil) {
+			s.whole[h] = append(s.whole[h], p)
+		}
+		for _, n := range h.Nodes {
+			if isOwnNode(n, h) && !s.picked[n] && p.matchesNode(h, n) {
+				s.pick(n, p)
+			}
 		}
 	}
-	if !p.SelectsNets() {
+	if !p.net {
 		return
 	}
 	// An interface may have no hardware, such as a bridge, so that this is not a loop over
 	// hardware.
 	for _, n := range s.snap.Nets {
-		p.trace.beginTarget(n.Hardware, n, true)
 		if p.matches(n, n.Hardware) {
-			p.trace.selects(n.Hardware, n)
 			s.pick(n, p)
 		}
 	}
 }
 
-// addWhole selects hardware as a whole, and those of its nodes that match.
-func (s *selection) addWhole(p *predicate, h *device.Hardware) {
-	p.trace.beginTarget(h, nil, true)
-	matches := p.matchesHardware(h)
-	if p.stops(matches) {
-		return
-	}
-	// Hardware without a selected node is a device, too. exclude deletes it from whole if a node
-	// of it is selected.
-	if p.matchesNode(h, nil) && matches {
-		p.trace.selects(h, nil)
-		how := s.whole[h]
-		s.whole[h] = whole{
-			dangerous: how.dangerous || p.Dangerous,
-			// The count of the first match applies, as for a node.
-			count: cmp.Or(how.count, p.Count),
-		}
-	}
-	for _, n := range h.Nodes {
-		// Only vfio = true, or a match about nodes, selects the node of a whole IOMMU group.
-		if isNodeOfWholeGroup(n, h) || s.skips(p, n) {
-			continue
-		}
-		p.trace.beginPart(h, n, matches)
-		if p.matchesNode(h, n) && matches {
-			p.trace.selects(h, nil)
-			s.pick(n, p)
-		}
-	}
-}
-
-// addNodesBesideNets selects the nodes of hardware for a match that also selects its network
-// interfaces. A match that is only about interfaces selects no nodes.
-func (s *selection) addNodesBesideNets(p *predicate, h *device.Hardware) {
-	if p.onlyNets() {
-		return
-	}
-	// The hardware is not a target of the match, but a trace records its conditions for the
-	// nodes.
-	p.trace.beginHardware()
-	matches := p.matchesHardware(h)
-	if p.stops(matches) {
-		return
-	}
-	for _, n := range h.Nodes {
-		if isNodeOfWholeGroup(n, h) || s.skips(p, n) {
-			continue
-		}
-		p.trace.beginTarget(h, n, matches)
-		if p.matchesNode(h, n) && matches {
-			p.trace.selects(h, n)
-			s.pick(n, p)
-		}
-	}
-}
-
-// isNodeOfWholeGroup reports whether n is the node of an IOMMU group, which also belongs to the
-// other functions of the group. A mediated device has its own group.
-func isNodeOfWholeGroup(n *device.Node, h *device.Hardware) bool {
-	return isGroupNode(n) && h.MDev == nil
-}
+// isOwnNode reports whether n, a node of h, is not the node of an IOMMU group, which also belongs to the
+// other functions of the group: only vfio = true, or a match about nodes, selects it. A mediated device has
+// its own group.
+func isOwnNode(n *device.Node, h *device.Hardware) bool { return !isGroupNode(n) || h.MDev != nil }
 
 // addPaths selects paths to mount. Device nodes are left out, because the device cgroup of the
 // container denies access to a node that is only mounted.
 func (s *selection) addPaths(p *predicate) {
-	for _, path := range s.files(p.Place, p.Glob) {
-		// A link below /dev to a node is left out as well.
-		if s.at(path) != nil {
-			continue
-		}
-		p.trace.selectsOther(path)
-		c := candidate{
-			single:    true,
-			name:      path,
-			paths:     []pathPick{{path, p.Match}},
-			dangerous: p.Dangerous,
-		}
+	for _, path := range s.mounts(p) {
 		isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
 			return e.matchesPath(path)
 		})
-		if isExcluded {
-			s.recorder.exclude(&c)
-		} else if !s.hasOther(path) {
-			// The first match with the path decides how it is mounted.
-			s.others = append(s.others, c)
-		}
+		s.addOther(candidate{
+			single:    true,
+			name:      path,
+			picks:     []pick{{node: &device.Node{Path: path, Interface: -1}, match: p}},
+			dangerous: p.Dangerous,
+		}, isExcluded)
 	}
 }
 
-// hasOther reports whether a path, a CDI device or a virtual device is selected already.
-func (s *selection) hasOther(name string) bool {
-	return slices.ContainsFunc(s.others, func(c candidate) bool {
-		return c.name == name
+// mounts lists the paths that a match with a glob outside of /dev selects. Links to nodes are left out.
+func (m *run) mounts(p *predicate) []string {
+	return slices.DeleteFunc(m.files(p.Place, p.Glob), func(path string) bool {
+		return m.at(path) != nil
 	})
 }
 
-// addCDIDevices selects CDI devices of the host by qualified name. Wildcards do not match the device
-// "all", which by convention consists of all devices.
+// addOther adds a path or a CDI device. If several matches select it, it has the settings of the first one.
+func (s *selection) addOther(c candidate, isExcluded bool) {
+	isSelected := slices.ContainsFunc(s.others, func(other candidate) bool {
+		return other.name == c.name
+	})
+	if isExcluded {
+		s.drop(&c, excluded)
+	} else if !isSelected {
+		s.others = append(s.others, c)
+	}
+}
+
+// addCDIDevices selects CDI devices of the host.
 func (s *selection) addCDIDevices(p *predicate) {
-	for i := range s.CDIDevices {
-		d := &s.CDIDevices[i]
-		if s.isLate(p.CDIDevice) || !p.CDIDevice.Match(d.Name) {
-			continue
-		}
-		// A qualified name is "vendor.com/class=name".
-		isAll := strings.HasSuffix(d.Name, "=all")
-		if isAll && !isSpelledOut(p.CDIDevice, d.Name) {
-			continue
-		}
-		p.trace.selectsOther("CDI device " + d.Name)
+	for _, d := range s.matchingCDIDevices(p) {
 		c := candidate{
 			single: true,
-			name:   "CDI device " + d.Name,
+			name:   cdiName(d),
 			cdi:    d,
 			// The hardware provides NUMA nodes and variables. The claim is about the CDI device
 			// only.
@@ -431,21 +324,35 @@ func (s *selection) addCDIDevices(p *predicate) {
 			dangerous: p.Dangerous,
 			count:     p.Count,
 		}
-		if s.excludesCDI(&c) {
-			s.recorder.exclude(&c)
-		} else if !s.hasOther(c.name) {
-			// Two matches may select one device. It is selected once, with the settings of the
-			// first match.
-			s.others = append(s.others, c)
+		s.addOther(c, s.excludesCDI(&c))
+	}
+}
+
+// matchingCDIDevices lists the CDI devices of the host that a match selects by qualified name. Wildcards do
+// not match the device "all", which by convention consists of all devices.
+func (m *run) matchingCDIDevices(p *predicate) []*device.CDIDevice {
+	var found []*device.CDIDevice
+	for i := range m.CDIDevices {
+		d := &m.CDIDevices[i]
+		if m.isLate(p.CDIDevice) || !p.CDIDevice.Match(d.Name) {
+			continue
+		}
+		// A qualified name is "vendor.com/class=name".
+		isAll := strings.HasSuffix(d.Name, "=all")
+		if !isAll || isSpelledOut(p.CDIDevice, d.Name) {
+			found = append(found, d)
 		}
 	}
+	return found
 }
 
 // excludesCDI reports whether an exclude selects the hardware of a CDI device or any of its nodes, which
 // can only be left out with the device.
 func (s *selection) excludesCDI(c *candidate) bool {
-	if slices.ContainsFunc(c.united, s.excludesWhole) {
-		return true
+	for _, h := range c.united {
+		if matchWhole(s.excludes, h) {
+			return true
+		}
 	}
 	return slices.ContainsFunc(c.cdi.Nodes, func(node device.CDINode) bool {
 		n := s.at(node.Path)
@@ -480,11 +387,9 @@ func (s *selection) hardwareOfCDI(d *device.CDIDevice) []*device.Hardware {
 func (s *selection) addVirtual(p *predicate) {
 	for i := range p.Virtual {
 		d := &p.Virtual[i]
-		name := fmt.Sprintf("virtual device %q", d.Name)
-		p.trace.selectsOther(name)
 		s.others = append(s.others, candidate{
 			single:    true,
-			name:      name,
+			name:      virtualName(d),
 			virtual:   d,
 			dangerous: p.Dangerous,
 			count:     p.Count,
@@ -492,9 +397,15 @@ func (s *selection) addVirtual(p *predicate) {
 	}
 }
 
-// exclude drops nodes and hardware that any exclude selects. Hardware with a selected node is from here
-// on only a device if one of its nodes is left.
-func (s *selection) exclude() {
+// cdiName names a CDI device of the host in messages.
+func cdiName(d *device.CDIDevice) string { return "CDI device " + d.Name }
+
+// virtualName names a virtual device in messages.
+func virtualName(d *config.Virtual) string { return fmt.Sprintf("virtual device %q", d.Name) }
+
+// applyExcludes drops nodes and hardware that any exclude selects. Hardware with a selected node is from
+// here on only a device if one of its nodes is left.
+func (s *selection) applyExcludes() {
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		// This is done for excluded nodes, too: hardware whose only node is excluded is no
 		// device.
@@ -503,24 +414,24 @@ func (s *selection) exclude() {
 		// function.
 		isExcluded := !p.match.VFIO && s.isExcluded(p.node, p.node.Hardware)
 		if isExcluded {
-			s.recordExclude(p)
+			s.excludePick(p)
 		}
 		return isExcluded
 	})
 	// What is left has no selected node, so that only excludes of whole hardware apply.
-	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ whole) bool {
-		isExcluded := s.excludesWhole(h)
+	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ []*predicate) bool {
+		isExcluded := matchWhole(s.excludes, h)
 		if isExcluded {
-			s.recorder.exclude(&candidate{hardware: h})
+			s.drop(&candidate{hardware: h}, excluded)
 		}
 		return isExcluded
 	})
 }
 
-// excludesWhole reports whether an exclude selects hardware, regardless of its nodes.
-func (s *selection) excludesWhole(h *device.Hardware) bool {
-	return slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-		return e.matchesWhole(h)
+// matchWhole reports whether any of some matches selects hardware, regardless of its nodes.
+func matchWhole(matches []*predicate, h *device.Hardware) bool {
+	return slices.ContainsFunc(matches, func(p *predicate) bool {
+		return p.matchesWhole(h)
 	})
 }
 
@@ -532,16 +443,12 @@ func (s *selection) isExcluded(n *device.Node, h *device.Hardware) bool {
 	})
 }
 
-// recordExclude records the device of a node that an exclude drops.
-func (s *selection) recordExclude(p pick) {
-	// The candidate would be built for each excluded node, only for the recorder to ignore it.
-	if s.recorder == nil {
-		return
-	}
+// excludePick records the device of a node that an exclude selects.
+func (s *selection) excludePick(p pick) {
 	picks := []pick{p}
-	s.recorder.exclude(&candidate{
+	s.drop(&candidate{
 		hardware: p.hardware,
 		picks:    picks,
 		single:   !s.isOneDevice(picks),
-	})
+	}, excluded)
 }

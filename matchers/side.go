@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -16,7 +17,7 @@ func (m *run) leaveOutSideNodes(r *config.Resource, devices []candidate) {
 	var left []pick
 	for i := range devices {
 		c := &devices[i]
-		if !c.single && m.hasSideNode(c) {
+		if !c.single && slices.ContainsFunc(c.picks, m.isSide) {
 			left = append(left, m.splitSideNodes(c)...)
 		}
 	}
@@ -28,72 +29,47 @@ func (m *run) leaveOutSideNodes(r *config.Resource, devices []candidate) {
 		"dangerous = true in the match, with --allow=dangerous, includes it",
 		"left out of its device: %s is dangerous: %s",
 		andMore(left[0].node.Path, len(left)),
-		*left[0].danger,
+		m.danger(left[0].node),
 	)
 }
 
-// hasSideNode judges the nodes of a device that may be left out, and reports whether one of
-// them is dangerous.
-func (m *run) hasSideNode(c *candidate) bool {
-	hasSide := false
-	for i := range c.picks {
-		p := &c.picks[i]
-		if p.mayBeLeftOut() {
-			// The pick keeps the answer, so that addNode does not judge the node again.
-			danger := m.danger(p.node)
-			p.danger = &danger
-		}
-		hasSide = hasSide || p.isSide()
-	}
-	return hasSide
-}
-
-// mayBeLeftOut reports whether nobody asked for a selected node in particular. A match with
+// isSide reports whether a selected node is dangerous and nobody asked for it in particular. A match with
 // dangerous = true, or with the path of the node, asks for it.
-func (p *pick) mayBeLeftOut() bool {
+func (m *run) isSide(p pick) bool {
 	// A match without hardware is about nodes, so that each of its nodes was asked for.
 	if p.isNet() || p.match.Dangerous || !p.match.NamesHardware() {
 		return false
 	}
-	return !isSpelledOut(p.match.Glob, p.node.Path)
+	return m.danger(p.node) != "" && !isSpelledOut(p.match.Glob, p.node.Path)
 }
-
-// isSide reports whether a pick is a dangerous node that may be left out.
-func (p *pick) isSide() bool { return p.danger != nil && *p.danger != "" }
 
 // splitSideNodes removes the dangerous nodes from a device, as far as its hardware is of use
 // without them, and returns them.
 func (m *run) splitSideNodes(c *candidate) (left []pick) {
-	useful := usefulHardware(c)
-	kept := make([]pick, 0, len(c.picks))
-	for _, p := range c.picks {
-		if !p.isSide() || !useful[p.hardware] {
-			kept = append(kept, p)
-			continue
-		}
-		left = append(left, p)
-		m.recorder.drop(&candidate{
-			hardware: p.hardware,
-			picks:    []pick{p},
-			single:   true,
-		}, "its device is usable without it, and it is dangerous: %s", *p.danger)
-	}
-	c.picks = kept
-	return left
-}
-
-// usefulHardware has the hardware of a device that is of use without dangerous nodes: other
-// nodes of it are selected, or it is a network function.
-func usefulHardware(c *candidate) map[*device.Hardware]bool {
+	// Hardware is of use if other nodes of it are selected, or if it is a network function.
 	useful := make(map[*device.Hardware]bool)
 	for _, p := range c.picks {
 		// With a glob, the match is about the node and not about the network function.
 		isWhole := p.match.Glob.Empty()
-		if !p.isSide() || isWhole && isNetworkFunction(p.hardware) {
+		if !m.isSide(p) || isWhole && isNetworkFunction(p.hardware) {
 			useful[p.hardware] = true
 		}
 	}
-	return useful
+	kept := make([]pick, 0, len(c.picks))
+	for _, p := range c.picks {
+		if !m.isSide(p) || !useful[p.hardware] {
+			kept = append(kept, p)
+			continue
+		}
+		left = append(left, p)
+		m.drop(&candidate{
+			hardware: p.hardware,
+			picks:    []pick{p},
+			single:   true,
+		}, "its device is usable without it, and it is dangerous: "+m.danger(p.node))
+	}
+	c.picks = kept
+	return left
 }
 
 // isNetworkFunction reports whether hardware is a network function: PCI_BASE_CLASS_NETWORK in

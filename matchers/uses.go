@@ -44,23 +44,23 @@ func Dirs(cfg *config.Config, here []string) []string {
 // and a file that is made after its directory causes no event in the directory above.
 func Crossed(cfg *config.Config) []pattern.Values {
 	var conditions []pattern.Values
-	add := func(globs pattern.Values) {
-		for _, a := range globs.Alternatives() {
-			shape := a.Shape()
-			isWatched := strings.HasPrefix(shape, "/dev/") || strings.HasPrefix(shape, "/sys/")
-			_, isLiteral := a.Literal()
-			if !isWatched && !isLiteral {
-				conditions = append(conditions, a.Through())
-			}
-		}
-	}
 	for i := range cfg.Resources {
-		r := &cfg.Resources[i]
-		for _, m := range r.Match {
-			add(m.Glob)
+		var globs []pattern.Values
+		for _, m := range cfg.Resources[i].Match {
+			globs = append(globs, m.Glob)
 		}
-		for _, c := range r.With {
-			add(c.Glob)
+		for _, c := range cfg.Resources[i].With {
+			globs = append(globs, c.Glob)
+		}
+		for _, glob := range globs {
+			for _, a := range glob.Alternatives() {
+				shape := a.Shape()
+				isWatched := strings.HasPrefix(shape, "/dev/") || strings.HasPrefix(shape, "/sys/")
+				_, isLiteral := a.Literal()
+				if !isWatched && !isLiteral {
+					conditions = append(conditions, a.Through())
+				}
+			}
 		}
 	}
 	return conditions
@@ -123,23 +123,17 @@ func (w *dirWatch) addDir(dir string) {
 // by its address or by an interface, whose name has no colon (dev_valid_name in net/core/dev.c).
 // The agent scans again if a new configuration needs the interfaces that the last scan left out.
 func UsesNets(cfg *config.Config) bool {
-	named := func(pf string) bool {
-		return !strings.Contains(pf, ":")
-	}
 	needsNets := func(m config.Match) bool {
-		return m.Has("net") || slices.ContainsFunc(m.Hardware["pci"]["pf"].Patterns(), named)
-	}
-	isOfNet := func(name string) bool {
-		return strings.HasPrefix(name, "net.")
+		return m.Has("net") || slices.ContainsFunc(m.Hardware["pci"]["pf"].Patterns(), func(pf string) bool {
+			return !strings.Contains(pf, ":")
+		})
 	}
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
-		selects := slices.ContainsFunc(r.Match, needsNets)
-		excludes := slices.ContainsFunc(r.Exclude, needsNets)
-		if selects || excludes {
-			return true
-		}
 		checksLink := r.Health != nil && r.Health.Link
-		return checksLink || slices.ContainsFunc(r.Variables, isOfNet)
+		hasVariable := slices.ContainsFunc(r.Variables, func(name string) bool {
+			return strings.HasPrefix(name, "net.")
+		})
+		return checksLink || hasVariable || slices.ContainsFunc(slices.Concat(r.Match, r.Exclude), needsNets)
 	})
 }
 

@@ -61,7 +61,7 @@ func (c *candidate) functions() []*device.Hardware {
 func (c *candidate) attrDirs() [][]string {
 	var all [][]string
 	for _, p := range c.picks {
-		dirs := sysDirs(p.node)
+		dirs := dirsOf(nil, p.node)
 		// The directory of the node of an IOMMU group has no attributes of the hardware.
 		if dirs != nil && len(c.groups) == 0 {
 			all = append(all, dirs)
@@ -169,16 +169,21 @@ func join(texts []device.Text, separator string) (joined device.Text) {
 // single fills in a text whose variables must have one value each.
 func (b *builder) single(t device.Text, of *candidate) (device.Text, error) {
 	return expand(t, func(name string) (device.Text, error) {
-		values, err := b.values(name, of)
-		if err != nil {
-			return nil, err
-		}
-		// values returns an error instead of an empty list, so that there is at least one.
-		if len(values) > 1 {
-			return nil, fmt.Errorf("${%s} has several values: %q and %q", name, values[0], values[1])
-		}
-		return values[0], nil
+		return b.value(name, of)
 	})
+}
+
+// value returns the value of a variable that must have one.
+func (b *builder) value(name string, of *candidate) (device.Text, error) {
+	values, err := b.values(name, of)
+	if err != nil {
+		return nil, err
+	}
+	// values returns an error instead of an empty list, so that there is at least one.
+	if len(values) > 1 {
+		return nil, fmt.Errorf("${%s} has several values: %q and %q", name, values[0], values[1])
+	}
+	return values[0], nil
 }
 
 // text fills in a text like single. It adds an error as a problem of what.
@@ -193,19 +198,16 @@ func (b *builder) text(what string, t device.Text, of *candidate) (string, bool)
 // path fills in a text for a path, like text. Attributes of hardware must not add elements: a
 // USB stick may have the serial number "../../etc".
 func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, bool) {
-	for _, name := range t.Vars() {
-		value := b.untrusted(name, of)
-		if value == nil {
-			continue
+	out, err := expand(t, func(name string) (device.Text, error) {
+		value, err := b.value(name, of)
+		text := value.String()
+		isDots := strings.Trim(text, ".") == ""
+		isUnsafe := isDots || strings.Contains(text, "/")
+		if err == nil && isUnsafe && isOfHardware(name) {
+			return nil, fmt.Errorf("${%s} is %q, which can't be part of a path", name, text)
 		}
-		v := value.String()
-		isDots := strings.Trim(v, ".") == ""
-		if isDots || strings.Contains(v, "/") {
-			b.problem("%s: ${%s} is %q, which can't be part of a path", what, name, v)
-			return nil, false
-		}
-	}
-	out, err := b.single(t, of)
+		return value, err
+	})
 	if err != nil {
 		b.problem("%s: %v", what, err)
 		return nil, false
@@ -220,19 +222,10 @@ func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, 
 	return out, true
 }
 
-// untrusted returns the only value of a variable that hardware reports, or nil for others.
-func (b *builder) untrusted(name string, of *candidate) device.Text {
+// isOfHardware reports whether hardware reports the value of a variable.
+func isOfHardware(name string) bool {
 	_, isAttribute := device.FindAttribute(name)
-	isAttribute = isAttribute || name == "driver"
-	if !isAttribute && !strings.HasPrefix(name, attrPrefix) {
-		return nil
-	}
-	// Errors and several values are problems that single reports.
-	values, _ := b.values(name, of)
-	if len(values) != 1 {
-		return nil
-	}
-	return values[0]
+	return isAttribute || name == "driver" || strings.HasPrefix(name, attrPrefix)
 }
 
 // sample returns a text with a number for each open variable.
@@ -306,12 +299,6 @@ func (b *builder) pathValues(name string, of *candidate) []device.Text {
 			values = append(values, at)
 		}
 	}
-	for _, p := range of.paths {
-		at, isKnown := b.paths[p.path]
-		if isKnown {
-			values = append(values, at)
-		}
-	}
 	return values
 }
 
@@ -352,8 +339,16 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 			return []string{v.Name}
 		}
 	}
-	if b.c.cdi != nil && strings.HasPrefix(name, "cdi.") {
-		return []string{valueOfCDI(b.c.cdi, name)}
+	if b.c.cdi != nil {
+		kind, last, _ := strings.Cut(b.c.cdi.Name, "=")
+		switch name {
+		case "cdi.name":
+			return []string{b.c.cdi.Name}
+		case "cdi.kind":
+			return []string{kind}
+		case "cdi.device":
+			return []string{last}
+		}
 	}
 	switch name {
 	case "id":
@@ -414,20 +409,6 @@ func kubevirtName(name string) string {
 	return strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(name))
 }
 
-// valueOfCDI returns the value of a variable of a CDI device, or "" if there is no such variable.
-func valueOfCDI(d *device.CDIDevice, variable string) string {
-	kind, name, _ := strings.Cut(d.Name, "=")
-	switch variable {
-	case "cdi.name":
-		return d.Name
-	case "cdi.kind":
-		return kind
-	case "cdi.device":
-		return name
-	}
-	return ""
-}
-
 // attributes lists the values of an attribute. Of USB interfaces they are those of the
 // device's nodes, or all if no node belongs to one.
 func attributes(a *device.Attribute, of *candidate) (values []string) {
@@ -456,18 +437,11 @@ func attributes(a *device.Attribute, of *candidate) (values []string) {
 // wildcard lists what the n-th wildcard of the globs matched.
 func (b *builder) wildcard(n int, of *candidate) []string {
 	var values []string
-	add := func(found []string) {
+	for _, p := range of.picks {
+		found := b.captures(p.match.Glob, p.node)
 		// Alternatives of a glob may have fewer wildcards.
 		if n <= len(found) {
 			values = append(values, found[n-1])
-		}
-	}
-	for _, p := range of.picks {
-		add(b.captures(p.match.Glob, p.node))
-	}
-	for _, p := range of.paths {
-		if !b.isLate(p.match.Glob) {
-			add(p.match.Glob.Captures(p.path))
 		}
 	}
 	return values

@@ -72,10 +72,8 @@ func (m *run) vfioNodes(h *device.Hardware) []*device.Node {
 // belongs to each of its functions.
 func (s *selection) addVFIO(p *predicate) {
 	for _, h := range s.snap.Hardware {
-		p.trace.beginTarget(h, nil, true)
-		matches := p.matchesVFIO(h)
 		// A function of which no node is left does not belong to the group's device.
-		if p.stops(matches) || !s.addVFIONodes(p, h, matches) {
+		if !p.matchesVFIO(h) || !s.addVFIONodes(p, h) {
 			continue
 		}
 		number := h.IOMMUGroup()
@@ -94,44 +92,35 @@ func (s *selection) addVFIO(p *predicate) {
 // matchesVFIO reports whether a match with vfio = true selects hardware, regardless of its
 // nodes.
 func (p *predicate) matchesVFIO(h *device.Hardware) bool {
-	hasGroup := vfioGroup(h) != ""
-	p.trace.judgeVFIO(h, hasGroup)
-	if p.stops(hasGroup) {
-		return false
-	}
-	matches := p.matchesHardware(h)
-	if p.stops(matches) {
-		return false
-	}
-	// With a trace, nothing has stopped above, so that all results count here.
-	return p.fits(sysfsDir, h, nil) && matches && hasGroup
+	return vfioGroup(h) != "" && p.matchesFunction(h)
 }
 
-// addVFIONodes selects the VFIO nodes of hardware if it matches, and reports whether it selects
-// any.
-func (s *selection) addVFIONodes(p *predicate, h *device.Hardware, matches bool) bool {
+// matchesFunction is matchesVFIO for hardware that need not be bound to VFIO.
+func (p *predicate) matchesFunction(h *device.Hardware) bool {
+	return p.matchesHardware(h) && p.fits(sysfsDir, h, nil)
+}
+
+// addVFIONodes selects the VFIO nodes of hardware that matches, and reports whether it selects any.
+func (s *selection) addVFIONodes(p *predicate, h *device.Hardware) bool {
 	nodes := s.vfioNodes(h)
-	if matches && len(nodes) == 0 {
-		s.recorder.drop(&candidate{hardware: h}, "it has no node in /dev/vfio")
+	if len(nodes) == 0 {
+		s.drop(&candidate{hardware: h}, "it has no node in /dev/vfio")
 	}
 	selects := false
 	for _, n := range nodes {
-		p.trace.beginPart(h, n, matches)
-		// The node is judged even if the hardware does not match, for the trace.
-		if !p.fits(anyNode, h, n) || !matches {
+		if !p.fits(anyNode, h, n) {
 			continue
 		}
 		// The attributes and the driver of a node are the owner's. The owner may be another function of
 		// the group, so that the function itself is compared as well.
-		if s.isExcluded(n, h) || s.excludesWhole(h) {
-			s.recordExclude(pick{
+		if s.isExcluded(n, h) || matchWhole(s.excludes, h) {
+			s.excludePick(pick{
 				node:     n,
 				match:    p,
 				hardware: h,
 			})
 			continue
 		}
-		p.trace.selects(h, nil)
 		s.pick(n, p)
 		selects = true
 	}
@@ -187,16 +176,11 @@ func (s *selection) wouldSelect(h *device.Hardware) bool {
 		return false
 	}
 	isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-		return !e.dependsOnDriver() && e.matchesWhole(h)
+		return e.Driver.Empty() && e.matchesWhole(h)
 	})
 	return !isExcluded && slices.ContainsFunc(s.matches, func(p *predicate) bool {
 		return p.VFIO && p.matchesBound(h)
 	})
-}
-
-// dependsOnDriver reports whether a match has a condition on the driver.
-func (p *predicate) dependsOnDriver() bool {
-	return !p.Driver.Empty()
 }
 
 // matchesBound is matchesHardware regardless of the driver.
@@ -204,16 +188,12 @@ func (p *predicate) matchesBound(h *device.Hardware) bool {
 	if p.mdev {
 		return false
 	}
-	// The copy has neither a trace nor conditions on the driver. p is not changed.
+	// The copy has no conditions on the driver. p is not changed.
 	bound := *p
-	bound.trace = nil
-	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), condition.isAboutDriver)
+	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), func(c condition) bool {
+		return c.key == "driver"
+	})
 	return bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
-}
-
-// isAboutDriver reports whether binding a function to VFIO changes the value.
-func (c condition) isAboutDriver() bool {
-	return c.key == "driver"
 }
 
 // addVFIO adds the VFIO container or iommufd, with the permissions of the VFIO
@@ -281,15 +261,21 @@ func blocksGroup(p *device.PCI) bool {
 	return !p.VFIO && !p.IsBridge()
 }
 
-// vfioNotes adds the notes about matches with vfio = true. Without a note, nothing would say why
-// such a function is missing.
+// vfioNotes adds the notes about the PCI functions that a match with vfio = true selects, and that are not bound
+// to VFIO. Without a note, nothing would say why such a function is missing.
 func (m *run) vfioNotes(r *config.Resource) {
 	matches, excludes := m.predicates(r)
 	for _, p := range matches {
 		if !p.VFIO {
 			continue
 		}
-		unbound := m.unbound(p, excludes)
+		var unbound []string
+		for _, h := range m.snap.Hardware {
+			mayBeBound := h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge()
+			if mayBeBound && p.matchesFunction(h) && !matchWhole(excludes, h) {
+				unbound = append(unbound, h.Name)
+			}
+		}
 		if len(unbound) == 0 {
 			continue
 		}
@@ -301,25 +287,4 @@ func (m *run) vfioNotes(r *config.Resource) {
 			andMore(unbound[0], len(unbound)),
 		)
 	}
-}
-
-// unbound lists the PCI functions that a match with vfio = true selects, and that are not bound
-// to VFIO.
-func (m *run) unbound(p *predicate, excludes []*predicate) []string {
-	var unbound []string
-	for _, h := range m.snap.Hardware {
-		if h.PCI == nil || h.PCI.VFIO || h.PCI.IsBridge() {
-			continue
-		}
-		if !p.matchesHardware(h) || !p.fits(sysfsDir, h, nil) {
-			continue
-		}
-		isExcluded := slices.ContainsFunc(excludes, func(e *predicate) bool {
-			return e.matchesWhole(h)
-		})
-		if !isExcluded {
-			unbound = append(unbound, h.Name)
-		}
-	}
-	return unbound
 }

@@ -76,27 +76,17 @@ func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 	}
 	// All patterns must hold, unlike the patterns of other keys. So they are compared one by one.
 	for _, p := range when.Exists.Split() {
-		why, isError = m.whyNotExists(p)
-		if why != "" {
-			return why, isError
+		path, complete := m.firstMatch(p.Positive())
+		written := p.Patterns()[0]
+		switch {
+		// After an incomplete search, neither the pattern nor its negation holds.
+		case path == "" && !complete:
+			return fmt.Sprintf("when.exists: %q: %s", written, tooMuchToRead), true
+		case path == "" && !p.Negative():
+			return fmt.Sprintf("when.exists: nothing matches %q", written), false
+		case path != "" && p.Negative():
+			return fmt.Sprintf("when.exists: %q exists", path), false
 		}
-	}
-	return "", false
-}
-
-// whyNotExists returns the reason why one pattern of when.exists does not hold, or "", and
-// whether that is an error.
-func (m *run) whyNotExists(p pattern.Values) (why string, isError bool) {
-	path, complete := m.firstMatch(p.Positive())
-	written := p.Patterns()[0]
-	switch {
-	// After an incomplete search, neither the pattern nor its negation holds.
-	case path == "" && !complete:
-		return fmt.Sprintf("when.exists: %q: %s", written, tooMuchToRead), true
-	case path == "" && !p.Negative():
-		return fmt.Sprintf("when.exists: nothing matches %q", written), false
-	case path != "" && p.Negative():
-		return fmt.Sprintf("when.exists: %q exists", path), false
 	}
 	return "", false
 }
