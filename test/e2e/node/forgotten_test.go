@@ -95,7 +95,7 @@ func TestLostCheckpoint(t *testing.T) {
 	for _, s := range sticks {
 		n.Plug(s.Stick)
 	}
-	plugin := n.serve(t, zigbees)
+	n.serve(t, zigbees)
 	n.Kubelet.WaitAllocatable(t, zigbee, 2)
 	first := n.run(t, bed.Workload("first", zigbee, 1))
 	uid := first.WaitRunning(t).UID
@@ -122,7 +122,7 @@ func TestLostCheckpoint(t *testing.T) {
 		t.Logf("second pod: %s: %s", status.Reason, status.Message)
 		// The kubelet rejects the pod itself if the device is on the list as unhealthy already.
 		if !strings.Contains(status.Message, string(uid)) {
-			plugin.WaitLog(t, limit, "the pod with UID "+string(uid))
+			n.plugin.WaitLog(t, limit, "the pod with UID "+string(uid))
 		}
 		return
 	}
