@@ -318,12 +318,15 @@ func (l *loop) publish(
 	old := l.members()
 	next := make(set, len(listed))
 	for i, in := range listed {
-		r := old.find(in.Name)
-		c := cmp.Or(configs[in.Name], retired)
-		if r == nil {
-			r = l.addResource(in.Name, now)
+		next[i] = old.find(in.Name)
+		if next[i] == nil {
+			next[i] = l.addResource(in.Name, now)
 		}
-		next[i] = r
+	}
+	l.serving.Store(&next) // before the kubelet knows any of their lists
+	for i, in := range listed {
+		r := next[i]
+		c := cmp.Or(configs[in.Name], retired)
 		if at := r.awaits(in, now); !at.IsZero() {
 			due = earlier(due, at)
 			// The empty list is not sent: the plugin of the resource does not run yet.
@@ -335,7 +338,6 @@ func (l *loop) publish(
 			l.pace.limiter.lastUpdate = time.Now()
 		}
 	}
-	l.serving.Store(&next) // before the kubelet knows any of them
 	for i, r := range next {
 		hasStarted := r.ended != nil
 		if r.plugin == nil || hasStarted || !r.shown {
