@@ -150,7 +150,8 @@ func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
 }
 
 // TestRolloutAdmitsPods starts pods, one after the other, while instances are replaced. Each of them
-// gets its device.
+// gets its device, but on kubelets up to 1.36 a resource is without devices for milliseconds, while the new
+// instance registers it again: on a busy machine, a pod may be admitted in that time.
 func TestRolloutAdmitsPods(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -189,8 +190,18 @@ func TestRolloutAdmitsPods(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("%d rollouts, %d pods, %d failed; end of an instance: median %v, longest %v",
 		admissionRounds, ended(), len(failed), took[len(took)/2], took[len(took)-1])
+	lost := 0
 	for _, why := range failed {
-		t.Errorf("pod failed: %s", why)
+		isLost := strings.Contains(why, "no healthy devices present") || strings.Contains(why, "the client connection is closing")
+		if isLost {
+			t.Logf("pod failed: %s", why)
+			lost++
+		} else {
+			t.Errorf("pod failed: %s", why)
+		}
+	}
+	if allowed := int(ended()) / 50; lost > allowed {
+		t.Errorf("%d pods failed while their resource was registered again, want at most %d", lost, allowed)
 	}
 }
 
