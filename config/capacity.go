@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -45,7 +44,7 @@ func (v value) capacities() []Capacity {
 			e.report(quote(name)+" is not a valid capacity name: it "+claimNameRule, "")
 		}
 		var c Capacity
-		if e.keys() != nil {
+		if e.table() != nil {
 			c = e.readCapacity()
 		} else {
 			c.Value = e.quantityText()
@@ -95,12 +94,7 @@ func (v value) checkDefault(c Capacity) {
 
 // quantityText reads v as the value of a capacity, which may have variables.
 func (v value) quantityText() device.Text {
-	if n, isInt := v.raw.(int64); isInt {
-		v.raw = strconv.FormatInt(n, 10)
-	}
-	// v is a copy: the integer becomes a string only here. A quantity is decimal, so that an
-	// integer has one meaning, unlike a hexadecimal ID.
-	text := v.text(capacityValue)
+	text := v.decimal().text(capacityValue)
 	// The result of a variable is checked for each device, in package matchers.
 	if len(text.Vars()) == 0 && len(text) > 0 {
 		v.checkQuantity(text.String())
@@ -110,10 +104,7 @@ func (v value) quantityText() device.Text {
 
 // quantity reads v as a quantity without variables.
 func (v value) quantity() string {
-	if n, isInt := v.raw.(int64); isInt {
-		v.raw = strconv.FormatInt(n, 10)
-	}
-	text, ok := v.literal(capacityValue.want)
+	text, ok := v.decimal().literal(capacityValue.want)
 	if ok {
 		v.checkQuantity(text)
 	}

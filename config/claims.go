@@ -77,7 +77,7 @@ func (v value) claimAttribute() Attribute {
 		return Attribute{Type: device.IntType, Value: device.Literal(strconv.FormatInt(raw, 10))}
 	case bool:
 		return Attribute{Type: device.BoolType, Value: device.Literal(strconv.FormatBool(raw))}
-	case map[string]any:
+	case map[string]*node:
 		return v.readTyped()
 	}
 	// The type of a text is empty, which means a string. text reports values of other types.
@@ -103,7 +103,7 @@ func (v value) readTyped() Attribute {
 		bind(t, device.VersionType, "a version of one to three numbers")
 	})
 	// An unknown key was already reported, and would be counted here as well.
-	if sound && len(v.keys()) != 1 {
+	if sound && len(v.table()) != 1 {
 		v.report("want one of int, bool and version", `{ int = "${attr:speed}" } is a number, and "${attr:speed}" a string`)
 	}
 	return a

@@ -1,9 +1,9 @@
 // Package config parses TOML files into a validated Config, or returns all problems. It
 // is the only importer of the TOML library.
 //
-// The library decodes each [[resource]] into plain tables, a scan of the text finds the
-// positions of keys, and a function for each kind of table (readResource, readMatch,
-// ...) binds its keys to fields, like package flag:
+// A scan of the text makes a tree of keys and values with their positions, the library says
+// whether the text is TOML, and a function for each kind of table (readResource,
+// readMatch, ...) binds its keys to fields, like package flag:
 //
 //	func readCompanion(v value) Companion {
 //		c := Companion{Permissions: "rw"}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 
@@ -15,19 +14,17 @@ type source struct {
 	text string
 	// order of the file in the configuration.
 	order int
-	// keys are the keys of the text with their positions. It is nil if the text is invalid.
-	keys *node
 }
 
 // utf8BOM is written by some editors before the text.
 const utf8BOM = "\xef\xbb\xbf"
 
-// decode decodes the text of a file into tables, or reports a syntax error. It does not decode into
-// structs, because the library would accept keys in any letter case, pass integers to text
-// unmarshalers and report wrong positions inside arrays of tables.
-func (r *reader) decode(f File, order int) (*source, map[string]any) {
+// decode returns the tree of a file, or reports a syntax error. The library only decides whether the
+// text is valid: its tables have no positions, and its structs accept keys in any letter case and pass
+// integers to text unmarshalers.
+func (r *reader) decode(f File, order int) (*source, *node) {
 	src := &source{name: f.shown(), order: order}
-	fail := func(at int, text, hint string) (*source, map[string]any) {
+	fail := func(at int, text, hint string) (*source, *node) {
 		r.report(report{source: src, at: at, Problem: Problem{Text: text, Hint: hint}})
 		return src, nil
 	}
@@ -38,7 +35,7 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	if s.problem != "" {
 		return fail(s.at, s.problem, "")
 	}
-	tables, start, err := decodeResources(src.text, s.resources)
+	start, err := checkSyntax(src.text, s.resources)
 	var syntax toml.ParseError
 	if errors.As(err, &syntax) {
 		// The position is relative to the part that was decoded. The bounds protect against a
@@ -49,22 +46,14 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	if err != nil {
 		return fail(noPosition, err.Error(), "")
 	}
-	// Without this check, a match would silently lose a condition and select more devices.
-	lost := s.root.keys["resource"].lost(tables["resource"])
-	if lost != nil {
-		return fail(lost.at, "the TOML parser loses the key "+quote(lost.name)+": write the table that contains it in braces, on one line",
-			`match = { glob = "/dev/ttyUSB*", usb.id = "10c4:ea60" }`)
-	}
-	// Only a valid text has positions: value.find relies on keys that match the tables.
-	src.keys = s.root
-	return src, tables
+	return src, s.root
 }
 
-// decodeResources decodes each [[resource]] of a text separately. The library (v1.6.0) tracks keys
-// by their dotted paths across the elements of an array of tables: once one [[resource]] has match
-// as a list, the dotted keys match.glob and match.usb.id of a later one overwrite each other.
-// starts are the offsets of the headers. start is the offset of the part to which err refers.
-func decodeResources(text string, starts []int) (tables map[string]any, start int, err error) {
+// checkSyntax returns an error of the library if the text is not TOML. start is the offset of the
+// part to which it refers. Each [[resource]] is decoded separately: the library (v1.6.0) tracks keys by
+// their dotted paths across the elements of an array of tables, so that the keys of one resource would
+// count for another one.
+func checkSyntax(text string, starts []int) (start int, err error) {
 	// Each part ends where the next one starts.
 	ends := append(slices.Clone(starts), len(text))
 	if len(starts) > 0 {
@@ -72,62 +61,10 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 	}
 	for _, end := range ends {
 		var part map[string]any
-		_, err := toml.Decode(text[start:end], &part)
-		if err != nil {
-			return nil, start, err
+		if _, err := toml.Decode(text[start:end], &part); err != nil {
+			return start, err
 		}
-		// The first part has the keys of the top level.
-		if tables == nil {
-			tables = part
-			start = end
-			continue
-		}
-		resources, isList := tables["resource"].([]map[string]any)
-		if !isList {
-			// This is not TOML, because resource has two types. The library reports that if it
-			// decodes the whole text.
-			tables = nil
-			_, err := toml.Decode(text, &tables)
-			return tables, 0, err
-		}
-		more, _ := part["resource"].([]map[string]any)
-		maps.Copy(tables, part) // keys after a resource that are not below it are reported as unknown
-		tables["resource"] = append(resources, more...)
 		start = end
 	}
-	return tables, 0, nil
-}
-
-// lost returns the first key at or below n that the library has read and dropped, or nil. raw is
-// the value that the library has decoded. It compares the tree of the scan with the tables of the
-// library. A key of the tree without a value is lost. "First" is by offset, because the order of a
-// map is random.
-func (n *node) lost(raw any) (first *node) {
-	// A node without a value is itself the lost key. Without a node, nothing can be lost.
-	if n == nil || raw == nil {
-		return n
-	}
-	below := func(child *node, raw any) {
-		lost := child.lost(raw)
-		if lost == nil {
-			return
-		}
-		if first == nil || lost.at < first.at {
-			first = lost
-		}
-	}
-	items, _ := elements(raw)
-	for i, item := range n.items {
-		var decoded any
-		// A missing element stays nil, and counts as lost.
-		if i < len(items) {
-			decoded = items[i]
-		}
-		below(item, decoded)
-	}
-	table, _ := raw.(map[string]any)
-	for key, child := range n.keys {
-		below(child, table[key])
-	}
-	return first
+	return 0, nil
 }

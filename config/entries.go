@@ -63,7 +63,7 @@ func (v value) needsEnv(name, key string) {
 
 // entry reads v as the value of an environment variable or an annotation: a string or a table.
 func (v value) entry() (e device.Entry, ok bool) {
-	if v.keys() != nil {
+	if v.table() != nil {
 		return readEntry(v), true
 	}
 	e.Value = v.text(entryValue)

@@ -93,14 +93,12 @@ func (v value) values(k kind) pattern.Values {
 // pattern reads v as one pattern of the kind.
 // ok is false if v is invalid, which is then reported.
 func (v value) pattern(k kind) (p pattern.Values, ok bool) {
-	if n, isInt := v.raw.(int64); isInt {
-		// The integer becomes text, so that one parser accepts both notations.
-		if k.integers {
-			v.raw = strconv.FormatInt(n, 10)
-		} else if k.digits > 0 {
-			v.mistyped(k.want, baseHint(n, k.digits, hexadecimalBase))
-			return p, false
-		}
+	if k.integers {
+		v = v.decimal()
+	}
+	if n, isInt := v.raw.(int64); isInt && k.digits > 0 {
+		v.mistyped(k.want, baseHint(n, k.digits, hexadecimalBase))
+		return p, false
 	}
 	s, ok := v.string(k.want, k.accepts)
 	if !ok {

@@ -156,7 +156,7 @@ func (t *table) attributes(name string, into *map[string]pattern.Values, k attri
 // attributes reads v as a table of sysfs attributes and their wanted values.
 // An attribute with an invalid name is left out. Invalid values leave an empty condition.
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
-	if v.keys() != nil && v.isEmpty() {
+	if v.table() != nil && v.isEmpty() {
 		v.report("the table is empty: want at least one attribute", "")
 	}
 	attr := make(map[string]pattern.Values)

@@ -205,8 +205,7 @@ func (v value) resourceNames(r *Resource) {
 		at := 0
 		isPattern := strings.ContainsAny(result, `*?[{\`)
 		if isPattern {
-			_, n := key.find()
-			at = n.at
+			at = key.at
 		} else if r.Name != "" && !results.Match(result) {
 			key.report(quote(result)+" cannot result from "+quote(r.NameText.String())+": want the whole name, without the domain", "")
 			continue

@@ -213,7 +213,7 @@ func tooManyResources() string {
 
 // resources reads v as [[resource]] tables, with their names as places.
 func (v value) resources() []value {
-	if _, isList := elements(v.raw); !isList {
+	if _, isList := v.list(); !isList {
 		v.mistyped("a list of tables", "every resource begins with a line [[resource]]")
 		return nil
 	}
@@ -250,23 +250,22 @@ func (s *setting) set(v value, value, rule string) {
 		v.report(quote(value)+" differs from the value in "+s.file+": "+rule, "")
 		return
 	}
-	src, _ := v.find()
 	s.value = value
-	s.file = src.name
+	s.file = v.source.name
 }
 
 // readTop reads the top level of all files, and returns their resources.
 func (r *reader) readTop(files []File) (resources []value) {
 	for i, f := range files {
-		src, tables := r.decode(f, i)
+		src, root := r.decode(f, i)
 		// The problem is already reported. The other files are read nevertheless, to report all
 		// problems at once.
-		if tables == nil {
+		if root == nil {
 			continue
 		}
 		var t top
 		// This is the only value without a value above it.
-		v := value{r: r, source: src, raw: tables}
+		v := value{r: r, source: src, node: root}
 		v.read(t.bind)
 		resources = append(resources, t.resources...)
 		r.domain.set(v.child("domain"), t.domain, "a configuration has one domain, but each name may include its own")

@@ -172,16 +172,16 @@ func (v value) numa() NUMA {
 	if _, isString := v.raw.(string); isString {
 		return NUMA{Auto: word(v, []string{"auto", "none"}) == "auto"}
 	}
-	items, isList := elements(v.raw)
+	items, isList := v.list()
 	if !isList {
 		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`, "")
 	} else if len(items) == 0 {
 		v.report("the list is empty: want at least one NUMA node", `"none" reports no NUMA node`)
 	}
 	var nodes []int
-	for i, raw := range items {
+	for i, n := range items {
 		// The kernel's numbers of nodes are never negative. -1 in sysfs means an unknown node.
-		node := v.item(i, raw).integer(0, math.MaxInt32)
+		node := v.item(i, n).integer(0, math.MaxInt32)
 		nodes = append(nodes, int(node))
 	}
 	slices.Sort(nodes)

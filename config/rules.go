@@ -143,7 +143,7 @@ func (v value) refuseBoth(name, why string, others ...string) {
 // allowed ones. Unknown keys are reported elsewhere.
 func (v value) wantAlone(name, why string, allowed ...string) {
 	// The random order does not matter, because problems are sorted by position.
-	for key := range v.keys() {
+	for key := range v.table() {
 		isAllowed := key == name || slices.Contains(allowed, key)
 		isKnown := slices.Contains(v.r.language(), "resource.match."+key)
 		if isKnown && !isAllowed {

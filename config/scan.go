@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -16,14 +17,13 @@ const (
 	maxKeyWork = 16 << 20 // bytes of copied keys, in one file
 )
 
-// node is a key, or an element of a list, of a file.
+// node is a key, or an element of a list, with its value.
 type node struct {
-	name  string           // of the key, or of the list
-	at    int              // offset in the text
-	keys  map[string]*node // of a table
-	items []*node          // of a list: its elements, nil for elements without keys
-	// elements are the offsets of the elements of a list in brackets.
-	elements []int32
+	// at is its offset in the text, or noPosition.
+	at int
+	// raw is the value: map[string]*node is a table, []*node a list, and string, int64, float64, bool
+	// and time.Time are themselves.
+	raw any
 	// closed is set if the value of the key is complete, so that nothing may be added
 	// to it.
 	closed bool
@@ -31,26 +31,27 @@ type node struct {
 	hasHeader bool
 }
 
-// element returns the node of element i of a list, or the list itself if the element has no
-// position.
-func (n *node) element(i int) *node {
-	if i < len(n.items) && n.items[i] != nil {
-		return n.items[i]
-	}
-	if i < len(n.elements) {
-		return &node{at: int(n.elements[i])}
-	}
-	return n
+// table returns the keys of a table, or nil for other values.
+func (n *node) table() map[string]*node {
+	keys, _ := n.raw.(map[string]*node)
+	return keys
 }
 
-// scanner finds the positions of the keys of a text, because the library only reports the
-// positions of syntax errors. It knows keys, headers, brackets, strings and comments, and stops
-// where the text is not TOML, or too expensive for the parser.
+// list returns the elements of a list. ok is false for other values.
+func (n *node) list() (items []*node, ok bool) {
+	items, ok = n.raw.([]*node)
+	return items, ok
+}
+
+// scanner makes the tree of the keys and values of a text with their positions, because the library
+// only reports the positions of syntax errors, and loses keys: dotted keys below a list of tables
+// overwrite each other. It knows keys, headers, brackets, strings and comments, and stops where the
+// text is not TOML, or too expensive for the parser.
 type scanner struct {
 	text string
 	i    int // offset of the next byte
 	root *node
-	// resources are the offsets of the [[resource]] headers.
+	// resources are the offsets of the [[resource]] headers, where checkSyntax splits the text.
 	resources []int
 	depth     int // of open brackets
 	nodes     int // keys and tables so far
@@ -64,7 +65,8 @@ type scanner struct {
 // returns a scanner: problem is set if the text must not be parsed. A text that is not TOML has no
 // problem here, because the library has the better message.
 func scan(text string, nodes int) *scanner {
-	s := &scanner{text: text, root: &node{}, nodes: nodes}
+	root := &node{at: noPosition, raw: make(map[string]*node)}
+	s := &scanner{text: text, root: root, nodes: nodes}
 	table := s.root
 	path := keyPath{}
 	for s.space(true); s.i < len(s.text); s.space(true) {
@@ -117,14 +119,14 @@ func (s *scanner) charge(bytes int) {
 	}
 }
 
-// node returns a new node for a key or an element.
-func (s *scanner) node(name string, at int) *node {
+// node returns a new node for a key, or for an element with keys.
+func (s *scanner) node(at int) *node {
 	s.nodes++
 	if s.nodes > maxKeys {
 		s.refuse(at, fmt.Sprintf("the configuration has more than %d keys and tables", maxKeys))
 	}
 	// The node is valid even after the limit, so that callers need no check. The scan ends anyway.
-	return &node{name: name, at: at}
+	return &node{at: at}
 }
 
 // space skips white space. If lines is set, it skips comments and ends of lines as well.
@@ -162,19 +164,26 @@ func (s *scanner) header() (*node, keyPath) {
 	s.i += len(closing)
 	// Headers are always relative to the top.
 	n, p := s.key(s.root, keyPath{})
+	items, isList := n.list()
 	if closing == "]]" {
-		// decodeResources splits the text at these offsets.
-		if n == s.root.keys["resource"] {
+		if n == s.root.table()["resource"] {
 			s.resources = append(s.resources, at)
 			if len(s.resources) > maxResources {
 				s.refuse(at, tooManyResources())
 			}
 		}
-		item := s.node(n.name, at)
-		n.items = append(n.items, item)
+		item := s.node(at)
+		n.raw = append(items, item)
 		n = item
+	} else if isList {
+		// The header of a table has the name of a list. The library reports that.
+		s.stop()
+		return n, p
 	}
 	n.hasHeader = true
+	if n.raw == nil {
+		n.raw = make(map[string]*node)
+	}
 	if !strings.HasPrefix(s.text[s.i:], closing) {
 		s.stop()
 		return n, p
@@ -211,18 +220,21 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 		own.length += s.i - at
 		n = s.child(n, name, at)
 		s.space(false)
-		if s.peek() != '.' {
-			break
-		}
-		// Only a dotted key or a header adds to an existing value. A second assignment of the whole
-		// key is an error of the library.
-		if n.closed {
-			s.extended(n, at)
+		next := s.peek()
+		// Only a dotted key or a header adds to an existing value, which TOML forbids and the library
+		// accepts. A second assignment of the whole key is an error of the library.
+		isAddition := next == '.' || next == ']'
+		if n.closed && isAddition {
+			line := strings.Count(s.text[:n.at], "\n") + 1
+			s.refuse(at, fmt.Sprintf("%s is complete in line %d: all of its keys must be written there", quote(name), line))
 			return n, above
 		}
+		if next != '.' {
+			break
+		}
 		// In TOML, a key below a list of tables belongs to its last element.
-		if len(n.items) > 0 {
-			n = n.items[len(n.items)-1]
+		if items, _ := n.list(); len(items) > 0 {
+			n = items[len(items)-1]
 		}
 		s.i++
 	}
@@ -232,22 +244,17 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 	return n, p
 }
 
-// extended rejects additions to an inline table, or to a value. TOML forbids them, but
-// the library accepts them.
-func (s *scanner) extended(n *node, at int) {
-	line := strings.Count(s.text[:n.at], "\n") + 1
-	s.refuse(at, fmt.Sprintf("%s is complete in line %d: all of its keys must be written there", quote(n.name), line))
-}
-
 // child returns the node of a key below n. It creates a missing node at the offset.
 func (s *scanner) child(n *node, name string, at int) *node {
-	c := n.keys[name]
+	keys := n.table()
+	if keys == nil {
+		keys = make(map[string]*node)
+		n.raw = keys
+	}
+	c := keys[name]
 	if c == nil {
-		c = s.node(name, at)
-		if n.keys == nil {
-			n.keys = make(map[string]*node)
-		}
-		n.keys[name] = c
+		c = s.node(at)
+		keys[name] = c
 	}
 	return c
 }
@@ -266,47 +273,69 @@ func (s *scanner) name() string {
 	quoted := s.text[at:s.i]
 	// Escapes are rare, and the library knows them all. An invalid one is reported by the library
 	// later.
-	if strings.Contains(quoted, `\`) {
-		var escaped struct{ K string }
-		if _, err := toml.Decode("K = "+quoted, &escaped); err == nil {
-			return escaped.K
-		}
+	if name, isString := scalar(quoted).(string); isString {
+		return name
 	}
-	return quoted[1:max(len(quoted)-1, 1)]
+	return quoted
+}
+
+// scalar returns the value of a text that is no list and no table. It is nil if the text is invalid,
+// which the library reports later.
+func scalar(text string) any {
+	isPlain := len(text) > 1 && !strings.ContainsAny(text, "\\\n")
+	isTriple := strings.HasPrefix(text, `"""`) || strings.HasPrefix(text, "'''")
+	switch {
+	case text == "true" || text == "false":
+		return text == "true"
+	case isPlain && !isTriple && strings.ContainsRune(`"'`, rune(text[0])):
+		return text[1 : len(text)-1]
+	}
+	// The notations of integers are the ones of Go.
+	if n, err := strconv.ParseInt(text, 0, 64); err == nil {
+		return n
+	}
+	// Everything else is rare, and the library knows it all.
+	var decoded struct{ K any }
+	if _, err := toml.Decode("K = "+text, &decoded); err != nil {
+		return nil
+	}
+	return decoded.K
 }
 
 // value reads a value; n is its key or element.
 func (s *scanner) value(n *node, p keyPath) {
 	n.closed = true
+	at := s.i
 	switch s.peek() {
 	case '"', '\'':
-		s.i = skipString(s.text, s.i)
+		s.i = skipString(s.text, at)
+		n.raw = scalar(s.text[at:s.i])
 	case '[':
-		// A list in brackets replaces what an invalid text wrote before.
-		n.items = nil
-		n.elements = nil
-		s.brackets(p, ']', func(i int) {
-			n.elements = append(n.elements, int32(s.i))
-			element := n // the keys of other elements have no positions of their own
+		items := []*node{}
+		s.brackets(p, ']', func() {
+			item := &node{at: s.i}
 			if c := s.peek(); c == '{' || c == '[' {
-				element = s.node(n.name, s.i)
-				n.items = append(n.items, make([]*node, i-len(n.items))...)
-				n.items = append(n.items, element)
+				item = s.node(s.i)
 			}
-			s.value(element, p)
+			s.value(item, p)
+			items = append(items, item)
 		})
+		n.raw = items
 	case '{':
+		n.raw = make(map[string]*node)
 		// Keys of an inline table are relative to the table.
-		s.brackets(p, '}', func(int) {
+		s.brackets(p, '}', func() {
 			s.assignment(n, p)
 		})
 	default:
 		s.until(",]}#\n")
+		n.raw = scalar(strings.TrimSpace(s.text[at:s.i]))
 	}
 }
 
-// brackets reads the content of brackets, separated by commas: element i with read.
-func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
+// brackets reads the content of brackets, separated by commas. read reads an
+// element.
+func (s *scanner) brackets(p keyPath, closing byte, read func()) {
 	// The scanner and the parser recurse at each bracket. The limit protects both stacks.
 	if s.depth == maxDepth {
 		s.refuse(s.i, fmt.Sprintf("brackets are nested more than %d deep", maxDepth))
@@ -315,13 +344,13 @@ func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 	s.depth++
 	s.i++
 	s.charge(p.size())
-	for i := 0; ; i++ {
+	for {
 		s.space(true)
 		// The list is empty, or ends with a comma.
 		if s.peek() == closing || s.peek() == 0 {
 			break
 		}
-		read(i)
+		read()
 		s.space(true)
 		if s.peek() != ',' {
 			break

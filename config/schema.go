@@ -35,11 +35,11 @@ func describe() *schema {
 // run runs bindings, which describe themselves in s.
 func (s *schema) run(bind func(t *table)) {
 	s.properties = make(map[string]form)
-	noText := &source{keys: &node{}}
 	t := &table{
 		value: value{
 			r:         new(reader),
-			source:    noText,
+			source:    new(source),
+			node:      new(node),
 			describes: s,
 		},
 	}

@@ -26,7 +26,7 @@ func (v value) read(bind func(t *table)) (sound bool) {
 		bind(&table{value: v})
 		return true
 	}
-	keys := v.keys()
+	keys := v.table()
 	// found also counts dropped problems, so that a table with problems is never sound.
 	before := v.r.found
 	t := &table{value: v, names: make([]string, 0, 32)}
@@ -63,17 +63,11 @@ func (t *table) key(name string, form func() form, read func(v value), help stri
 		return
 	}
 	// The letter case must be exact, unlike in the structs of the library.
-	raw, isGiven := t.keys()[name]
-	if !isGiven {
+	if !t.has(name) {
 		return
 	}
 	t.known++
-	read(value{
-		r:     t.r,
-		above: &t.value,
-		name:  name,
-		raw:   raw,
-	})
+	read(t.child(name))
 }
 
 // require reports that the key is missing: want describes it, hint how to write it. A key in the

@@ -47,7 +47,7 @@ func (v value) virtualDevice() Virtual {
 	switch v.raw.(type) {
 	case string:
 		return Virtual{Name: v.virtualName()}
-	case map[string]any:
+	case map[string]*node:
 		return readVirtual(v)
 	default:
 		v.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`, "")
