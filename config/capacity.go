@@ -21,16 +21,9 @@ var capacityValue = role{want: `a quantity such as "10G"`, at: atListing}
 func (t *table) capacity(into *[]Capacity) {
 	const key = "capacity"
 	capacityForm := func() form {
-		describe := func(v value) {
-			v.readCapacity()
-		}
-		literals := form{"type": []string{"string", "integer"}}
-		return userKeysForm(form{"anyOf": []form{literals, t.belowUserKeys(key, describe)}})
+		return userKeysForm(orTable(t, key, quantityForm(), value.readCapacity))
 	}
-	read := func(v value) {
-		*into = v.capacities()
-	}
-	t.key(key, capacityForm, read, "with dra: amounts of each device that its claims share, such as bandwidth")
+	bind(t, key, capacityForm, into, value.capacities, "with dra: amounts of each device that its claims share, such as bandwidth")
 }
 
 // capacities reads v as a table of capacities, by name. The order is the order of the names.
@@ -59,19 +52,10 @@ func (v value) capacities() []Capacity {
 func (v value) readCapacity() Capacity {
 	var c Capacity
 	sound := v.read(func(t *table) {
-		quantityForm := func() form {
-			return form{"type": []string{"string", "integer"}}
-		}
-		readValue := func(v value) {
-			c.Value = v.quantityText()
-		}
-		t.key("value", quantityForm, readValue, "the amount that the device has")
+		bind(t, "value", quantityForm, &c.Value, value.quantityText, "the amount that the device has")
 		t.require("value", `a quantity such as "10G"`, "")
 		// The default has no variables: the API server compares it with requests.
-		readDefault := func(v value) {
-			c.Default = v.quantity()
-		}
-		t.key("default", quantityForm, readDefault, "what a claim gets that requests no amount")
+		bind(t, "default", quantityForm, &c.Default, value.quantity, "what a claim gets that requests no amount")
 	})
 	// Without a text there is nothing to check, and after a problem the amounts may be missing.
 	if v.describes == nil && sound {

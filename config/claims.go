@@ -24,17 +24,10 @@ var reservedAttributes = []string{"id", "resource"}
 func (t *table) claimAttributes(into *[]Attribute) {
 	const key = "attributes"
 	attributesForm := func() form {
-		describe := func(v value) {
-			v.readTyped()
-		}
-		typed := t.belowUserKeys(key, describe)
 		literals := form{"type": []string{"string", "integer", "boolean"}}
-		return userKeysForm(form{"anyOf": []form{literals, typed}})
+		return userKeysForm(orTable(t, key, literals, value.readTyped))
 	}
-	read := func(v value) {
-		*into = v.claimAttributes()
-	}
-	t.key(key, attributesForm, read, "with dra: attributes of each device by which claims select")
+	bind(t, key, attributesForm, into, value.claimAttributes, "with dra: attributes of each device by which claims select")
 }
 
 // claimAttributes reads v as a table of attributes, by name.

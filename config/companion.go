@@ -14,10 +14,7 @@ func readCompanion(v value) Companion {
 		Permissions: defaultPermissions,
 	}
 	v.read(func(t *table) {
-		readPath := func(v value) {
-			v.companionPath(&c)
-		}
-		t.key("path", stringForm, readPath, "path of a device node, file, socket or directory, or a pattern without variables")
+		t.key("path", stringForm, c.readPath, "path of a device node, file, socket or directory, or a pattern without variables")
 		t.require("path", `a path such as "/dev/kfd"`, "")
 		t.text("container_path", &c.ContainerPath, companionPath,
 			`path in the container; a "/" at the end is a directory to put nodes in`)
@@ -32,9 +29,9 @@ func readCompanion(v value) Companion {
 	return c
 }
 
-// companionPath reads v as the path or the pattern of a companion, and records the mount that it
+// readPath reads v as the path or the pattern of a companion, and records the mount that it
 // requests.
-func (v value) companionPath(c *Companion) {
+func (c *Companion) readPath(v value) {
 	written, _ := v.raw.(string)
 	hasVariable := strings.Contains(written, "${")
 	isPattern := !hasVariable && strings.ContainsAny(written, `*?[{\`)

@@ -23,14 +23,8 @@ func (c *Container) read(v value) {
 		c.bindKeysOfCDI(t)
 		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount,
 			"how many slots of one device one container may get")
-		t.key(
-			"health_dir",
-			stringForm,
-			func(v value) {
-				c.HealthDir = v.healthDir()
-			},
-			"path of a read-only directory with the file healthy, which exists while the device is healthy and has not moved",
-		)
+		bind(t, "health_dir", stringForm, &c.HealthDir, value.healthDir,
+			"path of a read-only directory with the file healthy, which exists while the device is healthy and has not moved")
 	})
 	// The keys may be in any order, so that what depends on several of them follows here.
 	c.resolveCDI()
@@ -47,38 +41,28 @@ func (c *Container) read(v value) {
 // bindCDI binds the keys for injection by CDI names.
 // AutoCDI and CDI are never both set.
 func (c *Container) bindCDI(t *table) {
-	t.key(
-		"cdi",
-		func() form {
-			return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}}
-		},
-		func(v value) {
-			// Any other string is reported by boolean, with "auto" among the valid values.
-			c.AutoCDI = v.raw == autoCDI
-			if !c.AutoCDI {
-				c.CDI = v.boolean(`true, false or "auto"`)
-			}
-		},
-		"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts",
-	)
-	t.key(
-		"cdi_devices",
-		stringsForm,
-		func(v value) {
-			c.CDIDevices = v.cdiDevices()
-		},
-		"names of CDI devices of other specs on the host to inject along with every device",
-	)
+	cdiForm := func() form {
+		return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}}
+	}
+	t.key("cdi", cdiForm, c.readCDI,
+		"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
+	bind(t, "cdi_devices", stringsForm, &c.CDIDevices, value.cdiDevices,
+		"names of CDI devices of other specs on the host to inject along with every device")
+}
+
+// readCDI reads v as a boolean or "auto". Any other string is reported as no boolean.
+func (c *Container) readCDI(v value) {
+	c.AutoCDI = v.raw == autoCDI
+	if !c.AutoCDI {
+		c.CDI = v.boolean(`true, false or "auto"`)
+	}
 }
 
 // bindKeysOfCDI binds the keys that the device plugin API cannot express, and a CDI spec can.
 // The response to Allocate only has nodes, mounts, environment variables, annotations and CDI names
 // (ContainerAllocateResponse in k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1).
 func (c *Container) bindKeysOfCDI(t *table) {
-	readOwner := func(v value) {
-		c.Owner = readOwner(v)
-	}
-	t.table("owner", readOwner, `{ gid = 44, mode = "0660" }`, "owner of the nodes in the container; needs CDI")
+	tableOf(t, "owner", &c.Owner, readOwner, `{ gid = 44, mode = "0660" }`, "owner of the nodes in the container; needs CDI")
 	t.text("net_name", &c.NetName, netName,
 		"name of a network interface in the container, at most 15 characters; needs CDI")
 	const exampleHook = `{ hook_name = "createContainer", path = "/usr/bin/hook" }`

@@ -9,16 +9,12 @@ import (
 func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
 	// A string is an abbreviation of a table with only the key value.
 	entriesForm := func() form {
-		describe := func(v value) {
-			readEntry(v)
-		}
-		entry := t.belowUserKeys(name, describe)
-		return userKeysForm(form{"anyOf": []form{stringForm(), entry}})
+		return userKeysForm(orTable(t, name, stringForm(), readEntry))
 	}
-	read := func(v value) {
-		*into = v.entries(what, keys)
+	read := func(v value) []device.Entry {
+		return v.entries(what, keys)
 	}
-	t.key(name, entriesForm, read, help)
+	bind(t, name, entriesForm, into, read, help)
 }
 
 // entries reads v as a table of environment variables or annotations.

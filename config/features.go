@@ -7,10 +7,10 @@ import (
 
 // features binds the values of devices that become features of the node.
 func (t *table) features(r *Resource) {
-	read := func(v value) {
-		r.Features = v.features(r.Name)
+	read := func(v value) []Attribute {
+		return v.features(r.Name)
 	}
-	t.key("features", stringTable, read,
+	bind(t, "features", stringTable, &r.Features, read,
 		"values of the healthy devices that become labels of the node, by the end of their names; needs --nfd-dir")
 }
 

@@ -10,15 +10,7 @@ import (
 
 // selectors binds the keys of a match that select nodes and hardware. match and exclude share them.
 func (t *table) selectors(m *Match) {
-	readGlob := func(v value) {
-		glob := nodeGlob
-		m.Mount = v.isOutsideDev()
-		if m.Mount {
-			glob = mountGlob
-		}
-		m.Glob = v.values(glob)
-	}
-	t.key("glob", nodeGlob.form, readGlob,
+	t.key("glob", nodeGlob.form, m.readGlob,
 		"paths on the host: of device nodes below /dev, and elsewhere of files, sockets and directories, as bind mounts")
 	t.hardware(
 		"usb",
@@ -49,6 +41,16 @@ func (t *table) selectors(m *Match) {
 		"driver of the node or interface, or of any device above it up to its hardware")
 	t.attributes("attr", &m.Attr, wildAttribute,
 		"sysfs attributes and their values: the nearest directory that has the attribute decides, from the node up to its hardware")
+}
+
+// readGlob reads the paths of nodes or mounts.
+func (m *Match) readGlob(v value) {
+	glob := nodeGlob
+	m.Mount = v.isOutsideDev()
+	if m.Mount {
+		glob = mountGlob
+	}
+	m.Glob = v.values(glob)
 }
 
 // isOutsideDev reports whether v has patterns of paths, and none of them is below /dev. Patterns that are no
@@ -147,10 +149,10 @@ func (t *table) attributes(name string, into *map[string]pattern.Values, k attri
 	attributesForm := func() form {
 		return userKeysForm(stringsForm())
 	}
-	read := func(v value) {
-		*into = v.attributes(k)
+	read := func(v value) map[string]pattern.Values {
+		return v.attributes(k)
 	}
-	t.key(name, attributesForm, read, help)
+	bind(t, name, attributesForm, into, read, help)
 }
 
 // attributes reads v as a table of sysfs attributes and their wanted values.

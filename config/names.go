@@ -100,9 +100,9 @@ func checkKind(domain, name string) string {
 	return ""
 }
 
-// resourceName reads v as the name of a resource, and completes it with the domain of the
+// readName reads v as the name of a resource, and completes it with the domain of the
 // configuration. If the name is invalid, r.Name stays empty, which later checks take into account.
-func (v value) resourceName(r *Resource) {
+func (r *Resource) readName(v value) {
 	text := v.text(resourceName)
 	s, isString := v.raw.(string)
 	// An empty string is valid as a text. checkNamePart reports it as a name below.
@@ -180,9 +180,9 @@ func sampleName(text device.Text) string {
 	}).String()
 }
 
-// resourceNames reads v as a table that maps the results of a name with variables to nicer
+// readNames reads v as a table that maps the results of a name with variables to nicer
 // names.
-func (v value) resourceNames(r *Resource) {
+func (r *Resource) readNames(v value) {
 	hasNoVariable := len(r.NameText) == 0 && r.Name != ""
 	if hasNoVariable {
 		v.report("requires a variable in name", `name = "${pci.vendor}" gives each vendor a resource of its own`)

@@ -18,10 +18,7 @@ func readOwner(v value) *device.Owner {
 	v.read(func(t *table) {
 		t.unixID("uid", &o.UID, "number of a user")
 		t.unixID("gid", &o.GID, "number of a group")
-		readMode := func(v value) {
-			o.Mode = v.mode()
-		}
-		t.key("mode", stringForm, readMode, "permissions, three octal digits")
+		bind(t, "mode", stringForm, &o.Mode, value.mode, "permissions, three octal digits")
 	})
 	if v.isEmpty() {
 		v.report("the table is empty: want at least one of uid, gid and mode", "")
@@ -35,11 +32,11 @@ func (t *table) unixID(name string, into **uint32, help string) {
 	idForm := func() form {
 		return integerForm(0, maxUnixID)
 	}
-	read := func(v value) {
+	read := func(v value) *uint32 {
 		id := uint32(v.integer(0, maxUnixID))
-		*into = &id
+		return &id
 	}
-	t.key(name, idForm, read, help)
+	bind(t, name, idForm, into, read, help)
 }
 
 // mode reads v as permission bits. It returns nil if they are invalid. They are a string because
@@ -80,19 +77,16 @@ func readHook(v value) device.Hook {
 		t.require("hook_name", `a stage such as "createContainer"`, "")
 		// The runtime does not search PATH: the OCI runtime specification requires an absolute
 		// path.
-		readPath := func(v value) {
-			h.Path = v.absolute(`a path such as "/usr/bin/nvidia-ctk"`)
+		readPath := func(v value) string {
+			return v.absolute(`a path such as "/usr/bin/nvidia-ctk"`)
 		}
-		t.key("path", stringForm, readPath, "absolute path of the program on the host")
+		bind(t, "path", stringForm, &h.Path, readPath, "absolute path of the program on the host")
 		t.require("path", "the path of a program on the host", "")
-		readArgs := func(v value) {
-			h.Args = v.literals("a string or a list of strings")
+		readArgs := func(v value) []string {
+			return v.literals("a string or a list of strings")
 		}
-		t.key("args", stringsForm, readArgs, "arguments of the program, beginning with its name")
-		readEnv := func(v value) {
-			h.Env = v.hookEnv()
-		}
-		t.key("env", stringsForm, readEnv, `environment of the program: "NAME=VALUE"`)
+		bind(t, "args", stringsForm, &h.Args, readArgs, "arguments of the program, beginning with its name")
+		bind(t, "env", stringsForm, &h.Env, value.hookEnv, `environment of the program: "NAME=VALUE"`)
 		t.integer("timeout", &h.Timeout, 1, math.MaxInt32, "seconds after which the program is killed")
 	})
 	return h

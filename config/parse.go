@@ -187,22 +187,16 @@ type top struct {
 
 // bind binds the keys of the top level.
 func (f *top) bind(t *table) {
-	readDomain := func(v value) {
-		f.domain = v.checked(`a domain such as "example.com"`, checkDomain)
+	readDomain := func(v value) string {
+		return v.checked(`a domain such as "example.com"`, checkDomain)
 	}
-	t.key("domain", stringForm, readDomain,
+	bind(t, "domain", stringForm, &f.domain, readDomain,
 		"prefix of every resource name without a domain: a DNS subdomain of your own, one for the whole configuration")
 	words(t, "api", &f.api, apis, "the API of the kubelet for resources that do not set api")
 	resourceForm := func() form {
-		describe := func(v value) {
-			readResource(v)
-		}
-		return form{"type": "array", "items": t.below("resource", describe)}
+		return form{"type": "array", "items": t.below("resource", ignoring(readResource))}
 	}
-	readResources := func(v value) {
-		f.resources = v.resources()
-	}
-	t.key("resource", resourceForm, readResources,
+	bind(t, "resource", resourceForm, &f.resources, value.resources,
 		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -68,57 +67,41 @@ func (r *Resource) bind(t *table) {
 	t.integer("count", &r.Count, 1, maxCount,
 		"number of slots of each device: how many containers may hold it at the same time")
 	r.bindDevices(t)
-	r.bindShared(t)
-	readWhen := func(v value) {
-		r.When = readWhen(v)
-	}
-	t.table("when", readWhen, `{ node_name = "gpu-*" }`, "when the resource is active: all set conditions must hold")
+	t.key("shared", sharedForm, r.readShared,
+		`whether other resources may offer the same device: at once (true), or so that containers hold one of the offers at a time ("exclusive")`)
+	tableOf(t, "when", &r.When, readWhen, `{ node_name = "gpu-*" }`, "when the resource is active: all set conditions must hold")
 	tables(t, "with", &r.With, readCompanion, `{ path = "/dev/kfd" }`,
 		"companions: nodes or paths injected along with every device, once per container")
 	r.bindKubelet(t)
-	readHealth := func(v value) {
-		r.Health = readHealth(v)
-	}
-	t.table("health", readHealth, "{ open = true }", "checks of each device beyond its presence")
+	tableOf(t, "health", &r.Health, readHealth, "{ open = true }", "checks of each device beyond its presence")
 	t.table("container", r.Container.read, `{ path = "/dev/zigbee" }`, "what a container gets")
 }
 
 // exclusive is the value of shared for resources of which only one may use a device at a time.
 const exclusive = "exclusive"
 
-// bindShared binds shared, which is a boolean or a word.
-func (r *Resource) bindShared(t *table) {
-	sharedForm := func() form {
-		return form{"enum": []any{true, false, exclusive}}
+// sharedForm is the JSON Schema of shared.
+func sharedForm() form { return form{"enum": []any{true, false, exclusive}} }
+
+// readShared reads v as a boolean or "exclusive".
+func (r *Resource) readShared(v value) {
+	const want = `true, false or "exclusive"`
+	word, _ := v.raw.(string)
+	r.Exclusive = word == exclusive
+	isMisspelled := !r.Exclusive && nearest(strings.ToLower(word), []string{exclusive}) != ""
+	if isMisspelled {
+		v.report(quote(word)+" is not "+want, didYouMean(exclusive))
+	} else if !r.Exclusive {
+		r.Shared = v.boolean(want)
 	}
-	read := func(v value) {
-		word, _ := v.raw.(string)
-		isMisspelled := word != exclusive && nearest(strings.ToLower(word), []string{exclusive}) != ""
-		if isMisspelled {
-			v.report(fmt.Sprintf("%s is not true, false or %q", quote(word), exclusive), didYouMean(exclusive))
-			return
-		}
-		r.Exclusive = word == exclusive
-		if !r.Exclusive {
-			r.Shared = v.boolean(fmt.Sprintf("true, false or %q", exclusive))
-		}
-	}
-	t.key("shared", sharedForm, read,
-		`whether other resources may offer the same device: at once (true), or so that containers hold one of the offers at a time ("exclusive")`)
 }
 
 // bindName binds name and names.
 func (r *Resource) bindName(t *table) {
-	readName := func(v value) {
-		v.resourceName(r)
-	}
-	t.key("name", stringForm, readName, "name of the resource, optionally with a domain other than the one above")
+	t.key("name", stringForm, r.readName, "name of the resource, optionally with a domain other than the one above")
 	t.require("name", `a name such as "gpu" or "vendor.example/gpu"`, "")
 	// names comes after name, because it maps the results of name.
-	readNames := func(v value) {
-		v.resourceNames(r)
-	}
-	t.key("names", stringTable, readNames,
+	t.key("names", stringTable, r.readNames,
 		"nicer names: a result of name without its domain, or a pattern of results, and the name to use instead")
 }
 
@@ -128,10 +111,7 @@ func (r *Resource) bindDevices(t *table) {
 		"device nodes and hardware: a table, or a list of tables of which any may select a node")
 	t.require("match", "at least one match", matchHint)
 	tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
-	readEach := func(v value) {
-		v.each(r)
-	}
-	t.key("each", stringForm, readEach,
+	t.key("each", stringForm, r.readEach,
 		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together, and a variable without ${} is all hardware with the same value`)
 	words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
 		"which property the ID of a USB device or a CDI device consists of")
@@ -141,20 +121,14 @@ func (r *Resource) bindDevices(t *table) {
 func (r *Resource) bindKubelet(t *table) {
 	words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread},
 		"which free devices to suggest to the kubelet")
-	readNUMA := func(v value) {
-		r.NUMA = v.numa()
-	}
-	t.key("numa", numaForm, readNUMA,
+	bind(t, "numa", numaForm, &r.NUMA, value.numa,
 		`NUMA nodes to report: "auto" reports the nodes of the hardware, "none" reports no node, or a list such as [0, 1]`)
 	words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways},
 		"when the resource is registered with the kubelet")
 	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
 	t.claimAttributes(&r.Attributes)
 	t.capacity(&r.Capacity)
-	readEvictAfter := func(v value) {
-		r.EvictAfter = v.evictAfter()
-	}
-	t.key("evict_after", stringForm, readEvictAfter,
+	bind(t, "evict_after", stringForm, &r.EvictAfter, value.evictAfter,
 		"with dra: how long a device is absent before pods with a claim to it are evicted")
 	t.features(r)
 }
@@ -188,8 +162,8 @@ func (v value) numa() NUMA {
 	return NUMA{Nodes: slices.Compact(nodes)}
 }
 
-// each reads v as what one device is: a word, or a variable whose equal values group hardware.
-func (v value) each(r *Resource) {
+// readEach reads v as what one device is: a word, or a variable whose equal values group hardware.
+func (r *Resource) readEach(v value) {
 	words := []string{string(EachDevice), string(EachNode), string(EachAll)}
 	text, _ := v.raw.(string)
 	isWord := slices.Contains(words, text)

@@ -61,10 +61,18 @@ func (t *table) below(name string, read func(v value)) form {
 	return t.describes.table(name, t.describes.keys, read)
 }
 
-// belowUserKeys describes the tables below arbitrary keys. Their keys are not recorded as keys of
-// the language, so that they are never suggested for misspelled keys.
-func (t *table) belowUserKeys(name string, read func(v value)) form {
-	return t.describes.table(name, new([]string), read)
+// ignoring returns read without its result, to describe what it reads.
+func ignoring[T any](read func(v value) T) func(v value) {
+	return func(v value) {
+		read(v)
+	}
+}
+
+// orTable is the form of a literal, or of a table that read reads. The keys of the table are not recorded
+// as keys of the language, so that they are never suggested for misspelled keys.
+func orTable[T any](t *table, name string, literal form, read func(v value) T) form {
+	table := t.describes.table(name, new([]string), ignoring(read))
+	return form{"anyOf": []form{literal, table}}
 }
 
 // table describes the table that is the value of a key, and returns a reference to it.
@@ -112,6 +120,9 @@ func integerForm(lo, hi int64) form {
 		"maximum": hi,
 	}
 }
+
+// quantityForm is the form of a quantity.
+func quantityForm() form { return form{"type": []string{"string", "integer"}} }
 
 // oneOrMore is the form of a value or a list of such values.
 func oneOrMore(f form) form {

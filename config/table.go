@@ -3,7 +3,6 @@ package config
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -80,12 +79,21 @@ func (t *table) require(name, want, hint string) {
 	}
 }
 
+// bind binds a key to a field that read reads. It is a function, because methods cannot have type
+// parameters.
+func bind[T any](t *table, name string, form func() form, into *T, read func(v value) T, help string) {
+	assign := func(v value) {
+		*into = read(v)
+	}
+	t.key(name, form, assign, help)
+}
+
 // boolean binds a key to a boolean.
 func (t *table) boolean(name string, into *bool, help string) {
-	read := func(v value) {
-		*into = v.boolean("true or false")
+	read := func(v value) bool {
+		return v.boolean("true or false")
 	}
-	t.key(name, booleanForm, read, help)
+	bind(t, name, booleanForm, into, read, help)
 }
 
 // integer binds a key to an integer from lo to hi. If the value is invalid, the field becomes lo.
@@ -93,10 +101,10 @@ func (t *table) integer(name string, into *int, lo, hi int64, help string) {
 	rangeForm := func() form {
 		return integerForm(lo, hi)
 	}
-	read := func(v value) {
-		*into = int(v.integer(lo, hi))
+	read := func(v value) int {
+		return int(v.integer(lo, hi))
 	}
-	t.key(name, rangeForm, read, help)
+	bind(t, name, rangeForm, into, read, help)
 }
 
 // words binds a key whose value is one of some words. If the value is invalid, the field becomes
@@ -105,19 +113,10 @@ func words[T ~string](t *table, name string, into *T, words []T, help string) {
 	wordForm := func() form {
 		return form{"enum": words}
 	}
-	read := func(v value) {
-		*into = word(v, words)
+	read := func(v value) T {
+		return word(v, words)
 	}
-	t.key(name, wordForm, read, help)
-}
-
-// duration binds a key to a duration of at least least, such as the examples. In the file it is a
-// string like "1h30m", because TOML has no durations.
-func (t *table) duration(name string, into *time.Duration, least time.Duration, examples, help string) {
-	read := func(v value) {
-		*into = v.duration(least, examples)
-	}
-	t.key(name, stringForm, read, help)
+	bind(t, name, wordForm, into, read, help)
 }
 
 // literal binds a key to a string without variables. The escape $${ is resolved.
@@ -130,18 +129,18 @@ func (t *table) literal(name string, into *string, help string) {
 
 // text binds a key to a string with variables. The field is nil if the string is invalid or empty.
 func (t *table) text(name string, into *device.Text, r role, help string) {
-	read := func(v value) {
-		*into = v.text(r)
+	read := func(v value) device.Text {
+		return v.text(r)
 	}
-	t.key(name, stringForm, read, help)
+	bind(t, name, stringForm, into, read, help)
 }
 
 // values binds a key to a condition: a pattern or a list of patterns.
 func (t *table) values(name string, into *pattern.Values, k kind, help string) {
-	read := func(v value) {
-		*into = v.values(k)
+	read := func(v value) pattern.Values {
+		return v.values(k)
 	}
-	t.key(name, k.form, read, help)
+	bind(t, name, k.form, into, read, help)
 }
 
 // table binds a key that contains a table, such as the example.
@@ -158,14 +157,18 @@ func (t *table) table(name string, read func(v value), example, help string) {
 	t.key(name, tableForm, readTable, help)
 }
 
-// tables binds a key that contains a table or a list of tables, such as the example. It is a
-// function, because methods cannot have type parameters.
+// tableOf binds a key that contains a table, such as the example, to a field that read reads.
+func tableOf[T any](t *table, name string, into *T, read func(v value) T, example, help string) {
+	assign := func(v value) {
+		*into = read(v)
+	}
+	t.table(name, assign, example, help)
+}
+
+// tables binds a key that contains a table or a list of tables, such as the example.
 func tables[T any](t *table, name string, into *[]T, read func(v value) T, example, help string) {
 	tablesForm := func() form {
-		describe := func(v value) {
-			read(v)
-		}
-		return oneOrMore(t.below(name, describe))
+		return oneOrMore(t.below(name, ignoring(read)))
 	}
 	readAll := func(v value) {
 		for _, e := range v.tables(example) {

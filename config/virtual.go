@@ -5,16 +5,9 @@ import "fmt"
 // virtual binds the key virtual of a match. A name is an abbreviation of a table with only a name.
 func (t *table) virtual(m *Match) {
 	virtualForm := func() form {
-		describe := func(v value) {
-			readVirtual(v)
-		}
-		table := t.belowUserKeys("virtual", describe)
-		return oneOrMore(form{"anyOf": []form{stringForm(), table}})
+		return oneOrMore(orTable(t, "virtual", stringForm(), readVirtual))
 	}
-	read := func(v value) {
-		m.Virtual = v.virtual()
-	}
-	t.key("virtual", virtualForm, read, "devices without hardware: a name, a table, or a list of these")
+	bind(t, "virtual", virtualForm, &m.Virtual, value.virtual, "devices without hardware: a name, a table, or a list of these")
 }
 
 // virtual reads v as devices without hardware: names, tables, or a list of them.
@@ -59,16 +52,10 @@ func (v value) virtualDevice() Virtual {
 func readVirtual(v value) Virtual {
 	var d Virtual
 	v.read(func(t *table) {
-		readName := func(v value) {
-			d.Name = v.virtualName()
-		}
-		t.key("name", stringForm, readName, `letters, digits, "-", "_" and "."`)
+		bind(t, "name", stringForm, &d.Name, value.virtualName, `letters, digits, "-", "_" and "."`)
 		t.require("name", `a name such as "lic-0"`, "")
 		// vars is optional: texts without ${var:NAME} need no values.
-		readVars := func(v value) {
-			d.Vars = v.virtualVars()
-		}
-		t.key("vars", stringTable, readVars, "values of ${var:NAME}, by NAME")
+		bind(t, "vars", stringTable, &d.Vars, value.virtualVars, "values of ${var:NAME}, by NAME")
 	})
 	return d
 }
