@@ -94,6 +94,11 @@ func TestCompleteValues(t *testing.T) {
 			t.Errorf("%q: error %v, want one that names the line of the value", text, err)
 		}
 	}
+	// The library accepts this text, and drops the second line.
+	_, err := config.Parse(config.File{Name: "test.toml", Data: []byte("[[resource]]\nmatch.glob = '/dev/x'\nmatch = true\n")})
+	if err == nil || !strings.Contains(err.Error(), `test.toml:3:1: "match" already has keys in line 2`) {
+		t.Errorf("error %v, want one that names both lines", err)
+	}
 }
 
 // Positions are relative to the file for any resource.

@@ -221,12 +221,18 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 		n = s.child(n, name, at)
 		s.space(false)
 		next := s.peek()
-		// Only a dotted key or a header adds to an existing value, which TOML forbids and the library
-		// accepts. A second assignment of the whole key is an error of the library.
-		isAddition := next == '.' || next == ']'
-		if n.closed && isAddition {
+		// TOML forbids to add keys to a complete value, with a dotted key or a header, and to complete a
+		// table that has keys. The library accepts some of that, and drops keys. A second assignment of a
+		// whole value is an error of the library.
+		isAddition := n.closed && (next == '.' || next == ']')
+		isCompletion := !n.closed && n.raw != nil && next == '='
+		if isAddition || isCompletion {
+			state := "is complete"
+			if isCompletion {
+				state = "already has keys"
+			}
 			line := strings.Count(s.text[:n.at], "\n") + 1
-			s.refuse(at, fmt.Sprintf("%s is complete in line %d: all of its keys must be written there", quote(name), line))
+			s.refuse(at, fmt.Sprintf("%s %s in line %d: all of its keys must be written there", quote(name), state, line))
 			return n, above
 		}
 		if next != '.' {
