@@ -42,7 +42,7 @@ type Config struct {
 	// needs are the privileges that the configuration requests, in file order.
 	needs []report
 	// starts are the positions of the resources, with the rest of Resource.Place in Place.
-	starts []Problem
+	starts []report
 }
 
 // Resource is one [[resource]].

@@ -135,9 +135,8 @@ func (r *reader) parse(files []File) (*Config, error) {
 		cfg.Files = append(cfg.Files, f.Name)
 	}
 	named := make(map[string]*Resource)
-	var starts []report
 	for _, v := range r.readTop(files) {
-		starts = append(starts, v.problem("", ""))
+		cfg.starts = append(cfg.starts, v.problem("", ""))
 		res := readResource(v)
 		if other := named[res.Name]; other != nil {
 			v.child("name").checkSameName(&res, other)
@@ -152,9 +151,6 @@ func (r *reader) parse(files []File) (*Config, error) {
 	// have.
 	if err := problems(r.reports, r.found); err != nil {
 		return nil, err
-	}
-	for _, start := range inOrder(starts) {
-		cfg.starts = append(cfg.starts, start.Problem)
 	}
 	cfg.needs = inOrder(r.needs)
 	return cfg, nil

@@ -196,7 +196,7 @@ func (v value) groupVariable() string {
 		isOfContainer := known.from > atListing
 		// A property that does not depend on the device would make one group of everything, and a
 		// property of a single device would group nothing.
-		if !known.device || known.single || isVirtual || isOfContainer {
+		if known.scope != someDevices || isVirtual || isOfContainer {
 			return "is not a property that several devices share: want " + variable, ""
 		}
 		return "", ""
