@@ -187,22 +187,27 @@ func notAllowed(what, word string) error {
 	return fmt.Errorf("%s requires --allow=%s", what, word)
 }
 
-// needs records that v requests a privilege: allowed reports whether it is granted, and word is the
-// word of --allow that grants it.
-func (v value) needs(what, word string, allowed func(Allow) bool) {
+// needs records that v requests a privilege without an argument, by its word.
+func (v value) needs(what, word string) {
+	v.needsIf(notAllowed(what, word).Error(), "", func(a Allow) bool {
+		return *a.words()[word]
+	})
+}
+
+// needsIf records a problem of v, unless allowed reports that the privilege is granted.
+func (v value) needsIf(text, hint string, allowed func(Allow) bool) {
 	// The message is formatted now, while the place of v is known. Config.Check only filters.
-	r := v.problem(notAllowed(what, word).Error(), "")
+	r := v.problem(text, hint)
 	r.allowed = allowed
 	v.r.needs = append(v.r.needs, r)
 }
 
 // needsDomain records that v, the name of a resource, has a domain.
 func (v value) needsDomain(domain string) {
-	r := v.problem("the domain "+quote(domain)+" is not one of --domains", "add "+domain+" to --domains")
-	r.allowed = func(a Allow) bool {
+	text := "the domain " + quote(domain) + " is not one of --domains"
+	v.needsIf(text, "add "+domain+" to --domains", func(a Allow) bool {
 		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
-	}
-	v.r.needs = append(v.r.needs, r)
+	})
 }
 
 // needsMount records that v requests to mount paths that begin with prefix, or only prefix if whole
@@ -213,7 +218,8 @@ func (v value) needsMount(written, prefix string, whole bool) {
 		// Only the directory is certain: "/run/vendor/a*.sock" needs --allow=mount:/run/vendor.
 		dir = strings.TrimSuffix(prefix[:strings.LastIndexByte(prefix, '/')+1], "/")
 	}
-	v.needs("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"), func(a Allow) bool {
+	refused := notAllowed("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"))
+	v.needsIf(refused.Error(), "", func(a Allow) bool {
 		return a.mayMount(prefix, whole)
 	})
 }
@@ -236,17 +242,19 @@ func (v value) needsMountOf(path device.Text) {
 // needsCDI records that v requests CDI devices of other specs whose names begin with prefix.
 // CheckCDI later checks the results of variables and wildcards.
 func (v value) needsCDI(written, prefix string) {
-	if kind, _, known := strings.Cut(prefix, "="); known {
-		v.needs("CDI device "+quote(written), allowCDI+kind, func(a Allow) bool {
-			return a.mayUse(kind)
-		})
-	} else {
-		// The kind is not known yet, because it has a wildcard or a variable. If no kind is
-		// permitted at all, the request can already be refused.
-		v.needs("CDI device "+quote(written), allowCDI+"KIND", func(a Allow) bool {
-			return len(a.CDI) > 0
-		})
+	kind, _, known := strings.Cut(prefix, "=")
+	if !known {
+		kind = "KIND"
 	}
+	refused := notAllowed("CDI device "+quote(written), allowCDI+kind)
+	v.needsIf(refused.Error(), "", func(a Allow) bool {
+		// A kind with a wildcard or a variable is not known yet. If no kind is permitted at all, the
+		// request can already be refused.
+		if !known {
+			return len(a.CDI) > 0
+		}
+		return a.mayUse(kind)
+	})
 }
 
 // Check returns the requests of the configuration that are not allowed, as an error of type

@@ -30,11 +30,7 @@ func (c *Container) read(v value) {
 	c.resolveCDI()
 	// The runtime runs hooks as root, whatever the security context of the pod permits.
 	if len(c.Hooks) > 0 {
-		v.child("hooks").needs(
-			"running programs as root on the host",
-			allowHooks,
-			func(a Allow) bool { return a.Hooks },
-		)
+		v.child("hooks").needs("running programs as root on the host", allowHooks)
 	}
 }
 

@@ -50,11 +50,7 @@ func (v value) needsEnv(name, key string) {
 	if program == "" {
 		return
 	}
-	v.needs(
-		"environment variable "+quote(name)+", which "+program+" reads,",
-		allowEnv,
-		func(a Allow) bool { return a.Env },
-	)
+	v.needs("environment variable "+quote(name)+", which "+program+" reads,", allowEnv)
 }
 
 // entry reads v as the value of an environment variable or an annotation: a string or a table.

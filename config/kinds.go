@@ -64,12 +64,6 @@ func (k kind) parse(s string) (p pattern.Values, rule, hint string) {
 	return p, rule, hint
 }
 
-// accepts reports whether s is a valid pattern of the kind.
-func (k kind) accepts(s string) bool {
-	_, rule, _ := k.parse(s)
-	return rule == ""
-}
-
 // values reads v as a condition of the kind: a string or a list of strings.
 func (v value) values(k kind) pattern.Values {
 	var all []pattern.Values
@@ -100,16 +94,11 @@ func (v value) pattern(k kind) (p pattern.Values, ok bool) {
 		v.mistyped(k.want, baseHint(n, k.digits, hexadecimalBase))
 		return p, false
 	}
-	s, ok := v.string(k.want, k.accepts)
-	if !ok {
-		return p, false
-	}
-	p, rule, hint := v.r.parsePattern(k, s)
-	if rule != "" {
-		v.report(quote(s)+" "+rule, hint)
-		return p, false
-	}
-	return p, true
+	s := v.checked(k.want, func(s string) (rule, hint string) {
+		p, rule, hint = v.r.parsePattern(k, s)
+		return rule, hint
+	})
+	return p, s != ""
 }
 
 // parsePattern is kind.parse for a pattern that the configuration keeps. It limits the size of all

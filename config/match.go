@@ -121,27 +121,24 @@ func readMatch(v value) Match {
 	if m.Dangerous {
 		// The author of the configuration consents by this key, and the author of the DaemonSet by
 		// --allow. Both are required.
-		v.child("dangerous").needs(
-			"a device with access to the host itself",
-			allowDangerous,
-			func(a Allow) bool { return a.Dangerous },
-		)
+		v.child("dangerous").needs("a device with access to the host itself", allowDangerous)
 	}
 	v.checkMatch(&m, sound)
 	return m
 }
 
-// attributeKind is a rule for the names of sysfs attributes. want continues the message about a
-// name that violates it.
+// attributeKind is a rule for the names of sysfs attributes.
 type attributeKind struct {
+	// want continues the message about a name that violates it.
 	want string
-	// wild is set if names may have wildcards.
-	wild bool
+	// special are the characters that names must not have.
+	special string
 }
 
+// Names support fewer wildcards than values: alternatives and escapes are refused in any case.
 var (
-	plainAttribute = attributeKind{want: `want a name such as "state" or "power/runtime_status", without wildcards`}
-	wildAttribute  = attributeKind{want: `want a name such as "index" or "rom*/VBNV"`, wild: true}
+	plainAttribute = attributeKind{`want a name such as "state" or "power/runtime_status", without wildcards`, `{\*?[`}
+	wildAttribute  = attributeKind{`want a name such as "index" or "rom*/VBNV"`, `{\`}
 )
 
 // attributes binds a key to a table of sysfs attributes and their wanted values.
@@ -172,36 +169,20 @@ func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	return attr
 }
 
-// check returns the rule that the name of an attribute violates, or an empty string.
+// check returns the rule that the name of an attribute violates, or an empty string. A name is a relative
+// path without "..". "**" is not allowed, since it would search whole trees of sysfs.
 func (k attributeKind) check(name string) string {
-	if k.accepts(name) {
-		return ""
-	}
-	return "is not a relative attribute name: " + k.want
-}
-
-// accepts reports whether name is a relative path without "..". "**" is not allowed, since it
-// would search whole trees of sysfs.
-func (k attributeKind) accepts(name string) bool {
-	// Names support fewer wildcards than values: alternatives and escapes are refused.
-	special := `{\`
-	if !k.wild {
-		special += "*?["
-	}
 	// Clean changes empty elements, "." and "..". Such a name could leave the directory of the
 	// device.
 	absolute := "/" + name
-	if path.Clean(absolute) != absolute {
-		return false
-	}
-	if strings.ContainsAny(name, special) || strings.Contains(name, "**") {
-		return false
-	}
-	if strings.ContainsFunc(name, unicode.IsControl) {
-		return false
-	}
+	isClean := path.Clean(absolute) == absolute
+	hasSpecial := strings.ContainsAny(name, k.special) || strings.Contains(name, "**")
+	hasControl := strings.ContainsFunc(name, unicode.IsControl)
 	// The remaining names may still be invalid as patterns, for example because of an unclosed
 	// class.
 	_, err := pattern.Parse(pattern.Path, name)
-	return err == nil
+	if isClean && !hasSpecial && !hasControl && err == nil {
+		return ""
+	}
+	return "is not a relative attribute name: " + k.want
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -228,45 +229,34 @@ func (v value) checkEach(r *Resource) {
 		}
 	}
 	for i := range r.Match {
-		if !v.checkEachOf(r, i) {
+		rule, hint := v.checkEachOf(r, i)
+		if rule != "" {
+			v.child("each").report(rule, hint)
 			return
 		}
 	}
 }
 
-// checkEachOf reports whether a match is compatible with each. If it is not, it
-// records a problem.
-func (v value) checkEachOf(r *Resource, index int) bool {
+// checkEachOf returns why a match is not compatible with each, or an empty rule.
+func (v value) checkEachOf(r *Resource, index int) (rule, hint string) {
 	m := &r.Match[index]
-	number := index + 1
+	key := m.withoutHardware()
+	// Every other match is compatible.
+	if key == "" && !m.VFIO {
+		return "", ""
+	}
+	combined := fmt.Sprintf("cannot be combined with %s in match %d", cmp.Or(key, "vfio"), index+1)
+	switch {
 	// A default of "node" is not reported, since vfio needs pci or mdev, with which the default is
 	// "device".
-	if m.VFIO && r.Each == EachNode && v.has("each") {
-		v.child("each").report(
-			fmt.Sprintf(`"node" cannot be combined with vfio in match %d: want "device"`, number),
-			"functions of one IOMMU group can only be injected together",
-		)
-		return false
+	case m.VFIO && r.Each == EachNode && v.has("each"):
+		return `"node" ` + combined + `: want "device"`, "functions of one IOMMU group can only be injected together"
+	case key != "" && r.Each == EachAll:
+		return `"all" ` + combined, "count is the number of containers that may hold one device at the same time"
+	case key != "" && r.GroupBy != "":
+		return quote(r.GroupBy) + " " + combined + ": only hardware can be grouped", ""
 	}
-	key := m.withoutHardware()
-	if key == "" {
-		return true
-	}
-	if r.Each == EachAll {
-		v.child("each").report(
-			fmt.Sprintf(`"all" cannot be combined with %s in match %d`, key, number),
-			"count is the number of containers that may hold one device at the same time",
-		)
-		return false
-	}
-	if r.GroupBy != "" {
-		v.child("each").report(
-			fmt.Sprintf("%q cannot be combined with %s in match %d: only hardware can be grouped", r.GroupBy, key, number),
-			"",
-		)
-		return false
-	}
-	return true
+	return "", ""
 }
 
 // checkVirtual reports virtual devices of the same name: the name is their ID.
@@ -306,7 +296,14 @@ func (v value) checkNets(r *Resource) {
 		"because a network interface moves into a single container (net in match %d with container.cdi)",
 		index+1,
 	)
-	if v.refuseCount(r, (*Match).SelectsNets, why) {
+	several := r.find(func(m *Match) bool { return m.SelectsNets() && m.Count > 1 })
+	if several >= 0 {
+		// The position is the count that applies: the count of the match, or else of the resource.
+		at := v
+		if v.r.matches[several].has("count") {
+			at = v.r.matches[several]
+		}
+		at.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Match[several].Count, why), "")
 		return
 	}
 	if r.Shared {
@@ -314,28 +311,7 @@ func (v value) checkNets(r *Resource) {
 		return
 	}
 	// The interface disappears from the host while a container has it.
-	v.r.matches[index].child("net").needs(
-		"moving network interfaces of the host",
-		allowNet,
-		func(a Allow) bool { return a.Net },
-	)
-}
-
-// refuseCount reports a count above 1 of a match that the predicate accepts.
-func (v value) refuseCount(r *Resource, accept func(m *Match) bool, why string) (refused bool) {
-	i := r.find(func(m *Match) bool {
-		return accept(m) && m.Count > 1
-	})
-	if i < 0 {
-		return false
-	}
-	// The position is the count that applies: the count of the match, or else of the resource.
-	at := v
-	if v.r.matches[i].has("count") {
-		at = v.r.matches[i]
-	}
-	at.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Match[i].Count, why), "")
-	return true
+	v.r.matches[index].child("net").needs("moving network interfaces of the host", allowNet)
 }
 
 // checkPaths reports texts that give several nodes of one device the same path or name in the

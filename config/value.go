@@ -302,30 +302,13 @@ func exampleWith(example string, raw any) string {
 	return strings.Join(parts, `"`)
 }
 
-// string reads v as a string. It reports values of other types, and strings with a NUL, which
-// neither environments nor paths can contain (execve(2), open(2)). valid reports whether a number
-// or boolean would be valid as a string, for the hint.
-// ok is false if v is invalid.
-func (v value) string(want string, valid func(s string) bool) (string, bool) {
-	s, ok := v.raw.(string)
-	if !ok {
-		v.mistyped(want, v.quotesHint(valid))
-		return "", false
-	}
-	if strings.Contains(s, "\x00") {
-		v.report(quote(s)+" has a NUL character, which is not allowed", "")
-		return s, false
-	}
-	return s, true
-}
-
 // quotesHint returns a hint for a number or boolean in place of a string.
 // It is empty for tables, lists and dates, which no quotes turn into a valid string.
-func (v value) quotesHint(valid func(s string) bool) string {
+func (v value) quotesHint(check func(s string) (rule, hint string)) string {
 	switch v.raw.(type) {
 	case int64, float64, bool:
 		s := fmt.Sprint(v.raw)
-		if valid(s) {
+		if rule, _ := check(s); rule == "" {
 			return "write it in quotes: " + quote(s)
 		}
 		return "a string is written in quotes"
@@ -334,15 +317,17 @@ func (v value) quotesHint(valid func(s string) bool) string {
 }
 
 // checked reads v as a string. check returns the rule that the string violates, which continues a
-// sentence that begins with the quoted string. The result is empty if v is invalid. For a
-// number or a boolean, check gets its text, for the hint.
+// sentence that begins with the quoted string. The result is empty if v is invalid. A NUL is never valid:
+// neither environments nor paths can contain one (execve(2), open(2)). For a number or a boolean, check
+// gets its text, for the hint.
 func (v value) checked(want string, check func(s string) (rule, hint string)) string {
-	isValid := func(s string) bool {
-		rule, _ := check(s)
-		return rule == ""
+	s, isString := v.raw.(string)
+	if !isString {
+		v.mistyped(want, v.quotesHint(check))
+		return ""
 	}
-	s, ok := v.string(want, isValid)
-	if !ok {
+	if strings.Contains(s, "\x00") {
+		v.report(quote(s)+" has a NUL character, which is not allowed", "")
 		return ""
 	}
 	rule, hint := check(s)
