@@ -19,8 +19,18 @@ func (c *Container) read(v value) {
 		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
-		c.bindCDI(t)
-		c.bindKeysOfCDI(t)
+		t.key("cdi", cdiForm, c.readCDI,
+			"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
+		bind(t, "cdi_devices", stringsForm, &c.CDIDevices, value.cdiDevices,
+			"names of CDI devices of other specs on the host to inject along with every device")
+		// The response to Allocate only has nodes, mounts, environment variables, annotations and CDI names
+		// (ContainerAllocateResponse in k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1). The next keys need a
+		// CDI spec.
+		tableOf(t, "owner", &c.Owner, readOwner, `{ gid = 44, mode = "0660" }`, "owner of the nodes in the container; needs CDI")
+		t.text("net_name", &c.NetName, netName,
+			"name of a network interface in the container, at most 15 characters; needs CDI")
+		tables(t, "hooks", &c.Hooks, readHook, `{ hook_name = "createContainer", path = "/usr/bin/hook" }`,
+			"hooks, programs of the host that the runtime runs")
 		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount,
 			"how many slots of one device one container may get")
 		bind(t, "health_dir", stringForm, &c.HealthDir, value.healthDir,
@@ -34,35 +44,16 @@ func (c *Container) read(v value) {
 	}
 }
 
-// bindCDI binds the keys for injection by CDI names.
-// AutoCDI and CDI are never both set.
-func (c *Container) bindCDI(t *table) {
-	cdiForm := func() form {
-		return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}}
-	}
-	t.key("cdi", cdiForm, c.readCDI,
-		"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
-	bind(t, "cdi_devices", stringsForm, &c.CDIDevices, value.cdiDevices,
-		"names of CDI devices of other specs on the host to inject along with every device")
-}
+// cdiForm is the JSON Schema of cdi.
+func cdiForm() form { return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}} }
 
-// readCDI reads v as a boolean or "auto". Any other string is reported as no boolean.
+// readCDI reads v as a boolean or "auto". Any other string is reported as no boolean. AutoCDI and CDI are
+// never both set.
 func (c *Container) readCDI(v value) {
 	c.AutoCDI = v.raw == autoCDI
 	if !c.AutoCDI {
 		c.CDI = v.boolean(`true, false or "auto"`)
 	}
-}
-
-// bindKeysOfCDI binds the keys that the device plugin API cannot express, and a CDI spec can.
-// The response to Allocate only has nodes, mounts, environment variables, annotations and CDI names
-// (ContainerAllocateResponse in k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1).
-func (c *Container) bindKeysOfCDI(t *table) {
-	tableOf(t, "owner", &c.Owner, readOwner, `{ gid = 44, mode = "0660" }`, "owner of the nodes in the container; needs CDI")
-	t.text("net_name", &c.NetName, netName,
-		"name of a network interface in the container, at most 15 characters; needs CDI")
-	const exampleHook = `{ hook_name = "createContainer", path = "/usr/bin/hook" }`
-	tables(t, "hooks", &c.Hooks, readHook, exampleHook, "hooks, programs of the host that the runtime runs")
 }
 
 // autoCDI is the default of cdi: CDI names where the name of a node matters to programs, and nodes

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -36,11 +35,18 @@ func (k kind) form() form {
 	return stringsForm()
 }
 
-// parse parses one pattern of the kind. If s is invalid, it returns the rule that s violates;
-// otherwise the rule is empty.
-// hint may be set together with rule. The text of rule continues a sentence that begins with s.
-func (k kind) parse(s string) (p pattern.Values, rule, hint string) {
+// parsePattern parses one pattern of a kind. If s is invalid, it returns the rule that s violates, whose
+// text continues a sentence that begins with s; otherwise the rule is empty. It limits the size of all
+// patterns of the configuration.
+func (r *reader) parsePattern(k kind, s string) (p pattern.Values, rule, hint string) {
+	if r.patterns > maxPatterns {
+		return p, tooManyPatterns, ""
+	}
 	p, err := pattern.Parse(k.mode, s)
+	r.patterns += p.Size()
+	if r.patterns > maxPatterns {
+		return p, tooManyPatterns, ""
+	}
 	if errors.Is(err, pattern.ErrEmpty) {
 		if k.mode != pattern.Path {
 			hint = `"!*" selects devices without a value`
@@ -99,20 +105,6 @@ func (v value) pattern(k kind) (p pattern.Values, ok bool) {
 		return rule, hint
 	})
 	return p, s != ""
-}
-
-// parsePattern is kind.parse for a pattern that the configuration keeps. It limits the size of all
-// patterns.
-func (r *reader) parsePattern(k kind, s string) (p pattern.Values, rule, hint string) {
-	if r.patterns > maxPatterns {
-		return p, tooManyPatterns, ""
-	}
-	p, rule, hint = k.parse(s)
-	r.patterns += p.Size()
-	if r.patterns > maxPatterns {
-		return p, tooManyPatterns, ""
-	}
-	return p, rule, hint
 }
 
 // tooManyPatterns is the rule for a pattern beyond maxPatterns.
@@ -208,13 +200,14 @@ func idHint(written string, numbers int, isOther func(part string) bool) string 
 
 // base is a base in which TOML integers can be written, besides decimal.
 type base struct {
-	radix  int
+	// format of an integer with a number of digits: IDs and modes have leading zeros.
+	format string
 	prefix string
 }
 
 var (
-	hexadecimalBase = base{16, "0x"}
-	octalBase       = base{8, "0o"}
+	hexadecimalBase = base{"%0*x", "0x"}
+	octalBase       = base{"%0*o", "0o"}
 )
 
 // baseHint returns how to write a bare integer as a string of this many digits. TOML reads
@@ -224,9 +217,8 @@ func baseHint(n int64, digits int, b base) string {
 	if n < 0 {
 		return ""
 	}
-	// IDs and modes have leading zeros, which an integer loses.
-	decimal := padded(strconv.FormatInt(n, 10), digits)
-	other := padded(strconv.FormatInt(n, b.radix), digits)
+	decimal := fmt.Sprintf("%0*d", digits, n)
+	other := fmt.Sprintf(b.format, digits, n)
 	decimalFits := len(decimal) <= digits
 	otherFits := len(other) <= digits
 	switch {
@@ -239,12 +231,6 @@ func baseHint(n int64, digits int, b base) string {
 		return "write it in quotes: " + quote(decimal)
 	}
 	return fmt.Sprintf("TOML reads %s%s and %d as the same number: write %q or %q", b.prefix, other, n, other, decimal)
-}
-
-// padded prepends zeros to a number up to a number of digits. It returns longer numbers unchanged.
-func padded(number string, digits int) string {
-	missing := max(0, digits-len(number))
-	return strings.Repeat("0", missing) + number
 }
 
 // pciClass accepts a prefix of a PCI class code. It has three bytes (PCI Local Bus

@@ -63,16 +63,38 @@ func readResource(v value) Resource {
 // bind binds the keys of a resource.
 // The order of the calls is the order in which the keys are read, whatever their order in the text.
 func (r *Resource) bind(t *table) {
-	r.bindName(t)
+	t.key("name", stringForm, r.readName, "name of the resource, optionally with a domain other than the one above")
+	t.require("name", `a name such as "gpu" or "vendor.example/gpu"`, "")
+	// names comes after name, because it maps the results of name.
+	t.key("names", stringTable, r.readNames,
+		"nicer names: a result of name without its domain, or a pattern of results, and the name to use instead")
 	t.integer("count", &r.Count, 1, maxCount,
 		"number of slots of each device: how many containers may hold it at the same time")
-	r.bindDevices(t)
+	tables(t, "match", &r.Match, readMatch, exampleMatch,
+		"device nodes and hardware: a table, or a list of tables of which any may select a node")
+	t.require("match", "at least one match", matchHint)
+	tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
+	t.key("each", stringForm, r.readEach,
+		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together, and a variable without ${} is all hardware with the same value`)
+	words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
+		"which property the ID of a USB device or a CDI device consists of")
 	t.key("shared", sharedForm, r.readShared,
 		`whether other resources may offer the same device: at once (true), or so that containers hold one of the offers at a time ("exclusive")`)
 	tableOf(t, "when", &r.When, readWhen, `{ node_name = "gpu-*" }`, "when the resource is active: all set conditions must hold")
 	tables(t, "with", &r.With, readCompanion, `{ path = "/dev/kfd" }`,
 		"companions: nodes or paths injected along with every device, once per container")
-	r.bindKubelet(t)
+	words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread},
+		"which free devices to suggest to the kubelet")
+	bind(t, "numa", numaForm, &r.NUMA, value.numa,
+		`NUMA nodes to report: "auto" reports the nodes of the hardware, "none" reports no node, or a list such as [0, 1]`)
+	words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways},
+		"when the resource is registered with the kubelet")
+	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
+	t.claimAttributes(&r.Attributes)
+	t.capacity(&r.Capacity)
+	bind(t, "evict_after", stringForm, &r.EvictAfter, value.evictAfter,
+		"with dra: how long a device is absent before pods with a claim to it are evicted")
+	t.features(r)
 	tableOf(t, "health", &r.Health, readHealth, "{ open = true }", "checks of each device beyond its presence")
 	t.table("container", r.Container.read, `{ path = "/dev/zigbee" }`, "what a container gets")
 }
@@ -94,43 +116,6 @@ func (r *Resource) readShared(v value) {
 	} else if !r.Exclusive {
 		r.Shared = v.boolean(want)
 	}
-}
-
-// bindName binds name and names.
-func (r *Resource) bindName(t *table) {
-	t.key("name", stringForm, r.readName, "name of the resource, optionally with a domain other than the one above")
-	t.require("name", `a name such as "gpu" or "vendor.example/gpu"`, "")
-	// names comes after name, because it maps the results of name.
-	t.key("names", stringTable, r.readNames,
-		"nicer names: a result of name without its domain, or a pattern of results, and the name to use instead")
-}
-
-// bindDevices binds the keys that define the devices of a resource.
-func (r *Resource) bindDevices(t *table) {
-	tables(t, "match", &r.Match, readMatch, exampleMatch,
-		"device nodes and hardware: a table, or a list of tables of which any may select a node")
-	t.require("match", "at least one match", matchHint)
-	tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
-	t.key("each", stringForm, r.readEach,
-		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together, and a variable without ${} is all hardware with the same value`)
-	words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
-		"which property the ID of a USB device or a CDI device consists of")
-}
-
-// bindKubelet binds the keys that define how devices are advertised to the kubelet.
-func (r *Resource) bindKubelet(t *table) {
-	words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread},
-		"which free devices to suggest to the kubelet")
-	bind(t, "numa", numaForm, &r.NUMA, value.numa,
-		`NUMA nodes to report: "auto" reports the nodes of the hardware, "none" reports no node, or a list such as [0, 1]`)
-	words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways},
-		"when the resource is registered with the kubelet")
-	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
-	t.claimAttributes(&r.Attributes)
-	t.capacity(&r.Capacity)
-	bind(t, "evict_after", stringForm, &r.EvictAfter, value.evictAfter,
-		"with dra: how long a device is absent before pods with a claim to it are evicted")
-	t.features(r)
 }
 
 // numaForm is the JSON Schema of numa.

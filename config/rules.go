@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,30 +10,15 @@ import (
 
 // Rules for combinations of the keys of a match or a resource.
 
-// noNode reports whether the match selects neither nodes nor hardware. Each thing that it
-// selects is one device, regardless of the key each.
-func (m *Match) noNode() bool { return m.Mount || m.fromCDI() || m.Virtual != nil }
-
 // fromCDI reports whether the match selects CDI devices of the host.
 func (m *Match) fromCDI() bool { return !m.CDIDevice.Empty() }
 
-// hasNode reports whether the match selects nodes or hardware.
-func (m *Match) hasNode() bool { return !m.noNode() }
+// isVirtual reports whether the match defines devices without hardware.
+func (m *Match) isVirtual() bool { return m.Virtual != nil }
 
-// namesNoHardware reports whether the match selects nodes regardless of their hardware.
-func (m *Match) namesNoHardware() bool { return m.hasNode() && !m.NamesHardware() }
-
-// withoutHardware returns the key by which the match selects devices that have no hardware and
-// no nodes, and an empty string for all other matches.
-func (m *Match) withoutHardware() string {
-	if m.Virtual != nil {
-		return "virtual"
-	}
-	if m.fromCDI() {
-		return "cdi_device"
-	}
-	return ""
-}
+// hasNode reports whether the match selects nodes or hardware. Each other thing that it selects is one
+// device, regardless of the key each.
+func (m *Match) hasNode() bool { return !m.Mount && !m.fromCDI() && !m.isVirtual() }
 
 // find returns the index of the first match that the predicate accepts, or -1. The index is also
 // the index of the match in reader.matches while the resource is being read.
@@ -162,7 +146,9 @@ func (v value) defaultEach(r *Resource) Each {
 	if withHardware < 0 {
 		return EachNode
 	}
-	withoutHardware := r.find((*Match).namesNoHardware)
+	withoutHardware := r.find(func(m *Match) bool {
+		return m.hasNode() && !m.NamesHardware()
+	})
 	if withoutHardware < 0 {
 		return EachDevice
 	}
@@ -187,7 +173,7 @@ func (v value) checkResource(r *Resource) {
 	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
 		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`, "")
 	}
-	isOnlyVirtual := r.hasOnlyOther(func(m *Match) bool { return m.Virtual == nil })
+	isOnlyVirtual := r.hasOnlyOther(func(m *Match) bool { return !m.isVirtual() })
 	if len(r.Exclude) > 0 && isOnlyVirtual {
 		v.child("exclude").report(
 			"cannot leave out virtual devices, which have no hardware and no nodes",
@@ -240,20 +226,26 @@ func (v value) checkEach(r *Resource) {
 // checkEachOf returns why a match is not compatible with each, or an empty rule.
 func (v value) checkEachOf(r *Resource, index int) (rule, hint string) {
 	m := &r.Match[index]
-	key := m.withoutHardware()
-	// Every other match is compatible.
-	if key == "" && !m.VFIO {
+	key := ""
+	switch {
+	case m.isVirtual():
+		key = "virtual"
+	case m.fromCDI():
+		key = "cdi_device"
+	case m.VFIO:
+		key = "vfio"
+	default:
 		return "", ""
 	}
-	combined := fmt.Sprintf("cannot be combined with %s in match %d", cmp.Or(key, "vfio"), index+1)
+	combined := fmt.Sprintf("cannot be combined with %s in match %d", key, index+1)
 	switch {
 	// A default of "node" is not reported, since vfio needs pci or mdev, with which the default is
 	// "device".
 	case m.VFIO && r.Each == EachNode && v.has("each"):
 		return `"node" ` + combined + `: want "device"`, "functions of one IOMMU group can only be injected together"
-	case key != "" && r.Each == EachAll:
+	case !m.VFIO && r.Each == EachAll:
 		return `"all" ` + combined, "count is the number of containers that may hold one device at the same time"
-	case key != "" && r.GroupBy != "":
+	case !m.VFIO && r.GroupBy != "":
 		return quote(r.GroupBy) + " " + combined + ": only hardware can be grouped", ""
 	}
 	return "", ""

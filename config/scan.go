@@ -68,12 +68,12 @@ func scan(text string, nodes int) *scanner {
 	root := &node{at: noPosition, raw: make(map[string]*node)}
 	s := &scanner{text: text, root: root, nodes: nodes}
 	table := s.root
-	path := keyPath{}
+	size := 0 // of a copy of the key of the table
 	for s.space(true); s.i < len(s.text); s.space(true) {
 		if s.peek() == '[' {
-			table, path = s.header()
+			table, size = s.header()
 		} else {
-			s.assignment(table, path)
+			s.assignment(table, size)
 		}
 		s.space(false)
 		// The byte 0 stands for the end of the text.
@@ -85,11 +85,8 @@ func scan(text string, nodes int) *scanner {
 	return s
 }
 
-// keyPath is the size of a dotted key from the top: its parts and their length in bytes.
-type keyPath struct{ parts, length int }
-
-// size is the cost of one copy of the path: its text and a string header per part.
-func (p keyPath) size() int { return p.length + 16*p.parts }
+// partSize is the cost of one part of a key in a copy of the key, besides its text: a string header.
+const partSize = 16
 
 // peek returns the next byte, or 0 at the end of the text.
 func (s *scanner) peek() byte {
@@ -155,7 +152,7 @@ func (s *scanner) until(characters string) {
 }
 
 // header reads [table] or [[list]] and returns its table.
-func (s *scanner) header() (*node, keyPath) {
+func (s *scanner) header() (*node, int) {
 	at := s.i
 	closing := "]"
 	if strings.HasPrefix(s.text[s.i:], "[[") {
@@ -163,7 +160,7 @@ func (s *scanner) header() (*node, keyPath) {
 	}
 	s.i += len(closing)
 	// Headers are always relative to the top.
-	n, p := s.key(s.root, keyPath{})
+	n, size := s.key(s.root, 0)
 	items, isList := n.list()
 	if closing == "]]" {
 		if n == s.root.table()["resource"] {
@@ -178,7 +175,7 @@ func (s *scanner) header() (*node, keyPath) {
 	} else if isList {
 		// The header of a table has the name of a list. The library reports that.
 		s.stop()
-		return n, p
+		return n, size
 	}
 	n.hasHeader = true
 	if n.raw == nil {
@@ -186,38 +183,40 @@ func (s *scanner) header() (*node, keyPath) {
 	}
 	if !strings.HasPrefix(s.text[s.i:], closing) {
 		s.stop()
-		return n, p
+		return n, size
 	}
 	s.i += len(closing)
-	return n, p
+	return n, size
 }
 
 // assignment reads a key below a table, and its value.
-func (s *scanner) assignment(table *node, above keyPath) {
-	n, p := s.key(table, above)
+func (s *scanner) assignment(table *node, above int) {
+	n, size := s.key(table, above)
 	if s.peek() != '=' {
 		s.stop()
 		return
 	}
 	s.i++
 	s.space(false)
-	s.value(n, p)
+	s.value(n, size)
 }
 
-// key reads a dotted key below a table.
-func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
-	var own keyPath
+// key reads a dotted key below a table. size is the size of a copy of the key, and above of the key of the
+// table.
+func (s *scanner) key(n *node, above int) (key *node, size int) {
+	parts := 0
+	size = above
 	for {
 		s.space(false)
 		at := s.i
 		name := s.name()
-		own.parts++
+		parts++
 		// Within the loop, so that a key of a megabyte is not split into parts first.
-		if own.parts > maxDepth {
+		if parts > maxDepth {
 			s.refuse(at, fmt.Sprintf("the key has more than %d parts", maxDepth))
 			return n, above
 		}
-		own.length += s.i - at
+		size += s.i - at + partSize
 		n = s.child(n, name, at)
 		s.space(false)
 		next := s.peek()
@@ -244,10 +243,9 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 		}
 		s.i++
 	}
-	p := keyPath{above.parts + own.parts, above.length + own.length}
-	// The parser copies the whole path for each part.
-	s.charge(own.parts * p.size())
-	return n, p
+	// The parser copies the whole key for each part.
+	s.charge(parts * size)
+	return n, size
 }
 
 // child returns the node of a key below n. It creates a missing node at the offset.
@@ -308,8 +306,8 @@ func scalar(text string) any {
 	return decoded.K
 }
 
-// value reads a value; n is its key or element.
-func (s *scanner) value(n *node, p keyPath) {
+// value reads a value; n is its key or element, and size the size of a copy of its key.
+func (s *scanner) value(n *node, size int) {
 	n.closed = true
 	at := s.i
 	switch s.peek() {
@@ -318,20 +316,20 @@ func (s *scanner) value(n *node, p keyPath) {
 		n.raw = scalar(s.text[at:s.i])
 	case '[':
 		items := []*node{}
-		s.brackets(p, ']', func() {
+		s.brackets(size, ']', func() {
 			item := &node{at: s.i}
 			if c := s.peek(); c == '{' || c == '[' {
 				item = s.node(s.i)
 			}
-			s.value(item, p)
+			s.value(item, size)
 			items = append(items, item)
 		})
 		n.raw = items
 	case '{':
 		n.raw = make(map[string]*node)
 		// Keys of an inline table are relative to the table.
-		s.brackets(p, '}', func() {
-			s.assignment(n, p)
+		s.brackets(size, '}', func() {
+			s.assignment(n, size)
 		})
 	default:
 		s.until(",]}#\n")
@@ -341,7 +339,7 @@ func (s *scanner) value(n *node, p keyPath) {
 
 // brackets reads the content of brackets, separated by commas. read reads an
 // element.
-func (s *scanner) brackets(p keyPath, closing byte, read func()) {
+func (s *scanner) brackets(size int, closing byte, read func()) {
 	// The scanner and the parser recurse at each bracket. The limit protects both stacks.
 	if s.depth == maxDepth {
 		s.refuse(s.i, fmt.Sprintf("brackets are nested more than %d deep", maxDepth))
@@ -349,7 +347,7 @@ func (s *scanner) brackets(p keyPath, closing byte, read func()) {
 	}
 	s.depth++
 	s.i++
-	s.charge(p.size())
+	s.charge(size)
 	for {
 		s.space(true)
 		// The list is empty, or ends with a comma.

@@ -399,9 +399,6 @@ func checkSource(name string, r *Resource) string {
 	return ""
 }
 
-// isVirtual reports whether the match defines devices without hardware.
-func (m *Match) isVirtual() bool { return len(m.Virtual) > 0 }
-
 // checkVar returns why no virtual device has a value for a variable, or an empty string.
 func checkVar(name, key string, r *Resource) string {
 	var known []string
