@@ -16,16 +16,6 @@ const slotsName = "slots"
 // is listed, because the value is published in a ResourceSlice.
 var capacityValue = role{want: `a quantity such as "10G"`, at: atListing}
 
-// capacity binds the amounts that the claims of one device share. The keys are names of the author,
-// so that only the values have a form: a quantity, or a table with a quantity and a default.
-func (t *table) capacity(into *[]Capacity) {
-	const key = "capacity"
-	capacityForm := func() form {
-		return userKeysForm(orTable(t, key, quantityForm(), value.readCapacity))
-	}
-	bind(t, key, capacityForm, into, value.capacities, "with dra: amounts of each device that its claims share, such as bandwidth")
-}
-
 // capacities reads v as a table of capacities, by name. The order is the order of the names.
 // Capacities with an invalid name are included: the problem makes Parse fail anyway.
 func (v value) capacities() []Capacity {

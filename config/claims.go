@@ -20,16 +20,6 @@ const (
 // or its resource. The attributes of the configuration need other names.
 var reservedAttributes = []string{"id", "resource"}
 
-// claimAttributes binds the attributes of each device by which claims select.
-func (t *table) claimAttributes(into *[]Attribute) {
-	const key = "attributes"
-	attributesForm := func() form {
-		literals := form{"type": []string{"string", "integer", "boolean"}}
-		return userKeysForm(orTable(t, key, literals, value.readTyped))
-	}
-	bind(t, key, attributesForm, into, value.claimAttributes, "with dra: attributes of each device by which claims select")
-}
-
 // claimAttributes reads v as a table of attributes, by name.
 // The order is the order of the names. Only the first maxAttributes are read.
 func (v value) claimAttributes() []Attribute {

@@ -44,9 +44,6 @@ func (c *Container) read(v value) {
 	}
 }
 
-// cdiForm is the JSON Schema of cdi.
-func cdiForm() form { return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}} }
-
 // readCDI reads v as a boolean or "auto". Any other string is reported as no boolean. AutoCDI and CDI are
 // never both set.
 func (c *Container) readCDI(v value) {

@@ -7,14 +7,10 @@ import (
 // entries binds a key to a table of environment variables or annotations, whose keys are
 // arbitrary. what names an entry in messages.
 func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
-	// A string is an abbreviation of a table with only the key value.
-	entriesForm := func() form {
-		return userKeysForm(orTable(t, name, stringForm(), readEntry))
-	}
 	read := func(v value) []device.Entry {
 		return v.entries(what, keys)
 	}
-	bind(t, name, entriesForm, into, read, help)
+	bind(t, name, userKeysForm(orTable(stringForm, readEntry)), into, read, help)
 }
 
 // entries reads v as a table of environment variables or annotations.

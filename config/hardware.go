@@ -91,6 +91,6 @@ func (t *table) conditions(name string, conditions map[string]pattern.Values) {
 		read := func(v value) {
 			conditions[a.Key] = v.values(a.kind)
 		}
-		t.key(a.Key, a.kind.form, read, a.Help)
+		t.key(a.Key, a.kind.form(), read, a.Help)
 	}
 }

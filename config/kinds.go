@@ -27,12 +27,12 @@ type kind struct {
 	check func(a pattern.Alternative) (rule, hint string)
 }
 
-// form returns the JSON Schema of a pattern of the kind, or a list of patterns.
-func (k kind) form() form {
+// form returns the form of a pattern of the kind, or a list of patterns.
+func (k kind) form() formOf {
 	if k.integers {
-		return oneOrMore(form{"type": []string{"string", "integer"}})
+		return integersForm
 	}
-	return stringsForm()
+	return stringsForm
 }
 
 // parsePattern parses one pattern of a kind. If s is invalid, it returns the rule that s violates, whose

@@ -10,7 +10,7 @@ import (
 
 // selectors binds the keys of a match that select nodes and hardware. match and exclude share them.
 func (t *table) selectors(m *Match) {
-	t.key("glob", nodeGlob.form, m.readGlob,
+	t.key("glob", nodeGlob.form(), m.readGlob,
 		"paths on the host: of device nodes below /dev, and elsewhere of files, sockets and directories, as bind mounts")
 	t.hardware(
 		"usb",
@@ -94,7 +94,7 @@ func readMatch(v value) Match {
 		t.boolean("vfio", &m.VFIO,
 			"whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
 		t.values("cdi_device", &m.CDIDevice, cdiName, "qualified names of CDI devices of other specs on the host")
-		t.virtual(&m)
+		bind(t, "virtual", oneOrMore(orTable(stringForm, readVirtual)), &m.Virtual, value.virtual, "devices without hardware: a name, a table, or a list of these")
 		path := nodePath
 		if m.Mount {
 			path = companionPath
@@ -143,13 +143,10 @@ var (
 
 // attributes binds a key to a table of sysfs attributes and their wanted values.
 func (t *table) attributes(name string, into *map[string]pattern.Values, k attributeKind, help string) {
-	attributesForm := func() form {
-		return userKeysForm(stringsForm())
-	}
 	read := func(v value) map[string]pattern.Values {
 		return v.attributes(k)
 	}
-	bind(t, name, attributesForm, into, read, help)
+	bind(t, name, stringsTable, into, read, help)
 }
 
 // attributes reads v as a table of sysfs attributes and their wanted values.

@@ -29,14 +29,11 @@ func readOwner(v value) *device.Owner {
 // unixID binds a key to the ID of a user or group. A pointer distinguishes root, which is 0, from
 // an ID that is not set.
 func (t *table) unixID(name string, into **uint32, help string) {
-	idForm := func() form {
-		return integerForm(0, maxUnixID)
-	}
 	read := func(v value) *uint32 {
 		id := uint32(v.integer(0, maxUnixID))
 		return &id
 	}
-	bind(t, name, idForm, into, read, help)
+	bind(t, name, integerForm(0, maxUnixID), into, read, help)
 }
 
 // mode reads v as permission bits. It returns nil if they are invalid. They are a string because

@@ -189,10 +189,7 @@ func (f *top) bind(t *table) {
 	bind(t, "domain", stringForm, &f.domain, readDomain,
 		"prefix of every resource name without a domain: a DNS subdomain of your own, one for the whole configuration")
 	words(t, "api", &f.api, apis, "the API of the kubelet for resources that do not set api")
-	resourceForm := func() form {
-		return form{"type": "array", "items": t.below("resource", ignoring(readResource))}
-	}
-	bind(t, "resource", resourceForm, &f.resources, value.resources,
+	bind(t, "resource", listOf(below(ignoring(readResource))), &f.resources, value.resources,
 		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 

@@ -90,20 +90,20 @@ func (r *Resource) bind(t *table) {
 	words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways},
 		"when the resource is registered with the kubelet")
 	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
-	t.claimAttributes(&r.Attributes)
-	t.capacity(&r.Capacity)
+	bind(t, "attributes", userKeysForm(orTable(typed("string", "integer", "boolean"), value.readTyped)), &r.Attributes, value.claimAttributes,
+		"with dra: attributes of each device by which claims select")
+	bind(t, "capacity", userKeysForm(orTable(quantityForm, value.readCapacity)), &r.Capacity, value.capacities,
+		"with dra: amounts of each device that its claims share, such as bandwidth")
 	bind(t, "evict_after", stringForm, &r.EvictAfter, value.evictAfter,
 		"with dra: how long a device is absent before pods with a claim to it are evicted")
-	t.features(r)
+	t.key("features", stringTable, r.readFeatures,
+		"values of the healthy devices that become labels of the node, by the end of their names; needs --nfd-dir")
 	tableOf(t, "health", &r.Health, readHealth, "{ open = true }", "checks of each device beyond its presence")
 	t.table("container", r.Container.read, `{ path = "/dev/zigbee" }`, "what a container gets")
 }
 
 // exclusive is the value of shared for resources of which only one may use a device at a time.
 const exclusive = "exclusive"
-
-// sharedForm is the JSON Schema of shared.
-func sharedForm() form { return form{"enum": []any{true, false, exclusive}} }
 
 // readShared reads v as a boolean or "exclusive".
 func (r *Resource) readShared(v value) {
@@ -116,13 +116,6 @@ func (r *Resource) readShared(v value) {
 	} else if !r.Exclusive {
 		r.Shared = v.boolean(want)
 	}
-}
-
-// numaForm is the JSON Schema of numa.
-func numaForm() form {
-	word := form{"enum": []string{"auto", "none"}}
-	nodes := form{"type": "array", "items": integerForm(0, math.MaxInt32)}
-	return form{"anyOf": []form{word, nodes}}
 }
 
 // numa reads v as "auto", "none" or a list of NUMA nodes. The nodes are sorted, without repeats.

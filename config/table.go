@@ -53,12 +53,11 @@ func (v value) read(bind func(t *table)) (sound bool) {
 }
 
 // key binds a key to a function that reads it. form is the JSON Schema of its value, and help its
-// meaning. read is not called if the text does not have the key: the field keeps its default. form
-// is a function because only a description needs it.
-func (t *table) key(name string, form func() form, read func(v value), help string) {
+// meaning. read is not called if the text does not have the key: the field keeps its default.
+func (t *table) key(name string, form formOf, read func(v value), help string) {
 	t.names = append(t.names, name)
 	if t.describes != nil {
-		t.describes.add(name, form(), help)
+		t.describes.add(name, form(t, name), help)
 		return
 	}
 	// The letter case must be exact, unlike in the structs of the library.
@@ -81,7 +80,7 @@ func (t *table) require(name, want, hint string) {
 
 // bind binds a key to a field that read reads. It is a function, because methods cannot have type
 // parameters.
-func bind[T any](t *table, name string, form func() form, into *T, read func(v value) T, help string) {
+func bind[T any](t *table, name string, form formOf, into *T, read func(v value) T, help string) {
 	assign := func(v value) {
 		*into = read(v)
 	}
@@ -98,25 +97,19 @@ func (t *table) boolean(name string, into *bool, help string) {
 
 // integer binds a key to an integer from lo to hi. If the value is invalid, the field becomes lo.
 func (t *table) integer(name string, into *int, lo, hi int64, help string) {
-	rangeForm := func() form {
-		return integerForm(lo, hi)
-	}
 	read := func(v value) int {
 		return int(v.integer(lo, hi))
 	}
-	bind(t, name, rangeForm, into, read, help)
+	bind(t, name, integerForm(lo, hi), into, read, help)
 }
 
 // words binds a key whose value is one of some words. If the value is invalid, the field becomes
 // empty.
 func words[T ~string](t *table, name string, into *T, words []T, help string) {
-	wordForm := func() form {
-		return form{"enum": words}
-	}
 	read := func(v value) T {
 		return word(v, words)
 	}
-	bind(t, name, wordForm, into, read, help)
+	bind(t, name, enum(words...), into, read, help)
 }
 
 // literal binds a key to a string without variables. The escape $${ is resolved.
@@ -140,21 +133,18 @@ func (t *table) values(name string, into *pattern.Values, k kind, help string) {
 	read := func(v value) pattern.Values {
 		return v.values(k)
 	}
-	bind(t, name, k.form, into, read, help)
+	bind(t, name, k.form(), into, read, help)
 }
 
 // table binds a key that contains a table, such as the example.
 func (t *table) table(name string, read func(v value), example, help string) {
-	tableForm := func() form {
-		return t.below(name, read)
-	}
 	readTable := func(v value) {
 		// A value of another type is reported once, and the fields keep their defaults.
 		if v.isTable(example) {
 			read(v)
 		}
 	}
-	t.key(name, tableForm, readTable, help)
+	t.key(name, below(read), readTable, help)
 }
 
 // tableOf binds a key that contains a table, such as the example, to a field that read reads.
@@ -167,13 +157,10 @@ func tableOf[T any](t *table, name string, into *T, read func(v value) T, exampl
 
 // tables binds a key that contains a table or a list of tables, such as the example.
 func tables[T any](t *table, name string, into *[]T, read func(v value) T, example, help string) {
-	tablesForm := func() form {
-		return oneOrMore(t.below(name, ignoring(read)))
-	}
 	readAll := func(v value) {
 		for _, e := range v.tables(example) {
 			*into = append(*into, read(e))
 		}
 	}
-	t.key(name, tablesForm, readAll, help)
+	t.key(name, oneOrMore(below(ignoring(read))), readAll, help)
 }

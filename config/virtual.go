@@ -2,14 +2,6 @@ package config
 
 import "fmt"
 
-// virtual binds the key virtual of a match. A name is an abbreviation of a table with only a name.
-func (t *table) virtual(m *Match) {
-	virtualForm := func() form {
-		return oneOrMore(orTable(t, "virtual", stringForm(), readVirtual))
-	}
-	bind(t, "virtual", virtualForm, &m.Virtual, value.virtual, "devices without hardware: a name, a table, or a list of these")
-}
-
 // virtual reads v as devices without hardware: names, tables, or a list of them.
 // Devices with an invalid name are left out. An empty list returns nil.
 func (v value) virtual() []Virtual {
