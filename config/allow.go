@@ -232,13 +232,6 @@ func (v value) needsMounts(glob pattern.Values) {
 	}
 }
 
-// needsMountOf records that v requests to mount a path.
-func (v value) needsMountOf(path device.Text) {
-	if len(path) > 0 {
-		v.needsMount(path.String(), path[0].Literal, len(path.Vars()) == 0)
-	}
-}
-
 // needsCDI records that v requests CDI devices of other specs whose names begin with prefix.
 // CheckCDI later checks the results of variables and wildcards.
 func (v value) needsCDI(written, prefix string) {

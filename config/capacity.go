@@ -47,23 +47,17 @@ func (v value) readCapacity() Capacity {
 		// The default has no variables: the API server compares it with requests.
 		bind(t, "default", quantityForm, &c.Default, value.quantity, "what a claim gets that requests no amount")
 	})
-	// Without a text there is nothing to check, and after a problem the amounts may be missing.
-	if v.describes == nil && sound {
-		v.checkDefault(c)
+	// Without a text there is nothing to check, and after a problem the amounts may be missing. If the
+	// value has variables, the default is compared with the value of each device later.
+	isKnown := v.describes == nil && sound && len(c.Value.Vars()) == 0
+	if isKnown {
+		// The default may be more than the value.
+		_, field, err := device.NewCapacity(c.Value.String(), c.Default)
+		if err != nil {
+			v.child(field).report(err.Error(), "")
+		}
 	}
 	return c
-}
-
-// checkDefault reports a default that is more than the value. If the value has variables, it is
-// compared with the value of each device later.
-func (v value) checkDefault(c Capacity) {
-	if len(c.Value.Vars()) > 0 {
-		return
-	}
-	_, field, err := device.NewCapacity(c.Value.String(), c.Default)
-	if err != nil {
-		v.child(field).report(err.Error(), "")
-	}
 }
 
 // quantityText reads v as the value of a capacity, which may have variables.

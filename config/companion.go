@@ -2,8 +2,6 @@ package config
 
 import (
 	"strings"
-
-	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // readCompanion reads an element of with. A path outside of /dev is a mount. Below /dev, the host decides
@@ -44,17 +42,12 @@ func (c *Companion) readPath(v value) {
 		v.needsMounts(c.Glob)
 	default:
 		c.Path = v.text(hostPath)
-		c.Mount = len(c.Path) > 0 && !mayBeBelowDev(c.Path)
+		// Variables are not known yet, but the values of most of them have no "/".
+		c.Mount = len(c.Path) > 0 && !strings.HasPrefix(sample(c.Path), devDir)
 		if c.Mount {
-			v.needsMountOf(c.Path)
+			v.needsMount(c.Path.String(), c.Path[0].Literal, len(c.Path.Vars()) == 0)
 		}
 	}
-}
-
-// mayBeBelowDev reports whether a path may be below /dev. Its variables are not known yet, but the values of
-// most of them have no "/".
-func mayBeBelowDev(t device.Text) bool {
-	return strings.HasPrefix(sample(t), devDir)
 }
 
 // wantMountPermissions reports permissions that a mount cannot have. v may be missing.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -78,23 +77,20 @@ var healthTrees = []string{"/run", "/tmp", "/var/run"}
 // healthDir reads v as the path of a directory that hides no file that a container needs.
 func (v value) healthDir() string {
 	dir := v.absolute(`a path such as "/run/device"`)
-	// Another path is already reported.
-	if !strings.HasPrefix(dir, "/") {
+	const example = `health_dir = "/run/device"`
+	for _, tree := range healthTrees {
+		below, isBelow := strings.CutPrefix(dir, tree+"/")
+		if !isBelow {
+			continue
+		}
+		if strings.HasPrefix(below+"/", "secrets/") {
+			v.report(quote(dir)+" may hide the secrets of the pod: want a directory of its own", example)
+		}
 		return dir
 	}
-	tree := slices.IndexFunc(healthTrees, func(tree string) bool {
-		return strings.HasPrefix(dir, tree+"/")
-	})
-	if tree < 0 {
-		v.report(
-			quote(dir)+" may hide files that containers need: want a directory below /run, /tmp or /var/run",
-			`health_dir = "/run/device"`,
-		)
-		return dir
-	}
-	first, _, _ := strings.Cut(strings.TrimPrefix(dir, healthTrees[tree]+"/"), "/")
-	if first == "secrets" {
-		v.report(quote(dir)+" may hide the secrets of the pod: want a directory of its own", `health_dir = "/run/device"`)
+	// A relative path is already reported.
+	if strings.HasPrefix(dir, "/") {
+		v.report(quote(dir)+" may hide files that containers need: want a directory below /run, /tmp or /var/run", example)
 	}
 	return dir
 }

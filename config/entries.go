@@ -29,24 +29,15 @@ func (v value) entries(what string, keys role) []device.Entry {
 		// Only a value that differs between devices is joined with the separator. Any other value
 		// appears once per container.
 		entry.PerDevice = perDevice(entry.Value)
-		// Annotations that a program interprets are refused in any case: see annotationName.
-		if v.name == "env" {
-			key.needsEnv(name, sample(entry.Key))
+		// Annotations that a program interprets are refused in any case: see annotationName. The samples
+		// are valid values, so that digits count here. CheckEnv checks the real names.
+		program := interpretedBy(environment, sample(entry.Key), false)
+		if v.name == "env" && program != "" {
+			key.needs("environment variable "+quote(name)+", which "+program+" reads,", allowEnv)
 		}
 		all = append(all, entry)
 	}
 	return all
-}
-
-// needsEnv records that v requests an environment variable that a program interprets. key is
-// the name with samples for its variables.
-func (v value) needsEnv(name, key string) {
-	// The samples are valid values, so that digits count here. CheckEnv checks the real names.
-	program := interpretedBy(environment, key, false)
-	if program == "" {
-		return
-	}
-	v.needs("environment variable "+quote(name)+", which "+program+" reads,", allowEnv)
 }
 
 // entry reads v as the value of an environment variable or an annotation: a string or a table.

@@ -63,34 +63,32 @@ func kindOf(a device.Attribute) kind {
 // hardware binds a key to a table of attributes of hardware.
 // m.Hardware gets an entry even for an empty table, which selects all hardware of that kind.
 func (t *table) hardware(name string, m *Match, example, help string) {
-	var conditions map[string]pattern.Values
-	if t.has(name) {
-		// The entry exists before the table is read: Match.NamesHardware must be right even if
-		// the table has problems, or each problem would cause others.
-		conditions = make(map[string]pattern.Values)
+	read := func(v value) {
 		if m.Hardware == nil {
 			m.Hardware = make(map[string]map[string]pattern.Values)
 		}
+		// Match.NamesHardware must be right even if the value is no table, or each problem would cause
+		// others.
+		conditions := make(map[string]pattern.Values)
 		m.Hardware[name] = conditions
+		if v.isTable(example) {
+			v.conditions(name, conditions)
+		}
 	}
-	read := func(v value) {
-		v.read(func(t *table) {
-			t.conditions(name, conditions)
-		})
-	}
-	t.table(name, read, example, help)
+	t.key(name, below(read), read, help)
 }
 
-// conditions binds the attributes of a table of hardware.
-// conditions is nil while the language is described, when no value is read.
-func (t *table) conditions(name string, conditions map[string]pattern.Values) {
-	for _, a := range attributes() {
-		if a.Table != name {
-			continue
+// conditions reads v as a table of attributes of hardware.
+func (v value) conditions(name string, conditions map[string]pattern.Values) {
+	v.read(func(t *table) {
+		for _, a := range attributes() {
+			if a.Table != name {
+				continue
+			}
+			read := func(v value) {
+				conditions[a.Key] = v.values(a.kind)
+			}
+			t.key(a.Key, a.kind.form(), read, a.Help)
 		}
-		read := func(v value) {
-			conditions[a.Key] = v.values(a.kind)
-		}
-		t.key(a.Key, a.kind.form(), read, a.Help)
-	}
+	})
 }

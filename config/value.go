@@ -271,9 +271,9 @@ func (v value) tables(example string) []value {
 	return all
 }
 
-// isTable reports whether v is a table. If not, it records a problem.
+// isTable reports whether v is a table, or describes one. If not, it records a problem.
 func (v value) isTable(example string) bool {
-	if v.table() == nil {
+	if v.table() == nil && v.describes == nil {
 		v.mistyped("a table", "write "+exampleWith(example, v.raw))
 		return false
 	}
