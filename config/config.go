@@ -22,6 +22,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -237,12 +238,9 @@ func (m *Match) NamesHardware() bool { return len(m.Hardware) > 0 }
 
 // Has reports whether the match has one of these tables.
 func (m *Match) Has(tables ...string) bool {
-	for _, table := range tables {
-		if m.Hardware[table] != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tables, func(table string) bool {
+		return m.Hardware[table] != nil
+	})
 }
 
 // SelectsNets reports whether the match selects network interfaces themselves. If it selects nodes,

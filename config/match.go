@@ -1,10 +1,13 @@
 package config
 
 import (
+	"fmt"
 	"path"
 	"strings"
+	"sync"
 	"unicode"
 
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -182,4 +185,169 @@ func (k attributeKind) check(name string) string {
 		return ""
 	}
 	return "is not a relative attribute name: " + k.want
+}
+
+// attribute is a key of the tables usb, pci, net and mdev. Package device defines the keys, so that
+// matches, variables and listings have the same names.
+type attribute struct {
+	device.Attribute
+	kind kind
+}
+
+// attributes returns the attributes of hardware that a match can test, with the kinds of their values, in the order
+// of the language.
+var attributes = sync.OnceValue(func() []attribute {
+	var all []attribute
+	for _, a := range device.Attributes() {
+		if !a.OnlyVariable {
+			all = append(all, attribute{a, kindOf(a)})
+		}
+	}
+	return all
+})
+
+// kindOf returns the kind of the values of an attribute. An unknown kind of value accepts any text.
+func kindOf(a device.Attribute) kind {
+	example := fmt.Sprintf("such as %q", a.Example)
+	switch a.Kind {
+	case device.PairValue:
+		vendor, _, _ := strings.Cut(a.Example, ":")
+		rule := "is not a " + strings.ToUpper(a.Table) + " ID"
+		want := fmt.Sprintf("%s, four digits each, %s or %q", a.Help, example, vendor+":*")
+		return hexadecimal(2, 4, rule, want, a.Name())
+	case device.ByteValue:
+		return hexadecimal(1, 2, "is not a hexadecimal number", "two digits "+example, "")
+	case device.ClassValue:
+		return pciClass
+	case device.AddressValue:
+		return address("a PCI address", "", a.Example)
+	case device.SlotValue:
+		// A slot is an address without the function. With a function it can be checked as an
+		// address.
+		return address("a PCI slot", ".0", a.Example)
+	case device.NumberValue:
+		return kind{
+			mode: pattern.Number,
+			// These values are decimal in sysfs and in TOML.
+			integers: true,
+			want:     `a number, or numbers and ranges such as "0,2-7"`,
+		}
+	case device.WordValue:
+		return oneOf(a.Words)
+	}
+	return anyText
+}
+
+// hardware binds a key to a table of attributes of hardware.
+// m.Hardware gets an entry even for an empty table, which selects all hardware of that kind.
+func (t *table) hardware(name string, m *Match, example, help string) {
+	read := func(v value) {
+		if m.Hardware == nil {
+			m.Hardware = make(map[string]map[string]pattern.Values)
+		}
+		// Match.NamesHardware must be right even if the value is no table, or each problem would cause
+		// others.
+		conditions := make(map[string]pattern.Values)
+		m.Hardware[name] = conditions
+		if v.isTable(example) {
+			v.conditions(name, conditions)
+		}
+	}
+	t.key(name, below(read), read, help)
+}
+
+// conditions reads v as a table of attributes of hardware.
+func (v value) conditions(name string, conditions map[string]pattern.Values) {
+	v.read(func(t *table) {
+		for _, a := range attributes() {
+			if a.Table != name {
+				continue
+			}
+			read := func(v value) {
+				conditions[a.Key] = v.values(a.kind)
+			}
+			t.key(a.Key, a.kind.form(), read, a.Help)
+		}
+	})
+}
+
+// virtual reads v as devices without hardware: names, tables, or a list of them.
+// Devices with an invalid name are left out. An empty list returns nil.
+func (v value) virtual() []Virtual {
+	if v.isEmpty() {
+		v.report(`the list is empty: want at least one device such as "lic-0"`, "")
+	}
+	items := v.items()
+	// The limit is checked before the devices are created, so that a list over the limit takes no
+	// memory.
+	v.r.virtual += len(items)
+	if v.r.virtual > maxVirtual {
+		v.report(fmt.Sprintf("%d virtual devices exceed the limit of %d in a configuration", v.r.virtual, maxVirtual), "")
+		return nil
+	}
+	var devices []Virtual
+	for _, e := range items {
+		d := e.virtualDevice()
+		// checkVirtual compares the names, and an empty name would be a duplicate of another one.
+		if d.Name != "" {
+			devices = append(devices, d)
+		}
+	}
+	return devices
+}
+
+// virtualDevice reads v as a name or a table. The name of an invalid device is empty.
+func (v value) virtualDevice() Virtual {
+	switch v.raw.(type) {
+	case string:
+		return Virtual{Name: v.virtualName()}
+	case map[string]*node:
+		return readVirtual(v)
+	default:
+		v.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`, "")
+		return Virtual{}
+	}
+}
+
+// readVirtual reads a virtual device that is a table.
+func readVirtual(v value) Virtual {
+	var d Virtual
+	v.read(func(t *table) {
+		bind(t, "name", stringForm, &d.Name, value.virtualName, `letters, digits, "-", "_" and "."`)
+		t.require("name", `a name such as "lic-0"`, "")
+		// vars is optional: texts without ${var:NAME} need no values.
+		bind(t, "vars", stringTable, &d.Vars, value.virtualVars, "values of ${var:NAME}, by NAME")
+	})
+	return d
+}
+
+// virtualName reads v as the name of a virtual device, and returns an empty string if it is
+// invalid.
+func (v value) virtualName() string {
+	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
+		// The name becomes the ID of the device and the value of ${virtual}.
+		if isName(s) && len(s) <= maxNamePart {
+			return "", ""
+		}
+		return `is not a valid device name: it must consist of letters, digits, "-", "_" and ".", begin and end with a letter or digit, and have at most 63 characters`, ""
+	})
+}
+
+// virtualVars reads the table v with the values of ${var:NAME}.
+// Variables with an invalid name or value are left out. The result is never nil.
+func (v value) virtualVars() map[string]string {
+	vars := make(map[string]string)
+	for name, e := range v.userKeys(`of strings such as { host = "10.0.0.5" }`, "") {
+		// Other names could not be written in ${var:NAME}.
+		if !isName(name) {
+			const rule = ` is not a valid variable name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
+			v.key(name).report(quote(name)+rule, "")
+			continue
+		}
+		s, ok := e.literal("a string")
+		if ok {
+			vars[name] = s
+		}
+	}
+	return vars
 }
