@@ -336,14 +336,11 @@ var existsGlob = kind{
 	check: func(a pattern.Alternative) (rule, hint string) {
 		shape := a.Shape()
 		rule, hint = absolutePath(a.String(), shape)
-		if rule != "" {
-			return rule, hint
-		}
 		isWatched := strings.HasPrefix(shape, devDir) || strings.HasPrefix(shape, sysDir)
-		if !isWatched {
-			return `is not below /dev or /sys: want a path such as "/dev/kfd" or "/sys/module/nvidia"`, hint
+		if rule == "" && !isWatched {
+			rule = `is not below /dev or /sys: want a path such as "/dev/kfd" or "/sys/module/nvidia"`
 		}
-		return "", ""
+		return rule, hint
 	},
 }
 

@@ -84,8 +84,8 @@ type reader struct {
 	nodes int
 	// patterns is the size of all patterns so far.
 	patterns int
-	// resources is the number of resources so far.
-	resources int
+	// resources are the resources of all files so far.
+	resources []value
 	// virtual is the number of virtual devices so far.
 	virtual int
 	// listed are the hints that are given only once.
@@ -135,7 +135,8 @@ func (r *reader) parse(files []File) (*Config, error) {
 		cfg.Files = append(cfg.Files, f.Name)
 	}
 	named := make(map[string]*Resource)
-	for _, v := range r.readTop(files) {
+	r.readTop(files)
+	for _, v := range r.resources {
 		cfg.starts = append(cfg.starts, v.problem("", ""))
 		res := readResource(v)
 		if other := named[res.Name]; other != nil {
@@ -174,22 +175,23 @@ func (v value) checkSameName(r, other *Resource) {
 	}
 }
 
-// top contains the keys of the top level of one file.
-type top struct {
-	domain    string
-	api       API
-	resources []value
-}
-
-// bind binds the keys of the top level.
-func (f *top) bind(t *table) {
-	readDomain := func(v value) string {
-		return v.checked(`a domain such as "example.com"`, checkDomain)
+// bind binds the keys of the top level of a file.
+func (r *reader) bind(t *table) {
+	readDomain := func(v value) {
+		domain := v.checked(`a domain such as "example.com"`, checkDomain)
+		r.domain.set(v, domain, "a configuration has one domain, but each name may include its own")
 	}
-	bind(t, "domain", stringForm, &f.domain, readDomain,
+	t.key("domain", stringForm, readDomain,
 		"prefix of every resource name without a domain: a DNS subdomain of your own, one for the whole configuration")
-	words(t, "api", &f.api, apis, "the API of the kubelet for resources that do not set api")
-	bind(t, "resource", listOf(below(ignoring(readResource))), &f.resources, value.resources,
+	readAPI := func(v value) {
+		api := string(word(v, apis))
+		r.api.set(v, api, "a configuration has one default, but each resource may set its own api")
+	}
+	t.key("api", enum(apis...), readAPI, "the API of the kubelet for resources that do not set api")
+	readResources := func(v value) {
+		r.resources = append(r.resources, v.resources()...)
+	}
+	t.key("resource", listOf(below(ignoring(readResource))), readResources,
 		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 
@@ -205,9 +207,8 @@ func (v value) resources() []value {
 		return nil
 	}
 	out := v.tables("[[resource]]")
-	v.r.resources += len(out)
 	// Nothing is read then: a thousand further problems would hide this one.
-	if v.r.resources > maxResources {
+	if len(v.r.resources)+len(out) > maxResources {
 		v.report(tooManyResources(), "")
 		return nil
 	}
@@ -241,8 +242,8 @@ func (s *setting) set(v value, value, rule string) {
 	s.file = v.source.name
 }
 
-// readTop reads the top level of all files, and returns their resources.
-func (r *reader) readTop(files []File) (resources []value) {
+// readTop reads the top level of all files.
+func (r *reader) readTop(files []File) {
 	for i, f := range files {
 		src, root := r.decode(f, i)
 		// The problem is already reported. The other files are read nevertheless, to report all
@@ -250,17 +251,12 @@ func (r *reader) readTop(files []File) (resources []value) {
 		if root == nil {
 			continue
 		}
-		var t top
 		// This is the only value without a value above it.
-		v := value{r: r, source: src, node: root}
-		v.read(t.bind)
-		resources = append(resources, t.resources...)
-		r.domain.set(v.child("domain"), t.domain, "a configuration has one domain, but each name may include its own")
-		r.api.set(v.child("api"), string(t.api), "a configuration has one default, but each resource may set its own api")
+		value{r: r, source: src, node: root}.read(r.bind)
 	}
 	// A missing key may be in an unreadable file.
 	r.domainUndecided = r.found > 0
-	if len(resources) == 0 && !r.domainUndecided {
+	if len(r.resources) == 0 && !r.domainUndecided {
 		all := &source{name: "configuration"}
 		if len(files) == 1 {
 			all.name = files[0].shown()
@@ -271,5 +267,4 @@ func (r *reader) readTop(files []File) (resources []value) {
 			Problem: Problem{Text: "no resource: want at least one [[resource]]"},
 		})
 	}
-	return resources
 }

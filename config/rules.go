@@ -44,71 +44,34 @@ func (v value) checkMatch(m *Match, sound bool) {
 	// The key in the text decides and not the field, which is empty if the value is invalid.
 	case v.has("cdi_device"):
 		v.wantAlone("cdi_device", "a CDI spec describes no hardware or nodes to select by", "dangerous", "count")
+		return
 	case v.has("virtual"):
 		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous", "count")
+		return
 	case m.Mount:
-		v.checkMountMatch()
-	default:
-		v.checkNodeMatch(m, sound)
-	}
-}
-
-// checkMountMatch checks a match that selects paths to mount.
-func (v value) checkMountMatch() {
-	v.wantAlone(
-		"a glob outside of /dev",
-		"a mount is selected only by its path",
-		"glob",
-		"container_path",
-		"permissions",
-		"required",
-		"dangerous",
-		"count",
-	)
-}
-
-// checkNodeMatch checks a match that selects nodes or hardware.
-func (v value) checkNodeMatch(m *Match, sound bool) {
-	// vfio selects nothing without pci or mdev, which checkVFIO requires.
-	if m.VFIO {
-		v.checkVFIO(m)
-	} else if sound && v.selectsEverything(m) {
+		const why = "a mount is selected only by its path"
+		v.wantAlone("a glob outside of /dev", why, "glob", "container_path", "permissions", "required", "dangerous", "count")
+		return
+	case m.VFIO && !m.Has("pci", "mdev"):
+		v.child("vfio").report("requires pci or mdev", "pci = {} selects any PCI function")
+	case m.VFIO:
+		const why = "vfio selects the VFIO nodes of PCI functions and mediated devices, regardless of their numbers"
+		v.refuseBoth("vfio", why, "glob", "usb", "net")
+	case sound && v.selectsEverything(m):
 		v.report(
 			"selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr",
 			"usb = {} selects any USB device",
 		)
 	}
-	v.refuseBoth(
-		"mdev",
-		"a mediated device is part of a PCI function, so that only pci can be combined with mdev",
-		"usb",
-		"net",
-	)
+	const why = "a mediated device is part of a PCI function, so that only pci can be combined with mdev"
+	v.refuseBoth("mdev", why, "usb", "net")
 }
 
-// checkVFIO checks a match with vfio = true.
-func (v value) checkVFIO(m *Match) {
-	if !m.Has("pci", "mdev") {
-		v.child("vfio").report("requires pci or mdev", "pci = {} selects any PCI function")
-		return
-	}
-	v.refuseBoth(
-		"vfio",
-		"vfio selects the VFIO nodes of PCI functions and mediated devices, regardless of their numbers",
-		"glob",
-		"usb",
-		"net",
-	)
-}
-
-// selectsEverything reports whether a match has no key that selects.
+// selectsEverything reports whether a match has no key that selects. Any key does, even with an invalid
+// value: that problem is already reported.
 func (v value) selectsEverything(m *Match) bool {
-	if m.NamesHardware() {
-		return false
-	}
-	// Any key selects, even with an invalid value: that problem is already reported.
 	selectors := []string{"glob", "subsystem", "driver", "attr"}
-	return !slices.ContainsFunc(selectors, v.has)
+	return !m.NamesHardware() && !slices.ContainsFunc(selectors, v.has)
 }
 
 // refuseBoth reports a key that cannot be combined with any of the others. why is the hint. Each

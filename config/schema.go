@@ -33,7 +33,7 @@ func describe() *schema {
 		keys:   new([]string),
 		tables: make(map[string]form),
 	}
-	s.run(new(top).bind)
+	s.run(new(reader).bind)
 	return s
 }
 
