@@ -265,7 +265,7 @@ func (c *Config) Check(a Allow) error {
 type interpreted struct {
 	// by is the program.
 	by string
-	// names are separated by spaces: whole names, patterns with "*", and, with a leading ".",
+	// names are separated by spaces: whole names, prefixes with "*", and, with a leading ".",
 	// domains with their subdomains.
 	names string
 }
@@ -353,19 +353,14 @@ func withoutDigits(s string) string {
 	}, s)
 }
 
-// isInterpreted reports whether a name matches an element of interpreted.names. Names of
-// environment variables contain no "/", so that "*" matches any text in them.
+// isInterpreted reports whether a name matches an element of interpreted.names.
 func isInterpreted(want, name string) bool {
 	if want[0] == '.' {
 		domain, _, _ := strings.Cut(name, "/")
 		return strings.HasSuffix("."+domain, want)
 	}
 	prefix, isOpen := strings.CutSuffix(want, "*")
-	if isOpen && !strings.Contains(prefix, "*") {
-		return strings.HasPrefix(name, prefix)
-	}
-	matches, _ := path.Match(want, name)
-	return matches
+	return name == want || isOpen && strings.HasPrefix(name, prefix)
 }
 
 // interpretedKey returns the program that interprets a key. The key has the values of a device, and

@@ -11,9 +11,12 @@ import (
 // defaultPermissions of device nodes: containers do not need mknod(2).
 const defaultPermissions = "rw"
 
-// read binds the keys of container. c has their defaults. If the table is missing, read is not
-// called, and the defaults stay.
-func (c *Container) read(v value) {
+// defaultContainer has the defaults of the keys of container, also if the table is missing.
+func defaultContainer() Container { return Container{Permissions: defaultPermissions, AutoCDI: true} }
+
+// readContainer reads the table container.
+func readContainer(v value) Container {
+	c := defaultContainer()
 	v.read(func(t *table) {
 		t.text("path", &c.Path, nodePath,
 			`path of a node in the container; a "/" at the end is a directory to put nodes in`)
@@ -43,6 +46,7 @@ func (c *Container) read(v value) {
 	if len(c.Hooks) > 0 {
 		v.child("hooks").needs("running programs as root on the host", allowHooks)
 	}
+	return c
 }
 
 // readCDI reads v as a boolean or "auto". Any other string is reported as no boolean. AutoCDI and CDI are
@@ -105,9 +109,8 @@ func (v value) absolute(want string) string {
 		return s
 	}
 	// The text has no variables, so that it is its own sample.
-	if rule, _ := absolutePath(s, s); rule != "" {
-		v.report(quote(s)+" "+rule, "")
-	}
+	rule, _ := absolutePath(s, s)
+	v.violates(s, rule, "")
 	return s
 }
 

@@ -160,9 +160,7 @@ func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	}
 	attr := make(map[string]pattern.Values)
 	for name, e := range v.userKeys(`such as { state = "enabled" }`, "the name of an attribute") {
-		if rule := k.check(name); rule != "" {
-			v.key(name).report(quote(name)+" "+rule, "")
-		} else {
+		if !v.key(name).violates(name, k.check(name), "") {
 			attr[name] = e.values(anyText)
 		}
 	}

@@ -117,8 +117,7 @@ func (r *Resource) readName(v value) {
 		name = domain
 		domain = v.r.domain.value
 	}
-	if rule := checkNamePart(name); rule != "" {
-		v.report(quote(s)+" "+rule, "")
+	if v.violates(s, checkNamePart(name), "") {
 		return
 	}
 	if hasDomain {
@@ -195,13 +194,12 @@ func (r *Resource) readNames(v value) {
 		if !ok {
 			continue
 		}
-		if rule := checkNamePart(name); rule != "" {
-			e.report(quote(name)+" "+rule, "")
+		if e.violates(name, checkNamePart(name), "") {
 			continue
 		}
 		key := v.key(result)
-		// The library decodes a table into a map. The position restores the order of the file for
-		// patterns, of which several may match one result.
+		// The keys are sorted by name. The position restores the order of the file for patterns, of which
+		// several may match one result.
 		at := 0
 		isPattern := strings.ContainsAny(result, `*?[{\`)
 		if isPattern {

@@ -28,7 +28,7 @@ func readResource(v value) Resource {
 		API:        API(cmp.Or(v.r.api.value, string(APIDevicePlugin))),
 		EvictAfter: defaultEvictAfter,
 		Prefer:     PreferNUMA,
-		Container:  Container{Permissions: defaultPermissions, AutoCDI: true},
+		Container:  defaultContainer(),
 	}
 	v.r.texts = nil
 	v.r.matches = nil
@@ -99,7 +99,7 @@ func (r *Resource) bind(t *table) {
 	t.key("features", stringTable, r.readFeatures,
 		"values of the healthy devices that become labels of the node, by the end of their names; needs --nfd-dir")
 	tableOf(t, "health", &r.Health, readHealth, "{ open = true }", "checks of each device beyond its presence")
-	t.table("container", r.Container.read, `{ path = "/dev/zigbee" }`, "what a container gets")
+	tableOf(t, "container", &r.Container, readContainer, `{ path = "/dev/zigbee" }`, "what a container gets")
 }
 
 // exclusive is the value of shared for resources of which only one may use a device at a time.

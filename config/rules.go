@@ -173,9 +173,7 @@ func (v value) checkResource(r *Resource) {
 func (v value) checkEach(r *Resource) {
 	// Hardware can be grouped by a wildcard only if each of its nodes has one.
 	if _, numbered := wildcardNumber(r.GroupBy); numbered {
-		if rule := checkSource(r.GroupBy, r); rule != "" {
-			v.child("each").report(quote(r.GroupBy)+" "+rule, "")
-		}
+		v.child("each").violates(r.GroupBy, checkSource(r.GroupBy, r), "")
 	}
 	for i := range r.Match {
 		rule, hint := v.checkEachOf(r, i)
@@ -329,13 +327,9 @@ func (v value) checkCDI(r *Resource) {
 	if len(r.NameText) > 0 {
 		name = sampleName(r.NameText)
 	}
-	if rule := checkKind(domain, name); rule != "" {
-		v.child("name").report(quote(r.Name)+" "+rule, "")
-	}
+	v.child("name").violates(r.Name, checkKind(domain, name), "")
 	for _, n := range r.Names {
-		if rule := checkKind(domain, n.Name); rule != "" {
-			v.child("names").child(n.key).report(quote(n.Name)+" "+rule, "")
-		}
+		v.child("names").child(n.key).violates(n.Name, checkKind(domain, n.Name), "")
 	}
 }
 

@@ -136,23 +136,15 @@ func (t *table) values(name string, into *pattern.Values, k kind, help string) {
 	bind(t, name, k.form(), into, read, help)
 }
 
-// table binds a key that contains a table, such as the example.
-func (t *table) table(name string, read func(v value), example, help string) {
-	readTable := func(v value) {
-		// A value of another type is reported once, and the fields keep their defaults.
-		if v.isTable(example) {
-			read(v)
-		}
-	}
-	t.key(name, below(read), readTable, help)
-}
-
-// tableOf binds a key that contains a table, such as the example, to a field that read reads.
+// tableOf binds a key that contains a table, such as the example. A value of another type is reported
+// once, and the field keeps its default.
 func tableOf[T any](t *table, name string, into *T, read func(v value) T, example, help string) {
 	assign := func(v value) {
-		*into = read(v)
+		if v.isTable(example) {
+			*into = read(v)
+		}
 	}
-	t.table(name, assign, example, help)
+	t.key(name, below(ignoring(read)), assign, help)
 }
 
 // tables binds a key that contains a table or a list of tables, such as the example.

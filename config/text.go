@@ -318,9 +318,8 @@ func (v value) checkTexts(r *Resource, sound bool) {
 	for _, u := range v.r.texts {
 		// Texts with problems count as well: the configuration is refused anyway.
 		r.Variables = append(r.Variables, u.text.Vars()...)
-		if rule, hint := u.check(r, sound); rule != "" {
-			u.at.report(quote(u.written)+" "+rule, hint)
-		}
+		rule, hint := u.check(r, sound)
+		u.at.violates(u.written, rule, hint)
 	}
 }
 

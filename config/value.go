@@ -194,6 +194,16 @@ func (v value) report(text, hint string) {
 	v.r.report(problem)
 }
 
+// violates reports the rule that a text of v violates, unless the rule is empty. The rule continues a
+// sentence that begins with the text.
+func (v value) violates(text, rule, hint string) bool {
+	if rule == "" {
+		return false
+	}
+	v.report(quote(text)+" "+rule, hint)
+	return true
+}
+
 // problem returns a problem of v.
 func (v value) problem(text, hint string) report {
 	return report{
@@ -331,8 +341,7 @@ func (v value) checked(want string, check func(s string) (rule, hint string)) st
 		return ""
 	}
 	rule, hint := check(s)
-	if rule != "" {
-		v.report(quote(s)+" "+rule, hint)
+	if v.violates(s, rule, hint) {
 		return ""
 	}
 	return s
