@@ -192,31 +192,26 @@ func (v value) unknownHint(name string, known []string) string {
 	// A key of another table and a typing error may both be meant. One wrong letter is more likely
 	// than a wrong table, but two or three are not.
 	similar := nearest(name, known)
-	tables := v.tablesWith(name)
-	isKeyElsewhere := len(tables) > 0
+	above, isAround := v.enclosing(name)
+	tables := v.r.tablesWith(name)
+	isKeyElsewhere := isAround || len(tables) > 0
 	isTypingError := similar != "" && pattern.Distance(name, similar) == 1
-	if isTypingError || similar != "" && !isKeyElsewhere {
+	switch {
+	case isTypingError || similar != "" && !isKeyElsewhere:
 		return didYouMean(similar)
-	}
-	if !isKeyElsewhere {
+	case !isKeyElsewhere:
 		// The list is long, and a configuration may have the same problem in every resource.
 		return v.r.once("the keys of this table are " + list(known))
+	case isAround:
+		return fmt.Sprintf("%q is a key of %s: %s", name, tableName(above.path()), v.headerHint(above))
 	}
-	hint := fmt.Sprintf("%q is a key of %s", name, strings.Join(tables, ", "))
-	if above, ok := v.enclosing(name); ok {
-		hint += ": " + v.headerHint(above)
-	}
-	return hint
+	return fmt.Sprintf("%q is a key of %s", name, strings.Join(tables, ", "))
 }
 
-// tablesWith returns the tables of the language that have a key: the nearest table around v, or all
-// tables if no table around v has the key.
-func (v value) tablesWith(name string) []string {
-	if above, ok := v.enclosing(name); ok {
-		return []string{tableName(above.path())}
-	}
+// tablesWith returns the tables of the language that have a key.
+func (r *reader) tablesWith(name string) []string {
 	var tables []string
-	for _, key := range v.r.language() {
+	for _, key := range r.language() {
 		path, hasKey := strings.CutSuffix(key, "."+name)
 		// exclude has the same keys as match.
 		isExclude := strings.HasPrefix(path+".", "resource.exclude.")

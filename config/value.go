@@ -290,26 +290,17 @@ func (v value) isTable(example string) bool {
 	return true
 }
 
-// exampleWith returns an example of a table that contains the paths of a string: its only path, or
-// the two paths of HOST:CONTAINER, as docker writes mounts.
+// exampleWith returns an example of a table with the path of a string: of the host, if the string is
+// HOST:CONTAINER, as docker writes mounts.
 func exampleWith(example string, raw any) string {
 	s, _ := raw.(string)
-	if !strings.HasPrefix(s, "/") {
+	before, rest, hasPath := strings.Cut(example, `"/`)
+	if !hasPath || !strings.HasPrefix(s, "/") {
 		return example
 	}
-	paths := strings.Split(s, ":")
-	// Every second part is the content of quotes.
-	parts := strings.Split(example, `"`)
-	replaced := 0
-	for i := 1; i < len(parts); i += 2 { // the texts in quotes
-		if strings.HasPrefix(parts[i], "/") {
-			// With more quotes than paths, the last path is repeated.
-			last := len(paths) - 1
-			parts[i] = paths[min(replaced, last)]
-			replaced++
-		}
-	}
-	return strings.Join(parts, `"`)
+	host, _, _ := strings.Cut(s, ":")
+	_, after, _ := strings.Cut(rest, `"`)
+	return before + `"` + host + `"` + after
 }
 
 // quotesHint returns a hint for a number or boolean in place of a string.
