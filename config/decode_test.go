@@ -101,6 +101,17 @@ func TestCompleteValues(t *testing.T) {
 	}
 }
 
+// A key that is given twice is reported where the library does not see it: it gets each resource alone.
+func TestRepeatedKey(t *testing.T) {
+	t.Parallel()
+	_, err := config.Parse(config.File{Name: "test.toml", Data: []byte("[[resource]]\n[a]\nb = 1\n[[resource]]\n[a]\nb = 2\n")})
+	for _, want := range []string{`test.toml:2:2: unknown key "a"`, "test.toml:6:1: the key is given twice in its table"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
 // Positions are relative to the file for any resource.
 func TestPositionInLaterResource(t *testing.T) {
 	t.Parallel()

@@ -58,9 +58,13 @@ type scanner struct {
 	depth     int // of open brackets
 	nodes     int // keys and tables so far
 	work      int // bytes that the parser writes for keys
-	// problem is why the text is rejected in any case; at is its offset.
+	// invalid is set where the text is not TOML, and problem where it is rejected in any case; at is the
+	// offset.
+	invalid bool
 	problem string
 	at      int
+	// repeated is the offset of the first key that is given twice, or 0.
+	repeated int
 }
 
 // scan scans a text. nodes is the number of keys and tables in the files before it. It always
@@ -99,15 +103,21 @@ func (s *scanner) peek() byte {
 }
 
 // stop ends the scan, because the rest is not TOML. The library reports where.
-func (s *scanner) stop() { s.i = len(s.text) }
+func (s *scanner) stop() {
+	if !s.invalid {
+		s.invalid = true
+		s.at = s.i
+	}
+	s.i = len(s.text)
+}
 
 // refuse ends the scan with a problem.
 func (s *scanner) refuse(at int, problem string) {
+	s.stop()
 	if s.problem == "" {
 		s.problem = problem
 		s.at = at
 	}
-	s.stop()
 }
 
 // charge adds to the work of the parser, and ends the scan if it is too much.
@@ -149,7 +159,7 @@ func (s *scanner) until(characters string) {
 	if n := strings.IndexAny(s.text[s.i:], characters); n >= 0 {
 		s.i += n
 	} else {
-		s.stop()
+		s.i = len(s.text)
 	}
 }
 
@@ -175,7 +185,7 @@ func (s *scanner) header() (*node, int) {
 		n.raw = append(items, item)
 		n = item
 	} else if isList {
-		// The header of a table has the name of a list. The library reports that.
+		// The header of a table has the name of a list.
 		s.stop()
 		return n, size
 	}
@@ -223,8 +233,7 @@ func (s *scanner) key(n *node, above int) (key *node, size int) {
 		s.space(false)
 		next := s.peek()
 		// TOML forbids to add keys to a complete value, with a dotted key or a header, and to complete a
-		// table that has keys. The library accepts some of that, and drops keys. A second assignment of a
-		// whole value is an error of the library.
+		// table that has keys. The library accepts some of that, and drops keys.
 		isAddition := n.closed && (next == '.' || next == ']')
 		isCompletion := !n.closed && n.raw != nil && next == '='
 		if isAddition || isCompletion {
@@ -235,6 +244,10 @@ func (s *scanner) key(n *node, above int) (key *node, size int) {
 			line := strings.Count(s.text[:n.at], "\n") + 1
 			s.refuse(at, fmt.Sprintf("%s %s in line %d: all of its keys must be written there", quote(name), state, line))
 			return n, above
+		}
+		isRepeated := n.closed && next == '='
+		if isRepeated && s.repeated == 0 {
+			s.repeated = at
 		}
 		if next != '.' {
 			break
@@ -440,6 +453,14 @@ func (r *reader) decode(f File, order int) (*source, *node) {
 	if err != nil {
 		return fail(noPosition, err.Error(), "")
 	}
+	// The values are those of the scan, so that it must have read the whole text.
+	if s.invalid {
+		return fail(s.at, "the text is not valid TOML from here on", "")
+	}
+	// The library reports most repetitions, but not all of them.
+	if s.repeated > 0 {
+		fail(s.repeated, "the key is given twice in its table", "several values are a list, several resources are several [[resource]]")
+	}
 	return src, s.root
 }
 
@@ -450,10 +471,8 @@ func (r *reader) decode(f File, order int) (*source, *node) {
 func checkSyntax(text string, starts []int) (start int, err error) {
 	// Each part ends where the next one starts.
 	ends := append(slices.Clone(starts), len(text))
-	if len(starts) > 0 {
-		ends = ends[1:] // the first resource is decoded with the text above it
-	}
-	for _, end := range ends {
+	// The first resource is decoded with the text above it.
+	for _, end := range ends[min(1, len(starts)):] {
 		var part map[string]any
 		if _, err := toml.Decode(text[start:end], &part); err != nil {
 			return start, err
