@@ -167,14 +167,20 @@ func (s *scanner) until(characters string) {
 func (s *scanner) header() (*node, int) {
 	at := s.i
 	closing := "]"
-	if strings.HasPrefix(s.text[s.i:], "[[") {
+	isListHeader := strings.HasPrefix(s.text[s.i:], "[[")
+	if isListHeader {
 		closing = "]]"
 	}
 	s.i += len(closing)
 	// Headers are always relative to the top.
 	n, size := s.key(s.root, 0)
 	items, isList := n.list()
-	if closing == "]]" {
+	// A table and a list cannot have the same name.
+	if n.raw != nil && isList != isListHeader {
+		s.stop()
+		return n, size
+	}
+	if isListHeader {
 		if n == s.root.table()["resource"] {
 			s.resources = append(s.resources, at)
 			if len(s.resources) > maxResources {
@@ -184,10 +190,6 @@ func (s *scanner) header() (*node, int) {
 		item := s.node(at)
 		n.raw = append(items, item)
 		n = item
-	} else if isList {
-		// The header of a table has the name of a list.
-		s.stop()
-		return n, size
 	}
 	n.hasHeader = true
 	if n.raw == nil {

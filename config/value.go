@@ -84,8 +84,8 @@ func dotted(path, name string) string {
 	return path + "." + name
 }
 
-// below returns a value below v.
-func (v value) below(n *node) value {
+// inside returns a value inside of the table or list v.
+func (v value) inside(n *node) value {
 	return value{
 		r:      v.r,
 		node:   n,
@@ -101,7 +101,7 @@ func (v value) child(name string) value {
 	if n == nil {
 		n = &node{at: v.at}
 	}
-	child := v.below(n)
+	child := v.inside(n)
 	child.name = name
 	return child
 }
@@ -117,7 +117,7 @@ func (v value) key(name string) value {
 
 // item returns element i of the list v, from 0.
 func (v value) item(i int, n *node) value {
-	item := v.below(n)
+	item := v.inside(n)
 	item.index = i + 1
 	return item
 }
