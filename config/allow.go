@@ -187,22 +187,27 @@ func notAllowed(what, word string) error {
 	return fmt.Errorf("%s requires --allow=%s", what, word)
 }
 
-// needs records that v requests a privilege: allowed reports whether it is granted, and word is the
-// word of --allow that grants it.
-func (v value) needs(what, word string, allowed func(Allow) bool) {
+// needs records that v requests a privilege without an argument, by its word.
+func (v value) needs(what, word string) {
+	v.needsIf(notAllowed(what, word).Error(), "", func(a Allow) bool {
+		return *a.words()[word]
+	})
+}
+
+// needsIf records a problem of v, unless allowed reports that the privilege is granted.
+func (v value) needsIf(text, hint string, allowed func(Allow) bool) {
 	// The message is formatted now, while the place of v is known. Config.Check only filters.
-	r := v.problem(notAllowed(what, word).Error(), "")
+	r := v.problem(text, hint)
 	r.allowed = allowed
 	v.r.needs = append(v.r.needs, r)
 }
 
 // needsDomain records that v, the name of a resource, has a domain.
 func (v value) needsDomain(domain string) {
-	r := v.problem("the domain "+quote(domain)+" is not one of --domains", "add "+domain+" to --domains")
-	r.allowed = func(a Allow) bool {
+	text := "the domain " + quote(domain) + " is not one of --domains"
+	v.needsIf(text, "add "+domain+" to --domains", func(a Allow) bool {
 		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
-	}
-	v.r.needs = append(v.r.needs, r)
+	})
 }
 
 // needsMount records that v requests to mount paths that begin with prefix, or only prefix if whole
@@ -213,7 +218,8 @@ func (v value) needsMount(written, prefix string, whole bool) {
 		// Only the directory is certain: "/run/vendor/a*.sock" needs --allow=mount:/run/vendor.
 		dir = strings.TrimSuffix(prefix[:strings.LastIndexByte(prefix, '/')+1], "/")
 	}
-	v.needs("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"), func(a Allow) bool {
+	refused := notAllowed("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"))
+	v.needsIf(refused.Error(), "", func(a Allow) bool {
 		return a.mayMount(prefix, whole)
 	})
 }
@@ -226,27 +232,22 @@ func (v value) needsMounts(glob pattern.Values) {
 	}
 }
 
-// needsMountOf records that v requests to mount a path.
-func (v value) needsMountOf(path device.Text) {
-	if len(path) > 0 {
-		v.needsMount(path.String(), path[0].Literal, len(path.Vars()) == 0)
-	}
-}
-
 // needsCDI records that v requests CDI devices of other specs whose names begin with prefix.
 // CheckCDI later checks the results of variables and wildcards.
 func (v value) needsCDI(written, prefix string) {
-	if kind, _, known := strings.Cut(prefix, "="); known {
-		v.needs("CDI device "+quote(written), allowCDI+kind, func(a Allow) bool {
-			return a.mayUse(kind)
-		})
-	} else {
-		// The kind is not known yet, because it has a wildcard or a variable. If no kind is
-		// permitted at all, the request can already be refused.
-		v.needs("CDI device "+quote(written), allowCDI+"KIND", func(a Allow) bool {
-			return len(a.CDI) > 0
-		})
+	kind, _, known := strings.Cut(prefix, "=")
+	if !known {
+		kind = "KIND"
 	}
+	refused := notAllowed("CDI device "+quote(written), allowCDI+kind)
+	v.needsIf(refused.Error(), "", func(a Allow) bool {
+		// A kind with a wildcard or a variable is not known yet. If no kind is permitted at all, the
+		// request can already be refused.
+		if !known {
+			return len(a.CDI) > 0
+		}
+		return a.mayUse(kind)
+	})
 }
 
 // Check returns the requests of the configuration that are not allowed, as an error of type
@@ -264,7 +265,7 @@ func (c *Config) Check(a Allow) error {
 type interpreted struct {
 	// by is the program.
 	by string
-	// names are separated by spaces: whole names, patterns with "*", and, with a leading ".",
+	// names are separated by spaces: whole names, prefixes with "*", and, with a leading ".",
 	// domains with their subdomains.
 	names string
 }
@@ -352,19 +353,14 @@ func withoutDigits(s string) string {
 	}, s)
 }
 
-// isInterpreted reports whether a name matches an element of interpreted.names. Names of
-// environment variables contain no "/", so that "*" matches any text in them.
+// isInterpreted reports whether a name matches an element of interpreted.names.
 func isInterpreted(want, name string) bool {
 	if want[0] == '.' {
 		domain, _, _ := strings.Cut(name, "/")
 		return strings.HasSuffix("."+domain, want)
 	}
 	prefix, isOpen := strings.CutSuffix(want, "*")
-	if isOpen && !strings.Contains(prefix, "*") {
-		return strings.HasPrefix(name, prefix)
-	}
-	matches, _ := path.Match(want, name)
-	return matches
+	return name == want || isOpen && strings.HasPrefix(name, prefix)
 }
 
 // interpretedKey returns the program that interprets a key. The key has the values of a device, and

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -19,23 +20,6 @@ const (
 // reservedAttributes are published for every device, so that a claim can select a device by its ID
 // or its resource. The attributes of the configuration need other names.
 var reservedAttributes = []string{"id", "resource"}
-
-// claimAttributes binds the attributes of each device by which claims select.
-func (t *table) claimAttributes(into *[]Attribute) {
-	const key = "attributes"
-	attributesForm := func() form {
-		describe := func(v value) {
-			v.readTyped()
-		}
-		typed := t.belowUserKeys(key, describe)
-		literals := form{"type": []string{"string", "integer", "boolean"}}
-		return userKeysForm(form{"anyOf": []form{literals, typed}})
-	}
-	read := func(v value) {
-		*into = v.claimAttributes()
-	}
-	t.key(key, attributesForm, read, "with dra: attributes of each device by which claims select")
-}
 
 // claimAttributes reads v as a table of attributes, by name.
 // The order is the order of the names. Only the first maxAttributes are read.
@@ -77,7 +61,7 @@ func (v value) claimAttribute() Attribute {
 		return Attribute{Type: device.IntType, Value: device.Literal(strconv.FormatInt(raw, 10))}
 	case bool:
 		return Attribute{Type: device.BoolType, Value: device.Literal(strconv.FormatBool(raw))}
-	case map[string]any:
+	case map[string]*node:
 		return v.readTyped()
 	}
 	// The type of a text is empty, which means a string. text reports values of other types.
@@ -103,7 +87,7 @@ func (v value) readTyped() Attribute {
 		bind(t, device.VersionType, "a version of one to three numbers")
 	})
 	// An unknown key was already reported, and would be counted here as well.
-	if sound && len(v.keys()) != 1 {
+	if sound && len(v.table()) != 1 {
 		v.report("want one of int, bool and version", `{ int = "${attr:speed}" } is a number, and "${attr:speed}" a string`)
 	}
 	return a
@@ -132,5 +116,166 @@ func (v value) checkTyped(a Attribute) {
 	if isAttribute && attribute.Kind.IsHexadecimal() {
 		name := a.Value[0].Var
 		v.report(fmt.Sprintf("${%s} is hexadecimal: want %q", name, "0x${"+name+"}"), "")
+	}
+}
+
+// slotsName is the capacity that count creates in a ResourceSlice. Package dra publishes it, so
+// that the configuration must not define it.
+const slotsName = "slots"
+
+// capacityValue is the role of the value of a capacity. The variables are replaced when the device
+// is listed, because the value is published in a ResourceSlice.
+var capacityValue = role{want: `a quantity such as "10G"`, at: atListing}
+
+// capacities reads v as a table of capacities, by name. The order is the order of the names.
+// Capacities with an invalid name are included: the problem makes Parse fail anyway.
+func (v value) capacities() []Capacity {
+	var all []Capacity
+	for name, e := range v.userKeys("of quantities", "the name of a capacity") {
+		if name == slotsName {
+			e.report(quote(name)+" is reserved: count is the number of slots", "")
+		} else if !isClaimName(name) {
+			e.report(quote(name)+" is not a valid capacity name: it "+claimNameRule, "")
+		}
+		var c Capacity
+		if e.table() != nil {
+			c = e.readCapacity()
+		} else {
+			c.Value = e.quantityText()
+		}
+		c.Name = name
+		all = append(all, c)
+	}
+	return all
+}
+
+// readCapacity reads v as a capacity with a default.
+func (v value) readCapacity() Capacity {
+	var c Capacity
+	sound := v.read(func(t *table) {
+		bind(t, "value", quantityForm, &c.Value, value.quantityText, "the amount that the device has")
+		t.require("value", `a quantity such as "10G"`, "")
+		// The default has no variables: the API server compares it with requests.
+		bind(t, "default", quantityForm, &c.Default, value.quantity, "what a claim gets that requests no amount")
+	})
+	// Without a text there is nothing to check, and after a problem the amounts may be missing. If the
+	// value has variables, the default is compared with the value of each device later.
+	isKnown := v.describes == nil && sound && len(c.Value.Vars()) == 0
+	if isKnown {
+		// The default may be more than the value.
+		_, field, err := device.NewCapacity(c.Value.String(), c.Default)
+		if err != nil {
+			v.child(field).report(err.Error(), "")
+		}
+	}
+	return c
+}
+
+// quantityText reads v as the value of a capacity, which may have variables.
+func (v value) quantityText() device.Text {
+	text := v.decimal().text(capacityValue)
+	// The result of a variable is checked for each device, in package matchers.
+	if len(text.Vars()) == 0 && len(text) > 0 {
+		v.checkQuantity(text.String())
+	}
+	return text
+}
+
+// quantity reads v as a quantity without variables.
+func (v value) quantity() string {
+	text, ok := v.decimal().literal(capacityValue.want)
+	if ok {
+		v.checkQuantity(text)
+	}
+	return text
+}
+
+// checkQuantity reports a text that is not a quantity of Kubernetes, such as "10G" or "512Mi".
+func (v value) checkQuantity(text string) {
+	if _, _, err := device.NewCapacity(text, ""); err != nil {
+		v.report(err.Error(), "")
+	}
+}
+
+// checkCapacity reports capacities that no device can have.
+func (v value) checkCapacity(r *Resource) {
+	// A device has one limit for both, and only the table of attributes has a limit of its own.
+	if n := len(r.Attributes) + len(r.Capacity); len(r.Capacity) > 0 && n > maxAttributes {
+		v.child("capacity").report(fmt.Sprintf("with attributes, these are %d entries: want at most %d", n, maxAttributes), "")
+	}
+	// A device without allowMultipleAllocations must not have a default (RequestPolicy of
+	// DeviceCapacity in k8s.io/api/resource/v1).
+	isShared := r.isShared()
+	for _, c := range r.Capacity {
+		if c.Default != "" && !isShared {
+			v.child("capacity").child(c.Name).report(
+				"has amounts for several claims, but count is 1, so that one claim gets the whole device",
+				"count is how many claims may share the device",
+			)
+		}
+	}
+}
+
+// isShared reports whether several containers may have one device.
+func (r *Resource) isShared() bool {
+	return r.find(func(m *Match) bool {
+		return m.Count > 1
+	}) >= 0
+}
+
+// NeedsVersion returns the keys for which the resource needs a version of Kubernetes, and what older
+// versions do. The version is the first one that has, by default, what the keys publish for claims.
+// It returns empty strings if every version with dynamic resource allocation has it
+// (DRAConsumableCapacity and DRAPartitionableDevices in pkg/features).
+func (r *Resource) NeedsVersion() (what, version, otherwise string) {
+	if r.API != APIDRA {
+		return "", "", ""
+	}
+	var keys []string
+	var reasons []string
+	if len(r.Capacity) > 0 && r.isShared() {
+		keys = append(keys, "capacity with count")
+		reasons = append(reasons, "older versions give a device to one claim, with all of its capacity")
+	}
+	if r.Exclusive {
+		keys = append(keys, `shared = "exclusive" with DRA`)
+		reasons = append(reasons, "older versions allocate devices that exclude each other to two claims, and the second pod starts only when the first one has ended")
+	}
+	if len(keys) == 0 {
+		return "", "", ""
+	}
+	return strings.Join(keys, " and "), "1.36", strings.Join(reasons, "; ")
+}
+
+// checkCapacityVar returns why the variable of a capacity has no value, or an empty string. name is
+// the whole name of the variable, and capacity the part after its prefix.
+func checkCapacityVar(name, capacity string, r *Resource) string {
+	isConfigured := slices.ContainsFunc(r.Capacity, func(c Capacity) bool {
+		return c.Name == capacity
+	})
+	if !isConfigured {
+		return fmt.Sprintf(`has "${%s}", but the resource has no capacity.%s`, name, capacity)
+	}
+	if r.API != APIDRA {
+		return fmt.Sprintf(`has "${%s}", which requires api = "dra": device plugins have no capacities`, name)
+	}
+	return ""
+}
+
+// readFeatures reads v as a table of values by the end of the name of their label. The order is the
+// order of the names. The label begins with the name of the resource: the feature "model" of
+// "example.com/gpu" is the label "example.com/gpu.model".
+func (r *Resource) readFeatures(v value) {
+	_, name, _ := strings.Cut(r.Name, "/")
+	for key, e := range v.userKeys("of strings", "the name of a feature") {
+		if !isClaimName(key) {
+			e.report(quote(key)+" is not a valid feature name: it "+claimNameRule, "")
+		}
+		// Kubernetes limits the part of a label's name after the domain. A variable in the name
+		// counts as it is written.
+		if label := name + "." + key; len(label) > maxNamePart {
+			e.report(fmt.Sprintf("the label %q has more than %d characters after the domain", label, maxNamePart), "")
+		}
+		r.Features = append(r.Features, Attribute{Name: key, Value: e.text(attributeValue)})
 	}
 }

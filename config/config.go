@@ -1,9 +1,9 @@
 // Package config parses TOML files into a validated Config, or returns all problems. It
 // is the only importer of the TOML library.
 //
-// The library decodes each [[resource]] into plain tables, a scan of the text finds the
-// positions of keys, and a function for each kind of table (readResource, readMatch,
-// ...) binds its keys to fields, like package flag:
+// A scan of the text makes a tree of keys and values with their positions, the library says
+// whether the text is TOML, and a function for each kind of table (readResource,
+// readMatch, ...) binds its keys to fields, like package flag:
 //
 //	func readCompanion(v value) Companion {
 //		c := Companion{Permissions: "rw"}
@@ -22,6 +22,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -42,7 +43,7 @@ type Config struct {
 	// needs are the privileges that the configuration requests, in file order.
 	needs []report
 	// starts are the positions of the resources, with the rest of Resource.Place in Place.
-	starts []Problem
+	starts []report
 }
 
 // Resource is one [[resource]].
@@ -237,12 +238,9 @@ func (m *Match) NamesHardware() bool { return len(m.Hardware) > 0 }
 
 // Has reports whether the match has one of these tables.
 func (m *Match) Has(tables ...string) bool {
-	for _, table := range tables {
-		if m.Hardware[table] != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tables, func(table string) bool {
+		return m.Hardware[table] != nil
+	})
 }
 
 // SelectsNets reports whether the match selects network interfaces themselves. If it selects nodes,

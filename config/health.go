@@ -25,7 +25,10 @@ func readHealth(v value) *Health {
 		t.boolean("link", &h.Link,
 			"whether to check that network functions have a carrier; for a virtual function, that its physical function has one")
 		t.text("tcp", &h.TCP, tcpAddress, "HOST:PORT that accepts TCP connections")
-		t.duration("interval", &h.Interval, minInterval, `"30s" or "2m"`, "time between two checks of a device")
+		readInterval := func(v value) time.Duration {
+			return v.duration(minInterval, `"30s" or "2m"`)
+		}
+		bind(t, "interval", stringForm, &h.Interval, readInterval, "time between two checks of a device")
 	})
 	// Keys with invalid values count as checks. The message below would only repeat that problem.
 	hasCheck := h.Open || h.Link || !v.lacks("attr") || !v.lacks("tcp")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -28,19 +27,26 @@ type kind struct {
 	check func(a pattern.Alternative) (rule, hint string)
 }
 
-// form returns the JSON Schema of a pattern of the kind, or a list of patterns.
-func (k kind) form() form {
+// form returns the form of a pattern of the kind, or a list of patterns.
+func (k kind) form() formOf {
 	if k.integers {
-		return oneOrMore(form{"type": []string{"string", "integer"}})
+		return integersForm
 	}
-	return stringsForm()
+	return stringsForm
 }
 
-// parse parses one pattern of the kind. If s is invalid, it returns the rule that s violates;
-// otherwise the rule is empty.
-// hint may be set together with rule. The text of rule continues a sentence that begins with s.
-func (k kind) parse(s string) (p pattern.Values, rule, hint string) {
+// parsePattern parses one pattern of a kind. If s is invalid, it returns the rule that s violates, whose
+// text continues a sentence that begins with s; otherwise the rule is empty. It limits the size of all
+// patterns of the configuration.
+func (r *reader) parsePattern(k kind, s string) (p pattern.Values, rule, hint string) {
+	if r.patterns > maxPatterns {
+		return p, tooManyPatterns, ""
+	}
 	p, err := pattern.Parse(k.mode, s)
+	r.patterns += p.Size()
+	if r.patterns > maxPatterns {
+		return p, tooManyPatterns, ""
+	}
 	if errors.Is(err, pattern.ErrEmpty) {
 		if k.mode != pattern.Path {
 			hint = `"!*" selects devices without a value`
@@ -62,12 +68,6 @@ func (k kind) parse(s string) (p pattern.Values, rule, hint string) {
 		}
 	}
 	return p, rule, hint
-}
-
-// accepts reports whether s is a valid pattern of the kind.
-func (k kind) accepts(s string) bool {
-	_, rule, _ := k.parse(s)
-	return rule == ""
 }
 
 // values reads v as a condition of the kind: a string or a list of strings.
@@ -93,39 +93,18 @@ func (v value) values(k kind) pattern.Values {
 // pattern reads v as one pattern of the kind.
 // ok is false if v is invalid, which is then reported.
 func (v value) pattern(k kind) (p pattern.Values, ok bool) {
-	if n, isInt := v.raw.(int64); isInt {
-		// The integer becomes text, so that one parser accepts both notations.
-		if k.integers {
-			v.raw = strconv.FormatInt(n, 10)
-		} else if k.digits > 0 {
-			v.mistyped(k.want, baseHint(n, k.digits, hexadecimalBase))
-			return p, false
-		}
+	if k.integers {
+		v = v.decimal()
 	}
-	s, ok := v.string(k.want, k.accepts)
-	if !ok {
+	if n, isInt := v.raw.(int64); isInt && k.digits > 0 {
+		v.mistyped(k.want, baseHint(n, k.digits, hexadecimalBase))
 		return p, false
 	}
-	p, rule, hint := v.r.parsePattern(k, s)
-	if rule != "" {
-		v.report(quote(s)+" "+rule, hint)
-		return p, false
-	}
-	return p, true
-}
-
-// parsePattern is kind.parse for a pattern that the configuration keeps. It limits the size of all
-// patterns.
-func (r *reader) parsePattern(k kind, s string) (p pattern.Values, rule, hint string) {
-	if r.patterns > maxPatterns {
-		return p, tooManyPatterns, ""
-	}
-	p, rule, hint = k.parse(s)
-	r.patterns += p.Size()
-	if r.patterns > maxPatterns {
-		return p, tooManyPatterns, ""
-	}
-	return p, rule, hint
+	s := v.checked(k.want, func(s string) (rule, hint string) {
+		p, rule, hint = v.r.parsePattern(k, s)
+		return rule, hint
+	})
+	return p, s != ""
 }
 
 // tooManyPatterns is the rule for a pattern beyond maxPatterns.
@@ -221,13 +200,14 @@ func idHint(written string, numbers int, isOther func(part string) bool) string 
 
 // base is a base in which TOML integers can be written, besides decimal.
 type base struct {
-	radix  int
+	// format of an integer with a number of digits: IDs and modes have leading zeros.
+	format string
 	prefix string
 }
 
 var (
-	hexadecimalBase = base{16, "0x"}
-	octalBase       = base{8, "0o"}
+	hexadecimalBase = base{"%0*x", "0x"}
+	octalBase       = base{"%0*o", "0o"}
 )
 
 // baseHint returns how to write a bare integer as a string of this many digits. TOML reads
@@ -237,9 +217,8 @@ func baseHint(n int64, digits int, b base) string {
 	if n < 0 {
 		return ""
 	}
-	// IDs and modes have leading zeros, which an integer loses.
-	decimal := padded(strconv.FormatInt(n, 10), digits)
-	other := padded(strconv.FormatInt(n, b.radix), digits)
+	decimal := fmt.Sprintf("%0*d", digits, n)
+	other := fmt.Sprintf(b.format, digits, n)
 	decimalFits := len(decimal) <= digits
 	otherFits := len(other) <= digits
 	switch {
@@ -252,12 +231,6 @@ func baseHint(n int64, digits int, b base) string {
 		return "write it in quotes: " + quote(decimal)
 	}
 	return fmt.Sprintf("TOML reads %s%s and %d as the same number: write %q or %q", b.prefix, other, n, other, decimal)
-}
-
-// padded prepends zeros to a number up to a number of digits. It returns longer numbers unchanged.
-func padded(number string, digits int) string {
-	missing := max(0, digits-len(number))
-	return strings.Repeat("0", missing) + number
 }
 
 // pciClass accepts a prefix of a PCI class code. It has three bytes (PCI Local Bus
@@ -363,14 +336,11 @@ var existsGlob = kind{
 	check: func(a pattern.Alternative) (rule, hint string) {
 		shape := a.Shape()
 		rule, hint = absolutePath(a.String(), shape)
-		if rule != "" {
-			return rule, hint
-		}
 		isWatched := strings.HasPrefix(shape, devDir) || strings.HasPrefix(shape, sysDir)
-		if !isWatched {
-			return `is not below /dev or /sys: want a path such as "/dev/kfd" or "/sys/module/nvidia"`, hint
+		if rule == "" && !isWatched {
+			rule = `is not below /dev or /sys: want a path such as "/dev/kfd" or "/sys/module/nvidia"`
 		}
-		return "", ""
+		return rule, hint
 	},
 }
 

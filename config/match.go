@@ -1,24 +1,19 @@
 package config
 
 import (
+	"fmt"
 	"path"
 	"strings"
+	"sync"
 	"unicode"
 
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // selectors binds the keys of a match that select nodes and hardware. match and exclude share them.
 func (t *table) selectors(m *Match) {
-	readGlob := func(v value) {
-		glob := nodeGlob
-		m.Mount = v.isOutsideDev()
-		if m.Mount {
-			glob = mountGlob
-		}
-		m.Glob = v.values(glob)
-	}
-	t.key("glob", nodeGlob.form, readGlob,
+	t.key("glob", nodeGlob.form(), m.readGlob,
 		"paths on the host: of device nodes below /dev, and elsewhere of files, sockets and directories, as bind mounts")
 	t.hardware(
 		"usb",
@@ -49,6 +44,16 @@ func (t *table) selectors(m *Match) {
 		"driver of the node or interface, or of any device above it up to its hardware")
 	t.attributes("attr", &m.Attr, wildAttribute,
 		"sysfs attributes and their values: the nearest directory that has the attribute decides, from the node up to its hardware")
+}
+
+// readGlob reads the paths of nodes or mounts.
+func (m *Match) readGlob(v value) {
+	glob := nodeGlob
+	m.Mount = v.isOutsideDev()
+	if m.Mount {
+		glob = mountGlob
+	}
+	m.Glob = v.values(glob)
 }
 
 // isOutsideDev reports whether v has patterns of paths, and none of them is below /dev. Patterns that are no
@@ -92,7 +97,7 @@ func readMatch(v value) Match {
 		t.boolean("vfio", &m.VFIO,
 			"whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
 		t.values("cdi_device", &m.CDIDevice, cdiName, "qualified names of CDI devices of other specs on the host")
-		t.virtual(&m)
+		bind(t, "virtual", oneOrMore(orTable(stringForm, readVirtual)), &m.Virtual, value.virtual, "devices without hardware: a name, a table, or a list of these")
 		path := nodePath
 		if m.Mount {
 			path = companionPath
@@ -119,87 +124,228 @@ func readMatch(v value) Match {
 	if m.Dangerous {
 		// The author of the configuration consents by this key, and the author of the DaemonSet by
 		// --allow. Both are required.
-		v.child("dangerous").needs(
-			"a device with access to the host itself",
-			allowDangerous,
-			func(a Allow) bool { return a.Dangerous },
-		)
+		v.child("dangerous").needs("a device with access to the host itself", allowDangerous)
 	}
 	v.checkMatch(&m, sound)
 	return m
 }
 
-// attributeKind is a rule for the names of sysfs attributes. want continues the message about a
-// name that violates it.
+// attributeKind is a rule for the names of sysfs attributes.
 type attributeKind struct {
+	// want continues the message about a name that violates it.
 	want string
-	// wild is set if names may have wildcards.
-	wild bool
+	// special are the characters that names must not have.
+	special string
 }
 
+// Names support fewer wildcards than values: alternatives and escapes are refused in any case.
 var (
-	plainAttribute = attributeKind{want: `want a name such as "state" or "power/runtime_status", without wildcards`}
-	wildAttribute  = attributeKind{want: `want a name such as "index" or "rom*/VBNV"`, wild: true}
+	plainAttribute = attributeKind{`want a name such as "state" or "power/runtime_status", without wildcards`, `{\*?[`}
+	wildAttribute  = attributeKind{`want a name such as "index" or "rom*/VBNV"`, `{\`}
 )
 
 // attributes binds a key to a table of sysfs attributes and their wanted values.
 func (t *table) attributes(name string, into *map[string]pattern.Values, k attributeKind, help string) {
-	attributesForm := func() form {
-		return userKeysForm(stringsForm())
+	read := func(v value) map[string]pattern.Values {
+		return v.attributes(k)
 	}
-	read := func(v value) {
-		*into = v.attributes(k)
-	}
-	t.key(name, attributesForm, read, help)
+	bind(t, name, stringsTable, into, read, help)
 }
 
 // attributes reads v as a table of sysfs attributes and their wanted values.
 // An attribute with an invalid name is left out. Invalid values leave an empty condition.
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
-	if v.keys() != nil && v.isEmpty() {
+	if v.table() != nil && v.isEmpty() {
 		v.report("the table is empty: want at least one attribute", "")
 	}
 	attr := make(map[string]pattern.Values)
 	for name, e := range v.userKeys(`such as { state = "enabled" }`, "the name of an attribute") {
-		if rule := k.check(name); rule != "" {
-			v.key(name).report(quote(name)+" "+rule, "")
-		} else {
+		if !v.key(name).violates(name, k.check(name), "") {
 			attr[name] = e.values(anyText)
 		}
 	}
 	return attr
 }
 
-// check returns the rule that the name of an attribute violates, or an empty string.
+// check returns the rule that the name of an attribute violates, or an empty string. A name is a relative
+// path without "..". "**" is not allowed, since it would search whole trees of sysfs.
 func (k attributeKind) check(name string) string {
-	if k.accepts(name) {
+	// Clean changes empty elements, "." and "..". Such a name could leave the directory of the
+	// device.
+	absolute := "/" + name
+	isClean := path.Clean(absolute) == absolute
+	hasSpecial := strings.ContainsAny(name, k.special) || strings.Contains(name, "**")
+	hasControl := strings.ContainsFunc(name, unicode.IsControl)
+	// The remaining names may still be invalid as patterns, for example because of an unclosed
+	// class.
+	_, err := pattern.Parse(pattern.Path, name)
+	if isClean && !hasSpecial && !hasControl && err == nil {
 		return ""
 	}
 	return "is not a relative attribute name: " + k.want
 }
 
-// accepts reports whether name is a relative path without "..". "**" is not allowed, since it
-// would search whole trees of sysfs.
-func (k attributeKind) accepts(name string) bool {
-	// Names support fewer wildcards than values: alternatives and escapes are refused.
-	special := `{\`
-	if !k.wild {
-		special += "*?["
+// attribute is a key of the tables usb, pci, net and mdev. Package device defines the keys, so that
+// matches, variables and listings have the same names.
+type attribute struct {
+	device.Attribute
+	kind kind
+}
+
+// attributes returns the attributes of hardware that a match can test, with the kinds of their values, in the order
+// of the language.
+var attributes = sync.OnceValue(func() []attribute {
+	var all []attribute
+	for _, a := range device.Attributes() {
+		if !a.OnlyVariable {
+			all = append(all, attribute{a, kindOf(a)})
+		}
 	}
-	// Clean changes empty elements, "." and "..". Such a name could leave the directory of the
-	// device.
-	absolute := "/" + name
-	if path.Clean(absolute) != absolute {
-		return false
+	return all
+})
+
+// kindOf returns the kind of the values of an attribute. An unknown kind of value accepts any text.
+func kindOf(a device.Attribute) kind {
+	example := fmt.Sprintf("such as %q", a.Example)
+	switch a.Kind {
+	case device.PairValue:
+		vendor, _, _ := strings.Cut(a.Example, ":")
+		rule := "is not a " + strings.ToUpper(a.Table) + " ID"
+		want := fmt.Sprintf("%s, four digits each, %s or %q", a.Help, example, vendor+":*")
+		return hexadecimal(2, 4, rule, want, a.Name())
+	case device.ByteValue:
+		return hexadecimal(1, 2, "is not a hexadecimal number", "two digits "+example, "")
+	case device.ClassValue:
+		return pciClass
+	case device.AddressValue:
+		return address("a PCI address", "", a.Example)
+	case device.SlotValue:
+		// A slot is an address without the function. With a function it can be checked as an
+		// address.
+		return address("a PCI slot", ".0", a.Example)
+	case device.NumberValue:
+		return kind{
+			mode: pattern.Number,
+			// These values are decimal in sysfs and in TOML.
+			integers: true,
+			want:     `a number, or numbers and ranges such as "0,2-7"`,
+		}
+	case device.WordValue:
+		return oneOf(a.Words)
 	}
-	if strings.ContainsAny(name, special) || strings.Contains(name, "**") {
-		return false
+	return anyText
+}
+
+// hardware binds a key to a table of attributes of hardware.
+// m.Hardware gets an entry even for an empty table, which selects all hardware of that kind.
+func (t *table) hardware(name string, m *Match, example, help string) {
+	read := func(v value) {
+		if m.Hardware == nil {
+			m.Hardware = make(map[string]map[string]pattern.Values)
+		}
+		// Match.NamesHardware must be right even if the value is no table, or each problem would cause
+		// others.
+		conditions := make(map[string]pattern.Values)
+		m.Hardware[name] = conditions
+		if v.isTable(example) {
+			v.conditions(name, conditions)
+		}
 	}
-	if strings.ContainsFunc(name, unicode.IsControl) {
-		return false
+	t.key(name, below(read), read, help)
+}
+
+// conditions reads v as a table of attributes of hardware.
+func (v value) conditions(name string, conditions map[string]pattern.Values) {
+	v.read(func(t *table) {
+		for _, a := range attributes() {
+			if a.Table != name {
+				continue
+			}
+			read := func(v value) {
+				conditions[a.Key] = v.values(a.kind)
+			}
+			t.key(a.Key, a.kind.form(), read, a.Help)
+		}
+	})
+}
+
+// virtual reads v as devices without hardware: names, tables, or a list of them.
+// Devices with an invalid name are left out. An empty list returns nil.
+func (v value) virtual() []Virtual {
+	if v.isEmpty() {
+		v.report(`the list is empty: want at least one device such as "lic-0"`, "")
 	}
-	// The remaining names may still be invalid as patterns, for example because of an unclosed
-	// class.
-	_, err := pattern.Parse(pattern.Path, name)
-	return err == nil
+	items := v.items()
+	// The limit is checked before the devices are created, so that a list over the limit takes no
+	// memory.
+	v.r.virtual += len(items)
+	if v.r.virtual > maxVirtual {
+		v.report(fmt.Sprintf("%d virtual devices exceed the limit of %d in a configuration", v.r.virtual, maxVirtual), "")
+		return nil
+	}
+	var devices []Virtual
+	for _, e := range items {
+		d := e.virtualDevice()
+		// checkVirtual compares the names, and an empty name would be a duplicate of another one.
+		if d.Name != "" {
+			devices = append(devices, d)
+		}
+	}
+	return devices
+}
+
+// virtualDevice reads v as a name or a table. The name of an invalid device is empty.
+func (v value) virtualDevice() Virtual {
+	switch v.raw.(type) {
+	case string:
+		return Virtual{Name: v.virtualName()}
+	case map[string]*node:
+		return readVirtual(v)
+	default:
+		v.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`, "")
+		return Virtual{}
+	}
+}
+
+// readVirtual reads a virtual device that is a table.
+func readVirtual(v value) Virtual {
+	var d Virtual
+	v.read(func(t *table) {
+		bind(t, "name", stringForm, &d.Name, value.virtualName, `letters, digits, "-", "_" and "."`)
+		t.require("name", `a name such as "lic-0"`, "")
+		// vars is optional: texts without ${var:NAME} need no values.
+		bind(t, "vars", stringTable, &d.Vars, value.virtualVars, "values of ${var:NAME}, by NAME")
+	})
+	return d
+}
+
+// virtualName reads v as the name of a virtual device, and returns an empty string if it is
+// invalid.
+func (v value) virtualName() string {
+	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
+		// The name becomes the ID of the device and the value of ${virtual}.
+		if isName(s) && len(s) <= maxNamePart {
+			return "", ""
+		}
+		return `is not a valid device name: it must consist of letters, digits, "-", "_" and ".", begin and end with a letter or digit, and have at most 63 characters`, ""
+	})
+}
+
+// virtualVars reads the table v with the values of ${var:NAME}.
+// Variables with an invalid name or value are left out. The result is never nil.
+func (v value) virtualVars() map[string]string {
+	vars := make(map[string]string)
+	for name, e := range v.userKeys(`of strings such as { host = "10.0.0.5" }`, "") {
+		// Other names could not be written in ${var:NAME}.
+		if !isName(name) {
+			const rule = ` is not a valid variable name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
+			v.key(name).report(quote(name)+rule, "")
+			continue
+		}
+		s, ok := e.literal("a string")
+		if ok {
+			vars[name] = s
+		}
+	}
+	return vars
 }

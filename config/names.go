@@ -100,9 +100,9 @@ func checkKind(domain, name string) string {
 	return ""
 }
 
-// resourceName reads v as the name of a resource, and completes it with the domain of the
+// readName reads v as the name of a resource, and completes it with the domain of the
 // configuration. If the name is invalid, r.Name stays empty, which later checks take into account.
-func (v value) resourceName(r *Resource) {
+func (r *Resource) readName(v value) {
 	text := v.text(resourceName)
 	s, isString := v.raw.(string)
 	// An empty string is valid as a text. checkNamePart reports it as a name below.
@@ -117,8 +117,7 @@ func (v value) resourceName(r *Resource) {
 		name = domain
 		domain = v.r.domain.value
 	}
-	if rule := checkNamePart(name); rule != "" {
-		v.report(quote(s)+" "+rule, "")
+	if v.violates(s, checkNamePart(name), "") {
 		return
 	}
 	if hasDomain {
@@ -180,9 +179,9 @@ func sampleName(text device.Text) string {
 	}).String()
 }
 
-// resourceNames reads v as a table that maps the results of a name with variables to nicer
+// readNames reads v as a table that maps the results of a name with variables to nicer
 // names.
-func (v value) resourceNames(r *Resource) {
+func (r *Resource) readNames(v value) {
 	hasNoVariable := len(r.NameText) == 0 && r.Name != ""
 	if hasNoVariable {
 		v.report("requires a variable in name", `name = "${pci.vendor}" gives each vendor a resource of its own`)
@@ -195,18 +194,16 @@ func (v value) resourceNames(r *Resource) {
 		if !ok {
 			continue
 		}
-		if rule := checkNamePart(name); rule != "" {
-			e.report(quote(name)+" "+rule, "")
+		if e.violates(name, checkNamePart(name), "") {
 			continue
 		}
 		key := v.key(result)
-		// The library decodes a table into a map. The position restores the order of the file for
-		// patterns, of which several may match one result.
+		// The keys are sorted by name. The position restores the order of the file for patterns, of which
+		// several may match one result.
 		at := 0
 		isPattern := strings.ContainsAny(result, `*?[{\`)
 		if isPattern {
-			_, n := key.find()
-			at = n.at
+			at = key.at
 		} else if r.Name != "" && !results.Match(result) {
 			key.report(quote(result)+" cannot result from "+quote(r.NameText.String())+": want the whole name, without the domain", "")
 			continue

@@ -84,8 +84,8 @@ type reader struct {
 	nodes int
 	// patterns is the size of all patterns so far.
 	patterns int
-	// resources is the number of resources so far.
-	resources int
+	// resources are the resources of all files so far.
+	resources []value
 	// virtual is the number of virtual devices so far.
 	virtual int
 	// listed are the hints that are given only once.
@@ -135,9 +135,9 @@ func (r *reader) parse(files []File) (*Config, error) {
 		cfg.Files = append(cfg.Files, f.Name)
 	}
 	named := make(map[string]*Resource)
-	var starts []report
-	for _, v := range r.readTop(files) {
-		starts = append(starts, v.problem("", ""))
+	r.readTop(files)
+	for _, v := range r.resources {
+		cfg.starts = append(cfg.starts, v.problem("", ""))
 		res := readResource(v)
 		if other := named[res.Name]; other != nil {
 			v.child("name").checkSameName(&res, other)
@@ -152,9 +152,6 @@ func (r *reader) parse(files []File) (*Config, error) {
 	// have.
 	if err := problems(r.reports, r.found); err != nil {
 		return nil, err
-	}
-	for _, start := range inOrder(starts) {
-		cfg.starts = append(cfg.starts, start.Problem)
 	}
 	cfg.needs = inOrder(r.needs)
 	return cfg, nil
@@ -178,31 +175,23 @@ func (v value) checkSameName(r, other *Resource) {
 	}
 }
 
-// top contains the keys of the top level of one file.
-type top struct {
-	domain    string
-	api       API
-	resources []value
-}
-
-// bind binds the keys of the top level.
-func (f *top) bind(t *table) {
+// bind binds the keys of the top level of a file.
+func (r *reader) bind(t *table) {
 	readDomain := func(v value) {
-		f.domain = v.checked(`a domain such as "example.com"`, checkDomain)
+		domain := v.checked(`a domain such as "example.com"`, checkDomain)
+		r.domain.set(v, domain, "a configuration has one domain, but each name may include its own")
 	}
 	t.key("domain", stringForm, readDomain,
 		"prefix of every resource name without a domain: a DNS subdomain of your own, one for the whole configuration")
-	words(t, "api", &f.api, apis, "the API of the kubelet for resources that do not set api")
-	resourceForm := func() form {
-		describe := func(v value) {
-			readResource(v)
-		}
-		return form{"type": "array", "items": t.below("resource", describe)}
+	readAPI := func(v value) {
+		api := string(word(v, apis))
+		r.api.set(v, api, "a configuration has one default, but each resource may set its own api")
 	}
+	t.key("api", enum(apis...), readAPI, "the API of the kubelet for resources that do not set api")
 	readResources := func(v value) {
-		f.resources = v.resources()
+		r.resources = append(r.resources, v.resources()...)
 	}
-	t.key("resource", resourceForm, readResources,
+	t.key("resource", listOf(below(ignoring(readResource))), readResources,
 		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 
@@ -213,14 +202,13 @@ func tooManyResources() string {
 
 // resources reads v as [[resource]] tables, with their names as places.
 func (v value) resources() []value {
-	if _, isList := elements(v.raw); !isList {
+	if _, isList := v.list(); !isList {
 		v.mistyped("a list of tables", "every resource begins with a line [[resource]]")
 		return nil
 	}
 	out := v.tables("[[resource]]")
-	v.r.resources += len(out)
 	// Nothing is read then: a thousand further problems would hide this one.
-	if v.r.resources > maxResources {
+	if len(v.r.resources)+len(out) > maxResources {
 		v.report(tooManyResources(), "")
 		return nil
 	}
@@ -250,31 +238,25 @@ func (s *setting) set(v value, value, rule string) {
 		v.report(quote(value)+" differs from the value in "+s.file+": "+rule, "")
 		return
 	}
-	src, _ := v.find()
 	s.value = value
-	s.file = src.name
+	s.file = v.source.name
 }
 
-// readTop reads the top level of all files, and returns their resources.
-func (r *reader) readTop(files []File) (resources []value) {
+// readTop reads the top level of all files.
+func (r *reader) readTop(files []File) {
 	for i, f := range files {
-		src, tables := r.decode(f, i)
+		src, root := r.decode(f, i)
 		// The problem is already reported. The other files are read nevertheless, to report all
 		// problems at once.
-		if tables == nil {
+		if root == nil {
 			continue
 		}
-		var t top
 		// This is the only value without a value above it.
-		v := value{r: r, source: src, raw: tables}
-		v.read(t.bind)
-		resources = append(resources, t.resources...)
-		r.domain.set(v.child("domain"), t.domain, "a configuration has one domain, but each name may include its own")
-		r.api.set(v.child("api"), string(t.api), "a configuration has one default, but each resource may set its own api")
+		value{r: r, source: src, node: root}.read(r.bind)
 	}
 	// A missing key may be in an unreadable file.
 	r.domainUndecided = r.found > 0
-	if len(resources) == 0 && !r.domainUndecided {
+	if len(r.resources) == 0 && !r.domainUndecided {
 		all := &source{name: "configuration"}
 		if len(files) == 1 {
 			all.name = files[0].shown()
@@ -285,5 +267,4 @@ func (r *reader) readTop(files []File) (resources []value) {
 			Problem: Problem{Text: "no resource: want at least one [[resource]]"},
 		})
 	}
-	return resources
 }

@@ -59,14 +59,14 @@ func (p Problem) String() string {
 // resource stays as it is.
 func (c *Config) Locate(p Problem) Problem {
 	for _, start := range c.starts {
-		place, isInFile := strings.CutPrefix(p.Place, start.File+": ")
+		place, isInFile := strings.CutPrefix(p.Place, start.source.name+": ")
 		isOfResource := place == start.Place || strings.HasPrefix(place, start.Place+": ")
 		if isInFile && isOfResource {
-			p.File = start.File
-			p.Line = start.Line
-			p.Column = start.Column
-			p.Place = place
-			return p
+			start.Text = p.Text
+			start.Hint = p.Hint
+			located := start.located()
+			located.Place = place
+			return located
 		}
 	}
 	return p
@@ -97,8 +97,7 @@ type report struct {
 // noPosition is the offset of a problem of a whole file.
 const noPosition = -1
 
-// inOrder sorts reports by position, drops duplicates and fills in files, lines and columns. It
-// changes the slice. Sorted positions allow it to read the text of each file only once.
+// inOrder sorts reports by position, and drops duplicates. It changes the slice.
 func inOrder(reports []report) []report {
 	sort.SliceStable(reports, func(i, j int) bool {
 		a := &reports[i]
@@ -109,37 +108,23 @@ func inOrder(reports []report) []report {
 		return a.at < b.at
 	})
 	// Two checks may report the same problem.
-	reports = slices.CompactFunc(reports, func(a, b report) bool {
+	return slices.CompactFunc(reports, func(a, b report) bool {
 		return a.source == b.source && a.at == b.at && a.Problem == b.Problem
 	})
-	// before, line and column are the position of the previous report in the same file.
-	var before report
-	line := 1
-	column := 1 // of the previous
-	for i := range reports {
-		r := &reports[i]
-		r.File = r.source.name
-		if r.at == noPosition {
-			continue
-		}
-		if r.source != before.source {
-			before = report{source: r.source}
-			line = 1
-			column = 1
-		}
-		// Only the text since the previous report is counted.
-		between := r.source.text[before.at:r.at]
-		if n := strings.LastIndexByte(between, '\n'); n >= 0 {
-			line += strings.Count(between, "\n")
-			column = 1
-			between = between[n+1:]
-		}
-		column += utf8.RuneCountInString(between)
-		r.Line = line
-		r.Column = column
-		before.at = r.at
+}
+
+// located returns the problem with its file, line and column. It reads the text up to the position.
+func (r *report) located() Problem {
+	p := r.Problem
+	p.File = r.source.name
+	if r.at == noPosition {
+		return p
 	}
-	return reports
+	before := r.source.text[:r.at]
+	lastLine := before[strings.LastIndexByte(before, '\n')+1:]
+	p.Line = strings.Count(before, "\n") + 1
+	p.Column = utf8.RuneCountInString(lastLine) + 1
+	return p
 }
 
 // problems returns an error with the first reports of n problems, or nil if there are none.
@@ -155,7 +140,7 @@ func problems(reports []report, n int) error {
 			rest := fmt.Sprintf("%d problems in total: only the first %d are reported", n, maxProblems)
 			return append(list, Problem{Text: rest})
 		}
-		list = append(list, r.Problem)
+		list = append(list, r.located())
 	}
 	return list
 }
@@ -207,31 +192,26 @@ func (v value) unknownHint(name string, known []string) string {
 	// A key of another table and a typing error may both be meant. One wrong letter is more likely
 	// than a wrong table, but two or three are not.
 	similar := nearest(name, known)
-	tables := v.tablesWith(name)
-	isKeyElsewhere := len(tables) > 0
+	above, isAround := v.enclosing(name)
+	tables := v.r.tablesWith(name)
+	isKeyElsewhere := isAround || len(tables) > 0
 	isTypingError := similar != "" && pattern.Distance(name, similar) == 1
-	if isTypingError || similar != "" && !isKeyElsewhere {
+	switch {
+	case isTypingError || similar != "" && !isKeyElsewhere:
 		return didYouMean(similar)
-	}
-	if !isKeyElsewhere {
+	case !isKeyElsewhere:
 		// The list is long, and a configuration may have the same problem in every resource.
 		return v.r.once("the keys of this table are " + list(known))
+	case isAround:
+		return fmt.Sprintf("%q is a key of %s: %s", name, tableName(above.path()), v.headerHint(above))
 	}
-	hint := fmt.Sprintf("%q is a key of %s", name, strings.Join(tables, ", "))
-	if above, ok := v.enclosing(name); ok {
-		hint += ": " + v.headerHint(above)
-	}
-	return hint
+	return fmt.Sprintf("%q is a key of %s", name, strings.Join(tables, ", "))
 }
 
-// tablesWith returns the tables of the language that have a key: the nearest table around v, or all
-// tables if no table around v has the key.
-func (v value) tablesWith(name string) []string {
-	if above, ok := v.enclosing(name); ok {
-		return []string{tableName(above.path())}
-	}
+// tablesWith returns the tables of the language that have a key.
+func (r *reader) tablesWith(name string) []string {
 	var tables []string
-	for _, key := range v.r.language() {
+	for _, key := range r.language() {
 		path, hasKey := strings.CutSuffix(key, "."+name)
 		// exclude has the same keys as match.
 		isExclude := strings.HasPrefix(path+".", "resource.exclude.")

@@ -75,7 +75,7 @@ func TestReferenceHasEveryKey(t *testing.T) {
 	seen := make(map[string]bool)
 	var visit func(above string, raw any)
 	visit = func(above string, raw any) {
-		items, ok := elements(raw)
+		items, ok := normal(raw).([]any)
 		if !ok {
 			items = []any{raw}
 		}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -29,7 +28,7 @@ func readResource(v value) Resource {
 		API:        API(cmp.Or(v.r.api.value, string(APIDevicePlugin))),
 		EvictAfter: defaultEvictAfter,
 		Prefer:     PreferNUMA,
-		Container:  Container{Permissions: defaultPermissions, AutoCDI: true},
+		Container:  defaultContainer(),
 	}
 	v.r.texts = nil
 	v.r.matches = nil
@@ -64,106 +63,59 @@ func readResource(v value) Resource {
 // bind binds the keys of a resource.
 // The order of the calls is the order in which the keys are read, whatever their order in the text.
 func (r *Resource) bind(t *table) {
-	r.bindName(t)
+	t.key("name", stringForm, r.readName, "name of the resource, optionally with a domain other than the one above")
+	t.require("name", `a name such as "gpu" or "vendor.example/gpu"`, "")
+	// names comes after name, because it maps the results of name.
+	t.key("names", stringTable, r.readNames,
+		"nicer names: a result of name without its domain, or a pattern of results, and the name to use instead")
 	t.integer("count", &r.Count, 1, maxCount,
 		"number of slots of each device: how many containers may hold it at the same time")
-	r.bindDevices(t)
-	r.bindShared(t)
-	readWhen := func(v value) {
-		r.When = readWhen(v)
-	}
-	t.table("when", readWhen, `{ node_name = "gpu-*" }`, "when the resource is active: all set conditions must hold")
+	tables(t, "match", &r.Match, readMatch, exampleMatch,
+		"device nodes and hardware: a table, or a list of tables of which any may select a node")
+	t.require("match", "at least one match", matchHint)
+	tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
+	t.key("each", stringForm, r.readEach,
+		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together, and a variable without ${} is all hardware with the same value`)
+	words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
+		"which property the ID of a USB device or a CDI device consists of")
+	t.key("shared", sharedForm, r.readShared,
+		`whether other resources may offer the same device: at once (true), or so that containers hold one of the offers at a time ("exclusive")`)
+	tableOf(t, "when", &r.When, readWhen, `{ node_name = "gpu-*" }`, "when the resource is active: all set conditions must hold")
 	tables(t, "with", &r.With, readCompanion, `{ path = "/dev/kfd" }`,
 		"companions: nodes or paths injected along with every device, once per container")
-	r.bindKubelet(t)
-	readHealth := func(v value) {
-		r.Health = readHealth(v)
-	}
-	t.table("health", readHealth, "{ open = true }", "checks of each device beyond its presence")
-	t.table("container", r.Container.read, `{ path = "/dev/zigbee" }`, "what a container gets")
+	words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread},
+		"which free devices to suggest to the kubelet")
+	bind(t, "numa", numaForm, &r.NUMA, value.numa,
+		`NUMA nodes to report: "auto" reports the nodes of the hardware, "none" reports no node, or a list such as [0, 1]`)
+	words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways},
+		"when the resource is registered with the kubelet")
+	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
+	bind(t, "attributes", userKeysForm(orTable(typed("string", "integer", "boolean"), value.readTyped)), &r.Attributes, value.claimAttributes,
+		"with dra: attributes of each device by which claims select")
+	bind(t, "capacity", userKeysForm(orTable(quantityForm, value.readCapacity)), &r.Capacity, value.capacities,
+		"with dra: amounts of each device that its claims share, such as bandwidth")
+	bind(t, "evict_after", stringForm, &r.EvictAfter, value.evictAfter,
+		"with dra: how long a device is absent before pods with a claim to it are evicted")
+	t.key("features", stringTable, r.readFeatures,
+		"values of the healthy devices that become labels of the node, by the end of their names; needs --nfd-dir")
+	tableOf(t, "health", &r.Health, readHealth, "{ open = true }", "checks of each device beyond its presence")
+	tableOf(t, "container", &r.Container, readContainer, `{ path = "/dev/zigbee" }`, "what a container gets")
 }
 
 // exclusive is the value of shared for resources of which only one may use a device at a time.
 const exclusive = "exclusive"
 
-// bindShared binds shared, which is a boolean or a word.
-func (r *Resource) bindShared(t *table) {
-	sharedForm := func() form {
-		return form{"enum": []any{true, false, exclusive}}
+// readShared reads v as a boolean or "exclusive".
+func (r *Resource) readShared(v value) {
+	const want = `true, false or "exclusive"`
+	word, _ := v.raw.(string)
+	r.Exclusive = word == exclusive
+	isMisspelled := !r.Exclusive && nearest(strings.ToLower(word), []string{exclusive}) != ""
+	if isMisspelled {
+		v.report(quote(word)+" is not "+want, didYouMean(exclusive))
+	} else if !r.Exclusive {
+		r.Shared = v.boolean(want)
 	}
-	read := func(v value) {
-		word, _ := v.raw.(string)
-		isMisspelled := word != exclusive && nearest(strings.ToLower(word), []string{exclusive}) != ""
-		if isMisspelled {
-			v.report(fmt.Sprintf("%s is not true, false or %q", quote(word), exclusive), didYouMean(exclusive))
-			return
-		}
-		r.Exclusive = word == exclusive
-		if !r.Exclusive {
-			r.Shared = v.boolean(fmt.Sprintf("true, false or %q", exclusive))
-		}
-	}
-	t.key("shared", sharedForm, read,
-		`whether other resources may offer the same device: at once (true), or so that containers hold one of the offers at a time ("exclusive")`)
-}
-
-// bindName binds name and names.
-func (r *Resource) bindName(t *table) {
-	readName := func(v value) {
-		v.resourceName(r)
-	}
-	t.key("name", stringForm, readName, "name of the resource, optionally with a domain other than the one above")
-	t.require("name", `a name such as "gpu" or "vendor.example/gpu"`, "")
-	// names comes after name, because it maps the results of name.
-	readNames := func(v value) {
-		v.resourceNames(r)
-	}
-	t.key("names", stringTable, readNames,
-		"nicer names: a result of name without its domain, or a pattern of results, and the name to use instead")
-}
-
-// bindDevices binds the keys that define the devices of a resource.
-func (r *Resource) bindDevices(t *table) {
-	tables(t, "match", &r.Match, readMatch, exampleMatch,
-		"device nodes and hardware: a table, or a list of tables of which any may select a node")
-	t.require("match", "at least one match", matchHint)
-	tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
-	readEach := func(v value) {
-		v.each(r)
-	}
-	t.key("each", stringForm, readEach,
-		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together, and a variable without ${} is all hardware with the same value`)
-	words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
-		"which property the ID of a USB device or a CDI device consists of")
-}
-
-// bindKubelet binds the keys that define how devices are advertised to the kubelet.
-func (r *Resource) bindKubelet(t *table) {
-	words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread},
-		"which free devices to suggest to the kubelet")
-	readNUMA := func(v value) {
-		r.NUMA = v.numa()
-	}
-	t.key("numa", numaForm, readNUMA,
-		`NUMA nodes to report: "auto" reports the nodes of the hardware, "none" reports no node, or a list such as [0, 1]`)
-	words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways},
-		"when the resource is registered with the kubelet")
-	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
-	t.claimAttributes(&r.Attributes)
-	t.capacity(&r.Capacity)
-	readEvictAfter := func(v value) {
-		r.EvictAfter = v.evictAfter()
-	}
-	t.key("evict_after", stringForm, readEvictAfter,
-		"with dra: how long a device is absent before pods with a claim to it are evicted")
-	t.features(r)
-}
-
-// numaForm is the JSON Schema of numa.
-func numaForm() form {
-	word := form{"enum": []string{"auto", "none"}}
-	nodes := form{"type": "array", "items": integerForm(0, math.MaxInt32)}
-	return form{"anyOf": []form{word, nodes}}
 }
 
 // numa reads v as "auto", "none" or a list of NUMA nodes. The nodes are sorted, without repeats.
@@ -172,24 +124,24 @@ func (v value) numa() NUMA {
 	if _, isString := v.raw.(string); isString {
 		return NUMA{Auto: word(v, []string{"auto", "none"}) == "auto"}
 	}
-	items, isList := elements(v.raw)
+	items, isList := v.list()
 	if !isList {
 		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`, "")
 	} else if len(items) == 0 {
 		v.report("the list is empty: want at least one NUMA node", `"none" reports no NUMA node`)
 	}
 	var nodes []int
-	for i, raw := range items {
+	for i, n := range items {
 		// The kernel's numbers of nodes are never negative. -1 in sysfs means an unknown node.
-		node := v.item(i, raw).integer(0, math.MaxInt32)
+		node := v.item(i, n).integer(0, math.MaxInt32)
 		nodes = append(nodes, int(node))
 	}
 	slices.Sort(nodes)
 	return NUMA{Nodes: slices.Compact(nodes)}
 }
 
-// each reads v as what one device is: a word, or a variable whose equal values group hardware.
-func (v value) each(r *Resource) {
+// readEach reads v as what one device is: a word, or a variable whose equal values group hardware.
+func (r *Resource) readEach(v value) {
 	words := []string{string(EachDevice), string(EachNode), string(EachAll)}
 	text, _ := v.raw.(string)
 	isWord := slices.Contains(words, text)
@@ -222,7 +174,7 @@ func (v value) groupVariable() string {
 		isOfContainer := known.from > atListing
 		// A property that does not depend on the device would make one group of everything, and a
 		// property of a single device would group nothing.
-		if !known.device || known.single || isVirtual || isOfContainer {
+		if known.scope != someDevices || isVirtual || isOfContainer {
 			return "is not a property that several devices share: want " + variable, ""
 		}
 		return "", ""

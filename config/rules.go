@@ -10,30 +10,15 @@ import (
 
 // Rules for combinations of the keys of a match or a resource.
 
-// noNode reports whether the match selects neither nodes nor hardware. Each thing that it
-// selects is one device, regardless of the key each.
-func (m *Match) noNode() bool { return m.Mount || m.fromCDI() || m.Virtual != nil }
-
 // fromCDI reports whether the match selects CDI devices of the host.
 func (m *Match) fromCDI() bool { return !m.CDIDevice.Empty() }
 
-// hasNode reports whether the match selects nodes or hardware.
-func (m *Match) hasNode() bool { return !m.noNode() }
+// isVirtual reports whether the match defines devices without hardware.
+func (m *Match) isVirtual() bool { return m.Virtual != nil }
 
-// namesNoHardware reports whether the match selects nodes regardless of their hardware.
-func (m *Match) namesNoHardware() bool { return m.hasNode() && !m.NamesHardware() }
-
-// withoutHardware returns the key by which the match selects devices that have no hardware and
-// no nodes, and an empty string for all other matches.
-func (m *Match) withoutHardware() string {
-	if m.Virtual != nil {
-		return "virtual"
-	}
-	if m.fromCDI() {
-		return "cdi_device"
-	}
-	return ""
-}
+// hasNode reports whether the match selects nodes or hardware. Each other thing that it selects is one
+// device, regardless of the key each.
+func (m *Match) hasNode() bool { return !m.Mount && !m.fromCDI() && !m.isVirtual() }
 
 // find returns the index of the first match that the predicate accepts, or -1. The index is also
 // the index of the match in reader.matches while the resource is being read.
@@ -59,71 +44,34 @@ func (v value) checkMatch(m *Match, sound bool) {
 	// The key in the text decides and not the field, which is empty if the value is invalid.
 	case v.has("cdi_device"):
 		v.wantAlone("cdi_device", "a CDI spec describes no hardware or nodes to select by", "dangerous", "count")
+		return
 	case v.has("virtual"):
 		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous", "count")
+		return
 	case m.Mount:
-		v.checkMountMatch()
-	default:
-		v.checkNodeMatch(m, sound)
-	}
-}
-
-// checkMountMatch checks a match that selects paths to mount.
-func (v value) checkMountMatch() {
-	v.wantAlone(
-		"a glob outside of /dev",
-		"a mount is selected only by its path",
-		"glob",
-		"container_path",
-		"permissions",
-		"required",
-		"dangerous",
-		"count",
-	)
-}
-
-// checkNodeMatch checks a match that selects nodes or hardware.
-func (v value) checkNodeMatch(m *Match, sound bool) {
-	// vfio selects nothing without pci or mdev, which checkVFIO requires.
-	if m.VFIO {
-		v.checkVFIO(m)
-	} else if sound && v.selectsEverything(m) {
+		const why = "a mount is selected only by its path"
+		v.wantAlone("a glob outside of /dev", why, "glob", "container_path", "permissions", "required", "dangerous", "count")
+		return
+	case m.VFIO && !m.Has("pci", "mdev"):
+		v.child("vfio").report("requires pci or mdev", "pci = {} selects any PCI function")
+	case m.VFIO:
+		const why = "vfio selects the VFIO nodes of PCI functions and mediated devices, regardless of their numbers"
+		v.refuseBoth("vfio", why, "glob", "usb", "net")
+	case sound && v.selectsEverything(m):
 		v.report(
 			"selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr",
 			"usb = {} selects any USB device",
 		)
 	}
-	v.refuseBoth(
-		"mdev",
-		"a mediated device is part of a PCI function, so that only pci can be combined with mdev",
-		"usb",
-		"net",
-	)
+	const why = "a mediated device is part of a PCI function, so that only pci can be combined with mdev"
+	v.refuseBoth("mdev", why, "usb", "net")
 }
 
-// checkVFIO checks a match with vfio = true.
-func (v value) checkVFIO(m *Match) {
-	if !m.Has("pci", "mdev") {
-		v.child("vfio").report("requires pci or mdev", "pci = {} selects any PCI function")
-		return
-	}
-	v.refuseBoth(
-		"vfio",
-		"vfio selects the VFIO nodes of PCI functions and mediated devices, regardless of their numbers",
-		"glob",
-		"usb",
-		"net",
-	)
-}
-
-// selectsEverything reports whether a match has no key that selects.
+// selectsEverything reports whether a match has no key that selects. Any key does, even with an invalid
+// value: that problem is already reported.
 func (v value) selectsEverything(m *Match) bool {
-	if m.NamesHardware() {
-		return false
-	}
-	// Any key selects, even with an invalid value: that problem is already reported.
 	selectors := []string{"glob", "subsystem", "driver", "attr"}
-	return !slices.ContainsFunc(selectors, v.has)
+	return !m.NamesHardware() && !slices.ContainsFunc(selectors, v.has)
 }
 
 // refuseBoth reports a key that cannot be combined with any of the others. why is the hint. Each
@@ -143,7 +91,7 @@ func (v value) refuseBoth(name, why string, others ...string) {
 // allowed ones. Unknown keys are reported elsewhere.
 func (v value) wantAlone(name, why string, allowed ...string) {
 	// The random order does not matter, because problems are sorted by position.
-	for key := range v.keys() {
+	for key := range v.table() {
 		isAllowed := key == name || slices.Contains(allowed, key)
 		isKnown := slices.Contains(v.r.language(), "resource.match."+key)
 		if isKnown && !isAllowed {
@@ -161,7 +109,9 @@ func (v value) defaultEach(r *Resource) Each {
 	if withHardware < 0 {
 		return EachNode
 	}
-	withoutHardware := r.find((*Match).namesNoHardware)
+	withoutHardware := r.find(func(m *Match) bool {
+		return m.hasNode() && !m.NamesHardware()
+	})
 	if withoutHardware < 0 {
 		return EachDevice
 	}
@@ -186,7 +136,7 @@ func (v value) checkResource(r *Resource) {
 	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
 		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`, "")
 	}
-	isOnlyVirtual := r.hasOnlyOther(func(m *Match) bool { return m.Virtual == nil })
+	isOnlyVirtual := r.hasOnlyOther(func(m *Match) bool { return !m.isVirtual() })
 	if len(r.Exclude) > 0 && isOnlyVirtual {
 		v.child("exclude").report(
 			"cannot leave out virtual devices, which have no hardware and no nodes",
@@ -223,50 +173,43 @@ func (v value) checkResource(r *Resource) {
 func (v value) checkEach(r *Resource) {
 	// Hardware can be grouped by a wildcard only if each of its nodes has one.
 	if _, numbered := wildcardNumber(r.GroupBy); numbered {
-		if rule := checkSource(r.GroupBy, r); rule != "" {
-			v.child("each").report(quote(r.GroupBy)+" "+rule, "")
-		}
+		v.child("each").violates(r.GroupBy, checkSource(r.GroupBy, r), "")
 	}
 	for i := range r.Match {
-		if !v.checkEachOf(r, i) {
+		rule, hint := v.checkEachOf(r, i)
+		if rule != "" {
+			v.child("each").report(rule, hint)
 			return
 		}
 	}
 }
 
-// checkEachOf reports whether a match is compatible with each. If it is not, it
-// records a problem.
-func (v value) checkEachOf(r *Resource, index int) bool {
+// checkEachOf returns why a match is not compatible with each, or an empty rule.
+func (v value) checkEachOf(r *Resource, index int) (rule, hint string) {
 	m := &r.Match[index]
-	number := index + 1
+	key := ""
+	switch {
+	case m.isVirtual():
+		key = "virtual"
+	case m.fromCDI():
+		key = "cdi_device"
+	case m.VFIO:
+		key = "vfio"
+	default:
+		return "", ""
+	}
+	combined := fmt.Sprintf("cannot be combined with %s in match %d", key, index+1)
+	switch {
 	// A default of "node" is not reported, since vfio needs pci or mdev, with which the default is
 	// "device".
-	if m.VFIO && r.Each == EachNode && v.has("each") {
-		v.child("each").report(
-			fmt.Sprintf(`"node" cannot be combined with vfio in match %d: want "device"`, number),
-			"functions of one IOMMU group can only be injected together",
-		)
-		return false
+	case m.VFIO && r.Each == EachNode && v.has("each"):
+		return `"node" ` + combined + `: want "device"`, "functions of one IOMMU group can only be injected together"
+	case !m.VFIO && r.Each == EachAll:
+		return `"all" ` + combined, "count is the number of containers that may hold one device at the same time"
+	case !m.VFIO && r.GroupBy != "":
+		return quote(r.GroupBy) + " " + combined + ": only hardware can be grouped", ""
 	}
-	key := m.withoutHardware()
-	if key == "" {
-		return true
-	}
-	if r.Each == EachAll {
-		v.child("each").report(
-			fmt.Sprintf(`"all" cannot be combined with %s in match %d`, key, number),
-			"count is the number of containers that may hold one device at the same time",
-		)
-		return false
-	}
-	if r.GroupBy != "" {
-		v.child("each").report(
-			fmt.Sprintf("%q cannot be combined with %s in match %d: only hardware can be grouped", r.GroupBy, key, number),
-			"",
-		)
-		return false
-	}
-	return true
+	return "", ""
 }
 
 // checkVirtual reports virtual devices of the same name: the name is their ID.
@@ -306,7 +249,14 @@ func (v value) checkNets(r *Resource) {
 		"because a network interface moves into a single container (net in match %d with container.cdi)",
 		index+1,
 	)
-	if v.refuseCount(r, (*Match).SelectsNets, why) {
+	several := r.find(func(m *Match) bool { return m.SelectsNets() && m.Count > 1 })
+	if several >= 0 {
+		// The position is the count that applies: the count of the match, or else of the resource.
+		at := v
+		if v.r.matches[several].has("count") {
+			at = v.r.matches[several]
+		}
+		at.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Match[several].Count, why), "")
 		return
 	}
 	if r.Shared {
@@ -314,28 +264,7 @@ func (v value) checkNets(r *Resource) {
 		return
 	}
 	// The interface disappears from the host while a container has it.
-	v.r.matches[index].child("net").needs(
-		"moving network interfaces of the host",
-		allowNet,
-		func(a Allow) bool { return a.Net },
-	)
-}
-
-// refuseCount reports a count above 1 of a match that the predicate accepts.
-func (v value) refuseCount(r *Resource, accept func(m *Match) bool, why string) (refused bool) {
-	i := r.find(func(m *Match) bool {
-		return accept(m) && m.Count > 1
-	})
-	if i < 0 {
-		return false
-	}
-	// The position is the count that applies: the count of the match, or else of the resource.
-	at := v
-	if v.r.matches[i].has("count") {
-		at = v.r.matches[i]
-	}
-	at.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Match[i].Count, why), "")
-	return true
+	v.r.matches[index].child("net").needs("moving network interfaces of the host", allowNet)
 }
 
 // checkPaths reports texts that give several nodes of one device the same path or name in the
@@ -398,13 +327,9 @@ func (v value) checkCDI(r *Resource) {
 	if len(r.NameText) > 0 {
 		name = sampleName(r.NameText)
 	}
-	if rule := checkKind(domain, name); rule != "" {
-		v.child("name").report(quote(r.Name)+" "+rule, "")
-	}
+	v.child("name").violates(r.Name, checkKind(domain, name), "")
 	for _, n := range r.Names {
-		if rule := checkKind(domain, n.Name); rule != "" {
-			v.child("names").child(n.key).report(quote(n.Name)+" "+rule, "")
-		}
+		v.child("names").child(n.key).violates(n.Name, checkKind(domain, n.Name), "")
 	}
 }
 

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -16,14 +19,13 @@ const (
 	maxKeyWork = 16 << 20 // bytes of copied keys, in one file
 )
 
-// node is a key, or an element of a list, of a file.
+// node is a key, or an element of a list, with its value.
 type node struct {
-	name  string           // of the key, or of the list
-	at    int              // offset in the text
-	keys  map[string]*node // of a table
-	items []*node          // of a list: its elements, nil for elements without keys
-	// elements are the offsets of the elements of a list in brackets.
-	elements []int32
+	// at is its offset in the text, or noPosition.
+	at int
+	// raw is the value: map[string]*node is a table, []*node a list, and string, int64, float64, bool
+	// and time.Time are themselves.
+	raw any
 	// closed is set if the value of the key is complete, so that nothing may be added
 	// to it.
 	closed bool
@@ -31,47 +33,53 @@ type node struct {
 	hasHeader bool
 }
 
-// element returns the node of element i of a list, or the list itself if the element has no
-// position.
-func (n *node) element(i int) *node {
-	if i < len(n.items) && n.items[i] != nil {
-		return n.items[i]
-	}
-	if i < len(n.elements) {
-		return &node{at: int(n.elements[i])}
-	}
-	return n
+// table returns the keys of a table, or nil for other values.
+func (n *node) table() map[string]*node {
+	keys, _ := n.raw.(map[string]*node)
+	return keys
 }
 
-// scanner finds the positions of the keys of a text, because the library only reports the
-// positions of syntax errors. It knows keys, headers, brackets, strings and comments, and stops
-// where the text is not TOML, or too expensive for the parser.
+// list returns the elements of a list. ok is false for other values.
+func (n *node) list() (items []*node, ok bool) {
+	items, ok = n.raw.([]*node)
+	return items, ok
+}
+
+// scanner makes the tree of the keys and values of a text with their positions, because the library
+// only reports the positions of syntax errors, and loses keys: dotted keys below a list of tables
+// overwrite each other. It knows keys, headers, brackets, strings and comments, and stops where the
+// text is not TOML, or too expensive for the parser.
 type scanner struct {
 	text string
 	i    int // offset of the next byte
 	root *node
-	// resources are the offsets of the [[resource]] headers.
+	// resources are the offsets of the [[resource]] headers, where checkSyntax splits the text.
 	resources []int
 	depth     int // of open brackets
 	nodes     int // keys and tables so far
 	work      int // bytes that the parser writes for keys
-	// problem is why the text is rejected in any case; at is its offset.
+	// invalid is set where the text is not TOML, and problem where it is rejected in any case; at is the
+	// offset.
+	invalid bool
 	problem string
 	at      int
+	// repeated is the offset of the first key that is given twice, or 0.
+	repeated int
 }
 
 // scan scans a text. nodes is the number of keys and tables in the files before it. It always
 // returns a scanner: problem is set if the text must not be parsed. A text that is not TOML has no
 // problem here, because the library has the better message.
 func scan(text string, nodes int) *scanner {
-	s := &scanner{text: text, root: &node{}, nodes: nodes}
+	root := &node{at: noPosition, raw: make(map[string]*node)}
+	s := &scanner{text: text, root: root, nodes: nodes}
 	table := s.root
-	path := keyPath{}
+	size := 0 // of a copy of the key of the table
 	for s.space(true); s.i < len(s.text); s.space(true) {
 		if s.peek() == '[' {
-			table, path = s.header()
+			table, size = s.header()
 		} else {
-			s.assignment(table, path)
+			s.assignment(table, size)
 		}
 		s.space(false)
 		// The byte 0 stands for the end of the text.
@@ -83,11 +91,8 @@ func scan(text string, nodes int) *scanner {
 	return s
 }
 
-// keyPath is the size of a dotted key from the top: its parts and their length in bytes.
-type keyPath struct{ parts, length int }
-
-// size is the cost of one copy of the path: its text and a string header per part.
-func (p keyPath) size() int { return p.length + 16*p.parts }
+// partSize is the cost of one part of a key in a copy of the key, besides its text: a string header.
+const partSize = 16
 
 // peek returns the next byte, or 0 at the end of the text.
 func (s *scanner) peek() byte {
@@ -98,15 +103,21 @@ func (s *scanner) peek() byte {
 }
 
 // stop ends the scan, because the rest is not TOML. The library reports where.
-func (s *scanner) stop() { s.i = len(s.text) }
+func (s *scanner) stop() {
+	if !s.invalid {
+		s.invalid = true
+		s.at = s.i
+	}
+	s.i = len(s.text)
+}
 
 // refuse ends the scan with a problem.
 func (s *scanner) refuse(at int, problem string) {
+	s.stop()
 	if s.problem == "" {
 		s.problem = problem
 		s.at = at
 	}
-	s.stop()
 }
 
 // charge adds to the work of the parser, and ends the scan if it is too much.
@@ -117,14 +128,14 @@ func (s *scanner) charge(bytes int) {
 	}
 }
 
-// node returns a new node for a key or an element.
-func (s *scanner) node(name string, at int) *node {
+// node returns a new node for a key, or for an element with keys.
+func (s *scanner) node(at int) *node {
 	s.nodes++
 	if s.nodes > maxKeys {
 		s.refuse(at, fmt.Sprintf("the configuration has more than %d keys and tables", maxKeys))
 	}
 	// The node is valid even after the limit, so that callers need no check. The scan ends anyway.
-	return &node{name: name, at: at}
+	return &node{at: at}
 }
 
 // space skips white space. If lines is set, it skips comments and ends of lines as well.
@@ -148,106 +159,123 @@ func (s *scanner) until(characters string) {
 	if n := strings.IndexAny(s.text[s.i:], characters); n >= 0 {
 		s.i += n
 	} else {
-		s.stop()
+		s.i = len(s.text)
 	}
 }
 
 // header reads [table] or [[list]] and returns its table.
-func (s *scanner) header() (*node, keyPath) {
+func (s *scanner) header() (*node, int) {
 	at := s.i
 	closing := "]"
-	if strings.HasPrefix(s.text[s.i:], "[[") {
+	isListHeader := strings.HasPrefix(s.text[s.i:], "[[")
+	if isListHeader {
 		closing = "]]"
 	}
 	s.i += len(closing)
 	// Headers are always relative to the top.
-	n, p := s.key(s.root, keyPath{})
-	if closing == "]]" {
-		// decodeResources splits the text at these offsets.
-		if n == s.root.keys["resource"] {
+	n, size := s.key(s.root, 0)
+	items, isList := n.list()
+	// A table and a list cannot have the same name.
+	if n.raw != nil && isList != isListHeader {
+		s.stop()
+		return n, size
+	}
+	if isListHeader {
+		if n == s.root.table()["resource"] {
 			s.resources = append(s.resources, at)
 			if len(s.resources) > maxResources {
 				s.refuse(at, tooManyResources())
 			}
 		}
-		item := s.node(n.name, at)
-		n.items = append(n.items, item)
+		item := s.node(at)
+		n.raw = append(items, item)
 		n = item
 	}
 	n.hasHeader = true
+	if n.raw == nil {
+		n.raw = make(map[string]*node)
+	}
 	if !strings.HasPrefix(s.text[s.i:], closing) {
 		s.stop()
-		return n, p
+		return n, size
 	}
 	s.i += len(closing)
-	return n, p
+	return n, size
 }
 
 // assignment reads a key below a table, and its value.
-func (s *scanner) assignment(table *node, above keyPath) {
-	n, p := s.key(table, above)
+func (s *scanner) assignment(table *node, above int) {
+	n, size := s.key(table, above)
 	if s.peek() != '=' {
 		s.stop()
 		return
 	}
 	s.i++
 	s.space(false)
-	s.value(n, p)
+	s.value(n, size)
 }
 
-// key reads a dotted key below a table.
-func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
-	var own keyPath
+// key reads a dotted key below a table. size is the size of a copy of the key, and above of the key of the
+// table.
+func (s *scanner) key(n *node, above int) (key *node, size int) {
+	parts := 0
+	size = above
 	for {
 		s.space(false)
 		at := s.i
 		name := s.name()
-		own.parts++
+		parts++
 		// Within the loop, so that a key of a megabyte is not split into parts first.
-		if own.parts > maxDepth {
+		if parts > maxDepth {
 			s.refuse(at, fmt.Sprintf("the key has more than %d parts", maxDepth))
 			return n, above
 		}
-		own.length += s.i - at
+		size += s.i - at + partSize
 		n = s.child(n, name, at)
 		s.space(false)
-		if s.peek() != '.' {
-			break
-		}
-		// Only a dotted key or a header adds to an existing value. A second assignment of the whole
-		// key is an error of the library.
-		if n.closed {
-			s.extended(n, at)
+		next := s.peek()
+		// TOML forbids to add keys to a complete value, with a dotted key or a header, and to complete a
+		// table that has keys. The library accepts some of that, and drops keys.
+		isAddition := n.closed && (next == '.' || next == ']')
+		isCompletion := !n.closed && n.raw != nil && next == '='
+		if isAddition || isCompletion {
+			state := "is complete"
+			if isCompletion {
+				state = "already has keys"
+			}
+			line := strings.Count(s.text[:n.at], "\n") + 1
+			s.refuse(at, fmt.Sprintf("%s %s in line %d: all of its keys must be written there", quote(name), state, line))
 			return n, above
 		}
+		isRepeated := n.closed && next == '='
+		if isRepeated && s.repeated == 0 {
+			s.repeated = at
+		}
+		if next != '.' {
+			break
+		}
 		// In TOML, a key below a list of tables belongs to its last element.
-		if len(n.items) > 0 {
-			n = n.items[len(n.items)-1]
+		if items, _ := n.list(); len(items) > 0 {
+			n = items[len(items)-1]
 		}
 		s.i++
 	}
-	p := keyPath{above.parts + own.parts, above.length + own.length}
-	// The parser copies the whole path for each part.
-	s.charge(own.parts * p.size())
-	return n, p
-}
-
-// extended rejects additions to an inline table, or to a value. TOML forbids them, but
-// the library accepts them.
-func (s *scanner) extended(n *node, at int) {
-	line := strings.Count(s.text[:n.at], "\n") + 1
-	s.refuse(at, fmt.Sprintf("%s is complete in line %d: all of its keys must be written there", quote(n.name), line))
+	// The parser copies the whole key for each part.
+	s.charge(parts * size)
+	return n, size
 }
 
 // child returns the node of a key below n. It creates a missing node at the offset.
 func (s *scanner) child(n *node, name string, at int) *node {
-	c := n.keys[name]
+	keys := n.table()
+	if keys == nil {
+		keys = make(map[string]*node)
+		n.raw = keys
+	}
+	c := keys[name]
 	if c == nil {
-		c = s.node(name, at)
-		if n.keys == nil {
-			n.keys = make(map[string]*node)
-		}
-		n.keys[name] = c
+		c = s.node(at)
+		keys[name] = c
 	}
 	return c
 }
@@ -266,47 +294,69 @@ func (s *scanner) name() string {
 	quoted := s.text[at:s.i]
 	// Escapes are rare, and the library knows them all. An invalid one is reported by the library
 	// later.
-	if strings.Contains(quoted, `\`) {
-		var escaped struct{ K string }
-		if _, err := toml.Decode("K = "+quoted, &escaped); err == nil {
-			return escaped.K
-		}
+	if name, isString := scalar(quoted).(string); isString {
+		return name
 	}
-	return quoted[1:max(len(quoted)-1, 1)]
+	return quoted
 }
 
-// value reads a value; n is its key or element.
-func (s *scanner) value(n *node, p keyPath) {
+// scalar returns the value of a text that is no list and no table. It is nil if the text is invalid,
+// which the library reports later.
+func scalar(text string) any {
+	isPlain := len(text) > 1 && !strings.ContainsAny(text, "\\\n")
+	isTriple := strings.HasPrefix(text, `"""`) || strings.HasPrefix(text, "'''")
+	switch {
+	case text == "true" || text == "false":
+		return text == "true"
+	case isPlain && !isTriple && strings.ContainsRune(`"'`, rune(text[0])):
+		return text[1 : len(text)-1]
+	}
+	// The notations of integers are the ones of Go.
+	if n, err := strconv.ParseInt(text, 0, 64); err == nil {
+		return n
+	}
+	// Everything else is rare, and the library knows it all.
+	var decoded struct{ K any }
+	if _, err := toml.Decode("K = "+text, &decoded); err != nil {
+		return nil
+	}
+	return decoded.K
+}
+
+// value reads a value; n is its key or element, and size the size of a copy of its key.
+func (s *scanner) value(n *node, size int) {
 	n.closed = true
+	at := s.i
 	switch s.peek() {
 	case '"', '\'':
-		s.i = skipString(s.text, s.i)
+		s.i = skipString(s.text, at)
+		n.raw = scalar(s.text[at:s.i])
 	case '[':
-		// A list in brackets replaces what an invalid text wrote before.
-		n.items = nil
-		n.elements = nil
-		s.brackets(p, ']', func(i int) {
-			n.elements = append(n.elements, int32(s.i))
-			element := n // the keys of other elements have no positions of their own
+		items := []*node{}
+		s.brackets(size, ']', func() {
+			item := &node{at: s.i}
 			if c := s.peek(); c == '{' || c == '[' {
-				element = s.node(n.name, s.i)
-				n.items = append(n.items, make([]*node, i-len(n.items))...)
-				n.items = append(n.items, element)
+				item = s.node(s.i)
 			}
-			s.value(element, p)
+			s.value(item, size)
+			items = append(items, item)
 		})
+		n.raw = items
 	case '{':
+		n.raw = make(map[string]*node)
 		// Keys of an inline table are relative to the table.
-		s.brackets(p, '}', func(int) {
-			s.assignment(n, p)
+		s.brackets(size, '}', func() {
+			s.assignment(n, size)
 		})
 	default:
 		s.until(",]}#\n")
+		n.raw = scalar(strings.TrimSpace(s.text[at:s.i]))
 	}
 }
 
-// brackets reads the content of brackets, separated by commas: element i with read.
-func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
+// brackets reads the content of brackets, separated by commas. read reads an
+// element.
+func (s *scanner) brackets(size int, closing byte, read func()) {
 	// The scanner and the parser recurse at each bracket. The limit protects both stacks.
 	if s.depth == maxDepth {
 		s.refuse(s.i, fmt.Sprintf("brackets are nested more than %d deep", maxDepth))
@@ -314,14 +364,14 @@ func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 	}
 	s.depth++
 	s.i++
-	s.charge(p.size())
-	for i := 0; ; i++ {
+	s.charge(size)
+	for {
 		s.space(true)
 		// The list is empty, or ends with a comma.
 		if s.peek() == closing || s.peek() == 0 {
 			break
 		}
-		read(i)
+		read()
 		s.space(true)
 		if s.peek() != ',' {
 			break
@@ -365,4 +415,71 @@ func skipString(text string, i int) int {
 		}
 	}
 	return len(text)
+}
+
+// source is a file and its text.
+type source struct {
+	name string
+	text string
+	// order of the file in the configuration.
+	order int
+}
+
+// utf8BOM is written by some editors before the text.
+const utf8BOM = "\xef\xbb\xbf"
+
+// decode returns the tree of a file, or reports a syntax error. The library only decides whether the
+// text is valid: its tables have no positions, and its structs accept keys in any letter case and pass
+// integers to text unmarshalers.
+func (r *reader) decode(f File, order int) (*source, *node) {
+	src := &source{name: f.shown(), order: order}
+	fail := func(at int, text, hint string) (*source, *node) {
+		r.report(report{source: src, at: at, Problem: Problem{Text: text, Hint: hint}})
+		return src, nil
+	}
+	src.text = strings.TrimPrefix(string(f.Data), utf8BOM)
+	s := scan(src.text, r.nodes)
+	r.nodes = s.nodes
+	// A text that exceeds a limit never reaches the library, which could take minutes for it.
+	if s.problem != "" {
+		return fail(s.at, s.problem, "")
+	}
+	start, err := checkSyntax(src.text, s.resources)
+	var syntax toml.ParseError
+	if errors.As(err, &syntax) {
+		// The position is relative to the part that was decoded. The bounds protect against a
+		// position outside of the text, which lineAt could not slice.
+		at := min(start+max(syntax.Position.Start, 0), len(src.text))
+		return fail(at, syntaxMessage(syntax.Message), syntaxHint(syntax.Message, src.text, at))
+	}
+	if err != nil {
+		return fail(noPosition, err.Error(), "")
+	}
+	// The values are those of the scan, so that it must have read the whole text.
+	if s.invalid {
+		return fail(s.at, "the text is not valid TOML from here on", "")
+	}
+	// The library reports most repetitions, but not all of them.
+	if s.repeated > 0 {
+		fail(s.repeated, "the key is given twice in its table", "several values are a list, several resources are several [[resource]]")
+	}
+	return src, s.root
+}
+
+// checkSyntax returns an error of the library if the text is not TOML. start is the offset of the
+// part to which it refers. Each [[resource]] is decoded separately: the library (v1.6.0) tracks keys by
+// their dotted paths across the elements of an array of tables, so that the keys of one resource would
+// count for another one.
+func checkSyntax(text string, starts []int) (start int, err error) {
+	// Each part ends where the next one starts.
+	ends := append(slices.Clone(starts), len(text))
+	// The first resource is decoded with the text above it.
+	for _, end := range ends[min(1, len(starts)):] {
+		var part map[string]any
+		if _, err := toml.Decode(text[start:end], &part); err != nil {
+			return start, err
+		}
+		start = end
+	}
+	return 0, nil
 }

@@ -106,7 +106,8 @@ func TestOverload(t *testing.T) {
 	for _, tt := range tests {
 		got := ""
 		if s := scan(tt.text, 0); s.problem != "" {
-			got = inOrder([]report{{Problem: Problem{Text: s.problem}, source: &source{name: "f", text: tt.text}, at: s.at}})[0].String()
+			r := report{Problem: Problem{Text: s.problem}, source: &source{name: "f", text: tt.text}, at: s.at}
+			got = r.located().String()
 		}
 		if got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)

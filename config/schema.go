@@ -3,11 +3,16 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 )
 
 // form is the form of a value in JSON Schema: draft 4, the latest version that common TOML
 // editors support.
 type form map[string]any
+
+// formOf returns the form of the value of a key of a table. It is a function, because only a description
+// needs it.
+type formOf func(t *table, key string) form
 
 // schema describes a table of the language. It is the result of running the bindings of the table
 // without a text.
@@ -28,18 +33,18 @@ func describe() *schema {
 		keys:   new([]string),
 		tables: make(map[string]form),
 	}
-	s.run(new(top).bind)
+	s.run(new(reader).bind)
 	return s
 }
 
 // run runs bindings, which describe themselves in s.
 func (s *schema) run(bind func(t *table)) {
 	s.properties = make(map[string]form)
-	noText := &source{keys: &node{}}
 	t := &table{
 		value: value{
 			r:         new(reader),
-			source:    noText,
+			source:    new(source),
+			node:      new(node),
 			describes: s,
 		},
 	}
@@ -56,15 +61,27 @@ func (s *schema) add(name string, f form, help string) {
 // dotted returns the path of a key of the table.
 func (s *schema) dotted(name string) string { return dotted(s.path, name) }
 
-// below describes the table that is the value of a key, and that read reads.
-func (t *table) below(name string, read func(v value)) form {
-	return t.describes.table(name, t.describes.keys, read)
+// ignoring returns read without its result, to describe what it reads.
+func ignoring[T any](read func(v value) T) func(v value) {
+	return func(v value) {
+		read(v)
+	}
 }
 
-// belowUserKeys describes the tables below arbitrary keys. Their keys are not recorded as keys of
-// the language, so that they are never suggested for misspelled keys.
-func (t *table) belowUserKeys(name string, read func(v value)) form {
-	return t.describes.table(name, new([]string), read)
+// below is the form of a table that read reads.
+func below(read func(v value)) formOf {
+	return func(t *table, key string) form {
+		return t.describes.table(key, t.describes.keys, read)
+	}
+}
+
+// orTable is the form of a literal, or of a table that read reads. The keys of the table are not recorded
+// as keys of the language, so that they are never suggested for misspelled keys.
+func orTable[T any](literal formOf, read func(v value) T) formOf {
+	return func(t *table, key string) form {
+		table := t.describes.table(key, new([]string), ignoring(read))
+		return form{"anyOf": []form{literal(t, key), table}}
+	}
 }
 
 // table describes the table that is the value of a key, and returns a reference to it.
@@ -94,33 +111,77 @@ func (s *schema) form() form {
 	return f
 }
 
-func stringForm() form { return form{"type": "string"} }
+// typed is the form of a value of one of some types.
+func typed(types ...string) formOf {
+	return func(*table, string) form {
+		if len(types) == 1 {
+			return form{"type": types[0]}
+		}
+		return form{"type": types}
+	}
+}
 
-func booleanForm() form { return form{"type": "boolean"} }
-
-// stringsForm is the form of a string or a list of strings.
-func stringsForm() form { return oneOrMore(stringForm()) }
-
-// stringTable is the form of a table of strings with arbitrary keys.
-func stringTable() form { return userKeysForm(stringForm()) }
+// enum is the form of one of some values.
+func enum[T any](values ...T) formOf {
+	return func(*table, string) form {
+		return form{"enum": values}
+	}
+}
 
 // integerForm is the form of an integer from lo to hi.
-func integerForm(lo, hi int64) form {
-	return form{
-		"type":    "integer",
-		"minimum": lo,
-		"maximum": hi,
+func integerForm(lo, hi int64) formOf {
+	return func(*table, string) form {
+		return form{
+			"type":    "integer",
+			"minimum": lo,
+			"maximum": hi,
+		}
+	}
+}
+
+// listOf is the form of a list of values.
+func listOf(f formOf) formOf {
+	return func(t *table, key string) form {
+		return form{"type": "array", "items": f(t, key)}
+	}
+}
+
+// anyOf is the form of a value of one of two forms.
+func anyOf(a, b formOf) formOf {
+	return func(t *table, key string) form {
+		return form{"anyOf": []form{a(t, key), b(t, key)}}
 	}
 }
 
 // oneOrMore is the form of a value or a list of such values.
-func oneOrMore(f form) form {
-	listForm := form{"type": "array", "items": f}
-	return form{"anyOf": []form{f, listForm}}
+func oneOrMore(f formOf) formOf {
+	return func(t *table, key string) form {
+		one := f(t, key)
+		list := form{"type": "array", "items": one}
+		return form{"anyOf": []form{one, list}}
+	}
 }
 
 // userKeysForm is the form of a table with arbitrary keys.
-func userKeysForm(f form) form { return form{"type": "object", "additionalProperties": f} }
+func userKeysForm(f formOf) formOf {
+	return func(t *table, key string) form {
+		return form{"type": "object", "additionalProperties": f(t, key)}
+	}
+}
+
+// The forms of values that need no arguments.
+var (
+	stringForm   = typed("string")
+	booleanForm  = typed("boolean")
+	quantityForm = typed("string", "integer")
+	stringsForm  = oneOrMore(stringForm)
+	integersForm = oneOrMore(quantityForm)
+	stringTable  = userKeysForm(stringForm)
+	stringsTable = userKeysForm(stringsForm)
+	numaForm     = anyOf(enum("auto", "none"), listOf(integerForm(0, math.MaxInt32)))
+	cdiForm      = anyOf(booleanForm, enum(autoCDI))
+	sharedForm   = enum[any](true, false, exclusive)
+)
 
 // Schema returns the language as JSON Schema, for editors: its keys, the types of their values and
 // their help. A text that the schema accepts may still violate a rule.

@@ -3,7 +3,6 @@ package config
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -26,7 +25,7 @@ func (v value) read(bind func(t *table)) (sound bool) {
 		bind(&table{value: v})
 		return true
 	}
-	keys := v.keys()
+	keys := v.table()
 	// found also counts dropped problems, so that a table with problems is never sound.
 	before := v.r.found
 	t := &table{value: v, names: make([]string, 0, 32)}
@@ -54,26 +53,19 @@ func (v value) read(bind func(t *table)) (sound bool) {
 }
 
 // key binds a key to a function that reads it. form is the JSON Schema of its value, and help its
-// meaning. read is not called if the text does not have the key: the field keeps its default. form
-// is a function because only a description needs it.
-func (t *table) key(name string, form func() form, read func(v value), help string) {
+// meaning. read is not called if the text does not have the key: the field keeps its default.
+func (t *table) key(name string, form formOf, read func(v value), help string) {
 	t.names = append(t.names, name)
 	if t.describes != nil {
-		t.describes.add(name, form(), help)
+		t.describes.add(name, form(t, name), help)
 		return
 	}
 	// The letter case must be exact, unlike in the structs of the library.
-	raw, isGiven := t.keys()[name]
-	if !isGiven {
+	if !t.has(name) {
 		return
 	}
 	t.known++
-	read(value{
-		r:     t.r,
-		above: &t.value,
-		name:  name,
-		raw:   raw,
-	})
+	read(t.child(name))
 }
 
 // require reports that the key is missing: want describes it, hint how to write it. A key in the
@@ -86,44 +78,38 @@ func (t *table) require(name, want, hint string) {
 	}
 }
 
+// bind binds a key to a field that read reads. It is a function, because methods cannot have type
+// parameters.
+func bind[T any](t *table, name string, form formOf, into *T, read func(v value) T, help string) {
+	assign := func(v value) {
+		*into = read(v)
+	}
+	t.key(name, form, assign, help)
+}
+
 // boolean binds a key to a boolean.
 func (t *table) boolean(name string, into *bool, help string) {
-	read := func(v value) {
-		*into = v.boolean("true or false")
+	read := func(v value) bool {
+		return v.boolean("true or false")
 	}
-	t.key(name, booleanForm, read, help)
+	bind(t, name, booleanForm, into, read, help)
 }
 
 // integer binds a key to an integer from lo to hi. If the value is invalid, the field becomes lo.
 func (t *table) integer(name string, into *int, lo, hi int64, help string) {
-	rangeForm := func() form {
-		return integerForm(lo, hi)
+	read := func(v value) int {
+		return int(v.integer(lo, hi))
 	}
-	read := func(v value) {
-		*into = int(v.integer(lo, hi))
-	}
-	t.key(name, rangeForm, read, help)
+	bind(t, name, integerForm(lo, hi), into, read, help)
 }
 
 // words binds a key whose value is one of some words. If the value is invalid, the field becomes
 // empty.
 func words[T ~string](t *table, name string, into *T, words []T, help string) {
-	wordForm := func() form {
-		return form{"enum": words}
+	read := func(v value) T {
+		return word(v, words)
 	}
-	read := func(v value) {
-		*into = word(v, words)
-	}
-	t.key(name, wordForm, read, help)
-}
-
-// duration binds a key to a duration of at least least, such as the examples. In the file it is a
-// string like "1h30m", because TOML has no durations.
-func (t *table) duration(name string, into *time.Duration, least time.Duration, examples, help string) {
-	read := func(v value) {
-		*into = v.duration(least, examples)
-	}
-	t.key(name, stringForm, read, help)
+	bind(t, name, enum(words...), into, read, help)
 }
 
 // literal binds a key to a string without variables. The escape $${ is resolved.
@@ -136,47 +122,37 @@ func (t *table) literal(name string, into *string, help string) {
 
 // text binds a key to a string with variables. The field is nil if the string is invalid or empty.
 func (t *table) text(name string, into *device.Text, r role, help string) {
-	read := func(v value) {
-		*into = v.text(r)
+	read := func(v value) device.Text {
+		return v.text(r)
 	}
-	t.key(name, stringForm, read, help)
+	bind(t, name, stringForm, into, read, help)
 }
 
 // values binds a key to a condition: a pattern or a list of patterns.
 func (t *table) values(name string, into *pattern.Values, k kind, help string) {
-	read := func(v value) {
-		*into = v.values(k)
+	read := func(v value) pattern.Values {
+		return v.values(k)
 	}
-	t.key(name, k.form, read, help)
+	bind(t, name, k.form(), into, read, help)
 }
 
-// table binds a key that contains a table, such as the example.
-func (t *table) table(name string, read func(v value), example, help string) {
-	tableForm := func() form {
-		return t.below(name, read)
-	}
-	readTable := func(v value) {
-		// A value of another type is reported once, and the fields keep their defaults.
+// tableOf binds a key that contains a table, such as the example. A value of another type is reported
+// once, and the field keeps its default.
+func tableOf[T any](t *table, name string, into *T, read func(v value) T, example, help string) {
+	assign := func(v value) {
 		if v.isTable(example) {
-			read(v)
+			*into = read(v)
 		}
 	}
-	t.key(name, tableForm, readTable, help)
+	t.key(name, below(ignoring(read)), assign, help)
 }
 
-// tables binds a key that contains a table or a list of tables, such as the example. It is a
-// function, because methods cannot have type parameters.
+// tables binds a key that contains a table or a list of tables, such as the example.
 func tables[T any](t *table, name string, into *[]T, read func(v value) T, example, help string) {
-	tablesForm := func() form {
-		describe := func(v value) {
-			read(v)
-		}
-		return oneOrMore(t.below(name, describe))
-	}
 	readAll := func(v value) {
 		for _, e := range v.tables(example) {
 			*into = append(*into, read(e))
 		}
 	}
-	t.key(name, tablesForm, readAll, help)
+	t.key(name, oneOrMore(below(ignoring(read))), readAll, help)
 }

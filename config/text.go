@@ -67,13 +67,19 @@ type variable struct {
 	name string
 	// sample stands for its value when the form of a text is checked.
 	sample string
-	// device is set if its value depends on the device.
-	device bool
-	// single is set if no two devices have the same value.
-	single bool
+	scope  scope
 	// from is the first stage at which the variable has a value.
 	from stage
 }
+
+// scope is how many devices may have the same value of a variable.
+type scope int
+
+const (
+	allDevices  scope = iota // the value does not depend on the device
+	someDevices              // such as a NUMA node, or even a serial number
+	oneDevice
+)
 
 // stage is when the variables of a text are replaced by their values. A variable has a value from
 // its own stage on.
@@ -104,80 +110,42 @@ const (
 )
 
 // variables returns the variables in the order in which messages suggest them. It does not contain
-// variables with arguments (attr:NAME, var:NAME, devnode:GLOB) and the wildcards of globs.
-var variables = sync.OnceValue(allVariables)
-
-// allVariables builds the list for variables. The samples have the form of real values, because the
-// checks of paths, names and addresses see them in place of the variables.
-func allVariables() []variable {
+// variables with arguments and the wildcards of globs. The samples have the form of real values, because
+// the checks of paths, names and addresses see them in place of the variables.
+var variables = sync.OnceValue(func() []variable {
 	all := []variable{
-		{
-			name:   "id",
-			sample: "x",
-			device: true,
-			single: true,
-		},
+		{"id", "x", oneDevice, atName},
 		// The variables of the container and of the resource. RESOURCE and RESOURCE_KUBEVIRT are
 		// the name in the form of an identifier, for names of environment variables.
-		{name: device.IndexVar, sample: "0", from: atAllocate},
-		{name: device.CountVar, sample: "1", from: atAllocate},
-		{name: resourceVar, sample: "example.com/x", from: atListing},
-		{name: "RESOURCE", sample: "X", from: atListing},
-		{name: "RESOURCE_KUBEVIRT", sample: "X", from: atListing},
-		{name: "node_name", sample: "x"},
-		{
-			name:   "devnode",
-			sample: "/dev/x",
-			device: true,
-			single: true,
-		},
-		{
-			name:   "kernel",
-			sample: "x",
-			device: true,
-			single: true,
-		},
-		{name: "driver", sample: "x", device: true},
-		{
-			name:   "container_path",
-			sample: "/dev/x",
-			device: true,
-			single: true,
-			from:   afterPath,
-		},
-		// Several devices may have the same NUMA node, so that it is not single.
-		{name: "numa", sample: "0", device: true},
-		{
-			name:   virtualVar,
-			sample: "x",
-			device: true,
-			single: true,
-		},
-		{
-			name:   "cdi.name",
-			sample: "example.com/x=x",
-			device: true,
-			single: true,
-		},
-		{
-			name:   "cdi.device",
-			sample: "x",
-			device: true,
-			single: true,
-		},
-		{
-			name:   "cdi.kind",
-			sample: "example.com/x",
-			device: true,
-			single: true,
-		},
+		{device.IndexVar, "0", allDevices, atAllocate},
+		{device.CountVar, "1", allDevices, atAllocate},
+		{resourceVar, "example.com/x", allDevices, atListing},
+		{"RESOURCE", "X", allDevices, atListing},
+		{"RESOURCE_KUBEVIRT", "X", allDevices, atListing},
+		{"node_name", "x", allDevices, atName},
+		{"devnode", "/dev/x", oneDevice, atName},
+		{"kernel", "x", oneDevice, atName},
+		{"driver", "x", someDevices, atName},
+		{"container_path", "/dev/x", oneDevice, afterPath},
+		{"numa", "0", someDevices, atName},
+		{virtualVar, "x", oneDevice, atName},
+		{"cdi.name", "example.com/x=x", oneDevice, atName},
+		{"cdi.device", "x", oneDevice, atName},
+		{"cdi.kind", "example.com/x", oneDevice, atName},
 	}
-	// Attributes of hardware are known at every stage. Several devices may have the same value,
-	// even of a serial number.
 	for _, a := range device.Attributes() {
-		all = append(all, variable{name: a.Name(), sample: "x", device: true})
+		all = append(all, variable{a.Name(), "x", someDevices, atName})
 	}
 	return all
+})
+
+// variablesWithArgument are variables whose names are these prefixes and an argument. The sample of a
+// capacity is no identifier, so that it is refused in the name of a variable.
+var variablesWithArgument = []variable{
+	{attrPrefix, "x", someDevices, atName},
+	{varPrefix, "x", someDevices, atName},
+	{devnodePrefix, "/dev/x", oneDevice, atName},
+	{device.CapacityPrefix, "0.5", someDevices, afterPath},
 }
 
 // variableNames returns the names of the variables for a message. One placeholder stands for all
@@ -189,52 +157,25 @@ func variableNames() []string {
 			names = append(names, v.name)
 		}
 	}
-	return append(
-		names,
-		"usb.KEY",
-		"pci.KEY",
-		"net.KEY",
-		"mdev.KEY",
-		"cdi.name",
-		"cdi.device",
-		"cdi.kind",
-		attrPrefix+"NAME",
-		varPrefix+"NAME",
-		devnodePrefix+"GLOB",
-		device.CapacityPrefix+"NAME",
-		"1",
-	)
+	names = append(names, "usb.KEY", "pci.KEY", "net.KEY", "mdev.KEY", "cdi.name", "cdi.device", "cdi.kind")
+	return append(names, "attr:NAME", "var:NAME", "devnode:GLOB", "capacity.NAME", "1")
 }
 
 // variableNamed returns the variable with a name. A number is a wildcard of the glob. known is
 // false for an unknown name. The names of arguments are not checked: see checkVariable.
 func variableNamed(name string) (variable, bool) {
-	all := variables()
-	if i := slices.IndexFunc(all, func(v variable) bool { return v.name == name }); i >= 0 {
-		return all[i], true
+	for _, v := range variables() {
+		if v.name == name {
+			return v, true
+		}
 	}
-	if strings.HasPrefix(name, devnodePrefix) {
-		return variable{
-			name:   name,
-			sample: "/dev/x",
-			device: true,
-			single: true,
-		}, true
+	for _, v := range variablesWithArgument {
+		if strings.HasPrefix(name, v.name) {
+			return v, true
+		}
 	}
-	if strings.HasPrefix(name, device.CapacityPrefix) {
-		// The sample is no identifier, so that it is refused in the name of a variable.
-		return variable{
-			name:   name,
-			sample: "0.5",
-			device: true,
-			from:   afterPath,
-		}, true
-	}
-	// The value of an attribute, of var:NAME or of a wildcard is not unique to a device.
 	_, isWildcard := wildcardNumber(name)
-	hasArgument := strings.HasPrefix(name, attrPrefix) || strings.HasPrefix(name, varPrefix)
-	known := isWildcard || hasArgument
-	return variable{name: name, sample: "x", device: true}, known
+	return variable{name, "x", someDevices, atName}, isWildcard
 }
 
 // checkVariable returns the rule that the name of a variable violates, or an empty rule. The rule
@@ -296,7 +237,7 @@ func wildcardNumber(name string) (n int, ok bool) {
 func perDevice(text device.Text) bool {
 	return slices.ContainsFunc(text.Vars(), func(name string) bool {
 		v, known := variableNamed(name)
-		return known && v.device
+		return known && v.scope != allDevices
 	})
 }
 
@@ -377,9 +318,8 @@ func (v value) checkTexts(r *Resource, sound bool) {
 	for _, u := range v.r.texts {
 		// Texts with problems count as well: the configuration is refused anyway.
 		r.Variables = append(r.Variables, u.text.Vars()...)
-		if rule, hint := u.check(r, sound); rule != "" {
-			u.at.report(quote(u.written)+" "+rule, hint)
-		}
+		rule, hint := u.check(r, sound)
+		u.at.violates(u.written, rule, hint)
 	}
 }
 
@@ -457,9 +397,6 @@ func checkSource(name string, r *Resource) string {
 	}
 	return ""
 }
-
-// isVirtual reports whether the match defines devices without hardware.
-func (m *Match) isVirtual() bool { return len(m.Virtual) > 0 }
 
 // checkVar returns why no virtual device has a value for a variable, or an empty string.
 func checkVar(name, key string, r *Resource) string {

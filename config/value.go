@@ -14,10 +14,12 @@ import (
 // most values are valid.
 type value struct {
 	r *reader
-	// above is the table or list that contains the value. At the top of a file it is nil, and
-	// source is the file.
-	above  *value
+	// node has the value. Its position is the position of the nearest value above if the text does not
+	// have the key.
+	*node
 	source *source
+	// above is the table or list that contains the value. It is nil at the top of a file.
+	above *value
 	// name is the key of the value in a table, and index its number in a list, from 1.
 	name  string
 	index int
@@ -26,8 +28,6 @@ type value struct {
 	unnamed bool
 	// place is set if it does not follow from above.
 	place string
-	// raw is the value as the TOML library decodes it into an interface.
-	raw any
 	// describes is set if there is no text: see schema.
 	describes *schema
 }
@@ -58,29 +58,10 @@ func (v value) where() string {
 	return above + "." + name
 }
 
-// find returns the file of v and its position. A value without a position, such as a missing key,
-// has the position of the nearest value above.
-// The node is never nil, but it may belong to a value above v.
-func (v value) find() (*source, *node) {
-	if v.above == nil {
-		return v.source, v.source.keys
-	}
-	src, above := v.above.find()
-	if v.index > 0 {
-		return src, above.element(v.index - 1)
-	}
-	// Only keys in the text have a node.
-	if own := above.keys[v.name]; own != nil {
-		return src, own
-	}
-	return src, above
-}
-
 // fullPlace returns the place of v with its file, for messages that are not about the text: what a
 // match selects on a host.
 func (v value) fullPlace() string {
-	src, _ := v.find()
-	return src.name + ": " + v.where()
+	return v.source.name + ": " + v.where()
 }
 
 // path returns the dotted key of v from the top: resource.match.pci.
@@ -103,56 +84,55 @@ func dotted(path, name string) string {
 	return path + "." + name
 }
 
-// child returns the value of a key of the table v.
-// A missing key is a value without raw, so that a problem of it can be reported.
-func (v value) child(name string) value {
+// inside returns a value inside of the table or list v.
+func (v value) inside(n *node) value {
 	return value{
-		r:     v.r,
-		above: &v,
-		name:  name,
-		raw:   v.keys()[name],
+		r:      v.r,
+		node:   n,
+		source: v.source,
+		above:  &v,
 	}
 }
 
-// keys returns the keys of the table v, or nil if v is not a table.
-func (v value) keys() map[string]any {
-	keys, _ := v.raw.(map[string]any)
-	return keys
+// child returns the value of a key of the table v.
+// A missing key is a value without raw, so that a problem of it can be reported.
+func (v value) child(name string) value {
+	n := v.table()[name]
+	if n == nil {
+		n = &node{at: v.at}
+	}
+	child := v.inside(n)
+	child.name = name
+	return child
 }
 
 // key returns the name of a key of the table v, as a value of its own.
 // Its position is the position of the key.
 func (v value) key(name string) value {
-	return value{
-		r:       v.r,
-		above:   &v,
-		name:    name,
-		unnamed: true,
-		raw:     name,
-	}
+	key := v.child(name)
+	key.node = &node{at: key.at, raw: name}
+	key.unnamed = true
+	return key
 }
 
 // item returns element i of the list v, from 0.
-func (v value) item(i int, raw any) value {
-	return value{
-		r:     v.r,
-		above: &v,
-		index: i + 1,
-		raw:   raw,
-	}
+func (v value) item(i int, n *node) value {
+	item := v.inside(n)
+	item.index = i + 1
+	return item
 }
 
 // has reports whether the table v has a key.
 // Only the exact spelling counts.
 func (v value) has(name string) bool {
-	_, ok := v.keys()[name]
+	_, ok := v.table()[name]
 	return ok
 }
 
 // lacks reports whether the table v does not have a key in any letter case. A key in the wrong
 // letter case is reported elsewhere.
 func (v value) lacks(name string) bool {
-	for k := range v.keys() {
+	for k := range v.table() {
 		if strings.EqualFold(k, name) {
 			return false
 		}
@@ -165,11 +145,11 @@ func (v value) lacks(name string) bool {
 // around v is reported instead, unless what is empty. If v is not a table, it reports that and has
 // no keys.
 func (v value) userKeys(want, what string) iter.Seq2[string, value] {
-	if v.keys() == nil {
+	if v.table() == nil {
 		v.mistyped("a table "+want, "")
 	}
 	return func(yield func(string, value) bool) {
-		for _, name := range slices.Sorted(maps.Keys(v.keys())) {
+		for _, name := range slices.Sorted(maps.Keys(v.table())) {
 			// After a header such as [resource.container.env], the author may have gone on with
 			// keys of the resource. They would silently become environment variables.
 			above, isMisplaced := v.misplaced(name)
@@ -189,23 +169,22 @@ func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 // in the language, and the text has none there or has a table here.
 func (v value) misplaced(name string) (above value, ok bool) {
 	above, ok = v.enclosing(name)
-	_, own := v.find()
 	// Dotted keys and inline tables say to which table each key belongs. Any key is right there.
-	if !ok || !own.hasHeader {
+	if !ok || !v.hasHeader {
 		return above, false
 	}
 	// A user's own key may have the name of a key of the language. It is not misplaced if the table
 	// above has that key as well, unless its value here is a table.
-	isTable := v.child(name).keys() != nil
+	isTable := v.child(name).table() != nil
 	return above, isTable || !above.has(name)
 }
 
 // isEmpty reports whether v is a table without keys, or a list without elements.
 func (v value) isEmpty() bool {
-	if keys := v.keys(); keys != nil {
+	if keys := v.table(); keys != nil {
 		return len(keys) == 0
 	}
-	items, isList := elements(v.raw)
+	items, isList := v.list()
 	return isList && len(items) == 0
 }
 
@@ -215,17 +194,21 @@ func (v value) report(text, hint string) {
 	v.r.report(problem)
 }
 
+// violates reports the rule that a text of v violates, unless the rule is empty. The rule continues a
+// sentence that begins with the text.
+func (v value) violates(text, rule, hint string) bool {
+	if rule == "" {
+		return false
+	}
+	v.report(quote(text)+" "+rule, hint)
+	return true
+}
+
 // problem returns a problem of v.
 func (v value) problem(text, hint string) report {
-	src, n := v.find()
-	at := n.at
-	// The top of a file has no position of its own.
-	if n == src.keys {
-		at = noPosition
-	}
 	return report{
-		source: src,
-		at:     at,
+		source: v.source,
+		at:     v.at,
 		Problem: Problem{
 			Place: v.where(),
 			Text:  text,
@@ -253,39 +236,32 @@ func typeName(raw any) string {
 		return strconv.FormatBool(x) + " is a boolean"
 	case time.Time:
 		return "found a date or time"
-	case map[string]any:
+	case map[string]*node:
 		return "found a table"
 	default:
 		return "found a list"
 	}
 }
 
-// elements returns the elements of a list. The library decodes [[name]] tables and lists in
-// brackets into different types. ok is false for all other types. An empty list has no items, but
-// is a list.
-func elements(raw any) (items []any, ok bool) {
-	switch x := raw.(type) {
-	case []any:
-		return x, true
-	case []map[string]any:
-		for _, m := range x {
-			items = append(items, m)
-		}
-		return items, true
+// decimal returns an integer as a string, so that one parser accepts both notations, and any other value
+// as it is. It is for values that are decimal by nature, unlike hexadecimal IDs.
+func (v value) decimal() value {
+	if n, isInt := v.raw.(int64); isInt {
+		v.node = &node{at: v.at, raw: strconv.FormatInt(n, 10)}
 	}
-	return nil, false
+	return v
 }
 
 // items returns the elements of v. A value that is not a list counts as a list of one.
 // This is how a key accepts both "a" and ["a", "b"].
 func (v value) items() []value {
-	raw, ok := elements(v.raw)
-	if !ok {
+	items, isList := v.list()
+	if !isList {
 		return []value{v}
 	}
-	out := make([]value, len(raw))
-	for i := range raw {
-		out[i] = v.item(i, raw[i])
+	out := make([]value, len(items))
+	for i, n := range items {
+		out[i] = v.item(i, n)
 	}
 	return out
 }
@@ -293,8 +269,8 @@ func (v value) items() []value {
 // tables reads v as a list of tables. A table counts as a list of one. example is a valid table,
 // for the hint.
 func (v value) tables(example string) []value {
-	if v.keys() != nil {
-		return []value{v.item(0, v.raw)}
+	if v.table() != nil {
+		return []value{v.item(0, v.node)}
 	}
 	var all []value
 	for _, e := range v.items() {
@@ -305,61 +281,35 @@ func (v value) tables(example string) []value {
 	return all
 }
 
-// isTable reports whether v is a table. If not, it records a problem.
+// isTable reports whether v is a table, or describes one. If not, it records a problem.
 func (v value) isTable(example string) bool {
-	if v.keys() == nil {
+	if v.table() == nil && v.describes == nil {
 		v.mistyped("a table", "write "+exampleWith(example, v.raw))
 		return false
 	}
 	return true
 }
 
-// exampleWith returns an example of a table that contains the paths of a string: its only path, or
-// the two paths of HOST:CONTAINER, as docker writes mounts.
+// exampleWith returns an example of a table with the path of a string: of the host, if the string is
+// HOST:CONTAINER, as docker writes mounts.
 func exampleWith(example string, raw any) string {
 	s, _ := raw.(string)
-	if !strings.HasPrefix(s, "/") {
+	before, rest, hasPath := strings.Cut(example, `"/`)
+	if !hasPath || !strings.HasPrefix(s, "/") {
 		return example
 	}
-	paths := strings.Split(s, ":")
-	// Every second part is the content of quotes.
-	parts := strings.Split(example, `"`)
-	replaced := 0
-	for i := 1; i < len(parts); i += 2 { // the texts in quotes
-		if strings.HasPrefix(parts[i], "/") {
-			// With more quotes than paths, the last path is repeated.
-			last := len(paths) - 1
-			parts[i] = paths[min(replaced, last)]
-			replaced++
-		}
-	}
-	return strings.Join(parts, `"`)
-}
-
-// string reads v as a string. It reports values of other types, and strings with a NUL, which
-// neither environments nor paths can contain (execve(2), open(2)). valid reports whether a number
-// or boolean would be valid as a string, for the hint.
-// ok is false if v is invalid.
-func (v value) string(want string, valid func(s string) bool) (string, bool) {
-	s, ok := v.raw.(string)
-	if !ok {
-		v.mistyped(want, v.quotesHint(valid))
-		return "", false
-	}
-	if strings.Contains(s, "\x00") {
-		v.report(quote(s)+" has a NUL character, which is not allowed", "")
-		return s, false
-	}
-	return s, true
+	host, _, _ := strings.Cut(s, ":")
+	_, after, _ := strings.Cut(rest, `"`)
+	return before + `"` + host + `"` + after
 }
 
 // quotesHint returns a hint for a number or boolean in place of a string.
 // It is empty for tables, lists and dates, which no quotes turn into a valid string.
-func (v value) quotesHint(valid func(s string) bool) string {
+func (v value) quotesHint(check func(s string) (rule, hint string)) string {
 	switch v.raw.(type) {
 	case int64, float64, bool:
 		s := fmt.Sprint(v.raw)
-		if valid(s) {
+		if rule, _ := check(s); rule == "" {
 			return "write it in quotes: " + quote(s)
 		}
 		return "a string is written in quotes"
@@ -368,20 +318,21 @@ func (v value) quotesHint(valid func(s string) bool) string {
 }
 
 // checked reads v as a string. check returns the rule that the string violates, which continues a
-// sentence that begins with the quoted string. The result is empty if v is invalid. For a
-// number or a boolean, check gets its text, for the hint.
+// sentence that begins with the quoted string. The result is empty if v is invalid. A NUL is never valid:
+// neither environments nor paths can contain one (execve(2), open(2)). For a number or a boolean, check
+// gets its text, for the hint.
 func (v value) checked(want string, check func(s string) (rule, hint string)) string {
-	isValid := func(s string) bool {
-		rule, _ := check(s)
-		return rule == ""
+	s, isString := v.raw.(string)
+	if !isString {
+		v.mistyped(want, v.quotesHint(check))
+		return ""
 	}
-	s, ok := v.string(want, isValid)
-	if !ok {
+	if strings.Contains(s, "\x00") {
+		v.report(quote(s)+" has a NUL character, which is not allowed", "")
 		return ""
 	}
 	rule, hint := check(s)
-	if rule != "" {
-		v.report(quote(s)+" "+rule, hint)
+	if v.violates(s, rule, hint) {
 		return ""
 	}
 	return s
