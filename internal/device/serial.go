@@ -143,7 +143,7 @@ func isNamedVersion(s string) bool {
 func areShortNumbers(groups []string) bool {
 	const maxDigits = 2
 	for _, group := range groups {
-		if !isDigits(group) || len(group) > maxDigits {
+		if !IsDigits(group) || len(group) > maxDigits {
 			return false
 		}
 	}

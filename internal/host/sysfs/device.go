@@ -5,6 +5,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // CharDev returns the device directory of a character device number, or an empty string if the kernel
@@ -102,7 +104,7 @@ func (fs FS) NVMeControllers(subsystem string) ([]string, error) {
 	var dirs []string
 	for _, name := range names {
 		number, isNVMe := strings.CutPrefix(name, "nvme")
-		if !isNVMe || !isNumber(number) {
+		if !isNVMe || !device.IsDigits(number) {
 			continue
 		}
 		target, err := fs.link(subsystem, name)
@@ -113,9 +115,6 @@ func (fs FS) NVMeControllers(subsystem string) ([]string, error) {
 	}
 	return dirs, errors.Join(errs...)
 }
-
-// isNumber reports whether s consists of decimal digits, or is empty.
-func isNumber(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // WWID returns the identifier of an NVMe namespace: its UUID, NGUID or EUI-64, or the kernel's
 // substitute for them (wwid_show in drivers/nvme/host/sysfs.c).

@@ -37,7 +37,7 @@ func (fs FS) PCI() ([]Entry, error) {
 // (Documentation/driver-api/auxiliary_bus.rst).
 func IsSubFunction(name string) bool {
 	_, number, isKind := strings.Cut(name, ".sf.")
-	return isKind && number != "" && isNumber(number)
+	return isKind && device.IsDigits(number)
 }
 
 // SubFunction reads the number of a sub-function at its PCI function, or -1 if it has no number,
