@@ -264,26 +264,21 @@ func (s *ForeignSpecs) setReading(path string) {
 	s.reading = path
 }
 
-// unchanged returns a file that was read before, nil if it is new or has changed. A file that was
-// replaced by a rename has changed.
+// unchanged returns a file that was read before, nil if it is new or has changed.
 func (f *Foreign) unchanged(path string, info fs.FileInfo) *foreignFile {
 	for _, file := range f.files {
-		if file.path == path && file.isSame(info) {
+		if file.path == path && isUnchanged(file.info, info) {
 			return file
 		}
 	}
 	return nil
 }
 
-// isSame reports whether a file is still the one that was read. Size and time alone would miss
-// a file that was replaced by a copy with its times.
-func (f *foreignFile) isSame(info fs.FileInfo) bool {
-	isSameSize := f.info.Size() == info.Size()
-	isSameTime := f.info.ModTime().Equal(info.ModTime())
-	if !isSameSize || !isSameTime {
-		return false
-	}
-	return os.SameFile(f.info, info)
+// isUnchanged reports whether a file is still the one that was read. A file that was replaced by a
+// rename has changed: size and time alone would miss a copy with the times of the file.
+func isUnchanged(read, now fs.FileInfo) bool {
+	isSameTime := read.ModTime().Equal(now.ModTime())
+	return isSameTime && read.Size() == now.Size() && os.SameFile(read, now)
 }
 
 // read reads and checks the file. It is the only place that opens a foreign spec.
@@ -414,7 +409,7 @@ func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 // and collects the kinds.
 func (f *Foreign) resolve() {
 	f.Problems = slices.Clone(f.unreadable)
-	found := map[string]*resolved{}
+	found := map[string]*resolved{} // by the name of the device
 	for _, file := range f.files {
 		_, isKnown := f.Kinds[file.kind]
 		if file.kind != "" && !isKnown {

@@ -96,7 +96,10 @@ func (r *Resource) inject(devices []*Injection) (*injected, error) {
 		return r.combine(offers)
 	}
 	only := devices[0]
-	if slices.ContainsFunc(only.Offer.Mounts, isOptional) {
+	hasOptional := slices.ContainsFunc(only.Offer.Mounts, func(m device.Mount) bool {
+		return m.Optional
+	})
+	if hasOptional {
 		return r.combine(offers)
 	}
 	only.once.Do(func() {
@@ -126,16 +129,6 @@ func HealthMounts(offers []device.Offer, hostDir func(id string) string) []devic
 		})
 	}
 	return mounts
-}
-
-// isOptional reports whether the mount is left out if its source is missing.
-func isOptional(m device.Mount) bool {
-	return m.Optional
-}
-
-// isRequired reports whether the device cannot be injected if the source is missing.
-func isRequired(m device.Mount) bool {
-	return !m.Optional
 }
 
 // injected is what one container gets of some devices.
@@ -380,7 +373,9 @@ func inSpec(o device.Offer) bool {
 	if edits > 0 || o.NetsInContainer {
 		return true
 	}
-	return slices.ContainsFunc(o.Mounts, isRequired)
+	return slices.ContainsFunc(o.Mounts, func(m device.Mount) bool {
+		return !m.Optional
+	})
 }
 
 // variables are the variables that depend on the container. nil has none.
