@@ -3,6 +3,7 @@ package device
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -105,12 +106,9 @@ func isClean(s string) bool { return isBounded(s, inner) && !hasHash(s) }
 
 // areClean reports whether every part can be a field without a change.
 func areClean(parts []string) bool {
-	for _, p := range parts {
-		if !isClean(p) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(parts, func(p string) bool {
+		return !isClean(p)
+	})
 }
 
 // hasHash reports whether s ends like a hash part.
