@@ -71,10 +71,7 @@ func parse(archive []byte) ([]entry, error) {
 	for _, f := range txtar.Parse(archive).Files {
 		e, err := parseFile(f)
 		if err == nil {
-			err = e.check()
-		}
-		if err == nil {
-			err = checkConflict(e, seen)
+			err = e.check(seen)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", f.Name, err)
@@ -88,9 +85,12 @@ func parse(archive []byte) ([]entry, error) {
 	return entries, nil
 }
 
-// checkConflict rejects an entry that conflicts with those seen, and adds it to them. It cannot
-// find an entry that is above an earlier entry: such an archive fails when it is unpacked.
-func checkConflict(e entry, seen map[string]kind) error {
+// check rejects an entry that a machine cannot have or that conflicts with those seen, and adds it to
+// them. It cannot find an entry that is above an earlier entry: such an archive fails when it is unpacked.
+func (e entry) check(seen map[string]kind) error {
+	if err := e.checkAlone(); err != nil {
+		return err
+	}
 	earlier, isKnown := seen[e.name]
 	areDirs := earlier == dir && e.kind == dir
 	if isKnown && !areDirs {
@@ -152,8 +152,8 @@ func checkNoContent(s string) error {
 	return nil
 }
 
-// check rejects entries that a machine cannot have.
-func (e entry) check() error {
+// checkAlone rejects entries that a machine cannot have.
+func (e entry) checkAlone() error {
 	top, _, _ := strings.Cut(e.name, "/")
 	// A clean path has no "..", except at its beginning, where no top directory is.
 	isBelowTop := strings.Contains(e.name, "/") && path.Clean(e.name) == e.name

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxHops is the maximum number of links in the path of an attribute, the kernel's own
-// limit (MAXSYMLINKS in include/linux/namei.h).
-const maxHops = 40
+// MaxLinks is the maximum number of links in a path, the kernel's own limit (MAXSYMLINKS in
+// include/linux/namei.h).
+const MaxLinks = 40
 
 // File is the file of an attribute: its path relative to the root, and its inode. Attributes of
 // different devices have different inodes.
@@ -49,7 +49,7 @@ func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
 		if kind == unix.S_IFLNK {
 			hops++
 			target := fs.targetInside(at, next)
-			if target == "" || hops > maxHops {
+			if target == "" || hops > MaxLinks {
 				return "", 0, 0
 			}
 			rest = strings.TrimSuffix(target+"/"+rest, "/")

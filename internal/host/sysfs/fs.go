@@ -8,7 +8,6 @@
 package sysfs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // FS reads one sysfs tree.
@@ -310,26 +311,14 @@ func (fs FS) read(dir, name string, buf []byte) (int, error) {
 // clean makes an attribute safe to print and to use as a label: valid UTF-8 without the final
 // newline and control characters. A USB device may report any bytes as its strings.
 func clean(b []byte) string {
-	b = bytes.TrimSuffix(b, []byte("\n"))
-	if isPrintableASCII(b) {
-		return string(b)
+	text := strings.TrimSuffix(string(b), "\n")
+	if device.IsPrintableASCII(text) {
+		return text
 	}
-	valid := strings.ToValidUTF8(string(b), "\uFFFD")
-	return strings.Map(withoutControls, valid)
-}
-
-func isPrintableASCII(b []byte) bool {
-	for _, c := range b {
-		if c < ' ' || c > '~' {
-			return false
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
 		}
-	}
-	return true
-}
-
-func withoutControls(r rune) rune {
-	if unicode.IsControl(r) {
-		return -1
-	}
-	return r
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
