@@ -76,11 +76,13 @@ func (i *Injection) Blocks() bool {
 // The error names the device.
 func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
 	found, err := r.inject(devices)
-	if err == nil {
-		err = r.check(found.offers)
-	}
 	if err != nil {
 		return device.Response{}, err
+	}
+	for _, o := range found.offers {
+		if err := r.check(o); err != nil {
+			return device.Response{}, fmt.Errorf("device %q: %w", o.ID, err)
+		}
 	}
 	return found.response, nil
 }
@@ -157,16 +159,15 @@ func (r *Resource) combine(offers []device.Offer) (*injected, error) {
 	}
 	c.sources = nil // the result may be kept for as long as the device is listed
 	// Variables and annotations are the same, whether nodes are injected by name or not.
-	env, err := expand("env", offers, envOf, position)
+	var err error
+	c.response.Env, err = expand("env", offers, envOf, position)
 	if err != nil {
 		return nil, err
 	}
-	annotations, err := expand("annotations", offers, annotationsOf, position)
+	c.response.Annotations, err = expand("annotations", offers, annotationsOf, position)
 	if err != nil {
 		return nil, err
 	}
-	c.response.Env = env
-	c.response.Annotations = annotations
 	return c, nil
 }
 
@@ -321,19 +322,9 @@ func (c *injected) reserve(id, containerPath, host string) (bool, error) {
 		containerPath, have.id, "/")
 }
 
-// check returns an error for the first missing node, interface, mount or CDI device of resolved
-// offers.
-func (r *Resource) check(offers []device.Offer) error {
-	for _, o := range offers {
-		if err := r.checkOne(o); err != nil {
-			return fmt.Errorf("device %q: %w", o.ID, err)
-		}
-	}
-	return nil
-}
-
-// checkOne checks one offer. The kernel has a directory for each interface, whatever its type.
-func (r *Resource) checkOne(o device.Offer) error {
+// check returns an error for the first missing node, interface, mount or CDI device of a resolved
+// offer. The kernel has a directory for each interface, whatever its type.
+func (r *Resource) check(o device.Offer) error {
 	for _, n := range o.Nodes {
 		path := r.nodePath(o, n)
 		if err := r.Host.Node(path, n); err != nil {

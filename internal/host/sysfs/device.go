@@ -1,7 +1,6 @@
 package sysfs
 
 import (
-	"errors"
 	"path"
 	"strconv"
 	"strings"
@@ -99,21 +98,14 @@ func (fs FS) Label(dir string) (string, error) {
 // NVMeControllers lists the directories of the controllers of an NVMe subsystem, which share its
 // namespaces (nvme_init_subsystem in drivers/nvme/host/core.c).
 func (fs FS) NVMeControllers(subsystem string) ([]string, error) {
-	names, err := fs.names(subsystem)
-	errs := []error{err}
+	controllers, err := fs.linksWith(subsystem, "nvme")
 	var dirs []string
-	for _, name := range names {
-		number, isNVMe := strings.CutPrefix(name, "nvme")
-		if !isNVMe || !device.IsDigits(number) {
-			continue
+	for number, dir := range controllers {
+		if device.IsDigits(number) {
+			dirs = append(dirs, dir)
 		}
-		target, err := fs.link(subsystem, name)
-		if target != "" {
-			dirs = append(dirs, path.Join(subsystem, target))
-		}
-		errs = append(errs, err)
 	}
-	return dirs, errors.Join(errs...)
+	return dirs, err
 }
 
 // WWID returns the identifier of an NVMe namespace: its UUID, NGUID or EUI-64, or the kernel's

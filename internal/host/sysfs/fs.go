@@ -202,6 +202,26 @@ func (fs FS) link(dir, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
+// linksWith returns the targets of the links in dir whose names begin with a prefix, as directories, by
+// the rest of the name. It returns the readable links and the errors of the others.
+func (fs FS) linksWith(dir, prefix string) (map[string]string, error) {
+	names, err := fs.names(dir)
+	errs := []error{err}
+	targets := make(map[string]string)
+	for _, name := range names {
+		rest, hasPrefix := strings.CutPrefix(name, prefix)
+		if !hasPrefix {
+			continue
+		}
+		target, err := fs.link(dir, name)
+		if target != "" {
+			targets[rest] = path.Join(dir, target)
+		}
+		errs = append(errs, err)
+	}
+	return targets, errors.Join(errs...)
+}
+
 // entries reads a directory of links to devices, in no order. It leaves out names that accept rejects, links that
 // are removed meanwhile, and other files, such as bonding_masters in class/net. A nil accept accepts
 // all names. The error reports unreadable links. It wraps fs.ErrNotExist if the kernel does not have
