@@ -192,7 +192,7 @@ func (r *Resource) add(c *injected, o device.Offer, vars variables) error {
 	}
 	byName := inSpec(o)
 	if byName {
-		vars = nil // the spec does not know the position of the device in a container
+		vars = noVariables // the spec does not know the position of the device in a container
 	}
 	names, err := r.Names(&o)
 	if err != nil {
@@ -369,8 +369,10 @@ func inSpec(o device.Offer) bool {
 	})
 }
 
-// variables are the variables that depend on the container. nil has none.
+// variables are the variables that depend on the container.
 type variables func(name string) (value string, ok bool)
+
+func noVariables(string) (string, bool) { return "", false }
 
 // positions returns the variables of the device at index among the count devices of a container.
 type positions func(index, count int) variables
@@ -447,9 +449,7 @@ func (r *Resource) presentMounts(mounts []device.Mount) []device.Mount {
 
 // complete fills in the remaining variables of a text.
 func complete(t device.Text, vars variables) (string, error) {
-	if vars != nil {
-		t = t.Expand(vars)
-	}
+	t = t.Expand(vars)
 	if open := t.Vars(); len(open) > 0 {
 		return "", fmt.Errorf("%q has no value for ${%s} here", t, open[0])
 	}

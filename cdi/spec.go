@@ -94,7 +94,7 @@ func (r *Resource) editsOfAll(offers []device.Offer) (Edits, error) {
 
 // noPosition has no variables: the position of a single device in a container is not known.
 func noPosition(int, int) variables {
-	return nil
+	return noVariables
 }
 
 // newSpec returns the spec of devices in the order of their names, without duplicates, or nil if
@@ -173,7 +173,7 @@ func (r *Resource) addEdits(e *Edits, o device.Offer) error {
 	if r.CDIOnly && len(o.CDIDevices) > 0 {
 		return fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
 	}
-	o, err := r.resolve(o, nil)
+	o, err := r.resolve(o, noVariables)
 	if err != nil {
 		return err
 	}
