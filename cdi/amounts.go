@@ -16,9 +16,6 @@ func withAmounts(vars variables, o *device.Offer) variables {
 		if isCapacity {
 			return amount(o, capacity)
 		}
-		if vars == nil {
-			return "", false
-		}
 		return vars(name)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -129,7 +128,7 @@ func (w *Writer) SetClaimPods(uid string, pods []string) error {
 
 // claimError is why the file of a claim could not be read.
 func (w *Writer) claimError(name string) error {
-	_, err := os.Lstat(filepath.Join(w.Dir, name))
+	_, err := os.Lstat(w.path(name))
 	if err != nil {
 		return fmt.Errorf("--cdi-dir: %w", err)
 	}
@@ -230,7 +229,7 @@ func split(text string) []string {
 
 // ClaimPath is the path of the file of a claim.
 func (w *Writer) ClaimPath(uid string) string {
-	return filepath.Join(w.Dir, w.FileName(claimKind+uid))
+	return w.path(w.FileName(claimKind + uid))
 }
 
 // RemoveClaim removes the file of a claim. It is no error if the file is missing.
@@ -252,20 +251,8 @@ func (w *Writer) claimPrefix() string {
 	return strings.TrimSuffix(name, fileSuffix)
 }
 
-// validUID reports whether the UID of an object can be part of a kind and of a file name. The
-// API server makes UUIDs, but does not promise a format.
+// validUID reports whether the UID of a claim can be part of a kind and of a file name.
 func validUID(uid string) bool {
-	const (
-		maxLen  = 64
-		allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
-	)
-	if uid == "" || len(uid) > maxLen {
-		return false
-	}
-	for _, c := range uid {
-		if !strings.ContainsRune(allowed, c) {
-			return false
-		}
-	}
-	return true
+	const maxLen = 64
+	return len(uid) <= maxLen && device.IsUID(uid)
 }

@@ -25,12 +25,8 @@ func (j *joinedEntry) text() string {
 	return j.Prefix + joined + j.Suffix
 }
 
-// expansion completes the environment or the annotations of one container.
-type expansion struct {
-	// kind is the key of the configuration, for errors.
-	kind    string
-	entries map[string]*joinedEntry
-}
+// joinedEntries are the environment or the annotations of one container, by their keys.
+type joinedEntries map[string]*joinedEntry
 
 // expand completes the environment or the annotations of a container, which list returns for a
 // device. Keys that differ between devices are separate entries. If several devices share a key,
@@ -42,45 +38,43 @@ func expand(
 	list func(device.Offer) []device.Entry,
 	at positions,
 ) (map[string]string, error) {
-	x := expansion{
-		kind:    kind,
-		entries: map[string]*joinedEntry{},
-	}
+	entries := joinedEntries{}
 	for i, o := range offers {
 		vars := withAmounts(at(i, len(offers)), &offers[i])
 		for index, e := range list(o) {
-			if err := x.add(e, index, vars); err != nil {
-				return nil, fmt.Errorf("device %q: %w", o.ID, err)
+			if err := entries.add(e, index, vars); err != nil {
+				return nil, fmt.Errorf("device %q: %s%w", o.ID, kind, err)
 			}
 		}
 	}
-	if len(x.entries) == 0 {
+	if len(entries) == 0 {
 		return nil, nil
 	}
-	texts := make(map[string]string, len(x.entries))
-	for key, entry := range x.entries {
+	texts := make(map[string]string, len(entries))
+	for key, entry := range entries {
 		texts[key] = entry.text()
 	}
 	return texts, nil
 }
 
-// add adds the entry at index in the list of a device.
-func (x *expansion) add(e device.Entry, index int, vars variables) error {
+// add adds the entry at index in the list of a device. The error continues the key of the
+// configuration.
+func (all joinedEntries) add(e device.Entry, index int, vars variables) error {
 	key, err := complete(e.Key, vars)
 	if err != nil {
-		return fmt.Errorf("%s: %w", x.kind, err)
+		return fmt.Errorf(": %w", err)
 	}
 	// Variables of the device may have made the key invalid.
 	if key == "" || strings.ContainsAny(key, "=\x00") {
-		return fmt.Errorf("%s: %q can't be a name", x.kind, key)
+		return fmt.Errorf(": %q can't be a name", key)
 	}
 	value, err := complete(e.Value, vars)
 	if err != nil {
-		return fmt.Errorf("%s %q: %w", x.kind, key, err)
+		return fmt.Errorf(" %q: %w", key, err)
 	}
-	have := x.entries[key]
+	have := all[key]
 	if have == nil {
-		x.entries[key] = &joinedEntry{
+		all[key] = &joinedEntry{
 			Entry:  e,
 			index:  index,
 			values: []string{value},
@@ -88,7 +82,7 @@ func (x *expansion) add(e device.Entry, index int, vars variables) error {
 		return nil
 	}
 	if have.index != index {
-		return fmt.Errorf("%s %q is set twice", x.kind, key)
+		return fmt.Errorf(" %q is set twice", key)
 	}
 	dependsOnDevice := e.PerDevice || e.Value.Has(device.IndexVar)
 	if dependsOnDevice {

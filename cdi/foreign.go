@@ -264,26 +264,21 @@ func (s *ForeignSpecs) setReading(path string) {
 	s.reading = path
 }
 
-// unchanged returns a file that was read before, nil if it is new or has changed. A file that was
-// replaced by a rename has changed.
+// unchanged returns a file that was read before, nil if it is new or has changed.
 func (f *Foreign) unchanged(path string, info fs.FileInfo) *foreignFile {
 	for _, file := range f.files {
-		if file.path == path && file.isSame(info) {
+		if file.path == path && isUnchanged(file.info, info) {
 			return file
 		}
 	}
 	return nil
 }
 
-// isSame reports whether a file is still the one that was read. Size and time alone would miss
-// a file that was replaced by a copy with its times.
-func (f *foreignFile) isSame(info fs.FileInfo) bool {
-	isSameSize := f.info.Size() == info.Size()
-	isSameTime := f.info.ModTime().Equal(info.ModTime())
-	if !isSameSize || !isSameTime {
-		return false
-	}
-	return os.SameFile(f.info, info)
+// isUnchanged reports whether a file is still the one that was read. A file that was replaced by a
+// rename has changed: size and time alone would miss a copy with the times of the file.
+func isUnchanged(read, now fs.FileInfo) bool {
+	isSameTime := read.ModTime().Equal(now.ModTime())
+	return isSameTime && read.Size() == now.Size() && os.SameFile(read, now)
 }
 
 // read reads and checks the file. It is the only place that opens a foreign spec.
@@ -411,10 +406,13 @@ func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 }
 
 // resolve resolves the name of each device in the same way as Cache.refresh of the CDI library,
-// and collects the kinds.
+// and collects the kinds. Files come in rising priority. A device that is in two files of one directory
+// is not resolved, even if a directory of higher priority has it.
 func (f *Foreign) resolve() {
 	f.Problems = slices.Clone(f.unreadable)
-	found := map[string]*resolved{}
+	devices := map[string]device.CDIDevice{}
+	files := map[string]*foreignFile{} // by the name of the device
+	var ambiguous []string
 	for _, file := range f.files {
 		_, isKnown := f.Kinds[file.kind]
 		if file.kind != "" && !isKnown {
@@ -425,44 +423,21 @@ func (f *Foreign) resolve() {
 			f.Problems = append(f.Problems, file.err)
 		}
 		for _, d := range file.devices {
-			if err := add(found, file, d); err != nil {
-				f.Problems = append(f.Problems, err)
+			other := files[d.Name]
+			if other != nil && other.priority == file.priority {
+				ambiguous = append(ambiguous, d.Name)
+				f.Problems = append(f.Problems, fmt.Errorf("CDI device %q is in %q and in %q: container runtimes use neither",
+					d.Name, other.path, file.path))
+				continue
 			}
+			devices[d.Name] = d
+			files[d.Name] = file
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		r := found[name]
-		if !r.isAmbiguous {
-			f.Devices = append(f.Devices, r.device)
-		}
+	for _, name := range ambiguous {
+		delete(devices, name)
 	}
-}
-
-// resolved is the device that a runtime finds under a name.
-type resolved struct {
-	file   *foreignFile
-	device device.CDIDevice
-	// isAmbiguous is set if two files of one directory have the device.
-	isAmbiguous bool
-}
-
-// add adds a device of a file to the found ones. Files come in rising priority. It is an error
-// if another file of the same directory has the device.
-func add(found map[string]*resolved, file *foreignFile, d device.CDIDevice) error {
-	r := found[d.Name]
-	if r == nil {
-		found[d.Name] = &resolved{
-			file:   file,
-			device: d,
-		}
-		return nil
+	for _, name := range slices.Sorted(maps.Keys(devices)) {
+		f.Devices = append(f.Devices, devices[name])
 	}
-	if r.file.priority < file.priority {
-		r.file = file
-		r.device = d
-		return nil
-	}
-	r.isAmbiguous = true
-	return fmt.Errorf("CDI device %q is in %q and in %q: container runtimes use neither",
-		d.Name, r.file.path, file.path)
 }

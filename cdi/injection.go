@@ -76,11 +76,13 @@ func (i *Injection) Blocks() bool {
 // The error names the device.
 func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
 	found, err := r.inject(devices)
-	if err == nil {
-		err = r.check(found.offers)
-	}
 	if err != nil {
 		return device.Response{}, err
+	}
+	for _, o := range found.offers {
+		if err := r.check(o); err != nil {
+			return device.Response{}, fmt.Errorf("device %q: %w", o.ID, err)
+		}
 	}
 	return found.response, nil
 }
@@ -96,7 +98,10 @@ func (r *Resource) inject(devices []*Injection) (*injected, error) {
 		return r.combine(offers)
 	}
 	only := devices[0]
-	if slices.ContainsFunc(only.Offer.Mounts, isOptional) {
+	hasOptional := slices.ContainsFunc(only.Offer.Mounts, func(m device.Mount) bool {
+		return m.Optional
+	})
+	if hasOptional {
 		return r.combine(offers)
 	}
 	only.once.Do(func() {
@@ -128,16 +133,6 @@ func HealthMounts(offers []device.Offer, hostDir func(id string) string) []devic
 	return mounts
 }
 
-// isOptional reports whether the mount is left out if its source is missing.
-func isOptional(m device.Mount) bool {
-	return m.Optional
-}
-
-// isRequired reports whether the device cannot be injected if the source is missing.
-func isRequired(m device.Mount) bool {
-	return !m.Optional
-}
-
 // injected is what one container gets of some devices.
 type injected struct {
 	response device.Response
@@ -164,16 +159,15 @@ func (r *Resource) combine(offers []device.Offer) (*injected, error) {
 	}
 	c.sources = nil // the result may be kept for as long as the device is listed
 	// Variables and annotations are the same, whether nodes are injected by name or not.
-	env, err := expand("env", offers, envOf, position)
+	var err error
+	c.response.Env, err = expand("env", offers, envOf, position)
 	if err != nil {
 		return nil, err
 	}
-	annotations, err := expand("annotations", offers, annotationsOf, position)
+	c.response.Annotations, err = expand("annotations", offers, annotationsOf, position)
 	if err != nil {
 		return nil, err
 	}
-	c.response.Env = env
-	c.response.Annotations = annotations
 	return c, nil
 }
 
@@ -198,7 +192,7 @@ func (r *Resource) add(c *injected, o device.Offer, vars variables) error {
 	}
 	byName := inSpec(o)
 	if byName {
-		vars = nil // the spec does not know the position of the device in a container
+		vars = noVariables // the spec does not know the position of the device in a container
 	}
 	names, err := r.Names(&o)
 	if err != nil {
@@ -328,19 +322,9 @@ func (c *injected) reserve(id, containerPath, host string) (bool, error) {
 		containerPath, have.id, "/")
 }
 
-// check returns an error for the first missing node, interface, mount or CDI device of resolved
-// offers.
-func (r *Resource) check(offers []device.Offer) error {
-	for _, o := range offers {
-		if err := r.checkOne(o); err != nil {
-			return fmt.Errorf("device %q: %w", o.ID, err)
-		}
-	}
-	return nil
-}
-
-// checkOne checks one offer. The kernel has a directory for each interface, whatever its type.
-func (r *Resource) checkOne(o device.Offer) error {
+// check returns an error for the first missing node, interface, mount or CDI device of a resolved
+// offer. The kernel has a directory for each interface, whatever its type.
+func (r *Resource) check(o device.Offer) error {
 	for _, n := range o.Nodes {
 		path := r.nodePath(o, n)
 		if err := r.Host.Node(path, n); err != nil {
@@ -380,11 +364,15 @@ func inSpec(o device.Offer) bool {
 	if edits > 0 || o.NetsInContainer {
 		return true
 	}
-	return slices.ContainsFunc(o.Mounts, isRequired)
+	return slices.ContainsFunc(o.Mounts, func(m device.Mount) bool {
+		return !m.Optional
+	})
 }
 
-// variables are the variables that depend on the container. nil has none.
+// variables are the variables that depend on the container.
 type variables func(name string) (value string, ok bool)
+
+func noVariables(string) (string, bool) { return "", false }
 
 // positions returns the variables of the device at index among the count devices of a container.
 type positions func(index, count int) variables
@@ -461,9 +449,7 @@ func (r *Resource) presentMounts(mounts []device.Mount) []device.Mount {
 
 // complete fills in the remaining variables of a text.
 func complete(t device.Text, vars variables) (string, error) {
-	if vars != nil {
-		t = t.Expand(vars)
-	}
+	t = t.Expand(vars)
 	if open := t.Vars(); len(open) > 0 {
 		return "", fmt.Errorf("%q has no value for ${%s} here", t, open[0])
 	}

@@ -59,60 +59,42 @@ func (r *Resource) Build(offers []device.Offer) (spec *Spec, failed map[string]e
 		if o.Problem != "" || !isByName {
 			continue
 		}
-		single := []device.Offer{o}
-		entry, err := r.entry(o.ID, single, noPosition)
+		edits, err := r.edits(o.ID, []device.Offer{o}, noPosition)
 		if err != nil {
 			failed[o.ID] = err
 			continue
 		}
-		devices = append(devices, entry)
+		devices = append(devices, specs.Device{Name: o.ID, ContainerEdits: edits})
 		good = append(good, o)
 	}
-	hasAll := slices.ContainsFunc(good, isNamedAll)
+	hasAll := slices.ContainsFunc(good, func(o device.Offer) bool {
+		return o.ID == AllDevices
+	})
 	if r.CDIOnly && len(good) > 0 && !hasAll {
-		entry, err := r.entryOfAll(good)
+		edits, err := r.editsOfAll(good)
 		if err != nil {
 			failed[AllDevices] = err
 		} else {
-			devices = append(devices, entry)
+			devices = append(devices, specs.Device{Name: AllDevices, ContainerEdits: edits})
 		}
 	}
 	return newSpec(r.Name, devices), failed
 }
 
-// isNamedAll reports whether a device has the name of the entry with all devices.
-func isNamedAll(o device.Offer) bool {
-	return o.ID == AllDevices
-}
-
-// entryOfAll is the entry with all devices. It is an error if they do not fit into one
-// container.
-func (r *Resource) entryOfAll(offers []device.Offer) (specs.Device, error) {
+// editsOfAll are the edits of all devices. It is an error if they do not fit into one container.
+func (r *Resource) editsOfAll(offers []device.Offer) (Edits, error) {
 	order.Sort(offers, func(a, b device.Offer) int {
 		return cmp.Compare(a.ID, b.ID)
 	})
 	if _, err := r.combine(offers); err != nil {
-		return specs.Device{}, err
+		return Edits{}, err
 	}
-	return r.entry(AllDevices, offers, position)
-}
-
-// entry is the entry of this name, for one device or for several that fit together.
-func (r *Resource) entry(name string, offers []device.Offer, at positions) (specs.Device, error) {
-	edits, err := r.edits(name, offers, at)
-	if err != nil {
-		return specs.Device{}, err
-	}
-	entry := specs.Device{
-		Name:           name,
-		ContainerEdits: edits,
-	}
-	return entry, nil
+	return r.edits(AllDevices, offers, position)
 }
 
 // noPosition has no variables: the position of a single device in a container is not known.
 func noPosition(int, int) variables {
-	return nil
+	return noVariables
 }
 
 // newSpec returns the spec of devices in the order of their names, without duplicates, or nil if
@@ -191,7 +173,7 @@ func (r *Resource) addEdits(e *Edits, o device.Offer) error {
 	if r.CDIOnly && len(o.CDIDevices) > 0 {
 		return fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
 	}
-	o, err := r.resolve(o, nil)
+	o, err := r.resolve(o, noVariables)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
@@ -46,7 +45,16 @@ type Writer struct {
 	// always stay.
 	Owner string
 
-	parsed parsedSpecs
+	// parsed has the spec files that Edits has read, by name: each claim is prepared with a few
+	// devices of a spec that may have thousands.
+	mu     sync.Mutex
+	parsed map[string]parsedSpec
+}
+
+// parsedSpec is the content of a file.
+type parsedSpec struct {
+	info  fs.FileInfo
+	edits map[string]*Edits // by device
 }
 
 // Keep reports whether an existing entry stays that is no longer configured, because a container
@@ -130,57 +138,27 @@ func (w *Writer) Missing(spec *Spec) []string {
 // A file is read again only if it was replaced or changed since the last call.
 func (w *Writer) Edits(qualified string) *Edits {
 	kind, device, _ := strings.Cut(qualified, "=")
-	return w.parsed.edits(w, w.FileName(kind))[device]
-}
-
-// parsedSpecs has the edits in spec files as last read: each claim is prepared with a few
-// devices of a spec that may have thousands.
-type parsedSpecs struct {
-	mu sync.Mutex
-	// files has the files by name. A file that was removed has no element.
-	files map[string]parsedSpec
-}
-
-// parsedSpec is the content of a file. A write replaces the file, so that a changed file has
-// another inode or time.
-type parsedSpec struct {
-	ino   uint64
-	size  int64
-	mtime unix.Timespec
-	// edits has the edits by device. It is never nil.
-	edits map[string]*Edits
-}
-
-// edits returns the edits in a file, by device. It is nil if there is no file.
-func (p *parsedSpecs) edits(w *Writer, name string) map[string]*Edits {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var st unix.Stat_t
-	if err := unix.Stat(w.path(name), &st); err != nil {
-		delete(p.files, name)
+	name := w.FileName(kind)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	info, err := os.Stat(w.path(name))
+	if err != nil {
+		delete(w.parsed, name)
 		return nil
 	}
-	last := p.files[name]
-	isSameFile := last.ino == st.Ino
-	isSameContent := last.size == st.Size && last.mtime == st.Mtim
-	isRead := last.edits != nil
-	if isSameFile && isSameContent && isRead {
-		return last.edits
+	last, isRead := w.parsed[name]
+	if isRead && isUnchanged(last.info, info) {
+		return last.edits[device]
 	}
-	next := parsedSpec{
-		ino:   st.Ino,
-		size:  st.Size,
-		mtime: st.Mtim,
-		edits: map[string]*Edits{},
-	}
+	edits := map[string]*Edits{}
 	for _, d := range devicesOf(w.read(name)) {
-		next.edits[d.Name] = &d.ContainerEdits
+		edits[d.Name] = &d.ContainerEdits
 	}
-	if p.files == nil {
-		p.files = map[string]parsedSpec{}
+	if w.parsed == nil {
+		w.parsed = map[string]parsedSpec{}
 	}
-	p.files[name] = next
-	return next.edits
+	w.parsed[name] = parsedSpec{info, edits}
+	return edits[device]
 }
 
 // Clean removes all files of the installation and returns their paths.

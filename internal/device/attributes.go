@@ -174,52 +174,72 @@ var attributes = []Attribute{
 	})),
 }
 
-// ofUSB returns an attribute of a USB device.
-func ofUSB(key string, kind ValueKind, example, help string, get func(*USB) string) Attribute {
+// newAttribute returns an attribute that has no values yet.
+func newAttribute(table, key string, kind ValueKind, example, help string) Attribute {
 	return Attribute{
-		Table:   "usb",
+		Table:   table,
 		Key:     key,
 		Kind:    kind,
 		Example: example,
 		Help:    help,
-		Hardware: func(h *Hardware) string {
-			if h.USB == nil {
-				return ""
-			}
-			return get(h.USB)
-		},
 	}
+}
+
+// ofUSB returns an attribute of a USB device.
+func ofUSB(key string, kind ValueKind, example, help string, get func(*USB) string) Attribute {
+	a := newAttribute("usb", key, kind, example, help)
+	a.Hardware = func(h *Hardware) string {
+		if h.USB == nil {
+			return ""
+		}
+		return get(h.USB)
+	}
+	return a
 }
 
 // ofInterface returns an attribute of the interfaces of a USB device.
 func ofInterface(key string, kind ValueKind, example, help string, get func(USBInterface) string) Attribute {
-	return Attribute{
-		Table:     "usb",
-		Key:       key,
-		Kind:      kind,
-		Example:   example,
-		Help:      help,
-		Interface: get,
-	}
+	a := newAttribute("usb", key, kind, example, help)
+	a.Interface = get
+	return a
 }
 
 // ofPCI returns an attribute of a PCI function. A USB or mediated device has the attribute of the
 // nearest function above, and a partition of a GPU has the attribute of the GPU.
 func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) string) Attribute {
-	return Attribute{
-		Table:   "pci",
-		Key:     key,
-		Kind:    kind,
-		Example: example,
-		Help:    help,
-		Hardware: func(h *Hardware) string {
-			f := h.Function()
-			if f == nil {
-				return ""
-			}
-			return get(f.PCI)
-		},
+	a := newAttribute("pci", key, kind, example, help)
+	a.Hardware = func(h *Hardware) string {
+		f := h.Function()
+		if f == nil {
+			return ""
+		}
+		return get(f.PCI)
 	}
+	return a
+}
+
+// ofMDev returns an attribute of a mediated device.
+func ofMDev(key string, kind ValueKind, example, help string, get func(*MDev) string) Attribute {
+	a := newAttribute("mdev", key, kind, example, help)
+	a.Hardware = func(h *Hardware) string {
+		if h.MDev == nil {
+			return ""
+		}
+		return get(h.MDev)
+	}
+	return a
+}
+
+// ofNet returns an attribute of a network interface.
+func ofNet(key, example, help string, get func(*Node) string) Attribute {
+	a := newAttribute("net", key, TextValue, example, help)
+	a.Net = func(n *Node) string {
+		if n.Net == nil {
+			return ""
+		}
+		return get(n)
+	}
+	return a
 }
 
 // onlyVariable marks an attribute that no match can test.
@@ -251,39 +271,6 @@ func numberOfVF(p *PCI) string {
 		return ""
 	}
 	return strconv.Itoa(p.VF)
-}
-
-// ofMDev returns an attribute of a mediated device.
-func ofMDev(key string, kind ValueKind, example, help string, get func(*MDev) string) Attribute {
-	return Attribute{
-		Table:   "mdev",
-		Key:     key,
-		Kind:    kind,
-		Example: example,
-		Help:    help,
-		Hardware: func(h *Hardware) string {
-			if h.MDev == nil {
-				return ""
-			}
-			return get(h.MDev)
-		},
-	}
-}
-
-// ofNet returns an attribute of a network interface.
-func ofNet(key, example, help string, get func(*Node) string) Attribute {
-	return Attribute{
-		Table:   "net",
-		Key:     key,
-		Example: example,
-		Help:    help,
-		Net: func(n *Node) string {
-			if n.Net == nil {
-				return ""
-			}
-			return get(n)
-		},
-	}
 }
 
 // Attributes returns the attributes in the order of the language.

@@ -30,13 +30,9 @@ func (o *Offer) Memory() int {
 	parts += len(o.CDIDevices) + len(o.Hooks)
 	parts += len(o.Env) + len(o.Annotations)
 	parts += len(o.Attributes) + len(o.Capacity) + len(o.Features)
-	return DeviceMemory + PartMemory*parts + o.texts()
-}
-
-// texts returns the memory of environment and annotations in bytes.
-func (o *Offer) texts() int {
 	const lists = 2 // the current and the previous list
-	return lists * (textSize(o.Env) + textSize(o.Annotations))
+	texts := lists * (textSize(o.Env) + textSize(o.Annotations))
+	return DeviceMemory + PartMemory*parts + texts
 }
 
 // textSize returns the size of the keys and values of entries in bytes.

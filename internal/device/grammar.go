@@ -3,6 +3,7 @@ package device
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -105,12 +106,9 @@ func isClean(s string) bool { return isBounded(s, inner) && !hasHash(s) }
 
 // areClean reports whether every part can be a field without a change.
 func areClean(parts []string) bool {
-	for _, p := range parts {
-		if !isClean(p) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(parts, func(p string) bool {
+		return !isClean(p)
+	})
 }
 
 // hasHash reports whether s ends like a hash part.
@@ -143,7 +141,7 @@ func IsPCIAddress(s string) bool {
 	slot, function, _ := strings.Cut(rest, ".")
 	hasLengths := len(domain) >= 4 && len(bus) == 2 && len(slot) == 2
 	isHexadecimal := isHex(domain) && isHex(bus) && isHex(slot)
-	isFunction := len(function) == 1 && isDigits(function)
+	isFunction := len(function) == 1 && IsDigits(function)
 	return hasLengths && isHexadecimal && isFunction
 }
 
@@ -157,20 +155,32 @@ func isACPIName(s string) bool {
 	if !isID || len(number) != 2 {
 		return false
 	}
-	return consists(id, decimal+upper) && isDigits(number[:1]) && isHex(number[1:])
+	return consists(id, decimal+upper) && IsDigits(number[:1]) && isHex(number[1:])
 }
 
 // isChain reports whether s is a chain of ports, "1.4".
 func isChain(s string) bool {
 	for port := range strings.SplitSeq(s, ".") {
-		if !isDigits(port) {
+		if !IsDigits(port) {
 			return false
 		}
 	}
 	return true
 }
 
-func isDigits(s string) bool { return consists(s, decimal) }
+// IsDigits reports whether s consists of one or more decimal digits.
+func IsDigits(s string) bool { return consists(s, decimal) }
+
+// IsUID reports whether s can be the UID of an object, and a part of a name. The API server makes
+// UUIDs, but does not promise a format.
+func IsUID(s string) bool { return consists(s, alnum+"-") }
+
+// IsRootHubName reports whether name is the kernel's name of a root hub, "usb1" (usb_alloc_dev in
+// drivers/usb/core/usb.c). The names of all other devices are the names of their ports.
+func IsRootHubName(name string) bool {
+	number, hasPrefix := strings.CutPrefix(name, "usb")
+	return hasPrefix && IsDigits(number)
+}
 
 func isHex(s string) bool { return consists(s, decimal+"abcdef") }
 

@@ -120,8 +120,7 @@ func (h *Hardware) IsPartition() bool {
 	return h.Bus == PlatformBus && h.Function() != nil
 }
 
-// IsRootHub reports whether h is the root hub of a USB controller. The kernel names root hubs "usb1",
-// and all other devices after their ports (usb_alloc_dev in drivers/usb/core/usb.c).
+// IsRootHub reports whether h is the root hub of a USB controller, see IsRootHubName.
 func (h *Hardware) IsRootHub() bool {
 	return h.Bus == USBBus && strings.HasPrefix(h.Name, "usb")
 }

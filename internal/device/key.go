@@ -12,8 +12,8 @@ import (
 // maxKey is the maximum length of the key of a node.
 const maxKey = 32
 
-// MaxIndex is the maximum Node.Index that is a part of a key.
-const MaxIndex = 999_999
+// maxIndex is the maximum Node.Index that is a part of a key.
+const maxIndex = 999_999
 
 // NodeKeys returns the keys of the nodes of h. A key identifies a node within its hardware. Links and
 // IDs contain it, so that it must not change with the kernel's name:
@@ -156,20 +156,17 @@ func (k kernelName) sameFamily(other kernelName) bool {
 // prefix. Nodes with one counter share its number: sdb, sdb1 and sdb2 are parts of one disk.
 func numberFamily(family []kernelName) map[string]int {
 	numbers := make(map[string]int)
-	used := usedNumbers{isUsed: make(map[int]bool)}
+	var used Numbers
 	for _, k := range family {
-		index := k.node.Index
 		_, hasNumber := numbers[k.counter]
-		isValid := 0 <= index && index <= MaxIndex
-		if isValid && !hasNumber && !used.isUsed[index] {
-			numbers[k.counter] = index
-			used.isUsed[index] = true
+		if !hasNumber && used.Take(k.node.Index) {
+			numbers[k.counter] = k.node.Index
 		}
 	}
 	for _, k := range family {
 		_, hasNumber := numbers[k.counter]
 		if k.counter != "" && !hasNumber {
-			numbers[k.counter] = used.next()
+			numbers[k.counter] = used.Next()
 		}
 	}
 	// Nodes without a counter come last: /dev/watchdog accompanies only the first watchdog of
@@ -177,24 +174,38 @@ func numberFamily(family []kernelName) map[string]int {
 	// (watchdog_dev_register).
 	_, hasNumber := numbers[""]
 	if family[0].counter == "" && !hasNumber {
-		numbers[""] = used.next()
+		numbers[""] = used.Next()
 	}
 	return numbers
 }
 
-// usedNumbers are the used numbers of one family.
-type usedNumbers struct {
+// Numbers are the used numbers of nodes that are numbered together. The zero value has none.
+type Numbers struct {
 	isUsed map[int]bool
 	// free is not greater than the lowest free number.
 	free int
 }
 
-// next returns the lowest free number, and marks it as used.
-func (u *usedNumbers) next() int {
+// Take marks a number as used. It returns false if the number is used already, or cannot be a part of
+// a key.
+func (u *Numbers) Take(number int) bool {
+	isValid := 0 <= number && number <= maxIndex
+	if !isValid || u.isUsed[number] {
+		return false
+	}
+	if u.isUsed == nil {
+		u.isUsed = make(map[int]bool)
+	}
+	u.isUsed[number] = true
+	return true
+}
+
+// Next returns the lowest free number, and marks it as used.
+func (u *Numbers) Next() int {
 	for u.isUsed[u.free] {
 		u.free++
 	}
-	u.isUsed[u.free] = true
+	u.Take(u.free)
 	return u.free
 }
 
@@ -214,7 +225,7 @@ func (k kernelName) key(bus Bus, number int) string {
 	// A name that ends like a number always has an explicit number, so that it differs from a
 	// numbered key.
 	dot := strings.LastIndexByte(name, '.')
-	endsLikeNumber := dot >= 0 && isDigits(name[dot+1:])
+	endsLikeNumber := dot >= 0 && IsDigits(name[dot+1:])
 	if number > 0 || endsLikeNumber {
 		name += "." + strconv.Itoa(number)
 	}

@@ -263,12 +263,9 @@ func (t Text) Vars() []string {
 
 // Has reports whether t has the variable name.
 func (t Text) Has(name string) bool {
-	for _, p := range t {
-		if p.Var == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t, func(p Part) bool {
+		return p.Var == name
+	})
 }
 
 // String returns t as the configuration writes it, with variables as ${name}.

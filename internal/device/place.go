@@ -124,7 +124,7 @@ func LastingPlaces(places []string) []string {
 // and an empty string for other places. When a device is unplugged, its port may get another one.
 func PortOf(place string) string {
 	parts := strings.Split(HardwareOf(place), "/")
-	bus := slices.IndexFunc(parts, isBus)
+	bus := slices.IndexFunc(parts, IsRootHubName)
 	if bus < 0 {
 		return ""
 	}
@@ -133,12 +133,6 @@ func PortOf(place string) string {
 		end++
 	}
 	return strings.Join(parts[bus:end], "/")
-}
-
-// isBus reports whether a directory is a USB bus, "usb1".
-func isBus(name string) bool {
-	number, hasPrefix := strings.CutPrefix(name, "usb")
-	return hasPrefix && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
 // isPort reports whether a directory is a USB device by its port, "1-2.4".

@@ -14,7 +14,7 @@ import (
 // Strings of USB devices and names of nodes may contain any of these. Characters in except
 // stay. The escapes of valid text are those of JSON.
 func Printable(text, except string) string {
-	if isPrintableASCII(text) {
+	if IsPrintableASCII(text) {
 		return text
 	}
 	var out []byte
@@ -33,7 +33,8 @@ func Printable(text, except string) string {
 	return string(out)
 }
 
-func isPrintableASCII(text string) bool {
+// IsPrintableASCII reports whether a text has only visible characters of ASCII and spaces.
+func IsPrintableASCII(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			return false

@@ -32,12 +32,14 @@ var errQuantity = errors.New(`is not a quantity: want a number of zero or more w
 // ParseQuantity parses a quantity of Kubernetes that is not negative. The error continues the
 // quoted text.
 func ParseQuantity(text string) (Quantity, error) {
-	end := strings.LastIndexAny(text, "0123456789.") + 1
-	number := text[:end]
-	suffix := text[end:]
-	isNumber := number != "" && strings.Trim(number, "0123456789.") == ""
-	if !isNumber || len(text) > maxQuantity {
-		return parseExponent(text)
+	if len(text) > maxQuantity {
+		return Quantity{}, errQuantity
+	}
+	suffix := strings.TrimLeft(text, decimal+".")
+	number := strings.TrimSuffix(text, suffix)
+	if isExponent(suffix) {
+		number = text
+		suffix = ""
 	}
 	n, ok := new(big.Rat).SetString(number)
 	if !ok {
@@ -53,21 +55,12 @@ func ParseQuantity(text string) (Quantity, error) {
 	return Quantity{n: n.Mul(n, power(1024, i)), binary: true}, nil
 }
 
-// parseExponent parses a quantity with an exponent, "1e3". It has no more than two digits: the
-// API server writes no larger one, and the number would fill the memory.
-func parseExponent(text string) (Quantity, error) {
-	number, exponent, hasExponent := strings.Cut(strings.ToLower(text), "e")
+// isExponent reports whether what follows a number is an exponent, "e3" or "E-3". It has no more than two
+// digits: the API server writes no larger one, and the number would fill the memory.
+func isExponent(suffix string) bool {
+	exponent, hasExponent := strings.CutPrefix(strings.ToLower(suffix), "e")
 	digits := strings.TrimLeft(exponent, "+-")
-	isSmall := len(digits) > 0 && len(digits) <= 2 && len(text) <= maxQuantity
-	isNumber := number != "" && strings.Trim(number+digits, "0123456789.") == ""
-	if !hasExponent || !isSmall || !isNumber {
-		return Quantity{}, errQuantity
-	}
-	n, ok := new(big.Rat).SetString(number + "e" + exponent)
-	if !ok {
-		return Quantity{}, errQuantity
-	}
-	return Quantity{n: n}, nil
+	return hasExponent && len(digits) <= 2 && IsDigits(digits)
 }
 
 // power returns base to the power of n, which may be negative.

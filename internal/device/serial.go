@@ -65,20 +65,10 @@ func isPattern(s string) bool {
 	if utf8.RuneCountInString(s) < shortest {
 		return true
 	}
-	for _, isPlaceholder := range patterns {
-		if isPlaceholder(s) {
-			return true
-		}
+	if isOneCharacter(s) || isZerosAndOne(s) {
+		return true
 	}
-	return isDated(s)
-}
-
-// patterns are the rules that do not depend on other rules.
-var patterns = []func(s string) bool{
-	isOneCharacter,
-	isCounting,
-	isCountingRepeated,
-	isZerosAndOne,
+	return isCounting(s) || isCountingRepeated(s) || isDated(s)
 }
 
 // isOneCharacter reports whether s is one character, repeated: "ffffff".
@@ -143,7 +133,7 @@ func isNamedVersion(s string) bool {
 func areShortNumbers(groups []string) bool {
 	const maxDigits = 2
 	for _, group := range groups {
-		if !isDigits(group) || len(group) > maxDigits {
+		if !IsDigits(group) || len(group) > maxDigits {
 			return false
 		}
 	}

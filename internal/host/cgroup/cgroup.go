@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // PodState says whether a process of a pod exists.
@@ -371,15 +373,5 @@ func podDirs(parent, uid string) []string {
 
 // validUID reports whether the text can be the UID of a pod, and a part of a name.
 func validUID(uid string) bool {
-	if uid == "" || len(uid) > maxUID {
-		return false
-	}
-	for _, c := range uid {
-		isDigit := c >= '0' && c <= '9'
-		isLetter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !isDigit && !isLetter && c != '-' {
-			return false
-		}
-	}
-	return true
+	return len(uid) <= maxUID && device.IsUID(uid)
 }

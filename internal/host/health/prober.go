@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // ReasonPending is the reason of a device until its first check returns.
@@ -135,7 +136,7 @@ func (p *Prober) Set(checks map[string]device.Check) {
 			}
 		}
 		p.probes[id] = fresh
-		signal(p.wake)
+		watch.Signal(p.wake)
 	}
 }
 
@@ -270,7 +271,7 @@ func (p *Prober) setHung(id, reason string, change int) {
 	wasStuck := p.hung >= maxHung
 	p.hung += change
 	if isStuck := p.hung >= maxHung; isStuck != wasStuck {
-		signal(p.changes)
+		watch.Signal(p.changes)
 	}
 }
 
@@ -302,16 +303,7 @@ func (p *Prober) finish(pr *probe, began time.Time, reason string) {
 func (p *Prober) report(pr *probe, reason string) {
 	if pr.reason != reason {
 		pr.reason = reason
-		signal(p.changes)
-	}
-}
-
-// signal sends to a channel with room for one signal. If a signal is already waiting, one is
-// enough.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		watch.Signal(p.changes)
 	}
 }
 

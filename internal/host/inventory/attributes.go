@@ -17,6 +17,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // Attributes reads data that a configuration requests and that scans do not read: sysfs attributes
@@ -360,7 +361,7 @@ func (s *slowAttributes) tooLate(file sysfs.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.before[file].late {
-		poke(s.answers)
+		watch.Signal(s.answers)
 	}
 	// The text is in before by now if an interval has begun since the read ended. If two have, it is
 	// forgotten, and stays unread: an empty text would be a value.

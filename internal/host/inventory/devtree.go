@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 )
 
 // maxNodes bounds the memory of a scan: nodes and links below /dev together. A large storage server
@@ -243,10 +244,6 @@ func (t *devTree) problem(p string, err error) {
 	}
 }
 
-// maxLinks is the maximum number of links in a path, the kernel's own limit
-// (MAXSYMLINKS in include/linux/namei.h).
-const maxLinks = 40
-
 // sortedNodes returns the nodes by path. Nodes on another file system below /dev, such as pts, are
 // included if a link points to them.
 func (t *devTree) sortedNodes() []*node {
@@ -309,7 +306,7 @@ func (t *devTree) resolve(p string) *device.Node {
 		target, isLink := t.links[next]
 		if isLink {
 			hops++
-			if hops > maxLinks {
+			if hops > sysfs.MaxLinks {
 				return nil
 			}
 			if strings.HasPrefix(target, "/") {

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -163,42 +164,29 @@ func partOf(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
 	return ""
 }
 
-// linkType is the name of a kind of link: the name of the constant ARPHRD_* in lower case
-// (include/uapi/linux/if_arp.h). The three kinds of IEEE 802.11 have one name. Other kinds have
-// their number.
-func linkType(n int) string {
-	switch n {
-	case 1:
-		return "ether"
-	case 24:
-		return "ieee1394"
-	case 32:
-		return "infiniband"
-	case 280:
-		return "can"
-	case 512:
-		return "ppp"
-	case 519:
-		return "rawip"
-	case 768:
-		return "tunnel"
-	case 769:
-		return "tunnel6"
-	case 772:
-		return "loopback"
-	case 776:
-		return "sit"
-	case 778:
-		return "ipgre"
-	case 801, 802, 803:
-		return "ieee80211"
-	case 804:
-		return "ieee802154"
-	case 65534:
-		return "none"
-	}
-	return strconv.Itoa(n)
+// linkTypes are the names of kinds of links: the names of the constants ARPHRD_* in lower case
+// (include/uapi/linux/if_arp.h). The three kinds of IEEE 802.11 have one name.
+var linkTypes = map[int]string{
+	1:     "ether",
+	24:    "ieee1394",
+	32:    "infiniband",
+	280:   "can",
+	512:   "ppp",
+	519:   "rawip",
+	768:   "tunnel",
+	769:   "tunnel6",
+	772:   "loopback",
+	776:   "sit",
+	778:   "ipgre",
+	801:   "ieee80211",
+	802:   "ieee80211",
+	803:   "ieee80211",
+	804:   "ieee802154",
+	65534: "none",
 }
+
+// linkType is the name of a kind of link. Kinds without a name here have their number.
+func linkType(n int) string { return cmp.Or(linkTypes[n], strconv.Itoa(n)) }
 
 // readTraffic reads the routes and addresses of the host.
 //

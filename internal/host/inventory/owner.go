@@ -259,7 +259,7 @@ func (c *scan) scsiIndex(n *device.Node) int {
 		var name string
 		name, rest, _ = strings.Cut(strings.TrimPrefix(rest, "/"), "/")
 		number, hasPrefix := strings.CutPrefix(name, "ata")
-		if hasPrefix && isDigits(number) {
+		if hasPrefix && device.IsDigits(number) {
 			ataPort = n.SysPath[:len(n.SysPath)-len(rest)-1]
 		}
 		target, lun, isAddress := scsiAddress(name)
@@ -287,7 +287,7 @@ func scsiAddress(name string) (target, lun int, ok bool) {
 		return 0, 0, false
 	}
 	for _, p := range parts {
-		if !isDigits(p) {
+		if !device.IsDigits(p) {
 			return 0, 0, false
 		}
 	}
@@ -329,7 +329,7 @@ func busDevice(dir string) (bus device.Bus, found string) {
 			end = len(dir)
 		}
 		name := dir[start:end]
-		isUSB := isRootHub(name) || inUSB && isUSBChild(prev, name)
+		isUSB := device.IsRootHubName(name) || inUSB && isUSBChild(prev, name)
 		isPCI := inPCI && (device.IsPCIAddress(name) || sysfs.IsSubFunction(name))
 		switch {
 		case prev == "net":
@@ -351,13 +351,6 @@ func busDevice(dir string) (bus device.Bus, found string) {
 	return bus, found
 }
 
-// isRootHub reports whether name is the name of a root hub, "usb1" (usb_alloc_dev in
-// drivers/usb/core/usb.c).
-func isRootHub(name string) bool {
-	number, hasPrefix := strings.CutPrefix(name, "usb")
-	return hasPrefix && isDigits(number)
-}
-
 // isUSBChild reports whether name is a USB device in a port of the hub parent: "1-2"
 // below "usb1", "1-2.4" below "1-2".
 func isUSBChild(parent, name string) bool {
@@ -367,31 +360,11 @@ func isUSBChild(parent, name string) bool {
 		prefix = bus + "-"
 	}
 	port, isChild := strings.CutPrefix(name, prefix)
-	return isChild && isDigits(port)
+	return isChild && device.IsDigits(port)
 }
 
 // isPCIBridge reports whether name is the name of a PCI host bridge, "pci0000:00".
 func isPCIBridge(name string) bool {
-	address, hasPrefix := strings.CutPrefix(name, "pci")
-	if !hasPrefix {
-		return false
-	}
-	domain, bus, _ := strings.Cut(address, ":")
-	if len(domain) < 4 || len(bus) != 2 {
-		return false
-	}
-	return isHex(domain) && isHex(bus)
+	bus, hasPrefix := strings.CutPrefix(name, "pci")
+	return hasPrefix && device.IsPCIAddress(bus+":00.0")
 }
-
-// isDigits reports whether a text consists of one or more decimal digits.
-func isDigits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// isHex reports whether a text consists of one or more lower-case hexadecimal digits.
-func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdef") == "" }

@@ -65,7 +65,7 @@ func (c *scan) platformDir(node string) (dir, subsystem string) {
 // which may differ in the next boot. Names from the firmware's tables start with an address.
 func isCounted(name string) bool {
 	number := name[strings.LastIndexByte(name, '.')+1:]
-	hasNumber := number != name && isDigits(number)
+	hasNumber := number != name && device.IsDigits(number)
 	return number == "auto" || hasNumber
 }
 
@@ -82,7 +82,7 @@ func (c *scan) nameAutomatic() {
 		}
 		counted, isAuto := strings.CutSuffix(h.Name, ".auto")
 		dot := strings.LastIndexByte(counted, '.')
-		if isAuto && dot > 0 && isDigits(counted[dot+1:]) {
+		if isAuto && dot > 0 && device.IsDigits(counted[dot+1:]) {
 			name := counted[:dot]
 			byName[name] = append(byName[name], h)
 		}

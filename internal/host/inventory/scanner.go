@@ -26,6 +26,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 	"github.com/generic-dp/generic-dp/internal/order"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // Options are the locations of a host's trees.
@@ -88,7 +89,7 @@ func New(o Options) *Scanner {
 		return s.sysfs.USBDevice(dir) // Read replaces s.sysfs
 	}
 	s.usb.calls.Late = func(sysfs.Entry) {
-		poke(s.answers)
+		watch.Signal(s.answers)
 	}
 	s.attrs.answers = s.answers
 	s.attrs.calls.Late = s.attrs.tooLate

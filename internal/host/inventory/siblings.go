@@ -76,33 +76,24 @@ func numberSiblings(family []*device.Node, inodes map[string]uint64, before []de
 	if len(numbers) == 0 {
 		absent = nil
 	}
-	isUsed := make(map[int]bool)
+	var used device.Numbers
 	for _, number := range numbers {
-		isUsed[number] = true
+		used.Take(number)
 	}
 	for _, k := range absent {
-		isUsed[k.Number] = true
-	}
-	assign := func(n *device.Node, number int) {
-		numbers[n] = number
-		isUsed[number] = true
+		used.Take(k.Number)
 	}
 	for _, n := range family {
 		_, isNumbered := numbers[n]
-		isValid := 0 <= n.Index && n.Index <= device.MaxIndex
-		if !isNumbered && isValid && !isUsed[n.Index] {
-			assign(n, n.Index)
+		if !isNumbered && used.Take(n.Index) {
+			numbers[n] = n.Index
 		}
 	}
-	free := 0
 	for _, n := range family {
-		if _, isNumbered := numbers[n]; isNumbered {
-			continue
+		_, isNumbered := numbers[n]
+		if !isNumbered {
+			numbers[n] = used.Next()
 		}
-		for isUsed[free] {
-			free++
-		}
-		assign(n, free)
 	}
 	var after []device.KnownNet
 	for _, n := range family {

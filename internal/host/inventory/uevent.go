@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // kernelEvents are the relevant uevents. next returns the path of the device relative
@@ -180,7 +182,7 @@ func (u *uevent) parseFields(fields []byte) bool {
 		case "SUBSYSTEM":
 			u.subsystem = value
 		case "SEQNUM":
-			isNumbered = isDigits(value)
+			isNumbered = device.IsDigits(value)
 		}
 	}
 	return isConsistent && isNumbered

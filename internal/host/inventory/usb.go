@@ -118,7 +118,7 @@ func (c *scan) readUSBInterface(e sysfs.Entry) {
 // the name of a platform device. A controller with a counted name was made by the driver of a
 // dual-role controller, whose name is returned (dwc3_host_init, ci_hdrc_add_device).
 func usbController(dir string) string {
-	for !isRootHub(base(dir)) {
+	for !device.IsRootHubName(base(dir)) {
 		dir = up(dir)
 		if dir == "" {
 			return ""

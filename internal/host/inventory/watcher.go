@@ -200,7 +200,7 @@ func (w *Watcher) SetResync(d time.Duration) {
 	w.mu.Lock()
 	w.resync = max(cmp.Or(d, defaultResync), degradedResync)
 	w.mu.Unlock()
-	poke(w.resynced)
+	watch.Signal(w.resynced)
 }
 
 // LeaveOutNets sets whether events of virtual network interfaces are ignored. Each pod causes some of
@@ -327,7 +327,7 @@ func (w *Watcher) requestAll() {
 	w.batch.All = true
 	w.lastAll = time.Now()
 	w.mu.Unlock()
-	poke(w.changes)
+	watch.Signal(w.changes)
 }
 
 // add adds events to the pending batch.
@@ -349,9 +349,9 @@ func (w *Watcher) add(b Batch) {
 		clear(w.paths)
 	}
 	w.mu.Unlock()
-	poke(w.changes)
+	watch.Signal(w.changes)
 	if isProbing {
-		poke(w.resynced)
+		watch.Signal(w.resynced)
 	}
 }
 
@@ -366,13 +366,5 @@ func (w *Watcher) setNoUevents(err error) {
 	}
 	if err == nil && before != nil {
 		w.log.Info("kernel events are back")
-	}
-}
-
-// poke puts a value into a channel with capacity 1, unless it is full.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 	"github.com/generic-dp/generic-dp/internal/order"
 )
 
@@ -91,15 +92,11 @@ func sysEntries(r *inventory.Reading, redact *redaction) []entry {
 	return all
 }
 
-// maxHops is the maximum number of links on a path, the kernel's own limit (MAXSYMLINKS in
-// include/linux/namei.h).
-const maxHops = 40
-
 // realPath replaces the links on the way to a file by their targets. The last element of the result may be a
 // link. The scan has read every link whose name is informative, such as "firmware_node".
 func realPath(links map[string]string, p string) string {
 	// A cycle of links ends here. The path is then any path of the cycle.
-	for range maxHops {
+	for range sysfs.MaxLinks {
 		next, isLink := followLink(links, p)
 		if !isLink {
 			return p
@@ -127,13 +124,8 @@ func followLink(links map[string]string, p string) (string, bool) {
 
 // sortByDirectory sorts entries so that the content of a directory follows it.
 func sortByDirectory(entries []entry) {
-	// NUL is in no path, and sorts before all characters.
-	keys := make(map[string]string, len(entries))
-	for _, e := range entries {
-		keys[e.name] = strings.ReplaceAll(e.name, "/", "\x00")
-	}
 	order.Sort(entries, func(a, b entry) int {
-		return strings.Compare(keys[a.name], keys[b.name])
+		return slices.Compare(strings.Split(a.name, "/"), strings.Split(b.name, "/"))
 	})
 }
 

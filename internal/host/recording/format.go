@@ -71,10 +71,7 @@ func parse(archive []byte) ([]entry, error) {
 	for _, f := range txtar.Parse(archive).Files {
 		e, err := parseFile(f)
 		if err == nil {
-			err = e.check()
-		}
-		if err == nil {
-			err = checkConflict(e, seen)
+			err = e.check(seen)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", f.Name, err)
@@ -88,9 +85,12 @@ func parse(archive []byte) ([]entry, error) {
 	return entries, nil
 }
 
-// checkConflict rejects an entry that conflicts with those seen, and adds it to them. It cannot
-// find an entry that is above an earlier entry: such an archive fails when it is unpacked.
-func checkConflict(e entry, seen map[string]kind) error {
+// check rejects an entry that a machine cannot have or that conflicts with those seen, and adds it to
+// them. It cannot find an entry that is above an earlier entry: such an archive fails when it is unpacked.
+func (e entry) check(seen map[string]kind) error {
+	if err := e.checkAlone(); err != nil {
+		return err
+	}
 	earlier, isKnown := seen[e.name]
 	areDirs := earlier == dir && e.kind == dir
 	if isKnown && !areDirs {
@@ -152,66 +152,54 @@ func checkNoContent(s string) error {
 	return nil
 }
 
-// check rejects entries that a machine cannot have.
-func (e entry) check() error {
+// checkAlone rejects entries that a machine cannot have.
+func (e entry) checkAlone() error {
 	top, _, _ := strings.Cut(e.name, "/")
 	// A clean path has no "..", except at its beginning, where no top directory is.
 	isBelowTop := strings.Contains(e.name, "/") && path.Clean(e.name) == e.name
 	if !isBelowTop || strings.ContainsRune(e.name, 0) {
 		return errNotBelow
 	}
-	switch top {
-	case "sys":
-		return e.checkInSys()
-	case "dev":
-		return e.checkInDev()
-	case "proc":
+	isProc := top == "proc"
+	if isProc && e.kind != file {
 		// Only single files of /proc are recorded, and their directories are implied.
-		if e.kind != file {
-			return errors.New("only files are allowed below proc")
-		}
+		return errors.New("only files are allowed below proc")
+	}
+	if isProc {
 		return nil
 	}
-	return errNotBelow
+	isDev := top == "dev"
+	if !isDev && top != "sys" {
+		return errNotBelow
+	}
+	switch e.kind {
+	case link:
+		return e.checkTarget(isDev)
+	case mount:
+		if !isDev {
+			return errors.New("mounts are only allowed below dev")
+		}
+	case file:
+		if isDev && !nodeText().MatchString(e.text) {
+			return fmt.Errorf("%q is not a node: want %q or %q", e.text, "char 188:0\n", "block 8:0\n")
+		}
+	}
+	return nil
 }
 
 var errNotBelow = errors.New("not a path below sys, dev or proc")
 
-// checkInSys checks an entry below sys, which is one file system.
-func (e entry) checkInSys() error {
-	switch e.kind {
-	case mount:
-		return errors.New("mounts are only allowed below dev")
-	case link:
-		return cmp.Or(e.checkLink(), e.checkTarget())
-	}
-	return nil
-}
-
-// checkInDev checks an entry below dev. Its links may point anywhere: a scan resolves them
-// without the kernel, and only to nodes that it knows.
-func (e entry) checkInDev() error {
-	if e.kind == link {
-		return e.checkLink()
-	}
-	if e.kind == file && !nodeText().MatchString(e.text) {
-		return fmt.Errorf("%q is not a node: want %q or %q", e.text, "char 188:0\n", "block 8:0\n")
-	}
-	return nil
-}
-
-// checkLink rejects a target that no symbolic link can have.
-func (e entry) checkLink() error {
+// checkTarget rejects a target that no symbolic link can have, and a link out of sys. Links below dev
+// may point anywhere: a scan resolves them without the kernel, and only to nodes that it knows. The
+// targets of the kernel in sys go up first and then down (kernfs_get_target_path in
+// fs/kernfs/symlink.c); going up after a name that is itself a link would lead elsewhere.
+func (e entry) checkTarget(isDev bool) error {
 	if e.text == "" || strings.ContainsRune(e.text, 0) {
 		return fmt.Errorf("%q cannot be a link target", e.text)
 	}
-	return nil
-}
-
-// checkTarget rejects a link out of sys. The targets of the kernel go up first and then down
-// (kernfs_get_target_path in fs/kernfs/symlink.c); going up after a name that is itself a link
-// would lead elsewhere.
-func (e entry) checkTarget() error {
+	if isDev {
+		return nil
+	}
 	down := e.text
 	for strings.HasPrefix(down, "../") {
 		down = down[len("../"):]

@@ -99,11 +99,7 @@ func valid(entries []entry) ([]entry, []device.Problem) {
 	var leftOut []device.Problem
 	seen := make(map[string]kind)
 	for _, e := range entries {
-		err := e.check()
-		if err == nil {
-			err = checkConflict(e, seen)
-		}
-		if err != nil {
+		if err := e.check(seen); err != nil {
 			leftOut = append(leftOut, device.Problem{
 				Subject: e.name,
 				Reason:  "left out: " + err.Error(),

@@ -306,9 +306,9 @@ func (r *redaction) target(link, target string) string {
 	return target
 }
 
-// plainAttrs are the attributes that identify no single device. Attributes on neither list are
-// left out: an attribute that is added to the scan must also be added to a list before a redacted
-// recording contains it.
+// plainAttrs are the attributes that identify no single device. Attributes that are neither on a list
+// nor in attr are left out: an attribute that is added to the scan must be added there before a
+// redacted recording contains it.
 var plainAttrs = []string{
 	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev_id", "dev_port", "device", "devnum", "flags", "idProduct", "idVendor", "ifindex", "iflink",
 	"index", "modalias", "numa_node",
@@ -329,58 +329,39 @@ var textAttrs = []string{
 	"product_name", "rev",
 }
 
+// The parts of files that are kept. Other lines of a uevent file may contain serials (HID_UNIQ,
+// POWER_SUPPLY_SERIAL_NUMBER), and other properties of a node of AMD's compute driver identify the GPU
+// (unique_id, hive_id).
+var (
+	nodeLines  = []string{"DEVNAME=", "DEVTYPE="}
+	placeLines = []string{"location_id ", "domain ", "drm_render_minor "}
+)
+
 // attr returns the redacted content of an attribute, and false if it is left out.
 func (r *redaction) attr(p, text string) (string, bool) {
 	if r == nil {
 		return text, true
 	}
 	name := path.Base(p)
-	switch {
-	case slices.Contains(plainAttrs, name):
+	if slices.Contains(plainAttrs, name) {
 		return text, true
-	case slices.Contains(textAttrs, name):
+	}
+	if slices.Contains(textAttrs, name) {
 		return r.replace(text), true
-	case name == "wwid":
+	}
+	switch name {
+	case "wwid":
 		return r.wwid(text), true
-	case name == "uevent":
-		return nodeLines(text), true
-	case name == "properties":
-		return placeLines(text), true
+	case "uevent":
+		return linesWith(nodeLines, text), true
+	case "properties":
+		return linesWith(placeLines, text), true
 	}
 	// Strings of USB devices are in the directory of the device itself.
 	u := r.usb[path.Dir(p)]
-	// Attributes that are on no list are left out, see plainAttrs.
 	if u == nil {
 		return "", false
 	}
-	return r.usbAttr(u, name, text)
-}
-
-// wwid returns the text of a world wide identifier with a placeholder: the identifiers of SCSI (EUI-64,
-// NAA and T10, which has the serial of a disk) identify a device like those of namespaces. The kind of
-// the identifier stays.
-func (r *redaction) wwid(text string) string {
-	id := strings.TrimSpace(text)
-	if id == "" {
-		return text
-	}
-	if r.serials[id] != "" {
-		return r.serials[id] + "\n"
-	}
-	kind, value, hasKind := strings.Cut(id, ".")
-	if !hasKind {
-		kind = ""
-		value = id
-	}
-	r.hide(value)
-	if hasKind {
-		kind += "."
-	}
-	return kind + r.serials[value] + "\n"
-}
-
-// usbAttr is attr for the strings of a USB device.
-func (r *redaction) usbAttr(u *device.USB, name, text string) (string, bool) {
 	switch name {
 	case "serial":
 		serial := strings.TrimSpace(u.Serial)
@@ -397,6 +378,22 @@ func (r *redaction) usbAttr(u *device.USB, name, text string) (string, bool) {
 	return "", false
 }
 
+// wwid returns the text of a world wide identifier with a placeholder: the identifiers of SCSI (EUI-64,
+// NAA and T10, which has the serial of a disk) identify a device like those of namespaces. The kind of
+// the identifier stays.
+func (r *redaction) wwid(text string) string {
+	id := strings.TrimSpace(text)
+	if id == "" {
+		return text
+	}
+	if r.serials[id] != "" {
+		return r.serials[id] + "\n"
+	}
+	value := id[strings.IndexByte(id, '.')+1:]
+	r.hide(value)
+	return strings.TrimSuffix(id, value) + r.serials[value] + "\n"
+}
+
 // string returns the text of an attribute, or its replacement if its value has a serial.
 func (r *redaction) string(value, text string) string {
 	if redacted := r.replace(value); redacted != value {
@@ -405,25 +402,14 @@ func (r *redaction) string(value, text string) string {
 	return text
 }
 
-// nodeLines returns the lines of a uevent file that name the node: other lines may contain
-// serials (HID_UNIQ, POWER_SUPPLY_SERIAL_NUMBER).
-func nodeLines(uevent string) string {
+// linesWith returns the lines of a text that begin with one of the prefixes.
+func linesWith(prefixes []string, text string) string {
 	var kept strings.Builder
-	for l := range strings.Lines(uevent) {
-		if strings.HasPrefix(l, "DEVNAME=") || strings.HasPrefix(l, "DEVTYPE=") {
-			kept.WriteString(l)
-		}
-	}
-	return kept.String()
-}
-
-// placeLines returns the lines of the properties of a node of AMD's compute driver that say where
-// it is: other lines identify the GPU (unique_id, hive_id).
-func placeLines(properties string) string {
-	var kept strings.Builder
-	for l := range strings.Lines(properties) {
-		name, _, _ := strings.Cut(l, " ")
-		if slices.Contains([]string{"location_id", "domain", "drm_render_minor"}, name) {
+	for l := range strings.Lines(text) {
+		isKept := slices.ContainsFunc(prefixes, func(prefix string) bool {
+			return strings.HasPrefix(l, prefix)
+		})
+		if isKept {
 			kept.WriteString(l)
 		}
 	}

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -49,7 +50,6 @@ func Unpack(dir string, archive []byte) error {
 		return err
 	}
 	u := unpacker{root: root, made: make(map[string]bool)}
-	defer u.leave()
 	for _, e := range entries {
 		err := u.unpack(e)
 		if err != nil {
@@ -63,10 +63,6 @@ func Unpack(dir string, archive []byte) error {
 type unpacker struct {
 	root *os.Root
 	made map[string]bool // directories that exist
-	// parent is the directory of the last file, by its name in root. The files of a directory
-	// follow each other, and a root walks the whole path of each file.
-	parent     *os.Root
-	parentName string
 }
 
 // unpack writes an entry. Its directories may be missing: an archive only has empty ones.
@@ -76,46 +72,11 @@ func (u *unpacker) unpack(e entry) error {
 		return u.mkdir(e.name)
 	// The marker makes a scan treat the directory as a mount point.
 	case mount:
-		err := u.mkdir(e.name)
-		if err != nil {
-			return err
-		}
-		return u.root.WriteFile(e.name+"/"+inventory.RecordingMarker, nil, fileMode)
+		return u.write(e.name+"/"+inventory.RecordingMarker, "")
 	case link:
 		return u.link(e)
 	}
-	parent, err := u.enter(path.Dir(e.name))
-	if err != nil {
-		return err
-	}
-	return write(parent, path.Base(e.name), e.text)
-}
-
-// enter makes and opens a directory, and keeps it open until the next one is entered.
-func (u *unpacker) enter(name string) (*os.Root, error) {
-	if u.parent != nil && u.parentName == name {
-		return u.parent, nil
-	}
-	u.leave()
-	err := u.mkdir(name)
-	if err != nil {
-		return nil, err
-	}
-	opened, err := u.root.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	u.parent = opened
-	u.parentName = name
-	return opened, nil
-}
-
-// leave closes the directory that enter has opened.
-func (u *unpacker) leave() {
-	if u.parent != nil {
-		u.parent.Close()
-		u.parent = nil
-	}
+	return u.write(e.name, e.text)
 }
 
 // mkdir makes a directory with its parents. It remembers each directory, since a root walks
@@ -132,23 +93,23 @@ func (u *unpacker) mkdir(name string) error {
 }
 
 // write writes a new file. An existing one may be a link, whose target would be overwritten.
-func write(parent *os.Root, name, text string) error {
-	f, err := parent.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+func (u *unpacker) write(name, text string) error {
+	err := u.mkdir(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(text)
-	// Some file systems report a write error only here.
-	closeErr := f.Close()
-	if err != nil {
-		return err
-	}
-	return closeErr
+	// Some file systems report a write error only when the file is closed.
+	return cmp.Or(err, f.Close())
 }
 
 // link makes a link, and the directory that it points to if nothing else would.
 func (u *unpacker) link(e entry) error {
-	parent, err := u.enter(path.Dir(e.name))
+	err := u.mkdir(path.Dir(e.name))
 	if err != nil {
 		return err
 	}
@@ -163,5 +124,5 @@ func (u *unpacker) link(e entry) error {
 			return err
 		}
 	}
-	return parent.Symlink(e.text, path.Base(e.name))
+	return u.root.Symlink(e.text, e.name)
 }

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxHops is the maximum number of links in the path of an attribute, the kernel's own
-// limit (MAXSYMLINKS in include/linux/namei.h).
-const maxHops = 40
+// MaxLinks is the maximum number of links in a path, the kernel's own limit (MAXSYMLINKS in
+// include/linux/namei.h).
+const MaxLinks = 40
 
 // File is the file of an attribute: its path relative to the root, and its inode. Attributes of
 // different devices have different inodes.
@@ -49,7 +49,7 @@ func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
 		if kind == unix.S_IFLNK {
 			hops++
 			target := fs.targetInside(at, next)
-			if target == "" || hops > maxHops {
+			if target == "" || hops > MaxLinks {
 				return "", 0, 0
 			}
 			rest = strings.TrimSuffix(target+"/"+rest, "/")
@@ -85,14 +85,20 @@ func (fs FS) targetInside(at, link string) string {
 
 // lstat returns the type of p as in the mode of stat(2), and its inode. The type is 0 if p is missing.
 func (fs FS) lstat(p string) (kind uint32, ino uint64) {
+	st := fs.stat(p)
+	return st.Mode & unix.S_IFMT, st.Ino
+}
+
+// stat returns the status of p, which is zero if p is missing. It follows no link.
+func (fs FS) stat(p string) unix.Stat_t {
 	var st unix.Stat_t
 	_, err := retry(func() (int, error) {
 		return 0, unix.Lstat(fs.abs(p), &st)
 	})
 	if err != nil {
-		return 0, 0
+		return unix.Stat_t{}
 	}
-	return st.Mode & unix.S_IFMT, st.Ino
+	return st
 }
 
 // Attribute reads an attribute that the configuration names, by the path from FindAttributes. The value
@@ -107,13 +113,14 @@ func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 func (fs FS) Attribute(file string) (string, error) {
 	dir := path.Dir(file)
 	name := path.Base(file)
-	if isNamingLink(name) {
-		kind, _ := fs.lstat(file)
-		if kind == unix.S_IFLNK {
-			return fs.linkBase(dir, name)
-		}
+	st := fs.stat(file)
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFLNK && isNamingLink(name) {
+		return fs.linkBase(dir, name)
 	}
-	if !fs.isPublic(file) {
+	// A missing file is reported by the read.
+	isPublic := st.Mode&unix.S_IROTH != 0
+	if kind != 0 && !isPublic {
 		return "", errNotPublic
 	}
 	var buf [maxAttr]byte
@@ -125,12 +132,3 @@ func (fs FS) Attribute(file string) (string, error) {
 }
 
 var errNotPublic = errors.New("only attributes that everybody may read are read")
-
-// isPublic reports whether everybody may read a file. A missing file is reported by the read.
-func (fs FS) isPublic(p string) bool {
-	var st unix.Stat_t
-	_, err := retry(func() (int, error) {
-		return 0, unix.Lstat(fs.abs(p), &st)
-	})
-	return err != nil || st.Mode&unix.S_IROTH != 0
-}

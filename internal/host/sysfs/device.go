@@ -1,10 +1,11 @@
 package sysfs
 
 import (
-	"errors"
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // CharDev returns the device directory of a character device number, or an empty string if the kernel
@@ -97,25 +98,15 @@ func (fs FS) Label(dir string) (string, error) {
 // NVMeControllers lists the directories of the controllers of an NVMe subsystem, which share its
 // namespaces (nvme_init_subsystem in drivers/nvme/host/core.c).
 func (fs FS) NVMeControllers(subsystem string) ([]string, error) {
-	names, err := fs.names(subsystem)
-	errs := []error{err}
+	controllers, err := fs.linksWith(subsystem, "nvme")
 	var dirs []string
-	for _, name := range names {
-		number, isNVMe := strings.CutPrefix(name, "nvme")
-		if !isNVMe || !isNumber(number) {
-			continue
+	for number, dir := range controllers {
+		if device.IsDigits(number) {
+			dirs = append(dirs, dir)
 		}
-		target, err := fs.link(subsystem, name)
-		if target != "" {
-			dirs = append(dirs, path.Join(subsystem, target))
-		}
-		errs = append(errs, err)
 	}
-	return dirs, errors.Join(errs...)
+	return dirs, err
 }
-
-// isNumber reports whether s consists of decimal digits, or is empty.
-func isNumber(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // WWID returns the identifier of an NVMe namespace: its UUID, NGUID or EUI-64, or the kernel's
 // substitute for them (wwid_show in drivers/nvme/host/sysfs.c).

@@ -40,8 +40,10 @@ const physicalFunction = "physfn"
 // FindAttributes opens no file, so that it never waits for a device.
 func (fs FS) FindAttributes(top, dir, name string, entries *int) []File {
 	elements := strings.Split(name, "/")
-	if slices.ContainsFunc(elements, isInvalidElement) {
-		return nil
+	for _, invalid := range []string{"", ".", ".."} {
+		if slices.Contains(elements, invalid) {
+			return nil
+		}
 	}
 	s := search{
 		fs:       fs,
@@ -52,15 +54,6 @@ func (fs FS) FindAttributes(top, dir, name string, entries *int) []File {
 	}
 	s.find(dir, 0)
 	return s.found
-}
-
-// isInvalidElement reports whether an element of a path is not the name of a file.
-func isInvalidElement(element string) bool {
-	switch element {
-	case "", ".", "..":
-		return true
-	}
-	return false
 }
 
 // search is one call of FindAttributes.

@@ -8,7 +8,6 @@
 package sysfs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // FS reads one sysfs tree.
@@ -201,6 +202,26 @@ func (fs FS) link(dir, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
+// linksWith returns the targets of the links in dir whose names begin with a prefix, as directories, by
+// the rest of the name. It returns the readable links and the errors of the others.
+func (fs FS) linksWith(dir, prefix string) (map[string]string, error) {
+	names, err := fs.names(dir)
+	errs := []error{err}
+	targets := make(map[string]string)
+	for _, name := range names {
+		rest, hasPrefix := strings.CutPrefix(name, prefix)
+		if !hasPrefix {
+			continue
+		}
+		target, err := fs.link(dir, name)
+		if target != "" {
+			targets[rest] = path.Join(dir, target)
+		}
+		errs = append(errs, err)
+	}
+	return targets, errors.Join(errs...)
+}
+
 // entries reads a directory of links to devices, in no order. It leaves out names that accept rejects, links that
 // are removed meanwhile, and other files, such as bonding_masters in class/net. A nil accept accepts
 // all names. The error reports unreadable links. It wraps fs.ErrNotExist if the kernel does not have
@@ -310,26 +331,14 @@ func (fs FS) read(dir, name string, buf []byte) (int, error) {
 // clean makes an attribute safe to print and to use as a label: valid UTF-8 without the final
 // newline and control characters. A USB device may report any bytes as its strings.
 func clean(b []byte) string {
-	b = bytes.TrimSuffix(b, []byte("\n"))
-	if isPrintableASCII(b) {
-		return string(b)
+	text := strings.TrimSuffix(string(b), "\n")
+	if device.IsPrintableASCII(text) {
+		return text
 	}
-	valid := strings.ToValidUTF8(string(b), "\uFFFD")
-	return strings.Map(withoutControls, valid)
-}
-
-func isPrintableASCII(b []byte) bool {
-	for _, c := range b {
-		if c < ' ' || c > '~' {
-			return false
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
 		}
-	}
-	return true
-}
-
-func withoutControls(r rune) rune {
-	if unicode.IsControl(r) {
-		return -1
-	}
-	return r
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
 }

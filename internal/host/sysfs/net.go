@@ -3,6 +3,7 @@ package sysfs
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"sort"
 	"strconv"
@@ -112,21 +113,16 @@ func (fs FS) readPhysical(dir string, n *NetInterface) error {
 // has hundreds of virtual interfaces and few interfaces with a device, so that only the directories
 // of interfaces with a device are listed.
 func (fs FS) netUppers(dir, master string) ([]string, error) {
-	names, err := fs.names(dir)
+	targets, err := fs.linksWith(dir, "upper_")
 	var uppers []string
-	errs := []error{err}
-	for _, name := range names {
-		if !strings.HasPrefix(name, "upper_") {
-			continue
-		}
-		upper, err := fs.linkBase(dir, name)
-		if upper != "" && upper != master {
+	for _, target := range targets {
+		upper := path.Base(target)
+		if upper != master {
 			uppers = append(uppers, upper)
 		}
-		errs = append(errs, err)
 	}
 	slices.Sort(uppers)
-	return uppers, errors.Join(errs...)
+	return uppers, err
 }
 
 // netDevice returns the device of an interface, or an empty string for a virtual interface. A

@@ -37,7 +37,7 @@ func (fs FS) PCI() ([]Entry, error) {
 // (Documentation/driver-api/auxiliary_bus.rst).
 func IsSubFunction(name string) bool {
 	_, number, isKind := strings.Cut(name, ".sf.")
-	return isKind && number != "" && isNumber(number)
+	return isKind && device.IsDigits(number)
 }
 
 // SubFunction reads the number of a sub-function at its PCI function, or -1 if it has no number,
@@ -105,25 +105,15 @@ func (fs FS) modalias(dir string) (string, error) {
 // VirtFns returns the numbers of the existing virtual functions of a physical function,
 // by directory. The links virtfn0, virtfn1, … contain the numbers.
 func (fs FS) VirtFns(dir string) (map[string]int, error) {
-	names, err := fs.names(dir)
-	if err != nil {
-		return nil, err
-	}
-	numbers := make(map[string]int)
-	var errs []error
-	for _, name := range names {
-		digits, isVirtFn := strings.CutPrefix(name, "virtfn")
-		n, err := strconv.Atoi(digits)
-		if !isVirtFn || err != nil || n < 0 {
-			continue
+	targets, err := fs.linksWith(dir, "virtfn")
+	numbers := make(map[string]int, len(targets))
+	for digits, function := range targets {
+		n, parseErr := strconv.Atoi(digits)
+		if parseErr == nil && n >= 0 {
+			numbers[function] = n
 		}
-		target, err := fs.link(dir, name)
-		if target != "" {
-			numbers[path.Join(dir, target)] = n
-		}
-		errs = append(errs, err)
 	}
-	return numbers, errors.Join(errs...)
+	return numbers, err
 }
 
 // MDevs lists the mediated devices of the host. The error wraps fs.ErrNotExist on a host without

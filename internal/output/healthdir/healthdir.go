@@ -43,20 +43,14 @@ type Dirs struct {
 
 	mu sync.Mutex
 	// known has the devices with a directory, by ID.
-	known map[string]*state
-}
-
-// state is the state of a directory.
-type state struct {
-	// Health is the part that survives a restart.
-	device.Health
+	known map[string]*device.Health
 }
 
 // New returns Dirs without directories. Restore adds the directories of an earlier instance.
 func New(o Options) *Dirs {
 	return &Dirs{
 		Options: o,
-		known:   map[string]*state{},
+		known:   map[string]*device.Health{},
 	}
 }
 
@@ -98,7 +92,7 @@ func (d *Dirs) restoreSaved(id string, saved device.Health, rebooted bool, now t
 	if saved.Lost.After(now) {
 		saved.Lost = now // the clock was set back
 	}
-	d.known[id] = &state{Health: saved}
+	d.known[id] = &saved
 }
 
 // restoreDir adds the device of a directory that no state has. Whether the device was lost
@@ -107,12 +101,12 @@ func (d *Dirs) restoreDir(id string, now time.Time) {
 	if d.known[id] != nil {
 		return
 	}
-	s := &state{}
-	s.Healthy = exists(d.healthyFile(id))
-	if !s.Healthy {
-		s.Lost = now
+	_, err := os.Lstat(d.healthyFile(id))
+	if err == nil {
+		d.known[id] = &device.Health{Healthy: true}
+	} else {
+		d.known[id] = &device.Health{Lost: now}
 	}
-	d.known[id] = s
 }
 
 // Save returns the devices for the next instance, by ID.
@@ -121,7 +115,7 @@ func (d *Dirs) Save() map[string]device.Health {
 	defer d.mu.Unlock()
 	all := make(map[string]device.Health, len(d.known))
 	for id, s := range d.known {
-		all[id] = s.Health
+		all[id] = *s
 	}
 	return all
 }
@@ -134,14 +128,14 @@ func (d *Dirs) Make(path string) error {
 	id := filepath.Base(path)
 	s := d.known[id]
 	if s == nil {
-		s = &state{}
+		s = &device.Health{}
 		d.known[id] = s
 	}
 	plan := files.Plan{
 		Label: "--run-dir",
 		Dirs:  []string{path},
 	}
-	if d.isShown(s.Health, d.Now()) {
+	if d.isShown(*s, d.Now()) {
 		plan.Missing = append(plan.Missing, d.healthy(id))
 	}
 	return plan.Make()
@@ -157,7 +151,7 @@ func (d *Dirs) PlanRemoval(devices []output.Device) files.Plan {
 	now := d.Now()
 	plan := files.Plan{Label: "--run-dir"}
 	for id, s := range d.known {
-		next := d.next(s.Health, byID[id], now)
+		next := d.next(*s, byID[id], now)
 		if !d.isShown(next, now) {
 			plan.Stale = append(plan.Stale, d.healthyFile(id))
 		}
@@ -175,16 +169,16 @@ func (d *Dirs) Plan(devices []output.Device) (plan files.Plan, due time.Time) {
 	for _, v := range devices {
 		isNew := d.known[v.Offer.ID] == nil
 		if isNew && v.Offer.HealthDir != "" {
-			d.known[v.Offer.ID] = &state{}
+			d.known[v.Offer.ID] = &device.Health{}
 		}
 	}
 	byID := byID(devices)
 	now := d.Now()
 	plan.Label = "--run-dir"
 	for id, s := range d.known {
-		s.Health = d.next(s.Health, byID[id], now)
+		*s = d.next(*s, byID[id], now)
 		plan.Dirs = append(plan.Dirs, d.Path(id))
-		if d.isShown(s.Health, now) {
+		if d.isShown(*s, now) {
 			s.Lost = time.Time{}
 			plan.Missing = append(plan.Missing, d.healthy(id))
 			continue
@@ -317,13 +311,5 @@ func (d *Dirs) node(path string) string {
 		return ""
 	}
 	number := uint64(stat.Rdev)
-	major := unix.Major(number)
-	minor := unix.Minor(number)
-	return fmt.Sprintf("%d:%d %d", major, minor, stat.Ino)
-}
-
-// exists reports whether there is something at a path.
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
+	return fmt.Sprintf("%d:%d %d", unix.Major(number), unix.Minor(number), stat.Ino)
 }

@@ -22,12 +22,11 @@ func CheckMount(dir string, mountinfo io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("--run-dir: find the mount of %q: %w", dir, err)
 	}
-	found := m.foreign(dir)
-	if found == "" {
-		return nil
+	if found := m.foreign(dir); found != "" {
+		return fmt.Errorf("--run-dir: %q is not the host's directory of that path: %s; mount the host's %[1]q at the identical path (hostPath volume and mountPath), since links in it are resolved on the host",
+			dir, found)
 	}
-	return fmt.Errorf("--run-dir: %q is not the host's directory of that path: %s; mount the host's %[1]q at the identical path (hostPath volume and mountPath), since links in it are resolved on the host",
-		dir, found)
+	return nil
 }
 
 // mount is one line of mountinfo: the directory root of a file system is mounted at point.
@@ -86,13 +85,7 @@ func isBelow(path, dir string) bool {
 // shorter if its file system is mounted below the root of the host, such as "/generic-dp" in
 // /run. It is longer if the root of the host is a subvolume, such as "/@/var/lib/generic-dp".
 func sameEnd(root, point string) bool {
-	if root == "/" {
-		return true
-	}
-	if strings.HasSuffix(point, root) {
-		return true
-	}
-	return strings.HasSuffix(root, point)
+	return root == "/" || strings.HasSuffix(point, root) || strings.HasSuffix(root, point)
 }
 
 // unescape undoes what the kernel escapes in mountinfo (mangle in fs/proc_namespace.c).

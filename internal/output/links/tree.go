@@ -63,8 +63,7 @@ func (t *Tree) Path(id, key string) string {
 
 // IsRight reports whether a link exists and points to its target.
 func (t *Tree) IsRight(l Link) bool {
-	path := t.Path(l.ID, l.Key)
-	target, err := os.Readlink(path)
+	target, err := os.Readlink(t.Path(l.ID, l.Key))
 	return err == nil && target == l.Target
 }
 
@@ -123,11 +122,7 @@ func (t *Tree) byPath(want []Link) (map[string]Link, error) {
 
 // stale lists the paths in the directory of a device that are neither wanted nor kept. If
 // nothing would be left, it lists only the directory.
-func (t *Tree) stale(
-	id fs.DirEntry,
-	wanted map[string]Link,
-	keep Keep,
-) ([]string, error) {
+func (t *Tree) stale(id fs.DirEntry, wanted map[string]Link, keep Keep) ([]string, error) {
 	dir := filepath.Join(t.Dir, id.Name())
 	if !id.IsDir() {
 		return []string{dir}, nil
@@ -135,15 +130,14 @@ func (t *Tree) stale(
 	have, err := entries(dir)
 	var stale []string
 	for _, e := range have {
-		link := Link{
-			ID:  id.Name(),
-			Key: e.Name(),
-		}
-		path := t.Path(link.ID, link.Key)
+		path := filepath.Join(dir, e.Name())
 		target, readErr := os.Readlink(path)
-		link.Target = target
-		isLink := readErr == nil
-		if !isLink || !stays(path, link, wanted, keep) {
+		link := Link{
+			ID:     id.Name(),
+			Key:    e.Name(),
+			Target: target,
+		}
+		if readErr != nil || !stays(path, link, wanted, keep) {
 			stale = append(stale, path)
 		}
 	}
@@ -176,8 +170,7 @@ func entries(dir string) ([]fs.DirEntry, error) {
 // check returns an error for a link outside of the tree. The grammar of IDs and keys does not
 // allow one, but they contain strings that USB devices choose, so they are checked again here.
 func check(l Link) error {
-	names := []string{l.ID, l.Key}
-	for _, name := range names {
+	for _, name := range []string{l.ID, l.Key} {
 		isHidden := strings.HasPrefix(name, ".") // temporary links, "." and ".."
 		hasSlash := strings.ContainsAny(name, "/\x00")
 		if name == "" || isHidden || hasSlash {

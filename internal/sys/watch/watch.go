@@ -103,7 +103,7 @@ func (w *Watcher) Take() (names []string, all bool) {
 }
 
 // Refresh must be called when Dirs returns other directories.
-func (w *Watcher) Refresh() { signal(w.refresh) }
+func (w *Watcher) Refresh() { Signal(w.refresh) }
 
 // Degraded returns why directories are polled, or nil if they are watched.
 func (w *Watcher) Degraded() error {
@@ -126,7 +126,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		w.setDegraded(err)
 		w.add(change{all: true})
-		signal(w.changes)
+		Signal(w.changes)
 		poll.Reset(w.Poll)
 		select {
 		case <-ctx.Done():
@@ -178,7 +178,7 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 		case <-quiet.C:
 			first = time.Time{}
 			w.add(change{all: w.sync(watches)})
-			signal(w.changes)
+			Signal(w.changes)
 		case <-resync.C:
 			w.syncAll(watches)
 			resync.Reset(interval)
@@ -224,7 +224,7 @@ func (w *Watcher) sync(watches *dirs) bool {
 func (w *Watcher) syncAll(watches *dirs) {
 	w.sync(watches)
 	w.add(change{all: true})
-	signal(w.changes)
+	Signal(w.changes)
 }
 
 // interval returns the time between signals without an event.
@@ -263,8 +263,8 @@ func read(ctx context.Context, source Source, to chan<- []Event) error {
 	}
 }
 
-// signal puts a value into a channel of capacity 1, unless it already has a value.
-func signal(c chan struct{}) {
+// Signal puts a value into a channel of capacity 1, unless it already has a value.
+func Signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
