@@ -253,6 +253,9 @@ var heldAs = regexp.MustCompile(` is held as (\S+) through `)
 func (w *world) isOwnGrant(err error, id string) bool {
 	other := heldAs.FindStringSubmatch(err.Error())
 	return other != nil && slices.ContainsFunc(thingNames, func(thing string) bool {
+		if w.hw.at[thing].dir == "" {
+			return false
+		}
 		ids := w.ids(thing)
 		return len(ids) > 1 && slices.Contains(ids, id) && slices.Contains(ids, other[1])
 	})

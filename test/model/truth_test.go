@@ -238,7 +238,8 @@ func (w *world) formerly(name, resource, thing string, ids []string) (former, su
 	list, _ := w.kubelet.Latest(name)
 	isFormer, isNow := isOneOf(w.formerIDs(thing)), isOneOf(ids)
 	for _, d := range list.Devices {
-		former = former || isFormer(d) && !isNow(d)
+		mayBeFormer := !isNow(d) || len(ids) > 1 // it is not known which ID it has now
+		former = former || isFormer(d) && mayBeFormer
 	}
 	for other, r := range w.truth.names {
 		if r != resource || other == name {
