@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -68,7 +69,7 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 		return false
 	}
 	for _, path := range hostPaths {
-		if !r.unchanged(id, path) {
+		if !r.unchanged(id, path) && !r.isOnlyUnread(path) {
 			return false
 		}
 	}
@@ -142,6 +143,13 @@ func namesOtherPort(id string, n *device.Node) bool {
 // as after a start. The scan leaves out all its nodes.
 func (r *retention) mayBeUnread(path string) bool {
 	return len(r.view.unread) > 0 && r.view.node(path) == nil
+}
+
+// isOnlyUnread reports whether the node at a path may belong to hardware that was there before and could not
+// be read now. What is removed for that would not come back if it is not configured any more.
+func (r *retention) isOnlyUnread(path string) bool {
+	isNew := func(u device.UnreadHardware) bool { return u.New }
+	return r.mayBeUnread(path) && !slices.ContainsFunc(r.view.unread, isNew)
 }
 
 // nodeID returns the ID of the node at a path, which does not depend on the name that the kernel

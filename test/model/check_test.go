@@ -249,15 +249,15 @@ func (w *world) checkAllocate() error {
 var heldAs = regexp.MustCompile(` is held as (\S+) through `)
 
 // isOwnGrant reports whether an earlier call of this check has the device by another ID: for a minute, it
-// counts as held. Only a program that has lost its state gives twins other IDs at once.
+// counts as held. An edit of the identity, or a loss of the state, gives it another ID at once.
 func (w *world) isOwnGrant(err error, id string) bool {
 	other := heldAs.FindStringSubmatch(err.Error())
 	return other != nil && slices.ContainsFunc(thingNames, func(thing string) bool {
 		if w.hw.at[thing].dir == "" {
 			return false
 		}
-		ids := w.ids(thing)
-		return len(ids) > 1 && slices.Contains(ids, id) && slices.Contains(ids, other[1])
+		isFormer := other[1] == serialID(thing) || strings.HasPrefix(other[1], "usb:"+things[thing].usb+":port:")
+		return isFormer && slices.Contains(w.formerIDs(thing), id)
 	})
 }
 
