@@ -455,7 +455,7 @@ func (r *reader) decode(f File, order int) (*source, *node) {
 	if err != nil {
 		return fail(noPosition, err.Error(), "")
 	}
-	// The values are those of the scan, so that it must have read the whole text.
+	// The values come from the scan, so it must have read the whole text.
 	if s.invalid {
 		return fail(s.at, "the text is not valid TOML from here on", "")
 	}

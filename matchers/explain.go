@@ -392,7 +392,7 @@ func (x *explainer) selects(p *predicate, t target) bool {
 	})
 }
 
-// parts lists hardware and those of its nodes that a match may select with it. A node is its only part.
+// parts lists hardware, and the nodes that a match may select with it. A node is its only part.
 func (x *explainer) parts(p *predicate, t target) []target {
 	if t.node != nil {
 		return []target{t}

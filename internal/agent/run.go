@@ -107,7 +107,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case err := <-ended:
 			return err
 		case <-handsOver:
-			limit.Reset(handoverWithin + drainWithin + endWithin)
+			limit.Reset(handoverWithin + drainWithin + answeredWithin + endStreamsWithin + endWithin)
 			continue
 		case <-limit.C:
 		}

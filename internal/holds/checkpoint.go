@@ -75,7 +75,7 @@ func indexOfPod(pods []podHold, uid string) int {
 }
 
 // catchUp reads the checkpoint unless the current version was read. It waits for the read at most for
-// a time: then the holds are those of the last read, and the grants since. Before the first read,
+// a time: then the holds of the last read count, and the grants since then. Before the first read,
 // the holds are unknown.
 func (b *Book) catchUp(ctx context.Context, patience time.Duration) {
 	for range maxReads {

@@ -21,8 +21,8 @@ import (
 //     removed device after ForgetAfter, and never while a container holds a slot of
 //     the device. After the minute a removed device is listed with one slot and the slots
 //     that a container holds.
-//   - All lists together have a budget. If absent devices take too much of it, those that no container
-//     holds leave their list earlier, and new devices wait, see room.
+//   - All lists together have a budget. If absent devices take too much of it, the ones without a holder
+//     leave their list earlier, and new devices wait, see room.
 //   - A pool stays the same device while its members appear and disappear, and settles
 //     only when it first appears.
 //   - A device whose interfaces moved into the container that holds it is Healthy

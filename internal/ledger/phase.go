@@ -30,7 +30,7 @@ const (
 // isPresent reports whether the device is matched, or its interfaces are in a container.
 func (p phase) isPresent() bool { return p == settling || p == ready }
 
-// mayComeSoon reports whether the first list for a kubelet need not be complete without the device.
+// mayComeSoon reports whether a list is not complete yet because of the device, which may soon be ready.
 func (p phase) mayComeSoon() bool {
 	return slices.Contains([]phase{awaited, settling, unread}, p)
 }

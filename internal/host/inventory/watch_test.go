@@ -278,7 +278,7 @@ func TestScanAfterAProbe(t *testing.T) {
 	})
 }
 
-// Without a match of network interfaces, those of pods cause no scan.
+// If no match selects network interfaces, the interfaces of pods cause no scan.
 func TestVirtualInterfacesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
