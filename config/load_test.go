@@ -2,11 +2,13 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -134,6 +136,57 @@ func TestLoadConfigMap(t *testing.T) {
 	if cfg.Hash != other.Hash {
 		t.Errorf("hashes differ: %s, %s", cfg.Hash, other.Hash)
 	}
+}
+
+// While the kubelet replaces a ConfigMap, every reading has all files of one version.
+func TestReadWhileReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	names := []string{"a.toml", "b.toml"}
+	replace := func(version string) {
+		for _, name := range names {
+			write(t, dir, filepath.Join(version, name), version)
+		}
+		data := filepath.Join(dir, "..data")
+		old, _ := os.Readlink(data)
+		symlink(t, version, data+"_tmp")
+		if err := os.Rename(data+"_tmp", data); err != nil {
+			t.Fatal(err)
+		}
+		if old == "" {
+			return
+		}
+		if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace("..0")
+	for _, name := range names {
+		symlink(t, filepath.Join("..data", name), filepath.Join(dir, name))
+	}
+	done := make(chan struct{})
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			files, _, err := config.Read(dir)
+			if err != nil || len(files) != 2 || string(files[0].Data) != string(files[1].Data) {
+				t.Errorf("read %q, %v, want two files of one version", files, err)
+			}
+			if _, _, err := config.Read(filepath.Join(dir, "a.toml")); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for i := range 500 {
+		replace(fmt.Sprintf("..%d", i+1))
+	}
+	close(done)
+	reading.Wait()
 }
 
 func TestLoadErrors(t *testing.T) {

@@ -44,11 +44,30 @@ func Load(path string) (*Config, error) {
 // Read reads the text of the configuration at path, like Load. ignored has a note for each file of
 // a directory that looks like a part of the configuration and is not.
 func Read(path string) (files []File, ignored []Problem, err error) {
-	files, ignored, err = read(path)
+	for {
+		version := mountedVersion(path)
+		files, ignored, err = read(path)
+		if mountedVersion(path) == version {
+			break
+		}
+		// The kubelet removes the files of the former version, maybe while they were read: what is
+		// missing in them says nothing about the new one.
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read configuration: %w", err)
 	}
 	return files, ignored, nil
+}
+
+// mountedVersion returns the version of a mounted ConfigMap, which changes before a file of the
+// former one is removed. It is empty for other files.
+func mountedVersion(path string) string {
+	version, err := os.Readlink(filepath.Join(path, "..data"))
+	if err != nil {
+		// The path may be a file in it.
+		version, _ = os.Readlink(filepath.Join(filepath.Dir(path), "..data"))
+	}
+	return version
 }
 
 // read is Read without the prefix of its errors. With an error, the other results have no meaning.
