@@ -299,12 +299,26 @@ func (s *session) settle(ctx context.Context) error {
 	}
 }
 
-// isAwaited reports whether the kubelet will get a list of a resource and does not have it yet. A
-// resource without devices is not registered, so its list would never come.
+// isAwaited reports whether the kubelet will get the latest list of a resource and does not have it
+// yet. A resource without devices is not registered, so its list would never come.
 func (s *session) isAwaited(resource string) bool {
-	_, _, isListed := s.kubelet.Devices(resource)
-	hasDevices := len(s.agent.Entries(resource)) > 0
-	return hasDevices && !isListed
+	healthy, _, isListed := s.kubelet.Devices(resource)
+	entries := s.agent.Entries(resource)
+	hasDevices := len(entries) > 0
+	return hasDevices && (!isListed || len(healthy) != healthySlots(entries))
+}
+
+// healthySlots returns the number of healthy slots of a list.
+func healthySlots(entries []ledger.Entry) int {
+	n := 0
+	for _, e := range entries {
+		for _, slot := range ledger.Slots(e) {
+			if slot.Healthy {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // printResource prints a resource, its devices and what a container would get. It allocates one

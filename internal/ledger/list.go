@@ -56,19 +56,24 @@ func (d *draft) endsEmpty() bool {
 	return isRetired || hasLostName
 }
 
-// complete reports whether no remembered device of d is awaited any more. A device is awaited
-// until it is present, another resource matches it, or the time is up.
+// complete reports whether no device of d is awaited any more: all hardware could be read, and each
+// remembered device is present or superseded, or the time is up.
 func (t *transition) complete(d *draft) bool {
 	deadline := t.in.Start.Add(completeAfter)
 	isOver := d.config.Refuse != "" || !t.in.Now.Before(deadline)
-	for id, rec := range d.records {
-		isAwaited := rec.phase.mayComeSoon() && t.nextOwner[id] == ""
-		if isAwaited && !isOver {
-			t.wake(deadline)
-			return false
-		}
+	if isOver {
+		return true
 	}
-	return true
+	isAwaited := d.config.MatchIncomplete || len(t.in.UnreadHardware) > 0
+	for id, rec := range d.records {
+		_, isSuperseded := t.superseded[id]
+		mayComeSoon := rec.phase.mayComeSoon() && !isSuperseded
+		isAwaited = isAwaited || mayComeSoon
+	}
+	if isAwaited {
+		t.wake(deadline)
+	}
+	return !isAwaited
 }
 
 // entries are the listed devices of d, in natural order of their IDs.
@@ -100,14 +105,10 @@ func (t *transition) entries(d *draft) []Entry {
 // reason returns why a listed device is Unhealthy, or the empty string if it is Healthy.
 func (t *transition) reason(d *draft, id string) string {
 	rec := d.records[id]
-	isPresent := rec.phase.isPresent()
-	nextOwner := t.nextOwner[id]
-	nextID := t.renamed[id]
+	superseded, isSuperseded := t.superseded[id]
 	switch {
-	case !isPresent && nextOwner != "":
-		return reasonTakenOver + nextOwner
-	case !isPresent && nextID != "":
-		return reasonRenamed + nextID
+	case !rec.phase.isPresent() && isSuperseded:
+		return superseded.reason
 	case d.config.Refuse != "":
 		return d.config.Refuse
 	}
@@ -126,14 +127,8 @@ func (t *transition) reason(d *draft, id string) string {
 // isWithheld reports whether a listed device is in order and only waits to be offered by
 // another resource or under another ID.
 func (t *transition) isWithheld(id string, rec record) bool {
-	if rec.phase.isPresent() {
-		return false
-	}
-	if t.nextOwner[id] != "" {
-		return t.in.Failing[id] == ""
-	}
-	nextID := t.renamed[id]
-	return nextID != "" && t.in.Failing[nextID] == ""
+	superseded, isSuperseded := t.superseded[id]
+	return !rec.phase.isPresent() && isSuperseded && t.in.Failing[superseded.by] == ""
 }
 
 // changes returns the differences between two lists of one resource.

@@ -41,6 +41,16 @@ func TestAListIsCompleteWhenARememberedDeviceHasSettled(t *testing.T) {
 	h.at(s+250*ms, r).complete(true).shows(list{"r": {"x": ok}})
 }
 
+// Unread hardware may be a device that is not remembered.
+func TestAListIsCompleteWhenAllHardwareIsRead(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t)
+	h.unread = []device.UnreadHardware{{Path: "devices/stick"}}
+	h.at(0, res("r")).complete(false).wakes(5 * s)
+	h.unread = nil
+	h.at(s, res("r", dev("x", "a"))).complete(true)
+}
+
 func TestAListIsCompleteAfterFiveSecondsAtMost(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t, remembered("r", "x"))

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sort"
@@ -54,18 +53,22 @@ type transition struct {
 	drafts []*draft
 	// owner has the resource that lists a device, by ID.
 	owner map[string]*draft
-	// nextOwner has the name of the resource that matches a device while another resource
-	// lists it, by ID.
-	nextOwner map[string]string
-	// renamed has the ID under which the hardware of a listed device is offered now, by the
-	// listed ID.
-	renamed map[string]string
+	// superseded are the absent devices that do not return as they are listed although their hardware is
+	// present, by ID.
+	superseded map[string]supersession
 	// held has the held slots of each device, by ID.
 	held map[string][]heldSlot
 	// unlisted are the IDs of held devices that have no record.
 	unlisted []string
 	room     room
 	out      Output
+}
+
+// supersession is why an absent device does not return as it is listed.
+type supersession struct {
+	// by is the ID under which its hardware is offered.
+	by     string
+	reason string
 }
 
 // heldSlot is a slot that a container holds, and the resource through which it holds it.
@@ -93,12 +96,11 @@ type draft struct {
 // state with its configuration.
 func (s State) open(in Input) *transition {
 	t := &transition{
-		in:        in,
-		first:     !s.started,
-		owner:     make(map[string]*draft),
-		nextOwner: make(map[string]string),
-		renamed:   make(map[string]string),
-		held:      make(map[string][]heldSlot),
+		in:         in,
+		first:      !s.started,
+		owner:      make(map[string]*draft),
+		superseded: make(map[string]supersession),
+		held:       make(map[string][]heldSlot),
 	}
 	for id, name := range in.Held.IDs {
 		base, slot := device.SplitSlot(id)
@@ -155,12 +157,18 @@ func (t *transition) match() {
 				continue
 			}
 			d.matched[id] = true
-			if t.blockedBy(d, offer) == "" {
+			reason := t.blockedBy(d, offer)
+			if reason == "" {
 				t.list(d, offer)
 				continue
 			}
 			d.contested = append(d.contested, offer)
-			t.nextOwner[id] = cmp.Or(t.nextOwner[id], d.name)
+			if t.owner[id] != d {
+				reason = reasonTakenOver + d.name
+			}
+			if _, isKnown := t.superseded[id]; !isKnown {
+				t.superseded[id] = supersession{by: id, reason: reason}
+			}
 		}
 	}
 	t.findRenamed()
@@ -180,8 +188,8 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 	if isConfigured && rec.phase.isPresent() && isUnread {
 		return rec // it may still be present
 	}
-	isContested := t.nextOwner[id] != "" || t.renamed[id] != ""
-	if isConfigured && !isContested && t.inContainer(d, id, &rec) {
+	_, isSuperseded := t.superseded[id]
+	if isConfigured && !isSuperseded && t.inContainer(d, id, &rec) {
 		rec.offer = movedOffer(rec.offer)
 		rec.phase = ready
 		rec.since = time.Time{}
@@ -395,8 +403,8 @@ func (t *transition) expired(d *draft, id string, rec record) bool {
 		return false
 	}
 	after := leaveAfter
-	isGone := d.config.Refuse == "" && t.nextOwner[id] == "" && t.renamed[id] == ""
-	if isGone {
+	_, isSuperseded := t.superseded[id]
+	if d.config.Refuse == "" && !isSuperseded {
 		after = max(after, d.config.ForgetAfter)
 	}
 	return t.mayLeave(rec.since.Add(after), id)
@@ -411,6 +419,9 @@ func (t *transition) takeOver() {
 				t.list(d, offer)
 				continue
 			}
+			if t.owner[offer.ID] == d {
+				continue // its entry says why
+			}
 			d.waiting = append(d.waiting, Waiting{ID: offer.ID, Reason: reason})
 		}
 		sort.Slice(d.waiting, func(i, j int) bool {
@@ -420,14 +431,16 @@ func (t *transition) takeOver() {
 }
 
 // blockedBy returns why d cannot list a device yet, or an empty string: another resource lists its ID,
-// or a container holds its hardware in another way. An ID that d lists already stays.
+// or a container holds its hardware in another way. A device that d lists as present stays, also one from
+// before the start.
 func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 	owner := t.owner[offer.ID]
-	if owner == d {
-		return ""
-	}
-	if owner != nil {
+	if owner != nil && owner != d {
 		return "listed by " + owner.name + " until no container holds it"
+	}
+	phase := d.records[offer.ID].phase
+	if owner == d && (phase.isPresent() || phase == awaited) {
+		return ""
 	}
 	return t.blocked(d, &offer)
 }
@@ -460,7 +473,7 @@ func (t *transition) findRenamed() {
 				}
 				isOwn := next.by == d || !next.Shared && !next.Exclusive
 				if isOwn {
-					t.renamed[id] = next.ID
+					t.superseded[id] = supersession{by: next.ID, reason: reasonRenamed + next.ID}
 				}
 			}
 		}

@@ -244,7 +244,7 @@ func TestUnreadDeviceIsNotGone(t *testing.T) {
 		h := newMachine(t)
 		h.at(0, r).shows(list{"r": {stick: ok}})
 		h.unread = []device.UnreadHardware{{Path: "devices/" + stick}}
-		h.at(s, empty).shows(list{"r": {stick: ok}}).wakes(-1)
+		h.at(s, empty).shows(list{"r": {stick: ok}}).wakes(5 * s)
 		if n := len(h.out.Resources[0].Devices[0].Offer.Nodes); n != 2 {
 			t.Errorf("%d nodes; want those that it had", n)
 		}

@@ -67,6 +67,28 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 	h.at(2*m+s, edited).shows(list{"r": {"group": ok}}).awaits(false)
 }
 
+// A stick that is offered under its former ID again, for which a container waits, stays away from that
+// container while another one has it under the ID in between.
+func TestADeviceWithItsFormerIdentity(t *testing.T) {
+	t.Parallel()
+	serial := dev("serial", "a")
+	serial.Places = []string{"devices/stick"}
+	port := dev("port", "a")
+	port.Places = []string{"devices/stick"}
+	h := newMachine(t).at(0, res("r", serial))
+	h.held = map[string]string{"serial": "r"}
+	h.at(s, res("r")).shows(list{"r": {"serial": ReasonGone}})
+	h.held["port"] = "r"
+	h.aliases = map[string][]string{"serial": {"port"}}
+	h.at(2*s, res("r", port)).shows(list{"r": {"serial": "now listed as port", "port": ok}})
+	h.at(3*s, res("r", serial)).shows(list{"r": {"serial": "held as port through r", "port": "now listed as serial"}}).awaits(true)
+	if h.resource("r").Devices[1].Present {
+		t.Error("the device counts as present: its link would be restored")
+	}
+	delete(h.held, "port")
+	h.at(4*s, res("r", serial)).shows(list{"r": {"serial": ok, "port": "now listed as serial"}})
+}
+
 func TestAnInactiveResourceLeavesItsDevicesToAnother(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("a", dev("x", "a")), res("b"))

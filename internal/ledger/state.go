@@ -37,7 +37,7 @@ const (
 	// list. A kubelet panics if a device left the list when its Allocate call returns,
 	// so that the call must be over.
 	leaveAfter = time.Minute
-	// completeAfter is how long remembered devices are awaited after the start.
+	// completeAfter is how long remembered devices and unread hardware are awaited after the start.
 	completeAfter = 5 * time.Second
 )
 
@@ -78,8 +78,8 @@ type ListedResource struct {
 	Name string
 	// Devices in natural order of their IDs, which are unique over all resources.
 	Devices []Entry
-	// Complete is set once every device that is remembered from before the start is present
-	// or was awaited long enough. It delays neither a list nor a registration: a list is
+	// Complete is set once every device that is remembered from before the start is present and all
+	// hardware is read, or that was awaited long enough. It delays neither a list nor a registration: a list is
 	// valid before, with missing devices as Unhealthy, and a kubelet without a list rejects
 	// even the pods of present devices.
 	Complete bool
