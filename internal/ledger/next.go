@@ -184,9 +184,12 @@ func (t *transition) match() {
 // unmatched returns the record of an unmatched device for d.
 func (t *transition) unmatched(d *draft, id string, rec record) record {
 	isConfigured := d.config.Refuse == ""
-	isUnread := slices.Contains(t.in.UnreadHardware, device.UnreadHardware{Path: rec.offer.Hardware})
-	if isConfigured && rec.phase.isPresent() && isUnread {
-		return rec // it may still be present
+	hardware := rec.offer.Hardware
+	isPlugged := hardware != "" && t.in.hasHardware(hardware)
+	isUnread := slices.Contains(t.in.UnreadHardware, device.UnreadHardware{Path: hardware})
+	isUnmatched := d.config.MatchIncomplete && isPlugged
+	if isConfigured && rec.phase.isPresent() && (isUnread || isUnmatched) {
+		return rec // nothing says that it has changed
 	}
 	_, isSuperseded := t.superseded[id]
 	if isConfigured && !isSuperseded && t.inContainer(d, id, &rec) {
@@ -204,8 +207,7 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 	default:
 		rec.phase = gone
 	}
-	isUnplugged := rec.offer.Hardware != "" && !t.in.hasHardware(rec.offer.Hardware)
-	if isUnplugged {
+	if hardware != "" && !isPlugged {
 		rec.offer.Places = device.LastingPlaces(rec.offer.Places)
 	}
 	return rec.absent(t.in.Now)
