@@ -375,9 +375,7 @@ func (s *switching) plug(i int) {
 // ever has two holders whose processes run, and both APIs give devices away again afterwards.
 func TestSwitchOfAPI(t *testing.T) {
 	t.Parallel()
-	steps := randomSteps(700)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed, steps := randomRun(t, 700)
 	n, api := newDRANode(t, zigbee)
 	// The scheduler may take a device from a slice that is a second old. Its prepare waits as long
 	// as it may, and the clock of this test stands still meanwhile.

@@ -191,9 +191,7 @@ func (s *rivalEvents) step() {
 // run, and all devices are allocated again afterwards.
 func TestRandomEventsOfRivals(t *testing.T) {
 	t.Parallel()
-	steps := randomSteps(300)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed, steps := randomRun(t, 300)
 	r := &rivalry{holding: newHolding(t, threeNames), clock: new(clock)}
 	r.clock.forward(2 * time.Minute)
 	r.addBus()

@@ -307,9 +307,7 @@ func (s *sharing) isFree() bool {
 // no two pods use the same hardware, and no claims together have more than there is. All devices are offered again afterwards, also beside pods with adminAccess.
 func TestRandomEventsOfSharing(t *testing.T) {
 	t.Parallel()
-	steps := randomSteps(300)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed, steps := randomRun(t, 300)
 	s := newSharing(t, seed)
 	s.configureAPIs()
 	s.start()
