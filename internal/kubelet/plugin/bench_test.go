@@ -2,9 +2,13 @@ package plugin
 
 import (
 	"fmt"
+	"net"
+	"os"
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
@@ -16,6 +20,26 @@ func percentiles(b *testing.B, took []time.Duration) {
 	at := func(p int) float64 { return float64(took[(len(took)-1)*p/100]) / float64(time.Millisecond) }
 	b.ReportMetric(at(50), "p50-ms")
 	b.ReportMetric(at(99), "p99-ms")
+}
+
+// listenLate binds a socket, calls between, and listens.
+func listenLate(between func(path string)) func(string) (net.Listener, error) {
+	return func(path string) (net.Listener, error) {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		f := os.NewFile(uintptr(fd), path)
+		defer f.Close()
+		if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+			return nil, err
+		}
+		between(path)
+		if err := unix.Listen(fd, 128); err != nil {
+			return nil, err
+		}
+		return net.FileListener(f)
+	}
 }
 
 // From the moment when kubelet.sock appears, bound but not listening, to the

@@ -3,12 +3,9 @@ package plugin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,10 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
@@ -82,218 +77,6 @@ func TestRegisterCause(t *testing.T) {
 	n.checkRequests(gpu)
 }
 
-func TestKubeletComesLate(t *testing.T) {
-	t.Parallel()
-	tests := map[string]func(*testing.T, *node){
-		"no socket": func(t *testing.T, n *node) { n.must(os.MkdirAll(n.dir, 0o750)) },
-		"no directory": func(t *testing.T, n *node) {
-			n.must(os.MkdirAll(filepath.Dir(n.dir), 0o750))
-		},
-		"no directory above": func(t *testing.T, n *node) {
-			n.must(os.RemoveAll(filepath.Dir(n.dir)))
-		},
-		"stale socket": func(t *testing.T, n *node) {
-			n.must(n.Start())
-			n.Kill()
-		},
-	}
-	for name, prepare := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t)
-			prepare(t, n)
-			n.run()
-			p, _ := n.plugin(gpu, newSource(healthy("a")...))
-			n.waitReason(p, func(reason string) bool {
-				return reason == "the kubelet's socket does not exist" || strings.Contains(reason, "connection refused")
-			})
-			n.must(n.Start())
-			n.waitAllocatable(gpu, 1)
-			if got := n.logs.reasons("registration failed"); len(got) > 0 {
-				t.Errorf("a kubelet that is not there is no failure: %q", got)
-			}
-		})
-	}
-}
-
-// listenLate binds a socket, calls between, and listens.
-func listenLate(between func(path string)) func(string) (net.Listener, error) {
-	return func(path string) (net.Listener, error) {
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-		if err != nil {
-			return nil, err
-		}
-		f := os.NewFile(uintptr(fd), path)
-		defer f.Close()
-		if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
-			return nil, err
-		}
-		between(path)
-		if err := unix.Listen(fd, 128); err != nil {
-			return nil, err
-		}
-		return net.FileListener(f)
-	}
-}
-
-func TestSocketBoundButNotListening(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, func(o *kubelettest.Options) {
-		o.Listen = listenLate(func(path string) {
-			if id, ok := socket.Identify(path); !ok || !socket.Dead(path) {
-				t.Errorf("want a socket that refuses connections, have %v", id)
-			}
-			// A busy machine may take this long between bind and listen.
-			<-time.After(30 * time.Millisecond)
-		})
-	}).run()
-	p, _ := n.plugin(gpu, newSource(healthy("a")...))
-	n.must(n.Start())
-	began := time.Now()
-	n.waitRegistered(p, true)
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("registered %s after the kubelet listened", took)
-	}
-	if got := len(n.RegisterCalls(gpu)); got != 1 {
-		t.Errorf("registrations: got %d, want 1", got)
-	}
-	if got := n.logs.reasons("waiting for the kubelet"); len(got) > 0 {
-		t.Errorf("a refused connection right after bind was logged: %q", got)
-	}
-}
-
-func TestKubeletRestart(t *testing.T) {
-	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
-		n := newNode(t, keying).up()
-		p, _ := n.plugin(gpu, newSource(healthy("a", "b")...))
-		n.waitAllocatable(gpu, 2)
-		before, err := n.Admit(n.ctx, claim("p", "c"), 1)
-		n.must(err)
-
-		n.must(n.Restart())
-		n.waitAllocatable(gpu, 2)
-		n.waitRegistered(p, true)
-		after, err := n.Admit(n.ctx, claim("p", "c"), 1)
-		n.must(err)
-		if before != after {
-			t.Error("the pod's devices changed over the restart")
-		}
-		second, err := n.Admit(n.ctx, claim("q", "c"), 1)
-		n.must(err)
-		if slices.Equal(second.IDs, before.IDs) {
-			t.Errorf("device %q was given twice", second.IDs)
-		}
-		n.checkRequests(gpu)
-		if got := n.sockets(); len(got) != 1 {
-			t.Errorf("sockets: got %q, want one", got)
-		}
-	})
-}
-
-func TestPluginRestart(t *testing.T) {
-	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
-		n := newNode(t, keying).up()
-		source := newSource(healthy("a", "b")...)
-		// Left by a killed plugin.
-		stale, err := socket.Listen(n.dir, gpu)
-		n.must(err)
-		n.must(stale.Listener.Close())
-
-		_, stop := n.plugin(gpu, source)
-		n.waitAllocatable(gpu, 2)
-		for range 5 {
-			stop()
-			n.waitAllocatable(gpu, 0)
-			_, stop = n.plugin(gpu, source)
-			n.waitAllocatable(gpu, 2)
-		}
-		if !slices.Contains(n.sockets(), stale.Name) {
-			t.Error("somebody else's socket was removed")
-		}
-		n.checkRequests(gpu)
-	})
-}
-
-func TestStreamEnds(t *testing.T) {
-	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
-		n := newNode(t, keying).up()
-		p, _ := n.plugin(gpu, newSource(healthy("a")...))
-		n.waitRegistered(p, true)
-		for i := range 3 {
-			socket := n.Connected(gpu)
-			n.CutStream(gpu)
-			n.must(n.WaitFor(n.ctx, func() bool {
-				now := n.Connected(gpu)
-				return n.Count(gpu).Allocatable == 1 && len(now) == 1 && !slices.Equal(now, socket)
-			}))
-			if got, want := n.Registrations(gpu), i+2; got != want {
-				t.Errorf("registrations: got %d, want %d", got, want)
-			}
-		}
-		n.checkRequests(gpu)
-	})
-}
-
-func TestRefusal(t *testing.T) {
-	t.Parallel()
-	var refusal atomic.Pointer[error]
-	refuse := func(err error) { refusal.Store(&err) }
-	refuse(errors.New("not today"))
-	n := newNode(t, func(o *kubelettest.Options) {
-		o.OnRegister = func(context.Context, string, string) error { return *refusal.Load() }
-	}).up()
-	var refused atomic.Int64
-	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) {
-		p.Hooks.Refused = func() { refused.Add(1) }
-	})
-	n.waitReason(p, func(r string) bool { return r == "register: not today" })
-	n.must(n.WaitFor(n.ctx, func() bool { return len(n.RegisterCalls(gpu)) >= 4 }))
-	refuse(errors.New("nor tomorrow"))
-	n.waitReason(p, func(r string) bool { return r == "register: nor tomorrow" })
-	refuse(nil)
-	n.waitAllocatable(gpu, 1)
-	n.waitRegistered(p, true)
-
-	want := []string{"register: not today", "register: nor tomorrow"}
-	if diff := cmp.Diff(want, n.logs.reasons("registration failed")); diff != "" {
-		t.Errorf("logged (-want +got):\n%s", diff)
-	}
-	n.checkRequests(gpu)
-	if got, want := int(refused.Load()), len(n.RegisterCalls(gpu))-1; got != want {
-		t.Errorf("refusals counted: got %d, want %d", got, want)
-	}
-	if got := n.sockets(); len(got) != 1 {
-		t.Errorf("sockets: got %q, want one", got)
-	}
-}
-
-// The kubelet holds Register for 10 s while it dials a socket that is gone.
-func TestSocketRemovedWhileRegistering(t *testing.T) {
-	t.Parallel()
-	var n *node
-	var first atomic.Bool
-	n = newNode(t, func(o *kubelettest.Options) {
-		o.OnRegister = func(_ context.Context, _, endpoint string) error {
-			if first.Swap(true) {
-				return nil
-			}
-			return os.Remove(filepath.Join(n.dir, endpoint))
-		}
-	}).up()
-	began := time.Now()
-	n.plugin(gpu, newSource(healthy("a")...))
-	n.waitAllocatable(gpu, 1)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("took %s: the lost registration was waited for", took)
-	}
-	if got := len(n.RegisterCalls(gpu)); got != 2 {
-		t.Errorf("registrations: got %d, want 2", got)
-	}
-}
-
 // hangFirst blocks the first Register call until it is cancelled or the kubelet ends.
 func hangFirst(o *kubelettest.Options) {
 	var first atomic.Bool
@@ -303,15 +86,6 @@ func hangFirst(o *kubelettest.Options) {
 		}
 		return ctx.Err()
 	}
-}
-
-func TestKubeletRestartsWhileRegistering(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, hangFirst).up()
-	n.plugin(gpu, newSource(healthy("a")...))
-	n.must(n.WaitFor(n.ctx, func() bool { return len(n.RegisterCalls(gpu)) == 1 }))
-	n.must(n.Restart())
-	n.waitAllocatable(gpu, 1)
 }
 
 func TestStopWhileRegistering(t *testing.T) {
@@ -423,18 +197,6 @@ func TestDisconnectedBeforeTheStream(t *testing.T) {
 	})
 }
 
-func TestKubeletDiesBeforeTheStream(t *testing.T) {
-	t.Parallel()
-	n := newNode(t).up()
-	n.WithholdStreams(true)
-	n.plugin(gpu, newSource(healthy("a")...))
-	n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 1 }))
-	n.Kill()
-	n.WithholdStreams(false)
-	n.must(n.Start())
-	n.waitAllocatable(gpu, 1)
-}
-
 // The kubelet's socket may disappear for a while without the kubelet.
 func TestKubeletSocketRemoved(t *testing.T) {
 	t.Parallel()
@@ -462,22 +224,6 @@ func TestDirectoryTooLong(t *testing.T) {
 	if !strings.Contains(reason, "at most 107 are allowed") {
 		t.Errorf("got %q", reason)
 	}
-}
-
-func TestManyResources(t *testing.T) {
-	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
-		n := newNode(t, keying).up()
-		for i := range 20 {
-			n.plugin(fmt.Sprintf("example.com/r%d", i), newSource(healthy(fmt.Sprintf("d%d", i))...))
-		}
-		for range 2 {
-			for i := range 20 {
-				n.waitAllocatable(fmt.Sprintf("example.com/r%d", i), 1)
-			}
-			n.must(n.Restart())
-		}
-	})
 }
 
 func TestBackoff(t *testing.T) {
