@@ -24,8 +24,6 @@ type (
 	Edits = specs.ContainerEdits
 	Node  = specs.DeviceNode
 	Mount = specs.Mount
-	Hook  = specs.Hook
-	Net   = specs.LinuxNetDevice
 )
 
 // AllDevices is the name of the entry with all devices of a resource, as in the CDI specs of
@@ -177,16 +175,29 @@ func (r *Resource) addEdits(e *Edits, o device.Offer) error {
 	if err != nil {
 		return err
 	}
-	e.DeviceNodes = union(e.DeviceNodes, deviceNodes(o))
+	own := EditsOf(o)
+	e.DeviceNodes = union(e.DeviceNodes, own.DeviceNodes)
+	e.NetDevices = append(e.NetDevices, own.NetDevices...)
+	e.Mounts = union(e.Mounts, own.Mounts)
+	e.Hooks = union(e.Hooks, own.Hooks)
+	return nil
+}
+
+// EditsOf returns the edits of one offer, without environment. Variables that depend on the whole
+// container stay as they are.
+func EditsOf(o device.Offer) Edits {
+	e := Edits{
+		DeviceNodes: deviceNodes(o),
+		Mounts:      bindMounts(o.Mounts),
+		Hooks:       hooks(o),
+	}
 	for _, n := range o.Nets {
 		e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{
 			HostInterfaceName: n.HostName,
-			Name:              n.Name,
+			Name:              cmp.Or(n.Name, n.HostName),
 		})
 	}
-	e.Mounts = union(e.Mounts, bindMounts(o.Mounts))
-	e.Hooks = union(e.Hooks, hooks(o))
-	return nil
+	return e
 }
 
 // hooks are the hooks of an offer. A hook without a timeout runs for as long as it wants.
@@ -207,7 +218,7 @@ func hooks(o device.Offer) []*specs.Hook {
 	return all
 }
 
-// deviceNodes are the nodes of a resolved offer. They have their numbers, so that the runtime
+// deviceNodes are the nodes of an offer. They have their numbers, so that the runtime
 // does not look them up.
 func deviceNodes(o device.Offer) []*specs.DeviceNode {
 	var nodes []*specs.DeviceNode

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -51,46 +50,11 @@ func factsOf(e *cdi.Edits, shown func(path string) string) []fact {
 // editsOf returns what a container gets from an offered device as container edits, however it is
 // injected. Variables that depend on the whole container stay as they are.
 func editsOf(o *device.Offer) *cdi.Edits {
-	e := &cdi.Edits{}
-	for _, n := range o.Nodes {
-		node := &cdi.Node{
-			HostPath:    n.HostPath,
-			Path:        fmt.Sprint(n.Path),
-			Permissions: n.Permissions,
-		}
-		if o.Owner != nil {
-			node.UID = o.Owner.UID
-			node.GID = o.Owner.GID
-			if o.Owner.Mode != nil {
-				mode := os.FileMode(*o.Owner.Mode)
-				node.FileMode = &mode
-			}
-		}
-		e.DeviceNodes = append(e.DeviceNodes, node)
-	}
-	for _, n := range o.Nets {
-		e.NetDevices = append(e.NetDevices, &cdi.Net{
-			HostInterfaceName: n.HostName,
-			Name:              cmp.Or(n.Name, n.HostName),
-		})
-	}
-	for _, m := range o.Mounts {
-		mount := &cdi.Mount{
-			HostPath:      m.HostPath,
-			ContainerPath: fmt.Sprint(m.ContainerPath),
-		}
-		if m.ReadOnly {
-			mount.Options = []string{"ro"}
-		}
-		e.Mounts = append(e.Mounts, mount)
-	}
+	e := cdi.EditsOf(*o)
 	for _, v := range o.Env {
 		e.Env = append(e.Env, fmt.Sprintf("%s=%s", v.Key, v.Value))
 	}
-	for _, h := range o.Hooks {
-		e.Hooks = append(e.Hooks, &cdi.Hook{HookName: h.Name, Path: h.Path, Args: h.Args})
-	}
-	return e
+	return &e
 }
 
 // isReadOnly reports whether a mount cannot be written in the container.
