@@ -11,11 +11,22 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
+
+// threeNames offers a dock with sticks as one device, or each stick by one of two names.
+const threeNames = twoNames + `
+[[resource]]
+name = "dock"
+match.usb.id = "2109:2813"
+shared = "exclusive"
+`
+
+const dockName = "example.com/dock"
 
 // everyKind offers a dock with its sticks as one device, each stick by one of two names, a radio,
 // and a network that claims share by bandwidth.
@@ -42,6 +53,9 @@ const (
 
 	radioID = "usb:1a86:7523:RADIO001"
 )
+
+// dockID is the ID of the dock.
+var dockID = device.SharedID(dockName, "usb:2109:2813:DOCK0001")
 
 // hardware is what a pod uses of the node, as a set of bits. It is the plain definition of a
 // conflict: two pods must not use the same hardware.
@@ -256,6 +270,12 @@ func (s *sharing) step() {
 		ctx, cancel := context.WithTimeout(s.Context(), limit)
 		_, _ = s.kubelet.PrepareClaim(ctx, dra.Driver, *pod.claim)
 		cancel()
+	case n < 83:
+		// A pod gets a device and then fails admission.
+		list, _ := s.kubelet.Latest(zigbeeName)
+		if healthy := list.Healthy(); len(healthy) > 0 {
+			_, _ = s.kubelet.Allocate(s.Context(), zigbeeName, healthy[0])
+		}
 	case n < 87:
 		s.plug(s.random.IntN(2))
 	case n < 89:
@@ -304,7 +324,8 @@ func (s *sharing) isFree() bool {
 }
 
 // Devices are shared in every way by random pods, with losses, updates and edits between them:
-// no two pods use the same hardware, and no claims together have more than there is. All devices are offered again afterwards, also beside pods with adminAccess.
+// no two pods use the same hardware, and no claims together have more than there is. All devices are
+// offered again afterwards, also beside pods with adminAccess.
 func TestRandomEventsOfSharing(t *testing.T) {
 	t.Parallel()
 	seed, steps := randomRun(t, 300)

@@ -242,3 +242,8 @@ func (s *sharing) force(p *sharer) {
 		_ = s.kubelet.UnprepareClaim(ctx, p.claim.UID)
 	}
 }
+
+// claimObject is the path of a claim.
+func claimObject(name string) string {
+	return "/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/" + name
+}
