@@ -173,6 +173,33 @@ func TestHeldDeviceThatIsReadLate(t *testing.T) {
 	})
 }
 
+// The link of a held stick that was unplugged does not wait for another stick to be read, which may get
+// the name of its node.
+func TestLinkOfAGoneDeviceWhileAnotherIsRead(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/zigbee"
+	n := newNode(t, zigbee)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	_, stop := n.serve()
+	n.untilListed(resource, []string{stickID}, nil)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "lab", Pod: "p", Container: "main", Resource: resource}, stickID)
+	stop()
+	link := filepath.Join(n.options.Paths.RunDir, "links", stickID)
+	if _, err := os.Lstat(link); err != nil {
+		t.Fatal(err)
+	}
+	n.host.RemoveUSB("1-1")
+	dir := n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
+	_, end := hang(t, filepath.Join(n.host.Sysfs(), dir))
+	defer end()
+	a, _ := n.serve()
+	n.untilReason(a, resource, stickID, ledger.ReasonUnread)
+	if _, err := os.Lstat(link); err == nil {
+		t.Error("the link of the gone stick is there")
+	}
+}
+
 // forgetUSB removes the USB devices that were read from the saved state.
 func (n *node) forgetUSB() {
 	n.Helper()

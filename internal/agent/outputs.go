@@ -11,6 +11,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output"
@@ -138,11 +139,11 @@ func (p *plannedOutput) make() {
 }
 
 // plan plans links, specs and device information for the present devices. Whatever is not
-// configured stays while mayBeHeld says that a container may need it. It changes no file, but
+// configured stays while a container may need it. It changes no file, but
 // records the new targets of links and entries.
-func (o *outputs) plan(v *View, out ledger.Output, mayBeHeld func(id string) bool) *outputPlan {
+func (o *outputs) plan(v *View, out ledger.Output, held *holds.View) *outputPlan {
 	devices := devicesOf(v, out)
-	kept := newRetention(v, out, o.injected, mayBeHeld)
+	kept := newRetention(v, out, o.injected, held)
 	keepLink := kept.keepLink
 	keepEntry := kept.keepEntry
 	if o.options.CDIOnly {

@@ -225,7 +225,7 @@ func selectsCDI(m config.Match) bool {
 // makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices that
 // cannot be injected Unhealthy. failed says why, by ID.
 func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error, err error) {
-	plan := l.outputs.plan(v, out, l.held.IsHeld)
+	plan := l.outputs.plan(v, out, l.held)
 	plan.remove()
 	failed, err = l.outputs.make(plan, out)
 	l.dra.fail(out, failed)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output/links"
 )
@@ -16,8 +17,8 @@ import (
 type retention struct {
 	// view is the match of this pass, in which nodes are looked up by path.
 	view *View
-	// held reports whether a container may hold a device.
-	held func(id string) bool
+	// held is who holds what.
+	held *holds.View
 	// mayBeHeld has the IDs of the listed devices that a container may hold.
 	mayBeHeld map[string]bool
 	// inPod has the kind of the CDI entry of each device whose interfaces are in a container,
@@ -29,8 +30,8 @@ type retention struct {
 	any bool
 }
 
-// newRetention returns the retention of one pass. held is called for each listed device.
-func newRetention(v *View, out ledger.Output, injected ledger.Injected, held func(id string) bool) *retention {
+// newRetention returns the retention of one pass.
+func newRetention(v *View, out ledger.Output, injected ledger.Injected, held *holds.View) *retention {
 	r := &retention{
 		view:      v,
 		held:      held,
@@ -47,7 +48,7 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held fun
 			if isInPod {
 				r.inPod[id] = kind
 			} else {
-				r.mayBeHeld[id] = held(id)
+				r.mayBeHeld[id] = held.IsHeld(id)
 			}
 		}
 	}
@@ -69,7 +70,7 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 		return false
 	}
 	for _, path := range hostPaths {
-		if !r.unchanged(id, path) && !r.isOnlyUnread(path) {
+		if !r.unchanged(id, path) && !r.isOnlyUnread(id, path) {
 			return false
 		}
 	}
@@ -95,7 +96,7 @@ func (r *retention) record(out ledger.Output) ledger.Injected {
 		}
 	}
 	for id := range r.injected {
-		if r.held(id) {
+		if r.held.IsHeld(id) {
 			keep(id)
 		}
 	}
@@ -145,11 +146,20 @@ func (r *retention) mayBeUnread(path string) bool {
 	return len(r.view.unread) > 0 && r.view.node(path) == nil
 }
 
-// isOnlyUnread reports whether the node at a path may belong to hardware that was there before and could not
-// be read now. What is removed for that would not come back if it is not configured any more.
-func (r *retention) isOnlyUnread(path string) bool {
-	isNew := func(u device.UnreadHardware) bool { return u.New }
-	return r.mayBeUnread(path) && !slices.ContainsFunc(r.view.unread, isNew)
+// isOnlyUnread reports whether the node at a path may belong to hardware that a container holds, and that
+// could not be read now. What is removed for that would not come back if it is not configured any more.
+// Hardware in another place is not that hardware, and may get the name of its node.
+func (r *retention) isOnlyUnread(id, path string) bool {
+	if r.view.node(path) != nil {
+		return false
+	}
+	for _, u := range r.view.unread {
+		isIts := func(place string) bool { return device.HardwareOf(place) == u.Path }
+		if !u.New && slices.ContainsFunc(r.held.Places(id), isIts) {
+			return true
+		}
+	}
+	return false
 }
 
 // nodeID returns the ID of the node at a path, which does not depend on the name that the kernel

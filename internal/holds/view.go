@@ -51,6 +51,9 @@ func newView(holders map[string][]Holder, uses map[string]Device) *View {
 // Slots returns the holders of a device.
 func (v *View) Slots(id string) []Holder { return v.holders[id] }
 
+// Places returns what a held device uses, see Device.Places.
+func (v *View) Places(id string) []string { return v.uses[id].Places }
+
 // IsHeld reports whether a container holds a device, or may hold it because that is not known.
 func (v *View) IsHeld(id string) bool { return v.unread != "" || len(v.holders[id]) > 0 }
 
