@@ -56,6 +56,20 @@ func TestMovedInterfaceStaysHealthy(t *testing.T) {
 }
 
 // The interface of a function that can't be read is neither in a container nor gone.
+// The other channel of an adapter is another device.
+func TestMovedInterfaceBesideAnother(t *testing.T) {
+	t.Parallel()
+	channel := func(key string) device.Offer {
+		o := iface(key, "devices/adapter")
+		o.Places = []string{device.NodePlace("devices/adapter", key)}
+		return o
+	}
+	both := res("r", channel("net"), channel("net.1"))
+	h := newMachine(t).at(0, both).shows(list{"r": {"net": ok, "net.1": ok}})
+	h.held = map[string]string{"net": "r"}
+	h.at(s, res("r", channel("net.1"))).shows(list{"r": {"net": ok, "net.1": ok}})
+}
+
 func TestInterfaceOfUnreadHardware(t *testing.T) {
 	t.Parallel()
 	can := iface("x", "devices/x")

@@ -450,16 +450,13 @@ func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 // findRenamed finds the listed devices without an offer whose hardware is offered under another ID, by
 // their places. A device that several resources may offer has another ID in each of them.
 func (t *transition) findRenamed() {
-	type offered struct {
-		*device.Offer
-		by *draft
-	}
-	at := map[string]offered{}
+	at := map[string][]offered{}
 	for _, d := range t.drafts {
 		for i := range d.config.Offers {
 			o := offered{&d.config.Offers[i], d}
 			for _, place := range o.Places {
-				at[device.HardwareOf(place)] = o
+				hardware := device.HardwareOf(place)
+				at[hardware] = append(at[hardware], o)
 			}
 		}
 	}
@@ -469,15 +466,26 @@ func (t *transition) findRenamed() {
 				continue
 			}
 			for _, place := range rec.offer.Places {
-				next, isOffered := at[device.HardwareOf(place)]
-				if !isOffered || next.ID == id || rec.offer.IsOther(next.Offer) {
-					continue
-				}
-				isOwn := next.by == d || !next.Shared && !next.Exclusive
-				if isOwn {
-					t.superseded[id] = supersession{by: next.ID, reason: reasonRenamed + next.ID}
+				for _, next := range at[device.HardwareOf(place)] {
+					if next.renames(d, &rec.offer) {
+						t.superseded[id] = supersession{by: next.ID, reason: reasonRenamed + next.ID}
+					}
 				}
 			}
 		}
 	}
+}
+
+// offered is an offer of a resource.
+type offered struct {
+	*device.Offer
+	by *draft
+}
+
+// renames reports whether the offer is a device that d has listed under another ID. Nodes of the same
+// hardware may be different devices.
+func (o offered) renames(d *draft, listed *device.Offer) bool {
+	isSame := device.SameHardware(listed.Places, o.Places) && !listed.IsOther(o.Offer)
+	isOwn := o.by == d || !o.Shared && !o.Exclusive
+	return o.ID != listed.ID && isSame && isOwn
 }
