@@ -21,8 +21,8 @@ import (
 const (
 	// hostileConns is the number of connections at a time.
 	hostileConns = 600
-	// floodMemory bounds the program's memory during a flood, in MiB.
-	floodMemory = 40
+	// floodMemory bounds the program's memory during a flood, in MiB. The limit of the DaemonSet is 64.
+	floodMemory = 56
 
 	request     = "GET /metrics HTTP/1.1\r\nHost: a\r\n"
 	endlessBody = "GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n"

@@ -86,12 +86,14 @@ func (n *node) write(text string) {
 func TestDeadlyFirstConfiguration(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	// The mark is written beside the start. Without tries, it is removed.
+	// The mark is written beside the start, and a second time with the resources. Without tries, it is
+	// removed.
 	waitMark := func(tries int) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
 			text, err := os.ReadFile(filepath.Join(n.stateDir, "config-trial.json"))
-			isMarked := strings.Contains(string(text), fmt.Sprintf(`"tries":%d`, tries))
+			hasTries := strings.Contains(string(text), fmt.Sprintf(`"tries":%d`, tries))
+			isMarked := hasTries && strings.Contains(string(text), `"resources"`)
 			if isMarked || tries == 0 && errors.Is(err, fs.ErrNotExist) {
 				return
 			}

@@ -248,8 +248,8 @@ func (p *Prober) checkOnce(ctx context.Context, pr *probe) {
 		if ctx.Err() != nil {
 			return
 		}
-		release()
 		p.setHung(pr.id, a.timedOut(), 1)
+		release() // the next check sees that this one hangs
 		reason = <-result
 		p.setHung(pr.id, "", -1)
 	}
