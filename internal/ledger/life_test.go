@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,10 @@ func (l *life) act(op byte, arg int) {
 			r.Offers = append(offers, iface(id, []string{"", "devices/d4"}[arg%2]))
 		default:
 			r.Offers = append(offers, slots(dev(id, []string{"a", "b"}[:1+arg%2]...), 1+arg%4))
+		}
+		// The last two devices are nodes of the same hardware.
+		if at < 0 && id >= "d3" {
+			r.Offers[len(r.Offers)-1].Places = []string{device.NodePlace("devices/d", id)}
 		}
 	case 3: // another count, other nodes
 		if at >= 0 && id != "d4" {
@@ -153,6 +158,9 @@ func (l *life) step() {
 				l.t.Errorf("%s of %s is in a container: offered %t, healthy %t, present %t", e.Offer.ID, res.Name, offered, e.Healthy, e.Present)
 			case e.Offer.NetsInContainer && l.known && l.held[e.Offer.ID] != res.Name:
 				l.t.Errorf("%s of %s is in a container that does not hold it", e.Offer.ID, res.Name)
+			}
+			if strings.HasPrefix(e.Reason, reasonRenamed) {
+				l.t.Errorf("%s of %s is %s, which is another device", e.Offer.ID, res.Name, e.Reason)
 			}
 			if e.Healthy == (e.Reason != "") {
 				l.t.Errorf("%s of %s: healthy %t for the reason %q", e.Offer.ID, res.Name, e.Healthy, e.Reason)
