@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +47,7 @@ func newDevices(f *flags) *cobra.Command {
 		Use:   "devices",
 		Short: "list the devices that the configuration selects on this host, or all hardware",
 		Long: `devices lists the devices that the configuration selects on this host. -o wide
-lists all nodes of each device.
+prints one line for each device, with all its nodes.
 
 With --all it lists all hardware instead, with the resource that has each
 device. Names come from the devices, and from pci.ids and usb.ids if the host
@@ -134,18 +135,34 @@ func newReport(cfg *config.Config, view *agent.View) report {
 	return r
 }
 
-// Table writes a line for each device, and a line with the reason for a resource without devices.
-// With wide, a line has all nodes of the device.
+// Table writes a row for each device, and a row for a resource without devices. The ID, the first
+// nodes and the reason are below the row. With wide, all of them are in the row: the output is for
+// grep and awk.
 func (r report) Table(w io.Writer, wide bool) error {
-	tab := cli.NewTable("RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
+	tab := cli.NewLimitedTable(cli.Columns, "RESOURCE", "HEALTH", "SLOTS", "NUMA")
+	if wide {
+		tab = cli.NewTable("RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
+	}
 	for _, resource := range r.Resources {
 		title := status.Resource{Name: resource.Name, API: resource.API}.Title()
 		for _, d := range resource.Devices {
+			slots := strconv.Itoa(d.Slots)
+			numa := cli.JoinInts(d.NUMA)
 			nodes := cli.Shorten(d.Host(), wide)
-			tab.Row(title, d.ID, strconv.Itoa(d.Slots), d.Health, cli.JoinInts(d.NUMA), nodes, d.Reason)
+			if wide {
+				tab.Row(title, d.ID, slots, d.Health, numa, nodes, d.Reason)
+				continue
+			}
+			contents := d.ID + " " + strings.ReplaceAll(nodes, ",", " ")
+			tab.Add([]string{title, d.Health, slots, numa}, contents, d.Reason)
 		}
-		if len(resource.Devices) == 0 {
+		if len(resource.Devices) > 0 {
+			continue
+		}
+		if wide {
 			tab.Row(title, "", "", "", "", "", resource.Reason)
+		} else {
+			tab.Add([]string{title, "no device"}, resource.Reason)
 		}
 	}
 	return tab.Write(w)

@@ -96,13 +96,13 @@ host's root and name it with --root.`,
 	return cli.Reports(cmd, diagnose, "json")
 }
 
-// Table writes the findings in the order of the checks. The fix is below its finding, so that a
-// terminal does not wrap commands that people copy.
+// Table writes the findings in the order of the checks. The fix is in lines of its own below its
+// finding, because people copy commands.
 func (d diagnosis) Table(w io.Writer, _ bool) error {
 	for _, f := range d.Findings {
-		fmt.Fprintf(w, "%-8s %-14s %s\n", f.Status, f.Check, f.Text)
+		cli.Hang(w, fmt.Sprintf("%-8s %-14s ", f.Status, f.Check), f.Text)
 		if f.Fix != "" {
-			fmt.Fprintf(w, "%-23s fix: %s\n", "", f.Fix)
+			cli.Hang(w, "    fix: ", f.Fix)
 		}
 	}
 	return nil

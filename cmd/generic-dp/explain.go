@@ -189,19 +189,19 @@ func (r explainReport) write(w io.Writer, e explanation) {
 	if e.Reason != "" {
 		heading += ": " + e.Reason
 	}
-	fmt.Fprintln(w, heading)
+	cli.Wrap(w, "", heading)
 	for _, id := range e.Offered {
-		line := "  " + id
+		line := id
 		if why := e.Unhealthy[id]; why != "" {
-			line += "  Unhealthy: " + why
+			line += " Unhealthy: " + why
 		}
-		fmt.Fprintln(w, line)
+		cli.Wrap(w, "  ", line)
 		shown := map[string]bool{}
 		for _, n := range r.Nodes {
 			// A device of two resources has its nodes twice.
 			if n.ID == id && !shown[n.Path] {
 				shown[n.Path] = true
-				fmt.Fprintf(w, "    %s: %s\n", n.Path, describeNode(n))
+				cli.Wrap(w, "    ", n.Path+": "+describeNode(n))
 			}
 		}
 	}
@@ -213,7 +213,8 @@ func (r explainReport) write(w io.Writer, e explanation) {
 	for _, m := range e.Matches {
 		fmt.Fprintf(w, "  %s\n", m.Place)
 		for _, c := range m.Conditions {
-			fmt.Fprintf(w, "    %-20s %-20s %s\n", c.Key, cmp.Or(c.Want, "any"), fits(c))
+			row := fmt.Sprintf("    %-20s %-20s ", c.Key, cmp.Or(c.Want, "any"))
+			cli.Hang(w, row, fits(c))
 		}
 	}
 }
@@ -237,7 +238,7 @@ func (r explainReport) verdict(e explanation) string {
 func fits(c matchers.Condition) string {
 	switch {
 	case c.Fits > 0:
-		return fmt.Sprint(c.Fits)
+		return fmt.Sprintf("%d left", c.Fits)
 	case c.Nearest != "":
 		return "none: " + c.Nearest
 	}

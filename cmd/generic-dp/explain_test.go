@@ -177,7 +177,7 @@ func TestExplainGroupMembers(t *testing.T) {
 	for subject, want := range map[string]string{
 		"0002:01:00.0": "example.com/fc: offers it\n",
 		"0002:01:00.1": "example.com/fc: offers it: as a part of 0002:01:00.0: both are in IOMMU group 57\n",
-		"/dev/vfio/57": "    pci.id               \"1077:2281\"          1\n",
+		"/dev/vfio/57": "    pci.id               \"1077:2281\"          1 left\n",
 		"fc":           "example.com/fc: offers 1 device: IOMMU group 57 with 2 functions is one device\n",
 	} {
 		out := command(t, "explain", subject, "--config", config, "--sysfs", "testdata/machines/iommu-group.txtar")

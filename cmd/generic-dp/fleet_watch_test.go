@@ -167,7 +167,7 @@ func TestFleetWatch(t *testing.T) {
 	}
 }
 
-// On a terminal, each report replaces the last one.
+// On a terminal, each report replaces the last one, and health has a colour.
 func TestFleetWatchOnTerminal(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t)
@@ -181,7 +181,11 @@ func TestFleetWatchOnTerminal(t *testing.T) {
 	const home = "\x1b[H\x1b[2J"
 	shown.waitFor(t, home, 1)
 	w.answer(t, "Unhealthy")
-	shown.waitFor(t, "unplugged", 1)
+	unhealthy := "\x1b[31mUnhealthy\x1b[0m: unplugged"
+	if os.Getenv("NO_COLOR") != "" {
+		unhealthy = "Unhealthy: unplugged"
+	}
+	shown.waitFor(t, unhealthy, 1)
 	// The same report is drawn again: the size of the terminal may have changed.
 	shown.waitFor(t, home, strings.Count(shown.String(), home)+2)
 	interrupt()

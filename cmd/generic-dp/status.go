@@ -55,7 +55,7 @@ func newStatus(f *flags) *cobra.Command {
 cluster: kubectl exec POD -- /generic-dp status
 
 With RESOURCE, a name with or without its domain, it shows only that resource.
-Problems come first. --watch prints the status again whenever it changes.`,
+Problems come last. --watch prints the status again whenever it changes.`,
 		Args: cli.WantArgs(0, 1, "want no argument or one RESOURCE"),
 	}
 	f.add(cmd, []string{"listen"})

@@ -24,11 +24,21 @@ func (t statusText) put(indent string, lines ...string) {
 	}
 }
 
-// Table writes the status, resources with problems first. It changes the order of r.Resources. Alerts
-// come first, because they are what an administrator must act on.
+// Table writes the status. What an administrator must act on comes last, because the end of a long
+// text is what a terminal shows. It changes the order of r.Resources.
 func (r *statusReport) Table(w io.Writer, _ bool) error {
 	t := statusText{w}
 	t.head(r.Status)
+	t.events(r.Events)
+	r.ProblemsLast()
+	for _, resource := range r.Resources {
+		fmt.Fprintln(w)
+		t.resource(resource, r.HeldUnknown == "")
+	}
+	alerts := r.Alerts(time.Now())
+	if len(alerts) > 0 || r.HeldUnknown != "" {
+		fmt.Fprintln(w)
+	}
 	for _, alert := range r.Alerts(time.Now()) {
 		t.put("", alert.Heading+":")
 		t.put("  ", alert.Lines...)
@@ -36,12 +46,6 @@ func (r *statusReport) Table(w io.Writer, _ bool) error {
 	if r.HeldUnknown != "" {
 		t.put("", "Holders are unknown: "+r.HeldUnknown)
 	}
-	r.ProblemsFirst()
-	for _, resource := range r.Resources {
-		fmt.Fprintln(w)
-		t.resource(resource, r.HeldUnknown == "")
-	}
-	t.events(r.Events)
 	return nil
 }
 
@@ -72,7 +76,7 @@ func (t statusText) resource(r status.Resource, isHeldKnown bool) {
 		if isHeldKnown {
 			used = strconv.Itoa(len(d.Held))
 		}
-		t.put("  ", fmt.Sprintf("%s, %s/%d used: %s", d.Health, used, d.Slots, d.ID))
+		t.put("  ", fmt.Sprintf("%s, %s of %s used: %s", d.Health, used, cli.Count(d.Slots, "slot"), d.ID))
 		t.device(d)
 	}
 	if len(r.Devices) == 0 {
@@ -97,7 +101,7 @@ func (t statusText) device(d status.Device) {
 }
 
 // events writes the latest events, oldest first. Consecutive events that only differ in their
-// times become one line with the time of the last.
+// times become one line with the time of the last. The status page has more of them.
 func (t statusText) events(events []status.Event) {
 	if len(events) > 0 {
 		fmt.Fprintln(t.w)
@@ -109,7 +113,9 @@ func (t statusText) events(events []status.Event) {
 		texts = append(texts, text)
 		lines = append(lines, stamp(e.Time)+" "+text)
 	}
-	t.put("", fold(texts, lines)...)
+	const most = 10
+	folded := fold(texts, lines)
+	t.put("", folded[max(0, len(folded)-most):]...)
 }
 
 // summary describes a resource in a few words. Without known holders, it says how many devices
@@ -121,11 +127,11 @@ func summary(r status.Resource) string {
 	slots := r.Slots.All()
 	usage := cli.Count(len(r.Devices), "device") + ", " + cli.Count(slots, "slot")
 	if r.Slots.Held != nil {
-		usage = fmt.Sprintf("%d/%d used", *r.Slots.Held, slots)
+		usage = fmt.Sprintf("%d of %s used", *r.Slots.Held, cli.Count(slots, "slot"))
 	}
 	words := []string{usage}
 	if r.Slots.Unhealthy > 0 {
-		words = append(words, fmt.Sprintf("%d unhealthy", r.Slots.Unhealthy))
+		words = append(words, cli.Count(r.Slots.Unhealthy, "slot")+" unhealthy")
 	}
 	if r.Retired {
 		words = append(words, "no longer configured")

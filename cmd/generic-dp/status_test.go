@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -22,6 +23,10 @@ func (instance) Config() status.Config { return status.Config{} }
 func (instance) LeftOut() status.LeftOut { return status.LeftOut{} }
 func (instance) Status(context.Context) status.Status {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	var events []status.Event
+	for i := range 11 {
+		events = append(events, status.Event{Time: at, Resource: "example.com/a", What: fmt.Sprintf("event %d", i)})
+	}
 	return status.Status{
 		Version: "v1", Command: "serve", NodeName: "n1", Started: at,
 		Config:   status.Config{Path: "/etc/generic-dp", Generation: 1, Loaded: at},
@@ -38,40 +43,49 @@ func (instance) Status(context.Context) status.Status {
 				{ID: "usb:22", Health: status.Unhealthy, Slots: 2, Reason: "device is gone"},
 			}},
 		},
-		Events: []status.Event{
-			{Time: at, Resource: "example.com/a", ID: "usb:22", What: "Unhealthy: device is gone"},
-			{Time: at, Resource: "example.com/a", What: "registered (start)"},
-			{Time: at.Add(time.Second), Resource: "example.com/a", What: "registered (start)"},
-		},
+		Events: append(events,
+			status.Event{Time: at, Resource: "example.com/a", ID: "usb:22", What: "Unhealthy: device is gone"},
+			status.Event{Time: at, Resource: "example.com/a", What: "registered (start)"},
+			status.Event{Time: at.Add(time.Second), Resource: "example.com/a", What: "registered (start)"},
+		),
 	}
 }
 
 // wantStatus has the times of UTC.
 const wantStatus = `generic-dp v1 on n1, not ready, serve since 2026-11-20 12:00:00 UTC
 configuration /etc/generic-dp, generation 1, loaded 2026-11-20 12:00:00 UTC
-Not ready:
-  resource example.com/b is not registered: refused
 
-example.com/a: 1/4 used, 2 unhealthy
-  Unhealthy, 0/2 used: usb:22
-    device is gone
-  Healthy, 1/2 used: usb:1
-    /dev/ttyUSB0
-    NUMA 0,1
-    held by d/p/c
-
-example.com/c: 3/4 used
-  Healthy, 3/4 used: fuse
-    /dev/fuse
-    held by d/p/c x2
-    held by d/q/c
+2026-11-20 12:00:00 UTC example.com/a event 3
+2026-11-20 12:00:00 UTC example.com/a event 4
+2026-11-20 12:00:00 UTC example.com/a event 5
+2026-11-20 12:00:00 UTC example.com/a event 6
+2026-11-20 12:00:00 UTC example.com/a event 7
+2026-11-20 12:00:00 UTC example.com/a event 8
+2026-11-20 12:00:00 UTC example.com/a event 9
+2026-11-20 12:00:00 UTC example.com/a event 10
+2026-11-20 12:00:00 UTC example.com/a usb:22 Unhealthy: device is gone
+2026-11-20 12:00:01 UTC example.com/a registered (start) x2
 
 example.com/b: no device
   usb.id "10c4:ea61" fits nothing: nearest 10c4:ea60 on /dev/ttyUSB1, a long way
     down
 
-2026-11-20 12:00:00 UTC example.com/a usb:22 Unhealthy: device is gone
-2026-11-20 12:00:01 UTC example.com/a registered (start) x2
+example.com/c: 3 of 4 slots used
+  Healthy, 3 of 4 slots used: fuse
+    /dev/fuse
+    held by d/p/c x2
+    held by d/q/c
+
+example.com/a: 1 of 4 slots used, 2 slots unhealthy
+  Healthy, 1 of 2 slots used: usb:1
+    /dev/ttyUSB0
+    NUMA 0,1
+    held by d/p/c
+  Unhealthy, 0 of 2 slots used: usb:22
+    device is gone
+
+Not ready:
+  resource example.com/b is not registered: refused
 `
 
 // inLocalTime replaces the times of a text by times of the zone of the test.
@@ -105,7 +119,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	one := command(t, "status", "c", "--listen", ":"+port)
-	if !strings.Contains(one, "\nexample.com/c: 3/4 used\n") || strings.Contains(one, "example.com/a") {
+	if !strings.Contains(one, "\nexample.com/c: 3 of 4 slots used\n") || strings.Contains(one, "example.com/a") {
 		t.Errorf("status c:\n%s", one)
 	}
 	var only status.Status

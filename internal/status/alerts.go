@@ -154,21 +154,21 @@ func (s *Status) CommonReason() string {
 	return reason
 }
 
-// ProblemsFirst sorts resources and devices: first the ones that need an administrator, then the
-// ones that work, then the retiring ones, and last the resources without devices. The order is
-// stable. It changes s, whose lists must belong to the caller.
-func (s *Status) ProblemsFirst() {
+// ProblemsLast sorts resources and devices: first the resources without devices, then the retiring
+// ones, then the ones that work, and last the ones that need an administrator. The order is stable. It
+// changes s, whose lists must belong to the caller.
+func (s *Status) ProblemsLast() {
 	order.Stable(s.Resources, func(a, b Resource) int {
-		return cmp.Compare(s.rank(&a), s.rank(&b))
+		return cmp.Compare(s.rank(&b), s.rank(&a))
 	})
 	for _, r := range s.Resources {
 		order.Stable(r.Devices, func(a, b Device) int {
-			return cmp.Compare(a.rank(), b.rank())
+			return cmp.Compare(b.rank(), a.rank())
 		})
 	}
 }
 
-// rank is the place of a resource in the order of ProblemsFirst.
+// rank is the place of a resource in the order of ProblemsLast, from the end.
 func (s *Status) rank(r *Resource) int {
 	isUnregistered := s.Kubelet != nil && !r.Registered
 	switch {
@@ -184,7 +184,7 @@ func (s *Status) rank(r *Resource) int {
 	return 2
 }
 
-// rank is the place of a device in the order of ProblemsFirst.
+// rank is the place of a device in the order of ProblemsLast, from the end.
 func (d *Device) rank() int {
 	switch d.Health {
 	case Unhealthy:

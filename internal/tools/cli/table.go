@@ -126,7 +126,7 @@ func (t *Table) Write(w io.Writer) error {
 		}
 		for _, line := range row.below {
 			// Lines below a row may be longer than the table, and are wrapped at words.
-			WrapAt(w, cmp.Or(t.limit, Columns), "    ", line)
+			wrapAt(w, cmp.Or(t.limit, Columns), "    ", "      ", line)
 		}
 	}
 	return nil

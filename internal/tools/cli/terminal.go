@@ -21,18 +21,41 @@ func Terminal(w io.Writer) *os.File {
 	return file
 }
 
+// colours marks the health of devices, and the findings of doctor, which are the first cell of a row.
+var colours = strings.NewReplacer(
+	"Unhealthy", "\x1b[31mUnhealthy\x1b[0m",
+	"Healthy", "\x1b[32mHealthy\x1b[0m",
+	"problem  ", "\x1b[31mproblem\x1b[0m  ",
+	"warning  ", "\x1b[33mwarning\x1b[0m  ",
+)
+
+// hasColours reports whether an output is a terminal whose user wants colours: see no-color.org.
+func hasColours(w io.Writer) bool {
+	return Terminal(w) != nil && os.Getenv("NO_COLOR") == ""
+}
+
 // Wrap writes words in lines of 80 columns, unless a single word is longer. Lines after the first
 // one are indented by two more columns. It writes nothing if text has no words. The width of the
 // terminal has no effect.
-func Wrap(w io.Writer, indent, text string) { WrapAt(w, Columns, indent, text) }
+func Wrap(w io.Writer, indent, text string) {
+	wrapAt(w, Columns, indent, indent+"  ", text)
+}
 
-// WrapAt is like Wrap, for lines of a given width. The width counts characters, not cells: wide
-// characters, such as Chinese ones, make a line longer than the terminal.
-func WrapAt(w io.Writer, width int, indent, text string) {
+// Hang is like Wrap, for text behind the cells of a row: its other lines begin below the text, as far
+// as a long cell leaves room for them.
+func Hang(w io.Writer, row, text string) {
+	const room = 34
+	width := min(utf8.RuneCountInString(row), Columns-room)
+	wrapAt(w, Columns, row, strings.Repeat(" ", width), text)
+}
+
+// wrapAt writes words in lines of a given width, with one indent for the first line and one for the
+// others. The width counts characters, not cells: wide characters, such as Chinese ones, make a line
+// longer than the terminal.
+func wrapAt(w io.Writer, width int, indent, continued, text string) {
 	line := ""
-	continued := indent + "  "
 	for _, word := range strings.Fields(text) {
-		length := len(indent) + utf8.RuneCountInString(line) + 1 + utf8.RuneCountInString(word)
+		length := utf8.RuneCountInString(indent+line) + 1 + utf8.RuneCountInString(word)
 		if line != "" && length > width {
 			fmt.Fprintln(w, indent+line)
 			line = ""
