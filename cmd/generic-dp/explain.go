@@ -67,7 +67,7 @@ RESOURCE is a name, with or without its domain.`,
 			return explainReport{
 				Variables: []matchers.Variable{},
 				Resources: resources,
-				Explain:   answer.Explain{Nodes: f.nodeStates(view, offeredIn(resources))},
+				Explain:   f.states(view, resources),
 			}, nil
 		}
 		return f.explainDevice(cmd.ErrOrStderr(), view, cfg, args[0])
@@ -116,7 +116,7 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 		Device:    listed(listAll(all, view), found, name),
 		Variables: view.Variables(found.Hardware, found.Node),
 		Resources: resources,
-		Explain:   answer.Explain{Nodes: f.nodeStates(view, offeredIn(resources))},
+		Explain:   f.states(view, resources),
 	}, nil
 }
 
@@ -178,6 +178,9 @@ func (r explainReport) Table(w io.Writer, _ bool) error {
 	}
 	for _, e := range r.Resources {
 		r.write(w, e)
+	}
+	if len(r.Nodes) > 0 && !r.HostProcesses {
+		cli.Wrap(w, "", "not known: which processes of the host have a node open: only root on the node itself sees them")
 	}
 	return nil
 }

@@ -33,15 +33,19 @@ func describeNode(n answer.Node) string {
 	return text
 }
 
-// nodeStates returns the state of the nodes of all offered devices: owner, group and mode as they are in a container, and who
-// has them open. A node of several devices is in the list once for each of them. A recording has
-// nodes without owners and processes, so the result is empty for it.
-func (f *flags) nodeStates(view *agent.View, offered func(id string) bool) []answer.Node {
-	states := []answer.Node{}
+// states returns the state of the nodes of all offered devices: owner, group and mode as they are in
+// a container, and who has them open. A node of several devices is in the list once for each of them.
+// A recording has nodes without owners and processes, so the list is empty for it.
+func (f *flags) states(view *agent.View, resources []explanation) answer.Explain {
+	states := answer.Explain{
+		Nodes:         []answer.Node{},
+		HostProcesses: seesHostProcesses(),
+	}
 	if f.unpacked != "" {
 		return states
 	}
 	open := openNodes()
+	offered := offeredIn(resources)
 	for _, m := range view.Matched.Resources {
 		for _, o := range m.Offers {
 			if !offered(o.ID) {
@@ -54,7 +58,7 @@ func (f *flags) nodeStates(view *agent.View, offered func(id string) bool) []ans
 				}
 				state.Resource = m.Name
 				state.ID = o.ID
-				states = append(states, state)
+				states.Nodes = append(states.Nodes, state)
 			}
 		}
 	}
@@ -93,8 +97,15 @@ func replace(value, other *uint32) {
 	}
 }
 
-// openNodes returns the processes that have device nodes open, by device number. Without the
-// rights of root it only has the processes of this user, and in a pod only processes of the pod.
+// seesHostProcesses reports whether this process is root in the first PID namespace of the host, whose
+// inode is a constant: PROC_PID_INIT_INO in include/linux/proc_ns.h.
+func seesHostProcesses() bool {
+	namespace, _ := os.Readlink("/proc/self/ns/pid")
+	return namespace == "pid:[4026531836]" && os.Geteuid() == 0
+}
+
+// openNodes returns the processes that have device nodes open, by device number, as far as they are
+// visible: see seesHostProcesses.
 func openNodes() map[uint64][]string {
 	open := map[uint64][]string{}
 	files, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the only error is a malformed pattern

@@ -160,9 +160,10 @@ match.glob = "/dev/full"
 	}{
 		{"full", host, fmt.Sprintf("(%d)", os.Getpid())},
 		{"full", host, "/dev/full: mode 0666, uid 0, gid 0"},
+		{"full -o json", host, fmt.Sprintf("\"host_processes\": %t\n", seesHostProcesses())},
 	} {
 		var out strings.Builder
-		run(t.Context(), append([]string{"explain", c.subject}, c.args...), &out, &out)
+		run(t.Context(), append([]string{"explain"}, append(strings.Fields(c.subject), c.args...)...), &out, &out)
 		if !strings.Contains(out.String(), c.want) {
 			t.Errorf("explain %s: %s, want %q", c.subject, out.String(), c.want)
 		}

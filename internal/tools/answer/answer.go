@@ -103,6 +103,9 @@ func (c *Change) Becomes() string {
 // Explain is the part of `explain -o json` that is about the nodes of offered devices.
 type Explain struct {
 	Nodes []Node `json:"nodes"`
+	// HostProcesses is set if the processes of the whole host were examined. A pod only sees its
+	// own ones, and a user other than root only the user's.
+	HostProcesses bool `json:"host_processes"`
 }
 
 // Node is a node of an offered device, with owner, group and mode as they are in a container.

@@ -125,7 +125,7 @@ func (g *group) selectNodes(found []*device.Node) {
 	// Each port of an adapter is a line of its own, and each node of a capture card an input.
 	case g.name == "serial adapter", isCard:
 		g.lines = append(g.lines, eachNode)
-	case images == 1: // the other nodes of a camera have metadata
+	case isVideo && images == 1: // the other nodes of a camera have metadata
 		g.lines = append(g.lines, indexLine+`0"`)
 	default:
 		// Several nodes cannot be at one path.

@@ -66,6 +66,14 @@ var kinds = []kind{
 		together: serialNodes,
 	},
 	{
+		// Frontend, demux and dvr of an adapter work together: all nodes are one device, with the
+		// analog nodes of a hybrid tuner, which has one tuner for both.
+		name:     "DVB receiver",
+		nodes:    []string{"/dev/dvb/*/*"},
+		resource: "dvb",
+		together: []string{"/dev/video*", "/dev/vbi*", "/dev/radio*", "/dev/media*", "/dev/snd/*"},
+	},
+	{
 		// Codecs of a SoC have the same nodes as cameras, but pods request them for another
 		// purpose, and programs find them by their format.
 		name:  "video codec",
@@ -85,12 +93,6 @@ var kinds = []kind{
 		words:      []string{"csi", "camera", "camss", "unicam", "cif", "cfe", "rkisp", "mipi"},
 		resource:   "camera",
 		path:       "/dev/video0",
-	},
-	{
-		// Frontend, demux and dvr of an adapter work together: all nodes are one device.
-		name:     "DVB receiver",
-		nodes:    []string{"/dev/dvb/*/*"},
-		resource: "dvb",
 	},
 	{
 		// A port has no class of its own: usb-serial drivers are for devices of class ff.
