@@ -55,7 +55,7 @@ func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
 // shortened, and no device is left out or folded: the output is for grep and awk.
 func (r inventoryReport) Table(w io.Writer, wide bool) error {
 	if wide {
-		tab := cli.NewTable("DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE", "DEVICE ID", "SERIAL", "CLASS", "USB.PATH")
+		tab := cli.NewTable("DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE", "DEVICE ID", "SERIAL", "CLASS", "USB.PATH", "PCI.PF")
 		for _, d := range r.Devices {
 			tab.Row(cells(d)...)
 		}
@@ -97,6 +97,7 @@ func cells(d catalog.Device) []string {
 		d.Serial,
 		d.Class,
 		d.Path,
+		d.PF,
 	}
 }
 

@@ -227,8 +227,7 @@ func (*address) Type() string { return "string" }
 
 // completeResources completes the names of resources without their domain. It leaves out names
 // with variables, because their values depend on hardware. Without a valid configuration, the
-// shell completes file names, such as the devices below /dev that explain accepts. It does not
-// scan the host: a completion must be fast.
+// shell completes file names. It does not scan the host.
 func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -248,4 +247,28 @@ func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) ([]
 		names = append(names, name)
 	}
 	return names, cobra.ShellCompDirectiveDefault
+}
+
+// completeDevices completes the names of hardware, such as USB ports and PCI addresses. The shell
+// completes devices below /dev. A scan is fast enough for a completion.
+func (f *flags) completeDevices(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	view, err := f.scan(cmd.Context(), &config.Config{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	var names []string
+	for _, h := range view.Snapshot.Hardware {
+		names = append(names, h.Name)
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}
+
+// completeSubjects completes what explain accepts: resources and devices.
+func (f *flags) completeSubjects(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	resources, _ := f.completeResources(cmd, args, word)
+	devices, directive := f.completeDevices(cmd, args, word)
+	return append(resources, devices...), directive
 }

@@ -23,6 +23,7 @@ type Device struct {
 	Serial     string   `json:"serial"`
 	Class      string   `json:"class"`
 	Path       string   `json:"path"` // usb.path, the same in every boot
+	PF         string   `json:"pf"`   // pci.pf: the physical function of a virtual one or a sub-function
 	Driver     string   `json:"driver"`
 	NUMA       []int    `json:"numa"`
 	Nodes      []string `json:"nodes"`
@@ -92,6 +93,7 @@ func (c *Catalog) describe(h *device.Hardware, offers owners) Device {
 		d.Driver = h.Parent.PCI.Driver
 	case h.PCI != nil:
 		d.ID = attribute(h, "pci.id")
+		d.PF = h.PCI.PF
 		d.Driver = h.PCI.Driver
 		d.Class = h.PCI.Class
 	case h.MDev != nil:
