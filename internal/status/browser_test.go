@@ -134,7 +134,7 @@ func TestPageInBrowser(t *testing.T) {
 			"Ready", "Devices0", "example.com/none", `glob "/dev/none*" fits nothing`, "!problem",
 		}},
 		"3-devices": {nodeOf(held), []string{
-			"1 problem", "Devices3", "Healthy2", "Unhealthy1", "usb:10c4:ea60:A000", "device is gone", "What to do", "home/zigbee2mqtt/main", "Pods", "for 3 h",
+			"1 problem", "Devices3", "Healthy2", "Unhealthy1", "usb:10c4:ea60:A000", "device is gone", "What to do: Plug it in again", "home/zigbee2mqtt/main", "Pods", "for 3 h",
 		}},
 		"200-devices": {nodeOf(serials(200)), []string{
 			"Devices200", "1 of 200 Unhealthy", "usb:10c4:ea60:A199", "device is gone",

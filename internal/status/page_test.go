@@ -3,6 +3,7 @@ package status_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
@@ -101,7 +102,7 @@ func TestRetiringDevicesAreCountedApart(t *testing.T) {
 	}
 }
 
-// Each link leads to a heading of the page about troubleshooting.
+// Each link leads to a heading of the page about troubleshooting, and has a text of its own.
 func TestSectionsExist(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
@@ -120,6 +121,7 @@ func TestSectionsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, page := newServer(t, &state{}).get("/", "")
 	sections := regexp.MustCompile(`Section = "([^"]+)"`).FindAllStringSubmatch(string(source), -1)
 	if len(sections) < 8 {
 		t.Fatalf("sections %q", sections)
@@ -127,6 +129,9 @@ func TestSectionsExist(t *testing.T) {
 	for _, m := range sections {
 		if !anchors[m[1]] {
 			t.Errorf("docs/troubleshooting.md has no heading for #%s", m[1])
+		}
+		if !strings.Contains(page, fmt.Sprintf("\n  %q: \"", m[1])) {
+			t.Errorf("page.html does not say what to do about #%s", m[1])
 		}
 	}
 	for version, ref := range map[string]string{"v0.1.0": "v0.1.0", "0.1.0": "v0.1.0", "v0.1.0-3-g1fa6dbd": "main", "unknown": "main", "": "main"} {
