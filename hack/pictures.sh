@@ -16,25 +16,31 @@ fi
 (cd test/e2e/vm && GENERIC_DP_FRAMES=$temp GENERIC_DP_BIN=$bin go test -count=1 -vet=off -run TestFrames .)
 mkdir -p "$out"
 
-# Each frame is a caption, the output of the program, and a form feed. Lines below the eleventh
-# are cut, as by watch(1).
+# Each frame is a caption, the output of the program, and a form feed. The program colours the same
+# words on a terminal.
 awk -v RS='\f' '
 {
 	gsub(/&/, "\\&amp;"); gsub(/</, "\\&lt;"); gsub(/>/, "\\&gt;")
+	gsub(/Unhealthy/, "<tspan fill=\"#f85149\">&</tspan>")
+	gsub(/Healthy/, "<tspan fill=\"#3fb950\">&</tspan>")
+	sub(/\n+$/, "")
 	frames[NR] = $0
+	n = split($0, lines, "\n")
+	if (n > most) most = n
 }
 END {
-	print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 748 275\" width=\"748\" height=\"275\" role=\"img\" aria-label=\"generic-dp status while a USB stick is unplugged and returns\">"
+	height = 19 * most + 40
+	print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 748 " height "\" width=\"748\" height=\"" height "\" role=\"img\" aria-label=\"generic-dp status while a USB stick is unplugged and returns\">"
 	print "<style>text { font: 14px ui-monospace, Menlo, Consolas, \"DejaVu Sans Mono\", monospace; fill: #d0d7de; white-space: pre }"
 	print "g { opacity: 0; animation: show " 4 * NR "s step-end infinite } g:last-of-type { opacity: 1 }"
 	print "@keyframes show { 0% { opacity: 1 } " 100 / NR "% { opacity: 0 } 100% { opacity: 0 } }"
 	print "@media (prefers-reduced-motion) { g { animation: none } }</style>"
-	print "<rect width=\"748\" height=\"275\" rx=\"8\" fill=\"#0d1117\"/>"
+	print "<rect width=\"748\" height=\"" height "\" rx=\"8\" fill=\"#0d1117\"/>"
 	for (i = 1; i <= NR; i++) {
 		n = split("# " frames[i], lines, "\n")
 		print "<g style=\"animation-delay: " 4 * (i - 1 - NR) "s\">"
-		print "<text x=\"14\" y=\"28\">" lines[1] "</text><text x=\"14\" y=\"47\">$ watch --no-title generic-dp status</text>"
-		for (k = 2; k <= n && k < 13; k++) print "<text x=\"14\" y=\"" 28 + 19 * k "\">" lines[k] "</text>"
+		print "<text x=\"14\" y=\"28\">" lines[1] "</text><text x=\"14\" y=\"47\">$ generic-dp status zigbee --watch</text>"
+		for (k = 2; k <= n; k++) print "<text x=\"14\" y=\"" 28 + 19 * k "\">" lines[k] "</text>"
 		print "</g>"
 	}
 	print "</svg>"

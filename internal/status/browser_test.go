@@ -131,7 +131,7 @@ func TestPageInBrowser(t *testing.T) {
 		wants  []string
 	}{
 		"0-devices": {nodeOf(status.Resource{Name: "example.com/none", NoDevices: `glob "/dev/none*" fits nothing`, Devices: []status.Device{}}), []string{
-			"Ready", "Devices0", "example.com/none", `glob "/dev/none*" fits nothing`, "!problem",
+			"Ready", "Devices0", "Without a device", "example.com/none", `glob "/dev/none*" fits nothing`, "What to do: generic-dp explain", "!problem",
 		}},
 		"3-devices": {nodeOf(held), []string{
 			"1 problem", "Devices3", "Healthy2", "Unhealthy1", "usb:10c4:ea60:A000", "device is gone", "What to do: Plug it in again", "home/zigbee2mqtt/main", "Pods", "for 3 h",

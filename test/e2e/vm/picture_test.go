@@ -10,7 +10,7 @@ import (
 )
 
 // framesEnv names the directory for the output of TestFrames: the state, and frames
-// of a terminal, see hack/terminal.
+// of a terminal, see hack/pictures.sh.
 const framesEnv = "GENERIC_DP_FRAMES"
 
 // TestFrames takes the status for make pictures: the stick of a pod is unplugged, another
@@ -48,12 +48,12 @@ match.usb.id = "18d1:9302"
 			want.Unhealthy = append(want.Unhealthy, bySerial(serial))
 		}
 		m.Want(t, want)
-		screen := m.Run(t, "status")
+		screen := m.Run(t, "status", "zigbee")
 		for range 100 { // the holders may be some seconds old
 			if strings.Contains(screen, pod) {
 				break
 			}
-			screen = m.Run(t, "status")
+			screen = m.Run(t, "status", "zigbee")
 		}
 		frames = append(frames, caption+"\n"+screen)
 	}
