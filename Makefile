@@ -15,12 +15,13 @@ TAGS    := grpcnotrace,nethttpomithttp2
 INLINED := runtime internal/... $(addprefix google.golang.org/,grpc grpc/internal/transport grpc/mem protobuf/proto protobuf/internal/impl protobuf/encoding/protowire)
 GCFLAGS := -gcflags=all=-l $(INLINED:%=-gcflags=%=)
 LDFLAGS := -s -w -buildid= -funcalign=4 -X main.version=$(VERSION)
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 FUZZ ?= 10000x
 
-.PHONY: help build plugin run test race browser adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster scale image packages release publish manifests release-test pictures dockerfile clean
+.PHONY: help build plugin run test race browser adversary model soak fuzz lint vuln bench e2e-deps e2e e2e-vm e2e-cluster scale image packages release publish manifests release-test pictures dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +78,10 @@ lint: ## gofmt, go vet, staticcheck, actionlint, file length and size
 	cd test/e2e/vm && CGO_ENABLED=0 $(GO) vet ./...
 	@long=$$(git ls-files '*.go' | xargs wc -l | awk '$$2 != "total" && $$1 > 600 { print $$2 }'); if [ -n "$$long" ]; then echo "over 600 lines: $$long"; exit 1; fi
 	@large=$$(git ls-files -z | xargs -0 wc -c | awk '$$2 != "total" && $$1 > 1048576 { print $$2 }'; git grep -alP '^\x7fELF'); if [ -n "$$large" ]; then echo "over 1 MiB, or a program: $$large"; exit 1; fi
+
+vuln: ## known vulnerabilities that the programs and the release can reach; needs the network
+	$(GO) run $(GOVULNCHECK) -tags $(TAGS) ./...
+	cd hack/release && $(GO) run $(GOVULNCHECK) ./...
 
 bench: build plugin ## benchmarks: scan, matching, Allocate, registration; then the whole process
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -run '^$$' -tags $(TAGS) -bench . -benchmem ./...

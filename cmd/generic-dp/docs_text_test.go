@@ -230,7 +230,9 @@ func TestDocsOfReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for _, page := range append(pages, repository+"/README.md", chart+"README.md") {
+	unpublished := 0
+	for _, page := range append(pages, repository+"/README.md", chart+"README.md", repository+"/CHANGELOG.md") {
+		unpublished += strings.Count(read(page), "published yet")
 		for _, m := range ownVersion.FindAllStringSubmatch(read(page), -1) {
 			if found++; m[1] != want {
 				t.Errorf("%s: %s: want %s, as in Chart.yaml", page, m[0], want)
@@ -239,6 +241,10 @@ func TestDocsOfReleases(t *testing.T) {
 	}
 	if found < 5 {
 		t.Errorf("%d versions in the pages", found)
+	}
+	// The first release changes one line of the pages.
+	if unpublished > 1 {
+		t.Errorf("%d places say that nothing is published yet, want one", unpublished)
 	}
 }
 
