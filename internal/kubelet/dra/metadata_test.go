@@ -1,7 +1,9 @@
 package dra_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -19,7 +21,11 @@ func TestMetadata(t *testing.T) {
 	b := newBed(t, kubelettest.Options{})
 	at := func(port string) dra.Device {
 		d := stick("usb:1")
-		d.Slots, d.Attributes = 3, map[string]device.Typed{"port": {Text: port}}
+		d.Slots, d.Attributes = 3, map[string]device.Typed{
+			"port":                            {Text: port},
+			"resource.kubernetes.io/pciBusID": {Text: "0000:3b:00.0"},
+			"mdevUUID":                        {Text: "8a1c"},
+		}
 		return d
 	}
 	b.sticks.set(at("1-1"), stick("usb:2"))
@@ -54,6 +60,9 @@ func TestMetadata(t *testing.T) {
 		text, err := os.ReadFile(files[name])
 		if err != nil || !strings.Contains(string(text), `"1-1"`) || !strings.Contains(string(text), `"name": "`+name+`"`) {
 			t.Errorf("claim %s: %s, %v", name, text, err)
+		}
+		if pci, mdev := forKubeVirt(t, text); pci != "0000:3b:00.0" || mdev != "8a1c" {
+			t.Errorf("claim %s: KubeVirt finds %q and %q: %s", name, pci, mdev, text)
 		}
 		if name != "own" {
 			if err := b.kubelet.UnprepareClaim(t.Context(), c.UID); err != nil {
@@ -94,6 +103,34 @@ func TestMetadata(t *testing.T) {
 	b.until("the file again", has(`"1-4"`))
 	if left, err := b.claims.Claims(); err != nil || len(left) != 1 || left[0].Name != "own" {
 		t.Errorf("claims: %v, %v", left, err)
+	}
+}
+
+// forKubeVirt returns the address and the UUID that KubeVirt 1.9 finds for a request (pkg/dra/utils.go
+// there): in the first version of the file that it knows, of the only device.
+func forKubeVirt(t *testing.T, text []byte) (pci, mdev string) {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var file struct {
+			APIVersion string
+			Requests   []struct {
+				Devices []struct {
+					Attributes map[string]struct{ String string }
+				}
+			}
+		}
+		if err := decoder.Decode(&file); err != nil {
+			t.Fatal(err)
+		}
+		if file.APIVersion != "metadata.resource.k8s.io/v1alpha1" {
+			continue
+		}
+		if len(file.Requests) != 1 || len(file.Requests[0].Devices) != 1 {
+			t.Fatalf("want one device: %s", text)
+		}
+		attributes := file.Requests[0].Devices[0].Attributes
+		return attributes["resource.kubernetes.io/pciBusID"].String, attributes["mdevUUID"].String
 	}
 }
 
