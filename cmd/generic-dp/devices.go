@@ -11,6 +11,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
@@ -153,7 +154,7 @@ func (r report) Table(w io.Writer, wide bool) error {
 				tab.Row(title, d.ID, slots, d.Health, numa, nodes, d.Reason)
 				continue
 			}
-			contents := d.ID + " " + strings.ReplaceAll(nodes, ",", " ")
+			contents := device.Printable(d.ID+" "+strings.ReplaceAll(nodes, ",", " "), "")
 			tab.Add([]string{title, d.Health, slots, numa}, contents, d.Reason)
 		}
 		if len(resource.Devices) > 0 {
