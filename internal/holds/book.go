@@ -32,7 +32,8 @@ type Options struct {
 	Checkpoint string
 	// Cgroups says whether a pod has a cgroup, and whether it runs.
 	Cgroups *cgroup.Tree
-	// Journal is the path of the file that keeps holds over a restart of the program.
+	// Journal is the path of the file that keeps holds over a restart of the program. If it is
+	// empty, Grant only checks the slots and records nothing: no container gets them.
 	Journal string
 	// Boot is the ID of this boot: no container survives a reboot.
 	Boot string
@@ -325,6 +326,9 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 		if reason := now.refuses(&s.Device); reason != "" {
 			return nil, fmt.Errorf("device %q is %s: it can be allocated when that container has ended", s.Device.ID, reason)
 		}
+	}
+	if b.Journal == "" {
+		return func() {}, nil
 	}
 	before := map[string]grant{}
 	for _, s := range slots {
