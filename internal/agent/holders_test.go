@@ -110,35 +110,6 @@ func TestEndedPodFreesItsDevice(t *testing.T) {
 	}
 }
 
-// Allocate waits for a moment for the last process of a pod.
-func TestAllocateAwaitsTheLastProcess(t *testing.T) {
-	t.Parallel()
-	h := newHolding(t, parts("part"))
-	h.addNodes("part-0")
-	h.serve()
-	h.untilListed(partResource, []string{"part-0"}, nil)
-	first, _ := h.start("first")
-	h.forget("first")
-	time.AfterFunc(20*time.Millisecond, func() { h.cgroups.End(first) })
-	h.start("second")
-}
-
-// The containers of one pod may share a device: an init container leaves it to the others.
-// None of them runs at that time.
-func TestContainersOfOnePodShareADevice(t *testing.T) {
-	t.Parallel()
-	h := newHolding(t, parts("part"))
-	h.addNodes("part-0")
-	h.serve()
-	h.untilListed(partResource, []string{"part-0"}, nil)
-	h.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "pod", Container: "init", Resource: partResource}, "part-0")
-	for range 3 {
-		if _, err := h.kubelet.Allocate(h.Context(), partResource, "part-0"); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // Only the slot of the forgotten pod is refused: the device still has others.
 func TestForgottenPodKeepsItsSlot(t *testing.T) {
 	t.Parallel()
@@ -161,39 +132,6 @@ func TestForgottenPodKeepsItsSlot(t *testing.T) {
 	_, got := h.start("second")
 	if !slices.Equal(got, other) {
 		t.Errorf("second pod got %q, want %q", got, other)
-	}
-}
-
-// A kubelet that lost its checkpoint, or got an older one, has forgotten the pods that run.
-// Their devices turn unhealthy before any pod asks for them.
-func TestLostCheckpoint(t *testing.T) {
-	t.Parallel()
-	for name, lost := range map[string]bool{"deleted": true, "from a backup": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := newHolding(t, parts("part"))
-			h.addNodes("part-0", "part-1")
-			var c clock
-			c.forward(time.Hour) // the kubelet is as old
-			a, _ := h.serveBy(&c)
-			h.untilListed(partResource, []string{"part-0", "part-1"}, nil)
-			h.kubelet.Hold(partOf("old"), "part-1")
-			backup := h.kubelet.Backup()
-			first, ids := h.start("first")
-			h.eventually("the program knows the pod", func() bool { return a.Remembers(first) })
-			if lost {
-				backup = nil
-			}
-			if err := h.kubelet.RestartFrom(backup); err != nil {
-				t.Fatal(err)
-			}
-			h.untilListed(partResource, []string{"part-1"}, ids)
-			if _, err := h.kubelet.Allocate(h.Context(), partResource, ids...); err == nil || !strings.Contains(err.Error(), first) {
-				t.Errorf("Allocate of the held device: %v, want the UID %s", err, first)
-			}
-			h.cgroups.End(first)
-			h.untilListed(partResource, []string{"part-0", "part-1"}, nil)
-		})
 	}
 }
 
@@ -307,31 +245,6 @@ func (h *holding) passMinutes(a *agent.Agent, c *clock, check func()) {
 		h.passes(a)
 		check()
 	}
-}
-
-// A static pod whose manifest was edited gets the device of its former version, which still
-// runs: the kubelet admits it at once and never again, and starts it when the former version
-// has ended. No other pod gets it.
-func TestEditedStaticPodGetsItsDevice(t *testing.T) {
-	t.Parallel()
-	h := newHolding(t, parts("part"))
-	h.addNodes("part-0")
-	a, _ := h.serve()
-	h.untilListed(partResource, []string{"part-0"}, nil)
-	static := partOf("pod")
-	static.Static = true
-	if _, err := h.kubelet.Admit(h.Context(), static, 1); err != nil {
-		t.Fatal(err)
-	}
-	former := h.kubelet.UID("default", "pod")
-	h.cgroups.Start(former)
-	h.eventually("the program knows the name of the pod", func() bool { return a.Remembers("default/pod") })
-	h.forget("pod")
-	if _, err := h.kubelet.Admit(h.Context(), static, 1); err != nil {
-		t.Errorf("the edited pod is not admitted: %v", err)
-	}
-	h.forget("pod")
-	h.refused("other", former)
 }
 
 // A static pod that a restarted kubelet has, but not its device, keeps it.
