@@ -46,3 +46,31 @@ func attributeOf(v device.Typed) attribute {
 	text := names.Value(v.Text)
 	return attribute{String: &text}
 }
+
+// slotsName is the capacity of which each claim gets 1. With it, the scheduler counts the slots of
+// a device like any other amount.
+const slotsName = "slots"
+
+// capacity is the capacity of a device for the API, which allows a policy only for devices with
+// multiple allocations.
+func (d *Device) capacity() map[string]capacity {
+	all := map[string]capacity{}
+	for name, c := range d.Capacity {
+		published := capacity{Value: c.Value}
+		if d.Slots > 1 && c.Default != "" {
+			published.RequestPolicy = &requestPolicy{Default: c.Default}
+		}
+		all[name] = published
+	}
+	if d.Slots > 1 {
+		slots, _ := device.ParseQuantity(strconv.Itoa(d.Slots))
+		all[slotsName] = capacity{
+			Value:         slots.String(),
+			RequestPolicy: &requestPolicy{Default: "1", ValidValues: []string{"1"}},
+		}
+	}
+	if len(all) == 0 {
+		return nil // as it is read
+	}
+	return all
+}

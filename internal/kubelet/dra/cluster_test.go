@@ -199,13 +199,13 @@ func TestClusterNames(t *testing.T) {
 			}
 		}
 	}
-	again := New(p.Options)
-	if _, err := again.slices.list(t.Context()); err != nil {
+	again := newNodeSlices(p.API, p.Node)
+	if _, err := again.list(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// After a restart, what is as it should be is not written again.
-	specs, _ := again.slices.specs(sorted(all), nil, time.Now())
-	if wrote, err := again.slices.write(t.Context(), specs, again.Wrote); err != nil || wrote > 0 {
+	specs, _ := again.specs(sorted(all), nil, time.Now())
+	if wrote, err := again.write(t.Context(), specs, p.Wrote); err != nil || wrote > 0 {
 		t.Errorf("a restart writes %d slices: %v", wrote, err)
 	}
 }

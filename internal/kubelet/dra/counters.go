@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -188,21 +187,4 @@ func connected(devices []Device, shared []sharedPlace) []rivalGroup {
 		out = append(out, *groups[root])
 	}
 	return out
-}
-
-// layout describes what all slices of one generation must agree about: the counters, and the devices
-// with what they consume.
-func (s *sliceSpec) layout() []string {
-	var parts []string
-	for _, set := range s.SharedCounters {
-		parts = append(parts, "counters "+set.Name+" "+fmt.Sprint(set.Counters))
-	}
-	for _, d := range s.Devices {
-		part := d.Name
-		for _, c := range d.ConsumesCounters {
-			part += strings.Join([]string{" of", c.CounterSet, fmt.Sprint(c.Counters)}, " ")
-		}
-		parts = append(parts, part)
-	}
-	return parts
 }

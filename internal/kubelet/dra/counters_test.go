@@ -155,7 +155,7 @@ func TestSlicesOfCounters(t *testing.T) {
 		out, _ := n.specs(devices, sets, time.Now())
 		n.stored = map[string]storedSlice{}
 		for i := range out {
-			n.stored[sliceName(testNode, i)] = storedSlice{}
+			n.stored[sliceName(testNode, i)] = storedSlice{shape: out[i].shape()}
 		}
 		return out
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	claims "k8s.io/kubelet/pkg/apis/dra/v1"
+	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -16,79 +16,77 @@ import (
 type filled struct {
 	claim   cdi.Claim
 	held    map[string]*Device // by name in the claim
-	devices []*claims.Device   // for the kubelet
+	devices []*drapb.Device    // for the kubelet
+	// reported are the CDI names of the devices, by request.
+	reported map[string][]string
 }
 
 // fill adds the devices to a claim. One container gets a whole group: each of its requests
 // brings the devices' own CDI names, and a CDI name of the claim for the environment and the
 // mounts of all devices of the group. It writes nothing. The error of Inject is returned as it is,
 // so that it may wrap ErrNotOffered.
-func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated) (*filled, error) {
+func (c *claims) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated) (*filled, error) {
 	f := &filled{
-		claim: claim,
-		held:  map[string]*Device{},
+		claim:    claim,
+		held:     map[string]*Device{},
+		reported: map[string][]string{},
 	}
 	for _, group := range groups {
-		response, found, err := p.injectGroup(ctx, group)
+		names := make([]string, len(group))
+		for i := range group {
+			names[i] = group[i].Device
+		}
+		amounts, err := amountsOf(group)
 		if err != nil {
 			return nil, err
 		}
-		names := reportedNames{}
+		// All devices of a group are injected together, because they may conflict in one container.
+		response, devices, err := c.Inject(ctx, names, amounts)
+		if err != nil {
+			return nil, err
+		}
 		for i := range group {
-			err := p.addDevice(f, &group[i], &found[i], response, names)
+			err := c.addDevice(f, &group[i], &devices[i], response)
 			if err != nil {
 				return nil, err
 			}
 		}
 	}
-	p.keepShares(f.claim)
 	return f, nil
 }
 
-// injectGroup returns what a container gets for the devices of a group, and the devices in the order
-// of the group.
-func (p *Plugin) injectGroup(ctx context.Context, group []allocated) (device.Response, []Device, error) {
-	names := make([]string, len(group))
-	for i := range group {
-		names[i] = group[i].Device
-	}
-	amounts, err := amountsOf(group)
-	if err != nil {
-		return device.Response{}, nil, err
-	}
-	// All devices of a group are injected together, because they may conflict in one container.
-	return p.Inject(ctx, names, amounts)
-}
-
-// reportedNames are the CDI names that the devices of a group have reported, by request.
-type reportedNames map[string][]string
-
-// addDevice adds a device of a group to the claim, and its request if it is the first device of the
-// request. response is what the group gets. Each device reports only the CDI names that no earlier
-// device of its request has reported, and addDevice adds them to names.
-func (p *Plugin) addDevice(f *filled, a *allocated, d *Device, response device.Response, names reportedNames) error {
-	reported := names[a.Request]
+// addDevice adds a device to the claim, and its request if it is the first device of the request.
+// response is what the group of the device gets. Each device reports only the CDI names that no earlier
+// device of its request has reported: devices share CDI names of the host, and slots share all of them.
+func (c *claims) addDevice(f *filled, a *allocated, d *Device, response device.Response) error {
+	reported := f.reported[a.Request]
 	before := len(reported)
-	// Devices share CDI names of the host, and slots share all of them.
 	for _, id := range d.CDI {
 		if !slices.Contains(reported, id) {
 			reported = append(reported, id)
 		}
 	}
-	at := f.request(a.Request)
+	at := slices.IndexFunc(f.claim.Requests, func(r cdi.Request) bool {
+		return r.Name == a.Request
+	})
 	if at < 0 {
-		request := p.newRequest(f.claim, a, response)
+		// Each request of the group has its own metadata file, but shares the other mounts.
+		mounts := slices.Clone(response.Mounts)
+		request := cdi.Request{
+			Name:   a.Request,
+			Env:    response.Env,
+			Mounts: append(mounts, c.metadataMount(f.claim, a.Request)),
+		}
 		at = len(f.claim.Requests)
 		f.claim.Requests = append(f.claim.Requests, request)
 		reported = append(reported, f.claim.CDIName(request))
 	}
-	names[a.Request] = reported
+	f.reported[a.Request] = reported
 	f.held[d.key()] = d
-	err := a.addTo(&f.claim.Requests[at], d)
-	if err != nil {
+	if err := a.addTo(&f.claim.Requests[at], d); err != nil {
 		return err
 	}
-	f.devices = append(f.devices, &claims.Device{
+	f.devices = append(f.devices, &drapb.Device{
 		// Containers refer to the request, not to the subrequest that the scheduler chose.
 		RequestNames: []string{baseRequest(a.Request)},
 		PoolName:     a.Pool,
@@ -99,47 +97,46 @@ func (p *Plugin) addDevice(f *filled, a *allocated, d *Device, response device.R
 	return nil
 }
 
-// checkAmounts returns why a device has less than the claim needs of it alone.
-func (f *filled) checkAmounts() error {
+// addTo adds the result of an allocation to a request: as a slot of the device, or as access beside
+// its holders, which takes no slot. A network interface cannot be beside its holder: it is in one
+// network namespace (network_namespaces(7)).
+func (a *allocated) addTo(request *cdi.Request, d *Device) error {
+	if !a.AdminAccess {
+		// A device is in the list once for each of its slots that the request has.
+		request.Devices = append(request.Devices, d.key())
+		slices.Sort(request.Devices)
+		request.Shares = append(request.Shares, d.shares(a)...)
+		return nil
+	}
+	if d.Moves {
+		return fmt.Errorf("request %s: adminAccess to device %q would move its network interface away from its holder", a.Request, a.Device)
+	}
+	request.Admin = append(request.Admin, d.key())
+	slices.Sort(request.Admin)
+	return nil
+}
+
+// check returns why the claim alone needs more than a device has, or why its devices cannot be in one
+// container.
+func (f *filled) check() error {
 	for name, n := range count(f.claim) {
 		if slots := f.held[name].Slots; n > slots {
 			return fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", name, n, slots)
 		}
+		shares := sharesOf(f.claim, deviceID(name))
+		if s := exceeded(shares, shares); s != nil {
+			return fmt.Errorf("the claim needs more than %s of %s of device %q", s.Of, s.Capacity, s.Device)
+		}
 	}
-	if over := overcommitted(f.claim); over != "" {
-		return fmt.Errorf("the claim needs %s", over)
-	}
-	return nil
+	return holds.CheckWithin(f.wanted())
 }
 
 // wanted are the devices of the claim for the book, once for each slot.
 func (f *filled) wanted() []holds.Wanted {
-	var all []holds.Wanted
-	for _, name := range f.claim.Devices() {
-		w := wanted(name)
-		w.Device = f.held[name].Uses
-		w.Slots = f.held[name].Slots
-		all = append(all, w)
+	all := wantedBy(f.claim)
+	for i, name := range f.claim.Devices() {
+		all[i].Device = f.held[name].Uses
+		all[i].Slots = f.held[name].Slots
 	}
 	return all
-}
-
-// request is the index of a request in the claim, -1 if it is missing. A group adds its requests
-// one by one, while several devices may share a request.
-func (f *filled) request(name string) int {
-	return slices.IndexFunc(f.claim.Requests, func(r cdi.Request) bool {
-		return r.Name == name
-	})
-}
-
-// newRequest returns the request of an allocated device, without devices, with everything that the
-// response has besides them.
-func (p *Plugin) newRequest(claim cdi.Claim, a *allocated, response device.Response) cdi.Request {
-	// Each request of the group has its own metadata file, but shares the other mounts.
-	mounts := slices.Clone(response.Mounts)
-	return cdi.Request{
-		Name:   a.Request,
-		Env:    response.Env,
-		Mounts: append(mounts, p.metadataMount(claim, a.Request)),
-	}
 }

@@ -2,7 +2,6 @@ package dra
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,111 +14,91 @@ import (
 // may start at once.
 const joinInterval = time.Second
 
-// NewPods says that the host may have new pods. It does not block.
-//
-// A pod that joins a prepared claim is not announced otherwise: the kubelet prepares a claim for
-// the first pod only (prepareResources in pkg/kubelet/cm/dra/manager.go). The scheduler has
-// reserved the claim for the pod before it binds the pod to the node, so the API server knows the
-// pod when its first cgroup appears. After kubectl delete --force nobody knows it any more.
-func (p *Plugin) NewPods() {
-	select {
-	case p.newPods <- struct{}{}:
-	default: // one value is pending
-	}
-}
-
 // followPods adds the pods that join prepared claims to the claims, until ctx is cancelled.
-func (p *Plugin) followPods(ctx context.Context) {
-	wait := func(d time.Duration) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(d):
-		}
-	}
+func (c *claims) followPods(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.newPods:
+		case <-c.newPods:
 		}
 		// An error, such as an unreachable API server, is retried until every claim was read.
-		delay := p.timing.retry
-		for p.addJoined(ctx) != nil && ctx.Err() == nil {
-			wait(delay)
-			delay = min(2*delay, p.timing.maxRetry)
+		delay := c.timing.retry
+		for c.addJoined(ctx) != nil && ctx.Err() == nil {
+			pause(ctx, delay, nil)
+			delay = c.timing.backoff(delay)
 		}
 		// Pods that appear in this time are in the next reading.
-		wait(joinInterval)
+		pause(ctx, joinInterval, nil)
 	}
 }
 
 // addJoined adds the pods that have joined prepared claims. After an error, some claims could not
 // be read.
-func (p *Plugin) addJoined(ctx context.Context) error {
-	all := p.records.all()
-	var errs []error
-	for _, h := range all {
-		if err := p.addPods(ctx, h); err != nil {
-			errs = append(errs, fmt.Errorf("claim %s: %w", fullName(h.claim), err))
+func (c *claims) addJoined(ctx context.Context) error {
+	var last error
+	for _, own := range c.all() {
+		if err := c.addPods(ctx, own); err != nil {
+			last = fmt.Errorf("claim %s: %w", fullName(own.Claim), err)
+			c.Log.Debug("pods that join a claim are not known yet", "err", last)
 		}
 	}
-	err := errors.Join(errs...)
-	if err != nil {
-		p.Log.Debug("pods that join claims are not known yet", "err", err)
-	}
-	return err
+	return last
 }
 
 // addPods adds the pods that have joined a claim. It forgets the pods that have ended and that no
 // longer have a reservation.
-func (p *Plugin) addPods(ctx context.Context, h holder) (err error) {
-	defer p.recover("pods of a claim", &err)
-	before := p.records.view(h.record)
-	if before.isOwned || before.released {
-		return nil // no pod joins it
+func (c *claims) addPods(ctx context.Context, own *prepared) (err error) {
+	defer recovered(c.Log, "pods of a claim", &err)
+	c.mu.Lock()
+	nobodyJoins := own.isOwned || own.released
+	c.mu.Unlock()
+	if nobodyJoins {
+		return nil
 	}
-	// This request is made without the lock of the claim, so the record is compared again below.
-	object, err := p.get(ctx, h.claim.Namespace, h.claim.Name)
+	// This request is made without c.mu, so the claim is compared again below.
+	object, err := c.get(ctx, own.Namespace, own.Name)
 	isGone := kubeapi.Code(err) == http.StatusNotFound
 	// No pod can join a claim that does not exist any more.
-	if isGone || err == nil && object.Metadata.UID != h.claim.UID {
+	if isGone || err == nil && object.Metadata.UID != own.UID {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	// It never needs to be read again.
-	if object.isOwnedBy(h.claim.Pods) {
-		p.records.mark(h.record, func(r *record) {
-			r.isOwned = true
-		})
-		return nil
-	}
-	leave, err := p.Enter(ctx)
+	leave, err := c.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	unlock, err := p.locks.lock(ctx, h.claim.UID)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	now, isPrepared := p.records.get(h.claim.UID)
-	if !isPrepared {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.byUID[own.UID]
+	if now == nil || now.released {
 		return nil
 	}
 	// followPods reads it again after a delay.
-	if now.record != h.record {
+	if now != own {
 		return errChanged
 	}
-	pods := merged(object.pods(), p.notEnded(now.claim.Pods))
-	// Without any pod, the last ones stay: they show that the claim has ended. The state of a claim
-	// without pods is unknown.
-	if len(pods) == 0 || slices.Equal(pods, now.claim.Pods) {
+	// It never needs to be read again.
+	if object.isOwnedBy(own.Pods) {
+		own.isOwned = true
 		return nil
 	}
-	return p.records.rewrite(now, pods)
+	pods := merged(object.pods(), c.notEnded(own.Pods))
+	// Without any pod, the last ones stay: they show that the claim has ended. The state of a claim
+	// without pods is unknown.
+	if len(pods) == 0 || slices.Equal(pods, own.Pods) {
+		return nil
+	}
+	if err := c.Claims.SetClaimPods(own.UID, pods); err != nil {
+		return err
+	}
+	next := *own
+	next.Pods = pods
+	c.byUID[own.UID] = &next
+	return nil
 }
 
 // isOwnedBy reports whether the claim was made for one of these pods, from a template or for its

@@ -57,22 +57,22 @@ func baseRequest(name string) string {
 
 // metadataFile is the file on the host for a request of a claim. release finds the files of a claim
 // by the UID and the dot.
-func (p *Plugin) metadataFile(uid, request string) string {
-	return filepath.Join(p.Metadata, uid+"."+baseRequest(request)+".json")
+func (c *claims) metadataFile(uid, request string) string {
+	return filepath.Join(c.Metadata, uid+"."+baseRequest(request)+".json")
 }
 
 // metadataMount mounts that file into a container. Consumers know a claim by what the pod calls it
 // if it was made from a template, and by its own name otherwise. The file is written when the claim
 // is prepared, see commit.
-func (p *Plugin) metadataMount(c cdi.Claim, request string) device.Mount {
+func (c *claims) metadataMount(claim cdi.Claim, request string) device.Mount {
 	kind := "resourceclaims"
-	name := c.Name
-	if c.PodClaim != "" {
+	name := claim.Name
+	if claim.PodClaim != "" {
 		kind = "resourceclaimtemplates"
-		name = c.PodClaim
+		name = claim.PodClaim
 	}
 	return device.Mount{
-		HostPath:      p.metadataFile(c.UID, request),
+		HostPath:      c.metadataFile(claim.UID, request),
 		ContainerPath: path.Join(metadataRoot, kind, name, baseRequest(request), Driver+"-metadata.json"),
 		ReadOnly:      true,
 	}
@@ -80,12 +80,11 @@ func (p *Plugin) metadataMount(c cdi.Claim, request string) device.Mount {
 
 // writeMetadata writes the files of a claim. A file is replaced: a running container keeps the
 // description of the device that it got, and a container that restarts sees the new one. The file
-// of a device that is gone stays as it is. devices are by "RESOURCE=ID". The caller holds the lock
-// of the claim.
-func (p *Plugin) writeMetadata(c cdi.Claim, devices map[string]*Device) error {
-	errs := []error{os.MkdirAll(p.Metadata, 0o755)}
+// of a device that is gone stays as it is. devices are by "RESOURCE=ID". The caller holds c.mu.
+func (c *claims) writeMetadata(claim cdi.Claim, devices map[string]*Device) error {
+	errs := []error{os.MkdirAll(c.Metadata, 0o755)}
 next:
-	for _, r := range c.Requests {
+	for _, r := range claim.Requests {
 		request := metadataRequest{Name: r.Name}
 		for _, name := range slices.Concat(r.Devices, r.Admin) {
 			v := devices[name]
@@ -95,7 +94,7 @@ next:
 			}
 			request.Devices = append(request.Devices, metadataDevice{
 				Driver:     Driver,
-				Pool:       PoolName(p.Node),
+				Pool:       PoolName(c.Node),
 				Name:       v.Name(),
 				Attributes: v.describe(r),
 			})
@@ -108,13 +107,13 @@ next:
 			err := encoder.Encode(deviceMetadata{
 				Kind:         "DeviceMetadata",
 				APIVersion:   "metadata.resource.k8s.io/" + version,
-				Metadata:     metadata{Name: c.Name, Namespace: c.Namespace, UID: c.UID},
-				PodClaimName: c.PodClaim,
+				Metadata:     metadata{Name: claim.Name, Namespace: claim.Namespace, UID: claim.UID},
+				PodClaimName: claim.PodClaim,
 				Requests:     []metadataRequest{request},
 			})
 			errs = append(errs, err)
 		}
-		errs = append(errs, atomicfile.Write(p.metadataFile(c.UID, r.Name), text.Bytes(), 0o644))
+		errs = append(errs, atomicfile.Write(c.metadataFile(claim.UID, r.Name), text.Bytes(), 0o644))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("device metadata: %w", err)
@@ -124,14 +123,14 @@ next:
 
 // describe keeps the metadata of prepared claims in line with the attributes of their devices,
 // which a replug may change, until ctx is cancelled.
-func (p *Plugin) describe(ctx context.Context) {
+func (c *claims) describe(ctx context.Context) {
 	failed := false
 	for {
 		// The channel comes with the list, so that a change during the writes is not missed.
-		devices, changed := p.Devices.Get()
-		err := p.rewriteMetadata(ctx, devices)
-		if err != nil && !failed && ctx.Err() == nil {
-			p.Log.Warn("device metadata is out of date", "err", err)
+		devices, changed := c.Devices.Get()
+		err := c.rewriteMetadata(devices)
+		if err != nil && !failed {
+			c.Log.Warn("device metadata is out of date", "err", err)
 		}
 		failed = err != nil
 		var again <-chan time.Time
@@ -153,32 +152,58 @@ const describeAgain = time.Minute
 
 // rewriteMetadata writes the metadata of all prepared claims. One that fails does not prevent the
 // others.
-func (p *Plugin) rewriteMetadata(ctx context.Context, devices []Device) error {
-	prepared := p.records.all()
+func (c *claims) rewriteMetadata(devices []Device) error {
 	byKey := map[string]*Device{}
 	for i := range devices {
 		byKey[devices[i].key()] = &devices[i]
 	}
 	var errs []error
-	for _, h := range prepared {
-		errs = append(errs, p.describeClaim(ctx, h.claim.UID, byKey))
+	for _, own := range c.all() {
+		errs = append(errs, c.describeClaim(own, byKey))
 	}
 	return errors.Join(errs...)
 }
 
 // describeClaim writes the metadata of a claim, unless the claim was removed meanwhile.
-func (p *Plugin) describeClaim(ctx context.Context, uid string, devices map[string]*Device) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.timing.answer)
-	defer cancel()
-	defer p.recover("metadata", &err)
-	unlock, err := p.locks.lock(ctx, uid)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	h, prepared := p.records.get(uid)
-	if !prepared {
+func (c *claims) describeClaim(own *prepared, devices map[string]*Device) (err error) {
+	defer recovered(c.Log, "metadata", &err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.byUID[own.UID]
+	if now == nil {
 		return nil
 	}
-	return p.writeMetadata(h.claim, devices)
+	return c.writeMetadata(now.Claim, devices)
+}
+
+// amountDomain is the domain of metadata attributes with the amounts that a request has. Device
+// metadata has no field for them (DeviceMetadata in k8s.io/dynamic-resource-allocation).
+const amountDomain = "capacity." + Driver + "/"
+
+// describe returns the attributes of the device in the metadata of a request: the attributes in the
+// slice, and the amount that the request has of each capacity.
+func (d *Device) describe(r cdi.Request) map[string]attribute {
+	all := d.attributes()
+	shares := sharesOf(cdi.Claim{Requests: []cdi.Request{r}}, d.ID)
+	for name, whole := range d.Capacity {
+		has := whole.Value
+		if d.Slots > 1 {
+			has, _ = total(shares, name) // amounts were checked before the claim was prepared
+		}
+		if has != "" {
+			all[amountDomain+name] = amountAttribute(has)
+		}
+	}
+	return all
+}
+
+// amountAttribute returns an amount as a number, or as a string if it is no integer.
+func amountAttribute(text string) attribute {
+	q, err := device.ParseQuantity(text)
+	// An attribute has no type for fractions.
+	if err == nil && q.IsInt64() {
+		n := q.Int64()
+		return attribute{Int: &n}
+	}
+	return attribute{String: &text}
 }

@@ -1,23 +1,23 @@
-// Package dra serves devices by dynamic resource allocation, as the kubelet plugin of a DRA driver.
+// Package dra serves devices by dynamic resource allocation, as the kubelet plugin of a DRA driver. It
+// has three parts.
 //
-// The scheduler finds devices in the ResourceSlices of the node. slices.go describes a device
-// there, node.go compares the slices with the API server, and publish.go decides when to write
-// them.
+// The server has the socket (server.go). The kubelet registers the driver there, prepares and releases
+// claims, and follows the health of devices.
 //
-// The kubelet prepares the claims of a pod and releases them. server.go has the socket. prepare.go
-// and fill.go prepare a claim, unprepare.go releases it, and metadata.go writes the files that
-// describe its devices to containers.
+// The publisher makes the ResourceSlices of the node equal to the devices (publisher.go): slices.go
+// says what a slice has, and nodeslices.go compares it with the API server. The scheduler finds devices
+// there.
 //
-// A device has one holder for each slot. records.go remembers which claim holds which devices,
-// ended.go decides when a claim has ended although the kubelet did not release it, and joined.go
-// follows the pods that start to use a claim later.
+// The claims are one map (claims.go). A device has one holder for each slot, which the book of holds
+// counts. fill.go adds the devices to a claim, metadata.go writes the files that describe them to
+// containers, ended.go finds the claims that have ended although the kubelet did not release them, and
+// joined.go the pods that start to use a claim later.
 package dra
 
 import (
 	"cmp"
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -61,10 +61,9 @@ type Options struct {
 	Inject func(ctx context.Context, names []string, amounts Amounts) (r device.Response, devices []Device, err error)
 	// Book knows who holds which device. The plugin records the claims in it.
 	Book *holds.Book
-	// PodState says whether processes of a pod run. If it is nil, the state of every pod is
-	// unknown. Known asks the kubelet, and returns a function that reports whether it lists a
-	// claim. It is an error if the kubelet does not answer. If Known is nil,
-	// the kubelet counts as silent. Both are called concurrently.
+	// PodState says whether processes of a pod run. Known asks the kubelet, and returns a function that
+	// reports whether it lists a claim. It is an error if the kubelet does not answer. Both are called
+	// concurrently.
 	PodState func(uid string) holds.PodState
 	Known    func(ctx context.Context) (func(cdi.Claim) bool, error)
 	// Enter waits until this instance may change claims, and returns a function to call afterwards. It is
@@ -90,17 +89,9 @@ type Options struct {
 // writes to the API server.
 type Plugin struct {
 	Options
-	timing  timing
-	records records
-	locks   locks         // by UID of a claim: calls for one claim run one at a time
-	slices  *nodeSlices   // of the goroutine of Publish
-	newPods chan struct{} // see NewPods; it has capacity 1
-	// registered is closed when the kubelet first accepted the driver, stopped when Run ends.
-	registered chan struct{}
-	stopped    chan struct{}
-
-	mu    sync.Mutex
-	state state
+	*status
+	timing timing
+	claims *claims
 }
 
 // timing is what tests shorten.
@@ -134,40 +125,6 @@ const answerWithin = 40 * time.Second
 // startWithin is how long the kubelet may need to start the first process of a pod after a prepare.
 const startWithin = time.Minute
 
-// Status is the state of the registration with the kubelet.
-type Status struct {
-	// Registered means that the kubelet accepted the driver and is connected.
-	Registered bool
-	// Reason says why the driver is not registered, for an administrator.
-	Reason string
-}
-
-// state is what the two sides know about the kubelet and the API server.
-type state struct {
-	accepted    bool              // by the kubelet, which may have ended since
-	connections int               // of the kubelet
-	unserved    string            // why the kubelet can't use the driver; empty if it can, or will
-	unpublished string            // why the API server lacks devices; empty if nobody has to change anything
-	refused     map[string]string // why the API server refuses single devices, by ID; read-only
-}
-
-// registration returns the state for Status. It names one reason, the one to remove first.
-func (s state) registration() Status {
-	switch {
-	case s.unserved != "":
-		return Status{Reason: s.unserved}
-	case !s.accepted:
-		return Status{Reason: "the kubelet has not registered the driver yet"}
-	case s.connections == 0:
-		return Status{Reason: "the kubelet has disconnected"}
-	}
-	return Status{Registered: true}
-}
-
-// problem is why no device can be offered, empty if nobody has to change anything. The kubelet
-// comes before the API server.
-func (s state) problem() string { return cmp.Or(s.unserved, s.unpublished) }
-
 // New makes a Plugin; Run and Publish run it. Hooks that are nil become functions that do nothing.
 func New(o Options) *Plugin {
 	if o.Changed == nil {
@@ -184,8 +141,13 @@ func New(o Options) *Plugin {
 	if o.Prepared == nil {
 		o.Prepared = func(time.Duration, error) {}
 	}
-	return &Plugin{
+	p := &Plugin{
 		Options: o,
+		status: &status{
+			changed:    o.Changed,
+			log:        o.Log,
+			registered: make(chan struct{}),
+		},
 		timing: timing{
 			jitter:   3 * time.Second,
 			calm:     30 * time.Second,
@@ -199,90 +161,68 @@ func New(o Options) *Plugin {
 			poll:     100 * time.Millisecond,
 			start:    cmp.Or(o.StartWithin, startWithin),
 		},
-		records: records{
-			files: o.Claims,
-			book:  o.Book,
-			byUID: map[string]*record{},
-		},
-		slices:     newNodeSlices(o.API, o.Node),
-		newPods:    make(chan struct{}, 1),
-		registered: make(chan struct{}),
-		stopped:    make(chan struct{}),
 	}
+	p.claims = &claims{
+		Options: &p.Options,
+		timing:  &p.timing,
+		stopped: make(chan struct{}),
+		newPods: make(chan struct{}, 1),
+		byUID:   map[string]*prepared{},
+	}
+	return p
 }
 
 // Load reads the claims that earlier instances have prepared. It is called before the first call of the
 // kubelet is answered, when no other instance answers any more.
-func (p *Plugin) Load() {
-	if err := p.records.load(time.Now()); err != nil {
-		p.Log.Warn("prepared claims can't be read", "cdi_dir", p.Claims.Dir, "err", err)
+func (p *Plugin) Load() { p.claims.load() }
+
+// Publish publishes the devices until ctx is cancelled, which is no error: as the
+// ResourceSlices of the node, which stay, and in the metadata of prepared claims.
+// Only one instance on a node may.
+func (p *Plugin) Publish(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		p.claims.describe(ctx)
+	})
+	newPublisher(&p.Options, &p.timing, p.status).run(ctx)
+	return nil
+}
+
+// NewPods says that the host may have new pods. It does not block.
+//
+// A pod that joins a prepared claim is not announced otherwise: the kubelet prepares a claim for
+// the first pod only (prepareResources in pkg/kubelet/cm/dra/manager.go). The scheduler has
+// reserved the claim for the pod before it binds the pod to the node, so the API server knows the
+// pod when its first cgroup appears. After kubectl delete --force nobody knows it any more.
+func (p *Plugin) NewPods() {
+	select {
+	case p.claims.newPods <- struct{}{}:
+	default: // one value is pending
 	}
 }
 
-// Status is the state of the registration with the kubelet.
-func (p *Plugin) Status() Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state.registration()
-}
-
-// Problem is why a device can't be offered and what to change, for an administrator. It is empty if
-// there is nothing to change, for example while the API server is unreachable.
-func (p *Plugin) Problem(id string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.Node == "" {
-		return "the name of the node is not known: set --node-name"
-	} else if p.Claims.Dir == "" {
-		return "devices are injected by CDI names: set --cdi-dir"
-	}
-	if reason := p.state.problem(); reason != "" || p.state.refused[id] == "" {
-		return reason
-	}
-	return "the API server refuses the device: " + p.state.refused[id]
-}
-
-// update changes the state by f. f must not block, and must replace refused instead of changing it.
-// Logging and Changed follow without the lock.
-func (p *Plugin) update(f func(now *state)) {
-	p.mu.Lock()
-	before := p.state
-	f(&p.state)
-	now := p.state
-	p.mu.Unlock()
-	if now.accepted {
-		p.closeRegistered()
-	}
-	registration := now.registration()
-	if registration != before.registration() {
-		if registration.Registered {
-			p.Log.Info("registered", "driver", Driver)
-		} else {
-			p.Log.Info("not registered", "driver", Driver, "reason", registration.Reason)
-		}
-	}
-	for id, reason := range now.refused {
-		if before.refused[id] != reason {
-			p.Log.Warn("the API server refuses a device, which is left out", "device", id, "reason", reason)
-		}
-	}
-	otherStatus := registration != before.registration()
-	otherProblem := now.problem() != before.problem() || !maps.Equal(now.refused, before.refused)
-	if otherStatus || otherProblem {
-		p.Changed()
-	}
+// Sweep removes the claims that have ended without NodeUnprepareResources: a kubelet that lost
+// its own state does not release them. known reports whether the kubelet lists a claim. Sweep
+// reports whether it removed one. It takes at most ten seconds, and may run beside calls of the
+// kubelet.
+func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
+	return p.claims.sweep(ctx, known)
 }
 
 // Registered returns a channel that is closed when the kubelet has first accepted the driver.
 func (p *Plugin) Registered() <-chan struct{} { return p.registered }
 
-// closeRegistered closes registered the first time. Publish waits for it before its first write.
-func (p *Plugin) closeRegistered() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.registered:
-	default:
-		close(p.registered)
+// Status is the state of the registration with the kubelet.
+func (p *Plugin) Status() Status { return p.get().registration() }
+
+// Problem is why a device can't be offered and what to change, for an administrator. It is empty if
+// there is nothing to change, for example while the API server is unreachable.
+func (p *Plugin) Problem(id string) string {
+	if p.Node == "" {
+		return "the name of the node is not known: set --node-name"
+	} else if p.Claims.Dir == "" {
+		return "devices are injected by CDI names: set --cdi-dir"
 	}
+	return p.get().problem(id)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 )
@@ -28,7 +29,12 @@ func TestSweepEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := New(Options{API: kubeapi.New(server.Config), Claims: w, Log: slog.New(slog.DiscardHandler)})
+	p := New(Options{
+		API:      kubeapi.New(server.Config),
+		Claims:   w,
+		PodState: func(string) holds.PodState { return holds.PodUnknown },
+		Log:      slog.New(slog.DiscardHandler),
+	})
 	p.timing.sweep = 50 * time.Millisecond
 	began := time.Now()
 	if swept := p.Sweep(t.Context(), func(cdi.Claim) bool { return false }); swept || time.Since(began) > 20*time.Second {

@@ -160,7 +160,7 @@ func TestRights(t *testing.T) {
 	}
 	p.until("watched", func([]slice) bool { return slices.Contains(server.Used(), "watch resourceslices") })
 	server.Put("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/a", kubeapitest.Object{})
-	if _, err := New(Options{API: kubeapi.New(server.Config)}).get(t.Context(), "lab", "a"); err != nil {
+	if _, err := New(Options{API: kubeapi.New(server.Config)}).claims.get(t.Context(), "lab", "a"); err != nil {
 		t.Fatal(err)
 	}
 	if used, granted := server.Used(), kubeapitest.Granted(t, "../../../deploy/dra/generic-dp.yaml"); !slices.Equal(used, granted) {

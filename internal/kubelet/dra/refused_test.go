@@ -66,7 +66,8 @@ func TestRefusedDeviceIsLeftOut(t *testing.T) {
 	p := start(t, s)
 	p.stop()
 	var log bytes.Buffer
-	p.Log = slog.New(slog.NewTextHandler(&log, nil))
+	p.status.log = slog.New(slog.NewTextHandler(&log, nil))
+	p.Log = p.status.log
 	p.run()
 	const reason = "the API server refuses the device: attributes[product].string: Invalid value: no bad"
 	const worse = "the API server refuses the device: attributes[product].string: Invalid value: no worse"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
@@ -13,11 +14,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
-	"google.golang.org/grpc/status"
+	grpcstatus "google.golang.org/grpc/status"
 	health "k8s.io/kubelet/pkg/apis/dra-health/v1"
-	claims "k8s.io/kubelet/pkg/apis/dra/v1"
+	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
@@ -42,14 +44,14 @@ func (p *Plugin) Run(ctx context.Context) error {
 		Log:    p.Log,
 	})
 	// This ends the goroutines that follow released claims.
-	defer close(p.stopped)
+	defer close(p.claims.stopped)
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
 		_ = files.Run(ctx)
 	}) // always nil
 	running.Go(func() {
-		p.followPods(ctx)
+		p.claims.followPods(ctx)
 	})
 	for ctx.Err() == nil {
 		own, err := socket.Listen(p.Registry, Driver)
@@ -82,16 +84,16 @@ func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan s
 		// The calls are small, and few at a time. The default is 32 KiB for each buffer of a
 		// connection.
 		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
-		grpc.StatsHandler(connections{p}), grpc.UnaryInterceptor(p.recovered),
+		grpc.StatsHandler(connections{p}), grpc.UnaryInterceptor(p.intercept),
 	)
 	s := &service{Plugin: p, quit: make(chan struct{})}
 	registration.RegisterRegistrationServer(server, s)
-	claims.RegisterDRAPluginServer(server, s)
+	drapb.RegisterDRAPluginServer(server, s)
 	health.RegisterDRAResourceHealthServer(server, s)
 	// Kubelets up to 1.33 only know the former name of the service for claims, and kubelets up to
 	// 1.36 only know the former name of the service for health. The messages are the same, except
 	// for share_id, which these kubelets skip.
-	former := claims.DRAPlugin_ServiceDesc
+	former := drapb.DRAPlugin_ServiceDesc
 	former.ServiceName = "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"
 	server.RegisterService(&former, s)
 	formerHealth := health.DRAResourceHealth_ServiceDesc
@@ -128,28 +130,28 @@ func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan s
 // service is one socket's server. It serves registration, claims and health.
 type service struct {
 	registration.UnimplementedRegistrationServer
-	claims.UnimplementedDRAPluginServer
+	drapb.UnimplementedDRAPluginServer
 	health.UnimplementedDRAResourceHealthServer
 	*Plugin
 	quit chan struct{} // closed: streams end
 }
 
-// recovered makes a panic the error of its call.
-func (p *Plugin) recovered(
+// intercept makes a panic the error of its call.
+func (p *Plugin) intercept(
 	ctx context.Context,
 	req any,
 	info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler,
 ) (resp any, err error) {
-	defer p.recover(info.FullMethod, &err)
+	defer recovered(p.Log, info.FullMethod, &err)
 	return handler(ctx, req)
 }
 
-// recover turns a panic into the error of a call, and logs its stack. It must be deferred directly.
-func (p *Plugin) recover(call string, err *error) {
+// recovered turns a panic into the error of a call, and logs its stack. It must be deferred directly.
+func recovered(log *slog.Logger, call string, err *error) {
 	if v := recover(); v != nil {
-		p.Log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
-		*err = status.Errorf(codes.Internal, "%s: internal error: panic: %v", Driver, v)
+		log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
+		*err = grpcstatus.Errorf(codes.Internal, "%s: internal error: panic: %v", Driver, v)
 	}
 }
 
@@ -174,6 +176,101 @@ func (s *service) NotifyRegistrationStatus(_ context.Context, r *registration.Re
 		}
 	})
 	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// NodePrepareResources prepares each claim on its own. The files of the claims are the only
+// state: the kubelet calls again for a claim after its own restart, and for each sandbox.
+func (s *service) NodePrepareResources(ctx context.Context, req *drapb.NodePrepareResourcesRequest) (*drapb.NodePrepareResourcesResponse, error) {
+	// Claims are prepared at the same time: one that waits for its device does not use up the time
+	// of the others.
+	answers := make([]*drapb.NodePrepareResourceResponse, len(req.GetClaims()))
+	var running sync.WaitGroup
+	for i, claim := range req.GetClaims() {
+		running.Go(func() {
+			answers[i] = s.prepare(ctx, claim)
+		})
+	}
+	running.Wait()
+	resp := &drapb.NodePrepareResourcesResponse{Claims: map[string]*drapb.NodePrepareResourceResponse{}}
+	for i, claim := range req.GetClaims() {
+		resp.Claims[claim.GetUid()] = answers[i]
+	}
+	return resp, nil
+}
+
+// prepare prepares one claim. An error is part of the response for this claim, and is logged.
+func (p *Plugin) prepare(ctx context.Context, of *drapb.Claim) *drapb.NodePrepareResourceResponse {
+	began := time.Now()
+	claim := cdi.Claim{
+		Namespace: of.GetNamespace(),
+		Name:      of.GetName(),
+		UID:       of.GetUid(),
+	}
+	var devices []*drapb.Device // not read before the call has ended
+	err := p.inTime(ctx, func(ctx context.Context) error {
+		var err error
+		devices, err = p.claims.prepare(ctx, claim)
+		return err
+	})
+	took := time.Since(began)
+	p.Prepared(took, err)
+	if err != nil {
+		p.Log.Warn("claim not prepared", "claim", fullName(claim), "err", err, "duration_seconds", took.Seconds())
+		return &drapb.NodePrepareResourceResponse{Error: fmt.Sprintf("claim %s: %v", fullName(claim), err)}
+	}
+	return &drapb.NodePrepareResourceResponse{Devices: devices}
+}
+
+// NodeUnprepareResources removes claims. A claim that is not prepared is no error.
+func (s *service) NodeUnprepareResources(ctx context.Context, req *drapb.NodeUnprepareResourcesRequest) (*drapb.NodeUnprepareResourcesResponse, error) {
+	resp := &drapb.NodeUnprepareResourcesResponse{Claims: map[string]*drapb.NodeUnprepareResourceResponse{}}
+	for _, claim := range req.GetClaims() {
+		answer := &drapb.NodeUnprepareResourceResponse{}
+		// One call after the other: a release does not wait for a device.
+		err := s.inTime(ctx, func(ctx context.Context) error {
+			return s.claims.unprepare(ctx, claim.GetUid())
+		})
+		if err != nil {
+			name := claim.GetNamespace() + "/" + claim.GetName()
+			answer.Error = fmt.Sprintf("claim %s: %v", name, err)
+			s.Log.Warn("claim not released", "claim", name, "err", err)
+		}
+		resp.Claims[claim.GetUid()] = answer
+	}
+	return resp, nil
+}
+
+// inTime runs f until shortly before the kubelet gives up the call, and returns in time even if
+// f hangs.
+func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.timing.answer)
+	defer cancel()
+	if ctx.Err() != nil {
+		// The kubelet may have asked for the opposite since.
+		return errGivenUp
+	}
+	// Capacity 1: a call that hangs can end after inTime has returned.
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() {
+			done <- err
+		}()
+		defer recovered(p.Log, "claim", &err)
+		err = f(ctx)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	// A call that waits ends now, with an error that says what it waits for.
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(p.timing.hang):
+		return fmt.Errorf("no answer within %s", p.timing.answer)
+	}
 }
 
 // lease is how long a report is valid for the kubelet, in seconds: as long as the stream exists.

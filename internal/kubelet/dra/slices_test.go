@@ -142,7 +142,7 @@ func TestSliceNamesDiffer(t *testing.T) {
 // a device that is unplugged.
 func TestMetadataIsGolden(t *testing.T) {
 	t.Parallel()
-	d := New(Options{Node: "node-1", Metadata: filepath.Join(t.TempDir(), "new")})
+	d := New(Options{Node: "node-1", Metadata: filepath.Join(t.TempDir(), "new")}).claims
 	claim := cdi.Claim{Namespace: "lab", Name: "pod-sticks-x7", UID: "uid-a", PodClaim: "sticks", Requests: []cdi.Request{
 		{Name: "stick/large", Devices: []string{"example.com/serial=usb:10c4:ea60:A1B2C3", "example.com/serial=usb:10c4:ea60:B2"}},
 		{Name: "other", Devices: []string{"example.com/serial=gone"}},

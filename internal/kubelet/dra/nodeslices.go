@@ -24,11 +24,11 @@ const (
 // nodeSlices are the slices of a node, as the API server has them and as it should have them.
 //
 // All slices are one pool. Consumers ignore slices that do not have the highest generation of the
-// pool, and allocate no device of a pool that lacks a slice of this generation. If a device
-// changes, only its slice is updated, in the same generation. If devices appear or disappear, other
-// devices may change slices, and counters have other values: if there are several slices, all of
-// them are written with the next generation, and no device is allocatable in between. Counters are
-// in slices of their own, after the slices with devices.
+// pool, and allocate no device of a pool that lacks a slice of this generation. Slices whose taints
+// change, and a single slice that changes otherwise, are updated in the same generation. If several
+// change otherwise, or their number does, a device may move from one slice to another, or counters may
+// have other values: then all slices are written with the next generation, and no device is allocatable
+// in between. Counters are in slices of their own, after the slices with devices.
 type nodeSlices struct {
 	api  *kubeapi.Client
 	name string
@@ -38,10 +38,6 @@ type nodeSlices struct {
 	stored map[string]storedSlice
 	// generation is the highest one that was seen or written.
 	generation int64
-	layout     []string // of all slices, in order, see sliceSpec.layout
-	// outdated is closed when there are other devices than the written ones. It is nil before the
-	// first write.
-	outdated <-chan struct{}
 	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
 	refused map[sum]string
 }
@@ -55,6 +51,8 @@ type storedSlice struct {
 	// version is the resource version, which only changes when somebody writes the slice.
 	version uint64
 	spec    sum
+	// shape is the sum of the spec without its generation and taints.
+	shape sum
 }
 
 // newNodeSlices returns the slices of a node of which nothing was read. list must come first.
@@ -76,7 +74,6 @@ func (n *nodeSlices) selector() string {
 // they were.
 func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	stored := map[string]storedSlice{}
-	layouts := map[string][]string{} // by slice
 	version, err = n.api.List(ctx, n.selector(), func(object json.RawMessage) error {
 		var o struct {
 			Metadata metadata
@@ -91,13 +88,13 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		strict.DisallowUnknownFields() // they are an error at the end, and an edit
 		if strict.Decode(&spec) == nil && n.owns(o.Metadata) {
 			s.spec = spec.sum()
+			s.shape = spec.shape()
 		}
 		// Nobody has changed the slice since the last own write, so its spec is known.
 		if own := n.stored[o.Metadata.Name]; own.version == s.version {
 			s = own
 		}
 		stored[o.Metadata.Name] = s
-		layouts[o.Metadata.Name] = spec.layout()
 		n.generation = max(n.generation, spec.Pool.Generation)
 		return nil
 	})
@@ -105,10 +102,7 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		return "", err
 	}
 	n.stored = stored
-	n.layout = nil
-	for i := range len(stored) {
-		n.layout = append(n.layout, layouts[sliceName(n.name, i)]...)
-	}
+	n.refused = map[sum]string{} // the server may be of another version now
 	n.uid = "" // the garbage collector may have deleted slices with their node, which has another UID now
 	return version, nil
 }
@@ -194,15 +188,9 @@ func (n *nodeSlices) specs(devices []Device, sets []counterSet, now time.Time) (
 	for part := range slices.Chunk(sets, maxCounterSets) {
 		specs = append(specs, sliceSpec{SharedCounters: part})
 	}
-	var layout []string
-	for i := range specs {
-		layout = append(layout, specs[i].layout()...)
-	}
-	// A single slice changes as a whole, and needs no other generation.
-	if max(len(specs), len(n.stored)) > 1 && !slices.Equal(layout, n.layout) {
+	if n.needsGeneration(specs) {
 		n.generation++
 	}
-	n.layout = layout
 	for i := range specs {
 		specs[i].Driver = Driver
 		specs[i].NodeName = n.name
@@ -213,6 +201,18 @@ func (n *nodeSlices) specs(devices []Device, sets []counterSet, now time.Time) (
 		}
 	}
 	return specs, next
+}
+
+// needsGeneration reports whether slices that consumers see one after the other would not fit together.
+func (n *nodeSlices) needsGeneration(specs []sliceSpec) bool {
+	changed := 0
+	for i := range specs {
+		if n.stored[sliceName(n.name, i)].shape != specs[i].shape() {
+			changed++
+		}
+	}
+	isSingle := max(len(specs), len(n.stored)) <= 1 // it changes as a whole
+	return !isSingle && (changed > 1 || len(specs) != len(n.stored))
 }
 
 // write makes the server's slices equal to specs, and returns how many were written; done is
@@ -325,6 +325,7 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 		n.stored[name] = storedSlice{
 			version: in.Metadata.version(),
 			spec:    spec.sum(),
+			shape:   spec.shape(),
 		}
 	}
 	return err

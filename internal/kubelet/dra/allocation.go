@@ -1,9 +1,7 @@
 package dra
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
@@ -27,12 +24,12 @@ type resourceClaim struct {
 		// has ended.
 		Allocation *struct {
 			Devices struct {
-				Results limited[allocated]    `json:"results"`
-				Config  limited[deviceConfig] `json:"config"`
+				Results []allocated    `json:"results"`
+				Config  []deviceConfig `json:"config"`
 			} `json:"devices"`
 		} `json:"allocation"`
 		// ReservedFor are the consumers that may use the claim now.
-		ReservedFor limited[consumer] `json:"reservedFor"`
+		ReservedFor []consumer `json:"reservedFor"`
 	} `json:"status"`
 }
 
@@ -73,34 +70,6 @@ type consumer struct {
 // ResourceClaimReservedForMaxSize in k8s.io/api/resource/v1).
 const maxList = 256
 
-// limited is a list whose decoding stops with an error after maxList elements.
-type limited[T any] []T
-
-// UnmarshalJSON decodes one element after the other. The limit applies before memory is used: the
-// claim comes from the network.
-func (l *limited[T]) UnmarshalJSON(text []byte) error {
-	*l = nil
-	if bytes.Equal(text, []byte("null")) {
-		return nil
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	// This token is the bracket at the beginning.
-	if _, err := decoder.Token(); err != nil {
-		return err
-	}
-	for decoder.More() {
-		if len(*l) == maxList {
-			return fmt.Errorf("a list of the claim has more than %d elements", maxList)
-		}
-		var element T
-		if err := decoder.Decode(&element); err != nil {
-			return err
-		}
-		*l = append(*l, element)
-	}
-	return nil
-}
-
 // label reports whether a name is a DNS label. Only lower-case letters are allowed, as in names of
 // the API.
 func label(name string) bool {
@@ -127,8 +96,13 @@ func (o *resourceClaim) check(uid string) error {
 	if o.Status.Allocation == nil {
 		return errors.New("is not allocated")
 	}
+	devices := o.Status.Allocation.Devices
+	longest := max(len(devices.Results), len(devices.Config), len(o.Status.ReservedFor))
+	if longest > maxList {
+		return fmt.Errorf("has a list of more than %d elements", maxList)
+	}
 	// Parameters that are ignored might have been meant to take away something.
-	hasParameters := slices.ContainsFunc(o.Status.Allocation.Devices.Config, deviceConfig.isOwn)
+	hasParameters := slices.ContainsFunc(devices.Config, deviceConfig.isOwn)
 	if hasParameters {
 		return fmt.Errorf("has parameters for %s, which the driver does not support: configure another resource instead", Driver)
 	}
@@ -168,8 +142,8 @@ func (o *resourceClaim) pods() []string {
 // The devices are in groups that must fit into one container. Any container may use a whole claim,
 // therefore it is one group. The scheduler makes the claim of a pod's extended resources with a
 // request for each container and resource, each of which is a group.
-func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocated, error) {
-	object, err := p.getRetrying(ctx, claim.Namespace, claim.Name)
+func (c *claims) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocated, error) {
+	object, err := c.get(ctx, claim.Namespace, claim.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +162,7 @@ func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocate
 		if a.Driver != Driver {
 			continue
 		}
-		if err := a.check(p.Node); err != nil {
+		if err := a.check(c.Node); err != nil {
 			return nil, err
 		}
 		i := slices.IndexFunc(groups, func(g []allocated) bool {
@@ -207,27 +181,9 @@ func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocate
 	return groups, nil
 }
 
-// getRetrying is get, but tries again if the API server may answer later. It returns the last error
-// at the end of ctx, or the first error that does not pass without a change by an administrator.
-func (p *Plugin) getRetrying(ctx context.Context, namespace, name string) (*resourceClaim, error) {
-	delay := p.timing.poll
-	for {
-		object, err := p.get(ctx, namespace, name)
-		if err == nil || !mayPass(err) {
-			return object, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(delay):
-		}
-		delay = min(2*delay, maxPoll)
-	}
-}
-
-// mayPass reports whether a request that failed may succeed later without a change by an
-// administrator.
-func mayPass(err error) bool {
+// mayAnswer reports whether a request to the API server that failed may succeed later without a change
+// by an administrator.
+func mayAnswer(err error) bool {
 	code := kubeapi.Code(err)
 	// There was no answer with a status: the connection failed or was cut off.
 	if code == 0 {
@@ -238,9 +194,9 @@ func mayPass(err error) bool {
 }
 
 // get reads a claim from the API server, once. The error has the HTTP status, see kubeapi.Code.
-func (p *Plugin) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
+func (c *claims) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
 	object := new(resourceClaim)
-	if err := p.API.Get(ctx, claimPath(namespace, name), object); err != nil {
+	if err := c.API.Get(ctx, claimPath(namespace, name), object); err != nil {
 		return nil, fmt.Errorf("can't be read: %w", err)
 	}
 	return object, nil

@@ -1,0 +1,442 @@
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
+)
+
+// maxPoll is the maximum time between attempts of a call that waits.
+const maxPoll = 2 * time.Second
+
+// ErrNotOffered means that a device is not offered by DRA now, or not healthy, but may be a
+// moment later, such as after a start of the program. Inject wraps it.
+var ErrNotOffered = errors.New("not offered now")
+
+// errChanged means that claims or devices changed during an attempt, which may be repeated at
+// once.
+var errChanged = errors.New("claims or devices changed meanwhile")
+
+// errGivenUp means that nothing was done, since the kubelet no longer waits for the answer.
+var errGivenUp = errors.New("the kubelet has given up the call")
+
+// claims prepares and releases the claims of the node. The files of the claims are the state that
+// survives a restart: load reads them once. The book knows which devices they hold, and changes
+// together with byUID.
+type claims struct {
+	*Options
+	timing  *timing
+	stopped chan struct{} // closed: the goroutines that follow released claims end
+	newPods chan struct{} // see NewPods; it has capacity 1
+
+	mu    sync.Mutex
+	byUID map[string]*prepared
+	ended chan struct{} // closed when a claim has ended; nil if nobody waits
+}
+
+// prepared is a prepared claim. Each preparation makes another one, so that a caller with an old one
+// notices that the claim was prepared again. Claim and written never change, and the other fields
+// belong to claims.mu.
+type prepared struct {
+	// Claim is the content of the file.
+	cdi.Claim
+	// written is the time of the last preparation.
+	written time.Time
+	// ran is set once a process of one of the claim's pods was seen after the preparation.
+	ran bool
+	// runs is set if such a process existed when the state of the pods was last known. It outlives a
+	// preparation, as processes do.
+	runs bool
+	// released is set once the kubelet called NodeUnprepareResources.
+	released bool
+	// isOwned is set once it is known that the claim was made for one pod.
+	isOwned bool
+}
+
+// load reads the claims that earlier instances have prepared.
+func (c *claims) load() {
+	stored, err := c.Claims.Claims()
+	if err != nil {
+		c.Log.Warn("prepared claims can't be read", "cdi_dir", c.Claims.Dir, "err", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.byUID = map[string]*prepared{}
+	for _, claim := range stored {
+		written := now
+		info, err := os.Lstat(c.Claims.ClaimPath(claim.UID))
+		// A time in the future would delay the end of the claim.
+		isEarlier := err == nil && info.ModTime().Before(now)
+		if isEarlier {
+			written = info.ModTime()
+		}
+		c.byUID[claim.UID] = &prepared{Claim: claim, written: written}
+	}
+	c.Book.SetClaims(WantedBy(stored), err)
+}
+
+// WantedBy are the devices of claims for the book, by the UID of the claim and once for each slot. What
+// they use is not in the files of claims.
+func WantedBy(claims []cdi.Claim) map[string][]holds.Wanted {
+	all := map[string][]holds.Wanted{}
+	for _, c := range claims {
+		all[c.UID] = wantedBy(c)
+	}
+	return all
+}
+
+// wantedBy is WantedBy for one claim.
+func wantedBy(claim cdi.Claim) []holds.Wanted {
+	var all []holds.Wanted
+	for _, name := range claim.Devices() {
+		resource, id, _ := strings.Cut(name, "=")
+		all = append(all, holds.Wanted{ID: id, Resource: device.ResourceKey(resource, true)})
+	}
+	return all
+}
+
+// deviceID returns the ID of a device in a claim, "RESOURCE=ID". A device that moves to another
+// resource keeps its ID, and therefore its holder.
+func deviceID(name string) string {
+	_, id, _ := strings.Cut(name, "=")
+	return id
+}
+
+// all returns the prepared claims in random order.
+func (c *claims) all() []*prepared {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.byUID))
+}
+
+// nextEnd returns a channel that is closed when the next claim ends.
+func (c *claims) nextEnd() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended == nil {
+		c.ended = make(chan struct{})
+	}
+	return c.ended
+}
+
+// prepare prepares a claim as soon as that is possible. A claim that can't be prepared now is tried
+// until ctx ends, shortly before the kubelet gives up. After an error the kubelet only tries again with
+// the next periodic sync of the pod, 60 to 90 s later (SyncPod in
+// pkg/kubelet/kuberuntime/kuberuntime_manager.go returns without a failed result).
+func (c *claims) prepare(ctx context.Context, claim cdi.Claim) ([]*drapb.Device, error) {
+	var groups [][]allocated
+	var waitedFor error
+	delay := c.timing.poll
+	for {
+		// The channels come first, so that no change is missed during the attempt.
+		_, offered := c.Devices.Get()
+		ended := c.nextEnd()
+		var err error
+		// The allocation does not change while the claim is reserved for a pod, so it is read once.
+		if groups == nil {
+			groups, err = c.allocation(ctx, &claim)
+		}
+		if err == nil {
+			devices, failed := c.attempt(ctx, claim, groups)
+			if failed == nil {
+				return devices, nil
+			}
+			err = failed
+		}
+		if waitedFor != nil && ctx.Err() != nil {
+			return nil, waitedFor // an attempt that is cut off says less
+		}
+		if !mayPass(err) {
+			return nil, err
+		}
+		waitedFor = err
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-offered:
+		case <-ended:
+		case <-time.After(delay):
+			delay = nextDelay(delay)
+		}
+	}
+}
+
+// nextDelay returns the time until the next attempt of a call that waits.
+func nextDelay(last time.Duration) time.Duration {
+	return min(last*3/2, maxPoll)
+}
+
+// mayPass reports whether an attempt that failed may succeed while the kubelet waits. After other
+// errors the call ends at once, and the kubelet repeats it later.
+func mayPass(err error) bool {
+	var held *heldError
+	if errors.As(err, &held) {
+		return !held.isFinal
+	}
+	return errors.Is(err, ErrNotOffered) || errors.Is(err, errChanged) || mayAnswer(err)
+}
+
+// attempt prepares a claim unless another claim holds one of its devices. It returns a heldError, or an
+// error that wraps ErrNotOffered or errChanged, if a later attempt may succeed.
+func (c *claims) attempt(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*drapb.Device, error) {
+	leave, err := c.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	for {
+		filled, err := c.fill(ctx, claim, groups)
+		if err != nil {
+			return nil, err
+		}
+		conflict, err := c.commit(ctx, filled)
+		if err != nil {
+			return nil, err
+		}
+		if conflict == nil {
+			return filled.devices, nil
+		}
+		// This takes requests to the API server, during which a device may stop being offered:
+		// the claim is filled again afterwards.
+		if err := c.clear(ctx, conflict); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// commit records a claim and writes its files. The check for other holders and the record are one step,
+// so that of two concurrent calls only one gets a device. If other claims hold a device, it does
+// nothing, and returns them.
+func (c *claims) commit(ctx context.Context, f *filled) (conflict *heldError, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, errGivenUp
+	}
+	next := &prepared{written: time.Now()}
+	last := c.byUID[f.claim.UID]
+	if last != nil {
+		next.runs = last.runs
+		next.isOwned = last.isOwned
+		// The API server removes a pod from status.reservedFor when it is deleted, with --force
+		// before its containers end (pkg/controller/resourceclaim/controller.go).
+		f.claim.Pods = merged(f.claim.Pods, c.notEnded(last.Pods))
+		keepShares(f.claim, last.Claim)
+	}
+	next.Claim = f.claim
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	conflict = c.overAmounts(f.claim, last)
+	if conflict == nil {
+		conflict, err = c.reserve(f, last)
+	}
+	if err != nil || conflict != nil {
+		return conflict, err
+	}
+	if err := c.Claims.WriteClaim(f.claim); err != nil {
+		if last == nil {
+			c.Book.Release(f.claim.UID)
+		} else {
+			c.Book.Record(f.claim.UID, wantedBy(last.Claim))
+		}
+		return nil, err
+	}
+	c.byUID[f.claim.UID] = next
+	return nil, c.writeMetadata(f.claim, f.held)
+}
+
+// merged returns the UIDs of both lists, sorted.
+func merged(pods, more []string) []string {
+	all := slices.Concat(pods, more)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// reserve records the devices of a claim in the book, unless other claims exclude one of them, which it
+// returns. An error that wraps ErrNotOffered says that a container of the device plugin has the
+// hardware. The caller holds c.mu.
+func (c *claims) reserve(f *filled, last *prepared) (conflict *heldError, err error) {
+	uid := f.claim.UID
+	if last != nil {
+		lost := lostDevice(last.Claim, f.claim)
+		if lost == "" {
+			c.Book.Record(uid, f.wanted()) // its containers may run already
+			return nil, nil
+		}
+		if err := c.checkLost(last, lost); err != nil {
+			return nil, err
+		}
+	}
+	others, err := c.Book.Reserve(uid, f.wanted())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, ErrNotOffered)
+	}
+	for _, h := range others {
+		own := c.byUID[h.Claim]
+		if own == nil {
+			return nil, fmt.Errorf("device %q is held by a container through %s: %w", h.ID, h.Resource, ErrNotOffered)
+		}
+		resource, _ := device.SplitResourceKey(h.Resource)
+		name := resource + "=" + h.ID
+		if conflict == nil {
+			conflict = &heldError{device: name}
+		}
+		// The holders of other devices follow when this one is free.
+		isKnown := slices.Contains(conflict.holders, own)
+		if conflict.device == name && !isKnown {
+			conflict.holders = append(conflict.holders, own)
+		}
+	}
+	return conflict, nil
+}
+
+// checkLost returns why a device is still held that a claim had at its last preparation, and has no more.
+// Once no pod has a reservation, the claim is deallocated, and the scheduler may allocate other devices
+// to it for its next pod. Containers of the former pods may still have the former devices, which the
+// record of the claim would no longer hold.
+func (c *claims) checkLost(last *prepared, lost string) error {
+	// The API server has the claim, but not with these devices.
+	e, pod := c.evidence(last)
+	e.IsAbsent = true
+	reason := c.textOf(e.Hold(), last, pod)
+	if reason.none() {
+		return nil
+	}
+	held := &heldError{device: lost}
+	held.add(last, reason)
+	return held
+}
+
+// count returns the number of slots that a claim holds, by device.
+func count(claim cdi.Claim) map[string]int {
+	slots := map[string]int{}
+	for _, name := range claim.Devices() {
+		slots[name]++
+	}
+	return slots
+}
+
+// lostDevice returns a device of which a claim has fewer slots than at its last preparation, empty
+// if there is none.
+func lostDevice(last, next cdi.Claim) string {
+	slots := map[string]int{}
+	for name, n := range count(next) {
+		slots[deviceID(name)] += n
+	}
+	before := count(last)
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if slots[deviceID(name)] < before[name] {
+			return name
+		}
+	}
+	return ""
+}
+
+// unprepare removes a claim that the kubelet releases, once no process of its pods runs. It returns
+// nil if the claim stays recorded because of its processes: after an error the kubelet could not end
+// the pod.
+func (c *claims) unprepare(ctx context.Context, uid string) error {
+	leave, err := c.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return errGivenUp
+	}
+	own := c.byUID[uid]
+	if own == nil {
+		return c.release(uid)
+	}
+	reason := c.heldAfterRelease(own)
+	if reason.none() {
+		return c.release(uid)
+	}
+	if own.released {
+		return nil // a repeated call: follow runs already
+	}
+	own.released = true
+	c.Log.Warn("the kubelet releases a claim whose pod still has processes: its devices stay held until these have ended",
+		"claim", fullName(own.Claim),
+		"reason", reason.text,
+	)
+	go c.follow(own)
+	return nil
+}
+
+// follow removes a released claim when the processes of its pods have ended, which causes no
+// event.
+func (c *claims) follow(own *prepared) {
+	delay := c.timing.poll
+	for {
+		select {
+		case <-c.stopped:
+			return
+		case <-time.After(delay):
+		}
+		delay = nextDelay(delay)
+		if c.endReleased(own) {
+			return
+		}
+	}
+}
+
+// endReleased removes a released claim unless its pods still run. It returns true if there is
+// nothing left to do.
+func (c *claims) endReleased(own *prepared) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), c.timing.answer)
+	defer cancel()
+	leave, err := c.Enter(ctx)
+	if err != nil {
+		return false
+	}
+	defer leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byUID[own.UID] != own {
+		return true // another call removed it, or prepared it again
+	}
+	return c.heldAfterRelease(own).none() && c.release(own.UID) == nil
+}
+
+// release removes the files of a claim and its record, and wakes the calls that wait for a device. The
+// file of the claim itself is the last one, so that the kubelet repeats its call if the program crashes
+// before that. Metadata that can't be removed cannot block the end of a pod. The caller holds c.mu.
+func (c *claims) release(uid string) error {
+	files, _ := os.ReadDir(c.Metadata)
+	for _, f := range files {
+		if strings.HasPrefix(f.Name(), uid+".") {
+			_ = os.Remove(filepath.Join(c.Metadata, f.Name()))
+		}
+	}
+	if err := c.Claims.RemoveClaim(uid); err != nil {
+		return err
+	}
+	if c.byUID[uid] == nil {
+		return nil
+	}
+	delete(c.byUID, uid)
+	c.Book.Release(uid)
+	if c.ended != nil {
+		close(c.ended)
+		c.ended = nil
+	}
+	return nil
+}
