@@ -106,15 +106,11 @@ func sharesOf(claim cdi.Claim, id string) []cdi.Share {
 }
 
 // overAmounts returns the other holders of a device that has less of a capacity than they and the claim
-// need together, nil if there is no such device. last is the last preparation of the claim, which keeps
-// what it has, nil if there is none. The caller holds c.mu.
-func (c *claims) overAmounts(claim cdi.Claim, last *prepared) *heldError {
-	for _, name := range slices.Sorted(maps.Keys(count(claim))) {
-		shares := sharesOf(claim, deviceID(name))
-		if last != nil && sameAmounts(sharesOf(last.Claim, deviceID(name)), shares) {
-			continue
-		}
+// need together, nil if there is no such device. The caller holds c.mu.
+func (c *claims) overAmounts(claim cdi.Claim) *heldError {
+	for _, name := range claim.Devices() {
 		held := &heldError{device: name}
+		shares := sharesOf(claim, deviceID(name))
 		all := slices.Clone(shares)
 		for uid, other := range c.byUID {
 			has := sharesOf(other.Claim, deviceID(name))
@@ -129,13 +125,6 @@ func (c *claims) overAmounts(claim cdi.Claim, last *prepared) *heldError {
 		}
 	}
 	return nil
-}
-
-// sameAmounts reports whether a claim has the same amounts as before.
-func sameAmounts(a, b []cdi.Share) bool {
-	return slices.EqualFunc(a, b, func(a, b cdi.Share) bool {
-		return a.Capacity == b.Capacity && a.Amount == b.Amount
-	})
 }
 
 // exceeded returns one of the shares of a device of whose capacity all shares together need more than the

@@ -235,19 +235,14 @@ func (c *claims) commit(ctx context.Context, f *filled) (conflict *heldError, er
 		// The API server removes a pod from status.reservedFor when it is deleted, with --force
 		// before its containers end (pkg/controller/resourceclaim/controller.go).
 		f.claim.Pods = merged(f.claim.Pods, c.notEnded(last.Pods))
+	}
+	if last != nil && maps.Equal(needs(last.Claim), needs(f.claim)) {
 		keepShares(f.claim, last.Claim)
-	}
-	next.Claim = f.claim
-	if err := f.check(); err != nil {
-		return nil, err
-	}
-	conflict = c.overAmounts(f.claim, last)
-	if conflict == nil {
-		conflict, err = c.reserve(f, last)
-	}
-	if err != nil || conflict != nil {
+		c.Book.Record(f.claim.UID, f.wanted()) // its containers may run already
+	} else if conflict, err := c.reserve(f, last); err != nil || conflict != nil {
 		return conflict, err
 	}
+	next.Claim = f.claim
 	if err := c.Claims.WriteClaim(f.claim); err != nil {
 		if last == nil {
 			c.Book.Release(f.claim.UID)
@@ -268,21 +263,21 @@ func merged(pods, more []string) []string {
 }
 
 // reserve records the devices of a claim in the book, unless other claims exclude one of them, which it
-// returns. An error that wraps ErrNotOffered says that a container of the device plugin has the
-// hardware. The caller holds c.mu.
+// returns. last is the last preparation of the claim, nil if there is none. An error that wraps
+// ErrNotOffered says that a container of the device plugin has the hardware. The caller holds c.mu.
 func (c *claims) reserve(f *filled, last *prepared) (conflict *heldError, err error) {
-	uid := f.claim.UID
+	if err := f.check(); err != nil {
+		return nil, err
+	}
 	if last != nil {
-		lost := lostDevice(last.Claim, f.claim)
-		if lost == "" {
-			c.Book.Record(uid, f.wanted()) // its containers may run already
-			return nil, nil
-		}
-		if err := c.checkLost(last, lost); err != nil {
+		if err := c.checkLost(last, f.claim); err != nil {
 			return nil, err
 		}
 	}
-	others, err := c.Book.Reserve(uid, f.wanted())
+	if conflict := c.overAmounts(f.claim); conflict != nil {
+		return conflict, nil
+	}
+	others, err := c.Book.Reserve(f.claim.UID, f.wanted())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, ErrNotOffered)
 	}
@@ -309,42 +304,40 @@ func (c *claims) reserve(f *filled, last *prepared) (conflict *heldError, err er
 // Once no pod has a reservation, the claim is deallocated, and the scheduler may allocate other devices
 // to it for its next pod. Containers of the former pods may still have the former devices, which the
 // record of the claim would no longer hold.
-func (c *claims) checkLost(last *prepared, lost string) error {
-	// The API server has the claim, but not with these devices.
-	e, pod := c.evidence(last)
-	e.IsAbsent = true
-	reason := c.textOf(e.Hold(), last, pod)
-	if reason.none() {
-		return nil
+func (c *claims) checkLost(last *prepared, next cdi.Claim) error {
+	slots := needs(next)
+	for _, name := range last.Devices() {
+		slots[deviceID(name)]--
+		if slots[deviceID(name)] >= 0 {
+			continue
+		}
+		// The API server has the claim, but not with this device.
+		e, pod := c.evidence(last)
+		e.IsAbsent = true
+		reason := c.textOf(e.Hold(), last, pod)
+		if reason.none() {
+			return nil
+		}
+		held := &heldError{device: name}
+		held.add(last, reason)
+		return held
 	}
-	held := &heldError{device: lost}
-	held.add(last, reason)
-	return held
+	return nil
 }
 
-// count returns the number of slots that a claim holds, by device.
-func count(claim cdi.Claim) map[string]int {
-	slots := map[string]int{}
-	for _, name := range claim.Devices() {
-		slots[name]++
-	}
-	return slots
-}
-
-// lostDevice returns a device of which a claim has fewer slots than at its last preparation, empty
-// if there is none.
-func lostDevice(last, next cdi.Claim) string {
-	slots := map[string]int{}
-	for name, n := range count(next) {
-		slots[deviceID(name)] += n
-	}
-	before := count(last)
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if slots[deviceID(name)] < before[name] {
-			return name
+// needs returns what a claim needs: the number of its slots by the ID of the device, and the number of
+// its shares by the ID, the capacity and the amount.
+func needs(claim cdi.Claim) map[string]int {
+	all := map[string]int{}
+	for _, r := range claim.Requests {
+		for _, name := range r.Devices {
+			all[deviceID(name)]++
+		}
+		for _, s := range r.Shares {
+			all[deviceID(s.Device)+" "+s.Capacity+"="+s.Amount]++
 		}
 	}
-	return ""
+	return all
 }
 
 // unprepare removes a claim that the kubelet releases, once no process of its pods runs. It returns
@@ -401,7 +394,7 @@ func (c *claims) follow(own *prepared) {
 // endReleased removes a released claim unless its pods still run. It returns true if there is
 // nothing left to do.
 func (c *claims) endReleased(own *prepared) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), c.timing.answer)
+	ctx, cancel := context.WithTimeout(context.Background(), c.AnswerWithin)
 	defer cancel()
 	leave, err := c.Enter(ctx)
 	if err != nil {

@@ -110,7 +110,7 @@ func (c *cluster) node(name string) *kubeapi.Client {
 // publish publishes the devices of a node.
 func (c *cluster) publish(api *kubeapi.Client, node string) *published {
 	p := &published{List: new(List)}
-	p.Plugin = New(Options{API: api, Node: node, Devices: p.List, Claims: &cdi.Writer{Dir: c.t.TempDir()}, Metadata: c.t.TempDir(), Log: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: c.log}))})
+	p.Plugin = New(Quiet(Options{API: api, Node: node, Devices: p.List, Claims: &cdi.Writer{Dir: c.t.TempDir()}, Metadata: c.t.TempDir(), Log: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: c.log}))}))
 	p.accept()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,9 +50,10 @@ type sharedPlace struct {
 func addCounters(devices []Device) (sets []counterSet, left map[string]string) {
 	shared := sharedPlaces(devices)
 	left = map[string]string{}
-	for _, group := range connected(devices, shared) {
+	for _, group := range connected(shared) {
+		first := slices.Min(slices.Collect(maps.Keys(group.devices)))
 		if len(group.places) > maxCounters {
-			for _, i := range group.devices {
+			for i := range group.devices {
 				left[devices[i].ID] = fmt.Sprintf("the devices that exclude each other need %d counters, and the API server allows %d: offer fewer of them, or use api = \"device-plugin\"",
 					len(group.places), maxCounters)
 			}
@@ -59,7 +61,7 @@ func addCounters(devices []Device) (sets []counterSet, left map[string]string) {
 		}
 		// The name of a device is a DNS label that no other set has.
 		set := counterSet{
-			Name:     devices[group.devices[0]].name,
+			Name:     devices[first].name,
 			Counters: map[string]counter{},
 		}
 		for n, place := range group.places {
@@ -103,13 +105,8 @@ func sharedPlaces(devices []Device) []sharedPlace {
 			at[place] = map[int]int{}
 		}
 	}
-	isAt := map[string]map[int]bool{}
 	for i := range devices {
 		for _, place := range devices[i].exclusivePlaces() {
-			if isAt[place] == nil {
-				isAt[place] = map[int]bool{}
-			}
-			isAt[place][i] = true
 			for whole := place; whole != ""; whole = device.WholeOf(whole) {
 				if at[whole] != nil {
 					at[whole][i] = 1
@@ -117,20 +114,18 @@ func sharedPlaces(devices []Device) []sharedPlace {
 			}
 		}
 	}
+	for i := range devices {
+		for _, place := range devices[i].exclusivePlaces() {
+			at[place][i] = len(at[place])
+		}
+	}
 	var shared []sharedPlace
 	isKnown := map[string]bool{}
 	for _, place := range slices.Sorted(maps.Keys(at)) {
-		consumed := at[place]
-		if len(consumed) < 2 {
-			continue
-		}
-		for i := range isAt[place] {
-			consumed[i] = len(consumed)
-		}
-		key := fmt.Sprint(consumed) // maps are printed in the order of their keys
-		if !isKnown[key] {
+		key := fmt.Sprint(at[place]) // maps are printed in the order of their keys
+		if len(at[place]) > 1 && !isKnown[key] {
 			isKnown[key] = true
-			shared = append(shared, sharedPlace{place, consumed})
+			shared = append(shared, sharedPlace{place, at[place]})
 		}
 	}
 	return shared
@@ -138,53 +133,37 @@ func sharedPlaces(devices []Device) []sharedPlace {
 
 // rivalGroup are devices that share places, directly or by others.
 type rivalGroup struct {
-	// devices are indexes, sorted.
-	devices []int
-	// places are sorted.
-	places []sharedPlace
+	devices map[int]bool // by index
+	places  []sharedPlace
 }
 
 // connected returns the groups of devices that share places, in the order of their first devices.
-func connected(devices []Device, shared []sharedPlace) []rivalGroup {
-	// parent leads from a device to the first device of its group.
-	parent := map[int]int{}
-	first := func(i int) int {
-		for parent[i] != i {
-			i = parent[i]
-		}
-		return i
-	}
+func connected(shared []sharedPlace) []*rivalGroup {
+	groupOf := map[int]*rivalGroup{} // by index of a device
 	for _, place := range shared {
-		members := slices.Sorted(maps.Keys(place.consumed))
-		for _, i := range members {
-			if _, isKnown := parent[i]; !isKnown {
-				parent[i] = i
-			}
-		}
-		for _, i := range members[1:] {
-			a := first(members[0])
-			b := first(i)
-			parent[max(a, b)] = min(a, b)
-		}
-	}
-	groups := map[int]*rivalGroup{}
-	for _, i := range slices.Sorted(maps.Keys(parent)) {
-		root := first(i)
-		if groups[root] == nil {
-			groups[root] = &rivalGroup{}
-		}
-		groups[root].devices = append(groups[root].devices, i)
-	}
-	for _, place := range shared {
+		group := &rivalGroup{devices: map[int]bool{}, places: []sharedPlace{place}}
 		for i := range place.consumed {
-			group := groups[first(i)]
-			group.places = append(group.places, place)
-			break // all of them are in one group
+			if last := groupOf[i]; last != nil && last != group {
+				group.places = append(group.places, last.places...)
+				for member := range last.devices {
+					group.devices[member] = true
+					groupOf[member] = group
+				}
+			}
+			group.devices[i] = true
+			groupOf[i] = group
 		}
 	}
-	var out []rivalGroup
-	for _, root := range slices.Sorted(maps.Keys(groups)) {
-		out = append(out, *groups[root])
+	var groups []*rivalGroup
+	for _, i := range slices.Sorted(maps.Keys(groupOf)) {
+		if !slices.Contains(groups, groupOf[i]) {
+			groups = append(groups, groupOf[i])
+		}
 	}
-	return out
+	for _, group := range groups {
+		slices.SortFunc(group.places, func(a, b sharedPlace) int {
+			return cmp.Compare(a.place, b.place)
+		})
+	}
+	return groups
 }

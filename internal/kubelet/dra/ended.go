@@ -67,7 +67,7 @@ func (c *claims) evidence(own *prepared) (e holds.ClaimEvidence, pod string) {
 	e.HaveRun = own.runs
 	e.IsReleased = own.released
 	// Once a process of the pod was seen, only the end of the pod counts.
-	e.MayStart = !own.ran && time.Since(own.written) < c.timing.start
+	e.MayStart = !own.ran && time.Since(own.written) < c.StartWithin
 	return e, pod
 }
 
@@ -84,7 +84,7 @@ func (c *claims) textOf(hold holds.ClaimHold, own *prepared, pod string) obstacl
 		path := c.Claims.ClaimPath(own.UID)
 		return obstacle{text: fmt.Sprintf("no source tells whether its containers have ended: see --cgroup, or remove %s when they have", path)}
 	}
-	left := c.timing.start - time.Since(own.written)
+	left := c.StartWithin - time.Since(own.written)
 	return obstacle{text: fmt.Sprintf("it was prepared a moment ago, and its pod may start within %s", left.Round(time.Second))}
 }
 

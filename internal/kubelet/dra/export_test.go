@@ -1,15 +1,31 @@
 package dra
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// Quiet fills in the hooks that are missing, so that they do nothing.
+func Quiet(o Options) Options {
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
+	o.Wrote = func(error) {}
+	o.Prepared = func(time.Duration, error) {}
+	o.Enter = func(context.Context) (func(), error) {
+		return func() {}, nil
+	}
+	return o
+}
 
 // SetAnswer replaces how long a call of the kubelet may wait.
 func (p *Plugin) SetAnswer(d time.Duration) {
-	p.timing.answer = d
+	p.AnswerWithin = d
 	p.timing.hang = d
 }
 
 // SetStart replaces how long a pod may need from the answer to a prepare to its first process.
-func (p *Plugin) SetStart(d time.Duration) { p.timing.start = d }
+func (p *Plugin) SetStart(d time.Duration) { p.StartWithin = d }
 
 // Hasten shortens the delays of requests to the API server.
 func (p *Plugin) Hasten(refill time.Duration) {

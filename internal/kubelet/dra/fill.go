@@ -119,9 +119,11 @@ func (a *allocated) addTo(request *cdi.Request, d *Device) error {
 // check returns why the claim alone needs more than a device has, or why its devices cannot be in one
 // container.
 func (f *filled) check() error {
-	for name, n := range count(f.claim) {
-		if slots := f.held[name].Slots; n > slots {
-			return fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", name, n, slots)
+	slots := needs(f.claim)
+	for _, name := range f.claim.Devices() {
+		needed := slots[deviceID(name)]
+		if has := f.held[name].Slots; needed > has {
+			return fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", name, needed, has)
 		}
 		shares := sharesOf(f.claim, deviceID(name))
 		if s := exceeded(shares, shares); s != nil {

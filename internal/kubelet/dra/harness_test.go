@@ -181,7 +181,7 @@ func newBed(t *testing.T, o kubelettest.Options) *bed {
 		sticks: &sticks{}, host: &host{}, claims: &cdi.Writer{Dir: filepath.Join(dir, "cdi")},
 	}
 	b.sticks.set(stick("usb:1"), stick("usb:2"))
-	b.options = dra.Options{
+	b.options = dra.Quiet(dra.Options{
 		Book: holds.New(holds.Options{
 			Checkpoint: filepath.Join(dir, "kubelet", "kubelet_internal_checkpoint"),
 			Now:        time.Now,
@@ -198,7 +198,7 @@ func newBed(t *testing.T, o kubelettest.Options) *bed {
 		PodState: b.host.podState,
 		Known:    b.host.known,
 		Log:      slog.New(slog.DiscardHandler),
-	}
+	})
 	if err := b.kubelet.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,20 +16,30 @@ const joinInterval = time.Second
 
 // followPods adds the pods that join prepared claims to the claims, until ctx is cancelled.
 func (c *claims) followPods(ctx context.Context) {
+	delay := joinInterval
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.newPods:
 		}
-		// An error, such as an unreachable API server, is retried until every claim was read.
-		delay := c.timing.retry
-		for c.addJoined(ctx) != nil && ctx.Err() == nil {
-			pause(ctx, delay, nil)
+		if c.addJoined(ctx) == nil {
+			delay = joinInterval
+		} else {
+			// Every claim is read again, such as when the API server is reachable again.
 			delay = c.timing.backoff(delay)
+			c.readPods()
 		}
 		// Pods that appear in this time are in the next reading.
-		pause(ctx, joinInterval, nil)
+		pause(ctx, delay, nil)
+	}
+}
+
+// readPods makes followPods read all claims. It does not block.
+func (c *claims) readPods() {
+	select {
+	case c.newPods <- struct{}{}:
+	default: // one value is pending
 	}
 }
 

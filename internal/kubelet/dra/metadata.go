@@ -124,17 +124,12 @@ next:
 // describe keeps the metadata of prepared claims in line with the attributes of their devices,
 // which a replug may change, until ctx is cancelled.
 func (c *claims) describe(ctx context.Context) {
-	failed := false
 	for {
 		// The channel comes with the list, so that a change during the writes is not missed.
 		devices, changed := c.Devices.Get()
-		err := c.rewriteMetadata(devices)
-		if err != nil && !failed {
-			c.Log.Warn("device metadata is out of date", "err", err)
-		}
-		failed = err != nil
 		var again <-chan time.Time
-		if failed {
+		if err := c.rewriteMetadata(devices); err != nil {
+			c.Log.Warn("device metadata is out of date", "err", err)
 			again = time.After(describeAgain)
 		}
 		select {

@@ -32,7 +32,7 @@ const (
 type nodeSlices struct {
 	api  *kubeapi.Client
 	name string
-	// uid is the UID of the node. It is empty while it is unknown.
+	// uid is the UID of the node at the last list.
 	uid string
 	// stored has the slices of the API server, by name.
 	stored map[string]storedSlice
@@ -55,6 +55,15 @@ type storedSlice struct {
 	shape sum
 }
 
+// newStoredSlice returns a slice that the API server has with this spec.
+func newStoredSlice(m metadata, spec sliceSpec) storedSlice {
+	return storedSlice{
+		version: m.version(),
+		spec:    spec.sum(),
+		shape:   spec.shape(),
+	}
+}
+
 // newNodeSlices returns the slices of a node of which nothing was read. list must come first.
 func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
 	return &nodeSlices{
@@ -73,6 +82,12 @@ func (n *nodeSlices) selector() string {
 // list reads all slices, and returns the version to watch from. After an error, the slices are as
 // they were.
 func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
+	// The garbage collector may have deleted slices with their node, which has another UID now.
+	var node struct{ Metadata metadata }
+	if err := n.api.Get(ctx, nodesPath+n.name, &node); err != nil {
+		return "", err
+	}
+	n.uid = node.Metadata.UID
 	stored := map[string]storedSlice{}
 	version, err = n.api.List(ctx, n.selector(), func(object json.RawMessage) error {
 		var o struct {
@@ -86,12 +101,13 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		s := storedSlice{version: o.Metadata.version()}
 		strict := json.NewDecoder(bytes.NewReader(o.Spec))
 		strict.DisallowUnknownFields() // they are an error at the end, and an edit
-		if strict.Decode(&spec) == nil && n.owns(o.Metadata) {
-			s.spec = spec.sum()
-			s.shape = spec.shape()
+		// With another owner, the slice would outlive the node, or be deleted with another object.
+		isOwned := slices.Equal(o.Metadata.OwnerReferences, n.owners())
+		if strict.Decode(&spec) == nil && isOwned {
+			s = newStoredSlice(o.Metadata, spec)
 		}
 		// Nobody has changed the slice since the last own write, so its spec is known.
-		if own := n.stored[o.Metadata.Name]; own.version == s.version {
+		if own := n.stored[o.Metadata.Name]; own.version == s.version && isOwned {
 			s = own
 		}
 		stored[o.Metadata.Name] = s
@@ -103,32 +119,18 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	}
 	n.stored = stored
 	n.refused = map[sum]string{} // the server may be of another version now
-	n.uid = "" // the garbage collector may have deleted slices with their node, which has another UID now
 	return version, nil
 }
 
-// owns reports whether the only owner of a slice is the node. Otherwise, the slice would outlive
-// the node, or be deleted with another object.
-func (n *nodeSlices) owns(slice metadata) bool {
-	if len(slice.OwnerReferences) != 1 {
-		return false
-	}
-	owner := slice.OwnerReferences[0]
-	want := n.owner()
-	want.UID = owner.UID // the garbage collector deletes a slice with another UID
-	return owner == want && owner.UID != ""
-}
-
-// owner is the reference to the node. The garbage collector deletes the slices when the node is
-// deleted. UID is empty while it is unknown.
-func (n *nodeSlices) owner() ownerReference {
-	return ownerReference{
+// owners are the owners of a slice: the garbage collector deletes it with the node.
+func (n *nodeSlices) owners() []ownerReference {
+	return []ownerReference{{
 		APIVersion: "v1",
 		Kind:       "Node",
 		Name:       n.name,
 		UID:        n.uid,
 		Controller: true,
-	}
+	}}
 }
 
 // idleTimeout is longer than a server lets a watch without bookmarks last.
@@ -289,26 +291,18 @@ func (n *nodeSlices) accepted(devices []Device, left map[string]string, now time
 	return accepted, refused
 }
 
-// object is slice i of the node. Its owner is the node, whose UID must be known.
+// object is slice i of the node.
 func (n *nodeSlices) object(i int, spec sliceSpec) slice {
 	return slice{
 		APIVersion: "resource.k8s.io/v1",
 		Kind:       "ResourceSlice",
-		Metadata:   metadata{Name: sliceName(n.name, i), OwnerReferences: []ownerReference{n.owner()}},
+		Metadata:   metadata{Name: sliceName(n.name, i), OwnerReferences: n.owners()},
 		Spec:       spec,
 	}
 }
 
 // put creates slice i, or replaces any version that the server has.
 func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
-	// The API server needs the UID in an owner reference. It is read once for each list.
-	if n.uid == "" {
-		var node struct{ Metadata metadata }
-		if err := n.api.Get(ctx, nodesPath+n.name, &node); err != nil {
-			return err
-		}
-		n.uid = node.Metadata.UID
-	}
 	out := n.object(i, spec)
 	name := out.Metadata.Name
 	var in struct{ Metadata metadata }
@@ -322,11 +316,7 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 		err = n.api.Create(ctx, slicesPath, out, &in)
 	}
 	if err == nil {
-		n.stored[name] = storedSlice{
-			version: in.Metadata.version(),
-			spec:    spec.sum(),
-			shape:   spec.shape(),
-		}
+		n.stored[name] = newStoredSlice(in.Metadata, spec)
 	}
 	return err
 }

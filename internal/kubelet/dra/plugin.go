@@ -67,8 +67,7 @@ type Options struct {
 	PodState func(uid string) holds.PodState
 	Known    func(ctx context.Context) (func(cdi.Claim) bool, error)
 	// Enter waits until this instance may change claims, and returns a function to call afterwards. It is
-	// an error if ctx ends before, or if another instance changes claims from now on. If it is nil, this
-	// instance always may.
+	// an error if ctx ends before, or if another instance changes claims from now on.
 	Enter func(ctx context.Context) (leave func(), err error)
 	// AnswerWithin is how long a call of the kubelet may wait. 0 means until shortly before the
 	// kubelet gives up.
@@ -78,7 +77,6 @@ type Options struct {
 	StartWithin time.Duration
 	// Changed is called when Status or Problem has changed, Wrote after each write of a slice, and
 	// Prepared after each attempt to prepare a claim, with the error if it failed. They must not block.
-	// Each of them may be nil.
 	Changed  func()
 	Wrote    func(err error)
 	Prepared func(took time.Duration, err error)
@@ -109,13 +107,10 @@ type timing struct {
 	burst  int
 	// sweep bounds all requests of a sweep, for which the answer about holders waits.
 	sweep time.Duration
-	// answer is how long a call of the kubelet may wait, and hang is how long a call may then take to
-	// return its error.
-	answer, hang time.Duration
+	// hang is how long a call of the kubelet may take to return its error after AnswerWithin.
+	hang time.Duration
 	// poll is the time between the first attempts of a call that waits.
 	poll time.Duration
-	// start is the maximum time from the answer to a prepare to the first process of the pod.
-	start time.Duration
 }
 
 // answerWithin is how long a call of the kubelet may wait. The kubelet gives up after 45 s
@@ -125,22 +120,10 @@ const answerWithin = 40 * time.Second
 // startWithin is how long the kubelet may need to start the first process of a pod after a prepare.
 const startWithin = time.Minute
 
-// New makes a Plugin; Run and Publish run it. Hooks that are nil become functions that do nothing.
+// New makes a Plugin; Run and Publish run it.
 func New(o Options) *Plugin {
-	if o.Changed == nil {
-		o.Changed = func() {}
-	}
-	if o.Enter == nil {
-		o.Enter = func(context.Context) (func(), error) {
-			return func() {}, nil
-		}
-	}
-	if o.Wrote == nil {
-		o.Wrote = func(error) {}
-	}
-	if o.Prepared == nil {
-		o.Prepared = func(time.Duration, error) {}
-	}
+	o.AnswerWithin = cmp.Or(o.AnswerWithin, answerWithin)
+	o.StartWithin = cmp.Or(o.StartWithin, startWithin)
 	p := &Plugin{
 		Options: o,
 		status: &status{
@@ -156,10 +139,8 @@ func New(o Options) *Plugin {
 			refill:   time.Second,
 			burst:    4,
 			sweep:    10 * time.Second,
-			answer:   cmp.Or(o.AnswerWithin, answerWithin),
 			hang:     2 * time.Second,
 			poll:     100 * time.Millisecond,
-			start:    cmp.Or(o.StartWithin, startWithin),
 		},
 	}
 	p.claims = &claims{
@@ -195,12 +176,7 @@ func (p *Plugin) Publish(ctx context.Context) error {
 // the first pod only (prepareResources in pkg/kubelet/cm/dra/manager.go). The scheduler has
 // reserved the claim for the pod before it binds the pod to the node, so the API server knows the
 // pod when its first cgroup appears. After kubectl delete --force nobody knows it any more.
-func (p *Plugin) NewPods() {
-	select {
-	case p.claims.newPods <- struct{}{}:
-	default: // one value is pending
-	}
-}
+func (p *Plugin) NewPods() { p.claims.readPods() }
 
 // Sweep removes the claims that have ended without NodeUnprepareResources: a kubelet that lost
 // its own state does not release them. known reports whether the kubelet lists a claim. Sweep

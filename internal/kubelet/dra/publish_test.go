@@ -38,7 +38,7 @@ type published struct {
 // start starts one that retries fast.
 func start(t testing.TB, server *kubeapitest.Server) *published {
 	p := &published{t: t, server: server, changed: make(chan struct{}, 1), List: new(List)}
-	p.Plugin = New(Options{
+	p.Plugin = New(Quiet(Options{
 		API: kubeapi.New(server.Config), Node: testNode, Devices: p.List,
 		Claims: &cdi.Writer{Dir: t.TempDir()}, Metadata: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 		Changed: func() {
@@ -47,7 +47,7 @@ func start(t testing.TB, server *kubeapitest.Server) *published {
 			default:
 			}
 		},
-	})
+	}))
 	p.timing.jitter = time.Millisecond
 	p.timing.calm = time.Millisecond
 	p.timing.retry = 5 * time.Millisecond

@@ -111,7 +111,7 @@ func (f *fleet) join() {
 // publisher is a publisher that does not run yet.
 func (f *fleet) publisher(api *kubeapi.Client, name string) *published {
 	p := &published{List: new(List)}
-	p.Plugin = New(Options{
+	p.Plugin = New(Quiet(Options{
 		API:     api,
 		Node:    name,
 		Devices: p.List,
@@ -124,7 +124,7 @@ func (f *fleet) publisher(api *kubeapi.Client, name string) *published {
 			}
 			f.wrote.Add(1)
 		},
-	})
+	}))
 	p.accept()
 	return p
 }

@@ -243,7 +243,7 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *drapb.NodeUnp
 // inTime runs f until shortly before the kubelet gives up the call, and returns in time even if
 // f hangs.
 func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, p.timing.answer)
+	ctx, cancel := context.WithTimeout(ctx, p.AnswerWithin)
 	defer cancel()
 	if ctx.Err() != nil {
 		// The kubelet may have asked for the opposite since.
@@ -269,7 +269,7 @@ func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) erro
 	case err := <-done:
 		return err
 	case <-time.After(p.timing.hang):
-		return fmt.Errorf("no answer within %s", p.timing.answer)
+		return fmt.Errorf("no answer within %s", p.AnswerWithin)
 	}
 }
 

@@ -1,11 +1,14 @@
 package dra
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
-	"sort"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // The fields of resource.k8s.io/v1 that are used, with the names of the API.
@@ -164,29 +167,16 @@ const maxDevices = 64
 // sorted returns the devices by name, each name once. While a device moves from one
 // resource to another both have it; the healthier one is published.
 func sorted(devices []Device) []Device {
-	out := append([]Device(nil), devices...)
+	out := slices.Clone(devices)
 	for i := range out {
 		out[i].name = out[i].Name()
 	}
-	sort.Slice(out, func(i, j int) bool {
-		a := &out[i]
-		b := &out[j]
-		if a.ID != b.ID {
-			return a.name < b.name
-		}
-		if a.State != b.State {
-			return a.State < b.State
-		}
-		return a.Resource < b.Resource
+	order.Sort(out, func(a, b Device) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.State, b.State), cmp.Compare(a.Resource, b.Resource))
 	})
-	n := 0
-	for i := range out {
-		if n == 0 || out[i].ID != out[n-1].ID {
-			out[n] = out[i]
-			n++
-		}
-	}
-	return out[:n]
+	return slices.CompactFunc(out, func(a, b Device) bool {
+		return a.ID == b.ID
+	})
 }
 
 // sliceName is the name of slice i of a node. The admission policy lets no other node use
