@@ -30,7 +30,6 @@ var (
 	serverURL = flag.String("server", "", "URL of an API server")
 	caFile    = flag.String("ca", "", "its CA certificates")
 	adminFile = flag.String("admin", "", "token of an administrator")
-	simulated = flag.Int("nodes", 20, "nodes of TestClusterLoad")
 )
 
 const namespace = "generic-dp"

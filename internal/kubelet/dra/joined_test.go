@@ -57,41 +57,6 @@ func (b *bed) untilPods(want ...string) {
 	b.until("pods of the claim", func() bool { return slices.Equal(b.pods(), want) })
 }
 
-// A pod that joins a claim after its preparation keeps the device like the first one.
-func TestPodThatJoinsAClaim(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	b.answer = 2 * time.Second
-	s, _ := b.serve()
-	b.untilDrivers(1)
-	b.host.list()
-	b.host.set("first", holds.PodRunning)
-	b.host.set("second", holds.PodRunning)
-	b.reserve("", "first")
-	b.prepare(claim("a"))
-	devices, err := b.claims.ReadClaim(claim("a").UID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.reserve("", "first", "second")
-	s.NewPods()
-	b.untilPods("first", "second")
-	if after, _ := b.claims.ReadClaim(claim("a").UID); !slices.Equal(after.Devices(), devices.Devices()) {
-		t.Errorf("devices %q, want %q", after.Devices(), devices.Devices())
-	}
-
-	// Both are deleted with --force, and the first one ends.
-	b.api.remove(claim("a"))
-	b.host.set("first", holds.PodEnded)
-	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
-		t.Fatal(err)
-	}
-	b.api.set(claim("b"), results(result("one", "usb-1")))
-	b.refused("processes of its pod second still run")
-	b.host.set("second", holds.PodEnded)
-	b.prepare(claim("b"))
-}
-
 // A pod that joins while the API server does not answer is found later, and a pod that has left
 // and ended is forgotten.
 func TestPodsOfAClaimThatComeAndGo(t *testing.T) {

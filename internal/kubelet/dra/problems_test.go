@@ -81,18 +81,6 @@ func TestTokenRotates(t *testing.T) {
 	p.until("healed", func([]slice) bool { return p.Problem("") == "" })
 }
 
-func TestNoToken(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	if err := os.Remove(s.Config.Token); err != nil {
-		t.Fatal(err)
-	}
-	p := start(t, s)
-	p.until("noticed", func([]slice) bool {
-		return strings.Contains(p.Problem(""), "dra.enabled") && strings.Contains(p.Problem(""), s.Config.Token)
-	})
-}
-
 // Without the right to watch, a problem that stays and attempts that get rarer.
 func TestNoWatch(t *testing.T) {
 	t.Parallel()

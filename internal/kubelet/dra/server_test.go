@@ -2,12 +2,10 @@ package dra_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,56 +98,6 @@ func TestSocketIsMadeAgain(t *testing.T) {
 		now, _ := os.ReadDir(b.options.Registry)
 		return len(now) == 1 && now[0].Name() != entries[0].Name() && s.Status().Registered
 	})
-}
-
-// A kubelet that can't use the driver says why. The next kubelet, which can, ends the problem.
-func TestRefusedRegistration(t *testing.T) {
-	t.Parallel()
-	var accepts atomic.Bool
-	b := newBed(t, kubelettest.Options{OnRegister: func(context.Context, string, string) error {
-		if accepts.Load() {
-			return nil
-		}
-		return errors.New("no handler registered for plugin type: DRAPlugin")
-	}})
-	s, _ := b.serve()
-	b.until("problem", func() bool {
-		return strings.Contains(s.Problem(""), "no handler registered") && !s.Status().Registered && s.Status().Reason == s.Problem("")
-	})
-	accepts.Store(true)
-	if err := b.kubelet.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	b.until("registration", func() bool { return s.Status().Registered && s.Problem("") == "" })
-	// The kubelet knows the driver only after the driver has answered.
-	b.untilDrivers(1)
-	b.allocated("a", "usb-1")
-	if err := b.tryPrepare(claim("a")); err != nil {
-		t.Error(err)
-	}
-}
-
-// An update starts the new instance before the old one ends: at every moment one of them is
-// registered, and what one prepared the other releases.
-func TestTwoInstances(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	_, stop := b.serve()
-	b.untilDrivers(1)
-	b.api.set(claim("a"), results(result("one", "usb-1")))
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err != nil {
-		t.Fatal(err)
-	}
-	b.serve()
-	b.untilDrivers(2)
-	stop()
-	b.untilDrivers(1)
-	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
-		t.Error(err)
-	}
-	if left, err := b.claims.Claims(); len(left) > 0 || err != nil {
-		t.Errorf("left: %v, %v", left, err)
-	}
 }
 
 func TestPrepare(t *testing.T) {

@@ -189,27 +189,6 @@ func TestPublishesDevices(t *testing.T) {
 	}
 }
 
-func TestRestartKeepsSlices(t *testing.T) {
-	t.Parallel()
-	p := start(t, newServer(t))
-	p.Set(devices("a"))
-	p.until("published", has("a"))
-	p.stop()
-	before := len(writes(p.server))
-
-	second := start(t, p.server)
-	second.until("watched", func([]slice) bool {
-		requests := p.server.Requests()
-		return strings.Contains(requests[len(requests)-1].Query, "watch=1")
-	})
-	second.Set(devices("a"))
-	second.Set(devices("a", "b"))
-	second.until("published", has("a", "b"))
-	if after := writes(p.server); len(after) != before+1 {
-		t.Errorf("%d writes, want one: %v", len(after)-before, after[before:])
-	}
-}
-
 func TestOneDeviceIsOneWrite(t *testing.T) {
 	t.Parallel()
 	p := start(t, newServer(t))
@@ -445,21 +424,6 @@ func TestDroppedFieldsAreNotWrittenForEver(t *testing.T) {
 	p.until("published", has("a", "b", "c"))
 	if got := writes(s); len(got) != 3 {
 		t.Errorf("%d writes, want 3: %v", len(got), got)
-	}
-}
-
-func TestAPIServerAway(t *testing.T) {
-	t.Parallel()
-	p := start(t, newServer(t))
-	p.Set(devices("a"))
-	p.until("published", has("a"))
-	p.server.Stop()
-	p.Set(devices("a", "b"))
-	p.Set(devices("b", "c"))
-	p.server.Start()
-	p.until("caught up", has("b", "c"))
-	if got := p.Problem(""); got != "" {
-		t.Errorf("problem %q of an API server that was away, want none", got)
 	}
 }
 
