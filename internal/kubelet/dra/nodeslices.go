@@ -24,11 +24,10 @@ const (
 // nodeSlices are the slices of a node, as the API server has them and as it should have them.
 //
 // All slices are one pool. Consumers ignore slices that do not have the highest generation of the
-// pool, and allocate no device of a pool that lacks a slice of this generation. Slices whose taints
-// change, and a single slice that changes otherwise, are updated in the same generation. If several
-// change otherwise, or their number does, a device may move from one slice to another, or counters may
-// have other values: then all slices are written with the next generation, and no device is allocatable
-// in between. Counters are in slices of their own, after the slices with devices.
+// pool, and allocate no device of a pool that lacks a slice of this generation. A slice that changes alone
+// is updated in the same generation. If several change, a device may move from one slice to another, or
+// counters may have other values: then all slices are written with the next generation, and no device is
+// allocatable in between. Counters are in slices of their own, after the slices with devices.
 type nodeSlices struct {
 	api  *kubeapi.Client
 	name string
@@ -38,6 +37,9 @@ type nodeSlices struct {
 	stored map[string]storedSlice
 	// generation is the highest one that was seen or written.
 	generation int64
+	// isPartial is set while some slices of the generation are not written. The others are written first
+	// if they change meanwhile, so that the pool is whole when the last one is written.
+	isPartial bool
 	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
 	refused map[sum]string
 }
@@ -51,26 +53,14 @@ type storedSlice struct {
 	// version is the resource version, which only changes when somebody writes the slice.
 	version uint64
 	spec    sum
-	// shape is the sum of the spec without its generation and taints.
-	shape sum
-}
-
-// newStoredSlice returns a slice that the API server has with this spec.
-func newStoredSlice(m metadata, spec sliceSpec) storedSlice {
-	return storedSlice{
-		version: m.version(),
-		spec:    spec.sum(),
-		shape:   spec.shape(),
-	}
 }
 
 // newNodeSlices returns the slices of a node of which nothing was read. list must come first.
 func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
 	return &nodeSlices{
-		api:        api,
-		name:       name,
-		stored:     map[string]storedSlice{},
-		generation: 1,
+		api:    api,
+		name:   name,
+		stored: map[string]storedSlice{},
 	}
 }
 
@@ -104,7 +94,7 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		// With another owner, the slice would outlive the node, or be deleted with another object.
 		isOwned := slices.Equal(o.Metadata.OwnerReferences, n.owners())
 		if strict.Decode(&spec) == nil && isOwned {
-			s = newStoredSlice(o.Metadata, spec)
+			s.spec = spec.sum()
 		}
 		// Nobody has changed the slice since the last own write, so its spec is known.
 		if own := n.stored[o.Metadata.Name]; own.version == s.version && isOwned {
@@ -190,9 +180,6 @@ func (n *nodeSlices) specs(devices []Device, sets []counterSet, now time.Time) (
 	for part := range slices.Chunk(sets, maxCounterSets) {
 		specs = append(specs, sliceSpec{SharedCounters: part})
 	}
-	if n.needsGeneration(specs) {
-		n.generation++
-	}
 	for i := range specs {
 		specs[i].Driver = Driver
 		specs[i].NodeName = n.name
@@ -202,40 +189,42 @@ func (n *nodeSlices) specs(devices []Device, sets []counterSet, now time.Time) (
 			ResourceSliceCount: len(specs),
 		}
 	}
+	if !n.isPartial && n.needsGeneration(specs) {
+		n.generation++
+		n.isPartial = true
+	}
+	for i := range specs {
+		specs[i].Pool.Generation = n.generation
+	}
 	return specs, next
 }
 
-// needsGeneration reports whether slices that consumers see one after the other would not fit together.
+// needsGeneration reports whether more than one slice changes. A new slice changes the others, too, or is
+// the first one.
 func (n *nodeSlices) needsGeneration(specs []sliceSpec) bool {
 	changed := 0
 	for i := range specs {
-		if n.stored[sliceName(n.name, i)].shape != specs[i].shape() {
+		s, exists := n.stored[sliceName(n.name, i)]
+		if !exists {
+			return true
+		}
+		if s.spec != specs[i].sum() {
 			changed++
 		}
 	}
-	isSingle := max(len(specs), len(n.stored)) <= 1 // it changes as a whole
-	return !isSingle && (changed > 1 || len(specs) != len(n.stored))
+	return changed > 1
 }
 
 // write makes the server's slices equal to specs, and returns how many were written; done is
 // called for each. It stops at the first error. Slices that were written until then are not written
 // again.
 func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(error)) (wrote int, err error) {
-	wanted := make(map[string]bool, len(specs))
+	wanted := map[string]int{}
 	for i := range specs {
-		name := sliceName(n.name, i)
-		wanted[name] = true
-		if s, ok := n.stored[name]; ok && s.spec == specs[i].sum() {
-			continue
-		}
-		err := n.put(ctx, i, specs[i])
-		if done(err); err != nil {
-			return wrote, n.refuse(specs[i], err)
-		}
-		wrote++
+		wanted[sliceName(n.name, i)] = i
 	}
 	for name := range n.stored {
-		if wanted[name] {
+		if _, isWanted := wanted[name]; isWanted {
 			continue
 		}
 		err := n.api.Delete(ctx, slicesPath+"/"+name)
@@ -249,6 +238,18 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 		delete(n.stored, name)
 		wrote++
 	}
+	for i := range specs {
+		s, exists := n.stored[sliceName(n.name, i)]
+		if exists && s.spec == specs[i].sum() {
+			continue
+		}
+		err := n.put(ctx, i, specs[i])
+		if done(err); err != nil {
+			return wrote, n.refuse(specs[i], err)
+		}
+		wrote++
+	}
+	n.isPartial = false
 	return wrote, nil
 }
 
@@ -316,7 +317,7 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 		err = n.api.Create(ctx, slicesPath, out, &in)
 	}
 	if err == nil {
-		n.stored[name] = newStoredSlice(in.Metadata, spec)
+		n.stored[name] = storedSlice{version: in.Metadata.version(), spec: spec.sum()}
 	}
 	return err
 }

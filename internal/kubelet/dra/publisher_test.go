@@ -234,11 +234,11 @@ func TestOneDeviceIsOneWrite(t *testing.T) {
 }
 
 // Consumers see each write by itself: in a whole pool no device is twice, whatever comes and
-// goes.
+// goes, and whatever fails.
 func TestNoDeviceIsTwiceInAPool(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	server.Fault(func(*http.Request, kubeapitest.Object) int {
+	server.Fault(func(r *http.Request, _ kubeapitest.Object) int {
 		generation, whole := int64(0), map[int64][]slice{}
 		for _, s := range serverSlices(t, server) {
 			g := s.Spec.Pool.Generation
@@ -252,6 +252,10 @@ func TestNoDeviceIsTwiceInAPool(t *testing.T) {
 				}
 				seen[d.Name] = true
 			}
+		}
+		if r.Method != http.MethodGet {
+			failures := []int{0, 0, 0, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+			return failures[rand.IntN(len(failures))]
 		}
 		return 0
 	})

@@ -157,7 +157,8 @@ func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 
 // sum identifies a device as published, but for its taints: these change with its state.
 func (d sliceDevice) sum() sum {
-	return (&sliceSpec{Devices: []sliceDevice{d}}).shape()
+	d.Taints = nil
+	return (&sliceSpec{Devices: []sliceDevice{d}}).sum()
 }
 
 // maxDevices is the maximum number of devices of a slice in which any has a taint. Every
@@ -194,14 +195,4 @@ func (s *sliceSpec) sum() sum {
 		panic(err) // a struct of strings and numbers
 	}
 	return sha256.Sum256(text)
-}
-
-// shape identifies what slices of one generation must agree about: everything but the taints of devices.
-func (s *sliceSpec) shape() sum {
-	plain := sliceSpec{SharedCounters: s.SharedCounters}
-	for _, d := range s.Devices {
-		d.Taints = nil
-		plain.Devices = append(plain.Devices, d)
-	}
-	return plain.sum()
 }

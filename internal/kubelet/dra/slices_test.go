@@ -42,7 +42,7 @@ func TestSliceIsGolden(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 10, 1, 12, 0, 0, 123456789, time.FixedZone("", 3600))
 	n := newNodeSlices(nil, "node-1")
-	n.uid, n.generation = "11111111-2222-3333-4444-555555555555", 8
+	n.uid, n.generation = "11111111-2222-3333-4444-555555555555", 7
 	list := []Device{
 		{
 			Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", Slots: 1, NUMA: []int{1},
