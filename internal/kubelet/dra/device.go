@@ -111,13 +111,16 @@ const (
 	lower = "abcdefghijklmnopqrstuvwxyz0123456789"
 )
 
+// separators replaces the separators of IDs in names.
+var separators = strings.NewReplacer(":", "-", ".", "--")
+
 // DeviceName returns the name of a device as DNS label: its ID with "-" for ":" and "--"
 // for ".". An ID that this would make ambiguous, or too long, is replaced by its readable
 // part and a hash. IDs are unique over all resources, so that the resource's name is not
 // part of it: a device that moves to another resource stays the same device to the
 // scheduler, and has one holder.
 func DeviceName(id string) string {
-	name := strings.NewReplacer(":", "-", ".", "--").Replace(id)
+	name := separators.Replace(id)
 	// An exact name can be read as one ID only.
 	exact := len(name) <= maxLabel && id != "" && !hashed(id)
 	// Two separators in a row, or one at an end, would make the name ambiguous.
