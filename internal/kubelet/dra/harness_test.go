@@ -246,18 +246,3 @@ func (b *bed) untilDrivers(n int) {
 	b.Helper()
 	b.until(fmt.Sprintf("%d registered drivers", n), func() bool { return b.kubelet.Drivers(dra.Driver) == n })
 }
-
-// allocated makes a claim with a device.
-func (b *bed) allocated(name, device string) kubelettest.ResourceClaim {
-	b.Helper()
-	c := claim(name)
-	b.api.set(c, results(result("r", device)))
-	return c
-}
-
-// tryPrepare prepares a claim, which may fail.
-func (b *bed) tryPrepare(c kubelettest.ResourceClaim) error {
-	b.Helper()
-	_, err := b.kubelet.PrepareClaim(b.Context(), dra.Driver, c)
-	return err
-}
