@@ -31,7 +31,7 @@ const (
 type nodeSlices struct {
 	api  *kubeapi.Client
 	name string
-	// uid is the UID of the node at the last list.
+	// uid is the UID of the node, empty if it was not read since the last list.
 	uid string
 	// stored has the slices of the API server, by name.
 	stored map[string]storedSlice
@@ -72,12 +72,6 @@ func (n *nodeSlices) selector() string {
 // list reads all slices, and returns the version to watch from. After an error, the slices are as
 // they were.
 func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
-	// The garbage collector may have deleted slices with their node, which has another UID now.
-	var node struct{ Metadata metadata }
-	if err := n.api.Get(ctx, nodesPath+n.name, &node); err != nil {
-		return "", err
-	}
-	n.uid = node.Metadata.UID
 	stored := map[string]storedSlice{}
 	version, err = n.api.List(ctx, n.selector(), func(object json.RawMessage) error {
 		var o struct {
@@ -91,13 +85,11 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		s := storedSlice{version: o.Metadata.version()}
 		strict := json.NewDecoder(bytes.NewReader(o.Spec))
 		strict.DisallowUnknownFields() // they are an error at the end, and an edit
-		// With another owner, the slice would outlive the node, or be deleted with another object.
-		isOwned := slices.Equal(o.Metadata.OwnerReferences, n.owners())
-		if strict.Decode(&spec) == nil && isOwned {
+		if strict.Decode(&spec) == nil && n.owns(o.Metadata) {
 			s.spec = spec.sum()
 		}
 		// Nobody has changed the slice since the last own write, so its spec is known.
-		if own := n.stored[o.Metadata.Name]; own.version == s.version && isOwned {
+		if own := n.stored[o.Metadata.Name]; own.version == s.version {
 			s = own
 		}
 		stored[o.Metadata.Name] = s
@@ -109,10 +101,22 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	}
 	n.stored = stored
 	n.refused = map[sum]string{} // the server may be of another version now
+	n.uid = ""                   // the garbage collector may have deleted slices with their node, which has another UID now
 	return version, nil
 }
 
-// owners are the owners of a slice: the garbage collector deletes it with the node.
+// owns reports whether the only owner of a slice is the node. Otherwise, the slice would outlive
+// the node, or be deleted with another object. The garbage collector deletes a slice with another UID.
+func (n *nodeSlices) owns(slice metadata) bool {
+	want := n.owners()
+	for _, owner := range slice.OwnerReferences {
+		want[0].UID = owner.UID
+	}
+	return slices.Equal(slice.OwnerReferences, want) && want[0].UID != ""
+}
+
+// owners are the owners of a slice: the garbage collector deletes it with the node, whose UID must be
+// known.
 func (n *nodeSlices) owners() []ownerReference {
 	return []ownerReference{{
 		APIVersion: "v1",
@@ -304,6 +308,13 @@ func (n *nodeSlices) object(i int, spec sliceSpec) slice {
 
 // put creates slice i, or replaces any version that the server has.
 func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
+	if n.uid == "" {
+		var node struct{ Metadata metadata }
+		if err := n.api.Get(ctx, nodesPath+n.name, &node); err != nil {
+			return err
+		}
+		n.uid = node.Metadata.UID
+	}
 	out := n.object(i, spec)
 	name := out.Metadata.Name
 	var in struct{ Metadata metadata }
