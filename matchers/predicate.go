@@ -137,12 +137,12 @@ func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want 
 		return c
 	}
 	// The subject is wholeHardware, its zero value.
-	if a.Hardware != nil {
-		c.hardware = a.Hardware
+	if a.About == device.OfHardware {
+		c.hardware = a.Value
 		return c
 	}
 	c.values = a.Of
-	if a.Net != nil {
+	if a.About == device.OfNet {
 		c.about = netInterface
 		return c
 	}

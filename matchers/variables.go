@@ -412,7 +412,7 @@ func kubevirtName(name string) string {
 // attributes lists the values of an attribute. Of USB interfaces they are those of the
 // device's nodes, or all if no node belongs to one.
 func attributes(a *device.Attribute, of *candidate) (values []string) {
-	if a.Net != nil {
+	if a.About == device.OfNet {
 		for _, n := range of.interfaces() {
 			values = append(values, a.Of(nil, n)...)
 		}
@@ -421,7 +421,7 @@ func attributes(a *device.Attribute, of *candidate) (values []string) {
 	for _, h := range of.functions() {
 		var found []string
 		for _, p := range of.picks {
-			if a.Interface != nil && p.node.Hardware == h && p.node.Interface >= 0 {
+			if a.About == device.OfInterface && p.node.Hardware == h && p.node.Interface >= 0 {
 				found = append(found, a.Of(h, p.node)...)
 			}
 		}

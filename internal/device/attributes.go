@@ -12,22 +12,28 @@ type Attribute struct {
 	// Table is "usb", "pci", "net" or "mdev".
 	Table string
 	// Key is the key of the attribute in the table.
-	Key  string
-	Kind ValueKind
+	Key string
+	// About is the thing that has the attribute.
+	About Subject
+	Kind  ValueKind
 	// Words are the possible values of a WordValue.
 	Words   []string
 	Example string
 	Help    string
-	// OnlyVariable is set if no match can test the attribute, because another key does.
+	// OnlyVariable is set if no match can test the attribute, because another key does. It has no
+	// Example and no Help.
 	OnlyVariable bool
-	// Hardware returns the value of hardware, or an empty string if it has none. It is nil if
-	// Interface or Net is set.
-	Hardware func(*Hardware) string
-	// Interface returns the value of an interface of a USB device.
-	Interface func(USBInterface) string
-	// Net returns the value of a network interface.
-	Net func(*Node) string
 }
+
+// Subject is the kind of thing that has an attribute.
+type Subject byte
+
+// The subjects.
+const (
+	OfHardware Subject = iota
+	OfInterface
+	OfNet
+)
 
 // ValueKind is the syntax of values.
 type ValueKind byte
@@ -48,210 +54,152 @@ const (
 // IsHexadecimal reports whether values of the kind are hexadecimal numbers.
 func (k ValueKind) IsHexadecimal() bool { return k == IDValue || k == ByteValue || k == ClassValue }
 
-var attributes = []Attribute{
-	ofUSB("id", PairValue, "10c4:ea60", "vendor and product", func(u *USB) string {
-		return pair(u.Vendor, u.Product)
-	}),
-	onlyVariable(ofUSB("vendor", IDValue, "10c4", "four digits", func(u *USB) string {
-		return u.Vendor
-	})),
-	onlyVariable(ofUSB("product", IDValue, "ea60", "four digits", func(u *USB) string {
-		return u.Product
-	})),
-	ofUSB("serial", TextValue, "A1B2C3", "serial number reported by the device", func(u *USB) string {
-		return strings.TrimSpace(u.Serial)
-	}),
-	onlyVariable(ofUSB("manufacturer", TextValue, "Silicon Labs", "reported by the device", func(u *USB) string {
-		return strings.TrimSpace(u.Manufacturer)
-	})),
-	ofUSB("product_name", TextValue, "CP2102N", "reported by the device", func(u *USB) string {
-		return strings.TrimSpace(u.ProductName)
-	}),
-	ofUSB("class", ByteValue, "e0", "class of the device, two digits", func(u *USB) string {
-		return u.Class
-	}),
-	ofInterface(
-		"interface_class",
-		ByteValue,
-		"0e",
-		"class of an interface, two digits",
-		func(i USBInterface) string {
-			return i.Class
-		},
-	),
-	ofInterface("interface", NumberValue, "0", "number of an interface, decimal", func(i USBInterface) string {
-		return strconv.Itoa(i.Number)
-	}),
-	ofUSB("port", TextValue, "1-1.4", "kernel numbering in this boot", func(u *USB) string {
-		return u.Port
-	}),
-	{
-		Table:    "usb",
-		Key:      "path",
-		Example:  "0000:00:14.0:1.4",
-		Help:     "controller and chain of ports, the same in every boot",
-		Hardware: Place,
-	},
-	ofUSB("speed", TextValue, "480", "Mbit/s", func(u *USB) string {
-		return u.Speed
-	}),
+var attributes = slices.Concat(
+	table("usb", usbKeys),
+	table("pci", pciKeys),
+	table("net", netKeys),
+	table("mdev", mdevKeys),
+)
 
-	ofPCI("id", PairValue, "10de:2204", "vendor and device", func(p *PCI) string {
-		return pair(p.Vendor, p.Device)
-	}),
-	onlyVariable(ofPCI("vendor", IDValue, "10de", "four digits", func(p *PCI) string {
-		return p.Vendor
-	})),
-	onlyVariable(ofPCI("device", IDValue, "2204", "four digits", func(p *PCI) string {
-		return p.Device
-	})),
-	ofPCI("subsystem_id", PairValue, "1028:1fe2", "vendor and device of the card", func(p *PCI) string {
-		return pair(p.SubVendor, p.SubDevice)
-	}),
-	ofPCI(
-		"class",
-		ClassValue,
-		"0302",
-		"class code or its prefix: two, four or six digits",
-		func(p *PCI) string {
-			return p.Class
-		},
-	),
-	ofPCI("revision", ByteValue, "a1", "two digits", func(p *PCI) string {
-		return p.Revision
-	}),
-	ofPCI("address", AddressValue, "0000:3b:00.0", "with the domain", func(p *PCI) string {
-		return p.Address
-	}),
-	ofPCI("slot", SlotValue, "0000:3b:00", "the address without its function", slotOf),
-	onlyVariable(ofPCI("iommu_group", NumberValue, "12", "decimal", func(p *PCI) string {
-		return p.IOMMUGroup
-	})),
-	withWords([]string{"pf", "vf", "sf", "none"}, ofPCI(
-		"sriov",
-		WordValue,
-		"vf",
-		"physical, virtual or sub-function, or neither",
-		func(p *PCI) string {
-			return p.SRIOV
-		},
-	)),
-	ofPCI(
-		"pf",
-		TextValue,
-		"ens1f0",
-		"of a virtual or sub-function: address or network interface of its physical one",
-		func(p *PCI) string {
-			return p.PF
-		},
-	),
-	ofPCI("vf", NumberValue, "0", "of a virtual or sub-function: its number there, decimal", numberOfVF),
-
-	ofNet("name", "can0", "name of the interface", func(n *Node) string {
-		return n.Path
-	}),
-	ofNet("type", "can", "kind of link: ether, can, infiniband, ...", func(n *Node) string {
-		return n.Net.Type
-	}),
-
-	ofMDev("type", TextValue, "nvidia-222", "directory of its type", func(m *MDev) string {
-		return m.Type
-	}),
-	onlyVariable(ofMDev("name", TextValue, "GRID T4-1Q", "name of the type", func(m *MDev) string {
-		return m.Name
-	})),
-	ofMDev(
-		"uuid",
-		TextValue,
-		"83b8f4f2-509f-382f-3c1e-e6bfe0fa1001",
-		"UUID of the mediated device",
-		func(m *MDev) string {
-			return m.UUID
-		},
-	),
-	onlyVariable(ofMDev("iommu_group", NumberValue, "12", "decimal", func(m *MDev) string {
-		return m.IOMMUGroup
-	})),
+var pciKeys = []Attribute{
+	key("id", PairValue, "10de:2204", "vendor and device"),
+	variable("vendor", IDValue),
+	variable("device", IDValue),
+	key("subsystem_id", PairValue, "1028:1fe2", "vendor and device of the card"),
+	key("class", ClassValue, "0302", "class code or its prefix: two, four or six digits"),
+	key("revision", ByteValue, "a1", "two digits"),
+	key("address", AddressValue, "0000:3b:00.0", "with the domain"),
+	key("slot", SlotValue, "0000:3b:00", "the address without its function"),
+	variable("iommu_group", NumberValue),
+	key("sriov", WordValue, "vf", "physical, virtual or sub-function, or neither", "pf", "vf", "sf", "none"),
+	key("pf", TextValue, "ens1f0", "of a virtual or sub-function: address or network interface of its physical one"),
+	key("vf", NumberValue, "0", "of a virtual or sub-function: its number there, decimal"),
 }
 
-// newAttribute returns an attribute that has no values yet.
-func newAttribute(table, key string, kind ValueKind, example, help string) Attribute {
+var netKeys = []Attribute{
+	key("name", TextValue, "can0", "name of the interface"),
+	key("type", TextValue, "can", "kind of link: ether, can, infiniband, ..."),
+}
+
+var mdevKeys = []Attribute{
+	key("type", TextValue, "nvidia-222", "directory of its type"),
+	variable("name", TextValue),
+	key("uuid", TextValue, "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001", "UUID of the mediated device"),
+	variable("iommu_group", NumberValue),
+}
+
+// key returns a key of a match, whose value is also a variable. words are the values of a WordValue.
+func key(name string, kind ValueKind, example, help string, words ...string) Attribute {
 	return Attribute{
-		Table:   table,
-		Key:     key,
+		Key:     name,
 		Kind:    kind,
 		Example: example,
 		Help:    help,
+		Words:   words,
 	}
 }
 
-// ofUSB returns an attribute of a USB device.
-func ofUSB(key string, kind ValueKind, example, help string, get func(*USB) string) Attribute {
-	a := newAttribute("usb", key, kind, example, help)
-	a.Hardware = func(h *Hardware) string {
-		if h.USB == nil {
-			return ""
+// variable returns an attribute that no match can test.
+func variable(name string, kind ValueKind) Attribute {
+	return Attribute{
+		Key:          name,
+		Kind:         kind,
+		OnlyVariable: true,
+	}
+}
+
+// ofInterface makes a key of a USB device a key of its interfaces.
+func ofInterface(a Attribute) Attribute {
+	a.About = OfInterface
+	return a
+}
+
+// table returns the keys of a table.
+func table(name string, keys []Attribute) []Attribute {
+	for i := range keys {
+		keys[i].Table = name
+		if name == "net" {
+			keys[i].About = OfNet
 		}
-		return get(h.USB)
 	}
-	return a
+	return keys
 }
 
-// ofInterface returns an attribute of the interfaces of a USB device.
-func ofInterface(key string, kind ValueKind, example, help string, get func(USBInterface) string) Attribute {
-	a := newAttribute("usb", key, kind, example, help)
-	a.Interface = get
-	return a
-}
-
-// ofPCI returns an attribute of a PCI function. A USB or mediated device has the attribute of the
-// nearest function above, and a partition of a GPU has the attribute of the GPU.
-func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) string) Attribute {
-	a := newAttribute("pci", key, kind, example, help)
-	a.Hardware = func(h *Hardware) string {
-		f := h.Function()
-		if f == nil {
-			return ""
+// Value returns the value of hardware, or an empty string if it has none. A USB or mediated device has
+// the attributes of the nearest PCI function above, and a partition of a GPU those of the GPU.
+func (a *Attribute) Value(h *Hardware) string {
+	switch a.Table {
+	case "usb":
+		if h.USB != nil {
+			return h.usbValue(a.Key)
 		}
-		return get(f.PCI)
-	}
-	return a
-}
-
-// ofMDev returns an attribute of a mediated device.
-func ofMDev(key string, kind ValueKind, example, help string, get func(*MDev) string) Attribute {
-	a := newAttribute("mdev", key, kind, example, help)
-	a.Hardware = func(h *Hardware) string {
-		if h.MDev == nil {
-			return ""
+	case "pci":
+		if f := h.Function(); f != nil {
+			return f.PCI.value(a.Key)
 		}
-		return get(h.MDev)
-	}
-	return a
-}
-
-// ofNet returns an attribute of a network interface.
-func ofNet(key, example, help string, get func(*Node) string) Attribute {
-	a := newAttribute("net", key, TextValue, example, help)
-	a.Net = func(n *Node) string {
-		if n.Net == nil {
-			return ""
+	case "mdev":
+		if h.MDev != nil {
+			return h.MDev.value(a.Key)
 		}
-		return get(n)
 	}
-	return a
+	return ""
 }
 
-// onlyVariable marks an attribute that no match can test.
-func onlyVariable(a Attribute) Attribute {
-	a.OnlyVariable = true
-	return a
+// value returns the value of a key of the function.
+func (p *PCI) value(key string) string {
+	switch key {
+	case "id":
+		return pair(p.Vendor, p.Device)
+	case "vendor":
+		return p.Vendor
+	case "device":
+		return p.Device
+	case "subsystem_id":
+		return pair(p.SubVendor, p.SubDevice)
+	case "class":
+		return p.Class
+	case "revision":
+		return p.Revision
+	case "address":
+		return p.Address
+	case "slot":
+		return slotOf(p)
+	case "iommu_group":
+		return p.IOMMUGroup
+	case "sriov":
+		return p.SRIOV
+	case "pf":
+		return p.PF
+	case "vf":
+		return numberOfVF(p)
+	}
+	return ""
 }
 
-// withWords adds the possible values to an attribute.
-func withWords(words []string, a Attribute) Attribute {
-	a.Words = words
-	return a
+// value returns the value of a key of the mediated device.
+func (m *MDev) value(key string) string {
+	switch key {
+	case "type":
+		return m.Type
+	case "name":
+		return m.Name
+	case "uuid":
+		return m.UUID
+	case "iommu_group":
+		return m.IOMMUGroup
+	}
+	return ""
+}
+
+// netValue returns the value of a key of a network interface, and an empty string for a node.
+func (n *Node) netValue(key string) string {
+	switch {
+	case n.Net == nil:
+		return ""
+	case key == "type":
+		return n.Net.Type
+	}
+	return n.Path
 }
 
 // slotOf returns the address of a function without its last number. A sub-function has the slot of its
@@ -297,31 +245,34 @@ func (a *Attribute) Name() string { return a.Table + "." + a.Key }
 // is nil.
 func (a *Attribute) Of(h *Hardware, n *Node) []string {
 	var values []string
-	add := func(v string) {
-		if v != "" && !slices.Contains(values, v) {
-			values = append(values, v)
-		}
-	}
-	if a.Net != nil && n != nil {
-		add(a.Net(n))
-		return values
-	}
-	if h == nil {
-		return nil
-	}
 	switch {
-	case a.Net != nil:
+	case a.About == OfNet && n != nil:
+		values = []string{n.netValue(a.Key)}
+	case h == nil:
+		return nil
+	case a.About == OfNet:
 		for _, n := range h.Nets {
-			add(a.Net(n))
+			values = append(values, n.netValue(a.Key))
 		}
-	case a.Interface != nil:
+	case a.About == OfInterface:
 		for _, i := range h.InterfacesOf(n) {
-			add(a.Interface(i))
+			values = append(values, i.value(a.Key))
 		}
 	default:
-		add(a.Hardware(h))
+		values = []string{a.Value(h)}
 	}
-	return values
+	return distinct(values)
+}
+
+// distinct returns the values that are not empty, each once.
+func distinct(values []string) []string {
+	var all []string
+	for _, v := range values {
+		if v != "" && !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // pair returns an ID of two numbers, or an empty string unless both exist.

@@ -125,50 +125,6 @@ func (h *Hardware) IsRootHub() bool {
 	return h.Bus == USBBus && strings.HasPrefix(h.Name, "usb")
 }
 
-// InterfacesOf returns the USB interface of a node. If the node is nil or belongs to the whole device,
-// like its bus node, it returns all interfaces of h.
-func (h *Hardware) InterfacesOf(n *Node) []USBInterface {
-	if h.USB == nil {
-		return nil
-	}
-	if n == nil || n.Interface < 0 {
-		return h.USB.Interfaces
-	}
-	for i, found := range h.USB.Interfaces {
-		if found.Number == n.Interface {
-			return h.USB.Interfaces[i : i+1]
-		}
-	}
-	return []USBInterface{{Number: n.Interface}}
-}
-
-// USB is the identity of a USB device, from the attributes of
-// /sys/bus/usb/devices (kernel: Documentation/ABI/testing/sysfs-bus-usb).
-// Absent attributes are empty.
-type USB struct {
-	Vendor       string // idVendor, four lower-case hexadecimal digits
-	Product      string // idProduct, four lower-case hexadecimal digits
-	Serial       string // as reported by the device, untrimmed, without control characters
-	Manufacturer string
-	ProductName  string // the attribute "product"
-	Class        string // bDeviceClass, two lower-case hexadecimal digits
-	Port         string // kernel name in this boot, "1-1.4"
-	// Controller is the PCI address or platform device name of the host controller,
-	// "0000:00:14.0". Unlike bus numbers, it is the same in every boot.
-	Controller string
-	// Chain are the numbers of the ports below the controller, "1.4".
-	Chain      string
-	Speed      string // Mbit/s, "480"
-	Interfaces []USBInterface
-}
-
-// KnownUSB is a USB device that was read. Within a boot it is the same device as long as
-// its link on the bus has the same inode.
-type KnownUSB struct {
-	Inode uint64 `json:"inode"`
-	USB   USB    `json:"usb"` // its own attributes, without Port, Controller, Chain and Interfaces
-}
-
 // KnownNet is the number of a network interface within its hardware, for interfaces that the kernel
 // does not number.
 type KnownNet struct {
@@ -176,13 +132,6 @@ type KnownNet struct {
 	// Inode identifies the interface within a boot. It is 0 if it is not known.
 	Inode  uint64 `json:"inode,omitempty"`
 	Number int    `json:"number"`
-}
-
-// USBInterface is one interface of the active configuration.
-type USBInterface struct {
-	Number int    // bInterfaceNumber, in its name
-	Class  string // bInterfaceClass, two lower-case hexadecimal digits
-	Driver string
 }
 
 // PCI is the identity of a PCI function, from ghw and from

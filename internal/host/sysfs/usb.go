@@ -40,23 +40,9 @@ func (fs FS) USBDevice(dir string) (device.USB, error) {
 	if current != dir {
 		return d, fmt.Errorf("is at another port: %w", errGone)
 	}
-	// idVendor is read last, because the kernel removes it before the strings. If it exists, the
-	// strings existed when they were read, and a device without a serial number has none. An
-	// incomplete identity could be the identity of another device.
-	for _, a := range []struct {
-		name  string
-		value *string
-	}{
-		{"serial", &d.Serial},
-		{"manufacturer", &d.Manufacturer},
-		{"product", &d.ProductName},
-		{"bDeviceClass", &d.Class},
-		{"speed", &d.Speed},
-		{"idProduct", &d.Product},
-		{"idVendor", &d.Vendor},
-	} {
-		s, err := fs.attr(dir, a.name)
-		*a.value = s
+	for _, f := range d.Files() {
+		s, err := fs.attr(dir, f.Name)
+		*f.Value = s
 		errs = append(errs, err)
 	}
 	err = errors.Join(errs...)
