@@ -64,14 +64,11 @@ func (c *candidate) slots() int {
 }
 
 // pick is a selected node, network interface or path to mount, and the first match that selected it, which
-// has its path in the container.
+// has its path in the container. The hardware is the hardware of the device that the node is part of. The
+// node of a mount only has the path on the host.
 type pick struct {
-	// node of a mount only has the path on the host.
-	node  *device.Node
+	target
 	match *predicate
-	// hardware is the hardware of the device that the node is part of. That is the hardware of
-	// the node, except for nodes of an IOMMU group.
-	hardware *device.Hardware
 }
 
 // members lists the hardware of a device.
@@ -88,9 +85,6 @@ func (c *candidate) nodes() []pick {
 		return p.isNet() || p.match.Mount
 	})
 }
-
-// isNet reports whether the pick is a network interface, which has no path below /dev.
-func (p pick) isNet() bool { return p.node.Net != nil }
 
 // isDangerous reports whether the match permits dangerous nodes. It says nothing about the node.
 func (p pick) isDangerous() bool { return p.match.Dangerous }

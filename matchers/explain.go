@@ -55,15 +55,6 @@ func (c Condition) String() string {
 	return text
 }
 
-// target is a node with its hardware, or hardware as a whole. As the subject of an
-// explanation, the zero target is the whole host.
-type target struct {
-	// hardware is nil for a node without hardware.
-	hardware *device.Hardware
-	// node is nil for hardware as a whole.
-	node *device.Node
-}
-
 // String names the target in explanations. The zero target has no name.
 func (t target) String() string {
 	if t.node != nil {
@@ -277,9 +268,9 @@ func (x *explainer) outcome(p *predicate) MatchOutcome {
 		x.withoutTargets(p, &out)
 		return out
 	}
-	targets := x.targets(p)
+	targets := x.targetsOf(p)
 	isCompared := func(t target) bool {
-		return !p.pci || t.hardware == nil || !p.ignores(t.hardware)
+		return !p.Has("pci") || t.hardware == nil || !p.ignores(t.hardware)
 	}
 	// The other conditions mean nothing for a sub-function.
 	if len(targets) > 0 && !slices.ContainsFunc(targets, isCompared) {
@@ -296,7 +287,7 @@ func (x *explainer) outcome(p *predicate) MatchOutcome {
 		return out
 	}
 	for _, t := range rest {
-		if x.selects(p, t) {
+		if slices.ContainsFunc(x.parts(p, t), p.matches) {
 			out.Selected = append(out.Selected, t.String())
 		}
 	}
@@ -337,150 +328,21 @@ func (x *explainer) withoutTargets(p *predicate, out *MatchOutcome) {
 	}}
 }
 
-// targets lists the nodes or the hardware from which a match selects, as far as the subject includes them.
-func (x *explainer) targets(p *predicate) []target {
-	var all []target
-	add := func(h *device.Hardware, n *device.Node) {
-		t := target{h, n}
+// targetsOf lists what a match may select, as far as the subject includes it.
+func (x *explainer) targetsOf(p *predicate) []target {
+	return slices.DeleteFunc(x.targets(p), func(t target) bool {
 		// No match selects a root hub, so that it would be a confusing nearest target.
-		isRootHub := n == nil && h.IsRootHub()
-		if !isRootHub && x.subject.includes(t) {
-			all = append(all, t)
-		}
-	}
-	nodes := x.snap.Nodes
-	if p.SelectsNets() {
-		nodes = x.snap.Nets
-	}
-	for _, h := range x.snap.Hardware {
-		if selectsWhole(p) {
-			add(h, nil)
-		} else if p.SelectsNets() && !p.onlyNets() {
-			for _, n := range h.Nodes {
-				if isOwnNode(n, h) {
-					add(h, n)
-				}
-			}
-		}
-	}
-	if !selectsWhole(p) {
-		for _, n := range nodes {
-			add(n.Hardware, n)
-		}
-	}
-	return all
-}
-
-// selectsWhole reports whether a match selects hardware with its nodes, and not single nodes.
-func selectsWhole(p *predicate) bool {
-	return p.VFIO || p.NamesHardware() && p.Glob.Empty() && !p.SelectsNets()
-}
-
-// selects reports whether a match selects a target, regardless of excludes.
-func (x *explainer) selects(p *predicate, t target) bool {
-	if t.node != nil {
-		return p.matches(t.node, t.hardware)
-	}
-	matches := p.matchesHardware
-	if p.VFIO {
-		matches = p.matchesVFIO
-	}
-	return matches(t.hardware) && slices.ContainsFunc(x.parts(p, t), func(part target) bool {
-		// The directory of a VFIO node has no attributes of the hardware.
-		isOfHardware := p.VFIO || p.fits(sysfsDir, part.hardware, part.node)
-		return isOfHardware && p.fits(anyNode, part.hardware, part.node)
+		isRootHub := t.node == nil && t.hardware.IsRootHub()
+		return isRootHub || !x.subject.includes(t)
 	})
 }
 
-// parts lists hardware, and the nodes that a match may select with it. A node is its only part.
-func (x *explainer) parts(p *predicate, t target) []target {
-	if t.node != nil {
-		return []target{t}
-	}
-	var all []target
-	nodes := t.hardware.Nodes
-	if p.VFIO {
-		nodes = x.vfioNodes(t.hardware)
-	} else {
-		// The hardware itself is a device even without a node.
-		all = append(all, t)
-	}
-	for _, n := range nodes {
-		if p.VFIO || isOwnNode(n, t.hardware) {
-			all = append(all, target{t.hardware, n})
-		}
-	}
-	return all
-}
-
-// conditions lists the conditions of a match in the order in which the explanation narrows the targets. A glob,
-// an empty table and vfio are conditions, too.
-func (x *explainer) conditions(p *predicate) []condition {
-	var all []condition
-	if !p.Glob.Empty() {
-		all = append(all, condition{
-			about: nodePaths,
-			key:   "glob",
-			want:  p.Glob,
-			values: func(_ *device.Hardware, n *device.Node) []string {
-				return x.pathsOf(n)
-			},
-		})
-	}
-	nothing := func(*device.Hardware, *device.Node) []string {
-		return nil
-	}
-	for _, name := range []string{"usb", "pci", "mdev", "net"} {
-		table := p.Hardware[name]
-		// A table with keys is shown by its keys.
-		if table != nil && len(table) == 0 {
-			all = append(all, condition{key: name, values: nothing})
-		}
-	}
-	all = append(all, p.conditions...)
-	if p.VFIO {
-		all = append(all, condition{key: "vfio", values: contradictsVFIO})
-	}
-	return all
-}
-
-// contradictsVFIO says why hardware has no VFIO node.
-func contradictsVFIO(h *device.Hardware, _ *device.Node) []string {
-	if h.PCI != nil && !h.PCI.VFIO {
-		// The driver is what an administrator has to change.
-		return []string{"driver " + h.PCI.Driver}
-	}
-	if h.IOMMUGroup() == "" {
-		return []string{"no IOMMU group"}
-	}
-	return nil
-}
-
-// judgement is the result of one condition for one node or hardware.
-type judgement struct {
-	holds bool
-	// unread is set if some values are not known yet.
-	unread bool
-	values []string
-}
-
-// judge compares a target with a condition. The result is empty if the match never does so, because the target
-// has no hardware or hardware of another kind. One judgement has to hold.
+// judge compares the parts of a target with a condition. The result is empty if the match never does so,
+// because the target has no hardware or hardware of another kind. One judgement has to hold.
 func (x *explainer) judge(p *predicate, c *condition, t target) []judgement {
 	var all []judgement
 	for _, subject := range x.subjects(p, c, t) {
-		values, unread := c.have(subject.hardware, subject.node)
-		unread = unread || x.isLate(c.want)
-		// Without patterns, the values are what contradicts the condition.
-		holds := len(values) == 0
-		if !c.want.Empty() {
-			holds = c.want.Match(values...)
-		}
-		all = append(all, judgement{
-			holds:  holds && !unread,
-			unread: unread,
-			values: values,
-		})
+		all = append(all, p.judge(c, subject))
 	}
 	return all
 }
@@ -501,52 +363,30 @@ func (x *explainer) fitting(p *predicate, c *condition, targets []target) []targ
 
 // subjects lists the hardware or the nodes that a condition is about, for a target.
 func (x *explainer) subjects(p *predicate, c *condition, t target) []target {
-	isNet := t.node != nil && t.node.Net != nil
-	if c.about == nodePaths {
+	// The directory of a VFIO node has no attributes of the hardware.
+	isOfWhole := c.about == wholeHardware || p.VFIO && c.about == sysfsDir
+	switch {
+	case c.about == nodePaths:
 		return []target{t}
-	}
-	if !p.comparesTarget(t, isNet) {
+	case !p.isOfKind(t):
 		return nil
-	}
-	switch c.about {
-	case wholeHardware:
+	case isOfWhole:
 		return []target{{hardware: t.hardware}}
-	case netInterface:
-		// The target is the interface itself. Otherwise any interface of the hardware may match.
-		if isNet {
-			return []target{{node: t.node}}
-		}
+	// The target is the interface itself. Otherwise any interface of the hardware may match.
+	case c.about == netInterface && !t.isNet():
 		var all []target
 		for _, n := range t.hardware.Nets {
 			all = append(all, target{node: n})
 		}
 		return all
-	case sysfsDir:
-		// The directory of a VFIO node has no attributes of the hardware.
-		if p.VFIO {
-			return []target{t}
-		}
 	}
 	return x.parts(p, t)
-}
-
-// comparesTarget reports whether a target has the kinds that the tables of the match describe.
-func (p *predicate) comparesTarget(t target, isNet bool) bool {
-	isOnlyNet := p.net && isNet && !p.namesDevices()
-	if !p.NamesHardware() || isOnlyNet {
-		return true
-	}
-	if t.hardware == nil || !p.isOfTables(t.hardware) {
-		return false
-	}
-	// With net, a target is an interface, or hardware or a node beside an interface.
-	return !p.net || isNet || len(t.hardware.Nets) > 0
 }
 
 // narrow counts the targets that fit the conditions of a match, one after the other, and returns the targets
 // that are left. For a condition that fits nothing, it finds the nearest value.
 func (x *explainer) narrow(p *predicate, targets []target) ([]Condition, []target) {
-	conditions := x.conditions(p)
+	conditions := p.conditions
 	shown := make([]Condition, len(conditions))
 	near := nearest{
 		explainer: x,

@@ -2,61 +2,28 @@ package matchers
 
 import (
 	"fmt"
-	"iter"
 	"path"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// beginning returns the part of a list, sorted by path, whose paths have a prefix. It shares the
-// memory of the list.
-func beginning[T any](list []T, path func(T) string, prefix string) []T {
-	start := sort.Search(len(list), func(i int) bool {
-		return path(list[i]) >= prefix
-	})
-	list = list[start:]
-	// All paths with the prefix are adjacent, because the list is sorted by bytes.
-	end := sort.Search(len(list), func(i int) bool {
-		return !strings.HasPrefix(path(list[i]), prefix)
-	})
-	return list[:end]
-}
-
-// nodePath and linkPath are the sort keys of the lists of a snapshot.
-func nodePath(n *device.Node) string { return n.Path }
-func linkPath(l device.Link) string  { return l.Path }
-
-// names yields nodes with each of their names that has a prefix: the path, or the path of a link.
-// A node with several such names is yielded several times.
-func (m *run) names(prefix string) iter.Seq2[string, *device.Node] {
-	return func(yield func(string, *device.Node) bool) {
-		for _, n := range beginning(m.snap.Nodes, nodePath, prefix) {
-			if !yield(n.Path, n) {
-				return
-			}
-		}
-		for _, l := range beginning(m.snap.Links, linkPath, prefix) {
-			if !yield(l.Path, l.Node) {
-				return
-			}
-		}
-	}
-}
-
 // at returns the node at a path or behind the link at the path, or nil. It never reads the host:
 // the scan has resolved all links.
 func (m *run) at(path string) *device.Node {
-	nodes := beginning(m.snap.Nodes, nodePath, path)
-	if len(nodes) > 0 && nodes[0].Path == path {
-		return nodes[0]
+	i, isNode := slices.BinarySearchFunc(m.snap.Nodes, path, func(n *device.Node, path string) int {
+		return strings.Compare(n.Path, path)
+	})
+	if isNode {
+		return m.snap.Nodes[i]
 	}
-	links := beginning(m.snap.Links, linkPath, path)
-	if len(links) > 0 && links[0].Path == path {
-		return links[0].Node
+	i, isLink := slices.BinarySearchFunc(m.snap.Links, path, func(l device.Link, path string) int {
+		return strings.Compare(l.Path, path)
+	})
+	if isLink {
+		return m.snap.Links[i].Node
 	}
 	return nil
 }
@@ -83,48 +50,16 @@ func (m *run) exists(place, path string) (exists bool) {
 	return exists
 }
 
-// globbed yields the nodes that a glob selects, once for each matching name.
-func (m *run) globbed(v pattern.Values) iter.Seq[*device.Node] {
-	return func(yield func(*device.Node) bool) {
-		for _, prefix := range v.Prefixes() {
-			for path, n := range m.names(prefix) {
-				if m.isLate(v) {
-					return
-				}
-				if !v.Match(path) {
-					continue
-				}
-				// A negative pattern may match another name of the node.
-				isExcluded := v.Negative() && !m.matchesGlob(v, n)
-				if !isExcluded && !yield(n) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// glob lists the nodes that a glob selects, without repeats.
+// glob lists the nodes that a glob selects by any of their names. A "!" pattern that matches one of them
+// excludes the node.
 func (m *run) glob(v pattern.Values) []*device.Node {
 	var found []*device.Node
-	seen := map[*device.Node]bool{}
-	for n := range m.globbed(v) {
-		if !seen[n] {
-			seen[n] = true
+	for _, n := range m.snap.Nodes {
+		if !m.isLate(v) && v.Match(m.pathsOf(target{node: n})...) {
 			found = append(found, n)
 		}
 	}
 	return found
-}
-
-// matchesGlob reports whether a glob selects a node by any of its names. A "!"
-// pattern that matches one of them excludes the node.
-func (m *run) matchesGlob(v pattern.Values, n *device.Node) bool {
-	// Most globs match the path itself, so that the links are not needed.
-	if v.Match(n.Path) && !v.Negative() {
-		return true
-	}
-	return v.Match(m.pathsOf(n)...)
 }
 
 // captures lists the texts that the wildcards of a glob matched in the path of a node, or else
@@ -133,7 +68,7 @@ func (m *run) captures(v pattern.Values, n *device.Node) []string {
 	if m.isLate(v) {
 		return nil
 	}
-	for _, p := range m.pathsOf(n) {
+	for _, p := range m.pathsOf(target{node: n}) {
 		if found := v.Captures(p); found != nil {
 			return found
 		}
@@ -141,11 +76,10 @@ func (m *run) captures(v pattern.Values, n *device.Node) []string {
 	return nil
 }
 
-// pathsOf lists the path of a node and the paths of the links to it.
-func (m *run) pathsOf(n *device.Node) []string {
-	// A node is usually found by its path, so that the path comes first.
-	links := m.indexes.links()[n]
-	return append([]string{n.Path}, links...)
+// pathsOf lists the path of a node and the paths of the links to it. The node is usually found by its
+// path, so that the path comes first.
+func (m *run) pathsOf(t target) []string {
+	return append([]string{t.node.Path}, m.links[t.node]...)
 }
 
 // files lists the host paths that a glob selects, sorted. As in a shell, a wildcard does not
@@ -172,8 +106,8 @@ func namesHidden(v pattern.Values, p string) bool {
 }
 
 // drivers lists the drivers of a node or a network interface, and of the devices above it up to its
-// hardware, or only of the hardware if n is nil. The nearest driver comes first.
-func (m *run) drivers(h *device.Hardware, n *device.Node) []string {
+// hardware, or only of hardware as a whole. The nearest driver comes first.
+func (m *run) drivers(t target) []string {
 	var found []string
 	add := func(driver string) {
 		if driver != "" && !slices.Contains(found, driver) {
@@ -181,10 +115,11 @@ func (m *run) drivers(h *device.Hardware, n *device.Node) []string {
 		}
 	}
 	// An interface may have a driver, but no hardware that the snapshot knows.
-	if n != nil && n.Net != nil {
-		add(n.Net.Driver)
+	if t.isNet() {
+		add(t.node.Net.Driver)
 	}
-	for _, dir := range dirsOf(h, n) {
+	h := ownerOf(t)
+	for _, dir := range dirsOf(t) {
 		isFunction := h != nil && h.PCI != nil && dir == h.Path
 		// The snapshot has the drivers of functions. A driver that is read now may be another one.
 		if isFunction {
@@ -196,18 +131,26 @@ func (m *run) drivers(h *device.Hardware, n *device.Node) []string {
 	return found
 }
 
-// dirsOf lists the sysfs directories from a node up to its hardware, or of the hardware h if n is nil. The
+// ownerOf returns the hardware that owns the node of a target, or the hardware as a whole.
+func ownerOf(t target) *device.Hardware {
+	if t.node != nil {
+		return t.node.Hardware
+	}
+	return t.hardware
+}
+
+// dirsOf lists the sysfs directories from a node up to its hardware, or of hardware as a whole. The
 // nearest directory comes first, and decides which attribute counts if several have one with the same name.
 // The hardware of an IOMMU group is not above the node of the group. A node without hardware has only
 // its own directory. The attributes of partitioning are in the directory of the GPU, which follows
 // its partition.
-func dirsOf(h *device.Hardware, n *device.Node) []string {
+func dirsOf(t target) []string {
 	var dirs []string
 	dir := ""
-	if n != nil {
-		dir = n.SysPath
-		h = n.Hardware
+	if t.node != nil {
+		dir = t.node.SysPath
 	}
+	h := ownerOf(t)
 	top := hardwarePath(h)
 	// The directory is not below the hardware: there is no hardware, the node belongs to an IOMMU
 	// group, or the directory is the directory of the hardware.

@@ -115,7 +115,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	}
 	// VFIO needs a second node beside the node of a group or function.
 	if len(c.groups) > 0 {
-		b.addVFIO()
+		b.addVFIOContainer()
 	}
 	for i := range r.With {
 		b.addCompanion(&r.With[i])
@@ -406,7 +406,7 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 	stem := strings.TrimRight(a.Path, "0123456789")
 	isVideo := a.Subsystem == "video4linux" && b.Subsystem == a.Subsystem
 	hasInterfaces := a.Interface >= 0 && b.Interface >= 0
-	links := m.indexes.links()[a]
+	links := m.links[a]
 	switch {
 	case isVideo && a.Index >= 0 && a.Index != b.Index:
 		selector = fmt.Sprintf(`attr.index = "%d"`, a.Index)

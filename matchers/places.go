@@ -96,7 +96,7 @@ func (b *builder) wholePlaces(h *device.Hardware) []string {
 // for parts of a function that are beside the function there.
 func (m *run) hardwarePlace(h *device.Hardware) string {
 	if h.PCI != nil && h.PCI.PF != "" {
-		pf := m.indexes.byAddress()[h.PCI.PF]
+		pf := m.byAddress[h.PCI.PF]
 		if pf != nil && pf != h {
 			return m.hardwarePlace(pf) + "/" + h.Name
 		}

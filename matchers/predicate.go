@@ -11,15 +11,25 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// predicate decides which nodes and hardware a match selects. All its conditions must hold.
+// target is what a match selects from: a node or a network interface with its hardware, or hardware as a
+// whole.
+type target struct {
+	// hardware is nil for a node without hardware. It is the hardware of the node, except for the node of
+	// an IOMMU group, which belongs to each function of the group.
+	hardware *device.Hardware
+	// node is nil for hardware as a whole.
+	node *device.Node
+}
+
+// isNet reports whether the target is a network interface, which has no path below /dev.
+func (t target) isNet() bool { return t.node != nil && t.node.Net != nil }
+
+// predicate decides which targets a match selects. All its conditions must hold.
 type predicate struct {
 	*config.Match
 	run *run
-	// conditions are in the order of the attributes in device, then subsystem, driver and attr.
+	// conditions are in the order in which Explain lists them. The cheap ones come first.
 	conditions []condition
-	// usb, pci, net and mdev are set if the match has these tables. They are fields, because a
-	// predicate asks for them for every node and all hardware.
-	usb, pci, net, mdev bool
 	// subFunctions is set if pci.sriov selects sub-functions, by a pattern without "!".
 	subFunctions bool
 	// exclude is set for a match in exclude. Conditions with unknown values hold then: a device
@@ -27,32 +37,26 @@ type predicate struct {
 	exclude bool
 }
 
-// condition is a condition of a match, except for glob and vfio.
+// condition is a condition of a match.
 type condition struct {
-	// about decides when the condition is compared, see matches and matchesHardware.
 	about subject
 	key   string // "usb.id"
-	// want is never empty.
+	// want is empty for a condition that has no patterns: an empty table, and vfio.
 	want pattern.Values
-	// One of these is set. They return the values of hardware, or of its node if the node is not nil.
-	// hardware saves the allocation of a list with one value. The values of attr are in sysfs: unread is
-	// set if some are not known yet.
-	hardware func(*device.Hardware) string
-	values   func(*device.Hardware, *device.Node) []string
-	attr     func(*device.Hardware, *device.Node) (values []string, unread bool)
+	// have returns the values of a target. Those of attr are in sysfs: unread is set if some are not known
+	// yet. Without patterns, the values are what contradicts the condition.
+	have func(target) (values []string, unread bool)
 }
 
 // subject is the kind of thing that a condition is about.
 type subject byte
 
 // The subjects. Conditions on nodes and directories are about the hardware if it has no nodes.
-// Directories of sysfs come last, because reading them is slow.
 const (
 	wholeHardware subject = iota
 	netInterface
 	anyNode
 	sysfsDir
-	// The paths of a node are only a condition in explanations.
 	nodePaths
 )
 
@@ -71,216 +75,242 @@ func (m *run) predicates(r *config.Resource) (matches, excludes []*predicate) {
 	return matches, excludes
 }
 
-// predicate returns the predicate of a match. Its conditions are in the order of the
-// attributes in device, which is also the order in which Explain lists them.
+// predicate returns the predicate of a match.
 func (m *run) predicate(match *config.Match) *predicate {
 	sriov := match.Hardware["pci"]["sriov"]
 	p := &predicate{
 		Match:        match,
 		run:          m,
 		subFunctions: len(sriov.Alternatives()) > 0 && sriov.Match("sf"),
-		usb:          match.Has("usb"),
-		pci:          match.Has("pci"),
-		net:          match.Has("net"),
-		mdev:         match.Has("mdev"),
+	}
+	p.add(nodePaths, "glob", match.Glob, m.pathsOf)
+	for _, name := range []string{"usb", "pci", "mdev", "net"} {
+		// A table with keys has their conditions. isOfKind compares the kind of the hardware.
+		if table := match.Hardware[name]; table != nil && len(table) == 0 {
+			p.conditions = append(p.conditions, condition{key: name, have: nothing})
+		}
 	}
 	for i := range m.attributes {
 		a := &m.attributes[i]
-		want := match.Hardware[a.Table][a.Key]
-		if !want.Empty() {
-			p.conditions = append(p.conditions, m.attributeCondition(match, a, want))
-		}
+		p.addAttribute(a, match.Hardware[a.Table][a.Key])
 	}
-	if !match.Subsystem.Empty() {
-		p.conditions = append(p.conditions, condition{
-			about:  anyNode,
-			key:    "subsystem",
-			want:   match.Subsystem,
-			values: subsystemOf,
-		})
-	}
-	if !match.Driver.Empty() {
-		p.conditions = append(p.conditions, condition{
-			about:  sysfsDir,
-			key:    "driver",
-			want:   match.Driver,
-			values: m.drivers,
-		})
-	}
+	p.add(anyNode, "subsystem", match.Subsystem, subsystemOf)
+	p.add(sysfsDir, "driver", match.Driver, m.drivers)
 	// The order decides which attribute uses up the budget, so that it must not be random.
 	for _, name := range slices.Sorted(maps.Keys(match.Attr)) {
-		// The name is quoted in messages, since it is a quoted key in TOML.
-		written := fmt.Sprintf("attr.%q", name)
 		p.conditions = append(p.conditions, condition{
 			about: sysfsDir,
 			key:   "attr." + name,
 			want:  match.Attr[name],
-			attr: func(h *device.Hardware, n *device.Node) ([]string, bool) {
-				return m.attr(match.Place, written, dirsOf(h, n), name)
+			have: func(t target) ([]string, bool) {
+				// The name is quoted in messages, since it is a quoted key in TOML.
+				return m.attr(match.Place, fmt.Sprintf("attr.%q", name), dirsOf(t), name)
 			},
 		})
+	}
+	if match.VFIO {
+		p.conditions = append(p.conditions, condition{key: "vfio", have: contradictsVFIO})
 	}
 	return p
 }
 
-// attributeCondition returns the condition of a match on an attribute of hardware, of its USB
-// interfaces or of a network interface.
-func (m *run) attributeCondition(match *config.Match, a *device.Attribute, want pattern.Values) condition {
-	c := condition{
-		key:  a.Name(),
-		want: want,
+// add adds a condition, unless it has no patterns.
+func (p *predicate) add(about subject, key string, want pattern.Values, values func(target) []string) {
+	if want.Empty() {
+		return
 	}
-	// Its value may be the name of an interface of other hardware, which a single Hardware cannot
-	// provide.
-	if c.key == "pci.pf" {
-		c.values = m.namesOfPF
-		return c
-	}
-	// The subject is wholeHardware, its zero value.
-	if a.About == device.OfHardware {
-		c.hardware = a.Value
-		return c
-	}
-	c.values = a.Of
-	if a.About == device.OfNet {
-		c.about = netInterface
-		return c
-	}
-	// The attribute belongs to a USB interface. A node of the interface decides, not the whole
-	// device.
-	c.about = anyNode
-	number := match.Hardware["usb"]["interface"]
-	// Both keys are about the same interface then.
-	if c.key == "usb.interface_class" && !number.Empty() {
-		c.values = classesOfInterfaces(number, a)
-	}
-	return c
+	p.conditions = append(p.conditions, condition{
+		about: about,
+		key:   key,
+		want:  want,
+		have: func(t target) ([]string, bool) {
+			return values(t), false
+		},
+	})
 }
+
+// addAttribute adds the condition on an attribute of hardware, of its USB interfaces or of a network
+// interface.
+func (p *predicate) addAttribute(a *device.Attribute, want pattern.Values) {
+	values := func(t target) []string {
+		return a.Of(t.hardware, t.node)
+	}
+	number := p.Hardware["usb"]["interface"]
+	switch {
+	// Its value may be the name of an interface of other hardware.
+	case a.Name() == "pci.pf":
+		values = p.run.namesOfPF
+	// Both keys are about the same interface then.
+	case a.Name() == "usb.interface_class" && !number.Empty():
+		values = func(t target) []string {
+			return classesOfInterfaces(number, a, t)
+		}
+	}
+	// The attribute of a USB interface is about the nodes of the interface, not about the whole device.
+	about := map[device.Subject]subject{
+		device.OfHardware:  wholeHardware,
+		device.OfInterface: anyNode,
+		device.OfNet:       netInterface,
+	}
+	p.add(about[a.About], a.Name(), want, values)
+}
+
+// nothing contradicts the condition of an empty table.
+func nothing(target) ([]string, bool) { return nil, false }
 
 // subsystemOf returns the subsystem of a node. Hardware has none.
-func subsystemOf(_ *device.Hardware, n *device.Node) []string {
-	if n == nil {
+func subsystemOf(t target) []string {
+	if t.node == nil {
 		return nil
 	}
-	return []string{n.Subsystem}
+	return []string{t.node.Subsystem}
 }
 
-// classesOfInterfaces returns a getter for the classes of the USB interfaces with a number. If no
-// interface has the number, it returns the classes of all interfaces. The condition on the number does
-// not hold then, and is the reason to report.
-func classesOfInterfaces(number pattern.Values, class *device.Attribute) func(*device.Hardware, *device.Node) []string {
-	return func(h *device.Hardware, n *device.Node) []string {
-		// A node without hardware has no interfaces.
-		if h == nil {
-			return class.Of(h, n)
+// classesOfInterfaces returns the classes of the USB interfaces with a number. If no interface has the
+// number, it returns the classes of all interfaces. The condition on the number does not hold then, and
+// is the reason to report.
+func classesOfInterfaces(number pattern.Values, class *device.Attribute, t target) []string {
+	var classes []string
+	for _, i := range t.hardware.InterfacesOf(t.node) {
+		if number.Match(strconv.Itoa(i.Number)) {
+			classes = append(classes, i.Class)
 		}
-		var classes []string
-		for _, i := range h.InterfacesOf(n) {
-			if number.Match(strconv.Itoa(i.Number)) {
-				classes = append(classes, i.Class)
-			}
-		}
-		if classes == nil {
-			return class.Of(h, n)
-		}
-		return classes
 	}
+	if classes == nil {
+		return class.Of(t.hardware, t.node)
+	}
+	return classes
 }
 
 // namesOfPF returns the names of the physical function of a virtual function: its address and its
 // network interfaces.
-func (m *run) namesOfPF(h *device.Hardware, _ *device.Node) []string {
-	function := h.Function()
+func (m *run) namesOfPF(t target) []string {
+	function := t.hardware.Function()
 	if function == nil {
 		return nil
 	}
 	names := []string{function.PCI.PF}
-	pf := m.indexes.byAddress()[function.PCI.PF]
 	// The snapshot may lack the physical function. Its address is known nevertheless.
-	if pf == nil {
-		return names
-	}
-	for _, n := range pf.Nets {
-		names = append(names, n.Path)
+	if pf := m.byAddress[function.PCI.PF]; pf != nil {
+		for _, n := range pf.Nets {
+			names = append(names, n.Path)
+		}
 	}
 	return names
 }
 
-// fits reports whether all conditions about a subject hold for hardware, or for its node if the
-// node is not nil. Without conditions about the subject, it returns true.
-func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool {
+// contradictsVFIO says why hardware has no VFIO node.
+func contradictsVFIO(t target) ([]string, bool) {
+	h := t.hardware
+	if h.PCI != nil && !h.PCI.VFIO {
+		// The driver is what an administrator has to change.
+		return []string{"driver " + h.PCI.Driver}, false
+	}
+	if h.IOMMUGroup() == "" {
+		return []string{"no IOMMU group"}, false
+	}
+	return nil, false
+}
+
+// without returns the predicate without the conditions of some keys.
+func (p *predicate) without(keys ...string) *predicate {
+	other := *p
+	other.conditions = slices.DeleteFunc(slices.Clone(p.conditions), func(c condition) bool {
+		return slices.Contains(keys, c.key)
+	})
+	return &other
+}
+
+// judgement is the result of one condition for one target.
+type judgement struct {
+	holds bool
+	// unread is set if some values are not known yet, or if there is no time left to compare them.
+	unread bool
+	values []string
+}
+
+// judge compares a target with a condition.
+func (p *predicate) judge(c *condition, t target) judgement {
+	if p.run.isLate(c.want) {
+		return judgement{unread: true}
+	}
+	values, unread := c.have(t)
+	holds := len(values) == 0
+	if !c.want.Empty() {
+		holds = c.want.Match(values...)
+	}
+	return judgement{
+		holds:  holds && !unread,
+		unread: unread,
+		values: values,
+	}
+}
+
+// holds reports whether a condition holds. If that is unknown, the answer is false in match and true in
+// exclude.
+func (p *predicate) holds(c *condition, t target) bool {
+	j := p.judge(c, t)
+	return j.holds || j.unread && p.exclude
+}
+
+// matches reports whether the match selects a target.
+func (p *predicate) matches(t target) bool {
+	if !p.isOfKind(t) || !p.matchesNets(t) {
+		return false
+	}
 	for i := range p.conditions {
 		c := &p.conditions[i]
-		if c.about == about && !p.holds(c, h, n) {
+		of := t
+		if p.VFIO && c.about == sysfsDir {
+			of.node = nil // the directory of a VFIO node has no attributes of the hardware
+		}
+		// A function is also compared while it has no VFIO node.
+		isOfNoNode := p.VFIO && c.about == anyNode && t.node == nil
+		isCompared := c.about != netInterface && !isOfNoNode
+		if isCompared && !p.holds(c, of) {
 			return false
 		}
 	}
 	return true
 }
 
-// holds reports whether a condition holds. If values are not known yet, or if there is no time left, the
-// answer is false in match and true in exclude.
-func (p *predicate) holds(c *condition, h *device.Hardware, n *device.Node) bool {
-	if p.run.isLate(c.want) {
-		return p.exclude
+// isOfKind reports whether a target has the kinds that the keys of the match describe. A glob is about
+// nodes, and with net, a target is an interface, or hardware or a node beside an interface.
+func (p *predicate) isOfKind(t target) bool {
+	isNode := t.node != nil && !t.isNet()
+	if !p.Glob.Empty() && !isNode {
+		return false
 	}
-	if c.hardware != nil {
-		return c.want.Match(c.hardware(h))
+	if p.VFIO && t.node != nil && !isVFIONode(t.node) {
+		return false
 	}
-	values, unread := c.have(h, n)
-	if unread {
-		return p.exclude
+	if !p.NamesHardware() || t.isNet() && !p.namesDevices() {
+		return true
 	}
-	return c.want.Match(values...)
-}
-
-// have lists the values that the condition compares.
-func (c *condition) have(h *device.Hardware, n *device.Node) (values []string, unread bool) {
-	if c.hardware != nil {
-		return []string{c.hardware(h)}, false
+	if t.hardware == nil || !p.isOfTables(t.hardware) {
+		return false
 	}
-	if c.attr != nil {
-		return c.attr(h, n)
-	}
-	return c.values(h, n), false
-}
-
-// onlyNets reports whether the match selects only network interfaces. Nodes of their hardware are
-// not selected then.
-func (p *predicate) onlyNets() bool {
-	return p.SelectsNets() && !p.namesDevices()
-}
-
-// namesDevices reports whether the match has a table about hardware itself, and not only about
-// its network interfaces.
-func (p *predicate) namesDevices() bool {
-	return p.usb || p.pci || p.mdev
-}
-
-// matchesTables compares hardware with the tables usb, pci and mdev, except for conditions on USB
-// interfaces.
-func (p *predicate) matchesTables(h *device.Hardware) bool {
-	return p.isOfTables(h) && p.fits(wholeHardware, h, nil)
+	return !p.Has("net") || t.isNet() || len(t.hardware.Nets) > 0
 }
 
 // isOfTables reports whether hardware has the kinds that the tables of the match describe. Root hubs are
 // parts of their controllers and never match. Sub-functions are parts of PCI functions and match only
 // if pci.sriov selects them. Together with usb or mdev, pci describes the function above.
 func (p *predicate) isOfTables(h *device.Hardware) bool {
-	if p.usb && (h.USB == nil || h.IsRootHub()) {
+	if p.Has("usb") && (h.USB == nil || h.IsRootHub()) {
 		return false
 	}
-	if p.mdev && h.MDev == nil {
+	if p.Has("mdev") && h.MDev == nil {
 		return false
 	}
-	if !p.pci {
+	if !p.Has("pci") {
 		return true
 	}
 	if p.ignores(h) {
 		return false
 	}
 	// The hardware is a USB device or a mediated device. The conditions of pci use its Function.
-	if p.usb || p.mdev {
+	if p.Has("usb", "mdev") {
 		return h.Function() != nil
 	}
 	// A partition of a GPU is a part of a PCI function that is selected like a function.
@@ -292,94 +322,39 @@ func (p *predicate) ignores(h *device.Hardware) bool {
 	return !p.subFunctions && h.PCI != nil && h.PCI.SRIOV == "sf"
 }
 
-// matchesHardware compares hardware with its tables: usb, pci and mdev, and net with any of its
-// network interfaces.
-func (p *predicate) matchesHardware(h *device.Hardware) bool {
-	if !p.matchesTables(h) {
-		return false
-	}
-	return !p.net || slices.ContainsFunc(h.Nets, p.matchesNet)
-}
+// onlyNets reports whether the match selects only network interfaces. Nodes of their hardware are
+// not selected then.
+func (p *predicate) onlyNets() bool { return p.SelectsNets() && !p.namesDevices() }
 
-// matchesNet compares a network interface with net. The subject of these conditions is the
-// interface, so that its hardware is not needed.
-func (p *predicate) matchesNet(n *device.Node) bool {
-	return n.Net != nil && p.fits(netInterface, nil, n)
-}
+// namesDevices reports whether the match has a table about hardware itself, and not only about
+// its network interfaces.
+func (p *predicate) namesDevices() bool { return p.Has("usb", "pci", "mdev") }
 
-// matchesWhole reports whether the match selects hardware, regardless of its nodes. A glob is
-// about nodes, so that a match with a glob selects no hardware as a whole. A match without a table
-// only selects hardware in exclude: in match, it selects nodes.
-func (p *predicate) matchesWhole(h *device.Hardware) bool {
-	if !p.Glob.Empty() {
-		return false
-	}
-	if p.NamesHardware() && !p.matchesHardware(h) {
-		return false
-	}
-	return p.matchesNode(h, nil)
-}
-
-// matches reports whether the match selects a node or network interface, as one of h. h is the
-// hardware of the node, except for the node of an IOMMU group, which belongs to each function of
-// the group. It may be nil.
-func (p *predicate) matches(n *device.Node, h *device.Hardware) bool {
-	// The glob comes first, because it needs no hardware and no file.
-	return p.matchesPaths(n) && p.matchesExceptGlob(n, h)
-}
-
-// matchesPaths compares the paths of a node with glob. Network interfaces have no path.
-func (p *predicate) matchesPaths(n *device.Node) bool {
-	if p.Glob.Empty() {
+// matchesNets compares the target with net, or any of the network interfaces of its hardware.
+func (p *predicate) matchesNets(t target) bool {
+	if !p.Has("net") {
 		return true
 	}
-	if p.run.isLate(p.Glob) {
-		return p.exclude
+	if t.isNet() {
+		return p.matchesNet(t.node)
 	}
-	return n.Net == nil && p.run.matchesGlob(p.Glob, n)
+	return slices.ContainsFunc(t.hardware.Nets, p.matchesNet)
 }
 
-// matchesExceptGlob is matches for a node that the glob matches. A network interface without
-// hardware matches only net.
-func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
-	matches := true
-	if n.Net != nil {
-		matches = p.matchesAsNet(n, h)
-	} else if p.NamesHardware() {
-		matches = h != nil && p.matchesHardware(h)
+// matchesNet compares a network interface with net.
+func (p *predicate) matchesNet(n *device.Node) bool {
+	for i := range p.conditions {
+		c := &p.conditions[i]
+		if c.about == netInterface && !p.holds(c, target{node: n}) {
+			return false
+		}
 	}
-	if !matches {
-		return false
-	}
-	// With vfio = true, the match is only about VFIO nodes.
-	if p.VFIO && !isVFIONode(n) {
-		return false
-	}
-	// The sysfs directories belong to the owner of the node, whatever h is.
-	return p.matchesNode(n.Hardware, n)
-}
-
-// matchesAsNet compares a network interface with net, and its hardware with the other tables.
-func (p *predicate) matchesAsNet(n *device.Node, h *device.Hardware) bool {
-	if p.net && !p.matchesNet(n) {
-		return false
-	}
-	return !p.namesDevices() || h != nil && p.matchesTables(h)
-}
-
-// matchesNode compares a node of hardware with all conditions except for glob and conditions on
-// the hardware. If n is nil, it compares the hardware, regardless of its nodes. Conditions that
-// read sysfs come last, because most nodes are out before.
-func (p *predicate) matchesNode(h *device.Hardware, n *device.Node) bool {
-	return p.fits(anyNode, h, n) && p.fits(sysfsDir, h, n)
+	return true
 }
 
 // matchesPath reports whether the match has only a glob, and it matches a host path. An exclude
 // with any other condition cannot be about a path to mount.
 func (p *predicate) matchesPath(host string) bool {
-	hasOnlyGlob := !p.NamesHardware() && len(p.conditions) == 0
-	if !hasOnlyGlob || p.Glob.Empty() {
-		return false
-	}
-	return p.run.isLate(p.Glob) || p.Glob.Match(host)
+	hasOnlyGlob := !p.Glob.Empty() && len(p.conditions) == 1
+	return hasOnlyGlob && (p.run.isLate(p.Glob) || p.Glob.Match(host))
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -21,7 +20,12 @@ type run struct {
 	// attributes are the attributes of the configuration language. They are kept here, because
 	// device.Attributes copies them.
 	attributes []device.Attribute
-	indexes    indexes
+	// links has the paths of links to a node.
+	links map[*device.Node][]string
+	// byAddress has the PCI functions.
+	byAddress map[string]*device.Hardware
+	// byGroup has the functions of each IOMMU group.
+	byGroup map[string][]*device.Hardware
 
 	// keys has the keys of the nodes of hardware. It is filled in by key, because device.NodeKeys
 	// has to compare all nodes of the hardware.
@@ -96,7 +100,9 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		snap:       snap,
 		forms:      forms,
 		attributes: device.Attributes(),
-		indexes:    newIndexes(snap),
+		links:      linksByNode(snap),
+		byAddress:  functionsByAddress(snap),
+		byGroup:    functionsByGroup(snap),
 		keys:       make(map[*device.Hardware]map[*device.Node]string),
 		named:      make(map[string]*config.Resource),
 		claims: claims{
@@ -111,33 +117,6 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		checks:     maxChecks,
 		result:     Result{Unknown: make(map[*config.Resource]string)},
 	}
-}
-
-// indexes are indexes of the snapshot that few configurations need. They are built on first
-// use, because Match runs for every event.
-type indexes struct {
-	// links has the paths of links to a node.
-	links func() map[*device.Node][]string
-	// byAddress has the PCI functions.
-	byAddress func() map[string]*device.Hardware
-	// byGroup has the functions of each IOMMU group.
-	byGroup func() map[string][]*device.Hardware
-}
-
-// newIndexes returns the indexes of a snapshot, none of which is built yet.
-func newIndexes(snap *device.Snapshot) indexes {
-	return indexes{
-		links:     lazily(snap, linksByNode),
-		byAddress: lazily(snap, functionsByAddress),
-		byGroup:   lazily(snap, functionsByGroup),
-	}
-}
-
-// lazily returns a function that builds an index when it is called first.
-func lazily[T any](snap *device.Snapshot, build func(*device.Snapshot) T) func() T {
-	return sync.OnceValue(func() T {
-		return build(snap)
-	})
 }
 
 // matchAll matches every resource. It calls after with each one, and with why it is inactive, if it is.

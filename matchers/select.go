@@ -68,22 +68,19 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	return found
 }
 
-// add selects for a match. The cases exclude each other, but a match with vfio = true may also
-// have tables of hardware.
+// add selects for a match. The cases exclude each other.
 func (s *selection) add(p *predicate) {
 	switch {
-	case p.VFIO:
-		s.addVFIO(p)
 	case p.Mount:
 		s.addPaths(p)
 	case !p.CDIDevice.Empty():
 		s.addCDIDevices(p)
 	case len(p.Virtual) > 0:
 		s.addVirtual(p)
-	case p.NamesHardware() && p.Glob.Empty():
-		s.addHardware(p)
 	default:
-		s.addNodes(p)
+		for _, t := range s.targets(p) {
+			s.addTarget(p, t)
+		}
 	}
 }
 
@@ -201,7 +198,7 @@ func (s *selection) unitOf(c *candidate) any {
 func (p *predicate) selectsPartOf(c *candidate) bool {
 	isSelected := func(by pick) bool {
 		// An earlier match may have picked the node. The required match selects it nevertheless.
-		return by.match == p || !by.match.Mount && p.matches(by.node, by.node.Hardware)
+		return by.match == p || !by.match.Mount && p.matches(target{by.node.Hardware, by.node})
 	}
 	return slices.ContainsFunc(c.picks, isSelected)
 }
@@ -212,6 +209,78 @@ func placeInResource(match *config.Match) string {
 	return match.Place[i+len(": "):]
 }
 
+// targets lists what a match may select: hardware with its nodes, if the match names hardware and neither
+// nodes nor network interfaces, and single nodes or interfaces otherwise.
+func (m *run) targets(p *predicate) []target {
+	var all []target
+	isWhole := p.VFIO || p.NamesHardware() && p.Glob.Empty() && !p.SelectsNets()
+	for _, h := range m.snap.Hardware {
+		if isWhole {
+			all = append(all, target{hardware: h})
+			continue
+		}
+		// With usb, pci or mdev, net also selects the nodes beside an interface.
+		if p.SelectsNets() && !p.onlyNets() {
+			all = append(all, ownNodes(h)...)
+		}
+	}
+	nodes := m.snap.Nodes
+	if p.SelectsNets() {
+		nodes = m.snap.Nets
+	}
+	if !isWhole {
+		for _, n := range nodes {
+			all = append(all, target{n.Hardware, n})
+		}
+	}
+	return all
+}
+
+// parts lists hardware, and the nodes that a match may select with it. A node is its only part.
+func (m *run) parts(p *predicate, t target) []target {
+	switch {
+	case t.node != nil:
+		return []target{t}
+	case p.VFIO:
+		return m.vfioNodes(t.hardware)
+	}
+	// The hardware itself is a device even without a node.
+	return append([]target{t}, ownNodes(t.hardware)...)
+}
+
+// ownNodes lists the nodes of hardware except for the node of an IOMMU group, which also belongs to the
+// other functions of the group: only vfio = true, or a match about nodes, selects it. A mediated device has
+// its own group.
+func ownNodes(h *device.Hardware) []target {
+	var own []target
+	for _, n := range h.Nodes {
+		if !isGroupNode(n) || h.MDev != nil {
+			own = append(own, target{h, n})
+		}
+	}
+	return own
+}
+
+// addTarget selects the parts of a target that a match selects. Hardware without a selected node is a
+// device, too: applyExcludes deletes it from whole if a node of it is selected.
+func (s *selection) addTarget(p *predicate, t target) {
+	parts := s.parts(p, t)
+	if len(parts) == 0 && p.matches(t) {
+		s.drop(&candidate{hardware: t.hardware}, "it has no node in /dev/vfio")
+	}
+	for _, part := range parts {
+		switch {
+		case !p.matches(part):
+		case part.node == nil:
+			s.whole[part.hardware] = append(s.whole[part.hardware], p)
+		case p.VFIO:
+			s.addVFIO(p, part)
+		default:
+			s.pick(part.node, p)
+		}
+	}
+}
+
 // pick adds a node or a network interface to the selection. If two matches select it, the first
 // one decides its path in the container, its permissions and its count.
 func (s *selection) pick(n *device.Node, p *predicate) {
@@ -219,62 +288,8 @@ func (s *selection) pick(n *device.Node, p *predicate) {
 		return
 	}
 	s.picked[n] = true
-	s.picks = append(s.picks, pick{
-		node:     n,
-		match:    p,
-		hardware: n.Hardware,
-	})
+	s.picks = append(s.picks, pick{target{n.Hardware, n}, p})
 }
-
-// addNodes selects nodes for a match with a glob, or without hardware.
-func (s *selection) addNodes(p *predicate) {
-	// With a glob, a binary search for its prefix avoids comparing every node of the host.
-	nodes := slices.Values(s.snap.Nodes)
-	if !p.Glob.Empty() {
-		nodes = s.globbed(p.Glob)
-	}
-	for n := range nodes {
-		// A node with several matching names occurs several times, and is picked once.
-		if !s.picked[n] && p.matchesExceptGlob(n, n.Hardware) {
-			s.pick(n, p)
-		}
-	}
-}
-
-// addHardware selects hardware with all its nodes and network interfaces, for a match without
-// a glob.
-func (s *selection) addHardware(p *predicate) {
-	for _, h := range s.snap.Hardware {
-		if p.onlyNets() || !p.matchesHardware(h) {
-			continue
-		}
-		// Hardware without a selected node is a device, too. applyExcludes deletes it from whole if a
-		// node of it is selected. With net, the interfaces are the devices.
-		if !p.net && p.matchesNode(h, nil) {
-			s.whole[h] = append(s.whole[h], p)
-		}
-		for _, n := range h.Nodes {
-			if isOwnNode(n, h) && !s.picked[n] && p.matchesNode(h, n) {
-				s.pick(n, p)
-			}
-		}
-	}
-	if !p.net {
-		return
-	}
-	// An interface may have no hardware, such as a bridge, so that this is not a loop over
-	// hardware.
-	for _, n := range s.snap.Nets {
-		if p.matches(n, n.Hardware) {
-			s.pick(n, p)
-		}
-	}
-}
-
-// isOwnNode reports whether n, a node of h, is not the node of an IOMMU group, which also belongs to the
-// other functions of the group: only vfio = true, or a match about nodes, selects it. A mediated device has
-// its own group.
-func isOwnNode(n *device.Node, h *device.Hardware) bool { return !isGroupNode(n) || h.MDev != nil }
 
 // addPaths selects paths to mount. Device nodes are left out, because the device cgroup of the
 // container denies access to a node that is only mounted.
@@ -286,7 +301,7 @@ func (s *selection) addPaths(p *predicate) {
 		s.addOther(candidate{
 			single:    true,
 			name:      path,
-			picks:     []pick{{node: &device.Node{Path: path, Interface: -1}, match: p}},
+			picks:     []pick{{target{node: &device.Node{Path: path, Interface: -1}}, p}},
 			dangerous: p.Dangerous,
 		}, isExcluded)
 	}
@@ -350,13 +365,13 @@ func (m *run) matchingCDIDevices(p *predicate) []*device.CDIDevice {
 // can only be left out with the device.
 func (s *selection) excludesCDI(c *candidate) bool {
 	for _, h := range c.united {
-		if matchWhole(s.excludes, h) {
+		if s.isExcluded(target{hardware: h}) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(c.cdi.Nodes, func(node device.CDINode) bool {
 		n := s.at(node.Path)
-		return n != nil && s.isExcluded(n, n.Hardware)
+		return n != nil && s.isExcluded(target{n.Hardware, n})
 	})
 }
 
@@ -412,7 +427,7 @@ func (s *selection) applyExcludes() {
 		delete(s.whole, p.node.Hardware)
 		// addVFIO has already applied the excludes, because the node of a group belongs to each
 		// function.
-		isExcluded := !p.match.VFIO && s.isExcluded(p.node, p.node.Hardware)
+		isExcluded := !p.match.VFIO && s.isExcluded(p.target)
 		if isExcluded {
 			s.excludePick(p)
 		}
@@ -420,7 +435,7 @@ func (s *selection) applyExcludes() {
 	})
 	// What is left has no selected node, so that only excludes of whole hardware apply.
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ []*predicate) bool {
-		isExcluded := matchWhole(s.excludes, h)
+		isExcluded := s.isExcluded(target{hardware: h})
 		if isExcluded {
 			s.drop(&candidate{hardware: h}, excluded)
 		}
@@ -428,18 +443,14 @@ func (s *selection) applyExcludes() {
 	})
 }
 
-// matchWhole reports whether any of some matches selects hardware, regardless of its nodes.
-func matchWhole(matches []*predicate, h *device.Hardware) bool {
-	return slices.ContainsFunc(matches, func(p *predicate) bool {
-		return p.matchesWhole(h)
-	})
-}
-
-// isExcluded reports whether an exclude selects a node, as a node of h. h may be another function
+// isExcluded reports whether an exclude selects a target. Hardware as a whole may be another function
 // of the IOMMU group than the owner of the node.
-func (s *selection) isExcluded(n *device.Node, h *device.Hardware) bool {
-	return slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-		return e.matches(n, h)
+func (s *selection) isExcluded(t target) bool { return anyMatches(s.excludes, t) }
+
+// anyMatches reports whether any of some matches selects a target.
+func anyMatches(matches []*predicate, t target) bool {
+	return slices.ContainsFunc(matches, func(p *predicate) bool {
+		return p.matches(t)
 	})
 }
 

@@ -49,11 +49,7 @@ func Variables(snap *device.Snapshot, forms device.Forms, opts Options, h *devic
 		nodes = h.Nodes
 	}
 	for _, n := range nodes {
-		c.picks = append(c.picks, pick{
-			node:     n,
-			match:    anything,
-			hardware: h,
-		})
+		c.picks = append(c.picks, pick{target{h, n}, anything})
 	}
 	// Only a node without hardware is a single node. Otherwise the ID is the ID of the hardware.
 	c.single = h == nil

@@ -61,7 +61,7 @@ func (c *candidate) functions() []*device.Hardware {
 func (c *candidate) attrDirs() [][]string {
 	var all [][]string
 	for _, p := range c.picks {
-		dirs := dirsOf(nil, p.node)
+		dirs := dirsOf(target{node: p.node})
 		// The directory of the node of an IOMMU group has no attributes of the hardware.
 		if dirs != nil && len(c.groups) == 0 {
 			all = append(all, dirs)
@@ -321,7 +321,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	if text, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		glob, _ := pattern.Parse(pattern.Path, text) // checked by config
 		for _, p := range of.nodes() {
-			if !b.isLate(glob) && b.matchesGlob(glob, p.node) {
+			if !b.isLate(glob) && glob.Match(b.pathsOf(p.target)...) {
 				values = append(values, p.node.Path)
 			}
 		}
@@ -383,8 +383,8 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 
 // driversOf lists the nearest driver of each node and network interface, or of hardware without nodes.
 func (b *builder) driversOf(of *candidate) (values []string) {
-	nearest := func(h *device.Hardware, n *device.Node) {
-		drivers := b.drivers(h, n)
+	nearest := func(t target) {
+		drivers := b.drivers(t)
 		if len(drivers) > 0 {
 			values = append(values, drivers[0])
 		}
@@ -392,12 +392,12 @@ func (b *builder) driversOf(of *candidate) (values []string) {
 	// The node of an IOMMU group belongs to all its functions.
 	if len(of.groups) == 0 {
 		for _, p := range of.picks {
-			nearest(p.node.Hardware, p.node)
+			nearest(p.target)
 		}
 	}
 	if values == nil {
 		for _, h := range of.functions() {
-			nearest(h, nil)
+			nearest(target{hardware: h})
 		}
 	}
 	return values

@@ -56,75 +56,38 @@ type group struct {
 
 // vfioNodes lists the VFIO nodes of a function: the node of its group, which another function may
 // own, and its own node.
-func (m *run) vfioNodes(h *device.Hardware) []*device.Node {
-	var nodes []*device.Node
-	for _, f := range m.indexes.byGroup()[h.IOMMUGroup()] {
+func (m *run) vfioNodes(h *device.Hardware) []target {
+	var nodes []target
+	for _, f := range m.byGroup[h.IOMMUGroup()] {
 		for _, n := range f.Nodes {
 			if isGroupNode(n) || f == h && isFunctionNode(n) {
-				nodes = append(nodes, n)
+				nodes = append(nodes, target{h, n})
 			}
 		}
 	}
 	return nodes
 }
 
-// addVFIO selects for a match with vfio = true. Excludes apply here, since the node of a group
-// belongs to each of its functions.
-func (s *selection) addVFIO(p *predicate) {
-	for _, h := range s.snap.Hardware {
-		// A function of which no node is left does not belong to the group's device.
-		if !p.matchesVFIO(h) || !s.addVFIONodes(p, h) {
-			continue
-		}
-		number := h.IOMMUGroup()
-		g := s.groups[number]
-		if g == nil {
-			g = &group{number: number}
-			s.groups[number] = g
-		}
-		// Several matches may select the same function.
-		if !slices.Contains(g.functions, h) {
-			g.functions = append(g.functions, h)
-		}
+// addVFIO selects a VFIO node, and its function as a part of the group. Excludes apply here, since the
+// node of a group belongs to each of its functions: a function of which no node is left does not belong to
+// the group's device. The attributes and the driver of a node are the owner's, so that the function itself
+// is compared as well.
+func (s *selection) addVFIO(p *predicate, t target) {
+	if s.isExcluded(t) || s.isExcluded(target{hardware: t.hardware}) {
+		s.excludePick(pick{t, p})
+		return
 	}
-}
-
-// matchesVFIO reports whether a match with vfio = true selects hardware, regardless of its
-// nodes.
-func (p *predicate) matchesVFIO(h *device.Hardware) bool {
-	return vfioGroup(h) != "" && p.matchesFunction(h)
-}
-
-// matchesFunction is matchesVFIO for hardware that need not be bound to VFIO.
-func (p *predicate) matchesFunction(h *device.Hardware) bool {
-	return p.matchesHardware(h) && p.fits(sysfsDir, h, nil)
-}
-
-// addVFIONodes selects the VFIO nodes of hardware that matches, and reports whether it selects any.
-func (s *selection) addVFIONodes(p *predicate, h *device.Hardware) bool {
-	nodes := s.vfioNodes(h)
-	if len(nodes) == 0 {
-		s.drop(&candidate{hardware: h}, "it has no node in /dev/vfio")
+	s.pick(t.node, p)
+	number := t.hardware.IOMMUGroup()
+	g := s.groups[number]
+	if g == nil {
+		g = &group{number: number}
+		s.groups[number] = g
 	}
-	selects := false
-	for _, n := range nodes {
-		if !p.fits(anyNode, h, n) {
-			continue
-		}
-		// The attributes and the driver of a node are the owner's. The owner may be another function of
-		// the group, so that the function itself is compared as well.
-		if s.isExcluded(n, h) || matchWhole(s.excludes, h) {
-			s.excludePick(pick{
-				node:     n,
-				match:    p,
-				hardware: h,
-			})
-			continue
-		}
-		s.pick(n, p)
-		selects = true
+	// A function has several nodes, and several matches may select it.
+	if !slices.Contains(g.functions, t.hardware) {
+		g.functions = append(g.functions, t.hardware)
 	}
-	return selects
 }
 
 // unite makes one device of each group.
@@ -134,7 +97,7 @@ func (s *selection) unite() {
 		g.hardware = g.functions[0]
 		// The functions are sorted by address, so that the first one that is selected, now or
 		// when it is bound, has the ID.
-		for _, h := range s.indexes.byGroup()[g.number] {
+		for _, h := range s.byGroup[g.number] {
 			if h == g.hardware || s.wouldSelect(h) {
 				g.hardware = h
 				break
@@ -175,30 +138,18 @@ func (s *selection) wouldSelect(h *device.Hardware) bool {
 	if h.PCI == nil || h.PCI.IsBridge() {
 		return false
 	}
+	whole := target{hardware: h}
 	isExcluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
-		return e.Driver.Empty() && e.matchesWhole(h)
+		return e.Driver.Empty() && e.matches(whole)
 	})
 	return !isExcluded && slices.ContainsFunc(s.matches, func(p *predicate) bool {
-		return p.VFIO && p.matchesBound(h)
+		return p.VFIO && !p.Has("mdev") && p.without("driver", "vfio").matches(whole)
 	})
 }
 
-// matchesBound is matchesHardware regardless of the driver.
-func (p *predicate) matchesBound(h *device.Hardware) bool {
-	if p.mdev {
-		return false
-	}
-	// The copy has no conditions on the driver. p is not changed.
-	bound := *p
-	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), func(c condition) bool {
-		return c.key == "driver"
-	})
-	return bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
-}
-
-// addVFIO adds the VFIO container or iommufd, with the permissions of the VFIO
+// addVFIOContainer adds the VFIO container or iommufd, with the permissions of the VFIO
 // nodes, and reports groups that can't be used.
-func (b *builder) addVFIO() {
+func (b *builder) addVFIOContainer() {
 	var ofGroup, ofFunctions bool
 	// It stands for a companion of the configuration, so that companionNode can add the node.
 	along := &config.Companion{}
@@ -227,7 +178,7 @@ func (b *builder) addVFIO() {
 	// The kernel does not let a container use a group that is not viable.
 	for _, g := range b.c.groups {
 		var bound []string
-		for _, h := range b.indexes.byGroup()[g.number] {
+		for _, h := range b.byGroup[g.number] {
 			if h.PCI != nil && blocksGroup(h.PCI) {
 				bound = append(bound, h.Name+" to "+h.PCI.Driver)
 			}
@@ -272,7 +223,8 @@ func (m *run) vfioNotes(r *config.Resource) {
 		var unbound []string
 		for _, h := range m.snap.Hardware {
 			mayBeBound := h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge()
-			if mayBeBound && p.matchesFunction(h) && !matchWhole(excludes, h) {
+			whole := target{hardware: h}
+			if mayBeBound && p.without("vfio").matches(whole) && !anyMatches(excludes, whole) {
 				unbound = append(unbound, h.Name)
 			}
 		}

@@ -102,24 +102,20 @@ func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
 		}
 		return found[0], complete
 	}
-	// Nodes and links first: most patterns are about them.
-	for _, prefix := range v.Prefixes() {
-		for path := range m.names(prefix) {
-			if m.isLate(v) {
-				return "", false
-			}
-			if v.Match(path) {
-				return path, true
-			}
-		}
+	var paths []string
+	for _, n := range m.snap.Nodes {
+		paths = append(paths, n.Path)
+	}
+	for _, l := range m.snap.Links {
+		paths = append(paths, l.Path)
 	}
 	// A directory exists, too, even if it has no node.
-	for _, dir := range m.snap.Dirs {
+	for _, path := range append(paths, m.snap.Dirs...) {
 		if m.isLate(v) {
 			return "", false
 		}
-		if v.Match(dir) {
-			return dir, true
+		if v.Match(path) {
+			return path, true
 		}
 	}
 	return "", true
