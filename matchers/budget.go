@@ -2,7 +2,6 @@ package matchers
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -30,7 +29,7 @@ const NoAnswer = -1
 type budget struct {
 	// shared is left for all resources.
 	shared int
-	// share is the share of each resource that reads.
+	// share is the share of each resource.
 	share int
 	// own is left of the share of the current resource.
 	own int
@@ -46,41 +45,13 @@ type unknown struct {
 	key   string
 }
 
-// newBudget returns the budget of a run. Only resources that read count, so that their shares are
-// as large as possible.
+// newBudget returns the budget of a run. A resource has one share, and its when another one.
 func newBudget(cfg *config.Config) budget {
-	readers := 0
-	for i := range cfg.Resources {
-		r := &cfg.Resources[i]
-		if readsPaths(r.When) {
-			readers++
-		}
-		if reads(r) {
-			readers++
-		}
-	}
 	return budget{
 		shared: sharedEntries,
-		share:  sharedEntries / max(1, readers),
+		share:  sharedEntries / (2 * max(1, len(cfg.Resources))),
 		attrs:  make(map[attrKey]attrFound),
 	}
-}
-
-// readsPaths reports whether a when makes Match search outside of the snapshot.
-func readsPaths(w *config.When) bool { return w != nil && !w.Exists.Empty() }
-
-// reads reports whether a resource makes Match read something that the snapshot does not have,
-// apart from its when.
-func reads(r *config.Resource) bool {
-	isRead := func(m config.Match) bool {
-		return m.Mount || len(m.Attr) > 0
-	}
-	return slices.ContainsFunc(slices.Concat(r.Match, r.Exclude), isRead) ||
-		// Below /dev, only a node of the snapshot needs no read.
-		len(r.With) > 0 ||
-		slices.ContainsFunc(r.Variables, func(name string) bool {
-			return strings.HasPrefix(name, attrPrefix)
-		})
 }
 
 // begin begins with the searches of a resource, or of its when. What an earlier resource has left

@@ -270,7 +270,7 @@ func (x *explainer) outcome(p *predicate) MatchOutcome {
 	}
 	targets := x.targetsOf(p)
 	isCompared := func(t target) bool {
-		return !p.Has("pci") || t.hardware == nil || !p.ignores(t.hardware)
+		return !p.pci || t.hardware == nil || !p.ignores(t.hardware)
 	}
 	// The other conditions mean nothing for a sub-function.
 	if len(targets) > 0 && !slices.ContainsFunc(targets, isCompared) {

@@ -143,7 +143,7 @@ match.usb.serial = "CAN-*"
 func TestExplainReadsNothingOfTheBudget(t *testing.T) {
 	t.Parallel()
 	snap, opts := scanned(t, rig(t))
-	host(&opts).attrCost = 60_000
+	host(&opts).attrCost = 45_000
 	cfg := parse(t, `match = { glob = "/dev/ttyACM*", attr = { bInterfaceClass = "ff" } }`)
 	offered := matchers.Match(cfg, snap, nil, opts).Resources[0].Offers
 	explained := matchers.Explain(cfg, snap, nil, opts, nil, nil)[0]

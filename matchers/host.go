@@ -50,12 +50,23 @@ func (m *run) exists(place, path string) (exists bool) {
 	return exists
 }
 
-// glob lists the nodes that a glob selects by any of their names. A "!" pattern that matches one of them
+// hasName reports whether a glob selects a node by any of its names. A "!" pattern that matches one of them
 // excludes the node.
+func (m *run) hasName(n *device.Node, v pattern.Values) bool {
+	if v.Negative() {
+		return v.Match(m.pathsOf(target{node: n})...)
+	}
+	isMatch := func(link string) bool {
+		return v.Match(link)
+	}
+	return v.Match(n.Path) || slices.ContainsFunc(m.links[n], isMatch)
+}
+
+// glob lists the nodes that a glob selects.
 func (m *run) glob(v pattern.Values) []*device.Node {
 	var found []*device.Node
 	for _, n := range m.snap.Nodes {
-		if !m.isLate(v) && v.Match(m.pathsOf(target{node: n})...) {
+		if !m.isLate(v) && m.hasName(n, v) {
 			found = append(found, n)
 		}
 	}

@@ -255,7 +255,7 @@ func (m *run) unmovedNetNote(r *config.Resource, devices []candidate) {
 	}
 	// The interface of hardware that was selected for other reasons is not a mistake.
 	i := slices.IndexFunc(devices, func(c candidate) bool {
-		return len(c.picks) > 0 && c.picks[0].isNet() && c.picks[0].match.Has("net")
+		return len(c.picks) > 0 && c.picks[0].isNet() && c.picks[0].match.net
 	})
 	if i < 0 {
 		return

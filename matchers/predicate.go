@@ -30,6 +30,8 @@ type predicate struct {
 	run *run
 	// conditions are in the order in which Explain lists them. The cheap ones come first.
 	conditions []condition
+	// usb, pci, net and mdev are set if the match has these tables.
+	usb, pci, net, mdev bool
 	// subFunctions is set if pci.sriov selects sub-functions, by a pattern without "!".
 	subFunctions bool
 	// exclude is set for a match in exclude. Conditions with unknown values hold then: a device
@@ -82,6 +84,10 @@ func (m *run) predicate(match *config.Match) *predicate {
 		Match:        match,
 		run:          m,
 		subFunctions: len(sriov.Alternatives()) > 0 && sriov.Match("sf"),
+		usb:          match.Has("usb"),
+		pci:          match.Has("pci"),
+		net:          match.Has("net"),
+		mdev:         match.Has("mdev"),
 	}
 	p.add(nodePaths, "glob", match.Glob, m.pathsOf)
 	for _, name := range []string{"usb", "pci", "mdev", "net"} {
@@ -255,7 +261,7 @@ func (p *predicate) holds(c *condition, t target) bool {
 
 // matches reports whether the match selects a target.
 func (p *predicate) matches(t target) bool {
-	if !p.isOfKind(t) || !p.matchesNets(t) {
+	if !p.matchesPaths(t) || !p.isOfKind(t) || !p.matchesNets(t) {
 		return false
 	}
 	for i := range p.conditions {
@@ -266,21 +272,31 @@ func (p *predicate) matches(t target) bool {
 		}
 		// A function is also compared while it has no VFIO node.
 		isOfNoNode := p.VFIO && c.about == anyNode && t.node == nil
-		isCompared := c.about != netInterface && !isOfNoNode
-		if isCompared && !p.holds(c, of) {
+		isDone := c.about == netInterface || c.about == nodePaths
+		if !isDone && !isOfNoNode && !p.holds(c, of) {
 			return false
 		}
 	}
 	return true
 }
 
-// isOfKind reports whether a target has the kinds that the keys of the match describe. A glob is about
-// nodes, and with net, a target is an interface, or hardware or a node beside an interface.
-func (p *predicate) isOfKind(t target) bool {
+// matchesPaths compares the names of a node with glob. It comes first, because it rules out most nodes.
+func (p *predicate) matchesPaths(t target) bool {
 	isNode := t.node != nil && !t.isNet()
-	if !p.Glob.Empty() && !isNode {
+	switch {
+	case p.Glob.Empty():
+		return true
+	case !isNode:
 		return false
+	case p.run.isLate(p.Glob):
+		return p.exclude
 	}
+	return p.run.hasName(t.node, p.Glob)
+}
+
+// isOfKind reports whether a target has the kinds that the keys of the match describe. With net, a target
+// is an interface, or hardware or a node beside an interface.
+func (p *predicate) isOfKind(t target) bool {
 	if p.VFIO && t.node != nil && !isVFIONode(t.node) {
 		return false
 	}
@@ -290,27 +306,27 @@ func (p *predicate) isOfKind(t target) bool {
 	if t.hardware == nil || !p.isOfTables(t.hardware) {
 		return false
 	}
-	return !p.Has("net") || t.isNet() || len(t.hardware.Nets) > 0
+	return !p.net || t.isNet() || len(t.hardware.Nets) > 0
 }
 
 // isOfTables reports whether hardware has the kinds that the tables of the match describe. Root hubs are
 // parts of their controllers and never match. Sub-functions are parts of PCI functions and match only
 // if pci.sriov selects them. Together with usb or mdev, pci describes the function above.
 func (p *predicate) isOfTables(h *device.Hardware) bool {
-	if p.Has("usb") && (h.USB == nil || h.IsRootHub()) {
+	if p.usb && (h.USB == nil || h.IsRootHub()) {
 		return false
 	}
-	if p.Has("mdev") && h.MDev == nil {
+	if p.mdev && h.MDev == nil {
 		return false
 	}
-	if !p.Has("pci") {
+	if !p.pci {
 		return true
 	}
 	if p.ignores(h) {
 		return false
 	}
 	// The hardware is a USB device or a mediated device. The conditions of pci use its Function.
-	if p.Has("usb", "mdev") {
+	if p.usb || p.mdev {
 		return h.Function() != nil
 	}
 	// A partition of a GPU is a part of a PCI function that is selected like a function.
@@ -328,11 +344,11 @@ func (p *predicate) onlyNets() bool { return p.SelectsNets() && !p.namesDevices(
 
 // namesDevices reports whether the match has a table about hardware itself, and not only about
 // its network interfaces.
-func (p *predicate) namesDevices() bool { return p.Has("usb", "pci", "mdev") }
+func (p *predicate) namesDevices() bool { return p.usb || p.pci || p.mdev }
 
 // matchesNets compares the target with net, or any of the network interfaces of its hardware.
 func (p *predicate) matchesNets(t target) bool {
-	if !p.Has("net") {
+	if !p.net {
 		return true
 	}
 	if t.isNet() {

@@ -79,7 +79,11 @@ func (s *selection) add(p *predicate) {
 		s.addVirtual(p)
 	default:
 		for _, t := range s.targets(p) {
-			s.addTarget(p, t)
+			if t.node == nil {
+				s.addHardware(p, t)
+			} else if p.matches(t) {
+				s.pick(t.node, p)
+			}
 		}
 	}
 }
@@ -261,9 +265,9 @@ func ownNodes(h *device.Hardware) []target {
 	return own
 }
 
-// addTarget selects the parts of a target that a match selects. Hardware without a selected node is a
+// addHardware selects the parts of hardware that a match selects. Hardware without a selected node is a
 // device, too: applyExcludes deletes it from whole if a node of it is selected.
-func (s *selection) addTarget(p *predicate, t target) {
+func (s *selection) addHardware(p *predicate, t target) {
 	parts := s.parts(p, t)
 	if len(parts) == 0 && p.matches(t) {
 		s.drop(&candidate{hardware: t.hardware}, "it has no node in /dev/vfio")

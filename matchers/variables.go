@@ -321,7 +321,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	if text, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		glob, _ := pattern.Parse(pattern.Path, text) // checked by config
 		for _, p := range of.nodes() {
-			if !b.isLate(glob) && glob.Match(b.pathsOf(p.target)...) {
+			if !b.isLate(glob) && b.hasName(p.node, glob) {
 				values = append(values, p.node.Path)
 			}
 		}

@@ -143,7 +143,7 @@ func (s *selection) wouldSelect(h *device.Hardware) bool {
 		return e.Driver.Empty() && e.matches(whole)
 	})
 	return !isExcluded && slices.ContainsFunc(s.matches, func(p *predicate) bool {
-		return p.VFIO && !p.Has("mdev") && p.without("driver", "vfio").matches(whole)
+		return p.VFIO && !p.mdev && p.without("driver", "vfio").matches(whole)
 	})
 }
 

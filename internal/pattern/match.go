@@ -39,39 +39,12 @@ func (a *Alternative) matches(s string) bool {
 		n, err := strconv.ParseUint(s, 10, 31)
 		return err == nil && a.span.first <= n && n <= a.span.last
 	}
-	// Most patterns are a literal, or a literal and a star. These need no search.
 	text, isLiteral := a.Literal()
 	if isLiteral {
 		return s == text
 	}
-	prefix := a.Prefix()
-	if !strings.HasPrefix(s, prefix) {
-		return false
-	}
-	if a.isPrefixStar() {
-		return a.kind != Path || strings.IndexByte(s[len(prefix):], '/') < 0
-	}
-	// The search is linear, and rules out most values.
-	return strings.Contains(s, a.lastLiteral()) && a.match(s, nil)
-}
-
-// isPrefixStar reports whether the alternative is a literal and a star, like most patterns.
-func (a *Alternative) isPrefixStar() bool {
-	if len(a.tokens) != 2 {
-		return false
-	}
-	return a.tokens[0].kind == literal && a.tokens[1].kind == star
-}
-
-// lastLiteral returns a text that every match contains. Searching for it first is faster than trying
-// the wildcards.
-func (a *Alternative) lastLiteral() string {
-	for _, t := range slices.Backward(a.tokens) {
-		if t.kind == literal {
-			return t.text
-		}
-	}
-	return ""
+	// It rules out most values.
+	return strings.HasPrefix(s, a.Prefix()) && a.match(s, nil)
 }
 
 // wildcardMatch is the part s[from:to] of a text s that a wildcard matches.
@@ -446,28 +419,4 @@ func (v Values) Literal() (text string, ok bool) {
 		return "", false
 	}
 	return all[0].Literal()
-}
-
-// Prefixes returns the literal prefixes of all matches, for a binary search in sorted values. They are
-// sorted, and none is a prefix of another.
-func (v Values) Prefixes() []string {
-	// Only negative patterns: any value may match, and all values have the empty prefix.
-	if !v.has(false) {
-		return []string{""}
-	}
-	var prefixes []string
-	for _, a := range v.Alternatives() {
-		prefixes = append(prefixes, a.Prefix())
-	}
-	slices.Sort(prefixes)
-	// A prefix of another prefix comes before it. The longer prefix is dropped, because the
-	// search for the shorter one finds its values, too.
-	last := 0
-	for _, p := range prefixes {
-		if !strings.HasPrefix(p, prefixes[last]) {
-			last++
-			prefixes[last] = p
-		}
-	}
-	return prefixes[:last+1]
 }

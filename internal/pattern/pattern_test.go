@@ -72,25 +72,22 @@ func TestPaths(t *testing.T) {
 	t.Parallel()
 	list := func(s ...string) []string { return s }
 	for _, tt := range []struct {
-		patterns, yes, no, prefixes []string
+		patterns, yes, no []string
 	}{
-		{list("/dev/fuse"), list("/dev/fuse"), list("/dev/fuse1", "/dev/fus"), list("/dev/fuse")},
-		{list("/dev/ttyUSB*"), list("/dev/ttyUSB", "/dev/ttyUSB12"), list("/dev/ttyUSB/0", "/dev/ttyACM0"), list("/dev/ttyUSB")},
-		{list("/dev/{ttyUSB,ttyACM}[0-9]"), list("/dev/ttyUSB0", "/dev/ttyACM9"), list("/dev/ttyUSB10", "/dev/ttyUSB"), list("/dev/ttyACM", "/dev/ttyUSB")},
-		{list("/dev/a[!b]c"), list("/dev/axc"), list("/dev/abc", "/dev/a/c"), list("/dev/a")},
-		{list("/dev/a?c"), list("/dev/axc"), list("/dev/a/c"), list("/dev/a")},
-		{list("/dev/**/video*"), list("/dev/video0", "/dev/a/b/video1"), list("/dev/a/xvideo1", "/dev/a/video1/b"), list("/dev")},
-		{list("/dev/snd/**"), list("/dev/snd/a", "/dev/snd/by-path/x", "/dev/snd"), list("/dev/sndx"), list("/dev/snd")},
-		{list("/**/**/x"), list("/x", "/a/b/x"), list("x", "/a/x/b"), list("/")},
-		{list("/dev/a**b"), list("/dev/axxb"), list("/dev/ax/xb"), list("/dev/a")},
-		{list("/dev/**/a/*b/**"), list("/dev/a/b", "/dev/a/a/xb/c/d", "/dev/a/a/a/b/a/c"), list("/dev/a/a", "/dev/b/a"), list("/dev")},
-		{list("/dev/ttyS*", "/dev/tty", "/dev/null", "!/dev/ttyS[12]?"), list("/dev/ttyS0", "/dev/tty", "/dev/null"), list("/dev/ttyS10", "/dev/tty1"), list("/dev/null", "/dev/tty")},
-		{list("!/dev/sd*"), list("/dev/fuse"), list("/dev/sda"), list("")},
+		{list("/dev/fuse"), list("/dev/fuse"), list("/dev/fuse1", "/dev/fus")},
+		{list("/dev/ttyUSB*"), list("/dev/ttyUSB", "/dev/ttyUSB12"), list("/dev/ttyUSB/0", "/dev/ttyACM0")},
+		{list("/dev/{ttyUSB,ttyACM}[0-9]"), list("/dev/ttyUSB0", "/dev/ttyACM9"), list("/dev/ttyUSB10", "/dev/ttyUSB")},
+		{list("/dev/a[!b]c"), list("/dev/axc"), list("/dev/abc", "/dev/a/c")},
+		{list("/dev/a?c"), list("/dev/axc"), list("/dev/a/c")},
+		{list("/dev/**/video*"), list("/dev/video0", "/dev/a/b/video1"), list("/dev/a/xvideo1", "/dev/a/video1/b")},
+		{list("/dev/snd/**"), list("/dev/snd/a", "/dev/snd/by-path/x", "/dev/snd"), list("/dev/sndx")},
+		{list("/**/**/x"), list("/x", "/a/b/x"), list("x", "/a/x/b")},
+		{list("/dev/a**b"), list("/dev/axxb"), list("/dev/ax/xb")},
+		{list("/dev/**/a/*b/**"), list("/dev/a/b", "/dev/a/a/xb/c/d", "/dev/a/a/a/b/a/c"), list("/dev/a/a", "/dev/b/a")},
+		{list("/dev/ttyS*", "/dev/tty", "/dev/null", "!/dev/ttyS[12]?"), list("/dev/ttyS0", "/dev/tty", "/dev/null"), list("/dev/ttyS10", "/dev/tty1")},
+		{list("!/dev/sd*"), list("/dev/fuse"), list("/dev/sda")},
 	} {
 		v := values(t, pattern.Path, tt.patterns...)
-		if diff := cmp.Diff(tt.prefixes, v.Prefixes()); diff != "" {
-			t.Errorf("%q: Prefixes() (-want +got):\n%s", tt.patterns, diff)
-		}
 		for _, path := range tt.yes {
 			if !v.Match(path) {
 				t.Errorf("%q: Match(%q) = false, want true", tt.patterns, path)
