@@ -7,13 +7,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// The budget limits what a configuration makes one run of Match read, in directory entries. To
-// read a million of them takes 1.5 s. One half is for all resources together. The other half is
-// divided equally among them, so that a resource which reads without end leaves the others their
-// share.
 const (
-	maxEntries    = 200_000
-	sharedEntries = maxEntries / 2
+	// maxEntries is how many directory entries one run of Match may read. To read a million of them takes
+	// 1.5 s.
+	maxEntries = 200_000
 	// existsCost is the cost of the search for one path. It is the cost of a look-up in a glob,
 	// see lookUpCost in package pattern.
 	existsCost = 8
@@ -24,15 +21,10 @@ const tooMuchToRead = "reading it takes too long: a configuration may read 200,0
 // NoAnswer in place of the entries that are left says that a Host has no answer for another reason.
 const NoAnswer = -1
 
-// budget is the rest of the budget. A search that uses it up has no answer. Later searches of the
+// budget is the quota of directory entries. A search that uses it up has no answer. Later searches of the
 // resource have none either: none of its conditions in match holds, and each in exclude does.
 type budget struct {
-	// shared is left for all resources.
-	shared int
-	// share is the share of each resource.
-	share int
-	// own is left of the share of the current resource.
-	own int
+	quota
 	// unknown are the keys of the current resource that could not be read.
 	unknown []unknown
 	// attrs are the attributes that were read.
@@ -48,40 +40,32 @@ type unknown struct {
 // newBudget returns the budget of a run. A resource has one share, and its when another one.
 func newBudget(cfg *config.Config) budget {
 	return budget{
-		shared: sharedEntries,
-		share:  sharedEntries / (2 * max(1, len(cfg.Resources))),
-		attrs:  make(map[attrKey]attrFound),
+		quota: newQuota(maxEntries, 2*len(cfg.Resources)),
+		attrs: make(map[attrKey]attrFound),
 	}
 }
 
-// begin begins with the searches of a resource, or of its when. What an earlier resource has left
-// of its share is lost.
+// begin begins with the searches of a resource, or of its when.
 func (b *budget) begin() {
-	b.own = b.share
+	b.quota.begin()
 	b.unknown = nil
 }
 
 // spend calls search with what is left for the current resource, and reports whether its answer
 // is complete. If not, key is unknown.
 func (b *budget) spend(place, key string, search func(entries *int)) bool {
-	before := b.own + b.shared
+	before := b.left()
 	left := before
 	// Without entries, the search is not even begun.
 	if left > 0 {
 		search(&left)
 	}
-	// A search that ends exactly at the limit also counts as cut off.
-	isUnknown := left == NoAnswer || left == 0
-	// The search costs nothing then, because nobody knows what it has read.
-	if left == NoAnswer {
-		left = before
+	// A search costs nothing if it has no answer, because nobody knows what it has read.
+	if left != NoAnswer {
+		b.take(before - left)
 	}
-	cost := before - left
-	// The own share is used first. The rest comes from the half that all resources share.
-	ofShare := min(cost, b.own)
-	b.own -= ofShare
-	b.shared -= cost - ofShare
-	if !isUnknown {
+	// A search that ends exactly at the limit also counts as cut off.
+	if left > 0 {
 		return true
 	}
 	if !slices.Contains(b.unknown, unknown{place, key}) {

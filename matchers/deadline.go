@@ -7,26 +7,18 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// matchTime is how long one run of Match may compare patterns. As with entries, one half is for all
-// resources together, and the other half is divided equally among them: a resource whose patterns
-// take without end leaves the others their share. An ordinary resource takes less than a
+// matchTime is how long one run of Match may compare patterns. An ordinary resource takes less than a
 // millisecond.
-const (
-	matchTime  = 4 * time.Second
-	sharedTime = matchTime / 2
-)
+const matchTime = 4 * time.Second
 
 // clockEvery is the size of the patterns that are compared before the clock is read again. Comparing
 // them with a short text takes some 10 µs.
 const clockEvery = 4096
 
-// deadline limits the time of the current resource.
+// deadline limits the time of the current resource. Its quota is in microseconds.
 type deadline struct {
+	quota
 	now func() time.Time
-	// shared is left for all resources.
-	shared time.Duration
-	// share is the share of each resource.
-	share time.Duration
 	// began is when the current resource began, and at is when its time ends.
 	began time.Time
 	at    time.Time
@@ -41,20 +33,20 @@ func newDeadline(cfg *config.Config, now func() time.Time) deadline {
 		now = time.Now
 	}
 	return deadline{
-		now:    now,
-		shared: sharedTime,
-		share:  sharedTime / time.Duration(max(1, len(cfg.Resources))),
-		began:  now(),
+		quota: newQuota(int(matchTime.Microseconds()), len(cfg.Resources)),
+		now:   now,
+		began: now(),
 	}
 }
 
-// begin begins with a resource. What an earlier resource has left of its share is lost.
+// begin begins with a resource.
 func (d *deadline) begin() {
 	now := d.now()
-	ofShared := now.Sub(d.began) - d.share
-	d.shared -= min(max(0, ofShared), d.shared)
+	took := min(now.Sub(d.began), matchTime)
+	d.take(int(took.Microseconds()))
+	d.quota.begin()
 	d.began = now
-	d.at = now.Add(d.share + d.shared)
+	d.at = now.Add(time.Duration(d.left()) * time.Microsecond)
 	d.work = 0
 	d.isOver = false
 }
