@@ -30,7 +30,7 @@ func TestBad(t *testing.T) {
 		name := strings.TrimSuffix(e.Name(), ".toml")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg, err := config.Load(filepath.Join("testdata/bad", e.Name()))
+			cfg, err := load(filepath.Join("testdata/bad", e.Name()))
 			var problems config.Problems
 			if cfg != nil || !errors.As(err, &problems) {
 				t.Fatalf("Load() = %v, %v, want nil and Problems", cfg, err)

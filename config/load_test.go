@@ -28,6 +28,20 @@ name = "kvm"
 match.glob = "/dev/kvm"
 `
 
+// load reads and parses the configuration at a path.
+func load(path string) (*config.Config, error) {
+	files, ignored, err := config.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.Parse(files...)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Notes = append(ignored, cfg.Notes...)
+	return cfg, nil
+}
+
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -58,7 +72,7 @@ func names(cfg *config.Config) []string {
 func TestLoadFile(t *testing.T) {
 	t.Parallel()
 	path := write(t, t.TempDir(), "gdp.conf", fuse)
-	cfg, err := config.Load(path)
+	cfg, err := load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +94,7 @@ func TestLoadDirectory(t *testing.T) {
 	write(t, dir, ".30-hidden.toml", "no TOML")
 	write(t, dir, "README", "no TOML")
 	write(t, dir, "40-old.toml.bak", "no TOML")
-	cfg, err := config.Load(dir)
+	cfg, err := load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +109,7 @@ func TestLoadDirectory(t *testing.T) {
 	symlink(t, "nowhere", filepath.Join(dir, "50-gone.toml"))
 	write(t, dir, "60-fuse.TOML", fuse)
 	write(t, dir, "x.yaml", fuse)
-	noted, err := config.Load(dir)
+	noted, err := load(dir)
 	if err != nil || noted.Hash != cfg.Hash || len(noted.Notes) != 3 {
 		t.Fatalf("with ignored files: %v, notes %q", err, noted.Notes)
 	}
@@ -117,7 +131,7 @@ func TestLoadConfigMap(t *testing.T) {
 	for _, name := range []string{"a.toml", "b.toml", "removed.toml"} {
 		symlink(t, "..data/"+name, filepath.Join(dir, name))
 	}
-	cfg, err := config.Load(dir)
+	cfg, err := load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +143,7 @@ func TestLoadConfigMap(t *testing.T) {
 	plain := t.TempDir()
 	write(t, plain, "a.toml", fuse)
 	write(t, plain, "b.toml", kvm)
-	other, err := config.Load(plain)
+	other, err := load(plain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +232,7 @@ func TestLoadErrors(t *testing.T) {
 		tests[fifo] = "not a regular file"
 	}
 	for path, want := range tests {
-		cfg, err := config.Load(path)
+		cfg, err := load(path)
 		if cfg != nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("Load(%q) = %v, %v, want an error with %q and the path", path, cfg, err, want)
 		}
@@ -232,11 +246,11 @@ func TestLoadErrors(t *testing.T) {
 func TestLoadTooLarge(t *testing.T) {
 	t.Parallel()
 	comment := strings.Repeat("#", 1<<20-len(fuse))
-	if _, err := config.Load(write(t, t.TempDir(), "a.toml", fuse+comment)); err != nil {
+	if _, err := load(write(t, t.TempDir(), "a.toml", fuse+comment)); err != nil {
 		t.Errorf("a file of 1 MiB: %v", err)
 	}
 	path := write(t, t.TempDir(), "a.toml", fuse+comment+"#")
-	cfg, err := config.Load(path)
+	cfg, err := load(path)
 	want := "read configuration: read " + path + ": 1048577 bytes exceed the limit of 1048576"
 	if cfg != nil || err == nil || err.Error() != want {
 		t.Errorf("a larger file: %v, %v, want %q", cfg, err, want)

@@ -218,7 +218,7 @@ func TestGood(t *testing.T) {
 		t.Fatal("no file", err)
 	}
 	for _, f := range files {
-		if _, err := config.Load(f); err != nil {
+		if _, err := load(f); err != nil {
 			t.Error(err)
 		}
 	}

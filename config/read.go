@@ -25,24 +25,9 @@ type File struct {
 // shown returns the name of the file in messages.
 func (f *File) shown() string { return cmp.Or(f.Path, f.Name) }
 
-// Load reads the configuration at path: a file, or a directory whose *.toml files are
-// read in name order as one. An invalid text is an error of type Problems; other errors
-// are read errors.
-func Load(path string) (*Config, error) {
-	files, ignored, err := Read(path)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := Parse(files...)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Notes = append(ignored, cfg.Notes...)
-	return cfg, nil
-}
-
-// Read reads the text of the configuration at path, like Load. ignored has a note for each file of
-// a directory that looks like a part of the configuration and is not.
+// Read reads the text of the configuration at path: a file, or a directory whose *.toml files are read in
+// name order as one. ignored has a note for each file of a directory that looks like a part of the
+// configuration and is not.
 func Read(path string) (files []File, ignored []Problem, err error) {
 	for {
 		version := mountedVersion(path)

@@ -15,7 +15,7 @@ import (
 // peers is a configuration with the features of other plugins.
 func peers(t *testing.T) map[string]config.Resource {
 	t.Helper()
-	cfg, err := config.Load(filepath.Join("testdata", "good", "peers.toml"))
+	cfg, err := load(filepath.Join("testdata", "good", "peers.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestGroups(t *testing.T) {
 
 func TestWhen(t *testing.T) {
 	t.Parallel()
-	cfg, err := config.Load("testdata/good/peers.toml")
+	cfg, err := load("testdata/good/peers.toml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package examples_test
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,12 +14,8 @@ import (
 // liveness probe fails before it is over, and the startup probe no sooner than that.
 func TestProbesFitTheHold(t *testing.T) {
 	t.Parallel()
-	name := filepath.Join(t.TempDir(), "config.toml")
 	text := "domain = \"example.com\"\n[[resource]]\nname = \"zigbee\"\nmatch.glob = \"/dev/ttyUSB*\"\ncontainer.health_dir = \"/run/device\"\n"
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(name)
+	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +66,11 @@ func TestProbesFitTheHold(t *testing.T) {
 // The pod with TLS acceleration requests a resource of its example.
 func TestPodsRequestResourcesOfExamples(t *testing.T) {
 	t.Parallel()
-	cfg, err := config.Load("configs/qat-tls.toml")
+	text, err := os.ReadFile("configs/qat-tls.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Parse(config.File{Name: "qat-tls.toml", Data: text})
 	if err != nil {
 		t.Fatal(err)
 	}

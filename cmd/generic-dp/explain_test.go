@@ -54,7 +54,11 @@ func TestExplainAgreesWithMatching(t *testing.T) {
 		t.Run(filepath.Base(s.example)+" on "+filepath.Base(s.machine), func(t *testing.T) {
 			t.Parallel()
 			_, host := recorded(t, s.machine)
-			cfg, err := config.Load(s.example)
+			files, _, err := config.Read(s.example)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := config.Parse(files...)
 			if err != nil {
 				t.Fatal(err)
 			}
