@@ -13,7 +13,6 @@ package pattern
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -139,11 +138,7 @@ func parse(kind Kind, s string) (pattern, error) {
 		// Values are normalized in the same way when they are compared.
 		s = without0x.Replace(strings.TrimPrefix(strings.ToLower(s), "0x"))
 	}
-	units, err := split(s)
-	if err != nil {
-		return pattern{}, err
-	}
-	expanded, err := expand(units)
+	expanded, err := expand(s)
 	if err != nil {
 		return pattern{}, err
 	}
@@ -151,32 +146,23 @@ func parse(kind Kind, s string) (pattern, error) {
 	if len(expanded) > maxAlternatives {
 		return pattern{}, fmt.Errorf("has more than %d alternatives: use a list of patterns", maxAlternatives)
 	}
-	if lengthOf(expanded) > maxExpanded {
-		return pattern{}, fmt.Errorf("is longer than %d bytes with its alternatives spelled out: use a list of patterns", maxExpanded)
-	}
-	for _, units := range expanded {
-		tokens, err := tokenize(kind, units)
+	length := 0
+	for _, written := range expanded {
+		length += len(written)
+		if length > maxExpanded {
+			return pattern{}, fmt.Errorf("is longer than %d bytes with its alternatives spelled out: use a list of patterns", maxExpanded)
+		}
+		tokens, err := tokenize(kind, written)
 		if err != nil {
 			return pattern{}, err
 		}
 		p.alternatives = append(p.alternatives, Alternative{
-			written: strings.Join(units, ""),
+			written: written,
 			kind:    kind,
 			tokens:  tokens,
 		})
 	}
 	return p, nil
-}
-
-// lengthOf returns the length of all alternatives in bytes.
-func lengthOf(alternatives [][]string) int {
-	length := 0
-	for _, units := range alternatives {
-		for _, u := range units {
-			length += len(u)
-		}
-	}
-	return length
 }
 
 // spans parses comma-separated numbers and ranges: "0,2-7".
@@ -228,86 +214,78 @@ func Quote(s string) string {
 // without0x drops "0x" at the beginning of numbers.
 var without0x = strings.NewReplacer("{0x", "{", ",0x", ",", ":0x", ":")
 
-// split splits a pattern into units: literal runs, escaped characters, classes,
-// and special characters.
-func split(s string) ([]string, error) {
-	units := make([]string, 0, 8)
-	for s != "" {
-		// The "," and the "/" are units of their own for expand and deepLength.
-		n := strings.IndexAny(s, meta+",/")
-		if n < 0 {
-			n = len(s)
-		} else if n == 0 {
-			// An escape and the character after it are one unit, so that the character is not
-			// special later.
-			_, n = char(s)
+// unit returns the first unit of a pattern: an escape with the character after it, a class, or a character.
+func unit(s string) (string, error) {
+	_, n := char(s)
+	if s[0] == '[' {
+		for n < len(s) && s[n] != ']' {
+			// An escaped "]" does not end the class.
+			_, size := char(s[n:])
+			n += size
 		}
-		if s[0] == '[' {
-			for n < len(s) && s[n] != ']' {
-				// An escaped "]" does not end the class.
-				_, size := char(s[n:])
-				n += size
-			}
-			n++ // the "]"
-		}
-		// The "]" would be beyond the end.
-		isUnclosed := n > len(s)
-		if isUnclosed || isIncomplete(s[:n]) {
-			return nil, errSyntax
-		}
-		units = append(units, s[:n])
-		s = s[n:]
+		n++ // the "]"
 	}
-	return units, nil
-}
-
-// isIncomplete reports whether a unit is an escape without a character or an empty class.
-func isIncomplete(unit string) bool {
-	switch unit {
+	// The "]" would be beyond the end.
+	if n > len(s) {
+		return "", errSyntax
+	}
+	switch s[:n] {
 	case `\`, "[]", "[!]", "[^]":
-		return true
+		return "", errSyntax
 	}
-	return false
+	return s[:n], nil
 }
 
-// expand expands {a,b} in units to all alternatives. It stops soon after maxAlternatives.
-func expand(units []string) ([][]string, error) {
-	open := slices.IndexFunc(units, func(u string) bool {
-		return u == "{" || u == "}"
-	})
-	if open < 0 {
-		return [][]string{units}, nil
-	}
-	var branches [][]string
+// expand expands {a,b} to all alternatives. It stops soon after maxAlternatives.
+func expand(s string) ([]string, error) {
+	var branches []string
 	depth := 0
-	start := open + 1
-	end := open
-	// The loop ends after the "}" that belongs to the first "{".
-	for ; end == open || depth > 0; end++ {
-		// The group is not closed, or the first special unit is a "}".
-		if end == len(units) || units[open] != "{" {
-			return nil, errSyntax
+	open := 0  // of the first "{"
+	start := 0 // of a branch
+	for i := 0; i < len(s); {
+		u, err := unit(s[i:])
+		if err != nil {
+			return nil, err
 		}
-		switch units[end] {
+		switch u {
 		case "{":
+			if depth == 0 {
+				open = i
+				start = i + 1
+			}
 			depth++
 		case "}":
 			depth--
 		}
-		isClosed := depth == 0
-		// A "," in a nested group belongs to that group.
-		isSeparator := depth == 1 && units[end] == ","
-		if isClosed || isSeparator {
-			branches = append(branches, units[start:end])
-			start = end + 1
+		if depth < 0 {
+			return nil, errSyntax
 		}
+		// A "," in a nested group belongs to that group.
+		isSeparator := depth == 1 && u == ","
+		isEnd := depth == 0 && u == "}"
+		if isSeparator || isEnd {
+			branches = append(branches, s[start:i])
+			start = i + 1
+		}
+		if isEnd {
+			return combine(s[:open], branches, s[start:])
+		}
+		i += len(u)
 	}
-	// The rest of the units is expanded once for all branches.
-	tails, err := expand(units[end:])
+	if depth > 0 {
+		return nil, errSyntax
+	}
+	return []string{s}, nil
+}
+
+// combine returns all alternatives of a pattern with several branches.
+func combine(before string, branches []string, after string) ([]string, error) {
+	// The rest is expanded once for all branches.
+	tails, err := expand(after)
 	if err != nil || len(tails) > maxAlternatives {
 		return tails, err
 	}
-	var all [][]string
+	var all []string
 	for _, b := range branches {
 		middles, err := expand(b)
 		if err != nil {
@@ -315,7 +293,7 @@ func expand(units []string) ([][]string, error) {
 		}
 		for _, middle := range middles {
 			for _, tail := range tails {
-				all = append(all, slices.Concat(units[:open], middle, tail))
+				all = append(all, before+middle+tail)
 			}
 			if len(all) > maxAlternatives {
 				return all, nil
@@ -325,8 +303,8 @@ func expand(units []string) ([][]string, error) {
 	return all, nil
 }
 
-// tokenize converts the units of an alternative to tokens.
-func tokenize(kind Kind, units []string) ([]token, error) {
+// tokenize converts an alternative, whose units are valid, to tokens.
+func tokenize(kind Kind, s string) ([]token, error) {
 	var tokens []token
 	run := "" // literal text
 	add := func(t token) {
@@ -336,20 +314,25 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 		tokens = append(tokens, t)
 		run = ""
 	}
-	for i := 0; i < len(units); i++ {
-		switch u, n := units[i], deepLength(units[i:]); {
-		case kind == Path && n > 0:
+	for s != "" {
+		if n := deepLength(s); kind == Path && n > 0 {
 			add(token{kind: deep})
-			i += n - 1
+			s = s[n:]
+			continue
+		}
+		u, err := unit(s)
+		if err != nil {
+			return nil, err
+		}
+		s = s[len(u):]
+		switch {
 		case u == "?":
 			// A negated class without any character matches every character.
 			add(token{kind: single, not: true})
 		case u == "*":
 			add(token{kind: star})
 			// Several stars match the same as one. Only whole elements of a path have "**".
-			for i+1 < len(units) && units[i+1] == "*" {
-				i++
-			}
+			s = strings.TrimLeft(s, "*")
 		case u[0] == '[':
 			t, err := parseClass(u)
 			if err != nil {
@@ -378,30 +361,17 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 	return tokens, nil
 }
 
-// deepLength is the number of units of a leading "/**/" or final "/**", for any
-// repetition of "**".
-func deepLength(units []string) int {
-	// Repetitions such as "/**/**/" match the same as one.
+// deepLength is the length of a leading "/**/" or final "/**", for any repetition of "**", which matches
+// the same as one.
+func deepLength(s string) int {
 	n := 0
-	for beginsDeep(units[n:]) {
-		n += len(deepUnits)
+	for strings.HasPrefix(s[n:], "/**") && strings.HasPrefix(s[n+3:]+"/", "/") {
+		n += 3
 	}
-	if n > 0 && n < len(units) {
+	if n > 0 && n < len(s) {
 		n++ // the "/" after it
 	}
 	return n
-}
-
-// deepUnits are the units of "/**".
-var deepUnits = []string{"/", "*", "*"}
-
-// beginsDeep reports whether units begin with "/**" as a whole element.
-func beginsDeep(units []string) bool {
-	length := len(deepUnits)
-	if len(units) < length || !slices.Equal(units[:length], deepUnits) {
-		return false
-	}
-	return len(units) == length || units[length] == "/"
 }
 
 // parseClass parses "[...]".
