@@ -12,17 +12,6 @@ const maxTexts = 1 << 20
 
 var errTooLong = fmt.Errorf("longer than %d bytes in all: use shorter values", maxTexts)
 
-// memoryOf returns a lower bound for the memory of an offer that is not built yet, so that the sum of all
-// offers is limited before they use memory, see device.MaxOffered.
-func memoryOf(r *config.Resource, c *candidate) int {
-	// The length of texts is only known after their variables are filled in.
-	with := &r.Container
-	parts := c.slots() + len(c.picks) + len(r.With)
-	parts += len(with.Env) + len(with.Annotations) + len(with.CDIDevices) + len(with.Hooks)
-	parts += len(r.Attributes) + len(r.Capacity) + len(r.Features)
-	return device.DeviceMemory + device.PartMemory*parts
-}
-
 // tooMuch notes that devices of a resource, or a whole resource, are left out, because they would take too
 // much memory: bytes each.
 func (m *run) tooMuch(r *config.Resource, what string, devices []*candidate, bytes int) {

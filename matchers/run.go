@@ -201,24 +201,24 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 	// used is the memory of this name. It is subtracted at the end, so that half of what earlier
 	// names left is the limit for all devices of the name.
 	used := device.ResourceMemory
-	// left are the devices that do not fit. A smaller device after them may still fit.
-	var left []*candidate
-	for _, c := range devices {
-		needs := memoryOf(r, c)
-		// This comes before the offer is built: building it is what uses the memory.
-		if used+needs > m.memory/2 {
-			left = append(left, c)
-			m.drop(c, "it would take too much memory")
-			continue
-		}
+	for i, c := range devices {
 		b := m.offer(r, c, name)
 		// A variable may have no value only because its glob was not compared.
 		if m.deadline.isOver {
 			break
 		}
 		o := &b.offer
-		// The texts of the offer, with their variables filled in, are only known now.
-		used += max(needs, o.Memory())
+		// The devices after it are not built: each may have texts of a mebibyte.
+		if used+o.Memory() > m.memory/2 {
+			left := devices[i:]
+			for _, c := range left {
+				m.drop(c, "it would take too much memory")
+			}
+			what := fmt.Sprintf("%s of %d devices, each of which", andMore(c.describe(), len(left)), len(devices))
+			m.tooMuch(r, what, left, o.Memory())
+			break
+		}
+		used += o.Memory()
 		// The kubelet and the ledger know a device only by its ID.
 		if m.claims.ids[o.ID] {
 			m.drop(c, fmt.Sprintf("another device has its ID %q", o.ID))
@@ -240,12 +240,6 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 	// addCheck compares the number of checks with what earlier names have left.
 	m.checks -= len(out.Checks)
 	m.memory -= used
-	if len(left) > 0 {
-		// The first device is an example. Other devices may need more or less.
-		names := andMore(left[0].describe(), len(left))
-		what := fmt.Sprintf("%s of %d devices, each of which", names, len(devices))
-		m.tooMuch(r, what, left, memoryOf(r, left[0]))
-	}
 	// The limits above apply in the order of the snapshot. Only the result is sorted by ID.
 	order.Sort(out.Offers, func(a, b device.Offer) int {
 		return strings.Compare(a.ID, b.ID)

@@ -95,31 +95,15 @@ func sysEntries(r *inventory.Reading, redact *redaction) []entry {
 // realPath replaces the links on the way to a file by their targets. The last element of the result may be a
 // link. The scan has read every link whose name is informative, such as "firmware_node".
 func realPath(links map[string]string, p string) string {
-	// A cycle of links ends here. The path is then any path of the cycle.
-	for range sysfs.MaxLinks {
-		next, isLink := followLink(links, p)
-		if !isLink {
-			return p
-		}
-		p = next
+	dir, ok := sysfs.Follow("", path.Dir(p), func(p string) (string, bool) {
+		target, isLink := links[p]
+		return target, isLink
+	})
+	// A cycle of links ends here. Any path of the cycle will do.
+	if !ok {
+		return p
 	}
-	return p
-}
-
-// followLink replaces the first link on the way to a file. It returns false if there is none. The
-// last element is not replaced.
-func followLink(links map[string]string, p string) (string, bool) {
-	for i, c := range p {
-		if c != '/' {
-			continue
-		}
-		target, isLink := links[p[:i]]
-		if isLink {
-			// The target of a link is relative to its directory. In sysfs, it is never absolute.
-			return path.Join(path.Dir(p[:i]), target) + p[i:], true
-		}
-	}
-	return p, false
+	return path.Join(dir, path.Base(p))
 }
 
 // sortByDirectory sorts entries so that the content of a directory follows it.

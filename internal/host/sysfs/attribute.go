@@ -32,51 +32,63 @@ func isNamingLink(name string) bool {
 	return false
 }
 
-// follow returns the target of dir/name as a path without links, its type and its inode. The type is
-// 0 if the target is missing or outside of the root.
-func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
-	at := dir
-	rest := name
-	hops := 0
-	for {
+// Follow replaces the links on the way to a file, and the file itself, by their targets. rest is the path of
+// the file below the directory at, which has no links. link returns the target of a link as written, and
+// false for other files. ok is false if there are too many links.
+func Follow(at, rest string, link func(p string) (target string, isLink bool)) (p string, ok bool) {
+	for hops := 0; rest != ""; {
 		elem, after, _ := strings.Cut(rest, "/")
 		rest = after
 		next := path.Join(at, elem)
-		if next == ".." {
-			return "", 0, 0
-		}
-		kind, ino := fs.lstat(next)
-		if kind == unix.S_IFLNK {
-			hops++
-			target := fs.targetInside(at, next)
-			if target == "" || hops > MaxLinks {
-				return "", 0, 0
-			}
-			rest = strings.TrimSuffix(target+"/"+rest, "/")
+		target, isLink := link(next)
+		if !isLink {
+			at = next
 			continue
 		}
-		if rest == "" {
-			return next, kind, ino
+		hops++
+		if hops > MaxLinks {
+			return "", false
 		}
-		if kind != unix.S_IFDIR {
-			return "", 0, 0
-		}
-		at = next
+		rest = target + "/" + rest
 	}
+	return at, true
+}
+
+// follow returns the target of dir/name as a path without links, its type and its inode. The type is
+// 0 if the target is missing or outside of the root.
+func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
+	isOutside := false
+	p, ok := Follow(dir, name, func(p string) (target string, isLink bool) {
+		isOutside = isOutside || p == ".."
+		if isOutside {
+			return "", false
+		}
+		kind, ino = fs.lstat(p)
+		if kind != unix.S_IFLNK {
+			return "", false
+		}
+		target = fs.targetInside(p)
+		isOutside = target == ""
+		return target, !isOutside
+	})
+	if !ok || isOutside {
+		return "", 0, 0
+	}
+	return p, kind, ino
 }
 
 // targetInside returns the target of a link as written. It is empty if the link can't be
 // read or points out of the root.
-func (fs FS) targetInside(at, link string) string {
+func (fs FS) targetInside(link string) string {
 	var buf [unix.PathMax]byte
-	dir, name := path.Split(link)
-	dir = path.Clean(dir)
+	dir := path.Dir(link)
+	name := path.Base(link)
 	n, err := fs.readlink(dir, name, buf[:])
 	if err != nil {
 		return ""
 	}
 	target := string(buf[:n])
-	if path.IsAbs(target) || strings.HasPrefix(path.Join(at, target), "..") {
+	if path.IsAbs(target) || strings.HasPrefix(path.Join(dir, target), "..") {
 		return ""
 	}
 	fs.trace.link(dir, name, buf[:n])
