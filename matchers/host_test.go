@@ -73,8 +73,7 @@ func offered(result matchers.Result) [][]string {
 	return all
 }
 
-// A glob selects without comparing every path, and it selects what
-// doublestar selects of all of them.
+// A glob selects what doublestar selects of the paths of nodes and of the links to them.
 func TestGlobSelectsAsDoublestar(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -3,7 +3,6 @@ package matchers_test
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -313,68 +312,4 @@ func sayNotes(notes []matchers.Note) []string {
 		lines = append(lines, line)
 	}
 	return lines
-}
-
-// For any configuration, no node and no ID is offered twice, and the result is
-// reproducible.
-func TestOfferedOnce(t *testing.T) {
-	t.Parallel()
-	cfg := parse(t, `
-[[resource]]
-name = "ports"
-each = "node"
-match = [{ usb = { id = "0403:*" }, glob = "/dev/ttyUSB[02]" }, { glob = "/dev/fuse" }]
-[[resource]]
-name = "cameras"
-match.usb = { interface_class = "0e" }
-[[resource]]
-name = "serial"
-match = { usb = {}, glob = "/dev/ttyUSB*" }
-[[resource]]
-name = "usb"
-match.usb = {}
-[[resource]]
-name = "pci"
-match.pci = {}
-[[resource]]
-name = "all"
-each = "device"
-match = [{ glob = "/dev/**" }, { usb = {} }, { pci = {} }]
-[[resource]]
-name = "rest"
-match.glob = "/dev/**"
-`)
-	for _, name := range []string{desktop, pi, server} {
-		snap := machine(t, name)
-		result := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}})
-		ids, nodes := map[string]string{}, map[string]string{}
-		for _, m := range result.Resources {
-			if !slices.IsSortedFunc(m.Offers, func(a, b device.Offer) int { return strings.Compare(a.ID, b.ID) }) {
-				t.Errorf("%s: offers of %s are not sorted", name, m.Resource.Name)
-			}
-			for _, o := range m.Offers {
-				if other, ok := ids[o.ID]; ok {
-					t.Errorf("%s: ID %s is offered by %s and %s", name, o.ID, other, m.Resource.Name)
-				}
-				ids[o.ID] = m.Resource.Name
-				if !device.ValidID(o.ID) {
-					t.Errorf("%s: ID %q is not valid", name, o.ID)
-				}
-				for _, n := range o.Nodes {
-					if other, ok := nodes[n.HostPath]; ok {
-						t.Errorf("%s: node %s is offered by %s and %s", name, n.HostPath, other, m.Resource.Name)
-					}
-					nodes[n.HostPath] = m.Resource.Name
-				}
-			}
-		}
-		if len(nodes) < len(snap.Nodes)/2 {
-			t.Errorf("%s: %d of %d nodes are offered", name, len(nodes), len(snap.Nodes))
-		}
-		for range 3 {
-			if diff := cmp.Diff(result, matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}}), cmp.Comparer(func(a, b *config.Resource) bool { return a == b })); diff != "" {
-				t.Fatalf("%s: another answer (-first +second):\n%s", name, diff)
-			}
-		}
-	}
 }

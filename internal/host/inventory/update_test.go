@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
@@ -157,11 +156,9 @@ func (c *changing) other() {
 	}))
 }
 
-// link makes or removes a link to a node, and file a link or a copy of a node.
-func (c *changing) link() { c.toggle(one(c, "link", "serial/by-id/x", "a/link")) }
-func (c *changing) file() { c.toggle(one(c, "link", "serial/by-id/x", "a/link", "copy")) }
-
-func (c *changing) toggle(file string) {
+// file makes or removes a link to a node, or a copy of a node.
+func (c *changing) file() {
+	file := one(c, "link", "serial/by-id/x", "a/link", "copy")
 	name := filepath.Join(c.Dev(), file)
 	if c.files[name] {
 		if err := os.Remove(name); err != nil {
@@ -238,25 +235,6 @@ func TestUpdateEqualsScan(t *testing.T) {
 					one(c, c.plugPCI, c.plugUSB, c.plugUSB, c.bind, c.other, c.file)()
 				}
 				c.same(s, inventory.Batch{Paths: c.Uevents(), All: c.rand.IntN(20) == 0})
-			}
-		})
-	}
-}
-
-// A device never has the data of its predecessor in the same place, even before the
-// events of both are read. Only a copy of a node, which outlives its device, needs them.
-func TestUpdateAheadOfTheEvents(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(4) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			c := newChanging(t, seed, sysfstest.HostOptions{})
-			s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
-			for c.turn = range 60 {
-				for range 1 + c.rand.IntN(4) {
-					one(c, c.plugUSB, c.plugUSB, c.link)()
-				}
-				c.same(s, inventory.Batch{})
 			}
 		})
 	}
@@ -340,82 +318,6 @@ func TestNodeOfARemovedInterface(t *testing.T) {
 		if stick := findHardware(snap, "1-2"); stick == nil || len(stick.Nodes) != 1 {
 			t.Errorf("%s: the device is %+v; want it with its own node", what, stick)
 		}
-	}
-}
-
-// A device may reuse the name and the number of another one's node, which has gone,
-// before the kernel announces either.
-func TestNodeOfAnotherDevice(t *testing.T) {
-	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	card := sysfstest.Node{Name: "dri/card0", Subsystem: "drm", Major: 226}
-	first := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "1002", Device: "740f", Class: "030000"})
-	second := h.AddPCI(sysfstest.PCI{Address: "0000:04:00.0", Vendor: "1002", Device: "740f", Class: "030000"})
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
-	for range 3 {
-		dir := h.AddNode(first, card)
-		h.Uevents()
-		if n := findNode(t, updated(t, s, inventory.Batch{All: true}), "/dev/dri/card0"); n.SysPath != dir {
-			t.Fatalf("%+v; want the node of %s", n, dir)
-		}
-		h.Remove(dir)
-		other := h.AddNode(second, card)
-		n := findNode(t, updated(t, s, inventory.Batch{}), "/dev/dri/card0")
-		if n.SysPath != other || n.Hardware.Path != second {
-			t.Errorf("%+v; want the node of %s", n, other)
-		}
-		h.Remove(other)
-	}
-}
-
-// A node that took the name of another one has its own number, even before an event.
-func TestNodeThatReusesAName(t *testing.T) {
-	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{RealNodes: true})
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
-	name := filepath.Join(h.Dev(), "taken")
-	mknod := func(path string, minor uint32) {
-		t.Helper()
-		if err := unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(240, minor))); err != nil {
-			t.Skipf("nodes can't be made here: %v", err)
-		}
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := func(minor uint32) {
-		t.Helper()
-		if n := findNode(t, updated(t, s, inventory.Batch{}), "/dev/taken"); n.Minor != minor {
-			t.Errorf("minor number is %d; want %d", n.Minor, minor)
-		}
-	}
-	mknod(name, 1)
-	want(1)
-	for minor := uint32(2); minor < 6; minor++ {
-		must(os.Remove(name))
-		mknod(name, minor)
-		want(minor)
-	}
-	mknod(name+".new", 7)
-	must(os.Rename(name+".new", name))
-	want(7)
-	mknod(name+".other", 8)
-	must(os.Remove(name))
-	must(os.Link(name+".other", name))
-	want(8)
-}
-
-// Real nodes on tmpfs, like those of /dev.
-func TestUpdateOfRealNodes(t *testing.T) {
-	t.Parallel()
-	c := newChanging(t, 99, sysfstest.HostOptions{RealNodes: true})
-	s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
-	for c.turn = range 100 {
-		one(c, c.plugPCI, c.plugUSB, c.bind, c.other)()
-		c.same(s, inventory.Batch{Paths: c.Uevents()})
 	}
 }
 

@@ -1,30 +1,10 @@
 package sysfs
 
 import (
-	"errors"
-	"io/fs"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/generic-dp/generic-dp/internal/device"
 )
-
-func TestNets(t *testing.T) {
-	t.Parallel()
-	sys := tree(t, map[string]string{
-		"class/net/can0":            "-> ../../devices/pci0000:00/0000:03:00.0/net/can0",
-		"class/net/br0":             "-> ../../devices/virtual/net/br0",
-		"class/net/bonding_masters": "bond0\n",
-	})
-	got, err := sys.Nets()
-	if diff := cmp.Diff([]Entry{{Name: "br0", Path: "devices/virtual/net/br0"}, {Name: "can0", Path: "devices/pci0000:00/0000:03:00.0/net/can0"}}, got); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
-	if _, err := tree(t, nil).Nets(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without networking: %v; want one that wraps fs.ErrNotExist", err)
-	}
-}
 
 func TestNetInterface(t *testing.T) {
 	t.Parallel()
@@ -64,28 +44,5 @@ func TestNetInterface(t *testing.T) {
 	}
 	if _, err := sys.NetInterface("devices/virtual/net/odd"); err == nil || Gone(err) {
 		t.Errorf("type ether: %v; want an error", err)
-	}
-}
-
-func TestMDev(t *testing.T) {
-	t.Parallel()
-	const card = "devices/pci0000:00/0000:03:00.0"
-	sys := tree(t, map[string]string{
-		"bus/mdev/devices/uuid-1":                      "-> ../../../" + card + "/uuid-1",
-		card + "/mdev_supported_types/nvidia-222/name": "GRID T4-1Q\n",
-		card + "/uuid-1/mdev_type":                     "-> ../mdev_supported_types/nvidia-222",
-		card + "/uuid-1/iommu_group":                   "-> ../../../../kernel/iommu_groups/12",
-		card + "/uuid-2":                               "dir",
-	})
-	list, err := sys.MDevs()
-	if diff := cmp.Diff([]Entry{{Name: "uuid-1", Path: card + "/uuid-1"}}, list); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
-	got, err := sys.MDev(card + "/uuid-1")
-	if want := (device.MDev{UUID: "uuid-1", Type: "nvidia-222", Name: "GRID T4-1Q", IOMMUGroup: "12"}); got != want || err != nil {
-		t.Errorf("MDev = %+v, %v; want %+v", got, err, want)
-	}
-	if got, err := sys.MDev(card + "/uuid-2"); got != (device.MDev{UUID: "uuid-2"}) || err != nil {
-		t.Errorf("MDev = %+v, %v; want nothing", got, err)
 	}
 }

@@ -234,24 +234,6 @@ func TestPCIFunction(t *testing.T) {
 	}
 }
 
-func TestDevNumbers(t *testing.T) {
-	t.Parallel()
-	sys := tree(t, map[string]string{
-		"dev/char/8:0":  "-> ../../devices/virtual/char",
-		"dev/block/8:0": "-> ../../devices/virtual/block/sda",
-		"dev/char/1:2":  "-> ../../module/x",
-	})
-	if got, err := sys.CharDev(8, 0); got != "devices/virtual/char" || err != nil {
-		t.Errorf("CharDev = %q, %v", got, err)
-	}
-	if got, err := sys.BlockDev(8, 0); got != "devices/virtual/block/sda" || err != nil {
-		t.Errorf("BlockDev = %q, %v", got, err)
-	}
-	if got, err := sys.CharDev(1, 2); got != "" || err == nil {
-		t.Errorf("CharDev = %q, %v; want an error", got, err)
-	}
-}
-
 func TestDevName(t *testing.T) {
 	t.Parallel()
 	sys := tree(t, map[string]string{"devices/a/uevent": "MAJOR=189\nMINOR=1\nDEVNAME=bus/usb/001/002\nDEVTYPE=usb_device\nodd line\n"})
@@ -261,23 +243,6 @@ func TestDevName(t *testing.T) {
 	}
 	if _, err := sys.DevName("devices/b"); !Gone(err) {
 		t.Errorf("DevName of nothing: %v; want gone", err)
-	}
-}
-
-func TestIndexAttributes(t *testing.T) {
-	t.Parallel()
-	sys := tree(t, map[string]string{"devices/p/port_number": "3\n", "devices/v/index": "1\n", "devices/c/ata7/ata_port/ata7/port_no": "2\n"})
-	if n, err := sys.PortNumber("devices/p"); n != 3 || err != nil {
-		t.Errorf("PortNumber = %d, %v", n, err)
-	}
-	if n, err := sys.VideoIndex("devices/v"); n != 1 || err != nil {
-		t.Errorf("VideoIndex = %d, %v", n, err)
-	}
-	if n, err := sys.ATAPort("devices/c/ata7"); n != 2 || err != nil {
-		t.Errorf("ATAPort = %d, %v", n, err)
-	}
-	if n, err := sys.ATAPort("devices/c/ata8"); n != -1 || err != nil {
-		t.Errorf("ATAPort of nothing = %d, %v", n, err)
 	}
 }
 
