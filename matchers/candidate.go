@@ -89,11 +89,15 @@ func (c *candidate) nodes() []pick {
 // isDangerous reports whether the match permits dangerous nodes. It says nothing about the node.
 func (p pick) isDangerous() bool { return p.match.Dangerous }
 
-// comparePicks orders picks by the sysfs path of their hardware, then by path.
+// comparePicks orders picks by the sysfs path of their hardware, then by path. Picks of one hardware as a
+// whole are equal.
 func comparePicks(a, b pick) int {
 	if a.hardware != b.hardware {
-		// Picks of one hardware must be adjacent for appendPicked.
+		// Picks of one hardware must be adjacent for devices.
 		return strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware))
+	}
+	if a.node == nil || b.node == nil {
+		return 0
 	}
 	return strings.Compare(a.node.Path, b.node.Path)
 }

@@ -2,13 +2,11 @@ package matchers
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -17,10 +15,9 @@ type selection struct {
 	*run
 	r                 *config.Resource
 	matches, excludes []*predicate
-	// picks are the selected nodes and network interfaces, until exclude drops some of them.
+	// picks are the selected nodes and network interfaces, and hardware that is a device even without a
+	// node, until exclude drops some of them.
 	picks []pick
-	// whole is the hardware that is a device even without a node, with the matches that select it.
-	whole map[*device.Hardware][]*predicate
 	// groups are selected with vfio = true, by number. A group exists only if a node of it is
 	// selected.
 	groups map[string]*group
@@ -41,7 +38,6 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	s := &selection{
 		run:    m,
 		r:      r,
-		whole:  make(map[*device.Hardware][]*predicate),
 		groups: make(map[string]*group),
 	}
 	s.matches, s.excludes = m.predicates(r)
@@ -52,14 +48,9 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	s.applyExcludes()
 	// Only the nodes that are left become part of the device of an IOMMU group.
 	s.unite()
-	found := make([]candidate, 0, len(s.picks)+len(s.whole)+len(s.others))
-	found = s.appendPicked(found)
-	found = s.appendWhole(found)
-	// The single nodes of one hardware, and nodes without hardware, are already sorted by path.
-	slices.SortStableFunc(found, compareHardware)
 	// The others have no place in the hierarchy of hardware, and stay in the order of the
 	// matches.
-	found = append(found, s.others...)
+	found := append(s.devices(), s.others...)
 	for _, p := range s.matches {
 		if p.Required {
 			found = s.withNodeOf(p, found)
@@ -88,12 +79,13 @@ func (s *selection) add(p *predicate) {
 	}
 }
 
-// appendPicked appends the devices that have selected nodes.
-func (s *selection) appendPicked(found []candidate) []candidate {
-	// The nodes of one hardware are adjacent then. Nodes without hardware come first.
-	order.Sort(s.picks, comparePicks)
-	rest := s.picks
-	for len(rest) > 0 {
+// devices makes devices of the picks.
+func (s *selection) devices() []candidate {
+	// The picks of one hardware are adjacent then. Nodes without hardware come first. Of several matches
+	// that select the same hardware, the first one stays first.
+	slices.SortStableFunc(s.picks, comparePicks)
+	found := make([]candidate, 0, len(s.picks))
+	for rest := s.picks; len(rest) > 0; {
 		h := rest[0].hardware
 		n := 1
 		// Nodes without hardware have nothing in common: each is a candidate.
@@ -102,44 +94,39 @@ func (s *selection) appendPicked(found []candidate) []candidate {
 		}
 		// The capacity ends here, so that appending to picks cannot overwrite the picks that
 		// follow.
-		picks := rest[:n:n]
+		found = s.appendDevices(found, rest[:n:n])
 		rest = rest[n:]
-		if s.isOneDevice(picks) {
-			found = append(found, candidate{
-				hardware:  h,
-				picks:     picks,
-				groups:    s.groupOf(h),
-				dangerous: slices.ContainsFunc(picks, pick.isDangerous),
-			})
-			continue
-		}
-		for i, p := range picks {
-			found = append(found, candidate{
-				hardware:  h,
-				picks:     picks[i : i+1 : i+1],
-				single:    true,
-				dangerous: p.isDangerous(),
-			})
-		}
 	}
 	return found
 }
 
-// appendWhole appends the hardware that is a device without a selected node.
-func (s *selection) appendWhole(found []candidate) []candidate {
-	// The order is random. The caller sorts the candidates by hardware.
-	for h, matches := range s.whole {
+// appendDevices appends the device or the devices of the picks of one hardware.
+func (s *selection) appendDevices(found []candidate, picks []pick) []candidate {
+	c := candidate{
+		hardware:  picks[0].hardware,
+		picks:     picks,
+		dangerous: slices.ContainsFunc(picks, pick.isDangerous),
+	}
+	switch {
+	case picks[0].node == nil:
+		// The count of the first match applies, as for a node.
+		c.count = picks[0].match.Count
+		c.picks = nil
 		if s.r.Each == config.EachNode {
-			s.drop(&candidate{hardware: h}, `each = "node", and no node of it is selected`)
-			continue
+			s.drop(&c, `each = "node", and no node of it is selected`)
+			return found
 		}
+		return append(found, c)
+	case s.isOneDevice(picks):
+		c.groups = s.groupOf(c.hardware)
+		return append(found, c)
+	}
+	for i, p := range picks {
 		found = append(found, candidate{
-			hardware: h,
-			dangerous: slices.ContainsFunc(matches, func(p *predicate) bool {
-				return p.Dangerous
-			}),
-			// The count of the first match applies, as for a node.
-			count: matches[0].Count,
+			hardware:  p.hardware,
+			picks:     picks[i : i+1 : i+1],
+			single:    true,
+			dangerous: p.isDangerous(),
 		})
 	}
 	return found
@@ -266,7 +253,7 @@ func ownNodes(h *device.Hardware) []target {
 }
 
 // addHardware selects the parts of hardware that a match selects. Hardware without a selected node is a
-// device, too: applyExcludes deletes it from whole if a node of it is selected.
+// device, too: applyExcludes drops it if a node of it is selected.
 func (s *selection) addHardware(p *predicate, t target) {
 	parts := s.parts(p, t)
 	if len(parts) == 0 && p.matches(t) {
@@ -276,7 +263,7 @@ func (s *selection) addHardware(p *predicate, t target) {
 		switch {
 		case !p.matches(part):
 		case part.node == nil:
-			s.whole[part.hardware] = append(s.whole[part.hardware], p)
+			s.picks = append(s.picks, pick{part, p})
 		case p.VFIO:
 			s.addVFIO(p, part)
 		default:
@@ -422,26 +409,29 @@ func cdiName(d *device.CDIDevice) string { return "CDI device " + d.Name }
 // virtualName names a virtual device in messages.
 func virtualName(d *config.Virtual) string { return fmt.Sprintf("virtual device %q", d.Name) }
 
-// applyExcludes drops nodes and hardware that any exclude selects. Hardware with a selected node is from
-// here on only a device if one of its nodes is left.
+// applyExcludes drops nodes and hardware that any exclude selects. Hardware with a selected node, even with
+// an excluded one, or in an IOMMU group is no device without a node.
 func (s *selection) applyExcludes() {
+	hasNode := make(map[*device.Hardware]bool)
+	for _, p := range s.picks {
+		if p.node != nil {
+			hasNode[p.hardware] = true
+		}
+	}
+	for _, g := range s.groups {
+		for _, h := range g.functions {
+			hasNode[h] = true
+		}
+	}
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
-		// This is done for excluded nodes, too: hardware whose only node is excluded is no
-		// device.
-		delete(s.whole, p.node.Hardware)
+		if p.node == nil && hasNode[p.hardware] {
+			return true
+		}
 		// addVFIO has already applied the excludes, because the node of a group belongs to each
 		// function.
 		isExcluded := !p.match.VFIO && s.isExcluded(p.target)
 		if isExcluded {
 			s.excludePick(p)
-		}
-		return isExcluded
-	})
-	// What is left has no selected node, so that only excludes of whole hardware apply.
-	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ []*predicate) bool {
-		isExcluded := s.isExcluded(target{hardware: h})
-		if isExcluded {
-			s.drop(&candidate{hardware: h}, excluded)
 		}
 		return isExcluded
 	})
@@ -458,12 +448,12 @@ func anyMatches(matches []*predicate, t target) bool {
 	})
 }
 
-// excludePick records the device of a node that an exclude selects.
+// excludePick records the device of a node, or the hardware, that an exclude selects.
 func (s *selection) excludePick(p pick) {
-	picks := []pick{p}
-	s.drop(&candidate{
-		hardware: p.hardware,
-		picks:    picks,
-		single:   !s.isOneDevice(picks),
-	}, excluded)
+	c := candidate{hardware: p.hardware}
+	if p.node != nil {
+		c.picks = []pick{p}
+		c.single = !s.isOneDevice(c.picks)
+	}
+	s.drop(&c, excluded)
 }

@@ -103,15 +103,11 @@ func (s *selection) unite() {
 				break
 			}
 		}
-		// The function is a part of the group's device, and no device for its own sake.
-		for _, h := range g.functions {
-			delete(s.whole, h)
-		}
 	}
 	for i := range s.picks {
 		p := &s.picks[i]
 		g := s.groups[vfioGroup(p.hardware)]
-		if g == nil {
+		if g == nil || p.node == nil {
 			continue
 		}
 		// Picks with the same hardware become one device in appendPicked.
