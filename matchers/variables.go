@@ -55,21 +55,30 @@ func (c *candidate) functions() []*device.Hardware {
 	return all
 }
 
-// attrDirs lists, for each node and network interface, the sysfs directories that
-// may have its attributes, nearest first. For VFIO, and for hardware without
-// nodes, they are those of the hardware.
-func (c *candidate) attrDirs() [][]string {
-	var all [][]string
-	for _, p := range c.picks {
-		dirs := dirsOf(target{node: p.node})
-		// The directory of the node of an IOMMU group has no attributes of the hardware.
-		if dirs != nil && len(c.groups) == 0 {
-			all = append(all, dirs)
+// targets lists what has the attributes and drivers of a device: its nodes and network interfaces. For VFIO,
+// and for hardware without nodes, that is the hardware: the directory of the node of an IOMMU group has no
+// attributes of the hardware.
+func (c *candidate) targets() []target {
+	var all []target
+	if len(c.groups) == 0 {
+		for _, p := range c.picks {
+			all = append(all, target{p.node.Hardware, p.node})
 		}
 	}
 	if all == nil {
 		for _, h := range c.functions() {
-			all = append(all, []string{h.Path})
+			all = append(all, target{hardware: h})
+		}
+	}
+	return all
+}
+
+// attrDirs lists, for each target, the sysfs directories that may have its attributes, nearest first.
+func (c *candidate) attrDirs() [][]string {
+	var all [][]string
+	for _, t := range c.targets() {
+		if dirs := dirsOf(t); dirs != nil {
+			all = append(all, dirs)
 		}
 	}
 	return all
@@ -383,21 +392,10 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 
 // driversOf lists the nearest driver of each node and network interface, or of hardware without nodes.
 func (b *builder) driversOf(of *candidate) (values []string) {
-	nearest := func(t target) {
+	for _, t := range of.targets() {
 		drivers := b.drivers(t)
 		if len(drivers) > 0 {
 			values = append(values, drivers[0])
-		}
-	}
-	// The node of an IOMMU group belongs to all its functions.
-	if len(of.groups) == 0 {
-		for _, p := range of.picks {
-			nearest(p.target)
-		}
-	}
-	if values == nil {
-		for _, h := range of.functions() {
-			nearest(target{hardware: h})
 		}
 	}
 	return values
