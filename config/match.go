@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"sync"
 	"unicode"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -185,25 +184,6 @@ func (k attributeKind) check(name string) string {
 	return "is not a relative attribute name: " + k.want
 }
 
-// attribute is a key of the tables usb, pci, net and mdev. Package device defines the keys, so that
-// matches, variables and listings have the same names.
-type attribute struct {
-	device.Attribute
-	kind kind
-}
-
-// attributes returns the attributes of hardware that a match can test, with the kinds of their values, in the order
-// of the language.
-var attributes = sync.OnceValue(func() []attribute {
-	var all []attribute
-	for _, a := range device.Attributes() {
-		if !a.OnlyVariable {
-			all = append(all, attribute{a, kindOf(a)})
-		}
-	}
-	return all
-})
-
 // kindOf returns the kind of the values of an attribute. An unknown kind of value accepts any text.
 func kindOf(a device.Attribute) kind {
 	example := fmt.Sprintf("such as %q", a.Example)
@@ -254,17 +234,21 @@ func (t *table) hardware(name string, m *Match, example, help string) {
 	t.key(name, below(read), read, help)
 }
 
-// conditions reads v as a table of attributes of hardware.
+// conditions reads v as a table of attributes of hardware. Package device defines the keys, so that matches,
+// variables and listings have the same names.
 func (v value) conditions(name string, conditions map[string]pattern.Values) {
 	v.read(func(t *table) {
-		for _, a := range attributes() {
-			if a.Table != name {
+		for _, a := range device.Attributes() {
+			if a.Table != name || a.OnlyVariable {
 				continue
 			}
-			read := func(v value) {
-				conditions[a.Key] = v.values(a.kind)
+			describe := func(t *table, key string) form {
+				return kindOf(a).form()(t, key)
 			}
-			t.key(a.Key, a.kind.form(), read, a.Help)
+			read := func(v value) {
+				conditions[a.Key] = v.values(kindOf(a))
+			}
+			t.key(a.Key, describe, read, a.Help)
 		}
 	})
 }

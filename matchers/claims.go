@@ -42,33 +42,24 @@ type functionUse struct {
 // claim claims candidates for r and returns the claimed candidates. It notes candidates
 // that another resource has.
 func (m *run) claim(r *config.Resource, found []candidate) []candidate {
-	// The owners have the first of the candidates that they have taken, and their number.
-	first := make(map[*config.Resource]*candidate)
-	count := make(map[*config.Resource]int)
-	claimed := found
+	taken := make(map[*config.Resource][]*candidate) // by owner
+	claimed := make([]candidate, 0, len(found))
 	for i := range found {
 		c := &found[i]
 		owner := m.claims.owner(r, c)
 		if owner == nil {
 			m.claims.add(r, c)
-			if len(first) > 0 {
-				claimed = append(claimed, *c)
-			}
+			claimed = append(claimed, *c)
 			continue
 		}
-		// As long as nothing is taken, the slice need not be copied.
-		if len(first) == 0 {
-			claimed = slices.Clone(found[:i])
-		}
-		first[owner] = cmp.Or(first[owner], c)
-		count[owner]++
+		taken[owner] = append(taken[owner], c)
 		m.left = append(m.left, leftOut{
 			device: c,
 			owner:  owner,
 		})
 	}
 	// The notes must not change their order from one match to the next.
-	owners := slices.SortedFunc(maps.Keys(first), func(a, b *config.Resource) int {
+	owners := slices.SortedFunc(maps.Keys(taken), func(a, b *config.Resource) int {
 		return cmp.Compare(a.Place, b.Place)
 	})
 	for _, owner := range owners {
@@ -77,7 +68,7 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 			`the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, each = "node" in both if they select different nodes of it, or shared = true (at once) or "exclusive" (one at a time) in both`,
 			"not offered here, because %s has it: %s",
 			owner.Place,
-			andMore(first[owner].describe(), count[owner]),
+			andMore(taken[owner][0].describe(), len(taken[owner])),
 		)
 	}
 	return claimed

@@ -121,20 +121,16 @@ func legalName(s string) string {
 // legalCharacters replaces each character that a name may not have by "-".
 func legalCharacters(s string) string {
 	return strings.Map(func(r rune) rune {
-		if isLegal(r) {
+		if strings.ContainsRune(legal, r) {
 			return r
 		}
 		return '-'
 	}, s)
 }
 
-// isLegal reports whether a name may have a character somewhere (qualifiedNameExtCharFmt in
+// legal are the characters that a name may have somewhere (qualifiedNameExtCharFmt in
 // k8s.io/apimachinery/pkg/util/validation).
-func isLegal(r rune) bool {
-	isLetter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-	isDigit := '0' <= r && r <= '9'
-	return isLetter || isDigit || strings.ContainsRune("-_.", r)
-}
+const legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 // Makes reports whether the variables in the name of a resource can make a complete name. Then
 // the name belongs to the resource even if it has no devices.

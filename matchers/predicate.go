@@ -96,9 +96,8 @@ func (m *run) predicate(match *config.Match) *predicate {
 			p.conditions = append(p.conditions, condition{key: name, have: nothing})
 		}
 	}
-	for i := range m.attributes {
-		a := &m.attributes[i]
-		p.addAttribute(a, match.Hardware[a.Table][a.Key])
+	for _, a := range device.Attributes() {
+		p.addAttribute(&a, match.Hardware[a.Table][a.Key])
 	}
 	p.add(anyNode, "subsystem", match.Subsystem, subsystemOf)
 	p.add(sysfsDir, "driver", match.Driver, m.drivers)

@@ -215,8 +215,7 @@ const typeCAN = 280
 // because most snapshots have no interfaces. Whether the host uses the interface does not matter: it may
 // do so later. A CAN interface has neither addresses nor routes.
 func (m *run) usbNet(h *device.Hardware) string {
-	// The budget of the resource is not used, see netEntries.
-	entries := netEntries
+	entries := ownEntries
 	types, unread := m.Host.Attr(h.Path, "*:*/net/*/type", &entries)
 	isOther := func(text string) bool {
 		kind, err := strconv.Atoi(strings.TrimSpace(text))
@@ -227,10 +226,6 @@ func (m *run) usbNet(h *device.Hardware) string {
 	}
 	return ""
 }
-
-// netEntries is enough to find the network interfaces of a USB device. The cost of such a read does not
-// depend on the configuration, so that it does not count against the budget.
-const netEntries = 4096
 
 // usbInput names the keyboard or pointer of a USB device. A security token is an
 // exception: it types its passwords as a keyboard, and programs for smart cards use its bus node.
@@ -244,14 +239,13 @@ func (m *run) usbInput(h *device.Hardware) string {
 	})
 }
 
-// bitsEntries is enough to find an attribute by its full name. The cost of such a read does not depend
-// on the configuration, so that it does not count against the budget.
-const bitsEntries = 64
+// ownEntries is enough to find an attribute by its full name, and the network interfaces of a USB device. The
+// cost of such a read does not depend on the configuration, so that it does not count against the budget.
+const ownEntries = 4096
 
 // bits reads a set of codes. known is false if it cannot be read.
 func (m *run) bits(dir, name string) (set *big.Int, known bool) {
-	// The budget of the resource is not used, see bitsEntries.
-	entries := bitsEntries
+	entries := ownEntries
 	values, unread := m.Host.Attr(dir, name, &entries)
 	if unread || len(values) == 0 {
 		return new(big.Int), false

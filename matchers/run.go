@@ -17,9 +17,6 @@ type run struct {
 	Options
 	snap  *device.Snapshot
 	forms device.Forms
-	// attributes are the attributes of the configuration language. They are kept here, because
-	// device.Attributes copies them.
-	attributes []device.Attribute
 	// links has the paths of links to a node.
 	links map[*device.Node][]string
 	// byAddress has the PCI functions.
@@ -96,15 +93,14 @@ type companionFiles struct {
 // newRun returns a run that has not matched any resource. It reads nothing from the host.
 func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) *run {
 	return &run{
-		Options:    opts,
-		snap:       snap,
-		forms:      forms,
-		attributes: device.Attributes(),
-		links:      linksByNode(snap),
-		byAddress:  functionsByAddress(snap),
-		byGroup:    functionsByGroup(snap),
-		keys:       make(map[*device.Hardware]map[*device.Node]string),
-		named:      make(map[string]*config.Resource),
+		Options:   opts,
+		snap:      snap,
+		forms:     forms,
+		links:     linksByNode(snap),
+		byAddress: functionsByAddress(snap),
+		byGroup:   functionsByGroup(snap),
+		keys:      make(map[*device.Hardware]map[*device.Node]string),
+		named:     make(map[string]*config.Resource),
 		claims: claims{
 			owners: make(map[any]*config.Resource),
 			ids:    make(map[string]bool),

@@ -72,12 +72,12 @@ func (c *scan) locateEach(nodes []*node) (failed problems) {
 // node before its number (device_del in drivers/base/core.c). If the node still exists, its
 // number is looked up again, because the next device may have reused both meanwhile.
 func (c *scan) locateNode(n *node, failed *problems) bool {
-	dir, err := c.nodeDir(n)
+	dir, err := c.sysfs.NodeDir(&n.Node)
 	if dir == "" && err == nil {
 		if !c.tree.stillHas(n) {
 			return false
 		}
-		dir, err = c.nodeDir(n)
+		dir, err = c.sysfs.NodeDir(&n.Node)
 	}
 	failed.add(n.Path, err)
 	if dir == "" {
@@ -107,15 +107,6 @@ func virtualSubsystem(dir string) string {
 		return ""
 	}
 	return subsystem
-}
-
-// nodeDir returns the directory in sysfs of the number of a node. It is empty if the kernel has no
-// device with that number.
-func (c *scan) nodeDir(n *node) (string, error) {
-	if n.Type == device.BlockNode {
-		return c.sysfs.BlockDev(n.Major, n.Minor)
-	}
-	return c.sysfs.CharDev(n.Major, n.Minor)
 }
 
 // dropCopies separates nodes from sysfs that have the number of the kernel's node, at another path.

@@ -1,31 +1,22 @@
 package sysfs
 
 import (
+	"fmt"
 	"path"
-	"strconv"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// CharDev returns the device directory of a character device number, or an empty string if the kernel
-// has no such device. Every device with a number has a link below dev, whatever its class
+// NodeDir returns the device directory of the number of a node, or an empty string if the kernel has no
+// such device. Every device with a number has a link below dev, whatever its class
 // (device_create_sys_dev_entry in drivers/base/core.c).
-func (fs FS) CharDev(major, minor uint32) (string, error) {
-	return fs.devNumber("dev/char", major, minor)
-}
-
-// BlockDev is like CharDev for a block device number.
-func (fs FS) BlockDev(major, minor uint32) (string, error) {
-	return fs.devNumber("dev/block", major, minor)
-}
-
-func (fs FS) devNumber(dir string, major, minor uint32) (string, error) {
-	var buf [24]byte
-	b := strconv.AppendUint(buf[:0], uint64(major), 10)
-	b = append(b, ':')
-	b = strconv.AppendUint(b, uint64(minor), 10)
-	p, err := fs.device(dir, string(b))
+func (fs FS) NodeDir(n *device.Node) (string, error) {
+	dir := "dev/char"
+	if n.Type == device.BlockNode {
+		dir = "dev/block"
+	}
+	p, err := fs.device(dir, fmt.Sprintf("%d:%d", n.Major, n.Minor))
 	if Gone(err) {
 		return "", nil
 	}
