@@ -90,17 +90,6 @@ func TestPositionsOfTables(t *testing.T) {
 	}
 }
 
-// Other TOML parsers reject additions to an inline table; the library does not.
-func TestInlineTableIsWhole(t *testing.T) {
-	t.Parallel()
-	for _, more := range []string{"[resource.match.usb]\nid = '*'", "match.usb.id = '*'", "[resource.match]\nusb.id = '*'"} {
-		problems := problemsOf(t, "[[resource]]\nname = 'a.b/x'\nmatch = { glob = '/dev/x' }\n"+more)
-		if len(problems) != 1 || problems[0].Line != 4 {
-			t.Errorf("%s: %v, want one problem in line 4", more, problems)
-		}
-	}
-}
-
 // The first hundred problems are reported, and the total.
 func TestManyProblems(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // maxCount is the maximum of count, in slots of one device.
@@ -170,7 +172,7 @@ func (v value) groupVariable() string {
 			return rule, withoutBraces.Replace(hint)
 		}
 		known, _ := variableNamed(s)
-		isVirtual := strings.HasPrefix(s, varPrefix)
+		isVirtual := strings.HasPrefix(s, device.VarPrefix)
 		isOfContainer := known.from > atListing
 		// A property that does not depend on the device would make one group of everything, and a
 		// property of a single device would group nothing.

@@ -100,13 +100,10 @@ var unknownAt = [...]string{
 	afterPath:  "which is only available in env and annotations",
 }
 
-// Names and prefixes of variables that the checks of texts distinguish.
+// Names of variables that the checks of texts distinguish.
 const (
-	resourceVar   = "resource"
-	virtualVar    = "virtual"
-	attrPrefix    = "attr:"
-	varPrefix     = "var:"
-	devnodePrefix = "devnode:"
+	resourceVar = "resource"
+	virtualVar  = "virtual"
 )
 
 // variables returns the variables in the order in which messages suggest them. It does not contain
@@ -142,9 +139,9 @@ var variables = sync.OnceValue(func() []variable {
 // variablesWithArgument are variables whose names are these prefixes and an argument. The sample of a
 // capacity is no identifier, so that it is refused in the name of a variable.
 var variablesWithArgument = []variable{
-	{attrPrefix, "x", someDevices, atName},
-	{varPrefix, "x", someDevices, atName},
-	{devnodePrefix, "/dev/x", oneDevice, atName},
+	{device.AttrPrefix, "x", someDevices, atName},
+	{device.VarPrefix, "x", someDevices, atName},
+	{device.DevnodePrefix, "/dev/x", oneDevice, atName},
 	{device.CapacityPrefix, "0.5", someDevices, afterPath},
 }
 
@@ -182,10 +179,10 @@ func variableNamed(name string) (variable, bool) {
 // continues a sentence that begins with the name. It does not check whether the matches have the
 // variable: see checkSource.
 func (r *reader) checkVariable(name string) (rule, hint string) {
-	if attribute, ok := strings.CutPrefix(name, attrPrefix); ok {
+	if attribute, ok := strings.CutPrefix(name, device.AttrPrefix); ok {
 		return wildAttribute.check(attribute), ""
 	}
-	if glob, ok := strings.CutPrefix(name, devnodePrefix); ok {
+	if glob, ok := strings.CutPrefix(name, device.DevnodePrefix); ok {
 		// devnode:GLOB is the path of the device's node that the glob matches.
 		p, rule, hint := r.parsePattern(nodeGlob, glob)
 		if p.Negative() {
@@ -389,7 +386,7 @@ func checkSource(name string, r *Resource) string {
 	if name == virtualVar && r.find((*Match).isVirtual) < 0 {
 		return `has "${virtual}", but no match has virtual`
 	}
-	if key, isVar := strings.CutPrefix(name, varPrefix); isVar {
+	if key, isVar := strings.CutPrefix(name, device.VarPrefix); isVar {
 		return checkVar(name, key, r)
 	}
 	if capacity, isCapacity := strings.CutPrefix(name, device.CapacityPrefix); isCapacity {

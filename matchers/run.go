@@ -33,9 +33,6 @@ type run struct {
 	// (inactive), a name with variables when its first device is offered.
 	named  map[string]*config.Resource
 	claims claims
-	// picked are the selected nodes of the current resource. A node that a second match selects
-	// keeps the settings of the first match.
-	picked map[*device.Node]bool
 	// companions has the results of globs of companions. A glob has no variables, so that its
 	// result is the same for each device.
 	companions map[*config.Companion]companionFiles
@@ -105,7 +102,6 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 			owners: make(map[any]*config.Resource),
 			ids:    make(map[string]bool),
 		},
-		picked:     make(map[*device.Node]bool),
 		companions: make(map[*config.Companion]companionFiles),
 		budget:     newBudget(cfg),
 		deadline:   newDeadline(cfg, opts.Now),

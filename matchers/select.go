@@ -18,6 +18,9 @@ type selection struct {
 	// picks are the selected nodes and network interfaces, and hardware that is a device even without a
 	// node, until exclude drops some of them.
 	picks []pick
+	// picked are the nodes among them. A node that a second match selects keeps the settings of the first
+	// match.
+	picked map[*device.Node]bool
 	// groups are selected with vfio = true, by number. A group exists only if a node of it is
 	// selected.
 	groups map[string]*group
@@ -33,11 +36,10 @@ type selection struct {
 // matches it. The candidates of a pool or a group are its parts, which other resources may claim:
 // hardware if a match names it, otherwise single nodes.
 func (m *run) candidates(r *config.Resource) []candidate {
-	// Another resource may select the same nodes. The claims decide which resource gets them.
-	clear(m.picked)
 	s := &selection{
 		run:    m,
 		r:      r,
+		picked: make(map[*device.Node]bool),
 		groups: make(map[string]*group),
 	}
 	s.matches, s.excludes = m.predicates(r)

@@ -14,13 +14,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// Prefixes of names in ${attr:NAME}, ${var:NAME} and ${devnode:GLOB}.
-const (
-	attrPrefix    = "attr:"
-	varPrefix     = "var:"
-	devnodePrefix = "devnode:"
-)
-
 // noNodeName is part of problems and of notes.
 const noNodeName = "the name of the node is not known: set --node-name"
 
@@ -234,7 +227,7 @@ func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, 
 // isOfHardware reports whether hardware reports the value of a variable.
 func isOfHardware(name string) bool {
 	_, isAttribute := device.FindAttribute(name)
-	return isAttribute || name == "driver" || strings.HasPrefix(name, attrPrefix)
+	return isAttribute || name == "driver" || strings.HasPrefix(name, device.AttrPrefix)
 }
 
 // sample returns a text with a number for each open variable.
@@ -268,7 +261,7 @@ func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 	out := b.pathValues(name, of)
 	var values []string
 	unread := false
-	attr, isAttr := strings.CutPrefix(name, attrPrefix)
+	attr, isAttr := strings.CutPrefix(name, device.AttrPrefix)
 	if isAttr {
 		values, unread = b.attrsOf(of, attr)
 	} else {
@@ -314,7 +307,7 @@ func (b *builder) pathValues(name string, of *candidate) []device.Text {
 // attrsOf lists the values of an attribute of sysfs.
 func (b *builder) attrsOf(of *candidate, name string) (values []string, unread bool) {
 	for _, dirs := range of.attrDirs() {
-		found, late := b.attr(b.r.Place, "${"+attrPrefix+name+"}", dirs, name)
+		found, late := b.attr(b.r.Place, "${"+device.AttrPrefix+name+"}", dirs, name)
 		values = append(values, strings.TrimSpace(cmp.Or(found...)))
 		unread = unread || late
 	}
@@ -327,7 +320,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	if n, err := strconv.Atoi(name); err == nil && n > 0 {
 		return b.wildcard(n, of)
 	}
-	if text, ok := strings.CutPrefix(name, devnodePrefix); ok {
+	if text, ok := strings.CutPrefix(name, device.DevnodePrefix); ok {
 		glob, _ := pattern.Parse(pattern.Path, text) // checked by config
 		for _, p := range of.nodes() {
 			if !b.isLate(glob) && b.hasName(p.node, glob) {
@@ -340,7 +333,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 		return attributes(a, of)
 	}
 	if v := b.c.virtual; v != nil {
-		key, isVar := strings.CutPrefix(name, varPrefix)
+		key, isVar := strings.CutPrefix(name, device.VarPrefix)
 		switch {
 		case isVar:
 			return []string{v.Vars[key]}

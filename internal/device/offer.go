@@ -204,8 +204,14 @@ const (
 	CountVar = "count"
 )
 
-// CapacityPrefix begins the variables of capacities, ${capacity.NAME}, which depend on the claim.
-const CapacityPrefix = "capacity."
+// The beginnings of variables with an argument: ${attr:NAME} is an attribute of sysfs, ${var:NAME} belongs to
+// a virtual device, ${devnode:GLOB} is a node, and ${capacity.NAME} depends on the claim.
+const (
+	AttrPrefix     = "attr:"
+	VarPrefix      = "var:"
+	DevnodePrefix  = "devnode:"
+	CapacityPrefix = "capacity."
+)
 
 // IsOfContainer reports whether the value of a variable depends on the container.
 func IsOfContainer(name string) bool {
