@@ -184,12 +184,9 @@ func (t *transition) match() {
 // unmatched returns the record of an unmatched device for d.
 func (t *transition) unmatched(d *draft, id string, rec record) record {
 	isConfigured := d.config.Refuse == ""
-	hardware := rec.offer.Hardware
-	isPlugged := hardware != "" && t.in.hasHardware(hardware)
-	isUnread := slices.Contains(t.in.UnreadHardware, device.UnreadHardware{Path: hardware})
-	isUnmatched := d.config.MatchIncomplete && isPlugged
-	if isConfigured && rec.phase.isPresent() && (isUnread || isUnmatched) {
-		return rec // nothing says that it has changed
+	isUnread := slices.Contains(t.in.UnreadHardware, device.UnreadHardware{Path: rec.offer.Hardware})
+	if isConfigured && rec.phase.isPresent() && isUnread {
+		return rec // it may still be present
 	}
 	_, isSuperseded := t.superseded[id]
 	if isConfigured && !isSuperseded && t.inContainer(d, id, &rec) {
@@ -207,7 +204,8 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 	default:
 		rec.phase = gone
 	}
-	if hardware != "" && !isPlugged {
+	isUnplugged := rec.offer.Hardware != "" && !t.in.hasHardware(rec.offer.Hardware)
+	if isUnplugged {
 		rec.offer.Places = device.LastingPlaces(rec.offer.Places)
 	}
 	return rec.absent(t.in.Now)

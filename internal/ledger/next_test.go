@@ -253,19 +253,6 @@ func TestUnreadDeviceIsNotGone(t *testing.T) {
 		h.unread = nil
 		h.at(3*s, r).shows(list{"r": {stick: ReasonSettling}})
 	})
-	t.Run("its resource could not be matched", func(t *testing.T) {
-		t.Parallel()
-		h := newMachine(t)
-		node := dev("node", "a")
-		node.Hardware = ""
-		whole := grows(res("r", dev(stick, "a", "b"), node))
-		h.at(0, whole).shows(list{"r": {stick: ok, "node": ok}})
-		unmatched := empty
-		unmatched.MatchIncomplete = true
-		h.at(s, unmatched).shows(list{"r": {stick: ok, "node": ReasonUnread}})
-		h.pulled["devices/"+stick] = true
-		h.at(2*s, unmatched).shows(list{"r": {stick: ReasonUnread, "node": ReasonUnread}})
-	})
 	t.Run("an attribute of a PCI function", func(t *testing.T) {
 		t.Parallel()
 		h := newMachine(t, remembered("r", "0000:01:00.0", stick))
