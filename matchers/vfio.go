@@ -104,13 +104,17 @@ func (s *selection) unite() {
 			}
 		}
 	}
+	// The function that has the ID may be a device by itself until it is bound.
+	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
+		return p.node == nil && s.groupOf(p.hardware) != nil
+	})
 	for i := range s.picks {
 		p := &s.picks[i]
 		g := s.groups[vfioGroup(p.hardware)]
 		if g == nil || p.node == nil {
 			continue
 		}
-		// Picks with the same hardware become one device in appendPicked.
+		// Picks with the same hardware become one device, see devices.
 		if isGroupNode(p.node) || slices.Contains(g.functions, p.hardware) {
 			p.hardware = g.hardware
 		}

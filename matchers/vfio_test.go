@@ -311,3 +311,18 @@ container.cdi = true
 `, want: []string{"part: shared:example.com:part:mdev:83b8f4f2-509f-38-xc871ppeb8b /dev/vfio/30 +/dev/vfio/vfio", "card: shared:example.com:card:0000:41:00.0 /dev/dri/renderD128"}, notes: []string{}},
 	})
 }
+
+// A match of the functions beside one of their group, while a function is not bound: the group is the
+// device, whatever the order of the matches.
+func TestVFIOBesideItsFunctions(t *testing.T) {
+	t.Parallel()
+	const bound, whole = `{ pci = { id = "10de:*" }, vfio = true }`, `{ pci = { id = "10de:*" } }`
+	for _, matches := range []string{bound + ", " + whole, whole + ", " + bound} {
+		r := parse(t, "match = ["+matches+"]\ncontainer.cdi = true")
+		result := matchers.Match(r, card{audio: vfio}.scan(t), nil, matchers.Options{Host: &fakeHost{}})
+		want := []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}
+		if diff := cmp.Diff(want, sayAll(result.Resources[0].Offers)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", matches, diff)
+		}
+	}
+}

@@ -102,7 +102,7 @@ func (d diagnosis) Table(w io.Writer, _ bool) error {
 	for _, f := range d.Findings {
 		cli.Hang(w, fmt.Sprintf("%-8s %-14s ", f.Status, f.Check), f.Text)
 		if f.Fix != "" {
-			cli.Hang(w, "    fix: ", f.Fix)
+			fmt.Fprintf(w, "    fix: %s\n", f.Fix) // a terminal may wrap it, but a command stays whole
 		}
 	}
 	return nil

@@ -154,7 +154,7 @@ func (r *retention) isOnlyUnread(id, path string) bool {
 		return false
 	}
 	for _, u := range r.view.unread {
-		isIts := func(place string) bool { return device.HardwareOf(place) == u.Path }
+		isIts := func(place string) bool { return device.IsPlaceOf(place, u.Path) }
 		if !u.New && slices.ContainsFunc(r.held.Places(id), isIts) {
 			return true
 		}

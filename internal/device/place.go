@@ -1,6 +1,7 @@
 package device
 
 import (
+	"path"
 	"slices"
 	"strings"
 )
@@ -47,6 +48,14 @@ func NodePlace(hardware, key string) string { return hardware + nodeMark + key }
 func HardwareOf(place string) string {
 	hardware, _, _ := strings.Cut(place, nodeMark)
 	return hardware
+}
+
+// IsPlaceOf reports whether a place is the hardware at a sysfs path, or a node of it. The place of a virtual
+// function is below its physical function: both have the address of the function.
+func IsPlaceOf(place, sysfsPath string) bool {
+	hardware := HardwareOf(place)
+	address := path.Base(sysfsPath)
+	return hardware == sysfsPath || IsPCIAddress(address) && path.Base(hardware) == address
 }
 
 // Conflict reports whether a place of a is a place of b, or one of them is a part of the other.

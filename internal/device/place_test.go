@@ -59,6 +59,27 @@ func TestSameHardware(t *testing.T) {
 	}
 }
 
+func TestIsPlaceOf(t *testing.T) {
+	t.Parallel()
+	const port = "devices/pci0000:3a/0000:3a:00.0/"
+	const function, virtual = port + "0000:3b:00.0", port + "0000:3b:02.0"
+	for _, c := range []struct {
+		place, path string
+		want        bool
+	}{
+		{function, function, true},
+		{device.NodePlace(function, "uverbs"), function, true},
+		{function + "/0000:3b:02.0", virtual, true},
+		{device.NodePlace(function+"/0000:3b:02.0", "uverbs"), virtual, true},
+		{function, virtual, false},
+		{"devices/usb1/1-2", "devices/usb2/1-2", false},
+	} {
+		if got := device.IsPlaceOf(c.place, c.path); got != c.want {
+			t.Errorf("IsPlaceOf(%q, %q) = %v", c.place, c.path, got)
+		}
+	}
+}
+
 func TestPortOf(t *testing.T) {
 	t.Parallel()
 	for place, want := range map[string]string{

@@ -378,7 +378,7 @@ func deepLength(s string) int {
 func parseClass(s string) (token, error) {
 	t := token{kind: single}
 	s = s[1 : len(s)-1]
-	// The class is not empty, see isIncomplete.
+	// The class is not empty.
 	t.not = s[0] == '!' || s[0] == '^'
 	if t.not {
 		s = s[1:]

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
@@ -117,4 +118,27 @@ func TestClaimsShareACapacity(t *testing.T) {
 	}
 	refused("a", "more than 5G", "7G")
 	refused("d", "held by claim lab/a", "1m")
+}
+
+// A claim keeps its device when the device is no longer shared, although another claim has it too: its
+// containers may run.
+func TestSharedClaimOutlivesTheSharing(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.answer = 3 * time.Second
+	b.host.list()
+	b.sticks.set(card("10G"))
+	b.serve()
+	b.untilDrivers(1)
+	for _, name := range []string{"a", "b"} {
+		if _, _, err := b.prepareShares(name, "2G"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := stick("card")
+	whole.Attributes = card("1").Attributes
+	b.sticks.set(whole)
+	if _, _, err := b.prepareShares("a", "2G"); err != nil {
+		t.Error(err)
+	}
 }

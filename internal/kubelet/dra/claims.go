@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
@@ -41,6 +42,8 @@ type claims struct {
 	timing  *timing
 	stopped chan struct{} // closed: the goroutines that follow released claims end
 	newPods chan struct{} // see NewPods; it has capacity 1
+
+	isSweeping atomic.Bool
 
 	mu    sync.Mutex
 	byUID map[string]*prepared
@@ -145,22 +148,24 @@ func (c *claims) prepare(ctx context.Context, claim cdi.Claim) ([]*drapb.Device,
 		// The channels come first, so that no change is missed during the attempt.
 		_, offered := c.Devices.Get()
 		ended := c.nextEnd()
+		var devices []*drapb.Device
 		var err error
 		// The allocation does not change while the claim is reserved for a pod, so it is read once.
 		if groups == nil {
 			groups, err = c.allocation(ctx, &claim)
 		}
+		mayRepeat := mayAnswer(err)
 		if err == nil {
-			devices, failed := c.attempt(ctx, claim, groups)
-			if failed == nil {
-				return devices, nil
-			}
-			err = failed
+			devices, err = c.attempt(ctx, claim, groups)
+			mayRepeat = mayPass(err)
+		}
+		if err == nil {
+			return devices, nil
 		}
 		if waitedFor != nil && ctx.Err() != nil {
 			return nil, waitedFor // an attempt that is cut off says less
 		}
-		if !mayPass(err) {
+		if !mayRepeat {
 			return nil, err
 		}
 		waitedFor = err
@@ -187,7 +192,7 @@ func mayPass(err error) bool {
 	if errors.As(err, &held) {
 		return !held.isFinal
 	}
-	return errors.Is(err, ErrNotOffered) || errors.Is(err, errChanged) || mayAnswer(err)
+	return errors.Is(err, ErrNotOffered) || errors.Is(err, errChanged)
 }
 
 // attempt prepares a claim unless another claim holds one of its devices. It returns a heldError, or an
@@ -236,7 +241,7 @@ func (c *claims) commit(ctx context.Context, f *filled) (conflict *heldError, er
 		// before its containers end (pkg/controller/resourceclaim/controller.go).
 		f.claim.Pods = merged(f.claim.Pods, c.notEnded(last.Pods))
 	}
-	if last != nil && maps.Equal(needs(last.Claim), needs(f.claim)) {
+	if last != nil && needsNoMore(f.claim, last.Claim) {
 		keepShares(f.claim, last.Claim)
 		c.Book.Record(f.claim.UID, f.wanted()) // its containers may run already
 	} else if conflict, err := c.reserve(f, last); err != nil || conflict != nil {
@@ -338,6 +343,17 @@ func needs(claim cdi.Claim) map[string]int {
 		}
 	}
 	return all
+}
+
+// needsNoMore reports whether a claim has the same slots as before, and no amount that it did not have.
+func needsNoMore(next, last cdi.Claim) bool {
+	had := needs(last)
+	for key, n := range needs(next) {
+		if n > had[key] {
+			return false
+		}
+	}
+	return len(next.Devices()) == len(last.Devices())
 }
 
 // unprepare removes a claim that the kubelet releases, once no process of its pods runs. It returns

@@ -32,9 +32,7 @@ func (o obstacle) none() bool { return o.text == "" }
 // containers are in their grace period or hang in teardown. The List of PodResources has the pods of the pod
 // manager (pkg/kubelet/apis/podresources, server_v1.go).
 func (c *claims) obstacle(ctx context.Context, own *prepared, known func(cdi.Claim) bool) obstacle {
-	c.mu.Lock()
-	e, pod := c.evidence(own)
-	c.mu.Unlock()
+	e, pod := c.evidenceNow(own)
 	if e.Hold() == holds.HeldByRecord {
 		recorded := c.recordOf(ctx, own.Claim, known)
 		if !recorded.none() {
@@ -43,6 +41,13 @@ func (c *claims) obstacle(ctx context.Context, own *prepared, known func(cdi.Cla
 		e.IsAbsent = true
 	}
 	return c.textOf(e.Hold(), own, pod)
+}
+
+// evidenceNow is evidence for a caller that does not hold c.mu.
+func (c *claims) evidenceNow(own *prepared) (e holds.ClaimEvidence, pod string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.evidence(own)
 }
 
 // heldAfterRelease is obstacle for a claim that the kubelet releases now, or has released. The caller
@@ -193,10 +198,29 @@ func (c *claims) end(own *prepared) error {
 	return nil
 }
 
-// sweep is Plugin.Sweep.
+// sweep is Plugin.Sweep. A file or a cgroup that does not answer delays it, and no other sweep begins
+// meanwhile, but not its caller.
 func (c *claims) sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
+	if c.isSweeping.Swap(true) {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.timing.sweep)
-	defer cancel()
+	swept := make(chan bool, 1)
+	go func() {
+		defer cancel()
+		defer c.isSweeping.Store(false)
+		swept <- c.sweepAll(ctx, known)
+	}()
+	select {
+	case hasSwept := <-swept:
+		return hasSwept
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sweepAll is sweep without its time limit.
+func (c *claims) sweepAll(ctx context.Context, known func(cdi.Claim) bool) bool {
 	swept := false
 	for _, own := range c.all() {
 		// A listed claim needs no request to the API server.

@@ -153,8 +153,8 @@ func objectsOfPages(t *testing.T, v bed.Version) string {
 			}
 		}
 	}
-	if len(objects) < 8 {
-		t.Errorf("%d objects in the pages, want at least 8", len(objects))
+	if len(objects) < 7 {
+		t.Errorf("%d objects in the pages, want at least 7", len(objects))
 	}
 	example, err := os.ReadFile(product.Repository("examples", "pods", "follow.yaml"))
 	if err != nil {
