@@ -2,6 +2,8 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"io"
 	"os"
 	"path"
@@ -29,6 +31,20 @@ func writeTar(w io.Writer, files []file) error {
 		}
 	}
 	return archive.Close()
+}
+
+// tarGzip returns a compressed archive.
+func tarGzip(level int, files []file) ([]byte, error) {
+	var archive bytes.Buffer
+	compressed, err := gzip.NewWriterLevel(&archive, level)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeTar(compressed, files); err != nil {
+		return nil, err
+	}
+	err = compressed.Close()
+	return archive.Bytes(), err
 }
 
 // readDir reads the files below a directory, sorted by name, and prefixes their names.

@@ -41,10 +41,10 @@ func checkKrew(t *testing.T, out, version string) {
 	}
 	for i, p := range plugin.Spec.Platforms {
 		want := pluginPlatforms[i]
-		if p.Selector.MatchLabels.OS != want.os || p.Selector.MatchLabels.Arch != want.arch {
+		if p.Selector.MatchLabels.OS != want.OS || p.Selector.MatchLabels.Arch != want.Arch {
 			t.Errorf("selector %+v, want %s", p.Selector, want)
 		}
-		if want := downloads + version + "/"; !strings.HasPrefix(p.URI, want) {
+		if want := "https://github.com/generic-dp/generic-dp/releases/download/" + version + "/"; !strings.HasPrefix(p.URI, want) {
 			t.Errorf("uri %s, want %s", p.URI, want)
 		}
 		archive := filepath.Join(out, path.Base(p.URI))
@@ -54,7 +54,7 @@ func checkKrew(t *testing.T, out, version string) {
 		dir := t.TempDir()
 		command(t, "tar", "-xzf", archive, "-C", dir)
 		// The formats of programs: ELF, Mach-O and PE.
-		magic := map[string]string{"linux": "\x7fELF", "darwin": "\xcf\xfa\xed\xfe", "windows": "MZ"}[want.os]
+		magic := map[string]string{"linux": "\x7fELF", "darwin": "\xcf\xfa\xed\xfe", "windows": "MZ"}[want.OS]
 		if !strings.HasPrefix(readFile(t, filepath.Join(dir, p.Bin)), magic) {
 			t.Errorf("%s has a program of another system than %s", archive, want)
 		}

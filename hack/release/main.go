@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -35,6 +34,16 @@ type release struct {
 	version string
 }
 
+// commands are the commands that only build files, and return their paths.
+var commands = map[string]func(*release, context.Context) ([]string, error){
+	"image":     (*release).image,
+	"packages":  (*release).packages,
+	"chart":     (*release).packChart,
+	"krew":      (*release).krew,
+	"all":       (*release).all,
+	"manifests": (*release).manifests,
+}
+
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -52,28 +61,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
 	}
-	var files []string
-	var err error
-	switch command := strings.Join(flags.Args(), " "); command {
-	case "image":
-		files, err = r.image(ctx)
-	case "packages":
-		files, err = r.packages(ctx)
-	case "chart":
-		files, err = r.packChart()
-	case "krew":
-		files, err = r.krew(ctx)
-	case "all":
-		files, err = r.all(ctx)
-	case "manifests":
-		files, err = r.manifests()
-	default:
-		if flags.NArg() == 2 && flags.Arg(0) == "publish" {
-			return r.publish(ctx, flags.Arg(1), stdout)
-		}
-		flags.Usage()
-		return fmt.Errorf("unknown command %q", command)
+	if flags.NArg() == 2 && flags.Arg(0) == "publish" {
+		return r.publish(ctx, flags.Arg(1), stdout)
 	}
+	name := strings.Join(flags.Args(), " ")
+	command := commands[name]
+	if command == nil {
+		flags.Usage()
+		return fmt.Errorf("unknown command %q", name)
+	}
+	files, err := command(&r, ctx)
 	if err != nil {
 		return err
 	}
@@ -92,27 +89,15 @@ const sumsName = "SHA256SUMS"
 
 // all builds all artifacts of a release.
 func (r *release) all(ctx context.Context) ([]string, error) {
-	image, err := r.image(ctx)
-	if err != nil {
-		return nil, err
+	var files []string
+	parts := []func(context.Context) ([]string, error){r.image, r.packages, r.packChart, r.krew, r.writeDistributions}
+	for _, build := range parts {
+		made, err := build(ctx)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, made...)
 	}
-	packages, err := r.packages(ctx)
-	if err != nil {
-		return nil, err
-	}
-	chart, err := r.packChart()
-	if err != nil {
-		return nil, err
-	}
-	krew, err := r.krew(ctx)
-	if err != nil {
-		return nil, err
-	}
-	manifests, err := r.writeDistributions()
-	if err != nil {
-		return nil, err
-	}
-	files := slices.Concat(image, packages, chart, krew, manifests)
 	var sums bytes.Buffer
 	for _, f := range files {
 		data, err := os.ReadFile(f)

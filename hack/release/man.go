@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -15,23 +16,19 @@ import (
 	"strings"
 )
 
-// completions are the paths of completion scripts in Debian, by shell.
-var completions = map[string]string{
-	"bash": "/usr/share/bash-completion/completions/generic-dp",
-	"zsh":  "/usr/share/zsh/vendor-completions/_generic-dp",
-	"fish": "/usr/share/fish/vendor_completions.d/generic-dp.fish",
-}
+// shells are the shells with completion scripts.
+var shells = []string{"bash", "zsh", "fish"}
 
-// manual writes the man page and the completion scripts, which it makes with the program, and
-// returns the installed path of each file.
-func (r *release) manual(ctx context.Context, dir string) (map[string]string, error) {
+// writeManual writes the man page and the completion scripts into a directory. It makes them with the
+// program.
+func (r *release) writeManual(ctx context.Context, dir string) error {
 	i := slices.IndexFunc(platforms, func(p platform) bool { return p.arch == runtime.GOARCH })
 	if i < 0 {
-		return nil, fmt.Errorf("no platform for %s, which would run the program", runtime.GOARCH)
+		return fmt.Errorf("no platform for %s, which would run the program", runtime.GOARCH)
 	}
 	binary, err := r.build(ctx, platforms[i])
 	if err != nil {
-		return nil, err
+		return err
 	}
 	run := func(args ...string) (string, error) {
 		text, err := exec.CommandContext(ctx, binary, args...).Output()
@@ -40,39 +37,32 @@ func (r *release) manual(ctx context.Context, dir string) (map[string]string, er
 		}
 		return string(text), nil
 	}
-	installed := map[string]string{}
-	write := func(name, text, target string) error {
-		file := filepath.Join(dir, name)
-		installed[file] = target
-		return os.WriteFile(file, []byte(text), 0o644)
-	}
-	for shell, target := range completions {
+	for _, shell := range shells {
 		text, err := run("completion", shell)
 		if err == nil {
-			err = write(shell, text, target)
+			err = os.WriteFile(filepath.Join(dir, shell), []byte(text), 0o644)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	page, err := manPage(r.version, run)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// Debian's policy wants compressed pages. Without a time in the header, builds are equal.
 	var compressed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := io.WriteString(w, page); err != nil {
-		return nil, err
+		return err
 	}
 	if err := w.Close(); err != nil {
-		return nil, err
+		return err
 	}
-	err = write("generic-dp.1.gz", compressed.String(), "/usr/share/man/man1/generic-dp.1.gz")
-	return installed, err
+	return os.WriteFile(filepath.Join(dir, "generic-dp.1.gz"), compressed.Bytes(), 0o644)
 }
 
 var (
@@ -110,64 +100,9 @@ func manPage(version string, run func(args ...string) (string, error)) (string, 
 }
 
 // manEnd is the part of the man page that no help text has.
-const manEnd = `.SH EXIT STATUS
-.TP
-.B 0
-success
-.TP
-.B 1
-a failure, or a problem that was reported: an invalid configuration, a problem that doctor found
-.TP
-.B 2
-an invalid command line
-.SH FILES
-.TP
-.I /etc/generic\-dp/*.toml
-the configuration; /usr/share/doc/generic\-dp/config/reference.toml has every key
-.TP
-.I /run/generic\-dp
-links that follow devices, health directories, and the lock of the serving instance (\-\-run\-dir)
-.TP
-.I /var/lib/generic\-dp
-the last good configuration, and decisions about device IDs (\-\-state\-dir)
-.TP
-.I /var/run/cdi/generic\-dp_*
-CDI specs (\-\-cdi\-dir)
-.TP
-.I /var/lib/kubelet/device\-plugins
-sockets of the kubelet and of the plugin (\-\-kubelet\-dir)
-.SH EXAMPLES
-.TP
-List the hardware of this host, and write a configuration for a stick:
-.nf
-generic\-dp devices \-\-all
-generic\-dp init /dev/ttyUSB0 > /etc/generic\-dp/config.toml
-.fi
-.TP
-Check a configuration, and show what a container would get:
-.nf
-generic\-dp check
-generic\-dp try \-\-once
-.fi
-.TP
-Ask why a resource has no device, and what the running instance serves:
-.nf
-generic\-dp explain zigbee
-generic\-dp status
-.fi
-.TP
-Show what an edit would change, before it is applied:
-.nf
-generic\-dp check new.toml \-\-against /etc/generic\-dp
-.fi
-.TP
-Record the devices of this host for a bug report:
-.nf
-generic\-dp snapshot \-\-redact host.txtar
-.fi
-.SH SEE ALSO
-/usr/share/doc/generic\-dp/README.md
-`
+//
+//go:embed man-end.roff
+var manEnd string
 
 // section writes a help text unfilled, and its flags, whose lines are long, as a list.
 func section(page *bytes.Buffer, help string) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -45,7 +46,7 @@ var draValues = map[string]any{
 
 // manifests writes the files that are made from the chart: the files in the checkout, and a manifest
 // for each distribution in the output directory.
-func (r *release) manifests() ([]string, error) {
+func (r *release) manifests(ctx context.Context) ([]string, error) {
 	made, err := r.fromChart()
 	if err != nil {
 		return nil, err
@@ -54,12 +55,12 @@ func (r *release) manifests() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	distributions, err := r.writeDistributions()
+	distributions, err := r.writeDistributions(ctx)
 	return append(files, distributions...), err
 }
 
 // writeDistributions writes the manifests of distributions into the output directory.
-func (r *release) writeDistributions() ([]string, error) {
+func (r *release) writeDistributions(context.Context) ([]string, error) {
 	made, err := r.distributions()
 	if err != nil {
 		return nil, err

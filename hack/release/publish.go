@@ -28,7 +28,7 @@ func (r *release) chartArchive() string {
 
 // packChart archives the Helm chart. The release must have the version in Chart.yaml, which
 // the documentation and the chart's image name.
-func (r *release) packChart() ([]string, error) {
+func (r *release) packChart(context.Context) ([]string, error) {
 	chart, err := loader.Load(r.chart(""))
 	if err != nil {
 		return nil, err
@@ -49,19 +49,11 @@ func (r *release) packChart() ([]string, error) {
 		mode: 0o644,
 		data: license,
 	})
-	out, err := os.Create(r.chartArchive())
+	archive, err := tarGzip(gzip.DefaultCompression, files)
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close()
-	zip := gzip.NewWriter(out)
-	if err := writeTar(zip, files); err != nil {
-		return nil, err
-	}
-	if err := zip.Close(); err != nil {
-		return nil, err
-	}
-	return []string{r.chartArchive()}, out.Close()
+	return []string{r.chartArchive()}, os.WriteFile(r.chartArchive(), archive, 0o644)
 }
 
 // publish pushes the image and the chart of the output directory, and prints their digests
