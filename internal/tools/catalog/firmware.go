@@ -8,51 +8,41 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// reenumerating are USB devices that appear with another ID once a program has loaded their
-// firmware. A resource must select all IDs, and its devices are identified by their port, which
+// reenumerating are the IDs of USB accelerators that appear with another ID once a program has loaded
+// their firmware. A resource must select all IDs, and its devices are identified by their port, which
 // stays.
-var reenumerating = []struct {
-	ids  []string
-	name string
-}{
+var reenumerating = [][]string{
 	// libedgetpu loads the firmware of Google's Coral.
-	{ids: []string{"1a6e:089a", "18d1:9302"}, name: "accelerator"},
+	{"1a6e:089a", "18d1:9302"},
 	// OpenVINO and DepthAI boot the Myriad X in Intel's compute stick and in OAK cameras.
-	{ids: []string{"03e7:2485", "03e7:f63b"}, name: "accelerator"},
+	{"03e7:2485", "03e7:f63b"},
 }
 
 // Reenumerating returns all IDs of a USB device that loads its firmware, if one of some patterns for
 // usb.id is one of them. The result is nil for all other patterns.
 func Reenumerating(patterns []string) []string {
-	for _, r := range reenumerating {
+	for _, ids := range reenumerating {
 		isNamed := func(id string) bool { return slices.Contains(patterns, id) }
-		if slices.ContainsFunc(r.ids, isNamed) {
-			return r.ids
+		if slices.ContainsFunc(ids, isNamed) {
+			return ids
 		}
 	}
 	return nil
 }
 
-// reenumeratedIDs returns all IDs of a USB device that loads its firmware, and what it is. The IDs
-// are nil for all other hardware.
-func reenumeratedIDs(h *device.Hardware) (ids []string, name string) {
+// reenumeratedIDs returns all IDs of a USB device that loads its firmware, before and after it has
+// loaded it. They are nil for all other hardware.
+func reenumeratedIDs(h *device.Hardware) []string {
 	if h.USB == nil {
-		return nil, ""
+		return nil
 	}
-	// The device is recognized before and after it has loaded the firmware.
-	own := attribute(h, "usb.id")
-	for _, r := range reenumerating {
-		if slices.Contains(r.ids, own) {
-			return r.ids, r.name
-		}
-	}
-	return nil, ""
+	return Reenumerating([]string{attribute(h, "usb.id")})
 }
 
 // modelCondition returns the condition for the model of a USB device: one ID, or all IDs of a
 // device that loads its firmware.
 func modelCondition(h *device.Hardware) string {
-	ids, _ := reenumeratedIDs(h)
+	ids := reenumeratedIDs(h)
 	if ids == nil {
 		return fmt.Sprintf("id = %q", attribute(h, "usb.id"))
 	}
@@ -71,11 +61,10 @@ const byPort = `each = "usb.path"`
 // other hardware. The node of such a device changes with its ID while a container holds it, and
 // only a CDI name follows it.
 func firmwareGroup(h *device.Hardware) *group {
-	ids, name := reenumeratedIDs(h)
-	if ids == nil {
+	if reenumeratedIDs(h) == nil {
 		return nil
 	}
-	g := newSpecial(h, "accelerator", name, identity(h), byPort, cdiLine)
+	g := newSpecial(h, "accelerator", "accelerator", identity(h), byPort, cdiLine)
 	g.isWhole = true
 	g.notes = []string{"It has another ID once its firmware is loaded: the port identifies it."}
 	return g

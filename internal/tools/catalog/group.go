@@ -101,7 +101,7 @@ func (c *Catalog) otherNodes(h *device.Hardware) []string {
 		return []string{busNodes}
 	}
 	var globs []string
-	for _, other := range kinds {
+	for _, other := range kinds() {
 		if other.resource != "" {
 			globs = union(globs, other.nodes...)
 		}
@@ -334,7 +334,7 @@ func (c *Catalog) narrow(g *group, n *device.Node) []string {
 func (c *Catalog) adoptKind(g *group, n *device.Node) {
 	g.path = ""
 	// No node is of two kinds with a resource.
-	for _, k := range kinds {
+	for _, k := range kinds() {
 		if k.resource != "" && c.matches(n.Path, k.nodes...) {
 			g.kind = k
 		}

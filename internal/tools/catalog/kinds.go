@@ -1,287 +1,114 @@
 package catalog
 
 import (
+	_ "embed" // for kindsPage
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// kind is a kind of hardware, as an administrator calls it, and the resource for it in a
-// starter configuration. The zero kind is unknown.
+// kind is a kind of hardware or of nodes, as an administrator calls it, and the resource for it in a
+// starter configuration: a row of KINDS.md. The zero kind is unknown.
 type kind struct {
 	name string
-	// Hardware is of this kind if it has one of the nodes (globs), or one of the PCI classes
-	// (prefixes), or an interface with one of the USB classes or drivers.
+	// resource is the name of the resource; empty if such hardware serves the host itself.
+	resource string
+	// nodes are globs. A kind of nodes has one.
 	nodes      []string
 	pciClasses []string
 	usbClasses []string
 	drivers    []string
-	// words restrict the kind for platform devices, which have no class: one of the words is
-	// part of the name of the device or of its driver. Without words, its nodes are enough.
-	words []string
-	// resource is the name of the resource; empty if such hardware serves the host itself.
-	resource string
-	// path is the container path of a device's only node.
-	path string
-	// together are further nodes that a device needs: its ports are no devices of their own.
-	together []string
-	// with are companions of hardware of a vendor; of any hardware if vendor is empty.
-	with   []string
-	vendor string
+	words      []string
+	path       string
+	together   []string
+	with       []string
+	vendor     string
+	// count is the number of containers that share a node.
+	count int
+	// each is set if each node is a resource.
+	each bool
+	// note is about the resource of a kind of nodes.
+	note string
 }
 
-// serialNodes are the ports of USB serial adapters, of usb-serial and cdc_acm.
-var serialNodes = []string{"/dev/ttyUSB*", "/dev/ttyACM*"}
+//go:embed KINDS.md
+var kindsPage string
 
-// videoNodes are the nodes of video4linux: cameras, codecs and image processors.
-var videoNodes = []string{"/dev/video*"}
+// kinds are the kinds of hardware, and nodeKinds the kinds of nodes.
+var (
+	kinds     = sync.OnceValue(func() []kind { return readKinds("Hardware") })
+	nodeKinds = sync.OnceValue(func() []kind { return readKinds("Nodes") })
+)
 
-// mediaNodes configure the pipeline of a camera (Documentation/userspace-api/media).
-var mediaNodes = []string{"/dev/media*", "/dev/v4l-subdev*"}
-
-// soundNodes are the nodes of ALSA.
-var soundNodes = []string{"/dev/snd/*"}
-
-// kinds are the kinds of hardware: the first that applies is the kind of a device. The classes
-// come from include/linux/pci_ids.h and include/uapi/linux/usb/ch9.h.
-var kinds = []kind{
-	{
-		// USB_CLASS_HUB. Its bus node powers off the ports below it.
-		name:       "hub",
-		usbClasses: []string{"09"},
-	},
-	{
-		// PCI_BASE_CLASS_BRIDGE: between buses, and to the host itself.
-		name:       "bridge",
-		pciClasses: []string{"06"},
-	},
-	{
-		// The ports of a modem are one device: one has the commands, another one the position,
-		// and data goes through cdc-wdm or wwan.
-		name:     "modem",
-		nodes:    []string{"/dev/cdc-wdm*", "/dev/wwan*"},
-		drivers:  []string{"option", "sierra", "qcserial", "qmi_wwan", "cdc_mbim", "huawei_cdc_ncm", "sierra_net", "hso"},
-		resource: "modem",
-		together: serialNodes,
-	},
-	{
-		// Frontend, demux and dvr of an adapter work together: all nodes are one device, with the
-		// analog nodes of a hybrid tuner, which has one tuner for both.
-		name:     "DVB receiver",
-		nodes:    []string{"/dev/dvb/*/*"},
-		resource: "dvb",
-		together: []string{"/dev/video*", "/dev/vbi*", "/dev/radio*", "/dev/media*", "/dev/snd/*"},
-	},
-	{
-		// Codecs of a SoC have the same nodes as cameras, but pods request them for another
-		// purpose, and programs find them by their format.
-		name:  "video codec",
-		nodes: videoNodes,
-		words: []string{"codec", "vpu", "vdec", "venc", "decoder", "encoder", "jpeg", "hantro", "cedrus", "coda", "hevc"},
-	},
-	{
-		// Image processors convert what a camera of the board has captured.
-		name:  "image processor",
-		nodes: videoNodes,
-		words: []string{"isp", "rga", "scaler", "pxp"},
-	},
-	{
-		name:       "camera",
-		nodes:      videoNodes,
-		usbClasses: []string{"0e"},
-		words:      []string{"csi", "camera", "camss", "unicam", "cif", "cfe", "rkisp", "mipi"},
-		resource:   "camera",
-		path:       "/dev/video0",
-	},
-	{
-		// A port has no class of its own: usb-serial drivers are for devices of class ff.
-		name:     "serial adapter",
-		nodes:    serialNodes,
-		resource: "serial",
-		path:     "/dev/serial",
-	},
-	{
-		// PCI_BASE_CLASS_ACCELERATOR, and the nodes of drivers outside of subsystem accel.
-		name:       "accelerator",
-		pciClasses: []string{"12"},
-		resource:   "accelerator",
-		nodes: []string{
-			"/dev/accel/accel*", "/dev/apex_*", "/dev/hailo*", "/dev/dlb*", "/dev/dsa/*", "/dev/iax/*",
-			"/dev/dfl-port.*", "/dev/ama_transcoder*", "/dev/sfc_char*",
-		},
-		// AMD's GPUs without displays have this class.
-		vendor: "1002",
-		with:   []string{"/dev/kfd"},
-	},
-	{
-		// The node for rendering is enough for pods; card nodes also control displays. The
-		// runtime of AMD also needs the node that all GPUs share.
-		name:     "GPU",
-		nodes:    []string{"/dev/dri/renderD*"},
-		resource: "gpu",
-		vendor:   "1002",
-		with:     []string{"/dev/kfd"},
-	},
-	{
-		// A controller without a node for rendering, such as the console of a server.
-		name:  "display",
-		nodes: []string{"/dev/dri/*"},
-	},
-	{
-		// PCI_CLASS_MULTIMEDIA_AUDIO and PCI_CLASS_MULTIMEDIA_HD_AUDIO, USB_CLASS_AUDIO.
-		name:       "sound card",
-		nodes:      soundNodes,
-		pciClasses: []string{"0401", "0403"},
-		usbClasses: []string{"01"},
-		resource:   "sound",
-		with:       []string{"/dev/snd/timer", "/dev/snd/seq"},
-	},
-	{
-		// Its connections need the manager, which all adapters share.
-		name:     "RDMA adapter",
-		nodes:    []string{"/dev/infiniband/*"},
-		resource: "rdma",
-		with:     []string{"/dev/infiniband/rdma_cm"},
-	},
-	{
-		// USB_CLASS_CSCID. The daemon pcscd uses the bus node, without a driver.
-		name:       "smart card reader",
-		usbClasses: []string{"0b"},
-		resource:   "card-reader",
-	},
-	{
-		// PCI_BASE_CLASS_STORAGE and USB_CLASS_MASS_STORAGE.
-		name:       "storage",
-		pciClasses: []string{"01"},
-		usbClasses: []string{"08"},
-	},
-	{
-		// Most Ethernet and Wi-Fi adapters on USB have the class "vendor-specific": isKind also
-		// knows them by their interfaces.
-		name:       networkKind,
-		pciClasses: []string{"02"},
-		usbClasses: []string{"02"},
-	},
-	{
-		// USB_CLASS_WIRELESS_CONTROLLER.
-		name:       "Bluetooth",
-		usbClasses: []string{"e0"},
-		drivers:    []string{"btusb", "ath3k", "bfusb", "bpa10x", "bcm203x"},
-	},
-	{
-		// USB_CLASS_PRINTER. The driver usblp has a node for it.
-		name:       "printer",
-		nodes:      []string{"/dev/usb/lp*"},
-		usbClasses: []string{"07"},
-		resource:   "printer",
-	},
-	{
-		// PCI_BASE_CLASS_INPUT and USB_CLASS_HID.
-		name:       "input",
-		nodes:      []string{"/dev/input/*"},
-		usbClasses: []string{"03"},
-		pciClasses: []string{"09"},
-	},
-	{
-		// PCI_CLASS_SERIAL_USB. VFIO gives a whole controller to a virtual machine.
-		name:       "USB controller",
-		pciClasses: []string{"0c03"},
-	},
-	{
-		// PCI_BASE_CLASS_SERIAL: SMBus, SPI and others.
-		name:       "bus controller",
-		pciClasses: []string{"0c"},
-	},
-	{
-		// PCI_BASE_CLASS_MEMORY.
-		name:       "memory",
-		pciClasses: []string{"05"},
-	},
-	{
-		// PCI_BASE_CLASS_SYSTEM, and signal processing, which is the class of the power
-		// management in most chipsets.
-		name:       "system",
-		pciClasses: []string{"08", "11"},
-	},
-	// The subclasses of 07 in include/linux/pci_ids.h and in pci.ids.
-	{
-		name:       "serial port",
-		pciClasses: []string{"0700", "0702"},
-		nodes:      platformSerial,
-	},
-	{
-		// PCI_CLASS_COMMUNICATION_PARALLEL.
-		name:       "parallel port",
-		pciClasses: []string{"0701"},
-	},
-	{
-		name:       "modem",
-		pciClasses: []string{"0703"},
-	},
-	{
-		// The rest of PCI_BASE_CLASS_COMMUNICATION: 0780 is the management engine, not
-		// a serial port.
-		name:       "communication",
-		pciClasses: []string{"07"},
-	},
-	{
-		// PCI_BASE_CLASS_CRYPT.
-		name:       "crypto",
-		pciClasses: []string{"10"},
-	},
-	// Parts of a board, which have no class.
-	{
-		name:  "GPIO",
-		nodes: []string{gpioNodes},
-	},
-	{
-		name:  "SPI bus",
-		nodes: []string{"/dev/spidev*"},
-	},
-	{
-		name:  "I2C bus",
-		nodes: []string{"/dev/i2c-*"},
-	},
-	{
-		// A container that opens it and dies reboots the node.
-		name:  "watchdog",
-		nodes: []string{"/dev/watchdog*"},
-	},
-	{
-		name:  "clock",
-		nodes: []string{"/dev/rtc*"},
-	},
-	{
-		name:  "sensor",
-		nodes: []string{"/dev/iio:device*"},
-	},
-	{
-		// The BMC of a server.
-		name:  "management controller",
-		nodes: []string{"/dev/ipmi*"},
-	},
-	{
-		name:  "disk",
-		nodes: []string{"/dev/sd*", "/dev/vd*", "/dev/xvd*", "/dev/dasd*", "/dev/mmcblk*", "/dev/mtd*"},
-	},
-	{
-		// USB_CLASS_VENDOR_SPEC and USB_CLASS_APP_SPEC: dongles that programs open through
-		// the bus node.
-		name:       "vendor-specific",
-		usbClasses: []string{"ff", "fe"},
-		resource:   "usb",
-	},
+// readKinds reads the table below a heading of the page.
+func readKinds(heading string) []kind {
+	_, table, _ := strings.Cut(kindsPage, "\n## "+heading+"\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	_, rows, _ := strings.Cut(table, "|---|\n")
+	var all []kind
+	for line := range strings.Lines(rows) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		k := kind{
+			name:     cells[0],
+			resource: strings.Trim(cells[1], "-"),
+			note:     strings.Trim(cells[4], "-"),
+		}
+		for _, item := range strings.Fields(strings.Trim(cells[2], "`") + " " + strings.Trim(cells[3], "`")) {
+			k.add(item)
+		}
+		all = append(all, k)
+	}
+	return all
 }
+
+// add adds an item of a row: a glob, or a name with a value.
+func (k *kind) add(item string) {
+	name, value, _ := strings.Cut(item, ":")
+	switch name {
+	case "-":
+	case "pci":
+		k.pciClasses = append(k.pciClasses, value)
+	case "usb":
+		k.usbClasses = append(k.usbClasses, value)
+	case "driver":
+		k.drivers = append(k.drivers, value)
+	case "word":
+		k.words = append(k.words, value)
+	case "path":
+		k.path = value
+	case "together":
+		k.together = append(k.together, value)
+	case "with":
+		k.with = append(k.with, value)
+	case "vendor":
+		k.vendor = value
+	case "count":
+		k.count, _ = strconv.Atoi(value)
+	case "each":
+		k.each = true
+	default:
+		k.nodes = append(k.nodes, item)
+	}
+}
+
+// Nodes that several rules name.
+var (
+	// serialNodes are the ports of USB serial adapters, of usb-serial and cdc_acm.
+	serialNodes = []string{"/dev/ttyUSB*", "/dev/ttyACM*"}
+	// mediaNodes configure the pipeline of a camera (Documentation/userspace-api/media).
+	mediaNodes = []string{"/dev/media*", "/dev/v4l-subdev*"}
+	// soundNodes are the nodes of ALSA.
+	soundNodes = []string{"/dev/snd/*"}
+)
 
 // networkKind is the kind of hardware with network interfaces.
 const networkKind = "network"
 
-// platformSerial are the serial ports of a board (Documentation/admin-guide/devices.txt).
-var platformSerial = []string{
-	"/dev/ttyS*", "/dev/ttyAMA*", "/dev/ttymxc*", "/dev/ttyTHS*", "/dev/ttyPS*", "/dev/ttyLP*", "/dev/ttySTM*",
-	"/dev/ttyMSM*", "/dev/ttyHS*", "/dev/ttyO*", "/dev/ttySC*", "/dev/ttySAC*", "/dev/ttyUL*",
-}
+// serialKind is the kind of serial ports of a board.
+const serialKind = "serial port"
 
 // The vendors of display controllers for the consoles of servers, which are no GPUs even if
 // they have no driver: ASPEED and Matrox.
@@ -295,7 +122,7 @@ func (c *Catalog) kindOf(h *device.Hardware) kind {
 	if h.IsPartition() {
 		return c.kindOf(h.Parent)
 	}
-	for _, k := range kinds {
+	for _, k := range kinds() {
 		if c.isKind(h, &k) {
 			return k
 		}
@@ -367,108 +194,26 @@ func hasPrefix(s string, prefixes []string) bool {
 	return false
 }
 
-// nodeKind is a kind of nodes that many containers may share, or that have no hardware to
-// distinguish them. Its nodes are selected by their path.
-type nodeKind struct {
-	name     string
-	glob     string
-	resource string
-	// each is set if nodes differ in what is connected to them: each one is a resource.
-	each  bool
-	with  []string
-	count int    // containers that share it
-	note  string // about the resource
-}
-
-// Each opening of a shared node is independent of the others: a virtual machine, a connection
-// of a file system, or an interface in the network namespace of the container. count only keeps
-// the kubelet from refusing pods.
-var nodeKinds = []nodeKind{
-	{
-		name:     "virtualization",
-		glob:     "/dev/kvm",
-		resource: "kvm",
-		count:    100,
-	},
-	{
-		name:     "file systems",
-		glob:     "/dev/fuse",
-		resource: "fuse",
-		count:    100,
-	},
-	{
-		name:     "tunnels",
-		glob:     "/dev/net/tun",
-		resource: "tun",
-		count:    100,
-	},
-	{
-		name:     "virtual networks",
-		glob:     "/dev/vhost-net",
-		resource: "vhost-net",
-		count:    100,
-	},
-	{
-		name:     "virtual sockets",
-		glob:     "/dev/vhost-vsock",
-		resource: "vhost-vsock",
-		count:    100,
-	},
-	{
-		name:     "SGX enclaves",
-		glob:     "/dev/sgx_enclave",
-		resource: "sgx",
-		count:    100,
-	},
-	{
-		name:     "TPM",
-		glob:     "/dev/tpmrm0",
-		resource: "tpm",
-		count:    64,
-	},
-	{
-		name:     "GPIO",
-		glob:     gpioNodes,
-		resource: "gpio",
-		each:     true,
-	},
-	{
-		name:     "SPI",
-		glob:     "/dev/spidev*",
-		resource: "spi",
-		each:     true,
-	},
-	{
-		name:     "NVIDIA GPU",
-		glob:     "/dev/nvidia[0-9]*",
-		resource: "nvidia-gpu",
-		with:     []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"},
-		note:     "Programs need the driver's libraries too, which CDI brings: examples/configs/nvidia-cdi.toml.",
-	},
-}
-
-const (
-	gpioNodes     = "/dev/gpiochip*"
-	gpioSubsystem = "gpio"
-)
+const gpioSubsystem = "gpio"
 
 // kindOfNode returns the kind of a node without hardware. The kind of an unknown node has the name
 // of its subsystem, and a resource with the name of the node.
-func (c *Catalog) kindOfNode(n *device.Node) nodeKind {
-	for _, k := range nodeKinds {
-		if c.matches(n.Path, k.glob) {
+func (c *Catalog) kindOfNode(n *device.Node) kind {
+	for _, k := range nodeKinds() {
+		if c.matches(n.Path, k.nodes...) {
 			return k
 		}
 	}
 	// The subsystem is what the kernel calls the kind of a node.
 	name := n.Subsystem
+	isSerial := func(k kind) bool { return k.name == serialKind && c.matches(n.Path, k.nodes...) }
 	switch {
 	case n.Net != nil:
 		name = networkKind
-	case c.matches(n.Path, platformSerial...):
-		name = "serial port"
+	case slices.ContainsFunc(kinds(), isSerial):
+		name = serialKind
 	}
-	return nodeKind{
+	return kind{
 		name:     name,
 		resource: slug(strings.ToLower(stem(n.Kernel))),
 	}

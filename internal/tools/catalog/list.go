@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -217,20 +218,7 @@ func starred(path string) string {
 			return prefix + "*"
 		}
 	}
-	var b strings.Builder
-	// A number is one star, however many digits it has.
-	wasDigit := false
-	for _, r := range path {
-		isDigit := r >= '0' && r <= '9'
-		switch {
-		case !isDigit:
-			b.WriteRune(r)
-		case !wasDigit:
-			b.WriteByte('*')
-		}
-		wasDigit = isDigit
-	}
-	return b.String()
+	return regexp.MustCompile("[0-9]+").ReplaceAllString(path, "*")
 }
 
 // containerPrefixes start the names of the host's ends of the interfaces of containers:

@@ -76,8 +76,7 @@ func forInterface(h *device.Hardware, n *device.Node, hasModel bool) Resource {
 // that is unique, otherwise its location. It returns nil if the device has no usable serial number
 // and the host has no other device of its model, and for a partition: see onePartition.
 func (c *Catalog) distinguishing(h *device.Hardware) []string {
-	ids, _ := reenumeratedIDs(h)
-	if ids != nil {
+	if reenumeratedIDs(h) != nil {
 		// The serial number appears with the firmware.
 		return []string{fmt.Sprintf("path = %q", attribute(h, "usb.path"))}
 	}

@@ -27,7 +27,7 @@ func (c *Catalog) Starter() []Resource {
 		r.Name = unusedName(all, r.Name)
 		all = append(all, r)
 	}
-	for _, k := range nodeKinds {
+	for _, k := range nodeKinds() {
 		for _, r := range c.resourcesOfKind(k) {
 			r.Name = unusedName(all, r.Name)
 			all = append(all, r)
@@ -102,10 +102,10 @@ func unusedName(all []Resource, name string) string {
 
 // resourcesOfKind returns the resources for the nodes of a kind: one for all, or one for each. It
 // returns nil if the host has no such node.
-func (c *Catalog) resourcesOfKind(k nodeKind) []Resource {
+func (c *Catalog) resourcesOfKind(k kind) []Resource {
 	var found []*device.Node
 	for _, n := range c.snap.Nodes {
-		if c.matches(n.Path, k.glob) && isForPods(n) && isWritable(n.Path) {
+		if c.matches(n.Path, k.nodes...) && isForPods(n) && isWritable(n.Path) {
 			found = append(found, n)
 		}
 	}
@@ -114,7 +114,7 @@ func (c *Catalog) resourcesOfKind(k nodeKind) []Resource {
 	}
 	// Containers share the nodes, or any of them will do.
 	if !k.each {
-		return []Resource{c.resourceOfNodes(k, k.glob, paths(found))}
+		return []Resource{c.resourceOfNodes(k, k.nodes[0], paths(found))}
 	}
 	var all []Resource
 	for _, n := range found {
@@ -123,7 +123,7 @@ func (c *Catalog) resourcesOfKind(k nodeKind) []Resource {
 	return all
 }
 
-// isForPods reports whether pods may want a node of a nodeKind. The GPIO of a USB adapter
+// isForPods reports whether pods may want a node of a kind of nodes. The GPIO of a USB adapter
 // belongs to its device, and the GPIO of a chipset to the board.
 func isForPods(n *device.Node) bool {
 	if n.Subsystem != gpioSubsystem {
@@ -143,7 +143,7 @@ func isWritable(path string) bool {
 // for each other. The driver identifies a GPIO chip if no other chip has the same driver, because
 // the numbers of chips depend on the order of probing. The number of an SPI bus is stable: it comes
 // from the description of the board.
-func (c *Catalog) resourceOfNode(k nodeKind, n *device.Node, all []*device.Node) Resource {
+func (c *Catalog) resourceOfNode(k kind, n *device.Node, all []*device.Node) Resource {
 	driver := ""
 	if n.Subsystem == gpioSubsystem {
 		driver = c.driverOf(n)
@@ -163,7 +163,7 @@ func (c *Catalog) resourceOfNode(k nodeKind, n *device.Node, all []*device.Node)
 		}
 		return r
 	}
-	r := c.resourceOfNodes(k, k.glob, []string{n.Path})
+	r := c.resourceOfNodes(k, k.nodes[0], []string{n.Path})
 	r.Lines = append(r.Lines, "match.driver = "+quote(pattern.Quote(driver)))
 	if len(all) > 1 {
 		r.Name += "-" + slug(driver)
@@ -180,7 +180,7 @@ func (c *Catalog) driverOf(n *device.Node) string {
 }
 
 // resourceOfNodes returns the resource for nodes of a kind, which a glob selects.
-func (c *Catalog) resourceOfNodes(k nodeKind, glob string, found []string) Resource {
+func (c *Catalog) resourceOfNodes(k kind, glob string, found []string) Resource {
 	title := strings.Join(found, " ")
 	if k.name != "" {
 		title = k.name + ": " + title
