@@ -12,8 +12,8 @@ import (
 
 // Table is a table with lines below its rows. Its columns are two spaces apart.
 type Table struct {
-	// limit is the width to which long cells are shortened, 0 if they are not.
-	limit int
+	// isWide is set if long cells are not shortened.
+	isWide bool
 	// rows are the head and the rows below it.
 	rows []row
 }
@@ -24,15 +24,12 @@ type row struct {
 	below []string
 }
 
-// NewTable returns a table that never shortens a cell. head names its columns.
-func NewTable(head ...string) *Table { return NewLimitedTable(0, head...) }
-
-// NewLimitedTable returns a table whose rows fit a number of columns of a terminal, as far as
-// possible. 0 is no limit.
-func NewLimitedTable(limit int, head ...string) *Table {
+// NewTable returns a table whose rows fit the narrowest common terminal, as far as possible. A wide
+// table never shortens a cell. head names its columns.
+func NewTable(wide bool, head ...string) *Table {
 	return &Table{
-		limit: limit,
-		rows:  []row{{cells: head}},
+		isWide: wide,
+		rows:   []row{{cells: head}},
 	}
 }
 
@@ -80,7 +77,7 @@ func (t *Table) widths() []int {
 	total := sum(widths)
 	// Each step takes one column of the terminal from the widest column of the table, so that short
 	// cells stay whole.
-	for t.limit > 0 && total > t.limit {
+	for !t.isWide && total > Columns {
 		widest := 0
 		for i := range widths {
 			if widths[i] > widths[widest] {
@@ -126,7 +123,7 @@ func (t *Table) Write(w io.Writer) error {
 		}
 		for _, line := range row.below {
 			// Lines below a row may be longer than the table, and are wrapped at words.
-			wrapAt(w, cmp.Or(t.limit, Columns), "    ", "      ", line)
+			wrapAt(w, "    ", "      ", line)
 		}
 	}
 	return nil

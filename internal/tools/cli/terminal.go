@@ -38,7 +38,7 @@ func hasColours(w io.Writer) bool {
 // one are indented by two more columns. It writes nothing if text has no words. The width of the
 // terminal has no effect.
 func Wrap(w io.Writer, indent, text string) {
-	wrapAt(w, Columns, indent, indent+"  ", text)
+	wrapAt(w, indent, indent+"  ", text)
 }
 
 // Hang is like Wrap, for text behind the cells of a row: its other lines begin below the text, as far
@@ -46,17 +46,17 @@ func Wrap(w io.Writer, indent, text string) {
 func Hang(w io.Writer, row, text string) {
 	const room = 34
 	width := min(utf8.RuneCountInString(row), Columns-room)
-	wrapAt(w, Columns, row, strings.Repeat(" ", width), text)
+	wrapAt(w, row, strings.Repeat(" ", width), text)
 }
 
-// wrapAt writes words in lines of a given width, with one indent for the first line and one for the
+// wrapAt writes words in lines of Columns, with one indent for the first line and one for the
 // others. The width counts characters, not cells: wide characters, such as Chinese ones, make a line
 // longer than the terminal.
-func wrapAt(w io.Writer, width int, indent, continued, text string) {
+func wrapAt(w io.Writer, indent, continued, text string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
 		length := utf8.RuneCountInString(indent+line) + 1 + utf8.RuneCountInString(word)
-		if line != "" && length > width {
+		if line != "" && length > Columns {
 			fmt.Fprintln(w, indent+line)
 			line = ""
 			indent = continued

@@ -77,29 +77,23 @@ func (f *Fleet) Diff(ctx context.Context, configurations []manifest.Configuratio
 		OtherConfig: []string{},
 	}
 	var affected []Member
-	var inputs [][]byte
 	for _, m := range members.List {
-		files := configurationOf(&m, configurations)
 		// The node has another DaemonSet or another release of the chart.
-		if files == nil {
+		if configurationOf(&m, configurations) == nil {
 			report.OtherConfig = append(report.OtherConfig, m.Node)
 			continue
 		}
 		affected = append(affected, m)
-		inputs = append(inputs, configMap(files))
 	}
 	if len(affected) == 0 {
 		return nil, errors.New("no node has a configuration of this file: no ConfigMap in it has the name of one that the DaemonSet mounts")
 	}
-	// Each call writes only its own element.
-	checked := make([]answer.File, len(affected))
-	failed := f.each(ctx, affected, func(ctx context.Context, i int) (err error) {
-		checked[i], err = f.check(ctx, &affected[i], inputs[i])
-		return err
+	checked, failed, err := each(ctx, f, affected, func(ctx context.Context, m *Member) (answer.File, error) {
+		return f.check(ctx, m, configMap(configurationOf(m, configurations)))
 	})
 	// The user has interrupted the command: a report with a part of the nodes would look complete.
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err != nil {
+		return nil, err
 	}
 	for i, err := range failed {
 		report.add(affected[i].Node, &checked[i], err)
@@ -218,10 +212,8 @@ func (f *Fleet) Snapshot(ctx context.Context, node string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var recording []byte
-	failed := f.each(ctx, list, func(ctx context.Context, _ int) (err error) {
-		recording, err = f.exec(ctx, &list[0], nil, "snapshot", "--redact", "-")
-		return err
+	recordings, failed, err := each(ctx, f, list, func(ctx context.Context, m *Member) ([]byte, error) {
+		return f.exec(ctx, m, nil, "snapshot", "--redact", "-")
 	})
-	return recording, failed[0]
+	return recordings[0], cmp.Or(failed[0], err)
 }

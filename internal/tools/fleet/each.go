@@ -7,41 +7,33 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// each calls ask for each member, several at the same time, and returns why members have not
-// answered, in their order. A member that cannot be asked is an error without a call. No member
-// delays the others for longer than the timeout. ask is called concurrently, with an index of
-// members and a context that ends at the timeout.
-func (f *Fleet) each(ctx context.Context, members []Member, ask func(ctx context.Context, i int) error) []error {
+// each asks several members at the same time. It returns their answers and why members have not
+// answered, both in the order of members. A member that cannot be asked is an error without a call. No
+// member delays the others for longer than the timeout. ask is called concurrently, with a context that
+// ends at the timeout. err is set if ctx has ended: the answers are not complete then.
+func each[T any](ctx context.Context, f *Fleet, members []Member, ask func(context.Context, *Member) (T, error)) (answers []T, failed []error, err error) {
 	// Each worker writes only the elements of its members.
-	failed := make([]error, len(members))
-	for i := range members {
-		if problem := members[i].Problem; problem != "" {
-			failed[i] = errors.New(problem)
-		}
-	}
+	answers = make([]T, len(members))
+	failed = make([]error, len(members))
 	var workers errgroup.Group
 	// Each worker is one kubectl process at a time.
 	workers.SetLimit(max(f.Parallel, 1))
 	for i := range members {
-		if failed[i] != nil {
+		if problem := members[i].Problem; problem != "" {
+			failed[i] = errors.New(problem)
 			continue
 		}
 		workers.Go(func() error {
-			failed[i] = f.within(ctx, i, ask)
+			// The members that wait for a worker are not asked any more.
+			if ctx.Err() != nil {
+				return nil
+			}
+			ctx, cancel := context.WithTimeoutCause(ctx, f.Timeout, errNoAnswer(f.Timeout))
+			defer cancel()
+			answers[i], failed[i] = ask(ctx, &members[i])
 			return nil
 		})
 	}
 	_ = workers.Wait() // failed has the errors
-	return failed
-}
-
-// within asks one member, and waits for its answer until the timeout.
-func (f *Fleet) within(ctx context.Context, i int, ask func(ctx context.Context, i int) error) error {
-	// The members that wait for a worker are not asked any more.
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, f.Timeout, errNoAnswer(f.Timeout))
-	defer cancel()
-	return ask(ctx, i)
+	return answers, failed, context.Cause(ctx)
 }

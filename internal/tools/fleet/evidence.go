@@ -194,26 +194,22 @@ func (p *place) unhealthy() []string {
 	return all
 }
 
-// held lists the devices that the pod holds on its node, as the node reports it. A container is
-// listed once for each slot that it holds. The result is empty if the holders are unknown.
-func (e *Evidence) held() []heldDevice {
-	var all []heldDevice
-	if e.Pod == nil {
-		return all
-	}
+// holdings lists the devices that containers hold, as their nodes report it. A container is listed once
+// for each slot that it holds. The result is empty if the holders are unknown.
+func (e *Evidence) holdings() []holding {
+	var all []holding
 	for i := range e.Answers {
 		answer := &e.Answers[i]
 		for _, r := range answer.Resources {
 			for _, d := range r.Devices {
 				for _, h := range d.Held {
-					if h.Namespace == e.Pod.Metadata.Namespace && h.Pod == e.Pod.Metadata.Name {
-						all = append(all, heldDevice{
-							resource:  r.Name,
-							device:    d,
-							container: h.Container,
-							since:     answer.since(r.Name, d.ID),
-						})
-					}
+					all = append(all, holding{
+						node:     answer.Member.Node,
+						resource: r.Name,
+						device:   d,
+						holder:   h,
+						since:    answer.since(r.Name, d.ID),
+					})
 				}
 			}
 		}
@@ -221,11 +217,22 @@ func (e *Evidence) held() []heldDevice {
 	return all
 }
 
-// heldDevice is a device that a container of the pod holds.
-type heldDevice struct {
-	resource  string
-	device    status.Device
-	container string
+// held lists the devices that the pod holds.
+func (e *Evidence) held() []holding {
+	if e.Pod == nil {
+		return nil
+	}
+	return slices.DeleteFunc(e.holdings(), func(h holding) bool {
+		return h.holder.Namespace != e.Pod.Metadata.Namespace || h.holder.Pod != e.Pod.Metadata.Name
+	})
+}
+
+// holding is a device that a container holds.
+type holding struct {
+	node     string
+	resource string
+	device   status.Device
+	holder   status.Holder
 	// since is when it became Unhealthy, if that is known.
 	since time.Time
 }

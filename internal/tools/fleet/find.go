@@ -47,14 +47,11 @@ func (f *Fleet) Find(ctx context.Context, text string) (*FindReport, error) {
 		Found: []Found{},
 		Nodes: []NodeState{},
 	}
-	// Each call writes only its own element.
-	found := make([][]Found, len(members.List))
-	failed := f.each(ctx, members.List, func(ctx context.Context, i int) (err error) {
-		found[i], err = f.findOn(ctx, &members.List[i], text)
-		return err
+	found, failed, err := each(ctx, f, members.List, func(ctx context.Context, m *Member) ([]Found, error) {
+		return f.findOn(ctx, m, text)
 	})
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err != nil {
+		return nil, err
 	}
 	for i, err := range failed {
 		// A node that has not answered has none.

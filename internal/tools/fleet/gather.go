@@ -216,7 +216,10 @@ func (f *Fleet) gatherNodes(ctx context.Context, e *Evidence) error {
 	selects := func(resource string) bool {
 		return slices.ContainsFunc(e.Requests, func(r Request) bool { return r.Resource == resource })
 	}
-	answers, failed := f.statuses(ctx, asked, selects)
+	answers, failed, err := f.statuses(ctx, asked, selects)
+	if err != nil {
+		return err
+	}
 	for i, err := range failed {
 		if err != nil {
 			e.Silent = append(e.Silent, NodeState{Node: asked[i].Node, Problems: lines(err)})
@@ -235,8 +238,8 @@ func (f *Fleet) gatherNodes(ctx context.Context, e *Evidence) error {
 // only for containers that do not run as root: this costs another call.
 func (f *Fleet) gatherPermissions(ctx context.Context, e *Evidence, m *Member) {
 	held := e.held()
-	needed := slices.ContainsFunc(held, func(h heldDevice) bool {
-		id, isKnown := e.identity(h.container)
+	needed := slices.ContainsFunc(held, func(h holding) bool {
+		id, isKnown := e.identity(h.holder.Container)
 		return isKnown && id.UID != 0 && h.device.Health == status.Healthy
 	})
 	if !needed {
@@ -248,14 +251,13 @@ func (f *Fleet) gatherPermissions(ctx context.Context, e *Evidence, m *Member) {
 			continue
 		}
 		asked[h.resource] = true
-		var explained answer.Explain
 		// each is used for its timeout.
-		_ = f.each(ctx, []Member{*m}, func(ctx context.Context, _ int) error {
-			err := f.ask(ctx, m, &explained, "explain", h.resource)
-			e.note("owners of nodes on "+m.Node, err)
-			return nil
+		explained, failed, _ := each(ctx, f, []Member{*m}, func(ctx context.Context, m *Member) (explained answer.Explain, err error) {
+			err = f.ask(ctx, m, &explained, "explain", h.resource)
+			return explained, err
 		})
-		e.Permissions = append(e.Permissions, explained.Nodes...)
+		e.note("owners of nodes on "+m.Node, failed[0])
+		e.Permissions = append(e.Permissions, explained[0].Nodes...)
 	}
 }
 
@@ -267,21 +269,15 @@ const maxHolders = 50
 func (f *Fleet) gatherHolders(ctx context.Context, e *Evidence) {
 	byNamespace := map[string][]string{}
 	count := 0
-	for i := range e.Answers {
-		for _, r := range e.Answers[i].Resources {
-			for _, d := range r.Devices {
-				for _, h := range d.Held {
-					key := h.Namespace + "/" + h.Pod
-					if _, isKnown := e.Holders[key]; isKnown || count == maxHolders {
-						continue
-					}
-					count++
-					// The pod is known to be missing unless the answer below has it.
-					e.Holders[key] = nil
-					byNamespace[h.Namespace] = append(byNamespace[h.Namespace], h.Pod)
-				}
-			}
+	for _, h := range e.holdings() {
+		key := h.holder.Namespace + "/" + h.holder.Pod
+		if _, isKnown := e.Holders[key]; isKnown || count == maxHolders {
+			continue
 		}
+		count++
+		// The pod is known to be missing unless the answer below has it.
+		e.Holders[key] = nil
+		byNamespace[h.holder.Namespace] = append(byNamespace[h.holder.Namespace], h.holder.Pod)
 	}
 	for namespace, names := range byNamespace {
 		// kubectl prints a list for several names, and an object for one.

@@ -5,7 +5,12 @@ import "strings"
 // notCreated: the API server refuses the pod, such as by a ResourceQuota, Pod Security admission or
 // a webhook. The pod does not exist then, only an event of the object that should create it.
 func notCreated(e *Evidence) *Reason {
-	event := e.failedCreate()
+	if e.Pod != nil {
+		return nil
+	}
+	event := e.latest(func(event *Event) bool {
+		return event.Reason == "FailedCreate" && e.creates(event.InvolvedObject.Name)
+	})
 	if event == nil {
 		return nil
 	}
@@ -19,26 +24,6 @@ func notCreated(e *Evidence) *Reason {
 		Details: []string{event.Message},
 		Do:      []string{do},
 	}
-}
-
-// failedCreate returns the latest event about a pod that could not be created, nil if there is none
-// or if the pod exists.
-func (e *Evidence) failedCreate() *Event {
-	if e.Pod != nil {
-		return nil
-	}
-	var latest *Event
-	for i := range e.Events {
-		event := &e.Events[i]
-		isFailure := event.Reason == "FailedCreate" && e.creates(event.InvolvedObject.Name)
-		if !isFailure {
-			continue
-		}
-		if latest == nil || event.at().After(latest.at()) {
-			latest = event
-		}
-	}
-	return latest
 }
 
 // creates reports whether an object of some name creates the pod, or a pod of the workload, that

@@ -55,14 +55,8 @@ func deviceTainted(e *Evidence) *Reason {
 				}
 			}
 		}
-		if len(details) == 0 {
-			return nil
-		}
-		return &Reason{
-			Text:    "devices of " + r.Resource + " have a taint",
-			Details: few(details),
-			Do:      []string{"remove the DeviceTaintRule after the maintenance: kubectl get devicetaintrules, or tolerate the taint in the claim"},
-		}
+		return because("devices of "+r.Resource+" have a taint", details,
+			"remove the DeviceTaintRule after the maintenance: kubectl get devicetaintrules, or tolerate the taint in the claim")
 	})
 }
 

@@ -48,7 +48,7 @@ func withoutDevice(e *Evidence) *Reason {
 		}
 		places := e.places(r.Resource)
 		isKnown := len(places) > 0 && places[0].answer != nil && places[0].answer.HeldUnknown == ""
-		has := slices.ContainsFunc(held, func(h heldDevice) bool { return h.resource == r.Resource })
+		has := slices.ContainsFunc(held, func(h holding) bool { return h.resource == r.Resource })
 		if !isKnown || has {
 			continue
 		}
@@ -70,7 +70,7 @@ func permissionDenied(e *Evidence) *Reason {
 		return nil
 	}
 	for _, h := range e.held() {
-		id, isKnown := e.identity(h.container)
+		id, isKnown := e.identity(h.holder.Container)
 		if !isKnown || id.UID == 0 {
 			continue
 		}
@@ -80,7 +80,7 @@ func permissionDenied(e *Evidence) *Reason {
 				continue
 			}
 			return &Reason{
-				Text: fmt.Sprintf("container %s runs as user %d and may not open %s", h.container, id.UID, p.Path),
+				Text: fmt.Sprintf("container %s runs as user %d and may not open %s", h.holder.Container, id.UID, p.Path),
 				Details: []string{
 					fmt.Sprintf("%s on %s has owner %d, group %d and mode %04o", p.Path, e.Pod.Spec.NodeName, p.UID, p.GID, p.Mode),
 					fmt.Sprintf("the container has user %d, group %d and the groups %v", id.UID, id.GID, id.SupplementalGroups),

@@ -72,20 +72,12 @@ func noDeviceAnywhere(e *Evidence) *Reason {
 			why := noDevices(p.resource)
 			reasons[why] = append(reasons[why], p.node)
 		}
-		if len(reasons) == 0 {
-			return nil
-		}
 		var details []string
 		for _, why := range slices.Sorted(maps.Keys(reasons)) {
 			details = append(details, joinNodes(reasons[why])+": "+why)
 		}
-		return &Reason{
-			Text:    "no node has " + r.Resource + ": it is configured, but no device matches",
-			Details: few(details),
-			Do: []string{
-				"plug the device in, or correct the match: generic-dp explain " + r.Resource + " in the DaemonSet's pod shows each condition",
-			},
-		}
+		return because("no node has "+r.Resource+": it is configured, but no device matches", details,
+			"plug the device in, or correct the match: generic-dp explain "+r.Resource+" in the DaemonSet's pod shows each condition")
 	})
 }
 
@@ -107,14 +99,8 @@ func allUnhealthy(e *Evidence) *Reason {
 		for _, p := range places {
 			details = append(details, p.unhealthy()...)
 		}
-		if len(details) == 0 {
-			return nil
-		}
-		return &Reason{
-			Text:    "devices of " + r.Resource + " are not Healthy, so that no pod gets them",
-			Details: few(details),
-			Do:      []string{"resolve the reason, such as by plugging the device in again: it turns Healthy without further action"},
-		}
+		return because("devices of "+r.Resource+" are not Healthy, so that no pod gets them", details,
+			"resolve the reason, such as by plugging the device in again: it turns Healthy without further action")
 	})
 }
 
@@ -126,14 +112,8 @@ func allHeld(e *Evidence) *Reason {
 		for _, p := range places {
 			details = append(details, e.holdersOn(&p)...)
 		}
-		if len(details) == 0 {
-			return nil
-		}
-		return &Reason{
-			Text:    "other pods hold devices of " + r.Resource,
-			Details: few(details),
-			Do:      []string{"delete a pod that does not need it, add a device, or raise count if a device may be shared"},
-		}
+		return because("other pods hold devices of "+r.Resource, details,
+			"delete a pod that does not need it, add a device, or raise count if a device may be shared")
 	})
 }
 
@@ -168,24 +148,20 @@ func (e *Evidence) holderState(h status.Holder) string {
 // new one is ready. With the strategy RollingUpdate, the new pod must usually be ready before the
 // old one ends.
 func rolloutStuck(e *Evidence) *Reason {
-	return e.perFullRequest(func(r Request, places []place) *Reason {
+	return e.perFullRequest(func(r Request, _ []place) *Reason {
 		own := workload(e.Pod)
-		for _, p := range places {
-			for _, d := range p.resource.Devices {
-				for _, h := range d.Held {
-					other := e.Holders[h.Namespace+"/"+h.Pod]
-					if other == nil || own == "" || !isOlderVersion(other, e.Pod) {
-						continue
-					}
-					return &Reason{
-						Text:    "the previous version of the same pod holds " + r.Resource + ": the rollout of " + own + " waits for the new pod, and the new pod waits for the device",
-						Details: []string{other.Metadata.Path() + " holds " + d.ID + " on " + p.node},
-						Do: []string{
-							"set spec.strategy.type: Recreate in " + own + ", so that the old pod ends first",
-							"for this rollout: kubectl delete pod -n " + other.Metadata.Namespace + " " + other.Metadata.Name,
-						},
-					}
-				}
+		for _, h := range e.holdings() {
+			other := e.Holders[h.holder.Namespace+"/"+h.holder.Pod]
+			if h.resource != r.Resource || other == nil || own == "" || !isOlderVersion(other, e.Pod) {
+				continue
+			}
+			return &Reason{
+				Text:    "the previous version of the same pod holds " + r.Resource + ": the rollout of " + own + " waits for the new pod, and the new pod waits for the device",
+				Details: []string{other.Metadata.Path() + " holds " + h.device.ID + " on " + h.node},
+				Do: []string{
+					"set spec.strategy.type: Recreate in " + own + ", so that the old pod ends first",
+					"for this rollout: kubectl delete pod -n " + other.Metadata.Namespace + " " + other.Metadata.Name,
+				},
 			}
 		}
 		return nil
@@ -233,14 +209,8 @@ func notRegistered(e *Evidence) *Reason {
 				details = append(details, p.node+": "+p.resource.Reason)
 			}
 		}
-		if len(details) == 0 {
-			return nil
-		}
-		return &Reason{
-			Text:    "the kubelet has not accepted " + r.Resource + " yet",
-			Details: few(details),
-			Do:      []string{"wait some seconds; the log of the DaemonSet's pod on this node has the reason: kubectl logs"},
-		}
+		return because("the kubelet has not accepted "+r.Resource+" yet", details,
+			"wait some seconds; the log of the DaemonSet's pod on this node has the reason: kubectl logs")
 	})
 }
 

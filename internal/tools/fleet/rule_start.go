@@ -13,14 +13,9 @@ func prepareFailed(e *Evidence) *Reason {
 	if !e.isPlaced() || e.Pod.Status.Phase != "Pending" {
 		return nil
 	}
-	var latest *Event
-	for i := range e.Events {
-		event := &e.Events[i]
-		isPrepare := event.Reason == "FailedPrepareDynamicResources" || strings.Contains(event.Message, "prepare dynamic resources")
-		if isPrepare && (latest == nil || event.at().After(latest.at())) {
-			latest = event
-		}
-	}
+	latest := e.latest(func(event *Event) bool {
+		return event.Reason == "FailedPrepareDynamicResources" || strings.Contains(event.Message, "prepare dynamic resources")
+	})
 	if latest == nil {
 		return nil
 	}
@@ -74,7 +69,7 @@ func createFailed(e *Evidence) *Reason {
 }
 
 // describe says since when and why a device is Unhealthy.
-func (h *heldDevice) describe() string {
+func (h *holding) describe() string {
 	return h.resource + " " + h.device.ID + " is Unhealthy" + sinceText(h.since) + ": " + h.device.Reason
 }
 
@@ -105,12 +100,6 @@ func containerWaits(e *Evidence) *Reason {
 		}
 		details = append(details, strings.TrimSuffix(c.Name+": "+w.Reason+": "+w.Message, ": "))
 	}
-	if len(details) == 0 {
-		return nil
-	}
-	return &Reason{
-		Text:    "a container does not run",
-		Details: few(details),
-		Do:      []string{"this is not about devices: kubectl describe pod -n " + e.Namespace + " " + e.Name},
-	}
+	return because("a container does not run", details,
+		"this is not about devices: kubectl describe pod -n "+e.Namespace+" "+e.Name)
 }

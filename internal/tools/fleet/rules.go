@@ -101,6 +101,30 @@ func few(lines []string) []string {
 	return append(lines[:maxDetails:maxDetails], more)
 }
 
+// because returns a reason with the first of its details, or nil if there are none.
+func because(text string, details []string, do string) *Reason {
+	if len(details) == 0 {
+		return nil
+	}
+	return &Reason{
+		Text:    text,
+		Details: few(details),
+		Do:      []string{do},
+	}
+}
+
+// latest returns the latest event that a rule is about, or nil.
+func (e *Evidence) latest(isAbout func(*Event) bool) *Event {
+	var latest *Event
+	for i := range e.Events {
+		event := &e.Events[i]
+		if isAbout(event) && (latest == nil || event.at().After(latest.at())) {
+			latest = event
+		}
+	}
+	return latest
+}
+
 // RuleNames are the names of all rules, in their order.
 func RuleNames() []string {
 	var names []string

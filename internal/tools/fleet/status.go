@@ -120,9 +120,9 @@ func (f *Fleet) Status(ctx context.Context, filter Filter) (*StatusReport, error
 			return nil, err
 		}
 	}
-	answers, failed := f.statuses(ctx, list, filter.selects)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	answers, failed, err := f.statuses(ctx, list, filter.selects)
+	if err != nil {
+		return nil, err
 	}
 	if err := filter.check(answers, failed); err != nil {
 		return nil, err
@@ -151,17 +151,14 @@ func (m *Members) on(node string) ([]Member, error) {
 }
 
 // statuses asks members for their status. Of the answers, only the selected resources are kept: a
-// large cluster has thousands of devices. Both results have the order of members.
-func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(resource string) bool) ([]nodeStatus, []error) {
-	answers := make([]nodeStatus, len(members))
-	failed := f.each(ctx, members, func(ctx context.Context, i int) error {
-		m := &members[i]
-		answers[i].Member = *m
-		err := f.ask(ctx, m, &answers[i].Status, "status")
-		answers[i].keep(selects)
-		return err
+// large cluster has thousands of devices. The results are those of each.
+func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(resource string) bool) (answers []nodeStatus, failed []error, err error) {
+	return each(ctx, f, members, func(ctx context.Context, m *Member) (nodeStatus, error) {
+		n := nodeStatus{Member: *m}
+		err := f.ask(ctx, m, &n.Status, "status")
+		n.keep(selects)
+		return n, err
 	})
-	return answers, failed
 }
 
 // keep drops resources that are not selected, and all events except the last one of each of their

@@ -84,7 +84,7 @@ func (o *fleetFlags) asks(cmd *cobra.Command) *cobra.Command {
 
 // open returns the cluster that the flags select. It runs nothing yet. The error is about the
 // flags.
-func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
+func (o *fleetFlags) open() (*fleet.Fleet, error) {
 	// No shell is involved: a path with a space cannot be given.
 	command := strings.Fields(o.kubectl)
 	switch {
@@ -111,14 +111,6 @@ func (o *fleetFlags) open(cmd *cobra.Command) (*fleet.Fleet, error) {
 	}, nil
 }
 
-// limitOf returns the width of the tables of a report, 0 for no limit.
-func limitOf(wide bool) int {
-	if wide {
-		return 0
-	}
-	return cli.Columns
-}
-
 // newFind returns the command find.
 func newFind(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
@@ -131,7 +123,7 @@ The exit status is 1 if nothing is found.`,
 		Args: cli.WantArgs(1, 1, "want one TEXT"),
 	}
 	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
-		cluster, err := o.open(cmd)
+		cluster, err := o.open()
 		if err != nil {
 			return nil, err
 		}
@@ -152,16 +144,12 @@ type findReport struct{ *fleet.FindReport }
 
 // Table writes the nodes that have not answered first: the device may be on one of them.
 func (r findReport) Table(w io.Writer, wide bool) error {
-	t := cli.NewLimitedTable(limitOf(wide), "NODE", "RESOURCE", "HEALTH", "HELD BY")
+	t := cli.NewTable(wide, "NODE", "RESOURCE", "HEALTH", "HELD BY")
 	for _, n := range r.Nodes {
 		t.Add([]string{n.Node, "?"}, n.Problems...)
 	}
 	for _, d := range r.Found {
-		resource := d.Resource
-		if resource == "" {
-			resource = "no resource has it"
-		}
-		cells := []string{d.Node, resource, d.Health, podsOf(d.Held, wide)}
+		cells := []string{d.Node, cmp.Or(d.Resource, "no resource has it"), d.Health, podsOf(d.Held, wide)}
 		t.Add(cells, d.ID, d.Reason, describeHardware(d))
 	}
 	if err := t.Write(w); err != nil {
@@ -202,7 +190,7 @@ created, it may also be the name of their Deployment or other owner.`,
 		Args: cli.WantArgs(1, 1, "want one POD"),
 	}
 	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
-		cluster, err := o.open(cmd)
+		cluster, err := o.open()
 		if err != nil {
 			return nil, err
 		}
@@ -262,7 +250,7 @@ func newSnapshot(o *fleetFlags) *cobra.Command {
 FILE (default NODE.txtar; - is standard output). Review it before you share it.`,
 		Args: cli.WantArgs(1, 2, "want one NODE, and FILE if it should not be NODE.txtar"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, err := o.open(cmd)
+			cluster, err := o.open()
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,7 @@ the report.`,
 	cmd.Flags().DurationVar(&interval, "interval", 5*time.Second, "time between two queries with --watch")
 	format := cli.OutputFlag(cmd, "table", "wide", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cluster, err := o.open(cmd)
+		cluster, err := o.open()
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ type statusReport struct {
 
 // Table writes the nodes with problems, the resources, and how many nodes have answered.
 func (r statusReport) Table(w io.Writer, wide bool) error {
-	t := cli.NewLimitedTable(limitOf(wide), "RESOURCE", "NODE", "DEVICES", "FREE", "HELD BY")
+	t := cli.NewTable(wide, "RESOURCE", "NODE", "DEVICES", "FREE", "HELD BY")
 	for _, n := range r.Nodes {
 		// A node that does not answer may have any number of devices.
 		unknown := "?"
