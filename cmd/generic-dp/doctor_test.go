@@ -122,31 +122,6 @@ func TestDoctorKnowsTheHost(t *testing.T) {
 	}
 }
 
-// Lines that are comments in a configuration of containerd are no settings.
-func TestDoctorIgnoresComments(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	place(t, dir+"/run/containerd/containerd.sock", "")
-	place(t, dir+"/etc/containerd/config.toml", "# version = 2\nversion = 3\n  # enable_cdi = false\n")
-	found, _ := diagnose(t, dir)
-	if got := found["runtime"]; got.Status != fine {
-		t.Errorf("commented-out lines: %+v", got)
-	}
-}
-
-// Docker's setting for CDI is in JSON.
-func TestDoctorReadsDockersSetting(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	place(t, dir+"/run/docker.sock", "")
-	place(t, dir+"/etc/docker/daemon.json", "{\"features\": {\n  \"cdi\" : false\n}}\n")
-	found, _ := diagnose(t, dir)
-	got := found["runtime"]
-	if got.Status == fine || !strings.HasPrefix(got.Fix, `set "features": {"cdi": true} in /etc/docker/daemon.json`) {
-		t.Errorf("CDI is off: %+v", got)
-	}
-}
-
 // A resource that the kubelet has, while no instance serves, is another plugin's.
 func TestOtherPlugins(t *testing.T) {
 	t.Parallel()
@@ -229,6 +204,20 @@ func TestDoctorReadsRuntimes(t *testing.T) {
 				"etc/k0s/containerd.d/enable.toml": enabled,
 			},
 			fine, "",
+		},
+		"comments": {
+			map[string]string{
+				"run/containerd/containerd.sock": "",
+				"etc/containerd/config.toml":     "# version = 2\nversion = 3\n  # enable_cdi = false\n",
+			},
+			fine, "",
+		},
+		"docker": {
+			map[string]string{
+				"run/docker.sock":        "",
+				"etc/docker/daemon.json": "{\"features\": {\n  \"cdi\" : false\n}}\n",
+			},
+			problem, "",
 		},
 		"unknown version": {map[string]string{"run/containerd/containerd.sock": ""}, warning, ""},
 	} {

@@ -1,22 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"log"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/host/recording"
-	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/internal/tools/plugin"
 )
 
@@ -154,40 +150,5 @@ func place(t testing.TB, file, text string) {
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// A node's name, which a container may have chosen, is not interpreted by a terminal, and
-// one that no message to the kubelet can carry is Unhealthy with its name.
-func TestNamesOnATerminal(t *testing.T) {
-	t.Parallel()
-	host := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	for _, name := range []string{"\x1b[31mred", "\u202eback", "\xff", "\U000e0041tag", "plain"} {
-		host.AddNode("", sysfstest.Node{Name: "x-" + name, Subsystem: "misc"})
-	}
-	file := filepath.Join(t.TempDir(), "c.toml")
-	if err := os.WriteFile(file, []byte("domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x-*\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"--config", file, "--sysfs", host.Sysfs(), "--dev", host.Dev(), "--state-dir", t.TempDir()}
-	for command, wants := range map[string][]string{
-		"devices":         {`/dev/x-\u001b[31mred`, `/dev/x-\u202eback`, `/dev/x-\xff`, `/dev/x-\udb40\udc41tag`, "/dev/x-plain", `the path "/dev/x-\xff" is not valid UTF-8`},
-		"devices -o json": {`"/dev/x-\u001b[31mred"`, `"/dev/x-\u202eback"`, `"/dev/x-\udb40\udc41tag"`},
-	} {
-		var out, problems bytes.Buffer
-		if code := run(t.Context(), append(strings.Fields(command), args...), &out, &problems); code != 0 {
-			t.Errorf("%s: %d: %s", command, code, &problems)
-		}
-		for _, want := range wants {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s lacks %s:\n%s", command, want, &out)
-			}
-		}
-		if strings.ContainsFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
-			t.Errorf("%s: %q", command, &out)
-		}
-		if strings.HasSuffix(command, "json") && !json.Valid(out.Bytes()) {
-			t.Errorf("%s: not valid:\n%s", command, &out)
-		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"testing"
@@ -169,24 +168,5 @@ func TestStatusWithoutInstance(t *testing.T) {
 		if code != c.code || !strings.Contains(stderr.String(), c.want) {
 			t.Errorf("status --listen %s: %d %q, want %d %q", c.address, code, stderr.String(), c.code, c.want)
 		}
-	}
-}
-
-// --watch prints the status again when it changes, and continues while no instance answers.
-func TestWatchStatus(t *testing.T) {
-	t.Parallel()
-	const nobody = "127.0.0.1:1" // tcpmux, never an ephemeral port
-	ctx, stop := context.WithCancel(t.Context())
-	out := make(lines, 10)
-	code := make(chan int, 1)
-	go func() {
-		code <- run(ctx, []string{"status", "--watch", "--listen", nobody}, out, io.Discard)
-	}()
-	if got := <-out; !strings.HasPrefix(got, "error: --listen: no instance at ") {
-		t.Errorf("printed %q", got)
-	}
-	stop()
-	if got := <-code; got != 0 {
-		t.Errorf("status %d", got)
 	}
 }

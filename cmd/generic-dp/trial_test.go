@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
@@ -383,65 +380,5 @@ func TestKilledDuringTheFirstStart(t *testing.T) {
 	for range 2 {
 		v.serve(2)
 		v.end(syscall.SIGKILL)
-	}
-}
-
-// No file can keep the program from serving: neither in the place of its state, nor in
-// the directory of CDI specs. SIGTERM ends it.
-func TestServesWhateverTheFiles(t *testing.T) {
-	t.Parallel()
-	for name, make := range map[string]func(path string) error{
-		"FIFO":      func(path string) error { return unix.Mkfifo(path, 0o600) },
-		"endless":   func(path string) error { return os.Symlink("/dev/zero", path) },
-		"messages":  func(path string) error { return os.Symlink("/proc/kmsg", path) },
-		"directory": func(path string) error { return os.MkdirAll(path+"/full", 0o700) },
-		"large": func(path string) error {
-			f, err := os.Create(path)
-			if err == nil {
-				err = f.Truncate(3 << 30)
-			}
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v := newVictim(t)
-			v.configure(1)
-			for _, path := range []string{
-				"state/state.json", "state/state.json.tmp", "state/last-good-config.json", "state/config-trial.json",
-				"cdi/generic-dp_x.json", "cdi/x.json", "cdi/x.yaml",
-			} {
-				path = filepath.Join(v.dir, path)
-				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := make(path); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for count := range 2 {
-				v.configure(count + 1)
-				v.serve(count + 1)
-				v.end(syscall.SIGTERM)
-			}
-			if err := os.Remove(v.dir + "/c.toml"); err != nil {
-				t.Fatal(err)
-			}
-			if err := make(v.dir + "/c.toml"); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), killLimit)
-			defer cancel()
-			text, err := exec.CommandContext(ctx, "generic-dp", "check", "--config", v.dir+"/c.toml").CombinedOutput()
-			if err == nil || ctx.Err() != nil || !slices.ContainsFunc([]string{"not a regular file", "exceed the limit of", "no resource", "no *.toml file"}, func(want string) bool {
-				return strings.Contains(string(text), want)
-			}) {
-				t.Errorf("check: %v: %s", err, text)
-			}
-			if name == "directory" { // its files are in the way, and stay
-				return
-			}
-			v.serve(2) // with the last good one
-		})
 	}
 }

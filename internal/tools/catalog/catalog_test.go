@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
@@ -257,39 +256,6 @@ type matchersHost struct{ *inventory.Attributes }
 func (matchersHost) Exists(string, *int) bool { return false }
 
 func (matchersHost) Glob(pattern.Values, *int) []string { return nil }
-
-// All partitions in use of a GPU are offered, and one of them can be selected.
-func TestPartitions(t *testing.T) {
-	t.Parallel()
-	tree := sysfstest.Load(t, "../../../testdata/machines/amd-gpu-partitions.txtar")
-	snap, scanner := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
-	c := catalog.New(snap, scanner.Attributes(), nil)
-	all := ""
-	for _, r := range c.Starter() {
-		all += r.Text() + "\n"
-	}
-	for _, want := range []string{"0000:85:00.0: /dev/dri/renderD129\n", "amdgpu_xcp_1: /dev/dri/renderD132\n", `with = [{ path = "/dev/kfd" }]`} {
-		if !strings.Contains(all, want) {
-			t.Errorf("no %q in\n%s", want, all)
-		}
-	}
-	if strings.Contains(all, "amdgpu_xcp_0") {
-		t.Errorf("a partition that is not in use is in\n%s", all)
-	}
-	for name, want := range map[string]string{
-		"0000:85:00.0": `exclude.attr.modalias = "platform:*"`,
-		"amdgpu_xcp_1": `match.attr.modalias = "platform:amdgpu_xcp_1"`,
-	} {
-		found, err := c.Find(device.Forms{}, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := c.For(found).Text()
-		if !strings.Contains(text, want) {
-			t.Errorf("%s: no %q in\n%s", name, want, text)
-		}
-	}
-}
 
 // The cameras and sound cards of a board have no IDs: the driver selects them, with everything that they
 // need, or else the path.

@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -145,91 +144,4 @@ func TestBrokenNames(t *testing.T) {
 			t.Errorf("%q: the stick's vendor is %q", broken, vendor)
 		}
 	}
-}
-
-// Every product of the files that distributions install has its name. The directory
-// GENERIC_DP_HWDATA takes the place of theirs.
-func TestNamesOfDistribution(t *testing.T) {
-	t.Parallel()
-	dirs := catalog.Dirs
-	if dir := os.Getenv("GENERIC_DP_HWDATA"); dir != "" {
-		dirs = []string{dir}
-	}
-	for _, test := range []struct {
-		file    string
-		make    func(vendor, product string) *device.Hardware
-		atLeast int
-	}{
-		{"pci.ids", function, 17_000},
-		{"usb.ids", usbDevice, 19_000},
-	} {
-		t.Run(test.file, func(t *testing.T) {
-			t.Parallel()
-			want := products(t, dirs, test.file)
-			snap := &device.Snapshot{}
-			for id := range want {
-				vendor, product, _ := strings.Cut(id, ":")
-				snap.Hardware = append(snap.Hardware, test.make(vendor, product))
-			}
-			names, err := catalog.ReadNames(snap, dirs)
-			if err != nil {
-				t.Fatal(err)
-			}
-			missing := 0
-			for _, h := range snap.Hardware {
-				id := attributeID(h)
-				vendor, product := names.Of(h)
-				if vendor == "" || product != want[id] {
-					missing++
-					t.Logf("%s is %q %q: want %q", id, vendor, product, want[id])
-				}
-			}
-			if missing > 0 || len(want) < test.atLeast {
-				t.Errorf("%d of %d products have another name: want 0 of at least %d", missing, len(want), test.atLeast)
-			}
-		})
-	}
-}
-
-func attributeID(h *device.Hardware) string {
-	if h.USB != nil {
-		return h.USB.Vendor + ":" + h.USB.Product
-	}
-	return h.PCI.Vendor + ":" + h.PCI.Device
-}
-
-// products reads the products of a file in another way than the program: each line by itself.
-func products(t *testing.T, dirs []string, name string) map[string]string {
-	t.Helper()
-	var text []byte
-	for _, dir := range dirs {
-		found, err := os.ReadFile(filepath.Join(dir, name))
-		if err == nil {
-			text = found
-			break
-		}
-	}
-	if text == nil {
-		t.Skipf("no %s in %q", name, dirs)
-	}
-	vendorLine := regexp.MustCompile(`^([0-9a-f]{4})  `)
-	productLine := regexp.MustCompile(`^\t([0-9a-f]{4})  (.*)`)
-	vendor := ""
-	found := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimRight(line, "\n")
-		isComment := line == "" || strings.HasPrefix(line, "#")
-		isSection := !isComment && !strings.HasPrefix(line, "\t")
-		if isSection {
-			vendor = ""
-		}
-		if m := vendorLine.FindStringSubmatch(line); m != nil {
-			vendor = m[1]
-		}
-		m := productLine.FindStringSubmatch(line)
-		if m != nil && vendor != "" {
-			found[vendor+":"+m[1]] = strings.TrimSpace(m[2])
-		}
-	}
-	return found
 }

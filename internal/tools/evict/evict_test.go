@@ -239,21 +239,6 @@ func (c cluster) refuseEvictions(answers ...object) {
 	})
 }
 
-// A disruption budget that keeps a pod is reported, whatever failed before: several budgets, or an
-// API server that is overloaded.
-func TestDisruptionBudget(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	several := failure(http.StatusInternalServerError, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
-	c.refuseEvictions(several, budget())
-	c.pod("lost", "Unhealthy", nil)
-	c.start(evict.Options{})
-	c.until("report", func() bool { return len(c.reports()) > 0 })
-	if got := c.reports()[0]; !strings.Contains(got, "EvictionBlocked") || !strings.Contains(got, "429 ") {
-		t.Errorf("event %q, want the reason", got)
-	}
-}
-
 // A pod whose name a new pod has is forgotten, and not reported.
 func TestReplacedPod(t *testing.T) {
 	t.Parallel()
@@ -269,17 +254,6 @@ func TestReplacedPod(t *testing.T) {
 	}
 	if text := lines.String(); strings.Contains(text, "eviction failed") {
 		t.Errorf("log:\n%s", text)
-	}
-}
-
-// Without a logger, nothing is logged.
-func TestNoLog(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := evict.Run(ctx, kubeapi.New(c.Config), evict.Options{After: time.Second, PerMinute: 1}); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -330,8 +304,9 @@ func probed(t *testing.T) (get func(path string) string, o evict.Options) {
 	return get, o
 }
 
-// Ready is who watches pods; what was evicted, or could not be, is counted. A disruption
-// budget is no reason to give up.
+// Ready is who watches pods; what was evicted, or could not be, is counted. A disruption budget is no
+// reason to give up, and is reported, whatever failed before: several budgets, or an API server that is
+// overloaded.
 func TestProbesAndMetrics(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -355,15 +330,19 @@ func TestProbesAndMetrics(t *testing.T) {
 		t.Errorf("/: %q", got)
 	}
 	c.pod("lost", "Unhealthy", nil)
-	c.refuseEvictions(failure(http.StatusTooManyRequests, "too many requests"), budget())
+	several := failure(http.StatusInternalServerError, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+	c.refuseEvictions(several, failure(http.StatusTooManyRequests, "too many requests"), budget())
 	c.Fault(nil)
 	c.until("refusal", func() bool { return len(c.reports()) == 1 })
+	if got := c.reports()[0]; !strings.Contains(got, "EvictionBlocked") || !strings.Contains(got, "429 ") {
+		t.Errorf("event %q, want the reason", got)
+	}
 	if got := get("/readyz"); got != "200 OK ok\n" {
 		t.Errorf("/readyz: %q", got)
 	}
 	c.until("eviction", func() bool { return len(c.reports()) == 2 })
 	got := get("/metrics")
-	for result, want := range map[string]int{"ok": 1, "blocked": 1, "error": 1} {
+	for result, want := range map[string]int{"ok": 1, "blocked": 1, "error": 2} {
 		if want := fmt.Sprintf("generic_dp_evictions_total{result=%q} %d\n", result, want); !strings.Contains(got, want) {
 			t.Errorf("metrics lack %q:\n%s", want, got)
 		}

@@ -39,17 +39,6 @@ func TestProgramFailures(t *testing.T) {
 	}
 }
 
-// Flags come before the arguments, and input reaches the program.
-func TestProgramPasses(t *testing.T) {
-	t.Parallel()
-	p := shell(`echo "$@"; cat`)
-	p.Flags = []string{"--context=a b"}
-	text, err := p.Run(t.Context(), []byte("input"), "get", "pods")
-	if want := "--context=a b get pods\ninput"; err != nil || string(text) != want {
-		t.Errorf("%q, %v, want %q", text, err, want)
-	}
-}
-
 // A kubectl that does not answer is ended, even if a child of it keeps the output open.
 func TestProgramThatHangs(t *testing.T) {
 	t.Parallel()

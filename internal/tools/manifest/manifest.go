@@ -100,7 +100,7 @@ func (s *search) walkMapping(n *yaml.Node, object string) {
 		s.problem = errors.Join(s.problem, err)
 		return
 	}
-	if name := objectName(fields); name != "" {
+	if name := objectName(n); name != "" {
 		object = name
 	}
 	c := Configuration{Object: object, positions: map[string]position{}}

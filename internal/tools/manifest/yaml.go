@@ -170,36 +170,18 @@ func compareFields(a, b Field) int {
 }
 
 // objectName returns the kind and name of an object of the Kubernetes API, such as
-// "ConfigMap/generic-dp", empty if the fields are not of an object with both.
-func objectName(fields []Field) string {
-	kind := ""
-	name := ""
-	for _, f := range fields {
-		switch f.Key {
-		case "kind":
-			kind = f.Value
-		case "metadata":
-			name = nameOf(f.Node)
-		}
+// "ConfigMap/generic-dp". It is empty if the mapping is not an object with both.
+func objectName(mapping *yaml.Node) string {
+	var object struct {
+		Kind     string
+		Metadata struct{ Name string }
 	}
-	if kind == "" || name == "" {
+	// What is not of these types is not an object of the API.
+	_ = mapping.Decode(&object)
+	if object.Kind == "" || object.Metadata.Name == "" {
 		return ""
 	}
-	return kind + "/" + name
-}
-
-// nameOf returns the name in the metadata of an object.
-func nameOf(metadata *yaml.Node) string {
-	if metadata.Kind != yaml.MappingNode {
-		return ""
-	}
-	fields, _ := Fields(metadata)
-	for _, f := range fields {
-		if f.Key == "name" {
-			return f.Value
-		}
-	}
-	return ""
+	return object.Kind + "/" + object.Metadata.Name
 }
 
 // LastApplied is an annotation of kubectl, which has the whole object once more.
