@@ -114,20 +114,6 @@ func allFits(t *testing.T, view *agent.View, all *catalog.Catalog) {
 	}
 }
 
-// A capture card has an input in each node, and init offers all of them.
-func TestInitOfCaptureCard(t *testing.T) {
-	t.Parallel()
-	f, view := recorded(t, "testdata/machines/capture-card.txtar")
-	all := catalog.New(view.Snapshot, view.Host(), nil)
-	text, err := f.starterOfHost(view, all, "example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := nodesOffered(t, view, text)["example.com/camera"]; len(n) != 4 {
-		t.Errorf("offered inputs: %v\n%s", n, text)
-	}
-}
-
 // The tuner of a hybrid card serves its digital and its analog nodes, so they are one device.
 func TestInitOfHybridTuner(t *testing.T) {
 	t.Parallel()
@@ -150,47 +136,6 @@ func TestInitOfHybridTuner(t *testing.T) {
 	if !strings.Contains(got, want) {
 		t.Errorf("%s\n%s", got, text)
 	}
-}
-
-// The results of init for two ports of an adapter work together.
-func TestInitOfTwoPorts(t *testing.T) {
-	t.Parallel()
-	f, view := recorded(t, "testdata/machines/two-port-adapter.txtar")
-	all := catalog.New(view.Snapshot, view.Host(), nil)
-	both := ""
-	for _, node := range []string{"/dev/ttyUSB0", "/dev/ttyUSB1"} {
-		text, err := f.starterOfDevice(view, all, "example.com", node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text = strings.ReplaceAll(text, `name = "serial"`, `name = "`+filepath.Base(node)+`"`)
-		if both != "" {
-			text = strings.Replace(text, `domain = "example.com"`, "", 1)
-		}
-		both += text
-	}
-	offered := nodesOffered(t, view, both)
-	if !slices.Equal(offered["example.com/ttyUSB0"], []string{"/dev/ttyUSB0"}) || !slices.Equal(offered["example.com/ttyUSB1"], []string{"/dev/ttyUSB1"}) {
-		t.Errorf("offered %v:\n%s", offered, both)
-	}
-}
-
-// nodesOffered returns the nodes that a configuration offers on the host of a view, by resource.
-func nodesOffered(t *testing.T, view *agent.View, text string) map[string][]string {
-	t.Helper()
-	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	offered := map[string][]string{}
-	for _, m := range view.With(cfg).Matched.Resources {
-		for _, o := range m.Offers {
-			for _, n := range o.Nodes {
-				offered[m.Name] = append(offered[m.Name], n.HostPath)
-			}
-		}
-	}
-	return offered
 }
 
 // Names that a device or a pod makes up stay comments and strings.

@@ -56,32 +56,6 @@ func renderTemplates(t *testing.T, release, values string) map[string]string {
 	return rendered
 }
 
-// The host's /sys is mounted read-only. Only a privileged container can open nodes of the host.
-func TestPrivileges(t *testing.T) {
-	t.Parallel()
-	const mount = "mountPath: /host/sys\n"
-	const readOnly = mount + "              readOnly: true\n"
-	for values, want := range map[string]struct{ privileged, mounts, writes bool }{
-		"":                {},
-		"hostSys: true":   {mounts: true},
-		"openNodes: true": {privileged: true},
-	} {
-		text := renderTemplates(t, "generic-dp", values)["daemonset.yaml"]
-		mounts := strings.Contains(text, mount)
-		got := struct{ privileged, mounts, writes bool }{
-			privileged: strings.Contains(text, "privileged: true"),
-			mounts:     mounts,
-			writes:     mounts && !strings.Contains(text, readOnly),
-		}
-		if got != want {
-			t.Errorf("%s: %+v, want %+v", values, got, want)
-		}
-		if drops := strings.Contains(text, "drop: [ALL]"); drops == want.privileged {
-			t.Errorf("%s: drops all capabilities: %t", values, drops)
-		}
-	}
-}
-
 // renderObject returns the object of a template.
 func renderObject[T any](t *testing.T, release, template, values string) (object T) {
 	t.Helper()

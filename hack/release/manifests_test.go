@@ -79,7 +79,7 @@ func TestChartVariants(t *testing.T) {
 			for doc := range strings.SplitSeq(string(rendered), "---\n") {
 				if daemonSet := decode(t, doc); daemonSet != nil {
 					daemonSets++
-					checkDaemonSet(t, daemonSet)
+					checkDaemonSet(t, daemonSet, strings.Contains(text, "openNodes: true"))
 				}
 			}
 			if daemonSets != 1 {
@@ -198,7 +198,9 @@ func decode(t *testing.T, doc string) *appsv1.DaemonSet {
 	return daemonSet
 }
 
-func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
+// checkDaemonSet checks mounts, privileges and labels. opensNodes is set if the program opens nodes of
+// the host.
+func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet, opensNodes bool) {
 	t.Helper()
 	pod := d.Spec.Template.Spec
 	c := pod.Containers[0]
@@ -226,13 +228,16 @@ func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
 		}
 	}
 	for _, m := range c.VolumeMounts {
-		if m.Name == "sys" {
-			continue // TestResetPrivileges
-		}
 		writes := slices.Contains([]string{"device-plugins", "run", "state", "cdi", "nfd", "plugins-registry"}, m.Name)
 		if m.ReadOnly == writes {
 			t.Errorf("mount %s: readOnly is %t, want %t", m.Name, m.ReadOnly, !writes)
 		}
+	}
+	// Only a privileged container can open nodes of the host.
+	drops := c.SecurityContext.Capabilities != nil && slices.Contains(c.SecurityContext.Capabilities.Drop, "ALL")
+	isPrivileged := c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+	if drops == isPrivileged || isPrivileged != opensNodes {
+		t.Errorf("privileged: %t, drops all capabilities: %t; opens nodes: %t", isPrivileged, drops, opensNodes)
 	}
 	for k, v := range d.Spec.Selector.MatchLabels {
 		if d.Spec.Template.Labels[k] != v {
@@ -241,45 +246,33 @@ func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
 	}
 }
 
-// The error for an invalid value names it.
+// The error for an invalid value names it, and says what to write instead of values that people type.
 func TestChartRejects(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{imag: {}}`:                       "imag",
-		`{listen: {port: "9418"}}`:         "listen.port",
-		`{paths: {run: run/generic-dp}}`:   "paths.run",
-		`{allow: ["root"]}`:                "allow",
-		`{config: {generic-dp_tmol: ""}}`:  "generic-dp_tmol",
-		`{defaultConfig: "no"}`:            "defaultConfig",
-		`{image: {digest: sha256:0}}`:      "image.digest",
-		`{fullnameOverride: A_B}`:          "fullnameOverride",
-		`{probes: {startup: 3}}`:           "probes.startup",
-		`{commonLabels: {a: 1}}`:           "commonLabels",
-		`{serviceAccount: {token: true}}`:  "serviceAccount",
-		`{extraArgs: [serve]}`:             "extraArgs",
-		`{log: {level: loud}}`:             "log.level",
-		`{cdi: {enable: true}}`:            "cdi",
-		`{podMonitor: {enabled: "false"}}`: "podMonitor.enabled",
-		`{config: {resource: [{}]}}`:       "config.resource",
-		`{podMonitor: {timeout: 3s}}`:      "podMonitor.timeout",
-	} {
-		if _, err := checkout.render(parseYAML(t, text)); err == nil || !strings.Contains(err.Error(), strings.Split(want, ".")[0]) {
-			t.Errorf("%s: %v, want an error that names %s", text, err, want)
-		}
-	}
-}
-
-// Errors of values that people type say what to write instead.
-func TestChartHints(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
+		`{imag: {}}`:                        "imag",
+		`{listen: {port: "9418"}}`:          "listen",
+		`{paths: {run: run/generic-dp}}`:    "paths",
+		`{allow: ["root"]}`:                 "allow",
 		`{config: {generic-dp_tmol: ""}}`:   `config: "generic-dp_tmol" is not the name of a file: write config: {10-mine.toml: TEXT}`,
+		`{defaultConfig: "no"}`:             "defaultConfig",
+		`{image: {digest: sha256:0}}`:       "image",
+		`{fullnameOverride: A_B}`:           "fullnameOverride",
+		`{probes: {startup: 3}}`:            "probes",
+		`{commonLabels: {a: 1}}`:            "commonLabels",
+		`{serviceAccount: {token: true}}`:   "serviceAccount",
+		`{extraArgs: [serve]}`:              "extraArgs",
+		`{log: {level: loud}}`:              "log",
+		`{cdi: {enable: true}}`:             "cdi",
+		`{podMonitor: {enabled: "false"}}`:  "podMonitor",
+		`{config: {resource: [{}]}}`:        "config",
+		`{podMonitor: {timeout: 3s}}`:       "podMonitor",
 		`{config: {domain: example.com}}`:   `config: "domain" is not the name of a file`,
 		`{config: {sub/10-mine.toml: ""}}`:  `config: "sub/10-mine.toml" is not the name of a file`,
 		`{serviceMonitor: {enabled: true}}`: "use podMonitor.enabled",
 	} {
 		if _, err := checkout.render(parseYAML(t, text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want an error with %q", text, err, want)
+			t.Errorf("%s: %v, want an error that names %s", text, err, want)
 		}
 	}
 }
