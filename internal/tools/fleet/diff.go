@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
@@ -190,14 +190,12 @@ func (r *DiffReport) add(node string, checked *answer.File, err error) {
 
 // sort sorts changes, first the changes that affect pods.
 func (r *DiffReport) sort() {
-	sort.SliceStable(r.Changes, func(i, j int) bool {
-		a := &r.Changes[i]
-		b := &r.Changes[j]
+	order.Stable(r.Changes, func(a, b NodeChange) int {
 		// Only whether there are holders matters, not how many.
 		byHeld := cmp.Compare(min(len(b.Held), 1), min(len(a.Held), 1))
 		byResource := cmp.Compare(a.Listed().Resource, b.Listed().Resource)
 		byID := cmp.Compare(a.Listed().ID, b.Listed().ID)
-		return cmp.Or(byHeld, byResource, byID, cmp.Compare(a.Node, b.Node)) < 0
+		return cmp.Or(byHeld, byResource, byID, cmp.Compare(a.Node, b.Node))
 	})
 }
 

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sort"
 	"strings"
 
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
@@ -60,12 +60,8 @@ func (f *Fleet) Find(ctx context.Context, text string) (*FindReport, error) {
 			report.Nodes = append(report.Nodes, NodeState{Node: members.List[i].Node, Problems: lines(err)})
 		}
 	}
-	sort.SliceStable(report.Found, func(i, j int) bool {
-		a := &report.Found[i]
-		b := &report.Found[j]
-		byNode := cmp.Compare(a.Node, b.Node)
-		byResource := cmp.Compare(a.Resource, b.Resource)
-		return cmp.Or(byNode, byResource, cmp.Compare(a.ID, b.ID)) < 0
+	order.Stable(report.Found, func(a, b Found) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.ID, b.ID))
 	})
 	return report, nil
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"sort"
+	"strings"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Member is the pod of the DaemonSet on one node. Everything is read from the pod, because each
@@ -77,7 +79,7 @@ func (f *Fleet) Members(ctx context.Context) (*Members, error) {
 		}
 		m.List = append(m.List, member)
 	}
-	sort.Slice(m.List, func(i, j int) bool { return m.List[i].Node < m.List[j].Node })
+	order.Sort(m.List, func(a, b Member) int { return strings.Compare(a.Node, b.Node) })
 	return m, nil
 }
 

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
@@ -313,7 +313,7 @@ func (r *StatusReport) addAbsent(absent map[string]status.Resource) {
 
 // sort sorts rows: problems of nodes with devices first, resources without any device last.
 func (r *StatusReport) sort() {
-	rank := func(row *Row) int {
+	rank := func(row Row) int {
 		if len(row.Devices) == 0 {
 			return 2
 		}
@@ -322,12 +322,8 @@ func (r *StatusReport) sort() {
 		}
 		return 1
 	}
-	sort.Slice(r.Resources, func(i, j int) bool {
-		a := &r.Resources[i]
-		b := &r.Resources[j]
-		byRank := cmp.Compare(rank(a), rank(b))
-		byTitle := cmp.Compare(a.Title(), b.Title())
-		return cmp.Or(byRank, byTitle, cmp.Compare(a.Node, b.Node)) < 0
+	order.Sort(r.Resources, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Title(), b.Title()), cmp.Compare(a.Node, b.Node))
 	})
 }
 
