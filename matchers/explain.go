@@ -330,7 +330,7 @@ func (x *explainer) withoutTargets(p *predicate, out *MatchOutcome) {
 
 // targetsOf lists what a match may select, as far as the subject includes it.
 func (x *explainer) targetsOf(p *predicate) []target {
-	return slices.DeleteFunc(x.targets(p), func(t target) bool {
+	return slices.DeleteFunc(slices.Collect(x.targets(p)), func(t target) bool {
 		// No match selects a root hub, so that it would be a confusing nearest target.
 		isRootHub := t.node == nil && t.hardware.IsRootHub()
 		return isRootHub || !x.subject.includes(t)

@@ -279,6 +279,21 @@ func (p *predicate) matches(t target) bool {
 	return true
 }
 
+// matchesHardware compares hardware with what does not depend on its nodes: if that does not hold, the match
+// selects neither the hardware nor a node of it.
+func (p *predicate) matchesHardware(h *device.Hardware) bool {
+	if p.NamesHardware() && !p.isOfTables(h) {
+		return false
+	}
+	for i := range p.conditions {
+		c := &p.conditions[i]
+		if c.about == wholeHardware && !p.holds(c, target{hardware: h}) {
+			return false
+		}
+	}
+	return true
+}
+
 // matchesPaths compares the names of a node with glob. It comes first, because it rules out most nodes.
 func (p *predicate) matchesPaths(t target) bool {
 	isNode := t.node != nil && !t.isNet()

@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -71,7 +72,7 @@ func (s *selection) add(p *predicate) {
 	case len(p.Virtual) > 0:
 		s.addVirtual(p)
 	default:
-		for _, t := range s.targets(p) {
+		for t := range s.targets(p) {
 			if t.node == nil {
 				s.addHardware(p, t)
 			} else if p.matches(t) {
@@ -202,31 +203,44 @@ func placeInResource(match *config.Match) string {
 	return match.Place[i+len(": "):]
 }
 
-// targets lists what a match may select: hardware with its nodes, if the match names hardware and neither
+// targets are what a match may select: hardware with its nodes, if the match names hardware and neither
 // nodes nor network interfaces, and single nodes or interfaces otherwise.
-func (m *run) targets(p *predicate) []target {
-	var all []target
-	isWhole := p.VFIO || p.NamesHardware() && p.Glob.Empty() && !p.SelectsNets()
-	for _, h := range m.snap.Hardware {
+func (m *run) targets(p *predicate) iter.Seq[target] {
+	return func(yield func(target) bool) {
+		isWhole := p.VFIO || p.NamesHardware() && p.Glob.Empty() && !p.SelectsNets()
 		if isWhole {
-			all = append(all, target{hardware: h})
-			continue
+			for _, h := range m.snap.Hardware {
+				if !yield(target{hardware: h}) {
+					return
+				}
+			}
+			return
 		}
-		// With usb, pci or mdev, net also selects the nodes beside an interface.
-		if p.SelectsNets() && !p.onlyNets() {
-			all = append(all, ownNodes(h)...)
+		nodes := m.snap.Nodes
+		if p.SelectsNets() {
+			nodes = slices.Concat(m.nodesBesideNets(p), m.snap.Nets)
 		}
-	}
-	nodes := m.snap.Nodes
-	if p.SelectsNets() {
-		nodes = m.snap.Nets
-	}
-	if !isWhole {
 		for _, n := range nodes {
-			all = append(all, target{n.Hardware, n})
+			if !yield(target{n.Hardware, n}) {
+				return
+			}
 		}
 	}
-	return all
+}
+
+// nodesBesideNets lists the nodes of hardware that net also selects, beside an interface, if the match has a
+// table about hardware.
+func (m *run) nodesBesideNets(p *predicate) []*device.Node {
+	if p.onlyNets() {
+		return nil
+	}
+	var beside []*device.Node
+	for _, h := range m.snap.Hardware {
+		for _, t := range ownNodes(h) {
+			beside = append(beside, t.node)
+		}
+	}
+	return beside
 }
 
 // parts lists hardware, and the nodes that a match may select with it. A node is its only part.
@@ -257,6 +271,9 @@ func ownNodes(h *device.Hardware) []target {
 // addHardware selects the parts of hardware that a match selects. Hardware without a selected node is a
 // device, too: applyExcludes drops it if a node of it is selected.
 func (s *selection) addHardware(p *predicate, t target) {
+	if !p.matchesHardware(t.hardware) {
+		return
+	}
 	parts := s.parts(p, t)
 	if len(parts) == 0 && p.matches(t) {
 		s.drop(&candidate{hardware: t.hardware}, "it has no node in /dev/vfio")

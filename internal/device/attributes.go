@@ -261,6 +261,9 @@ func (a *Attribute) Of(h *Hardware, n *Node) []string {
 	default:
 		values = []string{a.Value(h)}
 	}
+	if len(values) == 1 && values[0] != "" {
+		return values
+	}
 	return distinct(values)
 }
 
