@@ -45,8 +45,9 @@ type condition struct {
 	key   string // "usb.id"
 	// want is empty for a condition that has no patterns: an empty table, and vfio.
 	want pattern.Values
-	// have returns the values of a target. Those of attr are in sysfs: unread is set if some are not known
-	// yet. Without patterns, the values are what contradicts the condition.
+	// have returns the values of a target. unread is set if some of them are not known yet, which happens
+	// with attributes in sysfs. A condition without patterns holds if there are no values: they are what
+	// contradicts it.
 	have func(target) (values []string, unread bool)
 }
 

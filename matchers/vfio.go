@@ -104,7 +104,7 @@ func (s *selection) unite() {
 			}
 		}
 	}
-	// The function that has the ID may be a device by itself until it is bound.
+	// A function of the group that is not bound yet is a part of its device, and not a device by itself.
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		return p.node == nil && s.groupOf(p.hardware) != nil
 	})

@@ -142,8 +142,7 @@ func TestExplainEscapes(t *testing.T) {
 	}
 }
 
-// What a host process does with a node. The node is /dev/full of this machine, which hardly anything but
-// this test has open.
+// A process of the host that has a node open is named. Hardly anything but this test has /dev/full open.
 func TestExplainThisHost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

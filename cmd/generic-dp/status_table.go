@@ -39,7 +39,7 @@ func (r *statusReport) Table(w io.Writer, _ bool) error {
 	if len(alerts) > 0 || r.HeldUnknown != "" {
 		fmt.Fprintln(w)
 	}
-	for _, alert := range r.Alerts(time.Now()) {
+	for _, alert := range alerts {
 		t.put("", alert.Heading+":")
 		t.put("  ", alert.Lines...)
 	}

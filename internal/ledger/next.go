@@ -448,7 +448,7 @@ func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 // findRenamed finds the listed devices without an offer whose hardware is offered under another ID, by
 // their places. A device that several resources may offer has another ID in each of them.
 func (t *transition) findRenamed() {
-	at := map[string][]offered{}
+	at := offersAt{}
 	for _, d := range t.drafts {
 		for i := range d.config.Offers {
 			o := offered{&d.config.Offers[i], d}
@@ -463,15 +463,27 @@ func (t *transition) findRenamed() {
 			if d.matched[id] {
 				continue
 			}
-			for _, place := range rec.offer.Places {
-				for _, next := range at[device.HardwareOf(place)] {
-					if next.renames(d, &rec.offer) {
-						t.superseded[id] = supersession{by: next.ID, reason: reasonRenamed + next.ID}
-					}
-				}
+			if next := at.renamed(d, &rec.offer); next != "" {
+				t.superseded[id] = supersession{by: next, reason: reasonRenamed + next}
 			}
 		}
 	}
+}
+
+// offersAt are the offers of all resources by the places of their hardware.
+type offersAt map[string][]offered
+
+// renamed returns the ID under which a device that d has listed is offered now. It is empty if there is
+// none.
+func (at offersAt) renamed(d *draft, listed *device.Offer) string {
+	for _, place := range listed.Places {
+		for _, o := range at[device.HardwareOf(place)] {
+			if o.renames(d, listed) {
+				return o.ID
+			}
+		}
+	}
+	return ""
 }
 
 // offered is an offer of a resource.

@@ -151,7 +151,7 @@ func (m *Members) on(node string) ([]Member, error) {
 }
 
 // statuses asks members for their status. Of the answers, only the selected resources are kept: a
-// large cluster has thousands of devices. The results are those of each.
+// large cluster has thousands of devices. See each for the results.
 func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(resource string) bool) (answers []nodeStatus, failed []error, err error) {
 	return each(ctx, f, members, func(ctx context.Context, m *Member) (nodeStatus, error) {
 		n := nodeStatus{Member: *m}

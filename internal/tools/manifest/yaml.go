@@ -176,7 +176,7 @@ func objectName(mapping *yaml.Node) string {
 		Kind     string
 		Metadata struct{ Name string }
 	}
-	// What is not of these types is not an object of the API.
+	// In an object of the API, both are texts. An error leaves them empty.
 	_ = mapping.Decode(&object)
 	if object.Kind == "" || object.Metadata.Name == "" {
 		return ""
