@@ -22,24 +22,54 @@ func TestSweepEnds(t *testing.T) {
 		<-r.Context().Done()
 		return http.StatusGatewayTimeout
 	})
-	w := &cdi.Writer{Dir: t.TempDir()}
-	for i := range 5 {
-		c := cdi.Claim{UID: fmt.Sprint(i), Requests: []cdi.Request{{Name: "r", Devices: []string{"a=b"}, Env: map[string]string{"A": "B"}}}}
-		if err := w.WriteClaim(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p := New(Options{
-		API:      kubeapi.New(server.Config),
-		Claims:   w,
-		PodState: func(string) holds.PodState { return holds.PodUnknown },
-		Log:      slog.New(slog.DiscardHandler),
-	})
+	p := sweeper(t, kubeapi.New(server.Config))
 	p.timing.sweep = 50 * time.Millisecond
 	began := time.Now()
 	if swept := p.Sweep(t.Context(), func(cdi.Claim) bool { return false }); swept || time.Since(began) > 20*time.Second {
 		t.Errorf("a sweep took %s", time.Since(began))
 	}
+}
+
+// No sweep is left out because the one before it has just ended.
+func TestSweepAfterASweep(t *testing.T) {
+	t.Parallel()
+	p := sweeper(t, nil)
+	asked := 0
+	for range 500 {
+		p.Sweep(t.Context(), func(cdi.Claim) bool {
+			asked++
+			return true
+		})
+	}
+	if asked != 500*5 {
+		t.Errorf("%d of 500 sweeps looked at the claims", asked/5)
+	}
+}
+
+// sweeper returns a plugin with five prepared claims, whose pods have ended.
+func sweeper(t *testing.T, api *kubeapi.Client) *Plugin {
+	t.Helper()
+	w := &cdi.Writer{Dir: t.TempDir()}
+	for i := range 5 {
+		c := cdi.Claim{
+			UID:      fmt.Sprint(i),
+			Pods:     []string{"ended"},
+			Requests: []cdi.Request{{Name: "r", Devices: []string{"a=b"}, Env: map[string]string{"A": "B"}}},
+		}
+		if err := w.WriteClaim(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := New(Options{
+		API:         api,
+		Claims:      w,
+		Book:        holds.New(holds.Options{}),
+		PodState:    func(string) holds.PodState { return holds.PodEnded },
+		StartWithin: time.Nanosecond,
+		Log:         slog.New(slog.DiscardHandler),
+	})
+	p.Load()
+	return p
 }
 
 // A call that the kubelet has given up does nothing: the opposite one may be over already.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
@@ -18,6 +17,7 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
+	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
 // maxPoll is the maximum time between attempts of a call that waits.
@@ -43,7 +43,7 @@ type claims struct {
 	stopped chan struct{} // closed: the goroutines that follow released claims end
 	newPods chan struct{} // see NewPods; it has capacity 1
 
-	isSweeping atomic.Bool
+	sweeping slow.Calls[struct{}, bool]
 
 	mu    sync.Mutex
 	byUID map[string]*prepared

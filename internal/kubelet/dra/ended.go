@@ -201,22 +201,12 @@ func (c *claims) end(own *prepared) error {
 // sweep is Plugin.Sweep. A file or a cgroup that does not answer delays it, and no other sweep begins
 // meanwhile, but not its caller.
 func (c *claims) sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
-	if c.isSweeping.Swap(true) {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.timing.sweep)
-	swept := make(chan bool, 1)
-	go func() {
+	swept, _, _ := c.sweeping.Do(ctx, struct{}{}, c.timing.sweep, func() bool {
+		ctx, cancel := context.WithTimeout(ctx, c.timing.sweep)
 		defer cancel()
-		defer c.isSweeping.Store(false)
-		swept <- c.sweepAll(ctx, known)
-	}()
-	select {
-	case hasSwept := <-swept:
-		return hasSwept
-	case <-ctx.Done():
-		return false
-	}
+		return c.sweepAll(ctx, known)
+	})
+	return swept
 }
 
 // sweepAll is sweep without its time limit.
