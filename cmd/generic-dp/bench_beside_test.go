@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"text/tabwriter"
 	"time"
 )
 
@@ -83,19 +85,23 @@ func (f figures) add(program, figure string, value float64) {
 	f[figure][program] = append(f[figure][program], value)
 }
 
-// report reports the median of each figure and each program, and what ours is of the others.
-func (f figures) report(b *testing.B) {
+// report prints minimum, median and maximum of each figure and each program, and what the median of ours
+// is of theirs.
+func (f figures) report(b *testing.B, programs []program) {
 	b.Helper()
-	for figure, values := range f {
-		ours := quantile(values["ours"], 0.5)
-		for name, all := range values {
-			median := quantile(all, 0.5)
-			b.ReportMetric(median, figure+":"+name)
-			if name != "ours" {
-				b.ReportMetric(ours/median, figure+":ours/"+name)
-			}
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "FIGURE\tPROGRAM\tMIN\tMEDIAN\tMAX\tOURS/IT")
+	for _, figure := range slices.Sorted(maps.Keys(f)) {
+		ours := quantile(f[figure]["ours"], 0.5)
+		for _, p := range programs {
+			values := f[figure][p.name]
+			median := quantile(values, 0.5)
+			fmt.Fprintf(w, "%s\t%s\t%.4g\t%.4g\t%.4g\t%.2f\n", figure, p.name, values[0], median, values[len(values)-1], ours/median)
 		}
 	}
+	_ = w.Flush() // a builder takes everything
+	fmt.Printf("\n%s: %d runs\n%s", b.Name(), b.N, table.String())
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -123,9 +129,36 @@ func BenchmarkBesideStart(b *testing.B) {
 					p.kill()
 				}
 			}
-			f.report(b)
+			f.report(b, all)
 		})
 	}
+}
+
+// BenchmarkBesideIdle counts the context switches of all threads in the first 20 s after the kubelet has all
+// lists, in which programs do what they put off, and in the next 30 s.
+func BenchmarkBesideIdle(b *testing.B) {
+	all := programs(b)
+	f := figures{}
+	for b.Loop() {
+		before := map[*process]float64{}
+		for _, program := range all {
+			p := newProcessOf(b, program, 2)
+			p.start()
+			before[p] = p.switches()
+		}
+		time.Sleep(20 * time.Second)
+		for p := range before {
+			now := p.switches()
+			f.add(p.program.name, "switches-20s", now-before[p])
+			before[p] = now
+		}
+		time.Sleep(30 * time.Second)
+		for p := range before {
+			f.add(p.program.name, "switches-30s-after", p.switches()-before[p])
+			p.kill()
+		}
+	}
+	f.report(b, all)
 }
 
 // BenchmarkBesideAllocate calls Allocate of each program over the socket.
@@ -133,7 +166,8 @@ func BenchmarkBesideAllocate(b *testing.B) {
 	const calls = 200
 	f := figures{}
 	var started []*process
-	for _, program := range programs(b) {
+	all := programs(b)
+	for _, program := range all {
 		p := newProcessOf(b, program, 2)
 		p.start()
 		defer p.kill()
@@ -156,7 +190,7 @@ func BenchmarkBesideAllocate(b *testing.B) {
 			f.add(p.program.name, "cpu-µs", milliseconds(p.cpu()-before)*1000/calls)
 		}
 	}
-	f.report(b)
+	f.report(b, all)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -165,32 +165,6 @@ func BenchmarkProcessKubeletRestart(b *testing.B) {
 	b.ReportMetric(p.resident(), "rss-MiB")
 }
 
-// The cost of an idle process: memory, and context switches of all threads in ten seconds.
-func BenchmarkProcessIdle(b *testing.B) {
-	for _, n := range []int{2, 10} {
-		b.Run(strconv.Itoa(n)+"resources", func(b *testing.B) {
-			p := newProcess(b)
-			text := twoResources
-			for i := 2; i < n; i++ {
-				text += fmt.Sprintf("[[resource]]\nname = \"full-%d\"\nmatch.glob = \"/dev/full\"\nexclude.glob = \"/dev/none%d\"\nregister = \"always\"\n", i, i)
-			}
-			if err := os.WriteFile(p.config, []byte(text), 0o600); err != nil {
-				b.Fatal(err)
-			}
-			p.start()
-			defer p.stop()
-			for b.Loop() {
-				time.Sleep(11 * time.Second) // deferred work of the start, the end of the trial included
-				before := p.switches()
-				time.Sleep(10 * time.Second)
-				b.ReportMetric(p.switches()-before, "switches/10s")
-				b.ReportMetric(p.resident(), "rss-MiB")
-			}
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
-
 // switches counts the context switches of all threads so far.
 func (p *process) switches() float64 {
 	p.b.Helper()
