@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -86,29 +85,25 @@ func (n *node) write(text string) {
 func TestDeadlyFirstConfiguration(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	// The mark is written beside the start, and a second time with the resources. Without tries, it is
-	// removed.
-	waitMark := func(tries int) {
+	checkMark := func(r *configuration.Reader, tries int) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
-			text, err := os.ReadFile(filepath.Join(n.stateDir, "config-trial.json"))
-			hasTries := strings.Contains(string(text), fmt.Sprintf(`"tries":%d`, tries))
-			isMarked := hasTries && strings.Contains(string(text), `"resources"`)
-			if isMarked || tries == 0 && errors.Is(err, fs.ErrNotExist) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("mark %q, want %d tries", text, tries)
-			}
+		r.Trial.WaitWritten()
+		text, err := os.ReadFile(filepath.Join(n.stateDir, "config-trial.json"))
+		hasTries := strings.Contains(string(text), fmt.Sprintf(`"tries":%d`, tries))
+		isMarked := hasTries && strings.Contains(string(text), `"resources"`)
+		isRemoved := tries == 0 && errors.Is(err, fs.ErrNotExist)
+		if !isMarked && !isRemoved {
+			t.Fatalf("mark %q, %v; want %d tries", text, err, tries)
 		}
 	}
 	const deadly = "[[resource]]\nname = \"example.com/x\"\nmatch.glob = \"/dev/x\"\n"
 	n.write(deadly)
 	for tries := range 3 {
-		if _, cfg := n.start(); len(cfg.Resources) != 1 {
+		r, cfg := n.start()
+		if len(cfg.Resources) != 1 {
 			t.Fatal("the configuration is not tried")
 		}
-		waitMark(tries + 1)
+		checkMark(r, tries+1)
 	}
 	r, cfg := n.start()
 	var suspect *configuration.SuspectError
@@ -121,21 +116,21 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 		t.Errorf("after an edit, %d resources are served, with the error %v", len(cfg.Resources), r.Last().Err)
 	}
 	// A normal exit takes back the try.
-	waitMark(1)
+	checkMark(r, 1)
 	if err := r.Trial.End(); err != nil {
 		t.Error(err)
 	}
-	waitMark(0)
+	checkMark(r, 0)
 	// Once its lists are published, power failures do not count.
 	for range 5 {
 		r, cfg = n.start()
 		if len(cfg.Resources) != 1 {
 			t.Fatal("nothing is served after power failures")
 		}
-		waitMark(1)
+		checkMark(r, 1)
 		r.Trial.Serve(r.Last())
 		r.Trial.Follow(time.Unix(0, 0), false)
-		waitMark(0)
+		checkMark(r, 0)
 	}
 }
 
