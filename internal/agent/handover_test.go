@@ -10,6 +10,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // standby starts another instance and returns when it is ready to serve after the one that does.
@@ -164,4 +165,54 @@ func TestCallsWaitForTheRightToAnswer(t *testing.T) {
 	if err := errors.Join(<-allocated, <-prepared); err != nil {
 		t.Error(err)
 	}
+}
+
+// An instance that takes over knows what the former one has read, and how it has numbered interfaces
+// that came meanwhile: one that a container has taken keeps its number, and its ID.
+func TestTakeoverKeepsWhatWasReadAndNumbered(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee+`
+[[resource]]
+name = "can"
+match = { usb.id = "1d50:606f", net.type = "can" }
+each = "node"
+container.cdi = true
+`)
+	n.options.Allow.Net = true
+	n.addBus()
+	adapter := n.host.AddUSB(sysfstest.USB{
+		Port: "1-1", Vendor: "1d50", Product: "606f", Serial: "CCCC3333",
+		Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "gs_usb"}},
+	})
+	addCAN := func(name string) string {
+		dir := n.host.AddNet(adapter+"/1-1:1.0", sysfstest.Net{Name: name, Type: 280})
+		n.event()
+		return dir
+	}
+	const can, zigbeeName = "example.com/can", "example.com/zigbee"
+	const prefix = "usb:1d50:606f:CCCC3333:"
+	const bus, id0, id1, id2, id3 = prefix + "bus", prefix + "if00:net", prefix + "if00:net.1", prefix + "if00:net.2", prefix + "if00:net.3"
+	addCAN("can0")
+	addCAN("can1")
+	_, stopFirst := n.serve()
+	n.untilListed(can, []string{bus, id0, id1}, nil)
+	n.standby()
+
+	can2 := addCAN("can2")
+	n.untilListed(can, []string{bus, id0, id1, id2}, nil)
+	n.host.Remove(can2)
+	n.event()
+	n.untilListed(can, []string{bus, id0, id1}, []string{id2})
+	addCAN("can3")
+	n.untilListed(can, []string{bus, id0, id1, id3}, []string{id2})
+	stick := n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.untilListed(zigbeeName, []string{otherID}, nil)
+	_, end := hang(t, filepath.Join(n.host.Sysfs(), stick))
+	defer end()
+	stopFirst()
+	n.until("the lists of the second instance", func() bool {
+		return n.kubelet.Registrations(can) > 1 && n.kubelet.Registrations(zigbeeName) > 1
+	})
+	n.untilListed(can, []string{bus, id0, id1, id3}, []string{id2})
+	n.untilListed(zigbeeName, []string{otherID}, nil)
 }

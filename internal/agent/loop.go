@@ -9,7 +9,6 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
-	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -172,13 +171,14 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 		return trigger{}, false
 	// The state is restored before the scan is adopted: the pass compares both.
 	case first := <-l.host.first:
+		scan := first.scanOutcome
 		began := trigger{limited: true, apply: func() {
-			l.adopt(first.scanOutcome, byEvents)
+			l.adopt(scan, byEvents)
 		}}
 		if !l.found.hasWrites {
-			// Another instance has served since that scan.
-			first.saved, first.loadErr = ledger.Load(l.options.Paths.StateDir)
-			began.scan = byEvents
+			// Another instance has served since that scan, and has read and numbered what came.
+			first = l.loadState()
+			began.scan = status.ScanFull
 		}
 		l.restore(first)
 		return began, true

@@ -36,9 +36,8 @@ type firstScan struct {
 	scanOutcome
 }
 
-// scanFirst reads the saved state and then the host, once the watches are in place: a device that
-// appears during the scan causes an event. It runs while the configuration is read.
-func (a *Agent) scanFirst(ctx context.Context) {
+// loadState reads the saved state, and gives the scanner what it needs of it. No scan may run.
+func (a *Agent) loadState() firstScan {
 	first := firstScan{boot: bootID()}
 	first.saved, first.loadErr = ledger.Load(a.options.Paths.StateDir)
 	isSameBoot := first.boot != "" && first.boot == first.saved.Boot
@@ -47,6 +46,13 @@ func (a *Agent) scanFirst(ctx context.Context) {
 	if isSameBoot {
 		a.host.scanner.RestoreUSB(first.saved.USB)
 	}
+	return first
+}
+
+// scanFirst reads the saved state and then the host, once the watches are in place: a device that
+// appears during the scan causes an event. It runs while the configuration is read.
+func (a *Agent) scanFirst(ctx context.Context) {
+	first := a.loadState()
 	select {
 	case <-ctx.Done():
 		return

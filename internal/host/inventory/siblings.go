@@ -126,8 +126,7 @@ func (s *Scanner) KnownNets() map[string][]device.KnownNet {
 }
 
 // RestoreNets restores the numbers that an earlier process has given. sameBoot is set if it did so in
-// the same boot: an inode has no meaning in another one. RestoreNets must be called before the first
-// scan.
+// the same boot: an inode has no meaning in another one. No scan may run.
 func (s *Scanner) RestoreNets(known map[string][]device.KnownNet, sameBoot bool) {
 	s.nets.mu.Lock()
 	defer s.nets.mu.Unlock()

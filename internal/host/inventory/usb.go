@@ -230,8 +230,7 @@ func (s *Scanner) KnownUSB() map[string]device.KnownUSB {
 }
 
 // RestoreUSB restores the USB devices that an earlier process has read in the same boot. Unchanged
-// devices need not be read again, which may take longer than a pod waits. RestoreUSB must be called
-// before the first scan.
+// devices need not be read again, which may take longer than a pod waits. No scan may run.
 func (s *Scanner) RestoreUSB(known map[string]device.KnownUSB) {
 	s.usb.mu.Lock()
 	defer s.usb.mu.Unlock()
