@@ -30,7 +30,7 @@ func reserve(api *kubeapitest.Server, claim string, uids ...string) {
 // serveClaims serves by DRA on a host with visible cgroups, until it offers a device.
 func (n *node) serveClaims(api *kubeapitest.Server, id string) *kubelettest.Cgroups {
 	n.Helper()
-	n.answerWithin = time.Second
+	n.answerWithin = 3 * time.Second // a prepare that must succeed may be slow on a busy machine
 	n.startWithin = time.Millisecond
 	cgroups := kubelettest.NewCgroups(n)
 	n.options.Paths.Cgroup = cgroups.Dir()
@@ -89,7 +89,7 @@ func TestPrepareAfterAKubeletRestart(t *testing.T) {
 	n, api := newDRANode(t, zigbeeDRA)
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.answerWithin = time.Second
+	n.answerWithin = 3 * time.Second // a prepare that must succeed may be slow on a busy machine
 	n.startWithin = time.Millisecond
 	cgroups := kubelettest.NewCgroups(n)
 	n.options.Paths.Cgroup = cgroups.Dir()

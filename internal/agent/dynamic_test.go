@@ -163,49 +163,6 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// CDI devices of the host come and go with foreign specs, however these are written.
-func TestCDIDevicesOfTheHost(t *testing.T) {
-	t.Parallel()
-	const resource = "example.com/gpu"
-	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"gpu\"\nmatch.cdi_device = \"vendor.com/gpu=*\"\n")
-	dir := t.TempDir()
-	n.options.Paths.SpecDirs = []string{dir}
-	n.options.Allow.CDI = []string{"vendor.com/*"}
-	n.addNodes("gpu0", "gpu1")
-	spec := func(devices ...string) string {
-		var list []string
-		for _, d := range devices {
-			list = append(list, `{"name": "`+d+`", "containerEdits": {"deviceNodes": [{"path": "/dev/gpu`+d+`"}]}}`)
-		}
-		return `{"cdiVersion": "0.6.0", "kind": "vendor.com/gpu", "devices": [` + strings.Join(list, ",") + `]}`
-	}
-	a, _ := n.serve()
-	<-a.Settled()
-	write := func(name, text string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("vendor.json", spec("0"))
-	n.untilListed(resource, []string{"cdi:vendor.com:gpu:0"}, nil)
-	resp, err := n.kubelet.Allocate(context.Background(), resource, "cdi:vendor.com:gpu:0")
-	if err != nil || resp.GetContainerResponses()[0].GetCdiDevices()[0].GetName() != "vendor.com/gpu=0" {
-		t.Errorf("Allocate: %v, %v", resp, err)
-	}
-	write("vendor.json", spec("0", "1"))
-	n.untilListed(resource, []string{"cdi:vendor.com:gpu:0", "cdi:vendor.com:gpu:1"}, nil)
-	if err := os.Remove(filepath.Join(dir, "vendor.json")); err != nil {
-		t.Fatal(err)
-	}
-	n.untilListed(resource, nil, []string{"cdi:vendor.com:gpu:0", "cdi:vendor.com:gpu:1"})
-	write("new.tmp", spec("1"))
-	if err := os.Rename(filepath.Join(dir, "new.tmp"), filepath.Join(dir, "new.json")); err != nil {
-		t.Fatal(err)
-	}
-	n.untilListed(resource, []string{"cdi:vendor.com:gpu:1"}, []string{"cdi:vendor.com:gpu:0"})
-}
-
 // A held resource whose name the template matches may be another plugin's.
 func TestForeignResourceIsNotServed(t *testing.T) {
 	t.Parallel()

@@ -3,9 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
@@ -22,61 +20,6 @@ func (n *node) standby() (a *agent.Agent, stop func()) {
 		n.Errorf("a standby is not ready: %v", err)
 	}
 	return a, stop
-}
-
-// A second instance is Ready, and neither the kubelet nor anyone else sees it. When the first one ends,
-// it knows everything that has happened, and the kubelet never has fewer devices.
-func TestSecondInstanceWaitsAndTakesOver(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, zigbee)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	const zigbeeName = "example.com/zigbee"
-	_, stopFirst := n.serve()
-	n.untilListed(zigbeeName, []string{stickID}, nil)
-	second, stopSecond := n.standby()
-
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	n.untilListed(zigbeeName, []string{stickID, otherID}, nil)
-	n.host.RemoveUSB("1-1")
-	n.untilListed(zigbeeName, []string{otherID}, []string{stickID})
-	n.configure(zigbee + "count = 2\n")
-	n.untilListed(zigbeeName, []string{otherID, otherID + "::1"}, []string{stickID})
-	if got := n.kubelet.Registrations(zigbeeName); got != 1 {
-		t.Errorf("%d registrations while an instance waits, want 1", got)
-	}
-	if names := second.Names(); len(names) > 0 {
-		t.Errorf("an instance that waits serves %q", names)
-	}
-	if !strings.Contains(n.log.String(), "another instance serves: waiting for it to end") {
-		t.Error("an instance that waits does not say so")
-	}
-
-	stopFirst()
-	n.eventually("the second instance", func() bool { return !second.IsWaiting() && second.Ready() == nil })
-	n.untilListed(zigbeeName, []string{otherID, otherID + "::1"}, []string{stickID})
-	for _, list := range n.kubelet.Lists(zigbeeName)[1:] {
-		if len(list.Healthy()) == 0 {
-			t.Errorf("list without a healthy device: %v", list)
-		}
-	}
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB7"))
-	n.eventually("link of the second instance", func() bool { return n.linkOf(stickID, "if00:ttyUSB") == "/dev/ttyUSB7" })
-	if _, err := agent.Clean(n.options.Paths); err == nil || !strings.Contains(err.Error(), "is serving") {
-		t.Errorf("clean while serving: %v, want a refusal", err)
-	}
-	stopSecond()
-	if err := os.Mkdir(filepath.Join(n.options.Paths.RunDir, "claims"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := agent.Clean(n.options.Paths); err != nil {
-		t.Errorf("clean after the end: %v", err)
-	}
-	for _, dir := range []string{n.options.Paths.RunDir, n.options.Paths.StateDir} {
-		if left, _ := os.ReadDir(dir); len(left) > 0 {
-			t.Errorf("clean left %v in %s", left, dir)
-		}
-	}
 }
 
 // A third instance is not Ready before the second one serves. A standby that ends changes nothing.

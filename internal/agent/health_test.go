@@ -2,21 +2,14 @@ package agent_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/host/health"
 )
 
 // setAttr writes an attribute as the kernel shows it from then on.
@@ -91,50 +84,4 @@ func testCheckThatFails(t *testing.T, cdi bool) {
 		}
 		n.setAttr(dir, "authorized", "0")
 	}
-}
-
-// A hung check delays nothing: the other device of the resource, which passes, is
-// listed meanwhile.
-func TestACheckThatHangsKeepsNobodyWaiting(t *testing.T) {
-	t.Parallel()
-	good, err := net.Listen("tcp", "127.91.7.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = good.Close() })
-	port := good.Addr().(*net.TCPAddr).Port
-	deaf(t, [4]byte{127, 91, 7, 2}, port)
-
-	const resource, passes, hangs = "example.com/zigbee", "usb:10c4:ea60:127.91.7.1", "usb:10c4:ea60:127.91.7.2"
-	n := newNode(t, fmt.Sprintf("%shealth.tcp = \"${usb.serial}:%d\"\n", zigbee, port))
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "127.91.7.1", "ttyUSB0"))
-	n.host.AddUSB(stick("1-2", "127.91.7.2", "ttyUSB1"))
-	a, _ := n.serve()
-	n.untilListed(resource, []string{passes}, []string{hangs})
-	if reason := reasons(a, resource)[hangs]; reason != health.ReasonPending && !strings.HasSuffix(reason, "does not answer") {
-		t.Errorf("reason %q, want pending until it does not answer", reason)
-	}
-	n.untilReason(a, resource, hangs, fmt.Sprintf("tcp 127.91.7.2:%d: does not answer", port))
-}
-
-// deaf is a listener whose queue is full: connections are not accepted.
-func deaf(t *testing.T, address [4]byte, port int) {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: address, Port: port}), unix.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
-	for range 8 {
-		conn, err := net.DialTimeout("tcp", net.JoinHostPort(netip.AddrFrom4(address).String(), strconv.Itoa(port)), 500*time.Millisecond)
-		if err != nil {
-			return // full
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-	}
-	t.Skip("this kernel's queues have no end")
 }

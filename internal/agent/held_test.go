@@ -119,29 +119,6 @@ func TestHeldDeviceIsGrouped(t *testing.T) {
 	})
 }
 
-// By port ID, a held device that moves to another port between two scans is another device: it is
-// offered at once, although the container of the former one runs.
-func TestHeldDeviceMovesByPortID(t *testing.T) {
-	t.Parallel()
-	const resource = "example.com/zigbee"
-	n := newNode(t, strings.Replace(zigbee, "container.path", "identity = \"port\"\ncontainer.path", 1))
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	const id = "usb:10c4:ea60:port:0000:00:14.0:"
-	_, stop := n.serve()
-	n.untilListed(resource, []string{id + "1"}, nil)
-	n.kubelet.Hold(kubelettest.Request{Namespace: "lab", Pod: "p", Container: "main", Resource: resource}, id+"1")
-	stop()
-	n.host.RemoveUSB("1-1")
-	n.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB1"))
-	n.serve()
-	n.untilListed(resource, []string{id + "2"}, []string{id + "1"})
-	// A device that has to wait is listed by a later pass, which may come a minute later.
-	if strings.Contains(n.log.String(), "device is not listed yet") {
-		t.Error("the device had to wait")
-	}
-}
-
 // A held device that can't be read yet after a restart is not offered by the ID that an edit has given
 // it. A program that reads more of a device than its predecessor did reads all devices again.
 func TestHeldDeviceThatIsReadLate(t *testing.T) {
@@ -173,33 +150,6 @@ func TestHeldDeviceThatIsReadLate(t *testing.T) {
 	})
 }
 
-// The link of a held stick that was unplugged does not wait for another stick to be read, which may get
-// the name of its node.
-func TestLinkOfAGoneDeviceWhileAnotherIsRead(t *testing.T) {
-	t.Parallel()
-	const resource = "example.com/zigbee"
-	n := newNode(t, zigbee)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	_, stop := n.serve()
-	n.untilListed(resource, []string{stickID}, nil)
-	n.kubelet.Hold(kubelettest.Request{Namespace: "lab", Pod: "p", Container: "main", Resource: resource}, stickID)
-	stop()
-	link := filepath.Join(n.options.Paths.RunDir, "links", stickID)
-	if _, err := os.Lstat(link); err != nil {
-		t.Fatal(err)
-	}
-	n.host.RemoveUSB("1-1")
-	dir := n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
-	_, end := hang(t, filepath.Join(n.host.Sysfs(), dir))
-	defer end()
-	a, _ := n.serve()
-	n.untilReason(a, resource, stickID, ledger.ReasonUnread)
-	if _, err := os.Lstat(link); err == nil {
-		t.Error("the link of the gone stick is there")
-	}
-}
-
 // forgetUSB removes the USB devices that were read from the saved state.
 func (n *node) forgetUSB() {
 	n.Helper()
@@ -223,42 +173,6 @@ func (n *node) forgetUSB() {
 	if err != nil {
 		n.Fatal(err)
 	}
-}
-
-// A device that only an init container holds is not offered by another name, even if its pod waits for
-// a volume and has no process.
-func TestInitContainerKeepsItsDevice(t *testing.T) {
-	t.Parallel()
-	const resource, other = "example.com/zigbee", "example.com/other"
-	h := newHolding(t, zigbee)
-	h.addBus()
-	h.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	var c clock
-	c.forward(time.Hour) // the kubelet is as old
-	a, _ := h.serveBy(&c)
-	h.untilListed(resource, []string{stickID}, nil)
-	if _, err := h.kubelet.Admit(t.Context(), request("p", resource), 1); err != nil {
-		t.Fatal(err)
-	}
-	uid := h.kubelet.UID("default", "p")
-	h.cgroups.Wait(uid)
-	h.kubelet.Remove("default", "p") // the list does not have it, but the checkpoint does
-	h.configure(strings.Replace(zigbee, `"zigbee"`, `"other"`, 1))
-	h.untilListed(resource, nil, []string{stickID})
-	for range 3 {
-		c.forward(2 * time.Minute)
-		h.passes(a)
-		if list, _ := h.kubelet.Latest(other); len(list.Healthy()) > 0 {
-			t.Fatal("the device is offered by another name while a pod holds it")
-		}
-	}
-	h.cgroups.End(uid)
-	h.eventually("the other name", func() bool {
-		c.forward(time.Minute)
-		h.event()
-		list, _ := h.kubelet.Latest(other)
-		return slices.Equal(list.Healthy(), []string{stickID})
-	})
 }
 
 // A device that waits until a pod has ended is offered at once when the cgroup of the pod is removed.

@@ -1,8 +1,6 @@
 package agent_test
 
 import (
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,66 +91,6 @@ func TestForceDeletedPodKeepsItsDevice(t *testing.T) {
 	}
 }
 
-// A pod that ended in the normal way leaves no doubt: the next one gets the device at once.
-func TestEndedPodFreesItsDevice(t *testing.T) {
-	t.Parallel()
-	h := newHolding(t, parts("part"))
-	h.addNodes("part-0")
-	h.serve()
-	h.untilListed(partResource, []string{"part-0"}, nil)
-	for _, pod := range []string{"a", "b", "c", "a"} {
-		uid, _ := h.start(pod)
-		h.cgroups.End(uid)
-		h.forget(pod)
-	}
-	if list, received := h.kubelet.Latest(partResource); received != 1 {
-		t.Errorf("the kubelet got %d lists, the last %+v; want 1", received, list)
-	}
-}
-
-// Only the slot of the forgotten pod is refused: the device still has others.
-func TestForgottenPodKeepsItsSlot(t *testing.T) {
-	t.Parallel()
-	h := newHolding(t, parts("part count = 2"))
-	h.addNodes("part-0")
-	h.serve()
-	slots := []string{"part-0", "part-0-1"}
-	h.until("list", func() bool {
-		list, _ := h.kubelet.Latest(partResource)
-		slots = list.Healthy()
-		return len(slots) == 2
-	})
-	first, ids := h.start("first")
-	h.forget("first")
-	if _, err := h.kubelet.Allocate(h.Context(), partResource, ids...); err == nil {
-		t.Fatalf("%q was allocated while the pod with UID %s runs", ids, first)
-	}
-	other := slices.DeleteFunc(slots, func(id string) bool { return id == ids[0] })
-	h.untilListed(partResource, other, ids)
-	_, got := h.start("second")
-	if !slices.Equal(got, other) {
-		t.Errorf("second pod got %q, want %q", got, other)
-	}
-}
-
-// A kubelet that has forgotten a pod says so itself: nobody has to ask for the device first.
-func TestForgottenPodIsNoticed(t *testing.T) {
-	t.Parallel()
-	h := newHolding(t, parts("part"))
-	h.addNodes("part-0", "part-1")
-	var c clock
-	c.forward(time.Hour)
-	a, _ := h.serveBy(&c)
-	h.untilListed(partResource, []string{"part-0", "part-1"}, nil)
-	first, _ := h.start("first")
-	h.eventually("the program knows the pod", func() bool { return a.Remembers(first) })
-	h.forget("first")
-	h.kubelet.Hold(partOf("other"), "part-1") // the checkpoint is written again
-	h.untilListed(partResource, []string{"part-1"}, []string{"part-0"})
-	h.cgroups.End(first)
-	h.untilListed(partResource, []string{"part-0", "part-1"}, nil)
-}
-
 // A restart of the program loses nothing: neither a pod that the checkpoint has, nor one
 // that only the program remembers.
 func TestForgottenPodOutlivesTheProgram(t *testing.T) {
@@ -176,44 +114,6 @@ func TestForgottenPodOutlivesTheProgram(t *testing.T) {
 	}
 	h.cgroups.End(first)
 	h.untilListed(partResource, []string{"part-0"}, nil)
-}
-
-// Without a view of cgroups nothing is refused, and the log says so once.
-func TestInvisibleCgroups(t *testing.T) {
-	t.Parallel()
-	h := newHolding(t, parts("part"))
-	h.options.Paths.Cgroup = filepath.Join(t.TempDir(), "missing")
-	h.addNodes("part-0")
-	h.serve()
-	h.untilListed(partResource, []string{"part-0"}, nil)
-	for _, pod := range []string{"first", "second", "third"} {
-		h.start(pod)
-		h.forget(pod)
-	}
-	if n := strings.Count(h.log.String(), "the host's cgroups are not visible"); n != 1 {
-		t.Errorf("the log says %d times that cgroups are not visible, want once", n)
-	}
-}
-
-// A device whose forgotten pod runs is not offered by another resource either.
-func TestForgottenPodKeepsItsDeviceFromOtherResources(t *testing.T) {
-	t.Parallel()
-	h := newHolding(t, parts("part"))
-	h.addNodes("part-0")
-	var c clock
-	c.forward(time.Hour)
-	a, _ := h.serveBy(&c)
-	h.untilListed(partResource, []string{"part-0"}, nil)
-	first, _ := h.start("first")
-	h.forget("first")
-	h.refused("second", first)
-	h.untilListed(partResource, nil, []string{"part-0"})
-	h.configure(strings.Replace(parts("part"), `"part"`, `"renamed"`, 1))
-	h.passMinutes(a, &c, func() {
-		if list, received := h.kubelet.Latest("example.com/renamed"); received > 0 && len(list.Healthy()) > 0 {
-			t.Fatalf("the other resource offers %q while the pod with UID %s runs", list.Healthy(), first)
-		}
-	})
 }
 
 // The checkpoint keeps a pod that the kubelet has forgotten until the kubelet allocates the next
@@ -244,31 +144,5 @@ func (h *holding) passMinutes(a *agent.Agent, c *clock, check func()) {
 		c.forward(2 * time.Minute)
 		h.passes(a)
 		check()
-	}
-}
-
-// A static pod that a restarted kubelet has, but not its device, keeps it.
-func TestStaticPodKeepsItsDeviceWithoutCheckpoint(t *testing.T) {
-	t.Parallel()
-	h := newHolding(t, parts("part"))
-	h.addNodes("part-0")
-	a, _ := h.serve()
-	h.untilListed(partResource, []string{"part-0"}, nil)
-	static := partOf("pod")
-	static.Static = true
-	if _, err := h.kubelet.Admit(h.Context(), static, 1); err != nil {
-		t.Fatal(err)
-	}
-	uid := h.kubelet.UID("default", "pod")
-	h.cgroups.Start(uid)
-	h.eventually("the program knows the name of the pod", func() bool { return a.Remembers("default/pod") })
-	if err := h.kubelet.RestartFrom(nil); err != nil {
-		t.Fatal(err)
-	}
-	h.until("registration", func() bool { return h.kubelet.Count(partResource).Allocatable == 1 })
-	other := static
-	other.Container = "other" // of a pod of that name
-	if got, err := h.kubelet.Admit(h.Context(), other, 1); err == nil {
-		t.Errorf("%q was allocated while the pod with UID %s runs", got.IDs, uid)
 	}
 }

@@ -81,19 +81,6 @@ func TestLimiterAfterAnUpdate(t *testing.T) {
 	})
 }
 
-// The program is alive after the first scan.
-func TestAlive(t *testing.T) {
-	t.Parallel()
-	a := &Agent{}
-	if err := a.Alive(); err != errNotScanned {
-		t.Errorf("before the first pass: %v, want %v", err, errNotScanned)
-	}
-	a.serving.Store(&set{})
-	if err := a.Alive(); err != nil {
-		t.Errorf("waiting: %v", err)
-	}
-}
-
 // The first list of a resource waits for the first results of checks, but not for long,
 // and no other list does.
 func TestFirstListAwaitsResults(t *testing.T) {

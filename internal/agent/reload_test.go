@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
@@ -22,50 +20,6 @@ import (
 func (n *node) messages(resource string) string {
 	_, lists := n.kubelet.Latest(resource)
 	return fmt.Sprint(lists, " lists, sockets ", n.kubelet.Connected(resource), ", registrations ", n.kubelet.Registrations(resource))
-}
-
-// One of a hundred resources is edited: its socket stays and its list changes, and the
-// streams of all others get no message.
-func TestReloadAffectsOnlyChanges(t *testing.T) {
-	t.Parallel()
-	var names []string
-	for i := range 100 {
-		names = append(names, fmt.Sprintf("r%d", i))
-	}
-	n := newNode(t, parts(names...))
-	for _, name := range names {
-		n.addNodes(name+"-a", name+"-b")
-	}
-	a, _ := n.serve()
-	before := map[string]string{}
-	for _, name := range names {
-		n.untilListed("example.com/"+name, []string{name + "-a", name + "-b"}, nil)
-		n.until("registration", func() bool { return n.kubelet.Count("example.com/"+name).Allocatable == 2 })
-		before[name] = n.messages("example.com/" + name)
-	}
-	sockets := n.kubelet.Connected("example.com/r42")
-	hash := a.Config().Hash
-	names[42] = "r42 count = 2"
-	n.configure(parts(names...))
-	n.untilListed("example.com/r42", []string{"r42-a", "r42-a::1", "r42-b", "r42-b::1"}, nil)
-	if got := n.kubelet.Connected("example.com/r42"); !slices.Equal(got, sockets) || n.kubelet.Registrations("example.com/r42") != 1 {
-		t.Errorf("the resource that changed has sockets %v and %d registrations, want %v and 1", got, n.kubelet.Registrations("example.com/r42"), sockets)
-	}
-	if a.Config().Hash == hash {
-		t.Error("the hash is still that of the first configuration")
-	}
-	// The order, a comment, and what a container gets change no list.
-	slices.Reverse(names)
-	n.configure("# mine\n" + strings.ReplaceAll(parts(names...), "match.", "container.env.A = \"b\"\nmatch."))
-	n.eventually("the third configuration", func() bool {
-		resp, err := n.kubelet.Allocate(context.Background(), "example.com/r7", "r7-a")
-		return err == nil && resp.GetContainerResponses()[0].GetEnvs()["A"] == "b"
-	})
-	for name, want := range before {
-		if got := n.messages("example.com/" + name); got != want && name != "r42" {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-	}
 }
 
 // A new configuration may refer to another directory, whose manually made nodes only
@@ -112,7 +66,7 @@ func TestBrokenEditChangesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))
 	n.addNodes("r-a")
-	a, stop := n.serve()
+	a, _ := n.serve()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	first, before := a.Config(), n.messages("example.com/r")
 
@@ -142,85 +96,6 @@ func TestBrokenEditChangesNothing(t *testing.T) {
 	if got := n.messages("example.com/r"); got != before {
 		t.Errorf("the kubelet got %s, want %s", got, before)
 	}
-
-	// The last good one survives a restart with a broken one.
-	n.configure(parts("r count = 2"))
-	n.untilListed("example.com/r", []string{"r-a", "r-a::1"}, nil)
-	n.configure(broken)
-	n.eventually("the problems", func() bool { return a.Config().Broken != nil })
-	stop()
-	a, _ = n.serve()
-	n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/r") == 2 })
-	n.untilListed("example.com/r", []string{"r-a", "r-a::1"}, nil)
-	if log := n.log.String(); a.Config().Broken == nil || !strings.Contains(log, "the last good one is served") {
-		t.Error("a restart with a broken configuration does not say so")
-	}
-	n.configure(parts("r count = 3"))
-	n.untilListed("example.com/r", []string{"r-a", "r-a::1", "r-a::2"}, nil)
-	if got := a.Config(); got.Broken != nil {
-		t.Errorf("still broken: %v", got.Broken)
-	}
-}
-
-// A removed resource is retired: all Unhealthy at once and Allocate rejected, then its
-// socket is removed, but not while it is held. If it returns meanwhile, it continues.
-func TestRemovedResourceIsRetired(t *testing.T) {
-	t.Parallel()
-	const gone = "example.com/gone"
-	n := newNode(t, parts("gone", "stays"))
-	n.addNodes("gone-a", "gone-b", "stays-a")
-	var c clock
-	a, _ := n.serveBy(&c)
-	n.untilListed(gone, []string{"gone-a", "gone-b"}, nil)
-	n.until("registrations", func() bool {
-		return n.kubelet.Count(gone).Allocatable == 2 && n.kubelet.Count("example.com/stays").Allocatable == 1
-	})
-	sockets, stays := n.kubelet.Connected(gone), n.kubelet.Connected("example.com/stays")
-	claim := kubelettest.Request{Namespace: "default", Pod: "p", Container: "c", Resource: gone}
-	n.kubelet.Hold(claim, "gone-b")
-
-	n.configure(parts("stays"))
-	n.untilListed(gone, nil, []string{"gone-a", "gone-b"})
-	if _, err := n.kubelet.Allocate(context.Background(), gone, "gone-a"); err == nil || !strings.Contains(err.Error(), "removed from the configuration") {
-		t.Errorf("Allocate of a resource that was removed: %v, want that reason", err)
-	}
-	if got := a.Names(); !slices.Equal(got, []string{"example.com/stays", gone}) {
-		t.Errorf("resources %v, want that which is retired last", got)
-	}
-	if err := a.Ready(); err != nil {
-		t.Errorf("not ready while a resource is retired: %v", err)
-	}
-	n.configure(parts("stays", "gone"))
-	n.untilListed(gone, []string{"gone-a", "gone-b"}, nil)
-	if got := n.kubelet.Connected(gone); !slices.Equal(got, sockets) || n.kubelet.Registrations(gone) != 1 {
-		t.Errorf("sockets %v and %d registrations, want %v and 1", got, n.kubelet.Registrations(gone), sockets)
-	}
-
-	n.configure(parts("stays"))
-	n.untilListed(gone, nil, []string{"gone-a", "gone-b"})
-	c.forward(2 * time.Minute)
-	a.Reload() // any event will do
-	n.untilListed(gone, nil, []string{"gone-b"})
-	n.kubelet.Remove("default", "p")
-	c.forward(2 * time.Minute)
-	a.Reload()
-	n.until("end of the stream", func() bool { return len(n.kubelet.Connected(gone)) == 0 })
-	n.eventually("end of the socket", func() bool {
-		_, err := os.Stat(sockets[0])
-		return os.IsNotExist(err)
-	})
-	for _, list := range n.kubelet.Lists(gone) {
-		if len(list.Devices) == 0 {
-			t.Error("the kubelet was sent an empty list")
-		}
-	}
-	if got := n.kubelet.Connected("example.com/stays"); !slices.Equal(got, stays) {
-		t.Errorf("the other resource: sockets %v, want %v", got, stays)
-	}
-
-	// The name is free again.
-	n.configure(parts("stays", "gone"))
-	n.until("the second registration", func() bool { return n.kubelet.Count(gone).Allocatable == 2 })
 }
 
 // A resource that never had a device ends at once, and may return at any time: two
@@ -244,32 +119,6 @@ func TestResourceEndsAndComesBack(t *testing.T) {
 		a.Reload()
 	}
 	n.until("registration", func() bool { return len(n.kubelet.Connected(always)) == 1 })
-}
-
-// A device that another resource selects now stays Unhealthy on the list of the first one
-// until it is free.
-func TestDeviceMovesToAnotherResource(t *testing.T) {
-	t.Parallel()
-	config := func(first string) string {
-		return "domain = \"example.com\"\n[[resource]]\nname = \"one\"\nmatch.glob = \"" + first + "\"\n[[resource]]\nname = \"two\"\nmatch.glob = \"/dev/x-*\"\n"
-	}
-	n := newNode(t, config("/dev/x-*"))
-	n.addNodes("x-a", "x-b")
-	var c clock
-	a, _ := n.serveBy(&c)
-	n.untilListed("example.com/one", []string{"x-a", "x-b"}, nil)
-	n.configure(config("/dev/x-a"))
-	n.untilListed("example.com/one", []string{"x-a"}, []string{"x-b"})
-	if _, err := n.kubelet.Allocate(context.Background(), "example.com/one", "x-b"); err == nil || !strings.Contains(err.Error(), "now offered by example.com/two") {
-		t.Errorf("Allocate of a device that moved: %v", err)
-	}
-	if got := len(n.kubelet.Connected("example.com/two")); got != 0 {
-		t.Error("the other resource is registered before it has anything")
-	}
-	c.forward(2 * time.Minute)
-	a.Reload()
-	n.untilListed("example.com/two", []string{"x-b"}, nil)
-	n.untilListed("example.com/one", []string{"x-a"}, nil)
 }
 
 // Without a writable CDI directory an edit is carried out for all devices that need none.

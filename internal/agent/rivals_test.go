@@ -12,9 +12,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/holds/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
-	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // twoNames offers a stick by two names, of which containers hold one at a time.
@@ -137,28 +135,6 @@ func TestExclusiveDeviceHasOneHolder(t *testing.T) {
 	r.listed(false, true)
 }
 
-// A pod that gets the device and then fails admission frees it after a while.
-func TestPodThatFailsAdmissionFreesTheRival(t *testing.T) {
-	t.Parallel()
-	r := newRivalry(t, twoNames)
-	r.listed(true, true)
-	if _, err := r.kubelet.Allocate(r.Context(), zigbeeName, zigbeeID); err != nil {
-		t.Fatal(err)
-	}
-	r.refuses(serialName, serialID, zigbeeID)
-	r.later(30 * time.Second) // the kubelet may only be slow
-	r.refuses(serialName, serialID, zigbeeID)
-	r.listed(true, false)
-	r.later(2 * time.Minute)
-	r.listed(true, true)
-	// The kubelet may ask again for the same device, such as for another container of the pod.
-	for range 2 {
-		if _, err := r.kubelet.Allocate(r.Context(), serialName, serialID); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // Calls for both names at the same time: at most one succeeds.
 func TestConcurrentCallsForRivals(t *testing.T) {
 	t.Parallel()
@@ -186,23 +162,6 @@ func TestConcurrentCallsForRivals(t *testing.T) {
 	if successes < 20 {
 		t.Errorf("%d of 20 times one of two calls succeeded, want always", successes)
 	}
-}
-
-// An update forgets no grant: the new instance reads what the old one has granted.
-func TestGrantSurvivesAnUpdate(t *testing.T) {
-	t.Parallel()
-	r := newRivalry(t, twoNames)
-	r.listed(true, true)
-	registrations := r.kubelet.Registrations(serialName)
-	stopOld := r.stop
-	r.agent, r.stop = r.serveBy(r.clock)
-	r.eventually("a standby", r.agent.IsWaiting)
-	if _, err := r.kubelet.Allocate(r.Context(), zigbeeName, zigbeeID); err != nil {
-		t.Fatal(err)
-	}
-	stopOld()
-	r.until("the second instance", func() bool { return r.kubelet.Registrations(serialName) > registrations })
-	r.refuses(serialName, serialID, zigbeeID)
 }
 
 // A restart forgets no grant, whether the kubelet answers or not.
@@ -239,30 +198,6 @@ func TestPodOfTheCheckpointKeepsItsRivalAway(t *testing.T) {
 	r.refuses(serialName, serialID, zigbeeID)
 }
 
-// While the checkpoint can't be read, nobody knows the holders, and no device is offered that was not
-// offered before.
-func TestUnknownHolders(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, twoNames)
-	n.addBus()
-	n.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB0"))
-	path := filepath.Join(n.options.Paths.KubeletDir, checkpoint.Name)
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	n.serve()
-	n.eventually("a reason", func() bool {
-		return strings.Contains(n.log.String(), "it is not known which containers hold devices")
-	})
-	if len(n.kubelet.Connected(zigbeeName)) > 0 {
-		t.Error("the kubelet has a list")
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	n.untilListed(zigbeeName, []string{zigbeeID}, nil)
-}
-
 // A pod that is deleted with --force keeps the rival away until its processes have ended.
 func TestForceDeletedPodKeepsItsRivalAway(t *testing.T) {
 	t.Parallel()
@@ -280,23 +215,6 @@ func TestForceDeletedPodKeepsItsRivalAway(t *testing.T) {
 		list, _ := r.kubelet.Latest(serialName)
 		return slices.Equal(list.Healthy(), []string{serialID})
 	})
-}
-
-// The kubelet does not list a device that only an init container holds.
-func TestInitContainerKeepsTheRivalAway(t *testing.T) {
-	t.Parallel()
-	r := newRivalry(t, twoNames)
-	r.listed(true, true)
-	uid := r.runs("a", zigbeeName)
-	r.cgroups.Wait(uid)              // it waits for a volume
-	r.kubelet.Remove("default", "a") // the list does not have it, but the checkpoint does
-	r.later(5 * time.Minute)
-	r.later(5 * time.Minute)
-	r.refuses(serialName, serialID, zigbeeID)
-	r.listed(true, false)
-	r.cgroups.End(uid)
-	r.later(5 * time.Minute)
-	r.listed(true, true)
 }
 
 // The configuration changes while a pod holds the stick.
@@ -333,87 +251,4 @@ func TestEditToExclusiveAndBack(t *testing.T) {
 		list, _ := r.kubelet.Latest(zigbeeName)
 		return slices.Equal(list.Healthy(), []string{stickID})
 	})
-}
-
-// The resource of the holder is removed, and the stick is plugged into another port.
-func TestRetiredHolderKeepsItsRivalAway(t *testing.T) {
-	t.Parallel()
-	r := newRivalry(t, twoNames)
-	r.listed(true, true)
-	uid := r.runs("a", serialName)
-	serialFirst := strings.Index(twoNames, "[[resource]]\nname = \"serial\"")
-	r.configure(twoNames[:serialFirst])
-	r.untilListed(serialName, nil, []string{serialID})
-	r.later(5 * time.Minute)
-	r.refuses(zigbeeName, zigbeeID, serialID)
-	r.host.RemoveUSB("1-2")
-	r.host.AddUSB(stick("1-3", "AAAA1111", "ttyUSB1"))
-	r.eventually("the replugged stick", func() bool {
-		r.later(time.Second) // an absent device leaves the list after ten minutes
-		_, err := r.kubelet.Allocate(t.Context(), zigbeeName, zigbeeID)
-		if err == nil {
-			t.Fatal("the stick was allocated while the pod runs")
-		}
-		return strings.Contains(err.Error(), "held as "+serialID)
-	})
-	r.ends("a", uid)
-	r.eventually("the other name", func() bool {
-		r.later(2 * time.Minute)
-		list, _ := r.kubelet.Latest(zigbeeName)
-		return slices.Equal(list.Healthy(), []string{zigbeeID})
-	})
-}
-
-// One container asks for a hub and for a device below it.
-func TestRivalsOfOneResource(t *testing.T) {
-	t.Parallel()
-	r := newRivalry(t, `
-domain = "example.com"
-[[resource]]
-name = "tree"
-match.usb.id = ["2109:2813", "10c4:ea60"]
-shared = "exclusive"
-`)
-	// The bus node of a real hub requires dangerous = true.
-	r.host.AddUSB(sysfstest.USB{Port: "1-3", Vendor: "2109", Product: "2813"})
-	r.host.AddUSB(stick("1-3.1", "BBBB2222", "ttyUSB1"))
-	const tree = "example.com/tree"
-	below := "shared:example.com:tree:" + otherID
-	beside := "shared:example.com:tree:" + stickID
-	var ids []string
-	r.until("three devices", func() bool {
-		list, _ := r.kubelet.Latest(tree)
-		ids = list.Healthy()
-		return len(ids) == 3
-	})
-	hub := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == below || id == beside })[0]
-	// A scan may have found the second stick without its terminal: then it settles.
-	r.eventually("a refusal of both", func() bool {
-		_, err := r.kubelet.Allocate(t.Context(), tree, hub, below)
-		if err == nil {
-			t.Fatal("a container got a hub and a device below it")
-		}
-		return strings.Contains(err.Error(), "exclude each other")
-	})
-	r.eventually("two devices beside each other", func() bool {
-		_, err := r.kubelet.Allocate(t.Context(), tree, below, beside)
-		return err == nil
-	})
-	r.refuses(tree, hub, below)
-}
-
-// A grant that cannot be recorded is not given.
-func TestExclusiveDeviceWithoutRunDirectory(t *testing.T) {
-	t.Parallel()
-	r := newRivalry(t, twoNames)
-	r.listed(true, true)
-	journal := filepath.Join(r.options.Paths.RunDir, "holds")
-	_ = os.Remove(journal)
-	if err := os.MkdirAll(filepath.Join(journal, "no file"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	_, err := r.kubelet.Allocate(t.Context(), zigbeeName, zigbeeID)
-	if err == nil || !strings.Contains(err.Error(), "cannot be recorded") {
-		t.Errorf("Allocate: %v", err)
-	}
 }

@@ -79,28 +79,6 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// The kubelet sees the devices of a removed resource as unhealthy. The status does not count them as
-// such.
-func TestStatusOfRetiringResource(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, parts("gone", "stays"))
-	n.addNodes("gone-a", "stays-a")
-	n.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/gone"}, "gone-a")
-	agent, _ := n.serve()
-	n.until("registration", func() bool { return n.kubelet.Count("example.com/gone").Allocatable == 1 })
-	n.configure(parts("stays"))
-	n.untilListed("example.com/gone", nil, []string{"gone-a"})
-	s := agent.Status(t.Context())
-	r := s.Resources[1]
-	want := status.Slots{Retiring: 1, Held: r.Slots.Held, Free: r.Slots.Free, Allocatable: r.Slots.Allocatable}
-	if r.Name != "example.com/gone" || !r.Retired || r.Slots != want {
-		t.Errorf("resource: %+v", r)
-	}
-	if d := r.Devices[0]; d.Health != status.Retiring || d.Help != status.SectionRetiring {
-		t.Errorf("device: %+v", d)
-	}
-}
-
 // A hung kubelet delays the status briefly, a missing one does not, and neither is an
 // error.
 func TestStatusWithoutPodResources(t *testing.T) {
