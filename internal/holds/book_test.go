@@ -49,29 +49,6 @@ func TestSlotOfEndingPod(t *testing.T) {
 	})
 }
 
-// A pod whose cgroup cannot be read may run.
-func TestUnreadablePod(t *testing.T) {
-	onHost(t, func(h *host) {
-		h.save(map[string][]string{podUID: {"a"}})
-		h.cgroups.Start(podUID)
-		events := filepath.Join(h.cgroups.Dir(), "kubepods", "burstable", "pod"+podUID, "cgroup.events")
-		h.must(os.WriteFile(events, []byte("unreadable"), 0o600))
-		h.mustRefuse(h.start(), wanted("a"), podUID)
-	})
-}
-
-// A checkpoint that was replaced since an allocation is read before the next one.
-func TestGrantReadsWhatWasGranted(t *testing.T) {
-	onHost(t, func(h *host) {
-		h.save(nil)
-		b := h.start()
-		h.mustGrant(b, wanted("a"))
-		h.save(map[string][]string{podUID: {"a"}})
-		h.cgroups.Start(podUID)
-		h.mustRefuse(b, wanted("a"), podUID)
-	})
-}
-
 // It is not known who holds devices while the checkpoint cannot be read, and known again after that.
 func TestUnreadCheckpoint(t *testing.T) {
 	onHost(t, func(h *host) {
@@ -132,20 +109,6 @@ func TestGrantExpires(t *testing.T) {
 		h.wantHolders(b, "before the checkpoint is read", "a", "grant")
 		b.ReadCheckpoint(h.Context())
 		h.wantHolders(b, "after a minute", "a")
-	})
-}
-
-// A call without an answer leaves what was granted before.
-func TestGrantIsCancelled(t *testing.T) {
-	onHost(t, func(h *host) {
-		b := h.start()
-		for _, before := range [][]string{nil, {"grant"}} {
-			cancel, err := b.Grant(h.Context(), []holds.Slot{{ID: "a", Device: wanted("a")}})
-			h.must(err)
-			cancel()
-			h.wantHolders(b, "after the call", "a", before...)
-			h.mustGrant(b, wanted("a"))
-		}
 	})
 }
 

@@ -17,14 +17,6 @@ func (b *Book) WriteJournal() { b.writeJournal() }
 // NotOffered is what a held device uses that is not offered now.
 func (d Device) NotOffered(plugged map[string][]string) Device { return d.notOffered(plugged) }
 
-// PodHolds is the rule for the hold of a pod.
-func PodHolds(isNamed, hasCgroup bool) bool {
-	return podEvidence{isNamed: isNamed, hasCgroup: hasCgroup}.holds()
-}
-
-// RefusesSlot is the rule for the slot of an Allocate call.
-var RefusesSlot = refusesSlot
-
 // MaxHolds and MaxHoldsPerSlot limit the memory.
 const (
 	MaxHolds        = maxHolds

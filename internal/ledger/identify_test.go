@@ -174,15 +174,6 @@ func TestIdentifyEqualSerialsInBothRootHubs(t *testing.T) {
 	}
 }
 
-func TestIdentifyIgnoresOtherHardware(t *testing.T) {
-	t.Parallel()
-	card := &device.Hardware{Bus: device.PCIBus, Name: "0000:3b:00.0", PCI: &device.PCI{Address: "0000:3b:00.0"}}
-	forms, next := Identify(&device.Snapshot{Hardware: []*device.Hardware{card}}, Decisions{})
-	if len(forms) != 0 || len(next.Serials) != 0 {
-		t.Errorf("forms %v, decisions %v", forms, next)
-	}
-}
-
 func TestIdentifyForgetsTheLongestAbsent(t *testing.T) {
 	t.Parallel()
 	var d Decisions

@@ -33,14 +33,6 @@ func TestAListIsCompleteWithAllRememberedDevices(t *testing.T) {
 	h.at(2*s, res("r")).complete(true)
 }
 
-func TestAListIsCompleteWhenARememberedDeviceHasSettled(t *testing.T) {
-	t.Parallel()
-	r := grows(res("r", dev("x", "a", "b")))
-	h := newMachine(t, remembered("r", "x")).at(0, grows(res("r")))
-	h.at(s, r).complete(false).wakes(s + 250*ms)
-	h.at(s+250*ms, r).complete(true).shows(list{"r": {"x": ok}})
-}
-
 // Unread hardware may be a device that is not remembered.
 func TestAListIsCompleteWhenAllHardwareIsRead(t *testing.T) {
 	t.Parallel()
@@ -58,28 +50,12 @@ func TestAListIsCompleteAfterFiveSecondsAtMost(t *testing.T) {
 	h.at(5*s, res("r")).complete(true).shows(list{"r": {"x": ReasonGone}}).wakes(4999*ms + 10*m)
 }
 
-func TestAListIsCompleteWithoutAnythingNew(t *testing.T) {
-	t.Parallel()
-	newMachine(t).at(0, res("r")).complete(true).at(s, res("r", dev("x", "a"))).complete(true)
-	newMachine(t, remembered("other", "x")).at(0, res("r", dev("x", "a"))).complete(true)
-}
-
-func TestAListIsCompleteWithoutADeviceThatAnotherResourceOffersNow(t *testing.T) {
-	t.Parallel()
-	newMachine(t, remembered("r", "x")).at(0, res("r"), res("new", dev("x", "a"))).complete(true)
-}
-
 func TestAResourceRegistersWithItsFirstDeviceAndStaysRegistered(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r")).registers(false)
 	h.at(s, res("r", dev("x", "a"))).registers(true)
 	h.at(2*s, res("r")).registers(true)
 	h.at(m+10*m, res("r")).shows(list{"r": {}}).registers(true)
-}
-
-func TestARememberedDeviceRegistersItsResource(t *testing.T) {
-	t.Parallel()
-	newMachine(t, remembered("r", "x")).at(0, res("r")).registers(true).shows(list{"r": {"x": ReasonGone}})
 }
 
 func TestAResourceThatWasRemovedWhileTheProgramWasDownIsRegisteredIfItIsHeld(t *testing.T) {
@@ -92,20 +68,6 @@ func TestAResourceThatWasRemovedWhileTheProgramWasDownIsRegisteredIfItIsHeld(t *
 	h.at(2*m, res("new", dev("x", "a"))).shows(list{"r": {"x": "now offered by new"}, "new": {}})
 	h.held = nil
 	h.at(3*m, res("new", dev("x", "a"))).shows(list{"new": {"x": ok}})
-}
-
-func TestDevicesAreListedInNaturalOrder(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("z", dev("x10", "a"), dev("x9", "a")), res("a", dev("y", "a")))
-	var got []string
-	for _, r := range h.out.Resources {
-		for _, e := range r.Devices {
-			got = append(got, r.Name+" "+e.Offer.ID)
-		}
-	}
-	if diff := cmp.Diff([]string{"z x9", "z x10", "a y"}, got); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
 }
 
 func TestUnchangedOutputHasNoChanges(t *testing.T) {
@@ -134,17 +96,6 @@ func TestUnchangedOutputHasNoChanges(t *testing.T) {
 	h.at(31*m, r).at(32 * m).at(33*m + s)
 	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Reason: ReasonRemoved, Left: true}}, h.out.Changes); diff != "" {
 		t.Errorf("ended (-want +got):\n%s", diff)
-	}
-}
-
-func TestCallerAdditionsAreNotRemembered(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", dev("x", "a")))
-	e := &h.out.Resources[0].Devices[0]
-	e.Healthy, e.Reason = false, "no link can be made"
-	h.at(s, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
-	if len(h.out.Changes) > 0 {
-		t.Errorf("changes %v", h.out.Changes)
 	}
 }
 
@@ -205,4 +156,18 @@ func TestAFailingCheck(t *testing.T) {
 		t.Errorf("entry %+v, want the whole offer", e)
 	}
 	h.at(s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}})
+}
+
+func TestDevicesAreListedInNaturalOrder(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("z", dev("x10", "a"), dev("x9", "a")), res("a", dev("y", "a")))
+	var got []string
+	for _, r := range h.out.Resources {
+		for _, e := range r.Devices {
+			got = append(got, r.Name+" "+e.Offer.ID)
+		}
+	}
+	if diff := cmp.Diff([]string{"z x9", "z x10", "a y"}, got); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
 }

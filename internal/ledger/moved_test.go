@@ -55,21 +55,6 @@ func TestMovedInterfaceStaysHealthy(t *testing.T) {
 	}
 }
 
-// The interface of a function that can't be read is neither in a container nor gone.
-// The other channel of an adapter is another device.
-func TestMovedInterfaceBesideAnother(t *testing.T) {
-	t.Parallel()
-	channel := func(key string) device.Offer {
-		o := iface(key, "devices/adapter")
-		o.Places = []string{device.NodePlace("devices/adapter", key)}
-		return o
-	}
-	both := res("r", channel("net"), channel("net.1"))
-	h := newMachine(t).at(0, both).shows(list{"r": {"net": ok, "net.1": ok}})
-	h.held = map[string]string{"net": "r"}
-	h.at(s, res("r", channel("net.1"))).shows(list{"r": {"net": ok, "net.1": ok}})
-}
-
 func TestInterfaceOfUnreadHardware(t *testing.T) {
 	t.Parallel()
 	can := iface("x", "devices/x")
@@ -85,54 +70,6 @@ func TestInterfaceOfUnreadHardware(t *testing.T) {
 	h.at(2*m, res("r")).holdsMoved(true)
 }
 
-func TestReturnedInterfaceIsHealthyBeforeThePodEnds(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
-	h.held = map[string]string{"x": "r"}
-	h.at(s, res("r")).holdsMoved(true)
-	h.at(m, res("r", iface("x", "devices/x"))).shows(list{"r": {"x": ok}}).awaits(false)
-	// It moves once more.
-	h.at(2*m, res("r")).holdsMoved(true)
-}
-
-func TestVirtualInterfaceEndsWithItsPod(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", iface("x", "")))
-	h.held = map[string]string{"x": "r"}
-	h.at(s, res("r")).holdsMoved(true).awaits(true)
-	h.held = nil
-	h.at(2*m, res("r")).holdsMoved(false).wakes(12 * m)
-	h.at(12*m, res("r")).shows(list{"r": {}})
-}
-
-func TestUnheldInterfaceIsGone(t *testing.T) {
-	t.Parallel()
-	for name, held := range map[string]map[string]string{"nobody": nil, "through another resource": {"x": "other"}, "another device": {"y": "r"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
-			h.held = held
-			h.at(s+10*ms, res("r"))
-			if e := h.resource("r").Devices[0]; e.Healthy || e.Reason != ReasonGone {
-				t.Errorf("entry %+v", e)
-			}
-		})
-	}
-}
-
-// Containers keep running while the kubelet is down.
-func TestMovedInterfaceAwaitsTheKubeletAfterARestart(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", iface("x", "")))
-	h.held = map[string]string{"x": "r"}
-	h.at(s, res("r")).holdsMoved(true)
-	next := newMachine(t)
-	next.state, next.silent = Persisted{Boot: "a", Resources: h.state.Remember()}.State("a"), true
-	next.at(0, res("r")).holdsMoved(true)
-	next.at(20*m, res("r")).holdsMoved(true)
-	next.silent = false
-	next.at(21*m, res("r")).holdsMoved(false)
-}
 func TestRemovedHardwareRemovesItsInterfaces(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
@@ -226,21 +163,6 @@ func TestInterfaceMovedWhileTheProgramWasDown(t *testing.T) {
 	next.state = Persisted{Boot: "a", Resources: h.state.Remember()}.State("a")
 	next.held = map[string]string{"x": "r"}
 	next.at(0, res("r")).holdsMoved(true).complete(true)
-}
-
-func TestAMovedInterfaceOfARemovedResource(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
-	h.held = map[string]string{"x": "r"}
-	h.at(s, res("r")).holdsMoved(true)
-	h.at(2 * s).shows(list{"r": {"x": ReasonRemoved}})
-	h.at(5 * m).shows(list{"r": {"x": ReasonRemoved}})
-	h.at(6*m, res("r")).holdsMoved(true)
-	h.at(7 * m)
-	h.held = nil
-	if h.at(9 * m); len(h.ended) != 1 {
-		t.Errorf("ended %q", h.ended)
-	}
 }
 
 func TestInterfacesAreNodesOfTheirDevice(t *testing.T) {

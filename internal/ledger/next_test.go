@@ -16,13 +16,6 @@ const (
 	m  = time.Minute
 )
 
-func TestASingleNodeIsHealthyAtOnce(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r"))
-	h.events["devices/x"] = 10 * s
-	h.at(10*s, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}}).wakes(-1)
-}
-
 func TestANewDeviceWithSeveralNodesSettles(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r"))
@@ -45,19 +38,6 @@ func TestADeviceThatMayGrowSettlesWithOneNodeToo(t *testing.T) {
 		h.at(10*s, r).shows(list{"r": {"x": ReasonSettling}}).wakes(10*s + 250*ms)
 		h.at(10*s+250*ms, r).shows(list{"r": {"x": ok}})
 	}
-}
-
-func TestADeviceWithoutHardwareDoesNotGrow(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, grows(res("r")))
-	virtual := device.Offer{ID: "licence", Slots: 1}
-	h.at(10*s, grows(res("r", virtual))).shows(list{"r": {"licence": ok}})
-}
-
-func TestADeviceWithoutNodesIsHealthyAtOnceIfItCannotGrow(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r"))
-	h.at(10*s, res("r", dev("x"))).shows(list{"r": {"x": ok}})
 }
 
 func TestDevicePresentAtTheStartDoesNotSettle(t *testing.T) {
@@ -153,14 +133,6 @@ func TestHardwareWithContinualEventsSettlesAfterFiveSeconds(t *testing.T) {
 	h.at(15*s, r).shows(list{"r": {"x": ok}})
 }
 
-func TestAProblemOfTheOfferMakesTheDeviceUnhealthy(t *testing.T) {
-	t.Parallel()
-	broken := dev("x", "a")
-	broken.Problem = `companion "/dev/kfd" is missing`
-	newMachine(t).at(0, res("r", broken, dev("y", "a"))).shows(list{"r": {"x": broken.Problem, "y": ok}}).
-		at(s, res("r", dev("x", "a"), dev("y", "a"))).shows(list{"r": {"x": ok, "y": ok}})
-}
-
 // pool returns an offer of everything that a resource selects.
 func pool(keys ...string) device.Offer {
 	o := dev("all:r", keys...)
@@ -182,22 +154,6 @@ func TestPoolSettlesOnceAndNotWithItsMembers(t *testing.T) {
 	}
 	h.at(10*s, res("r")).shows(list{"r": {"all:r": ReasonGone}})
 	h.at(11*s, res("r", pool("a"))).shows(list{"r": {"all:r": ReasonSettling}})
-}
-
-func TestPoolWithChangingMembersSettles(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r"))
-	for i := range 50 {
-		h.at(s+time.Duration(i)*100*ms, res("r", pool([]string{"a", "b"}[:1+i%2]...)))
-	}
-	h.at(6*s, res("r", pool("a"))).shows(list{"r": {"all:r": ok}})
-}
-
-func TestPoolPresentAtTheStartDoesNotSettle(t *testing.T) {
-	t.Parallel()
-	kept := remembered("r", "all:r")
-	kept.Devices[0].Nodes = []string{"a", "b"}
-	newMachine(t, kept).at(0, res("r", pool("b", "c"))).shows(list{"r": {"all:r": ok}}).wakes(-1)
 }
 
 func TestRemovedDeviceIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
@@ -277,16 +233,6 @@ func TestReturnedDeviceIsHealthy(t *testing.T) {
 	h.at(9*m, res("r")).wakes(19 * m)
 }
 
-func TestAGoneDeviceStaysForAMinuteAtLeast(t *testing.T) {
-	t.Parallel()
-	short := func(offers ...device.Offer) Resource {
-		return Resource{Name: "r", Offers: offers, ForgetAfter: s}
-	}
-	h := newMachine(t).at(0, short(dev("x", "a"))).at(s, short())
-	h.wakes(m+s).at(m, short()).shows(list{"r": {"x": ReasonGone}})
-	h.at(m+s, short()).shows(list{"r": {}})
-}
-
 func TestAGoneDeviceStaysWhileItIsHeld(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", slots(dev("x", "a"), 2))).at(s, res("r"))
@@ -296,16 +242,6 @@ func TestAGoneDeviceStaysWhileItIsHeld(t *testing.T) {
 	h.at(30*m, res("r")).shows(gone).awaits(true).wakes(-1)
 	h.held = nil
 	h.at(31*m, res("r")).shows(list{"r": {}}).awaits(false)
-}
-
-func TestUnknownCountsAsHeld(t *testing.T) {
-	t.Parallel()
-	gone := list{"r": {"x": ReasonGone}}
-	h := newMachine(t).at(0, res("r", dev("x", "a"))).at(s, res("r"))
-	h.silent = true
-	h.at(30*m, res("r")).shows(gone).awaits(true)
-	h.silent = false
-	h.at(32*m, res("r")).shows(list{"r": {}})
 }
 
 func TestSlotsBeyondALoweredCountRetire(t *testing.T) {
@@ -335,13 +271,6 @@ func TestDeviceLeavesTheOldResourceFirst(t *testing.T) {
 	h.at(m+s, moved...).shows(list{"old": {"x": "now offered by new"}, "new": {"y": ok}}).awaits(true)
 	h.held = nil
 	h.at(2*m, moved...).shows(list{"old": {}, "new": {"x": ok, "y": ok}}).awaits(false)
-}
-
-func TestADeviceOfTwoResourcesIsListedByTheFirst(t *testing.T) {
-	t.Parallel()
-	both := []Resource{res("a", dev("x", "a"), dev("x", "b")), res("b", dev("x", "a"))}
-	h := newMachine(t).at(0, both...).shows(list{"a": {"x": ok}, "b": {}})
-	h.at(m, both[1], both[0]).shows(list{"a": {"x": ok}, "b": {}})
 }
 
 func TestDeviceHeldThroughAnotherNameIsNotListed(t *testing.T) {
@@ -376,12 +305,6 @@ func TestRemovedResourceEndsWithItsLastDevice(t *testing.T) {
 	}
 }
 
-func TestReturnedResourceIsListedAgain(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", dev("x", "a"))).at(s).shows(list{"r": {"x": ReasonRemoved}})
-	h.at(2*s, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}}).wakes(-1)
-}
-
 func TestARefusedResourceOffersNothing(t *testing.T) {
 	t.Parallel()
 	refused := res("r", dev("x", "a"), dev("y", "a"))
@@ -394,19 +317,6 @@ func TestARefusedResourceOffersNothing(t *testing.T) {
 		t.Errorf("ended again: %q", h.ended)
 	}
 	h.at(3*m, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
-}
-
-func TestAResourceWithoutDevicesEndsAtOnce(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r")).shows(list{"r": {}})
-	if h.at(s).shows(list{}); !cmp.Equal(h.ended, []string{"r"}) {
-		t.Errorf("ended: %q", h.ended)
-	}
-}
-
-func TestADeviceHasOneSlotAtLeast(t *testing.T) {
-	t.Parallel()
-	newMachine(t).at(0, res("r", slots(dev("x", "a"), 0))).shows(list{"r": {"x": ok}})
 }
 
 func TestStateIsImmutable(t *testing.T) {
@@ -458,29 +368,6 @@ func TestADeviceAwaitsItsHolders(t *testing.T) {
 	h.at(3*time.Second, dra).shows(list{"zigbee by claim": {"x": ok}}).awaits(false)
 }
 
-// Events below the hardware of a device count, events of other hardware with a similar path
-// do not.
-func TestLastEvent(t *testing.T) {
-	t.Parallel()
-	in := Input{Events: map[string]time.Time{
-		"devices/a/usb1/1-2":         boot.Add(s),
-		"devices/a/usb1/1-2/1-2:1.0": boot,
-		"devices/b":                  boot,
-	}}
-	for path, want := range map[string]time.Time{
-		"devices/a":                  boot.Add(s),
-		"devices/a/usb1/1-2":         boot.Add(s),
-		"devices/a/usb1/1-2/1-2:1.0": boot,
-		"devices/a/usb1/1":           {},
-		"devices/x":                  {},
-		"":                           {},
-	} {
-		if got := in.lastEvent(path); !got.Equal(want) {
-			t.Errorf("%q: %v; want %v", path, got, want)
-		}
-	}
-}
-
 // A device that is offered under another ID waits until no container holds any of its
 // aliases, listed or not.
 func TestOfferWaitsForItsAliases(t *testing.T) {
@@ -502,4 +389,27 @@ func TestOfferWaitsForItsAliases(t *testing.T) {
 	}
 	h.held = nil
 	h.at(6*m, res("r", port)).shows(list{"r": {"port": ok}})
+}
+
+// Events below the hardware of a device count, events of other hardware with a similar path
+// do not.
+func TestLastEvent(t *testing.T) {
+	t.Parallel()
+	in := Input{Events: map[string]time.Time{
+		"devices/a/usb1/1-2":         boot.Add(s),
+		"devices/a/usb1/1-2/1-2:1.0": boot,
+		"devices/b":                  boot,
+	}}
+	for path, want := range map[string]time.Time{
+		"devices/a":                  boot.Add(s),
+		"devices/a/usb1/1-2":         boot.Add(s),
+		"devices/a/usb1/1-2/1-2:1.0": boot,
+		"devices/a/usb1/1":           {},
+		"devices/x":                  {},
+		"":                           {},
+	} {
+		if got := in.lastEvent(path); !got.Equal(want) {
+			t.Errorf("%q: %v; want %v", path, got, want)
+		}
+	}
 }

@@ -9,38 +9,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// refused is a configured resource that is inactive.
-func refused(name string) Resource {
-	return Resource{Name: name, ForgetAfter: 10 * time.Minute, Refuse: "its when does not hold"}
-}
-
-func TestReactivatedResourceTakesItsDevices(t *testing.T) {
-	t.Parallel()
-	whole := res("r", slots(dev("x", "a"), 2), dev("y", "a"))
-	h := newMachine(t).at(0, whole)
-	h.held = map[string]string{"x::1": "r"}
-	inactive := refused("r").Refuse
-	h.at(s, refused("r")).shows(list{"r": {"x": inactive, "x::1": inactive, "y": inactive}}).registers(true)
-	h.at(30*s, whole).shows(list{"r": {"x": ok, "x::1": ok, "y": ok}}).registers(true).wakes(-1)
-
-	// Active again after some of its devices have left.
-	h.at(m, refused("r")).at(3*m, refused("r")).shows(list{"r": {"x": inactive, "x::1": inactive}}).awaits(true)
-	if len(h.ended) > 0 {
-		t.Errorf("ended %q while a device is held", h.ended)
-	}
-	h.at(4*m, res("r", slots(dev("x", "a"), 2))).shows(list{"r": {"x": ok, "x::1": ok}}).registers(true)
-	if h.resource("r").Waiting != nil {
-		t.Errorf("waits for itself: %v", h.resource("r").Waiting)
-	}
-}
-
-func TestAbsentDeviceOfAReactivatedResourceIsGone(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "a")))
-	h.at(s, refused("r"))
-	h.at(20*s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}})
-}
-
 // A device with another identity is not gone: it waits for all of its former IDs until no
 // container holds them, and no longer.
 func TestADeviceWithAnotherIdentity(t *testing.T) {
@@ -89,24 +57,6 @@ func TestADeviceWithItsFormerIdentity(t *testing.T) {
 	h.at(4*s, res("r", serial)).shows(list{"r": {"serial": ok, "port": "now listed as serial"}})
 }
 
-func TestAnInactiveResourceLeavesItsDevicesToAnother(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("a", dev("x", "a")), res("b"))
-	h.held = map[string]string{"x": "a"}
-	both := []Resource{refused("a"), res("b", dev("x", "a"))}
-	h.at(s, both...).shows(list{"a": {"x": "now offered by b"}, "b": {}})
-	h.at(5*m, both...).shows(list{"a": {"x": "now offered by b"}, "b": {}})
-	h.held = nil
-	h.at(6*m, both...).shows(list{"b": {"x": ok}})
-	if diff := cmp.Diff([]string{"a"}, h.ended); diff != "" {
-		t.Errorf("ended (-want +got):\n%s", diff)
-	}
-	// And back.
-	back := []Resource{res("a", dev("x", "a")), res("b")}
-	h.at(7*m, back...).shows(list{"a": {}, "b": {"x": "now offered by a"}})
-	h.at(8*m, back...).shows(list{"a": {"x": ok}, "b": {}})
-}
-
 // A resource whose name comes from devices, without any now, is passed without offers
 // while it lists devices.
 func TestTheLastDeviceOfANameIsGoneAndNotRemoved(t *testing.T) {
@@ -124,14 +74,6 @@ func TestTheLastDeviceOfANameIsGoneAndNotRemoved(t *testing.T) {
 		t.Errorf("ended (-want +got):\n%s", diff)
 	}
 	h.at(11*m, a, res("gpu-b", dev("y", "a"))).shows(list{"gpu-a": {"x": ok}, "gpu-b": {"y": ok}})
-}
-
-func TestADeviceThatMakesAnotherNameMoves(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("gpu-a", dev("x", "a")))
-	moved := []Resource{res("gpu-a"), res("gpu-b", dev("x", "a"))}
-	h.at(s, moved...).shows(list{"gpu-a": {"x": "now offered by gpu-b"}, "gpu-b": {}})
-	h.at(m+s, moved...).shows(list{"gpu-a": {}, "gpu-b": {"x": ok}})
 }
 
 func TestASharedDeviceIsListedByEachResource(t *testing.T) {
@@ -154,20 +96,4 @@ func TestASharedDeviceIsListedByEachResource(t *testing.T) {
 		"a": {"shared:example.com:a:x": ok, "shared:example.com:a:x::1": ReasonSlotRetired},
 		"b": {"shared:example.com:b:x": ok},
 	})
-}
-
-func TestAllAtOnceInOneReload(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("a", slots(dev("x", "a"), 3)), res("b", dev("y", "a")), res("c", dev("z", "a")))
-	h.held = map[string]string{"x::2": "a", "y": "b"}
-	after := []Resource{res("d", dev("y", "a")), res("a", dev("x", "a"))}
-	h.at(s, after...).shows(list{
-		"a": {"x": ok, "x::1": ReasonSlotRetired, "x::2": ReasonSlotRetired},
-		"b": {"y": "now offered by d"},
-		"c": {"z": ReasonRemoved},
-		"d": {},
-	})
-	h.at(2*m, after...).shows(list{"a": {"x": ok, "x::2": ReasonSlotRetired}, "b": {"y": "now offered by d"}, "d": {}})
-	h.held = nil
-	h.at(3*m, after...).shows(list{"a": {"x": ok}, "d": {"y": ok}}).wakes(-1).awaits(false)
 }

@@ -30,22 +30,6 @@ func TestSweepEnds(t *testing.T) {
 	}
 }
 
-// No sweep is left out because the one before it has just ended.
-func TestSweepAfterASweep(t *testing.T) {
-	t.Parallel()
-	p := sweeper(t, nil)
-	asked := 0
-	for range 500 {
-		p.Sweep(t.Context(), func(cdi.Claim) bool {
-			asked++
-			return true
-		})
-	}
-	if asked != 500*5 {
-		t.Errorf("%d of 500 sweeps looked at the claims", asked/5)
-	}
-}
-
 // sweeper returns a plugin with five prepared claims, whose pods have ended.
 func sweeper(t *testing.T, api *kubeapi.Client) *Plugin {
 	t.Helper()

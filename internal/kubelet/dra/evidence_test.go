@@ -82,7 +82,7 @@ func TestClaimPreparedAgainDuringASweep(t *testing.T) {
 func TestClaimKeepsTheRunningPodsOfItsLastPreparation(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
-	b.answer = 2 * time.Second
+	b.answer = 3 * time.Second
 	b.serve()
 	b.untilDrivers(1)
 	forced(b)
@@ -104,7 +104,7 @@ func TestClaimKeepsTheRunningPodsOfItsLastPreparation(t *testing.T) {
 func TestReleaseOfAPodThatCanNoLongerBeSeen(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
-	b.answer = 2 * time.Second
+	b.answer = 3 * time.Second
 	b.serve()
 	b.untilDrivers(1)
 	forced(b)
@@ -122,7 +122,7 @@ func TestReleaseOfAPodThatCanNoLongerBeSeen(t *testing.T) {
 func TestDeviceThatLeavesDuringAPrepare(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
-	b.answer = time.Second
+	b.answer = 3 * time.Second
 	b.serve()
 	b.untilDrivers(1)
 	forced(b)

@@ -159,6 +159,8 @@ type bed struct {
 	claims  *cdi.Writer
 	// answer is how long calls may wait; 0 is the default.
 	answer time.Duration
+	// start is how long a pod may need to start; 0 is no time.
+	start time.Duration
 }
 
 func stick(id string) dra.Device {
@@ -213,7 +215,7 @@ func (b *bed) serve() (s *dra.Plugin, stop func()) {
 	if b.answer > 0 {
 		s.SetAnswer(b.answer)
 	}
-	s.SetStart(0)
+	s.SetStart(b.start)
 	s.Load()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -122,7 +122,7 @@ func TestClaimOfOnePod(t *testing.T) {
 func TestClaimWithAnotherDevice(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
-	b.answer = time.Second
+	b.answer = 3 * time.Second
 	b.serve()
 	b.untilDrivers(1)
 	forced(b)
@@ -147,9 +147,9 @@ func TestClaimWithAnotherDevice(t *testing.T) {
 func TestPodThatStartsAfterAnother(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
-	b.answer = time.Second
-	s, _ := b.serve()
-	s.SetStart(time.Hour)
+	b.answer = 3 * time.Second
+	b.start = time.Hour
+	b.serve()
 	b.untilDrivers(1)
 	forced(b)
 	b.refused("still run") // this sees the first pod

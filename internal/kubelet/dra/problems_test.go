@@ -19,6 +19,7 @@ import (
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	list := func(r *http.Request) bool { return r.URL.Path == slicesPath && r.Method == http.MethodGet }
+	watch := func(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 	create := func(r *http.Request) bool { return r.Method == http.MethodPost }
 	node := func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/v1/nodes/") }
 	for name, test := range map[string]struct {
@@ -28,6 +29,7 @@ func TestProblems(t *testing.T) {
 	}{
 		"old server":     {list, 404, "1.34"},
 		"no list":        {list, 403, "dra.enabled"},
+		"no watch":       {watch, 403, "dra.enabled"},
 		"no create":      {create, 403, "dra.enabled"},
 		"no node right":  {node, 403, "dra.enabled"},
 		"no node":        {node, 404, "--node-name"},
@@ -78,31 +80,6 @@ func TestTokenRotates(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.until("published", has("b"))
-	p.until("healed", func([]slice) bool { return p.Problem("") == "" })
-}
-
-// Without the right to watch, a problem that stays and attempts that get rarer.
-func TestNoWatch(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	watches := func(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
-	s.Fault(func(r *http.Request, _ kubeapitest.Object) int {
-		if watches(r) {
-			return http.StatusForbidden
-		}
-		return 0
-	})
-	p := start(t, s)
-	p.Set(devices("a"))
-	p.until("problem", func([]slice) bool { return strings.Contains(p.Problem(""), "dra.enabled") })
-	before := len(s.Requests())
-	p.until("tried again", func([]slice) bool {
-		if p.Problem("") == "" {
-			t.Fatal("the problem is forgotten")
-		}
-		return len(s.Requests()) > before+6
-	})
-	s.Fault(nil)
 	p.until("healed", func([]slice) bool { return p.Problem("") == "" })
 }
 

@@ -278,9 +278,10 @@ func TestSlowAPIServer(t *testing.T) {
 	b.untilDrivers(1)
 	b.api.set(claim("a"), results(result("one", "usb-1")))
 	b.api.set(claim("b"), results(result("one", "usb-2")))
+	answer := make(chan struct{})
 	b.api.Fault(func(r *http.Request, _ kubeapitest.Object) int {
 		if r.URL.Path == claimPath(claim("a")) {
-			<-time.After(1500 * time.Millisecond)
+			<-answer
 		}
 		return 0
 	})
@@ -292,6 +293,7 @@ func TestSlowAPIServer(t *testing.T) {
 	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
 		t.Errorf("another claim: %v", err)
 	}
+	close(answer)
 	if err := <-slow; err != nil {
 		t.Error(err)
 	}
@@ -301,16 +303,14 @@ func TestSlowAPIServer(t *testing.T) {
 func TestPrepareAlwaysAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
-	b.answer = 2 * time.Second
+	b.answer = 3 * time.Second
 	b.serve()
 	b.untilDrivers(1)
 	b.api.set(claim("a"), results(result("one", "usb-1")))
 	hang := make(chan struct{})
 	b.sticks.setInject(func(context.Context) error { <-hang; return nil })
-	for _, want := range []string{"no answer within", "no answer within"} {
-		if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a call that never ends: %v, want %q", err, want)
-		}
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || !strings.Contains(err.Error(), "no answer within") {
+		t.Errorf("a call that never ends: %v", err)
 	}
 	b.sticks.setInject(nil)
 	b.api.set(claim("b"), results(result("one", "usb-2")))

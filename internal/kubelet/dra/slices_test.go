@@ -124,20 +124,6 @@ func TestClassNamesDiffer(t *testing.T) {
 	}
 }
 
-func TestSliceNamesDiffer(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for _, node := range []string{"a", "a-" + Driver + "-0"} {
-		for i := range 12 {
-			name := sliceName(node, i)
-			if seen[name] {
-				t.Errorf("slice %d of %s: %s", i, node, name)
-			}
-			seen[name] = true
-		}
-	}
-}
-
 // The metadata have every field that is ever written, for two requests, one of them for
 // a device that is unplugged.
 func TestMetadataIsGolden(t *testing.T) {

@@ -198,20 +198,6 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// An error of any kind says what was asked.
-func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	for _, server := range []string{"https://127.0.0.1:1", "https://[::1]:1", "https://no-such-host.invalid", "https://:"} {
-		config := start(t, http.NotFound)
-		config.Server = server
-		if err := kubeapi.New(config).Get(t.Context(), "/a?b=c", &struct{}{}); err == nil || !strings.HasPrefix(err.Error(), "GET /a: ") {
-			t.Errorf("%s: %v, want the request", server, err)
-		} else {
-			t.Log(err)
-		}
-	}
-}
-
 // A cluster's CA is replaced while the program runs.
 func TestCARotates(t *testing.T) {
 	t.Parallel()

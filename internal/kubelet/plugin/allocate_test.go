@@ -199,37 +199,3 @@ func TestGetPreferredAllocation(t *testing.T) {
 		})
 	}
 }
-
-// Over the socket: a pod's containers, and the other calls.
-func TestAdmission(t *testing.T) {
-	t.Parallel()
-	n := newNode(t).up()
-	source := newSource(healthy("a", "b", "c")...)
-	source.prefer = func(available, _ []string, size int) []string {
-		return available[len(available)-size:]
-	}
-	n.plugin(gpu, source)
-	n.waitAllocatable(gpu, 3)
-	a, err := n.Admit(n.ctx, claim("p", "c"), 2)
-	n.must(err)
-	slices.Sort(a.IDs)
-	if !slices.Equal(a.IDs, []string{"b", "c"}) {
-		t.Errorf("admitted with %q, want the preferred b and c", a.IDs)
-	}
-	if len(a.Response.Devices) != 2 {
-		t.Errorf("nodes: got %v, want 2", a.Response.Devices)
-	}
-	// The same device for the next container of the pod.
-	for range 3 {
-		resp, err := n.Allocate(n.ctx, gpu, "b")
-		n.must(err)
-		if len(resp.ContainerResponses) != 1 || resp.ContainerResponses[0].Devices[0].HostPath != "/dev/b" {
-			t.Errorf("allocated: %v", resp)
-		}
-	}
-	source.set(append(healthy("a", "b"), unhealthy("c", "unplugged"))...)
-	n.waitAllocatable(gpu, 2)
-	if _, err := n.Allocate(n.ctx, gpu, "c"); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("an unhealthy device was allocated: %v", err)
-	}
-}

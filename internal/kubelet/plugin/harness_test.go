@@ -87,7 +87,6 @@ func unhealthy(id, reason string) device.Listed { return device.Listed{ID: id, R
 type records struct {
 	mu   sync.Mutex
 	list []slog.Record
-	more chan struct{} // closed at the next record
 }
 
 func (r *records) Enabled(context.Context, slog.Level) bool { return true }
@@ -98,10 +97,6 @@ func (r *records) Handle(_ context.Context, rec slog.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, rec)
-	if r.more != nil {
-		close(r.more)
-		r.more = nil
-	}
 	return nil
 }
 
@@ -225,12 +220,6 @@ func (n *node) waitRegistered(p *Plugin, want bool) {
 	n.waitStatus(p, func(s Status) bool { return s.Registered == want })
 }
 
-// waitReason waits for a plugin to say why it is not registered.
-func (n *node) waitReason(p *Plugin, want func(reason string) bool) string {
-	n.t.Helper()
-	return n.waitStatus(p, func(s Status) bool { return want(s.Reason) }).Reason
-}
-
 // sockets lists the names of plugins' sockets in the directory.
 func (n *node) sockets() []string {
 	n.t.Helper()
@@ -267,35 +256,9 @@ func eachKeying(t *testing.T, f func(t *testing.T, keying func(*kubelettest.Opti
 	}
 }
 
-// wait returns when a record has that message.
-func (r *records) wait(ctx context.Context, t testing.TB, message string) {
-	t.Helper()
-	for {
-		r.mu.Lock()
-		found := slices.ContainsFunc(r.list, func(rec slog.Record) bool { return rec.Message == message })
-		if r.more == nil {
-			r.more = make(chan struct{})
-		}
-		more := r.more
-		r.mu.Unlock()
-		if found {
-			return
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			t.Fatalf("%q was not logged", message)
-		}
-	}
-}
-
 // discard is for tests that read no log.
 var discard = slog.New(slog.DiscardHandler)
 
 func logsTo(r *records) *slog.Logger { return slog.New(r) }
-
-func claim(pod, container string) kubelettest.Request {
-	return kubelettest.Request{Namespace: "default", Pod: pod, Container: container, Resource: gpu}
-}
 
 func (p *Plugin) isRegistered() bool { return p.Status().Registered }

@@ -1,54 +1,10 @@
 package plugin
 
 import (
-	"context"
-	"sync/atomic"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
-
-// A rolling update: the new instance serves beside the old one, which then ends.
-func TestTwoInstances(t *testing.T) {
-	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
-		n := newNode(t, keying).up()
-		old, stopOld := n.plugin(gpu, newSource(healthy("a", "b", "c", "d")...))
-		n.waitRegistered(old, true)
-		source := newSource(healthy("a", "b", "c", "d")...)
-		newer, _ := n.plugin(gpu, source)
-		n.waitRegistered(newer, true)
-		if !old.isRegistered() {
-			t.Error("the old instance is not registered any more")
-		}
-		n.must(n.WaitFor(n.ctx, func() bool { _, lists := n.Latest(gpu); return lists == 2 }))
-		var lowest atomic.Int64
-		lowest.Store(4)
-		watching, stopWatching := context.WithCancel(n.ctx)
-		watched := make(chan error, 1)
-		go func() {
-			watched <- n.WaitFor(watching, func() bool {
-				lowest.Store(min(lowest.Load(), int64(n.Count(gpu).Allocatable)))
-				return false
-			})
-		}()
-		stopOld()
-		source.set(healthy("a", "b", "c")...)
-		n.waitAllocatable(gpu, 3)
-		n.waitRegistered(newer, true)
-		stopWatching()
-		<-watched
-		o := kubelettest.Options{}
-		keying(&o)
-		if o.Keying == kubelettest.BySocket && lowest.Load() < 3 {
-			t.Errorf("allocatable fell to %d", lowest.Load())
-		}
-		n.checkRequests(gpu)
-		if got := n.sockets(); len(got) != 1 {
-			t.Errorf("sockets: got %q, want the newer's", got)
-		}
-	})
-}
 
 // An instance that has a successor keeps its streams, but never registers again: it would be the newest
 // client of the kubelet, and end soon.

@@ -27,27 +27,6 @@ func (n *node) waitKubelet(present bool, generation uint64) {
 	}
 }
 
-// waitNewer waits for the generation after last, or a later one, of the socket
-// that is there now.
-func (n *node) waitNewer(last uint64) uint64 {
-	n.t.Helper()
-	want, _ := socket.Identify(n.Socket())
-	for {
-		k, changed := n.watch.Kubelet()
-		n.watch.mu.Lock()
-		id := n.watch.kubeletID
-		n.watch.mu.Unlock()
-		if k.Present && k.Generation > last && id == want {
-			return k.Generation
-		}
-		select {
-		case <-changed:
-		case <-n.ctx.Done():
-			n.t.Fatalf("kubelet socket: have %+v, want a generation after %d", k, last)
-		}
-	}
-}
-
 func TestWatchGenerations(t *testing.T) {
 	t.Parallel()
 	n := newNode(t).run()
@@ -85,32 +64,6 @@ func TestWatchKnowsTheAgeOfTheKubelet(t *testing.T) {
 	}
 }
 
-func TestWatchFollowsTheDirectory(t *testing.T) {
-	t.Parallel()
-	n := newNode(t).run()
-	above := filepath.Dir(n.dir)
-	n.must(n.Start())
-	n.waitKubelet(true, 1)
-	n.Kill()
-	// Its parent is removed with it, and returns.
-	n.must(os.Rename(above, above+".old"))
-	t.Cleanup(func() { _ = os.RemoveAll(above + ".old") })
-	n.waitKubelet(false, 1)
-	n.must(n.Start())
-	n.waitKubelet(true, 2)
-	// Replaced by a link, whose target then changes.
-	n.must(os.Rename(n.dir, n.dir+".1"))
-	n.must(os.Symlink(n.dir+".1", n.dir))
-	n.must(n.Restart())
-	last := n.waitNewer(2)
-	n.must(os.Mkdir(n.dir+".2", 0o750))
-	n.must(os.Symlink(n.dir+".2", n.dir+".new"))
-	n.must(os.Rename(n.dir+".new", n.dir))
-	n.waitKubelet(false, last)
-	n.must(n.Restart())
-	n.waitNewer(last)
-}
-
 func TestWatchWithoutInotify(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -129,7 +82,7 @@ func TestWatchWithoutInotify(t *testing.T) {
 	n.waitAllocatable(gpu, 1)
 	n.waitRegistered(p, true)
 	n.must(os.Remove(filepath.Join(n.dir, n.sockets()[0])))
-	n.must(n.WaitFor(n.ctx, func() bool { return len(n.RegisterCalls(gpu)) == 3 }))
+	n.must(n.WaitFor(n.ctx, func() bool { return len(n.RegisterCalls(gpu)) >= 3 }))
 	n.waitAllocatable(gpu, 1)
 	if got := n.logs.reasons("cannot watch directories, polling them instead"); len(got) != 1 {
 		t.Errorf("logged %q, want one line", got)

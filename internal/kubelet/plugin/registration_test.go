@@ -6,49 +6,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
-
-func TestRegister(t *testing.T) {
-	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
-		n := newNode(t, keying).up()
-		p, stop := n.plugin(gpu, newSource(append(healthy("a", "b"), unhealthy("c", "no node"))...))
-		n.waitAllocatable(gpu, 2)
-		n.waitRegistered(p, true)
-		if got, want := n.Count(gpu), (kubelettest.Count{Known: true, Capacity: 3, Allocatable: 2}); got != want {
-			t.Errorf("count: got %+v, want %+v", got, want)
-		}
-		list, _ := n.Latest(gpu)
-		if diff := cmp.Diff([]string{"c"}, list.Unhealthy()); diff != "" {
-			t.Errorf("unhealthy devices (-want +got):\n%s", diff)
-		}
-		n.checkRequests(gpu)
-
-		// A clean end: allocatable drops at once, capacity and files stay.
-		stop()
-		n.waitAllocatable(gpu, 0)
-		if got := n.Count(gpu).Capacity; got != 3 {
-			t.Errorf("capacity after the end: got %d, want 3", got)
-		}
-		if got := n.sockets(); len(got) > 0 {
-			t.Errorf("sockets after the end: %q", got)
-		}
-		if p.isRegistered() {
-			t.Error("registered after the end")
-		}
-	})
-}
 
 func TestRegisterCause(t *testing.T) {
 	t.Parallel()
@@ -128,8 +94,8 @@ func TestNoStream(t *testing.T) {
 	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		n := newNode(t, keying).up()
 		n.WithholdStreams(true)
-		p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.stream = 20 * time.Millisecond })
-		n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 2 }))
+		p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.stream = 200 * time.Millisecond })
+		n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) >= 2 }))
 		if p.isRegistered() {
 			t.Error("registered without a stream")
 		}
@@ -211,18 +177,6 @@ func TestKubeletSocketRemoved(t *testing.T) {
 	n.waitAllocatable(gpu, 2)
 	if got := n.Registrations(gpu); got != 1 {
 		t.Errorf("registrations: got %d, want 1", got)
-	}
-}
-
-func TestDirectoryTooLong(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, func(o *kubelettest.Options) {
-		o.Dir = filepath.Join(filepath.Dir(o.Dir), strings.Repeat("d", 107-len(filepath.Dir(o.Dir))-len("//"+kubeletSocket)))
-	}).up()
-	p, _ := n.plugin(gpu, newSource(healthy("a")...))
-	reason := n.waitReason(p, func(r string) bool { return strings.Contains(r, "--kubelet-dir") })
-	if !strings.Contains(reason, "at most 107 are allowed") {
-		t.Errorf("got %q", reason)
 	}
 }
 

@@ -121,14 +121,6 @@ func TestStreamNeverRepeats(t *testing.T) {
 	})
 }
 
-func TestStreamOfAnEmptyList(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := watchList(t, newSource())
-		f.check(t, "0s")
-	})
-}
-
 func TestStreamEndsWithItsServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,31 +173,6 @@ func largeList(n int) []device.Listed {
 
 // largest is how many devices of largeList fit.
 const largest = device.MaxList / 29
-
-// A list is cut to the kubelet's limit: it would end the stream of a longer one, and
-// the resource would stay without devices.
-func TestLongestList(t *testing.T) {
-	t.Parallel()
-	list := largeList(largest + 1)
-	n := newNode(t).up()
-	source := newSource(list...)
-	n.plugin(gpu, source, func(p *Plugin) { p.timing.window = 0 })
-	n.waitAllocatable(gpu, largest)
-	n.logs.wait(n.ctx, t, "list is larger than the kubelet accepts: the last devices are left out")
-	source.set(healthy("a")...)
-	n.waitAllocatable(gpu, 1)
-	if got := n.Registrations(gpu); got != 1 {
-		t.Errorf("registrations: got %d, want 1", got)
-	}
-	// The kubelet names every free device when it asks for a preference.
-	ids := make([]string, largest)
-	for i := range ids {
-		ids[i] = list[i].ID
-	}
-	if _, err := n.Prefer(n.ctx, gpu, ids, ids, len(ids)); err != nil {
-		t.Error(err)
-	}
-}
 
 // A device that becomes Unhealthy makes the list longer, which must not push another
 // one off it.
@@ -344,47 +311,5 @@ func TestMaxSize(t *testing.T) {
 		if got := wireSize(t, list); got > most {
 			t.Errorf("%+v: takes %d, want at most %d", list, got, most)
 		}
-	}
-}
-
-func TestTopology(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		numa []int
-		want []int64 // nil: no TopologyInfo at all
-	}{
-		{nil, nil},
-		{[]int{}, nil},
-		{[]int{-1}, nil},
-		{[]int{0}, []int64{0}},
-		{[]int{0, 1}, []int64{0, 1}},
-		{[]int{-1, 3}, []int64{3}},
-	}
-	for _, tt := range tests {
-		d := listResponse([]device.Listed{{ID: "a", Healthy: true, NUMA: tt.numa}}).Devices[0]
-		if tt.want == nil {
-			if d.Topology != nil {
-				t.Errorf("%v: got %v, want no topology", tt.numa, d.Topology)
-			}
-			continue
-		}
-		if len(d.Topology.GetNodes()) != len(tt.want) {
-			t.Errorf("%v: got %v", tt.numa, d.Topology)
-			continue
-		}
-		for i, node := range d.Topology.Nodes {
-			if node.ID != tt.want[i] {
-				t.Errorf("%v: got %v, want %v", tt.numa, d.Topology, tt.want)
-			}
-		}
-	}
-}
-
-func TestOptions(t *testing.T) {
-	t.Parallel()
-	s := testServer(newSource(), nil)
-	o, err := s.GetDevicePluginOptions(t.Context(), &v1beta1.Empty{})
-	if err != nil || o.PreStartRequired || !o.GetPreferredAllocationAvailable {
-		t.Errorf("options: got %v, %v", o, err)
 	}
 }

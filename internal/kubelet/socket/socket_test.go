@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,23 +22,6 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestSocketName(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for _, resource := range []string{gpu, "a/b", strings.Repeat("d", 240) + "/" + strings.Repeat("n", 63)} {
-		for range 100 {
-			name := socketName(resource)
-			if len(name) != nameLength || len(name) > 40 || seen[name] {
-				t.Errorf("socket name %q", name)
-			}
-			if _, ok := ResourceOf(name); !ok {
-				t.Errorf("%q is not of the form", name)
-			}
-			seen[name] = true
-		}
 	}
 }
 
@@ -64,18 +48,6 @@ func TestListenFailsAlike(t *testing.T) {
 	if first == nil || second == nil || first.Error() != second.Error() || !strings.Contains(first.Error(), dir) {
 		t.Errorf("errors of two attempts: %v, %v, want the same one with the directory", first, second)
 	}
-}
-
-// The longest directory that CheckDir accepts must work.
-func TestLongestDir(t *testing.T) {
-	t.Parallel()
-	above := kubelettest.TempDir(t)
-	dir := filepath.Join(above, strings.Repeat("d", maxSocketPath-nameLength-1-len(above)-1))
-	must(t, CheckDir(dir))
-	must(t, os.Mkdir(dir, 0o750))
-	s, err := Listen(dir, gpu)
-	must(t, err)
-	s.Remove()
 }
 
 func TestRemoveOnlyOwnSocket(t *testing.T) {
@@ -151,14 +123,17 @@ func TestSweepDuringListen(t *testing.T) {
 	if !Dead(path) {
 		t.Fatal("the socket accepts connections before it listens")
 	}
-	listening := make(chan error, 1)
-	time.AfterFunc(listenWithin/4, func() {
-		listening <- unix.Listen(fd, 1)
+	// In a bubble, time passes only while Sweep sleeps between its two checks.
+	synctest.Test(t, func(t *testing.T) {
+		time.AfterFunc(listenWithin/4, func() {
+			if err := unix.Listen(fd, 1); err != nil {
+				t.Error(err)
+			}
+		})
+		removed, err := Sweep(dir)
+		must(t, err)
+		if len(removed) > 0 {
+			t.Errorf("removed %q", removed)
+		}
 	})
-	removed, err := Sweep(dir)
-	must(t, err)
-	must(t, <-listening)
-	if len(removed) > 0 {
-		t.Errorf("removed %q", removed)
-	}
 }
