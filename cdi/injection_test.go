@@ -354,15 +354,6 @@ func respond(r *cdi.Resource, offers ...device.Offer) (device.Response, error) {
 	return r.Respond(devices)
 }
 
-func TestRespondWithoutLinks(t *testing.T) {
-	t.Parallel()
-	got, err := respond(&cdi.Resource{Name: resource, Host: fakeHost{}}, device.Offer{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}})
-	must(t, err)
-	if got.Nodes[0].HostPath != "/dev/ttyUSB0" {
-		t.Errorf("host path = %q, want the node's", got.Nodes[0].HostPath)
-	}
-}
-
 // A response is built once; the existence of its parts is checked for each container.
 func TestRespondChecksEachTime(t *testing.T) {
 	t.Parallel()

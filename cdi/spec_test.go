@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -14,29 +13,6 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 )
-
-// The edits of a CDI name equal the direct injection.
-func TestInjectionsAgree(t *testing.T) {
-	t.Parallel()
-	offer := device.Offer{ID: "a", CDI: true,
-		Nodes:  []device.OfferedNode{ttyNode("/dev/ttyUSB3", "/dev/zigbee"), kfd()},
-		Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw/", ReadOnly: true}},
-	}
-	edits := build(t, resource, offer).Devices[0].ContainerEdits
-	offer.CDI = false
-	plain, err := respond(&cdi.Resource{Name: resource, Host: fakeHost{}}, offer)
-	must(t, err)
-	var byName device.Response
-	for _, n := range edits.DeviceNodes {
-		byName.Nodes = append(byName.Nodes, device.InjectedNode{HostPath: n.HostPath, ContainerPath: n.Path, Permissions: n.Permissions})
-	}
-	for _, m := range edits.Mounts {
-		byName.Mounts = append(byName.Mounts, device.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.Options[2] == "ro"})
-	}
-	if diff := cmp.Diff(plain, byName); diff != "" {
-		t.Errorf("plain and by name (-plain +name):\n%s", diff)
-	}
-}
 
 // A device that is injected both ways has the same nodes in its entry, and nothing that an
 // Allocate call gives once.
@@ -134,28 +110,6 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-func TestFileName(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("a", 240) + ".example.com/"
-	names := map[string]string{}
-	for _, owner := range []string{"", "/run/gdp-a", "/run/gdp-b"} {
-		w := &cdi.Writer{Owner: owner}
-		for _, kind := range []string{"example.com/gpu", "example.com/gpu_x", long + "a", long + "b"} {
-			name := w.FileName(kind)
-			if len(name) > 255 || strings.Contains(name, "/") || !strings.HasPrefix(name, "generic-dp_") || !strings.HasSuffix(name, ".json") {
-				t.Errorf("FileName(%q) = %q", kind, name)
-			}
-			if other, ok := names[name]; ok {
-				t.Errorf("%q and %q share the file %q", kind, other, name)
-			}
-			names[name] = owner + kind
-		}
-	}
-	if got, want := (&cdi.Writer{}).FileName("example.com/gpu"), "generic-dp_example.com_gpu.json"; got != want {
-		t.Errorf("without an owner the file is %q, want %q, as it always was", got, want)
-	}
-}
-
 // Kinds of foreign specs, including specs of other installations and specs that
 // runtimes reject.
 func TestKinds(t *testing.T) {
@@ -185,30 +139,6 @@ func TestKinds(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, host.Read().Kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
-	}
-}
-
-// Kinds are used in each reconcile, before anything is published: an unchanged file
-// must not be parsed again.
-func TestKindsReadOnlyWhatChanged(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "vendor.yaml")
-	must(t, os.WriteFile(path, []byte(specFile("vendor.com/a", "/dev/x", "0")), 0o600))
-	host := cdi.NewForeignSpecs("", dir)
-	if kinds := host.Read().Kinds; kinds["vendor.com/a"] != path {
-		t.Fatalf("kinds = %v", kinds)
-	}
-	before, err := os.Stat(path)
-	must(t, err)
-	must(t, os.WriteFile(path, []byte(specFile("vendor.com/b", "/dev/x", "0")), 0o600))
-	must(t, os.Chtimes(path, time.Time{}, before.ModTime()))
-	if kinds := host.Read().Kinds; kinds["vendor.com/a"] != path {
-		t.Errorf("kinds = %v: a file of the same inode, size and time was read again", kinds)
-	}
-	must(t, os.Chtimes(path, time.Time{}, before.ModTime().Add(time.Second)))
-	if kinds := host.Read().Kinds; kinds["vendor.com/b"] != path {
-		t.Errorf("kinds = %v: a file that changed was not read", kinds)
 	}
 }
 
@@ -306,5 +236,50 @@ func TestBuildCDIOnly(t *testing.T) {
 				t.Errorf("left out: %v, want %d", failed, len(tc.failed))
 			}
 		})
+	}
+}
+
+func TestFileName(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 240) + ".example.com/"
+	names := map[string]string{}
+	for _, owner := range []string{"", "/run/gdp-a", "/run/gdp-b"} {
+		w := &cdi.Writer{Owner: owner}
+		for _, kind := range []string{"example.com/gpu", "example.com/gpu_x", long + "a", long + "b"} {
+			name := w.FileName(kind)
+			if len(name) > 255 || strings.Contains(name, "/") || !strings.HasPrefix(name, "generic-dp_") || !strings.HasSuffix(name, ".json") {
+				t.Errorf("FileName(%q) = %q", kind, name)
+			}
+			if other, ok := names[name]; ok {
+				t.Errorf("%q and %q share the file %q", kind, other, name)
+			}
+			names[name] = owner + kind
+		}
+	}
+	if got, want := (&cdi.Writer{}).FileName("example.com/gpu"), "generic-dp_example.com_gpu.json"; got != want {
+		t.Errorf("without an owner the file is %q, want %q, as it always was", got, want)
+	}
+}
+
+// The edits of a CDI name equal the direct injection.
+func TestInjectionsAgree(t *testing.T) {
+	t.Parallel()
+	offer := device.Offer{ID: "a", CDI: true,
+		Nodes:  []device.OfferedNode{ttyNode("/dev/ttyUSB3", "/dev/zigbee"), kfd()},
+		Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw/", ReadOnly: true}},
+	}
+	edits := build(t, resource, offer).Devices[0].ContainerEdits
+	offer.CDI = false
+	plain, err := respond(&cdi.Resource{Name: resource, Host: fakeHost{}}, offer)
+	must(t, err)
+	var byName device.Response
+	for _, n := range edits.DeviceNodes {
+		byName.Nodes = append(byName.Nodes, device.InjectedNode{HostPath: n.HostPath, ContainerPath: n.Path, Permissions: n.Permissions})
+	}
+	for _, m := range edits.Mounts {
+		byName.Mounts = append(byName.Mounts, device.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.Options[2] == "ro"})
+	}
+	if diff := cmp.Diff(plain, byName); diff != "" {
+		t.Errorf("plain and by name (-plain +name):\n%s", diff)
 	}
 }

@@ -120,14 +120,6 @@ func TestPrefer(t *testing.T) {
 	}
 }
 
-func TestPreferWithUnlistedSlots(t *testing.T) {
-	t.Parallel()
-	got := Prefer(Spread, nil, words("b::10 a::1 b::2 a"), nil, 3)
-	if diff := cmp.Diff(words("a a::1 b::2"), got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // FuzzPrefer: for any request, the result is valid for the kubelet, has as many devices
 // as possible, and for numa no other result is on fewer nodes.
 func FuzzPrefer(f *testing.F) {
@@ -238,24 +230,6 @@ func bruteForce(all []device.Listed, available, must []string, size int) (device
 		}
 	}
 	return devices, nodes
-}
-
-func TestUnion(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		sets [][]int
-		want []int
-	}{
-		{nil, nil},
-		{[][]int{nil, {}}, nil},
-		{[][]int{{-1}}, nil},
-		{[][]int{{3, 1}, {1, -1, 0}, {10}}, []int{0, 1, 3, 10}},
-	}
-	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, union(tt.sets...)); diff != "" {
-			t.Errorf("union(%v) (-want +got):\n%s", tt.sets, diff)
-		}
-	}
 }
 
 func BenchmarkPrefer(b *testing.B) {

@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -142,28 +141,6 @@ func TestPodState(t *testing.T) {
 	}
 }
 
-// A pod may have a cgroup without a process, or a cgroup that cannot be read.
-func TestMayHavePod(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		files map[string]string
-		want  bool
-	}{
-		"running":    {map[string]string{"cgroup.controllers": "", "kubepods/pod" + uid + "/cgroup.events": "populated 1\n"}, true},
-		"no process": {map[string]string{"cgroup.controllers": "", "kubepods/pod" + uid + "/cgroup.events": "populated 0\n"}, true},
-		"unreadable": {map[string]string{"cgroup.controllers": "", "kubepods/pod" + uid + "/": ""}, true},
-		"no cgroup":  {map[string]string{"cgroup.controllers": "", "kubepods/burstable/": ""}, false},
-		"no tree":    {nil, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := New(fake(t, test.files)).MayHavePod(uid); got != test.want {
-				t.Errorf("MayHavePod: %t, want %t", got, test.want)
-			}
-		})
-	}
-}
-
 func TestInvalidUIDIsUnknown(t *testing.T) {
 	t.Parallel()
 	dir := fake(t, map[string]string{
@@ -176,19 +153,6 @@ func TestInvalidUIDIsUnknown(t *testing.T) {
 	for _, uid := range []string{"", "/..", "a/..", "..", "a_b", "a b", "ü", "a\x00", long} {
 		if got := New(dir).PodState(uid); got != Unknown {
 			t.Errorf("UID %q is %v, want unknown", uid, got)
-		}
-	}
-}
-
-func TestNoTreeIsUnknown(t *testing.T) {
-	t.Parallel()
-	var none *Tree
-	for name, tree := range map[string]*Tree{"nil": none, "empty": New(""), "missing": New(filepath.Join(t.TempDir(), "missing"))} {
-		if got := tree.PodState(uid); got != Unknown {
-			t.Errorf("%s: pod is %v, want unknown", name, got)
-		}
-		if tree.Visible() == nil {
-			t.Errorf("%s: is visible", name)
 		}
 	}
 }
@@ -211,29 +175,6 @@ func TestLinksAndFIFOs(t *testing.T) {
 		if got := New(dir).PodState(uid); got != Unknown {
 			t.Errorf("pod %s is %v, want unknown", uid, got)
 		}
-	}
-}
-
-// Directories with very many entries neither hide the pods next to them nor take long.
-func TestHugeDirectory(t *testing.T) {
-	t.Parallel()
-	dir := fake(t, map[string]string{"cgroup.controllers": "pids"})
-	for i := range 2000 {
-		if err := os.MkdirAll(filepath.Join(dir, "system.slice", fmt.Sprint(i), "x"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	left := 100
-	if names, all := subdirs(filepath.Join(dir, "system.slice"), &left); all || len(names) == 0 || left > 0 {
-		t.Errorf("%d names, all is %v, %d are left; want a part", len(names), all, left)
-	}
-	late := time.Now()
-	if parents, complete := findParents(dir, late.Add(-1), time.Now); complete || len(parents) > 0 {
-		t.Errorf("search without time: %q, complete %v; want nothing", parents, complete)
-	}
-	write(t, dir, "kubepods/pod"+uid+"/cgroup.events", "populated 1\n")
-	if got := New(dir).PodState(uid); got != Running {
-		t.Errorf("pod is %v, want running", got)
 	}
 }
 
@@ -330,28 +271,5 @@ func TestPodParents(t *testing.T) {
 	}
 	if none := New("").PodParents(); none != nil {
 		t.Errorf("without a tree: %q, want none", none)
-	}
-}
-
-func BenchmarkPodState(b *testing.B) {
-	dir := b.TempDir()
-	for _, pod := range []string{"kubepods/burstable/pod" + uid, "kubepods/besteffort/podother"} {
-		if err := os.MkdirAll(filepath.Join(dir, pod), 0o755); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, pod, "cgroup.events"), []byte("populated 1\n"), 0o644); err != nil {
-			b.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.controllers"), nil, 0o644); err != nil {
-		b.Fatal(err)
-	}
-	tree := New(dir)
-	for name, uid := range map[string]string{"running": uid, "ended": staticUID} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				tree.PodState(uid)
-			}
-		})
 	}
 }

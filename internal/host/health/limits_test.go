@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -130,34 +127,6 @@ func TestChecksRunAFewAtATime(t *testing.T) {
 	})
 }
 
-// Few checks share their wake-ups, many have the same phase in each interval.
-func TestPhases(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newProberTest(t)
-		network := p.useNetwork()
-		p.Set(connects(30*s, "host", 64))
-		p.advance(125 * s)
-		for address, times := range network.times() {
-			for i := 2; i < len(times); i++ {
-				if period := times[i] - times[i-1]; period != 30*s {
-					t.Errorf("%s was checked at %v, want each 30 s", address, times)
-				}
-			}
-		}
-		p.Set(connects(30*s, "host", 32))
-		p.advance(60 * s)
-		at := map[time.Duration]bool{}
-		for i := range 32 {
-			times := network.times()[fmt.Sprint("host", i)]
-			at[times[len(times)-1]] = true
-		}
-		if len(at) != 1 {
-			t.Errorf("32 checks run at %v, want one time", at)
-		}
-	})
-}
-
 // Hosts that do not answer delay neither the checks of others nor their recovery.
 func TestSilentHostsDelayNoOthers(t *testing.T) {
 	t.Parallel()
@@ -246,63 +215,6 @@ func TestHangingChecksAreLimited(t *testing.T) {
 		}
 		if p.Stuck() {
 			t.Error("the prober reports that it is stuck although all checks returned")
-		}
-	})
-}
-
-func TestOnceRunsAFewAtATime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := newHost(below(""))
-		n := &network{start: time.Now(), dialed: map[string][]time.Duration{}, takes: map[string]time.Duration{}}
-		h.dial = n.dial
-		checks := connects(0, "host", 200)
-		for address := range checks {
-			n.takes[address] = s
-		}
-		got := once(t.Context(), h, checks, 3*s)
-		passed, late := 0, 0
-		for id, reason := range got {
-			isLate := reason == "not checked within 3s: other checks took longer" || strings.HasSuffix(reason, noAnswer)
-			switch {
-			case reason == "":
-				passed++
-			case isLate:
-				late++
-			default:
-				t.Errorf("%s: %q", id, reason)
-			}
-		}
-		if len(got) != 200 || passed < 2*maxRunning || passed+late != 200 {
-			t.Errorf("%d passed and %d were late, want results of 200", passed, late)
-		}
-		if n.peak() != maxRunning {
-			t.Errorf("%d connections at the same time, want %d", n.peak(), maxRunning)
-		}
-	})
-}
-
-// A device whose check fails, then hangs, then passes, recovers.
-func TestRecoveryAmongManyChecks(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newProberTest(t)
-		checks := map[string]device.Check{}
-		for i := range 100 {
-			node := fmt.Sprint("/dev/n", i)
-			checks[node] = opens(10*s, node)
-			p.fail(node, unix.EIO)
-		}
-		p.Set(checks)
-		p.advance(20 * s)
-		for i := range 100 {
-			p.fail(fmt.Sprint("/dev/n", i), nil)
-		}
-		p.advance(11 * s)
-		for id, reason := range p.Results() {
-			if reason != "" {
-				t.Errorf("%s: %q, want it healthy again", id, reason)
-			}
 		}
 	})
 }

@@ -3,7 +3,6 @@ package health
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -156,20 +155,6 @@ func TestMovedDeviceIsPending(t *testing.T) {
 	})
 }
 
-func TestResultsAreImmutable(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newProberTest(t)
-		p.Set(map[string]device.Check{"a": opens(30*s, "/dev/a")})
-		first := p.Results()
-		p.advance(0)
-		p.Set(nil)
-		if len(first) != 1 || first["a"] != ReasonPending || len(p.Results()) != 0 {
-			t.Errorf("results are %q, and those from before %q", p.Results(), first)
-		}
-	})
-}
-
 func TestChecksFollowTheirInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -215,18 +200,6 @@ func TestDeviceRecovers(t *testing.T) {
 		if got := p.times("/dev/a"); !slices.Equal(got, want) {
 			t.Errorf("opened at %v, want %v", got, want)
 		}
-	})
-}
-
-// A busy node passes: a container has opened it exclusively.
-func TestBusyPasses(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newProberTest(t)
-		p.fail("/dev/a", fmt.Errorf("open: %w", unix.EBUSY))
-		p.Set(map[string]device.Check{"a": opens(30*s, "/dev/a")})
-		p.advance(0)
-		p.want(map[string]string{"a": ""})
 	})
 }
 
@@ -303,20 +276,6 @@ func TestNoTimerWithoutChecks(t *testing.T) {
 		if got := p.times("/dev/a"); len(got) != 1 {
 			t.Errorf("opened at %v after the device had gone", got)
 		}
-	})
-}
-
-func TestRunEndsDuringHungCheck(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newProberTest(t)
-		release := p.hang("/dev/a")
-		p.Set(map[string]device.Check{"a": opens(10*s, "/dev/a")})
-		p.advance(s)
-		p.stop()
-		release()
-		p.advance(0)
-		p.want(map[string]string{"a": ReasonPending})
 	})
 }
 

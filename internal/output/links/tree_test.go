@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/output/links"
 )
 
@@ -216,20 +215,6 @@ func TestPlanOfARightTreeIsEmpty(t *testing.T) {
 	}
 }
 
-func TestSyncRepairs(t *testing.T) {
-	t.Parallel()
-	tree := newTree(t)
-	want := []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, "if00:video", "/dev/video0"}}
-	for _, lost := range []string{tree.Dir, filepath.Dir(tree.Dir), filepath.Join(tree.Dir, dongle), tree.Path(dongle, tty)} {
-		must(t, apply(tree, want, nil))
-		must(t, os.RemoveAll(lost))
-		must(t, apply(tree, want, nil))
-		if diff := cmp.Diff(map[string]string{dongle + "/" + tty: "/dev/ttyUSB0", camera + "/if00:video": "/dev/video0"}, readTree(t, tree)); diff != "" {
-			t.Errorf("after the loss of %s (-want +got):\n%s", lost, diff)
-		}
-	}
-}
-
 // A device whose links fail does not affect the others.
 func TestPlanContinuesAfterFailures(t *testing.T) {
 	t.Parallel()
@@ -250,23 +235,6 @@ func TestPlanContinuesAfterFailures(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{dongle + "/" + tty: "/dev/ttyUSB0"}, readTree(t, tree)); diff != "" {
 		t.Errorf("tree (-want +got):\n%s", diff)
-	}
-}
-
-func TestFor(t *testing.T) {
-	t.Parallel()
-	offer := device.Offer{ID: dongle, Nodes: []device.OfferedNode{
-		{HostPath: "/dev/ttyUSB1", Key: tty, Follow: true},
-		{HostPath: "/dev/kfd", Key: "kfd", Companion: true},
-		{HostPath: "/dev/snd/controlC1", Key: "0000:00:1f.3:controlC", Follow: true, Companion: true},
-	}}
-	want := []links.Link{{dongle, tty, "/dev/ttyUSB1"}, {dongle, "0000:00:1f.3:controlC", "/dev/snd/controlC1"}}
-	if diff := cmp.Diff(want, links.For(offer)); diff != "" {
-		t.Errorf("links (-want +got):\n%s", diff)
-	}
-	offer.CDI = true
-	if have := links.For(offer); have != nil {
-		t.Errorf("links of an offer injected by CDI = %v, want none", have)
 	}
 }
 
