@@ -175,6 +175,16 @@ func TestRespond(t *testing.T) {
 			},
 		},
 		{
+			name: "amounts of shared capacities, as plain numbers",
+			offers: []device.Offer{{
+				ID:       "a",
+				Capacity: map[string]device.Capacity{"bandwidth": {Value: "10G"}, "part": {Value: "1"}, "memory": {Value: "1Gi"}},
+				Amounts:  map[string]string{"bandwidth": "7500M", "part": "0.5"},
+				Env:      []device.Entry{entry("BANDWIDTH", "${capacity.bandwidth}"), entry("PART", "${capacity.part}"), entry("MEMORY", "${capacity.memory}")},
+			}},
+			want: device.Response{Env: map[string]string{"BANDWIDTH": "7500000000", "PART": "0.5", "MEMORY": "0"}},
+		},
+		{
 			name:   "a CDI device of the host and nothing else",
 			offers: []device.Offer{{ID: "a", CDIDevices: []string{"nvidia.com/gpu=0"}, Env: []device.Entry{entry("X", "1")}}},
 			want:   device.Response{CDI: []string{"nvidia.com/gpu=0"}, Env: map[string]string{"X": "1"}},

@@ -82,42 +82,6 @@ func TestPodJoinsASharedClaim(t *testing.T) {
 	}
 }
 
-// A claim that has ended without a call of the kubelet frees its device although the kubelet has just
-// started: it would not try again for a minute.
-func TestPrepareAfterAKubeletRestart(t *testing.T) {
-	t.Parallel()
-	n, api := newDRANode(t, zigbeeDRA)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.answerWithin = 3 * time.Second // a prepare that must succeed may be slow on a busy machine
-	n.startWithin = time.Millisecond
-	cgroups := kubelettest.NewCgroups(n)
-	n.options.Paths.Cgroup = cgroups.Dir()
-	n.serve() // the kubelet is as old as the test
-	n.untilPublished(api, map[string]string{dra.DeviceName(stickID): ""})
-	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
-	prepare := func(name string) error {
-		c := allocate(api, name, dra.DeviceName(stickID))
-		reserve(api, name, "uid-of-"+name)
-		_, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
-		return err
-	}
-	if err := prepare("lost"); err != nil {
-		t.Fatal(err)
-	}
-	cgroups.Start("uid-of-lost")
-	api.Delete(claimObjects + "/lost")
-	n.kubelet.Remove("lab", "pod-lost")
-	if err := prepare("early"); err == nil {
-		t.Fatal("the device is free while processes of its pod run")
-	}
-	api.Delete(claimObjects + "/early")
-	cgroups.End("uid-of-lost")
-	if err := prepare("next"); err != nil {
-		t.Error(err)
-	}
-}
-
 // A claim that the kubelet has forgotten does not keep its slot only because another claim has
 // another slot of the same device.
 func TestForgottenClaimFreesItsSlot(t *testing.T) {

@@ -58,25 +58,6 @@ func TestEditsAreNoticed(t *testing.T) {
 				must(t, os.Remove(dir+"/config.toml~"))
 			},
 		},
-		"its directory is made anew": {
-			config: "etc/config.toml",
-			first:  func(t *testing.T, dir, text string) { write(t, dir+"/etc/config.toml", text) },
-			next: func(t *testing.T, dir, text string) {
-				must(t, os.Rename(dir+"/etc", dir+"/old"))
-				write(t, dir+"/new/config.toml", text)
-				must(t, os.Rename(dir+"/new", dir+"/etc"))
-			},
-		},
-		"a link's file is written": {
-			config: "config.toml",
-			first: func(t *testing.T, dir, text string) {
-				write(t, dir+"/a/b/real.toml", text)
-				must(t, os.Symlink("a/x", dir+"/link"))
-				must(t, os.Symlink("../a/b", dir+"/a/x"))
-				must(t, os.Symlink("link/real.toml", dir+"/config.toml"))
-			},
-			next: func(t *testing.T, dir, text string) { write(t, dir+"/a/b/real.toml", text) },
-		},
 		"a link on the way is swapped": {
 			config: "config.toml",
 			first: func(t *testing.T, dir, text string) {
@@ -91,25 +72,10 @@ func TestEditsAreNoticed(t *testing.T) {
 				must(t, os.Rename(dir+"/way/new", dir+"/way/link"))
 			},
 		},
-		"ConfigMap": {
-			config: "mount",
-			first:  func(t *testing.T, dir, text string) { mount(t, dir+"/mount", "..1", text) },
-			next:   func(t *testing.T, dir, text string) { mount(t, dir+"/mount", "..2", text) },
-		},
 		"file in a ConfigMap": {
 			config: "mount/config.toml",
 			first:  func(t *testing.T, dir, text string) { mount(t, dir+"/mount", "..1", text) },
 			next:   func(t *testing.T, dir, text string) { mount(t, dir+"/mount", "..2", text) },
-		},
-		"a file of a directory": {
-			config: "conf.d",
-			first: func(t *testing.T, dir, text string) {
-				write(t, dir+"/conf.d/10-domain.toml", "domain = \"example.com\"\n")
-				write(t, dir+"/conf.d/20.toml", strings.TrimPrefix(text, "domain = \"example.com\"\n"))
-			},
-			next: func(t *testing.T, dir, text string) {
-				write(t, dir+"/conf.d/20.toml", strings.TrimPrefix(text, "domain = \"example.com\"\n"))
-			},
 		},
 		"a file is added and one removed": {
 			config: "conf.d",

@@ -254,29 +254,6 @@ func TestHealthDirAfterAReboot(t *testing.T) {
 	n.eventually("healthy without a hold", func() bool { return healthy(dir) != nil })
 }
 
-// A retired device is still where it was: its container goes on.
-func TestHealthDirOfARetiredResource(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, followed)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	_, stop := n.serve()
-	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
-	dir := n.healthDir("p")
-	before := healthy(dir)
-	n.configure(parts("other"))
-	n.untilListed(zigbees, nil, []string{stickID})
-	stop()
-	a, _ := n.serve()
-	<-a.Settled()
-	n.untilListed(zigbees, nil, []string{stickID})
-	if after := healthy(dir); !os.SameFile(before, after) {
-		t.Errorf("an edit of the configuration took healthy away: %v, was %v", after, before)
-	}
-	n.host.RemoveUSB("1-1")
-	n.eventually("the loss", func() bool { return healthy(dir) == nil })
-}
-
 // A directory is removed when its device is neither listed nor held.
 func TestHealthDirsAreSwept(t *testing.T) {
 	t.Parallel()

@@ -14,48 +14,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
-// A restarting container finds its device by the link or CDI name of its admission,
-// even if the configuration has switched from one to the other since.
-func TestHeldDeviceKeepsItsInjectionWhenCDIIsSwitched(t *testing.T) {
-	t.Parallel()
-	const resource, key = "example.com/zigbee", "if00:ttyUSB"
-	for _, cdiFirst := range []bool{false, true} {
-		text := map[bool]string{false: zigbee, true: zigbee + "container.cdi = true\n"}
-		n := newNode(t, text[cdiFirst])
-		n.addBus()
-		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-		leads := map[bool]func() bool{
-			false: func() bool { return n.linkOf(stickID, key) == "/dev/ttyUSB0" },
-			true:  func() bool { return strings.Contains(n.spec(resource), `"hostPath": "/dev/ttyUSB0"`) },
-		}
-		var c clock
-		a, stop := n.serveBy(&c)
-		n.untilListed(resource, []string{stickID}, nil)
-		n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
-		n.configure(text[!cdiFirst])
-		n.eventually("the new injection", leads[!cdiFirst])
-		if !leads[cdiFirst]() {
-			t.Errorf("cdi %t: the injection that a container got is gone", cdiFirst)
-		}
-		c.forward(2 * time.Minute)
-		a.Reload()
-		n.eventually("an answer", func() bool { return strings.Contains(n.log.String(), "has not changed") })
-		stop()
-		a, _ = n.serveBy(&c)
-		<-a.Settled()
-		if !leads[cdiFirst]() || !leads[!cdiFirst]() {
-			t.Errorf("cdi %t: after a restart an injection is gone", cdiFirst)
-		}
-		n.kubelet.Remove("d", "p")
-		c.forward(2 * time.Minute)
-		n.addNodes("any") // an event
-		n.eventually("the end of the old injection", func() bool { return !leads[cdiFirst]() })
-		if !leads[!cdiFirst]() {
-			t.Errorf("cdi %t: the new injection is gone, too", cdiFirst)
-		}
-	}
-}
-
 // By "auto" nodes that programs find by name are injected by link and by CDI name: a
 // container from before keeps its link, a runtime without CDI gets the same nodes, and what
 // has no entry is not named.
@@ -109,32 +67,6 @@ func TestCDIBesideLinks(t *testing.T) {
 	n.untilListed(resource, []string{stickID, stickID + "::1", stickID + "::2"}, nil)
 	if got, names := allocate(); !slices.Equal(got, links) || names != 0 {
 		t.Errorf("with a kind that is taken: %q and %d names, want %q and none", got, names, links)
-	}
-}
-
-// The link of a device that moved while the program was down leads to another device.
-func TestRetiredDeviceThatMovedMeanwhile(t *testing.T) {
-	t.Parallel()
-	for _, cdi := range []string{"", "container.cdi = true\n"} {
-		n := newNode(t, zigbee+cdi)
-		n.addBus()
-		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-		_, stop := n.serve()
-		n.untilListed("example.com/zigbee", []string{stickID}, nil)
-		n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, stickID)
-		stop()
-		n.host.RemoveUSB("1-1")
-		n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
-		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB1"))
-		n.configure(parts("other"))
-		a, _ := n.serve()
-		<-a.Settled()
-		if got := n.linkOf(stickID, "if00:ttyUSB"); got != "" {
-			t.Errorf("a link leads to another's node: %s", got)
-		}
-		if got := n.spec("example.com/zigbee"); strings.Contains(got, "/dev/ttyUSB0") {
-			t.Errorf("a spec leads to another's node:\n%s", got)
-		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
@@ -183,49 +182,6 @@ func TestPrepare(t *testing.T) {
 	}
 	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, third); err != nil {
 		t.Errorf("after the release: %v", err)
-	}
-}
-
-// A claim that is gone without a release holds nothing any more.
-func TestClaimOfALostCheckpoint(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	b.host.list()
-	for _, name := range []string{"a", "b", "c"} {
-		b.host.set(podUID(claim(name)), holds.PodEnded)
-	}
-	s, _ := b.serve()
-	b.untilDrivers(1)
-	for _, name := range []string{"a", "b"} {
-		b.api.set(claim(name), results(result("one", "usb-"+map[string]string{"a": "1", "b": "2"}[name])))
-		if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim(name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := claim("c")
-	b.api.set(c, results(result("one", "usb-1")))
-	b.api.remove(claim("a"))
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c); err != nil {
-		t.Error(err)
-	}
-	if s.Sweep(t.Context(), func(cdi.Claim) bool { return false }) {
-		t.Error("claims that exist were swept")
-	}
-	b.api.remove(claim("b"))
-	b.api.Fault(func(*http.Request, kubeapitest.Object) int { return http.StatusInternalServerError })
-	if s.Sweep(t.Context(), func(cdi.Claim) bool { return false }) {
-		t.Error("a claim was swept without an answer of the API server")
-	}
-	b.api.Fault(nil)
-	if s.Sweep(t.Context(), func(c cdi.Claim) bool { return c.Name == "b" }) {
-		t.Error("a claim that the kubelet knows was swept")
-	}
-	if !s.Sweep(t.Context(), func(cdi.Claim) bool { return false }) {
-		t.Error("a claim that does not exist was not swept")
-	}
-	left, err := b.claims.Claims()
-	if err != nil || len(left) != 1 || left[0].Name != "c" {
-		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
@@ -86,25 +85,5 @@ func TestWatchWithoutInotify(t *testing.T) {
 	n.waitAllocatable(gpu, 1)
 	if got := n.logs.reasons("cannot watch directories, polling them instead"); len(got) != 1 {
 		t.Errorf("logged %q, want one line", got)
-	}
-}
-
-func TestWatchOfOwnSockets(t *testing.T) {
-	t.Parallel()
-	n := newNode(t).up()
-	n.waitKubelet(true, 1)
-	s, err := socket.Listen(n.dir, gpu)
-	n.must(err)
-	defer s.Remove()
-	o := n.watch.track(s)
-	// Replaced by another one under its name.
-	n.must(os.Rename(s.Path, s.Path+".old"))
-	<-o.gone
-	// One that was removed before the call.
-	o = n.watch.track(s)
-	<-o.gone
-	n.watch.untrack(o)
-	if len(n.watch.ownSockets) != 0 {
-		t.Errorf("still tracked: %v", n.watch.ownSockets)
 	}
 }

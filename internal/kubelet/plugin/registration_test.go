@@ -163,23 +163,6 @@ func TestDisconnectedBeforeTheStream(t *testing.T) {
 	})
 }
 
-// The kubelet's socket may disappear for a while without the kubelet.
-func TestKubeletSocketRemoved(t *testing.T) {
-	t.Parallel()
-	n := newNode(t).up()
-	source := newSource(healthy("a")...)
-	p, _ := n.plugin(gpu, source)
-	n.waitRegistered(p, true)
-	_, changed := n.watch.Kubelet()
-	n.must(os.Remove(n.Socket()))
-	<-changed
-	source.set(healthy("a", "b")...)
-	n.waitAllocatable(gpu, 2)
-	if got := n.Registrations(gpu); got != 1 {
-		t.Errorf("registrations: got %d, want 1", got)
-	}
-}
-
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	old := time.Hour
