@@ -77,8 +77,10 @@ type Agent struct {
 	host hostWatch
 	// rescans has the requests of calls that know that the last scan is too old.
 	rescans rescanRequests
-	// wake asks for a pass because of a change that is not on the host.
-	wake signal
+	// wake asks for a pass because of a change that is not on the host, and holdsChanged because of other
+	// holds, which change nothing that was matched.
+	wake         signal
+	holdsChanged signal
 	// reader reads the configuration, at the start and after each change on disk.
 	reader *configuration.Reader
 
@@ -190,11 +192,14 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	p := options.Paths
 	a := &Agent{
-		options:   options,
-		log:       options.Log,
-		now:       time.Now,
-		rescans:   make(rescanRequests),
-		wake:      newSignal(),
+		options: options,
+		log:     options.Log,
+		now:     time.Now,
+		rescans: make(rescanRequests),
+		wake:    newSignal(),
+
+		holdsChanged: newSignal(),
+
 		gate:      newGate(),
 		announced: make(chan struct{}),
 
@@ -255,13 +260,13 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		return a.now()
 	})
 	a.pods.cgroups = cgroup.New(p.Cgroup)
-	a.dra = newDRADriver(a)
 	if !options.CDIOnly {
 		a.book = a.newBook()
 	}
 	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
 		return a.now()
 	}, a.wake)
+	a.dra = newDRADriver(a)
 	return a, nil
 }
 

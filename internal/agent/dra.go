@@ -48,34 +48,28 @@ const metadataName = "claims"
 // end a pod that has a claim, whether the claim was prepared or not.
 type draDriver struct {
 	// agent provides what the plugin needs of the program, such as its paths and its resources.
-	agent *Agent
-	// plugin is nil before the start.
-	plugin atomic.Pointer[dra.Plugin]
+	agent  *Agent
+	plugin *dra.Plugin
+	// isRunning is set once the plugin was started.
+	isRunning atomic.Bool
 	// list is what the loop has published last.
 	list dra.List
 	// newPods watches the cgroups of pods.
 	newPods *watch.Watcher
-
-	// answerWithin is how long a prepare may wait, and startWithin how long a pod then may need to
-	// start. Tests set them, 0 is the default.
-	answerWithin time.Duration
-	startWithin  time.Duration
 }
 
 // runDRA starts the driver if it is needed. Only the loop calls it, in each pass.
 func (l *loop) runDRA(out ledger.Output) {
 	d := l.dra
-	if l.options.CDIOnly || d.plugin.Load() != nil || !l.needsDRA(out) {
+	if l.options.CDIOnly || d.isRunning.Load() || !l.needsDRA(out) {
 		return
 	}
-	p := d.newPlugin()
-	p.Load()
-	d.plugin.Store(p)
-	l.life.answering.Go(p.Run)
+	d.isRunning.Store(true)
+	l.life.answering.Go(d.plugin.Run)
 	l.life.answering.Go(d.followPods)
 	// The name of a slice begins with the name of its node.
 	if l.options.NodeName != "" {
-		l.life.passing.Go(p.Publish)
+		l.life.passing.Go(d.plugin.Publish)
 	}
 	// The state remembers this, so that the next instance starts the driver at once.
 	l.memory.hasRunDRA = true
@@ -104,7 +98,7 @@ func (l *loop) needsDRA(out ledger.Output) bool {
 
 // newDRADriver returns a driver that has not started.
 func newDRADriver(a *Agent) *draDriver {
-	return &draDriver{
+	d := &draDriver{
 		agent: a,
 		newPods: watch.New(watch.Options{
 			Source: "cgroups of pods",
@@ -116,6 +110,8 @@ func newDRADriver(a *Agent) *draDriver {
 			Log:    a.log,
 		}),
 	}
+	d.plugin = d.newPlugin()
+	return d
 }
 
 // followPods tells the driver about new pods until ctx is cancelled.
@@ -129,9 +125,8 @@ func (d *draDriver) followPods(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		// The plugin exists: runDRA stores it before it starts this goroutine.
 		case <-d.newPods.Changes():
-			d.plugin.Load().NewPods()
+			d.plugin.NewPods()
 		}
 	}
 }
@@ -157,24 +152,16 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Wrote:    a.page.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
-			d.newPods.Refresh() // the kubelet has made its cgroups by now
-			a.wake.send()       // the claim may block devices of device plugins
+			d.newPods.Refresh()   // the kubelet has made its cgroups by now
+			a.holdsChanged.send() // the claim may block devices of device plugins
 		},
 		Log: a.log,
-
-		AnswerWithin: d.answerWithin,
-		StartWithin:  d.startWithin,
 	})
 }
 
 // Status is the state of the registration. It has the form of the status of a device plugin, so
 // that a resource reports both alike.
-func (d *draDriver) Status() plugin.Status {
-	if p := d.plugin.Load(); p != nil {
-		return plugin.Status(p.Status())
-	}
-	return plugin.Status{Reason: "the driver has not started yet"}
-}
+func (d *draDriver) Status() plugin.Status { return plugin.Status(d.plugin.Status()) }
 
 // holders returns the holders of each slot, as far as the kubelet lists them. held has the holders
 // by the names that devices have in the pool of the node.
@@ -191,20 +178,16 @@ func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) m
 }
 
 // fail adds to failed why DRA cannot offer devices, by ID. It marks the ones that are otherwise
-// healthy as Withheld: they still work for the pods that have them. It does nothing before the
-// driver has started. Only the loop calls it, before the lists are published.
+// healthy as Withheld: they still work for the pods that have them. Only the loop calls it, before the
+// lists are published.
 func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
-	p := d.plugin.Load()
-	if p == nil {
-		return
-	}
 	for _, r := range out.Resources {
 		if !isByDRA(r.Name) {
 			continue
 		}
 		for i := range r.Devices {
 			e := &r.Devices[i]
-			reason := p.Problem(e.Offer.ID)
+			reason := d.plugin.Problem(e.Offer.ID)
 			if reason == "" {
 				continue
 			}
@@ -222,7 +205,7 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 func (l *loop) publishDRA() {
 	d := l.dra
 	// Nobody reads the list yet. The first pass after the start sets it.
-	if d.plugin.Load() == nil {
+	if !d.isRunning.Load() {
 		return
 	}
 	old, _ := d.list.Get()

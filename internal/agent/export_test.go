@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"testing"
 	"time"
 )
@@ -48,11 +49,15 @@ func (a *Agent) Remembers(uid string) bool {
 }
 
 // SetAnswerWithin replaces how long a prepare may wait, before Run.
-func (a *Agent) SetAnswerWithin(d time.Duration) { a.dra.answerWithin = d }
+func (a *Agent) SetAnswerWithin(d time.Duration) {
+	a.dra.plugin.AnswerWithin = cmp.Or(d, a.dra.plugin.AnswerWithin)
+}
 
 // SetStartWithin replaces how long a pod may need from the answer to a prepare to its first
 // process, before Run.
-func (a *Agent) SetStartWithin(d time.Duration) { a.dra.startWithin = d }
+func (a *Agent) SetStartWithin(d time.Duration) {
+	a.dra.plugin.StartWithin = cmp.Or(d, a.dra.plugin.StartWithin)
+}
 
 // SetStuckAfter replaces how long a pass may take, before Run.
 func (a *Agent) SetStuckAfter(d time.Duration) { a.page.stuckAfter = d }

@@ -192,8 +192,8 @@ func (l *loop) announce() {
 			tried = append(tried, r.plugin.Tried())
 		}
 	}
-	if driver := l.dra.plugin.Load(); driver != nil {
-		tried = append(tried, driver.Registered())
+	if l.dra.isRunning.Load() {
+		tried = append(tried, l.dra.plugin.Registered())
 	}
 	l.life.answering.Go(func(ctx context.Context) error {
 		for _, t := range tried {
@@ -208,13 +208,12 @@ func (l *loop) announce() {
 
 // afterDriver waits until the kubelet has the driver for DRA, if a predecessor answers meanwhile.
 func (a *Agent) afterDriver(ctx context.Context) {
-	driver := a.dra.plugin.Load()
-	if driver == nil || a.gate.isOpen() {
+	if !a.dra.isRunning.Load() || a.gate.isOpen() {
 		return
 	}
 	select {
 	case <-ctx.Done():
-	case <-driver.Registered():
+	case <-a.dra.plugin.Registered():
 	case <-a.gate.opened:
 	case <-time.After(driverWithin):
 	}

@@ -34,7 +34,7 @@ func (a *Agent) newBook() *holds.Book {
 			kubelet, _ := a.kubelet.Kubelet()
 			return kubelet.Generation
 		},
-		Changed:    a.wake.send,
+		Changed:    a.holdsChanged.send,
 		CgroupHint: a.options.hint("cgroup"),
 		Log:        a.log,
 	}
@@ -52,9 +52,7 @@ func (a *Agent) listHeld(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p := a.dra.plugin.Load(); p != nil {
-		p.Sweep(ctx, lists(list[dra.Driver]))
-	}
+	a.dra.plugin.Sweep(ctx, lists(list[dra.Driver]))
 	held := map[string]string{}
 	for _, ids := range list {
 		for id, holders := range ids {
@@ -78,18 +76,9 @@ func (a *Agent) listAgain() {
 // claims are ours, so that they are known without the kubelet.
 func (a *Agent) loadHolds(ctx context.Context) {
 	a.book.Load(ctx)
-	if a.options.CDIOnly || a.options.NoDRA {
-		return
+	if !a.options.CDIOnly && !a.options.NoDRA {
+		a.dra.plugin.Load()
 	}
-	if p := a.dra.plugin.Load(); p != nil {
-		p.Load()
-		return
-	}
-	claims, err := a.outputs.specs.Claims()
-	if err != nil {
-		a.log.Warn("prepared claims can't be read", "cdi_dir", a.options.Paths.CDIDir, "err", err)
-	}
-	a.book.SetClaims(dra.WantedBy(claims), err)
 }
 
 // observe tells the book what the devices of this pass use of the host, and returns who holds them.

@@ -39,6 +39,9 @@ type loop struct {
 // lastScan is the last scan that succeeded.
 type lastScan struct {
 	hostScan
+	// view is what was matched on it last. It is nil if something has changed since, or if no claim can
+	// use it before the next scan.
+	view *View
 	// err is why a later scan failed: announced changes are pending.
 	err error
 	// watched are the directories that the host watcher follows.
@@ -118,6 +121,8 @@ type trigger struct {
 	scan status.ScanReason
 	// limited is set if the limiter may delay the pass.
 	limited bool
+	// keepsMatch is set if the pass would match the same.
+	keepsMatch bool
 	// apply applies what has changed at the beginning of the pass. It may be nil.
 	apply func()
 }
@@ -224,9 +229,11 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		}}, true
 	case <-l.host.specs.Changes(): // reconcile reads them
 		return trigger{}, true
-	// Something changed that the pass reads anyway, such as a registration or the end of a pod.
+	// Something changed that the pass reads anyway, such as a registration.
 	case <-l.wake:
 		return trigger{}, true
+	case <-l.holdsChanged:
+		return trigger{keepsMatch: true}, true
 	case result := <-l.saves.saver.results:
 		return trigger{apply: func() {
 			l.saves.last = result
@@ -254,6 +261,9 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	isRetryDue := !l.now().Before(l.pace.retry.at)
 	if t.scan == "" && l.lacksDevices() && isRetryDue {
 		t.scan = status.ScanRetry
+	}
+	if t.scan != "" || !t.keepsMatch {
+		l.last.view = nil
 	}
 	if t.scan != "" {
 		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config), t.scan), t.scan)

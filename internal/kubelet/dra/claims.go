@@ -79,6 +79,7 @@ func (c *claims) load() {
 	defer c.mu.Unlock()
 	now := time.Now()
 	c.byUID = map[string]*prepared{}
+	wanted := map[string][]holds.Wanted{}
 	for _, claim := range stored {
 		written := now
 		info, err := os.Lstat(c.Claims.ClaimPath(claim.UID))
@@ -88,21 +89,13 @@ func (c *claims) load() {
 			written = info.ModTime()
 		}
 		c.byUID[claim.UID] = &prepared{Claim: claim, written: written}
+		wanted[claim.UID] = wantedBy(claim)
 	}
-	c.Book.SetClaims(WantedBy(stored), err)
+	c.Book.SetClaims(wanted, err)
 }
 
-// WantedBy are the devices of claims for the book, by the UID of the claim and once for each slot. What
-// they use is not in the files of claims.
-func WantedBy(claims []cdi.Claim) map[string][]holds.Wanted {
-	all := map[string][]holds.Wanted{}
-	for _, c := range claims {
-		all[c.UID] = wantedBy(c)
-	}
-	return all
-}
-
-// wantedBy is WantedBy for one claim.
+// wantedBy are the devices of a claim for the book, once for each slot. What they use is not in the files of
+// claims.
 func wantedBy(claim cdi.Claim) []holds.Wanted {
 	var all []holds.Wanted
 	for _, name := range claim.Devices() {
