@@ -1,14 +1,13 @@
 package cdi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -20,40 +19,48 @@ import (
 // unpreparation.
 type Claim struct {
 	// Namespace, Name and UID identify the ResourceClaim.
-	Namespace, Name, UID string
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
 	// PodClaim is the name in the pod of a claim that was made from a template.
-	PodClaim string
+	PodClaim string `json:"pod_claim,omitempty"`
 	// Pods are the UIDs of the pods that may use the claim.
-	Pods     []string
-	Requests []Request
+	Pods     []string  `json:"pods,omitempty"`
+	Requests []Request `json:"requests"`
 }
 
 // Request is a request of a claim. A container refers to one request or to the whole claim.
 type Request struct {
 	// Name is the name of the request, or of its subrequest "REQUEST/SUBREQUEST".
-	Name string
+	Name string `json:"name"`
 	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
-	Devices []string
+	Devices []string `json:"devices,omitempty"`
 	// Admin are the devices, as "RESOURCE=ID", that the request may access beside their holders.
 	// It holds no slot of them.
-	Admin []string
+	Admin []string `json:"admin,omitempty"`
 	// Shares are the parts that the request has of devices that other claims share.
-	Shares []Share
-	// Mounts are the health directories of the devices.
-	Mounts []device.Mount
-	// Env is written for the runtime. ReadClaim leaves it empty.
-	Env map[string]string
+	Shares []Share `json:"shares,omitempty"`
+	// Mounts and Env are the container edits.
+	Mounts []device.Mount    `json:"-"`
+	Env    map[string]string `json:"-"`
+}
+
+// Share is the part that a claim has of a capacity of a device. Quantities are written as in the
+// API.
+type Share struct {
+	// Device is "RESOURCE=ID".
+	Device   string `json:"device"`
+	Capacity string `json:"capacity"`
+	Amount   string `json:"amount"`
+	// Of is the amount that the device had when the claim was prepared.
+	Of string `json:"of"`
 }
 
 const (
 	// claimKind, followed by the UID, is the kind of a claim's spec.
 	claimKind = device.OwnDomain + "/claim-"
-	// Annotations of a claim's spec, which only this program reads.
-	namespaceKey = "generic-dp.github.io/namespace"
-	nameKey      = "generic-dp.github.io/name"
-	podClaimKey  = "generic-dp.github.io/pod-claim"
-	devicesKey   = "generic-dp.github.io/devices"
-	podsKey      = "generic-dp.github.io/pods"
+	// claimKey is the annotation with the claim as JSON, which only this program reads.
+	claimKey = "generic-dp.github.io/claim"
 )
 
 // Devices are the devices of all requests, as "RESOURCE=ID".
@@ -61,6 +68,16 @@ func (c Claim) Devices() []string {
 	var all []string
 	for _, r := range c.Requests {
 		all = append(all, r.Devices...)
+	}
+	return all
+}
+
+// AllDevices are the devices that the claim holds or accesses beside their holders, as
+// "RESOURCE=ID".
+func (c Claim) AllDevices() []string {
+	all := c.Devices()
+	for _, r := range c.Requests {
+		all = append(all, r.Admin...)
 	}
 	return all
 }
@@ -83,21 +100,17 @@ func (w *Writer) WriteClaim(c Claim) error {
 	if !validUID(c.UID) {
 		return fmt.Errorf("UID %q: want letters, digits and dashes", c.UID)
 	}
+	record, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("--cdi-dir: %w", err)
+	}
 	spec := &Spec{
-		Kind: claimKind + c.UID,
-		Annotations: map[string]string{
-			namespaceKey: c.Namespace,
-			nameKey:      c.Name,
-		},
+		Kind:        claimKind + c.UID,
+		Annotations: map[string]string{claimKey: string(record)},
 	}
-	if c.PodClaim != "" {
-		spec.Annotations[podClaimKey] = c.PodClaim
-	}
-	setPods(spec, c.Pods)
 	for _, r := range c.Requests {
 		spec.Devices = append(spec.Devices, specs.Device{
-			Name:        entryName(r),
-			Annotations: r.annotations(),
+			Name: entryName(r),
 			ContainerEdits: Edits{
 				Env:    environ(r.Env),
 				Mounts: bindMounts(r.Mounts),
@@ -106,24 +119,6 @@ func (w *Writer) WriteClaim(c Claim) error {
 	}
 	spec.Version, _ = specs.MinimumRequiredVersion(spec) // never fails
 	return w.write(w.FileName(spec.Kind), spec)
-}
-
-func setPods(spec *Spec, pods []string) {
-	if len(pods) > 0 {
-		spec.Annotations[podsKey] = strings.Join(pods, ",")
-	}
-}
-
-// SetClaimPods replaces the pods in the file of a claim. The error is fs.ErrNotExist if there is
-// no file.
-func (w *Writer) SetClaimPods(uid string, pods []string) error {
-	name := w.FileName(claimKind + uid)
-	spec := w.read(name)
-	if spec == nil || spec.Annotations == nil {
-		return w.claimError(name)
-	}
-	setPods(spec, pods)
-	return w.write(name, spec)
 }
 
 // claimError is why the file of a claim could not be read.
@@ -138,11 +133,15 @@ func (w *Writer) claimError(name string) error {
 // Claims reads all claims, in the order of their UIDs. It leaves out claims whose file cannot be
 // read, and returns an error for each: such a file does not say which devices are held.
 func (w *Writer) Claims() ([]Claim, error) {
-	files, err := w.ClaimFiles()
+	names, err := w.names()
 	errs := []error{err}
 	var claims []Claim
-	for _, uid := range slices.Sorted(maps.Keys(files)) {
-		claim, err := w.ReadClaim(uid)
+	for _, name := range names {
+		if !w.isClaim(name) {
+			continue
+		}
+		uid := strings.TrimPrefix(name, w.claimPrefix())
+		claim, err := w.ReadClaim(strings.TrimSuffix(uid, fileSuffix))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
 		}
@@ -155,36 +154,6 @@ func (w *Writer) Claims() ([]Claim, error) {
 	return claims, errors.Join(errs...)
 }
 
-// ClaimFiles lists the files of claims by the UID of the claim, with their inodes: a file that
-// is replaced has another inode.
-func (w *Writer) ClaimFiles() (map[string]uint64, error) {
-	files := map[string]uint64{}
-	prefix := w.claimPrefix()
-	entries, err := os.ReadDir(w.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return files, fmt.Errorf("--cdi-dir: %w", err)
-	}
-	for _, e := range entries {
-		if !isOf(w.Owner, e.Name()) {
-			continue // a foreign or a temporary file
-		}
-		name := strings.TrimSuffix(e.Name(), fileSuffix)
-		uid, isClaim := strings.CutPrefix(name, prefix)
-		if !isClaim {
-			continue
-		}
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was removed meanwhile
-		}
-		if err != nil {
-			return files, fmt.Errorf("--cdi-dir: %w", err)
-		}
-		files[uid] = info.Sys().(*syscall.Stat_t).Ino
-	}
-	return files, nil
-}
-
 // ReadClaim reads the file of a claim. The error is fs.ErrNotExist if there is none.
 func (w *Writer) ReadClaim(uid string) (Claim, error) {
 	name := w.FileName(claimKind + uid)
@@ -192,20 +161,18 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 	if spec == nil {
 		return Claim{}, w.claimError(name)
 	}
-	claim := Claim{
-		UID:       uid,
-		Namespace: spec.Annotations[namespaceKey],
-		Name:      spec.Annotations[nameKey],
-		PodClaim:  spec.Annotations[podClaimKey],
-		Pods:      split(spec.Annotations[podsKey]),
+	var claim Claim
+	err := json.Unmarshal([]byte(spec.Annotations[claimKey]), &claim)
+	isWhole := err == nil && claim.UID == uid && len(claim.Requests) == len(spec.Devices)
+	if !isWhole {
+		return Claim{}, w.claimError(name)
 	}
-	for _, d := range spec.Devices {
-		r := Request{
-			Name:    strings.ReplaceAll(d.Name, ".", "/"),
-			Devices: split(d.Annotations[devicesKey]),
-		}
-		if err := r.readShares(d.Annotations); err != nil {
-			return Claim{}, fmt.Errorf("--cdi-dir: %s: %w", name, err)
+	for i, d := range spec.Devices {
+		r := &claim.Requests[i]
+		r.Env = map[string]string{}
+		for _, variable := range d.ContainerEdits.Env {
+			key, value, _ := strings.Cut(variable, "=")
+			r.Env[key] = value
 		}
 		for _, m := range d.ContainerEdits.Mounts {
 			r.Mounts = append(r.Mounts, device.Mount{
@@ -214,17 +181,8 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 				ReadOnly:      slices.Contains(m.Options, "ro"),
 			})
 		}
-		claim.Requests = append(claim.Requests, r)
 	}
 	return claim, nil
-}
-
-// split is the inverse of strings.Join with a comma. An empty text has no elements.
-func split(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, ",")
 }
 
 // ClaimPath is the path of the file of a claim.

@@ -24,9 +24,7 @@ func TestClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	claims, err := w.Claims()
-	want := c
-	want.Requests = []cdi.Request{{Name: "two", Devices: c.Requests[0].Devices, Mounts: c.Requests[0].Mounts}, {Name: "gpu/small", Devices: c.Requests[1].Devices}}
-	if diff := cmp.Diff([]cdi.Claim{want}, claims); err != nil || diff != "" {
+	if diff := cmp.Diff([]cdi.Claim{c}, claims); err != nil || diff != "" {
 		t.Errorf("claims: %v\n%s", err, diff)
 	}
 	if diff := cmp.Diff([]string{"usb:10c4:ea60:A1", "usb:10c4:ea60:B2", "fuse", "fuse"}, claims[0].Devices()); diff != "" {

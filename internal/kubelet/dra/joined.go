@@ -102,11 +102,11 @@ func (c *claims) addPods(ctx context.Context, own *prepared) (err error) {
 	if len(pods) == 0 || slices.Equal(pods, own.Pods) {
 		return nil
 	}
-	if err := c.Claims.SetClaimPods(own.UID, pods); err != nil {
-		return err
-	}
 	next := *own
 	next.Pods = pods
+	if err := c.Claims.WriteClaim(next.Claim); err != nil {
+		return err
+	}
 	c.byUID[own.UID] = &next
 	return nil
 }
