@@ -11,7 +11,6 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
-	"github.com/generic-dp/generic-dp/internal/ledger"
 )
 
 // Blocks reports whether Allocate may block. Then the plugin limits the time of the call.
@@ -181,30 +180,17 @@ func (p *published) find(slots []string) ([]*cdi.Injection, error) {
 	return devices, nil
 }
 
-// findSlot returns the index of the entry of a slot, or why the slot must not be allocated.
+// findSlot returns the index of the entry of a slot, or why the slot must not be allocated. Such a slot may
+// stay listed while a container holds it.
 func (p *published) findSlot(slotID string) (int, error) {
-	id, slot := device.SplitSlot(slotID)
-	i, found := p.indexOf(id)
-	if !found || !p.entries[i].Lists(slot) {
+	at := slices.IndexFunc(p.list, func(l device.Listed) bool { return l.ID == slotID })
+	if at < 0 {
 		return 0, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
 	}
-	reason, isRefused := p.refusal(&p.entries[i], slotID, slot)
-	if isRefused {
-		return 0, fmt.Errorf("device %q is unhealthy: %s", slotID, reason)
+	if listed := &p.list[at]; !listed.Healthy {
+		return 0, fmt.Errorf("device %q is unhealthy: %s", slotID, listed.Reason)
 	}
+	id, _ := device.SplitSlot(slotID)
+	i, _ := p.indexOf(id)
 	return i, nil
-}
-
-// refusal returns whether a slot of an entry must not be allocated, and why. If there are several
-// reasons, it returns the one that affects the most slots. An Unhealthy entry may have no reason.
-func (p *published) refusal(e *ledger.Entry, slotID string, slot int) (reason string, isRefused bool) {
-	if !e.Healthy {
-		return e.Reason, true
-	}
-	// Such a slot stays listed while a container may hold it.
-	if slot >= e.Offer.Slots {
-		return ledger.ReasonSlotRetired, true
-	}
-	reason = p.refused[slotID]
-	return reason, reason != ""
 }

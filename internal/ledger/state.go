@@ -9,7 +9,6 @@
 package ledger
 
 import (
-	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -119,11 +118,6 @@ type Entry struct {
 	Listed int
 	// Kept are slots that are listed behind all others, because containers hold them.
 	Kept []int
-}
-
-// Lists reports whether a slot is listed.
-func (e Entry) Lists(slot int) bool {
-	return slot < e.Listed || slices.Contains(e.Kept, slot)
 }
 
 // Change is a new device, a changed health or a device that left.
