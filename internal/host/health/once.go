@@ -4,64 +4,53 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// Once runs each check once, a limited number at a time, and returns the results by ID. A
-// check that has not returned within limit fails.
-//
-// The commands call it for a single result. The service uses a Prober. Once returns at limit, or
-// when ctx is cancelled, even if checks hang: their goroutines end when the kernel returns.
+// onceLate is how much longer than limit Once waits: the checks that began first end at limit.
+const onceLate = 100 * time.Millisecond
+
+// Once runs each check with a Prober until all have a result, for a command, and returns the results by ID. A
+// check that has not returned within limit fails. Checks that hang end when the kernel returns.
 func Once(
 	ctx context.Context,
 	local func(path string) string,
 	checks map[string]device.Check,
 	limit time.Duration,
 ) map[string]string {
-	return once(ctx, newHost(local), checks, limit)
+	return New(local).once(ctx, checks, limit)
 }
 
-func once(ctx context.Context, h host, checks map[string]device.Check, limit time.Duration) map[string]string {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (p *Prober) once(ctx context.Context, checks map[string]device.Check, limit time.Duration) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, limit+onceLate)
 	defer cancel()
-	type result struct {
-		id     string
-		reason string
+	checks = maps.Clone(checks)
+	for id, c := range checks {
+		c.Interval = time.Hour
+		checks[id] = c
 	}
-	var (
-		reasons = make(map[string]string, len(checks))
-		running = map[string]*attempt{}
-		// The channel has room for all running checks, so that a late check can always end.
-		results = make(chan result, maxRunning)
-		// The order decides which checks are not run in time, so that it must not be random.
-		waiting = slices.Sorted(maps.Keys(checks))
-	)
-	for len(waiting) > 0 || len(running) > 0 {
-		for len(waiting) > 0 && len(running) < maxRunning {
-			id := waiting[0]
-			waiting = waiting[1:]
-			a := &attempt{}
-			running[id] = a
-			go func() {
-				results <- result{id, h.run(ctx, checks[id], a)}
-			}()
+	p.timeout = limit
+	p.Set(checks)
+	go func() {
+		_ = p.Run(ctx) // always nil
+	}()
+	for {
+		results := p.Results()
+		isComplete := true
+		for id, reason := range results {
+			if reason == ReasonPending {
+				isComplete = false
+				results[id] = fmt.Sprintf("not checked within %s: other checks took longer", limit)
+			}
+		}
+		if isComplete || ctx.Err() != nil {
+			return results
 		}
 		select {
-		case r := <-results:
-			reasons[r.id] = r.reason
-			delete(running, r.id)
 		case <-ctx.Done():
-			for id, a := range running {
-				reasons[id] = a.timedOut()
-			}
-			for _, id := range waiting {
-				reasons[id] = fmt.Sprintf("not checked within %s: other checks took longer", limit)
-			}
-			return reasons
+		case <-p.Changes():
 		}
 	}
-	return reasons
 }

@@ -17,8 +17,8 @@ import (
 // ReasonPending is the reason of a device until its first check returns.
 const ReasonPending = "health check pending"
 
-// timeout is how long a check may take before it fails. No interval is shorter. It is
-// enough for a driver that must wake its device.
+// timeout is Prober.timeout. No interval is shorter. It is enough for a driver that must wake its
+// device.
 const timeout = 5 * time.Second
 
 // Limits of the checks. A check costs a socket, or a thread of the kernel while it hangs in open or read.
@@ -45,7 +45,9 @@ const (
 // a place among the running checks. The methods are safe for concurrent use. Without checks there is
 // neither a goroutine nor a timer.
 type Prober struct {
-	host    host
+	host host
+	// timeout is how long a check may take before it fails.
+	timeout time.Duration
 	changes chan struct{} // capacity 1: a result changed
 	wake    chan struct{} // capacity 1: there are new checks
 	origin  time.Time     // intervals are counted from here
@@ -89,6 +91,7 @@ func (pr *probe) inKernel() bool {
 func New(local func(path string) string) *Prober {
 	return &Prober{
 		host:      newHost(local),
+		timeout:   timeout,
 		changes:   make(chan struct{}, 1),
 		wake:      make(chan struct{}, 1),
 		origin:    time.Now(),
@@ -234,7 +237,7 @@ func (p *Prober) checkOnce(ctx context.Context, pr *probe) {
 		p.finish(pr, began, pr.reason)
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	a := &attempt{}
 	result := make(chan string, 1)

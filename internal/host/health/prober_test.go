@@ -284,8 +284,8 @@ func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		defer close(hang)
-		h := newHost(func(path string) string { return "/host" + path })
-		h.open = func(path string) error {
+		p := New(func(path string) string { return "/host" + path })
+		p.host.open = func(path string) error {
 			switch path {
 			case "/host/dev/good":
 				time.Sleep(s)
@@ -296,7 +296,7 @@ func TestOnce(t *testing.T) {
 			return errors.New(path)
 		}
 		began := time.Now()
-		got := once(t.Context(), h, map[string]device.Check{"good": opens(0, "/dev/good"), "bad": opens(0, "/dev/bad"), "hangs": opens(0, "/dev/hangs")}, 2*s)
+		got := p.once(t.Context(), map[string]device.Check{"good": opens(0, "/dev/good"), "bad": opens(0, "/dev/bad"), "hangs": opens(0, "/dev/hangs")}, 2*s)
 		want := map[string]string{"good": "", "bad": "open /dev/bad: /host/dev/bad", "hangs": "open /dev/hangs: does not answer"}
 		if !maps.Equal(got, want) {
 			t.Errorf("once: %q, want %q", got, want)
@@ -304,7 +304,7 @@ func TestOnce(t *testing.T) {
 		if took := time.Since(began); took != 2*s {
 			t.Errorf("took %v, want the limit", took)
 		}
-		if got := once(t.Context(), h, nil, 2*s); len(got) != 0 {
+		if got := New(p.host.local).once(t.Context(), nil, 2*s); len(got) != 0 {
 			t.Errorf("nothing to check gives %q", got)
 		}
 	})
