@@ -22,7 +22,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // keyOf is the key of a resource. While the flags switch DRA off, it is the one of a device plugin.
@@ -54,8 +53,6 @@ type draDriver struct {
 	isRunning atomic.Bool
 	// list is what the loop has published last.
 	list dra.List
-	// newPods watches the cgroups of pods.
-	newPods *watch.Watcher
 }
 
 // runDRA starts the driver if it is needed. Only the loop calls it, in each pass.
@@ -66,7 +63,7 @@ func (l *loop) runDRA(out ledger.Output) {
 	}
 	d.isRunning.Store(true)
 	l.life.answering.Go(d.plugin.Run)
-	l.life.answering.Go(d.followPods)
+	l.book.FollowPods()
 	// The name of a slice begins with the name of its node.
 	if l.options.NodeName != "" {
 		l.life.passing.Go(d.plugin.Publish)
@@ -98,37 +95,9 @@ func (l *loop) needsDRA(out ledger.Output) bool {
 
 // newDRADriver returns a driver that has not started.
 func newDRADriver(a *Agent) *draDriver {
-	d := &draDriver{
-		agent: a,
-		newPods: watch.New(watch.Options{
-			Source: "cgroups of pods",
-			// The kubelet makes a directory for each pod. The files of a cgroup do not matter here.
-			Events: watch.Names,
-			Dirs:   a.pods.cgroups.PodParents,
-			Resync: 10 * time.Minute,
-			Poll:   10 * time.Second,
-			Log:    a.log,
-		}),
-	}
+	d := &draDriver{agent: a}
 	d.plugin = d.newPlugin()
 	return d
-}
-
-// followPods tells the driver about new pods until ctx is cancelled.
-func (d *draDriver) followPods(ctx context.Context) error {
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	watching.Go(func() {
-		_ = d.newPods.Run(ctx) // always nil
-	})
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-d.newPods.Changes():
-			d.plugin.NewPods()
-		}
-	}
 }
 
 // newPlugin returns the driver's plugin, which has not started yet. The hooks run in goroutines of
@@ -152,7 +121,6 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Wrote:    a.page.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
-			d.newPods.Refresh()   // the kubelet has made its cgroups by now
 			a.holdsChanged.send() // the claim may block devices of device plugins
 		},
 		Log: a.log,

@@ -34,7 +34,10 @@ func (a *Agent) newBook() *holds.Book {
 			kubelet, _ := a.kubelet.Kubelet()
 			return kubelet.Generation
 		},
-		Changed:    a.holdsChanged.send,
+		Changed: a.holdsChanged.send,
+		NewPods: func() {
+			a.dra.plugin.NewPods()
+		},
 		CgroupHint: a.options.hint("cgroup"),
 		Log:        a.log,
 	}

@@ -51,6 +51,8 @@ type Options struct {
 	Generation func() uint64
 	// Changed is called when the view has changed, without a lock.
 	Changed func()
+	// NewPods is called when the host may have new pods, after FollowPods.
+	NewPods func()
 	// CgroupHint says what to change if no cgroup is visible.
 	CgroupHint string
 	Log        *slog.Logger
@@ -63,7 +65,8 @@ type Book struct {
 	requests chan struct{}
 	// reads are the reads of the checkpoint, of which one runs at a time.
 	reads slow.Calls[string, bool]
-	// podCgroups watches the cgroups of pods while a hold waits for the end of a pod.
+	// podCgroups watches the cgroups of pods while a hold waits for the end of a pod, or always after
+	// FollowPods.
 	podCgroups *watch.Watcher
 
 	mu sync.Mutex
@@ -87,6 +90,8 @@ type Book struct {
 	refreshes refreshes
 	// isAwaited is set while something waits for the end of a hold.
 	isAwaited bool
+	// followsPods is set by FollowPods.
+	followsPods bool
 	// journal is the file of the holds.
 	journal journal
 	// view is nil after a change.
@@ -511,6 +516,14 @@ func (b *Book) Await(waits bool) {
 	if waits || hasChanged {
 		b.request() // a refresh may be due
 	}
+}
+
+// FollowPods has Run call NewPods from now on.
+func (b *Book) FollowPods() {
+	b.mu.Lock()
+	b.followsPods = true
+	b.mu.Unlock()
+	b.request()
 }
 
 // Refused returns why slots are unhealthy although nobody holds them as far as the kubelet knows, by

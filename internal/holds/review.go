@@ -51,6 +51,12 @@ func (b *Book) Run(ctx context.Context, replaced <-chan struct{}) error {
 		case <-b.requests:
 		case <-b.podCgroups.Changes():
 			b.refreshes.soon(b.Now())
+			b.mu.Lock()
+			followsPods := b.followsPods
+			b.mu.Unlock()
+			if followsPods {
+				b.NewPods()
+			}
 		case <-timer.C:
 		case <-warn:
 			b.warnNoCgroups()
@@ -297,10 +303,10 @@ func (b *Book) logQuery(err error) {
 	}
 }
 
-// watchedCgroups are the directories in which pods have cgroups, while the end of a pod matters.
+// watchedCgroups are the directories in which pods have cgroups, while new pods or the end of a pod matter.
 func (b *Book) watchedCgroups() []string {
 	b.mu.Lock()
-	isNeeded := b.isAwaited || len(b.refused) > 0 || b.hasUnnamed()
+	isNeeded := b.followsPods || b.isAwaited || len(b.refused) > 0 || b.hasUnnamed()
 	b.mu.Unlock()
 	if !isNeeded {
 		return nil
