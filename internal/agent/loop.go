@@ -10,6 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -358,12 +359,7 @@ type signal chan struct{}
 func newSignal() signal { return make(signal, 1) }
 
 // send sends a value, unless one is pending. It never blocks. Any number of goroutines may call it.
-func (s signal) send() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
+func (s signal) send() { watch.Signal(s) }
 
 // earlier returns the earlier of two times. A zero time counts as never.
 func earlier(a, b time.Time) time.Time {

@@ -235,12 +235,7 @@ func (b *Book) changed() {
 }
 
 // request asks Run for another look.
-func (b *Book) request() {
-	select {
-	case b.requests <- struct{}{}:
-	default: // one is pending
-	}
-}
+func (b *Book) request() { watch.Signal(b.requests) }
 
 // Observe says what the offered devices use of the host now, by ID, and which resources are this
 // program's. A held device that is not offered keeps what it used, as far as that is known here, or was

@@ -176,12 +176,7 @@ func (r *Reader) Last() Reading { return r.last }
 func (r *Reader) Readings() <-chan Reading { return r.readings }
 
 // Request reads the configuration again, and tries it even if it is suspect.
-func (r *Reader) Request() {
-	select {
-	case r.requests <- struct{}{}:
-	default: // one is pending
-	}
-}
+func (r *Reader) Request() { watch.Signal(r.requests) }
 
 // Run reads until ctx is cancelled.
 func (r *Reader) Run(ctx context.Context) error {

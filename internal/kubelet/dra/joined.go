@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // joinInterval is the minimum time between two readings of the reservations of claims: many pods
@@ -36,12 +37,7 @@ func (c *claims) followPods(ctx context.Context) {
 }
 
 // readPods makes followPods read all claims. It does not block.
-func (c *claims) readPods() {
-	select {
-	case c.newPods <- struct{}{}:
-	default: // one value is pending
-	}
-}
+func (c *claims) readPods() { watch.Signal(c.newPods) }
 
 // addJoined adds the pods that have joined prepared claims. After an error, some claims could not
 // be read.

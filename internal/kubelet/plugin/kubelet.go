@@ -128,12 +128,7 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 }
 
 // announceCheckpoint says that the checkpoint may have changed.
-func (w *KubeletWatch) announceCheckpoint() {
-	select {
-	case w.Checkpoint <- struct{}{}:
-	default: // it is announced already
-	}
-}
+func (w *KubeletWatch) announceCheckpoint() { watch.Signal(w.Checkpoint) }
 
 // checkAll checks every file in the directory.
 func (w *KubeletWatch) checkAll() {

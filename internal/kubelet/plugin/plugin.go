@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // Source has the devices of a resource. Its methods are called concurrently. A panic, or an
@@ -184,12 +185,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 
 // ListAgain sends the list to the kubelet again, which makes the kubelet write its checkpoint
 // (genericDeviceUpdateCallback, pkg/kubelet/cm/devicemanager/manager.go). It does not block.
-func (p *Plugin) ListAgain() {
-	select {
-	case p.again <- struct{}{}:
-	default: // one is pending
-	}
-}
+func (p *Plugin) ListAgain() { watch.Signal(p.again) }
 
 // registered publishes that the kubelet has the resource and its first list.
 func (p *Plugin) registered(cause Cause, took time.Duration) {
