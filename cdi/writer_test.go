@@ -82,57 +82,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestWhatIsWrittenResolves(t *testing.T) {
-	t.Parallel()
-	w := newWriter(t)
-	offer := device.Offer{
-		ID: "0000:3b:00.0", CDI: true,
-		Nodes: []device.OfferedNode{
-			{HostPath: "/dev/dri/renderD200", Type: device.CharNode, Major: 226, Minor: 200, Key: "renderD", Path: text("/dev/dri/renderD128"), Permissions: "rw", Follow: true},
-			{HostPath: "/dev/gdp-disk", Type: device.BlockNode, Major: 8, Minor: 0, Key: "sd", Path: text("/dev/disk"), Permissions: "r"},
-		},
-		Mounts: []device.Mount{
-			{HostPath: "/opt/fw", ContainerPath: "/fw", ReadOnly: true},
-			{HostPath: "/opt/rw", ContainerPath: "/rw"},
-			{HostPath: "/opt/gone", ContainerPath: "/gone", Optional: true},
-		},
-	}
-	spec, _ := (&cdi.Resource{Name: "example.com/gpu", Host: fakeHost{[]string{"/opt/gone"}}}).Build([]device.Offer{offer})
-	if spec.Version != "0.5.0" {
-		t.Errorf("version = %q, want 0.5.0, the lowest with host paths", spec.Version)
-	}
-	must(t, apply(w, []*specs.Spec{spec}, nil))
-
-	got, err := inject(t, w.Dir, "example.com/gpu=0000:3b:00.0")
-	must(t, err)
-	wantDevices := []oci.LinuxDevice{
-		{Path: "/dev/dri/renderD128", Type: "c", Major: 226, Minor: 200},
-		{Path: "/dev/disk", Type: "b", Major: 8, Minor: 0},
-	}
-	if diff := cmp.Diff(wantDevices, got.Linux.Devices); diff != "" {
-		t.Errorf("devices (-want +got):\n%s", diff)
-	}
-	var access []string
-	for _, d := range got.Linux.Resources.Devices {
-		access = append(access, d.Type+" "+d.Access)
-	}
-	if diff := cmp.Diff([]string{"c rw", "b r"}, access); diff != "" {
-		t.Errorf("access (-want +got):\n%s", diff)
-	}
-	wantMounts := []oci.Mount{
-		{Source: "/opt/fw", Destination: "/fw", Options: []string{"rbind", "rprivate", "ro"}},
-		{Source: "/opt/rw", Destination: "/rw", Options: []string{"rbind", "rprivate", "rw"}},
-	}
-	if diff := cmp.Diff(wantMounts, got.Mounts); diff != "" {
-		t.Errorf("mounts (-want +got):\n%s", diff)
-	}
-	info, err := os.Stat(filepath.Join(w.Dir, "generic-dp_example.com_gpu.json"))
-	must(t, err)
-	if info.Mode().Perm() != 0o644 {
-		t.Errorf("mode = %v, want 0644: runtimes need not run as our user", info.Mode())
-	}
-}
-
 func TestSync(t *testing.T) {
 	t.Parallel()
 	const a, b = "example.com/a", "example.com/b"

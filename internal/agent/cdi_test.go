@@ -25,68 +25,6 @@ func newHost(t *testing.T, text string) *node {
 	return n
 }
 
-func TestSpecsWithoutAKubelet(t *testing.T) {
-	t.Parallel()
-	const first, second, kind = stickID, otherID, "example.com/zigbee"
-	n := newHost(t, zigbee)
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	// A link of a former instance with a kubelet.
-	stale := filepath.Join(n.options.Paths.RunDir, "links", first, "if00:ttyUSB")
-	if err := os.MkdirAll(filepath.Dir(stale), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/dev/ttyUSB0", stale); err != nil {
-		t.Fatal(err)
-	}
-	a, stop := n.serve()
-	select {
-	case <-a.Settled():
-	case <-time.After(limit):
-		t.Fatal("never settled")
-	}
-	spec := n.spec(kind)
-	for _, want := range []string{`"name": "` + first + `"`, `"name": "all"`, `"SERIAL=AAAA1111"`, `"hostPath": "/dev/ttyUSB0"`} {
-		if !strings.Contains(spec, want) {
-			t.Errorf("spec lacks %s:\n%s", want, spec)
-		}
-	}
-	if err := a.Ready(); err != nil {
-		t.Errorf("Ready: %v", err)
-	}
-	if _, err := os.Lstat(stale); err == nil {
-		t.Error("a stale link is left")
-	}
-	if _, err := os.Lstat(n.options.Paths.KubeletDir); err == nil {
-		t.Error("the kubelet's directory was made")
-	}
-
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	n.eventually("both devices, which can't be at one path together", func() bool {
-		spec := n.spec(kind)
-		return strings.Contains(spec, first) && strings.Contains(spec, second) && !strings.Contains(spec, `"all"`)
-	})
-	n.host.RemoveUSB("1-1")
-	n.event() // the kernel announces the end of a removal, too
-	n.eventually("the second one alone", func() bool {
-		spec := n.spec(kind)
-		return !strings.Contains(spec, first) && strings.Contains(spec, second) && strings.Contains(spec, `"all"`)
-	})
-	n.configure(zigbee + "container.env.\"STICK_${index}\" = \"x\"\n")
-	n.eventually("a device that can't be in a spec", func() bool {
-		s := a.Status(t.Context())
-		return n.spec(kind) == "" && len(s.Problems) == 1 && strings.Contains(s.Problems[0].Reason, "has no value for ${index} here")
-	})
-	n.configure("domain = \"example.com\"\n[[resource]]\nname = \"other\"\nmatch.glob = \"/dev/ttyUSB*\"\n")
-	n.eventually("the other resource alone", func() bool {
-		return n.spec(kind) == "" && strings.Contains(n.spec("example.com/other"), `"name": "all"`)
-	})
-	n.eventually("the end of the problem", func() bool { return len(a.Status(t.Context()).Problems) == 0 })
-	stop()
-	if n.spec("example.com/other") == "" {
-		t.Error("the spec was removed at the end")
-	}
-}
-
 func TestSpecsOnce(t *testing.T) {
 	t.Parallel()
 	n := newHost(t, zigbee)

@@ -80,45 +80,6 @@ func TestHeldI2CBusGetsASibling(t *testing.T) {
 	}
 }
 
-// Devices that the configuration groups by now are offered together once no container holds
-// any of them, and are not said to be gone until then.
-func TestHeldDeviceIsGrouped(t *testing.T) {
-	t.Parallel()
-	const resource, group = "example.com/zigbee", "group:usb.vendor:10c4"
-	text := strings.ReplaceAll(zigbee, "/dev/zigbee\"", "/dev/zigbee/\"")
-	n := newNode(t, text)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	var c clock
-	a, _ := n.serveBy(&c)
-	n.untilListed(resource, []string{stickID, otherID}, nil)
-	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
-	n.configure(text + "each = \"usb.vendor\"\n")
-	n.untilListed(resource, nil, []string{stickID, otherID})
-	if got := reasons(a, resource); got[stickID] != "now listed as "+group || got[otherID] != got[stickID] {
-		t.Errorf("reasons: %v", got)
-	}
-	pass := func() {
-		c.forward(time.Minute)
-		a.Reload()
-	}
-	n.eventually("the end of the free one", func() bool {
-		pass()
-		list, _ := n.kubelet.Latest(resource)
-		if len(list.Healthy()) > 0 {
-			t.Fatalf("%v is offered while a container holds %s", list.Healthy(), stickID)
-		}
-		return len(list.Unhealthy()) == 1
-	})
-	n.kubelet.Remove("d", "p")
-	n.eventually("the group", func() bool {
-		pass()
-		list, _ := n.kubelet.Latest(resource)
-		return slices.Equal(list.Healthy(), []string{group})
-	})
-}
-
 // A held device that can't be read yet after a restart is not offered by the ID that an edit has given
 // it. A program that reads more of a device than its predecessor did reads all devices again.
 func TestHeldDeviceThatIsReadLate(t *testing.T) {

@@ -1,11 +1,8 @@
 package agent_test
 
 import (
-	"context"
 	"encoding/json"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,62 +10,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
-
-// By "auto" nodes that programs find by name are injected by link and by CDI name: a
-// container from before keeps its link, a runtime without CDI gets the same nodes, and what
-// has no entry is not named.
-func TestCDIBesideLinks(t *testing.T) {
-	t.Parallel()
-	const resource = "example.com/dongle"
-	text := func(more string) string {
-		return "domain = \"example.com\"\n[[resource]]\nname = \"dongle\"\nmatch.usb.id = \"10c4:ea60\"\n" + more
-	}
-	n := newNode(t, text("container.cdi = false"))
-	if err := os.Mkdir(n.options.Paths.CDIDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.serve()
-	n.untilListed(resource, []string{stickID}, nil)
-	allocate := func() (paths []string, names int) {
-		t.Helper()
-		resp, err := n.kubelet.Allocate(context.Background(), resource, stickID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := resp.GetContainerResponses()[0]
-		for _, d := range r.GetDevices() {
-			paths = append(paths, d.GetHostPath()+" "+d.GetContainerPath())
-		}
-		return paths, len(r.GetCdiDevices())
-	}
-	links, names := allocate()
-	if len(links) != 2 || names != 0 {
-		t.Fatalf("with false: %d nodes and %d names, want 2 and none", len(links), names)
-	}
-	n.configure(text("count = 2"))
-	n.untilListed(resource, []string{stickID, stickID + "::1"}, nil)
-	if got, names := allocate(); !slices.Equal(got, links) || names != 1 {
-		t.Errorf("with auto: %q and %d names, want %q and one", got, names, links)
-	}
-	for _, link := range links {
-		if host, inContainer, _ := strings.Cut(link, " "); !strings.Contains(n.spec(resource), inContainer) {
-			t.Errorf("the spec lacks %s:\n%s", inContainer, n.spec(resource))
-		} else if target, err := os.Readlink(host); err != nil || target != inContainer {
-			t.Errorf("the link of before leads to %q, %v, want %q", target, err, inContainer)
-		}
-	}
-	foreign := `{"cdiVersion":"0.5.0","kind":"` + resource + `","devices":[{"name":"x","containerEdits":{"env":["A=1"]}}]}`
-	if err := os.WriteFile(filepath.Join(n.options.Paths.CDIDir, "other.json"), []byte(foreign), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	n.configure(text("count = 3"))
-	n.untilListed(resource, []string{stickID, stickID + "::1", stickID + "::2"}, nil)
-	if got, names := allocate(); !slices.Equal(got, links) || names != 0 {
-		t.Errorf("with a kind that is taken: %q and %d names, want %q and none", got, names, links)
-	}
-}
 
 // The node of an IOMMU group belongs to its first function, also if the device is the
 // second one.

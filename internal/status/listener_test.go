@@ -33,36 +33,6 @@ const (
 	rest = "\r\n"
 )
 
-// Connections that stay open keep no probe out.
-func TestProbesDuringFlood(t *testing.T) {
-	t.Parallel()
-	for name, text := range map[string]string{
-		"that send nothing":        "",
-		"that send half a request": half,
-		"that read nothing":        "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
-		"with an oversized header": "GET /metrics HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10),
-		"with an unread body":      "GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n" + strings.Repeat("x", 64<<10),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, &state{})
-			for range 5 {
-				for range 100 {
-					s.dial("127.0.0.1", text)
-				}
-				began := time.Now()
-				if resp, _ := s.get("/healthz", ""); resp.StatusCode != http.StatusOK {
-					t.Errorf("/healthz: %s", resp.Status)
-				}
-				// A connection lives for 10 s: the probe did not wait for its end.
-				if took := time.Since(began); took > 5*time.Second {
-					t.Errorf("/healthz took %s", took)
-				}
-			}
-		})
-	}
-}
-
 // A connection above 64 closes the oldest one.
 func TestExcessConnections(t *testing.T) {
 	t.Parallel()

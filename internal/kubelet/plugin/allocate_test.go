@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,50 +32,6 @@ func request(containers ...[]string) *v1beta1.AllocateRequest {
 		req.ContainerRequests = append(req.ContainerRequests, &v1beta1.ContainerAllocateRequest{DevicesIds: ids})
 	}
 	return req
-}
-
-func TestAllocate(t *testing.T) {
-	t.Parallel()
-	source := newSource(healthy("a", "b", "c")...)
-	var asked [][]string
-	source.allocate = func(_ context.Context, ids []string) (device.Response, error) {
-		asked = append(asked, ids)
-		return device.Response{
-			Nodes:       []device.InjectedNode{{HostPath: "/run/x/" + ids[0], ContainerPath: "/dev/x", Permissions: "rw"}},
-			Mounts:      []device.Mount{{HostPath: "/etc/x", ContainerPath: "/x", ReadOnly: true}},
-			Env:         map[string]string{"X": strings.Join(ids, ",")},
-			Annotations: map[string]string{"x": "y"},
-			CDI:         []string{"example.com/gpu=" + ids[0]},
-		}, nil
-	}
-	s := testServer(source, nil)
-	// Random order, a duplicate, a second container; twice, as for an init container
-	// and the main container.
-	for range 2 {
-		resp, err := s.Allocate(t.Context(), request([]string{"c", "a", "c"}, []string{"b"}, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := len(resp.ContainerResponses); n != 3 {
-			t.Fatalf("container responses: got %d, want 3", n)
-		}
-		c := resp.ContainerResponses[0]
-		got := []any{
-			c.Devices[0].HostPath, c.Devices[0].ContainerPath, c.Devices[0].Permissions,
-			c.Mounts[0].HostPath, c.Mounts[0].ContainerPath, c.Mounts[0].ReadOnly,
-			c.Envs, c.Annotations, c.CdiDevices[0].Name,
-		}
-		want := []any{
-			"/run/x/a", "/dev/x", "rw", "/etc/x", "/x", true,
-			map[string]string{"X": "a,c"}, map[string]string{"x": "y"}, "example.com/gpu=a",
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("response (-want +got):\n%s", diff)
-		}
-	}
-	if diff := cmp.Diff([][]string{{"a", "c"}, {"b"}, {"a", "c"}, {"b"}}, asked); diff != "" {
-		t.Errorf("asked the source (-want +got):\n%s", diff)
-	}
 }
 
 func TestAllocateErrors(t *testing.T) {
