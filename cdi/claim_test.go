@@ -56,7 +56,7 @@ func TestClaim(t *testing.T) {
 	if have, err := w.Claims(); len(have) != 1 {
 		t.Errorf("after Sync there are %d claims, %v", len(have), err)
 	}
-	if read := cdi.NewForeignSpecs("", w.Dir).Read(); len(read.Devices)+len(read.Problems) > 0 {
+	if read := foreign(t, w.Dir); len(read.Devices)+len(read.Problems) > 0 {
 		t.Errorf("the claim is a device of the host: %v, %v", read.Devices, read.Problems)
 	}
 	for range 2 {

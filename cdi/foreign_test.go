@@ -42,6 +42,13 @@ func hostDirs(t *testing.T, content map[string]string) (etc, run string) {
 	return filepath.Join(root, "etc"), filepath.Join(root, "run")
 }
 
+// foreign reads the specs in directories. In a bubble no read is late, however busy the machine is.
+func foreign(t *testing.T, dirs ...string) (read *cdi.Foreign) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) { read = cdi.NewForeignSpecs("", dirs...).Read() })
+	return read
+}
+
 func TestForeignSpecs(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -131,8 +138,7 @@ devices:
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			etc, run := hostDirs(t, tc.files)
-			host := cdi.NewForeignSpecs("", etc, run)
-			read := host.Read()
+			read := foreign(t, etc, run)
 			got, errs := read.Devices, read.Problems
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("devices (-want +got):\n%s", diff)
@@ -186,12 +192,7 @@ func TestSpecsThatAreTooMuchWork(t *testing.T) {
 		"kind: &k a.b/c\nx: &x [*k]\ny: [" + strings.Repeat("*x,", 9) + "]": "not found in type",
 	} {
 		etc, run := hostDirs(t, map[string]string{"etc/x.yaml": text})
-		specs := cdi.NewForeignSpecs("", etc, run)
-		read := specs.Read()
-		for read.Unread != nil { // half a second is little on a busy machine
-			read = specs.Read()
-		}
-		if errs := read.Problems; len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
+		if errs := foreign(t, etc, run).Problems; len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
 			t.Errorf("%.40q: %v, want %q", text, errs, want)
 		}
 	}
@@ -209,7 +210,7 @@ func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(run, "2"+name), nil, 0o600))
 		must(t, os.WriteFile(filepath.Join(run, "3"+name), []byte("null"), 0o600))
 		must(t, os.Truncate(filepath.Join(run, "2"+name), 3<<30))
-		read := cdi.NewForeignSpecs("", etc, run).Read()
+		read := foreign(t, etc, run)
 		if read.Check("example.com/good=0") != nil {
 			t.Error("a good spec is missing")
 		}
@@ -229,36 +230,38 @@ func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 
 func TestForeignSpecsFollowTheFiles(t *testing.T) {
 	t.Parallel()
-	etc, run := hostDirs(t, nil)
-	host := cdi.NewForeignSpecs("", etc, run, etc, filepath.Join(etc, "missing"))
-	path := filepath.Join(run, "nvidia.yaml")
-	write := func(text string) {
-		t.Helper()
-		temp := filepath.Join(run, "spec.tmp")
-		must(t, os.WriteFile(temp, []byte(text), 0o600))
-		must(t, os.Rename(temp, path))
-	}
-	for _, step := range []struct {
-		name string
-		do   func()
-		want bool
-	}{
-		{"nothing", func() {}, false},
-		{"a file", func() { write(specFile("nvidia.com/gpu", "/dev/nvidia", "0")) }, true},
-		{"nothing more", func() {}, true},
-		{"broken", func() { write("x") }, false},
-		{"whole again", func() { write(specFile("nvidia.com/gpu", "/dev/nvidia", "0")) }, true},
-		{"gone", func() { must(t, os.Remove(path)) }, false},
-	} {
-		step.do()
-		if got := host.Read().Check("nvidia.com/gpu=0") == nil; got != step.want {
-			t.Errorf("%s: %t, want %t", step.name, got, step.want)
+	synctest.Test(t, func(t *testing.T) {
+		etc, run := hostDirs(t, nil)
+		host := cdi.NewForeignSpecs("", etc, run, etc, filepath.Join(etc, "missing"))
+		path := filepath.Join(run, "nvidia.yaml")
+		write := func(text string) {
+			t.Helper()
+			temp := filepath.Join(run, "spec.tmp")
+			must(t, os.WriteFile(temp, []byte(text), 0o600))
+			must(t, os.Rename(temp, path))
 		}
-	}
-	write(specFile("nvidia.com/gpu", "/dev/nvidia", "0"))
-	if first := host.Read(); host.Read() != first {
-		t.Error("another list, though nothing changed")
-	}
+		for _, step := range []struct {
+			name string
+			do   func()
+			want bool
+		}{
+			{"nothing", func() {}, false},
+			{"a file", func() { write(specFile("nvidia.com/gpu", "/dev/nvidia", "0")) }, true},
+			{"nothing more", func() {}, true},
+			{"broken", func() { write("x") }, false},
+			{"whole again", func() { write(specFile("nvidia.com/gpu", "/dev/nvidia", "0")) }, true},
+			{"gone", func() { must(t, os.Remove(path)) }, false},
+		} {
+			step.do()
+			if got := host.Read().Check("nvidia.com/gpu=0") == nil; got != step.want {
+				t.Errorf("%s: %t, want %t", step.name, got, step.want)
+			}
+		}
+		write(specFile("nvidia.com/gpu", "/dev/nvidia", "0"))
+		if first := host.Read(); host.Read() != first {
+			t.Error("another list, though nothing changed")
+		}
+	})
 }
 
 // Devices that a DRA driver, or another device plugin, made for pods of its own are no
@@ -272,7 +275,7 @@ func TestClaims(t *testing.T) {
 		"run/intel.com-gpu.yaml": specFile("intel.com/gpu", "/dev/w", "0000-00-02-0", "claim-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c-a"),
 		"run/nvidia.yaml":        specFile("nvidia.com/gpu", "/dev/nvidia", "GPU-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c"),
 	})
-	read := cdi.NewForeignSpecs("", etc, run).Read()
+	read := foreign(t, etc, run)
 	var got []string
 	for _, d := range read.Devices {
 		got = append(got, d.Name)
@@ -335,7 +338,7 @@ func TestForeignSpecsThatHang(t *testing.T) {
 	})
 }
 
-// A Read finds what changed before it, whatever else reads. In a bubble no read is late.
+// A Read finds what changed before it, whatever else reads.
 func TestForeignSpecsAmongReaders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -130,14 +130,14 @@ func TestKinds(t *testing.T) {
 	}
 	other := &cdi.Writer{Dir: w.Dir, Owner: "/run/other"}
 	must(t, apply(other, []*specs.Spec{build(t, "example.com/b", gpu("x", "/dev/ttyUSB0"))}, nil))
-	host := cdi.NewForeignSpecs("", static, w.Dir, filepath.Join(static, "missing"))
+	kinds := foreign(t, static, w.Dir, filepath.Join(static, "missing")).Kinds
 	want := map[string]string{
 		"example.com/a":  filepath.Join(static, "a.yaml"),
 		"example.com/b":  filepath.Join(w.Dir, other.FileName("example.com/b")),
 		"other.com/a":    filepath.Join(static, "unrelated.yaml"),
 		"vendor.com/gpu": filepath.Join(w.Dir, "vendor.json"),
 	}
-	if diff := cmp.Diff(want, host.Read().Kinds); diff != "" {
+	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 }
