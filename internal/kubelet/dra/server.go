@@ -90,12 +90,8 @@ func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan s
 	registration.RegisterRegistrationServer(server, s)
 	drapb.RegisterDRAPluginServer(server, s)
 	health.RegisterDRAResourceHealthServer(server, s)
-	// Kubelets up to 1.33 only know the former name of the service for claims, and kubelets up to
-	// 1.36 only know the former name of the service for health. The messages are the same, except
-	// for share_id, which these kubelets skip.
-	former := drapb.DRAPlugin_ServiceDesc
-	former.ServiceName = "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"
-	server.RegisterService(&former, s)
+	// Kubelets up to 1.36 only know the former name of the service for health. The messages are the
+	// same, except for share_id, which these kubelets skip.
 	formerHealth := health.DRAResourceHealth_ServiceDesc
 	formerHealth.ServiceName = "v1alpha1.DRAResourceHealth"
 	server.RegisterService(&formerHealth, s)
@@ -161,7 +157,7 @@ func (s *service) GetInfo(context.Context, *registration.InfoRequest) (*registra
 	return &registration.PluginInfo{
 		Type:              "DRAPlugin",
 		Name:              Driver,
-		SupportedVersions: []string{"v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"},
+		SupportedVersions: []string{"v1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"},
 	}, nil
 }
 

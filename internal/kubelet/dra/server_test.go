@@ -31,11 +31,11 @@ func result(request, device string) string {
 func results(list ...string) string { return `{"results":[` + strings.Join(list, ",") + `]}` }
 
 // A driver is registered before and after the start of the kubelet, and tells health with
-// its reason, over both versions of the services.
+// its reason, over both versions of that service.
 func TestRegistration(t *testing.T) {
 	t.Parallel()
 	for _, former := range []bool{false, true} {
-		b := newBed(t, kubelettest.Options{FormerDRA: former})
+		b := newBed(t, kubelettest.Options{FormerHealth: former})
 		s, stop := b.serve()
 		b.untilDrivers(1)
 		b.until("status", func() bool { return s.Status().Registered })

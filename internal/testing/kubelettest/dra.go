@@ -44,31 +44,16 @@ type driver struct {
 	health map[string]*health.DeviceHealth // the latest, by device
 }
 
-// formerVersions renames services to their former versions, which have the same messages.
-var formerVersions = strings.NewReplacer(
-	"/v1.DRAResourceHealth/",
-	"/v1alpha1.DRAResourceHealth/",
-	".dra.v1.DRAPlugin/",
-	".dra.v1beta1.DRAPlugin/",
-)
-
-// formerDRA makes a client call the former services.
-var formerDRA = []grpc.DialOption{
-	grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
-		return call(ctx, formerVersions.Replace(method), req, resp, conn, o...)
-	}),
-	grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
-		return open(ctx, desc, conn, formerVersions.Replace(method), o...)
-	}),
-}
+// formerHealth makes a client call the former service for health, which has the same messages.
+var formerHealth = grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+	return open(ctx, desc, conn, strings.Replace(method, "/v1.", "/v1alpha1.", 1), o...)
+})
 
 // registerDriver connects to a socket in the registry.
 func (p *process) registerDriver(ctx context.Context, socket string) (d *driver, err error) {
-	service := "v1.DRAPlugin"
-	options := []grpc.DialOption(nil)
-	if p.opts.FormerDRA {
-		service = "v1beta1.DRAPlugin"
-		options = formerDRA
+	var options []grpc.DialOption
+	if p.opts.FormerHealth {
+		options = append(options, formerHealth)
 	}
 	c, err := newClient("", socket, options...)
 	if err != nil {
@@ -87,7 +72,7 @@ func (p *process) registerDriver(ctx context.Context, socket string) (d *driver,
 		return nil, err
 	}
 	refusal := p.opts.OnRegister(ctx, info.GetName(), socket)
-	if info.GetType() != "DRAPlugin" || info.GetEndpoint() != "" || !slices.Contains(info.GetSupportedVersions(), service) {
+	if info.GetType() != "DRAPlugin" || info.GetEndpoint() != "" || !slices.Contains(info.GetSupportedVersions(), "v1.DRAPlugin") {
 		refusal = fmt.Errorf("%v is not supported", info)
 	}
 	status := &registration.RegistrationStatus{PluginRegistered: refusal == nil}

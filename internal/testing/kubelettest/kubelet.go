@@ -47,8 +47,8 @@ type Options struct {
 	PodResources string
 	// Registry is the directory of DRA drivers' sockets; empty is a kubelet without DRA.
 	Registry string
-	// FormerDRA selects the former services: DRAPlugin v1beta1, DRAResourceHealth v1alpha1.
-	FormerDRA bool
+	// FormerHealth selects the former service for the health of DRA's devices, v1alpha1.
+	FormerHealth bool
 	// OnRegister is called when a plugin or driver registers, before the kubelet connects
 	// to it. An error rejects the registration. It may be nil.
 	OnRegister func(ctx context.Context, name, socket string) error
