@@ -73,9 +73,11 @@ func TestDeviceInfo(t *testing.T) {
 	_, stop = n.serve()
 	until(first)
 	stop()
-	if removed, err := agent.Clean(n.options.Paths); err != nil || !slices.Contains(removed, filepath.Join(dir, first)) {
-		t.Errorf("clean removed %q, %v", removed, err)
-	}
+	// On a busy machine, an instance leaves its lock behind when it ends without waiting any longer.
+	n.eventually("clean", func() bool {
+		removed, err := agent.Clean(n.options.Paths)
+		return err == nil && slices.Contains(removed, filepath.Join(dir, first))
+	})
 	until()
 }
 

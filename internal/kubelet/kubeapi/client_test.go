@@ -130,7 +130,7 @@ func TestSilentWatch(t *testing.T) {
 			}
 		}))
 		events := 0
-		err := c.Watch(t.Context(), "/a?watch=1", time.Second, func(kubeapi.Event) error { events++; return nil })
+		err := c.Watch(t.Context(), "/a?watch=1", 3*time.Second, func(kubeapi.Event) error { events++; return nil })
 		if kubeapi.Code(err) != http.StatusGone || events != 2 { // with the one that it began
 			t.Errorf("after %d events: %v, want %d", events, err, http.StatusGone)
 		}
