@@ -25,6 +25,9 @@ func TestNumberOfNetDoesNotDependOnVisibleSiblings(t *testing.T) {
 	keys := func() map[string]string {
 		t.Helper()
 		snap, err := s.Scan(t.Context())
+		for err == nil && len(snap.UnreadHardware) > 0 { // on a busy machine
+			snap, err = s.Scan(t.Context())
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
