@@ -13,9 +13,8 @@
 // kubectl.go calls kubectl, members.go finds the pods of the DaemonSet, and each.go asks all of
 // them at once. status.go, find.go and diff.go merge the answers of the nodes into one report.
 //
-// For a pod, gather.go reads everything that may matter, once: the evidence. Each rule in the
-// files rule_*.go is a pure function of the evidence, and explains one reason. rules.go has
-// their order.
+// For a pod, why.go reads everything that may matter, once: the evidence. reasons.go explains it, and
+// leaves to kubectl describe what the events of the pod say.
 package fleet
 
 import "time"

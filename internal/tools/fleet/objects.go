@@ -48,14 +48,11 @@ type Pod struct {
 type PodSpec struct {
 	// NodeName is empty until the scheduler has placed the pod.
 	NodeName       string
-	SchedulerName  string
 	Containers     []Container
 	InitContainers []Container
-	// ResourceClaims are only the claims that the pod names. A claim for extended resources is in
-	// its status.
-	ResourceClaims  []PodClaim
-	SecurityContext SecurityContext
-	Volumes         []Volume
+	// ResourceClaims are the claims that the pod names.
+	ResourceClaims []PodClaim
+	Volumes        []Volume
 }
 
 // Volume is a volume of a pod.
@@ -76,22 +73,13 @@ type Container struct {
 		// Claims are the claims of the pod that the container uses, by their names in the pod.
 		Claims []struct{ Name string }
 	}
-	SecurityContext SecurityContext
-}
-
-// SecurityContext is the identity of a pod or a container. A nil field is not set.
-type SecurityContext struct {
-	RunAsUser          *int64
-	RunAsGroup         *int64
-	FSGroup            *int64
-	SupplementalGroups []int64
 }
 
 // PodClaim is a claim of a pod. Its name is the name in the pod, not the name of the object.
 type PodClaim struct {
-	Name                      string
-	ResourceClaimName         string
-	ResourceClaimTemplateName string
+	Name string
+	// ResourceClaimName is empty for a claim from a template.
+	ResourceClaimName string
 }
 
 // PodStatus is the state of a pod.
@@ -105,8 +93,6 @@ type PodStatus struct {
 	InitContainerStatuses []ContainerStatus
 	// ResourceClaimStatuses name the claims that were made from templates.
 	ResourceClaimStatuses []ClaimStatus
-	// ExtendedResourceClaimStatus is nil unless DRA provides extended resources of the pod.
-	ExtendedResourceClaimStatus *ClaimStatus
 }
 
 // Condition is a condition of a pod or a node.
@@ -133,13 +119,12 @@ type Identity struct {
 	SupplementalGroups []int64
 }
 
-// ContainerState is the state of a container. Both fields are nil for one that runs.
+// ContainerState is the state of a container. Waiting is nil for one that runs.
 type ContainerState struct {
-	Waiting    *Reported
-	Terminated *Reported
+	Waiting *Reported
 }
 
-// Reported is why a container does not run, or how it ended.
+// Reported is why a container does not run.
 type Reported struct {
 	Reason  string
 	Message string
@@ -177,31 +162,6 @@ func (t Taint) String() string {
 	return text + ":" + t.Effect
 }
 
-// Event is an event.
-type Event struct {
-	Metadata       Meta
-	Reason         string
-	Message        string
-	LastTimestamp  *time.Time
-	EventTime      *time.Time
-	InvolvedObject struct {
-		Kind string
-		Name string
-	}
-}
-
-// at is when the event happened last. Events of the newer API have only EventTime. The zero time
-// means that neither is set.
-func (e *Event) at() time.Time {
-	if e.LastTimestamp != nil {
-		return *e.LastTimestamp
-	}
-	if e.EventTime != nil {
-		return *e.EventTime
-	}
-	return time.Time{}
-}
-
 // Claim is a ResourceClaim.
 type Claim struct {
 	Metadata Meta
@@ -215,24 +175,6 @@ type Claim struct {
 type ClaimRequest struct {
 	DeviceClassName string
 	Exactly         struct{ DeviceClassName string }
-}
-
-// Slice is a ResourceSlice.
-type Slice struct {
-	Metadata Meta
-	Spec     struct {
-		Driver   string
-		NodeName string
-		Pool     struct{ Name string }
-		Devices  []SliceDevice
-	}
-}
-
-// SliceDevice is a device of a slice. Attributes have no value here unless they are strings.
-type SliceDevice struct {
-	Name       string
-	Attributes map[string]struct{ String string }
-	Taints     []Taint
 }
 
 // Class is a DeviceClass. ExtendedResourceName is empty if pods can only use it by claims.
@@ -253,6 +195,56 @@ type TaintRule struct {
 		}
 		Taint Taint
 	}
+}
+
+// containers are all containers of a pod.
+func (p *Pod) containers() []Container {
+	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+}
+
+// isWaiting reports whether the scheduler has not found a node.
+func (p *Pod) isWaiting() bool {
+	return p.Spec.NodeName == "" && p.Status.Phase == "Pending"
+}
+
+// isPlaced reports whether the pod is on a node and has not ended. Its containers may not have
+// started yet.
+func (p *Pod) isPlaced() bool {
+	return p.Spec.NodeName != "" && p.Status.Phase != "Failed" && p.Status.Phase != "Succeeded"
+}
+
+// identity is the user of a container as the runtime reports it, nil if it does not.
+func (p *Pod) identity(container string) *Identity {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if c.Name == container {
+			return c.User.Linux
+		}
+	}
+	return nil
+}
+
+// podHash is the label of the pods of one version of a Deployment.
+const podHash = "pod-template-hash"
+
+// workload is the owner of a pod: of a pod of a Deployment, the Deployment. It is empty for a pod
+// without an owner.
+func (p *Pod) workload() string {
+	if len(p.Metadata.OwnerReferences) == 0 {
+		return ""
+	}
+	owner := p.Metadata.OwnerReferences[0]
+	// The controller of Deployments names a ReplicaSet after the Deployment and this label.
+	name, isOfDeployment := strings.CutSuffix(owner.Name, "-"+p.Metadata.Labels[podHash])
+	if owner.Kind == "ReplicaSet" && isOfDeployment {
+		return "Deployment " + name
+	}
+	return owner.Kind + " " + owner.Name
+}
+
+// isOtherVersion reports whether two pods are of one Deployment, but of different versions.
+func (p *Pod) isOtherVersion(other *Pod) bool {
+	isSame := p.Metadata.Namespace == other.Metadata.Namespace && p.workload() == other.workload()
+	return isSame && p.Metadata.Labels[podHash] != other.Metadata.Labels[podHash]
 }
 
 // isReady reports whether a condition of a list holds.

@@ -182,11 +182,11 @@ func newWhy(o *fleetFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why POD",
 		Short: "explain why a pod does not start, or has lost its device, and what to do",
-		Long: `why reads a pod with its events, nodes, claims and the holders of its devices. It
-lists the reasons why the pod does not start or has lost its device, in the
-order in which a pod meets them, and what to do. POD is a name in the namespace
-of -n or of kubectl's context, or NAMESPACE/NAME. For pods that cannot be
-created, it may also be the name of their Deployment or other owner.`,
+		Long: `why reads a pod, its claims, the nodes and the holders of its devices. It lists the
+reasons why the pod does not get its device or has lost it, in the order in which
+a pod meets them, and what to do. The events of the pod, which kubectl describe
+shows, are not repeated. POD is a name in the namespace of -n or of kubectl's
+context, or NAMESPACE/NAME.`,
 		Args: cli.WantArgs(1, 1, "want one POD"),
 	}
 	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
@@ -233,7 +233,7 @@ func WriteWhy(w io.Writer, r *fleet.WhyReport) error {
 	}
 	// Rules only know what the nodes and the API server report.
 	if len(r.Reasons) == 0 {
-		fmt.Fprintln(w, "no reason found: the pod has what it requests, as far as the nodes tell")
+		cli.Wrap(w, "", "no reason found: the nodes offer what the pod requests, and report no problem of its devices; kubectl describe pod shows what the kubelet and the runtime say")
 	}
 	for _, line := range r.Unread {
 		cli.Wrap(w, "", "not known: "+line)

@@ -16,8 +16,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
@@ -242,45 +240,15 @@ func (f *fleetBed) start(t *testing.T) {
 	many := bed.Workload("many", "example.com/free", 5)
 	selector := bed.Workload("selector", "example.com/free", 1)
 	selector.Spec.NodeSelector = map[string]string{"floor": "top"}
-	gated := bed.Workload("gated", "example.com/free", 1)
-	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/gate"}}
 	// A pod that is bound to a node without the scheduler: the kubelet refuses it.
 	refused := bed.Workload("refused", "example.com/one", 1)
 	refused.Spec.NodeName = bed.NodeName
-	memory := bed.Workload("memory", "example.com/free", 1)
-	memory.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse("9Ti")}
-	claim := bed.Workload("claim", "", 0)
-	claimName := "missing"
-	claim.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "stick", ResourceClaimName: &claimName}}
-	classless := bed.Workload("classless", "", 0)
-	classlessName := "classless"
-	classless.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "stick", ResourceClaimName: &classlessName}}
-	f.Apply(t, &resourcev1.ResourceClaim{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "resource.k8s.io/v1", Kind: "ResourceClaim"},
-		ObjectMeta: metav1.ObjectMeta{Name: classlessName, Namespace: metav1.NamespaceDefault},
-		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
-			Name:    "stick",
-			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "none.example.com"},
-		}}}},
-	})
-	for _, p := range []*v1.Pod{waiting, typo, absent, unhealthy, many, selector, gated, refused, memory, claim, classless} {
+	for _, p := range []*v1.Pod{waiting, typo, absent, unhealthy, many, selector, refused} {
 		f.CreatePod(t, p)
 	}
 	f.waitPhase(t, "refused", v1.PodFailed)
-	f.exceedQuota(t)
 	// The runtime cannot create a container whose link is gone.
 	f.PodOf("lost").Kill(t, "main")
-}
-
-// exceedQuota creates a Deployment whose pod a quota forbids.
-func (f *fleetBed) exceedQuota(t *testing.T) {
-	t.Helper()
-	const other = "quota"
-	f.Kubectl(t, "", "create", "namespace", other)
-	f.Kubectl(t, "", "create", "quota", "devices", "-n", other, "--hard=requests.example.com/free=0")
-	d := cluster.Deployment("forbidden", "example.com/free", 1)
-	d.Namespace = other
-	f.Apply(t, d)
 }
 
 func (f *fleetBed) waitPhase(t *testing.T, name string, phase v1.PodPhase) {
@@ -296,20 +264,15 @@ func (f *fleetBed) waitPhase(t *testing.T, name string, phase v1.PodPhase) {
 
 func (f *fleetBed) testWhy(t *testing.T) {
 	for pod, want := range map[string]string{
-		"held":            "held: other pods hold devices of example.com/one",
-		"typo":            "not-configured: no node has example.com/oen",
-		"absent":          "no-device: no node has example.com/absent",
-		"unhealthy":       "unhealthy: devices of example.com/pulled are not Healthy",
-		"many":            "too-many: the pod requests 5 of example.com/free",
-		"selector":        "scheduler: the scheduler says: 0/",
-		"gated":           "scheduler: the scheduler says: Scheduling is blocked due to non-empty scheduling gates",
-		"refused":         "admission: the kubelet of bed has refused the pod",
-		"memory":          "scheduler: the scheduler says: ",
-		"claim":           "claim-missing: the ResourceClaim missing does not exist",
-		"classless":       "class-missing: the claim names the DeviceClass none.example.com, which does not exist",
-		"secret":          "permission: container main runs as user 4711 and may not open " + f.device("secret"),
-		"lost-bed":        "device-missing: container main cannot start, since its device is gone",
-		"quota/forbidden": "not-created: the API server refuses the pod of ReplicaSet forbidden-",
+		"held":      "held: other pods hold devices of example.com/one",
+		"typo":      "not-configured: no node has example.com/oen",
+		"absent":    "no-device: no node has example.com/absent",
+		"unhealthy": "unhealthy: devices of example.com/pulled are not Healthy",
+		"many":      "too-many: the pod requests 5 of example.com/free",
+		"selector":  "scheduler: the scheduler says: 0/",
+		"refused":   "failed: the pod has failed on bed: ",
+		"secret":    "permission: container main runs as user 4711 and may not open " + f.device("secret"),
+		"lost-bed":  "lost: the pod has lost its device",
 	} {
 		wait.Until(t, limit, "reason of "+pod, func() error {
 			text, code := f.fleet(t, "why", pod)

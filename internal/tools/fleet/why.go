@@ -1,0 +1,269 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/tools/answer"
+)
+
+// WhyReport explains the state of a pod.
+type WhyReport struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// State is the phase of the pod and its node.
+	State   string   `json:"state"`
+	Reasons []Reason `json:"reasons"`
+	// Unread is what could not be read, so that reasons may be missing.
+	Unread []string `json:"unread"`
+}
+
+// Why explains why a pod does not get its device, or has lost it. It leaves to kubectl describe what
+// the events of the pod say. The namespace may be empty for the namespace of kubectl's context. The
+// error means that nothing can be said, for example because the pod requests no device.
+func (f *Fleet) Why(ctx context.Context, namespace, name string) (*WhyReport, error) {
+	e, err := f.gather(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return &WhyReport{
+		Namespace: e.pod.Metadata.Namespace,
+		Pod:       name,
+		State:     e.pod.state(),
+		Reasons:   e.explain(),
+		Unread:    e.unread,
+	}, nil
+}
+
+// state describes the pod in a few words.
+func (p *Pod) state() string {
+	text := p.Status.Phase
+	// The phase of a pod that is being deleted stays Running.
+	if p.Metadata.DeletionTimestamp != nil {
+		text = "terminating"
+	}
+	if p.Spec.NodeName == "" {
+		return text + ", not scheduled"
+	}
+	text += " on " + p.Spec.NodeName
+	if p.Status.Reason != "" {
+		text += ", " + p.Status.Reason
+	}
+	return text
+}
+
+// evidence is everything that may explain the state of a pod.
+type evidence struct {
+	pod Pod
+	// requests are the extended resources that the pod requests, by name or by claims.
+	requests []request
+	// nodes are all nodes by name. They are nil if they may not be read.
+	nodes map[string]*Node
+	// answers are the nodes that have answered. Of their resources, only the requested ones are kept.
+	answers []nodeStatus
+	// holders are the pods that hold requested devices, by namespace/name. A pod that does not exist
+	// any more is nil.
+	holders map[string]*Pod
+	// classes are nil if they may not be read.
+	classes []Class
+	// taintRules are empty in clusters that do not have this kind.
+	taintRules []TaintRule
+	// permissions are the nodes in /dev of devices that the pod holds.
+	permissions []answer.Node
+	// unread is what could not be read, and why.
+	unread []string
+}
+
+// gather reads the evidence. What cannot be read is noted, unless nothing can be said without it.
+func (f *Fleet) gather(ctx context.Context, namespace, name string) (*evidence, error) {
+	e := &evidence{
+		holders: map[string]*Pod{},
+		unread:  []string{},
+	}
+	// Everything else depends on the pod, so it is read first.
+	err := f.get(ctx, &e.pod, inNamespace(namespace, "pod", name)...)
+	if isNotFound(err) {
+		return nil, fmt.Errorf("%w\n  hint: %s", err, f.similar(ctx, namespace, name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.requests = e.pod.requests()
+	// This precedes the nodes, because it adds the resources that claims request.
+	f.gatherClaims(ctx, e)
+	if len(e.requests) == 0 && len(e.pod.Spec.ResourceClaims) == 0 {
+		return nil, fmt.Errorf("pod %s requests no extended resource and no claim: its containers get no device\n  hint: resources.limits of a container names the resource, such as example.com/zigbee: 1", e.pod.Metadata.Path())
+	}
+	// The reasons in objects of Kubernetes are known without the DaemonSet.
+	if err := f.gatherNodes(ctx, e); err != nil {
+		e.note("the DaemonSet", err)
+		return e, nil
+	}
+	f.gatherHolders(ctx, e)
+	return e, nil
+}
+
+// inNamespace returns arguments of kubectl for a namespace, or for the namespace of its context.
+func inNamespace(namespace string, args ...string) []string {
+	if namespace != "" {
+		args = append(args, "-n", namespace)
+	}
+	return args
+}
+
+// note notes what could not be read. It does nothing if err is nil.
+func (e *evidence) note(what string, err error) {
+	if err != nil {
+		e.unread = append(e.unread, what+": "+strings.Join(lines(err), " "))
+	}
+}
+
+// similar names the pods whose names begin with a name, such as the pods of a Deployment.
+func (f *Fleet) similar(ctx context.Context, namespace, name string) string {
+	var names []string
+	// Without these names, the hint is less helpful but still right.
+	pods, _ := list[Pod](ctx, f, inNamespace(namespace, "pods")...)
+	for _, p := range pods {
+		if strings.HasPrefix(p.Metadata.Name, name+"-") {
+			names = append(names, p.Metadata.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "-n names the namespace of the pod"
+	}
+	return "pods with this prefix: " + strings.Join(few(names), ", ")
+}
+
+// gatherClaims reads the claims that the pod names, and adds the resources that they request. Each
+// request counts as one device. Clusters without dynamic resource allocation do not have these kinds.
+// The scheduler says if a claim or its class does not exist.
+func (f *Fleet) gatherClaims(ctx context.Context, e *evidence) {
+	claims := e.pod.Spec.ResourceClaims
+	classes, err := list[Class](ctx, f, "deviceclasses")
+	e.classes = classes
+	if len(claims) > 0 {
+		e.note("device classes", err)
+	}
+	for _, c := range claims {
+		var claim Claim
+		name := e.pod.claimName(c)
+		if name == "" {
+			continue
+		}
+		err := f.get(ctx, &claim, "resourceclaim", name, "-n", e.pod.Metadata.Namespace)
+		if !isNotFound(err) {
+			e.note("claim "+name, err)
+		}
+		for _, r := range claim.Spec.Devices.Requests {
+			if class := r.class(); class != "" {
+				e.requests = append(e.requests, request{
+					resource: e.classResource(class),
+					count:    1,
+					isClaim:  true,
+				})
+			}
+		}
+	}
+	// Only since Kubernetes 1.37 without a feature gate.
+	e.taintRules, _ = list[TaintRule](ctx, f, "devicetaintrules")
+}
+
+// gatherNodes asks the node of the pod, or all nodes if it has none.
+func (f *Fleet) gatherNodes(ctx context.Context, e *evidence) error {
+	members, err := f.Members(ctx)
+	if err != nil {
+		return err
+	}
+	e.nodes = members.Nodes
+	if members.NodesUnread != "" {
+		e.unread = append(e.unread, "nodes: "+members.NodesUnread)
+	}
+	asked := members.List
+	if node := e.pod.Spec.NodeName; node != "" {
+		// The other nodes cannot explain a pod that has its node.
+		if asked, err = members.on(node); err != nil {
+			return err
+		}
+	}
+	selects := func(resource string) bool {
+		return slices.ContainsFunc(e.requests, func(r request) bool { return r.resource == resource })
+	}
+	answers, failed, err := f.statuses(ctx, asked, selects)
+	if err != nil {
+		return err
+	}
+	for i, err := range failed {
+		// What is said about all nodes may be wrong about a silent one, so the user is told.
+		if err != nil {
+			e.unread = append(e.unread, asked[i].Node+": "+strings.Join(lines(err), "; "))
+			continue
+		}
+		e.answers = append(e.answers, answers[i])
+	}
+	// Only the node of the pod was asked.
+	if e.pod.isPlaced() && len(e.answers) == 1 {
+		f.gatherPermissions(ctx, e, &asked[0])
+	}
+	return nil
+}
+
+// gatherPermissions reads owner and mode of the nodes of the devices that the pod holds. It does so
+// only for containers that do not run as root: this costs another call for each resource.
+func (f *Fleet) gatherPermissions(ctx context.Context, e *evidence, m *Member) {
+	asked := map[string]bool{}
+	for _, h := range e.held() {
+		id := e.pod.identity(h.holder.Container)
+		if id == nil || id.UID == 0 || asked[h.resource] {
+			continue
+		}
+		asked[h.resource] = true
+		ctx, cancel := context.WithTimeoutCause(ctx, f.Timeout, errNoAnswer(f.Timeout))
+		defer cancel()
+		var explained answer.Explain
+		e.note("owners of nodes on "+m.Node, f.ask(ctx, m, &explained, "explain", h.resource))
+		e.permissions = append(e.permissions, explained.Nodes...)
+	}
+}
+
+// maxHolders limits how many pods are read that hold devices.
+const maxHolders = 50
+
+// gatherHolders reads the pods that hold the requested devices.
+func (f *Fleet) gatherHolders(ctx context.Context, e *evidence) {
+	byNamespace := map[string][]string{}
+	for _, h := range e.holdings() {
+		_, isKnown := e.holders[h.path()]
+		if isKnown || len(e.holders) == maxHolders {
+			continue
+		}
+		// The pod is known to be missing unless the answer below has it.
+		e.holders[h.path()] = nil
+		byNamespace[h.holder.Namespace] = append(byNamespace[h.holder.Namespace], h.holder.Pod)
+	}
+	for namespace, names := range byNamespace {
+		// kubectl prints a list for several names, and an object for one.
+		var answer struct {
+			Items []Pod
+			Pod
+		}
+		args := append([]string{"pods", "-n", namespace, "--ignore-not-found"}, names...)
+		// One call for each namespace: kubectl takes several names, but one namespace.
+		err := f.get(ctx, &answer, args...)
+		// With --ignore-not-found, kubectl prints nothing if no pod exists.
+		if err != nil && !errors.Is(err, errEmpty) {
+			e.note("pods of namespace "+namespace, err)
+			for _, name := range names {
+				delete(e.holders, namespace+"/"+name)
+			}
+			continue
+		}
+		for _, p := range append(answer.Items, answer.Pod) {
+			if p.Metadata.Name != "" {
+				e.holders[p.Metadata.Path()] = &p
+			}
+		}
+	}
+}
