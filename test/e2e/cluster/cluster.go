@@ -177,16 +177,6 @@ func (c *Cluster) startScheduler(t testing.TB) {
 	c.scheduler = c.runKubernetes(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
 }
 
-// DisableGates restarts the API server and the scheduler without feature gates.
-func (c *Cluster) DisableGates(t testing.TB) {
-	t.Helper()
-	c.options.Gates = nil
-	c.StopAPI()
-	c.scheduler.Kill()
-	c.StartAPI(t)
-	c.startScheduler(t)
-}
-
 // ServePods lets pods connect to the API server as in a cluster with kube-proxy.
 func (c *Cluster) ServePods(t testing.TB) {
 	t.Helper()

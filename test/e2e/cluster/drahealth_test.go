@@ -101,32 +101,6 @@ func runDRAHealth(t *testing.T, v bed.Version) {
 			n.Kubelet.WaitLog(t, limit, `healthService="v1.DRAResourceHealth"`)
 		}
 	})
-	t.Run("must reuse one gRPC connection for service and health-monitoring calls", func(t *testing.T) {
-		if have := n.connections(t); have != 1 {
-			t.Errorf("the kubelet has %d connections to the driver, want 1", have)
-		}
-	})
-	t.Run("should handle concurrent DRA operations and health monitoring without connection issues", func(t *testing.T) {
-		for i := range 3 {
-			n.Unplug(stickIn(i + 1).Port)
-		}
-		for i := range 3 {
-			n.waitHealth(t, fmt.Sprint("pod-", i+1), v1.ResourceHealthStatusUnhealthy)
-		}
-		for i := range 3 {
-			n.Plug(stickIn(i + 1))
-		}
-		for i := range 3 {
-			n.waitHealth(t, fmt.Sprint("pod-", i+1), v1.ResourceHealthStatusHealthy)
-		}
-	})
-	t.Run("should automatically reconnect both DRA and Health API after connection drop", func(t *testing.T) {
-		n.plugin.Restart(n.owner)
-		n.Unplug(stickIn(1).Port)
-		n.waitHealth(t, "pod-1", v1.ResourceHealthStatusUnhealthy)
-		n.Plug(stickIn(1))
-		n.waitHealth(t, "pod-1", v1.ResourceHealthStatusHealthy)
-	})
 	// The end of the old instance's stream clears what the new one has reported.
 	t.Run("update of the program", func(t *testing.T) {
 		old := n.plugin

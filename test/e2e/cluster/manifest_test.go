@@ -147,7 +147,7 @@ func rollingUpdate(t *testing.T, c *cluster.Cluster) {
 	close(done)
 	<-watched
 	t.Logf("polled every 5 ms, the resource was at 0 %d times", zero.Load())
-	if zero.Load() > 200 { // TestRollout knows how long exactly
+	if zero.Load() > 200 { // conformance measures how long exactly
 		t.Errorf("the resource was at 0 in %d polls every 5 ms, want a second at most", zero.Load())
 	}
 	c.WaitResource(t, "example.com/held", 2)

@@ -19,8 +19,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// The tests of this file and of drahealth_test.go are the scenarios of
-// test/e2e_node/dra_test.go of Kubernetes, whose driver is a fake. ../SCENARIOS.md maps them.
+// The tests of this file and of drahealth_test.go are scenarios of test/e2e_node/dra_test.go of
+// Kubernetes, whose driver is a fake. Subtests have their names.
 
 var oneStick = fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"}
 
@@ -114,10 +114,6 @@ func TestDRARegistration(t *testing.T) {
 
 func runDRARegistration(t *testing.T, v bed.Version) {
 	n := newScenario(t, v)
-	t.Run("must register after Kubelet restart", func(t *testing.T) {
-		n.startKubelet(t)
-		n.works(t, "kubelet-restarted")
-	})
 	t.Run("must register after plugin restart", func(t *testing.T) {
 		n.plugin.Restart(n.owner)
 		n.works(t, "plugin-killed")
@@ -125,26 +121,12 @@ func runDRARegistration(t *testing.T, v bed.Version) {
 		n.serve(t)
 		n.works(t, "plugin-stopped")
 	})
-	t.Run("must recover and register after registration failure", func(t *testing.T) {
-		n.freeze(t)
-		n.startKubelet(t)
-		n.Kubelet.WaitLog(t, limit, "RegisterPlugin error")
-		n.thaw(t)
-		n.works(t, "registration-failed")
-	})
 	t.Run("must process pod created when kubelet is not running", func(t *testing.T) {
 		n.Kubelet.Stop(t)
 		n.pod(t, "kubelet-down")
 		n.waitBound(t, "kubelet-down")
 		n.startKubelet(t)
 		n.runsAndEnds(t, "kubelet-down")
-	})
-	t.Run("must use one gRPC connection for all service calls", func(t *testing.T) {
-		n.works(t, "first-connection")
-		n.works(t, "second-connection")
-		if have := n.connections(t); have != 1 {
-			t.Errorf("the kubelet has %d connections to the driver, want 1", have)
-		}
 	})
 	// The kubelet keeps the slices for half a minute.
 	t.Run("must not be removed if plugin restarts quickly enough", func(t *testing.T) {
@@ -158,56 +140,6 @@ func runDRARegistration(t *testing.T, v bed.Version) {
 			return nil
 		})
 	})
-	t.Run("must be functional after service reconnect", func(t *testing.T) {
-		n.pod(t, "reconnect").WaitRunning(t)
-		n.plugin.Stop(t)
-		n.waitSlices(t, 0)
-		n.serve(t)
-		n.delete(t, "reconnect")
-		n.waitSlices(t, 1)
-		n.works(t, "reconnected")
-	})
-	t.Run("must be removed on kubelet startup", func(t *testing.T) {
-		n.Kubelet.Stop(t)
-		n.plugin.Kill()
-		n.waitSlices(t, 1)
-		n.startKubelet(t)
-		n.waitSlices(t, 0)
-		n.serve(t)
-		n.works(t, "published-again")
-	})
-}
-
-// waitSlices waits until the API server has a number of slices.
-func (n *draNode) waitSlices(t *testing.T, want int) {
-	t.Helper()
-	wait.Until(t, moveLimit, fmt.Sprintf("%d slices", want), func() error {
-		have, err := n.slices()
-		if err == nil && len(have) != want {
-			err = fmt.Errorf("got %d", len(have))
-		}
-		return err
-	})
-}
-
-// connections counts the connections to the sockets of the driver.
-func (n *draNode) connections(t *testing.T) (count int) {
-	t.Helper()
-	// The file lists the sockets of the reader's network namespace.
-	text, err := n.Output(t, "cat", "/proc/self/net/unix")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		// Num RefCount Protocol Flags Type St Inode Path: an accepted connection has the path of its
-		// listener, and state 3 (SS_CONNECTED).
-		fields := strings.Fields(line)
-		isDriver := len(fields) == 8 && strings.Contains(fields[7], "/plugins_registry/")
-		if isDriver && fields[5] == "03" {
-			count++
-		}
-	}
-	return count
 }
 
 // TestDRAPrepare has the preparation of a claim fail, hang and be interrupted: the pod waits, and then
@@ -239,46 +171,6 @@ func runDRAPrepare(t *testing.T, v bed.Version) {
 		n.plugin.WaitLog(t, limit, "claim not prepared")
 		n.Plug(oneStick)
 		n.runsAndEnds(t, "failed")
-	})
-	t.Run("must retry NodePrepareResources after Kubelet restart", func(t *testing.T) {
-		failed := strings.Count(n.plugin.Log(), "claim not prepared")
-		n.bindWhileDown(t, "retried")
-		n.startKubelet(t)
-		wait.Until(t, limit, "another failure", func() error {
-			if strings.Count(n.plugin.Log(), "claim not prepared") == failed {
-				return errors.New("none")
-			}
-			return nil
-		})
-		n.Kubelet.Stop(t)
-		n.Plug(oneStick)
-		n.startKubelet(t)
-		n.runsAndEnds(t, "retried")
-	})
-	t.Run("must run pod if NodePrepareResources is in progress when Kubelet restarts", func(t *testing.T) {
-		n.bindWhileDown(t, "in-progress")
-		n.startKubelet(t)
-		n.Kubelet.WaitLog(t, limit, "Calling NodePrepareResources rpc")
-		n.startKubelet(t)
-		n.Plug(oneStick)
-		n.runsAndEnds(t, "in-progress")
-	})
-	t.Run("must not call NodePrepareResources for deleted pod after Kubelet restart", func(t *testing.T) {
-		n.bindWhileDown(t, "deleted")
-		n.startKubelet(t)
-		n.Kubelet.WaitLog(t, limit, "Calling NodePrepareResources rpc")
-		n.Kubelet.Stop(t)
-		n.DeletePod(t, "deleted-"+bed.NodeName)
-		n.Plug(oneStick)
-		n.startKubelet(t)
-		n.waitGone(t, "deleted")
-		if left := n.preparedClaims(t); len(left) > 0 {
-			t.Errorf("prepared claims of a deleted pod: %q, want none", left)
-		}
-		if strings.Contains(n.Kubelet.Log(), "Calling NodePrepareResources rpc") {
-			t.Error("the kubelet prepares the claim of a deleted pod")
-		}
-		n.works(t, "after-deleted")
 	})
 }
 
@@ -339,13 +231,6 @@ func runDRAUnprepare(t *testing.T, v bed.Version) {
 		}
 		n.thaw(t)
 		freed(t, "failed")
-	})
-	t.Run("must retry NodeUnprepareResources after Kubelet restart", func(t *testing.T) {
-		frozen(t, "restarted")
-		n.Kubelet.Stop(t)
-		n.thaw(t)
-		n.startKubelet(t)
-		freed(t, "restarted")
 	})
 	t.Run("must call NodeUnprepareResources for deleted pod after Kubelet restart", func(t *testing.T) {
 		frozen(t, "forced", "--force", "--grace-period=0")

@@ -2,73 +2,13 @@ package conformance_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
-	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
-
-// broken has three problems.
-const broken = domain + `
-[[resource]]
-naem = "port"
-name = "port"
-match.glob = "dev/port*"
-count = 0
-`
-
-var problems = []string{`unknown key`, `naem`, `glob`, `dev/port*`, `count`}
-
-func TestBrokenConfigurationIsRefusedWithEveryProblem(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0")
-	p := n.serve(broken)
-	if code := p.Wait(t, limit); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
-	}
-	for _, want := range problems {
-		if !strings.Contains(p.Log(), want) {
-			t.Errorf("the problems lack %q:\n%s", want, p.Log())
-		}
-	}
-	if got := n.Count(port); got != devicemanager.Absent {
-		t.Errorf("count: %v, want no resource", got)
-	}
-}
-
-func TestBrokenConfigurationKeepsTheLastGoodOneOverARestart(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0")
-	p := n.serve(ports)
-	n.WaitCount(t, port, count(1, 1))
-	pod := n.admit(devicemanager.Pod("kept", port, 1))
-	p.Configure(t, broken)
-	for range 2 {
-		p.Stop(t)
-		n.WaitCount(t, port, count(1, 0))
-		p.Restart(t)
-		n.WaitCount(t, port, count(1, 1))
-		p.WaitLog(t, limit, "level=ERROR")
-		for _, want := range append(problems, "last good") {
-			if !strings.Contains(p.Log(), want) {
-				t.Errorf("the log lacks %q:\n%s", want, p.Log())
-			}
-		}
-	}
-	n.wantHeld(pod, port, "port0")
-	p.Configure(t, ports+"count = 2\n")
-	p.Restart(t)
-	n.WaitCount(t, port, count(2, 2))
-	if strings.Contains(p.Log(), "level=ERROR") {
-		t.Errorf("the log has errors with a good configuration:\n%s", p.Log())
-	}
-}
 
 // Slots removed by a lower count stay listed, since containers may hold them, and a
 // kubelet that misses one during an Allocate panics.
@@ -182,64 +122,41 @@ func TestResourceIsRegisteredWithItsFirstDevice(t *testing.T) {
 	n.WaitCount(t, port, count(1, 0))
 }
 
-// clean runs the command clean on the files of the program.
-func clean(t *testing.T, p *product.Plugin) (output string, ok bool) {
-	t.Helper()
-	out, err := exec.Command(product.Binary(t), "clean",
-		"--run-dir", p.RunDir(), "--state-dir", p.StateDir(), "--cdi-dir", p.CDIDir()).CombinedOutput()
-	return string(out), err == nil
-}
+// broken has three problems.
+const broken = domain + `
+[[resource]]
+naem = "port"
+name = "port"
+match.glob = "dev/port*"
+count = 0
+`
 
-func TestCleanRemovesLeftoversAndNothingWhileServing(t *testing.T) {
+var problems = []string{`unknown key`, `naem`, `glob`, `dev/port*`, `count`}
+
+func TestBrokenConfigurationKeepsTheLastGoodOneOverARestart(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
-	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
-	n.AddPCI(pciCard("3a", 0))
-	p := n.serve(sticks + "[[resource]]\nname = \"card\"\nmatch = { pci = { id = \"8086:56c0\" } }\ncontainer.cdi = true\n")
-	n.WaitCount(t, stick, count(1, 1))
-	n.WaitCount(t, card, count(1, 1))
-	foreign := filepath.Join(p.CDIDir(), "vendor.json")
-	if err := os.WriteFile(foreign, []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/x","devices":[]}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out, ok := clean(t, p); ok || !strings.Contains(out, "serving") {
-		t.Errorf("clean while serving: ok %v, %s, want an error with \"serving\"", ok, out)
-	}
-	if linkOf(p, stickA) == "" || specOf(t, p)[card+"="+cards("3a")[0]] == "" || len(sockets(t)) != 2 {
-		t.Error("clean removed something while serving")
-	}
-	p.Kill() // leaves its sockets too
-	long := time.Now().Add(-time.Hour)
-	for _, socket := range sockets(t) {
-		if err := os.Chtimes(socket, long, long); err != nil {
-			t.Fatal(err)
+	n.Mknod("port0")
+	p := n.serve(ports)
+	n.WaitCount(t, port, count(1, 1))
+	pod := n.admit(devicemanager.Pod("kept", port, 1))
+	p.Configure(t, broken)
+	for range 2 {
+		p.Stop(t)
+		n.WaitCount(t, port, count(1, 0))
+		p.Restart(t)
+		n.WaitCount(t, port, count(1, 1))
+		p.WaitLog(t, limit, "level=ERROR")
+		for _, want := range append(problems, "last good") {
+			if !strings.Contains(p.Log(), want) {
+				t.Errorf("the log lacks %q:\n%s", want, p.Log())
+			}
 		}
 	}
-	out, ok := clean(t, p)
-	if !ok {
-		t.Errorf("clean failed: %s", out)
-	}
-	if strings.Count(out, "removed ") < 5 {
-		t.Errorf("clean says %q, want links, spec, state, sockets", out)
-	}
-	var left []string
-	err := filepath.WalkDir(p.Dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && path != p.ConfigFile() && path != foreign {
-			left = append(left, path)
-		}
-		return err
-	})
-	if left = append(left, sockets(t)...); err != nil || len(left) != 0 {
-		t.Errorf("left after clean: %v, %v, want nothing", left, err)
-	}
-	if _, err := os.Stat(foreign); err != nil {
-		t.Errorf("a foreign CDI spec: %v", err)
-	}
-	if _, err := os.Stat(kubeletSocket); err != nil {
-		t.Errorf("the kubelet's socket: %v", err)
-	}
-	if out, ok := clean(t, p); !ok {
-		t.Errorf("a second clean failed: %s", out)
-	}
+	n.wantHeld(pod, port, "port0")
+	p.Configure(t, ports+"count = 2\n")
 	p.Restart(t)
-	n.WaitCount(t, stick, count(1, 1))
+	n.WaitCount(t, port, count(2, 2))
+	if strings.Contains(p.Log(), "level=ERROR") {
+		t.Errorf("the log has errors with a good configuration:\n%s", p.Log())
+	}
 }

@@ -1,20 +1,16 @@
 package conformance_test
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
 	"github.com/generic-dp/generic-dp/test/e2e/product"
-	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
 // sentList is stick A in a list for the kubelet: its health, and the node that a
@@ -119,86 +115,4 @@ func TestReplugKeepsIDAndLink(t *testing.T) {
 			n.wantHeld(n.admit(devicemanager.Pod("other", stick, 1)), stick, stickB)
 		})
 	}
-}
-
-// loopControl adds and removes loop devices of the machine. Their numbers are random,
-// since others may use some.
-type loopControl struct {
-	t     *testing.T
-	fd    int
-	first int
-}
-
-func newLoopControl(t *testing.T) *loopControl {
-	t.Helper()
-	fd, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &loopControl{t: t, fd: fd, first: 1000 + 10*rand.N(50_000)}
-	t.Cleanup(func() {
-		for i := range 10 {
-			// Absent ones return ENODEV.
-			_ = unix.IoctlSetInt(fd, unix.LOOP_CTL_REMOVE, l.first+i)
-		}
-		unix.Close(fd)
-	})
-	return l
-}
-
-func (l *loopControl) id(i int) string { return fmt.Sprint("loop", l.first+i) }
-
-func (l *loopControl) add(i int) {
-	l.t.Helper()
-	if err := unix.IoctlSetInt(l.fd, unix.LOOP_CTL_ADD, l.first+i); err != nil {
-		l.t.Fatalf("add %s: %v", l.id(i), err)
-	}
-}
-
-// remove removes a device, which others on the machine may have open briefly.
-func (l *loopControl) remove(i int) {
-	l.t.Helper()
-	eventually(l.t, "remove "+l.id(i), func() error {
-		return unix.IoctlSetInt(l.fd, unix.LOOP_CTL_REMOVE, l.first+i)
-	})
-}
-
-// Real uevents and the nodes of devtmpfs.
-func TestKernelEventsReachTheKubelet(t *testing.T) {
-	const loop = "example.com/loop"
-	n := newNode(t, devicemanager.Options{})
-	l := newLoopControl(t)
-	l.add(0)
-	n.Plugin(t, product.Spec{Args: []string{"--allow=dangerous"}, Config: domain + fmt.Sprintf(`
-[[resource]]
-name = "loop"
-match = { glob = "/dev/loop%d[0-9]", dangerous = true }
-`, l.first/10)})
-	n.WaitCount(t, loop, count(1, 1))
-	var added, removed []time.Duration
-	// Changes in quick succession are processed together.
-	settle := func() {
-		want := n.Count(loop)
-		wait.Holds(t, 100*time.Millisecond, "count", wait.Equal(want, func() devicemanager.Count { return n.Count(loop) }))
-	}
-	for i := 1; i < 6; i++ {
-		settle()
-		began := time.Now()
-		l.add(i)
-		added = append(added, n.timeToCount(began, loop, count(int64(i+1), int64(i+1))))
-	}
-	pod := n.admit(devicemanager.Pod("all", loop, 6))
-	for i := 1; i < 6; i++ {
-		settle()
-		began := time.Now()
-		l.remove(i)
-		removed = append(removed, n.timeToCount(began, loop, count(6, int64(6-i))))
-		if got := n.Health(pod, "main")[l.id(i)]; got != unhealthy {
-			t.Errorf("status shows %s %s, want it Unhealthy", l.id(i), got)
-		}
-	}
-	t.Logf("a device is added, to allocatable: %s", figures(added))
-	t.Logf("a device is removed, which takes the kernel some time, to not allocatable: %s", figures(removed))
-	l.add(5)
-	n.WaitCount(t, loop, count(6, 2))
 }

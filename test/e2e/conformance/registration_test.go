@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -210,7 +209,7 @@ func TestReregistrationWhenTheKubeletEndsTheStream(t *testing.T) {
 	var p *product.Plugin
 	var s *recording
 	t.Run("other plugin", func(t *testing.T) {
-		other := &sample.Plugin{Resource: port, IDs: []string{"other"}}
+		other := &sample.Plugin{Resource: port, ID: "other"}
 		other.Start(t, devicemanager.Dir)
 		n.WaitCount(t, port, count(1, 1))
 		p = n.serve(ports)
@@ -252,44 +251,4 @@ func TestRemovedSocketIsReplaced(t *testing.T) {
 	n.Restart(t)
 	n.WaitCount(t, port, count(1, 1))
 	n.WaitCount(t, valve, count(1, 1))
-}
-
-// A stopped program catches up with missed events.
-func TestFrozenProgramCatchesUp(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0", "port1")
-	p := n.serve(ports)
-	n.WaitCount(t, port, count(2, 2))
-	freeze(t, p)
-	n.Restart(t)
-	n.WaitCount(t, port, count(0, 0))
-	n.Rm("port1")
-	n.Mknod("port2", "port3")
-	began := time.Now()
-	p.Signal(t, syscall.SIGCONT)
-	t.Logf("end of the freeze to allocatable: %v", n.timeToCount(began, port, count(4, 3)).Round(10*time.Microsecond))
-}
-
-// The kubelet waits for Allocate without a timeout. Nothing is lost by that.
-func TestAllocateOfAFrozenProgramIsAnsweredLater(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0")
-	p := n.serve(ports)
-	n.WaitCount(t, port, count(1, 1))
-	freeze(t, p)
-	pod := devicemanager.Pod("patient", port, 1)
-	admitted := n.startAdmit(pod)
-	wait.Holds(t, 100*time.Millisecond, "admission", func() error {
-		select {
-		case err := <-admitted:
-			return errors.Join(errors.New("is over"), err)
-		default:
-			return nil
-		}
-	})
-	p.Signal(t, syscall.SIGCONT)
-	if err := admitted.result(t); err != nil {
-		t.Error(err)
-	}
-	n.wantHeld(pod, port, "port0")
 }

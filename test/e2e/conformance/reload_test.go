@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -89,23 +88,6 @@ func TestReloadBeforeAllocateIsAnErrorWithTheReason(t *testing.T) {
 				t.Errorf("the pod: %v, want an error with %q", err, edit.refused)
 			}
 		})
-	}
-}
-
-// SIGHUP reloads the configuration and does not end the program.
-func TestReloadOnSIGHUP(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0")
-	p := n.serve(ports)
-	n.WaitCount(t, port, count(1, 1))
-	before := sockets(t)
-	p.Signal(t, syscall.SIGHUP)
-	p.WaitLog(t, limit, "configuration has not changed")
-	p.Configure(t, ports+"count = 3\n")
-	p.Signal(t, syscall.SIGHUP)
-	n.WaitCount(t, port, count(3, 3))
-	if now := sockets(t); len(now) != 1 || now[0] != before[0] {
-		t.Errorf("sockets %v, want %v", now, before)
 	}
 }
 

@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -122,36 +121,6 @@ func TestRebootedNodeReadmitsPodsOnceThePluginIsRegistered(t *testing.T) {
 		t.Errorf("after a reboot the container gets %s, want %s", got, injected)
 	}
 	wantLink(t, p, stickA, "/dev/ttyUSB1")
-}
-
-// A plugin that keeps the state of an ended stream would lose changes to it.
-func TestEveryChangeIsListedAfterTenKubeletRestarts(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0")
-	n.serve(ports)
-	for range 10 {
-		n.WaitCount(t, port, count(1, 1))
-		n.Restart(t)
-	}
-	n.WaitCount(t, port, count(1, 1))
-	want := count(1, 1)
-	var changes []time.Duration
-	for i := 1; i <= 5; i++ {
-		want = count(want.Capacity+1, want.Allocatable+1)
-		began := time.Now()
-		n.Mknod(fmt.Sprint("port", i))
-		changes = append(changes, n.timeToCount(began, port, want))
-	}
-	for i := 1; i <= 5; i++ {
-		want = count(want.Capacity, want.Allocatable-1)
-		began := time.Now()
-		n.Rm(fmt.Sprint("port", i))
-		changes = append(changes, n.timeToCount(began, port, want))
-	}
-	t.Logf("change below /dev to the kubelet's count: %s", figures(changes))
-	if got := len(sockets(t)); got != 1 {
-		t.Errorf("%d sockets in the kubelet's directory, want 1", got)
-	}
 }
 
 // From the start of the kubelet to its count.

@@ -85,22 +85,6 @@ func TestNUMANodeOfADeviceIsHinted(t *testing.T) {
 	n.wantHeld(n.admit(devicemanager.Pod("aligned", card, 1)), card, cards("3a")...)
 }
 
-// cm/devicemanager/topology_hints_test.go: TestTopologyAlignedAllocation
-func TestDevicesOfTwoNUMANodesAreNotAllocatedTogether(t *testing.T) {
-	n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}, Policy: "single-numa-node"})
-	n.AddPCI(pciCard("3a", 1))
-	n.AddPCI(pciCard("3b", 0))
-	n.serve(accelerators)
-	n.WaitCount(t, card, count(2, 2))
-	if got := n.hintsOf(card, 1); !slices.Equal(got, []string{"0 1", "0!", "1!"}) {
-		t.Errorf("hints: %q, want either NUMA node", got)
-	}
-	n.wantRefused(devicemanager.Pod("apart", card, 2), "Topology")
-	for _, name := range []string{"a", "b"} {
-		n.admit(devicemanager.Pod(name, card, 1))
-	}
-}
-
 // cm/devicemanager/topology_hints_test.go: device without topology has no hint. With a
 // NUMA node of -1, strict policies would reject every pod.
 func TestUnknownNUMANodeGivesNoHint(t *testing.T) {
@@ -112,23 +96,6 @@ func TestUnknownNUMANodeGivesNoHint(t *testing.T) {
 		t.Errorf("hints: %v, want no preference", hints)
 	}
 	n.wantHeld(n.admit(devicemanager.Pod("anywhere", card, 1)), card, cards("3a")...)
-}
-
-func TestNUMANodesCanBeConfigured(t *testing.T) {
-	for config, want := range map[string][]string{
-		`numa = "none"`: nil,
-		`numa = [0]`:    {"0!"},
-	} {
-		t.Run(config, func(t *testing.T) {
-			n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}, Policy: "restricted"})
-			n.AddPCI(pciCard("3a", 1))
-			n.serve(accelerators + config + "\n")
-			n.WaitCount(t, card, count(1, 1))
-			if got := n.hintsOf(card, 1); !slices.Equal(got, want) {
-				t.Errorf("hints: %q, want %q", got, want)
-			}
-		})
-	}
 }
 
 // e2e_node/podresources_test.go: GetAllocatableResources, with topology and across

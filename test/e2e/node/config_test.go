@@ -11,7 +11,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 	"github.com/generic-dp/generic-dp/test/e2e/inspect"
-	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
 func readJSON(path string, to any) error {
@@ -167,75 +166,4 @@ container.env.GPU = "${cdi.device} of ${cdi.kind}"
 	n.Kubelet.WaitAllocatable(t, resource, 2)
 	p.WaitRestarted(t, "main", 1)
 	wantNode(t, p.Inspect(t, "main", "/dev"), "/dev/vendor", number{188, 100})
-}
-
-// TestPool has all devices of a kind form one device. The kubelet sees the same device
-// while its members come and go, and a container gets the present ones at each start.
-func TestPool(t *testing.T) {
-	t.Parallel()
-	const resource = "example.com/lab"
-	n := newNode(t)
-	a, b := adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 1)
-	n.Plug(a.Stick)
-	n.serve(t, `
-[[resource]]
-name = "lab"
-each = "all"
-match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
-container.path = "/dev/lab-${usb.serial}"
-container.cdi = true
-`)
-	n.Kubelet.WaitAllocatable(t, resource, 1)
-	p := n.run(t, bed.Workload("lab", resource, 1))
-	held := n.held(t, resource)
-	want := func(r inspect.Report, members ...stick) {
-		t.Helper()
-		var have []string
-		for _, node := range r.Nodes {
-			if strings.Contains(node.Path, "lab-") {
-				have = append(have, node.Path)
-			}
-		}
-		var paths []string
-		for _, m := range members {
-			paths = append(paths, "/dev/lab-"+m.Serial)
-			wantNode(t, r, "/dev/lab-"+m.Serial, m.number())
-		}
-		wantSame(t, "members", have, paths...)
-	}
-	want(p.Report(t, "main"), a)
-	// The list does not change, the spec does.
-	specHas := func(members ...stick) {
-		t.Helper()
-		wait.Until(t, limit, "spec", func() error {
-			text := n.spec(t, resource)
-			if strings.Count(text, `"path"`) != len(members) {
-				return fmt.Errorf("%s", text)
-			}
-			for _, m := range members {
-				if !strings.Contains(text, m.Serial) {
-					return fmt.Errorf("%s", text)
-				}
-			}
-			return nil
-		})
-		n.Kubelet.WaitAllocatable(t, resource, 1)
-		n.wantHeld(t, resource, held)
-	}
-	n.Plug(b.Stick)
-	specHas(a, b)
-	want(restart(t, p, 1), a, b)
-	n.Unplug(a.Port)
-	specHas(b)
-	want(restart(t, p, 2), b)
-	a.TTY = "ttyUSB3"
-	n.Plug(a.Stick)
-	specHas(a, b)
-	want(restart(t, p, 3), a, b)
-	n.wantAllocations(t, resource, 1)
-
-	// Without members it is absent.
-	n.Unplug(a.Port)
-	n.Unplug(b.Port)
-	n.Kubelet.WaitAllocatable(t, resource, 0)
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 )
 
@@ -19,16 +17,6 @@ func (n *node) mknod(t testing.TB, name string, minor uint32) number {
 	t.Helper()
 	n.Bed.Mknod(t, n.Path("/dev/"+name), 188, minor)
 	return number{188, minor}
-}
-
-// numberOf is the number of a node on the host.
-func (n *node) numberOf(t testing.TB, name string) number {
-	t.Helper()
-	var st unix.Stat_t
-	if err := unix.Stat(n.Path("/dev/"+name), &st); err != nil {
-		t.Fatal(err)
-	}
-	return number{unix.Major(st.Rdev), unix.Minor(st.Rdev)}
 }
 
 // adapter is a USB serial adapter that is ttyUSB<tty>.

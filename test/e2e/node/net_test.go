@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -226,98 +225,5 @@ func TestNetInUse(t *testing.T) {
 	wantUplink(t, p, r, n.listen(t, 1))
 	if r.Env["PORT"] != "port0" {
 		t.Errorf("environment: %v, want PORT=port0", r.Env)
-	}
-}
-
-// TestNetEndsWithPod has a virtual interface end with its pod, which causes no event: the
-// program queries the kubelet every minute, and rejects the absent device meanwhile.
-func TestNetEndsWithPod(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes more than a minute")
-	}
-	t.Parallel()
-	n := newNode(t)
-	n.cable(t, "port0", 1)
-	n.serveNets(t, ports)
-	n.Kubelet.WaitAllocatable(t, port, 1)
-	p := n.run(t, netPod("first", 1))
-	n.waitHeld(t, port, map[string]string{"netif:port0": "first-bed/main"})
-	p.Delete(t)
-	n.refused(t, netPod("second", 1), "netif:port0", "in a container already").Delete(t)
-	wait.Until(t, 2*time.Minute, "removal of the device", func() error {
-		got, err := n.Kubelet.Allocatable(t.Context(), port)
-		if err == nil && got != 0 {
-			err = fmt.Errorf("%d devices", got)
-		}
-		return err
-	})
-	// A kubelet may report wrong holders, see TestNetKubeletDown.
-	if text := n.spec(t, port); !strings.Contains(text, "port0") || strings.Contains(text, "netDevices") {
-		t.Errorf("spec %s, want port0 without netDevices", text)
-	}
-	n.refused(t, netPod("third", 1), "no healthy devices").Delete(t)
-	n.cable(t, "port0", 2)
-	n.Kubelet.WaitAllocatable(t, port, 1)
-	p = n.run(t, netPod("fourth", 1))
-	wantUplink(t, p, p.Report(t, "main"), n.listen(t, 2))
-}
-
-// TestNetKubeletDown starts the program while the kubelet is down: containers keep
-// running, so that no device counts as free.
-func TestNetKubeletDown(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	n.cable(t, "port0", 1)
-	server := n.listen(t, 1)
-	n.serveNets(t, ports)
-	n.Kubelet.WaitAllocatable(t, port, 1)
-	p := n.run(t, netPod("first", 1))
-	wait.Until(t, limit, "entry without the interface", func() error {
-		if text := n.spec(t, port); strings.Contains(text, "netDevices") {
-			return errors.New(text)
-		}
-		return nil
-	})
-	n.Kubelet.Stop(t)
-	n.plugin.Restart(t)
-	wait.Holds(t, 7*time.Second, "entry of the device", func() error {
-		if text := n.spec(t, port); !strings.Contains(text, "port0") {
-			return errors.New(text)
-		}
-		return nil
-	})
-	n.Kubelet.Restart(t)
-	n.Kubelet.WaitReady(t)
-	n.Kubelet.WaitAllocatable(t, port, 1)
-	wantUplink(t, p, restart(t, p, 1), server)
-}
-
-// TestNetOfPod has a pod whose containers each get an interface: they share the pod's
-// network, so that all of them see both.
-func TestNetOfPod(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	n.cable(t, "port0", 1)
-	n.cable(t, "port1", 2)
-	n.serveNets(t, strings.Replace(ports, "uplink", "to-${net.name}", 1))
-	n.Kubelet.WaitAllocatable(t, port, 2)
-
-	both := netPod("both", 1)
-	both.Spec.Containers = append(both.Spec.Containers, bed.Container("beside", port, 1))
-	p := n.run(t, both)
-	names := []string{"eth0", "lo", "to-port0", "to-port1"}
-	for i, container := range []string{"main", "beside"} {
-		r := p.Inspect(t, container)
-		slices.Sort(r.Interfaces)
-		if !slices.Equal(r.Interfaces, names) {
-			t.Errorf("interfaces in %s: %q, want %q", container, r.Interfaces, names)
-		}
-		if _, stderr, code := p.Exec(t, container, "/tool", "dial", n.listen(t, i+1)); code != 0 {
-			t.Errorf("from %s: %s", container, stderr)
-		}
-	}
-	n.Kubelet.WaitAllocatable(t, port, 2)
-	if held := n.held(t, port); len(held) != 2 {
-		t.Errorf("held: %v, want both interfaces", held)
 	}
 }

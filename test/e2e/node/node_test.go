@@ -76,29 +76,6 @@ func (n *node) run(t testing.TB, pod *v1.Pod) *bed.Pod {
 	return p
 }
 
-// plugBoth plugs in an adapter for each kind of injection, and returns a configuration
-// that makes each the resource of that name.
-func (n *node) plugBoth() (sticks map[string]stick, config string) {
-	sticks = map[string]stick{"link": adapter("1-1", "A1B2C3D4", 0), "cdi": adapter("1-2", "B5C6D7E8", 1)}
-	for kind, d := range sticks {
-		config += "\n[[resource]]\nname = \"" + kind + "\"\nmatch = { usb = { serial = \"" + d.Serial + "\" }, glob = \"/dev/ttyUSB*\" }\n" +
-			"container.path = \"/dev/zigbee\"\n" + injections[kind]
-		n.Plug(d.Stick)
-	}
-	return sticks, config
-}
-
-// runBoth runs a pod with each adapter of plugBoth.
-func (n *node) runBoth(t testing.TB) map[string]*bed.Pod {
-	t.Helper()
-	pods := map[string]*bed.Pod{}
-	for kind := range injections {
-		n.Kubelet.WaitAllocatable(t, "example.com/"+kind, 1)
-		pods[kind] = n.run(t, bed.Workload(kind, "example.com/"+kind, 1))
-	}
-	return pods
-}
-
 // refused starts a pod, waits until the kubelet has rejected it and checks the reason.
 func (n *node) refused(t testing.TB, pod *v1.Pod, why ...string) *bed.Pod {
 	t.Helper()

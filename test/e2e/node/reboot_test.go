@@ -60,31 +60,6 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// TestRebootWithMissingDevice is a boot without one of the earlier devices, which must
-// not delay the others.
-func TestRebootWithMissingDevice(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	mine, other := adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 1)
-	n.Plug(mine.Stick)
-	n.serve(t, zigbees)
-	n.Kubelet.WaitAllocatable(t, zigbee, 1)
-	pod := n.run(t, bed.Workload("static", zigbee, 1))
-	n.Plug(other.Stick)
-	n.Kubelet.WaitAllocatable(t, zigbee, 2)
-	n.Unplug(other.Port)
-	n.Kubelet.WaitAllocatable(t, zigbee, 1)
-
-	for range boots {
-		n.Reboot(t)
-		if n.boot(t, pod, 1) {
-			wantNode(t, pod.Inspect(t, "main", "/dev"), "/dev/zigbee", mine.number())
-			return
-		}
-	}
-	t.Error("the pod never got its device")
-}
-
 // boot starts program and kubelet like systemd, the program first, and reports whether
 // a static pod got its device. The pod may fail only by a list that comes after its
 // admission and within race of the kubelet's socket.

@@ -3,6 +3,8 @@ package node_test
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
+	"golang.org/x/sys/unix"
 )
 
 // TestReload edits the configuration of a node whose devices are all held. Removed
@@ -147,4 +150,25 @@ func (n *node) lists(resource string) []string {
 		}
 	}
 	return lists
+}
+
+// sockets returns the creation times of plugin sockets, by name, in ns.
+func (n *node) sockets(t testing.TB) map[string]int64 {
+	t.Helper()
+	entries, err := os.ReadDir(n.DevicePlugins())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]int64{}
+	for _, e := range entries {
+		var st unix.Stat_t
+		path := filepath.Join(n.DevicePlugins(), e.Name())
+		if err := unix.Lstat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFSOCK && e.Name() != "kubelet.sock" {
+			made[e.Name()] = st.Mtim.Nano()
+		}
+	}
+	return made
 }
