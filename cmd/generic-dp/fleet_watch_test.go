@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/tools/plugin"
 )
@@ -54,38 +51,6 @@ func (s *screen) waitFor(t *testing.T, text string, count int) {
 			t.Fatalf("%q appears less than %d times on the screen: %q", text, count, s)
 		}
 	}
-}
-
-// newTerminal makes a terminal, and the screen that shows what is written to it.
-func newTerminal(t *testing.T) (*os.File, *screen) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd := int(master.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := newScreen()
-	var reader sync.WaitGroup
-	reader.Go(func() {
-		_, _ = io.Copy(shown, master) // EIO when the terminal is closed
-	})
-	t.Cleanup(func() {
-		terminal.Close()
-		reader.Wait()
-		master.Close()
-	})
-	return terminal, shown
 }
 
 // watched is a fake cluster whose kubectl is a program, for status --watch of the plugin.
@@ -164,35 +129,5 @@ func TestFleetWatch(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "\x1b") {
 		t.Errorf("escape sequences without a terminal: %q", out)
-	}
-}
-
-// On a terminal, each report replaces the last one, and health has a colour.
-func TestFleetWatchOnTerminal(t *testing.T) {
-	t.Parallel()
-	w := newWatched(t)
-	terminal, shown := newTerminal(t)
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	ended := make(chan int, 1)
-	go func() {
-		ended <- plugin.Run(ctx, "test", w.args, terminal, terminal)
-	}()
-	const home = "\x1b[H\x1b[2J"
-	shown.waitFor(t, home, 1)
-	w.answer(t, "Unhealthy")
-	unhealthy := "\x1b[31mUnhealthy\x1b[0m: unplugged"
-	if os.Getenv("NO_COLOR") != "" {
-		unhealthy = "Unhealthy: unplugged"
-	}
-	shown.waitFor(t, unhealthy, 1)
-	// The same report is drawn again: the size of the terminal may have changed.
-	shown.waitFor(t, home, strings.Count(shown.String(), home)+2)
-	interrupt()
-	if code := <-ended; code != 0 {
-		t.Errorf("status %d after an interrupt, want 0", code)
-	}
-	if !strings.HasPrefix(shown.String(), home) {
-		t.Errorf("the screen begins with %.80q, want a clear screen", shown)
 	}
 }

@@ -114,30 +114,6 @@ func allFits(t *testing.T, view *agent.View, all *catalog.Catalog) {
 	}
 }
 
-// The tuner of a hybrid card serves its digital and its analog nodes, so they are one device.
-func TestInitOfHybridTuner(t *testing.T) {
-	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddPCI(sysfstest.PCI{
-		Address: "0000:04:00.0", Vendor: "14f1", Device: "8852", Class: "040000", Driver: "cx23885",
-		Nodes: []sysfstest.Node{
-			{Name: "video0", Subsystem: "video4linux"},
-			{Name: "vbi0", Subsystem: "video4linux"},
-			{Name: "dvb/adapter0/frontend0", Subsystem: "dvb", Dir: "dvb/dvb0.frontend0"},
-			{Name: "dvb/adapter0/demux0", Subsystem: "dvb", Dir: "dvb/dvb0.demux0"},
-		},
-	})
-	host := []string{"--sysfs", h.Sysfs(), "--dev", h.Dev(), "--state-dir", t.TempDir()}
-	text := command(t, append(host, "init")...)
-	file := filepath.Join(t.TempDir(), "config.toml")
-	place(t, file, text)
-	got := command(t, append(host, "devices", "-o", "wide", "--config", file)...)
-	const want = "/dev/dvb/adapter0/demux0,/dev/dvb/adapter0/frontend0,/dev/vbi0,/dev/video0"
-	if !strings.Contains(got, want) {
-		t.Errorf("%s\n%s", got, text)
-	}
-}
-
 // Names that a device or a pod makes up stay comments and strings.
 func TestInitOfHostileNames(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -303,82 +302,4 @@ func TestKilledAfterATrial(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.serve(2)
-}
-
-// A configuration that comes with a new instance, as in a rolling update, is marked once
-// the state directory is that instance's.
-func TestKilledAfterARollingUpdate(t *testing.T) {
-	t.Parallel()
-	v := newServed(t)
-	old := v.cmd
-	text, err := os.ReadFile(v.dir + "/c.toml")
-	if err == nil {
-		err = os.WriteFile(v.dir+"/new.toml", []byte(strings.Replace(string(text), "count = 1", "count = 2", 1)), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.flags[slices.Index(v.flags, v.dir+"/c.toml")] = v.dir + "/new.toml"
-	v.start()
-	v.eventually("the new instance", func() bool { return strings.Contains(v.logged(), "waiting for it to end") })
-	_ = old.Process.Signal(syscall.SIGTERM)
-	_ = old.Wait()
-	v.eventually("the mark", v.marked)
-	v.end(syscall.SIGKILL)
-	for range 2 {
-		v.serve(2)
-		v.end(syscall.SIGKILL)
-	}
-	v.serve(1)
-	v.eventually("the reason", func() bool { return strings.Contains(v.logged(), died) })
-}
-
-// An administrator finds the file that is served when --config names another path by mistake.
-func TestLastGoodCopyNamesItsPath(t *testing.T) {
-	t.Parallel()
-	v := newServed(t)
-	v.end(syscall.SIGTERM)
-	v.flags[slices.Index(v.flags, v.dir+"/c.toml")] = v.dir + "/missing.toml"
-	v.serve(1)
-	want := "copied_from=[" + v.dir + "/c.toml]"
-	v.eventually("the path of the copy", func() bool { return strings.Contains(v.logged(), want) })
-	v.eventually("the missing path", func() bool { return strings.Contains(v.logged(), "missing.toml: no such file or directory") })
-}
-
-// Files of a configuration directory that are not read are logged, also a link to nowhere, and the others are
-// served.
-func TestIgnoredFilesAreLogged(t *testing.T) {
-	t.Parallel()
-	v := newServed(t)
-	v.end(syscall.SIGTERM)
-	dir := v.dir + "/config"
-	for _, err := range []error{
-		os.Mkdir(dir, 0o755),
-		os.Rename(v.dir+"/c.toml", dir+"/c.toml"),
-		os.Symlink("nowhere", dir+"/gone.toml"),
-		os.WriteFile(dir+"/40.TOML", nil, 0o600),
-		os.WriteFile(dir+"/x.yaml", nil, 0o600),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	v.flags[slices.Index(v.flags, v.dir+"/c.toml")] = dir
-	v.serve(1)
-	for _, name := range []string{"gone.toml", "40.TOML", "x.yaml"} {
-		want := `level=WARN msg="configuration file is ignored" config=` + dir + "/" + name
-		v.eventually("a warning about "+name, func() bool { return strings.Contains(v.logged(), want) })
-	}
-}
-
-// Without a good one there is nothing to go back to, and the first start may be cut off
-// at any time.
-func TestKilledDuringTheFirstStart(t *testing.T) {
-	t.Parallel()
-	v := newVictim(t)
-	v.configure(2)
-	for range 2 {
-		v.serve(2)
-		v.end(syscall.SIGKILL)
-	}
 }

@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // lines is a writer that sends each write to a channel.
@@ -56,32 +53,4 @@ func TestTryServesThePage(t *testing.T) {
 			t.Errorf("%s: %v, want %q\n%.500s", resp.Request.URL, err, want, body)
 		}
 	}
-}
-
-// try prints a change of the number of slots alone.
-func TestTryPrintsSlots(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "config.toml")
-	configure := func(count int) {
-		place(t, file, fmt.Sprintf("domain = \"example.com\"\n[[resource]]\nname = \"null\"\ncount = %d\nmatch.glob = \"/dev/null\"\n", count))
-	}
-	configure(2)
-	out := startTry(t, "--config", file)
-	deadline := time.After(time.Minute)
-	wait := func(want string) {
-		t.Helper()
-		for {
-			select {
-			case line := <-out:
-				if strings.Contains(line, want) {
-					return
-				}
-			case <-deadline:
-				t.Fatalf("try does not print %q", want)
-			}
-		}
-	}
-	wait("watching for changes")
-	configure(3)
-	wait("changed  example.com/null null  Healthy, 3 slots  /dev/null")
 }

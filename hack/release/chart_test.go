@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/lint"
-	"helm.sh/helm/v3/pkg/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -163,30 +161,6 @@ func TestChartImage(t *testing.T) {
 		if have := renderObject[appsv1.DaemonSet](t, "generic-dp", "daemonset.yaml", values).Spec.Template.Spec.Containers[0].Image; have != want {
 			t.Errorf("%q: image %s, want %s", values, have, want)
 		}
-	}
-}
-
-// Extra arguments, labels, annotations and probes are in the DaemonSet.
-func TestChartAdditions(t *testing.T) {
-	t.Parallel()
-	d := renderObject[appsv1.DaemonSet](t, "generic-dp", "daemonset.yaml", `{extraArgs: [--node-name=edge], extraEnv: [{name: A, value: b}], commonLabels: {team: edge},
-		podLabels: {team: lab}, daemonSetAnnotations: {a: b}, podSecurityContext: {fsGroup: 7}, probes: {startup: null, readiness: {periodSeconds: 9}}}`)
-	pod := d.Spec.Template.Spec
-	c := pod.Containers[0]
-	if c.Args[len(c.Args)-1] != "--node-name=edge" || c.Env[len(c.Env)-1].Name != "A" {
-		t.Errorf("args %q, env %v, want --node-name=edge and A last", c.Args, c.Env)
-	}
-	if d.Labels["team"] != "edge" || d.Spec.Template.Labels["team"] != "lab" || d.Spec.Selector.MatchLabels["team"] != "" || d.Annotations["a"] != "b" {
-		t.Errorf("labels %v, of pods %v, selector %v, annotations %v", d.Labels, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels, d.Annotations)
-	}
-	if pod.SecurityContext == nil || pod.SecurityContext.FSGroup == nil {
-		t.Errorf("security context %v, want an fsGroup", pod.SecurityContext)
-	}
-	if c.StartupProbe != nil || c.ReadinessProbe.PeriodSeconds != 9 || c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.LivenessProbe != nil {
-		t.Errorf("startup probe %v, want none; readiness probe %v, want /readyz every 9 s; liveness probe %v, want none", c.StartupProbe, c.ReadinessProbe, c.LivenessProbe)
-	}
-	if want := "generic-dp-0.1.0"; d.Labels["helm.sh/chart"] != want {
-		t.Errorf("helm.sh/chart is %q, want %q", d.Labels["helm.sh/chart"], want)
 	}
 }
 
@@ -378,69 +352,5 @@ func TestEvict(t *testing.T) {
 				t.Errorf("volume %s: want the token's alone", v.Name)
 			}
 		}
-	}
-}
-
-// The chart's annotations name the image that the chart installs, and its icon exists.
-func TestChartAnnotations(t *testing.T) {
-	t.Parallel()
-	chart := parseYAML(t, readFile(t, checkout.chart("Chart.yaml")))
-	images := chart["annotations"].(map[string]any)["artifacthub.io/images"].(string)
-	if want := "image: " + imageName + ":" + chart["appVersion"].(string) + "\n"; !strings.Contains(images, want) {
-		t.Errorf("artifacthub.io/images is %q, want %q in it", images, want)
-	}
-	icon := chart["icon"].(string)
-	if _, err := os.Stat(checkout.chart(filepath.Base(icon))); err != nil {
-		t.Errorf("icon %s: %v", icon, err)
-	}
-}
-
-// "helm lint --strict" finds nothing, with the values of each distribution.
-func TestChartLint(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob(checkout.chart("distributions/*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("distributions: %q, %v", files, err)
-	}
-	for _, file := range append(files, checkout.chart("values.yaml")) {
-		result := lint.All(checkout.chart(""), parseYAML(t, readFile(t, file)), "generic-dp", true)
-		for _, message := range result.Messages {
-			if message.Severity >= support.WarningSev { // --strict
-				t.Errorf("with %s: %v", filepath.Base(file), message)
-			}
-		}
-	}
-}
-
-// The Kustomize example of the chart's README replaces the configuration of the base.
-func TestReadmeKustomization(t *testing.T) {
-	t.Parallel()
-	readme := readFile(t, checkout.chart(readmeName))
-	const remote = "https://github.com/generic-dp/generic-dp//deploy?ref=v0.1.0"
-	_, example, _ := strings.Cut(readme, "```yaml\napiVersion: kustomize")
-	example, _, _ = strings.Cut("apiVersion: kustomize"+example, "```")
-	if !strings.Contains(example, remote) {
-		t.Fatalf("the example lacks %s:\n%s", remote, example)
-	}
-	dir := t.TempDir()
-	own := filepath.Join(dir, "own")
-	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(filepath.Join(checkout.source, "deploy"))); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(own, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"kustomization.yaml": strings.Replace(example, remote, "../deploy", 1),
-		"10-zigbee.toml":     "domain = \"home.example\"\n",
-	} {
-		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	configMap := kustomize(t, own)["ConfigMap generic-dp"].(map[string]any)
-	name, data := configMap["metadata"].(map[string]any)["name"], configMap["data"]
-	if want := map[string]any{"10-zigbee.toml": "domain = \"home.example\"\n"}; name != "generic-dp" || !reflect.DeepEqual(data, want) {
-		t.Errorf("ConfigMap %s: %v, want generic-dp: %v", name, data, want)
 	}
 }

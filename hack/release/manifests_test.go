@@ -1,7 +1,6 @@
 package main
 
 import (
-	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
@@ -274,47 +272,5 @@ func TestChartRejects(t *testing.T) {
 		if _, err := checkout.render(parseYAML(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error that names %s", text, err, want)
 		}
-	}
-}
-
-// The dashboard is the one in deploy/grafana, and objects of the user may contain templates.
-func TestChartExtras(t *testing.T) {
-	t.Parallel()
-	dashboard := renderObject[corev1.ConfigMap](t, "edge", "dashboard.yaml", "dashboard: {enabled: true, annotations: {grafana_folder: Nodes}}")
-	if have, want := dashboard.Data["generic-dp.json"], readFile(t, "../../deploy/grafana/generic-dp.json"); have != want {
-		t.Errorf("the dashboard of the ConfigMap differs from deploy/grafana/generic-dp.json:\n%s", have)
-	}
-	if dashboard.Labels["grafana_dashboard"] != "1" || dashboard.Annotations["grafana_folder"] != "Nodes" {
-		t.Errorf("labels %v, annotations %v, want those of Grafana's sidecar", dashboard.Labels, dashboard.Annotations)
-	}
-	extra := renderTemplates(t, "edge", `extraObjects: [{kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-a"}}, "kind: Secret\nmetadata:\n  name: {{ .Release.Name }}-b\n"]`)["extraobjects.yaml"]
-	have := slices.Sorted(maps.Keys(objects(t, extra)))
-	if want := []string{"ConfigMap edge-a", "Secret edge-b"}; !slices.Equal(have, want) {
-		t.Errorf("objects %q, want %q", have, want)
-	}
-}
-
-// The pod of "helm test" checks the ConfigMap with the privileges of the DaemonSet, which does
-// not adopt the pod.
-func TestChartTest(t *testing.T) {
-	t.Parallel()
-	const values = "{allow: [net], domains: [home.example], existingConfigMap: mine}"
-	pod := renderObject[corev1.Pod](t, "edge", "tests/config.yaml", values)
-	daemonSet := renderObject[appsv1.DaemonSet](t, "edge", "daemonset.yaml", values)
-	selector, err := metav1.LabelSelectorAsSelector(daemonSet.Spec.Selector)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if selector.Matches(labels.Set(pod.Labels)) {
-		t.Errorf("the DaemonSet selects the pod, with the labels %v", pod.Labels)
-	}
-	if have, want := pod.Spec.Containers[0].Args, []string{"check", "--allow=net", "--domains=home.example", "/etc/generic-dp"}; !slices.Equal(have, want) {
-		t.Errorf("arguments %q, want %q", have, want)
-	}
-	if have := pod.Spec.Volumes[0].ConfigMap.Name; have != "mine" {
-		t.Errorf("the pod mounts the ConfigMap %s, want mine", have)
-	}
-	if text, err := checkout.render(nil); err != nil || strings.Contains(string(text), "kind: Pod\n") {
-		t.Errorf("the plain manifest contains the pod: %v", err)
 	}
 }

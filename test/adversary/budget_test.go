@@ -149,38 +149,6 @@ func TestChangingSerialNumbers(t *testing.T) {
 	}
 }
 
-// Edits that rename devices with many slots, and keep the old ones for long, end nothing, and
-// neither does the state that they leave.
-func TestEditsWithManySlots(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	n.runKubelet()
-	n.start()
-	n.waitServed()
-	n.Logf("resident: %.1f MB before", n.resident())
-	for i := range 9 {
-		n.reload(goodConfig + fmt.Sprintf(`
-[[resource]]
-name = "many"
-count = 4500
-match.virtual = ["a-%[1]d", "b-%[1]d", "c-%[1]d", "d-%[1]d"]
-`, i))
-		n.waitAllocatable("example.com/many", 18_000)
-		n.Logf("resident after edit %d: %.1f MB", i, n.resident())
-	}
-	// A configuration is good when the program has ended with it.
-	n.stop()
-	n.start()
-	for range 3 {
-		n.kill()
-		n.start()
-		n.waitServed()
-		n.waitAllocatable("example.com/many", 18_000)
-	}
-	n.Logf("resident after a restart: %.1f MB", n.resident())
-	n.stop()
-}
-
 // Attributes of devices count like everything else of them: what exceeds the budget is left out, and the
 // other resources are served.
 func TestManyAttributes(t *testing.T) {
@@ -212,33 +180,6 @@ func TestManyAttributes(t *testing.T) {
 	n.start()
 	n.waitServed()
 	n.stop()
-}
-
-// A state that lists more than there is room for ends nothing, and the next one is within the
-// budget.
-func TestStateWithManySlots(t *testing.T) {
-	t.Parallel()
-	for name, resources := range map[string]string{
-		"32 devices with 9000 slots": `{"name": "example.com/many", "devices": [` + repeat(31, `{"id": "d%", "slots": 9000},`) + `{"id": "d", "slots": 9000}]}`,
-		"150,000 devices":            `{"name": "example.com/many", "devices": [` + repeat(149_999, `{"id":"d%","slots":1},`) + `{"id":"d","slots":1}]}`,
-		"140,000 resources":          repeat(139_999, `{"name":"r%","devices":[]},`) + `{"name":"r","devices":[{"id":"d","slots":1}]}`,
-		"50,000 resources, each with a device": repeat(49_999, `{"name":"example.com/r%","devices":[{"id":"d%","slots":9000}]},`) +
-			`{"name":"example.com/r","devices":[{"id":"d","slots":1}]}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t)
-			n.must(os.WriteFile(n.path("state", "state.json"), []byte(`{"version": 1, "boot": "x", "decisions": {}, "resources": [`+resources+`]}`), 0o600))
-			n.configure(goodConfig + resourceWith("match.virtual = \"d\""))
-			n.runKubelet() // devices that the state may have lost wait for its answer
-			for range 2 {
-				n.start()
-				n.waitServed()
-				n.Logf("resident: %.1f MB", n.resident())
-				n.stop()
-			}
-		})
-	}
 }
 
 // A kubelet that names tens of thousands of devices as held, as from a checkpoint out of a

@@ -208,14 +208,3 @@ func (n *node) checkDuringFlood(name string) {
 		}
 	}
 }
-
-// The same with the largest configuration that is served.
-func TestListenerAndConfig(t *testing.T) {
-	n := newNode(t)
-	n.configure(goodConfig + manySlots)
-	n.start()
-	n.waitServed()
-	n.waitReady()
-	n.checkDuringFlood("nothing is read")
-	n.stop()
-}
