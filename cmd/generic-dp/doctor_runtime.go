@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,9 +91,14 @@ func (d *doctor) runtime() {
 			d.cdiSupport(r)
 		}
 	}
-	if !found {
-		d.add(warning, "runtime", "in a pod: mount the host's root, and name it with --root", "no container runtime found")
+	if found {
+		return
 	}
+	fix := "install one, such as containerd, CRI-O or podman"
+	if d.options(io.Discard).InPod {
+		fix = "mount the host's root, and name it with --root"
+	}
+	d.add(warning, "runtime", fix, "no container runtime found")
 }
 
 // cdiSupport checks whether a runtime resolves CDI names. A runtime that does not is a problem only if

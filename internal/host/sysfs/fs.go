@@ -87,10 +87,10 @@ func (fs FS) Check() error {
 	for _, dir := range []string{"devices", "dev"} {
 		fi, err := os.Stat(fs.abs(dir))
 		if err != nil {
-			return fmt.Errorf("%q is not a sysfs tree: %w", fs.root, err)
+			return fmt.Errorf("--sysfs: %q is not a sysfs tree: %w", fs.root, err)
 		}
 		if !fi.IsDir() {
-			return fmt.Errorf("%q is not a sysfs tree: %q is not a directory", fs.root, dir)
+			return fmt.Errorf("--sysfs: %q is not a sysfs tree: %q is not a directory", fs.root, dir)
 		}
 		fs.trace.dir(dir)
 	}
