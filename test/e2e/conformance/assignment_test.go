@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -114,49 +113,6 @@ func TestInitContainerAndAppContainerShareADevice(t *testing.T) {
 			t.Errorf("container %s gets %v, want /dev/port0", container, o.Devices)
 		}
 	}
-}
-
-// e2e_node/device_plugin_test.go: can schedule a pod with a restartable init
-// container; cm/devicemanager/manager_test.go:
-// TestRestartableInitContainerDeviceAllocation
-func TestRestartableInitContainerKeepsItsDevice(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0", "port1")
-	n.serve(ports)
-	n.WaitCount(t, port, count(2, 2))
-	pod := devicemanager.Pod("sidecar", port, 1)
-	always := v1.ContainerRestartPolicyAlways
-	sidecar := devicemanager.Container("sidecar", port, 1)
-	sidecar.RestartPolicy = &always
-	pod.Spec.InitContainers = []v1.Container{devicemanager.Container("init", port, 1), sidecar}
-	n.admit(pod)
-	held := func(container string) string { return strings.Join(n.Devices(pod, container, port), " ") }
-	if held("init") != held("sidecar") {
-		t.Errorf("init container holds %s, sidecar %s, want the same", held("init"), held("sidecar"))
-	}
-	if held("main") == held("sidecar") || held("main") == "" {
-		t.Errorf("sidecar and app container hold %q and %q, want two devices", held("sidecar"), held("main"))
-	}
-}
-
-// cm/devicemanager/manager_test.go: TestPodContainerDeviceToAllocate
-func TestCountIsExhaustedAndFreedSlotsAreReused(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0")
-	n.serve(ports + "count = 3\n")
-	n.WaitCount(t, port, count(3, 3))
-	var pods []*v1.Pod
-	for _, name := range []string{"a", "b", "c"} {
-		pod := n.admit(devicemanager.Pod(name, port, 1))
-		if o := n.RunOptions(t, pod, "main"); len(o.Devices) != 1 || o.Devices[0].PathOnHost != "/dev/port0" {
-			t.Errorf("pod %s gets %v, want /dev/port0", name, o.Devices)
-		}
-		pods = append(pods, pod)
-	}
-	n.wantRefused(devicemanager.Pod("d", port, 1), "Requested: 1, Available: 0")
-	freed := n.Devices(pods[1], "main", port)
-	n.Remove(pods[1])
-	n.wantHeld(n.admit(devicemanager.Pod("e", port, 1)), port, freed...)
 }
 
 // The device manager's own choice is random: a plugin without a preference fails soon.

@@ -65,28 +65,6 @@ func TestPodKeepsADeviceThatTurnsUnhealthy(t *testing.T) {
 	}
 }
 
-// e2e_node/device_plugin_failures_test.go: will lower allocatable to a number of
-// unhealthy devices and then back to healthy
-func TestAllocatableFollowsEachDevice(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0", "port1", "port2", "port3")
-	n.serve(ports)
-	n.WaitCount(t, port, count(4, 4))
-	n.Rm("port1")
-	n.WaitCount(t, port, count(4, 3))
-	n.Rm("port3")
-	n.WaitCount(t, port, count(4, 2))
-	n.Mknod("port3")
-	n.WaitCount(t, port, count(4, 3))
-	n.Mknod("port1")
-	n.WaitCount(t, port, count(4, 4))
-
-	n.Rm("port0", "port1", "port2", "port3")
-	n.WaitCount(t, port, count(4, 0))
-	n.Mknod("port0", "port1", "port2", "port3")
-	n.WaitCount(t, port, count(4, 4))
-}
-
 // Changes in quick succession: the last state wins, however many the kubelet has seen.
 func TestLastStateOfAStormWins(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})

@@ -55,42 +55,6 @@ func TestAssignmentSurvivesRestarts(t *testing.T) {
 	}
 }
 
-// e2e_node/device_plugin_test.go: [OrphanedPods] keeps a deleted pod's device free
-func TestPodDeletedWhileTheKubeletIsDownFreesItsDevice(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0")
-	n.serve(ports)
-	n.WaitCount(t, port, count(1, 1))
-	orphan := n.admit(devicemanager.Pod("orphan", port, 1))
-	n.Stop(t)
-	n.Remove(orphan)
-	n.Restart(t)
-	n.WaitCount(t, port, count(1, 1))
-	n.wantHeld(n.admit(devicemanager.Pod("next", port, 1)), port, "port0")
-	n.wantHeld(orphan, port)
-}
-
-// e2e_node/device_plugin_test.go: does not re-admit a succeeded pod after a kubelet
-// restart with the plugin removed; e2e_node/device_plugin_failures_test.go: plugin
-// stopped
-func TestStoppedPluginLeavesCapacityWithoutAllocatable(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Mknod("port0", "port1")
-	p := n.serve(ports)
-	n.WaitCount(t, port, count(2, 2))
-	pod := n.admit(devicemanager.Pod("done", port, 1))
-	p.Stop(t)
-	n.WaitCount(t, port, count(2, 0))
-	n.wantRefused(devicemanager.Pod("late", port, 1), "no healthy devices present")
-	n.Remove(pod)
-	n.Restart(t)
-	n.WaitCount(t, port, count(0, 0))
-	n.wantRefused(devicemanager.Pod("later", port, 1), "no healthy devices present")
-	p.Restart(t)
-	n.WaitCount(t, port, count(2, 2))
-	n.admit(devicemanager.Pod("in-time", port, 1))
-}
-
 // e2e_node/device_plugin_test.go: node reboot, app pod before the plugin;
 // e2e_node/device_manager_test.go: node reboot with the plugin in time
 func TestRebootedNodeReadmitsPodsOnceThePluginIsRegistered(t *testing.T) {
