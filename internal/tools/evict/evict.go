@@ -105,10 +105,7 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() {
-		w := &watch{evicter: e}
-		w.follow(ctx)
-	})
+	running.Go(func() { e.follow(ctx) })
 	if o.Listener != nil {
 		running.Go(func() {
 			if err := e.metrics.Serve(ctx, o.Listener); err != nil {
@@ -267,19 +264,6 @@ func isBlocked(err error) bool {
 	})
 }
 
-// isReplaced reports whether an eviction failed because the pod was deleted, and another pod has
-// its name. Other conflicts have the same code, so that the message distinguishes them
-// (addConditionAndDeletePod in pkg/registry/core/pod/storage/eviction.go, and Preconditions.Check in
-// k8s.io/apiserver/pkg/storage).
-func isReplaced(err error) bool {
-	var answer *kubeapi.Error
-	if !errors.As(err, &answer) || answer.Code != http.StatusConflict {
-		return false
-	}
-	return strings.Contains(answer.Message, "UID in the precondition") ||
-		strings.Contains(answer.Message, "UID in precondition")
-}
-
 // record records the outcome of an eviction. It returns the reason and the message of the Event to
 // create. The reason is empty if there is no Event.
 func (e *evicter) record(p *pod, err error) (reason, message string) {
@@ -290,7 +274,7 @@ func (e *evicter) record(p *pod, err error) (reason, message string) {
 	message = p.why(now, named)
 	log := e.Log.With("namespace", p.namespace, "pod", p.name)
 	// The pod was deleted, and the watch has not reported it yet.
-	if kubeapi.Code(err) == http.StatusNotFound || isReplaced(err) {
+	if kubeapi.Code(err) == http.StatusNotFound {
 		delete(e.tracker.pods, p.uid)
 		return "", ""
 	}

@@ -25,7 +25,6 @@ type podObject struct {
 		Namespace         string
 		Name              string
 		UID               string
-		ResourceVersion   string
 		DeletionTimestamp *string
 		Annotations       map[string]string
 	}
