@@ -29,21 +29,9 @@ type Program struct {
 	Flags []string
 }
 
-// RemoteError is the failure of a program that kubectl exec ran in a container.
-type RemoteError struct {
-	// Text is what the program wrote to standard error.
-	Text string
-}
-
-func (e *RemoteError) Error() string { return e.Text }
-
 // waitDelay limits the wait for the output of kubectl after it was killed: a child of it, such
 // as a credential plugin, may keep the pipe open.
 const waitDelay = time.Second
-
-// maxOutput limits what is kept of the output of a call, in bytes. The list of all nodes of a large
-// cluster may have 50 MB.
-const maxOutput = 128 << 20
 
 // Run implements Kubectl.
 func (p Program) Run(ctx context.Context, input []byte, args ...string) ([]byte, error) {
@@ -54,12 +42,10 @@ func (p Program) Run(ctx context.Context, input []byte, args ...string) ([]byte,
 	if input != nil {
 		cmd.Stdin = bytes.NewReader(input)
 	}
-	stdout := &limitedBuffer{room: maxOutput}
-	stderr := &limitedBuffer{room: maxOutput}
-	cmd.Stdout = stdout
-	cmd.Stderr = stderr
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	err := cmd.Run()
-	output := stdout.text.Bytes()
 	switch {
 	// The error of a killed process would only say that it was killed.
 	case ctx.Err() != nil:
@@ -67,37 +53,23 @@ func (p Program) Run(ctx context.Context, input []byte, args ...string) ([]byte,
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, fmt.Errorf("%s is not in $PATH\n  hint: --kubectl names another program, such as \"k3s kubectl\"", argv[0])
 	case err != nil:
-		return output, failure(err, stderr.text.String())
+		return stdout.Bytes(), failure(err, stderr.String())
 	}
-	return output, nil
-}
-
-// limitedBuffer keeps the first bytes that are written to it. The rest is dropped without an error,
-// so that kubectl can end.
-type limitedBuffer struct {
-	text bytes.Buffer
-	room int
-}
-
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	kept := p[:min(len(p), b.room)]
-	b.room -= len(kept)
-	b.text.Write(kept)
-	return len(p), nil
+	return stdout.Bytes(), nil
 }
 
 // remoteExit begins the line that kubectl exec writes if the program in the container failed.
 const remoteExit = "command terminated with exit code"
 
 // failure is the error for a call that failed, with the messages of kubectl or of the program in
-// the container. It is a RemoteError if the program in the container failed.
+// the container.
 func failure(err error, stderr string) error {
 	stderr = strings.TrimSpace(stderr)
 	before, _, isRemote := strings.Cut(stderr, remoteExit)
 	if isRemote {
 		// The program has written its messages before kubectl wrote its own.
 		text := strings.TrimPrefix(strings.TrimSpace(before), "error: ")
-		return &RemoteError{Text: text}
+		return errors.New(text)
 	}
 	if stderr == "" {
 		return fmt.Errorf("kubectl: %w", err)

@@ -180,8 +180,7 @@ func (m *Members) Without() []string {
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // exec runs this program in the pod of a node, and returns its output. The environment of the
-// container says where the host and the configuration are. The error of the program is a
-// RemoteError.
+// container says where the host and the configuration are.
 func (f *Fleet) exec(ctx context.Context, m *Member, input []byte, args ...string) ([]byte, error) {
 	call := []string{"exec", "-n", m.Namespace, m.Pod, "-c", m.Container}
 	// Without -i, kubectl does not connect standard input.
