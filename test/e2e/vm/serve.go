@@ -52,14 +52,6 @@ func (m *Machine) Restart(t testing.TB, sig syscall.Signal, config string) {
 	m.call(t, "Serve", wire.Serve{Config: config, Keep: true}, &wire.None{})
 }
 
-// Log returns the log of the program under test.
-func (m *Machine) Log(t testing.TB) string {
-	t.Helper()
-	var log string
-	m.call(t, "Log", wire.None{}, &log)
-	return log
-}
-
 // Want waits until the latest list of a resource matches.
 func (m *Machine) Want(t testing.TB, w wire.Want) wire.Got {
 	t.Helper()
@@ -138,14 +130,6 @@ func (m *Machine) Only(t testing.TB, glob string) string {
 func (m *Machine) Write(t testing.TB, path, text string) {
 	t.Helper()
 	m.call(t, "Write", wire.Write{Path: path, Text: text}, &wire.None{})
-}
-
-// Read reads a file.
-func (m *Machine) Read(t testing.TB, path string) string {
-	t.Helper()
-	var text string
-	m.call(t, "Read", path, &text)
-	return text
 }
 
 // Usage returns the resource usage of the program under test.

@@ -265,13 +265,6 @@ func (g *Guest) Files(f wire.Files, have *[]string) error {
 	})
 }
 
-// Read reads a file.
-func (g *Guest) Read(path string, text *string) error {
-	b, err := os.ReadFile(path)
-	*text = string(b)
-	return err
-}
-
 // Write writes to a file of sysfs.
 func (g *Guest) Write(w wire.Write, _ *wire.None) error {
 	f, err := os.OpenFile(w.Path, os.O_WRONLY, 0)
