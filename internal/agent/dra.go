@@ -403,7 +403,7 @@ func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
 // starts no pod that the API server does not have.
 func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 	a := d.agent
-	list, _, err := a.pods.client.Holders(ctx, a.now())
+	list, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (a *Agent) newBook() *holds.Book {
 // several containers hold a slot, one of their pods is named. It removes the claims that have ended,
 // of which the kubelet may have lost its state.
 func (a *Agent) listHeld(ctx context.Context) (map[string]string, error) {
-	list, _, err := a.pods.client.Holders(ctx, a.now())
+	list, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
 		return nil, err
 	}
