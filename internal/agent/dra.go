@@ -29,7 +29,7 @@ import (
 // To the ledger a change of the API is a move to another resource, made when no container holds the
 // device.
 func (o Options) keyOf(name string, c *config.Resource) string {
-	byDRA := c.API == config.APIDRA && !o.NoDRA && !o.CDIOnly
+	byDRA := c.API == config.APIDRA && !o.ShowsOnly && !o.CDIOnly
 	return device.ResourceKey(name, byDRA)
 }
 
