@@ -146,8 +146,7 @@ func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, er
 		return nil, err
 	}
 	s.options.Listen = listen
-	s.options.NoDRA = true // there is no API server
-	s.options.NoGrants = true
+	s.options.ShowsOnly = true
 	s.options.InPod = false // the checks in a pod are about its mounts, which a session does not use
 	// A missing directory means for the agent that runtimes cannot resolve CDI names. The session
 	// should decide like serve on this host.

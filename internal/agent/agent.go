@@ -49,11 +49,9 @@ type Options struct {
 	Listen string
 	// CDIOnly is set if there is no kubelet: every resource is injected by CDI specs.
 	CDIOnly bool
-	// NoGrants is set if allocations are only shown, and no container gets a device: then an
-	// exclusive device stays available after an allocation of its rival.
-	NoGrants bool
-	// NoDRA is set if every resource is offered as a device plugin.
-	NoDRA bool
+	// ShowsOnly is set if no container gets a device: then an exclusive device stays available after an
+	// allocation of its rival, and every resource is offered as a device plugin.
+	ShowsOnly bool
 	// KubeAPI is the API server, for DRA.
 	KubeAPI kubeapi.Config
 	// InPod is set if hints should name parts of the manifest instead of flags.

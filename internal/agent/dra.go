@@ -29,7 +29,7 @@ import (
 // To the ledger a change of the API is a move to another resource, made when no container holds the
 // device.
 func (o Options) keyOf(name string, c *config.Resource) string {
-	byDRA := c.API == config.APIDRA && !o.NoDRA && !o.CDIOnly
+	byDRA := c.API == config.APIDRA && !o.ShowsOnly && !o.CDIOnly
 	return device.ResourceKey(name, byDRA)
 }
 
@@ -403,7 +403,7 @@ func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
 // starts no pod that the API server does not have.
 func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 	a := d.agent
-	list, _, err := a.pods.client.Holders(ctx, a.now())
+	list, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (a *Agent) newBook() *holds.Book {
 		CgroupHint: a.options.hint("cgroup"),
 		Log:        a.log,
 	}
-	if a.options.NoGrants {
+	if a.options.ShowsOnly {
 		o.Journal = ""
 	}
 	return holds.New(o)
@@ -51,7 +51,7 @@ func (a *Agent) newBook() *holds.Book {
 // several containers hold a slot, one of their pods is named. It removes the claims that have ended,
 // of which the kubelet may have lost its state.
 func (a *Agent) listHeld(ctx context.Context) (map[string]string, error) {
-	list, _, err := a.pods.client.Holders(ctx, a.now())
+	list, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (a *Agent) listAgain() {
 // claims are ours, so that they are known without the kubelet.
 func (a *Agent) loadHolds(ctx context.Context) {
 	a.book.Load(ctx)
-	if !a.options.CDIOnly && !a.options.NoDRA {
+	if !a.options.CDIOnly && !a.options.ShowsOnly {
 		a.dra.plugin.Load()
 	}
 }

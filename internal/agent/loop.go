@@ -26,9 +26,10 @@ type loop struct {
 
 	// The fields below are grouped by subject. The methods of the loop use all of them.
 	// start is when this instance began to serve.
-	start  time.Time
-	last   lastScan
-	checks healthChecks
+	start time.Time
+	last  lastScan
+	// prober runs the health checks in its own goroutines, and keeps their last results.
+	prober *health.Prober
 	memory memory
 	// held is who holds what in this pass.
 	held  *holds.View
@@ -47,14 +48,6 @@ type lastScan struct {
 	err error
 	// watched are the directories that the host watcher follows.
 	watched watched
-}
-
-// healthChecks are the checks of the devices.
-type healthChecks struct {
-	// prober runs the checks in its own goroutines, and keeps their last results.
-	prober *health.Prober
-	// stuck is the last state of prober.Stuck that was logged.
-	stuck bool
 }
 
 // pace is when the next pass runs.
@@ -97,7 +90,7 @@ func newLoop(a *Agent, running phases) *loop {
 		Agent:  a,
 		config: a.found.config,
 		start:  a.now(),
-		checks: healthChecks{prober: health.New(a.options.Paths.local)},
+		prober: health.New(a.options.Paths.local),
 		held:   &holds.View{},
 		pace: pace{
 			timer: time.NewTimer(retryAfter),
@@ -141,7 +134,7 @@ func (l *loop) run(ctx context.Context) error {
 	l.host.watchSpecs = sync.OnceFunc(func() {
 		l.life.passing.Go(l.host.specs.Run)
 	})
-	l.life.passing.Go(l.checks.prober.Run)
+	l.life.passing.Go(l.prober.Run)
 	l.life.passing.Go(l.saves.saver.run)
 	for t, ok := l.begin(ctx); ok; t, ok = l.next(ctx) {
 		began := time.Now()
@@ -210,7 +203,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	case <-l.host.watcher.Changes():
 		return trigger{scan: byEvents, limited: true}, true
 	// Checks change health only, so the host need not be scanned.
-	case <-l.checks.prober.Changes():
+	case <-l.prober.Changes():
 		return trigger{limited: true}, true
 	case <-l.host.paths.answered:
 		return trigger{}, true

@@ -89,8 +89,7 @@ func (l *loop) match(now time.Time) *View {
 		l.last.view = v
 	}
 	l.memory.decisions = v.Decisions
-	l.checks.prober.Set(v.checks())
-	l.warnStuckChecks()
+	l.prober.Set(v.checks())
 	return v
 }
 
@@ -109,7 +108,7 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 		Events:         l.host.scanner.Events(),
 		Hardware:       v.Snapshot.Hardware,
 		UnreadHardware: v.unread,
-		Failing:        l.checks.prober.Results(),
+		Failing:        l.prober.Results(),
 		Resources:      resources,
 	})
 	l.memory.state = state

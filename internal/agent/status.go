@@ -145,7 +145,7 @@ func (a *Agent) askKubelet(ctx context.Context) (kubeletAnswer, error) {
 	defer cancel()
 	// Both questions accept an answer of that age, which other scrapes may have caused.
 	since := a.now().Add(-holdersFor)
-	held, _, err := a.pods.client.Holders(ctx, since)
+	held, err := a.pods.client.Holders(ctx, since)
 	if err != nil {
 		last := a.page.heldError.Swap(err.Error())
 		if last != err.Error() {
@@ -285,6 +285,9 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 			)
 		}
 	}
+	if l.prober.Stuck() {
+		l.page.problems.warn("health checks", errChecksStuck, "health checks hang")
+	}
 	for _, id := range slices.Sorted(maps.Keys(failed)) {
 		l.page.problems.warn(id, failed[id], "device can't be offered")
 	}
@@ -314,6 +317,8 @@ func nodesByDevice(v *View) map[string][]string {
 	}
 	return nodes
 }
+
+var errChecksStuck = errors.New("too many hang in the kernel: other nodes and attributes keep the result of their last check until some return")
 
 var errHeldUnlisted = errors.New("more absent devices are held, as the kubelet says, than the lists have room for: those beyond are not listed")
 
@@ -375,21 +380,6 @@ func levelOf(reason string) slog.Level {
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn
-}
-
-// warnStuckChecks logs when so many health checks hang that other devices keep the result of their
-// last check, and when they are checked again. Each change is logged once.
-func (l *loop) warnStuckChecks() {
-	isStuck := l.checks.prober.Stuck()
-	if isStuck == l.checks.stuck {
-		return
-	}
-	l.checks.stuck = isStuck
-	if isStuck {
-		l.log.Warn("too many health checks hang in the kernel: other nodes and attributes are not checked until some return")
-	} else {
-		l.log.Info("health checks that waited for hanging ones run again")
-	}
 }
 
 // maxEvents is how many events the status page shows. A hub with ten devices that is plugged in

@@ -10,7 +10,9 @@ func Quiet(o Options) Options {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	o.Wrote = func(error) {}
+	if o.Wrote == nil {
+		o.Wrote = func(error) {}
+	}
 	o.Prepared = func(time.Duration, error) {}
 	o.Enter = func(context.Context) (func(), error) {
 		return func() {}, nil
@@ -26,12 +28,3 @@ func (p *Plugin) SetAnswer(d time.Duration) {
 
 // SetStart replaces how long a pod may need from the answer to a prepare to its first process.
 func (p *Plugin) SetStart(d time.Duration) { p.StartWithin = d }
-
-// Hasten shortens the delays of requests to the API server.
-func (p *Plugin) Hasten(refill time.Duration) {
-	p.timing.jitter = time.Millisecond
-	p.timing.calm = time.Millisecond
-	p.timing.retry = 5 * time.Millisecond
-	p.timing.maxRetry = 20 * time.Millisecond
-	p.timing.refill = refill
-}

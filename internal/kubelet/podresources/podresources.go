@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -64,16 +63,15 @@ func New(path string, now func() time.Time) *Client {
 }
 
 // Holders returns the holders of every device as reported by the kubelet at since or
-// later, and the time. Concurrent callers share a response, which must not be changed.
-func (c *Client) Holders(ctx context.Context, since time.Time) (Holders, time.Time, error) {
+// later. Concurrent callers share a response, which must not be changed.
+func (c *Client) Holders(ctx context.Context, since time.Time) (Holders, error) {
 	return c.held.get(ctx, since)
 }
 
 // Allocatable returns the IDs that the kubelet could allocate, held or not, by resource
 // name, sorted; otherwise it is like Holders.
 func (c *Client) Allocatable(ctx context.Context, since time.Time) (map[string][]string, error) {
-	allocatable, _, err := c.allocatable.get(ctx, since)
-	return allocatable, err
+	return c.allocatable.get(ctx, since)
 }
 
 // cached is the latest response to a call. The kubelet limits the rate of calls (DefaultQPS in
@@ -90,12 +88,12 @@ type cached[T any] struct {
 }
 
 // get returns the response of a call at since or later.
-func (c *cached[T]) get(ctx context.Context, since time.Time) (response T, asked time.Time, err error) {
+func (c *cached[T]) get(ctx context.Context, since time.Time) (response T, err error) {
 	for {
 		c.mu.Lock()
 		if !c.asked.IsZero() && !c.asked.Before(since) {
 			defer c.mu.Unlock()
-			return c.response, c.asked, c.err
+			return c.response, c.err
 		}
 		if c.pending == nil {
 			c.pending = make(chan struct{})
@@ -106,7 +104,7 @@ func (c *cached[T]) get(ctx context.Context, since time.Time) (response T, asked
 		select {
 		case <-pending:
 		case <-ctx.Done():
-			return response, asked, errNoAnswer
+			return response, errNoAnswer
 		}
 	}
 }
@@ -212,16 +210,6 @@ func (held Holders) add(name, id string, h Holder) {
 	if !slices.Contains(ids[id], h) {
 		ids[id] = append(ids[id], h)
 	}
-}
-
-// Started returns when the kubelet made its socket, which is at its start; zero without a
-// socket.
-func (c *Client) Started() time.Time {
-	var stat unix.Stat_t
-	if unix.Stat(c.path, &stat) != nil {
-		return time.Time{}
-	}
-	return time.Unix(0, stat.Mtim.Nano())
 }
 
 // listAllocatable returns the allocatable IDs of every resource. The kubelet has an entry for each NUMA

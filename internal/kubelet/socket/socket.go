@@ -10,7 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -105,12 +105,6 @@ func Listen(dir, resource string) (*Socket, error) {
 	}, nil
 }
 
-// Resource is the part of the name that identifies the resource.
-func (s *Socket) Resource() string {
-	r, _ := ResourceOf(s.Name)
-	return r
-}
-
 // Present reports whether the socket's file is there.
 func (s *Socket) Present() bool {
 	id, ok := Identify(s.Path)
@@ -134,22 +128,8 @@ func socketName(resource string) string {
 	return fmt.Sprintf("gdp-%08x-%016x.sock", h.Sum32(), rand.Uint64())
 }
 
-// ResourceOf returns the part of a socket's name that identifies the resource, and
-// false for a name of another form.
-func ResourceOf(name string) (string, bool) {
-	if len(name) != nameLength {
-		return "", false
-	}
-	random, hasPrefix := strings.CutPrefix(name, "gdp-")
-	random, hasSuffix := strings.CutSuffix(random, ".sock")
-	resource, random, hasDash := strings.Cut(random, "-")
-	hasForm := hasPrefix && hasSuffix && hasDash
-	if !hasForm || len(resource) != 8 {
-		return "", false
-	}
-	rest := strings.Trim(resource+random, "0123456789abcdef")
-	return resource, rest == ""
-}
+// ownName is the form of the names of this program's sockets.
+var ownName = regexp.MustCompile(`^gdp-[0-9a-f]{8}-[0-9a-f]{16}\.sock$`)
 
 // Sweep removes the sockets in dir that killed instances of this program left, and returns
 // their names. Their names have this program's exact form, and they refuse connections twice.
@@ -161,8 +141,7 @@ func Sweep(dir string) ([]string, error) {
 	}
 	var suspects []string
 	for _, e := range entries {
-		_, isOwn := ResourceOf(e.Name())
-		if isOwn && e.Type() == os.ModeSocket && Dead(filepath.Join(dir, e.Name())) {
+		if ownName.MatchString(e.Name()) && e.Type() == os.ModeSocket && Dead(filepath.Join(dir, e.Name())) {
 			suspects = append(suspects, e.Name())
 		}
 	}

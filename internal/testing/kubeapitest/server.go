@@ -51,7 +51,6 @@ type Server struct {
 	refuse   func(*http.Request) (int, Object)
 	validate func(Object) []kubeapi.Cause
 	requests []Request
-	message  string // see Explain
 }
 
 // Request is an answered request.
@@ -166,13 +165,6 @@ func (s *Server) Fault(f func(r *http.Request, o Object) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
-}
-
-// Explain sets the message of the answers of Fault.
-func (s *Server) Explain(message string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.message = message
 }
 
 // Refuse answers requests with the HTTP status and the Status object that f returns, unless the
@@ -322,9 +314,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if answer == nil {
 		answer = status(code)
-	}
-	if s.message != "" && code >= http.StatusBadRequest {
-		answer["message"] = s.message
 	}
 	ended := s.ended
 	s.requests = append(s.requests, Request{

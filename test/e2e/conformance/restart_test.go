@@ -14,7 +14,10 @@ import (
 // kubelet restarts; ... after the device plugin has restarted
 func TestAssignmentSurvivesRestarts(t *testing.T) {
 	kubelet := func(t *testing.T, n *node, _ *product.Plugin) { n.Restart(t) }
-	killed := func(t *testing.T, _ *node, p *product.Plugin) { p.Restart(t) }
+	killed := func(t *testing.T, _ *node, p *product.Plugin) {
+		p.Restart(t)
+		p.WaitLog(t, limit, "msg=registered") // the kubelet may still count the devices of the killed one
+	}
 	for _, c := range []struct {
 		name  string
 		steps []func(*testing.T, *node, *product.Plugin)
