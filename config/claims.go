@@ -247,21 +247,6 @@ func (r *Resource) NeedsVersion() (what, version, otherwise string) {
 	return strings.Join(keys, " and "), "1.36", strings.Join(reasons, "; ")
 }
 
-// checkCapacityVar returns why the variable of a capacity has no value, or an empty string. name is
-// the whole name of the variable, and capacity the part after its prefix.
-func checkCapacityVar(name, capacity string, r *Resource) string {
-	isConfigured := slices.ContainsFunc(r.Capacity, func(c Capacity) bool {
-		return c.Name == capacity
-	})
-	if !isConfigured {
-		return fmt.Sprintf(`has "${%s}", but the resource has no capacity.%s`, name, capacity)
-	}
-	if r.API != APIDRA {
-		return fmt.Sprintf(`has "${%s}", which requires api = "dra": device plugins have no capacities`, name)
-	}
-	return ""
-}
-
 // readFeatures reads v as a table of values by the end of the name of their label. The order is the
 // order of the names. The label begins with the name of the resource: the feature "model" of
 // "example.com/gpu" is the label "example.com/gpu.model".

@@ -257,10 +257,6 @@ func (v value) mode() *uint32 {
 		// setuid, setgid and the sticky bit are refused.
 		maxBits = 0o777
 	)
-	if n, isInt := v.raw.(int64); isInt {
-		v.mistyped(want, baseHint(n, minDigits, octalBase))
-		return nil
-	}
 	var mode *uint32
 	v.checked(want, func(s string) (rule, hint string) {
 		bits, err := strconv.ParseUint(s, 8, 32)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,8 +20,6 @@ type kind struct {
 	// integers is set if TOML integers are accepted, because the values are decimal
 	// numbers. Elsewhere the integer 0x10de would silently become "4318".
 	integers bool
-	// digits of a hexadecimal number; 0 for other kinds.
-	digits int
 	// check returns the rule that an alternative of a pattern violates, or an empty rule.
 	check func(a pattern.Alternative) (rule, hint string)
 }
@@ -96,10 +93,6 @@ func (v value) pattern(k kind) (p pattern.Values, ok bool) {
 	if k.integers {
 		v = v.decimal()
 	}
-	if n, isInt := v.raw.(int64); isInt && k.digits > 0 {
-		v.mistyped(k.want, baseHint(n, k.digits, hexadecimalBase))
-		return p, false
-	}
 	s := v.checked(k.want, func(s string) (rule, hint string) {
 		p, rule, hint = v.r.parsePattern(k, s)
 		return rule, hint
@@ -147,90 +140,25 @@ func hexadecimal(numbers, digits int, rule, want, key string) kind {
 		p, err := pattern.Parse(pattern.Hex, s)
 		return err != nil || !p.Alternatives()[0].Fits(digits, hexDigits)
 	}
-	k := kind{
+	return kind{
 		mode: pattern.Hex,
 		want: want,
 		check: func(a pattern.Alternative) (broken, hint string) {
 			written := a.String()
-			// Parse ignores space around a number, but it would compare the inner space.
-			if strings.ContainsAny(written, " \t") {
-				return "contains a space: want " + want, idHint(written, numbers, isOther)
-			}
 			parts := strings.Split(written, ":")
-			isValid := !slices.ContainsFunc(parts, isOther)
+			// Parse ignores space around a number, but it would compare the inner space.
+			hasSpace := strings.ContainsAny(written, " \t")
+			isValid := !hasSpace && !slices.ContainsFunc(parts, isOther)
 			if isValid && len(parts) == numbers {
 				return "", ""
 			}
-			// This is the default hint. A vendor in place of an ID has a better one.
-			hint = cmp.Or(idHint(written, numbers, isOther), "generic-dp devices --all lists hardware with its IDs")
+			hint = "generic-dp devices --all lists hardware with its IDs"
 			if isValid && len(parts) == 1 && key != "" {
 				hint = fmt.Sprintf("%s = %s selects all devices of this vendor", key, quote(written+":*"))
 			}
 			return rule + ": want " + want, hint
 		},
 	}
-	// Only a single number can be a TOML integer, which baseHint explains.
-	if numbers == 1 {
-		k.digits = digits
-	}
-	return k
-}
-
-// lookalikes are characters that people write in place of a hexadecimal digit: other letters, and Cyrillic
-// ones, which look the same.
-var lookalikes = strings.NewReplacer("o", "0", "O", "0", "l", "1", "I", "1", "а", "a", "А", "a", "в", "b", "В", "b", "с", "c", "С", "c", "е", "e", "Е", "e", "О", "0", "о", "0")
-
-// idHint suggests the ID that a misspelled one probably means: with other separators, spaces or
-// characters. isOther reports whether a part of it is invalid. The hint is empty if there is no valid ID.
-func idHint(written string, numbers int, isOther func(part string) bool) string {
-	parts := strings.FieldsFunc(lookalikes.Replace(written), func(r rune) bool {
-		return strings.ContainsRune(" \t:-_./", r)
-	})
-	// The spaces are within the only number.
-	if numbers == 1 && len(parts) > 1 {
-		parts = []string{strings.Join(parts, "")}
-	}
-	meant := strings.Join(parts, ":")
-	isInvalid := len(parts) != numbers || slices.ContainsFunc(parts, isOther)
-	if isInvalid || meant == written {
-		return ""
-	}
-	return didYouMean(meant)
-}
-
-// base is a base in which TOML integers can be written, besides decimal.
-type base struct {
-	// format of an integer with a number of digits: IDs and modes have leading zeros.
-	format string
-	prefix string
-}
-
-var (
-	hexadecimalBase = base{"%0*x", "0x"}
-	octalBase       = base{"%0*o", "0o"}
-)
-
-// baseHint returns how to write a bare integer as a string of this many digits. TOML reads
-// 0x10de and 4318 as the same number, so that both may be meant.
-func baseHint(n int64, digits int, b base) string {
-	// No ID and no mode has a sign.
-	if n < 0 {
-		return ""
-	}
-	decimal := fmt.Sprintf("%0*d", digits, n)
-	other := fmt.Sprintf(b.format, digits, n)
-	decimalFits := len(decimal) <= digits
-	otherFits := len(other) <= digits
-	switch {
-	case !decimalFits && !otherFits:
-		return ""
-	// Both notations are the same text, or only one of them is short enough.
-	case !decimalFits || decimal == other:
-		return "write it in quotes: " + quote(other)
-	case !otherFits:
-		return "write it in quotes: " + quote(decimal)
-	}
-	return fmt.Sprintf("TOML reads %s%s and %d as the same number: write %q or %q", b.prefix, other, n, other, decimal)
 }
 
 // pciClass accepts a prefix of a PCI class code. It has three bytes (PCI Local Bus
@@ -299,25 +227,20 @@ var nodeGlob = kind{
 	want: `a path below /dev or a pattern such as "/dev/ttyUSB*", or a list of them`,
 	check: func(a pattern.Alternative) (rule, hint string) {
 		written := a.String()
-		if pattern.IsRegexp(written) {
-			return notRegexp, regexpHint(written)
+		if isRegexp(written) {
+			return `is a regular expression: want a path or a glob such as "/dev/ttyUSB*"`, ""
 		}
 		// The shape has "*" in place of the wildcards, so that only the literal parts are checked.
 		return pathBelowDev(written, a.Shape())
 	},
 }
 
-// notRegexp is the rule for a path that is written as a regular expression. As a glob it would
-// select nothing, without a message.
-const notRegexp = `is a regular expression: want a path or a glob such as "/dev/ttyUSB*"`
-
-// regexpHint suggests the glob that a regular expression means.
-func regexpHint(s string) string {
-	glob := pattern.FromRegexp(s)
-	if glob == "" {
-		return ""
-	}
-	return "the equivalent glob is " + quote(glob)
+// isRegexp reports whether a path is certainly a regular expression: it has an anchor or a quantifier. As a
+// glob it would select nothing, without a message. It must not be true for a path that is meant as a glob.
+func isRegexp(s string) bool {
+	hasAnchor := strings.HasPrefix(s, "^") || strings.HasSuffix(s, "$")
+	hasQuantifier := strings.Contains(s, "]+") || strings.Contains(s, `\d`)
+	return hasAnchor || hasQuantifier
 }
 
 // mountGlob accepts paths of files and directories to mount.

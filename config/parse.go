@@ -88,21 +88,10 @@ type reader struct {
 	resources []value
 	// virtual is the number of virtual devices so far.
 	virtual int
-	// listed are the hints that are given only once.
-	listed []string
 	// texts are the texts with variables of the resource that is being read.
 	texts []textUse
 	// matches are the matches of the resource that is being read, for positions.
 	matches []value
-}
-
-// once returns a long hint the first time, and an empty string afterwards.
-func (r *reader) once(hint string) string {
-	if slices.Contains(r.listed, hint) {
-		return ""
-	}
-	r.listed = append(r.listed, hint)
-	return hint
 }
 
 // report records a problem, unless there are already many.
@@ -164,14 +153,8 @@ func (v value) checkSameName(r, other *Resource) {
 	// Which names result from the variables depends on the host.
 	mayDiffer := len(r.NameText) > 0
 	bothHaveWhen := other.When != nil && r.When != nil
-	if mayDiffer || bothHaveWhen {
-		return
-	}
-	if other.When != nil || r.When != nil {
-		v.report(already+", and only one of them has a when: both need one, so that one resource is left on each node",
-			`when.node_name = "!gpu-*" selects all other nodes`)
-	} else {
-		v.report(already, "to offer several kinds of hardware under one name, give one resource a list of matches")
+	if !mayDiffer && !bothHaveWhen {
+		v.report(already, "give one resource a list of matches, or give both a when, so that one resource is left on each node")
 	}
 }
 

@@ -200,8 +200,7 @@ func (v value) unknownHint(name string, known []string) string {
 	case isTypingError || similar != "" && !isKeyElsewhere:
 		return didYouMean(similar)
 	case !isKeyElsewhere:
-		// The list is long, and a configuration may have the same problem in every resource.
-		return v.r.once("the keys of this table are " + list(known))
+		return "the keys of this table are " + list(known)
 	case isAround:
 		return fmt.Sprintf("%q is a key of %s: %s", name, tableName(above.path()), v.headerHint(above))
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Rules for combinations of the keys of a match or a resource.
@@ -130,7 +128,6 @@ func (v value) checkResource(r *Resource) {
 	v.checkEach(r)
 	v.checkVirtual(r)
 	v.checkNets(r)
-	v.checkPaths(r)
 	v.checkCDI(r)
 	v.checkCapacity(r)
 	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
@@ -151,29 +148,13 @@ func (v value) checkResource(r *Resource) {
 			"",
 		)
 	}
-	// Only network interfaces have a carrier. USB devices and PCI functions may have interfaces.
-	checksLink := r.Health != nil && r.Health.Link
-	if checksLink && r.hasOnlyOther(func(m *Match) bool { return m.Has("net", "pci", "usb") }) {
-		v.child("health").child("link").report(
-			"no match selects network functions, which link requires",
-			`match = { pci = { class = "02" } } selects the functions of network cards`,
-		)
-	}
-	// Companions are not opened, so that a node of a match is needed.
-	checksOpen := r.Health != nil && r.Health.Open
-	if checksOpen && r.hasOnlyOther((*Match).hasNode) {
-		v.child("health").child("open").report(
-			"no match selects device nodes, which open requires",
-			"health.tcp checks that an address accepts connections",
-		)
-	}
 }
 
 // checkEach reports matches that are incompatible with each.
 func (v value) checkEach(r *Resource) {
 	// Hardware can be grouped by a wildcard only if each of its nodes has one.
-	if _, numbered := wildcardNumber(r.GroupBy); numbered {
-		v.child("each").violates(r.GroupBy, checkSource(r.GroupBy, r), "")
+	if r.GroupBy != "" && !r.provides(r.GroupBy) {
+		v.child("each").violates(r.GroupBy, fmt.Sprintf(notProvided, r.GroupBy), "")
 	}
 	for i := range r.Match {
 		rule, hint := v.checkEachOf(r, i)
@@ -265,51 +246,6 @@ func (v value) checkNets(r *Resource) {
 	}
 	// The interface disappears from the host while a container has it.
 	v.r.matches[index].child("net").needs("moving network interfaces of the host", allowNet)
-}
-
-// checkPaths reports texts that give several nodes of one device the same path or name in the
-// container.
-func (v value) checkPaths(r *Resource) {
-	// With other values of each, a device may have a single node, for which any text is right.
-	several := ""
-	if r.Each == EachAll {
-		several = `each = "all"`
-	} else if r.GroupBy != "" {
-		several = fmt.Sprintf("each = %q", r.GroupBy)
-	} else {
-		return
-	}
-	const (
-		rule = " is the same for all nodes, but %s requires a different path for each node"
-		hint = `"/dev/serial/" is a directory for the nodes, and "/dev/serial/${kernel}" is a different path for each`
-	)
-	rulePath := fmt.Sprintf(rule, several)
-	container := v.child("container")
-	container.child("path").wantVarying(r.Container.Path, rulePath, hint)
-	container.child("net_name").wantVarying(
-		r.Container.NetName,
-		" is the same for all interfaces, but "+several+" requires a different name for each",
-		`"can-${usb.serial}" is a different name for each`,
-	)
-	for i := range r.Match {
-		m := &r.Match[i]
-		// A glob without wildcards selects a single node, which can have any path.
-		if _, isOneNode := m.Glob.Literal(); !isOneNode {
-			v.r.matches[i].child("container_path").wantVarying(m.ContainerPath, rulePath, hint)
-		}
-	}
-}
-
-// wantVarying reports a text that is the same for all nodes of a device, unless it is a
-// directory for them.
-func (v value) wantVarying(text device.Text, rule, hint string) {
-	if len(text) == 0 || perDevice(text) {
-		return
-	}
-	written := text.String()
-	if !strings.HasSuffix(written, "/") {
-		v.report(quote(written)+rule, hint)
-	}
 }
 
 // checkCDI reports keys that require CDI, and resource names that cannot be the kind of a CDI

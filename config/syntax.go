@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,8 +9,11 @@ import (
 // Messages of the TOML library say which character it did not expect. The hints in this file say
 // what the author probably meant.
 
-// backslashHint is for a serial number or a regular expression in double quotes.
-const backslashHint = `text with quotes or backslashes is written in single quotes: '"a" \*'`
+const (
+	// backslashHint is for a serial number or a regular expression in double quotes.
+	backslashHint = `text with quotes or backslashes is written in single quotes: '"a" \*'`
+	quotesHint    = "text and hexadecimal IDs are written in quotes, and booleans are true and false"
+)
 
 // Hints for YAML. The first one is for a whole file. It does not name the file, because the
 // configuration of another plugin is often pasted.
@@ -35,6 +37,11 @@ var syntaxHints = []struct{ part, hint string }{
 	{"unexpected comma", "remove one of the commas"},
 	{"with a newline, comment, or EOF, but got ','", "remove the comma: each key has a line of its own"},
 	{"with a newline, comment, or EOF, but got ']'", "a resource begins with [[resource]]: two brackets on each side"},
+	{"to end with a newline", quotesHint + "; " + backslashHint},
+	{"expected value", quotesHint},
+	{"leading zeroes", quotesHint},
+	{"expected a comma", "a comma or a closing bracket is missing before this"},
+	{"but got '{' instead", "TOML wants KEY = VALUE, and [[resource]] above each resource"},
 }
 
 // inStyle turns a message of the library into a message of ours: it begins in lower case and has no
@@ -101,54 +108,15 @@ func syntaxHint(message, text string, at int) string {
 	if strings.HasPrefix(strings.TrimSpace(line), "//") {
 		return `a comment begins with "#"`
 	}
-	// The string ended earlier than its author believed: it has a quote inside.
-	isAfterQuotes := strings.Contains(message, "to end with a newline") && at > 0 && text[at-1] == '"'
+	// A "[" that starts a line is an element of a list that is still open.
+	isElement := at > 0 && text[at-1] == '['
+	if isElement && strings.HasPrefix(message, "expected value") {
+		return `is a "]" missing above?`
+	}
 	for _, h := range syntaxHints {
 		if strings.Contains(message, h.part) {
 			return h.hint
 		}
-	}
-	word := wordAt(text, at)
-	isUnexpectedWord := strings.HasPrefix(message, "expected ") || strings.Contains(message, "leading zeroes")
-	// The text at the position decides if the message says too little.
-	switch c, _ := utf8.DecodeRuneInString(text[at:]); {
-	case strings.ContainsRune("“”„‟‘’«»", c):
-		return fmt.Sprintf("%q is a typographic quote: write \" or '", c)
-	case strings.HasPrefix(strings.TrimSpace(text), "{"):
-		return "TOML wants KEY = VALUE, and [[resource]] above each resource: is this JSON?"
-	// A "[" that starts a line is an element of a list that is still open.
-	case at > 0 && text[at-1] == '[':
-		return `is a "]" missing above?`
-	case booleanOf(word) != "":
-		return didYouMean(booleanOf(word))
-	case isAfterQuotes:
-		return backslashHint
-	case strings.HasPrefix(message, "expected a comma"):
-		return "a comma or a closing bracket is missing before this"
-	case word != "" && isUnexpectedWord:
-		return "text and hexadecimal IDs are written in quotes: " + quote(word)
-	}
-	return ""
-}
-
-// wordAt returns the word around an offset of a text. It is empty if there is no word at the
-// offset. The characters are the ones that IDs, paths and patterns have.
-func wordAt(text string, at int) string {
-	isWord := func(r rune) bool {
-		return strings.ContainsRune(alnum+"_-:./*?", r)
-	}
-	start := len(strings.TrimRightFunc(text[:at], isWord))
-	end := len(text) - len(strings.TrimLeftFunc(text[at:], isWord))
-	return text[start:end]
-}
-
-// booleanOf returns the boolean that a word of another language means, or an empty string.
-func booleanOf(word string) string {
-	switch strings.ToLower(word) {
-	case "true", "yes", "on":
-		return "true"
-	case "false", "no", "off":
-		return "false"
 	}
 	return ""
 }

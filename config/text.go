@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -145,19 +144,6 @@ var variablesWithArgument = []variable{
 	{device.CapacityPrefix, "0.5", someDevices, afterPath},
 }
 
-// variableNames returns the names of the variables for a message. One placeholder stands for all
-// attributes of a table of hardware.
-func variableNames() []string {
-	var names []string
-	for _, v := range variables() {
-		if !strings.Contains(v.name, ".") {
-			names = append(names, v.name)
-		}
-	}
-	names = append(names, "usb.KEY", "pci.KEY", "net.KEY", "mdev.KEY", "cdi.name", "cdi.device", "cdi.kind")
-	return append(names, "attr:NAME", "var:NAME", "devnode:GLOB", "capacity.NAME", "1")
-}
-
 // variableNamed returns the variable with a name. A number is a wildcard of the glob. known is
 // false for an unknown name. The names of arguments are not checked: see checkVariable.
 func variableNamed(name string) (variable, bool) {
@@ -177,7 +163,7 @@ func variableNamed(name string) (variable, bool) {
 
 // checkVariable returns the rule that the name of a variable violates, or an empty rule. The rule
 // continues a sentence that begins with the name. It does not check whether the matches have the
-// variable: see checkSource.
+// variable: see Resource.provides.
 func (r *reader) checkVariable(name string) (rule, hint string) {
 	if attribute, ok := strings.CutPrefix(name, device.AttrPrefix); ok {
 		return wildAttribute.check(attribute), ""
@@ -193,12 +179,12 @@ func (r *reader) checkVariable(name string) (rule, hint string) {
 	if _, ok := variableNamed(name); ok {
 		return "", ""
 	}
-	return "is an unknown variable", r.variableHint(name)
+	return "is an unknown variable", variableHint(name)
 }
 
 // variableHint suggests variables in place of an unknown name: one with a similar name, or the
 // attributes of hardware with the name as their key.
-func (r *reader) variableHint(name string) string {
+func variableHint(name string) string {
 	var names []string
 	var withTable []string
 	for _, v := range variables() {
@@ -215,7 +201,7 @@ func (r *reader) variableHint(name string) string {
 	if len(withTable) > 0 {
 		return didYouMean(withTable...)
 	}
-	return r.once("the variables are " + list(variableNames()))
+	return "config/reference.toml has all variables"
 }
 
 // wildcardNumber returns n for the variable of the n-th wildcard, from 1. ok is false for other
@@ -337,9 +323,8 @@ func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 		if !sound {
 			continue
 		}
-		rule := checkSource(name, r)
-		if rule != "" {
-			return rule, ""
+		if !r.provides(name) {
+			return fmt.Sprintf(notProvided, name), ""
 		}
 	}
 	if u.role.check == nil {
@@ -356,63 +341,44 @@ func sample(text device.Text) string {
 	}).String()
 }
 
-// checkWildcards returns why the n-th wildcard has no value in some match, or an empty string.
-// Every alternative needs the wildcard, because any of them may select the device.
-func checkWildcards(n int, r *Resource) string {
-	hasFewer := func(a pattern.Alternative) bool {
-		return a.Wildcards() < n
-	}
-	for i := range r.Match {
-		all := r.Match[i].Glob.Alternatives()
-		// A match without a glob has no wildcards.
-		if len(all) == 0 || slices.ContainsFunc(all, hasFewer) {
-			return fmt.Sprintf(`has "${%d}", but match %d has no glob with that many wildcards: every pattern of every match needs them`,
-				n, i+1)
+// notProvided is the rule for a variable without a value in its resource.
+const notProvided = `has "${%s}", which the resource does not provide`
+
+// provides reports whether a variable can have a value: the resource has a match of the necessary kind, or
+// the capacity. Other variables may be empty on a host, which is not checked here.
+func (r *Resource) provides(name string) bool {
+	n, isWildcard := wildcardNumber(name)
+	key, isVar := strings.CutPrefix(name, device.VarPrefix)
+	capacity, isCapacity := strings.CutPrefix(name, device.CapacityPrefix)
+	switch {
+	case isWildcard:
+		// Every alternative needs the wildcard, because any of them may select the device.
+		hasFewer := func(a pattern.Alternative) bool {
+			return a.Wildcards() < n
 		}
-	}
-	return ""
-}
-
-// checkSource returns why a variable has no value because the resource has no match of the
-// necessary kind, or an empty string. Other variables may be empty on a host, which is not checked
-// here.
-func checkSource(name string, r *Resource) string {
-	if n, isWildcard := wildcardNumber(name); isWildcard {
-		return checkWildcards(n, r)
-	}
-	if strings.HasPrefix(name, "cdi.") && r.find((*Match).fromCDI) < 0 {
-		return fmt.Sprintf(`has "${%s}", but no match has cdi_device`, name)
-	}
-	if name == virtualVar && r.find((*Match).isVirtual) < 0 {
-		return `has "${virtual}", but no match has virtual`
-	}
-	if key, isVar := strings.CutPrefix(name, device.VarPrefix); isVar {
-		return checkVar(name, key, r)
-	}
-	if capacity, isCapacity := strings.CutPrefix(name, device.CapacityPrefix); isCapacity {
-		return checkCapacityVar(name, capacity, r)
-	}
-	return ""
-}
-
-// checkVar returns why no virtual device has a value for a variable, or an empty string.
-func checkVar(name, key string, r *Resource) string {
-	var known []string
-	for i := range r.Match {
+		return r.find(func(m *Match) bool {
+			all := m.Glob.Alternatives()
+			return len(all) == 0 || slices.ContainsFunc(all, hasFewer)
+		}) < 0
+	case isVar:
+		hasValue := func(d Virtual) bool {
+			_, ok := d.Vars[key]
+			return ok
+		}
 		// One device with the variable is enough here.
-		for _, d := range r.Match[i].Virtual {
-			if _, hasValue := d.Vars[key]; hasValue {
-				return ""
-			}
-			known = slices.AppendSeq(known, maps.Keys(d.Vars))
-		}
+		return r.find(func(m *Match) bool {
+			return slices.ContainsFunc(m.Virtual, hasValue)
+		}) >= 0
+	case isCapacity:
+		return r.API == APIDRA && slices.ContainsFunc(r.Capacity, func(c Capacity) bool {
+			return c.Name == capacity
+		})
+	case strings.HasPrefix(name, "cdi."):
+		return r.find((*Match).fromCDI) >= 0
+	case name == virtualVar:
+		return r.find((*Match).isVirtual) >= 0
 	}
-	if len(known) == 0 {
-		return fmt.Sprintf(`has "${%s}", but no virtual device has vars`, name)
-	}
-	slices.Sort(known)
-	known = slices.Compact(known)
-	return fmt.Sprintf(`has "${%s}", but no virtual device has it: want one of %s`, name, list(known))
+	return true
 }
 
 // pathOrDirectory checks an absolute path. A "/" at its end means a directory to put nodes in.
@@ -439,12 +405,6 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 		hint = "paths are paths of the host: " + didYouMean(strings.TrimPrefix(written, hostPrefix))
 	case strings.HasPrefix(sample, "/"):
 		hint = "a match of files and directories to mount has no path below /dev"
-	default:
-		// A name such as "ttyUSB0" or "dev/ttyUSB0" lacks the beginning of its path.
-		below := devDir + strings.TrimPrefix(written, "dev/")
-		if rule, _ := absolutePath(below, devDir+strings.TrimPrefix(sample, "dev/")); rule == "" {
-			hint = didYouMean(below)
-		}
 	}
 	return "is not below /dev: want the path of a device node", hint
 }

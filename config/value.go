@@ -266,8 +266,7 @@ func (v value) items() []value {
 	return out
 }
 
-// tables reads v as a list of tables. A table counts as a list of one. example is a valid table,
-// for the hint.
+// tables reads v as a list of tables. A table counts as a list of one. example is a valid table.
 func (v value) tables(example string) []value {
 	if v.table() != nil {
 		return []value{v.item(0, v.node)}
@@ -284,34 +283,17 @@ func (v value) tables(example string) []value {
 // isTable reports whether v is a table, or describes one. If not, it records a problem.
 func (v value) isTable(example string) bool {
 	if v.table() == nil && v.describes == nil {
-		v.mistyped("a table", "write "+exampleWith(example, v.raw))
+		v.mistyped("a table such as "+example, "")
 		return false
 	}
 	return true
 }
 
-// exampleWith returns an example of a table with the path of a string: of the host, if the string is
-// HOST:CONTAINER, as docker writes mounts.
-func exampleWith(example string, raw any) string {
-	s, _ := raw.(string)
-	before, rest, hasPath := strings.Cut(example, `"/`)
-	if !hasPath || !strings.HasPrefix(s, "/") {
-		return example
-	}
-	host, _, _ := strings.Cut(s, ":")
-	_, after, _ := strings.Cut(rest, `"`)
-	return before + `"` + host + `"` + after
-}
-
 // quotesHint returns a hint for a number or boolean in place of a string.
 // It is empty for tables, lists and dates, which no quotes turn into a valid string.
-func (v value) quotesHint(check func(s string) (rule, hint string)) string {
+func (v value) quotesHint() string {
 	switch v.raw.(type) {
 	case int64, float64, bool:
-		s := fmt.Sprint(v.raw)
-		if rule, _ := check(s); rule == "" {
-			return "write it in quotes: " + quote(s)
-		}
 		return "a string is written in quotes"
 	}
 	return ""
@@ -319,12 +301,11 @@ func (v value) quotesHint(check func(s string) (rule, hint string)) string {
 
 // checked reads v as a string. check returns the rule that the string violates, which continues a
 // sentence that begins with the quoted string. The result is empty if v is invalid. A NUL is never valid:
-// neither environments nor paths can contain one (execve(2), open(2)). For a number or a boolean, check
-// gets its text, for the hint.
+// neither environments nor paths can contain one (execve(2), open(2)).
 func (v value) checked(want string, check func(s string) (rule, hint string)) string {
 	s, isString := v.raw.(string)
 	if !isString {
-		v.mistyped(want, v.quotesHint(check))
+		v.mistyped(want, v.quotesHint())
 		return ""
 	}
 	if strings.Contains(s, "\x00") {

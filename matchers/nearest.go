@@ -105,16 +105,6 @@ func distance(c *condition, have string) (edits int, isFar bool, but string) {
 	if isOtherCase && !want.Empty() {
 		return 0, false, ", which differs in letter case"
 	}
-	if c.about == nodePaths {
-		// The glob is valid, but it may have been written as a regular expression.
-		for _, written := range want.Patterns() {
-			glob := pattern.FromRegexp(written)
-			parsed, err := pattern.Parse(pattern.Path, glob)
-			if glob != "" && err == nil && parsed.Match(have) {
-				return 0, false, fmt.Sprintf(": %q is a regular expression, and the equivalent glob is %q", written, glob)
-			}
-		}
-	}
 	if isSwapped(have, want) {
 		return 0, false, ": is the pattern swapped?"
 	}
