@@ -169,7 +169,7 @@ func TestCheckedAddresses(t *testing.T) {
 func TestManyChecks(t *testing.T) {
 	t.Parallel()
 	var names []string
-	for i := range 3000 {
+	for i := range 2500 {
 		names = append(names, fmt.Sprintf(`"d%d"`, i))
 	}
 	cfg := parse(t, "[[resource]]\nname = \"many\"\nmatch.virtual = ["+strings.Join(names, ",")+"]\nhealth.tcp = \"127.0.0.1:9\"\n"+
@@ -187,7 +187,7 @@ func TestManyChecks(t *testing.T) {
 		}
 	}
 	note := result.Notes[0]
-	if !strings.Contains(note.Text, "and 2499 more can't be allocated: "+want) {
+	if !strings.Contains(note.Text, "and 1999 more can't be allocated: "+want) {
 		t.Errorf("note %v, want the limit", note)
 	}
 }

@@ -87,8 +87,8 @@ type Result struct {
 	// Late is set if the patterns of a resource could not be compared in time. Such a configuration
 	// must not become the last good one.
 	Late bool
-	// LeftOut is the number of devices that are not offered, because they would take too much
-	// memory. The agent shows the number in its status, because nothing may be left out silently.
+	// LeftOut is the number of devices that are not offered, because they would take too much of
+	// the lists. The agent shows the number in its status, because nothing may be left out silently.
 	LeftOut int
 }
 

@@ -31,14 +31,14 @@ func TestMemory(t *testing.T) {
 		last       bool
 		note       string
 	}{
-		{name: "slots", toml: "count = 10000\n" + virtual("a", 66), offers: 2, slots: 25_000, last: true,
-			note: `left out: virtual device "a2" and 63 more of 66 devices, each of which takes 5862 KiB with count = 10000: a resource may use half of the memory that earlier resources leave of 24 MiB`},
-		{name: "several", toml: "count = 10000\n" + virtual("a", 10) + "[[resource]]\nname = \"two\"\ncount = 10000\n" + virtual("b", 10), offers: 2, slots: 35_000, last: true},
-		{name: "devices", toml: virtual("a", 9000), offers: 3400, slots: 3500, last: true},
-		{name: "texts", toml: virtual("a", 5000) + `container.env.X = "` + strings.Repeat("x", 60_000) + `${virtual}"` + "\n", offers: 101, slots: 102, last: true},
+		{name: "slots", toml: "count = 10000\n" + virtual("a", 66), offers: 1, slots: 12_000, last: true,
+			note: `left out: virtual device "a1" and 64 more of 66 devices, each of which counts as 10003 slots with count = 10000: a resource may use half of the slots that earlier resources leave of 23000`},
+		{name: "several", toml: "count = 5500\n" + virtual("a", 10) + "[[resource]]\nname = \"two\"\ncount = 5500\n" + virtual("b", 10), offers: 2, slots: 17_000, last: true},
+		{name: "devices", toml: virtual("a", 9000), offers: 2845, slots: 2900, last: true},
+		{name: "texts", toml: virtual("a", 5000) + `container.env.X = "` + strings.Repeat("x", 60_000) + `${virtual}"` + "\n", offers: 55, slots: 57, last: true},
 		{name: "one resource", toml: "count = 10000\n" + virtual("a", 1), offers: 1, slots: 10_001, last: true},
 		{name: "resources", toml: virtual("a", 1) + many.String(), offers: 1, slots: 200,
-			note: `left out: resource example.com/r997 takes 128 KiB with count = 1: a resource may use half of the memory that earlier resources leave of 24 MiB`},
+			note: `left out: resource example.com/r997 counts as 120 slots with count = 1: a resource may use half of the slots that earlier resources leave of 23000`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +61,7 @@ func TestMemory(t *testing.T) {
 				noted = noted || n.Error && n.Text == tc.note
 			}
 			if !noted {
-				t.Errorf("notes: %.1000v", result.Notes)
+				t.Errorf("notes: %.1000s", sayNotes(result.Notes))
 			}
 		})
 	}

@@ -40,9 +40,9 @@ type run struct {
 	budget budget
 	// deadline limits the time of the current resource.
 	deadline deadline
-	// memory is how much of device.MaxOffered is left. A resource may use half of it, so that some
+	// room is how much of device.MaxOffered is left. A resource may use half of it, so that some
 	// is left for the resources after it.
-	memory int
+	room int
 	// checks is how many of maxChecks are left.
 	checks int
 	// left and offered are what happened to the devices of the current resource, for Explain.
@@ -105,7 +105,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		companions: make(map[*config.Companion]companionFiles),
 		budget:     newBudget(cfg),
 		deadline:   newDeadline(cfg, opts.Now),
-		memory:     device.MaxOffered,
+		room:       device.MaxOffered,
 		checks:     maxChecks,
 		result:     Result{Unknown: make(map[*config.Resource]string)},
 	}
@@ -155,7 +155,7 @@ func (m *run) match(r *config.Resource) {
 	// The notes below are about the offers that this resource adds.
 	first := len(m.result.Resources)
 	byName := m.byName(r, devices)
-	// The order decides which names get the rest of the memory, so that it must not be random.
+	// The order decides which names get the rest of the budget, so that it must not be random.
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		m.offerName(r, name, byName[name])
 	}
@@ -167,14 +167,14 @@ func (m *run) match(r *config.Resource) {
 	m.notes(r, devices, m.result.Resources[first:])
 }
 
-// offerName offers the devices with one resource name, or notes that there is no memory left even
+// offerName offers the devices with one resource name, or notes that nothing is left of the budget even
 // for a resource without devices.
 func (m *run) offerName(r *config.Resource, name string, devices []*candidate) {
-	if m.memory/2 < device.ResourceMemory {
+	if m.room/2 < device.ResourceParts {
 		for _, c := range devices {
-			m.drop(c, "the resource would take too much memory")
+			m.drop(c, "the resource would take too much of the lists")
 		}
-		m.tooMuch(r, "resource "+name, devices, device.ResourceMemory)
+		m.tooMuch(r, "resource "+name, devices, device.ResourceParts)
 		return
 	}
 	m.named[name] = r
@@ -190,9 +190,9 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		Offers:   make([]device.Offer, 0, len(devices)),
 		Checks:   make(map[string]device.Check),
 	}
-	// used is the memory of this name. It is subtracted at the end, so that half of what earlier
+	// used is what this name takes. It is subtracted at the end, so that half of what earlier
 	// names left is the limit for all devices of the name.
-	used := device.ResourceMemory
+	used := device.ResourceParts
 	for i, c := range devices {
 		b := m.offer(r, c, name)
 		// A variable may have no value only because its glob was not compared.
@@ -201,16 +201,16 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		}
 		o := &b.offer
 		// The devices after it are not built: each may have texts of a mebibyte.
-		if used+o.Memory() > m.memory/2 {
+		if used+o.Parts() > m.room/2 {
 			left := devices[i:]
 			for _, c := range left {
-				m.drop(c, "it would take too much memory")
+				m.drop(c, "it would take too much of the lists")
 			}
 			what := fmt.Sprintf("%s of %d devices, each of which", andMore(c.describe(), len(left)), len(devices))
-			m.tooMuch(r, what, left, o.Memory())
+			m.tooMuch(r, what, left, o.Parts())
 			break
 		}
-		used += o.Memory()
+		used += o.Parts()
 		// The kubelet and the ledger know a device only by its ID.
 		if m.claims.ids[o.ID] {
 			m.drop(c, fmt.Sprintf("another device has its ID %q", o.ID))
@@ -231,7 +231,7 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 	}
 	// addCheck compares the number of checks with what earlier names have left.
 	m.checks -= len(out.Checks)
-	m.memory -= used
+	m.room -= used
 	// The limits above apply in the order of the snapshot. Only the result is sorted by ID.
 	order.Sort(out.Offers, func(a, b device.Offer) int {
 		return strings.Compare(a.ID, b.ID)

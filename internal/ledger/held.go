@@ -8,27 +8,23 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-const (
-	// maxOrphans and maxOrphanList limit the devices that only the kubelet knows, to a part of
-	// the memory of all lists and a part of the list of one resource. A kubelet whose
-	// checkpoint comes from a backup may name tens of thousands.
-	maxOrphans    = device.MaxMemory / 4
-	maxOrphanList = device.MaxList / 4
-)
+// maxOrphans is what devices that only the kubelet knows may take of the budget. A kubelet whose checkpoint comes
+// from a backup may name tens of thousands.
+const maxOrphans = device.MaxParts / 4
 
 // restoreOrphans adds records for held devices of configured resources that have no record.
 // They list the slots that containers hold: a kubelet shows a held device that is missing from
 // the list as Healthy.
 func (t *transition) restoreOrphans() {
 	byName := make(map[string]*draft, len(t.drafts))
-	var taken room
+	taken := 0
 	for _, d := range t.drafts {
 		if d.config.Refuse == "" {
 			byName[d.name] = d
 		}
 		for _, rec := range d.records {
 			if rec.phase == onlyHeld {
-				taken.add(d, rec.size())
+				taken += rec.parts()
 			}
 		}
 	}
@@ -46,12 +42,11 @@ func (t *transition) restoreOrphans() {
 			kept:   slotsFrom(held, 1),
 			phase:  onlyHeld,
 		}
-		taken.add(d, rec.size())
-		if taken.exceeds(maxOrphans, maxOrphanList, d) {
-			taken.add(d, size{}.minus(rec.size()))
+		if taken+rec.parts() > maxOrphans {
 			t.unlisted = append(t.unlisted, id)
 			continue
 		}
+		taken += rec.parts()
 		d.records[id] = rec
 		t.owner[id] = d
 	}

@@ -60,8 +60,9 @@ type transition struct {
 	held map[string][]heldSlot
 	// unlisted are the IDs of held devices that have no record.
 	unlisted []string
-	room     room
-	out      Output
+	// taken is what the lists take of the budget.
+	taken int
+	out   Output
 }
 
 // supersession is why an absent device does not return as it is listed.

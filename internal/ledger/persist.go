@@ -267,13 +267,12 @@ func (s State) Names() []string {
 	return names
 }
 
-// Somebody may have edited the state file: what is remembered takes at most half of the memory of all lists, and
-// the rest is for new devices.
+// Somebody may have edited the state file: what is remembered takes at most half of the budget, and the
+// rest is for new devices.
 const (
-	maxRemembered          = device.MaxMemory / 2
-	maxRememberedResources = maxRemembered / device.ResourceMemory
-	maxRememberedDevices   = maxRemembered / device.DeviceMemory
-	maxRememberedSlots     = maxRemembered / device.PartMemory
+	maxRememberedSlots     = device.MaxParts / 2
+	maxRememberedResources = maxRememberedSlots / device.ResourceParts
+	maxRememberedDevices   = maxRememberedSlots / (device.DeviceParts + 1)
 )
 
 // State returns the state of a process that has just started, in the boot with this ID

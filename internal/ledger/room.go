@@ -10,11 +10,9 @@ import (
 )
 
 const (
-	// maxAbsentMemory and maxAbsentList are what absent devices and retired slots may take of the memory of all
-	// lists, and of one list. Present devices may take half (device.MaxOffered), and devices that only the
-	// kubelet knows a quarter.
-	maxAbsentMemory = device.MaxMemory / 4
-	maxAbsentList   = device.MaxList / 4
+	// maxAbsentParts is what absent devices and retired slots may take of the budget. Present devices may take half
+	// (device.MaxOffered), and devices that only the kubelet knows a quarter.
+	maxAbsentParts = device.MaxParts / 4
 	// dropAfter is the minimum time that a slot is Unhealthy before it leaves a list that has
 	// no room. The kubelet panics if a device has left the list when its Allocate call
 	// returns; a call for a healthy device is answered within a second.
@@ -23,77 +21,44 @@ const (
 	reasonNoRoom = "no room in the lists: absent devices take it, which leave when no container holds them"
 )
 
-// size is what listed devices take: memory in bytes, and bytes of the kubelet's list.
-type size struct{ memory, list int }
-
-// size returns an upper bound for what a record takes.
-func (rec record) size() size {
+// parts returns what a record takes of the budget.
+func (rec record) parts() int {
 	listed := rec.listed + len(rec.kept)
-	slot := device.ListedSize(rec.offer.ID, rec.offer.NUMA)
-	return size{
-		memory: rec.offer.Memory() + device.PartMemory*(listed-rec.offer.Slots),
-		list:   slot + (listed-1)*(slot+device.MaxSlotID-device.MaxID),
-	}
-}
-
-func (s size) minus(other size) size {
-	return size{
-		memory: s.memory - other.memory,
-		list:   s.list - other.list,
-	}
-}
-
-// room is how much of the budget is taken.
-type room struct {
-	memory int
-	lists  map[*draft]int
-}
-
-func (r *room) add(d *draft, s size) {
-	if r.lists == nil {
-		r.lists = make(map[*draft]int)
-	}
-	r.memory += s.memory
-	r.lists[d] += s.list
-}
-
-// exceeds reports whether all lists together, or the list of d, take more than this.
-func (r *room) exceeds(memory, list int, d *draft) bool {
-	return r.memory > memory || r.lists[d] > list
+	return rec.offer.Parts() + rec.offer.SlotParts(listed-rec.offer.Slots)
 }
 
 // makeRoom removes absent devices and retired slots that take more than their part of the lists, those first
 // that have been absent the longest. They stay if they have been Unhealthy for less than dropAfter, or if a
 // container holds or may hold them.
 func (t *transition) makeRoom() {
-	var absent room
+	absent := 0
 	for _, d := range t.drafts {
-		t.room.add(d, size{memory: device.ResourceMemory})
+		t.taken += device.ResourceParts
 		for _, rec := range d.records {
-			t.room.add(d, rec.size())
-			absent.add(d, rec.spare())
+			t.taken += rec.parts()
+			absent += rec.spare()
 		}
 	}
 	for _, v := range t.absentFirst() {
 		canLeave := !t.in.Held.IsUnknown && !t.in.Now.Before(v.since.Add(dropAfter))
-		if !canLeave || !absent.exceeds(maxAbsentMemory, maxAbsentList, v.d) {
+		if !canLeave || absent <= maxAbsentParts {
 			continue
 		}
 		freed := t.drop(v)
-		t.room.add(v.d, size{}.minus(freed))
-		absent.add(v.d, size{}.minus(freed))
+		t.taken -= freed
+		absent -= freed
 	}
 }
 
 // spare returns what a record takes for an absent device, or for slots that it does not need.
-func (rec record) spare() size {
+func (rec record) spare() int {
 	if !rec.phase.isPresent() {
-		return rec.size()
+		return rec.parts()
 	}
 	needed := rec
 	needed.listed = rec.needed()
 	needed.kept = nil
-	return rec.size().minus(needed.size())
+	return rec.parts() - needed.parts()
 }
 
 // spare is a listed device that may leave its list, or some of its slots.
@@ -130,18 +95,18 @@ func (t *transition) absentFirst() []spare {
 
 // drop removes an absent device from its list, or the slots of a device that it does not need and no
 // container holds. It returns what that frees.
-func (t *transition) drop(v spare) (freed size) {
+func (t *transition) drop(v spare) (freed int) {
 	rec := v.d.records[v.id]
 	if !rec.phase.isPresent() && len(t.held[v.id]) == 0 {
 		delete(v.d.records, v.id)
 		delete(t.owner, v.id)
 		t.out.Dropped += rec.listed + len(rec.kept)
-		return rec.size()
+		return rec.parts()
 	}
 	left := t.shrunk(v.d, v.id, rec)
 	v.d.records[v.id] = left
 	t.out.Dropped += rec.listed + len(rec.kept) - left.listed - len(left.kept)
-	return rec.size().minus(left.size())
+	return rec.parts() - left.parts()
 }
 
 // slotsInRoom returns how many slots of an offer are listed now: all of them, or those that are listed
@@ -152,16 +117,15 @@ func (t *transition) slotsInRoom(d *draft, offer *device.Offer) int {
 	next.offer = *offer
 	next.offer.Slots = max(1, offer.Slots)
 	next.listed = max(rec.listed, next.offer.Slots)
-	grown := next.size()
+	grown := next.parts()
 	if isListed {
-		grown = grown.minus(rec.size())
+		grown -= rec.parts()
 	}
-	t.room.add(d, grown)
-	isShort := t.room.exceeds(device.MaxMemory, device.MaxList, d)
-	if next.listed == rec.listed || !isShort {
+	t.taken += grown
+	if next.listed == rec.listed || t.taken <= device.MaxParts {
 		return next.offer.Slots
 	}
-	t.room.add(d, size{}.minus(grown))
+	t.taken -= grown
 	t.out.WithoutRoom++
 	d.waiting = append(d.waiting, Waiting{ID: offer.ID, Reason: reasonNoRoom})
 	return rec.listed

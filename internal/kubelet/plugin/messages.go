@@ -12,19 +12,6 @@ func pluginOptions() *v1beta1.DevicePluginOptions {
 	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: true}
 }
 
-// truncate returns the longest prefix of list that the kubelet accepts. The ledger keeps lists
-// within that limit, so that healthy devices are not cut for absent ones.
-func truncate(list []device.Listed) []device.Listed {
-	size := 0
-	for i, d := range list {
-		size += device.ListedSize(d.ID, d.NUMA)
-		if size > device.MaxList {
-			return list[:i]
-		}
-	}
-	return list
-}
-
 // health is the health of a device in the kubelet's API.
 func health(healthy bool) string {
 	if healthy {

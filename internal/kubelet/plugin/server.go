@@ -23,7 +23,7 @@ const (
 	// maxRequest is the size of the largest request. The kubelet names every free device in
 	// GetPreferredAllocation, and devices that it has already chosen twice. If the call
 	// fails, the kubelet fails the pod.
-	maxRequest = 4 * device.MaxList
+	maxRequest = 16 << 20
 	// readBuffer is the buffer that every connection keeps. Longer messages bypass it.
 	readBuffer = 1 << 10
 	// writeBuffer is a buffer that exists only while a connection writes.
@@ -137,18 +137,10 @@ func (s *server) stream(stream listStream) error {
 		sent    []device.Listed
 		isFirst = true
 		window  <-chan time.Time // changes wait until it fires
-		isCut   bool             // the list is longer than the kubelet accepts
 		isAgain bool             // an equal list is sent as well
 	)
 	for {
-		all, changed := s.Source.Devices()
-		list := truncate(all)
-		wasCut := isCut
-		isCut = len(list) < len(all)
-		if isCut && !wasCut {
-			s.Log.Error("list is larger than the kubelet accepts: the last devices are left out",
-				"slots", len(all), "listed", len(list), "limit", device.MaxList)
-		}
+		list, changed := s.Source.Devices()
 		isNew := isFirst || isAgain || !device.SameList(sent, list)
 		if isNew && window == nil {
 			if err := stream.Send(listResponse(list)); err != nil {

@@ -2,10 +2,8 @@ package plugin
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
+	"math"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -161,38 +159,6 @@ func TestStreamPanic(t *testing.T) {
 	}
 }
 
-// largeList is a list of n devices that take 27 bytes each while they are
-// Unhealthy, two less while they are Healthy, and two more by maxSize.
-func largeList(n int) []device.Listed {
-	list := make([]device.Listed, 0, n)
-	for i := range n {
-		list = append(list, device.Listed{ID: fmt.Sprintf("0000:%07x", i), Healthy: true})
-	}
-	return list
-}
-
-// largest is how many devices of largeList fit.
-const largest = device.MaxList / 29
-
-// A device that becomes Unhealthy makes the list longer, which must not push another
-// one off it.
-func TestHealthDoesNotChangeWhatFits(t *testing.T) {
-	t.Parallel()
-	// As many as fit while all of them are Healthy.
-	list := largeList(device.MaxList / 25)
-	n := newNode(t).up()
-	source := newSource(list...)
-	n.plugin(gpu, source, func(p *Plugin) { p.timing.window = 0 })
-	n.waitAllocatable(gpu, largest)
-	gone := slices.Clone(list)
-	gone[0].Healthy = false
-	source.set(gone...)
-	n.waitAllocatable(gpu, largest-1)
-	if got := n.Count(gpu).Capacity; got != largest {
-		t.Errorf("capacity: got %d, want %d", got, largest)
-	}
-}
-
 func TestManyStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -278,38 +244,18 @@ func wireSize(t *testing.T, list []device.Listed) int {
 	return data.Len()
 }
 
-func TestMaxSize(t *testing.T) {
+// A list with all parts of the budget is never larger than the kubelet accepts: it would end the stream.
+func TestAnyListIsAccepted(t *testing.T) {
 	t.Parallel()
-	lists := [][]device.Listed{
-		nil,
-		{{}},
-		healthy("a"),
-		{unhealthy("a", "a long reason that is not sent")},
-		{{ID: strings.Repeat("x", 63), Healthy: true, NUMA: []int{0, 1, 127, 128, 1 << 20}}},
-		{{ID: strings.Repeat("x", 200), NUMA: []int{-1}}},
-		{{ID: "a", NUMA: []int{-1, 0}}},
-		{{ID: "a", NUMA: make([]int, 80)}},
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		var list []device.Listed
-		for range random.IntN(50) {
-			d := device.Listed{ID: strings.Repeat("i", random.IntN(300)), Healthy: random.IntN(2) == 0}
-			for range random.IntN(4) {
-				d.NUMA = append(d.NUMA, random.IntN(300)-2)
-			}
-			list = append(list, d)
+	for nodes := range 10 {
+		slot := device.Listed{ID: strings.Repeat("x", device.MaxSlotID)}
+		for n := range nodes {
+			slot.NUMA = append(slot.NUMA, math.MaxInt32-n)
 		}
-		lists = append(lists, list)
-	}
-	for _, list := range lists {
-		most := 0
-		for i := range list {
-			list[i].Healthy = false
-			most += device.ListedSize(list[i].ID, list[i].NUMA)
-		}
-		if got := wireSize(t, list); got > most {
-			t.Errorf("%+v: takes %d, want at most %d", list, got, most)
+		offer := device.Offer{NUMA: slot.NUMA}
+		size := wireSize(t, []device.Listed{slot}) * device.MaxParts / offer.SlotParts(1)
+		if size > 4<<20 {
+			t.Errorf("with %d NUMA nodes, a list takes %d bytes", nodes, size)
 		}
 	}
 }
