@@ -41,8 +41,7 @@ func TestNetworkInterfaces(t *testing.T) {
 		{name: "attributes and driver of the interface", toml: `match = { net = { type = "can" }, driver = "gs_usb", attr = { dev_port = "0" } }` + "\n" + `exclude.attr = { serial = "CAN-B*" }` + cdi,
 			want: []string{"x: " + canA + " net can0"}},
 		{name: "renamed", toml: `match.net = { name = "can1" }` + "\ncontainer.net_name = \"can0\"" + cdi, want: []string{"x: " + canB + " net can1>can0"},
-			notes: []string{`test.toml: resource 1 ("x"): network interface can1 moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs`,
-				`test.toml: resource 1 ("x"): match 1: net.name with container.net_name: when the pod ends, the interface returns under its name in the container, or as devN, and net.name may not find it any more`}},
+			notes: []string{`test.toml: resource 1 ("x"): match 1: net.name with container.net_name: when the pod ends, the interface returns under its name in the container, or as devN, and net.name may not find it any more`}},
 		{name: "two of one name", toml: `match.net = { name = "ens1f0*" }` + "\ncontainer.net_name = \"eth0\"" + cdi,
 			want: []string{"x: 0000:3b:00.0 net ens1f0>eth0 net ens1f0p1>eth0 !ens1f0 and ens1f0p1 would both be called eth0 in the container: use a variable in container.net_name"}},
 		{name: "a name that the kernel does not take", toml: `match.net = { name = "can0" }` + "\ncontainer.net_name = \"can-${usb.serial}-${net.type}\"" + cdi,
@@ -53,7 +52,6 @@ func TestNetworkInterfaces(t *testing.T) {
 			want: []string{"x: 0000:3b:00.0 net ens1f0 net ens1f0p1", "x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use by the host, and is never moved: it is a port of bridge br0"},
 			notes: []string{
 				`test.toml: resource 1 ("x"): device "0000:3b:00.1" can't be allocated: ens1f1 is in use by the host, and is never moved: it is a port of bridge br0`,
-				`test.toml: resource 1 ("x"): network interface ens1f0 moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs`,
 			}},
 		{name: "in use and not moved", toml: `match.net = { name = "ens1f1" }`, want: []string{"x: 0000:3b:00.1"}},
 		{name: "in use and wanted", toml: `match = { net = { name = "ens1f1" }, dangerous = true }` + cdi, opts: func(o *matchers.Options) { o.Allow.Dangerous = true },

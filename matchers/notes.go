@@ -99,16 +99,12 @@ func nodesOf(names []Offered) iter.Seq2[*device.Offer, device.OfferedNode] {
 // resource, of which there may be none.
 func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) {
 	m.problemNote(r, offered)
-	for i := range r.Match {
-		m.matchNotes(r, &r.Match[i])
-	}
 	m.sameGroupNotes(r, devices)
 	m.annotationNote(r)
 	m.versionNote(r)
 	m.renamedNodeNote(r, offered)
 	// The notes after this one are about what only CDI can do.
 	if r.Container.CDI {
-		m.movedNetNote(r, offered)
 		m.returnedNetNote(r)
 		return
 	}
@@ -144,19 +140,6 @@ func (m *run) problemNote(r *config.Resource, offered []Offered) {
 	)
 }
 
-// matchNotes reports virtual devices on every node.
-func (m *run) matchNotes(r *config.Resource, match *config.Match) {
-	// Every virtual match of a configuration usually lacks the same condition: one note is enough.
-	if len(match.Virtual) > 0 && r.When == nil && !m.notedVirtual {
-		m.notedVirtual = true
-		m.note(
-			match.Place,
-			`when.node_name = "worker-*", or when.exists, limits it to some nodes`,
-			"virtual without when: every node that runs this configuration offers it",
-		)
-	}
-}
-
 // annotationNote lists the annotations that DRA leaves out.
 func (m *run) annotationNote(r *config.Resource) {
 	if r.API != config.APIDRA || len(r.Container.Annotations) == 0 {
@@ -182,23 +165,6 @@ func (m *run) versionNote(r *config.Resource) {
 	what, version, otherwise := r.NeedsVersion()
 	if what != "" {
 		m.note(r.Place, otherwise, "%s needs Kubernetes %s", what, version)
-	}
-}
-
-// movedNetNote reports that a network interface leaves the host.
-func (m *run) movedNetNote(r *config.Resource, offered []Offered) {
-	for o := range offersOf(offered) {
-		// An interface of a device with a problem is never moved.
-		if len(o.Nets) == 0 || o.Problem != "" {
-			continue
-		}
-		m.note(
-			r.Place,
-			"",
-			"network interface %s moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs",
-			o.Nets[0].HostName,
-		)
-		return
 	}
 }
 

@@ -27,8 +27,6 @@ type run struct {
 	// keys has the keys of the nodes of hardware. It is filled in by key, because device.NodeKeys
 	// has to compare all nodes of the hardware.
 	keys map[*device.Hardware]map[*device.Node]string
-	// notedVirtual is set if a virtual match on every node was reported.
-	notedVirtual bool
 	// named has the resource of each name. A fixed name is entered before any resource is matched
 	// (inactive), a name with variables when its first device is offered.
 	named  map[string]*config.Resource

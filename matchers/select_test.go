@@ -45,8 +45,6 @@ func TestVirtual(t *testing.T) {
 	t.Parallel()
 	tell(t, []story{
 		{name: "names", toml: "match.virtual = [\"lic-0\", \"lic-1\"]\nwhen.node_name = \"*\"", want: []string{"x: virtual:example.com:x:lic-0", "x: virtual:example.com:x:lic-1"}, notes: []string{}},
-		{name: "without when", toml: `match.virtual = ["lic-0"]`, want: []string{"x: virtual:example.com:x:lic-0"},
-			notes: []string{`test.toml: resource 1 ("x"): match 1: virtual without when: every node that runs this configuration offers it`}},
 		{name: "variables", toml: "match.virtual = [{ name = \"door\", vars = { host = \"10.0.0.5\" } }, { name = \"gate\", vars = { host = \"10.0.0.6\", opt = \"x\" } }]\nwhen.node_name = \"*\"\nwith = { path = \"/opt/${virtual}/${var:host}/${var:opt}\" }",
 			want: []string{
 				`x: virtual:example.com:x:door !path of a mount: ${var:opt} has no value for virtual device "door"`,
