@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -22,21 +20,15 @@ const (
 	maxSearches = 32
 )
 
-// hostPaths finds paths of the host for matching. It is safe for concurrent use.
+// hostPaths finds paths of the host for matching. It is safe for concurrent use. A match is a round of its
+// searches.
 type hostPaths struct {
 	// paths says where paths of the host are in this mount namespace.
 	paths Paths
-	// calls runs the searches, at most one for each key.
-	calls slow.Calls[string, foundPaths]
+	// searches are by a key that identifies the search.
+	searches *slow.Last[string, foundPaths]
 	// answered says that a search has returned too late whose result no match has used.
 	answered signal
-
-	// mu guards the fields below. Searches end in their own goroutines.
-	mu sync.Mutex
-	// waited is how long this match has waited for searches without a result.
-	waited time.Duration
-	// late has the results of searches that took too long, by key, for the next match.
-	late map[string]lateSearch
 }
 
 // foundPaths is the result of a search, and its cost in directory entries.
@@ -45,33 +37,21 @@ type foundPaths struct {
 	cost  int
 }
 
-// lateSearch is a search that took too long.
-type lateSearch struct {
-	foundPaths
-	// hasReturned is set once there is a result.
-	hasReturned bool
-	// isAnnounced is set once the result has caused a match.
-	isAnnounced bool
-}
-
 // newHostPaths returns a hostPaths without any late result.
 func newHostPaths(paths Paths) *hostPaths {
 	h := &hostPaths{
 		paths:    paths,
 		answered: newSignal(),
-		late:     make(map[string]lateSearch),
 	}
-	h.calls.Limit = maxSearches
-	h.calls.Late = h.announce
+	h.searches = slow.NewLast[string, foundPaths](slow.Patience{
+		ForOne:   searchFor,
+		ForAll:   waitInAll,
+		Brief:    blockedFor,
+		Limit:    maxSearches,
+		OnlyLate: true,
+		Late:     h.answered.send,
+	})
 	return h
-}
-
-// next begins a match. view calls it before each match, so that one slow match does not make the
-// next one impatient.
-func (h *hostPaths) next() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.waited = 0
 }
 
 // Exists implements matchers.Host.
@@ -100,79 +80,19 @@ func (h *hostPaths) Glob(v pattern.Values, entries *int) []string {
 // matchers.NoAnswer if there is no result.
 func (h *hostPaths) search(key string, entries *int, run func(entries *int) []string) []string {
 	limit := *entries
-	patience := h.patience()
-	began := time.Now()
-	// No context ends the search: a system call that blocks cannot be interrupted.
-	found, _, ok := h.calls.Do(context.Background(), key, patience, func() foundPaths {
+	found, ok := h.searches.Do(key, func() foundPaths {
 		// The search may outlive this call, so it counts in its own variable.
 		left := limit
 		paths := run(&left)
-		found := foundPaths{
+		return foundPaths{
 			paths: paths,
 			cost:  limit - left,
 		}
-		h.ended(key, found, time.Since(began) < patience)
-		return found
 	})
-	if !ok {
-		found, ok = h.instead(key, time.Since(began))
-	}
 	if !ok {
 		*entries = matchers.NoAnswer
 		return nil
 	}
 	*entries = max(0, *entries-found.cost)
 	return found.paths
-}
-
-// patience returns how long to wait for a search.
-func (h *hostPaths) patience() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.waited < waitInAll {
-		return searchFor
-	}
-	return blockedFor
-}
-
-// ended keeps the result of a search that was too late.
-func (h *hostPaths) ended(key string, found foundPaths, inTime bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if inTime {
-		delete(h.late, key)
-		return
-	}
-	// Edits of the configuration add keys that no match uses again. The limit bounds them.
-	if len(h.late) >= maxSearches {
-		clear(h.late)
-	}
-	h.late[key] = lateSearch{
-		foundPaths:  found,
-		hasReturned: true,
-		// The announcement may precede or follow the result.
-		isAnnounced: h.late[key].isAnnounced,
-	}
-}
-
-// instead returns the late result of a search that is too late again.
-func (h *hostPaths) instead(key string, waited time.Duration) (foundPaths, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.waited += waited
-	earlier := h.late[key]
-	return earlier.foundPaths, earlier.hasReturned
-}
-
-// announce requests a match for the first late result of a search: one that is always late must
-// not cause endless matches.
-func (h *hostPaths) announce(key string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	search := h.late[key]
-	if !search.isAnnounced {
-		h.answered.send()
-	}
-	search.isAnnounced = true
-	h.late[key] = search
 }

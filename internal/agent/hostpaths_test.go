@@ -51,34 +51,12 @@ func TestBlockedSearch(t *testing.T) {
 			time.Sleep(2 * searchFor)
 			return []string{"/later"}
 		}
-		h.next()
+		h.searches.Next()
 		check("a", late, []string{"/x"}, 90, searchFor)
 		time.Sleep(4 * searchFor)
 		if len(h.answered) != 0 {
 			t.Error("a match is requested for a search that is late again")
 		}
 		check("a", quick, []string{"/quick"}, 99, 0)
-	})
-}
-
-// However many searches block, a match waits for them for less than two seconds.
-func TestManyBlockedSearches(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := newHostPaths(Paths{})
-		release := make(chan struct{})
-		blocks := func(*int) []string {
-			<-release
-			return nil
-		}
-		began := time.Now()
-		for i := range 500 {
-			entries := 100
-			h.search(string(rune(i)), &entries, blocks)
-		}
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("500 blocked searches took %v", took)
-		}
-		close(release)
 	})
 }

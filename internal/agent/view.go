@@ -68,7 +68,7 @@ type matchersHost struct {
 // called if the configuration uses CDI devices.
 func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledger.Decisions, o Options) *View {
 	forms, decisions := ledger.Identify(s.snapshot, prev)
-	s.paths.next()
+	s.paths.searches.Next()
 	options := matchers.Options{
 		NodeName: o.NodeName,
 		Allow:    o.Allow,

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io/fs"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
-	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // Attributes reads data that a configuration requests and that scans do not read: sysfs attributes
@@ -28,7 +26,7 @@ type Attributes struct {
 	proc  proc
 	// slow is shared with the readers of other snapshots, so that a read that blocks is not started
 	// again.
-	slow *slowAttributes
+	slow *slow.Last[sysfs.File, attributeText]
 	// of is the snapshot, and what was read with it.
 	of scanResult
 
@@ -61,11 +59,11 @@ const maxAttributes = 100_000
 func (s *Scanner) Attributes() *Attributes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attrs.next()
+	s.attrs.Next()
 	return &Attributes{
 		sysfs:   s.sysfs,
 		proc:    s.proc,
-		slow:    &s.attrs,
+		slow:    s.attrs,
 		of:      s.last,
 		attrs:   make(map[attribute]attributeValues),
 		drivers: make(map[string]string),
@@ -115,21 +113,23 @@ func ownDir(dir string) string {
 
 // read adds the value of a file. The caller holds a.mu.
 func (a *Attributes) read(file sysfs.File, dir string, v *attributeValues) {
-	value, err := a.slow.read(file, a.sysfs.Attribute)
-	if err == nil {
-		v.values = append(v.values, value)
-		return
-	}
-	if err == errSlow {
+	read, isRead := a.slow.Do(file, func() (read attributeText) {
+		read.text, read.err = a.sysfs.Attribute(file.Path)
+		return read
+	})
+	switch {
+	case !isRead:
 		v.unread = true
 		hardware := ownDir(dir)
 		// New says that another device is in this place now, whose former values do not count.
-		isNew := a.unread[hardware].New || a.slow.isReplacement(file)
+		isNew := a.unread[hardware].New || a.slow.Has(func(known sysfs.File) bool {
+			return known.Path == file.Path && known.Ino != file.Ino
+		})
 		a.unread[hardware] = device.UnreadHardware{Path: hardware, New: isNew}
-		return
-	}
-	if !hasNoValue(err) {
-		a.problems.add(file.Path, err)
+	case read.err == nil:
+		v.values = append(v.values, read.text)
+	case !hasNoValue(read.err):
+		a.problems.add(file.Path, read.err)
 	}
 }
 
@@ -265,21 +265,6 @@ func (a *Attributes) UnreadHardware() []device.UnreadHardware {
 	return sortedUnread(a.unread)
 }
 
-// slowAttributes reads attributes that may block until their device responds. The inode
-// distinguishes a file from its replacement.
-type slowAttributes struct {
-	calls   slow.Calls[sysfs.File, attributeText]
-	answers chan struct{} // a late read has returned
-
-	mu sync.Mutex
-	// texts has the reads of this interval, and before the reads of the previous interval. An
-	// interval starts with each snapshot that gets a reader.
-	texts  map[sysfs.File]attributeText
-	before map[sysfs.File]attributeText
-	// waited is the time spent in this interval on reads that timed out.
-	waited time.Duration
-}
-
 // Any number of blocked reads delays a scan by about a second: once maxWait is spent, each further
 // read gets slowAttribute. A read that does not block takes microseconds.
 const (
@@ -294,83 +279,16 @@ const (
 type attributeText struct {
 	text string
 	err  error
-	late bool // it was read after a timeout
 }
 
-// next starts a new interval. Attributes that no interval has read since are forgotten.
-func (s *slowAttributes) next() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.before = s.texts
-	s.texts = make(map[sysfs.File]attributeText)
-	s.waited = 0
-}
-
-// read returns the text of an attribute. If the read times out, it returns the previous text, or
-// errSlow if there is none.
-func (s *slowAttributes) read(file sysfs.File, read func(string) (string, error)) (string, error) {
-	started := time.Now()
-	result, _, ok := s.calls.Do(context.Background(), file, s.patience(), func() attributeText {
-		text, err := read(file.Path)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.texts[file] = attributeText{text: text, err: err}
-		return s.texts[file]
+// newSlowAttributes returns what reads attributes that may block until their device responds. The inode
+// distinguishes a file from its replacement. A round starts with each snapshot that gets a reader.
+func newSlowAttributes(late func()) *slow.Last[sysfs.File, attributeText] {
+	return slow.NewLast[sysfs.File, attributeText](slow.Patience{
+		ForOne: slowAfter,
+		ForAll: maxWait,
+		Brief:  slowAttribute,
+		Limit:  maxBlocked,
+		Late:   late,
 	})
-	if ok {
-		return result.text, result.err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waited += time.Since(started)
-	v, known := s.before[file]
-	if !known {
-		return "", errSlow
-	}
-	// The next interval needs the text too, even if the read still blocks then.
-	s.texts[file] = v
-	return v.text, v.err
-}
-
-// patience returns how long to wait for a file.
-func (s *slowAttributes) patience() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waited < maxWait {
-		return slowAfter
-	}
-	return slowAttribute
-}
-
-// isReplacement reports whether an attribute that can't be read has replaced a readable attribute.
-func (s *slowAttributes) isReplacement(file sysfs.File) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for known := range s.before {
-		if known.Path == file.Path && known.Ino != file.Ino {
-			return true
-		}
-	}
-	return false
-}
-
-// tooLate requests a scan for an attribute that was read after a timeout. It does not if the
-// previous text was also late, because an attribute that is always slow must not cause endless
-// scans.
-func (s *slowAttributes) tooLate(file sysfs.File) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.before[file].late {
-		watch.Signal(s.answers)
-	}
-	// The text is in before by now if an interval has begun since the read ended. If two have, it is
-	// forgotten, and stays unread: an empty text would be a value.
-	for _, texts := range []map[sysfs.File]attributeText{s.texts, s.before} {
-		v, isRead := texts[file]
-		if isRead {
-			v.late = true
-			texts[file] = v
-			return
-		}
-	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 	"github.com/generic-dp/generic-dp/internal/order"
+	"github.com/generic-dp/generic-dp/internal/sys/slow"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
@@ -58,7 +59,7 @@ type Scanner struct {
 	ghw func() (*ghw.PCIInfo, error)
 	// usb and attrs make reads that may block. Their results outlive a scan.
 	usb     usbReader
-	attrs   slowAttributes
+	attrs   *slow.Last[sysfs.File, attributeText]
 	nets    netNumbers
 	answers chan struct{} // capacity 1: a slow read has returned
 
@@ -88,12 +89,13 @@ func New(o Options) *Scanner {
 	s.usb.read = func(dir string) (device.USB, error) {
 		return s.sysfs.USBDevice(dir) // Read replaces s.sysfs
 	}
-	s.usb.calls.Late = func(sysfs.Entry) {
+	late := func() {
 		watch.Signal(s.answers)
 	}
-	s.attrs.answers = s.answers
-	s.attrs.calls.Late = s.attrs.tooLate
-	s.attrs.calls.Limit = maxBlocked
+	s.usb.calls.Late = func(sysfs.Entry) {
+		late()
+	}
+	s.attrs = newSlowAttributes(late)
 	return s
 }
 
