@@ -100,23 +100,3 @@ func TestCompleteValues(t *testing.T) {
 		t.Errorf("error %v, want one that names both lines", err)
 	}
 }
-
-// A key that is given twice is reported where the library does not see it: it gets each resource alone.
-func TestRepeatedKey(t *testing.T) {
-	t.Parallel()
-	_, err := config.Parse(config.File{Name: "test.toml", Data: []byte("[[resource]]\n[a]\nb = 1\n[[resource]]\n[a]\nb = 2\n")})
-	for _, want := range []string{`test.toml:2:2: unknown key "a"`, "test.toml:6:1: the key is given twice in its table"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %s", err, want)
-		}
-	}
-}
-
-// Positions are relative to the file for any resource.
-func TestPositionInLaterResource(t *testing.T) {
-	t.Parallel()
-	_, err := config.Parse(config.File{Name: "test.toml", Data: []byte("domain = \"example.com\"\n[[resource]]\nname = \"a\"\n[[resource]]\nname = b\n")})
-	if err == nil || !strings.HasPrefix(err.Error(), "test.toml:5:8: ") {
-		t.Errorf("error %v, want one at 5:8", err)
-	}
-}

@@ -3,7 +3,6 @@ package config_test
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -57,49 +56,6 @@ func TestNames(t *testing.T) {
 	domain := parse(t, "domain = 'example.com'\n[[resource]]\nname = '${attr:a/b}'\nmatch.usb = {}\n").Resources[0]
 	if domain.Name != "example.com/${attr:a/b}" {
 		t.Errorf("the domain of all: %q", domain.Name)
-	}
-}
-
-func TestGroups(t *testing.T) {
-	t.Parallel()
-	resources := peers(t)
-	if r := resources["example.com/fpga-${attr:rom*/VBNV}"]; r.GroupBy != "attr:serial_num" || r.Each != config.EachDevice {
-		t.Errorf("group = %q, each = %q", r.GroupBy, r.Each)
-	}
-	if r := resources["example.com/boards"]; r.Each != config.EachAll || !r.Shared {
-		t.Errorf("each = %q, shared = %v", r.Each, r.Shared)
-	}
-	// each is not required where grouping defines a device.
-	mixed := parse(t, "[[resource]]\nname = 'a.b/c'\neach = 'usb.serial'\nmatch = [{ usb = {} }, { glob = '/dev/ttyUSB*' }]\n")
-	if r := mixed.Resources[0]; r.Each != config.EachDevice {
-		t.Errorf("each = %q", r.Each)
-	}
-}
-
-func TestWhen(t *testing.T) {
-	t.Parallel()
-	cfg, err := load("testdata/good/peers.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var whens []config.When
-	for _, r := range cfg.Resources {
-		if r.When != nil {
-			whens = append(whens, *r.When)
-		}
-	}
-	type when struct{ NodeName, Exists []string }
-	var got []when
-	for _, w := range whens {
-		got = append(got, when{w.NodeName.Patterns(), w.Exists.Patterns()})
-	}
-	want := []when{
-		{nil, []string{"/sys/module/nvidia"}},
-		{[]string{"amd-*", "!amd-7"}, nil},
-		{[]string{"!amd-*"}, []string{"/dev/dri/renderD*", "! /dev/kfd"}},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("when (-want +got):\n%s", diff)
 	}
 }
 
@@ -174,67 +130,6 @@ func TestContainerKinds(t *testing.T) {
 	}
 	if e := resources["example.com/nvidia"].Container.Annotations[1]; e.Separator != ";" {
 		t.Errorf("annotation = %+v", e)
-	}
-}
-
-func TestHealth(t *testing.T) {
-	t.Parallel()
-	cfg := parse(t, `
-domain = "example.com"
-[[resource]]
-name = "camera"
-match = [{ glob = "/dev/video*" }, { glob = ["/dev/*dog", "!/dev/watchdog*"] }]
-health.open = true
-health.attr = { "power/runtime_status" = ["active", "!error"], authorized = "1" }
-health.tcp = "[fd00::${kernel}]:${usb.interface}"
-[[resource]]
-name = "serial"
-match.glob = "/dev/ttyUSB*"
-health = { open = false, attr.authorized = "!0", interval = "90s" }
-[[resource]]
-name = "fuse"
-match.glob = "/dev/fuse"
-`)
-	type health struct {
-		Open     bool
-		Attr     map[string][]string
-		TCP      device.Text
-		Interval time.Duration
-	}
-	want := []*health{
-		{
-			Open:     true,
-			Attr:     map[string][]string{"power/runtime_status": {"active", "!error"}, "authorized": {"1"}},
-			TCP:      device.Text{lit("[fd00::"), vars("kernel"), lit("]:"), vars("usb.interface")},
-			Interval: 30 * time.Second,
-		},
-		{Attr: map[string][]string{"authorized": {"!0"}}, Interval: 90 * time.Second},
-		nil,
-	}
-	for i, r := range cfg.Resources {
-		var got *health
-		if h := r.Health; h != nil {
-			got = &health{Open: h.Open, Attr: map[string][]string{}, TCP: h.TCP, Interval: h.Interval}
-			for name, v := range h.Attr {
-				got.Attr[name] = v.Patterns()
-			}
-		}
-		if diff := cmp.Diff(want[i], got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", r.Name, diff)
-		}
-	}
-}
-
-func TestCheckAddress(t *testing.T) {
-	t.Parallel()
-	for address, ok := range map[string]bool{
-		"10.0.0.5:554": true, "camera-1.example.com:65535": true, "[fd00::5]:1": true, "[fe80::1%eth0]:80": true, "localhost:1": true,
-		"": false, "10.0.0.5": false, ":554": false, "10.0.0.5:": false, "10.0.0.5:0": false, "10.0.0.5:65536": false, "10.0.0.5:-1": false,
-		"10.0.0.5:http": false, "a b:1": false, "user@host:1": false, "host/path:1": false, "fd00::5:554": false, "[[::1]]:2": false, "a\x00:1": false,
-	} {
-		if err := config.CheckAddress(address); (err == nil) != ok {
-			t.Errorf("CheckAddress(%q) = %v, want ok: %t", address, err, ok)
-		}
 	}
 }
 

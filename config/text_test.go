@@ -45,28 +45,6 @@ func TestParseText(t *testing.T) {
 	}
 }
 
-func TestPerDevice(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]bool{
-		"x": false, "${index}/${count}": false, "${resource} ${RESOURCE} ${RESOURCE_KUBEVIRT} ${node_name}": false,
-		"${id}": true, "${index} ${1}": true, "${numa}": true, "${usb.serial}": true, "${pci.iommu_group}": true,
-		"${devnode}": true, "${kernel}": true, "${container_path}": true,
-	} {
-		parsed, err := parseText(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range parsed.Vars() {
-			if _, ok := variableNamed(name); !ok {
-				t.Errorf("%q is unknown", name)
-			}
-		}
-		if got := perDevice(parsed); got != want {
-			t.Errorf("perDevice(%q) = %v, want %v", text, got, want)
-		}
-	}
-}
-
 var dollars = regexp.MustCompile(`\$+\{`)
 
 // A text or an error, never both; and a text formats as written.

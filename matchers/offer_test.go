@@ -211,33 +211,6 @@ func TestNUMA(t *testing.T) {
 	}
 }
 
-// An interpreted name is refused also if variables make it, and only for the device of
-// those variables.
-func TestInterpretedKeys(t *testing.T) {
-	t.Parallel()
-	const devices = `match.virtual = [{ name = "a", vars = { dom = "cdi.k8s.io", lib = "LD_PRELOAD" } }, { name = "b", vars = { dom = "example.com", lib = "LIB" } }]` + "\n"
-	for toml, want := range map[string]string{
-		devices + `container.annotations."${var:dom}/devices" = "nvidia.com/gpu=all"`:                                                  `container.annotations: "cdi.k8s.io/devices" is interpreted by Kubernetes and CDI: use a domain of your own`,
-		devices + `container.env."${var:lib}" = "x"`:                                                                                   `container.env: environment variable "LD_PRELOAD", which the loader reads, requires --allow=env`,
-		`match.virtual = ["b", { name = "a", vars = { k = "cdi.k" } }]` + "\ncontainer.annotations.\"${var:k}${index}s.io/x\" = \"y\"": `container.annotations: "cdi.k${index}s.io/x" is interpreted by Kubernetes and CDI: use a domain of your own`,
-	} {
-		offers := matchers.Match(parse(t, toml), &device.Snapshot{}, nil, matchers.Options{Host: &fakeHost{}}).Resources[0].Offers
-		if len(offers) != 2 || offers[0].Problem != want || strings.Contains(offers[1].Problem, "want") {
-			t.Errorf("%s: %q, %q; want %q and none", toml, offers[0].Problem, offers[1].Problem, want)
-		}
-	}
-}
-
-// A wildcard may select kinds that are not allowed.
-func TestForeignKinds(t *testing.T) {
-	t.Parallel()
-	opts := matchers.Options{Host: &fakeHost{}, CDIDevices: []device.CDIDevice{{Name: "a.example/gpu=0"}, {Name: "b.example/gpu=0"}}, Allow: config.Allow{CDI: []string{"a.*"}}}
-	offers := matchers.Match(parse(t, `match.cdi_device = "*/gpu=*"`), &device.Snapshot{}, nil, opts).Resources[0].Offers
-	if len(offers) != 2 || offers[0].Problem != "" || offers[1].Problem != "CDI device b.example/gpu=0 requires --allow=cdi:b.example/gpu" {
-		t.Errorf("%+v", offers)
-	}
-}
-
 // With identity = "name", the ID of a CDI device is only its name. The ID that it has with the other
 // value of identity is its alias.
 func TestIdentityOfCDIDevices(t *testing.T) {
@@ -249,16 +222,6 @@ func TestIdentityOfCDIDevices(t *testing.T) {
 		if got := [2]string{o.ID, o.Alias}; got != want {
 			t.Errorf("identity = %q: %q, want %q", identity, got, want)
 		}
-	}
-}
-
-// CDI devices of two kinds with one name have one ID with identity = "name".
-func TestOneNameOfTwoCDIDevices(t *testing.T) {
-	t.Parallel()
-	opts := matchers.Options{CDIDevices: []device.CDIDevice{{Name: "a.example/gpu=0"}, {Name: "b.example/gpu=0"}}, Allow: config.Allow{CDI: []string{"*"}}}
-	m := matchers.Match(parse(t, "identity = \"name\"\nmatch.cdi_device = \"*/gpu=*\""), &device.Snapshot{}, nil, opts)
-	if offers := m.Resources[0].Offers; len(offers) != 1 || offers[0].ID != "0" || len(m.Notes) != 1 || !m.Notes[0].Error {
-		t.Errorf("offers %+v, notes %+v", offers, m.Notes)
 	}
 }
 

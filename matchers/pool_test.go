@@ -1,9 +1,7 @@
 package matchers_test
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -137,21 +135,5 @@ func TestPoolValues(t *testing.T) {
 		if got := o.Env[0].Value.String(); got != tt.want || o.Problem != tt.problem {
 			t.Errorf("%s: %q, problem %q; want %q and %q", tt.name, got, o.Problem, tt.want, tt.problem)
 		}
-	}
-}
-
-// The length of a value is limited while it is filled in.
-func TestPoolValueTooLong(t *testing.T) {
-	t.Parallel()
-	snap := &device.Snapshot{Dirs: []string{"/dev"}}
-	for i := range 20 {
-		name := fmt.Sprintf("x%02d", i)
-		snap.Nodes = append(snap.Nodes, &device.Node{Path: "/dev/" + name, Kernel: name, Type: device.CharNode, Major: 240, Minor: uint32(i), Interface: -1, Index: -1})
-	}
-	cfg := parse(t, "each = \"all\"\nmatch.glob = \"/dev/x*\"\ncontainer.env.S = \"${kernel}"+strings.Repeat("x", 60_000)+"\"")
-	const want = "container.env.S: longer than 1048576 bytes in all: use shorter values"
-	o := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}}).Resources[0].Offers[0]
-	if o.Problem != want {
-		t.Errorf("problem %.200q, want %q", o.Problem, want)
 	}
 }

@@ -157,33 +157,6 @@ func TestVFIO(t *testing.T) {
 	}
 }
 
-// Numbers of groups and functions change with the boot: nothing persistent contains
-// them.
-func TestVFIONextBoot(t *testing.T) {
-	t.Parallel()
-	want := []string{"vfio follows", "vfio-dev follows", "0000:01:00.1:vfio-dev follows", "vfio:vfio", "iommu"}
-	for _, c := range []card{
-		{video: vfio, audio: vfio, functions: 1, iommufd: true},
-		{video: vfio, audio: vfio, functions: 9, iommufd: true, group: "7"},
-	} {
-		o := offers(t, c.scan(t), whole+"\n"+`container.env.PCI_RESOURCE = "${pci.address}"`)[0]
-		var keys []string
-		for _, n := range o.Nodes {
-			key := n.Key
-			if n.Follow {
-				key += " follows"
-			}
-			keys = append(keys, key)
-		}
-		if diff := cmp.Diff(want, keys); diff != "" || o.ID != "0000:01:00.0" {
-			t.Errorf("%s: keys (-want +got):\n%s", o.ID, diff)
-		}
-		if got := o.Env[0].Value.String(); got != "0000:01:00.0,0000:01:00.1" {
-			t.Errorf("addresses: %s", got)
-		}
-	}
-}
-
 // Many functions are a group each; a driver may have an unknown name, like that of
 // virtual GPUs: a group with a node and one function belongs to that function.
 func TestVFIOVirtualFunctions(t *testing.T) {

@@ -280,21 +280,6 @@ func TestGoldenIDs(t *testing.T) {
 	}
 }
 
-func TestGoldenIDsAreValidAndDifferent(t *testing.T) {
-	t.Parallel()
-	seen := make(map[string]string)
-	for _, line := range goldenIDs() {
-		base, _ := SplitSlot(line.id)
-		if !ValidID(base) {
-			t.Errorf("%s: %q is not a valid ID", line.what, line.id)
-		}
-		if other, ok := seen[line.id]; ok && !strings.HasPrefix(line.what, "slot") && !strings.HasPrefix(line.what, "USB, serial with spaces") {
-			t.Errorf("%s and %s: both %q", other, line.what, line.id)
-		}
-		seen[line.id] = line.what
-	}
-}
-
 func TestFormOfAUSBDevice(t *testing.T) {
 	t.Parallel()
 	real := usb("10c4", "ea60", "A1B2C3", "0000:00:14.0", "1")
@@ -310,20 +295,6 @@ func TestFormOfAUSBDevice(t *testing.T) {
 	}
 	if got := (Forms{real: PortForm}).Of(real); got != PortForm {
 		t.Errorf("decided: %q", got)
-	}
-}
-
-func TestPlaceDistinguishesTheRootHubsOfAController(t *testing.T) {
-	t.Parallel()
-	a := usb("8086", "0b07", "", "0000:00:14.0", "2")
-	b := superSpeedUSB(usb("8086", "0b07", "", "0000:00:14.0", "2"))
-	if Place(a) != "0000:00:14.0:2" || Place(b) != "0000:00:14.0:ss2" {
-		t.Errorf("places %q and %q", Place(a), Place(b))
-	}
-	for _, h := range []*Hardware{usb("8086", "0b07", "", "", "2"), usb("8086", "0b07", "", "0000:00:14.0", ""), pci("0000:3b:00.0")} {
-		if got := Place(h); got != "" {
-			t.Errorf("%s: place %q, want none", h.Path, got)
-		}
 	}
 }
 

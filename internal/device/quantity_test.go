@@ -46,22 +46,6 @@ func TestQuantity(t *testing.T) {
 	}
 }
 
-func TestSumsOfQuantitiesAreExact(t *testing.T) {
-	t.Parallel()
-	third, err := device.ParseQuantity("0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := third
-	for range 9 {
-		sum = sum.Plus(third)
-	}
-	one, _ := device.ParseQuantity("1")
-	if sum.Cmp(one) != 0 || third.Number() != "0.1" {
-		t.Errorf("ten times %s is %s", third.Number(), sum.Number())
-	}
-}
-
 func TestNewCapacity(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
@@ -60,46 +58,6 @@ func TestAttributes(t *testing.T) {
 	check(next, "missing", "there")
 	if p := append(a.Problems(), next.Problems()...); len(p) > 0 || len(a.UnreadHardware())+len(next.UnreadHardware()) > 0 {
 		t.Errorf("problems %v, unread %v", p, a.UnreadHardware())
-	}
-}
-
-// Concurrent callers.
-func TestAttributesAtOnce(t *testing.T) {
-	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	writeAttr(t, h.Tree, "devices/platform/a/state", "on\n")
-	a := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Attributes()
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for i := range 20 {
-				if values, _ := a.Attr("devices/platform/a", "state", new(1000)); !slices.Equal(values, []string{"on"}) {
-					t.Errorf("state = %q", values)
-				}
-				a.Attr("devices/platform/a", fmt.Sprint(i), new(1000))
-				a.Driver("devices/platform/a")
-				a.Problems()
-				a.UnreadHardware()
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// An unreadable attribute of this kernel is absent, and reported.
-func TestUnreadableAttribute(t *testing.T) {
-	t.Parallel()
-	const file = "bus/platform/drivers_probe" // write-only
-	if _, err := os.ReadFile("/sys/" + file); err == nil {
-		t.Skip("it can be read here")
-	}
-	a := inventory.New(inventory.Options{}).Attributes()
-	if values, _ := a.Attr("bus/platform", "drivers_probe", new(1000)); values != nil {
-		t.Errorf("%s = %q; want none", file, values)
-	}
-	p := a.Problems()
-	if _, err := os.Stat("/sys/" + file); err == nil && (len(p) != 1 || p[0].Subject != file || !strings.Contains(p[0].Reason, "everybody")) {
-		t.Errorf("problems: %v; want one of %s", p, file)
 	}
 }
 

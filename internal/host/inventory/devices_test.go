@@ -93,21 +93,6 @@ func TestPCIAddressUnknownToGHW(t *testing.T) {
 	}
 }
 
-// A database of names on which pcidb panics (v1.1.1) is not read.
-func TestMalformedPCINames(t *testing.T) {
-	tree := sysfstest.Load(t, server)
-	want := scan(t, tree)
-	names := filepath.Join(t.TempDir(), "pci.ids")
-	if err := os.WriteFile(names, []byte("8086\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PCIDB_PATH", names)
-	got := scan(t, tree)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestUnreadableAttributesDegradeTheirDevice(t *testing.T) {
 	t.Parallel()
 	tree := sysfstest.Load(t, desktop)
@@ -441,16 +426,5 @@ func TestMDev(t *testing.T) {
 	}
 	if h := findHardware(snap, "83b8f4f2-509f-382f-3c1e-e6bfe0fa1002"); h.Parent != nil || h.NUMA != -1 || h.MDev.Name != "" {
 		t.Errorf("the sample: %+v", h)
-	}
-}
-
-// The cdev of a mediated device does not affect its parent function.
-func TestMDevDoesNotBindItsParent(t *testing.T) {
-	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	gpu := h.AddPCI(sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "10de", Device: "1eb8", Class: "030200", Driver: "nvidia", IOMMUGroup: "40"})
-	h.AddMDev(gpu, sysfstest.MDev{UUID: "u", Type: "nvidia-222", Nodes: []sysfstest.Node{{Name: "vfio/devices/vfio0", Subsystem: "vfio-dev"}}})
-	if fn := findHardware(scan(t, h.Tree), "0000:3b:00.0"); fn.PCI.VFIO || len(fn.Nodes) > 0 {
-		t.Errorf("%+v, nodes %v", fn.PCI, fn.Nodes)
 	}
 }

@@ -3,7 +3,6 @@ package inventory_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
-	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // watch runs a watcher until the end of the test, starting with its first batch.
@@ -28,36 +26,6 @@ func watch(t *testing.T, o inventory.WatchOptions) *inventory.Watcher {
 	<-w.Changes()
 	w.Take()
 	return w
-}
-
-// goes runs run until the end of the test.
-func goes(t *testing.T, run func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("%v; want nil once cancelled", err)
-		}
-	})
-}
-
-// until takes batches until done returns true.
-func until(t *testing.T, w *inventory.Watcher, what string, done func(inventory.Batch) bool) {
-	t.Helper()
-	deadline := time.After(20 * time.Second)
-	for {
-		select {
-		case <-w.Changes():
-			if done(w.Take()) {
-				return
-			}
-		case <-deadline:
-			t.Fatalf("%s: not seen in 20 s", what)
-		}
-	}
 }
 
 // loopDevice makes an unused loop device.
@@ -144,88 +112,32 @@ func TestLoopDeviceOnThisHost(t *testing.T) {
 	})
 }
 
-// A scan during and after a storm is never wrong: a node always has its own hardware,
-// and the last scan is complete.
-func TestStorm(t *testing.T) {
-	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
-	w := watch(t, inventory.WatchOptions{Dev: h.Dev()})
-	if d := w.Degraded(); slices.ContainsFunc(d, func(p device.Problem) bool { return p.Subject == "file events" }) {
-		t.Skipf("no inotify here: %q", d)
-	}
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+// goes runs run until the end of the test.
+func goes(t *testing.T, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("%v; want nil once cancelled", err)
+		}
+	})
+}
 
-	const ports, turns = 10, 1000
-	plugged := make([]bool, ports)
-	stormEnds := make(chan struct{})
-	go func() {
-		defer close(stormEnds)
-		for range turns {
-			p := rand.IntN(ports)
-			port := fmt.Sprintf("1-%d", p+1)
-			if plugged[p] {
-				h.RemoveUSB(port)
-			} else {
-				h.AddUSB(sysfstest.USB{
-					Port: port, Vendor: "0403", Product: "6001", Serial: "S" + port,
-					Interfaces: []sysfstest.Interface{{
-						Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort(fmt.Sprintf("ttyUSB%d", p), 0)},
-					}},
-				})
-			}
-			plugged[p] = !plugged[p]
-		}
-	}()
-	var last *device.Snapshot
-	scans := 0
-	check := func() {
-		b := w.Take()
-		// The kernel would announce these.
-		b.Paths = append(b.Paths, h.Uevents()...)
-		snap, err := s.Update(t.Context(), b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = snap
-		scans++
-		for _, n := range snap.Nodes {
-			if n.Subsystem == "tty" && (n.Hardware == nil || n.Hardware.USB.Serial != "S"+n.Hardware.Name || n.Interface > 0) {
-				t.Errorf("%s belongs to %+v", n.Path, n.Hardware)
-			}
-		}
-	}
-	for ended := false; !ended; {
+// until takes batches until done returns true.
+func until(t *testing.T, w *inventory.Watcher, what string, done func(inventory.Batch) bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
 		select {
 		case <-w.Changes():
-			check()
-		case <-stormEnds:
-			ended = true
-		}
-	}
-	// The last change has been found, or is now: no scan is requested without an event.
-	truth := func() bool {
-		for p, is := range plugged {
-			path := fmt.Sprintf("/dev/ttyUSB%d", p)
-			if is != slices.ContainsFunc(last.Nodes, func(n *device.Node) bool { return n.Path == path }) {
-				return false
+			if done(w.Take()) {
+				return
 			}
-		}
-		return true
-	}
-	for deadline := time.After(20 * time.Second); last == nil || !truth(); {
-		select {
-		case <-w.Changes():
-			check()
 		case <-deadline:
-			t.Fatalf("after %d scans the last one shows %q; plugged in: %v", scans, nodePaths(last), plugged)
-		}
-	}
-	snap := scan(t, h.Tree)
-	noProblems(t, snap)
-	for p, is := range plugged {
-		if stick := findHardware(snap, fmt.Sprintf("1-%d", p+1)); is != (stick != nil) || is && len(stick.Nodes) != 2 {
-			t.Errorf("port %d: %+v; plugged in: %v", p+1, stick, is)
+			t.Fatalf("%s: not seen in 20 s", what)
 		}
 	}
 }

@@ -228,65 +228,6 @@ func ip(t *testing.T, args string) {
 	}
 }
 
-// On a real host virtual interfaces are found when they are added, join a bridge and
-// are removed.
-func TestNetsOfThisHost(t *testing.T) {
-	t.Parallel()
-	suffix := fmt.Sprint(rand.IntN(100000))
-	link, peer, bridge := "gdpa"+suffix, "gdpb"+suffix, "gdpc"+suffix
-	remove := func() {
-		for _, name := range []string{link, bridge} {
-			_ = exec.Command("ip", "link", "del", name).Run()
-		}
-	}
-	t.Cleanup(remove)
-	ip(t, "link add "+link+" type veth peer name "+peer)
-	s := inventory.New(inventory.Options{})
-	host := func() *device.Snapshot {
-		snap, err := s.Scan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return snap
-	}
-	n := findNet(host(), link)
-	want := &device.Node{
-		Path: link, Type: device.NetInterface, Kernel: link, SysPath: "devices/virtual/net/" + link, Subsystem: "net",
-		Interface: -1, Index: -1, Net: &device.Net{Type: "ether"},
-	}
-	if diff := cmp.Diff(want, n); diff != "" {
-		t.Fatal(diff)
-	}
-	use := func(what string, want map[string]string) {
-		t.Helper()
-		snap := host()
-		attrs := s.Attributes()
-		for name, is := range want {
-			if n := findNet(snap, name); n == nil || attrs.InUse(n) != is {
-				t.Errorf("%s: %s is %+v, %q; want %q", what, name, n, attrs.InUse(n), is)
-			}
-		}
-	}
-	use("alone", map[string]string{link: "", peer: ""})
-	t.Run("address", func(t *testing.T) {
-		if snap := host(); !slices.ContainsFunc(snap.Nets, func(n *device.Node) bool { return n.Hardware != nil }) {
-			t.Skip("an interface with hardware tells whether this is the namespace of sysfs")
-		}
-		ip(t, "address add 192.0.2.1/32 dev "+link)
-		use("with an address", map[string]string{link: "an interface with an address", peer: ""})
-		ip(t, "address del 192.0.2.1/32 dev "+link)
-	})
-	t.Run("bridge", func(t *testing.T) {
-		ip(t, "link add "+bridge+" type bridge")
-		ip(t, "link set "+link+" master "+bridge)
-		use("in a bridge", map[string]string{link: "a port of bridge " + bridge, bridge: "a bridge", peer: ""})
-	})
-	remove()
-	if n := findNet(host(), link); n != nil {
-		t.Errorf("removed, and still %+v", n)
-	}
-}
-
 // The kernel never reuses the inode of a sysfs link, which distinguishes a device from
 // its successor with the same name.
 func TestInodesAreNotReused(t *testing.T) {

@@ -104,23 +104,6 @@ func TestInitialUserNamespace(t *testing.T) {
 	}
 }
 
-// Only a message from the kernel's port came from the kernel.
-func TestIsKernel(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		from unix.Sockaddr
-		want bool
-	}{
-		"the kernel":             {&unix.SockaddrNetlink{Family: unix.AF_NETLINK}, true},
-		"a process":              {&unix.SockaddrNetlink{Pid: 4242}, false},
-		"another kind of socket": {&unix.SockaddrUnix{}, false},
-	} {
-		if got := isKernel(c.from); got != c.want {
-			t.Errorf("%s: %v; want %v", name, got, c.want)
-		}
-	}
-}
-
 // A message of a process to the kernel's group is no event, whatever its content.
 func TestForgedEventIsIgnored(t *testing.T) {
 	t.Parallel()

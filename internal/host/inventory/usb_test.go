@@ -145,25 +145,3 @@ func TestKnownUSBDevicesSurviveARestart(t *testing.T) {
 		t.Errorf("%v; want nothing", known)
 	}
 }
-
-func TestBusDevice(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ dir, bus, want string }{
-		{"devices/virtual/misc/fuse", "", ""},
-		{"devices/platform/soc/fe201000.serial/tty/ttyAMA0", "", ""},
-		{"devices/pci0000:00/0000:00:02.0/drm/card0", "pci", "devices/pci0000:00/0000:00:02.0"},
-		{"devices/pci0000:00/0000:00:1c.0/0000:02:00.0/virtio1/block/vda", "pci", "devices/pci0000:00/0000:00:1c.0/0000:02:00.0"},
-		{"devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:01.0/10000:e1:00.0/nvme/nvme0", "pci", "devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:01.0/10000:e1:00.0"},
-		{"devices/pci0000:00", "", ""},
-		{"devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2.4/1-2.4:1.0/ttyUSB0/tty/ttyUSB0", "usb", "devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2.4"},
-		{"devices/pci0000:00/0000:00:14.0/usb1", "usb", "devices/pci0000:00/0000:00:14.0/usb1"},
-		{"devices/platform/soc/fe980000.usb/usb3/3-1/3-1:1.0/tty/ttyACM0", "usb", "devices/platform/soc/fe980000.usb/usb3/3-1"},
-		{"devices/pci0000:00/0000:00:14.0/usb1/1-10/1-10:1.0/i2c-5/5-0048/rtc/rtc1", "usb", "devices/pci0000:00/0000:00:14.0/usb1/1-10"},
-		{"devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/host0/target0:0:0/0:0:0:0/block/sda/sda1", "usb", "devices/pci0000:00/0000:00:14.0/usb1/1-1"},
-	} {
-		bus, got := busDevice(c.dir)
-		if string(bus) != c.bus || got != c.want {
-			t.Errorf("busDevice(%q) = %q, %q; want %q, %q", c.dir, bus, got, c.bus, c.want)
-		}
-	}
-}

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
-
-	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // An archive of any content reads as it was written.
@@ -44,23 +42,4 @@ func FuzzFormat(f *testing.F) {
 			}
 		}
 	})
-}
-
-// Different serials get different placeholders, of the same length if the number fits,
-// and none that is a placeholder serial.
-func TestPlaceholders(t *testing.T) {
-	t.Parallel()
-	for _, shape := range []string{"xxx", "x-x-x", "xxxxxxxx", "xx:xx:xx:xx:xx:xx", " x x x", "xxxx:xx:xx.x", strings.Repeat("x", 200)} {
-		seen := make(map[string]bool)
-		for n := 1; n <= 2000; n++ {
-			p := placeholder(shape, n)
-			if seen[p] || device.PlaceholderSerial(p) {
-				t.Errorf("placeholder %d for %q is %q: seen before, or no serial", n, shape, p)
-			}
-			seen[p] = true
-			if n < 100 && len(p) != len(shape) {
-				t.Errorf("placeholder %d for %q is %q: want the same length", n, shape, p)
-			}
-		}
-	}
 }
