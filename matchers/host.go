@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"fmt"
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -13,19 +14,45 @@ import (
 // at returns the node at a path or behind the link at the path, or nil. It never reads the host:
 // the scan has resolved all links.
 func (m *run) at(path string) *device.Node {
-	i, isNode := slices.BinarySearchFunc(m.snap.Nodes, path, func(n *device.Node, path string) int {
-		return strings.Compare(n.Path, path)
-	})
+	i, isNode := slices.BinarySearchFunc(m.snap.Nodes, path, compareNode)
 	if isNode {
 		return m.snap.Nodes[i]
 	}
-	i, isLink := slices.BinarySearchFunc(m.snap.Links, path, func(l device.Link, path string) int {
-		return strings.Compare(l.Path, path)
-	})
+	i, isLink := slices.BinarySearchFunc(m.snap.Links, path, compareLink)
 	if isLink {
 		return m.snap.Links[i].Node
 	}
 	return nil
+}
+
+func compareNode(n *device.Node, path string) int { return strings.Compare(n.Path, path) }
+
+func compareLink(l device.Link, path string) int { return strings.Compare(l.Path, path) }
+
+// mayMatch yields the nodes that a glob may select, with repeats. Names with the same beginning are adjacent in
+// a snapshot, so that most nodes are not compared.
+func (m *run) mayMatch(v pattern.Values) iter.Seq[*device.Node] {
+	if v.Negative() {
+		return slices.Values(m.snap.Nodes)
+	}
+	return func(yield func(*device.Node) bool) {
+		for _, a := range v.Alternatives() {
+			prefix := a.Prefix()
+			i, _ := slices.BinarySearchFunc(m.snap.Nodes, prefix, compareNode)
+			for ; i < len(m.snap.Nodes) && strings.HasPrefix(m.snap.Nodes[i].Path, prefix); i++ {
+				if !yield(m.snap.Nodes[i]) {
+					return
+				}
+			}
+			i, _ = slices.BinarySearchFunc(m.snap.Links, prefix, compareLink)
+			for ; i < len(m.snap.Links) && strings.HasPrefix(m.snap.Links[i].Path, prefix); i++ {
+				n := m.snap.Links[i].Node
+				if !strings.HasPrefix(n.Path, prefix) && !yield(n) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // isDir reports whether a path is /dev or a directory below.

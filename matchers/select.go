@@ -71,6 +71,12 @@ func (s *selection) add(p *predicate) {
 		s.addCDIDevices(p)
 	case len(p.Virtual) > 0:
 		s.addVirtual(p)
+	case !p.Glob.Empty():
+		for n := range s.mayMatch(p.Glob) {
+			if !s.picked[n] && p.matches(target{n.Hardware, n}) {
+				s.pick(n, p)
+			}
+		}
 	default:
 		for t := range s.targets(p) {
 			if t.node == nil {
