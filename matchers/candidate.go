@@ -25,9 +25,10 @@ type candidate struct {
 	virtual *config.Virtual
 	// name is the name of a path, a CDI device or a virtual device in messages.
 	name string
-	// groups are IOMMU groups that a match with vfio = true selects.
-	groups []*group
-	// united is the hardware of a device that combines several, in the order of the snapshot.
+	// vfio is set for the device of an IOMMU group that a match with vfio = true selects.
+	vfio bool
+	// united is the hardware of a device that combines several: the parts of a pool or a group, and the
+	// selected functions of an IOMMU group.
 	united []*device.Hardware
 	// pool is set for everything that a resource selects, as one device.
 	pool bool
@@ -79,6 +80,9 @@ func (c *candidate) members() []*device.Hardware {
 	return c.united
 }
 
+// isCombined reports whether the device is a pool or a group.
+func (c *candidate) isCombined() bool { return c.pool || c.value != "" }
+
 // nodes lists the picks that are device nodes.
 func (c *candidate) nodes() []pick {
 	return slices.DeleteFunc(slices.Clone(c.picks), func(p pick) bool {
@@ -118,8 +122,8 @@ func sortHardware(hardware []*device.Hardware) []*device.Hardware {
 
 // iommuGroup returns the number of the IOMMU group that a device reaches through VFIO, or an empty string.
 func (c *candidate) iommuGroup() string {
-	if len(c.groups) > 0 {
-		return c.groups[0].number
+	if c.vfio {
+		return c.hardware.IOMMUGroup()
 	}
 	return vfioGroup(c.hardware)
 }

@@ -81,7 +81,7 @@ func merge(parts []candidate) candidate {
 	one := candidate{parts: parts}
 	for _, p := range parts {
 		one.united = append(one.united, p.members()...)
-		one.groups = append(one.groups, p.groups...)
+		one.vfio = one.vfio || p.vfio
 		one.picks = append(one.picks, p.picks...)
 		// One match with dangerous = true permits the companions of the whole device.
 		one.dangerous = one.dangerous || p.dangerous

@@ -117,7 +117,7 @@ func isWatchdog(n *device.Node) bool {
 // each of its own interfaces is checked.
 func (b *builder) linkChecks() []device.LinkCheck {
 	var checks []device.LinkCheck
-	for _, h := range b.c.functions() {
+	for _, h := range b.c.members() {
 		if pf := b.physicalFunction(h); pf != nil {
 			checks = append(checks, linkCheck("physical function "+pf.Name, pf.Nets))
 		}

@@ -96,7 +96,6 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	if h != nil && h.USB != nil {
 		b.offer.Product = strings.TrimSpace(h.USB.ProductName)
 	}
-	// Only a device that combines hardware has members.
 	for _, h := range c.united {
 		b.offer.Members = append(b.offer.Members, h.Path)
 	}
@@ -114,7 +113,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		}
 	}
 	// VFIO needs a second node beside the node of a group or function.
-	if len(c.groups) > 0 {
+	if c.vfio {
 		b.addVFIOContainer()
 	}
 	for i := range r.With {
@@ -215,8 +214,7 @@ func (b *builder) cdiID(isByName bool) string {
 // alias returns the ID that a CDI device of the host has with the other value of identity, or an
 // empty string for other devices. After an edit of identity, a container may hold the device by it.
 func (b *builder) alias() string {
-	isCDIDevice := b.c.cdi != nil && !b.c.pool && b.c.value == ""
-	if !isCDIDevice {
+	if b.c.cdi == nil || b.c.isCombined() {
 		return ""
 	}
 	return b.cdiID(b.r.Identity != config.IdentityName)
@@ -228,10 +226,9 @@ func (b *builder) checkSerial() {
 	c := b.c
 	h := c.hardware
 	// The ID of a pool or a group contains no serial number.
-	isCombined := c.pool || c.value != ""
-	// Paths, CDI devices and virtual devices have no serial number either.
+	// Paths, CDI devices and virtual devices have none either.
 	isOther := c.name != ""
-	if b.r.Identity != config.IdentitySerial || isCombined || isOther {
+	if b.r.Identity != config.IdentitySerial || c.isCombined() || isOther {
 		return
 	}
 	switch {
@@ -315,10 +312,9 @@ func (b *builder) permissions(p pick) string {
 // keyOf names a node within its device. In a pool or a group, nodes of different hardware may
 // have the same key, so that the ID names them.
 func (b *builder) keyOf(n *device.Node) string {
-	isCombined := b.c.pool || b.c.value != ""
-	isOfIOMMUGroup := len(b.c.groups) > 0 && isGroupNode(n)
+	isOfIOMMUGroup := b.c.vfio && isGroupNode(n)
 	isOwn := n.Hardware == b.c.hardware || isOfIOMMUGroup
-	if isOwn && !isCombined {
+	if isOwn && !b.c.isCombined() {
 		return b.key(n)
 	}
 	return b.nodeIDAs(n, b.forms.Of(n.Hardware))

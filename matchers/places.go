@@ -19,6 +19,9 @@ func (b *builder) places() []string {
 			}
 		}
 	}
+	if c.vfio && c.hardware != nil {
+		add(b.hardwarePlaces(c.hardware)...) // it may be none of the selected functions
+	}
 	if !c.single {
 		for _, h := range c.members() {
 			add(b.hardwarePlaces(h)...)
@@ -28,11 +31,6 @@ func (b *builder) places() []string {
 		isCovered := !c.single && slices.Contains(c.members(), p.node.Hardware)
 		if !isCovered {
 			add(b.nodePlaces(p.node)...)
-		}
-	}
-	for _, g := range c.groups {
-		for _, h := range g.functions {
-			add(b.hardwarePlaces(h)...)
 		}
 	}
 	if c.cdi != nil {

@@ -22,9 +22,11 @@ type selection struct {
 	// picked are the nodes among them. A node that a second match selects keeps the settings of the first
 	// match.
 	picked map[*device.Node]bool
-	// groups are selected with vfio = true, by number. A group exists only if a node of it is
-	// selected.
-	groups map[string]*group
+	// groups are the functions that matches with vfio = true select, by the number of their IOMMU group.
+	groups map[string][]*device.Hardware
+	// heads has the hardware with the ID of the device of each group: the selected function with the lowest
+	// address, bound to VFIO or not, since the ID must not depend on the order in which functions are bound.
+	heads map[string]*device.Hardware
 	// others are paths, CDI devices and virtual devices.
 	others []candidate
 }
@@ -41,7 +43,8 @@ func (m *run) candidates(r *config.Resource) []candidate {
 		run:    m,
 		r:      r,
 		picked: make(map[*device.Node]bool),
-		groups: make(map[string]*group),
+		groups: make(map[string][]*device.Hardware),
+		heads:  make(map[string]*device.Hardware),
 	}
 	s.matches, s.excludes = m.predicates(r)
 	for _, p := range s.matches {
@@ -127,7 +130,10 @@ func (s *selection) appendDevices(found []candidate, picks []pick) []candidate {
 		}
 		return append(found, c)
 	case s.isOneDevice(picks):
-		c.groups = s.groupOf(c.hardware)
+		if s.isHead(c.hardware) {
+			c.vfio = true
+			c.united = s.groups[c.hardware.IOMMUGroup()]
+		}
 		return append(found, c)
 	}
 	for i, p := range picks {
@@ -443,8 +449,8 @@ func (s *selection) applyExcludes() {
 			hasNode[p.hardware] = true
 		}
 	}
-	for _, g := range s.groups {
-		for _, h := range g.functions {
+	for _, functions := range s.groups {
+		for _, h := range functions {
 			hasNode[h] = true
 		}
 	}

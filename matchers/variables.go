@@ -24,28 +24,14 @@ func (c *candidate) forNode(p pick) *candidate {
 		picks:    []pick{p},
 		hardware: p.hardware,
 	}
-	for _, g := range c.groups {
-		if g.hardware == p.hardware {
-			one.groups = append(one.groups, g)
-		}
+	// The node of an IOMMU group has the values of the functions of its group.
+	if c.vfio && isVFIONode(p.node) {
+		one.vfio = true
+		one.united = slices.DeleteFunc(slices.Clone(c.members()), func(h *device.Hardware) bool {
+			return h.IOMMUGroup() != p.hardware.IOMMUGroup()
+		})
 	}
 	return one
-}
-
-// functions lists the hardware of a device. For an IOMMU group, that is the selected functions.
-func (c *candidate) functions() []*device.Hardware {
-	var all []*device.Hardware
-	for _, h := range c.members() {
-		i := slices.IndexFunc(c.groups, func(g *group) bool {
-			return g.hardware == h
-		})
-		if i < 0 {
-			all = append(all, h)
-		} else {
-			all = append(all, c.groups[i].functions...)
-		}
-	}
-	return all
 }
 
 // targets lists what has the attributes and drivers of a device: its nodes and network interfaces. For VFIO,
@@ -53,13 +39,13 @@ func (c *candidate) functions() []*device.Hardware {
 // attributes of the hardware.
 func (c *candidate) targets() []target {
 	var all []target
-	if len(c.groups) == 0 {
+	if !c.vfio {
 		for _, p := range c.picks {
 			all = append(all, target{p.node.Hardware, p.node})
 		}
 	}
 	if all == nil {
-		for _, h := range c.functions() {
+		for _, h := range c.members() {
 			all = append(all, target{hardware: h})
 		}
 	}
@@ -89,7 +75,7 @@ func (c *candidate) interfaces() []*device.Node {
 	if found != nil {
 		return found
 	}
-	for _, h := range c.functions() {
+	for _, h := range c.members() {
 		for _, n := range h.Nets {
 			isSelected := slices.ContainsFunc(c.picks, func(by pick) bool {
 				return by.match.matchesNet(n)
@@ -409,7 +395,7 @@ func attributes(a *device.Attribute, of *candidate) (values []string) {
 		}
 		return values
 	}
-	for _, h := range of.functions() {
+	for _, h := range of.members() {
 		var found []string
 		for _, p := range of.picks {
 			if a.About == device.OfInterface && p.node.Hardware == h && p.node.Interface >= 0 {

@@ -43,17 +43,6 @@ func compareFunctions(a, b *device.Hardware) int {
 	return device.CompareNumber(a.PCI.Address, b.PCI.Address)
 }
 
-// group is the device that a resource makes of an IOMMU group with vfio = true.
-type group struct {
-	number string
-	// functions that are selected, by address.
-	functions []*device.Hardware
-	// hardware has the ID of the device: the selected function with the lowest
-	// address, bound to VFIO or not, since the ID must not depend on the order in
-	// which functions are bound.
-	hardware *device.Hardware
-}
-
 // vfioNodes lists the VFIO nodes of a function: the node of its group, which another function may
 // own, and its own node.
 func (m *run) vfioNodes(h *device.Hardware) []target {
@@ -79,56 +68,43 @@ func (s *selection) addVFIO(p *predicate, t target) {
 	}
 	s.pick(t.node, p)
 	number := t.hardware.IOMMUGroup()
-	g := s.groups[number]
-	if g == nil {
-		g = &group{number: number}
-		s.groups[number] = g
-	}
 	// A function has several nodes, and several matches may select it.
-	if !slices.Contains(g.functions, t.hardware) {
-		g.functions = append(g.functions, t.hardware)
+	if !slices.Contains(s.groups[number], t.hardware) {
+		s.groups[number] = append(s.groups[number], t.hardware)
 	}
 }
 
 // unite makes one device of each group.
 func (s *selection) unite() {
-	for _, g := range s.groups {
-		slices.SortFunc(g.functions, compareFunctions)
-		g.hardware = g.functions[0]
-		// The functions are sorted by address, so that the first one that is selected, now or
-		// when it is bound, has the ID.
-		for _, h := range s.byGroup[g.number] {
-			if h == g.hardware || s.wouldSelect(h) {
-				g.hardware = h
-				break
-			}
-		}
+	for number, functions := range s.groups {
+		slices.SortFunc(functions, compareFunctions)
+		// The functions of the group are sorted, too, so that the first one that is selected, now or when it
+		// is bound, has the ID.
+		i := slices.IndexFunc(s.byGroup[number], func(h *device.Hardware) bool {
+			return h == functions[0] || s.wouldSelect(h)
+		})
+		s.heads[number] = s.byGroup[number][i]
 	}
 	// A function of the group that is not bound yet is a part of its device, and not a device by itself.
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
-		return p.node == nil && s.groupOf(p.hardware) != nil
+		return p.node == nil && s.isHead(p.hardware)
 	})
 	for i := range s.picks {
 		p := &s.picks[i]
-		g := s.groups[vfioGroup(p.hardware)]
-		if g == nil || p.node == nil {
+		number := vfioGroup(p.hardware)
+		head := s.heads[number]
+		if head == nil || p.node == nil {
 			continue
 		}
 		// Picks with the same hardware become one device, see devices.
-		if isGroupNode(p.node) || slices.Contains(g.functions, p.hardware) {
-			p.hardware = g.hardware
+		if isGroupNode(p.node) || slices.Contains(s.groups[number], p.hardware) {
+			p.hardware = head
 		}
 	}
 }
 
-// groupOf lists the group whose device has the ID of h, if any.
-func (s *selection) groupOf(h *device.Hardware) []*group {
-	g := s.groups[h.IOMMUGroup()]
-	if g == nil || g.hardware != h {
-		return nil
-	}
-	return []*group{g}
-}
+// isHead reports whether the device of an IOMMU group has the ID of hardware.
+func (s *selection) isHead(h *device.Hardware) bool { return s.heads[h.IOMMUGroup()] == h }
 
 // wouldSelect reports whether a match with vfio = true selects a function when it is bound to
 // VFIO.
@@ -176,16 +152,22 @@ func (b *builder) addVFIOContainer() {
 		b.problem("%s is missing: is the module iommufd loaded?", iommufd)
 	}
 	// The kernel does not let a container use a group that is not viable.
-	for _, g := range b.c.groups {
+	var checked []string
+	for _, function := range b.c.members() {
+		number := vfioGroup(function)
+		if number == "" || slices.Contains(checked, number) {
+			continue
+		}
+		checked = append(checked, number)
 		var bound []string
-		for _, h := range b.byGroup[g.number] {
+		for _, h := range b.byGroup[number] {
 			if h.PCI != nil && blocksGroup(h.PCI) {
 				bound = append(bound, h.Name+" to "+h.PCI.Driver)
 			}
 		}
 		if len(bound) > 0 {
 			b.problem("IOMMU group %s is not viable: functions are bound to drivers of the host: %s",
-				g.number, strings.Join(bound, ", "))
+				number, strings.Join(bound, ", "))
 		}
 	}
 }

@@ -158,23 +158,23 @@ func addGroup(view *agent.View, e *explanation, r *config.Resource, found catalo
 		for _, o := range m.Offers {
 			group := groupOf(view.Snapshot, &o)
 			if len(group) > 1 {
-				e.addPart(o.ID, group, found)
+				e.addPart(&o, group, found)
 			}
 		}
 	}
 }
 
 // addPart is addGroup for the device of one IOMMU group.
-func (e *explanation) addPart(id string, group []*device.Hardware, found catalog.Found) {
+func (e *explanation) addPart(o *device.Offer, group []*device.Hardware, found catalog.Found) {
 	number := group[0].IOMMUGroup()
 	isAbout := found != (catalog.Found{})
 	if !isAbout && e.Reason == "" {
 		e.Reason = fmt.Sprintf("IOMMU group %s with %s is one device", number, cli.Count(len(group), "function"))
 	}
 	isPart := found.Hardware != nil && slices.Contains(group, found.Hardware)
-	if isPart && len(e.Offered) == 0 {
-		e.Offered = []string{id}
-		e.Reason = fmt.Sprintf("as a part of %s: both are in IOMMU group %s", id, number)
+	if isPart && found.Hardware.Path != o.Hardware {
+		e.Offered = []string{o.ID}
+		e.Reason = fmt.Sprintf("as a part of %s: both are in IOMMU group %s", o.ID, number)
 	}
 }
 

@@ -18,7 +18,7 @@ type Offer struct {
 	Hardware string
 	// Product is the name that the hardware reports. It is empty if it reports none.
 	Product string
-	// Members are the sysfs paths of all hardware of a pool or a group.
+	// Members are the sysfs paths of all hardware of a pool, a group or an IOMMU group.
 	Members []string
 	// Shared is set if containers may hold the device beside shared devices of other resources that
 	// use the same hardware.
