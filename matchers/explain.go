@@ -393,10 +393,9 @@ func (x *explainer) narrow(p *predicate, targets []target) ([]Condition, []targe
 		p:         p,
 		all:       targets,
 		rest:      targets,
-		isOne:     x.subject != (target{}),
+		// A single target is as narrow as can be.
+		isNarrowed: x.subject != (target{}),
 	}
-	// A single target is as narrow as can be.
-	near.isNarrowed = near.isOne
 	for i := range conditions {
 		c := &conditions[i]
 		fitting := x.fitting(p, c, near.rest)

@@ -17,8 +17,6 @@ type nearest struct {
 	all []target
 	// rest are the targets that fit the conditions so far, except for conditions that fit nothing.
 	rest []target
-	// isOne is set if a single device is explained.
-	isOne bool
 	// isNarrowed is set if the rest fits some condition. Even a distant value is then of interest.
 	isNarrowed bool
 }
@@ -66,7 +64,10 @@ func (n *nearest) value(c *condition) string {
 					continue
 				}
 				best = edits
-				found = n.describe(t, have, but, isFar)
+				found = t.String() + " has " + have + but
+				if t.String() == have {
+					found = "nearest " + have + but // the path of the target itself
+				}
 			}
 		}
 	}
@@ -74,25 +75,6 @@ func (n *nearest) value(c *condition) string {
 		return unread
 	}
 	return found
-}
-
-// describe formats the nearest value and the target that has it. but is the difference, or empty. A
-// value that is far from the wanted one is only the value of a target that fits otherwise.
-func (n *nearest) describe(t target, value, but string, isFar bool) string {
-	if n.isOne {
-		return "it has " + value + but
-	}
-	// The value of a glob is the path of the target itself.
-	isPath := t.String() == value
-	switch {
-	case isFar && isPath:
-		return value + " fits otherwise" + but
-	case isFar:
-		return t.String() + " fits otherwise, and has " + value + but
-	case isPath:
-		return "nearest " + value + but
-	}
-	return "nearest " + value + " on " + t.String() + but
 }
 
 // distance is the number of edits from a value to the patterns. It is 0 for differences that people

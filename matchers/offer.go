@@ -232,10 +232,8 @@ func (b *builder) checkSerial() {
 		return
 	}
 	switch {
-	case h == nil:
-		b.problem("%s has no serial number, which identity = %q requires", c.picks[0].node.Path, b.r.Identity)
-	case h.USB == nil || strings.TrimSpace(h.USB.Serial) == "":
-		b.problem("%s has no serial number, which identity = %q requires", describe(h), b.r.Identity)
+	case h == nil || h.USB == nil || strings.TrimSpace(h.USB.Serial) == "":
+		b.problem("%s has no serial number, which identity = %q requires", c.describe(), b.r.Identity)
 	case device.PlaceholderSerial(h.USB.Serial):
 		b.problem("%s has no serial number of its own, which identity = %q requires: many devices have %q", describe(h), b.r.Identity, h.USB.Serial)
 	// The ledger has decided that another device keeps the ID with this serial number.

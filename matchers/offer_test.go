@@ -155,7 +155,7 @@ func TestIdentity(t *testing.T) {
 		})
 	}
 	snap := machine(t, server)
-	want := []string{`0000:3b:02.2 !PCI function 0000:3b:02.2 has no serial number, which identity = "serial" requires`}
+	want := []string{`0000:3b:02.2 !PCI function 0000:3b:02.2 of IOMMU group 89 has no serial number, which identity = "serial" requires`}
 	if diff := cmp.Diff(want, sayAll(offers(t, snap, "identity = \"serial\"\nmatch.pci = { address = \"0000:3b:02.2\" }"))); diff != "" {
 		t.Errorf("pci (-want +got):\n%s", diff)
 	}
