@@ -288,11 +288,3 @@ func TestHash(t *testing.T) {
 		t.Error("different texts have the same hash")
 	}
 }
-
-func TestParseNothing(t *testing.T) {
-	t.Parallel()
-	cfg, err := config.Parse()
-	if cfg != nil || err == nil {
-		t.Errorf("Parse() = %v, %v, want an error", cfg, err)
-	}
-}

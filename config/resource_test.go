@@ -8,7 +8,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // peers is a configuration with the features of other plugins.
@@ -25,14 +24,6 @@ func peers(t *testing.T) map[string]config.Resource {
 		}
 	}
 	return resources
-}
-
-func patterns(m map[string]pattern.Values) map[string][]string {
-	out := make(map[string][]string)
-	for k, v := range m {
-		out[k] = v.Patterns()
-	}
-	return out
 }
 
 func TestNames(t *testing.T) {
@@ -56,80 +47,6 @@ func TestNames(t *testing.T) {
 	domain := parse(t, "domain = 'example.com'\n[[resource]]\nname = '${attr:a/b}'\nmatch.usb = {}\n").Resources[0]
 	if domain.Name != "example.com/${attr:a/b}" {
 		t.Errorf("the domain of all: %q", domain.Name)
-	}
-}
-
-func TestMatchKinds(t *testing.T) {
-	t.Parallel()
-	resources := peers(t)
-	match := func(name string) config.Match {
-		t.Helper()
-		r, ok := resources["example.com/"+name]
-		if !ok {
-			t.Fatalf("no %s", name)
-		}
-		return r.Match[0]
-	}
-	if m := match("can"); cmp.Diff(map[string][]string{"type": {"can"}}, patterns(m.Hardware["net"])) != "" || !m.Driver.Match("gs_usb") || !m.NamesHardware() {
-		t.Errorf("net: %+v", m)
-	}
-	if m := match("vgpu-${mdev.type}"); !m.VFIO || !m.Has("pci") || !m.Hardware["mdev"]["type"].Match("nvidia-222") || !m.NamesHardware() {
-		t.Errorf("mdev: %+v", m)
-	}
-	m := match("integrated")
-	if diff := cmp.Diff(map[string][]string{"index": {"0"}, "name": {"Integrated*"}}, patterns(m.Attr)); diff != "" {
-		t.Errorf("attr (-want +got):\n%s", diff)
-	}
-	if !m.Subsystem.Match("video4linux") || m.Subsystem.Match("media") || m.NamesHardware() {
-		t.Errorf("subsystem: %+v", m)
-	}
-	if r := resources["example.com/integrated"]; r.Each != config.EachNode {
-		t.Errorf("each = %q", r.Each)
-	}
-	if m := match("disk"); !m.Dangerous {
-		t.Errorf("dangerous: %+v", m)
-	}
-	if m := match("socket"); !m.Mount || m.ReadOnly || !m.Required || !m.Glob.Match("/run/vendor/a.sock") || m.Glob.Match("/run/vendor/private.sock") {
-		t.Errorf("mount: %+v", m)
-	}
-	if m := parse(t, "[[resource]]\nname = 'a.b/c'\nmatch = { glob = '/run/x' }\n").Resources[0].Match[0]; !m.ReadOnly {
-		t.Error("a mount is not read-only unless it says so")
-	}
-	want := []config.Virtual{{Name: "test"}, {Name: "entrance", Vars: map[string]string{"host": "10.0.0.5", "stream.path": "/1"}}}
-	if diff := cmp.Diff(want, match("camera").Virtual); diff != "" {
-		t.Errorf("virtual (-want +got):\n%s", diff)
-	}
-}
-
-func TestContainerKinds(t *testing.T) {
-	t.Parallel()
-	resources := peers(t)
-	number := func(n uint32) *uint32 { return &n }
-	can := resources["example.com/can"].Container
-	if diff := cmp.Diff(&device.Owner{UID: number(0), GID: number(20), Mode: number(0o660)}, can.Owner); diff != "" {
-		t.Errorf("owner (-want +got):\n%s", diff)
-	}
-	if can.NetName.String() != "can0" {
-		t.Errorf("container = %+v", can)
-	}
-	gpu := resources["example.com/gpu"].Container
-	if diff := cmp.Diff([]device.Text{{lit("vendor.example/metrics="), vars("pci.address")}}, gpu.CDIDevices); diff != "" {
-		t.Errorf("cdi_devices (-want +got):\n%s", diff)
-	}
-	hooks := []device.Hook{{Name: "createContainer", Path: "/usr/bin/ldconfig-hook", Args: []string{"hook", "${HOME}"}, Env: []string{"DEBUG=1"}, Timeout: 5}}
-	if diff := cmp.Diff(hooks, gpu.Hooks); diff != "" {
-		t.Errorf("hooks (-want +got):\n%s", diff)
-	}
-	info := device.Entry{
-		Key:   device.Text{lit("PCIDEVICE_"), vars("RESOURCE"), lit("_INFO")},
-		Value: device.Text{lit(`"`), vars("pci.address"), lit(`":{"generic":{"deviceID":"`), vars("pci.address"), lit(`"}}`)}, PerDevice: true,
-		Prefix: "{", Suffix: "}",
-	}
-	if diff := cmp.Diff(info, resources["example.com/sriov_net"].Container.Env[1]); diff != "" {
-		t.Errorf("env (-want +got):\n%s", diff)
-	}
-	if e := resources["example.com/nvidia"].Container.Annotations[1]; e.Separator != ";" {
-		t.Errorf("annotation = %+v", e)
 	}
 }
 

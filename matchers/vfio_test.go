@@ -2,7 +2,6 @@ package matchers_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -218,20 +217,6 @@ func TestVFIOGroupIsOfferedOnce(t *testing.T) {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// Functions bound to a host driver do not belong to the group's device.
-func TestVFIOLeavesHostFunctions(t *testing.T) {
-	t.Parallel()
-	snap := card{video: vfio, audio: "snd_hda_intel"}.scan(t)
-	cfg := parse(t, "[[resource]]\nname = \"a\"\n"+bound+"\n[[resource]]\nname = \"b\"\nmatch.pci = { class = \"04\" }\n")
-	result := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}})
-	if diff := cmp.Diff([]string{"0000:01:00.1"}, sayAll(result.Resources[1].Offers)); diff != "" {
-		t.Errorf("the second resource (-want +got):\n%s", diff)
-	}
-	if !slices.ContainsFunc(sayNotes(result.Notes), func(n string) bool { return strings.Contains(n, "without container.cdi") }) {
-		t.Errorf("notes: %q", sayNotes(result.Notes))
 	}
 }
 

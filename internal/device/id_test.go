@@ -317,17 +317,3 @@ func TestSlots(t *testing.T) {
 		}
 	}
 }
-
-func TestValidID(t *testing.T) {
-	t.Parallel()
-	for _, id := range []string{"a", "0", "a_-.:b", strings.Repeat("a", MaxID)} {
-		if !ValidID(id) {
-			t.Errorf("%q is refused", id)
-		}
-	}
-	for _, id := range []string{"", "-a", "a-", "a/b", "a b", "a::1", "ä", ":", strings.Repeat("a", MaxID+1)} {
-		if ValidID(id) {
-			t.Errorf("%q is accepted", id)
-		}
-	}
-}

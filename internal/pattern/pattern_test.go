@@ -68,39 +68,6 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestPaths(t *testing.T) {
-	t.Parallel()
-	list := func(s ...string) []string { return s }
-	for _, tt := range []struct {
-		patterns, yes, no []string
-	}{
-		{list("/dev/fuse"), list("/dev/fuse"), list("/dev/fuse1", "/dev/fus")},
-		{list("/dev/ttyUSB*"), list("/dev/ttyUSB", "/dev/ttyUSB12"), list("/dev/ttyUSB/0", "/dev/ttyACM0")},
-		{list("/dev/{ttyUSB,ttyACM}[0-9]"), list("/dev/ttyUSB0", "/dev/ttyACM9"), list("/dev/ttyUSB10", "/dev/ttyUSB")},
-		{list("/dev/a[!b]c"), list("/dev/axc"), list("/dev/abc", "/dev/a/c")},
-		{list("/dev/a?c"), list("/dev/axc"), list("/dev/a/c")},
-		{list("/dev/**/video*"), list("/dev/video0", "/dev/a/b/video1"), list("/dev/a/xvideo1", "/dev/a/video1/b")},
-		{list("/dev/snd/**"), list("/dev/snd/a", "/dev/snd/by-path/x", "/dev/snd"), list("/dev/sndx")},
-		{list("/**/**/x"), list("/x", "/a/b/x"), list("x", "/a/x/b")},
-		{list("/dev/a**b"), list("/dev/axxb"), list("/dev/ax/xb")},
-		{list("/dev/**/a/*b/**"), list("/dev/a/b", "/dev/a/a/xb/c/d", "/dev/a/a/a/b/a/c"), list("/dev/a/a", "/dev/b/a")},
-		{list("/dev/ttyS*", "/dev/tty", "/dev/null", "!/dev/ttyS[12]?"), list("/dev/ttyS0", "/dev/tty", "/dev/null"), list("/dev/ttyS10", "/dev/tty1")},
-		{list("!/dev/sd*"), list("/dev/fuse"), list("/dev/sda")},
-	} {
-		v := values(t, pattern.Path, tt.patterns...)
-		for _, path := range tt.yes {
-			if !v.Match(path) {
-				t.Errorf("%q: Match(%q) = false, want true", tt.patterns, path)
-			}
-		}
-		for _, path := range tt.no {
-			if v.Match(path) {
-				t.Errorf("%q: Match(%q) = true, want false", tt.patterns, path)
-			}
-		}
-	}
-}
-
 func TestCaptures(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -208,19 +175,6 @@ func TestParse(t *testing.T) {
 		p, err := pattern.Parse(tt.kind, tt.s)
 		if err == nil || err.Error() != tt.want || len(p.Alternatives()) > 0 {
 			t.Errorf("Parse(%q) = %v, %v, want %s", tt.s, p, err, tt.want)
-		}
-	}
-}
-
-func TestQuote(t *testing.T) {
-	t.Parallel()
-	for _, s := range []string{"a", "!a", `*?[a]{b,c}\`, "é,", "}{"} {
-		v := values(t, pattern.Text, pattern.Quote(s))
-		if got, ok := v.Literal(); got != s || !ok || !v.Match(s) {
-			t.Errorf("Quote(%q) matches %q", s, got)
-		}
-		if v := values(t, pattern.Text, "{x,"+pattern.Quote(s)+"}"); !v.Match(s) {
-			t.Errorf("Quote(%q) does not match it within braces", s)
 		}
 	}
 }

@@ -97,54 +97,6 @@ usb0 usb:18d1:4ee3:8A2X0KJ3T:if00:net`,
 	}
 }
 
-// The sensors of a hub on USB have no firmware, and their devices have counted names.
-func TestSensorsOnUSB(t *testing.T) {
-	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
-	dir := "0003:0483:5710.0001/HID-SENSOR-200073.1.auto/iio:device0"
-	h.AddUSB(sysfstest.USB{Port: "1-1", Vendor: "0483", Product: "5710", Serial: "A6X0", Interfaces: []sysfstest.Interface{{Class: "03", Nodes: []sysfstest.Node{
-		{Name: "iio:device0", Subsystem: "iio", Dir: dir, Attrs: map[string]string{dir + "/name": "accel_3d"}},
-	}}}})
-	n := findNode(t, scan(t, h.Tree), "/dev/iio:device0")
-	if id := device.NodeID(n, device.SerialForm); id != "usb:0483:5710:A6X0:if00:iio:accel_3d" {
-		t.Errorf("ID %s", id)
-	}
-}
-
-// AMD's sensor hub is below no other hardware, and the kernel counts its sensors.
-func TestSensorsOfAMD(t *testing.T) {
-	t.Parallel()
-	ids := func(light, first, second string) []string {
-		h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-		for i, sensor := range []string{"200041." + light, "200073." + first, "200073." + second} {
-			name := fmt.Sprintf("iio:device%d", i)
-			h.AddPlatform(sysfstest.Platform{
-				Path: "../0020:1022:0001.0001/HID-SENSOR-" + sensor + ".auto",
-				Nodes: []sysfstest.Node{
-					{Name: name, Subsystem: "iio", Dir: name, Attrs: map[string]string{name + "/name": "als"}},
-				},
-			})
-		}
-		var found []string
-		for i := range 3 {
-			found = append(found, device.NodeID(findNode(t, scan(t, h.Tree), fmt.Sprintf("/dev/iio:device%d", i)), ""))
-		}
-		return found
-	}
-	want := []string{
-		"platform:HID-SENSOR-200041:iio:als",
-		// Two sensors of one kind cannot be distinguished without the number.
-		"platform:HID-SENSOR-200073.2.auto:iio:als",
-		"platform:HID-SENSOR-200073.3.auto:iio:als",
-	}
-	for _, light := range []string{"1", "7"} {
-		if got := ids(light, "2", "3"); !slices.Equal(got, want) {
-			t.Errorf("with the number %s: %q: want %q", light, got, want)
-		}
-	}
-}
-
 // In another boot the kernel numbers everything otherwise.
 func TestIdentitiesOverABoot(t *testing.T) {
 	t.Parallel()

@@ -193,32 +193,6 @@ func TestLostEventsMeanAFullScan(t *testing.T) {
 	})
 }
 
-func TestOnlyNets(t *testing.T) {
-	t.Parallel()
-	const (
-		veth = "devices/virtual/net/veth1"
-		eth  = "devices/pci0000:00/0000:00:03.0/virtio2/net/eth0"
-	)
-	for _, c := range []struct {
-		b    Batch
-		want bool
-	}{
-		{Batch{Paths: []string{eth, veth}}, true},
-		{Batch{Paths: []string{eth, veth}, Names: true}, false},
-		{Batch{Paths: []string{veth, "devices/virtual/block/loop1"}}, false},
-		{Batch{Paths: []string{veth}, All: true}, false},
-		{Batch{}, false},
-		{Batch{Paths: []string{veth, "devices/pci0000:00/0000:00:03.0"}}, false},
-		{Batch{Paths: []string{"devices/pci0000:00/0000:00:03.0/net/eth0/phy80211/rfkill0"}}, false},
-		{Batch{Paths: []string{"devices/pci0000:00/0000:00:03.0/nvme/nvme0/nvme0n1"}}, false},
-		{Batch{Paths: []string{"module/veth"}}, false},
-	} {
-		if got := c.b.onlyNets(); got != c.want {
-			t.Errorf("%+v: %v; want %v", c.b, got, c.want)
-		}
-	}
-}
-
 func takePaths(w *Watcher) []string {
 	waiting(w)
 	return w.Take().Paths
@@ -388,20 +362,6 @@ func TestSetResync(t *testing.T) {
 			if d := time.Since(began); d != c.want || !w.Take().All {
 				t.Errorf("%v: a scan after %v; want %v", c.set, d, c.want)
 			}
-		}
-	})
-}
-
-// Without uevents every batch says All.
-func TestWithoutKernelEventsABatchSaysAll(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, _, f := fakeWatcher(WatchOptions{})
-		w.openKernel = func() (kernelEvents, error) { return nil, errors.New("refused") }
-		start(t, w)
-		f.events <- []watch.Event{{WD: f.wds["/dev"], Mask: 0x100, Name: "x"}}
-		if !waiting(w) || !w.Take().All {
-			t.Error("a batch of names alone, which says nothing of drivers")
 		}
 	})
 }

@@ -171,22 +171,3 @@ func TestRedactedSerials(t *testing.T) {
 		t.Log(archive)
 	}
 }
-
-// Redacting a redacted recording changes nothing.
-func TestRedactedTwice(t *testing.T) {
-	t.Parallel()
-	for name, tree := range machines(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			once := unpack(t, record(t, options(tree), recording.Options{Redact: true}))
-			twice := unpack(t, record(t, options(once), recording.Options{Redact: true}))
-			want, got := scan(t, options(once)), scan(t, options(twice))
-			if diff := cmp.Diff(serials(want), serials(got)); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(withoutSerials(want), withoutSerials(got)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
@@ -113,47 +112,6 @@ func TestAttributeOfRoot(t *testing.T) {
 		if !errors.Is(err, want) || (got != "") != (want == nil) {
 			t.Errorf("mode %o: %q, %v; want the error %v", mode, got, err, want)
 		}
-	}
-}
-
-func TestTraceOfAttributes(t *testing.T) {
-	t.Parallel()
-	sys := tree(t, map[string]string{
-		"devices/a/rom1/x": "1\n", "devices/a/rom2/VBNV": "113\n", "devices/a/class/x/device": "-> ../..", "devices/a/driver": "-> ../../bus/pci/drivers/d",
-		"devices/a/secret": "s\n",
-	})
-	traced, trace := sys.Trace()
-	read := func(fs FS) string {
-		var all []string
-		for _, c := range [][2]string{{"devices/a/class/x", "device/rom*/VBNV"}, {"devices/a", "driver"}, {"devices/a", "missing"}} {
-			for _, file := range fs.FindAttributes("devices/a", c[0], c[1], new(1000)) {
-				value, err := fs.Attribute(file.Path)
-				if err != nil {
-					t.Error(err)
-				}
-				all = append(all, file.Path+"="+value)
-			}
-		}
-		return strings.Join(all, "\n")
-	}
-	want := read(traced)
-	got := trace()
-	if diff := cmp.Diff(Trace{
-		Attrs: map[string]string{"devices/a/rom2/VBNV": "113\n"},
-		Links: map[string]string{"devices/a/class/x/device": "../..", "devices/a/driver": "../../bus/pci/drivers/d"},
-		Dirs:  map[string]bool{},
-	}, got); diff != "" {
-		t.Error(diff)
-	}
-	files := make(map[string]string)
-	for p, text := range got.Attrs {
-		files[p] = text
-	}
-	for p, target := range got.Links {
-		files[p] = "-> " + target
-	}
-	if again := read(tree(t, files)); again != want {
-		t.Errorf("the trace reads\n%s\nwant\n%s", again, want)
 	}
 }
 
