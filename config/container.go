@@ -83,20 +83,15 @@ var healthTrees = []string{"/run", "/tmp", "/var/run"}
 // healthDir reads v as the path of a directory that hides no file that a container needs.
 func (v value) healthDir() string {
 	dir := v.absolute(`a path such as "/run/device"`)
-	const example = `health_dir = "/run/device"`
 	for _, tree := range healthTrees {
 		below, isBelow := strings.CutPrefix(dir, tree+"/")
-		if !isBelow {
-			continue
+		if isBelow && !strings.HasPrefix(below+"/", "secrets/") {
+			return dir
 		}
-		if strings.HasPrefix(below+"/", "secrets/") {
-			v.report(quote(dir)+" may hide the secrets of the pod: want a directory of its own", example)
-		}
-		return dir
 	}
 	// A relative path is already reported.
 	if strings.HasPrefix(dir, "/") {
-		v.report(quote(dir)+" may hide files that containers need: want a directory below /run, /tmp or /var/run", example)
+		v.report(quote(dir)+" may hide files that containers need: want a directory of its own below /run, /tmp or /var/run", "")
 	}
 	return dir
 }

@@ -109,14 +109,9 @@ const exclusive = "exclusive"
 
 // readShared reads v as a boolean or "exclusive".
 func (r *Resource) readShared(v value) {
-	const want = `true, false or "exclusive"`
-	word, _ := v.raw.(string)
-	r.Exclusive = word == exclusive
-	isMisspelled := !r.Exclusive && nearest(strings.ToLower(word), []string{exclusive}) != ""
-	if isMisspelled {
-		v.report(quote(word)+" is not "+want, didYouMean(exclusive))
-	} else if !r.Exclusive {
-		r.Shared = v.boolean(want)
+	r.Exclusive = v.raw == exclusive
+	if !r.Exclusive {
+		r.Shared = v.boolean(`true, false or "exclusive"`)
 	}
 }
 

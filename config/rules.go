@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -179,16 +180,14 @@ func (v value) checkEachOf(r *Resource, index int) (rule, hint string) {
 	default:
 		return "", ""
 	}
-	combined := fmt.Sprintf("cannot be combined with %s in match %d", key, index+1)
+	combined := fmt.Sprintf(" cannot be combined with %s in match %d", key, index+1)
 	switch {
 	// A default of "node" is not reported, since vfio needs pci or mdev, with which the default is
 	// "device".
 	case m.VFIO && r.Each == EachNode && v.has("each"):
-		return `"node" ` + combined + `: want "device"`, "functions of one IOMMU group can only be injected together"
-	case !m.VFIO && r.Each == EachAll:
-		return `"all" ` + combined, "count is the number of containers that may hold one device at the same time"
-	case !m.VFIO && r.GroupBy != "":
-		return quote(r.GroupBy) + " " + combined + ": only hardware can be grouped", ""
+		return `"node"` + combined, "functions of one IOMMU group can only be injected together"
+	case !m.VFIO && (r.Each == EachAll || r.GroupBy != ""):
+		return quote(cmp.Or(r.GroupBy, string(r.Each))) + combined + ": only hardware can be grouped", ""
 	}
 	return "", ""
 }
