@@ -103,11 +103,11 @@ e2e-deps: ## install or build Debian packages, kubelet, containerd and runc for 
 
 # Run more tests in parallel than a small machine has cores, because they mostly wait.
 e2e: build e2e-deps ## end-to-end tests on a real kubelet and container runtime
-	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -parallel 4 ./...
+	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -timeout 30m -parallel 4 ./...
 
 e2e-vm: build ## end-to-end tests on emulated hardware, with figures: USB, PCI and NUMA in QEMU
 	test/e2e/vm/deps.sh
-	cd test/e2e/vm && GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -v ./...
+	cd test/e2e/vm && GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -timeout 30m -v ./...
 
 # The version of the image that the chart installs.
 CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart.yaml)
