@@ -135,7 +135,7 @@ func (c *candidate) other() string {
 	if group == "" {
 		return ""
 	}
-	return "group " + group
+	return device.GroupPlace(group)
 }
 
 // overlaps notes PCI functions that one resource offers as a whole and another as mediated

@@ -76,7 +76,7 @@ func groupPlaces(h *device.Hardware) []string {
 	if group == "" {
 		return nil
 	}
-	return []string{"group " + group}
+	return []string{device.GroupPlace(group)}
 }
 
 // wholePlaces are the places that name hardware itself: where it is, and its serial number if the ID of

@@ -44,6 +44,15 @@ const nodeMark = "//"
 // NodePlace is the place of a node of hardware. An empty key is the node that gives access to all of it.
 func NodePlace(hardware, key string) string { return hardware + nodeMark + key }
 
+// groupMark begins the place of an IOMMU group.
+const groupMark = "group "
+
+// GroupPlace is the place of an IOMMU group. Its functions can reach each other, but are different hardware.
+func GroupPlace(number string) string { return groupMark + number }
+
+// IsGroupPlace reports whether a place is an IOMMU group.
+func IsGroupPlace(place string) bool { return strings.HasPrefix(place, groupMark) }
+
 // HardwareOf returns the place of the hardware of a node, and other places as they are.
 func HardwareOf(place string) string {
 	hardware, _, _ := strings.Cut(place, nodeMark)

@@ -494,9 +494,10 @@ type offered struct {
 }
 
 // renames reports whether the offer is a device that d has listed under another ID. Nodes of the same
-// hardware may be different devices.
+// hardware may be different devices, and so are the functions of an IOMMU group.
 func (o offered) renames(d *draft, listed *device.Offer) bool {
-	isSame := device.SameHardware(listed.Places, o.Places) && !listed.IsOther(o.Offer)
+	hardware := slices.DeleteFunc(slices.Clone(listed.Places), device.IsGroupPlace)
+	isSame := device.SameHardware(hardware, o.Places) && !listed.IsOther(o.Offer)
 	isOwn := o.by == d || !o.Shared && !o.Exclusive
 	return o.ID != listed.ID && isSame && isOwn
 }

@@ -35,6 +35,17 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 	h.at(2*m+s, edited).shows(list{"r": {"group": ok}}).awaits(false)
 }
 
+// A function that is removed is gone, although another function of its IOMMU group is offered.
+func TestAFunctionOfAnIOMMUGroup(t *testing.T) {
+	t.Parallel()
+	first := dev("0000:3b:02.0")
+	first.Places = []string{"devices/pf/0000:3b:02.0", device.GroupPlace("7")}
+	second := dev("0000:3b:02.1")
+	second.Places = []string{"devices/pf/0000:3b:02.1", device.GroupPlace("7")}
+	h := newMachine(t).at(0, res("r", first, second))
+	h.at(s, res("r", first)).shows(list{"r": {"0000:3b:02.0": ok, "0000:3b:02.1": ReasonGone}})
+}
+
 // A stick that is offered under its former ID again, for which a container waits, stays away from that
 // container while another one has it under the ID in between.
 func TestADeviceWithItsFormerIdentity(t *testing.T) {
