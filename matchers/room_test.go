@@ -32,13 +32,13 @@ func TestMemory(t *testing.T) {
 		note       string
 	}{
 		{name: "slots", toml: "count = 10000\n" + virtual("a", 66), offers: 1, slots: 12_000, last: true,
-			note: `left out: virtual device "a1" and 64 more of 66 devices, each of which counts as 10003 slots with count = 10000: a resource may use half of the slots that earlier resources leave of 23000`},
+			note: `left out: virtual device "a1" and 64 more of 66 devices, each of which counts as 10003 slots with count = 10000, and there is room for 1377: half of what earlier resources leave of 23000`},
 		{name: "several", toml: "count = 5500\n" + virtual("a", 10) + "[[resource]]\nname = \"two\"\ncount = 5500\n" + virtual("b", 10), offers: 2, slots: 17_000, last: true},
 		{name: "devices", toml: virtual("a", 9000), offers: 2845, slots: 2900, last: true},
 		{name: "texts", toml: virtual("a", 5000) + `container.env.X = "` + strings.Repeat("x", 60_000) + `${virtual}"` + "\n", offers: 55, slots: 57, last: true},
 		{name: "one resource", toml: "count = 10000\n" + virtual("a", 1), offers: 1, slots: 10_001, last: true},
 		{name: "resources", toml: virtual("a", 1) + many.String(), offers: 1, slots: 200,
-			note: `left out: resource example.com/r997 counts as 120 slots with count = 1: a resource may use half of the slots that earlier resources leave of 23000`},
+			note: `left out: resource example.com/r997 counts as 120 slots with count = 1, and there is room for 92: half of what earlier resources leave of 23000`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

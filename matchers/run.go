@@ -172,7 +172,7 @@ func (m *run) offerName(r *config.Resource, name string, devices []*candidate) {
 		for _, c := range devices {
 			m.drop(c, "the resource would take too much of the lists")
 		}
-		m.tooMuch(r, "resource "+name, devices, device.ResourceParts)
+		m.tooMuch(r, "resource "+name, devices, device.ResourceParts, m.room/2)
 		return
 	}
 	m.named[name] = r
@@ -205,7 +205,7 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 				m.drop(c, "it would take too much of the lists")
 			}
 			what := fmt.Sprintf("%s of %d devices, each of which", andMore(c.describe(), len(left)), len(devices))
-			m.tooMuch(r, what, left, o.Parts())
+			m.tooMuch(r, what, left, o.Parts(), m.room/2-used)
 			break
 		}
 		used += o.Parts()
