@@ -130,7 +130,7 @@ func Explain(
 }
 
 // explainer evaluates the conditions of a configuration one by one. It is a run of its own, so that its reads
-// do not use up the budget of the matched run.
+// do not use up the time of the matched run.
 type explainer struct {
 	*run
 	subject target
@@ -139,7 +139,6 @@ type explainer struct {
 // explain fills in the explanation of a resource that is active and that m has just matched. If the search
 // for its devices was cut off, isKnown is not set, and the counts of its conditions mean nothing.
 func (x *explainer) explain(e *Explanation, r *config.Resource, m *run, isKnown bool) {
-	x.budget.begin()
 	x.deadline.begin()
 	for _, o := range m.offered {
 		if !x.subject.concerns(o.device) {

@@ -138,20 +138,6 @@ match.usb.serial = "CAN-*"
 	}
 }
 
-// The reads for an explanation have a budget of their own: the devices are the same as without
-// one, also if the budget of the configuration is nearly used up.
-func TestExplainReadsNothingOfTheBudget(t *testing.T) {
-	t.Parallel()
-	snap, opts := scanned(t, rig(t))
-	host(&opts).attrCost = 45_000
-	cfg := parse(t, `match = { glob = "/dev/ttyACM*", attr = { bInterfaceClass = "ff" } }`)
-	offered := matchers.Match(cfg, snap, nil, opts).Resources[0].Offers
-	explained := matchers.Explain(cfg, snap, nil, opts, nil, nil)[0]
-	if len(offered) != 1 || len(explained.Offered) != 1 || explained.Reason != "" {
-		t.Errorf("%d devices are offered: explained are %v (%s)", len(offered), explained.Offered, explained.Reason)
-	}
-}
-
 // A node that is left out of its device, since it is dangerous, is explained as such.
 func TestExplainSideNode(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package matchers
 
 import (
-	"fmt"
 	"iter"
 	"path"
 	"slices"
@@ -59,22 +58,6 @@ func (m *run) mayMatch(v pattern.Values) iter.Seq[*device.Node] {
 func (m *run) isDir(path string) bool {
 	_, found := slices.BinarySearch(m.snap.Dirs, path)
 	return found
-}
-
-// exists reports whether a path of the host exists. Place says what asks for it. A path that is
-// not known counts as missing.
-func (m *run) exists(place, path string) (exists bool) {
-	// The snapshot has the nodes and directories below /dev, so that their paths need no read.
-	if m.at(path) != nil || m.isDir(path) {
-		return true
-	}
-	m.budget.spend(place, fmt.Sprintf("path %q", path), func(entries *int) {
-		*entries = max(0, *entries-existsCost)
-		if *entries > 0 {
-			exists = m.Host.Exists(path, entries)
-		}
-	})
-	return exists
 }
 
 // hasName reports whether a glob selects a node by any of its names. A "!" pattern that matches one of them

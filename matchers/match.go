@@ -48,26 +48,24 @@ type Options struct {
 // Host reads data that only some configurations need. Paths in sysfs are relative to its root,
 // as in a snapshot. All other paths are absolute paths of the host.
 //
-// The parameter *entries limits the directory entries that a method reads, and the method decrements it
-// by their number. The answer is unknown if *entries becomes 0, or if the method sets it to NoAnswer.
-//
 // All methods are called in the goroutine of Match, one at a time. A method may wait for the
 // kernel, but not without a limit: during Match, the loop of the agent reacts to no event.
 type Host interface {
 	// Attr returns the values of an attribute of a directory in sysfs, or nil if there is no
 	// such attribute. A name with wildcards may have several values. unread is set if the
-	// attribute exists and could not be read yet.
-	Attr(dir, name string, entries *int) (values []string, unread bool)
+	// attribute may exist and could not be read yet.
+	Attr(dir, name string) (values []string, unread bool)
 	// Driver returns the driver of a directory in sysfs, or an empty string.
 	Driver(dir string) string
 	// CharDriver returns the driver of a major number of character devices, or an empty string.
 	CharDriver(major uint32) string
 	// InUse returns how the host uses a network interface, or an empty string.
 	InUse(*device.Node) string
-	// Exists reports whether a path exists.
-	Exists(path string, entries *int) bool
-	// Glob lists the paths that a condition selects.
-	Glob(v pattern.Values, entries *int) []string
+	// Exists reports whether a path exists. known is not set if the search takes too long.
+	Exists(path string) (exists, known bool)
+	// Glob lists the paths that a condition selects. complete is not set if some may be missing, because
+	// the search takes too long.
+	Glob(v pattern.Values) (paths []string, complete bool)
 }
 
 // Result is the result of Match. Its maps and slices belong to the caller, but it points to
@@ -80,11 +78,11 @@ type Result struct {
 	Inactive []*config.Resource
 	// Notes are for the administrator, in the order of the configuration.
 	Notes []Note
-	// Unknown has the resources of which not all devices are known, because a search takes too
-	// long, with the key whose search was cut off. A device of such a resource that has no offer
+	// Unknown has the resources of which not all devices are known, with the reason: a search or the
+	// comparison of patterns takes too long. A device of such a resource that has no offer
 	// may still exist. The ledger does not treat it as removed (MatchIncomplete).
 	Unknown map[*config.Resource]string
-	// Late is set if the patterns of a resource could not be compared in time. Such a configuration
+	// Late is set if a resource could not be matched in time. Such a configuration
 	// must not become the last good one.
 	Late bool
 	// LeftOut is the number of devices that are not offered, because they would take too much of

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -79,15 +80,16 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 	attrs, fs := s.Attributes(), sysfs.New(h.Sysfs())
 	// Read without the timeouts of inventory, which a busy machine exceeds.
 	attr := func(dir, name string) (values []string, unread bool) {
-		for _, file := range fs.FindAttributes(dir, dir, name, new(1000)) {
+		files, _ := fs.FindAttributes(dir, dir, name)
+		for _, file := range files {
 			if value, err := fs.Attribute(file.Path); err == nil {
 				values = append(values, value)
 			}
 		}
 		return values, false
 	}
-	glob := func(v pattern.Values, entries *int) []string {
-		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") }, entries)
+	glob := func(v pattern.Values) ([]string, bool) {
+		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") }, time.Hour)
 	}
 	return snap, matchers.Options{NodeName: "worker-1", Host: &fakeHost{attr: attr, driver: attrs.Driver, inUse: attrs.InUse, charDriver: attrs.CharDriver, glob: glob}, Allow: config.Allow{Mounts: []string{"/opt", "/run"}, CDI: []string{"*"}},
 		CDIDevices: []device.CDIDevice{
@@ -100,19 +102,14 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 // fakeHost is a host made of functions; nil functions return nothing.
 type fakeHost struct {
 	attr       func(dir, name string) (values []string, unread bool)
-	attrCost   int // of each attribute, in directory entries
 	driver     func(dir string) string
 	charDriver func(major uint32) string
 	inUse      func(*device.Node) string
 	exists     func(path string) bool
-	glob       func(v pattern.Values, entries *int) []string
+	glob       func(v pattern.Values) (paths []string, complete bool)
 }
 
-func (h *fakeHost) Attr(dir, name string, entries *int) ([]string, bool) {
-	*entries = max(0, *entries-h.attrCost)
-	if *entries == 0 {
-		return nil, true
-	}
+func (h *fakeHost) Attr(dir, name string) ([]string, bool) {
 	if h.attr == nil {
 		return nil, false
 	}
@@ -145,13 +142,15 @@ func (h *fakeHost) InUse(n *device.Node) string {
 	return h.inUse(n)
 }
 
-func (h *fakeHost) Exists(path string, _ *int) bool { return h.exists == nil || h.exists(path) }
+func (h *fakeHost) Exists(path string) (exists, known bool) {
+	return h.exists == nil || h.exists(path), true
+}
 
-func (h *fakeHost) Glob(v pattern.Values, entries *int) []string {
+func (h *fakeHost) Glob(v pattern.Values) ([]string, bool) {
 	if h.glob == nil {
-		return nil
+		return nil, true
 	}
-	return h.glob(v, entries)
+	return h.glob(v)
 }
 
 // host is a copy of the options' host, to be changed.
@@ -162,10 +161,9 @@ func host(o *matchers.Options) *fakeHost {
 }
 
 // files is the glob of a host with files at some paths.
-func files(paths ...string) func(pattern.Values, *int) []string {
-	return func(v pattern.Values, entries *int) []string {
-		*entries -= min(*entries, len(paths))
-		return slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return !v.Match(p) })
+func files(paths ...string) func(pattern.Values) ([]string, bool) {
+	return func(v pattern.Values) ([]string, bool) {
+		return slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return !v.Match(p) }), true
 	}
 }
 

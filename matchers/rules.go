@@ -215,8 +215,7 @@ const typeCAN = 280
 // because most snapshots have no interfaces. Whether the host uses the interface does not matter: it may
 // do so later. A CAN interface has neither addresses nor routes.
 func (m *run) usbNet(h *device.Hardware) string {
-	entries := ownEntries
-	types, unread := m.Host.Attr(h.Path, "*:*/net/*/type", &entries)
+	types, unread := m.Host.Attr(h.Path, "*:*/net/*/type")
 	isOther := func(text string) bool {
 		kind, err := strconv.Atoi(strings.TrimSpace(text))
 		return err == nil && kind != typeCAN
@@ -239,14 +238,9 @@ func (m *run) usbInput(h *device.Hardware) string {
 	})
 }
 
-// ownEntries is enough to find an attribute by its full name, and the network interfaces of a USB device. The
-// cost of such a read does not depend on the configuration, so that it does not count against the budget.
-const ownEntries = 4096
-
 // bits reads a set of codes. known is false if it cannot be read.
 func (m *run) bits(dir, name string) (set *big.Int, known bool) {
-	entries := ownEntries
-	values, unread := m.Host.Attr(dir, name, &entries)
+	values, unread := m.Host.Attr(dir, name)
 	if unread || len(values) == 0 {
 		return new(big.Int), false
 	}

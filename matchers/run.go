@@ -34,10 +34,9 @@ type run struct {
 	// companions has the results of globs of companions. A glob has no variables, so that its
 	// result is the same for each device.
 	companions map[*config.Companion]companionFiles
-	// budget limits the reads of the run.
-	budget budget
-	// deadline limits the time of the current resource.
+	// deadline limits the time of the current resource, and unknown are its keys that could not be read.
 	deadline deadline
+	unknown  []unknown
 	// room is how much of device.MaxOffered is left. A resource may use half of it, so that some
 	// is left for the resources after it.
 	room int
@@ -101,7 +100,6 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 			ids:    make(map[string]bool),
 		},
 		companions: make(map[*config.Companion]companionFiles),
-		budget:     newBudget(cfg),
 		deadline:   newDeadline(cfg, opts.Now),
 		room:       device.MaxOffered,
 		checks:     maxChecks,
@@ -133,8 +131,7 @@ func (m *run) matchAll(cfg *config.Config, after func(r *config.Resource, inacti
 func (m *run) match(r *config.Resource) {
 	m.deadline.begin()
 	m.directoryNotes(r)
-	// From here on, the resource reads attributes and paths that the snapshot does not have.
-	m.budget.begin()
+	m.unknown = nil
 	m.left = m.left[:0]
 	m.offered = m.offered[:0]
 	found := m.candidates(r)
@@ -142,7 +139,6 @@ func (m *run) match(r *config.Resource) {
 	if m.deadline.isOver {
 		found = nil
 	}
-	// The notes may read attributes, too. They must not use up entries that the selection needs.
 	m.vfioNotes(r)
 	// Claims are about the parts of a pool or a group, since other resources may select some of
 	// them.
@@ -157,10 +153,8 @@ func (m *run) match(r *config.Resource) {
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		m.offerName(r, name, byName[name])
 	}
-	// Mounts and variables of the offers also spend the budget, so that unknown keys are reported
-	// only now.
+	// Mounts and variables of the offers are read, too, so that unknown keys are reported only now.
 	m.reportUnknown(r)
-	m.reportLate(r)
 	m.overlaps(r, devices)
 	m.notes(r, devices, m.result.Resources[first:])
 }

@@ -17,8 +17,6 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 	notes := make(map[*config.Resource]Note)
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
-		// A when reads within a share of its own: newBudget counts it like a resource.
-		m.budget.begin()
 		m.deadline.begin()
 		text, isError := m.whyInactive(r.When)
 		if text != "" {

@@ -6,13 +6,11 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/pattern"
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
-	"github.com/generic-dp/generic-dp/matchers"
 )
 
 const (
-	// searchFor is how long matching waits for a search of the host, whose budget of directory
-	// entries is read in less. A file system whose server is gone blocks forever. After waitInAll
-	// for all searches of a match, it waits for blockedFor only.
+	// searchFor is how long matching waits for a search of the host. A file system whose server is gone
+	// blocks forever. After waitInAll for all searches of a match, it waits for blockedFor only.
 	searchFor  = 500 * time.Millisecond
 	waitInAll  = 2 * searchFor
 	blockedFor = 10 * time.Millisecond
@@ -31,10 +29,10 @@ type hostPaths struct {
 	answered signal
 }
 
-// foundPaths is the result of a search, and its cost in directory entries.
+// foundPaths is the result of a search. If it is not complete, the search was cut off.
 type foundPaths struct {
-	paths []string
-	cost  int
+	paths    []string
+	complete bool
 }
 
 // newHostPaths returns a hostPaths without any late result.
@@ -55,44 +53,25 @@ func newHostPaths(paths Paths) *hostPaths {
 }
 
 // Exists implements matchers.Host.
-func (h *hostPaths) Exists(host string, entries *int) bool {
+func (h *hostPaths) Exists(host string) (exists, known bool) {
 	// The prefix distinguishes the key from the key of a glob.
-	found := h.search("="+host, entries, func(*int) []string {
+	found, known := h.searches.Do("="+host, func() foundPaths {
 		if h.paths.missing(host) != nil {
-			return nil
+			return foundPaths{}
 		}
-		return []string{host}
+		return foundPaths{paths: []string{host}}
 	})
-	return len(found) > 0
+	return len(found.paths) > 0, known
 }
 
-// Glob implements matchers.Host.
-func (h *hostPaths) Glob(v pattern.Values, entries *int) []string {
+// Glob implements matchers.Host. If the search takes too long, the late result of an earlier one is used
+// instead.
+func (h *hostPaths) Glob(v pattern.Values) (paths []string, complete bool) {
 	// The results of equal patterns are shared by all resources that use them.
 	key := strings.Join(v.Patterns(), "\n")
-	return h.search(key, entries, func(entries *int) []string {
-		return v.Glob(h.paths.local, entries)
+	found, _ := h.searches.Do(key, func() (found foundPaths) {
+		found.paths, found.complete = v.Glob(h.paths.local, searchFor/2)
+		return found
 	})
-}
-
-// search runs a search, unless one with that key is running. If it takes too long, the late result
-// of an earlier run is used instead. entries is the remaining budget of directory entries, which is
-// matchers.NoAnswer if there is no result.
-func (h *hostPaths) search(key string, entries *int, run func(entries *int) []string) []string {
-	limit := *entries
-	found, ok := h.searches.Do(key, func() foundPaths {
-		// The search may outlive this call, so it counts in its own variable.
-		left := limit
-		paths := run(&left)
-		return foundPaths{
-			paths: paths,
-			cost:  limit - left,
-		}
-	})
-	if !ok {
-		*entries = matchers.NoAnswer
-		return nil
-	}
-	*entries = max(0, *entries-found.cost)
-	return found.paths
+	return found.paths, found.complete
 }

@@ -135,15 +135,15 @@ type watched struct {
 	crossed []pattern.Values
 }
 
-// maxCrossed is how many directory entries are read to find the crossed directories.
-const maxCrossed = 2000
+// maxCrossed is the maximum number of crossed directories of a condition, each of which takes a watch.
+const maxCrossed = 1000
 
 // crossedDirs lists the directories outside of /dev that globs cross.
 func (l *loop) crossedDirs() []string {
 	var dirs []string
 	for _, condition := range l.last.watched.crossed {
-		entries := maxCrossed
-		dirs = append(dirs, l.host.paths.Glob(condition, &entries)...)
+		found, _ := l.host.paths.Glob(condition)
+		dirs = append(dirs, found[:min(len(found), maxCrossed)]...)
 	}
 	return dirs
 }

@@ -5,27 +5,29 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"syscall"
+	"time"
 )
 
-// lookUpCost is the cost of opening a directory or of finding a file by its name, in units of reading a
-// directory entry.
-const lookUpCost = 8
+// maxFound is the maximum number of paths that a search finds, and listedAtOnce how many entries of a
+// directory it has in memory: a container may fill a directory with millions of files.
+const (
+	maxFound     = 100_000
+	listedAtOnce = 1024
+)
 
 // Glob lists the paths of the host that match v, which is of kind Path, sorted. mounted
 // returns where a host path is mounted. Links are followed only before the first
-// wildcard. *entries limits the directory entries to read, and is decremented by the cost of
-// the search. If it reaches 0, the list may lack paths.
+// wildcard. complete is not set if the search was cut off, so that the list may lack paths: it takes longer
+// than within, or finds too much.
 //
 // Glob may block for as long as a file system does. It has no context, because system calls
 // cannot be cancelled: the caller runs it in a goroutine and stops waiting.
-func (v Values) Glob(mounted func(host string) string, entries *int) []string {
+func (v Values) Glob(mounted func(host string) string, within time.Duration) (found []string, complete bool) {
 	s := globSearch{
-		wanted:   v,
-		mounted:  mounted,
-		entries:  entries,
-		perEntry: v.Size() / comparedBytes,
+		wanted:  v,
+		mounted: mounted,
+		until:   time.Now().Add(within),
 	}
 	for _, a := range v.Alternatives() {
 		// A literal is looked up by its name, which is cheaper than reading its directory.
@@ -39,35 +41,31 @@ func (v Values) Glob(mounted func(host string) string, entries *int) []string {
 	}
 	// Two alternatives may find the same path.
 	slices.Sort(s.found)
-	return slices.Compact(s.found)
+	return slices.Compact(s.found), !s.isOver
 }
-
-// comparedBytes is the size of the patterns with which an entry is compared at the cost of reading it.
-const comparedBytes = 1024
 
 // globSearch is one call of Glob.
 type globSearch struct {
 	wanted Values
-	// perEntry is the cost of comparing an entry with the patterns, besides reading it.
-	perEntry int
 	// mounted returns the local path of a path of the host.
 	mounted func(host string) string
-	// entries is the rest of the budget of the caller.
-	entries *int
+	// until is the end of the search, and isOver whether it was cut off.
+	until  time.Time
+	isOver bool
 	// found may have repeats.
 	found []string
 }
 
-// spend subtracts a cost, and reports whether anything is left of the budget.
-func (s *globSearch) spend(cost int) bool {
-	*s.entries = max(0, *s.entries-cost)
-	return *s.entries > 0
+// end reports whether the search is cut off.
+func (s *globSearch) end() bool {
+	s.isOver = s.isOver || len(s.found) >= maxFound || time.Now().After(s.until)
+	return s.isOver
 }
 
 // lookUp adds a path if it is wanted and exists. It does not follow a link in the last element: a
 // dangling link exists.
 func (s *globSearch) lookUp(p string) {
-	if !s.wanted.Match(p) || !s.spend(lookUpCost) {
+	if s.end() || !s.wanted.Match(p) {
 		return
 	}
 	_, err := os.Lstat(s.mounted(p))
@@ -76,48 +74,37 @@ func (s *globSearch) lookUp(p string) {
 	}
 }
 
-// walk adds the wanted paths below dir, in the directories that through matches.
+// walk adds the wanted paths below dir, in the directories that through matches. A directory that cannot be
+// read has no entries.
 func (s *globSearch) walk(dir string, through Values) {
-	// Deep trees end here, too: each directory costs something, even if it is empty.
-	if !s.spend(lookUpCost) {
-		return
-	}
-	for _, e := range s.list(dir) {
-		// A comparison that is not paid for would not be limited by anything.
-		if s.perEntry > 0 && !s.spend(s.perEntry) {
-			return
-		}
-		p := path.Join(dir, e.Name())
-		if s.wanted.Match(p) {
-			s.found = append(s.found, p)
-		}
-		// A link to a directory is not ModeDir, so that a search cannot run in circles.
-		if e.Type()&fs.ModeDir != 0 && through.Match(p) {
-			s.walk(p, through)
-		}
-	}
-}
-
-// list returns the sorted entries of a directory, at most as many as the budget permits, because a
-// container may fill a directory with millions of files. It returns no entries of a directory that
-// cannot be read.
-func (s *globSearch) list(dir string) []fs.DirEntry {
 	// With these flags the call neither waits for the writer of a FIFO nor opens a device.
 	const flags = os.O_RDONLY | onlyDirectory | syscall.O_NONBLOCK
 	f, err := os.OpenFile(s.mounted(dir), flags, 0)
 	if err != nil {
-		return nil
+		return
 	}
-	defer f.Close()
-	// With an error, it returns the entries read so far. The budget is greater than 0 here:
-	// otherwise ReadDir would return all entries.
-	all, _ := f.ReadDir(*s.entries)
-	s.spend(len(all))
-	// File.ReadDir returns the entries in the order of the directory, unlike os.ReadDir.
-	slices.SortFunc(all, func(a, b fs.DirEntry) int {
-		return strings.Compare(a.Name(), b.Name())
-	})
-	return all
+	var below []string
+	for err == nil && !s.end() {
+		var entries []fs.DirEntry
+		entries, err = f.ReadDir(listedAtOnce)
+		for _, e := range entries {
+			p := path.Join(dir, e.Name())
+			if s.wanted.Match(p) {
+				s.found = append(s.found, p)
+			}
+			// A link to a directory is not ModeDir, so that a search cannot run in circles.
+			if e.IsDir() && through.Match(p) {
+				below = append(below, p)
+			}
+		}
+	}
+	// A deep tree must not use up all file descriptors.
+	f.Close()
+	for _, p := range below {
+		if !s.end() {
+			s.walk(p, through)
+		}
+	}
 }
 
 // Through returns a condition on directories: the directories above the matches of an alternative of

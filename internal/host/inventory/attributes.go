@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -48,7 +49,6 @@ type attribute struct{ dir, name string }
 type attributeValues struct {
 	values []string
 	unread bool
-	cost   int // of the search, in directory entries
 }
 
 // maxAttributes is the maximum number of cached values. Each edit of a configuration between two
@@ -76,24 +76,20 @@ func (s *Scanner) Attributes() *Attributes {
 // if the attribute is missing or unreadable. Its name is a path below the directory, which may
 // contain wildcards and find several files (sysfs.FS.FindAttributes). A file that can't be read in
 // 50 ms has its previous value. If it has no previous value, unread is set.
-//
-// *entries limits the directory entries to read. It is decremented by the cost of the search, even
-// if the values are cached. If it reaches 0, unread is set.
-func (a *Attributes) Attr(dir, name string, entries *int) (values []string, unread bool) {
+// So it is if the search for the files was cut off, which is a problem.
+func (a *Attributes) Attr(dir, name string) (values []string, unread bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := attribute{dir, name}
 	v, known := a.attrs[k]
 	if known {
-		*entries = max(0, *entries-v.cost)
-		return v.values, v.unread || *entries == 0
+		return v.values, v.unread
 	}
-	budget := *entries
-	files := a.sysfs.FindAttributes(ownDir(dir), dir, name, entries)
-	if *entries == 0 {
-		return nil, true // it is not cached, because another resource may have entries left
+	files, complete := a.sysfs.FindAttributes(ownDir(dir), dir, name)
+	if !complete {
+		a.problems.add(dir, fmt.Errorf("the search for the attribute %q visits too many directories: spell out more of the name", name))
+		v.unread = true
 	}
-	v.cost = budget - *entries
 	for _, file := range files {
 		a.read(file, dir, &v)
 	}

@@ -34,7 +34,7 @@ func TestAttributes(t *testing.T) {
 	}
 	check := func(a *inventory.Attributes, name, want string) {
 		t.Helper()
-		if values, _ := a.Attr(card, name, new(1000)); strings.Join(values, " ") != want || (values != nil) != (want != "") {
+		if values, _ := a.Attr(card, name); strings.Join(values, " ") != want || (values != nil) != (want != "") {
 			t.Errorf("%s = %q; want %q", name, values, want)
 		}
 	}
@@ -61,45 +61,23 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// The cost of a search does not depend on whether it was made before, and one that uses the
-// budget up has no answer. The next caller with a budget gets one.
-func TestBudgetOfAttributes(t *testing.T) {
+// A search that is cut off is a problem, and its values are not known.
+func TestSearchForAttributesIsBounded(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	const dir = "devices/platform/a"
-	for i := range 20 {
-		writeAttr(t, h.Tree, fmt.Sprintf("%s/%d/x", dir, i), "on\n")
-	}
-	scanner := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
-	// On a busy machine, a read may take too long. Then it has the last value, which it has from here on.
-	for isUnread := true; isUnread; {
-		entries := 10_000
-		_, isUnread = scanner.Attributes().Attr(dir, "*/x", &entries)
-	}
-	a := scanner.Attributes()
-	small := 30
-	values, unread := a.Attr(dir, "*/x", &small)
-	if values != nil || !unread || small != 0 {
-		t.Errorf("with 30 entries: %q, unread %t, %d left; want none, unread, 0", values, unread, small)
-	}
-	var costs []int
-	for range 2 {
-		entries := 10_000
-		values, unread = a.Attr(dir, "*/x", &entries)
-		if len(values) != 20 || unread {
-			t.Errorf("%d values, unread %t; want 20", len(values), unread)
+	for i := range 5000 {
+		if err := os.MkdirAll(filepath.Join(h.Sysfs(), dir, fmt.Sprint(i)), 0o755); err != nil {
+			t.Fatal(err)
 		}
-		costs = append(costs, 10_000-entries)
 	}
-	if costs[0] != costs[1] || costs[0] < 40 {
-		t.Errorf("costs of %d, want twice the same above 40", costs)
+	a := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Attributes()
+	for range 2 {
+		if values, unread := a.Attr(dir, "*/x"); values != nil || !unread {
+			t.Errorf("%q, unread %t; want none, unread", values, unread)
+		}
 	}
-	small = 30
-	_, unread = a.Attr(dir, "*/x", &small)
-	if !unread || small != 0 {
-		t.Errorf("known, with 30 entries: unread %t, %d left", unread, small)
-	}
-	if n := len(a.UnreadHardware()); n > 0 {
-		t.Errorf("%d unread devices: a scan would be repeated for nothing", n)
+	if p := a.Problems(); len(p) != 1 || !strings.Contains(p[0].Reason, "too many directories") {
+		t.Errorf("problems %v", p)
 	}
 }

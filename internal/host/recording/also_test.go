@@ -49,7 +49,7 @@ func TestRecordedAttributes(t *testing.T) {
 	}
 	read := func(attrs *inventory.Attributes) (values []string) {
 		for _, a := range asked {
-			found, _ := attrs.Attr(a[0], a[1], new(1000))
+			found, _ := attrs.Attr(a[0], a[1])
 			values = append(values, strings.Join(found, " "))
 		}
 		return append(values, attrs.Driver(card))

@@ -10,14 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFiles is the maximum number of files that a name with wildcards finds.
-const maxFiles = 64
-
-// The costs of a search, in directory entries. Reading an entry takes 1.5 us.
 const (
-	lookUpCost   = 8  // of a file by its name, or of opening a directory
-	followedCost = 16 // of a path through a link, element by element
-	readCost     = 8  // of the content of a file
+	// maxFiles is the maximum number of files that a name with wildcards finds.
+	maxFiles = 64
+	// maxVisited is the maximum number of directories that a search visits. A device has some hundred below
+	// it, and to visit one takes about 10 µs.
+	maxVisited = 4096
 )
 
 // physicalFunction is the link from a virtual PCI function to the function that it is a part of
@@ -34,15 +32,14 @@ const physicalFunction = "physfn"
 // "device" and "physfn" point. Otherwise "subsystem/devices/*/subsystem" would repeatedly lead
 // from one device to all others.
 //
-// *entries limits the directory entries to read, and is decremented by the cost of the
-// search. If it reaches 0, the result may lack files.
+// complete is not set if the search was cut off, so that the result may lack files.
 //
 // FindAttributes opens no file, so that it never waits for a device.
-func (fs FS) FindAttributes(top, dir, name string, entries *int) []File {
+func (fs FS) FindAttributes(top, dir, name string) (found []File, complete bool) {
 	elements := strings.Split(name, "/")
 	for _, invalid := range []string{"", ".", ".."} {
 		if slices.Contains(elements, invalid) {
-			return nil
+			return nil, true
 		}
 	}
 	s := search{
@@ -50,10 +47,9 @@ func (fs FS) FindAttributes(top, dir, name string, entries *int) []File {
 		start:    dir,
 		devices:  []string{top},
 		elements: elements,
-		entries:  entries,
 	}
 	s.find(dir, 0)
-	return s.found
+	return s.found, s.visited < maxVisited
 }
 
 // search is one call of FindAttributes.
@@ -61,8 +57,8 @@ type search struct {
 	fs       FS
 	start    string
 	elements []string
-	entries  *int
 	found    []File
+	visited  int // directories
 	// devices are the directories that wildcards may search, beside those above start.
 	devices []string
 	// searched are the directories that were searched, each with the index of an element. Without
@@ -77,9 +73,10 @@ type searchedDir struct {
 
 // find adds the files below dir that match the elements from index i.
 func (s *search) find(dir string, i int) {
-	if len(s.found) == maxFiles || !s.spend(lookUpCost) {
+	if len(s.found) == maxFiles || s.visited == maxVisited {
 		return
 	}
+	s.visited++
 	name := s.elements[i]
 	if !strings.ContainsAny(name, `*?[\`) {
 		s.lookUp(dir, name, i)
@@ -96,12 +93,6 @@ func (s *search) find(dir string, i int) {
 	s.list(dir, i)
 }
 
-// spend subtracts a cost from the budget, and reports whether the budget is not used up.
-func (s *search) spend(cost int) bool {
-	*s.entries = max(0, *s.entries-cost)
-	return *s.entries > 0
-}
-
 // lookUp follows the element with index i, a name without wildcards.
 func (s *search) lookUp(dir, name string, i int) {
 	isLast := i == len(s.elements)-1
@@ -113,9 +104,6 @@ func (s *search) lookUp(dir, name string, i int) {
 		}
 	}
 	p, kind, ino := s.fs.follow(dir, name)
-	if p != dir+"/"+name {
-		s.spend(followedCost)
-	}
 	if name == physicalFunction && kind == unix.S_IFDIR {
 		s.devices = append(s.devices, p)
 	}
@@ -162,7 +150,6 @@ func (s *search) list(dir string, i int) {
 }
 
 func (s *search) add(p string, ino uint64) {
-	s.spend(readCost)
 	s.found = append(s.found, File{Path: p, Ino: ino})
 }
 
@@ -170,7 +157,6 @@ func (s *search) add(p string, ino uint64) {
 // directory has no entries.
 func (s *search) match(dir, name string) []fs.DirEntry {
 	entries, err := os.ReadDir(s.fs.abs(dir))
-	s.spend(len(entries))
 	if err != nil {
 		return nil
 	}

@@ -103,3 +103,30 @@ func TestManyCallsThatBlock(t *testing.T) {
 		close(release)
 	})
 }
+
+// With OnlyLate, a value in time does not stand in for a later call, and a late one does.
+func TestOnlyLateValues(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := lasting()
+		l.OnlyLate = true
+		blocks := func() string {
+			time.Sleep(2 * patience)
+			return "late"
+		}
+		for _, step := range []struct {
+			call func() string
+			want string
+		}{
+			{func() string { return "quick" }, "quick"},
+			{blocks, ""},
+			{blocks, "late"},
+		} {
+			if value, ok := l.Do(1, step.call); value != step.want || ok != (step.want != "") {
+				t.Errorf("%q, %t; want %q", value, ok, step.want)
+			}
+			time.Sleep(4 * patience)
+			l.Next()
+		}
+	})
+}

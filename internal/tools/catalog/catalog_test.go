@@ -253,9 +253,9 @@ func TestFold(t *testing.T) {
 // matchersHost is a host without CDI devices and conditions.
 type matchersHost struct{ *inventory.Attributes }
 
-func (matchersHost) Exists(string, *int) bool { return false }
+func (matchersHost) Exists(string) (exists, known bool) { return false, true }
 
-func (matchersHost) Glob(pattern.Values, *int) []string { return nil }
+func (matchersHost) Glob(pattern.Values) ([]string, bool) { return nil, true }
 
 // The cameras and sound cards of a board have no IDs: the driver selects them, with everything that they
 // need, or else the path.

@@ -204,15 +204,10 @@ func (c *Catalog) selectSound(g *group, h *device.Hardware) {
 // driverLine selects nodes by the driver of their hardware.
 func driverLine(driver string) string { return "match.driver = " + quote(pattern.Quote(driver)) }
 
-// nameEntries limits the directory entries that nodeName reads. It is enough to find an attribute
-// by its full name.
-const nameEntries = 64
-
 // nodeName returns the name that a driver gives to a node of video4linux (name_show in
 // drivers/media/v4l2-core/v4l2-dev.c). It is empty if there is none.
 func (c *Catalog) nodeName(n *device.Node) string {
-	entries := nameEntries
-	names, _ := c.host.Attr(n.SysPath, "name", &entries)
+	names, _ := c.host.Attr(n.SysPath, "name")
 	return strings.Join(names, "")
 }
 
