@@ -9,7 +9,7 @@ import (
 
 // matchTime is how long one run of Match may compare patterns and read the host. An ordinary resource
 // takes less than a millisecond.
-const matchTime = 4 * time.Second
+const matchTime = 2 * time.Second
 
 // clockEvery is the size of the patterns that are compared before the clock is read again. Comparing
 // them with a short text takes some 10 µs.
@@ -52,12 +52,15 @@ func (d *deadline) begin() {
 	d.isOver = false
 }
 
+// end is when the time of the current resource is over.
+func (d *deadline) end() time.Time { return d.began.Add(d.share + d.shared) }
+
 // pass reports whether the time of the current resource is over. From then on, no condition of the resource
 // in match holds, each in exclude does, and the resource has no devices.
 func (d *deadline) pass() bool {
 	if !d.isOver {
 		d.work = 0
-		d.isOver = d.now().Sub(d.began) > d.share+d.shared
+		d.isOver = d.now().After(d.end())
 	}
 	return d.isOver
 }

@@ -46,7 +46,8 @@ type Options struct {
 }
 
 // Host reads data that only some configurations need. Paths in sysfs are relative to its root,
-// as in a snapshot. All other paths are absolute paths of the host.
+// as in a snapshot. All other paths are absolute paths of the host. A search ends at the time until, and what
+// it would still have found is not known.
 //
 // All methods are called in the goroutine of Match, one at a time. A method may wait for the
 // kernel, but not without a limit: during Match, the loop of the agent reacts to no event.
@@ -54,7 +55,7 @@ type Host interface {
 	// Attr returns the values of an attribute of a directory in sysfs, or nil if there is no
 	// such attribute. A name with wildcards may have several values. unread is set if the
 	// attribute may exist and could not be read yet.
-	Attr(dir, name string) (values []string, unread bool)
+	Attr(dir, name string, until time.Time) (values []string, unread bool)
 	// Driver returns the driver of a directory in sysfs, or an empty string.
 	Driver(dir string) string
 	// CharDriver returns the driver of a major number of character devices, or an empty string.
@@ -65,7 +66,7 @@ type Host interface {
 	Exists(path string) (exists, known bool)
 	// Glob lists the paths that a condition selects. complete is not set if some may be missing, because
 	// the search takes too long.
-	Glob(v pattern.Values) (paths []string, complete bool)
+	Glob(v pattern.Values, until time.Time) (paths []string, complete bool)
 }
 
 // Result is the result of Match. Its maps and slices belong to the caller, but it points to

@@ -48,7 +48,7 @@ func (m *run) reportUnknown(r *config.Resource) {
 // search lists the host paths that a glob matches. If complete is not set, some may be missing.
 func (m *run) search(place, key string, v pattern.Values) (found []string, complete bool) {
 	if !m.deadline.pass() {
-		found, complete = m.Host.Glob(v)
+		found, complete = m.Host.Glob(v, m.deadline.end())
 	}
 	return found, !m.unknownIf(!complete, place, key)
 }
@@ -76,7 +76,7 @@ func (m *run) attr(place, key string, dirs []string, name string) (values []stri
 			return nil, true
 		}
 		// An attribute that cannot be read yet still hides the attributes of directories above.
-		values, unread = m.Host.Attr(dir, name)
+		values, unread = m.Host.Attr(dir, name, m.deadline.end())
 		if values != nil || unread {
 			break
 		}

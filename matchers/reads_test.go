@@ -69,17 +69,17 @@ type slowHost struct {
 	now time.Time
 }
 
-func (h *slowHost) Attr(dir, name string) ([]string, bool) {
+func (h *slowHost) Attr(dir, name string, until time.Time) ([]string, bool) {
 	if strings.Contains(name, "*") {
 		h.now = h.now.Add(time.Minute)
 		return nil, false
 	}
-	return h.fakeHost.Attr(dir, name)
+	return h.fakeHost.Attr(dir, name, until)
 }
 
 func (h *slowHost) Exists(string) (exists, known bool) { return false, false }
 
-func (h *slowHost) Glob(pattern.Values) ([]string, bool) { return nil, false }
+func (h *slowHost) Glob(pattern.Values, time.Time) ([]string, bool) { return nil, false }
 
 // faults are the problems of a result.
 func faults(result matchers.Result) (all []string) {

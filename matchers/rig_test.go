@@ -77,10 +77,10 @@ func rig(t testing.TB) *sysfstest.Host {
 func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Options) {
 	t.Helper()
 	snap, s := scanner(t, h.Tree)
-	attrs, fs := s.Attributes(), sysfs.New(h.Sysfs())
+	attrs, fs, never := s.Attributes(), sysfs.New(h.Sysfs()), time.Now().Add(time.Hour)
 	// Read without the timeouts of inventory, which a busy machine exceeds.
 	attr := func(dir, name string) (values []string, unread bool) {
-		files, _ := fs.FindAttributes(dir, dir, name)
+		files, _ := fs.FindAttributes(dir, dir, name, never)
 		for _, file := range files {
 			if value, err := fs.Attribute(file.Path); err == nil {
 				values = append(values, value)
@@ -89,7 +89,7 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 		return values, false
 	}
 	glob := func(v pattern.Values) ([]string, bool) {
-		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") }, time.Hour)
+		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") }, never)
 	}
 	return snap, matchers.Options{NodeName: "worker-1", Host: &fakeHost{attr: attr, driver: attrs.Driver, inUse: attrs.InUse, charDriver: attrs.CharDriver, glob: glob}, Allow: config.Allow{Mounts: []string{"/opt", "/run"}, CDI: []string{"*"}},
 		CDIDevices: []device.CDIDevice{
@@ -109,7 +109,7 @@ type fakeHost struct {
 	glob       func(v pattern.Values) (paths []string, complete bool)
 }
 
-func (h *fakeHost) Attr(dir, name string) ([]string, bool) {
+func (h *fakeHost) Attr(dir, name string, _ time.Time) ([]string, bool) {
 	if h.attr == nil {
 		return nil, false
 	}
@@ -146,7 +146,7 @@ func (h *fakeHost) Exists(path string) (exists, known bool) {
 	return h.exists == nil || h.exists(path), true
 }
 
-func (h *fakeHost) Glob(v pattern.Values) ([]string, bool) {
+func (h *fakeHost) Glob(v pattern.Values, _ time.Time) ([]string, bool) {
 	if h.glob == nil {
 		return nil, true
 	}

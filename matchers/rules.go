@@ -215,7 +215,7 @@ const typeCAN = 280
 // because most snapshots have no interfaces. Whether the host uses the interface does not matter: it may
 // do so later. A CAN interface has neither addresses nor routes.
 func (m *run) usbNet(h *device.Hardware) string {
-	types, unread := m.Host.Attr(h.Path, "*:*/net/*/type")
+	types, unread := m.Host.Attr(h.Path, "*:*/net/*/type", m.deadline.end())
 	isOther := func(text string) bool {
 		kind, err := strconv.Atoi(strings.TrimSpace(text))
 		return err == nil && kind != typeCAN
@@ -240,7 +240,7 @@ func (m *run) usbInput(h *device.Hardware) string {
 
 // bits reads a set of codes. known is false if it cannot be read.
 func (m *run) bits(dir, name string) (set *big.Int, known bool) {
-	values, unread := m.Host.Attr(dir, name)
+	values, unread := m.Host.Attr(dir, name, m.deadline.end())
 	if unread || len(values) == 0 {
 		return new(big.Int), false
 	}

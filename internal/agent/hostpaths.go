@@ -13,7 +13,7 @@ const (
 	// blocks forever. After waitInAll for all searches of a match, it waits for blockedFor only.
 	searchFor  = 500 * time.Millisecond
 	waitInAll  = 2 * searchFor
-	blockedFor = 10 * time.Millisecond
+	blockedFor = time.Millisecond
 	// maxSearches is the maximum number of searches at a time, each of which may block a thread.
 	maxSearches = 32
 )
@@ -66,11 +66,11 @@ func (h *hostPaths) Exists(host string) (exists, known bool) {
 
 // Glob implements matchers.Host. If the search takes too long, the late result of an earlier one is used
 // instead.
-func (h *hostPaths) Glob(v pattern.Values) (paths []string, complete bool) {
+func (h *hostPaths) Glob(v pattern.Values, until time.Time) (paths []string, complete bool) {
 	// The results of equal patterns are shared by all resources that use them.
 	key := strings.Join(v.Patterns(), "\n")
 	found, _ := h.searches.Do(key, func() (found foundPaths) {
-		found.paths, found.complete = v.Glob(h.paths.local, searchFor/2)
+		found.paths, found.complete = v.Glob(h.paths.local, until)
 		return found
 	})
 	return found.paths, found.complete

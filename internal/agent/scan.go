@@ -135,14 +135,18 @@ type watched struct {
 	crossed []pattern.Values
 }
 
-// maxCrossed is the maximum number of crossed directories of a condition, each of which takes a watch.
-const maxCrossed = 1000
+const (
+	// maxCrossed is the maximum number of crossed directories of a condition, each of which takes a watch.
+	maxCrossed = 1000
+	// crossedFor is how long the search for them may take.
+	crossedFor = 10 * time.Millisecond
+)
 
 // crossedDirs lists the directories outside of /dev that globs cross.
 func (l *loop) crossedDirs() []string {
 	var dirs []string
 	for _, condition := range l.last.watched.crossed {
-		found, _ := l.host.paths.Glob(condition)
+		found, _ := l.host.paths.Glob(condition, time.Now().Add(crossedFor))
 		dirs = append(dirs, found[:min(len(found), maxCrossed)]...)
 	}
 	return dirs

@@ -18,16 +18,16 @@ const (
 
 // Glob lists the paths of the host that match v, which is of kind Path, sorted. mounted
 // returns where a host path is mounted. Links are followed only before the first
-// wildcard. complete is not set if the search was cut off, so that the list may lack paths: it takes longer
-// than within, or finds too much.
+// wildcard. complete is not set if the search was cut off, so that the list may lack paths: it does not end
+// before the time until, or finds too much.
 //
 // Glob may block for as long as a file system does. It has no context, because system calls
 // cannot be cancelled: the caller runs it in a goroutine and stops waiting.
-func (v Values) Glob(mounted func(host string) string, within time.Duration) (found []string, complete bool) {
+func (v Values) Glob(mounted func(host string) string, until time.Time) (found []string, complete bool) {
 	s := globSearch{
 		wanted:  v,
 		mounted: mounted,
-		until:   time.Now().Add(within),
+		until:   until,
 	}
 	for _, a := range v.Alternatives() {
 		// A literal is looked up by its name, which is cheaper than reading its directory.

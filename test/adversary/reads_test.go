@@ -17,10 +17,10 @@ import (
 const (
 	// endTime bounds the end after SIGTERM: a second on an idle machine. The kubelet waits for 30.
 	endTime = 5 * time.Second
-	// checkTime bounds check, and removalTime the time from a removal to the kubelet's list: tenths
-	// of a second on an idle machine.
+	// checkTime bounds check, and removalTime the time from a removal to the kubelet's list: at most two
+	// matches of two seconds each on an idle machine.
 	checkTime   = 10 * time.Second
-	removalTime = 10 * time.Second
+	removalTime = 20 * time.Second
 )
 
 // tooMuchReading are configurations that make a match read without end.

@@ -3,7 +3,6 @@ package inventory
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -76,8 +75,8 @@ func (s *Scanner) Attributes() *Attributes {
 // if the attribute is missing or unreadable. Its name is a path below the directory, which may
 // contain wildcards and find several files (sysfs.FS.FindAttributes). A file that can't be read in
 // 50 ms has its previous value. If it has no previous value, unread is set.
-// So it is if the search for the files was cut off, which is a problem.
-func (a *Attributes) Attr(dir, name string) (values []string, unread bool) {
+// So it is if the search for the files did not end before the time until.
+func (a *Attributes) Attr(dir, name string, until time.Time) (values []string, unread bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := attribute{dir, name}
@@ -85,10 +84,9 @@ func (a *Attributes) Attr(dir, name string) (values []string, unread bool) {
 	if known {
 		return v.values, v.unread
 	}
-	files, complete := a.sysfs.FindAttributes(ownDir(dir), dir, name)
+	files, complete := a.sysfs.FindAttributes(ownDir(dir), dir, name, until)
 	if !complete {
-		a.problems.add(dir, fmt.Errorf("the search for the attribute %q visits too many directories: spell out more of the name", name))
-		v.unread = true
+		return nil, true // it is not cached, because another resource may have time left
 	}
 	for _, file := range files {
 		a.read(file, dir, &v)

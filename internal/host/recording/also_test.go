@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -49,7 +50,7 @@ func TestRecordedAttributes(t *testing.T) {
 	}
 	read := func(attrs *inventory.Attributes) (values []string) {
 		for _, a := range asked {
-			found, _ := attrs.Attr(a[0], a[1])
+			found, _ := attrs.Attr(a[0], a[1], time.Now().Add(time.Hour))
 			values = append(values, strings.Join(found, " "))
 		}
 		return append(values, attrs.Driver(card))

@@ -6,17 +6,13 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// maxFiles is the maximum number of files that a name with wildcards finds.
-	maxFiles = 64
-	// maxVisited is the maximum number of directories that a search visits. A device has some hundred below
-	// it, and to visit one takes about 10 µs.
-	maxVisited = 4096
-)
+// maxFiles is the maximum number of files that a name with wildcards finds.
+const maxFiles = 64
 
 // physicalFunction is the link from a virtual PCI function to the function that it is a part of
 // (sysfs_create_link in drivers/pci/iov.c).
@@ -32,10 +28,10 @@ const physicalFunction = "physfn"
 // "device" and "physfn" point. Otherwise "subsystem/devices/*/subsystem" would repeatedly lead
 // from one device to all others.
 //
-// complete is not set if the search was cut off, so that the result may lack files.
+// The search ends at the time until. complete is not set then, and the result may lack files.
 //
 // FindAttributes opens no file, so that it never waits for a device.
-func (fs FS) FindAttributes(top, dir, name string) (found []File, complete bool) {
+func (fs FS) FindAttributes(top, dir, name string, until time.Time) (found []File, complete bool) {
 	elements := strings.Split(name, "/")
 	for _, invalid := range []string{"", ".", ".."} {
 		if slices.Contains(elements, invalid) {
@@ -47,9 +43,10 @@ func (fs FS) FindAttributes(top, dir, name string) (found []File, complete bool)
 		start:    dir,
 		devices:  []string{top},
 		elements: elements,
+		until:    until,
 	}
 	s.find(dir, 0)
-	return s.found, s.visited < maxVisited
+	return s.found, !s.isOver
 }
 
 // search is one call of FindAttributes.
@@ -58,7 +55,8 @@ type search struct {
 	start    string
 	elements []string
 	found    []File
-	visited  int // directories
+	until    time.Time
+	isOver   bool
 	// devices are the directories that wildcards may search, beside those above start.
 	devices []string
 	// searched are the directories that were searched, each with the index of an element. Without
@@ -73,13 +71,13 @@ type searchedDir struct {
 
 // find adds the files below dir that match the elements from index i.
 func (s *search) find(dir string, i int) {
-	if len(s.found) == maxFiles || s.visited == maxVisited {
-		return
-	}
-	s.visited++
 	name := s.elements[i]
 	if !strings.ContainsAny(name, `*?[\`) {
 		s.lookUp(dir, name, i)
+		return
+	}
+	s.isOver = s.isOver || time.Now().After(s.until)
+	if s.isOver {
 		return
 	}
 	here := searchedDir{dir, i}

@@ -12,6 +12,7 @@ package catalog
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -23,8 +24,8 @@ type Host interface {
 	// Driver returns the driver of a directory of sysfs. It is empty if there is none.
 	Driver(dir string) string
 	// Attr returns the values of an attribute of a directory of sysfs, or nil if there is none. The
-	// name may have wildcards.
-	Attr(dir, name string) (values []string, unread bool)
+	// name may have wildcards, whose search ends at the time until.
+	Attr(dir, name string, until time.Time) (values []string, unread bool)
 	// InUse returns what the host itself uses a network interface for. It is empty if the host
 	// does not use it.
 	InUse(*device.Node) string

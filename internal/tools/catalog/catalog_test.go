@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
@@ -255,7 +256,7 @@ type matchersHost struct{ *inventory.Attributes }
 
 func (matchersHost) Exists(string) (exists, known bool) { return false, true }
 
-func (matchersHost) Glob(pattern.Values) ([]string, bool) { return nil, true }
+func (matchersHost) Glob(pattern.Values, time.Time) ([]string, bool) { return nil, true }
 
 // The cameras and sound cards of a board have no IDs: the driver selects them, with everything that they
 // need, or else the path.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -207,7 +208,7 @@ func driverLine(driver string) string { return "match.driver = " + quote(pattern
 // nodeName returns the name that a driver gives to a node of video4linux (name_show in
 // drivers/media/v4l2-core/v4l2-dev.c). It is empty if there is none.
 func (c *Catalog) nodeName(n *device.Node) string {
-	names, _ := c.host.Attr(n.SysPath, "name")
+	names, _ := c.host.Attr(n.SysPath, "name", time.Now().Add(time.Second))
 	return strings.Join(names, "")
 }
 
