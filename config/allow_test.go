@@ -98,7 +98,6 @@ match = { glob = ["/run/vendor/*.sock", "/run/one", "!/run/vendor/x"] }
 name = "other.example/port"
 match.net.type = "ether"
 container.cdi = true
-container.cdi_devices = ["other.example/nic=${id}", "x${numa}.example/x=${id}"]
 container.env.LD_AUDIT = "x"
 container.env."PYTHON${id}" = "x"
 container.env."X${id}" = "x"
@@ -138,8 +137,6 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/vendor`,
 		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/one`,
 		`resource 3 ("other.example/port"): match 1: net | --allow=net`,
-		`resource 3 ("other.example/port"): container.cdi_devices 1 | --allow=cdi:other.example/nic`,
-		`resource 3 ("other.example/port"): container.cdi_devices 2 | --allow=cdi:KIND`,
 		`resource 3 ("other.example/port"): container.env | --allow=env`,
 		`resource 3 ("other.example/port"): container.env | --allow=env`,
 		`resource 4 ("cdi"): match 1: cdi_device | --allow=cdi:nvidia.com/gpu`,

@@ -302,8 +302,6 @@ type Container struct {
 	// AutoCDI is set if CDI names are injected in addition to nodes whose names matter to
 	// programs, because a link cannot change the name in the container.
 	AutoCDI bool
-	// CDIDevices are qualified names of CDI devices of other specs.
-	CDIDevices []device.Text
 	// Owner is nil if the runtime decides.
 	Owner *device.Owner
 	// NetName is the name of a moved interface in the container. If it is empty, the interface

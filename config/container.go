@@ -25,8 +25,6 @@ func readContainer(v value) Container {
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
 		t.key("cdi", cdiForm, c.readCDI,
 			"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
-		bind(t, "cdi_devices", stringsForm, &c.CDIDevices, value.cdiDevices,
-			"names of CDI devices of other specs on the host to inject along with every device")
 		// The response to Allocate only has nodes, mounts, environment variables, annotations and CDI names
 		// (ContainerAllocateResponse in k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1). The next keys need a
 		// CDI spec.
@@ -132,22 +130,6 @@ func (t *table) permissions(into *string, help string) {
 		v.checked(want, check)
 	}
 	t.key("permissions", stringForm, read, help)
-}
-
-// cdiDevices reads v as a name with variables or a list of names.
-func (v value) cdiDevices() []device.Text {
-	var names []device.Text
-	for _, e := range v.items() {
-		name := e.text(cdiDevice)
-		// text has reported the problem.
-		if name == nil {
-			continue
-		}
-		// The literal text before the first variable is the prefix of every result.
-		e.needsCDI(name.String(), name[0].Literal)
-		names = append(names, name)
-	}
-	return names
 }
 
 // entries binds a key to a table of environment variables or annotations, whose keys are

@@ -110,7 +110,7 @@ func readMatch(v value) Match {
 			"whether hardware, a group or a pool is only a device if it has a node of this match",
 		)
 		t.boolean("dangerous", &m.Dangerous,
-			"whether devices of this match, their companions (with) and cdi_devices may be dangerous, which means that they give access to the host itself")
+			"whether devices of this match and their companions (with) may be dangerous, which means that they give access to the host itself")
 	})
 	if m.Mount {
 		v.child("glob").needsMounts(m.Glob)

@@ -21,6 +21,7 @@ var removedKeys = map[string]string{
 	"resource.with.host_path":            `path = "/run/vendor" mounts what is not a device node`,
 	"resource.with.glob":                 `path = "/dev/snd/*" may be a pattern`,
 	"resource.with.read_only":            permissionsHint,
+	"resource.container.cdi_devices":     `match.cdi_device = "vendor.example/class=*" makes resources of CDI devices of the host`,
 	"resource.container.additional_gids": "container.owner gives the nodes to a group, and supplementalGroups of the pod adds groups to its processes",
 	"resource.container.mounts":          `with = { path = "/run/vendor", container_path = "/run/vendor" } mounts what is not a device node`,
 	"resource.group_by":                  `each = "usb.serial" makes one device of all hardware with the same value`,

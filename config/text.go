@@ -10,8 +10,6 @@ import (
 	"sync"
 	"unicode"
 
-	"tags.cncf.io/container-device-interface/pkg/parser"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
@@ -252,7 +250,6 @@ var (
 	entryValue     = role{want: "a string", at: afterPath}
 	annotationKey  = role{want: "a string", at: afterPath, check: annotationName}
 	envKey         = role{want: "a string", at: afterPath, check: envName}
-	cdiDevice      = role{want: `a name such as "nvidia.com/gpu=0"`, at: atListing, check: qualifiedName}
 	attributeValue = role{want: "a string", at: atListing}
 	netName        = role{want: `a name such as "can0"`, at: atListing, check: interfaceName}
 	tcpAddress     = role{want: `HOST:PORT such as "10.0.0.5:554"`, at: atListing, check: addressForm}
@@ -461,7 +458,7 @@ func annotationName(_, key string) (rule, hint string) {
 	if by := interpretedBy(annotations, key, false); by != "" {
 		// Such an annotation would inject CDI devices that --allow does not permit.
 		if strings.HasPrefix(key, "cdi.k8s.io/") {
-			hint = "use container.cdi_devices to inject CDI devices"
+			hint = "match.cdi_device selects CDI devices of the host"
 		}
 		return "is interpreted by " + by + ": use a domain of your own", hint
 	}
@@ -478,12 +475,4 @@ func envName(written, sample string) (rule, hint string) {
 		hint = didYouMean("${RESOURCE}")
 	}
 	return `is not a valid environment variable name: it must consist of letters, digits and "_", and not begin with a digit`, hint
-}
-
-// qualifiedName checks the qualified name of a CDI device.
-func qualifiedName(_, sample string) (rule, hint string) {
-	if !parser.IsQualifiedName(sample) {
-		return notQualified, ""
-	}
-	return "", ""
 }

@@ -1,8 +1,6 @@
 package matchers
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -209,33 +207,6 @@ func (b *builder) companionMount(c *config.Companion, host string) {
 		ReadOnly:      c.ReadOnly,
 		Optional:      c.Optional,
 	})
-}
-
-// addCDIDevices adds CDI devices of the host: the device itself, and
-// container.cdi_devices.
-func (b *builder) addCDIDevices() {
-	if b.c.cdi != nil {
-		b.addCDIDevice(b.c.cdi)
-	}
-	for _, text := range b.r.Container.CDIDevices {
-		name, ok := b.text("container.cdi_devices", text, b.c)
-		if !ok {
-			continue
-		}
-		i := slices.IndexFunc(b.CDIDevices, func(d device.CDIDevice) bool {
-			return d.Name == name
-		})
-		if i < 0 {
-			// If the specs could not be read, that is the reason to report.
-			missing := fmt.Errorf("no CDI spec of the host has %q", name)
-			b.problem("container.cdi_devices: %v", cmp.Or(b.CDIUnread, missing))
-			continue
-		}
-		// The device may be listed twice, or be the device of the offer itself.
-		if !slices.Contains(b.offer.CDIDevices, name) {
-			b.addCDIDevice(&b.CDIDevices[i])
-		}
-	}
 }
 
 // addCDIDevice adds a CDI device of the host if --allow covers it.

@@ -121,7 +121,9 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	}
 	// It depends on all nodes and their paths in the container.
 	b.offer.AlsoCDI = b.CDI && r.Container.AutoCDI && slices.ContainsFunc(b.offer.Nodes, isInterface)
-	b.addCDIDevices()
+	if c.cdi != nil {
+		b.addCDIDevice(c.cdi)
+	}
 	// The values may contain ${container_path}, so that all nodes and mounts come first.
 	b.offer.Env = b.entries("container.env", r.Container.Env, b.Allow.CheckEnv)
 	b.offer.Annotations = b.entries("container.annotations", r.Container.Annotations, config.CheckAnnotation)

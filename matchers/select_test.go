@@ -34,10 +34,6 @@ match.cdi_device = "nvidia.com/gpu=1"
 name = "b"
 match.cdi_device = "nvidia.com/gpu=*"`, want: []string{"a: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1", "b: cdi:nvidia.com:gpu:0 cdi nvidia.com/gpu=0"},
 			notes: []string{`test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: CDI device nvidia.com/gpu=1`}},
-		{name: "passed along", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.cdi_devices = [\"nvidia.com/gpu=${usb.interface}\", \"nvidia.com/gpu=all\", \"nvidia.com/gpu=0\"]",
-			want: []string{"x: " + canB + " /dev/ttyACM0 cdi nvidia.com/gpu=0 cdi nvidia.com/gpu=all"}},
-		{name: "passed along and missing", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.cdi_devices = [\"nvidia.com/gpu=${usb.serial}\", \"a/b=${usb.manufacturer}\"]",
-			want: []string{"x: " + canB + ` /dev/ttyACM0 !container.cdi_devices: no CDI spec of the host has "nvidia.com/gpu=CAN-B-78"; container.cdi_devices: ${usb.manufacturer} has no value for USB device 1-2`}},
 	})
 }
 

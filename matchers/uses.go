@@ -141,9 +141,8 @@ func UsesNets(cfg *config.Config) bool {
 // matching does not read the specs of the host.
 func UsesCDIDevices(cfg *config.Config) bool {
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
-		return len(r.Container.CDIDevices) > 0 ||
-			slices.ContainsFunc(r.Match, func(m config.Match) bool {
-				return !m.CDIDevice.Empty()
-			})
+		return slices.ContainsFunc(r.Match, func(m config.Match) bool {
+			return !m.CDIDevice.Empty()
+		})
 	})
 }

@@ -39,8 +39,7 @@ func sparse(path string, size int64) error {
 const usesCDI = goodConfig + `
 [[resource]]
 name = "licensed"
-match.virtual = "d"
-container.cdi_devices = "vendor.example/licence=a"
+match.cdi_device = "vendor.example/licence=a"
 [[resource]]
 name = "gpu"
 match.cdi_device = "vendor.example/gpu=*"

@@ -45,7 +45,6 @@ container.env."LD_${var:n}" = "/x.so"`),
 		"a foreign spec with a disk": resourceWith(`match.cdi_device = "vendor.example/evil=disk"`),
 		"a foreign spec with /":      resourceWith(`match.cdi_device = "vendor.example/evil=root"`),
 		"a foreign spec with a hook": resourceWith(`match.cdi_device = "vendor.example/evil=hook"`),
-		"foreign devices beside":     resourceWith("match.virtual = \"d\"\ncontainer.cdi_devices = [\"vendor.example/evil=root\"]"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
