@@ -31,7 +31,7 @@ const (
 // Listen opens the listener, so that an unusable address fails before anything is
 // served. The error names the flag.
 func Listen(address string) (net.Listener, error) {
-	config := net.ListenConfig{Control: deferAccept}
+	config := net.ListenConfig{Control: limitSockets}
 	config.SetMultipathTCP(false)
 	l, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
@@ -56,11 +56,8 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	tcp := accepted.(*net.TCPConn)
-	_ = tcp.SetReadBuffer(maxRequest)
-	_ = tcp.SetWriteBuffer(sendBuffer)
 	c := &conn{
-		TCPConn:  tcp,
+		TCPConn:  accepted.(*net.TCPConn),
 		listener: l,
 		since:    time.Now(),
 		left:     maxRequest,

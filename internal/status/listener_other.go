@@ -4,5 +4,5 @@ package status
 
 import "syscall"
 
-// deferAccept has no option here. Only the types of the status are used on other systems.
-func deferAccept(_, _ string, _ syscall.RawConn) error { return nil }
+// limitSockets has no options here. Only the types of the status are used on other systems.
+func limitSockets(_, _ string, _ syscall.RawConn) error { return nil }
