@@ -101,7 +101,7 @@ func TestUnchangedOutputHasNoChanges(t *testing.T) {
 
 func TestSlotsOfAnEntry(t *testing.T) {
 	t.Parallel()
-	e := Entry{Offer: device.Offer{ID: "x", Slots: 2, NUMA: []int{1}}, Healthy: true, Listed: 3}
+	e := Entry{Offer: device.Offer{ID: "x", Slots: 2, NUMA: []int{1}}, Present: true, Healthy: true, Listed: 3}
 	want := []device.Listed{
 		{ID: "x", Healthy: true, NUMA: []int{1}, Device: "x"},
 		{ID: "x::1", Healthy: true, NUMA: []int{1}, Device: "x"},

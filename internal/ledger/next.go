@@ -18,8 +18,8 @@ import (
 //   - A removed device, a slot beyond a lowered count and a retired resource turn
 //     Unhealthy at once and leave the list later: after at least a minute, a
 //     removed device after ForgetAfter, and never while a container holds a slot of
-//     the device. After the minute a removed device is listed with one slot and the slots
-//     that a container holds.
+//     the device. After the minute a removed device is listed with one slot, or with the
+//     slots up to the last one that a container holds.
 //   - All lists together have a budget. If absent devices take too much of it, the ones without a holder
 //     leave their list earlier, and new devices wait, see room.
 //   - A pool stays the same device while its members appear and disappear, and settles
@@ -265,7 +265,6 @@ func (t *transition) list(d *draft, offer device.Offer) {
 		rec.lowered = t.in.Now
 	}
 	rec.listed = max(rec.listed, offer.Slots)
-	rec.kept = slotsFrom(rec.kept, rec.listed)
 	rec.offer = offer
 	rec.nodes = nodes
 	rec.keys = keys
@@ -387,11 +386,11 @@ func (t *transition) expire() {
 				delete(t.owner, id)
 				continue
 			}
-			surplus, since := rec.surplus()
+			// A device that is only held may have been listed with fewer slots.
 			isHeldAbsent := !rec.phase.isPresent() && len(t.held[id]) > 0
-			mayShrink := surplus || isHeldAbsent
-			if mayShrink && t.isDue(since.Add(leaveAfter)) {
-				d.records[id] = t.shrunk(d, id, rec)
+			mayShrink := rec.listed > rec.needed() || isHeldAbsent
+			if mayShrink && t.isDue(rec.unneededSince().Add(leaveAfter)) {
+				d.records[id] = t.shrink(d, id, rec)
 			}
 		}
 	}
