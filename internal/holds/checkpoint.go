@@ -195,13 +195,6 @@ func (b *Book) merge(named map[string][]podHold) {
 			hasTaken = true
 		}
 	}
-	for slot, pod := range b.refused {
-		i := indexOfPod(named[slot], pod)
-		if i >= 0 && named[slot][i].isNamed {
-			b.release(slot, "the kubelet has the pod again")
-			hasTaken = true
-		}
-	}
 	// The kubelet writes the file with each list, mostly without a change.
 	if !hasTaken && maps.EqualFunc(b.pods, named, slices.Equal) {
 		return
@@ -217,16 +210,9 @@ func (b *Book) logRead(err error, isEmpty bool) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // it was removed after the check for its version
 	}
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
 	message := "the kubelet's checkpoint can't be read: devices stay on the lists until it is known which pods hold them"
 	if isEmpty {
 		message = "the kubelet's checkpoint can't be parsed: like the kubelet, the program starts as if no pod held a device"
 	}
-	if err != nil && text != b.logged.readError {
-		b.Log.Warn(message, "err", err)
-	}
-	b.logged.readError = text
+	b.logOnce(&b.logged.read, err, message)
 }
