@@ -236,25 +236,6 @@ func TestManyHeldIDs(t *testing.T) {
 	}
 }
 
-// A held device that is present is listed, however many the kubelet names.
-func TestManyHeldDevicesThatArePresent(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t)
-	h.held = map[string]string{}
-	var present []device.Offer
-	for i := range 5000 {
-		present = append(present, dev(fmt.Sprintf("d%04d", i), "a"))
-		h.held[present[i].ID] = "r"
-	}
-	h.at(0, res("r", present...)).withinBudget()
-	if n := len(h.resource("r").Devices); n != len(present) {
-		t.Errorf("%d devices are listed, want %d", n, len(present))
-	}
-	if h.out.HeldUnlisted != 0 {
-		t.Errorf("%d held devices are not listed", h.out.HeldUnlisted)
-	}
-}
-
 // A state file lists no more than half of the budget, whatever it says.
 func TestLargeState(t *testing.T) {
 	t.Parallel()
