@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/dialed"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 )
 
 // kubeletConn is a connection to the kubelet, shared by all plugins that are
@@ -68,7 +68,7 @@ func (w *KubeletWatch) dial(ctx context.Context) (*kubeletConn, error) {
 			c.closed.Store(true)
 		},
 	}
-	c.client, err = dialed.Client(open,
+	c.client, err = socket.Client(open,
 		grpc.WithReadBufferSize(readBuffer),
 		grpc.WithWriteBufferSize(writeBuffer),
 	)

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/holds/checkpoint"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
@@ -118,7 +118,7 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 			continue
 		}
 		for _, name := range names {
-			if name == checkpoint.Name {
+			if name == holds.CheckpointName {
 				w.announceCheckpoint()
 				continue
 			}

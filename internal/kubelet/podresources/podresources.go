@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/dialed"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 )
 
 // errNoAnswer is returned to a caller whose context ends. The call goes on for the others.
@@ -229,7 +229,7 @@ func (c *Client) call(ctx context.Context, name string, f func(podresourcesv1.Po
 		return err
 	}
 	defer conn.Close()
-	client, err := dialed.Client(conn, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	client, err := socket.Client(conn, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return err
 	}
