@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
@@ -96,6 +97,11 @@ func (s blockedSource) Devices() ([]device.Listed, <-chan struct{}) {
 // A list that takes its time, as a long one on a busy node, is no reason to register again.
 func TestSlowFirstList(t *testing.T) {
 	t.Parallel()
+	own, err := socket.Listen(kubelettest.TempDir(t), gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Remove()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		source := blockedSource{newSource(healthy("a")...), make(chan struct{})}
@@ -106,7 +112,7 @@ func TestSlowFirstList(t *testing.T) {
 		registered := false
 		ended := make(chan Cause, 1)
 		go func() {
-			cause, _ := s.follow(ctx, s, &ownSocket{}, 0, answered, func() { registered = true })
+			cause, _ := s.follow(ctx, s, own, 0, answered, func() { registered = true })
 			ended <- cause
 		}()
 		time.Sleep(time.Hour)
