@@ -1,13 +1,14 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Next returns the next state for an input, and the output.
@@ -217,7 +218,6 @@ func (rec record) absent(now time.Time) record {
 	if rec.since.IsZero() {
 		rec.since = now
 	}
-	rec.nodes = nil
 	rec.offer = device.Offer{
 		ID:     rec.offer.ID,
 		Slots:  rec.offer.Slots,
@@ -247,18 +247,19 @@ func (t *transition) list(d *draft, offer device.Offer) {
 		return
 	}
 	rec := d.records[offer.ID]
+	before := ownNodes(rec.offer)
 	nodes := ownNodes(offer)
-	if rec.lacksNets(nodes) && t.inContainer(d, offer.ID, &rec) {
+	if rec.lacksNets(before, nodes) && t.inContainer(d, offer.ID, &rec) {
 		// The offer without the interfaces does not describe the device of the container.
 		slots := offer.Slots
 		offer = movedOffer(rec.offer)
-		nodes = rec.nodes
+		nodes = before
 		offer.Slots = slots
 	} else {
 		rec.net = netOf(offer)
 	}
 	keys := keysOf(nodes)
-	if !rec.phase.isPresent() || !slices.Equal(nodes, rec.nodes) {
+	if !rec.phase.isPresent() || !slices.Equal(nodes, before) {
 		t.noteChange(&rec, offer, keys)
 	}
 	if offer.Slots < rec.offer.Slots {
@@ -266,7 +267,6 @@ func (t *transition) list(d *draft, offer device.Offer) {
 	}
 	rec.listed = max(rec.listed, offer.Slots)
 	rec.offer = offer
-	rec.nodes = nodes
 	rec.keys = keys
 	rec.since = time.Time{}
 	if rec.phase == settling {
@@ -312,7 +312,7 @@ func (t *transition) noteChange(rec *record, offer device.Offer, keys []string) 
 func (t *transition) settles(config Resource, rec record) time.Time {
 	mayGetNodes := config.Grows && rec.offer.Hardware != ""
 	grows := mayGetNodes || rec.offer.Pool
-	if len(rec.nodes) <= 1 && !grows {
+	if len(rec.keys) <= 1 && !grows {
 		return t.in.Now
 	}
 	last := rec.changed
@@ -356,13 +356,8 @@ func ownNodes(offer device.Offer) []node {
 			net:  true,
 		})
 	}
-	sort.Slice(nodes, func(i, j int) bool {
-		a := nodes[i]
-		b := nodes[j]
-		if a.key != b.key {
-			return a.key < b.key
-		}
-		return a.path < b.path
+	order.Sort(nodes, func(a, b node) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.path, b.path))
 	})
 	return nodes
 }
@@ -424,8 +419,8 @@ func (t *transition) takeOver() {
 			}
 			d.waiting = append(d.waiting, Waiting{ID: offer.ID, Reason: reason})
 		}
-		sort.Slice(d.waiting, func(i, j int) bool {
-			return device.CompareNatural(d.waiting[i].ID, d.waiting[j].ID) < 0
+		order.Sort(d.waiting, func(a, b Waiting) int {
+			return device.CompareNatural(a.ID, b.ID)
 		})
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
@@ -233,8 +233,8 @@ func (s State) Remember() []Remembered {
 			all = append(all, kept)
 		}
 	}
-	sort.Slice(all, func(i, j int) bool {
-		return device.CompareNatural(all[i].Name, all[j].Name) < 0
+	order.Sort(all, func(a, b Remembered) int {
+		return device.CompareNatural(a.Name, b.Name)
 	})
 	return all
 }

@@ -2,11 +2,11 @@ package ledger
 
 import (
 	"cmp"
-	"sort"
 	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 const (
@@ -80,11 +80,8 @@ func (t *transition) absentFirst() []spare {
 			}
 		}
 	}
-	sort.Slice(all, func(i, j int) bool {
-		a := all[i]
-		b := all[j]
-		order := cmp.Or(a.since.Compare(b.since), strings.Compare(a.id, b.id))
-		return order < 0
+	order.Sort(all, func(a, b spare) int {
+		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.id, b.id))
 	})
 	return all
 }

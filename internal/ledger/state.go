@@ -153,8 +153,6 @@ type record struct {
 	// are the zero time if the device was present at the start.
 	begun   time.Time
 	changed time.Time
-	// nodes are the nodes of the device without companions.
-	nodes []node
 	// keys are the keys of the nodes. They are kept while the device is absent: it is
 	// complete when it has all of them again.
 	keys []string
