@@ -96,7 +96,7 @@ next:
 				Driver:     Driver,
 				Pool:       PoolName(c.Node),
 				Name:       v.Name(),
-				Attributes: v.describe(r),
+				Attributes: v.attributes(),
 			})
 		}
 		var text bytes.Buffer
@@ -169,36 +169,4 @@ func (c *claims) describeClaim(own *prepared, devices map[device.Ref]*Device) (e
 		return nil
 	}
 	return c.writeMetadata(now.Claim, devices)
-}
-
-// amountDomain is the domain of metadata attributes with the amounts that a request has. Device
-// metadata has no field for them (DeviceMetadata in k8s.io/dynamic-resource-allocation).
-const amountDomain = "capacity." + Driver + "/"
-
-// describe returns the attributes of the device in the metadata of a request: the attributes in the
-// slice, and the amount that the request has of each capacity.
-func (d *Device) describe(r cdi.Request) map[string]attribute {
-	all := d.attributes()
-	shares := sharesOf(cdi.Claim{Requests: []cdi.Request{r}}, d.ID)
-	for name, whole := range d.Capacity {
-		has := whole.Value
-		if d.Slots > 1 {
-			has, _ = total(shares, name) // amounts were checked before the claim was prepared
-		}
-		if has != "" {
-			all[amountDomain+name] = amountAttribute(has)
-		}
-	}
-	return all
-}
-
-// amountAttribute returns an amount as a number, or as a string if it is no integer.
-func amountAttribute(text string) attribute {
-	q, err := device.ParseQuantity(text)
-	// An attribute has no type for fractions.
-	if err == nil && q.IsInt64() {
-		n := q.Int64()
-		return attribute{Int: &n}
-	}
-	return attribute{String: &text}
 }
