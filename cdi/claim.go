@@ -33,11 +33,11 @@ type Claim struct {
 type Request struct {
 	// Name is the name of the request, or of its subrequest "REQUEST/SUBREQUEST".
 	Name string `json:"name"`
-	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
-	Devices []string `json:"devices,omitempty"`
-	// Admin are the devices, as "RESOURCE=ID", that the request may access beside their holders.
-	// It holds no slot of them.
-	Admin []string `json:"admin,omitempty"`
+	// Devices are the devices of the request, with repeats for several slots.
+	Devices []device.Ref `json:"devices,omitempty"`
+	// Admin are the devices that the request may access beside their holders. It holds no slot of
+	// them.
+	Admin []device.Ref `json:"admin,omitempty"`
 	// Shares are the parts that the request has of devices that other claims share.
 	Shares []Share `json:"shares,omitempty"`
 	// Mounts and Env are the container edits.
@@ -48,12 +48,9 @@ type Request struct {
 // Share is the part that a claim has of a capacity of a device. Quantities are written as in the
 // API.
 type Share struct {
-	// Device is "RESOURCE=ID".
-	Device   string `json:"device"`
-	Capacity string `json:"capacity"`
-	Amount   string `json:"amount"`
-	// Of is the amount that the device had when the claim was prepared.
-	Of string `json:"of"`
+	Device   device.Ref `json:"device"`
+	Capacity string     `json:"capacity"`
+	Amount   string     `json:"amount"`
 }
 
 const (
@@ -63,18 +60,17 @@ const (
 	claimKey = "generic-dp.github.io/claim"
 )
 
-// Devices are the devices of all requests, as "RESOURCE=ID".
-func (c Claim) Devices() []string {
-	var all []string
+// Devices are the devices of all requests, with repeats for several slots.
+func (c Claim) Devices() []device.Ref {
+	var all []device.Ref
 	for _, r := range c.Requests {
 		all = append(all, r.Devices...)
 	}
 	return all
 }
 
-// AllDevices are the devices that the claim holds or accesses beside their holders, as
-// "RESOURCE=ID".
-func (c Claim) AllDevices() []string {
+// AllDevices are the devices that the claim holds or accesses beside their holders.
+func (c Claim) AllDevices() []device.Ref {
 	all := c.Devices()
 	for _, r := range c.Requests {
 		all = append(all, r.Admin...)

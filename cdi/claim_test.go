@@ -17,8 +17,8 @@ func TestClaim(t *testing.T) {
 	t.Parallel()
 	w := &cdi.Writer{Dir: t.TempDir(), Owner: "/run/other"}
 	c := cdi.Claim{Namespace: "lab", Name: "sticks", PodClaim: "mine", UID: "0f6c1d2e-0000-4000-8000-00000000000a", Requests: []cdi.Request{
-		{Name: "two", Devices: []string{"usb:10c4:ea60:A1", "usb:10c4:ea60:B2"}, Env: map[string]string{"SERIAL": "A1,B2"}, Mounts: []device.Mount{{HostPath: "/etc/a", ContainerPath: "/a", ReadOnly: true}}},
-		{Name: "gpu/small", Devices: []string{"fuse", "fuse"}, Env: map[string]string{"A": "B"}},
+		{Name: "two", Devices: []device.Ref{{ID: "usb:10c4:ea60:A1"}, {ID: "usb:10c4:ea60:B2"}}, Env: map[string]string{"SERIAL": "A1,B2"}, Mounts: []device.Mount{{HostPath: "/etc/a", ContainerPath: "/a", ReadOnly: true}}},
+		{Name: "gpu/small", Devices: []device.Ref{{ID: "fuse"}, {ID: "fuse"}}, Env: map[string]string{"A": "B"}},
 	}}
 	if err := w.WriteClaim(c); err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestClaim(t *testing.T) {
 	if diff := cmp.Diff([]cdi.Claim{c}, claims); err != nil || diff != "" {
 		t.Errorf("claims: %v\n%s", err, diff)
 	}
-	if diff := cmp.Diff([]string{"usb:10c4:ea60:A1", "usb:10c4:ea60:B2", "fuse", "fuse"}, claims[0].Devices()); diff != "" {
+	if diff := cmp.Diff([]device.Ref{{ID: "usb:10c4:ea60:A1"}, {ID: "usb:10c4:ea60:B2"}, {ID: "fuse"}, {ID: "fuse"}}, claims[0].Devices()); diff != "" {
 		t.Error(diff)
 	}
 
@@ -74,7 +74,7 @@ func TestClaimFaults(t *testing.T) {
 	t.Parallel()
 	w := &cdi.Writer{Dir: t.TempDir()}
 	for _, uid := range []string{"", "../x", "a/b", strings.Repeat("a", 65)} {
-		if err := w.WriteClaim(cdi.Claim{UID: uid, Requests: []cdi.Request{{Name: "a", Devices: []string{"d"}}}}); err == nil {
+		if err := w.WriteClaim(cdi.Claim{UID: uid, Requests: []cdi.Request{{Name: "a", Devices: []device.Ref{{ID: "d"}}}}}); err == nil {
 			t.Errorf("UID %q was taken", uid)
 		}
 		if err := w.RemoveClaim(uid); err != nil {
@@ -104,7 +104,7 @@ func TestClaimIsNotReplaced(t *testing.T) {
 		UID: "0f6c1d2e-0000-4000-8000-00000000000a",
 		Requests: []cdi.Request{{
 			Name:    "one",
-			Devices: []string{"example.com/zigbee=usb:10c4:ea60:A1"},
+			Devices: []device.Ref{{Resource: "example.com/zigbee", ID: "usb:10c4:ea60:A1"}},
 			Env:     map[string]string{"A": "B"},
 		}},
 	}

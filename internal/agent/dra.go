@@ -415,9 +415,8 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 // device.
 func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
 	return func(c cdi.Claim) bool {
-		return slices.ContainsFunc(c.AllDevices(), func(d string) bool {
-			_, id, _ := strings.Cut(d, "=")
-			return slices.ContainsFunc(listed[dra.DeviceName(id)], func(h podresources.Holder) bool {
+		return slices.ContainsFunc(c.AllDevices(), func(d device.Ref) bool {
+			return slices.ContainsFunc(listed[dra.DeviceName(d.ID)], func(h podresources.Holder) bool {
 				return h.Namespace == c.Namespace && h.Claim == c.Name
 			})
 		})

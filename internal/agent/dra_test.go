@@ -16,6 +16,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
@@ -263,7 +264,7 @@ func TestClaimOfALostState(t *testing.T) {
 		Name:      "a",
 		UID:       "uid-a",
 		Pods:      []string{"uid-of-pod"},
-		Requests:  []cdi.Request{{Name: "r", Devices: []string{"example.com/zigbee=" + held}}},
+		Requests:  []cdi.Request{{Name: "r", Devices: []device.Ref{{Resource: "example.com/zigbee", ID: held}}}},
 	}
 	specs := n.options.Paths.SpecWriter()
 	if err := specs.WriteClaim(claim); err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
-	"github.com/generic-dp/generic-dp/internal/holds/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -20,7 +19,7 @@ const holdsName = "holds"
 // book and of Allocate: they only read what the loop has published.
 func (a *Agent) newBook() *holds.Book {
 	o := holds.Options{
-		Checkpoint: filepath.Join(a.options.Paths.KubeletDir, checkpoint.Name),
+		Checkpoint: filepath.Join(a.options.Paths.KubeletDir, holds.CheckpointName),
 		Cgroups:    a.pods.cgroups,
 		Journal:    filepath.Join(a.options.Paths.RunDir, holdsName),
 		Boot:       bootID(),

@@ -17,7 +17,7 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 		return device.Offer{ID: id, Slots: 2, Env: []device.Entry{{Key: device.Literal("GPU"), Value: device.Literal(id), PerDevice: true}}}
 	}
 	r.publish([]ledger.Entry{
-		{Offer: offer("a"), Healthy: true, Listed: 3},
+		{Offer: offer("a"), Present: true, Healthy: true, Listed: 3},
 		{Offer: offer("b"), Reason: "unplugged", Listed: 2},
 		{Offer: offer("c"), Healthy: true, Listed: 2},
 	}, &config.Resource{})

@@ -78,8 +78,6 @@ type Book struct {
 	claims map[string][]Holder
 	// uses is what each held device uses, by its ID.
 	uses map[string]Device
-	// refused has the UID of the pod that still runs, by slot, although the kubelet has freed it.
-	refused map[string]string
 	// isOurs reports whether a resource is this program's. A nil function means every resource.
 	isOurs func(resource string) bool
 	// unreadClaims is why the devices of some claims are not known.
@@ -105,6 +103,8 @@ type podHold struct {
 	resource string
 	// isNamed is set if the checkpoint that was read last has the hold.
 	isNamed bool
+	// isRefused is set if the pod runs although the kubelet has freed its slot: nobody else gets the slot.
+	isRefused bool
 	// refresh is the number of the last refresh when the checkpoint lost the hold. Only a checkpoint
 	// from after another one proves that the kubelet has forgotten the pod: somebody may have
 	// replaced the file while the kubelet runs.
@@ -124,15 +124,24 @@ type grant struct {
 	before []string
 }
 
-// logged is what the log already says. Each problem is logged once, until it has ended.
+// logged is what the log already says: the last error of each kind. It is logged once, until it has ended.
 type logged struct {
 	noCgroups bool
-	// readError is the error of the last read of the checkpoint.
-	readError string
-	// queryError is the error of the last query of the kubelet.
-	queryError string
-	// journal is the error of the last write of the journal.
-	journal string
+	read      string
+	query     string
+	journal   string
+}
+
+// logOnce logs an error with a message, unless it is the last one of its kind. The caller holds the lock.
+func (b *Book) logOnce(last *string, err error, message string) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if err != nil && text != *last {
+		b.Log.Warn(message, "err", err)
+	}
+	*last = text
 }
 
 // New returns a Book without holds. Load reads them.
@@ -144,7 +153,6 @@ func New(o Options) *Book {
 		grants:   map[string]grant{},
 		claims:   map[string][]Holder{},
 		uses:     map[string]Device{},
-		refused:  map[string]string{},
 	}
 	b.podCgroups = watch.New(watch.Options{
 		Source: "cgroups of pods",
@@ -330,11 +338,9 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 	if b.Journal == "" {
 		return func() {}, nil
 	}
-	before := map[string]grant{}
-	for _, s := range slots {
-		if last, isGranted := b.grants[s.ID]; isGranted {
-			before[s.ID] = last
-		}
+	before := make([]grant, len(slots))
+	for i, s := range slots {
+		before[i] = b.grants[s.ID]
 		b.grants[s.ID] = grant{
 			resource: s.Device.Resource,
 			at:       b.Now(),
@@ -372,13 +378,14 @@ func (v *View) refuses(w *Wanted) string {
 	return ""
 }
 
-// undo restores the grants of slots as they were before. The caller holds the lock.
-func (b *Book) undo(slots []Slot, before map[string]grant) {
-	for _, s := range slots {
-		if last, wasGranted := before[s.ID]; wasGranted {
-			b.grants[s.ID] = last
-		} else {
+// undo restores the grants of slots as they were before, the zero grant if there was none. The caller holds
+// the lock.
+func (b *Book) undo(slots []Slot, before []grant) {
+	for i, s := range slots {
+		if before[i].at.IsZero() {
 			delete(b.grants, s.ID)
+		} else {
+			b.grants[s.ID] = before[i]
 		}
 	}
 	b.changed()
@@ -529,9 +536,12 @@ func (b *Book) Refused() map[string]string {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	reasons := make(map[string]string, len(b.refused))
-	for slot, pod := range b.refused {
-		reasons[slot] = reasonRunning(pod)
+	reasons := map[string]string{}
+	for slot, pods := range b.pods {
+		i := slices.IndexFunc(pods, func(p podHold) bool { return p.isRefused })
+		if i >= 0 {
+			reasons[slot] = reasonRunning(pods[i].pod)
+		}
 	}
 	return reasons
 }

@@ -188,23 +188,6 @@ func TestJournalThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// A grant from the future, or from long ago, is of now: the clock was set.
-func TestGrantAfterTheClockWasSet(t *testing.T) {
-	for name, by := range map[string]time.Duration{"back": -time.Hour, "forward": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			onHost(t, func(h *host) {
-				h.mustGrant(h.start(), wanted("a"))
-				h.clock = by
-				b := h.start()
-				time.Sleep(59 * time.Second)
-				h.wantHolders(b, "within a minute", "a", "grant")
-				time.Sleep(2 * time.Second)
-				h.wantHolders(b, "after a minute", "a")
-			})
-		})
-	}
-}
-
 // A claim does not get what a container has in another way, unless it is prepared already.
 func TestClaims(t *testing.T) {
 	onHost(t, func(h *host) {

@@ -35,8 +35,6 @@ type host struct {
 	cgroups *kubelettest.Cgroups
 	// boot is the number of the boot, and starts counts the starts of the kubelet.
 	boot, starts int
-	// clock is how far the clock was set.
-	clock time.Duration
 	// query answers a query of PodResources, and listAgain follows a list.
 	query     func() (map[string]string, error)
 	listAgain func()
@@ -76,7 +74,7 @@ func (h *host) start() *holds.Book {
 		Cgroups:    cgroup.New(h.cgroups.Dir()),
 		Journal:    h.journal(),
 		Boot:       fmt.Sprint("boot ", h.boot),
-		Now:        func() time.Time { return time.Now().Add(h.clock) },
+		Now:        time.Now,
 		Listed:     func(context.Context) (map[string]string, error) { return h.query() },
 		ListAgain:  func() { h.listAgain() },
 		Pods:       func(context.Context) (map[string]bool, error) { return h.pods, nil },

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,12 +58,11 @@ func (j *journal) replace(text []byte) error {
 type entry struct {
 	// Boot is the ID of the boot, in the first line.
 	Boot string `json:"boot,omitempty"`
-	// Slot is a slot that is held through Resource: by a pod, or by a grant at a time.
-	Slot     string     `json:"slot,omitempty"`
-	Resource string     `json:"resource,omitempty"`
-	Pod      string     `json:"pod,omitempty"`
-	Name     string     `json:"name,omitempty"`
-	Granted  *time.Time `json:"granted,omitempty"`
+	// Slot is a slot that is held through Resource: by a pod, or by a grant.
+	Slot     string `json:"slot,omitempty"`
+	Resource string `json:"resource,omitempty"`
+	Pod      string `json:"pod,omitempty"`
+	Name     string `json:"name,omitempty"`
 	// Device is the ID of a held device, and Uses is what it uses. With a grant, it is the device of the slot.
 	Device string  `json:"device,omitempty"`
 	Uses   *Device `json:"uses,omitempty"`
@@ -87,8 +85,7 @@ func (b *Book) record(slots []Slot) error {
 	encoder := json.NewEncoder(&text)
 	for i := range slots {
 		s := &slots[i]
-		g := b.grants[s.ID]
-		_ = encoder.Encode(entry{Slot: s.ID, Resource: g.resource, Granted: &g.at, Uses: &s.Device.Device}) // a buffer takes everything
+		_ = encoder.Encode(entry{Slot: s.ID, Resource: s.Device.Resource, Uses: &s.Device.Device}) // a buffer takes everything
 	}
 	_, err := unix.Write(j.file, text.Bytes())
 	return err
@@ -113,7 +110,7 @@ func (b *Book) writeJournal() {
 		return
 	}
 	b.journal.isOutdated = false
-	b.logged.journal = ""
+	b.logJournal(nil)
 }
 
 // journalText is the content of the journal. The caller holds the lock.
@@ -127,8 +124,7 @@ func (b *Book) journalText() []byte {
 		}
 	}
 	for _, slot := range slices.Sorted(maps.Keys(b.grants)) {
-		g := b.grants[slot]
-		_ = encoder.Encode(entry{Slot: slot, Resource: g.resource, Granted: &g.at})
+		_ = encoder.Encode(entry{Slot: slot, Resource: b.grants[slot].resource})
 	}
 	for _, id := range slices.Sorted(maps.Keys(b.uses)) {
 		use := b.uses[id]
@@ -139,10 +135,7 @@ func (b *Book) journalText() []byte {
 
 // logJournal logs that the journal can't be written, once. The caller holds the lock.
 func (b *Book) logJournal(err error) {
-	if b.logged.journal != err.Error() {
-		b.Log.Warn("holds can't be recorded: after a restart, devices of pods that the kubelet has forgotten may be offered", "err", err)
-	}
-	b.logged.journal = err.Error()
+	b.logOnce(&b.logged.journal, err, "holds can't be recorded: after a restart, devices of pods that the kubelet has forgotten may be offered")
 }
 
 // Load reads the journal and the checkpoint. It replaces what was known before, so that a successor calls
@@ -212,23 +205,18 @@ func (b *Book) readJournal() []entry {
 	return entries
 }
 
-// restore adds what a line of the journal says. The caller holds the lock.
+// restore adds what a line of the journal says. The time of a grant begins again. The caller holds the lock.
 func (b *Book) restore(e entry) {
 	switch {
 	case e.Device != "" && e.Uses != nil:
 		b.uses[e.Device] = *e.Uses
 	case !device.ValidID(deviceOfSlot(e.Slot)):
-	case e.Granted != nil:
-		at := *e.Granted
-		// The clock may have been set since.
-		if now := b.Now(); at.After(now) || now.Sub(at) >= grantTime {
-			at = now
-		}
-		b.grants[e.Slot] = grant{resource: e.Resource, at: at, before: b.podsOf(e.Slot)}
+	case e.Pod == "":
+		b.grants[e.Slot] = grant{resource: e.Resource, at: b.Now(), before: b.podsOf(e.Slot)}
 		if e.Uses != nil {
 			b.uses[deviceOfSlot(e.Slot)] = *e.Uses
 		}
-	case e.Pod != "" && len(b.pods) < maxHolds:
+	case len(b.pods) < maxHolds:
 		pods := b.pods[e.Slot]
 		isKnown := indexOfPod(pods, e.Pod) >= 0
 		if !isKnown && len(pods) < maxHoldsPerSlot {

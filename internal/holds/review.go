@@ -154,28 +154,30 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 	b.nameStaticPods(ctx)
 	evidence := b.gather()
 	b.mu.Lock()
-	hasEnded := b.dropEnded(evidence)
-	hasReleased := b.releaseEnded(evidence)
-	hasRefused := false
+	hasChanged := b.dropEnded(evidence)
 	for slot, pods := range b.pods {
 		isNamed := slices.ContainsFunc(pods, func(p podHold) bool { return p.isNamed })
-		for _, p := range pods {
-			now := evidence[p.pod]
-			isForgotten := !isNamed && now.state == cgroup.Running && b.refused[slot] == ""
+		for i := range pods {
+			p := &pods[i]
+			now, isChecked := evidence[p.pod]
+			isRunning := now.state == cgroup.Running
+			isForgotten := !isNamed && isRunning
 			isConfirmed := b.reading.refreshes > p.refresh
-			if isForgotten && isConfirmed {
-				b.refused[slot] = p.pod
-				hasRefused = true
+			hasLeft := p.isRefused && isChecked && !isRunning
+			if hasLeft || isForgotten && isConfirmed && !p.isRefused {
+				p.isRefused = isRunning
+				hasChanged = true
+				b.Log.Info("pod that the kubelet has forgotten", "id", slot, "pod_uid", p.pod, "state", now.state.String())
 			}
 			isWaiting := b.isAwaited && p.isNamed && !now.hasCgroup
 			mustRefresh = mustRefresh || isWaiting || isForgotten && !isConfirmed
+			if p.isRefused || b.isAwaited && !p.isNamed {
+				next = b.Now().Add(checkRunning)
+			}
 		}
 	}
 	// A claim may have ended without a word of the kubelet, see Options.Listed.
 	mustRefresh = mustRefresh || b.isAwaited && len(b.claims) > 0
-	if len(b.refused) > 0 || b.isAwaited && b.hasUnnamed() {
-		next = b.Now().Add(checkRunning)
-	}
 	hasExpired := b.expireGrants()
 	for _, g := range b.grants {
 		end := g.at.Add(grantTime)
@@ -184,7 +186,7 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 		}
 	}
 	b.mu.Unlock()
-	if hasEnded || hasReleased || hasRefused || hasExpired {
+	if hasChanged || hasExpired {
 		b.Changed()
 	}
 	return mustRefresh, next
@@ -197,19 +199,16 @@ type podNow struct {
 }
 
 // gather reads the cgroups of the pods that matter now: all if something waits, and otherwise those
-// that the checkpoint has lost.
+// that the kubelet has lost.
 func (b *Book) gather() map[string]podNow {
 	b.mu.Lock()
 	evidence := map[string]podNow{}
 	for _, pods := range b.pods {
 		for _, p := range pods {
-			if b.isAwaited || !p.isNamed {
+			if b.isAwaited || p.isLost() {
 				evidence[p.pod] = podNow{}
 			}
 		}
-	}
-	for _, pod := range b.refused {
-		evidence[pod] = podNow{}
 	}
 	b.mu.Unlock()
 	for pod := range evidence { // this reads files: without the lock
@@ -245,30 +244,8 @@ func (b *Book) dropEnded(now map[string]podNow) bool {
 	return hasChanged
 }
 
-// releaseEnded makes the slots healthy again whose pods do not run any more, and reports whether there
-// were some. The caller holds the lock.
-func (b *Book) releaseEnded(now map[string]podNow) bool {
-	hasChanged := false
-	for slot, pod := range b.refused {
-		e, isChecked := now[pod]
-		if isChecked && e.state != cgroup.Running {
-			b.release(slot, "the pod is "+e.state.String())
-			hasChanged = true
-		}
-	}
-	return hasChanged
-}
-
-// hasUnnamed reports whether a pod holds a slot that the checkpoint does not have. The caller holds the
-// lock.
-func (b *Book) hasUnnamed() bool {
-	for _, pods := range b.pods {
-		if slices.ContainsFunc(pods, func(p podHold) bool { return !p.isNamed }) {
-			return true
-		}
-	}
-	return false
-}
+// isLost reports whether the kubelet may have lost the pod.
+func (p *podHold) isLost() bool { return !p.isNamed || p.isRefused }
 
 // refresh has the kubelet bring its checkpoint up to date: a query of PodResources makes it forget the
 // pods that have ended, if it has the list of the API server, and the list of a plugin makes it write
@@ -277,36 +254,27 @@ func (b *Book) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, refreshWithin)
 	defer cancel()
 	_, err := b.Listed(ctx)
-	b.logQuery(err)
-	if err != nil {
-		return
-	}
 	b.mu.Lock()
-	b.reading.refreshes++
-	b.mu.Unlock()
-	b.ListAgain()
-	b.Log.Debug("the kubelet was asked for held devices")
-}
-
-// logQuery logs a query of the kubelet that failed.
-func (b *Book) logQuery(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
+	b.logOnce(&b.logged.query, err, "the kubelet can't be asked for held devices: what waits for their pods may wait longer")
+	if err == nil {
+		b.reading.refreshes++
 	}
-	b.mu.Lock()
-	isNew := text != "" && text != b.logged.queryError
-	b.logged.queryError = text
 	b.mu.Unlock()
-	if isNew {
-		b.Log.Warn("the kubelet can't be asked for held devices: what waits for their pods may wait longer", "err", err)
+	if err == nil {
+		b.ListAgain()
+		b.Log.Debug("the kubelet was asked for held devices")
 	}
 }
 
 // watchedCgroups are the directories in which pods have cgroups, while new pods or the end of a pod matter.
 func (b *Book) watchedCgroups() []string {
 	b.mu.Lock()
-	isNeeded := b.followsPods || b.isAwaited || len(b.refused) > 0 || b.hasUnnamed()
+	isNeeded := b.followsPods || b.isAwaited
+	for _, pods := range b.pods {
+		for i := range pods {
+			isNeeded = isNeeded || pods[i].isLost()
+		}
+	}
 	b.mu.Unlock()
 	if !isNeeded {
 		return nil

@@ -34,15 +34,11 @@ func (b *Book) checkSlots(ctx context.Context, slots []Slot) error {
 	for _, s := range slots {
 		for _, past := range b.podsWith(s.ID) {
 			state := b.stateUntil(ctx, past.pod, deadline)
-			if !refusesSlot(state, false) {
+			isSuccessor := state == cgroup.Running && b.maySucceed(ctx, past)
+			if !refusesSlot(state, isSuccessor) {
 				continue
 			}
-			if !refusesSlot(state, b.maySucceed(ctx, past)) {
-				continue
-			}
-			b.mu.Lock()
-			b.refused[s.ID] = past.pod
-			b.mu.Unlock()
+			b.refuse(s.ID, past.pod)
 			b.request() // Run checks from now on whether the pod has ended
 			b.Changed()
 			return fmt.Errorf("device %q is still used: %s; the pod that gets it now must wait until they end",
@@ -50,6 +46,15 @@ func (b *Book) checkSlots(ctx context.Context, slots []Slot) error {
 		}
 	}
 	return nil
+}
+
+// refuse makes a slot Unhealthy until a pod has ended.
+func (b *Book) refuse(slot, pod string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := indexOfPod(b.pods[slot], pod); i >= 0 {
+		b.pods[slot][i].isRefused = true
+	}
 }
 
 // mustRead reports whether the checkpoint has to be read for slots: nothing was read so far, or it may
@@ -123,16 +128,6 @@ func (b *Book) maySucceed(ctx context.Context, past podHold) bool {
 // reasonRunning is why a slot cannot be allocated.
 func reasonRunning(pod string) string {
 	return fmt.Sprintf("the kubelet has freed it, but processes of the pod with UID %s still run", pod)
-}
-
-// release makes a refused slot healthy again. The caller holds the lock and calls Changed without it.
-func (b *Book) release(slot, why string) {
-	b.Log.Info("device is free of its forgotten pod",
-		"id", slot,
-		"pod_uid", b.refused[slot],
-		"why", why,
-	)
-	delete(b.refused, slot)
 }
 
 // warnNoCgroups logs once that it is unknown whether pods run.

@@ -32,14 +32,13 @@ func (t *transition) restoreOrphans() {
 		if t.owner[id] != nil || !device.ValidID(id) {
 			continue
 		}
-		d, held := t.holder(byName, id)
+		d := t.holder(byName, id)
 		if d == nil {
 			continue
 		}
 		rec := record{
 			offer:  device.Offer{ID: id, Slots: 1},
-			listed: 1,
-			kept:   slotsFrom(held, 1),
+			listed: t.heldSlots(d, id),
 			phase:  onlyHeld,
 		}
 		if taken+rec.parts() > maxOrphans {
@@ -62,39 +61,31 @@ func (t *transition) countUnlisted() {
 	}
 }
 
-// holder returns the first configured resource through which containers hold a device, and the
-// slots that they hold. It returns nil if there is none.
-func (t *transition) holder(byName map[string]*draft, id string) (*draft, []int) {
-	var d *draft
+// holder returns the first configured resource through which containers hold a device, nil if there is
+// none.
+func (t *transition) holder(byName map[string]*draft, id string) *draft {
 	for _, h := range t.held[id] {
-		if d == nil && h.slot < device.MaxSlots {
-			d = byName[h.resource]
+		d := byName[h.resource]
+		if d != nil && h.slot < device.MaxSlots {
+			return d
 		}
 	}
-	if d == nil {
-		return nil, nil
-	}
-	var held []int
+	return nil
+}
+
+// heldSlots is how many slots of a device are listed for the containers that hold it through d: those up to
+// the last one that a container holds.
+func (t *transition) heldSlots(d *draft, id string) int {
+	slots := 0
 	for _, h := range t.held[id] {
 		if h.resource == d.name && h.slot < device.MaxSlots {
-			held = append(held, h.slot)
+			slots = max(slots, h.slot+1)
 		}
 	}
-	slices.Sort(held)
-	return d, slices.Compact(held)
+	return slots
 }
 
-// slotsFrom returns the part of sorted slots that begins with slot first.
-func slotsFrom(slots []int, first int) []int {
-	i, _ := slices.BinarySearch(slots, first)
-	if i == len(slots) {
-		return nil
-	}
-	return slots[i:]
-}
-
-// needed is how many slots of a device stay on the list, from slot 0 on, even if no container
-// holds them.
+// needed is how many slots of a device stay on the list even if no container holds them.
 func (rec record) needed() int {
 	if rec.phase.isPresent() {
 		return rec.offer.Slots
@@ -102,37 +93,20 @@ func (rec record) needed() int {
 	return 1
 }
 
-// surplus reports whether a device lists more slots than it needs, and since when these slots
-// are Unhealthy.
-func (rec record) surplus() (surplus bool, since time.Time) {
-	since = rec.since
+// unneededSince is when the slots that a device does not need turned Unhealthy.
+func (rec record) unneededSince() time.Time {
 	if rec.phase.isPresent() {
-		since = rec.lowered
+		return rec.lowered
 	}
-	surplus = rec.listed > rec.needed() || len(rec.kept) > 0
-	return surplus, since
+	return rec.since
 }
 
-// shrunk returns the record with only the slots that it needs and the slots that a container
-// holds. The holders must be known.
-func (t *transition) shrunk(d *draft, id string, rec record) record {
-	var kept []int
+// shrink returns the record with only the slots that the device needs or that containers hold. The holders
+// must be known.
+func (t *transition) shrink(d *draft, id string, rec record) record {
 	needed := rec.needed()
-	for _, h := range t.held[id] {
-		if h.slot < needed {
-			continue
-		}
-		isListed := h.slot < rec.listed || slices.Contains(rec.kept, h.slot)
-		isOwn := h.resource == d.name && h.slot < device.MaxSlots
-		isOrphaned := isOwn && !rec.phase.isPresent() // listed before a loss of the state
-		if isListed || isOrphaned {
-			kept = append(kept, h.slot)
-		}
-	}
-	slices.Sort(kept)
-	rec.kept = slices.Compact(kept)
-	rec.listed = needed
-	if len(rec.kept) > 0 && rec.phase.isPresent() {
+	rec.listed = max(needed, t.heldSlots(d, id))
+	if rec.listed > needed && rec.phase.isPresent() {
 		t.out.AwaitsHolders = true // expire says so for an absent device, when it may leave
 	}
 	return rec

@@ -86,7 +86,6 @@ func (t *transition) entries(d *draft) []Entry {
 			Present:     rec.phase.isPresent(),
 			NetsMissing: !rec.phase.isPresent() && rec.net.haveLeft,
 			Listed:      rec.listed,
-			Kept:        rec.kept,
 		}
 		e.Reason = t.reason(d, id)
 		e.Withheld = t.isWithheld(id, rec)
@@ -164,8 +163,8 @@ func changes(resource string, before, after []Entry) []Change {
 
 // Slots returns the slots of an entry as listed to the kubelet.
 func Slots(e Entry) []device.Listed {
-	slots := make([]device.Listed, 0, e.Listed+len(e.Kept))
-	add := func(slot int, isRetired bool) {
+	slots := make([]device.Listed, e.Listed)
+	for slot := range slots {
 		l := device.Listed{
 			ID:      device.SlotID(e.Offer.ID, slot),
 			Healthy: e.Healthy,
@@ -173,17 +172,11 @@ func Slots(e Entry) []device.Listed {
 			NUMA:    e.Offer.NUMA,
 			Device:  cmp.Or(e.Offer.Hardware, e.Offer.ID),
 		}
-		if isRetired {
+		if e.Present && slot >= e.Offer.Slots {
 			l.Healthy = false
 			l.Reason = ReasonSlotRetired
 		}
-		slots = append(slots, l)
-	}
-	for slot := range e.Listed {
-		add(slot, slot >= e.Offer.Slots)
-	}
-	for _, slot := range e.Kept {
-		add(slot, e.Present)
+		slots[slot] = l
 	}
 	return slots
 }

@@ -99,19 +99,6 @@ func TestUnchangedOutputHasNoChanges(t *testing.T) {
 	}
 }
 
-func TestSlotsOfAnEntry(t *testing.T) {
-	t.Parallel()
-	e := Entry{Offer: device.Offer{ID: "x", Slots: 2, NUMA: []int{1}}, Healthy: true, Listed: 3}
-	want := []device.Listed{
-		{ID: "x", Healthy: true, NUMA: []int{1}, Device: "x"},
-		{ID: "x::1", Healthy: true, NUMA: []int{1}, Device: "x"},
-		{ID: "x::2", Reason: ReasonSlotRetired, NUMA: []int{1}, Device: "x"},
-	}
-	if diff := cmp.Diff(want, Slots(e)); diff != "" {
-		t.Errorf("slots (-want +got):\n%s", diff)
-	}
-}
-
 func TestHeldDeviceWithoutARecordIsListed(t *testing.T) {
 	t.Parallel()
 	held := Held{IDs: map[string]string{"x": "r", "y::2": "r", "z": "foreign", "bad id": "r"}}
@@ -156,18 +143,4 @@ func TestAFailingCheck(t *testing.T) {
 		t.Errorf("entry %+v, want the whole offer", e)
 	}
 	h.at(s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}})
-}
-
-func TestDevicesAreListedInNaturalOrder(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("z", dev("x10", "a"), dev("x9", "a")), res("a", dev("y", "a")))
-	var got []string
-	for _, r := range h.out.Resources {
-		for _, e := range r.Devices {
-			got = append(got, r.Name+" "+e.Offer.ID)
-		}
-	}
-	if diff := cmp.Diff([]string{"z x9", "z x10", "a y"}, got); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
 }

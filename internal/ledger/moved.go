@@ -59,14 +59,14 @@ func (t *transition) inContainer(d *draft, id string, rec *record) bool {
 	return isHeld || t.in.Held.IsUnknown
 }
 
-// lacksNets reports whether a device that now has these nodes has lost at least one interface,
-// and nothing else.
-func (rec record) lacksNets(nodes []node) bool {
+// lacksNets reports whether a device with these nodes before and now has lost at least one interface, and
+// nothing else.
+func (rec record) lacksNets(before, nodes []node) bool {
 	if !rec.net.moves || rec.phase != ready {
 		return false
 	}
 	lost := 0
-	for _, n := range rec.nodes {
+	for _, n := range before {
 		if slices.Contains(nodes, n) {
 			continue
 		}
@@ -75,5 +75,5 @@ func (rec record) lacksNets(nodes []node) bool {
 		}
 		lost++
 	}
-	return lost > 0 && len(nodes)+lost == len(rec.nodes)
+	return lost > 0 && len(nodes)+lost == len(before)
 }

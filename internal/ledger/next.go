@@ -1,13 +1,14 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Next returns the next state for an input, and the output.
@@ -18,8 +19,8 @@ import (
 //   - A removed device, a slot beyond a lowered count and a retired resource turn
 //     Unhealthy at once and leave the list later: after at least a minute, a
 //     removed device after ForgetAfter, and never while a container holds a slot of
-//     the device. After the minute a removed device is listed with one slot and the slots
-//     that a container holds.
+//     the device. After the minute a removed device is listed with one slot, or with the
+//     slots up to the last one that a container holds.
 //   - All lists together have a budget. If absent devices take too much of it, the ones without a holder
 //     leave their list earlier, and new devices wait, see room.
 //   - A pool stays the same device while its members appear and disappear, and settles
@@ -217,7 +218,6 @@ func (rec record) absent(now time.Time) record {
 	if rec.since.IsZero() {
 		rec.since = now
 	}
-	rec.nodes = nil
 	rec.offer = device.Offer{
 		ID:     rec.offer.ID,
 		Slots:  rec.offer.Slots,
@@ -247,27 +247,26 @@ func (t *transition) list(d *draft, offer device.Offer) {
 		return
 	}
 	rec := d.records[offer.ID]
+	before := ownNodes(rec.offer)
 	nodes := ownNodes(offer)
-	if rec.lacksNets(nodes) && t.inContainer(d, offer.ID, &rec) {
+	if rec.lacksNets(before, nodes) && t.inContainer(d, offer.ID, &rec) {
 		// The offer without the interfaces does not describe the device of the container.
 		slots := offer.Slots
 		offer = movedOffer(rec.offer)
-		nodes = rec.nodes
+		nodes = before
 		offer.Slots = slots
 	} else {
 		rec.net = netOf(offer)
 	}
 	keys := keysOf(nodes)
-	if !rec.phase.isPresent() || !slices.Equal(nodes, rec.nodes) {
+	if !rec.phase.isPresent() || !slices.Equal(nodes, before) {
 		t.noteChange(&rec, offer, keys)
 	}
 	if offer.Slots < rec.offer.Slots {
 		rec.lowered = t.in.Now
 	}
 	rec.listed = max(rec.listed, offer.Slots)
-	rec.kept = slotsFrom(rec.kept, rec.listed)
 	rec.offer = offer
-	rec.nodes = nodes
 	rec.keys = keys
 	rec.since = time.Time{}
 	if rec.phase == settling {
@@ -313,7 +312,7 @@ func (t *transition) noteChange(rec *record, offer device.Offer, keys []string) 
 func (t *transition) settles(config Resource, rec record) time.Time {
 	mayGetNodes := config.Grows && rec.offer.Hardware != ""
 	grows := mayGetNodes || rec.offer.Pool
-	if len(rec.nodes) <= 1 && !grows {
+	if len(rec.keys) <= 1 && !grows {
 		return t.in.Now
 	}
 	last := rec.changed
@@ -357,13 +356,8 @@ func ownNodes(offer device.Offer) []node {
 			net:  true,
 		})
 	}
-	sort.Slice(nodes, func(i, j int) bool {
-		a := nodes[i]
-		b := nodes[j]
-		if a.key != b.key {
-			return a.key < b.key
-		}
-		return a.path < b.path
+	order.Sort(nodes, func(a, b node) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.path, b.path))
 	})
 	return nodes
 }
@@ -387,11 +381,11 @@ func (t *transition) expire() {
 				delete(t.owner, id)
 				continue
 			}
-			surplus, since := rec.surplus()
+			// A device that is only held may have been listed with fewer slots.
 			isHeldAbsent := !rec.phase.isPresent() && len(t.held[id]) > 0
-			mayShrink := surplus || isHeldAbsent
-			if mayShrink && t.isDue(since.Add(leaveAfter)) {
-				d.records[id] = t.shrunk(d, id, rec)
+			mayShrink := rec.listed > rec.needed() || isHeldAbsent
+			if mayShrink && t.isDue(rec.unneededSince().Add(leaveAfter)) {
+				d.records[id] = t.shrink(d, id, rec)
 			}
 		}
 	}
@@ -425,8 +419,8 @@ func (t *transition) takeOver() {
 			}
 			d.waiting = append(d.waiting, Waiting{ID: offer.ID, Reason: reason})
 		}
-		sort.Slice(d.waiting, func(i, j int) bool {
-			return device.CompareNatural(d.waiting[i].ID, d.waiting[j].ID) < 0
+		order.Sort(d.waiting, func(a, b Waiting) int {
+			return device.CompareNatural(a.ID, b.ID)
 		})
 	}
 }

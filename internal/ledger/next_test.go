@@ -319,27 +319,6 @@ func TestARefusedResourceOffersNothing(t *testing.T) {
 	h.at(3*m, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
 }
 
-func TestStateIsImmutable(t *testing.T) {
-	t.Parallel()
-	input := func(d time.Duration, resources ...Resource) Input {
-		return Input{Now: boot.Add(d), Start: boot, Resources: resources}
-	}
-	both := res("r", slots(dev("x", "a"), 2), dev("y", "a"))
-	first, _ := restore([]Remembered{remembered("r", "x", "y")}).Next(input(0, res("r", slots(dev("x", "a"), 2))))
-	_, want := first.Next(input(s, res("r", slots(dev("x", "a"), 2))))
-	kept := first.Remember()
-	for _, in := range []Input{input(s, both), input(s), input(20 * m), input(m, res("r", dev("x", "a")))} {
-		next, _ := first.Next(in)
-		next.Next(input(40 * m))
-	}
-	if _, got := first.Next(input(s, res("r", slots(dev("x", "a"), 2)))); !cmp.Equal(want, got) {
-		t.Errorf("another output after other calls (-want +got):\n%s", cmp.Diff(want, got))
-	}
-	if !cmp.Equal(kept, first.Remember()) {
-		t.Errorf("remembers otherwise after other calls: %s", cmp.Diff(kept, first.Remember()))
-	}
-}
-
 func BenchmarkNext(b *testing.B) {
 	var offers []device.Offer
 	for i := range 1000 {
@@ -349,67 +328,5 @@ func BenchmarkNext(b *testing.B) {
 	state, _ := State{}.Next(in)
 	for b.Loop() {
 		state, _ = state.Next(in)
-	}
-}
-
-// A device without a record is listed when it is known that no container has it in another way.
-func TestADeviceAwaitsItsHolders(t *testing.T) {
-	t.Parallel()
-	dra := res("zigbee by claim", dev("x", "tty"))
-	h := newMachine(t)
-	h.silent = true
-	h.at(0, dra).shows(list{"zigbee by claim": {}}).awaits(true)
-	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: "nobody knows"}}, h.resource("zigbee by claim").Waiting); diff != "" {
-		t.Errorf("waiting (-want +got):\n%s", diff)
-	}
-	h.silent, h.held = false, map[string]string{"x": "zigbee"}
-	h.at(2*time.Second, dra).shows(list{"zigbee by claim": {}}).awaits(true)
-	h.held = nil
-	h.at(3*time.Second, dra).shows(list{"zigbee by claim": {"x": ok}}).awaits(false)
-}
-
-// A device that is offered under another ID waits until no container holds any of its
-// aliases, listed or not.
-func TestOfferWaitsForItsAliases(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t)
-	h.at(0, res("r", dev("serial", "a"))).shows(list{"r": {"serial": ok}})
-	h.aliases = map[string][]string{"port": {"other", "serial"}}
-	h.held = map[string]string{"serial": "r"}
-	port := dev("port", "a")
-	port.Places = []string{"devices/serial"}
-	h.at(s, res("r", port)).shows(list{"r": {"serial": "now listed as port"}}).awaits(true)
-	if diff := cmp.Diff([]Waiting{{ID: "port", Reason: "held as serial through r"}}, h.resource("r").Waiting); diff != "" {
-		t.Errorf("waiting (-want +got):\n%s", diff)
-	}
-	h.held = map[string]string{"other": "x"} // through a resource that is not configured
-	h.at(3*m, res("r", port)).shows(list{"r": {}})
-	if diff := cmp.Diff([]Waiting{{ID: "port", Reason: "held as other through x"}}, h.resource("r").Waiting); diff != "" {
-		t.Errorf("waiting (-want +got):\n%s", diff)
-	}
-	h.held = nil
-	h.at(6*m, res("r", port)).shows(list{"r": {"port": ok}})
-}
-
-// Events below the hardware of a device count, events of other hardware with a similar path
-// do not.
-func TestLastEvent(t *testing.T) {
-	t.Parallel()
-	in := Input{Events: map[string]time.Time{
-		"devices/a/usb1/1-2":         boot.Add(s),
-		"devices/a/usb1/1-2/1-2:1.0": boot,
-		"devices/b":                  boot,
-	}}
-	for path, want := range map[string]time.Time{
-		"devices/a":                  boot.Add(s),
-		"devices/a/usb1/1-2":         boot.Add(s),
-		"devices/a/usb1/1-2/1-2:1.0": boot,
-		"devices/a/usb1/1":           {},
-		"devices/x":                  {},
-		"":                           {},
-	} {
-		if got := in.lastEvent(path); !got.Equal(want) {
-			t.Errorf("%q: %v; want %v", path, got, want)
-		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
@@ -191,10 +191,8 @@ type Remembered struct {
 type RememberedDevice struct {
 	ID string `json:"id"`
 	// Slots is how many slots are listed from slot 0 on, including retired ones.
-	Slots int `json:"slots"`
-	// Kept are the listed slots behind these, which containers hold.
-	Kept []int `json:"kept,omitempty"`
-	NUMA []int `json:"numa,omitempty"`
+	Slots int   `json:"slots"`
+	NUMA  []int `json:"numa,omitempty"`
 	// Nodes are the keys of the nodes, sorted.
 	Nodes []string `json:"nodes,omitempty"`
 	// Gone is set if the device was absent.
@@ -223,7 +221,6 @@ func (s State) Remember() []Remembered {
 			kept.Devices = append(kept.Devices, RememberedDevice{
 				ID:       id,
 				Slots:    rec.listed,
-				Kept:     rec.kept,
 				NUMA:     rec.offer.NUMA,
 				Nodes:    rec.keys,
 				Gone:     rec.phase == gone,
@@ -236,8 +233,8 @@ func (s State) Remember() []Remembered {
 			all = append(all, kept)
 		}
 	}
-	sort.Slice(all, func(i, j int) bool {
-		return device.CompareNatural(all[i].Name, all[j].Name) < 0
+	order.Sort(all, func(a, b Remembered) int {
+		return device.CompareNatural(a.Name, b.Name)
 	})
 	return all
 }
@@ -267,13 +264,9 @@ func (s State) Names() []string {
 	return names
 }
 
-// Somebody may have edited the state file: what is remembered takes at most half of the budget, and the
-// rest is for new devices.
-const (
-	maxRememberedSlots     = device.MaxParts / 2
-	maxRememberedResources = maxRememberedSlots / device.ResourceParts
-	maxRememberedDevices   = maxRememberedSlots / (device.DeviceParts + 1)
-)
+// maxRemembered is what remembered devices may take of the budget, since somebody may have edited the state
+// file. The rest is for new devices.
+const maxRemembered = device.MaxParts / 2
 
 // State returns the state of a process that has just started, in the boot with this ID
 // (/proc/sys/kernel/random/boot_id, empty if unknown). Remembered devices are listed, as gone
@@ -287,43 +280,39 @@ func (p Persisted) State(boot string) State {
 	var s State
 	names := make(map[string]bool)
 	ids := make(map[string]bool)
+	slots := 0
+	taken := 0
 	for _, kept := range p.Resources {
-		isUsable := kept.Name != "" && len(kept.Devices) > 0 && !names[kept.Name]
-		if !isUsable || len(names) == maxRememberedResources {
+		if kept.Name == "" || names[kept.Name] {
 			continue
 		}
 		names[kept.Name] = true
+		taken += device.ResourceParts
 		res := resource{name: kept.Name, records: make(map[string]record)}
 		for _, d := range kept.Devices {
-			if !d.valid() || ids[d.ID] || len(ids) == maxRememberedDevices {
+			if !d.valid() || ids[d.ID] || taken > maxRemembered {
 				continue
 			}
 			ids[d.ID] = true
+			taken += device.DeviceParts + 1
+			slots += d.Slots
 			res.records[d.ID] = d.record(rebooted)
 		}
 		if len(res.records) > 0 {
 			s.resources = append(s.resources, res)
 		}
 	}
-	s.limit()
+	if slots > maxRemembered {
+		s.listOneSlot()
+	}
 	return s
 }
 
-// limit lists each device with one slot if there are more than maxRememberedSlots.
-func (s *State) limit() {
-	slots := 0
-	for _, res := range s.resources {
-		for _, rec := range res.records {
-			slots += rec.listed + len(rec.kept)
-		}
-	}
-	if slots <= maxRememberedSlots {
-		return
-	}
+// listOneSlot lists each device with one slot.
+func (s State) listOneSlot() {
 	for _, res := range s.resources {
 		for id, rec := range res.records {
 			rec.listed = 1
-			rec.kept = nil
 			res.records[id] = rec
 		}
 	}
@@ -331,19 +320,8 @@ func (s *State) limit() {
 
 // valid reports whether the device can be listed. Somebody may have edited the state file.
 func (d RememberedDevice) valid() bool {
-	for _, numa := range d.NUMA {
-		if numa < 0 {
-			return false
-		}
-	}
-	last := d.Slots - 1
-	for _, slot := range d.Kept {
-		if slot <= last || slot >= device.MaxSlots {
-			return false
-		}
-		last = slot
-	}
-	return device.ValidID(d.ID) && d.Slots >= 1 && d.Slots <= device.MaxSlots
+	hasNUMA := len(d.NUMA) == 0 || slices.Min(d.NUMA) >= 0
+	return hasNUMA && device.ValidID(d.ID) && d.Slots >= 1 && d.Slots <= device.MaxSlots
 }
 
 // record returns the record of a device that has not been matched yet.
@@ -351,7 +329,6 @@ func (d RememberedDevice) record(rebooted bool) record {
 	rec := record{
 		offer:  device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA, Places: d.Places},
 		listed: d.Slots,
-		kept:   d.Kept,
 		keys:   d.Nodes,
 		phase:  awaited,
 	}

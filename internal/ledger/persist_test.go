@@ -1,14 +1,12 @@
 package ledger
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -47,31 +45,6 @@ func TestUSBDevicesOfAVersionThatReadLess(t *testing.T) {
 		if got, err := Load(dir); err != nil || len(got.USB) != c.usb || len(got.Resources) != 1 {
 			t.Errorf("%d USB devices and %d resources, %v: want %d and 1\n%s", len(got.USB), len(got.Resources), err, c.usb, c.text)
 		}
-	}
-}
-
-func TestSaveWritesOnlyChanges(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	save := func(p Persisted) os.FileInfo {
-		t.Helper()
-		if err := save(dir, p); err != nil {
-			t.Fatal(err)
-		}
-		info, err := os.Stat(filepath.Join(dir, stateFile))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info
-	}
-	first := save(full())
-	if !os.SameFile(first, save(full())) {
-		t.Error("the same state is written again")
-	}
-	p := full()
-	p.Decisions.Serials[0].Contested = false
-	if os.SameFile(first, save(p)) {
-		t.Error("another decision is not written")
 	}
 }
 
@@ -152,48 +125,11 @@ func TestStateOfALaterVersion(t *testing.T) {
 	}
 }
 
-// Anything in the file's place blocks nothing, and is kept if it may matter.
-func TestStateIsNoFile(t *testing.T) {
-	t.Parallel()
-	for name, create := range map[string]func(path string) error{
-		"directory": func(path string) error { return os.MkdirAll(filepath.Join(path, "full"), 0o700) },
-		"FIFO":      func(path string) error { return unix.Mkfifo(path, 0o600) },
-	} {
-		dir := t.TempDir()
-		if err := create(filepath.Join(dir, stateFile)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := errors.Join(SetAside(dir, false), save(dir, full())); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if got, err := Load(dir); err != nil || !cmp.Equal(got, full()) {
-			t.Errorf("%s: loaded %+v, %v", name, got, err)
-		}
-	}
-}
-
-func TestAnInterruptedSaveIsOvercome(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, stateFile+".tmp"), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := save(dir, full()); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := Load(dir); err != nil || !cmp.Equal(got, full()) {
-		t.Errorf("loaded %+v, %v", got, err)
-	}
-}
-
 func TestRestoreLeavesOutInvalidDevices(t *testing.T) {
 	t.Parallel()
 	one := func(id string, slots int) RememberedDevice { return RememberedDevice{ID: id, Slots: slots} }
 	state := restore([]Remembered{
-		{Name: "a", Devices: []RememberedDevice{one("x", 1), one("x", 2), one("not an id", 1), one("y::1", 1), one("none", 0), one("many", device.MaxSlots+1), {ID: "u", Slots: 1, NUMA: []int{0, -1}}, {ID: "k", Slots: 2, Kept: []int{1}}, {ID: "l", Slots: 1, Kept: []int{device.MaxSlots}}}},
+		{Name: "a", Devices: []RememberedDevice{one("x", 1), one("x", 2), one("not an id", 1), one("y::1", 1), one("none", 0), one("many", device.MaxSlots+1), {ID: "u", Slots: 1, NUMA: []int{0, -1}}}},
 		{Name: "b", Devices: []RememberedDevice{one("x", 1), one("z", 2)}},
 		{Name: "a", Devices: []RememberedDevice{one("w", 1)}},
 		{Name: "", Devices: []RememberedDevice{one("v", 1)}},

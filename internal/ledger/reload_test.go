@@ -68,25 +68,6 @@ func TestADeviceWithItsFormerIdentity(t *testing.T) {
 	h.at(4*s, res("r", serial)).shows(list{"r": {"serial": ok, "port": "now listed as serial"}})
 }
 
-// A resource whose name comes from devices, without any now, is passed without offers
-// while it lists devices.
-func TestTheLastDeviceOfANameIsGoneAndNotRemoved(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("gpu-a", dev("x", "a")), res("gpu-b", dev("y", "a")))
-	a, b := res("gpu-a", dev("x", "a")), res("gpu-b")
-	h.at(s, a, b).shows(list{"gpu-a": {"x": ok}, "gpu-b": {"y": ReasonGone}}).wakes(10*m + s)
-	h.at(5*m, a, b).shows(list{"gpu-a": {"x": ok}, "gpu-b": {"y": ReasonGone}})
-	h.at(10*m+s, a, b).shows(list{"gpu-a": {"x": ok}, "gpu-b": {}})
-	if len(h.ended) > 0 {
-		t.Errorf("ended %q, which is still fed", h.ended)
-	}
-	h.at(10*m+s, a).shows(list{"gpu-a": {"x": ok}})
-	if diff := cmp.Diff([]string{"gpu-b"}, h.ended); diff != "" {
-		t.Errorf("ended (-want +got):\n%s", diff)
-	}
-	h.at(11*m, a, res("gpu-b", dev("y", "a"))).shows(list{"gpu-a": {"x": ok}, "gpu-b": {"y": ok}})
-}
-
 func TestASharedDeviceIsListedByEachResource(t *testing.T) {
 	t.Parallel()
 	shared := func(name string, count int) Resource {

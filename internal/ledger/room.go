@@ -2,11 +2,11 @@ package ledger
 
 import (
 	"cmp"
-	"sort"
 	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 const (
@@ -23,8 +23,7 @@ const (
 
 // parts returns what a record takes of the budget.
 func (rec record) parts() int {
-	listed := rec.listed + len(rec.kept)
-	return rec.offer.Parts() + rec.offer.SlotParts(listed-rec.offer.Slots)
+	return rec.offer.Parts() + rec.offer.SlotParts(rec.listed-rec.offer.Slots)
 }
 
 // makeRoom removes absent devices and retired slots that take more than their part of the lists, those first
@@ -55,10 +54,7 @@ func (rec record) spare() int {
 	if !rec.phase.isPresent() {
 		return rec.parts()
 	}
-	needed := rec
-	needed.listed = rec.needed()
-	needed.kept = nil
-	return rec.parts() - needed.parts()
+	return rec.offer.SlotParts(rec.listed - rec.needed())
 }
 
 // spare is a listed device that may leave its list, or some of its slots.
@@ -74,21 +70,18 @@ func (t *transition) absentFirst() []spare {
 	var all []spare
 	for _, d := range t.drafts {
 		for id, rec := range d.records {
-			surplus, since := rec.surplus()
+			since := rec.unneededSince()
 			mayLeave := !since.IsZero()
 			if rec.phase.isPresent() {
-				mayLeave = surplus
+				mayLeave = rec.listed > rec.needed()
 			}
 			if mayLeave {
 				all = append(all, spare{d, id, since})
 			}
 		}
 	}
-	sort.Slice(all, func(i, j int) bool {
-		a := all[i]
-		b := all[j]
-		order := cmp.Or(a.since.Compare(b.since), strings.Compare(a.id, b.id))
-		return order < 0
+	order.Sort(all, func(a, b spare) int {
+		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.id, b.id))
 	})
 	return all
 }
@@ -100,12 +93,12 @@ func (t *transition) drop(v spare) (freed int) {
 	if !rec.phase.isPresent() && len(t.held[v.id]) == 0 {
 		delete(v.d.records, v.id)
 		delete(t.owner, v.id)
-		t.out.Dropped += rec.listed + len(rec.kept)
+		t.out.Dropped += rec.listed
 		return rec.parts()
 	}
-	left := t.shrunk(v.d, v.id, rec)
+	left := t.shrink(v.d, v.id, rec)
 	v.d.records[v.id] = left
-	t.out.Dropped += rec.listed + len(rec.kept) - left.listed - len(left.kept)
+	t.out.Dropped += rec.listed - left.listed
 	return rec.parts() - left.parts()
 }
 

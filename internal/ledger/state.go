@@ -113,11 +113,9 @@ type Entry struct {
 	Withheld bool
 	// NetsMissing is set if interfaces of the device are not on the host and no container holds it.
 	NetsMissing bool
-	// Listed is how many slots are listed without a gap, from slot 0 on. A present device retires those
-	// from Offer.Slots on.
+	// Listed is how many slots are listed, from slot 0 on. A present device retires those from
+	// Offer.Slots on.
 	Listed int
-	// Kept are slots that are listed behind all others, because containers hold them.
-	Kept []int
 }
 
 // Change is a new device, a changed health or a device that left.
@@ -155,8 +153,6 @@ type record struct {
 	// are the zero time if the device was present at the start.
 	begun   time.Time
 	changed time.Time
-	// nodes are the nodes of the device without companions.
-	nodes []node
 	// keys are the keys of the nodes. They are kept while the device is absent: it is
 	// complete when it has all of them again.
 	keys []string
@@ -166,8 +162,6 @@ type record struct {
 	// listed is the number of slots that are listed from slot 0 on. Slots from offer.Slots on are
 	// retired, because the count was lowered.
 	listed int
-	// kept are the listed slots behind these, which containers hold.
-	kept []int
 	// lowered is when the count was lowered last.
 	lowered time.Time
 	net     netState

@@ -39,6 +39,8 @@ const (
 	// Ended: there is no process, either because all have ended or because none was
 	// started.
 	Ended
+	// missing is Ended without a cgroup.
+	missing
 )
 
 func (s PodState) String() string {
@@ -102,6 +104,25 @@ func New(dir string) *Tree {
 // PodState returns the state of the pod with this UID. It reads a few small files, and
 // from time to time the directories above the pods.
 func (t *Tree) PodState(uid string) PodState {
+	state := t.podState(uid)
+	if state == missing {
+		return Ended
+	}
+	return state
+}
+
+// MayHavePod reports whether the pod with this UID has a cgroup, with or without a process. A cgroup
+// that cannot be read counts. It is false if the tree is not visible: then no pod has one.
+func (t *Tree) MayHavePod(uid string) bool {
+	state := t.podState(uid)
+	if state == Unknown {
+		return t.Visible() == nil
+	}
+	return state != missing
+}
+
+// podState is PodState, or missing.
+func (t *Tree) podState(uid string) PodState {
 	if t == nil || t.dir == "" || !validUID(uid) {
 		return Unknown
 	}
@@ -122,26 +143,6 @@ func (t *Tree) PodState(uid string) PodState {
 		return l.podState(parents, uid)
 	}
 	return state
-}
-
-// MayHavePod reports whether the pod with this UID has a cgroup, with or without a process. A cgroup
-// that cannot be read counts. It is false if the tree is not visible: then no pod has one.
-func (t *Tree) MayHavePod(uid string) bool {
-	switch t.PodState(uid) { // this also searches for the parents of new pods
-	case Running:
-		return true
-	case Unknown:
-		return t.Visible() == nil
-	}
-	t.mu.Lock()
-	parents := t.parents
-	t.mu.Unlock()
-	for _, parent := range parents {
-		if slices.ContainsFunc(podDirs(parent, uid), isDir) {
-			return true
-		}
-	}
-	return false
 }
 
 // Visible returns why the tree can't tell whether a pod runs, nil if it can.
@@ -268,25 +269,30 @@ func counted(text string) (bool, error) {
 // podState looks for a pod below the known parents. All of them count: a node may have
 // parents that an earlier configuration of its kubelet left behind.
 func (l layout) podState(parents []string, uid string) PodState {
-	visible := false
-	unreadable := false
+	found := Unknown // unless a parent is visible
+	isUnreadable := false
 	for _, parent := range parents {
 		if !isDir(parent) {
 			continue
 		}
-		visible = true
+		if found == Unknown {
+			found = missing
+		}
 		for _, dir := range podDirs(parent, uid) {
-			state := l.read(dir)
-			if state == Running {
+			switch l.read(dir) {
+			case Running:
 				return Running
+			case Ended:
+				found = Ended
+			case Unknown:
+				isUnreadable = true
 			}
-			unreadable = unreadable || state == Unknown
 		}
 	}
-	if !visible || unreadable {
+	if isUnreadable {
 		return Unknown
 	}
-	return Ended
+	return found
 }
 
 // isDir reports whether path is a directory and no link to one: the kernel makes no links
@@ -297,22 +303,15 @@ func isDir(path string) bool {
 	return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// read returns the state of a cgroup. A missing one has ended.
+// read returns the state of a cgroup, which may be missing.
 func (l layout) read(dir string) PodState {
-	var stat unix.Stat_t
-	err := unix.Lstat(dir, &stat)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Ended
-	}
-	if err != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return Unknown
-	}
 	text, err := readSmall(filepath.Join(dir, l.alive))
 	if err != nil {
 		// A cgroup has the file from the start. ENODEV or ENOENT is a cgroup that is being
 		// removed.
+		var stat unix.Stat_t
 		if errors.Is(unix.Lstat(dir, &stat), fs.ErrNotExist) {
-			return Ended
+			return missing
 		}
 		return Unknown
 	}

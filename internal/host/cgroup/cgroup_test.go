@@ -165,15 +165,12 @@ func TestLinksAndFIFOs(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "kubepods.slice")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(outside, "pod"+uid), filepath.Join(dir, "kubepods/pod"+uid)); err != nil {
-		t.Fatal(err)
-	}
 	if err := unix.Mkfifo(filepath.Join(dir, "kubepods/podfifo/cgroup.events"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, uid := range []string{uid, "fifo"} {
-		if got := New(dir).PodState(uid); got != Unknown {
-			t.Errorf("pod %s is %v, want unknown", uid, got)
+	for uid, want := range map[string]PodState{uid: Ended, "fifo": Unknown} {
+		if got := New(dir).PodState(uid); got != want {
+			t.Errorf("pod %s is %v, want %v", uid, got, want)
 		}
 	}
 }

@@ -294,10 +294,8 @@ func (p *Prober) finish(pr *probe, began time.Time, reason string) {
 	}
 	// The limit of the shift prevents an overflow.
 	wait := firstRetry << min(pr.failures, maxDoublings)
-	// Retries are at full seconds from origin, so that they share wake-ups, too.
 	if wait < pr.check.Interval/2 {
-		seconds := (time.Since(p.origin) + wait + time.Second - 1).Truncate(time.Second)
-		pr.due = p.origin.Add(seconds)
+		pr.due = time.Now().Add(wait)
 	}
 	pr.failures++
 }
@@ -314,13 +312,12 @@ func (p *Prober) report(pr *probe, reason string) {
 // origin, so that few checks share the wake-ups of the CPU and many are spread. The caller holds mu.
 func (p *Prober) regular(pr *probe, began time.Time) time.Time {
 	interval := pr.check.Interval
-	phase := p.phase(pr)
+	first := p.origin.Add(p.phase(pr))
 	// The second check follows the first, at any time, after half an interval or more.
-	earliest := max(began.Add(interval/2).Sub(p.origin), time.Since(p.origin))
-	// The number of the first interval whose phase is later than earliest. Integer
-	// division would round a negative number up.
-	n := (earliest - phase + interval) / interval
-	return p.origin.Add(n*interval + phase)
+	sinceFirst := max(began.Add(interval/2).Sub(first), time.Since(first))
+	// It is later than minus one interval: division would round a negative number up.
+	intervals := (sinceFirst + interval) / interval
+	return first.Add(intervals * interval)
 }
 
 // phase is when in its interval a device is checked. It is zero for all unless there are

@@ -128,9 +128,8 @@ func fullName(claim cdi.Claim) string { return claim.Namespace + "/" + claim.Nam
 func (o *resourceClaim) pods() []string {
 	var uids []string
 	for _, c := range o.Status.ReservedFor {
-		// The file of a claim separates UIDs by commas.
 		isPod := c.APIGroup == "" && c.Resource == "pods"
-		if isPod && !strings.Contains(c.UID, ",") {
+		if isPod {
 			uids = append(uids, c.UID)
 		}
 	}

@@ -62,34 +62,17 @@ func plus(sum, text string) (string, error) {
 func (d *Device) shares(a *allocated) []cdi.Share {
 	var all []cdi.Share
 	for _, name := range slices.Sorted(maps.Keys(a.ConsumedCapacity)) {
-		whole, isConfigured := d.Capacity[name]
+		_, isConfigured := d.Capacity[name]
 		if !isConfigured {
 			continue // slots, or a capacity that was removed from the configuration
 		}
 		all = append(all, cdi.Share{
-			Device:   d.key(),
+			Device:   d.ref(),
 			Capacity: name,
 			Amount:   a.ConsumedCapacity[name],
-			Of:       whole.Value,
 		})
 	}
 	return all
-}
-
-// keepShares keeps what a claim was prepared with: somebody may have lowered a capacity since, and
-// the containers of the claim must be able to restart. It changes Share.Of in the requests of the
-// claim.
-func keepShares(claim, last cdi.Claim) {
-	for _, r := range claim.Requests {
-		for i := range r.Shares {
-			share := &r.Shares[i]
-			for _, before := range sharesOf(last, deviceID(share.Device)) {
-				if before.Capacity == share.Capacity && before.Amount == share.Amount {
-					share.Of = before.Of
-				}
-			}
-		}
-	}
 }
 
 // sharesOf returns the shares that a claim has of a device, by its ID. All its requests count.
@@ -97,7 +80,7 @@ func sharesOf(claim cdi.Claim, id string) []cdi.Share {
 	var all []cdi.Share
 	for _, r := range claim.Requests {
 		for _, s := range r.Shares {
-			if deviceID(s.Device) == id {
+			if s.Device.ID == id {
 				all = append(all, s)
 			}
 		}
@@ -107,45 +90,44 @@ func sharesOf(claim cdi.Claim, id string) []cdi.Share {
 
 // overAmounts returns the other holders of a device that has less of a capacity than they and the claim
 // need together, nil if there is no such device. The caller holds c.mu.
-func (c *claims) overAmounts(claim cdi.Claim) *heldError {
-	for _, name := range claim.Devices() {
-		held := &heldError{device: name}
-		shares := sharesOf(claim, deviceID(name))
+func (c *claims) overAmounts(f *filled) error {
+	for _, ref := range f.claim.Devices() {
+		held := &heldError{device: ref}
+		shares := sharesOf(f.claim, ref.ID)
 		all := slices.Clone(shares)
 		for uid, other := range c.byUID {
-			has := sharesOf(other.Claim, deviceID(name))
-			if uid != claim.UID && len(has) > 0 {
+			has := sharesOf(other.Claim, ref.ID)
+			if uid != f.claim.UID && len(has) > 0 {
 				held.holders = append(held.holders, other)
 				all = append(all, has...)
 			}
 		}
 		// Only the capacities of this claim are compared: others may exceed theirs since before.
-		if exceeded(shares, all) != nil {
+		if f.held[ref].exceeded(shares, all) != "" {
 			return held
 		}
 	}
 	return nil
 }
 
-// exceeded returns one of the shares of a device of whose capacity all shares together need more than the
-// device has, nil if all of them fit. An amount that cannot be read fits nowhere. all contains shares.
-func exceeded(shares, all []cdi.Share) *cdi.Share {
-	for i := range shares {
-		s := &shares[i]
+// exceeded returns a capacity of the device of which all shares together need more than the device has, one
+// of which shares have a part. It is empty if all of them fit. An amount that cannot be read fits nowhere.
+func (d *Device) exceeded(shares, all []cdi.Share) (capacity string) {
+	for _, s := range shares {
 		sum, err := total(all, s.Capacity)
 		if err != nil {
-			return s
+			return s.Capacity
 		}
 		needed, err := device.ParseQuantity(sum)
 		if err != nil {
-			return s
+			return s.Capacity
 		}
-		whole, err := device.ParseQuantity(s.Of)
+		whole, err := device.ParseQuantity(d.Capacity[s.Capacity].Value)
 		if err != nil || needed.Cmp(whole) > 0 {
-			return s
+			return s.Capacity
 		}
 	}
-	return nil
+	return ""
 }
 
 // total returns the sum of what shares have of a capacity, empty if they have nothing of it.

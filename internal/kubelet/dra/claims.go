@@ -17,7 +17,6 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
-	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
 // maxPoll is the maximum time between attempts of a call that waits.
@@ -42,8 +41,6 @@ type claims struct {
 	timing  *timing
 	stopped chan struct{} // closed: the goroutines that follow released claims end
 	newPods chan struct{} // see NewPods; it has capacity 1
-
-	sweeping slow.Calls[struct{}, bool]
 
 	mu    sync.Mutex
 	byUID map[string]*prepared
@@ -98,18 +95,10 @@ func (c *claims) load() {
 // claims.
 func wantedBy(claim cdi.Claim) []holds.Wanted {
 	var all []holds.Wanted
-	for _, name := range claim.Devices() {
-		resource, id, _ := strings.Cut(name, "=")
-		all = append(all, holds.Wanted{ID: id, Resource: device.ResourceKey(resource, true)})
+	for _, ref := range claim.Devices() {
+		all = append(all, holds.Wanted{ID: ref.ID, Resource: device.ResourceKey(ref.Resource, true)})
 	}
 	return all
-}
-
-// deviceID returns the ID of a device in a claim, "RESOURCE=ID". A device that moves to another
-// resource keeps its ID, and therefore its holder.
-func deviceID(name string) string {
-	_, id, _ := strings.Cut(name, "=")
-	return id
 }
 
 // all returns the prepared claims in random order.
@@ -196,34 +185,29 @@ func (c *claims) attempt(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		return nil, err
 	}
 	defer leave()
-	for {
-		filled, err := c.fill(ctx, claim, groups)
-		if err != nil {
-			return nil, err
-		}
-		conflict, err := c.commit(ctx, filled)
-		if err != nil {
-			return nil, err
-		}
-		if conflict == nil {
-			return filled.devices, nil
-		}
-		// This takes requests to the API server, during which a device may stop being offered:
-		// the claim is filled again afterwards.
-		if err := c.clear(ctx, conflict); err != nil {
-			return nil, err
-		}
+	filled, err := c.fill(ctx, claim, groups)
+	if err != nil {
+		return nil, err
 	}
+	err = c.commit(ctx, filled)
+	var held *heldError
+	if errors.As(err, &held) {
+		err = c.clear(ctx, held)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return filled.devices, nil
 }
 
 // commit records a claim and writes its files. The check for other holders and the record are one step,
 // so that of two concurrent calls only one gets a device. If other claims hold a device, it does
-// nothing, and returns them.
-func (c *claims) commit(ctx context.Context, f *filled) (conflict *heldError, err error) {
+// nothing, and returns a heldError.
+func (c *claims) commit(ctx context.Context, f *filled) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() != nil {
-		return nil, errGivenUp
+		return errGivenUp
 	}
 	next := &prepared{written: time.Now()}
 	last := c.byUID[f.claim.UID]
@@ -235,10 +219,9 @@ func (c *claims) commit(ctx context.Context, f *filled) (conflict *heldError, er
 		f.claim.Pods = merged(f.claim.Pods, c.notEnded(last.Pods))
 	}
 	if last != nil && needsNoMore(f.claim, last.Claim) {
-		keepShares(f.claim, last.Claim)
 		c.Book.Record(f.claim.UID, f.wanted()) // its containers may run already
-	} else if conflict, err := c.reserve(f, last); err != nil || conflict != nil {
-		return conflict, err
+	} else if err := c.reserve(f, last); err != nil {
+		return err
 	}
 	next.Claim = f.claim
 	if err := c.Claims.WriteClaim(f.claim); err != nil {
@@ -247,10 +230,10 @@ func (c *claims) commit(ctx context.Context, f *filled) (conflict *heldError, er
 		} else {
 			c.Book.Record(f.claim.UID, wantedBy(last.Claim))
 		}
-		return nil, err
+		return err
 	}
 	c.byUID[f.claim.UID] = next
-	return nil, c.writeMetadata(f.claim, f.held)
+	return c.writeMetadata(f.claim, f.held)
 }
 
 // merged returns the UIDs of both lists, sorted.
@@ -260,42 +243,40 @@ func merged(pods, more []string) []string {
 	return slices.Compact(all)
 }
 
-// reserve records the devices of a claim in the book, unless other claims exclude one of them, which it
-// returns. last is the last preparation of the claim, nil if there is none. An error that wraps
+// reserve records the devices of a claim in the book, unless other claims exclude one of them: that is a
+// heldError. last is the last preparation of the claim, nil if there is none. An error that wraps
 // ErrNotOffered says that a container of the device plugin has the hardware. The caller holds c.mu.
-func (c *claims) reserve(f *filled, last *prepared) (conflict *heldError, err error) {
+func (c *claims) reserve(f *filled, last *prepared) error {
 	if err := f.check(); err != nil {
-		return nil, err
+		return err
 	}
-	if last != nil {
-		if err := c.checkLost(last, f.claim); err != nil {
-			return nil, err
-		}
+	if err := c.checkLost(last, f.claim); err != nil {
+		return err
 	}
-	if conflict := c.overAmounts(f.claim); conflict != nil {
-		return conflict, nil
+	if err := c.overAmounts(f); err != nil {
+		return err
 	}
 	others, err := c.Book.Reserve(f.claim.UID, f.wanted())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, ErrNotOffered)
+		return fmt.Errorf("%w: %w", err, ErrNotOffered)
 	}
+	if len(others) == 0 {
+		return nil
+	}
+	resource, _ := device.SplitResourceKey(others[0].Resource)
+	held := &heldError{device: device.Ref{Resource: resource, ID: others[0].ID}}
 	for _, h := range others {
 		own := c.byUID[h.Claim]
 		if own == nil {
-			return nil, fmt.Errorf("device %q is held by a container through %s: %w", h.ID, h.Resource, ErrNotOffered)
-		}
-		resource, _ := device.SplitResourceKey(h.Resource)
-		name := resource + "=" + h.ID
-		if conflict == nil {
-			conflict = &heldError{device: name}
+			return fmt.Errorf("device %q is held by a container through %s: %w", h.ID, h.Resource, ErrNotOffered)
 		}
 		// The holders of other devices follow when this one is free.
-		isKnown := slices.Contains(conflict.holders, own)
-		if conflict.device == name && !isKnown {
-			conflict.holders = append(conflict.holders, own)
+		isSame := h.ID == others[0].ID && h.Resource == others[0].Resource
+		if isSame && !slices.Contains(held.holders, own) {
+			held.holders = append(held.holders, own)
 		}
 	}
-	return conflict, nil
+	return held
 }
 
 // checkLost returns why a device is still held that a claim had at its last preparation, and has no more.
@@ -303,36 +284,41 @@ func (c *claims) reserve(f *filled, last *prepared) (conflict *heldError, err er
 // to it for its next pod. Containers of the former pods may still have the former devices, which the
 // record of the claim would no longer hold.
 func (c *claims) checkLost(last *prepared, next cdi.Claim) error {
+	if last == nil {
+		return nil
+	}
 	slots := needs(next)
-	for _, name := range last.Devices() {
-		slots[deviceID(name)]--
-		if slots[deviceID(name)] >= 0 {
+	for _, ref := range last.Devices() {
+		slots[need{id: ref.ID}]--
+		if slots[need{id: ref.ID}] >= 0 {
 			continue
 		}
 		// The API server has the claim, but not with this device.
 		e, pod := c.evidence(last)
 		e.IsAbsent = true
-		reason := c.textOf(e.Hold(), last, pod)
-		if reason.none() {
+		reason := c.reason(e.Hold(), last, pod)
+		if reason == nil {
 			return nil
 		}
-		held := &heldError{device: name}
+		held := &heldError{device: ref}
 		held.add(last, reason)
 		return held
 	}
 	return nil
 }
 
-// needs returns what a claim needs: the number of its slots by the ID of the device, and the number of
-// its shares by the ID, the capacity and the amount.
-func needs(claim cdi.Claim) map[string]int {
-	all := map[string]int{}
+// need is a slot of a device, or with a capacity a share of one.
+type need struct{ id, capacity, amount string }
+
+// needs returns how many slots and shares a claim needs.
+func needs(claim cdi.Claim) map[need]int {
+	all := map[need]int{}
 	for _, r := range claim.Requests {
-		for _, name := range r.Devices {
-			all[deviceID(name)]++
+		for _, d := range r.Devices {
+			all[need{id: d.ID}]++
 		}
 		for _, s := range r.Shares {
-			all[deviceID(s.Device)+" "+s.Capacity+"="+s.Amount]++
+			all[need{s.Device.ID, s.Capacity, s.Amount}]++
 		}
 	}
 	return all
@@ -341,8 +327,8 @@ func needs(claim cdi.Claim) map[string]int {
 // needsNoMore reports whether a claim has the same slots as before, and no amount that it did not have.
 func needsNoMore(next, last cdi.Claim) bool {
 	had := needs(last)
-	for key, n := range needs(next) {
-		if n > had[key] {
+	for what, n := range needs(next) {
+		if n > had[what] {
 			return false
 		}
 	}
@@ -351,8 +337,8 @@ func needsNoMore(next, last cdi.Claim) bool {
 
 // unprepare removes a claim that the kubelet releases, once no process of its pods runs. It returns
 // nil if the claim stays recorded because of its processes: after an error the kubelet could not end
-// the pod.
-func (c *claims) unprepare(ctx context.Context, uid string) error {
+// the pod. With only, it does nothing if the claim was removed or prepared again since that preparation.
+func (c *claims) unprepare(ctx context.Context, uid string, only *prepared) error {
 	leave, err := c.Enter(ctx)
 	if err != nil {
 		return err
@@ -364,22 +350,26 @@ func (c *claims) unprepare(ctx context.Context, uid string) error {
 		return errGivenUp
 	}
 	own := c.byUID[uid]
+	if only != nil && own != only {
+		return nil
+	}
 	if own == nil {
 		return c.release(uid)
 	}
-	reason := c.heldAfterRelease(own)
-	if reason.none() {
+	e, pod := c.evidence(own)
+	e.IsReleased = true
+	reason := c.reason(e.Hold(), own, pod)
+	if reason == nil {
 		return c.release(uid)
 	}
-	if own.released {
-		return nil // a repeated call: follow runs already
+	if !own.released {
+		own.released = true
+		c.Log.Warn("the kubelet releases a claim whose pod still has processes: its devices stay held until these have ended",
+			"claim", fullName(own.Claim),
+			"reason", reason,
+		)
+		go c.follow(own)
 	}
-	own.released = true
-	c.Log.Warn("the kubelet releases a claim whose pod still has processes: its devices stay held until these have ended",
-		"claim", fullName(own.Claim),
-		"reason", reason.text,
-	)
-	go c.follow(own)
 	return nil
 }
 
@@ -394,28 +384,16 @@ func (c *claims) follow(own *prepared) {
 		case <-time.After(delay):
 		}
 		delay = nextDelay(delay)
-		if c.endReleased(own) {
+		ctx, cancel := context.WithTimeout(context.Background(), c.AnswerWithin)
+		_ = c.unprepare(ctx, own.UID, own) // it is repeated until the claim is gone
+		cancel()
+		c.mu.Lock()
+		isThere := c.byUID[own.UID] == own
+		c.mu.Unlock()
+		if !isThere {
 			return
 		}
 	}
-}
-
-// endReleased removes a released claim unless its pods still run. It returns true if there is
-// nothing left to do.
-func (c *claims) endReleased(own *prepared) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), c.AnswerWithin)
-	defer cancel()
-	leave, err := c.Enter(ctx)
-	if err != nil {
-		return false
-	}
-	defer leave()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byUID[own.UID] != own {
-		return true // another call removed it, or prepared it again
-	}
-	return c.heldAfterRelease(own).none() && c.release(own.UID) == nil
 }
 
 // release removes the files of a claim and its record, and wakes the calls that wait for a device. The

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
@@ -160,52 +159,6 @@ func (c *cluster) untilHas(node string, ids ...string) []slice {
 		return slices.Equal(got, ids)
 	})
 	return all
-}
-
-func TestClusterNames(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	p := c.publish(c.node("names"), "names")
-	ids := []string{"usb:10c4:ea60:A1B2C3", "usb:10c4:ea60:a1b2c3", "0000:3b:00.0", "net:tun", "group:usb.serial:Ä", strings.Repeat("a", 57), "a_b.c-d"}
-	for i := range 200 {
-		ids = append(ids, fmt.Sprintf("usb:0403:6001:FT%05d", i))
-	}
-	all := devices(ids...)
-	for i := range all {
-		all[i].Attributes = map[string]device.Typed{
-			"serial":                          {Text: strings.Repeat("S", 70)},
-			"vendor":                          {Text: "10c4"},
-			"port":                            {Text: "ü ☃"},
-			"Upper_case":                      {Text: "x"},
-			"resource.kubernetes.io/pciBusID": {Text: "0000:3b:00.0"},
-			"resource.kubernetes.io/pcieRoot": {Text: "pci0000:00"},
-		}
-		all[i].NUMA = []int{1}
-		all[i].State, all[i].Since, all[i].EvictAfter = State(i%4), time.Now(), time.Duration(i%2*2-1)*time.Hour
-		all[i].Slots = 1 + i%3*1000
-	}
-	p.Set(all)
-	stored := c.untilHas("names", ids...)
-	if p.Problem("") != "" || len(stored) != 4 {
-		t.Errorf("%d slices, problem %q, want 4 and none", len(stored), p.Problem(""))
-	}
-	// The server keeps all of it.
-	for _, s := range stored {
-		for _, d := range s.Spec.Devices {
-			if len(d.Attributes) != 9 {
-				t.Errorf("%s: attributes %v", d.Name, slices.Collect(maps.Keys(d.Attributes)))
-			}
-		}
-	}
-	again := newNodeSlices(p.API, p.Node)
-	if _, err := again.list(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	// After a restart, what is as it should be is not written again.
-	specs, _ := again.specs(sorted(all), nil, time.Now())
-	if wrote, err := again.write(t.Context(), specs, p.Wrote); err != nil || wrote > 0 {
-		t.Errorf("a restart writes %d slices: %v", wrote, err)
-	}
 }
 
 // A node's token writes the slices of that node, and no other.

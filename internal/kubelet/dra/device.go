@@ -70,8 +70,8 @@ type Device struct {
 // Name is the name of the device in the node's pool.
 func (d *Device) Name() string { return DeviceName(d.ID) }
 
-// key is the device in files of claims.
-func (d *Device) key() string { return d.Resource + "=" + d.ID }
+// ref is the device in files of claims.
+func (d *Device) ref() device.Ref { return device.Ref{Resource: d.Resource, ID: d.ID} }
 
 // List is the latest devices, which any number of readers follow. The zero value is ready
 // to use.

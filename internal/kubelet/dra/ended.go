@@ -3,6 +3,7 @@ package dra
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,52 +11,33 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/order"
 )
 
-// obstacle is why a claim has not ended, for an administrator. The zero value means that it has ended.
-type obstacle struct {
-	text string
-	// isFinal is set if another claim for the same device need not wait: the API server has allocated the
-	// device twice.
-	isFinal bool
-}
+// errAllocated is why another claim for the same device need not wait: the API server has allocated the
+// device twice.
+var errAllocated = errors.New("the API server has it, with its allocation")
 
-// none reports whether the claim has ended.
-func (o obstacle) none() bool { return o.text == "" }
-
-// obstacle returns why a prepared claim has not ended, see holds.ClaimEvidence.
+// obstacle returns why a prepared claim has not ended, for an administrator, see holds.ClaimEvidence. It is
+// nil if it has ended.
 //
 // The kubelet is no source for the end of pods: it forgets a pod that was deleted with --force while the
 // containers are in their grace period or hang in teardown. The List of PodResources has the pods of the pod
 // manager (pkg/kubelet/apis/podresources, server_v1.go).
-func (c *claims) obstacle(ctx context.Context, own *prepared, known func(cdi.Claim) bool) obstacle {
-	e, pod := c.evidenceNow(own)
+func (c *claims) obstacle(ctx context.Context, own *prepared, known func(cdi.Claim) bool) error {
+	c.mu.Lock()
+	e, pod := c.evidence(own)
+	c.mu.Unlock()
 	if e.Hold() == holds.HeldByRecord {
-		recorded := c.recordOf(ctx, own.Claim, known)
-		if !recorded.none() {
+		if recorded := c.recordOf(ctx, own.Claim, known); recorded != nil {
 			return recorded
 		}
 		e.IsAbsent = true
 	}
-	return c.textOf(e.Hold(), own, pod)
-}
-
-// evidenceNow is evidence for a caller that does not hold c.mu.
-func (c *claims) evidenceNow(own *prepared) (e holds.ClaimEvidence, pod string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.evidence(own)
-}
-
-// heldAfterRelease is obstacle for a claim that the kubelet releases now, or has released. The caller
-// holds c.mu.
-func (c *claims) heldAfterRelease(own *prepared) obstacle {
-	e, pod := c.evidence(own)
-	e.IsReleased = true
-	return c.textOf(e.Hold(), own, pod)
+	return c.reason(e.Hold(), own, pod)
 }
 
 // evidence is what this node knows about a claim, and the UID of a pod of it that runs. It records the state
@@ -76,42 +58,42 @@ func (c *claims) evidence(own *prepared) (e holds.ClaimEvidence, pod string) {
 	return e, pod
 }
 
-// textOf returns the text of a reason, except HeldByRecord, see recordOf. pod is the UID of the pod that runs.
-func (c *claims) textOf(hold holds.ClaimHold, own *prepared, pod string) obstacle {
+// reason returns the text of a reason, except HeldByRecord, see recordOf. pod is the UID of the pod that runs.
+func (c *claims) reason(hold holds.ClaimHold, own *prepared, pod string) error {
 	switch hold {
 	case holds.NotHeld:
-		return obstacle{}
+		return nil
 	case holds.HeldByPod:
-		return obstacle{text: fmt.Sprintf("processes of its pod %s still run", pod)}
+		return fmt.Errorf("processes of its pod %s still run", pod)
 	case holds.HeldByLostPod:
-		return obstacle{text: "processes of its pods ran when it was last seen, and no source knows whether they have ended: see --cgroup"}
+		return errors.New("processes of its pods ran when it was last seen, and no source knows whether they have ended: see --cgroup")
 	case holds.HeldByUnseenPod:
 		path := c.Claims.ClaimPath(own.UID)
-		return obstacle{text: fmt.Sprintf("no source tells whether its containers have ended: see --cgroup, or remove %s when they have", path)}
+		return fmt.Errorf("no source tells whether its containers have ended: see --cgroup, or remove %s when they have", path)
 	}
 	left := c.StartWithin - time.Since(own.written)
-	return obstacle{text: fmt.Sprintf("it was prepared a moment ago, and its pod may start within %s", left.Round(time.Second))}
+	return fmt.Errorf("it was prepared a moment ago, and its pod may start within %s", left.Round(time.Second))
 }
 
-// recordOf returns whether the API server has a claim with its allocation, or the kubelet lists it: then the
+// recordOf is an error if the API server has a claim with its allocation, or the kubelet lists it: then the
 // kubelet may be about to start a pod. It makes one request.
-func (c *claims) recordOf(ctx context.Context, claim cdi.Claim, known func(cdi.Claim) bool) obstacle {
+func (c *claims) recordOf(ctx context.Context, claim cdi.Claim, known func(cdi.Claim) bool) error {
 	object, err := c.get(ctx, claim.Namespace, claim.Name)
 	isGone := kubeapi.Code(err) == http.StatusNotFound
 	if err != nil && !isGone {
-		return obstacle{text: err.Error()}
+		return err
 	}
 	// A later claim may have the same name.
 	isSame := !isGone && object.Metadata.UID == claim.UID
 	switch {
 	case isSame && object.Status.Allocation != nil:
-		return obstacle{text: "the API server has it, with its allocation", isFinal: true}
+		return errAllocated
 	case known == nil:
-		return obstacle{text: "the kubelet can't be asked for it"}
+		return errors.New("the kubelet can't be asked for it")
 	case known(claim):
-		return obstacle{text: "the kubelet lists it"}
+		return errors.New("the kubelet lists it")
 	}
-	return obstacle{}
+	return nil
 }
 
 // podsState returns holds.PodRunning and the UID of the pod if one of the claim's pods runs, holds.PodEnded
@@ -142,24 +124,25 @@ func (c *claims) notEnded(pods []string) []string {
 // heldError says which claims hold a device that another claim needs. A call that meets it waits,
 // unless it is final.
 type heldError struct {
-	device  string
+	device  device.Ref
 	holders []*prepared
 	reasons []string // by holder, for the text of the error
 	isFinal bool
 }
 
 // add adds why a holder has not ended.
-func (e *heldError) add(holder *prepared, reason obstacle) {
-	e.reasons = append(e.reasons, fmt.Sprintf("claim %s (%s)", fullName(holder.Claim), reason.text))
-	e.isFinal = e.isFinal || reason.isFinal
+func (e *heldError) add(holder *prepared, reason error) {
+	e.reasons = append(e.reasons, fmt.Sprintf("claim %s (%s)", fullName(holder.Claim), reason))
+	e.isFinal = e.isFinal || errors.Is(reason, errAllocated)
 }
 
 func (e *heldError) Error() string {
 	return fmt.Sprintf("device %q: held by %s", e.device, strings.Join(e.reasons, ", "))
 }
 
-// clear removes a claim among the holders of a device that has ended. It returns nil after it removed
-// one: the caller then checks all conflicts again. If there is none, the error says why.
+// clear removes a claim among the holders of a device that has ended, and returns errChanged: the requests
+// to the API server take time, in which a device may stop being offered, so that the claim is filled and
+// checked again. If none has ended, the error says why.
 func (c *claims) clear(ctx context.Context, held *heldError) error {
 	order.Sort(held.holders, func(a, b *prepared) int {
 		return cmp.Compare(fullName(a.Claim), fullName(b.Claim))
@@ -168,8 +151,8 @@ func (c *claims) clear(ctx context.Context, held *heldError) error {
 	known, _ := c.Known(ctx)
 	for _, holder := range held.holders {
 		reason := c.obstacle(ctx, holder, known)
-		if reason.none() {
-			return c.end(holder)
+		if reason == nil {
+			return cmp.Or(c.end(holder), errChanged)
 		}
 		held.add(holder, reason)
 	}
@@ -198,28 +181,15 @@ func (c *claims) end(own *prepared) error {
 	return nil
 }
 
-// sweep is Plugin.Sweep. A file or a cgroup that does not answer delays it, and no other sweep begins
-// meanwhile, but not its caller.
-func (c *claims) sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
-	swept, _, _ := c.sweeping.Do(ctx, struct{}{}, c.timing.sweep, func() bool {
-		ctx, cancel := context.WithTimeout(ctx, c.timing.sweep)
-		defer cancel()
-		return c.sweepAll(ctx, known)
-	})
-	return swept
-}
-
-// sweepAll is sweep without its time limit.
-func (c *claims) sweepAll(ctx context.Context, known func(cdi.Claim) bool) bool {
-	swept := false
+// sweep is Plugin.Sweep.
+func (c *claims) sweep(ctx context.Context, known func(cdi.Claim) bool) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.sweep)
+	defer cancel()
 	for _, own := range c.all() {
 		// A listed claim needs no request to the API server.
-		if known(own.Claim) || !c.obstacle(ctx, own, known).none() {
+		if known(own.Claim) || c.obstacle(ctx, own, known) != nil {
 			continue
 		}
-		if c.end(own) == nil {
-			swept = true
-		}
+		_ = c.end(own) // the next sweep tries again
 	}
-	return swept
 }

@@ -69,9 +69,7 @@ func TestClaimPreparedAgainDuringASweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Sweep(t.Context(), known) {
-		t.Error("the claim was removed although it had been prepared again")
-	}
+	s.Sweep(t.Context(), known)
 	if uids := b.uids(); !slices.Equal(uids, []string{claim("a").UID}) {
 		t.Errorf("claims %q, want the one that was prepared again", uids)
 	}

@@ -15,8 +15,8 @@ import (
 // filled is a claim with everything that its containers get.
 type filled struct {
 	claim   cdi.Claim
-	held    map[string]*Device // by name in the claim
-	devices []*drapb.Device    // for the kubelet
+	held    map[device.Ref]*Device
+	devices []*drapb.Device // for the kubelet
 	// reported are the CDI names of the devices, by request.
 	reported map[string][]string
 }
@@ -28,7 +28,7 @@ type filled struct {
 func (c *claims) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated) (*filled, error) {
 	f := &filled{
 		claim:    claim,
-		held:     map[string]*Device{},
+		held:     map[device.Ref]*Device{},
 		reported: map[string][]string{},
 	}
 	for _, group := range groups {
@@ -82,7 +82,7 @@ func (c *claims) addDevice(f *filled, a *allocated, d *Device, response device.R
 		reported = append(reported, f.claim.CDIName(request))
 	}
 	f.reported[a.Request] = reported
-	f.held[d.key()] = d
+	f.held[d.ref()] = d
 	if err := a.addTo(&f.claim.Requests[at], d); err != nil {
 		return err
 	}
@@ -103,16 +103,14 @@ func (c *claims) addDevice(f *filled, a *allocated, d *Device, response device.R
 func (a *allocated) addTo(request *cdi.Request, d *Device) error {
 	if !a.AdminAccess {
 		// A device is in the list once for each of its slots that the request has.
-		request.Devices = append(request.Devices, d.key())
-		slices.Sort(request.Devices)
+		request.Devices = append(request.Devices, d.ref())
 		request.Shares = append(request.Shares, d.shares(a)...)
 		return nil
 	}
 	if d.Moves {
 		return fmt.Errorf("request %s: adminAccess to device %q would move its network interface away from its holder", a.Request, a.Device)
 	}
-	request.Admin = append(request.Admin, d.key())
-	slices.Sort(request.Admin)
+	request.Admin = append(request.Admin, d.ref())
 	return nil
 }
 
@@ -120,14 +118,14 @@ func (a *allocated) addTo(request *cdi.Request, d *Device) error {
 // container.
 func (f *filled) check() error {
 	slots := needs(f.claim)
-	for _, name := range f.claim.Devices() {
-		needed := slots[deviceID(name)]
-		if has := f.held[name].Slots; needed > has {
-			return fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", name, needed, has)
+	for _, ref := range f.claim.Devices() {
+		d := f.held[ref]
+		if needed := slots[need{id: ref.ID}]; needed > d.Slots {
+			return fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", ref, needed, d.Slots)
 		}
-		shares := sharesOf(f.claim, deviceID(name))
-		if s := exceeded(shares, shares); s != nil {
-			return fmt.Errorf("the claim needs more than %s of %s of device %q", s.Of, s.Capacity, s.Device)
+		shares := sharesOf(f.claim, ref.ID)
+		if capacity := d.exceeded(shares, shares); capacity != "" {
+			return fmt.Errorf("the claim needs more than %s of %s of device %q", d.Capacity[capacity].Value, capacity, ref)
 		}
 	}
 	return holds.CheckWithin(f.wanted())
@@ -136,9 +134,9 @@ func (f *filled) check() error {
 // wanted are the devices of the claim for the book, once for each slot.
 func (f *filled) wanted() []holds.Wanted {
 	all := wantedBy(f.claim)
-	for i, name := range f.claim.Devices() {
-		all[i].Device = f.held[name].Uses
-		all[i].Slots = f.held[name].Slots
+	for i, ref := range f.claim.Devices() {
+		all[i].Device = f.held[ref].Uses
+		all[i].Slots = f.held[ref].Slots
 	}
 	return all
 }

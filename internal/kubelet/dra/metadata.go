@@ -80,14 +80,14 @@ func (c *claims) metadataMount(claim cdi.Claim, request string) device.Mount {
 
 // writeMetadata writes the files of a claim. A file is replaced: a running container keeps the
 // description of the device that it got, and a container that restarts sees the new one. The file
-// of a device that is gone stays as it is. devices are by "RESOURCE=ID". The caller holds c.mu.
-func (c *claims) writeMetadata(claim cdi.Claim, devices map[string]*Device) error {
+// of a device that is gone stays as it is. The caller holds c.mu.
+func (c *claims) writeMetadata(claim cdi.Claim, devices map[device.Ref]*Device) error {
 	errs := []error{os.MkdirAll(c.Metadata, 0o755)}
 next:
 	for _, r := range claim.Requests {
 		request := metadataRequest{Name: r.Name}
-		for _, name := range slices.Concat(r.Devices, r.Admin) {
-			v := devices[name]
+		for _, ref := range slices.Concat(r.Devices, r.Admin) {
+			v := devices[ref]
 			// A file with some of the devices would be wrong.
 			if v == nil || v.Attributes == nil {
 				continue next
@@ -96,7 +96,7 @@ next:
 				Driver:     Driver,
 				Pool:       PoolName(c.Node),
 				Name:       v.Name(),
-				Attributes: v.describe(r),
+				Attributes: v.attributes(),
 			})
 		}
 		var text bytes.Buffer
@@ -148,19 +148,19 @@ const describeAgain = time.Minute
 // rewriteMetadata writes the metadata of all prepared claims. One that fails does not prevent the
 // others.
 func (c *claims) rewriteMetadata(devices []Device) error {
-	byKey := map[string]*Device{}
+	byRef := map[device.Ref]*Device{}
 	for i := range devices {
-		byKey[devices[i].key()] = &devices[i]
+		byRef[devices[i].ref()] = &devices[i]
 	}
 	var errs []error
 	for _, own := range c.all() {
-		errs = append(errs, c.describeClaim(own, byKey))
+		errs = append(errs, c.describeClaim(own, byRef))
 	}
 	return errors.Join(errs...)
 }
 
 // describeClaim writes the metadata of a claim, unless the claim was removed meanwhile.
-func (c *claims) describeClaim(own *prepared, devices map[string]*Device) (err error) {
+func (c *claims) describeClaim(own *prepared, devices map[device.Ref]*Device) (err error) {
 	defer recovered(c.Log, "metadata", &err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,36 +169,4 @@ func (c *claims) describeClaim(own *prepared, devices map[string]*Device) (err e
 		return nil
 	}
 	return c.writeMetadata(now.Claim, devices)
-}
-
-// amountDomain is the domain of metadata attributes with the amounts that a request has. Device
-// metadata has no field for them (DeviceMetadata in k8s.io/dynamic-resource-allocation).
-const amountDomain = "capacity." + Driver + "/"
-
-// describe returns the attributes of the device in the metadata of a request: the attributes in the
-// slice, and the amount that the request has of each capacity.
-func (d *Device) describe(r cdi.Request) map[string]attribute {
-	all := d.attributes()
-	shares := sharesOf(cdi.Claim{Requests: []cdi.Request{r}}, d.ID)
-	for name, whole := range d.Capacity {
-		has := whole.Value
-		if d.Slots > 1 {
-			has, _ = total(shares, name) // amounts were checked before the claim was prepared
-		}
-		if has != "" {
-			all[amountDomain+name] = amountAttribute(has)
-		}
-	}
-	return all
-}
-
-// amountAttribute returns an amount as a number, or as a string if it is no integer.
-func amountAttribute(text string) attribute {
-	q, err := device.ParseQuantity(text)
-	// An attribute has no type for fractions.
-	if err == nil && q.IsInt64() {
-		n := q.Int64()
-		return attribute{Int: &n}
-	}
-	return attribute{String: &text}
 }

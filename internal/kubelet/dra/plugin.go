@@ -180,10 +180,9 @@ func (p *Plugin) NewPods() { p.claims.readPods() }
 
 // Sweep removes the claims that have ended without NodeUnprepareResources: a kubelet that lost
 // its own state does not release them. known reports whether the kubelet lists a claim. Sweep
-// reports whether it removed one. It takes at most ten seconds, and may run beside calls of the
-// kubelet.
-func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
-	return p.claims.sweep(ctx, known)
+// waits ten seconds for the API server at most, and may run beside calls of the kubelet.
+func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) {
+	p.claims.sweep(ctx, known)
 }
 
 // Registered returns a channel that is closed when the kubelet has first accepted the driver.

@@ -1,16 +1,11 @@
 package dra
 
 import (
-	"crypto/ed25519"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
@@ -80,37 +75,6 @@ func TestTokenRotates(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.until("published", has("b"))
-	p.until("healed", func([]slice) bool { return p.Problem("") == "" })
-}
-
-// A cluster whose CA is another one now, and a pod that does not know that yet.
-func TestUntrustedServer(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	right, err := os.ReadFile(s.Config.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, key, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(nil, other, other, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(text []byte) {
-		if err := os.WriteFile(s.Config.CA, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	p := start(t, s)
-	p.Set(devices("a"))
-	p.until("problem", func([]slice) bool { return strings.Contains(p.Problem(""), "certificate of the API server") })
-	write(right)
-	p.until("published", has("a"))
 	p.until("healed", func([]slice) bool { return p.Problem("") == "" })
 }
 

@@ -64,18 +64,17 @@ func (p *publisher) run(ctx context.Context) {
 		}
 		hurry = nil
 		watchEnded := err == nil || kubeapi.Code(err) == http.StatusGone
-		isRight := synced && len(p.slices.refused) == 0 // another server may accept the refused ones
 		switch {
 		case errors.Is(err, errEdited):
 			delay = p.lists.wait(time.Now())
 			p.lists.spend(time.Now())
-		case isRight && watchEnded:
+		case synced && watchEnded:
 			// The server ends a watch after some half an hour, or if it is too far behind. A server
 			// that shuts down ends the watches of all nodes at once. The slices are as they should
 			// be, so that only a change of devices has to be quick.
 			delay = rand.N(p.timing.calm)
 			hurry = p.outdated
-		case err == nil || synced && watchEnded:
+		case err == nil:
 			delay = rand.N(p.timing.jitter)
 		default:
 			failed = p.timing.backoff(failed)

@@ -403,26 +403,6 @@ func TestStormIsCoalesced(t *testing.T) {
 	}
 }
 
-func TestBucket(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1_000_000, 0)
-	b := bucket{timing: &timing{refill: time.Second, burst: 4}}
-	count := 0
-	for range 1000 { // ten seconds of changes every 10 ms
-		if b.wait(now) <= 0 {
-			b.spend(now)
-			count++
-		}
-		now = now.Add(10 * time.Millisecond)
-	}
-	if count != 4+9 {
-		t.Errorf("%d writes in 10 s, want the burst of 4 and one a second", count)
-	}
-	if b.wait(now.Add(time.Minute)) > 0 {
-		t.Error("a write after a quiet minute waits")
-	}
-}
-
 func TestGraceEnds(t *testing.T) {
 	t.Parallel()
 	p := start(t, newServer(t))
@@ -447,25 +427,6 @@ func TestGraceEnds(t *testing.T) {
 	}
 	// Own writes come back as events, and do not keep the end from being noticed.
 	p.until("end of grace", effects(noSchedule, noExecute, noExecute))
-}
-
-// A slice that somebody deleted, of which no event came yet, is created by its update: no API
-// is missing.
-func TestUpdateOfADeletedSlice(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	n := newNodeSlices(kubeapi.New(s.Config), testNode)
-	for _, id := range []string{"a", "b"} {
-		specs, _ := n.specs(sorted(devices(id)), nil, time.Now())
-		if wrote, err := n.write(t.Context(), specs, func(error) {}); wrote != 1 || err != nil {
-			t.Fatalf("%s: %d writes, %v", id, wrote, err)
-		}
-		path := slicesPath + "/" + sliceName(testNode, 0)
-		if s.Objects(slicesPath)[path] == nil {
-			t.Fatalf("%s is not published", id)
-		}
-		s.Delete(path)
-	}
 }
 
 // Nothing is published before the kubelet knows the driver: a pod that is bound earlier waits for

@@ -224,7 +224,7 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *drapb.NodeUnp
 		answer := &drapb.NodeUnprepareResourceResponse{}
 		// One call after the other: a release does not wait for a device.
 		err := s.inTime(ctx, func(ctx context.Context) error {
-			return s.claims.unprepare(ctx, claim.GetUid())
+			return s.claims.unprepare(ctx, claim.GetUid(), nil)
 		})
 		if err != nil {
 			name := claim.GetNamespace() + "/" + claim.GetName()

@@ -215,55 +215,28 @@ func (c *Client) Watch(
 		return err
 	}
 	defer resp.Body.Close()
-	body := &watchBody{reader: resp.Body}
-	err = readEvents(body, path, func(e Event) error {
-		err := event(e)
-		timer.Reset(idle)
-		return err
-	})
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil
-	case body.err != nil && ctx.Err() != nil: // nobody wants the rest, or the timer fired
-		return context.Cause(ctx)
-	case body.err != nil || errors.Is(err, ErrTooLarge):
-		return requestError(http.MethodGet, path, err)
-	}
-	return err
-}
-
-// readEvents calls event with an empty Event, then for each event of a body. It returns io.EOF at the
-// end of the body.
-func readEvents(body io.Reader, path string, event func(Event) error) error {
-	limited := &limitedReader{reader: body}
+	limited := &limitedReader{reader: resp.Body}
 	decoder := json.NewDecoder(limited)
 	e := Event{}
 	for {
 		if err := event(e); err != nil {
 			return err
 		}
+		timer.Reset(idle)
 		limited.left = maxResponse // of the next event
 		e = Event{}
-		if err := decoder.Decode(&e); err != nil {
-			return err
-		}
-		if e.Type == "ERROR" {
+		err := decoder.Decode(&e)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && ctx.Err() != nil: // nobody wants the rest, or the timer fired
+			return context.Cause(ctx)
+		case err != nil:
+			return requestError(http.MethodGet, path, err)
+		case e.Type == "ERROR":
 			return statusError(http.MethodGet, path, 0, e.Object)
 		}
 	}
-}
-
-// watchBody keeps the error of reading the body of a watch.
-type watchBody struct {
-	reader io.Reader
-	err    error
-}
-
-// Read implements io.Reader.
-func (b *watchBody) Read(p []byte) (int, error) {
-	n, err := b.reader.Read(p)
-	b.err = err
-	return n, err
 }
 
 // do sends an object, which may be nil, and decodes the response, unless into is nil.

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -115,42 +114,4 @@ func preferRequest(available, must []string, size int32) *v1beta1.PreferredAlloc
 	return &v1beta1.PreferredAllocationRequest{ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{
 		{AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: size},
 	}}
-}
-
-func TestGetPreferredAllocation(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		answer func() []string
-		must   []string
-		want   []string
-		logged bool
-	}{
-		"chosen":    {answer: func() []string { return []string{"c", "a"} }, want: []string{"c", "a"}},
-		"fewer":     {answer: func() []string { return []string{"c"} }, want: []string{"c"}},
-		"with must": {answer: func() []string { return []string{"c", "a"} }, must: []string{"a"}, want: []string{"c", "a"}},
-		"none":      {answer: func() []string { return nil }},
-		"panic":     {answer: func() []string { panic("oops") }, logged: true},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			source := newSource(healthy("a", "b", "c")...)
-			source.prefer = func([]string, []string, int) []string { return tt.answer() }
-			logs := &records{}
-			s := testServer(source, logs)
-			resp, err := s.GetPreferredAllocation(t.Context(), preferRequest([]string{"a", "b", "c"}, tt.must, 2))
-			if err != nil {
-				t.Fatalf("an error fails the pod: %v", err)
-			}
-			if n := len(resp.ContainerResponses); n != 1 {
-				t.Fatalf("container responses: got %d, want 1", n)
-			}
-			if diff := cmp.Diff(tt.want, resp.ContainerResponses[0].DeviceIDs); diff != "" {
-				t.Errorf("devices (-want +got):\n%s", diff)
-			}
-			if logged := len(logs.reasons("preferred allocation is ignored")) > 0; logged != tt.logged {
-				t.Errorf("logged: got %t, want %t", logged, tt.logged)
-			}
-		})
-	}
 }

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -59,27 +58,4 @@ func BenchmarkKubeletRestart(b *testing.B) {
 		took = append(took, list.At.Sub(appeared))
 	}
 	percentiles(b, took)
-}
-
-// One Allocate call over the socket.
-func BenchmarkAllocate(b *testing.B) {
-	for _, devices := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("devices=%d", devices), func(b *testing.B) {
-			n := newNode(b).up()
-			var ids []string
-			for i := range devices {
-				ids = append(ids, fmt.Sprintf("0000:%02x:00.0", i))
-			}
-			n.plugin(gpu, newSource(healthy(ids...)...))
-			n.waitAllocatable(gpu, devices)
-			var took []time.Duration
-			for b.Loop() {
-				began := time.Now()
-				_, err := n.Allocate(n.ctx, gpu, ids[devices/2])
-				took = append(took, time.Since(began))
-				n.must(err)
-			}
-			percentiles(b, took)
-		})
-	}
 }

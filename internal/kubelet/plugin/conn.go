@@ -7,68 +7,55 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/dialed"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 )
 
-// kubeletConn is a connection to the kubelet, shared by all plugins that are
-// registering.
+// kubeletConn is a connection to the kubelet, shared by all plugins of the process.
 type kubeletConn struct {
 	client *grpc.ClientConn
-	conn   net.Conn
 	// generation is the generation of the socket that was dialed.
 	generation uint64
-	users      int         // guarded by KubeletWatch.connMu
 	closed     atomic.Bool // by either side
 }
 
 // isCurrent reports whether the connection leads to the kubelet that runs now.
 func (c *kubeletConn) isCurrent(kubelet KubeletSocket) bool {
-	return !c.closed.Load() && c.generation == kubelet.Generation
+	return c != nil && !c.closed.Load() && c.generation == kubelet.Generation
 }
 
-// connect returns the connection to the kubelet, for use until release.
+// connect returns the connection to the kubelet that runs now. It stays open until the kubelet ends.
 func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
 	w.check(kubeletSocket)
 	kubelet, _ := w.Kubelet()
-	if w.conn == nil || !w.conn.isCurrent(kubelet) {
-		c, err := w.dial(ctx)
-		if err != nil {
-			return nil, err
-		}
-		w.conn = c
+	if w.conn.isCurrent(kubelet) {
+		return w.conn, nil
 	}
-	w.conn.users++
-	return w.conn, nil
-}
-
-// dial connects to the kubelet.
-func (w *KubeletWatch) dial(ctx context.Context) (*kubeletConn, error) {
+	if w.conn != nil {
+		_ = w.conn.client.Close()
+		w.conn = nil
+	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", w.socketPath)
 	if err != nil {
 		return nil, err
 	}
 	w.check(kubeletSocket) // the event of a new socket may be pending
-	kubelet, _ := w.Kubelet()
-	c := &kubeletConn{
-		conn:       conn,
-		generation: kubelet.Generation,
-	}
+	kubelet, _ = w.Kubelet()
+	c := &kubeletConn{generation: kubelet.Generation}
 	open := &openConn{
 		Conn: conn,
 		closed: func() {
 			c.closed.Store(true)
 		},
 	}
-	c.client, err = dialed.Client(open,
+	c.client, err = socket.Client(open,
 		grpc.WithReadBufferSize(readBuffer),
 		grpc.WithWriteBufferSize(writeBuffer),
 	)
@@ -76,36 +63,9 @@ func (w *KubeletWatch) dial(ctx context.Context) (*kubeletConn, error) {
 		_ = conn.Close()
 		return nil, err
 	}
+	c.client.Connect()
+	w.conn = c
 	return c, nil
-}
-
-// release closes a connection after its last use.
-func (w *KubeletWatch) release(c *kubeletConn) {
-	w.connMu.Lock()
-	defer w.connMu.Unlock()
-	c.users--
-	if c.users > 0 {
-		return
-	}
-	if w.conn == c {
-		w.conn = nil
-	}
-	_ = c.client.Close()
-	_ = c.conn.Close()
-}
-
-// connectAhead connects to the kubelet while the host is scanned, and holds the connection
-// for a second, for the first registrations.
-func (w *KubeletWatch) connectAhead(ctx context.Context) {
-	conn, err := w.connect(ctx)
-	if err != nil {
-		return // no kubelet yet
-	}
-	defer w.release(conn)
-	conn.client.Connect()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	<-ctx.Done()
 }
 
 // register registers a resource. endpoint is the file name of its socket in the kubelet's

@@ -27,20 +27,3 @@ func TestRetiredPluginDoesNotRegisterAgain(t *testing.T) {
 		}
 	})
 }
-
-// Tried is closed by a registration, by a refusal, and if there is no kubelet.
-func TestTried(t *testing.T) {
-	t.Parallel()
-	down := newNode(t).run()
-	p, _ := down.plugin(gpu, newSource(healthy("a")...))
-	<-p.Tried()
-	n := newNode(t).up()
-	n.waitKubelet(true, 1)
-	p, _ = n.plugin(gpu, newSource(healthy("a")...))
-	<-p.Tried()
-	if !p.isRegistered() {
-		t.Error("tried before the resource is registered")
-	}
-	p, _ = n.plugin("not a name", newSource(healthy("a")...))
-	<-p.Tried()
-}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/holds/checkpoint"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
@@ -49,10 +49,10 @@ type KubeletWatch struct {
 	mu        sync.Mutex
 	kubelet   KubeletSocket
 	kubeletID socket.FileID
-	// changed is closed when kubelet changes.
+	// changed is closed when kubelet changes, or when a socket of a plugin is gone.
 	changed chan struct{}
-	// ownSockets has the sockets of this process by name.
-	ownSockets map[string]*ownSocket
+	// ownSockets has the sockets of the plugins of this process by name.
+	ownSockets map[string]*socket.Socket
 	// isMissing is set while the directory does not exist.
 	isMissing bool
 	// hasRetired is set by Retire.
@@ -83,12 +83,12 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		}),
 		Checkpoint: make(chan struct{}, 1),
 		changed:    make(chan struct{}),
-		ownSockets: map[string]*ownSocket{},
+		ownSockets: map[string]*socket.Socket{},
 	}
 }
 
 // Kubelet returns the state of the kubelet's socket and a channel that is closed
-// when that changes.
+// when that changes, or when a socket of a plugin is gone.
 func (w *KubeletWatch) Kubelet() (KubeletSocket, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,8 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 		_ = w.Files.Run(ctx) // always nil
 	})
 	running.Go(func() {
-		w.connectAhead(ctx)
+		// The first registrations find a connection, which is made while the host is scanned.
+		_, _ = w.connect(ctx) // there may be no kubelet yet
 	})
 	for {
 		select {
@@ -118,7 +119,7 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 			continue
 		}
 		for _, name := range names {
-			if name == checkpoint.Name {
+			if name == holds.CheckpointName {
 				w.announceCheckpoint()
 				continue
 			}
@@ -173,11 +174,17 @@ func (w *KubeletWatch) check(name string) {
 		w.checkKubelet(id, isPresent)
 		return
 	}
-	isInPlace := isPresent && id == own.socket.ID
+	isInPlace := isPresent && id == own.ID
 	if !isInPlace {
-		close(own.gone)
 		delete(w.ownSockets, name)
+		w.announce()
 	}
+}
+
+// announce wakes everybody who waits for a change. The caller holds the lock.
+func (w *KubeletWatch) announce() {
+	close(w.changed)
+	w.changed = make(chan struct{})
 }
 
 // checkKubelet updates the state of the kubelet's socket. The caller holds the lock.
@@ -202,8 +209,7 @@ func (w *KubeletWatch) checkKubelet(id socket.FileID, isPresent bool) {
 		w.kubelet.Present = false
 		w.log.Info("kubelet socket removed", "socket", w.socketPath)
 	}
-	close(w.changed)
-	w.changed = make(chan struct{})
+	w.announce()
 }
 
 // Retire keeps the plugins from registering again: another instance of the program is about to register
@@ -241,29 +247,16 @@ func (w *KubeletWatch) await(ctx context.Context, generation uint64, d time.Dura
 	}
 }
 
-// ownSocket is a socket of a plugin of this process.
-type ownSocket struct {
-	socket *socket.Socket
-	// gone is closed when the file is removed or replaced.
-	gone chan struct{}
-}
-
 // track watches a plugin's socket until untrack.
-func (w *KubeletWatch) track(s *socket.Socket) *ownSocket {
-	o := &ownSocket{
-		socket: s,
-		gone:   make(chan struct{}),
-	}
+func (w *KubeletWatch) track(s *socket.Socket) {
 	w.mu.Lock()
-	w.ownSockets[s.Name] = o
-	w.mu.Unlock()
-	w.check(s.Name)
-	return o
+	defer w.mu.Unlock()
+	w.ownSockets[s.Name] = s
 }
 
 // untrack ends the watch of a plugin's socket.
-func (w *KubeletWatch) untrack(o *ownSocket) {
+func (w *KubeletWatch) untrack(s *socket.Socket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.ownSockets, o.socket.Name)
+	delete(w.ownSockets, s.Name)
 }

@@ -26,43 +26,6 @@ func (n *node) waitKubelet(present bool, generation uint64) {
 	}
 }
 
-func TestWatchGenerations(t *testing.T) {
-	t.Parallel()
-	n := newNode(t).run()
-	n.waitKubelet(false, 0)
-	for i := range uint64(5) {
-		n.must(n.Start())
-		n.waitKubelet(true, i+1)
-		n.Stop()
-		n.waitKubelet(false, i+1)
-	}
-	// An existing socket is one generation, however it is detected.
-	n.must(n.Start())
-	n.waitKubelet(true, 6)
-	for range 100 {
-		n.watch.check(kubeletSocket)
-		n.watch.checkAll()
-	}
-	n.waitKubelet(true, 6)
-}
-
-// A kubelet that started first is as old as its socket.
-func TestWatchKnowsTheAgeOfTheKubelet(t *testing.T) {
-	t.Parallel()
-	for _, age := range []time.Duration{0, time.Hour, -time.Hour} { // the last by a clock that was set back
-		n := newNode(t)
-		n.must(n.Start())
-		made := time.Now().Add(-age)
-		n.must(os.Chtimes(n.Socket(), made, made))
-		n.run()
-		n.waitKubelet(true, 1)
-		kubelet, _ := n.watch.Kubelet()
-		if off := time.Since(kubelet.Since) - max(0, age); off < 0 || off > time.Minute {
-			t.Errorf("age %s, want %s", time.Since(kubelet.Since), max(0, age))
-		}
-	}
-}
-
 func TestWatchWithoutInotify(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

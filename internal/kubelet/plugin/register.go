@@ -68,16 +68,15 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 		cause = CauseKubelet
 	}
 
-	socket, err := socket.Listen(p.Watch.dir, p.Resource)
+	own, err := socket.Listen(p.Watch.dir, p.Resource)
 	if err != nil {
-		p.Watch.release(conn)
 		r.err = err
 		return r
 	}
-	defer socket.Remove()
-	own := p.Watch.track(socket)
+	defer own.Remove()
+	p.Watch.track(own)
 	defer p.Watch.untrack(own)
-	s := p.serve(socket.Listener)
+	s := p.serve(own.Listener)
 	defer s.stop()
 
 	// The end of the program does not cancel the call at once, see follow.
@@ -85,8 +84,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	answered := make(chan error, 1) // closed after the answer
 	go func() {
 		defer close(answered)
-		err := conn.register(registering, p.Resource, socket.Name)
-		p.Watch.release(conn)
+		err := conn.register(registering, p.Resource, own.Name)
 		cancel() // no timer fires in a registration that lives
 		answered <- err
 	}()
@@ -115,7 +113,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 func (p *Plugin) follow(
 	ctx context.Context,
 	s *server,
-	own *ownSocket,
+	own *socket.Socket,
 	generation uint64,
 	answered <-chan error,
 	registered func(),
@@ -132,6 +130,9 @@ func (p *Plugin) follow(
 		kubelet, changed := p.Watch.Kubelet()
 		if kubelet.Present && kubelet.Generation != generation {
 			return CauseKubelet, nil
+		}
+		if !own.Present() {
+			return CauseSocketRemoved, nil
 		}
 		select {
 		case <-ending:
@@ -176,8 +177,6 @@ func (p *Plugin) follow(
 		case <-s.stopped:
 			p.Log.Warn("server failed", "err", s.err)
 			return CauseServerFailed, nil
-		case <-own.gone:
-			return CauseSocketRemoved, nil
 		case <-changed:
 		}
 	}

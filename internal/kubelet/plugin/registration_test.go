@@ -2,17 +2,16 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
@@ -41,28 +40,6 @@ func TestRegisterCause(t *testing.T) {
 		n.waitAllocatable(gpu, 1)
 	}
 	n.checkRequests(gpu)
-}
-
-// hangFirst blocks the first Register call until it is cancelled or the kubelet ends.
-func hangFirst(o *kubelettest.Options) {
-	var first atomic.Bool
-	o.OnRegister = func(ctx context.Context, _, _ string) error {
-		if !first.Swap(true) {
-			<-ctx.Done()
-		}
-		return ctx.Err()
-	}
-}
-
-func TestStopWhileRegistering(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, hangFirst).up()
-	_, stop := n.plugin(gpu, newSource(healthy("a")...))
-	n.must(n.WaitFor(n.ctx, func() bool { return len(n.RegisterCalls(gpu)) == 1 }))
-	stop()
-	if got := n.sockets(); len(got) > 0 {
-		t.Errorf("sockets after the end: %q", got)
-	}
 }
 
 // A program that ends while the kubelet connects to it lets the kubelet connect: otherwise the kubelet
@@ -120,6 +97,11 @@ func (s blockedSource) Devices() ([]device.Listed, <-chan struct{}) {
 // A list that takes its time, as a long one on a busy node, is no reason to register again.
 func TestSlowFirstList(t *testing.T) {
 	t.Parallel()
+	own, err := socket.Listen(kubelettest.TempDir(t), gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Remove()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		source := blockedSource{newSource(healthy("a")...), make(chan struct{})}
@@ -130,7 +112,7 @@ func TestSlowFirstList(t *testing.T) {
 		registered := false
 		ended := make(chan Cause, 1)
 		go func() {
-			cause, _ := s.follow(ctx, s, &ownSocket{}, 0, answered, func() { registered = true })
+			cause, _ := s.follow(ctx, s, own, 0, answered, func() { registered = true })
 			ended <- cause
 		}()
 		time.Sleep(time.Hour)
@@ -161,40 +143,4 @@ func TestDisconnectedBeforeTheStream(t *testing.T) {
 		}
 		n.checkRequests(gpu)
 	})
-}
-
-func TestBackoff(t *testing.T) {
-	t.Parallel()
-	old := time.Hour
-	refused := registration{err: errors.New("connection refused")}
-	rejected := registration{err: errors.New("no"), connected: true}
-	ended := registration{ended: CauseStreamEnded, connected: true, lived: time.Second}
-	steadily := registration{ended: CauseStreamEnded, connected: true, lived: steady}
-
-	var b backoff
-	for range 1000 {
-		if d := b.next(refused, fastWindow-1); d != retryFast {
-			t.Fatalf("right after the socket was made: got %s, want %s", d, retryFast)
-		}
-	}
-	for name, r := range map[string]registration{"refused": refused, "rejected": rejected, "ended": ended} {
-		b.reset()
-		if d := b.next(r, old); d != retryFast {
-			t.Errorf("%s: first pause: got %s, want %s", name, d, retryFast)
-		}
-		last := time.Duration(0)
-		for range 100 {
-			d := b.next(r, old)
-			if d < retryMin/2 || d > retryMax || d < last/2 {
-				t.Errorf("%s: pause of %s after %s", name, d, last)
-			}
-			last = d
-		}
-		if last < retryMax*3/4 {
-			t.Errorf("%s: last pause: got %s, want nearly %s", name, last, retryMax)
-		}
-	}
-	if d := b.next(steadily, old); d != retryFast {
-		t.Errorf("after a good registration: got %s, want %s", d, retryFast)
-	}
 }

@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"math"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -119,24 +118,6 @@ func TestStreamNeverRepeats(t *testing.T) {
 	})
 }
 
-func TestStreamEndsWithItsServer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := testServer(newSource(healthy("a")...), nil)
-		done := make(chan error, 2)
-		for range 2 {
-			go func() { done <- s.ListAndWatch(nil, &fakeStream{ctx: t.Context()}) }()
-		}
-		synctest.Wait()
-		close(s.quit)
-		for range 2 {
-			if err := <-done; err != nil {
-				t.Errorf("got %v", err)
-			}
-		}
-	})
-}
-
 // panicSource panics instead of listing devices.
 type panicSource struct{ *fakeSource }
 
@@ -157,80 +138,6 @@ func TestStreamPanic(t *testing.T) {
 	default:
 		t.Error("the server does not report the end of its stream")
 	}
-}
-
-func TestManyStreams(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource(healthy("a")...)
-		s := testServer(source, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		var streams []*fakeStream
-		var group sync.WaitGroup
-		for range 5 {
-			f := &fakeStream{ctx: ctx, began: time.Now()}
-			streams = append(streams, f)
-			group.Go(func() { _ = s.ListAndWatch(nil, f) })
-		}
-		synctest.Wait()
-		source.set(healthy("b")...)
-		synctest.Wait()
-		cancel()
-		group.Wait()
-		for _, f := range streams {
-			f.check(t, "0s a", "0s b")
-		}
-	})
-}
-
-// pipes is a listener whose connections are pipes.
-type pipes struct{ net.Listener }
-
-func (pipes) Accept() (net.Conn, error) {
-	c, _ := net.Pipe()
-	return c, nil
-}
-
-func TestWaitForHangUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newConnListener(pipes{})
-		began := time.Now()
-		wait := func(d time.Duration) {
-			select {
-			case <-l.unused():
-			case <-time.After(d):
-			}
-		}
-		wait(time.Hour) // no connection
-		var conns []net.Conn
-		for range 3 {
-			c, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			conns = append(conns, c)
-		}
-		_ = conns[0].Close()
-		_ = conns[0].Close() // counts once
-		if took := time.Since(began); took != 0 {
-			t.Errorf("waited %s without a connection", took)
-		}
-		wait(time.Minute)
-		if took := time.Since(began); took != time.Minute {
-			t.Errorf("stopped waiting after %s, want %s", took, time.Minute)
-		}
-		for _, c := range conns[1:] {
-			go func() {
-				time.Sleep(time.Second)
-				_ = c.Close()
-			}()
-		}
-		wait(time.Hour)
-		if took := time.Since(began); took != time.Minute+time.Second {
-			t.Errorf("waited %s after the last one hung up", took-time.Minute-time.Second)
-		}
-	})
 }
 
 // wireSize is the size of a list as gRPC writes it.

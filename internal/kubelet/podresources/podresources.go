@@ -12,10 +12,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/mem"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/dialed"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 )
 
 // errNoAnswer is returned to a caller whose context ends. The call goes on for the others.
@@ -128,36 +127,45 @@ func (c *cached[T]) refresh() {
 	c.pending = nil
 }
 
-// list returns the holders of every device. A response with too many IDs is an error, because a part of
-// the holders would let held devices look free.
+// list returns the holders of every device.
 func (c *Client) list(ctx context.Context) (Holders, error) {
-	held := Holders{}
-	named := 0
-	var codec elementCodec
-	codec = newElementCodec(func(element mem.BufferSlice) error {
-		var pod podresourcesv1.PodResources
-		if err := codec.unmarshal(element, &pod); err != nil {
-			return err
-		}
-		named += held.addPod(&pod)
-		if named > maxNamed {
-			return errTooManyIDs
-		}
-		return nil
-	})
-	err := c.call(ctx, "List", func(api podresourcesv1.PodResourcesListerClient) error {
-		_, err := api.List(ctx, &podresourcesv1.ListPodResourcesRequest{}, grpc.ForceCodecV2(codec))
-		return err
-	})
+	pods, err := c.listPods(ctx)
 	if err != nil {
 		return nil, err
+	}
+	held := Holders{}
+	for _, pod := range pods {
+		held.addPod(pod)
 	}
 	return held, nil
 }
 
-// addPod records what the containers of a pod hold, by device plugin and by claim, and returns how many
-// IDs the pod names.
-func (held Holders) addPod(pod *podresourcesv1.PodResources) (named int) {
+// Pods returns the names of all pods that the kubelet has, with or without devices, as
+// "namespace/name". It always asks the kubelet.
+func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
+	pods, err := c.listPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, pod := range pods {
+		names[pod.GetNamespace()+"/"+pod.GetName()] = true
+	}
+	return names, nil
+}
+
+// listPods returns all pods that the kubelet has.
+func (c *Client) listPods(ctx context.Context) ([]*podresourcesv1.PodResources, error) {
+	var resp *podresourcesv1.ListPodResourcesResponse
+	err := c.call(ctx, "List", func(api podresourcesv1.PodResourcesListerClient) (err error) {
+		resp, err = api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
+		return err
+	})
+	return resp.GetPodResources(), err
+}
+
+// addPod records what the containers of a pod hold, by device plugin and by claim.
+func (held Holders) addPod(pod *podresourcesv1.PodResources) {
 	for _, container := range pod.GetContainers() {
 		h := Holder{
 			Namespace: pod.GetNamespace(),
@@ -167,36 +175,15 @@ func (held Holders) addPod(pod *podresourcesv1.PodResources) (named int) {
 		for _, d := range container.GetDevices() {
 			for _, id := range d.GetDeviceIds() {
 				held.add(d.GetResourceName(), id, h)
-				named++
 			}
 		}
 		for _, claim := range container.GetDynamicResources() {
 			h.Claim = claim.GetClaimName()
 			for _, d := range claim.GetClaimResources() {
 				held.add(d.GetDriverName(), d.GetDeviceName(), h)
-				named++
 			}
 		}
 	}
-	return named
-}
-
-// Pods returns the names of all pods that the kubelet has, with or without devices, as
-// "namespace/name". It always asks the kubelet.
-func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
-	var resp *podresourcesv1.ListPodResourcesResponse
-	err := c.call(ctx, "List", func(api podresourcesv1.PodResourcesListerClient) (err error) {
-		resp, err = api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	pods := map[string]bool{}
-	for _, pod := range resp.GetPodResources() {
-		pods[pod.GetNamespace()+"/"+pod.GetName()] = true
-	}
-	return pods, nil
 }
 
 // add records that h holds a device. The kubelet has an entry for each NUMA node of a
@@ -215,31 +202,17 @@ func (held Holders) add(name, id string, h Holder) {
 // listAllocatable returns the allocatable IDs of every resource. The kubelet has an entry for each NUMA
 // node of a device, so an ID may be named several times.
 func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, error) {
-	allocatable := map[string][]string{}
-	named := 0
-	var codec elementCodec
-	codec = newElementCodec(func(element mem.BufferSlice) error {
-		var d podresourcesv1.ContainerDevices
-		if err := codec.unmarshal(element, &d); err != nil {
-			return err
-		}
-		named += len(d.GetDeviceIds())
-		if named > maxAllocatable {
-			return errTooManyIDs
-		}
-		allocatable[d.GetResourceName()] = append(allocatable[d.GetResourceName()], d.GetDeviceIds()...)
-		return nil
-	})
-	err := c.call(ctx, "GetAllocatableResources", func(api podresourcesv1.PodResourcesListerClient) error {
-		_, err := api.GetAllocatableResources(
-			ctx,
-			&podresourcesv1.AllocatableResourcesRequest{},
-			grpc.ForceCodecV2(codec),
-		)
+	var resp *podresourcesv1.AllocatableResourcesResponse
+	err := c.call(ctx, "GetAllocatableResources", func(api podresourcesv1.PodResourcesListerClient) (err error) {
+		resp, err = api.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{})
 		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	allocatable := map[string][]string{}
+	for _, d := range resp.GetDevices() {
+		allocatable[d.GetResourceName()] = append(allocatable[d.GetResourceName()], d.GetDeviceIds()...)
 	}
 	for name, ids := range allocatable {
 		slices.Sort(ids)
@@ -256,7 +229,7 @@ func (c *Client) call(ctx context.Context, name string, f func(podresourcesv1.Po
 		return err
 	}
 	defer conn.Close()
-	client, err := dialed.Client(conn, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	client, err := socket.Client(conn, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return err
 	}

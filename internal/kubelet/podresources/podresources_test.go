@@ -2,10 +2,8 @@ package podresources
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -112,18 +109,10 @@ func TestUnavailable(t *testing.T) {
 // fakeLister returns fixed responses.
 type fakeLister struct {
 	podresourcesv1.UnimplementedPodResourcesListerServer
-	wait    chan struct{}
 	devices []*podresourcesv1.ContainerDevices
 }
 
-func (f *fakeLister) GetAllocatableResources(ctx context.Context, _ *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
-	if f.wait != nil {
-		select {
-		case <-f.wait:
-		case <-ctx.Done():
-			return nil, ctx.Err() // the client's own deadline may come later
-		}
-	}
+func (f *fakeLister) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
 	return &podresourcesv1.AllocatableResourcesResponse{Devices: f.devices}, nil
 }
 
@@ -146,85 +135,6 @@ func serve(t *testing.T, f *fakeLister) *Client {
 		<-done
 	})
 	return New(path, nil)
-}
-
-// A response that names too many devices is an error, not a part of them: those left out would
-// look free.
-func TestTooManyHeldDevices(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct{ pods, devices int }{
-		"many pods": {pods: 70, devices: 1000},
-		"one pod":   {pods: 1, devices: 70_000},
-		"long IDs":  {pods: 1, devices: 50_000},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			k, c := up(t)
-			format := "%d"
-			if name == "long IDs" {
-				format = strings.Repeat("x", 100) + format
-			}
-			for pod := range tt.pods {
-				var ids []string
-				for i := range tt.devices {
-					ids = append(ids, fmt.Sprintf(format, pod*tt.devices+i))
-				}
-				k.Hold(kubelettest.Request{Namespace: "ns", Pod: fmt.Sprint(pod), Container: "c", Resource: "example.com/gpu"}, ids...)
-			}
-			held, err := c.list(t.Context())
-			if err == nil || held != nil {
-				t.Errorf("%d devices, error %v, want an error and nothing else", len(held["example.com/gpu"]), err)
-			}
-		})
-	}
-}
-
-// A response with fields of a later version, or with none, is read; one that ends early is an
-// error.
-func TestElements(t *testing.T) {
-	t.Parallel()
-	pod := []byte{1<<3 | 2, 3, 1<<3 | 2, 1, 'p'}
-	later := []byte{2<<3 | 2, 2, 7, 7, 9 << 3, 200, 1}
-	for name, tt := range map[string]struct {
-		text []byte
-		pods int
-		bad  bool
-	}{
-		"empty":          {},
-		"two pods":       {text: slices.Concat(pod, pod), pods: 2},
-		"later fields":   {text: slices.Concat(later, pod, later), pods: 1},
-		"an early end":   {text: pod[:4], bad: true},
-		"no length":      {text: pod[:1], bad: true},
-		"a huge length":  {text: []byte{1<<3 | 2, 255, 255, 255, 255, 255, 255, 255, 255, 127}, bad: true},
-		"a fixed number": {text: []byte{1<<3 | 5, 1, 2, 3, 4}, bad: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pods := 0
-			codec := newElementCodec(func(mem.BufferSlice) error {
-				pods++
-				return nil
-			})
-			err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(tt.text)}, nil)
-			if (err != nil) != tt.bad || pods != tt.pods {
-				t.Errorf("%d pods, error %v, want %d pods, an error: %t", pods, err, tt.pods, tt.bad)
-			}
-		})
-	}
-}
-
-func FuzzElements(f *testing.F) {
-	f.Add([]byte{1<<3 | 2, 3, 1<<3 | 2, 1, 'p', 2<<3 | 2, 2, 7, 7})
-	f.Fuzz(func(t *testing.T, text []byte) {
-		size := 0
-		codec := newElementCodec(func(element mem.BufferSlice) error {
-			size += element.Len()
-			return nil
-		})
-		if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(text)}, nil); err == nil && size > len(text) {
-			t.Errorf("%d bytes of %d", size, len(text))
-		}
-	})
 }
 
 // Callers share responses if they are concurrent or tolerate the age.

@@ -1,5 +1,5 @@
-// Package socket makes the sockets of plugins in the directories of the kubelet. Each socket has
-// a fresh name, which distinguishes instances of this program.
+// Package socket makes the sockets of plugins in the directories of the kubelet, and clients of its own
+// sockets. Each socket has a fresh name, which distinguishes instances of this program.
 package socket
 
 import (

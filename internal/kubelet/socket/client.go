@@ -1,6 +1,4 @@
-// Package dialed makes gRPC clients of open connections. If the client dialed itself, it would
-// hide the state of the socket, wait for a second after a refusal, and redial at any time.
-package dialed
+package socket
 
 import (
 	"context"
@@ -14,7 +12,9 @@ import (
 // errEnded is the error of a call after the end of the connection.
 var errEnded = errors.New("the connection has ended")
 
-// Client returns a client of a connection. Its calls fail when the connection ends.
+// Client returns a gRPC client of a connection. Its calls fail when the connection ends. If the client
+// dialed itself, it would hide the state of the socket, wait for a second after a refusal, and redial at
+// any time.
 func Client(conn net.Conn, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	conns := make(chan net.Conn, 1)
 	conns <- conn
