@@ -8,7 +8,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/pattern"
 	"github.com/generic-dp/generic-dp/internal/status"
-	"github.com/generic-dp/generic-dp/internal/tools/answer"
 )
 
 // Reason is one explanation, and what to do.
@@ -43,7 +42,6 @@ func (e *evidence) explain() []Reason {
 	if e.pod.isPlaced() {
 		reasons = append(reasons, e.lost()...)
 		reasons = append(reasons, e.withoutDevice()...)
-		reasons = append(reasons, e.denied()...)
 	}
 	for i := range reasons {
 		reasons[i].Details = append([]string{}, few(reasons[i].Details)...)
@@ -388,59 +386,4 @@ func (e *evidence) withoutDevice() []Reason {
 		})
 	}
 	return reasons
-}
-
-// denied: the user of a container may not open its device. It does not apply to root, whose
-// capabilities are not known.
-func (e *evidence) denied() []Reason {
-	for _, h := range e.held() {
-		id := e.pod.identity(h.holder.Container)
-		for _, p := range e.permissions {
-			isOther := p.Resource != h.resource || p.ID != h.device.ID
-			if isOther || id == nil || id.UID == 0 || id.mayOpen(&p) {
-				continue
-			}
-			return []Reason{{
-				Rule: "permission",
-				Text: fmt.Sprintf("container %s runs as user %d and may not open %s", h.holder.Container, id.UID, p.Path),
-				Details: []string{
-					fmt.Sprintf("%s on %s has owner %d, group %d and mode %04o", p.Path, e.pod.Spec.NodeName, p.UID, p.GID, p.Mode),
-					fmt.Sprintf("the container has user %d, group %d and the groups %v", id.UID, id.GID, id.SupplementalGroups),
-				},
-				Do: []string{
-					remedy(&p),
-					"nothing, if the runtime sets device_ownership_from_security_context: the node belongs to runAsUser then",
-				},
-			}}
-		}
-	}
-	return nil
-}
-
-// remedy says what to change, so that a user may open a node. If the group of the node may use it,
-// the pod only needs this group.
-func remedy(p *answer.Node) string {
-	const groupMayUse = readWrite << 3
-	if p.GID != 0 && p.Mode&groupMayUse == groupMayUse {
-		return fmt.Sprintf("set securityContext: {supplementalGroups: [%d]} in the pod", p.GID)
-	}
-	return "set container.owner in the configuration, which needs CDI, or change the group of the node with a udev rule"
-}
-
-// readWrite are the bits of a mode that reading and writing need.
-const readWrite = 0o6
-
-// mayOpen reports whether a user may read and write a node, by its mode. The kernel takes the first
-// of owner, group and others that fits (inode_permission in fs/namei.c). Thus an owner without a
-// permission is denied even if others have it.
-func (id *Identity) mayOpen(p *answer.Node) bool {
-	bits := p.Mode
-	isGroup := id.GID == int64(p.GID) || slices.Contains(id.SupplementalGroups, int64(p.GID))
-	switch {
-	case id.UID == int64(p.UID):
-		bits >>= 6
-	case isGroup:
-		bits >>= 3
-	}
-	return bits&readWrite == readWrite
 }

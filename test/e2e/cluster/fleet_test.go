@@ -45,10 +45,6 @@ name = "pulled"
 match.glob = "/dev/%[1]s-pulled"
 container.path = "/dev/pulled"
 [[resource]]
-name = "secret"
-match.glob = "/dev/%[1]s-secret"
-container.path = "/dev/secret"
-[[resource]]
 name = "free"
 count = 4
 match.glob = "/dev/%[1]s-free"
@@ -81,13 +77,10 @@ func newFleetBed(t *testing.T) *fleetBed {
 	f := &fleetBed{Cluster: cluster.New(t)}
 	f.ImportProduct(t)
 	f.prefix = "generic-dp-fleet-" + filepath.Base(f.Dir)
-	for i, name := range []string{"one", "pulled", "secret", "free"} {
+	for i, name := range []string{"one", "pulled", "free"} {
 		path := f.device(name)
 		f.Mknod(t, path, 240, uint32(200+i))
 		t.Cleanup(func() { _ = os.Remove(path) })
-	}
-	if err := os.Chmod(f.device("secret"), 0o600); err != nil {
-		t.Fatal(err)
 	}
 	f.install(t)
 	f.WaitDaemonSet(t, namespace, name)
@@ -218,13 +211,10 @@ func (f *fleetBed) start(t *testing.T) {
 	holder := bed.Workload("holder", "example.com/one", 1)
 	// The bed names pods like static pods.
 	lost := bed.Workload("lost-"+bed.NodeName, "example.com/pulled", 1)
-	secret := bed.Workload("secret", "example.com/secret", 1)
-	user := int64(4711)
-	secret.Spec.Containers[0].SecurityContext = &v1.SecurityContext{RunAsUser: &user}
-	for _, p := range []*v1.Pod{holder, lost, secret} {
+	for _, p := range []*v1.Pod{holder, lost} {
 		f.CreatePod(t, p)
 	}
-	for _, p := range []*v1.Pod{holder, lost, secret} {
+	for _, p := range []*v1.Pod{holder, lost} {
 		f.waitPhase(t, p.Name, v1.PodRunning)
 	}
 	// The device of a running container, and of a container that starts afterwards.
@@ -271,7 +261,6 @@ func (f *fleetBed) testWhy(t *testing.T) {
 		"many":      "too-many: the pod requests 5 of example.com/free",
 		"selector":  "scheduler: the scheduler says: 0/",
 		"refused":   "failed: the pod has failed on bed: ",
-		"secret":    "permission: container main runs as user 4711 and may not open " + f.device("secret"),
 		"lost-bed":  "lost: the pod has lost its device",
 	} {
 		wait.Until(t, limit, "reason of "+pod, func() error {
