@@ -140,7 +140,6 @@ func smarterResource(v *value, glob, others string) (*resource, error) {
 		}
 		// A directory is a resource beside the nodes in it.
 		r.Each = "all"
-		r.mayShare = true
 		r.Match[0].Glob[0] = host + "/**"
 		r.excludeDangerousUSB(v, host)
 		return r, nil
@@ -160,7 +159,6 @@ func (r *resource) nameByGlob(v *value, glob string, a pattern.Alternative) {
 		return
 	}
 	r.Name = captured(shape, smarterName)
-	r.mayShare = true
 	if isKernelNode(glob) {
 		return
 	}
