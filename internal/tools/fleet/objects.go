@@ -203,6 +203,11 @@ func (p *Pod) isPlaced() bool {
 	return p.Spec.NodeName != "" && p.Status.Phase != "Failed" && p.Status.Phase != "Succeeded"
 }
 
+// deletion is the command that deletes the pod.
+func (p *Pod) deletion() string {
+	return "kubectl delete pod -n " + p.Metadata.Namespace + " " + p.Metadata.Name
+}
+
 // podHash is the label of the pods of one version of a Deployment.
 const podHash = "pod-template-hash"
 
@@ -225,12 +230,6 @@ func (p *Pod) workload() string {
 func (p *Pod) isOtherVersion(other *Pod) bool {
 	isSame := p.Metadata.Namespace == other.Metadata.Namespace && p.workload() == other.workload()
 	return isSame && p.Metadata.Labels[podHash] != other.Metadata.Labels[podHash]
-}
-
-// isReady reports whether a condition of a list holds.
-func isReady(conditions []Condition) bool {
-	c := condition(conditions, "Ready")
-	return c != nil && c.Status == "True"
 }
 
 // condition returns the condition of a type, nil if there is none.

@@ -187,17 +187,16 @@ func (f *Fleet) gatherNodes(ctx context.Context, e *evidence) error {
 	selects := func(resource string) bool {
 		return slices.ContainsFunc(e.requests, func(r request) bool { return r.resource == resource })
 	}
-	answers, failed, err := f.statuses(ctx, asked, selects)
+	answers, err := f.statuses(ctx, asked, selects)
 	if err != nil {
 		return err
 	}
-	for i, err := range failed {
+	for _, a := range answers {
 		// What is said about all nodes may be wrong about a silent one, so the user is told.
-		if err != nil {
-			e.unread = append(e.unread, asked[i].Node+": "+strings.Join(lines(err), "; "))
-			continue
+		e.note(a.Node, a.err)
+		if a.err == nil {
+			e.answers = append(e.answers, a.answer)
 		}
-		e.answers = append(e.answers, answers[i])
 	}
 	return nil
 }
