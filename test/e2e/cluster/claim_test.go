@@ -22,6 +22,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/devicemetadata"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/cluster"
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
@@ -66,7 +67,7 @@ func (n *draNode) claimPod(t *testing.T, name string, ports ...int) *bed.Pod {
 func TestDRAClaims(t *testing.T) {
 	t.Parallel()
 	bed.OnVersions(t, func(t *testing.T, v bed.Version) {
-		n := newDRANode(t, v, strings.Replace(byDRA, "/dev/zigbee\"", "/dev/zigbee-${usb.serial}\"", 1)+"container.health_dir = \"/run/device\"\n")
+		n := newDRANode(t, cluster.Options{Plane: v, Kubelet: v}, strings.Replace(byDRA, "/dev/zigbee\"", "/dev/zigbee-${usb.serial}\"", 1)+"container.health_dir = \"/run/device\"\n")
 		n.Plug(stickIn(1))
 		n.serve(t)
 		n.waitDevices(t, 1)

@@ -60,12 +60,7 @@ type draNode struct {
 	owner *testing.T
 }
 
-func newDRANode(t *testing.T, v bed.Version, config string) *draNode {
-	t.Helper()
-	return newDRANodeWith(t, cluster.Options{Plane: v, Kubelet: v}, config)
-}
-
-func newDRANodeWith(t *testing.T, o cluster.Options, config string) *draNode {
+func newDRANode(t *testing.T, o cluster.Options, config string) *draNode {
 	t.Helper()
 	n := &draNode{Cluster: cluster.NewWith(t, o), owner: t}
 	n.Host = n.Hardware(t)
@@ -219,7 +214,7 @@ func TestDRA(t *testing.T) {
 }
 
 func runDRA(t *testing.T, o cluster.Options) {
-	n := newDRANodeWith(t, o, byDRA+beside)
+	n := newDRANode(t, o, byDRA+beside)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	mine := n.pod(t, "mine")
 	n.wantPending(t, "mine")
