@@ -215,7 +215,7 @@ func (c *Cluster) run(t testing.TB, program string, args ...string) *process.Pro
 	return p
 }
 
-// runKubernetes runs a program of the control plane, of its version.
+// runKubernetes runs a program of the version of the control plane.
 func (c *Cluster) runKubernetes(t testing.TB, program string, args ...string) *process.Process {
 	t.Helper()
 	return c.run(t, c.options.Plane.Program(program), args...)

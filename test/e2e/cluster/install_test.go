@@ -67,13 +67,17 @@ func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t)
 	c.ImportProduct(t)
+	began := time.Now()
 	c.Kubectl(t, "", "apply", "-f", manifest)
 	first := c.WaitDaemonSet(t, namespace, name)
 	c.WaitResource(t, "example.com/fuse", 100)
+	t.Logf("from kubectl apply to allocatable: %v", time.Since(began).Round(10*time.Millisecond))
 	checkPrivileges(t, c, first)
 
+	began = time.Now()
 	c.Apply(t, configMap(heldConfig))
 	c.WaitResource(t, "example.com/held", 1)
+	t.Logf("from the edit of the ConfigMap to allocatable: %v", time.Since(began).Round(10*time.Millisecond))
 	now := c.WaitDaemonSet(t, namespace, name)
 	if now.UID != first.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the edit restarted the program: %+v", now.Status)
