@@ -1,5 +1,5 @@
 // Package genericdp runs the device plugin and DRA driver inside another program, such as a
-// Kubernetes distribution or an appliance. It is what the command generic-dp serve runs.
+// Kubernetes distribution or an appliance, in the same way as the command generic-dp serve.
 //
 //	import genericdp "github.com/generic-dp/generic-dp"
 //

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -41,8 +40,8 @@ type Request struct {
 	// Shares are the parts that the request has of devices that other claims share.
 	Shares []Share `json:"shares,omitempty"`
 	// Mounts and Env are the container edits.
-	Mounts []device.Mount    `json:"-"`
-	Env    map[string]string `json:"-"`
+	Mounts []device.Mount    `json:"mounts,omitempty"`
+	Env    map[string]string `json:"env,omitempty"`
 }
 
 // Share is the part that a claim has of a capacity of a device. Quantities are written as in the
@@ -162,21 +161,6 @@ func (w *Writer) ReadClaim(uid string) (Claim, error) {
 	isWhole := err == nil && claim.UID == uid && len(claim.Requests) == len(spec.Devices)
 	if !isWhole {
 		return Claim{}, w.claimError(name)
-	}
-	for i, d := range spec.Devices {
-		r := &claim.Requests[i]
-		r.Env = map[string]string{}
-		for _, variable := range d.ContainerEdits.Env {
-			key, value, _ := strings.Cut(variable, "=")
-			r.Env[key] = value
-		}
-		for _, m := range d.ContainerEdits.Mounts {
-			r.Mounts = append(r.Mounts, device.Mount{
-				HostPath:      m.HostPath,
-				ContainerPath: m.ContainerPath,
-				ReadOnly:      slices.Contains(m.Options, "ro"),
-			})
-		}
 	}
 	return claim, nil
 }

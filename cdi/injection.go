@@ -152,19 +152,18 @@ func (r *Resource) combine(offers []device.Offer) (*injected, error) {
 		sources: map[string]source{},
 	}
 	for i, o := range offers {
-		vars := position(i, len(offers))
-		if err := r.add(c, o, vars); err != nil {
+		if err := r.add(c, o, place{index: i, count: len(offers)}); err != nil {
 			return nil, fmt.Errorf("device %q: %w", o.ID, err)
 		}
 	}
 	c.sources = nil // the result may be kept for as long as the device is listed
 	// Variables and annotations are the same, whether nodes are injected by name or not.
 	var err error
-	c.response.Env, err = expand("env", offers, envOf, position)
+	c.response.Env, err = expand("env", offers, envOf, true)
 	if err != nil {
 		return nil, err
 	}
-	c.response.Annotations, err = expand("annotations", offers, annotationsOf, position)
+	c.response.Annotations, err = expand("annotations", offers, annotationsOf, true)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +182,7 @@ func annotationsOf(o device.Offer) []device.Entry {
 
 // add adds a device to what a container gets. A device that is injected by name adds only the
 // name to the response, but reserves its paths.
-func (r *Resource) add(c *injected, o device.Offer, vars variables) error {
+func (r *Resource) add(c *injected, o device.Offer, at place) error {
 	if o.Problem != "" {
 		return fmt.Errorf("can't be injected: %s", o.Problem)
 	}
@@ -192,14 +191,14 @@ func (r *Resource) add(c *injected, o device.Offer, vars variables) error {
 	}
 	byName := inSpec(o)
 	if byName {
-		vars = noVariables // the spec does not know the position of the device in a container
+		at = place{} // the spec does not know it
 	}
 	names, err := r.Names(&o)
 	if err != nil {
 		return err
 	}
 	c.response.CDI = union(c.response.CDI, names)
-	o, err = r.resolve(o, vars)
+	o, err = r.resolve(o, at)
 	if err != nil {
 		return err
 	}
@@ -369,41 +368,18 @@ func inSpec(o device.Offer) bool {
 	})
 }
 
-// variables are the variables that depend on the container.
-type variables func(name string) (value string, ok bool)
-
-func noVariables(string) (string, bool) { return "", false }
-
-// positions returns the variables of the device at index among the count devices of a container.
-type positions func(index, count int) variables
-
-// position is the positions of devices that one container gets.
-func position(index, count int) variables {
-	return func(name string) (string, bool) {
-		switch name {
-		case device.IndexVar:
-			return strconv.Itoa(index), true
-		case device.CountVar:
-			return strconv.Itoa(count), true
-		}
-		return "", false
-	}
-}
-
 // resolve completes paths and names in the container, and drops optional mounts whose source does
 // not exist. It also drops interfaces that have moved into a container: they stay in the network
 // namespace of its pod, where a runtime does not find them when the container restarts.
-func (r *Resource) resolve(o device.Offer, vars variables) (device.Offer, error) {
+func (r *Resource) resolve(o device.Offer, at place) (device.Offer, error) {
 	o.Nodes = slices.Clone(o.Nodes)
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
-		completed, err := complete(n.Path, vars)
+		containerPath, err := at.complete(n.Path)
 		if err != nil {
 			return o, fmt.Errorf("path of %q in the container: %w", n.HostPath, err)
 		}
-		containerPath := cmp.Or(completed, n.HostPath)
-		containerPath = path.Clean(containerPath)
-		n.Path = device.Literal(containerPath)
+		n.Path = device.Literal(path.Clean(cmp.Or(containerPath, n.HostPath)))
 	}
 	nets, err := namedNets(o)
 	if err != nil {
@@ -445,13 +421,4 @@ func (r *Resource) presentMounts(mounts []device.Mount) []device.Mount {
 		present = append(present, m)
 	}
 	return present
-}
-
-// complete fills in the remaining variables of a text.
-func complete(t device.Text, vars variables) (string, error) {
-	t = t.Expand(vars)
-	if open := t.Vars(); len(open) > 0 {
-		return "", fmt.Errorf("%q has no value for ${%s} here", t, open[0])
-	}
-	return t.String(), nil
 }

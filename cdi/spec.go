@@ -57,7 +57,7 @@ func (r *Resource) Build(offers []device.Offer) (spec *Spec, failed map[string]e
 		if o.Problem != "" || !isByName {
 			continue
 		}
-		edits, err := r.edits(o.ID, []device.Offer{o}, noPosition)
+		edits, err := r.edits(o.ID, []device.Offer{o}, false)
 		if err != nil {
 			failed[o.ID] = err
 			continue
@@ -87,12 +87,7 @@ func (r *Resource) editsOfAll(offers []device.Offer) (Edits, error) {
 	if _, err := r.combine(offers); err != nil {
 		return Edits{}, err
 	}
-	return r.edits(AllDevices, offers, position)
-}
-
-// noPosition has no variables: the position of a single device in a container is not known.
-func noPosition(int, int) variables {
-	return noVariables
+	return r.edits(AllDevices, offers, true)
 }
 
 // newSpec returns the spec of devices in the order of their names, without duplicates, or nil if
@@ -133,8 +128,8 @@ func (r *Resource) checkEntry(name string, edits Edits) error {
 }
 
 // edits returns the container edits of an entry. A path that only an Allocate call could complete
-// is an error.
-func (r *Resource) edits(name string, offers []device.Offer, at positions) (Edits, error) {
+// is an error. isWhole is set if a container has all of these devices.
+func (r *Resource) edits(name string, offers []device.Offer, isWhole bool) (Edits, error) {
 	var e Edits
 	for _, o := range offers {
 		if err := r.addEdits(&e, o); err != nil {
@@ -142,7 +137,7 @@ func (r *Resource) edits(name string, offers []device.Offer, at positions) (Edit
 		}
 	}
 	if r.CDIOnly {
-		env, err := expand("env", offers, envOf, at)
+		env, err := expand("env", offers, envOf, isWhole)
 		if err != nil {
 			return Edits{}, err
 		}
@@ -171,7 +166,7 @@ func (r *Resource) addEdits(e *Edits, o device.Offer) error {
 	if r.CDIOnly && len(o.CDIDevices) > 0 {
 		return fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
 	}
-	o, err := r.resolve(o, noVariables)
+	o, err := r.resolve(o, place{})
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
-	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
 
 // parseRequest parses RESOURCE or RESOURCE=N. size is at least 1. The name is not checked,
@@ -37,19 +38,18 @@ func (s *session) allocate(ctx context.Context, name string, size int, output st
 	if err != nil {
 		return err
 	}
-	// try has waited for the first list, so a resource without a list has no devices.
-	healthy, listed, _ := s.kubelet.Devices(name)
+	healthy, listed := s.agent.Allocatable(name)
 	// The scheduler would not place such a pod on the node, so Allocate is never called for it.
 	if len(healthy) < size {
 		return s.tooFew(name, len(healthy), listed, size)
 	}
-	ids, response, err := s.kubelet.Allocate(ctx, name, healthy, size)
+	ids, response, err := s.agent.Allocate(ctx, name, size)
 	if err != nil {
 		return fmt.Errorf("a container that requests %d is rejected: %w", size, err)
 	}
 	switch output {
 	case "json":
-		return cli.Encode(s.out, s.asServed(response))
+		return cli.Encode(s.out, plugin.ContainerResponse(s.asServed(response)))
 	case "podman":
 		return s.printPodman(response)
 	}
@@ -95,12 +95,12 @@ func (s *session) tooFew(name string, healthy, listed, size int) error {
 
 // asServed returns the response of the session with the paths that serve would return. It changes
 // r itself. CDI names stay, because they contain no path.
-func (s *session) asServed(r *fakekubelet.Response) *fakekubelet.Response {
-	for _, d := range r.GetDevices() {
-		d.HostPath = s.served(d.GetHostPath())
+func (s *session) asServed(r device.Response) device.Response {
+	for i := range r.Nodes {
+		r.Nodes[i].HostPath = s.served(r.Nodes[i].HostPath)
 	}
-	for _, m := range r.GetMounts() {
-		m.HostPath = s.served(m.GetHostPath())
+	for i := range r.Mounts {
+		r.Mounts[i].HostPath = s.served(r.Mounts[i].HostPath)
 	}
 	return r
 }

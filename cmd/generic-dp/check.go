@@ -106,7 +106,6 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 			file.Notes = append(file.Notes, n.Problem)
 		}
 	}
-	file.Notes = append(file.Notes, busNodeNotes(view)...)
 	file.Notes = append(file.Notes, firmwareNotes(cfg)...)
 	file.Notes = append(file.Notes, absenceNotes(cfg, view)...)
 	file.Devices, file.Unusable = countDevices(view)

@@ -135,7 +135,7 @@ func TestOtherPlugins(t *testing.T) {
 	f, _ := recorded(t, "../../testdata/machines/desktop-xhci.txtar")
 	f.config = dir + "/config.toml"
 	f.paths.KubeletDir, f.paths.PodResources, f.paths.RunDir, f.paths.StateDir = dir+"/kubelet", dir+"/pods.sock", dir+"/other", dir+"/state"
-	options := f.serving(new(strings.Builder))
+	options := f.options(new(strings.Builder))
 	options.Listen = ""
 	served := make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
-	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
 
 // part is a part of what a container gets: by a CDI name, or directly by the response to
@@ -22,13 +22,13 @@ type part struct {
 }
 
 // parts returns the parts of a response: the response itself, then its CDI devices in order.
-func (s *session) parts(r *fakekubelet.Response) []part {
+func (s *session) parts(r device.Response) []part {
 	all := []part{{edits: ownEdits(r)}}
 	specs := s.options.Paths.SpecWriter()
-	for _, c := range r.GetCdiDevices() {
+	for _, name := range r.CDI {
 		all = append(all, part{
-			name:  c.GetName(),
-			edits: specs.Edits(c.GetName()),
+			name:  name,
+			edits: specs.Edits(name),
 		})
 	}
 	return all
@@ -37,35 +37,24 @@ func (s *session) parts(r *fakekubelet.Response) []part {
 // ownEdits returns the nodes, mounts and variables of the response itself as container edits, so
 // that they are printed like the edits of a CDI device. The result is never nil. Annotations are
 // left out, because container edits have none.
-func ownEdits(r *fakekubelet.Response) *cdi.Edits {
-	own := &cdi.Edits{}
-	for _, d := range r.GetDevices() {
+func ownEdits(r device.Response) *cdi.Edits {
+	own := cdi.EditsOf(device.Offer{Mounts: r.Mounts})
+	for _, n := range r.Nodes {
 		own.DeviceNodes = append(own.DeviceNodes, &cdi.Node{
-			HostPath:    d.GetHostPath(),
-			Path:        d.GetContainerPath(),
-			Permissions: d.GetPermissions(),
+			HostPath:    n.HostPath,
+			Path:        n.ContainerPath,
+			Permissions: n.Permissions,
 		})
 	}
-	for _, m := range r.GetMounts() {
-		mount := &cdi.Mount{
-			HostPath:      m.GetHostPath(),
-			ContainerPath: m.GetContainerPath(),
-		}
-		if m.GetReadOnly() {
-			mount.Options = []string{"ro"}
-		}
-		own.Mounts = append(own.Mounts, mount)
+	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
+		own.Env = append(own.Env, name+"="+r.Env[name])
 	}
-	env := r.GetEnvs()
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		own.Env = append(own.Env, name+"="+env[name])
-	}
-	return own
+	return &own
 }
 
 // printResponse prints what a container gets as text. The edits of a CDI device are indented
 // below its name.
-func (s *session) printResponse(r *fakekubelet.Response) {
+func (s *session) printResponse(r device.Response) {
 	for _, p := range s.parts(r) {
 		indent := "    "
 		if p.name != "" {
@@ -76,9 +65,8 @@ func (s *session) printResponse(r *fakekubelet.Response) {
 			s.printf("%s%s\n", indent, line)
 		}
 	}
-	annotations := r.GetAnnotations()
-	for _, name := range slices.Sorted(maps.Keys(annotations)) {
-		s.printf("    annotation  %s=%s\n", name, annotations[name])
+	for _, name := range slices.Sorted(maps.Keys(r.Annotations)) {
+		s.printf("    annotation  %s=%s\n", name, r.Annotations[name])
 	}
 }
 
@@ -154,7 +142,7 @@ type argument struct {
 // printPodman prints a response as arguments of podman run, one in each line. They are quoted for
 // eval. It prints nothing if a part of the response cannot be expressed, because the container
 // would lack it.
-func (s *session) printPodman(r *fakekubelet.Response) error {
+func (s *session) printPodman(r device.Response) error {
 	var all []argument
 	for _, p := range s.parts(r) {
 		more, err := s.podmanArguments(p)
@@ -163,9 +151,8 @@ func (s *session) printPodman(r *fakekubelet.Response) error {
 		}
 		all = append(all, more...)
 	}
-	annotations := r.GetAnnotations()
-	for _, name := range slices.Sorted(maps.Keys(annotations)) {
-		annotation := name + "=" + annotations[name]
+	for _, name := range slices.Sorted(maps.Keys(r.Annotations)) {
+		annotation := name + "=" + r.Annotations[name]
 		all = append(all, argument{"--annotation", annotation})
 	}
 	var printed []argument

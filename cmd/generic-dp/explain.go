@@ -12,7 +12,6 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/status"
-	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -26,7 +25,7 @@ type explainReport struct {
 	Variables []matchers.Variable `json:"variables"`
 	Resources []explanation       `json:"resources"`
 	// Nodes, of the offered devices, is empty for a recording.
-	answer.Explain
+	nodeStates
 }
 
 // explanation says why a resource has its devices, and why some of them are Unhealthy.
@@ -65,9 +64,9 @@ RESOURCE is a name, with or without its domain.`,
 		resources := explainResource(view, cfg, args[0])
 		if len(resources) > 0 {
 			return explainReport{
-				Variables: []matchers.Variable{},
-				Resources: resources,
-				Explain:   f.states(view, resources),
+				Variables:  []matchers.Variable{},
+				Resources:  resources,
+				nodeStates: f.states(view, resources),
 			}, nil
 		}
 		return f.explainDevice(cmd.ErrOrStderr(), view, cfg, args[0])
@@ -113,10 +112,10 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 	}
 	resources := explanations(view, cfg, found)
 	return explainReport{
-		Device:    listed(listAll(all, view), found, name),
-		Variables: view.Variables(found.Hardware, found.Node),
-		Resources: resources,
-		Explain:   f.states(view, resources),
+		Device:     listed(listAll(all, view), found, name),
+		Variables:  view.Variables(found.Hardware, found.Node),
+		Resources:  resources,
+		nodeStates: f.states(view, resources),
 	}, nil
 }
 

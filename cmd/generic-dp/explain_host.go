@@ -12,13 +12,33 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
+// nodeStates are the nodes of offered devices.
+type nodeStates struct {
+	Nodes []nodeState `json:"nodes"`
+	// HostProcesses is set if the processes of the whole host were examined. A pod only sees its
+	// own ones, and a user other than root only the user's.
+	HostProcesses bool `json:"host_processes"`
+}
+
+// nodeState is a node of an offered device, with owner, group and mode as they are in a container.
+type nodeState struct {
+	Resource string `json:"resource"`
+	ID       string `json:"id"`
+	Path     string `json:"path"`
+	UID      uint32 `json:"uid"`
+	GID      uint32 `json:"gid"`
+	// Mode has the permission bits.
+	Mode uint32 `json:"mode"`
+	// OpenIn are the processes that have the node open: "ModemManager (612)".
+	OpenIn []string `json:"open_in"`
+}
+
 // describeNode describes the state of a node in a line, after the path.
-func describeNode(n answer.Node) string {
+func describeNode(n nodeState) string {
 	text := fmt.Sprintf("mode %04o, uid %d, gid %d", n.Mode, n.UID, n.GID)
 	if n.Mode == 0 {
 		text += ": only root can open it"
@@ -36,9 +56,9 @@ func describeNode(n answer.Node) string {
 // states returns the state of the nodes of all offered devices: owner, group and mode as they are in
 // a container, and who has them open. A node of several devices is in the list once for each of them.
 // A recording has nodes without owners and processes, so the list is empty for it.
-func (f *flags) states(view *agent.View, resources []explanation) answer.Explain {
-	states := answer.Explain{
-		Nodes:         []answer.Node{},
+func (f *flags) states(view *agent.View, resources []explanation) nodeStates {
+	states := nodeStates{
+		Nodes:         []nodeState{},
 		HostProcesses: seesHostProcesses(),
 	}
 	if f.unpacked != "" {
@@ -52,7 +72,7 @@ func (f *flags) states(view *agent.View, resources []explanation) answer.Explain
 				continue
 			}
 			for _, n := range o.Nodes {
-				state, err := f.nodeState(n.HostPath, o.Owner, open)
+				state, err := f.stateOf(n.HostPath, o.Owner, open)
 				if err != nil {
 					continue // it has disappeared meanwhile
 				}
@@ -65,15 +85,15 @@ func (f *flags) states(view *agent.View, resources []explanation) answer.Explain
 	return states
 }
 
-// nodeState reads the state of a node. owner is nil if the configuration does not replace anything,
+// stateOf reads the state of a node. owner is nil if the configuration does not replace anything,
 // and open has the processes by device number. Resource and ID are left to the caller.
-func (f *flags) nodeState(path string, owner *device.Owner, open map[uint64][]string) (answer.Node, error) {
+func (f *flags) stateOf(path string, owner *device.Owner, open map[uint64][]string) (nodeState, error) {
 	var stat unix.Stat_t
 	err := unix.Stat(f.here(path), &stat)
 	if err != nil {
-		return answer.Node{}, err
+		return nodeState{}, err
 	}
-	state := answer.Node{
+	state := nodeState{
 		Path: path,
 		UID:  stat.Uid,
 		GID:  stat.Gid,

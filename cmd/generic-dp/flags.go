@@ -101,16 +101,19 @@ func (f *flags) addPaths() {
 	path := func(value *string, name, usage string) {
 		f.all.StringVar(value, name, *value, usage)
 	}
+	required := func(value *string, name, usage string) {
+		f.all.Var((*requiredPath)(value), name, usage)
+	}
 	f.config = "/etc/generic-dp"
-	path(&f.config, "config", "configuration: a TOML file, or a directory of *.toml files read as one")
-	path(&f.paths.Sysfs, "sysfs", "sysfs of the host, or a recording made by snapshot")
+	required(&f.config, "config", "configuration: a TOML file, or a directory of *.toml files read as one")
+	required(&f.paths.Sysfs, "sysfs", "sysfs of the host, or a recording made by snapshot")
 	path(&f.paths.Cgroup, "cgroup", "cgroup tree of the host, which shows whether a pod still runs; empty for none")
-	path(&f.paths.Dev, "dev", "/dev of the host")
-	path(&f.paths.StateDir, "state-dir", "state that survives restarts: identity decisions, the last good configuration")
-	path(&f.paths.KubeletDir, "kubelet-dir", "the kubelet's device plugin directory, with its sockets")
+	required(&f.paths.Dev, "dev", "/dev of the host")
+	required(&f.paths.StateDir, "state-dir", "state that survives restarts: identity decisions, the last good configuration")
+	required(&f.paths.KubeletDir, "kubelet-dir", "the kubelet's device plugin directory, with its sockets")
 	path(&f.paths.Registry, "plugins-registry", "the kubelet's directory of plugin registration sockets, for api = \"dra\"")
 	path(&f.paths.PodResources, "pod-resources", "socket of the kubelet's PodResources API, which reports the holders of devices")
-	path(&f.paths.RunDir, "run-dir", "links that follow devices; in a pod, mounted from the host at the same path")
+	required(&f.paths.RunDir, "run-dir", "links that follow devices; in a pod, mounted from the host at the same path")
 	path(&f.paths.CDIDir, "cdi-dir", "directory for CDI specs")
 	path(&f.paths.DeviceInfoDir, "device-info-dir",
 		"files for Multus with the PCI addresses of network functions: /var/run/k8s.cni.cncf.io/devinfo/dp (default none)")
@@ -174,6 +177,22 @@ func (f *flags) readEnvironment(cmd *cobra.Command) error {
 	})
 	return problem
 }
+
+// requiredPath is the value of a flag without which nothing works.
+type requiredPath string
+
+// Set rejects an empty path.
+func (p *requiredPath) Set(text string) error {
+	if text == "" {
+		return errors.New("must not be empty")
+	}
+	*p = requiredPath(text)
+	return nil
+}
+
+func (p *requiredPath) String() string { return string(*p) }
+
+func (*requiredPath) Type() string { return "string" }
 
 // allowValue is the value of --allow. Repeated flags add privileges. config.Allow has the other
 // methods of pflag.Value, since package genericdp parses the same words.

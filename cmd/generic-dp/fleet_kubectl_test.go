@@ -24,7 +24,6 @@ import (
 //   - NODE.status is the status of the instance on a node, in YAML. kubectl exec runs this program
 //     on the recorded machine that the annotation "machine" of the node names, and the program asks
 //     that instance.
-//   - NODE.explain is the answer of explain on a node, in JSON.
 //   - config is the configuration of all nodes.
 func fakeKubectl() {
 	cluster, err := readFakeCluster(filepath.SplitList(os.Getenv("CLUSTER"))...)
@@ -275,14 +274,6 @@ func (c *fakeCluster) exec(ctx context.Context, call fakeCall, stdout, stderr io
 		if machine := field(node, "metadata", "annotations", "machine"); machine != "" {
 			args = append(args, "--sysfs="+filepath.Join(c.machines, machine+".txtar"))
 		}
-	}
-	// A recording has no owners of nodes.
-	if file := c.path(name + "." + args[0]); file != "" && args[0] == "explain" {
-		text, err := os.ReadFile(file)
-		if err == nil {
-			_, err = stdout.Write(text)
-		}
-		return err
 	}
 	if code := run(ctx, args, stdout, stderr); code != 0 {
 		return fmt.Errorf("command terminated with exit code %d", code)

@@ -22,17 +22,10 @@ import (
 // config.Problems if the configuration is invalid or needs a permission that --allow does not
 // give, and wraps fs.ErrNotExist if there is no such file.
 func (f *flags) load(path string) (*config.Config, error) {
-	cfg, err := f.parse(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
-	}
-	return cfg, err
-}
-
-// parse reads, parses and checks the configuration at a path. In contrast to load, its errors
-// have no hint about a missing file.
-func (f *flags) parse(path string) (*config.Config, error) {
 	cfg, m, err := f.read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
+	}
 	if err != nil {
 		return nil, err
 	}

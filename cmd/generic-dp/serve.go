@@ -3,17 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
-	genericdp "github.com/generic-dp/generic-dp"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/sys/limits"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
@@ -50,7 +47,7 @@ values. CDI has no annotations.`,
 			if once {
 				return f.writeSpecs(cmd)
 			}
-			options := f.serving(cmd.ErrOrStderr())
+			options := f.options(cmd.ErrOrStderr())
 			options.CDIOnly = noKubelet
 			return serve(cmd.Context(), options)
 		},
@@ -111,41 +108,10 @@ device cannot restart. clean refuses to run while an instance serves.`,
 	return cmd
 }
 
-// serving returns the options of an instance, from the flags. The log goes to w. Only serve uses
-// them: commands that read the host use options, since they need the internal options of
-// the agent. The program thereby serves in the same way as a program that embeds the package.
-func (f *flags) serving(w io.Writer) genericdp.Options {
-	o := genericdp.DefaultOptions()
-	o.Config = f.config
-	// The package accepts the words of the flag. Splitting an empty text would give one empty
-	// word.
-	if allow := f.allow.String(); allow != "" {
-		o.Allow = strings.Split(allow, ",")
-	}
-	o.Domains = f.allow.Domains
-	o.KubeletDir = f.paths.KubeletDir
-	o.PluginsRegistry = f.paths.Registry
-	o.PodResources = f.paths.PodResources
-	o.Sysfs = f.paths.Sysfs
-	o.Cgroup = f.paths.Cgroup
-	o.Dev = f.paths.Dev
-	o.RunDir = f.paths.RunDir
-	o.StateDir = f.paths.StateDir
-	o.CDIDir = f.paths.CDIDir
-	o.DeviceInfoDir = f.paths.DeviceInfoDir
-	o.NFDDir = f.paths.NFDDir
-	o.Listen = f.listen
-	o.NodeName = f.nodeName
-	o.Version = version
-	o.Log = f.logger(w)
-	return o
-}
-
 // serve runs an instance until ctx is cancelled, and returns nil then. The limits are about the
-// whole process, and so are signals and systemd: an embedding program has its own. All goroutines
-// that it starts end before it returns, except for limits.Memory, which only reads a few small
-// files.
-func serve(ctx context.Context, options genericdp.Options) error {
+// whole process, and so are signals and systemd. All goroutines that it starts end before it returns,
+// except for limits.Memory, which only reads a few small files.
+func serve(ctx context.Context, options agent.Options) error {
 	limits.CPUs()
 	// The first lists should not wait for files below /proc and /sys.
 	go limits.Memory()
@@ -154,47 +120,38 @@ func serve(ctx context.Context, options genericdp.Options) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // before Run: an early signal must not end the process
 	defer signal.Stop(hangups)
-	reload := make(chan struct{})
-	options.Reload = reload
-	options.Settled = notifyReady
-	// The helpers must also end if Run fails without a signal.
+	// The helper must also end if Run fails without a signal.
 	ctx, stop := context.WithCancel(ctx)
-	var helpers sync.WaitGroup
-	helpers.Go(func() {
-		forwardHangups(ctx, hangups, reload)
+	defer stop()
+	a, err := agent.New(ctx, options)
+	if err != nil {
+		return err
+	}
+	var following sync.WaitGroup
+	following.Go(func() {
+		follow(ctx, a, hangups)
 	})
-	helpers.Go(func() {
-		// systemd then waits for the end up to TimeoutStopSec. Without NOTIFY_SOCKET, this does
-		// nothing.
-		<-ctx.Done()
-		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
-	})
-	err := genericdp.Run(ctx, options)
+	err = a.Run(ctx)
 	stop()
-	helpers.Wait()
+	following.Wait()
 	return err
 }
 
-// forwardHangups makes each SIGHUP a request to read the configuration again. It returns when ctx
-// is cancelled, also while Run does not receive the request because it is ending.
-func forwardHangups(ctx context.Context, hangups <-chan os.Signal, reload chan<- struct{}) {
+// follow reads the configuration again for each SIGHUP, and tells systemd when dependent units may
+// start, and that it has to wait for the end up to TimeoutStopSec (sd_notify(3)). Outside of systemd
+// it tells nobody. It returns when ctx is cancelled.
+func follow(ctx context.Context, a *agent.Agent, hangups <-chan os.Signal) {
+	settled := a.Settled()
 	for {
 		select {
 		case <-ctx.Done():
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 			return
 		case <-hangups:
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case reload <- struct{}{}:
+			a.Reload()
+		case <-settled:
+			settled = nil
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 		}
 	}
-}
-
-// notifyReady tells systemd that dependent units may start (sd_notify(3)). Outside of systemd it
-// does nothing. Run calls it once, after the devices that are present at the start are served.
-// Its result is ignored: systemd reports a unit that is never ready.
-func notifyReady() {
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 }

@@ -2,59 +2,19 @@ package main
 
 import (
 	"context"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	genericdp "github.com/generic-dp/generic-dp"
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
-
-// The flags have the defaults of the API for embedding programs, and each reaches its option.
-func TestFlagsAreOptions(t *testing.T) {
-	t.Parallel()
-	f := newFlags()
-	want := genericdp.DefaultOptions()
-	want.Version = version
-	got := f.serving(io.Discard)
-	got.Log = nil
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("options without flags (-want +got):\n%s", diff)
-	}
-	paths := reflect.ValueOf(&f.paths).Elem()
-	for i := range paths.NumField() {
-		if field := paths.Field(i); field.Kind() == reflect.String {
-			field.SetString("/set/" + paths.Type().Field(i).Name)
-		}
-	}
-	f.config = "/set/config"
-	f.listen = "/set/listen"
-	f.nodeName = "/set/name"
-	f.allow = config.Allow{Hooks: true, Mounts: []string{"/srv"}, Domains: []string{"example.com"}}
-	set := reflect.ValueOf(f.serving(io.Discard))
-	before := reflect.ValueOf(want)
-	for i := range set.NumField() {
-		name := set.Type().Field(i).Name
-		switch name {
-		case "ConfigText", "APIServer", "APIServerCA", "APIServerToken", "CDIOnly", "Version", "Log", "Reload", "Settled":
-			continue // no flag of serve
-		}
-		if reflect.DeepEqual(set.Field(i).Interface(), before.Field(i).Interface()) {
-			t.Errorf("no flag sets %s", name)
-		}
-	}
-}
 
 // systemd is notified after the first scan.
 func TestNotifiesSystemd(t *testing.T) {

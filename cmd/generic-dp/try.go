@@ -21,7 +21,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
-	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
@@ -36,11 +35,11 @@ func newTry(f *flags) *cobra.Command {
 	var output *string
 	cmd := &cobra.Command{
 		Use:   "try [RESOURCE[=N]]",
-		Short: "show what containers would get, by serve against a fake kubelet",
-		Long: `try runs serve against a fake kubelet inside this process, over real sockets in
-a temporary directory. It prints each resource, its devices and what a
-container would get, and then changes until it is stopped. It needs no
-privileges except for reading /sys and /dev.
+		Short: "show what containers would get, by serve without a kubelet",
+		Long: `try runs serve inside this process, without a kubelet and in a temporary
+directory. It prints each resource, its devices and what a container would get,
+and then changes until it is stopped. It needs no privileges except for reading
+/sys and /dev.
 
 With RESOURCE, it requests N devices (default 1), and prints what the container
 would get: as text (table), as the answer to the kubelet (json), or as arguments
@@ -82,8 +81,8 @@ of podman run (podman).
 	return cmd
 }
 
-// session is serve in this process, with a fake kubelet. It prints what the kubelet gets. It
-// never touches the kubelet, the links and the state of the host.
+// session is serve in this process, without a kubelet. It never touches the kubelet, the links and the
+// state of the host.
 type session struct {
 	flags *flags
 	// dir contains everything that is written. try removes it at the end.
@@ -91,13 +90,12 @@ type session struct {
 	// options are the options of agent, with paths below dir.
 	options agent.Options
 	// agent is nil until run starts it.
-	agent   *agent.Agent
-	kubelet *fakekubelet.Kubelet
-	out     io.Writer
+	agent *agent.Agent
+	out   io.Writer
 }
 
 // try runs a session until use returns. listen is the address of the status page, empty for none.
-// use runs in a goroutine of its own once all resources are listed; its context is cancelled if
+// use runs in a goroutine of its own once the host was scanned; its context is cancelled if
 // the agent fails. The result joins the error of the session with the error of removing its
 // files.
 func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context, *session) error) (err error) {
@@ -118,13 +116,6 @@ func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context,
 	if err != nil {
 		return err
 	}
-	s.kubelet, err = fakekubelet.Start(s.options.Paths.KubeletDir, s.options.Paths.PodResources)
-	if err != nil {
-		return err
-	}
-	// Deferred calls run in reverse order: the sockets are closed before their directory is
-	// removed.
-	defer s.kubelet.Stop()
 	return s.run(cmd.Context(), use)
 }
 
@@ -185,11 +176,14 @@ func (s *session) run(ctx context.Context, use func(context.Context, *session) e
 	})
 	group.Go(func() error {
 		defer stop()
-		err := s.settle(ctx)
-		if err != nil {
-			return err
+		select {
+		case <-s.agent.Settled():
+			return use(ctx, s)
+		case <-ctx.Done():
+			return nil
+		case <-time.After(tryFor):
+			return fmt.Errorf("the first scan of the host takes longer than %s", tryFor)
 		}
-		return use(ctx, s)
 	})
 	return group.Wait()
 }
@@ -199,9 +193,6 @@ func (s *session) run(ctx context.Context, use func(context.Context, *session) e
 // no default, and try has no flags for them.
 func (f *flags) below(dir string) agent.Paths {
 	p := f.paths
-	// The names are short, because the path of a socket has at most 107 bytes (unix(7)).
-	p.KubeletDir = filepath.Join(dir, "kubelet")
-	p.PodResources = filepath.Join(dir, "pods.sock")
 	p.RunDir = filepath.Join(dir, "run")
 	p.StateDir = filepath.Join(dir, "state")
 	p.CDIDir = filepath.Join(dir, "cdi")
@@ -239,7 +230,7 @@ func (s *session) show(ctx context.Context, once bool) error {
 	for {
 		// The channel is taken before the devices: a change in between closes it, so none is
 		// missed.
-		changed := s.kubelet.Changed()
+		changed := s.agent.Changed()
 		now := s.devices(s.agent.Names()...)
 		s.printChanges(shown, now)
 		shown = now
@@ -275,61 +266,16 @@ func writeFiles(dir string, files []config.File) error {
 // continue or end earlier because of them.
 func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
 
-// settle waits until the fake kubelet has a list of every resource with devices. It fails after
-// tryFor, and says whether the scan or the lists took too long.
-func (s *session) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, tryFor)
-	defer cancel()
-	select {
-	case <-s.agent.Settled():
-	case <-ctx.Done():
-		return fmt.Errorf("first scan of the host: %w", ctx.Err())
-	}
-	for {
-		changed := s.kubelet.Changed()
-		if !slices.ContainsFunc(s.agent.Names(), s.isAwaited) {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("first lists: %w", ctx.Err())
-		}
-	}
-}
-
-// isAwaited reports whether the kubelet will get the latest list of a resource and does not have it
-// yet. A resource without devices is not registered, so its list would never come.
-func (s *session) isAwaited(resource string) bool {
-	healthy, _, isListed := s.kubelet.Devices(resource)
-	entries := s.agent.Entries(resource)
-	hasDevices := len(entries) > 0
-	return hasDevices && (!isListed || len(healthy) != healthySlots(entries))
-}
-
-// healthySlots returns the number of healthy slots of a list.
-func healthySlots(entries []ledger.Entry) int {
-	n := 0
-	for _, e := range entries {
-		for _, slot := range ledger.Slots(e) {
-			if slot.Healthy {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // printResource prints a resource, its devices and what a container would get. It allocates one
 // slot if one is healthy. A rejected request is part of the output, not an error.
 func (s *session) printResource(ctx context.Context, name string) {
 	entries := s.agent.Entries(name)
 	s.printf("%s: %s", name, cli.Count(len(entries), "device"))
-	healthy, slots, isListed := s.kubelet.Devices(name)
-	if isListed {
+	healthy, slots := s.agent.Allocatable(name)
+	if len(entries) > 0 {
 		s.printf(", allocatable %d of %s\n", len(healthy), cli.Count(slots, "slot"))
 	} else {
-		s.printf(" on this host; it is registered with its first device\n")
+		s.printf(" on this host\n")
 	}
 	devices := s.devices(name)
 	for _, e := range entries {
@@ -338,7 +284,7 @@ func (s *session) printResource(ctx context.Context, name string) {
 	if len(healthy) == 0 {
 		return
 	}
-	ids, response, err := s.kubelet.Allocate(ctx, name, healthy, 1)
+	ids, response, err := s.agent.Allocate(ctx, name, 1)
 	if err != nil {
 		s.printf("  a container that requests 1 is rejected: %v\n", err)
 		return

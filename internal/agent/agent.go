@@ -49,8 +49,8 @@ type Options struct {
 	Listen string
 	// CDIOnly is set if there is no kubelet: every resource is injected by CDI specs.
 	CDIOnly bool
-	// ShowsOnly is set if no container gets a device: then an exclusive device stays available after an
-	// allocation of its rival, and every resource is offered as a device plugin.
+	// ShowsOnly is set if there is neither a kubelet nor a container: Agent.Allocate shows what one
+	// would get. Every resource is offered as a device plugin.
 	ShowsOnly bool
 	// KubeAPI is the API server, for DRA.
 	KubeAPI kubeapi.Config
@@ -107,6 +107,8 @@ type Agent struct {
 	page page
 	// allSettled is closed when the host was scanned and nothing is pending, see Settled.
 	allSettled chan struct{}
+	// passed is closed and replaced when lists may have changed, see Changed.
+	passed atomic.Pointer[chan struct{}]
 }
 
 // startup is what New has found. The loop begins with it.
@@ -206,6 +208,8 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 
 		predecessorEnded: newSignal(),
 	}
+	passed := make(chan struct{})
+	a.passed.Store(&passed)
 	a.page.problems = newProblems(options.Log)
 	a.page.started = time.Now()
 	a.page.stuck = make(chan struct{}, 1)
@@ -258,7 +262,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		return a.now()
 	})
 	a.pods.cgroups = cgroup.New(p.Cgroup)
-	if !options.CDIOnly {
+	if options.hasKubelet() {
 		a.book = a.newBook()
 	}
 	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
@@ -313,6 +317,9 @@ func (a *Agent) sweep() {
 		a.log.Warn("stale sockets can't be removed", "kubelet_dir", a.options.Paths.KubeletDir, "err", err)
 	}
 }
+
+// hasKubelet reports whether there is a kubelet to serve.
+func (o Options) hasKubelet() bool { return !o.CDIOnly && !o.ShowsOnly }
 
 // Settled is closed when the host was scanned and nothing is about to change without
 // an event. It stays open while the host cannot be scanned.
@@ -416,7 +423,7 @@ func (o Options) prepare() error {
 	if err := makeRunDir(p); err != nil {
 		return o.withHint(err, "run-dir")
 	}
-	if o.CDIOnly {
+	if !o.hasKubelet() {
 		return nil
 	}
 	// The path of a socket has a maximum length (unix(7)), which is checked before any plugin

@@ -29,7 +29,7 @@ import (
 // To the ledger a change of the API is a move to another resource, made when no container holds the
 // device.
 func (o Options) keyOf(name string, c *config.Resource) string {
-	byDRA := c.API == config.APIDRA && !o.ShowsOnly && !o.CDIOnly
+	byDRA := c.API == config.APIDRA && o.hasKubelet()
 	return device.ResourceKey(name, byDRA)
 }
 
@@ -58,7 +58,7 @@ type draDriver struct {
 // runDRA starts the driver if it is needed. Only the loop calls it, in each pass.
 func (l *loop) runDRA(out ledger.Output) {
 	d := l.dra
-	if l.options.CDIOnly || d.isRunning.Load() || !l.needsDRA(out) {
+	if !l.options.hasKubelet() || d.isRunning.Load() || !l.needsDRA(out) {
 		return
 	}
 	d.isRunning.Store(true)

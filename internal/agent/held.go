@@ -40,9 +40,6 @@ func (a *Agent) newBook() *holds.Book {
 		CgroupHint: a.options.hint("cgroup"),
 		Log:        a.log,
 	}
-	if a.options.ShowsOnly {
-		o.Journal = ""
-	}
 	return holds.New(o)
 }
 
@@ -78,14 +75,14 @@ func (a *Agent) listAgain() {
 // claims are ours, so that they are known without the kubelet.
 func (a *Agent) loadHolds(ctx context.Context) {
 	a.book.Load(ctx)
-	if !a.options.CDIOnly && !a.options.ShowsOnly {
+	if a.options.hasKubelet() {
 		a.dra.plugin.Load()
 	}
 }
 
 // observe tells the book what the devices of this pass use of the host, and returns who holds them.
 func (l *loop) observe(ctx context.Context, v *View) *holds.View {
-	if l.options.CDIOnly {
+	if !l.options.hasKubelet() {
 		return &holds.View{} // nobody knows the holders, and nobody waits for them
 	}
 	offered := map[string]holds.Device{}

@@ -56,9 +56,9 @@ var groups = []group{
 var onlyImporters = map[string][]string{
 	"github.com/BurntSushi/toml":    {"config"},
 	"github.com/jaypipes/ghw":       {"internal/host/inventory"},
-	"k8s.io/kubelet":                {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/testing/kubelettest", "internal/tools/fakekubelet", "test/floor"},
+	"k8s.io/kubelet":                {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/testing/kubelettest", "test/floor"},
 	"tags.cncf.io":                  {"cdi", "config"},
-	"google.golang.org/grpc":        {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/kubelet/socket", "internal/testing/kubelettest", "internal/tools/fakekubelet", "test/floor"},
+	"google.golang.org/grpc":        {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/kubelet/socket", "internal/testing/kubelettest", "test/floor"},
 	"github.com/spf13/cobra":        {"cmd/generic-dp", "internal/tools/cli", "internal/tools/plugin"},
 	"github.com/coreos/go-systemd":  {"cmd/generic-dp"},
 	"github.com/jaypipes/pcidb":     {"internal/tools/catalog"},

@@ -294,7 +294,7 @@ func (l *loop) settle() {
 	l.life.settled = true
 	close(l.allSettled)
 	kubelet, _ := l.kubelet.Kubelet()
-	if kubelet.Present || l.options.CDIOnly {
+	if kubelet.Present || !l.options.hasKubelet() {
 		return
 	}
 	l.log.Info("waiting for the kubelet: its socket does not exist yet",

@@ -108,7 +108,7 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 		r.dra = a.dra
 		return r
 	}
-	if a.options.CDIOnly {
+	if !a.options.hasKubelet() {
 		return r
 	}
 	hooks := plugin.Hooks{
@@ -357,6 +357,7 @@ func (l *loop) publish(
 			l.life.ended[r.Name] = r.ended
 		}
 	}
+	l.tellPassed()
 	return due
 }
 

@@ -71,7 +71,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return a.page.metrics.Serve(ctx, a.page.listener)
 		})
 	}
-	if !a.options.CDIOnly {
+	if a.options.hasKubelet() {
 		life.answering.Go(a.kubelet.Run)
 	}
 	var l *loop
@@ -147,7 +147,7 @@ func (a *Agent) serve(life phases) *loop {
 	}
 	// The loop is made before any goroutine starts: it continues with what New has found.
 	l := newLoop(a, life)
-	if !a.options.CDIOnly {
+	if a.options.hasKubelet() {
 		life.passing.Go(func(context.Context) error {
 			a.sweep()
 			return nil

@@ -102,10 +102,14 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 		Events:    a.page.events.latest(),
 	}
 	var known kubeletAnswer
-	if a.options.CDIOnly {
+	switch {
+	case a.options.ShowsOnly:
+		s.Command = "try"
+		known.held = podresources.Holders{} // no container exists
+	case a.options.CDIOnly:
 		s.Command = "serve --no-kubelet"
 		s.HeldUnknown = "there is no kubelet to ask"
-	} else {
+	default:
 		kubelet, _ := a.kubelet.Kubelet()
 		s.Kubelet = &status.Kubelet{
 			Present: kubelet.Present,

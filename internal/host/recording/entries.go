@@ -25,7 +25,7 @@ func record(r *inventory.Reading, redact *redaction) []entry {
 	}
 	for p, lines := range r.Proc {
 		name := "proc/" + p
-		byName[name] = entry{name: name, text: redact.proc(lines)}
+		byName[name] = entry{name: name, text: redact.sysfs(lines)}
 	}
 	all := slices.Collect(maps.Values(byName))
 	sortByDirectory(all)

@@ -34,7 +34,7 @@ type redaction struct {
 	serials map[string]string // placeholder by serial, without white space around it
 	words   []word            // the serials as in names and strings, the longest first
 	names   map[string]string // new last element by path, for files below /dev
-	elems   map[string]string // new element of paths below /sys, by the old one
+	nets    []word            // names of interfaces, the longest first
 	// usb has the USB devices by sysfs path, to find the device of an attribute.
 	usb map[string]*device.USB
 }
@@ -48,7 +48,6 @@ func newRedaction(reading *inventory.Reading) *redaction {
 	r := &redaction{
 		serials: make(map[string]string),
 		names:   make(map[string]string),
-		elems:   make(map[string]string),
 		usb:     make(map[string]*device.USB),
 	}
 	for _, h := range reading.Snapshot.Hardware {
@@ -70,7 +69,12 @@ func newRedaction(reading *inventory.Reading) *redaction {
 	// The words are needed to rename files.
 	r.listWords()
 	r.renameInDev(reading)
-	r.renameInSysfs(reading)
+	for _, n := range reading.Snapshot.Nets {
+		if longNumber().MatchString(n.Path) {
+			r.nets = append(r.nets, word{old: n.Path, new: fmt.Sprintf("REDACTED-%d", len(r.nets)+1)})
+		}
+	}
+	slices.SortStableFunc(r.nets, func(a, b word) int { return len(b.old) - len(a.old) })
 	return r
 }
 
@@ -234,10 +238,14 @@ func (r *redaction) text(s string) string {
 }
 
 // replace replaces the serials in a text.
-func (r *redaction) replace(s string) string {
+func (r *redaction) replace(s string) string { return replace(s, r.words) }
+
+// replace replaces words in a text. The longest word comes first, so that a word within another one
+// is not found in it.
+func replace(s string, words []word) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
-		found := r.wordAt(s, i)
+		found := wordAt(s, i, words)
 		if found == nil {
 			b.WriteByte(s[i])
 			i++
@@ -254,11 +262,9 @@ func (r *redaction) replace(s string) string {
 const shortSerial = 6
 
 // wordAt returns the word that occurs at a position of a text, or nil.
-func (r *redaction) wordAt(s string, start int) *word {
-	// The longest word comes first, so that a serial number within another one is not found in
-	// it.
-	for i := range r.words {
-		w := &r.words[i]
+func wordAt(s string, start int, words []word) *word {
+	for i := range words {
+		w := &words[i]
 		if !strings.HasPrefix(s[start:], w.old) {
 			continue
 		}
@@ -416,55 +422,11 @@ func linesWith(prefixes []string, text string) string {
 	return kept.String()
 }
 
-// renameInSysfs fills in elems. It only renames interfaces with a MAC address in their name.
-func (r *redaction) renameInSysfs(reading *inventory.Reading) {
-	for _, n := range reading.Snapshot.Nets {
-		if longNumber().MatchString(n.Path) {
-			r.elems[n.Path] = fmt.Sprintf("REDACTED-%d", len(r.elems)+1)
-		}
-	}
-}
-
-// sysfs returns the redacted path below /sys, or the redacted target of a link there.
+// sysfs returns a redacted path below /sys, target of a link there, or file of /proc. An interface may
+// be a part of a name: "upper_enx001122aabbcc".
 func (r *redaction) sysfs(p string) string {
-	if r == nil || len(r.elems) == 0 {
+	if r == nil {
 		return p
 	}
-	elems := strings.Split(p, "/")
-	for i, e := range elems {
-		elems[i] = r.elem(e)
-	}
-	return strings.Join(elems, "/")
-}
-
-// elem returns one redacted element of a path: the name of an interface may follow the kind of a
-// link.
-func (r *redaction) elem(e string) string {
-	name := strings.TrimPrefix(strings.TrimPrefix(e, "upper_"), "lower_")
-	if other, ok := r.elems[name]; ok {
-		return strings.TrimSuffix(e, name) + other
-	}
-	return e
-}
-
-// proc returns the redacted lines of a file below /proc.
-func (r *redaction) proc(lines string) string {
-	if r == nil {
-		return lines
-	}
-	var b strings.Builder
-	for line := range strings.Lines(lines) {
-		// Columns are separated by spaces, several of which stay as they are.
-		fields := strings.Split(strings.TrimSuffix(line, "\n"), " ")
-		for i, f := range fields {
-			// Files such as /proc/net/dev write "eth0:".
-			name, colon := strings.CutSuffix(f, ":")
-			fields[i] = r.elem(name)
-			if colon {
-				fields[i] += ":"
-			}
-		}
-		b.WriteString(strings.Join(fields, " ") + "\n")
-	}
-	return b.String()
+	return replace(p, r.nets)
 }

@@ -51,8 +51,8 @@ func topology(nodes []int) *v1beta1.TopologyInfo {
 	return t
 }
 
-// containerResponse is a response in the kubelet's API.
-func containerResponse(r device.Response) *v1beta1.ContainerAllocateResponse {
+// ContainerResponse is a response for a container in the kubelet's API.
+func ContainerResponse(r device.Response) *v1beta1.ContainerAllocateResponse {
 	resp := &v1beta1.ContainerAllocateResponse{
 		Envs:        r.Env,
 		Annotations: r.Annotations,

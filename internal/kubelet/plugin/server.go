@@ -187,7 +187,7 @@ func (s *server) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v
 			resp = nil
 			break
 		}
-		resp.ContainerResponses = append(resp.ContainerResponses, containerResponse(r))
+		resp.ContainerResponses = append(resp.ContainerResponses, ContainerResponse(r))
 	}
 	took := time.Since(began)
 	s.Hooks.Allocated(took, err)

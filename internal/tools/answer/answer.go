@@ -99,24 +99,3 @@ func (c *Change) Becomes() string {
 	}
 	return ""
 }
-
-// Explain is the part of `explain -o json` that is about the nodes of offered devices.
-type Explain struct {
-	Nodes []Node `json:"nodes"`
-	// HostProcesses is set if the processes of the whole host were examined. A pod only sees its
-	// own ones, and a user other than root only the user's.
-	HostProcesses bool `json:"host_processes"`
-}
-
-// Node is a node of an offered device, with owner, group and mode as they are in a container.
-type Node struct {
-	Resource string `json:"resource"`
-	ID       string `json:"id"`
-	Path     string `json:"path"`
-	UID      uint32 `json:"uid"`
-	GID      uint32 `json:"gid"`
-	// Mode has the permission bits.
-	Mode uint32 `json:"mode"`
-	// OpenIn are the processes that have the node open: "ModemManager (612)".
-	OpenIn []string `json:"open_in"`
-}

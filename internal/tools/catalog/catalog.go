@@ -109,10 +109,10 @@ func usbDrivers(u *device.USB) []string {
 // (usbfs_driver in drivers/usb/core/devio.c).
 const usbfs = "usbfs"
 
-// KernelDriver returns the kernel driver that uses an interface of a USB device. It is empty if
+// kernelDriver returns the kernel driver that uses an interface of a USB device. It is empty if
 // there is none. A program with the bus node of such a device can detach the driver
 // (USBDEVFS_DISCONNECT in drivers/usb/core/devio.c), so that the host loses the device.
-func KernelDriver(h *device.Hardware) string {
+func kernelDriver(h *device.Hardware) string {
 	if h.USB == nil {
 		return ""
 	}
@@ -122,11 +122,6 @@ func KernelDriver(h *device.Hardware) string {
 		}
 	}
 	return ""
-}
-
-// IsBusNode reports whether a path is the raw node of a USB device.
-func IsBusNode(path string) bool {
-	return strings.HasPrefix(path, "/dev/bus/usb/")
 }
 
 // paths lists the paths of nodes, and the names of network interfaces.

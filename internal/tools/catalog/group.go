@@ -96,7 +96,7 @@ func (c *Catalog) otherNodes(h *device.Hardware) []string {
 		switch {
 		case len(ports) > 0:
 			return serialNodes
-		case KernelDriver(h) != "":
+		case kernelDriver(h) != "":
 			return nil
 		}
 		return []string{busNodes}
@@ -299,7 +299,7 @@ func (c *Catalog) narrow(g *group, n *device.Node) []string {
 	}
 	g.lines = nil
 	glob := pattern.Quote(stem(n.Path)) + "*"
-	if IsBusNode(n.Path) {
+	if c.matches(n.Path, busNodes) {
 		glob = busNodes
 	}
 	// Among several nodes with one stem, the interface or the kernel's index does not change

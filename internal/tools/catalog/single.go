@@ -51,7 +51,7 @@ func (c *Catalog) For(found Found) Resource {
 	g.resource = cmp.Or(g.resource, slug(strings.ToLower(g.name)))
 	r := c.resourceOf(g)
 	// The administrator asked for it: a comment is enough.
-	driver := KernelDriver(h)
+	driver := kernelDriver(h)
 	if slices.Equal(g.nodes, []string{busNodes}) && driver != "" {
 		r.Comment = append(r.Comment, "The kernel's driver "+driver+" uses it: a container with this node can take it away from the host.")
 	}

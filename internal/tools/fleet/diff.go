@@ -88,15 +88,15 @@ func (f *Fleet) Diff(ctx context.Context, configurations []manifest.Configuratio
 	if len(affected) == 0 {
 		return nil, errors.New("no node has a configuration of this file: no ConfigMap in it has the name of one that the DaemonSet mounts")
 	}
-	checked, failed, err := each(ctx, f, affected, func(ctx context.Context, m *Member) (answer.File, error) {
+	answers, err := each(ctx, f, affected, func(ctx context.Context, m *Member) (answer.File, error) {
 		return f.check(ctx, m, configMap(configurationOf(m, configurations)))
 	})
 	// The user has interrupted the command: a report with a part of the nodes would look complete.
 	if err != nil {
 		return nil, err
 	}
-	for i, err := range failed {
-		report.add(affected[i].Node, &checked[i], err)
+	for _, a := range answers {
+		report.add(a.Node, &a.answer, a.err)
 	}
 	report.sort()
 	return report, nil
@@ -210,8 +210,8 @@ func (f *Fleet) Snapshot(ctx context.Context, node string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	recordings, failed, err := each(ctx, f, list, func(ctx context.Context, m *Member) ([]byte, error) {
+	answers, err := each(ctx, f, list, func(ctx context.Context, m *Member) ([]byte, error) {
 		return f.exec(ctx, m, nil, "snapshot", "--redact", "-")
 	})
-	return recordings[0], cmp.Or(failed[0], err)
+	return answers[0].answer, cmp.Or(answers[0].err, err)
 }

@@ -47,17 +47,17 @@ func (f *Fleet) Find(ctx context.Context, text string) (*FindReport, error) {
 		Found: []Found{},
 		Nodes: []NodeState{},
 	}
-	found, failed, err := each(ctx, f, members.List, func(ctx context.Context, m *Member) ([]Found, error) {
+	answers, err := each(ctx, f, members.List, func(ctx context.Context, m *Member) ([]Found, error) {
 		return f.findOn(ctx, m, text)
 	})
 	if err != nil {
 		return nil, err
 	}
-	for i, err := range failed {
+	for _, a := range answers {
 		// A node that has not answered has none.
-		report.Found = append(report.Found, found[i]...)
-		if err != nil {
-			report.Nodes = append(report.Nodes, NodeState{Node: members.List[i].Node, Problems: lines(err)})
+		report.Found = append(report.Found, a.answer...)
+		if a.err != nil {
+			report.Nodes = append(report.Nodes, a.state())
 		}
 	}
 	order.Stable(report.Found, func(a, b Found) int {

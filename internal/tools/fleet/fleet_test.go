@@ -124,7 +124,7 @@ func TestNewMember(t *testing.T) {
 		Status: PodStatus{Phase: "Running", Conditions: []Condition{{Type: "Ready", Status: "True"}}},
 	})
 	next := newMember(&Pod{Spec: PodSpec{NodeName: "a"}, Status: PodStatus{Phase: "Pending"}})
-	if next.betterThan(&old) || !old.betterThan(&next) {
+	if next.rank >= old.rank {
 		t.Error("the pod that is not ready would answer")
 	}
 	if old.Container != "dp" {

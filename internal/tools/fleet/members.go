@@ -24,10 +24,8 @@ type Member struct {
 	ConfigMap string
 	// Problem is why the pod cannot be asked. It is empty if it can.
 	Problem string
-	// ready: of two pods on a node, as during an update, the ready pod answers.
-	ready bool
-	// running is set if the phase is Running. Only then can kubectl exec start a command.
-	running bool
+	// rank is higher for the one of two pods on a node that answers, as during an update.
+	rank int
 }
 
 // Members are the pods of the DaemonSet, by node.
@@ -68,7 +66,7 @@ func (f *Fleet) Members(ctx context.Context) (*Members, error) {
 			continue
 		}
 		last, isKnown := best[next.Node]
-		if !isKnown || next.betterThan(&last) {
+		if !isKnown || next.rank > last.rank {
 			best[next.Node] = next
 		}
 	}
@@ -100,8 +98,6 @@ func newMember(p *Pod) Member {
 		Namespace: p.Metadata.Namespace,
 		Pod:       p.Metadata.Name,
 		Program:   "/generic-dp",
-		ready:     isReady(p.Status.Conditions),
-		running:   p.Status.Phase == "Running",
 	}
 	for _, c := range p.Spec.Containers {
 		isServing := slices.Contains(c.Args, "serve") || slices.Contains(c.Command, "serve")
@@ -118,7 +114,16 @@ func newMember(p *Pod) Member {
 			m.ConfigMap = v.ConfigMap.Name
 		}
 	}
-	if !m.running {
+	// Only in a pod that runs can kubectl exec start a command.
+	isRunning := p.Status.Phase == "Running"
+	ready := condition(p.Status.Conditions, "Ready")
+	switch {
+	case ready != nil && ready.Status == "True":
+		m.rank = 2
+	case isRunning:
+		m.rank = 1
+	}
+	if !isRunning {
 		m.Problem = fmt.Sprintf("pod %s is %s%s", p.Metadata.Path(), p.Status.Phase, waitingReason(p))
 	}
 	return m
@@ -137,14 +142,6 @@ func waitingReason(p *Pod) string {
 		return ": " + p.Status.Message
 	}
 	return ""
-}
-
-// betterThan reports whether to ask this pod instead of another one on the same node.
-func (m *Member) betterThan(other *Member) bool {
-	if m.ready != other.ready {
-		return m.ready
-	}
-	return m.running && !other.running
 }
 
 // nodeProblem is why the kubelet of a node cannot run anything now. Such a node is not asked: the

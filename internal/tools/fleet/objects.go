@@ -85,12 +85,11 @@ type PodClaim struct {
 // PodStatus is the state of a pod.
 type PodStatus struct {
 	// Phase is Pending, Running, Succeeded, Failed or Unknown.
-	Phase                 string
-	Reason                string
-	Message               string
-	Conditions            []Condition
-	ContainerStatuses     []ContainerStatus
-	InitContainerStatuses []ContainerStatus
+	Phase             string
+	Reason            string
+	Message           string
+	Conditions        []Condition
+	ContainerStatuses []ContainerStatus
 	// ResourceClaimStatuses name the claims that were made from templates.
 	ResourceClaimStatuses []ClaimStatus
 }
@@ -108,15 +107,6 @@ type Condition struct {
 type ContainerStatus struct {
 	Name  string
 	State ContainerState
-	// User is the identity of its first process. Kubelets before 1.33 do not report it.
-	User struct{ Linux *Identity }
-}
-
-// Identity is a user with its groups.
-type Identity struct {
-	UID                int64
-	GID                int64
-	SupplementalGroups []int64
 }
 
 // ContainerState is the state of a container. Waiting is nil for one that runs.
@@ -213,14 +203,9 @@ func (p *Pod) isPlaced() bool {
 	return p.Spec.NodeName != "" && p.Status.Phase != "Failed" && p.Status.Phase != "Succeeded"
 }
 
-// identity is the user of a container as the runtime reports it, nil if it does not.
-func (p *Pod) identity(container string) *Identity {
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if c.Name == container {
-			return c.User.Linux
-		}
-	}
-	return nil
+// deletion is the command that deletes the pod.
+func (p *Pod) deletion() string {
+	return "kubectl delete pod -n " + p.Metadata.Namespace + " " + p.Metadata.Name
 }
 
 // podHash is the label of the pods of one version of a Deployment.
@@ -245,12 +230,6 @@ func (p *Pod) workload() string {
 func (p *Pod) isOtherVersion(other *Pod) bool {
 	isSame := p.Metadata.Namespace == other.Metadata.Namespace && p.workload() == other.workload()
 	return isSame && p.Metadata.Labels[podHash] != other.Metadata.Labels[podHash]
-}
-
-// isReady reports whether a condition of a list holds.
-func isReady(conditions []Condition) bool {
-	c := condition(conditions, "Ready")
-	return c != nil && c.Status == "True"
 }
 
 // condition returns the condition of a type, nil if there is none.

@@ -3,7 +3,6 @@ package fleet
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
@@ -32,7 +31,7 @@ func (e *evidence) places(resource string) []place {
 	}
 	for i := range e.answers {
 		answer := &e.answers[i]
-		node := answer.Member.Node
+		node := answer.Node
 		for _, r := range answer.Resources {
 			if r.Name != resource {
 				continue
@@ -55,13 +54,13 @@ func (e *evidence) places(resource string) []place {
 	return all
 }
 
-// isEmpty reports whether the node has no device of the resource. A node that does not answer may
+// hasDevice reports whether the node has a device of the resource. A node that does not answer may
 // still have devices: the kubelet counts them.
-func (p *place) isEmpty() bool { return len(p.resource.Devices) == 0 && p.allocatable == 0 }
+func (p place) hasDevice() bool { return len(p.resource.Devices) > 0 || p.allocatable > 0 }
 
 // free is the number of healthy slots that nobody holds. A node that does not answer may have some:
 // the scheduler knows better. If the holders are unknown, every healthy slot counts as free.
-func (p *place) free() int {
+func (p place) free() int {
 	if p.answer == nil {
 		return p.allocatable
 	}
@@ -72,7 +71,7 @@ func (p *place) free() int {
 }
 
 // slots is the number of all slots, free or not.
-func (p *place) slots() int {
+func (p place) slots() int {
 	if p.answer == nil {
 		return p.allocatable
 	}
@@ -85,8 +84,6 @@ type holding struct {
 	resource string
 	device   status.Device
 	holder   status.Holder
-	// since is when it became Unhealthy, if that is known.
-	since time.Time
 }
 
 // path is the namespace and the name of the pod.
@@ -102,11 +99,10 @@ func (e *evidence) holdings() []holding {
 			for _, d := range r.Devices {
 				for _, h := range d.Held {
 					all = append(all, holding{
-						node:     answer.Member.Node,
+						node:     answer.Node,
 						resource: r.Name,
 						device:   d,
 						holder:   h,
-						since:    answer.since(r.Name, d.ID),
 					})
 				}
 			}

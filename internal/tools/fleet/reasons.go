@@ -1,14 +1,13 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/internal/pattern"
 	"github.com/generic-dp/generic-dp/internal/status"
-	"github.com/generic-dp/generic-dp/internal/tools/answer"
 )
 
 // Reason is one explanation, and what to do.
@@ -22,34 +21,55 @@ type Reason struct {
 	Do      []string `json:"do"`
 }
 
+// explanation collects the reasons for the state of a pod, which follow from the evidence.
+type explanation struct {
+	*evidence
+	reasons []Reason
+}
+
+// add adds a reason. Its lists are not nil, for JSON.
+func (x *explanation) add(rule, text string, details []string, do ...string) {
+	x.reasons = append(x.reasons, Reason{
+		Rule:    rule,
+		Text:    text,
+		Details: append([]string{}, few(details)...),
+		Do:      append([]string{}, do...),
+	})
+}
+
+// addIfAny adds a reason that only applies if there are details.
+func (x *explanation) addIfAny(details []string, rule, text string, do ...string) {
+	if len(details) > 0 {
+		x.add(rule, text, details, do...)
+	}
+}
+
 // explain lists the reasons in the order in which a pod meets them. The list is empty, not nil, if no
 // reason is known.
 func (e *evidence) explain() []Reason {
-	reasons := []Reason{}
-	reasons = append(reasons, e.unusedClaims()...)
+	x := explanation{
+		evidence: e,
+		reasons:  []Reason{},
+	}
+	x.unusedClaims()
 	if e.pod.isWaiting() {
 		for _, r := range e.requests {
-			reasons = append(reasons, e.missing(r)...)
+			x.missing(r)
 		}
-		reasons = append(reasons, e.tainted()...)
+		x.tainted()
 		// The message of the scheduler only helps if nothing else explains it.
-		if len(reasons) == 0 {
-			reasons = e.unscheduled()
+		if len(x.reasons) == 0 {
+			x.unscheduled()
 		}
 	}
 	if e.pod.Status.Phase == "Failed" && e.pod.Status.Reason != "" {
-		reasons = append(reasons, e.failed())
+		x.failed()
 	}
 	if e.pod.isPlaced() {
-		reasons = append(reasons, e.lost()...)
-		reasons = append(reasons, e.withoutDevice()...)
-		reasons = append(reasons, e.denied()...)
+		x.lost()
+		x.withoutDevice()
 	}
-	for i := range reasons {
-		reasons[i].Details = append([]string{}, few(reasons[i].Details)...)
-		reasons[i].Do = append([]string{}, reasons[i].Do...)
-	}
-	return reasons
+	return x.reasons
 }
 
 // few returns the first lines, and how many more there are: 500 nodes may have the same reason. It
@@ -64,97 +84,67 @@ func few(lines []string) []string {
 }
 
 // unusedClaims: no container uses a claim of the pod, so that no container gets its devices.
-func (e *evidence) unusedClaims() []Reason {
+func (x *explanation) unusedClaims() {
 	used := map[string]bool{}
-	for _, c := range e.pod.containers() {
+	for _, c := range x.pod.containers() {
 		for _, claim := range c.Resources.Claims {
 			used[claim.Name] = true
 		}
 	}
-	var reasons []Reason
-	for _, c := range e.pod.Spec.ResourceClaims {
+	for _, c := range x.pod.Spec.ResourceClaims {
 		if !used[c.Name] {
-			reasons = append(reasons, Reason{
-				Rule: "claim-unused",
-				Text: "no container uses the claim " + c.Name + " of the pod, so that none gets its device",
-				Do:   []string{"add resources: {claims: [{name: " + c.Name + "}]} to the container"},
-			})
+			x.add("claim-unused", "no container uses the claim "+c.Name+" of the pod, so that none gets its device", nil,
+				"add resources: {claims: [{name: "+c.Name+"}]} to the container")
 		}
 	}
-	return reasons
 }
 
 // missing is why no node can give the pod a resource.
-func (e *evidence) missing(r request) []Reason {
-	places := e.places(r.resource)
+func (x *explanation) missing(r request) {
+	places := x.places(r.resource)
 	if len(places) == 0 {
-		return e.notConfigured(r)
+		x.notConfigured(r)
+		return
 	}
-	if slices.IndexFunc(places, func(p place) bool { return !p.isEmpty() }) < 0 {
-		return []Reason{noDevice(r, places)}
-	}
-	reasons := e.notOffered(r, places)
 	most := slices.MaxFunc(places, func(a, b place) int { return a.slots() - b.slots() })
-	if r.count > most.slots() {
-		return append(reasons, Reason{
-			Rule:    "too-many",
-			Text:    fmt.Sprintf("the pod requests %d of %s, and no node has so many", r.count, r.resource),
-			Details: []string{fmt.Sprintf("%s has %d", most.node, most.slots())},
-			Do:      []string{"request fewer, or raise count if devices may be shared"},
-		})
-	}
 	hasFree := slices.ContainsFunc(places, func(p place) bool { return p.free() >= r.count })
-	if hasFree {
-		return reasons
+	if !slices.ContainsFunc(places, place.hasDevice) {
+		x.noDevice(r, places)
+		return
 	}
-	reasons = append(reasons, unhealthy(r, places)...)
-	return append(reasons, e.heldByOthers(r)...)
+	x.notOffered(r, places)
+	switch {
+	case r.count > most.slots():
+		x.add("too-many", fmt.Sprintf("the pod requests %d of %s, and no node has so many", r.count, r.resource),
+			[]string{fmt.Sprintf("%s has %d", most.node, most.slots())},
+			"request fewer, or raise count if devices may be shared")
+	case !hasFree:
+		x.unhealthy(r, places)
+		x.heldByOthers(r)
+	}
 }
 
 // notConfigured: no configuration has the resource. It needs the answer of at least one node. A typing
 // error in the name is the usual cause.
-func (e *evidence) notConfigured(r request) []Reason {
-	if len(e.answers) == 0 {
-		return nil
+func (x *explanation) notConfigured(r request) {
+	if len(x.answers) == 0 {
+		return
 	}
-	reason := Reason{
-		Rule: "not-configured",
-		Text: "no node has " + r.resource + ": no configuration has a resource of this name",
-		Do:   []string{"add a [[resource]] of this name to the configuration, or correct the name in the pod"},
-	}
-	var configured []string
-	for _, a := range e.answers {
-		configured = append(configured, a.configured...)
-	}
-	if near := nearest(r.resource, configured); near != "" {
-		reason.Details = []string{"the nearest name is " + near}
-	}
-	return []Reason{reason}
-}
-
-// nearest returns the name that is most similar, empty if none is similar. A name with another
-// domain and the same local part counts as similar.
-func nearest(name string, all []string) string {
-	const maxEdits = 5
-	best := ""
-	fewest := min(maxEdits, len(name)/2)
-	for _, other := range all {
-		edits := pattern.Distance(name, other)
-		_, local, _ := strings.Cut(name, "/")
-		if status.IsNamed(other, local) {
-			edits = 1 // only the domain differs
-		}
-		if edits <= fewest && (best == "" || edits < fewest) {
-			best = other
-			fewest = edits
+	configured := map[string]bool{}
+	for _, a := range x.answers {
+		for _, name := range a.configured {
+			configured[name] = true
 		}
 	}
-	return best
+	known := few(slices.Sorted(maps.Keys(configured)))
+	x.add("not-configured", "no node has "+r.resource+": no configuration has a resource of this name",
+		[]string{"the nodes have " + cmp.Or(strings.Join(known, ", "), "none")},
+		"add a [[resource]] of this name to the configuration, or correct the name in the pod")
 }
 
 // noDevice: the resource is configured, but nothing on any node matches. The details group the nodes
 // by the reason that they report.
-func noDevice(r request, places []place) Reason {
+func (x *explanation) noDevice(r request, places []place) {
 	nodes := map[string][]string{}
 	for _, p := range places {
 		why := noDevices(p.resource)
@@ -164,283 +154,152 @@ func noDevice(r request, places []place) Reason {
 	for _, why := range slices.Sorted(maps.Keys(nodes)) {
 		details = append(details, strings.Join(few(nodes[why]), ", ")+": "+why)
 	}
-	return Reason{
-		Rule:    "no-device",
-		Text:    "no node has " + r.resource + ": it is configured, but no device matches",
-		Details: details,
-		Do: []string{
-			"plug the device in, or correct the match: generic-dp explain " + r.resource + " in the DaemonSet's pod shows each condition",
-		},
-	}
+	x.add("no-device", "no node has "+r.resource+": it is configured, but no device matches", details,
+		"plug the device in, or correct the match: generic-dp explain "+r.resource+" in the DaemonSet's pod shows each condition")
 }
 
 // notOffered: a node has devices, but its kubelet does not know them, or pods cannot request by name
 // what nodes only offer by DRA.
-func (e *evidence) notOffered(r request, places []place) []Reason {
-	var reasons []Reason
+func (x *explanation) notOffered(r request, places []place) {
 	var details []string
 	isOnlyByDRA := true
 	for _, p := range places {
-		if len(p.resource.Devices) == 0 {
-			isOnlyByDRA = isOnlyByDRA && p.allocatable == 0
-			continue
-		}
-		isOnlyByDRA = isOnlyByDRA && p.allocatable == 0 && p.resource.API == "dra"
-		if p.answer.Kubelet != nil && !p.resource.Registered {
+		hasDevices := len(p.resource.Devices) > 0
+		isByName := p.allocatable > 0 || hasDevices && p.resource.API != "dra"
+		isOnlyByDRA = isOnlyByDRA && !isByName
+		if p.answer != nil && p.answer.lacks(p.resource) {
 			details = append(details, p.node+": "+p.resource.Reason)
 		}
 	}
-	if len(details) > 0 {
-		reasons = append(reasons, Reason{
-			Rule:    "not-registered",
-			Text:    "the kubelet has not accepted " + r.resource + " yet",
-			Details: details,
-			Do: []string{
-				"wait some seconds; the log of the DaemonSet's pod on this node has the reason: kubectl logs",
-			},
-		})
+	x.addIfAny(details, "not-registered", "the kubelet has not accepted "+r.resource+" yet",
+		"wait some seconds; the log of the DaemonSet's pod on this node has the reason: kubectl logs")
+	if isOnlyByDRA && !r.isClaim && x.classes != nil && !x.hasClassOf(r.resource) {
+		x.add("class-missing", "nodes offer "+r.resource+" by DRA, and no DeviceClass has it as extendedResourceName", nil,
+			"kubectl generic-dp classes FILE prints the classes of a configuration, for kubectl apply; dra.resources in the chart's values creates them")
 	}
-	if isOnlyByDRA && !r.isClaim && e.classes != nil && !e.hasClassOf(r.resource) {
-		reasons = append(reasons, Reason{
-			Rule: "class-missing",
-			Text: "nodes offer " + r.resource + " by DRA, and no DeviceClass has it as extendedResourceName",
-			Do: []string{
-				"kubectl generic-dp classes FILE prints the classes of a configuration, for kubectl apply; dra.resources in the chart's values creates them",
-			},
-		})
-	}
-	return reasons
 }
 
 // unhealthy: devices are Unhealthy or withheld, as while a container holds the same hardware by
 // another resource.
-func unhealthy(r request, places []place) []Reason {
+func (x *explanation) unhealthy(r request, places []place) {
 	var details []string
 	for _, p := range places {
-		for _, d := range p.resource.Devices {
-			if d.Health != status.Healthy {
-				since := sinceText(p.answer.since(r.resource, d.ID))
-				details = append(details, p.node+": "+d.ID+" is "+d.Health+since+": "+d.Reason)
-			}
+		for _, problem := range problemsOf(p.resource) {
+			details = append(details, p.node+": "+problem)
 		}
 	}
-	if len(details) == 0 {
-		return nil
-	}
-	return []Reason{{
-		Rule:    "unhealthy",
-		Text:    "devices of " + r.resource + " are not Healthy, so that no pod gets them",
-		Details: details,
-		Do: []string{
-			"resolve the reason, such as by plugging the device in again: it turns Healthy without further action",
-		},
-	}}
+	x.addIfAny(details, "unhealthy", "devices of "+r.resource+" are not Healthy, so that no pod gets them",
+		"resolve the reason, such as by plugging the device in again: it turns Healthy without further action")
 }
 
 // heldByOthers: other pods hold the devices. With the strategy RollingUpdate, the pod of a Deployment
 // must usually be ready before its previous version ends, which has the only device.
-func (e *evidence) heldByOthers(r request) []Reason {
-	reason := Reason{
-		Rule: "held",
-		Text: "other pods hold devices of " + r.resource,
-	}
-	own := e.pod.workload()
-	for _, h := range e.holdings() {
+func (x *explanation) heldByOthers(r request) {
+	do := []string{"delete a pod that does not need it, add a device, or raise count if a device may be shared"}
+	var details []string
+	own := x.pod.workload()
+	for _, h := range x.holdings() {
 		if h.resource != r.resource {
 			continue
 		}
 		text := h.node + ": " + h.device.ID + " is held by " + h.path()
-		pod, isKnown := e.holders[h.path()]
+		pod, isKnown := x.holders[h.path()]
 		switch {
 		case isKnown && pod == nil:
 			text += ", which is deleted, but its containers still run"
 		case isKnown && pod.Metadata.DeletionTimestamp != nil:
 			text += ", which is terminating since " + clock(pod.Metadata.terminatingSince())
-		case isKnown && own != "" && pod.isOtherVersion(&e.pod):
+		case isKnown && own != "" && pod.isOtherVersion(&x.pod):
 			text += ", the previous version of the same pod"
-			reason.Do = []string{
+			do = []string{
 				"the rollout waits for the new pod, and the new pod for the device: set spec.strategy.type: Recreate in " + own,
 				"for this rollout: kubectl delete pod -n " + h.holder.Namespace + " " + h.holder.Pod,
 			}
 		}
-		reason.Details = append(reason.Details, text)
+		details = append(details, text)
 	}
-	if len(reason.Details) == 0 {
-		return nil
-	}
-	if reason.Do == nil {
-		reason.Do = []string{"delete a pod that does not need it, add a device, or raise count if a device may be shared"}
-	}
-	return []Reason{reason}
+	x.addIfAny(details, "held", "other pods hold devices of "+r.resource, do...)
 }
 
 // tainted: an administrator has tainted devices of this driver. Taints in its slices mean that a
 // device is not Healthy, which is another reason.
-func (e *evidence) tainted() []Reason {
+func (x *explanation) tainted() {
+	isByDRA := slices.ContainsFunc(x.requests, func(r request) bool {
+		return r.isClaim || x.hasClassOf(r.resource)
+	})
+	if !isByDRA {
+		return
+	}
 	var details []string
-	for _, rule := range e.taintRules {
+	for _, rule := range x.taintRules {
 		s := rule.Spec.DeviceSelector
 		if s.Driver == "" || s.Driver == Driver {
 			where := strings.Trim(s.Pool+" "+s.Device, " ")
 			details = append(details, strings.TrimSuffix(rule.Metadata.Name+": "+rule.Spec.Taint.String()+" for "+where, " for "))
 		}
 	}
-	isByDRA := slices.ContainsFunc(e.requests, func(r request) bool {
-		return r.isClaim || e.hasClassOf(r.resource)
-	})
-	if len(details) == 0 || !isByDRA {
-		return nil
-	}
-	return []Reason{{
-		Rule:    "device-taint",
-		Text:    "DeviceTaintRules keep pods away from devices of this driver",
-		Details: details,
-		Do: []string{
-			"remove the rule after the maintenance: kubectl get devicetaintrules, or tolerate the taint in the claim",
-		},
-	}}
+	x.addIfAny(details, "device-taint", "DeviceTaintRules keep pods away from devices of this driver",
+		"remove the rule after the maintenance: kubectl get devicetaintrules, or tolerate the taint in the claim")
 }
 
 // unscheduled is the message of the scheduler, which has the reasons that are not about devices, with
 // the nodes that have a free device.
-func (e *evidence) unscheduled() []Reason {
-	scheduled := condition(e.pod.Status.Conditions, "PodScheduled")
+func (x *explanation) unscheduled() {
+	scheduled := condition(x.pod.Status.Conditions, "PodScheduled")
 	if scheduled == nil || scheduled.Message == "" {
-		return nil
+		return
 	}
-	reason := Reason{
-		Rule: "scheduler",
-		Text: "the scheduler says: " + scheduled.Message,
-	}
-	for _, r := range e.requests {
-		for _, p := range e.places(r.resource) {
+	var details []string
+	for _, r := range x.requests {
+		for _, p := range x.places(r.resource) {
 			// A node that does not answer may have none.
 			if p.answer != nil && p.free() >= r.count {
-				reason.Details = append(reason.Details, fmt.Sprintf("%s has %d %s free", p.node, p.free(), r.resource))
+				details = append(details, fmt.Sprintf("%s has %d %s free", p.node, p.free(), r.resource))
 			}
 		}
 	}
-	return []Reason{reason}
+	x.add("scheduler", "the scheduler says: "+scheduled.Message, details)
 }
 
 // failed: the kubelet has refused or evicted the pod. It never tries again.
-func (e *evidence) failed() Reason {
-	return Reason{
-		Rule:    "failed",
-		Text:    "the pod has failed on " + e.pod.Spec.NodeName + ": " + e.pod.Status.Reason,
-		Details: []string{e.pod.Status.Message},
-		Do: []string{
-			"the kubelet does not try again: kubectl delete pod -n " + e.pod.Metadata.Namespace + " " + e.pod.Metadata.Name +
-				", and create it again; a Deployment has done that by itself",
-		},
-	}
+func (x *explanation) failed() {
+	x.add("failed", "the pod has failed on "+x.pod.Spec.NodeName+": "+x.pod.Status.Reason, []string{x.pod.Status.Message},
+		"the kubelet does not try again: "+x.pod.deletion()+", and create it again; a Deployment has done that by itself")
 }
 
 // lost: the device of the pod is not Healthy any more.
-func (e *evidence) lost() []Reason {
+func (x *explanation) lost() {
 	var details []string
-	for _, h := range e.held() {
+	for _, h := range x.held() {
 		if h.device.Health != status.Healthy {
-			details = append(details, h.resource+" "+h.device.ID+" is Unhealthy"+sinceText(h.since)+": "+h.device.Reason)
+			details = append(details, h.resource+" "+problemOf(h.device))
 		}
 	}
-	if len(details) == 0 {
-		return nil
-	}
-	return []Reason{{
-		Rule:    "lost",
-		Text:    "the pod has lost its device",
-		Details: details,
-		Do: []string{
-			"plug it in again, then restart the container: it keeps the node that it started with until then",
-			"to use another device instead: kubectl delete pod -n " + e.pod.Metadata.Namespace + " " + e.pod.Metadata.Name,
-			"container.health_dir restarts a container without further action, and generic-dp-evict moves its pod: see docs/pods.md",
-		},
-	}}
+	x.addIfAny(details, "lost", "the pod has lost its device",
+		"plug it in again, then restart the container: it keeps the node that it started with until then",
+		"to use another device instead: "+x.pod.deletion(),
+		"container.health_dir restarts a container without further action, and generic-dp-evict moves its pod: see docs/pods.md")
 }
 
 // withoutDevice: the pod runs on a node whose kubelet has not given it the device. Kubelets start a
 // static pod without the device if its resource is not registered yet. It needs the answer of the
 // node, with its holders.
-func (e *evidence) withoutDevice() []Reason {
-	if e.pod.Status.Phase != "Running" {
-		return nil
+func (x *explanation) withoutDevice() {
+	if x.pod.Status.Phase != "Running" {
+		return
 	}
-	held := e.held()
-	var reasons []Reason
-	for _, r := range e.requests {
+	held := x.held()
+	for _, r := range x.requests {
 		if r.isClaim {
 			continue // the driver knows the holders of claims by other means
 		}
-		places := e.places(r.resource)
+		places := x.places(r.resource)
 		isKnown := len(places) > 0 && places[0].answer != nil && places[0].answer.HeldUnknown == ""
 		has := slices.ContainsFunc(held, func(h holding) bool { return h.resource == r.resource })
-		if !isKnown || has {
-			continue
-		}
-		reasons = append(reasons, Reason{
-			Rule: "without-device",
-			Text: "the pod runs without " + r.resource + ": the kubelet has not given it a device",
-			Do: []string{
+		if isKnown && !has {
+			x.add("without-device", "the pod runs without "+r.resource+": the kubelet has not given it a device", nil,
 				"delete the pod, so that it starts again",
-				`for a static pod, register = "always" in the configuration: the kubelet starts it without the device otherwise`,
-			},
-		})
-	}
-	return reasons
-}
-
-// denied: the user of a container may not open its device. It does not apply to root, whose
-// capabilities are not known.
-func (e *evidence) denied() []Reason {
-	for _, h := range e.held() {
-		id := e.pod.identity(h.holder.Container)
-		for _, p := range e.permissions {
-			isOther := p.Resource != h.resource || p.ID != h.device.ID
-			if isOther || id == nil || id.UID == 0 || id.mayOpen(&p) {
-				continue
-			}
-			return []Reason{{
-				Rule: "permission",
-				Text: fmt.Sprintf("container %s runs as user %d and may not open %s", h.holder.Container, id.UID, p.Path),
-				Details: []string{
-					fmt.Sprintf("%s on %s has owner %d, group %d and mode %04o", p.Path, e.pod.Spec.NodeName, p.UID, p.GID, p.Mode),
-					fmt.Sprintf("the container has user %d, group %d and the groups %v", id.UID, id.GID, id.SupplementalGroups),
-				},
-				Do: []string{
-					remedy(&p),
-					"nothing, if the runtime sets device_ownership_from_security_context: the node belongs to runAsUser then",
-				},
-			}}
+				`for a static pod, register = "always" in the configuration: the kubelet starts it without the device otherwise`)
 		}
 	}
-	return nil
-}
-
-// remedy says what to change, so that a user may open a node. If the group of the node may use it,
-// the pod only needs this group.
-func remedy(p *answer.Node) string {
-	const groupMayUse = readWrite << 3
-	if p.GID != 0 && p.Mode&groupMayUse == groupMayUse {
-		return fmt.Sprintf("set securityContext: {supplementalGroups: [%d]} in the pod", p.GID)
-	}
-	return "set container.owner in the configuration, which needs CDI, or change the group of the node with a udev rule"
-}
-
-// readWrite are the bits of a mode that reading and writing need.
-const readWrite = 0o6
-
-// mayOpen reports whether a user may read and write a node, by its mode. The kernel takes the first
-// of owner, group and others that fits (inode_permission in fs/namei.c). Thus an owner without a
-// permission is denied even if others have it.
-func (id *Identity) mayOpen(p *answer.Node) bool {
-	bits := p.Mode
-	isGroup := id.GID == int64(p.GID) || slices.Contains(id.SupplementalGroups, int64(p.GID))
-	switch {
-	case id.UID == int64(p.UID):
-		bits >>= 6
-	case isGroup:
-		bits >>= 3
-	}
-	return bits&readWrite == readWrite
 }

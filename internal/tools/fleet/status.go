@@ -53,15 +53,6 @@ type Row struct {
 // Title is the name of the resource, with its API unless that is the default.
 func (r *Row) Title() string { return status.Resource{Name: r.Resource, API: r.API}.Title() }
 
-// Held lists the containers that hold devices, as "namespace/pod/container".
-func (r *Row) Held() []string {
-	var all []string
-	for i := range r.Devices {
-		all = append(all, r.Devices[i].Holders()...)
-	}
-	return all
-}
-
 // Filter selects a part of the status. The zero value selects everything.
 type Filter struct {
 	// Resource is a name with or without its domain.
@@ -77,15 +68,12 @@ func (f Filter) selects(resource string) bool {
 
 // check returns an error if a node has answered and no node has the resource: its name has a typing
 // error.
-func (f Filter) check(answers []nodeStatus, failed []error) error {
+func (f Filter) check(answers []answered[nodeStatus]) error {
 	names := map[string]bool{}
 	hasAnswered := false
-	for i := range answers {
-		if failed[i] != nil {
-			continue
-		}
-		hasAnswered = true
-		for _, name := range answers[i].configured {
+	for _, a := range answers {
+		hasAnswered = hasAnswered || a.err == nil
+		for _, name := range a.answer.configured {
 			if f.selects(name) {
 				return nil
 			}
@@ -101,8 +89,9 @@ func (f Filter) check(answers []nodeStatus, failed []error) error {
 
 // nodeStatus is the answer of a node.
 type nodeStatus struct {
-	Member
 	status.Status
+	// Node is the name of the node. It hides the name that the answer has.
+	Node string
 	// configured are the names of all resources, selected or not.
 	configured []string
 }
@@ -120,14 +109,14 @@ func (f *Fleet) Status(ctx context.Context, filter Filter) (*StatusReport, error
 			return nil, err
 		}
 	}
-	answers, failed, err := f.statuses(ctx, list, filter.selects)
+	answers, err := f.statuses(ctx, list, filter.selects)
 	if err != nil {
 		return nil, err
 	}
-	if err := filter.check(answers, failed); err != nil {
+	if err := filter.check(answers); err != nil {
 		return nil, err
 	}
-	report := merge(list, answers, failed, filter)
+	report := merge(answers, filter)
 	report.Unread = members.NodesUnread
 	// With a filter, the nodes without a pod would distract from the answer.
 	if filter == (Filter{}) {
@@ -151,81 +140,47 @@ func (m *Members) on(node string) ([]Member, error) {
 }
 
 // statuses asks members for their status. Of the answers, only the selected resources are kept: a
-// large cluster has thousands of devices. See each for the results.
-func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(resource string) bool) (answers []nodeStatus, failed []error, err error) {
+// large cluster has thousands of devices. The names of all resources are kept, for typing errors.
+func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(resource string) bool) ([]answered[nodeStatus], error) {
 	return each(ctx, f, members, func(ctx context.Context, m *Member) (nodeStatus, error) {
-		n := nodeStatus{Member: *m}
+		n := nodeStatus{Node: m.Node}
 		err := f.ask(ctx, m, &n.Status, "status")
-		n.keep(selects)
+		for _, r := range n.Resources {
+			n.configured = append(n.configured, r.Name)
+		}
+		n.Events = nil
+		n.Resources = slices.DeleteFunc(n.Resources, func(r status.Resource) bool { return !selects(r.Name) })
 		return n, err
 	})
 }
 
-// keep drops resources that are not selected, and all events except the last one of each of their
-// devices. The names of all resources are kept, for typing errors in a pod.
-func (n *nodeStatus) keep(selects func(resource string) bool) {
-	var kept []status.Resource
-	for _, r := range n.Resources {
-		n.configured = append(n.configured, r.Name)
-		if selects(r.Name) {
-			kept = append(kept, r)
-		}
-	}
-	n.Resources = kept
-	last := map[string]status.Event{}
-	for _, e := range n.Events {
-		if e.ID != "" && selects(e.Resource) {
-			last[e.Resource+" "+e.ID] = e
-		}
-	}
-	n.Events = nil
-	for _, e := range last {
-		n.Events = append(n.Events, e)
-	}
-}
-
-// since is when a device became Unhealthy: the time of its last event. It is the zero time if no
-// event shows it. Only the last hundred events of a node are known.
-func (n *nodeStatus) since(resource, id string) time.Time {
-	for _, e := range n.Events {
-		isAbout := e.Resource == resource && e.ID == id
-		if isAbout && strings.HasPrefix(e.What, status.Unhealthy) {
-			return e.Time
-		}
-	}
-	return time.Time{}
-}
-
-// merge makes one report of the answers. The three lists have the same order.
-func merge(members []Member, answers []nodeStatus, failed []error, filter Filter) *StatusReport {
+// merge makes one report of the answers.
+func merge(answers []answered[nodeStatus], filter Filter) *StatusReport {
 	report := &StatusReport{
 		Nodes:      []NodeState{},
 		Resources:  []Row{},
 		WithoutPod: []string{},
 	}
 	absent := map[string]status.Resource{}
-	for i := range members {
-		if failed[i] != nil {
-			report.Nodes = append(report.Nodes, NodeState{
-				Node:     members[i].Node,
-				Problems: lines(failed[i]),
-			})
+	for i := range answers {
+		a := &answers[i]
+		if a.err != nil {
+			report.Nodes = append(report.Nodes, a.state())
 			continue
 		}
 		report.Answered++
-		answer := &answers[i]
-		if problems := alerts(&answer.Status); len(problems) > 0 {
+		if problems := alerts(&a.answer.Status); len(problems) > 0 {
 			report.Nodes = append(report.Nodes, NodeState{
-				Node:     members[i].Node,
+				Node:     a.Node,
 				Answered: true,
 				Problems: problems,
 			})
 		}
-		for _, r := range answer.Resources {
+		for _, r := range a.answer.Resources {
 			// On a large cluster, most nodes lack most devices: that is no row for each of them.
 			isListed := len(r.Devices) > 0 || filter.Node != ""
 			if isListed {
-				report.Resources = append(report.Resources, answer.row(r))
+				report.Resources = append(report.Resources, a.answer.row(r))
 			} else {
 				absent[r.Title()] = r
 			}
@@ -236,46 +191,65 @@ func merge(members []Member, answers []nodeStatus, failed []error, filter Filter
 	return report
 }
 
-// row is a resource on the node. A resource that is not registered is a problem only if it has
-// devices.
+// state is the state of a member that has not answered.
+func (a *answered[T]) state() NodeState {
+	return NodeState{
+		Node:     a.Node,
+		Problems: lines(a.err),
+	}
+}
+
+// lacks reports whether the kubelet does not know a resource of the node. That is a problem only if
+// the resource has devices.
+func (n *nodeStatus) lacks(r status.Resource) bool {
+	return n.Kubelet != nil && !r.Registered && len(r.Devices) > 0
+}
+
+// row is a resource on the node.
 func (n *nodeStatus) row(r status.Resource) Row {
 	row := Row{
 		Resource: r.Name,
 		API:      r.API,
-		Node:     n.Member.Node,
+		Node:     n.Node,
 		Slots:    r.Slots.Healthy + r.Slots.Unhealthy,
 		Free:     r.Slots.Free,
 		Problems: []string{},
 		Devices:  r.Devices,
 	}
-	if n.Kubelet != nil && !r.Registered && len(r.Devices) > 0 {
+	if n.lacks(r) {
 		row.Problems = append(row.Problems, "not registered: "+r.Reason)
 	}
 	if len(r.Devices) == 0 {
 		row.Problems = append(row.Problems, noDevices(r))
 	}
-	for _, d := range r.Devices {
-		if d.Health == status.Healthy {
-			continue
-		}
-		problem := d.ID + " is Unhealthy" + sinceText(n.since(r.Name, d.ID)) + ": " + d.Reason
-		row.Problems = append(row.Problems, problem)
-	}
+	row.Problems = append(row.Problems, problemsOf(r)...)
 	return row
+}
+
+// problemsOf are the problems of the devices of a resource that are not Healthy.
+func problemsOf(r status.Resource) []string {
+	var all []string
+	for _, d := range r.Devices {
+		if d.Health != status.Healthy {
+			all = append(all, problemOf(d))
+		}
+	}
+	return all
+}
+
+// problemOf is the state of a device, and since when it has that state.
+func problemOf(d status.Device) string {
+	since := ""
+	if !d.Since.IsZero() {
+		since = " since " + clock(d.Since)
+	}
+	return d.ID + " is " + d.Health + since + ": " + d.Reason
 }
 
 // noDevices is why a resource has no device on a node. An older version on the node does not report
 // why.
 func noDevices(r status.Resource) string {
 	return "no device: " + cmp.Or(r.NoDevices, "no device matches on this host")
-}
-
-// sinceText is " since 2026-11-25 12:00:00 UTC", empty if the time is not known.
-func sinceText(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return " since " + clock(t)
 }
 
 // alerts are the problems of a node that do not belong to one of its resources. They are lines of

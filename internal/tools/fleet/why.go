@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/generic-dp/generic-dp/internal/tools/answer"
 )
 
 // WhyReport explains the state of a pod.
@@ -71,8 +69,6 @@ type evidence struct {
 	classes []Class
 	// taintRules are empty in clusters that do not have this kind.
 	taintRules []TaintRule
-	// permissions are the nodes in /dev of devices that the pod holds.
-	permissions []answer.Node
 	// unread is what could not be read, and why.
 	unread []string
 }
@@ -191,41 +187,18 @@ func (f *Fleet) gatherNodes(ctx context.Context, e *evidence) error {
 	selects := func(resource string) bool {
 		return slices.ContainsFunc(e.requests, func(r request) bool { return r.resource == resource })
 	}
-	answers, failed, err := f.statuses(ctx, asked, selects)
+	answers, err := f.statuses(ctx, asked, selects)
 	if err != nil {
 		return err
 	}
-	for i, err := range failed {
+	for _, a := range answers {
 		// What is said about all nodes may be wrong about a silent one, so the user is told.
-		if err != nil {
-			e.unread = append(e.unread, asked[i].Node+": "+strings.Join(lines(err), "; "))
-			continue
+		e.note(a.Node, a.err)
+		if a.err == nil {
+			e.answers = append(e.answers, a.answer)
 		}
-		e.answers = append(e.answers, answers[i])
-	}
-	// Only the node of the pod was asked.
-	if e.pod.isPlaced() && len(e.answers) == 1 {
-		f.gatherPermissions(ctx, e, &asked[0])
 	}
 	return nil
-}
-
-// gatherPermissions reads owner and mode of the nodes of the devices that the pod holds. It does so
-// only for containers that do not run as root: this costs another call for each resource.
-func (f *Fleet) gatherPermissions(ctx context.Context, e *evidence, m *Member) {
-	asked := map[string]bool{}
-	for _, h := range e.held() {
-		id := e.pod.identity(h.holder.Container)
-		if id == nil || id.UID == 0 || asked[h.resource] {
-			continue
-		}
-		asked[h.resource] = true
-		ctx, cancel := context.WithTimeoutCause(ctx, f.Timeout, errNoAnswer(f.Timeout))
-		defer cancel()
-		var explained answer.Explain
-		e.note("owners of nodes on "+m.Node, f.ask(ctx, m, &explained, "explain", h.resource))
-		e.permissions = append(e.permissions, explained.Nodes...)
-	}
 }
 
 // maxHolders limits how many pods are read that hold devices.

@@ -3,6 +3,7 @@ package importer
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -44,9 +45,8 @@ func (c *conversion) akri(s source) {
 	v := s.value
 	v.key = fmt.Sprintf("configuration %q", name)
 	r := &resource{
-		Name:     name,
-		Each:     "node",
-		mayShare: true,
+		Name: name,
+		Each: "node",
 	}
 	handler := spec.get("discoveryHandler")
 	if kind := handler.get("name").string(); kind != "" && kind != "udev" {
@@ -59,16 +59,15 @@ func (c *conversion) akri(s source) {
 		v.lost("no udevRules that can be imported")
 		return
 	}
-	for _, p := range handler.get("discoveryProperties").items() {
-		p.lost("the property %q of the discovery", p.get("name").string())
+	if handler.has("discoveryProperties") {
+		v.lost("the properties of the discovery")
 	}
 	// Akri has as many slots of a device as brokers may use it, on all nodes together; a
 	// device of one node has them all.
-	capacity := 1
 	if n := spec.get("capacity"); n != nil {
-		n.set(&capacity)
+		n.set(&r.Count)
+		r.Count = validCount(v, r.Count)
 	}
-	r.Count = validCount(v, capacity)
 	// Broker properties are variables of every container that has the device.
 	for _, p := range spec.get("brokerProperties").fields() {
 		r.Container.Env[p.key] = escapeVariables(p.text())
@@ -104,9 +103,9 @@ func (r *resource) addAkriRules(v, details *value) {
 	details.decode(&d)
 	r.Container.Permissions = cmp.Or(d.Permissions, "rwm")
 	for _, rule := range d.UdevRules {
-		m, condition := udevMatch(v, rule)
-		if condition != "" {
-			v.lost("the rule %s, because nothing here tests %s", rule, condition)
+		m, rest := udevMatch(rule)
+		if rest != "" {
+			v.lost("the rule %s: only == of KERNEL, SUBSYSTEM, idVendor, idProduct and serial is converted, and not %s", rule, rest)
 			continue
 		}
 		r.Match = append(r.Match, m)
@@ -118,4 +117,39 @@ func (r *resource) addAkriRules(v, details *value) {
 	if r.Each == "device" {
 		v.differs("all nodes of the same hardware are one device, at the paths of the host, and UDEV_DEVNODE is not set")
 	}
+}
+
+// udevElement matches an element of a udev rule that is converted: equality of a key that a match
+// has. ATTRS are regular expressions to Akri, and ATTR patterns, so that both have to be plain text.
+const udevElement = `^[\s,]*(?:(KERNEL|SUBSYSTEM)\s*==\s*"([A-Za-z][^"|{}\\!^]*)"|(ATTRS?)\{(idVendor|idProduct|serial)\}\s*==\s*"([\w-]+)")[\s,]*`
+
+// udevMatch converts a rule. The beginning of rest is what has no equivalent, empty if there is none.
+func udevMatch(rule string) (m match, rest string) {
+	element := regexp.MustCompile(udevElement)
+	var vendors, products []string
+	for rest = rule; rest != ""; {
+		found := element.FindStringSubmatch(rest)
+		if found == nil {
+			return m, rest
+		}
+		rest = rest[len(found[0]):]
+		switch found[1] + found[4] {
+		case "KERNEL":
+			m.Glob = []string{"/dev/**/" + translateGlob(found[2])}
+		case "SUBSYSTEM":
+			m.set("subsystem", translateGlob(found[2]))
+		case "idVendor":
+			vendors = []string{found[5]}
+		case "idProduct":
+			products = []string{found[5]}
+		case "serial":
+			m.set("usb.serial", found[5])
+		}
+		if found[3] == "ATTR" {
+			// Only the USB device itself has these attributes, and not the devices below it.
+			m.set("subsystem", "usb")
+		}
+	}
+	m.set("usb.id", ids(vendors, products)...)
+	return m, strings.TrimSpace(rest)
 }

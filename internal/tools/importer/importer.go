@@ -5,7 +5,7 @@
 //   - find.go, value.go, decode.go: find the configurations in YAML: a file, a ConfigMap, the
 //     arguments of a container, or the values of a chart.
 //   - One file for each plugin, with a line in formats.
-//   - resource.go, overlap.go, toml.go: resolve conflicts between resources and write them.
+//   - resource.go, toml.go: check the resources and write them.
 //
 // The result offers the same devices under the same resource names, as far as our
 // configuration can express them. Anything else is a comment in front of its resource and a
@@ -75,10 +75,13 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 		c.comment(fmt.Sprintf("Imported from %s, a configuration of %s.", place, s.format.plugin))
 		s.format.convert(c, s)
 	}
-	c.shareOverlaps()
 	if len(c.resources) == 0 {
 		reasons := append(c.warnings, file+": nothing in it can be imported")
 		return nil, errors.New(strings.Join(reasons, "\n"))
+	}
+	if len(c.resources) > 1 {
+		// Other plugins give such a device to both.
+		c.comment("The first resource that selects a device gets it: generic-dp check reports on a node where that matters, and shared = true lets several have it.")
 	}
 	return &Result{
 		TOML:       c.toml(),

@@ -105,13 +105,6 @@ func translateGlob(glob string) string {
 	return translated
 }
 
-// translateFnmatch converts a pattern of fnmatch, where "[!" negates a class as it does in
-// ours (glibc, posix/fnmatch_loop.c).
-func translateFnmatch(glob string) string {
-	classes := regexp.MustCompile(`\[!((?:\\.|[^\\\]])*\])`)
-	return translateGlob(classes.ReplaceAllString(glob, "[^$1"))
-}
-
 // dangerousUSB are the classes of USB interfaces whose bus nodes may need dangerous = true: input
 // devices, mass storage and hubs (include/uapi/linux/usb/ch9.h).
 var dangerousUSB = []string{"03", "08", "09"}

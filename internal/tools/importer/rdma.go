@@ -56,11 +56,10 @@ func (c *conversion) rdmaEntry(v *value) {
 		return
 	}
 	r := &resource{
-		Name:     e.ResourceName,
-		Each:     "all",
-		Numa:     "none",
-		Match:    []match{m},
-		mayShare: true,
+		Name:  e.ResourceName,
+		Each:  "all",
+		Numa:  "none",
+		Match: []match{m},
 	}
 	// The connection manager is one node for all HCAs.
 	r.With = []companion{{Path: "/dev/infiniband/rdma_cm", Permissions: "rwm"}}

@@ -14,7 +14,7 @@ import (
 // alternatives. What patterns lack is marked at first, because its translation depends on
 // what is beside it:
 //
-//	[0-9]*   any number of characters of a class: "*" without the texts that have others
+//	[0-9]*   any number of characters of a class: "*"
 //	^ and $  without them, any text may be in front or behind
 //
 // Expressions with anything else that a pattern cannot say are refused.
@@ -26,15 +26,13 @@ const (
 	repeated  = "\ue003" // any number of characters of the next class
 )
 
-// expression is one alternative of a regular expression: texts that match glob but not
-// others. others is only set if the expression ends in a repeated class.
+// expression is one alternative of a regular expression, as a glob.
 type expression struct {
-	glob   string
-	others string
+	glob string
 	// isOpen is set if the expression has no "^", and glob matches no text in front.
 	isOpen bool
-	// isWider is set if glob matches more than the expression, which has a repeated class that
-	// is not at its end.
+	// isWider is set if glob matches more than the expression, which has a repeated class. The
+	// kernel only has digits where people write [0-9]*.
 	isWider bool
 }
 
@@ -128,20 +126,12 @@ func resolve(glob string) (expression, error) {
 	if strings.ContainsAny(glob, beginText+endText) {
 		return expression{}, errors.New("a pattern cannot express an anchor inside the expression")
 	}
-	e := expression{isOpen: !begins}
-	const repeatedClass = repeated + `\[((?:\\.|[^\\\]])*)\]`
-	tail := regexp.MustCompile("^([^*" + repeated + "]*)" + repeatedClass + "$").FindStringSubmatch(glob)
-	if tail != nil && ends {
-		e.glob = tail[1] + "*"
-		e.others = tail[1] + "*[!" + tail[2] + "]*"
-		return e, nil
-	}
 	if !ends {
 		glob += "*"
-		glob = regexp.MustCompile(repeatedClass+`\*$`).ReplaceAllString(glob, "*")
 	}
-	e.isWider = strings.Contains(glob, repeated)
-	glob = regexp.MustCompile(repeatedClass).ReplaceAllString(glob, "*")
+	e := expression{isOpen: !begins}
+	e.isWider = strings.Contains(strings.ReplaceAll(glob, repeated+"[0-9]", "*"), repeated)
+	glob = regexp.MustCompile(repeated+`\[(\\.|[^\\\]])*\]`).ReplaceAllString(glob, "*")
 	e.glob = regexp.MustCompile(`\*+`).ReplaceAllString(glob, "*")
 	return e, nil
 }

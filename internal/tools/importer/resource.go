@@ -17,9 +17,6 @@ import (
 // language, in the order in which they are written, unless they are zero.
 type resource struct {
 	comments []string
-	// mayShare allows other resources to have the same devices: the other plugin counts
-	// the slots of each of its resources separately.
-	mayShare bool
 
 	// Name has its domain until the domain that most names have is left out.
 	Name string `toml:"name"`
@@ -28,7 +25,6 @@ type resource struct {
 	} `toml:"when"`
 	Count     int         `toml:"count"`
 	Each      string      `toml:"each"`
-	Shared    bool        `toml:"shared"`
 	Numa      string      `toml:"numa"`
 	Match     []match     `toml:"match"`
 	Exclude   []match     `toml:"exclude"`

@@ -68,10 +68,10 @@ func (c *conversion) smarterEntry(v *value, domain, text string, count int) {
 			v.differs(`without "^", the expression also matches inside of names and in other directories; imported as if it began with "^"`)
 		}
 		if e.isWider {
-			v.differs("a repeated class that is not at the end has become *, which matches any characters")
+			v.differs("a repeated class has become *, which matches any characters")
 		}
 		for _, glob := range e.globs() {
-			r, err := smarterResource(v, glob, e.others)
+			r, err := smarterResource(v, glob)
 			if err != nil {
 				v.lost("%v", err)
 				continue
@@ -87,7 +87,7 @@ func (c *conversion) smarterEntry(v *value, domain, text string, count int) {
 func (e expression) globs() []string {
 	glob := "/dev/" + e.glob
 	prefix, hasStar := strings.CutSuffix(glob, "*")
-	if !hasStar || e.others != "" || strings.ContainsAny(prefix, `*?[\`) {
+	if !hasStar || strings.ContainsAny(prefix, `*?[\`) {
 		return []string{glob}
 	}
 	// A wildcard that matches nothing has no variable.
@@ -116,21 +116,17 @@ func (e expression) globs() []string {
 // withoutNodes are directories that only have directories.
 var withoutNodes = []string{"/dev/bus", "/dev/bus/usb", "/dev/serial", "/dev/v4l", "/dev/disk", "/dev/cpu", "/dev/dvb"}
 
-// smarterResource is the resource of a glob, without the nodes of others.
-func smarterResource(v *value, glob, others string) (*resource, error) {
+// smarterResource is the resource of a glob.
+func smarterResource(v *value, glob string) (*resource, error) {
 	// The kernel's names of spidev have a ".", for which the plugin writes "_".
 	if strings.HasPrefix(glob, "/dev/spidev") && !strings.Contains(glob, ".") {
 		glob = "/dev/spidev*.*"
-		others = ""
 	}
 	a, err := parseGlob(glob)
 	if err != nil {
 		return nil, err
 	}
 	r := &resource{Match: []match{{Glob: []string{glob}}}}
-	if others != "" {
-		r.Match[0].Glob = append(r.Match[0].Glob, "!/dev/"+others)
-	}
 	host, isFixed := a.Literal()
 	if isFixed {
 		r.Name = smarterName(strings.TrimPrefix(host, "/dev/"))
@@ -140,7 +136,6 @@ func smarterResource(v *value, glob, others string) (*resource, error) {
 		}
 		// A directory is a resource beside the nodes in it.
 		r.Each = "all"
-		r.mayShare = true
 		r.Match[0].Glob[0] = host + "/**"
 		r.excludeDangerousUSB(v, host)
 		return r, nil
@@ -160,7 +155,6 @@ func (r *resource) nameByGlob(v *value, glob string, a pattern.Alternative) {
 		return
 	}
 	r.Name = captured(shape, smarterName)
-	r.mayShare = true
 	if isKernelNode(glob) {
 		return
 	}

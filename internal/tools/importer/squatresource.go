@@ -80,8 +80,7 @@ func (c *conversion) squatResources(device *value, domain, name string, groups [
 	}
 	for i, part := range parts {
 		r := &resource{
-			Name:     name,
-			mayShare: true,
+			Name: name,
 		}
 		if i > 0 {
 			r.Name = fmt.Sprintf("%s-%d", name, i+1)

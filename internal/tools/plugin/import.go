@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
@@ -49,21 +48,13 @@ func newImport() *cobra.Command {
 	return cmd
 }
 
-// convert prints the converted input, after validating it: a conversion that does not load is a
-// bug. file is the name of the input in messages. The error is errReported if nothing was
+// convert prints the converted input. file is the name of the input in messages. The error is errReported if nothing was
 // imported, which is printed already.
 func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) error {
 	result, err := importer.Convert(file, data, o)
 	if err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), strings.TrimRight(err.Error(), "\n"))
 		return cli.ErrReported
-	}
-	imported := config.File{
-		Name: "imported.toml",
-		Data: result.TOML,
-	}
-	if _, err := config.Parse(imported); err != nil {
-		return fmt.Errorf("the conversion of %s is invalid, which is a bug of generic-dp: please report it with that file\n%w\n%s", file, err, result.TOML)
 	}
 	// Warnings come before the configuration, so that a terminal does not show them in its
 	// middle.

@@ -16,7 +16,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -50,8 +49,6 @@ type Cluster struct {
 	kubeconfig string
 	options    Options
 	plane      []*process.Process
-	apiServer  *process.Process
-	scheduler  *process.Process
 }
 
 // Options are the options of a cluster.
@@ -60,13 +57,6 @@ type Options struct {
 	// than its control plane.
 	Plane   bed.Version
 	Kubelet bed.Version
-	// Gates are feature gates of all programs, such as "DRADeviceTaintRules".
-	Gates []string
-	// APIs are versions of API groups that are off by default, such as
-	// "resource.k8s.io/v1beta2".
-	APIs []string
-	// KubeletArgs are flags of the kubelet.
-	KubeletArgs []string
 }
 
 // New starts a cluster and waits until its node is ready. It ends with the test.
@@ -79,10 +69,6 @@ func New(t testing.TB) *Cluster {
 func NewWith(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	c := &Cluster{options: o}
-	gates := map[string]bool{}
-	for _, gate := range o.Gates {
-		gates[gate] = true
-	}
 	c.Bed = bed.New(t, bed.Options{
 		Version: o.Kubelet,
 		// The kubelet also runs pods of the API server; the read-only port is for
@@ -95,14 +81,13 @@ func NewWith(t testing.TB, o Options) *Cluster {
 			// The API server connects to it for kubectl exec.
 			"enableServer": true,
 			"address":      "0.0.0.0",
-			"featureGates": gates,
 		},
 		Boot: func(b *bed.Bed) {
 			c.Bed = b
 			c.prepare(t)
 			c.startPlane(t)
 		},
-		KubeletArgs: append([]string{"--kubeconfig", kubeconfigPath, "--node-ip", nodeAddress}, o.KubeletArgs...),
+		KubeletArgs: []string{"--kubeconfig", kubeconfigPath, "--node-ip", nodeAddress},
 	})
 	c.waitNode(t)
 	return c
@@ -163,18 +148,13 @@ func (c *Cluster) startPlane(t testing.TB) {
 		"--listen-client-urls", etcd, "--advertise-client-urls", etcd,
 		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
 		"--initial-cluster", "default=http://127.0.0.1:2380")
-	c.StartAPI(t)
+	c.startAPI(t)
 	c.runKubernetes(t, "kube-controller-manager", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
 		"--service-account-private-key-file", c.file("service-account.key"), "--use-service-account-credentials=false",
 		"--root-ca-file", c.file("certificates/apiserver.crt"), // of pods
 		// Detects a rebooted node within a second.
 		"--node-monitor-period", "1s", "--node-monitor-grace-period", "10s")
-	c.startScheduler(t)
-}
-
-func (c *Cluster) startScheduler(t testing.TB) {
-	t.Helper()
-	c.scheduler = c.runKubernetes(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
+	c.runKubernetes(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
 }
 
 // ServePods lets pods connect to the API server as in a cluster with kube-proxy.
@@ -208,14 +188,10 @@ func (c *Cluster) connect(pod net.Conn) {
 	_, _ = io.Copy(server, pod)
 }
 
-// StartAPI starts the API server, and waits until it serves.
-func (c *Cluster) StartAPI(t testing.TB) {
+// startAPI starts the API server, and waits until it serves.
+func (c *Cluster) startAPI(t testing.TB) {
 	t.Helper()
-	var off []string
-	for _, version := range c.options.APIs {
-		off = append(off, version+"=true")
-	}
-	c.apiServer = c.runKubernetes(t, "kube-apiserver", "--runtime-config", strings.Join(off, ","), "--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", "6443",
+	c.runKubernetes(t, "kube-apiserver", "--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", "6443",
 		"--cert-dir", c.file("certificates"), "--token-auth-file", c.file("tokens.csv"), "--authorization-mode", "RBAC", "--allow-privileged=true",
 		"--service-cluster-ip-range", "10.96.0.0/24", "--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-account-key-file", c.file("service-account.key"), "--service-account-signing-key-file", c.file("service-account.key"),
@@ -229,9 +205,6 @@ func (c *Cluster) StartAPI(t testing.TB) {
 	})
 }
 
-// StopAPI kills the API server.
-func (c *Cluster) StopAPI() { c.apiServer.Kill() }
-
 // file is a file of the control plane.
 func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
 
@@ -242,12 +215,9 @@ func (c *Cluster) run(t testing.TB, program string, args ...string) *process.Pro
 	return p
 }
 
-// runKubernetes runs a program of the control plane, with its version and feature gates.
+// runKubernetes runs a program of the version of the control plane.
 func (c *Cluster) runKubernetes(t testing.TB, program string, args ...string) *process.Process {
 	t.Helper()
-	for _, gate := range c.options.Gates {
-		args = append(args, "--feature-gates", gate+"=true")
-	}
 	return c.run(t, c.options.Plane.Program(program), args...)
 }
 

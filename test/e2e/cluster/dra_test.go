@@ -60,12 +60,7 @@ type draNode struct {
 	owner *testing.T
 }
 
-func newDRANode(t *testing.T, v bed.Version, config string) *draNode {
-	t.Helper()
-	return newDRANodeWith(t, cluster.Options{Plane: v, Kubelet: v}, config)
-}
-
-func newDRANodeWith(t *testing.T, o cluster.Options, config string) *draNode {
+func newDRANode(t *testing.T, o cluster.Options, config string) *draNode {
 	t.Helper()
 	n := &draNode{Cluster: cluster.NewWith(t, o), owner: t}
 	n.Host = n.Hardware(t)
@@ -219,7 +214,7 @@ func TestDRA(t *testing.T) {
 }
 
 func runDRA(t *testing.T, o cluster.Options) {
-	n := newDRANodeWith(t, o, byDRA+beside)
+	n := newDRANode(t, o, byDRA+beside)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	mine := n.pod(t, "mine")
 	n.wantPending(t, "mine")
@@ -241,10 +236,27 @@ func runDRA(t *testing.T, o cluster.Options) {
 		t.Errorf("after the replug the container has %+v, want minor 5", node)
 	}
 
-	// An update: the next instance starts before the old one ends. There is no moment without
-	// slices or a driver.
 	n.Plug(fixture.Stick{Port: "1-3", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB6"})
 	n.waitDevices(t, 2)
+
+	// A crash of the program, and a pod that is bound while the kubelet is down.
+	n.plugin.Restart(t)
+	n.Kubelet.Stop(t)
+	bound := n.pod(t, "bound")
+	wait.Until(t, limit, "node of the pod", func() error {
+		p, err := n.get("bound")
+		if err == nil && p.Spec.NodeName == "" {
+			err = errors.New("not bound")
+		}
+		return err
+	})
+	n.Kubelet.Restart(t)
+	n.Kubelet.WaitReady(t)
+	bound.WaitRunning(t)
+	n.delete(t, "bound")
+
+	// An update: the next instance starts before the old one ends. There is no moment without
+	// slices or a driver.
 	before, old := n.versions(t), n.plugin
 	n.spec.Name = "plugin-2"
 	n.serve(t)
@@ -333,48 +345,5 @@ func runDRARollingUpdate(t *testing.T, v bed.Version) {
 	t.Logf("%d pods started meanwhile", started)
 	if after := n.versions(t); !maps.Equal(before, after) {
 		t.Errorf("the update wrote slices: %v, then %v", before, after)
-	}
-}
-
-// While the API server is down, containers restart with their devices, at their new nodes.
-// When it is back, the slices are updated.
-func TestDRAWithoutAPIServer(t *testing.T) {
-	t.Parallel()
-	n := newDRANode(t, bed.Current, byDRA)
-	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
-	n.serve(t)
-	n.waitDevices(t, 1)
-	mine := n.pod(t, "mine")
-	mine.WaitRunning(t)
-
-	n.StopAPI()
-	down := time.Now()
-	n.Unplug("1-1")
-	n.Plug(fixture.Stick{Port: "1-2", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB5"})
-	n.Plug(fixture.Stick{Port: "1-3", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB6"})
-	n.plugin.WaitLog(t, limit, "id=usb:10c4:ea60:B5C6D7E8 health=Healthy")
-	mine.Kill(t, "main")
-	// The kubelet shows the last status of the API server.
-	wait.Until(t, limit, "restarted container", func() error {
-		logs, err := filepath.Glob(fmt.Sprintf("%s/pods/default_mine-%s_*/main/1.log", n.Dir, bed.NodeName))
-		if err == nil && len(logs) == 0 {
-			err = errors.New("no log of its second start")
-		}
-		return err
-	})
-	<-time.After(time.Until(down.Add(time.Minute)))
-	n.StartAPI(t)
-	n.waitDevices(t, 2)
-	// Its status is late: kubelets of 1.36 take up to a minute to list pods again.
-	wait.Until(t, moveLimit, "report of the restarted container", func() error {
-		if node, _ := mine.Report(t, "main").Node("/dev/zigbee"); node.Minor != 5 {
-			return fmt.Errorf("%+v", node)
-		}
-		return nil
-	})
-	other := n.pod(t, "other")
-	other.WaitRunning(t)
-	if r := other.Report(t, "main"); r.Env["ZIGBEE_SERIAL"] != "B5C6D7E8" {
-		t.Errorf("the second pod has %v, want serial B5C6D7E8", r.Env)
 	}
 }

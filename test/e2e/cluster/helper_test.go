@@ -20,6 +20,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/cluster"
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
@@ -62,7 +63,7 @@ match.virtual = [` + strings.Join(names, ", ") + "]\n"
 }
 
 func runOfficialHelper(t *testing.T, v bed.Version) {
-	n := newDRANode(t, v, rivals(0))
+	n := newDRANode(t, cluster.Options{Plane: v, Kubelet: v}, rivals(0))
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	n.serve(t)
 	var published [][]resourcev1.ResourceSlice

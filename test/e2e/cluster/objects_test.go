@@ -95,6 +95,25 @@ func runObjects(t *testing.T, v bed.Version) {
 	}
 
 	t.Run("pages", func(t *testing.T) { dryRun(t, objectsOfPages(t, v)) })
+	t.Run("slices", func(t *testing.T) { runSlices(t, c) })
+}
+
+// runSlices runs the tests TestCluster* of package dra on the API server and the scheduler, with the
+// rights of the components.
+func runSlices(t *testing.T, c *cluster.Cluster) {
+	c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", "dra/generic-dp.yaml"))
+	tests := filepath.Join(t.TempDir(), "dra.test")
+	build := exec.Command("go", "test", "-c", "-tags", "grpcnotrace,cluster", "-o", tests, "./internal/kubelet/dra")
+	build.Dir = product.Repository()
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	text, err := c.Try("", tests, append([]string{"-test.v", "-test.run=TestCluster"}, c.ClientArgs(t)...)...)
+	t.Logf("%s", text)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // customResources returns the files of the custom resource definitions whose objects the chart
