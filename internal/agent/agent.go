@@ -73,10 +73,10 @@ type Agent struct {
 
 	// host is in use from New on, because the first scan runs while the configuration is read.
 	host hostWatch
-	// rescans has the requests of calls that know that the last scan is too old.
-	rescans rescanRequests
+	// rescan has a value when a call knows that the last scan is too old.
+	rescan signal
 	// wake asks for a pass because of a change that is not on the host, and holdsChanged because of other
-	// holds, which change nothing that was matched.
+	// holds.
 	wake         signal
 	holdsChanged signal
 	// reader reads the configuration, at the start and after each change on disk.
@@ -193,7 +193,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		options: options,
 		log:     options.Log,
 		now:     time.Now,
-		rescans: make(rescanRequests),
+		rescan:  newSignal(),
 		wake:    newSignal(),
 
 		holdsChanged: newSignal(),

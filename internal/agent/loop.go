@@ -41,9 +41,6 @@ type loop struct {
 // lastScan is the last scan that succeeded.
 type lastScan struct {
 	hostScan
-	// view is what was matched on it last. It is nil if something has changed since, or if no claim can
-	// use it before the next scan.
-	view *View
 	// err is why a later scan failed: announced changes are pending.
 	err error
 	// watched are the directories that the host watcher follows.
@@ -115,8 +112,6 @@ type trigger struct {
 	scan status.ScanReason
 	// limited is set if the limiter may delay the pass.
 	limited bool
-	// keepsMatch is set if the pass would match the same.
-	keepsMatch bool
 	// apply applies what has changed at the beginning of the pass. It may be nil.
 	apply func()
 }
@@ -209,8 +204,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{}, true
 	case <-l.host.scanner.Answered():
 		return trigger{scan: status.ScanRetry}, true
-	// Allocate waits for it, so the limiter does not delay it.
-	case <-l.rescans:
+	case <-l.rescan:
 		return trigger{scan: status.ScanAllocate}, true
 	case <-l.pace.timer.C:
 		if l.last.snapshot == nil || l.last.err != nil {
@@ -226,8 +220,9 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	// Something changed that the pass reads anyway, such as a registration.
 	case <-l.wake:
 		return trigger{}, true
+	// Many claims may come one after the other.
 	case <-l.holdsChanged:
-		return trigger{keepsMatch: true}, true
+		return trigger{limited: true}, true
 	case result := <-l.saves.saver.results:
 		return trigger{apply: func() {
 			l.saves.last = result
@@ -255,9 +250,6 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	isRetryDue := !l.now().Before(l.pace.retry.at)
 	if t.scan == "" && l.lacksDevices() && isRetryDue {
 		t.scan = status.ScanRetry
-	}
-	if t.scan != "" || !t.keepsMatch {
-		l.last.view = nil
 	}
 	if t.scan != "" {
 		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config), t.scan), t.scan)

@@ -78,16 +78,9 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 // match matches the last scan and has the health of the matching devices checked. It does not wait
 // for the results: a result that differs is a trigger.
 func (l *loop) match(now time.Time) *View {
-	v := l.last.view
-	if v == nil {
-		// All uses of a view see the same specs.
-		foreign := sync.OnceValue(l.outputs.foreign.Read)
-		v = view(l.config, l.last.hostScan, foreign, l.memory.decisions, l.options)
-	}
-	// Claims come one after the other, and matching takes half the time of a pass.
-	if l.dra.isRunning.Load() {
-		l.last.view = v
-	}
+	// All uses of a view see the same specs.
+	foreign := sync.OnceValue(l.outputs.foreign.Read)
+	v := view(l.config, l.last.hostScan, foreign, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
 	return v

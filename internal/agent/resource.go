@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sort"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +30,8 @@ type resource struct {
 	key string
 	// dra is nil for a device plugin.
 	dra *draDriver
-	// rescans requests a scan of the loop.
-	rescans rescanRequests
+	// rescan requests a scan of the loop.
+	rescan signal
 	// nets reads the present state of network interfaces.
 	nets *atomic.Pointer[inventory.Attributes]
 	// health makes the directories that show containers the health of their devices.
@@ -66,8 +65,6 @@ type published struct {
 	entries []ledger.Entry
 	// since says since when each entry has its health and reason, in the same order.
 	since []time.Time
-	// injections has the injection of each entry, in the same order.
-	injections []cdi.Injection
 	// refused is why slots of healthy devices are unhealthy, by slot.
 	refused map[string]string
 	// config is the configuration of the resource, or retired.
@@ -86,8 +83,8 @@ type published struct {
 var retired = &config.Resource{EvictAfter: -1}
 
 // newResource returns a resource without devices. It has neither a plugin nor a book of holds.
-func newResource(r cdi.Resource, rescans rescanRequests) *resource {
-	res := &resource{Resource: r, rescans: rescans}
+func newResource(r cdi.Resource, rescan signal) *resource {
+	res := &resource{Resource: r, rescan: rescan}
 	res.now.Store(&published{config: retired, changed: make(chan struct{})})
 	return res
 }
@@ -96,7 +93,7 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 // yet, see loop.startPlugin.
 func (a *Agent) addResource(key string, now time.Time) *resource {
 	name, byDRA := device.SplitResourceKey(key)
-	r := newResource(a.outputs.resource(name), a.rescans)
+	r := newResource(a.outputs.resource(name), a.rescan)
 	r.nets = &a.host.latest
 	r.key = key
 	r.since = now
@@ -166,16 +163,15 @@ func (r *resource) registration() plugin.Status {
 func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	old := r.now.Load()
 	next := &published{
-		entries:    entries,
-		injections: make([]cdi.Injection, len(entries)),
-		refused:    r.book.Refused(),
-		config:     c,
-		changed:    old.changed,
+		entries: entries,
+		refused: r.book.Refused(),
+		config:  c,
+		changed: old.changed,
 	}
 	for i := range entries {
-		next.injections[i].Offer = &entries[i].Offer
 		// One slow device suffices: calls are not distinguished by their devices.
-		blocks := next.injections[i].Blocks() || len(entries[i].Offer.Nets) > 0
+		o := &entries[i].Offer
+		blocks := cdi.Blocks(o) || len(o.Nets) > 0
 		next.blocks = next.blocks || blocks
 		slots := ledger.Slots(entries[i])
 		next.refuse(&entries[i], slots)
@@ -225,35 +221,11 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 	return p.list, p.changed
 }
 
-// indexOf returns the index of the entry of a device.
-func (p *published) indexOf(id string) (int, bool) {
-	// The entries are in natural order, see published.
-	return sort.Find(len(p.entries), func(i int) int {
-		return device.CompareNatural(id, p.entries[i].Offer.ID)
-	})
-}
-
 // Prefer suggests which of the available slots to take. must are the slots that the kubelet takes
 // in any case, and size is the number of slots in all.
 func (r *resource) Prefer(available, must []string, size int) []string {
 	p := r.now.Load()
 	return topology.Prefer(string(p.config.Prefer), p.list, available, must, size)
-}
-
-// rescanRequests are requests for a scan.
-type rescanRequests chan struct{}
-
-// request requests a scan, and does not wait for it.
-func (q rescanRequests) request() {
-	go func() {
-		// A loop that does not take the request in this time has ended, or has much to do.
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		select {
-		case q <- struct{}{}:
-		case <-ctx.Done():
-		}
-	}()
 }
 
 // set has the served resources in the order of the configuration, and then the retiring ones. It is

@@ -107,7 +107,7 @@ func TestPublishWakesStreamsForAnotherListOnly(t *testing.T) {
 				t.Errorf("step %d: no stream wakes", i)
 			}
 		}
-		if got := r.now.Load().injections[0].Offer.Nodes[0].HostPath; got != step.path {
+		if got := r.now.Load().entries[0].Offer.Nodes[0].HostPath; got != step.path {
 			t.Errorf("step %d: published %q, want %q", i, got, step.path)
 		}
 	}
