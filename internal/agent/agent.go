@@ -27,7 +27,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
-	"github.com/generic-dp/generic-dp/internal/output/links"
+	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
@@ -438,7 +438,7 @@ func (o Options) prepare() error {
 		return nil // without /proc there are no containers
 	}
 	defer mounts.Close()
-	return o.withHint(links.CheckMount(p.RunDir, mounts), "run-dir")
+	return o.withHint(output.CheckMount(p.RunDir, mounts), "run-dir")
 }
 
 // listen takes the address of metrics and status. It does nothing if there is no address. If

@@ -13,7 +13,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/output/features"
+	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
@@ -146,7 +146,7 @@ func (p Paths) leftovers() ([]string, error) {
 	own, err := infos.Own()
 	all = append(all, own...)
 	if p.NFDDir != "" {
-		all = append(all, features.Paths(p.NFDDir)...)
+		all = append(all, output.FeaturePaths(p.NFDDir)...)
 	}
 	var withTemporary []string
 	for _, path := range all {

@@ -11,7 +11,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output"
-	"github.com/generic-dp/generic-dp/internal/sys/files"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -42,7 +41,7 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	failed, unwritten := l.makeOutputs(v, out)
 	devices := devicesOf(v, out)
 	// This follows makeOutputs, because devices that failed there do not work either.
-	healthFiles := l.outputs.withdrawHealth(devices)
+	holdEnd, withdrawn := l.outputs.withdrawHealth(devices, l.held)
 	hasSettled := l.hasSettled(out)
 	unlabelled := l.writeFeatures(ctx, devices, hasSettled)
 	l.followSpecs()
@@ -55,9 +54,8 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 		l.life.announced = true
 		l.announce()
 	}
-	unrestored := l.restoreHealth(healthFiles.restore, devices)
 
-	unhealthy := errors.Join(healthFiles.err, unrestored)
+	unhealthy := errors.Join(withdrawn, l.outputs.health.Show())
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
 	l.reportRefused()
 	l.report(v, out, failed)
@@ -66,7 +64,7 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	}
 	wake := earlier(out.Wake, awaited)
 	wake = earlier(wake, l.followTrial(now, v))
-	wake = earlier(wake, healthFiles.holdEnd)
+	wake = earlier(wake, holdEnd)
 	failures := errors.Join(unwritten, unlabelled, unhealthy)
 	return outcome{
 		Output:  out,
@@ -224,9 +222,7 @@ func selectsCDI(m config.Match) bool {
 // makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices that
 // cannot be injected Unhealthy. failed says why, by ID.
 func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error, err error) {
-	plan := l.outputs.plan(v, out, l.held)
-	plan.remove()
-	failed, err = l.outputs.make(plan, out)
+	failed, err = l.outputs.update(v, out, l.held)
 	l.dra.fail(out, failed)
 	for _, listed := range out.Resources {
 		failEntries(listed.Devices, failed)
@@ -246,14 +242,6 @@ func failEntries(entries []ledger.Entry, failed map[string]error) {
 		e.Healthy = false
 		e.Reason = problem.Error()
 	}
-}
-
-// restoreHealth recreates "healthy" after the lists are published, and removes health
-// directories that no container has.
-func (l *loop) restoreHealth(restore files.Plan, devices []output.Device) error {
-	// A container may use a device only after the kubelet knows that it is Healthy again.
-	unrestored := l.outputs.health.MakePlanned(restore)
-	return errors.Join(unrestored, l.outputs.sweepHealth(devices, l.held.IsHeld))
 }
 
 // hasSettled reports whether every remembered device was awaited, no device is settling, and

@@ -16,7 +16,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/output/healthdir"
+	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
@@ -35,7 +35,7 @@ type resource struct {
 	// nets reads the present state of network interfaces.
 	nets *atomic.Pointer[inventory.Attributes]
 	// health makes the directories that show containers the health of their devices.
-	health *healthdir.Dirs
+	health *output.Health
 	// gate is for the calls of the kubelet. It is nil if this instance always may answer.
 	gate *gate
 	// book grants devices to containers. It may be nil.
