@@ -232,7 +232,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		_ = a.host.watcher.Run(ctx) // always nil
 	})
 	a.host.running.Go(func() {
-		a.scanFirst(ctx)
+		a.host.scanFirst(ctx, p.StateDir)
 	})
 	if err := options.prepare(); err != nil {
 		return nil, err

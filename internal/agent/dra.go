@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -93,19 +92,12 @@ func (l *loop) needsDRA(out ledger.Output) bool {
 	return false
 }
 
-// newDRADriver returns a driver that has not started.
+// newDRADriver returns a driver that has not started. The hooks run in goroutines of its plugin. They only
+// read published state.
 func newDRADriver(a *Agent) *draDriver {
 	d := &draDriver{agent: a}
-	d.plugin = d.newPlugin()
-	return d
-}
-
-// newPlugin returns the driver's plugin, which has not started yet. The hooks run in goroutines of
-// the plugin. They only read published state.
-func (d *draDriver) newPlugin() *dra.Plugin {
-	a := d.agent
-	o := &d.agent.options
-	return dra.New(dra.Options{
+	o := &a.options
+	d.plugin = dra.New(dra.Options{
 		API:      kubeapi.New(o.KubeAPI),
 		Node:     o.NodeName,
 		Registry: o.Paths.Registry,
@@ -125,6 +117,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		},
 		Log: a.log,
 	})
+	return d
 }
 
 // Status is the state of the registration. It has the form of the status of a device plugin, so
@@ -184,7 +177,7 @@ func (l *loop) publishDRA() {
 	for _, v := range old {
 		last[v.ID] = v
 	}
-	for _, m := range l.members() {
+	for _, m := range l.agent.members() {
 		if m.dra == nil {
 			continue
 		}
@@ -368,33 +361,13 @@ func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 		if m.dra == nil {
 			continue
 		}
-		p := m.now.Load()
-		// The state is immutable, so its index stays valid while the loop publishes the next state.
-		if i, ok := p.names.find(name, p.entries); ok {
-			return m, p.entries[i]
+		for _, e := range m.now.Load().entries {
+			if dra.DeviceName(e.Offer.ID) == name {
+				return m, e
+			}
 		}
 	}
 	return nil, ledger.Entry{}
-}
-
-// deviceNames finds entries by the names of their devices in the pool of the node. The index is
-// made for the first claim after a change, because most changes precede no claim.
-type deviceNames struct {
-	once  sync.Once
-	index map[string]int
-}
-
-// find returns the index of the entry with a name. All calls must pass the same entries. It is safe
-// for concurrent use.
-func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
-	n.once.Do(func() {
-		n.index = make(map[string]int, len(entries))
-		for i := range entries {
-			n.index[dra.DeviceName(entries[i].Offer.ID)] = i
-		}
-	})
-	i, ok := n.index[name]
-	return i, ok
 }
 
 // known is dra.Options.Known: it asks the kubelet, and returns a function that reports whether the

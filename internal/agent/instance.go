@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
@@ -70,23 +71,7 @@ func (i instance) writeTo(file *os.File) {
 func errNotRoot(uid int, lacking []string) error {
 	return fmt.Errorf("uid %d cannot write %s\n"+
 		"  hint: serve runs as root, without any capability; with other directories it also runs as another user, and generic-dp try needs no privileges",
-		uid, joinWords(lacking))
-}
-
-// joinWords joins words for a sentence.
-func joinWords(words []string) string {
-	text := ""
-	for i, word := range words {
-		switch {
-		case i == 0:
-		case i == len(words)-1:
-			text += " and "
-		default:
-			text += ", "
-		}
-		text += word
-	}
-	return text
+		uid, strings.Join(lacking, ", "))
 }
 
 // lacking returns the directories that serving writes and that this user cannot write, with their

@@ -20,7 +20,7 @@ func TestNotRoot(t *testing.T) {
 	isWritable := func(path string) bool { return path != dir }
 	lacking := p.lacking(func(path string) bool { return isWritable(path) && path != "/proc" })
 	got := errNotRoot(1000, lacking).Error()
-	want := fmt.Sprintf("uid 1000 cannot write %s/run/generic-dp (--run-dir), %s/state (--state-dir) and /proc/kubelet (--kubelet-dir)\n  hint: serve runs as root, ", dir, dir)
+	want := fmt.Sprintf("uid 1000 cannot write %s/run/generic-dp (--run-dir), %s/state (--state-dir), /proc/kubelet (--kubelet-dir)\n  hint: serve runs as root, ", dir, dir)
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("error %q, want %q", got, want)
 	}

@@ -3,10 +3,12 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/status"
@@ -20,7 +22,18 @@ const retryAfter = time.Second
 // loop is the only goroutine that changes anything: it scans the host and reconciles lists and
 // outputs with it. No other goroutine uses its state.
 type loop struct {
-	*Agent
+	// agent has what other goroutines use as well. The next fields are parts of it.
+	agent   *Agent
+	options Options
+	log     *slog.Logger
+	now     func() time.Time
+	host    *hostWatch
+	reader  *configuration.Reader
+	outputs *outputs
+	dra     *draDriver
+	book    *holds.Book
+	page    *page
+
 	// config is the served configuration. It is never changed, only replaced.
 	config *config.Config
 
@@ -32,9 +45,10 @@ type loop struct {
 	prober *health.Prober
 	memory memory
 	// held is who holds what in this pass.
-	held  *holds.View
-	pace  pace
-	saves saves
+	held *holds.View
+	pace pace
+	// saves writes the state.
+	saves *saver
 	life  life
 }
 
@@ -43,8 +57,6 @@ type lastScan struct {
 	hostScan
 	// err is why a later scan failed: announced changes are pending.
 	err error
-	// watched are the directories that the host watcher follows.
-	watched watched
 }
 
 // pace is when the next pass runs.
@@ -57,14 +69,6 @@ type pace struct {
 	watchdog *time.Timer
 	// retry is for failed writes and unread hardware.
 	retry retry
-}
-
-// saves are the writes of the state.
-type saves struct {
-	// saver writes in a goroutine of its own.
-	saver *saver
-	// last is the last result that differed from the one before.
-	last saved
 }
 
 // life is what happens once in the life of an instance or a plugin.
@@ -84,18 +88,27 @@ type life struct {
 // newLoop returns a loop that has not started. Everything that it starts later belongs to one of the phases.
 func newLoop(a *Agent, running phases) *loop {
 	l := &loop{
-		Agent:  a,
-		config: a.found.config,
-		start:  a.now(),
-		prober: health.New(a.options.Paths.local),
-		held:   &holds.View{},
+		agent:   a,
+		options: a.options,
+		log:     a.log,
+		now:     a.now,
+		host:    &a.host,
+		reader:  a.reader,
+		outputs: a.outputs,
+		dra:     a.dra,
+		book:    a.book,
+		page:    &a.page,
+		config:  a.found.config,
+		start:   a.now(),
+		prober:  health.New(a.options.Paths.local),
+		held:    &holds.View{},
 		pace: pace{
 			timer: time.NewTimer(retryAfter),
 			watchdog: time.AfterFunc(a.page.stuckAfter, func() {
 				a.page.stuck <- struct{}{}
 			}),
 		},
-		saves: saves{saver: newSaver()},
+		saves: newSaver(),
 		life: life{
 			phases: running,
 			ended:  map[string]chan struct{}{},
@@ -130,7 +143,7 @@ func (l *loop) run(ctx context.Context) error {
 		l.life.passing.Go(l.host.specs.Run)
 	})
 	l.life.passing.Go(l.prober.Run)
-	l.life.passing.Go(l.saves.saver.run)
+	l.life.passing.Go(l.saves.run)
 	for t, ok := l.begin(ctx); ok; t, ok = l.next(ctx) {
 		began := time.Now()
 		l.page.busy.Store(true)
@@ -158,8 +171,8 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	l.page.busy.Store(true)
 	l.pace.watchdog.Reset(l.page.stuckAfter) // also for a scan that hangs
 	// The host is scanned meanwhile.
-	l.loadHolds(ctx)
-	close(l.holdsLoaded)
+	l.agent.loadHolds(ctx)
+	close(l.agent.holdsLoaded)
 	select {
 	case <-ctx.Done():
 		return trigger{}, false
@@ -169,9 +182,9 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 		began := trigger{limited: true, apply: func() {
 			l.adopt(scan, byEvents)
 		}}
-		if !l.found.hasWrites {
+		if !l.agent.found.hasWrites {
 			// Another instance has served since that scan, and has read and numbered what came.
-			first = l.loadState()
+			first = l.host.loadState(l.options.Paths.StateDir)
 			began.scan = status.ScanFull
 		}
 		l.restore(first)
@@ -204,7 +217,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{}, true
 	case <-l.host.scanner.Answered():
 		return trigger{scan: status.ScanRetry}, true
-	case <-l.rescan:
+	case <-l.agent.rescan:
 		return trigger{scan: status.ScanAllocate}, true
 	case <-l.pace.timer.C:
 		if l.last.snapshot == nil || l.last.err != nil {
@@ -218,16 +231,14 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	case <-l.host.specs.Changes(): // reconcile reads them
 		return trigger{}, true
 	// Something changed that the pass reads anyway, such as a registration.
-	case <-l.wake:
+	case <-l.agent.wake:
 		return trigger{}, true
 	// Many claims may come one after the other.
-	case <-l.holdsChanged:
+	case <-l.agent.holdsChanged:
 		return trigger{limited: true}, true
-	case result := <-l.saves.saver.results:
-		return trigger{apply: func() {
-			l.saves.last = result
-		}}, true
-	case <-l.predecessorEnded:
+	case <-l.saves.newResult:
+		return trigger{}, true
+	case <-l.agent.predecessorEnded:
 		return trigger{apply: l.followPredecessor}, true
 	}
 }
@@ -236,7 +247,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 // there is no need.
 func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	defer l.page.problems.endPass()
-	l.page.problems.warn("run-dir", l.found.lockErr, "the run directory can't be used: only devices that need no link can be allocated",
+	l.page.problems.warn("run-dir", l.agent.found.lockErr, "the run directory can't be used: only devices that need no link can be allocated",
 		"hint", l.options.hint("run-dir"),
 	)
 	if t.apply != nil {
@@ -252,7 +263,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 		t.scan = status.ScanRetry
 	}
 	if t.scan != "" {
-		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config), t.scan), t.scan)
+		l.adopt(l.host.scan(ctx, matchers.UsesNets(l.config), t.scan), t.scan)
 	}
 	// A scan that the end of the program cut off is not a problem of the host.
 	if !errors.Is(l.last.err, context.Canceled) {

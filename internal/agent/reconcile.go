@@ -126,7 +126,7 @@ func (l *loop) followTrial(now time.Time, v *View) time.Time {
 func (l *loop) saveState(o outcome) time.Time {
 	now := l.now()
 	l.save()
-	isSaved := l.warnUnsaved()
+	isSaved := l.warnUnsaved(*l.saves.last.Load())
 	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
 	isDone := isSaved && o.written && !l.lacksDevices()
 	l.pace.retry.record(now, !isDone)
@@ -273,8 +273,8 @@ func (l *loop) settle() {
 		return
 	}
 	l.life.settled = true
-	close(l.allSettled)
-	kubelet, _ := l.kubelet.Kubelet()
+	close(l.agent.allSettled)
+	kubelet, _ := l.agent.kubelet.Kubelet()
 	if kubelet.Present || l.options.CDIOnly {
 		return
 	}

@@ -73,9 +73,6 @@ type published struct {
 	blocks bool
 	// changed is closed when there is a newer list.
 	changed chan struct{}
-
-	// names finds entries for claims. Only DRA uses it.
-	names deviceNames
 }
 
 // retired is the configuration of a resource that is no longer configured. It is compared by its
@@ -287,15 +284,15 @@ func (l *loop) publish(
 	now time.Time,
 ) (due time.Time) {
 	// Resources keep their plugin and stream from one pass to the next.
-	old := l.members()
+	old := l.agent.members()
 	next := make(set, len(listed))
 	for i, in := range listed {
 		next[i] = old.find(in.Name)
 		if next[i] == nil {
-			next[i] = l.addResource(in.Name, now)
+			next[i] = l.agent.addResource(in.Name, now)
 		}
 	}
-	l.serving.Store(&next) // before the kubelet knows any of their lists
+	l.agent.serving.Store(&next) // before the kubelet knows any of their lists
 	for i, in := range listed {
 		r := next[i]
 		c := cmp.Or(configs[in.Name], retired)
@@ -361,7 +358,7 @@ func (l *loop) startPlugin(r *resource) {
 		if predecessor != nil {
 			<-predecessor // it was told to stop
 		}
-		l.afterDriver(own)
+		l.agent.afterDriver(own)
 		if own.Err() != nil {
 			return nil
 		}

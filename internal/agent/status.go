@@ -329,7 +329,7 @@ func (l *loop) reportLeftOut(v *View, out ledger.Output) {
 		Devices: v.Matched.LeftOut + out.WithoutRoom,
 		Held:    out.HeldUnlisted,
 		// This is a counter since the start. The other fields are the present state.
-		AbsentSlots: l.LeftOut().AbsentSlots + out.Dropped,
+		AbsentSlots: l.agent.LeftOut().AbsentSlots + out.Dropped,
 	}
 	if out.Dropped > 0 {
 		l.log.Warn("slots of absent devices, which no container holds, left the lists early: the lists had no room", "slots", out.Dropped)
