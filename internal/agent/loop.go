@@ -11,6 +11,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -46,7 +47,9 @@ type loop struct {
 	memory memory
 	// held is who holds what in this pass.
 	held *holds.View
-	pace pace
+	// devices are the devices that were listed last, for outputs.
+	devices []output.Device
+	pace    pace
 	// saves writes the state.
 	saves *saver
 	life  life

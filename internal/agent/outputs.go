@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,7 +14,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output"
-	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
 const (
@@ -23,9 +21,6 @@ const (
 	linksName = "links"
 	// healthName is the directory of health directories in the run directory.
 	healthName = "health"
-	// featuresPatience is how long a pass waits for the write of the feature file, which
-	// may be on a disk. The other outputs are in memory.
-	featuresPatience = 50 * time.Millisecond
 )
 
 // outputs keeps the files by which containers and other programs find devices in line with
@@ -45,8 +40,6 @@ type outputs struct {
 	health *output.Health
 	// noHealth is set if nobody keeps health directories up to date.
 	noHealth bool
-	// writes are the writes of the feature file, whose disk may hang.
-	writes slow.Calls[string, error]
 	// names are the names in the CDI specs, nil before the first pass.
 	names atomic.Pointer[cdiNames]
 
@@ -70,8 +63,7 @@ type cdiNames struct {
 // with the kubelet's own periods takes to fail, which is 31 s.
 const healthHold = 40 * time.Second
 
-// newOutputs returns outputs that have written nothing. wake is sent a value when a slow read or
-// write has ended.
+// newOutputs returns outputs that have written nothing. wake is sent a value when a slow read has ended.
 func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outputs {
 	paths := o.Paths
 	out := &outputs{
@@ -90,9 +82,6 @@ func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outp
 	}
 	// The next pass uses the late result.
 	out.foreign.Late = wake.send
-	out.writes.Late = func(string) {
-		wake.send()
-	}
 	return out
 }
 
@@ -274,24 +263,6 @@ func (o *outputs) withdrawHealth(devices []output.Device, held *holds.View) (due
 		return time.Time{}, nil
 	}
 	return o.health.Withdraw(devices, held.IsHeld)
-}
-
-// writeFeatures writes the feature file. If its disk does not answer in time, the write continues
-// in its own goroutine, and its end causes another pass.
-func (o *outputs) writeFeatures(ctx context.Context, devices []output.Device) error {
-	plan, err := output.PlanFeatures(o.options.Paths.NFDDir, devices)
-	// A second call for a file that is being written waits for the first one, see slow.Calls.
-	if len(plan.Missing) > 0 {
-		written, _, answered := o.writes.Do(ctx, plan.Label, featuresPatience, plan.Make)
-		if written != nil {
-			err = written
-		}
-		if !answered && ctx.Err() == nil {
-			err = fmt.Errorf("%s: %q does not answer", plan.Label, o.options.Paths.NFDDir)
-		}
-	}
-	o.problems.warn("features", err, "labels of the node can't be written", "hint", o.options.hint("nfd-dir"))
-	return err
 }
 
 // devicesOf are the listed devices in the order of the resources. It must be called again after the

@@ -10,7 +10,6 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -39,11 +38,9 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	// This must precede makeOutputs, which asks the driver why it cannot offer devices.
 	l.runDRA(out)
 	failed, unwritten := l.makeOutputs(v, out)
-	devices := devicesOf(v, out)
+	l.devices = devicesOf(v, out)
 	// This follows makeOutputs, because devices that failed there do not work either.
-	holdEnd, withdrawn := l.outputs.withdrawHealth(devices, l.held)
-	hasSettled := l.hasSettled(out)
-	unlabelled := l.writeFeatures(ctx, devices, hasSettled)
+	holdEnd, withdrawn := l.outputs.withdrawHealth(l.devices, l.held)
 	l.followSpecs()
 	l.page.explain.Store(newExplainer(l.config, v))
 
@@ -59,13 +56,13 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
 	l.reportRefused()
 	l.report(v, out, failed)
-	if hasSettled {
+	if l.hasSettled(out) {
 		l.settle()
 	}
 	wake := earlier(out.Wake, awaited)
-	wake = earlier(wake, l.followTrial(now, v))
+	wake = earlier(wake, l.reader.Trial.Follow(now, v.Matched.Late))
 	wake = earlier(wake, holdEnd)
-	failures := errors.Join(unwritten, unlabelled, unhealthy)
+	failures := errors.Join(unwritten, unhealthy)
 	return outcome{
 		Output:  out,
 		wake:    wake,
@@ -104,21 +101,6 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 	})
 	l.memory.state = state
 	return out, configs
-}
-
-// writeFeatures writes the labels of the node. It waits until everything has settled: labels that
-// are missing during a start would send pods to other nodes.
-func (l *loop) writeFeatures(ctx context.Context, devices []output.Device, hasSettled bool) error {
-	if !hasSettled {
-		return nil
-	}
-	return l.outputs.writeFeatures(ctx, devices)
-}
-
-// followTrial follows the trial of the configuration, and returns when to do so again, the zero
-// time if there is no need.
-func (l *loop) followTrial(now time.Time, v *View) time.Time {
-	return l.reader.Trial.Follow(now, v.Matched.Late)
 }
 
 // saveState does what the kubelet does not wait for, after reconcile, and returns when to

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/output"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // memory is the state that outlives a restart.
@@ -76,10 +79,11 @@ type saver struct {
 	first func()
 }
 
-// saved has the errors of one write: of the state, and of the last good configuration.
-type saved struct{ state, config error }
+// saved has the errors of one write: of the state, of the last good configuration, and of the labels of
+// the node.
+type saved struct{ state, config, labels error }
 
-func (s saved) String() string { return fmt.Sprint(s.state, s.config) }
+func (s saved) String() string { return fmt.Sprint(s.state, s.config, s.labels) }
 
 func newSaver() *saver {
 	s := &saver{changed: newSignal(), newResult: newSignal()}
@@ -127,8 +131,8 @@ func (s *saver) write() {
 	}
 }
 
-// save saves the state for the next instance, and the last good configuration. If the state
-// directory is not writable, devices are served all the same.
+// save saves the state for the next instance, and the last good configuration, and writes the labels of the
+// node. If the state directory is not writable, devices are served all the same.
 func (l *loop) save() {
 	m := &l.memory
 	// The contents are collected now, in the loop. Only the writing is left to the saver.
@@ -142,8 +146,18 @@ func (l *loop) save() {
 		Nets:      l.host.scanner.KnownNets(),
 		DRA:       m.hasRunDRA,
 	})
+	// Labels that are missing during a start would send pods to other nodes.
+	var labels files.Plan
+	var leftOut error
+	if l.life.settled {
+		labels, leftOut = output.PlanFeatures(l.options.Paths.NFDDir, l.devices)
+	}
 	l.saves.save(func() saved {
-		return saved{state: state(), config: l.reader.Trial.Save()}
+		return saved{
+			state:  state(),
+			config: l.reader.Trial.Save(),
+			labels: errors.Join(leftOut, labels.Make()),
+		}
 	})
 }
 
@@ -199,6 +213,7 @@ func (l *loop) warnUnsaved(s saved) (written bool) {
 	l.page.problems.warn("last good configuration", s.config, "the configuration can't be copied: at the next start only an older copy, if any, can replace a broken one",
 		"hint", hint,
 	)
+	l.page.problems.warn("features", s.labels, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
 	return s == saved{}
 }
 
