@@ -219,7 +219,13 @@ func (r *Reader) retry() <-chan time.Time {
 func (r *Reader) readAgain(requested bool) (next Reading, isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next = r.try(r.load(), requested)
+	next = r.load()
+	// The text of a suspect configuration is unchanged when its time has come.
+	isUnchanged := r.last.Err == nil && next.same(r.last)
+	if isUnchanged && !requested {
+		return next, false
+	}
+	next = r.try(next, requested)
 	isNew = requested || !next.same(r.last)
 	if isNew {
 		r.last = next

@@ -42,8 +42,6 @@ type mark struct {
 
 	// isOurs is set if this instance has counted the last try.
 	isOurs bool
-	// isLate is set if it could not be matched in time: a normal exit does not take the try back.
-	isLate bool
 }
 
 // SuspectError says that a configuration is not tried, because the program did not survive it, or could
@@ -234,7 +232,7 @@ func (t *Trial) Follow(now time.Time, late bool) (wake time.Time) {
 		return time.Time{}
 	}
 	if late {
-		t.mark.isLate = true
+		t.mark.isOurs = false // a normal exit does not take the try back
 		t.published = time.Time{}
 		return time.Time{}
 	}
@@ -283,7 +281,7 @@ func (t *Trial) Save() error {
 func (t *Trial) End() error {
 	t.mu.Lock()
 	t.isProven = !t.published.IsZero()
-	if t.mark.isOurs && !t.mark.isLate {
+	if t.mark.isOurs {
 		t.mark.isOurs = false
 		t.mark.Tries--
 	}
