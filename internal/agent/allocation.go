@@ -11,7 +11,6 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
-	"github.com/generic-dp/generic-dp/internal/ledger"
 )
 
 // Blocks reports whether Allocate may block. Then the plugin limits the time of the call.
@@ -157,6 +156,5 @@ func (p *published) findSlot(slotID string) (*device.Offer, error) {
 		return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, listed.Reason)
 	}
 	id, _ := device.SplitSlot(slotID)
-	i := slices.IndexFunc(p.entries, func(e ledger.Entry) bool { return e.Offer.ID == id })
-	return &p.entries[i].Offer, nil
+	return &p.entries[p.indexOf(id)].Offer, nil
 }

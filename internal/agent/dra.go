@@ -165,10 +165,6 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 // state.
 func (l *loop) publishDRA() {
 	d := l.dra
-	// Nobody reads the list yet. The first pass after the start sets it.
-	if !d.isRunning.Load() {
-		return
-	}
 	old, _ := d.list.Get()
 	// An empty list is not nil here: nil means that nothing is known yet.
 	list := []dra.Device{}
@@ -258,9 +254,13 @@ func (d *draDriver) inject(
 	// order has the resources in the order of the names, so that the response is stable.
 	var order []*resource
 	for _, name := range names {
-		m, e, err := all.offeredByDRA(name)
-		if err != nil {
-			return r, nil, err
+		m, e := all.byDeviceName(name)
+		if m == nil {
+			return r, nil, fmt.Errorf("device %q is not offered by DRA now: %w", name, dra.ErrNotOffered)
+		}
+		// The plugin tries again while the kubelet waits.
+		if !e.Healthy {
+			return r, nil, fmt.Errorf("device %q is unhealthy: %s: %w", e.Offer.ID, e.Reason, dra.ErrNotOffered)
 		}
 		if ids[m] == nil {
 			order = append(order, m)
@@ -291,20 +291,6 @@ func (d *draDriver) inject(
 		r.Mounts = append(r.Mounts, one.Mounts...)
 	}
 	return r, devices, nil
-}
-
-// offeredByDRA returns the resource and the device with a name in the node's pool. It is an error
-// if the device is not offered now, or not healthy. The error wraps dra.ErrNotOffered, so that the
-// plugin tries again while the kubelet waits.
-func (s set) offeredByDRA(name string) (*resource, ledger.Entry, error) {
-	m, e := s.byDeviceName(name)
-	if m == nil {
-		return nil, e, fmt.Errorf("device %q is not offered by DRA now: %w", name, dra.ErrNotOffered)
-	}
-	if !e.Healthy {
-		return nil, e, fmt.Errorf("device %q is unhealthy: %s: %w", e.Offer.ID, e.Reason, dra.ErrNotOffered)
-	}
-	return m, e, nil
 }
 
 // containerPlaces are the paths and environment variables of a container that several resources

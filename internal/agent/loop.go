@@ -279,7 +279,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	o := l.reconcile(ctx)
 	// The kubelet gets the list before the disk and the next query are used.
 	l.pace.limiter.pause(ctx)
-	wake = earlier(o.wake, l.saveState(o))
+	wake = l.conclude(o)
 	if l.last.err != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}

@@ -16,23 +16,26 @@ import (
 // reasonInactive is why a configured resource is retired.
 const reasonInactive = "resource is not active on this node: its when does not hold"
 
-// outcome is the outcome of reconcile.
+// outcome is the outcome of reconcile, for conclude.
 type outcome struct {
 	ledger.Output
+	view *View
+	// failed says why devices cannot be injected, by ID.
+	failed map[string]error
 	// wake is when to reconcile again without a trigger, the zero time if there is no need.
 	wake time.Time
-	// written is set if all outputs were written.
-	written bool
+	// unwritten is why outputs could not be written.
+	unwritten error
 }
 
 // reconcile brings outputs and lists in line with the last scan.
 //
 // The order is a promise: the files of gone devices are removed, of every output, before any
-// file of another device is made, and only then is anything published. State is saved last,
-// so that its disk does not delay the kubelet. The caller has a scan that succeeded.
+// file of another device is made, and only then is anything published. The caller has a scan that
+// succeeded, and calls conclude later.
 func (l *loop) reconcile(ctx context.Context) outcome {
 	now := l.now()
-	v := l.match(now)
+	v := l.match()
 	l.held = l.observe(ctx, v)
 	out, configs := l.decide(v, now)
 	// This must precede makeOutputs, which asks the driver why it cannot offer devices.
@@ -51,28 +54,42 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 		l.life.announced = true
 		l.announce()
 	}
-
 	unhealthy := errors.Join(withdrawn, l.outputs.health.Show())
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
+	wake := earlier(out.Wake, awaited)
+	return outcome{
+		Output:    out,
+		view:      v,
+		failed:    failed,
+		wake:      earlier(wake, holdEnd),
+		unwritten: errors.Join(unwritten, unhealthy),
+	}
+}
+
+// conclude does what the kubelet does not wait for, after reconcile, and returns when to reconcile again
+// without a trigger.
+func (l *loop) conclude(o outcome) (wake time.Time) {
+	now := l.now()
 	l.reportRefused()
-	l.report(v, out, failed)
-	if l.hasSettled(out) {
+	l.report(o.view, o.Output, o.failed)
+	if l.hasSettled(o.Output) {
 		l.settle()
 	}
-	wake := earlier(out.Wake, awaited)
-	wake = earlier(wake, l.reader.Trial.Follow(now, v.Matched.Late))
-	wake = earlier(wake, holdEnd)
-	failures := errors.Join(unwritten, unhealthy)
-	return outcome{
-		Output:  out,
-		wake:    wake,
-		written: failures == nil,
-	}
+	trialEnd := l.reader.Trial.Follow(now, o.view.Matched.Late)
+	l.save()
+	isSaved := l.warnUnsaved(*l.saves.last.Load())
+	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
+	isDone := isSaved && o.unwritten == nil && !l.lacksDevices()
+	l.pace.retry.record(now, !isDone)
+	// Links and CDI entries are also retained until no container holds their devices.
+	l.book.Await(o.AwaitsHolders || l.outputs.retains)
+	wake = earlier(o.wake, trialEnd)
+	return earlier(wake, l.pace.retry.at)
 }
 
 // match matches the last scan and has the health of the matching devices checked. It does not wait
 // for the results: a result that differs is a trigger.
-func (l *loop) match(now time.Time) *View {
+func (l *loop) match() *View {
 	// All uses of a view see the same specs.
 	foreign := sync.OnceValue(l.outputs.foreign.Read)
 	v := view(l.config, l.last.hostScan, foreign, l.memory.decisions, l.options)
@@ -101,20 +118,6 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 	})
 	l.memory.state = state
 	return out, configs
-}
-
-// saveState does what the kubelet does not wait for, after reconcile, and returns when to
-// reconcile again for it.
-func (l *loop) saveState(o outcome) time.Time {
-	now := l.now()
-	l.save()
-	isSaved := l.warnUnsaved(*l.saves.last.Load())
-	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
-	isDone := isSaved && o.written && !l.lacksDevices()
-	l.pace.retry.record(now, !isDone)
-	// Links and CDI entries are also retained until no container holds their devices.
-	l.book.Await(o.AwaitsHolders || l.outputs.retains)
-	return l.pace.retry.at
 }
 
 // inputs returns the resources for the ledger, and the configuration of each resource that is not

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sort"
 	"sync/atomic"
 	"time"
 
@@ -63,8 +64,8 @@ type published struct {
 	list []device.Listed
 	// entries are the listed devices in natural order of their IDs.
 	entries []ledger.Entry
-	// since says since when each entry has its health and reason, in the same order.
-	since []time.Time
+	// since says since when each entry has its health and reason, by ID.
+	since map[string]since
 	// refused is why slots of healthy devices are unhealthy, by slot.
 	refused map[string]string
 	// config is the configuration of the resource, or retired.
@@ -216,6 +217,15 @@ func (p *published) refuse(e *ledger.Entry, slots []device.Listed) {
 func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 	p := r.now.Load()
 	return p.list, p.changed
+}
+
+// indexOf returns the index of the entry of a listed device.
+func (p *published) indexOf(id string) int {
+	// The entries are in natural order, see published.
+	i, _ := sort.Find(len(p.entries), func(i int) int {
+		return device.CompareNatural(id, p.entries[i].Offer.ID)
+	})
+	return i
 }
 
 // Prefer suggests which of the available slots to take. must are the slots that the kubelet takes
