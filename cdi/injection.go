@@ -18,7 +18,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -51,22 +50,11 @@ type Resource struct {
 	HealthDir func(id string) string
 }
 
-// Injection is one listed device. The response for a container that has only this device is
-// built once, for the first such container.
-type Injection struct {
-	Offer *device.Offer
-
-	once sync.Once
-	// single is the response for only this device, and err is why there is none.
-	single *injected
-	err    error
-}
-
-// Blocks reports whether Respond may block: mounts and specs may be on a remote file system.
-// Nodes and links never are, because they are below /dev and in the run directory.
-func (i *Injection) Blocks() bool {
-	hasMounts := len(i.Offer.Mounts) > 0
-	hasCDIDevices := len(i.Offer.CDIDevices) > 0
+// Blocks reports whether Respond may block for an offer: mounts and specs may be on a remote file
+// system. Nodes and links never are, because they are below /dev and in the run directory.
+func Blocks(o *device.Offer) bool {
+	hasMounts := len(o.Mounts) > 0
+	hasCDIDevices := len(o.CDIDevices) > 0
 	return hasMounts || hasCDIDevices
 }
 
@@ -74,8 +62,8 @@ func (i *Injection) Blocks() bool {
 // unique. It checks that everything exists that the response names: the kubelet uses a response
 // for the life of the pod, and a runtime creates a directory for the missing source of a mount.
 // The error names the device.
-func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
-	found, err := r.inject(devices)
+func (r *Resource) Respond(offers []device.Offer) (device.Response, error) {
+	found, err := r.combine(offers)
 	if err != nil {
 		return device.Response{}, err
 	}
@@ -85,29 +73,6 @@ func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
 		}
 	}
 	return found.response, nil
-}
-
-// inject returns what a container gets of these devices. The result for a single device is kept,
-// unless it depends on which mounts exist.
-func (r *Resource) inject(devices []*Injection) (*injected, error) {
-	var offers []device.Offer
-	for _, d := range devices {
-		offers = append(offers, *d.Offer) // a shallow copy, which resolve completes
-	}
-	if len(devices) != 1 {
-		return r.combine(offers)
-	}
-	only := devices[0]
-	hasOptional := slices.ContainsFunc(only.Offer.Mounts, func(m device.Mount) bool {
-		return m.Optional
-	})
-	if hasOptional {
-		return r.combine(offers)
-	}
-	only.once.Do(func() {
-		only.single, only.err = r.combine(offers)
-	})
-	return only.single, only.err
 }
 
 // HealthMounts returns the mounts of the health directories of the devices of a container, which are
@@ -139,7 +104,7 @@ type injected struct {
 	// offers are the resolved offers of the devices.
 	offers []device.Offer
 	// sources has the source of each place in the container: of a path, or of the name of an
-	// interface. It is nil once the response is complete.
+	// interface.
 	sources map[string]source
 }
 
@@ -156,7 +121,6 @@ func (r *Resource) combine(offers []device.Offer) (*injected, error) {
 			return nil, fmt.Errorf("device %q: %w", o.ID, err)
 		}
 	}
-	c.sources = nil // the result may be kept for as long as the device is listed
 	// Variables and annotations are the same, whether nodes are injected by name or not.
 	var err error
 	c.response.Env, err = expand("env", offers, envOf, true)

@@ -352,25 +352,18 @@ func TestRespond(t *testing.T) {
 	}
 }
 
-// respond calls Respond twice, as for an init container and the main container.
 func respond(r *cdi.Resource, offers ...device.Offer) (device.Response, error) {
 	offers = slices.SortedFunc(slices.Values(offers), func(a, b device.Offer) int { return strings.Compare(a.ID, b.ID) })
 	offers = slices.CompactFunc(offers, func(a, b device.Offer) bool { return a.ID == b.ID })
-	devices := make([]*cdi.Injection, len(offers))
-	for i := range offers {
-		devices[i] = &cdi.Injection{Offer: &offers[i]}
-	}
-	_, _ = r.Respond(devices)
-	return r.Respond(devices)
+	return r.Respond(offers)
 }
 
-// A response is built once; the existence of its parts is checked for each container.
+// The existence of its parts is checked for each container.
 func TestRespondChecksEachTime(t *testing.T) {
 	t.Parallel()
 	offer := device.Offer{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "")},
 		Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}}
 	for _, optional := range []bool{true, false} {
-		d := &cdi.Injection{Offer: &offer}
 		for _, tc := range []struct {
 			missing []string
 			nodes   int
@@ -380,7 +373,7 @@ func TestRespondChecksEachTime(t *testing.T) {
 				offer.Mounts, tc.mounts = nil, 0
 			}
 			r := &cdi.Resource{Name: resource, Host: fakeHost{tc.missing}}
-			got, err := r.Respond([]*cdi.Injection{d})
+			got, err := r.Respond([]device.Offer{offer})
 			if (err == nil) != (tc.nodes > 0) || len(got.Nodes) != tc.nodes || len(got.Mounts) != tc.mounts {
 				t.Errorf("missing %q: %+v, %v; want %d nodes and %d mounts", tc.missing, got, err, tc.nodes, tc.mounts)
 			}
@@ -391,10 +384,10 @@ func TestRespondChecksEachTime(t *testing.T) {
 func BenchmarkRespond(b *testing.B) {
 	offer := device.Offer{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}, Env: []device.Entry{perDevice("SERIALS", "A"), entry("N", "${count}")}}
 	r := &cdi.Resource{Name: resource, Link: linkPath, Host: fakeHost{}}
-	devices := []*cdi.Injection{{Offer: &offer}}
+	offers := []device.Offer{offer}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.Respond(devices); err != nil {
+		if _, err := r.Respond(offers); err != nil {
 			b.Fatal(err)
 		}
 	}

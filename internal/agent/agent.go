@@ -27,7 +27,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
-	"github.com/generic-dp/generic-dp/internal/output/links"
+	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
@@ -73,10 +73,10 @@ type Agent struct {
 
 	// host is in use from New on, because the first scan runs while the configuration is read.
 	host hostWatch
-	// rescans has the requests of calls that know that the last scan is too old.
-	rescans rescanRequests
+	// rescan has a value when a call knows that the last scan is too old.
+	rescan signal
 	// wake asks for a pass because of a change that is not on the host, and holdsChanged because of other
-	// holds, which change nothing that was matched.
+	// holds.
 	wake         signal
 	holdsChanged signal
 	// reader reads the configuration, at the start and after each change on disk.
@@ -195,7 +195,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		options: options,
 		log:     options.Log,
 		now:     time.Now,
-		rescans: make(rescanRequests),
+		rescan:  newSignal(),
 		wake:    newSignal(),
 
 		holdsChanged: newSignal(),
@@ -236,7 +236,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		_ = a.host.watcher.Run(ctx) // always nil
 	})
 	a.host.running.Go(func() {
-		a.scanFirst(ctx)
+		a.host.scanFirst(ctx, p.StateDir)
 	})
 	if err := options.prepare(); err != nil {
 		return nil, err
@@ -445,7 +445,7 @@ func (o Options) prepare() error {
 		return nil // without /proc there are no containers
 	}
 	defer mounts.Close()
-	return o.withHint(links.CheckMount(p.RunDir, mounts), "run-dir")
+	return o.withHint(output.CheckMount(p.RunDir, mounts), "run-dir")
 }
 
 // listen takes the address of metrics and status. It does nothing if there is no address. If

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -93,19 +92,12 @@ func (l *loop) needsDRA(out ledger.Output) bool {
 	return false
 }
 
-// newDRADriver returns a driver that has not started.
+// newDRADriver returns a driver that has not started. The hooks run in goroutines of its plugin. They only
+// read published state.
 func newDRADriver(a *Agent) *draDriver {
 	d := &draDriver{agent: a}
-	d.plugin = d.newPlugin()
-	return d
-}
-
-// newPlugin returns the driver's plugin, which has not started yet. The hooks run in goroutines of
-// the plugin. They only read published state.
-func (d *draDriver) newPlugin() *dra.Plugin {
-	a := d.agent
-	o := &d.agent.options
-	return dra.New(dra.Options{
+	o := &a.options
+	d.plugin = dra.New(dra.Options{
 		API:      kubeapi.New(o.KubeAPI),
 		Node:     o.NodeName,
 		Registry: o.Paths.Registry,
@@ -125,6 +117,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		},
 		Log: a.log,
 	})
+	return d
 }
 
 // Status is the state of the registration. It has the form of the status of a device plugin, so
@@ -172,10 +165,6 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 // state.
 func (l *loop) publishDRA() {
 	d := l.dra
-	// Nobody reads the list yet. The first pass after the start sets it.
-	if !d.isRunning.Load() {
-		return
-	}
 	old, _ := d.list.Get()
 	// An empty list is not nil here: nil means that nothing is known yet.
 	list := []dra.Device{}
@@ -184,7 +173,7 @@ func (l *loop) publishDRA() {
 	for _, v := range old {
 		last[v.ID] = v
 	}
-	for _, m := range l.members() {
+	for _, m := range l.agent.members() {
 		if m.dra == nil {
 			continue
 		}
@@ -265,9 +254,13 @@ func (d *draDriver) inject(
 	// order has the resources in the order of the names, so that the response is stable.
 	var order []*resource
 	for _, name := range names {
-		m, e, err := all.offeredByDRA(name)
-		if err != nil {
-			return r, nil, err
+		m, e := all.byDeviceName(name)
+		if m == nil {
+			return r, nil, fmt.Errorf("device %q is not offered by DRA now: %w", name, dra.ErrNotOffered)
+		}
+		// The plugin tries again while the kubelet waits.
+		if !e.Healthy {
+			return r, nil, fmt.Errorf("device %q is unhealthy: %s: %w", e.Offer.ID, e.Reason, dra.ErrNotOffered)
 		}
 		if ids[m] == nil {
 			order = append(order, m)
@@ -298,20 +291,6 @@ func (d *draDriver) inject(
 		r.Mounts = append(r.Mounts, one.Mounts...)
 	}
 	return r, devices, nil
-}
-
-// offeredByDRA returns the resource and the device with a name in the node's pool. It is an error
-// if the device is not offered now, or not healthy. The error wraps dra.ErrNotOffered, so that the
-// plugin tries again while the kubelet waits.
-func (s set) offeredByDRA(name string) (*resource, ledger.Entry, error) {
-	m, e := s.byDeviceName(name)
-	if m == nil {
-		return nil, e, fmt.Errorf("device %q is not offered by DRA now: %w", name, dra.ErrNotOffered)
-	}
-	if !e.Healthy {
-		return nil, e, fmt.Errorf("device %q is unhealthy: %s: %w", e.Offer.ID, e.Reason, dra.ErrNotOffered)
-	}
-	return m, e, nil
 }
 
 // containerPlaces are the paths and environment variables of a container that several resources
@@ -368,33 +347,13 @@ func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 		if m.dra == nil {
 			continue
 		}
-		p := m.now.Load()
-		// The state is immutable, so its index stays valid while the loop publishes the next state.
-		if i, ok := p.names.find(name, p.entries); ok {
-			return m, p.entries[i]
+		for _, e := range m.now.Load().entries {
+			if dra.DeviceName(e.Offer.ID) == name {
+				return m, e
+			}
 		}
 	}
 	return nil, ledger.Entry{}
-}
-
-// deviceNames finds entries by the names of their devices in the pool of the node. The index is
-// made for the first claim after a change, because most changes precede no claim.
-type deviceNames struct {
-	once  sync.Once
-	index map[string]int
-}
-
-// find returns the index of the entry with a name. All calls must pass the same entries. It is safe
-// for concurrent use.
-func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
-	n.once.Do(func() {
-		n.index = make(map[string]int, len(entries))
-		for i := range entries {
-			n.index[dra.DeviceName(entries[i].Offer.ID)] = i
-		}
-	})
-	i, ok := n.index[name]
-	return i, ok
 }
 
 // known is dra.Options.Known: it asks the kubelet, and returns a function that reports whether the

@@ -81,26 +81,6 @@ func TestDeviceInfo(t *testing.T) {
 	until()
 }
 
-// A directory that can't be written is one problem, whatever the number of functions.
-func TestNoDeviceInfo(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "domain = \"intel.com\"\n[[resource]]\nname = \"nic\"\nmatch.pci.class = \"02\"\n")
-	n.options.Paths.DeviceInfoDir = filepath.Join(t.TempDir(), "missing")
-	var ids []string
-	for i := range 4 {
-		ids = append(ids, fmt.Sprintf("0000:3b:00.%d", i))
-		n.host.AddPCI(sysfstest.PCI{Address: ids[i], Vendor: "8086", Device: "158b", Class: "020000", Driver: "i40e"})
-	}
-	n.serve()
-	n.untilListed("intel.com/nic", ids, nil)
-	for range 3 {
-		n.event()
-	}
-	if log := n.log.String(); strings.Count(log, "device information for Multus can't be written") != 1 || strings.Count(log, "no such file") != 1 {
-		t.Errorf("want one warning:\n%s", log)
-	}
-}
-
 // A function with a vDPA device for vhost says so.
 func TestDeviceInfoOfVDPA(t *testing.T) {
 	t.Parallel()

@@ -98,7 +98,7 @@ func (a *Agent) rehearse(ctx context.Context, served *config.Config) {
 			a.log.Warn("host can't be scanned", "err", first.err)
 			sleep(ctx, retryAfter)
 		}
-		first.scanOutcome = a.scanHost(ctx, usesNets, byEvents)
+		first.scanOutcome = a.host.scan(ctx, usesNets, byEvents)
 		if ctx.Err() != nil {
 			return
 		}
@@ -186,7 +186,7 @@ func (a *Agent) endStreams(ctx context.Context) {
 // calls it, once all lists are published.
 func (l *loop) announce() {
 	var tried []<-chan struct{}
-	for _, r := range l.members() {
+	for _, r := range l.agent.members() {
 		isStarted := r.ended != nil
 		if isStarted {
 			tried = append(tried, r.plugin.Tried())
@@ -201,7 +201,7 @@ func (l *loop) announce() {
 				return nil
 			}
 		}
-		close(l.announced)
+		close(l.agent.announced)
 		return nil
 	})
 }

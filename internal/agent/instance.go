@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
@@ -63,49 +62,4 @@ func (i instance) writeTo(file *os.File) {
 	// A reader may find an empty file in between, and then knows no identity.
 	_ = file.Truncate(0)
 	_, _ = file.WriteAt(text, 0)
-}
-
-// errNotRoot is why serve cannot start without root. lacking are the directories that it cannot
-// write, with their flags.
-func errNotRoot(uid int, lacking []string) error {
-	return fmt.Errorf("uid %d cannot write %s\n"+
-		"  hint: serve runs as root, without any capability; with other directories it also runs as another user, and generic-dp try needs no privileges",
-		uid, joinWords(lacking))
-}
-
-// joinWords joins words for a sentence.
-func joinWords(words []string) string {
-	text := ""
-	for i, word := range words {
-		switch {
-		case i == 0:
-		case i == len(words)-1:
-			text += " and "
-		default:
-			text += ", "
-		}
-		text += word
-	}
-	return text
-}
-
-// lacking returns the directories that serving writes and that this user cannot write, with their
-// flags. A missing directory counts as writable if its nearest existing ancestor is.
-func (p Paths) lacking(isWritable func(dir string) bool) []string {
-	var all []string
-	for _, d := range []struct{ flag, dir string }{
-		{"run-dir", p.RunDir},
-		{"state-dir", p.StateDir},
-		{"kubelet-dir", p.KubeletDir},
-		{"cdi-dir", p.CDIDir},
-	} {
-		nearest := d.dir
-		for !present(nearest) && nearest != filepath.Dir(nearest) {
-			nearest = filepath.Dir(nearest) // serving makes the rest
-		}
-		if d.dir != "" && !isWritable(nearest) {
-			all = append(all, fmt.Sprintf("%s (--%s)", d.dir, d.flag))
-		}
-	}
-	return all
 }

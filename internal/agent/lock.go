@@ -13,25 +13,26 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/output/features"
+	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
-// makeRunDir makes the run directory. Without root, the error names every directory that serving
-// cannot write. It is no error if the file system of the directory is read-only.
+// makeRunDir makes the run directory. It is no error if the file system of the directory is read-only.
 func makeRunDir(p Paths) error {
 	err := os.MkdirAll(p.RunDir, 0o755)
 	exists := err == nil
-	if err == nil {
-		err = checkWritable(p.RunDir)
+	if exists {
+		// access(2) uses the real user and also considers read-only mounts and security modules.
+		err = unix.Access(p.RunDir, unix.W_OK|unix.X_OK)
 	}
 	if err == nil {
 		return nil
 	}
-	uid := os.Geteuid()
 	isForbidden := errors.Is(err, fs.ErrPermission)
-	if isForbidden && uid != 0 {
-		return errNotRoot(uid, p.lacking(isWritable))
+	if isForbidden && os.Geteuid() != 0 {
+		return fmt.Errorf("--run-dir: %s is not writable for uid %d\n"+
+			"  hint: serve runs as root, without any capability; with other directories it also runs as another user, and generic-dp try needs no privileges",
+			p.RunDir, os.Geteuid())
 	}
 	// For root, the error is about the file system, such as a read-only one, and not about
 	// privileges. openTurn fails as well, and what needs no link is served.
@@ -39,21 +40,6 @@ func makeRunDir(p Paths) error {
 		return nil
 	}
 	return fmt.Errorf("--run-dir: %w", err)
-}
-
-// isWritable reports whether this process can make files in a directory.
-func isWritable(dir string) bool {
-	return checkWritable(dir) == nil
-}
-
-// checkWritable returns why this process cannot make files in a directory. access(2) uses the real
-// user and also considers read-only mounts and security modules.
-func checkWritable(dir string) error {
-	err := unix.Access(dir, unix.W_OK|unix.X_OK)
-	if err != nil {
-		return fmt.Errorf("%s is not writable: %w", dir, err)
-	}
-	return nil
 }
 
 // errServing is why a command refuses to run beside an instance. It names the instance if the lock
@@ -146,7 +132,7 @@ func (p Paths) leftovers() ([]string, error) {
 	own, err := infos.Own()
 	all = append(all, own...)
 	if p.NFDDir != "" {
-		all = append(all, features.Paths(p.NFDDir)...)
+		all = append(all, output.FeaturePaths(p.NFDDir)...)
 	}
 	var withTemporary []string
 	for _, path := range all {

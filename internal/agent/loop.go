@@ -3,12 +3,15 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -20,7 +23,18 @@ const retryAfter = time.Second
 // loop is the only goroutine that changes anything: it scans the host and reconciles lists and
 // outputs with it. No other goroutine uses its state.
 type loop struct {
-	*Agent
+	// agent has what other goroutines use as well. The next fields are parts of it.
+	agent   *Agent
+	options Options
+	log     *slog.Logger
+	now     func() time.Time
+	host    *hostWatch
+	reader  *configuration.Reader
+	outputs *outputs
+	dra     *draDriver
+	book    *holds.Book
+	page    *page
+
 	// config is the served configuration. It is never changed, only replaced.
 	config *config.Config
 
@@ -32,22 +46,20 @@ type loop struct {
 	prober *health.Prober
 	memory memory
 	// held is who holds what in this pass.
-	held  *holds.View
-	pace  pace
-	saves saves
+	held *holds.View
+	// devices are the devices that were listed last, for outputs.
+	devices []output.Device
+	pace    pace
+	// saves writes the state.
+	saves *saver
 	life  life
 }
 
 // lastScan is the last scan that succeeded.
 type lastScan struct {
 	hostScan
-	// view is what was matched on it last. It is nil if something has changed since, or if no claim can
-	// use it before the next scan.
-	view *View
 	// err is why a later scan failed: announced changes are pending.
 	err error
-	// watched are the directories that the host watcher follows.
-	watched watched
 }
 
 // pace is when the next pass runs.
@@ -60,14 +72,6 @@ type pace struct {
 	watchdog *time.Timer
 	// retry is for failed writes and unread hardware.
 	retry retry
-}
-
-// saves are the writes of the state.
-type saves struct {
-	// saver writes in a goroutine of its own.
-	saver *saver
-	// last is the last result that differed from the one before.
-	last saved
 }
 
 // life is what happens once in the life of an instance or a plugin.
@@ -87,18 +91,27 @@ type life struct {
 // newLoop returns a loop that has not started. Everything that it starts later belongs to one of the phases.
 func newLoop(a *Agent, running phases) *loop {
 	l := &loop{
-		Agent:  a,
-		config: a.found.config,
-		start:  a.now(),
-		prober: health.New(a.options.Paths.local),
-		held:   &holds.View{},
+		agent:   a,
+		options: a.options,
+		log:     a.log,
+		now:     a.now,
+		host:    &a.host,
+		reader:  a.reader,
+		outputs: a.outputs,
+		dra:     a.dra,
+		book:    a.book,
+		page:    &a.page,
+		config:  a.found.config,
+		start:   a.now(),
+		prober:  health.New(a.options.Paths.local),
+		held:    &holds.View{},
 		pace: pace{
 			timer: time.NewTimer(retryAfter),
 			watchdog: time.AfterFunc(a.page.stuckAfter, func() {
 				a.page.stuck <- struct{}{}
 			}),
 		},
-		saves: saves{saver: newSaver()},
+		saves: newSaver(),
 		life: life{
 			phases: running,
 			ended:  map[string]chan struct{}{},
@@ -115,8 +128,6 @@ type trigger struct {
 	scan status.ScanReason
 	// limited is set if the limiter may delay the pass.
 	limited bool
-	// keepsMatch is set if the pass would match the same.
-	keepsMatch bool
 	// apply applies what has changed at the beginning of the pass. It may be nil.
 	apply func()
 }
@@ -135,7 +146,7 @@ func (l *loop) run(ctx context.Context) error {
 		l.life.passing.Go(l.host.specs.Run)
 	})
 	l.life.passing.Go(l.prober.Run)
-	l.life.passing.Go(l.saves.saver.run)
+	l.life.passing.Go(l.saves.run)
 	for t, ok := l.begin(ctx); ok; t, ok = l.next(ctx) {
 		began := time.Now()
 		l.page.busy.Store(true)
@@ -163,8 +174,8 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	l.page.busy.Store(true)
 	l.pace.watchdog.Reset(l.page.stuckAfter) // also for a scan that hangs
 	// The host is scanned meanwhile.
-	l.loadHolds(ctx)
-	close(l.holdsLoaded)
+	l.agent.loadHolds(ctx)
+	close(l.agent.holdsLoaded)
 	select {
 	case <-ctx.Done():
 		return trigger{}, false
@@ -174,9 +185,9 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 		began := trigger{limited: true, apply: func() {
 			l.adopt(scan, byEvents)
 		}}
-		if !l.found.hasWrites {
+		if !l.agent.found.hasWrites {
 			// Another instance has served since that scan, and has read and numbered what came.
-			first = l.loadState()
+			first = l.host.loadState(l.options.Paths.StateDir)
 			began.scan = status.ScanFull
 		}
 		l.restore(first)
@@ -209,8 +220,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{}, true
 	case <-l.host.scanner.Answered():
 		return trigger{scan: status.ScanRetry}, true
-	// Allocate waits for it, so the limiter does not delay it.
-	case <-l.rescans:
+	case <-l.agent.rescan:
 		return trigger{scan: status.ScanAllocate}, true
 	case <-l.pace.timer.C:
 		if l.last.snapshot == nil || l.last.err != nil {
@@ -224,15 +234,14 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	case <-l.host.specs.Changes(): // reconcile reads them
 		return trigger{}, true
 	// Something changed that the pass reads anyway, such as a registration.
-	case <-l.wake:
+	case <-l.agent.wake:
 		return trigger{}, true
-	case <-l.holdsChanged:
-		return trigger{keepsMatch: true}, true
-	case result := <-l.saves.saver.results:
-		return trigger{apply: func() {
-			l.saves.last = result
-		}}, true
-	case <-l.predecessorEnded:
+	// Many claims may come one after the other.
+	case <-l.agent.holdsChanged:
+		return trigger{limited: true}, true
+	case <-l.saves.newResult:
+		return trigger{}, true
+	case <-l.agent.predecessorEnded:
 		return trigger{apply: l.followPredecessor}, true
 	}
 }
@@ -241,7 +250,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 // there is no need.
 func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	defer l.page.problems.endPass()
-	l.page.problems.warn("run-dir", l.found.lockErr, "the run directory can't be used: only devices that need no link can be allocated",
+	l.page.problems.warn("run-dir", l.agent.found.lockErr, "the run directory can't be used: only devices that need no link can be allocated",
 		"hint", l.options.hint("run-dir"),
 	)
 	if t.apply != nil {
@@ -256,11 +265,8 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if t.scan == "" && l.lacksDevices() && isRetryDue {
 		t.scan = status.ScanRetry
 	}
-	if t.scan != "" || !t.keepsMatch {
-		l.last.view = nil
-	}
 	if t.scan != "" {
-		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config), t.scan), t.scan)
+		l.adopt(l.host.scan(ctx, matchers.UsesNets(l.config), t.scan), t.scan)
 	}
 	// A scan that the end of the program cut off is not a problem of the host.
 	if !errors.Is(l.last.err, context.Canceled) {
@@ -273,7 +279,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	o := l.reconcile(ctx)
 	// The kubelet gets the list before the disk and the next query are used.
 	l.pace.limiter.pause(ctx)
-	wake = earlier(o.wake, l.saveState(o))
+	wake = l.conclude(o)
 	if l.last.err != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}

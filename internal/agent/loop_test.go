@@ -46,21 +46,6 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
-// The events of a single device are handled at once.
-func TestLimiterWithOneDevice(t *testing.T) {
-	t.Parallel()
-	var l limiter
-	now := time.Unix(0, 0)
-	for event := range 8 {
-		if d := l.delay(now); d > 0 {
-			t.Errorf("event %d waits for %v", event, d)
-		}
-		l.began = now
-		now = now.Add(5 * time.Millisecond)
-		l.record(now)
-	}
-}
-
 // An update is sent before state is saved, and the pause for it is not run time.
 func TestLimiterAfterAnUpdate(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,12 +14,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output"
-	"github.com/generic-dp/generic-dp/internal/output/deviceinfo"
-	"github.com/generic-dp/generic-dp/internal/output/features"
-	"github.com/generic-dp/generic-dp/internal/output/healthdir"
-	"github.com/generic-dp/generic-dp/internal/output/links"
-	"github.com/generic-dp/generic-dp/internal/sys/files"
-	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
 const (
@@ -28,9 +21,6 @@ const (
 	linksName = "links"
 	// healthName is the directory of health directories in the run directory.
 	healthName = "health"
-	// featuresPatience is how long a pass waits for the write of the feature file, which
-	// may be on a disk. The other outputs are in memory.
-	featuresPatience = 50 * time.Millisecond
 )
 
 // outputs keeps the files by which containers and other programs find devices in line with
@@ -40,18 +30,16 @@ type outputs struct {
 	problems *problems
 
 	// links are below the run directory. Their targets are the current nodes of the devices.
-	links *links.Tree
+	links output.Links
 	// specs writes our CDI specs and the files of claims, and foreign reads all other specs.
 	specs   *cdi.Writer
 	foreign *cdi.ForeignSpecs
 	// infos are files for Multus.
-	infos deviceinfo.Dir
+	infos output.DeviceInfos
 	// health are the directories that show containers the health of their devices.
-	health *healthdir.Dirs
+	health *output.Health
 	// noHealth is set if nobody keeps health directories up to date.
 	noHealth bool
-	// writes are the writes of the feature file, whose disk may hang.
-	writes slow.Calls[string, error]
 	// names are the names in the CDI specs, nil before the first pass.
 	names atomic.Pointer[cdiNames]
 
@@ -75,102 +63,83 @@ type cdiNames struct {
 // with the kubelet's own periods takes to fail, which is 31 s.
 const healthHold = 40 * time.Second
 
-// newOutputs returns outputs that have written nothing. wake is sent a value when a slow read or
-// write has ended, or Allocate has made a health directory.
+// newOutputs returns outputs that have written nothing. wake is sent a value when a slow read has ended.
 func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outputs {
 	paths := o.Paths
 	out := &outputs{
 		options:  o,
 		problems: p,
-		links:    &links.Tree{Dir: filepath.Join(paths.RunDir, linksName)},
+		links:    output.Links{Dir: filepath.Join(paths.RunDir, linksName)},
 		specs:    paths.SpecWriter(),
 		foreign:  paths.ForeignSpecs(),
 		infos:    paths.deviceInfos(),
-		health: healthdir.New(healthdir.Options{
-			Dir:     filepath.Join(paths.RunDir, healthName),
-			Local:   paths.local,
-			Now:     now,
-			Hold:    healthHold,
-			Changed: wake.send,
-		}),
+		health: &output.Health{
+			Dir:   filepath.Join(paths.RunDir, healthName),
+			Local: paths.local,
+			Now:   now,
+			Hold:  healthHold,
+		},
 	}
 	// The next pass uses the late result.
 	out.foreign.Late = wake.send
-	out.writes.Late = func(string) {
-		wake.send()
-	}
 	return out
 }
 
-// outputPlan is what one pass changes. The plans of all outputs are made first. Then stale
-// files of all outputs are removed, and only then is anything made.
-type outputPlan struct {
-	links  plannedOutput
-	specs  plannedOutput
-	infos  plannedOutput
-	health files.Plan
-
-	wantedLinks []links.Link
-	wantedSpecs []*cdi.Spec
-	// failed is why devices cannot be injected, by ID.
-	failed map[string]error
-}
-
-// plannedOutput is the plan of one output, and everything that went wrong with it so far.
-type plannedOutput struct {
-	files.Plan
-	err error
-}
-
-// planned returns a plan with the error that it came with. The plan of what could be read is
-// carried out all the same.
-func planned(plan files.Plan, err error) plannedOutput {
-	return plannedOutput{Plan: plan, err: err}
-}
-
-// remove removes what is stale.
-func (p *plannedOutput) remove() {
-	p.err = errors.Join(p.err, p.Plan.Remove())
-}
-
-// make makes what is missing. It is called after remove was called for every output.
-func (p *plannedOutput) make() {
-	p.err = errors.Join(p.err, p.Plan.Make())
-}
-
-// plan plans links, specs and device information for the present devices. Whatever is not
-// configured stays while a container may need it. It changes no file, but
-// records the new targets of links and entries.
-func (o *outputs) plan(v *View, out ledger.Output, held *holds.View) *outputPlan {
+// update brings links, specs and device information in line with the present devices. Everything that is
+// stale is removed, of every output, before anything is made. Whatever is not configured stays while a
+// container may need it.
+//
+// failed says why devices cannot be injected, by ID. The error joins everything that could not be
+// written, which no event announces to be possible again.
+func (o *outputs) update(v *View, out ledger.Output, held *holds.View) (failed map[string]error, err error) {
 	devices := devicesOf(v, out)
 	kept := newRetention(v, out, o.injected, held)
-	keepLink := kept.keepLink
-	keepEntry := kept.keepEntry
-	if o.options.CDIOnly {
-		// Nobody knows the holders: an entry is removed with its device.
-		keepLink = nil
-		keepEntry = nil
-	}
-	p := &outputPlan{failed: map[string]error{}}
-	o.planSpecs(p, v, out, keepEntry)
+	var wantedLinks []output.Link
 	for _, d := range devices {
 		if d.Present {
-			p.wantedLinks = append(p.wantedLinks, links.For(*d.Offer)...)
+			wantedLinks = append(wantedLinks, output.LinksOf(*d.Offer)...)
 		}
 	}
-	p.links = planned(o.links.Plan(p.wantedLinks, keepLink))
-	p.infos = planned(o.infos.Plan(devices))
-	// A container must not believe that its device works while the links to it are removed.
-	p.health = o.health.PlanRemoval(devices)
+	wantedSpecs, failed := o.wantedSpecs(v, out)
+	// The plan of what could be read is carried out despite an error.
+	specs, specsErr := o.specs.Plan(wantedSpecs, kept.keepEntry)
+	links, linksErr := o.links.Plan(wantedLinks, kept.keepLink)
+	infos, infosErr := o.infos.Plan(devices)
 	// This follows the plans, which compare with the targets of the last pass.
 	o.injected = kept.record(out)
 	o.retains = kept.any
-	return p
+
+	// A container must not believe that its device works while the links to it are removed.
+	_, healthErr := o.withdrawHealth(devices, held)
+	linksErr = errors.Join(linksErr, healthErr, links.Remove())
+	specsErr = errors.Join(specsErr, specs.Remove())
+	infosErr = errors.Join(infosErr, infos.Remove())
+
+	specsErr = errors.Join(specsErr, specs.Make())
+	linksErr = errors.Join(linksErr, links.Make())
+	infosErr = errors.Join(infosErr, infos.Make())
+
+	// Only after an error may an entry or a link be missing, so they are not read otherwise.
+	if specsErr != nil {
+		o.failMissingEntries(wantedSpecs, failed)
+	}
+	o.nameSpecs(wantedSpecs, specsErr)
+	dropCDINames(out, failed)
+	if linksErr != nil {
+		o.failMissingLinks(wantedLinks, failed)
+	}
+	o.problems.warn("specs", specsErr, "CDI specs are out of date", "hint", o.options.hint("cdi-dir"))
+	o.problems.warn("links", linksErr, "links are out of date")
+	o.problems.warn("device-info", infosErr, "device information for Multus can't be written",
+		"hint", o.options.hint("device-info-dir"),
+	)
+	return failed, errors.Join(specsErr, linksErr, infosErr)
 }
 
-// planSpecs plans the CDI specs. Devices without an entry are added to p.failed, unless their
-// links are enough.
-func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func(kind, id string, hostPaths []string) bool) {
+// wantedSpecs are the CDI specs of the present devices. Devices without an entry are in failed, unless
+// their links are enough.
+func (o *outputs) wantedSpecs(v *View, out ledger.Output) (specs []*cdi.Spec, failed map[string]error) {
+	failed = map[string]error{}
 	// checkKind sets it again below.
 	o.kindTaken = false
 	for _, r := range out.Resources {
@@ -189,7 +158,7 @@ func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func
 		// Two specs of one kind could have entries with one name, and the runtime would choose one.
 		if err := o.checkKind(name, v.foreign()); err != nil {
 			for _, offer := range offers {
-				p.failed[offer.ID] = err
+				failed[offer.ID] = err
 			}
 			continue
 		}
@@ -200,72 +169,38 @@ func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func
 			o.options.Log.Debug("CDI spec has no entry for all devices together", "resource", name, "err", err)
 			delete(without, cdi.AllDevices)
 		}
-		maps.Copy(p.failed, without)
+		maps.Copy(failed, without)
 		if spec != nil {
-			p.wantedSpecs = append(p.wantedSpecs, spec)
+			specs = append(specs, spec)
 		}
 	}
-	p.specs = planned(o.specs.Plan(p.wantedSpecs, keep))
-}
-
-// remove removes everything that is stale, of every output. Nothing has been made yet. Errors are
-// kept for make, which reports them.
-func (p *outputPlan) remove() {
-	p.links.err = errors.Join(p.links.err, p.health.Remove())
-	p.links.remove()
-	p.specs.remove()
-	p.infos.remove()
-}
-
-// make makes everything that is missing, and returns why devices cannot be injected, by ID.
-// The error joins everything that could not be written, which no event announces to be
-// possible again.
-func (o *outputs) make(p *outputPlan, out ledger.Output) (failed map[string]error, err error) {
-	p.specs.make()
-	p.links.make()
-	p.infos.make()
-	// Only after an error may an entry be missing, so the files are not read otherwise.
-	if p.specs.err != nil {
-		o.failMissingEntries(p)
-	}
-	// This follows failMissingEntries, but also names failed devices: Once reports the error.
-	o.nameSpecs(p)
-	dropCDINames(out, p.failed)
-	if p.links.err != nil {
-		o.failMissingLinks(p)
-	}
-	o.problems.warn("specs", p.specs.err, "CDI specs are out of date", "hint", o.options.hint("cdi-dir"))
-	o.problems.warn("links", p.links.err, "links are out of date")
-	o.problems.warn("device-info", p.infos.err, "device information for Multus can't be written",
-		"hint", o.options.hint("device-info-dir"),
-	)
-	return p.failed, errors.Join(p.specs.err, p.links.err, p.infos.err)
+	return specs, failed
 }
 
 // failMissingLinks fails the devices whose links do not exist or point elsewhere. An error about
 // another link does not affect them.
-func (o *outputs) failMissingLinks(p *outputPlan) {
-	for _, link := range p.wantedLinks {
+func (o *outputs) failMissingLinks(wanted []output.Link, failed map[string]error) {
+	for _, link := range wanted {
 		if !o.links.IsRight(link) {
-			p.failed[link.ID] = errors.New("its link below --run-dir can't be made")
+			failed[link.ID] = errors.New("its link below --run-dir can't be made")
 		}
 	}
 }
 
 // failMissingEntries fails the devices whose entries are not in the spec files.
-func (o *outputs) failMissingEntries(p *outputPlan) {
-	for _, spec := range p.wantedSpecs {
+func (o *outputs) failMissingEntries(wanted []*cdi.Spec, failed map[string]error) {
+	for _, spec := range wanted {
 		for _, id := range o.specs.Missing(spec) {
-			p.failed[id] = errors.New("its CDI spec below --cdi-dir can't be written")
+			failed[id] = errors.New("its CDI spec below --cdi-dir can't be written")
 		}
 	}
 }
 
 // nameSpecs publishes the qualified names in the specs, for Once. Once reads them in another
 // goroutine.
-func (o *outputs) nameSpecs(p *outputPlan) {
-	names := &cdiNames{err: p.specs.err}
-	for _, spec := range p.wantedSpecs {
+func (o *outputs) nameSpecs(specs []*cdi.Spec, err error) {
+	names := &cdiNames{err: err}
+	for _, spec := range specs {
 		for _, d := range spec.Devices {
 			names.names = append(names.names, spec.Kind+"="+d.Name)
 		}
@@ -321,58 +256,13 @@ func (o *outputs) resource(name string) cdi.Resource {
 	return r
 }
 
-// healthFiles are the files "healthy" of health directories after the withdrawn ones were removed.
-type healthFiles struct {
-	// restore restores the other files, after publication.
-	restore files.Plan
-	// holdEnd is when more files may be restored, the zero time if there are none.
-	holdEnd time.Time
-	// err is why a file could not be removed.
-	err error
-}
-
-// withdrawHealth removes the file "healthy" of devices that do not work, and records their state.
-// It runs before the lists are published: nothing may look healthy in a container that the kubelet
-// sees as Unhealthy.
-func (o *outputs) withdrawHealth(devices []output.Device) healthFiles {
+// withdrawHealth withdraws the file "healthy" of devices that do not work. It returns when more files may
+// be shown again, the zero time if there are none.
+func (o *outputs) withdrawHealth(devices []output.Device, held *holds.View) (due time.Time, err error) {
 	if o.noHealth {
-		return healthFiles{}
+		return time.Time{}, nil
 	}
-	plan, holdEnd := o.health.Plan(devices)
-	return healthFiles{
-		restore: plan,
-		holdEnd: holdEnd,
-		err:     plan.Remove(),
-	}
-}
-
-// sweepHealth removes the health directories of devices that are neither listed nor held.
-func (o *outputs) sweepHealth(devices []output.Device, mayBeHeld func(id string) bool) error {
-	if o.options.CDIOnly {
-		// Nobody knows the holders.
-		mayBeHeld = func(string) bool {
-			return false
-		}
-	}
-	return o.health.Sweep(devices, mayBeHeld)
-}
-
-// writeFeatures writes the feature file. If its disk does not answer in time, the write continues
-// in its own goroutine, and its end causes another pass.
-func (o *outputs) writeFeatures(ctx context.Context, devices []output.Device) error {
-	plan, err := features.Plan(o.options.Paths.NFDDir, devices)
-	// A second call for a file that is being written waits for the first one, see slow.Calls.
-	if len(plan.Missing) > 0 {
-		written, _, answered := o.writes.Do(ctx, plan.Label, featuresPatience, plan.Make)
-		if written != nil {
-			err = written
-		}
-		if !answered && ctx.Err() == nil {
-			err = fmt.Errorf("%s: %q does not answer", plan.Label, o.options.Paths.NFDDir)
-		}
-	}
-	o.problems.warn("features", err, "labels of the node can't be written", "hint", o.options.hint("nfd-dir"))
-	return err
+	return o.health.Withdraw(devices, held.IsHeld)
 }
 
 // devicesOf are the listed devices in the order of the resources. It must be called again after the

@@ -100,7 +100,7 @@ func TestNoOutputOfAGoneDeviceIsLeftAtPublication(t *testing.T) {
 					return true
 				})
 				left = slices.DeleteFunc(left, func(path string) bool {
-					// A list waits for labels no longer than 50 ms.
+					// Labels follow the list.
 					return strings.HasPrefix(path, n.options.Paths.NFDDir)
 				})
 				if len(left) > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
-	"github.com/generic-dp/generic-dp/internal/output/deviceinfo"
+	"github.com/generic-dp/generic-dp/internal/output"
 )
 
 // Paths are the host's directories and sockets as mounted here. In a pod the host's
@@ -37,7 +37,7 @@ type Paths struct {
 	StateDir string
 	// CDIDir has the CDI specs of this program.
 	CDIDir string
-	// DeviceInfoDir has files for Multus, see package deviceinfo. Empty means none.
+	// DeviceInfoDir has files for Multus, see output.DeviceInfos. Empty means none.
 	DeviceInfoDir string
 	// NFDDir has the feature file for Node Feature Discovery. Empty means none.
 	NFDDir string
@@ -90,8 +90,8 @@ func (p Paths) SpecWriter() *cdi.Writer {
 }
 
 // deviceInfos are the files for Multus of this installation.
-func (p Paths) deviceInfos() deviceinfo.Dir {
-	return deviceinfo.Dir{Path: p.DeviceInfoDir, Writer: cmp.Or(p.specOwner(), "generic-dp")}
+func (p Paths) deviceInfos() output.DeviceInfos {
+	return output.DeviceInfos{Dir: p.DeviceInfoDir, Writer: cmp.Or(p.specOwner(), "generic-dp")}
 }
 
 // WritesCDI reports whether the directory of CDI specs is there and may be written, which

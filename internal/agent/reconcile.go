@@ -10,41 +10,40 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/output"
-	"github.com/generic-dp/generic-dp/internal/sys/files"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
 // reasonInactive is why a configured resource is retired.
 const reasonInactive = "resource is not active on this node: its when does not hold"
 
-// outcome is the outcome of reconcile.
+// outcome is the outcome of reconcile, for conclude.
 type outcome struct {
 	ledger.Output
+	view *View
+	// failed says why devices cannot be injected, by ID.
+	failed map[string]error
 	// wake is when to reconcile again without a trigger, the zero time if there is no need.
 	wake time.Time
-	// written is set if all outputs were written.
-	written bool
+	// unwritten is why outputs could not be written.
+	unwritten error
 }
 
 // reconcile brings outputs and lists in line with the last scan.
 //
 // The order is a promise: the files of gone devices are removed, of every output, before any
-// file of another device is made, and only then is anything published. State is saved last,
-// so that its disk does not delay the kubelet. The caller has a scan that succeeded.
+// file of another device is made, and only then is anything published. The caller has a scan that
+// succeeded, and calls conclude later.
 func (l *loop) reconcile(ctx context.Context) outcome {
 	now := l.now()
-	v := l.match(now)
+	v := l.match()
 	l.held = l.observe(ctx, v)
 	out, configs := l.decide(v, now)
 	// This must precede makeOutputs, which asks the driver why it cannot offer devices.
 	l.runDRA(out)
 	failed, unwritten := l.makeOutputs(v, out)
-	devices := devicesOf(v, out)
+	l.devices = devicesOf(v, out)
 	// This follows makeOutputs, because devices that failed there do not work either.
-	healthFiles := l.outputs.withdrawHealth(devices)
-	hasSettled := l.hasSettled(out)
-	unlabelled := l.writeFeatures(ctx, devices, hasSettled)
+	holdEnd, withdrawn := l.outputs.withdrawHealth(l.devices, l.held)
 	l.followSpecs()
 	l.page.explain.Store(newExplainer(l.config, v))
 
@@ -55,39 +54,45 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 		l.life.announced = true
 		l.announce()
 	}
-	unrestored := l.restoreHealth(healthFiles.restore, devices)
-
-	unhealthy := errors.Join(healthFiles.err, unrestored)
+	unhealthy := errors.Join(withdrawn, l.outputs.health.Show())
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
+	wake := earlier(out.Wake, awaited)
+	return outcome{
+		Output:    out,
+		view:      v,
+		failed:    failed,
+		wake:      earlier(wake, holdEnd),
+		unwritten: errors.Join(unwritten, unhealthy),
+	}
+}
+
+// conclude does what the kubelet does not wait for, after reconcile, and returns when to reconcile again
+// without a trigger.
+func (l *loop) conclude(o outcome) (wake time.Time) {
+	now := l.now()
 	l.reportRefused()
-	l.report(v, out, failed)
-	if hasSettled {
+	l.report(o.view, o.Output, o.failed)
+	if l.hasSettled(o.Output) {
 		l.settle()
 	}
-	wake := earlier(out.Wake, awaited)
-	wake = earlier(wake, l.followTrial(now, v))
-	wake = earlier(wake, healthFiles.holdEnd)
-	failures := errors.Join(unwritten, unlabelled, unhealthy)
-	return outcome{
-		Output:  out,
-		wake:    wake,
-		written: failures == nil,
-	}
+	trialEnd := l.reader.Trial.Follow(now, o.view.Matched.Late)
+	l.save()
+	isSaved := l.warnUnsaved(*l.saves.last.Load())
+	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
+	isDone := isSaved && o.unwritten == nil && !l.lacksDevices()
+	l.pace.retry.record(now, !isDone)
+	// Links and CDI entries are also retained until no container holds their devices.
+	l.book.Await(o.AwaitsHolders || l.outputs.retains)
+	wake = earlier(o.wake, trialEnd)
+	return earlier(wake, l.pace.retry.at)
 }
 
 // match matches the last scan and has the health of the matching devices checked. It does not wait
 // for the results: a result that differs is a trigger.
-func (l *loop) match(now time.Time) *View {
-	v := l.last.view
-	if v == nil {
-		// All uses of a view see the same specs.
-		foreign := sync.OnceValue(l.outputs.foreign.Read)
-		v = view(l.config, l.last.hostScan, foreign, l.memory.decisions, l.options)
-	}
-	// Claims come one after the other, and matching takes half the time of a pass.
-	if l.dra.isRunning.Load() {
-		l.last.view = v
-	}
+func (l *loop) match() *View {
+	// All uses of a view see the same specs.
+	foreign := sync.OnceValue(l.outputs.foreign.Read)
+	v := view(l.config, l.last.hostScan, foreign, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
 	return v
@@ -113,35 +118,6 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 	})
 	l.memory.state = state
 	return out, configs
-}
-
-// writeFeatures writes the labels of the node. It waits until everything has settled: labels that
-// are missing during a start would send pods to other nodes.
-func (l *loop) writeFeatures(ctx context.Context, devices []output.Device, hasSettled bool) error {
-	if !hasSettled {
-		return nil
-	}
-	return l.outputs.writeFeatures(ctx, devices)
-}
-
-// followTrial follows the trial of the configuration, and returns when to do so again, the zero
-// time if there is no need.
-func (l *loop) followTrial(now time.Time, v *View) time.Time {
-	return l.reader.Trial.Follow(now, v.Matched.Late)
-}
-
-// saveState does what the kubelet does not wait for, after reconcile, and returns when to
-// reconcile again for it.
-func (l *loop) saveState(o outcome) time.Time {
-	now := l.now()
-	l.save()
-	isSaved := l.warnUnsaved()
-	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
-	isDone := isSaved && o.written && !l.lacksDevices()
-	l.pace.retry.record(now, !isDone)
-	// Links and CDI entries are also retained until no container holds their devices.
-	l.book.Await(o.AwaitsHolders || l.outputs.retains)
-	return l.pace.retry.at
 }
 
 // inputs returns the resources for the ledger, and the configuration of each resource that is not
@@ -231,9 +207,7 @@ func selectsCDI(m config.Match) bool {
 // makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices that
 // cannot be injected Unhealthy. failed says why, by ID.
 func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error, err error) {
-	plan := l.outputs.plan(v, out, l.held)
-	plan.remove()
-	failed, err = l.outputs.make(plan, out)
+	failed, err = l.outputs.update(v, out, l.held)
 	l.dra.fail(out, failed)
 	for _, listed := range out.Resources {
 		failEntries(listed.Devices, failed)
@@ -253,14 +227,6 @@ func failEntries(entries []ledger.Entry, failed map[string]error) {
 		e.Healthy = false
 		e.Reason = problem.Error()
 	}
-}
-
-// restoreHealth recreates "healthy" after the lists are published, and removes health
-// directories that no container has.
-func (l *loop) restoreHealth(restore files.Plan, devices []output.Device) error {
-	// A container may use a device only after the kubelet knows that it is Healthy again.
-	unrestored := l.outputs.health.MakePlanned(restore)
-	return errors.Join(unrestored, l.outputs.sweepHealth(devices, l.held.IsHeld))
 }
 
 // hasSettled reports whether every remembered device was awaited, no device is settling, and
@@ -292,8 +258,8 @@ func (l *loop) settle() {
 		return
 	}
 	l.life.settled = true
-	close(l.allSettled)
-	kubelet, _ := l.kubelet.Kubelet()
+	close(l.agent.allSettled)
+	kubelet, _ := l.agent.kubelet.Kubelet()
 	if kubelet.Present || !l.options.hasKubelet() {
 		return
 	}

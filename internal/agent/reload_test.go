@@ -222,13 +222,10 @@ func TestUnwritableStateDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.options.Paths.StateDir = filepath.Join(file, "state")
-	c := &clock{}
-	a, _ := n.serveBy(c)
+	a, _ := n.serve()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	n.addNodes("r-b")
 	n.untilListed("example.com/r", []string{"r-a", "r-b"}, nil)
-	n.configure(parts("r count = 2"))
-	n.untilListed("example.com/r", []string{"r-a", "r-a::1", "r-b", "r-b::1"}, nil)
 	subjects := func() string {
 		var list []string
 		for _, p := range a.Status(t.Context()).Problems {
@@ -236,12 +233,12 @@ func TestUnwritableStateDirectory(t *testing.T) {
 		}
 		return strings.Join(list, ", ")
 	}
-	c.forward(time.Minute)
-	n.addNodes("other")
 	n.eventually("both problems", func() bool { return subjects() == "last good configuration, state" })
 	if got := strings.Count(n.log.String(), "level=WARN"); got != 2 {
 		t.Errorf("%d warnings, want one for each", got)
 	}
+	n.configure(parts("r count = 2"))
+	n.untilListed("example.com/r", []string{"r-a", "r-a::1", "r-b", "r-b::1"}, nil)
 	if log := n.log.String(); strings.Contains(log, `hint=""`) || strings.Contains(log, "--state-dir: --state-dir") {
 		t.Errorf("want a hint, and the flag once:\n%s", log)
 	}

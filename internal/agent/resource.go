@@ -17,7 +17,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/output/healthdir"
+	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
@@ -31,12 +31,12 @@ type resource struct {
 	key string
 	// dra is nil for a device plugin.
 	dra *draDriver
-	// rescans requests a scan of the loop.
-	rescans rescanRequests
+	// rescan requests a scan of the loop.
+	rescan signal
 	// nets reads the present state of network interfaces.
 	nets *atomic.Pointer[inventory.Attributes]
 	// health makes the directories that show containers the health of their devices.
-	health *healthdir.Dirs
+	health *output.Health
 	// gate is for the calls of the kubelet. It is nil if this instance always may answer.
 	gate *gate
 	// book grants devices to containers. It may be nil.
@@ -64,10 +64,8 @@ type published struct {
 	list []device.Listed
 	// entries are the listed devices in natural order of their IDs.
 	entries []ledger.Entry
-	// since says since when each entry has its health and reason, in the same order.
-	since []time.Time
-	// injections has the injection of each entry, in the same order.
-	injections []cdi.Injection
+	// since says since when each entry has its health and reason, by ID.
+	since map[string]since
 	// refused is why slots of healthy devices are unhealthy, by slot.
 	refused map[string]string
 	// config is the configuration of the resource, or retired.
@@ -76,9 +74,6 @@ type published struct {
 	blocks bool
 	// changed is closed when there is a newer list.
 	changed chan struct{}
-
-	// names finds entries for claims. Only DRA uses it.
-	names deviceNames
 }
 
 // retired is the configuration of a resource that is no longer configured. It is compared by its
@@ -86,8 +81,8 @@ type published struct {
 var retired = &config.Resource{EvictAfter: -1}
 
 // newResource returns a resource without devices. It has neither a plugin nor a book of holds.
-func newResource(r cdi.Resource, rescans rescanRequests) *resource {
-	res := &resource{Resource: r, rescans: rescans}
+func newResource(r cdi.Resource, rescan signal) *resource {
+	res := &resource{Resource: r, rescan: rescan}
 	res.now.Store(&published{config: retired, changed: make(chan struct{})})
 	return res
 }
@@ -96,7 +91,7 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 // yet, see loop.startPlugin.
 func (a *Agent) addResource(key string, now time.Time) *resource {
 	name, byDRA := device.SplitResourceKey(key)
-	r := newResource(a.outputs.resource(name), a.rescans)
+	r := newResource(a.outputs.resource(name), a.rescan)
 	r.nets = &a.host.latest
 	r.key = key
 	r.since = now
@@ -166,16 +161,15 @@ func (r *resource) registration() plugin.Status {
 func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	old := r.now.Load()
 	next := &published{
-		entries:    entries,
-		injections: make([]cdi.Injection, len(entries)),
-		refused:    r.book.Refused(),
-		config:     c,
-		changed:    old.changed,
+		entries: entries,
+		refused: r.book.Refused(),
+		config:  c,
+		changed: old.changed,
 	}
 	for i := range entries {
-		next.injections[i].Offer = &entries[i].Offer
 		// One slow device suffices: calls are not distinguished by their devices.
-		blocks := next.injections[i].Blocks() || len(entries[i].Offer.Nets) > 0
+		o := &entries[i].Offer
+		blocks := cdi.Blocks(o) || len(o.Nets) > 0
 		next.blocks = next.blocks || blocks
 		slots := ledger.Slots(entries[i])
 		next.refuse(&entries[i], slots)
@@ -225,12 +219,13 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 	return p.list, p.changed
 }
 
-// indexOf returns the index of the entry of a device.
-func (p *published) indexOf(id string) (int, bool) {
+// indexOf returns the index of the entry of a listed device.
+func (p *published) indexOf(id string) int {
 	// The entries are in natural order, see published.
-	return sort.Find(len(p.entries), func(i int) int {
+	i, _ := sort.Find(len(p.entries), func(i int) int {
 		return device.CompareNatural(id, p.entries[i].Offer.ID)
 	})
+	return i
 }
 
 // Prefer suggests which of the available slots to take. must are the slots that the kubelet takes
@@ -238,22 +233,6 @@ func (p *published) indexOf(id string) (int, bool) {
 func (r *resource) Prefer(available, must []string, size int) []string {
 	p := r.now.Load()
 	return topology.Prefer(string(p.config.Prefer), p.list, available, must, size)
-}
-
-// rescanRequests are requests for a scan.
-type rescanRequests chan struct{}
-
-// request requests a scan, and does not wait for it.
-func (q rescanRequests) request() {
-	go func() {
-		// A loop that does not take the request in this time has ended, or has much to do.
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		select {
-		case q <- struct{}{}:
-		case <-ctx.Done():
-		}
-	}()
 }
 
 // set has the served resources in the order of the configuration, and then the retiring ones. It is
@@ -315,15 +294,15 @@ func (l *loop) publish(
 	now time.Time,
 ) (due time.Time) {
 	// Resources keep their plugin and stream from one pass to the next.
-	old := l.members()
+	old := l.agent.members()
 	next := make(set, len(listed))
 	for i, in := range listed {
 		next[i] = old.find(in.Name)
 		if next[i] == nil {
-			next[i] = l.addResource(in.Name, now)
+			next[i] = l.agent.addResource(in.Name, now)
 		}
 	}
-	l.serving.Store(&next) // before the kubelet knows any of their lists
+	l.agent.serving.Store(&next) // before the kubelet knows any of their lists
 	for i, in := range listed {
 		r := next[i]
 		c := cmp.Or(configs[in.Name], retired)
@@ -357,7 +336,7 @@ func (l *loop) publish(
 			l.life.ended[r.Name] = r.ended
 		}
 	}
-	l.tellPassed()
+	l.agent.tellPassed()
 	return due
 }
 
@@ -390,7 +369,7 @@ func (l *loop) startPlugin(r *resource) {
 		if predecessor != nil {
 			<-predecessor // it was told to stop
 		}
-		l.afterDriver(own)
+		l.agent.afterDriver(own)
 		if own.Err() != nil {
 			return nil
 		}

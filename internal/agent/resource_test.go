@@ -36,27 +36,6 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 	}
 }
 
-func TestMaxPerContainer(t *testing.T) {
-	t.Parallel()
-	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
-	entries := []ledger.Entry{{Offer: device.Offer{ID: "a", Slots: 4}, Listed: 4, Healthy: true}, {Offer: device.Offer{ID: "b", Slots: 4}, Listed: 4, Healthy: true}}
-	for _, tc := range []struct {
-		limit        int
-		ids, wantErr string
-	}{
-		{0, "a a::1 a::2", ""},
-		{1, "a b", ""},
-		{1, "b a::3 a", `device "a": more of its slots for one container than container.max_per_container = 1`},
-		{2, "a a::1 b::1 b", ""},
-		{2, "b a a::1 a::3", `device "a": more of its slots for one container than container.max_per_container = 2`},
-	} {
-		r.publish(entries, &config.Resource{Container: config.Container{MaxPerContainer: tc.limit}})
-		if _, err := r.Allocate(t.Context(), strings.Fields(tc.ids)); (err == nil) != (tc.wantErr == "") || err != nil && err.Error() != tc.wantErr {
-			t.Errorf("%d, %s: %v; want %q", tc.limit, tc.ids, err, tc.wantErr)
-		}
-	}
-}
-
 // A call to a remote file system, or a wait for a scan, is abandoned after a timeout.
 func TestBlockingAllocate(t *testing.T) {
 	t.Parallel()
@@ -77,38 +56,5 @@ func TestBlockingAllocate(t *testing.T) {
 	}
 	if r.publish(entries, &config.Resource{}); !r.Blocks() {
 		t.Error("several devices: want Blocks")
-	}
-}
-
-// A device that moves to another node keeps the list, and no stream wakes.
-func TestPublishWakesStreamsForAnotherListOnly(t *testing.T) {
-	t.Parallel()
-	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
-	entry := func(path string, healthy bool) []ledger.Entry {
-		return []ledger.Entry{{Offer: device.Offer{ID: "a", Slots: 1, Nodes: []device.OfferedNode{{HostPath: path}}}, Listed: 1, Healthy: healthy}}
-	}
-	for i, step := range []struct {
-		path    string
-		healthy bool
-		want    bool
-	}{{"/dev/a", true, true}, {"/dev/b", true, false}, {"/dev/b", false, true}} {
-		_, changed := r.Devices()
-		entries := entry(step.path, step.healthy)
-		if got := r.publish(entries, &config.Resource{}); got != step.want {
-			t.Errorf("step %d: publish = %t", i, got)
-		}
-		select {
-		case <-changed:
-			if !step.want {
-				t.Errorf("step %d: streams wake", i)
-			}
-		default:
-			if step.want {
-				t.Errorf("step %d: no stream wakes", i)
-			}
-		}
-		if got := r.now.Load().injections[0].Offer.Nodes[0].HostPath; got != step.path {
-			t.Errorf("step %d: published %q, want %q", i, got, step.path)
-		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
@@ -17,7 +16,7 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 		Name:    r.Name,
 		API:     string(config.APIDevicePlugin),
 		Retired: now.config == retired,
-		Devices: []status.Device{},
+		Devices: now.devices(),
 	}
 	holders := known.held[r.Name]
 	if r.plugin != nil || r.dra != nil {
@@ -31,13 +30,6 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 		// The kubelet reports allocatable slots for device plugins only.
 		known.allocatable = nil
 	}
-	// The pointers are taken after s.Devices is complete, because append may move its elements.
-	s.Devices = append(s.Devices, now.devices()...)
-	byID := map[string]*status.Device{}
-	for i := range s.Devices {
-		d := &s.Devices[i]
-		byID[d.ID] = d
-	}
 	// A device that is absent loses free slots before it leaves the list.
 	for i := range s.Devices {
 		s.Devices[i].Slots = 0
@@ -46,7 +38,7 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 	free := 0
 	for _, l := range now.list {
 		id, _ := device.SplitSlot(l.ID)
-		d := byID[id]
+		d := &s.Devices[now.indexOf(id)]
 		d.Slots++
 		// A slot beyond the configured number is retiring even if its device is in order.
 		isRetiring := d.Health == status.Retiring || l.Reason == ledger.ReasonSlotRetired
@@ -59,7 +51,14 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 			s.Slots.Unhealthy++
 		}
 		containers := holders[l.ID]
-		d.Held = append(d.Held, holdersOf(l.ID, containers)...)
+		for _, c := range containers {
+			d.Held = append(d.Held, status.Holder{
+				ID:        l.ID,
+				Namespace: c.Namespace,
+				Pod:       c.Pod,
+				Container: c.Container,
+			})
+		}
 		if len(containers) > 0 {
 			held++
 		} else if l.Healthy {
@@ -78,20 +77,6 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 	return s
 }
 
-// holdersOf are the containers that hold a slot.
-func holdersOf(slot string, containers []podresources.Holder) []status.Holder {
-	var all []status.Holder
-	for _, c := range containers {
-		all = append(all, status.Holder{
-			ID:        slot,
-			Namespace: c.Namespace,
-			Pod:       c.Pod,
-			Container: c.Container,
-		})
-	}
-	return all
-}
-
 // devices are the listed devices, without their holders. They are in the order of the entries.
 func (p *published) devices() []status.Device {
 	isForgotten := map[string]bool{}
@@ -99,10 +84,10 @@ func (p *published) devices() []status.Device {
 		id, _ := device.SplitSlot(slot)
 		isForgotten[id] = true
 	}
-	var all []status.Device
-	for i, e := range p.entries {
+	all := []status.Device{}
+	for _, e := range p.entries {
 		d := status.NewDevice(e.Offer, e.Healthy, e.Reason)
-		d.Since = p.since[i]
+		d.Since = p.since[d.ID].at
 		// Nobody needs to repair such a device.
 		isDeliberate := p.config == retired || e.Withheld
 		if !e.Healthy && isDeliberate {
@@ -134,24 +119,27 @@ func sectionOf(e ledger.Entry, health string, isForgotten bool) status.Section {
 	return status.SectionHealthCheck
 }
 
-// sinceOf says since when entries have their health and reason, given the state before. A device
+// since is when a device got its health and reason.
+type since struct {
+	healthy bool
+	reason  string
+	at      time.Time
+}
+
+// sinceOf says since when entries have their health and reason, by ID, given the state before. A device
 // that is new in the list has its state since now.
-func (p *published) sinceOf(entries []ledger.Entry, now time.Time) []time.Time {
-	before := make(map[string]int, len(p.entries))
-	for i, e := range p.entries {
-		before[e.Offer.ID] = i
-	}
-	since := make([]time.Time, len(entries))
-	for i, e := range entries {
-		since[i] = now
-		last, isKnown := before[e.Offer.ID]
-		if !isKnown {
-			continue
+func (p *published) sinceOf(entries []ledger.Entry, now time.Time) map[string]since {
+	all := make(map[string]since, len(entries))
+	for _, e := range entries {
+		state := p.since[e.Offer.ID]
+		if state.healthy != e.Healthy || state.reason != e.Reason || state.at.IsZero() {
+			state = since{
+				healthy: e.Healthy,
+				reason:  e.Reason,
+				at:      now,
+			}
 		}
-		was := p.entries[last]
-		if was.Healthy == e.Healthy && was.Reason == e.Reason {
-			since[i] = p.since[last]
-		}
+		all[e.Offer.ID] = state
 	}
-	return since
+	return all
 }

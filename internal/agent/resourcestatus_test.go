@@ -137,7 +137,7 @@ func TestDevicesOfStatus(t *testing.T) {
 			tc.entry.Offer.ID = "a"
 			tc.entry.Offer.Slots = 2
 			tc.entry.Listed = max(tc.entry.Listed, 2)
-			p := &published{config: tc.config, refused: tc.refused, since: make([]time.Time, 1)}
+			p := &published{config: tc.config, refused: tc.refused}
 			p.list = ledger.Slots(tc.entry)
 			p.refuse(&tc.entry, p.list)
 			p.entries = []ledger.Entry{tc.entry}

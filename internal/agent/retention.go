@@ -7,7 +7,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/output/links"
+	"github.com/generic-dp/generic-dp/internal/output"
 )
 
 // retention decides which links and CDI entries stay although they are not configured. A container
@@ -56,7 +56,7 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held *ho
 }
 
 // keepLink reports whether a link stays.
-func (r *retention) keepLink(l links.Link) bool { return r.keep(l.ID, l.Target) }
+func (r *retention) keepLink(l output.Link) bool { return r.keep(l.ID, l.Target) }
 
 // keepEntry reports whether a CDI entry stays. The entry of a device whose interfaces are in a
 // container stays as it is.

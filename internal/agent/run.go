@@ -87,31 +87,27 @@ func (a *Agent) Run(ctx context.Context) error {
 	case <-hasTurn:
 		l = a.serve(life)
 	}
-	// Capacity 1: the goroutines can end even if Run has returned before.
-	ended := make(chan error, 1)
-	handsOver := make(chan struct{}, 1)
-	go func() {
-		ended <- a.wait(life, l, handsOver)
-	}()
 	select {
-	case err := <-ended:
-		return err
 	case <-a.page.stuck:
 		return errStuck
 	// This also ends when a task has failed.
 	case <-life.passing.ctx.Done():
 	}
-	limit := time.NewTimer(endWithin)
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case <-handsOver:
-			limit.Reset(handoverWithin + drainWithin + answeredWithin + endStreamsWithin + endWithin)
-			continue
-		case <-limit.C:
-		}
-		break
+	limit := endWithin
+	hasFailed := life.answering.ctx.Err() != nil
+	isHandover := l != nil && !hasFailed && a.turn.isTaken(waits)
+	if isHandover {
+		limit += handoverWithin + drainWithin + answeredWithin + endStreamsWithin
+	}
+	// Capacity 1: the goroutine can end even if Run has returned before.
+	ended := make(chan error, 1)
+	go func() {
+		ended <- a.end(life, l, isHandover)
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(limit):
 	}
 	// Something blocks in the kernel, and cannot be interrupted.
 	if l != nil {
@@ -163,15 +159,12 @@ func (a *Agent) serve(life phases) *loop {
 	return l
 }
 
-// wait waits for everything that Run started, and saves the state. The rights are released last,
+// end waits for everything that Run started, and saves the state. The rights are released last,
 // unless a successor waits for them. l is nil if this instance has not served.
-func (a *Agent) wait(life phases, l *loop, handsOver chan<- struct{}) error {
+func (a *Agent) end(life phases, l *loop, isHandover bool) error {
 	life.passing.running.Wait()
-	hasFailed := life.answering.ctx.Err() != nil
-	isHandover := l != nil && !hasFailed && a.turn.isTaken(waits)
 	if isHandover {
 		l.finish()
-		handsOver <- struct{}{}
 		a.handOver(life.answering.ctx)
 	}
 	life.stop()

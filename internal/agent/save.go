@@ -2,13 +2,17 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/output"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // memory is the state that outlives a restart.
@@ -35,16 +39,15 @@ func (l *loop) restore(first firstScan) {
 	} else if saved.Later {
 		l.log.Warn("state is of a later version: it is kept, and used as far as it is understood", "state_dir", dir)
 	}
-	if err != nil || saved.Later {
-		// The first save would overwrite the file, which may be the only evidence of what went
-		// wrong.
-		setAside := func() {
-			if err := ledger.SetAside(dir, saved.Later); err != nil {
-				l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
-			}
+	l.saves.first = sync.OnceFunc(func() {
+		if err == nil && !saved.Later {
+			return
 		}
-		l.saves.saver.first.Store(&setAside)
-	}
+		// The first save would overwrite the file, which may be the only evidence of what went wrong.
+		if err := ledger.SetAside(dir, saved.Later); err != nil {
+			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
+		}
+	})
 	// Without the directory of registration sockets DRA is switched off in the manifest.
 	_, noRegistry := os.Stat(l.options.Paths.Registry)
 	l.memory = memory{
@@ -69,19 +72,23 @@ type saver struct {
 	// next is the latest write that is pending, nil if there is none.
 	next    atomic.Pointer[func() saved]
 	changed signal
-	// first is called before the first write. It is nil if there is nothing to do, or after the call.
-	first atomic.Pointer[func()]
-	// results has each result that differs from the one before.
-	results chan saved
+	// last is the result of the last write. newResult has a value when it differs from the one before.
+	last      atomic.Pointer[saved]
+	newResult signal
+	// first is called before the first write.
+	first func()
 }
 
-// saved has the errors of one write: of the state, and of the last good configuration.
-type saved struct{ state, config error }
+// saved has the errors of one write: of the state, of the last good configuration, and of the labels of
+// the node.
+type saved struct{ state, config, labels error }
 
-func (s saved) String() string { return fmt.Sprint(s.state, s.config) }
+func (s saved) String() string { return fmt.Sprint(s.state, s.config, s.labels) }
 
 func newSaver() *saver {
-	return &saver{changed: newSignal(), results: make(chan saved)}
+	s := &saver{changed: newSignal(), newResult: newSignal()}
+	s.last.Store(&saved{})
+	return s
 }
 
 // save queues a write, and drops the pending one. It does not wait. A pending write that is dropped
@@ -92,48 +99,40 @@ func (s *saver) save(write func() saved) {
 }
 
 // run writes until ctx is cancelled. A write that is pending then is left to loop.finish. It
-// returns nil. Results that repeat cause no pass of the loop.
+// returns nil.
 func (s *saver) run(ctx context.Context) error {
-	var last saved
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.changed:
-		}
-		result, written := s.write()
-		if !written || result.String() == last.String() {
-			continue
-		}
-		last = result
-		select {
-		case <-ctx.Done():
-		case s.results <- result:
+			s.write()
 		}
 	}
 }
 
-// write runs the pending write. It returns false if there is none. A write that failed is pending
-// again: the end of the program may be its last chance.
-func (s *saver) write() (saved, bool) {
+// write runs the pending write, if there is one. A write that failed is pending again: the end of the
+// program may be its last chance.
+func (s *saver) write() {
 	write := s.next.Swap(nil)
 	if write == nil {
-		return saved{}, false
+		return
 	}
-	first := s.first.Swap(nil)
-	if first != nil {
-		(*first)()
-	}
+	s.first()
 	result := (*write)()
 	if result != (saved{}) {
 		// A newer write may be pending by now, and takes precedence.
 		s.next.CompareAndSwap(nil, write)
 	}
-	return result, true
+	before := s.last.Swap(&result)
+	// A result that repeats causes no pass of the loop, which would save again.
+	if before.String() != result.String() {
+		s.newResult.send()
+	}
 }
 
-// save saves the state for the next instance, and the last good configuration. If the state
-// directory is not writable, devices are served all the same.
+// save saves the state for the next instance, and the last good configuration, and writes the labels of the
+// node. If the state directory is not writable, devices are served all the same.
 func (l *loop) save() {
 	m := &l.memory
 	// The contents are collected now, in the loop. Only the writing is left to the saver.
@@ -147,12 +146,22 @@ func (l *loop) save() {
 		Nets:      l.host.scanner.KnownNets(),
 		DRA:       m.hasRunDRA,
 	})
-	l.saves.saver.save(func() saved {
-		return saved{state: state(), config: l.reader.Trial.Save()}
+	// Labels that are missing during a start would send pods to other nodes.
+	var labels files.Plan
+	var leftOut error
+	if l.life.settled {
+		labels, leftOut = output.PlanFeatures(l.options.Paths.NFDDir, l.devices)
+	}
+	l.saves.save(func() saved {
+		return saved{
+			state:  state(),
+			config: l.reader.Trial.Save(),
+			labels: errors.Join(leftOut, labels.Make()),
+		}
 	})
 }
 
-// finish writes the rest when the loop has ended. Agent.wait calls it, after all goroutines of the
+// finish writes the rest when the loop has ended. Agent.end calls it, after all goroutines of the
 // group have ended.
 func (l *loop) finish() {
 	// Before the first pass there is nothing to save, and the file of the last instance stays.
@@ -160,9 +169,10 @@ func (l *loop) finish() {
 		l.save() // holds change without a pass of the loop
 	}
 	l.book.Save()
-	l.saves.last, _ = l.saves.saver.write()
-	l.saves.last.config = l.reader.Trial.End()
-	l.warnUnsaved()
+	l.saves.write()
+	last := *l.saves.last.Load()
+	last.config = l.reader.Trial.End()
+	l.warnUnsaved(last)
 }
 
 // abandon saves the last state in place of finish, if something that Run has started does not end.
@@ -185,7 +195,7 @@ func (l *loop) abandon() {
 		if hasEnded {
 			_ = l.reader.Trial.End()
 		}
-		_, _ = l.saves.saver.write()
+		l.saves.write()
 		close(written)
 	}()
 	select {
@@ -195,8 +205,7 @@ func (l *loop) abandon() {
 }
 
 // warnUnsaved warns of failed writes, and reports whether there were none.
-func (l *loop) warnUnsaved() (written bool) {
-	s := l.saves.last
+func (l *loop) warnUnsaved(s saved) (written bool) {
 	hint := l.options.hint("state-dir")
 	l.page.problems.warn("state", s.state, "state can't be saved: the next start does not know what changed since the last time",
 		"hint", hint,
@@ -204,6 +213,7 @@ func (l *loop) warnUnsaved() (written bool) {
 	l.page.problems.warn("last good configuration", s.config, "the configuration can't be copied: at the next start only an older copy, if any, can replace a broken one",
 		"hint", hint,
 	)
+	l.page.problems.warn("features", s.labels, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
 	return s == saved{}
 }
 

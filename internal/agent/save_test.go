@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 )
@@ -13,6 +14,7 @@ func TestSaverTellsWhatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := newSaver()
+		s.first = func() {}
 		go s.run(ctx)
 		for i, want := range []string{"full", "", "", "read-only", "<nil>", ""} {
 			s.save(func() saved {
@@ -21,11 +23,8 @@ func TestSaverTellsWhatChanges(t *testing.T) {
 			synctest.Wait()
 			told := ""
 			select {
-			case result := <-s.results:
-				told = "<nil>"
-				if result.config != nil {
-					told = result.config.Error()
-				}
+			case <-s.newResult:
+				told = fmt.Sprint(s.last.Load().config)
 			default:
 			}
 			if told != want {

@@ -5,11 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/pattern"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -37,31 +35,31 @@ type firstScan struct {
 }
 
 // loadState reads the saved state, and gives the scanner what it needs of it. No scan may run.
-func (a *Agent) loadState() firstScan {
+func (h *hostWatch) loadState(dir string) firstScan {
 	first := firstScan{boot: bootID()}
-	first.saved, first.loadErr = ledger.Load(a.options.Paths.StateDir)
+	first.saved, first.loadErr = ledger.Load(dir)
 	isSameBoot := first.boot != "" && first.boot == first.saved.Boot
-	a.host.scanner.RestoreNets(first.saved.Nets, isSameBoot)
+	h.scanner.RestoreNets(first.saved.Nets, isSameBoot)
 	// A reboot may have given a sysfs path to another device.
 	if isSameBoot {
-		a.host.scanner.RestoreUSB(first.saved.USB)
+		h.scanner.RestoreUSB(first.saved.USB)
 	}
 	return first
 }
 
 // scanFirst reads the saved state and then the host, once the watches are in place: a device that
 // appears during the scan causes an event. It runs while the configuration is read.
-func (a *Agent) scanFirst(ctx context.Context) {
-	first := a.loadState()
+func (h *hostWatch) scanFirst(ctx context.Context, stateDir string) {
+	first := h.loadState(stateDir)
 	select {
 	case <-ctx.Done():
 		return
 	// The first batch says that the watches are in place.
-	case <-a.host.watcher.Changes():
+	case <-h.watcher.Changes():
 	}
 	// Whether network interfaces are needed is not known before the configuration is read.
-	first.scanOutcome = a.scanHost(ctx, false, byEvents)
-	a.host.first <- first
+	first.scanOutcome = h.scan(ctx, false, byEvents)
+	h.first <- first
 }
 
 // scanOutcome is a scan that succeeded or failed.
@@ -74,24 +72,24 @@ type scanOutcome struct {
 	err  error
 }
 
-// scanHost scans the host, with or without network interfaces. Only one goroutine at a time may call
+// scan scans the host, with or without network interfaces. Only one goroutine at a time may call
 // it: the first scan, then the loop.
-func (a *Agent) scanHost(ctx context.Context, nets bool, reason status.ScanReason) scanOutcome {
-	a.host.watcher.LeaveOutNets(!nets)
-	a.host.scanner.LeaveOutNets(!nets)
+func (h *hostWatch) scan(ctx context.Context, nets bool, reason status.ScanReason) scanOutcome {
+	h.watcher.LeaveOutNets(!nets)
+	h.scanner.LeaveOutNets(!nets)
 	// The batch is taken before the scan: a later event belongs to the next batch.
-	o := scanOutcome{batch: a.host.watcher.Take()}
+	o := scanOutcome{batch: h.watcher.Take()}
 	// Another reason concerns any device, whatever the kernel has announced.
 	o.batch.All = o.batch.All || reason != byEvents
 	began := time.Now()
-	snap, err := a.host.scanner.Update(ctx, o.batch)
+	snap, err := h.scanner.Update(ctx, o.batch)
 	o.took = time.Since(began)
 	o.err = err
 	if err == nil {
 		o.host = hostScan{
 			snapshot: snap,
-			attrs:    a.host.scanner.Attributes(),
-			paths:    a.host.paths,
+			attrs:    h.scanner.Attributes(),
+			paths:    h.paths,
 			hasNets:  nets,
 		}
 	}
@@ -124,28 +122,17 @@ func reasonOf(b inventory.Batch, reason status.ScanReason) status.ScanReason {
 	}
 }
 
-// watched are the directories to watch for a configuration on a host. They are kept because it
-// takes milliseconds to compute them from many patterns.
-type watched struct {
-	config *config.Config
-	// below are the directories below /dev from which dirs was computed.
-	below []string
-	dirs  []string
-	// crossed are conditions on further directories, which only a search of the host finds.
-	crossed []pattern.Values
-}
-
 const (
 	// maxCrossed is the maximum number of crossed directories of a condition, each of which takes a watch.
 	maxCrossed = 1000
 	// crossedFor is how long the search for them may take.
-	crossedFor = 10 * time.Millisecond
+	crossedFor = 50 * time.Millisecond
 )
 
 // crossedDirs lists the directories outside of /dev that globs cross.
 func (l *loop) crossedDirs() []string {
 	var dirs []string
-	for _, condition := range l.last.watched.crossed {
+	for _, condition := range matchers.Crossed(l.config) {
 		found, _ := l.host.paths.Glob(condition, time.Now().Add(crossedFor))
 		dirs = append(dirs, found[:min(len(found), maxCrossed)]...)
 	}
@@ -159,17 +146,8 @@ func (l *loop) watch() {
 	if snap == nil {
 		return
 	}
-	isCurrent := l.last.watched.config == l.config && slices.Equal(l.last.watched.below, snap.Dirs)
-	if !isCurrent {
-		l.last.watched = watched{
-			config:  l.config,
-			below:   snap.Dirs,
-			dirs:    matchers.Dirs(l.config, snap.Dirs),
-			crossed: matchers.Crossed(l.config),
-		}
-	}
-	// This is done even if dirs is unchanged, because a path may name another directory now.
-	l.host.watcher.SetDirs(slices.Concat(l.last.watched.dirs, l.crossedDirs()))
+	dirs := matchers.Dirs(l.config, snap.Dirs)
+	l.host.watcher.SetDirs(slices.Concat(dirs, l.crossedDirs()))
 	resync := time.Duration(0)
 	// No uevent arrives for interfaces in other network namespaces.
 	if l.last.hasNets && inventory.ForeignNets(snap) {

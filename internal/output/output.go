@@ -1,10 +1,9 @@
-// Package output says what the packages below it have in common: they plan files that
-// containers and other programs read about listed devices.
+// Package output plans files that containers and other programs read about listed devices: links, device
+// information, features and health directories.
 //
-// An output never writes by itself. It compares what exists with what the listed devices
-// need and returns a files.Plan. The caller collects the plans of all outputs, removes
-// everything that is stale, makes everything that is missing, and only then publishes the
-// devices: see package files.
+// An output compares what exists with what the listed devices need and returns a files.Plan. The caller
+// collects the plans of all outputs, removes everything that is stale, makes everything that is missing,
+// and only then publishes the devices: see package files. Health directories keep their own plan.
 package output
 
 import "github.com/generic-dp/generic-dp/internal/device"

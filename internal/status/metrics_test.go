@@ -24,7 +24,6 @@ import (
 type state struct {
 	mu               sync.Mutex
 	notReady, broken error
-	unknown          string // why the holders are unknown
 	leftOut          status.LeftOut
 }
 
@@ -63,17 +62,18 @@ func (s *state) Status(context.Context) status.Status {
 			{ID: "b", Health: status.Unhealthy, Reason: "device is gone", Slots: 1},
 		},
 	}
-	if s.unknown != "" {
-		r.Slots = status.Slots{Healthy: 3, Unhealthy: 1}
-		r.Devices[0].Held = nil
+	// Its holders are unknown.
+	retired := status.Resource{
+		Name: "example.com/old", Retired: true, Slots: status.Slots{Retiring: 2},
+		Devices: []status.Device{{ID: "c", Health: status.Retiring, Reason: "resource was removed from the configuration", Slots: 2}},
 	}
 	return status.Status{
 		Version: "v1", NodeName: "worker-1", Command: "serve", Config: s.Config(), NotReady: []string{},
-		Kubelet: &status.Kubelet{Present: true, Restarts: 2}, HeldUnknown: s.unknown,
+		Kubelet:   &status.Kubelet{Present: true, Restarts: 2},
 		Degraded:  []status.Problem{{Subject: "kernel events", Reason: "no netlink"}},
 		Problems:  []status.Problem{{Subject: "scan", Reason: "unreadable"}},
 		LeftOut:   s.LeftOut(),
-		Resources: []status.Resource{r},
+		Resources: []status.Resource{r, retired},
 		Events:    []status.Event{{Resource: "example.com/gpu", ID: "b", What: "Unhealthy: device is gone"}},
 	}
 }
@@ -140,6 +140,17 @@ func TestProbes(t *testing.T) {
 		t.Errorf("/readyz with a broken configuration: %s %q, want 200 with a warning and no details", resp.Status, body)
 	}
 	state.mu.Lock()
+	state.broken = nil
+	state.leftOut = status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000}
+	state.mu.Unlock()
+	const leftOut = `ok
+warning: 2 present devices are not listed with all their slots, because the lists have no room: see the log
+warning: 3 absent devices that the kubelet reports as held are not listed, because the lists have no room: see the log
+`
+	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusOK || body != leftOut {
+		t.Errorf("/readyz with full lists: %s %q, want 200 and %q", resp.Status, body, leftOut)
+	}
+	state.mu.Lock()
 	state.notReady = errors.New("resource example.com/gpu is not registered: refused")
 	state.mu.Unlock()
 	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "is not registered: refused") {
@@ -147,19 +158,6 @@ func TestProbes(t *testing.T) {
 	}
 	if resp, _ := s.get("/healthz", ""); resp.StatusCode != http.StatusOK {
 		t.Errorf("/healthz: %s, want 200: being alive does not depend on the kubelet", resp.Status)
-	}
-}
-
-// The text of /readyz says how much the lists leave out, and the program stays ready.
-func TestReadyzSaysWhatIsLeftOut(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, &state{leftOut: status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000}})
-	want := `ok
-warning: 2 present devices are not listed with all their slots, because the lists have no room: see the log
-warning: 3 absent devices that the kubelet reports as held are not listed, because the lists have no room: see the log
-`
-	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusOK || body != want {
-		t.Errorf("/readyz: %s %q, want 200 and %q", resp.Status, body, want)
 	}
 }
 
@@ -171,6 +169,7 @@ func (s *server) countAll() {
 	s.CountRegistration("example.com/gone", "start")
 	s.CountAllocation("example.com/gone", time.Millisecond, nil)
 	s.Forget("example.com/gone")
+	s.CountRegistration("example.com/gpu", "a\"b\\c\nd\xff") // Prometheus rejects a scrape that is not UTF-8
 	s.CountRefusal("example.com/gpu")
 	s.CountAllocation("example.com/gpu", time.Millisecond, nil)
 	s.CountAllocation("example.com/gpu", time.Millisecond, errors.New("gone"))
@@ -198,32 +197,6 @@ func TestScrape(t *testing.T) {
 	}
 	if got := resp.Header.Get("Content-Type"); got != "text/plain; version=0.0.4; charset=utf-8" {
 		t.Errorf("Content-Type %q", got)
-	}
-}
-
-// A value of a label is escaped, and is UTF-8, or Prometheus rejects the whole scrape.
-func TestScrapeEscapesLabels(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, &state{})
-	s.CountRegistration("example.com/gpu", "a\"b\\c\nd\xff")
-	_, body := s.get("/metrics", "")
-	if want := `generic_dp_registrations_total{reason="a\"b\\c\nd` + "\uFFFD" + `",resource="example.com/gpu"} 1` + "\n"; !strings.Contains(body, want) {
-		t.Errorf("/metrics lacks %q in\n%s", want, body)
-	}
-	if _, err := promlint.New(strings.NewReader(body)).Lint(); err != nil {
-		t.Error(err)
-	}
-}
-
-// An unknown value is absent, not zero.
-func TestScrapeWithoutHolders(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, &state{unknown: "no socket"})
-	_, body := s.get("/metrics", "")
-	for _, name := range []string{"generic_dp_held", "generic_dp_slots_held", "generic_dp_slots_free", "generic_dp_slots_allocatable"} {
-		if strings.Contains(body, name+"{") {
-			t.Errorf("/metrics has %s", name)
-		}
 	}
 }
 

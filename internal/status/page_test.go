@@ -72,36 +72,6 @@ func TestStatusForThePage(t *testing.T) {
 	}
 }
 
-// counts are slots that are not held, by health.
-func counts(healthy, unhealthy int) status.Slots {
-	held := 0
-	return status.Slots{Healthy: healthy, Unhealthy: unhealthy, Held: &held, Free: &healthy}
-}
-
-// What an edit of the configuration removes is neither Unhealthy nor a problem.
-func TestRetiringDevicesAreCountedApart(t *testing.T) {
-	t.Parallel()
-	retiring := status.Resource{Name: "example.com/old", Retired: true, Slots: status.Slots{Retiring: 2}, Devices: []status.Device{
-		{ID: "a", Health: status.Retiring, Reason: "resource was removed from the configuration", Slots: 2},
-	}}
-	healthy := status.Resource{Name: "example.com/new", Registered: true, Slots: counts(1, 0), Devices: []status.Device{{ID: "b", Health: status.Healthy, Slots: 1}}}
-	s := status.Status{Resources: []status.Resource{retiring, healthy}}
-	_, metrics := newServer(t, &shown{status: s}).get("/metrics", "")
-	for _, want := range []string{
-		`generic_dp_devices{health="Unhealthy",resource="example.com/old"} 0`,
-		`generic_dp_devices{health="Retiring",resource="example.com/old"} 1`,
-		`generic_dp_slots{health="Unhealthy",resource="example.com/old"} 0`,
-		`generic_dp_slots{health="Retiring",resource="example.com/old"} 2`,
-	} {
-		if !strings.Contains(metrics, want+"\n") {
-			t.Errorf("/metrics lacks %s", want)
-		}
-	}
-	if strings.Contains(metrics, `health="Retiring",resource="example.com/new"`) {
-		t.Error("/metrics counts retiring devices of a resource without any")
-	}
-}
-
 // Each link leads to a heading of the page about troubleshooting, and has a text of its own.
 func TestSectionsExist(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,8 @@
 // configuration is never good. If a suspect configuration is tried again and the program dies, this is
 // one more try: the last good one is served at once.
 //
-// On a node without a last good configuration, nothing is served instead.
+// On a node without a last good configuration, nothing is served instead, and a configuration is good as
+// soon as its lists are published.
 //
 // The mark also names the resources of the configuration on trial. The last good configuration is served
 // without those that were removed: what an edit takes away must not be offered again.
@@ -219,16 +220,17 @@ func (r *Reader) readAgain(requested bool) (next Reading, isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next = r.load()
-	isUnchanged := r.last.Err == nil && next.Err == nil && next.hash == r.last.hash
+	// The text of a suspect configuration is unchanged when its time has come.
+	isUnchanged := r.last.Err == nil && next.same(r.last)
 	if isUnchanged && !requested {
 		return next, false
 	}
 	next = r.try(next, requested)
-	if next.same(r.last) && !requested {
-		return next, false
+	isNew = requested || !next.same(r.last)
+	if isNew {
+		r.last = next
 	}
-	r.last = next
-	return next, true
+	return next, isNew
 }
 
 // warnIgnored logs the ignored files of the directory, unless they were logged before.
@@ -246,21 +248,13 @@ func (r *Reader) warnIgnored(ignored []config.Problem) {
 	}
 }
 
-// read reads the files of the configuration. ignored are files that look like a part of it.
-func (o Options) read() (files []config.File, ignored []config.Problem, err error) {
-	if len(o.Text) == 0 {
-		return config.Read(o.Path)
-	}
-	file := config.File{
-		Name: "config.toml",
-		Data: o.Text,
-	}
-	return []config.File{file}, nil, nil
-}
-
 // load reads the configuration on disk, without parsing it.
 func (r *Reader) load() Reading {
-	files, ignored, err := r.options.read()
+	if len(r.options.Text) > 0 {
+		files := []config.File{{Name: "config.toml", Data: r.options.Text}}
+		return Reading{files: files, hash: config.Hash(files)}
+	}
+	files, ignored, err := config.Read(r.options.Path)
 	r.warnIgnored(ignored)
 	if err != nil {
 		return Reading{files: files, Err: r.options.Hint(fmt.Errorf("--config: %w", err))}
@@ -268,8 +262,8 @@ func (r *Reader) load() Reading {
 	return Reading{files: files, hash: config.Hash(files)}
 }
 
-// try counts a try of what was read, and parses and checks it, unless that was done before. A suspect
-// configuration is tried only on request.
+// try counts a try of what was read, and parses and checks it. A suspect configuration is tried only on
+// request.
 func (r *Reader) try(next Reading, requested bool) Reading {
 	if next.Err != nil {
 		return next
@@ -277,14 +271,8 @@ func (r *Reader) try(next Reading, requested bool) Reading {
 	if err := r.Trial.check(next.hash); err != nil && !requested {
 		return Reading{files: next.files, hash: next.hash, Err: err}
 	}
-	undo := r.Trial.count(next.hash)
-	if next.Config == nil {
-		next.Config, next.Err = r.options.Check(next.files)
-	}
-	if next.Err != nil {
-		undo()
-		return next
-	}
-	r.Trial.parsed(next.Config)
+	before := r.Trial.count(next.hash)
+	next.Config, next.Err = r.options.Check(next.files)
+	r.Trial.parsed(next.Config, next.Err, before)
 	return next
 }

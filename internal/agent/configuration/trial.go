@@ -27,8 +27,8 @@ const (
 // markName is the file in the state directory with the mark.
 const markName = "config-trial.json"
 
-// mark counts the tries of a configuration that is not the last good one. The zero mark has no
-// configuration, and then there is no file.
+// mark counts the tries of the configuration on disk. There is no file if it has none, or if it is the
+// last good one, so that a start after a reboot waits for no write.
 type mark struct {
 	// Hash is the hash of its text.
 	Hash string `json:"hash"`
@@ -77,9 +77,9 @@ type Trial struct {
 	// served is the configuration that the loop serves. It is the zero Reading if that is the copy, in
 	// place of the configuration on disk.
 	served Reading
-	// provenAt is when it will be good. It is the zero time until its lists are published.
-	provenAt time.Time
-	isProven bool
+	// published is when its lists were published, the zero time if they are not.
+	published time.Time
+	isProven  bool
 }
 
 // own reads what the former owner of the files left, and makes this instance the owner.
@@ -112,40 +112,41 @@ func (t *Trial) check(hash string) error {
 	return nil
 }
 
-// count counts a try of the configuration on disk, before its text is parsed. undo restores the count
-// of the configuration before it, which is still served if the new one is broken.
-func (t *Trial) count(hash string) (undo func()) {
-	var before mark
-	t.change(func(m *mark) {
-		before = *m
-		if hash != m.Hash {
-			*m = mark{
-				Hash:      hash,
-				Resources: m.Resources,
-			}
+// count counts a try of the configuration on disk, before its text is parsed. It returns the mark of
+// the configuration before it, which is still served if the new one is broken.
+func (t *Trial) count(hash string) (before mark) {
+	t.mu.Lock()
+	before = t.mark
+	if hash != t.mark.Hash {
+		t.mark = mark{
+			Hash:      hash,
+			Resources: before.Resources,
 		}
-		if !m.isOurs {
-			m.isOurs = true
-			m.Tries++
-			m.Last = time.Now()
-		}
-	})
-	return func() {
-		t.change(func(m *mark) {
-			*m = before
-		})
 	}
+	if !t.mark.isOurs {
+		t.mark.isOurs = true
+		t.mark.Tries++
+		t.mark.Last = time.Now()
+	}
+	t.mu.Unlock()
+	t.write()
+	return before
 }
 
-// parsed records the resources of a configuration whose try is counted, before it is served.
-func (t *Trial) parsed(cfg *config.Config) {
-	var names []string
-	for _, r := range cfg.Resources {
-		names = append(names, r.Name)
+// parsed records the resources of a configuration whose try is counted, before it is served. If it is
+// broken, the mark before it is restored.
+func (t *Trial) parsed(cfg *config.Config, err error, before mark) {
+	t.mu.Lock()
+	if err != nil {
+		t.mark = before
+	} else {
+		t.mark.Resources = nil
+		for _, r := range cfg.Resources {
+			t.mark.Resources = append(t.mark.Resources, r.Name)
+		}
 	}
-	t.change(func(m *mark) {
-		m.Resources = names
-	})
+	t.mu.Unlock()
+	t.write()
 }
 
 // reduce returns the last good configuration without the resources that the configuration on trial has
@@ -166,30 +167,18 @@ func (t *Trial) reduce(good *config.Config) *config.Config {
 	return &reduced
 }
 
-// change changes the mark, also on disk, if this instance is the owner. The last good configuration
-// has no mark, so that a start after a reboot waits for no write.
-func (t *Trial) change(edit func(m *mark)) {
+// write writes the mark, before anything is served. On a node without a last good configuration it does
+// not wait: a disk that hangs must not delay the first start. If the program dies before the mark is
+// written, the next start does not count it.
+func (t *Trial) write() {
 	t.mu.Lock()
-	next := t.mark
-	edit(&next)
-	if next.Hash == t.good || next.Tries == 0 {
-		next = mark{}
-	}
-	isSame := next.Hash == t.mark.Hash && next.Tries == t.mark.Tries && slices.Equal(next.Resources, t.mark.Resources)
-	if isSame || !t.isOwner {
-		t.mu.Unlock()
-		return
-	}
-	t.mark = next
 	isFirst := t.good == ""
 	t.mu.Unlock()
 	if isFirst {
-		// A disk that hangs must not delay the first start of a node. If the program dies before the
-		// mark is written, the next start does not count it.
 		t.pending.Go(t.writeMark)
-		return
+	} else {
+		t.writeMark()
 	}
-	t.writeMark()
 }
 
 // writeMark brings the mark on disk in line. An error is ignored: saving the state reports the cause.
@@ -198,9 +187,14 @@ func (t *Trial) writeMark() {
 	defer t.disk.Unlock()
 	t.mu.Lock()
 	next := t.mark
+	isOnTrial := next.Tries > 0 && next.Hash != t.good
+	isOwner := t.isOwner
 	t.mu.Unlock()
+	if !isOwner {
+		return
+	}
 	path := filepath.Join(t.dir, markName)
-	if next.Hash == "" {
+	if !isOnTrial {
 		_ = atomicfile.Remove(path)
 		return
 	}
@@ -223,7 +217,7 @@ func (t *Trial) Serve(r Reading) {
 		r = Reading{}
 	}
 	t.served = r
-	t.provenAt = time.Time{}
+	t.published = time.Time{}
 	t.isProven = false
 }
 
@@ -234,33 +228,26 @@ func (t *Trial) Follow(now time.Time, late bool) (wake time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	isOnTrial := t.isOwner && t.served.Config != nil && !t.isProven
-	switch {
-	case !isOnTrial:
+	if !isOnTrial {
 		return time.Time{}
-	case late:
-		t.mark.isOurs = false // a normal exit does not take the try back
-		t.provenAt = time.Time{}
-		return time.Time{}
-	case t.provenAt.IsZero():
-		t.provenAt = now.Add(trialTime)
-		t.forgiveFirst()
 	}
-	t.isProven = !now.Before(t.provenAt)
+	if late {
+		t.mark.isOurs = false // a normal exit does not take the try back
+		t.published = time.Time{}
+		return time.Time{}
+	}
+	if t.published.IsZero() {
+		t.published = now
+	}
+	// If the program dies later, and there is nothing else to serve, a power failure is more likely the
+	// cause.
+	isFirst := t.good == ""
+	end := t.published.Add(trialTime)
+	t.isProven = isFirst || !now.Before(end)
 	if t.isProven {
 		return time.Time{}
 	}
-	return t.provenAt
-}
-
-// forgiveFirst drops the tries of a configuration whose lists are published, on a node without a last
-// good one. If the program dies later, a power failure is more likely the cause, and there is nothing
-// else to serve. The caller holds mu.
-func (t *Trial) forgiveFirst() {
-	if t.good != "" {
-		return
-	}
-	t.mark = mark{}
-	t.pending.Go(t.writeMark)
+	return end
 }
 
 // Save makes the served configuration the last good one if it is proven.
@@ -275,14 +262,16 @@ func (t *Trial) Save() error {
 	t.disk.Lock()
 	err := writeCopy(t.dir, served.files)
 	t.disk.Unlock()
-	t.change(func(m *mark) {
-		if err == nil {
-			t.good = served.hash
-		}
-		if m.Hash == served.hash {
-			*m = mark{}
-		}
-	})
+	t.mu.Lock()
+	if err == nil {
+		t.good = served.hash
+	}
+	// It has proven itself even if the disk is full.
+	if t.mark.Hash == served.hash {
+		t.mark = mark{}
+	}
+	t.mu.Unlock()
+	t.writeMark()
 	return err
 }
 
@@ -290,13 +279,15 @@ func (t *Trial) Save() error {
 // last good one if its lists are published, and otherwise this try does not count. The tries of a
 // configuration that could not be matched in time count.
 func (t *Trial) End() error {
-	t.change(func(m *mark) {
-		t.isProven = !t.provenAt.IsZero()
-		if m.isOurs {
-			m.Tries--
-		}
-	})
+	t.mu.Lock()
+	t.isProven = !t.published.IsZero()
+	if t.mark.isOurs {
+		t.mark.isOurs = false
+		t.mark.Tries--
+	}
+	t.mu.Unlock()
 	err := t.Save()
+	t.writeMark()
 	t.pending.Wait()
 	return err
 }

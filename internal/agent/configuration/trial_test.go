@@ -127,9 +127,11 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 		if len(cfg.Resources) != 1 {
 			t.Fatal("nothing is served after power failures")
 		}
-		checkMark(r, 1)
 		r.Trial.Serve(r.Last())
 		r.Trial.Follow(time.Unix(0, 0), false)
+		if err := r.Trial.Save(); err != nil {
+			t.Fatal(err)
+		}
 		checkMark(r, 0)
 	}
 }

@@ -34,15 +34,6 @@ func write(t *testing.T, path, content string, mode fs.FileMode) {
 	}
 }
 
-func TestWriteReplaces(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "file")
-	write(t, path, "one", 0o600)
-	checkFile(t, path, "one", 0o600)
-	write(t, path, "two", 0o666) // more than the umask permits
-	checkFile(t, path, "two", 0o666)
-}
-
 func TestWriteLeavesTheSameContent(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
@@ -146,23 +137,5 @@ func TestWriteReplacesAnything(t *testing.T) {
 	}
 	if err := Write(filepath.Join(t.TempDir(), "file"), make([]byte, MaxSize+1), 0o600); err == nil || !strings.Contains(err.Error(), "8388609 bytes exceed the limit of 8388608") {
 		t.Errorf("a file that is too large: %v", err)
-	}
-}
-
-func TestRemove(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "file")
-	write(t, path, "x", 0o600)
-	if err := os.WriteFile(path+TempSuffix, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // the second time both are missing
-		if err := Remove(path); err != nil {
-			t.Error(err)
-		}
-	}
-	if entries, _ := os.ReadDir(dir); len(entries) > 0 {
-		t.Errorf("left %v", entries)
 	}
 }

@@ -109,36 +109,6 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Correct files are not written: modification times stay.
-func TestNothingToWrite(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	plan := files.Plan{Missing: []files.File{
-		{Path: filepath.Join(dir, "a"), Text: []byte("x"), Mode: 0o600},
-		{Path: filepath.Join(dir, "l"), Target: "/dev/x"},
-		{Path: filepath.Join(dir, "s"), Staging: filepath.Join(dir, ".s"), Text: []byte("x"), Mode: 0o600},
-	}}
-	must(t, plan.Apply())
-	before, err := os.Stat(dir)
-	must(t, err)
-	must(t, plan.Apply())
-	after, err := os.Stat(dir)
-	must(t, err)
-	if !after.ModTime().Equal(before.ModTime()) {
-		t.Error("the directory was written")
-	}
-}
-
-// A directory of another program is not made.
-func TestKeepParent(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "missing", "file")
-	plan := files.Plan{Label: "--nfd-dir", KeepParent: true, Missing: []files.File{{Path: path, Text: []byte("x"), Mode: 0o600}}}
-	if err := plan.Make(); err == nil {
-		t.Error("the directory of another program was made")
-	}
-}
-
 // Without a directory nothing is written into the working directory.
 func TestNoDirectory(t *testing.T) {
 	t.Parallel()

@@ -80,30 +80,6 @@ func TestLastValue(t *testing.T) {
 	})
 }
 
-// Calls that block delay a round by a limited time, whatever their number, and other calls have their values.
-func TestManyCallsThatBlock(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := lasting()
-		release := make(chan struct{})
-		start := time.Now()
-		for i := range 10_000 {
-			l.Do(2*i, func() string {
-				<-release
-				return ""
-			})
-			value, _ := l.Do(1, func() string { return "quick" })
-			if i < 200 && value != "quick" {
-				t.Fatalf("call %d: %q", i, value)
-			}
-		}
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("they took %v", took)
-		}
-		close(release)
-	})
-}
-
 // With OnlyLate, a value in time does not stand in for a later call, and a late one does.
 func TestOnlyLateValues(t *testing.T) {
 	t.Parallel()

@@ -2,10 +2,8 @@ package watch
 
 import (
 	"encoding/binary"
-	"errors"
 	"os"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -151,30 +149,6 @@ func TestWritesCauseNoEvents(t *testing.T) {
 	must(t, err)
 	if len(events) != 2 || events[0].Mask&unix.IN_ATTRIB == 0 || events[1].Mask&unix.IN_DELETE == 0 || events[0].WD != wd || events[0].Name != "tty" {
 		t.Errorf("events: %+v; want a changed mode and a removal", events)
-	}
-}
-
-// Watchers of writes get one event, when the file is closed.
-func TestWrites(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	n := inotify(t, Writes)
-	_, err := n.Add(dir)
-	must(t, err)
-	f, err := os.Create(dir + "/config")
-	must(t, err)
-	_, err = f.WriteString("half")
-	must(t, err)
-	must(t, n.file.SetReadDeadline(time.Now()))
-	if events, err := n.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("while it is written: %+v, %v; want nothing", events, err)
-	}
-	must(t, f.Close())
-	must(t, n.file.SetReadDeadline(time.Time{}))
-	events, err := n.Next()
-	must(t, err)
-	if len(events) != 1 || events[0].Name != "config" || events[0].Mask != Writes {
-		t.Errorf("events: %+v; want one when the file is closed", events)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -256,21 +255,4 @@ func TestPolling(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestThisHost(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir() + "/a/b"
-	w := run(t, watch.Options{Events: watch.Names, Resync: time.Hour, Poll: time.Hour, Dirs: func() []string { return []string{dir} }})
-	if err := w.Degraded(); err != nil {
-		t.Skip(err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	<-w.Changes()
-	if err := os.WriteFile(dir+"/file", nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	<-w.Changes()
 }

@@ -1,4 +1,4 @@
-package features
+package output_test
 
 import (
 	"strings"
@@ -9,13 +9,13 @@ import (
 )
 
 // The file has the number of healthy devices, and the values of their features as labels.
-func TestPlan(t *testing.T) {
+func TestFeatures(t *testing.T) {
 	t.Parallel()
 	at := func(resource string, healthy bool, features map[string]string) output.Device {
 		return output.Device{Resource: resource, Healthy: healthy, Offer: &device.Offer{Features: features}}
 	}
 	long := strings.Repeat("x", 40)
-	plan, err := Plan("/nfd", []output.Device{
+	plan, err := output.PlanFeatures("/nfd", []output.Device{
 		at("example.com/zigbee", true, map[string]string{"serial": "B2", "product": " CP2102N (USB) "}),
 		at("example.com/zigbee", true, map[string]string{"serial": "A1", "product": "CP2102N (USB)"}),
 		at("example.com/zigbee", false, map[string]string{"serial": "C3"}),

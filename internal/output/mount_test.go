@@ -1,10 +1,10 @@
-package links_test
+package output_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/internal/output/links"
+	"github.com/generic-dp/generic-dp/internal/output"
 )
 
 func TestCheckMount(t *testing.T) {
@@ -37,7 +37,7 @@ func TestCheckMount(t *testing.T) {
 			if tc.dir == "" {
 				tc.dir = dir
 			}
-			err := links.CheckMount(tc.dir, strings.NewReader(tc.mountinfo))
+			err := output.CheckMount(tc.dir, strings.NewReader(tc.mountinfo))
 			if tc.wantErr == "" {
 				if err != nil {
 					t.Fatal(err)

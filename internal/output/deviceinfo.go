@@ -1,15 +1,10 @@
-// Package deviceinfo plans the files of the device information specification (Network
-// Plumbing Working Group, version 1.1.0), one for each network function. Multus copies their
-// content into the network status of a pod, from which KubeVirt and OVN-Kubernetes take the
-// function of each network.
-package deviceinfo
+package output
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,31 +12,31 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 const (
-	// fileSuffix ends the name of each file: Multus finds a file by the resource, the ID of
+	// infoSuffix ends the name of each file: Multus finds a file by the resource, the ID of
 	// the device and this suffix.
-	fileSuffix = "-device.json"
-	// specVersion is the version of the specification.
-	specVersion = "1.1.0"
-	// maxSize is larger than any file of this program: a larger file belongs to another one.
-	maxSize = 4 << 10
+	infoSuffix = "-device.json"
+	// infoVersion is the version of the specification.
+	infoVersion = "1.1.0"
+	// maxInfo is larger than any file of this program: a larger file belongs to another one.
+	maxInfo = 4 << 10
 	// networkClass begins the PCI class of network controllers.
 	networkClass = "02"
 )
 
-// Dir is the directory of the files, which all device plugins of the host share.
-type Dir struct {
-	// Path is the directory. Empty means that no files are wanted.
-	Path string
+// DeviceInfos are the files of the device information specification (Network Plumbing Working Group,
+// version 1.1.0), one for each network function. Multus copies their content into the network status of
+// a pod, from which KubeVirt and OVN-Kubernetes take the function of each network.
+type DeviceInfos struct {
+	// Dir is the directory, which all device plugins of the host share. Empty means that no files are
+	// wanted.
+	Dir string
 	// Writer marks the files of this installation.
 	Writer string
-	// known has the names of the files of this installation, nil before they are read.
-	known map[string]bool
 }
 
 // info is the content of a file.
@@ -70,52 +65,38 @@ type pciInfo struct {
 
 // Plan returns what to change so that the directory has the files of the present devices, and
 // no other files of this installation.
-func (d *Dir) Plan(devices []output.Device) (files.Plan, error) {
+func (d DeviceInfos) Plan(devices []Device) (files.Plan, error) {
 	plan := files.Plan{Label: "--device-info-dir", KeepParent: true}
-	if d.Path == "" {
+	if d.Dir == "" {
 		return plan, nil
 	}
-	if d.known == nil {
-		own, err := d.Own()
-		if err != nil {
-			return plan, fmt.Errorf("%s: %w", plan.Label, err)
-		}
-		d.known = map[string]bool{}
-		for _, file := range own {
-			d.known[file] = true
-		}
+	own, err := d.Own()
+	if err != nil {
+		return plan, fmt.Errorf("%s: %w", plan.Label, err)
 	}
-	wanted := d.wanted(devices)
-	for _, file := range slices.Sorted(maps.Keys(d.known)) {
-		if wanted[file] != nil {
-			continue
+	plan.Missing = d.wanted(devices)
+	for _, file := range own {
+		isWanted := slices.ContainsFunc(plan.Missing, func(f files.File) bool { return f.Path == file })
+		if !isWanted {
+			plan.Stale = append(plan.Stale, file)
 		}
-		if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
-			delete(d.known, file)
-			continue
-		}
-		plan.Stale = append(plan.Stale, file)
-	}
-	for _, file := range slices.Sorted(maps.Keys(wanted)) {
-		plan.Missing = append(plan.Missing, files.File{Path: file, Text: wanted[file], Mode: 0o644})
-		d.known[file] = true // whether it can be written or not
 	}
 	return plan, nil
 }
 
 // Own lists the files of this installation.
-func (d *Dir) Own() ([]string, error) {
-	if d.Path == "" {
+func (d DeviceInfos) Own() ([]string, error) {
+	if d.Dir == "" {
 		return nil, nil
 	}
-	entries, err := os.ReadDir(d.Path)
+	entries, err := os.ReadDir(d.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var own []string
 	for _, e := range entries {
-		file := filepath.Join(d.Path, e.Name())
-		if strings.HasSuffix(file, fileSuffix) && d.wrote(file) {
+		file := filepath.Join(d.Dir, e.Name())
+		if strings.HasSuffix(file, infoSuffix) && d.wrote(file) {
 			own = append(own, file)
 		}
 	}
@@ -123,8 +104,8 @@ func (d *Dir) Own() ([]string, error) {
 }
 
 // wrote reports whether this installation wrote a file.
-func (d *Dir) wrote(file string) bool {
-	text, err := atomicfile.Read(file, maxSize)
+func (d DeviceInfos) wrote(file string) bool {
+	text, err := atomicfile.Read(file, maxInfo)
 	if err != nil {
 		return false
 	}
@@ -133,10 +114,10 @@ func (d *Dir) wrote(file string) bool {
 	return err == nil && content.Writer == d.Writer
 }
 
-// wanted returns the contents of the files of present devices, by path. Devices that DRA offers
-// have none: Multus looks files up by the resource of a device plugin.
-func (d *Dir) wanted(devices []output.Device) map[string][]byte {
-	wanted := map[string][]byte{}
+// wanted returns the files of present devices. Devices that DRA offers have none: Multus looks files up
+// by the resource of a device plugin.
+func (d DeviceInfos) wanted(devices []Device) []files.File {
+	var wanted []files.File
 	for _, v := range devices {
 		if v.ByDRA || !v.Present {
 			continue
@@ -147,8 +128,12 @@ func (d *Dir) wanted(devices []output.Device) map[string][]byte {
 		}
 		content.Writer = d.Writer
 		text, _ := json.Marshal(content) // strings only: it never fails
-		name := strings.ReplaceAll(v.Resource, "/", "-") + "-" + v.Offer.ID + fileSuffix
-		wanted[filepath.Join(d.Path, name)] = text
+		name := strings.ReplaceAll(v.Resource, "/", "-") + "-" + v.Offer.ID + infoSuffix
+		wanted = append(wanted, files.File{
+			Path: filepath.Join(d.Dir, name),
+			Text: text,
+			Mode: 0o644,
+		})
 	}
 	return wanted
 }
@@ -170,8 +155,8 @@ func describe(h *device.Hardware) *info {
 			function.Parent = path.Base(path.Dir(n.SysPath))
 			function.Driver = "vhost"
 			function.Path = n.Path
-			return &info{Type: "vdpa", Version: specVersion, VDPA: function}
+			return &info{Type: "vdpa", Version: infoVersion, VDPA: function}
 		}
 	}
-	return &info{Type: "pci", Version: specVersion, PCI: function}
+	return &info{Type: "pci", Version: infoVersion, PCI: function}
 }
