@@ -70,7 +70,7 @@ func open(t *testing.T, name string, s status.Status, flags ...string) string {
 
 // serials is a resource with n devices, of which only the last one is Unhealthy.
 func serials(n int) status.Resource {
-	r := status.Resource{Name: "example.com/serial", Registered: true, Slots: counts(n-1, 1), API: "device-plugin"}
+	r := status.Resource{Name: "example.com/serial", Registered: true, Slots: status.Slots{Healthy: max(n-1, 0), Unhealthy: min(n, 1), Held: new(int), Free: new(int)}, API: "device-plugin"}
 	for i := range n {
 		r.Devices = append(r.Devices, device(fmt.Sprintf("usb:10c4:ea60:A%03d", i), status.Healthy))
 	}
