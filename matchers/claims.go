@@ -23,20 +23,11 @@ import (
 // with shared = "exclusive" does not exclude resources with shared = "exclusive": the ledger
 // withholds their devices while a container holds another device of the hardware.
 type claims struct {
-	// owners has the resource of hardware, of a node, of candidate.other and of a functionUse.
+	// owners has the resource of hardware, of a node and of candidate.other.
 	// Keys of different types do not collide, so that one map is enough.
 	owners map[any]*config.Resource
 	// ids has the offered IDs.
 	ids map[string]bool
-}
-
-// functionUse is a PCI function as a whole, or by its mediated devices. Some drivers
-// support both at once, so both are offered.
-type functionUse struct {
-	// function is the PCI function, also for the use by mediated devices.
-	function *device.Hardware
-	// mediated is set for the use by mediated devices.
-	mediated bool
 }
 
 // claim claims candidates for r and returns the claimed candidates. It notes candidates
@@ -136,53 +127,4 @@ func (c *candidate) other() string {
 		return ""
 	}
 	return device.GroupPlace(group)
-}
-
-// overlaps notes PCI functions that one resource offers as a whole and another as mediated
-// devices. Only the overlaps with the first such resource are noted: an overlap with a third one is noted
-// after the administrator has solved this one.
-func (m *run) overlaps(r *config.Resource, devices []candidate) {
-	var other *config.Resource
-	var found []string
-	what := ""
-	for i := range devices {
-		for _, h := range devices[i].members() {
-			if h.MDev == nil && h.PCI == nil {
-				continue
-			}
-			use := functionUse{function: h}
-			offered := "mediated devices of it"
-			if h.MDev != nil {
-				use = functionUse{
-					function: h.Parent,
-					mediated: true,
-				}
-				offered = "the PCI function that it is a part of"
-			}
-			// The use is claimed even if there is an overlap: both are offered.
-			m.claims.addThing(r, use)
-			// The overlap is with the other use of the same function.
-			use.mediated = !use.mediated
-			owner := m.claims.ownerOf(r, use)
-			if owner == nil || other != nil && other != owner {
-				continue
-			}
-			if other == nil {
-				other = owner
-				what = offered
-			}
-			found = append(found, describe(h))
-		}
-	}
-	if other == nil {
-		return
-	}
-	m.note(
-		r.Place,
-		`use match and exclude to separate them, or shared = true in both if this is intended, or shared = "exclusive" in both`,
-		"%s: offered here, and %s by %s: their containers share the hardware",
-		andMore(found[0], len(found)),
-		what,
-		other.Place,
-	)
 }

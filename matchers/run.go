@@ -155,7 +155,6 @@ func (m *run) match(r *config.Resource) {
 	}
 	// Mounts and variables of the offers are read, too, so that unknown keys are reported only now.
 	m.reportUnknown(r)
-	m.overlaps(r, devices)
 	m.notes(r, devices, m.result.Resources[first:])
 }
 
