@@ -75,7 +75,6 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	b := m.builder(r, c, name)
 	b.offer = device.Offer{
 		ID:       b.id,
-		Alias:    b.alias(),
 		Hardware: hardwarePath(c.hardware),
 		Slots:    c.slots(),
 		Pool:     c.pool,
@@ -186,8 +185,10 @@ func (b *builder) identify() string {
 		return device.VirtualID(b.name, c.virtual.Name)
 	case c.value != "":
 		return b.sharedID(device.GroupID(b.r.GroupBy, c.value))
+	case c.cdi != nil && b.r.Identity == config.IdentityName:
+		return b.sharedID(device.CDIDeviceName(c.cdi.Name))
 	case c.cdi != nil:
-		return b.cdiID(b.r.Identity == config.IdentityName)
+		return b.sharedID(device.CDIDeviceID(c.cdi.Name))
 	case c.single && c.picks[0].match.Mount:
 		return b.sharedID(device.PathID(c.picks[0].node.Path))
 	case c.single:
@@ -203,23 +204,6 @@ func (b *builder) sharedID(id string) string {
 		return device.SharedID(b.name, id)
 	}
 	return id
-}
-
-// cdiID returns the ID of a CDI device of the host with identity = "name", or without it.
-func (b *builder) cdiID(isByName bool) string {
-	if isByName {
-		return b.sharedID(device.CDIDeviceName(b.c.cdi.Name))
-	}
-	return b.sharedID(device.CDIDeviceID(b.c.cdi.Name))
-}
-
-// alias returns the ID that a CDI device of the host has with the other value of identity, or an
-// empty string for other devices. After an edit of identity, a container may hold the device by it.
-func (b *builder) alias() string {
-	if b.c.cdi == nil || b.c.isCombined() {
-		return ""
-	}
-	return b.cdiID(b.r.Identity != config.IdentityName)
 }
 
 // checkSerial reports a device without a usable serial number if the resource has

@@ -211,16 +211,15 @@ func TestNUMA(t *testing.T) {
 	}
 }
 
-// With identity = "name", the ID of a CDI device is only its name. The ID that it has with the other
-// value of identity is its alias.
+// With identity = "name", the ID of a CDI device is only its name.
 func TestIdentityOfCDIDevices(t *testing.T) {
 	t.Parallel()
 	const uuid, long = "GPU-9a41e0c3-52d7-4b86-8e1f-77c0d2b6f9a8", "cdi:nvidia.com:gpu:GPU-9a41e0c3-52d7-4b86-8e1-xe5h5gc4m3t"
 	opts := matchers.Options{Host: &fakeHost{}, CDIDevices: []device.CDIDevice{{Name: "nvidia.com/gpu=" + uuid}}, Allow: config.Allow{CDI: []string{"nvidia.com/gpu"}}}
-	for identity, want := range map[string][2]string{"auto": {long, uuid}, "name": {uuid, long}} {
+	for identity, want := range map[string]string{"auto": long, "name": uuid} {
 		o := matchers.Match(parse(t, "identity = \""+identity+"\"\nmatch.cdi_device = \"nvidia.com/gpu=*\""), &device.Snapshot{}, nil, opts).Resources[0].Offers[0]
-		if got := [2]string{o.ID, o.Alias}; got != want {
-			t.Errorf("identity = %q: %q, want %q", identity, got, want)
+		if o.ID != want {
+			t.Errorf("identity = %q: %q, want %q", identity, o.ID, want)
 		}
 	}
 }

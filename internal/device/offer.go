@@ -10,9 +10,6 @@ import (
 type Offer struct {
 	// ID of slot 0. SlotID returns the IDs of the other slots.
 	ID string
-	// Alias is the ID that a CDI device of the host has with the other value of identity. A container
-	// may hold the device by it after an edit. It is empty for other devices.
-	Alias string
 	// Hardware is the sysfs path of its hardware. It is used to spread containers over hardware,
 	// and to wait until new hardware has all its nodes. It is empty if there is no hardware.
 	Hardware string
