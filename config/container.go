@@ -33,7 +33,7 @@ func readContainer(v value) Container {
 			"name of a network interface in the container, at most 15 characters; needs CDI")
 		tables(t, "hooks", &c.Hooks, readHook, `{ hook_name = "createContainer", path = "/usr/bin/hook" }`,
 			"hooks, programs of the host that the runtime runs")
-		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount,
+		t.count("max_per_container", &c.MaxPerContainer, maxCount,
 			"how many slots of one device one container may get")
 		bind(t, "health_dir", stringForm, &c.HealthDir, value.healthDir,
 			"path of a read-only directory with the file healthy, which exists while the device is healthy and has not moved")
@@ -269,7 +269,7 @@ func readHook(v value) device.Hook {
 		}
 		bind(t, "args", stringsForm, &h.Args, readArgs, "arguments of the program, beginning with its name")
 		bind(t, "env", stringsForm, &h.Env, value.hookEnv, `environment of the program: "NAME=VALUE"`)
-		t.integer("timeout", &h.Timeout, 1, math.MaxInt32, "seconds after which the program is killed")
+		t.count("timeout", &h.Timeout, math.MaxInt32, "seconds after which the program is killed")
 	})
 	return h
 }

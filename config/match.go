@@ -103,7 +103,7 @@ func readMatch(v value) Match {
 		}
 		t.text("container_path", &m.ContainerPath, path, "path of the nodes of this match in the container")
 		t.permissions(&m.Permissions, `what a container may do with the nodes of this match, or "r" (the default) or "rw" for mounts`)
-		t.integer("count", &m.Count, 1, maxCount, "number of slots of each device of this match")
+		t.count("count", &m.Count, maxCount, "number of slots of each device of this match")
 		t.boolean(
 			"required",
 			&m.Required,

@@ -70,7 +70,7 @@ func (r *Resource) bind(t *table) {
 	// names comes after name, because it maps the results of name.
 	t.key("names", stringTable, r.readNames,
 		"nicer names: a result of name without its domain, or a pattern of results, and the name to use instead")
-	t.integer("count", &r.Count, 1, maxCount,
+	t.count("count", &r.Count, maxCount,
 		"number of slots of each device: how many containers may hold it at the same time")
 	tables(t, "match", &r.Match, readMatch, exampleMatch,
 		"device nodes and hardware: a table, or a list of tables of which any may select a node")

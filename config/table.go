@@ -95,12 +95,12 @@ func (t *table) boolean(name string, into *bool, help string) {
 	bind(t, name, booleanForm, into, read, help)
 }
 
-// integer binds a key to an integer from lo to hi. If the value is invalid, the field becomes lo.
-func (t *table) integer(name string, into *int, lo, hi int64, help string) {
+// count binds a key to an integer from 1 to most. If the value is invalid, the field becomes 1.
+func (t *table) count(name string, into *int, most int64, help string) {
 	read := func(v value) int {
-		return int(v.integer(lo, hi))
+		return int(v.integer(1, most))
 	}
-	bind(t, name, integerForm(lo, hi), into, read, help)
+	bind(t, name, integerForm(1, most), into, read, help)
 }
 
 // words binds a key whose value is one of some words. If the value is invalid, the field becomes
