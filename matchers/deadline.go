@@ -55,9 +55,9 @@ func (d *deadline) begin() {
 // end is when the time of the current resource is over.
 func (d *deadline) end() time.Time { return d.began.Add(d.share + d.shared) }
 
-// pass reports whether the time of the current resource is over. From then on, no condition of the resource
+// isPast reports whether the time of the current resource is over. From then on, no condition of the resource
 // in match holds, each in exclude does, and the resource has no devices.
-func (d *deadline) pass() bool {
+func (d *deadline) isPast() bool {
 	if !d.isOver {
 		d.work = 0
 		d.isOver = d.now().After(d.end())
@@ -72,5 +72,5 @@ func (m *run) isLate(v pattern.Values) bool {
 	if d.work < clockEvery {
 		return d.isOver
 	}
-	return d.pass()
+	return d.isPast()
 }

@@ -47,7 +47,7 @@ func (m *run) reportUnknown(r *config.Resource) {
 
 // search lists the host paths that a glob matches. If complete is not set, some may be missing.
 func (m *run) search(place, key string, v pattern.Values) (found []string, complete bool) {
-	if !m.deadline.pass() {
+	if !m.deadline.isPast() {
 		found, complete = m.Host.Glob(v, m.deadline.end())
 	}
 	return found, !m.unknownIf(!complete, place, key)
@@ -61,7 +61,7 @@ func (m *run) exists(place, path string) (exists bool) {
 		return true
 	}
 	known := false
-	if !m.deadline.pass() {
+	if !m.deadline.isPast() {
 		exists, known = m.Host.Exists(path)
 	}
 	m.unknownIf(!known, place, fmt.Sprintf("path %q", path))
@@ -72,7 +72,7 @@ func (m *run) exists(place, path string) (exists bool) {
 // are those of the configuration, for messages.
 func (m *run) attr(place, key string, dirs []string, name string) (values []string, unread bool) {
 	for _, dir := range dirs {
-		if m.unknownIf(m.deadline.pass(), place, key) {
+		if m.unknownIf(m.deadline.isPast(), place, key) {
 			return nil, true
 		}
 		// An attribute that cannot be read yet still hides the attributes of directories above.
