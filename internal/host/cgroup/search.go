@@ -2,7 +2,7 @@ package cgroup
 
 import (
 	"errors"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,9 +24,6 @@ func isParent(name string) bool {
 	return name == "kubepods" || isSlice
 }
 
-// maxParents is the maximum number of parents of pods. A node has one for each kubelet.
-const maxParents = 16
-
 // findParents searches for the parents of pods, level by level, and not below them. It is complete
 // unless the search reached a limit. Links are not followed: the kernel makes none inside a
 // hierarchy.
@@ -38,50 +35,22 @@ func findParents(base string, deadline time.Time, now func() time.Time) (parents
 		var next []string
 		for _, dir := range level {
 			if left <= 0 || now().After(deadline) {
-				complete = false
-				break
+				return parents, false
 			}
-			names, all := subdirs(dir, &left)
-			complete = complete && all
-			for _, name := range names {
-				sub := filepath.Join(dir, name)
-				if !isParent(name) {
+			entries, err := os.ReadDir(dir)
+			isGone := errors.Is(err, fs.ErrNotExist)
+			complete = complete && (err == nil || isGone)
+			left -= len(entries)
+			for _, e := range entries {
+				sub := filepath.Join(dir, e.Name())
+				if e.IsDir() && isParent(e.Name()) {
+					parents = append(parents, sub)
+				} else if e.IsDir() {
 					next = append(next, sub)
-					continue
 				}
-				if len(parents) == maxParents {
-					return parents, complete
-				}
-				parents = append(parents, sub)
 			}
 		}
 		level = next
 	}
 	return parents, complete
-}
-
-// readAtOnce is how many entries of a directory are in memory at the same time.
-const readAtOnce = 256
-
-// subdirs returns the names of the directories in a directory, and whether these are all.
-// Every entry costs one of left.
-func subdirs(dir string, left *int) (names []string, all bool) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, errors.Is(err, os.ErrNotExist)
-	}
-	defer f.Close()
-	for *left > 0 {
-		entries, err := f.ReadDir(readAtOnce)
-		*left -= len(entries)
-		for _, e := range entries {
-			if e.IsDir() {
-				names = append(names, e.Name())
-			}
-		}
-		if err != nil {
-			return names, err == io.EOF
-		}
-	}
-	return names, false
 }
