@@ -22,7 +22,7 @@ import (
 //     the device. After the minute a removed device is listed with one slot, or with the
 //     slots up to the last one that a container holds.
 //   - All lists together have a budget. If absent devices take too much of it, the ones without a holder
-//     leave their list earlier, and new devices wait, see room.
+//     leave their list after five seconds, and new devices wait for them.
 //   - A pool stays the same device while its members appear and disappear, and settles
 //     only when it first appears.
 //   - A device whose interfaces moved into the container that holds it is Healthy
@@ -38,12 +38,12 @@ import (
 func (s State) Next(in Input) (State, Output) {
 	t := s.open(in)
 	t.restoreOrphans()
-	t.makeRoom()
+	t.measure()
 	t.match()
 	t.expire()
+	t.measure()
 	t.takeOver()
 	t.countUnlisted()
-	t.awaitRoom()
 	return t.finish()
 }
 
@@ -61,9 +61,10 @@ type transition struct {
 	held map[string][]heldSlot
 	// unlisted are the IDs of held devices that have no record.
 	unlisted []string
-	// taken is what the lists take of the budget.
-	taken int
-	out   Output
+	// taken is what the lists take of the budget, and isFull is set if absent devices take too much of it.
+	taken  int
+	isFull bool
+	out    Output
 }
 
 // supersession is why an absent device does not return as it is listed.
@@ -87,10 +88,10 @@ type draft struct {
 	config Resource
 	// matched has the IDs of all offers, including contested ones.
 	matched map[string]bool
-	// contested are the offers of devices that another resource lists, or whose hardware a
-	// container holds in another way.
+	// contested are the offers of devices that another resource lists, whose hardware a
+	// container holds in another way, or for which the lists have no room.
 	contested []device.Offer
-	// waiting are the contested devices that cannot be listed yet, and those without room.
+	// waiting are the contested devices that cannot be listed yet.
 	waiting []Waiting
 }
 
@@ -160,11 +161,13 @@ func (t *transition) match() {
 			}
 			d.matched[id] = true
 			reason := t.blockedBy(d, offer)
-			if reason == "" {
-				t.list(d, offer)
+			if reason == "" && t.list(d, offer) {
 				continue
 			}
 			d.contested = append(d.contested, offer)
+			if reason == "" {
+				continue
+			}
 			if t.owner[id] != d {
 				reason = reasonTakenOver + d.name
 			}
@@ -240,11 +243,11 @@ func (t *transition) mayBeUnread(id string) bool {
 	return false
 }
 
-// list lists a device with its offer, as far as there is room.
-func (t *transition) list(d *draft, offer device.Offer) {
-	offer.Slots = t.slotsInRoom(d, &offer)
+// list lists a device with its offer, as far as there is room, and reports whether there is.
+func (t *transition) list(d *draft, offer device.Offer) (hasRoom bool) {
+	offer.Slots, hasRoom = t.slotsInRoom(d, &offer)
 	if offer.Slots == 0 {
-		return
+		return false
 	}
 	rec := d.records[offer.ID]
 	before := ownNodes(rec.offer)
@@ -279,6 +282,7 @@ func (t *transition) list(d *draft, offer device.Offer) {
 	}
 	d.records[offer.ID] = rec
 	t.owner[offer.ID] = d
+	return hasRoom
 }
 
 // noteChange records that a device has appeared, or that its nodes have changed, and begins
@@ -374,18 +378,22 @@ func keysOf(nodes []node) []string {
 // expire drops devices and slots that have been Unhealthy for long enough and are
 // not held.
 func (t *transition) expire() {
+	t.isFull = t.absentParts() > maxAbsentParts
 	for _, d := range t.drafts {
 		for id, rec := range d.records {
 			if t.expired(d, id, rec) {
 				delete(d.records, id)
 				delete(t.owner, id)
+				t.countDropped(rec.listed)
 				continue
 			}
 			// A device that is only held may have been listed with fewer slots.
 			isHeldAbsent := !rec.phase.isPresent() && len(t.held[id]) > 0
 			mayShrink := rec.listed > rec.needed() || isHeldAbsent
-			if mayShrink && t.isDue(rec.unneededSince().Add(leaveAfter)) {
-				d.records[id] = t.shrink(d, id, rec)
+			if mayShrink && t.isDue(rec.unneededSince().Add(t.leaveAfter())) {
+				next := t.shrink(d, id, rec)
+				d.records[id] = next
+				t.countDropped(rec.listed - next.listed)
 			}
 		}
 	}
@@ -397,9 +405,9 @@ func (t *transition) expired(d *draft, id string, rec record) bool {
 	if rec.since.IsZero() {
 		return false
 	}
-	after := leaveAfter
+	after := t.leaveAfter()
 	_, isSuperseded := t.superseded[id]
-	if d.config.Refuse == "" && !isSuperseded {
+	if d.config.Refuse == "" && !isSuperseded && !t.isFull {
 		after = max(after, d.config.ForgetAfter)
 	}
 	return t.mayLeave(rec.since.Add(after), id)
@@ -410,11 +418,14 @@ func (t *transition) takeOver() {
 	for _, d := range t.drafts {
 		for _, offer := range d.contested {
 			reason := t.blockedBy(d, offer)
-			if reason == "" {
-				t.list(d, offer)
+			switch {
+			case reason == "" && t.list(d, offer):
 				continue
-			}
-			if t.owner[offer.ID] == d {
+			case reason == "":
+				reason = reasonNoRoom
+				t.out.WithoutRoom++
+				t.out.AwaitsHolders = true
+			case t.owner[offer.ID] == d:
 				continue // its entry says why
 			}
 			d.waiting = append(d.waiting, Waiting{ID: offer.ID, Reason: reason})

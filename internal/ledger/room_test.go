@@ -126,8 +126,8 @@ func TestAHeldSlotOfAnAbsentDeviceStays(t *testing.T) {
 	}
 }
 
-// The longest absent devices leave a full list first, and none with a holder does.
-func TestTheLongestAbsentLeaveFirst(t *testing.T) {
+// Absent devices leave a full list early, and none with a holder does.
+func TestAbsentDevicesLeaveAFullList(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t)
 	big := func(i int) device.Offer { return slots(dev(fmt.Sprintf("d%d", i), "a"), 9000) }
