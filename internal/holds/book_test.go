@@ -14,30 +14,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/holds"
 )
 
-// A slot is refused, and unhealthy, while the pod that had it runs, and for no longer.
-func TestSlotOfRunningPod(t *testing.T) {
-	onHost(t, func(h *host) {
-		h.save(map[string][]string{podUID: {"a"}})
-		h.cgroups.Start(podUID)
-		b := h.start()
-		h.mustRefuse(b, wanted("a"), podUID)
-		h.mustGrant(b, wanted("b"))
-		if reason := b.Refused()["a"]; !strings.Contains(reason, podUID) || h.changes.Load() == 0 {
-			h.Errorf("refused %v, %d changes announced, want one with %s", b.Refused(), h.changes.Load(), podUID)
-		}
-		b.Look(h.Context())
-		if len(b.Refused()) != 1 {
-			h.Error("the slot is healthy while the pod runs")
-		}
-		h.cgroups.End(podUID)
-		b.Look(h.Context())
-		if len(b.Refused()) > 0 {
-			h.Errorf("refused after the end of the pod: %v", b.Refused())
-		}
-		h.mustGrant(b, wanted("a"))
-	})
-}
-
 // A pod whose last process ends during the call does not refuse its slot.
 func TestSlotOfEndingPod(t *testing.T) {
 	onHost(t, func(h *host) {
@@ -298,18 +274,4 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A host without a kubelet has no book.
-func TestNoBook(t *testing.T) {
-	t.Parallel()
-	var b *holds.Book
-	b.Load(t.Context())
-	b.SetClaims(nil, errors.New("no file"))
-	if _, err := b.Grant(t.Context(), []holds.Slot{{ID: "a", Device: wanted("a")}}); err != nil {
-		t.Error(err)
-	}
-	if b.View().IsHeld("a") || b.Refused() != nil {
-		t.Errorf("held %v, refused %v", b.View().HeldIDs(), b.Refused())
-	}
 }
