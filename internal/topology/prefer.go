@@ -5,7 +5,6 @@ package topology
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -26,7 +25,7 @@ const (
 // there are too few. The kubelet counts the slots that it has already chosen in size, names them in
 // must, and removes them from the response (devicesToAllocate in
 // k8s.io/kubernetes/pkg/kubelet/cm/devicemanager): must is returned even if available does not
-// contain it.
+// contain it. Slots that are no longer listed are left out.
 //
 // A second slot of the same hardware is the last resort, because it is of no use to the container.
 // Apart from that,
@@ -107,10 +106,10 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 	for _, id := range must {
 		state[id] = isMine
 	}
-	c := &choice{list: slices.Clip(all)}
+	c := &choice{list: all}
 	byName := make(map[string]*hardware)
-	add := func(i int) {
-		l := &c.list[i]
+	for i := range all {
+		l := &all[i]
 		d := byName[l.Device]
 		if d == nil {
 			d = &hardware{first: i}
@@ -129,20 +128,6 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 		default:
 			d.used++
 		}
-		delete(state, l.ID)
-	}
-	for i := range all {
-		add(i)
-	}
-	// The request may contain slots that were removed since the kubelet received the list.
-	for _, id := range slices.SortedFunc(maps.Keys(state), device.CompareNatural) {
-		base, _ := device.SplitSlot(id)
-		slot := device.Listed{
-			ID:     id,
-			Device: base,
-		}
-		c.list = append(c.list, slot)
-		add(len(c.list) - 1)
 	}
 	return c
 }

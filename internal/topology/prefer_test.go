@@ -96,7 +96,7 @@ func TestPrefer(t *testing.T) {
 		{"must has more than was asked", Spread, two, "", "a c d", 2, "a c d"},
 		{"must is not available any more", NUMA, two, "a", "a", 2, "a b"},
 		{"must twice", Spread, two, "", "a a", 2, "a b"},
-		{"must is not listed", Spread, two, "", "z", 2, "a z"},
+		{"must is not listed any more", Spread, two, "", "z", 2, "a b"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
