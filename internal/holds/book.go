@@ -255,7 +255,6 @@ func (b *Book) Observe(ctx context.Context, offered, remembered map[string]Devic
 	b.catchUp(ctx, readPatience) // a device that a container got before this pass is held in it
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reading.hasNews = false
 	b.isOurs = isOurs
 	b.view = nil // other resources may be ours
 	held := b.heldDevices()

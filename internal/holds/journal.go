@@ -20,8 +20,8 @@ import (
 // JSON object in each line. An Allocate call adds lines before it is answered. Everything else follows
 // in the background, and replaces the file.
 type journal struct {
+	// path is empty until Load: another instance may write the file.
 	path string
-	boot string
 	// isOutdated is set if the file lacks a change.
 	isOutdated bool
 	// file is the open file, 0 if it is not open.
@@ -117,7 +117,7 @@ func (b *Book) writeJournal() {
 func (b *Book) journalText() []byte {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
-	_ = encoder.Encode(entry{Boot: b.journal.boot})
+	_ = encoder.Encode(entry{Boot: b.Boot})
 	for _, slot := range slices.Sorted(maps.Keys(b.pods)) {
 		for _, p := range b.pods[slot] {
 			_ = encoder.Encode(entry{Slot: slot, Resource: p.resource, Pod: p.pod, Name: p.staticName})
@@ -146,35 +146,17 @@ func (b *Book) Load(ctx context.Context) {
 	}
 	entries := b.readJournal()
 	b.mu.Lock()
-	before := b.pods
 	b.pods = map[string][]podHold{}
 	b.grants = map[string]grant{}
 	for _, e := range entries {
 		b.restore(e)
 	}
-	b.keepNamed(before)
-	b.reading.isOutdated = true
+	b.reading.hasRead = false
+	b.reading.unread = "the kubelet's checkpoint is not read yet"
 	b.view = nil
 	b.mu.Unlock()
 	b.catchUp(ctx, readPatience)
 	b.request()
-}
-
-// keepNamed keeps the pods that the checkpoint has named, until it is read again. The caller holds the
-// lock.
-func (b *Book) keepNamed(before map[string][]podHold) {
-	for slot, pods := range before {
-		for _, p := range pods {
-			if !p.isNamed {
-				continue
-			}
-			if i := indexOfPod(b.pods[slot], p.pod); i >= 0 {
-				b.pods[slot][i] = p
-			} else {
-				b.pods[slot] = append(b.pods[slot], p)
-			}
-		}
-	}
 }
 
 // readJournal returns the lines of the journal if it is of this boot. A line that is cut, because the
@@ -183,7 +165,6 @@ func (b *Book) readJournal() []entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.journal.path = b.Journal
-	b.journal.boot = b.Boot
 	if b.journal.path == "" {
 		return nil
 	}

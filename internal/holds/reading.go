@@ -22,16 +22,12 @@ const (
 type reading struct {
 	// hasRead is set once a read has ended.
 	hasRead bool
-	// isOutdated is set if the checkpoint must be read also if it has not changed.
-	isOutdated bool
 	// version is the version that was read last.
 	version version
 	// unread is why the last version could not be read, empty if it could.
 	unread string
 	// refreshes counts the refreshes that the kubelet has answered.
 	refreshes uint64
-	// hasNews is set if a read has changed the holds, and no pass has seen that.
-	hasNews bool
 }
 
 // errTooMany means that a checkpoint has more holds than are kept.
@@ -81,12 +77,6 @@ func (b *Book) catchUp(ctx context.Context, patience time.Duration) {
 		}
 		_, _, hasAnswered := b.reads.Do(ctx, b.Checkpoint, patience, b.read)
 		if !hasAnswered {
-			b.mu.Lock()
-			if !b.reading.hasRead {
-				b.reading.unread = "the kubelet's checkpoint is not read yet"
-				b.view = nil
-			}
-			b.mu.Unlock()
 			return
 		}
 	}
@@ -101,10 +91,10 @@ func (b *Book) isCurrent() bool {
 
 // isCurrent reports whether the version at a path is the one that was read.
 func (r *reading) isCurrent(path string) bool {
-	return r.hasRead && !r.isOutdated && r.unread == "" && currentVersion(path) == r.version
+	return r.hasRead && r.unread == "" && currentVersion(path) == r.version
 }
 
-// read reads the checkpoint. The result says nothing.
+// read reads the checkpoint, and calls Changed if that changes the holds. The result says nothing.
 //
 // A kubelet without a checkpoint has allocated nothing: it writes the file when it gets the list of a
 // plugin (genericDeviceUpdateCallback, pkg/kubelet/cm/devicemanager/manager.go). One that cannot be
@@ -119,33 +109,27 @@ func (b *Book) read() bool {
 	}
 	b.mu.Lock()
 	b.reading.hasRead = true
-	b.reading.isOutdated = false
 	isFirst := b.reading.version == (version{})
 	isEmpty := isFirst && isUnparsable(err)
 	b.logRead(err, isEmpty)
 	before := b.reading.unread
+	hasChanged := false
 	if err != nil && !isEmpty {
 		b.reading.unread = err.Error()
 	} else {
 		b.reading.unread = ""
 		b.reading.version = current
-		b.merge(pods)
+		hasChanged = b.merge(pods)
 	}
 	if b.reading.unread != before {
 		b.view = nil
-		b.reading.hasNews = true
+		hasChanged = true
 	}
 	b.mu.Unlock()
+	if hasChanged {
+		b.Changed()
+	}
 	return true
-}
-
-// takeNews reports whether a read has found something that no pass has seen.
-func (b *Book) takeNews() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	hasNews := b.reading.hasNews
-	b.reading.hasNews = false
-	return hasNews
 }
 
 // isUnparsable reports whether a file is not the checkpoint of a kubelet, or only a part of one.
@@ -155,9 +139,10 @@ func isUnparsable(err error) bool {
 	return errors.As(err, &syntax) || errors.As(err, &mistyped) || errors.Is(err, errNoEntries)
 }
 
-// merge replaces the named holds by the ones of the latest checkpoint. It keeps the holds that the
-// checkpoint has lost until review finds that their pods have ended. The caller holds the lock.
-func (b *Book) merge(named map[string][]podHold) {
+// merge replaces the named holds by the ones of the latest checkpoint, and reports whether that changes
+// something. It keeps the holds that the checkpoint has lost until review finds that their pods have ended.
+// The caller holds the lock.
+func (b *Book) merge(named map[string][]podHold) (hasChanged bool) {
 	hasTaken := false
 	for slot, before := range b.pods {
 		for _, past := range before {
@@ -186,11 +171,11 @@ func (b *Book) merge(named map[string][]podHold) {
 	}
 	// The kubelet writes the file with each list, mostly without a change.
 	if !hasTaken && maps.EqualFunc(b.pods, named, slices.Equal) {
-		return
+		return false
 	}
 	b.pods = named
-	b.reading.hasNews = true
 	b.changed()
+	return true
 }
 
 // logRead logs a read that failed. isEmpty is set if the kubelet starts without holds then, as this program

@@ -135,9 +135,6 @@ func (b *Book) followCheckpoint(ctx context.Context, replaced <-chan struct{}) {
 		}
 		b.follow(ctx)
 		b.request()
-		if b.takeNews() {
-			b.Changed()
-		}
 	}
 }
 
