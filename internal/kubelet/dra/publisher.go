@@ -44,6 +44,10 @@ func newPublisher(o *Options, t *timing, s *status) *publisher {
 var errEdited = errors.New("others have changed slices of the node")
 
 // run publishes until ctx is cancelled: one session after the other.
+//
+// Nothing is written before the kubelet has accepted the driver. The scheduler would bind a pod
+// at once, and its first prepare would fail: the kubelet does not know the driver, and tries
+// again after a minute. Slices of an earlier instance stay meanwhile.
 func (p *publisher) run(ctx context.Context) {
 	delay := rand.N(p.timing.jitter)
 	var hurry <-chan struct{} // ends the delay
@@ -53,6 +57,11 @@ func (p *publisher) run(ctx context.Context) {
 		// An edit of the configuration reaches all nodes.
 		if wasHurried {
 			pause(ctx, rand.N(p.timing.jitter), nil)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.registered:
 		}
 		synced, err := p.session(ctx)
 		if ctx.Err() != nil {
@@ -113,10 +122,6 @@ func spread(delay time.Duration) time.Duration { return delay/2 + rand.N(delay) 
 // the devices. It ends when the watch ends, when a request fails, or when others change slices: the next
 // session lists them again. synced means that everything was written once during the watch, even if an
 // error follows.
-//
-// Nothing is written before the kubelet has accepted the driver. The scheduler would bind a pod
-// at once, and its first prepare would fail: the kubelet does not know the driver, and tries
-// again after a minute. Slices of an earlier instance stay meanwhile.
 func (p *publisher) session(ctx context.Context) (synced bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -131,14 +136,12 @@ func (p *publisher) session(ctx context.Context) (synced bool, err error) {
 	watch.Go(func() {
 		ended <- p.slices.watch(ctx, version, changes)
 	})
-	registered := p.registered // nil once that is known
-	hasBegun := false          // the watch
+	hasBegun := false // the watch
 	hasWritten := false
 	isDirty := true
 	var next time.Time // when slices change although the devices do not; zero if they do not
 	for {
-		mayWrite := isDirty && closed(p.registered)
-		if mayWrite && p.writes.wait(time.Now()) <= 0 {
+		if isDirty && p.writes.wait(time.Now()) <= 0 {
 			next, err = p.write(ctx)
 			switch {
 			case errors.Is(err, errRefused):
@@ -163,14 +166,13 @@ func (p *publisher) session(ctx context.Context) (synced bool, err error) {
 		// A channel that stays nil never fires.
 		var due <-chan time.Time
 		var changed <-chan struct{}
-		switch {
-		case !isDirty:
+		if isDirty {
+			due = time.After(p.writes.wait(time.Now()))
+		} else {
 			changed = p.outdated
 			if !next.IsZero() {
 				due = time.After(time.Until(next))
 			}
-		case mayWrite:
-			due = time.After(p.writes.wait(time.Now()))
 		}
 		select {
 		case <-ctx.Done():
@@ -182,8 +184,6 @@ func (p *publisher) session(ctx context.Context) (synced bool, err error) {
 			if p.slices.foreign(c) {
 				return synced, errEdited
 			}
-		case <-registered:
-			registered = nil
 		case <-changed:
 			isDirty = true
 		case <-due:
