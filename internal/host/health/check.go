@@ -137,13 +137,10 @@ func openReason(err error) string {
 
 // attr returns why an attribute fails, to append to its name.
 func (h host) attr(a device.AttrCheck) string {
-	passed := map[string]bool{} // by file: nodes share directories
+	isThere := false
 	for _, dirs := range a.Dirs {
 		for _, dir := range dirs {
 			file := dir + "/" + a.Name
-			if passed[file] {
-				break
-			}
 			// The reason of a failed check shows the value.
 			if !isPublic(h.local(file)) {
 				return ": only attributes that everybody may read are read"
@@ -161,12 +158,12 @@ func (h host) attr(a device.AttrCheck) string {
 			if text := strings.TrimSpace(string(value)); !a.Want.Match(text) {
 				return fmt.Sprintf(" is %s: want %s", quote(text), wanted(a.Want))
 			}
-			passed[file] = true
+			isThere = true
 			break
 		}
 	}
 	// No directory has the attribute. Only a condition with "!" accepts that.
-	if len(passed) == 0 && !a.Want.Match() {
+	if !isThere && !a.Want.Match() {
 		return " is absent: want " + wanted(a.Want)
 	}
 	return ""

@@ -145,56 +145,6 @@ func TestTooManyCounters(t *testing.T) {
 	}
 }
 
-// Counters are in slices of their own, and change with the next generation of the pool.
-func TestSlicesOfCounters(t *testing.T) {
-	t.Parallel()
-	n := newNodeSlices(nil, testNode)
-	specs := func(devices ...Device) []sliceSpec {
-		devices = sorted(devices)
-		sets, _ := addCounters(devices)
-		out, _ := n.specs(devices, sets, time.Now())
-		n.isPartial = false
-		n.stored = map[string]storedSlice{}
-		for i := range out {
-			n.stored[sliceName(testNode, i)] = storedSlice{spec: out[i].sum()}
-		}
-		return out
-	}
-	shape := func(all []sliceSpec) string {
-		var parts []string
-		for _, s := range all {
-			if s.Pool.ResourceSliceCount != len(all) || s.NodeName != testNode || s.Driver != Driver {
-				t.Errorf("slice %+v of %d", s, len(all))
-			}
-			parts = append(parts, fmt.Sprintf("%d+%d", len(s.Devices), len(s.SharedCounters)))
-		}
-		return fmt.Sprint(all[0].Pool.Generation, " ", strings.Join(parts, " "))
-	}
-	one := []Device{at("a", "p"), at("b", "p")}
-	var many []Device
-	for i := range 20 {
-		many = append(many, at(fmt.Sprintf("x%02d", i), fmt.Sprint("p", i)), at(fmt.Sprintf("y%02d", i), fmt.Sprint("p", i, "/q")))
-	}
-	unhealthy := slices.Clone(one)
-	unhealthy[0].State = Unhealthy
-	moved := []Device{at("a", "p"), at("b", "q")}
-	for _, c := range []struct {
-		devices []Device
-		want    string
-	}{
-		{one, "1 2+0 0+1"},
-		{unhealthy, "1 2+0 0+1"}, // only its slice changes
-		{many, "2 40+0 0+8 0+8 0+4"},
-		{one, "3 2+0 0+1"},
-		{moved, "3 2+0"},
-		{one, "4 2+0 0+1"},
-	} {
-		if got := shape(specs(c.devices...)); got != c.want {
-			t.Errorf("slices are %s, want %s", got, c.want)
-		}
-	}
-}
-
 // The slices of exclusive devices, which the types and rules of Kubernetes accept
 // (test/e2e/resourceapi).
 func TestSlicesOfCountersAreGolden(t *testing.T) {

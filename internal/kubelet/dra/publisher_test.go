@@ -403,32 +403,6 @@ func TestStormIsCoalesced(t *testing.T) {
 	}
 }
 
-func TestGraceEnds(t *testing.T) {
-	t.Parallel()
-	p := start(t, newServer(t))
-	all := devices("never", "now", "soon")
-	for i := range all {
-		all[i].State, all[i].Since = Gone, time.Now()
-	}
-	all[0].EvictAfter, all[2].EvictAfter = -1, 300*time.Millisecond
-	p.Set(all) // the grace may be over before anything is published
-	effects := func(want ...string) func([]slice) bool {
-		return func(all []slice) bool {
-			var got []string
-			for _, s := range all {
-				for _, d := range s.Spec.Devices {
-					for _, t := range d.Taints {
-						got = append(got, t.Effect)
-					}
-				}
-			}
-			return slices.Equal(got, want)
-		}
-	}
-	// Own writes come back as events, and do not keep the end from being noticed.
-	p.until("end of grace", effects(noSchedule, noExecute, noExecute))
-}
-
 // Nothing is published before the kubelet knows the driver: a pod that is bound earlier waits for
 // a minute. Slices of an earlier instance stay.
 func TestPublishesWhenRegistered(t *testing.T) {

@@ -111,18 +111,6 @@ func TestRefusedDeviceIsLeftOut(t *testing.T) {
 	}
 }
 
-// In a pool of several slices all are written again, whole, without the device.
-func TestRefusedDeviceOfALaterSlice(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	s.Validate(refusing("bad"))
-	p := start(t, s)
-	ids := numbered(2*maxDevices + 1)
-	p.Set(append(devices(ids...), withProduct("bad", devices("z"))...))
-	p.until("published without z", has(ids...))
-	p.until("reported", func([]slice) bool { return p.Problem("z") != "" })
-}
-
 // Without a refused device that it names, an answer is as before.
 func TestRefusalWithoutADevice(t *testing.T) {
 	t.Parallel()
