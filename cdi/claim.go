@@ -23,8 +23,10 @@ type Claim struct {
 	UID       string `json:"uid"`
 	// PodClaim is the name in the pod of a claim that was made from a template.
 	PodClaim string `json:"pod_claim,omitempty"`
-	// Pods are the UIDs of the pods that may use the claim.
+	// Pods are the UIDs of the pods that may use the claim. IsOwned is set if it was made for one pod,
+	// so that no other pod joins it.
 	Pods     []string  `json:"pods,omitempty"`
+	IsOwned  bool      `json:"is_owned,omitempty"`
 	Requests []Request `json:"requests"`
 }
 

@@ -150,6 +150,7 @@ func (c *claims) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocate
 		return nil, err
 	}
 	claim.Pods = object.pods()
+	claim.IsOwned = object.isOwnedBy(claim.Pods)
 	// Anybody may annotate a claim.
 	if name := object.Metadata.Annotations["resource.kubernetes.io/pod-claim-name"]; label(name) {
 		claim.PodClaim = name

@@ -62,8 +62,6 @@ type prepared struct {
 	runs bool
 	// released is set once the kubelet called NodeUnprepareResources.
 	released bool
-	// isOwned is set once it is known that the claim was made for one pod.
-	isOwned bool
 }
 
 // load reads the claims that earlier instances have prepared.
@@ -213,7 +211,6 @@ func (c *claims) commit(ctx context.Context, f *filled) error {
 	last := c.byUID[f.claim.UID]
 	if last != nil {
 		next.runs = last.runs
-		next.isOwned = last.isOwned
 		// The API server removes a pod from status.reservedFor when it is deleted, with --force
 		// before its containers end (pkg/controller/resourceclaim/controller.go).
 		f.claim.Pods = merged(f.claim.Pods, c.notEnded(last.Pods))

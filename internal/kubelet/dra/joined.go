@@ -57,7 +57,7 @@ func (c *claims) addJoined(ctx context.Context) error {
 func (c *claims) addPods(ctx context.Context, own *prepared) (err error) {
 	defer recovered(c.Log, "pods of a claim", &err)
 	c.mu.Lock()
-	nobodyJoins := own.isOwned || own.released
+	nobodyJoins := own.IsOwned || own.released
 	c.mu.Unlock()
 	if nobodyJoins {
 		return nil
@@ -86,11 +86,6 @@ func (c *claims) addPods(ctx context.Context, own *prepared) (err error) {
 	// followPods reads it again after a delay.
 	if now != own {
 		return errChanged
-	}
-	// It never needs to be read again.
-	if object.isOwnedBy(own.Pods) {
-		own.isOwned = true
-		return nil
 	}
 	pods := merged(object.pods(), c.notEnded(own.Pods))
 	// Without any pod, the last ones stay: they show that the claim has ended. The state of a claim
