@@ -68,6 +68,16 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	return c, nil
 }
 
+// Close closes the connection to the kubelet, after all plugins have ended.
+func (w *KubeletWatch) Close() {
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
+	if w.conn != nil {
+		_ = w.conn.client.Close()
+		w.conn = nil
+	}
+}
+
 // register registers a resource. endpoint is the file name of its socket in the kubelet's
 // directory. The kubelet responds after it has connected to that socket.
 func (c *kubeletConn) register(ctx context.Context, resource, endpoint string) error {
