@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
 )
@@ -91,38 +89,6 @@ func randomPlace(random *rand.Rand) string {
 		parts = append(parts, string(rune('a'+random.IntN(2))))
 	}
 	return strings.Join(parts, "/")
-}
-
-// A physical function with many virtual functions needs one counter. Devices that conflict with none
-// need no counter.
-func TestCountersOfFunctions(t *testing.T) {
-	t.Parallel()
-	devices := []Device{at("pf", "pci/pf"), at("other", "pci/other"), {Resource: "example.com/r", ID: "plain", Slots: 1}}
-	for i := range 64 {
-		devices = append(devices, at(fmt.Sprint("vf-", i), fmt.Sprint("pci/pf/vf", i)))
-	}
-	devices = sorted(devices)
-	sets, left := addCounters(devices)
-	want := []counterSet{{Name: "pf", Counters: map[string]counter{"c0": {"65"}}}}
-	if diff := cmp.Diff(want, sets); diff != "" || len(left) > 0 {
-		t.Errorf("counters (-want +got):\n%s\nleft out: %v", diff, left)
-	}
-	for _, d := range devices {
-		published, _ := d.published(time.Now())
-		amount := ""
-		if len(published.ConsumesCounters) > 0 {
-			amount = published.ConsumesCounters[0].Counters["c0"].Value
-		}
-		wanted := "1"
-		if d.ID == "pf" {
-			wanted = "65"
-		} else if !strings.HasPrefix(d.ID, "vf") {
-			wanted = ""
-		}
-		if amount != wanted {
-			t.Errorf("%s consumes %q, want %q", d.ID, amount, wanted)
-		}
-	}
 }
 
 // Devices that need more counters than the API server allows are not published.

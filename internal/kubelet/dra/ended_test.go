@@ -213,34 +213,6 @@ func TestClaimsAtOnce(t *testing.T) {
 	}
 }
 
-// A device that is not offered yet, such as after a start of the program, delays the answer.
-func TestPrepareWaitsForTheDevice(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	b.serve()
-	b.untilDrivers(1)
-	asked := make(chan struct{}, 100)
-	b.sticks.setInject(func(context.Context) error {
-		select {
-		case asked <- struct{}{}:
-		default:
-		}
-		return dra.ErrNotOffered
-	})
-	b.api.set(claim("a"), results(result("one", "usb-1")))
-	prepared := make(chan error, 1)
-	go func() {
-		_, err := b.kubelet.PrepareClaim(context.Background(), dra.Driver, claim("a"))
-		prepared <- err
-	}()
-	<-asked
-	b.sticks.setInject(nil)
-	b.sticks.set(stick("usb:1"))
-	if err := <-prepared; err != nil {
-		t.Error(err)
-	}
-}
-
 // A claim with lists that no API server makes is refused, and so are names of requests that
 // would be paths.
 func TestClaimsWithoutLimits(t *testing.T) {
