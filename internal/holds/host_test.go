@@ -124,15 +124,6 @@ func (h *host) read(b *holds.Book, pods map[string][]string) {
 	b.ReadCheckpoint(h.Context())
 }
 
-// looks is what Run does in a time.
-func (h *host) looks(b *holds.Book, within time.Duration) {
-	for range 10 {
-		b.Look(h.Context())
-		time.Sleep(within / 10)
-	}
-	b.Look(h.Context())
-}
-
 // places makes a device whose places are these.
 func places(places ...string) holds.Device { return holds.Device{Places: places} }
 
