@@ -60,14 +60,15 @@ type Options struct {
 	Version string
 	// Log may be nil, which discards the log.
 	Log *slog.Logger
+	// Now is the clock for the life of devices. It is time.Now if it is nil.
+	Now func() time.Time
 }
 
 // Agent is the running program. Make it with New, run it once with Run.
 type Agent struct {
 	options Options
 	log     *slog.Logger
-	// now is the clock for the life of devices, which tests replace.
-	now func() time.Time
+	now     func() time.Time
 	// found is only read after New: the loop keeps its own copy of what changes.
 	found startup
 
@@ -190,11 +191,14 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
 	p := options.Paths
 	a := &Agent{
 		options: options,
 		log:     options.Log,
-		now:     time.Now,
+		now:     options.Now,
 		rescan:  newSignal(),
 		wake:    newSignal(),
 
@@ -257,17 +261,12 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.page.metrics.CountLoad(a.reader.Last().Err)
 	a.host.specs = watch.NewFiles("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
-	// The clock is read through a at each call, because tests replace it after New.
-	a.pods.client = podresources.New(p.PodResources, func() time.Time {
-		return a.now()
-	})
+	a.pods.client = podresources.New(p.PodResources, a.now)
 	a.pods.cgroups = cgroup.New(p.Cgroup)
 	if options.hasKubelet() {
 		a.book = a.newBook()
 	}
-	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
-		return a.now()
-	}, a.wake)
+	a.outputs = newOutputs(options, a.page.problems, a.wake)
 	a.dra = newDRADriver(a)
 	return a, nil
 }

@@ -77,7 +77,12 @@ func (n *node) configure(text string) {
 // serve starts an instance; stop ends it as SIGTERM does.
 func (n *node) serve() (a *agent.Agent, stop func()) {
 	n.Helper()
-	a, err := agent.New(n.Context(), n.options)
+	return n.start(n.options)
+}
+
+func (n *node) start(o agent.Options) (a *agent.Agent, stop func()) {
+	n.Helper()
+	a, err := agent.New(n.Context(), o)
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -235,12 +240,7 @@ func (c *clock) forward(by time.Duration) { c.ahead.Add(int64(by)) }
 
 func (n *node) serveBy(c *clock) (a *agent.Agent, stop func()) {
 	n.Helper()
-	a, err := agent.New(n.Context(), n.options)
-	if err != nil {
-		n.Fatal(err)
-	}
-	a.SetClock(c.now)
-	a.SetAnswerWithin(n.answerWithin)
-	a.SetStartWithin(n.startWithin)
-	return a, n.run(a)
+	o := n.options
+	o.Now = c.now
+	return n.start(o)
 }

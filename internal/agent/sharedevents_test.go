@@ -143,20 +143,7 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 // start starts an instance.
 func (s *sharing) start() {
 	s.Helper()
-	s.agent, s.stop = s.launch()
-}
-
-// launch starts an instance, which waits if another one serves.
-func (s *sharing) launch() (a *agent.Agent, stop func()) {
-	s.Helper()
-	a, err := agent.New(s.Context(), s.options)
-	if err != nil {
-		s.Fatal(err)
-	}
-	a.SetClock(s.clock.now)
-	a.SetAnswerWithin(s.answerWithin)
-	a.SetStartWithin(s.startWithin)
-	return a, s.run(a)
+	s.agent, s.stop = s.serveBy(s.clock)
 }
 
 // hardwareOf returns the hardware of a device that a device plugin offers, by its ID.
@@ -211,7 +198,7 @@ func (s *sharing) loseKubelet() {
 
 // update starts another instance, which waits until the old one ends.
 func (s *sharing) update() {
-	next, stop := s.launch()
+	next, stop := s.serveBy(s.clock)
 	if s.random.IntN(2) == 0 {
 		s.claims()
 		s.admit()
