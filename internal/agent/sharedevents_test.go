@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -349,4 +350,48 @@ func TestRandomEventsOfSharing(t *testing.T) {
 		}
 	}()
 	s.eventually("all devices are free", s.isFree)
+}
+
+// dockedSticks are the two sticks of the dock in tests with random events. Each plug uses another port
+// of the dock.
+type dockedSticks struct {
+	bus *sysfstest.Host
+	// portOf is the port of each stick, empty if it is unplugged.
+	portOf [2]string
+	// ports counts the used ports.
+	ports int
+}
+
+func (d *dockedSticks) serial(i int) string { return []string{"AAAA1111", "BBBB2222"}[i] }
+
+// plug plugs a stick into the dock, or pulls it.
+func (d *dockedSticks) plug(i int) {
+	if d.portOf[i] != "" {
+		d.bus.RemoveUSB(d.portOf[i])
+		d.portOf[i] = ""
+		return
+	}
+	d.ports++
+	d.portOf[i] = fmt.Sprintf("1-4.%d", d.ports)
+	d.bus.AddUSB(stick(d.portOf[i], d.serial(i), fmt.Sprintf("ttyUSB%d", i)))
+}
+
+var (
+	long     = flag.Bool("long", false, "run the tests with random events as long as make model does")
+	longSeed = flag.Uint64("seed", 0, "repeat a run with -long; 0 takes another seed each time")
+)
+
+// randomRun returns the seed and the number of steps of a test with random events: full in make model, and
+// a tenth of it in make test, which only shows that the test works, with the same events each time.
+func randomRun(t *testing.T, full int) (seed uint64, steps int) {
+	t.Helper()
+	if !*long {
+		return 1, full / 10
+	}
+	seed = *longSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	return seed, full
 }
