@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 const (
@@ -84,10 +84,10 @@ type Trial struct {
 
 // own reads what the former owner of the files left, and makes this instance the owner.
 func (t *Trial) own() {
-	_ = os.Remove(filepath.Join(t.dir, goodName+atomicfile.TempSuffix)) // of a killed instance
+	_ = os.Remove(filepath.Join(t.dir, goodName+files.TempSuffix)) // of a killed instance
 	good := LastGood(t.dir)
 	var left mark
-	text, err := atomicfile.Read(filepath.Join(t.dir, markName), atomicfile.MaxSize)
+	text, err := files.Read(filepath.Join(t.dir, markName), files.MaxSize)
 	if err == nil && json.Unmarshal(text, &left) != nil {
 		left = mark{} // an unreadable mark has no configuration
 	}
@@ -195,13 +195,13 @@ func (t *Trial) writeMark() {
 	}
 	path := filepath.Join(t.dir, markName)
 	if !isOnTrial {
-		_ = atomicfile.Remove(path)
+		_ = files.Remove(path)
 		return
 	}
 	text, err := json.Marshal(next)
 	if err == nil {
 		_ = os.MkdirAll(t.dir, 0o700) // nothing was saved yet
-		_ = atomicfile.Write(path, text, 0o600)
+		_ = files.Write(path, text, 0o600)
 	}
 }
 
