@@ -68,9 +68,7 @@ func TestPodJoinsASharedClaim(t *testing.T) {
 	api.Delete(claimObjects + "/shared")
 	n.kubelet.Remove("lab", shared.Pod)
 	cgroups.End("first")
-	if err := n.kubelet.UnprepareClaim(t.Context(), shared.UID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.kubelet.UnprepareClaim(t.Context(), shared.UID))
 	next := allocate(api, "next", dra.DeviceName(stickID))
 	_, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, next)
 	if err == nil || !strings.Contains(err.Error(), "processes of its pod second still run") {
@@ -95,9 +93,7 @@ func TestForgottenClaimFreesItsSlot(t *testing.T) {
 		_, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
 		return err
 	}
-	if err := errors.Join(prepare("lost"), prepare("other")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(prepare("lost"), prepare("other")))
 	if err := prepare("third"); err == nil {
 		t.Error("a device with two slots has three holders")
 	}
@@ -153,9 +149,7 @@ func TestClaimAndPluginAreRivals(t *testing.T) {
 	}
 	n.untilListed(serialName, nil, []string{serialID})
 	later()
-	if err := n.kubelet.UnprepareClaim(t.Context(), claim.UID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.kubelet.UnprepareClaim(t.Context(), claim.UID))
 	// The file of the claim is gone: the device is offered without the minute between two queries.
 	c.forward(time.Second)
 	n.event()

@@ -18,12 +18,8 @@ func (n *node) setAttr(dir, name, value string) {
 	n.Helper()
 	path := filepath.Join(n.options.Paths.Sysfs, dir, name)
 	// In one step: a check may read it at any time.
-	if err := os.WriteFile(path+".new", []byte(value+"\n"), 0o644); err != nil {
-		n.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		n.Fatal(err)
-	}
+	must(n, os.WriteFile(path+".new", []byte(value+"\n"), 0o644))
+	must(n, os.Rename(path+".new", path))
 }
 
 // untilReason waits for the reason of a device, which the kubelet does not get.

@@ -117,13 +117,9 @@ func (n *node) forgetUSB() {
 	n.Helper()
 	path := filepath.Join(n.options.Paths.StateDir, "state.json")
 	text, err := os.ReadFile(path)
-	if err != nil {
-		n.Fatal(err)
-	}
+	must(n, err)
 	state := map[string]any{}
-	if err := json.Unmarshal(text, &state); err != nil {
-		n.Fatal(err)
-	}
+	must(n, json.Unmarshal(text, &state))
 	if state["usb"] == nil {
 		n.Fatalf("the state has no USB device: %s", text)
 	}
@@ -132,9 +128,7 @@ func (n *node) forgetUSB() {
 	if err == nil {
 		err = os.WriteFile(path, text, 0o600)
 	}
-	if err != nil {
-		n.Fatal(err)
-	}
+	must(n, err)
 }
 
 // A device that waits until a pod has ended is offered at once when the cgroup of the pod is removed.
@@ -179,9 +173,7 @@ func newHolding(t *testing.T, text string) *holding {
 		Dir:          n.options.Paths.KubeletDir,
 		PodResources: n.options.Paths.PodResources,
 	})
-	if err := n.kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.kubelet.Start())
 	t.Cleanup(n.kubelet.Stop)
 	return h
 }
@@ -196,9 +188,7 @@ func partOf(pod string) kubelettest.Request {
 func (h *holding) start(pod string) (uid string, ids []string) {
 	h.Helper()
 	a, err := h.kubelet.Admit(h.Context(), partOf(pod), 1)
-	if err != nil {
-		h.Fatal(err)
-	}
+	must(h, err)
 	uid = h.kubelet.UID("default", pod)
 	h.cgroups.Start(uid)
 	return uid, a.IDs

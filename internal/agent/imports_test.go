@@ -84,9 +84,7 @@ func groupOf(path string) *group {
 func TestImportsGoOneWay(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-tags", "grpcnotrace", "-json=ImportPath,Imports", "../../...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	decoder := json.NewDecoder(strings.NewReader(string(out)))
 	empty := map[string]bool{}
 	for _, g := range groups {
@@ -101,9 +99,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		path := strings.TrimPrefix(strings.TrimPrefix(listed.ImportPath, module), "/")
 		own := groupOf(path)
 		if own == nil {
@@ -131,9 +127,7 @@ func TestProgramsAreSeparate(t *testing.T) {
 		"kubectl-generic_dp": {"internal/agent", "internal/host", "internal/kubelet/plugin"},
 	} {
 		out, err := exec.Command("go", "list", "-tags", "grpcnotrace", "-deps", "../../cmd/"+program).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for imported := range strings.Lines(string(out)) {
 			for _, path := range forbidden {
 				if strings.HasPrefix(strings.TrimSpace(imported)+"/", module+"/"+path+"/") {
@@ -175,9 +169,7 @@ func TestArchitecture(t *testing.T) {
 	t.Parallel()
 	const root = "../.."
 	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range file.FindAllStringSubmatch(string(page), -1) {
 		if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
 			t.Errorf("the page names a file that does not exist: %v", err)

@@ -119,9 +119,7 @@ func (n *node) specNodes(kind, id string) int {
 		}
 	}
 	if text := n.spec(kind); text != "" {
-		if err := json.Unmarshal([]byte(text), &spec); err != nil {
-			n.Fatal(err)
-		}
+		must(n, json.Unmarshal([]byte(text), &spec))
 	}
 	for _, d := range spec.Devices {
 		if d.Name == id {
@@ -136,9 +134,7 @@ func newHost(t *testing.T, text string) *node {
 	t.Helper()
 	n := newNode(t, text)
 	n.kubelet.Stop()
-	if err := os.RemoveAll(n.options.Paths.KubeletDir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(n.options.Paths.KubeletDir))
 	n.options.CDIOnly = true
 	n.addBus()
 	return n
@@ -149,9 +145,7 @@ func TestSpecsOnce(t *testing.T) {
 	n := newHost(t, zigbee)
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	a, err := agent.New(n.Context(), n.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	names, err := a.Once(ctx)
@@ -162,9 +156,7 @@ func TestSpecsOnce(t *testing.T) {
 	serving, _ := n.serve()
 	<-serving.Settled()
 	a, err = agent.New(n.Context(), n.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := a.Once(ctx); err == nil || !strings.Contains(err.Error(), "an instance is serving") {
 		t.Errorf("Once beside an instance that serves: %v, want a refusal", err)
 	}
@@ -178,21 +170,15 @@ func TestTakenKind(t *testing.T) {
 	n.addNodes("r-a")
 	foreign := filepath.Join(n.options.Paths.CDIDir, "foreign.json")
 	spec := `{"cdiVersion": "0.5.0", "kind": "example.com/r", "devices": [{"name": "x", "containerEdits": {"env": ["A=b"]}}]}`
-	if err := os.MkdirAll(filepath.Dir(foreign), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(foreign, []byte(spec), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(foreign), 0o700))
+	must(t, os.WriteFile(foreign, []byte(spec), 0o600))
 	a, _ := n.serve()
 	n.untilListed("example.com/r", nil, []string{"r-a"})
 	n.eventually("a problem that names the file", func() bool {
 		problems := a.Status(t.Context()).Problems
 		return len(problems) == 1 && strings.Contains(problems[0].Reason, "is taken by "+foreign)
 	})
-	if err := os.Remove(foreign); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(foreign))
 	began := time.Now()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	if took := time.Since(began); took > 9*time.Second { // a timer would take ten

@@ -39,17 +39,13 @@ func TestNoOutputOfAGoneDeviceIsLeftAtPublication(t *testing.T) {
 	t.Parallel()
 	block := func(path string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Join(path, "in", "the", "way"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(path, "in", "the", "way"), 0o755))
 	}
 	faults := map[string]func(n *node){
 		"no fault": func(*node) {},
 		"links": func(n *node) {
 			path := filepath.Join(n.options.Paths.RunDir, "links", otherID, "if00:ttyUSB")
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			block(filepath.Join(filepath.Dir(path), ".new-if00:ttyUSB"))
 		},
 		"specs": func(n *node) { block(n.specFile("example.com/cdi") + ".tmp") },
@@ -171,9 +167,7 @@ func TestDeviceInfo(t *testing.T) {
 	dir := t.TempDir()
 	n.options.Paths.DeviceInfoDir = dir
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	const foreign, stale = "x.com-y-0000:01:00.0-device.json", "intel.com-old-0000:3b:02.7-device.json"
 	write(foreign, `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:00.0"}}`)
@@ -189,9 +183,7 @@ func TestDeviceInfo(t *testing.T) {
 
 	files := func() []string {
 		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var names []string
 		for _, e := range entries {
 			names = append(names, e.Name())
@@ -268,9 +260,7 @@ func TestFeatures(t *testing.T) {
 	n.eventually("warning about a missing directory", func() bool {
 		return strings.Contains(n.log.String(), "labels of the node can't be written")
 	})
-	if err := os.Mkdir(n.options.Paths.NFDDir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(n.options.Paths.NFDDir, 0o755))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	want(head + "example.com/zigbee=2\n" + fuse + "example.com/zigbee.serial=AAAA1111_BBBB2222\n")
 	n.host.RemoveUSB("1-1")

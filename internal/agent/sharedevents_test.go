@@ -183,9 +183,7 @@ func (s *sharing) loseKubelet() {
 	if s.random.IntN(2) == 0 {
 		backup = nil
 	}
-	if err := s.kubelet.RestartFrom(backup); err != nil {
-		s.Fatal(err)
-	}
+	must(s, s.kubelet.RestartFrom(backup))
 	// The API server does not have the other pods of the backup.
 	for i := range s.admitted + 1 {
 		name := fmt.Sprint("p", i)
@@ -278,9 +276,7 @@ func (s *sharing) step() {
 	case n < 97:
 		s.configureAPIs()
 	case n < 98:
-		if err := s.kubelet.Restart(); err != nil {
-			s.Fatal(err)
-		}
+		must(s, s.kubelet.Restart())
 	default:
 		s.catchUp()
 	}

@@ -102,9 +102,7 @@ func TestStatusWithoutPodResources(t *testing.T) {
 	m := newNode(t, zigbee)
 	m.options.Paths.PodResources += ".hangs"
 	l, err := net.Listen("unix", m.options.Paths.PodResources)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer os.Remove(m.options.Paths.PodResources)
 	defer l.Close()
 	hung, _ := m.serve()
@@ -137,9 +135,7 @@ func TestHeldDeviceIsListedWithoutState(t *testing.T) {
 func TestNewNamesTheFlag(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	for flag, change := range map[string]func(*agent.Options){
 		"--run-dir: mkdir":                           func(o *agent.Options) { o.Paths.RunDir = filepath.Join(file, "run") },
 		"--run-dir: \"run\" is not an absolute path": func(o *agent.Options) { o.Paths.RunDir = "run" },

@@ -32,9 +32,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("%s %v", resp.Status, resp.Header)
 	}
 	source, err := os.ReadFile("page.html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if body != string(source) {
 		t.Error("the page is not page.html")
 	}
@@ -66,9 +64,7 @@ func TestStatusForThePage(t *testing.T) {
 		Alerts  []struct{ Heading string }
 		Docs    string
 	}
-	if err := json.Unmarshal([]byte(body), &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(body), &got))
 	isComplete := got.Version == "v1.2.3" && got.Now != "" && len(got.Alerts) == 1 && got.Alerts[0].Heading == "Not ready"
 	if !isComplete || !strings.Contains(got.Docs, "/blob/v1.2.3/docs/") {
 		t.Errorf("%s", body)
@@ -79,9 +75,7 @@ func TestStatusForThePage(t *testing.T) {
 func TestSectionsExist(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	anchors := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		title := strings.TrimLeft(strings.TrimSpace(line), "#")
@@ -91,9 +85,7 @@ func TestSectionsExist(t *testing.T) {
 		}
 	}
 	source, err := os.ReadFile("help.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, page := newServer(t, &state{}).get("/", "")
 	sections := regexp.MustCompile(`Section = "([^"]+)"`).FindAllStringSubmatch(string(source), -1)
 	if len(sections) < 8 {
