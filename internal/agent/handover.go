@@ -49,7 +49,7 @@ func (a *Agent) standBy(ctx context.Context) error {
 		return err
 	}
 	rehearsed := make(chan struct{})
-	served := a.found.config
+	served := a.found.reading.Config
 	go func() {
 		defer close(rehearsed)
 		a.rehearse(ctx, served)
@@ -110,9 +110,10 @@ func (a *Agent) rehearse(ctx context.Context, served *config.Config) {
 func (a *Agent) takeOver() {
 	reading := a.reader.Own()
 	// Without a last good configuration, the one of the start is better than none.
-	if reading.Config != nil {
-		a.found.config = reading.Config
+	if reading.Config == nil {
+		reading.Config = a.found.reading.Config
 	}
+	a.found.reading = reading
 	a.showConfig()
 	a.page.isWaiting.Store(false)
 }

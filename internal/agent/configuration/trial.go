@@ -2,7 +2,6 @@ package configuration
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,20 +41,6 @@ type mark struct {
 
 	// isOurs is set if this instance has counted the last try.
 	isOurs bool
-}
-
-// SuspectError says that a configuration is not tried, because the program did not survive it, or could
-// not match it in time.
-type SuspectError struct {
-	// Tries is how often the program died, or could not match it in time.
-	Tries int
-	// Until is when it is tried again without an edit.
-	Until time.Time
-}
-
-func (e *SuspectError) Error() string {
-	return fmt.Sprintf("the program died while it tried this configuration, or could not match it in time (%d times): "+
-		"it is tried again when it is edited, on SIGHUP, or %s after the last time", e.Tries, retryAfter)
 }
 
 // Trial decides whether a configuration is good. See the package comment for the rules.
@@ -100,16 +85,17 @@ func (t *Trial) own() {
 	}
 }
 
-// check returns a SuspectError for a configuration that was tried too often, and not long ago.
-func (t *Trial) check(hash string) error {
+// suspect returns how often a configuration was tried, and when to try it again, if that was too often and
+// not long ago. Otherwise tries is 0.
+func (t *Trial) suspect(hash string) (tries int, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	isTriedOut := hash == t.mark.Hash && t.mark.Tries >= maxTries
-	until := t.mark.Last.Add(retryAfter)
+	until = t.mark.Last.Add(retryAfter)
 	if isTriedOut && time.Now().Before(until) {
-		return &SuspectError{Tries: t.mark.Tries, Until: until}
+		return t.mark.Tries, until
 	}
-	return nil
+	return 0, time.Time{}
 }
 
 // count counts a try of the configuration on disk, before its text is parsed. It returns the mark of
