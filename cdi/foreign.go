@@ -21,7 +21,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
@@ -313,7 +313,7 @@ func (f *foreignFile) read() {
 // parse reads the spec and sets the kind. The kind of an invalid spec is taken too: runtimes
 // reject the spec only until its owner repairs it.
 func (f *foreignFile) parse() (*cdiapi.Spec, error) {
-	data, err := atomicfile.Read(f.path, maxForeign)
+	data, err := files.Read(f.path, maxForeign)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ import (
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
@@ -32,7 +31,7 @@ const (
 
 // maxFileName is the maximum length of a file name in bytes: the name of the temporary file must
 // not exceed NAME_MAX (include/uapi/linux/limits.h).
-const maxFileName = 255 - len(atomicfile.TempSuffix)
+const maxFileName = 255 - len(files.TempSuffix)
 
 // Writer maintains the spec files of one installation in a directory that container
 // runtimes read. Its only state is the disk, and it ignores foreign files. One goroutine
@@ -247,7 +246,7 @@ func (w *Writer) names() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		name := strings.TrimSuffix(e.Name(), atomicfile.TempSuffix)
+		name := strings.TrimSuffix(e.Name(), files.TempSuffix)
 		if isOf(w.Owner, name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -257,7 +256,7 @@ func (w *Writer) names() ([]string, error) {
 
 // read returns the spec in a file, or nil if it is invalid or has the kind of another file.
 func (w *Writer) read(name string) *Spec {
-	data, err := atomicfile.Read(w.path(name), atomicfile.MaxSize)
+	data, err := files.Read(w.path(name), files.MaxSize)
 	if err != nil {
 		return nil
 	}
@@ -297,7 +296,7 @@ func (w *Writer) file(name string, spec *Spec) (files.File, error) {
 // last seconds before the failure, is lost.
 func (w *Writer) unsynced(name string, spec *Spec) (files.File, error) {
 	file, err := w.file(name, spec)
-	file.Staging = file.Path + atomicfile.TempSuffix
+	file.Staging = file.Path + files.TempSuffix
 	return file, err
 }
 
@@ -316,7 +315,7 @@ func (w *Writer) write(name string, spec *Spec) error {
 
 // remove removes a file. It is no error if the file is missing.
 func (w *Writer) remove(name string) error {
-	if err := atomicfile.Remove(w.path(name)); err != nil {
+	if err := files.Remove(w.path(name)); err != nil {
 		return fmt.Errorf("--cdi-dir: %w", err)
 	}
 	return nil

@@ -262,7 +262,7 @@ func TestWriteErrors(t *testing.T) {
 // apply changes the directory as a pass of the program does.
 func apply(w *cdi.Writer, want []*specs.Spec, keep func(kind, device string, hostPaths []string) bool) error {
 	plan, err := w.Plan(want, keep)
-	return errors.Join(err, plan.Apply())
+	return errors.Join(err, plan.Remove(), plan.Make())
 }
 
 func TestSyncWritesNothingWhenRight(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // File is the text of one configuration file.
@@ -169,7 +169,7 @@ func noFile(path string, ignored []Problem, unnamed string) error {
 // readFile reads a file of the configuration. shown is its path in messages. A file larger than
 // maxFileSize is an error.
 func readFile(path, shown string) (File, error) {
-	data, err := atomicfile.Read(path, maxFileSize)
+	data, err := files.Read(path, maxFileSize)
 	return File{
 		Name: filepath.Base(path),
 		Path: shown,

@@ -60,14 +60,15 @@ type Options struct {
 	Version string
 	// Log may be nil, which discards the log.
 	Log *slog.Logger
+	// Now is the clock for the life of devices. It is time.Now if it is nil.
+	Now func() time.Time
 }
 
 // Agent is the running program. Make it with New, run it once with Run.
 type Agent struct {
 	options Options
 	log     *slog.Logger
-	// now is the clock for the life of devices, which tests replace.
-	now func() time.Time
+	now     func() time.Time
 	// found is only read after New: the loop keeps its own copy of what changes.
 	found startup
 
@@ -113,8 +114,8 @@ type Agent struct {
 
 // startup is what New has found. The loop begins with it.
 type startup struct {
-	// config is the configuration on disk, or the last good one if the former is broken.
-	config *config.Config
+	// reading has the configuration on disk, or the last good one if the former is broken.
+	reading configuration.Reading
 	// lockErr is why the lock file cannot be used.
 	lockErr error
 	// hasWrites is set if no other instance served at the start, or if there is no lock file.
@@ -190,11 +191,14 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
 	p := options.Paths
 	a := &Agent{
 		options: options,
 		log:     options.Log,
-		now:     time.Now,
+		now:     options.Now,
 		rescan:  newSignal(),
 		wake:    newSignal(),
 
@@ -247,27 +251,22 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 			a.turn.close()
 		}
 	}()
-	if a.reader, a.found.config, err = newReader(options, a.found.hasWrites); err != nil {
+	if a.reader, a.found.reading, err = newReader(options, a.found.hasWrites); err != nil {
 		return nil, err
 	}
 	a.showConfig()
 	if err := a.listen(); err != nil {
 		return nil, errors.Join(err, a.reader.Trial.End())
 	}
-	a.page.metrics.CountLoad(a.reader.Last().Err)
+	a.page.metrics.CountLoad(a.found.reading.Err)
 	a.host.specs = watch.NewFiles("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
-	// The clock is read through a at each call, because tests replace it after New.
-	a.pods.client = podresources.New(p.PodResources, func() time.Time {
-		return a.now()
-	})
+	a.pods.client = podresources.New(p.PodResources, a.now)
 	a.pods.cgroups = cgroup.New(p.Cgroup)
 	if options.hasKubelet() {
 		a.book = a.newBook()
 	}
-	a.outputs = newOutputs(options, a.page.problems, func() time.Time {
-		return a.now()
-	}, a.wake)
+	a.outputs = newOutputs(options, a.page.problems, a.wake)
 	a.dra = newDRADriver(a)
 	return a, nil
 }
@@ -292,17 +291,17 @@ func (a *Agent) takeTurn() {
 // error of New only if there is no last good one. Otherwise, the page and the log report it.
 func (a *Agent) showConfig() {
 	name := a.options.configName()
-	onDisk := a.reader.Last()
+	start := a.found.reading
 	a.page.config.Store(&status.Config{
 		Path:       name,
-		Hash:       a.found.config.Hash,
+		Hash:       start.Config.Hash,
 		Loaded:     time.Now(),
 		Generation: 1,
-		Broken:     onDisk.Err,
-		Problems:   split(onDisk.Err),
+		Broken:     start.Err,
+		Problems:   split(start.Err),
 	})
-	if onDisk.Err != nil {
-		logBroken(a.log, name, onDisk.Err)
+	if start.Err != nil {
+		logBroken(a.log, name, start.Err)
 	}
 }
 

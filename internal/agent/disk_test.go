@@ -55,9 +55,7 @@ func TestLockIsNoFile(t *testing.T) {
 			n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 			err := os.Mkdir(n.options.Paths.RunDir, 0o755)
 			err = errors.Join(err, make(filepath.Join(n.options.Paths.RunDir, "lock")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			n.serve()
 			n.untilListed("example.com/zigbee", []string{stickID}, nil)
 			if !agent.Serving(n.options.Paths) {
@@ -80,9 +78,7 @@ func TestUnusableRunDirectory(t *testing.T) {
 			dir := filepath.Join(n.options.Paths.RunDir, "lock", "links")
 			err := os.MkdirAll(dir, 0o755)
 			err = errors.Join(err, os.WriteFile(filepath.Join(n.options.Paths.RunDir, "links"), nil, 0o600))
-			if err != nil {
-				n.Fatal(err)
-			}
+			must(n, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,9 +109,7 @@ func TestHungDiskDelaysNoDevice(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "[[resource]]\nname = \"example.com/a\"\nmatch.glob = \"/dev/ttyA*\"\n")
 	state := n.options.Paths.StateDir
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(state, 0o700))
 	hung, end := hang(t, state)
 	defer end()
 	n.host.AddNode("", sysfstest.Node{Name: "ttyA0"})
@@ -138,15 +132,11 @@ func TestEndSavesWhatFailed(t *testing.T) {
 	n.addNodes("ttyA1")
 	state := n.options.Paths.StateDir
 	inTheWay := filepath.Join(state, "state.json.tmp")
-	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700))
 	_, stop := n.serve()
 	n.eventually("a warning", func() bool { return strings.Contains(n.log.String(), "state can't be saved") })
 	// At once: the program may be about to write there.
-	if err := os.Rename(inTheWay, state+".moved"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(inTheWay, state+".moved"))
 	stop()
 	if text, err := os.ReadFile(filepath.Join(state, "state.json")); !strings.Contains(string(text), "ttyA1") {
 		t.Errorf("saved %s, %v", text, err)
@@ -204,9 +194,7 @@ func TestHungForeignSpec(t *testing.T) {
 		t.Helper()
 		text := `{"cdiVersion": "0.6.0", "kind": "` + kind + `", "devices": [{"name": "` + device + `", "containerEdits": {"deviceNodes": [{"path": "/dev/c-0"}]}}]}`
 		temp := filepath.Join(t.TempDir(), "temp")
-		if err := errors.Join(os.WriteFile(temp, []byte(text), 0o600), os.Rename(temp, filepath.Join(dir, device+".json"))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.WriteFile(temp, []byte(text), 0o600), os.Rename(temp, filepath.Join(dir, device+".json"))))
 	}
 	allocate := func(resource, id string) {
 		t.Helper()
@@ -274,9 +262,7 @@ func TestHungForeignSpecAfterARestart(t *testing.T) {
 	a, stop := n.serve()
 	<-a.Settled()
 	stop()
-	if err := os.WriteFile(filepath.Join(dir, "x.json"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "x.json"), nil, 0o600))
 	hung, end := hang(t, dir)
 	defer end()
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
@@ -294,9 +280,7 @@ func TestForeignSpecsAreReadIfNeeded(t *testing.T) {
 	n := newNode(t, parts("a"))
 	dir := t.TempDir()
 	n.options.Paths.SpecDirs = []string{dir}
-	if err := os.WriteFile(filepath.Join(dir, "x.json"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "x.json"), nil, 0o600))
 	opened, end := hang(t, dir)
 	defer end()
 	n.addNodes("a-0")
@@ -319,9 +303,7 @@ func TestHungAttribute(t *testing.T) {
 	n.addBus()
 	dir := n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	if err := os.Mkdir(filepath.Join(n.host.Sysfs(), dir, "power"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(n.host.Sysfs(), dir, "power"), 0o755))
 	n.setAttr(dir, "power/control", "on")
 	_, end := hang(t, filepath.Join(n.host.Sysfs(), dir, "power"))
 	_, stop := n.serve()

@@ -29,17 +29,13 @@ func newDRANode(t testing.TB, text string) (*node, *kubeapitest.Server) {
 	n.kubelet.Stop()
 	paths := &n.options.Paths
 	paths.Registry = filepath.Join(filepath.Dir(paths.KubeletDir), "registry")
-	if err := os.Mkdir(paths.Registry, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(paths.Registry, 0o755))
 	n.kubelet = kubelettest.New(kubelettest.Options{
 		Dir:          paths.KubeletDir,
 		PodResources: paths.PodResources,
 		Registry:     paths.Registry,
 	})
-	if err := n.kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.kubelet.Start())
 	t.Cleanup(n.kubelet.Stop)
 	api := kubeapitest.New(t)
 	api.Put("/api/v1/nodes/n1", kubeapitest.Object{"metadata": kubeapitest.Object{"name": "n1"}})
@@ -106,9 +102,7 @@ func (n *node) cgroups(pod string) string {
 		filepath.Join(own, "cgroup.events"):                                  "populated 1\n",
 		filepath.Join(dir, "kubepods", "burstable", "podx", "cgroup.events"): "populated 1\n",
 	} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-			n.Fatal(err)
-		}
+		must(n, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)))
 	}
 	n.options.Paths.Cgroup = dir
 	return own
@@ -155,9 +149,7 @@ func TestByClaim(t *testing.T) {
 	}
 
 	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", all[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := names(devices)
 	if len(got) != 2 || got[0] != "example.com/zigbee=usb:10c4:ea60:BBBB2222" {
 		t.Fatalf("CDI names: %q", got)
@@ -267,13 +259,9 @@ func TestClaimOfALostState(t *testing.T) {
 		Requests:  []cdi.Request{{Name: "r", Devices: []device.Ref{{Resource: "example.com/zigbee", ID: held}}}},
 	}
 	specs := n.options.Paths.SpecWriter()
-	if err := specs.WriteClaim(claim); err != nil {
-		t.Fatal(err)
-	}
+	must(t, specs.WriteClaim(claim))
 	longAgo := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(specs.ClaimPath(claim.UID), longAgo, longAgo); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(specs.ClaimPath(claim.UID), longAgo, longAgo))
 	pod := n.cgroups("uid-of-pod")
 	allocate(api, "a", dra.DeviceName(held))
 	var c clock
@@ -291,9 +279,7 @@ func TestClaimOfALostState(t *testing.T) {
 	if list, _ := n.kubelet.Latest("example.com/zigbee"); slices.Contains(list.Healthy(), held) {
 		t.Error("the device is free while a pod with its claim runs")
 	}
-	if err := os.RemoveAll(pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(pod))
 	n.eventually("release", func() bool {
 		c.forward(30 * time.Second)
 		a.Reload()
@@ -380,9 +366,7 @@ container.env.SEATS = "other"
 	n.untilPublished(api, map[string]string{a: "", b: "", c: ""})
 	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
 	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "both", b, a))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := names(devices)
 	if len(got) != 1 {
 		t.Fatalf("CDI names: %q", got)
@@ -481,9 +465,7 @@ func TestHeldDeviceStaysHealthy(t *testing.T) {
 	n.untilPublished(api, map[string]string{name: ""})
 	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
 	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := ""
 	for _, m := range n.edits(names(devices)[1]).Mounts {
 		if m.ContainerPath == "/run/device" {
@@ -498,19 +480,13 @@ func TestHeldDeviceStaysHealthy(t *testing.T) {
 		}
 	}
 	token, err := os.ReadFile(api.Config.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(api.Config.Token); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.Remove(api.Config.Token))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	n.until("health without a token", told("HEALTHY: api = \"dra\" can't be served: no service account token"))
 	n.wantHealthy(dir, true, "without a token")
 	n.host.RemoveUSB("1-2")
-	if err := os.WriteFile(api.Config.Token, token, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(api.Config.Token, token, 0o600))
 	n.configure(followed)
 	n.untilPublished(api, map[string]string{name: "NoSchedule", dra.DeviceName(otherID): "NoSchedule"})
 	n.until("health of a device that moves", told("HEALTHY: now offered by example.com/zigbee"))

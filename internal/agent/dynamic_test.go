@@ -191,9 +191,7 @@ func TestHeldCDIDeviceAfterAnEditOfIdentity(t *testing.T) {
 	n.options.Allow.CDI = []string{"vendor.com/*"}
 	n.addNodes("gpu0")
 	spec := `{"cdiVersion": "0.6.0", "kind": "vendor.com/gpu", "devices": [{"name": "GPU-0", "containerEdits": {"deviceNodes": [{"path": "/dev/gpu0"}]}}]}`
-	if err := os.WriteFile(filepath.Join(dir, "vendor.json"), []byte(spec), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "vendor.json"), []byte(spec), 0o600))
 	var c clock
 	a, _ := n.serveBy(&c)
 	n.untilListed(resource, []string{"cdi:vendor.com:gpu:GPU-0"}, nil)

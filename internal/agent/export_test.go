@@ -28,9 +28,6 @@ func Answers(t testing.TB, p Paths) (release func()) {
 	return other.close
 }
 
-// SetClock replaces the time by which devices live, before Run.
-func (a *Agent) SetClock(now func() time.Time) { a.now = now }
-
 // Busy reports whether the loop runs a pass.
 func (a *Agent) Busy() bool { return a.page.busy.Load() }
 

@@ -28,11 +28,8 @@ func newGate() *gate { return &gate{opened: make(chan struct{})} }
 // open lets calls run. It is called once, when this instance has the right to answer.
 func (g *gate) open() { close(g.opened) }
 
-// isOpen reports whether enter does not wait. A nil gate is always open.
+// isOpen reports whether enter does not wait.
 func (g *gate) isOpen() bool {
-	if g == nil {
-		return true
-	}
 	select {
 	case <-g.opened:
 		return true
@@ -44,9 +41,6 @@ func (g *gate) isOpen() bool {
 // enter waits until this instance may answer a call. The caller calls leave when it has answered. It
 // is an error if ctx ends before, or if this instance does not answer any more.
 func (g *gate) enter(ctx context.Context) (leave func(), err error) {
-	if g == nil {
-		return func() {}, nil
-	}
 	select {
 	case <-g.opened:
 	case <-ctx.Done():

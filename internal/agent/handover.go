@@ -49,7 +49,7 @@ func (a *Agent) standBy(ctx context.Context) error {
 		return err
 	}
 	rehearsed := make(chan struct{})
-	served := a.found.config
+	served := a.found.reading.Config
 	go func() {
 		defer close(rehearsed)
 		a.rehearse(ctx, served)
@@ -83,29 +83,26 @@ func within(ctx context.Context, closed <-chan struct{}) error {
 	}
 }
 
-// rehearse matches the first scan, and gives it back to the loop. It repeats a scan that has failed, or
-// that lacks the network interfaces that the configuration needs.
+// rehearse scans and matches the host once, after the first scan, which it leaves to the loop.
 func (a *Agent) rehearse(ctx context.Context, served *config.Config) {
-	var first firstScan
 	select {
 	case <-ctx.Done():
 		return
-	case first = <-a.host.first:
+	case first := <-a.host.first:
+		defer func() {
+			a.host.first <- first
+		}()
 	}
-	usesNets := matchers.UsesNets(served)
-	for first.err != nil || usesNets != first.host.hasNets {
-		if first.err != nil {
-			a.log.Warn("host can't be scanned", "err", first.err)
-			sleep(ctx, retryAfter)
-		}
-		first.scanOutcome = a.host.scan(ctx, usesNets, byEvents)
-		if ctx.Err() != nil {
+	for ctx.Err() == nil {
+		o := a.host.scan(ctx, matchers.UsesNets(served), byEvents)
+		if o.err == nil {
+			foreign := sync.OnceValue(a.outputs.foreign.Read)
+			_ = view(served, o.host, foreign, ledger.Decisions{}, a.options)
 			return
 		}
+		a.log.Warn("host can't be scanned", "err", o.err)
+		sleep(ctx, retryAfter)
 	}
-	foreign := sync.OnceValue(a.outputs.foreign.Read)
-	_ = view(served, first.host, foreign, ledger.Decisions{}, a.options)
-	a.host.first <- first
 }
 
 // takeOver reads the configuration again: the other instance may have died of it. The loop reads the
@@ -113,9 +110,10 @@ func (a *Agent) rehearse(ctx context.Context, served *config.Config) {
 func (a *Agent) takeOver() {
 	reading := a.reader.Own()
 	// Without a last good configuration, the one of the start is better than none.
-	if reading.Config != nil {
-		a.found.config = reading.Config
+	if reading.Config == nil {
+		reading.Config = a.found.reading.Config
 	}
+	a.found.reading = reading
 	a.showConfig()
 	a.page.isWaiting.Store(false)
 }

@@ -52,9 +52,7 @@ func newNode(t testing.TB, text string) *node {
 	}
 	n.configure(text)
 	n.kubelet = kubelettest.New(kubelettest.Options{Dir: n.options.Paths.KubeletDir, PodResources: n.options.Paths.PodResources})
-	if err := n.kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.kubelet.Start())
 	t.Cleanup(n.kubelet.Stop)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -69,18 +67,19 @@ func newNode(t testing.TB, text string) *node {
 func (n *node) configure(text string) {
 	n.Helper()
 	next := n.options.Config + ".next"
-	if err := errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, n.options.Config)); err != nil {
-		n.Fatal(err)
-	}
+	must(n, errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, n.options.Config)))
 }
 
 // serve starts an instance; stop ends it as SIGTERM does.
 func (n *node) serve() (a *agent.Agent, stop func()) {
 	n.Helper()
-	a, err := agent.New(n.Context(), n.options)
-	if err != nil {
-		n.Fatal(err)
-	}
+	return n.start(n.options)
+}
+
+func (n *node) start(o agent.Options) (a *agent.Agent, stop func()) {
+	n.Helper()
+	a, err := agent.New(n.Context(), o)
+	must(n, err)
 	a.SetAnswerWithin(n.answerWithin)
 	a.SetStartWithin(n.startWithin)
 	return a, n.run(a)
@@ -235,12 +234,15 @@ func (c *clock) forward(by time.Duration) { c.ahead.Add(int64(by)) }
 
 func (n *node) serveBy(c *clock) (a *agent.Agent, stop func()) {
 	n.Helper()
-	a, err := agent.New(n.Context(), n.options)
+	o := n.options
+	o.Now = c.now
+	return n.start(o)
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
-		n.Fatal(err)
+		t.Fatal(err)
 	}
-	a.SetClock(c.now)
-	a.SetAnswerWithin(n.answerWithin)
-	a.SetStartWithin(n.startWithin)
-	return a, n.run(a)
 }

@@ -34,9 +34,7 @@ func (n *node) healthDir(pod string) string {
 func (n *node) healthDirs(pod string, devices int) map[string]string {
 	n.Helper()
 	a, err := n.kubelet.Admit(context.Background(), kubelettest.Request{Namespace: "d", Pod: pod, Container: "c", Resource: zigbees}, devices)
-	if err != nil {
-		n.Fatal(err)
-	}
+	must(n, err)
 	dirs := map[string]string{}
 	for _, m := range a.Response.GetMounts() {
 		if !m.GetReadOnly() {
@@ -109,9 +107,7 @@ func TestHealthHoldEndsByItself(t *testing.T) {
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	a, err := agent.New(n.Context(), n.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a.SetHealthHold(time.Second)
 	n.run(a)
 	n.untilListed(zigbees, []string{stickID}, nil)
@@ -168,9 +164,7 @@ func TestHealthDirOverARestart(t *testing.T) {
 			t.Helper()
 			stop()
 			if lostState {
-				if err := os.RemoveAll(n.options.Paths.StateDir); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.RemoveAll(n.options.Paths.StateDir))
 			}
 			a, stop := n.serveBy(&c)
 			<-a.Settled()
@@ -227,22 +221,14 @@ func TestHealthDirAfterAReboot(t *testing.T) {
 	n.host.RemoveUSB("1-1")
 	n.untilListed(zigbees, []string{otherID}, []string{stickID})
 	stop()
-	if err := os.RemoveAll(n.options.Paths.RunDir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(n.options.Paths.RunDir))
 	file := filepath.Join(n.options.Paths.StateDir, "state.json")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other := strings.Replace(string(text), strings.TrimSpace(string(boot)), "00000000-0000-0000-0000-000000000000", 1)
-	if err := os.WriteFile(file, []byte(other), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(other), 0o600))
 	n.serve()
 	n.untilListed(zigbees, []string{otherID}, []string{stickID})
 	n.eventually("the directory, before the device", func() bool {
@@ -298,9 +284,7 @@ func TestHealthDirOfASpec(t *testing.T) {
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	dir := func(ids string) string { return filepath.Join(n.options.Paths.RunDir, "health", ids) }
 	once, err := agent.New(n.Context(), n.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := once.Once(context.Background()); err != nil {
 		t.Fatal(err)
 	}

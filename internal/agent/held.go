@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"path/filepath"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
@@ -23,12 +22,10 @@ func (a *Agent) newBook() *holds.Book {
 		Cgroups:    a.pods.cgroups,
 		Journal:    filepath.Join(a.options.Paths.RunDir, holdsName),
 		Boot:       bootID(),
-		Now: func() time.Time {
-			return a.now()
-		},
-		Listed:    a.listHeld,
-		ListAgain: a.listAgain,
-		Pods:      a.pods.client.Pods,
+		Now:        a.now,
+		Listed:     a.listHeld,
+		ListAgain:  a.listAgain,
+		Pods:       a.pods.client.Pods,
 		Generation: func() uint64 {
 			kubelet, _ := a.kubelet.Kubelet()
 			return kubelet.Generation

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -81,9 +84,7 @@ func groupOf(path string) *group {
 func TestImportsGoOneWay(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-tags", "grpcnotrace", "-json=ImportPath,Imports", "../../...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	decoder := json.NewDecoder(strings.NewReader(string(out)))
 	empty := map[string]bool{}
 	for _, g := range groups {
@@ -98,9 +99,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		path := strings.TrimPrefix(strings.TrimPrefix(listed.ImportPath, module), "/")
 		own := groupOf(path)
 		if own == nil {
@@ -128,9 +127,7 @@ func TestProgramsAreSeparate(t *testing.T) {
 		"kubectl-generic_dp": {"internal/agent", "internal/host", "internal/kubelet/plugin"},
 	} {
 		out, err := exec.Command("go", "list", "-tags", "grpcnotrace", "-deps", "../../cmd/"+program).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for imported := range strings.Lines(string(out)) {
 			for _, path := range forbidden {
 				if strings.HasPrefix(strings.TrimSpace(imported)+"/", module+"/"+path+"/") {
@@ -159,4 +156,45 @@ func checkImport(own *group, path, imported string) string {
 		return ""
 	}
 	return "group " + own.name + " may only import " + strings.Join(own.imports, ", ")
+}
+
+// reference is a function and the file that ARCHITECTURE.md names for it.
+var reference = regexp.MustCompile("`([A-Za-z]+)` \\(`([a-z/_]+\\.go)`\\)")
+
+// file is any Go file that the page names.
+var file = regexp.MustCompile("`([a-z/_]+\\.go)`")
+
+// The walks through the code and the folders of ARCHITECTURE.md are true.
+func TestArchitecture(t *testing.T) {
+	t.Parallel()
+	const root = "../.."
+	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	must(t, err)
+	for _, m := range file.FindAllStringSubmatch(string(page), -1) {
+		if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+			t.Errorf("the page names a file that does not exist: %v", err)
+		}
+	}
+	references := reference.FindAllStringSubmatch(string(page), -1)
+	if len(references) < 20 {
+		t.Errorf("%d references to functions, want at least 20: has their form changed?", len(references))
+	}
+	for _, m := range references {
+		function, path := m[1], m[2]
+		source, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			continue // reported above
+		}
+		declared := regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + function + `[\[(]`)
+		if !declared.Match(source) {
+			t.Errorf("%s declares no function %s", path, function)
+		}
+	}
+	for _, g := range groups {
+		for _, folder := range g.folders {
+			if strings.HasPrefix(folder, "internal/") && !strings.Contains(string(page), "`"+folder) {
+				t.Errorf("the page does not name the folder %s", folder)
+			}
+		}
+	}
 }

@@ -1,12 +1,16 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
@@ -115,9 +119,7 @@ func (n *node) specNodes(kind, id string) int {
 		}
 	}
 	if text := n.spec(kind); text != "" {
-		if err := json.Unmarshal([]byte(text), &spec); err != nil {
-			n.Fatal(err)
-		}
+		must(n, json.Unmarshal([]byte(text), &spec))
 	}
 	for _, d := range spec.Devices {
 		if d.Name == id {
@@ -125,4 +127,61 @@ func (n *node) specNodes(kind, id string) int {
 		}
 	}
 	return 0
+}
+
+// newHost is a node without a kubelet, where container.cdi is implied.
+func newHost(t *testing.T, text string) *node {
+	t.Helper()
+	n := newNode(t, text)
+	n.kubelet.Stop()
+	must(t, os.RemoveAll(n.options.Paths.KubeletDir))
+	n.options.CDIOnly = true
+	n.addBus()
+	return n
+}
+
+func TestSpecsOnce(t *testing.T) {
+	t.Parallel()
+	n := newHost(t, zigbee)
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	a, err := agent.New(n.Context(), n.options)
+	must(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	names, err := a.Once(ctx)
+	if want := []string{"example.com/zigbee=all", "example.com/zigbee=usb:10c4:ea60:AAAA1111"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("Once: %v, %v, want %v", names, err, want)
+	}
+
+	serving, _ := n.serve()
+	<-serving.Settled()
+	a, err = agent.New(n.Context(), n.options)
+	must(t, err)
+	if _, err := a.Once(ctx); err == nil || !strings.Contains(err.Error(), "an instance is serving") {
+		t.Errorf("Once beside an instance that serves: %v, want a refusal", err)
+	}
+}
+
+// A kind that another program's spec has taken is free when that file goes, which is an
+// event: nothing is tried again meanwhile.
+func TestTakenKind(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r container.cdi = true"))
+	n.addNodes("r-a")
+	foreign := filepath.Join(n.options.Paths.CDIDir, "foreign.json")
+	spec := `{"cdiVersion": "0.5.0", "kind": "example.com/r", "devices": [{"name": "x", "containerEdits": {"env": ["A=b"]}}]}`
+	must(t, os.MkdirAll(filepath.Dir(foreign), 0o700))
+	must(t, os.WriteFile(foreign, []byte(spec), 0o600))
+	a, _ := n.serve()
+	n.untilListed("example.com/r", nil, []string{"r-a"})
+	n.eventually("a problem that names the file", func() bool {
+		problems := a.Status(t.Context()).Problems
+		return len(problems) == 1 && strings.Contains(problems[0].Reason, "is taken by "+foreign)
+	})
+	must(t, os.Remove(foreign))
+	began := time.Now()
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	if took := time.Since(began); took > 9*time.Second { // a timer would take ten
+		t.Errorf("listed %v after the file was removed: by a timer", took)
+	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // instance identifies an instance to an administrator who finds two of them. In a pod, every PID is
@@ -45,7 +45,7 @@ func (i instance) String() string {
 // the zero value if the file is too long, or is not JSON.
 func readInstance(path string) instance {
 	var i instance
-	text, err := atomicfile.Read(path, atomicfile.MaxSize)
+	text, err := files.Read(path, files.MaxSize)
 	if err == nil {
 		_ = json.Unmarshal(text, &i) // an unreadable identity is none
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // makeRunDir makes the run directory. It is no error if the file system of the directory is read-only.
@@ -137,7 +137,7 @@ func (p Paths) leftovers() ([]string, error) {
 	var withTemporary []string
 	for _, path := range all {
 		// A process that was killed while it wrote leaves the temporary file.
-		withTemporary = append(withTemporary, path, path+atomicfile.TempSuffix)
+		withTemporary = append(withTemporary, path, path+files.TempSuffix)
 	}
 	return withTemporary, err
 }

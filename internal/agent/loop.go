@@ -101,7 +101,7 @@ func newLoop(a *Agent, running phases) *loop {
 		dra:     a.dra,
 		book:    a.book,
 		page:    &a.page,
-		config:  a.found.config,
+		config:  a.found.reading.Config,
 		start:   a.now(),
 		prober:  health.New(a.options.Paths.local),
 		held:    &holds.View{},
@@ -118,7 +118,7 @@ func newLoop(a *Agent, running phases) *loop {
 			done:   make(chan struct{}),
 		},
 	}
-	a.reader.Trial.Serve(a.reader.Last())
+	a.reader.Trial.Serve(a.found.reading)
 	return l
 }
 

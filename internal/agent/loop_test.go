@@ -1,6 +1,10 @@
 package agent
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,5 +120,48 @@ func TestRetry(t *testing.T) {
 	}
 	if r.record(now, false); !r.at.IsZero() {
 		t.Errorf("all is written, and tried again at %v", r.at)
+	}
+}
+
+// A repeated failure is reported once: a report starts a pass, which saves again.
+func TestSaverTellsWhatChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newSaver()
+		s.first = func() {}
+		go s.run(ctx)
+		for i, want := range []string{"full", "", "", "read-only", "<nil>", ""} {
+			s.save(func() saved {
+				return saved{config: []error{errors.New("full"), errors.New("full"), errors.New("full"), errors.New("read-only"), nil, nil}[i]}
+			})
+			synctest.Wait()
+			told := ""
+			select {
+			case <-s.newResult:
+				told = fmt.Sprint(s.last.Load().config)
+			default:
+			}
+			if told != want {
+				t.Errorf("save %d: told %q, want %q", i, told, want)
+			}
+		}
+		cancel()
+	})
+}
+
+// A device that pods cannot use is a warning, unless that was requested or ends within milliseconds.
+func TestLevelOfUnhealthy(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]slog.Level{
+		"device is gone":        slog.LevelWarn,
+		"/dev/sda is read-only": slog.LevelWarn,
+		"settling":              slog.LevelInfo,
+		"health check pending":  slog.LevelDebug,
+		"resource was removed from the configuration": slog.LevelInfo,
+	} {
+		if got := levelOf(reason); got != want {
+			t.Errorf("level of %q is %s, want %s", reason, got, want)
+		}
 	}
 }

@@ -64,7 +64,7 @@ type cdiNames struct {
 const healthHold = 40 * time.Second
 
 // newOutputs returns outputs that have written nothing. wake is sent a value when a slow read has ended.
-func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outputs {
+func newOutputs(o Options, p *problems, wake signal) *outputs {
 	paths := o.Paths
 	out := &outputs{
 		options:  o,
@@ -76,7 +76,7 @@ func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outp
 		health: &output.Health{
 			Dir:   filepath.Join(paths.RunDir, healthName),
 			Local: paths.local,
-			Now:   now,
+			Now:   o.Now,
 			Hold:  healthHold,
 		},
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 )
 
-// newReader returns the reader of the configuration, and the configuration to start with. owns is
+// newReader returns the reader of the configuration, and what to serve at the start. owns is
 // set if this instance holds the lock: then it may write the last good configuration. It is an
 // error if there is neither a valid configuration nor a last good one.
-func newReader(o Options, owns bool) (*configuration.Reader, *config.Config, error) {
+func newReader(o Options, owns bool) (*configuration.Reader, configuration.Reading, error) {
 	return configuration.New(configuration.Options{
 		Path:     o.Config,
 		Text:     o.ConfigText,

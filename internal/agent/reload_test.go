@@ -127,9 +127,7 @@ func TestEditWithoutACDIDirectory(t *testing.T) {
 	n := newNode(t, parts("r", "s"))
 	n.addNodes("r-a", "s-a")
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	n.options.Paths.CDIDir = filepath.Join(file, "cdi")
 	a, _ := n.serve()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
@@ -143,9 +141,7 @@ func TestEditWithoutACDIDirectory(t *testing.T) {
 	if log := n.log.String(); !strings.Contains(log, "--cdi-dir: ") || !strings.Contains(log, "hint=\"container.cdi needs a directory") {
 		t.Errorf("log lacks the flag or the hint:\n%s", log)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	n.addNodes("r-b")
 	n.untilListed("example.com/r", []string{"r-a", "r-b"}, nil)
 }
@@ -156,16 +152,12 @@ func TestOneCDISpecThatCannotBeWritten(t *testing.T) {
 	n := newNode(t, parts("r container.cdi = true", "s container.cdi = true"))
 	n.addNodes("r-a", "s-a")
 	w := cdi.Writer{Dir: n.options.Paths.CDIDir, Owner: n.options.Paths.RunDir}
-	if err := os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/s"), "full"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/s"), "full"), 0o700))
 	n.serve()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	n.untilListed("example.com/s", nil, []string{"s-a"})
 	// Now the temporary file of r: what the file has stays Healthy.
-	if err := os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/r")+".tmp", "full"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/r")+".tmp", "full"), 0o700))
 	n.addNodes("r-b")
 	n.untilListed("example.com/r", []string{"r-a"}, []string{"r-b"})
 }
@@ -194,9 +186,7 @@ func TestTriedAgain(t *testing.T) {
 			n.configure(text)
 			hash := config.Hash([]config.File{{Name: "config.toml", Data: []byte(text)}})
 			mark := fmt.Sprintf(`{"hash":%q,"tries":3,"last":%q}`, hash, time.Now().Add(-again.lastTry).Format(time.RFC3339Nano))
-			if err := os.WriteFile(filepath.Join(n.options.Paths.StateDir, "config-trial.json"), []byte(mark), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(n.options.Paths.StateDir, "config-trial.json"), []byte(mark), 0o600))
 			a, _ := n.serve()
 			n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/r") == 2 })
 			if !strings.Contains(n.log.String(), "(3 times)") {
@@ -218,9 +208,7 @@ func TestUnwritableStateDirectory(t *testing.T) {
 	n := newNode(t, parts("r"))
 	n.addNodes("r-a")
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	n.options.Paths.StateDir = filepath.Join(file, "state")
 	a, _ := n.serve()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
@@ -242,9 +230,7 @@ func TestUnwritableStateDirectory(t *testing.T) {
 	if log := n.log.String(); strings.Contains(log, `hint=""`) || strings.Contains(log, "--state-dir: --state-dir") {
 		t.Errorf("want a hint, and the flag once:\n%s", log)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	n.addNodes("r-c")
 	n.eventually("the end of the problems", func() bool { return subjects() == "" })
 	if _, err := os.Stat(filepath.Join(n.options.Paths.StateDir, "last-good-config.json")); err != nil {
@@ -279,9 +265,7 @@ func TestStuckPass(t *testing.T) {
 	log := hangingLog{n.options.Log.Handler(), make(chan struct{}), make(chan struct{})}
 	n.options.Log = slog.New(log)
 	a, err := agent.New(t.Context(), n.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Other passes of a busy machine may not take so long.
 	a.SetStuckAfter(3 * time.Second)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -305,4 +289,96 @@ func TestStuckPass(t *testing.T) {
 	n.eventually("the end", func() bool {
 		return !a.Busy() && len(n.kubelet.Connected("example.com/r")) == 0
 	})
+}
+
+// Every kind of edit is noticed.
+func TestEditsAreNoticed(t *testing.T) {
+	t.Parallel()
+	write := func(t *testing.T, path, text string) {
+		t.Helper()
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	// mount makes a ConfigMap's next version as the kubelet does (k8s.io/kubernetes,
+	// pkg/volume/util, AtomicWriter).
+	mount := func(t *testing.T, dir, version, text string) {
+		t.Helper()
+		write(t, filepath.Join(dir, version, "config.toml"), text)
+		old, _ := os.Readlink(filepath.Join(dir, "..data"))
+		must(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
+		must(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+		if old == "" {
+			must(t, os.Symlink("..data/config.toml", filepath.Join(dir, "config.toml")))
+		} else {
+			must(t, os.RemoveAll(filepath.Join(dir, old)))
+		}
+	}
+	for name, tc := range map[string]struct {
+		config string // below the directory of the test
+		first  func(t *testing.T, dir, text string)
+		next   func(t *testing.T, dir, text string)
+	}{
+		"written in place": {
+			config: "config.toml",
+			first:  func(t *testing.T, dir, text string) { write(t, dir+"/config.toml", text) },
+			next:   func(t *testing.T, dir, text string) { write(t, dir+"/config.toml", text) },
+		},
+		"renamed into place, as vi does": {
+			config: "config.toml",
+			first:  func(t *testing.T, dir, text string) { write(t, dir+"/config.toml", text) },
+			next: func(t *testing.T, dir, text string) {
+				must(t, os.Rename(dir+"/config.toml", dir+"/config.toml~"))
+				write(t, dir+"/config.toml", text)
+				must(t, os.Remove(dir+"/config.toml~"))
+			},
+		},
+		"a link on the way is swapped": {
+			config: "config.toml",
+			first: func(t *testing.T, dir, text string) {
+				write(t, dir+"/a/real.toml", text)
+				must(t, os.Mkdir(dir+"/way", 0o755))
+				must(t, os.Symlink(dir+"/a", dir+"/way/link"))
+				must(t, os.Symlink("way/link/real.toml", dir+"/config.toml"))
+			},
+			next: func(t *testing.T, dir, text string) {
+				write(t, dir+"/b/real.toml", text)
+				must(t, os.Symlink(dir+"/b", dir+"/way/new"))
+				must(t, os.Rename(dir+"/way/new", dir+"/way/link"))
+			},
+		},
+		"file in a ConfigMap": {
+			config: "mount/config.toml",
+			first:  func(t *testing.T, dir, text string) { mount(t, dir+"/mount", "..1", text) },
+			next:   func(t *testing.T, dir, text string) { mount(t, dir+"/mount", "..2", text) },
+		},
+		"a file is added and one removed": {
+			config: "conf.d",
+			first:  func(t *testing.T, dir, text string) { write(t, dir+"/conf.d/first.toml", text) },
+			next: func(t *testing.T, dir, text string) {
+				write(t, dir+"/conf.d/.hidden.new", text)
+				must(t, os.Rename(dir+"/conf.d/.hidden.new", dir+"/conf.d/second.toml"))
+				must(t, os.Remove(dir+"/conf.d/first.toml"))
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "")
+			n.addNodes("r-a")
+			dir := t.TempDir()
+			n.options.Config = filepath.Join(dir, tc.config)
+			tc.first(t, dir, parts("r"))
+			_, stop := n.serve()
+			n.untilListed("example.com/r", []string{"r-a"}, nil)
+			tc.next(t, dir, parts("r count = 2"))
+			n.untilListed("example.com/r", []string{"r-a", "r-a::1"}, nil)
+			if n := n.kubelet.Registrations("example.com/r"); n != 1 {
+				t.Errorf("%d registrations, want 1", n)
+			}
+			if log := n.log.String(); strings.Contains(log, "level=ERROR") || strings.Count(log, "configuration loaded") != 1 {
+				t.Error("want one new configuration and no problem in the log")
+			}
+			stop()
+		})
+	}
 }

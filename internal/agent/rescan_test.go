@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
@@ -21,12 +22,8 @@ func TestFailedScanIsRepeated(t *testing.T) {
 	a, _ := n.serve()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	away := n.host.Sysfs() + ".away"
-	if err := os.Rename(n.host.Sysfs(), away); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(n.host.Dev(), "event"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(n.host.Sysfs(), away))
+	must(t, os.WriteFile(filepath.Join(n.host.Dev(), "event"), nil, 0o600))
 	scanFails := func() bool {
 		for _, p := range a.Status(t.Context()).Problems {
 			if p.Subject == "scan" {
@@ -39,9 +36,7 @@ func TestFailedScanIsRepeated(t *testing.T) {
 	if list, _ := n.kubelet.Latest("example.com/r"); strings.Join(list.Healthy(), " ") != "r-a" {
 		t.Errorf("healthy: %q, want the last snapshot", list.Healthy())
 	}
-	if err := os.Rename(away, n.host.Sysfs()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(away, n.host.Sysfs()))
 	n.eventually("a scan", func() bool { return !scanFails() })
 }
 
@@ -112,13 +107,49 @@ func TestUnreadFunctionIsReadAgain(t *testing.T) {
 	var c clock
 	a, _ := n.serveBy(&c)
 	n.eventually("a problem", func() bool { return strings.Contains(n.log.String(), "although it is on its bus") })
-	if err := os.Rename(modalias+".aside", modalias); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(modalias+".aside", modalias))
 	n.eventually("the device", func() bool {
 		c.forward(10 * time.Second)
 		a.Reload()
 		list, _ := n.kubelet.Latest("example.com/gpu")
 		return len(list.Healthy()) == 1
 	})
+}
+
+// A program makes its directory first, and its socket later. The event of the socket is in the new
+// directory.
+func TestSocketInANewDirectory(t *testing.T) {
+	t.Parallel()
+	// The directory for temporary files may be /dev/shm, where a glob selects device nodes.
+	dir, err := os.MkdirTemp("/var/tmp", "generic-dp-")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	top := filepath.Join(dir, "vendor")
+	text := "domain = \"example.com\"\n[[resource]]\nname = \"api\"\nmatch = { glob = \"" + top + "/*/api.sock\" }\n"
+	n := newNode(t, text)
+	n.options.Allow = config.Allow{Mounts: []string{top}}
+	// ready makes a directory with its socket at once.
+	ready := func(name string) {
+		t.Helper()
+		made := filepath.Join(dir, name)
+		err := errors.Join(
+			os.Mkdir(made, 0o755),
+			os.WriteFile(filepath.Join(made, "api.sock"), nil, 0o644),
+			os.Rename(made, filepath.Join(top, name)),
+		)
+		must(t, err)
+	}
+	listed := func(count int) func() bool {
+		return func() bool { return n.kubelet.Count("example.com/api").Allocatable == count }
+	}
+	must(t, os.Mkdir(top, 0o755))
+	var c clock // it stands still, so that nothing but an event causes a scan
+	n.serveBy(&c)
+	must(t, os.Mkdir(filepath.Join(top, "late"), 0o755))
+	ready("first")
+	n.until("the first socket", listed(1))
+	ready("second")
+	n.until("the second socket", listed(2)) // a scan has seen the directory late by now
+	must(t, os.WriteFile(filepath.Join(top, "late", "api.sock"), nil, 0o644))
+	n.until("the socket that is made later", listed(3))
 }

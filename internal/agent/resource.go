@@ -37,7 +37,7 @@ type resource struct {
 	nets *atomic.Pointer[inventory.Attributes]
 	// health makes the directories that show containers the health of their devices.
 	health *output.Health
-	// gate is for the calls of the kubelet. It is nil if this instance always may answer.
+	// gate is for the calls of the kubelet.
 	gate *gate
 	// book grants devices to containers. It may be nil.
 	book *holds.Book
@@ -81,8 +81,8 @@ type published struct {
 var retired = &config.Resource{EvictAfter: -1}
 
 // newResource returns a resource without devices. It has neither a plugin nor a book of holds.
-func newResource(r cdi.Resource, rescan signal) *resource {
-	res := &resource{Resource: r, rescan: rescan}
+func newResource(r cdi.Resource, g *gate) *resource {
+	res := &resource{Resource: r, gate: g}
 	res.now.Store(&published{config: retired, changed: make(chan struct{})})
 	return res
 }
@@ -91,12 +91,12 @@ func newResource(r cdi.Resource, rescan signal) *resource {
 // yet, see loop.startPlugin.
 func (a *Agent) addResource(key string, now time.Time) *resource {
 	name, byDRA := device.SplitResourceKey(key)
-	r := newResource(a.outputs.resource(name), a.rescan)
+	r := newResource(a.outputs.resource(name), a.gate)
+	r.rescan = a.rescan
 	r.nets = &a.host.latest
 	r.key = key
 	r.since = now
 	r.health = a.outputs.health
-	r.gate = a.gate
 	r.book = a.book
 	// All resources of DRA share one plugin, which registers the driver.
 	if byDRA {

@@ -188,9 +188,7 @@ func TestPodOfTheCheckpointKeepsItsRivalAway(t *testing.T) {
 	r.listed(true, true)
 	r.runs("a", zigbeeName)
 	r.stop()
-	if err := os.RemoveAll(filepath.Join(r.options.Paths.RunDir, "holds")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(r.options.Paths.RunDir, "holds")))
 	r.kubelet.RefusePods(fmt.Errorf("the API server is not reachable"))
 	registrations := r.kubelet.Registrations(serialName)
 	r.agent, r.stop = r.serveBy(r.clock)

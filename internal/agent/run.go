@@ -61,7 +61,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("starting",
 		"version", a.options.Version,
 		"config", a.options.configName(),
-		"resources", len(a.found.config.Resources),
+		"resources", len(a.found.reading.Config.Resources),
 	)
 	defer a.log.Info("stopped")
 	life := newPhases(ctx)

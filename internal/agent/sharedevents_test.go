@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -143,20 +144,7 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 // start starts an instance.
 func (s *sharing) start() {
 	s.Helper()
-	s.agent, s.stop = s.launch()
-}
-
-// launch starts an instance, which waits if another one serves.
-func (s *sharing) launch() (a *agent.Agent, stop func()) {
-	s.Helper()
-	a, err := agent.New(s.Context(), s.options)
-	if err != nil {
-		s.Fatal(err)
-	}
-	a.SetClock(s.clock.now)
-	a.SetAnswerWithin(s.answerWithin)
-	a.SetStartWithin(s.startWithin)
-	return a, s.run(a)
+	s.agent, s.stop = s.serveBy(s.clock)
 }
 
 // hardwareOf returns the hardware of a device that a device plugin offers, by its ID.
@@ -195,9 +183,7 @@ func (s *sharing) loseKubelet() {
 	if s.random.IntN(2) == 0 {
 		backup = nil
 	}
-	if err := s.kubelet.RestartFrom(backup); err != nil {
-		s.Fatal(err)
-	}
+	must(s, s.kubelet.RestartFrom(backup))
 	// The API server does not have the other pods of the backup.
 	for i := range s.admitted + 1 {
 		name := fmt.Sprint("p", i)
@@ -211,7 +197,7 @@ func (s *sharing) loseKubelet() {
 
 // update starts another instance, which waits until the old one ends.
 func (s *sharing) update() {
-	next, stop := s.launch()
+	next, stop := s.serveBy(s.clock)
 	if s.random.IntN(2) == 0 {
 		s.claims()
 		s.admit()
@@ -290,9 +276,7 @@ func (s *sharing) step() {
 	case n < 97:
 		s.configureAPIs()
 	case n < 98:
-		if err := s.kubelet.Restart(); err != nil {
-			s.Fatal(err)
-		}
+		must(s, s.kubelet.Restart())
 	default:
 		s.catchUp()
 	}
@@ -362,4 +346,48 @@ func TestRandomEventsOfSharing(t *testing.T) {
 		}
 	}()
 	s.eventually("all devices are free", s.isFree)
+}
+
+// dockedSticks are the two sticks of the dock in tests with random events. Each plug uses another port
+// of the dock.
+type dockedSticks struct {
+	bus *sysfstest.Host
+	// portOf is the port of each stick, empty if it is unplugged.
+	portOf [2]string
+	// ports counts the used ports.
+	ports int
+}
+
+func (d *dockedSticks) serial(i int) string { return []string{"AAAA1111", "BBBB2222"}[i] }
+
+// plug plugs a stick into the dock, or pulls it.
+func (d *dockedSticks) plug(i int) {
+	if d.portOf[i] != "" {
+		d.bus.RemoveUSB(d.portOf[i])
+		d.portOf[i] = ""
+		return
+	}
+	d.ports++
+	d.portOf[i] = fmt.Sprintf("1-4.%d", d.ports)
+	d.bus.AddUSB(stick(d.portOf[i], d.serial(i), fmt.Sprintf("ttyUSB%d", i)))
+}
+
+var (
+	long     = flag.Bool("long", false, "run the tests with random events as long as make model does")
+	longSeed = flag.Uint64("seed", 0, "repeat a run with -long; 0 takes another seed each time")
+)
+
+// randomRun returns the seed and the number of steps of a test with random events: full in make model, and
+// a tenth of it in make test, which only shows that the test works, with the same events each time.
+func randomRun(t *testing.T, full int) (seed uint64, steps int) {
+	t.Helper()
+	if !*long {
+		return 1, full / 10
+	}
+	seed = *longSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	return seed, full
 }

@@ -71,9 +71,6 @@ func isRegular(path string) bool {
 
 // take takes a right if no other instance has it. It does not wait.
 func (t turn) take(r right) (isOurs bool, err error) {
-	if t.file == nil {
-		return true, nil
-	}
 	_, err = t.control(unix.F_OFD_SETLK, unix.F_WRLCK, r)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		return false, nil
@@ -101,12 +98,8 @@ func (t turn) awaitShared(r right) <-chan struct{} { return t.awaitAs(r, unix.F_
 // awaitAs returns a channel that is closed when this instance has a lock. It stays open after an error.
 func (t turn) awaitAs(r right, kind int16) <-chan struct{} {
 	taken := make(chan struct{})
-	isFree := t.file == nil
-	if !isFree {
-		_, err := t.control(unix.F_OFD_SETLK, kind, r)
-		isFree = err == nil
-	}
-	if isFree {
+	_, err := t.control(unix.F_OFD_SETLK, kind, r)
+	if err == nil {
 		close(taken)
 		return taken
 	}
@@ -129,16 +122,11 @@ func (t turn) release(r right) { t.change(r, unix.F_UNLCK) }
 
 // change changes a lock that this instance has to a weaker one, which needs no waiting.
 func (t turn) change(r right, kind int16) {
-	if t.file != nil {
-		_, _ = t.control(unix.F_OFD_SETLK, kind, r)
-	}
+	_, _ = t.control(unix.F_OFD_SETLK, kind, r)
 }
 
 // isTaken reports whether another instance has a right.
 func (t turn) isTaken(r right) bool {
-	if t.file == nil {
-		return false
-	}
 	lock, err := t.control(unix.F_OFD_GETLK, unix.F_WRLCK, r)
 	return err == nil && lock.Type != unix.F_UNLCK
 }
@@ -154,14 +142,18 @@ func (t turn) close() {
 	_ = t.file.Close()
 }
 
-// control calls fcntl for a lock, and returns the lock that it describes. A signal may end the wait
-// without the lock (EINTR): then it begins again.
+// control calls fcntl for a lock, and returns the lock that it describes. Without a file every lock is
+// free. A signal may end the wait without the lock (EINTR): then it begins again.
 func (t turn) control(command int, kind int16, r right) (unix.Flock_t, error) {
 	lock := unix.Flock_t{
 		Type:   kind,
 		Whence: unix.SEEK_SET,
 		Start:  int64(r),
 		Len:    1,
+	}
+	if t.file == nil {
+		lock.Type = unix.F_UNLCK
+		return lock, nil
 	}
 	// The connection keeps the descriptor from being closed and used again during the call.
 	conn, err := t.file.SyscallConn()

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // CheckpointName is the name of the file in the kubelet's device plugin directory in which its device
@@ -66,7 +66,7 @@ var errNoEntries = errors.New("it has no Data.PodDeviceEntries")
 // readCheckpoint reads a checkpoint. The checksum at its end is not verified: the kubelet makes it from a
 // dump of its own Go types.
 func readCheckpoint(path string) ([]checkpointEntry, error) {
-	text, err := atomicfile.Read(path, maxCheckpoint)
+	text, err := files.Read(path, maxCheckpoint)
 	if err != nil {
 		return nil, err
 	}

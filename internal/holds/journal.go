@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // journal is the file with the holds that a restart of the program must not lose: the grants that the
@@ -39,7 +39,7 @@ func (j *journal) isOpen() bool {
 func (j *journal) replace(text []byte) error {
 	err := os.MkdirAll(filepath.Dir(j.path), 0o755)
 	if err == nil {
-		err = atomicfile.Write(j.path, text, 0o600)
+		err = files.Write(j.path, text, 0o600)
 	}
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (b *Book) readJournal() []entry {
 	if b.journal.path == "" {
 		return nil
 	}
-	text, err := atomicfile.Read(b.journal.path, maxJournal)
+	text, err := files.Read(b.journal.path, maxJournal)
 	if err != nil {
 		return nil // there is none, or another program has replaced it
 	}

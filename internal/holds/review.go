@@ -21,7 +21,7 @@ const (
 	// refreshWithin limits the query of a refresh.
 	refreshWithin = 5 * time.Second
 	// cgroupsExpected is when a kubelet that runs has made its cgroups: missing ones deserve a
-	// warning then.
+	// warning at the next look after that. No timer wakes an idle process for it.
 	cgroupsExpected = 10 * time.Second
 )
 
@@ -41,7 +41,8 @@ func (b *Book) Run(ctx context.Context, replaced <-chan struct{}) error {
 	others.Go(func() {
 		b.followCheckpoint(ctx, replaced)
 	})
-	warn := time.After(cgroupsExpected)
+	began := time.Now()
+	hasWarned := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -58,9 +59,10 @@ func (b *Book) Run(ctx context.Context, replaced <-chan struct{}) error {
 				b.NewPods()
 			}
 		case <-timer.C:
-		case <-warn:
+		}
+		if !hasWarned && time.Since(began) >= cgroupsExpected {
+			hasWarned = true
 			b.warnNoCgroups()
-			continue
 		}
 		next := b.look(ctx)
 		if len(b.watchedCgroups()) > 0 {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/order"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 
 // Files are the names of the files of the state in a directory.
 func Files() []string {
-	return []string{stateFile, stateFile + atomicfile.TempSuffix, badFile, laterFile, laterFile + atomicfile.TempSuffix}
+	return []string{stateFile, stateFile + files.TempSuffix, badFile, laterFile, laterFile + files.TempSuffix}
 }
 
 // Persisted is all state that survives a restart.
@@ -107,7 +107,7 @@ func (p Persisted) text() ([]byte, error) {
 // so is an unusable one, with an error.
 func Load(dir string) (Persisted, error) {
 	path := filepath.Join(dir, stateFile)
-	text, err := atomicfile.Read(path, maxSize)
+	text, err := files.Read(path, maxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Persisted{}, nil
 	}
@@ -152,9 +152,9 @@ func SetAside(dir string, later bool) error {
 		return os.Rename(path, filepath.Join(dir, badFile))
 	}
 	// The original stays: the program may die before the next save.
-	text, err := atomicfile.Read(path, atomicfile.MaxSize)
+	text, err := files.Read(path, files.MaxSize)
 	if err == nil {
-		err = atomicfile.Write(filepath.Join(dir, laterFile), text, 0o600)
+		err = files.Write(filepath.Join(dir, laterFile), text, 0o600)
 	}
 	return err
 }
@@ -171,7 +171,7 @@ func Prepare(dir string, p Persisted) (save func() error) {
 			err = os.MkdirAll(dir, 0o700)
 		}
 		if err == nil {
-			err = atomicfile.Write(path, text, 0o600)
+			err = files.Write(path, text, 0o600)
 		}
 		if err != nil {
 			return fmt.Errorf("--state-dir: write the state: %q: %w", path, err)

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
@@ -105,7 +104,7 @@ func (d DeviceInfos) Own() ([]string, error) {
 
 // wrote reports whether this installation wrote a file.
 func (d DeviceInfos) wrote(file string) bool {
-	text, err := atomicfile.Read(file, maxInfo)
+	text, err := files.Read(file, maxInfo)
 	if err != nil {
 		return false
 	}

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
@@ -75,50 +73,38 @@ func healthyCounts(devices []Device) []byte {
 	return text
 }
 
-// feature is the name of a label.
-type feature struct{ resource, name string }
-
-func (f feature) String() string { return f.resource + "." + f.name }
-
-func compareFeatures(a, b feature) int {
-	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.name, b.name))
-}
-
 // featureValues are the lines with the features of healthy devices. Different values of one feature are
 // sorted and joined. The error is about features that are left out, since Node Feature Discovery
 // drops a label that the API server would refuse.
 func featureValues(devices []Device) ([]byte, error) {
-	found := map[feature]map[string]bool{}
+	// The values are by the name of the label.
+	found := map[string][]string{}
 	for _, d := range devices {
 		if !d.Healthy {
 			continue
 		}
 		for name, text := range d.Offer.Features {
-			f := feature{d.Resource, name}
+			label := d.Resource + "." + name
 			value := labelValue(text)
-			if value == "" {
-				continue
+			if value != "" && !slices.Contains(found[label], value) {
+				found[label] = append(found[label], value)
 			}
-			if found[f] == nil {
-				found[f] = map[string]bool{}
-			}
-			found[f][value] = true
 		}
 	}
 	var lines []byte
 	var errs []error
-	inOrder := slices.Collect(maps.Keys(found))
-	order.Sort(inOrder, compareFeatures)
-	for _, f := range inOrder {
-		value := strings.Join(slices.Sorted(maps.Keys(found[f])), "_")
-		_, label, _ := strings.Cut(f.String(), "/")
+	for _, label := range slices.Sorted(maps.Keys(found)) {
+		values := found[label]
+		slices.Sort(values)
+		value := strings.Join(values, "_")
+		_, name, _ := strings.Cut(label, "/")
 		switch {
-		case len(label) > maxLabel:
-			errs = append(errs, fmt.Errorf("feature %s is left out: its name has more than %d characters after the domain", f, maxLabel))
+		case len(name) > maxLabel:
+			errs = append(errs, fmt.Errorf("feature %s is left out: its name has more than %d characters after the domain", label, maxLabel))
 		case len(value) > maxLabel:
-			errs = append(errs, fmt.Errorf("feature %s is left out: the values of all devices have more than %d characters", f, maxLabel))
+			errs = append(errs, fmt.Errorf("feature %s is left out: the values of all devices have more than %d characters", label, maxLabel))
 		default:
-			lines = fmt.Appendf(lines, "%s=%s\n", f, value)
+			lines = fmt.Appendf(lines, "%s=%s\n", label, value)
 		}
 	}
 	return lines, errors.Join(errs...)

@@ -242,5 +242,5 @@ func must(t *testing.T, err error) {
 // apply changes the tree as a pass of the program does.
 func apply(tree output.Links, want []output.Link, keep func(output.Link) bool) error {
 	plan, err := tree.Plan(want, keep)
-	return errors.Join(err, plan.Apply())
+	return errors.Join(err, plan.Remove(), plan.Make())
 }

@@ -31,13 +31,9 @@ func TestPicture(t *testing.T) {
 		t.Skipf("%s is not set: this makes the picture of the documentation", statusEnv)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var s status.Status
-	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &s))
 	open(t, "page", s, "--window-size=1200,540")
 }
 

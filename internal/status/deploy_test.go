@@ -27,9 +27,7 @@ func TestDashboardAndAlertsQueryExistingMetrics(t *testing.T) {
 		"../../deploy/helm/generic-dp/templates/prometheusrule.yaml": expressionsOfRules,
 	} {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		expressions := read(t, text)
 		if len(expressions) < 5 {
 			t.Errorf("%s: %d expressions", file, len(expressions))
@@ -56,9 +54,7 @@ func expressionsOfDashboard(t *testing.T, text []byte) []string {
 			List []struct{ Definition string }
 		}
 	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &d))
 	var all []string
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
@@ -88,13 +84,9 @@ func expressionsOfRules(_ *testing.T, text []byte) []string {
 func TestAlertsHaveRunbooks(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile("../../deploy/helm/generic-dp/templates/prometheusrule.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page, err := os.ReadFile("../../docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	anchors := map[string]bool{}
 	for line := range strings.Lines(string(page)) {
 		if title, isHeading := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); isHeading && line[0] == '#' {

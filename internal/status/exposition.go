@@ -11,10 +11,11 @@ import (
 // exposition has metrics by name, for the text format of Prometheus
 // (https://prometheus.io/docs/instrumenting/exposition_formats/). Prometheus's own
 // library would make the binary 0.5 MB larger.
-type exposition map[string]*family
+type exposition map[string]*series
 
-// family is a metric with its samples. Its name is the key in the exposition.
+// family describes a metric.
 type family struct {
+	name string
 	// kind is counter, gauge or histogram.
 	kind string
 	// help is one line, which is not escaped.
@@ -23,7 +24,11 @@ type family struct {
 	labels []string
 	// bounds are the bounds of a histogram's buckets.
 	bounds []float64
-	// samples has the samples by the values of the labels.
+}
+
+// series are the samples of a metric, by the values of its labels.
+type series struct {
+	family
 	samples map[string]*sample
 }
 
@@ -46,16 +51,17 @@ func label(name, value string) string {
 	return name + `="` + escape.Replace(valid) + `"`
 }
 
-// add adds a metric like f, without samples.
-func (e exposition) add(name string, f family) *family {
-	f.samples = map[string]*sample{}
-	e[name] = &f
-	return &f
+// add returns the series of a metric. It makes the series if there is none.
+func (e exposition) add(f family) *series {
+	if e[f.name] == nil {
+		e[f.name] = &series{family: f, samples: map[string]*sample{}}
+	}
+	return e[f.name]
 }
 
 // with returns the sample with these values of the labels. It makes the sample if there is none.
 // There must be as many values as labels.
-func (f *family) with(values ...string) *sample {
+func (f *series) with(values ...string) *sample {
 	key := strings.Join(values, "\x00")
 	// Values that only differ in invalid bytes become the same label, and must not be two samples.
 	key = strings.ToValidUTF8(key, "\uFFFD")
@@ -76,24 +82,24 @@ func (f *family) with(values ...string) *sample {
 }
 
 // set sets the sample with these values of the labels.
-func (f *family) set(v float64, values ...string) {
+func (f *series) set(v float64, values ...string) {
 	f.with(values...).value = v
 }
 
 // setInt sets a sample to a count.
-func (f *family) setInt(n int, values ...string) {
+func (f *series) setInt(n int, values ...string) {
 	f.set(float64(n), values...)
 }
 
 // setIfKnown sets a sample to a count, unless the count is nil.
-func (f *family) setIfKnown(n *int, values ...string) {
+func (f *series) setIfKnown(n *int, values ...string) {
 	if n != nil {
 		f.setInt(*n, values...)
 	}
 }
 
 // setBool sets a sample to 1 or 0.
-func (f *family) setBool(is bool, values ...string) {
+func (f *series) setBool(is bool, values ...string) {
 	if is {
 		f.set(1, values...)
 	} else {
@@ -102,7 +108,7 @@ func (f *family) setBool(is bool, values ...string) {
 }
 
 // forget drops all samples with a label.
-func (f *family) forget(name, value string) {
+func (f *series) forget(name, value string) {
 	maps.DeleteFunc(f.samples, func(_ string, s *sample) bool {
 		// The quotes around the value prevent matches of a part of it.
 		return strings.Contains(s.labels, label(name, value))
@@ -128,7 +134,7 @@ func (e exposition) text() []byte {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		f := e[name]
 		if len(f.samples) > 0 {
-			w.family(name, f)
+			w.series(f)
 		}
 	}
 	return w.text
@@ -137,16 +143,16 @@ func (e exposition) text() []byte {
 // textWriter writes metrics in the text format.
 type textWriter struct{ text []byte }
 
-// family writes a metric with its samples.
-func (w *textWriter) family(name string, f *family) {
-	w.text = fmt.Appendf(w.text, "# HELP %s %s\n", name, f.help)
-	w.text = fmt.Appendf(w.text, "# TYPE %s %s\n", name, f.kind)
+// series writes a metric with its samples.
+func (w *textWriter) series(f *series) {
+	w.text = fmt.Appendf(w.text, "# HELP %s %s\n", f.name, f.help)
+	w.text = fmt.Appendf(w.text, "# TYPE %s %s\n", f.name, f.kind)
 	samples := slices.SortedFunc(maps.Values(f.samples), compareLabels)
 	for _, s := range samples {
 		if f.bounds == nil {
-			w.line(name, s.labels, s.value)
+			w.line(f.name, s.labels, s.value)
 		} else {
-			w.histogram(name, s, f.bounds)
+			w.histogram(f.name, s, f.bounds)
 		}
 	}
 }

@@ -14,8 +14,9 @@ func gauges(s Status) exposition {
 }
 
 // gauge adds a gauge, without samples.
-func (e exposition) gauge(name, help string, labels ...string) *family {
-	return e.add(name, family{
+func (e exposition) gauge(name, help string, labels ...string) *series {
+	return e.add(family{
+		name:   name,
 		kind:   "gauge",
 		help:   help,
 		labels: labels,
@@ -23,8 +24,9 @@ func (e exposition) gauge(name, help string, labels ...string) *family {
 }
 
 // counter adds a counter, without samples.
-func (e exposition) counter(name, help string) *family {
-	return e.add(name, family{
+func (e exposition) counter(name, help string) *series {
+	return e.add(family{
+		name: name,
 		kind: "counter",
 		help: help,
 	})

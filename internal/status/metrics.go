@@ -5,26 +5,10 @@ import (
 	"time"
 )
 
-// The names of counters and histograms. Labels are named like the configuration keys, the log
-// keys and the columns of `devices`.
-const (
-	configLoadsTotal   = "generic_dp_config_loads_total"
-	registrationsTotal = "generic_dp_registrations_total"
-	refusalsTotal      = "generic_dp_registration_refusals_total"
-	allocationsTotal   = "generic_dp_allocations_total"
-	allocationSeconds  = "generic_dp_allocation_duration_seconds"
-	sliceWritesTotal   = "generic_dp_slice_writes_total"
-	scansTotal         = "generic_dp_scans_total"
-	ueventsTotal       = "generic_dp_uevents_total"
-	scanSeconds        = "generic_dp_scan_duration_seconds"
-	scanFailuresTotal  = "generic_dp_scan_failures_total"
-	evictionsTotal     = "generic_dp_evictions_total"
-)
-
 // ScanReason is what requested a scan of the host.
 type ScanReason string
 
-// The values of the label reason of scansTotal.
+// The values of the label reason of scans.
 const (
 	ScanUevent   ScanReason = "uevent"   // the kernel announced changed devices
 	ScanNames    ScanReason = "names"    // names below /dev changed
@@ -34,64 +18,75 @@ const (
 	ScanConfig   ScanReason = "config"   // a new configuration needs more to be scanned
 )
 
-// eventMetrics are the metrics that a call of Metrics updates, unlike the gauges of a
-// Status. Labels are in alphabetical order.
-var eventMetrics = map[string]family{
-	configLoadsTotal: {
+// The metrics that a call of Metrics updates, unlike the gauges of a Status. Labels are in alphabetical
+// order, and named like the configuration keys, the log keys and the columns of `devices`.
+var (
+	loads = family{
+		name:   "generic_dp_config_loads_total",
 		kind:   "counter",
 		help:   "Loads of the configuration, including the first one, by result: ok or error.",
 		labels: []string{"result"},
-	},
-	registrationsTotal: {
+	}
+	registrations = family{
+		name:   "generic_dp_registrations_total",
 		kind:   "counter",
 		help:   "Registrations accepted by the kubelet, by reason.",
 		labels: []string{"reason", "resource"},
-	},
-	refusalsTotal: {
+	}
+	refusals = family{
+		name:   "generic_dp_registration_refusals_total",
 		kind:   "counter",
 		help:   "Failed registration attempts.",
 		labels: []string{"resource"},
-	},
-	allocationsTotal: {
+	}
+	allocations = family{
+		name:   "generic_dp_allocations_total",
 		kind:   "counter",
 		help:   "Allocate calls by result: ok or error.",
 		labels: []string{"resource", "result"},
-	},
-	allocationSeconds: {
+	}
+	allocationSeconds = family{
+		name:   "generic_dp_allocation_duration_seconds",
 		kind:   "histogram",
 		help:   "Duration of Allocate calls.",
 		labels: []string{"resource"},
 		bounds: []float64{.0005, .001, .005, .01, .05, .1, .5, 1},
-	},
-	sliceWritesTotal: {
+	}
+	sliceWrites = family{
+		name:   "generic_dp_slice_writes_total",
 		kind:   "counter",
 		help:   "Writes of ResourceSlices to the API server by result: ok or error.",
 		labels: []string{"result"},
-	},
-	scansTotal: {
+	}
+	scans = family{
+		name:   "generic_dp_scans_total",
 		kind:   "counter",
 		help:   "Scans of the host by reason: uevent, names, all, retry, allocate or config.",
 		labels: []string{"reason"},
-	},
-	scanFailuresTotal: {
+	}
+	scanFailures = family{
+		name: "generic_dp_scan_failures_total",
 		kind: "counter",
 		help: "Failed scans; the last snapshot stays in use.",
-	},
-	scanSeconds: {
+	}
+	scanSeconds = family{
+		name:   "generic_dp_scan_duration_seconds",
 		kind:   "histogram",
 		help:   "Duration of scans of the host.",
 		bounds: []float64{.001, .005, .01, .05, .1, .5, 1},
-	},
-	ueventsTotal: {
+	}
+	uevents = family{
+		name: "generic_dp_uevents_total",
 		kind: "counter",
 		help: "Devices announced by uevents, once per scan.",
-	},
-	evictionsTotal: {
+	}
+	evictions = family{
+		name:   "generic_dp_evictions_total",
 		kind:   "counter",
 		help:   "Requested evictions of pods by result: ok, blocked or error.",
 		labels: []string{"result"},
-	},
-}
+	}
+)
 
 // Metrics counts events and serves them with the gauges of a Node. A nil *Metrics
 // counts nothing. It is safe for concurrent use.
@@ -115,61 +110,60 @@ func New(state State) *Metrics {
 		events:    exposition{},
 	}
 	m.node, _ = state.(Node)
-	for name, f := range eventMetrics {
-		f := m.events.add(name, f)
-		if m.node != nil && len(f.labels) == 0 {
-			f.with() // present from the start
+	if m.node != nil {
+		// Metrics without labels are present from the start.
+		for _, f := range []family{scanFailures, scanSeconds, uevents} {
+			m.events.add(f).with()
 		}
 	}
 	return m
 }
 
-// add adds to a counter, or observes a value of a histogram. name must be a key of eventMetrics,
-// and labels are the values in the order of its labels.
-func (m *Metrics) add(name string, value float64, labels ...string) {
+// add adds to a counter, or observes a value of a histogram. labels are the values in the order of its
+// labels.
+func (m *Metrics) add(f family, value float64, labels ...string) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.events[name]
-	f.with(labels...).add(value, f.bounds)
+	m.events.add(f).with(labels...).add(value, f.bounds)
 }
 
 // CountLoad counts a load of the configuration. err is nil if it is valid.
 func (m *Metrics) CountLoad(err error) {
-	m.add(configLoadsTotal, 1, result(err))
+	m.add(loads, 1, result(err))
 }
 
 // CountRegistration counts a registration that the kubelet accepted.
 func (m *Metrics) CountRegistration(resource, reason string) {
-	m.add(registrationsTotal, 1, reason, resource)
+	m.add(registrations, 1, reason, resource)
 }
 
 // CountRefusal counts a failed registration.
 func (m *Metrics) CountRefusal(resource string) {
-	m.add(refusalsTotal, 1, resource)
+	m.add(refusals, 1, resource)
 }
 
 // CountAllocation counts an Allocate call. For DRA it counts a claim, and resource is the name of
 // the driver.
 func (m *Metrics) CountAllocation(resource string, took time.Duration, err error) {
-	m.add(allocationsTotal, 1, resource, result(err))
+	m.add(allocations, 1, resource, result(err))
 	m.add(allocationSeconds, took.Seconds(), resource)
 }
 
 // CountSliceWrite counts a write of a ResourceSlice.
 func (m *Metrics) CountSliceWrite(err error) {
-	m.add(sliceWritesTotal, 1, result(err))
+	m.add(sliceWrites, 1, result(err))
 }
 
 // CountScan counts a scan of the host: its reason, the devices that uevents
 // announced, and its duration or failure.
-func (m *Metrics) CountScan(reason ScanReason, uevents int, took time.Duration, err error) {
-	m.add(scansTotal, 1, string(reason))
-	m.add(ueventsTotal, float64(uevents))
+func (m *Metrics) CountScan(reason ScanReason, announced int, took time.Duration, err error) {
+	m.add(scans, 1, string(reason))
+	m.add(uevents, float64(announced))
 	if err != nil {
-		m.add(scanFailuresTotal, 1)
+		m.add(scanFailures, 1)
 	} else {
 		m.add(scanSeconds, took.Seconds())
 	}
@@ -178,7 +172,7 @@ func (m *Metrics) CountScan(reason ScanReason, uevents int, took time.Duration, 
 // CountEvictions counts n requests to evict a pod: "ok", "blocked" by a disruption budget, or
 // "error".
 func (m *Metrics) CountEvictions(n int, result string) {
-	m.add(evictionsTotal, float64(n), result)
+	m.add(evictions, float64(n), result)
 }
 
 // Forget drops the counters of a removed resource. A resource of the same name starts from zero

@@ -88,9 +88,7 @@ type server struct {
 func newServer(t *testing.T, s status.State) *server {
 	t.Helper()
 	l, err := status.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := status.New(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -108,21 +106,15 @@ func newServer(t *testing.T, s status.State) *server {
 func (s *server) get(path, host string) (*http.Response, string) {
 	s.Helper()
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+s.address+path, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s, err)
 	if host != "" {
 		req.Host = host
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s, err)
 	return resp, string(body)
 }
 
@@ -189,9 +181,7 @@ func TestScrape(t *testing.T) {
 	}
 	body = strings.ReplaceAll(body, runtime.Version(), "go1.26")
 	want, err := os.ReadFile("testdata/metrics.golden")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(want), body); diff != "" {
 		t.Errorf("/metrics differs from testdata/metrics.golden (-want +got):\n%s", diff)
 	}
@@ -207,9 +197,7 @@ func TestScrapeFollowsGuidelines(t *testing.T) {
 	s.countAll()
 	_, body := s.get("/metrics", "")
 	problems, err := promlint.New(strings.NewReader(body)).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -240,9 +228,7 @@ func TestStatusOnLoopbackOnly(t *testing.T) {
 	}
 
 	l, err := status.Listen(":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- status.New(&state{}).Serve(ctx, l) }()
@@ -252,9 +238,7 @@ func TestStatusOnLoopbackOnly(t *testing.T) {
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, a := range addresses {
 		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && !ip.IP.IsLoopback() {
 			other := &server{t, nil, net.JoinHostPort(ip.IP.String(), port)}
@@ -265,5 +249,13 @@ func TestStatusOnLoopbackOnly(t *testing.T) {
 				t.Errorf("/metrics from %s: %s", ip.IP, resp.Status)
 			}
 		}
+	}
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

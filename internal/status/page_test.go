@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
@@ -29,9 +32,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("%s %v", resp.Status, resp.Header)
 	}
 	source, err := os.ReadFile("page.html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if body != string(source) {
 		t.Error("the page is not page.html")
 	}
@@ -63,9 +64,7 @@ func TestStatusForThePage(t *testing.T) {
 		Alerts  []struct{ Heading string }
 		Docs    string
 	}
-	if err := json.Unmarshal([]byte(body), &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(body), &got))
 	isComplete := got.Version == "v1.2.3" && got.Now != "" && len(got.Alerts) == 1 && got.Alerts[0].Heading == "Not ready"
 	if !isComplete || !strings.Contains(got.Docs, "/blob/v1.2.3/docs/") {
 		t.Errorf("%s", body)
@@ -76,9 +75,7 @@ func TestStatusForThePage(t *testing.T) {
 func TestSectionsExist(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	anchors := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		title := strings.TrimLeft(strings.TrimSpace(line), "#")
@@ -88,9 +85,7 @@ func TestSectionsExist(t *testing.T) {
 		}
 	}
 	source, err := os.ReadFile("help.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, page := newServer(t, &state{}).get("/", "")
 	sections := regexp.MustCompile(`Section = "([^"]+)"`).FindAllStringSubmatch(string(source), -1)
 	if len(sections) < 8 {
@@ -108,5 +103,41 @@ func TestSectionsExist(t *testing.T) {
 		if got := status.SectionAbsent.URL(version); !strings.Contains(got, "/blob/"+ref+"/docs/") {
 			t.Errorf("version %q links to %s, want %s", version, got, ref)
 		}
+	}
+}
+
+// Devices that have left the lists are shown for a day, unless they come back or an edit has
+// removed them.
+func TestGoneDevices(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	left := func(id, reason string, ago time.Duration) status.Event {
+		return status.Event{
+			Time:     now.Add(-ago),
+			Resource: "example.com/zigbee",
+			ID:       id,
+			What:     status.LeftList + reason,
+		}
+	}
+	s := status.Status{
+		Events: []status.Event{
+			left("old", ledger.ReasonGone, 25*time.Hour),
+			left("gone", ledger.ReasonGone, 3*time.Hour),
+			left("back", ledger.ReasonGone, 2*time.Hour),
+			left("gone", ledger.ReasonGone, time.Hour),
+			left("removed", ledger.ReasonRemoved, time.Hour),
+		},
+		Resources: []status.Resource{{
+			Name:    "example.com/zigbee",
+			Devices: []status.Device{{ID: "back", Health: status.Healthy}},
+		}},
+	}
+	var lines []string
+	for _, a := range s.Alerts(now) {
+		lines = append(lines, append([]string{a.Heading}, a.Lines...)...)
+	}
+	want := []string{"Gone in the last 24 h", "example.com/zigbee gone, at 2026-11-27 11:00:00 UTC"}
+	if !slices.Equal(lines, want) {
+		t.Errorf("%q, want %q", lines, want)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // goodName is the file in the state directory with the text of the last good configuration. It is one
@@ -28,7 +28,7 @@ type copiedFile struct {
 // LastGood returns the copy of the last good configuration. It returns nil if there is none, or if it
 // is unusable.
 func LastGood(stateDir string) []config.File {
-	text, err := atomicfile.Read(filepath.Join(stateDir, goodName), atomicfile.MaxSize)
+	text, err := files.Read(filepath.Join(stateDir, goodName), files.MaxSize)
 	if err != nil {
 		return nil
 	}
@@ -36,21 +36,21 @@ func LastGood(stateDir string) []config.File {
 	if err := json.Unmarshal(text, &copied); err != nil {
 		return nil
 	}
-	var files []config.File
+	var good []config.File
 	for _, f := range copied {
-		files = append(files, config.File{
+		good = append(good, config.File{
 			Name: f.Name,
 			Path: f.Path,
 			Data: []byte(f.Text),
 		})
 	}
-	return files
+	return good
 }
 
 // writeCopy makes a configuration the last good one on disk.
-func writeCopy(stateDir string, files []config.File) error {
+func writeCopy(stateDir string, served []config.File) error {
 	var copied []copiedFile
-	for _, f := range files {
+	for _, f := range served {
 		copied = append(copied, copiedFile{
 			Name: f.Name,
 			Path: f.Path,
@@ -62,7 +62,7 @@ func writeCopy(stateDir string, files []config.File) error {
 		err = os.MkdirAll(stateDir, 0o700)
 	}
 	if err == nil {
-		err = atomicfile.Write(filepath.Join(stateDir, goodName), text, 0o600)
+		err = files.Write(filepath.Join(stateDir, goodName), text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("--state-dir: %w", err)

@@ -32,7 +32,6 @@ package configuration
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -66,13 +65,18 @@ type Reading struct {
 	// Config is the configuration to serve. With an error, it is served in place of the one on disk, and
 	// nil means that nothing changes.
 	Config *config.Config
-	// Err is why the configuration on disk is broken, or a SuspectError.
+	// Err is why the configuration on disk is broken or suspect.
 	Err error
+	// Until is when a suspect configuration is tried again without an edit. It is the zero time for any
+	// other.
+	Until time.Time
 
 	files []config.File
 	// hash is the hash of the files. It is empty if they cannot be read.
 	hash string
 }
+
+func (r Reading) isSuspect() bool { return !r.Until.IsZero() }
 
 // same reports whether two readings are the same text, or broken in the same way.
 func (r Reading) same(other Reading) bool {
@@ -101,10 +105,9 @@ type Reader struct {
 	ignored []config.Problem
 }
 
-// New returns a reader and the configuration to start with. If the one on disk is broken,
-// that is the last good one, and Last says why. Without a last good one, it is an empty configuration
-// if the one on disk was tried too often.
-func New(o Options) (*Reader, *config.Config, error) {
+// New returns a reader and what to serve at the start, see begin. It is an error if there is nothing to
+// serve.
+func New(o Options) (*Reader, Reading, error) {
 	dirs := func() []string {
 		if len(o.Text) > 0 {
 			return nil
@@ -121,12 +124,11 @@ func New(o Options) (*Reader, *config.Config, error) {
 	if o.Owns {
 		r.Trial.own()
 	}
-	r.last = r.try(r.load(), false)
-	first := r.orLastGood(r.last)
+	first := r.begin()
 	if first.Config == nil {
-		return r, nil, first.Err
+		return r, first, first.Err
 	}
-	return r, first.Config, nil
+	return r, first, nil
 }
 
 // Own makes this instance the owner of the files, after another one has ended, and returns what to serve.
@@ -135,12 +137,15 @@ func (r *Reader) Own() Reading {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Trial.own()
-	r.last = r.try(r.load(), false)
-	return r.orLastGood(r.last)
+	return r.begin()
 }
 
-// orLastGood returns what to serve at the start, if the configuration on disk may be broken or suspect.
-func (r *Reader) orLastGood(last Reading) Reading {
+// begin returns what to serve: the configuration on disk. If it is broken or suspect, that is the last good
+// one. Without a last good one, it is an empty configuration in place of a suspect one, and nil in place of
+// a broken one.
+func (r *Reader) begin() Reading {
+	last := r.try(r.load(), false)
+	r.last = last
 	if last.Err == nil {
 		return last
 	}
@@ -153,8 +158,7 @@ func (r *Reader) orLastGood(last Reading) Reading {
 			return last
 		}
 	}
-	var suspect *SuspectError
-	if errors.As(last.Err, &suspect) {
+	if last.isSuspect() {
 		r.options.Log.Error("no resource is served: there is no other configuration", "config", r.options.Path)
 		last.Config = &config.Config{}
 	}
@@ -169,9 +173,6 @@ func pathsOf(files []config.File) []string {
 	}
 	return paths
 }
-
-// Last returns the reading of New.
-func (r *Reader) Last() Reading { return r.last }
 
 // Readings are the readings that differ from the one before.
 func (r *Reader) Readings() <-chan Reading { return r.readings }
@@ -207,9 +208,8 @@ func (r *Reader) Run(ctx context.Context) error {
 func (r *Reader) retry() <-chan time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var suspect *SuspectError
-	if errors.As(r.last.Err, &suspect) {
-		return time.After(time.Until(suspect.Until))
+	if r.last.isSuspect() {
+		return time.After(time.Until(r.last.Until))
 	}
 	return nil
 }
@@ -268,8 +268,12 @@ func (r *Reader) try(next Reading, requested bool) Reading {
 	if next.Err != nil {
 		return next
 	}
-	if err := r.Trial.check(next.hash); err != nil && !requested {
-		return Reading{files: next.files, hash: next.hash, Err: err}
+	tries, until := r.Trial.suspect(next.hash)
+	if tries > 0 && !requested {
+		next.Err = fmt.Errorf("the program died while it tried this configuration, or could not match it in time (%d times): "+
+			"it is tried again when it is edited, on SIGHUP, or %s after the last time", tries, retryAfter)
+		next.Until = until
+		return next
 	}
 	before := r.Trial.count(next.hash)
 	next.Config, next.Err = r.options.Check(next.files)

@@ -2,7 +2,6 @@ package configuration
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +9,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 const (
@@ -44,20 +43,6 @@ type mark struct {
 	isOurs bool
 }
 
-// SuspectError says that a configuration is not tried, because the program did not survive it, or could
-// not match it in time.
-type SuspectError struct {
-	// Tries is how often the program died, or could not match it in time.
-	Tries int
-	// Until is when it is tried again without an edit.
-	Until time.Time
-}
-
-func (e *SuspectError) Error() string {
-	return fmt.Sprintf("the program died while it tried this configuration, or could not match it in time (%d times): "+
-		"it is tried again when it is edited, on SIGHUP, or %s after the last time", e.Tries, retryAfter)
-}
-
 // Trial decides whether a configuration is good. See the package comment for the rules.
 //
 // The loop calls Serve and Follow, which do not wait for a disk. All other methods may wait for it.
@@ -84,10 +69,10 @@ type Trial struct {
 
 // own reads what the former owner of the files left, and makes this instance the owner.
 func (t *Trial) own() {
-	_ = os.Remove(filepath.Join(t.dir, goodName+atomicfile.TempSuffix)) // of a killed instance
+	_ = os.Remove(filepath.Join(t.dir, goodName+files.TempSuffix)) // of a killed instance
 	good := LastGood(t.dir)
 	var left mark
-	text, err := atomicfile.Read(filepath.Join(t.dir, markName), atomicfile.MaxSize)
+	text, err := files.Read(filepath.Join(t.dir, markName), files.MaxSize)
 	if err == nil && json.Unmarshal(text, &left) != nil {
 		left = mark{} // an unreadable mark has no configuration
 	}
@@ -100,16 +85,17 @@ func (t *Trial) own() {
 	}
 }
 
-// check returns a SuspectError for a configuration that was tried too often, and not long ago.
-func (t *Trial) check(hash string) error {
+// suspect returns how often a configuration was tried, and when to try it again, if that was too often and
+// not long ago. Otherwise tries is 0.
+func (t *Trial) suspect(hash string) (tries int, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	isTriedOut := hash == t.mark.Hash && t.mark.Tries >= maxTries
-	until := t.mark.Last.Add(retryAfter)
+	until = t.mark.Last.Add(retryAfter)
 	if isTriedOut && time.Now().Before(until) {
-		return &SuspectError{Tries: t.mark.Tries, Until: until}
+		return t.mark.Tries, until
 	}
-	return nil
+	return 0, time.Time{}
 }
 
 // count counts a try of the configuration on disk, before its text is parsed. It returns the mark of
@@ -195,13 +181,13 @@ func (t *Trial) writeMark() {
 	}
 	path := filepath.Join(t.dir, markName)
 	if !isOnTrial {
-		_ = atomicfile.Remove(path)
+		_ = files.Remove(path)
 		return
 	}
 	text, err := json.Marshal(next)
 	if err == nil {
 		_ = os.MkdirAll(t.dir, 0o700) // nothing was saved yet
-		_ = atomicfile.Write(path, text, 0o600)
+		_ = files.Write(path, text, 0o600)
 	}
 }
 

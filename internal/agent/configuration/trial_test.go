@@ -32,7 +32,7 @@ func newNode(t *testing.T) *node {
 }
 
 // start reads the configuration, as a program does that begins. Without End, the program dies.
-func (n *node) start() (*configuration.Reader, *config.Config) {
+func (n *node) start() (*configuration.Reader, configuration.Reading) {
 	n.Helper()
 	return n.read(true)
 }
@@ -47,9 +47,9 @@ func (n *node) wait() *configuration.Reader {
 // serve serves what is on disk for an hour, and exits.
 func (n *node) serve(isLate bool) {
 	n.Helper()
-	r, _ := n.start()
+	r, got := n.start()
 	now := time.Unix(0, 0)
-	r.Trial.Serve(r.Last())
+	r.Trial.Serve(got)
 	r.Trial.Follow(now, isLate)
 	r.Trial.Follow(now.Add(time.Hour), isLate)
 	if err := r.Trial.End(); err != nil {
@@ -57,9 +57,9 @@ func (n *node) serve(isLate bool) {
 	}
 }
 
-func (n *node) read(owns bool) (*configuration.Reader, *config.Config) {
+func (n *node) read(owns bool) (*configuration.Reader, configuration.Reading) {
 	n.Helper()
-	r, cfg, err := configuration.New(configuration.Options{
+	r, first, err := configuration.New(configuration.Options{
 		Path:     n.path,
 		StateDir: n.stateDir,
 		Owns:     owns,
@@ -70,7 +70,7 @@ func (n *node) read(owns bool) (*configuration.Reader, *config.Config) {
 	if err != nil {
 		n.Fatal(err)
 	}
-	return r, cfg
+	return r, first
 }
 
 func (n *node) write(text string) {
@@ -99,21 +99,20 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 	const deadly = "[[resource]]\nname = \"example.com/x\"\nmatch.glob = \"/dev/x\"\n"
 	n.write(deadly)
 	for tries := range 3 {
-		r, cfg := n.start()
-		if len(cfg.Resources) != 1 {
+		r, got := n.start()
+		if len(got.Config.Resources) != 1 {
 			t.Fatal("the configuration is not tried")
 		}
 		checkMark(r, tries+1)
 	}
-	r, cfg := n.start()
-	var suspect *configuration.SuspectError
-	if len(cfg.Resources) != 0 || !errors.As(r.Last().Err, &suspect) {
-		t.Errorf("the fourth start serves %d resources, with the error %v", len(cfg.Resources), r.Last().Err)
+	_, got := n.start()
+	if len(got.Config.Resources) != 0 || got.Until.IsZero() {
+		t.Errorf("the fourth start serves %d resources, with the error %v", len(got.Config.Resources), got.Err)
 	}
 	n.write(deadly + "# edited\n")
-	r, cfg = n.start()
-	if len(cfg.Resources) != 1 || r.Last().Err != nil {
-		t.Errorf("after an edit, %d resources are served, with the error %v", len(cfg.Resources), r.Last().Err)
+	r, got := n.start()
+	if len(got.Config.Resources) != 1 || got.Err != nil {
+		t.Errorf("after an edit, %d resources are served, with the error %v", len(got.Config.Resources), got.Err)
 	}
 	// A normal exit takes back the try.
 	checkMark(r, 1)
@@ -123,11 +122,11 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 	checkMark(r, 0)
 	// Once its lists are published, power failures do not count.
 	for range 5 {
-		r, cfg = n.start()
-		if len(cfg.Resources) != 1 {
+		r, got = n.start()
+		if len(got.Config.Resources) != 1 {
 			t.Fatal("nothing is served after power failures")
 		}
-		r.Trial.Serve(r.Last())
+		r.Trial.Serve(got)
 		r.Trial.Follow(time.Unix(0, 0), false)
 		if err := r.Trial.Save(); err != nil {
 			t.Fatal(err)
@@ -157,9 +156,8 @@ func TestTakeover(t *testing.T) {
 			t.Errorf("before the takeover, the mark is %s", text)
 		}
 		got := waiting.Own()
-		var suspect *configuration.SuspectError
 		isTried := got.Err == nil && len(got.Config.Resources) == 2
-		isRefused := errors.As(got.Err, &suspect) && len(got.Config.Resources) == 1
+		isRefused := !got.Until.IsZero() && len(got.Config.Resources) == 1
 		if tries < 3 && !isTried || tries == 3 && !isRefused {
 			t.Fatalf("after %d tries, %d resources are served, with the error %v", tries, len(got.Config.Resources), got.Err)
 		}
@@ -180,18 +178,17 @@ func TestLateConfigurationIsNeverGood(t *testing.T) {
 		n.serve(true)
 	}
 
-	r, cfg := n.start()
-	var suspect *configuration.SuspectError
-	if !errors.As(r.Last().Err, &suspect) || len(cfg.Resources) != 1 {
-		t.Errorf("the next start serves %d resources, with the error %v on disk; want the last good one", len(cfg.Resources), r.Last().Err)
+	_, got := n.start()
+	if got.Until.IsZero() || len(got.Config.Resources) != 1 {
+		t.Errorf("the next start serves %d resources, with the error %v on disk; want the last good one", len(got.Config.Resources), got.Err)
 	}
 	// Matched in time at last, it is good.
 	n.write(slow + "# edited\n")
 	n.serve(true)
 	n.write(slow + "# edited again\n")
 	n.serve(false)
-	r, cfg = n.start()
-	if r.Last().Err != nil || len(cfg.Resources) != 2 {
-		t.Errorf("the last start serves %d resources, with the error %v", len(cfg.Resources), r.Last().Err)
+	_, got = n.start()
+	if got.Err != nil || len(got.Config.Resources) != 2 {
+		t.Errorf("the last start serves %d resources, with the error %v", len(got.Config.Resources), got.Err)
 	}
 }

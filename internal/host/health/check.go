@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 const (
@@ -145,7 +145,7 @@ func (h host) attr(a device.AttrCheck) string {
 			if !isPublic(h.local(file)) {
 				return ": only attributes that everybody may read are read"
 			}
-			value, err := atomicfile.Read(h.local(file), maxValue)
+			value, err := files.Read(h.local(file), maxValue)
 			switch {
 			case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
 				// The next directory may have the attribute.

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // link returns why a network function has no carrier, or an empty string if one of its interfaces
@@ -33,7 +33,7 @@ func (h host) link(l device.LinkCheck) string {
 // begin with the number of a physical function, "pf0vf3" or "c1pf0", and the name of the cable's
 // port is "p0" (__devlink_port_phys_port_name_get in net/devlink/port.c).
 func (h host) isRepresentor(dir string) bool {
-	name, err := atomicfile.Read(h.local(dir+"/phys_port_name"), maxValue)
+	name, err := files.Read(h.local(dir+"/phys_port_name"), maxValue)
 	// Most drivers do not support the attribute, and reading it fails.
 	return err == nil && strings.Contains(string(name), "pf")
 }
@@ -41,7 +41,7 @@ func (h host) isRepresentor(dir string) bool {
 // carrier returns why an interface has no carrier. The file cannot be read while the interface is
 // down (carrier_show in net/core/net-sysfs.c).
 func (h host) carrier(dir string) string {
-	value, err := atomicfile.Read(h.local(dir+"/carrier"), maxValue)
+	value, err := files.Read(h.local(dir+"/carrier"), maxValue)
 	switch {
 	case errors.Is(err, unix.EINVAL):
 		return "the network interface is down on the host"

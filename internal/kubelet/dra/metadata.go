@@ -15,7 +15,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // metadataRoot is the directory of device metadata in a container (KEP-5304).
@@ -113,7 +113,7 @@ next:
 			})
 			errs = append(errs, err)
 		}
-		errs = append(errs, atomicfile.Write(c.metadataFile(claim.UID, r.Name), text.Bytes(), 0o644))
+		errs = append(errs, files.Write(c.metadataFile(claim.UID, r.Name), text.Bytes(), 0o644))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("device metadata: %w", err)

@@ -1,5 +1,8 @@
-// Package files changes files in two phases. A Plan says what to do: Remove takes away
-// everything that is stale, and Make writes everything that is missing.
+// Package files reads small regular files and replaces them atomically: readers find either the old content
+// or the new content, even after a power failure.
+//
+// It changes many files in two phases. A Plan says what to do: Remove takes away everything that is stale,
+// and Make writes everything that is missing.
 //
 // A program that keeps several kinds of files plans all of them, removes what is stale in all
 // of them, and only then makes anything. In between, no file describes a state that has
@@ -14,8 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 // dirMode lets any user of a container enter a directory.
@@ -34,7 +35,7 @@ type File struct {
 	Mode fs.FileMode
 	// Staging is the path at which a regular file is written before it is renamed to
 	// Path, for directories whose readers read every name. It is empty where readers
-	// ignore atomicfile.TempSuffix. A staged file is not synced to disk: it may be lost in
+	// ignore TempSuffix. A staged file is not synced to disk: it may be lost in
 	// a power failure, and its writer makes it again at the next start.
 	Staging string
 }
@@ -65,14 +66,14 @@ type Plan struct {
 func (p *Plan) Remove() error {
 	var errs []error
 	for _, path := range p.Stale {
-		errs = append(errs, atomicfile.Remove(path))
+		errs = append(errs, Remove(path))
 	}
 	for _, path := range p.StaleTrees {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	for _, file := range p.Reduced {
 		if err := p.write(file); err != nil {
-			errs = append(errs, err, atomicfile.Remove(file.Path))
+			errs = append(errs, err, Remove(file.Path))
 		}
 	}
 	return p.label(errs)
@@ -91,16 +92,10 @@ func (p *Plan) Make() error {
 	return p.label(errs)
 }
 
-// Apply removes what is stale and makes what is missing, for plans of only one kind.
-func (p *Plan) Apply() error {
-	removed := p.Remove()
-	return errors.Join(removed, p.Make())
-}
-
 // label returns the first error with the label, and how many more there are: they usually have
 // the same cause.
 func (p *Plan) label(errs []error) error {
-	failures := slices.DeleteFunc(errs, isNil)
+	failures := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(failures) {
 	case 0:
 		return nil
@@ -110,8 +105,6 @@ func (p *Plan) label(errs []error) error {
 		return fmt.Errorf("%s: %w (and %d more errors)", p.Label, failures[0], len(failures)-1)
 	}
 }
-
-func isNil(err error) bool { return err == nil }
 
 // write makes a file or a link, and its parent unless p.KeepParent is set.
 func (p *Plan) write(file File) error {
@@ -128,7 +121,7 @@ func (p *Plan) write(file File) error {
 		return writeLink(file)
 	}
 	if file.Staging == "" {
-		return atomicfile.Write(file.Path, file.Text, file.Mode)
+		return Write(file.Path, file.Text, file.Mode)
 	}
 	return writeStaged(file)
 }
@@ -154,7 +147,7 @@ func writeLink(file File) error {
 
 // writeStaged writes a file at its staging path, and renames it.
 func writeStaged(file File) error {
-	have, err := atomicfile.Read(file.Path, int64(len(file.Text)))
+	have, err := Read(file.Path, int64(len(file.Text)))
 	if err == nil && string(have) == string(file.Text) {
 		return nil
 	}

@@ -1,6 +1,4 @@
-// Package atomicfile reads small regular files and replaces them atomically: readers find either the
-// old content or the new content, even after a power failure.
-package atomicfile
+package files
 
 import (
 	"bytes"
