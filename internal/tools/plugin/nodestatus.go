@@ -1,4 +1,4 @@
-package fleet
+package plugin
 
 import (
 	"cmp"
@@ -27,6 +27,9 @@ type StatusReport struct {
 	WithoutPod []string `json:"without_pod"`
 	// Unread is why the nodes of the cluster are not known. It is empty if they are.
 	Unread string `json:"unread"`
+
+	// isDetailed is set if the table lists each device: a filter leaves few rows, which have room.
+	isDetailed bool
 }
 
 // NodeState is a node with problems.
@@ -118,6 +121,7 @@ func (f *Fleet) Status(ctx context.Context, filter Filter) (*StatusReport, error
 	}
 	report := merge(answers, filter)
 	report.Unread = members.NodesUnread
+	report.isDetailed = filter != Filter{}
 	// With a filter, the nodes without a pod would distract from the answer.
 	if filter == (Filter{}) {
 		report.WithoutPod = members.Without()
