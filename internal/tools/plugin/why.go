@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -123,7 +122,7 @@ type evidence struct {
 	requests []request
 	// nodes are all nodes by name. They are nil if they may not be read.
 	nodes map[string]*Node
-	// answers are the nodes that have answered. Of their resources, only the requested ones are kept.
+	// answers are the nodes that have answered.
 	answers []nodeStatus
 	// holders are the pods that hold requested devices, by namespace/name. A pod that does not exist
 	// any more is nil.
@@ -247,10 +246,7 @@ func (f *Fleet) gatherNodes(ctx context.Context, e *evidence) error {
 			return err
 		}
 	}
-	selects := func(resource string) bool {
-		return slices.ContainsFunc(e.requests, func(r request) bool { return r.resource == resource })
-	}
-	answers, err := f.statuses(ctx, asked, selects)
+	answers, err := f.statuses(ctx, asked)
 	if err != nil {
 		return err
 	}
