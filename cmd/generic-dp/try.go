@@ -47,7 +47,7 @@ of podman run (podman).
 
   eval podman run --rm $(generic-dp try -o podman zigbee) alpine ls /dev`,
 		Args:              cli.WantArgs(0, 1, "want at most one RESOURCE or RESOURCE=N"),
-		ValidArgsFunction: f.completeResources,
+		ValidArgsFunction: complete(f.resourceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				name, size, err := parseRequest(args[0])
