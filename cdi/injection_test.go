@@ -193,11 +193,6 @@ func TestRespond(t *testing.T) {
 			wantErr: []string{`device "b"`, `device "a"`, `"/dev/zigbee"`},
 		},
 		{
-			name:    "a node and a mount of one device at one path",
-			offers:  []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/x")}, Mounts: []device.Mount{{HostPath: "/opt/a", ContainerPath: "/x"}}}},
-			wantErr: []string{`device "a"`, `"/dev/ttyUSB0" and "mount /opt/a" would both be at "/x"`},
-		},
-		{
 			name:    "node gone",
 			offers:  []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}},
 			missing: []string{"/dev/ttyUSB0"},
@@ -241,7 +236,7 @@ func TestRespond(t *testing.T) {
 		{
 			name:    "two interfaces of one device with one name",
 			offers:  []device.Offer{{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "can"}, {HostName: "can1", Name: "can"}}}},
-			wantErr: []string{`device "a": interfaces "can0" and "can1" would both be "can" in the container`},
+			wantErr: []string{`device "a": interface can would be in the container twice`},
 		},
 		{
 			name:    "interface gone",
