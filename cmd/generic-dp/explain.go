@@ -140,30 +140,25 @@ func listed(all inventoryReport, found catalog.Found, name string) *catalog.Devi
 func explanations(view *agent.View, cfg *config.Config, found catalog.Found) []explanation {
 	all := []explanation{}
 	for i, e := range view.Explain(cfg, found.Hardware, found.Node) {
-		r := &cfg.Resources[i]
-		next := explanation{Explanation: e}
-		addGroup(view, &next, r, found)
-		next.Unhealthy = unhealthy(view, r, next.Offered)
+		next := explanation{
+			Explanation: e,
+			Unhealthy:   map[string]string{},
+		}
+		// A resource with variables in its name has several results.
+		for _, m := range view.Matched.Resources {
+			if m.Resource != &cfg.Resources[i] {
+				continue
+			}
+			for _, o := range m.Offers {
+				next.addGroup(view.Snapshot, &o, found)
+				if o.Problem != "" && slices.Contains(next.Offered, o.ID) {
+					next.Unhealthy[o.ID] = o.Problem
+				}
+			}
+		}
 		all = append(all, next)
 	}
 	return all
-}
-
-// unhealthy returns why devices of a resource are Unhealthy, by ID. ids are the devices to
-// consider. A resource with variables in its name has several results in the view.
-func unhealthy(view *agent.View, r *config.Resource, ids []string) map[string]string {
-	reasons := map[string]string{}
-	for _, m := range view.Matched.Resources {
-		if m.Resource != r {
-			continue
-		}
-		for _, o := range m.Offers {
-			if o.Problem != "" && slices.Contains(ids, o.ID) {
-				reasons[o.ID] = o.Problem
-			}
-		}
-	}
-	return reasons
 }
 
 // Table writes the device with its variables, then each resource.
