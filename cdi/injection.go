@@ -167,66 +167,40 @@ func (r *Resource) add(c *injected, o device.Offer, at place) error {
 		return err
 	}
 	c.offers = append(c.offers, o)
-	nodes, err := r.newNodes(c, o)
-	if err != nil {
-		return err
+	for _, n := range o.Nodes {
+		containerPath := n.Path.String()
+		isKnown, err := c.reserve(o.ID, containerPath, n.HostPath)
+		if err != nil {
+			return err
+		}
+		if isKnown || byName {
+			continue
+		}
+		c.response.Nodes = append(c.response.Nodes, device.InjectedNode{
+			HostPath:      r.nodePath(o, n),
+			ContainerPath: containerPath,
+			Permissions:   n.Permissions,
+		})
 	}
 	for _, n := range o.Nets {
 		if err := c.addNet(o, n); err != nil {
 			return err
 		}
 	}
-	mounts, err := c.newMounts(o)
-	if err != nil {
-		return err
-	}
-	if !byName {
-		c.response.Nodes = append(c.response.Nodes, nodes...)
-		c.response.Mounts = append(c.response.Mounts, mounts...)
+	for _, m := range o.Mounts {
+		isKnown, err := c.reserve(o.ID, m.ContainerPath, "mount "+m.HostPath)
+		if err != nil {
+			return err
+		}
+		if !isKnown && !byName {
+			c.response.Mounts = append(c.response.Mounts, m)
+		}
 	}
 	if o.HealthDir == "" {
 		return nil
 	}
 	_, err = c.reserve(o.ID, o.HealthDir, "container.health_dir")
 	return err
-}
-
-// newNodes reserves the paths of the nodes of an offer. It returns the nodes that the container
-// does not get already.
-func (r *Resource) newNodes(c *injected, o device.Offer) ([]device.InjectedNode, error) {
-	var nodes []device.InjectedNode
-	for _, n := range o.Nodes {
-		containerPath := n.Path.String()
-		isKnown, err := c.reserve(o.ID, containerPath, n.HostPath)
-		if err != nil {
-			return nil, err
-		}
-		if isKnown {
-			continue
-		}
-		nodes = append(nodes, device.InjectedNode{
-			HostPath:      r.nodePath(o, n),
-			ContainerPath: containerPath,
-			Permissions:   n.Permissions,
-		})
-	}
-	return nodes, nil
-}
-
-// newMounts reserves the paths of the mounts of an offer. It returns the mounts that the
-// container does not get already.
-func (c *injected) newMounts(o device.Offer) ([]device.Mount, error) {
-	var mounts []device.Mount
-	for _, m := range o.Mounts {
-		isKnown, err := c.reserve(o.ID, m.ContainerPath, "mount "+m.HostPath)
-		if err != nil {
-			return nil, err
-		}
-		if !isKnown {
-			mounts = append(mounts, m)
-		}
-	}
-	return mounts, nil
 }
 
 // Names are the CDI names that inject a device: its own name, if it is in the spec, and the names
@@ -269,17 +243,16 @@ func (c *injected) addNet(o device.Offer, n device.OfferedNet) error {
 
 // reserve reserves a path in the container. It reports whether the path is already reserved for
 // the same source, such as a companion that two devices share: it is injected once. Two sources
-// at one path are an error, because kubelet and runtimes would silently ignore one of them.
+// at one path are an error, because kubelet and runtimes would silently ignore one of them. Two sources of
+// one device are its Problem.
 func (c *injected) reserve(id, containerPath, host string) (bool, error) {
 	have, isReserved := c.sources[containerPath]
-	switch {
-	case !isReserved:
+	if !isReserved {
 		c.sources[containerPath] = source{id, host}
 		return false, nil
-	case have.host == host:
+	}
+	if have.host == host {
 		return true, nil
-	case have.id == id:
-		return false, fmt.Errorf("%q and %q would both be at %q in the container", have.host, host, containerPath)
 	}
 	return false, fmt.Errorf("would be at %q in the container, like device %q: request one device, or set a path for each with ${index}, ${kernel} or a trailing %q",
 		containerPath, have.id, "/")
@@ -345,32 +318,15 @@ func (r *Resource) resolve(o device.Offer, at place) (device.Offer, error) {
 		}
 		n.Path = device.Literal(path.Clean(cmp.Or(containerPath, n.HostPath)))
 	}
-	nets, err := namedNets(o)
-	if err != nil {
-		return o, err
+	o.Nets = slices.Clone(o.Nets)
+	if o.NetsInContainer {
+		o.Nets = nil
 	}
-	o.Nets = nets
+	for i := range o.Nets {
+		o.Nets[i].Name = cmp.Or(o.Nets[i].Name, o.Nets[i].HostName)
+	}
 	o.Mounts = r.presentMounts(o.Mounts)
 	return o, nil
-}
-
-// namedNets are the interfaces that move into the container, with their names there.
-func namedNets(o device.Offer) ([]device.OfferedNet, error) {
-	if o.NetsInContainer {
-		return nil, nil
-	}
-	nets := slices.Clone(o.Nets)
-	for i := range nets {
-		n := &nets[i]
-		n.Name = cmp.Or(n.Name, n.HostName)
-		for _, other := range nets[:i] {
-			if other.Name == n.Name {
-				return nil, fmt.Errorf("interfaces %q and %q would both be %q in the container",
-					other.HostName, n.HostName, n.Name)
-			}
-		}
-	}
-	return nets, nil
 }
 
 // presentMounts drops optional mounts whose source does not exist.

@@ -90,19 +90,14 @@ func (r *Resource) editsOfAll(offers []device.Offer) (Edits, error) {
 	return r.edits(AllDevices, offers, true)
 }
 
-// newSpec returns the spec of devices in the order of their names, without duplicates, or nil if
-// there are no devices. Its version is the lowest that has all used fields, because old runtimes
+// newSpec returns the spec of devices, which it sorts by name, or nil if there are no devices. Its version is the lowest that has all used fields, because old runtimes
 // reject specs of later versions.
 func newSpec(kind string, devices []specs.Device) *Spec {
 	if len(devices) == 0 {
 		return nil
 	}
-	devices = slices.Clone(devices)
 	order.Stable(devices, func(a, b specs.Device) int {
 		return cmp.Compare(a.Name, b.Name)
-	})
-	devices = slices.CompactFunc(devices, func(a, b specs.Device) bool {
-		return a.Name == b.Name
 	})
 	spec := &Spec{
 		Kind:    kind,
@@ -189,7 +184,7 @@ func EditsOf(o device.Offer) Edits {
 	for _, n := range o.Nets {
 		e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{
 			HostInterfaceName: n.HostName,
-			Name:              cmp.Or(n.Name, n.HostName),
+			Name:              cmp.Or(n.Name, n.HostName), // EditsOf also describes offers as they are
 		})
 	}
 	return e

@@ -2,13 +2,10 @@ package cdi_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -54,7 +51,7 @@ func TestBuild(t *testing.T) {
 		wantErr string
 	}{
 		{name: "nothing"},
-		{name: "sorted, each device once", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), gpu("a", "/dev/ttyUSB0"), gpu("b", "/dev/ttyUSB1")}, want: []string{"a", "b"}, version: "0.5.0"},
+		{name: "sorted", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), gpu("a", "/dev/ttyUSB0")}, want: []string{"a", "b"}, version: "0.5.0"},
 		{name: "an interface", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), {ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}}}, want: []string{"a", "b"}, version: "1.1.0"},
 		{name: "an interface that has moved", offers: []device.Offer{{ID: "a", CDI: true, NetsInContainer: true, Nets: []device.OfferedNet{{HostName: "can0"}}}}, want: []string{"a"}, version: "0.7.0"},
 		{
@@ -62,7 +59,7 @@ func TestBuild(t *testing.T) {
 			offers:  []device.Offer{gpu("b", "/dev/ttyUSB1"), {ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "c"}, {HostName: "can1", Name: "c"}}}},
 			want:    []string{"b"},
 			version: "0.5.0",
-			wantErr: `would both be "c"`,
+			wantErr: `duplicate Name "c"`,
 		},
 		{
 			name:    "one interface twice",
@@ -107,38 +104,6 @@ func TestBuild(t *testing.T) {
 				t.Errorf("devices (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// Kinds of foreign specs, including specs of other installations and specs that
-// runtimes reject.
-func TestKinds(t *testing.T) {
-	t.Parallel()
-	w := newWriter(t)
-	static := t.TempDir()
-	must(t, apply(w, []*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/mine", gpu("x", "/dev/ttyUSB0"))}, nil))
-	const device = "devices: [{name: x, containerEdits: {env: [X=1]}}]\n"
-	for path, content := range map[string]string{
-		filepath.Join(static, "a.yaml"):         "cdiVersion: 0.5.0\nkind: example.com/a\n" + device,
-		filepath.Join(static, "b.yaml"):         "cdiVersion: 0.5.0\nkind: example.com/a\n" + device,
-		filepath.Join(w.Dir, "vendor.json"):     `{"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": []}`,
-		filepath.Join(static, "unrelated.yaml"): "cdiVersion: 0.5.0\nkind: other.com/a\n" + device,
-		filepath.Join(static, "broken.yaml"):    "kind: [example.com/a\n",
-		filepath.Join(static, "a.yaml.bak"):     "kind: example.com/a\n",
-	} {
-		must(t, os.WriteFile(path, []byte(content), 0o600))
-	}
-	other := &cdi.Writer{Dir: w.Dir, Owner: "/run/other"}
-	must(t, apply(other, []*specs.Spec{build(t, "example.com/b", gpu("x", "/dev/ttyUSB0"))}, nil))
-	kinds := foreign(t, static, w.Dir, filepath.Join(static, "missing")).Kinds
-	want := map[string]string{
-		"example.com/a":  filepath.Join(static, "a.yaml"),
-		"example.com/b":  filepath.Join(w.Dir, other.FileName("example.com/b")),
-		"other.com/a":    filepath.Join(static, "unrelated.yaml"),
-		"vendor.com/gpu": filepath.Join(w.Dir, "vendor.json"),
-	}
-	if diff := cmp.Diff(want, kinds); diff != "" {
-		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,11 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,68 +106,6 @@ func BenchmarkProcessHotplug(b *testing.B) {
 	quantiles(b, came, "plug")
 	quantiles(b, went, "unplug")
 	quantiles(b, polled, "if-polled-5s")
-}
-
-// A thousand additions and removals as fast as the kernel performs them: the time from the
-// last event until the list is correct, and the memory afterwards.
-func BenchmarkProcessHotplugStorm(b *testing.B) {
-	const events = 1000
-	p, control := newLoopProcess(b)
-	var latest atomic.Pointer[time.Time]
-	nodeEvents(b, "loop237", func(at time.Time) { latest.Store(&at) })
-	p.start()
-	defer p.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	here := make([]bool, manyLoops)
-	before := p.resident()
-	var took []time.Duration
-	lists, seconds := 0, 0.0
-	for b.Loop() {
-		began := time.Now()
-		_, had := p.kubelet.Latest(loopList)
-		var storm sync.WaitGroup
-		for i := range manyLoops {
-			storm.Go(func() {
-				for range events/manyLoops - rand.IntN(2) {
-					request := uint(unix.LOOP_CTL_ADD)
-					if here[i] {
-						request = unix.LOOP_CTL_REMOVE
-					}
-					if err := control.call(request, firstLoop+i); err != nil {
-						b.Error(err)
-						return
-					}
-					here[i] = !here[i]
-				}
-			})
-		}
-		storm.Wait()
-		seconds += time.Since(began).Seconds()
-		var truth []string
-		for i, is := range here {
-			if is {
-				truth = append(truth, fmt.Sprintf("loop%d", firstLoop+i))
-			}
-		}
-		var last time.Time
-		if err := p.kubelet.WaitFor(ctx, func() bool {
-			list, _ := p.kubelet.Latest(loopList)
-			last = list.At
-			return slices.Equal(list.Healthy(), truth)
-		}); err != nil {
-			list, _ := p.kubelet.Latest(loopList)
-			b.Fatalf("the last list has %q; want %q: %v", list.Healthy(), truth, err)
-		}
-		took = append(took, max(0, last.Sub(*latest.Load())))
-		_, has := p.kubelet.Latest(loopList)
-		lists += has - had
-	}
-	quantiles(b, took, "truth")
-	b.ReportMetric(float64(lists)/float64(len(took)), "lists/storm")
-	b.ReportMetric(seconds/float64(len(took)), "s/storm")
-	b.ReportMetric(before, "rss-MiB-before")
-	b.ReportMetric(p.resident(), "rss-MiB-after")
 }
 
 // nodeEvents calls tell when a node is added or removed whose name contains name; names

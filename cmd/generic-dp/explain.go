@@ -50,7 +50,7 @@ lists the variables that have a value for it. DEVICE is a path below /dev, a
 device ID, a PCI address, a USB port such as 1-1.4, or a network interface;
 RESOURCE is a name, with or without its domain.`,
 		Args:              cli.WantArgs(1, 1, "want one DEVICE or RESOURCE"),
-		ValidArgsFunction: f.completeSubjects,
+		ValidArgsFunction: complete(f.resourceNames, f.hardwareNames),
 	}
 	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
 	explain := func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
@@ -140,30 +140,25 @@ func listed(all inventoryReport, found catalog.Found, name string) *catalog.Devi
 func explanations(view *agent.View, cfg *config.Config, found catalog.Found) []explanation {
 	all := []explanation{}
 	for i, e := range view.Explain(cfg, found.Hardware, found.Node) {
-		r := &cfg.Resources[i]
-		next := explanation{Explanation: e}
-		addGroup(view, &next, r, found)
-		next.Unhealthy = unhealthy(view, r, next.Offered)
+		next := explanation{
+			Explanation: e,
+			Unhealthy:   map[string]string{},
+		}
+		// A resource with variables in its name has several results.
+		for _, m := range view.Matched.Resources {
+			if m.Resource != &cfg.Resources[i] {
+				continue
+			}
+			for _, o := range m.Offers {
+				next.addGroup(view.Snapshot, &o, found)
+				if o.Problem != "" && slices.Contains(next.Offered, o.ID) {
+					next.Unhealthy[o.ID] = o.Problem
+				}
+			}
+		}
 		all = append(all, next)
 	}
 	return all
-}
-
-// unhealthy returns why devices of a resource are Unhealthy, by ID. ids are the devices to
-// consider. A resource with variables in its name has several results in the view.
-func unhealthy(view *agent.View, r *config.Resource, ids []string) map[string]string {
-	reasons := map[string]string{}
-	for _, m := range view.Matched.Resources {
-		if m.Resource != r {
-			continue
-		}
-		for _, o := range m.Offers {
-			if o.Problem != "" && slices.Contains(ids, o.ID) {
-				reasons[o.ID] = o.Problem
-			}
-		}
-	}
-	return reasons
 }
 
 // Table writes the device with its variables, then each resource.

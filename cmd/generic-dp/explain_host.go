@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
@@ -168,24 +167,13 @@ func isGroupNode(n *device.Node) bool {
 	return n != nil && n.Hardware != nil && strings.HasPrefix(n.Path, "/dev/vfio/")
 }
 
-// addGroup explains a resource that offers whole IOMMU groups: which device the explained hardware
-// is a part of, or for no hardware, why there are fewer devices than functions.
-func addGroup(view *agent.View, e *explanation, r *config.Resource, found catalog.Found) {
-	for _, m := range view.Matched.Resources {
-		if m.Resource != r {
-			continue
-		}
-		for _, o := range m.Offers {
-			group := groupOf(view.Snapshot, &o)
-			if len(group) > 1 {
-				e.addPart(&o, group, found)
-			}
-		}
+// addGroup explains the device of a whole IOMMU group: which device the explained hardware is a part of,
+// or for no hardware, why there are fewer devices than functions.
+func (e *explanation) addGroup(snap *device.Snapshot, o *device.Offer, found catalog.Found) {
+	group := groupOf(snap, o)
+	if len(group) < 2 {
+		return
 	}
-}
-
-// addPart is addGroup for the device of one IOMMU group.
-func (e *explanation) addPart(o *device.Offer, group []*device.Hardware, found catalog.Found) {
 	number := group[0].IOMMUGroup()
 	isAbout := found != (catalog.Found{})
 	if !isAbout && e.Reason == "" {

@@ -244,16 +244,28 @@ func (a *address) String() string { return string(*a) }
 
 func (*address) Type() string { return "string" }
 
-// completeResources completes the names of resources without their domain. It leaves out names
-// with variables, because their values depend on hardware. Without a valid configuration, the
-// shell completes file names. It does not scan the host.
-func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// complete completes the only argument of a command by some names. The shell also completes files, such
+// as devices below /dev.
+func complete(names ...func(*cobra.Command) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var all []string
+		for _, list := range names {
+			all = append(all, list(cmd)...)
+		}
+		return all, cobra.ShellCompDirectiveDefault
 	}
+}
+
+// resourceNames are the names of resources without their domain. It leaves out names with variables,
+// because their values depend on hardware, and does not scan the host. There are none without a valid
+// configuration.
+func (f *flags) resourceNames(*cobra.Command) []string {
 	cfg, _, err := f.read(f.config)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveDefault
+		return nil
 	}
 	var names []string
 	for _, r := range cfg.Resources {
@@ -265,29 +277,19 @@ func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) ([]
 		_, name, _ := strings.Cut(r.Name, "/")
 		names = append(names, name)
 	}
-	return names, cobra.ShellCompDirectiveDefault
+	return names
 }
 
-// completeDevices completes the names of hardware, such as USB ports and PCI addresses. The shell
-// completes devices below /dev. A scan is fast enough for a completion.
-func (f *flags) completeDevices(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
+// hardwareNames are the names of hardware, such as USB ports and PCI addresses. A scan is fast enough
+// for a completion.
+func (f *flags) hardwareNames(cmd *cobra.Command) []string {
 	view, err := f.scan(cmd.Context(), &config.Config{})
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveDefault
+		return nil
 	}
 	var names []string
 	for _, h := range view.Snapshot.Hardware {
 		names = append(names, h.Name)
 	}
-	return names, cobra.ShellCompDirectiveDefault
-}
-
-// completeSubjects completes what explain accepts: resources and devices.
-func (f *flags) completeSubjects(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	resources, _ := f.completeResources(cmd, args, word)
-	devices, directive := f.completeDevices(cmd, args, word)
-	return append(resources, devices...), directive
+	return names
 }

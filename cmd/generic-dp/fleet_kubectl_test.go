@@ -39,7 +39,7 @@ func fakeKubectl() {
 	os.Exit(1)
 }
 
-// Run implements fleet.Kubectl, in this process.
+// Run implements plugin.Kubectl, in this process.
 func (c *fakeCluster) Run(ctx context.Context, _ []byte, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	err := c.run(ctx, args, &stdout, &stderr)

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/generic-dp/generic-dp/internal/tools/fleet"
 	"github.com/generic-dp/generic-dp/internal/tools/plugin"
 )
 
@@ -56,9 +55,9 @@ func explainFake(t *testing.T, dirs ...string) string {
 		t.Fatal(err)
 	}
 	cluster.machines = "../../testdata/machines"
-	f := fleet.Fleet{
+	f := plugin.Fleet{
 		Kubectl:  cluster,
-		Selector: fleet.DefaultSelector,
+		Selector: plugin.DefaultSelector,
 		Parallel: 2,
 		Timeout:  time.Minute,
 	}
@@ -67,7 +66,7 @@ func explainFake(t *testing.T, dirs ...string) string {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := plugin.WriteWhy(&text, report); err != nil {
+	if err := report.Table(&text, false); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()

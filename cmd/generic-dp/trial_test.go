@@ -167,10 +167,6 @@ func TestKilledDuringATrial(t *testing.T) {
 			v.configure(2)
 			v.eventually("the mark", v.marked)
 		},
-		"after the switch": func(v *victim) {
-			v.configure(2)
-			v.eventually("the switch", func() bool { return strings.Contains(v.logged(), "configuration loaded") })
-		},
 		"when the list is sent": func(v *victim) {
 			v.configure(2)
 			v.listed(2)
@@ -180,11 +176,6 @@ func TestKilledDuringATrial(t *testing.T) {
 			v.configure(2)
 			v.start()
 			v.eventually("the mark", v.marked)
-		},
-		"after the start": func(v *victim) {
-			v.end(syscall.SIGTERM)
-			v.configure(2)
-			v.serve(2)
 		},
 		"during a broken edit": func(v *victim) {
 			v.configure(2)

@@ -47,7 +47,7 @@ of podman run (podman).
 
   eval podman run --rm $(generic-dp try -o podman zigbee) alpine ls /dev`,
 		Args:              cli.WantArgs(0, 1, "want at most one RESOURCE or RESOURCE=N"),
-		ValidArgsFunction: f.completeResources,
+		ValidArgsFunction: complete(f.resourceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				name, size, err := parseRequest(args[0])
@@ -85,9 +85,7 @@ of podman run (podman).
 // state of the host.
 type session struct {
 	flags *flags
-	// dir contains everything that is written. try removes it at the end.
-	dir string
-	// options are the options of agent, with paths below dir.
+	// options are the options of agent. Everything that it writes is in a temporary directory.
 	options agent.Options
 	// agent is nil until run starts it.
 	agent *agent.Agent
@@ -127,14 +125,18 @@ func (f *flags) newSession(cmd *cobra.Command, dir, listen string) (*session, er
 	}
 	s := &session{
 		flags:   f,
-		dir:     dir,
 		options: f.options(cmd.ErrOrStderr()),
 		out:     cmd.OutOrStdout(),
 	}
 	s.options.Paths = f.below(dir)
-	err := copyDecisions(s.options.Paths.StateDir, f.paths.StateDir)
-	if err != nil {
-		return nil, err
+	// A state that cannot be read is ignored, because it is only readable for root. The rest of it is
+	// about containers.
+	if state, err := ledger.Load(f.paths.StateDir); err == nil {
+		// A session shows the same IDs as an instance.
+		err := ledger.Prepare(s.options.Paths.StateDir, ledger.Persisted{Decisions: state.Decisions})()
+		if err != nil {
+			return nil, err
+		}
 	}
 	s.options.Listen = listen
 	s.options.ShowsOnly = true
@@ -180,7 +182,7 @@ func (s *session) run(ctx context.Context, use func(context.Context, *session) e
 		case <-s.agent.Settled():
 			return use(ctx, s)
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		case <-time.After(tryFor):
 			return fmt.Errorf("the first scan of the host takes longer than %s", tryFor)
 		}
@@ -201,18 +203,6 @@ func (f *flags) below(dir string) agent.Paths {
 		p.SpecDirs = []string{cdi.StaticDir, f.paths.CDIDir, p.CDIDir}
 	}
 	return p
-}
-
-// copyDecisions copies the identity decisions of an instance, so that a session shows the same IDs.
-// It copies nothing else: the rest is about containers. A state that cannot be read is ignored,
-// because it is only readable for root.
-func copyDecisions(to, from string) error {
-	state, err := ledger.Load(from)
-	if err != nil {
-		return nil
-	}
-	save := ledger.Prepare(to, ledger.Persisted{Decisions: state.Decisions})
-	return save()
 }
 
 // show prints all resources, and then changes until ctx is cancelled, unless once is set. A

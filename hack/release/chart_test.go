@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +16,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
@@ -191,24 +188,6 @@ func TestSchemaIsExact(t *testing.T) {
 	compare("", parseYAML(t, readFile(t, checkout.chart("values.yaml"))), parseYAML(t, readFile(t, checkout.chart("values.schema.json"))))
 }
 
-// Kustomize builds the manifests, and a manifest for each distribution is rendered with its values.
-func TestKustomize(t *testing.T) {
-	t.Parallel()
-	for _, dir := range []string{"deploy", "deploy/dra"} {
-		dir = filepath.Join(checkout.source, dir)
-		text := readFile(t, filepath.Join(dir, manifestName))
-		have := kustomize(t, dir)
-		want := objects(t, text)
-		if !reflect.DeepEqual(have, want) {
-			t.Errorf("kustomize build %s: %v, want the manifest in it: %v", dir, have, want)
-		}
-	}
-	distributions, err := checkout.distributions()
-	if err != nil || len(distributions) != 6 {
-		t.Errorf("manifests of %d distributions, want 6: %v", len(distributions), err)
-	}
-}
-
 // Only pods that use the API server have a token, for an hour: an automatically mounted one,
 // of 3607 s, is extended by the API server to a year.
 func TestTokens(t *testing.T) {
@@ -247,39 +226,6 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: want the token read-only in /var/run/secrets/kubernetes.io/serviceaccount, mounts are %v", c.template, pod.Containers[0].VolumeMounts)
 		}
 	}
-}
-
-// kustomize returns the objects that Kustomize builds of a directory.
-func kustomize(t *testing.T, dir string) map[string]any {
-	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := built.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects(t, string(text))
-}
-
-// objects parses a stream of objects, and returns them by kind and name.
-func objects(t *testing.T, text string) map[string]any {
-	t.Helper()
-	byName := map[string]any{}
-	for doc := range strings.SplitSeq(text, "---\n") {
-		object := parseYAML(t, doc)
-		if object == nil {
-			continue
-		}
-		metadata := object["metadata"].(map[string]any)
-		name := fmt.Sprintf("%s %s", object["kind"], metadata["name"])
-		if byName[name] != nil {
-			t.Errorf("%s exists twice", name)
-		}
-		byName[name] = object
-	}
-	return byName
 }
 
 // The account of evict has exactly the rights that it uses (TestRun in package evict).

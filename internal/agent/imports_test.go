@@ -123,7 +123,7 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestProgramsAreSeparate(t *testing.T) {
 	t.Parallel()
 	for program, forbidden := range map[string][]string{
-		"generic-dp":         {"internal/tools/fleet", "internal/tools/importer", "internal/tools/plugin"},
+		"generic-dp":         {"internal/tools/importer", "internal/tools/plugin"},
 		"kubectl-generic_dp": {"internal/agent", "internal/host", "internal/kubelet/plugin"},
 	} {
 		out, err := exec.Command("go", "list", "-tags", "grpcnotrace", "-deps", "../../cmd/"+program).Output()

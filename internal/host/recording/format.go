@@ -217,18 +217,13 @@ func (e entry) target() string {
 	return path.Join(path.Dir(e.name), e.text)
 }
 
-// token formats a name or a target unambiguously.
+// token formats a name or a target unambiguously. The separators have spaces.
 func token(s string) string {
-	// The next character may complete a separator at the end of s.
-	withNext := s + " "
-	hasSeparator := strings.Contains(withNext, targetSeparator) || strings.Contains(withNext, textSeparator)
-	// The library trims space around a name.
-	isTrimmed := strings.TrimSpace(s) == s
-	isQuoted := strings.HasPrefix(s, `"`)
-	if hasSeparator || isQuoted || !isTrimmed || !isPlain(s) {
-		return strconv.Quote(s)
+	isSimple := isPlain(s) && s != "" && !strings.ContainsAny(s, ` "`)
+	if isSimple {
+		return s
 	}
-	return s
+	return strconv.Quote(s)
 }
 
 // cutToken parses the name at the start of a header, and returns the rest of the header with the

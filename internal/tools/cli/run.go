@@ -54,9 +54,7 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	if err == nil && called.Annotations[EndsSlowly] != "" {
 		within = endSlowlyWithin
 	}
-	late, forget := lateAfter(ctx, within)
-	defer forget()
-	cmd, err := execute(ctx, p.Root, late)
+	cmd, err := execute(ctx, p.Root, within)
 	// An abandoned command may still read or write the files, so the removal may also fail.
 	if p.Cleanup != nil {
 		err = errors.Join(err, os.RemoveAll(p.Cleanup()))
@@ -86,22 +84,10 @@ func exitStatus(cmd *cobra.Command, err error) int {
 	return 1
 }
 
-// lateAfter returns a channel that is closed some time after ctx ends. It is never closed while
-// ctx is not cancelled, so a command without a signal has no deadline. stop releases it.
-func lateAfter(ctx context.Context, within time.Duration) (late <-chan struct{}, stop func() bool) {
-	isLate := make(chan struct{})
-	stop = context.AfterFunc(ctx, func() {
-		time.AfterFunc(within, func() {
-			close(isLate)
-		})
-	})
-	return isLate, stop
-}
-
-// execute runs a command in a goroutine of its own and returns the command with its error. When
-// it is late, it is abandoned, and the returned command is the root. The caller must only read
-// what is safe for concurrent use then.
-func execute(ctx context.Context, root *cobra.Command, late <-chan struct{}) (*cobra.Command, error) {
+// execute runs a command in a goroutine of its own and returns the command with its error. If it has
+// not ended some time after ctx, it is abandoned, and the returned command is the root. The caller must
+// only read what is safe for concurrent use then. A command without a signal has no deadline.
+func execute(ctx context.Context, root *cobra.Command, within time.Duration) (*cobra.Command, error) {
 	type result struct {
 		cmd *cobra.Command
 		err error
@@ -112,10 +98,17 @@ func execute(ctx context.Context, root *cobra.Command, late <-chan struct{}) (*c
 		cmd, err := root.ExecuteContextC(ctx)
 		ended <- result{cmd, err}
 	}()
-	select {
-	case r := <-ended:
-		return r.cmd, r.err
-	case <-late:
-		return root, errAbandoned
+	interrupted := ctx.Done()
+	var late <-chan time.Time
+	for {
+		select {
+		case r := <-ended:
+			return r.cmd, r.err
+		case <-late:
+			return root, errAbandoned
+		case <-interrupted:
+			late = time.After(within)
+			interrupted = nil
+		}
 	}
 }

@@ -14,23 +14,14 @@ import (
 type source struct {
 	*value
 	format format
-	// flags are the flags of its container.
-	flags flags
 	// path is where it was found: "spec.values.config"; empty for a whole document.
 	path string
 }
 
-// flags are the flags of a plugin in a container that say something about its resources, by name.
-type flags map[string]string
-
-// flag returns a flag of the container of a source, or of another container of the input: a
-// ConfigMap has the configuration of a plugin, and a DaemonSet its flags.
-func (c *conversion) flag(s source, name string) string {
-	text := s.flags[name]
-	for _, other := range c.containers {
-		text = cmp.Or(text, other[name])
-	}
-	return text
+// setFlag records a flag of a plugin that says something about its resources. The input has one
+// plugin, whose configuration may be in a ConfigMap, and its flags in a DaemonSet.
+func (c *conversion) setFlag(name, text string) {
+	c.flags[name] = cmp.Or(c.flags[name], text)
 }
 
 // find finds the configurations in a text.
@@ -44,7 +35,7 @@ func (c *conversion) find(text string) error {
 	}
 	for _, document := range documents {
 		v := &value{Node: document, c: c}
-		c.walk(v, "", flags{})
+		c.walk(v, "")
 	}
 	if len(c.found) > 0 {
 		return nil
@@ -53,20 +44,20 @@ func (c *conversion) find(text string) error {
 	return cmp.Or(c.broken, none)
 }
 
-// walk searches a value at a path of the input. in are the flags of its container.
-func (c *conversion) walk(v *value, path string, in flags) {
+// walk searches a value at a path of the input.
+func (c *conversion) walk(v *value, path string) {
 	for _, f := range formats() {
 		if f.detect(v) {
-			c.addSource(v, f, path, in)
+			c.addSource(v, f, path)
 			return
 		}
 	}
 	switch {
 	case v.scalar():
-		c.walkText(v, path, in)
+		c.walkText(v, path)
 	case v.list():
 		for _, item := range v.items() {
-			c.walk(item, path, in)
+			c.walk(item, path)
 		}
 	case v.mapping():
 		c.walkMapping(v, path)
@@ -74,17 +65,16 @@ func (c *conversion) walk(v *value, path string, in flags) {
 }
 
 // addSource adds a configuration. Messages about it begin with its own name.
-func (c *conversion) addSource(v *value, f format, path string, in flags) {
+func (c *conversion) addSource(v *value, f format, path string) {
 	c.found = append(c.found, source{
 		value:  &value{Node: v.Node, c: v.c, key: v.key},
 		format: f,
-		flags:  in,
 		path:   path,
 	})
 }
 
 // walkText searches YAML in a text, such as the data of a ConfigMap.
-func (c *conversion) walkText(v *value, path string, in flags) {
+func (c *conversion) walkText(v *value, path string) {
 	text := strings.ToLower(v.Value)
 	mayHaveOne := slices.ContainsFunc(formats(), func(f format) bool {
 		return strings.Contains(text, f.word)
@@ -96,7 +86,7 @@ func (c *conversion) walkText(v *value, path string, in flags) {
 	c.broken = cmp.Or(c.broken, err)
 	for _, document := range documents {
 		if !document.scalar() {
-			c.walk(document, path, in)
+			c.walk(document, path)
 		}
 	}
 }
@@ -111,30 +101,29 @@ func (c *conversion) walkMapping(v *value, path string) {
 	if kind := v.get("kind").string(); kind != "" && name != "" {
 		path = kind + "/" + name + " "
 	}
-	own := flags{"domain": v.get("env").get("DOMAIN").string()}
+	c.setFlag("domain", v.get("env").get("DOMAIN").string())
 	if v.has("devices") {
-		own["domain"] = v.get("domain").string() // in a file of generic-device-plugin
+		c.setFlag("domain", v.get("domain").string()) // in a file of generic-device-plugin
 	}
-	c.containers = append(c.containers, own)
 	for _, variable := range v.get("env").items() {
 		if variable.get("name").string() == "DOMAIN" {
-			own["domain"] = variable.get("value").string()
+			c.setFlag("domain", variable.get("value").string())
 		}
 	}
 	for _, f := range v.fields() {
 		switch {
 		case f.key == manifest.LastApplied:
 		case f.key == "command", f.key == "args":
-			c.walkArgs(f.items(), path+f.key, own)
+			c.walkArgs(f.items(), path+f.key)
 		default:
-			c.walk(f, path+f.key, own)
+			c.walk(f, path+f.key)
 		}
 	}
 }
 
 // walkArgs searches the arguments of a container: --device has a configuration of
 // generic-device-plugin.
-func (c *conversion) walkArgs(args []*value, path string, in flags) {
+func (c *conversion) walkArgs(args []*value, path string) {
 	for i, arg := range args {
 		name, text, hasValue := strings.Cut(arg.string(), "=")
 		if !hasValue && i+1 < len(args) {
@@ -143,19 +132,19 @@ func (c *conversion) walkArgs(args []*value, path string, in flags) {
 		}
 		switch flag := strings.TrimLeft(name, "-"); flag {
 		case "device":
-			c.addDevice(arg.with(text), path, in)
+			c.addDevice(arg.with(text), path)
 		case "domain", "resource-prefix":
-			in[flag] = text
+			c.setFlag(flag, text)
 		}
 	}
 }
 
 // addDevice adds the value of a --device flag.
-func (c *conversion) addDevice(arg *value, path string, in flags) {
+func (c *conversion) addDevice(arg *value, path string) {
 	documents, err := arg.documents()
 	isDevice := err == nil && len(documents) == 1 && isSquat(documents[0])
 	if isDevice {
-		c.addSource(documents[0].named("device"), formats()[0], path, in)
+		c.addSource(documents[0].named("device"), formats()[0], path)
 		return
 	}
 	arg.lost("--device=%s: want YAML with name and groups", arg.Value)

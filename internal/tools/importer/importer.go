@@ -66,6 +66,7 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 	c := &conversion{
 		file:   file,
 		domain: o.Domain,
+		flags:  map[string]string{},
 	}
 	if err := c.find(string(data)); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
@@ -97,8 +98,8 @@ type conversion struct {
 	// found are the configurations in the input, and broken is the first text that might be one.
 	found  []source
 	broken error
-	// containers are the flags of all containers in the input.
-	containers []flags
+	// flags are the flags of the plugin, by name.
+	flags map[string]string
 
 	warnings []string
 	// losses counts the parts of the input that were not imported.

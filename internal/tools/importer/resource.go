@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -159,15 +158,7 @@ const maxResources = 1000
 // add adds the resource that the value at has become, unless the configuration would be refused, or
 // an earlier resource has the name. Pending comments are about the resource.
 func (c *conversion) add(at *value, domain string, r *resource) {
-	short := r.Name
-	hasVariable := strings.Contains(r.Name, "${")
-	if !hasVariable {
-		short = device.CutName(r.Name)
-	}
-	if short != r.Name {
-		at.differs("the name has more than %d characters, and is %q here", device.MaxName, short)
-	}
-	r.Name = domain + "/" + short
+	r.Name = domain + "/" + r.Name
 	rule := refused(r)
 	if len(c.resources) == maxResources {
 		rule = fmt.Sprintf("more than %d resources", maxResources)

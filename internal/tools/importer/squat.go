@@ -59,7 +59,7 @@ func (c *conversion) squat(s source) {
 // squatDomain is the domain of a device: the option, otherwise a flag or what the file says,
 // otherwise the newest default of the plugin.
 func (c *conversion) squatDomain(s source) string {
-	if domain := cmp.Or(c.domain, c.flag(s, "domain")); domain != "" {
+	if domain := cmp.Or(c.domain, c.flags["domain"]); domain != "" {
 		return domain
 	}
 	// MicroShift embeds the plugin, with a domain of its own.

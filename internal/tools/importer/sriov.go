@@ -27,7 +27,7 @@ func isSRIOV(v *value) bool { return v.get("resourceList").list() }
 func (c *conversion) sriov(s source) {
 	var config struct{ ResourceList []*value }
 	s.decode(&config)
-	domain := cmp.Or(c.domain, c.flag(s, "resource-prefix"))
+	domain := cmp.Or(c.domain, c.flags["resource-prefix"])
 	if domain == "" {
 		domain = "intel.com"
 		c.comment(`The default domain is "intel.com", and --resource-prefix sets another: import with --domain if pods request another.`)

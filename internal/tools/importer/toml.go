@@ -64,10 +64,6 @@ func keysOf(table reflect.Value) (keys []key) {
 		return keys
 	}
 	for i := range table.NumField() {
-		if table.Type().Field(i).Anonymous {
-			keys = append(keys, keysOf(table.Field(i))...)
-			continue
-		}
 		name := table.Type().Field(i).Tag.Get("toml")
 		if name != "" && !table.Field(i).IsZero() {
 			keys = append(keys, key{name, table.Field(i)})

@@ -18,27 +18,11 @@ import (
 // of JSON double it. The rest is for the other objects of the manifest.
 const maxSize = 4 << 20
 
-// SyntaxError is a text that is not YAML.
-type SyntaxError struct {
-	// Line is the line of the input, from 1.
-	Line int
-	Text string
-}
-
-// Error formats the position and the message.
-func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("line %d: invalid YAML: %s", e.Line, e.Text)
-}
-
 // Documents decodes the YAML documents of a text, which begins after a number of lines of the input.
 // JSON is accepted as well. Nodes have the lines of the input, and scalars the text as it is written.
-// The error is a SyntaxError.
 func Documents(text string, linesBefore int) ([]*yaml.Node, error) {
 	if len(text) > maxSize {
-		return nil, &SyntaxError{
-			Line: 1,
-			Text: fmt.Sprintf("longer than %d bytes", maxSize),
-		}
+		return nil, fmt.Errorf("line 1: invalid YAML: longer than %d bytes", maxSize)
 	}
 	var documents []*yaml.Node
 	decoder := yaml.NewDecoder(strings.NewReader(untabJSON(text)))
@@ -97,25 +81,21 @@ const linePrefix = `^line (\d+): `
 
 // syntaxError returns the error of the library with the line of the input.
 func syntaxError(err error, text string, linesBefore int) error {
-	e := &SyntaxError{
-		Line: linesBefore + 1,
-		Text: strings.TrimPrefix(err.Error(), "yaml: "),
-	}
-	if m := regexp.MustCompile(linePrefix).FindStringSubmatch(e.Text); m != nil {
-		line, _ := strconv.Atoi(m[1])
-		e.Line = linesBefore + line
-		e.Text = e.Text[len(m[0]):]
+	line := 1
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := regexp.MustCompile(linePrefix).FindStringSubmatch(message); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		message = message[len(m[0]):]
 	}
 	lines := strings.Split(text, "\n")
-	at := e.Line - linesBefore - 1
-	hasTab := at < len(lines) && strings.HasPrefix(strings.TrimLeft(lines[at], " "), "\t")
+	hasTab := line <= len(lines) && strings.HasPrefix(strings.TrimLeft(lines[line-1], " "), "\t")
 	if hasTab {
-		e.Text += ": the line begins with a tab, and YAML is indented by spaces"
+		message += ": the line begins with a tab, and YAML is indented by spaces"
 	}
 	if strings.Contains(text, "{{") {
-		e.Text += ": render a template first, such as with helm template"
+		message += ": render a template first, such as with helm template"
 	}
-	return e
+	return fmt.Errorf("line %d: invalid YAML: %s", linesBefore+line, message)
 }
 
 // Resolve returns the target of an alias, and other nodes as they are.

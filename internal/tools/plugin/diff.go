@@ -12,7 +12,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
-	"github.com/generic-dp/generic-dp/internal/tools/fleet"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
@@ -56,7 +55,7 @@ refuse the configuration or does not answer.`,
 		case report.Incomplete():
 			err = cli.ErrReported
 		}
-		return diffReport{report}, err
+		return report, err
 	}, "wide", "json")
 }
 
@@ -78,11 +77,8 @@ func readConfigurations(path string) ([]manifest.Configuration, error) {
 	return found, nil
 }
 
-// diffReport is the output of diff.
-type diffReport struct{ *fleet.DiffReport }
-
 // Table writes the nodes with problems, the changes, and a summary.
-func (r diffReport) Table(w io.Writer, wide bool) error {
+func (r *DiffReport) Table(w io.Writer, wide bool) error {
 	for _, g := range groupNodes(r.Nodes, wide) {
 		g.write(w)
 	}
@@ -110,13 +106,13 @@ func (r diffReport) Table(w io.Writer, wide bool) error {
 // nodeGroup is nodes with the same problems: usually all of them refuse the same line. NodeDiff is
 // the state of the first of these nodes.
 type nodeGroup struct {
-	fleet.NodeDiff
+	NodeDiff
 	nodes []string
 }
 
 // groupNodes groups nodes with the same problems, unless wide. The groups have the order of their
 // first nodes.
-func groupNodes(nodes []fleet.NodeDiff, wide bool) []nodeGroup {
+func groupNodes(nodes []NodeDiff, wide bool) []nodeGroup {
 	var groups []nodeGroup
 	for _, n := range nodes {
 		i := slices.IndexFunc(groups, func(g nodeGroup) bool {
@@ -157,7 +153,7 @@ func (g *nodeGroup) write(w io.Writer) {
 // changeGroup is a change that several nodes have. Changes that affect pods are never grouped. more
 // is the number of nodes besides NodeChange.Node.
 type changeGroup struct {
-	fleet.NodeChange
+	NodeChange
 	more int
 }
 
@@ -171,7 +167,7 @@ func (g *changeGroup) nodes() string {
 }
 
 // groupChanges groups equal changes of several nodes, unless wide.
-func groupChanges(changes []fleet.NodeChange, wide bool) []changeGroup {
+func groupChanges(changes []NodeChange, wide bool) []changeGroup {
 	// A change of the same device on several nodes has the same key, apart from the node.
 	type key struct {
 		what     answer.Effect

@@ -1,12 +1,25 @@
 // Package plugin is kubectl generic-dp: questions about all nodes of a cluster, and what an
-// administrator needs from generic-dp away from a node. Each command has a file with its name, and
-// find, why and snapshot are in plugin.go.
+// administrator needs from generic-dp away from a node. import, classes and schema only read files.
+//
+// It has no client of the API server. Every request is a call of the user's own kubectl, so
+// that it has the user's rights and needs no credentials:
+//
+//   - kubectl get reads objects of Kubernetes. objects.go has the fields that are used.
+//   - kubectl exec runs generic-dp in the DaemonSet's pod on a node. The program there knows
+//     its devices and their holders.
+//
+// # How to read it
+//
+// kubectl.go calls kubectl, members.go finds the pods of the DaemonSet, and each.go asks all of
+// them at once. nodestatus.go, find.go and nodediff.go merge the answers of the nodes into one report,
+// of which status.go and diff.go have the command and the table.
+//
+// For a pod, why.go reads everything that may matter, once: the evidence. reasons.go explains it, and
+// leaves to kubectl describe what the events of the pod say.
 package plugin
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -14,24 +27,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
-	"github.com/generic-dp/generic-dp/internal/tools/fleet"
 )
 
-// fleetFlags are the flags of all commands that ask a cluster.
+// fleetFlags are the flags of all commands that ask a cluster. For why, the namespace is the one of the
+// pod.
 type fleetFlags struct {
+	Fleet
 	// kubectl is the program and its first arguments, separated by spaces.
 	kubectl string
 	// kubeconfig and context are passed on to kubectl, which has its own defaults. Empty means that
 	// kubectl decides.
 	kubeconfig string
 	context    string
-	// namespace is the namespace of the DaemonSet, or of the pod for why. Empty means all
-	// namespaces.
-	namespace string
-	selector  string
-	parallel  int
-	// timeout is the time for one node, not for the command.
-	timeout time.Duration
 }
 
 // Run is the whole plugin, see cli.Program.Run. It runs on Linux, macOS and Windows.
@@ -75,170 +82,35 @@ func (o *fleetFlags) asks(cmd *cobra.Command) *cobra.Command {
 	set.StringVar(&o.kubectl, "kubectl", "kubectl", `kubectl to run, such as "k3s kubectl"`)
 	set.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for kubectl")
 	set.StringVar(&o.context, "context", "", "context of the kubeconfig, for kubectl")
-	set.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the DaemonSet (default all); for why, of the pod")
-	set.StringVarP(&o.selector, "selector", "l", fleet.DefaultSelector, "label of the DaemonSet's pods")
-	set.IntVar(&o.parallel, "parallel", 16, "number of nodes that are asked at the same time")
-	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long a node may take to answer")
+	set.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the DaemonSet (default all); for why, of the pod")
+	set.StringVarP(&o.Selector, "selector", "l", DefaultSelector, "label of the DaemonSet's pods")
+	set.IntVar(&o.Parallel, "parallel", 16, "number of nodes that are asked at the same time")
+	set.DurationVar(&o.Timeout, "timeout", 10*time.Second, "how long a node may take to answer")
 	return cmd
 }
 
 // open returns the cluster that the flags select. It runs nothing yet. The error is about the
 // flags.
-func (o *fleetFlags) open() (*fleet.Fleet, error) {
+func (o *fleetFlags) open() (*Fleet, error) {
 	// No shell is involved: a path with a space cannot be given.
 	command := strings.Fields(o.kubectl)
 	switch {
 	case len(command) == 0:
 		return nil, cli.Usagef("--kubectl: want a program")
-	case o.parallel < 1:
+	case o.Parallel < 1:
 		return nil, cli.Usagef("--parallel: want 1 or more")
-	case o.timeout <= 0:
+	case o.Timeout <= 0:
 		return nil, cli.Usagef("--timeout: want a duration such as 10s")
 	}
-	kubectl := fleet.Program{Command: command}
+	kubectl := Program{Command: command}
 	if o.kubeconfig != "" {
 		kubectl.Flags = append(kubectl.Flags, "--kubeconfig="+o.kubeconfig)
 	}
 	if o.context != "" {
 		kubectl.Flags = append(kubectl.Flags, "--context="+o.context)
 	}
-	return &fleet.Fleet{
-		Kubectl:   kubectl,
-		Namespace: o.namespace,
-		Selector:  o.selector,
-		Parallel:  o.parallel,
-		Timeout:   o.timeout,
-	}, nil
-}
-
-// newFind returns the command find.
-func newFind(o *fleetFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "find TEXT",
-		Short: "find a device by serial number, USB or PCI ID, name, device ID or path",
-		Long: `find lists the devices of all nodes whose serial number, USB or PCI ID, name,
-device ID, node or network interface contains TEXT, whatever the letter case:
-devices of resources with their holders, and hardware that no resource has.
-The exit status is 1 if nothing is found.`,
-		Args: cli.WantArgs(1, 1, "want one TEXT"),
-	}
-	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
-		cluster, err := o.open()
-		if err != nil {
-			return nil, err
-		}
-		found, err := cluster.Find(cmd.Context(), args[0])
-		if err != nil {
-			return nil, err
-		}
-		// The report is printed all the same.
-		if len(found.Found) == 0 {
-			err = cli.ErrReported
-		}
-		return findReport{found}, err
-	}, "wide", "json")
-}
-
-// findReport is the output of find.
-type findReport struct{ *fleet.FindReport }
-
-// Table writes the nodes that have not answered first: the device may be on one of them.
-func (r findReport) Table(w io.Writer, wide bool) error {
-	t := cli.NewTable(wide, "NODE", "RESOURCE", "HEALTH", "HELD BY")
-	for _, n := range r.Nodes {
-		t.Add([]string{n.Node, "?"}, n.Problems...)
-	}
-	for _, d := range r.Found {
-		cells := []string{d.Node, cmp.Or(d.Resource, "no resource has it"), d.Health, podsOf(d.Held, wide)}
-		t.Add(cells, d.ID, d.Reason, describeHardware(d))
-	}
-	if err := t.Write(w); err != nil {
-		return err
-	}
-	if len(r.Found) > 0 {
-		return nil
-	}
-	_, err := fmt.Fprintf(w, "no device with %q on the nodes that answered\n", r.Text)
-	return err
-}
-
-// describeHardware is the hardware of a device in a line. An absent device has no hardware.
-func describeHardware(d fleet.Found) string {
-	h := d.Device
-	if h == nil {
-		return "the device is absent"
-	}
-	words := []string{h.Name, h.Kind, h.ID, h.FullName()}
-	if h.Serial != "" {
-		words = append(words, "serial "+h.Serial)
-	}
-	words = append(words, h.Nodes...)
-	words = append(words, h.Interfaces...)
-	return strings.Join(words, " ")
-}
-
-// newWhy returns the command why. Its exit status does not depend on the reasons.
-func newWhy(o *fleetFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "why POD",
-		Short: "explain why a pod does not start, or has lost its device, and what to do",
-		Long: `why reads a pod, its claims, the nodes and the holders of its devices. It lists the
-reasons why the pod does not get its device or has lost it, in the order in which
-a pod meets them, and what to do. The events of the pod, which kubectl describe
-shows, are not repeated. POD is a name in the namespace of -n or of kubectl's
-context, or NAMESPACE/NAME.`,
-		Args: cli.WantArgs(1, 1, "want one POD"),
-	}
-	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
-		cluster, err := o.open()
-		if err != nil {
-			return nil, err
-		}
-		// The flag names the namespace of the pod. The DaemonSet is searched in all namespaces.
-		cluster.Namespace = ""
-		namespace := o.namespace
-		// Other commands print pods in this form, for example kubectl get -o name.
-		name := strings.TrimPrefix(args[0], "pod/")
-		// This form precedes the flag: users copy it from other reports.
-		if before, after, hasNamespace := strings.Cut(name, "/"); hasNamespace {
-			namespace = before
-			name = after
-		}
-		report, err := cluster.Why(cmd.Context(), namespace, name)
-		if err != nil {
-			return nil, err
-		}
-		return whyReport{report}, nil
-	}, "json")
-}
-
-// whyReport is the output of why.
-type whyReport struct{ *fleet.WhyReport }
-
-// Table implements cli.Reporter.
-func (r whyReport) Table(w io.Writer, _ bool) error { return WriteWhy(w, r.WhyReport) }
-
-// WriteWhy writes the reasons as numbered paragraphs: the first one is usually the cause of the
-// others.
-func WriteWhy(w io.Writer, r *fleet.WhyReport) error {
-	fmt.Fprintf(w, "%s/%s: %s\n", cmp.Or(r.Namespace, "default"), r.Pod, r.State)
-	for i, reason := range r.Reasons {
-		cli.Wrap(w, "", fmt.Sprintf("%d. %s: %s", i+1, reason.Rule, reason.Text))
-		for _, line := range reason.Details {
-			cli.Wrap(w, "   ", line)
-		}
-		for _, line := range reason.Do {
-			cli.Wrap(w, "   ", "-> "+line)
-		}
-	}
-	// Rules only know what the nodes and the API server report.
-	if len(r.Reasons) == 0 {
-		cli.Wrap(w, "", "no reason found: the nodes offer what the pod requests, and report no problem of its devices; kubectl describe pod shows what the kubelet and the runtime say")
-	}
-	for _, line := range r.Unread {
-		cli.Wrap(w, "", "not known: "+line)
-	}
-	return nil
+	o.Kubectl = kubectl
+	return &o.Fleet, nil
 }
 
 // newSnapshot returns the command snapshot.

@@ -13,12 +13,11 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
-	"github.com/generic-dp/generic-dp/internal/tools/fleet"
 )
 
 // newStatus returns the command status.
 func newStatus(o *fleetFlags) *cobra.Command {
-	var filter fleet.Filter
+	var filter Filter
 	var watch bool
 	var interval time.Duration
 	cmd := &cobra.Command{
@@ -52,9 +51,7 @@ the report.`,
 			if err != nil {
 				return err
 			}
-			// A filter leaves few rows, which have room for their devices.
-			isDetailed := filter != fleet.Filter{}
-			err = cli.WriteReport(w, *format, statusReport{report, isDetailed})
+			err = cli.WriteReport(w, *format, report)
 			if err == nil && report.Answered == 0 {
 				return cli.ErrReported
 			}
@@ -68,15 +65,8 @@ the report.`,
 	return cmd
 }
 
-// statusReport is the output of status.
-type statusReport struct {
-	*fleet.StatusReport
-	// isDetailed is set if each device is listed.
-	isDetailed bool
-}
-
 // Table writes the nodes with problems, the resources, and how many nodes have answered.
-func (r statusReport) Table(w io.Writer, wide bool) error {
+func (r *StatusReport) Table(w io.Writer, wide bool) error {
 	t := cli.NewTable(wide, "RESOURCE", "NODE", "DEVICES", "FREE", "HELD BY")
 	for _, n := range r.Nodes {
 		// A node that does not answer may have any number of devices.
@@ -106,7 +96,7 @@ func (r statusReport) Table(w io.Writer, wide bool) error {
 }
 
 // freeOf is the number of free slots: "1 of 2". The number is "?" while the holders are unknown.
-func freeOf(row *fleet.Row) string {
+func freeOf(row *Row) string {
 	free := "?"
 	if row.Free != nil {
 		free = strconv.Itoa(*row.Free)
@@ -120,7 +110,7 @@ func freeOf(row *fleet.Row) string {
 
 // healthyDevices lists the devices that are not among the problems. Each line has the ID, the nodes
 // and the holders.
-func healthyDevices(row *fleet.Row) []string {
+func healthyDevices(row *Row) []string {
 	var lines []string
 	for i := range row.Devices {
 		d := &row.Devices[i]
@@ -148,7 +138,7 @@ type total struct {
 }
 
 // totals sums up the rows with devices, by resource.
-func (r statusReport) totals() map[string]total {
+func (r *StatusReport) totals() map[string]total {
 	totals := map[string]total{}
 	for i := range r.Resources {
 		row := &r.Resources[i]
@@ -176,7 +166,7 @@ func (r statusReport) totals() map[string]total {
 
 // foot has the totals of resources on several nodes, and says how many nodes have answered. It also
 // names the nodes that could not be asked.
-func (r statusReport) foot(w io.Writer) error {
+func (r *StatusReport) foot(w io.Writer) error {
 	fmt.Fprintln(w)
 	totals := r.totals()
 	for _, name := range slices.Sorted(maps.Keys(totals)) {

@@ -1,12 +1,74 @@
-package fleet
+package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
 	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
+
+// newWhy returns the command why. Its exit status does not depend on the reasons.
+func newWhy(o *fleetFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "why POD",
+		Short: "explain why a pod does not start, or has lost its device, and what to do",
+		Long: `why reads a pod, its claims, the nodes and the holders of its devices. It lists the
+reasons why the pod does not get its device or has lost it, in the order in which
+a pod meets them, and what to do. The events of the pod, which kubectl describe
+shows, are not repeated. POD is a name in the namespace of -n or of kubectl's
+context, or NAMESPACE/NAME.`,
+		Args: cli.WantArgs(1, 1, "want one POD"),
+	}
+	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
+		cluster, err := o.open()
+		if err != nil {
+			return nil, err
+		}
+		// The flag names the namespace of the pod. The DaemonSet is searched in all namespaces.
+		namespace := cluster.Namespace
+		cluster.Namespace = ""
+		// Other commands print pods in this form, for example kubectl get -o name.
+		name := strings.TrimPrefix(args[0], "pod/")
+		// This form precedes the flag: users copy it from other reports.
+		if before, after, hasNamespace := strings.Cut(name, "/"); hasNamespace {
+			namespace = before
+			name = after
+		}
+		report, err := cluster.Why(cmd.Context(), namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		return report, nil
+	}, "json")
+}
+
+// Table writes the reasons as numbered paragraphs: the first one is usually the cause of the others.
+func (r *WhyReport) Table(w io.Writer, _ bool) error {
+	fmt.Fprintf(w, "%s/%s: %s\n", cmp.Or(r.Namespace, "default"), r.Pod, r.State)
+	for i, reason := range r.Reasons {
+		cli.Wrap(w, "", fmt.Sprintf("%d. %s: %s", i+1, reason.Rule, reason.Text))
+		for _, line := range reason.Details {
+			cli.Wrap(w, "   ", line)
+		}
+		for _, line := range reason.Do {
+			cli.Wrap(w, "   ", "-> "+line)
+		}
+	}
+	// Rules only know what the nodes and the API server report.
+	if len(r.Reasons) == 0 {
+		cli.Wrap(w, "", "no reason found: the nodes offer what the pod requests, and report no problem of its devices; kubectl describe pod shows what the kubelet and the runtime say")
+	}
+	for _, line := range r.Unread {
+		cli.Wrap(w, "", "not known: "+line)
+	}
+	return nil
+}
 
 // WhyReport explains the state of a pod.
 type WhyReport struct {
@@ -60,7 +122,7 @@ type evidence struct {
 	requests []request
 	// nodes are all nodes by name. They are nil if they may not be read.
 	nodes map[string]*Node
-	// answers are the nodes that have answered. Of their resources, only the requested ones are kept.
+	// answers are the nodes that have answered.
 	answers []nodeStatus
 	// holders are the pods that hold requested devices, by namespace/name. A pod that does not exist
 	// any more is nil.
@@ -184,10 +246,7 @@ func (f *Fleet) gatherNodes(ctx context.Context, e *evidence) error {
 			return err
 		}
 	}
-	selects := func(resource string) bool {
-		return slices.ContainsFunc(e.requests, func(r request) bool { return r.resource == resource })
-	}
-	answers, err := f.statuses(ctx, asked, selects)
+	answers, err := f.statuses(ctx, asked)
 	if err != nil {
 		return err
 	}

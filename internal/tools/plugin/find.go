@@ -1,15 +1,83 @@
-package fleet
+package plugin
 
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
+
+// newFind returns the command find.
+func newFind(o *fleetFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "find TEXT",
+		Short: "find a device by serial number, USB or PCI ID, name, device ID or path",
+		Long: `find lists the devices of all nodes whose serial number, USB or PCI ID, name,
+device ID, node or network interface contains TEXT, whatever the letter case:
+devices of resources with their holders, and hardware that no resource has.
+The exit status is 1 if nothing is found.`,
+		Args: cli.WantArgs(1, 1, "want one TEXT"),
+	}
+	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
+		cluster, err := o.open()
+		if err != nil {
+			return nil, err
+		}
+		found, err := cluster.Find(cmd.Context(), args[0])
+		if err != nil {
+			return nil, err
+		}
+		// The report is printed all the same.
+		if len(found.Found) == 0 {
+			err = cli.ErrReported
+		}
+		return found, err
+	}, "wide", "json")
+}
+
+// Table writes the nodes that have not answered first: the device may be on one of them.
+func (r *FindReport) Table(w io.Writer, wide bool) error {
+	t := cli.NewTable(wide, "NODE", "RESOURCE", "HEALTH", "HELD BY")
+	for _, n := range r.Nodes {
+		t.Add([]string{n.Node, "?"}, n.Problems...)
+	}
+	for _, d := range r.Found {
+		cells := []string{d.Node, cmp.Or(d.Resource, "no resource has it"), d.Health, podsOf(d.Held, wide)}
+		t.Add(cells, d.ID, d.Reason, describeHardware(d))
+	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	if len(r.Found) > 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "no device with %q on the nodes that answered\n", r.Text)
+	return err
+}
+
+// describeHardware is the hardware of a device in a line. An absent device has no hardware.
+func describeHardware(d Found) string {
+	h := d.Device
+	if h == nil {
+		return "the device is absent"
+	}
+	words := []string{h.Name, h.Kind, h.ID, h.FullName()}
+	if h.Serial != "" {
+		words = append(words, "serial "+h.Serial)
+	}
+	words = append(words, h.Nodes...)
+	words = append(words, h.Interfaces...)
+	return strings.Join(words, " ")
+}
 
 // FindReport is the result of a search for a device.
 type FindReport struct {

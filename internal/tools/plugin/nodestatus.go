@@ -1,4 +1,4 @@
-package fleet
+package plugin
 
 import (
 	"cmp"
@@ -27,6 +27,9 @@ type StatusReport struct {
 	WithoutPod []string `json:"without_pod"`
 	// Unread is why the nodes of the cluster are not known. It is empty if they are.
 	Unread string `json:"unread"`
+
+	// isDetailed is set if the table lists each device: a filter leaves few rows, which have room.
+	isDetailed bool
 }
 
 // NodeState is a node with problems.
@@ -73,11 +76,11 @@ func (f Filter) check(answers []answered[nodeStatus]) error {
 	hasAnswered := false
 	for _, a := range answers {
 		hasAnswered = hasAnswered || a.err == nil
-		for _, name := range a.answer.configured {
-			if f.selects(name) {
+		for _, r := range a.answer.Resources {
+			if f.selects(r.Name) {
 				return nil
 			}
-			names[name] = true
+			names[r.Name] = true
 		}
 	}
 	if f.Resource == "" || !hasAnswered {
@@ -92,8 +95,6 @@ type nodeStatus struct {
 	status.Status
 	// Node is the name of the node. It hides the name that the answer has.
 	Node string
-	// configured are the names of all resources, selected or not.
-	configured []string
 }
 
 // Status asks all nodes, or the selected one, for their devices. A node that does not answer is a
@@ -109,7 +110,7 @@ func (f *Fleet) Status(ctx context.Context, filter Filter) (*StatusReport, error
 			return nil, err
 		}
 	}
-	answers, err := f.statuses(ctx, list, filter.selects)
+	answers, err := f.statuses(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +119,7 @@ func (f *Fleet) Status(ctx context.Context, filter Filter) (*StatusReport, error
 	}
 	report := merge(answers, filter)
 	report.Unread = members.NodesUnread
+	report.isDetailed = filter != Filter{}
 	// With a filter, the nodes without a pod would distract from the answer.
 	if filter == (Filter{}) {
 		report.WithoutPod = members.Without()
@@ -139,17 +141,11 @@ func (m *Members) on(node string) ([]Member, error) {
 	return nil, errors.New("no pod of generic-dp runs on node " + node)
 }
 
-// statuses asks members for their status. Of the answers, only the selected resources are kept: a
-// large cluster has thousands of devices. The names of all resources are kept, for typing errors.
-func (f *Fleet) statuses(ctx context.Context, members []Member, selects func(resource string) bool) ([]answered[nodeStatus], error) {
+// statuses asks members for their status.
+func (f *Fleet) statuses(ctx context.Context, members []Member) ([]answered[nodeStatus], error) {
 	return each(ctx, f, members, func(ctx context.Context, m *Member) (nodeStatus, error) {
 		n := nodeStatus{Node: m.Node}
 		err := f.ask(ctx, m, &n.Status, "status")
-		for _, r := range n.Resources {
-			n.configured = append(n.configured, r.Name)
-		}
-		n.Events = nil
-		n.Resources = slices.DeleteFunc(n.Resources, func(r status.Resource) bool { return !selects(r.Name) })
 		return n, err
 	})
 }
@@ -179,9 +175,11 @@ func merge(answers []answered[nodeStatus], filter Filter) *StatusReport {
 		for _, r := range a.answer.Resources {
 			// On a large cluster, most nodes lack most devices: that is no row for each of them.
 			isListed := len(r.Devices) > 0 || filter.Node != ""
-			if isListed {
+			switch {
+			case !filter.selects(r.Name):
+			case isListed:
 				report.Resources = append(report.Resources, a.answer.row(r))
-			} else {
+			default:
 				absent[r.Title()] = r
 			}
 		}

@@ -1,4 +1,4 @@
-package fleet
+package plugin
 
 import (
 	"slices"
@@ -89,13 +89,17 @@ type holding struct {
 // path is the namespace and the name of the pod.
 func (h *holding) path() string { return h.holder.Namespace + "/" + h.holder.Pod }
 
-// holdings lists the devices that containers hold, as their nodes report it. A container is listed once
+// holdings lists the requested devices that containers hold, as their nodes report it. A container is listed once
 // for each slot that it holds. The result is empty if the holders are unknown.
 func (e *evidence) holdings() []holding {
 	var all []holding
 	for i := range e.answers {
 		answer := &e.answers[i]
 		for _, r := range answer.Resources {
+			isRequested := slices.ContainsFunc(e.requests, func(q request) bool { return q.resource == r.Name })
+			if !isRequested {
+				continue
+			}
 			for _, d := range r.Devices {
 				for _, h := range d.Held {
 					all = append(all, holding{

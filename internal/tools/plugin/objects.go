@@ -1,4 +1,4 @@
-package fleet
+package plugin
 
 import (
 	"slices"
@@ -14,9 +14,8 @@ import (
 type Meta struct {
 	Name              string
 	Namespace         string
-	UID               string
 	Labels            map[string]string
-	OwnerReferences   []Owner
+	OwnerReferences   []struct{ Kind, Name string }
 	DeletionTimestamp *time.Time
 	// DeletionGracePeriodSeconds is a part of DeletionTimestamp, which is the end of the grace period.
 	DeletionGracePeriodSeconds int
@@ -26,12 +25,6 @@ type Meta struct {
 func (m *Meta) terminatingSince() time.Time {
 	grace := time.Duration(m.DeletionGracePeriodSeconds) * time.Second
 	return m.DeletionTimestamp.Add(-grace)
-}
-
-// Owner is an owner of an object.
-type Owner struct {
-	Kind string
-	Name string
 }
 
 // Path is "namespace/name".
@@ -52,14 +45,8 @@ type PodSpec struct {
 	InitContainers []Container
 	// ResourceClaims are the claims that the pod names.
 	ResourceClaims []PodClaim
-	Volumes        []Volume
-}
-
-// Volume is a volume of a pod.
-type Volume struct {
-	Name string
-	// ConfigMap is nil for a volume of another kind.
-	ConfigMap *struct{ Name string }
+	// Volumes have no ConfigMap if they are of another kind.
+	Volumes []struct{ ConfigMap *struct{ Name string } }
 }
 
 // Container is a container of a pod.
@@ -89,42 +76,23 @@ type PodStatus struct {
 	Reason            string
 	Message           string
 	Conditions        []Condition
-	ContainerStatuses []ContainerStatus
-	// ResourceClaimStatuses name the claims that were made from templates.
-	ResourceClaimStatuses []ClaimStatus
+	ContainerStatuses []struct {
+		// State has no reason for a container that runs.
+		State struct {
+			Waiting *struct{ Reason, Message string }
+		}
+	}
+	// ResourceClaimStatuses name the claims that were made from templates. The name of the object
+	// is empty if no claim was needed.
+	ResourceClaimStatuses []struct{ Name, ResourceClaimName string }
 }
 
 // Condition is a condition of a pod or a node.
 type Condition struct {
 	Type               string
 	Status             string
-	Reason             string
 	Message            string
 	LastTransitionTime time.Time
-}
-
-// ContainerStatus is the state of a container.
-type ContainerStatus struct {
-	Name  string
-	State ContainerState
-}
-
-// ContainerState is the state of a container. Waiting is nil for one that runs.
-type ContainerState struct {
-	Waiting *Reported
-}
-
-// Reported is why a container does not run.
-type Reported struct {
-	Reason  string
-	Message string
-}
-
-// ClaimStatus names the object of a claim of a pod. ResourceClaimName is empty if no claim was
-// needed.
-type ClaimStatus struct {
-	Name              string
-	ResourceClaimName string
 }
 
 // Node is a node.
@@ -154,8 +122,7 @@ func (t Taint) String() string {
 
 // Claim is a ResourceClaim.
 type Claim struct {
-	Metadata Meta
-	Spec     struct {
+	Spec struct {
 		Devices struct{ Requests []ClaimRequest }
 	}
 }

@@ -1,4 +1,4 @@
-package fleet
+package plugin
 
 import (
 	"cmp"
@@ -132,8 +132,8 @@ func (x *explanation) notConfigured(r request) {
 	}
 	configured := map[string]bool{}
 	for _, a := range x.answers {
-		for _, name := range a.configured {
-			configured[name] = true
+		for _, r := range a.Resources {
+			configured[r.Name] = true
 		}
 	}
 	known := few(slices.Sorted(maps.Keys(configured)))
