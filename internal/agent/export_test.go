@@ -31,13 +31,13 @@ func Answers(t testing.TB, p Paths) (release func()) {
 // Busy reports whether the loop runs a pass.
 func (a *Agent) Busy() bool { return a.page.busy.Load() }
 
-// Remembers reports whether the pod with this UID, or static pod with this name, is known to hold a
+// Remembers reports whether the pod with this UID is known to hold a
 // slot.
 func (a *Agent) Remembers(uid string) bool {
 	view := a.book.View()
 	for _, id := range view.HeldIDs() {
 		for _, h := range view.Slots(id) {
-			if h.Pod == uid || h.Name == uid {
+			if h.Pod == uid {
 				return true
 			}
 		}

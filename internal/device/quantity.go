@@ -88,9 +88,6 @@ func (q Quantity) Plus(other Quantity) Quantity {
 // IsInt64 reports whether the quantity is an integer of 64 bits.
 func (q Quantity) IsInt64() bool { return q.n.IsInt() && q.n.Num().IsInt64() }
 
-// Int64 returns the value of a quantity for which IsInt64 holds.
-func (q Quantity) Int64() int64 { return q.n.Num().Int64() }
-
 // String returns an integer as the API server writes it: with the largest suffix that keeps it an
 // integer.
 func (q Quantity) String() string {

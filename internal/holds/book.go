@@ -198,7 +198,7 @@ func (b *Book) current() *View {
 	}
 	for _, slot := range slices.Sorted(maps.Keys(b.pods)) {
 		for _, p := range b.pods[slot] {
-			addPod(Holder{Resource: p.resource, Pod: p.pod, Name: p.staticName}, slot)
+			addPod(Holder{Resource: p.resource, Pod: p.pod}, slot)
 		}
 	}
 	for _, slot := range slices.Sorted(maps.Keys(b.grants)) {

@@ -59,8 +59,6 @@ type Holder struct {
 	Resource string
 	// Pod is the UID of the pod. It is empty for a claim, and for a grant whose pod is not known yet.
 	Pod string
-	// Name is "namespace/name" of a static pod, empty if it is not known.
-	Name string
 	// Claim is the UID of the claim, empty if there is none.
 	Claim string
 }

@@ -83,8 +83,6 @@ type heldSlot struct {
 // draft is the next state of a resource.
 type draft struct {
 	resource
-	// before has the records of the previous state, by ID.
-	before map[string]record
 	config Resource
 	// matched has the IDs of all offers, including contested ones.
 	matched map[string]bool
@@ -133,7 +131,6 @@ func (t *transition) add(config Resource, last resource) {
 	last.name = config.Name
 	d := &draft{
 		resource: last,
-		before:   last.records,
 		config:   config,
 		matched:  make(map[string]bool, len(config.Offers)),
 	}

@@ -12,7 +12,6 @@ const (
 	SectionInjection     Section = "the-device-cannot-be-injected"
 	SectionForgottenPod  Section = "a-deleted-pod-still-has-its-device"
 	SectionRetiring      Section = "the-device-is-retiring"
-	SectionNoDevice      Section = "no-device-matches"
 	SectionRegistration  Section = "the-resource-is-not-registered"
 	SectionConfiguration Section = "a-configuration-is-refused"
 	SectionFull          Section = "the-lists-for-the-kubelet-are-full"
