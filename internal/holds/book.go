@@ -1,8 +1,10 @@
 package holds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
@@ -183,38 +186,60 @@ func (b *Book) current() *View {
 		return b.view
 	}
 	holders := map[string][]Holder{}
-	ours := map[string]bool{}
-	addPod := func(h Holder, slot string) {
-		mine, isKnown := ours[h.Resource]
-		if !isKnown {
-			mine = b.isOurs == nil || b.isOurs(h.Resource)
-			ours[h.Resource] = mine
-		}
-		if !mine {
-			return // of another program
-		}
-		h.ID, h.Slot = device.SplitSlot(slot)
+	for h := range b.holders() {
 		holders[h.ID] = append(holders[h.ID], h)
 	}
-	for _, slot := range slices.Sorted(maps.Keys(b.pods)) {
-		for _, p := range b.pods[slot] {
-			addPod(Holder{Resource: p.resource, Pod: p.pod, Name: p.staticName}, slot)
-		}
-	}
-	for _, slot := range slices.Sorted(maps.Keys(b.grants)) {
-		id, number := device.SplitSlot(slot)
-		h := Holder{ID: id, Slot: number, Resource: b.grants[slot].resource}
-		holders[id] = append(holders[id], h)
-	}
-	for _, uid := range slices.Sorted(maps.Keys(b.claims)) {
-		for _, h := range b.claims[uid] {
-			holders[h.ID] = append(holders[h.ID], h)
-		}
+	for _, list := range holders {
+		order.Stable(list, compareHolders)
 	}
 	b.view = newView(holders, maps.Clone(b.uses))
 	b.view.unread = b.reading.unread
 	b.view.unreadClaims = b.unreadClaims
 	return b.view
+}
+
+// holders are all holders, in any order. The caller holds the lock.
+func (b *Book) holders() iter.Seq[Holder] {
+	return func(yield func(Holder) bool) {
+		ours := map[string]bool{}
+		for slot, pods := range b.pods {
+			id, number := device.SplitSlot(slot)
+			for _, p := range pods {
+				isOurs, isKnown := ours[p.resource]
+				if !isKnown {
+					isOurs = b.isOurs == nil || b.isOurs(p.resource)
+					ours[p.resource] = isOurs
+				}
+				h := Holder{ID: id, Slot: number, Resource: p.resource, Pod: p.pod, Name: p.staticName}
+				if isOurs && !yield(h) {
+					return
+				}
+			}
+		}
+		for slot, g := range b.grants {
+			id, number := device.SplitSlot(slot)
+			if !yield(Holder{ID: id, Slot: number, Resource: g.resource}) {
+				return
+			}
+		}
+		for _, devices := range b.claims {
+			for _, h := range devices {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// compareHolders orders the holders of a device: pods, then grants, then claims.
+func compareHolders(a, b Holder) int {
+	byClaim := cmp.Compare(a.Claim, b.Claim)
+	isOneGrant := (a.Pod == "") != (b.Pod == "")
+	if byClaim == 0 && isOneGrant {
+		return cmp.Compare(b.Pod, a.Pod)
+	}
+	return cmp.Or(byClaim, cmp.Compare(a.Slot, b.Slot))
 }
 
 // expireGrants drops the grants that no pod has taken in time, according to the latest checkpoint, and
@@ -328,9 +353,9 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.current()
+	b.expireGrants()
 	for _, s := range slots {
-		if reason := now.refuses(&s.Device); reason != "" {
+		if reason := b.refuses(&s.Device); reason != "" {
 			return nil, fmt.Errorf("device %q is %s: it can be allocated when that container has ended", s.Device.ID, reason)
 		}
 	}
@@ -366,13 +391,21 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 }
 
 // refuses returns why an Allocate call for a device is refused. Without the checkpoint, only
-// exclusive devices are refused: the kubelet knows whether a slot of any other device is free.
-func (v *View) refuses(w *Wanted) string {
-	if w.Exclusive && (v.unread != "" || v.unreadClaims != "") {
-		return v.Blocked(*w)
+// exclusive devices are refused: the kubelet knows whether a slot of any other device is free. It compares
+// each hold, because each call changes them: a View would be made for one call. The caller holds the lock.
+func (b *Book) refuses(w *Wanted) string {
+	isUnknown := b.reading.unread != "" || b.unreadClaims != ""
+	if w.Exclusive && isUnknown {
+		return b.current().Blocked(*w)
 	}
-	for h, use := range v.rivals(w) {
-		return h.reason(use, w)
+	for h := range b.holders() {
+		var known *Device
+		if use, isKnown := b.uses[h.ID]; isKnown {
+			known = &use
+		}
+		if h.excludes(known, w) {
+			return h.reason(known, w)
+		}
 	}
 	return ""
 }
