@@ -394,20 +394,28 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 // exclusive devices are refused: the kubelet knows whether a slot of any other device is free. It compares
 // each hold, because each call changes them: a View would be made for one call. The caller holds the lock.
 func (b *Book) refuses(w *Wanted) string {
-	isUnknown := b.reading.unread != "" || b.unreadClaims != ""
-	if w.Exclusive && isUnknown {
+	if w.Exclusive && b.isUnknown() {
 		return b.current().Blocked(*w)
 	}
 	for h := range b.holders() {
-		var known *Device
-		if use, isKnown := b.uses[h.ID]; isKnown {
-			known = &use
-		}
-		if h.excludes(known, w) {
-			return h.reason(known, w)
+		use := b.useOf(h.ID)
+		if h.excludes(use, w) {
+			return h.reason(use, w)
 		}
 	}
 	return ""
+}
+
+// isUnknown reports whether some holders are not known. The caller holds the lock.
+func (b *Book) isUnknown() bool { return b.reading.unread != "" || b.unreadClaims != "" }
+
+// useOf is what a held device uses, nil if that is not known. The caller holds the lock.
+func (b *Book) useOf(id string) *Device {
+	use, isKnown := b.uses[id]
+	if !isKnown {
+		return nil
+	}
+	return &use
 }
 
 // undo restores the grants of slots as they were before, the zero grant if there was none. The caller holds
@@ -455,25 +463,32 @@ func CheckWithin(devices []Wanted) error {
 func (b *Book) Reserve(claim string, devices []Wanted) (conflicts []Holder, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.current()
+	b.expireGrants()
 	slots := map[string]int{}
 	for i := range devices {
 		w := &devices[i]
 		slots[w.ID]++
-		if w.Exclusive && (now.unread != "" || now.unreadClaims != "") {
-			return nil, fmt.Errorf("device %q is exclusive: %s", w.ID, now.Blocked(*w))
+		if w.Exclusive && b.isUnknown() {
+			return nil, fmt.Errorf("device %q is exclusive: %s", w.ID, b.current().Blocked(*w))
 		}
-		for h := range now.rivals(w) {
-			if h.Claim != claim {
-				conflicts = append(conflicts, *h)
+		var others []Holder // of slots of the same device
+		for h := range b.holders() {
+			switch {
+			case h.Claim == claim:
+			case h.excludes(b.useOf(h.ID), w):
+				conflicts = append(conflicts, h)
+			case h.ID == w.ID:
+				others = append(others, h)
 			}
 		}
-		others := now.otherClaims(w, claim)
 		if len(others)+slots[w.ID] > w.Slots {
 			conflicts = append(conflicts, others...)
 		}
 	}
 	if len(conflicts) > 0 {
+		order.Stable(conflicts, func(a, b Holder) int {
+			return cmp.Or(cmp.Compare(a.ID, b.ID), compareHolders(a, b))
+		})
 		return conflicts, nil
 	}
 	b.setClaim(claim, devices)
