@@ -37,23 +37,26 @@ const (
 // them, even if another output cannot be written for devices that appear at the same time.
 func TestNoOutputOfAGoneDeviceIsLeftAtPublication(t *testing.T) {
 	t.Parallel()
-	block := func(path string) {
-		t.Helper()
-		must(t, os.MkdirAll(filepath.Join(path, "in", "the", "way"), 0o755))
+	// The labels of the node may be written at the same time.
+	block := func(n *node, path string) {
+		n.Helper()
+		n.eventually("a directory in the way", func() bool {
+			return os.MkdirAll(filepath.Join(path, "in", "the", "way"), 0o755) == nil
+		})
 	}
 	faults := map[string]func(n *node){
 		"no fault": func(*node) {},
 		"links": func(n *node) {
 			path := filepath.Join(n.options.Paths.RunDir, "links", otherID, "if00:ttyUSB")
 			must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-			block(filepath.Join(filepath.Dir(path), ".new-if00:ttyUSB"))
+			block(n, filepath.Join(filepath.Dir(path), ".new-if00:ttyUSB"))
 		},
-		"specs": func(n *node) { block(n.specFile("example.com/cdi") + ".tmp") },
+		"specs": func(n *node) { block(n, n.specFile("example.com/cdi") + ".tmp") },
 		"device information": func(n *node) {
-			block(filepath.Join(n.options.Paths.DeviceInfoDir, "example.com-other-nic-"+otherNIC+"-device.json"))
+			block(n, filepath.Join(n.options.Paths.DeviceInfoDir, "example.com-other-nic-"+otherNIC+"-device.json"))
 		},
-		"features":           func(n *node) { block(filepath.Join(n.options.Paths.NFDDir, ".generic-dp")) },
-		"health directories": func(n *node) { block(filepath.Join(n.options.Paths.RunDir, "health", otherID, "healthy")) },
+		"features":           func(n *node) { block(n, filepath.Join(n.options.Paths.NFDDir, ".generic-dp")) },
+		"health directories": func(n *node) { block(n, filepath.Join(n.options.Paths.RunDir, "health", otherID, "healthy")) },
 	}
 	for name, inject := range faults {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,10 @@
 package holds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
@@ -183,38 +186,60 @@ func (b *Book) current() *View {
 		return b.view
 	}
 	holders := map[string][]Holder{}
-	ours := map[string]bool{}
-	addPod := func(h Holder, slot string) {
-		mine, isKnown := ours[h.Resource]
-		if !isKnown {
-			mine = b.isOurs == nil || b.isOurs(h.Resource)
-			ours[h.Resource] = mine
-		}
-		if !mine {
-			return // of another program
-		}
-		h.ID, h.Slot = device.SplitSlot(slot)
+	for h := range b.holders() {
 		holders[h.ID] = append(holders[h.ID], h)
 	}
-	for _, slot := range slices.Sorted(maps.Keys(b.pods)) {
-		for _, p := range b.pods[slot] {
-			addPod(Holder{Resource: p.resource, Pod: p.pod}, slot)
-		}
-	}
-	for _, slot := range slices.Sorted(maps.Keys(b.grants)) {
-		id, number := device.SplitSlot(slot)
-		h := Holder{ID: id, Slot: number, Resource: b.grants[slot].resource}
-		holders[id] = append(holders[id], h)
-	}
-	for _, uid := range slices.Sorted(maps.Keys(b.claims)) {
-		for _, h := range b.claims[uid] {
-			holders[h.ID] = append(holders[h.ID], h)
-		}
+	for _, list := range holders {
+		order.Stable(list, compareHolders)
 	}
 	b.view = newView(holders, maps.Clone(b.uses))
 	b.view.unread = b.reading.unread
 	b.view.unreadClaims = b.unreadClaims
 	return b.view
+}
+
+// holders are all holders, in any order. The caller holds the lock.
+func (b *Book) holders() iter.Seq[Holder] {
+	return func(yield func(Holder) bool) {
+		ours := map[string]bool{}
+		for slot, pods := range b.pods {
+			id, number := device.SplitSlot(slot)
+			for _, p := range pods {
+				isOurs, isKnown := ours[p.resource]
+				if !isKnown {
+					isOurs = b.isOurs == nil || b.isOurs(p.resource)
+					ours[p.resource] = isOurs
+				}
+				h := Holder{ID: id, Slot: number, Resource: p.resource, Pod: p.pod}
+				if isOurs && !yield(h) {
+					return
+				}
+			}
+		}
+		for slot, g := range b.grants {
+			id, number := device.SplitSlot(slot)
+			if !yield(Holder{ID: id, Slot: number, Resource: g.resource}) {
+				return
+			}
+		}
+		for _, devices := range b.claims {
+			for _, h := range devices {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// compareHolders orders the holders of a device: pods, then grants, then claims.
+func compareHolders(a, b Holder) int {
+	byClaim := cmp.Compare(a.Claim, b.Claim)
+	isOneGrant := (a.Pod == "") != (b.Pod == "")
+	if byClaim == 0 && isOneGrant {
+		return cmp.Compare(b.Pod, a.Pod)
+	}
+	return cmp.Or(byClaim, cmp.Compare(a.Slot, b.Slot))
 }
 
 // expireGrants drops the grants that no pod has taken in time, according to the latest checkpoint, and
@@ -328,9 +353,9 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.current()
+	b.expireGrants()
 	for _, s := range slots {
-		if reason := now.refuses(&s.Device); reason != "" {
+		if reason := b.refuses(&s.Device); reason != "" {
 			return nil, fmt.Errorf("device %q is %s: it can be allocated when that container has ended", s.Device.ID, reason)
 		}
 	}
@@ -366,15 +391,31 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 }
 
 // refuses returns why an Allocate call for a device is refused. Without the checkpoint, only
-// exclusive devices are refused: the kubelet knows whether a slot of any other device is free.
-func (v *View) refuses(w *Wanted) string {
-	if w.Exclusive && (v.unread != "" || v.unreadClaims != "") {
-		return v.Blocked(*w)
+// exclusive devices are refused: the kubelet knows whether a slot of any other device is free. It compares
+// each hold, because each call changes them: a View would be made for one call. The caller holds the lock.
+func (b *Book) refuses(w *Wanted) string {
+	if w.Exclusive && b.isUnknown() {
+		return b.current().Blocked(*w)
 	}
-	for h, use := range v.rivals(w) {
-		return h.reason(use, w)
+	for h := range b.holders() {
+		use := b.useOf(h.ID)
+		if h.excludes(use, w) {
+			return h.reason(use, w)
+		}
 	}
 	return ""
+}
+
+// isUnknown reports whether some holders are not known. The caller holds the lock.
+func (b *Book) isUnknown() bool { return b.reading.unread != "" || b.unreadClaims != "" }
+
+// useOf is what a held device uses, nil if that is not known. The caller holds the lock.
+func (b *Book) useOf(id string) *Device {
+	use, isKnown := b.uses[id]
+	if !isKnown {
+		return nil
+	}
+	return &use
 }
 
 // undo restores the grants of slots as they were before, the zero grant if there was none. The caller holds
@@ -422,25 +463,32 @@ func CheckWithin(devices []Wanted) error {
 func (b *Book) Reserve(claim string, devices []Wanted) (conflicts []Holder, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.current()
+	b.expireGrants()
 	slots := map[string]int{}
 	for i := range devices {
 		w := &devices[i]
 		slots[w.ID]++
-		if w.Exclusive && (now.unread != "" || now.unreadClaims != "") {
-			return nil, fmt.Errorf("device %q is exclusive: %s", w.ID, now.Blocked(*w))
+		if w.Exclusive && b.isUnknown() {
+			return nil, fmt.Errorf("device %q is exclusive: %s", w.ID, b.current().Blocked(*w))
 		}
-		for h := range now.rivals(w) {
-			if h.Claim != claim {
-				conflicts = append(conflicts, *h)
+		var others []Holder // of slots of the same device
+		for h := range b.holders() {
+			switch {
+			case h.Claim == claim:
+			case h.excludes(b.useOf(h.ID), w):
+				conflicts = append(conflicts, h)
+			case h.ID == w.ID:
+				others = append(others, h)
 			}
 		}
-		others := now.otherClaims(w, claim)
 		if len(others)+slots[w.ID] > w.Slots {
 			conflicts = append(conflicts, others...)
 		}
 	}
 	if len(conflicts) > 0 {
+		order.Stable(conflicts, func(a, b Holder) int {
+			return cmp.Or(cmp.Compare(a.ID, b.ID), compareHolders(a, b))
+		})
 		return conflicts, nil
 	}
 	b.setClaim(claim, devices)

@@ -1,7 +1,6 @@
 package holds
 
 import (
-	"iter"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -83,44 +82,20 @@ func (v *View) Blocked(w Wanted) string {
 		return "it is not known which devices claims hold: " + v.unreadClaims
 	}
 	_, byClaim := device.SplitResourceKey(w.Resource)
-	for h, use := range v.rivals(&w) {
-		if byClaim && h.Claim != "" {
-			continue
+	// They are in the order of their IDs, so that a reason stays the same.
+	for _, id := range v.candidates(&w) {
+		var known *Device
+		if use, isKnown := v.uses[id]; isKnown {
+			known = &use
 		}
-		return h.reason(use, &w)
+		for _, h := range v.holders[id] {
+			isLeftToScheduler := byClaim && h.Claim != ""
+			if !isLeftToScheduler && h.excludes(known, &w) {
+				return h.reason(known, &w)
+			}
+		}
 	}
 	return ""
-}
-
-// rivals are the holders that exclude a device, with what they use, nil if that is not known. They are in
-// the order of their IDs, so that a reason stays the same.
-func (v *View) rivals(w *Wanted) iter.Seq2[*Holder, *Device] {
-	return func(yield func(*Holder, *Device) bool) {
-		for _, id := range v.candidates(w) {
-			var known *Device
-			if use, isKnown := v.uses[id]; isKnown {
-				known = &use
-			}
-			for i := range v.holders[id] {
-				h := &v.holders[id][i]
-				if h.excludes(known, w) && !yield(h, known) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// otherClaims are the holders of slots of a device through the same resource, without one claim.
-func (v *View) otherClaims(w *Wanted, claim string) []Holder {
-	var others []Holder
-	for _, h := range v.holders[w.ID] {
-		isOther := h.Claim != claim
-		if isOther && h.Resource == w.Resource {
-			others = append(others, h)
-		}
-	}
-	return others
 }
 
 // candidates returns the held devices that may exclude a device, sorted.
