@@ -51,7 +51,7 @@ func TestNoOutputOfAGoneDeviceIsLeftAtPublication(t *testing.T) {
 			must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			block(n, filepath.Join(filepath.Dir(path), ".new-if00:ttyUSB"))
 		},
-		"specs": func(n *node) { block(n, n.specFile("example.com/cdi") + ".tmp") },
+		"specs": func(n *node) { block(n, n.specFile("example.com/cdi")+".tmp") },
 		"device information": func(n *node) {
 			block(n, filepath.Join(n.options.Paths.DeviceInfoDir, "example.com-other-nic-"+otherNIC+"-device.json"))
 		},
