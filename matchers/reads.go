@@ -77,6 +77,9 @@ func (m *run) attr(place, key string, dirs []string, name string) (values []stri
 		}
 		// An attribute that cannot be read yet still hides the attributes of directories above.
 		values, unread = m.Host.Attr(dir, name, m.deadline.end())
+		if unread {
+			m.unknownIf(m.deadline.isPast(), place, key) // its search was cut off
+		}
 		if values != nil || unread {
 			break
 		}

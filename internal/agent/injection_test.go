@@ -153,7 +153,22 @@ func TestSpecsOnce(t *testing.T) {
 		t.Errorf("Once: %v, %v, want %v", names, err, want)
 	}
 
-	serving, _ := n.serve()
+	// Nobody would keep a health directory of an instance up to date.
+	n.configure(followed)
+	serving, stop := n.serve()
+	<-serving.Settled()
+	stop()
+	health := filepath.Join(n.options.Paths.RunDir, "health")
+	must(t, os.RemoveAll(health))
+	a, err = agent.New(n.Context(), n.options)
+	must(t, err)
+	_, err = a.Once(ctx)
+	must(t, err)
+	if entries, _ := os.ReadDir(health); len(entries) > 0 {
+		t.Errorf("Once makes %v", entries)
+	}
+
+	serving, _ = n.serve()
 	<-serving.Settled()
 	a, err = agent.New(n.Context(), n.options)
 	must(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/sys/slow"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -52,7 +53,9 @@ type loop struct {
 	pace    pace
 	// saves writes the state.
 	saves *saver
-	life  life
+	// labels are the writes of the labels of the node.
+	labels slow.Calls[string, error]
+	life   life
 }
 
 // lastScan is the last scan that succeeded.
@@ -117,6 +120,9 @@ func newLoop(a *Agent, running phases) *loop {
 			ended:  map[string]chan struct{}{},
 			done:   make(chan struct{}),
 		},
+	}
+	l.labels.Late = func(string) {
+		a.wake.send()
 	}
 	a.reader.Trial.Serve(a.found.reading)
 	return l

@@ -110,7 +110,7 @@ func (o *outputs) update(v *View, out ledger.Output, held *holds.View) (failed m
 	o.retains = kept.any
 
 	// A container must not believe that its device works while the links to it are removed.
-	_, healthErr := o.withdrawHealth(devices, held)
+	healthErr := o.health.Hide(devices)
 	linksErr = errors.Join(linksErr, healthErr, links.Remove())
 	specsErr = errors.Join(specsErr, specs.Remove())
 	infosErr = errors.Join(infosErr, infos.Remove())
@@ -263,6 +263,14 @@ func (o *outputs) withdrawHealth(devices []output.Device, held *holds.View) (due
 		return time.Time{}, nil
 	}
 	return o.health.Withdraw(devices, held.IsHeld)
+}
+
+// showHealth shows the file "healthy" of devices that work, after the lists are published.
+func (o *outputs) showHealth() error {
+	if o.noHealth {
+		return nil
+	}
+	return o.health.Show()
 }
 
 // devicesOf are the listed devices in the order of the resources. It must be called again after the

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
@@ -274,5 +276,30 @@ func TestFeatures(t *testing.T) {
 	files, err := os.ReadDir(n.options.Paths.NFDDir)
 	if err != nil || len(files) != 1 {
 		t.Errorf("files %v, %v", files, err)
+	}
+}
+
+// A directory of labels that does not answer delays neither the state nor the end of the program.
+func TestFeaturesThatHang(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.options.Paths.NFDDir = t.TempDir()
+	fifo := filepath.Join(n.options.Paths.NFDDir, ".generic-dp")
+	must(t, unix.Mkfifo(fifo, 0o600)) // the write waits for a reader
+	_, stop := n.serve()
+	n.untilListed("example.com/zigbee", []string{stickID}, nil)
+	n.eventually("warning", func() bool {
+		return strings.Contains(n.log.String(), "labels of the node can't be written")
+	})
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.eventually("state", func() bool {
+		text, _ := os.ReadFile(filepath.Join(n.options.Paths.StateDir, "state.json"))
+		return strings.Contains(string(text), otherID)
+	})
+	stop()
+	if strings.Contains(n.log.String(), "stopped without waiting") {
+		t.Error("the end waits for the labels")
 	}
 }

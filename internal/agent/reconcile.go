@@ -54,7 +54,7 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 		l.life.announced = true
 		l.announce()
 	}
-	unhealthy := errors.Join(withdrawn, l.outputs.health.Show())
+	unhealthy := errors.Join(withdrawn, l.outputs.showHealth())
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
 	wake := earlier(out.Wake, awaited)
 	return outcome{

@@ -156,9 +156,26 @@ func (l *loop) save() {
 		return saved{
 			state:  state(),
 			config: l.reader.Trial.Save(),
-			labels: errors.Join(leftOut, labels.Make()),
+			labels: errors.Join(leftOut, l.writeLabels(labels)),
 		}
 	})
+}
+
+// labelsPatience is how long a save waits for the write of the labels.
+const labelsPatience = 100 * time.Millisecond
+
+// writeLabels writes the labels of the node. Their directory belongs to another program, and may be on another
+// disk: if it does not answer, the state is saved all the same, and the end of the write causes another pass.
+func (l *loop) writeLabels(labels files.Plan) error {
+	if len(labels.Missing) == 0 {
+		return nil
+	}
+	dir := l.options.Paths.NFDDir
+	err, _, hasAnswered := l.labels.Do(context.Background(), dir, labelsPatience, labels.Make)
+	if !hasAnswered {
+		return fmt.Errorf("%s: %q does not answer", labels.Label, dir)
+	}
+	return err
 }
 
 // finish writes the rest when the loop has ended. Agent.end calls it, after all goroutines of the

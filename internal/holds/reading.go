@@ -94,7 +94,8 @@ func (r *reading) isCurrent(path string) bool {
 	return r.hasRead && r.unread == "" && currentVersion(path) == r.version
 }
 
-// read reads the checkpoint, and calls Changed if that changes the holds. The result says nothing.
+// read reads the checkpoint. If that changes the holds, it calls Changed and asks Run for another look. The
+// result says nothing.
 //
 // A kubelet without a checkpoint has allocated nothing: it writes the file when it gets the list of a
 // plugin (genericDeviceUpdateCallback, pkg/kubelet/cm/devicemanager/manager.go). One that cannot be
@@ -128,6 +129,7 @@ func (b *Book) read() bool {
 	b.mu.Unlock()
 	if hasChanged {
 		b.Changed()
+		b.request()
 	}
 	return true
 }

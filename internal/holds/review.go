@@ -148,8 +148,15 @@ func (b *Book) follow(ctx context.Context) {
 
 // review drops the holds of pods that have ended, and refuses the slots of pods that run although the
 // kubelet has forgotten them. mustRefresh is set if it cannot decide without a checkpoint that is up to
-// date. next is when to review again, the zero time if there is no need.
+// date. next is when to review again, the zero time if there is no need. Before the checkpoint is read after
+// Load, nobody knows which pods it names: the read asks for another look.
 func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
+	b.mu.Lock()
+	hasRead := b.reading.hasRead
+	b.mu.Unlock()
+	if !hasRead {
+		return false, next
+	}
 	b.nameStaticPods(ctx)
 	evidence := b.gather()
 	b.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // A pod without a process holds its device for other resources while its cgroup exists. The kubelet may
@@ -55,5 +56,36 @@ func TestReadsDuringQuery(t *testing.T) {
 		if err := <-ended; err != nil {
 			h.Errorf("Run: %v", err)
 		}
+	})
+}
+
+// While the successor reads the checkpoint again, no pod is lost: neither one that runs, nor one that has no
+// cgroup yet.
+func TestReviewDuringTakeOver(t *testing.T) {
+	onHost(t, func(h *host) {
+		h.cgroups.Start(podUID)
+		h.save(map[string][]string{podUID: {"a"}, nextUID: {"b"}}) // the network of the second one is not ready
+		b := h.start()
+		answers := make(chan struct{}, 1)
+		b.Generation = func() uint64 {
+			<-answers
+			return 1
+		}
+		b.WriteJournal()
+		b.Await(true)
+		b.Look(h.Context())
+		time.Sleep(time.Second)
+		b.Look(h.Context()) // asks the kubelet
+		b.Load(h.Context())
+		b.Look(h.Context())
+		if refused := b.Refused(); len(refused) > 0 {
+			h.Errorf("refused: %v", refused)
+		}
+		h.wantHolders(b, "during the read", "b", nextUID)
+		answers <- struct{}{}
+		synctest.Wait()
+		b.Look(h.Context())
+		h.wantHolders(b, "after the read", "a", podUID)
+		h.wantHolders(b, "after the read", "b", nextUID)
 	})
 }

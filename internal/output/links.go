@@ -73,12 +73,12 @@ func (t Links) Plan(want []Link, keep func(Link) bool) (files.Plan, error) {
 	plan := files.Plan{Label: "--run-dir"}
 	wanted, err := t.byPath(want)
 	errs := []error{err}
-	ids, err := os.ReadDir(t.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		errs = append(errs, fmt.Errorf("--run-dir: %w", err))
-	}
+	ids, err := entries(t.Dir)
+	errs = append(errs, err)
 	for _, id := range ids {
-		plan.StaleTrees = append(plan.StaleTrees, t.stale(id.Name(), wanted, keep)...)
+		stale, err := t.stale(id, wanted, keep)
+		errs = append(errs, err)
+		plan.StaleTrees = append(plan.StaleTrees, stale...)
 	}
 	for _, path := range slices.Sorted(maps.Keys(wanted)) {
 		target := wanted[path].Target
@@ -112,16 +112,22 @@ func (t Links) byPath(want []Link) (map[string]Link, error) {
 }
 
 // stale lists the paths in the directory of a device that are neither wanted nor kept. If
-// nothing would be left, it lists only the directory.
-func (t Links) stale(id string, wanted map[string]Link, keep func(Link) bool) []string {
-	dir := filepath.Join(t.Dir, id)
-	have, _ := os.ReadDir(dir) // a file has no entries
+// nothing would be left, it lists only the directory. Nothing is stale in a directory that cannot be read.
+func (t Links) stale(id fs.DirEntry, wanted map[string]Link, keep func(Link) bool) ([]string, error) {
+	dir := filepath.Join(t.Dir, id.Name())
+	if !id.IsDir() {
+		return []string{dir}, nil
+	}
+	have, err := entries(dir)
+	if err != nil {
+		return nil, err
+	}
 	var stale []string
 	for _, e := range have {
 		path := filepath.Join(dir, e.Name())
 		target, _ := os.Readlink(path) // empty for anything else
 		link := Link{
-			ID:     id,
+			ID:     id.Name(),
 			Key:    e.Name(),
 			Target: target,
 		}
@@ -133,9 +139,18 @@ func (t Links) stale(id string, wanted map[string]Link, keep func(Link) bool) []
 		}
 	}
 	if len(stale) == len(have) {
-		return []string{dir}
+		return []string{dir}, nil
 	}
-	return stale
+	return stale, nil
+}
+
+// entries lists a directory by name. A missing directory is empty.
+func entries(dir string) ([]fs.DirEntry, error) {
+	all, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("--run-dir: %w", err)
+	}
+	return all, nil
 }
 
 // isName reports whether a text can name a link or its directory. The grammar of IDs and keys allows no

@@ -5,11 +5,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/output"
 )
@@ -207,6 +209,27 @@ func TestRightLinksStay(t *testing.T) {
 			t.Errorf("%s was written to", dir)
 		}
 	}
+}
+
+// A directory that can't be read, such as without a free file descriptor, has links that containers need.
+func TestUnreadableLinks(t *testing.T) {
+	t.Parallel()
+	tree := newTree(t)
+	must(t, apply(tree, []output.Link{{dongle, tty, "/dev/ttyUSB0"}}, nil))
+	must(t, os.Chmod(filepath.Join(tree.Dir, dongle), 0))
+	top := filepath.Dir(filepath.Dir(filepath.Dir(tree.Dir)))
+	must(t, os.Chmod(top, 0o755))
+	planned := make(chan struct{})
+	go func() {
+		defer close(planned)
+		runtime.LockOSThread()   // the thread ends with the goroutine
+		_ = unix.Setfsuid(65534) // root may read everything
+		plan, err := tree.Plan(nil, func(output.Link) bool { return true })
+		if err == nil || len(plan.StaleTrees) > 0 {
+			t.Errorf("stale are %q, with the error %v; want none, and an error", plan.StaleTrees, err)
+		}
+	}()
+	<-planned
 }
 
 // A device whose links fail does not affect the others.

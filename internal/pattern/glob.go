@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// maxFound is the maximum number of paths that a search finds, and listedAtOnce how many entries of a
-// directory it has in memory: a container may fill a directory with millions of files.
+// maxFound is the maximum number of paths that a search finds, with the directories that it has still to
+// search, and listedAtOnce how many entries of a directory it has in memory: a container may fill a directory
+// with millions of files or directories.
 const (
 	maxFound     = 100_000
 	listedAtOnce = 1024
@@ -54,11 +55,13 @@ type globSearch struct {
 	isOver bool
 	// found may have repeats.
 	found []string
+	// waiting is the number of directories that are still to be searched.
+	waiting int
 }
 
 // end reports whether the search is cut off.
 func (s *globSearch) end() bool {
-	s.isOver = s.isOver || len(s.found) >= maxFound || time.Now().After(s.until)
+	s.isOver = s.isOver || len(s.found)+s.waiting >= maxFound || time.Now().After(s.until)
 	return s.isOver
 }
 
@@ -95,12 +98,14 @@ func (s *globSearch) walk(dir string, through Values) {
 			// A link to a directory is not ModeDir, so that a search cannot run in circles.
 			if e.IsDir() && through.Match(p) {
 				below = append(below, p)
+				s.waiting++
 			}
 		}
 	}
 	// A deep tree must not use up all file descriptors.
 	f.Close()
 	for _, p := range below {
+		s.waiting--
 		if !s.end() {
 			s.walk(p, through)
 		}
