@@ -183,6 +183,10 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	l.agent.loadHolds(ctx)
 	close(l.agent.holdsLoaded)
 	select {
+	case <-l.agent.holdsChanged: // the first pass sees what was loaded
+	default:
+	}
+	select {
 	case <-ctx.Done():
 		return trigger{}, false
 	// The state is restored before the scan is adopted: the pass compares both.
