@@ -102,7 +102,7 @@ func (m *run) predicate(match *config.Match) *predicate {
 	}
 	p.add(anyNode, "subsystem", match.Subsystem, subsystemOf)
 	p.add(sysfsDir, "driver", match.Driver, m.drivers)
-	// The order is that of the conditions in explanations, so that it must not be random.
+	// Explanations list the conditions in this order: it has to be the same in every run.
 	for _, name := range slices.Sorted(maps.Keys(match.Attr)) {
 		p.conditions = append(p.conditions, condition{
 			about: sysfsDir,

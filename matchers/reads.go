@@ -68,8 +68,8 @@ func (m *run) exists(place, path string) (exists bool) {
 	return exists
 }
 
-// attr lists the values of an attribute of the first sysfs directory that has it. place and key
-// are those of the configuration, for messages.
+// attr lists the values of an attribute of the first sysfs directory that has it. Messages name
+// the place and the key of the condition in the configuration.
 func (m *run) attr(place, key string, dirs []string, name string) (values []string, unread bool) {
 	for _, dir := range dirs {
 		if m.unknownIf(m.deadline.isPast(), place, key) {

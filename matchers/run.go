@@ -149,7 +149,7 @@ func (m *run) match(r *config.Resource) {
 	// The notes below are about the offers that this resource adds.
 	first := len(m.result.Resources)
 	byName := m.byName(r, devices)
-	// The order decides which names get the rest of the budget, so that it must not be random.
+	// The names take from one budget in this order: it has to be the same in every run.
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		m.offerName(r, name, byName[name])
 	}

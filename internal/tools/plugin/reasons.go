@@ -264,7 +264,7 @@ func (x *explanation) unscheduled() {
 // failed: the kubelet has refused or evicted the pod. It never tries again.
 func (x *explanation) failed() {
 	x.add("failed", "the pod has failed on "+x.pod.Spec.NodeName+": "+x.pod.Status.Reason, []string{x.pod.Status.Message},
-		"the kubelet does not try again: "+x.pod.deletion()+", and create it again; a Deployment has done that by itself")
+		"the kubelet does not try again: "+x.pod.deletion()+", then create it again; a Deployment has already replaced it")
 }
 
 // lost: the device of the pod is not Healthy any more.
