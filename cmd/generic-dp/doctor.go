@@ -151,7 +151,7 @@ func (d *doctor) examine(ctx context.Context) {
 // configuration has problems, only the first line of the error is shown: check shows all of them.
 func (d *doctor) configuration(ctx context.Context) {
 	const check = "configuration"
-	cfg, err := d.load(d.config)
+	cfg, _, err := d.load(d.config)
 	if err != nil {
 		fix := "generic-dp check"
 		if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
-	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // flags holds the flags of all commands and their values. A command gets the flags that it uses
@@ -44,8 +43,6 @@ type flags struct {
 	// unpacked is the directory of a recording that replaces the host. It is empty if there is
 	// no recording.
 	unpacked string
-	// piped is the configuration from standard input, once it was read. It is nil before.
-	piped *manifest.Configuration
 	// temporary points to unpacked. temporaryDir reads it while an abandoned command may still write
 	// the other fields.
 	temporary atomic.Pointer[string]
@@ -263,7 +260,7 @@ func complete(names ...func(*cobra.Command) []string) cobra.CompletionFunc {
 // because their values depend on hardware, and does not scan the host. There are none without a valid
 // configuration.
 func (f *flags) resourceNames(*cobra.Command) []string {
-	cfg, _, err := f.read(f.config)
+	cfg, _, err := read(f.config)
 	if err != nil {
 		return nil
 	}

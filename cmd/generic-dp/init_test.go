@@ -43,7 +43,7 @@ func initIsOffered(t *testing.T, f *flags, view *agent.View, all *catalog.Catalo
 	}
 	file := filepath.Join(t.TempDir(), "config.toml")
 	place(t, file, text)
-	tried := command(t, "try", "--once", "--config", file, "--allow=all", "--sysfs", f.paths.Sysfs, "--dev", f.paths.Dev, "--state-dir", f.paths.StateDir)
+	tried := command(t, "try", "--config", file, "--allow=all", "--sysfs", f.paths.Sysfs, "--dev", f.paths.Dev, "--state-dir", f.paths.StateDir)
 	for _, m := range regexp.MustCompile(`allocatable (\d+) of (\d+)`).FindAllStringSubmatch(tried, -1) {
 		if m[1] != m[2] {
 			t.Errorf("%s\n%s", tried, text)
