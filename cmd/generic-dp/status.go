@@ -56,8 +56,7 @@ cluster: kubectl exec POD -- /generic-dp status
 
 With RESOURCE, a name with or without its domain, it shows only that resource.
 Problems come last. --watch prints the status again whenever it changes.`,
-		Args:              cli.WantArgs(0, 1, "want no argument or one RESOURCE"),
-		ValidArgsFunction: complete(f.resourceNames),
+		Args: cli.WantArgs(0, 1, "want no argument or one RESOURCE"),
 	}
 	f.add(cmd, []string{"listen"})
 	cmd.Flags().BoolVarP(&isWatching, "watch", "w", false, "print the status again whenever it changes")

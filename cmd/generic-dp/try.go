@@ -30,8 +30,7 @@ would get: as text (table), as the answer to the kubelet (json), or as arguments
 of podman run (podman).
 
   eval podman run --rm $(generic-dp try -o podman zigbee) alpine ls /dev`,
-		Args:              cli.WantArgs(0, 1, "want at most one RESOURCE or RESOURCE=N"),
-		ValidArgsFunction: complete(f.resourceNames),
+		Args: cli.WantArgs(0, 1, "want at most one RESOURCE or RESOURCE=N"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			size := 1
