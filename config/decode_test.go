@@ -90,13 +90,13 @@ func TestCompleteValues(t *testing.T) {
 		"domain = 'x'\n[[resource]]\n[[domain]]\n",
 	} {
 		_, err := config.Parse(config.File{Name: "test.toml", Data: []byte(text)})
-		if err == nil || !strings.Contains(err.Error(), "is complete in line ") {
+		if err == nil || !strings.Contains(err.Error(), "is already given in line ") {
 			t.Errorf("%q: error %v, want one that names the line of the value", text, err)
 		}
 	}
 	// The library accepts this text, and drops the second line.
 	_, err := config.Parse(config.File{Name: "test.toml", Data: []byte("[[resource]]\nmatch.glob = '/dev/x'\nmatch = true\n")})
-	if err == nil || !strings.Contains(err.Error(), `test.toml:3:1: "match" already has keys in line 2`) {
+	if err == nil || !strings.Contains(err.Error(), `test.toml:3:1: "match" is already given in line 2`) {
 		t.Errorf("error %v, want one that names both lines", err)
 	}
 }
