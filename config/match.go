@@ -242,8 +242,8 @@ func (v value) conditions(name string, conditions map[string]pattern.Values) {
 			if a.Table != name || a.OnlyVariable {
 				continue
 			}
-			describe := func(t *table, key string) form {
-				return kindOf(a).form()(t, key)
+			describe := func() form {
+				return kindOf(a).form()()
 			}
 			read := func(v value) {
 				conditions[a.Key] = v.values(kindOf(a))

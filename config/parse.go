@@ -102,15 +102,6 @@ func (r *reader) report(p report) {
 	}
 }
 
-// language returns the dotted keys of all tables, except tables below arbitrary keys:
-// "resource.match.usb.id".
-func (r *reader) language() []string {
-	if r.keys == nil {
-		r.keys = *describe().keys
-	}
-	return r.keys
-}
-
 // parse implements Parse. A reader parses only one configuration, because its state is not reset.
 // It reads all files before the first resource, since the domain and the default api may be in the
 // last file.

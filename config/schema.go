@@ -3,63 +3,80 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 )
 
 // form is the form of a value in JSON Schema: draft 4, the latest version that common TOML
 // editors support.
 type form map[string]any
 
-// formOf returns the form of the value of a key of a table. It is a function, because only a description
-// needs it.
-type formOf func(t *table, key string) form
+// formOf returns the form of a value. It is a function, because only a description needs it.
+type formOf func() form
 
-// schema describes a table of the language. It is the result of running the bindings of the table
-// without a text.
-type schema struct {
-	// path is the dotted key of the table, "resource.match". It is empty at the top.
-	path       string
-	properties map[string]form
-	required   []string
-	// keys are the dotted keys of all described tables, "resource.match.glob".
-	keys *[]string
-	// tables are the forms of the tables below the top, by their paths.
-	tables map[string]form
-}
-
-// describe runs the bindings of the top level without a text.
-func describe() *schema {
-	s := &schema{
-		keys:   new([]string),
-		tables: make(map[string]form),
+// describe returns the form of a table that read reads. It runs the bindings of the table without a
+// text.
+func describe(read func(v value)) form {
+	f := form{
+		"type":                 "object",
+		"properties":           make(map[string]form),
+		"additionalProperties": false,
 	}
-	s.run(new(reader).bind)
-	return s
+	read(value{
+		r:         new(reader),
+		source:    new(source),
+		node:      new(node),
+		describes: f,
+	})
+	return f
 }
 
-// run runs bindings, which describe themselves in s.
-func (s *schema) run(bind func(t *table)) {
-	s.properties = make(map[string]form)
-	t := &table{
-		value: value{
-			r:         new(reader),
-			source:    new(source),
-			node:      new(node),
-			describes: s,
-		},
+// describeFile returns the form of a file.
+func describeFile() form {
+	return describe(func(v value) {
+		v.read(v.r.bind)
+	})
+}
+
+// properties are the forms of the keys of a table. Other forms have none.
+func (f form) properties() map[string]form {
+	keys, _ := f["properties"].(map[string]form)
+	return keys
+}
+
+// element is the form of one element, or of the value itself if it is no list. The tables that may stand
+// in place of a literal do not count, so that their keys are never suggested for misspelled keys.
+func (f form) element() form {
+	if items, isList := f["items"].(form); isList {
+		return items
 	}
-	bind(t)
+	if either, isEither := f["anyOf"].([]form); isEither {
+		return either[0]
+	}
+	return f
 }
 
-// add describes a key of the table.
-func (s *schema) add(name string, f form, help string) {
-	*s.keys = append(*s.keys, s.dotted(name))
-	f["description"] = help
-	s.properties[name] = f
+// language returns the dotted keys of all tables, except tables below arbitrary keys:
+// "resource.match.usb.id".
+func (r *reader) language() []string {
+	if r.keys == nil {
+		r.keys = describeFile().keys("")
+	}
+	return r.keys
 }
 
-// dotted returns the path of a key of the table.
-func (s *schema) dotted(name string) string { return dotted(s.path, name) }
+// keys returns the dotted keys of a table and of the tables below it.
+func (f form) keys(path string) []string {
+	var all []string
+	properties := f.properties()
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		key := dotted(path, name)
+		all = append(all, key)
+		all = append(all, properties[name].element().keys(key)...)
+	}
+	return all
+}
 
 // ignoring returns read without its result, to describe what it reads.
 func ignoring[T any](read func(v value) T) func(v value) {
@@ -70,50 +87,19 @@ func ignoring[T any](read func(v value) T) func(v value) {
 
 // below is the form of a table that read reads.
 func below(read func(v value)) formOf {
-	return func(t *table, key string) form {
-		return t.describes.table(key, t.describes.keys, read)
+	return func() form {
+		return describe(read)
 	}
 }
 
-// orTable is the form of a literal, or of a table that read reads. The keys of the table are not recorded
-// as keys of the language, so that they are never suggested for misspelled keys.
+// orTable is the form of a literal, or of a table that read reads.
 func orTable[T any](literal formOf, read func(v value) T) formOf {
-	return func(t *table, key string) form {
-		table := t.describes.table(key, new([]string), ignoring(read))
-		return form{"anyOf": []form{literal(t, key), table}}
-	}
-}
-
-// table describes the table that is the value of a key, and returns a reference to it.
-func (s *schema) table(name string, keys *[]string, read func(v value)) form {
-	sub := &schema{
-		path:   s.dotted(name),
-		keys:   keys,
-		tables: s.tables,
-	}
-	sub.run(func(t *table) {
-		read(t.value)
-	})
-	s.tables[sub.path] = sub.form()
-	return form{"$ref": "#/definitions/" + sub.path}
-}
-
-// form returns the table as JSON Schema.
-func (s *schema) form() form {
-	f := form{
-		"type":                 "object",
-		"properties":           s.properties,
-		"additionalProperties": false,
-	}
-	if len(s.required) > 0 {
-		f["required"] = s.required
-	}
-	return f
+	return anyOf(literal, below(ignoring(read)))
 }
 
 // typed is the form of a value of one of some types.
 func typed(types ...string) formOf {
-	return func(*table, string) form {
+	return func() form {
 		if len(types) == 1 {
 			return form{"type": types[0]}
 		}
@@ -123,14 +109,14 @@ func typed(types ...string) formOf {
 
 // enum is the form of one of some values.
 func enum[T any](values ...T) formOf {
-	return func(*table, string) form {
+	return func() form {
 		return form{"enum": values}
 	}
 }
 
 // integerForm is the form of an integer from lo to hi.
 func integerForm(lo, hi int64) formOf {
-	return func(*table, string) form {
+	return func() form {
 		return form{
 			"type":    "integer",
 			"minimum": lo,
@@ -141,22 +127,22 @@ func integerForm(lo, hi int64) formOf {
 
 // listOf is the form of a list of values.
 func listOf(f formOf) formOf {
-	return func(t *table, key string) form {
-		return form{"type": "array", "items": f(t, key)}
+	return func() form {
+		return form{"type": "array", "items": f()}
 	}
 }
 
 // anyOf is the form of a value of one of two forms.
 func anyOf(a, b formOf) formOf {
-	return func(t *table, key string) form {
-		return form{"anyOf": []form{a(t, key), b(t, key)}}
+	return func() form {
+		return form{"anyOf": []form{a(), b()}}
 	}
 }
 
 // oneOrMore is the form of a value or a list of such values.
 func oneOrMore(f formOf) formOf {
-	return func(t *table, key string) form {
-		one := f(t, key)
+	return func() form {
+		one := f()
 		list := form{"type": "array", "items": one}
 		return form{"anyOf": []form{one, list}}
 	}
@@ -164,8 +150,8 @@ func oneOrMore(f formOf) formOf {
 
 // userKeysForm is the form of a table with arbitrary keys.
 func userKeysForm(f formOf) formOf {
-	return func(t *table, key string) form {
-		return form{"type": "object", "additionalProperties": f(t, key)}
+	return func() form {
+		return form{"type": "object", "additionalProperties": f()}
 	}
 }
 
@@ -186,9 +172,7 @@ var (
 // Schema returns the language as JSON Schema, for editors: its keys, the types of their values and
 // their help. A text that the schema accepts may still violate a rule.
 func Schema() ([]byte, error) {
-	language := describe()
-	root := language.form()
-	root["definitions"] = language.tables
+	root := describeFile()
 	root["$schema"] = "http://json-schema.org/draft-04/schema#"
 	root["title"] = "generic-dp configuration"
 	text, err := json.MarshalIndent(root, "", "  ")

@@ -57,7 +57,9 @@ func (v value) read(bind func(t *table)) (sound bool) {
 func (t *table) key(name string, form formOf, read func(v value), help string) {
 	t.names = append(t.names, name)
 	if t.describes != nil {
-		t.describes.add(name, form(t, name), help)
+		f := form()
+		f["description"] = help
+		t.describes.properties()[name] = f
 		return
 	}
 	// The letter case must be exact, unlike in the structs of the library.
@@ -72,7 +74,8 @@ func (t *table) key(name string, form formOf, read func(v value), help string) {
 // wrong letter case is only reported as unknown.
 func (t *table) require(name, want, hint string) {
 	if t.describes != nil {
-		t.describes.required = append(t.describes.required, name)
+		required, _ := t.describes["required"].([]string)
+		t.describes["required"] = append(required, name)
 	} else if t.lacks(name) {
 		t.report("missing key "+quote(name)+": want "+want, hint)
 	}

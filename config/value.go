@@ -29,7 +29,7 @@ type value struct {
 	// place is set if it does not follow from above.
 	place string
 	// describes is set if there is no text: see schema.
-	describes *schema
+	describes form
 }
 
 // where returns the place of v in messages: `resource 2 ("gpu"): container.path`.
