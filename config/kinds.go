@@ -74,7 +74,7 @@ func (v value) values(k kind) pattern.Values {
 		v.report("the list is empty: want at least one pattern", "")
 	}
 	for _, e := range v.items() {
-		e.unnamed = e.index > 0 // the message quotes the pattern
+		e.place = v.place // the message quotes the pattern
 		// The limit is already reported, once for the whole configuration.
 		if v.r.patterns > maxPatterns {
 			break

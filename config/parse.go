@@ -190,7 +190,7 @@ func (v value) resources() []value {
 		r := &out[i]
 		// The name is shown even if it is invalid, because people search for it.
 		if name, ok := r.child("name").raw.(string); ok {
-			r.place = r.where() + " (" + quote(name) + ")"
+			r.place += " (" + quote(name) + ")"
 		}
 	}
 	return out

@@ -142,7 +142,7 @@ func (r *Resource) readEach(v value) {
 	words := []string{string(EachDevice), string(EachNode), string(EachAll)}
 	text, _ := v.raw.(string)
 	isWord := slices.Contains(words, text)
-	isMisspelled := nearest(strings.ToLower(text), words) != ""
+	isMisspelled := suggestion(text, words) != ""
 	if isWord || isMisspelled {
 		r.Each = Each(word(v, words))
 		return
@@ -161,10 +161,9 @@ func (v value) groupVariable() string {
 			name = strings.TrimSuffix(name, "}")
 			return "is not the name of a variable: want the name without ${}", didYouMean(name)
 		}
-		// The hints of checkVariable are for texts, where variables have braces.
 		rule, hint = v.r.checkVariable(s)
 		if rule != "" {
-			return rule, withoutBraces.Replace(hint)
+			return rule, hint
 		}
 		known, _ := variableNamed(s)
 		isVirtual := strings.HasPrefix(s, device.VarPrefix)
@@ -177,9 +176,6 @@ func (v value) groupVariable() string {
 		return "", ""
 	})
 }
-
-// withoutBraces turns the variables in a hint into names, as each has them.
-var withoutBraces = strings.NewReplacer("${", "", "}", "")
 
 // readWhen reads the table when. It never returns nil: a resource without the table has no When.
 func readWhen(v value) *When {

@@ -188,13 +188,13 @@ func variableHint(name string) string {
 	for _, v := range variables() {
 		names = append(names, v.name)
 		if strings.HasSuffix(v.name, "."+name) {
-			withTable = append(withTable, "${"+v.name+"}")
+			withTable = append(withTable, v.name)
 		}
 	}
 	// A typing error is more likely than a missing table.
-	similar := nearest(name, names)
+	similar, _ := nearest(name, names)
 	if similar != "" {
-		return didYouMean("${" + similar + "}")
+		return didYouMean(similar)
 	}
 	if len(withTable) > 0 {
 		return didYouMean(withTable...)

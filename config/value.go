@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// value is one TOML value and its position. Its place is only formatted for problems, because
-// most values are valid.
+// value is one TOML value and its position.
 type value struct {
 	r *reader
 	// node has the value. Its position is the position of the nearest value above if the text does not
@@ -20,60 +19,22 @@ type value struct {
 	source *source
 	// above is the table or list that contains the value. It is nil at the top of a file.
 	above *value
-	// name is the key of the value in a table, and index its number in a list, from 1.
-	name  string
-	index int
-	// unnamed is set if the place of the value is the place of its container: the name of a
-	// key itself, or one of several patterns.
-	unnamed bool
-	// place is set if it does not follow from above.
-	place string
+	// name is the key of the value in a table.
+	name string
+	// path is the dotted key of the value in the language: resource.match.pci.
+	path string
+	// place is the value in messages: `resource 2 ("gpu"): container.path`. separator is what comes between
+	// the place and the name of a key.
+	place     string
+	separator string
 	// describes is set if there is no text: see schema.
 	describes form
-}
-
-// where returns the place of v in messages: `resource 2 ("gpu"): container.path`.
-// It walks to the top of the file for each call.
-func (v value) where() string {
-	if v.place != "" || v.above == nil {
-		return v.place
-	}
-	above := v.above.where()
-	// A message about an unnamed value quotes it, so that a place would repeat it.
-	if v.unnamed {
-		return above
-	}
-	if v.index > 0 {
-		return fmt.Sprintf("%s %d", above, v.index)
-	}
-	name := tomlKey(v.name)
-	if above == "" {
-		return name
-	}
-	// "match 2: glob" and not "match 2.glob".
-	isBelowElement := v.above.index > 0
-	if isBelowElement {
-		return above + ": " + name
-	}
-	return above + "." + name
 }
 
 // fullPlace returns the place of v with its file, for messages that are not about the text: what a
 // match selects on a host.
 func (v value) fullPlace() string {
-	return v.source.name + ": " + v.where()
-}
-
-// path returns the dotted key of v from the top: resource.match.pci.
-func (v value) path() string {
-	if v.above == nil {
-		return ""
-	}
-	above := v.above.path()
-	if v.index > 0 {
-		return above
-	}
-	return dotted(above, v.name)
+	return v.source.name + ": " + v.place
 }
 
 // dotted returns the dotted key of a name below a path, which is empty at the top.
@@ -84,13 +45,15 @@ func dotted(path, name string) string {
 	return path + "." + name
 }
 
-// inside returns a value inside of the table or list v.
+// inside returns a value inside of the table or list v, with its place.
 func (v value) inside(n *node) value {
 	return value{
 		r:      v.r,
 		node:   n,
 		source: v.source,
 		above:  &v,
+		path:   v.path,
+		place:  v.place,
 	}
 }
 
@@ -103,22 +66,24 @@ func (v value) child(name string) value {
 	}
 	child := v.inside(n)
 	child.name = name
+	child.path = dotted(v.path, name)
+	child.place += v.separator + tomlKey(name)
+	child.separator = "."
 	return child
 }
 
-// key returns the name of a key of the table v, as a value of its own.
-// Its position is the position of the key.
+// key returns the name of a key of the table v, as a value of its own. Its position is the position of
+// the key, and its place the place of v, because messages quote it.
 func (v value) key(name string) value {
-	key := v.child(name)
-	key.node = &node{at: key.at, raw: name}
-	key.unnamed = true
-	return key
+	return v.inside(&node{at: v.child(name).at, raw: name})
 }
 
 // item returns element i of the list v, from 0.
 func (v value) item(i int, n *node) value {
 	item := v.inside(n)
-	item.index = i + 1
+	item.place += " " + strconv.Itoa(i+1)
+	// "match 2: glob" and not "match 2.glob".
+	item.separator = ": "
 	return item
 }
 
@@ -154,8 +119,8 @@ func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 			// keys of the resource. They would silently become environment variables.
 			above, isMisplaced := v.misplaced(name)
 			if what != "" && isMisplaced {
-				text := fmt.Sprintf("%s is a key of %s, not %s", quote(name), tableName(above.path()), what)
-				v.key(name).report(text, v.headerHint(above))
+				text := fmt.Sprintf("%s is a key of %s, not %s", quote(name), tableName(above.path), what)
+				v.key(name).report(text, strings.TrimPrefix(v.headerHint(above), ": "))
 				continue
 			}
 			if !yield(name, v.child(name)) {
@@ -210,7 +175,7 @@ func (v value) problem(text, hint string) report {
 		source: v.source,
 		at:     v.at,
 		Problem: Problem{
-			Place: v.where(),
+			Place: v.place,
 			Text:  text,
 			Hint:  hint,
 		},
@@ -366,12 +331,7 @@ func word[T ~string](v value, words []T) T {
 		if slices.Contains(names, s) {
 			return "", ""
 		}
-		// All words of the language are in lower case.
-		similar := nearest(strings.ToLower(s), names)
-		if similar != "" {
-			hint = didYouMean(similar)
-		}
-		return "is not " + want, hint
+		return "is not " + want, suggestion(s, names)
 	}))
 }
 
