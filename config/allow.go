@@ -129,48 +129,32 @@ func (a Allow) String() string {
 // CheckMount returns an error unless a path of the host may be mounted: it must be clean, and at or
 // below one of a.Mounts.
 func (a Allow) CheckMount(hostPath string) error {
+	isAllowed := func(allowed string) bool {
+		// The "/" at the end keeps /run/vendor from permitting /run/vendor-secrets.
+		dir := strings.TrimSuffix(allowed, "/") + "/"
+		return hostPath == allowed || strings.HasPrefix(hostPath, dir)
+	}
 	// A path with ".." could start with a permitted directory and leave it again.
-	if path.Clean(hostPath) == hostPath && a.mayMount(hostPath, true) {
+	isClean := path.Clean(hostPath) == hostPath
+	if isClean && slices.ContainsFunc(a.Mounts, isAllowed) {
 		return nil
 	}
 	return notAllowed("mount "+hostPath, allowMount+hostPath+" or a directory above it")
 }
 
-// mayMount reports whether a path can be at or below one of a.Mounts. If whole is set, prefix is
-// the path. Otherwise the path begins with prefix, and the rest is not known yet.
-func (a Allow) mayMount(prefix string, whole bool) bool {
-	for _, allowed := range a.Mounts {
-		// The "/" at the end keeps /run/vendor from permitting /run/vendor-secrets.
-		dir := strings.TrimSuffix(allowed, "/") + "/"
-		if prefix == allowed || strings.HasPrefix(prefix, dir) {
-			return true
-		}
-		// The prefix may end in the middle of an element, above the permitted directory.
-		mayReach := strings.HasPrefix(dir, prefix)
-		if !whole && mayReach {
-			return true
-		}
-	}
-	return false
-}
-
 // CheckCDI returns an error unless a CDI device of another spec may be used.
 func (a Allow) CheckCDI(name string) error {
 	kind, _, _ := strings.Cut(name, "=")
-	if a.mayUse(kind) {
-		return nil
-	}
-	return notAllowed("CDI device "+name, allowCDI+kind)
-}
-
-// mayUse reports whether CDI devices of a kind may be used.
-func (a Allow) mayUse(kind string) bool {
-	return slices.ContainsFunc(a.CDI, func(allowed string) bool {
+	isAllowed := func(allowed string) bool {
 		// The pattern was valid in Set. An invalid one in an Allow that a program has filled in
 		// permits nothing.
 		p, err := pattern.Parse(pattern.Text, allowed)
 		return err == nil && p.Match(kind)
-	})
+	}
+	if slices.ContainsFunc(a.CDI, isAllowed) {
+		return nil
+	}
+	return notAllowed("CDI device "+name, allowCDI+kind)
 }
 
 // CheckEnv returns an error unless a container may have an environment variable.
@@ -211,7 +195,7 @@ func (v value) needsDomain(domain string) {
 }
 
 // needsMount records that v requests to mount paths that begin with prefix, or only prefix if whole
-// is set. CheckMount later checks the results of variables and wildcards.
+// is set. Other paths are only known on a host, where CheckMount checks them.
 func (v value) needsMount(written, prefix string, whole bool) {
 	dir := prefix
 	if !whole {
@@ -220,7 +204,10 @@ func (v value) needsMount(written, prefix string, whole bool) {
 	}
 	refused := notAllowed("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"))
 	v.needsIf(refused.Error(), "", func(a Allow) bool {
-		return a.mayMount(prefix, whole)
+		if !whole {
+			return len(a.Mounts) > 0
+		}
+		return a.CheckMount(prefix) == nil
 	})
 }
 
@@ -232,8 +219,8 @@ func (v value) needsMounts(glob pattern.Values) {
 	}
 }
 
-// needsCDI records that v requests CDI devices of other specs whose names begin with prefix.
-// CheckCDI later checks the results of variables and wildcards.
+// needsCDI records that v requests CDI devices of other specs whose names begin with prefix. Kinds with
+// wildcards are only known on a host, where CheckCDI checks them.
 func (v value) needsCDI(written, prefix string) {
 	kind, _, known := strings.Cut(prefix, "=")
 	if !known {
@@ -241,12 +228,10 @@ func (v value) needsCDI(written, prefix string) {
 	}
 	refused := notAllowed("CDI device "+quote(written), allowCDI+kind)
 	v.needsIf(refused.Error(), "", func(a Allow) bool {
-		// A kind with a wildcard or a variable is not known yet. If no kind is permitted at all, the
-		// request can already be refused.
 		if !known {
 			return len(a.CDI) > 0
 		}
-		return a.mayUse(kind)
+		return a.CheckCDI(prefix) == nil
 	})
 }
 
@@ -322,35 +307,16 @@ var environment = []interpreted{
 	{"a container runtime", "NVIDIA_* AMD_VISIBLE_DEVICES HABANA_VISIBLE_DEVICES ASCEND_*"},
 }
 
-// interpretedBy returns the program that interprets a name, or an empty string. open is set if the
-// name has variables whose values are only known at Allocate. These are numbers, so that digits are
-// ignored then.
-func interpretedBy(list []interpreted, name string, open bool) string {
-	if open {
-		name = withoutDigits(name)
-	}
+// interpretedBy returns the program that interprets a name, or an empty string.
+func interpretedBy(list []interpreted, name string) string {
 	for _, i := range list {
-		names := i.names
-		if open {
-			names = withoutDigits(names)
-		}
-		for want := range strings.FieldsSeq(names) {
+		for want := range strings.FieldsSeq(i.names) {
 			if isInterpreted(want, name) {
 				return i.by
 			}
 		}
 	}
 	return ""
-}
-
-// withoutDigits returns s without decimal digits.
-func withoutDigits(s string) string {
-	return strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return -1
-		}
-		return r
-	}, s)
 }
 
 // isInterpreted reports whether a name matches an element of interpreted.names.
@@ -363,15 +329,22 @@ func isInterpreted(want, name string) bool {
 	return name == want || isOpen && strings.HasPrefix(name, prefix)
 }
 
+// digits are the numbers in names that are interpreted: PS4 and k8s.io.
+var digits = []string{"4", "8"}
+
 // interpretedKey returns the program that interprets a key. The key has the values of a device, and
-// its open variables become numbers.
+// its open variables become numbers: "PS${index}", "cdi.k${index}s.io".
 func interpretedKey(list []interpreted, key device.Text) string {
-	number := func(string) (string, bool) {
-		return "0", true
+	for _, digit := range digits {
+		name := key.Expand(func(string) (string, bool) {
+			return digit, true
+		})
+		by := interpretedBy(list, name.String())
+		if by != "" {
+			return by
+		}
 	}
-	name := key.Expand(number).String()
-	open := len(key.Vars()) > 0
-	return interpretedBy(list, name, open)
+	return ""
 }
 
 // CheckAnnotation returns an error if a container must not have an annotation, because a program

@@ -157,9 +157,9 @@ func (v value) entries(what string, keys role) []device.Entry {
 		// Only a value that differs between devices is joined with the separator. Any other value
 		// appears once per container.
 		entry.PerDevice = perDevice(entry.Value)
-		// Annotations that a program interprets are refused in any case: see annotationName. The samples
-		// are valid values, so that digits count here. CheckEnv checks the real names.
-		program := interpretedBy(environment, sample(entry.Key), false)
+		// Annotations that a program interprets are refused in any case: see annotationName. CheckEnv
+		// checks the real names.
+		program := interpretedBy(environment, sample(entry.Key))
 		if v.name == "env" && program != "" {
 			key.needs("environment variable "+quote(name)+", which "+program+" reads,", allowEnv)
 		}

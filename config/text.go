@@ -455,7 +455,7 @@ func annotationName(_, key string) (rule, hint string) {
 	if !isValidDomain || !isValidName {
 		return `is not a valid annotation key: want a key such as "example.com/name" with at most 63 characters after the domain`, ""
 	}
-	if by := interpretedBy(annotations, key, false); by != "" {
+	if by := interpretedBy(annotations, key); by != "" {
 		// Such an annotation would inject CDI devices that --allow does not permit.
 		if strings.HasPrefix(key, "cdi.k8s.io/") {
 			hint = "match.cdi_device selects CDI devices of the host"
