@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,14 +76,14 @@ func newDoctor(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check what serving needs on this host, and print how to fix problems",
-		Long: `doctor checks the kubelet's directories and sockets, the container runtime and its
-CDI support, SELinux, inotify limits, other plugins with the resources of the
-configuration, and leftovers of earlier runs. It changes nothing. The exit
-status is 1 if there is a problem; warnings may be intended. In a pod, mount the
-host's root and name it with --root.`,
+		Long: `doctor checks the kubelet's sockets, the container runtime and its CDI support,
+SELinux, inotify limits, other plugins with the resources of the configuration,
+and leftovers of earlier runs. It changes nothing. The exit status is 1 if there
+is a problem; warnings may be intended. In a pod, mount the host's root and name
+it with --root.`,
 		Args: cli.NoArgs,
 	}
-	f.add(cmd, configFlags, hostFlags, []string{"kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir"})
+	f.add(cmd, configFlags, hostFlags, []string{"kubelet-dir", "pod-resources", "run-dir", "cdi-dir"})
 	cmd.Flags().StringVar(&d.root, "root", "/", "root directory of the host, for its /etc, /proc and /run")
 	diagnose := func(cmd *cobra.Command, _ []string) (cli.Reporter, error) {
 		d.examine(cmd.Context())
@@ -135,15 +134,11 @@ func (d *doctor) examine(ctx context.Context) {
 	d.isServing = agent.Serving(d.paths)
 	d.configuration(ctx)
 	d.kubelet()
-	d.dra()
 	d.others(ctx)
 	d.runtime()
 	d.cdiDirectory()
 	d.seLinux()
 	d.inotify()
-	d.writable("run-dir", d.paths.RunDir)
-	d.writable("state-dir", d.paths.StateDir)
-	d.writable("cdi-dir", d.paths.CDIDir)
 	d.leftovers()
 }
 
@@ -201,30 +196,6 @@ func (d *doctor) writeFix() string {
 	return "mkdir -p " + cli.ShellQuote(dir) + " && generic-dp init > " + cli.ShellQuote(file)
 }
 
-// dra checks what resources with api = "dra" need on the host. It adds nothing if there is no
-// such resource.
-func (d *doctor) dra() {
-	const check = "DRA"
-	usesDRA := slices.ContainsFunc(d.cfg.Resources, func(r config.Resource) bool {
-		return r.API == config.APIDRA
-	})
-	if !usesDRA {
-		return
-	}
-	// The kubelet watches this directory for the sockets of DRA drivers, and makes it at its
-	// start.
-	_, err := os.Stat(d.paths.Registry)
-	if err != nil {
-		d.add(problem, check, "name the kubelet's plugins_registry with --plugins-registry; in the chart: dra.enabled=true", err.Error())
-		return
-	}
-	if d.nodeName == "" {
-		d.add(problem, check, "--node-name", `api = "dra" needs the name of the node`)
-		return
-	}
-	d.ok(check, d.paths.Registry+" exists; the API server is not queried")
-}
-
 // others finds other plugins with the resources of the configuration, and other CDI specs with
 // their kinds. It adds nothing if there is none. The kubelet accepts a second plugin without an
 // error, so that the conflict is only visible in the devices that containers get.
@@ -272,26 +243,6 @@ func (d *doctor) inotify() {
 		return
 	}
 	d.ok(check, "instances and watches are available")
-}
-
-// writable checks that serve can write to the directory of a flag, or can make it. It makes
-// nothing: it checks the nearest directory that exists. The check is about the user of this
-// process, and access(2) also considers read-only mounts.
-func (d *doctor) writable(flag, dir string) {
-	const mode = unix.W_OK | unix.X_OK
-	nearest := dir
-	err := unix.Access(nearest, mode)
-	// serve makes missing directories.
-	for errors.Is(err, fs.ErrNotExist) && nearest != filepath.Dir(nearest) {
-		nearest = filepath.Dir(nearest)
-		err = unix.Access(nearest, mode)
-	}
-	if err != nil {
-		text := fmt.Sprintf("%s is not writable: %v", nearest, err)
-		d.add(problem, flag, "run as root, or name another directory with --"+flag, text)
-		return
-	}
-	d.ok(flag, dir)
 }
 
 // leftovers finds links, health directories and specs that no instance maintains. They are only a

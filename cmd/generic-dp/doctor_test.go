@@ -26,7 +26,7 @@ func diagnose(t *testing.T, dir string) (map[string]finding, int) {
 	var out, stderr strings.Builder
 	code := run(t.Context(), []string{
 		"doctor", "-o", "json", "--root", dir, "--sysfs", dir + "/machine/sys", "--dev", dir + "/machine/dev", "--config", dir + "/config.toml",
-		"--kubelet-dir", dir + "/kubelet", "--plugins-registry", dir + "/registry", "--node-name", "n1", "--pod-resources", dir + "/pods.sock", "--run-dir", dir + "/run/dp", "--state-dir", dir + "/state", "--cdi-dir", dir + "/cdi",
+		"--kubelet-dir", dir + "/kubelet", "--pod-resources", dir + "/pods.sock", "--run-dir", dir + "/run/dp", "--state-dir", dir + "/state", "--cdi-dir", dir + "/cdi",
 	}, &out, &stderr)
 	var d diagnosis
 	if err := json.Unmarshal([]byte(out.String()), &d); err != nil {
@@ -48,7 +48,6 @@ func TestDoctor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	place(t, dir+"/config.toml", "domain = \"example.com\"\n[[resource]]\nname = \"serial\"\nmatch.glob = \"/dev/ttyUSB*\"\ncontainer.cdi = true\n[[resource]]\nname = \"none\"\nmatch.glob = \"/dev/none\"\napi = \"dra\"\n")
-	place(t, dir+"/registry/file", "")
 	place(t, dir+"/run/containerd/containerd.sock", "")
 	place(t, dir+"/etc/containerd/config.toml", "version = 2\n")
 	kubelet := kubelettest.New(kubelettest.Options{Dir: dir + "/kubelet", PodResources: dir + "/pods.sock"})
@@ -58,7 +57,7 @@ func TestDoctor(t *testing.T) {
 	found, code := diagnose(t, dir)
 	for check, want := range map[string]severity{
 		"configuration": "ok", "kubelet": "ok", "pod resources": "ok", "devices": "warning", "runtime": "warning", "leftovers": "ok",
-		"run-dir": "ok", "state-dir": "ok", "cdi-dir": "ok", "CDI directory": "warning", "DRA": "ok",
+		"CDI directory": "warning",
 	} {
 		if f := found[check]; f.Status != want {
 			t.Errorf("%s: %+v, want %s", check, f, want)
@@ -70,14 +69,11 @@ func TestDoctor(t *testing.T) {
 
 	// Everything at once.
 	kubelet.Stop()
-	if err := os.RemoveAll(dir + "/registry"); err != nil {
-		t.Fatal(err)
-	}
 	place(t, dir+"/etc/containerd/config.toml", "[plugins.'io.containerd.cri.v1.runtime']\n  enable_cdi = false\n")
 	place(t, dir+"/cdi/other.json", `{"cdiVersion": "0.5.0", "kind": "example.com/serial", "devices": [{"name": "x", "containerEdits": {"env": ["A=b"]}}]}`)
 	place(t, dir+"/run/dp/links/usb:1/x", "")
 	found, code = diagnose(t, dir)
-	for check, want := range map[string]severity{"kubelet": "problem", "pod resources": "warning", "runtime": "problem", "CDI kind": "problem", "leftovers": "warning", "DRA": "problem"} {
+	for check, want := range map[string]severity{"kubelet": "problem", "pod resources": "warning", "runtime": "problem", "CDI kind": "problem", "leftovers": "warning"} {
 		if f := found[check]; f.Status != want || f.Fix == "" {
 			t.Errorf("%s: %+v, want %s", check, f, want)
 		}

@@ -110,8 +110,5 @@ func (f *flags) logger(w io.Writer) *slog.Logger {
 	if f.format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
-	if isJournal() {
-		return slog.New(newJournal(w, level))
-	}
 	return slog.New(slog.NewTextHandler(w, options))
 }
