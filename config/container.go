@@ -89,7 +89,7 @@ func (v value) healthDir() string {
 	}
 	// A relative path is already reported.
 	if strings.HasPrefix(dir, "/") {
-		v.report(quote(dir)+" may hide files that containers need: want a directory of its own below /run, /tmp or /var/run", "")
+		v.report(quote(dir) + " may hide files that containers need: want a directory of its own below /run, /tmp or /var/run")
 	}
 	return dir
 }
@@ -102,8 +102,7 @@ func (v value) absolute(want string) string {
 		return s
 	}
 	// The text has no variables, so that it is its own sample.
-	rule, _ := absolutePath(s, s)
-	v.violates(s, rule, "")
+	v.violates(s, absolutePath(s, s))
 	return s
 }
 
@@ -111,7 +110,7 @@ func (v value) absolute(want string) string {
 // permissions are equal strings. The field keeps its default if the value is invalid.
 func (t *table) permissions(into *string, help string) {
 	const want = `some of "r", "w" and "m"`
-	check := func(s string) (rule, hint string) {
+	check := func(s string) error {
 		sorted := ""
 		for _, p := range "rwm" {
 			if strings.ContainsRune(s, p) {
@@ -121,10 +120,10 @@ func (t *table) permissions(into *string, help string) {
 		// sorted has each letter once: a repeated letter or another one makes s longer.
 		hasOthers := len(sorted) != len(s)
 		if s == "" || hasOthers {
-			return "is not a set of permissions: want " + want + ", each once", ""
+			return broken("is not a set of permissions: want " + want + ", each once")
 		}
 		*into = sorted
-		return "", ""
+		return nil
 	}
 	read := func(v value) {
 		v.checked(want, check)
@@ -185,7 +184,7 @@ func readEntry(v value) device.Entry {
 	var e device.Entry
 	v.read(func(t *table) {
 		t.text("value", &e.Value, entryValue, "the value for one device")
-		t.require("value", "the value for one device", "")
+		t.require("value", "the value for one device")
 		t.literal("separator", &e.Separator, "text between the values of several devices")
 		t.literal("prefix", &e.Prefix, "text before all values")
 		t.literal("suffix", &e.Suffix, "text after all values")
@@ -210,7 +209,7 @@ func readOwner(v value) *device.Owner {
 		bind(t, "mode", stringForm, &o.Mode, value.mode, "permissions, three octal digits")
 	})
 	if v.isEmpty() {
-		v.report("the table is empty: want at least one of uid, gid and mode", "")
+		v.report("the table is empty: want at least one of uid, gid and mode")
 	}
 	return o
 }
@@ -235,14 +234,14 @@ func (v value) mode() *uint32 {
 		maxBits = 0o777
 	)
 	var mode *uint32
-	v.checked(want, func(s string) (rule, hint string) {
+	v.checked(want, func(s string) error {
 		bits, err := strconv.ParseUint(s, 8, 32)
 		if err != nil || bits > maxBits || len(s) < minDigits {
-			return "is not a mode: want " + want, ""
+			return broken("is not a mode: want " + want)
 		}
 		mode = new(uint32)
 		*mode = uint32(bits)
-		return "", ""
+		return nil
 	})
 	return mode
 }
@@ -256,14 +255,14 @@ func readHook(v value) device.Hook {
 	var h device.Hook
 	v.read(func(t *table) {
 		words(t, "hook_name", &h.Name, hookNames, "when the hook runs")
-		t.require("hook_name", `a stage such as "createContainer"`, "")
+		t.require("hook_name", `a stage such as "createContainer"`)
 		// The runtime does not search PATH: the OCI runtime specification requires an absolute
 		// path.
 		readPath := func(v value) string {
 			return v.absolute(`a path such as "/usr/bin/nvidia-ctk"`)
 		}
 		bind(t, "path", stringForm, &h.Path, readPath, "absolute path of the program on the host")
-		t.require("path", "the path of a program on the host", "")
+		t.require("path", "the path of a program on the host")
 		readArgs := func(v value) []string {
 			return v.literals("a string or a list of strings")
 		}
@@ -281,7 +280,7 @@ func (v value) hookEnv() []string {
 		// The value may be empty and may contain "=".
 		name, _, hasValue := strings.Cut(s, "=")
 		if !hasValue || name == "" {
-			v.report(quote(s)+` is not NAME=VALUE: want a variable such as "DEBUG=1"`, "")
+			v.report(quote(s) + ` is not NAME=VALUE: want a variable such as "DEBUG=1"`)
 		}
 	}
 	return env
@@ -296,7 +295,7 @@ func readCompanion(v value) Companion {
 	}
 	v.read(func(t *table) {
 		t.key("path", stringForm, c.readPath, "path of a device node, file, socket or directory, or a pattern without variables")
-		t.require("path", `a path such as "/dev/kfd"`, "")
+		t.require("path", `a path such as "/dev/kfd"`)
 		t.text("container_path", &c.ContainerPath, companionPath,
 			`path in the container; a "/" at the end is a directory to put nodes in`)
 		t.boolean("optional", &c.Optional, "whether a device without the companion is Healthy")
@@ -337,6 +336,6 @@ func (c *Companion) readPath(v value) {
 func (v value) wantMountPermissions(permissions string) {
 	isGiven := v.raw != nil
 	if isGiven && permissions != "r" && permissions != "rw" {
-		v.report(quote(permissions)+` is for device nodes: want "r" or "rw" for a mount`, "")
+		v.report(quote(permissions) + ` is for device nodes: want "r" or "rw" for a mount`)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -39,7 +40,7 @@ func readHealth(v value) *Health {
 }
 
 // addressForm checks a TCP address, except for a port that is a variable.
-func addressForm(written, sample string) (rule, hint string) {
+func addressForm(written, sample string) error {
 	colon := strings.LastIndexByte(sample, ':')
 	// The sample of a variable may be no valid port. If the text does not end with the port of the
 	// sample, the port has a variable, and a valid port takes its place.
@@ -51,9 +52,9 @@ func addressForm(written, sample string) (rule, hint string) {
 	}
 	err := CheckAddress(sample)
 	if err == nil {
-		return "", ""
+		return nil
 	}
-	return err.Error() + `: want one such as "10.0.0.5:554" or "[fd00::5]:554"`, ""
+	return fmt.Errorf(`%w: want one such as "10.0.0.5:554" or "[fd00::5]:554"`, err)
 }
 
 // CheckAddress returns an error unless address is HOST:PORT with a host and a port

@@ -155,20 +155,20 @@ func (t *table) attributes(name string, into *map[string]pattern.Values, k attri
 // An attribute with an invalid name is left out. Invalid values leave an empty condition.
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	if v.table() != nil && v.isEmpty() {
-		v.report("the table is empty: want at least one attribute", "")
+		v.report("the table is empty: want at least one attribute")
 	}
 	attr := make(map[string]pattern.Values)
 	for name, e := range v.userKeys(`such as { state = "enabled" }`, "the name of an attribute") {
-		if !v.key(name).violates(name, k.check(name), "") {
+		if !v.key(name).violates(name, k.check(name)) {
 			attr[name] = e.values(anyText)
 		}
 	}
 	return attr
 }
 
-// check returns the rule that the name of an attribute violates, or an empty string. A name is a relative
-// path without "..". "**" is not allowed, since it would search whole trees of sysfs.
-func (k attributeKind) check(name string) string {
+// check returns the rule that the name of an attribute violates. A name is a relative path without "..".
+// "**" is not allowed, since it would search whole trees of sysfs.
+func (k attributeKind) check(name string) error {
 	// Clean changes empty elements, "." and "..". Such a name could leave the directory of the
 	// device.
 	absolute := "/" + name
@@ -179,9 +179,9 @@ func (k attributeKind) check(name string) string {
 	// class.
 	_, err := pattern.Parse(pattern.Path, name)
 	if isClean && !hasSpecial && !hasControl && err == nil {
-		return ""
+		return nil
 	}
-	return "is not a relative attribute name: " + k.want
+	return broken("is not a relative attribute name: " + k.want)
 }
 
 // kindOf returns the kind of the values of an attribute. An unknown kind of value accepts any text.
@@ -257,14 +257,14 @@ func (v value) conditions(name string, conditions map[string]pattern.Values) {
 // Devices with an invalid name are left out. An empty list returns nil.
 func (v value) virtual() []Virtual {
 	if v.isEmpty() {
-		v.report(`the list is empty: want at least one device such as "lic-0"`, "")
+		v.report(`the list is empty: want at least one device such as "lic-0"`)
 	}
 	items := v.items()
 	// The limit is checked before the devices are created, so that a list over the limit takes no
 	// memory.
 	v.r.virtual += len(items)
 	if v.r.virtual > maxVirtual {
-		v.report(fmt.Sprintf("%d virtual devices exceed the limit of %d in a configuration", v.r.virtual, maxVirtual), "")
+		v.report(fmt.Sprintf("%d virtual devices exceed the limit of %d in a configuration", v.r.virtual, maxVirtual))
 		return nil
 	}
 	var devices []Virtual
@@ -286,7 +286,7 @@ func (v value) virtualDevice() Virtual {
 	case map[string]*node:
 		return readVirtual(v)
 	default:
-		v.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`, "")
+		v.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`)
 		return Virtual{}
 	}
 }
@@ -296,7 +296,7 @@ func readVirtual(v value) Virtual {
 	var d Virtual
 	v.read(func(t *table) {
 		bind(t, "name", stringForm, &d.Name, value.virtualName, `letters, digits, "-", "_" and "."`)
-		t.require("name", `a name such as "lic-0"`, "")
+		t.require("name", `a name such as "lic-0"`)
 		// vars is optional: texts without ${var:NAME} need no values.
 		bind(t, "vars", stringTable, &d.Vars, value.virtualVars, "values of ${var:NAME}, by NAME")
 	})
@@ -306,12 +306,12 @@ func readVirtual(v value) Virtual {
 // virtualName reads v as the name of a virtual device, and returns an empty string if it is
 // invalid.
 func (v value) virtualName() string {
-	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
+	return v.checked(`a name such as "lic-0"`, func(s string) error {
 		// The name becomes the ID of the device and the value of ${virtual}.
 		if isName(s) && len(s) <= maxNamePart {
-			return "", ""
+			return nil
 		}
-		return `is not a valid device name: it must consist of letters, digits, "-", "_" and ".", begin and end with a letter or digit, and have at most 63 characters`, ""
+		return broken(`is not a valid device name: it must consist of letters, digits, "-", "_" and ".", begin and end with a letter or digit, and have at most 63 characters`)
 	})
 }
 
@@ -323,7 +323,7 @@ func (v value) virtualVars() map[string]string {
 		// Other names could not be written in ${var:NAME}.
 		if !isName(name) {
 			const rule = ` is not a valid variable name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
-			v.key(name).report(quote(name)+rule, "")
+			v.key(name).report(quote(name) + rule)
 			continue
 		}
 		s, ok := e.literal("a string")

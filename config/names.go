@@ -57,47 +57,46 @@ const (
 	maxDomain    = maxSubdomain - len("requests.")
 )
 
-// checkDomain returns the rule that the prefix of a resource name violates, or an empty rule. The
-// text of the rule continues a sentence that begins with the domain.
-func checkDomain(domain string) (rule, hint string) {
+// checkDomain returns the rule that the prefix of a resource name violates.
+func checkDomain(domain string) error {
 	switch {
 	case !isSubdomain(domain):
-		return `is not a DNS subdomain: want lower-case letters, digits, "-" and ".", such as "example.com"`, ""
+		return broken(`is not a DNS subdomain: want lower-case letters, digits, "-" and ".", such as "example.com"`)
 	case len(domain) > maxDomain:
-		return "is too long: the domain of a resource has at most 244 characters", ""
+		return broken("is too long: the domain of a resource has at most 244 characters")
 	// Such a name is not the name of an extended resource (IsNativeResource in
 	// k8s.io/kubernetes/pkg/apis/core/v1/helper).
 	case strings.HasSuffix(domain, "kubernetes.io"):
-		return "is reserved for Kubernetes: use a domain of your own", ""
+		return broken("is reserved for Kubernetes: use a domain of your own")
 	case strings.HasPrefix(domain, "requests."):
-		return `is reserved for quota: a domain must not begin with "requests."`, ""
+		return broken(`is reserved for quota: a domain must not begin with "requests."`)
 	// A CDI kind of this domain could be the kind of a claim, whose file it would replace.
 	case domain == device.OwnDomain || strings.HasSuffix(domain, "."+device.OwnDomain):
-		return "is reserved for this program: use a domain of your own", ""
+		return broken("is reserved for this program: use a domain of your own")
 	}
-	return "", ""
+	return nil
 }
 
-// checkNamePart returns the rule that the part of a resource name after the domain violates, or an
-// empty string.
-func checkNamePart(name string) string {
+// checkNamePart returns the rule that the part of a resource name after the domain violates.
+func checkNamePart(name string) error {
 	if !isName(name) {
-		return `is not a valid resource name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
-	} else if len(name) > maxNamePart {
-		return "is too long: a resource name has at most 63 characters after the domain"
+		return broken(`is not a valid resource name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`)
 	}
-	return ""
+	if len(name) > maxNamePart {
+		return broken("is too long: a resource name has at most 63 characters after the domain")
+	}
+	return nil
 }
 
-// checkKind returns the rule that a resource name violates as the kind of a CDI spec, or an empty
-// string: vendor and class begin with a letter there (CDI specification, "Kind").
-func checkKind(domain, name string) string {
+// checkKind returns the rule that a resource name violates as the kind of a CDI spec: vendor and class
+// begin with a letter there (CDI specification, "Kind").
+func checkKind(domain, name string) error {
 	vendorErr := parser.ValidateVendorName(domain)
 	classErr := parser.ValidateClassName(name)
 	if vendorErr != nil || classErr != nil {
-		return "cannot be the kind of a CDI spec: with container.cdi = true, domain and name must begin with a letter"
+		return broken("cannot be the kind of a CDI spec: with container.cdi = true, domain and name must begin with a letter")
 	}
-	return ""
+	return nil
 }
 
 // readName reads v as the name of a resource, and completes it with the domain of the
@@ -117,7 +116,7 @@ func (r *Resource) readName(v value) {
 		name = domain
 		domain = v.r.domain.value
 	}
-	if v.violates(s, checkNamePart(name), "") {
+	if v.violates(s, checkNamePart(name)) {
 		return
 	}
 	if hasDomain {
@@ -145,12 +144,11 @@ func (v value) afterDomain(s, domain string, text device.Text) device.Text {
 	// --domains could not limit a domain that is only known when the devices are.
 	domainIsLiteral := first.Var == "" && strings.Contains(first.Literal, "/")
 	if !domainIsLiteral {
-		v.report(quote(s)+" has a variable in its domain: variables are only allowed after the domain", "")
+		v.report(quote(s) + " has a variable in its domain: variables are only allowed after the domain")
 		return nil
 	}
-	rule, hint := checkDomain(domain)
-	if rule != "" {
-		v.report(quote(s)+": the domain "+rule, hint)
+	if err := checkDomain(domain); err != nil {
+		v.reportRule(quote(s)+": the domain ", err)
 		return nil
 	}
 	rest := strings.TrimPrefix(first.Literal, domain+"/")
@@ -194,7 +192,7 @@ func (r *Resource) readNames(v value) {
 		if !ok {
 			continue
 		}
-		if e.violates(name, checkNamePart(name), "") {
+		if e.violates(name, checkNamePart(name)) {
 			continue
 		}
 		key := v.key(result)
@@ -205,12 +203,12 @@ func (r *Resource) readNames(v value) {
 		if isPattern {
 			at = key.at
 		} else if r.Name != "" && !results.Match(result) {
-			key.report(quote(result)+" cannot result from "+quote(r.NameText.String())+": want the whole name, without the domain", "")
+			key.report(quote(result) + " cannot result from " + quote(r.NameText.String()) + ": want the whole name, without the domain")
 			continue
 		}
 		p := key.values(anyText)
 		if p.Negative() {
-			key.report(quote(result)+" "+negated, "")
+			key.violates(result, negated)
 		}
 		r.Names = append(r.Names, NicerName{
 			Result: p,

@@ -183,7 +183,7 @@ func (v value) resources() []value {
 	out := v.tables("[[resource]]")
 	// Nothing is read then: a thousand further problems would hide this one.
 	if len(v.r.resources)+len(out) > maxResources {
-		v.report(tooManyResources(), "")
+		v.report(tooManyResources())
 		return nil
 	}
 	for i := range out {
@@ -209,7 +209,7 @@ func (s *setting) set(v value, value, rule string) {
 		return
 	}
 	if s.value != "" {
-		v.report(quote(value)+" differs from the value in "+s.file+": "+rule, "")
+		v.report(quote(value) + " differs from the value in " + s.file + ": " + rule)
 		return
 	}
 	s.value = value

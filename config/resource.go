@@ -66,7 +66,7 @@ func readResource(v value) Resource {
 // The order of the calls is the order in which the keys are read, whatever their order in the text.
 func (r *Resource) bind(t *table) {
 	t.key("name", stringForm, r.readName, "name of the resource, optionally with a domain other than the one above")
-	t.require("name", `a name such as "gpu" or "vendor.example/gpu"`, "")
+	t.require("name", `a name such as "gpu" or "vendor.example/gpu"`)
 	// names comes after name, because it maps the results of name.
 	t.key("names", stringTable, r.readNames,
 		"nicer names: a result of name without its domain, or a pattern of results, and the name to use instead")
@@ -123,7 +123,7 @@ func (v value) numa() NUMA {
 	}
 	items, isList := v.list()
 	if !isList {
-		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`, "")
+		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`)
 	} else if len(items) == 0 {
 		v.report("the list is empty: want at least one NUMA node", `"none" reports no NUMA node`)
 	}
@@ -156,14 +156,13 @@ func (r *Resource) readEach(v value) {
 func (v value) groupVariable() string {
 	const variable = `a variable such as "usb.serial" or "pci.slot"`
 	const want = `"device", "node", "all" or ` + variable
-	return v.checked(want, func(s string) (rule, hint string) {
+	return v.checked(want, func(s string) error {
 		if name, isExpression := strings.CutPrefix(s, "${"); isExpression {
 			name = strings.TrimSuffix(name, "}")
-			return "is not the name of a variable: want the name without ${}", didYouMean(name)
+			return broken("is not the name of a variable: want the name without ${}", didYouMean(name))
 		}
-		rule, hint = v.r.checkVariable(s)
-		if rule != "" {
-			return rule, hint
+		if err := v.r.checkVariable(s); err != nil {
+			return err
 		}
 		known, _ := variableNamed(s)
 		isVirtual := strings.HasPrefix(s, device.VarPrefix)
@@ -171,9 +170,9 @@ func (v value) groupVariable() string {
 		// A property that does not depend on the device would make one group of everything, and a
 		// property of a single device would group nothing.
 		if known.scope != someDevices || isVirtual || isOfContainer {
-			return "is not a property that several devices share: want " + variable, ""
+			return broken("is not a property that several devices share: want " + variable)
 		}
-		return "", ""
+		return nil
 	})
 }
 
@@ -190,7 +189,7 @@ func readWhen(v value) *When {
 		)
 	})
 	if v.isEmpty() {
-		v.report("the table is empty: want at least one of node_name and exists", "")
+		v.report("the table is empty: want at least one of node_name and exists")
 	}
 	return w
 }

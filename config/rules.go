@@ -132,7 +132,7 @@ func (v value) checkResource(r *Resource) {
 	v.checkCDI(r)
 	v.checkCapacity(r)
 	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
-		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`, "")
+		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`)
 	}
 	isOnlyVirtual := r.hasOnlyOther(func(m *Match) bool { return !m.isVirtual() })
 	if len(r.Exclude) > 0 && isOnlyVirtual {
@@ -146,7 +146,6 @@ func (v value) checkResource(r *Resource) {
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {
 		v.child("register").report(
 			`"always" cannot be combined with a variable in name: the name is unknown until the first device appears`,
-			"",
 		)
 	}
 }
@@ -155,19 +154,18 @@ func (v value) checkResource(r *Resource) {
 func (v value) checkEach(r *Resource) {
 	// Hardware can be grouped by a wildcard only if each of its nodes has one.
 	if r.GroupBy != "" && !r.provides(r.GroupBy) {
-		v.child("each").violates(r.GroupBy, fmt.Sprintf(notProvided, r.GroupBy), "")
+		v.child("each").violates(r.GroupBy, notProvided(r.GroupBy))
 	}
 	for i := range r.Match {
-		rule, hint := v.checkEachOf(r, i)
-		if rule != "" {
-			v.child("each").report(rule, hint)
+		if err := v.checkEachOf(r, i); err != nil {
+			v.child("each").reportRule("", err)
 			return
 		}
 	}
 }
 
-// checkEachOf returns why a match is not compatible with each, or an empty rule.
-func (v value) checkEachOf(r *Resource, index int) (rule, hint string) {
+// checkEachOf returns why a match is not compatible with each.
+func (v value) checkEachOf(r *Resource, index int) error {
 	m := &r.Match[index]
 	key := ""
 	switch {
@@ -178,18 +176,18 @@ func (v value) checkEachOf(r *Resource, index int) (rule, hint string) {
 	case m.VFIO:
 		key = "vfio"
 	default:
-		return "", ""
+		return nil
 	}
 	combined := fmt.Sprintf(" cannot be combined with %s in match %d", key, index+1)
 	switch {
 	// A default of "node" is not reported, since vfio needs pci or mdev, with which the default is
 	// "device".
 	case m.VFIO && r.Each == EachNode && v.has("each"):
-		return `"node"` + combined, "functions of one IOMMU group can only be injected together"
+		return broken(`"node"`+combined, "functions of one IOMMU group can only be injected together")
 	case !m.VFIO && (r.Each == EachAll || r.GroupBy != ""):
-		return quote(cmp.Or(r.GroupBy, string(r.Each))) + combined + ": only hardware can be grouped", ""
+		return broken(quote(cmp.Or(r.GroupBy, string(r.Each))) + combined + ": only hardware can be grouped")
 	}
-	return "", ""
+	return nil
 }
 
 // checkVirtual reports virtual devices of the same name: the name is their ID.
@@ -199,7 +197,7 @@ func (v value) checkVirtual(r *Resource) {
 	for i := range r.Match {
 		for _, d := range r.Match[i].Virtual {
 			if seen[d.Name] {
-				v.r.matches[i].child("virtual").report(quote(d.Name)+" is already the name of another virtual device", "")
+				v.r.matches[i].child("virtual").report(quote(d.Name) + " is already the name of another virtual device")
 			}
 			seen[d.Name] = true
 		}
@@ -236,11 +234,11 @@ func (v value) checkNets(r *Resource) {
 		if v.r.matches[several].has("count") {
 			at = v.r.matches[several]
 		}
-		at.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Match[several].Count, why), "")
+		at.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Match[several].Count, why))
 		return
 	}
 	if r.Shared {
-		v.child("shared").report(`true: want false or "exclusive", `+why, "")
+		v.child("shared").report(`true: want false or "exclusive", ` + why)
 		return
 	}
 	// The interface disappears from the host while a container has it.
@@ -262,9 +260,9 @@ func (v value) checkCDI(r *Resource) {
 	if len(r.NameText) > 0 {
 		name = sampleName(r.NameText)
 	}
-	v.child("name").violates(r.Name, checkKind(domain, name), "")
+	v.child("name").violates(r.Name, checkKind(domain, name))
 	for _, n := range r.Names {
-		v.child("names").child(n.key).violates(n.Name, checkKind(domain, n.Name), "")
+		v.child("names").child(n.key).violates(n.Name, checkKind(domain, n.Name))
 	}
 }
 
@@ -272,7 +270,7 @@ func (v value) checkCDI(r *Resource) {
 func (v value) refuseKeysOfCDI() {
 	for _, name := range []string{"owner", "net_name", "hooks"} {
 		if v.has(name) {
-			v.child(name).report(`requires container.cdi = true or "auto"`, "")
+			v.child(name).report(`requires container.cdi = true or "auto"`)
 		}
 	}
 }

@@ -40,14 +40,14 @@ func (v value) read(bind func(t *table)) (sound bool) {
 		}
 		if instead := v.replacement(name); instead != "" {
 			v.key(name).report("the key "+quote(name)+" was removed", instead)
-		} else {
-			hint := ""
-			if v.r.found < maxFound {
-				// Computed only for problems that may be reported, because it takes time.
-				hint = v.unknownHint(name, t.names)
-			}
-			v.key(name).report("unknown key "+quote(name), hint)
+			continue
 		}
+		hint := ""
+		if v.r.found < maxFound {
+			// Computed only for problems that may be reported, because it takes time.
+			hint = v.unknownHint(name, t.names)
+		}
+		v.key(name).report("unknown key "+quote(name), hint)
 	}
 	return false
 }
@@ -72,12 +72,12 @@ func (t *table) key(name string, form formOf, read func(v value), help string) {
 
 // require reports that the key is missing: want describes it, hint how to write it. A key in the
 // wrong letter case is only reported as unknown.
-func (t *table) require(name, want, hint string) {
+func (t *table) require(name, want string, hint ...string) {
 	if t.describes != nil {
 		required, _ := t.describes["required"].([]string)
 		t.describes["required"] = append(required, name)
 	} else if t.lacks(name) {
-		t.report("missing key "+quote(name)+": want "+want, hint)
+		t.report("missing key "+quote(name)+": want "+want, hint...)
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -111,7 +112,7 @@ func (v value) lacks(name string) bool {
 // no keys.
 func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 	if v.table() == nil {
-		v.mistyped("a table "+want, "")
+		v.mistyped("a table " + want)
 	}
 	return func(yield func(string, value) bool) {
 		for _, name := range slices.Sorted(maps.Keys(v.table())) {
@@ -153,39 +154,56 @@ func (v value) isEmpty() bool {
 	return isList && len(items) == 0
 }
 
-// report records a problem of v; hint may be empty.
-func (v value) report(text, hint string) {
-	problem := v.problem(text, hint)
-	v.r.report(problem)
+// rule is a rule that a text violates. It continues a sentence that begins with the text.
+type rule struct{ text, hint string }
+
+func (r *rule) Error() string { return r.text }
+
+// broken returns a rule that a text violates, maybe with a hint.
+func broken(text string, hint ...string) error {
+	return &rule{text, strings.Join(hint, "")}
 }
 
-// violates reports the rule that a text of v violates, unless the rule is empty. The rule continues a
-// sentence that begins with the text.
-func (v value) violates(text, rule, hint string) bool {
-	if rule == "" {
+// report records a problem of v, maybe with a hint.
+func (v value) report(text string, hint ...string) {
+	v.r.report(v.problem(text, hint...))
+}
+
+// violates reports the rule that a text of v violates, if there is one.
+func (v value) violates(text string, violated error) bool {
+	if violated == nil {
 		return false
 	}
-	v.report(quote(text)+" "+rule, hint)
+	v.reportRule(quote(text)+" ", violated)
 	return true
 }
 
+// reportRule reports a rule that continues a text.
+func (v value) reportRule(text string, violated error) {
+	hint := ""
+	var r *rule
+	if errors.As(violated, &r) {
+		hint = r.hint
+	}
+	v.report(text+violated.Error(), hint)
+}
+
 // problem returns a problem of v.
-func (v value) problem(text, hint string) report {
+func (v value) problem(text string, hint ...string) report {
 	return report{
 		source: v.source,
 		at:     v.at,
 		Problem: Problem{
 			Place: v.place,
 			Text:  text,
-			Hint:  hint,
+			Hint:  strings.Join(hint, ""),
 		},
 	}
 }
 
 // mistyped reports that v has the wrong type. want describes the valid values.
-func (v value) mistyped(want, hint string) {
-	found := typeName(v.raw)
-	v.report(found+": want "+want, hint)
+func (v value) mistyped(want string, hint ...string) {
+	v.report(typeName(v.raw)+": want "+want, hint...)
 }
 
 // typeName describes a TOML value by its type, and short values by the value as well.
@@ -248,7 +266,7 @@ func (v value) tables(example string) []value {
 // isTable reports whether v is a table, or describes one. If not, it records a problem.
 func (v value) isTable(example string) bool {
 	if v.table() == nil && v.describes == nil {
-		v.mistyped("a table such as "+example, "")
+		v.mistyped("a table such as " + example)
 		return false
 	}
 	return true
@@ -264,21 +282,19 @@ func (v value) quotesHint() string {
 	return ""
 }
 
-// checked reads v as a string. check returns the rule that the string violates, which continues a
-// sentence that begins with the quoted string. The result is empty if v is invalid. A NUL is never valid:
+// checked reads v as a string. check returns the rule that the string violates. The result is empty if v is invalid. A NUL is never valid:
 // neither environments nor paths can contain one (execve(2), open(2)).
-func (v value) checked(want string, check func(s string) (rule, hint string)) string {
+func (v value) checked(want string, check func(s string) error) string {
 	s, isString := v.raw.(string)
 	if !isString {
 		v.mistyped(want, v.quotesHint())
 		return ""
 	}
 	if strings.Contains(s, "\x00") {
-		v.report(quote(s)+" has a NUL character, which is not allowed", "")
+		v.report(quote(s) + " has a NUL character, which is not allowed")
 		return ""
 	}
-	rule, hint := check(s)
-	if v.violates(s, rule, hint) {
+	if v.violates(s, check(s)) {
 		return ""
 	}
 	return s
@@ -294,7 +310,7 @@ func (v value) integer(lo, hi int64) int64 {
 		return lo
 	}
 	if n < lo || n > hi {
-		v.report(fmt.Sprintf("%d is out of range: want %s", n, want), "")
+		v.report(fmt.Sprintf("%d is out of range: want %s", n, want))
 		return lo
 	}
 	return n
@@ -327,11 +343,11 @@ func word[T ~string](v value, words []T) T {
 	if len(names) == 1 {
 		want = quote(names[0])
 	}
-	return T(v.checked(want, func(s string) (rule, hint string) {
+	return T(v.checked(want, func(s string) error {
 		if slices.Contains(names, s) {
-			return "", ""
+			return nil
 		}
-		return "is not " + want, suggestion(s, names)
+		return broken("is not "+want, suggestion(s, names))
 	}))
 }
 
@@ -343,16 +359,16 @@ func (v value) duration(least time.Duration, examples string) time.Duration {
 	shortest := quote(strings.TrimSuffix(least.String(), "0s"))
 	want := fmt.Sprintf("of at least %s, such as %s", shortest, examples)
 	duration := least
-	v.checked("a duration "+want, func(s string) (rule, hint string) {
+	v.checked("a duration "+want, func(s string) error {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			return "is not a duration: want a duration " + want, `the units are "s", "m" and "h"`
+			return broken("is not a duration: want a duration "+want, `the units are "s", "m" and "h"`)
 		}
 		if d < least {
-			return "is too short: want at least " + shortest, ""
+			return broken("is too short: want at least " + shortest)
 		}
 		duration = d
-		return "", ""
+		return nil
 	})
 	return duration
 }
@@ -360,17 +376,17 @@ func (v value) duration(least time.Duration, examples string) time.Duration {
 // literal reads v as a string without variables.
 // ok is false if v is invalid.
 func (v value) literal(want string) (text string, ok bool) {
-	v.checked(want, func(s string) (rule, hint string) {
+	v.checked(want, func(s string) error {
 		parsed, err := parseText(s)
 		if err != nil {
-			return err.Error(), ""
+			return err
 		}
 		if len(parsed.Vars()) > 0 {
-			return "has a variable, which is not allowed here", `write "$${" for a literal "${"`
+			return broken("has a variable, which is not allowed here", `write "$${" for a literal "${"`)
 		}
 		text = parsed.String()
 		ok = true
-		return "", ""
+		return nil
 	})
 	return text, ok
 }
