@@ -181,9 +181,7 @@ func (v value) needs(what, word string) {
 // needsIf records a problem of v, unless allowed reports that the privilege is granted.
 func (v value) needsIf(text, hint string, allowed func(Allow) bool) {
 	// The message is formatted now, while the place of v is known. Config.Check only filters.
-	r := v.problem(text, hint)
-	r.allowed = allowed
-	v.r.needs = append(v.r.needs, r)
+	v.r.needs = append(v.r.needs, need{v.problem(text, hint), allowed})
 }
 
 // needsDomain records that v, the name of a resource, has a domain.
@@ -239,10 +237,12 @@ func (v value) needsCDI(written, prefix string) {
 // Problems, or nil. It can only check the literal prefix of names with variables or wildcards:
 // CheckMount, CheckCDI and CheckEnv must check the results.
 func (c *Config) Check(a Allow) error {
-	// DeleteFunc changes its argument, and c may be checked again with other privileges.
-	refused := slices.DeleteFunc(slices.Clone(c.needs), func(n report) bool {
-		return n.allowed(a)
-	})
+	var refused []Problem
+	for _, n := range c.needs {
+		if !n.allowed(a) {
+			refused = append(refused, n.Problem)
+		}
+	}
 	return problems(refused, len(refused))
 }
 

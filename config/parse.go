@@ -63,12 +63,12 @@ func ParseForCDI(files ...File) (*Config, error) {
 
 // reader is the state of reading one configuration.
 type reader struct {
-	// reports are the problems so far, at most maxFound.
-	reports []report
+	// problems are the problems so far, at most maxFound.
+	problems []Problem
 	// found is the number of problems, including dropped ones.
 	found int
 	// needs are requests that --allow may permit.
-	needs []report
+	needs []need
 	// keys caches the result of language.
 	keys []string
 	// domain is the domain of names without one.
@@ -95,10 +95,10 @@ type reader struct {
 }
 
 // report records a problem, unless there are already many.
-func (r *reader) report(p report) {
+func (r *reader) report(p Problem) {
 	r.found++
 	if r.found <= maxFound {
-		r.reports = append(r.reports, p)
+		r.problems = append(r.problems, p)
 	}
 }
 
@@ -117,7 +117,7 @@ func (r *reader) parse(files []File) (*Config, error) {
 	named := make(map[string]*Resource)
 	r.readTop(files)
 	for _, v := range r.resources {
-		cfg.starts = append(cfg.starts, v.problem("", ""))
+		cfg.starts = append(cfg.starts, v.problem(""))
 		res := readResource(v)
 		if other := named[res.Name]; other != nil {
 			v.child("name").checkSameName(&res, other)
@@ -130,10 +130,10 @@ func (r *reader) parse(files []File) (*Config, error) {
 	}
 	// Needs are not problems here: Config.Check compares them with --allow, which only some callers
 	// have.
-	if err := problems(r.reports, r.found); err != nil {
+	if err := problems(r.problems, r.found); err != nil {
 		return nil, err
 	}
-	cfg.needs = inOrder(r.needs)
+	cfg.needs = r.needs
 	return cfg, nil
 }
 
@@ -218,8 +218,8 @@ func (s *setting) set(v value, value, rule string) {
 
 // readTop reads the top level of all files.
 func (r *reader) readTop(files []File) {
-	for i, f := range files {
-		src, root := r.decode(f, i)
+	for _, f := range files {
+		src, root := r.decode(f)
 		// The problem is already reported. The other files are read nevertheless, to report all
 		// problems at once.
 		if root == nil {
@@ -231,14 +231,10 @@ func (r *reader) readTop(files []File) {
 	// A missing key may be in an unreadable file.
 	r.domainUndecided = r.found > 0
 	if len(r.resources) == 0 && !r.domainUndecided {
-		all := &source{name: "configuration"}
+		p := Problem{File: "configuration", Text: "no resource: want at least one [[resource]]"}
 		if len(files) == 1 {
-			all.name = files[0].shown()
+			p.File = files[0].shown()
 		}
-		r.report(report{
-			source:  all,
-			at:      noPosition,
-			Problem: Problem{Text: "no resource: want at least one [[resource]]"},
-		})
+		r.report(p)
 	}
 }

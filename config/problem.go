@@ -1,12 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -59,14 +60,13 @@ func (p Problem) String() string {
 // resource stays as it is.
 func (c *Config) Locate(p Problem) Problem {
 	for _, start := range c.starts {
-		place, isInFile := strings.CutPrefix(p.Place, start.source.name+": ")
+		place, isInFile := strings.CutPrefix(p.Place, start.File+": ")
 		isOfResource := place == start.Place || strings.HasPrefix(place, start.Place+": ")
 		if isInFile && isOfResource {
+			start.Place = place
 			start.Text = p.Text
 			start.Hint = p.Hint
-			located := start.located()
-			located.Place = place
-			return located
+			return start
 		}
 	}
 	return p
@@ -85,64 +85,34 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// report is a problem whose line is not yet known.
-type report struct {
+// need is a request that --allow may permit. allowed reports whether it does.
+type need struct {
 	Problem
-	source *source
-	at     int // offset in the text of source, in bytes, or noPosition
-	// allowed reports whether --allow permits the request. It is nil for a problem.
 	allowed func(Allow) bool
 }
 
-// noPosition is the offset of a problem of a whole file.
-const noPosition = -1
-
-// inOrder sorts reports by position, and drops duplicates. It changes the slice.
-func inOrder(reports []report) []report {
-	sort.SliceStable(reports, func(i, j int) bool {
-		a := &reports[i]
-		b := &reports[j]
-		if a.source.order != b.source.order {
-			return a.source.order < b.source.order
-		}
-		return a.at < b.at
-	})
-	// Two checks may report the same problem.
-	return slices.CompactFunc(reports, func(a, b report) bool {
-		return a.source == b.source && a.at == b.at && a.Problem == b.Problem
-	})
-}
-
-// located returns the problem with its file, line and column. It reads the text up to the position.
-func (r *report) located() Problem {
-	p := r.Problem
-	p.File = r.source.name
-	if r.at == noPosition {
-		return p
-	}
-	before := r.source.text[:r.at]
-	lastLine := before[strings.LastIndexByte(before, '\n')+1:]
-	p.Line = strings.Count(before, "\n") + 1
-	p.Column = utf8.RuneCountInString(lastLine) + 1
-	return p
-}
-
-// problems returns an error with the first reports of n problems, or nil if there are none.
-func problems(reports []report, n int) error {
-	// n also counts reports that were dropped, so that it decides whether there is an error.
+// problems returns an error with the first of n problems in order, or nil if there are none. It sorts the
+// list. Files have one directory, so that their paths have the order of their names.
+func problems(list []Problem, n int) error {
+	// n also counts problems that were dropped, so that it decides whether there is an error.
 	if n == 0 {
 		return nil
 	}
-	var list Problems
-	for _, r := range inOrder(reports) {
+	order.Stable(list, func(a, b Problem) int {
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+		)
+	})
+	// Two checks may report the same problem.
+	list = slices.Compact(list)
+	if len(list) > maxProblems {
 		// The last element has no file. It tells people and programs that the list is incomplete.
-		if len(list) == maxProblems {
-			rest := fmt.Sprintf("%d problems in total: only the first %d are reported", n, maxProblems)
-			return append(list, Problem{Text: rest})
-		}
-		list = append(list, r.located())
+		rest := fmt.Sprintf("%d problems in total: only the first %d are reported", n, maxProblems)
+		list = append(list[:maxProblems], Problem{Text: rest})
 	}
-	return list
+	return Problems(list)
 }
 
 // longestQuote is the number of bytes of a value that a message repeats. A value may be as long as

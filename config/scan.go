@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 )
@@ -21,7 +22,7 @@ const (
 
 // node is a key, or an element of a list, with its value.
 type node struct {
-	// at is its offset in the text, or noPosition.
+	// at is its offset in the text.
 	at int
 	// raw is the value: map[string]*node is a table, []*node a list, and string, int64, float64, bool
 	// and time.Time are themselves.
@@ -70,7 +71,7 @@ type scanner struct {
 // scan scans a text. nodes is the number of keys and tables in the files before it. It always
 // returns a scanner: problem is set if the text must not be parsed.
 func scan(text string, nodes int) *scanner {
-	root := &node{at: noPosition, raw: make(map[string]*node)}
+	root := &node{raw: make(map[string]*node)}
 	s := &scanner{text: text, root: root, nodes: nodes}
 	table := s.root
 	for s.space(true); s.i < len(s.text); s.space(true) {
@@ -393,8 +394,19 @@ func skipString(text string, i int) int {
 type source struct {
 	name string
 	text string
-	// order of the file in the configuration.
-	order int
+}
+
+// problem returns a problem at an offset of the text.
+func (s *source) problem(at int, text, hint string) Problem {
+	before := s.text[:at]
+	lastLine := before[strings.LastIndexByte(before, '\n')+1:]
+	return Problem{
+		File:   s.name,
+		Line:   strings.Count(before, "\n") + 1,
+		Column: utf8.RuneCountInString(lastLine) + 1,
+		Text:   text,
+		Hint:   hint,
+	}
 }
 
 // utf8BOM is written by some editors before the text.
@@ -403,35 +415,31 @@ const utf8BOM = "\xef\xbb\xbf"
 // decode returns the tree of a file, or reports a syntax error. The library only decides whether the
 // text is valid: its tables have no positions, and its structs accept keys in any letter case and pass
 // integers to text unmarshalers.
-func (r *reader) decode(f File, order int) (*source, *node) {
-	src := &source{name: f.shown(), order: order}
-	src.text = strings.TrimPrefix(string(f.Data), utf8BOM)
+func (r *reader) decode(f File) (*source, *node) {
+	src := &source{name: f.shown(), text: strings.TrimPrefix(string(f.Data), utf8BOM)}
 	s := scan(src.text, r.nodes)
 	r.nodes = s.nodes
 	// A text that exceeds a limit never reaches the library, which could take minutes for it.
-	at := s.at
-	problem := Problem{Text: s.problem, Hint: s.hint}
-	if s.problem == "" {
-		start, err := checkSyntax(src.text, s.resources)
-		var syntax toml.ParseError
-		switch {
-		case errors.As(err, &syntax):
-			// The position is relative to the part that was decoded. The bounds protect against a
-			// position outside of the text, which lineAt could not slice.
-			at = min(start+max(syntax.Position.Start, 0), len(src.text))
-			problem.Text = syntaxMessage(syntax.Message)
-			problem.Hint = syntaxHint(syntax.Message, src.text, at)
-		case err != nil:
-			at = noPosition
-			problem.Text = err.Error()
-		// The values come from the scan, so it must have read the whole text.
-		case s.stopped:
-			problem.Text = "the text is not valid TOML from here on"
-		default:
-			return src, s.root
-		}
+	if s.problem != "" {
+		r.report(src.problem(s.at, s.problem, s.hint))
+		return src, nil
 	}
-	r.report(report{source: src, at: at, Problem: problem})
+	start, err := checkSyntax(src.text, s.resources)
+	var syntax toml.ParseError
+	switch {
+	case errors.As(err, &syntax):
+		// The position is relative to the part that was decoded. The bounds protect against a
+		// position outside of the text.
+		at := min(start+max(syntax.Position.Start, 0), len(src.text))
+		r.report(src.problem(at, syntaxMessage(syntax.Message), syntaxHint(syntax.Message, src.text, at)))
+	case err != nil:
+		r.report(Problem{File: src.name, Text: err.Error()})
+	// The values come from the scan, so it must have read the whole text.
+	case s.stopped:
+		r.report(src.problem(s.at, "the text is not valid TOML from here on", ""))
+	default:
+		return src, s.root
+	}
 	return src, nil
 }
 

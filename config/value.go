@@ -189,16 +189,10 @@ func (v value) reportRule(text string, violated error) {
 }
 
 // problem returns a problem of v.
-func (v value) problem(text string, hint ...string) report {
-	return report{
-		source: v.source,
-		at:     v.at,
-		Problem: Problem{
-			Place: v.place,
-			Text:  text,
-			Hint:  strings.Join(hint, ""),
-		},
-	}
+func (v value) problem(text string, hint ...string) Problem {
+	p := v.source.problem(v.at, text, strings.Join(hint, ""))
+	p.Place = v.place
+	return p
 }
 
 // mistyped reports that v has the wrong type. want describes the valid values.
