@@ -208,9 +208,6 @@ func readOwner(v value) *device.Owner {
 		t.unixID("gid", &o.GID, "number of a group")
 		bind(t, "mode", stringForm, &o.Mode, value.mode, "permissions, three octal digits")
 	})
-	if v.isEmpty() {
-		v.report("the table is empty: want at least one of uid, gid and mode")
-	}
 	return o
 }
 

@@ -124,8 +124,6 @@ func (v value) numa() NUMA {
 	items, isList := v.list()
 	if !isList {
 		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`)
-	} else if len(items) == 0 {
-		v.report("the list is empty: want at least one NUMA node", `"none" reports no NUMA node`)
 	}
 	var nodes []int
 	for i, n := range items {
@@ -188,9 +186,6 @@ func readWhen(v value) *When {
 			`globs below /dev or /sys: each must match a file, and with "!" no file`,
 		)
 	})
-	if v.isEmpty() {
-		v.report("the table is empty: want at least one of node_name and exists")
-	}
 	return w
 }
 
