@@ -57,12 +57,8 @@ type doctor struct {
 	root string
 	// cfg is an empty configuration if the one on disk has problems.
 	cfg *config.Config
-	// isServing is set if an instance serves with these paths. Its registrations and files are
-	// expected then.
+	// isServing is set if an instance serves with these paths. Its registrations are expected then.
 	isServing bool
-	// isWithoutKubelet is set if the host has no kubelet. serve --no-kubelet --once leaves specs there
-	// that containers use without an instance.
-	isWithoutKubelet bool
 }
 
 // newDoctor returns the command doctor. The exit status is 1 if a finding is a problem. It
@@ -77,10 +73,9 @@ func newDoctor(f *flags) *cobra.Command {
 		Use:   "doctor",
 		Short: "check what serving needs on this host, and print how to fix problems",
 		Long: `doctor checks the kubelet's sockets, the container runtime and its CDI support,
-SELinux, inotify limits, other plugins with the resources of the configuration,
-and leftovers of earlier runs. It changes nothing. The exit status is 1 if there
-is a problem; warnings may be intended. In a pod, mount the host's root and name
-it with --root.`,
+SELinux, inotify limits, and other plugins with the resources of the
+configuration. It changes nothing. The exit status is 1 if there is a problem;
+warnings may be intended. In a pod, mount the host's root and name it with --root.`,
 		Args: cli.NoArgs,
 	}
 	f.add(cmd, configFlags, hostFlags, []string{"kubelet-dir", "pod-resources", "run-dir", "cdi-dir"})
@@ -139,7 +134,6 @@ func (d *doctor) examine(ctx context.Context) {
 	d.cdiDirectory()
 	d.seLinux()
 	d.inotify()
-	d.leftovers()
 }
 
 // configuration checks --config, and what it selects on this host. It sets d.cfg. If the
@@ -243,34 +237,4 @@ func (d *doctor) inotify() {
 		return
 	}
 	d.ok(check, "instances and watches are available")
-}
-
-// leftovers finds links, health directories and specs that no instance maintains. They are only a
-// warning: after an update or a crash, the next instance uses them again. Without a kubelet, specs
-// need no instance: serve --no-kubelet --once has written them.
-func (d *doctor) leftovers() {
-	if d.isServing {
-		d.ok("instance", "an instance is serving")
-		return
-	}
-	const check = "leftovers"
-	patterns := []string{
-		// These are the names that serve gives to its files.
-		filepath.Join(d.paths.RunDir, "links", "*"),
-		filepath.Join(d.paths.RunDir, "health", "*"),
-	}
-	if !d.isWithoutKubelet {
-		patterns = append(patterns, filepath.Join(d.paths.CDIDir, "generic-dp_*"))
-	}
-	var left []string
-	for _, pattern := range patterns {
-		found, _ := filepath.Glob(pattern) // the only error is a malformed pattern
-		left = append(left, found...)
-	}
-	if len(left) == 0 {
-		d.ok(check, "none")
-		return
-	}
-	d.add(warning, check, "generic-dp clean, unless generic-dp serve starts again",
-		fmt.Sprintf("no instance is serving, and %s left: %s", cli.Count(len(left), "link or spec"), left[0]))
 }

@@ -56,7 +56,7 @@ func TestDoctor(t *testing.T) {
 	}
 	found, code := diagnose(t, dir)
 	for check, want := range map[string]severity{
-		"configuration": "ok", "kubelet": "ok", "pod resources": "ok", "devices": "warning", "runtime": "warning", "leftovers": "ok",
+		"configuration": "ok", "kubelet": "ok", "pod resources": "ok", "devices": "warning", "runtime": "warning",
 		"CDI directory": "warning",
 	} {
 		if f := found[check]; f.Status != want {
@@ -71,9 +71,8 @@ func TestDoctor(t *testing.T) {
 	kubelet.Stop()
 	place(t, dir+"/etc/containerd/config.toml", "[plugins.'io.containerd.cri.v1.runtime']\n  enable_cdi = false\n")
 	place(t, dir+"/cdi/other.json", `{"cdiVersion": "0.5.0", "kind": "example.com/serial", "devices": [{"name": "x", "containerEdits": {"env": ["A=b"]}}]}`)
-	place(t, dir+"/run/dp/links/usb:1/x", "")
 	found, code = diagnose(t, dir)
-	for check, want := range map[string]severity{"kubelet": "problem", "pod resources": "warning", "runtime": "problem", "CDI kind": "problem", "leftovers": "warning"} {
+	for check, want := range map[string]severity{"kubelet": "problem", "pod resources": "warning", "runtime": "problem", "CDI kind": "problem"} {
 		if f := found[check]; f.Status != want || f.Fix == "" {
 			t.Errorf("%s: %+v, want %s", check, f, want)
 		}
@@ -229,22 +228,5 @@ func TestDoctorReadsRuntimes(t *testing.T) {
 		if f := found["CDI directory"]; f.Status == problem && c.dirs == "" || c.dirs != "" && f.Status != c.dirs {
 			t.Errorf("%s: %+v, want %s", name, f, c.dirs)
 		}
-	}
-}
-
-// Without a kubelet, specs of serve --no-kubelet --once are in use.
-func TestDoctorKeepsSpecsInUse(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	place(t, dir+"/usr/bin/podman", "")
-	place(t, dir+"/cdi/generic-dp_1-example.com_serial.json", "{}")
-	found, _ := diagnose(t, dir)
-	if f := found["leftovers"]; f.Status != fine {
-		t.Errorf("specs without a kubelet: %+v", f)
-	}
-	place(t, dir+"/var/lib/rancher/k3s/agent/kubelet/x", "")
-	found, _ = diagnose(t, dir)
-	if f := found["leftovers"]; f.Status != warning {
-		t.Errorf("specs with a kubelet: %+v", f)
 	}
 }
