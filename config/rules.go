@@ -152,42 +152,25 @@ func (v value) checkResource(r *Resource) {
 
 // checkEach reports matches that are incompatible with each.
 func (v value) checkEach(r *Resource) {
+	each := v.child("each")
 	// Hardware can be grouped by a wildcard only if each of its nodes has one.
 	if r.GroupBy != "" && !r.provides(r.GroupBy) {
-		v.child("each").violates(r.GroupBy, notProvided(r.GroupBy))
+		each.violates(r.GroupBy, notProvided(r.GroupBy))
 	}
-	for i := range r.Match {
-		if err := v.checkEachOf(r, i); err != nil {
-			v.child("each").reportRule("", err)
-			return
-		}
+	isOther := func(m *Match) bool { return m.isVirtual() || m.fromCDI() }
+	index := r.find(isOther)
+	if index >= 0 && (r.Each == EachAll || r.GroupBy != "") {
+		text := fmt.Sprintf("%q cannot be combined with match %d: only hardware can be grouped",
+			cmp.Or(r.GroupBy, string(r.Each)), index+1)
+		each.report(text)
 	}
-}
-
-// checkEachOf returns why a match is not compatible with each.
-func (v value) checkEachOf(r *Resource, index int) error {
-	m := &r.Match[index]
-	key := ""
-	switch {
-	case m.isVirtual():
-		key = "virtual"
-	case m.fromCDI():
-		key = "cdi_device"
-	case m.VFIO:
-		key = "vfio"
-	default:
-		return nil
-	}
-	combined := fmt.Sprintf(" cannot be combined with %s in match %d", key, index+1)
-	switch {
 	// A default of "node" is not reported, since vfio needs pci or mdev, with which the default is
 	// "device".
-	case m.VFIO && r.Each == EachNode && v.has("each"):
-		return broken(`"node"`+combined, "functions of one IOMMU group can only be injected together")
-	case !m.VFIO && (r.Each == EachAll || r.GroupBy != ""):
-		return broken(quote(cmp.Or(r.GroupBy, string(r.Each))) + combined + ": only hardware can be grouped")
+	index = r.find(func(m *Match) bool { return m.VFIO })
+	if index >= 0 && r.Each == EachNode && v.has("each") {
+		text := fmt.Sprintf(`"node" cannot be combined with vfio in match %d`, index+1)
+		each.report(text, "functions of one IOMMU group can only be injected together")
 	}
-	return nil
 }
 
 // checkVirtual reports virtual devices of the same name: the name is their ID.
