@@ -79,7 +79,7 @@ func (v value) readTyped() Attribute {
 			// The last key wins. A table with two keys is reported below.
 			v.checkTyped(a)
 		}
-		t.key(string(name), stringForm, read, help)
+		t.key(string(name), read, help)
 	}
 	sound := v.read(func(t *table) {
 		bind(t, device.IntType, "a number, decimal or hexadecimal with 0x")
@@ -153,10 +153,10 @@ func (v value) capacities() []Capacity {
 func (v value) readCapacity() Capacity {
 	var c Capacity
 	sound := v.read(func(t *table) {
-		bind(t, "value", quantityForm, &c.Value, value.quantityText, "the amount that the device has")
+		bind(t, "value", &c.Value, value.quantityText, "the amount that the device has")
 		t.require("value", `a quantity such as "10G"`)
 		// The default has no variables: the API server compares it with requests.
-		bind(t, "default", quantityForm, &c.Default, value.quantity, "what a claim gets that requests no amount")
+		bind(t, "default", &c.Default, value.quantity, "what a claim gets that requests no amount")
 	})
 	// Without a text there is nothing to check, and after a problem the amounts may be missing. If the
 	// value has variables, the default is compared with the value of each device later.

@@ -23,7 +23,7 @@ func readContainer(v value) Container {
 		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
-		t.key("cdi", cdiForm, c.readCDI,
+		t.key("cdi", c.readCDI,
 			"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
 		// The response to Allocate only has nodes, mounts, environment variables, annotations and CDI names
 		// (ContainerAllocateResponse in k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1). The next keys need a
@@ -35,7 +35,7 @@ func readContainer(v value) Container {
 			"hooks, programs of the host that the runtime runs")
 		t.count("max_per_container", &c.MaxPerContainer, maxCount,
 			"how many slots of one device one container may get")
-		bind(t, "health_dir", stringForm, &c.HealthDir, value.healthDir,
+		bind(t, "health_dir", &c.HealthDir, value.healthDir,
 			"path of a read-only directory with the file healthy, which exists while the device is healthy and has not moved")
 	})
 	// The keys may be in any order, so that what depends on several of them follows here.
@@ -128,7 +128,7 @@ func (t *table) permissions(into *string, help string) {
 	read := func(v value) {
 		v.checked(want, check)
 	}
-	t.key("permissions", stringForm, read, help)
+	t.key("permissions", read, help)
 }
 
 // entries binds a key to a table of environment variables or annotations, whose keys are
@@ -137,7 +137,7 @@ func (t *table) entries(name string, into *[]device.Entry, what string, keys rol
 	read := func(v value) []device.Entry {
 		return v.entries(what, keys)
 	}
-	bind(t, name, userKeysForm(orTable(stringForm, readEntry)), into, read, help)
+	bind(t, name, into, read, help)
 }
 
 // entries reads v as a table of environment variables or annotations.
@@ -206,7 +206,7 @@ func readOwner(v value) *device.Owner {
 	v.read(func(t *table) {
 		t.unixID("uid", &o.UID, "number of a user")
 		t.unixID("gid", &o.GID, "number of a group")
-		bind(t, "mode", stringForm, &o.Mode, value.mode, "permissions, three octal digits")
+		bind(t, "mode", &o.Mode, value.mode, "permissions, three octal digits")
 	})
 	return o
 }
@@ -218,7 +218,7 @@ func (t *table) unixID(name string, into **uint32, help string) {
 		id := uint32(v.integer(0, maxUnixID))
 		return &id
 	}
-	bind(t, name, integerForm(0, maxUnixID), into, read, help)
+	bind(t, name, into, read, help)
 }
 
 // mode reads v as permission bits. It returns nil if they are invalid. They are a string because
@@ -258,13 +258,13 @@ func readHook(v value) device.Hook {
 		readPath := func(v value) string {
 			return v.absolute(`a path such as "/usr/bin/nvidia-ctk"`)
 		}
-		bind(t, "path", stringForm, &h.Path, readPath, "absolute path of the program on the host")
+		bind(t, "path", &h.Path, readPath, "absolute path of the program on the host")
 		t.require("path", "the path of a program on the host")
 		readArgs := func(v value) []string {
 			return v.literals("a string or a list of strings")
 		}
-		bind(t, "args", stringsForm, &h.Args, readArgs, "arguments of the program, beginning with its name")
-		bind(t, "env", stringsForm, &h.Env, value.hookEnv, `environment of the program: "NAME=VALUE"`)
+		bind(t, "args", &h.Args, readArgs, "arguments of the program, beginning with its name")
+		bind(t, "env", &h.Env, value.hookEnv, `environment of the program: "NAME=VALUE"`)
 		t.count("timeout", &h.Timeout, math.MaxInt32, "seconds after which the program is killed")
 	})
 	return h
@@ -291,7 +291,7 @@ func readCompanion(v value) Companion {
 		Permissions: defaultPermissions,
 	}
 	v.read(func(t *table) {
-		t.key("path", stringForm, c.readPath, "path of a device node, file, socket or directory, or a pattern without variables")
+		t.key("path", c.readPath, "path of a device node, file, socket or directory, or a pattern without variables")
 		t.require("path", `a path such as "/dev/kfd"`)
 		t.text("container_path", &c.ContainerPath, companionPath,
 			`path in the container; a "/" at the end is a directory to put nodes in`)

@@ -29,7 +29,7 @@ func readHealth(v value) *Health {
 		readInterval := func(v value) time.Duration {
 			return v.duration(minInterval, `"30s" or "2m"`)
 		}
-		bind(t, "interval", stringForm, &h.Interval, readInterval, "time between two checks of a device")
+		bind(t, "interval", &h.Interval, readInterval, "time between two checks of a device")
 	})
 	// Keys with invalid values count as checks. The message below would only repeat that problem.
 	hasCheck := h.Open || h.Link || !v.lacks("attr") || !v.lacks("tcp")

@@ -24,14 +24,6 @@ type kind struct {
 	check func(a pattern.Alternative) error
 }
 
-// form returns the form of a pattern of the kind, or a list of patterns.
-func (k kind) form() formOf {
-	if k.integers {
-		return integersForm
-	}
-	return stringsForm
-}
-
 // parsePattern parses one pattern of a kind. If s is invalid, it returns the rule that s violates. It limits
 // the size of all patterns of the configuration.
 func (r *reader) parsePattern(k kind, s string) (pattern.Values, error) {

@@ -12,7 +12,7 @@ import (
 
 // selectors binds the keys of a match that select nodes and hardware. match and exclude share them.
 func (t *table) selectors(m *Match) {
-	t.key("glob", nodeGlob.form(), m.readGlob,
+	t.key("glob", m.readGlob,
 		"paths on the host: of device nodes below /dev, and elsewhere of files, sockets and directories, as bind mounts")
 	t.hardware(
 		"usb",
@@ -96,7 +96,7 @@ func readMatch(v value) Match {
 		t.boolean("vfio", &m.VFIO,
 			"whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
 		t.values("cdi_device", &m.CDIDevice, cdiName, "qualified names of CDI devices of other specs on the host")
-		bind(t, "virtual", oneOrMore(orTable(stringForm, readVirtual)), &m.Virtual, value.virtual, "devices without hardware: a name, a table, or a list of these")
+		bind(t, "virtual", &m.Virtual, value.virtual, "devices without hardware: a name, a table, or a list of these")
 		path := nodePath
 		if m.Mount {
 			path = companionPath
@@ -148,7 +148,7 @@ func (t *table) attributes(name string, into *map[string]pattern.Values, k attri
 	read := func(v value) map[string]pattern.Values {
 		return v.attributes(k)
 	}
-	bind(t, name, stringsTable, into, read, help)
+	bind(t, name, into, read, help)
 }
 
 // attributes reads v as a table of sysfs attributes and their wanted values.
@@ -231,7 +231,7 @@ func (t *table) hardware(name string, m *Match, example, help string) {
 			v.conditions(name, conditions)
 		}
 	}
-	t.key(name, below(read), read, help)
+	t.keyOf(name, t.formOf(read), read, help)
 }
 
 // conditions reads v as a table of attributes of hardware. Package device defines the keys, so that matches,
@@ -242,13 +242,10 @@ func (v value) conditions(name string, conditions map[string]pattern.Values) {
 			if a.Table != name || a.OnlyVariable {
 				continue
 			}
-			describe := func() form {
-				return kindOf(a).form()()
-			}
 			read := func(v value) {
 				conditions[a.Key] = v.values(kindOf(a))
 			}
-			t.key(a.Key, describe, read, a.Help)
+			t.key(a.Key, read, a.Help)
 		}
 	})
 }
@@ -295,10 +292,10 @@ func (v value) virtualDevice() Virtual {
 func readVirtual(v value) Virtual {
 	var d Virtual
 	v.read(func(t *table) {
-		bind(t, "name", stringForm, &d.Name, value.virtualName, `letters, digits, "-", "_" and "."`)
+		bind(t, "name", &d.Name, value.virtualName, `letters, digits, "-", "_" and "."`)
 		t.require("name", `a name such as "lic-0"`)
 		// vars is optional: texts without ${var:NAME} need no values.
-		bind(t, "vars", stringTable, &d.Vars, value.virtualVars, "values of ${var:NAME}, by NAME")
+		bind(t, "vars", &d.Vars, value.virtualVars, "values of ${var:NAME}, by NAME")
 	})
 	return d
 }

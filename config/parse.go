@@ -155,17 +155,20 @@ func (r *reader) bind(t *table) {
 		domain := v.checked(`a domain such as "example.com"`, checkDomain)
 		r.domain.set(v, domain, "a configuration has one domain, but each name may include its own")
 	}
-	t.key("domain", stringForm, readDomain,
+	t.key("domain", readDomain,
 		"prefix of every resource name without a domain: a DNS subdomain of your own, one for the whole configuration")
 	readAPI := func(v value) {
 		api := string(word(v, apis))
 		r.api.set(v, api, "a configuration has one default, but each resource may set its own api")
 	}
-	t.key("api", enum(apis...), readAPI, "the API of the kubelet for resources that do not set api")
+	t.keyOf("api", form{"enum": apis}, readAPI, "the API of the kubelet for resources that do not set api")
 	readResources := func(v value) {
 		r.resources = append(r.resources, v.resources()...)
 	}
-	t.key("resource", listOf(below(ignoring(readResource))), readResources,
+	readOne := func(v value) {
+		readResource(v)
+	}
+	t.keyOf("resource", listOf(t.formOf(readOne)), readResources,
 		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 

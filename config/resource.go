@@ -65,10 +65,10 @@ func readResource(v value) Resource {
 // bind binds the keys of a resource.
 // The order of the calls is the order in which the keys are read, whatever their order in the text.
 func (r *Resource) bind(t *table) {
-	t.key("name", stringForm, r.readName, "name of the resource, optionally with a domain other than the one above")
+	t.key("name", r.readName, "name of the resource, optionally with a domain other than the one above")
 	t.require("name", `a name such as "gpu" or "vendor.example/gpu"`)
 	// names comes after name, because it maps the results of name.
-	t.key("names", stringTable, r.readNames,
+	t.key("names", r.readNames,
 		"nicer names: a result of name without its domain, or a pattern of results, and the name to use instead")
 	t.count("count", &r.Count, maxCount,
 		"number of slots of each device: how many containers may hold it at the same time")
@@ -76,29 +76,29 @@ func (r *Resource) bind(t *table) {
 		"device nodes and hardware: a table, or a list of tables of which any may select a node")
 	t.require("match", "at least one match", matchHint)
 	tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
-	t.key("each", stringForm, r.readEach,
+	t.key("each", r.readEach,
 		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together, and a variable without ${} is all hardware with the same value`)
 	words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
 		"which property the ID of a USB device or a CDI device consists of")
-	t.key("shared", sharedForm, r.readShared,
+	t.key("shared", r.readShared,
 		`whether other resources may offer the same device: at once (true), or so that containers hold one of the offers at a time ("exclusive")`)
 	tableOf(t, "when", &r.When, readWhen, `{ node_name = "gpu-*" }`, "when the resource is active: all set conditions must hold")
 	tables(t, "with", &r.With, readCompanion, `{ path = "/dev/kfd" }`,
 		"companions: nodes or paths injected along with every device, once per container")
 	words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread},
 		"which free devices to suggest to the kubelet")
-	bind(t, "numa", numaForm, &r.NUMA, value.numa,
+	bind(t, "numa", &r.NUMA, value.numa,
 		`NUMA nodes to report: "auto" reports the nodes of the hardware, "none" reports no node, or a list such as [0, 1]`)
 	words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways},
 		"when the resource is registered with the kubelet")
 	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
-	bind(t, "attributes", userKeysForm(orTable(typed("string", "integer", "boolean"), value.readTyped)), &r.Attributes, value.claimAttributes,
+	bind(t, "attributes", &r.Attributes, value.claimAttributes,
 		"with dra: attributes of each device by which claims select")
-	bind(t, "capacity", userKeysForm(orTable(quantityForm, value.readCapacity)), &r.Capacity, value.capacities,
+	bind(t, "capacity", &r.Capacity, value.capacities,
 		"with dra: amounts of each device that its claims share, such as bandwidth")
-	bind(t, "evict_after", stringForm, &r.EvictAfter, value.evictAfter,
+	bind(t, "evict_after", &r.EvictAfter, value.evictAfter,
 		"with dra: how long a device is absent before pods with a claim to it are evicted")
-	t.key("features", stringTable, r.readFeatures,
+	t.key("features", r.readFeatures,
 		"values of the healthy devices that become labels of the node, by the end of their names; needs --nfd-dir")
 	tableOf(t, "health", &r.Health, readHealth, "{ open = true }", "checks of each device beyond its presence")
 	tableOf(t, "container", &r.Container, readContainer, `{ path = "/dev/zigbee" }`, "what a container gets")
