@@ -32,7 +32,7 @@ func readHealth(v value) *Health {
 		bind(t, "interval", &h.Interval, readInterval, "time between two checks of a device")
 	})
 	// Keys with invalid values count as checks. The message below would only repeat that problem.
-	hasCheck := h.Open || h.Link || !v.lacks("attr") || !v.lacks("tcp")
+	hasCheck := h.Open || h.Link || v.has("attr") || v.has("tcp")
 	if sound && !hasCheck {
 		v.report("checks nothing: want at least one of open, attr, link and tcp", "health.open = true checks that the nodes can be opened")
 	}

@@ -50,7 +50,7 @@ func readResource(v value) Resource {
 		r.Container.AutoCDI = false
 	}
 	// The default depends on the matches. The checks below depend on each.
-	if v.lacks("each") {
+	if !v.has("each") {
 		r.Each = v.defaultEach(&r)
 	}
 	v.checkResource(&r)

@@ -82,13 +82,12 @@ func (t *table) formOf(read func(v value)) form {
 	return describe(read)
 }
 
-// require reports that the key is missing: want describes it, hint how to write it. A key in the
-// wrong letter case is only reported as unknown.
+// require reports that the key is missing: want describes it, hint how to write it.
 func (t *table) require(name, want string, hint ...string) {
 	if t.describes != nil {
 		required, _ := t.describes["required"].([]string)
 		t.describes["required"] = append(required, name)
-	} else if t.lacks(name) {
+	} else if !t.has(name) {
 		t.report("missing key "+quote(name)+": want "+want, hint...)
 	}
 }

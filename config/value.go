@@ -95,17 +95,6 @@ func (v value) has(name string) bool {
 	return ok
 }
 
-// lacks reports whether the table v does not have a key in any letter case. A key in the wrong
-// letter case is reported elsewhere.
-func (v value) lacks(name string) bool {
-	for k := range v.table() {
-		if strings.EqualFold(k, name) {
-			return false
-		}
-	}
-	return true
-}
-
 // userKeys iterates over the arbitrary keys of the table v, sorted by name. want describes a valid
 // table, and what its keys, for messages. A key of the language that probably belongs to a table
 // around v is reported instead, unless what is empty. If v is not a table, it reports that and has
@@ -206,11 +195,11 @@ func typeName(raw any) string {
 	case string:
 		return quote(x) + " is a string"
 	case int64:
-		return strconv.FormatInt(x, 10) + " is an integer"
+		return fmt.Sprintf("%d is an integer", x)
 	case float64:
-		return strconv.FormatFloat(x, 'g', -1, 64) + " is a float"
+		return fmt.Sprintf("%g is a float", x)
 	case bool:
-		return strconv.FormatBool(x) + " is a boolean"
+		return fmt.Sprintf("%t is a boolean", x)
 	case time.Time:
 		return "found a date or time"
 	case map[string]*node:
@@ -266,22 +255,12 @@ func (v value) isTable(example string) bool {
 	return true
 }
 
-// quotesHint returns a hint for a number or boolean in place of a string.
-// It is empty for tables, lists and dates, which no quotes turn into a valid string.
-func (v value) quotesHint() string {
-	switch v.raw.(type) {
-	case int64, float64, bool:
-		return "a string is written in quotes"
-	}
-	return ""
-}
-
-// checked reads v as a string. check returns the rule that the string violates. The result is empty if v is invalid. A NUL is never valid:
-// neither environments nor paths can contain one (execve(2), open(2)).
+// checked reads v as a string. check returns the rule that the string violates. The result is empty if v is
+// invalid. A NUL is never valid: neither environments nor paths can contain one (execve(2), open(2)).
 func (v value) checked(want string, check func(s string) error) string {
 	s, isString := v.raw.(string)
 	if !isString {
-		v.mistyped(want, v.quotesHint())
+		v.mistyped(want)
 		return ""
 	}
 	if strings.Contains(s, "\x00") {
@@ -300,7 +279,7 @@ func (v value) integer(lo, hi int64) int64 {
 	// A float such as 1.0 is not an integer in TOML.
 	n, ok := v.raw.(int64)
 	if !ok {
-		v.mistyped(want, v.unquotedHint("an integer"))
+		v.mistyped(want)
 		return lo
 	}
 	if n < lo || n > hi {
@@ -314,17 +293,9 @@ func (v value) integer(lo, hi int64) int64 {
 func (v value) boolean(want string) bool {
 	b, ok := v.raw.(bool)
 	if !ok {
-		v.mistyped(want, v.unquotedHint("a boolean"))
+		v.mistyped(want)
 	}
 	return b
-}
-
-// unquotedHint returns a hint for a string in place of a number or boolean.
-func (v value) unquotedHint(what string) string {
-	if _, isString := v.raw.(string); isString {
-		return what + " is written without quotes"
-	}
-	return ""
 }
 
 // word reads v as one of some words. It returns an empty string if v is invalid.
