@@ -8,7 +8,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/order"
-	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 const (
@@ -180,13 +179,6 @@ func sampleName(text device.Text) string {
 // readNames reads v as a table that maps the results of a name with variables to nicer
 // names.
 func (r *Resource) readNames(v value) {
-	hasNoVariable := len(r.NameText) == 0 && r.Name != ""
-	if hasNoVariable {
-		v.report("requires a variable in name", `name = "${pci.vendor}" gives each vendor a resource of its own`)
-		return
-	}
-	// A result that the name can never have is probably misspelled. It would be ignored silently.
-	results := allResults(r.NameText)
 	for result, e := range v.userKeys(`such as { "10de" = "nvidia" }`, "a result of name") {
 		name, ok := e.literal(`a name such as "gpu"`)
 		if !ok {
@@ -202,9 +194,6 @@ func (r *Resource) readNames(v value) {
 		isPattern := strings.ContainsAny(result, `*?[{\`)
 		if isPattern {
 			at = key.at
-		} else if r.Name != "" && !results.Match(result) {
-			key.report(quote(result) + " cannot result from " + quote(r.NameText.String()) + ": want the whole name, without the domain")
-			continue
 		}
 		p := key.values(anyText)
 		if p.Negative() {
@@ -221,18 +210,4 @@ func (r *Resource) readNames(v value) {
 	order.Stable(r.Names, func(a, b NicerName) int {
 		return cmp.Compare(a.at, b.at)
 	})
-}
-
-// allResults returns a condition that all possible results of a text meet. Without a name it is
-// no condition.
-func allResults(text device.Text) pattern.Values {
-	p := ""
-	for _, part := range text {
-		p += pattern.Quote(part.Literal)
-		if part.Var != "" {
-			p += "*"
-		}
-	}
-	all, _ := pattern.Parse(pattern.Text, p)
-	return all
 }

@@ -30,12 +30,6 @@ func (r *Resource) find(accept func(m *Match) bool) int {
 	return -1
 }
 
-// hasOnlyOther reports whether the resource has matches, and the predicate accepts none of
-// them. A resource without matches is reported elsewhere.
-func (r *Resource) hasOnlyOther(accept func(m *Match) bool) bool {
-	return len(r.Match) > 0 && r.find(accept) < 0
-}
-
 // checkMatch reports invalid combinations of the keys of a match. sound is set if the match
 // has no problem so far: otherwise an unknown key may be a misspelled selector.
 func (v value) checkMatch(m *Match, sound bool) {
@@ -131,10 +125,10 @@ func (v value) checkResource(r *Resource) {
 	v.checkNets(r)
 	v.checkCDI(r)
 	v.checkCapacity(r)
-	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
+	if r.Identity == IdentityName && r.find((*Match).fromCDI) < 0 {
 		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`)
 	}
-	isOnlyVirtual := r.hasOnlyOther(func(m *Match) bool { return !m.isVirtual() })
+	isOnlyVirtual := r.find(func(m *Match) bool { return !m.isVirtual() }) < 0
 	if len(r.Exclude) > 0 && isOnlyVirtual {
 		v.child("exclude").report(
 			"cannot leave out virtual devices, which have no hardware and no nodes",
@@ -190,20 +184,10 @@ func (v value) checkVirtual(r *Resource) {
 // checkNets reports keys that contradict the move of a network interface. An interface is in
 // one network namespace (network_namespaces(7)), so that only one container can have it.
 func (v value) checkNets(r *Resource) {
-	container := v.child("container")
 	index := r.find((*Match).SelectsNets)
-	if index < 0 {
-		if container.has("net_name") {
-			container.child("net_name").report(
-				"requires a match that selects network interfaces: net without glob",
-				`match.net.type = "can" selects every CAN interface`,
-			)
-		}
-		return
-	}
 	// Without CDI, an interface does not move: the container only learns its name, which any number
 	// of containers may know.
-	if !r.Container.CDI {
+	if index < 0 || !r.Container.CDI {
 		return
 	}
 	why := fmt.Sprintf(
