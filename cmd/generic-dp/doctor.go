@@ -19,6 +19,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
+	"github.com/generic-dp/generic-dp/matchers"
 )
 
 // severity is how bad a finding is. Its values are an API: they are in the JSON output. Only
@@ -159,18 +160,15 @@ func (d *doctor) configuration(ctx context.Context) {
 	// Resources without devices and unusable devices are warnings: the configuration may be for
 	// other nodes as well, and a device may be absent for now.
 	devices, unusable := countDevices(view)
-	var withoutDevices []string
-	for _, m := range view.Matched.Resources {
-		if len(m.Offers) == 0 {
-			withoutDevices = append(withoutDevices, m.Name)
-		}
-	}
-	d.ok(check, cli.Count(len(cfg.Resources), "resource")+", "+cli.Count(devices, "device"))
-	if unusable > 0 {
-		d.add(warning, "devices", "generic-dp devices", cli.Count(unusable, "device")+" cannot be used")
-	}
-	for _, name := range withoutDevices {
-		d.add(warning, "devices", "generic-dp explain "+cli.ShellQuote(name), name+" has no device on this host")
+	text := cli.Count(len(cfg.Resources), "resource") + ", " + cli.Count(devices, "device")
+	isEmpty := func(m matchers.Offered) bool { return len(m.Offers) == 0 }
+	switch {
+	case unusable > 0:
+		d.add(warning, check, "generic-dp devices", fmt.Sprintf("%s, and %d that cannot be used", text, unusable))
+	case slices.ContainsFunc(view.Matched.Resources, isEmpty):
+		d.add(warning, check, "generic-dp devices", text+", and a resource without a device on this host")
+	default:
+		d.ok(check, text)
 	}
 	for _, p := range view.Problems {
 		d.add(warning, "host", "", p.Subject+": "+p.Reason)
