@@ -108,23 +108,25 @@ func (r *Resource) readName(v value) {
 	if !isString || isInvalid {
 		return
 	}
-	// Only the literal parts are checked, with a letter in place of each variable: matching
-	// makes the values of variables valid.
-	domain, name, hasDomain := strings.Cut(sampleName(text), "/")
-	if !hasDomain {
-		name = domain
+	// --domains could not limit a domain with variables, which is only known when the devices are.
+	domain, rest, hasDomain := strings.Cut(s, "/")
+	if hasDomain && !strings.Contains(domain, "${") {
+		text, _ = parseText(rest) // a part of a valid text
+	} else {
+		hasDomain = false
 		domain = v.r.domain.value
 	}
-	if v.violates(s, checkNamePart(name)) {
+	// Only the literal parts are checked, with a letter in place of each variable: matching
+	// makes the values of variables valid.
+	if v.violates(s, checkNamePart(sampleName(text))) {
 		return
 	}
-	if hasDomain {
-		text = v.afterDomain(s, domain, text)
-		if text == nil {
-			return
-		}
-	} else if domain == "" {
+	if domain == "" && !hasDomain {
 		v.reportNoDomain(s)
+		return
+	}
+	if err := checkDomain(domain); err != nil && hasDomain {
+		v.reportRule(quote(s)+": the domain ", err)
 		return
 	}
 	// Only a valid domain is checked against --domains.
@@ -134,24 +136,6 @@ func (r *Resource) readName(v value) {
 	if len(text.Vars()) > 0 {
 		r.NameText = text
 	}
-}
-
-// afterDomain returns the part of a resource name after its own domain. If the domain is
-// invalid, it reports that and returns nil.
-func (v value) afterDomain(s, domain string, text device.Text) device.Text {
-	first := text[0]
-	// --domains could not limit a domain that is only known when the devices are.
-	domainIsLiteral := first.Var == "" && strings.Contains(first.Literal, "/")
-	if !domainIsLiteral {
-		v.report(quote(s) + " has a variable in its domain: variables are only allowed after the domain")
-		return nil
-	}
-	if err := checkDomain(domain); err != nil {
-		v.reportRule(quote(s)+": the domain ", err)
-		return nil
-	}
-	rest := strings.TrimPrefix(first.Literal, domain+"/")
-	return append(device.Literal(rest), text[1:]...)
 }
 
 // reportNoDomain reports the first name without a domain. A domain at the top of the file would

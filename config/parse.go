@@ -2,7 +2,6 @@ package config
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -37,15 +36,12 @@ const (
 )
 
 // Hash returns Config.Hash of these files. It covers names and texts with their lengths, so that
-// different files never have the same input.
+// different files never have the same input. The path is left out: the same text has the same hash
+// wherever it is mounted.
 func Hash(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
-		// The path is left out: the same text has the same hash wherever it is mounted.
-		for _, part := range [][]byte{[]byte(f.Name), f.Data} {
-			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-			h.Write(part)
-		}
+		fmt.Fprintf(h, "%d %s %d %s", len(f.Name), f.Name, len(f.Data), f.Data)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
