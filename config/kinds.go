@@ -28,12 +28,12 @@ type kind struct {
 // the size of all patterns of the configuration.
 func (r *reader) parsePattern(k kind, s string) (pattern.Values, error) {
 	if r.patterns > maxPatterns {
-		return pattern.Values{}, tooManyPatterns
+		return pattern.Values{}, errTooManyPatterns
 	}
 	p, err := pattern.Parse(k.mode, s)
 	r.patterns += p.Size()
 	if r.patterns > maxPatterns {
-		return p, tooManyPatterns
+		return p, errTooManyPatterns
 	}
 	if errors.Is(err, pattern.ErrEmpty) {
 		hint := `"!*" selects devices without a value`
@@ -89,8 +89,8 @@ func (v value) pattern(k kind) (p pattern.Values, ok bool) {
 	return p, s != ""
 }
 
-// tooManyPatterns is the rule for a pattern beyond maxPatterns.
-var tooManyPatterns = fmt.Errorf("exceeds the limit of %d KiB for all patterns of a configuration, with their alternatives spelled out", maxPatterns>>10)
+// errTooManyPatterns is the rule for a pattern beyond maxPatterns.
+var errTooManyPatterns = fmt.Errorf("exceeds the limit of %d KiB for all patterns of a configuration, with their alternatives spelled out", maxPatterns>>10)
 
 // glob reads v as one pattern of paths that is not negated.
 func (v value) glob(k kind) (glob pattern.Values) {
@@ -105,13 +105,13 @@ func (v value) glob(k kind) (glob pattern.Values) {
 func (r *reader) parsePositive(k kind, s string) (pattern.Values, error) {
 	p, err := r.parsePattern(k, s)
 	if p.Negative() {
-		err = negated
+		err = errNegated
 	}
 	return p, err
 }
 
-// negated is the rule for a pattern that must select something.
-var negated = errors.New(`begins with "!", but a negated pattern selects nothing`)
+// errNegated is the rule for a pattern that must select something.
+var errNegated = errors.New(`begins with "!", but a negated pattern selects nothing`)
 
 // anyText accepts any text: names of drivers, serial numbers and values of attributes.
 var anyText = kind{want: "a string or a list of strings"}
@@ -249,15 +249,15 @@ var cdiName = kind{
 	check: func(a pattern.Alternative) error {
 		s, whole := a.Literal()
 		if whole && !parser.IsQualifiedName(s) {
-			return notQualified
+			return errNotQualified
 		}
 		// A pattern is only checked for characters that no qualified name has.
 		if !consists(a.Shape(), alnum+"._:-/=*") {
-			return notQualified
+			return errNotQualified
 		}
 		return nil
 	},
 }
 
-// notQualified is the rule for names of CDI devices (CDI specification, "Kind" and "Name").
-var notQualified = errors.New(`is not the qualified name of a CDI device: want VENDOR/CLASS=NAME, such as "nvidia.com/gpu=0"`)
+// errNotQualified is the rule for names of CDI devices (CDI specification, "Kind" and "Name").
+var errNotQualified = errors.New(`is not the qualified name of a CDI device: want VENDOR/CLASS=NAME, such as "nvidia.com/gpu=0"`)

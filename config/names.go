@@ -181,7 +181,7 @@ func (r *Resource) readNames(v value) {
 		}
 		p := key.values(anyText)
 		if p.Negative() {
-			key.violates(result, negated)
+			key.violates(result, errNegated)
 		}
 		r.Names = append(r.Names, NicerName{
 			Result: p,
