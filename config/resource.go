@@ -155,10 +155,6 @@ func (v value) groupVariable() string {
 	const variable = `a variable such as "usb.serial" or "pci.slot"`
 	const want = `"device", "node", "all" or ` + variable
 	return v.checked(want, func(s string) error {
-		if name, isExpression := strings.CutPrefix(s, "${"); isExpression {
-			name = strings.TrimSuffix(name, "}")
-			return broken("is not the name of a variable: want the name without ${}", didYouMean(name))
-		}
 		if err := v.r.checkVariable(s); err != nil {
 			return err
 		}

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
+import "strings"
 
 // Messages of the TOML library say which character it did not expect. The hints in this file say
 // what the author probably meant.
@@ -31,6 +27,7 @@ var syntaxHints = []struct{ part, hint string }{
 	{"probably using UTF-16", "write the file in UTF-8"},
 	{"strings cannot contain newlines", "the quote at the end of the text is missing"},
 	{"'0x0d'", `end lines with a line feed ("\n"), as an editor on Linux does`},
+	{"control characters", `write an escape such as "\u0001" in a string with double quotes`},
 	{"cannot be used as an array", "[name] and [[name]] do not mix: every resource begins with [[resource]]"},
 	{"already been defined", givenOnce},
 	{"table array name delimiter", "a resource begins with [[resource]]: two brackets on each side"},
@@ -42,32 +39,6 @@ var syntaxHints = []struct{ part, hint string }{
 	{"leading zeroes", quotesHint},
 	{"expected a comma", "a comma or a closing bracket is missing before this"},
 	{"but got '{' instead", "TOML wants KEY = VALUE, and [[resource]] above each resource"},
-}
-
-// inStyle turns a message of the library into a message of ours: it begins in lower case and has no
-// full stop. An abbreviation stays in capitals.
-func inStyle(message string) string {
-	message = strings.TrimSuffix(message, ".")
-	first, size := utf8.DecodeRuneInString(message)
-	second, _ := utf8.DecodeRuneInString(message[size:])
-	if unicode.IsUpper(second) {
-		return message
-	}
-	return string(unicode.ToLower(first)) + message[size:]
-}
-
-// syntaxMessage returns a message of the library in our style. The library's message for a control
-// character does not say where it is and calls a line end of an old Mac a control character.
-func syntaxMessage(message string) string {
-	const control = "TOML files cannot contain control characters: "
-	code, isControl := strings.CutPrefix(message, control)
-	switch {
-	case code == "'0x0d'":
-		return `a line ends with a carriage return ("\r") and no line feed`
-	case isControl:
-		return "the control character " + strings.Trim(code, "'") + ` is not allowed: write an escape such as "\u0001" in a string with double quotes`
-	}
-	return inStyle(message)
 }
 
 // isYAML reports whether a line is YAML and not TOML: the start of a document, an element of a
