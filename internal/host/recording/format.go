@@ -1,7 +1,6 @@
 package recording
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -50,17 +49,17 @@ var nodeText = sync.OnceValue(func() *regexp.Regexp {
 func (e entry) format() txtar.File {
 	switch e.kind {
 	case link:
-		return txtar.File{Name: token(e.name) + targetSeparator + token(e.text)}
+		return txtar.File{Name: e.name + targetSeparator + e.text}
 	case dir:
-		return txtar.File{Name: token(e.name + "/")}
+		return txtar.File{Name: e.name + "/"}
 	case mount:
-		return txtar.File{Name: token(e.name + "/"), Data: []byte(mountText)}
+		return txtar.File{Name: e.name + "/", Data: []byte(mountText)}
 	}
 	// txtar adds a missing line break at the end, and a line may look like a header.
 	if !isPlainText(e.text) {
-		return txtar.File{Name: token(e.name) + textSeparator + strconv.Quote(e.text)}
+		return txtar.File{Name: e.name + textSeparator + strconv.Quote(e.text)}
 	}
-	return txtar.File{Name: token(e.name), Data: []byte(e.text)}
+	return txtar.File{Name: e.name, Data: []byte(e.text)}
 }
 
 // parse parses an archive. The result can be written and read below one directory:
@@ -115,32 +114,24 @@ func (e entry) check(seen map[string]kind) error {
 // parseFile parses one file of an archive, by the separator after its name. It accepts any name,
 // which check rejects if a machine cannot have it.
 func parseFile(f txtar.File) (entry, error) {
-	name, rest, err := cutToken(f.Name)
-	if err != nil {
-		return entry{}, err
-	}
 	content := string(f.Data)
-	if target, ok := strings.CutPrefix(rest, targetSeparator); ok {
-		// A target that begins with a quotation mark itself is always quoted, see token.
-		if strings.HasPrefix(target, `"`) {
-			target, err = unquote(target)
+	if name, quoted, ok := strings.Cut(f.Name, textSeparator); ok {
+		text, err := strconv.Unquote(quoted)
+		if err != nil {
+			return entry{}, fmt.Errorf("%q is not a Go string", quoted)
 		}
-		return entry{name, link, target}, cmp.Or(err, checkNoContent(content))
+		return entry{name, file, text}, checkNoContent(content)
 	}
-	if text, ok := strings.CutPrefix(rest, textSeparator); ok {
-		text, err = unquote(text)
-		return entry{name, file, text}, cmp.Or(err, checkNoContent(content))
+	if name, target, ok := strings.Cut(f.Name, targetSeparator); ok {
+		return entry{name, link, target}, checkNoContent(content)
 	}
-	if rest != "" {
-		return entry{}, fmt.Errorf("unexpected %q after the name: want %q or %q", rest, targetSeparator, textSeparator)
-	}
-	if name, ok := strings.CutSuffix(name, "/"); ok {
+	if name, ok := strings.CutSuffix(f.Name, "/"); ok {
 		if content == mountText {
 			return entry{name: name, kind: mount}, nil
 		}
 		return entry{name: name, kind: dir}, checkNoContent(content)
 	}
-	return entry{name, file, content}, nil
+	return entry{f.Name, file, content}, nil
 }
 
 // checkNoContent rejects the content of an entry that has none. A blank line before the next
@@ -157,8 +148,12 @@ func (e entry) checkAlone() error {
 	top, _, _ := strings.Cut(e.name, "/")
 	// A clean path has no "..", except at its beginning, where no top directory is.
 	isBelowTop := strings.Contains(e.name, "/") && path.Clean(e.name) == e.name
-	if !isBelowTop || strings.ContainsRune(e.name, 0) {
+	if !isBelowTop {
 		return errNotBelow
+	}
+	isAmbiguous := !isSimple(e.name) || e.kind == link && !isSimple(e.text)
+	if isAmbiguous {
+		return errors.New("has a name or a target that an archive cannot have")
 	}
 	isProc := top == "proc"
 	if isProc && e.kind != file {
@@ -189,14 +184,11 @@ func (e entry) checkAlone() error {
 
 var errNotBelow = errors.New("not a path below sys, dev or proc")
 
-// checkTarget rejects a target that no symbolic link can have, and a link out of sys. Links below dev
+// checkTarget rejects a link out of sys. Links below dev
 // may point anywhere: a scan resolves them without the kernel, and only to nodes that it knows. The
 // targets of the kernel in sys go up first and then down (kernfs_get_target_path in
 // fs/kernfs/symlink.c); going up after a name that is itself a link would lead elsewhere.
 func (e entry) checkTarget(isDev bool) error {
-	if e.text == "" || strings.ContainsRune(e.text, 0) {
-		return fmt.Errorf("%q cannot be a link target", e.text)
-	}
 	if isDev {
 		return nil
 	}
@@ -217,43 +209,11 @@ func (e entry) target() string {
 	return path.Join(path.Dir(e.name), e.text)
 }
 
-// token formats a name or a target unambiguously. The separators have spaces.
-func token(s string) string {
-	isSimple := isPlain(s) && s != "" && !strings.ContainsAny(s, ` "`)
-	if isSimple {
-		return s
-	}
-	return strconv.Quote(s)
-}
-
-// cutToken parses the name at the start of a header, and returns the rest of the header with the
-// separator.
-func cutToken(header string) (name, rest string, err error) {
-	if strings.HasPrefix(header, `"`) {
-		quoted, err := strconv.QuotedPrefix(header)
-		if err != nil {
-			return "", "", errors.New("the name is not a Go string")
-		}
-		name, err = unquote(quoted)
-		return name, header[len(quoted):], err
-	}
-	// The first separator ends the name. A name that contains one is quoted.
-	end := len(header)
-	for _, sep := range []string{targetSeparator, textSeparator} {
-		if i := strings.Index(header, sep); i >= 0 {
-			end = min(end, i)
-		}
-	}
-	return header[:end], header[end:], nil
-}
-
-// unquote returns the text of a Go string.
-func unquote(s string) (string, error) {
-	text, err := strconv.Unquote(s)
-	if err != nil {
-		return "", fmt.Errorf("%q is not a Go string", s)
-	}
-	return text, nil
+// isSimple reports whether a name or a target is unambiguous in a header.
+func isSimple(s string) bool {
+	spaced := " " + s + " "
+	hasSeparator := strings.Contains(spaced, targetSeparator) || strings.Contains(spaced, textSeparator)
+	return s != "" && isPlain(s) && strings.TrimSpace(s) == s && !hasSeparator
 }
 
 // isPlain reports whether s is one line without invisible characters.

@@ -14,8 +14,8 @@
 //	dev/pts/                                  "mount": another file system is mounted there
 //	proc/1/net/route                          lines of a file of /proc that matter
 //
-// An ambiguous name or link target is written as a Go string, as is the text of such an
-// attribute, in place of a content:
+// An ambiguous text of an attribute is written as a Go string in place of a content, and files with an
+// ambiguous name or target are left out:
 //
 //	sys/devices/…/serial = "\xff\n-- x --\n"
 //
