@@ -57,20 +57,14 @@ func (a *Allow) Set(list string) error {
 	if strings.TrimSpace(list) == "" {
 		return nil
 	}
-	// Other copies of the Allow share its lists. The clones keep append and Sort from changing
-	// them.
+	// Other copies of the Allow share its lists, which must not grow in place.
 	more := *a
-	more.Mounts = slices.Clone(a.Mounts)
-	more.CDI = slices.Clone(a.CDI)
+	more.Mounts = slices.Clip(a.Mounts)
+	more.CDI = slices.Clip(a.CDI)
 	for word := range strings.SplitSeq(list, ",") {
 		if err := more.add(strings.TrimSpace(word)); err != nil {
 			return err
 		}
-	}
-	// String must not depend on the order of the words, or on repeats.
-	for _, list := range []*[]string{&more.Mounts, &more.CDI} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
 	}
 	*a = more
 	return nil
@@ -106,24 +100,6 @@ func (a *Allow) add(word string) error {
 	}
 	return fmt.Errorf("%q is not a privilege: want all, hooks, dangerous, net, env, %sPATH or %sKIND",
 		word, allowMount, allowCDI)
-}
-
-// String returns the privileges as Set accepts them.
-func (a Allow) String() string {
-	var words []string
-	all := a.words()
-	for _, word := range []string{allowHooks, allowDangerous, allowNet, allowEnv} {
-		if *all[word] {
-			words = append(words, word)
-		}
-	}
-	for _, p := range a.Mounts {
-		words = append(words, allowMount+p)
-	}
-	for _, kind := range a.CDI {
-		words = append(words, allowCDI+kind)
-	}
-	return strings.Join(words, ",")
 }
 
 // CheckMount returns an error unless a path of the host may be mounted: it must be clean, and at or

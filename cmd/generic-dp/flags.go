@@ -191,9 +191,11 @@ func (p *requiredPath) String() string { return string(*p) }
 
 func (*requiredPath) Type() string { return "string" }
 
-// allowValue is the value of --allow. Repeated flags add privileges. config.Allow has the other
-// methods of pflag.Value, since package genericdp parses the same words.
+// allowValue is the value of --allow. Repeated flags add privileges.
 type allowValue struct{ *config.Allow }
+
+// String returns the default.
+func (allowValue) String() string { return "" }
 
 func (allowValue) Type() string { return "list" }
 
