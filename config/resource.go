@@ -161,9 +161,8 @@ func (v value) groupVariable() string {
 		known, _ := variableNamed(s)
 		isVirtual := strings.HasPrefix(s, device.VarPrefix)
 		isOfContainer := known.from > atListing
-		// A property that does not depend on the device would make one group of everything, and a
-		// property of a single device would group nothing.
-		if known.scope != someDevices || isVirtual || isOfContainer {
+		// A property that does not depend on the device would make one group of everything.
+		if !known.perDevice || isVirtual || isOfContainer {
 			return broken("is not a property that several devices share: want " + variable)
 		}
 		return nil

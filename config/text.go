@@ -64,19 +64,11 @@ type variable struct {
 	name string
 	// sample stands for its value when the form of a text is checked.
 	sample string
-	scope  scope
+	// perDevice is set if the value depends on the device.
+	perDevice bool
 	// from is the first stage at which the variable has a value.
 	from stage
 }
-
-// scope is how many devices may have the same value of a variable.
-type scope int
-
-const (
-	allDevices  scope = iota // the value does not depend on the device
-	someDevices              // such as a NUMA node, or even a serial number
-	oneDevice
-)
 
 // stage is when the variables of a text are replaced by their values. A variable has a value from
 // its own stage on.
@@ -108,27 +100,27 @@ const (
 // the checks of paths, names and addresses see them in place of the variables.
 var variables = sync.OnceValue(func() []variable {
 	all := []variable{
-		{"id", "x", oneDevice, atName},
+		{"id", "x", true, atName},
 		// The variables of the container and of the resource. RESOURCE and RESOURCE_KUBEVIRT are
 		// the name in the form of an identifier, for names of environment variables.
-		{device.IndexVar, "0", allDevices, atAllocate},
-		{device.CountVar, "1", allDevices, atAllocate},
-		{resourceVar, "example.com/x", allDevices, atListing},
-		{"RESOURCE", "X", allDevices, atListing},
-		{"RESOURCE_KUBEVIRT", "X", allDevices, atListing},
-		{"node_name", "x", allDevices, atName},
-		{"devnode", "/dev/x", oneDevice, atName},
-		{"kernel", "x", oneDevice, atName},
-		{"driver", "x", someDevices, atName},
-		{"container_path", "/dev/x", oneDevice, afterPath},
-		{"numa", "0", someDevices, atName},
-		{virtualVar, "x", oneDevice, atName},
-		{"cdi.name", "example.com/x=x", oneDevice, atName},
-		{"cdi.device", "x", oneDevice, atName},
-		{"cdi.kind", "example.com/x", oneDevice, atName},
+		{device.IndexVar, "0", false, atAllocate},
+		{device.CountVar, "1", false, atAllocate},
+		{resourceVar, "example.com/x", false, atListing},
+		{"RESOURCE", "X", false, atListing},
+		{"RESOURCE_KUBEVIRT", "X", false, atListing},
+		{"node_name", "x", false, atName},
+		{"devnode", "/dev/x", true, atName},
+		{"kernel", "x", true, atName},
+		{"driver", "x", true, atName},
+		{"container_path", "/dev/x", true, afterPath},
+		{"numa", "0", true, atName},
+		{virtualVar, "x", true, atName},
+		{"cdi.name", "example.com/x=x", true, atName},
+		{"cdi.device", "x", true, atName},
+		{"cdi.kind", "example.com/x", true, atName},
 	}
 	for _, a := range device.Attributes() {
-		all = append(all, variable{a.Name(), "x", someDevices, atName})
+		all = append(all, variable{a.Name(), "x", true, atName})
 	}
 	return all
 })
@@ -136,10 +128,10 @@ var variables = sync.OnceValue(func() []variable {
 // variablesWithArgument are variables whose names are these prefixes and an argument. The sample of a
 // capacity is no identifier, so that it is refused in the name of a variable.
 var variablesWithArgument = []variable{
-	{device.AttrPrefix, "x", someDevices, atName},
-	{device.VarPrefix, "x", someDevices, atName},
-	{device.DevnodePrefix, "/dev/x", oneDevice, atName},
-	{device.CapacityPrefix, "0.5", someDevices, afterPath},
+	{device.AttrPrefix, "x", true, atName},
+	{device.VarPrefix, "x", true, atName},
+	{device.DevnodePrefix, "/dev/x", true, atName},
+	{device.CapacityPrefix, "0.5", true, afterPath},
 }
 
 // variableNamed returns the variable with a name. A number is a wildcard of the glob. known is
@@ -156,7 +148,7 @@ func variableNamed(name string) (variable, bool) {
 		}
 	}
 	_, isWildcard := wildcardNumber(name)
-	return variable{name, "x", someDevices, atName}, isWildcard
+	return variable{name, "x", true, atName}, isWildcard
 }
 
 // checkVariable returns the rule that the name of a variable violates. It does not check whether the
@@ -214,7 +206,7 @@ func wildcardNumber(name string) (n int, ok bool) {
 func perDevice(text device.Text) bool {
 	return slices.ContainsFunc(text.Vars(), func(name string) bool {
 		v, known := variableNamed(name)
-		return known && v.scope != allDevices
+		return known && v.perDevice
 	})
 }
 

@@ -106,22 +106,18 @@ func (d *doctor) runtime() {
 func (d *doctor) cdiSupport(r containerRuntime) {
 	const check = "runtime"
 	settings := d.readSettings(r.config) + d.readSettings(r.dropIns)
-	isEnabled := false
-	isDisabled := false
-	if r.cdiSetting != "" {
-		value := lastValue(settings, r.cdiSetting)
-		isEnabled = strings.HasPrefix(value, "true")
-		isDisabled = strings.HasPrefix(value, "false")
-	}
+	value := lastValue(settings, r.cdiSetting)
+	isEnabled := strings.HasPrefix(value, "true")
+	isDisabled := strings.HasPrefix(value, "false")
 	// containerd 1 has configurations of version 2. It only resolves CDI names on request.
-	mayBeOld := settings == "" || strings.Contains(settings, "version=2")
+	mayBeOld := r.isContainerd && (settings == "" || strings.Contains(settings, "version=2"))
 	fix := fmt.Sprintf("set %s in %s, and restart the runtime", r.setting, r.config)
 	switch {
 	case isDisabled && d.usesCDI():
 		d.add(problem, check, fix, r.name+" does not resolve CDI names")
 	case isDisabled:
 		d.add(warning, check, fix, r.name+" does not resolve CDI names")
-	case r.isContainerd && mayBeOld && !isEnabled && d.usesCDI():
+	case mayBeOld && !isEnabled && d.usesCDI():
 		d.add(warning, check, fix, r.name+" before 2.0 only resolves CDI names if enable_cdi is set")
 	default:
 		d.ok(check, r.name)
@@ -163,7 +159,7 @@ func (d *doctor) readSettings(glob string) string {
 }
 
 // lastValue returns the text after the last place of a setting, empty if there is none: a later line
-// overrides an earlier one.
+// overrides an earlier one. The end of the text is the last place of an empty setting.
 func lastValue(settings, setting string) string {
 	i := strings.LastIndex(settings, setting)
 	if i < 0 {

@@ -97,25 +97,18 @@ func (t statusText) device(d status.Device) {
 	for _, h := range d.Held {
 		holders = append(holders, "held by "+h.Namespace+"/"+h.Pod+"/"+h.Container)
 	}
-	t.put(indent, fold(holders, holders)...)
+	t.put(indent, fold(holders)...)
 }
 
-// events writes the latest events, oldest first. Consecutive events that only differ in their
-// times become one line with the time of the last. The status page has more of them.
+// events writes the latest events, oldest first. The status page has more of them.
 func (t statusText) events(events []status.Event) {
 	if len(events) > 0 {
 		fmt.Fprintln(t.w)
 	}
-	var texts []string
-	var lines []string
-	for _, e := range events {
-		text := strings.Join([]string{e.Resource, e.ID, e.What}, " ")
-		texts = append(texts, text)
-		lines = append(lines, stamp(e.Time)+" "+text)
-	}
 	const most = 10
-	folded := fold(texts, lines)
-	t.put("", folded[max(0, len(folded)-most):]...)
+	for _, e := range events[max(0, len(events)-most):] {
+		t.put("", strings.Join([]string{stamp(e.Time), e.Resource, e.ID, e.What}, " "))
+	}
 }
 
 // summary describes a resource in a few words. Without known holders, it says how many devices
@@ -139,14 +132,13 @@ func summary(r status.Resource) string {
 	return strings.Join(words, ", ")
 }
 
-// fold replaces consecutive lines with equal texts by the last of them and their number: "...
-// x3". texts and lines have the same length.
-func fold(texts, lines []string) []string {
+// fold replaces consecutive equal lines by one of them and their number: "... x3".
+func fold(lines []string) []string {
 	var folded []string
 	repeats := 1
 	for i, line := range lines {
 		isLast := i == len(lines)-1
-		if !isLast && texts[i+1] == texts[i] {
+		if !isLast && lines[i+1] == line {
 			repeats++
 			continue
 		}

@@ -54,7 +54,6 @@ func (instance) Status(context.Context) status.Status {
 const wantStatus = `generic-dp v1 on n1, not ready, serve since 2026-11-20 12:00:00 UTC
 configuration /etc/generic-dp, generation 1, loaded 2026-11-20 12:00:00 UTC
 
-2026-11-20 12:00:00 UTC example.com/a event 3
 2026-11-20 12:00:00 UTC example.com/a event 4
 2026-11-20 12:00:00 UTC example.com/a event 5
 2026-11-20 12:00:00 UTC example.com/a event 6
@@ -63,7 +62,8 @@ configuration /etc/generic-dp, generation 1, loaded 2026-11-20 12:00:00 UTC
 2026-11-20 12:00:00 UTC example.com/a event 9
 2026-11-20 12:00:00 UTC example.com/a event 10
 2026-11-20 12:00:00 UTC example.com/a usb:22 Unhealthy: device is gone
-2026-11-20 12:00:01 UTC example.com/a registered (start) x2
+2026-11-20 12:00:00 UTC example.com/a registered (start)
+2026-11-20 12:00:01 UTC example.com/a registered (start)
 
 example.com/b: no device
   usb.id "10c4:ea61" fits nothing: nearest 10c4:ea60 on /dev/ttyUSB1, a long way
