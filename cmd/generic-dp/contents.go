@@ -101,53 +101,42 @@ func details(old, next *device.Offer) []string {
 	lines := []string{}
 	for _, fact := range before {
 		if !slices.Contains(after, fact) {
-			lines = append(lines, "- "+fact)
+			lines = append(lines, "- "+fact.String())
 		}
 	}
 	for _, fact := range after {
 		if !slices.Contains(before, fact) {
-			lines = append(lines, "+ "+fact)
+			lines = append(lines, "+ "+fact.String())
 		}
 	}
 	return lines
 }
 
-// contents describes everything that a container gets from a device, one fact in each line. Lines
-// are compared as text, so each line must contain everything that matters about its fact.
-func contents(o *device.Offer) []string {
-	var facts []string
-	for _, f := range factsOf(editsOf(o), nil) {
-		facts = append(facts, f.String())
+// contents describes everything that a container gets from a device. Each fact must contain everything
+// that matters about it. A setting without effect is none.
+func contents(o *device.Offer) []fact {
+	facts := factsOf(editsOf(o), nil)
+	add := func(kind, text string) {
+		if text != "" {
+			facts = append(facts, fact{kind, text})
+		}
 	}
 	for _, name := range o.CDIDevices {
-		facts = append(facts, "CDI device "+name)
+		add("CDI device", name)
 	}
 	for _, e := range o.Annotations {
-		facts = append(facts, fmt.Sprintf("annotation %s=%s", e.Key, e.Value))
+		add("annotation", fmt.Sprintf("%s=%s", e.Key, e.Value))
 	}
-	return append(facts, settingsOf(o)...)
-}
-
-// settingsOf describes the settings of a device that are not lists. A setting without effect has
-// no line.
-func settingsOf(o *device.Offer) []string {
-	var facts []string
-	if len(o.NUMA) > 0 {
-		facts = append(facts, "numa "+cli.JoinInts(o.NUMA))
-	}
+	add("numa", cli.JoinInts(o.NUMA))
 	if o.CDI {
-		facts = append(facts, "cdi = true")
+		add("cdi", "= true")
 	}
 	if o.AlsoCDI {
-		facts = append(facts, `cdi = "auto"`)
+		add("cdi", `= "auto"`)
 	}
-	if o.HealthDir != "" {
-		facts = append(facts, "health_dir "+o.HealthDir)
-	}
+	add("health_dir", o.HealthDir)
 	// A device may become unusable by an edit that changes nothing else, such as the removal of
 	// dangerous = true.
-	if o.Problem != "" {
-		facts = append(facts, "cannot be used: "+o.Problem)
-	}
+	add("cannot be used:", o.Problem)
 	return facts
 }

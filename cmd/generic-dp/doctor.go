@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -145,7 +144,7 @@ func (d *doctor) configuration(ctx context.Context) {
 	if err != nil {
 		fix := "generic-dp check"
 		if errors.Is(err, fs.ErrNotExist) {
-			fix = d.writeFix()
+			fix = "generic-dp init writes one"
 		}
 		firstLine, _, _ := strings.Cut(err.Error(), "\n")
 		d.add(problem, check, fix, firstLine)
@@ -173,19 +172,6 @@ func (d *doctor) configuration(ctx context.Context) {
 	for _, p := range view.Problems {
 		d.add(warning, "host", "", p.Subject+": "+p.Reason)
 	}
-}
-
-// writeFix returns the command that writes a first configuration to --config. If --config is no
-// .toml file, it is taken as a directory, since it does not exist.
-func (d *doctor) writeFix() string {
-	file := d.config
-	dir := filepath.Dir(file)
-	isFile := filepath.Ext(file) == ".toml"
-	if !isFile {
-		dir = d.config
-		file = filepath.Join(dir, "config.toml")
-	}
-	return "mkdir -p " + cli.ShellQuote(dir) + " && generic-dp init > " + cli.ShellQuote(file)
 }
 
 // others finds other plugins with the resources of the configuration, and other CDI specs with

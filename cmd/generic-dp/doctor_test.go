@@ -83,7 +83,7 @@ func TestDoctor(t *testing.T) {
 	if err := os.Remove(dir + "/config.toml"); err != nil {
 		t.Fatal(err)
 	}
-	if found, _ = diagnose(t, dir); !strings.HasSuffix(found["configuration"].Fix, " > "+dir+"/config.toml") {
+	if found, _ = diagnose(t, dir); !strings.HasPrefix(found["configuration"].Fix, "generic-dp init") {
 		t.Errorf("without a configuration: %+v", found["configuration"])
 	}
 }
