@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -118,12 +117,8 @@ func quote(s string) string {
 	if len(s) <= longestQuote {
 		return fmt.Sprintf("%q", s)
 	}
-	cut := longestQuote
 	// A cut within a character would appear as an escape.
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return fmt.Sprintf("%q...", s[:cut])
+	return fmt.Sprintf("%q...", strings.ToValidUTF8(s[:longestQuote], ""))
 }
 
 // list returns names in quotes, separated by commas.

@@ -2,8 +2,8 @@ package health
 
 import (
 	"context"
-	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -13,7 +13,8 @@ import (
 const onceLate = 100 * time.Millisecond
 
 // Once runs each check with a Prober until all have a result, for a command, and returns the results by ID. A
-// check that has not returned within limit fails. Checks that hang end when the kernel returns.
+// check that has not returned within limit fails, and one that had to wait for others is pending. Checks that
+// hang end when the kernel returns.
 func Once(
 	ctx context.Context,
 	local func(path string) string,
@@ -38,14 +39,8 @@ func (p *Prober) once(ctx context.Context, checks map[string]device.Check, limit
 	}()
 	for {
 		results := p.Results()
-		isComplete := true
-		for id, reason := range results {
-			if reason == ReasonPending {
-				isComplete = false
-				results[id] = fmt.Sprintf("not checked within %s: other checks took longer", limit)
-			}
-		}
-		if isComplete || ctx.Err() != nil {
+		isPending := slices.Contains(slices.Collect(maps.Values(results)), ReasonPending)
+		if !isPending || ctx.Err() != nil {
 			return results
 		}
 		select {
