@@ -17,26 +17,11 @@ const (
 	maxAttributeName = 32 // characters, without a domain
 )
 
-// reservedAttributes are published for every device, so that a claim can select a device by its ID
-// or its resource. The attributes of the configuration need other names.
-var reservedAttributes = []string{"id", "resource"}
-
-// claimAttributes reads v as a table of attributes, by name.
-// The order is the order of the names. Only the first maxAttributes are read.
+// claimAttributes reads v as a table of attributes, by name. The order is the order of the names.
 func (v value) claimAttributes() []Attribute {
 	var all []Attribute
 	for name, e := range v.userKeys("of strings", "the name of an attribute") {
-		switch {
-		case slices.Contains(reservedAttributes, name):
-			e.report(quote(name) + " is reserved: every device has this attribute")
-		// A domain is not part of the name: the driver's own domain is the default.
-		case !isClaimName(name):
-			e.report(quote(name) + " is not a valid attribute name: it " + claimNameRule)
-		case len(all) == maxAttributes:
-			v.report(fmt.Sprintf("the table has more than %d attributes", maxAttributes))
-			return all
-		}
-		// An invalid name is already reported. Reading the value reports its problems as well.
+		e.claimName(name, "attribute", "id", "resource")
 		a := e.claimAttribute()
 		a.Name = name
 		all = append(all, a)
@@ -44,12 +29,17 @@ func (v value) claimAttributes() []Attribute {
 	return all
 }
 
-// claimNameRule is the rule for names of attributes and capacities.
-const claimNameRule = `must consist of letters, digits and "_", not begin with a digit, and have at most 32 characters`
-
-// isClaimName reports whether a name is valid for an attribute or a capacity (validateQualifiedName
-// in pkg/apis/resource/validation of Kubernetes).
-func isClaimName(name string) bool { return isIdentifier(name) && len(name) <= maxAttributeName }
+// claimName checks the name of v, an attribute or a capacity (validateQualifiedName in
+// pkg/apis/resource/validation of Kubernetes). A domain is not part of it: the driver's own domain is the
+// default. reserved are names that are published for every device.
+func (v value) claimName(name, what string, reserved ...string) {
+	if slices.Contains(reserved, name) {
+		v.report(quote(name) + " is reserved: every device has it")
+	}
+	if !isIdentifier(name) || len(name) > maxAttributeName {
+		v.report(quote(name) + " is not a valid " + what + ` name: it must consist of letters, digits and "_", not begin with a digit, and have at most 32 characters`)
+	}
+}
 
 // claimAttribute reads v as the value of an attribute: a string, an integer, a boolean, or a table
 // that has the type as its key.
@@ -132,11 +122,7 @@ var capacityValue = role{want: `a quantity such as "10G"`, at: atListing}
 func (v value) capacities() []Capacity {
 	var all []Capacity
 	for name, e := range v.userKeys("of quantities", "the name of a capacity") {
-		if name == slotsName {
-			e.report(quote(name) + " is reserved: count is the number of slots")
-		} else if !isClaimName(name) {
-			e.report(quote(name) + " is not a valid capacity name: it " + claimNameRule)
-		}
+		e.claimName(name, "capacity", slotsName)
 		var c Capacity
 		if e.table() != nil {
 			c = e.readCapacity()
@@ -199,9 +185,8 @@ func (v value) checkQuantity(text string) {
 
 // checkCapacity reports capacities that no device can have.
 func (v value) checkCapacity(r *Resource) {
-	// A device has one limit for both, and only the table of attributes has a limit of its own.
-	if n := len(r.Attributes) + len(r.Capacity); len(r.Capacity) > 0 && n > maxAttributes {
-		v.child("capacity").report(fmt.Sprintf("with attributes, these are %d entries: want at most %d", n, maxAttributes))
+	if n := len(r.Attributes) + len(r.Capacity); n > maxAttributes {
+		v.report(fmt.Sprintf("attributes and capacity have %d entries: want at most %d", n, maxAttributes))
 	}
 	// A device without allowMultipleAllocations must not have a default (RequestPolicy of
 	// DeviceCapacity in k8s.io/api/resource/v1).
@@ -228,23 +213,18 @@ func (r *Resource) isShared() bool {
 // It returns empty strings if every version with dynamic resource allocation has it
 // (DRAConsumableCapacity and DRAPartitionableDevices in pkg/features).
 func (r *Resource) NeedsVersion() (what, version, otherwise string) {
-	if r.API != APIDRA {
+	const since = "1.36"
+	switch {
+	case r.API != APIDRA:
 		return "", "", ""
+	case r.Exclusive:
+		return `shared = "exclusive" with DRA`, since,
+			"older versions allocate devices that exclude each other to two claims, and the second pod starts only when the first one has ended"
+	case len(r.Capacity) > 0 && r.isShared():
+		return "capacity with count", since,
+			"older versions give a device to one claim, with all of its capacity"
 	}
-	var keys []string
-	var reasons []string
-	if len(r.Capacity) > 0 && r.isShared() {
-		keys = append(keys, "capacity with count")
-		reasons = append(reasons, "older versions give a device to one claim, with all of its capacity")
-	}
-	if r.Exclusive {
-		keys = append(keys, `shared = "exclusive" with DRA`)
-		reasons = append(reasons, "older versions allocate devices that exclude each other to two claims, and the second pod starts only when the first one has ended")
-	}
-	if len(keys) == 0 {
-		return "", "", ""
-	}
-	return strings.Join(keys, " and "), "1.36", strings.Join(reasons, "; ")
+	return "", "", ""
 }
 
 // readFeatures reads v as a table of values by the end of the name of their label. The order is the
@@ -253,9 +233,7 @@ func (r *Resource) NeedsVersion() (what, version, otherwise string) {
 func (r *Resource) readFeatures(v value) {
 	_, name, _ := strings.Cut(r.Name, "/")
 	for key, e := range v.userKeys("of strings", "the name of a feature") {
-		if !isClaimName(key) {
-			e.report(quote(key) + " is not a valid feature name: it " + claimNameRule)
-		}
+		e.claimName(key, "feature")
 		// Kubernetes limits the part of a label's name after the domain. A variable in the name
 		// counts as it is written.
 		if label := name + "." + key; len(label) > maxNamePart {

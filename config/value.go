@@ -305,9 +305,6 @@ func word[T ~string](v value, words []T) T {
 		names[i] = string(w)
 	}
 	want := "one of " + list(names)
-	if len(names) == 1 {
-		want = quote(names[0])
-	}
 	return T(v.checked(want, func(s string) error {
 		if slices.Contains(names, s) {
 			return nil
