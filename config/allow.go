@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -191,7 +190,7 @@ func (v value) needsDomain(domain string) {
 func (v value) needsMount(written, prefix string, whole bool) {
 	if !whole {
 		// Only the directory is certain: "/run/vendor/a*.sock" needs --allow=mount:/run/vendor.
-		prefix = cmp.Or(path.Dir(prefix+"x"), "PATH")
+		prefix = path.Dir(prefix + "x")
 	}
 	v.needs("mounting "+quote(written), allowMount+prefix, !whole)
 }

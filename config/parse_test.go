@@ -163,24 +163,6 @@ annotations = { "example.com/n" = "${resource}" }
 	}
 }
 
-func TestEach(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]config.Each{
-		`match.glob = "/dev/fuse"`: config.EachNode,
-		`match.usb = {}`:           config.EachDevice,
-		`match = { pci.class = "03", glob = "/dev/dri/*" }`:                 config.EachDevice,
-		`match = [{ usb = {} }, { pci = {} }]`:                              config.EachDevice,
-		`match = [{ usb = {} }, { glob = "/dev/x" }]` + "\neach = 'device'": config.EachDevice,
-		`match.usb = {}` + "\neach = 'node'":                                config.EachNode,
-		`match.glob = "/dev/ttyUSB*"` + "\neach = 'device'":                 config.EachDevice,
-	} {
-		cfg := parse(t, "[[resource]]\nname = 'a.b/c'\n"+text)
-		if got := cfg.Resources[0].Each; got != want {
-			t.Errorf("%s: each = %q, want %q", text, got, want)
-		}
-	}
-}
-
 func TestAccepted(t *testing.T) {
 	t.Parallel()
 	const head = "domain = 'example.com'\n[[resource]]\nname = 'x'\n"
