@@ -171,42 +171,53 @@ func notAllowed(what, word string) error {
 	return fmt.Errorf("%s requires --allow=%s", what, word)
 }
 
-// needs records that v requests a privilege without an argument, by its word.
-func (v value) needs(what, word string) {
-	v.needsIf(notAllowed(what, word).Error(), "", func(a Allow) bool {
-		return *a.words()[word]
-	})
+// need is a request that --allow may permit.
+type need struct {
+	Problem
+	// privilege is what it requires: a word of --allow, or a domain of --domains.
+	privilege string
+	// isPart is set if only a part of a path or a kind is known. CheckMount and CheckCDI check the results
+	// of variables and wildcards.
+	isPart bool
 }
 
-// needsIf records a problem of v, unless allowed reports that the privilege is granted.
-func (v value) needsIf(text, hint string, allowed func(Allow) bool) {
-	// The message is formatted now, while the place of v is known. Config.Check only filters.
-	v.r.needs = append(v.r.needs, need{v.problem(text, hint), allowed})
+// allowDomain is the need for a domain of --domains.
+const allowDomain = "domain:"
+
+// isMet reports whether a permits a need.
+func (a Allow) isMet(n need) bool {
+	if domain, isDomain := strings.CutPrefix(n.privilege, allowDomain); isDomain {
+		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
+	}
+	if hostPath, isMount := strings.CutPrefix(n.privilege, allowMount); isMount {
+		return a.CheckMount(hostPath) == nil || n.isPart && len(a.Mounts) > 0
+	}
+	if kind, isCDI := strings.CutPrefix(n.privilege, allowCDI); isCDI {
+		return a.CheckCDI(kind) == nil || n.isPart && len(a.CDI) > 0
+	}
+	return *a.words()[n.privilege]
+}
+
+// needs records that v requests a privilege.
+func (v value) needs(what, privilege string, isPart bool) {
+	p := v.problem(notAllowed(what, privilege).Error())
+	v.r.needs = append(v.r.needs, need{p, privilege, isPart})
 }
 
 // needsDomain records that v, the name of a resource, has a domain.
 func (v value) needsDomain(domain string) {
-	text := "the domain " + quote(domain) + " is not one of --domains"
-	v.needsIf(text, "add "+domain+" to --domains", func(a Allow) bool {
-		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
-	})
+	p := v.problem("the domain "+quote(domain)+" is not one of --domains", "add "+domain+" to --domains")
+	v.r.needs = append(v.r.needs, need{Problem: p, privilege: allowDomain + domain})
 }
 
 // needsMount records that v requests to mount paths that begin with prefix, or only prefix if whole
-// is set. Other paths are only known on a host, where CheckMount checks them.
+// is set.
 func (v value) needsMount(written, prefix string, whole bool) {
-	dir := prefix
 	if !whole {
 		// Only the directory is certain: "/run/vendor/a*.sock" needs --allow=mount:/run/vendor.
-		dir = strings.TrimSuffix(prefix[:strings.LastIndexByte(prefix, '/')+1], "/")
+		prefix = cmp.Or(path.Dir(prefix+"x"), "PATH")
 	}
-	refused := notAllowed("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"))
-	v.needsIf(refused.Error(), "", func(a Allow) bool {
-		if !whole {
-			return len(a.Mounts) > 0
-		}
-		return a.CheckMount(prefix) == nil
-	})
+	v.needs("mounting "+quote(written), allowMount+prefix, !whole)
 }
 
 // needsMounts records that v requests to mount the files that a glob selects.
@@ -217,20 +228,13 @@ func (v value) needsMounts(glob pattern.Values) {
 	}
 }
 
-// needsCDI records that v requests CDI devices of other specs whose names begin with prefix. Kinds with
-// wildcards are only known on a host, where CheckCDI checks them.
+// needsCDI records that v requests CDI devices of other specs whose names begin with prefix.
 func (v value) needsCDI(written, prefix string) {
 	kind, _, known := strings.Cut(prefix, "=")
 	if !known {
 		kind = "KIND"
 	}
-	refused := notAllowed("CDI device "+quote(written), allowCDI+kind)
-	v.needsIf(refused.Error(), "", func(a Allow) bool {
-		if !known {
-			return len(a.CDI) > 0
-		}
-		return a.CheckCDI(prefix) == nil
-	})
+	v.needs("CDI device "+quote(written), allowCDI+kind, !known)
 }
 
 // Check returns the requests of the configuration that are not allowed, as an error of type
@@ -239,7 +243,7 @@ func (v value) needsCDI(written, prefix string) {
 func (c *Config) Check(a Allow) error {
 	var refused []Problem
 	for _, n := range c.needs {
-		if !n.allowed(a) {
+		if !a.isMet(n) {
 			refused = append(refused, n.Problem)
 		}
 	}

@@ -42,7 +42,7 @@ func readContainer(v value) Container {
 	c.resolveCDI()
 	// The runtime runs hooks as root, whatever the security context of the pod permits.
 	if len(c.Hooks) > 0 {
-		v.child("hooks").needs("running programs as root on the host", allowHooks)
+		v.child("hooks").needs("running programs as root on the host", allowHooks, false)
 	}
 	return c
 }
@@ -160,7 +160,7 @@ func (v value) entries(what string, keys role) []device.Entry {
 		// checks the real names.
 		program := interpretedBy(environment, sample(entry.Key))
 		if v.name == "env" && program != "" {
-			key.needs("environment variable "+quote(name)+", which "+program+" reads,", allowEnv)
+			key.needs("environment variable "+quote(name)+", which "+program+" reads,", allowEnv, false)
 		}
 		all = append(all, entry)
 	}

@@ -123,7 +123,7 @@ func readMatch(v value) Match {
 	if m.Dangerous {
 		// The author of the configuration consents by this key, and the author of the DaemonSet by
 		// --allow. Both are required.
-		v.child("dangerous").needs("a device with access to the host itself", allowDangerous)
+		v.child("dangerous").needs("a device with access to the host itself", allowDangerous, false)
 	}
 	v.checkMatch(&m, sound)
 	return m

@@ -85,12 +85,6 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// need is a request that --allow may permit. allowed reports whether it does.
-type need struct {
-	Problem
-	allowed func(Allow) bool
-}
-
 // problems returns an error with the first of n problems in order, or nil if there are none. It sorts the
 // list. Files have one directory, so that their paths have the order of their names.
 func problems(list []Problem, n int) error {

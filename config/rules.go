@@ -209,7 +209,7 @@ func (v value) checkNets(r *Resource) {
 		return
 	}
 	// The interface disappears from the host while a container has it.
-	v.r.matches[index].child("net").needs("moving network interfaces of the host", allowNet)
+	v.r.matches[index].child("net").needs("moving network interfaces of the host", allowNet, false)
 }
 
 // checkCDI reports keys that require CDI, and resource names that cannot be the kind of a CDI

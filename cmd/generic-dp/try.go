@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
@@ -22,12 +21,11 @@ func newTry(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "try [RESOURCE[=N]]",
 		Short: "show what containers would get from serve",
-		Long: `try prints each resource, its devices and what a container would get from serve.
-It needs no privileges except for reading /sys and /dev, and writes nothing.
-
-With RESOURCE, it requests N devices (default 1), and prints what the container
-would get: as text (table), as the answer to the kubelet (json), or as arguments
-of podman run (podman).
+		Long: `try prints the devices that a container would get from serve if it requested one
+of each resource, or N of RESOURCE (default 1), and what comes with them: as text
+(table), as the answer to the kubelet (json), or as arguments of podman run
+(podman). It needs no privileges except for reading /sys and /dev, and writes
+nothing.
 
   eval podman run --rm $(generic-dp try -o podman zigbee) alpine ls /dev`,
 		Args: cli.WantArgs(0, 1, "want at most one RESOURCE or RESOURCE=N"),
@@ -50,11 +48,18 @@ of podman run (podman).
 			view.Probe(cmd.Context(), f.paths)
 			p := printer{flags: f, out: cmd.OutOrStdout()}
 			if len(args) > 0 {
-				return p.allocate(view, name, size, *output)
+				m, err := named(view.Matched.Resources, name)
+				if err != nil {
+					return err
+				}
+				return p.allocate(m, size, *output)
 			}
 			err = warn(cmd.ErrOrStderr(), view)
 			for i := range view.Matched.Resources {
-				p.resource(&view.Matched.Resources[i])
+				// A rejected request is part of the output.
+				if err := p.allocate(&view.Matched.Resources[i], size, *output); err != nil {
+					p.printf("%v\n", err)
+				}
 			}
 			return err
 		},
@@ -88,13 +93,9 @@ type printer struct {
 
 func (p printer) printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
 
-// allocate prints what a container with some slots of a resource gets. name may lack its domain. It
-// fails if fewer slots are healthy, or if serve would reject the request.
-func (p printer) allocate(view *agent.View, name string, size int, output string) error {
-	m, err := named(view.Matched.Resources, name)
-	if err != nil {
-		return err
-	}
+// allocate prints what a container with some slots of a resource gets. It fails if fewer slots are healthy,
+// or if serve would reject the request.
+func (p printer) allocate(m *matchers.Offered, size int, output string) error {
 	healthy, all := countSlots(m)
 	// The scheduler would not place such a pod on the node, so Allocate is never called for it.
 	if healthy < size {
@@ -102,7 +103,7 @@ func (p printer) allocate(view *agent.View, name string, size int, output string
 	}
 	c, err := p.flags.paths.Allocate(m, size)
 	if err != nil {
-		return fmt.Errorf("a container that requests %d is rejected: %w", size, err)
+		return fmt.Errorf("%s: a container that requests %d is rejected: %w", m.Name, size, err)
 	}
 	switch output {
 	case "json":
@@ -111,7 +112,7 @@ func (p printer) allocate(view *agent.View, name string, size int, output string
 		return p.podman(c)
 	}
 	// The default is the text: the slots first, since the kubelet chooses them, not the user.
-	p.printf("%s\n", strings.Join(c.Slots, "\n"))
+	p.printf("%s: %s\n", m.Name, strings.Join(c.Slots, ", "))
 	p.container(c)
 	return nil
 }
@@ -162,46 +163,4 @@ func tooFew(name string, healthy, all, size int) error {
 		hint = "count in the configuration sets how many slots a device has"
 	}
 	return fmt.Errorf("%s: allocatable %d of %s, want %d\n  hint: %s", name, healthy, cli.Count(all, "slot"), size, hint)
-}
-
-// resource prints a resource, its devices and what a container would get that requests one. A
-// rejected request is part of the output, not an error.
-func (p printer) resource(m *matchers.Offered) {
-	if len(m.Offers) == 0 {
-		p.printf("%s: 0 devices on this host\n", m.Name)
-		return
-	}
-	healthy, all := countSlots(m)
-	p.printf("%s: %s, allocatable %d of %s\n", m.Name, cli.Count(len(m.Offers), "device"), healthy, cli.Count(all, "slot"))
-	for _, o := range m.Offers {
-		d := status.NewDevice(o, o.Problem == "", o.Problem)
-		p.printf("  %s  %s\n", d.ID, describe(&d))
-	}
-	if healthy == 0 {
-		return
-	}
-	c, err := p.flags.paths.Allocate(m, 1)
-	if err != nil {
-		p.printf("  a container that requests 1 is rejected: %v\n", err)
-		return
-	}
-	p.printf("  a container that requests 1 gets %s with\n", c.Slots[0])
-	p.container(c)
-}
-
-// describe describes a device in one line: its health, the reason, its slots if it has several,
-// and its nodes.
-func describe(d *status.Device) string {
-	text := d.Health
-	if d.Reason != "" {
-		text += " (" + d.Reason + ")"
-	}
-	if d.Slots > 1 {
-		text += ", " + cli.Count(d.Slots, "slot")
-	}
-	host := d.Host()
-	if len(host) > 0 {
-		text += "  " + strings.Join(host, " ")
-	}
-	return text
 }
