@@ -34,7 +34,7 @@ plugin: ## the plugin of kubectl, bin/kubectl-generic_dp
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(PLUGIN) ./cmd/kubectl-generic_dp
 
 run: build ## try the quickstart configuration on this host, without a kubelet
-	$(BIN) try --once --config examples/configs/quickstart.toml
+	$(BIN) try --config examples/configs/quickstart.toml
 
 # On a disk, many small files take most of the time: tests use /dev/shm if it has 4 GB
 # (containers usually get 64 MiB). The directory must have the same name each time, or go test never

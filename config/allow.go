@@ -129,48 +129,32 @@ func (a Allow) String() string {
 // CheckMount returns an error unless a path of the host may be mounted: it must be clean, and at or
 // below one of a.Mounts.
 func (a Allow) CheckMount(hostPath string) error {
+	isAllowed := func(allowed string) bool {
+		// The "/" at the end keeps /run/vendor from permitting /run/vendor-secrets.
+		dir := strings.TrimSuffix(allowed, "/") + "/"
+		return hostPath == allowed || strings.HasPrefix(hostPath, dir)
+	}
 	// A path with ".." could start with a permitted directory and leave it again.
-	if path.Clean(hostPath) == hostPath && a.mayMount(hostPath, true) {
+	isClean := path.Clean(hostPath) == hostPath
+	if isClean && slices.ContainsFunc(a.Mounts, isAllowed) {
 		return nil
 	}
 	return notAllowed("mount "+hostPath, allowMount+hostPath+" or a directory above it")
 }
 
-// mayMount reports whether a path can be at or below one of a.Mounts. If whole is set, prefix is
-// the path. Otherwise the path begins with prefix, and the rest is not known yet.
-func (a Allow) mayMount(prefix string, whole bool) bool {
-	for _, allowed := range a.Mounts {
-		// The "/" at the end keeps /run/vendor from permitting /run/vendor-secrets.
-		dir := strings.TrimSuffix(allowed, "/") + "/"
-		if prefix == allowed || strings.HasPrefix(prefix, dir) {
-			return true
-		}
-		// The prefix may end in the middle of an element, above the permitted directory.
-		mayReach := strings.HasPrefix(dir, prefix)
-		if !whole && mayReach {
-			return true
-		}
-	}
-	return false
-}
-
 // CheckCDI returns an error unless a CDI device of another spec may be used.
 func (a Allow) CheckCDI(name string) error {
 	kind, _, _ := strings.Cut(name, "=")
-	if a.mayUse(kind) {
-		return nil
-	}
-	return notAllowed("CDI device "+name, allowCDI+kind)
-}
-
-// mayUse reports whether CDI devices of a kind may be used.
-func (a Allow) mayUse(kind string) bool {
-	return slices.ContainsFunc(a.CDI, func(allowed string) bool {
+	isAllowed := func(allowed string) bool {
 		// The pattern was valid in Set. An invalid one in an Allow that a program has filled in
 		// permits nothing.
 		p, err := pattern.Parse(pattern.Text, allowed)
 		return err == nil && p.Match(kind)
-	})
+	}
+	if slices.ContainsFunc(a.CDI, isAllowed) {
+		return nil
+	}
+	return notAllowed("CDI device "+name, allowCDI+kind)
 }
 
 // CheckEnv returns an error unless a container may have an environment variable.
@@ -187,41 +171,53 @@ func notAllowed(what, word string) error {
 	return fmt.Errorf("%s requires --allow=%s", what, word)
 }
 
-// needs records that v requests a privilege without an argument, by its word.
-func (v value) needs(what, word string) {
-	v.needsIf(notAllowed(what, word).Error(), "", func(a Allow) bool {
-		return *a.words()[word]
-	})
+// need is a request that --allow may permit.
+type need struct {
+	Problem
+	// privilege is what it requires: a word of --allow, or a domain of --domains.
+	privilege string
+	// isPart is set if only a part of a path or a kind is known. CheckMount and CheckCDI check the results
+	// of variables and wildcards.
+	isPart bool
 }
 
-// needsIf records a problem of v, unless allowed reports that the privilege is granted.
-func (v value) needsIf(text, hint string, allowed func(Allow) bool) {
-	// The message is formatted now, while the place of v is known. Config.Check only filters.
-	r := v.problem(text, hint)
-	r.allowed = allowed
-	v.r.needs = append(v.r.needs, r)
+// allowDomain is the need for a domain of --domains.
+const allowDomain = "domain:"
+
+// isMet reports whether a permits a need.
+func (a Allow) isMet(n need) bool {
+	if domain, isDomain := strings.CutPrefix(n.privilege, allowDomain); isDomain {
+		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
+	}
+	if hostPath, isMount := strings.CutPrefix(n.privilege, allowMount); isMount {
+		return a.CheckMount(hostPath) == nil || n.isPart && len(a.Mounts) > 0
+	}
+	if kind, isCDI := strings.CutPrefix(n.privilege, allowCDI); isCDI {
+		return a.CheckCDI(kind) == nil || n.isPart && len(a.CDI) > 0
+	}
+	return *a.words()[n.privilege]
+}
+
+// needs records that v requests a privilege.
+func (v value) needs(what, privilege string, isPart bool) {
+	p := v.problem(notAllowed(what, privilege).Error())
+	v.r.needs = append(v.r.needs, need{p, privilege, isPart})
 }
 
 // needsDomain records that v, the name of a resource, has a domain.
 func (v value) needsDomain(domain string) {
-	text := "the domain " + quote(domain) + " is not one of --domains"
-	v.needsIf(text, "add "+domain+" to --domains", func(a Allow) bool {
-		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
-	})
+	p := v.problem("the domain "+quote(domain)+" is not one of --domains", "add "+domain+" to --domains")
+	v.r.needs = append(v.r.needs, need{Problem: p, privilege: allowDomain + domain})
 }
 
 // needsMount records that v requests to mount paths that begin with prefix, or only prefix if whole
-// is set. CheckMount later checks the results of variables and wildcards.
+// is set.
 func (v value) needsMount(written, prefix string, whole bool) {
-	dir := prefix
 	if !whole {
 		// Only the directory is certain: "/run/vendor/a*.sock" needs --allow=mount:/run/vendor.
-		dir = strings.TrimSuffix(prefix[:strings.LastIndexByte(prefix, '/')+1], "/")
+		prefix = cmp.Or(path.Dir(prefix+"x"), "PATH")
 	}
-	refused := notAllowed("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"))
-	v.needsIf(refused.Error(), "", func(a Allow) bool {
-		return a.mayMount(prefix, whole)
-	})
+	v.needs("mounting "+quote(written), allowMount+prefix, !whole)
 }
 
 // needsMounts records that v requests to mount the files that a glob selects.
@@ -233,31 +229,24 @@ func (v value) needsMounts(glob pattern.Values) {
 }
 
 // needsCDI records that v requests CDI devices of other specs whose names begin with prefix.
-// CheckCDI later checks the results of variables and wildcards.
 func (v value) needsCDI(written, prefix string) {
 	kind, _, known := strings.Cut(prefix, "=")
 	if !known {
 		kind = "KIND"
 	}
-	refused := notAllowed("CDI device "+quote(written), allowCDI+kind)
-	v.needsIf(refused.Error(), "", func(a Allow) bool {
-		// A kind with a wildcard or a variable is not known yet. If no kind is permitted at all, the
-		// request can already be refused.
-		if !known {
-			return len(a.CDI) > 0
-		}
-		return a.mayUse(kind)
-	})
+	v.needs("CDI device "+quote(written), allowCDI+kind, !known)
 }
 
 // Check returns the requests of the configuration that are not allowed, as an error of type
 // Problems, or nil. It can only check the literal prefix of names with variables or wildcards:
 // CheckMount, CheckCDI and CheckEnv must check the results.
 func (c *Config) Check(a Allow) error {
-	// DeleteFunc changes its argument, and c may be checked again with other privileges.
-	refused := slices.DeleteFunc(slices.Clone(c.needs), func(n report) bool {
-		return n.allowed(a)
-	})
+	var refused []Problem
+	for _, n := range c.needs {
+		if !a.isMet(n) {
+			refused = append(refused, n.Problem)
+		}
+	}
 	return problems(refused, len(refused))
 }
 
@@ -322,35 +311,16 @@ var environment = []interpreted{
 	{"a container runtime", "NVIDIA_* AMD_VISIBLE_DEVICES HABANA_VISIBLE_DEVICES ASCEND_*"},
 }
 
-// interpretedBy returns the program that interprets a name, or an empty string. open is set if the
-// name has variables whose values are only known at Allocate. These are numbers, so that digits are
-// ignored then.
-func interpretedBy(list []interpreted, name string, open bool) string {
-	if open {
-		name = withoutDigits(name)
-	}
+// interpretedBy returns the program that interprets a name, or an empty string.
+func interpretedBy(list []interpreted, name string) string {
 	for _, i := range list {
-		names := i.names
-		if open {
-			names = withoutDigits(names)
-		}
-		for want := range strings.FieldsSeq(names) {
+		for want := range strings.FieldsSeq(i.names) {
 			if isInterpreted(want, name) {
 				return i.by
 			}
 		}
 	}
 	return ""
-}
-
-// withoutDigits returns s without decimal digits.
-func withoutDigits(s string) string {
-	return strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return -1
-		}
-		return r
-	}, s)
 }
 
 // isInterpreted reports whether a name matches an element of interpreted.names.
@@ -363,15 +333,22 @@ func isInterpreted(want, name string) bool {
 	return name == want || isOpen && strings.HasPrefix(name, prefix)
 }
 
+// digits are the numbers in names that are interpreted: PS4 and k8s.io.
+var digits = []string{"4", "8"}
+
 // interpretedKey returns the program that interprets a key. The key has the values of a device, and
-// its open variables become numbers.
+// its open variables become numbers: "PS${index}", "cdi.k${index}s.io".
 func interpretedKey(list []interpreted, key device.Text) string {
-	number := func(string) (string, bool) {
-		return "0", true
+	for _, digit := range digits {
+		name := key.Expand(func(string) (string, bool) {
+			return digit, true
+		})
+		by := interpretedBy(list, name.String())
+		if by != "" {
+			return by
+		}
 	}
-	name := key.Expand(number).String()
-	open := len(key.Vars()) > 0
-	return interpretedBy(list, name, open)
+	return ""
 }
 
 // CheckAnnotation returns an error if a container must not have an annotation, because a program

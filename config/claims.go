@@ -28,12 +28,12 @@ func (v value) claimAttributes() []Attribute {
 	for name, e := range v.userKeys("of strings", "the name of an attribute") {
 		switch {
 		case slices.Contains(reservedAttributes, name):
-			e.report(quote(name)+" is reserved: every device has this attribute", "")
+			e.report(quote(name) + " is reserved: every device has this attribute")
 		// A domain is not part of the name: the driver's own domain is the default.
 		case !isClaimName(name):
-			e.report(quote(name)+" is not a valid attribute name: it "+claimNameRule, "")
+			e.report(quote(name) + " is not a valid attribute name: it " + claimNameRule)
 		case len(all) == maxAttributes:
-			v.report(fmt.Sprintf("the table has more than %d attributes", maxAttributes), "")
+			v.report(fmt.Sprintf("the table has more than %d attributes", maxAttributes))
 			return all
 		}
 		// An invalid name is already reported. Reading the value reports its problems as well.
@@ -79,7 +79,7 @@ func (v value) readTyped() Attribute {
 			// The last key wins. A table with two keys is reported below.
 			v.checkTyped(a)
 		}
-		t.key(string(name), stringForm, read, help)
+		t.key(string(name), read, help)
 	}
 	sound := v.read(func(t *table) {
 		bind(t, device.IntType, "a number, decimal or hexadecimal with 0x")
@@ -103,7 +103,7 @@ func (v value) checkTyped(a Attribute) {
 	if len(a.Value.Vars()) == 0 {
 		text := a.Value.String()
 		if _, err := device.ParseTyped(a.Type, text); err != nil {
-			v.report(quote(text)+" "+err.Error(), "")
+			v.report(quote(text) + " " + err.Error())
 		}
 		return
 	}
@@ -115,7 +115,7 @@ func (v value) checkTyped(a Attribute) {
 	attribute, isAttribute := device.FindAttribute(a.Value[0].Var)
 	if isAttribute && attribute.Kind.IsHexadecimal() {
 		name := a.Value[0].Var
-		v.report(fmt.Sprintf("${%s} is hexadecimal: want %q", name, "0x${"+name+"}"), "")
+		v.report(fmt.Sprintf("${%s} is hexadecimal: want %q", name, "0x${"+name+"}"))
 	}
 }
 
@@ -133,9 +133,9 @@ func (v value) capacities() []Capacity {
 	var all []Capacity
 	for name, e := range v.userKeys("of quantities", "the name of a capacity") {
 		if name == slotsName {
-			e.report(quote(name)+" is reserved: count is the number of slots", "")
+			e.report(quote(name) + " is reserved: count is the number of slots")
 		} else if !isClaimName(name) {
-			e.report(quote(name)+" is not a valid capacity name: it "+claimNameRule, "")
+			e.report(quote(name) + " is not a valid capacity name: it " + claimNameRule)
 		}
 		var c Capacity
 		if e.table() != nil {
@@ -153,10 +153,10 @@ func (v value) capacities() []Capacity {
 func (v value) readCapacity() Capacity {
 	var c Capacity
 	sound := v.read(func(t *table) {
-		bind(t, "value", quantityForm, &c.Value, value.quantityText, "the amount that the device has")
-		t.require("value", `a quantity such as "10G"`, "")
+		bind(t, "value", &c.Value, value.quantityText, "the amount that the device has")
+		t.require("value", `a quantity such as "10G"`)
 		// The default has no variables: the API server compares it with requests.
-		bind(t, "default", quantityForm, &c.Default, value.quantity, "what a claim gets that requests no amount")
+		bind(t, "default", &c.Default, value.quantity, "what a claim gets that requests no amount")
 	})
 	// Without a text there is nothing to check, and after a problem the amounts may be missing. If the
 	// value has variables, the default is compared with the value of each device later.
@@ -165,7 +165,7 @@ func (v value) readCapacity() Capacity {
 		// The default may be more than the value.
 		_, field, err := device.NewCapacity(c.Value.String(), c.Default)
 		if err != nil {
-			v.child(field).report(err.Error(), "")
+			v.child(field).report(err.Error())
 		}
 	}
 	return c
@@ -193,7 +193,7 @@ func (v value) quantity() string {
 // checkQuantity reports a text that is not a quantity of Kubernetes, such as "10G" or "512Mi".
 func (v value) checkQuantity(text string) {
 	if _, _, err := device.NewCapacity(text, ""); err != nil {
-		v.report(err.Error(), "")
+		v.report(err.Error())
 	}
 }
 
@@ -201,7 +201,7 @@ func (v value) checkQuantity(text string) {
 func (v value) checkCapacity(r *Resource) {
 	// A device has one limit for both, and only the table of attributes has a limit of its own.
 	if n := len(r.Attributes) + len(r.Capacity); len(r.Capacity) > 0 && n > maxAttributes {
-		v.child("capacity").report(fmt.Sprintf("with attributes, these are %d entries: want at most %d", n, maxAttributes), "")
+		v.child("capacity").report(fmt.Sprintf("with attributes, these are %d entries: want at most %d", n, maxAttributes))
 	}
 	// A device without allowMultipleAllocations must not have a default (RequestPolicy of
 	// DeviceCapacity in k8s.io/api/resource/v1).
@@ -254,12 +254,12 @@ func (r *Resource) readFeatures(v value) {
 	_, name, _ := strings.Cut(r.Name, "/")
 	for key, e := range v.userKeys("of strings", "the name of a feature") {
 		if !isClaimName(key) {
-			e.report(quote(key)+" is not a valid feature name: it "+claimNameRule, "")
+			e.report(quote(key) + " is not a valid feature name: it " + claimNameRule)
 		}
 		// Kubernetes limits the part of a label's name after the domain. A variable in the name
 		// counts as it is written.
 		if label := name + "." + key; len(label) > maxNamePart {
-			e.report(fmt.Sprintf("the label %q has more than %d characters after the domain", label, maxNamePart), "")
+			e.report(fmt.Sprintf("the label %q has more than %d characters after the domain", label, maxNamePart))
 		}
 		r.Features = append(r.Features, Attribute{Name: key, Value: e.text(attributeValue)})
 	}

@@ -41,9 +41,9 @@ type Config struct {
 	// Notes suggest better ways to write valid keys, in file order.
 	Notes []Problem
 	// needs are the privileges that the configuration requests, in file order.
-	needs []report
+	needs []need
 	// starts are the positions of the resources, with the rest of Resource.Place in Place.
-	starts []report
+	starts []Problem
 }
 
 // Resource is one [[resource]].

@@ -23,7 +23,7 @@ func readContainer(v value) Container {
 		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
-		t.key("cdi", cdiForm, c.readCDI,
+		t.key("cdi", c.readCDI,
 			"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
 		// The response to Allocate only has nodes, mounts, environment variables, annotations and CDI names
 		// (ContainerAllocateResponse in k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1). The next keys need a
@@ -35,14 +35,14 @@ func readContainer(v value) Container {
 			"hooks, programs of the host that the runtime runs")
 		t.count("max_per_container", &c.MaxPerContainer, maxCount,
 			"how many slots of one device one container may get")
-		bind(t, "health_dir", stringForm, &c.HealthDir, value.healthDir,
+		bind(t, "health_dir", &c.HealthDir, value.healthDir,
 			"path of a read-only directory with the file healthy, which exists while the device is healthy and has not moved")
 	})
 	// The keys may be in any order, so that what depends on several of them follows here.
 	c.resolveCDI()
 	// The runtime runs hooks as root, whatever the security context of the pod permits.
 	if len(c.Hooks) > 0 {
-		v.child("hooks").needs("running programs as root on the host", allowHooks)
+		v.child("hooks").needs("running programs as root on the host", allowHooks, false)
 	}
 	return c
 }
@@ -89,7 +89,7 @@ func (v value) healthDir() string {
 	}
 	// A relative path is already reported.
 	if strings.HasPrefix(dir, "/") {
-		v.report(quote(dir)+" may hide files that containers need: want a directory of its own below /run, /tmp or /var/run", "")
+		v.report(quote(dir) + " may hide files that containers need: want a directory of its own below /run, /tmp or /var/run")
 	}
 	return dir
 }
@@ -102,8 +102,7 @@ func (v value) absolute(want string) string {
 		return s
 	}
 	// The text has no variables, so that it is its own sample.
-	rule, _ := absolutePath(s, s)
-	v.violates(s, rule, "")
+	v.violates(s, absolutePath(s, s))
 	return s
 }
 
@@ -111,7 +110,7 @@ func (v value) absolute(want string) string {
 // permissions are equal strings. The field keeps its default if the value is invalid.
 func (t *table) permissions(into *string, help string) {
 	const want = `some of "r", "w" and "m"`
-	check := func(s string) (rule, hint string) {
+	check := func(s string) error {
 		sorted := ""
 		for _, p := range "rwm" {
 			if strings.ContainsRune(s, p) {
@@ -121,15 +120,15 @@ func (t *table) permissions(into *string, help string) {
 		// sorted has each letter once: a repeated letter or another one makes s longer.
 		hasOthers := len(sorted) != len(s)
 		if s == "" || hasOthers {
-			return "is not a set of permissions: want " + want + ", each once", ""
+			return broken("is not a set of permissions: want " + want + ", each once")
 		}
 		*into = sorted
-		return "", ""
+		return nil
 	}
 	read := func(v value) {
 		v.checked(want, check)
 	}
-	t.key("permissions", stringForm, read, help)
+	t.key("permissions", read, help)
 }
 
 // entries binds a key to a table of environment variables or annotations, whose keys are
@@ -138,7 +137,7 @@ func (t *table) entries(name string, into *[]device.Entry, what string, keys rol
 	read := func(v value) []device.Entry {
 		return v.entries(what, keys)
 	}
-	bind(t, name, userKeysForm(orTable(stringForm, readEntry)), into, read, help)
+	bind(t, name, into, read, help)
 }
 
 // entries reads v as a table of environment variables or annotations.
@@ -157,11 +156,11 @@ func (v value) entries(what string, keys role) []device.Entry {
 		// Only a value that differs between devices is joined with the separator. Any other value
 		// appears once per container.
 		entry.PerDevice = perDevice(entry.Value)
-		// Annotations that a program interprets are refused in any case: see annotationName. The samples
-		// are valid values, so that digits count here. CheckEnv checks the real names.
-		program := interpretedBy(environment, sample(entry.Key), false)
+		// Annotations that a program interprets are refused in any case: see annotationName. CheckEnv
+		// checks the real names.
+		program := interpretedBy(environment, sample(entry.Key))
 		if v.name == "env" && program != "" {
-			key.needs("environment variable "+quote(name)+", which "+program+" reads,", allowEnv)
+			key.needs("environment variable "+quote(name)+", which "+program+" reads,", allowEnv, false)
 		}
 		all = append(all, entry)
 	}
@@ -185,7 +184,7 @@ func readEntry(v value) device.Entry {
 	var e device.Entry
 	v.read(func(t *table) {
 		t.text("value", &e.Value, entryValue, "the value for one device")
-		t.require("value", "the value for one device", "")
+		t.require("value", "the value for one device")
 		t.literal("separator", &e.Separator, "text between the values of several devices")
 		t.literal("prefix", &e.Prefix, "text before all values")
 		t.literal("suffix", &e.Suffix, "text after all values")
@@ -207,11 +206,8 @@ func readOwner(v value) *device.Owner {
 	v.read(func(t *table) {
 		t.unixID("uid", &o.UID, "number of a user")
 		t.unixID("gid", &o.GID, "number of a group")
-		bind(t, "mode", stringForm, &o.Mode, value.mode, "permissions, three octal digits")
+		bind(t, "mode", &o.Mode, value.mode, "permissions, three octal digits")
 	})
-	if v.isEmpty() {
-		v.report("the table is empty: want at least one of uid, gid and mode", "")
-	}
 	return o
 }
 
@@ -222,7 +218,7 @@ func (t *table) unixID(name string, into **uint32, help string) {
 		id := uint32(v.integer(0, maxUnixID))
 		return &id
 	}
-	bind(t, name, integerForm(0, maxUnixID), into, read, help)
+	bind(t, name, into, read, help)
 }
 
 // mode reads v as permission bits. It returns nil if they are invalid. They are a string because
@@ -235,14 +231,14 @@ func (v value) mode() *uint32 {
 		maxBits = 0o777
 	)
 	var mode *uint32
-	v.checked(want, func(s string) (rule, hint string) {
+	v.checked(want, func(s string) error {
 		bits, err := strconv.ParseUint(s, 8, 32)
 		if err != nil || bits > maxBits || len(s) < minDigits {
-			return "is not a mode: want " + want, ""
+			return broken("is not a mode: want " + want)
 		}
 		mode = new(uint32)
 		*mode = uint32(bits)
-		return "", ""
+		return nil
 	})
 	return mode
 }
@@ -256,35 +252,22 @@ func readHook(v value) device.Hook {
 	var h device.Hook
 	v.read(func(t *table) {
 		words(t, "hook_name", &h.Name, hookNames, "when the hook runs")
-		t.require("hook_name", `a stage such as "createContainer"`, "")
+		t.require("hook_name", `a stage such as "createContainer"`)
 		// The runtime does not search PATH: the OCI runtime specification requires an absolute
 		// path.
 		readPath := func(v value) string {
 			return v.absolute(`a path such as "/usr/bin/nvidia-ctk"`)
 		}
-		bind(t, "path", stringForm, &h.Path, readPath, "absolute path of the program on the host")
-		t.require("path", "the path of a program on the host", "")
-		readArgs := func(v value) []string {
+		bind(t, "path", &h.Path, readPath, "absolute path of the program on the host")
+		t.require("path", "the path of a program on the host")
+		readTexts := func(v value) []string {
 			return v.literals("a string or a list of strings")
 		}
-		bind(t, "args", stringsForm, &h.Args, readArgs, "arguments of the program, beginning with its name")
-		bind(t, "env", stringsForm, &h.Env, value.hookEnv, `environment of the program: "NAME=VALUE"`)
+		bind(t, "args", &h.Args, readTexts, "arguments of the program, beginning with its name")
+		bind(t, "env", &h.Env, readTexts, `environment of the program: "NAME=VALUE"`)
 		t.count("timeout", &h.Timeout, math.MaxInt32, "seconds after which the program is killed")
 	})
 	return h
-}
-
-// hookEnv reads v as the environment of a hook.
-func (v value) hookEnv() []string {
-	env := v.literals(`a list such as ["DEBUG=1"]`)
-	for _, s := range env {
-		// The value may be empty and may contain "=".
-		name, _, hasValue := strings.Cut(s, "=")
-		if !hasValue || name == "" {
-			v.report(quote(s)+` is not NAME=VALUE: want a variable such as "DEBUG=1"`, "")
-		}
-	}
-	return env
 }
 
 // readCompanion reads an element of with. A path outside of /dev is a mount. Below /dev, the host decides
@@ -295,8 +278,8 @@ func readCompanion(v value) Companion {
 		Permissions: defaultPermissions,
 	}
 	v.read(func(t *table) {
-		t.key("path", stringForm, c.readPath, "path of a device node, file, socket or directory, or a pattern without variables")
-		t.require("path", `a path such as "/dev/kfd"`, "")
+		t.key("path", c.readPath, "path of a device node, file, socket or directory, or a pattern without variables")
+		t.require("path", `a path such as "/dev/kfd"`)
 		t.text("container_path", &c.ContainerPath, companionPath,
 			`path in the container; a "/" at the end is a directory to put nodes in`)
 		t.boolean("optional", &c.Optional, "whether a device without the companion is Healthy")
@@ -337,6 +320,6 @@ func (c *Companion) readPath(v value) {
 func (v value) wantMountPermissions(permissions string) {
 	isGiven := v.raw != nil
 	if isGiven && permissions != "r" && permissions != "rw" {
-		v.report(quote(permissions)+` is for device nodes: want "r" or "rw" for a mount`, "")
+		v.report(quote(permissions) + ` is for device nodes: want "r" or "rw" for a mount`)
 	}
 }

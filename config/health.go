@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -19,7 +20,7 @@ const (
 // Health.
 func readHealth(v value) *Health {
 	h := &Health{Interval: defaultInterval}
-	sound := v.read(func(t *table) {
+	v.read(func(t *table) {
 		t.boolean("open", &h.Open, "whether to check that each node of a device can be opened for reading")
 		t.attributes("attr", &h.Attr, plainAttribute, "sysfs attributes and their values")
 		t.boolean("link", &h.Link,
@@ -28,18 +29,13 @@ func readHealth(v value) *Health {
 		readInterval := func(v value) time.Duration {
 			return v.duration(minInterval, `"30s" or "2m"`)
 		}
-		bind(t, "interval", stringForm, &h.Interval, readInterval, "time between two checks of a device")
+		bind(t, "interval", &h.Interval, readInterval, "time between two checks of a device")
 	})
-	// Keys with invalid values count as checks. The message below would only repeat that problem.
-	hasCheck := h.Open || h.Link || !v.lacks("attr") || !v.lacks("tcp")
-	if sound && !hasCheck {
-		v.report("checks nothing: want at least one of open, attr, link and tcp", "health.open = true checks that the nodes can be opened")
-	}
 	return h
 }
 
 // addressForm checks a TCP address, except for a port that is a variable.
-func addressForm(written, sample string) (rule, hint string) {
+func addressForm(written, sample string) error {
 	colon := strings.LastIndexByte(sample, ':')
 	// The sample of a variable may be no valid port. If the text does not end with the port of the
 	// sample, the port has a variable, and a valid port takes its place.
@@ -51,9 +47,9 @@ func addressForm(written, sample string) (rule, hint string) {
 	}
 	err := CheckAddress(sample)
 	if err == nil {
-		return "", ""
+		return nil
 	}
-	return err.Error() + `: want one such as "10.0.0.5:554" or "[fd00::5]:554"`, ""
+	return fmt.Errorf(`%w: want one such as "10.0.0.5:554" or "[fd00::5]:554"`, err)
 }
 
 // CheckAddress returns an error unless address is HOST:PORT with a host and a port

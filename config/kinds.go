@@ -20,61 +20,50 @@ type kind struct {
 	// integers is set if TOML integers are accepted, because the values are decimal
 	// numbers. Elsewhere the integer 0x10de would silently become "4318".
 	integers bool
-	// check returns the rule that an alternative of a pattern violates, or an empty rule.
-	check func(a pattern.Alternative) (rule, hint string)
+	// check returns the rule that an alternative of a pattern violates.
+	check func(a pattern.Alternative) error
 }
 
-// form returns the form of a pattern of the kind, or a list of patterns.
-func (k kind) form() formOf {
-	if k.integers {
-		return integersForm
-	}
-	return stringsForm
-}
-
-// parsePattern parses one pattern of a kind. If s is invalid, it returns the rule that s violates, whose
-// text continues a sentence that begins with s; otherwise the rule is empty. It limits the size of all
-// patterns of the configuration.
-func (r *reader) parsePattern(k kind, s string) (p pattern.Values, rule, hint string) {
+// parsePattern parses one pattern of a kind. If s is invalid, it returns the rule that s violates. It limits
+// the size of all patterns of the configuration.
+func (r *reader) parsePattern(k kind, s string) (pattern.Values, error) {
 	if r.patterns > maxPatterns {
-		return p, tooManyPatterns, ""
+		return pattern.Values{}, errTooManyPatterns
 	}
 	p, err := pattern.Parse(k.mode, s)
 	r.patterns += p.Size()
 	if r.patterns > maxPatterns {
-		return p, tooManyPatterns, ""
+		return p, errTooManyPatterns
 	}
 	if errors.Is(err, pattern.ErrEmpty) {
-		if k.mode != pattern.Path {
-			hint = `"!*" selects devices without a value`
+		hint := `"!*" selects devices without a value`
+		if k.mode == pattern.Path {
+			hint = ""
 		}
-		return p, err.Error() + ": want " + k.want, hint
+		return p, broken(err.Error()+": want "+k.want, hint)
 	}
-	if err != nil {
-		return p, err.Error(), ""
-	}
-	if k.check == nil {
-		return p, "", ""
+	if err != nil || k.check == nil {
+		return p, err
 	}
 	// A negated pattern must have the same form: a misspelled one would exclude nothing. The first
 	// violation is enough for one message.
 	for _, alternative := range p.Positive().Alternatives() {
-		rule, hint = k.check(alternative)
-		if rule != "" {
+		err = k.check(alternative)
+		if err != nil {
 			break
 		}
 	}
-	return p, rule, hint
+	return p, err
 }
 
 // values reads v as a condition of the kind: a string or a list of strings.
 func (v value) values(k kind) pattern.Values {
 	var all []pattern.Values
 	if v.isEmpty() {
-		v.report("the list is empty: want at least one pattern", "")
+		v.report("the list is empty: want at least one pattern")
 	}
 	for _, e := range v.items() {
-		e.unnamed = e.index > 0 // the message quotes the pattern
+		e.place = v.place // the message quotes the pattern
 		// The limit is already reported, once for the whole configuration.
 		if v.r.patterns > maxPatterns {
 			break
@@ -93,39 +82,36 @@ func (v value) pattern(k kind) (p pattern.Values, ok bool) {
 	if k.integers {
 		v = v.decimal()
 	}
-	s := v.checked(k.want, func(s string) (rule, hint string) {
-		p, rule, hint = v.r.parsePattern(k, s)
-		return rule, hint
+	s := v.checked(k.want, func(s string) (err error) {
+		p, err = v.r.parsePattern(k, s)
+		return err
 	})
 	return p, s != ""
 }
 
-// tooManyPatterns is the rule for a pattern beyond maxPatterns.
-var tooManyPatterns = fmt.Sprintf("exceeds the limit of %d KiB for all patterns of a configuration, with their alternatives spelled out", maxPatterns>>10)
+// errTooManyPatterns is the rule for a pattern beyond maxPatterns.
+var errTooManyPatterns = fmt.Errorf("exceeds the limit of %d KiB for all patterns of a configuration, with their alternatives spelled out", maxPatterns>>10)
 
 // glob reads v as one pattern of paths that is not negated.
-// It returns the empty condition if v is invalid.
-func (v value) glob(k kind) pattern.Values {
-	var glob pattern.Values
-	v.checked(`a pattern such as "/dev/snd/*"`, func(s string) (rule, hint string) {
-		// Braces have a meaning in patterns, so that a variable would be parsed as something else.
-		if strings.Contains(s, "${") {
-			return "has a variable, which a pattern cannot contain", "path may contain variables"
-		}
-		p, rule, hint := v.r.parsePattern(k, s)
-		if p.Negative() {
-			return negated, ""
-		}
-		if rule == "" {
-			glob = p
-		}
-		return rule, hint
+func (v value) glob(k kind) (glob pattern.Values) {
+	v.checked(k.want, func(s string) (err error) {
+		glob, err = v.r.parsePositive(k, s)
+		return err
 	})
 	return glob
 }
 
-// negated is the rule for a pattern that must select something.
-const negated = `begins with "!", but a negated pattern selects nothing`
+// parsePositive parses one pattern of paths that must select something.
+func (r *reader) parsePositive(k kind, s string) (pattern.Values, error) {
+	p, err := r.parsePattern(k, s)
+	if p.Negative() {
+		err = errNegated
+	}
+	return p, err
+}
+
+// errNegated is the rule for a pattern that must select something.
+var errNegated = errors.New(`begins with "!", but a negated pattern selects nothing`)
 
 // anyText accepts any text: names of drivers, serial numbers and values of attributes.
 var anyText = kind{want: "a string or a list of strings"}
@@ -143,20 +129,20 @@ func hexadecimal(numbers, digits int, rule, want, key string) kind {
 	return kind{
 		mode: pattern.Hex,
 		want: want,
-		check: func(a pattern.Alternative) (broken, hint string) {
+		check: func(a pattern.Alternative) error {
 			written := a.String()
 			parts := strings.Split(written, ":")
 			// Parse ignores space around a number, but it would compare the inner space.
 			hasSpace := strings.ContainsAny(written, " \t")
 			isValid := !hasSpace && !slices.ContainsFunc(parts, isOther)
 			if isValid && len(parts) == numbers {
-				return "", ""
+				return nil
 			}
-			hint = "generic-dp devices --all lists hardware with its IDs"
+			hint := "generic-dp devices --all lists hardware with its IDs"
 			if isValid && len(parts) == 1 && key != "" {
 				hint = fmt.Sprintf("%s = %s selects all devices of this vendor", key, quote(written+":*"))
 			}
-			return rule + ": want " + want, hint
+			return broken(rule+": want "+want, hint)
 		},
 	}
 }
@@ -166,14 +152,14 @@ func hexadecimal(numbers, digits int, rule, want, key string) kind {
 var pciClass = kind{
 	mode: pattern.HexPrefix,
 	want: `two, four or six digits such as "03" or "0302"`,
-	check: func(a pattern.Alternative) (string, string) {
+	check: func(a pattern.Alternative) error {
 		// A prefix ends with a whole byte. Half a byte would select unrelated classes.
 		for _, digits := range []int{2, 4, 6} {
 			if a.Fits(digits, hexDigits) {
-				return "", ""
+				return nil
 			}
 		}
-		return `is not a prefix of a PCI class: want two, four or six hexadecimal digits such as "03" or "0302"`, ""
+		return broken(`is not a prefix of a PCI class: want two, four or six hexadecimal digits such as "03" or "0302"`)
 	},
 }
 
@@ -185,17 +171,18 @@ func address(what, suffix, example string) kind {
 	return kind{
 		mode: pattern.Hex,
 		want: want,
-		check: func(a pattern.Alternative) (rule, hint string) {
+		check: func(a pattern.Alternative) error {
 			s, whole := a.Literal()
 			if !whole || device.IsPCIAddress(s+suffix) {
-				return "", ""
+				return nil
 			}
 			// lspci leaves out the domain 0000.
+			hint := ""
 			withDomain := "0000:" + s
 			if device.IsPCIAddress(withDomain + suffix) {
 				hint = didYouMean(withDomain)
 			}
-			return "is not " + what + ": want " + want, hint
+			return broken("is not "+what+": want "+want, hint)
 		},
 	}
 }
@@ -205,11 +192,11 @@ func oneOf(words []string) kind {
 	want := "one of " + list(words)
 	return kind{
 		want: want,
-		check: func(a pattern.Alternative) (string, string) {
+		check: func(a pattern.Alternative) error {
 			if slices.ContainsFunc(words, a.Match) {
-				return "", ""
+				return nil
 			}
-			return "is not " + want, ""
+			return broken("is not " + want)
 		},
 	}
 }
@@ -225,29 +212,18 @@ const (
 var nodeGlob = kind{
 	mode: pattern.Path,
 	want: `a path below /dev or a pattern such as "/dev/ttyUSB*", or a list of them`,
-	check: func(a pattern.Alternative) (rule, hint string) {
+	check: func(a pattern.Alternative) error {
 		written := a.String()
-		if isRegexp(written) {
-			return `is a regular expression: want a path or a glob such as "/dev/ttyUSB*"`, ""
-		}
 		// The shape has "*" in place of the wildcards, so that only the literal parts are checked.
 		return pathBelowDev(written, a.Shape())
 	},
-}
-
-// isRegexp reports whether a path is certainly a regular expression: it has an anchor or a quantifier. As a
-// glob it would select nothing, without a message. It must not be true for a path that is meant as a glob.
-func isRegexp(s string) bool {
-	hasAnchor := strings.HasPrefix(s, "^") || strings.HasSuffix(s, "$")
-	hasQuantifier := strings.Contains(s, "]+") || strings.Contains(s, `\d`)
-	return hasAnchor || hasQuantifier
 }
 
 // mountGlob accepts paths of files and directories to mount.
 var mountGlob = kind{
 	mode: pattern.Path,
 	want: "an absolute path or pattern",
-	check: func(a pattern.Alternative) (rule, hint string) {
+	check: func(a pattern.Alternative) error {
 		return absolutePath(a.String(), a.Shape())
 	},
 }
@@ -256,32 +232,32 @@ var mountGlob = kind{
 var existsGlob = kind{
 	mode: pattern.Path,
 	want: `a path or pattern such as "/dev/kfd" or "/sys/module/nvidia", or a list of them`,
-	check: func(a pattern.Alternative) (rule, hint string) {
+	check: func(a pattern.Alternative) error {
 		shape := a.Shape()
-		rule, hint = absolutePath(a.String(), shape)
+		err := absolutePath(a.String(), shape)
 		isWatched := strings.HasPrefix(shape, devDir) || strings.HasPrefix(shape, sysDir)
-		if rule == "" && !isWatched {
-			rule = `is not below /dev or /sys: want a path such as "/dev/kfd" or "/sys/module/nvidia"`
+		if err == nil && !isWatched {
+			err = broken(`is not below /dev or /sys: want a path such as "/dev/kfd" or "/sys/module/nvidia"`)
 		}
-		return rule, hint
+		return err
 	},
 }
 
 // cdiName accepts qualified names of CDI devices, and patterns of them.
 var cdiName = kind{
 	want: `a qualified name or a pattern such as "nvidia.com/gpu=*", or a list of them`,
-	check: func(a pattern.Alternative) (rule, hint string) {
+	check: func(a pattern.Alternative) error {
 		s, whole := a.Literal()
 		if whole && !parser.IsQualifiedName(s) {
-			return notQualified, ""
+			return errNotQualified
 		}
 		// A pattern is only checked for characters that no qualified name has.
 		if !consists(a.Shape(), alnum+"._:-/=*") {
-			return notQualified, ""
+			return errNotQualified
 		}
-		return "", ""
+		return nil
 	},
 }
 
-// notQualified is the rule for names of CDI devices (CDI specification, "Kind" and "Name").
-const notQualified = `is not the qualified name of a CDI device: want VENDOR/CLASS=NAME, such as "nvidia.com/gpu=0"`
+// errNotQualified is the rule for names of CDI devices (CDI specification, "Kind" and "Name").
+var errNotQualified = errors.New(`is not the qualified name of a CDI device: want VENDOR/CLASS=NAME, such as "nvidia.com/gpu=0"`)

@@ -12,7 +12,7 @@ import (
 
 // selectors binds the keys of a match that select nodes and hardware. match and exclude share them.
 func (t *table) selectors(m *Match) {
-	t.key("glob", nodeGlob.form(), m.readGlob,
+	t.key("glob", m.readGlob,
 		"paths on the host: of device nodes below /dev, and elsewhere of files, sockets and directories, as bind mounts")
 	t.hardware(
 		"usb",
@@ -96,7 +96,7 @@ func readMatch(v value) Match {
 		t.boolean("vfio", &m.VFIO,
 			"whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
 		t.values("cdi_device", &m.CDIDevice, cdiName, "qualified names of CDI devices of other specs on the host")
-		bind(t, "virtual", oneOrMore(orTable(stringForm, readVirtual)), &m.Virtual, value.virtual, "devices without hardware: a name, a table, or a list of these")
+		bind(t, "virtual", &m.Virtual, value.virtual, "devices without hardware: a name, a table, or a list of these")
 		path := nodePath
 		if m.Mount {
 			path = companionPath
@@ -123,7 +123,7 @@ func readMatch(v value) Match {
 	if m.Dangerous {
 		// The author of the configuration consents by this key, and the author of the DaemonSet by
 		// --allow. Both are required.
-		v.child("dangerous").needs("a device with access to the host itself", allowDangerous)
+		v.child("dangerous").needs("a device with access to the host itself", allowDangerous, false)
 	}
 	v.checkMatch(&m, sound)
 	return m
@@ -148,27 +148,27 @@ func (t *table) attributes(name string, into *map[string]pattern.Values, k attri
 	read := func(v value) map[string]pattern.Values {
 		return v.attributes(k)
 	}
-	bind(t, name, stringsTable, into, read, help)
+	bind(t, name, into, read, help)
 }
 
 // attributes reads v as a table of sysfs attributes and their wanted values.
 // An attribute with an invalid name is left out. Invalid values leave an empty condition.
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	if v.table() != nil && v.isEmpty() {
-		v.report("the table is empty: want at least one attribute", "")
+		v.report("the table is empty: want at least one attribute")
 	}
 	attr := make(map[string]pattern.Values)
 	for name, e := range v.userKeys(`such as { state = "enabled" }`, "the name of an attribute") {
-		if !v.key(name).violates(name, k.check(name), "") {
+		if !v.key(name).violates(name, k.check(name)) {
 			attr[name] = e.values(anyText)
 		}
 	}
 	return attr
 }
 
-// check returns the rule that the name of an attribute violates, or an empty string. A name is a relative
-// path without "..". "**" is not allowed, since it would search whole trees of sysfs.
-func (k attributeKind) check(name string) string {
+// check returns the rule that the name of an attribute violates. A name is a relative path without "..".
+// "**" is not allowed, since it would search whole trees of sysfs.
+func (k attributeKind) check(name string) error {
 	// Clean changes empty elements, "." and "..". Such a name could leave the directory of the
 	// device.
 	absolute := "/" + name
@@ -179,9 +179,9 @@ func (k attributeKind) check(name string) string {
 	// class.
 	_, err := pattern.Parse(pattern.Path, name)
 	if isClean && !hasSpecial && !hasControl && err == nil {
-		return ""
+		return nil
 	}
-	return "is not a relative attribute name: " + k.want
+	return broken("is not a relative attribute name: " + k.want)
 }
 
 // kindOf returns the kind of the values of an attribute. An unknown kind of value accepts any text.
@@ -231,7 +231,7 @@ func (t *table) hardware(name string, m *Match, example, help string) {
 			v.conditions(name, conditions)
 		}
 	}
-	t.key(name, below(read), read, help)
+	t.keyOf(name, t.formOf(read), read, help)
 }
 
 // conditions reads v as a table of attributes of hardware. Package device defines the keys, so that matches,
@@ -242,13 +242,10 @@ func (v value) conditions(name string, conditions map[string]pattern.Values) {
 			if a.Table != name || a.OnlyVariable {
 				continue
 			}
-			describe := func(t *table, key string) form {
-				return kindOf(a).form()(t, key)
-			}
 			read := func(v value) {
 				conditions[a.Key] = v.values(kindOf(a))
 			}
-			t.key(a.Key, describe, read, a.Help)
+			t.key(a.Key, read, a.Help)
 		}
 	})
 }
@@ -257,14 +254,14 @@ func (v value) conditions(name string, conditions map[string]pattern.Values) {
 // Devices with an invalid name are left out. An empty list returns nil.
 func (v value) virtual() []Virtual {
 	if v.isEmpty() {
-		v.report(`the list is empty: want at least one device such as "lic-0"`, "")
+		v.report(`the list is empty: want at least one device such as "lic-0"`)
 	}
 	items := v.items()
 	// The limit is checked before the devices are created, so that a list over the limit takes no
 	// memory.
 	v.r.virtual += len(items)
 	if v.r.virtual > maxVirtual {
-		v.report(fmt.Sprintf("%d virtual devices exceed the limit of %d in a configuration", v.r.virtual, maxVirtual), "")
+		v.report(fmt.Sprintf("%d virtual devices exceed the limit of %d in a configuration", v.r.virtual, maxVirtual))
 		return nil
 	}
 	var devices []Virtual
@@ -286,7 +283,7 @@ func (v value) virtualDevice() Virtual {
 	case map[string]*node:
 		return readVirtual(v)
 	default:
-		v.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`, "")
+		v.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`)
 		return Virtual{}
 	}
 }
@@ -295,10 +292,10 @@ func (v value) virtualDevice() Virtual {
 func readVirtual(v value) Virtual {
 	var d Virtual
 	v.read(func(t *table) {
-		bind(t, "name", stringForm, &d.Name, value.virtualName, `letters, digits, "-", "_" and "."`)
-		t.require("name", `a name such as "lic-0"`, "")
+		bind(t, "name", &d.Name, value.virtualName, `letters, digits, "-", "_" and "."`)
+		t.require("name", `a name such as "lic-0"`)
 		// vars is optional: texts without ${var:NAME} need no values.
-		bind(t, "vars", stringTable, &d.Vars, value.virtualVars, "values of ${var:NAME}, by NAME")
+		bind(t, "vars", &d.Vars, value.virtualVars, "values of ${var:NAME}, by NAME")
 	})
 	return d
 }
@@ -306,12 +303,12 @@ func readVirtual(v value) Virtual {
 // virtualName reads v as the name of a virtual device, and returns an empty string if it is
 // invalid.
 func (v value) virtualName() string {
-	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
+	return v.checked(`a name such as "lic-0"`, func(s string) error {
 		// The name becomes the ID of the device and the value of ${virtual}.
 		if isName(s) && len(s) <= maxNamePart {
-			return "", ""
+			return nil
 		}
-		return `is not a valid device name: it must consist of letters, digits, "-", "_" and ".", begin and end with a letter or digit, and have at most 63 characters`, ""
+		return broken(`is not a valid device name: it must consist of letters, digits, "-", "_" and ".", begin and end with a letter or digit, and have at most 63 characters`)
 	})
 }
 
@@ -323,7 +320,7 @@ func (v value) virtualVars() map[string]string {
 		// Other names could not be written in ${var:NAME}.
 		if !isName(name) {
 			const rule = ` is not a valid variable name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
-			v.key(name).report(quote(name)+rule, "")
+			v.key(name).report(quote(name) + rule)
 			continue
 		}
 		s, ok := e.literal("a string")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/order"
-	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 const (
@@ -57,47 +56,46 @@ const (
 	maxDomain    = maxSubdomain - len("requests.")
 )
 
-// checkDomain returns the rule that the prefix of a resource name violates, or an empty rule. The
-// text of the rule continues a sentence that begins with the domain.
-func checkDomain(domain string) (rule, hint string) {
+// checkDomain returns the rule that the prefix of a resource name violates.
+func checkDomain(domain string) error {
 	switch {
 	case !isSubdomain(domain):
-		return `is not a DNS subdomain: want lower-case letters, digits, "-" and ".", such as "example.com"`, ""
+		return broken(`is not a DNS subdomain: want lower-case letters, digits, "-" and ".", such as "example.com"`)
 	case len(domain) > maxDomain:
-		return "is too long: the domain of a resource has at most 244 characters", ""
+		return broken("is too long: the domain of a resource has at most 244 characters")
 	// Such a name is not the name of an extended resource (IsNativeResource in
 	// k8s.io/kubernetes/pkg/apis/core/v1/helper).
 	case strings.HasSuffix(domain, "kubernetes.io"):
-		return "is reserved for Kubernetes: use a domain of your own", ""
+		return broken("is reserved for Kubernetes: use a domain of your own")
 	case strings.HasPrefix(domain, "requests."):
-		return `is reserved for quota: a domain must not begin with "requests."`, ""
+		return broken(`is reserved for quota: a domain must not begin with "requests."`)
 	// A CDI kind of this domain could be the kind of a claim, whose file it would replace.
 	case domain == device.OwnDomain || strings.HasSuffix(domain, "."+device.OwnDomain):
-		return "is reserved for this program: use a domain of your own", ""
+		return broken("is reserved for this program: use a domain of your own")
 	}
-	return "", ""
+	return nil
 }
 
-// checkNamePart returns the rule that the part of a resource name after the domain violates, or an
-// empty string.
-func checkNamePart(name string) string {
+// checkNamePart returns the rule that the part of a resource name after the domain violates.
+func checkNamePart(name string) error {
 	if !isName(name) {
-		return `is not a valid resource name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`
-	} else if len(name) > maxNamePart {
-		return "is too long: a resource name has at most 63 characters after the domain"
+		return broken(`is not a valid resource name: it must consist of letters, digits, "-", "_" and ".", and begin and end with a letter or digit`)
 	}
-	return ""
+	if len(name) > maxNamePart {
+		return broken("is too long: a resource name has at most 63 characters after the domain")
+	}
+	return nil
 }
 
-// checkKind returns the rule that a resource name violates as the kind of a CDI spec, or an empty
-// string: vendor and class begin with a letter there (CDI specification, "Kind").
-func checkKind(domain, name string) string {
+// checkKind returns the rule that a resource name violates as the kind of a CDI spec: vendor and class
+// begin with a letter there (CDI specification, "Kind").
+func checkKind(domain, name string) error {
 	vendorErr := parser.ValidateVendorName(domain)
 	classErr := parser.ValidateClassName(name)
 	if vendorErr != nil || classErr != nil {
-		return "cannot be the kind of a CDI spec: with container.cdi = true, domain and name must begin with a letter"
+		return broken("cannot be the kind of a CDI spec: with container.cdi = true, domain and name must begin with a letter")
 	}
-	return ""
+	return nil
 }
 
 // readName reads v as the name of a resource, and completes it with the domain of the
@@ -110,23 +108,25 @@ func (r *Resource) readName(v value) {
 	if !isString || isInvalid {
 		return
 	}
-	// Only the literal parts are checked, with a letter in place of each variable: matching
-	// makes the values of variables valid.
-	domain, name, hasDomain := strings.Cut(sampleName(text), "/")
-	if !hasDomain {
-		name = domain
+	// --domains could not limit a domain with variables, which is only known when the devices are.
+	domain, rest, hasDomain := strings.Cut(s, "/")
+	if hasDomain && !strings.Contains(domain, "${") {
+		text, _ = parseText(rest) // a part of a valid text
+	} else {
+		hasDomain = false
 		domain = v.r.domain.value
 	}
-	if v.violates(s, checkNamePart(name), "") {
+	// Only the literal parts are checked, with a letter in place of each variable: matching
+	// makes the values of variables valid.
+	if v.violates(s, checkNamePart(sampleName(text))) {
 		return
 	}
-	if hasDomain {
-		text = v.afterDomain(s, domain, text)
-		if text == nil {
-			return
-		}
-	} else if domain == "" {
+	if domain == "" && !hasDomain {
 		v.reportNoDomain(s)
+		return
+	}
+	if err := checkDomain(domain); err != nil && hasDomain {
+		v.reportRule(quote(s)+": the domain ", err)
 		return
 	}
 	// Only a valid domain is checked against --domains.
@@ -136,25 +136,6 @@ func (r *Resource) readName(v value) {
 	if len(text.Vars()) > 0 {
 		r.NameText = text
 	}
-}
-
-// afterDomain returns the part of a resource name after its own domain. If the domain is
-// invalid, it reports that and returns nil.
-func (v value) afterDomain(s, domain string, text device.Text) device.Text {
-	first := text[0]
-	// --domains could not limit a domain that is only known when the devices are.
-	domainIsLiteral := first.Var == "" && strings.Contains(first.Literal, "/")
-	if !domainIsLiteral {
-		v.report(quote(s)+" has a variable in its domain: variables are only allowed after the domain", "")
-		return nil
-	}
-	rule, hint := checkDomain(domain)
-	if rule != "" {
-		v.report(quote(s)+": the domain "+rule, hint)
-		return nil
-	}
-	rest := strings.TrimPrefix(first.Literal, domain+"/")
-	return append(device.Literal(rest), text[1:]...)
 }
 
 // reportNoDomain reports the first name without a domain. A domain at the top of the file would
@@ -182,19 +163,12 @@ func sampleName(text device.Text) string {
 // readNames reads v as a table that maps the results of a name with variables to nicer
 // names.
 func (r *Resource) readNames(v value) {
-	hasNoVariable := len(r.NameText) == 0 && r.Name != ""
-	if hasNoVariable {
-		v.report("requires a variable in name", `name = "${pci.vendor}" gives each vendor a resource of its own`)
-		return
-	}
-	// A result that the name can never have is probably misspelled. It would be ignored silently.
-	results := allResults(r.NameText)
 	for result, e := range v.userKeys(`such as { "10de" = "nvidia" }`, "a result of name") {
 		name, ok := e.literal(`a name such as "gpu"`)
 		if !ok {
 			continue
 		}
-		if e.violates(name, checkNamePart(name), "") {
+		if e.violates(name, checkNamePart(name)) {
 			continue
 		}
 		key := v.key(result)
@@ -204,13 +178,10 @@ func (r *Resource) readNames(v value) {
 		isPattern := strings.ContainsAny(result, `*?[{\`)
 		if isPattern {
 			at = key.at
-		} else if r.Name != "" && !results.Match(result) {
-			key.report(quote(result)+" cannot result from "+quote(r.NameText.String())+": want the whole name, without the domain", "")
-			continue
 		}
 		p := key.values(anyText)
 		if p.Negative() {
-			key.report(quote(result)+" "+negated, "")
+			key.violates(result, errNegated)
 		}
 		r.Names = append(r.Names, NicerName{
 			Result: p,
@@ -223,18 +194,4 @@ func (r *Resource) readNames(v value) {
 	order.Stable(r.Names, func(a, b NicerName) int {
 		return cmp.Compare(a.at, b.at)
 	})
-}
-
-// allResults returns a condition that all possible results of a text meet. Without a name it is
-// no condition.
-func allResults(text device.Text) pattern.Values {
-	p := ""
-	for _, part := range text {
-		p += pattern.Quote(part.Literal)
-		if part.Var != "" {
-			p += "*"
-		}
-	}
-	all, _ := pattern.Parse(pattern.Text, p)
-	return all
 }

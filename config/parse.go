@@ -2,7 +2,6 @@ package config
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -37,15 +36,12 @@ const (
 )
 
 // Hash returns Config.Hash of these files. It covers names and texts with their lengths, so that
-// different files never have the same input.
+// different files never have the same input. The path is left out: the same text has the same hash
+// wherever it is mounted.
 func Hash(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
-		// The path is left out: the same text has the same hash wherever it is mounted.
-		for _, part := range [][]byte{[]byte(f.Name), f.Data} {
-			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-			h.Write(part)
-		}
+		fmt.Fprintf(h, "%d %s %d %s", len(f.Name), f.Name, len(f.Data), f.Data)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -63,12 +59,12 @@ func ParseForCDI(files ...File) (*Config, error) {
 
 // reader is the state of reading one configuration.
 type reader struct {
-	// reports are the problems so far, at most maxFound.
-	reports []report
+	// problems are the problems so far, at most maxFound.
+	problems []Problem
 	// found is the number of problems, including dropped ones.
 	found int
 	// needs are requests that --allow may permit.
-	needs []report
+	needs []need
 	// keys caches the result of language.
 	keys []string
 	// domain is the domain of names without one.
@@ -95,20 +91,11 @@ type reader struct {
 }
 
 // report records a problem, unless there are already many.
-func (r *reader) report(p report) {
+func (r *reader) report(p Problem) {
 	r.found++
 	if r.found <= maxFound {
-		r.reports = append(r.reports, p)
+		r.problems = append(r.problems, p)
 	}
-}
-
-// language returns the dotted keys of all tables, except tables below arbitrary keys:
-// "resource.match.usb.id".
-func (r *reader) language() []string {
-	if r.keys == nil {
-		r.keys = *describe().keys
-	}
-	return r.keys
 }
 
 // parse implements Parse. A reader parses only one configuration, because its state is not reset.
@@ -126,7 +113,7 @@ func (r *reader) parse(files []File) (*Config, error) {
 	named := make(map[string]*Resource)
 	r.readTop(files)
 	for _, v := range r.resources {
-		cfg.starts = append(cfg.starts, v.problem("", ""))
+		cfg.starts = append(cfg.starts, v.problem(""))
 		res := readResource(v)
 		if other := named[res.Name]; other != nil {
 			v.child("name").checkSameName(&res, other)
@@ -139,10 +126,10 @@ func (r *reader) parse(files []File) (*Config, error) {
 	}
 	// Needs are not problems here: Config.Check compares them with --allow, which only some callers
 	// have.
-	if err := problems(r.reports, r.found); err != nil {
+	if err := problems(r.problems, r.found); err != nil {
 		return nil, err
 	}
-	cfg.needs = inOrder(r.needs)
+	cfg.needs = r.needs
 	return cfg, nil
 }
 
@@ -164,17 +151,20 @@ func (r *reader) bind(t *table) {
 		domain := v.checked(`a domain such as "example.com"`, checkDomain)
 		r.domain.set(v, domain, "a configuration has one domain, but each name may include its own")
 	}
-	t.key("domain", stringForm, readDomain,
+	t.key("domain", readDomain,
 		"prefix of every resource name without a domain: a DNS subdomain of your own, one for the whole configuration")
 	readAPI := func(v value) {
 		api := string(word(v, apis))
 		r.api.set(v, api, "a configuration has one default, but each resource may set its own api")
 	}
-	t.key("api", enum(apis...), readAPI, "the API of the kubelet for resources that do not set api")
+	t.keyOf("api", form{"enum": apis}, readAPI, "the API of the kubelet for resources that do not set api")
 	readResources := func(v value) {
 		r.resources = append(r.resources, v.resources()...)
 	}
-	t.key("resource", listOf(below(ignoring(readResource))), readResources,
+	readOne := func(v value) {
+		readResource(v)
+	}
+	t.keyOf("resource", listOf(t.formOf(readOne)), readResources,
 		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 
@@ -192,14 +182,14 @@ func (v value) resources() []value {
 	out := v.tables("[[resource]]")
 	// Nothing is read then: a thousand further problems would hide this one.
 	if len(v.r.resources)+len(out) > maxResources {
-		v.report(tooManyResources(), "")
+		v.report(tooManyResources())
 		return nil
 	}
 	for i := range out {
 		r := &out[i]
 		// The name is shown even if it is invalid, because people search for it.
 		if name, ok := r.child("name").raw.(string); ok {
-			r.place = r.where() + " (" + quote(name) + ")"
+			r.place += " (" + quote(name) + ")"
 		}
 	}
 	return out
@@ -218,7 +208,7 @@ func (s *setting) set(v value, value, rule string) {
 		return
 	}
 	if s.value != "" {
-		v.report(quote(value)+" differs from the value in "+s.file+": "+rule, "")
+		v.report(quote(value) + " differs from the value in " + s.file + ": " + rule)
 		return
 	}
 	s.value = value
@@ -227,8 +217,8 @@ func (s *setting) set(v value, value, rule string) {
 
 // readTop reads the top level of all files.
 func (r *reader) readTop(files []File) {
-	for i, f := range files {
-		src, root := r.decode(f, i)
+	for _, f := range files {
+		src, root := r.decode(f)
 		// The problem is already reported. The other files are read nevertheless, to report all
 		// problems at once.
 		if root == nil {
@@ -240,14 +230,10 @@ func (r *reader) readTop(files []File) {
 	// A missing key may be in an unreadable file.
 	r.domainUndecided = r.found > 0
 	if len(r.resources) == 0 && !r.domainUndecided {
-		all := &source{name: "configuration"}
+		p := Problem{File: "configuration", Text: "no resource: want at least one [[resource]]"}
 		if len(files) == 1 {
-			all.name = files[0].shown()
+			p.File = files[0].shown()
 		}
-		r.report(report{
-			source:  all,
-			at:      noPosition,
-			Problem: Problem{Text: "no resource: want at least one [[resource]]"},
-		})
+		r.report(p)
 	}
 }

@@ -1,12 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -59,14 +60,13 @@ func (p Problem) String() string {
 // resource stays as it is.
 func (c *Config) Locate(p Problem) Problem {
 	for _, start := range c.starts {
-		place, isInFile := strings.CutPrefix(p.Place, start.source.name+": ")
+		place, isInFile := strings.CutPrefix(p.Place, start.File+": ")
 		isOfResource := place == start.Place || strings.HasPrefix(place, start.Place+": ")
 		if isInFile && isOfResource {
+			start.Place = place
 			start.Text = p.Text
 			start.Hint = p.Hint
-			located := start.located()
-			located.Place = place
-			return located
+			return start
 		}
 	}
 	return p
@@ -85,64 +85,28 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// report is a problem whose line is not yet known.
-type report struct {
-	Problem
-	source *source
-	at     int // offset in the text of source, in bytes, or noPosition
-	// allowed reports whether --allow permits the request. It is nil for a problem.
-	allowed func(Allow) bool
-}
-
-// noPosition is the offset of a problem of a whole file.
-const noPosition = -1
-
-// inOrder sorts reports by position, and drops duplicates. It changes the slice.
-func inOrder(reports []report) []report {
-	sort.SliceStable(reports, func(i, j int) bool {
-		a := &reports[i]
-		b := &reports[j]
-		if a.source.order != b.source.order {
-			return a.source.order < b.source.order
-		}
-		return a.at < b.at
-	})
-	// Two checks may report the same problem.
-	return slices.CompactFunc(reports, func(a, b report) bool {
-		return a.source == b.source && a.at == b.at && a.Problem == b.Problem
-	})
-}
-
-// located returns the problem with its file, line and column. It reads the text up to the position.
-func (r *report) located() Problem {
-	p := r.Problem
-	p.File = r.source.name
-	if r.at == noPosition {
-		return p
-	}
-	before := r.source.text[:r.at]
-	lastLine := before[strings.LastIndexByte(before, '\n')+1:]
-	p.Line = strings.Count(before, "\n") + 1
-	p.Column = utf8.RuneCountInString(lastLine) + 1
-	return p
-}
-
-// problems returns an error with the first reports of n problems, or nil if there are none.
-func problems(reports []report, n int) error {
-	// n also counts reports that were dropped, so that it decides whether there is an error.
+// problems returns an error with the first of n problems in order, or nil if there are none. It sorts the
+// list. Files have one directory, so that their paths have the order of their names.
+func problems(list []Problem, n int) error {
+	// n also counts problems that were dropped, so that it decides whether there is an error.
 	if n == 0 {
 		return nil
 	}
-	var list Problems
-	for _, r := range inOrder(reports) {
+	order.Stable(list, func(a, b Problem) int {
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+		)
+	})
+	// Two checks may report the same problem.
+	list = slices.Compact(list)
+	if len(list) > maxProblems {
 		// The last element has no file. It tells people and programs that the list is incomplete.
-		if len(list) == maxProblems {
-			rest := fmt.Sprintf("%d problems in total: only the first %d are reported", n, maxProblems)
-			return append(list, Problem{Text: rest})
-		}
-		list = append(list, r.located())
+		rest := fmt.Sprintf("%d problems in total: only the first %d are reported", n, maxProblems)
+		list = append(list[:maxProblems], Problem{Text: rest})
 	}
-	return list
+	return Problems(list)
 }
 
 // longestQuote is the number of bytes of a value that a message repeats. A value may be as long as
@@ -180,29 +144,23 @@ func joined(names []string, separator string) string {
 // unknownHint returns a hint for a key that the table v does not have in the language. known are
 // the keys that it has.
 func (v value) unknownHint(name string, known []string) string {
-	lower := strings.ToLower(name)
-	// The hints are in the order of certainty: letter case, names of other programs, typing errors,
-	// and keys of other tables.
-	if lower != name && slices.Contains(known, lower) {
-		return didYouMean(lower) + " keys are written in lower case"
-	}
-	if same := keyElsewhere(name); slices.Contains(known, same) {
+	if same := keysElsewhere[strings.ToLower(name)]; slices.Contains(known, same) {
 		return didYouMean(same)
 	}
+	similar, edits := nearest(strings.ToLower(name), known)
+	tables := v.r.tablesWith(name)
 	// A key of another table and a typing error may both be meant. One wrong letter is more likely
 	// than a wrong table, but two or three are not.
-	similar := nearest(name, known)
-	above, isAround := v.enclosing(name)
-	tables := v.r.tablesWith(name)
-	isKeyElsewhere := isAround || len(tables) > 0
-	isTypingError := similar != "" && pattern.Distance(name, similar) == 1
-	switch {
-	case isTypingError || similar != "" && !isKeyElsewhere:
+	isTypingError := edits <= 1 || len(tables) == 0
+	if similar != "" && isTypingError {
 		return didYouMean(similar)
-	case !isKeyElsewhere:
+	}
+	if len(tables) == 0 {
 		return "the keys of this table are " + list(known)
-	case isAround:
-		return fmt.Sprintf("%q is a key of %s: %s", name, tableName(above.path()), v.headerHint(above))
+	}
+	above, isAround := v.enclosing(name)
+	if isAround {
+		return fmt.Sprintf("%q is a key of %s", name, tableName(above.path)) + v.headerHint(above)
 	}
 	return fmt.Sprintf("%q is a key of %s", name, strings.Join(tables, ", "))
 }
@@ -211,35 +169,40 @@ func (v value) unknownHint(name string, known []string) string {
 func (r *reader) tablesWith(name string) []string {
 	var tables []string
 	for _, key := range r.language() {
-		path, hasKey := strings.CutSuffix(key, "."+name)
+		path, hasKey := strings.CutSuffix("."+key, "."+name)
+		path = strings.TrimPrefix(path, ".")
 		// exclude has the same keys as match.
 		isExclude := strings.HasPrefix(path+".", "resource.exclude.")
 		if hasKey && !isExclude {
-			// The description visits the tables in the order of the language.
 			tables = append(tables, tableName(path))
 		}
 	}
 	return tables
 }
 
-// keyElsewhere returns the key of the language with the meaning that a name has in sysfs, in
-// Kubernetes or in other device plugins. It returns an empty string for other names.
-func keyElsewhere(name string) string {
-	switch strings.ToLower(name) {
-	case "path", "paths", "devicematch":
-		return "glob"
-	case "vid", "pid", "vendor", "product", "idvendor", "idproduct":
-		return "id"
-	case "replicas", "maxdevices", "nummaxdevices":
-		return "count"
-	case "resourcename", "resource":
-		return "name"
-	case "source", "src":
-		return "path"
-	case "mountpath", "target", "destination", "dst":
-		return "container_path"
-	}
-	return ""
+// keysElsewhere are names of sysfs, of Kubernetes and of other device plugins in lower case, with the keys
+// of the same meaning.
+var keysElsewhere = map[string]string{
+	"path":          "glob",
+	"paths":         "glob",
+	"devicematch":   "glob",
+	"vid":           "id",
+	"pid":           "id",
+	"vendor":        "id",
+	"product":       "id",
+	"idvendor":      "id",
+	"idproduct":     "id",
+	"replicas":      "count",
+	"maxdevices":    "count",
+	"nummaxdevices": "count",
+	"resourcename":  "name",
+	"resource":      "name",
+	"source":        "path",
+	"src":           "path",
+	"mountpath":     "container_path",
+	"target":        "container_path",
+	"destination":   "container_path",
+	"dst":           "container_path",
 }
 
 // enclosing returns the nearest table around v that has a key in the language.
@@ -247,21 +210,23 @@ func (v value) enclosing(name string) (above value, ok bool) {
 	for !ok && v.above != nil {
 		// v is a copy, so that the caller keeps its value.
 		v = *v.above
-		key := dotted(v.path(), name)
-		ok = slices.Contains(v.r.language(), key)
+		ok = slices.Contains(v.r.language(), dotted(v.path, name))
 	}
 	return v, ok
 }
 
-// headerHint explains why a key that was meant for the table above belongs to the table v: after a
-// TOML header, every following key belongs to its table.
+// headerHint continues a hint about a key of the table above that is in v: after a TOML header, every
+// following key belongs to its table.
 func (v value) headerHint(above value) string {
-	if above.above == nil {
-		return "write it above the first [[resource]]"
+	if above.path == "" {
+		return ": write it above the first [[resource]]"
 	}
-	table := tableName(v.path())
-	return fmt.Sprintf("after a [%s] header every key belongs to %s; write dotted keys (%s.KEY = ...) instead of headers",
-		v.path(), table[strings.LastIndexByte(table, '.')+1:], table)
+	if !v.hasHeader {
+		return ""
+	}
+	table := tableName(v.path)
+	return fmt.Sprintf(": after a [%s] header every key belongs to %s; write dotted keys (%s.KEY = ...) instead of headers",
+		v.path, table, table)
 }
 
 // tableName names a table in messages.
@@ -272,18 +237,16 @@ func tableName(path string) string {
 	return strings.TrimPrefix(path, "resource.")
 }
 
-// nearest returns the name that a misspelled name probably means, or an empty string. It accepts
-// one edit for every three letters, at most three edits, and abbreviations.
-func nearest(name string, names []string) string {
-	best := ""
-	edits := max(1, min(len(name)/3, 3))
+// nearest returns the name that a misspelled name probably means, and how many letters differ. It accepts
+// one edit for every three letters, at most three edits, and abbreviations. The name is empty if there is
+// none.
+func nearest(name string, names []string) (best string, edits int) {
+	edits = max(1, min(len(name)/3, 3))
 	for _, n := range names {
 		rest, isPrefix := strings.CutPrefix(n, name)
 		isAbbreviation := isPrefix && len(name) > 2 && !strings.Contains(rest, ".")
 		if isAbbreviation {
-			best = n
-			edits = 1
-			continue
+			return n, len(rest)
 		}
 		// The difference in length is the least distance.
 		longer := len(n) - len(name)
@@ -297,5 +260,14 @@ func nearest(name string, names []string) string {
 			edits = distance
 		}
 	}
-	return best
+	return best, edits
+}
+
+// suggestion returns a hint with the name that a misspelled name probably means, or an empty string.
+func suggestion(name string, names []string) string {
+	similar, _ := nearest(strings.ToLower(name), names)
+	if similar == "" {
+		return ""
+	}
+	return didYouMean(similar)
 }

@@ -83,29 +83,17 @@ func read(path string) (files []File, ignored []Problem, err error) {
 		return nil, nil, err
 	}
 	size := 0
-	unnamed := "" // the first file without an extension
 	for _, e := range entries {
 		// Messages have the path that people know, and not the directory behind ..data, whose name
 		// changes with each version.
 		shown := filepath.Join(path, e.Name())
-		if !isConfiguration(e.Name()) {
+		// Editors and the kubelet hide their own files with a dot.
+		isHidden := strings.HasPrefix(e.Name(), ".")
+		if isHidden || filepath.Ext(e.Name()) != ".toml" {
 			ignored = append(ignored, ignoredNote(e.Name(), shown)...)
-			isFile := !e.IsDir() && !strings.HasPrefix(e.Name(), ".")
-			if unnamed == "" && isFile && filepath.Ext(e.Name()) == "" {
-				unnamed = e.Name()
-			}
 			continue
 		}
 		f, err := readFile(filepath.Join(dir, e.Name()), shown)
-		isDangling := errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink != 0
-		if isDangling {
-			// One dangling link must not take the resources of the other files away.
-			ignored = append(ignored, Problem{
-				File: shown,
-				Text: "is ignored: it is a symbolic link to a file that does not exist",
-			})
-			continue
-		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -119,16 +107,13 @@ func read(path string) (files []File, ignored []Problem, err error) {
 	// A directory without files is an error and not an empty configuration: it is probably a wrong
 	// path or a ConfigMap with wrong keys.
 	if len(files) == 0 {
-		return nil, nil, noFile(path, ignored, unnamed)
+		text := path + ": no *.toml file in this directory\n  hint: the name of a file, which may be a key of a ConfigMap, ends in \".toml\""
+		for _, p := range ignored {
+			text += "\n" + p.String()
+		}
+		return nil, nil, errors.New(text)
 	}
 	return files, ignored, nil
-}
-
-// isConfiguration reports whether a file of a directory is read. Editors and the kubelet hide their
-// own files with a dot.
-func isConfiguration(name string) bool {
-	isHidden := strings.HasPrefix(name, ".")
-	return !isHidden && filepath.Ext(name) == ".toml"
 }
 
 // ignoredNote returns a note for a file that its author probably takes for a part of the
@@ -151,19 +136,6 @@ func ignoredNote(name, shown string) []Problem {
 		Text: `is ignored: the name of a configuration file ends in ".toml"`,
 		Hint: hint,
 	}}
-}
-
-// noFile returns the error for a directory without a configuration file. unnamed is a file without an
-// extension, or empty.
-func noFile(path string, ignored []Problem, unnamed string) error {
-	text := path + ": no *.toml file in this directory"
-	if unnamed != "" {
-		text += fmt.Sprintf("\n  hint: the name of the file %q, which may be a key of a ConfigMap, has to be %q", unnamed, unnamed+".toml")
-	}
-	for _, p := range ignored {
-		text += "\n" + p.String()
-	}
-	return errors.New(text)
 }
 
 // readFile reads a file of the configuration. shown is its path in messages. A file larger than

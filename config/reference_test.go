@@ -17,37 +17,26 @@ import (
 //go:embed reference.toml
 var reference string
 
-// tablesOf lists the paths of the tables that a value of a form may be or contain.
-func tablesOf(f form) (paths []string) {
-	if ref, ok := f["$ref"].(string); ok {
-		return []string{strings.TrimPrefix(ref, "#/definitions/")}
-	}
-	for _, key := range []string{"items", "additionalProperties"} {
-		if below, ok := f[key].(form); ok {
-			paths = append(paths, tablesOf(below)...)
-		}
-	}
-	any, _ := f["anyOf"].([]form)
-	for _, below := range any {
-		paths = append(paths, tablesOf(below)...)
-	}
-	return paths
-}
-
 // helps are all keys of the language with their help: "resource.match.usb.id".
 func helps() map[string]string {
-	language := describe()
 	all := make(map[string]string)
-	var visit func(above string, table form)
-	visit = func(above string, table form) {
-		for name, property := range table["properties"].(map[string]form) {
+	var visit func(above string, f form)
+	visit = func(above string, f form) {
+		for name, property := range f.properties() {
 			all[above+name], _ = property["description"].(string)
-			for _, path := range tablesOf(property) {
-				visit(above+name+".", language.tables[path])
+			visit(above+name+".", property)
+		}
+		for _, key := range []string{"items", "additionalProperties"} {
+			if below, ok := f[key].(form); ok {
+				visit(above, below)
 			}
 		}
+		either, _ := f["anyOf"].([]form)
+		for _, below := range either {
+			visit(above, below)
+		}
 	}
-	visit("", language.form())
+	visit("", describeFile())
 	return all
 }
 

@@ -46,8 +46,8 @@ const driverHint = `driver = "vfio-pci" beside pci and net, as in match.driver, 
 // replacement returns what to write instead of a key of the table v that the language no longer has.
 // It is empty for any other key.
 func (v value) replacement(name string) string {
-	path := v.path()
-	isOfCapacity := v.above != nil && v.above.path() == "resource.capacity"
+	path := v.path
+	isOfCapacity := v.above != nil && v.above.path == "resource.capacity"
 	if isOfCapacity {
 		path = "resource.capacity.NAME"
 	}

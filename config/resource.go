@@ -50,7 +50,7 @@ func readResource(v value) Resource {
 		r.Container.AutoCDI = false
 	}
 	// The default depends on the matches. The checks below depend on each.
-	if v.lacks("each") {
+	if !v.has("each") {
 		r.Each = v.defaultEach(&r)
 	}
 	v.checkResource(&r)
@@ -65,10 +65,10 @@ func readResource(v value) Resource {
 // bind binds the keys of a resource.
 // The order of the calls is the order in which the keys are read, whatever their order in the text.
 func (r *Resource) bind(t *table) {
-	t.key("name", stringForm, r.readName, "name of the resource, optionally with a domain other than the one above")
-	t.require("name", `a name such as "gpu" or "vendor.example/gpu"`, "")
+	t.key("name", r.readName, "name of the resource, optionally with a domain other than the one above")
+	t.require("name", `a name such as "gpu" or "vendor.example/gpu"`)
 	// names comes after name, because it maps the results of name.
-	t.key("names", stringTable, r.readNames,
+	t.key("names", r.readNames,
 		"nicer names: a result of name without its domain, or a pattern of results, and the name to use instead")
 	t.count("count", &r.Count, maxCount,
 		"number of slots of each device: how many containers may hold it at the same time")
@@ -76,29 +76,29 @@ func (r *Resource) bind(t *table) {
 		"device nodes and hardware: a table, or a list of tables of which any may select a node")
 	t.require("match", "at least one match", matchHint)
 	tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
-	t.key("each", stringForm, r.readEach,
+	t.key("each", r.readEach,
 		`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together, and a variable without ${} is all hardware with the same value`)
 	words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
 		"which property the ID of a USB device or a CDI device consists of")
-	t.key("shared", sharedForm, r.readShared,
+	t.key("shared", r.readShared,
 		`whether other resources may offer the same device: at once (true), or so that containers hold one of the offers at a time ("exclusive")`)
 	tableOf(t, "when", &r.When, readWhen, `{ node_name = "gpu-*" }`, "when the resource is active: all set conditions must hold")
 	tables(t, "with", &r.With, readCompanion, `{ path = "/dev/kfd" }`,
 		"companions: nodes or paths injected along with every device, once per container")
 	words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread},
 		"which free devices to suggest to the kubelet")
-	bind(t, "numa", numaForm, &r.NUMA, value.numa,
+	bind(t, "numa", &r.NUMA, value.numa,
 		`NUMA nodes to report: "auto" reports the nodes of the hardware, "none" reports no node, or a list such as [0, 1]`)
 	words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways},
 		"when the resource is registered with the kubelet")
 	words(t, "api", &r.API, apis, "the API of the kubelet through which the resource is advertised")
-	bind(t, "attributes", userKeysForm(orTable(typed("string", "integer", "boolean"), value.readTyped)), &r.Attributes, value.claimAttributes,
+	bind(t, "attributes", &r.Attributes, value.claimAttributes,
 		"with dra: attributes of each device by which claims select")
-	bind(t, "capacity", userKeysForm(orTable(quantityForm, value.readCapacity)), &r.Capacity, value.capacities,
+	bind(t, "capacity", &r.Capacity, value.capacities,
 		"with dra: amounts of each device that its claims share, such as bandwidth")
-	bind(t, "evict_after", stringForm, &r.EvictAfter, value.evictAfter,
+	bind(t, "evict_after", &r.EvictAfter, value.evictAfter,
 		"with dra: how long a device is absent before pods with a claim to it are evicted")
-	t.key("features", stringTable, r.readFeatures,
+	t.key("features", r.readFeatures,
 		"values of the healthy devices that become labels of the node, by the end of their names; needs --nfd-dir")
 	tableOf(t, "health", &r.Health, readHealth, "{ open = true }", "checks of each device beyond its presence")
 	tableOf(t, "container", &r.Container, readContainer, `{ path = "/dev/zigbee" }`, "what a container gets")
@@ -123,9 +123,7 @@ func (v value) numa() NUMA {
 	}
 	items, isList := v.list()
 	if !isList {
-		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`, "")
-	} else if len(items) == 0 {
-		v.report("the list is empty: want at least one NUMA node", `"none" reports no NUMA node`)
+		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`)
 	}
 	var nodes []int
 	for i, n := range items {
@@ -142,7 +140,7 @@ func (r *Resource) readEach(v value) {
 	words := []string{string(EachDevice), string(EachNode), string(EachAll)}
 	text, _ := v.raw.(string)
 	isWord := slices.Contains(words, text)
-	isMisspelled := nearest(strings.ToLower(text), words) != ""
+	isMisspelled := suggestion(text, words) != ""
 	if isWord || isMisspelled {
 		r.Each = Each(word(v, words))
 		return
@@ -156,15 +154,13 @@ func (r *Resource) readEach(v value) {
 func (v value) groupVariable() string {
 	const variable = `a variable such as "usb.serial" or "pci.slot"`
 	const want = `"device", "node", "all" or ` + variable
-	return v.checked(want, func(s string) (rule, hint string) {
+	return v.checked(want, func(s string) error {
 		if name, isExpression := strings.CutPrefix(s, "${"); isExpression {
 			name = strings.TrimSuffix(name, "}")
-			return "is not the name of a variable: want the name without ${}", didYouMean(name)
+			return broken("is not the name of a variable: want the name without ${}", didYouMean(name))
 		}
-		// The hints of checkVariable are for texts, where variables have braces.
-		rule, hint = v.r.checkVariable(s)
-		if rule != "" {
-			return rule, withoutBraces.Replace(hint)
+		if err := v.r.checkVariable(s); err != nil {
+			return err
 		}
 		known, _ := variableNamed(s)
 		isVirtual := strings.HasPrefix(s, device.VarPrefix)
@@ -172,14 +168,11 @@ func (v value) groupVariable() string {
 		// A property that does not depend on the device would make one group of everything, and a
 		// property of a single device would group nothing.
 		if known.scope != someDevices || isVirtual || isOfContainer {
-			return "is not a property that several devices share: want " + variable, ""
+			return broken("is not a property that several devices share: want " + variable)
 		}
-		return "", ""
+		return nil
 	})
 }
-
-// withoutBraces turns the variables in a hint into names, as each has them.
-var withoutBraces = strings.NewReplacer("${", "", "}", "")
 
 // readWhen reads the table when. It never returns nil: a resource without the table has no When.
 func readWhen(v value) *When {
@@ -193,9 +186,6 @@ func readWhen(v value) *When {
 			`globs below /dev or /sys: each must match a file, and with "!" no file`,
 		)
 	})
-	if v.isEmpty() {
-		v.report("the table is empty: want at least one of node_name and exists", "")
-	}
 	return w
 }
 

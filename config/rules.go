@@ -30,12 +30,6 @@ func (r *Resource) find(accept func(m *Match) bool) int {
 	return -1
 }
 
-// hasOnlyOther reports whether the resource has matches, and the predicate accepts none of
-// them. A resource without matches is reported elsewhere.
-func (r *Resource) hasOnlyOther(accept func(m *Match) bool) bool {
-	return len(r.Match) > 0 && r.find(accept) < 0
-}
-
 // checkMatch reports invalid combinations of the keys of a match. sound is set if the match
 // has no problem so far: otherwise an unknown key may be a misspelled selector.
 func (v value) checkMatch(m *Match, sound bool) {
@@ -131,10 +125,10 @@ func (v value) checkResource(r *Resource) {
 	v.checkNets(r)
 	v.checkCDI(r)
 	v.checkCapacity(r)
-	if r.Identity == IdentityName && r.hasOnlyOther((*Match).fromCDI) {
-		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`, "")
+	if r.Identity == IdentityName && r.find((*Match).fromCDI) < 0 {
+		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`)
 	}
-	isOnlyVirtual := r.hasOnlyOther(func(m *Match) bool { return !m.isVirtual() })
+	isOnlyVirtual := r.find(func(m *Match) bool { return !m.isVirtual() }) < 0
 	if len(r.Exclude) > 0 && isOnlyVirtual {
 		v.child("exclude").report(
 			"cannot leave out virtual devices, which have no hardware and no nodes",
@@ -146,50 +140,31 @@ func (v value) checkResource(r *Resource) {
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {
 		v.child("register").report(
 			`"always" cannot be combined with a variable in name: the name is unknown until the first device appears`,
-			"",
 		)
 	}
 }
 
 // checkEach reports matches that are incompatible with each.
 func (v value) checkEach(r *Resource) {
+	each := v.child("each")
 	// Hardware can be grouped by a wildcard only if each of its nodes has one.
 	if r.GroupBy != "" && !r.provides(r.GroupBy) {
-		v.child("each").violates(r.GroupBy, fmt.Sprintf(notProvided, r.GroupBy), "")
+		each.violates(r.GroupBy, notProvided(r.GroupBy))
 	}
-	for i := range r.Match {
-		rule, hint := v.checkEachOf(r, i)
-		if rule != "" {
-			v.child("each").report(rule, hint)
-			return
-		}
+	isOther := func(m *Match) bool { return m.isVirtual() || m.fromCDI() }
+	index := r.find(isOther)
+	if index >= 0 && (r.Each == EachAll || r.GroupBy != "") {
+		text := fmt.Sprintf("%q cannot be combined with match %d: only hardware can be grouped",
+			cmp.Or(r.GroupBy, string(r.Each)), index+1)
+		each.report(text)
 	}
-}
-
-// checkEachOf returns why a match is not compatible with each, or an empty rule.
-func (v value) checkEachOf(r *Resource, index int) (rule, hint string) {
-	m := &r.Match[index]
-	key := ""
-	switch {
-	case m.isVirtual():
-		key = "virtual"
-	case m.fromCDI():
-		key = "cdi_device"
-	case m.VFIO:
-		key = "vfio"
-	default:
-		return "", ""
-	}
-	combined := fmt.Sprintf(" cannot be combined with %s in match %d", key, index+1)
-	switch {
 	// A default of "node" is not reported, since vfio needs pci or mdev, with which the default is
 	// "device".
-	case m.VFIO && r.Each == EachNode && v.has("each"):
-		return `"node"` + combined, "functions of one IOMMU group can only be injected together"
-	case !m.VFIO && (r.Each == EachAll || r.GroupBy != ""):
-		return quote(cmp.Or(r.GroupBy, string(r.Each))) + combined + ": only hardware can be grouped", ""
+	index = r.find(func(m *Match) bool { return m.VFIO })
+	if index >= 0 && r.Each == EachNode && v.has("each") {
+		text := fmt.Sprintf(`"node" cannot be combined with vfio in match %d`, index+1)
+		each.report(text, "functions of one IOMMU group can only be injected together")
 	}
-	return "", ""
 }
 
 // checkVirtual reports virtual devices of the same name: the name is their ID.
@@ -199,7 +174,7 @@ func (v value) checkVirtual(r *Resource) {
 	for i := range r.Match {
 		for _, d := range r.Match[i].Virtual {
 			if seen[d.Name] {
-				v.r.matches[i].child("virtual").report(quote(d.Name)+" is already the name of another virtual device", "")
+				v.r.matches[i].child("virtual").report(quote(d.Name) + " is already the name of another virtual device")
 			}
 			seen[d.Name] = true
 		}
@@ -209,20 +184,10 @@ func (v value) checkVirtual(r *Resource) {
 // checkNets reports keys that contradict the move of a network interface. An interface is in
 // one network namespace (network_namespaces(7)), so that only one container can have it.
 func (v value) checkNets(r *Resource) {
-	container := v.child("container")
 	index := r.find((*Match).SelectsNets)
-	if index < 0 {
-		if container.has("net_name") {
-			container.child("net_name").report(
-				"requires a match that selects network interfaces: net without glob",
-				`match.net.type = "can" selects every CAN interface`,
-			)
-		}
-		return
-	}
 	// Without CDI, an interface does not move: the container only learns its name, which any number
 	// of containers may know.
-	if !r.Container.CDI {
+	if index < 0 || !r.Container.CDI {
 		return
 	}
 	why := fmt.Sprintf(
@@ -236,15 +201,15 @@ func (v value) checkNets(r *Resource) {
 		if v.r.matches[several].has("count") {
 			at = v.r.matches[several]
 		}
-		at.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Match[several].Count, why), "")
+		at.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Match[several].Count, why))
 		return
 	}
 	if r.Shared {
-		v.child("shared").report(`true: want false or "exclusive", `+why, "")
+		v.child("shared").report(`true: want false or "exclusive", ` + why)
 		return
 	}
 	// The interface disappears from the host while a container has it.
-	v.r.matches[index].child("net").needs("moving network interfaces of the host", allowNet)
+	v.r.matches[index].child("net").needs("moving network interfaces of the host", allowNet, false)
 }
 
 // checkCDI reports keys that require CDI, and resource names that cannot be the kind of a CDI
@@ -262,9 +227,9 @@ func (v value) checkCDI(r *Resource) {
 	if len(r.NameText) > 0 {
 		name = sampleName(r.NameText)
 	}
-	v.child("name").violates(r.Name, checkKind(domain, name), "")
+	v.child("name").violates(r.Name, checkKind(domain, name))
 	for _, n := range r.Names {
-		v.child("names").child(n.key).violates(n.Name, checkKind(domain, n.Name), "")
+		v.child("names").child(n.key).violates(n.Name, checkKind(domain, n.Name))
 	}
 }
 
@@ -272,7 +237,7 @@ func (v value) checkCDI(r *Resource) {
 func (v value) refuseKeysOfCDI() {
 	for _, name := range []string{"owner", "net_name", "hooks"} {
 		if v.has(name) {
-			v.child(name).report(`requires container.cdi = true or "auto"`, "")
+			v.child(name).report(`requires container.cdi = true or "auto"`)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 )
@@ -13,19 +14,21 @@ import (
 // Limits of a file for the TOML parser (v1.6.0). It copies the full path of every key, once for
 // each part of the key and again at every bracket, where it recurses. Without limits, a file of 1
 // MiB with deep brackets or with many keys below a long key would take minutes and gigabytes. The
-// language itself needs a depth of 8 and a few MiB.
+// language itself needs a depth of 8.
 const (
-	maxDepth   = 32       // open brackets, or parts of one key
-	maxKeyWork = 16 << 20 // bytes of copied keys, in one file
+	maxDepth   = 16  // open brackets, or parts of one key
+	maxKeySize = 512 // bytes of a key with the keys of its tables
 )
 
 // node is a key, or an element of a list, with its value.
 type node struct {
-	// at is its offset in the text, or noPosition.
+	// at is its offset in the text.
 	at int
 	// raw is the value: map[string]*node is a table, []*node a list, and string, int64, float64, bool
 	// and time.Time are themselves.
 	raw any
+	// size is the length of the key with the keys of its tables.
+	size int
 	// closed is set if the value of the key is complete, so that nothing may be added
 	// to it.
 	closed bool
@@ -57,29 +60,25 @@ type scanner struct {
 	resources []int
 	depth     int // of open brackets
 	nodes     int // keys and tables so far
-	work      int // bytes that the parser writes for keys
-	// invalid is set where the text is not TOML, and problem where it is rejected in any case; at is the
-	// offset.
-	invalid bool
-	problem string
+	// stopped is set where the scan ended early, at an offset. problem is set if the text is rejected in
+	// any case, and otherwise the library knows what is wrong.
+	stopped bool
 	at      int
-	// repeated is the offset of the first key that is given twice, or 0.
-	repeated int
+	problem string
+	hint    string
 }
 
 // scan scans a text. nodes is the number of keys and tables in the files before it. It always
-// returns a scanner: problem is set if the text must not be parsed. A text that is not TOML has no
-// problem here, because the library has the better message.
+// returns a scanner: problem is set if the text must not be parsed.
 func scan(text string, nodes int) *scanner {
-	root := &node{at: noPosition, raw: make(map[string]*node)}
+	root := &node{raw: make(map[string]*node)}
 	s := &scanner{text: text, root: root, nodes: nodes}
 	table := s.root
-	size := 0 // of a copy of the key of the table
 	for s.space(true); s.i < len(s.text); s.space(true) {
 		if s.peek() == '[' {
-			table, size = s.header()
+			table = s.header()
 		} else {
-			s.assignment(table, size)
+			s.assignment(table)
 		}
 		s.space(false)
 		// The byte 0 stands for the end of the text.
@@ -91,9 +90,6 @@ func scan(text string, nodes int) *scanner {
 	return s
 }
 
-// partSize is the cost of one part of a key in a copy of the key, besides its text: a string header.
-const partSize = 16
-
 // peek returns the next byte, or 0 at the end of the text.
 func (s *scanner) peek() byte {
 	if s.i < len(s.text) {
@@ -102,40 +98,31 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// stop ends the scan, because the rest is not TOML. The library reports where.
-func (s *scanner) stop() {
-	if !s.invalid {
-		s.invalid = true
-		s.at = s.i
+// stop ends the scan, because the rest is not TOML.
+func (s *scanner) stop() { s.refuse(s.i, "", "") }
+
+// refuse ends the scan with a problem.
+func (s *scanner) refuse(at int, problem, hint string) {
+	if !s.stopped {
+		s.stopped = true
+		s.at = at
+		s.problem = problem
+		s.hint = hint
 	}
 	s.i = len(s.text)
 }
 
-// refuse ends the scan with a problem.
-func (s *scanner) refuse(at int, problem string) {
-	s.stop()
-	if s.problem == "" {
-		s.problem = problem
-		s.at = at
-	}
-}
-
-// charge adds to the work of the parser, and ends the scan if it is too much.
-func (s *scanner) charge(bytes int) {
-	s.work += bytes
-	if s.work > maxKeyWork {
-		s.refuse(s.i, "the keys are too long or nested too deeply")
-	}
-}
-
 // node returns a new node for a key, or for an element with keys.
-func (s *scanner) node(at int) *node {
+func (s *scanner) node(at, size int) *node {
 	s.nodes++
 	if s.nodes > maxKeys {
-		s.refuse(at, fmt.Sprintf("the configuration has more than %d keys and tables", maxKeys))
+		s.refuse(at, fmt.Sprintf("the configuration has more than %d keys and tables", maxKeys), "")
 	}
-	// The node is valid even after the limit, so that callers need no check. The scan ends anyway.
-	return &node{at: at}
+	if size > maxKeySize {
+		s.refuse(at, fmt.Sprintf("the key with the keys of its tables is longer than %d bytes", maxKeySize), "")
+	}
+	// The node is valid even beyond the limits, so that callers need no check. The scan ends anyway.
+	return &node{at: at, size: size}
 }
 
 // space skips white space. If lines is set, it skips comments and ends of lines as well.
@@ -164,7 +151,7 @@ func (s *scanner) until(characters string) {
 }
 
 // header reads [table] or [[list]] and returns its table.
-func (s *scanner) header() (*node, int) {
+func (s *scanner) header() *node {
 	at := s.i
 	closing := "]"
 	isListHeader := strings.HasPrefix(s.text[s.i:], "[[")
@@ -173,21 +160,21 @@ func (s *scanner) header() (*node, int) {
 	}
 	s.i += len(closing)
 	// Headers are always relative to the top.
-	n, size := s.key(s.root, 0)
+	n := s.key(s.root)
 	items, isList := n.list()
 	// A table and a list cannot have the same name.
 	if n.raw != nil && isList != isListHeader {
 		s.stop()
-		return n, size
+		return n
 	}
 	if isListHeader {
 		if n == s.root.table()["resource"] {
 			s.resources = append(s.resources, at)
 			if len(s.resources) > maxResources {
-				s.refuse(at, tooManyResources())
+				s.refuse(at, tooManyResources(), "")
 			}
 		}
-		item := s.node(at)
+		item := s.node(at, n.size)
 		n.raw = append(items, item)
 		n = item
 	}
@@ -197,62 +184,52 @@ func (s *scanner) header() (*node, int) {
 	}
 	if !strings.HasPrefix(s.text[s.i:], closing) {
 		s.stop()
-		return n, size
+		return n
 	}
 	s.i += len(closing)
-	return n, size
+	return n
 }
 
 // assignment reads a key below a table, and its value.
-func (s *scanner) assignment(table *node, above int) {
-	n, size := s.key(table, above)
+func (s *scanner) assignment(table *node) {
+	n := s.key(table)
 	if s.peek() != '=' {
 		s.stop()
 		return
 	}
 	s.i++
 	s.space(false)
-	s.value(n, size)
+	s.value(n)
 }
 
-// key reads a dotted key below a table. size is the size of a copy of the key, and above of the key of the
-// table.
-func (s *scanner) key(n *node, above int) (key *node, size int) {
-	parts := 0
-	size = above
-	for {
+// givenOnce explains why a key is refused that already has a value.
+const givenOnce = "a key is given once in its table; several values are a list, several resources are several [[resource]]"
+
+// key reads a dotted key below a table.
+func (s *scanner) key(n *node) *node {
+	for parts := 1; ; parts++ {
 		s.space(false)
 		at := s.i
 		name := s.name()
-		parts++
 		// Within the loop, so that a key of a megabyte is not split into parts first.
 		if parts > maxDepth {
-			s.refuse(at, fmt.Sprintf("the key has more than %d parts", maxDepth))
-			return n, above
+			s.refuse(at, fmt.Sprintf("the key has more than %d parts", maxDepth), "")
+			return n
 		}
-		size += s.i - at + partSize
 		n = s.child(n, name, at)
 		s.space(false)
 		next := s.peek()
 		// TOML forbids to add keys to a complete value, with a dotted key or a header, and to complete a
 		// table that has keys. The library accepts some of that, and drops keys.
-		isAddition := n.closed && (next == '.' || next == ']')
-		isCompletion := !n.closed && n.raw != nil && next == '='
-		if isAddition || isCompletion {
-			state := "is complete"
-			if isCompletion {
-				state = "already has keys"
-			}
+		isCompletion := n.raw != nil && next == '='
+		isGiven := n.closed || isCompletion
+		if isGiven && strings.ContainsRune(".]=", rune(next)) {
 			line := strings.Count(s.text[:n.at], "\n") + 1
-			s.refuse(at, fmt.Sprintf("%s %s in line %d: all of its keys must be written there", quote(name), state, line))
-			return n, above
-		}
-		isRepeated := n.closed && next == '='
-		if isRepeated && s.repeated == 0 {
-			s.repeated = at
+			s.refuse(at, fmt.Sprintf("%s is already given in line %d", quote(name), line), givenOnce)
+			return n
 		}
 		if next != '.' {
-			break
+			return n
 		}
 		// In TOML, a key below a list of tables belongs to its last element.
 		if items, _ := n.list(); len(items) > 0 {
@@ -260,9 +237,6 @@ func (s *scanner) key(n *node, above int) (key *node, size int) {
 		}
 		s.i++
 	}
-	// The parser copies the whole key for each part.
-	s.charge(parts * size)
-	return n, size
 }
 
 // child returns the node of a key below n. It creates a missing node at the offset.
@@ -274,7 +248,7 @@ func (s *scanner) child(n *node, name string, at int) *node {
 	}
 	c := keys[name]
 	if c == nil {
-		c = s.node(at)
+		c = s.node(at, n.size+len(name))
 		keys[name] = c
 	}
 	return c
@@ -323,8 +297,8 @@ func scalar(text string) any {
 	return decoded.K
 }
 
-// value reads a value; n is its key or element, and size the size of a copy of its key.
-func (s *scanner) value(n *node, size int) {
+// value reads a value; n is its key or element.
+func (s *scanner) value(n *node) {
 	n.closed = true
 	at := s.i
 	switch s.peek() {
@@ -333,20 +307,20 @@ func (s *scanner) value(n *node, size int) {
 		n.raw = scalar(s.text[at:s.i])
 	case '[':
 		items := []*node{}
-		s.brackets(size, ']', func() {
-			item := &node{at: s.i}
+		s.brackets(']', func() {
+			item := &node{at: s.i, size: n.size}
 			if c := s.peek(); c == '{' || c == '[' {
-				item = s.node(s.i)
+				item = s.node(s.i, n.size)
 			}
-			s.value(item, size)
+			s.value(item)
 			items = append(items, item)
 		})
 		n.raw = items
 	case '{':
 		n.raw = make(map[string]*node)
 		// Keys of an inline table are relative to the table.
-		s.brackets(size, '}', func() {
-			s.assignment(n, size)
+		s.brackets('}', func() {
+			s.assignment(n)
 		})
 	default:
 		s.until(",]}#\n")
@@ -356,15 +330,14 @@ func (s *scanner) value(n *node, size int) {
 
 // brackets reads the content of brackets, separated by commas. read reads an
 // element.
-func (s *scanner) brackets(size int, closing byte, read func()) {
+func (s *scanner) brackets(closing byte, read func()) {
 	// The scanner and the parser recurse at each bracket. The limit protects both stacks.
 	if s.depth == maxDepth {
-		s.refuse(s.i, fmt.Sprintf("brackets are nested more than %d deep", maxDepth))
+		s.refuse(s.i, fmt.Sprintf("brackets are nested more than %d deep", maxDepth), "")
 		return
 	}
 	s.depth++
 	s.i++
-	s.charge(size)
 	for {
 		s.space(true)
 		// The list is empty, or ends with a comma.
@@ -421,8 +394,19 @@ func skipString(text string, i int) int {
 type source struct {
 	name string
 	text string
-	// order of the file in the configuration.
-	order int
+}
+
+// problem returns a problem at an offset of the text.
+func (s *source) problem(at int, text, hint string) Problem {
+	before := s.text[:at]
+	lastLine := before[strings.LastIndexByte(before, '\n')+1:]
+	return Problem{
+		File:   s.name,
+		Line:   strings.Count(before, "\n") + 1,
+		Column: utf8.RuneCountInString(lastLine) + 1,
+		Text:   text,
+		Hint:   hint,
+	}
 }
 
 // utf8BOM is written by some editors before the text.
@@ -431,39 +415,32 @@ const utf8BOM = "\xef\xbb\xbf"
 // decode returns the tree of a file, or reports a syntax error. The library only decides whether the
 // text is valid: its tables have no positions, and its structs accept keys in any letter case and pass
 // integers to text unmarshalers.
-func (r *reader) decode(f File, order int) (*source, *node) {
-	src := &source{name: f.shown(), order: order}
-	fail := func(at int, text, hint string) (*source, *node) {
-		r.report(report{source: src, at: at, Problem: Problem{Text: text, Hint: hint}})
-		return src, nil
-	}
-	src.text = strings.TrimPrefix(string(f.Data), utf8BOM)
+func (r *reader) decode(f File) (*source, *node) {
+	src := &source{name: f.shown(), text: strings.TrimPrefix(string(f.Data), utf8BOM)}
 	s := scan(src.text, r.nodes)
 	r.nodes = s.nodes
 	// A text that exceeds a limit never reaches the library, which could take minutes for it.
 	if s.problem != "" {
-		return fail(s.at, s.problem, "")
+		r.report(src.problem(s.at, s.problem, s.hint))
+		return src, nil
 	}
 	start, err := checkSyntax(src.text, s.resources)
 	var syntax toml.ParseError
-	if errors.As(err, &syntax) {
+	switch {
+	case errors.As(err, &syntax):
 		// The position is relative to the part that was decoded. The bounds protect against a
-		// position outside of the text, which lineAt could not slice.
+		// position outside of the text.
 		at := min(start+max(syntax.Position.Start, 0), len(src.text))
-		return fail(at, syntaxMessage(syntax.Message), syntaxHint(syntax.Message, src.text, at))
-	}
-	if err != nil {
-		return fail(noPosition, err.Error(), "")
-	}
+		r.report(src.problem(at, syntaxMessage(syntax.Message), syntaxHint(syntax.Message, src.text, at)))
+	case err != nil:
+		r.report(Problem{File: src.name, Text: err.Error()})
 	// The values come from the scan, so it must have read the whole text.
-	if s.invalid {
-		return fail(s.at, "the text is not valid TOML from here on", "")
+	case s.stopped:
+		r.report(src.problem(s.at, "the text is not valid TOML from here on", ""))
+	default:
+		return src, s.root
 	}
-	// The library reports most repetitions, but not all of them.
-	if s.repeated > 0 {
-		fail(s.repeated, "the key is given twice in its table", "several values are a list, several resources are several [[resource]]")
-	}
-	return src, s.root
+	return src, nil
 }
 
 // checkSyntax returns an error of the library if the text is not TOML. start is the offset of the

@@ -35,12 +35,12 @@ func hostile(size int) (refused, bearable map[string]string) {
 		"keys below quoted key":    fill(`"`+long+`"={`, "k#=1,\n", ""),
 		"lists below a long key":   fill(long+"=[", "[],", "]"),
 		"tables below a long key":  fill(long+"=[", "{},", "]"),
-		"deep and long":            fill(strings.Repeat("[["+strings.Repeat("k", 200)+".a]]\n", 20), strings.Repeat("k.", 20)+"#=1\n", ""),
 	}
 	bearable = map[string]string{
 		"nested tables at the top": repeat("{a="),
 		"dotted key without end":   repeat("a.") + "a",
-		"numbers below a long key": fill(long+"=[", "1,", "]"),
+		"deep and long":            fill(strings.Repeat("[["+strings.Repeat("k", 200)+".a]]\n", 20), strings.Repeat("k.", 12)+"#=1\n", ""),
+		"as long as possible":      fill("["+strings.Repeat("k", 400)+"]\n", strings.Repeat("k.", 15)+"#=1\n", ""),
 		"long, below the limit":    fill("["+strings.Repeat("k", 60)+"]\n", "k#=1\n", ""),
 		"many resources":           fill("", "[[resource]]\n", ""),
 		"many unknown keys":        fill("[[resource]]\n", "kount#=1\n", ""),

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/BurntSushi/toml"
@@ -74,38 +73,19 @@ func TestSchemaAccepts(t *testing.T) {
 	}
 }
 
-// The schema rejects unknown keys, keys in the wrong letter case and values of the
-// wrong type, in any file.
+// The schema rejects unknown keys, keys in the wrong letter case, and tables and words of the wrong type.
 func TestSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	s := compileSchema(t)
-	goldens, err := filepath.Glob("testdata/bad/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := 0
-	for _, golden := range goldens {
-		want, err := os.ReadFile(golden)
+	for _, name := range []string{
+		"unknown-keys", "letter-case", "letter-case-tables", "keys-elsewhere", "exclude", "hooks", "owner", "mdev", "net", "enumerations", "types-booleans", "companions",
+	} {
+		data, err := os.ReadFile("testdata/bad/" + name + ".toml")
 		if err != nil {
 			t.Fatal(err)
 		}
-		has := func(problem string) bool { return bytes.Contains(want, []byte(problem)) }
-		if !has("unknown key") && !has("is a string: want a table") && !has("is a boolean: want") {
-			continue
-		}
-		data, err := os.ReadFile(strings.TrimSuffix(golden, ".txt") + ".toml")
-		if os.IsNotExist(err) {
-			continue // a directory
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		refused++
 		if s.Validate(tomlDocument(t, data)) == nil {
-			t.Errorf("%s: accepted", golden)
+			t.Errorf("%s: accepted", name)
 		}
-	}
-	if refused < 10 {
-		t.Errorf("%d files, want more", refused)
 	}
 }

@@ -32,7 +32,7 @@ var syntaxHints = []struct{ part, hint string }{
 	{"strings cannot contain newlines", "the quote at the end of the text is missing"},
 	{"'0x0d'", `end lines with a line feed ("\n"), as an editor on Linux does`},
 	{"cannot be used as an array", "[name] and [[name]] do not mix: every resource begins with [[resource]]"},
-	{"already been defined", "a key is given once in its table; several values are a list, several resources are several [[resource]]"},
+	{"already been defined", givenOnce},
 	{"table array name delimiter", "a resource begins with [[resource]]: two brackets on each side"},
 	{"unexpected comma", "remove one of the commas"},
 	{"with a newline, comment, or EOF, but got ','", "remove the comma: each key has a line of its own"},

@@ -40,24 +40,30 @@ func (v value) read(bind func(t *table)) (sound bool) {
 		}
 		if instead := v.replacement(name); instead != "" {
 			v.key(name).report("the key "+quote(name)+" was removed", instead)
-		} else {
-			hint := ""
-			if v.r.found < maxFound {
-				// Computed only for problems that may be reported, because it takes time.
-				hint = v.unknownHint(name, t.names)
-			}
-			v.key(name).report("unknown key "+quote(name), hint)
+			continue
 		}
+		hint := ""
+		if v.r.found < maxFound {
+			// Computed only for problems that may be reported, because it takes time.
+			hint = v.unknownHint(name, t.names)
+		}
+		v.key(name).report("unknown key "+quote(name), hint)
 	}
 	return false
 }
 
-// key binds a key to a function that reads it. form is the JSON Schema of its value, and help its
-// meaning. read is not called if the text does not have the key: the field keeps its default.
-func (t *table) key(name string, form formOf, read func(v value), help string) {
+// key binds a key to a function that reads it. help is its meaning. read is not called if the text does
+// not have the key: the field keeps its default.
+func (t *table) key(name string, read func(v value), help string) {
+	t.keyOf(name, form{}, read, help)
+}
+
+// keyOf is key with the form of the value in JSON Schema.
+func (t *table) keyOf(name string, f form, read func(v value), help string) {
 	t.names = append(t.names, name)
 	if t.describes != nil {
-		t.describes.add(name, form(t, name), help)
+		f["description"] = help
+		t.describes.properties()[name] = f
 		return
 	}
 	// The letter case must be exact, unlike in the structs of the library.
@@ -68,48 +74,56 @@ func (t *table) key(name string, form formOf, read func(v value), help string) {
 	read(t.child(name))
 }
 
-// require reports that the key is missing: want describes it, hint how to write it. A key in the
-// wrong letter case is only reported as unknown.
-func (t *table) require(name, want, hint string) {
+// formOf returns the form of a table that read reads, which is only known to a description.
+func (t *table) formOf(read func(v value)) form {
+	if t.describes == nil {
+		return nil
+	}
+	return describe(read)
+}
+
+// require reports that the key is missing: want describes it, hint how to write it.
+func (t *table) require(name, want string, hint ...string) {
 	if t.describes != nil {
-		t.describes.required = append(t.describes.required, name)
-	} else if t.lacks(name) {
-		t.report("missing key "+quote(name)+": want "+want, hint)
+		required, _ := t.describes["required"].([]string)
+		t.describes["required"] = append(required, name)
+	} else if !t.has(name) {
+		t.report("missing key "+quote(name)+": want "+want, hint...)
 	}
 }
 
 // bind binds a key to a field that read reads. It is a function, because methods cannot have type
 // parameters.
-func bind[T any](t *table, name string, form formOf, into *T, read func(v value) T, help string) {
+func bind[T any](t *table, name string, into *T, read func(v value) T, help string) {
 	assign := func(v value) {
 		*into = read(v)
 	}
-	t.key(name, form, assign, help)
+	t.key(name, assign, help)
 }
 
 // boolean binds a key to a boolean.
 func (t *table) boolean(name string, into *bool, help string) {
-	read := func(v value) bool {
-		return v.boolean("true or false")
+	read := func(v value) {
+		*into = v.boolean("true or false")
 	}
-	bind(t, name, booleanForm, into, read, help)
+	t.keyOf(name, form{"type": "boolean"}, read, help)
 }
 
 // count binds a key to an integer from 1 to most. If the value is invalid, the field becomes 1.
 func (t *table) count(name string, into *int, most int64, help string) {
-	read := func(v value) int {
-		return int(v.integer(1, most))
+	read := func(v value) {
+		*into = int(v.integer(1, most))
 	}
-	bind(t, name, integerForm(1, most), into, read, help)
+	t.keyOf(name, form{"type": "integer"}, read, help)
 }
 
 // words binds a key whose value is one of some words. If the value is invalid, the field becomes
 // empty.
 func words[T ~string](t *table, name string, into *T, words []T, help string) {
-	read := func(v value) T {
-		return word(v, words)
+	read := func(v value) {
+		*into = word(v, words)
 	}
-	bind(t, name, enum(words...), into, read, help)
+	t.keyOf(name, form{"enum": words}, read, help)
 }
 
 // literal binds a key to a string without variables. The escape $${ is resolved.
@@ -117,34 +131,34 @@ func (t *table) literal(name string, into *string, help string) {
 	read := func(v value) {
 		*into, _ = v.literal("a string")
 	}
-	t.key(name, stringForm, read, help)
+	t.key(name, read, help)
 }
 
 // text binds a key to a string with variables. The field is nil if the string is invalid or empty.
 func (t *table) text(name string, into *device.Text, r role, help string) {
-	read := func(v value) device.Text {
-		return v.text(r)
+	read := func(v value) {
+		*into = v.text(r)
 	}
-	bind(t, name, stringForm, into, read, help)
+	t.key(name, read, help)
 }
 
 // values binds a key to a condition: a pattern or a list of patterns.
 func (t *table) values(name string, into *pattern.Values, k kind, help string) {
-	read := func(v value) pattern.Values {
-		return v.values(k)
+	read := func(v value) {
+		*into = v.values(k)
 	}
-	bind(t, name, k.form(), into, read, help)
+	t.key(name, read, help)
 }
 
 // tableOf binds a key that contains a table, such as the example. A value of another type is reported
 // once, and the field keeps its default.
 func tableOf[T any](t *table, name string, into *T, read func(v value) T, example, help string) {
-	assign := func(v value) {
+	readTable := func(v value) {
 		if v.isTable(example) {
 			*into = read(v)
 		}
 	}
-	t.key(name, below(ignoring(read)), assign, help)
+	t.keyOf(name, t.formOf(readTable), readTable, help)
 }
 
 // tables binds a key that contains a table or a list of tables, such as the example.
@@ -154,5 +168,8 @@ func tables[T any](t *table, name string, into *[]T, read func(v value) T, examp
 			*into = append(*into, read(e))
 		}
 	}
-	t.key(name, oneOrMore(below(ignoring(read))), readAll, help)
+	readOne := func(v value) {
+		read(v)
+	}
+	t.keyOf(name, oneOrMore(t.formOf(readOne)), readAll, help)
 }

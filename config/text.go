@@ -159,25 +159,21 @@ func variableNamed(name string) (variable, bool) {
 	return variable{name, "x", someDevices, atName}, isWildcard
 }
 
-// checkVariable returns the rule that the name of a variable violates, or an empty rule. The rule
-// continues a sentence that begins with the name. It does not check whether the matches have the
-// variable: see Resource.provides.
-func (r *reader) checkVariable(name string) (rule, hint string) {
+// checkVariable returns the rule that the name of a variable violates. It does not check whether the
+// matches have the variable: see Resource.provides.
+func (r *reader) checkVariable(name string) error {
 	if attribute, ok := strings.CutPrefix(name, device.AttrPrefix); ok {
-		return wildAttribute.check(attribute), ""
+		return wildAttribute.check(attribute)
 	}
 	if glob, ok := strings.CutPrefix(name, device.DevnodePrefix); ok {
 		// devnode:GLOB is the path of the device's node that the glob matches.
-		p, rule, hint := r.parsePattern(nodeGlob, glob)
-		if p.Negative() {
-			return negated, ""
-		}
-		return rule, hint
+		_, err := r.parsePositive(nodeGlob, glob)
+		return err
 	}
 	if _, ok := variableNamed(name); ok {
-		return "", ""
+		return nil
 	}
-	return "is an unknown variable", variableHint(name)
+	return broken("is an unknown variable", variableHint(name))
 }
 
 // variableHint suggests variables in place of an unknown name: one with a similar name, or the
@@ -188,13 +184,13 @@ func variableHint(name string) string {
 	for _, v := range variables() {
 		names = append(names, v.name)
 		if strings.HasSuffix(v.name, "."+name) {
-			withTable = append(withTable, "${"+v.name+"}")
+			withTable = append(withTable, v.name)
 		}
 	}
 	// A typing error is more likely than a missing table.
-	similar := nearest(name, names)
+	similar, _ := nearest(name, names)
 	if similar != "" {
-		return didYouMean("${" + similar + "}")
+		return didYouMean(similar)
 	}
 	if len(withTable) > 0 {
 		return didYouMean(withTable...)
@@ -233,7 +229,7 @@ type role struct {
 	inSpec bool
 	// check returns the rule that the text violates. It gets the text as written, and the text
 	// with samples for its variables. It is nil if any text is valid.
-	check func(written, sample string) (rule, hint string)
+	check func(written, sample string) error
 }
 
 // The roles of texts.
@@ -267,17 +263,16 @@ type textUse struct {
 // text reads v as a text with variables. It returns nil if the text is invalid. A valid text is
 // recorded in reader.texts, for checkTexts.
 func (v value) text(r role) (text device.Text) {
-	v.checked(r.want, func(s string) (rule, hint string) {
+	v.checked(r.want, func(s string) error {
 		parsed, err := parseText(s)
 		if err != nil {
-			return err.Error(), ""
+			return err
 		}
 		// One unknown variable is enough for a message about the text.
 		for _, name := range parsed.Vars() {
-			rule, hint := v.r.checkVariable(name)
-			if rule != "" {
-				variable := quote("${" + name + "}")
-				return "has " + variable + ", which " + rule, hint
+			err := v.r.checkVariable(name)
+			if err != nil {
+				return fmt.Errorf("has %s, which %w", quote("${"+name+"}"), err)
 			}
 		}
 		text = parsed
@@ -287,7 +282,7 @@ func (v value) text(r role) (text device.Text) {
 			text:    text,
 			role:    r,
 		})
-		return "", ""
+		return nil
 	})
 	return text
 }
@@ -298,14 +293,13 @@ func (v value) checkTexts(r *Resource, sound bool) {
 	for _, u := range v.r.texts {
 		// Texts with problems count as well: the configuration is refused anyway.
 		r.Variables = append(r.Variables, u.text.Vars()...)
-		rule, hint := u.check(r, sound)
-		u.at.violates(u.written, rule, hint)
+		u.at.violates(u.written, u.check(r, sound))
 	}
 }
 
-// check returns the rule that the text violates, or an empty rule. The first violation is returned:
-// a text with an unavailable variable has no valid sample.
-func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
+// check returns the first rule that the text violates: a text with an unavailable variable has no valid
+// sample.
+func (u *textUse) check(r *Resource, sound bool) error {
 	at := u.role.at
 	// A CDI spec is written when the device is listed, before any container exists.
 	if u.role.inSpec && r.Container.CDI {
@@ -314,18 +308,18 @@ func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 	for _, name := range u.text.Vars() {
 		v, _ := variableNamed(name)
 		if v.from > at {
-			return fmt.Sprintf(`has "${%s}", %s`, name, unknownAt[v.from]), ""
+			return fmt.Errorf(`has "${%s}", %s`, name, unknownAt[v.from])
 		}
 		// A match with a problem may have a glob or virtual devices that could not be read.
 		if !sound {
 			continue
 		}
 		if !r.provides(name) {
-			return fmt.Sprintf(notProvided, name), ""
+			return notProvided(name)
 		}
 	}
 	if u.role.check == nil {
-		return "", ""
+		return nil
 	}
 	return u.role.check(u.written, sample(u.text))
 }
@@ -338,8 +332,10 @@ func sample(text device.Text) string {
 	}).String()
 }
 
-// notProvided is the rule for a variable without a value in its resource.
-const notProvided = `has "${%s}", which the resource does not provide`
+// notProvided returns the rule for a variable without a value in its resource.
+func notProvided(name string) error {
+	return fmt.Errorf(`has "${%s}", which the resource does not provide`, name)
+}
 
 // provides reports whether a variable can have a value: the resource has a match of the necessary kind, or
 // the capacity. Other variables may be empty on a host, which is not checked here.
@@ -379,7 +375,7 @@ func (r *Resource) provides(name string) bool {
 }
 
 // pathOrDirectory checks an absolute path. A "/" at its end means a directory to put nodes in.
-func pathOrDirectory(written, sample string) (rule, hint string) {
+func pathOrDirectory(written, sample string) error {
 	if len(sample) > 1 && strings.HasSuffix(written, "/") {
 		sample = strings.TrimSuffix(sample, "/")
 	}
@@ -390,24 +386,26 @@ func pathOrDirectory(written, sample string) (rule, hint string) {
 // flags of the DaemonSet, and many people copy it into the configuration.
 const hostPrefix = "/host"
 
+const notBelowDev = "is not below /dev: want the path of a device node"
+
 // pathBelowDev checks the path of a device node on the host.
-func pathBelowDev(written, sample string) (rule, hint string) {
+func pathBelowDev(written, sample string) error {
 	switch {
 	// The cases go from nearly right to wrong, so that each gets the most specific hint.
 	case strings.HasPrefix(sample, devDir) && strings.HasSuffix(sample, "/"):
-		return "is a directory: want the device nodes in it", didYouMean(strings.TrimRight(written, "/") + "/*")
+		return broken("is a directory: want the device nodes in it", didYouMean(strings.TrimRight(written, "/")+"/*"))
 	case strings.HasPrefix(sample, devDir):
 		return absolutePath(written, sample)
 	case strings.HasPrefix(sample, hostPrefix+devDir):
-		hint = "paths are paths of the host: " + didYouMean(strings.TrimPrefix(written, hostPrefix))
+		return broken(notBelowDev, "paths are paths of the host: "+didYouMean(strings.TrimPrefix(written, hostPrefix)))
 	case strings.HasPrefix(sample, "/"):
-		hint = "a match of files and directories to mount has no path below /dev"
+		return broken(notBelowDev, "a match of files and directories to mount has no path below /dev")
 	}
-	return "is not below /dev: want the path of a device node", hint
+	return broken(notBelowDev)
 }
 
 // pathOnHost checks the path of a device node, file or directory on the host.
-func pathOnHost(written, sample string) (rule, hint string) {
+func pathOnHost(written, sample string) error {
 	isOfPod := strings.HasPrefix(sample, hostPrefix+devDir)
 	if strings.HasPrefix(sample, "/") && !isOfPod {
 		return absolutePath(written, sample)
@@ -418,32 +416,32 @@ func pathOnHost(written, sample string) (rule, hint string) {
 // absolutePath checks a path as written, with samples for its variables or wildcards. written is
 // only used for hints. ".." is refused even where it is harmless, because checks of prefixes rely
 // on it.
-func absolutePath(written, sample string) (rule, hint string) {
+func absolutePath(written, sample string) error {
 	switch {
 	case !strings.HasPrefix(sample, "/"):
-		return `is not an absolute path: it must begin with "/"`, ""
+		return broken(`is not an absolute path: it must begin with "/"`)
 	case slices.Contains(strings.Split(sample, "/"), ".."):
-		return `has "..", which is not allowed in a path`, ""
+		return broken(`has "..", which is not allowed in a path`)
 	case strings.ContainsFunc(sample, unicode.IsControl):
-		return "has a control character, which is not allowed in a path", ""
+		return broken("has a control character, which is not allowed in a path")
 	case path.Clean(sample) != sample:
-		return `is not a clean path: want single slashes, no "." and no "/" at the end`, didYouMean(path.Clean(written))
+		return broken(`is not a clean path: want single slashes, no "." and no "/" at the end`, didYouMean(path.Clean(written)))
 	}
-	return "", ""
+	return nil
 }
 
 // interfaceName checks the name of a network interface, by the rules of the kernel (dev_valid_name
 // in net/core/dev.c).
-func interfaceName(_, sample string) (rule, hint string) {
-	if !device.ValidNetName(sample) {
-		rule = fmt.Sprintf(`is not a valid interface name: want a name such as "can0" with at most %d characters`, device.MaxNetName)
+func interfaceName(_, sample string) error {
+	if device.ValidNetName(sample) {
+		return nil
 	}
-	return rule, ""
+	return fmt.Errorf(`is not a valid interface name: want a name such as "can0" with at most %d characters`, device.MaxNetName)
 }
 
 // annotationName checks the key of an annotation (ValidateAnnotations in
 // k8s.io/apimachinery/pkg/api/validation).
-func annotationName(_, key string) (rule, hint string) {
+func annotationName(_, key string) error {
 	domain, name, ok := strings.Cut(key, "/")
 	if !ok {
 		// A key may have no domain. Any valid one takes its place.
@@ -453,26 +451,28 @@ func annotationName(_, key string) (rule, hint string) {
 	isValidDomain := isSubdomain(domain) && len(domain) <= maxSubdomain
 	isValidName := isName(name) && len(name) <= maxNamePart
 	if !isValidDomain || !isValidName {
-		return `is not a valid annotation key: want a key such as "example.com/name" with at most 63 characters after the domain`, ""
+		return broken(`is not a valid annotation key: want a key such as "example.com/name" with at most 63 characters after the domain`)
 	}
-	if by := interpretedBy(annotations, key, false); by != "" {
+	if by := interpretedBy(annotations, key); by != "" {
 		// Such an annotation would inject CDI devices that --allow does not permit.
+		hint := ""
 		if strings.HasPrefix(key, "cdi.k8s.io/") {
 			hint = "match.cdi_device selects CDI devices of the host"
 		}
-		return "is interpreted by " + by + ": use a domain of your own", hint
+		return broken("is interpreted by "+by+": use a domain of your own", hint)
 	}
-	return "", ""
+	return nil
 }
 
 // envName checks the name of an environment variable. Shells only accept identifiers, although the
 // kernel and Kubernetes accept more.
-func envName(written, sample string) (rule, hint string) {
+func envName(written, sample string) error {
 	if isIdentifier(sample) {
-		return "", ""
+		return nil
 	}
+	hint := ""
 	if strings.Contains(written, "${"+resourceVar+"}") {
 		hint = didYouMean("${RESOURCE}")
 	}
-	return `is not a valid environment variable name: it must consist of letters, digits and "_", and not begin with a digit`, hint
+	return broken(`is not a valid environment variable name: it must consist of letters, digits and "_", and not begin with a digit`, hint)
 }

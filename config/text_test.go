@@ -2,6 +2,7 @@ package config
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,4 +70,16 @@ func FuzzParseText(f *testing.F) {
 			t.Errorf("parseText(%q) = %q", s, got)
 		}
 	})
+}
+
+// interpretedKey puts every digit of these names in place of a number.
+func TestInterpretedDigits(t *testing.T) {
+	t.Parallel()
+	for _, i := range append(annotations, environment...) {
+		for name := range strings.FieldsSeq(i.names) {
+			if n := regexp.MustCompile("[0-9]+").FindString(name); n != "" && !slices.Contains(digits, n) {
+				t.Errorf("%s has the number %s", name, n)
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -10,8 +11,7 @@ import (
 	"time"
 )
 
-// value is one TOML value and its position. Its place is only formatted for problems, because
-// most values are valid.
+// value is one TOML value and its position.
 type value struct {
 	r *reader
 	// node has the value. Its position is the position of the nearest value above if the text does not
@@ -20,60 +20,22 @@ type value struct {
 	source *source
 	// above is the table or list that contains the value. It is nil at the top of a file.
 	above *value
-	// name is the key of the value in a table, and index its number in a list, from 1.
-	name  string
-	index int
-	// unnamed is set if the place of the value is the place of its container: the name of a
-	// key itself, or one of several patterns.
-	unnamed bool
-	// place is set if it does not follow from above.
-	place string
+	// name is the key of the value in a table.
+	name string
+	// path is the dotted key of the value in the language: resource.match.pci.
+	path string
+	// place is the value in messages: `resource 2 ("gpu"): container.path`. separator is what comes between
+	// the place and the name of a key.
+	place     string
+	separator string
 	// describes is set if there is no text: see schema.
-	describes *schema
-}
-
-// where returns the place of v in messages: `resource 2 ("gpu"): container.path`.
-// It walks to the top of the file for each call.
-func (v value) where() string {
-	if v.place != "" || v.above == nil {
-		return v.place
-	}
-	above := v.above.where()
-	// A message about an unnamed value quotes it, so that a place would repeat it.
-	if v.unnamed {
-		return above
-	}
-	if v.index > 0 {
-		return fmt.Sprintf("%s %d", above, v.index)
-	}
-	name := tomlKey(v.name)
-	if above == "" {
-		return name
-	}
-	// "match 2: glob" and not "match 2.glob".
-	isBelowElement := v.above.index > 0
-	if isBelowElement {
-		return above + ": " + name
-	}
-	return above + "." + name
+	describes form
 }
 
 // fullPlace returns the place of v with its file, for messages that are not about the text: what a
 // match selects on a host.
 func (v value) fullPlace() string {
-	return v.source.name + ": " + v.where()
-}
-
-// path returns the dotted key of v from the top: resource.match.pci.
-func (v value) path() string {
-	if v.above == nil {
-		return ""
-	}
-	above := v.above.path()
-	if v.index > 0 {
-		return above
-	}
-	return dotted(above, v.name)
+	return v.source.name + ": " + v.place
 }
 
 // dotted returns the dotted key of a name below a path, which is empty at the top.
@@ -84,13 +46,15 @@ func dotted(path, name string) string {
 	return path + "." + name
 }
 
-// inside returns a value inside of the table or list v.
+// inside returns a value inside of the table or list v, with its place.
 func (v value) inside(n *node) value {
 	return value{
 		r:      v.r,
 		node:   n,
 		source: v.source,
 		above:  &v,
+		path:   v.path,
+		place:  v.place,
 	}
 }
 
@@ -103,22 +67,24 @@ func (v value) child(name string) value {
 	}
 	child := v.inside(n)
 	child.name = name
+	child.path = dotted(v.path, name)
+	child.place += v.separator + tomlKey(name)
+	child.separator = "."
 	return child
 }
 
-// key returns the name of a key of the table v, as a value of its own.
-// Its position is the position of the key.
+// key returns the name of a key of the table v, as a value of its own. Its position is the position of
+// the key, and its place the place of v, because messages quote it.
 func (v value) key(name string) value {
-	key := v.child(name)
-	key.node = &node{at: key.at, raw: name}
-	key.unnamed = true
-	return key
+	return v.inside(&node{at: v.child(name).at, raw: name})
 }
 
 // item returns element i of the list v, from 0.
 func (v value) item(i int, n *node) value {
 	item := v.inside(n)
-	item.index = i + 1
+	item.place += " " + strconv.Itoa(i+1)
+	// "match 2: glob" and not "match 2.glob".
+	item.separator = ": "
 	return item
 }
 
@@ -129,24 +95,13 @@ func (v value) has(name string) bool {
 	return ok
 }
 
-// lacks reports whether the table v does not have a key in any letter case. A key in the wrong
-// letter case is reported elsewhere.
-func (v value) lacks(name string) bool {
-	for k := range v.table() {
-		if strings.EqualFold(k, name) {
-			return false
-		}
-	}
-	return true
-}
-
 // userKeys iterates over the arbitrary keys of the table v, sorted by name. want describes a valid
 // table, and what its keys, for messages. A key of the language that probably belongs to a table
 // around v is reported instead, unless what is empty. If v is not a table, it reports that and has
 // no keys.
 func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 	if v.table() == nil {
-		v.mistyped("a table "+want, "")
+		v.mistyped("a table " + want)
 	}
 	return func(yield func(string, value) bool) {
 		for _, name := range slices.Sorted(maps.Keys(v.table())) {
@@ -154,8 +109,8 @@ func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 			// keys of the resource. They would silently become environment variables.
 			above, isMisplaced := v.misplaced(name)
 			if what != "" && isMisplaced {
-				text := fmt.Sprintf("%s is a key of %s, not %s", quote(name), tableName(above.path()), what)
-				v.key(name).report(text, v.headerHint(above))
+				text := fmt.Sprintf("%s is a key of %s, not %s", quote(name), tableName(above.path), what)
+				v.key(name).report(text, strings.TrimPrefix(v.headerHint(above), ": "))
 				continue
 			}
 			if !yield(name, v.child(name)) {
@@ -188,39 +143,50 @@ func (v value) isEmpty() bool {
 	return isList && len(items) == 0
 }
 
-// report records a problem of v; hint may be empty.
-func (v value) report(text, hint string) {
-	problem := v.problem(text, hint)
-	v.r.report(problem)
+// rule is a rule that a text violates. It continues a sentence that begins with the text.
+type rule struct{ text, hint string }
+
+func (r *rule) Error() string { return r.text }
+
+// broken returns a rule that a text violates, maybe with a hint.
+func broken(text string, hint ...string) error {
+	return &rule{text, strings.Join(hint, "")}
 }
 
-// violates reports the rule that a text of v violates, unless the rule is empty. The rule continues a
-// sentence that begins with the text.
-func (v value) violates(text, rule, hint string) bool {
-	if rule == "" {
+// report records a problem of v, maybe with a hint.
+func (v value) report(text string, hint ...string) {
+	v.r.report(v.problem(text, hint...))
+}
+
+// violates reports the rule that a text of v violates, if there is one.
+func (v value) violates(text string, violated error) bool {
+	if violated == nil {
 		return false
 	}
-	v.report(quote(text)+" "+rule, hint)
+	v.reportRule(quote(text)+" ", violated)
 	return true
 }
 
-// problem returns a problem of v.
-func (v value) problem(text, hint string) report {
-	return report{
-		source: v.source,
-		at:     v.at,
-		Problem: Problem{
-			Place: v.where(),
-			Text:  text,
-			Hint:  hint,
-		},
+// reportRule reports a rule that continues a text.
+func (v value) reportRule(text string, violated error) {
+	hint := ""
+	var r *rule
+	if errors.As(violated, &r) {
+		hint = r.hint
 	}
+	v.report(text+violated.Error(), hint)
+}
+
+// problem returns a problem of v.
+func (v value) problem(text string, hint ...string) Problem {
+	p := v.source.problem(v.at, text, strings.Join(hint, ""))
+	p.Place = v.place
+	return p
 }
 
 // mistyped reports that v has the wrong type. want describes the valid values.
-func (v value) mistyped(want, hint string) {
-	found := typeName(v.raw)
-	v.report(found+": want "+want, hint)
+func (v value) mistyped(want string, hint ...string) {
+	v.report(typeName(v.raw)+": want "+want, hint...)
 }
 
 // typeName describes a TOML value by its type, and short values by the value as well.
@@ -229,11 +195,11 @@ func typeName(raw any) string {
 	case string:
 		return quote(x) + " is a string"
 	case int64:
-		return strconv.FormatInt(x, 10) + " is an integer"
+		return fmt.Sprintf("%d is an integer", x)
 	case float64:
-		return strconv.FormatFloat(x, 'g', -1, 64) + " is a float"
+		return fmt.Sprintf("%g is a float", x)
 	case bool:
-		return strconv.FormatBool(x) + " is a boolean"
+		return fmt.Sprintf("%t is a boolean", x)
 	case time.Time:
 		return "found a date or time"
 	case map[string]*node:
@@ -283,37 +249,25 @@ func (v value) tables(example string) []value {
 // isTable reports whether v is a table, or describes one. If not, it records a problem.
 func (v value) isTable(example string) bool {
 	if v.table() == nil && v.describes == nil {
-		v.mistyped("a table such as "+example, "")
+		v.mistyped("a table such as " + example)
 		return false
 	}
 	return true
 }
 
-// quotesHint returns a hint for a number or boolean in place of a string.
-// It is empty for tables, lists and dates, which no quotes turn into a valid string.
-func (v value) quotesHint() string {
-	switch v.raw.(type) {
-	case int64, float64, bool:
-		return "a string is written in quotes"
-	}
-	return ""
-}
-
-// checked reads v as a string. check returns the rule that the string violates, which continues a
-// sentence that begins with the quoted string. The result is empty if v is invalid. A NUL is never valid:
-// neither environments nor paths can contain one (execve(2), open(2)).
-func (v value) checked(want string, check func(s string) (rule, hint string)) string {
+// checked reads v as a string. check returns the rule that the string violates. The result is empty if v is
+// invalid. A NUL is never valid: neither environments nor paths can contain one (execve(2), open(2)).
+func (v value) checked(want string, check func(s string) error) string {
 	s, isString := v.raw.(string)
 	if !isString {
-		v.mistyped(want, v.quotesHint())
+		v.mistyped(want)
 		return ""
 	}
 	if strings.Contains(s, "\x00") {
-		v.report(quote(s)+" has a NUL character, which is not allowed", "")
+		v.report(quote(s) + " has a NUL character, which is not allowed")
 		return ""
 	}
-	rule, hint := check(s)
-	if v.violates(s, rule, hint) {
+	if v.violates(s, check(s)) {
 		return ""
 	}
 	return s
@@ -325,11 +279,11 @@ func (v value) integer(lo, hi int64) int64 {
 	// A float such as 1.0 is not an integer in TOML.
 	n, ok := v.raw.(int64)
 	if !ok {
-		v.mistyped(want, v.unquotedHint("an integer"))
+		v.mistyped(want)
 		return lo
 	}
 	if n < lo || n > hi {
-		v.report(fmt.Sprintf("%d is out of range: want %s", n, want), "")
+		v.report(fmt.Sprintf("%d is out of range: want %s", n, want))
 		return lo
 	}
 	return n
@@ -339,17 +293,9 @@ func (v value) integer(lo, hi int64) int64 {
 func (v value) boolean(want string) bool {
 	b, ok := v.raw.(bool)
 	if !ok {
-		v.mistyped(want, v.unquotedHint("a boolean"))
+		v.mistyped(want)
 	}
 	return b
-}
-
-// unquotedHint returns a hint for a string in place of a number or boolean.
-func (v value) unquotedHint(what string) string {
-	if _, isString := v.raw.(string); isString {
-		return what + " is written without quotes"
-	}
-	return ""
 }
 
 // word reads v as one of some words. It returns an empty string if v is invalid.
@@ -362,16 +308,11 @@ func word[T ~string](v value, words []T) T {
 	if len(names) == 1 {
 		want = quote(names[0])
 	}
-	return T(v.checked(want, func(s string) (rule, hint string) {
+	return T(v.checked(want, func(s string) error {
 		if slices.Contains(names, s) {
-			return "", ""
+			return nil
 		}
-		// All words of the language are in lower case.
-		similar := nearest(strings.ToLower(s), names)
-		if similar != "" {
-			hint = didYouMean(similar)
-		}
-		return "is not " + want, hint
+		return broken("is not "+want, suggestion(s, names))
 	}))
 }
 
@@ -383,16 +324,16 @@ func (v value) duration(least time.Duration, examples string) time.Duration {
 	shortest := quote(strings.TrimSuffix(least.String(), "0s"))
 	want := fmt.Sprintf("of at least %s, such as %s", shortest, examples)
 	duration := least
-	v.checked("a duration "+want, func(s string) (rule, hint string) {
+	v.checked("a duration "+want, func(s string) error {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			return "is not a duration: want a duration " + want, `the units are "s", "m" and "h"`
+			return broken("is not a duration: want a duration "+want, `the units are "s", "m" and "h"`)
 		}
 		if d < least {
-			return "is too short: want at least " + shortest, ""
+			return broken("is too short: want at least " + shortest)
 		}
 		duration = d
-		return "", ""
+		return nil
 	})
 	return duration
 }
@@ -400,17 +341,17 @@ func (v value) duration(least time.Duration, examples string) time.Duration {
 // literal reads v as a string without variables.
 // ok is false if v is invalid.
 func (v value) literal(want string) (text string, ok bool) {
-	v.checked(want, func(s string) (rule, hint string) {
+	v.checked(want, func(s string) error {
 		parsed, err := parseText(s)
 		if err != nil {
-			return err.Error(), ""
+			return err
 		}
 		if len(parsed.Vars()) > 0 {
-			return "has a variable, which is not allowed here", `write "$${" for a literal "${"`
+			return broken("has a variable, which is not allowed here", `write "$${" for a literal "${"`)
 		}
 		text = parsed.String()
 		ok = true
-		return "", ""
+		return nil
 	})
 	return text, ok
 }

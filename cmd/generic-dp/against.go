@@ -21,11 +21,13 @@ const served = "served"
 // compareWith returns what the configuration of a view would change, compared with the one at a
 // path. Both are matched with the same scan, so that a device that appears in between is no change.
 func (f *flags) compareWith(ctx context.Context, path string, after *agent.View) (*answer.Comparison, error) {
-	load := f.load
+	var before *config.Config
+	var err error
 	if path == served {
-		load = f.served
+		before, err = f.served()
+	} else {
+		before, _, err = f.load(path)
 	}
-	before, err := load(path)
 	if err != nil {
 		return nil, fmt.Errorf("--against: %w", err)
 	}
@@ -40,8 +42,8 @@ func (f *flags) compareWith(ctx context.Context, path string, after *agent.View)
 
 // served loads the configuration that serve serves: the one at --config, or the last good one if
 // that is broken. If neither is usable, the error is about --config.
-func (f *flags) served(string) (*config.Config, error) {
-	cfg, err := f.load(f.config)
+func (f *flags) served() (*config.Config, error) {
+	cfg, _, err := f.load(f.config)
 	good := configuration.LastGood(f.paths.StateDir)
 	if err == nil || good == nil {
 		return cfg, err

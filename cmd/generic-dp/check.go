@@ -15,7 +15,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
-	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // checkReport is the output of `check -o json`.
@@ -83,7 +82,7 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 		Problems: []config.Problem{},
 		Notes:    []config.Problem{},
 	}
-	cfg, err := f.load(path)
+	cfg, m, err := f.load(path)
 	// errors.As stores the problems in the result if err contains some.
 	if errors.As(err, (*config.Problems)(&file.Problems)) {
 		return file, nil
@@ -109,8 +108,14 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 	file.Notes = append(file.Notes, firmwareNotes(cfg)...)
 	file.Notes = append(file.Notes, absenceNotes(cfg, view)...)
 	file.Devices, file.Unusable = countDevices(view)
-	f.locate(path, cfg, file.Problems)
-	f.locate(path, cfg, file.Notes)
+	// Matching does not know the positions of resources.
+	for _, list := range [][]config.Problem{file.Problems, file.Notes} {
+		for i, p := range list {
+			if p.Line == 0 {
+				list[i] = m.Locate(cfg.Locate(p))
+			}
+		}
+	}
 	if against != "" {
 		file.Against, err = f.compareWith(ctx, against, view)
 		if err != nil {
@@ -120,22 +125,6 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 	file.OK = len(file.Problems) == 0
 	file.Resources = len(cfg.Resources)
 	return file, nil
-}
-
-// locate gives the problems that matching has found the positions of their resources, in the
-// manifest if the path names one.
-func (f *flags) locate(path string, cfg *config.Config, problems []config.Problem) {
-	// The file was valid a moment ago. Without it, the positions are those in its files.
-	m, _, err := f.readText(path)
-	if err != nil {
-		m = &manifest.Configuration{}
-	}
-	for i, p := range problems {
-		if p.Line > 0 {
-			continue
-		}
-		problems[i] = m.Locate(cfg.Locate(p))
-	}
 }
 
 // firmwareNotes warns of resources with a USB device that gets another ID once its firmware is loaded.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -28,15 +29,16 @@ type offered struct {
 	// configurations, so that a device is found again under another name.
 	hardware string
 	// offer is everything that a container gets.
-	offer device.Offer
+	offer *device.Offer
 }
 
 // offers returns the devices of all resources of a view, in the order of the configuration.
-func offers(v *agent.View) []offered {
-	var all []offered
+func offers(v *agent.View) []*offered {
+	var all []*offered
 	for _, m := range v.Matched.Resources {
-		for _, o := range m.Offers {
-			all = append(all, offered{
+		for i := range m.Offers {
+			o := &m.Offers[i]
+			all = append(all, &offered{
 				Entry: answer.Entry{
 					Resource: m.Name,
 					ID:       o.ID,
@@ -50,109 +52,82 @@ func offers(v *agent.View) []offered {
 	return all
 }
 
-// comparison collects the changes between two views of one host. changes is never nil.
-type comparison struct {
-	held    holders
-	changes []answer.Change
-}
-
 // compare returns the changes between two views of one host. Changes that affect pods come first.
 // held says which containers hold devices in the first view; if it is nil, no change has holders.
 //
-// It first pairs devices with the same name. A device that only exists before and a device that
-// only exists after are then paired if they are the same hardware: it was moved or renamed.
-// Everything else was added or removed.
+// It first pairs devices with the same name. Devices that are left before and after are then paired
+// if they are the same hardware: it was moved or renamed. Everything else was added or removed.
 func compare(before, after *agent.View, held holders) []answer.Change {
-	c := comparison{held: held, changes: []answer.Change{}}
-	newOffers := offers(after)
-	isNew := make(map[name]bool)
-	byName := make(map[name]offered)
-	for _, o := range newOffers {
-		isNew[nameOf(o.Entry)] = true
-		byName[nameOf(o.Entry)] = o
+	changes := []answer.Change{}
+	add := func(what answer.Effect, old, next answer.Entry, details []string) {
+		changes = append(changes, answer.Change{
+			Change:  what,
+			Old:     old,
+			New:     next,
+			Details: details,
+			Held:    held.affected(what, old, next),
+		})
 	}
-	// gone are the old devices that have no new one with their name, by hardware. Hardware may
-	// have several devices, such as with each = "node". They are paired in the order of the
-	// lists.
-	gone := make(map[string][]offered)
+	left := offers(after)
+	// take takes the first of the devices that are left and equal.
+	take := func(isEqual func(o *offered) bool) *offered {
+		i := slices.IndexFunc(left, isEqual)
+		if i < 0 {
+			return nil
+		}
+		found := left[i]
+		left = slices.Delete(left, i, i+1)
+		return found
+	}
+	var gone []*offered
 	for _, old := range offers(before) {
-		next, isKept := byName[nameOf(old.Entry)]
-		if !isKept {
-			gone[old.hardware] = append(gone[old.hardware], old)
+		next := take(func(o *offered) bool { return nameOf(o.Entry) == nameOf(old.Entry) })
+		if next == nil {
+			gone = append(gone, old)
 			continue
 		}
-		delete(isNew, nameOf(old.Entry))
-		c.compareKept(old, next)
-	}
-	for _, next := range newOffers {
-		if !isNew[nameOf(next.Entry)] {
-			continue
-		}
-		left := gone[next.hardware]
-		if len(left) == 0 {
-			c.add(answer.Added, answer.Entry{}, next.Entry)
-			continue
-		}
-		gone[next.hardware] = left[1:]
-		c.addReplaced(left[0], next)
-	}
-	for _, left := range gone {
-		for _, old := range left {
-			c.add(answer.Removed, old.Entry, answer.Entry{})
+		changed := details(old.offer, next.offer)
+		if next.Slots != old.Slots {
+			add(answer.SlotsChanged, old.Entry, next.Entry, changed)
+		} else if len(changed) > 0 {
+			add(answer.ContentsChanged, old.Entry, old.Entry, changed)
 		}
 	}
-	// The loops add changes in the order of maps.
-	order.Sort(c.changes, byUrgency)
-	return c.changes
+	for _, old := range gone {
+		next := take(func(o *offered) bool { return o.hardware == old.hardware })
+		switch {
+		case next == nil:
+			add(answer.Removed, old.Entry, answer.Entry{}, []string{})
+		case next.Resource == old.Resource:
+			add(answer.Renamed, old.Entry, next.Entry, details(old.offer, next.offer))
+		default:
+			add(answer.Moved, old.Entry, next.Entry, details(old.offer, next.offer))
+		}
+	}
+	for _, next := range left {
+		add(answer.Added, answer.Entry{}, next.Entry, []string{})
+	}
+	order.Sort(changes, byUrgency)
+	return changes
 }
 
-// compareKept adds the change of a device with the same resource and ID in both views. It adds at
-// most one change, and none if a container gets the same from both.
-func (c *comparison) compareKept(old, next offered) {
-	changed := details(&old.offer, &next.offer)
-	if next.Slots != old.Slots {
-		c.add(answer.SlotsChanged, old.Entry, next.Entry, changed...)
-		return
-	}
-	if len(changed) > 0 {
-		c.add(answer.ContentsChanged, old.Entry, old.Entry, changed...)
-	}
-}
-
-// addReplaced adds the change of hardware that has another resource or ID in the new view. For a
-// pod, both are the loss of the old device.
-func (c *comparison) addReplaced(old, next offered) {
-	what := answer.Moved
-	if old.Resource == next.Resource {
-		what = answer.Renamed
-	}
-	c.add(what, old.Entry, next.Entry, details(&old.offer, &next.offer)...)
-}
-
-// add adds a change with its details and the containers that it affects. These are all holders of
-// the old device if its name changes or disappears. If only the number of slots changes, they are
-// the holders of slots that no longer exist.
-func (c *comparison) add(what answer.Effect, old, next answer.Entry, details ...string) {
-	held := []status.Holder{}
-	for _, h := range c.held[nameOf(old)] {
-		_, slot := device.SplitSlot(h.ID)
+// affected returns the containers that a change affects. These are all holders of the old device if
+// its name changes or disappears. If only the number of slots changes, they are the holders of slots
+// that no longer exist. The result is never nil.
+func (h holders) affected(what answer.Effect, old, next answer.Entry) []status.Holder {
+	affected := []status.Holder{}
+	for _, holder := range h[nameOf(old)] {
+		_, slot := device.SplitSlot(holder.ID)
 		isSlotKept := slot < next.Slots
 		switch {
 		// A running container keeps what it got, and gets the new contents when it restarts.
 		case what == answer.ContentsChanged:
 		case what == answer.SlotsChanged && isSlotKept:
 		default:
-			held = append(held, h)
+			affected = append(affected, holder)
 		}
 	}
-	c.changes = append(c.changes, answer.Change{
-		Change: what,
-		Old:    old,
-		New:    next,
-		// An empty list is [] in JSON, and nil is null.
-		Details: append([]string{}, details...),
-		Held:    held,
-	})
+	return affected
 }
 
 // byUrgency compares changes by the number of affected containers, then by resource and ID. IDs

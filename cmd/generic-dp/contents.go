@@ -8,6 +8,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // fact is something that a container gets, such as a node.
@@ -18,15 +19,20 @@ type fact struct {
 
 func (f fact) String() string { return f.kind + " " + f.text }
 
-// factsOf describes container edits, one fact for each. shown returns how a path of the host is
-// shown.
-func factsOf(e *cdi.Edits, shown func(path string) string) []fact {
+// factsOf describes container edits, one fact for each. nodes are the targets of links to nodes, by the
+// paths of the links: the kubelet keeps the path of a link for the life of the pod, so that a container
+// can restart after its device has got another name.
+func factsOf(e *cdi.Edits, nodes map[string]string) []fact {
 	var facts []fact
 	add := func(kind, format string, args ...any) {
 		facts = append(facts, fact{kind, fmt.Sprintf(format, args...)})
 	}
 	for _, n := range e.DeviceNodes {
-		add("node", "%s at %s (%s)%s", shown(hostPath(n)), n.Path, n.Permissions, owner(n))
+		host := hostPath(n)
+		if node := nodes[host]; node != "" {
+			host = node + " (by a link that follows the device)"
+		}
+		add("node", "%s at %s (%s)%s", host, n.Path, n.Permissions, owner(n))
 	}
 	for _, n := range e.NetDevices {
 		add("interface", "%s as %s", n.HostInterfaceName, n.Name)
@@ -36,7 +42,7 @@ func factsOf(e *cdi.Edits, shown func(path string) string) []fact {
 		if isReadOnly(m) {
 			mode = "read-only"
 		}
-		add("mount", "%s at %s (%s)", shown(m.HostPath), m.ContainerPath, mode)
+		add("mount", "%s at %s (%s)", m.HostPath, m.ContainerPath, mode)
 	}
 	for _, text := range e.Env {
 		add("env", "%s", text)
@@ -84,4 +90,64 @@ func owner(n *cdi.Node) string {
 		text += fmt.Sprintf(", mode %04o", *n.FileMode&permissionBits)
 	}
 	return text
+}
+
+// details returns how the contents of a device differ between two configurations: a line for each
+// loss, with a minus, and for each addition, with a plus. Losses come first. A changed value is a
+// loss and an addition. The result is empty if there is no difference, and never nil.
+func details(old, next *device.Offer) []string {
+	before := contents(old)
+	after := contents(next)
+	lines := []string{}
+	for _, fact := range before {
+		if !slices.Contains(after, fact) {
+			lines = append(lines, "- "+fact)
+		}
+	}
+	for _, fact := range after {
+		if !slices.Contains(before, fact) {
+			lines = append(lines, "+ "+fact)
+		}
+	}
+	return lines
+}
+
+// contents describes everything that a container gets from a device, one fact in each line. Lines
+// are compared as text, so each line must contain everything that matters about its fact.
+func contents(o *device.Offer) []string {
+	var facts []string
+	for _, f := range factsOf(editsOf(o), nil) {
+		facts = append(facts, f.String())
+	}
+	for _, name := range o.CDIDevices {
+		facts = append(facts, "CDI device "+name)
+	}
+	for _, e := range o.Annotations {
+		facts = append(facts, fmt.Sprintf("annotation %s=%s", e.Key, e.Value))
+	}
+	return append(facts, settingsOf(o)...)
+}
+
+// settingsOf describes the settings of a device that are not lists. A setting without effect has
+// no line.
+func settingsOf(o *device.Offer) []string {
+	var facts []string
+	if len(o.NUMA) > 0 {
+		facts = append(facts, "numa "+cli.JoinInts(o.NUMA))
+	}
+	if o.CDI {
+		facts = append(facts, "cdi = true")
+	}
+	if o.AlsoCDI {
+		facts = append(facts, `cdi = "auto"`)
+	}
+	if o.HealthDir != "" {
+		facts = append(facts, "health_dir "+o.HealthDir)
+	}
+	// A device may become unusable by an edit that changes nothing else, such as the removal of
+	// dangerous = true.
+	if o.Problem != "" {
+		facts = append(facts, "cannot be used: "+o.Problem)
+	}
+	return facts
 }

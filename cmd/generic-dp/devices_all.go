@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
@@ -43,7 +42,7 @@ func (f *flags) catalog(stderr io.Writer, view *agent.View) *catalog.Catalog {
 // listAll lists all hardware, and which resources of the view have it. view must be a result of
 // scan, which can match a second configuration.
 func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
-	each, _ := config.Parse(config.File{Data: []byte(eachNodeConfig)}) // a constant is valid
+	each, _ := parseText(eachNodeConfig) // a constant is valid
 	permitted := view.With(each).Matched
 	return inventoryReport{
 		Devices: all.List(view.Matched, permitted),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
+	"github.com/generic-dp/generic-dp/matchers"
 )
 
 // severity is how bad a finding is. Its values are an API: they are in the JSON output. Only
@@ -58,12 +58,8 @@ type doctor struct {
 	root string
 	// cfg is an empty configuration if the one on disk has problems.
 	cfg *config.Config
-	// isServing is set if an instance serves with these paths. Its registrations and files are
-	// expected then.
+	// isServing is set if an instance serves with these paths. Its registrations are expected then.
 	isServing bool
-	// isWithoutKubelet is set if the host has no kubelet. serve --no-kubelet --once leaves specs there
-	// that containers use without an instance.
-	isWithoutKubelet bool
 }
 
 // newDoctor returns the command doctor. The exit status is 1 if a finding is a problem. It
@@ -77,14 +73,13 @@ func newDoctor(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check what serving needs on this host, and print how to fix problems",
-		Long: `doctor checks the kubelet's directories and sockets, the container runtime and its
-CDI support, SELinux, inotify limits, other plugins with the resources of the
-configuration, and leftovers of earlier runs. It changes nothing. The exit
-status is 1 if there is a problem; warnings may be intended. In a pod, mount the
-host's root and name it with --root.`,
+		Long: `doctor checks the kubelet's sockets, the container runtime and its CDI support,
+SELinux, inotify limits, and other plugins with the resources of the
+configuration. It changes nothing. The exit status is 1 if there is a problem;
+warnings may be intended. In a pod, mount the host's root and name it with --root.`,
 		Args: cli.NoArgs,
 	}
-	f.add(cmd, configFlags, hostFlags, []string{"kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir"})
+	f.add(cmd, configFlags, hostFlags, []string{"kubelet-dir", "pod-resources", "run-dir", "cdi-dir"})
 	cmd.Flags().StringVar(&d.root, "root", "/", "root directory of the host, for its /etc, /proc and /run")
 	diagnose := func(cmd *cobra.Command, _ []string) (cli.Reporter, error) {
 		d.examine(cmd.Context())
@@ -135,23 +130,18 @@ func (d *doctor) examine(ctx context.Context) {
 	d.isServing = agent.Serving(d.paths)
 	d.configuration(ctx)
 	d.kubelet()
-	d.dra()
 	d.others(ctx)
 	d.runtime()
 	d.cdiDirectory()
 	d.seLinux()
 	d.inotify()
-	d.writable("run-dir", d.paths.RunDir)
-	d.writable("state-dir", d.paths.StateDir)
-	d.writable("cdi-dir", d.paths.CDIDir)
-	d.leftovers()
 }
 
 // configuration checks --config, and what it selects on this host. It sets d.cfg. If the
 // configuration has problems, only the first line of the error is shown: check shows all of them.
 func (d *doctor) configuration(ctx context.Context) {
 	const check = "configuration"
-	cfg, err := d.load(d.config)
+	cfg, _, err := d.load(d.config)
 	if err != nil {
 		fix := "generic-dp check"
 		if errors.Is(err, fs.ErrNotExist) {
@@ -170,18 +160,15 @@ func (d *doctor) configuration(ctx context.Context) {
 	// Resources without devices and unusable devices are warnings: the configuration may be for
 	// other nodes as well, and a device may be absent for now.
 	devices, unusable := countDevices(view)
-	var withoutDevices []string
-	for _, m := range view.Matched.Resources {
-		if len(m.Offers) == 0 {
-			withoutDevices = append(withoutDevices, m.Name)
-		}
-	}
-	d.ok(check, cli.Count(len(cfg.Resources), "resource")+", "+cli.Count(devices, "device"))
-	if unusable > 0 {
-		d.add(warning, "devices", "generic-dp devices", cli.Count(unusable, "device")+" cannot be used")
-	}
-	for _, name := range withoutDevices {
-		d.add(warning, "devices", "generic-dp explain "+cli.ShellQuote(name), name+" has no device on this host")
+	text := cli.Count(len(cfg.Resources), "resource") + ", " + cli.Count(devices, "device")
+	isEmpty := func(m matchers.Offered) bool { return len(m.Offers) == 0 }
+	switch {
+	case unusable > 0:
+		d.add(warning, check, "generic-dp devices", fmt.Sprintf("%s, and %d that cannot be used", text, unusable))
+	case slices.ContainsFunc(view.Matched.Resources, isEmpty):
+		d.add(warning, check, "generic-dp devices", text+", and a resource without a device on this host")
+	default:
+		d.ok(check, text)
 	}
 	for _, p := range view.Problems {
 		d.add(warning, "host", "", p.Subject+": "+p.Reason)
@@ -199,30 +186,6 @@ func (d *doctor) writeFix() string {
 		file = filepath.Join(dir, "config.toml")
 	}
 	return "mkdir -p " + cli.ShellQuote(dir) + " && generic-dp init > " + cli.ShellQuote(file)
-}
-
-// dra checks what resources with api = "dra" need on the host. It adds nothing if there is no
-// such resource.
-func (d *doctor) dra() {
-	const check = "DRA"
-	usesDRA := slices.ContainsFunc(d.cfg.Resources, func(r config.Resource) bool {
-		return r.API == config.APIDRA
-	})
-	if !usesDRA {
-		return
-	}
-	// The kubelet watches this directory for the sockets of DRA drivers, and makes it at its
-	// start.
-	_, err := os.Stat(d.paths.Registry)
-	if err != nil {
-		d.add(problem, check, "name the kubelet's plugins_registry with --plugins-registry; in the chart: dra.enabled=true", err.Error())
-		return
-	}
-	if d.nodeName == "" {
-		d.add(problem, check, "--node-name", `api = "dra" needs the name of the node`)
-		return
-	}
-	d.ok(check, d.paths.Registry+" exists; the API server is not queried")
 }
 
 // others finds other plugins with the resources of the configuration, and other CDI specs with
@@ -272,54 +235,4 @@ func (d *doctor) inotify() {
 		return
 	}
 	d.ok(check, "instances and watches are available")
-}
-
-// writable checks that serve can write to the directory of a flag, or can make it. It makes
-// nothing: it checks the nearest directory that exists. The check is about the user of this
-// process, and access(2) also considers read-only mounts.
-func (d *doctor) writable(flag, dir string) {
-	const mode = unix.W_OK | unix.X_OK
-	nearest := dir
-	err := unix.Access(nearest, mode)
-	// serve makes missing directories.
-	for errors.Is(err, fs.ErrNotExist) && nearest != filepath.Dir(nearest) {
-		nearest = filepath.Dir(nearest)
-		err = unix.Access(nearest, mode)
-	}
-	if err != nil {
-		text := fmt.Sprintf("%s is not writable: %v", nearest, err)
-		d.add(problem, flag, "run as root, or name another directory with --"+flag, text)
-		return
-	}
-	d.ok(flag, dir)
-}
-
-// leftovers finds links, health directories and specs that no instance maintains. They are only a
-// warning: after an update or a crash, the next instance uses them again. Without a kubelet, specs
-// need no instance: serve --no-kubelet --once has written them.
-func (d *doctor) leftovers() {
-	if d.isServing {
-		d.ok("instance", "an instance is serving")
-		return
-	}
-	const check = "leftovers"
-	patterns := []string{
-		// These are the names that serve gives to its files.
-		filepath.Join(d.paths.RunDir, "links", "*"),
-		filepath.Join(d.paths.RunDir, "health", "*"),
-	}
-	if !d.isWithoutKubelet {
-		patterns = append(patterns, filepath.Join(d.paths.CDIDir, "generic-dp_*"))
-	}
-	var left []string
-	for _, pattern := range patterns {
-		found, _ := filepath.Glob(pattern) // the only error is a malformed pattern
-		left = append(left, found...)
-	}
-	if len(left) == 0 {
-		d.ok(check, "none")
-		return
-	}
-	d.add(warning, check, "generic-dp clean, unless generic-dp serve starts again",
-		fmt.Sprintf("no instance is serving, and %s left: %s", cli.Count(len(left), "link or spec"), left[0]))
 }

@@ -44,8 +44,8 @@ func (d *doctor) kubelet() {
 	}
 	// A socket that exists but does not answer belongs to a kubelet, wherever its directory is.
 	isMissing := errors.Is(err, fs.ErrNotExist)
-	d.isWithoutKubelet = isMissing && !slices.ContainsFunc(kubelets, d.exists)
-	if d.isWithoutKubelet && slices.ContainsFunc(containerRuntimes, d.isStandalone) {
+	isWithoutKubelet := isMissing && !slices.ContainsFunc(kubelets, d.exists)
+	if isWithoutKubelet && slices.ContainsFunc(containerRuntimes, d.isStandalone) {
 		d.ok(check, "no Kubernetes on this host: generic-dp serve --no-kubelet serves podman, docker and nerdctl")
 		return
 	}

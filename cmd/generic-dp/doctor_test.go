@@ -26,7 +26,7 @@ func diagnose(t *testing.T, dir string) (map[string]finding, int) {
 	var out, stderr strings.Builder
 	code := run(t.Context(), []string{
 		"doctor", "-o", "json", "--root", dir, "--sysfs", dir + "/machine/sys", "--dev", dir + "/machine/dev", "--config", dir + "/config.toml",
-		"--kubelet-dir", dir + "/kubelet", "--plugins-registry", dir + "/registry", "--node-name", "n1", "--pod-resources", dir + "/pods.sock", "--run-dir", dir + "/run/dp", "--state-dir", dir + "/state", "--cdi-dir", dir + "/cdi",
+		"--kubelet-dir", dir + "/kubelet", "--pod-resources", dir + "/pods.sock", "--run-dir", dir + "/run/dp", "--state-dir", dir + "/state", "--cdi-dir", dir + "/cdi",
 	}, &out, &stderr)
 	var d diagnosis
 	if err := json.Unmarshal([]byte(out.String()), &d); err != nil {
@@ -48,7 +48,6 @@ func TestDoctor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	place(t, dir+"/config.toml", "domain = \"example.com\"\n[[resource]]\nname = \"serial\"\nmatch.glob = \"/dev/ttyUSB*\"\ncontainer.cdi = true\n[[resource]]\nname = \"none\"\nmatch.glob = \"/dev/none\"\napi = \"dra\"\n")
-	place(t, dir+"/registry/file", "")
 	place(t, dir+"/run/containerd/containerd.sock", "")
 	place(t, dir+"/etc/containerd/config.toml", "version = 2\n")
 	kubelet := kubelettest.New(kubelettest.Options{Dir: dir + "/kubelet", PodResources: dir + "/pods.sock"})
@@ -57,27 +56,23 @@ func TestDoctor(t *testing.T) {
 	}
 	found, code := diagnose(t, dir)
 	for check, want := range map[string]severity{
-		"configuration": "ok", "kubelet": "ok", "pod resources": "ok", "devices": "warning", "runtime": "warning", "leftovers": "ok",
-		"run-dir": "ok", "state-dir": "ok", "cdi-dir": "ok", "CDI directory": "warning", "DRA": "ok",
+		"configuration": "warning", "kubelet": "ok", "pod resources": "ok", "runtime": "warning",
+		"CDI directory": "warning",
 	} {
 		if f := found[check]; f.Status != want {
 			t.Errorf("%s: %+v, want %s", check, f, want)
 		}
 	}
-	if code != 0 || !strings.HasPrefix(found["runtime"].Fix, "set enable_cdi = true in ") || !strings.HasPrefix(found["devices"].Fix, "generic-dp explain example.com/none") {
+	if code != 0 || !strings.HasPrefix(found["runtime"].Fix, "set enable_cdi = true in ") {
 		t.Errorf("status %d, %+v", code, found)
 	}
 
 	// Everything at once.
 	kubelet.Stop()
-	if err := os.RemoveAll(dir + "/registry"); err != nil {
-		t.Fatal(err)
-	}
 	place(t, dir+"/etc/containerd/config.toml", "[plugins.'io.containerd.cri.v1.runtime']\n  enable_cdi = false\n")
 	place(t, dir+"/cdi/other.json", `{"cdiVersion": "0.5.0", "kind": "example.com/serial", "devices": [{"name": "x", "containerEdits": {"env": ["A=b"]}}]}`)
-	place(t, dir+"/run/dp/links/usb:1/x", "")
 	found, code = diagnose(t, dir)
-	for check, want := range map[string]severity{"kubelet": "problem", "pod resources": "warning", "runtime": "problem", "CDI kind": "problem", "leftovers": "warning", "DRA": "problem"} {
+	for check, want := range map[string]severity{"kubelet": "problem", "pod resources": "warning", "runtime": "problem", "CDI kind": "problem"} {
 		if f := found[check]; f.Status != want || f.Fix == "" {
 			t.Errorf("%s: %+v, want %s", check, f, want)
 		}
@@ -233,22 +228,5 @@ func TestDoctorReadsRuntimes(t *testing.T) {
 		if f := found["CDI directory"]; f.Status == problem && c.dirs == "" || c.dirs != "" && f.Status != c.dirs {
 			t.Errorf("%s: %+v, want %s", name, f, c.dirs)
 		}
-	}
-}
-
-// Without a kubelet, specs of serve --no-kubelet --once are in use.
-func TestDoctorKeepsSpecsInUse(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	place(t, dir+"/usr/bin/podman", "")
-	place(t, dir+"/cdi/generic-dp_1-example.com_serial.json", "{}")
-	found, _ := diagnose(t, dir)
-	if f := found["leftovers"]; f.Status != fine {
-		t.Errorf("specs without a kubelet: %+v", f)
-	}
-	place(t, dir+"/var/lib/rancher/k3s/agent/kubelet/x", "")
-	found, _ = diagnose(t, dir)
-	if f := found["leftovers"]; f.Status != warning {
-		t.Errorf("specs with a kubelet: %+v", f)
 	}
 }

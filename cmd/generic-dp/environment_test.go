@@ -37,10 +37,10 @@ match.glob = "/dev/null"
 	t.Setenv("GENERIC_DP_ALLOW", "env")
 	check("example.com/variable", 0, "devices")
 	check("example.com/flag", 0, "devices", "--config", fromFlag)
-	// A flag that only one command has is not read: try would listen at the address of serve.
-	t.Setenv("GENERIC_DP_ONCE", "no bool")
+	// A flag that only one command has, or that a command does not have, is not read.
+	t.Setenv("GENERIC_DP_AGAINST", "nothing")
 	t.Setenv("GENERIC_DP_LISTEN", "no address")
-	check("example.com/flag", 0, "try", "--once", "--config", fromFlag)
+	check("flag.toml: ok", 0, "check", "--listen", ":1", fromFlag)
 	check(`GENERIC_DP_LISTEN="no address": want HOST:PORT`, 2, "status")
 	t.Setenv("GENERIC_DP_ALLOW", "everything")
 	check(`GENERIC_DP_ALLOW="everything"`, 2, "devices")

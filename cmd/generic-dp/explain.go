@@ -24,8 +24,6 @@ type explainReport struct {
 	// Variables are the variables that have a value for the device. They are empty without one.
 	Variables []matchers.Variable `json:"variables"`
 	Resources []explanation       `json:"resources"`
-	// Nodes, of the offered devices, is empty for a recording.
-	nodeStates
 }
 
 // explanation says why a resource has its devices, and why some of them are Unhealthy.
@@ -49,8 +47,7 @@ With a device, it applies the conditions of each resource to that device, and
 lists the variables that have a value for it. DEVICE is a path below /dev, a
 device ID, a PCI address, a USB port such as 1-1.4, or a network interface;
 RESOURCE is a name, with or without its domain.`,
-		Args:              cli.WantArgs(1, 1, "want one DEVICE or RESOURCE"),
-		ValidArgsFunction: complete(f.resourceNames, f.hardwareNames),
+		Args: cli.WantArgs(1, 1, "want one DEVICE or RESOURCE"),
 	}
 	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
 	explain := func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
@@ -64,9 +61,8 @@ RESOURCE is a name, with or without its domain.`,
 		resources := explainResource(view, cfg, args[0])
 		if len(resources) > 0 {
 			return explainReport{
-				Variables:  []matchers.Variable{},
-				Resources:  resources,
-				nodeStates: f.states(view, resources),
+				Variables: []matchers.Variable{},
+				Resources: resources,
 			}, nil
 		}
 		return f.explainDevice(cmd.ErrOrStderr(), view, cfg, args[0])
@@ -110,12 +106,10 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 	if isGroupNode(found.Node) {
 		found.Node = nil
 	}
-	resources := explanations(view, cfg, found)
 	return explainReport{
-		Device:     listed(listAll(all, view), found, name),
-		Variables:  view.Variables(found.Hardware, found.Node),
-		Resources:  resources,
-		nodeStates: f.states(view, resources),
+		Device:    listed(listAll(all, view), found, name),
+		Variables: view.Variables(found.Hardware, found.Node),
+		Resources: explanations(view, cfg, found),
 	}, nil
 }
 
@@ -173,9 +167,6 @@ func (r explainReport) Table(w io.Writer, _ bool) error {
 	for _, e := range r.Resources {
 		r.write(w, e)
 	}
-	if len(r.Nodes) > 0 && !r.HostProcesses {
-		cli.Wrap(w, "", "not known: which processes of the host have a node open: only root on the node itself sees them")
-	}
 	return nil
 }
 
@@ -193,14 +184,6 @@ func (r explainReport) write(w io.Writer, e explanation) {
 			line += " Unhealthy: " + why
 		}
 		cli.Wrap(w, "  ", line)
-		shown := map[string]bool{}
-		for _, n := range r.Nodes {
-			// A device of two resources has its nodes twice.
-			if n.ID == id && !shown[n.Path] {
-				shown[n.Path] = true
-				cli.Wrap(w, "    ", n.Path+": "+describeNode(n))
-			}
-		}
 	}
 	// The variables of the device were written above all resources.
 	own := slices.DeleteFunc(slices.Clone(e.Variables), func(v matchers.Variable) bool {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -139,37 +138,6 @@ func TestExplainEscapes(t *testing.T) {
 	}
 	if got := devices(escaped); !strings.Contains(got, "usb:046d:082d") {
 		t.Errorf("escaped:\n%s", got)
-	}
-}
-
-// A process of the host that has a node open is named. Hardly anything but this test has /dev/full open.
-func TestExplainThisHost(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	place(t, dir+"/config.toml", `[[resource]]
-name = "example.com/full"
-match.glob = "/dev/full"
-`)
-	file, err := os.Open("/dev/full")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	host := []string{"--config", dir + "/config.toml"}
-	for _, c := range []struct {
-		subject string
-		args    []string
-		want    string
-	}{
-		{"full", host, fmt.Sprintf("(%d)", os.Getpid())},
-		{"full", host, "/dev/full: mode 0666, uid 0, gid 0"},
-		{"full -o json", host, fmt.Sprintf("\"host_processes\": %t\n", seesHostProcesses())},
-	} {
-		var out strings.Builder
-		run(t.Context(), append([]string{"explain"}, append(strings.Fields(c.subject), c.args...)...), &out, &out)
-		if !strings.Contains(out.String(), c.want) {
-			t.Errorf("explain %s: %s, want %q", c.subject, out.String(), c.want)
-		}
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
-	"github.com/generic-dp/generic-dp/internal/tools/manifest"
 )
 
 // flags holds the flags of all commands and their values. A command gets the flags that it uses
@@ -44,8 +43,6 @@ type flags struct {
 	// unpacked is the directory of a recording that replaces the host. It is empty if there is
 	// no recording.
 	unpacked string
-	// piped is the configuration from standard input, once it was read. It is nil before.
-	piped *manifest.Configuration
 	// temporary points to unpacked. temporaryDir reads it while an abandoned command may still write
 	// the other fields.
 	temporary atomic.Pointer[string]
@@ -66,7 +63,7 @@ func newFlags() *flags {
 		"address of the status page, /metrics, /healthz and /readyz; empty for none")
 	f.all.Var(allowValue{&f.allow}, "allow",
 		"privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
-	f.all.Var((*domains)(&f.allow.Domains), "domains",
+	f.all.StringSliceVar(&f.allow.Domains, "domains", nil,
 		"domains that the configuration may use in names of resources: a list (default any)")
 	// The manifest of the DaemonSet sets NODE_NAME from spec.nodeName, so that it needs no flag.
 	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"),
@@ -200,22 +197,6 @@ type allowValue struct{ *config.Allow }
 
 func (allowValue) Type() string { return "list" }
 
-// domains is the value of --domains. Repeated flags add domains.
-type domains []string
-
-// Set adds the domains of a list, separated by commas. config.Config.Check compares them with the
-// names of resources.
-func (d *domains) Set(text string) error {
-	for domain := range strings.SplitSeq(text, ",") {
-		*d = append(*d, strings.TrimSpace(domain))
-	}
-	return nil
-}
-
-func (d *domains) String() string { return strings.Join(*d, ",") }
-
-func (*domains) Type() string { return "list" }
-
 // address is the value of a flag that accepts HOST:PORT, or an empty text for none. HOST may be
 // empty.
 type address string
@@ -243,53 +224,3 @@ func (a *address) Set(text string) error {
 func (a *address) String() string { return string(*a) }
 
 func (*address) Type() string { return "string" }
-
-// complete completes the only argument of a command by some names. The shell also completes files, such
-// as devices below /dev.
-func complete(names ...func(*cobra.Command) []string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var all []string
-		for _, list := range names {
-			all = append(all, list(cmd)...)
-		}
-		return all, cobra.ShellCompDirectiveDefault
-	}
-}
-
-// resourceNames are the names of resources without their domain. It leaves out names with variables,
-// because their values depend on hardware, and does not scan the host. There are none without a valid
-// configuration.
-func (f *flags) resourceNames(*cobra.Command) []string {
-	cfg, _, err := f.read(f.config)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, r := range cfg.Resources {
-		hasVariables := len(r.NameText) > 0
-		if hasVariables {
-			continue
-		}
-		// Commands accept a name with or without its domain, and the short one is faster to type.
-		_, name, _ := strings.Cut(r.Name, "/")
-		names = append(names, name)
-	}
-	return names
-}
-
-// hardwareNames are the names of hardware, such as USB ports and PCI addresses. A scan is fast enough
-// for a completion.
-func (f *flags) hardwareNames(cmd *cobra.Command) []string {
-	view, err := f.scan(cmd.Context(), &config.Config{})
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, h := range view.Snapshot.Hardware {
-		names = append(names, h.Name)
-	}
-	return names
-}

@@ -32,8 +32,7 @@ interface.
 
   generic-dp init > /etc/generic-dp/config.toml
   generic-dp init /dev/ttyUSB0`,
-		Args:              cli.WantArgs(0, 1, "want no argument or one DEVICE"),
-		ValidArgsFunction: complete(f.hardwareNames),
+		Args: cli.WantArgs(0, 1, "want no argument or one DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// An empty configuration is sufficient: refusal matches the resources with the same
 			// scan.
@@ -80,14 +79,24 @@ func (f *flags) starterOfHost(view *agent.View, all *catalog.Catalog, domain str
 	if len(resources) == 0 {
 		return "", errors.New("this host has no device that pods may want: generic-dp devices --all lists all hardware")
 	}
-	s, err := f.starter(view, domain, resources)
+	head, err := starterDomain(domain)
 	if err != nil {
 		return "", err
 	}
+	var b strings.Builder
 	if len(resources) > 1 {
-		return starterHead + s.text, nil
+		b.WriteString(starterHead)
 	}
-	return s.text, nil
+	b.WriteString(head)
+	for _, r := range resources {
+		text := r.Text()
+		// Each resource is tried as the only one: a mistake in one must not refuse the others.
+		if refusal := f.refusal(view, head+text); refusal != "" {
+			text = "# Left out: " + refusal + "\n" + commented(text)
+		}
+		b.WriteString("\n" + text)
+	}
+	return b.String(), nil
 }
 
 // starterOfDevice returns a configuration for a device with the given name, ID, address or node.
@@ -98,62 +107,42 @@ func (f *flags) starterOfDevice(view *agent.View, all *catalog.Catalog, domain, 
 	if err != nil {
 		return "", err
 	}
-	s, err := f.starter(view, domain, []catalog.Resource{all.For(found)})
+	head, err := starterDomain(domain)
 	if err != nil {
 		return "", err
 	}
-	if s.refusal != "" {
-		return "", fmt.Errorf("%s cannot be offered: %s", name, s.refusal)
+	resource := all.For(found)
+	text := head + "\n" + resource.Text()
+	if refusal := f.refusal(view, text); refusal != "" {
+		return "", fmt.Errorf("%s cannot be offered: %s", name, refusal)
 	}
-	return s.text, nil
+	return text, nil
 }
 
-// starter is a configuration for an administrator to edit.
-type starter struct {
-	text string
-	// refusal is why the last resource does not work on this host. It is empty if it works.
-	refusal string
-}
-
-// starter writes resources as a configuration. Resources that do not work on this host become
-// comments with the reason. The error is about the domain, or about the reading of the host.
-func (f *flags) starter(view *agent.View, domain string, resources []catalog.Resource) (starter, error) {
-	head := fmt.Sprintf("domain = %q\n", domain)
-	err := checkDomain(head)
-	if err != nil {
-		return starter{}, err
-	}
-	var made starter
-	var b strings.Builder
-	b.WriteString(head)
-	for _, r := range resources {
-		text := r.Text()
-		// Each resource is tried as the only one: a mistake in one must not refuse the others.
-		refusal, err := f.refusal(view, head+text)
-		if err != nil {
-			return starter{}, err
-		}
-		if refusal != "" {
-			text = "# Left out: " + refusal + "\n" + commented(text)
-		}
-		b.WriteString("\n" + text)
-		made.refusal = refusal
-	}
-	made.text = b.String()
-	return made, nil
-}
-
-// checkDomain returns an error for a domain that no configuration may have. head is the line that
-// sets it. Without this check, every resource would be left out because of the domain.
-func checkDomain(head string) error {
+// starterDomain returns the line that sets the domain, or an error for a domain that no configuration
+// may have: it would be the reason to leave out every resource.
+func starterDomain(domain string) (string, error) {
+	line := fmt.Sprintf("domain = %q\n", domain)
 	// A resource completes the file, so that only the domain can be wrong.
-	const minimal = "[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x\"\n"
-	_, err := config.Parse(config.File{Name: "config.toml", Data: []byte(head + minimal)})
+	_, err := parseText(line + "[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x\"\n")
+	if err != nil {
+		return "", fmt.Errorf("--domain: %s", firstProblem(err))
+	}
+	return line, nil
+}
+
+// parseText parses the text of a configuration. The error is of type config.Problems.
+func parseText(text string) (*config.Config, error) {
+	return config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
+}
+
+// firstProblem returns the text of the first problem in an error.
+func firstProblem(err error) string {
 	var problems config.Problems
 	if errors.As(err, &problems) {
-		return fmt.Errorf("--domain: %s", problems[0].Text)
+		return problems[0].Text
 	}
-	return err
+	return err.Error()
 }
 
 // commented makes each line of a text a comment. Lines that are comments already stay as they
@@ -170,36 +159,31 @@ func commented(text string) string {
 // invalid, needs a permission that --allow does not give, offers nothing, or offers an Unhealthy
 // device. The result is empty if it works. It matches the scan that the view has, and does not
 // read the host again.
-func (f *flags) refusal(view *agent.View, text string) (string, error) {
-	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
-	var problems config.Problems
-	if errors.As(err, &problems) {
-		// For example, a device reports a name that no configuration may contain.
-		return problems[0].Text, nil
+func (f *flags) refusal(view *agent.View, text string) string {
+	cfg, err := parseText(text)
+	if err == nil {
+		err = cfg.Check(f.allow)
 	}
+	// For example, a device reports a name that no configuration may contain.
 	if err != nil {
-		return "", err
-	}
-	// The problem says which word of --allow is missing, and becomes a comment in the output.
-	if errors.As(cfg.Check(f.allow), &problems) {
-		return problems[0].Text, nil
+		return firstProblem(err)
 	}
 	view = view.With(cfg)
 	// These are mistakes that only show on this host.
 	for _, n := range view.Matched.Notes {
 		if n.Error {
-			return n.Problem.Text, nil
+			return n.Problem.Text
 		}
 	}
 	for _, e := range explanations(view, cfg, catalog.Found{}) {
 		if len(e.Offered) == 0 {
-			return e.Reason, nil
+			return e.Reason
 		}
 		for _, id := range e.Offered {
 			if why := e.Unhealthy[id]; why != "" {
-				return why, nil
+				return why
 			}
 		}
 	}
-	return "", nil
+	return ""
 }

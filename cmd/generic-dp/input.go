@@ -18,31 +18,35 @@ import (
 )
 
 // load loads and validates the configuration at a path in the same way as serve. The path "-" is
-// standard input. A manifest that contains a configuration is accepted as well. The error is
-// config.Problems if the configuration is invalid or needs a permission that --allow does not
-// give, and wraps fs.ErrNotExist if there is no such file.
-func (f *flags) load(path string) (*config.Config, error) {
-	cfg, m, err := f.read(path)
+// standard input. A manifest that contains a configuration is accepted as well; only a manifest has
+// positions. The error is config.Problems if the configuration is invalid or needs a permission that
+// --allow does not give, and wraps fs.ErrNotExist if there is no such file.
+func (f *flags) load(path string) (*config.Config, *manifest.Configuration, error) {
+	cfg, m, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
+		return nil, nil, fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	err = cfg.Check(f.allow)
-	if err != nil {
-		return nil, m.Located(err)
-	}
-	return cfg, nil
-}
-
-// read reads and parses the configuration at a path. It does not check the permissions of --allow.
-// Only a manifest has positions.
-func (f *flags) read(path string) (*config.Config, *manifest.Configuration, error) {
-	m, ignored, err := f.readText(path)
 	if err != nil {
 		return nil, nil, err
 	}
+	err = cfg.Check(f.allow)
+	if err != nil {
+		return nil, nil, m.Located(err)
+	}
+	return cfg, m, nil
+}
+
+// read reads and parses the configuration at a path. It does not check the permissions of --allow.
+// Several configurations in a manifest are an error: they could not be served as one.
+func read(path string) (*config.Config, *manifest.Configuration, error) {
+	found, ignored, err := manifest.Read(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(found) > 1 {
+		return nil, nil, fmt.Errorf("%s: contains several configurations, in the lines %d and %d: want one", path, found[0].Line, found[1].Line)
+	}
+	m := &found[0]
 	cfg, err := m.Parse()
 	if err != nil {
 		return nil, nil, err
@@ -51,33 +55,12 @@ func (f *flags) read(path string) (*config.Config, *manifest.Configuration, erro
 	return cfg, m, nil
 }
 
-// readText reads the text of the configuration at a path. Standard input is kept, because it can only
-// be read once, and a session needs it twice: for validation, and as a file for the agent. Several
-// configurations in a manifest are an error: they could not be served as one.
-func (f *flags) readText(path string) (*manifest.Configuration, []config.Problem, error) {
-	isPiped := path == "-"
-	if isPiped && f.piped != nil {
-		return f.piped, nil, nil
-	}
-	found, ignored, err := manifest.Read(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(found) > 1 {
-		return nil, nil, fmt.Errorf("%s: contains several configurations, in the lines %d and %d: want one", path, found[0].Line, found[1].Line)
-	}
-	if isPiped {
-		f.piped = &found[0]
-	}
-	return &found[0], ignored, nil
-}
-
 // scanConfig scans the host and matches it with --config. If isOptional is set, an empty
 // configuration replaces a default that is missing or broken: devices --all and explain are
 // useful without one. A configuration that --config names must be valid, because its resources
 // would be missing in the output.
 func (f *flags) scanConfig(cmd *cobra.Command, isOptional bool) (*config.Config, *agent.View, error) {
-	cfg, err := f.load(f.config)
+	cfg, _, err := f.load(f.config)
 	if err != nil {
 		isDefault := !cmd.Flags().Changed("config")
 		if !isOptional || !isDefault {
@@ -126,9 +109,6 @@ func (f *flags) logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if f.format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	if isJournal() {
-		return slog.New(newJournal(w, level))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
 }

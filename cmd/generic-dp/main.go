@@ -2,7 +2,7 @@
 // that a TOML file selects to the kubelet. See README.md for its use and
 // config/reference.toml for the configuration.
 //
-// Each command has a file with its name; clean is in serve.go. main.go lists all commands. flags.go
+// Each command has a file with its name; clean is in serve.go. edits.go and contents.go have what containers get. main.go lists all commands. flags.go
 // defines the flags, and input.go loads configurations and scans the host. Package cli runs a command
 // and prints its report.
 package main

@@ -73,7 +73,7 @@ before you share it.`,
 // ignored, because a recording of the host is useful without it: it may even be made because of
 // that configuration. Permissions are not checked, since nothing is offered.
 func (f *flags) optionalConfig(cmd *cobra.Command) (*config.Config, error) {
-	cfg, _, err := f.read(f.config)
+	cfg, _, err := read(f.config)
 	if err == nil {
 		return cfg, nil
 	}
@@ -119,7 +119,7 @@ redacted:     %s
 
 To apply a configuration to this host, on any machine:
   generic-dp devices --sysfs THIS-FILE --config CONFIG
-  generic-dp try --once --sysfs THIS-FILE --config CONFIG
+  generic-dp try --sysfs THIS-FILE --config CONFIG
 
 `, kernel, architecture, version, redacted)
 }

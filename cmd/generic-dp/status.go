@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,43 +28,34 @@ const (
 )
 
 // statusReport is the output of status. received is the JSON of the instance, which also has the alerts
-// of the status page. It is nil for a report that was reduced to a resource.
+// of the status page.
 type statusReport struct {
 	status.Status
 	received json.RawMessage
 }
 
 // MarshalJSON returns the status as it was received.
-func (r *statusReport) MarshalJSON() ([]byte, error) {
-	if r.received == nil {
-		return json.Marshal(r.Status)
-	}
-	return r.received, nil
-}
+func (r *statusReport) MarshalJSON() ([]byte, error) { return r.received, nil }
 
 // newStatus returns the command status. The exit status is 0 for every answer of an instance,
 // ready or not, and 1 if none answers. It does not use reports, because of --watch.
 func newStatus(f *flags) *cobra.Command {
 	isWatching := false
 	cmd := &cobra.Command{
-		Use:   "status [RESOURCE]",
+		Use:   "status",
 		Short: "show the devices of a running instance, their health and their holders",
 		Long: `status queries the instance that listens at --listen on this machine. In a
 cluster: kubectl exec POD -- /generic-dp status
 
-With RESOURCE, a name with or without its domain, it shows only that resource.
 Problems come last. --watch prints the status again whenever it changes.`,
-		Args:              cli.WantArgs(0, 1, "want no argument or one RESOURCE"),
-		ValidArgsFunction: complete(f.resourceNames),
+		Args: cli.NoArgs,
 	}
 	f.add(cmd, []string{"listen"})
 	cmd.Flags().BoolVarP(&isWatching, "watch", "w", false, "print the status again whenever it changes")
 	format := cli.OutputFlag(cmd, "table", "json")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// There is at most one argument.
-		name := strings.Join(args, "")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		show := func(w io.Writer) error {
-			r, err := f.statusOf(cmd.Context(), name)
+			r, err := f.status(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -78,33 +67,6 @@ Problems come last. --watch prints the status again whenever it changes.`,
 		return show(cmd.OutOrStdout())
 	}
 	return cmd
-}
-
-// statusOf queries the instance at --listen. If a name is given, the result only has the
-// resources with this name and their events. An unknown name is an error that lists the known
-// names.
-func (f *flags) statusOf(ctx context.Context, name string) (*statusReport, error) {
-	r, err := f.status(ctx)
-	if err != nil || name == "" {
-		return r, err
-	}
-	r.received = nil
-	known := []string{}
-	resources := []status.Resource{}
-	for _, resource := range r.Resources {
-		known = append(known, resource.Name)
-		if status.IsNamed(resource.Name, name) {
-			resources = append(resources, resource)
-		}
-	}
-	if len(resources) == 0 {
-		return nil, fmt.Errorf("no resource %q: want %s", name, cmp.Or(cli.OrList(known), "one that is configured"))
-	}
-	r.Resources = resources
-	r.Events = slices.DeleteFunc(r.Events, func(e status.Event) bool {
-		return !status.IsNamed(e.Resource, name)
-	})
-	return r, nil
 }
 
 // statusAddress returns the address to query for --listen. It fails if --listen is empty, since

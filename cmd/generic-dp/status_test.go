@@ -117,20 +117,6 @@ func TestStatus(t *testing.T) {
 			t.Errorf("status --listen %s: %d %s\n%s\nwant\n%s", address, code, stderr.String(), out.String(), want)
 		}
 	}
-	one := command(t, "status", "c", "--listen", ":"+port)
-	if !strings.Contains(one, "\nexample.com/c: 3 of 4 slots used\n") || strings.Contains(one, "example.com/a") {
-		t.Errorf("status c:\n%s", one)
-	}
-	var only status.Status
-	text := command(t, "status", "example.com/c", "-ojson", "--listen", ":"+port)
-	if err := json.Unmarshal([]byte(text), &only); err != nil || len(only.Resources) != 1 || len(only.Events) != 0 {
-		t.Errorf("status example.com/c -o json: %v\n%s", err, text)
-	}
-	var none, problem strings.Builder
-	code := run(t.Context(), []string{"status", "d", "--listen", ":" + port}, &none, &problem)
-	if want := "error: no resource \"d\": want example.com/b, example.com/c or example.com/a\n"; code != 1 || problem.String() != want {
-		t.Errorf("status d: %d %q, want %q", code, problem.String(), want)
-	}
 	var out, stderr strings.Builder
 	var s status.Status
 	if code := run(t.Context(), []string{"status", "-ojson", "--listen", ":" + port}, &out, &stderr); code != 0 ||

@@ -49,9 +49,6 @@ type Options struct {
 	Listen string
 	// CDIOnly is set if there is no kubelet: every resource is injected by CDI specs.
 	CDIOnly bool
-	// ShowsOnly is set if there is neither a kubelet nor a container: Agent.Allocate shows what one
-	// would get. Every resource is offered as a device plugin.
-	ShowsOnly bool
 	// KubeAPI is the API server, for DRA.
 	KubeAPI kubeapi.Config
 	// InPod is set if hints should name parts of the manifest instead of flags.
@@ -108,8 +105,6 @@ type Agent struct {
 	page page
 	// allSettled is closed when the host was scanned and nothing is pending, see Settled.
 	allSettled chan struct{}
-	// passed is closed and replaced when lists may have changed, see Changed.
-	passed atomic.Pointer[chan struct{}]
 }
 
 // startup is what New has found. The loop begins with it.
@@ -212,8 +207,6 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 
 		predecessorEnded: newSignal(),
 	}
-	passed := make(chan struct{})
-	a.passed.Store(&passed)
 	a.page.problems = newProblems(options.Log)
 	a.page.started = time.Now()
 	a.page.stuck = make(chan struct{}, 1)
@@ -318,7 +311,7 @@ func (a *Agent) sweep() {
 }
 
 // hasKubelet reports whether there is a kubelet to serve.
-func (o Options) hasKubelet() bool { return !o.CDIOnly && !o.ShowsOnly }
+func (o Options) hasKubelet() bool { return !o.CDIOnly }
 
 // Settled is closed when the host was scanned and nothing is about to change without
 // an event. It stays open while the host cannot be scanned.

@@ -336,7 +336,6 @@ func (l *loop) publish(
 			l.life.ended[r.Name] = r.ended
 		}
 	}
-	l.agent.tellPassed()
 	return due
 }
 

@@ -55,15 +55,6 @@ func (a *Agent) LeftOut() status.LeftOut {
 	return status.LeftOut{}
 }
 
-// Address is the address of the status page, empty if there is none. It has the port that the kernel
-// chose if the configured port is 0.
-func (a *Agent) Address() string {
-	if a.page.listener == nil {
-		return ""
-	}
-	return a.page.listener.Addr().String()
-}
-
 // Config returns the served configuration, and why it is not the one on disk. It returns a copy.
 func (a *Agent) Config() status.Config { return *a.page.config.Load() }
 
@@ -94,14 +85,10 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 		Events:    a.page.events.latest(),
 	}
 	var known kubeletAnswer
-	switch {
-	case a.options.ShowsOnly:
-		s.Command = "try"
-		known.held = podresources.Holders{} // no container exists
-	case a.options.CDIOnly:
+	if a.options.CDIOnly {
 		s.Command = "serve --no-kubelet"
 		s.HeldUnknown = "there is no kubelet to ask"
-	default:
+	} else {
 		kubelet, _ := a.kubelet.Kubelet()
 		s.Kubelet = &status.Kubelet{
 			Present: kubelet.Present,

@@ -27,7 +27,7 @@ func TestNames(t *testing.T) {
 	for _, args := range [][]string{
 		{"status", "--listen", n.address},
 		{"devices", "--config", n.path("config"), "--dev", n.host.Dev(), "--sysfs", n.host.Sysfs()},
-		{"try", "--once", "--config", n.path("config"), "--dev", n.host.Dev(), "--sysfs", n.host.Sysfs()},
+		{"try", "--config", n.path("config"), "--dev", n.host.Dev(), "--sysfs", n.host.Sysfs()},
 	} {
 		out, err := n.command(args...)
 		if err != nil || !strings.Contains(out, "example.com/x") {

@@ -1,12 +1,8 @@
 package health
 
 import (
-	"cmp"
 	"context"
-	"hash/fnv"
-	"maps"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -60,19 +56,18 @@ type Prober struct {
 	mu sync.Mutex
 	// probes are the current checks, by ID.
 	probes map[string]*probe
-	// following has the IDs that have a goroutine, with the reason of the check that hangs, if one does.
-	following map[string]string
 	// hung is the number of checks beyond their timeout.
 	hung int
 }
 
-// probe is the check of one device and its result. Prober.mu guards reason. The other fields belong to the
-// goroutine of the device.
+// probe is the check of one device and its result. Prober.mu guards isFollowed and reason. The other fields
+// belong to the goroutine of the device.
 type probe struct {
-	id    string
 	check device.Check
 	// replaced is closed when the device is removed or has another check.
 	replaced chan struct{}
+	// isFollowed is set once it has a goroutine.
+	isFollowed bool
 	// due is when the check should begin. It may be late, because the number of checks is
 	// limited.
 	due      time.Time
@@ -90,15 +85,14 @@ func (pr *probe) inKernel() bool {
 // mount namespace.
 func New(local func(path string) string) *Prober {
 	return &Prober{
-		host:      newHost(local),
-		timeout:   timeout,
-		changes:   make(chan struct{}, 1),
-		wake:      make(chan struct{}, 1),
-		origin:    time.Now(),
-		running:   make(chan struct{}, maxRunning),
-		failing:   make(chan struct{}, maxFailing),
-		probes:    map[string]*probe{},
-		following: map[string]string{},
+		host:    newHost(local),
+		timeout: timeout,
+		changes: make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
+		origin:  time.Now(),
+		running: make(chan struct{}, maxRunning),
+		failing: make(chan struct{}, maxFailing),
+		probes:  map[string]*probe{},
 	}
 }
 
@@ -122,12 +116,10 @@ func (p *Prober) Set(checks map[string]device.Check) {
 			continue
 		}
 		fresh := &probe{
-			id:       id,
 			check:    check,
 			replaced: make(chan struct{}),
 			due:      now,
-			// The check waits for a check that hangs, and fails as well.
-			reason: cmp.Or(p.following[id], ReasonPending),
+			reason:   ReasonPending,
 		}
 		if old != nil {
 			close(old.replaced)
@@ -172,10 +164,10 @@ func (p *Prober) Changes() <-chan struct{} { return p.changes }
 func (p *Prober) Run(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		for _, id := range slices.Sorted(maps.Keys(p.probes)) {
-			if _, isFollowed := p.following[id]; !isFollowed {
-				p.following[id] = ""
-				go p.follow(ctx, id)
+		for _, pr := range p.probes {
+			if !pr.isFollowed {
+				pr.isFollowed = true
+				go p.follow(ctx, pr)
 			}
 		}
 		p.mu.Unlock()
@@ -187,21 +179,14 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// follow checks a device until it is removed. If it is replaced during a check, the check of the new device
-// begins when the old one has returned.
-func (p *Prober) follow(ctx context.Context, id string) {
-	for ctx.Err() == nil {
-		p.mu.Lock()
-		pr := p.probes[id]
-		if pr == nil {
-			delete(p.following, id)
-			p.mu.Unlock()
-			return
-		}
-		p.mu.Unlock()
+// follow checks a device until it is removed or replaced.
+func (p *Prober) follow(ctx context.Context, pr *probe) {
+	for {
 		select {
 		case <-ctx.Done():
+			return
 		case <-pr.replaced:
+			return
 		case <-time.After(time.Until(pr.due)):
 			p.checkOnce(ctx, pr)
 		}
@@ -251,10 +236,10 @@ func (p *Prober) checkOnce(ctx context.Context, pr *probe) {
 		if ctx.Err() != nil {
 			return
 		}
-		p.setHung(pr.id, a.timedOut(), 1)
+		p.report(pr, a.timedOut(), 1)
 		release() // the next check sees that this one hangs
 		reason = <-result
-		p.setHung(pr.id, "", -1)
+		p.report(pr, reason, -1)
 	}
 	// At the end of the program, a cancelled connection says nothing about the device.
 	if ctx.Err() == nil {
@@ -262,73 +247,37 @@ func (p *Prober) checkOnce(ctx context.Context, pr *probe) {
 	}
 }
 
-// setHung counts a check that has reached its timeout, with a reason, or one that has returned at last. If
-// its device was replaced, the new one fails as well.
-func (p *Prober) setHung(id, reason string, change int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.following[id] = reason
-	if pr := p.probes[id]; pr != nil && reason != "" {
-		p.report(pr, reason)
-	}
-	wasStuck := p.hung >= maxHung
-	p.hung += change
-	if isStuck := p.hung >= maxHung; isStuck != wasStuck {
-		watch.Signal(p.changes)
-	}
-}
-
-// finish records the result of a check, and sets when it is due again. A failed check is repeated earlier.
-// The result of a device that was replaced does not count.
+// finish records the result of a check, and sets when it is due again: at its regular time, or earlier if it
+// failed.
 func (p *Prober) finish(pr *probe, began time.Time, reason string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.probes[pr.id] != pr {
-		return
-	}
-	p.report(pr, reason)
-	pr.due = p.regular(pr, began)
+	p.report(pr, reason, 0)
+	interval := pr.check.Interval
+	// Intervals are counted from origin, so that checks share the wake-ups of the CPU. The second check
+	// follows the first after half an interval or more.
+	passed := max(began.Add(interval/2).Sub(p.origin), time.Since(p.origin))
+	pr.due = p.origin.Add((passed/interval + 1) * interval)
 	if reason == "" {
 		pr.failures = 0
 		return
 	}
 	// The limit of the shift prevents an overflow.
 	wait := firstRetry << min(pr.failures, maxDoublings)
-	if wait < pr.check.Interval/2 {
+	if wait < interval/2 {
 		pr.due = time.Now().Add(wait)
 	}
 	pr.failures++
 }
 
-// report sets the reason of a check. The caller holds mu.
-func (p *Prober) report(pr *probe, reason string) {
-	if pr.reason != reason {
+// report sets the reason of a check. hung is 1 if the check has reached its timeout, and -1 if such a check
+// has returned at last.
+func (p *Prober) report(pr *probe, reason string, hung int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wasStuck := p.hung >= maxHung
+	p.hung += hung
+	isStuck := p.hung >= maxHung
+	if pr.reason != reason || isStuck != wasStuck {
 		pr.reason = reason
 		watch.Signal(p.changes)
 	}
-}
-
-// regular returns when a check that has just ended is due again: at its phase of an interval counted from
-// origin, so that few checks share the wake-ups of the CPU and many are spread. The caller holds mu.
-func (p *Prober) regular(pr *probe, began time.Time) time.Time {
-	interval := pr.check.Interval
-	first := p.origin.Add(p.phase(pr))
-	// The second check follows the first, at any time, after half an interval or more.
-	sinceFirst := max(began.Add(interval/2).Sub(first), time.Since(first))
-	// It is later than minus one interval: division would round a negative number up.
-	intervals := (sinceFirst + interval) / interval
-	return first.Add(intervals * interval)
-}
-
-// phase is when in its interval a device is checked. It is zero for all unless there are
-// more checks than may run at the same time; then the IDs spread them over the interval.
-func (p *Prober) phase(pr *probe) time.Duration {
-	batches := (len(p.probes) + maxRunning - 1) / maxRunning
-	if batches <= 1 {
-		return 0
-	}
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(pr.id))
-	batch := int(hash.Sum32() % uint32(batches))
-	return pr.check.Interval * time.Duration(batch) / time.Duration(batches)
 }

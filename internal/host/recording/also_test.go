@@ -80,7 +80,7 @@ func TestRecordedAttributes(t *testing.T) {
 	}
 	archive, got = again(recording.Options{Redact: true})
 	// Attributes on neither list are left out.
-	if diff := cmp.Diff([]string{"", "", "16", "", "Camera REDACTED1x", "0e", "SPX", "NPS1", "740f", "", "1", "amdgpu"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"", "", "16", "", "Camera REDACTED1", "0e", "SPX", "NPS1", "740f", "", "1", "amdgpu"}, got); diff != "" {
 		t.Error(diff)
 	}
 	for _, leak := range []string{"A1B2C3", "5f0e1d2c", "D67301", "S649NX0R"} {

@@ -7,7 +7,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode"
@@ -20,9 +19,8 @@ import (
 // redaction replaces identifying data:
 //
 //   - Serials of USB devices and identifiers of disks and NVMe namespaces, by REDACTED1,
-//     REDACTED2, …: equal ones by equal ones, with the length and the punctuation of the
-//     original, on which the form of an ID depends. Placeholder serials stay, and so does
-//     the name of the controller, which is the serial of a root hub.
+//     REDACTED2, …: equal ones by equal ones. Placeholder serials stay, and so does the name of
+//     the controller, which is the serial of a root hub.
 //   - Names below /dev in directories of names made of serials, UUIDs and
 //     labels (by-id, by-uuid, …; not by-path), and names with a long number or an address,
 //     by REDACTED-1, REDACTED-2, …
@@ -81,7 +79,7 @@ func newRedaction(reading *inventory.Reading) *redaction {
 // hide chooses the placeholder of a serial number.
 func (r *redaction) hide(serial string) {
 	if r.serials[serial] == "" {
-		r.serials[serial] = placeholder(serial, len(r.serials)+1)
+		r.serials[serial] = fmt.Sprintf("REDACTED%d", len(r.serials)+1)
 	}
 }
 
@@ -97,7 +95,7 @@ func (r *redaction) listWords() {
 		r.words = append(r.words, word{old: serial, new: redacted})
 		inName := udevName(serial)
 		if inName != serial {
-			r.words = append(r.words, word{old: inName, new: udevName(redacted)})
+			r.words = append(r.words, word{old: inName, new: redacted})
 		}
 	}
 }
@@ -160,47 +158,6 @@ func identifies(p string) bool {
 		return true
 	}
 	return longNumber().MatchString(path.Base(p))
-}
-
-// placeholder returns the n-th replacement. Its letters and digits replace the letters and digits
-// of the serial, RE:DA:CT:ED:12 for 00:11:22:AA:BB. It is longer than a serial that is too short
-// for the number.
-func placeholder(serial string, n int) string {
-	const word = "REDACTED"
-	number := strconv.Itoa(n)
-	// room is the number of letters that fit in addition to the number.
-	room := -len(number)
-	for _, c := range serial {
-		if !isShape(c) {
-			room++
-		}
-	}
-	if room < 1 {
-		// The serial is too short for the number. The result is longer than the serial.
-		return word[:1] + number
-	}
-	fill := word[:min(room, len(word))] + number
-	if room > len(word) {
-		fill += strings.Repeat("x", room-len(word))
-	}
-	next := 0
-	return strings.Map(func(c rune) rune {
-		if isShape(c) {
-			return c
-		}
-		c = rune(fill[next])
-		next++
-		return c
-	}, serial)
-}
-
-// isShape reports whether a character of a serial does not identify the device.
-func isShape(c rune) bool {
-	if c == utf8.RuneError {
-		return true
-	}
-	isMark := unicode.IsPunct(c) || unicode.IsSymbol(c) || c == ' '
-	return isMark && c < unicode.MaxASCII
 }
 
 // udevName formats a string like udev in the names of links: "_" for spaces and unsafe
@@ -269,8 +226,8 @@ func wordAt(s string, start int, words []word) *word {
 			continue
 		}
 		end := start + len(w.old)
-		startsWord := start == 0 || isShape(rune(s[start-1]))
-		endsWord := end == len(s) || isShape(rune(s[end]))
+		startsWord := start == 0 || !isOfWord(s[start-1])
+		endsWord := end == len(s) || !isOfWord(s[end])
 		isWhole := startsWord && endsWord
 		if isWhole || len(w.old) >= shortSerial {
 			return w
@@ -278,6 +235,13 @@ func wordAt(s string, start int, words []word) *word {
 	}
 	return nil
 }
+
+// isOfWord reports whether a byte is a letter or a digit, or a part of a character beyond ASCII.
+func isOfWord(c byte) bool {
+	return strings.IndexByte(alnum, c) >= 0 || c >= utf8.RuneSelf
+}
+
+const alnum = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // path returns the redacted path of a file below /dev.
 func (r *redaction) path(p string) string {
@@ -315,25 +279,27 @@ func (r *redaction) target(link, target string) string {
 // plainAttrs are the attributes that identify no single device. Attributes that are neither on a list
 // nor in attr are left out: an attribute that is added to the scan must be added there before a
 // redacted recording contains it.
-var plainAttrs = []string{
-	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev_id", "dev_port", "device", "devnum", "flags", "idProduct", "idVendor", "ifindex", "iflink",
-	"index", "modalias", "numa_node",
-	"port_no", "port_number", "revision", "sfnum", "speed", "sriov_totalvfs", "subsystem_device", "subsystem_vendor", "type", "vendor",
-	// No scan reads these; configurations do.
-	"VBNV", "afu_id", "authorized", "bConfigurationValue", "bDeviceProtocol", "bDeviceSubClass", "bInterfaceProtocol", "bInterfaceSubClass", "bMaxPower",
-	"bNumConfigurations", "bNumInterfaces", "bcdDevice", "boot_vga", "busnum", "bustype", "capability", "carrier", "cfg_services", "compat_id",
-	"current_compute_partition", "current_link_speed", "current_link_width", "current_memory_partition", "d3cold_allowed", "dev", "device_id",
-	"driver_override", "enable", "enabled", "firmware_version", "fw_version", "irq", "local_cpulist", "max_link_speed", "max_link_width", "maxchild", "mode",
-	"mtu", "online", "operstate", "power_state", "present", "range", "removable", "ro", "rotational", "runtime_status", "rx_lanes", "size",
-	"sriov_drivers_autoprobe", "sriov_numvfs", "state", "status", "timeout", "timestamp", "tx_lanes", "version",
-}
+var plainAttrs = strings.Fields(`
+	bDeviceClass bInterfaceClass bInterfaceNumber class dev_id dev_port device devnum flags idProduct idVendor ifindex
+	iflink index modalias numa_node port_no port_number revision sfnum speed sriov_totalvfs subsystem_device
+	subsystem_vendor type vendor
+` + moreAttrs)
+
+// moreAttrs are attributes that no scan reads, but configurations do.
+const moreAttrs = `
+	VBNV afu_id authorized bConfigurationValue bDeviceProtocol bDeviceSubClass bInterfaceProtocol bInterfaceSubClass
+	bMaxPower bNumConfigurations bNumInterfaces bcdDevice boot_vga busnum bustype capability carrier cfg_services
+	compat_id current_compute_partition current_link_speed current_link_width current_memory_partition d3cold_allowed
+	dev device_id driver_override enable enabled firmware_version fw_version irq local_cpulist max_link_speed
+	max_link_width maxchild mode mtu online operstate power_state present range removable ro rotational runtime_status
+	rx_lanes size sriov_drivers_autoprobe sriov_numvfs state status timeout timestamp tx_lanes version
+`
 
 // textAttrs describe a device in words of its manufacturer or of the administrator:
 // serials in them are replaced.
-var textAttrs = []string{
-	"compatible", "description", "device_name", "device_type", "id", "interface", "label", "model", "name", "path",
-	"product_name", "rev",
-}
+var textAttrs = strings.Fields(`
+	compatible description device_name device_type id interface label model name path product_name rev
+`)
 
 // The parts of files that are kept. Other lines of a uevent file may contain serials (HID_UNIQ,
 // POWER_SUPPLY_SERIAL_NUMBER), and other properties of a node of AMD's compute driver identify the GPU

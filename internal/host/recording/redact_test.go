@@ -3,7 +3,6 @@ package recording_test
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -60,9 +59,6 @@ func ids(snap *device.Snapshot) map[string]string {
 	return list
 }
 
-// isHashed reports whether an ID has a hash.
-func isHashed(id string) bool { return regexp.MustCompile(`-x[0-9a-z]{10}$`).MatchString(id) }
-
 func checkRedacted(t *testing.T, o inventory.Options) {
 	t.Helper()
 	archive := record(t, o, recording.Options{Redact: true})
@@ -85,9 +81,6 @@ func checkRedacted(t *testing.T, o inventory.Options) {
 	distinct := make(map[string]string)
 	for p, id := range idsBefore {
 		other := idsAfter[p]
-		if isHashed(id) != isHashed(other) {
-			t.Errorf("%s is now %s", id, other)
-		}
 		if was, known := distinct[other]; known && was != id {
 			t.Errorf("%s is the ID of what was %s and %s", other, was, id)
 		}
@@ -153,8 +146,8 @@ func TestRedactedSerials(t *testing.T) {
 	archive := string(record(t, options(h.Tree), recording.Options{Redact: true}))
 	for _, want := range []string{
 		"/usb1/serial --\n0000:00:14.0\n", "/usb2/serial --\nfe980000.usb\n", "/usb3/serial --\nxhci-hcd.1.auto\n", "/1-2/serial --\n0001\n", "/1-3/serial --\n123456\n",
-		"/1-4/serial --\nREDACT14\n", "/1-5/serial --\nREDACT14\n", "/1-6/serial --\nREDAC15\n", "/1-8/serial --\nRE:DA:CT:ED:17:xx\n",
-		"/1-10/serial --\nRE1\n", "/1-15/serial --\n REDAC6 \n", "/1-16/serial --\nREDAC6\n", "/1-4/product --\nthe one with REDACT14\n",
+		"/1-4/serial --\nREDACTED14\n", "/1-5/serial --\nREDACTED14\n", "/1-6/serial --\nREDACTED15\n", "/1-8/serial --\nREDACTED17\n",
+		"/1-10/serial --\nREDACTED1\n", "/1-15/serial --\n REDACTED6 \n", "/1-16/serial --\nREDACTED6\n", "/1-4/product --\nthe one with REDACTED14\n",
 		"dev/serial/by-path/pci-0000:00:14.0-usb-0:1:1.0-port0 -> ../../ttyUSB0",
 		"dev/REDACTED-1 -> ttyUSB0", "dev/REDACTED2 -> ttyUSB0",
 	} {

@@ -48,12 +48,12 @@ match.usb.id = "18d1:9302"
 			want.Unhealthy = append(want.Unhealthy, bySerial(serial))
 		}
 		m.Want(t, want)
-		screen := m.Run(t, "status", "zigbee")
+		screen := m.Run(t, "status")
 		for range 100 { // the holders may be some seconds old
 			if strings.Contains(screen, pod) {
 				break
 			}
-			screen = m.Run(t, "status", "zigbee")
+			screen = m.Run(t, "status")
 		}
 		frames = append(frames, caption+"\n"+screen)
 	}
