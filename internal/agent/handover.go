@@ -121,6 +121,7 @@ func (a *Agent) takeOver() {
 // succeed answers the kubelet as soon as the predecessor does not any more. It lets the predecessor
 // know when the kubelet has all registrations of this instance.
 func (a *Agent) succeed(ctx context.Context) error {
+	hasPredecessor := !a.found.hasWrites || a.turn.isTaken(answers)
 	mayAnswer := a.turn.await(answers)
 	select {
 	case <-ctx.Done():
@@ -133,7 +134,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 	if within(ctx, mayAnswer) != nil || within(ctx, a.holdsLoaded) != nil {
 		return nil
 	}
-	if !a.found.hasWrites {
+	if hasPredecessor {
 		a.loadHolds(ctx) // the predecessor has granted devices since
 	}
 	a.gate.open()
@@ -142,7 +143,9 @@ func (a *Agent) succeed(ctx context.Context) error {
 		return nil
 	}
 	a.turn.release(waits)
-	a.predecessorEnded.send()
+	if hasPredecessor {
+		a.predecessorEnded.send()
+	}
 	return nil
 }
 
