@@ -247,17 +247,22 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	}
 	a.takeTurn()
 	defer func() {
-		if err != nil {
-			a.turn.close()
+		if err == nil {
+			return
+		}
+		a.turn.close()
+		if a.page.listener != nil {
+			_ = a.page.listener.Close()
 		}
 	}()
+	if err := a.listen(); err != nil {
+		return nil, err
+	}
+	// This counts a try of the configuration, which no other mistake above should cost.
 	if a.reader, a.found.reading, err = newReader(options, a.found.hasWrites); err != nil {
 		return nil, err
 	}
 	a.showConfig()
-	if err := a.listen(); err != nil {
-		return nil, errors.Join(err, a.reader.Trial.End())
-	}
 	a.page.metrics.CountLoad(a.found.reading.Err)
 	a.host.specs = watch.NewFiles("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)

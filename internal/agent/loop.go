@@ -38,6 +38,7 @@ type loop struct {
 
 	// config is the served configuration. It is never changed, only replaced.
 	config *config.Config
+	trial  configuration.Trial
 
 	// The fields below are grouped by subject. The methods of the loop use all of them.
 	// start is when this instance began to serve.
@@ -124,7 +125,7 @@ func newLoop(a *Agent, running phases) *loop {
 	l.labels.Late = func(string) {
 		a.wake.send()
 	}
-	a.reader.Trial.Serve(a.found.reading)
+	l.trial.Serve(a.found.reading)
 	return l
 }
 

@@ -75,7 +75,7 @@ func (l *loop) conclude(o outcome) (wake time.Time) {
 	if l.hasSettled(o.Output) {
 		l.settle()
 	}
-	trialEnd := l.reader.Trial.Follow(now, o.view.Matched.Late)
+	trialEnd := l.trial.Follow(now, o.view.Matched.Late)
 	l.save()
 	isSaved := l.warnUnsaved(*l.saves.last.Load())
 	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.

@@ -85,7 +85,7 @@ func (l *loop) reload(r configuration.Reading) {
 	}
 	// The page shows the new hash before the lists: the next reconcile changes them.
 	l.page.config.Store(&now)
-	l.reader.Trial.Serve(r)
+	l.trial.Serve(r)
 }
 
 // logBroken logs every problem of a broken configuration on a separate line.

@@ -152,10 +152,11 @@ func (l *loop) save() {
 	if l.life.settled {
 		labels, leftOut = output.PlanFeatures(l.options.Paths.NFDDir, l.devices)
 	}
+	good := l.trial.Good(false)
 	l.saves.save(func() saved {
 		return saved{
 			state:  state(),
-			config: l.reader.Trial.Save(),
+			config: l.reader.Keep(good),
 			labels: errors.Join(leftOut, l.writeLabels(labels)),
 		}
 	})
@@ -188,7 +189,7 @@ func (l *loop) finish() {
 	l.book.Save()
 	l.saves.write()
 	last := *l.saves.last.Load()
-	last.config = l.reader.Trial.End()
+	last.config = l.reader.Keep(l.trial.Good(true))
 	l.warnUnsaved(last)
 }
 
@@ -210,7 +211,7 @@ func (l *loop) abandon() {
 	written := make(chan struct{})
 	go func() {
 		if hasEnded {
-			_ = l.reader.Trial.End()
+			_ = l.reader.Keep(l.trial.Good(true))
 		}
 		l.saves.write()
 		close(written)
