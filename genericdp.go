@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	a, err := agent.New(ctx, options)
+	a, err := agent.New(options)
 	if err != nil {
 		return err
 	}

@@ -225,7 +225,7 @@ func serve(t *testing.T, s story) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.kubelet.Stop)
-	n.agent, err = agent.New(t.Context(), agent.Options{
+	n.agent, err = agent.New(agent.Options{
 		Config: filepath.Join("configs", s.head["config"]), Paths: n.paths, NodeName: s.head["node"], Allow: allow,
 	})
 	if err != nil {

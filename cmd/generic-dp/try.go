@@ -167,7 +167,7 @@ func (s *session) run(ctx context.Context, use func(context.Context, *session) e
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var err error
-	s.agent, err = agent.New(ctx, s.options)
+	s.agent, err = agent.New(s.options)
 	if err != nil {
 		return err
 	}

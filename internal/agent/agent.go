@@ -13,7 +13,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -72,7 +71,6 @@ type Agent struct {
 	// found is only read after New: the loop keeps its own copy of what changes.
 	found startup
 
-	// host is in use from New on, because the first scan runs while the configuration is read.
 	host hostWatch
 	// rescan has a value when a call knows that the last scan is too old.
 	rescan signal
@@ -124,7 +122,7 @@ type startup struct {
 
 // hostWatch reads the host and follows its changes.
 type hostWatch struct {
-	// scanner scans the host: first in the goroutine of the first scan, then only in the loop.
+	// scanner scans the host. Only the loop uses it.
 	scanner *inventory.Scanner
 	// latest reads further attributes of the last snapshot. It is nil before the first scan.
 	latest atomic.Pointer[inventory.Attributes]
@@ -132,11 +130,6 @@ type hostWatch struct {
 	paths *hostPaths
 	// watcher collects announced changes until a scan takes them.
 	watcher *inventory.Watcher
-	// first has the first scan. It has capacity 1.
-	first chan firstScan
-	// running are the watcher and the first scan, which cancel ends.
-	running sync.WaitGroup
-	cancel  context.CancelFunc
 
 	// specs watches the foreign CDI specs.
 	specs *watch.Watcher
@@ -185,9 +178,8 @@ type page struct {
 }
 
 // New loads the configuration and prepares everything that can fail before the first device is
-// served. Its errors name the flag to change. At the same time it begins to scan the host, until
-// ctx is cancelled: most of the time until the first list is the time of that scan.
-func New(ctx context.Context, options Options) (_ *Agent, err error) {
+// served. Its errors name the flag to change.
+func New(options Options) (_ *Agent, err error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
@@ -222,30 +214,14 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if a.page.host == "(none)" { // the kernel's default, UTS_NODENAME in include/linux/uts.h
 		a.page.host = ""
 	}
-	// With a capacity of 1, the goroutine of the scan ends even if New fails and nobody receives.
-	a.host.first = make(chan firstScan, 1)
 	a.host.scanner = inventory.New(p.Inventory())
 	a.host.paths = newHostPaths(p)
 	a.host.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log})
-	ctx, a.host.cancel = context.WithCancel(ctx)
-	// Every return below sets err, so an error ends what was started before it.
-	defer func() {
-		if err != nil {
-			a.host.cancel()
-			a.host.running.Wait()
-		}
-	}()
-	// The scan reads the host after the watches are in place, see scanFirst.
-	a.host.running.Go(func() {
-		_ = a.host.watcher.Run(ctx) // always nil
-	})
-	a.host.running.Go(func() {
-		a.host.scanFirst(ctx, p.StateDir)
-	})
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
 	a.takeTurn()
+	// Every return below sets err.
 	defer func() {
 		if err == nil {
 			return
@@ -452,18 +428,13 @@ func (o Options) prepare() error {
 	return o.withHint(output.CheckMount(p.RunDir, mounts), "run-dir")
 }
 
-// listen takes the address of metrics and status. It does nothing if there is no address. If
-// another instance with the same run directory serves there, the error names it.
+// listen takes the address of metrics and status. It does nothing if there is no address.
 func (a *Agent) listen() (err error) {
 	if a.options.Listen == "" {
 		return nil
 	}
 	a.page.listener, err = status.Listen(a.options.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		holder := readInstance(filepath.Join(a.options.Paths.RunDir, lockName))
-		if holder.PID != 0 && holder.Listen == a.options.Listen {
-			err = fmt.Errorf("%w: PID %d on %s serves there", err, holder.PID, holder.Hostname)
-		}
 		return a.options.withHint(err, "listen")
 	}
 	if err == nil {

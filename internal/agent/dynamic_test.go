@@ -158,7 +158,7 @@ func TestAllow(t *testing.T) {
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	stop()
 	n.options.Allow.Mounts = nil
-	if _, err := agent.New(n.Context(), n.options); err == nil || !strings.Contains(err.Error(), "--allow") {
+	if _, err := agent.New(n.options); err == nil || !strings.Contains(err.Error(), "--allow") {
 		t.Errorf("New: %v, want a problem that names --allow", err)
 	}
 }

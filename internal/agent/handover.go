@@ -2,13 +2,9 @@ package agent
 
 import (
 	"context"
-	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/matchers"
 )
 
 const (
@@ -39,9 +35,9 @@ func (a *Agent) standBy(ctx context.Context) error {
 	if a.found.hasWrites {
 		return nil
 	}
-	predecessor := readInstance(filepath.Join(a.options.Paths.RunDir, lockName))
-	attributes := append([]any{"run_dir", a.options.Paths.RunDir}, predecessor.attributes()...)
-	a.log.Info("another instance serves: waiting for it to end", attributes...)
+	predecessor := signature(a.options.Paths.RunDir)
+	log := a.log.With("run_dir", a.options.Paths.RunDir, "instance", predecessor)
+	log.Info("another instance serves: waiting for it to end")
 	began := time.Now()
 	// A third instance is not Ready, so that an update ends at the second one.
 	err := within(ctx, a.turn.await(waits))
@@ -61,14 +57,13 @@ func (a *Agent) standBy(ctx context.Context) error {
 	case <-hasWrites:
 	case <-rehearsed:
 		a.page.isWaiting.Store(true)
-		a.page.events.add("", "", "ready, and waits for the instance "+predecessor.String()+" to end")
+		a.page.events.add("", "", "ready, and waits for the instance that serves ("+predecessor+") to end")
 		err = within(ctx, hasWrites)
 	}
 	if err != nil {
 		return err
 	}
-	attributes = append(attributes, "waited_seconds", time.Since(began).Seconds())
-	a.log.Info("this instance serves now", attributes...)
+	log.Info("this instance serves now", "waited_seconds", time.Since(began).Seconds())
 	a.takeOver()
 	return nil
 }
@@ -83,24 +78,14 @@ func within(ctx context.Context, closed <-chan struct{}) error {
 	}
 }
 
-// rehearse scans and matches the host once, after the first scan, which it leaves to the loop.
+// rehearse scans and matches the host once, and writes nothing.
 func (a *Agent) rehearse(ctx context.Context, served *config.Config) {
-	select {
-	case <-ctx.Done():
-		return
-	case first := <-a.host.first:
-		defer func() {
-			a.host.first <- first
-		}()
-	}
 	for ctx.Err() == nil {
-		o := a.host.scan(ctx, matchers.UsesNets(served), byEvents)
-		if o.err == nil {
-			foreign := sync.OnceValue(a.outputs.foreign.Read)
-			_ = view(served, o.host, foreign, ledger.Decisions{}, a.options)
+		_, err := Scan(ctx, served, a.options)
+		if err == nil {
 			return
 		}
-		a.log.Warn("host can't be scanned", "err", o.err)
+		a.log.Warn("host can't be scanned", "err", err)
 		sleep(ctx, retryAfter)
 	}
 }

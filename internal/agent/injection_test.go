@@ -144,7 +144,7 @@ func TestSpecsOnce(t *testing.T) {
 	t.Parallel()
 	n := newHost(t, zigbee)
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	a, err := agent.New(n.Context(), n.options)
+	a, err := agent.New(n.options)
 	must(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -160,7 +160,7 @@ func TestSpecsOnce(t *testing.T) {
 	stop()
 	health := filepath.Join(n.options.Paths.RunDir, "health")
 	must(t, os.RemoveAll(health))
-	a, err = agent.New(n.Context(), n.options)
+	a, err = agent.New(n.options)
 	must(t, err)
 	_, err = a.Once(ctx)
 	must(t, err)
@@ -170,7 +170,7 @@ func TestSpecsOnce(t *testing.T) {
 
 	serving, _ = n.serve()
 	<-serving.Settled()
-	a, err = agent.New(n.Context(), n.options)
+	a, err = agent.New(n.options)
 	must(t, err)
 	if _, err := a.Once(ctx); err == nil || !strings.Contains(err.Error(), "an instance is serving") {
 		t.Errorf("Once beside an instance that serves: %v, want a refusal", err)

@@ -43,7 +43,10 @@ type loop struct {
 	// The fields below are grouped by subject. The methods of the loop use all of them.
 	// start is when this instance began to serve.
 	start time.Time
-	last  lastScan
+	// last is the last scan that succeeded, and scanErr is why a later one failed: announced changes are
+	// pending.
+	last    hostScan
+	scanErr error
 	// prober runs the health checks in its own goroutines, and keeps their last results.
 	prober *health.Prober
 	memory memory
@@ -57,13 +60,6 @@ type loop struct {
 	// labels are the writes of the labels of the node.
 	labels slow.Calls[string, error]
 	life   life
-}
-
-// lastScan is the last scan that succeeded.
-type lastScan struct {
-	hostScan
-	// err is why a later scan failed: announced changes are pending.
-	err error
 }
 
 // pace is when the next pass runs.
@@ -142,8 +138,8 @@ type trigger struct {
 // byEvents stands for a reason that the batch of events determines.
 const byEvents status.ScanReason = "events"
 
-// run runs a pass for the first scan and for each trigger until ctx is cancelled. It returns nil,
-// and is called once, in its own goroutine of the group.
+// run runs a pass for each trigger until ctx is cancelled. The first one is the host watcher, when its
+// watches are in place. It returns nil, and is called once, in its own goroutine of the group.
 func (l *loop) run(ctx context.Context) error {
 	defer close(l.life.done)
 	defer l.pace.timer.Stop()
@@ -154,7 +150,8 @@ func (l *loop) run(ctx context.Context) error {
 	})
 	l.life.passing.Go(l.prober.Run)
 	l.life.passing.Go(l.saves.run)
-	for t, ok := l.begin(ctx); ok; t, ok = l.next(ctx) {
+	l.begin(ctx)
+	for t, ok := l.next(ctx); ok; t, ok = l.next(ctx) {
 		began := time.Now()
 		l.page.busy.Store(true)
 		l.pace.watchdog.Reset(l.page.stuckAfter)
@@ -176,33 +173,14 @@ func (l *loop) run(ctx context.Context) error {
 	return nil
 }
 
-// begin waits for the first scan. It returns false at the end of ctx.
-func (l *loop) begin(ctx context.Context) (trigger, bool) {
-	l.page.busy.Store(true)
-	l.pace.watchdog.Reset(l.page.stuckAfter) // also for a scan that hangs
-	// The host is scanned meanwhile.
+// begin reads what earlier instances have left.
+func (l *loop) begin(ctx context.Context) {
+	l.restore()
 	l.agent.loadHolds(ctx)
 	close(l.agent.holdsLoaded)
 	select {
 	case <-l.agent.holdsChanged: // the first pass sees what was loaded
 	default:
-	}
-	select {
-	case <-ctx.Done():
-		return trigger{}, false
-	// The state is restored before the scan is adopted: the pass compares both.
-	case first := <-l.host.first:
-		scan := first.scanOutcome
-		began := trigger{limited: true, apply: func() {
-			l.adopt(scan, byEvents)
-		}}
-		if !l.agent.found.hasWrites {
-			// Another instance has served since that scan, and has read and numbered what came.
-			first = l.host.loadState(l.options.Paths.StateDir)
-			began.scan = status.ScanFull
-		}
-		l.restore(first)
-		return began, true
 	}
 }
 
@@ -234,7 +212,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	case <-l.agent.rescan:
 		return trigger{scan: status.ScanAllocate}, true
 	case <-l.pace.timer.C:
-		if l.last.snapshot == nil || l.last.err != nil {
+		if l.last.snapshot == nil || l.scanErr != nil {
 			return trigger{scan: status.ScanRetry}, true
 		}
 		return trigger{}, true
@@ -277,11 +255,11 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 		t.scan = status.ScanRetry
 	}
 	if t.scan != "" {
-		l.adopt(l.host.scan(ctx, matchers.UsesNets(l.config), t.scan), t.scan)
+		l.scan(ctx, t.scan)
 	}
 	// A scan that the end of the program cut off is not a problem of the host.
-	if !errors.Is(l.last.err, context.Canceled) {
-		l.page.problems.warn("scan", l.last.err, "host can't be scanned: devices stay as they are until it can")
+	if !errors.Is(l.scanErr, context.Canceled) {
+		l.page.problems.warn("scan", l.scanErr, "host can't be scanned: devices stay as they are until it can")
 	}
 	// A list without these devices would make them Unhealthy. No list is better than a wrong one.
 	if l.last.snapshot == nil || l.lacksNets() {
@@ -291,7 +269,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	// The kubelet gets the list before the disk and the next query are used.
 	l.pace.limiter.pause(ctx)
 	wake = l.conclude(o)
-	if l.last.err != nil {
+	if l.scanErr != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}
 	return wake

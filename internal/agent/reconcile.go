@@ -92,7 +92,7 @@ func (l *loop) conclude(o outcome) (wake time.Time) {
 func (l *loop) match() *View {
 	// All uses of a view see the same specs.
 	foreign := sync.OnceValue(l.outputs.foreign.Read)
-	v := view(l.config, l.last.hostScan, foreign, l.memory.decisions, l.options)
+	v := view(l.config, l.last, foreign, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
 	return v

@@ -264,7 +264,7 @@ func TestStuckPass(t *testing.T) {
 	n.addNodes("r-a")
 	log := hangingLog{n.options.Log.Handler(), make(chan struct{}), make(chan struct{})}
 	n.options.Log = slog.New(log)
-	a, err := agent.New(t.Context(), n.options)
+	a, err := agent.New(n.options)
 	must(t, err)
 	// Other passes of a busy machine may not take so long.
 	a.SetStuckAfter(3 * time.Second)

@@ -29,11 +29,16 @@ type memory struct {
 
 // restore continues from the state that an earlier instance saved, if it could be read. It runs in
 // the loop, before the first pass.
-func (l *loop) restore(first firstScan) {
-	boot := first.boot
-	saved := first.saved
-	err := first.loadErr
+func (l *loop) restore() {
 	dir := l.options.Paths.StateDir
+	boot := bootID()
+	saved, err := ledger.Load(dir)
+	isSameBoot := boot != "" && boot == saved.Boot
+	l.host.scanner.RestoreNets(saved.Nets, isSameBoot)
+	// A reboot may have given a sysfs path to another device.
+	if isSameBoot {
+		l.host.scanner.RestoreUSB(saved.USB)
+	}
 	if err != nil {
 		l.log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
 	} else if saved.Later {

@@ -143,7 +143,7 @@ func TestNewNamesTheFlag(t *testing.T) {
 	} {
 		n := newNode(t, zigbee)
 		change(&n.options)
-		if _, err := agent.New(n.Context(), n.options); err == nil || !strings.Contains(err.Error(), flag) {
+		if _, err := agent.New(n.options); err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("New: %v, want an error that names %s", err, flag)
 		}
 	}

@@ -1,16 +1,22 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // lockName is the file in the run directory by which the instances on a host take turns.
 const lockName = "lock"
+
+// maxSignature is the maximum length of what an instance writes into the file.
+const maxSignature = 1 << 10
 
 // right is what one instance at a time may do: the number of a byte of the lock file. Each is an
 // open file description lock (F_OFD_SETLK in fcntl(2)), which the kernel releases when the process
@@ -67,6 +73,25 @@ func openLock(path string) (*os.File, error) {
 func isRegular(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular()
+}
+
+// sign writes into the file whose rights these are, for messages. The locks are on the file itself, so
+// that it cannot be replaced. A reader may find an empty file in between.
+func (t turn) sign() {
+	if t.file == nil {
+		return
+	}
+	// In a pod, every PID is 1, and the host name is the name of the pod.
+	hostname, _ := os.Hostname()
+	text := fmt.Sprintf("PID %d on %s", os.Getpid(), hostname)
+	_ = t.file.Truncate(0)
+	_, _ = t.file.WriteAt([]byte(text), 0)
+}
+
+// signature returns who has signed the lock file of a run directory, "unknown" if nobody has.
+func signature(dir string) string {
+	text, _ := files.Read(filepath.Join(dir, lockName), maxSignature)
+	return cmp.Or(string(text), "unknown")
 }
 
 // take takes a right if no other instance has it. It does not wait.
