@@ -158,8 +158,6 @@ type page struct {
 	host string
 	// config is the configuration that is served.
 	config atomic.Pointer[status.Config]
-	// leftOut counts what the lists have no room for.
-	leftOut atomic.Pointer[status.LeftOut]
 	// problems are reported by the loop, and published at the end of each pass.
 	problems *problems
 	// events are the latest changes of devices, registrations and configurations.

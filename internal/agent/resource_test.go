@@ -191,7 +191,7 @@ func TestDevicesOfStatus(t *testing.T) {
 			p.list = ledger.Slots(tc.entry)
 			p.refuse(&tc.entry, p.list)
 			p.entries = []ledger.Entry{tc.entry}
-			got := newResource(cdi.Resource{Name: "example.com/a"}, openGate()).status(p, kubeletAnswer{})
+			got := newResource(cdi.Resource{Name: "example.com/a"}, openGate()).status(p, nil)
 			if d := got.Devices[0]; d.Health != tc.health || d.Help != tc.help {
 				t.Errorf("%s with help %q, want %s with %q", d.Health, d.Help, tc.health, tc.help)
 			}

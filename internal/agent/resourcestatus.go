@@ -5,20 +5,20 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// status is the state of one resource. now is its published state. Counts of which the kubelet
-// knows nothing stay nil.
-func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
+// status is the state of one resource. now is its published state. held is nil if the holders are unknown.
+func (r *resource) status(now *published, held podresources.Holders) status.Resource {
 	s := status.Resource{
 		Name:    r.Name,
 		API:     string(config.APIDevicePlugin),
 		Retired: now.config == retired,
 		Devices: now.devices(),
 	}
-	holders := known.held[r.Name]
+	holders := held[r.Name]
 	if r.plugin != nil || r.dra != nil {
 		registration := r.registration()
 		s.Registered = registration.Registered
@@ -26,15 +26,13 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 	}
 	if r.dra != nil {
 		s.API = string(config.APIDRA)
-		holders = r.dra.holders(now.entries, known.held)
-		// The kubelet reports allocatable slots for device plugins only.
-		known.allocatable = nil
+		holders = r.dra.holders(now.entries, held)
 	}
 	// A device that is absent loses free slots before it leaves the list.
 	for i := range s.Devices {
 		s.Devices[i].Slots = 0
 	}
-	held := 0
+	heldSlots := 0
 	free := 0
 	for _, l := range now.list {
 		id, _ := device.SplitSlot(l.ID)
@@ -60,19 +58,15 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 			})
 		}
 		if len(containers) > 0 {
-			held++
+			heldSlots++
 		} else if l.Healthy {
 			free++
 		}
 	}
 	// Without an answer of the kubelet, 0 would be wrong.
-	if known.held != nil {
-		s.Slots.Held = &held
+	if held != nil {
+		s.Slots.Held = &heldSlots
 		s.Slots.Free = &free
-	}
-	if known.allocatable != nil {
-		count := len(known.allocatable[r.Name])
-		s.Slots.Allocatable = &count
 	}
 	return s
 }

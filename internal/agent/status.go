@@ -47,14 +47,6 @@ func (a *Agent) Ready() error {
 	return errors.Join(missing...)
 }
 
-// LeftOut counts what the lists have no room for.
-func (a *Agent) LeftOut() status.LeftOut {
-	if published := a.page.leftOut.Load(); published != nil {
-		return *published
-	}
-	return status.LeftOut{}
-}
-
 // Address is the address of the status page, empty if there is none. It has the port that the kernel
 // chose if the configured port is 0.
 func (a *Agent) Address() string {
@@ -89,15 +81,14 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 		Config:    a.Config(),
 		Degraded:  a.degraded(),
 		Problems:  *a.page.problems.published.Load(),
-		LeftOut:   a.LeftOut(),
 		Resources: []status.Resource{},
 		Events:    a.page.events.latest(),
 	}
-	var known kubeletAnswer
+	var held podresources.Holders // nil if they are unknown
 	switch {
 	case a.options.ShowsOnly:
 		s.Command = "try"
-		known.held = podresources.Holders{} // no container exists
+		held = podresources.Holders{} // no container exists
 	case a.options.CDIOnly:
 		s.Command = "serve --no-kubelet"
 		s.HeldUnknown = "there is no kubelet to ask"
@@ -109,7 +100,7 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 			Restarts: max(0, int(kubelet.Generation)-1),
 		}
 		var err error
-		known, err = a.askKubelet(ctx)
+		held, err = a.askKubelet(ctx)
 		if err != nil {
 			s.HeldUnknown = err.Error()
 		}
@@ -117,7 +108,7 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 	explain := a.page.explain.Load()
 	for _, r := range a.members() {
 		now := r.now.Load()
-		shown := r.status(now, known)
+		shown := r.status(now, held)
 		// Only then is the explanation computed.
 		if len(shown.Devices) == 0 && explain != nil {
 			shown.NoDevices = explain.reason(now.config)
@@ -127,36 +118,21 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 	return s
 }
 
-// kubeletAnswer is what the kubelet says about devices. Its fields are nil if they are unknown.
-type kubeletAnswer struct {
-	held podresources.Holders
-	// allocatable has the allocatable slots by resource. Some kubelets do not report them.
-	allocatable map[string][]string
-}
-
 // askKubelet asks the kubelet for holders. The error says why they are unknown. It is logged only
 // when it changes, because every scrape asks.
-func (a *Agent) askKubelet(ctx context.Context) (kubeletAnswer, error) {
+func (a *Agent) askKubelet(ctx context.Context) (podresources.Holders, error) {
 	ctx, cancel := context.WithTimeout(ctx, holdersWait)
 	defer cancel()
-	// Both questions accept an answer of that age, which other scrapes may have caused.
-	since := a.now().Add(-holdersFor)
-	held, err := a.pods.client.Holders(ctx, since)
+	held, err := a.pods.client.Holders(ctx, a.now().Add(-holdersFor))
 	if err != nil {
 		last := a.page.heldError.Swap(err.Error())
 		if last != err.Error() {
 			a.log.Info("held devices are unknown: metrics and status omit them", "err", err)
 		}
-		return kubeletAnswer{}, err
+		return nil, err
 	}
 	a.page.heldError.Store("")
-	// A kubelet without this method still reports the holders.
-	allocatable, _ := a.pods.client.Allocatable(ctx, since)
-	answer := kubeletAnswer{
-		held:        held,
-		allocatable: allocatable,
-	}
-	return answer, nil
+	return held, nil
 }
 
 // explainer says why resources have no devices. It explains them only when somebody asks, because

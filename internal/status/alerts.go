@@ -34,11 +34,6 @@ func (s *Status) Alerts(now time.Time) []Alert {
 			Help:    SectionRegistration,
 		},
 		{
-			Heading: "The lists for the kubelet are full",
-			Lines:   s.LeftOut.Lines(),
-			Help:    SectionFull,
-		},
-		{
 			Heading: "Gone in the last 24 h",
 			Lines:   s.gone(now),
 			Help:    SectionAbsent,
