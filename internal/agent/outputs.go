@@ -109,9 +109,7 @@ func (o *outputs) update(v *View, out ledger.Output, held *holds.View) (failed m
 	o.injected = kept.record(out)
 	o.retains = kept.any
 
-	// A container must not believe that its device works while the links to it are removed.
-	healthErr := o.health.Hide(devices)
-	linksErr = errors.Join(linksErr, healthErr, links.Remove())
+	linksErr = errors.Join(linksErr, links.Remove())
 	specsErr = errors.Join(specsErr, specs.Remove())
 	infosErr = errors.Join(infosErr, infos.Remove())
 

@@ -105,22 +105,6 @@ func (d *Health) Make(path string) error {
 	return plan.Make()
 }
 
-// Hide removes "healthy" from the directories of devices that are lost or do not work. It records nothing: it
-// is called before links and specs are made, which may fail for further devices.
-func (d *Health) Hide(devices []Device) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	listed := byID(devices)
-	now := d.Now()
-	plan := files.Plan{Label: "--run-dir"}
-	for id, s := range d.known {
-		if !d.isShown(d.next(*s, listed[id], now), now) {
-			plan.Stale = append(plan.Stale, d.healthyFile(id))
-		}
-	}
-	return plan.Remove()
-}
-
 // Withdraw records the state of the devices, and removes "healthy" from the directories of devices that
 // are lost or do not work. Directories of devices that are neither listed nor held are removed. due is
 // when the next hold expires, the zero time if none does.
@@ -130,8 +114,11 @@ func (d *Health) Hide(devices []Device) error {
 func (d *Health) Withdraw(devices []Device, mayBeHeld func(id string) bool) (due time.Time, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	listed := byID(devices)
-	for id, v := range listed {
+	listed := make(map[string]*Device, len(devices))
+	for i := range devices {
+		v := &devices[i]
+		id := v.Offer.ID
+		listed[id] = v
 		if d.known[id] == nil && v.Offer.HealthDir != "" {
 			d.known[id] = &device.Health{}
 		}
@@ -184,15 +171,6 @@ func (d *Health) show(plan *files.Plan, id string) {
 		Path: d.healthyFile(id),
 		Mode: 0o444,
 	})
-}
-
-// byID returns the devices by ID.
-func byID(devices []Device) map[string]*Device {
-	found := make(map[string]*Device, len(devices))
-	for i := range devices {
-		found[devices[i].Offer.ID] = &devices[i]
-	}
-	return found
 }
 
 // isShown reports whether the file "healthy" should exist.
