@@ -308,8 +308,8 @@ func TestByClaimWithoutRights(t *testing.T) {
 		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 		a, _ := n.serve()
 		n.eventually(what, func() bool {
-			e := a.Entries("example.com/stick")
-			return len(e) == 1 && !e[0].Healthy && strings.Contains(e[0].Reason, test.want)
+			reason := reasons(a, "example.com/stick")[stickID]
+			return strings.Contains(reason, test.want)
 		})
 		n.untilListed("example.com/fuse", []string{"virtual:example.com:fuse:x"}, nil)
 		if devices := published(api); what != "no registry" && len(devices) > 0 {

@@ -21,7 +21,7 @@ func Answers(t testing.TB, p Paths) (release func(), isOurs bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(other.close)
-	isOurs, err = other.take(answers)
+	isOurs, err = other.set(answers, alone)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func (a *Agent) standBy(ctx context.Context) error {
 	log.Info("another instance serves: waiting for it to end")
 	began := time.Now()
 	// A third instance is not Ready, so that an update ends at the second one.
-	err := within(ctx, a.turn.await(waits))
+	err := within(ctx, a.turn.await(waits, alone))
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (a *Agent) standBy(ctx context.Context) error {
 		defer close(rehearsed)
 		a.rehearse(ctx, served)
 	}()
-	hasWrites := a.turn.await(writes)
+	hasWrites := a.turn.await(writes, alone)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -107,7 +107,7 @@ func (a *Agent) takeOver() {
 // know when the kubelet has all registrations of this instance.
 func (a *Agent) succeed(ctx context.Context) error {
 	hasPredecessor := !a.found.hasWrites || a.turn.isTaken(answers)
-	mayAnswer := a.turn.await(answers)
+	mayAnswer := a.turn.await(answers, alone)
 	select {
 	case <-ctx.Done():
 		return nil
@@ -115,7 +115,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 	case <-a.announced:
 	case <-time.After(handoverWithin):
 	}
-	a.turn.share(waits)
+	_, _ = a.turn.set(waits, shared) // the kubelet calls this instance
 	if within(ctx, mayAnswer) != nil || within(ctx, a.holdsLoaded) != nil {
 		return nil
 	}
@@ -124,10 +124,10 @@ func (a *Agent) succeed(ctx context.Context) error {
 	}
 	a.gate.open()
 	// The predecessor keeps its share until its streams have ended.
-	if within(ctx, a.turn.await(waits)) != nil {
+	if within(ctx, a.turn.await(waits, alone)) != nil {
 		return nil
 	}
-	a.turn.release(waits)
+	_, _ = a.turn.set(waits, none)
 	if hasPredecessor {
 		a.predecessorEnded.send()
 	}
@@ -138,16 +138,16 @@ func (a *Agent) succeed(ctx context.Context) error {
 // when the streams of this instance may end. ctx ends if this instance cannot answer any more.
 func (a *Agent) handOver(ctx context.Context) {
 	a.kubelet.Retire()
-	a.turn.release(writes)
+	_, _ = a.turn.set(writes, none)
 	select {
 	case <-ctx.Done():
-	case <-a.turn.awaitShared(waits):
+	case <-a.turn.await(waits, shared):
 	case <-time.After(handoverWithin):
 	}
 	// A call that does not end keeps the right until the end of the process.
 	if a.gate.close(drainWithin) {
 		a.book.Save()
-		a.turn.release(answers)
+		_, _ = a.turn.set(answers, none)
 		sleep(ctx, answeredWithin)
 	}
 	a.endStreams(ctx)

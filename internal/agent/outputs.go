@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"sync/atomic"
@@ -48,8 +47,6 @@ type outputs struct {
 	injected ledger.Injected
 	// retains is set if links or entries are kept although they are not configured.
 	retains bool
-	// kindTaken is set if a foreign spec has a kind that this program wants to write.
-	kindTaken bool
 }
 
 // cdiNames are the qualified names in the CDI specs, in the order of resources and devices. err
@@ -100,7 +97,7 @@ func (o *outputs) update(v *View, out ledger.Output, held *holds.View) (failed m
 			wantedLinks = append(wantedLinks, output.LinksOf(*d.Offer)...)
 		}
 	}
-	wantedSpecs, failed := o.wantedSpecs(v, out)
+	wantedSpecs, failed := o.wantedSpecs(out)
 	// The plan of what could be read is carried out despite an error.
 	specs, specsErr := o.specs.Plan(wantedSpecs, kept.keepEntry)
 	links, linksErr := o.links.Plan(wantedLinks, kept.keepLink)
@@ -136,10 +133,8 @@ func (o *outputs) update(v *View, out ledger.Output, held *holds.View) (failed m
 
 // wantedSpecs are the CDI specs of the present devices. Devices without an entry are in failed, unless
 // their links are enough.
-func (o *outputs) wantedSpecs(v *View, out ledger.Output) (specs []*cdi.Spec, failed map[string]error) {
+func (o *outputs) wantedSpecs(out ledger.Output) (specs []*cdi.Spec, failed map[string]error) {
 	failed = map[string]error{}
-	// checkKind sets it again below.
-	o.kindTaken = false
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
@@ -153,13 +148,6 @@ func (o *outputs) wantedSpecs(v *View, out ledger.Output) (specs []*cdi.Spec, fa
 			continue
 		}
 		name, _ := device.SplitResourceKey(r.Name)
-		// Two specs of one kind could have entries with one name, and the runtime would choose one.
-		if err := o.checkKind(name, v.foreign()); err != nil {
-			for _, offer := range offers {
-				failed[offer.ID] = err
-			}
-			continue
-		}
 		resource := o.resource(name)
 		spec, without := resource.Build(offers)
 		if err := without[cdi.AllDevices]; err != nil && o.options.CDIOnly {
@@ -218,25 +206,6 @@ func dropCDINames(out ledger.Output, failed map[string]error) {
 			}
 		}
 	}
-}
-
-// checkKind returns why a kind must not be written, nil if it may be. While foreign specs could not
-// be read, only a kind that this program has already written is safe, and containers use it.
-func (o *outputs) checkKind(name string, foreign *cdi.Foreign) error {
-	file, isForeign := foreign.Kinds[name]
-	if isForeign {
-		o.kindTaken = true
-		return fmt.Errorf("CDI kind %q is taken by %s", name, file)
-	}
-	if foreign.Unread == nil {
-		return nil
-	}
-	// The kind was free when the file was written.
-	isWritten := present(filepath.Join(o.specs.Dir, o.specs.FileName(name)))
-	if !isWritten {
-		return fmt.Errorf("CDI kind %q may be taken: %w", name, foreign.Unread)
-	}
-	return nil
 }
 
 // resource returns the injection of the devices of a resource. Its functions are called in

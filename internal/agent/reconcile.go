@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -90,9 +89,7 @@ func (l *loop) conclude(o outcome) (wake time.Time) {
 // match matches the last scan and has the health of the matching devices checked. It does not wait
 // for the results: a result that differs is a trigger.
 func (l *loop) match() *View {
-	// All uses of a view see the same specs.
-	foreign := sync.OnceValue(l.outputs.foreign.Read)
-	v := view(l.config, l.last, foreign, l.memory.decisions, l.options)
+	v := view(l.config, l.last, l.outputs.foreign.Read, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
 	return v

@@ -258,27 +258,6 @@ func (a *Agent) members() set {
 	return nil
 }
 
-// Names lists the served resources, retiring ones last. The names are without the mark of DRA.
-func (a *Agent) Names() []string {
-	var names []string
-	for _, r := range a.members() {
-		names = append(names, r.Name)
-	}
-	return names
-}
-
-// Entries lists the devices of a resource, by ID. While a resource moves between the APIs, the
-// entries of the device plugin are returned. The result is nil if there is no such resource, and
-// must not be changed.
-func (a *Agent) Entries(name string) []ledger.Entry {
-	for _, key := range []string{name, device.ResourceKey(name, true)} {
-		if r := a.members().find(key); r != nil {
-			return r.now.Load().entries
-		}
-	}
-	return nil
-}
-
 // firstResults is how long the first list of a resource waits for the first results of health
 // checks. Most arrive within a millisecond, and a list without them would briefly make all devices
 // Unhealthy at every update of the program. A check that hangs delays the other devices only for

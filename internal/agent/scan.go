@@ -100,11 +100,9 @@ func (l *loop) watch() {
 	l.host.watcher.SetResync(resync)
 }
 
-// followSpecs follows the foreign CDI specs while they decide about a device: because the
-// configuration refers to their devices, or because one of them has a kind that this program wants
-// to write.
+// followSpecs follows the foreign CDI specs while the configuration refers to their devices.
 func (l *loop) followSpecs() {
-	uses := matchers.UsesCDIDevices(l.config) || l.outputs.kindTaken
+	uses := matchers.UsesCDIDevices(l.config)
 	// The watcher asks specDirs again, in its own goroutine.
 	if l.host.usesSpecs.Swap(uses) != uses {
 		l.host.specs.Refresh()

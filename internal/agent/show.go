@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/ledger"
 )
 
 // Changed returns a channel that is closed when the devices may have changed. To miss no change, call
@@ -42,4 +43,22 @@ func (a *Agent) Allocate(ctx context.Context, name string, size int) (ids []stri
 	}
 	response, err = r.Allocate(ctx, ids)
 	return ids, response, err
+}
+
+// Names lists the served resources, retiring ones last. The names are without the mark of DRA.
+func (a *Agent) Names() []string {
+	var names []string
+	for _, r := range a.members() {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// Entries lists the devices of a resource, by ID. It is nil if there is no such resource, and must not be
+// changed.
+func (a *Agent) Entries(name string) []ledger.Entry {
+	if r := a.members().find(name); r != nil {
+		return r.now.Load().entries
+	}
+	return nil
 }
