@@ -53,7 +53,7 @@ type Options struct {
 	ShowsOnly bool
 	// KubeAPI is the API server, for DRA.
 	KubeAPI kubeapi.Config
-	// InPod is set if hints should name parts of the manifest instead of flags.
+	// InPod is set in a pod, where the directories of the host are mounted.
 	InPod bool
 	// Version is the version of the program, for the log and the status page.
 	Version string
@@ -334,61 +334,33 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	return made.names, made.err
 }
 
-// hints say what to change, by flag. In a pod nobody sets flags, so the hint names the part of the
+// hints say what to change, by flag. In a pod nobody sets flags, so that a hint also names the part of the
 // DaemonSet behind the flag and its value in the chart.
-var hints = map[string]struct{ pod, host string }{
-	"config": {
-		pod:  `volume "config" of the DaemonSet: the ConfigMap wants a key that ends in .toml; config or existingConfigMap in the chart's values`,
-		host: "write one, or name another file or directory with --config; generic-dp check reports what is wrong with it",
-	},
-	"kubelet-dir": {
-		pod:  `volume "device-plugins" of the DaemonSet, paths.devicePlugins in the chart's values, is the kubelet's directory on the host`,
-		host: "it is where the kubelet keeps kubelet.sock; distributions may have it elsewhere, such as /var/snap/microk8s/common/var/lib/kubelet/device-plugins",
-	},
-	"run-dir": {pod: `volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`},
-	"state-dir": {
-		pod:  `volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`,
-		host: "make room in the directory and make it writable, or name another one with --state-dir; it is tried again with the next change",
-	},
-	"cdi-dir": {
-		pod:  `volume "cdi" of the DaemonSet: cdi.enabled in the chart's values mounts cdi.directory, which container.cdi needs`,
-		host: "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule",
-	},
-	"nfd-dir": {
-		pod:  `volume "nfd" of the DaemonSet: nfd.directory in the chart's values is a hostPath that can be written`,
-		host: "it is the features.d that Node Feature Discovery reads, and exists",
-	},
-	"device-info-dir": {
-		pod:  `a volume of the DaemonSet, extraVolumes in the chart's values, is a hostPath that can be written`,
-		host: "create the directory, or name that of Multus with --device-info-dir: /var/run/k8s.cni.cncf.io/devinfo/dp as a rule",
-	},
-	"cgroup": {
-		pod:  `volume "cgroup" of the DaemonSet is the host's /sys/fs/cgroup, read-only`,
-		host: "it is the host's /sys/fs/cgroup as a rule",
-	},
-	"listen": {
-		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
-		host: "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none",
-	},
+var hints = map[string]string{
+	"config": "write one, or name another file or directory with --config; generic-dp check reports what is wrong with it; " +
+		`in a pod, volume "config" of the DaemonSet: the ConfigMap wants a key that ends in .toml; config or existingConfigMap in the chart's values`,
+	"kubelet-dir": "it is where the kubelet keeps kubelet.sock; distributions may have it elsewhere, such as /var/snap/microk8s/common/var/lib/kubelet/device-plugins; " +
+		`in a pod, volume "device-plugins" of the DaemonSet, paths.devicePlugins in the chart's values`,
+	"run-dir": `in a pod, volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`,
+	"state-dir": "make room in the directory and make it writable, or name another one with --state-dir; it is tried again with the next change; " +
+		`in a pod, volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`,
+	"cdi-dir": "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule; " +
+		`in a pod, volume "cdi" of the DaemonSet: cdi.enabled in the chart's values mounts cdi.directory`,
+	"nfd-dir": "it is the features.d that Node Feature Discovery reads, and exists; " +
+		`in a pod, volume "nfd" of the DaemonSet: nfd.directory in the chart's values is a hostPath that can be written`,
+	"device-info-dir": "create the directory, or name that of Multus with --device-info-dir: /var/run/k8s.cni.cncf.io/devinfo/dp as a rule; " +
+		"in a pod, a volume of the DaemonSet, extraVolumes in the chart's values, is a hostPath that can be written",
+	"cgroup": `it is the host's /sys/fs/cgroup as a rule; in a pod, volume "cgroup" of the DaemonSet, read-only`,
+	"listen": "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none; " +
+		`in a pod, port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
 }
 
-// hint says what to change about a flag. It is empty if that is unknown. Flags without an entry in
-// hints have none.
-func (o Options) hint(flag string) string {
-	if o.InPod {
-		return hints[flag].pod
+// withHint adds the hint of a flag to an error, on a line of its own. It returns nil for nil.
+func withHint(err error, flag string) error {
+	if err == nil {
+		return nil
 	}
-	return hints[flag].host
-}
-
-// withHint adds the hint of a flag to an error about it, on a line of its own. It returns nil for
-// nil.
-func (o Options) withHint(err error, flag string) error {
-	hint := o.hint(flag)
-	if err == nil || hint == "" {
-		return err
-	}
-	return fmt.Errorf("%w\n  hint: %s", err, hint)
+	return fmt.Errorf("%w\n  hint: %s", err, hints[flag])
 }
 
 // prepare checks and makes the directories that serving requires. A writable state directory is
@@ -399,7 +371,7 @@ func (o Options) prepare() error {
 		return fmt.Errorf("--run-dir: %q is not an absolute path", p.RunDir)
 	}
 	if err := makeRunDir(p); err != nil {
-		return o.withHint(err, "run-dir")
+		return err
 	}
 	if !o.hasKubelet() {
 		return nil
@@ -412,7 +384,7 @@ func (o Options) prepare() error {
 	_, err := os.Stat(p.KubeletDir)
 	if o.InPod && errors.Is(err, fs.ErrNotExist) {
 		// A volume that is not mounted at the start never will be.
-		return o.withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir")
+		return withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir")
 	}
 	// Outside a pod, the kubelet sees the same links as this process.
 	if !o.InPod {
@@ -423,7 +395,7 @@ func (o Options) prepare() error {
 		return nil // without /proc there are no containers
 	}
 	defer mounts.Close()
-	return o.withHint(output.CheckMount(p.RunDir, mounts), "run-dir")
+	return withHint(output.CheckMount(p.RunDir, mounts), "run-dir")
 }
 
 // listen takes the address of metrics and status. It does nothing if there is no address.
@@ -433,7 +405,7 @@ func (a *Agent) listen() (err error) {
 	}
 	a.page.listener, err = status.Listen(a.options.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return a.options.withHint(err, "listen")
+		return withHint(err, "listen")
 	}
 	if err == nil {
 		a.page.metrics = status.New(a)

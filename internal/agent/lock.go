@@ -39,7 +39,7 @@ func makeRunDir(p Paths) error {
 	if exists || errors.Is(err, unix.EROFS) {
 		return nil
 	}
-	return fmt.Errorf("--run-dir: %w", err)
+	return withHint(fmt.Errorf("--run-dir: %w", err), "run-dir")
 }
 
 // errServing is why a command refuses to run beside an instance.

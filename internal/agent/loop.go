@@ -240,7 +240,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	defer l.page.problems.endPass()
 	l.page.problems.warn("run-dir", l.agent.found.lockErr, "the run directory can't be used: only devices that need no link can be allocated",
-		"hint", l.options.hint("run-dir"),
+		"hint", hints["run-dir"],
 	)
 	if t.apply != nil {
 		t.apply()

@@ -123,10 +123,10 @@ func (o *outputs) update(v *View, out ledger.Output, held *holds.View) (failed m
 	if linksErr != nil {
 		o.failMissingLinks(wantedLinks, failed)
 	}
-	o.problems.warn("specs", specsErr, "CDI specs are out of date", "hint", o.options.hint("cdi-dir"))
+	o.problems.warn("specs", specsErr, "CDI specs are out of date", "hint", hints["cdi-dir"])
 	o.problems.warn("links", linksErr, "links are out of date")
 	o.problems.warn("device-info", infosErr, "device information for Multus can't be written",
-		"hint", o.options.hint("device-info-dir"),
+		"hint", hints["device-info-dir"],
 	)
 	return failed, errors.Join(specsErr, linksErr, infosErr)
 }

@@ -262,5 +262,5 @@ func (l *loop) settle() {
 	}
 	l.log.Info("waiting for the kubelet: its socket does not exist yet",
 		"kubelet_dir", l.options.Paths.KubeletDir,
-		"hint", l.options.hint("kubelet-dir"))
+		"hint", hints["kubelet-dir"])
 }

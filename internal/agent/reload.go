@@ -20,7 +20,7 @@ func newReader(o Options, owns bool) (*configuration.Reader, configuration.Readi
 		Owns:     owns,
 		Check:    o.checkConfig,
 		Hint: func(err error) error {
-			return o.withHint(err, "config")
+			return withHint(err, "config")
 		},
 		Log: o.Log,
 	})

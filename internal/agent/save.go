@@ -229,14 +229,14 @@ func (l *loop) abandon() {
 
 // warnUnsaved warns of failed writes, and reports whether there were none.
 func (l *loop) warnUnsaved(s saved) (written bool) {
-	hint := l.options.hint("state-dir")
+	hint := hints["state-dir"]
 	l.page.problems.warn("state", s.state, "state can't be saved: the next start does not know what changed since the last time",
 		"hint", hint,
 	)
 	l.page.problems.warn("last good configuration", s.config, "the configuration can't be copied: at the next start only an older copy, if any, can replace a broken one",
 		"hint", hint,
 	)
-	l.page.problems.warn("features", s.labels, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
+	l.page.problems.warn("features", s.labels, "labels of the node can't be written", "hint", hints["nfd-dir"])
 	return s == saved{}
 }
 
