@@ -129,7 +129,6 @@ func TestSaverTellsWhatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := newSaver()
-		s.first = func() {}
 		go s.run(ctx)
 		for i, want := range []string{"full", "", "", "read-only", "<nil>", ""} {
 			s.save(func() saved {

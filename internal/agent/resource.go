@@ -12,12 +12,9 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
-	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
@@ -27,20 +24,10 @@ import (
 // and any number of streams and calls read it without a lock.
 type resource struct {
 	cdi.Resource
+	agent *Agent
 	// key is its name in the ledger.
-	key string
-	// dra is nil for a device plugin.
-	dra *draDriver
-	// rescan requests a scan of the loop.
-	rescan signal
-	// nets reads the present state of network interfaces.
-	nets *atomic.Pointer[inventory.Attributes]
-	// health makes the directories that show containers the health of their devices.
-	health *output.Health
-	// gate is for the calls of the kubelet.
-	gate *gate
-	// book grants devices to containers. It may be nil.
-	book *holds.Book
+	key   string
+	byDRA bool
 	// now is the latest state. It is never nil.
 	now atomic.Pointer[published]
 	// plugin is nil without a kubelet, and for DRA.
@@ -65,7 +52,7 @@ type published struct {
 	// entries are the listed devices in natural order of their IDs.
 	entries []ledger.Entry
 	// since says since when each entry has its health and reason, by ID.
-	since map[string]since
+	since map[string]time.Time
 	// refused is why slots of healthy devices are unhealthy, by slot.
 	refused map[string]string
 	// config is the configuration of the resource, or retired.
@@ -80,9 +67,9 @@ type published struct {
 // address. No pod is evicted because of a retired resource.
 var retired = &config.Resource{EvictAfter: -1}
 
-// newResource returns a resource without devices. It has neither a plugin nor a book of holds.
-func newResource(r cdi.Resource, g *gate) *resource {
-	res := &resource{Resource: r, gate: g}
+// newResource returns a resource without devices and without a plugin.
+func newResource(r cdi.Resource, a *Agent) *resource {
+	res := &resource{Resource: r, agent: a}
 	res.now.Store(&published{config: retired, changed: make(chan struct{})})
 	return res
 }
@@ -91,19 +78,12 @@ func newResource(r cdi.Resource, g *gate) *resource {
 // yet, see loop.startPlugin.
 func (a *Agent) addResource(key string, now time.Time) *resource {
 	name, byDRA := device.SplitResourceKey(key)
-	r := newResource(a.outputs.resource(name), a.gate)
-	r.rescan = a.rescan
-	r.nets = &a.host.latest
+	r := newResource(a.outputs.resource(name), a)
 	r.key = key
+	r.byDRA = byDRA
 	r.since = now
-	r.health = a.outputs.health
-	r.book = a.book
 	// All resources of DRA share one plugin, which registers the driver.
-	if byDRA {
-		r.dra = a.dra
-		return r
-	}
-	if !a.options.hasKubelet() {
+	if byDRA || !a.options.hasKubelet() {
 		return r
 	}
 	hooks := plugin.Hooks{
@@ -132,7 +112,7 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 // being retired. With register = "always" it must also be registered without devices.
 func (r *resource) ready() error {
 	p := r.now.Load()
-	hasKubelet := r.plugin != nil || r.dra != nil
+	hasKubelet := r.plugin != nil || r.byDRA
 	if !hasKubelet || p.config == retired {
 		return nil
 	}
@@ -149,8 +129,8 @@ func (r *resource) ready() error {
 // registration is the state of the registration with the kubelet. The resource has a plugin or a
 // driver.
 func (r *resource) registration() plugin.Status {
-	if r.dra != nil {
-		return r.dra.Status()
+	if r.byDRA {
+		return r.agent.dra.Status()
 	}
 	return r.plugin.Status()
 }
@@ -162,7 +142,7 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	old := r.now.Load()
 	next := &published{
 		entries: entries,
-		refused: r.book.Refused(),
+		refused: r.agent.book.Refused(),
 		config:  c,
 		changed: old.changed,
 	}
@@ -219,13 +199,12 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 	return p.list, p.changed
 }
 
-// indexOf returns the index of the entry of a listed device.
-func (p *published) indexOf(id string) int {
+// indexOf returns the index of the entry of a device.
+func (p *published) indexOf(id string) (i int, isListed bool) {
 	// The entries are in natural order, see published.
-	i, _ := sort.Find(len(p.entries), func(i int) int {
+	return sort.Find(len(p.entries), func(i int) int {
 		return device.CompareNatural(id, p.entries[i].Offer.ID)
 	})
-	return i
 }
 
 // Prefer suggests which of the available slots to take. must are the slots that the kubelet takes

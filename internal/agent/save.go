@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,15 +43,12 @@ func (l *loop) restore() {
 	} else if saved.Later {
 		l.log.Warn("state is of a later version: it is kept, and used as far as it is understood", "state_dir", dir)
 	}
-	l.saves.first = sync.OnceFunc(func() {
-		if err == nil && !saved.Later {
-			return
-		}
+	if err != nil || saved.Later {
 		// The first save would overwrite the file, which may be the only evidence of what went wrong.
 		if err := ledger.SetAside(dir, saved.Later); err != nil {
 			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
 		}
-	})
+	}
 	// Without the directory of registration sockets DRA is switched off in the manifest.
 	_, noRegistry := os.Stat(l.options.Paths.Registry)
 	l.memory = memory{
@@ -80,8 +76,6 @@ type saver struct {
 	// last is the result of the last write. newResult has a value when it differs from the one before.
 	last      atomic.Pointer[saved]
 	newResult signal
-	// first is called before the first write.
-	first func()
 }
 
 // saved has the errors of one write: of the state, of the last good configuration, and of the labels of
@@ -116,19 +110,13 @@ func (s *saver) run(ctx context.Context) error {
 	}
 }
 
-// write runs the pending write, if there is one. A write that failed is pending again: the end of the
-// program may be its last chance.
+// write runs the pending write, if there is one.
 func (s *saver) write() {
 	write := s.next.Swap(nil)
 	if write == nil {
 		return
 	}
-	s.first()
 	result := (*write)()
-	if result != (saved{}) {
-		// A newer write may be pending by now, and takes precedence.
-		s.next.CompareAndSwap(nil, write)
-	}
 	before := s.last.Swap(&result)
 	// A result that repeats causes no pass of the loop, which would save again.
 	if before.String() != result.String() {
