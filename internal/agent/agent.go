@@ -209,11 +209,8 @@ func New(options Options) (_ *Agent, err error) {
 	a.page.stuck = make(chan struct{}, 1)
 	a.page.stuckAfter = stuckAfter
 	a.page.host, _ = os.Hostname()
-	if a.page.host == "(none)" { // the kernel's default, UTS_NODENAME in include/linux/uts.h
-		a.page.host = ""
-	}
 	a.host.scanner = inventory.New(p.Inventory())
-	a.host.paths = newHostPaths(p)
+	a.host.paths = newHostPaths(p, a.wake)
 	a.host.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log})
 	if err := options.prepare(); err != nil {
 		return nil, err

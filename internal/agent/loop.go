@@ -12,7 +12,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/output"
-	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -111,7 +110,7 @@ func newLoop(a *Agent, running phases) *loop {
 				a.page.stuck <- struct{}{}
 			}),
 		},
-		saves: newSaver(),
+		saves: newSaver(a.wake),
 		life: life{
 			phases: running,
 			ended:  map[string]chan struct{}{},
@@ -127,16 +126,22 @@ func newLoop(a *Agent, running phases) *loop {
 
 // trigger is what starts a pass of the loop.
 type trigger struct {
-	// scan is why the host should be scanned first. Empty means no scan.
-	scan status.ScanReason
+	scan scope
 	// limited is set if the limiter may delay the pass.
 	limited bool
 	// apply applies what has changed at the beginning of the pass. It may be nil.
 	apply func()
 }
 
-// byEvents stands for a reason that the batch of events determines.
-const byEvents status.ScanReason = "events"
+// scope is what a pass scans first.
+type scope int
+
+const (
+	nothing scope = iota
+	// announced is what the kernel has announced.
+	announced
+	whole
+)
 
 // run runs a pass for each trigger until ctx is cancelled. The first one is the host watcher, when its
 // watches are in place. It returns nil, and is called once, in its own goroutine of the group.
@@ -158,7 +163,7 @@ func (l *loop) run(ctx context.Context) error {
 		l.pace.limiter.began = began
 		wake := l.pass(ctx, t)
 		// Passes without events and without a scan cost little, and do not count.
-		if t.limited || t.scan != "" {
+		if t.limited || t.scan != nothing {
 			l.pace.limiter.record(time.Now())
 		}
 		// The time of the pass replaces an earlier one. A value that is already in the channel of
@@ -201,19 +206,17 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	case <-ctx.Done():
 		return trigger{}, false
 	case <-l.host.watcher.Changes():
-		return trigger{scan: byEvents, limited: true}, true
+		return trigger{scan: announced, limited: true}, true
 	// Checks change health only, so the host need not be scanned.
 	case <-l.prober.Changes():
 		return trigger{limited: true}, true
-	case <-l.host.paths.answered:
-		return trigger{}, true
 	case <-l.host.scanner.Answered():
-		return trigger{scan: status.ScanRetry}, true
+		return trigger{scan: whole}, true
 	case <-l.agent.rescan:
-		return trigger{scan: status.ScanAllocate}, true
+		return trigger{scan: whole}, true
 	case <-l.pace.timer.C:
 		if l.last.snapshot == nil || l.scanErr != nil {
-			return trigger{scan: status.ScanRetry}, true
+			return trigger{scan: whole}, true
 		}
 		return trigger{}, true
 	case r := <-l.reader.Readings():
@@ -222,14 +225,12 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		}}, true
 	case <-l.host.specs.Changes(): // reconcile reads them
 		return trigger{}, true
-	// Something changed that the pass reads anyway, such as a registration.
+	// Something changed that the pass reads anyway, such as the result of a save.
 	case <-l.agent.wake:
 		return trigger{}, true
 	// Many claims may come one after the other.
 	case <-l.agent.holdsChanged:
 		return trigger{limited: true}, true
-	case <-l.saves.newResult:
-		return trigger{}, true
 	case <-l.agent.predecessorEnded:
 		return trigger{apply: l.followPredecessor}, true
 	}
@@ -246,15 +247,15 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 		t.apply()
 	}
 	// A new configuration may be the first one that uses network interfaces.
-	if t.scan == "" && l.lacksNets() {
-		t.scan = status.ScanConfig
+	if t.scan == nothing && l.lacksNets() {
+		t.scan = whole
 	}
 	// The first retry is due at once. The pass then records the failure, which delays the next one.
 	isRetryDue := !l.now().Before(l.pace.retry.at)
-	if t.scan == "" && l.lacksDevices() && isRetryDue {
-		t.scan = status.ScanRetry
+	if t.scan == nothing && l.lacksDevices() && isRetryDue {
+		t.scan = whole
 	}
-	if t.scan != "" {
+	if t.scan != nothing {
 		l.scan(ctx, t.scan)
 	}
 	// A scan that the end of the program cut off is not a problem of the host.

@@ -128,7 +128,7 @@ func TestSaverTellsWhatChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newSaver()
+		s := newSaver(newSignal())
 		go s.run(ctx)
 		for i, want := range []string{"full", "", "", "read-only", "<nil>", ""} {
 			s.save(func() saved {
@@ -137,7 +137,7 @@ func TestSaverTellsWhatChanges(t *testing.T) {
 			synctest.Wait()
 			told := ""
 			select {
-			case <-s.newResult:
+			case <-s.result:
 				told = fmt.Sprint(s.last.Load().config)
 			default:
 			}

@@ -50,14 +50,11 @@ func (p *problems) warn(subject string, err error, message string, details ...an
 // endPass publishes the problems of a pass for the status page. Problems that the pass did not
 // report have ended. Their end is not logged.
 func (p *problems) endPass() {
-	// The published list stays the same while nothing changes, so that a quiet node has no work.
-	if !maps.Equal(p.last, p.now) {
-		list := slices.AppendSeq([]status.Problem{}, maps.Keys(p.now))
-		order.Sort(list, func(a, b status.Problem) int {
-			return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
-		})
-		p.published.Store(&list)
-	}
+	list := slices.AppendSeq([]status.Problem{}, maps.Keys(p.now))
+	order.Sort(list, func(a, b status.Problem) int {
+		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
+	})
+	p.published.Store(&list)
 	p.last = p.now
 	p.now = map[status.Problem]bool{}
 }

@@ -73,9 +73,9 @@ type saver struct {
 	// next is the latest write that is pending, nil if there is none.
 	next    atomic.Pointer[func() saved]
 	changed signal
-	// last is the result of the last write. newResult has a value when it differs from the one before.
-	last      atomic.Pointer[saved]
-	newResult signal
+	// last is the result of the last write. result has a value when it differs from the one before.
+	last   atomic.Pointer[saved]
+	result signal
 }
 
 // saved has the errors of one write: of the state, of the last good configuration, and of the labels of
@@ -84,8 +84,8 @@ type saved struct{ state, config, labels error }
 
 func (s saved) String() string { return fmt.Sprint(s.state, s.config, s.labels) }
 
-func newSaver() *saver {
-	s := &saver{changed: newSignal(), newResult: newSignal()}
+func newSaver(result signal) *saver {
+	s := &saver{changed: newSignal(), result: result}
 	s.last.Store(&saved{})
 	return s
 }
@@ -120,7 +120,7 @@ func (s *saver) write() {
 	before := s.last.Swap(&result)
 	// A result that repeats causes no pass of the loop, which would save again.
 	if before.String() != result.String() {
-		s.newResult.send()
+		s.result.send()
 	}
 }
 

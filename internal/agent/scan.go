@@ -7,7 +7,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
-	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -27,17 +26,16 @@ type hostScan struct {
 
 // scan scans the host, with the network interfaces if the configuration uses any. A failed scan does not
 // mean a host without devices: the last snapshot stays, and the scan is repeated.
-func (l *loop) scan(ctx context.Context, reason status.ScanReason) {
+func (l *loop) scan(ctx context.Context, s scope) {
 	nets := matchers.UsesNets(l.config)
 	l.host.watcher.LeaveOutNets(!nets)
 	l.host.scanner.LeaveOutNets(!nets)
 	// The batch is taken before the scan: a later event belongs to the next batch.
 	batch := l.host.watcher.Take()
-	// Another reason concerns any device, whatever the kernel has announced.
-	batch.All = batch.All || reason != byEvents
+	batch.All = batch.All || s == whole
 	began := time.Now()
 	snap, err := l.host.scanner.Update(ctx, batch)
-	l.page.metrics.CountScan(reasonOf(batch, reason), len(batch.Paths), time.Since(began), err)
+	l.page.metrics.CountScan(len(batch.Paths), time.Since(began), err)
 	l.scanErr = err
 	if err != nil {
 		return
@@ -50,20 +48,6 @@ func (l *loop) scan(ctx context.Context, reason status.ScanReason) {
 	}
 	l.host.latest.Store(l.last.attrs)
 	l.watch()
-}
-
-// reasonOf returns the reason of a scan. If events caused the scan, it depends on the batch.
-func reasonOf(b inventory.Batch, reason status.ScanReason) status.ScanReason {
-	switch {
-	case reason != byEvents:
-		return reason
-	case b.All:
-		return status.ScanFull
-	case len(b.Paths) > 0:
-		return status.ScanUevent
-	default:
-		return status.ScanNames
-	}
 }
 
 const (

@@ -169,7 +169,7 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	boot := bootID()
 	scanner.RestoreNets(persisted.Nets, boot != "" && boot == persisted.Boot)
 	specs := o.Paths.ForeignSpecs()
-	paths := newHostPaths(o.Paths)
+	paths := newHostPaths(o.Paths, newSignal())
 	for deadline := time.Now().Add(scanFor); ; {
 		snap, err := scanner.Scan(ctx)
 		if err != nil {
@@ -202,7 +202,7 @@ func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Att
 		scan := hostScan{
 			snapshot: snap,
 			attrs:    attrs,
-			paths:    newHostPaths(o.Paths),
+			paths:    newHostPaths(o.Paths, newSignal()),
 			hasNets:  true,
 		}
 		view(cfg, scan, o.Paths.ForeignSpecs().Read, ledger.Decisions{}, o)

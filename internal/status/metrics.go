@@ -5,19 +5,6 @@ import (
 	"time"
 )
 
-// ScanReason is what requested a scan of the host.
-type ScanReason string
-
-// The values of the label reason of scans.
-const (
-	ScanUevent   ScanReason = "uevent"   // the kernel announced changed devices
-	ScanNames    ScanReason = "names"    // names below /dev changed
-	ScanFull     ScanReason = "all"      // the first scan, lost events, the end of a probe, or the periodic resync
-	ScanRetry    ScanReason = "retry"    // a scan failed, or a read timed out
-	ScanAllocate ScanReason = "allocate" // an Allocate call needs the current state
-	ScanConfig   ScanReason = "config"   // a new configuration needs more to be scanned
-)
-
 // The metrics that a call of Metrics updates, unlike the gauges of a Status. Labels are named like the
 // configuration keys, the log keys and the columns of `devices`.
 var (
@@ -33,8 +20,6 @@ var (
 		"Duration of Allocate calls."}
 	sliceWrites = family{"generic_dp_slice_writes_total", "counter",
 		"Writes of ResourceSlices to the API server by result: ok or error."}
-	scans = family{"generic_dp_scans_total", "counter",
-		"Scans of the host by reason: uevent, names, all, retry, allocate or config."}
 	scanFailures = family{"generic_dp_scan_failures_total", "counter",
 		"Failed scans; the last snapshot stays in use."}
 	scanSeconds = family{"generic_dp_scan_duration_seconds", "histogram",
@@ -113,10 +98,8 @@ func (m *Metrics) CountSliceWrite(err error) {
 	m.add(sliceWrites, 1, "result", result(err))
 }
 
-// CountScan counts a scan of the host: its reason, the devices that uevents
-// announced, and its duration or failure.
-func (m *Metrics) CountScan(reason ScanReason, announced int, took time.Duration, err error) {
-	m.add(scans, 1, "reason", string(reason))
+// CountScan counts a scan of the host: the devices that uevents announced, and its duration or failure.
+func (m *Metrics) CountScan(announced int, took time.Duration, err error) {
 	m.add(uevents, float64(announced))
 	if err != nil {
 		m.add(scanFailures, 1)

@@ -141,8 +141,8 @@ func (s *server) countAll() {
 	s.CountAllocation("example.com/gpu", time.Millisecond, nil)
 	s.CountAllocation("example.com/gpu", time.Millisecond, errors.New("gone"))
 	s.CountSliceWrite(nil)
-	s.CountScan(status.ScanUevent, 7, time.Millisecond, nil)
-	s.CountScan(status.ScanRetry, 0, 0, errors.New("unreadable"))
+	s.CountScan(7, time.Millisecond, nil)
+	s.CountScan(0, 0, errors.New("unreadable"))
 }
 
 func TestScrape(t *testing.T) {
