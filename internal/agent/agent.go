@@ -162,8 +162,6 @@ type page struct {
 	problems *problems
 	// events are the latest changes of devices, registrations and configurations.
 	events events
-	// heldError is why held devices are unknown, as it was logged last: a string.
-	heldError atomic.Value
 	// isWaiting is set while this instance has matched the host and waits for another one.
 	isWaiting atomic.Bool
 	// busy is set while the loop runs a pass.
@@ -172,7 +170,7 @@ type page struct {
 	stuck      chan struct{}
 	stuckAfter time.Duration
 	// explain explains resources without devices. It is nil before the first pass.
-	explain atomic.Pointer[explainer]
+	explain atomic.Pointer[func(*config.Resource) string]
 }
 
 // New loads the configuration and prepares everything that can fail before the first device is

@@ -44,7 +44,8 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	// This follows makeOutputs, because devices that failed there do not work either.
 	holdEnd, withdrawn := l.outputs.withdrawHealth(l.devices, l.held)
 	l.followSpecs()
-	l.page.explain.Store(newExplainer(l.config, v))
+	explain := explainer(l.config, v)
+	l.page.explain.Store(&explain)
 
 	awaited := l.publish(out.Resources, configs, now)
 	l.publishDRA()

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sort"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
@@ -108,22 +106,17 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	return r
 }
 
-// ready is an error if the resource has devices and is not registered, unless it is
+// missing returns why the resource is not registered although it has devices, unless it is
 // being retired. With register = "always" it must also be registered without devices.
-func (r *resource) ready() error {
+func (r *resource) missing() (reason string, isMissing bool) {
 	p := r.now.Load()
 	hasKubelet := r.plugin != nil || r.byDRA
-	if !hasKubelet || p.config == retired {
-		return nil
-	}
-	if len(p.list) == 0 && p.config.Register != config.RegisterAlways {
-		return nil
+	isWanted := len(p.list) > 0 || p.config.Register == config.RegisterAlways
+	if !hasKubelet || !isWanted || p.config == retired {
+		return "", false
 	}
 	registration := r.registration()
-	if registration.Registered {
-		return nil
-	}
-	return errors.New(status.NotRegistered(r.Name, registration.Reason))
+	return registration.Reason, !registration.Registered
 }
 
 // registration is the state of the registration with the kubelet. The resource has a plugin or a

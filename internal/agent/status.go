@@ -3,6 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +31,7 @@ func (a *Agent) Alive() error {
 
 // Ready returns nil if every resource that has devices is registered, or if this instance is ready to
 // serve when another one ends. It is the readiness probe.
-// The error has one line for each resource that is missing, and for specs that could not be written
+// The error has one line for each reason why resources are missing, and for specs that could not be written
 // without a kubelet.
 func (a *Agent) Ready() error {
 	if a.page.isWaiting.Load() {
@@ -37,14 +40,20 @@ func (a *Agent) Ready() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
 	}
-	var missing []error
+	var errs []error
 	if made := a.outputs.names.Load(); made != nil && a.options.CDIOnly {
-		missing = append(missing, made.err)
+		errs = append(errs, made.err)
 	}
+	missing := map[string][]string{} // resources by reason
 	for _, r := range a.members() {
-		missing = append(missing, r.ready())
+		if reason, isMissing := r.missing(); isMissing {
+			missing[reason] = append(missing[reason], r.Name)
+		}
 	}
-	return errors.Join(missing...)
+	for _, reason := range slices.Sorted(maps.Keys(missing)) {
+		errs = append(errs, fmt.Errorf("not registered: %s: %s", strings.Join(missing[reason], ", "), reason))
+	}
+	return errors.Join(errs...)
 }
 
 // Address is the address of the status page, empty if there is none. It has the port that the kernel
@@ -99,8 +108,10 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 			// The first socket of the kubelet is no restart. The generation is 0 without one.
 			Restarts: max(0, int(kubelet.Generation)-1),
 		}
+		ctx, cancel := context.WithTimeout(ctx, holdersWait)
+		defer cancel()
 		var err error
-		held, err = a.askKubelet(ctx)
+		held, err = a.pods.client.Holders(ctx, a.now().Add(-holdersFor))
 		if err != nil {
 			s.HeldUnknown = err.Error()
 		}
@@ -111,57 +122,31 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 		shown := r.status(now, held)
 		// Only then is the explanation computed.
 		if len(shown.Devices) == 0 && explain != nil {
-			shown.NoDevices = explain.reason(now.config)
+			shown.NoDevices = (*explain)(now.config)
 		}
 		s.Resources = append(s.Resources, shown)
 	}
 	return s
 }
 
-// askKubelet asks the kubelet for holders. The error says why they are unknown. It is logged only
-// when it changes, because every scrape asks.
-func (a *Agent) askKubelet(ctx context.Context) (podresources.Holders, error) {
-	ctx, cancel := context.WithTimeout(ctx, holdersWait)
-	defer cancel()
-	held, err := a.pods.client.Holders(ctx, a.now().Add(-holdersFor))
-	if err != nil {
-		last := a.page.heldError.Swap(err.Error())
-		if last != err.Error() {
-			a.log.Info("held devices are unknown: metrics and status omit them", "err", err)
-		}
-		return nil, err
-	}
-	a.page.heldError.Store("")
-	return held, nil
-}
-
-// explainer says why resources have no devices. It explains them only when somebody asks, because
-// that takes as long as matching.
-type explainer struct {
-	config *config.Config
-	all    func() []matchers.Explanation
-}
-
-// newExplainer returns an explainer for the configuration and the host of one pass. Explaining is
-// done at most once, in the goroutine that asks first.
-func newExplainer(cfg *config.Config, v *View) *explainer {
+// explainer returns a function that says why a resource of a configuration has no devices on the host of one
+// pass. That takes as long as matching, so that it is found out when somebody asks, and once. The reason is
+// empty for a resource that is not configured.
+func explainer(cfg *config.Config, v *View) func(*config.Resource) string {
 	// The view is kept until the next pass, so it is kept without what was matched.
 	host := &View{Snapshot: v.Snapshot, Forms: v.Forms, options: v.options}
-	explain := func() []matchers.Explanation {
+	all := sync.OnceValue(func() []matchers.Explanation {
 		return host.Explain(cfg, nil, nil)
-	}
-	return &explainer{config: cfg, all: sync.OnceValue(explain)}
-}
-
-// reason is why a resource has no devices. It is empty for a resource that is not configured.
-func (e *explainer) reason(c *config.Resource) string {
-	for i := range e.config.Resources {
-		// The explanations have the order of the resources.
-		if &e.config.Resources[i] == c {
-			return e.all()[i].Reason
+	})
+	return func(c *config.Resource) string {
+		for i := range cfg.Resources {
+			// The explanations have the order of the resources.
+			if &cfg.Resources[i] == c {
+				return all()[i].Reason
+			}
 		}
+		return ""
 	}
-	return ""
 }
 
 // degraded are the unavailable sources of events, and why. The list is empty, not nil, if all
