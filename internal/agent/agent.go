@@ -164,8 +164,6 @@ type page struct {
 	events events
 	// isWaiting is set while this instance has matched the host and waits for another one.
 	isWaiting atomic.Bool
-	// busy is set while the loop runs a pass.
-	busy atomic.Bool
 	// stuck has an element after a pass took as long as stuckAfter.
 	stuck      chan struct{}
 	stuckAfter time.Duration
@@ -309,7 +307,7 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	if !a.found.hasWrites {
 		return nil, errServing(a.options.Paths)
 	}
-	a.outputs.noHealth = true // nobody would keep the directories up to date
+	a.outputs.health.Off = true
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

@@ -28,9 +28,6 @@ func Answers(t testing.TB, p Paths) (release func(), isOurs bool) {
 	return other.close, isOurs
 }
 
-// Busy reports whether the loop runs a pass.
-func (a *Agent) Busy() bool { return a.page.busy.Load() }
-
 // Remembers reports whether the pod with this UID is known to hold a
 // slot.
 func (a *Agent) Remembers(uid string) bool {

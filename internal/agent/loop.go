@@ -158,7 +158,6 @@ func (l *loop) run(ctx context.Context) error {
 	l.begin(ctx)
 	for t, ok := l.next(ctx); ok; t, ok = l.next(ctx) {
 		began := time.Now()
-		l.page.busy.Store(true)
 		l.pace.watchdog.Reset(l.page.stuckAfter)
 		l.pace.limiter.began = began
 		wake := l.pass(ctx, t)
@@ -173,7 +172,6 @@ func (l *loop) run(ctx context.Context) error {
 			l.pace.timer.Reset(wake.Sub(l.now()))
 		}
 		l.pace.watchdog.Stop()
-		l.page.busy.Store(false)
 	}
 	return nil
 }

@@ -37,8 +37,6 @@ type outputs struct {
 	infos output.DeviceInfos
 	// health are the directories that show containers the health of their devices.
 	health *output.Health
-	// noHealth is set if nobody keeps health directories up to date.
-	noHealth bool
 	// names are the names in the CDI specs, nil before the first pass.
 	names atomic.Pointer[cdiNames]
 
@@ -217,27 +215,10 @@ func (o *outputs) resource(name string) cdi.Resource {
 		Host:    hostCheck{o.options.Paths, o.foreign},
 		CDIOnly: o.options.CDIOnly,
 	}
-	if !o.noHealth {
+	if !o.health.Off {
 		r.HealthDir = o.health.Path
 	}
 	return r
-}
-
-// withdrawHealth withdraws the file "healthy" of devices that do not work. It returns when more files may
-// be shown again, the zero time if there are none.
-func (o *outputs) withdrawHealth(devices []output.Device, held *holds.View) (due time.Time, err error) {
-	if o.noHealth {
-		return time.Time{}, nil
-	}
-	return o.health.Withdraw(devices, held.IsHeld)
-}
-
-// showHealth shows the file "healthy" of devices that work, after the lists are published.
-func (o *outputs) showHealth() error {
-	if o.noHealth {
-		return nil
-	}
-	return o.health.Show()
 }
 
 // devicesOf are the listed devices in the order of the resources. It must be called again after the

@@ -42,7 +42,7 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	failed, unwritten := l.makeOutputs(v, out)
 	l.devices = devicesOf(v, out)
 	// This follows makeOutputs, because devices that failed there do not work either.
-	holdEnd, withdrawn := l.outputs.withdrawHealth(l.devices, l.held)
+	holdEnd, withdrawn := l.outputs.health.Withdraw(l.devices, l.held.IsHeld)
 	l.followSpecs()
 	explain := explainer(l.config, v)
 	l.page.explain.Store(&explain)
@@ -54,7 +54,7 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 		l.life.announced = true
 		l.announce()
 	}
-	unhealthy := errors.Join(withdrawn, l.outputs.showHealth())
+	unhealthy := errors.Join(withdrawn, l.outputs.health.Show())
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
 	wake := earlier(out.Wake, awaited)
 	return outcome{

@@ -28,7 +28,6 @@
 package configuration
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -79,12 +78,12 @@ type Reading struct {
 	trial time.Duration
 }
 
-// same reports whether two readings are the same text, or broken in the same way.
-func (r Reading) same(other Reading) bool {
-	if r.Err != nil && other.Err != nil {
-		return r.Err.Error() == other.Err.Error()
+// state is the same for the same text, and for a text that is broken in the same way.
+func (r Reading) state() string {
+	if r.Err != nil {
+		return r.Err.Error()
 	}
-	return r.Err == nil && other.Err == nil && r.hash == other.hash
+	return r.hash
 }
 
 // Reader reads the configuration whenever it may have changed, and passes on changes. It
@@ -170,8 +169,7 @@ func (r *Reader) begin() Reading {
 	if good := LastGood(r.options.StateDir); good != nil {
 		cfg, err := r.options.Check(good)
 		if err == nil {
-			// --config may have changed since: the paths say what is served.
-			r.options.Log.Warn("the last good configuration is served from its copy", "copied_from", pathsOf(good), "state_dir", r.options.StateDir)
+			r.options.Log.Warn("the last good configuration is served from its copy", "state_dir", r.options.StateDir)
 			last.Config = r.mark.reduce(cfg)
 			return last
 		}
@@ -181,15 +179,6 @@ func (r *Reader) begin() Reading {
 		last.Config = &config.Config{}
 	}
 	return last
-}
-
-// pathsOf returns the paths from which files were read, as far as they are known.
-func pathsOf(files []config.File) []string {
-	paths := make([]string, len(files))
-	for i, f := range files {
-		paths[i] = cmp.Or(f.Path, f.Name)
-	}
-	return paths
 }
 
 // Readings are the readings that differ from the one before.
@@ -235,11 +224,11 @@ func (r *Reader) retry() <-chan time.Time {
 func (r *Reader) readAgain(requested bool) (next Reading, isNew bool) {
 	next = r.load()
 	// The text of a suspect configuration is unchanged when its time has come.
-	if r.last.Err == nil && next.same(r.last) {
+	if r.last.Err == nil && next.state() == r.last.state() {
 		return r.last, requested
 	}
 	next = r.try(next, requested)
-	isNew = requested || !next.same(r.last)
+	isNew = requested || next.state() != r.last.state()
 	if isNew {
 		r.last = next
 	}
