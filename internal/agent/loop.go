@@ -264,12 +264,9 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if l.last.snapshot == nil || l.lacksNets() {
 		return l.now().Add(retryAfter)
 	}
-	o := l.reconcile(ctx)
-	// The kubelet gets the list before the disk and the next query are used.
-	l.pace.limiter.pause(ctx)
-	wake = l.conclude(o)
+	wake = l.reconcile(ctx)
 	if l.scanErr != nil {
-		wake = earlier(wake, l.now().Add(retryAfter))
+		wake = earliest(wake, l.now().Add(retryAfter))
 	}
 	return wake
 }
@@ -348,15 +345,14 @@ func newSignal() signal { return make(signal, 1) }
 // send sends a value, unless one is pending. It never blocks. Any number of goroutines may call it.
 func (s signal) send() { watch.Signal(s) }
 
-// earlier returns the earlier of two times. A zero time counts as never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() {
-		return b
+// earliest returns the earliest of some times. A zero time counts as never.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if first.IsZero() || !t.IsZero() && t.Before(first) {
+			first = t
+		}
 	}
-	if b.IsZero() || !b.Before(a) {
-		return a
-	}
-	return b
+	return first
 }
 
 // sleep waits for d and reports whether ctx is still active. A d that is not positive is no wait.

@@ -15,24 +15,12 @@ import (
 // reasonInactive is why a configured resource is retired.
 const reasonInactive = "resource is not active on this node: its when does not hold"
 
-// outcome is the outcome of reconcile, for conclude.
-type outcome struct {
-	ledger.Output
-	view *View
-	// failed says why devices cannot be injected, by ID.
-	failed map[string]error
-	// wake is when to reconcile again without a trigger, the zero time if there is no need.
-	wake time.Time
-	// unwritten is why outputs could not be written.
-	unwritten error
-}
-
-// reconcile brings outputs and lists in line with the last scan.
+// reconcile brings outputs and lists in line with the last scan, which succeeded. It returns when to
+// reconcile again without a trigger, the zero time if there is no need.
 //
 // The order is a promise: the files of gone devices are removed, of every output, before any
-// file of another device is made, and only then is anything published. The caller has a scan that
-// succeeded, and calls conclude later.
-func (l *loop) reconcile(ctx context.Context) outcome {
+// file of another device is made, and only then is anything published.
+func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	now := l.now()
 	v := l.match()
 	l.held = l.observe(ctx, v)
@@ -56,35 +44,30 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	}
 	unhealthy := errors.Join(withdrawn, l.outputs.health.Show())
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
-	wake := earlier(out.Wake, awaited)
-	return outcome{
-		Output:    out,
-		view:      v,
-		failed:    failed,
-		wake:      earlier(wake, holdEnd),
-		unwritten: errors.Join(unwritten, unhealthy),
-	}
+	// The kubelet gets the list before the disk and the next query are used.
+	l.pace.limiter.pause(ctx)
+	isWritten := unwritten == nil && unhealthy == nil
+	return earliest(out.Wake, awaited, holdEnd, l.conclude(v, out, failed, isWritten))
 }
 
-// conclude does what the kubelet does not wait for, after reconcile, and returns when to reconcile again
-// without a trigger.
-func (l *loop) conclude(o outcome) (wake time.Time) {
+// conclude does what the kubelet does not wait for, after the lists are published. failed says why devices
+// cannot be injected, by ID. It returns when to reconcile again without a trigger.
+func (l *loop) conclude(v *View, out ledger.Output, failed map[string]error, isWritten bool) (wake time.Time) {
 	now := l.now()
 	l.reportRefused()
-	l.report(o.view, o.Output, o.failed)
-	if l.hasSettled(o.Output) {
+	l.report(v, out, failed)
+	if l.hasSettled(out) {
 		l.settle()
 	}
-	trialEnd := l.trial.Follow(now, o.view.Matched.Late)
+	trialEnd := l.trial.Follow(now, v.Matched.Late)
 	l.save()
 	isSaved := l.warnUnsaved(*l.saves.last.Load())
 	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
-	isDone := isSaved && o.unwritten == nil && !l.lacksDevices()
+	isDone := isSaved && isWritten && !l.lacksDevices()
 	l.pace.retry.record(now, !isDone)
 	// Links and CDI entries are also retained until no container holds their devices.
-	l.book.Await(o.AwaitsHolders || l.outputs.retains)
-	wake = earlier(o.wake, trialEnd)
-	return earlier(wake, l.pace.retry.at)
+	l.book.Await(out.AwaitsHolders || l.outputs.retains)
+	return earliest(trialEnd, l.pace.retry.at)
 }
 
 // match matches the last scan and has the health of the matching devices checked. It does not wait

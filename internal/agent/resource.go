@@ -258,7 +258,7 @@ func (l *loop) publish(
 		r := next[i]
 		c := cmp.Or(configs[in.Name], retired)
 		if at := r.awaits(in, now); !at.IsZero() {
-			due = earlier(due, at)
+			due = earliest(due, at)
 			// The empty list is not sent: the plugin of the resource does not run yet.
 			r.publish(nil, c)
 			continue
