@@ -318,27 +318,6 @@ func TestByClaimWithoutRights(t *testing.T) {
 	}
 }
 
-// While devices move there are two resources of one name, of which each is shown and counted
-// as one.
-func TestBothAPIsAreShown(t *testing.T) {
-	t.Parallel()
-	n, _ := newDRANode(t, zigbee)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	a, _ := n.serve()
-	n.untilListed("example.com/zigbee", []string{stickID}, nil)
-	n.configure(zigbeeDRA)
-	n.untilListed("example.com/zigbee", nil, []string{stickID})
-	n.eventually("two resources", func() bool { return len(a.Status(t.Context()).Resources) == 2 })
-	var titles []string
-	for _, r := range a.Status(t.Context()).Resources {
-		titles = append(titles, r.Title())
-	}
-	if want := []string{"example.com/zigbee (dra)", "example.com/zigbee"}; !slices.Equal(titles, want) {
-		t.Errorf("resources %q, want %q", titles, want)
-	}
-}
-
 // A device without nodes is environment and mounts, brought by the claim's own name; slots
 // and resources are counted and combined as for a device plugin.
 func TestClaimsWithoutNodes(t *testing.T) {

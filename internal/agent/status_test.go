@@ -4,13 +4,11 @@ import (
 	"context"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
@@ -109,37 +107,6 @@ func TestStatusWithoutPodResources(t *testing.T) {
 	}
 	if took := time.Since(began); took > limit/2 {
 		t.Errorf("a kubelet that hangs cost %v", took)
-	}
-}
-
-// A held device is listed although the state was lost and the device is gone.
-func TestHeldDeviceIsListedWithoutState(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, zigbee+"register = \"always\"\n")
-	n.addBus()
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
-	const a, b = stickID, otherID
-	n.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, a)
-	n.serve()
-	n.untilListed("example.com/zigbee", []string{b}, []string{a})
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB1"))
-	n.untilListed("example.com/zigbee", []string{a, b}, nil)
-}
-
-func TestNewNamesTheFlag(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, nil, 0o600))
-	for flag, change := range map[string]func(*agent.Options){
-		"--run-dir: mkdir":                           func(o *agent.Options) { o.Paths.RunDir = filepath.Join(file, "run") },
-		"--run-dir: \"run\" is not an absolute path": func(o *agent.Options) { o.Paths.RunDir = "run" },
-		"--listen": func(o *agent.Options) { o.Listen = "256.0.0.1:1" },
-	} {
-		n := newNode(t, zigbee)
-		change(&n.options)
-		if _, err := agent.New(n.options); err == nil || !strings.Contains(err.Error(), flag) {
-			t.Errorf("New: %v, want an error that names %s", err, flag)
-		}
 	}
 }
 
