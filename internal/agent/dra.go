@@ -174,7 +174,7 @@ func (l *loop) publishDRA() {
 		last[v.ID] = v
 	}
 	for _, m := range l.agent.members() {
-		if m.dra == nil {
+		if !m.byDRA {
 			continue
 		}
 		if !m.shown {
@@ -344,7 +344,7 @@ func (c containerPlaces) add(m *resource, r device.Response, specs *cdi.Writer) 
 // resource is nil if there is none.
 func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 	for _, m := range s {
-		if m.dra == nil {
+		if !m.byDRA {
 			continue
 		}
 		for _, e := range m.now.Load().entries {

@@ -21,15 +21,12 @@ func Answers(t testing.TB, p Paths) (release func(), isOurs bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(other.close)
-	isOurs, err = other.take(answers)
+	isOurs, err = other.set(answers, alone)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return other.close, isOurs
 }
-
-// Busy reports whether the loop runs a pass.
-func (a *Agent) Busy() bool { return a.page.busy.Load() }
 
 // Remembers reports whether the pod with this UID is known to hold a
 // slot.

@@ -34,7 +34,7 @@ func (a *Agent) newBook() *holds.Book {
 		NewPods: func() {
 			a.dra.plugin.NewPods()
 		},
-		CgroupHint: a.options.hint("cgroup"),
+		CgroupHint: hints["cgroup"],
 		Log:        a.log,
 	}
 	return holds.New(o)

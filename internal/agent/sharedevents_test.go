@@ -209,11 +209,8 @@ func (s *sharing) update() {
 // passes moves the clock, and waits until the program has seen it.
 func (s *sharing) passes(by time.Duration) {
 	s.Helper()
-	count := func() int { return strings.Count(s.log.String(), "msg=\"configuration ") }
-	before := count()
 	s.clock.forward(by)
-	s.agent.Reload()
-	s.eventually("a pass", func() bool { return count() > before && !s.agent.Busy() })
+	s.node.passes(s.agent)
 }
 
 // catchUp waits until the slices show what the program has: it writes them once a second.
