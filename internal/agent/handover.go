@@ -134,7 +134,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 		return nil
 	}
 	if !a.found.hasWrites {
-		a.loadHolds(ctx) // the predecessor has granted devices since
+		a.loadHolds(ctx, true) // the predecessor has granted devices since
 	}
 	a.gate.open()
 	// The predecessor keeps its share until its streams have ended.

@@ -69,9 +69,9 @@ func (a *Agent) listAgain() {
 }
 
 // loadHolds reads the holds of earlier instances, and the claims that they have prepared. The files of
-// claims are ours, so that they are known without the kubelet.
-func (a *Agent) loadHolds(ctx context.Context) {
-	a.book.Load(ctx)
+// claims are ours, so that they are known without the kubelet. mayAnswer is set if no other instance answers.
+func (a *Agent) loadHolds(ctx context.Context, mayAnswer bool) {
+	a.book.Load(ctx, mayAnswer)
 	if a.options.hasKubelet() {
 		a.dra.plugin.Load()
 	}

@@ -180,7 +180,7 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	l.page.busy.Store(true)
 	l.pace.watchdog.Reset(l.page.stuckAfter) // also for a scan that hangs
 	// The host is scanned meanwhile.
-	l.agent.loadHolds(ctx)
+	l.agent.loadHolds(ctx, l.agent.found.hasWrites)
 	close(l.agent.holdsLoaded)
 	select {
 	case <-l.agent.holdsChanged: // the first pass sees what was loaded

@@ -109,18 +109,12 @@ func TestGrantIsTakenOver(t *testing.T) {
 func TestJournal(t *testing.T) {
 	nothing := func(*host) {}
 	remove := func(h *host) { h.must(os.Remove(h.journal())) }
-	cut := func(h *host) {
-		text, err := os.ReadFile(h.journal())
-		h.must(err)
-		h.must(os.WriteFile(h.journal(), text[:len(text)-9], 0o600))
-	}
 	for name, test := range map[string]struct {
 		between, before func(*host)
 		want            []string
 	}{
 		"restart":            {nothing, nothing, []string{"a", "b"}},
 		"another boot":       {nothing, func(h *host) { h.boot++ }, nil},
-		"a line is cut":      {nothing, cut, []string{"a"}},
 		"it is removed":      {remove, nothing, []string{"a", "b"}},
 		"it is removed last": {nothing, remove, nil},
 	} {

@@ -62,6 +62,9 @@ func onHost(t *testing.T, test func(*host)) {
 	})
 }
 
+// isOurs says that every resource is this program's.
+func (h *host) isOurs(string) bool { return true }
+
 func (h *host) checkpoint() string { return filepath.Join(h.dir, "checkpoint") }
 
 func (h *host) journal() string { return filepath.Join(h.dir, "holds") }
@@ -82,7 +85,7 @@ func (h *host) start() *holds.Book {
 		Changed:    func() { h.changes.Add(1) },
 		Log:        slog.New(slog.NewTextHandler(&h.log, nil)),
 	})
-	b.Load(h.Context())
+	b.Load(h.Context(), true)
 	return b
 }
 
@@ -170,14 +173,7 @@ func (h *host) mustRefuse(b *holds.Book, w holds.Wanted, why string) {
 // wantHolders checks who holds a device: the UIDs of pods and claims, and "grant".
 func (h *host) wantHolders(b *holds.Book, when, id string, want ...string) {
 	h.Helper()
-	var got []string
-	for _, holder := range b.View().Slots(id) {
-		name := holder.Pod + holder.Claim
-		if name == "" {
-			name = "grant"
-		}
-		got = append(got, name)
-	}
+	got := b.Holders(id)
 	if !slices.Equal(got, want) {
 		h.Errorf("%s: holders of %s: %q, want %q", when, id, got, want)
 	}
