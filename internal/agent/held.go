@@ -41,14 +41,14 @@ func (a *Agent) newBook() *holds.Book {
 }
 
 // listHeld queries the kubelet for the held slots and the names of their pods, "NAMESPACE/NAME". If
-// several containers hold a slot, one of their pods is named. It removes the claims that have ended,
+// several containers hold a slot, one of their pods is named. The driver removes the claims that have ended,
 // of which the kubelet may have lost its state.
 func (a *Agent) listHeld(ctx context.Context) (map[string]string, error) {
 	list, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
 		return nil, err
 	}
-	a.dra.plugin.Sweep(ctx, lists(list[dra.Driver]))
+	a.dra.plugin.Sweep(lists(list[dra.Driver]))
 	held := map[string]string{}
 	for _, ids := range list {
 		for id, holders := range ids {

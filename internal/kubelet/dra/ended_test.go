@@ -83,7 +83,7 @@ func TestClaimEndsWithEvidence(t *testing.T) {
 				test.change(b)
 				known, err := b.host.known(t.Context())
 				if err == nil && test.want != "" {
-					s.Sweep(t.Context(), known)
+					s.SweepNow(t.Context(), known)
 				}
 				if test.want != "" {
 					b.refused(test.want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 
@@ -114,18 +115,27 @@ func (a *allocated) addTo(request *cdi.Request, d *Device) error {
 	return nil
 }
 
+// byID returns a device of the claim.
+func (f *filled) byID(id string) *Device {
+	for ref, d := range f.held {
+		if ref.ID == id {
+			return d
+		}
+	}
+	return nil
+}
+
 // check returns why the claim alone needs more than a device has, or why its devices cannot be in one
 // container.
 func (f *filled) check() error {
-	slots := needs(f.claim)
-	for _, ref := range f.claim.Devices() {
-		d := f.held[ref]
-		if needed := slots[need{id: ref.ID}]; needed > d.Slots {
-			return fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", ref, needed, d.Slots)
+	for p, needed := range partsOf(f.claim) {
+		d := f.byID(p.device)
+		if p.capacity != "" && d.lacks(p.capacity, needed) {
+			return fmt.Errorf("the claim needs more than %s of %s of device %q", d.Capacity[p.capacity].Value, p.capacity, d.ref())
 		}
-		shares := sharesOf(f.claim, ref.ID)
-		if capacity := d.exceeded(shares, shares); capacity != "" {
-			return fmt.Errorf("the claim needs more than %s of %s of device %q", d.Capacity[capacity].Value, capacity, ref)
+		whole, _ := device.ParseQuantity(strconv.Itoa(d.Slots))
+		if p.capacity == "" && needed.Cmp(whole) > 0 {
+			return fmt.Errorf("device %q: the claim needs %s of its slots, but it has %d", d.ref(), needed.Number(), d.Slots)
 		}
 	}
 	return holds.CheckWithin(f.wanted())

@@ -105,8 +105,6 @@ type timing struct {
 	// device that is plugged again is gone, settling and healthy within a second.
 	refill time.Duration
 	burst  int
-	// sweep bounds all requests of a sweep, for which the answer about holders waits.
-	sweep time.Duration
 	// hang is how long a call of the kubelet may take to return its error after AnswerWithin.
 	hang time.Duration
 	// poll is the time between the first attempts of a call that waits.
@@ -138,17 +136,17 @@ func New(o Options) *Plugin {
 			maxRetry: 30 * time.Second,
 			refill:   time.Second,
 			burst:    4,
-			sweep:    10 * time.Second,
 			hang:     2 * time.Second,
 			poll:     100 * time.Millisecond,
 		},
 	}
 	p.claims = &claims{
-		Options: &p.Options,
-		timing:  &p.timing,
-		stopped: make(chan struct{}),
-		newPods: make(chan struct{}, 1),
-		byUID:   map[string]*prepared{},
+		Options:  &p.Options,
+		timing:   &p.timing,
+		newPods:  make(chan struct{}, 1),
+		released: make(chan struct{}, 1),
+		listed:   make(chan func(cdi.Claim) bool, 1),
+		byUID:    map[string]*prepared{},
 	}
 	return p
 }
@@ -178,11 +176,13 @@ func (p *Plugin) Publish(ctx context.Context) error {
 // pod when its first cgroup appears. After kubectl delete --force nobody knows it any more.
 func (p *Plugin) NewPods() { p.claims.readPods() }
 
-// Sweep removes the claims that have ended without NodeUnprepareResources: a kubelet that lost
-// its own state does not release them. known reports whether the kubelet lists a claim. Sweep
-// waits ten seconds for the API server at most, and may run beside calls of the kubelet.
-func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) {
-	p.claims.sweep(ctx, known)
+// Sweep has the claims removed that have ended without NodeUnprepareResources: a kubelet that lost
+// its own state does not release them. known reports whether the kubelet lists a claim. Sweep does not block.
+func (p *Plugin) Sweep(known func(cdi.Claim) bool) {
+	select {
+	case p.claims.listed <- known:
+	default: // an earlier answer does the same
+	}
 }
 
 // Registered returns a channel that is closed when the kubelet has first accepted the driver.

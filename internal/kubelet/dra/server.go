@@ -43,13 +43,14 @@ func (p *Plugin) Run(ctx context.Context) error {
 		Poll:   time.Second,
 		Log:    p.Log,
 	})
-	// This ends the goroutines that follow released claims.
-	defer close(p.claims.stopped)
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		_ = files.Run(ctx)
-	}) // always nil
+		_ = files.Run(ctx) // always nil
+	})
+	running.Go(func() {
+		p.claims.followEnds(ctx)
+	})
 	running.Go(func() {
 		p.claims.followPods(ctx)
 	})
@@ -224,7 +225,7 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *drapb.NodeUnp
 		answer := &drapb.NodeUnprepareResourceResponse{}
 		// One call after the other: a release does not wait for a device.
 		err := s.inTime(ctx, func(ctx context.Context) error {
-			return s.claims.unprepare(ctx, claim.GetUid(), nil)
+			return s.claims.unprepare(ctx, claim.GetUid())
 		})
 		if err != nil {
 			name := claim.GetNamespace() + "/" + claim.GetName()
