@@ -21,7 +21,6 @@ const (
 	stateFile    = "state.json"
 	stateVersion = 1
 	badFile      = stateFile + ".bad"
-	laterFile    = stateFile + ".later"
 	// maxSize is the maximum size of the state file in bytes. What is read of it takes up to ten times as
 	// much memory.
 	maxSize = 4 << 20
@@ -29,7 +28,7 @@ const (
 
 // Files are the names of the files of the state in a directory.
 func Files() []string {
-	return []string{stateFile, stateFile + files.TempSuffix, badFile, laterFile, laterFile + files.TempSuffix}
+	return []string{stateFile, stateFile + files.TempSuffix, badFile}
 }
 
 // Persisted is all state that survives a restart.
@@ -47,9 +46,6 @@ type Persisted struct {
 	Nets map[string][]device.KnownNet `json:"nets,omitempty"`
 	// DRA is set if the driver for dynamic resource allocation has run.
 	DRA bool `json:"dra,omitempty"`
-	// Later is set if a later version of the program wrote the state: then this is only the
-	// part that this version understands.
-	Later bool `json:"-"`
 }
 
 // Injected are the nodes that links and CDI entries point to: the ID of each
@@ -122,41 +118,26 @@ func Load(dir string) (Persisted, error) {
 }
 
 // parse reads the content of a state file. Of a later version it reads the fields that this
-// version knows, if their types are still the same.
+// version knows.
 func parse(text []byte) (Persisted, error) {
 	var s stateText
 	err := json.Unmarshal(text, &s)
-	if s.USBFields != usbFields {
-		s.USB = nil
-	}
-	s.Later = s.Version > stateVersion
-	if s.Later {
-		var mistyped *json.UnmarshalTypeError
-		if errors.As(err, &mistyped) {
-			err = nil // package json has left out the field and read the rest
-		}
-	} else if err == nil && s.Version != stateVersion {
+	if err == nil && s.Version < stateVersion {
 		err = fmt.Errorf("version %d: want %d", s.Version, stateVersion)
 	}
 	if err != nil {
 		return Persisted{}, err
 	}
+	if s.USBFields != usbFields {
+		s.USB = nil
+	}
 	return s.Persisted, nil
 }
 
-// SetAside protects the state file from the next save: it keeps a file that Load could not read
-// as state.json.bad, and the file of a later version as state.json.later.
-func SetAside(dir string, later bool) error {
-	path := filepath.Join(dir, stateFile)
-	if !later {
-		return os.Rename(path, filepath.Join(dir, badFile))
-	}
-	// The original stays: the program may die before the next save.
-	text, err := files.Read(path, files.MaxSize)
-	if err == nil {
-		err = files.Write(filepath.Join(dir, laterFile), text, 0o600)
-	}
-	return err
+// SetAside keeps a state file that Load could not read as state.json.bad: it may be the only evidence of what
+// went wrong.
+func SetAside(dir string) error {
+	return os.Rename(filepath.Join(dir, stateFile), filepath.Join(dir, badFile))
 }
 
 // Prepare returns a function that saves p, as it is now, to dir. The function makes the
