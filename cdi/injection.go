@@ -72,6 +72,13 @@ func (r *Resource) Respond(offers []device.Offer) (device.Response, error) {
 			return device.Response{}, fmt.Errorf("device %q: %w", o.ID, err)
 		}
 	}
+	found.response.Places = map[string]string{}
+	for place, source := range found.sources {
+		if path.IsAbs(place) {
+			place = "path " + place
+		}
+		found.response.Places[place] = source.host
+	}
 	return found.response, nil
 }
 
@@ -199,7 +206,7 @@ func (r *Resource) add(c *injected, o device.Offer, at place) error {
 	if o.HealthDir == "" {
 		return nil
 	}
-	_, err = c.reserve(o.ID, o.HealthDir, "container.health_dir")
+	_, err = c.reserve(o.ID, o.HealthDir, "health of "+r.Name)
 	return err
 }
 
@@ -236,7 +243,7 @@ func (c *injected) addNet(o device.Offer, n device.OfferedNet) error {
 			return fmt.Errorf("%s would be in the container twice, device %q injects it as well: request one device, or set a name for each with a variable such as ${net.name} in net_name",
 				key, have.id)
 		}
-		c.sources[key] = source{id: o.ID}
+		c.sources[key] = source{o.ID, n.HostName + " as " + n.Name}
 	}
 	return nil
 }
