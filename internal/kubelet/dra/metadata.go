@@ -15,6 +15,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
@@ -161,7 +162,7 @@ func (c *claims) rewriteMetadata(devices []Device) error {
 
 // describeClaim writes the metadata of a claim, unless the claim was removed meanwhile.
 func (c *claims) describeClaim(own *prepared, devices map[device.Ref]*Device) (err error) {
-	defer recovered(c.Log, "metadata", &err)
+	defer socket.Recovered(c.Log, "metadata", &err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.byUID[own.UID]

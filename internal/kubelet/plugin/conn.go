@@ -32,7 +32,7 @@ func (c *kubeletConn) isCurrent(kubelet KubeletSocket) bool {
 func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
-	w.check(kubeletSocket)
+	w.checkKubelet()
 	kubelet, _ := w.Kubelet()
 	if w.conn.isCurrent(kubelet) {
 		return w.conn, nil
@@ -46,7 +46,7 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.check(kubeletSocket) // the event of a new socket may be pending
+	w.checkKubelet() // the event of a new socket may be pending
 	kubelet, _ = w.Kubelet()
 	c := &kubeletConn{generation: kubelet.Generation}
 	open := &openConn{

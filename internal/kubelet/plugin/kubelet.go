@@ -5,10 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -49,10 +47,8 @@ type KubeletWatch struct {
 	mu        sync.Mutex
 	kubelet   KubeletSocket
 	kubeletID socket.FileID
-	// changed is closed when kubelet changes, or when a socket of a plugin is gone.
+	// changed is closed when kubelet changes, or when a socket of a plugin may be gone.
 	changed chan struct{}
-	// ownSockets has the sockets of the plugins of this process by name.
-	ownSockets map[string]*socket.Socket
 	// isMissing is set while the directory does not exist.
 	isMissing bool
 	// hasRetired is set by Retire.
@@ -83,12 +79,11 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		}),
 		Checkpoint: make(chan struct{}, 1),
 		changed:    make(chan struct{}),
-		ownSockets: map[string]*socket.Socket{},
 	}
 }
 
 // Kubelet returns the state of the kubelet's socket and a channel that is closed
-// when that changes, or when a socket of a plugin is gone.
+// when that changes, or when a socket of a plugin may be gone.
 func (w *KubeletWatch) Kubelet() (KubeletSocket, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,12 +114,26 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 			continue
 		}
 		for _, name := range names {
-			if name == holds.CheckpointName {
-				w.announceCheckpoint()
-				continue
-			}
 			w.check(name)
 		}
+	}
+}
+
+// check follows a change of a file in the directory. A socket of a plugin only matters when it is removed.
+func (w *KubeletWatch) check(name string) {
+	switch name {
+	case holds.CheckpointName:
+		w.announceCheckpoint()
+		return
+	case kubeletSocket:
+		w.checkKubelet()
+		return
+	}
+	_, isThere := socket.Identify(filepath.Join(w.dir, name))
+	if socket.IsOwn(name) && !isThere {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.announce()
 	}
 }
 
@@ -135,13 +144,10 @@ func (w *KubeletWatch) announceCheckpoint() { watch.Signal(w.Checkpoint) }
 func (w *KubeletWatch) checkAll() {
 	w.checkDir()
 	w.announceCheckpoint()
-	w.check(kubeletSocket)
+	w.checkKubelet()
 	w.mu.Lock()
-	names := slices.Collect(maps.Keys(w.ownSockets))
-	w.mu.Unlock()
-	for _, name := range names {
-		w.check(name)
-	}
+	defer w.mu.Unlock()
+	w.announce() // each plugin checks its own socket
 }
 
 // checkDir logs when the directory disappears and reappears.
@@ -161,34 +167,17 @@ func (w *KubeletWatch) checkDir() {
 	}
 }
 
-// check updates the state of a file in the directory: the socket of the kubelet or of a plugin.
-func (w *KubeletWatch) check(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	own := w.ownSockets[name]
-	if own == nil && name != kubeletSocket {
-		return
-	}
-	id, isPresent := socket.Identify(filepath.Join(w.dir, name))
-	if own == nil {
-		w.checkKubelet(id, isPresent)
-		return
-	}
-	isInPlace := isPresent && id == own.ID
-	if !isInPlace {
-		delete(w.ownSockets, name)
-		w.announce()
-	}
-}
-
 // announce wakes everybody who waits for a change. The caller holds the lock.
 func (w *KubeletWatch) announce() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// checkKubelet updates the state of the kubelet's socket. The caller holds the lock.
-func (w *KubeletWatch) checkKubelet(id socket.FileID, isPresent bool) {
+// checkKubelet updates the state of the kubelet's socket.
+func (w *KubeletWatch) checkKubelet() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id, isPresent := socket.Identify(w.socketPath)
 	hasSameFile := !isPresent || id == w.kubeletID
 	if isPresent == w.kubelet.Present && hasSameFile {
 		return
@@ -245,18 +234,4 @@ func (w *KubeletWatch) await(ctx context.Context, generation uint64, d time.Dura
 		case <-changed:
 		}
 	}
-}
-
-// track watches a plugin's socket until untrack.
-func (w *KubeletWatch) track(s *socket.Socket) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ownSockets[s.Name] = s
-}
-
-// untrack ends the watch of a plugin's socket.
-func (w *KubeletWatch) untrack(s *socket.Socket) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.ownSockets, s.Name)
 }

@@ -74,8 +74,6 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 		return r
 	}
 	defer own.Remove()
-	p.Watch.track(own)
-	defer p.Watch.untrack(own)
 	s := p.serve(own.Listener)
 	defer s.stop()
 
@@ -119,9 +117,9 @@ func (p *Plugin) follow(
 	registered func(),
 ) (ended Cause, err error) {
 	var (
-		listed  = s.listed       // nil once the kubelet has the first list
-		timeout <-chan time.Time // for the stream, once the resource was accepted
-		hungUp  <-chan struct{}  // the kubelet disconnected before the first list
+		listed  = s.listed.happened // nil once the kubelet has the first list
+		timeout <-chan time.Time    // for the stream, once the resource was accepted
+		hungUp  <-chan struct{}     // the kubelet disconnected before the first list
 
 		ending    = ctx.Done()     // nil once it has ended
 		completed <-chan time.Time // the end of the time for the first list after ctx has ended
@@ -172,7 +170,7 @@ func (p *Plugin) follow(
 			}
 		case <-hungUp:
 			return CauseNoStream, nil
-		case <-s.streamEnded:
+		case <-s.streamEnded.happened:
 			return CauseStreamEnded, nil
 		case <-s.stopped:
 			p.Log.Warn("server failed", "err", s.err)
