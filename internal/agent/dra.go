@@ -216,7 +216,6 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		Capacity:   e.Offer.Capacity,
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
-		Moves:      len(e.Offer.Nets) > 0,
 		Uses:       holds.DeviceOf(&e.Offer),
 		State:      stateOf(e),
 		Reason:     e.Reason,
@@ -349,7 +348,7 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 // device.
 func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
 	return func(c cdi.Claim) bool {
-		return slices.ContainsFunc(c.AllDevices(), func(d device.Ref) bool {
+		return slices.ContainsFunc(c.Devices(), func(d device.Ref) bool {
 			return slices.ContainsFunc(listed[dra.DeviceName(d.ID)], func(h podresources.Holder) bool {
 				return h.Namespace == c.Namespace && h.Claim == c.Name
 			})

@@ -41,8 +41,7 @@ type allocated struct {
 	Device  string `json:"device"`
 	// ShareID distinguishes several shares of one device. It is nil if the device is not shared.
 	ShareID *string `json:"shareID"`
-	// AdminAccess is access to a device beside its holders. The API server only admits it in
-	// namespaces with the label resource.kubernetes.io/admin-access.
+	// AdminAccess is access to a device beside its holders.
 	AdminAccess bool `json:"adminAccess"`
 	// ConsumedCapacity are the amounts of a device that allows multiple allocations.
 	ConsumedCapacity map[string]string `json:"consumedCapacity"`
@@ -113,6 +112,10 @@ func (o *resourceClaim) check(uid string) error {
 func (a *allocated) check(node string) error {
 	if pool := PoolName(node); a.Pool != pool {
 		return fmt.Errorf("device %q is of pool %s, not of the pool of this node (%s)", a.Device, a.Pool, pool)
+	}
+	if a.AdminAccess {
+		return fmt.Errorf("request %s: adminAccess to device %q is not supported: no container gets a device beside its holders",
+			a.Request, a.Device)
 	}
 	if !requestName(a.Request) {
 		return fmt.Errorf("request %q of device %q: the name must be a DNS label, or two with a slash between them",

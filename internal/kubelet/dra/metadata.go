@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +86,7 @@ func (c *claims) writeMetadata(claim cdi.Claim, devices map[device.Ref]*Device) 
 next:
 	for _, r := range claim.Requests {
 		request := metadataRequest{Name: r.Name}
-		for _, ref := range slices.Concat(r.Devices, r.Admin) {
+		for _, ref := range r.Devices {
 			v := devices[ref]
 			// A file with some of the devices would be wrong.
 			if v == nil || v.Attributes == nil {
