@@ -64,11 +64,6 @@ type consumer struct {
 	UID      string `json:"uid"`
 }
 
-// maxList is the maximum length of each list of a claim. The API server allows 32 results, 64
-// configurations and 256 consumers (AllocationResultsMaxSize, DeviceConfigMaxSize and
-// ResourceClaimReservedForMaxSize in k8s.io/api/resource/v1).
-const maxList = 256
-
 // label reports whether a name is a DNS label. Only lower-case letters are allowed, as in names of
 // the API.
 func label(name string) bool {
@@ -95,13 +90,8 @@ func (o *resourceClaim) check(uid string) error {
 	if o.Status.Allocation == nil {
 		return errors.New("is not allocated")
 	}
-	devices := o.Status.Allocation.Devices
-	longest := max(len(devices.Results), len(devices.Config), len(o.Status.ReservedFor))
-	if longest > maxList {
-		return fmt.Errorf("has a list of more than %d elements", maxList)
-	}
 	// Parameters that are ignored might have been meant to take away something.
-	hasParameters := slices.ContainsFunc(devices.Config, deviceConfig.isOwn)
+	hasParameters := slices.ContainsFunc(o.Status.Allocation.Devices.Config, deviceConfig.isOwn)
 	if hasParameters {
 		return fmt.Errorf("has parameters for %s, which the driver does not support: configure another resource instead", Driver)
 	}
@@ -113,12 +103,12 @@ func (a *allocated) check(node string) error {
 	if pool := PoolName(node); a.Pool != pool {
 		return fmt.Errorf("device %q is of pool %s, not of the pool of this node (%s)", a.Device, a.Pool, pool)
 	}
-	if a.AdminAccess {
-		return fmt.Errorf("request %s: adminAccess to device %q is not supported: no container gets a device beside its holders",
-			a.Request, a.Device)
-	}
 	if !requestName(a.Request) {
 		return fmt.Errorf("request %q of device %q: the name must be a DNS label, or two with a slash between them",
+			a.Request, a.Device)
+	}
+	if a.AdminAccess {
+		return fmt.Errorf("request %s: adminAccess to device %q is not supported: no container gets a device beside its holders",
 			a.Request, a.Device)
 	}
 	return nil

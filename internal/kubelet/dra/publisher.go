@@ -22,8 +22,8 @@ type publisher struct {
 	*status
 	timing *timing
 	slices *nodeSlices
-	// writes limits writes, and lists the lists that changes by others cause.
-	writes, lists bucket
+	// writes limits writes, and lists that changes by others cause.
+	writes bucket
 	// outdated is closed when there are other devices than the written ones. It is nil before the
 	// first write.
 	outdated <-chan struct{}
@@ -36,7 +36,6 @@ func newPublisher(o *Options, t *timing, s *status) *publisher {
 		timing:  t,
 		slices:  newNodeSlices(o.API, o.Node),
 		writes:  bucket{timing: t},
-		lists:   bucket{timing: t},
 	}
 }
 
@@ -75,8 +74,8 @@ func (p *publisher) run(ctx context.Context) {
 		watchEnded := err == nil || kubeapi.Code(err) == http.StatusGone
 		switch {
 		case errors.Is(err, errEdited):
-			delay = p.lists.wait(time.Now())
-			p.lists.spend(time.Now())
+			delay = p.writes.wait(time.Now())
+			p.writes.spend(time.Now())
 		case synced && watchEnded:
 			// The server ends a watch after some half an hour, or if it is too far behind. A server
 			// that shuts down ends the watches of all nodes at once. The slices are as they should
@@ -146,10 +145,6 @@ func (p *publisher) session(ctx context.Context) (synced bool, err error) {
 			switch {
 			case errors.Is(err, errRefused):
 				continue // with the rest
-			// A server with too much to do puts the write off. The watch goes on: another session
-			// would cost it three more requests.
-			case kubeapi.Code(err) == http.StatusTooManyRequests:
-				p.writes.putOff(time.Now())
 			case err != nil:
 				return synced, err
 			default:
@@ -248,8 +243,7 @@ func problem(err error) string {
 // bucket limits requests: burst at once, then one per refill.
 type bucket struct {
 	*timing
-	full time.Time     // when it will be full again
-	busy time.Duration // the last delay of consecutive requests that the server put off
+	full time.Time // when it will be full again
 }
 
 // wait is the time until the next request, at most 0 if that is now.
@@ -263,12 +257,4 @@ func (b *bucket) spend(now time.Time) {
 		b.full = now
 	}
 	b.full = b.full.Add(b.refill)
-	b.busy = 0
-}
-
-// putOff records that the server put a request off. The next one waits longer each time.
-func (b *bucket) putOff(now time.Time) {
-	b.busy = b.backoff(b.busy)
-	wait := spread(b.busy)
-	b.full = now.Add(wait + time.Duration(b.burst-1)*b.refill)
 }

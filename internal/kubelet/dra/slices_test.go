@@ -63,7 +63,6 @@ func TestSliceIsGolden(t *testing.T) {
 		{Resource: "example.com/serial", ID: "unhealthy", Slots: 1, State: Unhealthy, Since: since},
 		{Resource: "example.com/serial", ID: "gone", Slots: 1, State: Gone, Since: since, EvictAfter: time.Minute},
 		{Resource: "example.com/serial", ID: "evicted", Slots: 1, State: Gone, Since: since, EvictAfter: time.Second},
-		{Resource: "example.com/other", ID: "evicted", Slots: 1, State: Gone, Since: since, EvictAfter: -1},
 	}
 	specs, next := n.specs(sorted(list), nil, since.Add(time.Second))
 	if want := since.Add(time.Minute); !next.Equal(want) {

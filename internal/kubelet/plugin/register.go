@@ -70,6 +70,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 
 	own, err := socket.Listen(p.Watch.dir, p.Resource)
 	if err != nil {
+		_ = conn.Close()
 		r.err = err
 		return r
 	}
@@ -83,6 +84,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	go func() {
 		defer close(answered)
 		err := conn.register(registering, p.Resource, own.Name)
+		_ = conn.Close()
 		cancel() // no timer fires in a registration that lives
 		answered <- err
 	}()
