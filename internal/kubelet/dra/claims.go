@@ -233,7 +233,7 @@ func (c *claims) commit(ctx context.Context, f *filled) error {
 		return err
 	}
 	c.byUID[f.claim.UID] = next
-	return c.writeMetadata(f.claim, f.held)
+	return c.writeMetadata(f)
 }
 
 // merged returns the UIDs of both lists, sorted.

@@ -2,6 +2,8 @@ package dra
 
 import (
 	"fmt"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +44,33 @@ func TestForeignChangesCauseFewLists(t *testing.T) {
 	if got := lists(p.server) - before; got > most {
 		t.Errorf("%d lists, want at most %d", got, most)
 	}
+}
+
+// A write that a busy API server puts off is repeated later, without another list and watch.
+func TestBusyServerIsAskedLater(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	p.Set(devices("a"))
+	p.until("published", has("a"))
+	p.until("watched", func([]slice) bool { return watches(p.server) == 1 })
+	before := lists(p.server)
+	var refused atomic.Int32
+	p.server.Fault(func(r *http.Request, _ kubeapitest.Object) int {
+		if r.Method == http.MethodPut && refused.Add(1) <= 3 {
+			return http.StatusTooManyRequests
+		}
+		return 0
+	})
+	p.Set(devices("b"))
+	p.until("published", has("b"))
+	if refused.Load() != 4 {
+		t.Errorf("%d requests, want 4", refused.Load())
+	}
+	if lists(p.server) != before || watches(p.server) != 1 {
+		t.Errorf("%d lists and %d watches, want %d and 1", lists(p.server), watches(p.server), before)
+	}
+	p.Set(devices("c"))
+	p.until("published", has("c"))
 }
 
 // After the end of a watch a node without a change takes its time. A change of its devices is

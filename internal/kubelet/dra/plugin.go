@@ -18,7 +18,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
@@ -155,15 +154,9 @@ func New(o Options) *Plugin {
 // kubelet is answered, when no other instance answers any more.
 func (p *Plugin) Load() { p.claims.load() }
 
-// Publish publishes the devices until ctx is cancelled, which is no error: as the
-// ResourceSlices of the node, which stay, and in the metadata of prepared claims.
-// Only one instance on a node may.
+// Publish publishes the devices as the ResourceSlices of the node, which stay, until ctx is cancelled, which is
+// no error. Only one instance on a node may.
 func (p *Plugin) Publish(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() {
-		p.claims.describe(ctx)
-	})
 	newPublisher(&p.Options, &p.timing, p.status).run(ctx)
 	return nil
 }

@@ -145,6 +145,10 @@ func (p *publisher) session(ctx context.Context) (synced bool, err error) {
 			switch {
 			case errors.Is(err, errRefused):
 				continue // with the rest
+			// A server with too much to do puts the write off. The watch goes on: another session
+			// would cost it three more requests.
+			case kubeapi.Code(err) == http.StatusTooManyRequests:
+				p.writes.putOff(time.Now())
 			case err != nil:
 				return synced, err
 			default:
@@ -243,7 +247,8 @@ func problem(err error) string {
 // bucket limits requests: burst at once, then one per refill.
 type bucket struct {
 	*timing
-	full time.Time // when it will be full again
+	full time.Time     // when it will be full again
+	busy time.Duration // the last delay of consecutive requests that the server put off
 }
 
 // wait is the time until the next request, at most 0 if that is now.
@@ -257,4 +262,11 @@ func (b *bucket) spend(now time.Time) {
 		b.full = now
 	}
 	b.full = b.full.Add(b.refill)
+	b.busy = 0
+}
+
+// putOff records that the server put a request off. The next one waits longer each time.
+func (b *bucket) putOff(now time.Time) {
+	b.busy = b.backoff(b.busy)
+	b.full = now.Add(spread(b.busy) + time.Duration(b.burst-1)*b.refill)
 }

@@ -123,25 +123,24 @@ func TestClassNamesDiffer(t *testing.T) {
 	}
 }
 
-// The metadata have every field that is ever written, for two requests, one of them for
-// a device that is unplugged.
+// The metadata have every field that is ever written.
 func TestMetadataIsGolden(t *testing.T) {
 	t.Parallel()
 	d := New(Options{Node: "node-1", Metadata: filepath.Join(t.TempDir(), "new")}).claims
 	serial := func(id string) device.Ref { return device.Ref{Resource: "example.com/serial", ID: id} }
-	claim := cdi.Claim{Namespace: "lab", Name: "pod-sticks-x7", UID: "uid-a", PodClaim: "sticks", Requests: []cdi.Request{
-		{Name: "stick/large", Devices: []device.Ref{serial("usb:10c4:ea60:A1B2C3"), serial("usb:10c4:ea60:B2")}},
-		{Name: "other", Devices: []device.Ref{serial("gone")}},
-	}}
-	devices := map[device.Ref]*Device{
-		serial("usb:10c4:ea60:A1B2C3"): {
-			Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", NUMA: []int{1},
-			Attributes: map[string]device.Typed{"serial": {Text: "A1B2C3"}, "empty": {}, "resource.kubernetes.io/pciBusID": {Text: "0000:00:14.0"}, "removable": {Type: device.BoolType, Text: "true"}},
+	f := &filled{
+		claim: cdi.Claim{Namespace: "lab", Name: "pod-sticks-x7", UID: "uid-a", PodClaim: "sticks", Requests: []cdi.Request{
+			{Name: "stick/large", Devices: []device.Ref{serial("usb:10c4:ea60:A1B2C3"), serial("usb:10c4:ea60:B2")}},
+		}},
+		held: map[device.Ref]*Device{
+			serial("usb:10c4:ea60:A1B2C3"): {
+				Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", NUMA: []int{1},
+				Attributes: map[string]device.Typed{"serial": {Text: "A1B2C3"}, "empty": {}, "resource.kubernetes.io/pciBusID": {Text: "0000:00:14.0"}, "removable": {Type: device.BoolType, Text: "true"}},
+			},
+			serial("usb:10c4:ea60:B2"): {Resource: "example.com/serial", ID: "usb:10c4:ea60:B2", Attributes: map[string]device.Typed{}},
 		},
-		serial("usb:10c4:ea60:B2"): {Resource: "example.com/serial", ID: "usb:10c4:ea60:B2", Attributes: map[string]device.Typed{}},
-		serial("gone"):             {Resource: "example.com/serial", ID: "gone", State: Gone},
 	}
-	if err := d.writeMetadata(claim, devices); err != nil {
+	if err := d.writeMetadata(f); err != nil {
 		t.Fatal(err)
 	}
 	files, err := os.ReadDir(d.Metadata)
