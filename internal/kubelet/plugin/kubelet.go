@@ -2,10 +2,7 @@ package plugin
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -49,8 +46,6 @@ type KubeletWatch struct {
 	kubeletID socket.FileID
 	// changed is closed when kubelet changes, or when a socket of a plugin may be gone.
 	changed chan struct{}
-	// isMissing is set while the directory does not exist.
-	isMissing bool
 	// hasRetired is set by Retire.
 	hasRetired bool
 }
@@ -134,29 +129,11 @@ func (w *KubeletWatch) announceCheckpoint() { watch.Signal(w.Checkpoint) }
 
 // checkAll checks every file in the directory.
 func (w *KubeletWatch) checkAll() {
-	w.checkDir()
 	w.announceCheckpoint()
 	w.checkKubelet()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.announce() // each plugin checks its own socket
-}
-
-// checkDir logs when the directory disappears and reappears.
-func (w *KubeletWatch) checkDir() {
-	_, err := os.Stat(w.dir)
-	isMissing := errors.Is(err, fs.ErrNotExist)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if isMissing == w.isMissing {
-		return
-	}
-	w.isMissing = isMissing
-	if isMissing {
-		w.log.Warn("kubelet directory does not exist, waiting for it", "kubelet_dir", w.dir)
-	} else {
-		w.log.Info("kubelet directory exists", "kubelet_dir", w.dir)
-	}
 }
 
 // announce wakes everybody who waits for a change. The caller holds the lock.

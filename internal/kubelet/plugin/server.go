@@ -192,7 +192,8 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 	if len(ids) == 0 {
 		return device.Response{}, nil
 	}
-	ids = sortedIDs(ids)
+	// The kubelet sends them in random order.
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	var r device.Response
 	call := func(ctx context.Context) (err error) {
 		defer socket.Recovered(p.Log, "Allocate", &err)
@@ -209,18 +210,6 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 		return device.Response{}, status.Errorf(codes.FailedPrecondition, "resource %q: %v", p.Resource, err)
 	}
 	return r, nil
-}
-
-// PreStartContainer does nothing: the options do not ask for the call.
-func (s *server) PreStartContainer(context.Context, *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
-	return &v1beta1.PreStartContainerResponse{}, nil
-}
-
-// sortedIDs returns the IDs without repeats. The kubelet sends them in random order.
-func sortedIDs(ids []string) []string {
-	ids = slices.Clone(ids)
-	slices.Sort(ids)
-	return slices.Compact(ids)
 }
 
 // GetPreferredAllocation never fails, because that would fail the pod. Without a preference the
