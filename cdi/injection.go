@@ -50,14 +50,6 @@ type Resource struct {
 	HealthDir func(id string) string
 }
 
-// Blocks reports whether Respond may block for an offer: mounts and specs may be on a remote file
-// system. Nodes and links never are, because they are below /dev and in the run directory.
-func Blocks(o *device.Offer) bool {
-	hasMounts := len(o.Mounts) > 0
-	hasCDIDevices := len(o.CDIDevices) > 0
-	return hasMounts || hasCDIDevices
-}
-
 // Respond returns the response for one container with these devices, which are sorted by ID and
 // unique. It checks that everything exists that the response names: the kubelet uses a response
 // for the life of the pod, and a runtime creates a directory for the missing source of a mount.

@@ -76,7 +76,6 @@ func TestAllocateTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		source := newSource(healthy("a")...)
-		source.blocks = true
 		source.allocate = func(context.Context, []string) (device.Response, error) {
 			<-stuck // ignores its context
 			return device.Response{}, nil

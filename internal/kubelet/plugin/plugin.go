@@ -39,8 +39,6 @@ type Source interface {
 	// sorted. A device that is not listed or not healthy is an error. The same ids
 	// may come again: a pod's containers share devices with its init containers.
 	Allocate(ctx context.Context, ids []string) (device.Response, error)
-	// Blocks reports whether Allocate may block and needs a timeout.
-	Blocks() bool
 	// Prefer chooses size of the available ids, including must; an empty result
 	// leaves the choice to the kubelet.
 	Prefer(available, must []string, size int) []string

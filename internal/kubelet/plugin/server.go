@@ -195,17 +195,10 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 	// The kubelet sends them in random order.
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	var r device.Response
-	call := func(ctx context.Context) (err error) {
-		defer socket.Recovered(p.Log, "Allocate", &err)
+	err := socket.Answer(ctx, p.Log, "Allocate", answerWithin, 0, func(ctx context.Context) (err error) {
 		r, err = p.Source.Allocate(ctx, ids)
 		return err
-	}
-	var err error
-	if p.Source.Blocks() { // a timeout makes each call a sixth slower
-		err = socket.Answer(ctx, p.Log, "Allocate", answerWithin, 0, call)
-	} else {
-		err = call(ctx)
-	}
+	})
 	if err != nil {
 		return device.Response{}, status.Errorf(codes.FailedPrecondition, "resource %q: %v", p.Resource, err)
 	}
