@@ -176,7 +176,7 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 			if isChecked && isRefused != p.isRefused {
 				p.isRefused = isRefused
 				hasChanged = true
-				b.Log.Info("pod that the kubelet has forgotten", "id", slot, "pod_uid", p.Pod, "state", state.String())
+				b.Log.Info("pod that the kubelet has forgotten", "id", slot, "pod_uid", p.Pod, "is_running", isRefused)
 			}
 			hasCgroup := podEvidence{state: state}.holds()
 			mustRefresh = mustRefresh || b.isAwaited && p.isNamed && !hasCgroup

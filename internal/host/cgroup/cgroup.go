@@ -46,17 +46,6 @@ const (
 // HasEnded reports whether the pod is known to have no process.
 func (s PodState) HasEnded() bool { return s == Ended || s == Missing }
 
-func (s PodState) String() string {
-	switch s {
-	case Running:
-		return "running"
-	case Ended, Missing:
-		return "ended"
-	default:
-		return "unknown"
-	}
-}
-
 const (
 	// searchAgain is how long the known parents of pods are used before the tree is
 	// searched for more. A kubelet makes them at its start.

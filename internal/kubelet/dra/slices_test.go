@@ -86,10 +86,10 @@ func TestSliceIsGolden(t *testing.T) {
 // bytes of one that is not UTF-8.
 func TestValuesFit(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{strings.Repeat("\xff", maxValue), "a" + strings.Repeat("ü", 40), strings.Repeat("x", maxValue)} {
+	for _, text := range []string{strings.Repeat("\xff", names.MaxValue), "a" + strings.Repeat("ü", 40), strings.Repeat("x", names.MaxValue)} {
 		d := Device{ID: "a", Attributes: map[string]device.Typed{"serial": {Text: text}}}
 		got := *d.attributes()["serial"].String
-		if len(got) > maxValue || !utf8.ValidString(got) || len(text) <= maxValue && utf8.ValidString(text) && got != text {
+		if len(got) > names.MaxValue || !utf8.ValidString(got) || len(text) <= names.MaxValue && utf8.ValidString(text) && got != text {
 			t.Errorf("%q: value %q", text, got)
 		}
 	}
@@ -110,7 +110,7 @@ func TestClassNamesDiffer(t *testing.T) {
 	for _, resource := range []string{
 		"a.b/c", "b/c.a", "b/c-a", "b/C.A", "b/C-a", "a.b/C", "example.com/" + strings.Repeat("a", 63), "example.com/" + strings.Repeat("A", 63),
 	} {
-		name := className(resource)
+		name := names.Class(resource)
 		for _, l := range strings.Split(name, ".") {
 			if len(l) == 0 || len(l) > 63 || strings.Trim(l, "-") != l {
 				t.Errorf("%s: class %s", resource, name)
