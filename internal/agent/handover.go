@@ -158,7 +158,7 @@ func (a *Agent) handOver(ctx context.Context) {
 	}
 	// A call that does not end keeps the right until the end of the process.
 	if a.gate.close(drainWithin) {
-		a.book.Save()
+		a.book.Retire()
 		a.turn.release(answers)
 		sleep(ctx, answeredWithin)
 	}

@@ -144,6 +144,24 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// The journal belongs to the instance that answers: neither its successor nor its predecessor writes it.
+func TestJournalDuringATakeOver(t *testing.T) {
+	onHost(t, func(h *host) {
+		first := h.start()
+		second := h.instance()
+		second.Load(h.Context(), false)
+		h.mustGrant(first, wanted("a"))
+		h.read(second, map[string][]string{podUID: {"x"}})
+		first.Retire()
+		second.Load(h.Context(), true)
+		h.mustGrant(second, wanted("b"))
+		h.read(first, map[string][]string{podUID: {"y"}})
+		third := h.start()
+		h.wantHolders(third, "after the take-over", "a", "grant")
+		h.wantHolders(third, "after the take-over", "b", "grant")
+	})
+}
+
 // Without its record, an exclusive device is refused. Other devices are not.
 func TestJournalThatCannotBeWritten(t *testing.T) {
 	onHost(t, func(h *host) {

@@ -72,7 +72,14 @@ func (h *host) journal() string { return filepath.Join(h.dir, "holds") }
 // start starts the program.
 func (h *host) start() *holds.Book {
 	h.Helper()
-	b := holds.New(holds.Options{
+	b := h.instance()
+	b.Load(h.Context(), true)
+	return b
+}
+
+// instance is an instance of the program that has loaded nothing.
+func (h *host) instance() *holds.Book {
+	return holds.New(holds.Options{
 		Checkpoint: h.checkpoint(),
 		Cgroups:    cgroup.New(h.cgroups.Dir()),
 		Journal:    h.journal(),
@@ -85,8 +92,6 @@ func (h *host) start() *holds.Book {
 		Changed:    func() { h.changes.Add(1) },
 		Log:        slog.New(slog.NewTextHandler(&h.log, nil)),
 	})
-	b.Load(h.Context(), true)
-	return b
 }
 
 // must ends the test after an error of the test itself.

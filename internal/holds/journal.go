@@ -28,7 +28,7 @@ type journal struct {
 // maxJournal is the maximum size of the file in bytes.
 const maxJournal = 32 << 20
 
-// Save writes what Run has not written yet, before another instance reads it.
+// Save writes what Run has not written yet.
 func (b *Book) Save() {
 	if b == nil {
 		return
@@ -36,6 +36,17 @@ func (b *Book) Save() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_ = b.save() // it logs its error
+}
+
+// Retire writes the journal for the last time: from now on it belongs to another instance.
+func (b *Book) Retire() {
+	if b == nil {
+		return
+	}
+	b.Save()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mayWrite = false
 }
 
 // save writes the journal if it lacks a change, and logs an error once. The caller holds the lock.

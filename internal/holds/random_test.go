@@ -459,7 +459,7 @@ func (w *world) handOver() {
 	w.pass()
 	w.book = first
 	w.admit()
-	first.Save()
+	first.Retire()
 	w.book = second
 	second.Look(w.Context())
 	second.Load(w.Context(), true) // it answers from now on
@@ -469,6 +469,8 @@ func (w *world) handOver() {
 		}
 	}
 	w.endClaims()
+	w.admit()
+	first.ReadCheckpoint(w.Context()) // its streams have not ended
 }
 
 // step does something at random.

@@ -157,15 +157,13 @@ func (b *Book) follow(ctx context.Context) {
 // need. Before the checkpoint is read after Load, nobody knows which pods it names: the read asks for another
 // look.
 func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
-	b.mu.Lock()
-	hasRead := b.reading.hasRead
-	b.mu.Unlock()
-	if !hasRead {
-		return false, next
-	}
 	b.nameStaticPods(ctx)
 	states := b.podStates()
 	b.mu.Lock()
+	if !b.reading.hasRead {
+		b.mu.Unlock()
+		return false, next
+	}
 	hasChanged := b.dropEnded(states)
 	for slot, pods := range b.pods {
 		isNamed := slices.ContainsFunc(pods, func(p podHold) bool { return p.isNamed })
