@@ -113,6 +113,8 @@ type startup struct {
 	lockErr error
 	// hasWrites is set if no other instance served at the start, or if there is no lock file.
 	hasWrites bool
+	// hasPredecessor is set if another instance answered the kubelet at the start, or was about to.
+	hasPredecessor bool
 }
 
 // hostWatch reads the host and follows its changes.
@@ -250,6 +252,7 @@ func (a *Agent) takeTurn() {
 		a.found.lockErr = err
 		a.found.hasWrites = true
 	}
+	a.found.hasPredecessor = !a.found.hasWrites || a.turn.isTaken(answers)
 }
 
 // showConfig shows the configuration that was read at the start. A broken configuration on disk is an

@@ -13,9 +13,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/holds"
 )
 
-// Blocks reports whether Allocate may block. Then the plugin limits the time of the call.
-func (r *resource) Blocks() bool { return r.now.Load().blocks || !r.agent.gate.isOpen() }
-
 // Allocate returns the response for a container with these slots. The kubelet keeps it for the life
 // of the pod, so everything in it is checked now. ids has at least one slot. The error names the
 // device and the reason.

@@ -106,7 +106,6 @@ func (a *Agent) takeOver() {
 // succeed answers the kubelet as soon as the predecessor does not any more. It lets the predecessor
 // know when the kubelet has all registrations of this instance.
 func (a *Agent) succeed(ctx context.Context) error {
-	hasPredecessor := !a.found.hasWrites || a.turn.isTaken(answers)
 	mayAnswer := a.turn.await(answers, alone)
 	select {
 	case <-ctx.Done():
@@ -119,8 +118,8 @@ func (a *Agent) succeed(ctx context.Context) error {
 	if within(ctx, mayAnswer) != nil || within(ctx, a.holdsLoaded) != nil {
 		return nil
 	}
-	if hasPredecessor {
-		a.loadHolds(ctx) // the predecessor has granted devices since
+	if a.found.hasPredecessor {
+		a.loadHolds(ctx, true) // the predecessor has granted devices since
 	}
 	a.gate.open()
 	// The predecessor keeps its share until its streams have ended.
@@ -128,7 +127,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 		return nil
 	}
 	_, _ = a.turn.set(waits, none)
-	if hasPredecessor {
+	if a.found.hasPredecessor {
 		a.predecessorEnded.send()
 	}
 	return nil
@@ -146,7 +145,7 @@ func (a *Agent) handOver(ctx context.Context) {
 	}
 	// A call that does not end keeps the right until the end of the process.
 	if a.gate.close(drainWithin) {
-		a.book.Save()
+		a.book.Retire()
 		_, _ = a.turn.set(answers, none)
 		sleep(ctx, answeredWithin)
 	}

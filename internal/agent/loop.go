@@ -179,7 +179,7 @@ func (l *loop) run(ctx context.Context) error {
 // begin reads what earlier instances have left.
 func (l *loop) begin(ctx context.Context) {
 	l.restore()
-	l.agent.loadHolds(ctx)
+	l.agent.loadHolds(ctx, !l.agent.found.hasPredecessor)
 	close(l.agent.holdsLoaded)
 	select {
 	case <-l.agent.holdsChanged: // the first pass sees what was loaded

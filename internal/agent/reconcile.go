@@ -141,9 +141,6 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	return inputs, configs
 }
 
-// forgetAfter is how long a removed device that no container holds stays listed.
-const forgetAfter = 10 * time.Minute
-
 // input returns the resource for the ledger that the configuration c makes. key is its name in the
 // ledger.
 func (l *loop) input(v *View, key string, c *config.Resource, offers []device.Offer) ledger.Resource {
@@ -151,7 +148,6 @@ func (l *loop) input(v *View, key string, c *config.Resource, offers []device.Of
 		Name:            key,
 		Offers:          offers,
 		Grows:           c.Each == config.EachDevice,
-		ForgetAfter:     forgetAfter,
 		Derived:         len(c.NameText) > 0,
 		MatchIncomplete: isIncomplete(v, c),
 	}

@@ -55,8 +55,6 @@ type published struct {
 	refused map[string]string
 	// config is the configuration of the resource, or retired.
 	config *config.Resource
-	// blocks is set if Allocate may block.
-	blocks bool
 	// changed is closed when there is a newer list.
 	changed chan struct{}
 }
@@ -140,10 +138,6 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 		changed: old.changed,
 	}
 	for i := range entries {
-		// One slow device suffices: calls are not distinguished by their devices.
-		o := &entries[i].Offer
-		blocks := cdi.Blocks(o) || len(o.Nets) > 0
-		next.blocks = next.blocks || blocks
 		slots := ledger.Slots(entries[i])
 		next.refuse(&entries[i], slots)
 		next.list = append(next.list, slots...)

@@ -38,29 +38,6 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 	}
 }
 
-// A call to a remote file system, or a wait for a scan, is abandoned after a timeout.
-func TestBlockingAllocate(t *testing.T) {
-	t.Parallel()
-	r := newResource(cdi.Resource{Name: "example.com/gpu"}, servingAlone())
-	offers := []device.Offer{
-		{ID: "cdi", CDIDevices: []string{"nvidia.com/gpu=0"}},
-		{ID: "mount", Mounts: []device.Mount{{HostPath: "/nfs", ContainerPath: "/nfs"}}},
-		{ID: "net", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}},
-		{ID: "node", Nodes: []device.OfferedNode{{HostPath: "/dev/gpu", Type: device.CharNode}}},
-	}
-	var entries []ledger.Entry
-	for _, o := range offers {
-		entries = append(entries, ledger.Entry{Offer: o, Listed: o.Slots, Healthy: true})
-		r.publish(entries[len(entries)-1:], &config.Resource{})
-		if got := r.Blocks(); got != (o.ID != "node") {
-			t.Errorf("%s: Blocks = %t", o.ID, got)
-		}
-	}
-	if r.publish(entries, &config.Resource{}); !r.Blocks() {
-		t.Error("several devices: want Blocks")
-	}
-}
-
 // A device has its health since the pass that changed health or reason, whatever else changes.
 func TestSince(t *testing.T) {
 	t.Parallel()

@@ -40,12 +40,10 @@ func (l *loop) restore() {
 	}
 	if err != nil {
 		l.log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
-	} else if saved.Later {
-		l.log.Warn("state is of a later version: it is kept, and used as far as it is understood", "state_dir", dir)
 	}
-	if err != nil || saved.Later {
+	if err != nil {
 		// The first save would overwrite the file, which may be the only evidence of what went wrong.
-		if err := ledger.SetAside(dir, saved.Later); err != nil {
+		if err := ledger.SetAside(dir); err != nil {
 			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
 		}
 	}
