@@ -56,7 +56,6 @@ package genericdp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -80,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	a, err := agent.New(ctx, options)
+	a, err := agent.New(options)
 	if err != nil {
 		return err
 	}
@@ -182,56 +181,15 @@ func isInPod() bool {
 	return os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-// Problem is a mistake in a configuration.
-type Problem struct {
-	// Line and Column are the position of the key, from 1. They are 0 if no key is wrong.
-	Line   int
-	Column int
-	// Place is the resource and the key: `resource 2 ("gpu"): count`.
-	Place string
-	// Text is the value and the rule that it violates.
-	Text string
-	// Hint is how to fix it, empty if that is unknown.
-	Hint string
-}
-
-// String formats a problem as one line, and a second line with the hint.
-func (p Problem) String() string {
-	return config.Problem{
-		Line:   p.Line,
-		Column: p.Column,
-		Place:  p.Place,
-		Text:   p.Text,
-		Hint:   p.Hint,
-	}.String()
-}
-
-// Check returns all problems of a configuration, none if it is valid. It does not read the host.
-// What a configuration needs in Options.Allow is not a problem: Run refuses it if it is
-// missing. The error says why the text could not be checked.
-func Check(text []byte) ([]Problem, error) {
+// Check returns why a configuration is not valid. Its text has all problems, each with its line, column and
+// place, and a hint if the fix is known. It does not read the host. What a configuration needs in Options.Allow
+// is not a problem: Run refuses it if it is missing.
+func Check(text []byte) error {
 	_, err := config.Parse(config.File{
 		Name: "config.toml",
 		Data: text,
 	})
-	if err == nil {
-		return nil, nil
-	}
-	var found config.Problems
-	if !errors.As(err, &found) {
-		return nil, err
-	}
-	problems := make([]Problem, len(found))
-	for i, p := range found {
-		problems[i] = Problem{
-			Line:   p.Line,
-			Column: p.Column,
-			Place:  p.Place,
-			Text:   p.Text,
-			Hint:   p.Hint,
-		}
-	}
-	return problems, nil
+	return err
 }
 
 // Version is the version of this module in the running program, such as "v0.1.0". It is

@@ -36,9 +36,6 @@ type Request struct {
 	Name string `json:"name"`
 	// Devices are the devices of the request, with repeats for several slots.
 	Devices []device.Ref `json:"devices,omitempty"`
-	// Admin are the devices that the request may access beside their holders. It holds no slot of
-	// them.
-	Admin []device.Ref `json:"admin,omitempty"`
 	// Shares are the parts that the request has of devices that other claims share.
 	Shares []Share `json:"shares,omitempty"`
 	// Mounts and Env are the container edits.
@@ -66,15 +63,6 @@ func (c Claim) Devices() []device.Ref {
 	var all []device.Ref
 	for _, r := range c.Requests {
 		all = append(all, r.Devices...)
-	}
-	return all
-}
-
-// AllDevices are the devices that the claim holds or accesses beside their holders.
-func (c Claim) AllDevices() []device.Ref {
-	all := c.Devices()
-	for _, r := range c.Requests {
-		all = append(all, r.Admin...)
 	}
 	return all
 }

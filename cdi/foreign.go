@@ -33,32 +33,22 @@ const StaticDir = cdiapi.DefaultStaticDir
 // It reads a file only when the file is new or has changed: otherwise Read costs one stat per
 // file. It is safe for concurrent use.
 type ForeignSpecs struct {
-	// Late is called when a file or directory has answered that did not answer in time, if
-	// another Read may return something else. It may be nil.
+	// Late is called when a file or directory has answered that did not answer in time. It is not called
+	// again before a Read in time: files that are always slow must not cause endless reads. It may be nil.
 	Late func()
 
 	owner   string
 	dirs    []string
 	readDir func(dir string) ([]os.DirEntry, error)
-	calls   slow.Calls[struct{}, update]
+	calls   slow.Calls[struct{}, *Foreign]
 
 	mu sync.Mutex
 	// last is the result of the last update, nil before the first one.
 	last *Foreign
-	// begun counts the updates that have begun.
-	begun int
-	// isRunning is set while an update runs.
-	isRunning bool
 	// reading is the file or directory that the update reads.
 	reading string
-	// isStale is set if another Read may return something else than the last one.
-	isStale bool
-}
-
-// update is the result of an update. The updates are numbered from 1.
-type update struct {
-	*Foreign
-	number int
+	// isLate is set if Late was called since the last read in time.
+	isLate bool
 }
 
 // patience is how long Read waits for a file or directory that does not answer, for example on a
@@ -120,7 +110,13 @@ func NewForeignSpecs(owner string, dirs ...string) *ForeignSpecs {
 		readDir: os.ReadDir,
 	}
 	s.calls.Late = func(struct{}) {
-		s.late()
+		s.mu.Lock()
+		wasLate := s.isLate
+		s.isLate = true
+		s.mu.Unlock()
+		if s.Late != nil && !wasLate {
+			s.Late()
+		}
 	}
 	for _, dir := range dirs {
 		dir = filepath.Clean(dir)
@@ -134,50 +130,34 @@ func NewForeignSpecs(owner string, dirs ...string) *ForeignSpecs {
 // Read returns what the specs contain. While a file or directory does not answer, it
 // returns what was read last, and only the first caller waits.
 func (s *ForeignSpecs) Read() *Foreign {
+	found, inTime := s.attempt()
+	if inTime {
+		found, inTime = s.attempt() // the first one may have joined an update that began before a change
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	begun := s.begun
-	for {
-		s.mu.Unlock()
-		u, _, ok := s.calls.Do(context.Background(), struct{}{}, patience, s.update)
-		s.mu.Lock()
-		// An update that began before this call may have missed a later change: only one
-		// that began since then counts.
-		if ok && u.number > begun {
-			return u.Foreign
-		}
-		if !ok && s.isRunning {
-			break
-		}
+	if !inTime {
+		return s.hanging()
 	}
-	// If no update has begun since, the running one began before this call and has hung for
-	// longer than patience. The result of that update may be too old for this caller.
-	hasJoined := s.begun == begun
-	if hasJoined {
-		s.isStale = true
-	}
+	s.isLate = false
+	return found
+}
+
+// attempt returns the result of an update that runs, or of another one.
+func (s *ForeignSpecs) attempt() (found *Foreign, inTime bool) {
+	found, _, inTime = s.calls.Do(context.Background(), struct{}{}, patience, s.update)
+	return found, inTime
+}
+
+// hanging is what was read last, with the problem that something does not answer. The caller holds the lock.
+func (s *ForeignSpecs) hanging() *Foreign {
 	hangs := fmt.Errorf("CDI specs of other programs can't be read: %q does not answer", s.reading)
 	if s.last == nil {
 		return &Foreign{Unread: hangs, Problems: []error{hangs}}
 	}
-	if !hasJoined {
-		return s.last
-	}
-	hanging := *s.last
-	hanging.Problems = append(slices.Clip(hanging.Problems), hangs)
-	return &hanging
-}
-
-// late calls Late, unless nothing is new: files that are always slow must not cause
-// endless reads.
-func (s *ForeignSpecs) late() {
-	s.mu.Lock()
-	isStale := s.isStale
-	s.isStale = false
-	s.mu.Unlock()
-	if isStale && s.Late != nil {
-		s.Late()
-	}
+	last := *s.last
+	last.Problems = append(slices.Clip(last.Problems), hangs)
+	return &last
 }
 
 // Check returns why a runtime does not resolve a qualified name, nil if it does.
@@ -192,13 +172,12 @@ func (f *Foreign) Check(name string) error {
 }
 
 // update reads the files that have changed. One update runs at a time, see calls.
-func (s *ForeignSpecs) update() update {
+func (s *ForeignSpecs) update() *Foreign {
 	s.mu.Lock()
-	s.begun++
-	s.isRunning = true
 	last := s.last
 	s.mu.Unlock()
-	if last == nil {
+	isFirst := last == nil
+	if isFirst {
 		last = &Foreign{}
 	}
 	next := &Foreign{Kinds: map[string]string{}}
@@ -208,18 +187,14 @@ func (s *ForeignSpecs) update() update {
 	// Unchanged files have the same pointers.
 	hasSameFiles := slices.Equal(next.files, last.files)
 	hasSameErrors := fmt.Sprint(next.unreadable) == fmt.Sprint(last.unreadable)
-	hasChanged := !hasSameFiles || !hasSameErrors
-	if hasChanged {
-		next.resolve()
+	if hasSameFiles && hasSameErrors && !isFirst {
+		return last
 	}
+	next.resolve()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isRunning = false
-	if hasChanged || s.last == nil {
-		s.last = next
-		s.isStale = true
-	}
-	return update{s.last, s.begun}
+	s.last = next
+	return next
 }
 
 // readSpecsIn adds the spec files of one directory to next. Files that have not changed are

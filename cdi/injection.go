@@ -50,14 +50,6 @@ type Resource struct {
 	HealthDir func(id string) string
 }
 
-// Blocks reports whether Respond may block for an offer: mounts and specs may be on a remote file
-// system. Nodes and links never are, because they are below /dev and in the run directory.
-func Blocks(o *device.Offer) bool {
-	hasMounts := len(o.Mounts) > 0
-	hasCDIDevices := len(o.CDIDevices) > 0
-	return hasMounts || hasCDIDevices
-}
-
 // Respond returns the response for one container with these devices, which are sorted by ID and
 // unique. It checks that everything exists that the response names: the kubelet uses a response
 // for the life of the pod, and a runtime creates a directory for the missing source of a mount.
@@ -71,6 +63,13 @@ func (r *Resource) Respond(offers []device.Offer) (device.Response, error) {
 		if err := r.check(o); err != nil {
 			return device.Response{}, fmt.Errorf("device %q: %w", o.ID, err)
 		}
+	}
+	found.response.Places = map[string]string{}
+	for place, source := range found.sources {
+		if path.IsAbs(place) {
+			place = "path " + place
+		}
+		found.response.Places[place] = source.host
 	}
 	return found.response, nil
 }
@@ -199,7 +198,7 @@ func (r *Resource) add(c *injected, o device.Offer, at place) error {
 	if o.HealthDir == "" {
 		return nil
 	}
-	_, err = c.reserve(o.ID, o.HealthDir, "container.health_dir")
+	_, err = c.reserve(o.ID, o.HealthDir, "health of "+r.Name)
 	return err
 }
 
@@ -236,7 +235,7 @@ func (c *injected) addNet(o device.Offer, n device.OfferedNet) error {
 			return fmt.Errorf("%s would be in the container twice, device %q injects it as well: request one device, or set a name for each with a variable such as ${net.name} in net_name",
 				key, have.id)
 		}
-		c.sources[key] = source{id: o.ID}
+		c.sources[key] = source{o.ID, n.HostName + " as " + n.Name}
 	}
 	return nil
 }

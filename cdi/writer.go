@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -43,17 +42,6 @@ type Writer struct {
 	// files. The default installation has an empty Owner and no mark. Files of another owner
 	// always stay.
 	Owner string
-
-	// parsed has the spec files that Edits has read, by name: each claim is prepared with a few
-	// devices of a spec that may have thousands.
-	mu     sync.Mutex
-	parsed map[string]parsedSpec
-}
-
-// parsedSpec is the content of a file.
-type parsedSpec struct {
-	info  fs.FileInfo
-	edits map[string]*Edits // by device
 }
 
 // Keep reports whether an existing entry stays that is no longer configured, because a container
@@ -133,31 +121,15 @@ func (w *Writer) Missing(spec *Spec) []string {
 	return changedEntries(spec, w.read(w.FileName(spec.Kind)))
 }
 
-// Edits returns the edits of a qualified name, nil if there is none. They must not be changed.
-// A file is read again only if it was replaced or changed since the last call.
+// Edits returns the edits of a qualified name, nil if there is none.
 func (w *Writer) Edits(qualified string) *Edits {
-	kind, device, _ := strings.Cut(qualified, "=")
-	name := w.FileName(kind)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	info, err := os.Stat(w.path(name))
-	if err != nil {
-		delete(w.parsed, name)
-		return nil
+	kind, name, _ := strings.Cut(qualified, "=")
+	for _, d := range devicesOf(w.read(w.FileName(kind))) {
+		if d.Name == name {
+			return &d.ContainerEdits
+		}
 	}
-	last, isRead := w.parsed[name]
-	if isRead && isUnchanged(last.info, info) {
-		return last.edits[device]
-	}
-	edits := map[string]*Edits{}
-	for _, d := range devicesOf(w.read(name)) {
-		edits[d.Name] = &d.ContainerEdits
-	}
-	if w.parsed == nil {
-		w.parsed = map[string]parsedSpec{}
-	}
-	w.parsed[name] = parsedSpec{info, edits}
-	return edits[device]
+	return nil
 }
 
 // Clean removes all files of the installation and returns their paths.

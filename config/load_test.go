@@ -217,8 +217,8 @@ func TestLoadErrors(t *testing.T) {
 	}
 	tests := map[string]string{
 		filepath.Join(dir, "missing"):   "no such file or directory",
-		empty:                           "no *.toml file in this directory",
-		filepath.Join(dir, "hidden"):    "no *.toml file in this directory",
+		empty:                           "no file in this directory has a name that ends in \".toml\"",
+		filepath.Join(dir, "hidden"):    "no file in this directory has a name that ends in \".toml\"",
 		filepath.Join(dir, "b.toml"):    "no such file or directory",
 		filepath.Join(dir, "dangling"):  "no such file or directory",
 		filepath.Join(dir, "directory"): "not a regular file",

@@ -107,7 +107,7 @@ func read(path string) (files []File, ignored []Problem, err error) {
 	// A directory without files is an error and not an empty configuration: it is probably a wrong
 	// path or a ConfigMap with wrong keys.
 	if len(files) == 0 {
-		text := path + ": no *.toml file in this directory\n  hint: the name of a file, which may be a key of a ConfigMap, ends in \".toml\""
+		text := path + `: no file in this directory has a name that ends in ".toml"`
 		for _, p := range ignored {
 			text += "\n" + p.String()
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/host/recording"
-	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
@@ -94,8 +94,8 @@ func TestStories(t *testing.T) {
 				}
 				section.Data = []byte(found)
 			}
-			for _, name := range n.agent.Names() {
-				if len(n.agent.Entries(name)) == 0 || slices.Contains(listed, name) {
+			for name, devices := range n.devices() {
+				if len(devices) == 0 || slices.Contains(listed, name) {
 					continue
 				}
 				if *update {
@@ -225,7 +225,7 @@ func serve(t *testing.T, s story) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.kubelet.Stop)
-	n.agent, err = agent.New(t.Context(), agent.Options{
+	n.agent, err = agent.New(agent.Options{
 		Config: filepath.Join("configs", s.head["config"]), Paths: n.paths, NodeName: s.head["node"], Allow: allow,
 	})
 	if err != nil {
@@ -255,10 +255,13 @@ func (n *node) settle() {
 		n.Fatal("the first scan takes too long")
 	}
 	err := n.kubelet.WaitFor(ctx, func() bool {
-		return !slices.ContainsFunc(n.agent.Names(), func(name string) bool {
+		for name, devices := range n.devices() {
 			_, lists := n.kubelet.Latest(name)
-			return lists == 0 && len(n.agent.Entries(name)) > 0
-		})
+			if lists == 0 && len(devices) > 0 {
+				return false
+			}
+		}
+		return true
 	})
 	if err != nil {
 		n.Fatal(err)
@@ -287,9 +290,21 @@ func (n *node) awaitList(resource, want string) {
 
 // checking reports whether a device's first check is in progress.
 func (n *node) checking() bool {
-	return slices.ContainsFunc(n.agent.Names(), func(name string) bool {
-		return slices.ContainsFunc(n.agent.Entries(name), func(e ledger.Entry) bool { return e.Reason == health.ReasonPending })
-	})
+	for _, devices := range n.devices() {
+		if slices.ContainsFunc(devices, func(d status.Device) bool { return d.Reason == health.ReasonPending }) {
+			return true
+		}
+	}
+	return false
+}
+
+// devices are the served devices by resource.
+func (n *node) devices() map[string][]status.Device {
+	all := map[string][]status.Device{}
+	for _, r := range n.agent.Status(context.Background()).Resources {
+		all[r.Name] = r.Devices
+	}
+	return all
 }
 
 // list returns the listed devices of a resource: one line each, with the number of slots,
@@ -303,16 +318,16 @@ func (n *node) list(resource string) string {
 		}
 	}
 	var text strings.Builder
-	for _, e := range n.agent.Entries(resource) {
-		text.WriteString(e.Offer.ID)
-		if e.Offer.Slots != 1 {
-			fmt.Fprintf(&text, " slots=%d", e.Offer.Slots)
+	for _, d := range n.devices()[resource] {
+		text.WriteString(d.ID)
+		if d.Slots != 1 {
+			fmt.Fprintf(&text, " slots=%d", d.Slots)
 		}
-		if nodes := numa[e.Offer.ID]; nodes != nil {
+		if nodes := numa[d.ID]; nodes != nil {
 			fmt.Fprintf(&text, " numa=%s", strings.Join(nodes, ","))
 		}
-		if !e.Healthy {
-			fmt.Fprintf(&text, " Unhealthy: %s", reason(e.Reason))
+		if d.Health != status.Healthy {
+			fmt.Fprintf(&text, " Unhealthy: %s", reason(d.Reason))
 		}
 		text.WriteString("\n")
 	}

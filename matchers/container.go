@@ -120,7 +120,7 @@ func (b *builder) addCompanion(c *config.Companion) {
 		return
 	}
 	if n != nil {
-		b.companionNode(c, n)
+		b.companionNode(c, n, host)
 		return
 	}
 	// A directory that may not be mounted is a common mistake.
@@ -147,7 +147,7 @@ func (b *builder) addGlobbedCompanions(c *config.Companion, what string) {
 		b.problem("%s %s is missing: nothing matches", what, c.Glob.Patterns()[0])
 	}
 	for _, n := range found.nodes {
-		b.companionNode(c, n)
+		b.companionNode(c, n, n.Path)
 	}
 	for _, p := range found.paths {
 		b.companionMount(c, p)
@@ -155,7 +155,8 @@ func (b *builder) addGlobbedCompanions(c *config.Companion, what string) {
 }
 
 // filesOf finds the nodes or paths that the glob of a companion selects. They are the same for all
-// devices, because a glob has no variables.
+// devices, because a glob has no variables. A link to a node is a path to mount: as a node, it would give
+// access to the devices of other containers.
 func (m *run) filesOf(c *config.Companion) companionFiles {
 	// An empty result is also kept: it costs as much as any other.
 	found, isKnown := m.companions[c]
@@ -164,20 +165,33 @@ func (m *run) filesOf(c *config.Companion) companionFiles {
 	}
 	found.paths = m.files(c.Place, c.Glob)
 	if !c.Mount {
-		found.nodes = m.glob(c.Glob)
+		for _, n := range m.snap.Nodes {
+			if !m.isLate(c.Glob) && c.Glob.Match(n.Path) {
+				found.nodes = append(found.nodes, n)
+			}
+		}
+		for _, l := range m.snap.Links {
+			if !m.isLate(c.Glob) && c.Glob.Match(l.Path) {
+				found.paths = append(found.paths, l.Path)
+			}
+		}
 		// Any other file below /dev is a mount. Directories only contain nodes.
 		found.paths = slices.DeleteFunc(found.paths, func(path string) bool {
-			return m.at(path) != nil || m.isDir(path)
+			n := m.at(path)
+			isNode := n != nil && n.Path == path
+			return isNode || m.isDir(path)
 		})
+		slices.Sort(found.paths)
+		found.paths = slices.Compact(found.paths)
 	}
 	m.companions[c] = found
 	return found
 }
 
-// companionNode adds a node. Its default path is its own path, even if the configuration names a link. A
-// node of the device itself is not added again.
-func (b *builder) companionNode(c *config.Companion, n *device.Node) {
-	at, ok := b.inContainer("container_path of companion "+n.Path, c.ContainerPath, n.Path, b.c)
+// companionNode adds a node. written is its path as the configuration has it, which may be a link. A node of
+// the device itself is not added again.
+func (b *builder) companionNode(c *config.Companion, n *device.Node, written string) {
+	at, ok := b.inContainer("container_path of companion "+n.Path, c.ContainerPath, written, b.c)
 	if !ok {
 		return
 	}
@@ -185,7 +199,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 	if !b.permits("companion "+n.Path, b.danger(n), b.c.dangerous, "the match of its device") {
 		return
 	}
-	if !b.reserve(at, part{n.Path, n}) {
+	if !b.reserve(at, part{source: n.Path}) {
 		return
 	}
 	// Its key is the whole ID, because keys are only unique within one hardware.

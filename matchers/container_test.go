@@ -23,7 +23,10 @@ func TestCompanions(t *testing.T) {
 	}{
 		{name: "node", toml: fuse + `with = { path = "/dev/net/tun", permissions = "rwm" }`, want: []string{"fuse /dev/fuse +/dev/net/tun:rwm"}},
 		{name: "at a path", toml: fuse + `with = { path = "/dev/net/tun", container_path = "/dev/tun" }`, want: []string{"fuse /dev/fuse +/dev/net/tun>/dev/tun"}},
-		{name: "a link means its node", toml: fuse + `with = { path = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A10K5XYZ-if00-port0" }`, want: []string{"fuse /dev/fuse +/dev/ttyUSB0"}},
+		{name: "a link means its node, at the path of the link", toml: fuse + `with = { path = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A10K5XYZ-if00-port0" }`,
+			want: []string{"fuse /dev/fuse +/dev/ttyUSB0>/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A10K5XYZ-if00-port0"}},
+		{name: "links by pattern are mounts", toml: fuse + `with = { path = "/dev/serial/by-id/usb-FTDI_FT232R*" }`,
+			want: []string{"fuse /dev/fuse mount /dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A10K5XYZ-if00-port0>/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A10K5XYZ-if00-port0"}},
 		{name: "glob", toml: fuse + `with = { path = "/dev/snd/*C0*", container_path = "/dev/audio/" }`, want: []string{"fuse /dev/fuse +/dev/snd/controlC0>/dev/audio/controlC0 +/dev/snd/pcmC0D0c>/dev/audio/pcmC0D0c +/dev/snd/pcmC0D0p>/dev/audio/pcmC0D0p"}},
 		{name: "wildcard of the device", toml: `match = { usb = {}, glob = "/dev/snd/pcmC*D*c" }
 with = { path = "/dev/snd/controlC${1}" }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/snd/pcmC1D0c +/dev/snd/controlC1"}},
@@ -47,7 +50,7 @@ with = { path = "/dev/snd/controlC${1}", optional = true }`, want: []string{`usb
 			want: []string{"fuse /dev/fuse mount /opt/fw>/fw mount /opt/x>/x !mount /opt/fw is missing"}},
 		{name: "the same mount twice is one", toml: fuse + `with = [{ path = "/opt/fw" }, { path = "/opt/fw", container_path = "/opt/fw" }]`, want: []string{"fuse /dev/fuse mount /opt/fw>/opt/fw"}},
 		{name: "a node and a mount at one path", toml: fuse + `with = { path = "/opt/fw", container_path = "/dev/fuse" }`,
-			want: []string{"fuse /dev/fuse !/dev/fuse and mount /opt/fw would both be at /dev/fuse in the container"}},
+			want: []string{"fuse /dev/fuse !/dev/fuse and mount /opt/fw would both be at /dev/fuse in the container: another path in the container for one of them keeps both"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

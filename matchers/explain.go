@@ -65,11 +65,13 @@ func (t target) String() string {
 
 // includes reports whether an explanation about t is also about another target.
 func (t target) includes(other target) bool {
-	if t.node != nil && other.node != t.node {
-		return false
+	if t.node != nil && other.node != nil {
+		return other.node == t.node
 	}
+	// A match without a glob selects a node with its hardware.
+	isOfNode := t.node == nil || t.hardware != nil
 	// A subject without a node and hardware includes every target.
-	return t.hardware == nil || other.hardware == t.hardware
+	return isOfNode && (t.hardware == nil || other.hardware == t.hardware)
 }
 
 // concerns reports whether a candidate has the explained hardware or node.
@@ -417,11 +419,21 @@ func (x *explainer) narrow(p *predicate, targets []target) ([]Condition, []targe
 	return shown, near.rest
 }
 
-// quotedPatterns formats patterns for people: `"a*" or "b"`.
+// quotedPatterns formats patterns for people: `"a*" or "b"`. No value may match a pattern with "!":
+// `"a*" or "b", and "!ab"`.
 func quotedPatterns(v pattern.Values) string {
-	quoted := []string{}
+	var positive, negative []string
 	for _, p := range v.Patterns() {
-		quoted = append(quoted, fmt.Sprintf("%q", p))
+		quoted := fmt.Sprintf("%q", p)
+		if strings.HasPrefix(p, "!") {
+			negative = append(negative, quoted)
+		} else {
+			positive = append(positive, quoted)
+		}
 	}
-	return strings.Join(quoted, " or ")
+	text := strings.Join(positive, " or ")
+	if len(positive) > 0 && len(negative) > 0 {
+		text += ", and "
+	}
+	return text + strings.Join(negative, " and ")
 }

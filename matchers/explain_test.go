@@ -116,6 +116,26 @@ func TestExplainVFIO(t *testing.T) {
 	}
 }
 
+// A condition with "!" is not contradicted by a value in another letter case, and all of them have to hold. A
+// match without a glob is also explained for a single node.
+func TestExplainNegations(t *testing.T) {
+	t.Parallel()
+	snap := machine(t, "desktop-xhci")
+	i := slices.IndexFunc(snap.Nodes, func(n *device.Node) bool { return n.Path == "/dev/ttyUSB0" })
+	node := snap.Nodes[i]
+	for match, want := range map[string]string{
+		`{ usb = { serial = "!A1*" } }`:                        `usb.serial "!A1*" fits nothing: 1-2.1 has A10K5XYZ`,
+		`{ usb = { id = "0403:*", serial = ["!A1*", "!B"] } }`: `usb.serial "!A1*" and "!B" fits nothing: 1-2.1 has A10K5XYZ`,
+		`{ usb = { id = "0403:*", serial = "A10K5XYY" } }`:     `usb.serial "A10K5XYY" fits nothing: 1-2.1 has A10K5XYZ`,
+		`{ usb = { id = "0403:*" } }`:                          "",
+	} {
+		got := matchers.Explain(parse(t, "match = "+match), snap, nil, matchers.Options{Host: &fakeHost{}}, node.Hardware, node)[0].Reason
+		if got != want {
+			t.Errorf("%s: reason %q; want %q", match, got, want)
+		}
+	}
+}
+
 // Devices of two other resources are named with their owners.
 func TestExplainOwners(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,7 @@ func distance(c *condition, have string) (edits int, isFar bool, but string) {
 	matchesLower := want.Match(strings.ToLower(have))
 	matchesUpper := want.Match(strings.ToUpper(have))
 	isOtherCase := matchesLower || matchesUpper
-	if isOtherCase && !want.Empty() {
+	if isOtherCase && !want.Empty() && !want.Negative() {
 		return 0, false, ", which differs in letter case"
 	}
 	if isSwapped(have, want) {

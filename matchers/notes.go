@@ -30,6 +30,73 @@ func (m *run) fault(place, hint, format string, args ...any) {
 	m.result.Notes[len(m.result.Notes)-1].Error = true
 }
 
+// hexadecimalNote reports a condition on an attribute that lacks the "0x" of the file: it is compared as text.
+func (m *run) hexadecimalNote(place, key string, want pattern.Values, values []string) {
+	positive := want.Positive()
+	for _, have := range values {
+		digits, isHexadecimal := strings.CutPrefix(have, "0x")
+		if !isHexadecimal || positive.Match(have) || !positive.Match(digits) {
+			continue
+		}
+		text := fmt.Sprintf("%s is compared with the text of the file, which has %q", key, have)
+		isNoted := slices.ContainsFunc(m.result.Notes, func(n Note) bool {
+			return n.Place == place && n.Text == text
+		})
+		if !isNoted {
+			m.note(place, "write the value with 0x", "%s", text)
+		}
+		return
+	}
+}
+
+// excludeNotes reports each exclude that can never leave anything out, because no match selects what it
+// describes.
+func (m *run) excludeNotes(r *config.Resource) {
+	for i := range r.Exclude {
+		exclude := &r.Exclude[i]
+		mayExclude := slices.ContainsFunc(r.Match, func(match config.Match) bool {
+			return maySelectSame(&match, exclude)
+		})
+		if !mayExclude {
+			m.note(exclude.Place, "", "it never leaves anything out, because no match selects what it describes")
+		}
+	}
+}
+
+// maySelectSame reports whether there may be something that a match and an exclude both select.
+func maySelectSame(match, exclude *config.Match) bool {
+	if match.Mount || exclude.Mount {
+		isOnlyPath := !exclude.Glob.Empty() && len(exclude.Hardware) == 0
+		return match.Mount && isOnlyPath
+	}
+	isOtherBus := match.Has("usb") && exclude.Has("mdev") || match.Has("mdev") && exclude.Has("usb")
+	if isOtherBus {
+		return false
+	}
+	for _, a := range device.Attributes() {
+		first := match.Hardware[a.Table][a.Key]
+		second := exclude.Hardware[a.Table][a.Key]
+		// A device may have several interfaces, and a physical function several names.
+		hasOneValue := a.About == device.OfHardware && a.Name() != "pci.pf"
+		if hasOneValue && (areApart(first, second) || areApart(second, first)) {
+			return false
+		}
+	}
+	return true
+}
+
+// areApart reports whether the values that satisfy one condition are spelled out, and satisfy the other one in
+// no case.
+func areApart(spelled, other pattern.Values) bool {
+	if spelled.Empty() || other.Empty() || spelled.Negative() {
+		return false
+	}
+	return !slices.ContainsFunc(spelled.Alternatives(), func(a pattern.Alternative) bool {
+		text, isLiteral := a.Literal()
+		return !isLiteral || other.Match(text)
+	})
+}
+
 // directoryNotes reports the globs of a resource that match only directories. A mount may be a
 // directory, so that its glob is not reported.
 func (m *run) directoryNotes(r *config.Resource) {

@@ -1,6 +1,7 @@
 package matchers_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,59 @@ func TestDirectoryNotes(t *testing.T) {
 			result := matchers.Match(dangerously(parse(t, tc.toml+"\ncontainer.cdi = true")), snap, nil, matchers.Options{Host: &fakeHost{}, Allow: anything})
 			if diff := cmp.Diff(tc.want, sayNotes(result.Notes)); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An exclude that has nothing in common with any match leaves nothing out, on no host.
+func TestExcludeNotes(t *testing.T) {
+	t.Parallel()
+	snap := machine(t, desktop)
+	const note = `test.toml: resource 1 ("x"): exclude 1: it never leaves anything out, because no match selects what it describes`
+	for toml, isNoted := range map[string]bool{
+		"match.glob = \"/opt/*\"\nexclude.usb.id = \"10c4:ea60\"":                                               true,
+		"match.usb.id = \"10c4:ea60\"\nexclude.usb.id = \"1234:*\"":                                             true,
+		"match.usb.id = \"10c4:ea60\"\nexclude.mdev = {}":                                                       true,
+		"match.usb.id = \"10c4:ea60\"\nexclude.glob = \"/opt/x\"":                                               true,
+		"match.usb.id = \"10c4:ea60\"\nexclude.usb = { id = \"10c4:*\", serial = \"A*\" }":                      false,
+		"match.usb.id = [\"10c4:ea60\", \"0403:6001\"]\nexclude.usb.id = \"0403:6001\"":                         false,
+		"match = { usb = { interface = \"0\" }, glob = \"/dev/ttyUSB*\" }\nexclude.usb = { interface = \"1\" }": false,
+		"match.glob = \"/dev/ttyUSB*\"\nexclude.usb.id = \"1234:*\"":                                            false,
+		"match.glob = \"/opt/*\"\nexclude.glob = \"/opt/x\"":                                                    false,
+	} {
+		t.Run(toml, func(t *testing.T) {
+			t.Parallel()
+			result := matchers.Match(parse(t, toml), snap, nil, matchers.Options{Host: &fakeHost{}, Allow: anything})
+			if got := slices.Contains(sayNotes(result.Notes), note); got != isNoted {
+				t.Errorf("noted: %v, want %v: %q", got, isNoted, sayNotes(result.Notes))
+			}
+		})
+	}
+}
+
+// A condition on an attribute that lacks the 0x of the file is noted, also where it excludes nothing.
+func TestHexadecimalNotes(t *testing.T) {
+	t.Parallel()
+	snap, opts := scanned(t, rig(t))
+	for toml, want := range map[string]string{
+		"match = { pci = {}, attr.vendor = \"10de\" }":      `test.toml: resource 1 ("x"): match 1: attr.vendor is compared with the text of the file, which has "0x10de"`,
+		"match.pci = {}\nexclude.attr.vendor = \"10de\"":    `test.toml: resource 1 ("x"): exclude 1: attr.vendor is compared with the text of the file, which has "0x10de"`,
+		"match = { pci = {}, attr.vendor = \"{0x,}10de\" }": "",
+		"match = { pci = {}, attr.vendor = \"!0x10de\" }":   "",
+		"match = { pci = {}, attr.vendor = \"*10de\" }":     "",
+		"match = { pci = {}, attr.vendor = \"eeee\" }":      "",
+	} {
+		t.Run(toml, func(t *testing.T) {
+			t.Parallel()
+			got := ""
+			for _, note := range sayNotes(matchers.Match(parse(t, toml), snap, nil, opts).Notes) {
+				if strings.Contains(note, "0x") {
+					got += note
+				}
+			}
+			if got != want {
+				t.Errorf("notes %q; want %q", got, want)
 			}
 		})
 	}

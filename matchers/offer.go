@@ -48,7 +48,7 @@ type builder struct {
 type part struct {
 	// source is the path on the host, for messages.
 	source string
-	// node is nil for a mount.
+	// node is nil for a mount and for a companion, which no match selects.
 	node *device.Node
 }
 
@@ -372,11 +372,11 @@ func (b *builder) addConflict(first, second part, place string) {
 	}
 }
 
-// distinguishingSelector suggests a selector for one of two nodes. The result is empty for
-// mounts. Otherwise it continues the sentence of the problem.
+// distinguishingSelector suggests a selector for one of two nodes, which are nil for mounts and companions.
+// It continues the sentence of the problem.
 func (m *run) distinguishingSelector(a, b *device.Node) string {
 	if a == nil || b == nil {
-		return ""
+		return ": another path in the container for one of them keeps both"
 	}
 	if strings.HasPrefix(a.Path, "/dev/bus/usb/") {
 		a, b = b, a // nobody means the bus node
@@ -407,6 +407,7 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 // resource, see device.Offer.
 func (b *builder) entries(what string, entries []device.Entry, check func(key device.Text) error) []device.Entry {
 	var out []device.Entry
+	isSet := make(map[string]bool, len(entries))
 	for _, e := range entries {
 		// The entries before this one have used up the limit. The number of entries stays the
 		// same.
@@ -431,6 +432,12 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 			// Protocol buffers reject other strings, so that Allocate would fail.
 			b.problem("%s.%s: %q is not valid UTF-8, which the kubelet requires", what, e.Key, value)
 		}
+		// Two variables may have one value. A key without a value is a problem already.
+		name := key.String()
+		if isSet[name] && name != "" {
+			b.problem("%s: %q is set twice", what, name)
+		}
+		isSet[name] = true
 		b.texts += key.LiteralSize() + value.LiteralSize()
 		// e is a copy: the configuration is not changed.
 		e.Key = key

@@ -79,8 +79,8 @@ container.cdi = true
 			want: []string{"x: group:usb.vendor:1d50 /dev/bus/usb/001/002>/dev/x/002 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"}},
 		{name: "required of a group of one", toml: "each = \"usb.serial\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,
 			want: []string{"x: group:usb.serial:CAN-B-78 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"}},
-		{name: "two groups of VFIO", toml: "each = \"pci.address\"\nmatch = { mdev = {}, vfio = true }" + cdi,
-			want: []string{"x: group:pci.address:0000:41:00.0 /dev/vfio/30 /dev/vfio/31 +/dev/vfio/vfio"}},
+		{name: "no value of the hardware above", toml: "each = \"pci.address\"\nmatch = { mdev = {}, vfio = true }" + cdi,
+			want: []string{"x: mdev:83b8f4f2-509f-382f-3c1e-e6bfe0fa1001 /dev/vfio/30 +/dev/vfio/vfio", "x: mdev:83b8f4f2-509f-382f-3c1e-e6bfe0fa1002 /dev/vfio/31 +/dev/vfio/vfio"}},
 	})
 }
 

@@ -110,7 +110,9 @@ func (m *run) predicate(match *config.Match) *predicate {
 			want:  match.Attr[name],
 			have: func(t target) ([]string, bool) {
 				// The name is quoted in messages, since it is a quoted key in TOML.
-				return m.attr(match.Place, fmt.Sprintf("attr.%q", name), dirsOf(t), name)
+				values, unread := m.attr(match.Place, fmt.Sprintf("attr.%q", name), dirsOf(t), name)
+				m.hexadecimalNote(match.Place, "attr."+name, match.Attr[name], values)
+				return values, unread
 			},
 		})
 	}
@@ -140,6 +142,13 @@ func (p *predicate) add(about subject, key string, want pattern.Values, values f
 func (p *predicate) addAttribute(a *device.Attribute, want pattern.Values) {
 	values := func(t target) []string {
 		return a.Of(t.hardware, t.node)
+	}
+	// The hardware is a USB device or a mediated device, and its controller or parent is tested.
+	isAbove := a.Table == "pci" && (p.usb || p.mdev)
+	if isAbove {
+		values = func(t target) []string {
+			return a.Of(t.hardware.Function(), nil)
+		}
 	}
 	number := p.Hardware["usb"]["interface"]
 	switch {

@@ -131,6 +131,7 @@ func (m *run) matchAll(cfg *config.Config, after func(r *config.Resource, inacti
 func (m *run) match(r *config.Resource) {
 	m.deadline.begin()
 	m.directoryNotes(r)
+	m.excludeNotes(r)
 	m.unknown = nil
 	m.left = m.left[:0]
 	m.offered = m.offered[:0]

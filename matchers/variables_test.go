@@ -33,7 +33,6 @@ func TestVariables(t *testing.T) {
 		{one, "${usb.manufacturer} ${usb.product_name} ${usb.class} ${usb.speed}", "FTDI FT232R USB UART 00 12"},
 		{one, "${usb.port} ${usb.path} ${usb.interface} ${usb.interface_class}", "1-2.1 0000:00:14.0:2.1 0 ff"},
 		{two, "${usb.interface} ${usb.interface_class}", "0,1 ff"},
-		{one, "${pci.address}", "0000:00:14.0"},
 		{gpu, "${pci.id} ${pci.vendor} ${pci.device} ${pci.subsystem_id}", "8086:3e92 8086 3e92 1043:8694"},
 		{gpu, "${pci.class} ${pci.revision} ${driver} ${pci.address} ${pci.slot}", "030000 00 i915 0000:00:02.0 0000:00:02"},
 		{gpu, "${pci.iommu_group} ${pci.sriov}", "0 none"},
@@ -43,6 +42,7 @@ func TestVariables(t *testing.T) {
 		{gpu, "${usb.serial}", "!container.env.X: ${usb.serial} has no value for PCI function 0000:00:02.0"},
 		{gpu, "${pci.pf}", "!container.env.X: ${pci.pf} has no value for PCI function 0000:00:02.0"},
 		{gpu, "${numa}", "!container.env.X: ${numa} has no value for PCI function 0000:00:02.0"},
+		{one, "${pci.address}", `!container.env.X: ${pci.address} has no value for USB device 1-2.1 ("FT232R USB UART")`},
 		{fuse, "${pci.address}", "!container.env.X: ${pci.address} has no value for /dev/fuse"},
 	} {
 		t.Run(tc.match+" "+tc.text, func(t *testing.T) {

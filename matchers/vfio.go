@@ -140,11 +140,11 @@ func (b *builder) addVFIOContainer() {
 	container := b.at(vfioContainer)
 	iommu := b.at(iommufd)
 	if ofGroup && container != nil {
-		b.companionNode(along, container)
+		b.companionNode(along, container, vfioContainer)
 	}
 	// A group takes the one or the other (VFIO_GROUP_SET_CONTAINER).
 	if iommu != nil && (ofFunctions || container == nil) {
-		b.companionNode(along, iommu)
+		b.companionNode(along, iommu, iommufd)
 	}
 	if ofGroup && container == nil && iommu == nil {
 		b.problem("%s is missing: is the module vfio loaded?", vfioContainer)

@@ -227,7 +227,7 @@ const (
 
 func TestMediatedDevices(t *testing.T) {
 	t.Parallel()
-	const env = "\ncontainer.env.MDEV = \"${mdev.uuid} ${mdev.type} ${mdev.name} ${mdev.iommu_group} ${pci.address}\"\n"
+	const env = "\ncontainer.env.MDEV = \"${mdev.uuid} ${mdev.type} ${mdev.name} ${mdev.iommu_group}\"\n"
 	tell(t, []story{
 		{name: "by type", toml: `match = { mdev = { type = "nvidia-222" }, vfio = true }` + cdi + env, want: []string{"x: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio"}},
 		{name: "by uuid", toml: `match = { mdev = { uuid = "*1002" }, vfio = true }` + cdi, want: []string{"x: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},

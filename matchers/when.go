@@ -2,7 +2,6 @@ package matchers
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -89,17 +88,9 @@ func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 	return "", false
 }
 
-// firstMatch returns the first path of the host that a glob matches. Paths below /dev are those
-// of the snapshot, whose changes are events. If complete is not set, there may be another path.
+// firstMatch returns the first path of the host that a glob matches. Nodes, links and directories below
+// /dev are those of the snapshot. If complete is not set, there may be another path.
 func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
-	// The condition is a single pattern, see whyInactive.
-	if !strings.HasPrefix(v.Patterns()[0], "/dev/") {
-		found, complete := m.search("", "when.exists", v)
-		if len(found) == 0 {
-			return "", complete
-		}
-		return found[0], complete
-	}
 	var paths []string
 	for _, n := range m.snap.Nodes {
 		paths = append(paths, n.Path)
@@ -116,5 +107,9 @@ func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
 			return path, true
 		}
 	}
-	return "", true
+	found, complete := m.search("", "when.exists", v)
+	if len(found) == 0 {
+		return "", complete
+	}
+	return found[0], complete
 }

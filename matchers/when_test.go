@@ -22,6 +22,7 @@ func TestWhen(t *testing.T) {
 			notes: []string{`error: test.toml: resource 1 ("x"): not active here: when.node_name: the name of the node is not known: set --node-name ()`}},
 		{name: "a node exists", toml: fuse + `when.exists = "/dev/ttyACM*"`, want: offered},
 		{name: "a directory exists", toml: fuse + `when.exists = "/dev/bus/usb"`, want: offered},
+		{name: "a socket exists", toml: fuse + `when.exists = "/dev/hdirq/sock"`, opts: func(o *matchers.Options) { host(o).glob = files("/dev/hdirq/sock") }, want: offered},
 		{name: "nothing exists", toml: fuse + `when.exists = ["/dev/ttyACM*", "/dev/ttyUSB*"]`, notes: inactive(`when.exists: nothing matches "/dev/ttyUSB*"`)},
 		{name: "something is not wanted", toml: fuse + `when.exists = ["!/dev/ttyUSB*", "!/dev/tty*"]`, notes: inactive(`when.exists: "/dev/ttyACM0" exists`)},
 		{name: "below sys", toml: fuse + `when.exists = "/sys/module/nvid*"`, opts: sys, want: offered},

@@ -74,7 +74,7 @@ func (f *flags) writeSpecs(cmd *cobra.Command) error {
 	options := f.options(cmd.ErrOrStderr())
 	options.CDIOnly = true
 	options.Listen = ""
-	a, err := agent.New(cmd.Context(), options)
+	a, err := agent.New(options)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func serve(ctx context.Context, options agent.Options) error {
 	// The helper must also end if Run fails without a signal.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	a, err := agent.New(ctx, options)
+	a, err := agent.New(options)
 	if err != nil {
 		return err
 	}

@@ -15,11 +15,8 @@ import (
 // instance is a running instance.
 type instance struct{}
 
-func (instance) Alive() error          { return nil }
-func (instance) Ready() error          { return nil }
-func (instance) Config() status.Config { return status.Config{} }
-
-func (instance) LeftOut() status.LeftOut { return status.LeftOut{} }
+func (instance) Alive() error { return nil }
+func (instance) Ready() error { return nil }
 func (instance) Status(context.Context) status.Status {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	var events []status.Event

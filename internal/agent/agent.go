@@ -13,7 +13,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -51,7 +50,7 @@ type Options struct {
 	CDIOnly bool
 	// KubeAPI is the API server, for DRA.
 	KubeAPI kubeapi.Config
-	// InPod is set if hints should name parts of the manifest instead of flags.
+	// InPod is set in a pod, where the directories of the host are mounted.
 	InPod bool
 	// Version is the version of the program, for the log and the status page.
 	Version string
@@ -69,7 +68,6 @@ type Agent struct {
 	// found is only read after New: the loop keeps its own copy of what changes.
 	found startup
 
-	// host is in use from New on, because the first scan runs while the configuration is read.
 	host hostWatch
 	// rescan has a value when a call knows that the last scan is too old.
 	rescan signal
@@ -115,11 +113,13 @@ type startup struct {
 	lockErr error
 	// hasWrites is set if no other instance served at the start, or if there is no lock file.
 	hasWrites bool
+	// hasPredecessor is set if another instance answered the kubelet at the start, or was about to.
+	hasPredecessor bool
 }
 
 // hostWatch reads the host and follows its changes.
 type hostWatch struct {
-	// scanner scans the host: first in the goroutine of the first scan, then only in the loop.
+	// scanner scans the host. Only the loop uses it.
 	scanner *inventory.Scanner
 	// latest reads further attributes of the last snapshot. It is nil before the first scan.
 	latest atomic.Pointer[inventory.Attributes]
@@ -127,11 +127,6 @@ type hostWatch struct {
 	paths *hostPaths
 	// watcher collects announced changes until a scan takes them.
 	watcher *inventory.Watcher
-	// first has the first scan. It has capacity 1.
-	first chan firstScan
-	// running are the watcher and the first scan, which cancel ends.
-	running sync.WaitGroup
-	cancel  context.CancelFunc
 
 	// specs watches the foreign CDI specs.
 	specs *watch.Watcher
@@ -160,29 +155,22 @@ type page struct {
 	host string
 	// config is the configuration that is served.
 	config atomic.Pointer[status.Config]
-	// leftOut counts what the lists have no room for.
-	leftOut atomic.Pointer[status.LeftOut]
 	// problems are reported by the loop, and published at the end of each pass.
 	problems *problems
 	// events are the latest changes of devices, registrations and configurations.
 	events events
-	// heldError is why held devices are unknown, as it was logged last: a string.
-	heldError atomic.Value
 	// isWaiting is set while this instance has matched the host and waits for another one.
 	isWaiting atomic.Bool
-	// busy is set while the loop runs a pass.
-	busy atomic.Bool
 	// stuck has an element after a pass took as long as stuckAfter.
 	stuck      chan struct{}
 	stuckAfter time.Duration
 	// explain explains resources without devices. It is nil before the first pass.
-	explain atomic.Pointer[explainer]
+	explain atomic.Pointer[func(*config.Resource) string]
 }
 
 // New loads the configuration and prepares everything that can fail before the first device is
-// served. Its errors name the flag to change. At the same time it begins to scan the host, until
-// ctx is cancelled: most of the time until the first list is the time of that scan.
-func New(ctx context.Context, options Options) (_ *Agent, err error) {
+// served. Its errors name the flag to change.
+func New(options Options) (_ *Agent, err error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
@@ -212,45 +200,31 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.page.stuck = make(chan struct{}, 1)
 	a.page.stuckAfter = stuckAfter
 	a.page.host, _ = os.Hostname()
-	if a.page.host == "(none)" { // the kernel's default, UTS_NODENAME in include/linux/uts.h
-		a.page.host = ""
-	}
-	// With a capacity of 1, the goroutine of the scan ends even if New fails and nobody receives.
-	a.host.first = make(chan firstScan, 1)
 	a.host.scanner = inventory.New(p.Inventory())
-	a.host.paths = newHostPaths(p)
+	a.host.paths = newHostPaths(p, a.wake)
 	a.host.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log})
-	ctx, a.host.cancel = context.WithCancel(ctx)
-	// Every return below sets err, so an error ends what was started before it.
-	defer func() {
-		if err != nil {
-			a.host.cancel()
-			a.host.running.Wait()
-		}
-	}()
-	// The scan reads the host after the watches are in place, see scanFirst.
-	a.host.running.Go(func() {
-		_ = a.host.watcher.Run(ctx) // always nil
-	})
-	a.host.running.Go(func() {
-		a.host.scanFirst(ctx, p.StateDir)
-	})
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
 	a.takeTurn()
+	// Every return below sets err.
 	defer func() {
-		if err != nil {
-			a.turn.close()
+		if err == nil {
+			return
+		}
+		a.turn.close()
+		if a.page.listener != nil {
+			_ = a.page.listener.Close()
 		}
 	}()
+	if err := a.listen(); err != nil {
+		return nil, err
+	}
+	// This counts a try of the configuration, which no other mistake above should cost.
 	if a.reader, a.found.reading, err = newReader(options, a.found.hasWrites); err != nil {
 		return nil, err
 	}
 	a.showConfig()
-	if err := a.listen(); err != nil {
-		return nil, errors.Join(err, a.reader.Trial.End())
-	}
 	a.page.metrics.CountLoad(a.found.reading.Err)
 	a.host.specs = watch.NewFiles("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
@@ -278,6 +252,7 @@ func (a *Agent) takeTurn() {
 		a.found.lockErr = err
 		a.found.hasWrites = true
 	}
+	a.found.hasPredecessor = !a.found.hasWrites || a.turn.isTaken(answers)
 }
 
 // showConfig shows the configuration that was read at the start. A broken configuration on disk is an
@@ -328,7 +303,7 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	if !a.found.hasWrites {
 		return nil, errServing(a.options.Paths)
 	}
-	a.outputs.noHealth = true // nobody would keep the directories up to date
+	a.outputs.health.Off = true
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -348,61 +323,33 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	return made.names, made.err
 }
 
-// hints say what to change, by flag. In a pod nobody sets flags, so the hint names the part of the
+// hints say what to change, by flag. In a pod nobody sets flags, so that a hint also names the part of the
 // DaemonSet behind the flag and its value in the chart.
-var hints = map[string]struct{ pod, host string }{
-	"config": {
-		pod:  `volume "config" of the DaemonSet: the ConfigMap wants a key that ends in .toml; config or existingConfigMap in the chart's values`,
-		host: "write one, or name another file or directory with --config; generic-dp check reports what is wrong with it",
-	},
-	"kubelet-dir": {
-		pod:  `volume "device-plugins" of the DaemonSet, paths.devicePlugins in the chart's values, is the kubelet's directory on the host`,
-		host: "it is where the kubelet keeps kubelet.sock; distributions may have it elsewhere, such as /var/snap/microk8s/common/var/lib/kubelet/device-plugins",
-	},
-	"run-dir": {pod: `volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`},
-	"state-dir": {
-		pod:  `volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`,
-		host: "make room in the directory and make it writable, or name another one with --state-dir; it is tried again with the next change",
-	},
-	"cdi-dir": {
-		pod:  `volume "cdi" of the DaemonSet: cdi.enabled in the chart's values mounts cdi.directory, which container.cdi needs`,
-		host: "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule",
-	},
-	"nfd-dir": {
-		pod:  `volume "nfd" of the DaemonSet: nfd.directory in the chart's values is a hostPath that can be written`,
-		host: "it is the features.d that Node Feature Discovery reads, and exists",
-	},
-	"device-info-dir": {
-		pod:  `a volume of the DaemonSet, extraVolumes in the chart's values, is a hostPath that can be written`,
-		host: "create the directory, or name that of Multus with --device-info-dir: /var/run/k8s.cni.cncf.io/devinfo/dp as a rule",
-	},
-	"cgroup": {
-		pod:  `volume "cgroup" of the DaemonSet is the host's /sys/fs/cgroup, read-only`,
-		host: "it is the host's /sys/fs/cgroup as a rule",
-	},
-	"listen": {
-		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
-		host: "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none",
-	},
+var hints = map[string]string{
+	"config": "write one, or name another file or directory with --config; generic-dp check reports what is wrong with it; " +
+		`in a pod, volume "config" of the DaemonSet: the ConfigMap wants a key that ends in .toml; config or existingConfigMap in the chart's values`,
+	"kubelet-dir": "it is where the kubelet keeps kubelet.sock; distributions may have it elsewhere, such as /var/snap/microk8s/common/var/lib/kubelet/device-plugins; " +
+		`in a pod, volume "device-plugins" of the DaemonSet, paths.devicePlugins in the chart's values`,
+	"run-dir": `in a pod, volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`,
+	"state-dir": "make room in the directory and make it writable, or name another one with --state-dir; it is tried again with the next change; " +
+		`in a pod, volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`,
+	"cdi-dir": "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule; " +
+		`in a pod, volume "cdi" of the DaemonSet: cdi.enabled in the chart's values mounts cdi.directory`,
+	"nfd-dir": "it is the features.d that Node Feature Discovery reads, and exists; " +
+		`in a pod, volume "nfd" of the DaemonSet: nfd.directory in the chart's values is a hostPath that can be written`,
+	"device-info-dir": "create the directory, or name that of Multus with --device-info-dir: /var/run/k8s.cni.cncf.io/devinfo/dp as a rule; " +
+		"in a pod, a volume of the DaemonSet, extraVolumes in the chart's values, is a hostPath that can be written",
+	"cgroup": `it is the host's /sys/fs/cgroup as a rule; in a pod, volume "cgroup" of the DaemonSet, read-only`,
+	"listen": "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none; " +
+		`in a pod, port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
 }
 
-// hint says what to change about a flag. It is empty if that is unknown. Flags without an entry in
-// hints have none.
-func (o Options) hint(flag string) string {
-	if o.InPod {
-		return hints[flag].pod
+// withHint adds the hint of a flag to an error, on a line of its own. It returns nil for nil.
+func withHint(err error, flag string) error {
+	if err == nil {
+		return nil
 	}
-	return hints[flag].host
-}
-
-// withHint adds the hint of a flag to an error about it, on a line of its own. It returns nil for
-// nil.
-func (o Options) withHint(err error, flag string) error {
-	hint := o.hint(flag)
-	if err == nil || hint == "" {
-		return err
-	}
-	return fmt.Errorf("%w\n  hint: %s", err, hint)
+	return fmt.Errorf("%w\n  hint: %s", err, hints[flag])
 }
 
 // prepare checks and makes the directories that serving requires. A writable state directory is
@@ -413,7 +360,7 @@ func (o Options) prepare() error {
 		return fmt.Errorf("--run-dir: %q is not an absolute path", p.RunDir)
 	}
 	if err := makeRunDir(p); err != nil {
-		return o.withHint(err, "run-dir")
+		return err
 	}
 	if !o.hasKubelet() {
 		return nil
@@ -426,7 +373,7 @@ func (o Options) prepare() error {
 	_, err := os.Stat(p.KubeletDir)
 	if o.InPod && errors.Is(err, fs.ErrNotExist) {
 		// A volume that is not mounted at the start never will be.
-		return o.withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir")
+		return withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir")
 	}
 	// Outside a pod, the kubelet sees the same links as this process.
 	if !o.InPod {
@@ -437,22 +384,17 @@ func (o Options) prepare() error {
 		return nil // without /proc there are no containers
 	}
 	defer mounts.Close()
-	return o.withHint(output.CheckMount(p.RunDir, mounts), "run-dir")
+	return withHint(output.CheckMount(p.RunDir, mounts), "run-dir")
 }
 
-// listen takes the address of metrics and status. It does nothing if there is no address. If
-// another instance with the same run directory serves there, the error names it.
+// listen takes the address of metrics and status. It does nothing if there is no address.
 func (a *Agent) listen() (err error) {
 	if a.options.Listen == "" {
 		return nil
 	}
 	a.page.listener, err = status.Listen(a.options.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		holder := readInstance(filepath.Join(a.options.Paths.RunDir, lockName))
-		if holder.PID != 0 && holder.Listen == a.options.Listen {
-			err = fmt.Errorf("%w: PID %d on %s serves there", err, holder.PID, holder.Hostname)
-		}
-		return a.options.withHint(err, "listen")
+		return withHint(err, "listen")
 	}
 	if err == nil {
 		a.page.metrics = status.New(a)

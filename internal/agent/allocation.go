@@ -13,14 +13,11 @@ import (
 	"github.com/generic-dp/generic-dp/internal/holds"
 )
 
-// Blocks reports whether Allocate may block. Then the plugin limits the time of the call.
-func (r *resource) Blocks() bool { return r.now.Load().blocks || !r.gate.isOpen() }
-
 // Allocate returns the response for a container with these slots. The kubelet keeps it for the life
 // of the pod, so everything in it is checked now. ids has at least one slot. The error names the
 // device and the reason.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
-	leave, err := r.gate.enter(ctx)
+	leave, err := r.agent.gate.enter(ctx)
 	if err != nil {
 		return device.Response{}, err
 	}
@@ -42,11 +39,11 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 		}
 		o.Amounts = amounts[o.ID]
 	}
-	if r.dra != nil {
+	if r.byDRA {
 		return r.respond(offers) // the driver records claims
 	}
 	// This may wait until the containers of the former pod have ended.
-	cancel, err := r.book.Grant(ctx, r.slotsOf(offers, ids))
+	cancel, err := r.agent.book.Grant(ctx, r.slotsOf(offers, ids))
 	if err != nil {
 		return device.Response{}, err
 	}
@@ -77,8 +74,9 @@ func (r *resource) respond(offers []device.Offer) (device.Response, error) {
 	if err != nil {
 		return device.Response{}, err
 	}
-	for _, m := range cdi.HealthMounts(offers, r.health.Path) {
-		if err := r.health.Make(m.HostPath); err != nil {
+	health := r.agent.outputs.health
+	for _, m := range cdi.HealthMounts(offers, health.Path) {
+		if err := health.Make(m.HostPath); err != nil {
 			return device.Response{}, fmt.Errorf("container.health_dir: %w", err)
 		}
 		response.Mounts = append(response.Mounts, m)
@@ -92,7 +90,7 @@ func (r *resource) respond(offers []device.Offer) (device.Response, error) {
 func (r *resource) checkNets(o *device.Offer) error {
 	for _, n := range o.Nets {
 		if err := r.checkNet(n.HostName); err != nil {
-			r.rescan.send() // the list changes as well
+			r.agent.rescan.send() // the list changes as well
 			return fmt.Errorf("device %q: %w", o.ID, err)
 		}
 	}
@@ -101,7 +99,7 @@ func (r *resource) checkNets(o *device.Offer) error {
 
 // checkNet returns why a network interface cannot move into a container now.
 func (r *resource) checkNet(name string) error {
-	use, err := r.nets.Load().NetUseNow(name)
+	use, err := r.agent.host.latest.Load().NetUseNow(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the network interface %s is in a container already, or gone", name)
 	}
@@ -156,5 +154,6 @@ func (p *published) findSlot(slotID string) (*device.Offer, error) {
 		return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, listed.Reason)
 	}
 	id, _ := device.SplitSlot(slotID)
-	return &p.entries[p.indexOf(id)].Offer, nil
+	i, _ := p.indexOf(id)
+	return &p.entries[i].Offer, nil
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -174,7 +173,7 @@ func (l *loop) publishDRA() {
 		last[v.ID] = v
 	}
 	for _, m := range l.agent.members() {
-		if m.dra == nil {
+		if !m.byDRA {
 			continue
 		}
 		if !m.shown {
@@ -217,7 +216,6 @@ func deviceOf(resource string, e ledger.Entry) dra.Device {
 		Capacity:   e.Offer.Capacity,
 		NUMA:       e.Offer.NUMA,
 		Slots:      e.Offer.Slots,
-		Moves:      len(e.Offer.Nets) > 0,
 		Uses:       holds.DeviceOf(&e.Offer),
 		State:      stateOf(e),
 		Reason:     e.Reason,
@@ -281,7 +279,7 @@ func (d *draDriver) inject(
 		if err == nil {
 			// Allocate checks the devices of one resource against each other. Only a claim mixes
 			// resources.
-			err = places.add(m, one, d.agent.outputs.specs)
+			err = places.add(m.Name, one)
 		}
 		if err != nil {
 			return r, nil, err
@@ -293,40 +291,16 @@ func (d *draDriver) inject(
 	return r, devices, nil
 }
 
-// containerPlaces are the paths and environment variables of a container that several resources
-// use. A place is named as in an error, such as "path /dev/x".
+// containerPlaces are the paths, interfaces and environment variables of a container that several resources
+// use.
 type containerPlaces map[string]struct{ resource, value string }
 
 // add adds the places of the response of a resource, including its CDI entries. It is an error if
 // two resources use one place with different values.
-func (c containerPlaces) add(m *resource, r device.Response, specs *cdi.Writer) error {
-	resource := m.Name
-	places := map[string]string{}
-	if dir := m.now.Load().config.Container.HealthDir; dir != "" {
-		// The directories of several devices are below it.
-		places["path "+dir] = "health of " + resource
-	}
+func (c containerPlaces) add(resource string, r device.Response) error {
+	places := maps.Clone(r.Places)
 	for key, value := range r.Env {
 		places["environment variable "+key] = value
-	}
-	for _, m := range r.Mounts {
-		places["path "+m.ContainerPath] = m.HostPath
-	}
-	for _, name := range r.CDI {
-		// The contents of a foreign CDI device are not known here.
-		if kind, _, _ := strings.Cut(name, "="); kind != resource {
-			continue
-		}
-		edits := specs.Edits(name)
-		if edits == nil {
-			return fmt.Errorf("device %q: its CDI spec below --cdi-dir does not have it", name)
-		}
-		for _, n := range edits.DeviceNodes {
-			places["path "+n.Path] = n.HostPath
-		}
-		for _, m := range edits.Mounts {
-			places["path "+m.ContainerPath] = m.HostPath
-		}
 	}
 	// The order makes the error stable if there are several conflicts.
 	for _, place := range slices.Sorted(maps.Keys(places)) {
@@ -344,7 +318,7 @@ func (c containerPlaces) add(m *resource, r device.Response, specs *cdi.Writer) 
 // resource is nil if there is none.
 func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 	for _, m := range s {
-		if m.dra == nil {
+		if !m.byDRA {
 			continue
 		}
 		for _, e := range m.now.Load().entries {
@@ -374,7 +348,7 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 // device.
 func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
 	return func(c cdi.Claim) bool {
-		return slices.ContainsFunc(c.AllDevices(), func(d device.Ref) bool {
+		return slices.ContainsFunc(c.Devices(), func(d device.Ref) bool {
 			return slices.ContainsFunc(listed[dra.DeviceName(d.ID)], func(h podresources.Holder) bool {
 				return h.Namespace == c.Namespace && h.Claim == c.Name
 			})

@@ -33,14 +33,14 @@ func TestDerivedNames(t *testing.T) {
 	var c clock
 	a, stop := n.serveBy(&c)
 	<-a.Settled()
-	if got := a.Names(); len(got) != 0 {
+	if got := served(a); len(got) != 0 {
 		t.Errorf("resources %v before there is a device", got)
 	}
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.untilListed(first, []string{idA}, nil)
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	n.untilListed(second, []string{idB}, nil)
-	if got := a.Names(); !slices.Equal(got, []string{second, first}) {
+	if got := served(a); !slices.Equal(got, []string{second, first}) {
 		t.Errorf("resources %v", got)
 	}
 	resp, err := n.kubelet.Allocate(context.Background(), second, idB)
@@ -71,7 +71,7 @@ func TestDerivedNames(t *testing.T) {
 	c.forward(time.Hour)
 	a.Reload()
 	n.until("the end of the resource", func() bool { return len(n.kubelet.Connected(second)) == 0 })
-	n.eventually("the other one alone", func() bool { return slices.Equal(a.Names(), []string{first}) })
+	n.eventually("the other one alone", func() bool { return slices.Equal(served(a), []string{first}) })
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	n.until("the resource that is back", func() bool { return n.kubelet.Count(second).Allocatable == 1 })
 }
@@ -158,7 +158,7 @@ func TestAllow(t *testing.T) {
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	stop()
 	n.options.Allow.Mounts = nil
-	if _, err := agent.New(n.Context(), n.options); err == nil || !strings.Contains(err.Error(), "--allow") {
+	if _, err := agent.New(n.options); err == nil || !strings.Contains(err.Error(), "--allow") {
 		t.Errorf("New: %v, want a problem that names --allow", err)
 	}
 }
@@ -174,7 +174,7 @@ func TestForeignResourceIsNotServed(t *testing.T) {
 	n.passes(a)
 	n.addNodes("r-b")
 	n.untilListed("example.com/r-b", []string{"r-b"}, nil)
-	if got := a.Names(); !slices.Equal(got, []string{"example.com/r-a", "example.com/r-b"}) {
+	if got := served(a); !slices.Equal(got, []string{"example.com/r-a", "example.com/r-b"}) {
 		t.Errorf("serves %v", got)
 	}
 }

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"cmp"
+	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,28 +23,17 @@ func Answers(t testing.TB, p Paths) (release func(), isOurs bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(other.close)
-	isOurs, err = other.take(answers)
+	isOurs, err = other.set(answers, alone)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return other.close, isOurs
 }
 
-// Busy reports whether the loop runs a pass.
-func (a *Agent) Busy() bool { return a.page.busy.Load() }
-
-// Remembers reports whether the pod with this UID is known to hold a
-// slot.
+// Remembers reports whether the file of the book of holds has the pod with this UID.
 func (a *Agent) Remembers(uid string) bool {
-	view := a.book.View()
-	for _, id := range view.HeldIDs() {
-		for _, h := range view.Slots(id) {
-			if h.Pod == uid {
-				return true
-			}
-		}
-	}
-	return false
+	text, _ := os.ReadFile(a.book.Journal)
+	return strings.Contains(string(text), `"`+uid+`"`)
 }
 
 // SetAnswerWithin replaces how long a prepare may wait, before Run.

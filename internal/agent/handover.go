@@ -2,13 +2,9 @@ package agent
 
 import (
 	"context"
-	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/matchers"
 )
 
 const (
@@ -39,12 +35,12 @@ func (a *Agent) standBy(ctx context.Context) error {
 	if a.found.hasWrites {
 		return nil
 	}
-	predecessor := readInstance(filepath.Join(a.options.Paths.RunDir, lockName))
-	attributes := append([]any{"run_dir", a.options.Paths.RunDir}, predecessor.attributes()...)
-	a.log.Info("another instance serves: waiting for it to end", attributes...)
+	predecessor := signature(a.options.Paths.RunDir)
+	log := a.log.With("run_dir", a.options.Paths.RunDir, "instance", predecessor)
+	log.Info("another instance serves: waiting for it to end")
 	began := time.Now()
 	// A third instance is not Ready, so that an update ends at the second one.
-	err := within(ctx, a.turn.await(waits))
+	err := within(ctx, a.turn.await(waits, alone))
 	if err != nil {
 		return err
 	}
@@ -54,21 +50,20 @@ func (a *Agent) standBy(ctx context.Context) error {
 		defer close(rehearsed)
 		a.rehearse(ctx, served)
 	}()
-	hasWrites := a.turn.await(writes)
+	hasWrites := a.turn.await(writes, alone)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-hasWrites:
 	case <-rehearsed:
 		a.page.isWaiting.Store(true)
-		a.page.events.add("", "", "ready, and waits for the instance "+predecessor.String()+" to end")
+		a.page.events.add("", "", "ready, and waits for the instance that serves ("+predecessor+") to end")
 		err = within(ctx, hasWrites)
 	}
 	if err != nil {
 		return err
 	}
-	attributes = append(attributes, "waited_seconds", time.Since(began).Seconds())
-	a.log.Info("this instance serves now", attributes...)
+	log.Info("this instance serves now", "waited_seconds", time.Since(began).Seconds())
 	a.takeOver()
 	return nil
 }
@@ -83,24 +78,14 @@ func within(ctx context.Context, closed <-chan struct{}) error {
 	}
 }
 
-// rehearse scans and matches the host once, after the first scan, which it leaves to the loop.
+// rehearse scans and matches the host once, and writes nothing.
 func (a *Agent) rehearse(ctx context.Context, served *config.Config) {
-	select {
-	case <-ctx.Done():
-		return
-	case first := <-a.host.first:
-		defer func() {
-			a.host.first <- first
-		}()
-	}
 	for ctx.Err() == nil {
-		o := a.host.scan(ctx, matchers.UsesNets(served), byEvents)
-		if o.err == nil {
-			foreign := sync.OnceValue(a.outputs.foreign.Read)
-			_ = view(served, o.host, foreign, ledger.Decisions{}, a.options)
+		_, err := Scan(ctx, served, a.options)
+		if err == nil {
 			return
 		}
-		a.log.Warn("host can't be scanned", "err", o.err)
+		a.log.Warn("host can't be scanned", "err", err)
 		sleep(ctx, retryAfter)
 	}
 }
@@ -121,7 +106,7 @@ func (a *Agent) takeOver() {
 // succeed answers the kubelet as soon as the predecessor does not any more. It lets the predecessor
 // know when the kubelet has all registrations of this instance.
 func (a *Agent) succeed(ctx context.Context) error {
-	mayAnswer := a.turn.await(answers)
+	mayAnswer := a.turn.await(answers, alone)
 	select {
 	case <-ctx.Done():
 		return nil
@@ -129,20 +114,22 @@ func (a *Agent) succeed(ctx context.Context) error {
 	case <-a.announced:
 	case <-time.After(handoverWithin):
 	}
-	a.turn.share(waits)
+	_, _ = a.turn.set(waits, shared) // the kubelet calls this instance
 	if within(ctx, mayAnswer) != nil || within(ctx, a.holdsLoaded) != nil {
 		return nil
 	}
-	if !a.found.hasWrites {
-		a.loadHolds(ctx) // the predecessor has granted devices since
+	if a.found.hasPredecessor {
+		a.loadHolds(ctx, true) // the predecessor has granted devices since
 	}
 	a.gate.open()
 	// The predecessor keeps its share until its streams have ended.
-	if within(ctx, a.turn.await(waits)) != nil {
+	if within(ctx, a.turn.await(waits, alone)) != nil {
 		return nil
 	}
-	a.turn.release(waits)
-	a.predecessorEnded.send()
+	_, _ = a.turn.set(waits, none)
+	if a.found.hasPredecessor {
+		a.predecessorEnded.send()
+	}
 	return nil
 }
 
@@ -150,16 +137,16 @@ func (a *Agent) succeed(ctx context.Context) error {
 // when the streams of this instance may end. ctx ends if this instance cannot answer any more.
 func (a *Agent) handOver(ctx context.Context) {
 	a.kubelet.Retire()
-	a.turn.release(writes)
+	_, _ = a.turn.set(writes, none)
 	select {
 	case <-ctx.Done():
-	case <-a.turn.awaitShared(waits):
+	case <-a.turn.await(waits, shared):
 	case <-time.After(handoverWithin):
 	}
 	// A call that does not end keeps the right until the end of the process.
 	if a.gate.close(drainWithin) {
-		a.book.Save()
-		a.turn.release(answers)
+		a.book.Retire()
+		_, _ = a.turn.set(answers, none)
 		sleep(ctx, answeredWithin)
 	}
 	a.endStreams(ctx)

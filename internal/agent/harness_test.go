@@ -78,7 +78,7 @@ func (n *node) serve() (a *agent.Agent, stop func()) {
 
 func (n *node) start(o agent.Options) (a *agent.Agent, stop func()) {
 	n.Helper()
-	a, err := agent.New(n.Context(), o)
+	a, err := agent.New(o)
 	must(n, err)
 	a.SetAnswerWithin(n.answerWithin)
 	a.SetStartWithin(n.startWithin)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
@@ -34,13 +35,37 @@ func (n *node) untilReason(a *agent.Agent, resource, id, want string) {
 	}
 }
 
+// devices are the devices of a resource in the status, by ID. While a resource moves between the APIs,
+// they are the ones of the API that it had.
+func devices(a *agent.Agent, resource string) map[string]status.Device {
+	found := map[string]status.Device{}
+	for _, r := range a.Status(context.Background()).Resources {
+		if r.Name != resource {
+			continue
+		}
+		for _, d := range r.Devices {
+			found[d.ID] = d
+		}
+	}
+	return found
+}
+
 // reasons are why devices of a resource are not healthy, by ID.
 func reasons(a *agent.Agent, resource string) map[string]string {
 	found := map[string]string{}
-	for _, e := range a.Entries(resource) {
-		found[e.Offer.ID] = e.Reason
+	for id, d := range devices(a, resource) {
+		found[id] = d.Reason
 	}
 	return found
+}
+
+// served are the names of the served resources.
+func served(a *agent.Agent) []string {
+	var names []string
+	for _, r := range a.Status(context.Background()).Resources {
+		names = append(names, r.Name)
+	}
+	return names
 }
 
 // While an attribute is wrong, the device is Unhealthy with that reason, and keeps its

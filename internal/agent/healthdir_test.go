@@ -106,7 +106,7 @@ func TestHealthHoldEndsByItself(t *testing.T) {
 	n := newNode(t, followed)
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	a, err := agent.New(n.Context(), n.options)
+	a, err := agent.New(n.options)
 	must(t, err)
 	a.SetHealthHold(time.Second)
 	n.run(a)
@@ -283,7 +283,7 @@ func TestHealthDirOfASpec(t *testing.T) {
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	dir := func(ids string) string { return filepath.Join(n.options.Paths.RunDir, "health", ids) }
-	once, err := agent.New(n.Context(), n.options)
+	once, err := agent.New(n.options)
 	must(t, err)
 	if _, err := once.Once(context.Background()); err != nil {
 		t.Fatal(err)

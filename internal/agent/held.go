@@ -34,21 +34,21 @@ func (a *Agent) newBook() *holds.Book {
 		NewPods: func() {
 			a.dra.plugin.NewPods()
 		},
-		CgroupHint: a.options.hint("cgroup"),
+		CgroupHint: hints["cgroup"],
 		Log:        a.log,
 	}
 	return holds.New(o)
 }
 
 // listHeld queries the kubelet for the held slots and the names of their pods, "NAMESPACE/NAME". If
-// several containers hold a slot, one of their pods is named. It removes the claims that have ended,
+// several containers hold a slot, one of their pods is named. The driver removes the claims that have ended,
 // of which the kubelet may have lost its state.
 func (a *Agent) listHeld(ctx context.Context) (map[string]string, error) {
 	list, err := a.pods.client.Holders(ctx, a.now())
 	if err != nil {
 		return nil, err
 	}
-	a.dra.plugin.Sweep(ctx, lists(list[dra.Driver]))
+	a.dra.plugin.Sweep(lists(list[dra.Driver]))
 	held := map[string]string{}
 	for _, ids := range list {
 		for id, holders := range ids {
@@ -69,9 +69,9 @@ func (a *Agent) listAgain() {
 }
 
 // loadHolds reads the holds of earlier instances, and the claims that they have prepared. The files of
-// claims are ours, so that they are known without the kubelet.
-func (a *Agent) loadHolds(ctx context.Context) {
-	a.book.Load(ctx)
+// claims are ours, so that they are known without the kubelet. mayAnswer is set if no other instance answers.
+func (a *Agent) loadHolds(ctx context.Context, mayAnswer bool) {
+	a.book.Load(ctx, mayAnswer)
 	if a.options.hasKubelet() {
 		a.dra.plugin.Load()
 	}

@@ -15,34 +15,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
-// An I2C bus that is the last of its hardware has another ID, which no container gets while
-// one holds the bus.
-func TestHeldI2CBusLosesItsSibling(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"i2c\"\nmatch = { glob = \"/dev/i2c-*\", dangerous = true }\n[[resource]]\nname = \"event\"\nmatch.glob = \"/dev/event-*\"\n")
-	n.options.Allow.Dangerous = true
-	card := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:02.0", Vendor: "8086", Device: "9a49", Class: "030000", Driver: "i915"})
-	add := func(bus, adapter string) (dir string) {
-		dir = bus + "/i2c-dev/" + bus
-		return n.host.AddNode(card, sysfstest.Node{Name: bus, Subsystem: "i2c-dev", Dir: dir, Attrs: map[string]string{dir + "/name": adapter}})
-	}
-	add("i2c-5", "gmbusA")
-	sibling := add("i2c-6", "gmbusB")
-	n.serve()
-	const a, b = "0000:00:02.0:i2c:gmbusA", "0000:00:02.0:i2c:gmbusB"
-	n.untilListed("example.com/i2c", []string{a, b}, nil)
-	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/i2c"}, a)
-	n.host.Remove(sibling)
-	for i := range 3 { // passes of the loop
-		n.event()
-		n.until("event", func() bool {
-			events, _ := n.kubelet.Latest("example.com/event")
-			return len(events.Healthy()) == i+1
-		})
-		n.untilListed("example.com/i2c", nil, []string{a, b})
-	}
-}
-
 // An I2C bus that is no longer the only one of its hardware has another ID, too. The ID by
 // which a container holds it never goes to the other bus, whichever number that has.
 func TestHeldI2CBusGetsASibling(t *testing.T) {

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An error names the flag, and has a hint; in a pod that names the part of the manifest
-// and the value of the chart.
+// An error names the flag, and has a hint that also names the value of the chart.
 func TestErrorsHaveHints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -28,37 +27,41 @@ func TestErrorsHaveHints(t *testing.T) {
 	}
 	defer taken.Close()
 	good := Paths{RunDir: ownDir(t), KubeletDir: empty}
-	with := func(change func(*Paths)) func(bool) error {
+	prepare := func(change func(*Paths)) func() error {
 		p := good
 		change(&p)
-		return func(inPod bool) error { return Options{Paths: p, InPod: inPod}.prepare() }
+		return func() error { return Options{Paths: p, InPod: true}.prepare() }
 	}
 	for _, tc := range []struct {
 		name, flag string
-		fail       func(inPod bool) error
-		pod, host  string // what the error has; host is empty where there is none
+		fail       func() error
+		want       []string // what the hint names, for a host and for a pod
 	}{
-		{"no kubelet directory", "--kubelet-dir: ", with(func(p *Paths) { p.KubeletDir += "/none" }), "paths.devicePlugins", ""},
-		{"run directory of the pod's own", "--run-dir: ", with(func(*Paths) {}), "paths.run", ""},
-		{"run directory", "--run-dir: ", with(func(p *Paths) { p.RunDir = file + "/x" }), "paths.run", "not a directory"},
-		{"ConfigMap without a key", "--config: ", func(inPod bool) error {
-			_, _, err := newReader(Options{Config: empty, InPod: inPod}, false)
+		{"no kubelet directory", "--kubelet-dir: ", prepare(func(p *Paths) { p.KubeletDir += "/none" }), []string{"microk8s", "paths.devicePlugins"}},
+		{"run directory of the pod's own", "--run-dir: ", prepare(func(*Paths) {}), []string{"paths.run"}},
+		{"run directory", "--run-dir: ", prepare(func(p *Paths) { p.RunDir = file + "/x" }), []string{"not a directory", "paths.run"}},
+		{"ConfigMap without a key", "--config: ", func() error {
+			_, _, err := newReader(Options{Config: empty}, false)
 			return err
-		}, "existingConfigMap", "generic-dp check"},
-		{"port", "--listen: ", func(inPod bool) error {
-			return (&Agent{options: Options{Listen: taken.Addr().String(), InPod: inPod}}).listen()
-		}, "listen.port", "generic-dp status"},
+		}, []string{"generic-dp check", "existingConfigMap"}},
+		{"port", "--listen: ", func() error {
+			return (&Agent{options: Options{Listen: taken.Addr().String()}}).listen()
+		}, []string{"generic-dp status", "listen.port"}},
 	} {
-		for inPod, want := range map[bool]string{true: tc.pod, false: tc.host} {
-			switch err := tc.fail(inPod); {
-			case want == "" && err != nil:
-				t.Errorf("%s, in a pod %t: %v, want no error", tc.name, inPod, err)
-			case want != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.flag) || !strings.Contains(err.Error(), want)):
-				t.Errorf("%s, in a pod %t: %v, want %s with %q", tc.name, inPod, err, tc.flag, want)
-			case want != "" && inPod && !strings.Contains(err.Error(), "\n  hint: "):
-				t.Errorf("%s: %v, want a hint", tc.name, err)
+		err := tc.fail()
+		if err == nil || !strings.HasPrefix(err.Error(), tc.flag) || strings.Count(err.Error(), "\n  hint: ") != 1 {
+			t.Errorf("%s: %v, want %s and a hint", tc.name, err, tc.flag)
+			continue
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", tc.name, err, want)
 			}
 		}
+	}
+	// Outside a pod, the kubelet sees the same directories.
+	if err := (Options{Paths: good}).prepare(); err != nil {
+		t.Error(err)
 	}
 }
 

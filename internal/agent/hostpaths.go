@@ -25,8 +25,6 @@ type hostPaths struct {
 	paths Paths
 	// searches are by a key that identifies the search.
 	searches *slow.Last[string, foundPaths]
-	// answered says that a search has returned too late whose result no match has used.
-	answered signal
 }
 
 // foundPaths is the result of a search. If it is not complete, the search was cut off.
@@ -35,19 +33,17 @@ type foundPaths struct {
 	complete bool
 }
 
-// newHostPaths returns a hostPaths without any late result.
-func newHostPaths(paths Paths) *hostPaths {
-	h := &hostPaths{
-		paths:    paths,
-		answered: newSignal(),
-	}
+// newHostPaths returns a hostPaths without any late result. late has a value when a search has returned too
+// late whose result no match has used.
+func newHostPaths(paths Paths, late signal) *hostPaths {
+	h := &hostPaths{paths: paths}
 	h.searches = slow.NewLast[string, foundPaths](slow.Patience{
 		ForOne:   searchFor,
 		ForAll:   waitInAll,
 		Brief:    blockedFor,
 		Limit:    maxSearches,
 		OnlyLate: true,
-		Late:     h.answered.send,
+		Late:     late.send,
 	})
 	return h
 }

@@ -144,7 +144,7 @@ func TestSpecsOnce(t *testing.T) {
 	t.Parallel()
 	n := newHost(t, zigbee)
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	a, err := agent.New(n.Context(), n.options)
+	a, err := agent.New(n.options)
 	must(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -160,7 +160,7 @@ func TestSpecsOnce(t *testing.T) {
 	stop()
 	health := filepath.Join(n.options.Paths.RunDir, "health")
 	must(t, os.RemoveAll(health))
-	a, err = agent.New(n.Context(), n.options)
+	a, err = agent.New(n.options)
 	must(t, err)
 	_, err = a.Once(ctx)
 	must(t, err)
@@ -170,33 +170,9 @@ func TestSpecsOnce(t *testing.T) {
 
 	serving, _ = n.serve()
 	<-serving.Settled()
-	a, err = agent.New(n.Context(), n.options)
+	a, err = agent.New(n.options)
 	must(t, err)
 	if _, err := a.Once(ctx); err == nil || !strings.Contains(err.Error(), "an instance is serving") {
 		t.Errorf("Once beside an instance that serves: %v, want a refusal", err)
-	}
-}
-
-// A kind that another program's spec has taken is free when that file goes, which is an
-// event: nothing is tried again meanwhile.
-func TestTakenKind(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, parts("r container.cdi = true"))
-	n.addNodes("r-a")
-	foreign := filepath.Join(n.options.Paths.CDIDir, "foreign.json")
-	spec := `{"cdiVersion": "0.5.0", "kind": "example.com/r", "devices": [{"name": "x", "containerEdits": {"env": ["A=b"]}}]}`
-	must(t, os.MkdirAll(filepath.Dir(foreign), 0o700))
-	must(t, os.WriteFile(foreign, []byte(spec), 0o600))
-	a, _ := n.serve()
-	n.untilListed("example.com/r", nil, []string{"r-a"})
-	n.eventually("a problem that names the file", func() bool {
-		problems := a.Status(t.Context()).Problems
-		return len(problems) == 1 && strings.Contains(problems[0].Reason, "is taken by "+foreign)
-	})
-	must(t, os.Remove(foreign))
-	began := time.Now()
-	n.untilListed("example.com/r", []string{"r-a"}, nil)
-	if took := time.Since(began); took > 9*time.Second { // a timer would take ten
-		t.Errorf("listed %v after the file was removed: by a timer", took)
 	}
 }

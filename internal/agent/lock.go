@@ -39,18 +39,12 @@ func makeRunDir(p Paths) error {
 	if exists || errors.Is(err, unix.EROFS) {
 		return nil
 	}
-	return fmt.Errorf("--run-dir: %w", err)
+	return withHint(fmt.Errorf("--run-dir: %w", err), "run-dir")
 }
 
-// errServing is why a command refuses to run beside an instance. It names the instance if the lock
-// file has its identity.
+// errServing is why a command refuses to run beside an instance.
 func errServing(p Paths) error {
-	path := filepath.Join(p.RunDir, lockName)
-	holder := readInstance(path)
-	if holder.PID == 0 {
-		return fmt.Errorf("an instance is serving: it holds %s", path)
-	}
-	return fmt.Errorf("an instance is serving: PID %d on %s holds %s", holder.PID, holder.Hostname, path)
+	return fmt.Errorf("an instance is serving (%s): it holds %s", signature(p.RunDir), filepath.Join(p.RunDir, lockName))
 }
 
 // Serving reports whether an instance is serving with these paths. It must not make the lock file,

@@ -12,7 +12,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/output"
-	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -38,11 +37,15 @@ type loop struct {
 
 	// config is the served configuration. It is never changed, only replaced.
 	config *config.Config
+	trial  configuration.Trial
 
 	// The fields below are grouped by subject. The methods of the loop use all of them.
 	// start is when this instance began to serve.
 	start time.Time
-	last  lastScan
+	// last is the last scan that succeeded, and scanErr is why a later one failed: announced changes are
+	// pending.
+	last    hostScan
+	scanErr error
 	// prober runs the health checks in its own goroutines, and keeps their last results.
 	prober *health.Prober
 	memory memory
@@ -56,13 +59,6 @@ type loop struct {
 	// labels are the writes of the labels of the node.
 	labels slow.Calls[string, error]
 	life   life
-}
-
-// lastScan is the last scan that succeeded.
-type lastScan struct {
-	hostScan
-	// err is why a later scan failed: announced changes are pending.
-	err error
 }
 
 // pace is when the next pass runs.
@@ -114,7 +110,7 @@ func newLoop(a *Agent, running phases) *loop {
 				a.page.stuck <- struct{}{}
 			}),
 		},
-		saves: newSaver(),
+		saves: newSaver(a.wake),
 		life: life{
 			phases: running,
 			ended:  map[string]chan struct{}{},
@@ -124,25 +120,31 @@ func newLoop(a *Agent, running phases) *loop {
 	l.labels.Late = func(string) {
 		a.wake.send()
 	}
-	a.reader.Trial.Serve(a.found.reading)
+	l.trial.Serve(a.found.reading)
 	return l
 }
 
 // trigger is what starts a pass of the loop.
 type trigger struct {
-	// scan is why the host should be scanned first. Empty means no scan.
-	scan status.ScanReason
+	scan scope
 	// limited is set if the limiter may delay the pass.
 	limited bool
 	// apply applies what has changed at the beginning of the pass. It may be nil.
 	apply func()
 }
 
-// byEvents stands for a reason that the batch of events determines.
-const byEvents status.ScanReason = "events"
+// scope is what a pass scans first.
+type scope int
 
-// run runs a pass for the first scan and for each trigger until ctx is cancelled. It returns nil,
-// and is called once, in its own goroutine of the group.
+const (
+	nothing scope = iota
+	// announced is what the kernel has announced.
+	announced
+	whole
+)
+
+// run runs a pass for each trigger until ctx is cancelled. The first one is the host watcher, when its
+// watches are in place. It returns nil, and is called once, in its own goroutine of the group.
 func (l *loop) run(ctx context.Context) error {
 	defer close(l.life.done)
 	defer l.pace.timer.Stop()
@@ -153,14 +155,14 @@ func (l *loop) run(ctx context.Context) error {
 	})
 	l.life.passing.Go(l.prober.Run)
 	l.life.passing.Go(l.saves.run)
-	for t, ok := l.begin(ctx); ok; t, ok = l.next(ctx) {
+	l.begin(ctx)
+	for t, ok := l.next(ctx); ok; t, ok = l.next(ctx) {
 		began := time.Now()
-		l.page.busy.Store(true)
 		l.pace.watchdog.Reset(l.page.stuckAfter)
 		l.pace.limiter.began = began
 		wake := l.pass(ctx, t)
 		// Passes without events and without a scan cost little, and do not count.
-		if t.limited || t.scan != "" {
+		if t.limited || t.scan != nothing {
 			l.pace.limiter.record(time.Now())
 		}
 		// The time of the pass replaces an earlier one. A value that is already in the channel of
@@ -170,38 +172,18 @@ func (l *loop) run(ctx context.Context) error {
 			l.pace.timer.Reset(wake.Sub(l.now()))
 		}
 		l.pace.watchdog.Stop()
-		l.page.busy.Store(false)
 	}
 	return nil
 }
 
-// begin waits for the first scan. It returns false at the end of ctx.
-func (l *loop) begin(ctx context.Context) (trigger, bool) {
-	l.page.busy.Store(true)
-	l.pace.watchdog.Reset(l.page.stuckAfter) // also for a scan that hangs
-	// The host is scanned meanwhile.
-	l.agent.loadHolds(ctx)
+// begin reads what earlier instances have left.
+func (l *loop) begin(ctx context.Context) {
+	l.restore()
+	l.agent.loadHolds(ctx, !l.agent.found.hasPredecessor)
 	close(l.agent.holdsLoaded)
 	select {
 	case <-l.agent.holdsChanged: // the first pass sees what was loaded
 	default:
-	}
-	select {
-	case <-ctx.Done():
-		return trigger{}, false
-	// The state is restored before the scan is adopted: the pass compares both.
-	case first := <-l.host.first:
-		scan := first.scanOutcome
-		began := trigger{limited: true, apply: func() {
-			l.adopt(scan, byEvents)
-		}}
-		if !l.agent.found.hasWrites {
-			// Another instance has served since that scan, and has read and numbered what came.
-			first = l.host.loadState(l.options.Paths.StateDir)
-			began.scan = status.ScanFull
-		}
-		l.restore(first)
-		return began, true
 	}
 }
 
@@ -222,19 +204,17 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	case <-ctx.Done():
 		return trigger{}, false
 	case <-l.host.watcher.Changes():
-		return trigger{scan: byEvents, limited: true}, true
+		return trigger{scan: announced, limited: true}, true
 	// Checks change health only, so the host need not be scanned.
 	case <-l.prober.Changes():
 		return trigger{limited: true}, true
-	case <-l.host.paths.answered:
-		return trigger{}, true
 	case <-l.host.scanner.Answered():
-		return trigger{scan: status.ScanRetry}, true
+		return trigger{scan: whole}, true
 	case <-l.agent.rescan:
-		return trigger{scan: status.ScanAllocate}, true
+		return trigger{scan: whole}, true
 	case <-l.pace.timer.C:
-		if l.last.snapshot == nil || l.last.err != nil {
-			return trigger{scan: status.ScanRetry}, true
+		if l.last.snapshot == nil || l.scanErr != nil {
+			return trigger{scan: whole}, true
 		}
 		return trigger{}, true
 	case r := <-l.reader.Readings():
@@ -243,14 +223,12 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		}}, true
 	case <-l.host.specs.Changes(): // reconcile reads them
 		return trigger{}, true
-	// Something changed that the pass reads anyway, such as a registration.
+	// Something changed that the pass reads anyway, such as the result of a save.
 	case <-l.agent.wake:
 		return trigger{}, true
 	// Many claims may come one after the other.
 	case <-l.agent.holdsChanged:
 		return trigger{limited: true}, true
-	case <-l.saves.newResult:
-		return trigger{}, true
 	case <-l.agent.predecessorEnded:
 		return trigger{apply: l.followPredecessor}, true
 	}
@@ -261,37 +239,34 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	defer l.page.problems.endPass()
 	l.page.problems.warn("run-dir", l.agent.found.lockErr, "the run directory can't be used: only devices that need no link can be allocated",
-		"hint", l.options.hint("run-dir"),
+		"hint", hints["run-dir"],
 	)
 	if t.apply != nil {
 		t.apply()
 	}
 	// A new configuration may be the first one that uses network interfaces.
-	if t.scan == "" && l.lacksNets() {
-		t.scan = status.ScanConfig
+	if t.scan == nothing && l.lacksNets() {
+		t.scan = whole
 	}
 	// The first retry is due at once. The pass then records the failure, which delays the next one.
 	isRetryDue := !l.now().Before(l.pace.retry.at)
-	if t.scan == "" && l.lacksDevices() && isRetryDue {
-		t.scan = status.ScanRetry
+	if t.scan == nothing && l.lacksDevices() && isRetryDue {
+		t.scan = whole
 	}
-	if t.scan != "" {
-		l.adopt(l.host.scan(ctx, matchers.UsesNets(l.config), t.scan), t.scan)
+	if t.scan != nothing {
+		l.scan(ctx, t.scan)
 	}
 	// A scan that the end of the program cut off is not a problem of the host.
-	if !errors.Is(l.last.err, context.Canceled) {
-		l.page.problems.warn("scan", l.last.err, "host can't be scanned: devices stay as they are until it can")
+	if !errors.Is(l.scanErr, context.Canceled) {
+		l.page.problems.warn("scan", l.scanErr, "host can't be scanned: devices stay as they are until it can")
 	}
 	// A list without these devices would make them Unhealthy. No list is better than a wrong one.
 	if l.last.snapshot == nil || l.lacksNets() {
 		return l.now().Add(retryAfter)
 	}
-	o := l.reconcile(ctx)
-	// The kubelet gets the list before the disk and the next query are used.
-	l.pace.limiter.pause(ctx)
-	wake = l.conclude(o)
-	if l.last.err != nil {
-		wake = earlier(wake, l.now().Add(retryAfter))
+	wake = l.reconcile(ctx)
+	if l.scanErr != nil {
+		wake = earliest(wake, l.now().Add(retryAfter))
 	}
 	return wake
 }
@@ -370,15 +345,14 @@ func newSignal() signal { return make(signal, 1) }
 // send sends a value, unless one is pending. It never blocks. Any number of goroutines may call it.
 func (s signal) send() { watch.Signal(s) }
 
-// earlier returns the earlier of two times. A zero time counts as never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() {
-		return b
+// earliest returns the earliest of some times. A zero time counts as never.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if first.IsZero() || !t.IsZero() && t.Before(first) {
+			first = t
+		}
 	}
-	if b.IsZero() || !b.Before(a) {
-		return a
-	}
-	return b
+	return first
 }
 
 // sleep waits for d and reports whether ctx is still active. A d that is not positive is no wait.

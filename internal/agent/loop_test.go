@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,26 +47,6 @@ func TestLimiter(t *testing.T) {
 			t.Errorf("%s: %d passes, %.3f of a core, delayed for up to %v; want at most %d, %.3f, %v", c.name, passes, share, worst, c.passes, c.share, c.worst)
 		}
 	}
-}
-
-// An update is sent before state is saved, and the pause for it is not run time.
-func TestLimiterAfterAnUpdate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		l := limiter{began: began, ended: began, lastUpdate: began}
-		l.pause(t.Context())
-		if d := time.Since(began); d != sendDelay {
-			t.Errorf("a pause of %v; want %v", d, sendDelay)
-		}
-		if l.record(time.Now()); l.debt != 0 {
-			t.Errorf("the pause counts as %v of run time", l.debt)
-		}
-		l.pause(t.Context())
-		if d := time.Since(began); d != sendDelay {
-			t.Errorf("without a further update, a pause until %v", d)
-		}
-	})
 }
 
 // The first list of a resource waits for the first results of checks, but not for long,
@@ -128,8 +107,7 @@ func TestSaverTellsWhatChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newSaver()
-		s.first = func() {}
+		s := newSaver(newSignal())
 		go s.run(ctx)
 		for i, want := range []string{"full", "", "", "read-only", "<nil>", ""} {
 			s.save(func() saved {
@@ -138,7 +116,7 @@ func TestSaverTellsWhatChanges(t *testing.T) {
 			synctest.Wait()
 			told := ""
 			select {
-			case <-s.newResult:
+			case <-s.result:
 				told = fmt.Sprint(s.last.Load().config)
 			default:
 			}
@@ -148,20 +126,4 @@ func TestSaverTellsWhatChanges(t *testing.T) {
 		}
 		cancel()
 	})
-}
-
-// A device that pods cannot use is a warning, unless that was requested or ends within milliseconds.
-func TestLevelOfUnhealthy(t *testing.T) {
-	t.Parallel()
-	for reason, want := range map[string]slog.Level{
-		"device is gone":        slog.LevelWarn,
-		"/dev/sda is read-only": slog.LevelWarn,
-		"settling":              slog.LevelInfo,
-		"health check pending":  slog.LevelDebug,
-		"resource was removed from the configuration": slog.LevelInfo,
-	} {
-		if got := levelOf(reason); got != want {
-			t.Errorf("level of %q is %s, want %s", reason, got, want)
-		}
-	}
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"sync/atomic"
@@ -38,8 +37,6 @@ type outputs struct {
 	infos output.DeviceInfos
 	// health are the directories that show containers the health of their devices.
 	health *output.Health
-	// noHealth is set if nobody keeps health directories up to date.
-	noHealth bool
 	// names are the names in the CDI specs, nil before the first pass.
 	names atomic.Pointer[cdiNames]
 
@@ -48,8 +45,6 @@ type outputs struct {
 	injected ledger.Injected
 	// retains is set if links or entries are kept although they are not configured.
 	retains bool
-	// kindTaken is set if a foreign spec has a kind that this program wants to write.
-	kindTaken bool
 }
 
 // cdiNames are the qualified names in the CDI specs, in the order of resources and devices. err
@@ -100,7 +95,7 @@ func (o *outputs) update(v *View, out ledger.Output, held *holds.View) (failed m
 			wantedLinks = append(wantedLinks, output.LinksOf(*d.Offer)...)
 		}
 	}
-	wantedSpecs, failed := o.wantedSpecs(v, out)
+	wantedSpecs, failed := o.wantedSpecs(out)
 	// The plan of what could be read is carried out despite an error.
 	specs, specsErr := o.specs.Plan(wantedSpecs, kept.keepEntry)
 	links, linksErr := o.links.Plan(wantedLinks, kept.keepLink)
@@ -109,9 +104,7 @@ func (o *outputs) update(v *View, out ledger.Output, held *holds.View) (failed m
 	o.injected = kept.record(out)
 	o.retains = kept.any
 
-	// A container must not believe that its device works while the links to it are removed.
-	healthErr := o.health.Hide(devices)
-	linksErr = errors.Join(linksErr, healthErr, links.Remove())
+	linksErr = errors.Join(linksErr, links.Remove())
 	specsErr = errors.Join(specsErr, specs.Remove())
 	infosErr = errors.Join(infosErr, infos.Remove())
 
@@ -128,20 +121,18 @@ func (o *outputs) update(v *View, out ledger.Output, held *holds.View) (failed m
 	if linksErr != nil {
 		o.failMissingLinks(wantedLinks, failed)
 	}
-	o.problems.warn("specs", specsErr, "CDI specs are out of date", "hint", o.options.hint("cdi-dir"))
+	o.problems.warn("specs", specsErr, "CDI specs are out of date", "hint", hints["cdi-dir"])
 	o.problems.warn("links", linksErr, "links are out of date")
 	o.problems.warn("device-info", infosErr, "device information for Multus can't be written",
-		"hint", o.options.hint("device-info-dir"),
+		"hint", hints["device-info-dir"],
 	)
 	return failed, errors.Join(specsErr, linksErr, infosErr)
 }
 
 // wantedSpecs are the CDI specs of the present devices. Devices without an entry are in failed, unless
 // their links are enough.
-func (o *outputs) wantedSpecs(v *View, out ledger.Output) (specs []*cdi.Spec, failed map[string]error) {
+func (o *outputs) wantedSpecs(out ledger.Output) (specs []*cdi.Spec, failed map[string]error) {
 	failed = map[string]error{}
-	// checkKind sets it again below.
-	o.kindTaken = false
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
@@ -155,13 +146,6 @@ func (o *outputs) wantedSpecs(v *View, out ledger.Output) (specs []*cdi.Spec, fa
 			continue
 		}
 		name, _ := device.SplitResourceKey(r.Name)
-		// Two specs of one kind could have entries with one name, and the runtime would choose one.
-		if err := o.checkKind(name, v.foreign()); err != nil {
-			for _, offer := range offers {
-				failed[offer.ID] = err
-			}
-			continue
-		}
 		resource := o.resource(name)
 		spec, without := resource.Build(offers)
 		if err := without[cdi.AllDevices]; err != nil && o.options.CDIOnly {
@@ -222,25 +206,6 @@ func dropCDINames(out ledger.Output, failed map[string]error) {
 	}
 }
 
-// checkKind returns why a kind must not be written, nil if it may be. While foreign specs could not
-// be read, only a kind that this program has already written is safe, and containers use it.
-func (o *outputs) checkKind(name string, foreign *cdi.Foreign) error {
-	file, isForeign := foreign.Kinds[name]
-	if isForeign {
-		o.kindTaken = true
-		return fmt.Errorf("CDI kind %q is taken by %s", name, file)
-	}
-	if foreign.Unread == nil {
-		return nil
-	}
-	// The kind was free when the file was written.
-	isWritten := present(filepath.Join(o.specs.Dir, o.specs.FileName(name)))
-	if !isWritten {
-		return fmt.Errorf("CDI kind %q may be taken: %w", name, foreign.Unread)
-	}
-	return nil
-}
-
 // resource returns the injection of the devices of a resource. Its functions are called in
 // goroutines of Allocate.
 func (o *outputs) resource(name string) cdi.Resource {
@@ -250,27 +215,10 @@ func (o *outputs) resource(name string) cdi.Resource {
 		Host:    hostCheck{o.options.Paths, o.foreign},
 		CDIOnly: o.options.CDIOnly,
 	}
-	if !o.noHealth {
+	if !o.health.Off {
 		r.HealthDir = o.health.Path
 	}
 	return r
-}
-
-// withdrawHealth withdraws the file "healthy" of devices that do not work. It returns when more files may
-// be shown again, the zero time if there are none.
-func (o *outputs) withdrawHealth(devices []output.Device, held *holds.View) (due time.Time, err error) {
-	if o.noHealth {
-		return time.Time{}, nil
-	}
-	return o.health.Withdraw(devices, held.IsHeld)
-}
-
-// showHealth shows the file "healthy" of devices that work, after the lists are published.
-func (o *outputs) showHealth() error {
-	if o.noHealth {
-		return nil
-	}
-	return o.health.Show()
 }
 
 // devicesOf are the listed devices in the order of the resources. It must be called again after the

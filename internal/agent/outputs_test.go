@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
@@ -286,8 +284,8 @@ func TestFeaturesThatHang(t *testing.T) {
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.options.Paths.NFDDir = t.TempDir()
-	fifo := filepath.Join(n.options.Paths.NFDDir, ".generic-dp")
-	must(t, unix.Mkfifo(fifo, 0o600)) // the write waits for a reader
+	_, end := hang(t, n.options.Paths.NFDDir)
+	defer end()
 	_, stop := n.serve()
 	n.untilListed("example.com/zigbee", []string{stickID}, nil)
 	n.eventually("warning", func() bool {

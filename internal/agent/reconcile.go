@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -16,24 +15,12 @@ import (
 // reasonInactive is why a configured resource is retired.
 const reasonInactive = "resource is not active on this node: its when does not hold"
 
-// outcome is the outcome of reconcile, for conclude.
-type outcome struct {
-	ledger.Output
-	view *View
-	// failed says why devices cannot be injected, by ID.
-	failed map[string]error
-	// wake is when to reconcile again without a trigger, the zero time if there is no need.
-	wake time.Time
-	// unwritten is why outputs could not be written.
-	unwritten error
-}
-
-// reconcile brings outputs and lists in line with the last scan.
+// reconcile brings outputs and lists in line with the last scan, which succeeded. It returns when to
+// reconcile again without a trigger, the zero time if there is no need.
 //
 // The order is a promise: the files of gone devices are removed, of every output, before any
-// file of another device is made, and only then is anything published. The caller has a scan that
-// succeeded, and calls conclude later.
-func (l *loop) reconcile(ctx context.Context) outcome {
+// file of another device is made, and only then is anything published.
+func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	now := l.now()
 	v := l.match()
 	l.held = l.observe(ctx, v)
@@ -43,9 +30,10 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 	failed, unwritten := l.makeOutputs(v, out)
 	l.devices = devicesOf(v, out)
 	// This follows makeOutputs, because devices that failed there do not work either.
-	holdEnd, withdrawn := l.outputs.withdrawHealth(l.devices, l.held)
+	holdEnd, withdrawn := l.outputs.health.Withdraw(l.devices, l.held.IsHeld)
 	l.followSpecs()
-	l.page.explain.Store(newExplainer(l.config, v))
+	explain := explainer(l.config, v)
+	l.page.explain.Store(&explain)
 
 	awaited := l.publish(out.Resources, configs, now)
 	l.publishDRA()
@@ -54,45 +42,38 @@ func (l *loop) reconcile(ctx context.Context) outcome {
 		l.life.announced = true
 		l.announce()
 	}
-	unhealthy := errors.Join(withdrawn, l.outputs.showHealth())
+	unhealthy := errors.Join(withdrawn, l.outputs.health.Show())
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
-	wake := earlier(out.Wake, awaited)
-	return outcome{
-		Output:    out,
-		view:      v,
-		failed:    failed,
-		wake:      earlier(wake, holdEnd),
-		unwritten: errors.Join(unwritten, unhealthy),
-	}
+	// The kubelet gets the list before the disk and the next query are used.
+	l.pace.limiter.pause(ctx)
+	isWritten := unwritten == nil && unhealthy == nil
+	return earliest(out.Wake, awaited, holdEnd, l.conclude(v, out, failed, isWritten))
 }
 
-// conclude does what the kubelet does not wait for, after reconcile, and returns when to reconcile again
-// without a trigger.
-func (l *loop) conclude(o outcome) (wake time.Time) {
+// conclude does what the kubelet does not wait for, after the lists are published. failed says why devices
+// cannot be injected, by ID. It returns when to reconcile again without a trigger.
+func (l *loop) conclude(v *View, out ledger.Output, failed map[string]error, isWritten bool) (wake time.Time) {
 	now := l.now()
 	l.reportRefused()
-	l.report(o.view, o.Output, o.failed)
-	if l.hasSettled(o.Output) {
+	l.report(v, out, failed)
+	if l.hasSettled(out) {
 		l.settle()
 	}
-	trialEnd := l.reader.Trial.Follow(now, o.view.Matched.Late)
+	trialEnd := l.trial.Follow(now, v.Matched.Late)
 	l.save()
 	isSaved := l.warnUnsaved(*l.saves.last.Load())
 	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
-	isDone := isSaved && o.unwritten == nil && !l.lacksDevices()
+	isDone := isSaved && isWritten && !l.lacksDevices()
 	l.pace.retry.record(now, !isDone)
 	// Links and CDI entries are also retained until no container holds their devices.
-	l.book.Await(o.AwaitsHolders || l.outputs.retains)
-	wake = earlier(o.wake, trialEnd)
-	return earlier(wake, l.pace.retry.at)
+	l.book.Await(out.AwaitsHolders || l.outputs.retains)
+	return earliest(trialEnd, l.pace.retry.at)
 }
 
 // match matches the last scan and has the health of the matching devices checked. It does not wait
 // for the results: a result that differs is a trigger.
 func (l *loop) match() *View {
-	// All uses of a view see the same specs.
-	foreign := sync.OnceValue(l.outputs.foreign.Read)
-	v := view(l.config, l.last.hostScan, foreign, l.memory.decisions, l.options)
+	v := view(l.config, l.last, l.outputs.foreign.Read, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
 	return v
@@ -160,9 +141,6 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	return inputs, configs
 }
 
-// forgetAfter is how long a removed device that no container holds stays listed.
-const forgetAfter = 10 * time.Minute
-
 // input returns the resource for the ledger that the configuration c makes. key is its name in the
 // ledger.
 func (l *loop) input(v *View, key string, c *config.Resource, offers []device.Offer) ledger.Resource {
@@ -170,7 +148,6 @@ func (l *loop) input(v *View, key string, c *config.Resource, offers []device.Of
 		Name:            key,
 		Offers:          offers,
 		Grows:           c.Each == config.EachDevice,
-		ForgetAfter:     forgetAfter,
 		Derived:         len(c.NameText) > 0,
 		MatchIncomplete: isIncomplete(v, c),
 	}
@@ -265,5 +242,5 @@ func (l *loop) settle() {
 	}
 	l.log.Info("waiting for the kubelet: its socket does not exist yet",
 		"kubelet_dir", l.options.Paths.KubeletDir,
-		"hint", l.options.hint("kubelet-dir"))
+		"hint", hints["kubelet-dir"])
 }

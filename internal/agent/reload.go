@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"errors"
 	"log/slog"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
@@ -20,7 +18,7 @@ func newReader(o Options, owns bool) (*configuration.Reader, configuration.Readi
 		Owns:     owns,
 		Check:    o.checkConfig,
 		Hint: func(err error) error {
-			return o.withHint(err, "config")
+			return withHint(err, "config")
 		},
 		Log: o.Log,
 	})
@@ -85,29 +83,13 @@ func (l *loop) reload(r configuration.Reading) {
 	}
 	// The page shows the new hash before the lists: the next reconcile changes them.
 	l.page.config.Store(&now)
-	l.reader.Trial.Serve(r)
+	l.trial.Serve(r)
 }
 
 // logBroken logs every problem of a broken configuration on a separate line.
 func logBroken(log *slog.Logger, path string, broken error) {
 	log.Error("configuration is broken: the last good one is served, if there is one", "config", path)
-	var problems config.Problems
-	// A file that cannot be read is one problem without a position.
-	if !errors.As(broken, &problems) {
-		log.Error("configuration problem",
-			"config", path,
-			"problem", strings.NewReplacer("\n  ", "; ", "\n", "; ").Replace(broken.Error()),
-		)
-	}
-	for _, p := range problems {
-		args := []any{"config", path}
-		if at := p.Position(); at != "" {
-			args = append(args, "position", at)
-		}
-		args = append(args, "problem", p.Message())
-		if p.Hint != "" {
-			args = append(args, "hint", p.Hint)
-		}
-		log.Error("configuration problem", args...)
+	for _, problem := range split(broken) {
+		log.Error("configuration problem", "config", path, "problem", problem)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -49,14 +50,11 @@ func (p *problems) warn(subject string, err error, message string, details ...an
 // endPass publishes the problems of a pass for the status page. Problems that the pass did not
 // report have ended. Their end is not logged.
 func (p *problems) endPass() {
-	// The published list stays the same while nothing changes, so that a quiet node has no work.
-	if !maps.Equal(p.last, p.now) {
-		list := slices.AppendSeq([]status.Problem{}, maps.Keys(p.now))
-		order.Sort(list, func(a, b status.Problem) int {
-			return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
-		})
-		p.published.Store(&list)
-	}
+	list := slices.AppendSeq([]status.Problem{}, maps.Keys(p.now))
+	order.Sort(list, func(a, b status.Problem) int {
+		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
+	})
+	p.published.Store(&list)
 	p.last = p.now
 	p.now = map[status.Problem]bool{}
 }
@@ -109,24 +107,19 @@ func nodesByDevice(v *View) map[string][]string {
 
 var errChecksStuck = errors.New("too many hang in the kernel: other nodes and attributes keep the result of their last check until some return")
 
-var errHeldUnlisted = errors.New("more absent devices are held, as the kubelet says, than the lists have room for: those beyond are not listed")
-
-// reportLeftOut publishes and logs what the lists have no room for. Nothing may be left out
-// silently.
+// reportLeftOut reports what the lists have no room for. Nothing may be left out silently.
 func (l *loop) reportLeftOut(v *View, out ledger.Output) {
-	next := status.LeftOut{
-		Devices: v.Matched.LeftOut + out.WithoutRoom,
-		Held:    out.HeldUnlisted,
-		// This is a counter since the start. The other fields are the present state.
-		AbsentSlots: l.agent.LeftOut().AbsentSlots + out.Dropped,
+	full := func(count int, what string) {
+		if count > 0 {
+			l.page.problems.warn("lists", fmt.Errorf("they have no room for %d %s", count, what), "the lists for the kubelet are full",
+				"hint", "match fewer devices, or lower count")
+		}
 	}
+	full(v.Matched.LeftOut+out.WithoutRoom, "present devices, which are not listed with all their slots")
+	full(out.HeldUnlisted, "absent devices that are held, as the kubelet says")
 	if out.Dropped > 0 {
 		l.log.Warn("slots of absent devices, which no container holds, left the lists early: the lists had no room", "slots", out.Dropped)
 	}
-	if next.Held > 0 {
-		l.page.problems.warn("held devices", errHeldUnlisted, "the lists for the kubelet are full")
-	}
-	l.page.leftOut.Store(&next)
 }
 
 // reportRefused reports the slots that a pod still uses after the kubelet has freed them. The

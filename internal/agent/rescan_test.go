@@ -75,7 +75,7 @@ func TestAllocateOfAnInterfaceDuringAScan(t *testing.T) {
 	n.host.AddNet(card, sysfstest.Net{Name: "eth1"})
 	slow := n.host.AddPCI(sysfstest.PCI{Address: "0000:04:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
 	wlan := n.host.AddNet(slow, sysfstest.Net{Name: "wlan0"})
-	a, _ := n.serve()
+	n.serve()
 	n.until("list of "+port, func() bool {
 		list, _ := n.kubelet.Latest(port)
 		return len(list.Healthy()) == 1
@@ -85,9 +85,6 @@ func TestAllocateOfAnInterfaceDuringAScan(t *testing.T) {
 	defer end()
 	n.event()
 	<-hung
-	if !a.Busy() {
-		t.Error("no pass runs")
-	}
 	if _, err := n.kubelet.Allocate(t.Context(), port, list.Healthy()[0]); err != nil {
 		t.Error(err)
 	}

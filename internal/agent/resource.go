@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sort"
 	"sync/atomic"
@@ -12,13 +11,9 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
-	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/output"
-	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
@@ -27,20 +22,10 @@ import (
 // and any number of streams and calls read it without a lock.
 type resource struct {
 	cdi.Resource
+	agent *Agent
 	// key is its name in the ledger.
-	key string
-	// dra is nil for a device plugin.
-	dra *draDriver
-	// rescan requests a scan of the loop.
-	rescan signal
-	// nets reads the present state of network interfaces.
-	nets *atomic.Pointer[inventory.Attributes]
-	// health makes the directories that show containers the health of their devices.
-	health *output.Health
-	// gate is for the calls of the kubelet.
-	gate *gate
-	// book grants devices to containers. It may be nil.
-	book *holds.Book
+	key   string
+	byDRA bool
 	// now is the latest state. It is never nil.
 	now atomic.Pointer[published]
 	// plugin is nil without a kubelet, and for DRA.
@@ -65,13 +50,11 @@ type published struct {
 	// entries are the listed devices in natural order of their IDs.
 	entries []ledger.Entry
 	// since says since when each entry has its health and reason, by ID.
-	since map[string]since
+	since map[string]time.Time
 	// refused is why slots of healthy devices are unhealthy, by slot.
 	refused map[string]string
 	// config is the configuration of the resource, or retired.
 	config *config.Resource
-	// blocks is set if Allocate may block.
-	blocks bool
 	// changed is closed when there is a newer list.
 	changed chan struct{}
 }
@@ -80,9 +63,9 @@ type published struct {
 // address. No pod is evicted because of a retired resource.
 var retired = &config.Resource{EvictAfter: -1}
 
-// newResource returns a resource without devices. It has neither a plugin nor a book of holds.
-func newResource(r cdi.Resource, g *gate) *resource {
-	res := &resource{Resource: r, gate: g}
+// newResource returns a resource without devices and without a plugin.
+func newResource(r cdi.Resource, a *Agent) *resource {
+	res := &resource{Resource: r, agent: a}
 	res.now.Store(&published{config: retired, changed: make(chan struct{})})
 	return res
 }
@@ -91,19 +74,12 @@ func newResource(r cdi.Resource, g *gate) *resource {
 // yet, see loop.startPlugin.
 func (a *Agent) addResource(key string, now time.Time) *resource {
 	name, byDRA := device.SplitResourceKey(key)
-	r := newResource(a.outputs.resource(name), a.gate)
-	r.rescan = a.rescan
-	r.nets = &a.host.latest
+	r := newResource(a.outputs.resource(name), a)
 	r.key = key
+	r.byDRA = byDRA
 	r.since = now
-	r.health = a.outputs.health
-	r.book = a.book
 	// All resources of DRA share one plugin, which registers the driver.
-	if byDRA {
-		r.dra = a.dra
-		return r
-	}
-	if !a.options.hasKubelet() {
+	if byDRA || !a.options.hasKubelet() {
 		return r
 	}
 	hooks := plugin.Hooks{
@@ -128,29 +104,24 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	return r
 }
 
-// ready is an error if the resource has devices and is not registered, unless it is
+// missing returns why the resource is not registered although it has devices, unless it is
 // being retired. With register = "always" it must also be registered without devices.
-func (r *resource) ready() error {
+func (r *resource) missing() (reason string, isMissing bool) {
 	p := r.now.Load()
-	hasKubelet := r.plugin != nil || r.dra != nil
-	if !hasKubelet || p.config == retired {
-		return nil
-	}
-	if len(p.list) == 0 && p.config.Register != config.RegisterAlways {
-		return nil
+	hasKubelet := r.plugin != nil || r.byDRA
+	isWanted := len(p.list) > 0 || p.config.Register == config.RegisterAlways
+	if !hasKubelet || !isWanted || p.config == retired {
+		return "", false
 	}
 	registration := r.registration()
-	if registration.Registered {
-		return nil
-	}
-	return errors.New(status.NotRegistered(r.Name, registration.Reason))
+	return registration.Reason, !registration.Registered
 }
 
 // registration is the state of the registration with the kubelet. The resource has a plugin or a
 // driver.
 func (r *resource) registration() plugin.Status {
-	if r.dra != nil {
-		return r.dra.Status()
+	if r.byDRA {
+		return r.agent.dra.Status()
 	}
 	return r.plugin.Status()
 }
@@ -162,15 +133,11 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	old := r.now.Load()
 	next := &published{
 		entries: entries,
-		refused: r.book.Refused(),
+		refused: r.agent.book.Refused(),
 		config:  c,
 		changed: old.changed,
 	}
 	for i := range entries {
-		// One slow device suffices: calls are not distinguished by their devices.
-		o := &entries[i].Offer
-		blocks := cdi.Blocks(o) || len(o.Nets) > 0
-		next.blocks = next.blocks || blocks
 		slots := ledger.Slots(entries[i])
 		next.refuse(&entries[i], slots)
 		next.list = append(next.list, slots...)
@@ -219,13 +186,12 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 	return p.list, p.changed
 }
 
-// indexOf returns the index of the entry of a listed device.
-func (p *published) indexOf(id string) int {
+// indexOf returns the index of the entry of a device.
+func (p *published) indexOf(id string) (i int, isListed bool) {
 	// The entries are in natural order, see published.
-	i, _ := sort.Find(len(p.entries), func(i int) int {
+	return sort.Find(len(p.entries), func(i int) int {
 		return device.CompareNatural(id, p.entries[i].Offer.ID)
 	})
-	return i
 }
 
 // Prefer suggests which of the available slots to take. must are the slots that the kubelet takes
@@ -258,27 +224,6 @@ func (a *Agent) members() set {
 	return nil
 }
 
-// Names lists the served resources, retiring ones last. The names are without the mark of DRA.
-func (a *Agent) Names() []string {
-	var names []string
-	for _, r := range a.members() {
-		names = append(names, r.Name)
-	}
-	return names
-}
-
-// Entries lists the devices of a resource, by ID. While a resource moves between the APIs, the
-// entries of the device plugin are returned. The result is nil if there is no such resource, and
-// must not be changed.
-func (a *Agent) Entries(name string) []ledger.Entry {
-	for _, key := range []string{name, device.ResourceKey(name, true)} {
-		if r := a.members().find(key); r != nil {
-			return r.now.Load().entries
-		}
-	}
-	return nil
-}
-
 // firstResults is how long the first list of a resource waits for the first results of health
 // checks. Most arrive within a millisecond, and a list without them would briefly make all devices
 // Unhealthy at every update of the program. A check that hangs delays the other devices only for
@@ -307,7 +252,7 @@ func (l *loop) publish(
 		r := next[i]
 		c := cmp.Or(configs[in.Name], retired)
 		if at := r.awaits(in, now); !at.IsZero() {
-			due = earlier(due, at)
+			due = earliest(due, at)
 			// The empty list is not sent: the plugin of the resource does not run yet.
 			r.publish(nil, c)
 			continue

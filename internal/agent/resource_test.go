@@ -14,7 +14,7 @@ import (
 
 func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 	t.Parallel()
-	r := newResource(cdi.Resource{Name: "example.com/gpu"}, openGate())
+	r := newResource(cdi.Resource{Name: "example.com/gpu"}, servingAlone())
 	offer := func(id string) device.Offer {
 		return device.Offer{ID: id, Slots: 2, Env: []device.Entry{{Key: device.Literal("GPU"), Value: device.Literal(id), PerDevice: true}}}
 	}
@@ -38,33 +38,10 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 	}
 }
 
-// A call to a remote file system, or a wait for a scan, is abandoned after a timeout.
-func TestBlockingAllocate(t *testing.T) {
-	t.Parallel()
-	r := newResource(cdi.Resource{Name: "example.com/gpu"}, openGate())
-	offers := []device.Offer{
-		{ID: "cdi", CDIDevices: []string{"nvidia.com/gpu=0"}},
-		{ID: "mount", Mounts: []device.Mount{{HostPath: "/nfs", ContainerPath: "/nfs"}}},
-		{ID: "net", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}},
-		{ID: "node", Nodes: []device.OfferedNode{{HostPath: "/dev/gpu", Type: device.CharNode}}},
-	}
-	var entries []ledger.Entry
-	for _, o := range offers {
-		entries = append(entries, ledger.Entry{Offer: o, Listed: o.Slots, Healthy: true})
-		r.publish(entries[len(entries)-1:], &config.Resource{})
-		if got := r.Blocks(); got != (o.ID != "node") {
-			t.Errorf("%s: Blocks = %t", o.ID, got)
-		}
-	}
-	if r.publish(entries, &config.Resource{}); !r.Blocks() {
-		t.Error("several devices: want Blocks")
-	}
-}
-
 // A device has its health since the pass that changed health or reason, whatever else changes.
 func TestSince(t *testing.T) {
 	t.Parallel()
-	r := newResource(cdi.Resource{Name: "example.com/gpu"}, openGate())
+	r := newResource(cdi.Resource{Name: "example.com/gpu"}, servingAlone())
 	entry := func(id string, healthy bool, reason string) ledger.Entry {
 		return ledger.Entry{Offer: device.Offer{ID: id, Slots: 1}, Listed: 1, Healthy: healthy, Reason: reason}
 	}
@@ -191,7 +168,7 @@ func TestDevicesOfStatus(t *testing.T) {
 			p.list = ledger.Slots(tc.entry)
 			p.refuse(&tc.entry, p.list)
 			p.entries = []ledger.Entry{tc.entry}
-			got := newResource(cdi.Resource{Name: "example.com/a"}, openGate()).status(p, kubeletAnswer{})
+			got := newResource(cdi.Resource{Name: "example.com/a"}, servingAlone()).status(p, nil)
 			if d := got.Devices[0]; d.Health != tc.health || d.Help != tc.help {
 				t.Errorf("%s with help %q, want %s with %q", d.Health, d.Help, tc.health, tc.help)
 			}
@@ -206,9 +183,9 @@ func TestDevicesOfStatus(t *testing.T) {
 	}
 }
 
-// openGate is the gate of an instance that serves alone.
-func openGate() *gate {
-	g := newGate()
-	g.open()
-	return g
+// servingAlone is an instance that serves alone.
+func servingAlone() *Agent {
+	a := &Agent{gate: newGate(), outputs: &outputs{}}
+	a.gate.open()
+	return a
 }

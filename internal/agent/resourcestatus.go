@@ -5,40 +5,39 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// status is the state of one resource. now is its published state. Counts of which the kubelet
-// knows nothing stay nil.
-func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
+// status is the state of one resource. now is its published state. held is nil if the holders are unknown.
+func (r *resource) status(now *published, held podresources.Holders) status.Resource {
 	s := status.Resource{
 		Name:    r.Name,
 		API:     string(config.APIDevicePlugin),
 		Retired: now.config == retired,
 		Devices: now.devices(),
 	}
-	holders := known.held[r.Name]
-	if r.plugin != nil || r.dra != nil {
+	holders := held[r.Name]
+	if r.plugin != nil || r.byDRA {
 		registration := r.registration()
 		s.Registered = registration.Registered
 		s.Reason = registration.Reason
 	}
-	if r.dra != nil {
+	if r.byDRA {
 		s.API = string(config.APIDRA)
-		holders = r.dra.holders(now.entries, known.held)
-		// The kubelet reports allocatable slots for device plugins only.
-		known.allocatable = nil
+		holders = r.agent.dra.holders(now.entries, held)
 	}
 	// A device that is absent loses free slots before it leaves the list.
 	for i := range s.Devices {
 		s.Devices[i].Slots = 0
 	}
-	held := 0
+	heldSlots := 0
 	free := 0
 	for _, l := range now.list {
 		id, _ := device.SplitSlot(l.ID)
-		d := &s.Devices[now.indexOf(id)]
+		i, _ := now.indexOf(id)
+		d := &s.Devices[i]
 		d.Slots++
 		// A slot beyond the configured number is retiring even if its device is in order.
 		isRetiring := d.Health == status.Retiring || l.Reason == ledger.ReasonSlotRetired
@@ -60,19 +59,15 @@ func (r *resource) status(now *published, known kubeletAnswer) status.Resource {
 			})
 		}
 		if len(containers) > 0 {
-			held++
+			heldSlots++
 		} else if l.Healthy {
 			free++
 		}
 	}
 	// Without an answer of the kubelet, 0 would be wrong.
-	if known.held != nil {
-		s.Slots.Held = &held
+	if held != nil {
+		s.Slots.Held = &heldSlots
 		s.Slots.Free = &free
-	}
-	if known.allocatable != nil {
-		count := len(known.allocatable[r.Name])
-		s.Slots.Allocatable = &count
 	}
 	return s
 }
@@ -87,7 +82,7 @@ func (p *published) devices() []status.Device {
 	all := []status.Device{}
 	for _, e := range p.entries {
 		d := status.NewDevice(e.Offer, e.Healthy, e.Reason)
-		d.Since = p.since[d.ID].at
+		d.Since = p.since[d.ID]
 		// Nobody needs to repair such a device.
 		isDeliberate := p.config == retired || e.Withheld
 		if !e.Healthy && isDeliberate {
@@ -119,27 +114,17 @@ func sectionOf(e ledger.Entry, health string, isForgotten bool) status.Section {
 	return status.SectionHealthCheck
 }
 
-// since is when a device got its health and reason.
-type since struct {
-	healthy bool
-	reason  string
-	at      time.Time
-}
-
 // sinceOf says since when entries have their health and reason, by ID, given the state before. A device
 // that is new in the list has its state since now.
-func (p *published) sinceOf(entries []ledger.Entry, now time.Time) map[string]since {
-	all := make(map[string]since, len(entries))
+func (p *published) sinceOf(entries []ledger.Entry, now time.Time) map[string]time.Time {
+	all := make(map[string]time.Time, len(entries))
 	for _, e := range entries {
-		state := p.since[e.Offer.ID]
-		if state.healthy != e.Healthy || state.reason != e.Reason || state.at.IsZero() {
-			state = since{
-				healthy: e.Healthy,
-				reason:  e.Reason,
-				at:      now,
-			}
+		id := e.Offer.ID
+		all[id] = now
+		i, isListed := p.indexOf(id)
+		if isListed && p.entries[i].Healthy == e.Healthy && p.entries[i].Reason == e.Reason {
+			all[id] = p.since[id]
 		}
-		all[e.Offer.ID] = state
 	}
 	return all
 }

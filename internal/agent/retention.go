@@ -19,10 +19,8 @@ type retention struct {
 	view *View
 	// held is who holds what.
 	held *holds.View
-	// mayBeHeld has the IDs of the listed devices that a container may hold.
-	mayBeHeld map[string]bool
 	// inPod has the kind of the CDI entry of each device whose interfaces are in a container,
-	// by ID. The host does not see these interfaces.
+	// by ID. The host does not see these interfaces, so that their targets cannot be compared.
 	inPod map[string]string
 	// injected are the targets of the last pass.
 	injected ledger.Injected
@@ -33,22 +31,16 @@ type retention struct {
 // newRetention returns the retention of one pass.
 func newRetention(v *View, out ledger.Output, injected ledger.Injected, held *holds.View) *retention {
 	r := &retention{
-		view:      v,
-		held:      held,
-		mayBeHeld: map[string]bool{},
-		inPod:     map[string]string{},
-		injected:  injected,
+		view:     v,
+		held:     held,
+		inPod:    map[string]string{},
+		injected: injected,
 	}
 	for _, res := range out.Resources {
 		kind, _ := device.SplitResourceKey(res.Name)
 		for _, e := range res.Devices {
-			id := e.Offer.ID
-			// The host does not see these interfaces, so their targets cannot be compared.
-			isInPod := e.Offer.NetsInContainer || e.NetsMissing
-			if isInPod {
-				r.inPod[id] = kind
-			} else {
-				r.mayBeHeld[id] = held.IsHeld(id)
+			if e.Offer.NetsInContainer || e.NetsMissing {
+				r.inPod[e.Offer.ID] = kind
 			}
 		}
 	}
@@ -66,7 +58,7 @@ func (r *retention) keepEntry(kind, id string, hostPaths []string) bool {
 
 // keep reports whether what injects these nodes of a device stays. It sets any if it returns true.
 func (r *retention) keep(id string, hostPaths ...string) bool {
-	if !r.mayBeHeld[id] {
+	if r.inPod[id] != "" || !r.held.IsHeld(id) {
 		return false
 	}
 	for _, path := range hostPaths {

@@ -2,8 +2,6 @@ package agent_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -179,40 +177,6 @@ func TestGrantSurvivesARestart(t *testing.T) {
 	r.until("registration", func() bool { return r.kubelet.Registrations(serialName) > registrations })
 	r.listed(true, false)
 	r.refuses(serialName, serialID, zigbeeID)
-}
-
-// After a reboot, a kubelet starts the pods of its checkpoint without a call, and names them later.
-func TestPodOfTheCheckpointKeepsItsRivalAway(t *testing.T) {
-	t.Parallel()
-	r := newRivalry(t, twoNames)
-	r.listed(true, true)
-	r.runs("a", zigbeeName)
-	r.stop()
-	must(t, os.RemoveAll(filepath.Join(r.options.Paths.RunDir, "holds")))
-	r.kubelet.RefusePods(fmt.Errorf("the API server is not reachable"))
-	registrations := r.kubelet.Registrations(serialName)
-	r.agent, r.stop = r.serveBy(r.clock)
-	r.until("registration", func() bool { return r.kubelet.Registrations(serialName) > registrations })
-	r.refuses(serialName, serialID, zigbeeID)
-}
-
-// A pod that is deleted with --force keeps the rival away until its processes have ended.
-func TestForceDeletedPodKeepsItsRivalAway(t *testing.T) {
-	t.Parallel()
-	r := newRivalry(t, twoNames)
-	r.listed(true, true)
-	uid := r.runs("a", zigbeeName)
-	r.kubelet.Remove("default", "a")
-	r.later(5 * time.Minute)
-	r.later(5 * time.Minute)
-	r.refuses(serialName, serialID, zigbeeID)
-	r.cgroups.End(uid)
-	r.later(5 * time.Minute)
-	r.eventually("the rival is healthy", func() bool {
-		r.later(time.Minute)
-		list, _ := r.kubelet.Latest(serialName)
-		return slices.Equal(list.Healthy(), []string{serialID})
-	})
 }
 
 // The configuration changes while a pod holds the stick.

@@ -138,9 +138,7 @@ const (
 
 // serve begins to serve. This instance has the right to write.
 func (a *Agent) serve(life phases) *loop {
-	if a.turn.file != nil {
-		thisInstance(a.options).writeTo(a.turn.file)
-	}
+	a.turn.sign()
 	// The loop is made before any goroutine starts: it continues with what New has found.
 	l := newLoop(a, life)
 	if a.options.hasKubelet() {
@@ -153,6 +151,7 @@ func (a *Agent) serve(life phases) *loop {
 		})
 	}
 	life.answering.Go(a.succeed)
+	life.passing.Go(a.host.watcher.Run)
 	life.passing.Go(a.reader.Files.Run)
 	life.passing.Go(a.reader.Run)
 	life.passing.Go(l.run)
@@ -169,12 +168,9 @@ func (a *Agent) end(life phases, l *loop, isHandover bool) error {
 	}
 	life.stop()
 	err := life.group.Wait()
-	a.kubelet.Close()
 	if l != nil && !isHandover {
 		l.finish()
 	}
-	a.host.cancel()
-	a.host.running.Wait()
 	a.turn.close()
 	return err
 }

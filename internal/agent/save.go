@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,25 +28,25 @@ type memory struct {
 
 // restore continues from the state that an earlier instance saved, if it could be read. It runs in
 // the loop, before the first pass.
-func (l *loop) restore(first firstScan) {
-	boot := first.boot
-	saved := first.saved
-	err := first.loadErr
+func (l *loop) restore() {
 	dir := l.options.Paths.StateDir
+	boot := bootID()
+	saved, err := ledger.Load(dir)
+	isSameBoot := boot != "" && boot == saved.Boot
+	l.host.scanner.RestoreNets(saved.Nets, isSameBoot)
+	// A reboot may have given a sysfs path to another device.
+	if isSameBoot {
+		l.host.scanner.RestoreUSB(saved.USB)
+	}
 	if err != nil {
 		l.log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
-	} else if saved.Later {
-		l.log.Warn("state is of a later version: it is kept, and used as far as it is understood", "state_dir", dir)
 	}
-	l.saves.first = sync.OnceFunc(func() {
-		if err == nil && !saved.Later {
-			return
-		}
+	if err != nil {
 		// The first save would overwrite the file, which may be the only evidence of what went wrong.
-		if err := ledger.SetAside(dir, saved.Later); err != nil {
+		if err := ledger.SetAside(dir); err != nil {
 			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
 		}
-	})
+	}
 	// Without the directory of registration sockets DRA is switched off in the manifest.
 	_, noRegistry := os.Stat(l.options.Paths.Registry)
 	l.memory = memory{
@@ -72,11 +71,9 @@ type saver struct {
 	// next is the latest write that is pending, nil if there is none.
 	next    atomic.Pointer[func() saved]
 	changed signal
-	// last is the result of the last write. newResult has a value when it differs from the one before.
-	last      atomic.Pointer[saved]
-	newResult signal
-	// first is called before the first write.
-	first func()
+	// last is the result of the last write. result has a value when it differs from the one before.
+	last   atomic.Pointer[saved]
+	result signal
 }
 
 // saved has the errors of one write: of the state, of the last good configuration, and of the labels of
@@ -85,8 +82,8 @@ type saved struct{ state, config, labels error }
 
 func (s saved) String() string { return fmt.Sprint(s.state, s.config, s.labels) }
 
-func newSaver() *saver {
-	s := &saver{changed: newSignal(), newResult: newSignal()}
+func newSaver(result signal) *saver {
+	s := &saver{changed: newSignal(), result: result}
 	s.last.Store(&saved{})
 	return s
 }
@@ -111,23 +108,17 @@ func (s *saver) run(ctx context.Context) error {
 	}
 }
 
-// write runs the pending write, if there is one. A write that failed is pending again: the end of the
-// program may be its last chance.
+// write runs the pending write, if there is one.
 func (s *saver) write() {
 	write := s.next.Swap(nil)
 	if write == nil {
 		return
 	}
-	s.first()
 	result := (*write)()
-	if result != (saved{}) {
-		// A newer write may be pending by now, and takes precedence.
-		s.next.CompareAndSwap(nil, write)
-	}
 	before := s.last.Swap(&result)
 	// A result that repeats causes no pass of the loop, which would save again.
 	if before.String() != result.String() {
-		s.newResult.send()
+		s.result.send()
 	}
 }
 
@@ -152,10 +143,11 @@ func (l *loop) save() {
 	if l.life.settled {
 		labels, leftOut = output.PlanFeatures(l.options.Paths.NFDDir, l.devices)
 	}
+	good := l.trial.Good(false)
 	l.saves.save(func() saved {
 		return saved{
 			state:  state(),
-			config: l.reader.Trial.Save(),
+			config: l.reader.Keep(good),
 			labels: errors.Join(leftOut, l.writeLabels(labels)),
 		}
 	})
@@ -188,7 +180,7 @@ func (l *loop) finish() {
 	l.book.Save()
 	l.saves.write()
 	last := *l.saves.last.Load()
-	last.config = l.reader.Trial.End()
+	last.config = l.reader.Keep(l.trial.Good(true))
 	l.warnUnsaved(last)
 }
 
@@ -210,7 +202,7 @@ func (l *loop) abandon() {
 	written := make(chan struct{})
 	go func() {
 		if hasEnded {
-			_ = l.reader.Trial.End()
+			_ = l.reader.Keep(l.trial.Good(true))
 		}
 		l.saves.write()
 		close(written)
@@ -223,14 +215,14 @@ func (l *loop) abandon() {
 
 // warnUnsaved warns of failed writes, and reports whether there were none.
 func (l *loop) warnUnsaved(s saved) (written bool) {
-	hint := l.options.hint("state-dir")
+	hint := hints["state-dir"]
 	l.page.problems.warn("state", s.state, "state can't be saved: the next start does not know what changed since the last time",
 		"hint", hint,
 	)
 	l.page.problems.warn("last good configuration", s.config, "the configuration can't be copied: at the next start only an older copy, if any, can replace a broken one",
 		"hint", hint,
 	)
-	l.page.problems.warn("features", s.labels, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
+	l.page.problems.warn("features", s.labels, "labels of the node can't be written", "hint", hints["nfd-dir"])
 	return s == saved{}
 }
 

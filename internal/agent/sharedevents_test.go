@@ -78,8 +78,6 @@ type sharer struct {
 	has       hardware
 	// bandwidth is what it has of the network.
 	bandwidth int
-	// isAdmin is set if it has access beside the holders.
-	isAdmin bool
 	// claim is nil for a device plugin, which gave it a device of resource.
 	claim    *kubelettest.ResourceClaim
 	resource string
@@ -209,11 +207,8 @@ func (s *sharing) update() {
 // passes moves the clock, and waits until the program has seen it.
 func (s *sharing) passes(by time.Duration) {
 	s.Helper()
-	count := func() int { return strings.Count(s.log.String(), "msg=\"configuration ") }
-	before := count()
 	s.clock.forward(by)
-	s.agent.Reload()
-	s.eventually("a pass", func() bool { return count() > before && !s.agent.Busy() })
+	s.node.passes(s.agent)
 }
 
 // catchUp waits until the slices show what the program has: it writes them once a second.
@@ -309,7 +304,7 @@ func (s *sharing) isFree() bool {
 
 // Devices are shared in every way by random pods, with losses, updates and edits between them:
 // no two pods use the same hardware, and no claims together have more than there is. All devices are
-// offered again afterwards, also beside pods with adminAccess.
+// offered again afterwards.
 func TestRandomEventsOfSharing(t *testing.T) {
 	t.Parallel()
 	seed, steps := randomRun(t, 300)

@@ -21,7 +21,7 @@ func (s *sharing) starts(p *sharer) {
 	bandwidth := p.bandwidth
 	slots := 1
 	for _, other := range s.pods {
-		if !other.runs || p.isAdmin || other.isAdmin {
+		if !other.runs {
 			continue
 		}
 		both := p.has & other.has
@@ -111,7 +111,7 @@ func (s *sharing) offers() []offer {
 func (s *sharing) isAllocated(o offer, bandwidth int) bool {
 	slots := 1
 	for _, p := range s.pods {
-		if p.claim == nil || p.isAdmin || p.isForced {
+		if p.claim == nil || p.isForced {
 			continue
 		}
 		both := p.has & o.has
@@ -136,12 +136,12 @@ func (s *sharing) claims() {
 	o := all[s.random.IntN(len(all))]
 	s.admitted++
 	name := fmt.Sprint("p", s.admitted)
-	p := &sharer{name: name, uid: "uid-of-" + name, has: o.has, isAdmin: s.random.IntN(4) == 0}
+	p := &sharer{name: name, uid: "uid-of-" + name, has: o.has}
 	if o.has == network {
 		p.bandwidth = 1 + s.random.IntN(5)
 	}
 	isMistaken := s.random.IntN(4) == 0
-	if !p.isAdmin && !isMistaken && s.isAllocated(o, p.bandwidth) {
+	if !isMistaken && s.isAllocated(o, p.bandwidth) {
 		return
 	}
 	p.claim = s.allocate(p, o)
@@ -161,12 +161,8 @@ func (s *sharing) prepares(p *sharer) bool {
 		_ = s.release(p)
 		return false
 	}
-	kind := "claims"
-	if p.isAdmin {
-		kind = "claims with adminAccess"
-	}
-	s.counts[kind]++
-	if p.has == network && !p.isAdmin {
+	s.counts["claims"]++
+	if p.has == network {
 		ids := devices[0].GetCdiDeviceIds()
 		want := fmt.Sprint("BANDWIDTH=", p.bandwidth)
 		if env := s.edits(ids[len(ids)-1]).Env; !slices.Contains(env, want) {
@@ -180,9 +176,7 @@ func (s *sharing) prepares(p *sharer) bool {
 func (s *sharing) allocate(p *sharer, o offer) *kubelettest.ResourceClaim {
 	c := &kubelettest.ResourceClaim{Namespace: "lab", Name: p.name, UID: "uid-" + p.name, Pod: p.name, Container: "main"}
 	result := kubeapitest.Object{"request": "r", "driver": dra.Driver, "pool": "n1/generic-dp", "device": o.name}
-	if p.isAdmin {
-		result["adminAccess"] = true
-	} else if o.has == network {
+	if o.has == network {
 		result["shareID"] = "share-" + p.name
 		result["consumedCapacity"] = kubeapitest.Object{"bandwidth": fmt.Sprint(p.bandwidth), "slots": "1"}
 	}

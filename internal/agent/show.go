@@ -56,8 +56,10 @@ func (p Paths) Allocate(m *matchers.Offered, size int) (Container, error) {
 			healthy = append(healthy, l.ID)
 		}
 	}
+	slots := topology.Prefer(string(m.Resource.Prefer), listed.list, healthy, nil, size)
+	slices.Sort(slots)
 	c := Container{
-		Slots: topology.Prefer(string(m.Resource.Prefer), listed.list, healthy, nil, size),
+		Slots: slots,
 		Nodes: map[string]string{},
 		Edits: map[string]*cdi.Edits{},
 	}

@@ -3,6 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +31,7 @@ func (a *Agent) Alive() error {
 
 // Ready returns nil if every resource that has devices is registered, or if this instance is ready to
 // serve when another one ends. It is the readiness probe.
-// The error has one line for each resource that is missing, and for specs that could not be written
+// The error has one line for each reason why resources are missing, and for specs that could not be written
 // without a kubelet.
 func (a *Agent) Ready() error {
 	if a.page.isWaiting.Load() {
@@ -37,22 +40,20 @@ func (a *Agent) Ready() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
 	}
-	var missing []error
+	var errs []error
 	if made := a.outputs.names.Load(); made != nil && a.options.CDIOnly {
-		missing = append(missing, made.err)
+		errs = append(errs, made.err)
 	}
+	missing := map[string][]string{} // resources by reason
 	for _, r := range a.members() {
-		missing = append(missing, r.ready())
+		if reason, isMissing := r.missing(); isMissing {
+			missing[reason] = append(missing[reason], r.Name)
+		}
 	}
-	return errors.Join(missing...)
-}
-
-// LeftOut counts what the lists have no room for.
-func (a *Agent) LeftOut() status.LeftOut {
-	if published := a.page.leftOut.Load(); published != nil {
-		return *published
+	for _, reason := range slices.Sorted(maps.Keys(missing)) {
+		errs = append(errs, fmt.Errorf("not registered: %s: %s", strings.Join(missing[reason], ", "), reason))
 	}
-	return status.LeftOut{}
+	return errors.Join(errs...)
 }
 
 // Config returns the served configuration, and why it is not the one on disk. It returns a copy.
@@ -80,11 +81,10 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 		Config:    a.Config(),
 		Degraded:  a.degraded(),
 		Problems:  *a.page.problems.published.Load(),
-		LeftOut:   a.LeftOut(),
 		Resources: []status.Resource{},
 		Events:    a.page.events.latest(),
 	}
-	var known kubeletAnswer
+	var held podresources.Holders // nil if they are unknown
 	if a.options.CDIOnly {
 		s.Command = "serve --no-kubelet"
 		s.HeldUnknown = "there is no kubelet to ask"
@@ -95,8 +95,10 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 			// The first socket of the kubelet is no restart. The generation is 0 without one.
 			Restarts: max(0, int(kubelet.Generation)-1),
 		}
+		ctx, cancel := context.WithTimeout(ctx, holdersWait)
+		defer cancel()
 		var err error
-		known, err = a.askKubelet(ctx)
+		held, err = a.pods.client.Holders(ctx, a.now().Add(-holdersFor))
 		if err != nil {
 			s.HeldUnknown = err.Error()
 		}
@@ -104,75 +106,34 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 	explain := a.page.explain.Load()
 	for _, r := range a.members() {
 		now := r.now.Load()
-		shown := r.status(now, known)
+		shown := r.status(now, held)
 		// Only then is the explanation computed.
 		if len(shown.Devices) == 0 && explain != nil {
-			shown.NoDevices = explain.reason(now.config)
+			shown.NoDevices = (*explain)(now.config)
 		}
 		s.Resources = append(s.Resources, shown)
 	}
 	return s
 }
 
-// kubeletAnswer is what the kubelet says about devices. Its fields are nil if they are unknown.
-type kubeletAnswer struct {
-	held podresources.Holders
-	// allocatable has the allocatable slots by resource. Some kubelets do not report them.
-	allocatable map[string][]string
-}
-
-// askKubelet asks the kubelet for holders. The error says why they are unknown. It is logged only
-// when it changes, because every scrape asks.
-func (a *Agent) askKubelet(ctx context.Context) (kubeletAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, holdersWait)
-	defer cancel()
-	// Both questions accept an answer of that age, which other scrapes may have caused.
-	since := a.now().Add(-holdersFor)
-	held, err := a.pods.client.Holders(ctx, since)
-	if err != nil {
-		last := a.page.heldError.Swap(err.Error())
-		if last != err.Error() {
-			a.log.Info("held devices are unknown: metrics and status omit them", "err", err)
-		}
-		return kubeletAnswer{}, err
-	}
-	a.page.heldError.Store("")
-	// A kubelet without this method still reports the holders.
-	allocatable, _ := a.pods.client.Allocatable(ctx, since)
-	answer := kubeletAnswer{
-		held:        held,
-		allocatable: allocatable,
-	}
-	return answer, nil
-}
-
-// explainer says why resources have no devices. It explains them only when somebody asks, because
-// that takes as long as matching.
-type explainer struct {
-	config *config.Config
-	all    func() []matchers.Explanation
-}
-
-// newExplainer returns an explainer for the configuration and the host of one pass. Explaining is
-// done at most once, in the goroutine that asks first.
-func newExplainer(cfg *config.Config, v *View) *explainer {
+// explainer returns a function that says why a resource of a configuration has no devices on the host of one
+// pass. That takes as long as matching, so that it is found out when somebody asks, and once. The reason is
+// empty for a resource that is not configured.
+func explainer(cfg *config.Config, v *View) func(*config.Resource) string {
 	// The view is kept until the next pass, so it is kept without what was matched.
 	host := &View{Snapshot: v.Snapshot, Forms: v.Forms, options: v.options}
-	explain := func() []matchers.Explanation {
+	all := sync.OnceValue(func() []matchers.Explanation {
 		return host.Explain(cfg, nil, nil)
-	}
-	return &explainer{config: cfg, all: sync.OnceValue(explain)}
-}
-
-// reason is why a resource has no devices. It is empty for a resource that is not configured.
-func (e *explainer) reason(c *config.Resource) string {
-	for i := range e.config.Resources {
-		// The explanations have the order of the resources.
-		if &e.config.Resources[i] == c {
-			return e.all()[i].Reason
+	})
+	return func(c *config.Resource) string {
+		for i := range cfg.Resources {
+			// The explanations have the order of the resources.
+			if &cfg.Resources[i] == c {
+				return all()[i].Reason
+			}
 		}
+		return ""
 	}
-	return ""
 }
 
 // degraded are the unavailable sources of events, and why. The list is empty, not nil, if all

@@ -31,9 +31,7 @@ type View struct {
 	Problems []device.Problem
 
 	// unread is the hardware, or its attributes, that could not be read.
-	unread []device.UnreadHardware
-	// foreign reads the CDI specs of other programs at its first call.
-	foreign func() *cdi.Foreign
+	unread  []device.UnreadHardware
 	options matchers.Options
 	// with implements With, nil if the view is not one of Scan.
 	with func(*config.Config) *View
@@ -94,7 +92,6 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		// Matching reads attributes, so the problems with them are only complete now.
 		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
 		unread:   append(s.attrs.UnreadHardware(), s.snapshot.UnreadHardware...),
-		foreign:  foreign,
 		options:  options,
 	}
 }
@@ -172,7 +169,7 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	boot := bootID()
 	scanner.RestoreNets(persisted.Nets, boot != "" && boot == persisted.Boot)
 	specs := o.Paths.ForeignSpecs()
-	paths := newHostPaths(o.Paths)
+	paths := newHostPaths(o.Paths, newSignal())
 	for deadline := time.Now().Add(scanFor); ; {
 		snap, err := scanner.Scan(ctx)
 		if err != nil {
@@ -205,7 +202,7 @@ func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Att
 		scan := hostScan{
 			snapshot: snap,
 			attrs:    attrs,
-			paths:    newHostPaths(o.Paths),
+			paths:    newHostPaths(o.Paths, newSignal()),
 			hasNets:  true,
 		}
 		view(cfg, scan, o.Paths.ForeignSpecs().Read, ledger.Decisions{}, o)

@@ -125,8 +125,8 @@ func table(name string, keys []Attribute) []Attribute {
 	return keys
 }
 
-// Value returns the value of hardware, or an empty string if it has none. A USB or mediated device has
-// the attributes of the nearest PCI function above, and a partition of a GPU those of the GPU.
+// Value returns the value of hardware, or an empty string if it has none. A partition of a GPU has the
+// attributes of the GPU. Nothing else is inherited from the hardware above.
 func (a *Attribute) Value(h *Hardware) string {
 	switch a.Table {
 	case "usb":
@@ -134,8 +134,11 @@ func (a *Attribute) Value(h *Hardware) string {
 			return h.usbValue(a.Key)
 		}
 	case "pci":
-		if f := h.Function(); f != nil {
-			return f.PCI.value(a.Key)
+		if h.IsPartition() {
+			h = h.Function()
+		}
+		if h.PCI != nil {
+			return h.PCI.value(a.Key)
 		}
 	case "mdev":
 		if h.MDev != nil {

@@ -176,6 +176,9 @@ type Response struct {
 	Annotations map[string]string
 	// CDI are qualified CDI device names.
 	CDI []string
+	// Places has the source on the host of each path and interface in the container, also of those that a CDI
+	// name of this program brings.
+	Places map[string]string
 }
 
 // InjectedNode is one device node of a Response. HostPath may be a link that

@@ -34,7 +34,7 @@ func BenchmarkGrant(b *testing.B) {
 		Changed:    func() {},
 		Log:        slog.New(slog.DiscardHandler),
 	})
-	book.Load(b.Context())
+	book.Load(b.Context(), true)
 	slots := []holds.Slot{{ID: "a", Device: wanted("a")}}
 	for b.Loop() {
 		if _, err := book.Grant(b.Context(), slots); err != nil {

@@ -22,17 +22,21 @@ type podEvidence struct {
 	// restores its pods from the checkpoint without Allocate, and a pod that waits for its network,
 	// or for its predecessor to end, has no cgroup yet.
 	isNamed bool
-	// hasCgroup is set if the pod has a cgroup, with or without a process. The kubelet makes it
+	// state says whether the pod has a cgroup, with or without a process. The kubelet makes it
 	// before it mounts the volumes of the pod, and removes it when the pod has ended (SyncPod and
 	// SyncTerminatedPod, pkg/kubelet/kubelet.go). The kubelet forgets a pod that is deleted with
-	// --force at once; its cgroup remains. A pod in back-off may have no process.
-	hasCgroup bool
+	// --force at once; its cgroup remains. A pod in back-off may have no process. If no cgroup is
+	// visible, the kubelet decides.
+	state PodState
 }
 
 // holds reports whether the pod may use the slot, now or when its next container starts. A slot
 // that was granted and that the checkpoint does not have yet is held for grantTime as well, see
 // Book.grants.
-func (e podEvidence) holds() bool { return e.isNamed || e.hasCgroup }
+func (e podEvidence) holds() bool {
+	hasCgroup := e.state == cgroup.Running || e.state == cgroup.Ended
+	return e.isNamed || hasCgroup
+}
 
 // refusesSlot reports whether an Allocate call for a slot is refused because of another pod that had
 // it. The call is the kubelet's own word that the slot is free, also after an empty cgroup or a

@@ -3,15 +3,15 @@
 // whether it may be offered.
 //
 // A hold has one of three sources. The checkpoint of the kubelet names the pods that have slots
-// (checkpoint.go). Until it does, the grant of an Allocate call stands for the pod (journal.go).
+// (checkpoint.go). Until it does, the grant of an Allocate call stands for the pod (grant.go).
 // Claims are recorded by the driver for dynamic resource allocation. When a hold ends is a table in
 // ends.go; what follows the pods is in review.go.
 package holds
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -57,10 +57,28 @@ type Holder struct {
 	Slot int
 	// Resource is the key of the resource through which it is held.
 	Resource string
-	// Pod is the UID of the pod. It is empty for a claim, and for a grant whose pod is not known yet.
-	Pod string
-	// Claim is the UID of the claim, empty if there is none.
+	// Claim is the UID of the claim, empty for a pod of a device plugin.
 	Claim string
+}
+
+// holderOf is the pod that holds a slot through a resource.
+func holderOf(slot, resource string) Holder {
+	id, number := device.SplitSlot(slot)
+	return Holder{
+		ID:       id,
+		Slot:     number,
+		Resource: resource,
+	}
+}
+
+// compareHolders orders holders by device, with claims last.
+func compareHolders(a, b Holder) int {
+	return cmp.Or(
+		cmp.Compare(a.ID, b.ID),
+		cmp.Compare(a.Claim, b.Claim),
+		cmp.Compare(a.Slot, b.Slot),
+		cmp.Compare(a.Resource, b.Resource),
+	)
 }
 
 // excludes reports whether a container that holds a device keeps other containers from getting
@@ -98,6 +116,22 @@ func (h *Holder) reason(use *Device, w *Wanted) string {
 	return "held as " + h.ID + " through " + h.Resource
 }
 
+// CheckWithin returns why one container cannot have these devices together: two of them are the same
+// hardware, or exclude each other.
+func CheckWithin(devices []Wanted) error {
+	for i := range devices {
+		w := &devices[i]
+		for j := range devices[:i] {
+			other := &devices[j]
+			h := Holder{ID: other.ID, Resource: other.Resource}
+			if other.ID != w.ID && h.excludes(&other.Device, w) {
+				return fmt.Errorf("devices %q and %q exclude each other, and a container cannot have both", other.ID, w.ID)
+			}
+		}
+	}
+	return nil
+}
+
 // notOffered is what a held device uses although it is not offered now. It may return to its port, so that
 // it keeps the places there until the port has other hardware. plugged has the names of the hardware in
 // each port, see device.PortOf, nil if they are not known.
@@ -121,18 +155,4 @@ func (d Device) notOffered(plugged map[string][]string) Device {
 		}
 	}
 	return d
-}
-
-// deviceOfSlot returns the ID of the device of a slot.
-func deviceOfSlot(slot string) string {
-	id, _ := device.SplitSlot(slot)
-	return id
-}
-
-// isStatic reports whether a UID belongs to a static pod: the kubelet makes it from a hash of
-// the manifest (applyDefaults, pkg/kubelet/config/common.go), and an API server makes an
-// RFC 4122 UUID.
-func isStatic(uid string) bool {
-	isUUID := len(uid) == 36 && strings.Count(uid, "-") == 4 && uid[8] == '-' && uid[13] == '-' && uid[18] == '-' && uid[23] == '-'
-	return !isUUID
 }

@@ -40,7 +40,7 @@ func TestBlocked(t *testing.T) {
 				h.save(map[string][]string{podUID: {"a"}})
 				b := h.start()
 				if test.held.Places != nil {
-					b.Observe(t.Context(), map[string]holds.Device{"a": test.held}, nil, nil, nil)
+					b.Observe(t.Context(), map[string]holds.Device{"a": test.held}, nil, nil, h.isOurs)
 				}
 				reason := b.View().Blocked(test.wanted)
 				if (reason != "") != test.want {

@@ -62,6 +62,9 @@ func onHost(t *testing.T, test func(*host)) {
 	})
 }
 
+// isOurs says that every resource is this program's.
+func (h *host) isOurs(string) bool { return true }
+
 func (h *host) checkpoint() string { return filepath.Join(h.dir, "checkpoint") }
 
 func (h *host) journal() string { return filepath.Join(h.dir, "holds") }
@@ -69,7 +72,14 @@ func (h *host) journal() string { return filepath.Join(h.dir, "holds") }
 // start starts the program.
 func (h *host) start() *holds.Book {
 	h.Helper()
-	b := holds.New(holds.Options{
+	b := h.instance()
+	b.Load(h.Context(), true)
+	return b
+}
+
+// instance is an instance of the program that has loaded nothing.
+func (h *host) instance() *holds.Book {
+	return holds.New(holds.Options{
 		Checkpoint: h.checkpoint(),
 		Cgroups:    cgroup.New(h.cgroups.Dir()),
 		Journal:    h.journal(),
@@ -82,8 +92,6 @@ func (h *host) start() *holds.Book {
 		Changed:    func() { h.changes.Add(1) },
 		Log:        slog.New(slog.NewTextHandler(&h.log, nil)),
 	})
-	b.Load(h.Context())
-	return b
 }
 
 // must ends the test after an error of the test itself.
@@ -170,14 +178,7 @@ func (h *host) mustRefuse(b *holds.Book, w holds.Wanted, why string) {
 // wantHolders checks who holds a device: the UIDs of pods and claims, and "grant".
 func (h *host) wantHolders(b *holds.Book, when, id string, want ...string) {
 	h.Helper()
-	var got []string
-	for _, holder := range b.View().Slots(id) {
-		name := holder.Pod + holder.Claim
-		if name == "" {
-			name = "grant"
-		}
-		got = append(got, name)
-	}
+	got := b.Holders(id)
 	if !slices.Equal(got, want) {
 		h.Errorf("%s: holders of %s: %q, want %q", when, id, got, want)
 	}

@@ -67,8 +67,8 @@ func (w *world) say(format string, args ...any) {
 	w.steps = append(w.steps, fmt.Sprintf(format, args...))
 }
 
-// newBook starts the program.
-func (w *world) newBook() *holds.Book {
+// newBook starts the program. mayWrite is set if no other instance answers.
+func (w *world) newBook(mayWrite bool) *holds.Book {
 	b := holds.New(holds.Options{
 		Checkpoint: filepath.Join(w.dir, "checkpoint"),
 		Cgroups:    cgroup.New(w.cgroups.Dir()),
@@ -85,7 +85,7 @@ func (w *world) newBook() *holds.Book {
 		Changed:    func() {},
 		Log:        slog.New(slog.DiscardHandler),
 	})
-	b.Load(w.Context())
+	b.Load(w.Context(), mayWrite)
 	for _, p := range w.pods {
 		if p.slot == "" && (!p.isDeleted || p.runs || !p.isReleased) {
 			b.Record(p.uid, p.of.recorded())
@@ -159,7 +159,7 @@ func (w *world) pass() {
 		}
 	}
 	w.book.Observe(w.Context(), offered, w.remembered, plugged, func(name string) bool { return strings.HasPrefix(name, "x/") })
-	w.book.WriteJournal() // Run does so at once
+	w.book.Save() // Run does so at once
 	view := w.book.View()
 	w.listed = nil
 	for _, o := range w.offers() {
@@ -445,26 +445,32 @@ func (w *world) reboot() {
 	}
 	w.knowsPods = false
 	w.say("reboot with %d slots", len(w.memory))
-	w.book = w.newBook()
+	w.book = w.newBook(true)
 	w.endClaims()
 }
 
-// handOver has another instance of the program take over. The first one answers until the end.
+// handOver has another instance of the program take over. It passes while the first one still answers.
 func (w *world) handOver() {
 	first := w.book
-	second := w.newBook()
+	second := w.newBook(false)
 	w.say("another instance takes over")
 	w.admit()
-	w.admit()
 	w.book = second
-	second.Load(w.Context()) // it answers from now on
+	w.pass()
+	w.book = first
+	w.admit()
+	first.Retire()
+	w.book = second
+	second.Look(w.Context())
+	second.Load(w.Context(), true) // it answers from now on
 	for _, p := range w.pods {
 		if p.slot == "" {
 			second.Record(p.uid, p.of.recorded())
 		}
 	}
 	w.endClaims()
-	_ = first
+	w.admit()
+	first.ReadCheckpoint(w.Context()) // its streams have not ended
 }
 
 // step does something at random.
@@ -500,7 +506,7 @@ func (w *world) step() {
 		func() {
 			if w.rnd.IntN(3) == 0 {
 				w.say("the program restarts")
-				w.book = w.newBook()
+				w.book = w.newBook(true)
 				w.pass()
 			}
 		},
@@ -564,7 +570,7 @@ func TestRandomEvents(t *testing.T) {
 					pf, {name: "0000:3b:02.0", whole: pf}, {name: "0000:3b:02.1", whole: pf},
 				}
 				w.writeCheckpoint()
-				w.book = w.newBook()
+				w.book = w.newBook(true)
 				w.pass()
 				for range 300 {
 					w.step()

@@ -16,6 +16,10 @@ const (
 	readPatience = 200 * time.Millisecond
 	// maxReads bounds the reads for one look: the kubelet may replace the checkpoint during each.
 	maxReads = 3
+	// maxHolds and maxHoldsPerSlot limit the memory: a checkpoint may name any number of pods. One
+	// with more holds counts as unread.
+	maxHolds        = 60_000
+	maxHoldsPerSlot = 16
 )
 
 // reading is what is known of the checkpoint.
@@ -26,37 +30,38 @@ type reading struct {
 	version version
 	// unread is why the last version could not be read, empty if it could.
 	unread string
-	// refreshes counts the refreshes that the kubelet has answered.
-	refreshes uint64
 }
 
 // errTooMany means that a checkpoint has more holds than are kept.
 var errTooMany = fmt.Errorf("the checkpoint has more than %d held devices", maxHolds)
 
-// readPods returns the pods that have each slot, as the checkpoint says.
+// readPods returns the pods that have each slot, as the checkpoint says. A kubelet without a checkpoint has
+// allocated nothing: it writes the file when it gets the list of a plugin (genericDeviceUpdateCallback,
+// pkg/kubelet/cm/devicemanager/manager.go).
 func (b *Book) readPods() (map[string][]podHold, error) {
 	generation := b.Generation()
 	entries, err := readCheckpoint(b.Checkpoint)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
 	pods := map[string][]podHold{}
 	count := 0
 	for _, e := range entries {
-		for _, ids := range e.DeviceIDs {
-			for _, slot := range ids {
-				// Containers of one pod may share a slot, such as an init container.
-				if indexOfPod(pods[slot], e.PodUID) >= 0 {
-					continue
-				}
-				count++
-				if count > maxHolds {
-					return nil, errTooMany
-				}
-				pods[slot] = append(pods[slot], podHold{
-					pod:        e.PodUID,
-					resource:   e.ResourceName,
-					isNamed:    true,
-					generation: generation,
-				})
+		for _, slot := range slices.Concat(slices.Collect(maps.Values(e.DeviceIDs))...) {
+			// Containers of one pod may share a slot, such as an init container.
+			if indexOfPod(pods[slot], e.PodUID) >= 0 {
+				continue
 			}
+			count++
+			if count > maxHolds {
+				return nil, errTooMany
+			}
+			pods[slot] = append(pods[slot], podHold{
+				Pod:        e.PodUID,
+				Resource:   e.ResourceName,
+				isNamed:    true,
+				generation: generation,
+			})
 		}
 	}
 	return pods, err
@@ -64,7 +69,7 @@ func (b *Book) readPods() (map[string][]podHold, error) {
 
 // indexOfPod returns the index of the hold of a pod, or -1.
 func indexOfPod(pods []podHold, uid string) int {
-	return slices.IndexFunc(pods, func(p podHold) bool { return p.pod == uid })
+	return slices.IndexFunc(pods, func(p podHold) bool { return p.Pod == uid })
 }
 
 // catchUp reads the checkpoint unless the current version was read. It waits for the read at most for
@@ -72,7 +77,10 @@ func indexOfPod(pods []podHold, uid string) int {
 // the holds are unknown.
 func (b *Book) catchUp(ctx context.Context, patience time.Duration) {
 	for range maxReads {
-		if b.isCurrent() {
+		b.mu.Lock()
+		isCurrent := b.reading.isCurrent(b.Checkpoint)
+		b.mu.Unlock()
+		if isCurrent {
 			return
 		}
 		_, _, hasAnswered := b.reads.Do(ctx, b.Checkpoint, patience, b.read)
@@ -82,43 +90,36 @@ func (b *Book) catchUp(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// isCurrent reports whether the current version of the checkpoint was read.
-func (b *Book) isCurrent() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.reading.isCurrent(b.Checkpoint)
-}
-
 // isCurrent reports whether the version at a path is the one that was read.
 func (r *reading) isCurrent(path string) bool {
 	return r.hasRead && r.unread == "" && currentVersion(path) == r.version
 }
 
-// read reads the checkpoint. If that changes the holds, it calls Changed and asks Run for another look. The
-// result says nothing.
+// read reads the checkpoint. If that changes the holds, it calls Changed and asks Run for another look.
 //
-// A kubelet without a checkpoint has allocated nothing: it writes the file when it gets the list of a
-// plugin (genericDeviceUpdateCallback, pkg/kubelet/cm/devicemanager/manager.go). One that cannot be
-// parsed at the start of this program has no holds either, because the kubelet starts without them
-// (Start in the same file). Later, somebody else may have written it while the kubelet runs.
-func (b *Book) read() bool {
+// A kubelet starts without holds if it cannot parse its checkpoint (Start,
+// pkg/kubelet/cm/devicemanager/manager.go), and so does this program. Later, somebody else may have written
+// the file while the kubelet runs.
+func (b *Book) read() (none struct{}) {
 	// A file that is replaced meanwhile is read again.
 	current := currentVersion(b.Checkpoint)
 	pods, err := b.readPods()
-	if errors.Is(err, fs.ErrNotExist) {
+	b.mu.Lock()
+	var unparsed error
+	isFirst := b.reading.version == (version{})
+	if isFirst && isUnparsable(err) {
+		unparsed = err
 		err = nil
 	}
-	b.mu.Lock()
-	b.reading.hasRead = true
-	isFirst := b.reading.version == (version{})
-	isEmpty := isFirst && isUnparsable(err)
-	b.logRead(err, isEmpty)
+	b.logOnce(unparsed, "the kubelet's checkpoint can't be parsed: like the kubelet, the program starts as if no pod held a device")
+	b.logOnce(err, "the kubelet's checkpoint can't be read: devices stay on the lists until it is known which pods hold them")
 	before := b.reading.unread
+	b.reading.hasRead = true
+	b.reading.unread = ""
 	hasChanged := false
-	if err != nil && !isEmpty {
+	if err != nil {
 		b.reading.unread = err.Error()
 	} else {
-		b.reading.unread = ""
 		b.reading.version = current
 		hasChanged = b.merge(pods)
 	}
@@ -131,7 +132,7 @@ func (b *Book) read() bool {
 		b.Changed()
 		b.request()
 	}
-	return true
+	return none
 }
 
 // isUnparsable reports whether a file is not the checkpoint of a kubelet, or only a part of one.
@@ -145,28 +146,19 @@ func isUnparsable(err error) bool {
 // something. It keeps the holds that the checkpoint has lost until review finds that their pods have ended.
 // The caller holds the lock.
 func (b *Book) merge(named map[string][]podHold) (hasChanged bool) {
-	hasTaken := false
 	for slot, before := range b.pods {
 		for _, past := range before {
-			i := indexOfPod(named[slot], past.pod)
-			if i >= 0 {
-				named[slot][i].staticName = past.staticName
-				continue
-			}
-			if past.isNamed {
+			if i := indexOfPod(named[slot], past.Pod); i >= 0 {
+				named[slot][i].StaticName = past.StaticName
+			} else if len(named[slot]) < maxHoldsPerSlot {
 				past.isNamed = false
-				past.refresh = b.reading.refreshes
-			}
-			if len(named[slot]) < maxHoldsPerSlot {
 				named[slot] = append(named[slot], past)
 			}
 		}
 	}
+	hasTaken := false
 	for slot, g := range b.grants {
-		isTaken := slices.ContainsFunc(named[slot], func(p podHold) bool {
-			return p.isNamed && !slices.Contains(g.before, p.pod)
-		})
-		if isTaken {
+		if g.isTakenBy(named[slot]) {
 			delete(b.grants, slot)
 			hasTaken = true
 		}
@@ -178,14 +170,4 @@ func (b *Book) merge(named map[string][]podHold) (hasChanged bool) {
 	b.pods = named
 	b.changed()
 	return true
-}
-
-// logRead logs a read that failed. isEmpty is set if the kubelet starts without holds then, as this program
-// does. The caller holds the lock.
-func (b *Book) logRead(err error, isEmpty bool) {
-	message := "the kubelet's checkpoint can't be read: devices stay on the lists until it is known which pods hold them"
-	if isEmpty {
-		message = "the kubelet's checkpoint can't be parsed: like the kubelet, the program starts as if no pod held a device"
-	}
-	b.logOnce(&b.logged.read, err, message)
 }

@@ -2,6 +2,7 @@ package holds
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -42,7 +43,6 @@ func (b *Book) Run(ctx context.Context, replaced <-chan struct{}) error {
 		b.followCheckpoint(ctx, replaced)
 	})
 	began := time.Now()
-	hasWarned := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -51,17 +51,10 @@ func (b *Book) Run(ctx context.Context, replaced <-chan struct{}) error {
 			return nil
 		case <-b.requests:
 		case <-b.podCgroups.Changes():
-			b.refreshes.soon(b.Now())
-			b.mu.Lock()
-			followsPods := b.followsPods
-			b.mu.Unlock()
-			if followsPods {
-				b.NewPods()
-			}
+			b.followCgroups()
 		case <-timer.C:
 		}
-		if !hasWarned && time.Since(began) >= cgroupsExpected {
-			hasWarned = true
+		if time.Since(began) >= cgroupsExpected {
 			b.warnNoCgroups()
 		}
 		next := b.look(ctx)
@@ -73,6 +66,17 @@ func (b *Book) Run(ctx context.Context, replaced <-chan struct{}) error {
 		if !next.IsZero() {
 			timer.Reset(next.Sub(b.Now()))
 		}
+	}
+}
+
+// followCgroups follows a change of the pods' cgroups: a pod may have ended, or joined a claim.
+func (b *Book) followCgroups() {
+	b.refreshes.soon(b.Now())
+	b.mu.Lock()
+	followsPods := b.followsPods
+	b.mu.Unlock()
+	if followsPods {
+		b.NewPods()
 	}
 }
 
@@ -92,7 +96,7 @@ func (b *Book) look(ctx context.Context) time.Time {
 	} else {
 		b.refreshes = refreshes{}
 	}
-	b.writeJournal()
+	b.Save()
 	return next
 }
 
@@ -143,40 +147,37 @@ func (b *Book) followCheckpoint(ctx context.Context, replaced <-chan struct{}) {
 // follow reads the checkpoint, and records at once which pods it names: it may lose them again.
 func (b *Book) follow(ctx context.Context) {
 	b.catchUp(ctx, time.Minute)
-	b.writeJournal()
+	b.Save()
 }
 
 // review drops the holds of pods that have ended, and refuses the slots of pods that run although the
-// kubelet has forgotten them. mustRefresh is set if it cannot decide without a checkpoint that is up to
-// date. next is when to review again, the zero time if there is no need. Before the checkpoint is read after
-// Load, nobody knows which pods it names: the read asks for another look.
+// kubelet has forgotten them. If somebody else has replaced the checkpoint while the kubelet runs, that ends
+// at once: the list with such a slot makes the kubelet write its own again. mustRefresh is set if something
+// waits for a hold that only the kubelet can end. next is when to review again, the zero time if there is no
+// need. Before the checkpoint is read after Load, nobody knows which pods it names: the read asks for another
+// look.
 func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
+	b.nameStaticPods(ctx)
+	states := b.podStates()
 	b.mu.Lock()
-	hasRead := b.reading.hasRead
-	b.mu.Unlock()
-	if !hasRead {
+	if !b.reading.hasRead {
+		b.mu.Unlock()
 		return false, next
 	}
-	b.nameStaticPods(ctx)
-	evidence := b.gather()
-	b.mu.Lock()
-	hasChanged := b.dropEnded(evidence)
+	hasChanged := b.dropEnded(states)
 	for slot, pods := range b.pods {
 		isNamed := slices.ContainsFunc(pods, func(p podHold) bool { return p.isNamed })
 		for i := range pods {
 			p := &pods[i]
-			now, isChecked := evidence[p.pod]
-			isRunning := now.state == cgroup.Running
-			isForgotten := !isNamed && isRunning
-			isConfirmed := b.reading.refreshes > p.refresh
-			hasLeft := p.isRefused && isChecked && !isRunning
-			if hasLeft || isForgotten && isConfirmed && !p.isRefused {
-				p.isRefused = isRunning
+			state, isChecked := states[p.Pod]
+			isRefused := state == cgroup.Running && (p.isRefused || !isNamed)
+			if isChecked && isRefused != p.isRefused {
+				p.isRefused = isRefused
 				hasChanged = true
-				b.Log.Info("pod that the kubelet has forgotten", "id", slot, "pod_uid", p.pod, "state", now.state.String())
+				b.Log.Info("pod that the kubelet has forgotten", "id", slot, "pod_uid", p.Pod, "is_running", isRefused)
 			}
-			isWaiting := b.isAwaited && p.isNamed && !now.hasCgroup
-			mustRefresh = mustRefresh || isWaiting || isForgotten && !isConfirmed
+			hasCgroup := podEvidence{state: state}.holds()
+			mustRefresh = mustRefresh || b.isAwaited && p.isNamed && !hasCgroup
 			if p.isRefused || b.isAwaited && !p.isNamed {
 				next = b.Now().Add(checkRunning)
 			}
@@ -198,42 +199,33 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 	return mustRefresh, next
 }
 
-// podNow is the present state of a pod.
-type podNow struct {
-	state     cgroup.PodState
-	hasCgroup bool
-}
-
-// gather reads the cgroups of the pods that matter now: all if something waits, and otherwise those
-// that the kubelet has lost.
-func (b *Book) gather() map[string]podNow {
+// podStates reads the cgroups of the pods that matter now: all if something waits, and otherwise those
+// that the kubelet has lost. It reads files without the lock.
+func (b *Book) podStates() map[string]cgroup.PodState {
 	b.mu.Lock()
-	evidence := map[string]podNow{}
+	states := map[string]cgroup.PodState{}
 	for _, pods := range b.pods {
 		for _, p := range pods {
 			if b.isAwaited || p.isLost() {
-				evidence[p.pod] = podNow{}
+				states[p.Pod] = cgroup.Unknown
 			}
 		}
 	}
 	b.mu.Unlock()
-	for pod := range evidence { // this reads files: without the lock
-		evidence[pod] = podNow{
-			state:     b.podState(pod),
-			hasCgroup: b.Cgroups.MayHavePod(pod),
-		}
+	for pod := range states {
+		states[pod] = b.Cgroups.PodState(pod)
 	}
-	return evidence
+	return states
 }
 
 // dropEnded drops the holds that have ended, and reports whether there were some. The caller holds
 // the lock.
-func (b *Book) dropEnded(now map[string]podNow) bool {
+func (b *Book) dropEnded(states map[string]cgroup.PodState) bool {
 	hasChanged := false
 	for slot, pods := range b.pods {
 		left := slices.DeleteFunc(slices.Clone(pods), func(p podHold) bool {
-			e, isChecked := now[p.pod]
-			return isChecked && !podEvidence{isNamed: p.isNamed, hasCgroup: e.hasCgroup}.holds()
+			state, isChecked := states[p.Pod]
+			return isChecked && !podEvidence{isNamed: p.isNamed, state: state}.holds()
 		})
 		if len(left) == len(pods) {
 			continue
@@ -261,10 +253,7 @@ func (b *Book) refresh(ctx context.Context) {
 	defer cancel()
 	_, err := b.Listed(ctx)
 	b.mu.Lock()
-	b.logOnce(&b.logged.query, err, "the kubelet can't be asked for held devices: what waits for their pods may wait longer")
-	if err == nil {
-		b.reading.refreshes++
-	}
+	b.logOnce(err, "the kubelet can't be asked for held devices: what waits for their pods may wait longer")
 	b.mu.Unlock()
 	if err == nil {
 		b.ListAgain()
@@ -288,22 +277,27 @@ func (b *Book) watchedCgroups() []string {
 	return b.Cgroups.PodParents()
 }
 
+// warnNoCgroups logs once that it is unknown whether pods run.
+func (b *Book) warnNoCgroups() {
+	err := b.Cgroups.Visible()
+	if errors.Is(err, cgroup.ErrNone) {
+		return // that is wanted
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.logOnce(err, "the host's cgroups are not visible: a device of a pod that is deleted with --force may be allocated while its containers still run",
+		"hint", b.CgroupHint,
+	)
+}
+
 // nameStaticPods finds the names of the static pods that hold slots. Only the UID of a pod changes when
 // its manifest is edited. After an error the names stay unknown: then the next version of a static pod
 // may get its device, and so may another pod.
 func (b *Book) nameStaticPods(ctx context.Context) {
 	b.mu.Lock()
-	isOurs := b.isOurs
-	lacksName := func(p podHold) bool {
-		isOwn := isOurs == nil || isOurs(p.resource)
-		return p.isNamed && p.staticName == "" && isStatic(p.pod) && isOwn
-	}
-	isNeeded := false
-	for _, pods := range b.pods {
-		isNeeded = isNeeded || slices.ContainsFunc(pods, lacksName)
-	}
+	slots := b.namelessSlots()
 	b.mu.Unlock()
-	if !isNeeded {
+	if len(slots) == 0 {
 		return
 	}
 	names, err := b.Listed(ctx)
@@ -312,13 +306,23 @@ func (b *Book) nameStaticPods(ctx context.Context) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for slot, p := range b.namelessSlots() {
+		p.StaticName = names[slot]
+		b.isOutdated = true
+	}
+}
+
+// namelessSlots are the static pods whose name is not known, by slot. The caller holds the lock.
+func (b *Book) namelessSlots() map[string]*podHold {
+	nameless := map[string]*podHold{}
 	for slot, pods := range b.pods {
 		for i := range pods {
-			if lacksName(pods[i]) {
-				pods[i].staticName = names[slot]
-				b.journal.isOutdated = true
-				b.view = nil
+			p := &pods[i]
+			lacksName := p.isNamed && p.StaticName == "" && isStatic(p.Pod)
+			if lacksName && b.isOurs(p.Resource) {
+				nameless[slot] = p
 			}
 		}
 	}
+	return nameless
 }

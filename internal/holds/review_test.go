@@ -71,12 +71,12 @@ func TestReviewDuringTakeOver(t *testing.T) {
 			<-answers
 			return 1
 		}
-		b.WriteJournal()
+		b.Save()
 		b.Await(true)
 		b.Look(h.Context())
 		time.Sleep(time.Second)
 		b.Look(h.Context()) // asks the kubelet
-		b.Load(h.Context())
+		b.Load(h.Context(), true)
 		b.Look(h.Context())
 		if refused := b.Refused(); len(refused) > 0 {
 			h.Errorf("refused: %v", refused)

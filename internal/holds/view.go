@@ -23,15 +23,18 @@ type View struct {
 	unknown []string
 }
 
-// newView returns the view of holders. It keeps both maps.
-func newView(holders map[string][]Holder, uses map[string]Device) *View {
+// newView returns the view of holders. It keeps the map.
+func newView(holders []Holder, uses map[string]Device) *View {
 	v := &View{
-		holders:   holders,
+		holders:   map[string][]Holder{},
 		uses:      uses,
 		heldAt:    map[string][]string{},
 		heldBelow: map[string][]string{},
 	}
-	for id := range holders {
+	for _, h := range holders {
+		v.holders[h.ID] = append(v.holders[h.ID], h)
+	}
+	for id := range v.holders {
 		use, isKnown := uses[id]
 		if !isKnown {
 			v.unknown = append(v.unknown, id)

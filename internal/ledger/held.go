@@ -16,69 +16,52 @@ const maxOrphans = device.MaxParts / 4
 // They list the slots that containers hold: a kubelet shows a held device that is missing from
 // the list as Healthy.
 func (t *transition) restoreOrphans() {
-	byName := make(map[string]*draft, len(t.drafts))
 	taken := 0
-	for _, d := range t.drafts {
-		if d.config.Refuse == "" {
-			byName[d.name] = d
-		}
-		for _, rec := range d.records {
-			if rec.phase == onlyHeld {
-				taken += rec.parts()
-			}
+	for _, rec := range t.records {
+		if rec.phase == onlyHeld {
+			taken += rec.parts()
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.held)) {
-		if t.owner[id] != nil || !device.ValidID(id) {
-			continue
-		}
-		d := t.holder(byName, id)
-		if d == nil {
+		_, isListed := t.records[id]
+		name := t.holder(id)
+		if isListed || name == "" || !device.ValidID(id) {
 			continue
 		}
 		rec := record{
-			offer:  device.Offer{ID: id, Slots: 1},
-			listed: t.heldSlots(d, id),
-			phase:  onlyHeld,
-		}
-		if taken+rec.parts() > maxOrphans {
-			t.unlisted = append(t.unlisted, id)
-			continue
+			resource: name,
+			offer:    device.Offer{ID: id, Slots: 1},
+			listed:   t.heldSlots(name, id),
+			phase:    onlyHeld,
+			since:    t.in.Now,
 		}
 		taken += rec.parts()
-		d.records[id] = rec
-		t.owner[id] = d
-	}
-}
-
-// countUnlisted counts the held devices that are still not listed after all present devices
-// were.
-func (t *transition) countUnlisted() {
-	for _, id := range t.unlisted {
-		if t.owner[id] == nil {
+		if taken > maxOrphans {
 			t.out.HeldUnlisted++
+			continue
 		}
+		t.put(id, rec)
 	}
 }
 
-// holder returns the first configured resource through which containers hold a device, nil if there is
+// holder returns the first configured resource through which containers hold a device, empty if there is
 // none.
-func (t *transition) holder(byName map[string]*draft, id string) *draft {
+func (t *transition) holder(id string) string {
 	for _, h := range t.held[id] {
-		d := byName[h.resource]
-		if d != nil && h.slot < device.MaxSlots {
-			return d
+		config := t.configs[h.resource]
+		if config != nil && config.Refuse == "" && h.slot < device.MaxSlots {
+			return h.resource
 		}
 	}
-	return nil
+	return ""
 }
 
-// heldSlots is how many slots of a device are listed for the containers that hold it through d: those up to
-// the last one that a container holds.
-func (t *transition) heldSlots(d *draft, id string) int {
+// heldSlots is how many slots of a device are listed for the containers that hold it through a resource: those
+// up to the last one that a container holds.
+func (t *transition) heldSlots(resource, id string) int {
 	slots := 0
 	for _, h := range t.held[id] {
-		if h.resource == d.name && h.slot < device.MaxSlots {
+		if h.resource == resource && h.slot < device.MaxSlots {
 			slots = max(slots, h.slot+1)
 		}
 	}
@@ -103,9 +86,9 @@ func (rec record) unneededSince() time.Time {
 
 // shrink returns the record with only the slots that the device needs or that containers hold. The holders
 // must be known.
-func (t *transition) shrink(d *draft, id string, rec record) record {
+func (t *transition) shrink(id string, rec record) record {
 	needed := rec.needed()
-	rec.listed = max(needed, t.heldSlots(d, id))
+	rec.listed = max(needed, t.heldSlots(rec.resource, id))
 	if rec.listed > needed && rec.phase.isPresent() {
 		t.out.AwaitsHolders = true // expire says so for an absent device, when it may leave
 	}
@@ -141,11 +124,11 @@ func (t *transition) isHeld(id string) bool {
 }
 
 // blocked returns why a container holds the hardware of an offer in another way, see Input.Blocked.
-func (t *transition) blocked(d *draft, offer *device.Offer) string {
+func (t *transition) blocked(resource string, offer *device.Offer) string {
 	if t.in.Blocked == nil {
 		return ""
 	}
-	reason := t.in.Blocked(d.name, offer)
+	reason := t.in.Blocked(resource, offer)
 	if reason != "" {
 		t.out.AwaitsHolders = true
 	}

@@ -69,8 +69,6 @@ type Resource struct {
 	// Grows is set if a device is its hardware with all selected nodes (each is
 	// "device"), so that a new one may get more nodes.
 	Grows bool
-	// ForgetAfter is how long a removed device stays listed, at least a minute.
-	ForgetAfter time.Duration
 	// Derived is set if the name comes from devices: the resource ends with the last of its
 	// devices. While it still lists devices and none matches, it is passed without offers:
 	// then its devices were removed, but not the resource.

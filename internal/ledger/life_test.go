@@ -36,7 +36,7 @@ var lifeNames = []string{"a", "b", "c"}
 func newLife(t *testing.T) *life {
 	l := &life{t: t, now: boot, start: boot, held: map[string]string{}, known: true, events: map[string]time.Time{}, shown: map[[2]string]time.Time{}}
 	for _, name := range lifeNames {
-		l.config = append(l.config, Resource{Name: name, ForgetAfter: 5 * time.Minute})
+		l.config = append(l.config, Resource{Name: name})
 	}
 	return l
 }

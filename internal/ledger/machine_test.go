@@ -56,11 +56,9 @@ func (h *machine) hardware(resources []Resource) []*device.Hardware {
 			}
 		}
 	}
-	for _, r := range h.state.resources {
-		for _, rec := range r.records {
-			if rec.net.hardware != "" {
-				h.seen[rec.net.hardware] = true
-			}
+	for _, rec := range h.state.records {
+		if rec.net.hardware != "" {
+			h.seen[rec.net.hardware] = true
 		}
 	}
 	var present []*device.Hardware
@@ -90,9 +88,9 @@ func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.before = h.out.Resources
 	h.state, h.out = before.Next(in)
 	h.ended = nil
-	for _, res := range before.resources {
-		if !slices.ContainsFunc(h.out.Resources, func(r ListedResource) bool { return r.Name == res.name }) {
-			h.ended = append(h.ended, res.name)
+	for _, res := range h.before {
+		if !slices.ContainsFunc(h.out.Resources, func(r ListedResource) bool { return r.Name == res.Name }) {
+			h.ended = append(h.ended, res.Name)
 		}
 	}
 	if again, out := before.Next(in); !reflect.DeepEqual(h.out, out) || !reflect.DeepEqual(h.state.Remember(), again.Remember()) {
@@ -188,7 +186,7 @@ func (h *machine) changed(name string) bool {
 
 // res returns a resource that remembers a device for ten minutes.
 func res(name string, offers ...device.Offer) Resource {
-	return Resource{Name: name, Offers: offers, ForgetAfter: 10 * time.Minute}
+	return Resource{Name: name, Offers: offers}
 }
 
 // dev returns an offer of one slot with nodes of the given keys.

@@ -41,7 +41,7 @@ func movedOffer(offer device.Offer) device.Offer {
 
 // inContainer reports whether the missing interfaces of a device are in the container
 // that holds it.
-func (t *transition) inContainer(d *draft, id string, rec *record) bool {
+func (t *transition) inContainer(id string, rec *record) bool {
 	n := &rec.net
 	if !n.moves {
 		return false
@@ -52,7 +52,7 @@ func (t *transition) inContainer(d *draft, id string, rec *record) bool {
 	}
 	n.haveLeft = true
 	isHeld := slices.ContainsFunc(t.held[id], func(h heldSlot) bool {
-		return h.resource == d.name
+		return h.resource == rec.resource
 	})
 	// No event announces that a virtual interface has ended with its pod.
 	t.out.AwaitsHolders = t.out.AwaitsHolders || isHeld

@@ -1,14 +1,11 @@
 package ledger
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Next returns the next state for an input, and the output.
@@ -18,7 +15,7 @@ import (
 //     is new or its nodes changed.
 //   - A removed device, a slot beyond a lowered count and a retired resource turn
 //     Unhealthy at once and leave the list later: after at least a minute, a
-//     removed device after ForgetAfter, and never while a container holds a slot of
+//     removed device after ten minutes, and never while a container holds a slot of
 //     the device. After the minute a removed device is listed with one slot, or with the
 //     slots up to the last one that a container holds.
 //   - All lists together have a budget. If absent devices take too much of it, the ones without a holder
@@ -37,34 +34,42 @@ import (
 // Equal states and inputs have equal results.
 func (s State) Next(in Input) (State, Output) {
 	t := s.open(in)
-	t.restoreOrphans()
-	t.measure()
 	t.match()
 	t.expire()
-	t.measure()
 	t.takeOver()
-	t.countUnlisted()
+	t.restoreOrphans()
 	return t.finish()
 }
 
 // transition is one call of Next.
 type transition struct {
-	in     Input
-	first  bool
-	drafts []*draft
-	// owner has the resource that lists a device, by ID.
-	owner map[string]*draft
+	in         Input
+	isFirst    bool
+	records    map[string]record
+	registered map[string]bool
+	// names are the names of the resources: the configured ones in their order, then retired ones. configs has
+	// the configuration of each of them.
+	names   []string
+	configs map[string]*Resource
+	// contested are the offers of devices that another resource lists, whose hardware a
+	// container holds in another way, or for which the lists have no room.
+	contested []match
 	// superseded are the absent devices that do not return as they are listed although their hardware is
 	// present, by ID.
 	superseded map[string]supersession
 	// held has the held slots of each device, by ID.
 	held map[string][]heldSlot
-	// unlisted are the IDs of held devices that have no record.
-	unlisted []string
 	// taken is what the lists take of the budget, and isFull is set if absent devices take too much of it.
-	taken  int
-	isFull bool
-	out    Output
+	taken   int
+	isFull  bool
+	waiting map[string][]Waiting
+	out     Output
+}
+
+// match is an offer of a resource.
+type match struct {
+	config *Resource
+	offer  *device.Offer
 }
 
 // supersession is why an absent device does not return as it is listed.
@@ -80,118 +85,114 @@ type heldSlot struct {
 	resource string
 }
 
-// draft is the next state of a resource.
-type draft struct {
-	resource
-	config Resource
-	// matched has the IDs of all offers, including contested ones.
-	matched map[string]bool
-	// contested are the offers of devices that another resource lists, whose hardware a
-	// container holds in another way, or for which the lists have no room.
-	contested []device.Offer
-	// waiting are the contested devices that cannot be listed yet.
-	waiting []Waiting
-}
-
-// open begins a transition. It copies the changeable parts of the state, and pairs each resource of the
-// state with its configuration.
+// open begins a transition. It copies the changeable parts of the state.
 func (s State) open(in Input) *transition {
 	t := &transition{
 		in:         in,
-		first:      !s.started,
-		owner:      make(map[string]*draft),
-		superseded: make(map[string]supersession),
-		held:       make(map[string][]heldSlot),
+		isFirst:    !s.started,
+		records:    make(map[string]record, len(s.records)),
+		registered: map[string]bool{},
+		configs:    map[string]*Resource{},
+		superseded: map[string]supersession{},
+		held:       map[string][]heldSlot{},
+		waiting:    map[string][]Waiting{},
 	}
 	for id, name := range in.Held.IDs {
 		base, slot := device.SplitSlot(id)
 		t.held[base] = append(t.held[base], heldSlot{slot, name})
 	}
-	before := make(map[string]resource, len(s.resources))
-	for _, res := range s.resources {
-		before[res.name] = res
+	for i := range in.Resources {
+		t.addResource(&in.Resources[i])
 	}
-	seen := make(map[string]bool)
-	for _, config := range in.Resources {
-		if !seen[config.Name] {
-			seen[config.Name] = true
-			t.add(config, before[config.Name])
-			delete(before, config.Name)
-		}
+	for _, name := range s.Names() {
+		t.addResource(&Resource{Name: name, Refuse: ReasonRemoved})
 	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		t.add(Resource{Name: name, Refuse: ReasonRemoved}, before[name])
+	for id, rec := range s.records {
+		t.put(id, rec)
+	}
+	for _, name := range t.names {
+		t.registered[name] = s.registered[name]
 	}
 	return t
 }
 
-// add adds a resource with its configuration and its previous state, which is the zero resource
-// for a new one.
-func (t *transition) add(config Resource, last resource) {
-	last.name = config.Name
-	d := &draft{
-		resource: last,
-		config:   config,
-		matched:  make(map[string]bool, len(config.Offers)),
+// addResource adds a resource, unless there is one of that name.
+func (t *transition) addResource(config *Resource) {
+	if t.configs[config.Name] != nil {
+		return
 	}
-	d.records = maps.Clone(last.records)
-	if d.records == nil {
-		d.records = make(map[string]record)
+	t.configs[config.Name] = config
+	t.names = append(t.names, config.Name)
+	t.taken += device.ResourceParts
+}
+
+// put adds or replaces a record.
+func (t *transition) put(id string, rec record) {
+	if before, isListed := t.records[id]; isListed {
+		t.taken -= before.parts()
 	}
-	for id := range d.records {
-		t.owner[id] = d
-	}
-	t.drafts = append(t.drafts, d)
+	t.records[id] = rec
+	t.taken += rec.parts()
 }
 
 // match lists the offered devices, unless another resource lists or holds them, and updates the
 // records of devices without an offer.
 func (t *transition) match() {
-	for _, d := range t.drafts {
-		if d.config.Refuse != "" {
+	isMatched := map[string]bool{} // by the name of the resource and the ID
+	for _, name := range t.names {
+		config := t.configs[name]
+		if config.Refuse != "" {
 			continue
 		}
-		for _, offer := range d.config.Offers {
-			id := offer.ID
-			if d.matched[id] {
-				continue
-			}
-			d.matched[id] = true
-			reason := t.blockedBy(d, offer)
-			if reason == "" && t.list(d, offer) {
-				continue
-			}
-			d.contested = append(d.contested, offer)
-			if reason == "" {
-				continue
-			}
-			if t.owner[id] != d {
-				reason = reasonTakenOver + d.name
-			}
-			if _, isKnown := t.superseded[id]; !isKnown {
-				t.superseded[id] = supersession{by: id, reason: reason}
+		for i := range config.Offers {
+			m := match{config, &config.Offers[i]}
+			key := name + " " + m.offer.ID
+			if !isMatched[key] {
+				isMatched[key] = true
+				t.matchOffer(m)
 			}
 		}
 	}
-	t.findRenamed()
-	for _, d := range t.drafts {
-		for id, rec := range d.records {
-			if !d.matched[id] {
-				d.records[id] = t.unmatched(d, id, rec)
-			}
+	isAbsent := func(id string, rec record) bool {
+		return !isMatched[rec.resource+" "+id]
+	}
+	t.findRenamed(isAbsent)
+	for id, rec := range t.records {
+		if isAbsent(id, rec) {
+			t.put(id, t.unmatched(id, rec))
 		}
 	}
 }
 
-// unmatched returns the record of an unmatched device for d.
-func (t *transition) unmatched(d *draft, id string, rec record) record {
-	isConfigured := d.config.Refuse == ""
+// matchOffer lists an offered device, or records why it is not listed.
+func (t *transition) matchOffer(m match) {
+	reason := t.blockedBy(m)
+	if reason == "" && t.list(m) {
+		return
+	}
+	t.contested = append(t.contested, m)
+	if reason == "" {
+		return
+	}
+	id := m.offer.ID
+	if t.records[id].resource != m.config.Name {
+		reason = reasonTakenOver + m.config.Name
+	}
+	if _, isKnown := t.superseded[id]; !isKnown {
+		t.superseded[id] = supersession{by: id, reason: reason}
+	}
+}
+
+// unmatched returns the record of an unmatched device.
+func (t *transition) unmatched(id string, rec record) record {
+	config := t.configs[rec.resource]
+	isConfigured := config.Refuse == ""
 	isUnread := slices.Contains(t.in.UnreadHardware, device.UnreadHardware{Path: rec.offer.Hardware})
 	if isConfigured && rec.phase.isPresent() && isUnread {
 		return rec // it may still be present
 	}
 	_, isSuperseded := t.superseded[id]
-	if isConfigured && !isSuperseded && t.inContainer(d, id, &rec) {
+	if isConfigured && !isSuperseded && t.inContainer(id, &rec) {
 		rec.offer = movedOffer(rec.offer)
 		rec.phase = ready
 		rec.since = time.Time{}
@@ -200,7 +201,7 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 	mayBeAwaited := t.in.Now.Before(t.in.Start.Add(completeAfter))
 	switch {
 	case rec.phase == onlyHeld:
-	case d.config.MatchIncomplete || t.mayBeUnread(id):
+	case config.MatchIncomplete || t.mayBeUnread(id):
 		rec.phase = unread
 	case rec.phase == awaited && mayBeAwaited:
 	default:
@@ -241,15 +242,19 @@ func (t *transition) mayBeUnread(id string) bool {
 }
 
 // list lists a device with its offer, as far as there is room, and reports whether there is.
-func (t *transition) list(d *draft, offer device.Offer) (hasRoom bool) {
-	offer.Slots, hasRoom = t.slotsInRoom(d, &offer)
-	if offer.Slots == 0 {
+func (t *transition) list(m match) (hasRoom bool) {
+	offer := *m.offer
+	rec, isListed := t.records[offer.ID]
+	hasRoom = t.hasRoomFor(rec, offer)
+	if !hasRoom && !isListed {
 		return false
 	}
-	rec := d.records[offer.ID]
+	if !hasRoom {
+		offer.Slots = rec.listed
+	}
 	before := ownNodes(rec.offer)
 	nodes := ownNodes(offer)
-	if rec.lacksNets(before, nodes) && t.inContainer(d, offer.ID, &rec) {
+	if rec.lacksNets(before, nodes) && t.inContainer(offer.ID, &rec) {
 		// The offer without the interfaces does not describe the device of the container.
 		slots := offer.Slots
 		offer = movedOffer(rec.offer)
@@ -265,68 +270,21 @@ func (t *transition) list(d *draft, offer device.Offer) (hasRoom bool) {
 	if offer.Slots < rec.offer.Slots {
 		rec.lowered = t.in.Now
 	}
+	rec.resource = m.config.Name
 	rec.listed = max(rec.listed, offer.Slots)
 	rec.offer = offer
 	rec.keys = keys
 	rec.since = time.Time{}
 	if rec.phase == settling {
-		complete := t.settles(d.config, rec)
+		complete := t.settles(m.config, rec)
 		if t.in.Now.Before(complete) {
 			t.wake(complete)
 		} else {
 			rec.phase = ready
 		}
 	}
-	d.records[offer.ID] = rec
-	t.owner[offer.ID] = d
+	t.put(offer.ID, rec)
 	return hasRoom
-}
-
-// noteChange records that a device has appeared, or that its nodes have changed, and begins
-// the wait for it to settle. A device that was present before the program started does not
-// settle if it has all its remembered nodes: it is complete.
-func (t *transition) noteChange(rec *record, offer device.Offer, keys []string) {
-	// Hardware that could be read only now may have been present from the start.
-	wasPresentAtStart := rec.begun.IsZero() && (t.first || rec.phase == unread)
-	if !rec.phase.isPresent() || !offer.Pool {
-		rec.phase = settling
-		rec.begun = t.in.Now
-	}
-	rec.changed = t.in.Now
-	if !wasPresentAtStart {
-		return
-	}
-	if len(rec.keys) == 0 {
-		rec.changed = time.Time{} // only events can show that nodes are still being added
-		return
-	}
-	isMissing := func(key string) bool {
-		return !slices.Contains(keys, key)
-	}
-	if offer.Pool || !slices.ContainsFunc(rec.keys, isMissing) {
-		rec.phase = ready
-	}
-}
-
-// settles returns when a device is complete if no event follows. A device with one node that
-// cannot get more is complete at once.
-func (t *transition) settles(config Resource, rec record) time.Time {
-	mayGetNodes := config.Grows && rec.offer.Hardware != ""
-	grows := mayGetNodes || rec.offer.Pool
-	if len(rec.keys) <= 1 && !grows {
-		return t.in.Now
-	}
-	last := rec.changed
-	event := t.in.lastEvent(rec.offer.Hardware)
-	if event.After(last) {
-		last = event
-	}
-	complete := last.Add(settleTime)
-	limit := rec.begun.Add(settleLimit)
-	if limit.Before(complete) {
-		return limit
-	}
-	return complete
 }
 
 // wake requests a call of Next at a time, unless an earlier call is requested.
@@ -336,170 +294,111 @@ func (t *transition) wake(at time.Time) {
 	}
 }
 
-// ownNodes returns the nodes of a device without its companions, and its
-// interfaces, by key.
-func ownNodes(offer device.Offer) []node {
-	var nodes []node
-	for _, n := range offer.Nodes {
-		if !n.Companion {
-			nodes = append(nodes, node{
-				key:   n.Key,
-				path:  n.HostPath,
-				major: n.Major,
-				minor: n.Minor,
-			})
-		}
-	}
-	for _, n := range offer.Nets {
-		nodes = append(nodes, node{
-			key:  n.Key,
-			path: n.HostName,
-			net:  true,
-		})
-	}
-	order.Sort(nodes, func(a, b node) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.path, b.path))
-	})
-	return nodes
-}
-
-// keysOf returns the keys of nodes, in the order of the nodes.
-func keysOf(nodes []node) []string {
-	var keys []string
-	for _, n := range nodes {
-		keys = append(keys, n.key)
-	}
-	return keys
-}
-
 // expire drops devices and slots that have been Unhealthy for long enough and are
 // not held.
 func (t *transition) expire() {
 	t.isFull = t.absentParts() > maxAbsentParts
-	for _, d := range t.drafts {
-		for id, rec := range d.records {
-			if t.expired(d, id, rec) {
-				delete(d.records, id)
-				delete(t.owner, id)
-				t.countDropped(rec.listed)
-				continue
-			}
-			// A device that is only held may have been listed with fewer slots.
-			isHeldAbsent := !rec.phase.isPresent() && len(t.held[id]) > 0
-			mayShrink := rec.listed > rec.needed() || isHeldAbsent
-			if mayShrink && t.isDue(rec.unneededSince().Add(t.leaveAfter())) {
-				next := t.shrink(d, id, rec)
-				d.records[id] = next
-				t.countDropped(rec.listed - next.listed)
-			}
+	for id, rec := range t.records {
+		if t.expired(id, rec) {
+			t.taken -= rec.parts()
+			delete(t.records, id)
+			t.countDropped(rec.listed)
+			t.addChange(id, rec, true)
+			continue
+		}
+		// A device that is only held may have been listed with fewer slots.
+		isHeldAbsent := !rec.phase.isPresent() && len(t.held[id]) > 0
+		mayShrink := rec.listed > rec.needed() || isHeldAbsent
+		if mayShrink && t.isDue(rec.unneededSince().Add(t.leaveAfter())) {
+			next := t.shrink(id, rec)
+			t.put(id, next)
+			t.countDropped(rec.listed - next.listed)
 		}
 	}
 }
 
 // expired reports whether a device leaves the list. Only a device that was removed from the host stays for
-// ForgetAfter. Other devices make room for the resource or the ID that replaces them.
-func (t *transition) expired(d *draft, id string, rec record) bool {
+// forgetAfter. Other devices make room for the resource or the ID that replaces them.
+func (t *transition) expired(id string, rec record) bool {
 	if rec.since.IsZero() {
 		return false
 	}
 	after := t.leaveAfter()
 	_, isSuperseded := t.superseded[id]
-	if d.config.Refuse == "" && !isSuperseded && !t.isFull {
-		after = max(after, d.config.ForgetAfter)
+	if t.configs[rec.resource].Refuse == "" && !isSuperseded && !t.isFull {
+		after = forgetAfter
 	}
 	return t.mayLeave(rec.since.Add(after), id)
 }
 
 // takeOver lists the contested devices that their former owners have released.
 func (t *transition) takeOver() {
-	for _, d := range t.drafts {
-		for _, offer := range d.contested {
-			reason := t.blockedBy(d, offer)
-			switch {
-			case reason == "" && t.list(d, offer):
-				continue
-			case reason == "":
-				reason = reasonNoRoom
-				t.out.WithoutRoom++
-				t.out.AwaitsHolders = true
-			case t.owner[offer.ID] == d:
-				continue // its entry says why
-			}
-			d.waiting = append(d.waiting, Waiting{ID: offer.ID, Reason: reason})
+	for _, m := range t.contested {
+		name := m.config.Name
+		reason := t.blockedBy(m)
+		switch {
+		case reason == "" && t.list(m):
+			continue
+		case reason == "":
+			reason = reasonNoRoom
+			t.out.WithoutRoom++
+			t.out.AwaitsHolders = true
+		case t.records[m.offer.ID].resource == name:
+			continue // its entry says why
 		}
-		order.Sort(d.waiting, func(a, b Waiting) int {
-			return device.CompareNatural(a.ID, b.ID)
-		})
+		t.waiting[name] = append(t.waiting[name], Waiting{ID: m.offer.ID, Reason: reason})
 	}
 }
 
-// blockedBy returns why d cannot list a device yet, or an empty string: another resource lists its ID,
-// or a container holds its hardware in another way. A device that d lists as present stays, also one from
+// blockedBy returns why a resource cannot list a device yet, or an empty string: another resource lists its ID,
+// or a container holds its hardware in another way. A device that it lists as present stays, also one from
 // before the start.
-func (t *transition) blockedBy(d *draft, offer device.Offer) string {
-	owner := t.owner[offer.ID]
-	if owner != nil && owner != d {
-		return "listed by " + owner.name + " until no container holds it"
+func (t *transition) blockedBy(m match) string {
+	rec, isListed := t.records[m.offer.ID]
+	if isListed && rec.resource != m.config.Name {
+		return "listed by " + rec.resource + " until no container holds it"
 	}
-	phase := d.records[offer.ID].phase
-	if owner == d && (phase.isPresent() || phase == awaited) {
+	if isListed && (rec.phase.isPresent() || rec.phase == awaited) {
 		return ""
 	}
-	return t.blocked(d, &offer)
+	return t.blocked(m.config.Name, m.offer)
 }
 
 // findRenamed finds the listed devices without an offer whose hardware is offered under another ID, by
 // their places. A device that several resources may offer has another ID in each of them.
-func (t *transition) findRenamed() {
-	at := offersAt{}
-	for _, d := range t.drafts {
-		for i := range d.config.Offers {
-			o := offered{&d.config.Offers[i], d}
+func (t *transition) findRenamed(isAbsent func(id string, rec record) bool) {
+	at := map[string][]match{} // by the place of the hardware
+	for _, name := range t.names {
+		config := t.configs[name]
+		for i := range config.Offers {
+			o := &config.Offers[i]
 			for _, place := range o.Places {
 				hardware := device.HardwareOf(place)
-				at[hardware] = append(at[hardware], o)
+				at[hardware] = append(at[hardware], match{config, o})
 			}
 		}
 	}
-	for _, d := range t.drafts {
-		for id, rec := range d.records {
-			if d.matched[id] {
-				continue
-			}
-			if next := at.renamed(d, &rec.offer); next != "" {
-				t.superseded[id] = supersession{by: next, reason: reasonRenamed + next}
+	for id, rec := range t.records {
+		if !isAbsent(id, rec) {
+			continue
+		}
+		for _, place := range rec.offer.Places {
+			offers := at[device.HardwareOf(place)]
+			i := slices.IndexFunc(offers, rec.isRenamedTo)
+			if i >= 0 {
+				by := offers[i].offer.ID
+				t.superseded[id] = supersession{by: by, reason: reasonRenamed + by}
+				break
 			}
 		}
 	}
 }
 
-// offersAt are the offers of all resources by the places of their hardware.
-type offersAt map[string][]offered
-
-// renamed returns the ID under which a device that d has listed is offered now. It is empty if there is
-// none.
-func (at offersAt) renamed(d *draft, listed *device.Offer) string {
-	for _, place := range listed.Places {
-		for _, o := range at[device.HardwareOf(place)] {
-			if o.renames(d, listed) {
-				return o.ID
-			}
-		}
-	}
-	return ""
-}
-
-// offered is an offer of a resource.
-type offered struct {
-	*device.Offer
-	by *draft
-}
-
-// renames reports whether the offer is a device that d has listed under another ID. Nodes of the same
+// isRenamedTo reports whether an offer is the device under another ID. Nodes of the same
 // hardware may be different devices, and so are the functions of an IOMMU group.
-func (o offered) renames(d *draft, listed *device.Offer) bool {
-	hardware := slices.DeleteFunc(slices.Clone(listed.Places), device.IsGroupPlace)
-	isSame := device.SameHardware(hardware, o.Places) && !listed.IsOther(o.Offer)
-	isOwn := o.by == d || !o.Shared && !o.Exclusive
-	return o.ID != listed.ID && isSame && isOwn
+func (rec record) isRenamedTo(m match) bool {
+	hardware := slices.DeleteFunc(slices.Clone(rec.offer.Places), device.IsGroupPlace)
+	isSame := device.SameHardware(hardware, m.offer.Places) && !rec.offer.IsOther(m.offer)
+	isOwn := m.config.Name == rec.resource || !m.offer.Shared && !m.offer.Exclusive
+	return m.offer.ID != rec.offer.ID && isSame && isOwn
 }

@@ -21,7 +21,6 @@ const (
 	stateFile    = "state.json"
 	stateVersion = 1
 	badFile      = stateFile + ".bad"
-	laterFile    = stateFile + ".later"
 	// maxSize is the maximum size of the state file in bytes. What is read of it takes up to ten times as
 	// much memory.
 	maxSize = 4 << 20
@@ -29,7 +28,7 @@ const (
 
 // Files are the names of the files of the state in a directory.
 func Files() []string {
-	return []string{stateFile, stateFile + files.TempSuffix, badFile, laterFile, laterFile + files.TempSuffix}
+	return []string{stateFile, stateFile + files.TempSuffix, badFile}
 }
 
 // Persisted is all state that survives a restart.
@@ -47,9 +46,6 @@ type Persisted struct {
 	Nets map[string][]device.KnownNet `json:"nets,omitempty"`
 	// DRA is set if the driver for dynamic resource allocation has run.
 	DRA bool `json:"dra,omitempty"`
-	// Later is set if a later version of the program wrote the state: then this is only the
-	// part that this version understands.
-	Later bool `json:"-"`
 }
 
 // Injected are the nodes that links and CDI entries point to: the ID of each
@@ -122,41 +118,26 @@ func Load(dir string) (Persisted, error) {
 }
 
 // parse reads the content of a state file. Of a later version it reads the fields that this
-// version knows, if their types are still the same.
+// version knows.
 func parse(text []byte) (Persisted, error) {
 	var s stateText
 	err := json.Unmarshal(text, &s)
-	if s.USBFields != usbFields {
-		s.USB = nil
-	}
-	s.Later = s.Version > stateVersion
-	if s.Later {
-		var mistyped *json.UnmarshalTypeError
-		if errors.As(err, &mistyped) {
-			err = nil // package json has left out the field and read the rest
-		}
-	} else if err == nil && s.Version != stateVersion {
+	if err == nil && s.Version < stateVersion {
 		err = fmt.Errorf("version %d: want %d", s.Version, stateVersion)
 	}
 	if err != nil {
 		return Persisted{}, err
 	}
+	if s.USBFields != usbFields {
+		s.USB = nil
+	}
 	return s.Persisted, nil
 }
 
-// SetAside protects the state file from the next save: it keeps a file that Load could not read
-// as state.json.bad, and the file of a later version as state.json.later.
-func SetAside(dir string, later bool) error {
-	path := filepath.Join(dir, stateFile)
-	if !later {
-		return os.Rename(path, filepath.Join(dir, badFile))
-	}
-	// The original stays: the program may die before the next save.
-	text, err := files.Read(path, files.MaxSize)
-	if err == nil {
-		err = files.Write(filepath.Join(dir, laterFile), text, 0o600)
-	}
-	return err
+// SetAside keeps a state file that Load could not read as state.json.bad: it may be the only evidence of what
+// went wrong.
+func SetAside(dir string) error {
+	return os.Rename(filepath.Join(dir, stateFile), filepath.Join(dir, badFile))
 }
 
 // Prepare returns a function that saves p, as it is now, to dir. The function makes the
@@ -211,10 +192,10 @@ type RememberedDevice struct {
 // may be wrong during boot. Devices that only the kubelet knows are left out.
 func (s State) Remember() []Remembered {
 	var all []Remembered
-	for _, res := range s.resources {
-		kept := Remembered{Name: res.name}
-		for _, id := range slices.SortedFunc(maps.Keys(res.records), device.CompareNatural) {
-			rec := res.records[id]
+	for name, ids := range idsByResource(s.records) {
+		kept := Remembered{Name: name}
+		for _, id := range ids {
+			rec := s.records[id]
 			if rec.phase == onlyHeld {
 				continue
 			}
@@ -242,11 +223,9 @@ func (s State) Remember() []Remembered {
 // Places returns what each listed device used of the host when it was offered last, by its ID.
 func (s State) Places() map[string][]string {
 	places := map[string][]string{}
-	for _, res := range s.resources {
-		for id, rec := range res.records {
-			if rec.phase != onlyHeld {
-				places[id] = rec.offer.Places
-			}
+	for id, rec := range s.records {
+		if rec.phase != onlyHeld {
+			places[id] = rec.offer.Places
 		}
 	}
 	return places
@@ -254,14 +233,7 @@ func (s State) Places() map[string][]string {
 
 // Names lists the resources with listed devices, sorted.
 func (s State) Names() []string {
-	var names []string
-	for _, res := range s.resources {
-		if len(res.records) > 0 {
-			names = append(names, res.name)
-		}
-	}
-	slices.SortFunc(names, device.CompareNatural)
-	return names
+	return slices.SortedFunc(maps.Keys(idsByResource(s.records)), device.CompareNatural)
 }
 
 // maxRemembered is what remembered devices may take of the budget, since somebody may have edited the state
@@ -273,13 +245,12 @@ const maxRemembered = device.MaxParts / 2
 // until they are matched. Their times restart. After a reboot all interfaces are back on the
 // host. Invalid devices are left out.
 //
-// If there are too many slots, each device is listed with one. The others come back when the device is matched, or
+// Beyond half of the limit, devices are listed with one slot. The others come back when the device is matched, or
 // when the kubelet says that a container holds them. Devices beyond the limit are left out.
 func (p Persisted) State(boot string) State {
 	rebooted := boot == "" || boot != p.Boot
-	var s State
-	names := make(map[string]bool)
-	ids := make(map[string]bool)
+	s := State{records: map[string]record{}}
+	names := map[string]bool{}
 	slots := 0
 	taken := 0
 	for _, kept := range p.Resources {
@@ -288,34 +259,20 @@ func (p Persisted) State(boot string) State {
 		}
 		names[kept.Name] = true
 		taken += device.ResourceParts
-		res := resource{name: kept.Name, records: make(map[string]record)}
 		for _, d := range kept.Devices {
-			if !d.valid() || ids[d.ID] || taken > maxRemembered {
+			_, isKnown := s.records[d.ID]
+			if !d.valid() || isKnown || taken > maxRemembered {
 				continue
 			}
-			ids[d.ID] = true
 			taken += device.DeviceParts + 1
+			if slots+d.Slots > maxRemembered {
+				d.Slots = 1
+			}
 			slots += d.Slots
-			res.records[d.ID] = d.record(rebooted)
+			s.records[d.ID] = d.record(kept.Name, rebooted)
 		}
-		if len(res.records) > 0 {
-			s.resources = append(s.resources, res)
-		}
-	}
-	if slots > maxRemembered {
-		s.listOneSlot()
 	}
 	return s
-}
-
-// listOneSlot lists each device with one slot.
-func (s State) listOneSlot() {
-	for _, res := range s.resources {
-		for id, rec := range res.records {
-			rec.listed = 1
-			res.records[id] = rec
-		}
-	}
 }
 
 // valid reports whether the device can be listed. Somebody may have edited the state file.
@@ -325,12 +282,13 @@ func (d RememberedDevice) valid() bool {
 }
 
 // record returns the record of a device that has not been matched yet.
-func (d RememberedDevice) record(rebooted bool) record {
+func (d RememberedDevice) record(resource string, rebooted bool) record {
 	rec := record{
-		offer:  device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA, Places: d.Places},
-		listed: d.Slots,
-		keys:   d.Nodes,
-		phase:  awaited,
+		resource: resource,
+		offer:    device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA, Places: d.Places},
+		listed:   d.Slots,
+		keys:     d.Nodes,
+		phase:    awaited,
 	}
 	if d.Gone {
 		rec.phase = gone

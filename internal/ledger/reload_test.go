@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,7 +18,6 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 	group := dev("group", "a", "b")
 	group.Places = []string{"devices/x", "devices/y"}
 	edited := res("r", group)
-	edited.ForgetAfter = time.Hour
 	h.at(s, edited).shows(list{"r": {"x": "now listed as group", "y": "now listed as group"}}).wakes(m + s)
 	if diff := cmp.Diff([]Waiting{{ID: "group", Reason: "held as x through r"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)

@@ -30,24 +30,11 @@ func (rec record) spare() int {
 	return rec.offer.SlotParts(rec.listed - rec.needed())
 }
 
-// measure adds up what the lists take of the budget.
-func (t *transition) measure() {
-	t.taken = 0
-	for _, d := range t.drafts {
-		t.taken += device.ResourceParts
-		for _, rec := range d.records {
-			t.taken += rec.parts()
-		}
-	}
-}
-
 // absentParts is what absent devices and retired slots take of the budget.
 func (t *transition) absentParts() int {
 	absent := 0
-	for _, d := range t.drafts {
-		for _, rec := range d.records {
-			absent += rec.spare()
-		}
+	for _, rec := range t.records {
+		absent += rec.spare()
 	}
 	return absent
 }
@@ -67,22 +54,15 @@ func (t *transition) countDropped(slots int) {
 	}
 }
 
-// slotsInRoom returns how many slots of an offer are listed now: all of them, or those that are listed
-// already if there is no room for more. It is 0 if a new device must wait.
-func (t *transition) slotsInRoom(d *draft, offer *device.Offer) (slots int, hasRoom bool) {
-	rec, isListed := d.records[offer.ID]
+// hasRoomFor reports whether there is room for all slots of an offer. rec is the record of the device, the zero
+// record if it is not listed.
+func (t *transition) hasRoomFor(rec record, offer device.Offer) bool {
 	next := rec
-	next.offer = *offer
-	next.offer.Slots = max(1, offer.Slots)
-	next.listed = max(rec.listed, next.offer.Slots)
+	next.offer = offer
+	next.listed = max(rec.listed, offer.Slots)
 	grown := next.parts()
-	if isListed {
+	if rec.listed > 0 {
 		grown -= rec.parts()
 	}
-	hasRoom = next.listed == rec.listed || t.taken+grown <= device.MaxParts
-	if !hasRoom {
-		return rec.listed, false
-	}
-	t.taken += grown
-	return next.offer.Slots, true
+	return next.listed == rec.listed || t.taken+grown <= device.MaxParts
 }

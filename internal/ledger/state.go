@@ -2,13 +2,13 @@
 // its health from the first list to the last (State.Next), and what persists of both
 // (Load, Prepare). Identify and State.Next are pure; the time is an argument.
 //
-// Next opens the state before (next.go), changes a copy in stages, of which moved.go is
-// about network interfaces in containers, held.go about slots that containers hold and
-// room.go about the size of all lists, and makes the lists from it (list.go). The phases of a
-// device are in phase.go.
+// Next opens the state before, changes a copy in stages (next.go), and makes the lists from it (list.go).
+// settle.go is about new devices, moved.go about network interfaces in containers, held.go about slots that
+// containers hold and room.go about the size of all lists. The phases of a device are in phase.go.
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -38,6 +38,8 @@ const (
 	leaveAfter = time.Minute
 	// completeAfter is how long remembered devices and unread hardware are awaited after the start.
 	completeAfter = 5 * time.Second
+	// forgetAfter is how long a removed device that no container holds stays listed.
+	forgetAfter = 10 * time.Minute
 )
 
 // Held are the held slots.
@@ -131,24 +133,20 @@ type Change struct {
 // State is the listed devices and their times. The zero State is empty. States are
 // values: Next does not modify its receiver.
 type State struct {
-	started   bool
-	resources []resource
-}
-
-// resource is the state of one resource.
-type resource struct {
-	name       string
-	registered bool
-	// records are the listed devices, by ID.
+	started bool
+	// records are the listed devices, by ID. One resource lists an ID: kubelets up to 1.36 cannot distinguish
+	// an ID in two resources.
 	records map[string]record
-	// last are the entries of the last output, to find the changes.
-	last []Entry
+	// registered has the resources that the kubelet must know, until they end.
+	registered map[string]bool
 }
 
 // record is the life of one device.
 type record struct {
-	offer device.Offer
-	phase phase
+	// resource is the name of the resource that lists the device.
+	resource string
+	offer    device.Offer
+	phase    phase
 	// begun is when the device began to settle, and changed is the time of its last change. Both
 	// are the zero time if the device was present at the start.
 	begun   time.Time
@@ -165,12 +163,19 @@ type record struct {
 	// lowered is when the count was lowered last.
 	lowered time.Time
 	net     netState
+	// isShown is set once the device was in an output, with this reason.
+	isShown bool
+	reason  string
 }
 
-// node is the identity of a node of a device.
-type node struct {
-	key, path string
-	// net is set for an interface, whose name is path.
-	net          bool
-	major, minor uint32
+// idsByResource returns the IDs of the listed devices of each resource, in natural order.
+func idsByResource(records map[string]record) map[string][]string {
+	ids := map[string][]string{}
+	for id, rec := range records {
+		ids[rec.resource] = append(ids[rec.resource], id)
+	}
+	for _, list := range ids {
+		slices.SortFunc(list, device.CompareNatural)
+	}
+	return ids
 }

@@ -33,6 +33,8 @@ type Health struct {
 	Now func() time.Time
 	// Hold is the minimum time for which a directory shows a loss.
 	Hold time.Duration
+	// Off is set if nobody keeps directories up to date.
+	Off bool
 
 	mu sync.Mutex
 	// known has the devices with a directory, by ID.
@@ -105,22 +107,6 @@ func (d *Health) Make(path string) error {
 	return plan.Make()
 }
 
-// Hide removes "healthy" from the directories of devices that are lost or do not work. It records nothing: it
-// is called before links and specs are made, which may fail for further devices.
-func (d *Health) Hide(devices []Device) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	listed := byID(devices)
-	now := d.Now()
-	plan := files.Plan{Label: "--run-dir"}
-	for id, s := range d.known {
-		if !d.isShown(d.next(*s, listed[id], now), now) {
-			plan.Stale = append(plan.Stale, d.healthyFile(id))
-		}
-	}
-	return plan.Remove()
-}
-
 // Withdraw records the state of the devices, and removes "healthy" from the directories of devices that
 // are lost or do not work. Directories of devices that are neither listed nor held are removed. due is
 // when the next hold expires, the zero time if none does.
@@ -128,10 +114,16 @@ func (d *Health) Hide(devices []Device) error {
 // It is called before the lists are published: nothing may look healthy in a container that the kubelet
 // sees as Unhealthy.
 func (d *Health) Withdraw(devices []Device, mayBeHeld func(id string) bool) (due time.Time, err error) {
+	if d.Off {
+		return time.Time{}, nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	listed := byID(devices)
-	for id, v := range listed {
+	listed := make(map[string]*Device, len(devices))
+	for i := range devices {
+		v := &devices[i]
+		id := v.Offer.ID
+		listed[id] = v
 		if d.known[id] == nil && v.Offer.HealthDir != "" {
 			d.known[id] = &device.Health{}
 		}
@@ -163,6 +155,9 @@ func (d *Health) Withdraw(devices []Device, mayBeHeld func(id string) bool) (due
 // after its loss has expired. It is called after the lists are published: a container may use a device
 // only after the kubelet knows that it is Healthy again.
 func (d *Health) Show() error {
+	if d.Off {
+		return nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	plan := files.Plan{Label: "--run-dir"}
@@ -184,15 +179,6 @@ func (d *Health) show(plan *files.Plan, id string) {
 		Path: d.healthyFile(id),
 		Mode: 0o444,
 	})
-}
-
-// byID returns the devices by ID.
-func byID(devices []Device) map[string]*Device {
-	found := make(map[string]*Device, len(devices))
-	for i := range devices {
-		found[devices[i].Offer.ID] = &devices[i]
-	}
-	return found
 }
 
 // isShown reports whether the file "healthy" should exist.

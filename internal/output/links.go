@@ -71,8 +71,20 @@ func (t Links) IsRight(l Link) bool {
 // be made and the directories that cannot be read. The plan for everything else is valid.
 func (t Links) Plan(want []Link, keep func(Link) bool) (files.Plan, error) {
 	plan := files.Plan{Label: "--run-dir"}
-	wanted, err := t.byPath(want)
-	errs := []error{err}
+	var errs []error
+	// The targets are by path, and empty for a link that cannot be made. That concerns both of two links
+	// with one path and different targets.
+	wanted := map[string]string{}
+	for _, l := range want {
+		path := t.Path(l.ID, l.Key)
+		target, isTwice := wanted[path]
+		isConflict := isTwice && target != l.Target
+		if isConflict || !isName(l.ID) || !isName(l.Key) {
+			errs = append(errs, fmt.Errorf("--run-dir: device %q cannot have a link %q to %q", l.ID, l.Key, l.Target))
+			l.Target = ""
+		}
+		wanted[path] = l.Target
+	}
 	ids, err := entries(t.Dir)
 	errs = append(errs, err)
 	for _, id := range ids {
@@ -81,39 +93,19 @@ func (t Links) Plan(want []Link, keep func(Link) bool) (files.Plan, error) {
 		plan.StaleTrees = append(plan.StaleTrees, stale...)
 	}
 	for _, path := range slices.Sorted(maps.Keys(wanted)) {
-		target := wanted[path].Target
-		if target == "" {
-			continue // it cannot be made
+		if wanted[path] != "" {
+			plan.Missing = append(plan.Missing, files.File{
+				Path:   path,
+				Target: wanted[path],
+			})
 		}
-		plan.Missing = append(plan.Missing, files.File{
-			Path:   path,
-			Target: target,
-		})
 	}
 	return plan, errors.Join(errs...)
 }
 
-// byPath returns the wanted links by their paths. The target of a link that cannot be made is empty. That
-// concerns both of two links with one path and different targets.
-func (t Links) byPath(want []Link) (map[string]Link, error) {
-	var errs []error
-	wanted := map[string]Link{}
-	for _, l := range want {
-		path := t.Path(l.ID, l.Key)
-		have, isTwice := wanted[path]
-		isConflict := isTwice && have.Target != l.Target
-		if isConflict || !isName(l.ID) || !isName(l.Key) {
-			errs = append(errs, fmt.Errorf("--run-dir: device %q cannot have a link %q to %q", l.ID, l.Key, l.Target))
-			l.Target = ""
-		}
-		wanted[path] = l
-	}
-	return wanted, errors.Join(errs...)
-}
-
 // stale lists the paths in the directory of a device that are neither wanted nor kept. If
 // nothing would be left, it lists only the directory. Nothing is stale in a directory that cannot be read.
-func (t Links) stale(id fs.DirEntry, wanted map[string]Link, keep func(Link) bool) ([]string, error) {
+func (t Links) stale(id fs.DirEntry, wanted map[string]string, keep func(Link) bool) ([]string, error) {
 	dir := filepath.Join(t.Dir, id.Name())
 	if !id.IsDir() {
 		return []string{dir}, nil
@@ -133,7 +125,7 @@ func (t Links) stale(id fs.DirEntry, wanted map[string]Link, keep func(Link) boo
 		}
 		want, isWanted := wanted[path]
 		isKept := !isWanted && isName(link.Key) && keep != nil && keep(link)
-		isRight := target != "" && (isKept || want == link)
+		isRight := target != "" && (isKept || want == target)
 		if !isRight {
 			stale = append(stale, path)
 		}

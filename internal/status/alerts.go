@@ -30,13 +30,8 @@ func (s *Status) Alerts(now time.Time) []Alert {
 		},
 		{
 			Heading: "Not ready",
-			Lines:   s.notReady(),
+			Lines:   s.NotReady,
 			Help:    SectionRegistration,
-		},
-		{
-			Heading: "The lists for the kubelet are full",
-			Lines:   s.LeftOut.Lines(),
-			Help:    SectionFull,
 		},
 		{
 			Heading: "Gone in the last 24 h",
@@ -101,57 +96,6 @@ func lines(problems []Problem) []string {
 		all = append(all, p.Subject+": "+p.Reason)
 	}
 	return all
-}
-
-// notReady is NotReady, except that a reason that several resources share appears once.
-func (s *Status) notReady() []string {
-	reason := s.CommonReason()
-	if reason == "" {
-		return s.NotReady
-	}
-	// Resources without devices have other lines.
-	shared := map[string]bool{}
-	for _, r := range s.Resources {
-		shared[NotRegistered(r.Name, reason)] = true
-	}
-	all := []string{fmt.Sprintf("no resource is registered: %s", reason)}
-	for _, line := range s.NotReady {
-		if !shared[line] {
-			all = append(all, line)
-		}
-	}
-	return all
-}
-
-// NotRegistered is the line of NotReady about a resource that is not registered.
-func NotRegistered(resource, reason string) string {
-	return fmt.Sprintf("resource %s is not registered: %s", resource, reason)
-}
-
-// CommonReason is why no resource is registered, if all resources with devices have the same
-// reason and there is more than one. It is empty otherwise.
-func (s *Status) CommonReason() string {
-	// Without a kubelet, no resource is ever registered.
-	if s.Kubelet == nil {
-		return ""
-	}
-	reason := ""
-	n := 0
-	for _, r := range s.Resources {
-		if len(r.Devices) == 0 {
-			continue
-		}
-		isOther := n > 0 && r.Reason != reason
-		if r.Registered || isOther {
-			return ""
-		}
-		reason = r.Reason
-		n++
-	}
-	if n < 2 {
-		return ""
-	}
-	return reason
 }
 
 // ProblemsLast sorts resources and devices: first the resources without devices, then the retiring

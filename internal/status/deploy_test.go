@@ -34,8 +34,10 @@ func TestDashboardAndAlertsQueryExistingMetrics(t *testing.T) {
 		}
 		for _, e := range expressions {
 			for _, name := range metricName.FindAllString(e, -1) {
-				base, bucket := strings.CutSuffix(name, "_bucket")
-				if types[base] == "" || bucket != (types[base] == "histogram") {
+				base, isBucket := strings.CutSuffix(name, "_bucket")
+				base, isCount := strings.CutSuffix(base, "_count")
+				isOfHistogram := isBucket || isCount
+				if types[base] == "" || isOfHistogram != (types[base] == "histogram") {
 					t.Errorf("%s: %s: no metric %s, or another type: %q", file, e, name, types[base])
 				}
 			}

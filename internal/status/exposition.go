@@ -20,26 +20,23 @@ type family struct {
 	kind string
 	// help is one line, which is not escaped.
 	help string
-	// labels are the names of the labels, in alphabetical order.
-	labels []string
-	// bounds are the bounds of a histogram's buckets.
-	bounds []float64
 }
 
-// series are the samples of a metric, by the values of its labels.
+// series are the samples of a metric, by their labels in the text format.
 type series struct {
 	family
 	samples map[string]*sample
 }
 
-// sample is the value of a counter or gauge, or the state of a histogram. Only the fields of its
-// kind are used.
+// sample is the value of a counter or gauge, or the state of a histogram.
 type sample struct {
-	labels  string   // in the text format
-	value   float64  // of a histogram: the sum of its observations
-	count   uint64   // of observations
-	buckets []uint64 // observations up to each bound
+	value   float64 // of a histogram: the sum of its observations
+	count   int     // of observations
+	buckets [len(bounds)]int
 }
+
+// bounds are the bounds of the buckets of histograms, in seconds.
+var bounds = [...]float64{.0005, .001, .005, .01, .05, .1, .5, 1}
 
 // escape escapes the value of a label.
 var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
@@ -51,73 +48,40 @@ func label(name, value string) string {
 	return name + `="` + escape.Replace(valid) + `"`
 }
 
-// add returns the series of a metric. It makes the series if there is none.
-func (e exposition) add(f family) *series {
+// sample returns the sample of a metric with these labels, given as names and values in turns. It makes
+// the sample if there is none. The names must be in alphabetical order.
+func (e exposition) sample(f family, labels ...string) *sample {
 	if e[f.name] == nil {
 		e[f.name] = &series{family: f, samples: map[string]*sample{}}
 	}
-	return e[f.name]
+	var pairs []string
+	for pair := range slices.Chunk(labels, 2) {
+		pairs = append(pairs, label(pair[0], pair[1]))
+	}
+	key := strings.Join(pairs, ",")
+	samples := e[f.name].samples
+	if samples[key] == nil {
+		samples[key] = &sample{}
+	}
+	return samples[key]
 }
 
-// with returns the sample with these values of the labels. It makes the sample if there is none.
-// There must be as many values as labels.
-func (f *series) with(values ...string) *sample {
-	key := strings.Join(values, "\x00")
-	// Values that only differ in invalid bytes become the same label, and must not be two samples.
-	key = strings.ToValidUTF8(key, "\uFFFD")
-	s := f.samples[key]
-	if s != nil {
-		return s
-	}
-	pairs := make([]string, len(f.labels))
-	for i, name := range f.labels {
-		pairs[i] = label(name, values[i])
-	}
-	s = &sample{
-		labels:  strings.Join(pairs, ","),
-		buckets: make([]uint64, len(f.bounds)),
-	}
-	f.samples[key] = s
-	return s
-}
-
-// set sets the sample with these values of the labels.
-func (f *series) set(v float64, values ...string) {
-	f.with(values...).value = v
-}
-
-// setInt sets a sample to a count.
-func (f *series) setInt(n int, values ...string) {
-	f.set(float64(n), values...)
-}
-
-// setIfKnown sets a sample to a count, unless the count is nil.
-func (f *series) setIfKnown(n *int, values ...string) {
-	if n != nil {
-		f.setInt(*n, values...)
-	}
-}
-
-// setBool sets a sample to 1 or 0.
-func (f *series) setBool(is bool, values ...string) {
-	if is {
-		f.set(1, values...)
-	} else {
-		f.set(0, values...)
-	}
+// gauge sets a gauge.
+func (e exposition) gauge(name, help string, value float64, labels ...string) {
+	e.sample(family{name, "gauge", help}, labels...).value = value
 }
 
 // forget drops all samples with a label.
 func (f *series) forget(name, value string) {
-	maps.DeleteFunc(f.samples, func(_ string, s *sample) bool {
+	maps.DeleteFunc(f.samples, func(labels string, _ *sample) bool {
 		// The quotes around the value prevent matches of a part of it.
-		return strings.Contains(s.labels, label(name, value))
+		return strings.Contains(labels, label(name, value))
 	})
 }
 
-// add adds v to a counter, or observes it if there are bounds. The buckets are cumulative, as in
-// the text format.
-func (s *sample) add(v float64, bounds []float64) {
+// add adds to a counter, or observes a value of a histogram. The buckets are cumulative, as in the text
+// format.
+func (s *sample) add(v float64) {
 	s.value += v
 	s.count++
 	for i, bound := range bounds {
@@ -127,68 +91,47 @@ func (s *sample) add(v float64, bounds []float64) {
 	}
 }
 
-// text writes every metric that has samples, in a stable order. A metric without a sample is left
-// out, also its help.
+// text writes every metric that has samples, in a stable order.
 func (e exposition) text() []byte {
-	var w textWriter
+	var text []byte
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		f := e[name]
-		if len(f.samples) > 0 {
-			w.series(f)
+		if len(f.samples) == 0 {
+			continue
+		}
+		text = fmt.Appendf(text, "# HELP %s %s\n# TYPE %s %s\n", name, f.help, name, f.kind)
+		for _, labels := range slices.Sorted(maps.Keys(f.samples)) {
+			s := f.samples[labels]
+			if f.kind == "histogram" {
+				text = s.appendHistogram(text, name, labels)
+			} else {
+				text = appendLine(text, name, labels, s.value)
+			}
 		}
 	}
-	return w.text
+	return text
 }
 
-// textWriter writes metrics in the text format.
-type textWriter struct{ text []byte }
-
-// series writes a metric with its samples.
-func (w *textWriter) series(f *series) {
-	w.text = fmt.Appendf(w.text, "# HELP %s %s\n", f.name, f.help)
-	w.text = fmt.Appendf(w.text, "# TYPE %s %s\n", f.name, f.kind)
-	samples := slices.SortedFunc(maps.Values(f.samples), compareLabels)
-	for _, s := range samples {
-		if f.bounds == nil {
-			w.line(f.name, s.labels, s.value)
-		} else {
-			w.histogram(f.name, s, f.bounds)
-		}
-	}
-}
-
-// compareLabels compares samples by their labels.
-func compareLabels(a, b *sample) int {
-	return strings.Compare(a.labels, b.labels)
-}
-
-// histogram writes the sample of a histogram: a line for each bucket, the sum and the count. The
-// last bucket has no bound and therefore all observations.
-func (w *textWriter) histogram(name string, s *sample, bounds []float64) {
-	prefix := s.labels
+// appendHistogram writes a line for each bucket, the sum and the count. The last bucket has no bound and
+// therefore all observations.
+func (s *sample) appendHistogram(text []byte, name, labels string) []byte {
+	prefix := labels
 	if prefix != "" {
 		prefix += ","
 	}
 	for i, bound := range bounds {
-		text := strconv.FormatFloat(bound, 'g', -1, 64)
-		labels := prefix + label("le", text)
-		w.line(name+"_bucket", labels, float64(s.buckets[i]))
+		le := label("le", strconv.FormatFloat(bound, 'g', -1, 64))
+		text = appendLine(text, name+"_bucket", prefix+le, float64(s.buckets[i]))
 	}
-	count := float64(s.count)
-	w.line(name+"_bucket", prefix+label("le", "+Inf"), count)
-	w.line(name+"_sum", s.labels, s.value)
-	w.line(name+"_count", s.labels, count)
+	text = appendLine(text, name+"_bucket", prefix+label("le", "+Inf"), float64(s.count))
+	text = appendLine(text, name+"_sum", labels, s.value)
+	return appendLine(text, name+"_count", labels, float64(s.count))
 }
 
-// line writes one value. A number is written as Go writes it, as the format requires.
-func (w *textWriter) line(name, labels string, value float64) {
-	w.text = append(w.text, name...)
+// appendLine writes one value. A number is written as Go writes it, as the format requires.
+func appendLine(text []byte, name, labels string, value float64) []byte {
 	if labels != "" {
-		w.text = append(w.text, '{')
-		w.text = append(w.text, labels...)
-		w.text = append(w.text, '}')
+		labels = "{" + labels + "}"
 	}
-	w.text = append(w.text, ' ')
-	w.text = strconv.AppendFloat(w.text, value, 'g', -1, 64)
-	w.text = append(w.text, '\n')
+	return fmt.Appendf(text, "%s%s %s\n", name, labels, strconv.FormatFloat(value, 'g', -1, 64))
 }

@@ -14,7 +14,6 @@ const (
 	SectionRetiring      Section = "the-device-is-retiring"
 	SectionRegistration  Section = "the-resource-is-not-registered"
 	SectionConfiguration Section = "a-configuration-is-refused"
-	SectionFull          Section = "the-lists-for-the-kubelet-are-full"
 	SectionHost          Section = "problems-on-this-host"
 )
 

@@ -30,10 +30,6 @@ type State interface {
 // Node is the State of a program that serves devices.
 type Node interface {
 	State
-	// Config returns the served configuration.
-	Config() Config
-	// LeftOut returns what the lists have no room for.
-	LeftOut() LeftOut
 	// Status returns the whole state. It may wait for the kubelet for half a second.
 	Status(ctx context.Context) Status
 }
@@ -57,9 +53,6 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 			ctx, accepted.(*conn).cancel = context.WithCancel(ctx)
 			return ctx
 		},
-		ConnState: func(accepted net.Conn, state http.ConnState) {
-			accepted.(*conn).follow(state)
-		},
 	}
 	// One request on each connection makes the limits of conn sufficient.
 	server.SetKeepAlivesEnabled(false)
@@ -82,17 +75,21 @@ func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	out.header.Set("Content-Type", "text/plain; charset=utf-8")
 	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
+	isStatus := r.URL.Path == "/" || r.URL.Path == "/status.json"
 	switch {
 	case !isRead:
 		out.fail(http.StatusMethodNotAllowed, "want GET")
 	case r.URL.Path == "/healthz":
-		out.probe(m.state.Alive(), "")
+		out.probe(m.state.Alive())
 	case r.URL.Path == "/readyz":
-		out.probe(m.state.Ready(), m.warning())
-	case m.isRendered(r.URL.Path):
-		// The semaphore is held until the response is sent, which may have megabytes.
+		out.probe(m.state.Ready())
+	// These responses take time and memory, so they are made one after the other.
+	case r.URL.Path == "/metrics" || isStatus && m.node != nil:
 		if m.awaitTurn(r.Context(), out) {
-			defer m.endTurn()
+			// The semaphore is held until the response is sent, which may have megabytes.
+			defer func() {
+				<-m.rendering
+			}()
 			m.render(r.Context(), out, r)
 		}
 	default:
@@ -103,18 +100,6 @@ func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
 		// The server would wait for the body, and then half a second.
 		panic(http.ErrAbortHandler)
 	}
-}
-
-// isRendered reports whether the response is made from the state of the node. These responses take
-// time and memory, so they are made one after the other.
-func (m *Metrics) isRendered(path string) bool {
-	switch path {
-	case "/metrics":
-		return true
-	case "/", "/status.json":
-		return m.node != nil
-	}
-	return false
 }
 
 // awaitTurn waits until no other response is rendered or sent. It reports false after maxWait,
@@ -132,11 +117,6 @@ func (m *Metrics) awaitTurn(ctx context.Context, out *response) bool {
 	}
 }
 
-// endTurn lets the next response be rendered.
-func (m *Metrics) endTurn() {
-	<-m.rendering
-}
-
 // response is a response whose body is buffered. The length is known before the first byte is sent,
 // and an error can replace the whole response.
 type response struct {
@@ -151,14 +131,14 @@ func (out *response) fail(status int, reason string) {
 	fmt.Fprintf(&out.body, "%d: %s\n", status, reason)
 }
 
-// probe makes the result of a probe the response. A warning does not change the status code.
-func (out *response) probe(err error, warning string) {
+// probe makes the result of a probe the response.
+func (out *response) probe(err error) {
 	text := "ok"
 	if err != nil {
 		out.status = http.StatusServiceUnavailable
 		text = err.Error()
 	}
-	out.body.WriteString(text + "\n" + warning)
+	out.body.WriteString(text + "\n")
 }
 
 // send sends the response. An error means that the client is gone.
@@ -167,26 +147,6 @@ func (out *response) send(w http.ResponseWriter) {
 	w.WriteHeader(out.status)
 	_, _ = w.Write(out.body.Bytes())
 	_ = http.NewResponseController(w).Flush()
-}
-
-// warning is added to the body of /readyz, which anybody can read. It leaves out the problems
-// themselves, because they may contain serial numbers.
-func (m *Metrics) warning() string {
-	if m.node == nil {
-		return ""
-	}
-	var warnings []string
-	if m.node.Config().Broken != nil {
-		warnings = append(warnings, "the configuration on disk is broken, the last good one is served: see the log")
-	}
-	for _, line := range m.node.LeftOut().Lines() {
-		warnings = append(warnings, line+": see the log")
-	}
-	text := ""
-	for _, warning := range warnings {
-		text += "warning: " + warning + "\n"
-	}
-	return text
 }
 
 // render writes the response for /metrics, / or /status.json.

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -41,7 +39,7 @@ func Listen(address string) (net.Listener, error) {
 }
 
 // limitedListener is a listener with at most maxConns open connections. Another connection closes
-// the oldest one whose request has not arrived, or else the oldest one.
+// the oldest one.
 type limitedListener struct {
 	net.Listener
 	// closed has an element after a connection was closed.
@@ -71,18 +69,18 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// add adds a connection, and closes another one if there is no room. It reports false if that
-// connection is too young.
+// add adds a connection, and closes the oldest one if there is no room. It reports false if that one
+// is too young.
 func (l *limitedListener) add(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) >= maxConns {
-		i := max(0, slices.IndexFunc(l.open, (*conn).isIncomplete))
-		if time.Since(l.open[i].since) < minAge {
+		oldest := l.open[0]
+		if time.Since(oldest.since) < minAge {
 			return false
 		}
-		l.open[i].reset()
-		l.open = slices.Delete(l.open, i, i+1)
+		oldest.reset()
+		l.open = slices.Delete(l.open, 0, 1)
 	}
 	l.open = append(l.open, c)
 	return true
@@ -95,21 +93,8 @@ type conn struct {
 	since    time.Time
 	// left is the number of bytes that may be read.
 	left int
-	// hasRequest is set when the header of the request was read.
-	hasRequest atomic.Bool
 	// cancel ends the request. Only the goroutine that accepts uses it.
 	cancel context.CancelFunc
-}
-
-// follow is ConnState of a http.Server, which is active when it has read the header.
-func (c *conn) follow(state http.ConnState) {
-	if state == http.StateActive {
-		c.hasRequest.Store(true)
-	}
-}
-
-func (c *conn) isIncomplete() bool {
-	return !c.hasRequest.Load()
 }
 
 // reset closes the connection, and ends its request. The kernel drops what the client has not read.

@@ -5,87 +5,29 @@ import (
 	"time"
 )
 
-// ScanReason is what requested a scan of the host.
-type ScanReason string
-
-// The values of the label reason of scans.
-const (
-	ScanUevent   ScanReason = "uevent"   // the kernel announced changed devices
-	ScanNames    ScanReason = "names"    // names below /dev changed
-	ScanFull     ScanReason = "all"      // the first scan, lost events, the end of a probe, or the periodic resync
-	ScanRetry    ScanReason = "retry"    // a scan failed, or a read timed out
-	ScanAllocate ScanReason = "allocate" // an Allocate call needs the current state
-	ScanConfig   ScanReason = "config"   // a new configuration needs more to be scanned
-)
-
-// The metrics that a call of Metrics updates, unlike the gauges of a Status. Labels are in alphabetical
-// order, and named like the configuration keys, the log keys and the columns of `devices`.
+// The metrics that a call of Metrics updates, unlike the gauges of a Status. Labels are named like the
+// configuration keys, the log keys and the columns of `devices`.
 var (
-	loads = family{
-		name:   "generic_dp_config_loads_total",
-		kind:   "counter",
-		help:   "Loads of the configuration, including the first one, by result: ok or error.",
-		labels: []string{"result"},
-	}
-	registrations = family{
-		name:   "generic_dp_registrations_total",
-		kind:   "counter",
-		help:   "Registrations accepted by the kubelet, by reason.",
-		labels: []string{"reason", "resource"},
-	}
-	refusals = family{
-		name:   "generic_dp_registration_refusals_total",
-		kind:   "counter",
-		help:   "Failed registration attempts.",
-		labels: []string{"resource"},
-	}
-	allocations = family{
-		name:   "generic_dp_allocations_total",
-		kind:   "counter",
-		help:   "Allocate calls by result: ok or error.",
-		labels: []string{"resource", "result"},
-	}
-	allocationSeconds = family{
-		name:   "generic_dp_allocation_duration_seconds",
-		kind:   "histogram",
-		help:   "Duration of Allocate calls.",
-		labels: []string{"resource"},
-		bounds: []float64{.0005, .001, .005, .01, .05, .1, .5, 1},
-	}
-	sliceWrites = family{
-		name:   "generic_dp_slice_writes_total",
-		kind:   "counter",
-		help:   "Writes of ResourceSlices to the API server by result: ok or error.",
-		labels: []string{"result"},
-	}
-	scans = family{
-		name:   "generic_dp_scans_total",
-		kind:   "counter",
-		help:   "Scans of the host by reason: uevent, names, all, retry, allocate or config.",
-		labels: []string{"reason"},
-	}
-	scanFailures = family{
-		name: "generic_dp_scan_failures_total",
-		kind: "counter",
-		help: "Failed scans; the last snapshot stays in use.",
-	}
-	scanSeconds = family{
-		name:   "generic_dp_scan_duration_seconds",
-		kind:   "histogram",
-		help:   "Duration of scans of the host.",
-		bounds: []float64{.001, .005, .01, .05, .1, .5, 1},
-	}
-	uevents = family{
-		name: "generic_dp_uevents_total",
-		kind: "counter",
-		help: "Devices announced by uevents, once per scan.",
-	}
-	evictions = family{
-		name:   "generic_dp_evictions_total",
-		kind:   "counter",
-		help:   "Requested evictions of pods by result: ok, blocked or error.",
-		labels: []string{"result"},
-	}
+	loads = family{"generic_dp_config_loads_total", "counter",
+		"Loads of the configuration, including the first one, by result: ok or error."}
+	registrations = family{"generic_dp_registrations_total", "counter",
+		"Registrations accepted by the kubelet, by reason."}
+	refusals = family{"generic_dp_registration_refusals_total", "counter",
+		"Failed registration attempts."}
+	allocations = family{"generic_dp_allocations_total", "counter",
+		"Allocate calls by result: ok or error."}
+	allocationSeconds = family{"generic_dp_allocation_duration_seconds", "histogram",
+		"Duration of Allocate calls."}
+	sliceWrites = family{"generic_dp_slice_writes_total", "counter",
+		"Writes of ResourceSlices to the API server by result: ok or error."}
+	scanFailures = family{"generic_dp_scan_failures_total", "counter",
+		"Failed scans; the last snapshot stays in use."}
+	scanSeconds = family{"generic_dp_scan_duration_seconds", "histogram",
+		"Duration of scans of the host."}
+	uevents = family{"generic_dp_uevents_total", "counter",
+		"Devices announced by uevents, once per scan."}
+	evictions = family{"generic_dp_evictions_total", "counter",
+		"Requested evictions of pods by result: ok, blocked or error."}
 )
 
 // Metrics counts events and serves them with the gauges of a Node. A nil *Metrics
@@ -113,54 +55,51 @@ func New(state State) *Metrics {
 	if m.node != nil {
 		// Metrics without labels are present from the start.
 		for _, f := range []family{scanFailures, scanSeconds, uevents} {
-			m.events.add(f).with()
+			m.events.sample(f)
 		}
 	}
 	return m
 }
 
-// add adds to a counter, or observes a value of a histogram. labels are the values in the order of its
-// labels.
+// add adds to a counter, or observes a value of a histogram.
 func (m *Metrics) add(f family, value float64, labels ...string) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.events.add(f).with(labels...).add(value, f.bounds)
+	m.events.sample(f, labels...).add(value)
 }
 
 // CountLoad counts a load of the configuration. err is nil if it is valid.
 func (m *Metrics) CountLoad(err error) {
-	m.add(loads, 1, result(err))
+	m.add(loads, 1, "result", result(err))
 }
 
 // CountRegistration counts a registration that the kubelet accepted.
 func (m *Metrics) CountRegistration(resource, reason string) {
-	m.add(registrations, 1, reason, resource)
+	m.add(registrations, 1, "reason", reason, "resource", resource)
 }
 
 // CountRefusal counts a failed registration.
 func (m *Metrics) CountRefusal(resource string) {
-	m.add(refusals, 1, resource)
+	m.add(refusals, 1, "resource", resource)
 }
 
 // CountAllocation counts an Allocate call. For DRA it counts a claim, and resource is the name of
 // the driver.
 func (m *Metrics) CountAllocation(resource string, took time.Duration, err error) {
-	m.add(allocations, 1, resource, result(err))
-	m.add(allocationSeconds, took.Seconds(), resource)
+	m.add(allocations, 1, "resource", resource, "result", result(err))
+	m.add(allocationSeconds, took.Seconds(), "resource", resource)
 }
 
 // CountSliceWrite counts a write of a ResourceSlice.
 func (m *Metrics) CountSliceWrite(err error) {
-	m.add(sliceWrites, 1, result(err))
+	m.add(sliceWrites, 1, "result", result(err))
 }
 
-// CountScan counts a scan of the host: its reason, the devices that uevents
-// announced, and its duration or failure.
-func (m *Metrics) CountScan(reason ScanReason, announced int, took time.Duration, err error) {
-	m.add(scans, 1, string(reason))
+// CountScan counts a scan of the host: the devices that uevents announced, and its duration or failure.
+func (m *Metrics) CountScan(announced int, took time.Duration, err error) {
 	m.add(uevents, float64(announced))
 	if err != nil {
 		m.add(scanFailures, 1)
@@ -172,7 +111,7 @@ func (m *Metrics) CountScan(reason ScanReason, announced int, took time.Duration
 // CountEvictions counts n requests to evict a pod: "ok", "blocked" by a disruption budget, or
 // "error".
 func (m *Metrics) CountEvictions(n int, result string) {
-	m.add(evictions, float64(n), result)
+	m.add(evictions, float64(n), "result", result)
 }
 
 // Forget drops the counters of a removed resource. A resource of the same name starts from zero

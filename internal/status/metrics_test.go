@@ -24,7 +24,6 @@ import (
 type state struct {
 	mu               sync.Mutex
 	notReady, broken error
-	leftOut          status.LeftOut
 }
 
 func (s *state) Alive() error { return nil }
@@ -45,17 +44,11 @@ func (s *state) Config() status.Config {
 	return c
 }
 
-func (s *state) LeftOut() status.LeftOut {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leftOut
-}
-
 func (s *state) Status(context.Context) status.Status {
-	held, free, allocatable := 1, 2, 3
+	held, free := 1, 2
 	r := status.Resource{
 		Name: "example.com/gpu", Registered: true,
-		Slots: status.Slots{Healthy: 3, Unhealthy: 1, Held: &held, Free: &free, Allocatable: &allocatable},
+		Slots: status.Slots{Healthy: 3, Unhealthy: 1, Held: &held, Free: &free},
 		Devices: []status.Device{
 			{ID: "usb:1:2:<A&B>", Product: "A & B", Health: status.Healthy, Slots: 3, NUMA: []int{0, 1}, Nodes: []string{"/dev/ttyUSB0"},
 				Held: []status.Holder{{ID: "usb:1:2:<A&B>::1", Namespace: "default", Pod: "p", Container: "main"}}},
@@ -72,7 +65,6 @@ func (s *state) Status(context.Context) status.Status {
 		Kubelet:   &status.Kubelet{Present: true, Restarts: 2},
 		Degraded:  []status.Problem{{Subject: "kernel events", Reason: "no netlink"}},
 		Problems:  []status.Problem{{Subject: "scan", Reason: "unreadable"}},
-		LeftOut:   s.LeftOut(),
 		Resources: []status.Resource{r, retired},
 		Events:    []status.Event{{Resource: "example.com/gpu", ID: "b", What: "Unhealthy: device is gone"}},
 	}
@@ -126,23 +118,6 @@ func TestProbes(t *testing.T) {
 		t.Errorf("/readyz: %s %q", resp.Status, body)
 	}
 	state.mu.Lock()
-	state.broken = errors.New(`serial "SECRET" is bad`)
-	state.mu.Unlock()
-	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusOK || !strings.HasPrefix(body, "ok\nwarning: the configuration on disk is broken") || strings.Contains(body, "SECRET") {
-		t.Errorf("/readyz with a broken configuration: %s %q, want 200 with a warning and no details", resp.Status, body)
-	}
-	state.mu.Lock()
-	state.broken = nil
-	state.leftOut = status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000}
-	state.mu.Unlock()
-	const leftOut = `ok
-warning: 2 present devices are not listed with all their slots, because the lists have no room: see the log
-warning: 3 absent devices that the kubelet reports as held are not listed, because the lists have no room: see the log
-`
-	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusOK || body != leftOut {
-		t.Errorf("/readyz with full lists: %s %q, want 200 and %q", resp.Status, body, leftOut)
-	}
-	state.mu.Lock()
 	state.notReady = errors.New("resource example.com/gpu is not registered: refused")
 	state.mu.Unlock()
 	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "is not registered: refused") {
@@ -166,14 +141,13 @@ func (s *server) countAll() {
 	s.CountAllocation("example.com/gpu", time.Millisecond, nil)
 	s.CountAllocation("example.com/gpu", time.Millisecond, errors.New("gone"))
 	s.CountSliceWrite(nil)
-	s.CountScan(status.ScanUevent, 7, time.Millisecond, nil)
-	s.CountScan(status.ScanRetry, 0, 0, errors.New("unreadable"))
+	s.CountScan(7, time.Millisecond, nil)
+	s.CountScan(0, 0, errors.New("unreadable"))
 }
 
 func TestScrape(t *testing.T) {
 	t.Parallel()
-	leftOut := status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000}
-	s := newServer(t, &state{broken: errors.New("unknown key"), leftOut: leftOut})
+	s := newServer(t, &state{broken: errors.New("unknown key")})
 	s.countAll()
 	resp, body := s.get("/metrics", "10.0.0.7:9418")
 	if resp.StatusCode != http.StatusOK {

@@ -66,9 +66,6 @@ type Slots struct {
 	// while the holders are unknown.
 	Held *int `json:"held"`
 	Free *int `json:"free"`
-	// Allocatable slots are allocatable as the kubelet reports it, held or not. It is nil if
-	// the kubelet does not report them.
-	Allocatable *int `json:"allocatable"`
 }
 
 // All is the number of listed slots.

@@ -2,7 +2,6 @@ package status
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 )
 
@@ -30,8 +29,6 @@ type Status struct {
 	Degraded []Problem `json:"degraded"`
 	// Problems are the current problems on this host.
 	Problems []Problem `json:"problems"`
-	// LeftOut counts what the lists have no room for.
-	LeftOut LeftOut `json:"left_out"`
 	// HeldUnknown is why the holders are unknown. It is empty if they are known.
 	HeldUnknown string `json:"held_unknown"`
 	// Resources are in the order of the configuration. The retiring ones follow.
@@ -76,31 +73,6 @@ type Problem struct {
 	Subject string `json:"subject"`
 	// Reason is one line for an administrator. It may contain serial numbers.
 	Reason string `json:"reason"`
-}
-
-// LeftOut counts what the lists for the kubelet have no room for.
-type LeftOut struct {
-	// Devices is the number of present devices that are not listed with all their slots.
-	Devices int `json:"devices"`
-	// Held is the number of devices that were never present and are not listed, although
-	// the kubelet reports that containers hold them.
-	Held int `json:"held"`
-	// AbsentSlots is the number of slots of absent devices that left the lists early, since
-	// the start.
-	AbsentSlots int `json:"absent_slots"`
-}
-
-// Lines describe what is left out, without serial numbers. The result is nil if nothing is left
-// out.
-func (l LeftOut) Lines() []string {
-	var lines []string
-	if l.Devices > 0 {
-		lines = append(lines, fmt.Sprintf("%d present devices are not listed with all their slots, because the lists have no room", l.Devices))
-	}
-	if l.Held > 0 {
-		lines = append(lines, fmt.Sprintf("%d absent devices that the kubelet reports as held are not listed, because the lists have no room", l.Held))
-	}
-	return lines
 }
 
 // Event is a change of a resource, a device, or the program.

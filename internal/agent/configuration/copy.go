@@ -20,8 +20,6 @@ func FileNames() []string { return []string{goodName, markName} }
 // copiedFile is one file of the copy, as readable text.
 type copiedFile struct {
 	Name string `json:"name"`
-	// Path is where the file was read. It is empty in a copy by an older version.
-	Path string `json:"path,omitempty"`
 	Text string `json:"text"`
 }
 
@@ -38,11 +36,7 @@ func LastGood(stateDir string) []config.File {
 	}
 	var good []config.File
 	for _, f := range copied {
-		good = append(good, config.File{
-			Name: f.Name,
-			Path: f.Path,
-			Data: []byte(f.Text),
-		})
+		good = append(good, config.File{Name: f.Name, Data: []byte(f.Text)})
 	}
 	return good
 }
@@ -51,11 +45,7 @@ func LastGood(stateDir string) []config.File {
 func writeCopy(stateDir string, served []config.File) error {
 	var copied []copiedFile
 	for _, f := range served {
-		copied = append(copied, copiedFile{
-			Name: f.Name,
-			Path: f.Path,
-			Text: string(f.Data),
-		})
+		copied = append(copied, copiedFile{Name: f.Name, Text: string(f.Data)})
 	}
 	text, err := json.MarshalIndent(copied, "", "  ")
 	if err == nil {

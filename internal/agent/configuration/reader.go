@@ -13,11 +13,9 @@
 //	                       │
 //	                       └─▶ on trial again after an edit, on SIGHUP, or after 10 minutes
 //
-// Tries are counted on disk, in the mark: a try is an edit, or a start with a configuration that is not
-// the last good one. It is counted before the text is parsed, which may kill the program. A normal exit
-// takes back the try of this instance, unless the configuration could not be matched in time: such a
-// configuration is never good. If a suspect configuration is tried again and the program dies, this is
-// one more try: the last good one is served at once.
+// A try is an edit, or a start with a configuration that is not the last good one. It is counted on disk,
+// in the mark, before the text is parsed, which may kill the program. A configuration that could not be
+// matched in time is never good.
 //
 // On a node without a last good configuration, nothing is served instead, and a configuration is good as
 // soon as its lists are published.
@@ -30,15 +28,17 @@
 package configuration
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
@@ -74,16 +74,16 @@ type Reading struct {
 	files []config.File
 	// hash is the hash of the files. It is empty if they cannot be read.
 	hash string
+	// trial is how long it must be served until it is good.
+	trial time.Duration
 }
 
-func (r Reading) isSuspect() bool { return !r.Until.IsZero() }
-
-// same reports whether two readings are the same text, or broken in the same way.
-func (r Reading) same(other Reading) bool {
-	if r.Err != nil && other.Err != nil {
-		return r.Err.Error() == other.Err.Error()
+// state is the same for the same text, and for a text that is broken in the same way.
+func (r Reading) state() string {
+	if r.Err != nil {
+		return r.Err.Error()
 	}
-	return r.Err == nil && other.Err == nil && r.hash == other.hash
+	return r.hash
 }
 
 // Reader reads the configuration whenever it may have changed, and passes on changes. It
@@ -91,18 +91,27 @@ func (r Reading) same(other Reading) bool {
 type Reader struct {
 	// Files watches the files. Run has to run beside Reader.Run.
 	Files *watch.Watcher
-	Trial *Trial
 
 	options  Options
 	requests chan struct{} // capacity 1
 	readings chan Reading
 
-	// mu is held while the configuration is read.
-	mu sync.Mutex
 	// last is the reading that was passed on last, without a configuration if it has an error.
 	last Reading
 	// ignored are the files of the directory that were reported as ignored.
 	ignored []config.Problem
+	// owns is set if the files in the state directory belong to this instance. Otherwise it neither
+	// reads nor writes the mark.
+	owns bool
+
+	// mu is held while the files in the state directory change. It guards the fields below.
+	mu sync.Mutex
+	// good is the hash of the copy on disk, empty if there is none.
+	good string
+	// mark is the configuration on trial, as on disk.
+	mark mark
+	// written is closed when the last write of the mark has ended. It is nil before the first write.
+	written chan struct{}
 }
 
 // New returns a reader and what to serve at the start, see begin. It is an error if there is nothing to
@@ -116,13 +125,12 @@ func New(o Options) (*Reader, Reading, error) {
 	}
 	r := &Reader{
 		Files:    watch.NewFiles("configuration", dirs, o.Log),
-		Trial:    &Trial{dir: o.StateDir},
 		options:  o,
 		requests: make(chan struct{}, 1),
 		readings: make(chan Reading),
 	}
 	if o.Owns {
-		r.Trial.own()
+		r.own()
 	}
 	first := r.begin()
 	if first.Config == nil {
@@ -132,12 +140,21 @@ func New(o Options) (*Reader, Reading, error) {
 }
 
 // Own makes this instance the owner of the files, after another one has ended, and returns what to serve.
-// That is another configuration than before if the other one did not survive it. Own waits for the disk.
+// That is another configuration than before if the other one did not survive it. Call it before Run.
 func (r *Reader) Own() Reading {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.Trial.own()
+	r.own()
 	return r.begin()
+}
+
+// own reads what the former owner of the files left.
+func (r *Reader) own() {
+	dir := r.options.StateDir
+	_ = os.Remove(filepath.Join(dir, goodName+files.TempSuffix)) // of a killed instance
+	r.owns = true
+	r.mark = readMark(dir)
+	if good := LastGood(dir); good != nil {
+		r.good = config.Hash(good)
+	}
 }
 
 // begin returns what to serve: the configuration on disk. If it is broken or suspect, that is the last good
@@ -152,26 +169,16 @@ func (r *Reader) begin() Reading {
 	if good := LastGood(r.options.StateDir); good != nil {
 		cfg, err := r.options.Check(good)
 		if err == nil {
-			// --config may have changed since: the paths say what is served.
-			r.options.Log.Warn("the last good configuration is served from its copy", "copied_from", pathsOf(good), "state_dir", r.options.StateDir)
-			last.Config = r.Trial.reduce(cfg)
+			r.options.Log.Warn("the last good configuration is served from its copy", "state_dir", r.options.StateDir)
+			last.Config = r.mark.reduce(cfg)
 			return last
 		}
 	}
-	if last.isSuspect() {
+	if !last.Until.IsZero() {
 		r.options.Log.Error("no resource is served: there is no other configuration", "config", r.options.Path)
 		last.Config = &config.Config{}
 	}
 	return last
-}
-
-// pathsOf returns the paths from which files were read, as far as they are known.
-func pathsOf(files []config.File) []string {
-	paths := make([]string, len(files))
-	for i, f := range files {
-		paths[i] = cmp.Or(f.Path, f.Name)
-	}
-	return paths
 }
 
 // Readings are the readings that differ from the one before.
@@ -206,27 +213,22 @@ func (r *Reader) Run(ctx context.Context) error {
 
 // retry returns a channel that has a value when a suspect configuration should be tried again.
 func (r *Reader) retry() <-chan time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last.isSuspect() {
-		return time.After(time.Until(r.last.Until))
+	if r.last.Until.IsZero() {
+		return nil
 	}
-	return nil
+	return time.After(time.Until(r.last.Until))
 }
 
 // readAgain reads the configuration on disk. isNew is set if it differs from the last reading, and for
 // each request, which also tries a suspect configuration.
 func (r *Reader) readAgain(requested bool) (next Reading, isNew bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	next = r.load()
 	// The text of a suspect configuration is unchanged when its time has come.
-	isUnchanged := r.last.Err == nil && next.same(r.last)
-	if isUnchanged && !requested {
-		return next, false
+	if r.last.Err == nil && next.state() == r.last.state() {
+		return r.last, requested
 	}
 	next = r.try(next, requested)
-	isNew = requested || !next.same(r.last)
+	isNew = requested || next.state() != r.last.state()
 	if isNew {
 		r.last = next
 	}
@@ -262,21 +264,58 @@ func (r *Reader) load() Reading {
 	return Reading{files: files, hash: config.Hash(files)}
 }
 
-// try counts a try of what was read, and parses and checks it. A suspect configuration is tried only on
-// request.
+// try counts a try of what was read, unless it is the last good configuration, and parses and checks it. A
+// suspect configuration is tried only on request.
 func (r *Reader) try(next Reading, requested bool) Reading {
 	if next.Err != nil {
 		return next
 	}
-	tries, until := r.Trial.suspect(next.hash)
-	if tries > 0 && !requested {
-		next.Err = fmt.Errorf("the program died while it tried this configuration, or could not match it in time (%d times): "+
-			"it is tried again when it is edited, on SIGHUP, or %s after the last time", tries, retryAfter)
-		next.Until = until
-		return next
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.mark
+	isGood := next.hash == r.good
+	if isGood {
+		r.mark = mark{}
+	} else {
+		until := before.suspectUntil(next.hash)
+		if time.Now().Before(until) && !requested {
+			next.Until = until
+			next.Err = fmt.Errorf("the program died while it tried this configuration, or could not match it in time (%d times): "+
+				"it is tried again when it is edited, on SIGHUP, or %s after the last time", before.Tries, retryAfter)
+			return next
+		}
+		r.mark = before.count(next.hash)
 	}
-	before := r.Trial.count(next.hash)
+	if r.good != "" && !isGood {
+		next.trial = trialTime
+	}
+	r.writeMark()
 	next.Config, next.Err = r.options.Check(next.files)
-	r.Trial.parsed(next.Config, next.Err, before)
+	if next.Err != nil {
+		r.mark = before // the configuration before it is still served
+		r.writeMark()
+	} else if !isGood {
+		r.mark.name(next.Config)
+		r.writeMark()
+	}
 	return next
+}
+
+// Keep makes a configuration the last good one, unless it is the zero Reading. It waits for the disk.
+func (r *Reader) Keep(good Reading) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if good.hash == "" || good.hash == r.good {
+		return nil
+	}
+	err := writeCopy(r.options.StateDir, good.files)
+	if err == nil {
+		r.good = good.hash
+	}
+	// It has proven itself even if the disk is full.
+	if r.mark.Hash == good.hash {
+		r.mark = mark{}
+		r.writeMark()
+	}
+	return err
 }

@@ -31,30 +31,30 @@ func newNode(t *testing.T) *node {
 	}
 }
 
-// start reads the configuration, as a program does that begins. Without End, the program dies.
+// start reads the configuration, as a program does that begins. Without exit, the program dies.
 func (n *node) start() (*configuration.Reader, configuration.Reading) {
 	n.Helper()
 	return n.read(true)
 }
 
-// wait reads the configuration, as a program does that waits for another one to end.
-func (n *node) wait() *configuration.Reader {
+// exit ends a program that has served a reading for an hour.
+func (n *node) exit(r *configuration.Reader, got configuration.Reading, isLate bool) {
 	n.Helper()
-	r, _ := n.read(false)
-	return r
+	var trial configuration.Trial
+	now := time.Unix(0, 0)
+	trial.Serve(got)
+	trial.Follow(now, isLate)
+	trial.Follow(now.Add(time.Hour), isLate)
+	if err := r.Keep(trial.Good(true)); err != nil {
+		n.Fatal(err)
+	}
 }
 
-// serve serves what is on disk for an hour, and exits.
+// serve serves what is on disk, and exits.
 func (n *node) serve(isLate bool) {
 	n.Helper()
 	r, got := n.start()
-	now := time.Unix(0, 0)
-	r.Trial.Serve(got)
-	r.Trial.Follow(now, isLate)
-	r.Trial.Follow(now.Add(time.Hour), isLate)
-	if err := r.Trial.End(); err != nil {
-		n.Fatal(err)
-	}
+	n.exit(r, got, isLate)
 }
 
 func (n *node) read(owns bool) (*configuration.Reader, configuration.Reading) {
@@ -80,30 +80,36 @@ func (n *node) write(text string) {
 	}
 }
 
+// untilMarked waits until the mark on disk has a number of tries, and names resources.
+func (n *node) untilMarked(tries int) {
+	n.Helper()
+	want := fmt.Sprintf(`"tries":%d`, tries)
+	tick := time.NewTicker(5 * time.Millisecond) // the write is not awaited
+	defer tick.Stop()
+	for range 1000 {
+		text, err := os.ReadFile(filepath.Join(n.stateDir, "config-trial.json"))
+		isMarked := strings.Contains(string(text), want) && strings.Contains(string(text), `"resources"`)
+		if isMarked || tries == 0 && errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		<-tick.C
+	}
+	n.Fatalf("no mark with %d tries", tries)
+}
+
 // On a node without a last good configuration, a configuration that kills the program is tried three
 // times. Then nothing is served until it is edited, or for ten minutes.
 func TestDeadlyFirstConfiguration(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	checkMark := func(r *configuration.Reader, tries int) {
-		t.Helper()
-		r.Trial.WaitWritten()
-		text, err := os.ReadFile(filepath.Join(n.stateDir, "config-trial.json"))
-		hasTries := strings.Contains(string(text), fmt.Sprintf(`"tries":%d`, tries))
-		isMarked := hasTries && strings.Contains(string(text), `"resources"`)
-		isRemoved := tries == 0 && errors.Is(err, fs.ErrNotExist)
-		if !isMarked && !isRemoved {
-			t.Fatalf("mark %q, %v; want %d tries", text, err, tries)
-		}
-	}
 	const deadly = "[[resource]]\nname = \"example.com/x\"\nmatch.glob = \"/dev/x\"\n"
 	n.write(deadly)
 	for tries := range 3 {
-		r, got := n.start()
+		_, got := n.start()
 		if len(got.Config.Resources) != 1 {
 			t.Fatal("the configuration is not tried")
 		}
-		checkMark(r, tries+1)
+		n.untilMarked(tries + 1)
 	}
 	_, got := n.start()
 	if len(got.Config.Resources) != 0 || got.Until.IsZero() {
@@ -114,24 +120,20 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 	if len(got.Config.Resources) != 1 || got.Err != nil {
 		t.Errorf("after an edit, %d resources are served, with the error %v", len(got.Config.Resources), got.Err)
 	}
-	// A normal exit takes back the try.
-	checkMark(r, 1)
-	if err := r.Trial.End(); err != nil {
-		t.Error(err)
-	}
-	checkMark(r, 0)
+	n.untilMarked(1)
 	// Once its lists are published, power failures do not count.
+	var trial configuration.Trial
+	trial.Serve(got)
+	trial.Follow(time.Unix(0, 0), false)
+	if err := r.Keep(trial.Good(false)); err != nil {
+		t.Fatal(err)
+	}
 	for range 5 {
-		r, got = n.start()
+		n.untilMarked(0)
+		_, got = n.start()
 		if len(got.Config.Resources) != 1 {
 			t.Fatal("nothing is served after power failures")
 		}
-		r.Trial.Serve(got)
-		r.Trial.Follow(time.Unix(0, 0), false)
-		if err := r.Trial.Save(); err != nil {
-			t.Fatal(err)
-		}
-		checkMark(r, 0)
 	}
 }
 
@@ -147,11 +149,7 @@ func TestTakeover(t *testing.T) {
 	markPath := filepath.Join(n.stateDir, "config-trial.json")
 	n.write(deadly)
 	for tries := range 4 {
-		waiting := n.wait()
-		if err := waiting.Trial.End(); err != nil {
-			t.Fatal(err)
-		}
-		waiting = n.wait()
+		waiting, _ := n.read(false)
 		if text, _ := os.ReadFile(markPath); tries == 0 && len(text) > 0 {
 			t.Errorf("before the takeover, the mark is %s", text)
 		}

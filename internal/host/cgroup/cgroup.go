@@ -28,45 +28,35 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// PodState says whether a process of a pod exists.
+// PodState says whether a pod has a process, or at least a cgroup.
 type PodState int
 
 const (
-	// Unknown: the tree is not visible, has no pods of a kubelet, or can't be read.
+	// Unknown: the tree is not visible, or has no pods of a kubelet.
 	Unknown PodState = iota
-	// Running: at least one process exists, possibly only the one of the pod sandbox.
+	// Running: at least one process exists, possibly only the one of the pod sandbox. A cgroup that cannot
+	// be read counts, for example while this program has no file descriptor left.
 	Running
-	// Ended: there is no process, either because all have ended or because none was
-	// started.
+	// Ended: there is a cgroup without a process, because all have ended or none was started.
 	Ended
-	// missing is Ended without a cgroup.
-	missing
+	// Missing: there is no cgroup.
+	Missing
 )
 
-func (s PodState) String() string {
-	switch s {
-	case Running:
-		return "running"
-	case Ended:
-		return "ended"
-	default:
-		return "unknown"
-	}
-}
+// HasEnded reports whether the pod is known to have no process.
+func (s PodState) HasEnded() bool { return s == Ended || s == Missing }
 
 const (
 	// searchAgain is how long the known parents of pods are used before the tree is
 	// searched for more. A kubelet makes them at its start.
 	searchAgain = 30 * time.Second
-	// retrySearch is the time between searches while the answer is unknown.
+	// retrySearch is the time between searches while no parent is known.
 	retrySearch = time.Second
 	// maxDepth is the depth of a parent of pods: "kubelet.slice/kubelet-kubepods.slice" is
 	// at 2, and a runtime in a container adds some.
 	maxDepth = 5
-	// maxEntries and maxSearch limit a search. A node has a few hundred cgroups outside
-	// the kubelet's.
+	// maxEntries limits a search. A node has a few hundred cgroups outside the kubelet's.
 	maxEntries = 20_000
-	maxSearch  = 100 * time.Millisecond
 	// maxUID is the maximum length of the UID of a pod; an API server makes 36 characters,
 	// a kubelet 32 for a static pod.
 	maxUID = 63
@@ -76,6 +66,8 @@ const (
 type Tree struct {
 	dir string
 	now func() time.Time
+	// limit is the maximum number of entries of a search.
+	limit int
 
 	mu       sync.Mutex
 	layout   layout
@@ -98,75 +90,50 @@ type layout struct {
 // tree without an answer. A container only sees its own cgroup at that place: the host's
 // tree must be mounted elsewhere.
 func New(dir string) *Tree {
-	return &Tree{dir: dir, now: time.Now}
+	return &Tree{
+		dir:   dir,
+		now:   time.Now,
+		limit: maxEntries,
+	}
 }
+
+// ErrNone means that there is no tree on purpose.
+var ErrNone = errors.New("no directory is given")
 
 // PodState returns the state of the pod with this UID. It reads a few small files, and
-// from time to time the directories above the pods.
+// from time to time the directories above the pods. All parents count: a node may have parents that an
+// earlier configuration of its kubelet left behind.
 func (t *Tree) PodState(uid string) PodState {
-	state := t.podState(uid)
-	if state == missing {
-		return Ended
-	}
-	return state
-}
-
-// MayHavePod reports whether the pod with this UID has a cgroup, with or without a process. A cgroup
-// that cannot be read counts. It is false if the tree is not visible: then no pod has one.
-func (t *Tree) MayHavePod(uid string) bool {
-	state := t.podState(uid)
-	if state == Unknown {
-		return t.Visible() == nil
-	}
-	return state != missing
-}
-
-// podState is PodState, or missing.
-func (t *Tree) podState(uid string) PodState {
-	if t == nil || t.dir == "" || !validUID(uid) {
+	l, parents, err := t.search()
+	if err != nil || !validUID(uid) {
 		return Unknown
 	}
-	t.mu.Lock()
-	l := t.layout
-	parents := t.parents
-	t.mu.Unlock()
-	state := l.podState(parents, uid)
-	if state == Running {
-		return Running
-	}
-	wait := searchAgain
-	if state == Unknown {
-		wait = retrySearch
-	}
-	l, parents, searched := t.search(wait)
-	if searched {
-		return l.podState(parents, uid)
+	state := Missing
+	for _, parent := range parents {
+		for _, dir := range podDirs(parent, uid) {
+			switch l.read(dir) {
+			case Running:
+				return Running
+			case Ended:
+				state = Ended
+			}
+		}
 	}
 	return state
 }
 
 // Visible returns why the tree can't tell whether a pod runs, nil if it can.
 func (t *Tree) Visible() error {
-	if t == nil || t.dir == "" {
-		return ErrNone
-	}
-	t.search(retrySearch)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err
+	_, _, err := t.search()
+	return err
 }
 
 // PodParents returns the directories in which the cgroups of pods are, whether they exist or not.
 // There are none before the kubelet has made its first cgroup.
 func (t *Tree) PodParents() []string {
-	if t == nil || t.dir == "" {
-		return nil
-	}
-	t.search(searchAgain)
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	_, parents, _ := t.search()
 	var dirs []string
-	for _, parent := range t.parents {
+	for _, parent := range parents {
 		for _, pod := range podDirs(parent, "") {
 			dirs = append(dirs, filepath.Dir(pod))
 		}
@@ -174,49 +141,34 @@ func (t *Tree) PodParents() []string {
 	return dirs
 }
 
-// ErrNone means that there is no tree on purpose.
-var ErrNone = errors.New("no directory is given")
-
-// search searches for the parents of pods if the last search is as long ago as wait, and
-// reports whether it did.
-func (t *Tree) search(wait time.Duration) (l layout, parents []string, searched bool) {
+// search returns the parents of pods that exist. It searches the tree if the last search was some time ago. A
+// search that was cut off does not replace what is known: pods below a forgotten parent would look ended.
+func (t *Tree) search() (l layout, parents []string, err error) {
+	if t == nil || t.dir == "" {
+		return l, nil, ErrNone
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
-	due := t.searched.IsZero() || now.Sub(t.searched) >= wait
-	if !due {
-		return t.layout, t.parents, false
+	known := slices.DeleteFunc(slices.Clone(t.parents), func(dir string) bool {
+		return !isDir(dir)
+	})
+	wait := searchAgain
+	if len(known) == 0 {
+		wait = retrySearch
 	}
-	t.layout, t.err = detect(t.dir)
-	if t.err != nil {
+	if t.searched.IsZero() || t.now().Sub(t.searched) >= wait {
+		t.searched = t.now()
+		t.layout, t.err = detect(t.dir)
 		t.parents = nil
-	} else {
-		t.findParents(now)
-	}
-	t.searched = t.now()
-	return t.layout, t.parents, true
-}
-
-// findParents searches for the parents of pods. A search that was cut off, such as on a busy node,
-// does not replace what is known: pods below a forgotten parent would look ended. The caller holds
-// the lock.
-func (t *Tree) findParents(now time.Time) {
-	base := filepath.Join(t.dir, t.layout.base)
-	found, complete := findParents(base, now.Add(maxSearch), t.now)
-	if !complete {
-		for _, parent := range t.parents {
-			if !slices.Contains(found, parent) && isDir(parent) {
-				found = append(found, parent)
-			}
+		if t.err == nil {
+			t.parents, t.err = findParents(filepath.Join(t.dir, t.layout.base), t.limit, known)
 		}
+		known = t.parents
 	}
-	t.parents = found
-	isEmpty := len(found) == 0
-	if isEmpty && complete {
-		t.err = fmt.Errorf("%s: %w", base, errNoPods)
-	} else if isEmpty {
-		t.err = errTooLarge
+	if t.err == nil && len(known) == 0 {
+		return l, nil, errNoPods
 	}
+	return t.layout, known, t.err
 }
 
 // detect returns the layout of a tree. With version 1 every controller has a hierarchy of
@@ -266,35 +218,6 @@ func counted(text string) (bool, error) {
 	return strings.Trim(number, "0") != "", nil
 }
 
-// podState looks for a pod below the known parents. All of them count: a node may have
-// parents that an earlier configuration of its kubelet left behind.
-func (l layout) podState(parents []string, uid string) PodState {
-	found := Unknown // unless a parent is visible
-	isUnreadable := false
-	for _, parent := range parents {
-		if !isDir(parent) {
-			continue
-		}
-		if found == Unknown {
-			found = missing
-		}
-		for _, dir := range podDirs(parent, uid) {
-			switch l.read(dir) {
-			case Running:
-				return Running
-			case Ended:
-				found = Ended
-			case Unknown:
-				isUnreadable = true
-			}
-		}
-	}
-	if isUnreadable {
-		return Unknown
-	}
-	return found
-}
-
 // isDir reports whether path is a directory and no link to one: the kernel makes no links
 // in a hierarchy.
 func isDir(path string) bool {
@@ -303,23 +226,19 @@ func isDir(path string) bool {
 	return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// read returns the state of a cgroup, which may be missing.
+// read returns the state of a cgroup, which may be missing. A cgroup has the file from the start. ENODEV or
+// ENOENT is a cgroup that is being removed.
 func (l layout) read(dir string) PodState {
 	text, err := readSmall(filepath.Join(dir, l.alive))
-	if err != nil {
-		// A cgroup has the file from the start. ENODEV or ENOENT is a cgroup that is being
-		// removed.
-		var stat unix.Stat_t
-		if errors.Is(unix.Lstat(dir, &stat), fs.ErrNotExist) {
-			return missing
-		}
-		return Unknown
+	var stat unix.Stat_t
+	if err != nil && errors.Is(unix.Lstat(dir, &stat), fs.ErrNotExist) {
+		return Missing
 	}
-	running, err := l.running(text)
-	if err != nil {
-		return Unknown
+	isRunning := true
+	if err == nil {
+		isRunning, err = l.running(text)
 	}
-	if running {
+	if err != nil || isRunning {
 		return Running
 	}
 	return Ended

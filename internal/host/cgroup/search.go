@@ -2,11 +2,12 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 )
 
 // errTooLarge is the result of a search that found nothing within its limits.
@@ -24,23 +25,22 @@ func isParent(name string) bool {
 	return name == "kubepods" || isSlice
 }
 
-// findParents searches for the parents of pods, level by level, and not below them. It is complete
-// unless the search reached a limit. Links are not followed: the kernel makes none inside a
-// hierarchy.
-func findParents(base string, deadline time.Time, now func() time.Time) (parents []string, complete bool) {
-	left := maxEntries
-	complete = true
+// findParents searches for the parents of pods, level by level, and not below them. It adds the known ones
+// if the search is cut off after limit entries, or by an error. Links are not followed: the kernel makes none
+// inside a hierarchy.
+func findParents(base string, limit int, known []string) (parents []string, err error) {
+	isComplete := true
 	level := []string{base}
 	for range maxDepth {
 		var next []string
 		for _, dir := range level {
-			if left <= 0 || now().After(deadline) {
-				return parents, false
-			}
 			entries, err := os.ReadDir(dir)
 			isGone := errors.Is(err, fs.ErrNotExist)
-			complete = complete && (err == nil || isGone)
-			left -= len(entries)
+			limit -= len(entries)
+			isComplete = isComplete && limit >= 0 && (err == nil || isGone)
+			if limit < 0 {
+				break
+			}
 			for _, e := range entries {
 				sub := filepath.Join(dir, e.Name())
 				if e.IsDir() && isParent(e.Name()) {
@@ -52,5 +52,16 @@ func findParents(base string, deadline time.Time, now func() time.Time) (parents
 		}
 		level = next
 	}
-	return parents, complete
+	if isComplete && len(parents) == 0 {
+		return nil, fmt.Errorf("%s: %w", base, errNoPods)
+	}
+	if !isComplete {
+		parents = append(parents, known...)
+		slices.Sort(parents)
+		parents = slices.Compact(parents)
+	}
+	if len(parents) == 0 {
+		return nil, errTooLarge
+	}
+	return parents, nil
 }

@@ -41,8 +41,7 @@ type allocated struct {
 	Device  string `json:"device"`
 	// ShareID distinguishes several shares of one device. It is nil if the device is not shared.
 	ShareID *string `json:"shareID"`
-	// AdminAccess is access to a device beside its holders. The API server only admits it in
-	// namespaces with the label resource.kubernetes.io/admin-access.
+	// AdminAccess is access to a device beside its holders.
 	AdminAccess bool `json:"adminAccess"`
 	// ConsumedCapacity are the amounts of a device that allows multiple allocations.
 	ConsumedCapacity map[string]string `json:"consumedCapacity"`
@@ -64,11 +63,6 @@ type consumer struct {
 	Resource string `json:"resource"`
 	UID      string `json:"uid"`
 }
-
-// maxList is the maximum length of each list of a claim. The API server allows 32 results, 64
-// configurations and 256 consumers (AllocationResultsMaxSize, DeviceConfigMaxSize and
-// ResourceClaimReservedForMaxSize in k8s.io/api/resource/v1).
-const maxList = 256
 
 // label reports whether a name is a DNS label. Only lower-case letters are allowed, as in names of
 // the API.
@@ -96,13 +90,8 @@ func (o *resourceClaim) check(uid string) error {
 	if o.Status.Allocation == nil {
 		return errors.New("is not allocated")
 	}
-	devices := o.Status.Allocation.Devices
-	longest := max(len(devices.Results), len(devices.Config), len(o.Status.ReservedFor))
-	if longest > maxList {
-		return fmt.Errorf("has a list of more than %d elements", maxList)
-	}
 	// Parameters that are ignored might have been meant to take away something.
-	hasParameters := slices.ContainsFunc(devices.Config, deviceConfig.isOwn)
+	hasParameters := slices.ContainsFunc(o.Status.Allocation.Devices.Config, deviceConfig.isOwn)
 	if hasParameters {
 		return fmt.Errorf("has parameters for %s, which the driver does not support: configure another resource instead", Driver)
 	}
@@ -116,6 +105,10 @@ func (a *allocated) check(node string) error {
 	}
 	if !requestName(a.Request) {
 		return fmt.Errorf("request %q of device %q: the name must be a DNS label, or two with a slash between them",
+			a.Request, a.Device)
+	}
+	if a.AdminAccess {
+		return fmt.Errorf("request %s: adminAccess to device %q is not supported: no container gets a device beside its holders",
 			a.Request, a.Device)
 	}
 	return nil

@@ -9,52 +9,61 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// Amounts are what one container gets of the capacities of shared devices: quantities by the name
+// Amounts are what one container gets of the capacities of shared devices: numbers by the name
 // of the device and the name of the capacity.
 type Amounts map[string]map[string]string
 
-// amountsOf returns the sums of what devices of a claim get of capacities. A claim may have several
-// shares of one device. Devices that are not shared are left out. The sums are by the name of the
-// device and the name of the capacity. It is an error if the API server has an amount that is not a
-// quantity.
-func amountsOf(group []allocated) (Amounts, error) {
-	all := Amounts{}
-	for i := range group {
-		a := &group[i]
-		if a.ConsumedCapacity == nil {
-			continue
-		}
-		sums := all[a.Device]
-		if sums == nil {
-			sums = map[string]string{}
-			all[a.Device] = sums
-		}
-		for name, text := range a.ConsumedCapacity {
-			sum, err := plus(sums[name], text)
-			if err != nil {
-				return nil, fmt.Errorf("request %s: consumedCapacity %s of device %q: %w", a.Request, name, a.Device, err)
-			}
-			sums[name] = sum
-		}
-	}
-	return all, nil
-}
+// part is what a claim has of a device: slots if capacity is empty, and otherwise an amount.
+type part struct{ device, capacity string }
 
-// plus returns the sum of two quantities, of which the first may be empty.
-func plus(sum, text string) (string, error) {
+// parts are the sums of what somebody has. A claim may have several shares of one device.
+type parts map[part]device.Quantity
+
+// add adds an amount. It is an error if the API server has an amount that is not a quantity.
+func (all parts) add(p part, text string) error {
 	q, err := device.ParseQuantity(text)
 	if err != nil {
-		return "", fmt.Errorf("%q %w", text, err)
+		return fmt.Errorf("%q %w", text, err)
 	}
-	if sum == "" {
-		return text, nil
+	if sum, isThere := all[p]; isThere {
+		q = sum.Plus(q)
 	}
-	before, err := device.ParseQuantity(sum)
-	if err != nil {
-		return "", fmt.Errorf("%q %w", sum, err)
+	all[p] = q
+	return nil
+}
+
+// partsOf returns what a claim has, by the IDs of devices. The amounts were valid when the claim was filled.
+func partsOf(claim cdi.Claim) parts {
+	all := parts{}
+	for _, r := range claim.Requests {
+		for _, d := range r.Devices {
+			_ = all.add(part{device: d.ID}, "1")
+		}
+		for _, s := range r.Shares {
+			_ = all.add(part{s.Device.ID, s.Capacity}, s.Amount)
+		}
 	}
-	// Exact, because a sum is compared with the whole.
-	return before.Plus(q).Number(), nil
+	return all
+}
+
+// amountsOf returns what a group of devices gets of capacities. Devices that are not shared are left out.
+func amountsOf(group []allocated) (Amounts, error) {
+	sums := parts{}
+	amounts := Amounts{}
+	for i := range group {
+		a := &group[i]
+		for name, text := range a.ConsumedCapacity {
+			p := part{a.Device, name}
+			if err := sums.add(p, text); err != nil {
+				return nil, fmt.Errorf("request %s: consumedCapacity %s of device %q: %w", a.Request, name, a.Device, err)
+			}
+			if amounts[a.Device] == nil {
+				amounts[a.Device] = map[string]string{}
+			}
+			amounts[a.Device][name] = sums[p].Number()
+		}
+	}
+	return amounts, nil
 }
 
 // shares are the parts of the device that a result of an allocation has. They are sorted by
@@ -75,71 +84,44 @@ func (d *Device) shares(a *allocated) []cdi.Share {
 	return all
 }
 
-// sharesOf returns the shares that a claim has of a device, by its ID. All its requests count.
-func sharesOf(claim cdi.Claim, id string) []cdi.Share {
-	var all []cdi.Share
-	for _, r := range claim.Requests {
-		for _, s := range r.Shares {
-			if s.Device.ID == id {
-				all = append(all, s)
-			}
+// lacks reports whether the device has less of a capacity.
+func (d *Device) lacks(capacity string, needed device.Quantity) bool {
+	whole, err := device.ParseQuantity(d.Capacity[capacity].Value)
+	return err != nil || needed.Cmp(whole) > 0
+}
+
+// needsNoMore reports whether a claim has the same slots as before, and no larger amount.
+func needsNoMore(next, last cdi.Claim) bool {
+	had := partsOf(last)
+	for p, needed := range partsOf(next) {
+		before, hasSome := had[p]
+		if !hasSome || needed.Cmp(before) > 0 {
+			return false
 		}
 	}
-	return all
+	return len(next.Devices()) == len(last.Devices())
 }
 
 // overAmounts returns the other holders of a device that has less of a capacity than they and the claim
-// need together, nil if there is no such device. The caller holds c.mu.
+// need together, nil if there is no such device. Only the capacities of this claim are compared: others may
+// exceed theirs since before. The caller holds c.mu.
 func (c *claims) overAmounts(f *filled) error {
-	for _, ref := range f.claim.Devices() {
-		held := &heldError{device: ref}
-		shares := sharesOf(f.claim, ref.ID)
-		all := slices.Clone(shares)
+	for p, needed := range partsOf(f.claim) {
+		if p.capacity == "" {
+			continue // the book counts slots
+		}
+		d := f.byID(p.device)
+		held := &heldError{device: d.ref()}
 		for uid, other := range c.byUID {
-			has := sharesOf(other.Claim, ref.ID)
-			if uid != f.claim.UID && len(has) > 0 {
+			share, hasShare := partsOf(other.Claim)[p]
+			if uid != f.claim.UID && hasShare {
 				held.holders = append(held.holders, other)
-				all = append(all, has...)
+				needed = needed.Plus(share)
 			}
 		}
-		// Only the capacities of this claim are compared: others may exceed theirs since before.
-		if f.held[ref].exceeded(shares, all) != "" {
+		if d.lacks(p.capacity, needed) {
 			return held
 		}
 	}
 	return nil
-}
-
-// exceeded returns a capacity of the device of which all shares together need more than the device has, one
-// of which shares have a part. It is empty if all of them fit. An amount that cannot be read fits nowhere.
-func (d *Device) exceeded(shares, all []cdi.Share) (capacity string) {
-	for _, s := range shares {
-		sum, err := total(all, s.Capacity)
-		if err != nil {
-			return s.Capacity
-		}
-		needed, err := device.ParseQuantity(sum)
-		if err != nil {
-			return s.Capacity
-		}
-		whole, err := device.ParseQuantity(d.Capacity[s.Capacity].Value)
-		if err != nil || needed.Cmp(whole) > 0 {
-			return s.Capacity
-		}
-	}
-	return ""
-}
-
-// total returns the sum of what shares have of a capacity, empty if they have nothing of it.
-func total(shares []cdi.Share, capacity string) (sum string, err error) {
-	for _, s := range shares {
-		if s.Capacity != capacity {
-			continue
-		}
-		sum, err = plus(sum, s.Amount)
-		if err != nil {
-			return "", err
-		}
-	}
-	return sum, nil
 }

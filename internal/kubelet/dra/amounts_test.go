@@ -58,8 +58,8 @@ func TestClaimsShareACapacity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(env, " "); !strings.Contains(got, "BANDWIDTH=6G") {
-		t.Errorf("environment %q, want BANDWIDTH=6G", got)
+	if got := strings.Join(env, " "); !strings.Contains(got, "BANDWIDTH=6000000000") {
+		t.Errorf("environment %q, want BANDWIDTH=6000000000", got)
 	}
 	if _, err := b.prepareShares("b", "1.5G", "2500M"); err != nil {
 		t.Errorf("the rest of the capacity: %v", err)

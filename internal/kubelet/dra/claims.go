@@ -38,9 +38,12 @@ var errGivenUp = errors.New("the kubelet has given up the call")
 // together with byUID.
 type claims struct {
 	*Options
-	timing  *timing
-	stopped chan struct{} // closed: the goroutines that follow released claims end
-	newPods chan struct{} // see NewPods; it has capacity 1
+	timing *timing
+	// newPods has a value when the host may have new pods, and released when a released claim waits for the
+	// end of its pods. listed has an answer of the kubelet. They have capacity 1.
+	newPods  chan struct{}
+	released chan struct{}
+	listed   chan func(cdi.Claim) bool
 
 	mu    sync.Mutex
 	byUID map[string]*prepared
@@ -230,7 +233,7 @@ func (c *claims) commit(ctx context.Context, f *filled) error {
 		return err
 	}
 	c.byUID[f.claim.UID] = next
-	return c.writeMetadata(f.claim, f.held)
+	return c.writeMetadata(f)
 }
 
 // merged returns the UIDs of both lists, sorted.
@@ -284,10 +287,11 @@ func (c *claims) checkLost(last *prepared, next cdi.Claim) error {
 	if last == nil {
 		return nil
 	}
-	slots := needs(next)
+	kept := next.Devices()
 	for _, ref := range last.Devices() {
-		slots[need{id: ref.ID}]--
-		if slots[need{id: ref.ID}] >= 0 {
+		i := slices.IndexFunc(kept, func(d device.Ref) bool { return d.ID == ref.ID })
+		if i >= 0 {
+			kept = slices.Delete(kept, i, i+1)
 			continue
 		}
 		// The API server has the claim, but not with this device.
@@ -302,95 +306,6 @@ func (c *claims) checkLost(last *prepared, next cdi.Claim) error {
 		return held
 	}
 	return nil
-}
-
-// need is a slot of a device, or with a capacity a share of one.
-type need struct{ id, capacity, amount string }
-
-// needs returns how many slots and shares a claim needs.
-func needs(claim cdi.Claim) map[need]int {
-	all := map[need]int{}
-	for _, r := range claim.Requests {
-		for _, d := range r.Devices {
-			all[need{id: d.ID}]++
-		}
-		for _, s := range r.Shares {
-			all[need{s.Device.ID, s.Capacity, s.Amount}]++
-		}
-	}
-	return all
-}
-
-// needsNoMore reports whether a claim has the same slots as before, and no amount that it did not have.
-func needsNoMore(next, last cdi.Claim) bool {
-	had := needs(last)
-	for what, n := range needs(next) {
-		if n > had[what] {
-			return false
-		}
-	}
-	return len(next.Devices()) == len(last.Devices())
-}
-
-// unprepare removes a claim that the kubelet releases, once no process of its pods runs. It returns
-// nil if the claim stays recorded because of its processes: after an error the kubelet could not end
-// the pod. With only, it does nothing if the claim was removed or prepared again since that preparation.
-func (c *claims) unprepare(ctx context.Context, uid string, only *prepared) error {
-	leave, err := c.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if ctx.Err() != nil {
-		return errGivenUp
-	}
-	own := c.byUID[uid]
-	if only != nil && own != only {
-		return nil
-	}
-	if own == nil {
-		return c.release(uid)
-	}
-	e, pod := c.evidence(own)
-	e.IsReleased = true
-	reason := c.reason(e.Hold(), own, pod)
-	if reason == nil {
-		return c.release(uid)
-	}
-	if !own.released {
-		own.released = true
-		c.Log.Warn("the kubelet releases a claim whose pod still has processes: its devices stay held until these have ended",
-			"claim", fullName(own.Claim),
-			"reason", reason,
-		)
-		go c.follow(own)
-	}
-	return nil
-}
-
-// follow removes a released claim when the processes of its pods have ended, which causes no
-// event.
-func (c *claims) follow(own *prepared) {
-	delay := c.timing.poll
-	for {
-		select {
-		case <-c.stopped:
-			return
-		case <-time.After(delay):
-		}
-		delay = nextDelay(delay)
-		ctx, cancel := context.WithTimeout(context.Background(), c.AnswerWithin)
-		_ = c.unprepare(ctx, own.UID, own) // it is repeated until the claim is gone
-		cancel()
-		c.mu.Lock()
-		isThere := c.byUID[own.UID] == own
-		c.mu.Unlock()
-		if !isThere {
-			return
-		}
-	}
 }
 
 // release removes the files of a claim and its record, and wakes the calls that wait for a device. The

@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,13 +48,16 @@ type sharedPlace struct {
 // cannot be published, with the reason, by ID.
 func addCounters(devices []Device) (sets []counterSet, left map[string]string) {
 	shared := sharedPlaces(devices)
+	rivals := rivalsOf(len(devices), shared)
 	left = map[string]string{}
-	for _, group := range connected(shared) {
-		first := slices.Min(slices.Collect(maps.Keys(group.devices)))
-		if len(group.places) > maxCounters {
-			for i := range group.devices {
-				left[devices[i].ID] = fmt.Sprintf("the devices that exclude each other need %d counters, and the API server allows %d: offer fewer of them, or use api = \"device-plugin\"",
-					len(group.places), maxCounters)
+	for _, first := range slices.Sorted(maps.Keys(rivals)) {
+		places := rivals[first]
+		if len(places) > maxCounters {
+			for _, place := range places {
+				for i := range place.consumed {
+					left[devices[i].ID] = fmt.Sprintf("the devices that exclude each other need %d counters, and the API server allows %d: offer fewer of them, or use api = \"device-plugin\"",
+						len(places), maxCounters)
+				}
 			}
 			continue
 		}
@@ -64,7 +66,7 @@ func addCounters(devices []Device) (sets []counterSet, left map[string]string) {
 			Name:     devices[first].name,
 			Counters: map[string]counter{},
 		}
-		for n, place := range group.places {
+		for n, place := range places {
 			name := "c" + strconv.Itoa(n)
 			set.Counters[name] = counter{strconv.Itoa(len(place.consumed))}
 			for i, amount := range place.consumed {
@@ -74,6 +76,39 @@ func addCounters(devices []Device) (sets []counterSet, left map[string]string) {
 		sets = append(sets, set)
 	}
 	return sets, left
+}
+
+// rivalsOf returns the shared places of the devices that share places, directly or by others, by the index of
+// the first of these devices. n is the number of all devices.
+func rivalsOf(n int, shared []sharedPlace) map[int][]sharedPlace {
+	// Each device has an earlier one of its group, and the first one itself.
+	earlier := make([]int, n)
+	for i := range earlier {
+		earlier[i] = i
+	}
+	firstOf := func(i int) int {
+		for earlier[i] != i {
+			i = earlier[i]
+		}
+		return i
+	}
+	for _, place := range shared {
+		members := slices.Collect(maps.Keys(place.consumed))
+		for _, i := range members {
+			a := firstOf(members[0])
+			b := firstOf(i)
+			earlier[max(a, b)] = min(a, b)
+		}
+	}
+	rivals := map[int][]sharedPlace{}
+	for _, place := range shared {
+		for i := range place.consumed {
+			first := firstOf(i)
+			rivals[first] = append(rivals[first], place)
+			break
+		}
+	}
+	return rivals
 }
 
 // consume adds what the device consumes of a counter. All its counters are in one set.
@@ -129,41 +164,4 @@ func sharedPlaces(devices []Device) []sharedPlace {
 		}
 	}
 	return shared
-}
-
-// rivalGroup are devices that share places, directly or by others.
-type rivalGroup struct {
-	devices map[int]bool // by index
-	places  []sharedPlace
-}
-
-// connected returns the groups of devices that share places, in the order of their first devices.
-func connected(shared []sharedPlace) []*rivalGroup {
-	groupOf := map[int]*rivalGroup{} // by index of a device
-	for _, place := range shared {
-		group := &rivalGroup{devices: map[int]bool{}, places: []sharedPlace{place}}
-		for i := range place.consumed {
-			if last := groupOf[i]; last != nil && last != group {
-				group.places = append(group.places, last.places...)
-				for member := range last.devices {
-					group.devices[member] = true
-					groupOf[member] = group
-				}
-			}
-			group.devices[i] = true
-			groupOf[i] = group
-		}
-	}
-	var groups []*rivalGroup
-	for _, i := range slices.Sorted(maps.Keys(groupOf)) {
-		if !slices.Contains(groups, groupOf[i]) {
-			groups = append(groups, groupOf[i])
-		}
-	}
-	for _, group := range groups {
-		slices.SortFunc(group.places, func(a, b sharedPlace) int {
-			return cmp.Compare(a.place, b.place)
-		})
-	}
-	return groups
 }

@@ -42,8 +42,6 @@ type Device struct {
 	Capacity map[string]device.Capacity
 	// NUMA nodes, sorted.
 	NUMA []int
-	// Moves is set if network interfaces move into the container of the device.
-	Moves bool
 	// Slots is the number of containers that may hold the device at once.
 	Slots int
 	// Uses is what it uses of the host. Claims hold only one of two exclusive devices that use the same

@@ -15,14 +15,18 @@ import (
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/order"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
+
+// sweepWithin bounds all requests of a sweep.
+const sweepWithin = 10 * time.Second
 
 // errAllocated is why another claim for the same device need not wait: the API server has allocated the
 // device twice.
 var errAllocated = errors.New("the API server has it, with its allocation")
 
 // obstacle returns why a prepared claim has not ended, for an administrator, see holds.ClaimEvidence. It is
-// nil if it has ended.
+// nil if it has ended. known reports whether the kubelet lists a claim, nil if the kubelet was not asked.
 //
 // The kubelet is no source for the end of pods: it forgets a pod that was deleted with --force while the
 // containers are in their grace period or hang in teardown. The List of PodResources has the pods of the pod
@@ -117,7 +121,7 @@ func (c *claims) podsState(claim cdi.Claim) (state holds.PodState, pod string) {
 // notEnded returns the pods that are not known to have ended. It does not change pods.
 func (c *claims) notEnded(pods []string) []string {
 	return slices.DeleteFunc(slices.Clone(pods), func(uid string) bool {
-		return c.PodState(uid) == holds.PodEnded
+		return c.PodState(uid).HasEnded()
 	})
 }
 
@@ -159,8 +163,8 @@ func (c *claims) clear(ctx context.Context, held *heldError) error {
 	return held
 }
 
-// end removes a claim that has ended without NodeUnprepareResources. The sources were asked without
-// c.mu: a call that prepared the claim meanwhile made another one.
+// end removes a claim that has ended. The sources were asked without c.mu: a call that prepared the claim
+// meanwhile made another one.
 func (c *claims) end(own *prepared) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,22 +178,102 @@ func (c *claims) end(own *prepared) error {
 	if err := c.release(own.UID); err != nil {
 		return err
 	}
-	c.Log.Info("claim has ended without a call of the kubelet: its CDI spec is removed",
+	c.Log.Info("claim has ended: its CDI spec is removed",
 		"claim", fullName(own.Claim),
 		"uid", own.UID,
 	)
 	return nil
 }
 
-// sweep is Plugin.Sweep.
+// followEnds removes the claims that have ended without another call of the kubelet until ctx is cancelled:
+// released ones when the processes of their pods have ended, which causes no event, and those that an answer
+// of the kubelet lacks.
+func (c *claims) followEnds(ctx context.Context) {
+	delay := c.timing.poll
+	for {
+		var due <-chan time.Time
+		if c.hasReleased() {
+			due = time.After(delay)
+		}
+		var known func(cdi.Claim) bool
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.released:
+			delay = c.timing.poll
+			continue
+		case known = <-c.listed:
+		case <-due:
+			delay = nextDelay(delay)
+		}
+		c.sweep(ctx, known)
+	}
+}
+
+// hasReleased reports whether a released claim waits for the end of its pods.
+func (c *claims) hasReleased() bool {
+	return slices.ContainsFunc(c.all(), func(own *prepared) bool {
+		return c.isReleased(own)
+	})
+}
+
+// isReleased reports whether the kubelet has released a claim.
+func (c *claims) isReleased(own *prepared) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return own.released
+}
+
+// sweep removes the claims that have ended. It leaves out the ones that the kubelet has not released, and that
+// it lists: they need no request to the API server. known is nil if the kubelet was not asked.
 func (c *claims) sweep(ctx context.Context, known func(cdi.Claim) bool) {
-	ctx, cancel := context.WithTimeout(ctx, c.timing.sweep)
+	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
 	defer cancel()
 	for _, own := range c.all() {
-		// A listed claim needs no request to the API server.
-		if known(own.Claim) || c.obstacle(ctx, own, known) != nil {
+		mayHaveEnded := c.isReleased(own) || known != nil && !known(own.Claim)
+		if !mayHaveEnded || c.obstacle(ctx, own, known) != nil {
 			continue
 		}
-		_ = c.end(own) // the next sweep tries again
+		leave, err := c.Enter(ctx)
+		if err != nil {
+			return
+		}
+		_ = c.end(own) // it is repeated until the claim is gone
+		leave()
 	}
+}
+
+// unprepare removes a claim that the kubelet releases, once no process of its pods runs. It returns
+// nil if the claim stays recorded because of its processes: after an error the kubelet could not end
+// the pod.
+func (c *claims) unprepare(ctx context.Context, uid string) error {
+	leave, err := c.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return errGivenUp
+	}
+	own := c.byUID[uid]
+	if own == nil {
+		return c.release(uid)
+	}
+	wasReleased := own.released
+	own.released = true
+	e, pod := c.evidence(own)
+	reason := c.reason(e.Hold(), own, pod)
+	if reason == nil {
+		return c.release(uid)
+	}
+	if !wasReleased {
+		c.Log.Warn("the kubelet releases a claim whose pod still has processes: its devices stay held until these have ended",
+			"claim", fullName(own.Claim),
+			"reason", reason,
+		)
+		watch.Signal(c.released)
+	}
+	return nil
 }

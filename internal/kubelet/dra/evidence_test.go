@@ -69,7 +69,7 @@ func TestClaimPreparedAgainDuringASweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Sweep(t.Context(), known)
+	s.SweepNow(t.Context(), known)
 	if uids := b.uids(); !slices.Equal(uids, []string{claim("a").UID}) {
 		t.Errorf("claims %q, want the one that was prepared again", uids)
 	}

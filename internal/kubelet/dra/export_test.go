@@ -3,6 +3,8 @@ package dra
 import (
 	"context"
 	"time"
+
+	"github.com/generic-dp/generic-dp/cdi"
 )
 
 // Quiet fills in the hooks that are missing, so that they do nothing.
@@ -28,3 +30,8 @@ func (p *Plugin) SetAnswer(d time.Duration) {
 
 // SetStart replaces how long a pod may need from the answer to a prepare to its first process.
 func (p *Plugin) SetStart(d time.Duration) { p.StartWithin = d }
+
+// SweepNow is Sweep, which returns when it is over.
+func (p *Plugin) SweepNow(ctx context.Context, known func(cdi.Claim) bool) {
+	p.claims.sweep(ctx, known)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 
@@ -46,10 +47,7 @@ func (c *claims) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 			return nil, err
 		}
 		for i := range group {
-			err := c.addDevice(f, &group[i], &devices[i], response)
-			if err != nil {
-				return nil, err
-			}
+			c.addDevice(f, &group[i], &devices[i], response)
 		}
 	}
 	return f, nil
@@ -58,7 +56,7 @@ func (c *claims) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated
 // addDevice adds a device to the claim, and its request if it is the first device of the request.
 // response is what the group of the device gets. Each device reports only the CDI names that no earlier
 // device of its request has reported: devices share CDI names of the host, and slots share all of them.
-func (c *claims) addDevice(f *filled, a *allocated, d *Device, response device.Response) error {
+func (c *claims) addDevice(f *filled, a *allocated, d *Device, response device.Response) {
 	reported := f.reported[a.Request]
 	before := len(reported)
 	for _, id := range d.CDI {
@@ -83,9 +81,10 @@ func (c *claims) addDevice(f *filled, a *allocated, d *Device, response device.R
 	}
 	f.reported[a.Request] = reported
 	f.held[d.ref()] = d
-	if err := a.addTo(&f.claim.Requests[at], d); err != nil {
-		return err
-	}
+	// A device is in the list once for each of its slots that the request has.
+	request := &f.claim.Requests[at]
+	request.Devices = append(request.Devices, d.ref())
+	request.Shares = append(request.Shares, d.shares(a)...)
 	f.devices = append(f.devices, &drapb.Device{
 		// Containers refer to the request, not to the subrequest that the scheduler chose.
 		RequestNames: []string{baseRequest(a.Request)},
@@ -94,38 +93,29 @@ func (c *claims) addDevice(f *filled, a *allocated, d *Device, response device.R
 		ShareId:      a.ShareID,
 		CdiDeviceIds: slices.Clone(reported[before:]),
 	})
-	return nil
 }
 
-// addTo adds the result of an allocation to a request: as a slot of the device, or as access beside
-// its holders, which takes no slot. A network interface cannot be beside its holder: it is in one
-// network namespace (network_namespaces(7)).
-func (a *allocated) addTo(request *cdi.Request, d *Device) error {
-	if !a.AdminAccess {
-		// A device is in the list once for each of its slots that the request has.
-		request.Devices = append(request.Devices, d.ref())
-		request.Shares = append(request.Shares, d.shares(a)...)
-		return nil
+// byID returns a device of the claim.
+func (f *filled) byID(id string) *Device {
+	for ref, d := range f.held {
+		if ref.ID == id {
+			return d
+		}
 	}
-	if d.Moves {
-		return fmt.Errorf("request %s: adminAccess to device %q would move its network interface away from its holder", a.Request, a.Device)
-	}
-	request.Admin = append(request.Admin, d.ref())
 	return nil
 }
 
 // check returns why the claim alone needs more than a device has, or why its devices cannot be in one
 // container.
 func (f *filled) check() error {
-	slots := needs(f.claim)
-	for _, ref := range f.claim.Devices() {
-		d := f.held[ref]
-		if needed := slots[need{id: ref.ID}]; needed > d.Slots {
-			return fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", ref, needed, d.Slots)
+	for p, needed := range partsOf(f.claim) {
+		d := f.byID(p.device)
+		if p.capacity != "" && d.lacks(p.capacity, needed) {
+			return fmt.Errorf("the claim needs more than %s of %s of device %q", d.Capacity[p.capacity].Value, p.capacity, d.ref())
 		}
-		shares := sharesOf(f.claim, ref.ID)
-		if capacity := d.exceeded(shares, shares); capacity != "" {
-			return fmt.Errorf("the claim needs more than %s of %s of device %q", d.Capacity[capacity].Value, capacity, ref)
+		whole, _ := device.ParseQuantity(strconv.Itoa(d.Slots))
+		if p.capacity == "" && needed.Cmp(whole) > 0 {
+			return fmt.Errorf("device %q: the claim needs %s of its slots, but it has %d", d.ref(), needed.Number(), d.Slots)
 		}
 	}
 	return holds.CheckWithin(f.wanted())

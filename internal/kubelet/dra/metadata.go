@@ -2,16 +2,13 @@ package dra
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -79,24 +76,18 @@ func (c *claims) metadataMount(claim cdi.Claim, request string) device.Mount {
 }
 
 // writeMetadata writes the files of a claim. A file is replaced: a running container keeps the
-// description of the device that it got, and a container that restarts sees the new one. The file
-// of a device that is gone stays as it is. The caller holds c.mu.
-func (c *claims) writeMetadata(claim cdi.Claim, devices map[device.Ref]*Device) error {
+// description of the device that it got.
+func (c *claims) writeMetadata(f *filled) error {
 	errs := []error{os.MkdirAll(c.Metadata, 0o755)}
-next:
-	for _, r := range claim.Requests {
+	for _, r := range f.claim.Requests {
 		request := metadataRequest{Name: r.Name}
-		for _, ref := range slices.Concat(r.Devices, r.Admin) {
-			v := devices[ref]
-			// A file with some of the devices would be wrong.
-			if v == nil || v.Attributes == nil {
-				continue next
-			}
+		for _, ref := range r.Devices {
+			d := f.held[ref]
 			request.Devices = append(request.Devices, metadataDevice{
 				Driver:     Driver,
 				Pool:       PoolName(c.Node),
-				Name:       v.Name(),
-				Attributes: v.attributes(),
+				Name:       d.Name(),
+				Attributes: d.attributes(),
 			})
 		}
 		var text bytes.Buffer
@@ -107,66 +98,16 @@ next:
 			err := encoder.Encode(deviceMetadata{
 				Kind:         "DeviceMetadata",
 				APIVersion:   "metadata.resource.k8s.io/" + version,
-				Metadata:     metadata{Name: claim.Name, Namespace: claim.Namespace, UID: claim.UID},
-				PodClaimName: claim.PodClaim,
+				Metadata:     metadata{Name: f.claim.Name, Namespace: f.claim.Namespace, UID: f.claim.UID},
+				PodClaimName: f.claim.PodClaim,
 				Requests:     []metadataRequest{request},
 			})
 			errs = append(errs, err)
 		}
-		errs = append(errs, files.Write(c.metadataFile(claim.UID, r.Name), text.Bytes(), 0o644))
+		errs = append(errs, files.Write(c.metadataFile(f.claim.UID, r.Name), text.Bytes(), 0o644))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("device metadata: %w", err)
 	}
 	return nil
-}
-
-// describe keeps the metadata of prepared claims in line with the attributes of their devices,
-// which a replug may change, until ctx is cancelled.
-func (c *claims) describe(ctx context.Context) {
-	for {
-		// The channel comes with the list, so that a change during the writes is not missed.
-		devices, changed := c.Devices.Get()
-		var again <-chan time.Time
-		if err := c.rewriteMetadata(devices); err != nil {
-			c.Log.Warn("device metadata is out of date", "err", err)
-			again = time.After(describeAgain)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-again:
-		}
-	}
-}
-
-// describeAgain is the time until failed writes are repeated: no event announces that a
-// file system has space again.
-const describeAgain = time.Minute
-
-// rewriteMetadata writes the metadata of all prepared claims. One that fails does not prevent the
-// others.
-func (c *claims) rewriteMetadata(devices []Device) error {
-	byRef := map[device.Ref]*Device{}
-	for i := range devices {
-		byRef[devices[i].ref()] = &devices[i]
-	}
-	var errs []error
-	for _, own := range c.all() {
-		errs = append(errs, c.describeClaim(own, byRef))
-	}
-	return errors.Join(errs...)
-}
-
-// describeClaim writes the metadata of a claim, unless the claim was removed meanwhile.
-func (c *claims) describeClaim(own *prepared, devices map[device.Ref]*Device) (err error) {
-	defer recovered(c.Log, "metadata", &err)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.byUID[own.UID]
-	if now == nil {
-		return nil
-	}
-	return c.writeMetadata(now.Claim, devices)
 }

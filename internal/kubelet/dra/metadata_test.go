@@ -2,7 +2,6 @@ package dra_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"strings"
@@ -29,11 +28,7 @@ func TestMetadata(t *testing.T) {
 		return d
 	}
 	b.sticks.set(at("1-1"), stick("usb:2"))
-	s, _ := b.serve()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Publish(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	b.serve()
 	b.untilDrivers(1)
 
 	const root = "/var/run/kubernetes.io/dra-device-attributes/"
@@ -72,37 +67,6 @@ func TestMetadata(t *testing.T) {
 				t.Errorf("claim %s: its metadata after its release: %v", name, err)
 			}
 		}
-	}
-
-	running, err := os.Open(files["own"]) // like the mount of a container
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer running.Close()
-	has := func(text string) func() bool {
-		return func() bool {
-			now, err := os.ReadFile(files["own"])
-			return err == nil && strings.Contains(string(now), text)
-		}
-	}
-	gone := at("")
-	gone.Attributes = nil
-	b.sticks.set(gone)
-	b.sticks.set(at("1-4"))
-	b.until("the new port", has(`"1-4"`))
-	before, _ := os.Stat(files["own"])
-	if info, err := running.Stat(); err != nil || os.SameFile(info, before) {
-		t.Errorf("a running container sees the new file: %v", err)
-	}
-
-	// A claim of the version before has no file; one that is lost is made again.
-	if err := os.RemoveAll(b.options.Metadata); err != nil {
-		t.Fatal(err)
-	}
-	b.sticks.set(at("1-4"), stick("usb:2"))
-	b.until("the file again", has(`"1-4"`))
-	if left, err := b.claims.Claims(); err != nil || len(left) != 1 || left[0].Name != "own" {
-		t.Errorf("claims: %v, %v", left, err)
 	}
 }
 

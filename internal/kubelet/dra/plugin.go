@@ -18,7 +18,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
@@ -105,8 +104,6 @@ type timing struct {
 	// device that is plugged again is gone, settling and healthy within a second.
 	refill time.Duration
 	burst  int
-	// sweep bounds all requests of a sweep, for which the answer about holders waits.
-	sweep time.Duration
 	// hang is how long a call of the kubelet may take to return its error after AnswerWithin.
 	hang time.Duration
 	// poll is the time between the first attempts of a call that waits.
@@ -138,17 +135,17 @@ func New(o Options) *Plugin {
 			maxRetry: 30 * time.Second,
 			refill:   time.Second,
 			burst:    4,
-			sweep:    10 * time.Second,
 			hang:     2 * time.Second,
 			poll:     100 * time.Millisecond,
 		},
 	}
 	p.claims = &claims{
-		Options: &p.Options,
-		timing:  &p.timing,
-		stopped: make(chan struct{}),
-		newPods: make(chan struct{}, 1),
-		byUID:   map[string]*prepared{},
+		Options:  &p.Options,
+		timing:   &p.timing,
+		newPods:  make(chan struct{}, 1),
+		released: make(chan struct{}, 1),
+		listed:   make(chan func(cdi.Claim) bool, 1),
+		byUID:    map[string]*prepared{},
 	}
 	return p
 }
@@ -157,15 +154,9 @@ func New(o Options) *Plugin {
 // kubelet is answered, when no other instance answers any more.
 func (p *Plugin) Load() { p.claims.load() }
 
-// Publish publishes the devices until ctx is cancelled, which is no error: as the
-// ResourceSlices of the node, which stay, and in the metadata of prepared claims.
-// Only one instance on a node may.
+// Publish publishes the devices as the ResourceSlices of the node, which stay, until ctx is cancelled, which is
+// no error. Only one instance on a node may.
 func (p *Plugin) Publish(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() {
-		p.claims.describe(ctx)
-	})
 	newPublisher(&p.Options, &p.timing, p.status).run(ctx)
 	return nil
 }
@@ -178,11 +169,13 @@ func (p *Plugin) Publish(ctx context.Context) error {
 // pod when its first cgroup appears. After kubectl delete --force nobody knows it any more.
 func (p *Plugin) NewPods() { p.claims.readPods() }
 
-// Sweep removes the claims that have ended without NodeUnprepareResources: a kubelet that lost
-// its own state does not release them. known reports whether the kubelet lists a claim. Sweep
-// waits ten seconds for the API server at most, and may run beside calls of the kubelet.
-func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) {
-	p.claims.sweep(ctx, known)
+// Sweep has the claims removed that have ended without NodeUnprepareResources: a kubelet that lost
+// its own state does not release them. known reports whether the kubelet lists a claim. Sweep does not block.
+func (p *Plugin) Sweep(known func(cdi.Claim) bool) {
+	select {
+	case p.claims.listed <- known:
+	default: // an earlier answer does the same
+	}
 }
 
 // Registered returns a channel that is closed when the kubelet has first accepted the driver.

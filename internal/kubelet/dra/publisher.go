@@ -22,8 +22,8 @@ type publisher struct {
 	*status
 	timing *timing
 	slices *nodeSlices
-	// writes limits writes, and lists the lists that changes by others cause.
-	writes, lists bucket
+	// writes limits writes, and lists that changes by others cause.
+	writes bucket
 	// outdated is closed when there are other devices than the written ones. It is nil before the
 	// first write.
 	outdated <-chan struct{}
@@ -36,7 +36,6 @@ func newPublisher(o *Options, t *timing, s *status) *publisher {
 		timing:  t,
 		slices:  newNodeSlices(o.API, o.Node),
 		writes:  bucket{timing: t},
-		lists:   bucket{timing: t},
 	}
 }
 
@@ -75,8 +74,8 @@ func (p *publisher) run(ctx context.Context) {
 		watchEnded := err == nil || kubeapi.Code(err) == http.StatusGone
 		switch {
 		case errors.Is(err, errEdited):
-			delay = p.lists.wait(time.Now())
-			p.lists.spend(time.Now())
+			delay = p.writes.wait(time.Now())
+			p.writes.spend(time.Now())
 		case synced && watchEnded:
 			// The server ends a watch after some half an hour, or if it is too far behind. A server
 			// that shuts down ends the watches of all nodes at once. The slices are as they should
@@ -269,6 +268,5 @@ func (b *bucket) spend(now time.Time) {
 // putOff records that the server put a request off. The next one waits longer each time.
 func (b *bucket) putOff(now time.Time) {
 	b.busy = b.backoff(b.busy)
-	wait := spread(b.busy)
-	b.full = now.Add(wait + time.Duration(b.burst-1)*b.refill)
+	b.full = now.Add(spread(b.busy) + time.Duration(b.burst-1)*b.refill)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
@@ -319,7 +320,7 @@ func (f *fleet) schedule(kind string, selector func(i int) string) string {
 			"spec": anyObject{"devices": anyObject{"requests": []any{anyObject{
 				"name": "a",
 				"exactly": anyObject{
-					"deviceClassName": className("example.com/a"),
+					"deviceClassName": names.Class("example.com/a"),
 					"selectors":       []any{anyObject{"cel": anyObject{"expression": selector(i)}}},
 				},
 			}}}},

@@ -5,16 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
-	grpcstatus "google.golang.org/grpc/status"
 	health "k8s.io/kubelet/pkg/apis/dra-health/v1"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -43,13 +39,14 @@ func (p *Plugin) Run(ctx context.Context) error {
 		Poll:   time.Second,
 		Log:    p.Log,
 	})
-	// This ends the goroutines that follow released claims.
-	defer close(p.claims.stopped)
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		_ = files.Run(ctx)
-	}) // always nil
+		_ = files.Run(ctx) // always nil
+	})
+	running.Go(func() {
+		p.claims.followEnds(ctx)
+	})
 	running.Go(func() {
 		p.claims.followPods(ctx)
 	})
@@ -139,16 +136,8 @@ func (p *Plugin) intercept(
 	info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler,
 ) (resp any, err error) {
-	defer recovered(p.Log, info.FullMethod, &err)
+	defer socket.Recovered(p.Log, info.FullMethod, &err)
 	return handler(ctx, req)
-}
-
-// recovered turns a panic into the error of a call, and logs its stack. It must be deferred directly.
-func recovered(log *slog.Logger, call string, err *error) {
-	if v := recover(); v != nil {
-		log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
-		*err = grpcstatus.Errorf(codes.Internal, "%s: internal error: panic: %v", Driver, v)
-	}
 }
 
 // GetInfo answers the first call of the kubelet on a new socket. Without an endpoint, the kubelet
@@ -224,7 +213,7 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *drapb.NodeUnp
 		answer := &drapb.NodeUnprepareResourceResponse{}
 		// One call after the other: a release does not wait for a device.
 		err := s.inTime(ctx, func(ctx context.Context) error {
-			return s.claims.unprepare(ctx, claim.GetUid(), nil)
+			return s.claims.unprepare(ctx, claim.GetUid())
 		})
 		if err != nil {
 			name := claim.GetNamespace() + "/" + claim.GetName()
@@ -239,34 +228,11 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *drapb.NodeUnp
 // inTime runs f until shortly before the kubelet gives up the call, and returns in time even if
 // f hangs.
 func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, p.AnswerWithin)
-	defer cancel()
 	if ctx.Err() != nil {
 		// The kubelet may have asked for the opposite since.
 		return errGivenUp
 	}
-	// Capacity 1: a call that hangs can end after inTime has returned.
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		defer func() {
-			done <- err
-		}()
-		defer recovered(p.Log, "claim", &err)
-		err = f(ctx)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	// A call that waits ends now, with an error that says what it waits for.
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(p.timing.hang):
-		return fmt.Errorf("no answer within %s", p.AnswerWithin)
-	}
+	return socket.Answer(ctx, p.Log, "claim", p.AnswerWithin, p.timing.hang, f)
 }
 
 // lease is how long a report is valid for the kubelet, in seconds: as long as the stream exists.

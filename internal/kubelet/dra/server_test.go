@@ -195,6 +195,10 @@ func TestRefusedClaims(t *testing.T) {
 	for what, test := range map[string]struct{ allocation, want string }{
 		"no allocation":    {"", "is not allocated"},
 		"nothing of ours":  {results(`{"request":"a","driver":"x.example.com","pool":"n1/generic-dp","device":"d"}`), "has no device of " + dra.Driver},
+		"a path":           {results(result("../../etc", "usb-1")), "must be a DNS label"},
+		"two slashes":      {results(result("a/b/c", "usb-1")), "must be a DNS label"},
+		"no name":          {results(result("", "usb-1")), "must be a DNS label"},
+		"beside a holder":  {results(strings.Replace(result("one", "usb-1"), "{", `{"adminAccess":true,`, 1)), "adminAccess to device"},
 		"another node":     {results(pool), `device "usb-1" is of pool n2/generic-dp, not of the pool of this node (n1/generic-dp)`},
 		"unknown device":   {results(result("one", "usb-9")), `device "usb-9" is not offered by DRA`},
 		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, `has parameters for generic-dp.github.io, which the driver does not support: configure another resource instead`},

@@ -165,19 +165,16 @@ func (d sliceDevice) sum() sum {
 // device may get one.
 const maxDevices = 64
 
-// sorted returns the devices by name, each name once. While a device moves from one
-// resource to another both have it; the healthier one is published.
+// sorted returns the devices by name.
 func sorted(devices []Device) []Device {
 	out := slices.Clone(devices)
 	for i := range out {
 		out[i].name = out[i].Name()
 	}
 	order.Sort(out, func(a, b Device) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.State, b.State), cmp.Compare(a.Resource, b.Resource))
+		return cmp.Compare(a.name, b.name)
 	})
-	return slices.CompactFunc(out, func(a, b Device) bool {
-		return a.ID == b.ID
-	})
+	return out
 }
 
 // sliceName is the name of slice i of a node. The admission policy lets no other node use

@@ -63,7 +63,6 @@ func TestSliceIsGolden(t *testing.T) {
 		{Resource: "example.com/serial", ID: "unhealthy", Slots: 1, State: Unhealthy, Since: since},
 		{Resource: "example.com/serial", ID: "gone", Slots: 1, State: Gone, Since: since, EvictAfter: time.Minute},
 		{Resource: "example.com/serial", ID: "evicted", Slots: 1, State: Gone, Since: since, EvictAfter: time.Second},
-		{Resource: "example.com/other", ID: "evicted", Slots: 1, State: Gone, Since: since, EvictAfter: -1},
 	}
 	specs, next := n.specs(sorted(list), nil, since.Add(time.Second))
 	if want := since.Add(time.Minute); !next.Equal(want) {
@@ -87,10 +86,10 @@ func TestSliceIsGolden(t *testing.T) {
 // bytes of one that is not UTF-8.
 func TestValuesFit(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{strings.Repeat("\xff", maxValue), "a" + strings.Repeat("ü", 40), strings.Repeat("x", maxValue)} {
+	for _, text := range []string{strings.Repeat("\xff", names.MaxValue), "a" + strings.Repeat("ü", 40), strings.Repeat("x", names.MaxValue)} {
 		d := Device{ID: "a", Attributes: map[string]device.Typed{"serial": {Text: text}}}
 		got := *d.attributes()["serial"].String
-		if len(got) > maxValue || !utf8.ValidString(got) || len(text) <= maxValue && utf8.ValidString(text) && got != text {
+		if len(got) > names.MaxValue || !utf8.ValidString(got) || len(text) <= names.MaxValue && utf8.ValidString(text) && got != text {
 			t.Errorf("%q: value %q", text, got)
 		}
 	}
@@ -111,7 +110,7 @@ func TestClassNamesDiffer(t *testing.T) {
 	for _, resource := range []string{
 		"a.b/c", "b/c.a", "b/c-a", "b/C.A", "b/C-a", "a.b/C", "example.com/" + strings.Repeat("a", 63), "example.com/" + strings.Repeat("A", 63),
 	} {
-		name := className(resource)
+		name := names.Class(resource)
 		for _, l := range strings.Split(name, ".") {
 			if len(l) == 0 || len(l) > 63 || strings.Trim(l, "-") != l {
 				t.Errorf("%s: class %s", resource, name)
@@ -124,25 +123,24 @@ func TestClassNamesDiffer(t *testing.T) {
 	}
 }
 
-// The metadata have every field that is ever written, for two requests, one of them for
-// a device that is unplugged.
+// The metadata have every field that is ever written.
 func TestMetadataIsGolden(t *testing.T) {
 	t.Parallel()
 	d := New(Options{Node: "node-1", Metadata: filepath.Join(t.TempDir(), "new")}).claims
 	serial := func(id string) device.Ref { return device.Ref{Resource: "example.com/serial", ID: id} }
-	claim := cdi.Claim{Namespace: "lab", Name: "pod-sticks-x7", UID: "uid-a", PodClaim: "sticks", Requests: []cdi.Request{
-		{Name: "stick/large", Devices: []device.Ref{serial("usb:10c4:ea60:A1B2C3"), serial("usb:10c4:ea60:B2")}},
-		{Name: "other", Devices: []device.Ref{serial("gone")}},
-	}}
-	devices := map[device.Ref]*Device{
-		serial("usb:10c4:ea60:A1B2C3"): {
-			Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", NUMA: []int{1},
-			Attributes: map[string]device.Typed{"serial": {Text: "A1B2C3"}, "empty": {}, "resource.kubernetes.io/pciBusID": {Text: "0000:00:14.0"}, "removable": {Type: device.BoolType, Text: "true"}},
+	f := &filled{
+		claim: cdi.Claim{Namespace: "lab", Name: "pod-sticks-x7", UID: "uid-a", PodClaim: "sticks", Requests: []cdi.Request{
+			{Name: "stick/large", Devices: []device.Ref{serial("usb:10c4:ea60:A1B2C3"), serial("usb:10c4:ea60:B2")}},
+		}},
+		held: map[device.Ref]*Device{
+			serial("usb:10c4:ea60:A1B2C3"): {
+				Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", NUMA: []int{1},
+				Attributes: map[string]device.Typed{"serial": {Text: "A1B2C3"}, "empty": {}, "resource.kubernetes.io/pciBusID": {Text: "0000:00:14.0"}, "removable": {Type: device.BoolType, Text: "true"}},
+			},
+			serial("usb:10c4:ea60:B2"): {Resource: "example.com/serial", ID: "usb:10c4:ea60:B2", Attributes: map[string]device.Typed{}},
 		},
-		serial("usb:10c4:ea60:B2"): {Resource: "example.com/serial", ID: "usb:10c4:ea60:B2", Attributes: map[string]device.Typed{}},
-		serial("gone"):             {Resource: "example.com/serial", ID: "gone", State: Gone},
 	}
-	if err := d.writeMetadata(claim, devices); err != nil {
+	if err := d.writeMetadata(f); err != nil {
 		t.Fatal(err)
 	}
 	files, err := os.ReadDir(d.Metadata)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -47,11 +47,10 @@ func TestAllocateErrors(t *testing.T) {
 	}
 	tests := []struct {
 		ids  []string
-		code codes.Code
 		want string
 	}{
-		{[]string{"gone"}, codes.FailedPrecondition, `resource "example.com/gpu": device "gone": "/dev/x" does not exist`},
-		{[]string{"boom"}, codes.Internal, `resource "example.com/gpu": internal error: panic: no such luck`},
+		{[]string{"gone"}, `resource "example.com/gpu": device "gone": "/dev/x" does not exist`},
+		{[]string{"boom"}, `resource "example.com/gpu": internal error: panic: no such luck`},
 	}
 	for _, tt := range tests {
 		logs := &records{}
@@ -60,9 +59,6 @@ func TestAllocateErrors(t *testing.T) {
 		s.Hooks.Allocated = func(_ time.Duration, err error) { hooked = err }
 		// One invalid container fails the request.
 		_, err := s.Allocate(t.Context(), request([]string{"a"}, tt.ids))
-		if got := status.Code(err); got != tt.code {
-			t.Errorf("%q: code: got %s, want %s", tt.ids, got, tt.code)
-		}
 		if got := status.Convert(err).Message(); got != tt.want {
 			t.Errorf("%q: got  %s\nwant %s", tt.ids, got, tt.want)
 		}
@@ -80,7 +76,6 @@ func TestAllocateTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		source := newSource(healthy("a")...)
-		source.blocks = true
 		source.allocate = func(context.Context, []string) (device.Response, error) {
 			<-stuck // ignores its context
 			return device.Response{}, nil
@@ -92,7 +87,7 @@ func TestAllocateTimesOut(t *testing.T) {
 		s := testServer(source, nil)
 		began := time.Now()
 		_, err := s.Allocate(t.Context(), request([]string{"a"}))
-		if status.Code(err) != codes.DeadlineExceeded {
+		if err == nil || !strings.Contains(err.Error(), "no answer within") {
 			t.Errorf("got %v, want no answer in time", err)
 		}
 		if took := time.Since(began); took > time.Second {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -15,47 +14,23 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 )
 
-// kubeletConn is a connection to the kubelet, shared by all plugins of the process.
+// kubeletConn is a connection to the kubelet for one registration.
 type kubeletConn struct {
-	client *grpc.ClientConn
+	*grpc.ClientConn
 	// generation is the generation of the socket that was dialed.
 	generation uint64
-	closed     atomic.Bool // by either side
 }
 
-// isCurrent reports whether the connection leads to the kubelet that runs now.
-func (c *kubeletConn) isCurrent(kubelet KubeletSocket) bool {
-	return c != nil && !c.closed.Load() && c.generation == kubelet.Generation
-}
-
-// connect returns the connection to the kubelet that runs now. It stays open until the kubelet ends.
+// connect connects to the kubelet that runs now.
 func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
-	w.connMu.Lock()
-	defer w.connMu.Unlock()
-	w.check(kubeletSocket)
-	kubelet, _ := w.Kubelet()
-	if w.conn.isCurrent(kubelet) {
-		return w.conn, nil
-	}
-	if w.conn != nil {
-		_ = w.conn.client.Close()
-		w.conn = nil
-	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", w.socketPath)
 	if err != nil {
 		return nil, err
 	}
-	w.check(kubeletSocket) // the event of a new socket may be pending
-	kubelet, _ = w.Kubelet()
-	c := &kubeletConn{generation: kubelet.Generation}
-	open := &openConn{
-		Conn: conn,
-		closed: func() {
-			c.closed.Store(true)
-		},
-	}
-	c.client, err = socket.Client(open,
+	w.checkKubelet() // the event of a new socket may be pending
+	kubelet, _ := w.Kubelet()
+	client, err := socket.Client(conn,
 		grpc.WithReadBufferSize(readBuffer),
 		grpc.WithWriteBufferSize(writeBuffer),
 	)
@@ -63,25 +38,13 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	c.client.Connect()
-	w.conn = c
-	return c, nil
-}
-
-// Close closes the connection to the kubelet, after all plugins have ended.
-func (w *KubeletWatch) Close() {
-	w.connMu.Lock()
-	defer w.connMu.Unlock()
-	if w.conn != nil {
-		_ = w.conn.client.Close()
-		w.conn = nil
-	}
+	return &kubeletConn{client, kubelet.Generation}, nil
 }
 
 // register registers a resource. endpoint is the file name of its socket in the kubelet's
 // directory. The kubelet responds after it has connected to that socket.
 func (c *kubeletConn) register(ctx context.Context, resource, endpoint string) error {
-	kubelet := v1beta1.NewRegistrationClient(c.client)
+	kubelet := v1beta1.NewRegistrationClient(c)
 	_, err := kubelet.Register(ctx, &v1beta1.RegisterRequest{
 		Version:      v1beta1.Version,
 		Endpoint:     endpoint,

@@ -23,7 +23,6 @@ var noHooks = Hooks{Registered: func(Cause) {}, Refused: func() {}, Allocated: f
 type fakeSource struct {
 	allocate func(ctx context.Context, ids []string) (device.Response, error)
 	prefer   func(available, must []string, size int) []string
-	blocks   bool
 
 	mu      sync.Mutex
 	list    []device.Listed
@@ -62,8 +61,6 @@ func (s *fakeSource) Allocate(ctx context.Context, ids []string) (device.Respons
 	}
 	return a, nil
 }
-
-func (s *fakeSource) Blocks() bool { return s.blocks }
 
 func (s *fakeSource) Prefer(available, must []string, size int) []string {
 	if s.prefer != nil {

@@ -2,13 +2,8 @@ package plugin
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"log/slog"
-	"maps"
-	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -49,18 +44,10 @@ type KubeletWatch struct {
 	mu        sync.Mutex
 	kubelet   KubeletSocket
 	kubeletID socket.FileID
-	// changed is closed when kubelet changes, or when a socket of a plugin is gone.
+	// changed is closed when kubelet changes, or when a socket of a plugin may be gone.
 	changed chan struct{}
-	// ownSockets has the sockets of the plugins of this process by name.
-	ownSockets map[string]*socket.Socket
-	// isMissing is set while the directory does not exist.
-	isMissing bool
 	// hasRetired is set by Retire.
 	hasRetired bool
-
-	connMu sync.Mutex
-	// conn is the connection in use, nil if there is none.
-	conn *kubeletConn
 }
 
 // NewKubeletWatch makes a watch of dir, the kubelet's device-plugins directory.
@@ -83,12 +70,11 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		}),
 		Checkpoint: make(chan struct{}, 1),
 		changed:    make(chan struct{}),
-		ownSockets: map[string]*socket.Socket{},
 	}
 }
 
 // Kubelet returns the state of the kubelet's socket and a channel that is closed
-// when that changes, or when a socket of a plugin is gone.
+// when that changes, or when a socket of a plugin may be gone.
 func (w *KubeletWatch) Kubelet() (KubeletSocket, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,10 +89,6 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 	running.Go(func() {
 		_ = w.Files.Run(ctx) // always nil
 	})
-	running.Go(func() {
-		// The first registrations find a connection, which is made while the host is scanned.
-		_, _ = w.connect(ctx) // there may be no kubelet yet
-	})
 	for {
 		select {
 		case <-ctx.Done():
@@ -119,12 +101,26 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 			continue
 		}
 		for _, name := range names {
-			if name == holds.CheckpointName {
-				w.announceCheckpoint()
-				continue
-			}
 			w.check(name)
 		}
+	}
+}
+
+// check follows a change of a file in the directory. A socket of a plugin only matters when it is removed.
+func (w *KubeletWatch) check(name string) {
+	switch name {
+	case holds.CheckpointName:
+		w.announceCheckpoint()
+		return
+	case kubeletSocket:
+		w.checkKubelet()
+		return
+	}
+	_, isThere := socket.Identify(filepath.Join(w.dir, name))
+	if socket.IsOwn(name) && !isThere {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.announce()
 	}
 }
 
@@ -133,52 +129,11 @@ func (w *KubeletWatch) announceCheckpoint() { watch.Signal(w.Checkpoint) }
 
 // checkAll checks every file in the directory.
 func (w *KubeletWatch) checkAll() {
-	w.checkDir()
 	w.announceCheckpoint()
-	w.check(kubeletSocket)
-	w.mu.Lock()
-	names := slices.Collect(maps.Keys(w.ownSockets))
-	w.mu.Unlock()
-	for _, name := range names {
-		w.check(name)
-	}
-}
-
-// checkDir logs when the directory disappears and reappears.
-func (w *KubeletWatch) checkDir() {
-	_, err := os.Stat(w.dir)
-	isMissing := errors.Is(err, fs.ErrNotExist)
+	w.checkKubelet()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if isMissing == w.isMissing {
-		return
-	}
-	w.isMissing = isMissing
-	if isMissing {
-		w.log.Warn("kubelet directory does not exist, waiting for it", "kubelet_dir", w.dir)
-	} else {
-		w.log.Info("kubelet directory exists", "kubelet_dir", w.dir)
-	}
-}
-
-// check updates the state of a file in the directory: the socket of the kubelet or of a plugin.
-func (w *KubeletWatch) check(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	own := w.ownSockets[name]
-	if own == nil && name != kubeletSocket {
-		return
-	}
-	id, isPresent := socket.Identify(filepath.Join(w.dir, name))
-	if own == nil {
-		w.checkKubelet(id, isPresent)
-		return
-	}
-	isInPlace := isPresent && id == own.ID
-	if !isInPlace {
-		delete(w.ownSockets, name)
-		w.announce()
-	}
+	w.announce() // each plugin checks its own socket
 }
 
 // announce wakes everybody who waits for a change. The caller holds the lock.
@@ -187,8 +142,11 @@ func (w *KubeletWatch) announce() {
 	w.changed = make(chan struct{})
 }
 
-// checkKubelet updates the state of the kubelet's socket. The caller holds the lock.
-func (w *KubeletWatch) checkKubelet(id socket.FileID, isPresent bool) {
+// checkKubelet updates the state of the kubelet's socket.
+func (w *KubeletWatch) checkKubelet() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id, isPresent := socket.Identify(w.socketPath)
 	hasSameFile := !isPresent || id == w.kubeletID
 	if isPresent == w.kubelet.Present && hasSameFile {
 		return
@@ -245,18 +203,4 @@ func (w *KubeletWatch) await(ctx context.Context, generation uint64, d time.Dura
 		case <-changed:
 		}
 	}
-}
-
-// track watches a plugin's socket until untrack.
-func (w *KubeletWatch) track(s *socket.Socket) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ownSockets[s.Name] = s
-}
-
-// untrack ends the watch of a plugin's socket.
-func (w *KubeletWatch) untrack(s *socket.Socket) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.ownSockets, s.Name)
 }

@@ -12,14 +12,6 @@ func pluginOptions() *v1beta1.DevicePluginOptions {
 	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: true}
 }
 
-// health is the health of a device in the kubelet's API.
-func health(healthy bool) string {
-	if healthy {
-		return v1beta1.Healthy
-	}
-	return v1beta1.Unhealthy
-}
-
 // listResponse is list in the kubelet's API.
 func listResponse(list []device.Listed) *v1beta1.ListAndWatchResponse {
 	devices := make([]v1beta1.Device, len(list)) // one allocation for all
@@ -27,7 +19,10 @@ func listResponse(list []device.Listed) *v1beta1.ListAndWatchResponse {
 	for i, listed := range list {
 		d := &devices[i]
 		d.ID = listed.ID
-		d.Health = health(listed.Healthy)
+		d.Health = v1beta1.Unhealthy
+		if listed.Healthy {
+			d.Health = v1beta1.Healthy
+		}
 		d.Topology = topology(listed.NUMA)
 		pointers[i] = d
 	}
@@ -35,18 +30,14 @@ func listResponse(list []device.Listed) *v1beta1.ListAndWatchResponse {
 }
 
 // topology is nil if no NUMA node is known: "no preference". A missing node, such as
-// -1, would be a hint that cannot be satisfied.
+// -1, would be a hint that cannot be satisfied: offers have none.
 func topology(nodes []int) *v1beta1.TopologyInfo {
-	var t *v1beta1.TopologyInfo
+	if len(nodes) == 0 {
+		return nil
+	}
+	t := &v1beta1.TopologyInfo{}
 	for _, id := range nodes {
-		if id < 0 {
-			continue
-		}
-		if t == nil {
-			t = &v1beta1.TopologyInfo{}
-		}
-		node := &v1beta1.NUMANode{ID: int64(id)}
-		t.Nodes = append(t.Nodes, node)
+		t.Nodes = append(t.Nodes, &v1beta1.NUMANode{ID: int64(id)})
 	}
 	return t
 }

@@ -39,8 +39,6 @@ type Source interface {
 	// sorted. A device that is not listed or not healthy is an error. The same ids
 	// may come again: a pod's containers share devices with its init containers.
 	Allocate(ctx context.Context, ids []string) (device.Response, error)
-	// Blocks reports whether Allocate may block and needs a timeout.
-	Blocks() bool
 	// Prefer chooses size of the available ids, including must; an empty result
 	// leaves the choice to the kubelet.
 	Prefer(available, must []string, size int) []string
@@ -110,12 +108,26 @@ type Plugin struct {
 	// again has a value if the list should be sent again although it has not changed. It has
 	// capacity 1.
 	again chan struct{}
-	// tried is closed after the first attempt to register, see Tried.
-	tried     chan struct{}
-	triedOnce sync.Once
+	// tried happens after the first attempt to register, see Tried.
+	tried *event
 
 	mu     sync.Mutex
 	status Status
+}
+
+// event happens once.
+type event struct {
+	once     sync.Once
+	happened chan struct{}
+}
+
+func newEvent() *event { return &event{happened: make(chan struct{})} }
+
+// set says that the event has happened. It may be called more than once.
+func (e *event) set() {
+	e.once.Do(func() {
+		close(e.happened)
+	})
 }
 
 // New makes a Plugin; Run runs it.
@@ -128,7 +140,7 @@ func New(o Options) *Plugin {
 			window: 50 * time.Millisecond,
 		},
 		again:  make(chan struct{}, 1),
-		tried:  make(chan struct{}),
+		tried:  newEvent(),
 		status: Status{Reason: "not started"},
 	}
 }
@@ -148,7 +160,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		kubelet, changed := p.Watch.Kubelet()
 		if !kubelet.Present {
 			p.setStatus(Status{Reason: "the kubelet's socket does not exist"})
-			p.hasTried()
+			p.tried.set()
 			select {
 			case <-ctx.Done():
 			case <-changed:
@@ -193,23 +205,16 @@ func (p *Plugin) registered(cause Cause, took time.Duration) {
 	seconds := took.Seconds()
 	p.Log.Info("registered", "reason", string(cause), "duration_seconds", seconds)
 	p.Hooks.Registered(cause)
-	p.hasTried()
+	p.tried.set()
 }
 
 // Tried returns a channel that is closed when the resource is registered, or when the first attempt to
 // register it has failed.
-func (p *Plugin) Tried() <-chan struct{} { return p.tried }
-
-// hasTried closes the channel of Tried.
-func (p *Plugin) hasTried() {
-	p.triedOnce.Do(func() {
-		close(p.tried)
-	})
-}
+func (p *Plugin) Tried() <-chan struct{} { return p.tried.happened }
 
 // failed publishes and logs why an attempt failed, once for each reason.
 func (p *Plugin) failed(r registration, delay time.Duration) {
-	p.hasTried()
+	p.tried.set()
 	status := Status{Reason: r.err.Error()}
 	if !r.connected {
 		isStarting := delay <= retryFast // its socket is new

@@ -70,12 +70,11 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 
 	own, err := socket.Listen(p.Watch.dir, p.Resource)
 	if err != nil {
+		_ = conn.Close()
 		r.err = err
 		return r
 	}
 	defer own.Remove()
-	p.Watch.track(own)
-	defer p.Watch.untrack(own)
 	s := p.serve(own.Listener)
 	defer s.stop()
 
@@ -85,6 +84,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	go func() {
 		defer close(answered)
 		err := conn.register(registering, p.Resource, own.Name)
+		_ = conn.Close()
 		cancel() // no timer fires in a registration that lives
 		answered <- err
 	}()
@@ -119,9 +119,9 @@ func (p *Plugin) follow(
 	registered func(),
 ) (ended Cause, err error) {
 	var (
-		listed  = s.listed       // nil once the kubelet has the first list
-		timeout <-chan time.Time // for the stream, once the resource was accepted
-		hungUp  <-chan struct{}  // the kubelet disconnected before the first list
+		listed  = s.listed.happened // nil once the kubelet has the first list
+		timeout <-chan time.Time    // for the stream, once the resource was accepted
+		hungUp  <-chan struct{}     // the kubelet disconnected before the first list
 
 		ending    = ctx.Done()     // nil once it has ended
 		completed <-chan time.Time // the end of the time for the first list after ctx has ended
@@ -172,7 +172,7 @@ func (p *Plugin) follow(
 			}
 		case <-hungUp:
 			return CauseNoStream, nil
-		case <-s.streamEnded:
+		case <-s.streamEnded.happened:
 			return CauseStreamEnded, nil
 		case <-s.stopped:
 			p.Log.Warn("server failed", "err", s.err)

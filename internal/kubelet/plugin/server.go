@@ -2,12 +2,8 @@ package plugin
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
-	"runtime/debug"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +13,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 )
 
 const (
@@ -53,12 +50,8 @@ type server struct {
 	// streaming is set once the kubelet has called ListAndWatch.
 	streaming atomic.Bool
 
-	// listed is closed after the first list.
-	listed     chan struct{}
-	listedOnce sync.Once
-	// streamEnded is closed at the end of the first stream.
-	streamEnded     chan struct{}
-	streamEndedOnce sync.Once
+	// listed happens after the first list, and streamEnded at the end of the first stream.
+	listed, streamEnded *event
 }
 
 func newServer(p *Plugin) *server {
@@ -66,8 +59,8 @@ func newServer(p *Plugin) *server {
 		Plugin:      p,
 		quit:        make(chan struct{}),
 		stopped:     make(chan struct{}),
-		listed:      make(chan struct{}),
-		streamEnded: make(chan struct{}),
+		listed:      newEvent(),
+		streamEnded: newEvent(),
 	}
 }
 
@@ -121,10 +114,8 @@ type listStream = grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]
 // ListAndWatch sends the whole list at once and after every change. The kubelet never opens a
 // second stream, so the end of the stream ends the server.
 func (s *server) ListAndWatch(_ *v1beta1.Empty, stream listStream) (err error) {
-	defer s.streamEndedOnce.Do(func() {
-		close(s.streamEnded)
-	})
-	defer s.recover("ListAndWatch", &err)
+	defer s.streamEnded.set()
+	defer socket.Recovered(s.Log, "ListAndWatch", &err)
 	s.streaming.Store(true)
 	return s.stream(stream)
 }
@@ -146,9 +137,7 @@ func (s *server) stream(stream listStream) error {
 			if err := stream.Send(listResponse(list)); err != nil {
 				return err
 			}
-			s.listedOnce.Do(func() {
-				close(s.listed)
-			})
+			s.listed.set()
 			if !isFirst {
 				window = time.After(s.timing.window)
 			}
@@ -203,31 +192,17 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 	if len(ids) == 0 {
 		return device.Response{}, nil
 	}
-	ids = sortedIDs(ids)
-	call := func(ctx context.Context) (r device.Response, err error) {
-		defer p.recover("Allocate", &err)
+	// The kubelet sends them in random order.
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	var r device.Response
+	err := socket.Answer(ctx, p.Log, "Allocate", answerWithin, 0, func(ctx context.Context) (err error) {
 		r, err = p.Source.Allocate(ctx, ids)
-		if err != nil {
-			err = status.Errorf(codes.FailedPrecondition, "resource %q: %v", p.Resource, err)
-		}
-		return r, err
+		return err
+	})
+	if err != nil {
+		return device.Response{}, status.Errorf(codes.FailedPrecondition, "resource %q: %v", p.Resource, err)
 	}
-	if p.Source.Blocks() { // a timeout makes each call a sixth slower
-		return withTimeout(ctx, p, answerWithin, call)
-	}
-	return call(ctx)
-}
-
-// PreStartContainer does nothing: the options do not ask for the call.
-func (s *server) PreStartContainer(context.Context, *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
-	return &v1beta1.PreStartContainerResponse{}, nil
-}
-
-// sortedIDs returns the IDs without repeats. The kubelet sends them in random order.
-func sortedIDs(ids []string) []string {
-	ids = slices.Clone(ids)
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	return r, nil
 }
 
 // GetPreferredAllocation never fails, because that would fail the pod. Without a preference the
@@ -239,52 +214,18 @@ func (s *server) GetPreferredAllocation(
 ) (*v1beta1.PreferredAllocationResponse, error) {
 	resp := &v1beta1.PreferredAllocationResponse{}
 	for _, c := range req.GetContainerRequests() {
-		prefer := func(context.Context) (ids []string, err error) {
-			defer s.recover("GetPreferredAllocation", &err)
-			available := c.GetAvailableDeviceIDs()
-			must := c.GetMustIncludeDeviceIDs()
-			size := int(c.GetAllocationSize())
-			return s.Source.Prefer(available, must, size), nil
-		}
-		ids, err := withTimeout(ctx, s.Plugin, answerWithin, prefer)
+		var ids []string
+		err := socket.Answer(ctx, s.Log, "GetPreferredAllocation", answerWithin, 0, func(context.Context) error {
+			ids = s.Source.Prefer(c.GetAvailableDeviceIDs(), c.GetMustIncludeDeviceIDs(), int(c.GetAllocationSize()))
+			return nil
+		})
 		if err != nil {
 			s.Log.Error("preferred allocation is ignored", "err", err)
+			resp.ContainerResponses = append(resp.ContainerResponses, &v1beta1.ContainerPreferredAllocationResponse{})
+			continue
 		}
 		preferred := &v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: ids}
 		resp.ContainerResponses = append(resp.ContainerResponses, preferred)
 	}
 	return resp, nil
-}
-
-// withTimeout returns within a limit even if f hangs: the kubelet waits for Allocate and
-// GetPreferredAllocation without a timeout, and admits no other pod meanwhile.
-func withTimeout[T any](ctx context.Context, p *Plugin, within time.Duration, f func(context.Context) (T, error)) (value T, err error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	done := make(chan func() (T, error), 1)
-	go func() {
-		value, err := f(ctx)
-		done <- func() (T, error) {
-			return value, err
-		}
-	}()
-	select {
-	case answer := <-done:
-		return answer()
-	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return value, status.Errorf(codes.DeadlineExceeded, "resource %q: no answer within %s",
-				p.Resource, within)
-		}
-		return value, status.FromContextError(ctx.Err()).Err()
-	}
-}
-
-// recover logs a panic in a call of the kubelet and makes it the call's error.
-func (p *Plugin) recover(call string, err *error) {
-	if v := recover(); v != nil {
-		stack := string(debug.Stack())
-		p.Log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", stack)
-		*err = status.Errorf(codes.Internal, "resource %q: internal error: panic: %v", p.Resource, v)
-	}
 }

@@ -61,7 +61,7 @@ func watchList(t *testing.T, source Source) *fakeStream {
 		if err := <-done; err == nil {
 			t.Error("a cancelled stream ended without an error")
 		}
-		<-s.streamEnded
+		<-s.streamEnded.happened
 	})
 	synctest.Wait()
 	return f
@@ -134,7 +134,7 @@ func TestStreamPanic(t *testing.T) {
 		t.Errorf("logged %q", got)
 	}
 	select {
-	case <-s.streamEnded:
+	case <-s.streamEnded.happened:
 	default:
 		t.Error("the server does not report the end of its stream")
 	}

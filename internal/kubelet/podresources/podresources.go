@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,7 +16,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 )
 
-// errNoAnswer is returned to a caller whose context ends. The call goes on for the others.
+// errNoAnswer is returned to a caller whose context ends.
 var errNoAnswer = errors.New("the kubelet did not answer in time")
 
 const (
@@ -44,8 +43,8 @@ type Holders map[string]map[string][]Holder
 // Client queries one kubelet. It is safe for concurrent use.
 type Client struct {
 	path        string
-	held        cached[Holders]
-	allocatable cached[map[string][]string]
+	held        *cached[Holders]
+	allocatable *cached[map[string][]string]
 }
 
 // New returns a client of the kubelet's PodResources socket at path,
@@ -56,8 +55,8 @@ func New(path string, now func() time.Time) *Client {
 		now = time.Now
 	}
 	c := &Client{path: path}
-	c.held = cached[Holders]{now: now, call: c.list}
-	c.allocatable = cached[map[string][]string]{now: now, call: c.listAllocatable}
+	c.held = newCached(now, c.list)
+	c.allocatable = newCached(now, c.listAllocatable)
 	return c
 }
 
@@ -78,53 +77,42 @@ func (c *Client) Allocatable(ctx context.Context, since time.Time) (map[string][
 type cached[T any] struct {
 	now  func() time.Time
 	call func(context.Context) (T, error)
-
-	mu       sync.Mutex
-	asked    time.Time // start of the latest call that returned; zero is never
+	// turn has an element while a caller uses the fields below.
+	turn     chan struct{}
+	asked    time.Time // start of the latest call, the zero time if there was none
 	response T
 	err      error
-	pending  chan struct{} // closed when the running call has returned
+}
+
+func newCached[T any](now func() time.Time, call func(context.Context) (T, error)) *cached[T] {
+	return &cached[T]{now: now, call: call, turn: make(chan struct{}, 1)}
 }
 
 // get returns the response of a call at since or later.
 func (c *cached[T]) get(ctx context.Context, since time.Time) (response T, err error) {
-	for {
-		c.mu.Lock()
-		if !c.asked.IsZero() && !c.asked.Before(since) {
-			defer c.mu.Unlock()
-			return c.response, c.err
-		}
-		if c.pending == nil {
-			c.pending = make(chan struct{})
-			go c.refresh()
-		}
-		pending := c.pending
-		c.mu.Unlock()
-		select {
-		case <-pending:
-		case <-ctx.Done():
-			return response, errNoAnswer
-		}
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return response, errNoAnswer
 	}
-}
-
-// refresh calls the kubelet on behalf of all waiters. It has its own timeout: the context of the first
-// waiter may end before the others have an answer.
-func (c *cached[T]) refresh() {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer func() {
+		<-c.turn
+	}()
+	if !c.asked.IsZero() && !c.asked.Before(since) {
+		return c.response, c.err
+	}
+	c.asked = c.now()
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	asked := c.now()
-	response, err := c.call(ctx)
-	if err != nil {
-		err = fmt.Errorf("the kubelet's PodResources API is unavailable: %w", err)
+	c.response, c.err = c.call(limited)
+	if ctx.Err() != nil {
+		c.asked = time.Time{} // others may wait longer than this caller
+		return response, errNoAnswer
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.asked = asked
-	c.response = response
-	c.err = err
-	close(c.pending)
-	c.pending = nil
+	if c.err != nil {
+		c.err = fmt.Errorf("the kubelet's PodResources API is unavailable: %w", c.err)
+	}
+	return c.response, c.err
 }
 
 // list returns the holders of every device.

@@ -142,10 +142,10 @@ func TestCachedAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		calls, answer := 0, make(chan int)
-		c := cached[int]{now: time.Now, call: func(context.Context) (int, error) {
+		c := newCached(time.Now, func(context.Context) (int, error) {
 			calls++
 			return <-answer, nil
-		}}
+		})
 		start := time.Now()
 		var group sync.WaitGroup
 		for range 3 {

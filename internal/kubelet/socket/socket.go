@@ -131,6 +131,9 @@ func socketName(resource string) string {
 // ownName is the form of the names of this program's sockets.
 var ownName = regexp.MustCompile(`^gdp-[0-9a-f]{8}-[0-9a-f]{16}\.sock$`)
 
+// IsOwn reports whether a name is of a socket of this program, in whichever instance.
+func IsOwn(name string) bool { return ownName.MatchString(name) }
+
 // Sweep removes the sockets in dir that killed instances of this program left, and returns
 // their names. Their names have this program's exact form, and they refuse connections twice.
 // Nobody can listen on them again, because bind(2) makes a new file.
@@ -141,7 +144,7 @@ func Sweep(dir string) ([]string, error) {
 	}
 	var suspects []string
 	for _, e := range entries {
-		if ownName.MatchString(e.Name()) && e.Type() == os.ModeSocket && Dead(filepath.Join(dir, e.Name())) {
+		if IsOwn(e.Name()) && e.Type() == os.ModeSocket && Dead(filepath.Join(dir, e.Name())) {
 			suspects = append(suspects, e.Name())
 		}
 	}

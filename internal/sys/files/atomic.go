@@ -81,6 +81,11 @@ func tooLarge(size, limit int64) error {
 // the file and its directory. A file that already has the content is not written. Everything except a
 // directory with files is replaced. Only one process at a time may write a file.
 func Write(path string, data []byte, mode fs.FileMode) error {
+	return replace(path, path+TempSuffix, data, mode, true)
+}
+
+// replace is Write with another path for the temporary file, and maybe without a sync.
+func replace(path, temp string, data []byte, mode fs.FileMode, isSynced bool) error {
 	size := int64(len(data))
 	if size > MaxSize {
 		return &fs.PathError{
@@ -89,7 +94,6 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 			Err:  tooLarge(size, MaxSize),
 		}
 	}
-	temp := path + TempSuffix
 	removeErr := remove(temp) // fails in a read-only file system
 	have, err := Read(path, size)
 	if err == nil && bytes.Equal(have, data) {
@@ -99,13 +103,16 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 		return removeErr
 	}
 	// The content must be on the disk before the name points to it.
-	err = writeSynced(temp, data, mode)
+	err = create(temp, data, mode, isSynced)
 	if err == nil {
 		_ = syscall.Rmdir(path) // fails for a file
 		err = os.Rename(temp, path)
 	}
 	if err != nil {
 		return errors.Join(err, remove(temp))
+	}
+	if !isSynced {
+		return nil
 	}
 	return syncDir(filepath.Dir(path))
 }
@@ -125,8 +132,8 @@ func remove(path string) error {
 	return err
 }
 
-// writeSynced creates a file, and syncs its content and mode to disk.
-func writeSynced(path string, data []byte, mode fs.FileMode) error {
+// create creates a file, and maybe syncs its content and mode to disk.
+func create(path string, data []byte, mode fs.FileMode, isSynced bool) error {
 	// O_EXCL does not follow a link that somebody put there.
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	f, err := os.OpenFile(path, flags, mode)
@@ -137,7 +144,7 @@ func writeSynced(path string, data []byte, mode fs.FileMode) error {
 	if err == nil {
 		err = f.Chmod(mode) // the umask applied to the mode of OpenFile
 	}
-	if err == nil {
+	if err == nil && isSynced {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())

@@ -123,7 +123,7 @@ func (p *Plan) write(file File) error {
 	if file.Staging == "" {
 		return Write(file.Path, file.Text, file.Mode)
 	}
-	return writeStaged(file)
+	return replace(file.Path, file.Staging, file.Text, file.Mode, false)
 }
 
 // writeLink makes a link. An existing one is replaced by a rename, so that readers always
@@ -143,22 +143,6 @@ func writeLink(file File) error {
 		return errors.Join(err, os.RemoveAll(temp))
 	}
 	return nil
-}
-
-// writeStaged writes a file at its staging path, and renames it.
-func writeStaged(file File) error {
-	have, err := Read(file.Path, int64(len(file.Text)))
-	if err == nil && string(have) == string(file.Text) {
-		return nil
-	}
-	err = os.WriteFile(file.Staging, file.Text, file.Mode)
-	if err == nil {
-		err = os.Chmod(file.Staging, file.Mode) // whatever the umask is
-	}
-	if err == nil {
-		err = os.Rename(file.Staging, file.Path)
-	}
-	return err
 }
 
 // makeDir makes a directory with dirMode, whatever the umask is.

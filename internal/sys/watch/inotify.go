@@ -116,71 +116,51 @@ func parse(b []byte) []Event {
 // dirs keeps watches on directories that may appear and disappear. A watch is on an inode, not on a
 // path, so that each move or removal requires a sync. Only one goroutine may use it.
 type dirs struct {
-	source  Source
-	watched map[int]*watched
-}
-
-// watched selects the events of a directory.
-type watched struct {
-	// whole selects the events of all entries.
-	whole bool
-	// names selects the creation of entries with these names.
-	names map[string]bool
+	source Source
+	// isListed has the watches. It is false for an ancestor that is watched in place of a missing directory.
+	isListed map[int]bool
 }
 
 // sync watches exactly the directories of list, and reports whether an existing directory was not
 // watched before. In place of a missing directory, it watches the nearest existing ancestor. The
 // error names the first directory that cannot be watched. The other directories are watched.
 func (d *dirs) sync(list []string) (added bool, err error) {
-	fresh := make(map[int]*watched, len(list))
+	fresh := make(map[int]bool, len(list))
 	for _, dir := range list {
-		wd, addErr := d.add(dir, fresh)
-		if addErr != nil {
-			if err == nil {
-				err = fmt.Errorf("watch %q: %w", dir, addErr)
-			}
-			continue
+		addErr := d.add(dir, fresh)
+		if addErr != nil && err == nil {
+			err = fmt.Errorf("watch %q: %w", dir, addErr)
 		}
-		old := d.watched[wd]
-		wasWatched := old != nil && old.whole
-		if fresh[wd].whole && !wasWatched {
+	}
+	for wd, isListed := range fresh {
+		if isListed && !d.isListed[wd] {
 			added = true
 		}
 	}
-	for wd := range d.watched {
-		if fresh[wd] == nil {
+	for wd := range d.isListed {
+		if _, isNeeded := fresh[wd]; !isNeeded {
 			d.source.Remove(wd)
 		}
 	}
-	d.watched = fresh
+	d.isListed = fresh
 	return added, err
 }
 
 // add watches dir or its nearest existing ancestor.
-func (d *dirs) add(dir string, fresh map[int]*watched) (wd int, err error) {
+func (d *dirs) add(dir string, fresh map[int]bool) error {
 	// A missing directory may be created before its ancestor is watched, so that it is tried once
 	// more. Later changes cause an event.
 	for range 2 {
-		var missing string
-		wd, missing, err = d.addNearest(dir)
+		wd, missing, err := d.addNearest(dir)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		w := fresh[wd]
-		if w == nil {
-			w = &watched{names: make(map[string]bool)}
-			fresh[wd] = w
-		}
-		if missing == "" {
-			w.whole = true
-			break
-		}
-		w.names[path.Base(missing)] = true
+		fresh[wd] = fresh[wd] || missing == ""
 		if _, err := os.Stat(missing); err != nil {
-			break
+			break // there is no missing one, or it is still missing
 		}
 	}
-	return wd, nil
+	return nil
 }
 
 // addNearest watches dir or its nearest existing ancestor. It returns the missing path directly below
@@ -202,48 +182,37 @@ func (d *dirs) addNearest(dir string) (wd int, missing string, err error) {
 type change struct {
 	names  []string // of entries of the directories
 	all    bool     // anything may have changed
-	resync bool     // a sync is necessary
+	resync bool     // a sync is necessary at once
 }
 
 // empty reports whether nothing changed that a reader must know.
 func (c change) empty() bool { return len(c.names) == 0 && !c.all }
 
-const (
-	// lost are the events after which a watch is useless: the directory was removed, moved or
-	// unmounted, or the kernel removed the watch.
-	lost = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_UNMOUNT | unix.IN_IGNORED
-	// created are the events of new names.
-	created = unix.IN_CREATE | unix.IN_MOVED_TO
-)
+// lost are the events after which a watch is useless: the directory was removed, moved or
+// unmounted, or the kernel removed the watch.
+const lost = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_UNMOUNT | unix.IN_IGNORED
 
 // handle returns the effect of events.
 func (d *dirs) handle(events []Event) change {
 	var c change
 	for _, e := range events {
-		if e.Mask&unix.IN_Q_OVERFLOW != 0 {
+		isListed, isWatched := d.isListed[e.WD]
+		isOverflow := e.Mask&unix.IN_Q_OVERFLOW != 0
+		switch {
+		case isOverflow:
 			c.all = true
 			c.resync = true
-			continue
-		}
-		w := d.watched[e.WD]
-		if w == nil {
-			continue
-		}
-		if e.Mask&lost != 0 {
+		case !isWatched: // the watch has ended
+		case e.Mask&lost != 0:
 			// A watch stays on a directory that was moved.
 			d.source.Remove(e.WD)
-			delete(d.watched, e.WD)
-			if w.whole {
-				c.all = true
-			}
+			delete(d.isListed, e.WD)
+			c.all = c.all || isListed
 			c.resync = true
-			continue
-		}
-		if w.whole {
+		case isListed:
+			// A sync precedes the signal.
 			c.names = append(c.names, e.Name)
-		}
-		isCreated := e.Mask&created != 0
-		if isCreated && w.names[e.Name] {
+		default:
 			c.resync = true
 		}
 	}

@@ -188,11 +188,12 @@ func (r *resource) addFunctions(m match, functions []string) {
 	}
 	for _, f := range functions {
 		pf, vfs, hasRange := strings.Cut(f, "#")
-		m.set("pci.pf", pattern.Quote(pf))
+		own := m // the next function may have no range
+		own.set("pci.pf", pattern.Quote(pf))
 		if hasRange {
-			m.set("pci.vf", vfs)
+			own.set("pci.vf", vfs)
 		}
-		r.Match = append(r.Match, m)
+		r.Match = append(r.Match, own)
 	}
 }
 

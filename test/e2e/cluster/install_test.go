@@ -219,8 +219,8 @@ func daemonSet(t *testing.T) *appsv1.DaemonSet {
 	return nil
 }
 
-// complaints are in the log without a mount. They name the flag, and thereby the line of the manifest,
-// at fault.
+// complaints are in the log without a mount, or in the output of status. They name the flag, and thereby the
+// line of the manifest, at fault.
 var complaints = map[string]string{
 	"config":         "--config",
 	"dev":            "/host/dev",
@@ -228,7 +228,7 @@ var complaints = map[string]string{
 	"device-plugins": "--kubelet-dir",
 	"run":            "--run-dir",
 	"state":          "--state-dir",
-	"pod-resources":  "held devices are unknown",
+	"pod-resources":  "Holders are unknown",
 	"cdi":            "--cdi-dir",
 }
 
@@ -257,10 +257,10 @@ func removeMounts(t *testing.T, c *cluster.Cluster) {
 		c.Kubectl(t, "", "-n", namespace, "delete", "daemonset", name, "--wait", "--cascade=foreground")
 		c.Apply(t, d)
 		wait.Until(t, limit, "complaint about "+mount.Name, func() error {
-			if mount.Name == "pod-resources" { // the kubelet is asked for the names of pods when somebody wants to know them
-				_, _ = c.TryKubectl("", "-n", namespace, "exec", "daemonset/"+name, "--", "/generic-dp", "status")
-			}
 			logs := allLogs(t, c)
+			if mount.Name == "pod-resources" { // the kubelet is asked for the names of pods when somebody wants to know them
+				logs, _ = c.TryKubectl("", "-n", namespace, "exec", "daemonset/"+name, "--", "/generic-dp", "status")
+			}
 			if !strings.Contains(logs, want) {
 				return fmt.Errorf("want %q in\n%s", want, logs)
 			}
