@@ -128,13 +128,6 @@ func (v value) checkResource(r *Resource) {
 	if r.Identity == IdentityName && r.find((*Match).fromCDI) < 0 {
 		v.child("identity").report(`"name" requires cdi_device: only the ID of a CDI device can be its name`)
 	}
-	isOnlyVirtual := r.find(func(m *Match) bool { return !m.isVirtual() }) < 0
-	if len(r.Exclude) > 0 && isOnlyVirtual {
-		v.child("exclude").report(
-			"cannot leave out virtual devices, which have no hardware and no nodes",
-			"a virtual device that match does not list does not exist",
-		)
-	}
 	// A plugin registers with the name of its resource (RegisterRequest.resource_name in
 	// k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1), so that the name must be known before.
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {

@@ -65,6 +65,9 @@ func (m *run) excludeNotes(r *config.Resource) {
 
 // maySelectSame reports whether there may be something that a match and an exclude both select.
 func maySelectSame(match, exclude *config.Match) bool {
+	if match.Virtual != nil {
+		return false // neither hardware nor nodes
+	}
 	if match.Mount || exclude.Mount {
 		isOnlyPath := !exclude.Glob.Empty() && len(exclude.Hardware) == 0
 		return match.Mount && isOnlyPath
