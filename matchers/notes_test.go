@@ -49,7 +49,7 @@ func TestExcludeNotes(t *testing.T) {
 		"match.glob = \"/opt/*\"\nexclude.usb.id = \"10c4:ea60\"":                                               true,
 		"match.usb.id = \"10c4:ea60\"\nexclude.usb.id = \"1234:*\"":                                             true,
 		"match.usb.id = \"10c4:ea60\"\nexclude.mdev = {}":                                                       true,
-		"match.virtual = \"a\"\nexclude.glob = \"/dev/x\"":                                                       true,
+		"match.virtual = \"a\"\nexclude.glob = \"/dev/x\"":                                                      true,
 		"match.usb.id = \"10c4:ea60\"\nexclude.glob = \"/opt/x\"":                                               true,
 		"match.usb.id = \"10c4:ea60\"\nexclude.usb = { id = \"10c4:*\", serial = \"A*\" }":                      false,
 		"match.usb.id = [\"10c4:ea60\", \"0403:6001\"]\nexclude.usb.id = \"0403:6001\"":                         false,

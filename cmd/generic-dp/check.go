@@ -96,10 +96,7 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 	}
 	file.Notes = append(file.Notes, cfg.Notes...)
 	for _, n := range view.Matched.Notes {
-		// A mistake that depends on the name of the node is no mistake of the file: it may be
-		// checked on a machine that is not a node.
-		isMistake := n.Error && !n.OfNode
-		if isMistake {
+		if isMistake(n) {
 			file.Problems = append(file.Problems, n.Problem)
 		} else {
 			file.Notes = append(file.Notes, n.Problem)

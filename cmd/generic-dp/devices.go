@@ -14,6 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
+	"github.com/generic-dp/generic-dp/matchers"
 )
 
 // report is the output of `devices -o json`. The names of the JSON fields are an API.
@@ -88,14 +89,17 @@ func warn(stderr io.Writer, view *agent.View) error {
 	}
 	var err error
 	for _, n := range view.Matched.Notes {
-		isMistake := n.Error && !n.OfNode
-		if isMistake {
+		if isMistake(n) {
 			fmt.Fprintln(stderr, n)
 			err = cli.ErrReported
 		}
 	}
 	return err
 }
+
+// isMistake reports whether a note is about a mistake of the file. What depends on the name of the node is
+// none: the file may be checked on a machine that is not a node.
+func isMistake(n matchers.Note) bool { return n.Error && !n.OfNode }
 
 // newReport lists the resources in the order of the configuration. A resource with variables in
 // its name is listed once for each resulting name, or as written if there is no such name.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -204,19 +203,10 @@ func (allowValue) Type() string { return "list" }
 type address string
 
 // Set rejects everything that net.Listen would not accept as an address. It does not look up the
-// host or the name of a port. The most common mistake is a port without a colon, so the error
-// suggests the text with one.
+// host or the name of a port.
 func (a *address) Set(text string) error {
-	if text == "" {
-		*a = ""
-		return nil
-	}
-	isPort := strings.Trim(text, "0123456789") == ""
-	if isPort {
-		return fmt.Errorf("want HOST:PORT: did you mean %q?", ":"+text)
-	}
 	_, _, err := net.SplitHostPort(text)
-	if err != nil {
+	if text != "" && err != nil {
 		return errors.New("want HOST:PORT, such as 127.0.0.1:9418")
 	}
 	*a = address(text)

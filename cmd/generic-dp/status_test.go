@@ -143,7 +143,7 @@ func TestStatusWithoutInstance(t *testing.T) {
 	}{
 		{nobody, 1, "error: --listen: no instance at " + nobody + ": connection refused\n  hint: "},
 		{other.Addr().String(), 1, "error: --listen: no generic-dp answers at "},
-		{"9418", 2, "error: invalid argument \"9418\" for \"--listen\" flag: want HOST:PORT: did you mean \":9418\"?\n"},
+		{"9418", 2, "error: invalid argument \"9418\" for \"--listen\" flag: want HOST:PORT, such as 127.0.0.1:9418\n"},
 		{"localhost", 2, "error: invalid argument \"localhost\" for \"--listen\" flag: want HOST:PORT, such as 127.0.0.1:9418\n"},
 	} {
 		var out, stderr strings.Builder
