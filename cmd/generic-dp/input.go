@@ -55,22 +55,28 @@ func read(path string) (*config.Config, *manifest.Configuration, error) {
 	return cfg, m, nil
 }
 
-// scanConfig scans the host and matches it with --config. If isOptional is set, an empty
-// configuration replaces a default that is missing or broken: devices --all and explain are
-// useful without one. A configuration that --config names must be valid, because its resources
-// would be missing in the output.
+// optional returns a configuration that load has read. An empty one replaces a default that is missing or
+// broken, for commands that are useful without one. A configuration that --config names must be valid.
+func (f *flags) optional(cmd *cobra.Command, cfg *config.Config, err error) (*config.Config, error) {
+	if err == nil || cmd.Flags().Changed("config") {
+		return cfg, err
+	}
+	// A missing default is normal before the first use, so it needs no warning.
+	if !errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: the configuration is ignored: %v\n", err)
+	}
+	return &config.Config{}, nil
+}
+
+// scanConfig scans the host and matches it with --config. isOptional is set for commands that are useful
+// without a configuration.
 func (f *flags) scanConfig(cmd *cobra.Command, isOptional bool) (*config.Config, *agent.View, error) {
 	cfg, _, err := f.load(f.config)
+	if isOptional {
+		cfg, err = f.optional(cmd, cfg, err)
+	}
 	if err != nil {
-		isDefault := !cmd.Flags().Changed("config")
-		if !isOptional || !isDefault {
-			return nil, nil, err
-		}
-		// A missing default is normal before the first use, so it needs no warning.
-		if !errors.Is(err, fs.ErrNotExist) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: the configuration is ignored: %v\n", err)
-		}
-		cfg = &config.Config{}
+		return nil, nil, err
 	}
 	view, err := f.scan(cmd.Context(), cfg)
 	return cfg, view, err

@@ -40,7 +40,9 @@ release, paths, other names and manufacturer strings stay: review the file
 before you share it.`,
 		Args: cli.WantArgs(1, 1, "want one FILE, or - for standard output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := f.optionalConfig(cmd)
+			// The permissions are not checked, since nothing is offered.
+			cfg, _, err := read(f.config)
+			cfg, err = f.optional(cmd, cfg, err)
 			if err != nil {
 				return err
 			}
@@ -67,20 +69,6 @@ before you share it.`,
 	f.add(cmd, hostFlags, []string{"config", "node-name"})
 	cmd.Flags().BoolVar(&redact, "redact", false, "replace serials and names made of them")
 	return cmd
-}
-
-// optionalConfig loads the configuration. Without --config, a missing or broken configuration is
-// ignored, because a recording of the host is useful without it: it may even be made because of
-// that configuration. Permissions are not checked, since nothing is offered.
-func (f *flags) optionalConfig(cmd *cobra.Command) (*config.Config, error) {
-	cfg, _, err := read(f.config)
-	if err == nil {
-		return cfg, nil
-	}
-	if cmd.Flags().Changed("config") {
-		return nil, err
-	}
-	return &config.Config{}, nil
 }
 
 // alsoRecorded returns the reads beyond a scan: attributes that the configuration names, and
