@@ -74,6 +74,16 @@ func (p Paths) Allocate(m *matchers.Offered, size int) (Container, error) {
 		Link: links.Path,
 		Host: withoutLinks{hostCheck{p, p.ForeignSpecs()}},
 	}
+	spec, failed := r.Build(offers)
+	for i := range offers {
+		o := &offers[i]
+		err := failed[o.ID]
+		if err != nil && !o.AlsoCDI {
+			return c, fmt.Errorf("device %q: %w", o.ID, err)
+		}
+		// A device that is injected directly needs no name, see dropCDINames.
+		o.AlsoCDI = o.AlsoCDI && err == nil
+	}
 	c.Response, err = r.Respond(offers)
 	if err != nil {
 		return c, err
@@ -83,10 +93,6 @@ func (p Paths) Allocate(m *matchers.Offered, size int) (Container, error) {
 		for _, link := range output.LinksOf(o) {
 			c.Nodes[links.Path(link.ID, link.Key)] = link.Target
 		}
-	}
-	spec, failed := r.Build(offers)
-	for id, err := range failed {
-		return c, fmt.Errorf("device %q: %w", id, err)
 	}
 	if spec == nil {
 		return c, nil
