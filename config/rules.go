@@ -144,7 +144,9 @@ func (v value) checkEach(r *Resource) {
 	if r.GroupBy != "" && !r.provides(r.GroupBy) {
 		each.violates(r.GroupBy, notProvided(r.GroupBy))
 	}
-	isOther := func(m *Match) bool { return m.isVirtual() || m.fromCDI() }
+	isOther := func(m *Match) bool {
+		return m.isVirtual() || m.fromCDI()
+	}
 	index := r.find(isOther)
 	if index >= 0 && (r.Each == EachAll || r.GroupBy != "") {
 		text := fmt.Sprintf("%q cannot be combined with match %d: only hardware can be grouped",
@@ -153,7 +155,9 @@ func (v value) checkEach(r *Resource) {
 	}
 	// A default of "node" is not reported, since vfio needs pci or mdev, with which the default is
 	// "device".
-	index = r.find(func(m *Match) bool { return m.VFIO })
+	index = r.find(func(m *Match) bool {
+		return m.VFIO
+	})
 	if index >= 0 && r.Each == EachNode && v.has("each") {
 		text := fmt.Sprintf(`"node" cannot be combined with vfio in match %d`, index+1)
 		each.report(text, "functions of one IOMMU group can only be injected together")

@@ -81,7 +81,10 @@ func compare(before, after *agent.View, held holders) []answer.Change {
 	}
 	var gone []*offered
 	for _, old := range offers(before) {
-		next := take(func(o *offered) bool { return nameOf(o.Entry) == nameOf(old.Entry) })
+		isSame := func(o *offered) bool {
+			return nameOf(o.Entry) == nameOf(old.Entry)
+		}
+		next := take(isSame)
 		if next == nil {
 			gone = append(gone, old)
 			continue
@@ -94,7 +97,10 @@ func compare(before, after *agent.View, held holders) []answer.Change {
 		}
 	}
 	for _, old := range gone {
-		next := take(func(o *offered) bool { return o.hardware == old.hardware })
+		isSame := func(o *offered) bool {
+			return o.hardware == old.hardware
+		}
+		next := take(isSame)
 		switch {
 		case next == nil:
 			add(answer.Removed, old.Entry, answer.Entry{}, []string{})

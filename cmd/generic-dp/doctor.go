@@ -160,7 +160,9 @@ func (d *doctor) configuration(ctx context.Context) {
 	// other nodes as well, and a device may be absent for now.
 	devices, unusable := countDevices(view)
 	text := cli.Count(len(cfg.Resources), "resource") + ", " + cli.Count(devices, "device")
-	isEmpty := func(m matchers.Offered) bool { return len(m.Offers) == 0 }
+	isEmpty := func(m matchers.Offered) bool {
+		return len(m.Offers) == 0
+	}
 	switch {
 	case unusable > 0:
 		d.add(warning, check, "generic-dp devices", fmt.Sprintf("%s, and %d that cannot be used", text, unusable))

@@ -213,7 +213,11 @@ func (e entry) target() string {
 func isSimple(s string) bool {
 	spaced := " " + s + " "
 	hasSeparator := strings.Contains(spaced, targetSeparator) || strings.Contains(spaced, textSeparator)
-	return s != "" && isPlain(s) && strings.TrimSpace(s) == s && !hasSeparator
+	hasSpaceAround := strings.TrimSpace(s) != s
+	if s == "" || hasSeparator || hasSpaceAround {
+		return false
+	}
+	return isPlain(s)
 }
 
 // isPlain reports whether s is one line without invisible characters.
