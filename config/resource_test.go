@@ -1,45 +1,16 @@
 package config_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// peers is a configuration with the features of other plugins.
-func peers(t *testing.T) map[string]config.Resource {
-	t.Helper()
-	cfg, err := load(filepath.Join("testdata", "good", "peers.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resources := make(map[string]config.Resource)
-	for _, r := range cfg.Resources {
-		if _, ok := resources[r.Name]; !ok {
-			resources[r.Name] = r
-		}
-	}
-	return resources
-}
-
+// The domain ends before the first variable.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	r := peers(t)["example.com/dsa-${attr:type}-${attr:mode}"]
-	want := device.Text{lit("dsa-"), vars("attr:type"), lit("-"), vars("attr:mode")}
-	if diff := cmp.Diff(want, r.NameText); diff != "" {
-		t.Errorf("NameText (-want +got):\n%s", diff)
-	}
-	if len(r.Names) != 1 || !r.Names[0].Result.Match("dsa-user-shared") || r.Names[0].Name != "wq-user" {
-		t.Errorf("Names = %v", r.Names)
-	}
-	if r := peers(t)["example.com/qat"]; len(r.NameText) != 0 {
-		t.Errorf("NameText = %v of a name without variables", r.NameText)
-	}
-
 	own := parse(t, "[[resource]]\nname = 'vendor.example/${attr:a/b}'\nmatch.usb = {}\n").Resources[0]
 	if diff := cmp.Diff(device.Text{vars("attr:a/b")}, own.NameText); diff != "" || own.Name != "vendor.example/${attr:a/b}" {
 		t.Errorf("a domain of its own: %q (-want +got):\n%s", own.Name, diff)
