@@ -91,6 +91,10 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 		Blocked: func(key string, offer *device.Offer) string {
 			return l.held.Blocked(wanted(key, offer))
 		},
+		Exists: func(path string) bool {
+			exists, isKnown := l.host.paths.Exists(path)
+			return exists || !isKnown
+		},
 		Events:         l.host.scanner.Events(),
 		Hardware:       v.Snapshot.Hardware,
 		UnreadHardware: v.unread,

@@ -31,6 +31,8 @@ type machine struct {
 	// aliases are other IDs of the hardware of an offer, by the ID of the offer.
 	aliases map[string][]string
 	seen    map[string]bool // sysfs paths
+	// plugged is set if hardware stays on the host without an offer.
+	plugged bool
 }
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
@@ -47,12 +49,17 @@ func (h *machine) recentEvents() map[string]time.Time {
 	return events
 }
 
-// hardware is the hardware of the host: what was ever offered and is not pulled.
+// hardware is the hardware of the host: what is offered, and what was ever offered with an interface and is
+// not pulled.
 func (h *machine) hardware(resources []Resource) []*device.Hardware {
+	offered := map[string]bool{}
 	for _, r := range resources {
 		for _, o := range r.Offers {
-			if o.Hardware != "" {
+			stays := h.plugged || len(o.Nets) > 0
+			if o.Hardware != "" && stays {
 				h.seen[o.Hardware] = true
+			} else if o.Hardware != "" {
+				offered[o.Hardware] = true
 			}
 		}
 	}
@@ -61,11 +68,14 @@ func (h *machine) hardware(resources []Resource) []*device.Hardware {
 			h.seen[rec.net.hardware] = true
 		}
 	}
-	var present []*device.Hardware
-	for _, path := range slices.Sorted(maps.Keys(h.seen)) {
+	for path := range h.seen {
 		if !h.pulled[path] {
-			present = append(present, &device.Hardware{Path: path})
+			offered[path] = true
 		}
+	}
+	var present []*device.Hardware
+	for _, path := range slices.Sorted(maps.Keys(offered)) {
+		present = append(present, &device.Hardware{Path: path})
 	}
 	return present
 }

@@ -204,6 +204,8 @@ func (t *transition) unmatched(id string, rec record) record {
 	case config.MatchIncomplete || t.mayBeUnread(id):
 		rec.phase = unread
 	case rec.phase == awaited && mayBeAwaited:
+	case t.isOnHost(&rec.offer):
+		rec.phase = unselected
 	default:
 		rec.phase = gone
 	}
@@ -212,6 +214,22 @@ func (t *transition) unmatched(id string, rec record) record {
 		rec.offer.Places = device.LastingPlaces(rec.offer.Places)
 	}
 	return rec.absent(t.in.Now)
+}
+
+// isOnHost reports whether the hardware of a device is on the host, or its path without hardware. A device
+// that is neither, such as a licence, only disappears with an edit.
+func (t *transition) isOnHost(o *device.Offer) bool {
+	return slices.ContainsFunc(o.Places, func(place string) bool {
+		place = device.HardwareOf(place)
+		switch {
+		case strings.HasPrefix(place, "/"):
+			return t.in.Exists != nil && t.in.Exists(place)
+		case device.IsOwnPlace(place):
+			return true
+		}
+		h := t.in.hardwareAt(place)
+		return h != nil && !device.HaveOtherSerials(slices.Concat(o.Names, o.Places), device.USBNames(h))
+	})
 }
 
 // absent returns the record of a device that is not present, without what only a present device has.
@@ -325,7 +343,8 @@ func (t *transition) expired(id string, rec record) bool {
 	}
 	after := t.leaveAfter()
 	_, isSuperseded := t.superseded[id]
-	if t.configs[rec.resource].Refuse == "" && !isSuperseded && !t.isFull {
+	isRemoved := t.configs[rec.resource].Refuse == "" && !isSuperseded && rec.phase != unselected
+	if isRemoved && !t.isFull {
 		after = forgetAfter
 	}
 	return t.mayLeave(rec.since.Add(after), id)
@@ -387,7 +406,11 @@ func (t *transition) findRenamed(isAbsent func(id string, rec record) bool) {
 			i := slices.IndexFunc(offers, rec.isRenamedTo)
 			if i >= 0 {
 				by := offers[i].offer.ID
-				t.superseded[id] = supersession{by: by, reason: reasonRenamed + by}
+				reason := reasonToBeRenamed
+				if _, isListed := t.records[by]; isListed {
+					reason = reasonRenamed
+				}
+				t.superseded[id] = supersession{by: by, reason: reason + by}
 				break
 			}
 		}
