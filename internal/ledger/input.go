@@ -24,7 +24,8 @@ type Input struct {
 	Blocked func(resource string, offer *device.Offer) string
 	// Hardware is the hardware of the host, sorted by its sysfs path.
 	Hardware []*device.Hardware
-	// Exists reports whether a path of the host exists. A nil Exists means that no path does.
+	// Node returns the node at a path of the host, or nil. Exists reports whether there is any file.
+	Node   func(path string) *device.Node
 	Exists func(path string) bool
 	// UnreadHardware is present hardware that could not be read yet: an unmatched device may
 	// be part of it.

@@ -33,11 +33,12 @@ type machine struct {
 	seen    map[string]bool // sysfs paths
 	// plugged is set if hardware stays on the host without an offer.
 	plugged bool
+	nodes   map[string]string // sysfs paths of their hardware
 }
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
 	t.Helper()
-	return &machine{t: t, state: restore(remembered), events: map[string]time.Duration{}, pulled: map[string]bool{}, seen: map[string]bool{}}
+	return &machine{t: t, state: restore(remembered), events: map[string]time.Duration{}, pulled: map[string]bool{}, seen: map[string]bool{}, nodes: map[string]string{}}
 }
 
 // recentEvents are the events by path.
@@ -58,6 +59,9 @@ func (h *machine) hardware(resources []Resource) []*device.Hardware {
 			stays := h.plugged || len(o.Nets) > 0
 			if o.Hardware != "" && stays {
 				h.seen[o.Hardware] = true
+				for _, n := range o.Nodes {
+					h.nodes[n.HostPath] = o.Hardware
+				}
 			} else if o.Hardware != "" {
 				offered[o.Hardware] = true
 			}
@@ -80,6 +84,15 @@ func (h *machine) hardware(resources []Resource) []*device.Hardware {
 	return present
 }
 
+// node is a node of hardware that stays on the host without an offer.
+func (h *machine) node(path string) *device.Node {
+	hardware := h.nodes[path]
+	if h.pulled[hardware] || hardware == "" {
+		return nil
+	}
+	return &device.Node{Path: path, Hardware: &device.Hardware{Path: hardware}}
+}
+
 // at calls Next at a time after the start.
 func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
@@ -88,6 +101,8 @@ func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 		Start:          boot,
 		Resources:      resources,
 		Hardware:       h.hardware(resources),
+		Node:           h.node,
+		Exists:         func(string) bool { return false },
 		UnreadHardware: h.unread,
 		Events:         h.recentEvents(),
 		Failing:        h.failing,

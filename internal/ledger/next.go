@@ -204,7 +204,7 @@ func (t *transition) unmatched(id string, rec record) record {
 	case config.MatchIncomplete || t.mayBeUnread(id):
 		rec.phase = unread
 	case rec.phase == awaited && mayBeAwaited:
-	case t.isOnHost(&rec.offer):
+	case rec.phase != gone && t.isOnHost(&rec.offer):
 		rec.phase = unselected
 	default:
 		rec.phase = gone
@@ -216,20 +216,39 @@ func (t *transition) unmatched(id string, rec record) record {
 	return rec.absent(t.in.Now)
 }
 
-// isOnHost reports whether the hardware of a device is on the host, or its path without hardware. A device
-// that is neither, such as a licence, only disappears with an edit.
+// isOnHost reports whether a device that no match selects is on the host: any of its nodes, or its hardware if
+// it has none. A device that uses nothing of the host, such as a licence, only disappears with an edit.
 func (t *transition) isOnHost(o *device.Offer) bool {
-	return slices.ContainsFunc(o.Places, func(place string) bool {
-		place = device.HardwareOf(place)
-		switch {
-		case strings.HasPrefix(place, "/"):
-			return t.in.Exists != nil && t.in.Exists(place)
-		case device.IsOwnPlace(place):
+	hasNodes := false
+	for _, n := range o.Nodes {
+		if n.Companion {
+			continue
+		}
+		hasNodes = true
+		now := t.in.Node(n.HostPath)
+		if now != nil && (now.Hardware == nil || isHardwareOf(now.Hardware, o)) {
 			return true
 		}
-		h := t.in.hardwareAt(place)
-		return h != nil && !device.HaveOtherSerials(slices.Concat(o.Names, o.Places), device.USBNames(h))
+	}
+	return !hasNodes && slices.ContainsFunc(o.Places, func(place string) bool {
+		isPath := strings.HasPrefix(place, "/")
+		switch {
+		case device.IsOwnPlace(place):
+			return true
+		case isPath:
+			return t.in.Exists(place)
+		}
+		h := t.in.hardwareAt(device.HardwareOf(place))
+		return h != nil && isHardwareOf(h, o)
 	})
+}
+
+// isHardwareOf reports whether present hardware is the hardware of a device, and not what replaced it.
+func isHardwareOf(h *device.Hardware, o *device.Offer) bool {
+	isThere := slices.ContainsFunc(o.Places, func(place string) bool {
+		return device.IsPlaceOf(place, h.Path)
+	})
+	return isThere && !device.HaveOtherSerials(slices.Concat(o.Names, o.Places), device.USBNames(h))
 }
 
 // absent returns the record of a device that is not present, without what only a present device has.
