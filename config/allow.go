@@ -135,6 +135,11 @@ func (a Allow) CheckCDI(name string) error {
 // CheckEnv returns an error unless a container may have an environment variable.
 // Package matchers calls it for each offer, when the values of the device are known.
 func (a Allow) CheckEnv(name device.Text) error {
+	// KubeVirt has names with "-", which Kubernetes accepts (IsEnvVarName in
+	// k8s.io/apimachinery/pkg/util/validation).
+	if err := envName("", strings.NewReplacer("-", "_", ".", "_").Replace(sample(name))); err != nil {
+		return fmt.Errorf("%q %w", name, err)
+	}
 	if by := interpretedKey(environment, name); by != "" && !a.Env {
 		return notAllowed(fmt.Sprintf("environment variable %q, which %s reads,", name, by), allowEnv)
 	}
@@ -326,9 +331,12 @@ func interpretedKey(list []interpreted, key device.Text) string {
 	return ""
 }
 
-// CheckAnnotation returns an error if a container must not have an annotation, because a program
-// interprets it.
+// CheckAnnotation returns an error if a container cannot have an annotation, or must not have it, because a
+// program interprets it.
 func CheckAnnotation(key device.Text) error {
+	if err := annotationName("", sample(key)); err != nil {
+		return fmt.Errorf("%q %w", key, err)
+	}
 	if by := interpretedKey(annotations, key); by != "" {
 		return fmt.Errorf("%q is interpreted by %s: use a domain of your own", key, by)
 	}

@@ -113,7 +113,14 @@ func (v value) defaultEach(r *Resource) Each {
 		withHardware+1,
 		withoutHardware+1,
 	)
-	v.report(text, `each = "device" is the hardware with all its selected nodes, each = "node" is each single node`)
+	hint := `each = "device" is the hardware with all its selected nodes`
+	isVFIO := func(m *Match) bool {
+		return m.VFIO
+	}
+	if r.find(isVFIO) < 0 {
+		hint += `, each = "node" is each single node`
+	}
+	v.report(text, hint)
 	return ""
 }
 

@@ -111,6 +111,10 @@ container.path = "/dev/x"`, []string{`usb:046d:082d:2B5D3F1F /dev/video0>/dev/x 
 container.path = "/dev/x"`, []string{`0000:00:17.0 /dev/sda>/dev/x !/dev/sda and /dev/sda1 would both be at /dev/x in the container: glob = "/dev/disk/by-id/ata-Samsung_SSD_860_EVO_500GB_S3Z1NB0K123456A" selects only /dev/sda, and a path that ends with "/" keeps both`}},
 		{"no value", `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB2" }
 container.path = "/dev/${usb.serial}"`, []string{`usb:0403:6010:port:0000:00:14.0:2.4 !path of /dev/ttyUSB2 in the container: ${usb.serial} has no value for USB device 1-2.4 ("Dual RS232-HS")`}},
+		{"a name of the environment that cannot be one", `match = { usb = { serial = "A10K5XYZ" }, glob = "/dev/ttyUSB*" }
+container.env."${usb.product_name}" = "x"`, []string{tty + ` !container.env: "FT232R USB UART" is not a valid environment variable name: it must consist of letters, digits and "_", and not begin with a digit`}},
+		{"an annotation that cannot be one", `match = { usb = { serial = "A10K5XYZ" }, glob = "/dev/ttyUSB*" }
+container.annotations."x/${usb.product_name}" = "x"`, []string{tty + ` !container.annotations: "x/FT232R USB UART" is not a valid annotation key: want a key such as "example.com/name" with at most 63 characters after the domain`}},
 		{"a name of the environment twice", `match.glob = "/dev/fuse"
 container.env."${RESOURCE}" = "1"
 container.env.EXAMPLE_COM_X = "2"`, []string{`fuse /dev/fuse !container.env: "EXAMPLE_COM_X" is set twice`}},
