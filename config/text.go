@@ -393,7 +393,7 @@ func pathBelowDev(written, sample string) error {
 	case strings.HasPrefix(sample, "/"):
 		return broken(notBelowDev, "a match of files and directories to mount has no path below /dev")
 	}
-	return broken(notBelowDev)
+	return absolutePath(written, sample)
 }
 
 // pathOnHost checks the path of a device node, file or directory on the host.

@@ -71,6 +71,10 @@ values, and has ${index} and ${count}. CDI has no annotations.`,
 // writeSpecs writes the CDI specs of the present devices and prints their names. Nothing listens
 // for the short time of a single pass: a serving instance may have the address.
 func (f *flags) writeSpecs(cmd *cobra.Command) error {
+	// An instance would go on with the last good configuration.
+	if _, _, err := f.load(f.config); err != nil {
+		return err
+	}
 	options := f.options(cmd.ErrOrStderr())
 	options.CDIOnly = true
 	options.Listen = ""

@@ -72,6 +72,9 @@ Problems come last. --watch prints the status again whenever it changes.`,
 // statusAddress returns the address to query for --listen. It fails if --listen is empty, since
 // such an instance has no status page.
 func (f *flags) statusAddress() (string, error) {
+	if f.listen == "" {
+		return "", errors.New("--listen is empty: no instance can be asked")
+	}
 	host, port, err := net.SplitHostPort(f.listen)
 	if err != nil {
 		return "", fmt.Errorf("--listen: %w: want an address such as 127.0.0.1:9418", err)
