@@ -64,7 +64,6 @@ func (n *node) read(owns bool) (*configuration.Reader, configuration.Reading) {
 		StateDir: n.stateDir,
 		Owns:     owns,
 		Check:    func(files []config.File) (*config.Config, error) { return config.Parse(files...) },
-		Hint:     func(err error) error { return err },
 		Log:      slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
