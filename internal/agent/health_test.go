@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/status"
@@ -25,13 +24,7 @@ func (n *node) setAttr(dir, name, value string) {
 // untilReason waits for the reason of a device, which the kubelet does not get.
 func (n *node) untilReason(a *agent.Agent, resource, id, want string) {
 	n.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(limit); reasons(a, resource)[id] != want; <-tick.C {
-		if time.Now().After(deadline) {
-			n.Fatalf("reasons are %q, want %q for %s", reasons(a, resource), want, id)
-		}
-	}
+	n.eventually(fmt.Sprintf("reason %q of %s", want, id), func() bool { return reasons(a, resource)[id] == want })
 }
 
 // devices are the devices of a resource in the status, by ID. While a resource moves between the APIs,
