@@ -317,62 +317,6 @@ func TestByClaimWithoutRights(t *testing.T) {
 	}
 }
 
-// A device without nodes is environment and mounts, brought by the claim's own name; slots
-// and resources are counted and combined as for a device plugin.
-func TestClaimsWithoutNodes(t *testing.T) {
-	t.Parallel()
-	n, api := newDRANode(t, `
-api = "dra"
-domain = "example.com"
-[[resource]]
-name = "seat"
-count = 2
-match.virtual = ["a", "b"]
-container.env.SEATS = "${virtual}"
-container.health_dir = "/run/seat"
-container.max_per_container = 1
-[[resource]]
-name = "other"
-match.virtual = ["c"]
-container.env.SEATS = "other"
-`)
-	n.serve()
-	id := func(resource, name string) string {
-		return dra.DeviceName("virtual:example.com:" + resource + ":" + name)
-	}
-	a, b, c := id("seat", "a"), id("seat", "b"), id("other", "c")
-	n.untilPublished(api, map[string]string{a: "", b: "", c: ""})
-	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
-	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "both", b, a))
-	must(t, err)
-	got := names(devices)
-	if len(got) != 1 {
-		t.Fatalf("CDI names: %q", got)
-	}
-	e := n.edits(got[0])
-	if e == nil || !slices.Equal(e.Env, []string{"SEATS=a,b"}) || len(e.Mounts) != 3 || e.Mounts[0].ContainerPath != "/run/seat/0" || e.Mounts[1].ContainerPath != "/run/seat/1" {
-		t.Fatalf("edits: %+v", e)
-	}
-	n.eventually("healthy", func() bool {
-		_, err := os.Stat(filepath.Join(e.Mounts[0].HostPath, "healthy"))
-		return err == nil
-	})
-	for want, claim := range map[string]kubelettest.ResourceClaim{
-		"more of its slots for one container than container.max_per_container = 1":                  allocate(api, "twice", a, a),
-		"environment variable SEATS is of example.com/seat and of example.com/other in one claim: ": allocate(api, "mixed", "one="+a, "two="+c),
-	} {
-		if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("claim %s: %v, want %q", claim.Name, err, want)
-		}
-	}
-	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "second", a)); err != nil {
-		t.Errorf("the second slot: %v", err)
-	}
-	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "third", a)); err == nil || !strings.Contains(err.Error(), "held by claim lab/both (") {
-		t.Errorf("a third slot of two: %v", err)
-	}
-}
-
 // A container that uses a claim with several requests gets one environment and the health
 // directories of all of its devices, whatever it names; two resources at one path are
 // refused.

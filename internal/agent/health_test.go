@@ -7,11 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/status"
-	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // setAttr writes an attribute as the kernel shows it from then on.
@@ -26,13 +24,7 @@ func (n *node) setAttr(dir, name, value string) {
 // untilReason waits for the reason of a device, which the kubelet does not get.
 func (n *node) untilReason(a *agent.Agent, resource, id, want string) {
 	n.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(limit); reasons(a, resource)[id] != want; <-tick.C {
-		if time.Now().After(deadline) {
-			n.Fatalf("reasons are %q, want %q for %s", reasons(a, resource), want, id)
-		}
-	}
+	n.eventually(fmt.Sprintf("reason %q of %s", want, id), func() bool { return reasons(a, resource)[id] == want })
 }
 
 // devices are the devices of a resource in the status, by ID. While a resource moves between the APIs,
@@ -106,38 +98,4 @@ func testCheckThatFails(t *testing.T, cdi bool) {
 		}
 		n.setAttr(dir, "authorized", "0")
 	}
-}
-
-// Virtual functions follow the carrier of their physical function, whatever they are bound to.
-func TestVirtualFunctionsFollowTheCarrier(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, `
-domain = "example.com"
-[[resource]]
-name = "vf"
-match.pci.sriov = "vf"
-container.env.VF = "${pci.address}"
-health = { link = true, interval = "5s" }
-`)
-	card := n.host.AddPCI(sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "8086", Device: "1572", Class: "020000", TotalVFs: 8})
-	n.host.AddNet(card, sysfstest.Net{Name: "ens1f0"})
-	other := n.host.AddPCI(sysfstest.PCI{Address: "0000:3b:00.1", Vendor: "8086", Device: "1572", Class: "020000", TotalVFs: 8})
-	n.host.AddNet(other, sysfstest.Net{Name: "ens1f1"})
-	virtual := func(address, pf string) {
-		n.host.AddPCI(sysfstest.PCI{Address: address, Vendor: "8086", Device: "154c", Class: "020000", PF: pf, VF: 0})
-	}
-	virtual("0000:3b:02.0", "0000:3b:00.0")
-	virtual("0000:3b:0a.0", "0000:3b:00.1")
-	n.setAttr(card, "net/ens1f0/carrier", "1")
-	n.setAttr(other, "net/ens1f1/carrier", "0")
-	a, _ := n.serve()
-	const resource, plugged, unplugged = "example.com/vf", "0000:3b:02.0", "0000:3b:0a.0"
-	const reason = "link of physical function 0000:3b:00.1: no carrier"
-	n.untilListed(resource, []string{plugged}, []string{unplugged})
-	n.untilReason(a, resource, unplugged, reason)
-	if _, err := n.kubelet.Allocate(context.Background(), resource, unplugged); err == nil || !strings.Contains(err.Error(), reason) {
-		t.Errorf("Allocate of a function without a carrier: %v, want %q", err, reason)
-	}
-	n.setAttr(other, "net/ens1f1/carrier", "1")
-	n.untilListed(resource, []string{plugged, unplugged}, nil)
 }

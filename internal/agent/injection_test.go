@@ -5,42 +5,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
-	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
-
-// The node of an IOMMU group belongs to its first function, also if the device is the
-// second one.
-func TestRetiredFunctionOfAnIOMMUGroup(t *testing.T) {
-	t.Parallel()
-	const resource, id = "example.com/sound", "0000:01:00.1"
-	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"sound\"\nmatch = { pci = { id = \"10de:1aef\" }, vfio = true }\n")
-	for address, function := range map[string]string{"0000:01:00.0": "2204", id: "1aef"} {
-		n.host.AddPCI(sysfstest.PCI{Address: address, Vendor: "10de", Device: function, Class: "030000", Driver: "vfio-pci", IOMMUGroup: "12"})
-	}
-	n.host.AddNode("", sysfstest.Node{Name: "vfio/12", Subsystem: "vfio"})
-	n.host.AddNode("", sysfstest.Node{Name: "vfio/vfio", Subsystem: "misc", Major: 10, Minor: 196})
-	_, stop := n.serve()
-	n.untilListed(resource, []string{id}, nil)
-	links, err := filepath.Glob(filepath.Join(n.options.Paths.RunDir, "links", id, "*"))
-	if err != nil || len(links) != 1 || n.linkOf(id, filepath.Base(links[0])) != "/dev/vfio/12" {
-		t.Fatalf("links %v, %v; want that of the group", links, err)
-	}
-	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, id)
-	stop()
-	n.configure(parts("other"))
-	a, _ := n.serve()
-	<-a.Settled()
-	if got := n.linkOf(id, filepath.Base(links[0])); got != "/dev/vfio/12" {
-		t.Errorf("link of a device that a container holds leads to %q, want /dev/vfio/12", got)
-	}
-}
 
 // A chart upgrade restarts the program and changes the configuration at once. A held
 // device keeps its links and CDI entries, for any form of its ID and any new
@@ -140,27 +111,19 @@ func newHost(t *testing.T, text string) *node {
 	return n
 }
 
-func TestSpecsOnce(t *testing.T) {
+func TestOnceBesideInstances(t *testing.T) {
 	t.Parallel()
-	n := newHost(t, zigbee)
+	n := newHost(t, followed)
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	a, err := agent.New(n.options)
-	must(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	names, err := a.Once(ctx)
-	if want := []string{"example.com/zigbee=all", "example.com/zigbee=usb:10c4:ea60:AAAA1111"}; err != nil || !slices.Equal(names, want) {
-		t.Errorf("Once: %v, %v, want %v", names, err, want)
-	}
-
-	// Nobody would keep a health directory of an instance up to date.
-	n.configure(followed)
+	// Nobody would keep a health directory of an earlier instance up to date.
 	serving, stop := n.serve()
 	<-serving.Settled()
 	stop()
 	health := filepath.Join(n.options.Paths.RunDir, "health")
 	must(t, os.RemoveAll(health))
-	a, err = agent.New(n.options)
+	a, err := agent.New(n.options)
 	must(t, err)
 	_, err = a.Once(ctx)
 	must(t, err)

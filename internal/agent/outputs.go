@@ -104,8 +104,8 @@ func (o *outputs) update(v *View, out ledger.Output, held *holds.View) (failed m
 	o.injected = kept.record(out)
 	o.retains = kept.any
 
-	linksErr = errors.Join(linksErr, links.Remove())
 	specsErr = errors.Join(specsErr, specs.Remove())
+	linksErr = errors.Join(linksErr, links.Remove())
 	infosErr = errors.Join(infosErr, infos.Remove())
 
 	specsErr = errors.Join(specsErr, specs.Make())

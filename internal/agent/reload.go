@@ -17,10 +17,8 @@ func newReader(o Options, owns bool) (*configuration.Reader, configuration.Readi
 		StateDir: o.Paths.StateDir,
 		Owns:     owns,
 		Check:    o.checkConfig,
-		Hint: func(err error) error {
-			return withHint(err, "config")
-		},
-		Log: o.Log,
+		Hint:     hints["config"],
+		Log:      o.Log,
 	})
 }
 

@@ -121,31 +121,6 @@ func TestResourceEndsAndComesBack(t *testing.T) {
 	n.until("registration", func() bool { return len(n.kubelet.Connected(always)) == 1 })
 }
 
-// Without a writable CDI directory an edit is carried out for all devices that need none.
-func TestEditWithoutACDIDirectory(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, parts("r", "s"))
-	n.addNodes("r-a", "s-a")
-	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, nil, 0o600))
-	n.options.Paths.CDIDir = filepath.Join(file, "cdi")
-	a, _ := n.serve()
-	n.untilListed("example.com/r", []string{"r-a"}, nil)
-	n.untilListed("example.com/s", []string{"s-a"}, nil)
-	n.configure(parts("r container.cdi = true", "s count = 2"))
-	n.untilListed("example.com/r", nil, []string{"r-a"})
-	n.untilListed("example.com/s", []string{"s-a", "s-a::1"}, nil)
-	if err := a.Config().Broken; err != nil {
-		t.Errorf("the configuration is broken: %v", err)
-	}
-	if log := n.log.String(); !strings.Contains(log, "--cdi-dir: ") || !strings.Contains(log, "hint=\"container.cdi needs a directory") {
-		t.Errorf("log lacks the flag or the hint:\n%s", log)
-	}
-	must(t, os.Remove(file))
-	n.addNodes("r-b")
-	n.untilListed("example.com/r", []string{"r-a", "r-b"}, nil)
-}
-
 // A spec that can't be written makes only the devices Unhealthy that its file lacks.
 func TestOneCDISpecThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
@@ -309,15 +284,6 @@ func TestEditsAreNoticed(t *testing.T) {
 			config: "config.toml",
 			first:  func(t *testing.T, dir, text string) { write(t, dir+"/config.toml", text) },
 			next:   func(t *testing.T, dir, text string) { write(t, dir+"/config.toml", text) },
-		},
-		"renamed into place, as vi does": {
-			config: "config.toml",
-			first:  func(t *testing.T, dir, text string) { write(t, dir+"/config.toml", text) },
-			next: func(t *testing.T, dir, text string) {
-				must(t, os.Rename(dir+"/config.toml", dir+"/config.toml~"))
-				write(t, dir+"/config.toml", text)
-				must(t, os.Remove(dir+"/config.toml~"))
-			},
 		},
 		"a link on the way is swapped": {
 			config: "config.toml",

@@ -84,25 +84,9 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 		}
 	}
 	l.reportLeftOut(v, out)
-	// Most passes change no device, and then need no nodes.
-	nodes := sync.OnceValue(func() map[string][]string {
-		return nodesByDevice(v)
-	})
 	for _, c := range out.Changes {
-		l.reportChange(c, failed[c.ID], nodes)
+		l.reportChange(c, failed[c.ID])
 	}
-}
-
-// nodesByDevice returns the current nodes and interfaces of the offered devices, by ID.
-func nodesByDevice(v *View) map[string][]string {
-	nodes := make(map[string][]string)
-	for _, m := range v.Matched.Resources {
-		for i := range m.Offers {
-			d := status.NewDevice(m.Offers[i], true, "")
-			nodes[d.ID] = d.Host()
-		}
-	}
-	return nodes
 }
 
 var errChecksStuck = errors.New("too many hang in the kernel: other nodes and attributes keep the result of their last check until some return")
@@ -133,7 +117,7 @@ func (l *loop) reportRefused() {
 
 // reportChange logs that a device was added, changed its health or left. failed is why the device
 // cannot be injected, nil if it can. Each change is also an event of the status page.
-func (l *loop) reportChange(c ledger.Change, failed error, nodes func() map[string][]string) {
+func (l *loop) reportChange(c ledger.Change, failed error) {
 	log := l.log.With("resource", c.Resource, "id", c.ID)
 	event := status.Unhealthy + ": " + c.Reason
 	switch {
@@ -144,8 +128,7 @@ func (l *loop) reportChange(c ledger.Change, failed error, nodes func() map[stri
 		event = status.Unhealthy + ": " + failed.Error()
 	case c.Healthy:
 		event = status.Healthy
-		// After a replug, the device may have another node.
-		log.Info("device is offered", "health", status.Healthy, "nodes", nodes()[c.ID])
+		log.Info("device is offered", "health", status.Healthy)
 	default:
 		log.Log(context.Background(), levelOf(c.Reason), "device can't be used now", "health", status.Unhealthy, "reason", c.Reason)
 	}

@@ -40,31 +40,6 @@ func TestFailedScanIsRepeated(t *testing.T) {
 	n.eventually("a scan", func() bool { return !scanFails() })
 }
 
-// After a restart a USB device with the same directory is the same device, without reading
-// it again, which may take longer than a pod waits. A replugged one is another.
-func TestUSBDeviceIsKnownAfterARestart(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, zigbee)
-	n.addBus()
-	dir := n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	_, stop := n.serve()
-	n.untilListed("example.com/zigbee", []string{stickID}, nil)
-	stop()
-	n.setAttr(dir, "serial", "BBBB2222\n")
-	before := len(n.log.String())
-	a, stop := n.serve()
-	<-a.Settled()
-	n.untilListed("example.com/zigbee", []string{stickID}, nil)
-	if log := n.log.String()[before:]; strings.Contains(log, "Unhealthy") {
-		t.Errorf("it was Unhealthy meanwhile:\n%s", log)
-	}
-	stop()
-	n.host.RemoveUSB("1-1")
-	n.host.AddUSB(stick("1-1", "BBBB2222", "ttyUSB0"))
-	n.serve()
-	n.untilListed("example.com/zigbee", []string{strings.Replace(stickID, "AAAA1111", "BBBB2222", 1)}, []string{stickID})
-}
-
 // Allocate of an interface waits for no scan.
 func TestAllocateOfAnInterfaceDuringAScan(t *testing.T) {
 	t.Parallel()

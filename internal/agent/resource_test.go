@@ -92,20 +92,6 @@ func TestDevicesOfStatus(t *testing.T) {
 			slots:  status.Slots{Healthy: 2},
 		},
 		{
-			name:   "gone",
-			entry:  ledger.Entry{Reason: ledger.ReasonGone},
-			health: status.Unhealthy,
-			help:   status.SectionAbsent,
-			slots:  status.Slots{Unhealthy: 2},
-		},
-		{
-			name:   "settling",
-			entry:  ledger.Entry{Reason: ledger.ReasonSettling, Present: true},
-			health: status.Unhealthy,
-			help:   status.SectionAbsent,
-			slots:  status.Slots{Unhealthy: 2},
-		},
-		{
 			name:   "a check fails",
 			entry:  ledger.Entry{Reason: "/dev/a: input/output error", Present: true},
 			health: status.Unhealthy,
@@ -133,14 +119,6 @@ func TestDevicesOfStatus(t *testing.T) {
 			health:  status.Unhealthy,
 			help:    status.SectionForgottenPod,
 			slots:   status.Slots{Unhealthy: 2},
-		},
-		{
-			name:   "retired resource",
-			entry:  ledger.Entry{Reason: ledger.ReasonRemoved, Present: true},
-			config: retired,
-			health: status.Retiring,
-			help:   status.SectionRetiring,
-			slots:  status.Slots{Retiring: 2},
 		},
 		{
 			name:   "moved to another resource",

@@ -28,17 +28,12 @@ func (r *resource) status(now *published, held podresources.Holders) status.Reso
 		s.API = string(config.APIDRA)
 		holders = r.agent.dra.holders(now.entries, held)
 	}
-	// A device that is absent loses free slots before it leaves the list.
-	for i := range s.Devices {
-		s.Devices[i].Slots = 0
-	}
 	heldSlots := 0
 	free := 0
 	for _, l := range now.list {
 		id, _ := device.SplitSlot(l.ID)
 		i, _ := now.indexOf(id)
 		d := &s.Devices[i]
-		d.Slots++
 		// A slot beyond the configured number is retiring even if its device is in order.
 		isRetiring := d.Health == status.Retiring || l.Reason == ledger.ReasonSlotRetired
 		switch {
@@ -82,6 +77,8 @@ func (p *published) devices() []status.Device {
 	all := []status.Device{}
 	for _, e := range p.entries {
 		d := status.NewDevice(e.Offer, e.Healthy, e.Reason)
+		// A device that is absent loses free slots before it leaves the list.
+		d.Slots = e.Listed
 		d.Since = p.since[d.ID]
 		// Nobody needs to repair such a device.
 		isDeliberate := p.config == retired || e.Withheld || e.Reason == ledger.ReasonUnselected

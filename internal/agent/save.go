@@ -143,7 +143,7 @@ func (l *loop) save() {
 	if l.life.settled {
 		labels, leftOut = output.PlanFeatures(l.options.Paths.NFDDir, l.devices)
 	}
-	good := l.trial.Good(false)
+	good := l.trial.Good(l.now(), false)
 	l.saves.save(func() saved {
 		return saved{
 			state:  state(),
@@ -180,7 +180,7 @@ func (l *loop) finish() {
 	l.book.Save()
 	l.saves.write()
 	last := *l.saves.last.Load()
-	last.config = l.reader.Keep(l.trial.Good(true))
+	last.config = l.reader.Keep(l.trial.Good(l.now(), true))
 	l.warnUnsaved(last)
 }
 
@@ -202,7 +202,7 @@ func (l *loop) abandon() {
 	written := make(chan struct{})
 	go func() {
 		if hasEnded {
-			_ = l.reader.Keep(l.trial.Good(true))
+			_ = l.reader.Keep(l.trial.Good(l.now(), true))
 		}
 		l.saves.write()
 		close(written)

@@ -73,14 +73,13 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		CDI:      o.Paths.WritesCDI(),
 		Host:     matchersHost{s.attrs, s.paths},
 	}
-	problems := s.snapshot.Problems
+	var problems []device.Problem
 	if matchers.UsesCDIDevices(cfg) {
 		found := foreign()
 		options.CDIDevices = found.Devices
 		options.CDIUnread = found.Unread
 		for _, err := range found.Problems {
-			// The snapshot is shared, so its list must not grow in place.
-			problems = append(slices.Clip(problems), device.Problem{Subject: "CDI specs", Reason: err.Error()})
+			problems = append(problems, device.Problem{Subject: "CDI specs", Reason: err.Error()})
 		}
 	}
 	matched := matchers.Match(cfg, s.snapshot, forms, options)
@@ -90,7 +89,7 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		Matched:   matched,
 		Decisions: decisions,
 		// Matching reads attributes, so the problems with them are only complete now.
-		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
+		Problems: slices.Concat(s.snapshot.Problems, problems, s.attrs.Problems()),
 		unread:   append(s.attrs.UnreadHardware(), s.snapshot.UnreadHardware...),
 		options:  options,
 	}

@@ -98,12 +98,9 @@ func featureValues(devices []Device) ([]byte, error) {
 		slices.Sort(values)
 		value := strings.Join(values, "_")
 		_, name, _ := strings.Cut(label, "/")
-		switch {
-		case len(name) > maxLabel:
-			errs = append(errs, fmt.Errorf("feature %s is left out: its name has more than %d characters after the domain", label, maxLabel))
-		case len(value) > maxLabel:
-			errs = append(errs, fmt.Errorf("feature %s is left out: the values of all devices have more than %d characters", label, maxLabel))
-		default:
+		if len(name) > maxLabel || len(value) > maxLabel {
+			errs = append(errs, fmt.Errorf("feature %s is left out: its name after the domain, or the values of all devices, have more than %d characters", label, maxLabel))
+		} else {
 			lines = fmt.Appendf(lines, "%s=%s\n", label, value)
 		}
 	}

@@ -32,7 +32,7 @@ example.com/zigbee.serial=A1_B2
 	if got := string(plan.Missing[0].Text); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	const left = "feature example.com/other.serial is left out: the values of all devices have more than 63 characters"
+	const left = "feature example.com/other.serial is left out: its name after the domain, or the values of all devices, have more than 63 characters"
 	if err == nil || err.Error() != left {
 		t.Errorf("error %v, want %s", err, left)
 	}

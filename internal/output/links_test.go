@@ -203,29 +203,6 @@ func TestUnreadableLinks(t *testing.T) {
 	<-planned
 }
 
-// A device whose links fail does not affect the others.
-func TestLinksAfterFailures(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	blocked := filepath.Join(dir, "file")
-	must(t, os.WriteFile(blocked, nil, 0o600))
-	tree := output.Links{Dir: filepath.Join(blocked, "links")}
-	err := apply(tree, []output.Link{{dongle, tty, "/dev/ttyUSB0"}}, nil)
-	if err == nil || !strings.Contains(err.Error(), "--run-dir") || !strings.Contains(err.Error(), tree.Dir) {
-		t.Errorf("error = %v, want --run-dir and the path in it", err)
-	}
-
-	tree = newTree(t)
-	long := strings.Repeat("x", 300) // longer than a file name
-	err = apply(tree, []output.Link{{camera, long, "/dev/video0"}, {dongle, tty, "/dev/ttyUSB0"}}, nil)
-	if err == nil || !strings.Contains(err.Error(), "--run-dir") {
-		t.Errorf("error = %v, want --run-dir in it", err)
-	}
-	if diff := cmp.Diff(map[string]string{dongle + "/" + tty: "/dev/ttyUSB0"}, readTree(t, tree)); diff != "" {
-		t.Errorf("tree (-want +got):\n%s", diff)
-	}
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

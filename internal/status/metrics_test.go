@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/generic-dp/generic-dp/internal/status"
 )
@@ -161,27 +159,6 @@ func TestScrape(t *testing.T) {
 	}
 	if got := resp.Header.Get("Content-Type"); got != "text/plain; version=0.0.4; charset=utf-8" {
 		t.Errorf("Content-Type %q", got)
-	}
-}
-
-// The scrape follows the guidelines of Prometheus, as promtool checks them if present.
-func TestScrapeFollowsGuidelines(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, &state{})
-	s.countAll()
-	_, body := s.get("/metrics", "")
-	problems, err := promlint.New(strings.NewReader(body)).Lint()
-	must(t, err)
-	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
-	}
-	if _, err := exec.LookPath("promtool"); err != nil {
-		t.Skip("no promtool")
-	}
-	cmd := exec.Command("promtool", "check", "metrics")
-	cmd.Stdin = strings.NewReader(body)
-	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("promtool: %v\n%s", err, out)
 	}
 }
 

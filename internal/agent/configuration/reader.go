@@ -55,8 +55,8 @@ type Options struct {
 	// Check parses and checks a configuration. The last good one is checked too: the flags
 	// may have changed since.
 	Check func(files []config.File) (*config.Config, error)
-	// Hint adds to an error of a missing configuration how to fix it.
-	Hint func(err error) error
+	// Hint says what to do about a configuration that cannot be read.
+	Hint string
 	Log  *slog.Logger
 }
 
@@ -259,7 +259,7 @@ func (r *Reader) load() Reading {
 	files, ignored, err := config.Read(r.options.Path)
 	r.warnIgnored(ignored)
 	if err != nil {
-		return Reading{files: files, Err: r.options.Hint(fmt.Errorf("--config: %w", err))}
+		return Reading{Err: fmt.Errorf("--config: %w\n  hint: %s", err, r.options.Hint)}
 	}
 	return Reading{files: files, hash: config.Hash(files)}
 }

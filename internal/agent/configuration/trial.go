@@ -13,7 +13,6 @@ type Trial struct {
 	served Reading
 	// published is when its lists were published, the zero time if they are not complete.
 	published time.Time
-	isGood    bool
 }
 
 // Serve follows a reading. It is served from now on, unless it is broken: then the trial of the one that
@@ -32,9 +31,6 @@ func (t *Trial) Serve(r Reading) {
 // in time, so that its lists are not complete. Follow returns when to call it again, the zero time for
 // never.
 func (t *Trial) Follow(now time.Time, late bool) (wake time.Time) {
-	if t.isGood || t.served.Config == nil {
-		return time.Time{}
-	}
 	if late {
 		t.published = time.Time{}
 		return time.Time{}
@@ -42,19 +38,21 @@ func (t *Trial) Follow(now time.Time, late bool) (wake time.Time) {
 	if t.published.IsZero() {
 		t.published = now
 	}
-	end := t.published.Add(t.served.trial)
-	t.isGood = !now.Before(end)
-	if t.isGood {
-		return time.Time{}
+	if now.Before(t.end()) {
+		return t.end()
 	}
-	return end
+	return time.Time{}
 }
+
+// end is when the configuration is good, if its lists are published.
+func (t *Trial) end() time.Time { return t.published.Add(t.served.trial) }
 
 // Good returns the served configuration if it is good, and otherwise the zero Reading. At a normal exit, it
 // is good if its lists are published: it did not kill the program.
-func (t *Trial) Good(isExit bool) Reading {
-	if t.isGood || isExit && !t.published.IsZero() {
-		return t.served
+func (t *Trial) Good(now time.Time, isExit bool) Reading {
+	isProven := isExit || !now.Before(t.end())
+	if t.published.IsZero() || !isProven {
+		return Reading{}
 	}
-	return Reading{}
+	return t.served
 }

@@ -45,7 +45,7 @@ func (n *node) exit(r *configuration.Reader, got configuration.Reading, isLate b
 	trial.Serve(got)
 	trial.Follow(now, isLate)
 	trial.Follow(now.Add(time.Hour), isLate)
-	if err := r.Keep(trial.Good(true)); err != nil {
+	if err := r.Keep(trial.Good(now, true)); err != nil {
 		n.Fatal(err)
 	}
 }
@@ -64,7 +64,6 @@ func (n *node) read(owns bool) (*configuration.Reader, configuration.Reading) {
 		StateDir: n.stateDir,
 		Owns:     owns,
 		Check:    func(files []config.File) (*config.Config, error) { return config.Parse(files...) },
-		Hint:     func(err error) error { return err },
 		Log:      slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -124,8 +123,9 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 	// Once its lists are published, power failures do not count.
 	var trial configuration.Trial
 	trial.Serve(got)
-	trial.Follow(time.Unix(0, 0), false)
-	if err := r.Keep(trial.Good(false)); err != nil {
+	now := time.Unix(0, 0)
+	trial.Follow(now, false)
+	if err := r.Keep(trial.Good(now, false)); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
