@@ -3,6 +3,7 @@ package cdi
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,10 @@ func expand(kind string, offers []device.Offer, list func(device.Offer) []device
 			at.count = len(offers)
 		}
 		for index, e := range list(*o) {
+			// The place of a device is not known in a spec for any container.
+			if !isWhole && dependsOnPlace(e) {
+				continue
+			}
 			if err := entries.add(e, index, at); err != nil {
 				return nil, fmt.Errorf("device %q: %s%w", o.ID, kind, err)
 			}
@@ -57,6 +62,13 @@ func expand(kind string, offers []device.Offer, list func(device.Offer) []device
 		texts[key] = entry.text()
 	}
 	return texts, nil
+}
+
+// dependsOnPlace reports whether an entry depends on the place of the device in its container.
+func dependsOnPlace(e device.Entry) bool {
+	return slices.ContainsFunc([]string{device.IndexVar, device.CountVar}, func(name string) bool {
+		return e.Key.Has(name) || e.Value.Has(name)
+	})
 }
 
 // add adds the entry at index in the list of a device. The error continues the key of the

@@ -46,7 +46,7 @@ func (b *builder) places() []string {
 	// A device without hardware, such as a licence, is only itself. Without any place it would be
 	// unknown what a container uses that holds it.
 	if len(places) == 0 {
-		add("id " + b.id)
+		add(device.OwnPlace(b.id))
 	}
 	return places
 }

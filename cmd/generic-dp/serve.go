@@ -36,7 +36,7 @@ requests a device by name, or all devices of a resource:
 
 The specs contain the environment variables of the configuration. If several
 devices of a container set the same variable, the last one wins; "all" joins the
-values. CDI has no annotations.`,
+values, and has ${index} and ${count}. CDI has no annotations.`,
 		Args: cli.NoArgs,
 		// It answers the kubelet until its successor does, see agent.Run.
 		Annotations: map[string]string{cli.EndsSlowly: "true"},

@@ -467,7 +467,7 @@ func TestHeldDeviceStaysHealthy(t *testing.T) {
 	must(t, os.WriteFile(api.Config.Token, token, 0o600))
 	n.configure(followed)
 	n.untilPublished(api, map[string]string{name: "NoSchedule", dra.DeviceName(otherID): "NoSchedule"})
-	n.until("health of a device that moves", told("HEALTHY: now offered by example.com/zigbee"))
+	n.until("health of a device that moves", told("HEALTHY: to be offered by example.com/zigbee"))
 	n.wantHealthy(dir, true, "while it moves")
 	n.host.RemoveUSB("1-1")
 	n.until("health of a device that is gone", told("UNHEALTHY: resource was removed from the configuration"))

@@ -91,6 +91,11 @@ func (l *loop) decide(v *View, now time.Time) (ledger.Output, map[string]*config
 		Blocked: func(key string, offer *device.Offer) string {
 			return l.held.Blocked(wanted(key, offer))
 		},
+		Node: v.node,
+		Exists: func(path string) bool {
+			exists, isKnown := l.host.paths.Exists(path)
+			return exists || !isKnown
+		},
 		Events:         l.host.scanner.Events(),
 		Hardware:       v.Snapshot.Hardware,
 		UnreadHardware: v.unread,

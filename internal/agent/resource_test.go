@@ -144,7 +144,7 @@ func TestDevicesOfStatus(t *testing.T) {
 		},
 		{
 			name:   "moved to another resource",
-			entry:  ledger.Entry{Reason: "now offered by example.com/b", Withheld: true},
+			entry:  ledger.Entry{Reason: "to be offered by example.com/b", Withheld: true},
 			health: status.Retiring,
 			help:   status.SectionRetiring,
 			slots:  status.Slots{Retiring: 2},

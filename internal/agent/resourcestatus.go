@@ -84,7 +84,7 @@ func (p *published) devices() []status.Device {
 		d := status.NewDevice(e.Offer, e.Healthy, e.Reason)
 		d.Since = p.since[d.ID]
 		// Nobody needs to repair such a device.
-		isDeliberate := p.config == retired || e.Withheld
+		isDeliberate := p.config == retired || e.Withheld || e.Reason == ledger.ReasonUnselected
 		if !e.Healthy && isDeliberate {
 			d.Health = status.Retiring
 		}

@@ -50,6 +50,15 @@ const groupMark = "group "
 // GroupPlace is the place of an IOMMU group. Its functions can reach each other, but are different hardware.
 func GroupPlace(number string) string { return groupMark + number }
 
+// ownMark begins the place of a device that uses nothing of the host.
+const ownMark = "id "
+
+// OwnPlace is the place of a device that uses nothing of the host, such as a licence.
+func OwnPlace(id string) string { return ownMark + id }
+
+// IsOwnPlace reports whether a place is of a device that uses nothing of the host.
+func IsOwnPlace(place string) bool { return strings.HasPrefix(place, ownMark) }
+
 // IsGroupPlace reports whether a place is an IOMMU group.
 func IsGroupPlace(place string) bool { return strings.HasPrefix(place, groupMark) }
 

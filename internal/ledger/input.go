@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"path"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -22,6 +24,9 @@ type Input struct {
 	Blocked func(resource string, offer *device.Offer) string
 	// Hardware is the hardware of the host, sorted by its sysfs path.
 	Hardware []*device.Hardware
+	// Node returns the node at a path of the host, or nil. Exists reports whether there is any file.
+	Node   func(path string) *device.Node
+	Exists func(path string) bool
 	// UnreadHardware is present hardware that could not be read yet: an unmatched device may
 	// be part of it.
 	UnreadHardware []device.UnreadHardware
@@ -56,10 +61,29 @@ func (in *Input) hasHardware(path string) bool {
 			return true
 		}
 	}
-	_, found := sort.Find(len(in.Hardware), func(i int) int {
-		return strings.Compare(path, in.Hardware[i].Path)
+	return in.hardwareAt(path) != nil
+}
+
+// hardwareAt returns the hardware at a sysfs path, or nil. The place of a virtual function is not its path, see
+// device.IsPlaceOf, and ends with its address.
+func (in *Input) hardwareAt(place string) *device.Hardware {
+	i, found := sort.Find(len(in.Hardware), func(i int) int {
+		return strings.Compare(place, in.Hardware[i].Path)
 	})
-	return found
+	if found {
+		return in.Hardware[i]
+	}
+	address := path.Base(place)
+	if !device.IsPCIAddress(address) {
+		return nil
+	}
+	i = slices.IndexFunc(in.Hardware, func(h *device.Hardware) bool {
+		return h.Name == address
+	})
+	if i < 0 {
+		return nil
+	}
+	return in.Hardware[i]
 }
 
 // Resource is one resource with its current matches.

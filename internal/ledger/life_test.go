@@ -133,7 +133,7 @@ func (l *life) hardware() []*device.Hardware {
 func (l *life) step() {
 	l.t.Helper()
 	in := Input{
-		Now: l.now, Start: l.start, Events: l.events, Hardware: l.hardware(),
+		Now: l.now, Start: l.start, Events: l.events, Hardware: l.hardware(), Node: func(string) *device.Node { return nil }, Exists: func(string) bool { return false },
 	}
 	for _, r := range l.config {
 		// A resource with this reason is removed from the configuration.

@@ -124,6 +124,8 @@ func (t *transition) reason(rec record) string {
 		return ReasonSettling
 	case unread:
 		return ReasonUnread
+	case unselected:
+		return ReasonUnselected
 	default:
 		return ReasonGone
 	}

@@ -64,8 +64,8 @@ func TestAResourceThatWasRemovedWhileTheProgramWasDownIsRegisteredIfItIsHeld(t *
 	h := newMachine(t, remembered("r", "x"))
 	h.held = map[string]string{"x": "r"}
 	h.at(0, res("new", dev("x", "a"))).registers(true)
-	h.shows(list{"r": {"x": "now offered by new"}, "new": {}})
-	h.at(2*m, res("new", dev("x", "a"))).shows(list{"r": {"x": "now offered by new"}, "new": {}})
+	h.shows(list{"r": {"x": "to be offered by new"}, "new": {}})
+	h.at(2*m, res("new", dev("x", "a"))).shows(list{"r": {"x": "to be offered by new"}, "new": {}})
 	h.held = nil
 	h.at(3*m, res("new", dev("x", "a"))).shows(list{"new": {"x": ok}})
 }

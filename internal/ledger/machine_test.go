@@ -31,11 +31,14 @@ type machine struct {
 	// aliases are other IDs of the hardware of an offer, by the ID of the offer.
 	aliases map[string][]string
 	seen    map[string]bool // sysfs paths
+	// plugged is set if hardware stays on the host without an offer.
+	plugged bool
+	nodes   map[string]string // sysfs paths of their hardware
 }
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
 	t.Helper()
-	return &machine{t: t, state: restore(remembered), events: map[string]time.Duration{}, pulled: map[string]bool{}, seen: map[string]bool{}}
+	return &machine{t: t, state: restore(remembered), events: map[string]time.Duration{}, pulled: map[string]bool{}, seen: map[string]bool{}, nodes: map[string]string{}}
 }
 
 // recentEvents are the events by path.
@@ -47,12 +50,20 @@ func (h *machine) recentEvents() map[string]time.Time {
 	return events
 }
 
-// hardware is the hardware of the host: what was ever offered and is not pulled.
+// hardware is the hardware of the host: what is offered, and what was ever offered with an interface and is
+// not pulled.
 func (h *machine) hardware(resources []Resource) []*device.Hardware {
+	offered := map[string]bool{}
 	for _, r := range resources {
 		for _, o := range r.Offers {
-			if o.Hardware != "" {
+			stays := h.plugged || len(o.Nets) > 0
+			if o.Hardware != "" && stays {
 				h.seen[o.Hardware] = true
+				for _, n := range o.Nodes {
+					h.nodes[n.HostPath] = o.Hardware
+				}
+			} else if o.Hardware != "" {
+				offered[o.Hardware] = true
 			}
 		}
 	}
@@ -61,13 +72,25 @@ func (h *machine) hardware(resources []Resource) []*device.Hardware {
 			h.seen[rec.net.hardware] = true
 		}
 	}
-	var present []*device.Hardware
-	for _, path := range slices.Sorted(maps.Keys(h.seen)) {
+	for path := range h.seen {
 		if !h.pulled[path] {
-			present = append(present, &device.Hardware{Path: path})
+			offered[path] = true
 		}
 	}
+	var present []*device.Hardware
+	for _, path := range slices.Sorted(maps.Keys(offered)) {
+		present = append(present, &device.Hardware{Path: path})
+	}
 	return present
+}
+
+// node is a node of hardware that stays on the host without an offer.
+func (h *machine) node(path string) *device.Node {
+	hardware := h.nodes[path]
+	if h.pulled[hardware] || hardware == "" {
+		return nil
+	}
+	return &device.Node{Path: path, Hardware: &device.Hardware{Path: hardware}}
 }
 
 // at calls Next at a time after the start.
@@ -78,6 +101,8 @@ func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 		Start:          boot,
 		Resources:      resources,
 		Hardware:       h.hardware(resources),
+		Node:           h.node,
+		Exists:         func(string) bool { return false },
 		UnreadHardware: h.unread,
 		Events:         h.recentEvents(),
 		Failing:        h.failing,

@@ -204,6 +204,8 @@ func (t *transition) unmatched(id string, rec record) record {
 	case config.MatchIncomplete || t.mayBeUnread(id):
 		rec.phase = unread
 	case rec.phase == awaited && mayBeAwaited:
+	case rec.phase != gone && t.isOnHost(&rec.offer):
+		rec.phase = unselected
 	default:
 		rec.phase = gone
 	}
@@ -212,6 +214,41 @@ func (t *transition) unmatched(id string, rec record) record {
 		rec.offer.Places = device.LastingPlaces(rec.offer.Places)
 	}
 	return rec.absent(t.in.Now)
+}
+
+// isOnHost reports whether a device that no match selects is on the host: any of its nodes, or its hardware if
+// it has none. A device that uses nothing of the host, such as a licence, only disappears with an edit.
+func (t *transition) isOnHost(o *device.Offer) bool {
+	hasNodes := false
+	for _, n := range o.Nodes {
+		if n.Companion {
+			continue
+		}
+		hasNodes = true
+		now := t.in.Node(n.HostPath)
+		if now != nil && (now.Hardware == nil || isHardwareOf(now.Hardware, o)) {
+			return true
+		}
+	}
+	return !hasNodes && slices.ContainsFunc(o.Places, func(place string) bool {
+		isPath := strings.HasPrefix(place, "/")
+		switch {
+		case device.IsOwnPlace(place):
+			return true
+		case isPath:
+			return t.in.Exists(place)
+		}
+		h := t.in.hardwareAt(device.HardwareOf(place))
+		return h != nil && isHardwareOf(h, o)
+	})
+}
+
+// isHardwareOf reports whether present hardware is the hardware of a device, and not what replaced it.
+func isHardwareOf(h *device.Hardware, o *device.Offer) bool {
+	isThere := slices.ContainsFunc(o.Places, func(place string) bool {
+		return device.IsPlaceOf(place, h.Path)
+	})
+	return isThere && !device.HaveOtherSerials(slices.Concat(o.Names, o.Places), device.USBNames(h))
 }
 
 // absent returns the record of a device that is not present, without what only a present device has.
@@ -325,7 +362,8 @@ func (t *transition) expired(id string, rec record) bool {
 	}
 	after := t.leaveAfter()
 	_, isSuperseded := t.superseded[id]
-	if t.configs[rec.resource].Refuse == "" && !isSuperseded && !t.isFull {
+	isRemoved := t.configs[rec.resource].Refuse == "" && !isSuperseded && rec.phase != unselected
+	if isRemoved && !t.isFull {
 		after = forgetAfter
 	}
 	return t.mayLeave(rec.since.Add(after), id)
@@ -387,7 +425,11 @@ func (t *transition) findRenamed(isAbsent func(id string, rec record) bool) {
 			i := slices.IndexFunc(offers, rec.isRenamedTo)
 			if i >= 0 {
 				by := offers[i].offer.ID
-				t.superseded[id] = supersession{by: by, reason: reasonRenamed + by}
+				reason := reasonToBeRenamed
+				if _, isListed := t.records[by]; isListed {
+					reason = reasonRenamed
+				}
+				t.superseded[id] = supersession{by: by, reason: reason + by}
 				break
 			}
 		}

@@ -171,6 +171,25 @@ func TestRemovedDeviceIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
 	h.at(10*m+s, res("r", dev("y", "a"))).shows(list{"r": {"y": ok}}).wakes(-1).awaits(false)
 }
 
+// A device that no match selects any more is not gone as long as its hardware is on the host, and makes room
+// like any other device that an edit takes away.
+func TestUnselectedDeviceIsNotGone(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t)
+	h.plugged = true
+	h.at(0, res("r", dev("x", "a")))
+	h.held = map[string]string{"x": "r"}
+	h.at(s, res("r")).shows(list{"r": {"x": ReasonUnselected}})
+	h.at(10*m, res("r")).shows(list{"r": {"x": ReasonUnselected}})
+	h.pulled["devices/x"] = true
+	h.at(11*m, res("r")).shows(list{"r": {"x": ReasonGone}})
+	delete(h.pulled, "devices/x")
+	h.at(12*m, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
+	h.held = nil
+	h.at(13*m, res("r")).shows(list{"r": {"x": ReasonUnselected}}).wakes(14 * m)
+	h.at(14*m, res("r")).shows(list{"r": {}})
+}
+
 func TestUnreadDeviceIsNotGone(t *testing.T) {
 	t.Parallel()
 	const stick, bus = "usb:10c4:ea60:A1", "devices/pci0000:00/0000:00:14.0/usb1/"
@@ -264,11 +283,11 @@ func TestDeviceLeavesTheOldResourceFirst(t *testing.T) {
 	h := newMachine(t).at(0, res("old", dev("x", "a"), dev("y", "a")), res("new"))
 	h.held = map[string]string{"x": "old"}
 	moved := []Resource{res("old"), res("new", dev("x", "a"), dev("y", "a"))}
-	h.at(s, moved...).shows(list{"old": {"x": "now offered by new", "y": "now offered by new"}, "new": {}}).wakes(m + s)
+	h.at(s, moved...).shows(list{"old": {"x": "to be offered by new", "y": "to be offered by new"}, "new": {}}).wakes(m + s)
 	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: "listed by old until no container holds it"}, {ID: "y", Reason: "listed by old until no container holds it"}}, h.resource("new").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
-	h.at(m+s, moved...).shows(list{"old": {"x": "now offered by new"}, "new": {"y": ok}}).awaits(true)
+	h.at(m+s, moved...).shows(list{"old": {"x": "to be offered by new"}, "new": {"y": ok}}).awaits(true)
 	h.held = nil
 	h.at(2*m, moved...).shows(list{"old": {}, "new": {"x": ok, "y": ok}}).awaits(false)
 }

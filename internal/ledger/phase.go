@@ -6,7 +6,7 @@ import "slices"
 //
 //	awaited ──┐             ┌── its nodes change ──┐
 //	onlyHeld ─┼─ matched ─▶ settling ─ complete ─▶ ready
-//	gone, unread ◀── no longer matched ────────────┘
+//	gone, unselected, unread ◀── no longer matched ┘
 //
 // A device that is complete when it is matched is ready at once. It leaves the list in any phase but
 // settling and ready.
@@ -23,8 +23,11 @@ const (
 	ready
 	// unread is an absent device that may be present as hardware that could not be read.
 	unread
-	// gone is an absent device.
+	// gone is an absent device: its hardware is not on the host.
 	gone
+	// unselected is a device whose hardware is on the host, and that no match selects any more. An edit of the
+	// configuration or another driver has that effect.
+	unselected
 )
 
 // isPresent reports whether the device is matched, or its interfaces are in a container.

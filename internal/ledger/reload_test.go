@@ -18,7 +18,7 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 	group := dev("group", "a", "b")
 	group.Places = []string{"devices/x", "devices/y"}
 	edited := res("r", group)
-	h.at(s, edited).shows(list{"r": {"x": "now listed as group", "y": "now listed as group"}}).wakes(m + s)
+	h.at(s, edited).shows(list{"r": {"x": "to be listed as group", "y": "to be listed as group"}}).wakes(m + s)
 	if diff := cmp.Diff([]Waiting{{ID: "group", Reason: "held as x through r"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
@@ -27,7 +27,7 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 			t.Errorf("%s is not in order: claims to it are evicted", e.Offer.ID)
 		}
 	}
-	h.at(m+s, edited).shows(list{"r": {"x": "now listed as group"}}).awaits(true)
+	h.at(m+s, edited).shows(list{"r": {"x": "to be listed as group"}}).awaits(true)
 	h.held = nil
 	h.at(2*m, edited).shows(list{"r": {"group": ReasonSettling}})
 	h.at(2*m+s, edited).shows(list{"r": {"group": ok}}).awaits(false)

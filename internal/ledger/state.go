@@ -19,11 +19,13 @@ import (
 const (
 	ReasonSettling    = "settling"
 	ReasonGone        = "device is gone"
+	ReasonUnselected  = "no match selects it any more"
 	ReasonUnread      = "device can't be read yet"
 	ReasonSlotRetired = "slot retired: count was lowered"
 	ReasonRemoved     = "resource was removed from the configuration"
-	reasonTakenOver   = "now offered by " // and the name of the resource
-	reasonRenamed     = "now listed as "  // and the ID
+	reasonTakenOver   = "to be offered by " // and the name of the resource
+	reasonRenamed     = "now listed as "    // and the ID
+	reasonToBeRenamed = "to be listed as "  // and the ID
 )
 
 const (

@@ -23,8 +23,8 @@ var edits = map[string]struct {
 }{
 	"resource removed":                   {domain + another("/dev/none"), "removed from the configuration"},
 	"count lowered":                      {ports, "count was lowered"},
-	"device excluded":                    {ports + "count = 2\nexclude.glob = \"/dev/port0\"\n", "device is gone"},
-	"device moved to another resource":   {domain + another("/dev/port0") + onlyPorts + "count = 2\n", "now offered by example.com/another"},
+	"device excluded":                    {ports + "count = 2\nexclude.glob = \"/dev/port0\"\n", "no match selects it any more"},
+	"device moved to another resource":   {domain + another("/dev/port0") + onlyPorts + "count = 2\n", "to be offered by example.com/another"},
 	"resource is not active on the node": {ports + "count = 2\nwhen.exists = \"/dev/none\"\n", "not active"},
 }
 
