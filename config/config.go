@@ -40,7 +40,7 @@ type Config struct {
 	Hash string
 	// Notes suggest better ways to write valid keys, in file order.
 	Notes []Problem
-	// needs are the privileges that the configuration requests, in file order.
+	// needs are the privileges that the configuration requests.
 	needs []need
 	// starts are the positions of the resources, with the rest of Resource.Place in Place.
 	starts []Problem
