@@ -22,6 +22,7 @@ type status struct {
 	log     *slog.Logger
 	// registered is closed when the kubelet first accepted the driver.
 	registered chan struct{}
+	once       sync.Once
 
 	mu    sync.Mutex
 	state state
@@ -69,8 +70,10 @@ func (s *status) update(f func(now *state)) {
 	before := s.state
 	f(&s.state)
 	now := s.state
-	if now.accepted && !closed(s.registered) {
-		close(s.registered)
+	if now.accepted {
+		s.once.Do(func() {
+			close(s.registered)
+		})
 	}
 	s.mu.Unlock()
 	otherStatus := now.registration() != before.registration()
@@ -82,15 +85,5 @@ func (s *status) update(f func(now *state)) {
 	otherProblem := now.problem("") != before.problem("") || !maps.Equal(now.left, before.left)
 	if otherStatus || otherProblem {
 		s.changed()
-	}
-}
-
-// closed reports whether a channel is closed.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }
