@@ -417,6 +417,7 @@ func TestPublishesWhenRegistered(t *testing.T) {
 	p := start(t, s)
 	p.stop()
 	p.registered = make(chan struct{})
+	p.once = sync.Once{}
 	p.state = state{}
 	p.run()
 	p.Set(devices("a", "b"))
