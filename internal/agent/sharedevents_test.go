@@ -193,8 +193,11 @@ func (s *sharing) loseKubelet() {
 	}
 }
 
-// update starts another instance, which waits until the old one ends. Pods start meanwhile.
+// update starts another instance, which waits until the old one ends. Pods start meanwhile: the old instance
+// gets calls for device plugins after the next one gets calls for claims.
 func (s *sharing) update() {
+	s.registersSlowly.Store(true)
+	defer s.registersSlowly.Store(false)
 	stopLast := s.stop
 	s.agent, s.stop = s.serveBy(s.clock)
 	ended := make(chan struct{})
